@@ -200,13 +200,7 @@ def same(whole: pathlib.Path, other: pathlib.Path) -> None:
     for name in (WEIGHTS, SAVED.format(last), 'vocab.txt'):
         a, b = ((run / name).read_bytes() for run in (whole, other))
         assert a == b, f'{name} differs'
-    both = [
-        [{k: v for k, v in one.items()
-          if not k.endswith(('seconds', '_per_second'))}
-         for one in runs.records(run)]
-        for run in (whole, other)
-    ]  # fmt: skip
-    assert both[0] == both[1], 'metrics.jsonl differs'
+    assert runs.untimed(whole) == runs.untimed(other), 'metrics.jsonl differs'
     left = [path.name for path in (*other.glob('.*'), *other.glob('*/.*'))]
     assert left == ['.lock'], f'{left} are left'
 
@@ -674,9 +668,7 @@ def _refused_and_mended(bench: Bench, name: str, how: str) -> str:
     path = bench.folder / 'run' / name
     DAMAGES[how](path)
     load = functools.partial(infoword_tf.load, path.parent)
-    ended = bench.way(
-        lambda: commands.guard(load, ['']), bench.log('load')
-    )
+    ended = bench.way(lambda: commands.guard(load, ['']), bench.log('load'))
     one_sentence(ended, name)
     bench.goes_on('run')
     return 'load refuses it by name; the same command writes it anew'

@@ -250,9 +250,7 @@ _PIECES = [
 ]  # fmt: skip
 
 
-def damaged(
-    data: bytes, random: np.random.Generator, most: int = 5
-) -> bytes:
+def damaged(data: bytes, random: np.random.Generator, most: int = 5) -> bytes:
     """A file after some accidents, at most so many."""
     for _ in range(random.integers(1, most + 1)):
         place, other = sorted(random.integers(0, len(data) + 1, 2))

@@ -7,9 +7,11 @@
     def setUpClass(cls):
         cls.folder = places.make(cls.addClassCleanup)
 
-A single test has `self.create_tempdir()`, or `places.make(self.addCleanup)`.
+A single test has `self.create_tempdir()`, or `places.make(self.addCleanup)`,
+and each test of a class that is a `places.Folder` too has `self.folder`.
 """
 
+import functools
 import os
 import pathlib
 import shutil
@@ -37,6 +39,15 @@ def make(
         cleanup(_put_back, os.environ.get(CACHE))
         os.environ[CACHE] = str(folder / 'cache')
     return folder
+
+
+class Folder:
+    """What a TestCase is besides, whose tests have a folder each."""
+
+    @functools.cached_property
+    def folder(self) -> pathlib.Path:
+        """Empty at first, and gone when the test is done."""
+        return make(self.addCleanup, cache=False)
 
 
 def _put_back(value: str | None) -> None:

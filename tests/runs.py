@@ -1,5 +1,7 @@
 """Runs of the real command on real text, small, for all tests of it."""
 
+import contextlib
+import io
 import json
 import pathlib
 import subprocess
@@ -38,8 +40,20 @@ def arguments(workdir, *more):
 
 
 def run_here(workdir, *more, **ways):
-    """The command in this process, one layer of 64; ways: of `quick.small`."""
-    quick.run(*arguments(workdir, *more), **ways)
+    """The command in this process, one layer of 64; returns what it printed.
+
+    Args:
+        workdir: of the run.
+        *more: flags.
+        **ways: of `quick.small`.
+    """
+    shown = io.StringIO()
+    try:
+        with contextlib.redirect_stdout(shown):
+            quick.run(*arguments(workdir, *more), **ways)
+    finally:
+        print(shown.getvalue())
+    return shown.getvalue()
 
 
 def run(workdir, *more, module='infoword_tf.train'):
@@ -61,3 +75,20 @@ def records(workdir):
     """Lines of metrics.jsonl."""
     lines = (pathlib.Path(workdir) / 'metrics.jsonl').read_text().splitlines()
     return [json.loads(line) for line in lines]
+
+
+def untimed(workdir):
+    """Lines of metrics.jsonl without what a clock has measured."""
+    return [
+        {
+            name: value
+            for name, value in record.items()
+            if not name.endswith(('seconds', '_per_second'))
+        }
+        for record in records(workdir)
+    ]
+
+
+def weights(workdir):
+    """The bytes of weights.safetensors."""
+    return (pathlib.Path(workdir) / 'weights.safetensors').read_bytes()

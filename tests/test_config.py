@@ -1,6 +1,6 @@
 """What config.json holds, and held."""
 
-from absl.testing import absltest, parameterized
+from absl.testing import parameterized
 
 from infoword_tf.config import Config
 from infoword_tf.encoders import ENCODERS
@@ -51,7 +51,3 @@ class Version2Test(parameterized.TestCase):
         del values['encoder']['arguments']
         with self.assertRaisesRegex(ValueError, 'is no config of version 3'):
             Config.from_json(values)
-
-
-if __name__ == '__main__':
-    absltest.main()

@@ -93,9 +93,7 @@ class DrawnTest(absltest.TestCase):
         kl = np.log(p[targets] / q[targets]).mean()
         self.assertGreater(kl, 0.5)
         self.assertAlmostEqual(found.log_candidates, np.log(33), places=5)
-        self.assertAlmostEqual(
-            found.mi, np.log(33) - kl - found.loss, places=4
-        )
+        self.assertAlmostEqual(found.mi, np.log(33) - kl - found.loss, places=4)
         batch = batch_of('toy_drawn', model, statistics=statistics)
         drawn = np.asarray(model.objectives['drawn'].candidates(batch))
         copies = (drawn == targets[:, None]).sum(axis=1)
@@ -280,9 +278,7 @@ class TwiceTest(absltest.TestCase):
         self.assertGreater(np.abs(first - second).max(), 0.1)
         alone = zoo.make_model('toy_taught', rate=0.1)
         batch = batch_of('toy_taught', alone)
-        np.testing.assert_allclose(
-            batch.states('masked'), first, atol=1e-5
-        )
+        np.testing.assert_allclose(batch.states('masked'), first, atol=1e-5)
 
     def test_without_dropout_they_are_equal(self):
         model = zoo.make_model('toy_passes', rate=0.0)
@@ -298,9 +294,7 @@ class TwiceTest(absltest.TestCase):
         with absltest.mock.patch.dict(zoo.CASES, both=case):
             model = zoo.make_model('both', rate=0.1)
             views = zoo.make_views('both')
-        found = [
-            model.batches(views, zoo.statistics())[0] for _ in range(2)
-        ]
+        found = [model.batches(views, zoo.statistics())[0] for _ in range(2)]
         states = [
             np.asarray(batches['twice'].states('masked', pass_index=i))
             for batches in found
@@ -345,12 +339,8 @@ class HardTest(absltest.TestCase):
         )
 
 
-class BegunTest(absltest.TestCase):
+class BegunTest(places.Folder, absltest.TestCase):
     """(g), (h) What begins with another workdir."""
-
-    def setUp(self):
-        super().setUp()
-        self.folder = pathlib.Path(self.create_tempdir().full_path)
 
     def written(self, model):
         """A workdir of a model."""
@@ -377,9 +367,7 @@ class BegunTest(absltest.TestCase):
         self.assertEqual(model.encoder.depth, 1)
         for path, variable in first.variables.items():
             mine = f'generator/{path.removeprefix("encoder/")}'
-            np.testing.assert_array_equal(
-                model.variables[mine], variable, mine
-            )
+            np.testing.assert_array_equal(model.variables[mine], variable, mine)
             self.assertNotIn(mine, model.trainable)
             self.assertNotIn(mine, model.checkpointed)
         learning = {p.split('/')[0] for p in model.trainable}
@@ -392,9 +380,7 @@ class BegunTest(absltest.TestCase):
             outcomes, _ = model.outcomes(views, zoo.statistics(), KEY)
             loss = model.loss(outcomes)
         self.assertAlmostEqual(float(loss), np.log(2), delta=0.2)
-        found = tape.gradient(
-            loss, [v.value for v in model.trainable.values()]
-        )
+        found = tape.gradient(loss, [v.value for v in model.trainable.values()])
         by_path = dict(zip(model.trainable, found, strict=True))
         # The encoder learns through the state that is read alone.
         self.assertIsNotNone(by_path['encoder/layer_0/inner_kernel'])
@@ -474,40 +460,27 @@ class TaughtTest(absltest.TestCase):
         self.assertIsNotNone(gradients['encoder/word_embeddings'])
 
     def test_it_is_not_built_where_nothing_is_trained(self):
-        model = Model(
-            zoo.config('toy_taught'), zoo.SPECIALS, companions=False
-        )
+        model = Model(zoo.config('toy_taught'), zoo.SPECIALS, companions=False)
         self.assertEqual(list(model.encoders), ['encoder'])
-
-    def test_two_rows_that_bring_different_ones(self):
-        other = dataclasses.replace(
-            toys.ROWS['taught'],
-            companions={'guide': toys.Companion(momentum=0.5)},
-        )
-        with (
-            absltest.mock.patch.dict(TABLE, other=other),
-            self.assertRaisesRegex(
-                commands.UsageError, "taught brings another 'guide'"
-            ),
-        ):
-            zoo.Case('taught:1,other:1').resolved  # noqa: B018
 
 
 class CompanionTest(parameterized.TestCase):
     @parameterized.parameters(
-        (toys.Companion(frozen=False, momentum=0.5), 'average and learns too'),
-        (toys.Companion(saved=False, momentum=0.5), 'checkpoints must hold it'),
-        (toys.Companion(saved=False, frozen=False), 'checkpoints must hold it'),
+        ({'frozen': False, 'momentum': 0.5}, 'other', 'average and learns too'),
+        ({'saved': False, 'momentum': 0.5}, 'other', 'checkpoints must hold'),
+        ({'saved': False, 'frozen': False}, 'other', 'checkpoints must hold'),
+        ({'momentum': 0.5}, 'taught:1,other:1', "taught brings another 'guide"),
     )
-    def test_what_one_cannot_be(self, companion, message):
-        row = dataclasses.replace(
-            toys.ROWS['taught'], companions={'guide': companion}
+    def test_what_one_cannot_be(self, companion, rows, message):
+        other = dataclasses.replace(
+            toys.ROWS['taught'],
+            companions={'guide': toys.Companion(**companion)},
         )
         with (
-            absltest.mock.patch.dict(TABLE, taught=row),
+            absltest.mock.patch.dict(TABLE, other=other),
             self.assertRaisesRegex(commands.UsageError, message),
         ):
-            zoo.Case('taught').resolved  # noqa: B018
+            zoo.Case(rows).resolved  # noqa: B018
 
 
 class BegunRunTest(absltest.TestCase):
@@ -526,9 +499,7 @@ class BegunRunTest(absltest.TestCase):
             return folder / name
 
         first = run('first', '--objectives=mlm', '--vocab_size=600')
-        begun = (
-            '--objectives=replaced', f'--replaced.generator={first}',
-        )  # fmt: skip
+        begun = '--objectives=replaced', f'--replaced.generator={first}'
         found = run('second', *begun, f'--vocab={first}/vocab.txt')
         parts = {
             name.split('/')[0]
@@ -538,18 +509,17 @@ class BegunRunTest(absltest.TestCase):
         weights = files.read_tensors(first / 'weights.safetensors')
         weights['unigram'] = weights['unigram'] + 1
         files.write_tensors(first / 'weights.safetensors', weights)
-        with self.assertRaisesRegex(
-            commands.UsageError,
-            r'--replaced.generator was .*first \(weights \w+\), is .*first ',
-        ):
-            run('second', *begun, f'--vocab={first}/vocab.txt')
-        with self.assertRaisesRegex(
-            commands.UsageError, "generator begins with .* another vocab.txt"
-        ):
-            run('third', *begun, '--vocab_size=600', '--nolower_case')
+        for name, more, message in (
+            ('second', [f'--vocab={first}/vocab.txt'], '--replaced.generator '
+             r'was .*first \(weights \w+\), is .*first '),
+            ('third', ['--vocab_size=600', '--nolower_case'],
+             'generator begins with .* another vocab.txt'),
+        ):  # fmt: skip
+            with self.assertRaisesRegex(commands.UsageError, message):
+                run(name, *begun, *more)
 
 
-class PromisesTest(absltest.TestCase):
+class PromisesTest(places.Folder, absltest.TestCase):
     """What tests of zoo.py promise of all rows, of all toys in one sum."""
 
     def test_two_replicas_are_one_device(self):
@@ -570,24 +540,20 @@ class PromisesTest(absltest.TestCase):
             )  # fmt: skip
         self.assertEqual(set(states[0]), set(states[1]))
         self.assertEqual(states[1]['state/objectives/twice/count'], 24)
-        for path, value in states[0].items():
-            np.testing.assert_allclose(
-                states[1][path], value, atol=1e-4, err_msg=path
-            )
-        for path, value in weights[0].items():
-            np.testing.assert_allclose(
-                weights[1][path], value, atol=2e-4, err_msg=path
-            )
+        for (one, two), atol in ((states, 1e-4), (weights, 2e-4)):
+            for path, value in one.items():
+                np.testing.assert_allclose(
+                    two[path], value, atol=atol, err_msg=path
+                )
 
     def test_state_comes_back_for_another_number_of_replicas(self):
         """What is the same on all goes to all; what is of rows says so."""
-        folder = pathlib.Path(self.create_tempdir().full_path)
         saved = {}
         for replicas in (2, 1, 2):
             with zoo.strategy(replicas).scope():
                 model = zoo.make_model('toy_twice', 0.0)
             state = State(model, zoo.strategy(replicas), 8)
-            checkpoints = checkpoint.Checkpoints(folder, 2)
+            checkpoints = checkpoint.Checkpoints(self.folder, 2)
             if not saved:
                 for number, part in enumerate(state.parts().values()):
                     part.assign(tf.ones_like(part) * (number + 1))
@@ -596,9 +562,7 @@ class PromisesTest(absltest.TestCase):
             self.assertEqual(checkpoints.restore({}, state.parts()), 5)
             state.broadcast()
             found = {k: v.numpy() for k, v in state.parts().items()}
-            self.assertEqual(set(found), set(saved))
-            for path, value in saved.items():
-                np.testing.assert_array_equal(found[path], value, path)
+            np.testing.assert_equal(found, saved)
         # The second replica too, whose variables were never restored.
         both = zoo.strategy(2).run(state.read)['objectives/twice']
         for part, value in both.items():
@@ -639,7 +603,3 @@ class PromisesTest(absltest.TestCase):
         self.assertEqual(parts, {'encoder', 'unigram', 'step'})
         model = infoword_tf.load(folder / 'broken')
         self.assertEqual(model.encode(['a text']).shape, (1, 64))
-
-
-if __name__ == '__main__':
-    absltest.main()

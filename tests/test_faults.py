@@ -1,17 +1,16 @@
 """Some of the faults of tests/faults.py: those that end no process."""
 
-import pathlib
 
-from absl.testing import absltest, parameterized
+from absl.testing import parameterized
 
-from tests import faults, runs
+from tests import faults, places, runs
 
 
 def setUpModule():
     runs.set_up()
 
 
-class FaultsTest(parameterized.TestCase):
+class FaultsTest(places.Folder, parameterized.TestCase):
     """What else the suite tries is in test_resume, test_prepare, test_store."""
 
     @parameterized.parameters(
@@ -28,17 +27,11 @@ class FaultsTest(parameterized.TestCase):
         ('other', 'a workdir of version 2'),
     )
     def test_it_holds(self, kind, what):
-        folder = pathlib.Path(self.create_tempdir().full_path)
-        faults.FAULTS[kind][what](faults.Bench(folder, faults.here))
+        faults.FAULTS[kind][what](faults.Bench(self.folder, faults.here))
 
     def test_what_differs_is_found(self):
         """Runs that are no run gone on with are not the same."""
-        folder = pathlib.Path(self.create_tempdir().full_path)
-        bench = faults.Bench(folder, faults.here)
+        bench = faults.Bench(self.folder, faults.here)
         self.assertEqual(bench.run('run', '--seed=1').status, 0)
         with self.assertRaisesRegex(AssertionError, 'safetensors differs'):
-            faults.same(bench.whole(), folder / 'run')
-
-
-if __name__ == '__main__':
-    absltest.main()
+            faults.same(bench.whole(), self.folder / 'run')

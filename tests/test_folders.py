@@ -88,7 +88,3 @@ class FoldersTest(absltest.TestCase):
         self.assertLen(str(raised.exception).splitlines(), 1)
         left = subject.files.cache_dir() / 'models'
         self.assertEmpty([x for x in left.iterdir() if x.name.startswith('.')])
-
-
-if __name__ == '__main__':
-    absltest.main()

@@ -8,7 +8,7 @@ import pathlib
 import subprocess
 import sys
 
-from absl.testing import absltest, parameterized
+from absl.testing import parameterized
 
 ROOT = pathlib.Path(__file__).parent.parent
 LIBRARY = ROOT / 'infoword_tf'
@@ -205,19 +205,21 @@ class HouseTest(parameterized.TestCase):
     def test_what_can_run_code(self, code, found):
         self.assertEqual(bool(list(dangers(ast.parse(code)))), found)
 
-    def test_importing_the_package_imports_no_framework(self):
-        code = (
-            'import sys, infoword_tf; '
-            "print([m for m in ('tensorflow', 'keras') if m in sys.modules])"
-        )
+    @parameterized.parameters(
+        ('import sys, infoword_tf; '
+         "print([m for m in ('tensorflow', 'keras') if m in sys.modules])",
+         '[]'),
+        # A notebook that draws views can then compute.
+        ('import os; from infoword_tf import show; '
+         "print('KERAS_BACKEND' in os.environ)", 'False'),
+    )  # fmt: skip
+    def test_importing_chooses_no_framework(self, code, printed):
         done = subprocess.run(
             [sys.executable, '-c', code],
-            cwd=ROOT,
-            capture_output=True,
-            text=True,
-            check=True,
-        )
-        self.assertEqual(done.stdout.strip(), '[]')
+            cwd=ROOT, capture_output=True, text=True, check=True,
+            env={k: v for k, v in os.environ.items() if k != 'KERAS_BACKEND'},
+        )  # fmt: skip
+        self.assertEqual(done.stdout.strip(), printed)
 
     def test_pictures_leave_matplotlib_as_it_was(self):
         """A notebook that trains goes on showing figures of its own."""
@@ -226,22 +228,6 @@ class HouseTest(parameterized.TestCase):
                 for module in imports(file, top_level_only=False):
                     self.assertNotEndsWith(module, 'pyplot', file)
                 self.assertNotIn('matplotlib.use(', file.read_text(), file)
-
-    def test_importing_show_chooses_no_backend(self):
-        """A notebook that draws views can then compute."""
-        code = (
-            'import os; from infoword_tf import show; '
-            "print('KERAS_BACKEND' in os.environ)"
-        )
-        done = subprocess.run(
-            [sys.executable, '-c', code],
-            cwd=ROOT,
-            env={k: v for k, v in os.environ.items() if k != 'KERAS_BACKEND'},
-            capture_output=True,
-            text=True,
-            check=True,
-        )
-        self.assertEqual(done.stdout.strip(), 'False')
 
     def test_what_runs_under_jax_imports_no_tensorflow(self):
         for name in FREE:
@@ -257,18 +243,13 @@ class HouseTest(parameterized.TestCase):
     def test_only_the_commands_know_flags(self):
         for file in LIBRARY.rglob('*.py'):
             if file.name not in FLAGS:
-                self.assertNotIn(
-                    'absl.flags', list(imports(file, False)), file
-                )
+                self.assertNotIn('absl.flags', list(imports(file, False)), file)
 
     def test_the_library_needs_no_other_model_code(self):
         for file in LIBRARY.rglob('*.py'):
             for module in imports(file, top_level_only=False):
-                self.assertNotIn(
-                    module.split('.')[0],
-                    ('tf_keras', 'official'),
-                    file,
-                )
+                room = module.split('.')[0]
+                self.assertNotIn(room, ('tf_keras', 'official'), file)
 
     def test_no_dropout_with_a_hidden_state(self):
         """Under Keras' `fit` such a state makes the key of a step, with rows
@@ -281,7 +262,3 @@ class HouseTest(parameterized.TestCase):
             for node in ast.walk(parsed(file)):
                 if isinstance(node, ast.Attribute):
                     self.assertNotIn(node.attr, forbidden, file)
-
-
-if __name__ == '__main__':
-    absltest.main()

@@ -18,6 +18,8 @@ from unittest import mock
 import numpy as np
 from absl.testing import absltest
 
+from tests import places
+
 ROOT = pathlib.Path(__file__).parent.parent
 FORBIDDEN = ('tensorflow', 'tensorflow_text', 'tf_keras', 'orbit')
 RATE, STEP = 0.1, 3
@@ -101,9 +103,7 @@ def compute(folder):
             for row in ('label', 'soft', 'span')
         }
         statistics = Statistics(
-            given.pop('training'),
-            given.pop('measured'),
-            own=own,
+            given.pop('training'), given.pop('measured'), own=own
         )
         weights, flat = {}, {}
         for path, array in given.items():
@@ -121,16 +121,10 @@ def compute(folder):
             assert list(variables) == list(weights)
 
             def loss(
-                values,
-                flat,
-                step,
-                model=model,
-                statistics=statistics,
-                key=with_key,
-            ):
-                pairs = list(
-                    zip(model.variables.values(), values, strict=True)
-                )
+                values, flat, step,
+                model=model, statistics=statistics, key=with_key,
+            ):  # fmt: skip
+                pairs = list(zip(model.variables.values(), values, strict=True))
                 with keras.StatelessScope(state_mapping=pairs):
                     outcomes, _ = model.outcomes(
                         views.unflatten(flat),
@@ -306,14 +300,13 @@ def expected(case, way):
 
 
 @unittest.skipUnless(importlib.util.find_spec('jax'), 'JAX is not installed')
-class JaxTest(absltest.TestCase):
+class JaxTest(places.Folder, absltest.TestCase):
     def test_every_case_is_as_under_tensorflow(self):
         """One test, so that nobody compiles the cases twice."""
         from infoword_tf import views
         from infoword_tf.objectives import TABLE
         from tests import zoo
 
-        folder = pathlib.Path(self.create_tempdir().full_path)
         listed, given = cases(), {}
         # Shorter: a recurrence is the same step again.
         self.enterContext(mock.patch.object(zoo, 'T', 32))
@@ -329,7 +322,7 @@ class JaxTest(absltest.TestCase):
             weights = zoo.model_of(listed[name], RATE).variables
             flat = views.flatten(zoo.views_of(listed[name].resolved))
             np.savez(
-                folder / f'{name}.npz',
+                self.folder / f'{name}.npz',
                 training=zoo.statistics().training,
                 measured=zoo.statistics().measured,
                 **{
@@ -339,10 +332,10 @@ class JaxTest(absltest.TestCase):
                 **{f'weight:{p}': v.numpy() for p, v in weights.items()},
                 **{f'view:{p}': array for p, array in flat.items()},
             )
-        (folder / 'cases.json').write_text(json.dumps(given))
-        run_forbidden('test_jax.compute(sys.argv[1])', folder)
+        (self.folder / 'cases.json').write_text(json.dumps(given))
+        run_forbidden('test_jax.compute(sys.argv[1])', self.folder)
         for name, case in listed.items():
-            with np.load(folder / f'{name}.jax.npz') as file:
+            with np.load(self.folder / f'{name}.jax.npz') as file:
                 found = dict(file)
             if 'plain' in ways_of[name]:
                 with self.subTest(name):
@@ -393,7 +386,3 @@ class JaxTest(absltest.TestCase):
                 atol=near,
                 err_msg=path,
             )
-
-
-if __name__ == '__main__':
-    absltest.main()

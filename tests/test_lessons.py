@@ -6,7 +6,7 @@ batch; whoever reads a constant never does.
 """
 
 import tensorflow as tf
-from absl.testing import absltest, parameterized
+from absl.testing import parameterized
 
 from infoword_tf import views
 from infoword_tf.encoders import Encoded
@@ -122,7 +122,3 @@ class LessonsTest(parameterized.TestCase):
         case = zoo.Case('label:1,soft:1,score:1', encoder='lookup')
         for row, (passed, said) in self.marks(case, constant=True).items():
             self.assertFalse(passed, f'{row}: {said}')
-
-
-if __name__ == '__main__':
-    absltest.main()

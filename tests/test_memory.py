@@ -2,14 +2,13 @@
 
 import contextlib
 import io
-import json
 import pathlib
 import shutil
 from unittest import mock
 
 import numpy as np
 import tensorflow as tf
-from absl.testing import absltest, parameterized
+from absl.testing import parameterized
 
 import infoword_tf
 from infoword_tf import checkpoint, files
@@ -23,12 +22,16 @@ from infoword_tf.objectives import TABLE
 from infoword_tf.plan import make_plan
 from infoword_tf.training import distribution, loop, optim
 from infoword_tf.views import VIEWS
-from tests import corpus, places, quick, remembering, zoo
+from tests import places, remembering, runs, zoo
 from tests.objectives.given import states_of
 
 V, D, B, T = zoo.V, 8, 4, 6
 ROW, MEMORY = 'transformer_xl', 'memory/streamed'
 STATISTICS = zoo.statistics()
+
+
+def setUpModule():
+    runs.set_up()
 
 
 def make_config(memory_length, rate=0.0, precision='float32', rows=(ROW,)):
@@ -234,18 +237,14 @@ class TrainerTest(TrainerCase):
             reports.append(trainer.train(tf.constant(4)))
             parts = self.parts(trainer)
             self.assertLen(parts, 2 * replicas)
-            found.append(
-                [
-                    np.concatenate(
-                        [
-                            parts[f'state/{MEMORY}/{field}/{replica}']
-                            for replica in range(replicas)
-                        ],
-                        axis=axis,
-                    )
-                    for field, axis in (('states', 1), ('filled', 0))
-                ]
-            )
+            found.append([
+                np.concatenate(
+                    [parts[f'state/{MEMORY}/{field}/{replica}']
+                     for replica in range(replicas)],
+                    axis=axis,
+                )
+                for field, axis in (('states', 1), ('filled', 0))
+            ])  # fmt: skip
         for one, two in zip(*found, strict=True):
             np.testing.assert_allclose(one, two, atol=1e-5)
         self.assertEqual(one.tolist(), [T] * B)
@@ -259,8 +258,7 @@ class TrainerTest(TrainerCase):
         before = self.parts(trainer)
         with self.assertRaisesRegex(loop.NonFiniteLoss, 'step 3'):
             trainer.train(tf.constant(2))
-        for path, part in self.parts(trainer).items():
-            np.testing.assert_array_equal(part, before[path], path)
+        np.testing.assert_equal(self.parts(trainer), before)
 
     def test_bfloat16_is_kept_exactly(self):
         trainer = self.make(precision='mixed_bfloat16')
@@ -269,9 +267,7 @@ class TrainerTest(TrainerCase):
         self.assertEqual(memory.states.dtype, tf.bfloat16)
         part = trainer.state.parts()[f'state/{MEMORY}/states/0']
         self.assertEqual(part.dtype, tf.float32)
-        np.testing.assert_array_equal(
-            tf.cast(memory.states, tf.float32), part
-        )
+        np.testing.assert_array_equal(tf.cast(memory.states, tf.float32), part)
 
     def test_its_size_does_not_grow(self):
         trainer = self.make()
@@ -283,17 +279,15 @@ class TrainerTest(TrainerCase):
         self.assertEqual(set(sizes), {4 * (B * T * D + B)})
 
 
-class CheckpointTest(TrainerCase):
+class CheckpointTest(places.Folder, TrainerCase):
     @parameterized.parameters(1, 2)
     def test_of_the_same_replicas(self, replicas):
-        folder = pathlib.Path(self.create_tempdir().full_path)
         trainer = self.make(replicas)
         trainer.train(tf.constant(3))
-        saved = checkpoint.Checkpoints(folder, 2)
+        saved = checkpoint.Checkpoints(self.folder, 2)
         saved.save(3, trainer.state.parts())
         fresh = self.make(replicas)
-        shown = io.StringIO()
-        with contextlib.redirect_stdout(shown):
+        with contextlib.redirect_stdout(io.StringIO()) as shown:
             self.assertEqual(saved.restore({}, fresh.state.parts()), 3)
         self.assertNotIn('starts empty', shown.getvalue())
         for path, part in self.parts(trainer).items():
@@ -301,16 +295,14 @@ class CheckpointTest(TrainerCase):
             np.testing.assert_array_equal(part, self.parts(fresh)[path])
 
     def test_of_other_replicas_or_none(self):
-        folder = pathlib.Path(self.create_tempdir().full_path)
         trainers = {n: self.make(n, steps=2) for n in (1, 2)}
         for saving, other in ((1, 2), (2, 1)):
             trainers[saving].train(tf.constant(1))
-            saved = checkpoint.Checkpoints(folder / str(saving), 2)
+            saved = checkpoint.Checkpoints(self.folder / str(saving), 2)
             saved.save(1, trainers[saving].state.parts())
             fresh = self.make(other)
             for memory in (fresh.state.parts(), {}, None):
-                shown = io.StringIO()
-                with contextlib.redirect_stdout(shown):
+                with contextlib.redirect_stdout(io.StringIO()) as shown:
                     self.assertEqual(saved.restore({}, memory), 1)
                 says = 'memory/streamed starts empty' in shown.getvalue()
                 self.assertEqual(says, bool(memory))
@@ -367,56 +359,19 @@ class HeldoutTest(MemoryCase):
             self.assertAlmostEqual(together[name], value, places=4, msg=name)
 
 
-class CommandCase(parameterized.TestCase):
-    @classmethod
-    def setUpClass(cls):
-        super().setUpClass()
-        folder = places.make(cls.addClassCleanup)
-        cls.text, cls.heldout = corpus.write_topics(folder / 'text')
-
-    def setUp(self):
-        super().setUp()
-        self.folder = pathlib.Path(self.create_tempdir().full_path)
-
+class CommandCase(places.Folder, parameterized.TestCase):
     def run_here(self, workdir, *more):
         """Returns what it printed."""
-        given = (
-            f'--objectives={ROW}',
-            f'--corpus={self.text}',
-            f'--heldout={self.heldout}',
-            '--vocab_size=400',
-            '--steps=4',
-            '--log_every=2',
-            '--eval_every=4',
-            '--checkpoint_every=2',
-            '--batch_size=4',
-            '--seq_len=16',
-            '--precision=float32',
-            f'--workdir={workdir}',
-        )
-        shown = io.StringIO()
         two = any(flag.startswith('--strategy') for flag in more)
-        with (
-            mock.patch.object(
-                distribution,
-                'make_strategy',
-                lambda *_: zoo.strategy(1 + two),
-            ),
-            contextlib.redirect_stdout(shown),
+        strategy = zoo.strategy(1 + two)
+        with mock.patch.object(
+            distribution, 'make_strategy', return_value=strategy
         ):
-            quick.run(*given, *more)
-        return shown.getvalue()
-
-    def records(self, workdir):
-        lines = (workdir / 'metrics.jsonl').read_text().splitlines()
-        return [
-            {
-                k: v
-                for k, v in json.loads(line).items()
-                if not k.endswith(('seconds', '_per_second'))
-            }
-            for line in lines
-        ]
+            return runs.run_here(
+                workdir, f'--objectives={ROW}', '--vocab_size=400',
+                '--steps=4', '--log_every=2', '--eval_every=4',
+                '--batch_size=4', '--seq_len=16', *more,
+            )  # fmt: skip
 
     def check_resume(self, *more, view='streamed', replicas=1):
         """A run that was stopped after two steps gives the same bytes."""
@@ -434,7 +389,7 @@ class CommandCase(parameterized.TestCase):
             self.assertEqual(
                 (whole / name).read_bytes(), (broken / name).read_bytes(), name
             )
-        self.assertEqual(self.records(whole), self.records(broken))
+        self.assertEqual(runs.untimed(whole), runs.untimed(broken))
         tensors = files.read_tensors(saved[0])
         parts = {k: v for k, v in tensors.items() if k.startswith('state/')}
         self.assertLen(parts, 2 * replicas)
@@ -457,12 +412,9 @@ class RealTest(CommandCase):
     def test_plm_on_two_replicas(self):
         """Half a text is remembered in each step, in both directions."""
         self.check_resume(
-            '--objectives=plm',
-            '--strategy=mirrored',
-            '--nountie',
-            view='permuted',
-            replicas=2,
-        )
+            '--objectives=plm', '--strategy=mirrored', '--nountie',
+            view='permuted', replicas=2,
+        )  # fmt: skip
         self.assertIs(self.arguments()['untie'], False)
         with self.assertRaisesRegex(UsageError, '--untie was False'):
             self.run_here(self.folder / 'whole', '--objectives=plm')
@@ -487,7 +439,7 @@ class CommandTest(MemoryCase, CommandCase):
         output = self.run_here(workdir, '--strategy=mirrored')
         self.assertIn('going on with 2 replicas instead of 1', output)
         self.assertIn('memory/streamed starts empty', output)
-        self.assertEqual(self.records(workdir)[-1]['step'], 4)
+        self.assertEqual(runs.records(workdir)[-1]['step'], 4)
 
     def test_the_workdir(self):
         workdir = self.folder / 'run'
@@ -495,7 +447,7 @@ class CommandTest(MemoryCase, CommandCase):
         config = Config.read(workdir)
         self.assertEqual(config.memory_length, 40)
         self.assertIs(config.encoder.arguments['causal'], True)
-        last = self.records(workdir)[-1]
+        last = runs.records(workdir)[-1]
         for name in ('loss', 'mi', 'ceiling', 'accuracy', 'chance'):
             self.assertIn(f'{ROW}/{name}', last)
             self.assertIn(f'heldout/{ROW}/{name}', last)
@@ -511,19 +463,11 @@ class CommandTest(MemoryCase, CommandCase):
         for size in (2, 6):
             workdir = self.folder / str(size)
             self.run_here(
-                workdir,
-                f'--batch_size={size}',
-                '--steps=1',
-                '--learning_rate=0',
-                '--weight_decay=0',
-            )
-            found.append(
-                {
-                    k: v
-                    for k, v in self.records(workdir)[-1].items()
-                    if k.startswith('heldout/')
-                }
-            )
+                workdir, f'--batch_size={size}', '--steps=1',
+                '--learning_rate=0', '--weight_decay=0',
+            )  # fmt: skip
+            last = runs.untimed(workdir)[-1]
+            found.append({k: last[k] for k in last if k[:8] == 'heldout/'})
         self.assertEqual(*found)
 
     def test_what_it_cannot_have(self):
@@ -531,13 +475,10 @@ class CommandTest(MemoryCase, CommandCase):
             (('--objectives=mlm', '--memory_length=8'), 'transformer of .* no'),
             ((f'--objectives=mlm:1,{ROW}:1',), 'no encoder serves all rows'),
             (('--batch_size=100000',), 'too few for 100000 rows of 16'),
+            (('--memory_length=-1',), 'non-negative'),
         ):
-            with self.assertRaisesRegex(
-                (UsageError, ValueError), message
-            ):
+            with self.assertRaisesRegex((UsageError, ValueError), message):
                 self.run_here(self.folder / 'bad', *more)
-        with self.assertRaisesRegex(UsageError, 'non-negative'):
-            self.run_here(self.folder / 'bad', '--memory_length=-1')
 
     def test_rows_that_contradict_each_other(self):
         second = {remembering.NAME: {'causal': False}}
@@ -548,10 +489,4 @@ class CommandTest(MemoryCase, CommandCase):
                 UsageError, 'wants an encoder with causal True, .* row False'
             ),
         ):
-            self.run_here(
-                self.folder / 'bad', f'--objectives={ROW}:1,second:1'
-            )
-
-
-if __name__ == '__main__':
-    absltest.main()
+            self.run_here(self.folder / 'bad', f'--objectives={ROW}:1,second:1')

@@ -102,9 +102,7 @@ class OnePassTest(absltest.TestCase):
         chosen, results = [], []
         for objectives in ('bert_nce', 'bert_nce:1,dim:0'):
             resolved = resolve(
-                ModelChoices(
-                    objectives, seq_len=zoo.T, positions=zoo.POSITIONS
-                )
+                ModelChoices(objectives, seq_len=zoo.T, positions=zoo.POSITIONS)
             )
             chosen.append((resolved.config(zoo.V), resolved.plan.source_specs))
             config = zoo.config('bert_nce').replace(rows=resolved.rows)
@@ -132,7 +130,3 @@ class OnePassTest(absltest.TestCase):
         self.assertEqual(list(first), list(second))
         for name, value in first.items():
             np.testing.assert_array_equal(value, second[name], name)
-
-
-if __name__ == '__main__':
-    absltest.main()

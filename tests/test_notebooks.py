@@ -12,7 +12,7 @@ import pathlib
 import runpy
 from unittest import mock
 
-from absl.testing import absltest, parameterized
+from absl.testing import parameterized
 
 from infoword_tf import commands
 from infoword_tf.inference.loaded import Loaded
@@ -182,7 +182,3 @@ class NotebooksTest(parameterized.TestCase):
             self.assertEqual(made.read_text(), 'x')
             with self.assertRaisesRegex(SystemExit, 'there is no notebook'):
                 main(['y'])
-
-
-if __name__ == '__main__':
-    absltest.main()

@@ -27,7 +27,7 @@ from infoword_tf.objectives import SUMS, TABLE
 from infoword_tf.resolve import resolve
 from infoword_tf.training import optim
 from infoword_tf.views import VIEWS, Specials
-from tests import quick, zoo
+from tests import places, quick, zoo
 from tests.oracles import huggingface
 
 ROOT = pathlib.Path(__file__).parent.parent
@@ -40,11 +40,17 @@ DOCUMENTS = [
 LONGEST_README = 250  # lines: it is a page for newcomers
 
 
-class SetupTest(absltest.TestCase):
+def described():
+    """What setup.py says of the package."""
+    with mock.patch.object(setuptools, 'setup') as setup:
+        runpy.run_path(str(ROOT / 'setup.py'))
+    return setup.call_args.kwargs
+
+
+class SetupTest(places.Folder, absltest.TestCase):
     def test_the_wheel_holds_the_library_alone(self):
         """Built from a copy, so that nothing is left here."""
-        folder = pathlib.Path(self.create_tempdir().full_path)
-        source = folder / 'source'
+        source = self.folder / 'source'
         shutil.copytree(
             ROOT / 'infoword_tf',
             source / 'infoword_tf',
@@ -64,11 +70,11 @@ class SetupTest(absltest.TestCase):
             [
                 sys.executable, '-m', 'pip', 'wheel', source, '--quiet',
                 '--no-deps', '--no-build-isolation', '--no-index',
-                '--disable-pip-version-check', '-w', folder / 'wheels',
+                '--disable-pip-version-check', '-w', self.folder / 'wheels',
             ],
             check=True,
         )  # fmt: skip
-        (wheel,) = (folder / 'wheels').iterdir()
+        (wheel,) = (self.folder / 'wheels').iterdir()
         with zipfile.ZipFile(wheel) as file:
             names = set(file.namelist())
         about = {name for name in names if '.dist-info/' in name}
@@ -88,13 +94,10 @@ class SetupTest(absltest.TestCase):
             self.assertRegex(line, r'^[A-Za-z0-9._-]+==[A-Za-z0-9.+!]+$')
         names = [line.split('==')[0].lower() for line in lines]
         self.assertLen(set(names), len(names))
-        with mock.patch.object(setuptools, 'setup') as setup:
-            runpy.run_path(str(ROOT / 'setup.py'))
-        described = setup.call_args.kwargs
-        extras = described['extras_require'].values()
+        extras = described()['extras_require'].values()
         wanted = [
             re.match(r'[\w-]+', requirement)[0].lower()
-            for requirement in sum(extras, described['install_requires'])
+            for requirement in sum(extras, described()['install_requires'])
         ]
         self.assertContainsSubset(
             {w.replace('_', '-') for w in wanted},
@@ -106,15 +109,11 @@ class SetupTest(absltest.TestCase):
         installed = re.search(
             r'\.venv-oracles/bin/python -m pip install (.*)', makefile
         )[1].split('-c constraints.txt')[1]
-        with mock.patch.object(setuptools, 'setup') as setup:
-            runpy.run_path(str(ROOT / 'setup.py'))
-        extra = setup.call_args.kwargs['extras_require']['oracles']
+        extra = described()['extras_require']['oracles']
         self.assertEqual(installed.split(), extra)
 
     def test_what_is_optional_names_its_extra(self):
-        with mock.patch.object(setuptools, 'setup') as setup:
-            runpy.run_path(str(ROOT / 'setup.py'))
-        extras = setup.call_args.kwargs['extras_require']
+        extras = described()['extras_require']
         sources = [
             path.read_text()
             for room in ('infoword_tf', 'tasks', 'export')
@@ -260,6 +259,10 @@ class CommandsTest(absltest.TestCase):
             self.assertNotEmpty(resolve(given).rows)
             self.assertEqual(given.workdir, f'runs/{path.stem}', path.name)
 
+    def assert_given(self, given, **wanted):
+        found = {name: getattr(given, name) for name in wanted}
+        self.assertEqual(found, wanted)
+
     def test_published_sizes(self):
         """Appendix B of Kong et al. 2019, and BERT's weights without pooler.
 
@@ -274,18 +277,11 @@ class CommandsTest(absltest.TestCase):
             self.assertIn('not run here', path.read_text())
             given = quick.given(f'--flagfile={path}')
             resolved = resolve(given)
-            wanted = {
-                'batch_size': 1024,
-                'seq_len': 512,
-                'steps': 400_000,
-                'warmup_steps': 18_000,
-                'learning_rate': rate,
-                'optimizer': 'infoword',
-                'init_deviation': 0.02,
-                'weight_decay': None,
-            }
-            found = {name: getattr(given, name) for name in wanted}
-            self.assertEqual(found, wanted)
+            self.assert_given(
+                given, batch_size=1024, seq_len=512, steps=400_000,
+                warmup_steps=18_000, learning_rate=rate, optimizer='infoword',
+                init_deviation=0.02, weight_decay=None,
+            )  # fmt: skip
             self.assertEqual(
                 {row: entry.weight for row, entry in resolved.rows.items()},
                 {'bert_nce': 1.0, 'dim': 0.8},
@@ -310,32 +306,20 @@ class CommandsTest(absltest.TestCase):
         self.assertIn('not run here', path.read_text())
         given = quick.given(f'--flagfile={path}')
         resolved = resolve(given)
-        wanted = {
-            'batch_size': 2048,
-            'seq_len': 512,
-            'memory_length': 384,
-            'steps': 500_000,
-            'warmup_steps': 40_000,
-            'learning_rate': 4e-4,
-            'optimizer': 'xlnet',
-            'init_deviation': 0.02,
-            'weight_decay': None,
-            'clip_norm': None,
-            'tokenizer': 'sentencepiece',
-            'vocab_size': 32_000,
-            'lower_case': False,
-        }
-        found = {name: getattr(given, name) for name in wanted}
-        self.assertEqual(found, wanted)
+        self.assert_given(
+            given, batch_size=2048, seq_len=512, memory_length=384,
+            steps=500_000, warmup_steps=40_000, learning_rate=4e-4,
+            optimizer='xlnet', init_deviation=0.02, weight_decay=None,
+            clip_norm=None, tokenizer='sentencepiece', vocab_size=32_000,
+            lower_case=False,
+        )  # fmt: skip
         (source_spec,) = resolved.plan.source_specs
         self.assertEqual(
             dict(source_spec.arguments),
             {'length': 509, 'advance': 256, 'both_directions': True},
         )
         self.assertEqual(resolved.memory_length, 384)
-        config = resolved.config(
-            given.vocab_size, precision='mixed_bfloat16'
-        )
+        config = resolved.config(given.vocab_size, precision='mixed_bfloat16')
         with mock.patch.object(model, 'initialise'):
             built = model.Model(config, Specials(2, 3, 4, 32000))
         d, v, hidden = 768, 32000, 4 * 768
@@ -378,9 +362,7 @@ def flags_of(settings):
 def cells_of(text, first):
     """Of each line of a table whose first cell is such a one, all of them."""
     lines = re.findall(rf'(?m)^\| (?:{first}) \|.* \|$', text)
-    return [
-        [cell.strip() for cell in line[1:-1].split('|')] for line in lines
-    ]
+    return [[cell.strip() for cell in line[1:-1].split('|')] for line in lines]
 
 
 class DocumentsTest(absltest.TestCase):
@@ -528,7 +510,3 @@ class DocumentsTest(absltest.TestCase):
             r'\d (?:ms|seconds|%|GFLOP/s)\b', r'^\|.*\d\.\d.* tokens',
         ):
             self.assertNotRegex(prose, text)
-
-
-if __name__ == '__main__':
-    absltest.main()

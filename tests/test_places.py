@@ -42,7 +42,3 @@ class PlacesTest(absltest.TestCase):
 class HiddenTest(absltest.TestCase):
     def test_no_gpu_unless_asked_for(self):
         self.assertIn('CUDA_VISIBLE_DEVICES', os.environ)
-
-
-if __name__ == '__main__':
-    absltest.main()

@@ -98,16 +98,6 @@ class SourcesTest(parameterized.TestCase):
             ['next_pairs', 'documents', 'streams'],
         )
 
-    @parameterized.parameters(
-        ('mlm:1,nsp:1,nsp_nce:1', 'nsp reads pairs and nsp_nce reads next_p'),
-        ('nsp_nce:1,mlm:1,nsp:1', 'nsp_nce reads next_pairs and nsp reads p'),
-    )
-    def test_two_sources_for_one_view(self, objectives, message):
-        with self.assertRaisesRegex(
-            ValueError, f"{message}.*'masked' is one for all rows; leave out"
-        ):
-            plan_of(objectives)
-
     @parameterized.parameters(*TABLE, *SUMS)
     def test_every_view_of_a_row_has_a_source(self, objectives):
         found = plan_of(objectives)
@@ -297,54 +287,40 @@ class DrawsTest(parameterized.TestCase):
             self.assertEqual(plan.mask_share, wanted)
             self.assertEqual(plan.views[view].draw.settings['share'], wanted)
         self.assertIsNone(plan_of('ict').mask_share)
-        with self.assertRaisesRegex(
-            ValueError, 'mask_share 0.4 does nothing where nothing is masked'
-        ):
-            plan_of('ict', share=0.4)
 
-    @parameterized.parameters('ict', 'plm', 'transformer_xl')
-    def test_masking_where_nothing_is_masked(self, objectives):
-        with self.assertRaisesRegex(
-            ValueError, 'masking words does nothing where nothing is masked'
-        ):
-            plan_of(objectives, 'words')
+    @parameterized.parameters(
+        ('mlm:1,nsp:1,nsp_nce:1', {}, 'nsp reads pairs and nsp_nce reads '
+         "next_p.*'masked' is one for all rows; leave out"),
+        ('nsp_nce:1,mlm:1,nsp:1', {}, 'nsp_nce reads next_pairs and nsp reads '
+         "p.*'masked' is one for all rows; leave out"),
+        ('ict', {'share': 0.4},
+         'mask_share 0.4 does nothing where nothing is masked'),
+        *((row, {'masking': 'words'},
+           'masking words does nothing where nothing is masked')
+          for row in ('ict', 'plm', 'transformer_xl')),
+        ('mlm', {'masking': 'some'},
+         'masking some: known are spans, words, tokens'),
+        *((objectives, {'masking': masking},
+           f'masking {masking} is not for dim, which masks spans')
+          for objectives in ('dim', 'mlm:1,dim:1', 'dim:1,mlm:1')
+          for masking in ('words', 'tokens')),
+    )  # fmt: skip
+    def test_what_cannot_be(self, objectives, more, message):
+        with self.assertRaisesRegex(ValueError, message):
+            plan_of(objectives, **more)
 
-    def test_a_masking_that_nobody_knows(self):
-        with self.assertRaisesRegex(
-            ValueError, 'masking some: known are spans, words, tokens'
-        ):
-            plan_of('mlm', 'some')
-
-    def test_rows_that_read_what_there_is_not(self):
-        reads = dataclasses.replace(
-            TABLE['mlm'], views={'maskd': Reads('pieces')}
-        )
+    @parameterized.parameters(
+        ({'maskd': Reads('pieces')}, "mlm reads the view 'maskd'; k"),
+        ({'masked': Reads('pieces', encoders=('momentum',))},
+         "the encoder 'momentum', which is none of its comp"),
+    )  # fmt: skip
+    def test_rows_that_read_what_there_is_not(self, views, message):
+        reads = dataclasses.replace(TABLE['mlm'], views=views)
         with (
             mock.patch.dict(TABLE, mlm=reads),
-            self.assertRaisesRegex(ValueError, "mlm reads the view 'maskd'; k"),
-        ):
-            make_plan({'mlm': {}}, T)
-        reads = dataclasses.replace(
-            TABLE['mlm'],
-            views={'masked': Reads('pieces', encoders=('momentum',))},
-        )
-        with (
-            mock.patch.dict(TABLE, mlm=reads),
-            self.assertRaisesRegex(
-                ValueError, "the encoder 'momentum', which is none of its comp"
-            ),
+            self.assertRaisesRegex(ValueError, message),
         ):
             make_plan({'mlm': {'transform': False}}, T)
-
-    @parameterized.product(
-        objectives=('dim', 'mlm:1,dim:1', 'dim:1,mlm:1'),
-        masking=('words', 'tokens'),
-    )
-    def test_masking_that_a_row_cannot_use(self, objectives, masking):
-        with self.assertRaisesRegex(
-            ValueError, f'masking {masking} is not for dim, which masks spans'
-        ):
-            plan_of(objectives, masking)
 
     def test_documents(self):
         found = plan_of('ict')
@@ -401,7 +377,3 @@ class AnswersTest(absltest.TestCase):
         self.assertCountEqual(
             answering(('next',)), ['transformer_xl', 'rnn_lm', 'gpt']
         )
-
-
-if __name__ == '__main__':
-    absltest.main()

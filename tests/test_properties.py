@@ -317,7 +317,3 @@ class ChoicesTest(Folder):
         path = self.path('x.flags')
         path.write_bytes(data)
         self.resolved([f'--flagfile={path}'])
-
-
-if __name__ == '__main__':
-    absltest.main()

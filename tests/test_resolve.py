@@ -5,7 +5,7 @@ import itertools
 import random
 from unittest import mock
 
-from absl.testing import absltest, parameterized
+from absl.testing import parameterized
 
 from infoword_tf import resolve as resolving
 from infoword_tf.commands import UsageError
@@ -65,23 +65,17 @@ class ComplaintsTest(parameterized.TestCase):
         ('plm', {'plm.k': 1}, '^--plm.k=1: it is 2 or more$'),
         ('plm', {'plm.order': 'x'}, '^--plm.order=x: known are partial, stri'),
         ('dim', {'dim.critic': 'x'}, '^--dim.critic=x: known are .*cosine'),
-        (
-            'dim',
-            {'dim.critic': 'cosine', 'dim.temperature': 0.0},
-            '^--dim.temperature=0.0: it is 1e-06 or more$',
-        ),
+        ('dim', {'dim.critic': 'cosine', 'dim.temperature': 0.0},
+         '^--dim.temperature=0.0: it is 1e-06 or more$'),
         # Without what it needs.
-        (
-            'dim',
-            {'dim.temperature': 0.1},
-            '^--dim.temperature is for --dim.critic=cosine; give both$',
-        ),
-        (
-            'infoword',
-            {'dim.critic': 'scaled', 'dim.temperature': 0.05},
-            '^--dim.temperature is for --dim.critic=cosine; give both$',
-        ),
-    )
+        ('dim', {'dim.temperature': 0.1},
+         '^--dim.temperature is for --dim.critic=cosine; give both$'),
+        ('infoword', {'dim.critic': 'scaled', 'dim.temperature': 0.05},
+         '^--dim.temperature is for --dim.critic=cosine; give both$'),
+        # Which contradict each other.
+        ('label', {'label.mean': True, 'label.bilstm': True},
+         '^--objectives=label: mean and bilstm both pool a text'),
+    )  # fmt: skip
     def test_settings(self, objectives, settings, message):
         self.refused(message, objectives, settings=settings)
 
@@ -126,23 +120,15 @@ class ComplaintsTest(parameterized.TestCase):
     def test_an_encoder_that_a_row_does_not_allow(self, rows, name, message):
         self.refused(f'^--encoder={name}: {message}', rows, encoder=name)
 
-    def test_two_ways_to_pool_a_text(self):
-        self.refused('^--objectives=label: mean and bilstm both pool a text',
-                     'label',
-                     settings={'label.mean': True, 'label.bilstm': True})
-
-    def test_no_encoder_for_all(self):
-        self.refused(
-            '^--objectives=mlm,plm: no encoder serves all rows .mlm allows '
-            'transformer, modern; plm allows relative.; train them apart',
-            'mlm,plm',
-        )  # fmt: skip
-
-    def test_rows_that_fix_an_argument_differently(self):
-        self.refused('wants an encoder with causal (True|False).*train them a',
-                     'mlm,gpt')
-        self.refused('transformer_xl wants an encoder with .*; train them a',
-                     'transformer_xl,plm')
+    @parameterized.parameters(
+        ('mlm,plm', '^--objectives=mlm,plm: no encoder serves all rows .mlm '
+         'allows transformer, modern; plm allows relative.; train them apart'),
+        ('mlm,gpt', 'wants an encoder with causal (True|False).*train them a'),
+        ('transformer_xl,plm',
+         'transformer_xl wants an encoder with .*; train them a'),
+    )  # fmt: skip
+    def test_rows_that_no_encoder_serves(self, rows, message):
+        self.refused(message, rows)
 
     @parameterized.parameters(
         ('untie', True), ('clamp', 8), ('same_length', True),
@@ -200,18 +186,9 @@ class ComplaintsTest(parameterized.TestCase):
     def test_a_width_is_of_lookup_without_a_size(self):
         found = resolve(ModelChoices(objectives='cbow', width=100)).encoder
         self.assertEqual(found.arguments['width'], 100)
-        for choices, message in (
-            (
-                ModelChoices(width=100),
-                'for the encoder lookup, not for transformer',
-            ),
-            (
-                ModelChoices(objectives='cbow', width=100, size='tiny'),
-                '--width=100 and --size=tiny are both',
-            ),
-        ):
-            with self.assertRaisesRegex(UsageError, message):
-                resolve(choices)
+        self.refused('for the encoder lookup, not for transformer', width=100)
+        self.refused('--width=100 and --size=tiny are both', 'cbow',
+                     width=100, size='tiny')
 
     def test_an_unknown_size(self):
         self.refused('^--size=vast: known are tiny, ', size='vast')
@@ -586,7 +563,3 @@ class OrderTest(parameterized.TestCase):
             for objectives in ('turned', 'ict,turned', 'turned,ict'):
                 found = resolve(ModelChoices(objectives)).encoder.name
                 self.assertEqual(found, 'transformer')
-
-
-if __name__ == '__main__':
-    absltest.main()

@@ -25,14 +25,9 @@ from infoword_tf.choices import RunChoices, flags_of
 from infoword_tf.config import TokenizerConfig
 from infoword_tf.encoders import FLAGS
 from infoword_tf.resolve import ModelChoices, resolve
-from infoword_tf.training import (
-    distribution,
-    loop,
-    optim,
-    record,
-)
+from infoword_tf.training import distribution, loop, optim, record
 from tests import places, quick, runs, zoo
-from tests.runs import ROOT, arguments, records, run_here
+from tests.runs import ROOT, arguments, records, run_here, untimed, weights
 from tests.training import events
 
 
@@ -40,15 +35,14 @@ def setUpModule():
     runs.set_up()
 
 
-class KilledTest(absltest.TestCase):
+class KilledTest(places.Folder, absltest.TestCase):
     """kill -9 while a checkpoint is written."""
 
     def test_killed_gives_the_same_weights(self):
-        folder = pathlib.Path(self.create_tempdir().full_path)
-        whole, broken = folder / 'whole', folder / 'broken'
+        whole, broken = self.folder / 'whole', self.folder / 'broken'
         steps = '--steps=4'
         run_here(whole, steps)
-        hook, writing = self._stop_at_rename(folder)
+        hook, writing = self._stop_at_rename(self.folder)
         process = subprocess.Popen(
             [sys.executable, '-m', 'tests.quick', *arguments(broken, steps)],
             cwd=ROOT,
@@ -61,24 +55,16 @@ class KilledTest(absltest.TestCase):
             time.sleep(0.01)
         process.send_signal(signal.SIGKILL)
         process.wait()
-        shown = io.StringIO()
-        with contextlib.redirect_stdout(shown):
-            run_here(broken, steps)
-        self.assertRegex(shown.getvalue(), r'resuming from .*step 2\)')
-        self.assertEqual(
-            (whole / 'weights.safetensors').read_bytes(),
-            (broken / 'weights.safetensors').read_bytes(),
-        )
+        shown = run_here(broken, steps)
+        self.assertRegex(shown, r'resuming from .*step 2\)')
+        self.assertEqual(weights(whole), weights(broken))
         self.assertEqual([r['step'] for r in records(broken)], [1, 2, 3, 4])
         for workdir in (whole, broken):  # TensorBoard has no step twice
             found = events.steps_of(workdir, 'learning_rate')
             self.assertEqual(found, [1, 2, 3, 4])
         seconds = [r['seconds'] for r in records(broken)]
         self.assertEqual(seconds, sorted(seconds), 'they never fall')
-        for a, b in zip(records(whole), records(broken), strict=True):
-            for name in a:
-                if not name.endswith(('seconds', '_per_second')):
-                    self.assertEqual(a[name], b[name], name)
+        self.assertEqual(untimed(whole), untimed(broken))
 
     def _stop_at_rename(self, folder):
         """A sitecustomize: the second checkpoint is never renamed.
@@ -197,20 +183,14 @@ class DamageTest(absltest.TestCase):
         self.assertIn('--activation=gelu_tanh\n', flagfile.read_text())
 
     def test_a_cut_checkpoint_is_skipped_and_said(self):
-        weights = (self.workdir / 'weights.safetensors').read_bytes()
+        before = weights(self.workdir)
         newest = sorted((self.workdir / 'checkpoints').iterdir())[-1]
         data = newest.read_bytes()
         newest.write_bytes(data[: len(data) // 2])
-        log = self.workdir.parent / 'log'
-        with contextlib.redirect_stdout(open(log, 'w')):
-            run_here(self.workdir, '--steps=4')
-        self.assertRegex(
-            log.read_text(), r'skipped a damaged checkpoint: .*step-000000004'
-        )
-        self.assertRegex(log.read_text(), r'resuming from .*step 2')
-        self.assertEqual(
-            (self.workdir / 'weights.safetensors').read_bytes(), weights
-        )
+        log = run_here(self.workdir, '--steps=4')
+        self.assertRegex(log, 'skipped a damaged checkpoint: .*step-000000004')
+        self.assertRegex(log, 'resuming from .*step 2')
+        self.assertEqual(weights(self.workdir), before)
 
     def test_all_checkpoints_cut(self):
         for path in (self.workdir / 'checkpoints').iterdir():
@@ -219,28 +199,22 @@ class DamageTest(absltest.TestCase):
             run_here(self.workdir, '--steps=4')
 
     def test_other_flags_are_listed(self):
-        with self.assertRaisesRegex(
-            commands.UsageError,
-            '(?s)--steps was 4, is 5.*--learning_rate was 0.002, is 0.5'
-            '.*another --workdir',
-        ):
-            run_here(self.workdir, '--steps=5', '--learning_rate=0.5')
-        with self.assertRaisesRegex(
-            commands.UsageError,
-            '(?s)--optimizer was infoword, is transformer_xl'
-            '.*--weight_decay was 0.01, is 0.0; --clip_norm was 1.0, is 0.25',
-        ):
-            run_here(self.workdir, '--steps=4', '--optimizer=transformer_xl')
+        for more, message in (
+            (('--steps=5', '--learning_rate=0.5'),
+             '(?s)--steps was 4, is 5.*--learning_rate was 0.002, is 0.5'
+             '.*another --workdir'),
+            (('--steps=4', '--optimizer=transformer_xl'),
+             '(?s)--optimizer was infoword, is transformer_xl'
+             '.*--weight_decay was 0.01, is 0.0; --clip_norm was 1.0, is 0.25'),
+        ):  # fmt: skip
+            with self.assertRaisesRegex(commands.UsageError, message):
+                run_here(self.workdir, *more)
         # What changes no weight may differ, and so may the spelling.
         run_here(
-            self.workdir,
-            '--steps=4',
-            '--log_every=2',
-            '--objectives=bert_nce:1.0',
-            '--masking=spans',
-            '--precision=auto',
+            self.workdir, '--steps=4', '--log_every=2', '--masking=spans',
+            '--objectives=bert_nce:1.0', '--precision=auto',
             '--weight_decay=0.01',
-        )
+        )  # fmt: skip
 
     def test_two_runs_on_one_workdir(self):
         with (
@@ -310,22 +284,21 @@ class WeightsTest(absltest.TestCase):
             infoword_tf.load(workdir)
         run_here(workdir, '--steps=4')  # there is nothing left to train
         self.assertEqual(checkpoint.weights_step(workdir), 4)
-        weights = files.read_tensors(workdir / 'weights.safetensors')
+        found = files.read_tensors(workdir / 'weights.safetensors')
         last = files.read_tensors(
             workdir / 'checkpoints' / 'step-000000004.safetensors'
         )
-        for path, value in weights.items():
+        for path, value in found.items():
             if path not in ('unigram', 'step'):
                 np.testing.assert_array_equal(value, last[f'model/{path}'])
 
     def test_cut_weights_are_written_anew(self):
         workdir = pathlib.Path(self.create_tempdir().full_path) / 'run'
         run_here(workdir, '--steps=2')
-        path = workdir / 'weights.safetensors'
-        whole = path.read_bytes()
-        path.write_bytes(whole[:-100])
+        whole = weights(workdir)
+        (workdir / 'weights.safetensors').write_bytes(whole[:-100])
         run_here(workdir, '--steps=2')
-        self.assertEqual(path.read_bytes(), whole)
+        self.assertEqual(weights(workdir), whole)
 
 
 class FlagsTest(absltest.TestCase):
@@ -348,15 +321,11 @@ class FlagsTest(absltest.TestCase):
             )
 
         decided = set(written()) - given
-        self.assertEqual(
-            decided,
-            {
-                'corpus (its files, or packages that pydocs reads)',
-                'dim.critic', 'dim.temperature', 'dim.one_mask', 'dim.queue',
-                'dim.momentum',
-                'mlm.transform',
-            },
-        )  # fmt: skip
+        self.assertEqual(decided, {
+            'corpus (its files, or packages that pydocs reads)', 'dim.critic',
+            'dim.temperature', 'dim.one_mask', 'dim.queue', 'dim.momentum',
+            'mlm.transform',
+        })  # fmt: skip
         self.assertEqual(given - set(written()), free)
         # Each has a value that changes what is written, by itself or by what
         # it leads to.
@@ -432,7 +401,7 @@ class FlagsTest(absltest.TestCase):
             )
 
 
-class ExactResumeTest(parameterized.TestCase):
+class ExactResumeTest(places.Folder, parameterized.TestCase):
     """Stopped at a step and gone on with: the same bytes, of every kind."""
 
     @parameterized.named_parameters(
@@ -447,16 +416,14 @@ class ExactResumeTest(parameterized.TestCase):
         ('directions', '--objectives=elmo', '--precision=mixed_bfloat16'),
     )  # fmt: skip
     def test_the_same_bytes(self, *more):
-        folder = pathlib.Path(self.create_tempdir().full_path)
-        self.check(folder, *more)
+        self.check(self.folder, *more)
 
     def test_of_two_replicas(self):
         """In graphs, without which they exchange nothing."""
-        folder = pathlib.Path(self.create_tempdir().full_path)
         with mock.patch.object(
             distribution, 'make_strategy', return_value=zoo.strategy(2)
         ):
-            self.check(folder, '--strategy=mirrored', eagerly=False)
+            self.check(self.folder, '--strategy=mirrored', eagerly=False)
 
     def test_of_a_run_that_began_with_another(self):
         folder = pathlib.Path(self.create_tempdir().full_path)
@@ -484,18 +451,13 @@ class ExactResumeTest(parameterized.TestCase):
         self.assertEqual(checkpoint.weights_step(folder / 'broken'), step)
 
 
-class NonFiniteTest(absltest.TestCase):
+class NonFiniteTest(places.Folder, absltest.TestCase):
     def test_the_run_stops_names_step_and_row_and_loses_nothing(self):
         """A learning rate of 1e30 in update 3 breaks the loss of update 4."""
         folder = pathlib.Path(self.create_tempdir().full_path)
         run_here(folder / 'whole', '--steps=4')
-        real = optim.schedule
-
-        def broken(step, *rest):
-            return real(step, *rest) + tf.where(step == 2, 1e30, 0.0)
-
         with (
-            mock.patch.object(optim, 'schedule', broken),
+            self.broken(2),
             self.assertRaisesRegex(
                 loop.NonFiniteLoss, 'step 4: bert_nce is not finite.*No weight'
             ),
@@ -506,10 +468,7 @@ class NonFiniteTest(absltest.TestCase):
         run_here(folder / 'other', '--steps=3', *other)
         # ... and it can go on itself.
         run_here(folder / 'broken', '--steps=4')
-        self.assertEqual(
-            (folder / 'whole' / 'weights.safetensors').read_bytes(),
-            (folder / 'broken' / 'weights.safetensors').read_bytes(),
-        )
+        self.assertEqual(weights(folder / 'whole'), weights(folder / 'broken'))
 
     @contextlib.contextmanager
     def broken(self, *steps):
@@ -527,15 +486,14 @@ class NonFiniteTest(absltest.TestCase):
         """Update 3 breaks update 4: on with 5 from the weights of step 2."""
         folder = pathlib.Path(self.create_tempdir().full_path)
         asked = '--steps=7', '--on_nonfinite=rewind'
-        shown = io.StringIO()
-        with self.broken(4), contextlib.redirect_stdout(shown):
+        with self.broken(4):
             run_here(folder / 'later', *asked, '--keep_checkpoints=3')
-        with self.broken(2), contextlib.redirect_stdout(shown):
-            run_here(folder / 'broken', *asked)
+        with self.broken(2):
+            shown = run_here(folder / 'broken', *asked)
         self.assertIn(
             'step 4: bert_nce is not finite; on with step 5 from the weights '
             'of step 2 (1 of 3)',
-            shown.getvalue(),
+            shown,
         )
         # By hand: the checkpoint of step 2, called that of step 4.
         with quick.kept(folder / 'by_hand', folder / 'copy', 4):
@@ -549,25 +507,17 @@ class NonFiniteTest(absltest.TestCase):
         tensors['step'] = np.asarray(4, np.int64)
         files.write_tensors(saved / 'step-000000004.safetensors', tensors)
         run_here(folder / 'copy', '--steps=7')
-        self.assertEqual(
-            (folder / 'copy' / 'weights.safetensors').read_bytes(),
-            (folder / 'broken' / 'weights.safetensors').read_bytes(),
-        )
+        self.assertEqual(weights(folder / 'copy'), weights(folder / 'broken'))
         found = [(r['step'], r.get('rewinds')) for r in
                  records(folder / 'broken')]  # fmt: skip
-        self.assertEqual(
-            found, [(1, None), (2, None), (5, 1), (6, 1), (7, 1)]
-        )
+        self.assertEqual(found, [(1, None), (2, None), (5, 1), (6, 1), (7, 1)])
         # What was saved before the checkpoint of step 4 is there still, and
         # that one is no other than the one of step 6.
         left = (folder / 'later' / 'checkpoints').glob('step*')
-        self.assertEqual(
-            sorted(x.name[-13] for x in left), ['2', '6', '7']
-        )
+        self.assertEqual(sorted(x.name[-13] for x in left), ['2', '6', '7'])
 
     def test_not_more_often_than_is_asked(self):
         """Nor where there is no checkpoint, or no batch after it."""
-        folder = pathlib.Path(self.create_tempdir().full_path)
         again = '--steps=9', '--on_nonfinite=rewind', '--rewinds=1'
         for broken, more, step, why in (
             ((2, 4), again, 6, 'has gone back 1 times'),
@@ -580,13 +530,13 @@ class NonFiniteTest(absltest.TestCase):
                     loop.NonFiniteLoss, f'^step {step}: .*, since .*{why}'
                 ),
             ):
-                run_here(folder / '_'.join(map(str, broken)), *more)
+                run_here(self.folder / '_'.join(map(str, broken)), *more)
         # The same command goes on from there, and knows how often it was.
         with (
             self.broken(4),
             self.assertRaisesRegex(loop.NonFiniteLoss, 'gone back 1 times'),
         ):
-            run_here(folder / '2_4', *again)
+            run_here(self.folder / '2_4', *again)
 
 
 class PreemptedTest(absltest.TestCase):
@@ -609,22 +559,17 @@ class PreemptedTest(absltest.TestCase):
             run_here(folder / 'stopped', *steps)
         self.assertEqual(signal.getsignal(signal.SIGTERM), before)
         self.assertEqual(checkpoint.last_step(folder / 'stopped'), 3)
-        shown = io.StringIO()
-        with contextlib.redirect_stdout(shown):
-            run_here(folder / 'stopped', *steps)
-        self.assertRegex(shown.getvalue(), r'resuming from .*step 3\)')
+        shown = run_here(folder / 'stopped', *steps)
+        self.assertRegex(shown, r'resuming from .*step 3\)')
         run_here(folder / 'whole', *steps)
-        self.assertEqual(
-            (folder / 'whole' / 'weights.safetensors').read_bytes(),
-            (folder / 'stopped' / 'weights.safetensors').read_bytes(),
-        )
+        self.assertEqual(weights(folder / 'whole'), weights(folder / 'stopped'))
 
     def test_what_the_command_says(self):
-        def run():
-            raise preemption.Preempted(
+        run = mock.Mock(
+            side_effect=preemption.Preempted(
                 'by SIGTERM: the same command goes on from step 3'
             )
-
+        )
         said = io.StringIO()
         with contextlib.redirect_stderr(said), self.assertRaises(
             SystemExit
@@ -651,7 +596,3 @@ class PreemptedTest(absltest.TestCase):
             cwd=ROOT, capture_output=True, text=True, timeout=50,
         )  # fmt: skip
         self.assertEqual((done.returncode, done.stdout), (42, 'True\n'))
-
-
-if __name__ == '__main__':
-    absltest.main()

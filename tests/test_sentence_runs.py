@@ -1,8 +1,6 @@
 """The command on sentences and pairs of real text, and what it leaves."""
 
-import contextlib
 import csv
-import io
 import json
 import pathlib
 from unittest import mock
@@ -17,7 +15,7 @@ from infoword_tf.data.sentences import Sentences
 from infoword_tf.files import read_tensors, write_tensors
 from infoword_tf.training.guide import Guide
 from tests import places, quick, runs
-from tests.runs import records, run_here
+from tests.runs import records, run_here, untimed, weights
 
 
 def write_pairs(path, wrong=True):
@@ -55,21 +53,14 @@ class SentencesTest(absltest.TestCase):
         with quick.kept(folder / 'whole', folder / 'broken', at=4):
             run_here(folder / 'whole', *flags)
         run_here(folder / 'broken', *flags)
-        self.assertEqual(
-            *(
-                (folder / name / 'weights.safetensors').read_bytes()
-                for name in ('whole', 'broken')
-            )
-        )
-        last = [records(folder / name)[-1] for name in ('whole', 'broken')]
-        for name, value in last[0].items():
-            if not name.endswith(('seconds', '_per_second')):
-                self.assertEqual(value, last[1][name], name)
-        self.assertIn('heldout/simcse/mi', last[0])
-        self.assertBetween(last[0]['heldout/simcse/identical'], 0.0, 0.5)
+        self.assertEqual(weights(folder / 'whole'), weights(folder / 'broken'))
+        last = untimed(folder / 'whole')[-1]
+        self.assertEqual(last, untimed(folder / 'broken')[-1])
+        self.assertIn('heldout/simcse/mi', last)
+        self.assertBetween(last['heldout/simcse/identical'], 0.0, 0.5)
         # Candidates of training: those of the batch, and a full queue.
         self.assertAlmostEqual(
-            last[0]['simcse/log_candidates'], np.log(8 + 24), delta=0.01
+            last['simcse/log_candidates'], np.log(8 + 24), delta=0.01
         )
         tensors = read_tensors(folder / 'whole' / 'weights.safetensors')
         self.assertEmpty([p for p in tensors if 'momentum' in p or 'head' in p])
@@ -121,20 +112,11 @@ class ConditionedTest(absltest.TestCase):
         )
         rows = '--objectives=simcse:1,infocse:0.005,diffcse:0.005'
         flags = f'--init={folder}/one', text, rows, '--steps=4'
-        shown = io.StringIO()
-        with (
-            contextlib.redirect_stdout(shown),
-            quick.kept(folder / 'whole', folder / 'broken', at=4),
-        ):
-            run_here(folder / 'whole', *flags)
-        self.assertIn('taken encoder, objectives/infocse', shown.getvalue())
+        with quick.kept(folder / 'whole', folder / 'broken', at=4):
+            shown = run_here(folder / 'whole', *flags)
+        self.assertIn('taken encoder, objectives/infocse', shown)
         run_here(folder / 'broken', *flags)
-        self.assertEqual(
-            *(
-                (folder / name / 'weights.safetensors').read_bytes()
-                for name in ('whole', 'broken')
-            )
-        )
+        self.assertEqual(weights(folder / 'whole'), weights(folder / 'broken'))
         (last,) = records(folder / 'whole')[-1:]
         for row in ('simcse', 'infocse', 'diffcse'):
             self.assertIn(f'heldout/{row}/mi', last)
@@ -160,33 +142,28 @@ class PairsTest(absltest.TestCase):
             '--objectives=simcse', f'--pairs={FOLDER}/*.csv',
             '--simcse.head=kept', '--vocab_size=400',
         )  # fmt: skip
-        shown = io.StringIO()
-        with contextlib.redirect_stdout(shown):
-            run_here(folder / 'w', *flags, '--pair_weights=1,2', '--steps=3')
-        self.assertRegex(
-            shown.getvalue(), r'\d+ and \d+ examples to train on, a text of'
+        shown = run_here(
+            folder / 'w', *flags, '--pair_weights=1,2', '--steps=3'
         )
+        self.assertRegex(shown, r'\d+ and \d+ examples to train on, a text of')
         loaded, found = vectors_of(folder / 'w')
         (layer,) = loaded.config.dense
         self.assertEqual((layer.width, layer.activation), (64, 'tanh'))
         plain = loaded.encode(
             ['names'], pooling='cls', progress=False
         )  # before the head
-        weights = read_tensors(folder / 'w' / 'weights.safetensors')
+        layer = read_tensors(folder / 'w' / 'weights.safetensors')
         expected = np.tanh(
-            plain[0] @ weights['dense_0/kernel'] + weights['dense_0/bias']
+            plain[0] @ layer['dense_0/kernel'] + layer['dense_0/bias']
         )
         np.testing.assert_allclose(found[1], expected, atol=1e-5)
-        with contextlib.redirect_stdout(shown):
-            run_here(
-                folder / 'again', f'--init={folder}/w', '--objectives=simcse',
-                f'--pairs={FOLDER}/a.csv', '--pair_columns=second,first',
-                '--simcse.pooling=mean', '--steps=1',
-            )  # fmt: skip
-        self.assertIn(
-            'taken dense_0, encoder and the tokenizer', shown.getvalue()
-        )
-        self.assertIn('pools by cls, this run by mean', shown.getvalue())
+        shown = run_here(
+            folder / 'again', f'--init={folder}/w', '--objectives=simcse',
+            f'--pairs={FOLDER}/a.csv', '--pair_columns=second,first',
+            '--simcse.pooling=mean', '--steps=1',
+        )  # fmt: skip
+        self.assertIn('taken dense_0, encoder and the tokenizer', shown)
+        self.assertIn('pools by cls, this run by mean', shown)
         self.assertLen(vectors_of(folder / 'again')[0].config.dense, 1)
 
     def test_a_guide_of_another_vocabulary(self):
@@ -223,10 +200,10 @@ class PairsTest(absltest.TestCase):
         run_here(folder, *flags)
         last = records(folder)[-1]
         self.assertBetween(last['heldout/simcse/guided'], 0.001, 0.999)
-        weights = read_tensors(guide / 'weights.safetensors')
-        name = next(path for path in weights if path.endswith('embeddings'))
-        weights[name] = weights[name] + 1
-        write_tensors(guide / 'weights.safetensors', weights)
+        tensors = read_tensors(guide / 'weights.safetensors')
+        name = next(path for path in tensors if path.endswith('embeddings'))
+        tensors[name] = tensors[name] + 1
+        write_tensors(guide / 'weights.safetensors', tensors)
         with self.assertRaisesRegex(
             commands.UsageError, r'--simcse.guide was .* \(weights \w+\), is'
         ):
@@ -266,7 +243,3 @@ class PairsTest(absltest.TestCase):
                 ),
             ):
                 run_here(self.create_tempdir().full_path, *flags)
-
-
-if __name__ == '__main__':
-    absltest.main()

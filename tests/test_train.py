@@ -3,7 +3,6 @@
 import contextlib
 import importlib
 import inspect
-import io
 import json
 import pathlib
 import subprocess
@@ -31,35 +30,25 @@ from infoword_tf.training import (
     optim,
     precision,
 )
-from tests import quick, runs, zoo
-from tests.runs import records, run_here
+from tests import places, quick, runs, zoo
+from tests.runs import records, run_here, untimed, weights
 
 
 def setUpModule():
     runs.set_up()
 
 
-class TrainTest(absltest.TestCase):
+class TrainTest(places.Folder, absltest.TestCase):
     def test_a_run_leaves_a_workdir(self):
         workdir = pathlib.Path(self.create_tempdir().full_path) / 'run'
-        run_here(
-            workdir, '--objectives=bert_nce:1,mlm:0.5', pictures=True
-        )
+        run_here(workdir, '--objectives=bert_nce:1,mlm:0.5', pictures=True)
         found = {path.name for path in workdir.iterdir()}
         self.assertContainsSubset(
-            {
-                'config.json',
-                'vocab.txt',
-                'weights.safetensors',
-                'flags.txt',
-                'metrics.jsonl',
-                'metrics.json',
-                'bounds.png',
-                'checkpoints',
-                'tensorboard',
-            },
+            {'config.json', 'vocab.txt', 'weights.safetensors', 'flags.txt',
+             'metrics.jsonl', 'metrics.json', 'bounds.png', 'checkpoints',
+             'tensorboard'},
             found,
-        )
+        )  # fmt: skip
         self.assertLen(list((workdir / 'checkpoints').iterdir()), 2)
         self.assertTrue(
             (workdir / 'bounds.png').read_bytes().startswith(b'\x89PNG')
@@ -109,7 +98,6 @@ class TrainTest(absltest.TestCase):
         self.assertEqual(given.batch_size, 8)
 
     def test_the_function_leaves_what_the_command_does(self):
-        folder = pathlib.Path(self.create_tempdir().full_path)
         code = (
             'import runpy\n'
             'from tests import quick\n'
@@ -121,7 +109,7 @@ class TrainTest(absltest.TestCase):
                 sys.executable, '-c', code, '--objectives=infoword',
                 '--dim.critic=cosine', '--nolower_case', '--vocab_size=600',
                 '--steps=2', '--batch_size=8', '--seq_len=32',
-                '--learning_rate=2e-3', f'--workdir={folder / "command"}',
+                '--learning_rate=2e-3', f'--workdir={self.folder / "command"}',
                 f'--corpus={runs.TEXT["corpus"]}',
                 f'--heldout={runs.TEXT["heldout"]}',
             ],
@@ -133,14 +121,14 @@ class TrainTest(absltest.TestCase):
                 objectives='infoword', settings={'dim.critic': 'cosine'},
                 lower_case=False, vocab_size=600, size=None, steps=2,
                 batch_size=8, seq_len=32, learning_rate=0.002,
-                workdir=folder / 'function', **runs.TEXT,
+                workdir=self.folder / 'function', **runs.TEXT,
             )  # fmt: skip
         self.assertEqual(found['step'], 2)
         for file in ('config.json', 'weights.safetensors', 'vocab.txt'):
-            one, other = ((folder / name / file).read_bytes()
+            one, other = ((self.folder / name / file).read_bytes()
                           for name in ('command', 'function'))
             self.assertEqual(one, other, file)
-        one, other = ((folder / name / 'flags.txt').read_text()
+        one, other = ((self.folder / name / 'flags.txt').read_text()
                       for name in ('command', 'function'))
         self.assertEqual(one.replace('/command\n', '/function\n'), other)
 
@@ -166,22 +154,13 @@ class TrainTest(absltest.TestCase):
         run_here(folder / 'a', '--steps=3', *few)
         self.in_minutes(folder / 'b', *few)
         run_here(folder / 'c', '--steps=3', '--seed=1', *few)
-        a, b, c = (
-            (folder / name / 'weights.safetensors').read_bytes()
-            for name in 'abc'
-        )
+        a, b, c = (weights(folder / name) for name in 'abc')
         self.assertEqual(a, b)
         self.assertNotEqual(a, c)
-        with contextlib.redirect_stdout(open(folder / 'log', 'w')):
-            run_here(
-                folder / 'd',
-                '--steps=1',
-                '--learning_rate=0',
-                '--objectives=mlm:1,bert_nce:1',
-                '--mlm.transform',
-                f'--init={folder}/a',
-            )
-        log = (folder / 'log').read_text()
+        log = run_here(
+            folder / 'd', '--steps=1', '--learning_rate=0', '--mlm.transform',
+            '--objectives=mlm:1,bert_nce:1', f'--init={folder}/a',
+        )  # fmt: skip
         self.assertIn(
             'taken encoder, objectives/mlm and the tokenizer; fresh nothing; '
             'dropped nothing',
@@ -224,15 +203,13 @@ class TrainTest(absltest.TestCase):
         # Its steps are in its record: nothing is tried again.
         with mock.patch.object(fit, 'steps_in', side_effect=Stop):
             run_here(*given)
-            with self.assertRaisesRegex(
-                commands.UsageError, '--minutes was 0.001, is 5.0'
+            for flag, message in (
+                ('--minutes=5', '--minutes was 0.001, is 5.0'),
+                ('--steps=7', '--minutes=0.001 and --steps=7 both say how'),
             ):
-                run_here(*given, '--minutes=5')
+                with self.assertRaisesRegex(commands.UsageError, message):
+                    run_here(*given, flag)
         self.assertEqual(Config.read(workdir).run['steps'], 3)
-        with self.assertRaisesRegex(
-            commands.UsageError, '--minutes=0.001 and --steps=7 both say how'
-        ):
-            run_here(*given, '--steps=7')
 
     def test_the_best_weights_stay_and_the_run_ends(self):
         """At a rate of 0.3 the loss of the sum rises from the start."""
@@ -439,14 +416,13 @@ class FlagsReachTest(absltest.TestCase):
         self.assertFalse(np.array_equal(*places))
 
     def test_replicas_and_devices(self):
-        with self.assertRaisesRegex(
-            commands.UsageError, '--xla cannot cross the devices of one CPU'
-        ):
-            distribution.check(2, 8, one_cpu=True, xla=True)
-        with self.assertRaisesRegex(
-            commands.UsageError, 'cannot be shared by 3 replicas; take a mult'
-        ):
-            distribution.check(3, 8)
+        for replicas, more, message in (
+            (2, {'one_cpu': True, 'xla': True},
+             '--xla cannot cross the devices of one CPU'),
+            (3, {}, 'cannot be shared by 3 replicas; take a mult'),
+        ):  # fmt: skip
+            with self.assertRaisesRegex(commands.UsageError, message):
+                distribution.check(replicas, 8, **more)
         distribution.check(2, 8, one_cpu=True)
         distribution.check(2, 8, xla=True)
 
@@ -468,9 +444,8 @@ class FlagsReachTest(absltest.TestCase):
             begin.check_end(RunChoices(**changes), labelled)
 
 
-class StrategyTest(absltest.TestCase):
+class StrategyTest(places.Folder, absltest.TestCase):
     def test_one_device_and_two_replicas_agree(self):
-        folder = pathlib.Path(self.create_tempdir().full_path)
         few = ('--objectives=infoword', '--dropout=0', '--steps=3')
         for name, replicas in (('one', 1), ('mirrored', 2)):
             strategy = zoo.strategy(replicas)
@@ -478,22 +453,21 @@ class StrategyTest(absltest.TestCase):
                 distribution, 'make_strategy', return_value=strategy
             ):
                 run_here(
-                    folder / name, f'--strategy={name}', *few,
+                    self.folder / name, f'--strategy={name}', *few,
                     eagerly=replicas == 1,
                 )
-        one, two = (records(folder / n) for n in ('one', 'mirrored'))
+        one, two = (untimed(self.folder / n) for n in ('one', 'mirrored'))
         for a, b in zip(one, two, strict=True):
             self.assertEqual(set(a), set(b))
             self.assertBetween(a['ngrams/padding'], 0.05, 0.6)
             for name, value in a.items():
-                if not name.endswith(('seconds', '_per_second')):
-                    self.assertAlmostEqual(b[name], value, delta=1e-4)
-        weights = [
-            files.read_tensors(folder / n / 'weights.safetensors')
+                self.assertAlmostEqual(b[name], value, delta=1e-4)
+        one, two = (
+            files.read_tensors(self.folder / n / 'weights.safetensors')
             for n in ('one', 'mirrored')
-        ]
-        for path, value in weights[0].items():
-            np.testing.assert_allclose(weights[1][path], value, atol=1e-4)
+        )
+        for path, value in one.items():
+            np.testing.assert_allclose(two[path], value, atol=1e-4)
 
 
 class IctTest(parameterized.TestCase):
@@ -504,13 +478,10 @@ class IctTest(parameterized.TestCase):
     )
     def test_trains(self, *more):
         workdir = pathlib.Path(self.create_tempdir().full_path)
-        shown = io.StringIO()
-        with contextlib.redirect_stdout(shown):
-            run_here(workdir, '--steps=2', *more)
+        shown = run_here(workdir, '--steps=2', *more)
         self.assertRegex(
-            shown.getvalue(), r'\d+ documents have one sentence and no part '
-            r'in ict\n',
-        )  # fmt: skip
+            shown, r'\d+ documents have one sentence and no part in ict\n'
+        )
         config = Config.read(workdir)
         self.assertEqual(config.pooling, 'weighted')
         self.assertEqual(config.similarity, 'cosine')
@@ -527,40 +498,28 @@ class IctTest(parameterized.TestCase):
         self.assertEqual(width, 256 if '--encoder=lookup' in more else 64)
 
     def test_what_it_cannot_have(self):
-        for more, message in (
-            (('--objectives=bert_nce', '--encoder=lookup'), 'allows transf'),
-            (
-                ('--objectives=bert_nce:1,ict:1', '--encoder=lookup'),
-                'bert_nce allows transformer',
-            ),
-            (
-                ('--objectives=ict', '--encoder=lookup', '--activation=relu'),
-                'the encoder lookup of --objectives=ict has none',
-            ),
-        ):
+        for objectives, more, message in (
+            ('bert_nce', (), 'allows transf'),
+            ('bert_nce:1,ict:1', (), 'bert_nce allows transformer'),
+            ('ict', ('--activation=relu',),
+             'the encoder lookup of --objectives=ict has none'),
+        ):  # fmt: skip
+            given = f'--objectives={objectives}', '--encoder=lookup', *more
             with self.assertRaisesRegex(commands.UsageError, message):
-                run_here(self.create_tempdir().full_path, *more)
+                run_here(self.create_tempdir().full_path, *given)
 
 
-class NspTest(parameterized.TestCase):
+class NspTest(places.Folder, parameterized.TestCase):
     def test_bert(self):
         """Of one pass of pairs; no MI of `nsp`; it loads and encodes."""
         workdir = pathlib.Path(self.create_tempdir().full_path)
-        shown = io.StringIO()
-        with contextlib.redirect_stdout(shown):
-            run_here(workdir, '--objectives=bert', '--steps=2')
-        self.assertRegex(
-            shown.getvalue(),
+        shown = run_here(workdir, '--objectives=bert', '--steps=2')
+        for said in (
             r'\d+ documents have one sentence and no part in mlm, nsp\n',
-        )
-        self.assertRegex(
-            shown.getvalue(),
             r'nats \| nsp MI -, accuracy 0\.\d+, held out 0\.\d+\n',
-        )
-        self.assertRegex(
-            shown.getvalue(),
             r'nsp +training( +-){4}( +\d\.\d{3}){3}\n',
-        )
+        ):
+            self.assertRegex(shown, said)
         last = records(workdir)[-1]
         for prefix in ('', 'heldout/'):
             for name in ('loss', 'accuracy', 'chance'):
@@ -605,27 +564,21 @@ class NspTest(parameterized.TestCase):
         self.assertTrue((workdir / 'bounds.png').is_file())
 
     def test_both_contradict_each_other(self):
-        for objectives in ('nsp:1,nsp_nce:1', 'mlm:1,nsp_nce:1,nsp:0.5'):
-            with self.assertRaisesRegex(
-                commands.UsageError,
-                f"--objectives={objectives}: .*pairs.*'masked'.*leave out",
-            ):
-                run_here(
-                    self.create_tempdir().full_path,
-                    f'--objectives={objectives}',
-                )
+        for rows in ('nsp:1,nsp_nce:1', 'mlm:1,nsp_nce:1,nsp:0.5'):
+            message = f"--objectives={rows}: .*pairs.*'masked'.*leave out"
+            with self.assertRaisesRegex(commands.UsageError, message):
+                run_here(self.folder, f'--objectives={rows}')
         found = resolve(ModelChoices('nsp:1,nsp_nce:0'))  # which is not there
         self.assertEqual(list(found.rows), ['nsp'])
 
     def test_text_without_pairs(self):
-        folder = pathlib.Path(self.create_tempdir().full_path)
         sentences = 'One fish two fish. Red fish blue fish.\n'
         for name, text in (
             ('single', 'one fish two fish\n\n' * 200),
             ('lone', sentences.replace('. ', '.\n') * 200),
             ('good', (sentences.replace('. ', '.\n') + '\n') * 50),
         ):
-            (folder / f'{name}.txt').write_text(text)
+            (self.folder / f'{name}.txt').write_text(text)
         for train_text, heldout, message in (
             ('single', 'good', '0 of 200 documents have two sentences'),
             ('lone', 'good', '1 of 1 documents have two sentences.*blank'),
@@ -633,15 +586,15 @@ class NspTest(parameterized.TestCase):
         ):
             with self.assertRaisesRegex(ValueError, message):
                 run_here(
-                    folder / f'{train_text}-{heldout}',
+                    self.folder / f'{train_text}-{heldout}',
                     '--objectives=bert',
                     '--vocab_size=60',
-                    f'--corpus=text:{folder}/{train_text}.txt',
-                    f'--heldout={folder}/{heldout}.txt',
+                    f'--corpus=text:{self.folder}/{train_text}.txt',
+                    f'--heldout={self.folder}/{heldout}.txt',
                 )
 
 
-class DimTest(parameterized.TestCase):
+class DimTest(places.Folder, parameterized.TestCase):
     @parameterized.parameters('dot', 'cosine')
     def test_alone(self, critic):
         workdir = pathlib.Path(self.create_tempdir().full_path)
@@ -691,44 +644,34 @@ class DimTest(parameterized.TestCase):
             found = resolve(ModelChoices(given)).vector
             self.assertEqual((found.pooling, found.similarity), expected)
 
-    def assert_finite(self, workdir):
-        for record in records(workdir):
+    def finite(self, *more):
+        """The records of a run, of which all are finite."""
+        run_here(self.folder / 'run', '--steps=3', *more)
+        found = records(self.folder / 'run')
+        for record in found:
             for name, value in record.items():
                 self.assertTrue(np.isfinite(value), name)
+        return found
 
     def test_documents_that_are_all_the_same(self):
-        folder = pathlib.Path(self.create_tempdir().full_path)
         for part in ('train', 'heldout'):
-            (folder / f'{part}.txt').write_text(
+            (self.folder / f'{part}.txt').write_text(
                 'one fish two fish red fish blue fish\n\n' * 200
             )
-        run_here(
-            folder / 'run',
-            '--objectives=infoword',
-            '--steps=3',
-            f'--corpus=text:{folder}/train.txt',
-            f'--heldout={folder}/heldout.txt',
-        )
-        self.assert_finite(folder / 'run')
-        self.assertLen(records(folder / 'run'), 3)
+        found = self.finite(
+            '--objectives=infoword', f'--corpus=text:{self.folder}/train.txt',
+            f'--heldout={self.folder}/heldout.txt',
+        )  # fmt: skip
+        self.assertLen(found, 3)
 
     def test_little_heldout_text(self):
         """Fewer than 128 n-grams of others: it says how many."""
-        folder = pathlib.Path(self.create_tempdir().full_path)
         text = pathlib.Path(runs.TEXT['heldout']).read_text().split()
-        (folder / 'few.txt').write_text(' '.join(text[:300]) + '\n')
-        run_here(
-            folder / 'run',
-            '--objectives=dim',
-            '--steps=3',
-            f'--heldout={folder}/few.txt',
+        (self.folder / 'few.txt').write_text(' '.join(text[:300]) + '\n')
+        *_, last = self.finite(
+            '--objectives=dim', f'--heldout={self.folder}/few.txt'
         )
-        self.assert_finite(folder / 'run')
-        last = records(folder / 'run')[-1]
         self.assertBetween(
             last['heldout/dim/log_candidates'], np.log(5), np.log(129) - 0.5
         )
         self.assertGreater(last['heldout/dim/chance'], 1 / 129)
-
-if __name__ == '__main__':
-    absltest.main()

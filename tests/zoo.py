@@ -52,36 +52,14 @@ UNK, CLS, SEP, MASK, FIRST = 1, 2, 3, 4, 5
 TRAINER_SEED = 3  # of dropout
 SPECIALS = views.Specials(CLS, SEP, MASK, V, unk_id=UNK)
 
+_EVERY = {'vocab_size': V, 'width': 16, 'max_length': POSITIONS}
 ENCODERS: dict[str, dict[str, Any]] = {
-    'transformer': {
-        'vocab_size': V,
-        'width': 16,
-        'heads': 2,
-        'max_length': POSITIONS,
-    },
-    'lookup': {'vocab_size': V, 'width': 16, 'max_length': POSITIONS},
-    'rnn': {'vocab_size': V, 'width': 16, 'max_length': POSITIONS},
-    'elmo': {
-        'vocab_size': V,
-        'width': 16,
-        'inner_width': 24,
-        'filters': [3, 4, 5],
-        'max_length': POSITIONS,
-    },
-    'relative': {
-        'vocab_size': V,
-        'width': 16,
-        'heads': 2,
-        'max_length': POSITIONS,
-    },
-    'modern': {
-        'vocab_size': V,
-        'width': 16,
-        'heads': 2,
-        'max_length': POSITIONS,
-        'global_every': 2,
-        'local_window': 16,
-    },
+    'transformer': {**_EVERY, 'heads': 2},
+    'lookup': _EVERY,
+    'rnn': _EVERY,
+    'elmo': {**_EVERY, 'inner_width': 24, 'filters': [3, 4, 5]},
+    'relative': {**_EVERY, 'heads': 2},
+    'modern': {**_EVERY, 'heads': 2, 'global_every': 2, 'local_window': 16},
 }
 # What cases of an encoder have besides: a band of 16 tokens in every second
 # layer is a third of T.
@@ -129,432 +107,230 @@ class Case(NamedTuple):
         return self.resolved.rows[row].settings
 
 
+def of(
+    row: str,
+    encoder: str = 'transformer',
+    masking: str | None = None,
+    layers: int = 1,
+    **settings: Any,
+) -> Case:
+    """A case of one row, whose settings are named without it."""
+    named = {f'{row}.{name}': value for name, value in settings.items()}
+    return Case(row, encoder, masking, named, layers)
+
+
 CASES: dict[str, Case] = {
-    'skip_gram': Case('skip_gram', encoder='lookup'),
-    'skip_gram_vocabulary': Case(
-        'skip_gram',
-        encoder='lookup',
-        settings={'skip_gram.loss': 'vocabulary', 'skip_gram.window': 2},
+    'skip_gram': Case('skip_gram', 'lookup'),
+    'skip_gram_vocabulary': of(
+        'skip_gram', 'lookup', loss='vocabulary', window=2
     ),
-    'skip_gram_binary': Case(
-        'skip_gram',
-        encoder='lookup',
-        settings={
-            'skip_gram.loss': 'binary',
-            'skip_gram.ratio': 3,
-            'skip_gram.negatives': 8,
-        },
+    'skip_gram_binary': of(
+        'skip_gram', 'lookup', loss='binary', ratio=3, negatives=8
     ),
-    'cbow': Case('cbow', encoder='lookup'),
-    'cbow_vocabulary': Case(
-        'cbow',
-        encoder='lookup',
-        settings={'cbow.loss': 'vocabulary', 'cbow.window': 2},
-    ),
-    'cbow_binary': Case(
-        'cbow',
-        encoder='lookup',
-        settings={
-            'cbow.loss': 'binary',
-            'cbow.ratio': 3,
-            'cbow.negatives': 8,
-        },
-    ),
+    'cbow': Case('cbow', 'lookup'),
+    'cbow_vocabulary': of('cbow', 'lookup', loss='vocabulary', window=2),
+    'cbow_binary': of('cbow', 'lookup', loss='binary', ratio=3, negatives=8),
     'mlm': Case('mlm'),
-    'mlm_transform': Case(
-        'mlm', masking='words', settings={'mlm.transform': True}
-    ),
-    'mlm_modern': Case(
-        'mlm', encoder='modern', settings={'mlm.transform': True}, layers=3
-    ),
+    'mlm_transform': of('mlm', masking='words', transform=True),
+    'mlm_modern': of('mlm', 'modern', layers=3, transform=True),
     'bert_nce': Case('bert_nce', masking='spans'),
-    'bert_nce_drop_hits': Case(
-        'bert_nce', masking='spans', settings={'bert_nce.drop_hits': True}
-    ),
-    'bert_nce_modern': Case('bert_nce', encoder='modern', masking='spans'),
+    'bert_nce_drop_hits': of('bert_nce', masking='spans', drop_hits=True),
+    'bert_nce_modern': Case('bert_nce', 'modern', masking='spans'),
     'dim': Case('dim', masking='spans'),
-    'dim_modern': Case('dim', encoder='modern', masking='spans'),
-    'dim_scaled': Case(
-        'dim', masking='spans', settings={'dim.critic': 'scaled'}
-    ),
-    'dim_cosine': Case(
-        'dim', masking='spans', settings={'dim.critic': 'cosine'}
-    ),
-    'dim_queue': Case(
-        'dim',
-        masking='spans',
-        settings={'dim.queue': 200, 'dim.momentum': 0.9},
-    ),
-    'dim_one_mask': Case(
-        'dim', masking='spans', settings={'dim.one_mask': True}
-    ),
+    'dim_modern': Case('dim', 'modern', masking='spans'),
+    'dim_scaled': of('dim', masking='spans', critic='scaled'),
+    'dim_cosine': of('dim', masking='spans', critic='cosine'),
+    'dim_queue': of('dim', masking='spans', queue=200, momentum=0.9),
+    'dim_one_mask': of('dim', masking='spans', one_mask=True),
     'infoword': Case('infoword', masking='spans', layers=2),
     'infoword_one_mask': Case(
         'infoword', masking='spans', settings={'dim.one_mask': True}
     ),
     'overlap': Case('overlap', masking='words'),
-    'overlap_modern': Case(
-        'overlap', encoder='modern', settings={'overlap.transform': True}
-    ),
+    'overlap_modern': of('overlap', 'modern', transform=True),
     'nsp': Case('nsp'),
     'nsp_nce': Case('nsp_nce', masking='words'),
     'same_text': Case('same_text', masking='words'),
-    'same_text_modern': Case('same_text', encoder='modern'),
-    'cuts': Case('overlap:1,same_text:1', encoder='modern'),
+    'same_text_modern': Case('same_text', 'modern'),
+    'cuts': Case('overlap:1,same_text:1', 'modern'),
     'bert': Case('bert'),
     'mlm_nsp_nce': Case('mlm:1,nsp_nce:0.5'),
     'infoword_nsp': Case('bert_nce:1,dim:0.8,nsp:1', masking='spans'),
     'ict': Case('ict'),
-    'ict_lookup': Case('ict', encoder='lookup'),
-    'ict_modern': Case('ict', encoder='modern'),
-    'ict_queue': Case(
-        'ict', settings={'ict.queue': 20, 'ict.momentum': 0.9}
-    ),
-    'ict_words': Case('ict', settings={'ict.words': 24}),
+    'ict_lookup': Case('ict', 'lookup'),
+    'ict_modern': Case('ict', 'modern'),
+    'ict_queue': of('ict', queue=20, momentum=0.9),
+    'ict_words': of('ict', words=24),
     'gpt': Case('gpt'),
-    'gpt_pre_norm': Case(
-        'gpt', settings={'gpt.pre_norm': True, 'gpt.sampled': 20}
+    'gpt_pre_norm': of('gpt', pre_norm=True, sampled=20),
+    'transformer_xl': Case('transformer_xl', 'relative'),
+    'transformer_xl_published': of(
+        'transformer_xl', 'relative', published=True, sampled=20
     ),
-    'transformer_xl': Case('transformer_xl', encoder='relative'),
-    'transformer_xl_published': Case(
-        'transformer_xl',
-        encoder='relative',
-        settings={
-            'transformer_xl.published': True,
-            'transformer_xl.sampled': 20,
-        },
-    ),
-    'rnn_lm': Case('rnn_lm', encoder='rnn', layers=2),
-    'rnn_lm_gru': Case(
-        'rnn_lm',
-        encoder='rnn',
-        settings={
-            'rnn_lm.cell': 'gru',
-            'rnn_lm.tied': False,
-            'rnn_lm.sampled': 24,
-        },
-    ),
-    'rnn_lm_plain': Case(
-        'rnn_lm', encoder='rnn', settings={'rnn_lm.cell': 'plain'}
-    ),
-    'elmo': Case('elmo', encoder='elmo', layers=2),
-    'elmo_sampled': Case(
-        'elmo', encoder='elmo', settings={'elmo.sampled': 24}
-    ),
-    'plm': Case('plm', encoder='relative', layers=2),
-    'plm_strict': Case(
-        'plm',
-        encoder='relative',
-        settings={'plm.order': 'strict', 'plm.k': 4},
-    ),
+    'rnn_lm': Case('rnn_lm', 'rnn', layers=2),
+    'rnn_lm_gru': of('rnn_lm', 'rnn', cell='gru', tied=False, sampled=24),
+    'rnn_lm_plain': of('rnn_lm', 'rnn', cell='plain'),
+    'elmo': Case('elmo', 'elmo', layers=2),
+    'elmo_sampled': of('elmo', 'elmo', sampled=24),
+    'plm': Case('plm', 'relative', layers=2),
+    'plm_strict': of('plm', 'relative', order='strict', k=4),
     'label': Case('label'),
-    'label_mix': Case(
-        'label',
-        settings={
-            'label.mix': True,
-            'label.texts': 'both_ways',
-            'label.pooler': 'tanh',
-        },
-        layers=2,
+    'label_mix': of(
+        'label', layers=2, mix=True, texts='both_ways', pooler='tanh'
     ),
-    'label_lookup': Case(
-        'label', encoder='lookup', settings={'label.pooler': 'gelu'}
-    ),
-    'label_relative': Case(
-        'label',
-        encoder='relative',
-        settings={'label.pooler': 'relu', 'label.texts': 'choices'},
-    ),
-    'label_elmo': Case(
-        'label',
-        encoder='elmo',
-        settings={'label.mix': True, 'label.bilstm': True},
-    ),
-    'label_rnn': Case('label', encoder='rnn'),
-    'label_modern': Case(
-        'label',
-        encoder='modern',
-        settings={'label.mean': True, 'label.pooler': 'gelu_norm'},
-    ),
+    'label_lookup': of('label', 'lookup', pooler='gelu'),
+    'label_relative': of('label', 'relative', pooler='relu', texts='choices'),
+    'label_elmo': of('label', 'elmo', mix=True, bilstm=True),
+    'label_rnn': Case('label', 'rnn'),
+    'label_modern': of('label', 'modern', mean=True, pooler='gelu_norm'),
     'score': Case('score'),
-    'score_mix': Case(
-        'score',
-        settings={
-            'score.mix': True,
-            'score.texts': 'both_ways',
-            'score.pooler': 'tanh',
-        },
-        layers=2,
+    'score_mix': of(
+        'score', layers=2, mix=True, texts='both_ways', pooler='tanh'
     ),
-    'score_lookup': Case(
-        'score', encoder='lookup', settings={'score.pooler': 'gelu'}
-    ),
-    'score_modern': Case(
-        'score',
-        encoder='modern',
-        settings={'score.mean': True, 'score.pooler': 'gelu_norm'},
-    ),
-    'score_relative': Case(
-        'score', encoder='relative', settings={'score.pooler': 'relu'}
-    ),
-    'score_cosent': Case(
-        'score', settings={'score.loss': 'cosent', 'score.scale': 2.0}
-    ),
-    'score_elmo': Case('score', encoder='elmo'),
-    'score_rnn': Case(
-        'score',
-        encoder='rnn',
-        settings={'score.bilstm': True, 'score.pooler': 'tanh'},
-    ),
+    'score_lookup': of('score', 'lookup', pooler='gelu'),
+    'score_modern': of('score', 'modern', mean=True, pooler='gelu_norm'),
+    'score_relative': of('score', 'relative', pooler='relu'),
+    'score_cosent': of('score', loss='cosent', scale=2.0),
+    'score_elmo': Case('score', 'elmo'),
+    'score_rnn': of('score', 'rnn', bilstm=True, pooler='tanh'),
     'label_mlm': Case('label:1,mlm:0.1'),
     'label_gpt': Case('label:1,gpt:0.5', settings={'gpt.reads': 'examples'}),
     'span': Case('span'),
-    'span_null': Case(
-        'span',
-        settings={
-            'span.null': True,
-            'span.stride': 16,
-            'span.question': 9,
-            'span.longest': 5,
-        },
-    ),
-    'span_conditional': Case(
-        'span',
-        encoder='relative',
-        settings={'span.end': 'conditional', 'span.null': True},
-    ),
-    'span_modern': Case('span', encoder='modern'),
+    'span_null': of('span', null=True, stride=16, question=9, longest=5),
+    'span_conditional': of('span', 'relative', end='conditional', null=True),
+    'span_modern': Case('span', 'modern'),
     'soft': Case('soft'),
-    'soft_code': Case(
-        'soft', settings={'soft.temperature': 2.0, 'soft.reduction': 'code'}
-    ),
-    'soft_lookup': Case('soft', encoder='lookup'),
-    'soft_relative': Case('soft', encoder='relative'),
-    'soft_modern': Case('soft', encoder='modern'),
+    'soft_code': of('soft', temperature=2.0, reduction='code'),
+    'soft_lookup': Case('soft', 'lookup'),
+    'soft_relative': Case('soft', 'relative'),
+    'soft_modern': Case('soft', 'modern'),
     'soft_score': Case('soft_score'),
-    'soft_score_lookup': Case('soft_score', encoder='lookup'),
-    'soft_score_relative': Case('soft_score', encoder='relative'),
-    'soft_span': Case('soft_span', settings={'soft_span.temperature': 2.0}),
-    'soft_span_relative': Case('soft_span', encoder='relative'),
+    'soft_score_lookup': Case('soft_score', 'lookup'),
+    'soft_score_relative': Case('soft_score', 'relative'),
+    'soft_span': of('soft_span', temperature=2.0),
+    'soft_span_relative': Case('soft_span', 'relative'),
     'soft_span_conditional': Case(
-        'span:0.5,soft_span:0.5',
-        encoder='relative',
+        'span:0.5,soft_span:0.5', 'relative',
         settings={'span.end': 'conditional', 'span.null': True},
     ),
     'patience': Case('patience', layers=2),
-    'patience_code': Case(
-        'patience',
-        settings={'patience.width': 24, 'patience.reduction': 'code'},
-        layers=2,
-    ),
-    'patience_relative': Case('patience', encoder='relative', layers=2),
-    'patience_modern': Case('patience', encoder='modern', layers=2),
+    'patience_code': of('patience', layers=2, width=24, reduction='code'),
+    'patience_relative': Case('patience', 'relative', layers=2),
+    'patience_modern': Case('patience', 'modern', layers=2),
     'embed': Case('embed'),
-    'embed_lookup': Case(
-        'embed',
-        encoder='lookup',
-        settings={'embed.temperature': 0.1, 'embed.width': 24},
-    ),
-    'embed_cls': Case('embed', settings={'embed.pooling': 'cls'}),
-    'embed_relative': Case(
-        'embed', encoder='relative', settings={'embed.pooling': 'last'}
-    ),
-    'embed_modern': Case('embed', encoder='modern'),
+    'embed_lookup': of('embed', 'lookup', temperature=0.1, width=24),
+    'embed_cls': of('embed', pooling='cls'),
+    'embed_relative': of('embed', 'relative', pooling='last'),
+    'embed_modern': Case('embed', 'modern'),
     'embed_distance': Case('embed_distance'),
-    'embed_distance_lookup': Case(
-        'embed_distance',
-        encoder='lookup',
-        settings={
-            'embed_distance.distance': 'mse',
-            'embed_distance.width': 24,
-        },
+    'embed_distance_lookup': of(
+        'embed_distance', 'lookup', distance='mse', width=24
     ),
-    'embed_distance_relative': Case(
-        'embed_distance',
-        encoder='relative',
-        settings={'embed_distance.pooling': 'last'},
-    ),
-    'embed_distance_cls': Case(
-        'embed_distance', settings={'embed_distance.pooling': 'cls'}
-    ),
+    'embed_distance_relative': of('embed_distance', 'relative', pooling='last'),
+    'embed_distance_cls': of('embed_distance', pooling='cls'),
     'pkd': Case('label:0.3,soft:0.7,patience:0.1', layers=2),
     'simcse': Case('simcse'),
-    'simcse_modern': Case('simcse', encoder='modern'),
-    'simcse_lookup': Case(
-        'simcse',
-        encoder='lookup',
-        settings={'simcse.pooling': 'mean', 'simcse.head': 'none'},
+    'simcse_modern': Case('simcse', 'modern'),
+    'simcse_lookup': of('simcse', 'lookup', pooling='mean', head='none'),
+    'simcse_joint': of(
+        'simcse', layers=2, pooling='last_two', directions='joint', queue=12,
+        momentum=0.9, hardness=1.0, dims='8', repeat=0.3, shuffle=True,
     ),
-    'simcse_joint': Case(
-        'simcse',
-        settings={
-            'simcse.pooling': 'last_two',
-            'simcse.directions': 'joint',
-            'simcse.queue': 12,
-            'simcse.momentum': 0.9,
-            'simcse.hardness': 1.0,
-            'simcse.dims': '8',
-            'simcse.repeat': 0.3,
-            'simcse.shuffle': True,
-        },
-        layers=2,
+    'simcse_pairs': of(
+        'simcse', pairs=3, head='kept', directions='both', pooling='first_last',
+        queue=12,
     ),
-    'simcse_pairs': Case(
-        'simcse',
-        settings={
-            'simcse.pairs': 3,
-            'simcse.head': 'kept',
-            'simcse.directions': 'both',
-            'simcse.pooling': 'first_last',
-            'simcse.queue': 12,
-        },
+    'simcse_moco': of(
+        'simcse', keys='positives', queue=12, momentum=0.9, repeat=0.3,
+        dims='8',
     ),
-    'simcse_moco': Case(
-        'simcse',
-        settings={
-            'simcse.keys': 'positives',
-            'simcse.queue': 12,
-            'simcse.momentum': 0.9,
-            'simcse.repeat': 0.3,
-            'simcse.dims': '8',
-        },
-    ),
-    'simcse_guide': Case(
-        'simcse',
-        settings={
-            'simcse.pairs': 3,
-            'simcse.guide': 'nowhere',
-            'simcse.guide_margin': 0.2,
-            'simcse.pooling': 'mean',
-            'simcse.directions': 'joint',
-            'simcse.temperature': 0.2,
-        },
+    'simcse_guide': of(
+        'simcse', pairs=3, guide='nowhere', guide_margin=0.2, pooling='mean',
+        directions='joint', temperature=0.2,
     ),
     'esimcse': Case('esimcse', settings={'simcse.queue': 16}),
     'consert': Case('consert', settings={'simcse.cut_tokens': 0.3}),
-    'diffcse': Case('diffcse', settings={'diffcse.sampled': True}),
+    'diffcse': of('diffcse', sampled=True),
     'diffcse_published': Case('diffcse_published', layers=2),
     'diffcse_pairs': Case(
-        'simcse:1,diffcse:1,infocse:1',
-        layers=2,
+        'simcse:1,diffcse:1,infocse:1', layers=2,
         settings={
-            'simcse.pairs': 3,
-            'diffcse.pairs': 3,
-            'infocse.pairs': 3,
-            'diffcse.projected': False,
-            'diffcse.legacy': True,
-            'infocse.lower': 'trained',
-            'infocse.fresh': True,
+            'simcse.pairs': 3, 'diffcse.pairs': 3, 'infocse.pairs': 3,
+            'diffcse.projected': False, 'diffcse.legacy': True,
+            'infocse.lower': 'trained', 'infocse.fresh': True,
         },
     ),
-    'infocse': Case(
-        'infocse',
-        layers=3,
-        settings={
-            'infocse.lower': 'detached',
-            'infocse.layer': 1,
-            'infocse.blocks': 1,
-            'infocse.shuffle': True,
-            'infocse.keys': 'positives',
-        },
+    'infocse': of(
+        'infocse', layers=3, lower='detached', layer=1, blocks=1, shuffle=True,
+        keys='positives',
     ),
     'infocse_paper': Case('infocse_paper', layers=2),
     'infocse_code': Case(
-        'infocse_code',
-        layers=2,
+        'infocse_code', layers=2,
         settings={'simcse.repeat': 0.3, 'infocse.repeat': 0.3},
     ),
     'infocse_stage1': Case('infocse_stage1', layers=2),
     'diffcse_shuffled': Case(
         'simcse:1,diffcse:1',
         settings={
-            'simcse.shuffle': True,
-            'simcse.momentum': 0.9,
-            'simcse.keys': 'positives',
-            'diffcse.shuffle': True,
+            'simcse.shuffle': True, 'simcse.momentum': 0.9,
+            'simcse.keys': 'positives', 'diffcse.shuffle': True,
             'diffcse.keys': 'positives',
         },
     ),
     'infoword_ict': Case('bert_nce:1,dim:0.8,ict:1', masking='spans'),
     'mmlm': Case('mmlm'),
     'tlm': Case('tlm'),
-    'tlm_restart': Case(
-        'tlm',
-        masking='words',
-        settings={'tlm.restart': True, 'tlm.transform': True},
-    ),
+    'tlm_restart': of('tlm', masking='words', restart=True, transform=True),
     'xlco': Case('xlco'),
-    'xlco_both': Case(
-        'xlco',
-        settings={
-            'xlco.negatives': 'both',
-            'xlco.queue': 12,
-            'xlco.masked': False,
-            'xlco.project': True,
-        },
+    'xlco_both': of(
+        'xlco', negatives='both', queue=12, masked=False, project=True
     ),
     'infoxlm': Case('infoxlm', settings={'mmlm.transform': True}),
     'infoxlm_code': Case(
-        'infoxlm_code',
+        'infoxlm_code', layers=2,
         settings={
-            'xlco.layer': 1,
-            'xlco.queue': 12,
-            'xlco.momentum': 0.9,
+            'xlco.layer': 1, 'xlco.queue': 12, 'xlco.momentum': 0.9,
             'xlco.temperature': 4.0,
         },
-        layers=2,
     ),
-}
+}  # fmt: skip
 
 # Every row over every encoder that it allows: a sum learns in one graph.
 KINDS = 4
+_EXAMPLES = (
+    'label:1,score:1,span:1,soft:1,soft_score:1,soft_span:1,patience:1,'
+    'embed:1,embed_distance:1'
+)
 LESSONS: dict[str, Case] = {
     'lookup': Case(
         'skip_gram:1,cbow:1,ict:1,label:1,score:1,soft:1,soft_score:1,'
-        'embed:1,embed_distance:1',
-        encoder='lookup',
+        'embed:1,embed_distance:1', 'lookup',
     ),
     'masked': Case(
         'mlm:1,bert_nce:1,dim:1,nsp:1,ict:1,overlap:1,same_text:1',
         masking='spans',
     ),
     'nsp_nce': Case('nsp_nce'),
-    'transformer': Case(
-        'label:1,score:1,span:1,soft:1,soft_score:1,soft_span:1,patience:1,'
-        'embed:1,embed_distance:1',
-        layers=2,
-    ),
-    'relative': Case(
-        'label:1,score:1,span:1,soft:1,soft_score:1,soft_span:1,patience:1,'
-        'embed:1,embed_distance:1',
-        encoder='relative',
-        layers=2,
-    ),
+    'transformer': Case(_EXAMPLES, layers=2),
+    'relative': Case(_EXAMPLES, 'relative', layers=2),
     'modern': Case(
         'mlm:1,bert_nce:1,dim:1,ict:1,simcse:1,label:1,score:1,span:1,'
-        'soft:1,patience:1,embed:1,overlap:1,same_text:1',
-        encoder='modern',
-        masking='spans',
-        layers=2,
+        'soft:1,patience:1,embed:1,overlap:1,same_text:1', 'modern',
+        masking='spans', layers=2,
     ),
-    'rnn': Case('label:1,score:1', encoder='rnn'),
-    'elmo': Case('label:1,score:1', encoder='elmo'),
+    'rnn': Case('label:1,score:1', 'rnn'),
+    'elmo': Case('label:1,score:1', 'elmo'),
     'gpt': Case('gpt'),
-    'transformer_xl': Case('transformer_xl', encoder='relative'),
-    'plm': Case('plm', encoder='relative'),
-    'sentences': Case(
-        'simcse', settings={'simcse.repeat': 0.32, 'simcse.queue': 16}
-    ),
-    'sentences_lookup': Case(
-        'simcse',
-        encoder='lookup',
-        settings={'simcse.pooling': 'mean', 'simcse.repeat': 0.32},
-    ),
+    'transformer_xl': Case('transformer_xl', 'relative'),
+    'plm': Case('plm', 'relative'),
+    'sentences': of('simcse', repeat=0.32, queue=16),
+    'sentences_lookup': of('simcse', 'lookup', pooling='mean', repeat=0.32),
     'conditioned': Case('simcse:1,diffcse:1,infocse:1', layers=2),
-    'rnn_lm': Case('rnn_lm', encoder='rnn'),
-    'neighbours': Case('elmo', encoder='elmo'),
+    'rnn_lm': Case('rnn_lm', 'rnn'),
+    'neighbours': Case('elmo', 'elmo'),
     'languages': Case('mmlm:1,tlm:1,xlco:1'),
-}
+}  # fmt: skip
 
 
 def encoders_of(row: str) -> list[str]:
@@ -564,16 +340,12 @@ def encoders_of(row: str) -> list[str]:
             encoder
             for case in CASES.values()
             if row in case.rows
-            for encoder in decided(
-                TABLE[row].encoders, case.settings_of(row)
-            )
+            for encoder in decided(TABLE[row].encoders, case.settings_of(row))
         )
     )
 
 
-def config(
-    name: str, rate: float = 0.1, precision: str = 'float32'
-) -> Config:
+def config(name: str, rate: float = 0.1, precision: str = 'float32') -> Config:
     """What config.json would hold for a case, with a tiny encoder."""
     return config_of(CASES[name], rate, precision)
 
@@ -669,9 +441,7 @@ def statistics(kinds: int = 1) -> Statistics:
     return Statistics(counts, counts, own=own)
 
 
-def make_windows(
-    batch: int = 8, seed: int = 0, kinds: int = 1
-) -> Windows:
+def make_windows(batch: int = 8, seed: int = 0, kinds: int = 1) -> Windows:
     """Random text [B, L]; the first row has the end of a document in it."""
     random = np.random.default_rng(seed)
     shape = (batch, T - 2)
@@ -686,9 +456,7 @@ def make_windows(
     )
 
 
-def make_documents(
-    batch: int = 8, seed: int = 0, kinds: int = 1
-) -> Documents:
+def make_documents(batch: int = 8, seed: int = 0, kinds: int = 1) -> Documents:
     """Random documents of two to five sentences, some of them cut.
 
     Their passages share rows, which two replicas do not divide.
@@ -742,9 +510,7 @@ def make_pairs(
     return PairSource(store, T - 2, batch, seed, packed).batch(0)
 
 
-def make_next_pairs(
-    batch: int = 8, seed: int = 0, kinds: int = 1
-) -> Pairs:
+def make_next_pairs(batch: int = 8, seed: int = 0, kinds: int = 1) -> Pairs:
     """Pairs of random documents, each with three negatives."""
     store = make_store(seed, kinds=kinds)
     return NextPairSource(store, T - 2, batch, seed).batch(0)
@@ -1002,9 +768,7 @@ def views_of(
         row.settings.get('texts', 'joined') != 'joined'
         for row in resolved.rows.values()
     )
-    wide = max(
-        row.settings.get('width', 0) for row in resolved.rows.values()
-    )
+    wide = max(row.settings.get('width', 0) for row in resolved.rows.values())
     sources = {}
     for source_spec in resolved.plan.source_specs:
         how = dict(source_spec.arguments)
@@ -1036,9 +800,7 @@ def make_trainer(
     with strategy(replicas).scope():
         model = make_model(name, rate=0.0)
         model.begin_copies()
-        optimizer = optim.AdamW(
-            model.trainable, optim.chosen(clip_norm=clip)
-        )
+        optimizer = optim.AdamW(model.trainable, optim.chosen(clip_norm=clip))
     return loop.Trainer(
         model,
         dataset([make_views(name, 8, seed=step) for step in range(steps)]),

@@ -286,7 +286,3 @@ class MeasureTest(absltest.TestCase):
             wanted = metrics.accuracy_score(right, found)
             self.assertAlmostEqual(measured['accuracy'], wanted)
             self.assertAlmostEqual(measured['by_line'], wanted)
-
-
-if __name__ == '__main__':
-    absltest.main()

@@ -124,9 +124,7 @@ class MeasureTest(absltest.TestCase):
         self.assertEqual(ranking.measure([1, 2], {1: 0, 2: -1}), zero)
 
     def test_all_queries_count(self):
-        found = ranking.evaluate(
-            [[1, 2], [], [3]], [{1: 1}, {1: 1}, {3: 0}]
-        )
+        found = ranking.evaluate([[1, 2], [], [3]], [{1: 1}, {1: 1}, {3: 0}])
         self.assertEqual(found, dict.fromkeys(ranking.MEASURES, 0.33333))
 
     def test_trec_eval_agrees_also_where_scores_are_equal(self):
@@ -234,7 +232,3 @@ class SearchTest(parameterized.TestCase):
             ranking.search(good, [(np.arange(1), good * np.nan)], 1)
         with self.assertRaisesRegex(ValueError, 'neither cosine nor dot'):
             ranking.search(good, [], 1, 'euclid')
-
-
-if __name__ == '__main__':
-    absltest.main()

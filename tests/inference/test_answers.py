@@ -166,7 +166,3 @@ class AnswersTest(absltest.TestCase):
             tf.constant([3.0, 1.0, 5.0]), tf.constant([0, 0, 2], tf.int64), 3
         )
         np.testing.assert_allclose(found, [1, SURE, 5])
-
-
-if __name__ == '__main__':
-    absltest.main()

@@ -3,7 +3,7 @@
 import types
 
 import tensorflow as tf
-from absl.testing import absltest, parameterized
+from absl.testing import parameterized
 
 from infoword_tf.inference import context_windows
 from infoword_tf.text.layout import LAYOUTS
@@ -122,7 +122,3 @@ class WindowsTest(parameterized.TestCase):
                         squad_lib._check_is_max_context(given, number, piece),
                         most_plainly(spans, number, piece),
                     )
-
-
-if __name__ == '__main__':
-    absltest.main()

@@ -3,7 +3,7 @@
 
 import numpy as np
 import tensorflow as tf
-from absl.testing import absltest, parameterized
+from absl.testing import parameterized
 
 import infoword_tf
 from infoword_tf.inference import continuing
@@ -36,9 +36,7 @@ class ChooseTest(parameterized.TestCase):
             (0.0, 0), (0.099, 0), (0.101, 1), (0.499, 1), (0.501, 2),
             (0.799, 3), (0.801, 4), (1 - 1e-9, 4),
         ):  # fmt: skip
-            self.assertEqual(
-                continuing.choose(log_p, number, 1.0, 1.0), piece
-            )
+            self.assertEqual(continuing.choose(log_p, number, 1.0, 1.0), piece)
             self.assertEqual(continuing.choose(log_p, number, 0.0, 1.0), 1)
 
     def test_temperature_sharpens(self):
@@ -171,7 +169,3 @@ class ContinuedTest(parameterized.TestCase):
         one, two = loaded.states(tf.constant(ids), [12, 12]).numpy()
         np.testing.assert_allclose(one[:7], two[:7], atol=1e-6)
         self.assertGreater(np.abs(one[7:] - two[7:]).max(), 1e-3)
-
-
-if __name__ == '__main__':
-    absltest.main()

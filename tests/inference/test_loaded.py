@@ -131,9 +131,7 @@ class ReadmeTest(absltest.TestCase):
         for name in said.split(', '):
             self.assertTrue(hasattr(model, name.removeprefix('.')), name)
         self.assertEqual(vectors.dtype, np.float32)
-        self.assertEqual(
-            vectors.shape, (2, model.encoder.arguments['width'])
-        )
+        self.assertEqual(vectors.shape, (2, model.encoder.arguments['width']))
         self.assertLen(names['words'], 1)
         self.assertLen(names['words'][0], 5)
 
@@ -265,9 +263,7 @@ class EncodeTest(parameterized.TestCase):
         cut = config.replace(dims=5, normalize=True)
         with mock.patch.object(self.model, 'config', cut):
             self.assertEqual(self.model.vector_width(), 5)
-            self.assertEqual(
-                self.model.vector_width('cls'), whole.shape[1]
-            )
+            self.assertEqual(self.model.vector_width('cls'), whole.shape[1])
         unit = found / np.linalg.norm(found, axis=1, keepdims=True)
         normal = config.replace(normalize=True)
         with mock.patch.object(self.model, 'config', normal):
@@ -669,7 +665,3 @@ class LoadTest(CopyCase, parameterized.TestCase):
             path.write_bytes(data)
             with self.assertRaisesRegex(ValueError, 'weights.safetensors'):
                 infoword_tf.load(folder)
-
-
-if __name__ == '__main__':
-    absltest.main()

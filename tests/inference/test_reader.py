@@ -7,7 +7,7 @@ from unittest import mock
 
 import numpy as np
 import tensorflow as tf
-from absl.testing import absltest, parameterized
+from absl.testing import parameterized
 from scipy import special
 
 import infoword_tf
@@ -97,9 +97,7 @@ def plainly(loaded, question, context):
             return (inner @ w['end_kernel'])[:, 0]
 
         if head.conditional:
-            first = special.log_softmax(
-                (states @ w['start_kernel'])[places, 0]
-            )
+            first = special.log_softmax((states @ w['start_kernel'])[places, 0])
             chosen = np.argsort(-first[:size])[:STARTS]
             score = {
                 (i, j): first[i] + special.log_softmax(
@@ -160,9 +158,7 @@ class ReaderTest(parameterized.TestCase):
             ranked = sorted(wanted, key=lambda text: -wanted[text])[:20]
             self.assertGreaterEqual(len(reply.best), min(10, len(wanted)))
             for answer, text in zip(reply.best, ranked, strict=False):
-                self.assertAlmostEqual(
-                    answer.score, wanted[text], places=3
-                )
+                self.assertAlmostEqual(answer.score, wanted[text], places=3)
                 self.assertAlmostEqual(
                     answer.score, wanted[answer.text], places=3
                 )
@@ -188,9 +184,7 @@ class ReaderTest(parameterized.TestCase):
                 atol=1e-3,
             )
             silent = not reply.best or (null and reply.null_odds > 0)
-            self.assertEqual(
-                reply.text, '' if silent else reply.best[0].text
-            )
+            self.assertEqual(reply.text, '' if silent else reply.best[0].text)
             self.assertEqual(reply.begin == -1, silent)
 
     def test_the_threshold(self):
@@ -233,7 +227,3 @@ class ReaderTest(parameterized.TestCase):
         other = infoword_tf.load(workdirs.shared())
         with self.assertRaisesRegex(ValueError, 'that takes span'):
             other.answer(['a'], ['b'])
-
-
-if __name__ == '__main__':
-    absltest.main()

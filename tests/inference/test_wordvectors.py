@@ -3,7 +3,7 @@
 import pathlib
 
 import numpy as np
-from absl.testing import absltest, parameterized
+from absl.testing import parameterized
 
 from infoword_tf.inference import wordvectors
 from infoword_tf.inference.wordvectors import WordVectors
@@ -52,7 +52,3 @@ class WordVectorsTest(parameterized.TestCase):
         with self.assertRaisesRegex(ValueError, 'cannot be written'):
             WordVectors(['two words'], np.ones((1, 2))).write(self.path)
         self.assertFalse(self.path.exists())
-
-
-if __name__ == '__main__':
-    absltest.main()

@@ -68,7 +68,3 @@ class FrozenTest(absltest.TestCase):
                 frozen.compare({**self.arrays, **changed}, self.arrays)
         near = {**self.arrays, 'real': np.float32([[0.5, -1.250001]])}
         self.assertBetween(frozen.compare(near, self.arrays), 1e-7, 2e-6)
-
-
-if __name__ == '__main__':
-    absltest.main()

@@ -41,6 +41,9 @@ class DimsTest(command.Checks, absltest.TestCase):
             texts = [line.strip() for line in file if len(line.split()) > 8]
         self.texts = texts[:40]
 
+    def run_it(self, module, *given):
+        return command.run(module, f'--workdir={self.folder}/out', *given)
+
     def both(self, module, *given):
         """What a command says of the workdir, and of the export."""
         records = []
@@ -48,8 +51,7 @@ class DimsTest(command.Checks, absltest.TestCase):
             (f'--init={workdir()}', f'--dims={DIMS}'),
             (f'--model={exported()}',),
         ):
-            out = f'--workdir={self.folder}/out'
-            done = command.run(module, *source, out, *given)
+            done = self.run_it(module, *source, *given)
             self.assertEqual(done.status, 0, done.err)
             records.append(done.result)
         self.assertEqual([r['dims'] for r in records], [DIMS, None])
@@ -67,10 +69,7 @@ class DimsTest(command.Checks, absltest.TestCase):
         )
         ours, theirs = self.both(sts, f'--data={path}')
         self.assertEqual(ours['spearman'], theirs['spearman'])
-        whole = command.run(
-            sts, f'--init={workdir()}', f'--data={path}',
-            f'--workdir={self.folder}/out',
-        )  # fmt: skip
+        whole = self.run_it(sts, f'--init={workdir()}', f'--data={path}')
         self.assertNotEqual(whole.result['spearman'], ours['spearman'])
 
     def test_probe(self):
@@ -91,10 +90,9 @@ class DimsTest(command.Checks, absltest.TestCase):
         self.assertEqual(ours['model'], theirs['model'])
         kept = sorted(p.name[:5] for p in self.folder.glob('kept/*.npy'))
         self.assertEqual(kept, ['model', 'model', 'untra'])
-        done = command.run(
+        done = self.run_it(
             retrieval, f'--init={workdir()}', '--dims=99',
             f'--corpus={self.corpus}', f'--heldout={self.heldout}',
-            f'--workdir={self.folder}/out',
         )  # fmt: skip
         self.assert_complains(done, '--dims=99: vectors have 64 numbers')
 
@@ -135,7 +133,3 @@ class DimsTest(command.Checks, absltest.TestCase):
         self.assertCountEqual(before, after)
         done = command.run(search, *given, '--dims=65', words='queries')
         self.assert_complains(done, '--dims=65: vectors have 64 numbers')
-
-
-if __name__ == '__main__':
-    absltest.main()

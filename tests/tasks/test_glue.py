@@ -16,7 +16,7 @@ from infoword_tf.config import Config
 from infoword_tf.data import tables
 from tasks import finetune, glue, glue_layout, measures
 from tests import places
-from tests.runs import records
+from tests.runs import records, untimed
 from tests.tasks import finetuning
 from tests.tasks.command import Checks
 from tests.tasks.finetuning import last_line, write
@@ -90,7 +90,6 @@ def predictions(path):
 class GlueTest(Checks, absltest.TestCase):
     def test_three_classes_and_two_dev_files(self):
         done = run('mnli', '--task=mnli', '--epochs=1', pictures=True)
-        self.assertEqual(done.status, 0, done.err)
         said = last_line(done)
         self.assertEqual(said['task'], 'mnli')
         kept = json.loads((FOLDER / 'mnli' / 'metrics.json').read_text())
@@ -126,7 +125,6 @@ class GlueTest(Checks, absltest.TestCase):
 
     def test_scores(self):
         done = run('sts-b', '--task=sts-b', '--epochs=1')
-        self.assertEqual(done.status, 0, done.err)
         said = last_line(done)
         rows = glue_layout.read('sts-b', str(DATA), 'dev')
         loaded = infoword_tf.load(FOLDER / 'sts-b')
@@ -167,17 +165,15 @@ class GlueTest(Checks, absltest.TestCase):
         self.assertEqual(prepared.labelled.kept['max_length'], 24)
 
 
-class PartsTest(absltest.TestCase):
+class PartsTest(places.Folder, absltest.TestCase):
     def test_files_that_are_not_there(self):
-        folder = pathlib.Path(self.create_tempdir().full_path)
         for split in ('train', 'dev_matched', 'test_matched'):
             source = DATA / 'MNLI' / f'{split}.tsv'
-            path = folder / 'MNLI' / source.name
+            path = self.folder / 'MNLI' / source.name
             path.parent.mkdir(exist_ok=True)
             path.write_bytes(source.read_bytes())
-        own = glue.TaskChoices('mnli', str(folder))
-        shown = io.StringIO()
-        with contextlib.redirect_stdout(shown):
+        own = glue.TaskChoices('mnli', str(self.folder))
+        with contextlib.redirect_stdout(io.StringIO()) as shown:
             found = glue.parts_of(own)
         self.assertEqual(list(found), ['train', 'heldout', 'test'])
         self.assertEqual(
@@ -219,7 +215,6 @@ class SweepTest(Checks, absltest.TestCase):
         }
 
     def test_the_best_of_all(self):
-        self.assertEqual(self.done.status, 0, self.done.err)
         said, scores = last_line(self.done), self.scores()
         self.assertEqual(said['best'], max(scores, key=scores.get))
         self.assertEqual(said['accuracy'], round(max(scores.values()), 6))
@@ -252,7 +247,6 @@ class SweepTest(Checks, absltest.TestCase):
             ),
         ):
             again = run('sweep', *self.flags)
-        self.assertEqual(again.status, 0, again.err)
         self.assertEqual(last_line(again), last_line(self.done))
 
     def test_a_cell_is_the_run_alone(self):
@@ -266,9 +260,7 @@ class SweepTest(Checks, absltest.TestCase):
         cell = files.read_tensors(
             FOLDER / 'sweep' / self.folders[-1] / 'weights.safetensors'
         )
-        self.assertEqual(set(alone), set(cell))
-        for path, value in alone.items():
-            np.testing.assert_array_equal(cell[path], value, path)
+        np.testing.assert_equal(cell, alone)
         run_alone = Config.read(FOLDER / 'alone').run
         run_cell = Config.read(FOLDER / 'sweep' / self.folders[-1]).run
         self.assertEqual(run_cell, run_alone)
@@ -280,13 +272,9 @@ class SweepTest(Checks, absltest.TestCase):
         self.assertEqual(done.status, 0, done.err)
         done = run('two', *given, '--epochs=2')
         self.assertEqual(done.status, 0, done.err)
-        cell, alone = (
-            [{k: v for k, v in record.items() if 'second' not in k}
-             for record in records(FOLDER / name)]
-            for name in ('epochs/epochs=2-seed=0', 'two')
-        )  # fmt: skip
+        alone = untimed(FOLDER / 'two')
         self.assertLen(alone, 2)
-        self.assertEqual(cell, alone)
+        self.assertEqual(untimed(FOLDER / 'epochs/epochs=2-seed=0'), alone)
 
     def test_other_flags_or_rows(self):
         flags = [x for x in self.flags if not x.startswith('--label')]
@@ -325,7 +313,7 @@ class SomeExamplesTest(absltest.TestCase):
             )
 
 
-class ComplaintsTest(Checks, parameterized.TestCase):
+class ComplaintsTest(places.Folder, Checks, parameterized.TestCase):
     @parameterized.named_parameters(
         ('no_task', [], '--task is missing: name one of GLUE'),
         ('no_data', ['--task=rte', '--data_dir='], '--data_dir is missing'),
@@ -342,15 +330,14 @@ class ComplaintsTest(Checks, parameterized.TestCase):
         self.assert_complains(run('none', *more), message)
 
     def test_a_label_that_is_none(self):
-        folder = pathlib.Path(self.create_tempdir().full_path)
         for split in ('train', 'dev'):
             write(
-                folder / 'RTE' / f'{split}.tsv', (*PAIR, 'label'),
+                self.folder / 'RTE' / f'{split}.tsv', (*PAIR, 'label'),
                 [(0, 'a', 'b', 'entailment'),
                  (1, 'a', 'b', 'maybe' if split == 'dev' else 'entailment')],
             )  # fmt: skip
         self.assert_complains(
-            run('none', '--task=rte', f'--data_dir={folder}'),
+            run('none', '--task=rte', f'--data_dir={self.folder}'),
             "RTE/dev.tsv, line 3: the label 'maybe' is unknown",
         )
 
@@ -362,7 +349,3 @@ class ComplaintsTest(Checks, parameterized.TestCase):
             run('none', '--task=rte', f'--data_dir={folder}'),
             "RTE/train.tsv has no column 'sentence2'",
         )
-
-
-if __name__ == '__main__':
-    absltest.main()

@@ -7,7 +7,7 @@ import pathlib
 import numpy as np
 import tensorflow as tf
 import tensorflow_datasets as tfds
-from absl.testing import absltest, parameterized
+from absl.testing import parameterized
 
 from tasks import glue_layout, measures
 from tests import places
@@ -156,15 +156,13 @@ class FilesTest(texts.Temporary):
             self.read('qqp', 'dev')
 
     def test_complaints(self):
-        with self.assertRaisesRegex(
-            FileNotFoundError, 'RTE/dev.tsv: there is no such file; --data_dir'
-        ):
+        no_file = 'RTE/dev.tsv: there is no such file; --data_dir'
+        with self.assertRaisesRegex(FileNotFoundError, no_file):
             self.read('rte', 'dev')
         path = self.lay_out('rte', 'dev')
         path.write_text(path.read_text().replace('not_entailment', 'neutral'))
-        with self.assertRaisesRegex(
-            ValueError, "RTE/dev.tsv, line 2: the label 'neutral' is unknown"
-        ):
+        unknown = "RTE/dev.tsv, line 2: the label 'neutral' is unknown"
+        with self.assertRaisesRegex(ValueError, unknown):
             self.read('rte', 'dev')
 
     def test_the_table(self):
@@ -208,15 +206,12 @@ class TfdsTest(parameterized.TestCase):
                     example[pair] = second[n]
                 examples.append(example)
             unlabelled = [{**e, 'label': -1} for e in examples]
+            splits = {
+                split: unlabelled if 'test' in split else examples
+                for split in task.tfds_splits.values()
+            }
             datasets.prepare(
-                cls.folder,
-                'glue',
-                features,
-                {
-                    split: unlabelled if 'test' in split else examples
-                    for split in task.tfds_splits.values()
-                },
-                config=task.config,
+                cls.folder, 'glue', features, splits, config=task.config,
                 version='2.0.0',
             )  # fmt: skip
 
@@ -240,9 +235,7 @@ class TfdsTest(parameterized.TestCase):
             *columns, classes = FEATURES[task.config]
             found = glue[task.config]
             self.assertEqual(found.label_classes, classes)
-            self.assertCountEqual(
-                found.text_features, filter(None, columns)
-            )
+            self.assertCountEqual(found.text_features, filter(None, columns))
             self.assertCountEqual(task.names or task.labels, classes or [])
 
 
@@ -268,7 +261,3 @@ class PredictionsTest(parameterized.TestCase):
             nan = np.array([1.0, np.nan])
             glue_layout.write_predictions(self.path, 'sts-b', nan)
         self.assertEmpty(list(self.path.parent.iterdir()))
-
-
-if __name__ == '__main__':
-    absltest.main()

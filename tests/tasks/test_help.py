@@ -160,7 +160,3 @@ class HelpTest(absltest.TestCase):
         [(status, out, err)] = answers([['tasks.glue', '--help=berta']], ROOT)
         self.assertEqual((status, out), (1, ''))
         self.assertRegex(err, '^error: --help=berta: .* are .*task, .*device$')
-
-
-if __name__ == '__main__':
-    absltest.main()

@@ -20,6 +20,7 @@ from infoword_tf.text.wholewords import WholeWords
 from infoword_tf.text.wordpiece import WordPiece
 from infoword_tf.training.record import FINGERPRINT
 from tasks import lm
+from tests import places
 from tests.export import workdirs
 from tests.tasks import command
 
@@ -70,10 +71,20 @@ class StandIn:
             variable.assign(drawn * (not uniform))
 
 
-class CommandCase(command.Checks, parameterized.TestCase):
+def score(folder, *more):
+    """The command on the workdir `run` of a folder: eight lines, 40 words."""
+    text, train = folder / 'text.txt', folder / 'train.txt'
+    text.write_text('names refer to objects\n' * 8)
+    train.write_text('other names\n')
+    return command.run(
+        lm, f'--init={folder}/run', f'--corpus=lines:{train}',
+        f'--heldout={text}', f'--workdir={folder}/out', *more,
+    )  # fmt: skip
+
+
+class CommandCase(places.Folder, command.Checks, parameterized.TestCase):
     def setUp(self):
         super().setUp()
-        self.folder = pathlib.Path(self.create_tempdir().full_path)
         self.text = self.folder / 'text.txt'
         self.text.write_text(TEXT)
         (self.folder / 'train.txt').write_text('the cat sat\n')
@@ -286,16 +297,13 @@ class FiguresTest(CommandCase):
         self.assertEqual(counted.characters, 1_255_018)
 
 
-class SampleTest(command.Checks, parameterized.TestCase):
+class SampleTest(places.Folder, command.Checks, parameterized.TestCase):
     def setUp(self):
         super().setUp()
-        self.folder = pathlib.Path(self.create_tempdir().full_path)
         workdirs.write(self.folder / 'run', ('gpt',))
 
     def run_here(self, *more):
-        return command.run(
-            lm, '--sample', f'--init={self.folder}/run', *more
-        )
+        return command.run(lm, '--sample', f'--init={self.folder}/run', *more)
 
     def test_writes_on(self):
         given = '--prompt=names refer to', '--tokens=6', '--top_p=0.9'
@@ -327,28 +335,13 @@ class SampleTest(command.Checks, parameterized.TestCase):
             )
 
     def test_texts_longer_than_its_positions(self):
-        text = self.folder / 'text.txt'
-        text.write_text('names refer to objects\n')
-        train = self.folder / 'train.txt'
-        train.write_text('other names\n')
         self.assert_complains(
-            command.run(
-                lm, f'--init={self.folder}/run', f'--corpus=lines:{train}',
-                f'--heldout={text}', f'--workdir={self.folder}/out',
-                '--seq_len=65',
-            ),
+            score(self.folder, '--seq_len=65'),
             '--seq_len=65: the encoder has 64 positions; lower it',
-        )  # fmt: skip
+        )
 
     def test_scores_a_text_without_memory(self):
-        text = self.folder / 'text.txt'
-        text.write_text('names refer to objects\n' * 8)
-        (self.folder / 'train.txt').write_text('other names\n')
-        done = command.run(
-            lm, f'--init={self.folder}/run',
-            f'--corpus=lines:{self.folder}/train.txt', f'--heldout={text}',
-            f'--workdir={self.folder}/out', '--seq_len=5',
-        )  # fmt: skip
+        done = score(self.folder, '--seq_len=5')
         self.assertEqual(done.status, 0, done.err)
         self.assertEqual(done.result['memory_length'], 0)
         self.assertIn('5 pieces at a time, no memory', done.out)
@@ -390,27 +383,18 @@ class BadInputTest(CommandCase):
         (self.folder / 'out' / 'config.json').write_text('{}')
         self.assert_complains(self.try_here(), 'holds a model')
 
-    def test_a_model_of_other_rows(self):
-        self.assert_complains(
-            self.try_here(model=StandIn(row='mlm', encoder='transformer')),
-            'was trained on mlm, which score no next piece',
-        )
-
-    def test_weights_that_are_missing(self):
-        model = StandIn()
-        model.missing = {'transformer_xl': 'there is no bias'}
-        self.assert_complains(
-            self.try_here(model=model),
-            'cannot score the next piece: there is no bias',
-        )
-
-    def test_no_memory(self):
-        self.assert_complains(
-            self.try_here(
-                '--memory_length=8', model=StandIn(encoder='transformer')
-            ),
-            '--memory_length=8: the encoder transformer has no',
-        )
+    def test_models_that_cannot(self):
+        missing = StandIn()
+        missing.missing = {'transformer_xl': 'there is no bias'}
+        for model, more, message in (
+            (StandIn(row='mlm', encoder='transformer'), (),
+             'was trained on mlm, which score no next piece'),
+            (missing, (), 'cannot score the next piece: there is no bias'),
+            (StandIn(encoder='transformer'), ('--memory_length=8',),
+             '--memory_length=8: the encoder transformer has no'),
+        ):  # fmt: skip
+            done = self.try_here(*more, model=model)
+            self.assert_complains(done, message)
 
     def test_no_text(self):
         self.text.write_text('\n\n')
@@ -424,17 +408,13 @@ class BadInputTest(CommandCase):
         self.assertIn('[UNK]: 1 of the pieces, 0 of them', printed)
 
 
-class WorkdirTest(absltest.TestCase):
+class WorkdirTest(places.Folder, absltest.TestCase):
     def test_clamp_and_same_length_reach_the_model(self):
         """Of a real workdir: each changes the perplexity, and is recorded."""
-        folder = pathlib.Path(self.create_tempdir().full_path)
         workdirs.write(
-            folder / 'run', ('transformer_xl',), 'relative', 'cls',
+            self.folder / 'run', ('transformer_xl',), 'relative', 'cls',
             max_length=8,
         )  # fmt: skip
-        text = folder / 'text.txt'
-        text.write_text('names refer to objects\n' * 8)
-        (folder / 'train.txt').write_text('other names\n')
         found = []
         for more, recorded in (
             ((), {}),
@@ -444,14 +424,7 @@ class WorkdirTest(absltest.TestCase):
             (('--clamp=40', '--nosame_length'),
              {'clamp': 40, 'same_length': False}),
         ):
-            done = command.run(
-                lm,
-                f'--init={folder}/run',
-                f'--corpus=lines:{folder}/train.txt',
-                f'--heldout={text}',
-                f'--workdir={folder}/out',
-                *more,
-            )
+            done = score(self.folder, *more)
             self.assertEqual(done.status, 0, done.err)
             own = {
                 name: done.result[name]
@@ -496,10 +469,4 @@ class UnknownTest(parameterized.TestCase):
         )
         self.assertEqual(lengths.tolist(), [n + 3, 1, n + 1])
         if flags is not None:
-            self.assertEqual(
-                found.tolist(), [3, 1, *flags, 5, 5, *flags, 5]
-            )
-
-
-if __name__ == '__main__':
-    absltest.main()
+            self.assertEqual(found.tolist(), [3, 1, *flags, 5, 5, *flags, 5])

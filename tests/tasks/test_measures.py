@@ -6,7 +6,7 @@ import warnings
 from unittest import mock
 
 import numpy as np
-from absl.testing import absltest, parameterized
+from absl.testing import parameterized
 from matplotlib import figure, image
 
 from tasks import measures
@@ -157,7 +157,3 @@ class PictureTest(parameterized.TestCase):
         ):
             measures.draw_confusion(self.path, ['a', 'b'], TARGETS, TARGETS)
         self.assertEmpty(list(self.path.parent.iterdir()))
-
-
-if __name__ == '__main__':
-    absltest.main()

@@ -19,9 +19,7 @@ class RulesTest(absltest.TestCase):
     def chosen(self, scores, positive, own=(), **settings):
         own = [i in own for i in range(len(scores))]
         given = mine.Choices(**{'relative_margin': 0.0, **settings})
-        return mine.chosen_of(
-            range(len(scores)), scores, positive, own, given
-        )
+        return mine.chosen_of(range(len(scores)), scores, positive, own, given)
 
     def test_the_best_below_b(self):
         found = self.chosen([0.9, 0.8, 0.7, 0.6], 0.75, negatives=2)
@@ -154,7 +152,3 @@ class CommandTest(absltest.TestCase):
                 init=str(workdirs.shared()), pairs=str(path),
                 rescore=str(workdirs.shared()), workdir=str(folder / 'again'),
             )  # fmt: skip
-
-
-if __name__ == '__main__':
-    absltest.main()

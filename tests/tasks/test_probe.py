@@ -2,7 +2,6 @@
 
 import csv
 import json
-import pathlib
 from pydoc_data.topics import topics
 from unittest import mock
 
@@ -11,6 +10,7 @@ import tensorflow as tf
 from absl.testing import absltest, parameterized
 
 from tasks import probe, retrieval
+from tests import places
 from tests.export import workdirs
 from tests.tasks import command, counting
 
@@ -92,11 +92,7 @@ class ProbeTest(absltest.TestCase):
         )
 
 
-class FilesTest(command.Checks, parameterized.TestCase):
-    def setUp(self):
-        super().setUp()
-        self.folder = pathlib.Path(self.create_tempdir().full_path)
-
+class FilesTest(places.Folder, command.Checks, parameterized.TestCase):
     def write(self, name, content):
         path = self.folder / name
         path.write_bytes(content)
@@ -252,7 +248,3 @@ class FilesTest(command.Checks, parameterized.TestCase):
             '--init=none', f'--train={self.folder}', '--dev=dev.csv'
         )
         self.assert_complains(done, 'says itself what is scored')
-
-
-if __name__ == '__main__':
-    absltest.main()

@@ -17,6 +17,7 @@ import infoword_tf
 from infoword_tf.evaluation import ranking
 from infoword_tf.evaluation import retrieval as evaluation
 from tasks import retrieval, trec
+from tests import places
 from tests.tasks import command, counting
 from tests.tasks.counting import BUCKETS, embed
 
@@ -108,10 +109,9 @@ def run(*given, model=None):
     return done.result, done.out, model
 
 
-class CommandTest(command.Checks, absltest.TestCase):
+class CommandTest(places.Folder, command.Checks, absltest.TestCase):
     def setUp(self):
         super().setUp()
-        self.folder = pathlib.Path(self.create_tempdir().full_path)
         self.data = write_folder(self.folder / 'tiny')
         self.out = self.folder / 'out'
 
@@ -217,9 +217,7 @@ class CommandTest(command.Checks, absltest.TestCase):
         self._refused(f'--model={path.parent}', 'numbered folder')
         alone = self._run(f'--model={path}', '--batch_size=2')
         beside = self._run(f'--model={path}', '--init=any')
-        self.assertEqual(
-            set(alone) & SEARCHED, {'model', 'bm25', 'hybrid'}
-        )
+        self.assertEqual(set(alone) & SEARCHED, {'model', 'bm25', 'hybrid'})
         self.assertContainsSubset(SEARCHED, beside)
         loaded = self._run('--init=any')
         self.assertEqual(alone['model'], loaded['model'])
@@ -415,12 +413,11 @@ class CommandTest(command.Checks, absltest.TestCase):
         self.assertEqual(task.relevance, [{0: 1}])  # without a header, too
 
 
-class RunFileTest(command.Checks, parameterized.TestCase):
+class RunFileTest(places.Folder, command.Checks, parameterized.TestCase):
     """Files of trec_eval's format; ids of the folder are a b c e q3."""
 
     def setUp(self):
         super().setUp()
-        self.folder = pathlib.Path(self.create_tempdir().full_path)
         self.data = write_folder(self.folder / 'tiny')
         self.path = self.folder / 'given.trec'
 
@@ -443,9 +440,7 @@ class RunFileTest(command.Checks, parameterized.TestCase):
         self.assertEqual(
             [row[0] for row in rows], 7 * ['q1'] + 7 * ['q2'] + 6 * ['q3']
         )
-        self.assertEqual(
-            {(row[1], row[5]) for row in rows}, {('Q0', trec.TAG)}
-        )
+        self.assertEqual({(row[1], row[5]) for row in rows}, {('Q0', trec.TAG)})
         self.assertEqual([row[2] for row in rows[:2]], ['z', 'd'])
         self.assertNotIn(['q3', 'q3'], [[row[0], row[2]] for row in rows])
         for query in ('q1', 'q2', 'q3'):
@@ -566,50 +561,33 @@ class RunFileTest(command.Checks, parameterized.TestCase):
         self.assert_complains(done, 'no query of tiny .test. has a result')
 
 
-class FolderTest(parameterized.TestCase):
+class FolderTest(places.Folder, parameterized.TestCase):
     @parameterized.parameters(
         ('corpus.jsonl', 2, '{"_id": "b", "text"', 'line 2: no JSON'),
         ('corpus.jsonl', 2, '\xff', 'line 2 is not UTF-8'),
         ('corpus.jsonl', 3, '["c"]', 'line 3: expected a JSON object'),
         ('corpus.jsonl', 1, '{"_id": "a"}', 'line 1: text is missing'),
         ('corpus.jsonl', 1, '{"_id": 1, "text": ""}', 'line 1: _id is missing'),
-        (
-            'corpus.jsonl',
-            1,
-            '{"_id": "a", "text": "", "title": 1}',
-            'line 1: title is missing, or is no string',
-        ),
-        (
-            'corpus.jsonl',
-            3,
-            '{"_id": "a", "text": ""}',
-            "line 3: _id 'a' is that of line 1 too",
-        ),
-        (
-            'queries.jsonl',
-            2,
-            '{"_id": "q1", "text": ""}',
-            "queries.jsonl, line 2: _id 'q1' is that of line 1",
-        ),
-        (
-            'qrels/test.tsv',
-            2,
-            'q9\ta\t1',
-            "test.tsv, line 2: no query has the _id 'q9'",
-        ),
+        ('corpus.jsonl', 1, '{"_id": "a", "text": "", "title": 1}',
+         'line 1: title is missing, or is no string'),
+        ('corpus.jsonl', 3, '{"_id": "a", "text": ""}',
+         "line 3: _id 'a' is that of line 1 too"),
+        ('queries.jsonl', 2, '{"_id": "q1", "text": ""}',
+         "queries.jsonl, line 2: _id 'q1' is that of line 1"),
+        ('qrels/test.tsv', 2, 'q9\ta\t1',
+         "test.tsv, line 2: no query has the _id 'q9'"),
         ('qrels/test.tsv', 2, 'q1 a 1', 'line 2: expected query-id, corpus-id'),
         ('qrels/test.tsv', 2, 'q1\t0\ta\t1', 'line 2: expected query-id'),
         ('qrels/test.tsv', 2, 'q1\ta\tyes', 'line 2: expected query-id'),
         ('qrels/test.tsv', 3, 'q1\ta\t1', "line 3: 'a' has another grade"),
-    )
+    )  # fmt: skip
     def test_a_malformed_line_is_named(self, name, line, text, message):
-        folder = write_folder(self.create_tempdir().full_path)
-        path = folder / name
+        path = write_folder(self.folder) / name
         lines = path.read_bytes().splitlines()
         lines[line - 1] = text.encode('latin1')
         path.write_bytes(b'\n'.join(lines))
         with self.assertRaisesRegex(ValueError, message):
-            retrieval.beir_task(folder)
+            retrieval.beir_task(self.folder)
 
     @parameterized.parameters(
         ('corpus.jsonl', 'is no BEIR folder: it has no corpus.jsonl'),
@@ -617,40 +595,32 @@ class FolderTest(parameterized.TestCase):
         ('qrels/test.tsv', 'has no qrels/test.tsv; it is where'),
     )
     def test_a_file_is_missing(self, name, message):
-        folder = write_folder(self.create_tempdir().full_path)
-        (folder / name).unlink()
+        (write_folder(self.folder) / name).unlink()
         with self.assertRaisesRegex(FileNotFoundError, message):
-            retrieval.beir_task(folder)
+            retrieval.beir_task(self.folder)
 
     def test_another_split(self):
-        folder = write_folder(self.create_tempdir().full_path)
+        write_folder(self.folder)
         with self.assertRaisesRegex(FileNotFoundError, 'its splits are test'):
-            retrieval.beir_task(folder, 'dev')
+            retrieval.beir_task(self.folder, 'dev')
 
     @parameterized.parameters(
-        ('corpus.jsonl', 'holds no document'),
-        ('qrels/test.tsv', 'holds no judgement'),
+        ('corpus.jsonl', '', 'holds no document'),
+        ('qrels/test.tsv', '', 'holds no judgement'),
+        ('qrels/test.tsv', 'q1\tx\t1\nq2\ty\t1\n', 'not of one data set'),
     )
-    def test_an_empty_file(self, name, message):
-        folder = write_folder(self.create_tempdir().full_path)
-        (folder / name).write_text('')
+    def test_a_file_without_what_is_wanted(self, name, text, message):
+        (write_folder(self.folder) / name).write_text(text)
         with self.assertRaisesRegex(ValueError, message):
-            retrieval.beir_task(folder)
-
-    def test_judgements_of_another_data_set(self):
-        folder = write_folder(self.create_tempdir().full_path)
-        (folder / 'qrels' / 'test.tsv').write_text('q1\tx\t1\nq2\ty\t1\n')
-        with self.assertRaisesRegex(ValueError, 'not of one data set'):
-            retrieval.beir_task(folder)
+            retrieval.beir_task(self.folder)
 
     def test_a_cut_gz(self):
-        folder = write_folder(self.create_tempdir().full_path, packed=True)
-        path = folder / 'corpus.jsonl.gz'
+        path = write_folder(self.folder, packed=True) / 'corpus.jsonl.gz'
         data = path.read_bytes()
         for broken in (data[:-12], b'no gz'):
             path.write_bytes(broken)
             with self.assertRaisesRegex(ValueError, 'is not a whole gzip file'):
-                retrieval.beir_task(folder)
+                retrieval.beir_task(self.folder)
 
 
 class FlagsTest(command.Checks, parameterized.TestCase):
@@ -659,29 +629,20 @@ class FlagsTest(command.Checks, parameterized.TestCase):
         ('--workdir=a --corpus=pydocs', 'no model'),
         ('--workdir=a --init=b', 'either --corpus .* or --data_dir'),
         ('--workdir=a --init=b --corpus=c --data_dir=d', 'either --corpus'),
-        (
-            '--workdir=a --init=b --data_dir=d --heldout=c',
-            '--heldout is for --corpus',
-        ),
-        (
-            '--workdir=a --init=b --corpus=c --split=d',
-            '--split is for --data_dir',
-        ),
-        (
-            '--workdir=a --init=b --corpus=c --queries=d',
-            '--queries is for --data_dir',
-        ),
-        (
-            '--workdir=a --model=b --corpus=c --seed=1',
-            '--seed is for --init',
-        ),
+        ('--workdir=a --init=b --data_dir=d --heldout=c',
+         '--heldout is for --corpus'),
+        ('--workdir=a --init=b --corpus=c --split=d',
+         '--split is for --data_dir'),
+        ('--workdir=a --init=b --corpus=c --queries=d',
+         '--queries is for --data_dir'),
+        ('--workdir=a --model=b --corpus=c --seed=1', '--seed is for --init'),
         ('--workdir=a --init=b --corpus=wiki', 'one of pydocs, text'),
         ('--workdir=a --init=b --data_dir=/nowhere', 'is no BEIR folder'),
         ('--workdir=a --run=b --init=c --corpus=d', 'leave out --init'),
         ('--workdir=a --run=b --model=c --corpus=d', 'leave out --model'),
         ('--workdir=a --run=b --batch_size=2 --corpus=d', 'nothing is search'),
         ('--workdir=a --run=b --seed=2 --corpus=d', '--seed is for --init'),
-    )
+    )  # fmt: skip
     def test_one_sentence(self, given, message):
         self.assert_complains(attempt(*given.split()), message)
 
@@ -695,7 +656,3 @@ class FlagsTest(command.Checks, parameterized.TestCase):
         self.assert_complains(attempt('tiny'), "'tiny' is no flag")
         with self.assertRaisesRegex(flags.Error, 'Unknown command line flag'):
             attempt('--inti=a')
-
-
-if __name__ == '__main__':
-    absltest.main()

@@ -1,7 +1,6 @@
 """Answers from scores: beside BERT's code, and loops in plain Python."""
 
 import json
-import pathlib
 import types
 
 import numpy as np
@@ -12,7 +11,7 @@ from infoword_tf.inference.answers import BestSpans
 from infoword_tf.objectives.infonce import NEVER
 from infoword_tf.views.examples import examples as make_view
 from tasks import squad_answers, squad_data
-from tests import zoo
+from tests import places, zoo
 from tests.tasks.squad_files import WORDS, asked, question, template, write
 
 LENGTH = 24
@@ -28,8 +27,7 @@ def draw_questions(folder, seed=0, count=12):
         paragraphs.append((
             context,
             *[
-                asked(context, context.split()[0], 'who saw',
-                      f'{number}-{i}')
+                asked(context, context.split()[0], 'who saw', f'{number}-{i}')
                 for i in range(1 + number % 3)
             ],
         ))  # fmt: skip
@@ -54,9 +52,7 @@ def bert_s(questions, features, first, last, nowhere, **settings):
     for number in range(len(questions.ids)):
         context = questions.contexts[questions.context[number]]
         examples.append(
-            squad_lib.SquadExample(
-                questions.ids[number], '', context.split()
-            )
+            squad_lib.SquadExample(questions.ids[number], '', context.split())
         )
     found, results = [], []
     begins = np.cumsum(features.sizes) - features.sizes
@@ -98,11 +94,7 @@ def bert_s(questions, features, first, last, nowhere, **settings):
     )
 
 
-class AnswersTest(parameterized.TestCase):
-    def setUp(self):
-        super().setUp()
-        self.folder = pathlib.Path(self.create_tempdir().full_path)
-
+class AnswersTest(places.Folder, parameterized.TestCase):
     @parameterized.product(longest=(3, 30), null=(False, True))
     def test_what_bert_answers(self, longest, null):
         """Of windows of fewer than 20 pieces: it pairs 20 with 20."""
@@ -184,9 +176,7 @@ class AnswersTest(parameterized.TestCase):
             some += len(wanted)
             scores = found.scores[i]
             self.assertTrue((scores[len(wanted) :] < -1e29).all())
-            ours = zip(
-                -scores, found.firsts[i], found.lasts[i], strict=True
-            )
+            ours = zip(-scores, found.firsts[i], found.lasts[i], strict=True)
             for one, other in zip(ours, wanted, strict=False):
                 np.testing.assert_allclose(one, other, rtol=1e-6)
         self.assertGreater(some, n)
@@ -296,7 +286,3 @@ class AnswersTest(parameterized.TestCase):
         )
         squad_answers.write(self.folder / 'more', self.given((1, 1, 2.0)))
         self.assertFalse((self.folder / 'more' / 'null_odds.json').exists())
-
-
-if __name__ == '__main__':
-    absltest.main()

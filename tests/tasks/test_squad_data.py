@@ -2,16 +2,16 @@
 
 import functools
 import json
-import pathlib
 from pydoc_data import topics
 
 import numpy as np
-from absl.testing import absltest, parameterized
+from absl.testing import parameterized
 
 from infoword_tf.objectives import span
 from infoword_tf.objectives.span import BINS
 from infoword_tf.text import sentencepiece
 from tasks import squad_data
+from tests import places
 from tests.tasks.squad_files import (
     asked,
     contents,
@@ -65,10 +65,9 @@ def answered(questions, found):
     ]
 
 
-class ReadTest(parameterized.TestCase):
+class ReadTest(places.Folder, parameterized.TestCase):
     def setUp(self):
         super().setUp()
-        self.folder = pathlib.Path(self.create_tempdir().full_path)
         self.path = self.folder / 'squad.json'
 
     def test_a_file(self):
@@ -175,27 +174,20 @@ class ReadTest(parameterized.TestCase):
             squad_data.read(self.path)
 
     @parameterized.parameters(
-        ({'id': 3}, r"qas\[0\]: 'id' should be a string"),
-        ({'question': None}, "'question' should be a string"),
-        ({'answers': {}}, "'answers' should be a list"),
-        ({'answers': []}, 'has no answer.*--version2'),
-        ({'answers': [{'text': 'dog'}]}, "'answer_start' should be a whole"),
-        ({'answers': ['dog']}, r"answers\[0\]: 'text' should be a string"),
+        ([{'id': 3}], r"qas\[0\]: 'id' should be a string"),
+        ([{'question': None}], "'question' should be a string"),
+        ([{'answers': {}}], "'answers' should be a list"),
+        ([{'answers': []}], 'has no answer.*--version2'),
+        ([{'answers': [{'text': 'dog'}]}], "'answer_start' should be a whole"),
+        ([{'answers': ['dog']}], r"answers\[0\]: 'text' should be a string"),
+        ([{}, {}], r"qas\[1\].*its id, 'q'"),
+        ([{'answers': [], 'is_impossible': False}], 'says that it has', True),
     )
-    def test_what_a_question_lacks(self, change, message):
-        write(self.path, (CONTEXT, {**asked(CONTEXT, 'dog'), **change}))
+    def test_what_a_question_lacks(self, changes, message, version2=False):
+        asked_so = [{**asked(CONTEXT, 'dog'), **change} for change in changes]
+        write(self.path, (CONTEXT, *asked_so))
         with self.assertRaisesRegex(ValueError, message):
-            squad_data.read(self.path)
-
-    def test_two_questions_of_one_name(self):
-        write(self.path, (CONTEXT, *[asked(CONTEXT, 'dog')] * 2))
-        with self.assertRaisesRegex(ValueError, r"qas\[1\].*its id, 'q'"):
-            squad_data.read(self.path)
-
-    def test_an_answer_that_is_promised(self):
-        write(self.path, (CONTEXT, question('q', 'x', is_impossible=False)))
-        with self.assertRaisesRegex(ValueError, 'says that it has'):
-            squad_data.read(self.path, version2=True)
+            squad_data.read(self.path, version2=version2)
 
     def test_no_file(self):
         with self.assertRaisesRegex(FileNotFoundError, 'no such file'):
@@ -205,10 +197,9 @@ class ReadTest(parameterized.TestCase):
             squad_data.read(self.path)
 
 
-class FeaturesTest(parameterized.TestCase):
+class FeaturesTest(places.Folder, parameterized.TestCase):
     def setUp(self):
         super().setUp()
-        self.folder = pathlib.Path(self.create_tempdir().full_path)
         self.path = self.folder / 'squad.json'
 
     def read(self, *paragraphs, **more):
@@ -252,9 +243,7 @@ class FeaturesTest(parameterized.TestCase):
         examples = found.examples
         self.assertEqual(examples.candidates['span'].tolist(), [[0, 20]])
         self.assertEqual(examples.targets['span'].tolist(), [[3, 4, 26]])
-        self.assertEqual(
-            examples.segments.tolist(), [0] * 21 + [1] * 5 + [2]
-        )
+        self.assertEqual(examples.segments.tolist(), [0] * 21 + [1] * 5 + [2])
         self.assertEqual(answered(questions, found), ['the cat'])
 
     @parameterized.product(
@@ -394,7 +383,3 @@ class FeaturesTest(parameterized.TestCase):
                 examples.candidates['span'][known],
             ),
         )
-
-
-if __name__ == '__main__':
-    absltest.main()

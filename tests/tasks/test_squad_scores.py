@@ -52,11 +52,7 @@ def dataset_of(golds):
     return [
         {
             'paragraphs': [
-                {
-                    'qas': [
-                        {'id': name, 'answers': [{'text': t} for t in known]}
-                    ]
-                }
+                {'qas': [{'id': name, 'answers': [{'text': t} for t in known]}]}
             ]
         }
         for name, known in golds.items()
@@ -155,7 +151,3 @@ class ScoresTest(parameterized.TestCase):
         for name, value in found.items():
             self.assertAlmostEqual(value, wanted[name], places=10, msg=name)
         self.assertLen(found, 6)
-
-
-if __name__ == '__main__':
-    absltest.main()

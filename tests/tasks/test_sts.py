@@ -1,6 +1,5 @@
 """tasks.sts on pairs whose ranks are known by hand."""
 
-import pathlib
 
 import numpy as np
 from absl.testing import absltest, parameterized
@@ -9,6 +8,7 @@ import infoword_tf
 from infoword_tf import convert
 from infoword_tf.evaluation import sts as evaluation
 from tasks import retrieval, sts
+from tests import places
 from tests.tasks import command
 from tests.weights import folders
 
@@ -32,11 +32,7 @@ def angles(texts):
     return np.stack([np.cos(a), np.sin(a)], axis=1) * lengths
 
 
-class StsTest(parameterized.TestCase):
-    def setUp(self):
-        super().setUp()
-        self.folder = pathlib.Path(self.create_tempdir().full_path)
-
+class StsTest(command.Checks, places.Folder, parameterized.TestCase):
     def file(self, lines):
         path = self.folder / 'pairs.tsv'
         path.write_text('\n'.join(lines) + '\n')
@@ -154,6 +150,9 @@ class StsTest(parameterized.TestCase):
         with self.assertRaisesRegex((FileNotFoundError, ValueError), message):
             sts.read(self.folder)
 
+    def run_it(self, *given):
+        return command.run(sts, *given, f'--workdir={self.folder}/out')
+
     def test_the_command(self):
         texts = ['a cab', 'bees', 'a b', 'deaf', 'x y']
         others = [texts[(2 * i + 1) % 5] for i in range(5)]
@@ -164,10 +163,7 @@ class StsTest(parameterized.TestCase):
         path = self.file(rows)
         source = folders.write(self.folder / 'source', 'bert')
         convert.convert(source, self.folder / 'run')
-        done = command.run(
-            sts, f'--init={self.folder}/run', f'--data={path}',
-            f'--workdir={self.folder}/out',
-        )  # fmt: skip
+        done = self.run_it(f'--init={self.folder}/run', f'--data={path}')
         loaded = infoword_tf.load(self.folder / 'run')
         vectors = [
             loaded.encode(part, progress=False)
@@ -187,12 +183,8 @@ class StsTest(parameterized.TestCase):
         )
 
     def test_one_model(self):
-        done = command.run(
-            sts, f'--data={self.file(PUBLISHED)}',
-            f'--workdir={self.folder}/out',
-        )  # fmt: skip
-        self.assertEqual(done.status, 1)
-        self.assertIn('give --init or --model', done.err)
+        done = self.run_it(f'--data={self.file(PUBLISHED)}')
+        self.assert_complains(done, 'give --init or --model')
 
 
 class PromptsTest(absltest.TestCase):
@@ -205,7 +197,3 @@ class PromptsTest(absltest.TestCase):
         self.assertEqual(config.prompt_for('passage'), 'passage')
         self.assertIsNone(config.prompt_for('query'))
         self.assertEqual(set(retrieval.ROLES), {'query', 'passage'})
-
-
-if __name__ == '__main__':
-    absltest.main()

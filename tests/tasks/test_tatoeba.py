@@ -2,11 +2,10 @@
 
 import collections
 import json
-import pathlib
 from unittest import mock
 
 import numpy as np
-from absl.testing import absltest, parameterized
+from absl.testing import parameterized
 
 from infoword_tf.evaluation import bitext as evaluation
 from tasks import tatoeba
@@ -34,7 +33,7 @@ def unit(vectors):
     return vectors / np.linalg.norm(vectors, axis=1, keepdims=True)
 
 
-class TatoebaTest(command.Checks, parameterized.TestCase):
+class TatoebaTest(places.Folder, command.Checks, parameterized.TestCase):
     @classmethod
     def setUpClass(cls):
         super().setUpClass()
@@ -42,10 +41,6 @@ class TatoebaTest(command.Checks, parameterized.TestCase):
         for code, foreign in (('deu', FOREIGN), ('fra', COPIED)):
             write(cls.data / f'tatoeba.{code}-eng.{code}', foreign)
             write(cls.data / f'tatoeba.{code}-eng.eng', ENGLISH)
-
-    def setUp(self):
-        super().setUp()
-        self.folder = pathlib.Path(self.create_tempdir().full_path)
 
     def run_it(self, *given, model=None):
         model = model or f'--init={workdirs.shared()}'
@@ -197,14 +192,11 @@ class TatoebaTest(command.Checks, parameterized.TestCase):
             ('--pooling goes with --init', '--init=', '--model=m',
              '--pooling=cls'),
             ('--neighbours=3 goes with --score=margin', '--neighbours=3'),
-            ('has no tur: its languages are deu, fra$',
-             '--languages=deu,tur'),
+            ('has no tur: its languages are deu, fra$', '--languages=deu,tur'),
             ('no such folder', f'--data_dir={self.folder}/none'),
-            ('holds no translations into English',
-             f'--data_dir={self.folder}'),
+            ('holds no translations into English', f'--data_dir={self.folder}'),
             ('holds a model', f'--workdir={workdirs.shared()}'),
-            ('--layer=2: .* has layers 0 .its embeddings. to 1$',
-             '--layer=2'),
+            ('--layer=2: .* has layers 0 .its embeddings. to 1$', '--layer=2'),
             ("pooling 'median': known are cls", '--pooling=median'),
             ('--dims=99: vectors have 64 numbers', '--dims=99'),
         ):  # fmt: skip
@@ -228,7 +220,3 @@ class TatoebaTest(command.Checks, parameterized.TestCase):
         done = self.run_it(f'--data_dir={data}')
         self.assertEqual(done.status, 0, done.err)
         self.assertIn('de: the English sentences are in the order', done.out)
-
-
-if __name__ == '__main__':
-    absltest.main()

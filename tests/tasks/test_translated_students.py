@@ -26,9 +26,7 @@ VERBS = {'sleeps': 'schläft', 'runs': 'läuft', 'eats': 'isst',
 WHERE = {'here': 'hier', 'today': 'heute', 'at home': 'zu Hause'}
 PAIRS = [
     tuple(' '.join(some) for some in zip(*words, strict=True))
-    for words in itertools.product(
-        NOUNS.items(), VERBS.items(), WHERE.items()
-    )
+    for words in itertools.product(NOUNS.items(), VERBS.items(), WHERE.items())
 ]  # English, German
 ENGLISH, GERMAN = map(list, zip(*PAIRS, strict=True))
 
@@ -203,9 +201,7 @@ class StartTest(absltest.TestCase):
         norms = np.linalg.norm(means, axis=1)
         scale = np.linalg.norm(kept - kept.mean(axis=0), axis=1).mean()
         scale /= norms[norms > 0].mean()
-        np.testing.assert_allclose(
-            more[fresh], scale * means[fresh], atol=1e-5
-        )
+        np.testing.assert_allclose(more[fresh], scale * means[fresh], atol=1e-5)
         self.assertGreater(np.abs(more[fresh]).max(), 0.01)
 
     def test_a_table_has_no_layers(self):
@@ -319,7 +315,3 @@ class CommandTest(Checks, parameterized.TestCase):
             f'--workdir={FOLDER / "bad"}', flag,
         )  # fmt: skip
         self.assert_complains(done, 'is for --parallel; give both')
-
-
-if __name__ == '__main__':
-    absltest.main()

@@ -17,6 +17,7 @@ import sys
 from absl.testing import absltest
 
 from infoword_tf.resolve import ModelChoices, resolve
+from tests import places
 
 ROOT = pathlib.Path(__file__).parent.parent.parent
 HEAVY = ('tensorflow', 'tensorflow_text', 'keras', 'tf_keras', 'jax', 'scipy',
@@ -96,7 +97,7 @@ def commands():
                 yield f'{folder}.{path.stem}'
 
 
-class TypedTest(absltest.TestCase):
+class TypedTest(places.Folder, absltest.TestCase):
     def test_help(self):
         """Every flag that a command reads or passes on, and no failure."""
         wanted = {
@@ -126,21 +127,20 @@ class TypedTest(absltest.TestCase):
 
     def test_complaints(self):
         """What is missing is said before TensorFlow is imported."""
-        folder = pathlib.Path(self.create_tempdir().full_path)
-        (folder / 'empty').mkdir()
+        (self.folder / 'empty').mkdir()
         for name in ('one', 'two'):
             text = 'One document alone, no other.\n' * 9
-            (folder / f'{name}.txt').write_text(text)
+            (self.folder / f'{name}.txt').write_text(text)
         for name in ('a', 'b'):
-            (folder / f'{name}.csv').write_text('text,label\nx,1\ny,0\n')
-        (folder / 'pairs').mkdir()
+            (self.folder / f'{name}.csv').write_text('text,label\nx,1\ny,0\n')
+        (self.folder / 'pairs').mkdir()
         for name in ('de-en.de', 'de-en.en'):
-            (folder / 'pairs' / name).write_text('x\n')
+            (self.folder / 'pairs' / name).write_text('x\n')
         for name, choices in (
             ('run', ModelChoices()), ('ict', ModelChoices(objectives='ict')),
         ):  # fmt: skip
-            (folder / name).mkdir()
-            resolve(choices).config(100).write(folder / name)
+            (self.folder / name).mkdir()
+            resolve(choices).config(100).write(self.folder / name)
         begun = '--objectives=simcse:1,diffcse:1 --diffcse.generator'
         table = '--train=a.csv --dev=b.csv'
         no_run = 'error: nowhere has no config.json: it is not the workdir'
@@ -240,15 +240,11 @@ class TypedTest(absltest.TestCase):
             'export.search --model=empty --corpus=text:one.txt query':
                 'error: --model=empty is no version of an export',
         }
-        found = answers([line.split() for line in typed], folder)
+        found = answers([line.split() for line in typed], self.folder)
         for line, (status, out, err) in zip(typed, found, strict=True):
             with self.subTest(line):
                 self.assertEqual((status, out), (1, ''), err)
                 self.assertRegex(err, f'^{typed[line]}')
                 if err.startswith('error'):
                     self.assertLen(err.splitlines(), 1)
-        self.assertFalse((folder / 'w').exists())
-
-
-if __name__ == '__main__':
-    absltest.main()
+        self.assertFalse((self.folder / 'w').exists())

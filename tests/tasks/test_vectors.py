@@ -69,7 +69,3 @@ class DigestTest(absltest.TestCase):
         (folder / 'c').write_text('3')
         self.assertLen({first, second, third, digest(folder)}, 4)
         self.assertEqual(digest(folder, [folder / 'a']), first)
-
-
-if __name__ == '__main__':
-    absltest.main()

@@ -28,9 +28,7 @@ class FitTest(absltest.TestCase):
         u, s, _ = np.linalg.svd(np.cov(x.T))
         expected = np.abs((x - x.mean(0)) @ u[:, :2] / np.sqrt(s[:2]))
         few, first = whiten.fit(x, 2, 0.0)
-        np.testing.assert_allclose(
-            np.abs(x @ few + first), expected, atol=1e-3
-        )
+        np.testing.assert_allclose(np.abs(x @ few + first), expected, atol=1e-3)
 
     def test_fewer_texts_than_numbers(self):
         """The published code divides by zero; with epsilon all is finite."""
@@ -89,17 +87,11 @@ class CommandTest(absltest.TestCase):
             served(texts=tf.constant(read[:9]))['embeddings'], found[:9],
             atol=1e-5,
         )  # fmt: skip
-        with self.assertRaisesRegex(commands.UsageError, 'holds files'):
-            whiten.run(
-                init=str(workdirs.shared()), corpus=text,
-                workdir=str(folder / 'white'),
-            )  # fmt: skip
-        with self.assertRaisesRegex(commands.UsageError, '--dims=9999'):
-            whiten.run(
-                init=str(workdirs.shared()), corpus=text, dims=9999,
-                workdir=str(folder / 'wide'),
-            )  # fmt: skip
-
-
-if __name__ == '__main__':
-    absltest.main()
+        for name, more, message in (
+            ('white', {}, 'holds files'), ('wide', {'dims': 9999}, 'dims=9999'),
+        ):  # fmt: skip
+            with self.assertRaisesRegex(commands.UsageError, message):
+                whiten.run(
+                    init=str(workdirs.shared()), corpus=text,
+                    workdir=str(folder / name), **more,
+                )  # fmt: skip

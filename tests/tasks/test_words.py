@@ -1,15 +1,15 @@
 """tasks.words on words whose meanings are angles."""
 
-import pathlib
+import re
 
 import numpy as np
-from absl.testing import absltest, parameterized
+from absl.testing import parameterized
 
 import infoword_tf
 from infoword_tf.inference import wordvectors
 from infoword_tf.inference.wordvectors import WordVectors
 from tasks import words
-from tests import runs
+from tests import places, runs
 from tests.tasks import command
 
 # By word its angle in degrees; lengths differ.
@@ -31,10 +31,9 @@ def vectors(angles=ANGLES):
     )
 
 
-class WordsTest(parameterized.TestCase):
+class WordsTest(command.Checks, places.Folder, parameterized.TestCase):
     def setUp(self):
         super().setUp()
-        self.folder = pathlib.Path(self.create_tempdir().full_path)
         self.data = self.folder / 'data'
         self.data.mkdir()
         self.vectors = self.folder / 'vectors.txt'
@@ -127,13 +126,17 @@ class WordsTest(parameterized.TestCase):
             words.answers(units, np.array([[0, 1, 2], [1, 0, 2]])), [3, 3]
         )
 
+    def run_it(self, *given):
+        return command.run(
+            words, f'--data_dir={self.data}', f'--workdir={self.folder}/out',
+            *given,
+        )  # fmt: skip
+
     def test_command(self):
         (self.data / 'pairs.txt').write_text('\n'.join(PAIRS))
-        done = command.run(
-            words, f'--vectors={self.vectors}', f'--data_dir={self.data}',
-            f'--workdir={self.folder / "out"}',
-            f'--word2vec={self.folder / "again.txt"}',
-        )  # fmt: skip
+        done = self.run_it(
+            f'--vectors={self.vectors}', f'--word2vec={self.folder}/again.txt'
+        )
         self.assertEqual(done.status, 0, done.err)
         self.assertIn(
             'pairs: Spearman 100.00 of 4 pairs (95 %: -69.2 to 100.0); 1 left',
@@ -169,10 +172,7 @@ class WordsTest(parameterized.TestCase):
             [f'--init={workdir}', f'--word2vec={written}'],
             [f'--vectors={written}'],
         ):
-            done = command.run(
-                words, *given, f'--data_dir={self.data}',
-                f'--workdir={self.folder / "out"}',
-            )  # fmt: skip
+            done = self.run_it(*given)
             self.assertEqual(done.status, 0, done.err)
             found.append(done.result['tests'])
         self.assertEqual(found[0], found[1])
@@ -187,29 +187,17 @@ class WordsTest(parameterized.TestCase):
     )
     def test_bad_tests(self, text, message):
         (self.data / 'pairs.txt').write_text(text)
-        done = command.run(
-            words, f'--vectors={self.vectors}', f'--data_dir={self.data}',
-            f'--workdir={self.folder / "out"}',
-        )  # fmt: skip
-        self.assertEqual(done.status, 1)
-        self.assertIn(message, done.err)
+        done = self.run_it(f'--vectors={self.vectors}')
+        self.assert_complains(done, re.escape(message))
 
     def test_bad_flags(self):
-        out = f'--workdir={self.folder / "out"}'
-        data = f'--data_dir={self.data}'
         for given, message in (
-            ([data], '--workdir is missing'),
-            ([data, out], 'give --init or --vectors'),
-            ([data, out, '--vectors=x'], 'holds no *.txt'),
+            (['--workdir='], '--workdir is missing'),
+            ([], 'give --init or --vectors'),
+            (['--vectors=x'], r'holds no \*.txt'),
         ):
-            done = command.run(words, *given)
-            self.assertEqual(done.status, 1)
-            self.assertIn(message, done.err)
+            self.assert_complains(self.run_it(*given), message)
         for ending in ('txt', 'tsv'):
             (self.data / f'pairs.{ending}').touch()
-        done = command.run(words, data, out, '--vectors=x')
-        self.assertIn("holds two tests 'pairs': rename one", done.err)
-
-
-if __name__ == '__main__':
-    absltest.main()
+        done = self.run_it('--vectors=x')
+        self.assert_complains(done, "holds two tests 'pairs': rename one")

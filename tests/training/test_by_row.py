@@ -3,7 +3,7 @@
 import keras
 import numpy as np
 import tensorflow as tf
-from absl.testing import absltest, parameterized
+from absl.testing import parameterized
 
 from infoword_tf.layers import dropout
 from infoword_tf.training import loop, optim
@@ -184,7 +184,3 @@ class TrainerTest(parameterized.TestCase):
                     found.add(op.type)
         # Not even read: that would copy a table that rows are written to.
         self.assertEmpty(found)
-
-
-if __name__ == '__main__':
-    absltest.main()

@@ -5,7 +5,7 @@ device makes of HLO is compiled in test_train.py for one row.
 """
 
 import tensorflow as tf
-from absl.testing import absltest, parameterized
+from absl.testing import parameterized
 
 from infoword_tf.objectives import TABLE
 from tests import zoo
@@ -47,7 +47,3 @@ class ProgramTest(parameterized.TestCase):
         self.assertContainsSubset(SOME, known)
         self.assertEqual({r for rows in known.values() for r in rows},
                          set(TABLE))  # fmt: skip
-
-
-if __name__ == '__main__':
-    absltest.main()

@@ -13,41 +13,22 @@ from tests import zoo
 from tests.eager import eagerly
 from tests.objectives.given import F
 
-# Every row, and settings that change what a pair is compared with; by case,
-# batch and whether in a graph (where fused pieces are compiled). Settings that
-# change how a pair is scored are not here.
+# Every row, and settings that change what a pair is compared with. Settings
+# that change how a pair is scored are not here.
+COMPARED = (
+    'infoword_nsp', 'mlm_nsp_nce', 'bert', 'bert_nce_drop_hits', 'dim_cosine',
+    'ict_lookup', 'simcse_joint', 'simcse_pairs', 'diffcse', 'infocse_paper',
+    'infoxlm_code', 'xlco_both', 'simcse_guide', 'simcse_moco', 'skip_gram',
+    'skip_gram_binary', 'cbow', 'transformer_xl', 'gpt_pre_norm', 'rnn_lm',
+    'elmo', 'plm', 'cuts', 'label_mix', 'score', 'score_cosent',
+    'soft_span_conditional', 'pkd', 'soft_score', 'embed',
+    'embed_distance_lookup',
+)  # fmt: skip
+# Those in a graph, where fused pieces are compiled.
+IN_GRAPH = ('infoword_nsp', 'simcse_joint', 'skip_gram', 'rnn_lm')
+# By case, batch and whether in a graph.
 BATCHES = [
-    ('infoword_nsp', 8, True),
-    ('mlm_nsp_nce', 8, False),
-    ('bert', 8, False),
-    ('bert_nce_drop_hits', 8, False),
-    ('dim_cosine', 8, False),
-    ('ict_lookup', 8, False),
-    ('simcse_joint', 8, True),
-    ('simcse_pairs', 8, False),
-    ('diffcse', 8, False),
-    ('infocse_paper', 8, False),
-    ('infoxlm_code', 8, False),
-    ('xlco_both', 8, False),
-    ('simcse_guide', 8, False),
-    ('simcse_moco', 8, False),
-    ('skip_gram', 8, True),
-    ('skip_gram_binary', 8, False),
-    ('cbow', 8, False),
-    ('transformer_xl', 8, False),
-    ('gpt_pre_norm', 8, False),
-    ('rnn_lm', 8, True),
-    ('elmo', 8, False),
-    ('plm', 8, False),
-    ('cuts', 8, False),
-    ('label_mix', 8, False),
-    ('score', 8, False),
-    ('score_cosent', 8, False),
-    ('soft_span_conditional', 8, False),
-    ('pkd', 8, False),
-    ('soft_score', 8, False),
-    ('embed', 8, False),
-    ('embed_distance_lookup', 8, False),
+    *((name, 8, name in IN_GRAPH) for name in COMPARED),
     # More targets than there are words: other columns.
     ('bert_nce', 24, False),
 ]
@@ -74,14 +55,14 @@ def local(strategy, values):
     ]
 
 
-def loss_and_gradients(replicas, name, batch, in_graph):
-    """As a training step has them: loss, outcomes [rows, F], gradients."""
+def step_of(replicas, name, batch, key, rate=0.0, remat=False):
+    """A training step of a case: strategy, function, its argument, paths."""
     strategy = zoo.strategy(replicas)
     with strategy.scope():
-        model = zoo.make_model(name, rate=0.0)
-    variables = {path: v.value for path, v in model.variables.items()}
-    # Without a graph each fused piece would be compiled by itself.
-    key = dropout.new_key(0, 0) if in_graph else None
+        model = zoo.make_model(name, rate)
+    if remat:
+        model.encoder.remat = True
+    variables = [v.value for v in model.variables.values()]
 
     def step(flat):
         replicas = distribution.StrategyReplicas()
@@ -92,31 +73,32 @@ def loss_and_gradients(replicas, name, batch, in_graph):
             loss = model.loss(outcomes, replicas)
         gradients = tape.gradient(
             loss,
-            list(variables.values()),
+            variables,
             unconnected_gradients=tf.UnconnectedGradients.ZERO,
         )
+        sums = tf.stack([tf.stack(o[:F]) for o in outcomes.values()])
         gradients = [tf.convert_to_tensor(g) for g in gradients]
         return (
-            replicas.sum(loss),
-            replicas.sum(
-                tf.stack([tf.stack(o[:F]) for o in outcomes.values()])
-            ),
-            replicas.sum_all(gradients),
-        )
+            replicas.sum(loss), replicas.sum(sums), replicas.sum_all(gradients)
+        )  # fmt: skip
 
     flat = shares(strategy, flatten(zoo.make_views(name, batch)))
+    return (
+        strategy, lambda flat: strategy.run(step, args=(flat,)), flat,
+        list(model.variables),
+    )  # fmt: skip
 
-    def run(flat):
-        return strategy.run(step, args=(flat,))
 
+def loss_and_gradients(replicas, name, batch, in_graph):
+    """As a training step has them: loss, outcomes [rows, F], gradients."""
+    # Without a graph each fused piece would be compiled by itself.
+    key = dropout.new_key(0, 0) if in_graph else None
+    strategy, run, flat, paths = step_of(replicas, name, batch, key)
     loss, sums, gradients = (tf.function(run) if in_graph else run)(flat)
     return (
         local(strategy, loss)[0],
         local(strategy, sums)[0],
-        {
-            path: local(strategy, g)
-            for path, g in zip(variables, gradients, strict=True)
-        },
+        {p: local(strategy, g) for p, g in zip(paths, gradients, strict=True)},
     )
 
 
@@ -125,9 +107,7 @@ class ShareTest(absltest.TestCase):
         x = tf.reshape(tf.range(1, 11), (5, 2))
         parts = [distribution.shard(x, i, 2) for i in range(2)]
         self.assertEqual([part.shape for part in parts], [(3, 2)] * 2)
-        np.testing.assert_array_equal(
-            tf.concat(parts, 0), [*x.numpy(), [0, 0]]
-        )
+        np.testing.assert_array_equal(tf.concat(parts, 0), [*x.numpy(), [0, 0]])
         np.testing.assert_array_equal(distribution.shard(x, 0, 1), x)
 
     def test_a_thousand_replicas(self):
@@ -199,9 +179,7 @@ class SameAsOneTest(parameterized.TestCase):
 
         def loss(part):
             flat_part = {k: tf.constant(v[part]) for k, v in flat.items()}
-            outcomes, _ = model.outcomes(
-                unflatten(flat_part), zoo.statistics()
-            )
+            outcomes, _ = model.outcomes(unflatten(flat_part), zoo.statistics())
             return float(model.loss(outcomes))
 
         halves = (loss(slice(0, 4)) + loss(slice(4, 8))) / 2
@@ -246,36 +224,14 @@ class RematTest(parameterized.TestCase):
     """--remat: the same gradients, with dropout."""
 
     def gradients(self, name, replicas, remat):
-        strategy = zoo.strategy(replicas)
-        with strategy.scope():
-            model = zoo.make_model(name, rate=0.1)
-        model.encoder.remat = remat
-        variables = [v.value for v in model.variables.values()]
+        """By path; and how large the graph is."""
         key = dropout.new_key(0, 0)
-
-        def step(flat):
-            replicas = distribution.StrategyReplicas()
-            with tf.GradientTape() as tape:
-                outcomes, _ = model.outcomes(
-                    unflatten(flat), zoo.statistics(), key, replicas
-                )
-                loss = model.loss(outcomes, replicas)
-            found = tape.gradient(
-                loss,
-                variables,
-                unconnected_gradients=tf.UnconnectedGradients.ZERO,
-            )
-            found = [tf.convert_to_tensor(g) for g in found]
-            return replicas.sum_all(found)
-
-        @tf.function
-        def run(flat):
-            return strategy.run(step, args=(flat,))
-
-        flat = shares(strategy, flatten(zoo.make_views(name, 8)))
+        strategy, run, flat, paths = step_of(replicas, name, 8, key, 0.1, remat)
+        run = tf.function(run)
         nodes = str(run.get_concrete_function(flat).graph.as_graph_def())
-        found = [local(strategy, g)[0] for g in run(flat)]
-        return dict(zip(model.variables, found, strict=True)), len(nodes)
+        *_, found = run(flat)
+        found = [local(strategy, g)[0] for g in found]
+        return dict(zip(paths, found, strict=True)), len(nodes)
 
     @parameterized.parameters(('bert', 1), ('bert', 2))
     def test_the_same_gradients(self, name, replicas):
@@ -369,14 +325,11 @@ class UpdateTest(parameterized.TestCase):
         largest = max(
             np.abs(v).max() for k, v in slots[0].items() if k[0] == 'm'
         )
-        for path, value in slots[0].items():
-            np.testing.assert_allclose(
-                slots[1][path], value, rtol=0, atol=1e-6 * largest
-            )
-        for path, value in weights[0].items():
-            np.testing.assert_allclose(
-                weights[1][path], value, rtol=0, atol=1e-5, err_msg=path
-            )
+        for (one, two), atol in ((slots, 1e-6 * largest), (weights, 1e-5)):
+            for path, value in one.items():
+                np.testing.assert_allclose(
+                    two[path], value, rtol=0, atol=atol, err_msg=path
+                )
         self.assertEqual(set(reports[0]), set(reports[1]))
         for metric, value in reports[0].items():
             self.assertAlmostEqual(reports[1][metric], value, places=5)
@@ -482,7 +435,3 @@ class StrategyTest(absltest.TestCase):
             strategy.num_replicas_in_sync,
             len(tf.config.list_logical_devices(kind)),
         )
-
-
-if __name__ == '__main__':
-    absltest.main()

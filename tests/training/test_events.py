@@ -49,7 +49,3 @@ class CutTest(absltest.TestCase):
         events.cut(self.folder, 0)
         self.assertEmpty(list(self.folder.rglob('events*')))
         events.cut(self.workdir / 'none', 0)
-
-
-if __name__ == '__main__':
-    absltest.main()

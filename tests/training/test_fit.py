@@ -110,7 +110,3 @@ class StepsTest(absltest.TestCase):
             (0.01, 4.0, 1, 5),  # one at least
         ):
             self.assertEqual(self.steps(minutes, seconds), (steps, tried))
-
-
-if __name__ == '__main__':
-    absltest.main()

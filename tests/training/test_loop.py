@@ -67,9 +67,7 @@ class MeasuresTest(absltest.TestCase):
             np.asarray(outcomes['label'].predictions['scores']),
             views['examples'],
         )
-        true = by_example(
-            views['examples'].targets['label'], views['examples']
-        )
+        true = by_example(views['examples'].targets['label'], views['examples'])
         self.assertAlmostEqual(
             found['heldout/label/accuracy'],
             np.mean(said.argmax(axis=1) == true),
@@ -273,14 +271,8 @@ class SummariseTest(absltest.TestCase):
         self.assertAlmostEqual(
             found['heldout/nsp_nce/log_candidates'], math.log(4), places=5
         )
-        self.assertAlmostEqual(
-            found['heldout/nsp_nce/chance'], 0.25, places=6
-        )
+        self.assertAlmostEqual(found['heldout/nsp_nce/chance'], 0.25, places=6)
         outcomes, _ = model.outcomes(made, heldout.statistics)
         whole = loop.summarise('nsp_nce', given.sums(outcomes['nsp_nce']))
         for name, value in whole.items():
             self.assertAlmostEqual(found[f'heldout/{name}'], value, places=4)
-
-
-if __name__ == '__main__':
-    absltest.main()

@@ -2,7 +2,7 @@
 
 import numpy as np
 import tensorflow as tf
-from absl.testing import absltest, parameterized
+from absl.testing import parameterized
 
 from infoword_tf.layers import dropout
 from infoword_tf.objectives import TABLE, Replicas
@@ -101,7 +101,3 @@ class PartsTest(parameterized.TestCase):
             np.testing.assert_allclose(
                 weights[size][path], whole, rtol=1e-4, atol=1e-5, err_msg=path
             )
-
-
-if __name__ == '__main__':
-    absltest.main()

@@ -6,7 +6,7 @@ import pathlib
 from unittest import mock
 
 import tensorflow as tf
-from absl.testing import absltest, parameterized
+from absl.testing import parameterized
 
 from infoword_tf.training import precision
 
@@ -101,13 +101,8 @@ class DeviceTest(parameterized.TestCase):
 
 def decided(device):
     """What is printed, which ends in what is decided."""
-    shown = io.StringIO()
-    with contextlib.redirect_stdout(shown):
+    with contextlib.redirect_stdout(io.StringIO()) as shown:
         chosen = precision.faster(device)
     line = shown.getvalue()
     assert line.endswith(f': {chosen}\n'), (line, chosen)
     return line
-
-
-if __name__ == '__main__':
-    absltest.main()

@@ -1,11 +1,11 @@
 """What a run shows, with rows that have a bound and rows that have none."""
 
-import pathlib
 from unittest import mock
 
 from absl.testing import absltest
 
 from infoword_tf.training import report
+from tests import places
 
 RECORD = {
     'step': 1200,
@@ -70,11 +70,7 @@ class TextTest(absltest.TestCase):
         self.assertEqual('\n'.join(lines[7:]), report.LEGEND)
 
 
-class PictureTest(absltest.TestCase):
-    def setUp(self):
-        super().setUp()
-        self.folder = pathlib.Path(self.create_tempdir().full_path)
-
+class PictureTest(places.Folder, absltest.TestCase):
     def drawn(self, draw, *args):
         """The figure that is saved; it is checked that it can be."""
         path = self.folder / 'x.png'
@@ -142,7 +138,3 @@ class PictureTest(absltest.TestCase):
         """One document again and again: nothing can be told apart."""
         record = {**RECORD, 'heldout/mlm/mi': 0.0, 'heldout/mlm/ceiling': 0.0}
         self.drawn(report.draw_bounds, [record], ['mlm'])
-
-
-if __name__ == '__main__':
-    absltest.main()
