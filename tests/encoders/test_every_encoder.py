@@ -10,6 +10,7 @@ from absl.testing import absltest, parameterized
 from infoword_tf.encoders import ENCODERS, Inputs
 from infoword_tf.layers import activation, dropout, heads, norm
 from infoword_tf.layers.recurrent import CELLS
+from infoword_tf.model import initialise
 from tests import zoo
 from tests.encoders.calls import (
     KEY,
@@ -244,6 +245,7 @@ class StatesTest(parameterized.TestCase):
     def test_training_graphs_of_unknown_shapes(self, kind, shape):
         """Masks too, since dropout is on; also those of some rows."""
         encoder = make(kind, rate=0.1, **zoo.ENCODERS[kind])
+        initialise({v.path: v for v in encoder.weights}, 0, encoder.width)
         ids, lengths = make_ids(4, 12), np.array([[12], [6], [4], [9]])
         given = tf.constant(ids), tf.constant(
             (np.arange(12) >= lengths).astype(np.int32)
