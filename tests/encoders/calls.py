@@ -1,10 +1,58 @@
-"""Encoders called with each input by its name."""
+"""Encoders that tests make, and how they call and compare them."""
 
 from typing import Any
 
 import numpy as np
 
-from infoword_tf.encoders import Encoded, Encoder, Inputs
+from infoword_tf.encoders import ENCODERS, Encoded, Encoder, Inputs
+from infoword_tf.layers import dropout
+
+V = 60
+KEY = dropout.new_key(21)
+# Tiny, of every encoder.
+SIZES: dict[str, dict[str, Any]] = {
+    'transformer': {'layers': 2, 'width': 16, 'heads': 2, 'max_length': 32},
+    'relative': {
+        'layers': 2,
+        'width': 16,
+        'heads': 2,
+        'inner_width': 24,
+        'max_length': 32,
+        'segments': 2,
+    },
+    'modern': {'layers': 4, 'width': 16, 'heads': 2, 'local_window': 4},
+    'lookup': {'width': 16},
+    'rnn': {'layers': 2, 'width': 8},
+    'elmo': {
+        'layers': 2,
+        'width': 8,
+        'inner_width': 6,
+        'filters': [2, 3, 4],
+    },
+}
+# Of their weights, large enough to leave the linear range.
+DEVIATIONS = {'lookup': 1.0, 'rnn': 0.7, 'elmo': 0.5}
+
+
+def make(
+    kind: str, rate: float = 0.0, dtype: str = 'float32', **sizes: Any
+) -> Encoder:
+    """An encoder with every weight drawn; sizes: what is not as in SIZES."""
+    encoder = ENCODERS[kind](
+        **{'vocab_size': V, **SIZES[kind], **sizes}, rate=rate, dtype=dtype
+    )
+    encoder.build()
+    random = np.random.default_rng(12)
+    for weight in encoder.weights:
+        drawn = DEVIATIONS.get(kind, 0.3) * random.standard_normal(weight.shape)
+        weight.assign(drawn + weight.path.endswith('gamma'))
+    return encoder
+
+
+def make_ids(*shape: int, seed: int = 0) -> np.ndarray:
+    """Pieces that are none of the special ones."""
+    random = np.random.default_rng(seed)
+    return random.integers(5, V, size=shape).astype(np.int32)
 
 
 def run(encoder: Encoder, ids: Any, **given: Any) -> Encoded:
@@ -14,17 +62,26 @@ def run(encoder: Encoder, ids: Any, **given: Any) -> Encoded:
     return encoder(inputs, **given)
 
 
-def assert_blocks_are_alone(
-    encoder: Encoder, ids: Any, key: Any, atol: float = 1e-6
+def near(
+    found: Any, expected: Any, atol: float = 1e-5, message: str = ''
 ) -> None:
-    """Of ids [3, 9] in which every block of a row gives what it gives alone."""
-    rows, length = ids.shape
-    blocks = np.array([[0] * 4 + [1] * 5, [7] * 2 + [3] * 7, [1] * length])
-    found = encoder(Inputs(ids, block_ids=blocks), key=key).states
-    for row, cut in zip(range(rows), (4, 2, length), strict=True):
-        for part in (slice(0, cut), slice(cut, length)):
-            if ids[row, part].size:
-                alone = encoder(Inputs(ids[row : row + 1, part])).states
-                np.testing.assert_allclose(
-                    found[row, part], alone[0], atol=atol
-                )
+    """Asserts that numbers are the same but for rounding."""
+    np.testing.assert_allclose(
+        found, expected, rtol=0, atol=atol, err_msg=message
+    )
+
+
+def moved(states_of: Any, ids: np.ndarray) -> np.ndarray:
+    """How far state j moves where token i of [1, T] is another: [T, T].
+
+    Args:
+        states_of: takes ids, returns states [1, T, D].
+    """
+    before = np.asarray(states_of(ids))
+    rows = []
+    for t in range(ids.shape[1]):
+        changed = ids.copy()
+        changed[0, t] = 5 + (changed[0, t] - 4) % (V - 5)
+        after = np.asarray(states_of(changed))
+        rows.append(np.abs(after - before)[0].max(axis=-1))
+    return np.array(rows)

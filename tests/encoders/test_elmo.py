@@ -1,5 +1,6 @@
 """ELMo's encoder: characters, who reads what, its state, published counts."""
 
+import functools
 from unittest import mock
 
 import keras
@@ -8,35 +9,13 @@ import tensorflow as tf
 from absl.testing import absltest, parameterized
 
 from infoword_tf.encoders import Elmo, Inputs, elmo
-from infoword_tf.layers import dropout
 from infoword_tf.views import Specials
-from tests.encoders.calls import assert_blocks_are_alone
+from tests.encoders import calls
+from tests.encoders.calls import KEY, V, make_ids, near
 
-V, D, B, T = 40, 8, 3, 9
-KEY = dropout.new_key(5)
+D, B, T = 8, 3, 9
 SEP = 3
-
-
-def make_encoder(rate=0.0, dtype='float32', **given):
-    sizes = {
-        'vocab_size': V,
-        'layers': 2,
-        'width': D,
-        'inner_width': 6,
-        'filters': [2, 3, 4],
-        **given,
-    }
-    encoder = Elmo(**sizes, rate=rate, dtype=dtype)
-    encoder.build()
-    random = np.random.default_rng(2)
-    for weight in encoder.weights:
-        weight.assign(0.5 * random.standard_normal(weight.shape))
-    return encoder
-
-
-def make_ids(*shape, seed=0):
-    random = np.random.default_rng(seed)
-    return random.integers(5, V, size=shape).astype(np.int32)
+make_encoder = functools.partial(calls.make, 'elmo')
 
 
 def read(encoder, ids):
@@ -95,9 +74,7 @@ class SpelledTest(parameterized.TestCase):
         self.assertEqual(short.shape[1], 6 + 2 + 3)
         whole[:, : short.shape[1]] = short
         with mock.patch.object(encoder, 'spelling', lambda: whole):
-            np.testing.assert_allclose(
-                read(encoder, np.arange(V)), found, atol=1e-6
-            )
+            near(read(encoder, np.arange(V)), found, 1e-6)
 
 
 class CharactersTest(parameterized.TestCase):
@@ -143,9 +120,7 @@ class CharactersTest(parameterized.TestCase):
         ).reshape(4, 9).astype(np.int32)  # fmt: skip
         expected = tf.stack([read(encoder, row) for row in ids])
         with mock.patch.object(encoder, 'read', once):
-            np.testing.assert_allclose(
-                encoder.lookup(ids), expected, atol=1e-5
-            )
+            near(encoder.lookup(ids), expected)
             size = next(s for s in (9, 14, 18, 36) if s >= min(kinds, 36))
             self.assertEqual(found, [size])
             # A graph of any shape reads as many as there are.
@@ -154,10 +129,9 @@ class CharactersTest(parameterized.TestCase):
                 input_signature=[tf.TensorSpec((None, None), tf.int32)],
             )
             for part in (ids, ids[:2, :3]):
-                np.testing.assert_allclose(
+                near(
                     graph(tf.constant(part)),
                     expected[: part.shape[0], : part.shape[1]],
-                    atol=1e-5,
                 )
 
     def test_no_more_than_the_vocabulary(self):
@@ -204,18 +178,14 @@ class DirectionsTest(parameterized.TestCase):
         encoder, ids = make_encoder(), make_ids(B, T)
         found = encoder(Inputs(ids), all_layers=True)
         e = encoder.lookup(ids)
-        np.testing.assert_allclose(
-            found.layers[0], tf.concat([e, e], -1), atol=1e-6
-        )
+        near(found.layers[0], tf.concat([e, e], -1), 1e-6)
         left = right = e
         for i, block in enumerate(encoder.blocks):
             new = block.left(left)[0], block.right(right)[0]
             if i:  # from the second on
                 new = left + new[0], right + new[1]
             left, right = new
-            np.testing.assert_allclose(
-                found.layers[i + 1], tf.concat(new, -1), atol=1e-6
-            )
+            near(found.layers[i + 1], tf.concat(new, -1), 1e-6)
         np.testing.assert_array_equal(found.states, found.layers[-1])
         self.assertLen(encoder(Inputs(ids), all_layers='below').layers, 2)
 
@@ -232,27 +202,13 @@ class DirectionsTest(parameterized.TestCase):
             found = encoder(Inputs(part), key=key, state=state)
             alone = encoder(Inputs(part), key=key).states
             state = found.state
-            np.testing.assert_allclose(
-                found.states[..., : D // 2],
-                whole[:, begin:end, : D // 2],
-                atol=1e-6,
-            )
-            np.testing.assert_allclose(
-                found.states[..., D // 2 :], alone[..., D // 2 :], atol=1e-6
-            )
+            left = whole[:, begin:end, : D // 2]
+            near(found.states[..., : D // 2], left, 1e-6)
+            near(found.states[..., D // 2 :], alone[..., D // 2 :], 1e-6)
         self.assertEqual(state['cells'].shape, (2, B, 6))
 
-    @parameterized.product(key=[None, KEY])
-    def test_blocks_of_a_row_are_texts_alone(self, key):
-        assert_blocks_are_alone(make_encoder(), make_ids(B, T), key)
-
-    def test_places_and_dropout(self):
+    def test_dropout(self):
         encoder, ids = make_encoder(rate=0.5), make_ids(B, T)
-        places = np.array([[0, 8], [3, 3], [5, 1]], np.int32)
-        every = encoder(Inputs(ids)).states.numpy()
-        found = encoder(Inputs(ids), places=places).states
-        expected = every[np.arange(B)[:, None], places]
-        np.testing.assert_array_equal(found, expected)
         dropped = encoder(Inputs(ids), key=KEY).states.numpy()
         self.assertBetween(np.mean(dropped == 0), 0.35, 0.65)
 
@@ -279,12 +235,6 @@ class SizesTest(parameterized.TestCase):
             Elmo(vocab_size=V, width=128).arguments['filters'],
             [4, 4, 8, 16, 32, 64, 128],
         )
-
-    def test_what_it_cannot_be(self):
-        with self.assertRaisesRegex(ValueError, 'width 9 is shared by two dir'):
-            Elmo(vocab_size=V, width=9)
-        with self.assertRaisesRegex(ValueError, 'filters of 7 characters, but'):
-            Elmo(vocab_size=V, width=8, characters=6)
 
 
 if __name__ == '__main__':

@@ -1,25 +1,17 @@
 """The encoder that reads nothing but the token itself."""
 
+import functools
 
 import numpy as np
-import tensorflow as tf
 from absl.testing import absltest, parameterized
 
-from infoword_tf.encoders import ENCODERS, Lookup
+from infoword_tf.encoders import Lookup
 from infoword_tf.layers import dropout
-from tests.encoders.calls import run
+from tests.encoders import calls
+from tests.encoders.calls import KEY, V, make_ids, run
 
-V, D = 30, 64
-KEY = dropout.new_key(4)
-IDS = np.random.default_rng(0).integers(V, size=(5, 40)).astype(np.int32)
-
-
-def make_encoder(rate=0.0, dtype='float32'):
-    encoder = Lookup(vocab_size=V, width=D, rate=rate, dtype=dtype)
-    encoder.build()
-    random = np.random.default_rng(1)
-    encoder.embedding_table.assign(random.standard_normal((V, D)))
-    return encoder
+IDS = make_ids(5, 40)
+make_encoder = functools.partial(calls.make, 'lookup', width=64)
 
 
 class LookupTest(parameterized.TestCase):
@@ -53,12 +45,10 @@ class LookupTest(parameterized.TestCase):
 
     def test_weights_of_pieces(self):
         """The state of a piece is its embedding times its weight."""
-        encoder = Lookup(vocab_size=V, width=D, rate=0.0, weighted=True)
-        encoder.build()
-        np.testing.assert_array_equal(encoder.piece_weights, np.ones(V))
-        random = np.random.default_rng(2)
-        encoder.embedding_table.assign(random.standard_normal((V, D)))
-        encoder.piece_weights.assign(random.standard_normal(V))
+        plain = Lookup(vocab_size=V, weighted=True)
+        plain.build()
+        np.testing.assert_array_equal(plain.piece_weights, np.ones(V))
+        encoder = make_encoder(weighted=True)
         table = encoder.embedding_table.numpy()
         weights = encoder.piece_weights.numpy()
         np.testing.assert_array_equal(
@@ -85,42 +75,6 @@ class LookupTest(parameterized.TestCase):
         np.testing.assert_array_equal(run(encoder, IDS, key=KEY).states, found)
         other = run(encoder, IDS, key=dropout.new_key(5)).states.numpy()
         self.assertFalse(np.array_equal(other == 0, dropped))
-
-    def test_mixed_bfloat16(self):
-        encoder = make_encoder(dtype='mixed_bfloat16')
-        self.assertEqual(run(encoder, IDS).states.dtype, tf.bfloat16)
-        self.assertEqual(encoder.lookup(IDS).dtype, tf.float32)
-
-
-class EncoderTest(parameterized.TestCase):
-    """What all of them promise."""
-
-    @parameterized.parameters(*ENCODERS)
-    def test_complains_of_what_it_does_not_read(self, name):
-        taken = ENCODERS[name].settings
-        sizes = {k: v for k, v in (('layers', 1), ('heads', 2)) if k in taken}
-        encoder = ENCODERS[name](vocab_size=V, width=D, **sizes)
-        encoder.build()
-        kind = type(encoder)
-        self.assertEqual(encoder.depth, sizes.get('layers', 0))
-        self.assertEqual(
-            (encoder.width, encoder.vocab_size, encoder.max_length),
-            (D, V, 512),
-        )
-        self.assertEqual(
-            encoder.embedding_table.shape, (V, encoder.embedding_width)
-        )
-        for field in ('positions', 'directions'):
-            if field not in encoder.input_fields:
-                with self.assertRaisesRegex(
-                    ValueError, f'{kind.__name__} does not read {field}; .*ids'
-                ):
-                    run(encoder, IDS, **{field: IDS})
-        if not encoder.remembers:
-            with self.assertRaisesRegex(ValueError, 'remembers nothing'):
-                encoder.empty_state(2, 3)
-        again = kind(**encoder.arguments)
-        self.assertEqual(again.arguments, encoder.arguments)
 
 
 if __name__ == '__main__':

@@ -3,6 +3,7 @@
 That its numbers are those of transformers is in tests/weights.
 """
 
+import functools
 import math
 from unittest import mock
 
@@ -12,30 +13,12 @@ import tensorflow as tf
 from absl.testing import absltest, parameterized
 
 from infoword_tf.encoders import ModernTransformer
-from infoword_tf.layers import band, dropout, heads, norm
-from tests.encoders.calls import assert_blocks_are_alone, run
+from infoword_tf.layers import band
+from tests.encoders import calls
+from tests.encoders.calls import KEY, make_ids, run
 
-V, WIDTH = 60, 16
-KEY = dropout.new_key(21)
-
-
-def make_encoder(rate=0.0, **sizes):
-    """Every weight drawn, and large enough to leave the linear range."""
-    given = {'layers': 4, 'local_window': 4, **sizes}
-    encoder = ModernTransformer(
-        vocab_size=V, width=WIDTH, heads=2, rate=rate, **given
-    )
-    encoder.build()
-    random = np.random.default_rng(12)
-    for weight in encoder.weights:
-        drawn = 0.3 * random.standard_normal(weight.shape)
-        weight.assign(drawn + weight.path.endswith('gamma'))
-    return encoder
-
-
-def make_ids(*shape, seed=0):
-    random = np.random.default_rng(seed)
-    return random.integers(5, V, size=shape).astype(np.int32)
+WIDTH = 16
+make_encoder = functools.partial(calls.make, 'modern')
 
 
 class SizeTest(absltest.TestCase):
@@ -60,10 +43,6 @@ class SizeTest(absltest.TestCase):
         wanted += ['layer_1/attention_norm_gamma']  # of the first there is none
         found = [weight.path for weight in make_encoder(layers=2).weights]
         self.assertCountEqual(found, [f'encoder/{name}' for name in wanted])
-
-    def test_heads_of_an_odd_width(self):
-        with self.assertRaisesRegex(ValueError, '2 heads of an even width'):
-            ModernTransformer(vocab_size=V, width=6, heads=2)
 
 
 class SightTest(parameterized.TestCase):
@@ -136,29 +115,6 @@ class SightTest(parameterized.TestCase):
 
 
 class StatesTest(parameterized.TestCase):
-    @parameterized.product(
-        key=(None, KEY), blocks=(False, True), all_layers=(False, True),
-        layers=(3, 4),
-    )  # fmt: skip
-    def test_places_are_rows_of_the_whole(
-        self, key, blocks, all_layers, layers
-    ):
-        """Of a last layer that is local, and of one that is global."""
-        encoder, ids = make_encoder(layers=layers), make_ids(3, 10)
-        given = {'key': key}
-        if blocks:
-            given['block_ids'] = (np.arange(10) // [[3], [4], [10]]).astype(
-                np.int32
-            )
-        whole = run(encoder, ids, **given).states.numpy()
-        places = np.array([[0, 9], [3, 3], [7, 2]], np.int32)
-        found = run(
-            encoder, ids, places=places, all_layers=all_layers, **given
-        ).states
-        np.testing.assert_allclose(
-            found, whole[np.arange(3)[:, None], places], rtol=0, atol=1e-5
-        )
-
     def test_a_key_at_rate_0_and_a_band_change_no_gradient(self):
         ids = make_ids(3, 19)
         found = []
@@ -177,47 +133,6 @@ class StatesTest(parameterized.TestCase):
             for one, two in zip(others, found[0], strict=True):
                 scale = max(1.0, np.abs(two).max())
                 np.testing.assert_allclose(one, two, atol=1e-5 * scale)
-
-    def test_every_site_has_a_key_of_its_own(self):
-        """Embeddings, and in each layer weights and both sums."""
-        encoder, ids = make_encoder(rate=0.1, layers=3), make_ids(2, 10)
-        keys = []
-        for step in range(2):
-            with (
-                mock.patch.object(norm, 'norm', wraps=norm.norm) as one,
-                mock.patch.object(
-                    heads, 'softmax_dropout', wraps=heads.softmax_dropout
-                ) as two,
-                mock.patch.object(norm, 'add', wraps=norm.add) as three,
-            ):
-                run(encoder, ids, key=dropout.new_key(0, step))
-            dropping = [c for c in one.call_args_list if 'rate' in c.kwargs]
-            for called, count in (
-                (dropping, 1), (two.call_args_list, 3),
-                (three.call_args_list, 6),
-            ):  # fmt: skip
-                self.assertLen(called, count)
-                for call in called:
-                    self.assertEqual(call.kwargs['rate'], 0.1)
-                    keys.append(tuple(call.kwargs['key'].numpy().tolist()))
-        self.assertLen(set(keys), 20)
-
-    @parameterized.parameters((None,), (KEY,))
-    def test_packed_rows_are_the_sequences_alone(self, key):
-        # What stands alone has other angles, with the same distances.
-        assert_blocks_are_alone(make_encoder(), make_ids(3, 9), key, 1e-5)
-
-    def test_padding_changes_nothing(self):
-        encoder, ids = make_encoder(), make_ids(2, 10)
-        block_ids = np.int32([[0] * 7 + [1] * 3, [0] * 10])
-        before = run(encoder, ids, block_ids=block_ids).states.numpy()
-        ids[0, 7:] = 9
-        after = run(encoder, ids, block_ids=block_ids).states.numpy()
-        np.testing.assert_array_equal(after[0, :7], before[0, :7])
-
-    def test_it_knows_no_segments(self):
-        with self.assertRaisesRegex(ValueError, 'does not read segment_ids'):
-            run(make_encoder(), make_ids(1, 4), segment_ids=make_ids(1, 4))
 
 
 if __name__ == '__main__':

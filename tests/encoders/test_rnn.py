@@ -1,32 +1,19 @@
 """The recurrent encoder: who reads what, its state, and its places."""
 
+import functools
+
 import keras
 import numpy as np
 import tensorflow as tf
 from absl.testing import absltest, parameterized
 
-from infoword_tf.encoders import Inputs, Rnn
-from infoword_tf.layers import dropout
+from infoword_tf.encoders import Inputs
 from infoword_tf.layers.recurrent import CELLS
-from tests.encoders.calls import assert_blocks_are_alone
+from tests.encoders import calls
+from tests.encoders.calls import KEY, make_ids
 
-V, D, B, T = 40, 8, 3, 9
-KEY = dropout.new_key(5)
-
-
-def make_encoder(rate=0.0, dtype='float32', **given):
-    sizes = {'vocab_size': V, 'layers': 2, 'width': D, **given}
-    encoder = Rnn(**sizes, rate=rate, dtype=dtype)
-    encoder.build()
-    random = np.random.default_rng(2)
-    for weight in encoder.weights:
-        weight.assign(0.7 * random.standard_normal(weight.shape))
-    return encoder
-
-
-def make_ids(*shape, seed=0):
-    random = np.random.default_rng(seed)
-    return random.integers(5, V, size=shape).astype(np.int32)
+D, B, T = 8, 3, 9
+make_encoder = functools.partial(calls.make, 'rnn')
 
 
 class RnnTest(parameterized.TestCase):
@@ -67,29 +54,6 @@ class RnnTest(parameterized.TestCase):
             {name: x.shape for name, x in encoder.empty_state(B).items()},
         )
         self.assertEqual('cells' in state, cell == 'lstm')
-
-    @parameterized.parameters(*CELLS)
-    def test_later_tokens_change_nothing(self, cell):
-        encoder, ids = make_encoder(cell=cell), make_ids(B, T)
-        other = ids.copy()
-        other[:, 5] = 3
-        found, changed = (
-            encoder(Inputs(x)).states.numpy() for x in (ids, other)
-        )
-        np.testing.assert_array_equal(found[:, :5], changed[:, :5])
-        self.assertTrue((found[:, 5:] != changed[:, 5:]).any(axis=(0, 2)).all())
-
-    @parameterized.parameters([(None,), (KEY,)])
-    def test_blocks_of_a_row_are_texts_alone(self, key):
-        assert_blocks_are_alone(make_encoder(), make_ids(B, T), key)
-
-    def test_places(self):
-        encoder, ids = make_encoder(), make_ids(B, T)
-        places = np.array([[0, 8], [3, 3], [5, 1]], np.int32)
-        every = encoder(Inputs(ids)).states.numpy()
-        found = encoder(Inputs(ids), places=places).states
-        expected = every[np.arange(B)[:, None], places]
-        np.testing.assert_array_equal(found, expected)
 
     def test_dropout_is_between_layers(self):
         """Of what layers read and of the last states, never in time."""

@@ -101,6 +101,12 @@ def score(objective, view, states, key=None, limit=None, statistics=None):
     return outcome, [tf.convert_to_tensor(g).numpy() for g in gradients]
 
 
+def score_batch(objective, states, targets, weights, key=None, **more):
+    """As `score`, of a view of these targets."""
+    view = make_view(objective.row, targets, weights)
+    return score(objective, view, states, key, **more)
+
+
 def literal(
     objective,
     states,
@@ -165,9 +171,7 @@ class NcePiecesTest(parameterized.TestCase):
         objective = make_objective('bert_nce', drop_hits=drop_hits)
         states, targets, weights = make_batch(b)
         self.assertGreater(len(set(weights.sum(axis=1))), 1)
-        found = score(
-            objective, make_view('bert_nce', targets, weights), states, key
-        )
+        found = score_batch(objective, states, targets, weights, key)
         assert_same(
             found,
             literal(objective, states, targets, weights, drop_hits=drop_hits),
@@ -187,9 +191,10 @@ class NcePiecesTest(parameterized.TestCase):
     def test_columns_of_words_equal_columns_of_targets(self):
         objective = make_objective('bert_nce')
         states, targets, weights = make_batch(40)
-        view = make_view('bert_nce', targets, weights)
-        by_words = score(objective, view, states)
-        by_targets = score(objective, view, states, limit=10**6)
+        by_words = score_batch(objective, states, targets, weights)
+        by_targets = score_batch(
+            objective, states, targets, weights, limit=10**6
+        )
         np.testing.assert_allclose(
             by_words[0].loss, by_targets[0].loss, rtol=1e-6
         )
@@ -237,9 +242,7 @@ class NcePiecesTest(parameterized.TestCase):
         objective = make_objective('bert_nce')
         states, targets, weights = make_batch(b)
         order = np.random.default_rng(2).permutation(b)
-        plain, gradients = score(
-            objective, make_view('bert_nce', targets, weights), states
-        )
+        plain, gradients = score_batch(objective, states, targets, weights)
         permuted, permuted_gradients = score(
             objective,
             make_view('bert_nce', targets[order], weights[order]),
@@ -255,9 +258,7 @@ class NcePiecesTest(parameterized.TestCase):
         objective = make_objective('bert_nce')
         states, targets, weights = make_batch(b)
         weights[:] = 1
-        plain, _ = score(
-            objective, make_view('bert_nce', targets, weights), states
-        )
+        plain, _ = score_batch(objective, states, targets, weights)
         moved, _ = score(
             objective,
             make_view('bert_nce', np.roll(targets, 1, axis=0), weights),
@@ -270,13 +271,9 @@ class NcePiecesTest(parameterized.TestCase):
         objective = make_objective('bert_nce')
         states, targets, weights = make_batch(4)
         weights[1] = [1, 0, 0]
-        plain, _ = score(
-            objective, make_view('bert_nce', targets, weights), states
-        )
+        plain, _ = score_batch(objective, states, targets, weights)
         targets[1, 1:] = 59
-        again, _ = score(
-            objective, make_view('bert_nce', targets, weights), states
-        )
+        again, _ = score_batch(objective, states, targets, weights)
         np.testing.assert_array_equal(sums(again), sums(plain))
 
     # Of 24 x 3 targets, more than there are words, the first are ids still.
@@ -284,8 +281,7 @@ class NcePiecesTest(parameterized.TestCase):
     def test_limit_takes_the_first_of_other_sequences(self, b, limit):
         objective = make_objective('bert_nce')
         states, targets, weights = make_batch(b)
-        view = make_view('bert_nce', targets, weights)
-        found = score(objective, view, states, limit=limit)
+        found = score_batch(objective, states, targets, weights, limit=limit)
         expected = literal(objective, states, targets, weights, limit=limit)
         assert_same(found, expected)
         self.assertAlmostEqual(
@@ -330,8 +326,8 @@ class NcePiecesTest(parameterized.TestCase):
     def test_one_sequence_has_no_candidates(self, drop_hits, key):
         objective = make_objective('bert_nce', drop_hits=drop_hits)
         states, targets, weights = make_batch(1)
-        outcome, gradients = score(
-            objective, make_view('bert_nce', targets, weights), states, key
+        outcome, gradients = score_batch(
+            objective, states, targets, weights, key
         )
         chance = (targets == COMMONEST).sum()
         np.testing.assert_array_equal(
@@ -344,9 +340,7 @@ class NcePiecesTest(parameterized.TestCase):
     def test_equal_scores_know_nothing(self, b):
         objective = make_objective('bert_nce')
         states, targets, weights = make_batch(b)
-        outcome, _ = score(
-            objective, make_view('bert_nce', targets, weights), 0 * states
-        )
+        outcome, _ = score_batch(objective, 0 * states, targets, weights)
         self.assertAlmostEqual(float(outcome.mi), 0.0, places=4)
         self.assertEqual(float(outcome.accuracy), 0.0)
         self.assertAlmostEqual(
@@ -359,8 +353,8 @@ class NcePiecesTest(parameterized.TestCase):
         objective = make_objective('bert_nce', dtype='mixed_bfloat16')
         states, targets, weights = make_batch(b)
         rounded = tf.cast(states, tf.bfloat16)
-        found, (by_states, _) = score(
-            objective, make_view('bert_nce', targets, weights), rounded, key
+        found, (by_states, _) = score_batch(
+            objective, rounded, targets, weights, key
         )
         self.assertEqual(by_states.dtype, tf.bfloat16.as_numpy_dtype)
         rounded = tf.cast(rounded, tf.float32).numpy()
@@ -401,12 +395,8 @@ class MaskedPiecesTest(parameterized.TestCase):
         # Text that is measured may have other frequencies than was trained on.
         frequencies = zoo.frequencies()
         statistics = Statistics(90 * frequencies[::-1], 500 * frequencies)
-        outcome, _ = score(
-            objective,
-            make_view('mlm', targets, weights),
-            states,
-            key,
-            statistics=statistics,
+        outcome, _ = score_batch(
+            objective, states, targets, weights, key, statistics=statistics
         )
         scores = self.written_out(objective, states, form)
         real = weights > 0
@@ -471,9 +461,7 @@ class MaskedPiecesTest(parameterized.TestCase):
     def test_equal_scores_are_never_right(self):
         objective = make_objective('mlm')
         states, targets, weights = make_batch(4)
-        outcome, _ = score(
-            objective, make_view('mlm', targets, weights), 0 * states
-        )
+        outcome, _ = score_batch(objective, 0 * states, targets, weights)
         self.assertAlmostEqual(
             float(outcome.loss), weights.sum() * math.log(V), places=3
         )

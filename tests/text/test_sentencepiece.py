@@ -1,9 +1,6 @@
-"""SentencePiece: its pieces, their bytes and words, and a run with it."""
+"""SentencePiece: its pieces, their bytes and words."""
 
-import functools
-import json
 import pathlib
-import random
 from pydoc_data import topics
 from unittest import mock
 
@@ -14,17 +11,11 @@ import tensorflow_text as tf_text
 from absl.testing import absltest, parameterized
 from sentencepiece import sentencepiece_model_pb2
 
-import infoword_tf
-from export import bundle, comparison, serving_ops
-from infoword_tf.commands import UsageError
 from infoword_tf.data import store
 from infoword_tf.data.documents import Document
-from infoword_tf.text import sentencepiece
 from infoword_tf.text.sentencepiece import SentencePiece
-from tests import corpus, places, quick
-from tests.text import exported
+from tests.text.learned import SPECIALS, TEXTS, learned, words_of
 
-SPECIALS = ('[PAD]', '[UNK]', '[CLS]', '[SEP]', '[MASK]')
 PIECES = (
     '▁', '▁un', 'want', 'ed', ',', 'run', 'ning', '▁a', 'a', 'b', '▁the',
     '▁b', 'cafe', 'é', '.', '(', ')', 'c', '▁c', 'mask', '[', ']', '1', 'i',
@@ -32,15 +23,11 @@ PIECES = (
 )  # fmt: skip
 
 
-@functools.cache
-def learned(lower_case=True):
-    texts = [' '.join(text.split()) for text in topics.topics.values()]
-    return sentencepiece.learn(texts, 2000, lower_case)
-
-
 def make(specials=SPECIALS, types=None, pieces=PIECES, **trainer):
     """A model in which the fewest pieces win."""
-    proto = sentencepiece_model_pb2.ModelProto.FromString(learned())
+    proto = sentencepiece_model_pb2.ModelProto.FromString(
+        learned('sentencepiece').model
+    )
     del proto.pieces[:]
     for name in specials:
         kind = proto.SentencePiece.CONTROL
@@ -59,17 +46,6 @@ def make(specials=SPECIALS, types=None, pieces=PIECES, **trainer):
 def pieces_of(tokenizer, text):
     (ids,) = tokenizer.tokenize([text]).to_list()
     return [tokenizer.vocabulary[i] for i in ids]
-
-
-def words_of(tokenizer, *strings):
-    """The pieces of each word, joined: word starts made readable."""
-    found = tokenizer.pieces([string.encode() for string in strings])
-    words = []
-    for i, start in zip(found.ids, found.word_starts, strict=True):
-        if start:
-            words.append([])
-        words[-1].append(tokenizer.vocabulary[i])
-    return [' '.join(word) for word in words]
 
 
 class TokenizeTest(parameterized.TestCase):
@@ -132,11 +108,6 @@ class TokenizeTest(parameterized.TestCase):
         for part in graph(tf.zeros([0], tf.string)):
             self.assertEqual(part.to_list(), [])
 
-    def test_specials(self):
-        self.assertEqual(self.tokenizer.specials[:4], (2, 3, 4, 30))
-        self.assertEqual(self.tokenizer.control_ids, (0, 2, 3, 4))
-        self.assertTrue(self.tokenizer.lower_case)
-
     def test_the_names_of_xlnet(self):
         names = ('<unk>', '<s>', '</s>', '<cls>', '<sep>', '<pad>', '<mask>')
         tokenizer = SentencePiece(make(names))
@@ -165,11 +136,9 @@ class TokenizeTest(parameterized.TestCase):
             ['▁ <0xC3> <0x9F>', '▁ <0xC3> <0x9F>'],
         )
 
-    def test_case(self):
-        tokenizer = SentencePiece(learned(lower_case=False))
-        self.assertFalse(tokenizer.lower_case)
+    def test_scores_and_normalisation_tell_models_apart(self):
         self.assertNotEqual(
-            pieces_of(tokenizer, 'The'), pieces_of(tokenizer, 'the')
+            self.tokenizer.identity, SentencePiece(make(vocab_size=7)).identity
         )
 
     @parameterized.parameters(
@@ -178,25 +147,14 @@ class TokenizeTest(parameterized.TestCase):
         (make(types={'[MASK]': 4}), r'\[MASK\] is a piece that text can spell'),
         (make(treat_whitespace_as_suffix=True), 'marks the ends of words'),
         (make(pieces=('a', 'a')), 'x.model is no SentencePiece model'),
-        (learned()[:1000], 'x.model is no SentencePiece model'),
+        (learned('sentencepiece').model[:1000],
+         'x.model is no SentencePiece model'),
         (b'', 'it has no pieces'),
         (b'[PAD]\n[UNK]\n', 'is no SentencePiece model'),
     )
     def test_models_that_cannot_be_used(self, model, message):
         with self.assertRaisesRegex(ValueError, message):
             SentencePiece(model, 'x.model')
-
-    def test_files(self):
-        path = pathlib.Path(self.create_tempdir().full_path) / 'a.model'
-        with self.assertRaisesRegex(FileNotFoundError, 'no such vocabulary'):
-            SentencePiece.read(path)
-        self.tokenizer.write(path)
-        again = SentencePiece.read(path)
-        self.assertEqual(again.identity, self.tokenizer.identity)
-        self.assertEqual(again.vocabulary, self.tokenizer.vocabulary)
-        self.assertNotEqual(
-            again.identity, SentencePiece(make(vocab_size=7)).identity
-        )
 
 
 class OffsetsTest(parameterized.TestCase):
@@ -232,7 +190,7 @@ class OffsetsTest(parameterized.TestCase):
         self.assertEqual(found, wanted)
 
     def test_real_text_is_covered(self):
-        tokenizer = SentencePiece(learned())
+        tokenizer = learned('sentencepiece')
         texts = [text.encode() for text in topics.topics.values()]
         ids, starts, ends = tokenizer.tokenize_with_offsets(texts)
         np.testing.assert_array_equal(
@@ -249,23 +207,6 @@ class OffsetsTest(parameterized.TestCase):
                 piece = tokenizer.vocabulary[i].removeprefix('▁')
                 if text[b:e].isascii() and i != tokenizer.unk_id:
                     self.assertEqual(text[b:e].decode().lower(), piece)
-
-    def test_nasty_strings(self):
-        texts = list(comparison.NASTY)
-        ids, starts, ends = self.tokenizer.tokenize_with_offsets(texts)
-        np.testing.assert_array_equal(
-            ids.flat_values, self.tokenizer.tokenize(texts).flat_values
-        )
-        for text, begins, after in zip(
-            texts, starts.to_list(), ends.to_list(), strict=True
-        ):
-            self.assertEqual(begins, sorted(begins))
-            self.assertEqual(after, sorted(after))
-            for b, e in zip(begins, after, strict=True):
-                self.assertBetween(b, 0, e)
-                self.assertLessEqual(e, len(text))
-        self.assertEqual(ids[0].shape[0], 0)
-
 
     def test_sentencepiece_itself_joins_nothing(self):
         """It would by copying, in a time that grows with the square.
@@ -307,7 +248,7 @@ class PartsTest(parameterized.TestCase):
         self.assertEqual(read, wanted)
 
     def test_a_text_without_a_mask_is_as_ever(self):
-        tokenizer = SentencePiece(learned())
+        tokenizer = learned('sentencepiece')
         texts = [*topics.topics.values(), '', ' x ']
         found = tokenizer.tokenize_parts(
             tf.constant(texts), tf.zeros(len(texts), tf.bool)
@@ -357,29 +298,12 @@ class PiecesTest(parameterized.TestCase):
     def test_word_starts(self, strings, words):
         self.assertEqual(words_of(self.tokenizer, *strings), words)
 
-    @parameterized.parameters([[]], [[b'']], [[b'', b'']])
-    def test_nothing(self, strings):
-        found = self.tokenizer.pieces(strings)
-        self.assertLen(found.ids, 0)
-        self.assertLen(found.word_starts, 0)
-        np.testing.assert_array_equal(
-            found.row_splits, [0] * (len(strings) + 1)
-        )
-
     @parameterized.parameters(True, False)
-    def test_real_text(self, lower_case):
-        texts = [' '.join(text.split()) for text in topics.topics.values()]
-        tokenizer = SentencePiece(learned(lower_case))
-        found = tokenizer.pieces([text.encode() for text in texts])
-        ragged = tokenizer.tokenize(texts)
-        np.testing.assert_array_equal(found.ids, ragged.flat_values)
-        np.testing.assert_array_equal(found.row_splits, ragged.row_splits)
-        self.assertEqual(
-            int(found.word_starts.sum()), sum(len(t.split()) for t in texts)
-        )
+    def test_words_of_real_text_begin_with_marks(self, lower_case):
+        tokenizer = learned('sentencepiece', lower_case)
+        found = tokenizer.pieces([text.encode() for text in TEXTS])
         marked = np.char.startswith(np.array(tokenizer.vocabulary), '▁')
         np.testing.assert_array_equal(found.word_starts, marked[found.ids])
-        self.assertLess(np.mean(found.ids == tokenizer.unk_id), 2e-3)
 
     def test_in_a_store(self):
         made = store.write_store(
@@ -409,17 +333,6 @@ class PiecesTest(parameterized.TestCase):
 
 
 class LearnTest(absltest.TestCase):
-    def test_the_same_from_the_same_texts(self):
-        texts = [' '.join(text.split()) for text in topics.topics.values()]
-        random.Random(1).shuffle(texts)
-        self.assertEqual(sentencepiece.learn(texts, 2000), learned())
-
-    def test_specials_come_first(self):
-        tokenizer = SentencePiece(learned())
-        self.assertEqual(tokenizer.vocabulary[:5], SPECIALS)
-        self.assertLen(tokenizer, 2000)
-        self.assertLen(set(tokenizer.vocabulary), 2000)
-
     def test_a_small_corpus_gives_fewer(self):
         tokenizer = SentencePiece.learn(['a few words\tof text'], 5000)
         self.assertBetween(len(tokenizer), 6, 40)
@@ -442,169 +355,6 @@ class LearnTest(absltest.TestCase):
         )
         self.assertIn('▁zebra', tokenizer.vocabulary)
         self.assertIn('x', ''.join(tokenizer.vocabulary))
-
-    def test_complaints(self):
-        for texts in ([], ['', ' \t ']):
-            with self.assertRaisesRegex(ValueError, 'holds no text'):
-                sentencepiece.learn(texts, 100)
-        for size in (1, 5, 20):
-            with self.assertRaisesRegex(ValueError, 'has no room'):
-                sentencepiece.learn(topics.topics.values(), size)
-
-
-SMALL = (
-    '--tokenizer=sentencepiece',
-    '--objectives=mlm:1,dim:1',
-    '--steps=2',
-    '--batch_size=8',
-    '--seq_len=32',
-    '--precision=float32',
-)
-
-
-class RunTest(absltest.TestCase):
-    """The real command, and what follows it."""
-
-    @classmethod
-    def setUpClass(cls):
-        super().setUpClass()
-        cls.folder = places.make(cls.addClassCleanup)
-        cls.text = corpus.write_topics(cls.folder / 'text')
-        cls.workdir = cls.folder / 'run'
-        cls.train('run', '--vocab_size=600')
-        cls.loaded = infoword_tf.load(cls.workdir)
-
-    @classmethod
-    def train(cls, name, *more):
-        given = [*SMALL, f'--corpus={cls.text[0]}', f'--heldout={cls.text[1]}',
-                 f'--workdir={cls.folder / name}', *more]  # fmt: skip
-        if any(flag.startswith('--init') for flag in more):
-            given.remove('--tokenizer=sentencepiece')
-        quick.run(*given)
-
-    def test_the_workdir(self):
-        self.assertTrue((self.workdir / 'spm.model').is_file())
-        self.assertFalse((self.workdir / 'vocab.txt').exists())
-        config = json.loads((self.workdir / 'config.json').read_text())
-        self.assertEqual(
-            config['tokenizer'],
-            {'kind': 'sentencepiece', 'lower_case': True, 'options': {}},
-        )
-        self.assertLen(self.loaded.tokenizer, 600)
-        self.assertIsInstance(self.loaded.tokenizer, SentencePiece)
-        (self.workdir / 'spm.model').rename(self.folder / 'moved')
-        try:
-            with self.assertRaisesRegex(FileNotFoundError, 'no spm.model'):
-                infoword_tf.load(self.workdir)
-        finally:
-            (self.folder / 'moved').rename(self.workdir / 'spm.model')
-
-    def test_resuming_with_another_tokenizer_is_refused(self):
-        with self.assertRaisesRegex(
-            UsageError,
-            '--tokenizer was sentencepiece, is wordpiece',
-        ):
-            self.train('run', '--vocab_size=600', '--tokenizer=wordpiece')
-
-    def test_a_given_model_and_init(self):
-        """One model: the same vocabulary, store and weights."""
-        self.train('given', f'--vocab={self.workdir}/spm.model')
-        self.train('later', f'--init={self.workdir}', '--steps=1')
-        model, given, later = (
-            (self.folder / name / 'spm.model').read_bytes()
-            for name in ('run', 'given', 'later')
-        )
-        self.assertEqual(model, given)
-        self.assertEqual(model, later)
-        self.assertEqual(
-            (self.workdir / 'weights.safetensors').read_bytes(),
-            (self.folder / 'given' / 'weights.safetensors').read_bytes(),
-        )
-        self.assertLen(list((self.folder / 'cache' / 'stores').iterdir()), 1)
-
-    def test_complaints(self):
-        model = f'--vocab={self.workdir}/spm.model'
-        other = self.folder / 'other.model'
-        other.write_bytes(make(SPECIALS[:-1]))
-        for more, message in (
-            ((model, '--tokenizer=wordpiece'),
-             '--tokenizer=wordpiece: --vocab=.* is for sentencepiece'),
-            (('--vocab=vocab.txt',), 'vocab.txt is for wordpiece'),
-            ((model, '--nolower_case'), '--lower_case is decided by --vocab'),
-            (('--vocab=/nowhere/a.model',), 'no such vocabulary'),
-            ((f'--vocab={other}',), r'other.model: the model lacks \[MASK\]'),
-            ((f'--init={self.workdir}', '--tokenizer=sentencepiece'),
-             '--tokenizer is decided by --init'),
-            (('--vocab_size=20',), 'no room'),
-        ):  # fmt: skip
-            with self.assertRaisesRegex(
-                (UsageError, ValueError, OSError), message
-            ):
-                self.train('bad', *more)
-
-    def test_encode(self):
-        texts = ['A list is a sequence.', '', 'x ' * 50]
-        vectors = self.loaded.encode(texts)
-        self.assertEqual(vectors.shape, (3, quick.TINY['width']))
-        self.assertTrue(np.isfinite(vectors).all())
-        for text, vector in zip(texts, vectors, strict=True):
-            np.testing.assert_allclose(
-                self.loaded.encode([text])[0], vector, atol=1e-5
-            )
-
-    def test_back_to_text(self):
-        tokenizer = self.loaded.tokenizer
-        ids = tokenizer.tokenize(['A list of names.'])[0].numpy().tolist()
-        self.assertEqual(
-            tokenizer.text([*ids, tokenizer.sep_id]), 'a list of names.'
-        )
-        self.assertEqual(tokenizer.text([]), '')
-
-    def test_fill_mask(self):
-        tokenizer = self.loaded.tokenizer
-        before, after = (
-            tokenizer.tokenize(['a list of'])[0].numpy().tolist(),
-            [tokenizer.vocabulary.index('.')],
-        )
-        ids = [tokenizer.cls_id, *before, tokenizer.mask_id, *after,
-               tokenizer.sep_id]  # fmt: skip
-        scores = self.loaded.piece_scores(
-            tf.constant([ids]),
-            tf.constant([len(ids)]),
-            tf.constant([[len(before) + 1]]),
-        )[0, 0].numpy()
-        self.assertLess(scores[list(tokenizer.control_ids)].max(), -1e9)
-        (found,) = self.loaded.fill_mask('A list of [MASK].', 3)
-        best = np.argsort(-scores)[:3]
-        self.assertEqual(
-            [piece for piece, _ in found],
-            [tokenizer.vocabulary[i] for i in best],
-        )
-        np.testing.assert_allclose(
-            [value for _, value in found], scores[best], atol=1e-5
-        )
-
-    def test_export(self):
-        """An export answers what Python does; export/test_serving.py asks one
-        where there is no Python at all.
-        """
-        output = self.folder / 'model'
-        model = bundle.write(self.workdir, output)
-        self.assertEqual(serving_ops.unservable(model), [])
-        operations = {node.op for _, node in serving_ops.nodes(model)}
-        self.assertContainsSubset(
-            {'SentencepieceTokenizeOp', 'SentencepieceTokenizeWithOffsetsOp'},
-            operations,
-        )
-        gaps = exported.gaps(model, self.loaded, self.folder)
-        self.assertNotEmpty(gaps)
-        for name, gap in gaps.items():
-            self.assertLess(gap, 1e-5, name)
-        card = (output / 'MODEL_CARD.md').read_text()
-        self.assertIn('a sentencepiece vocabulary of 600 pieces, lower-cased.',
-                      ' '.join(card.split()))
-        self.assertIn('its unknown piece', card)
-        self.assertNotIn('more than 100 bytes', card)
 
 
 if __name__ == '__main__':

@@ -156,17 +156,6 @@ class LearnTest(parameterized.TestCase):
         self.assertEqual(pieces[:5], SPECIALS)
         self.assertCountEqual(pieces[5:], ['a', 'b', '##b', 'ab'])
 
-    @parameterized.parameters(1, 5)
-    def test_no_room_for_the_specials(self, size):
-        with self.assertRaisesRegex(ValueError, f'--vocab_size={size} '):
-            vocabulary.learn(TEXTS, size)
-
-    @parameterized.parameters([[]], [['', ' \n ']])
-    def test_no_text(self, texts):
-        with self.assertRaisesRegex(ValueError, '--corpus'):
-            vocabulary.learn(texts, 100)
-
-
 class SampleTest(absltest.TestCase):
     def texts(self):
         return [f'{i} ' + 'x' * (i % 500) for i in range(4000)]  # 1 MB

@@ -1,12 +1,10 @@
-from pydoc_data import topics
-
 import numpy as np
 import tensorflow as tf
 from absl.testing import absltest, parameterized
 
-from infoword_tf.text import vocabulary, wordpiece
+from infoword_tf.text import wordpiece
+from tests.text.learned import SPECIALS, words_of
 
-SPECIALS = ['[PAD]', '[UNK]', '[CLS]', '[SEP]', '[MASK]']
 UNCASED = [
     *SPECIALS, 'want', '##want', '##ed', 'wa', 'un', 'runn', '##ing', ',',
     'a', 'b', 'cafe', '中', '人', 'mask', '[', ']', '.', '(', ')', 'ab',
@@ -18,17 +16,6 @@ CASED = [
 
 def ids_of(tokenizer, text):
     return tokenizer.tokenize([text]).to_list()[0]
-
-
-def words_of(tokenizer, *strings):
-    """The pieces of each word, joined: word starts made readable."""
-    found = tokenizer.pieces([string.encode() for string in strings])
-    words = []
-    for i, start in zip(found.ids, found.word_starts, strict=True):
-        if start:
-            words.append([])
-        words[-1].append(tokenizer.vocabulary[i])
-    return [' '.join(word) for word in words]
 
 
 class TokenizeTest(parameterized.TestCase):
@@ -89,13 +76,6 @@ class TokenizeTest(parameterized.TestCase):
         ragged = self.uncased.tokenize(['a b', '', 'unwanted'])
         self.assertEqual(ragged.dtype, tf.int32)
         self.assertEqual(ragged.to_list(), [[13, 14], [], [9, 6, 7]])
-
-    def test_in_a_graph(self):
-        graph = tf.function(
-            self.uncased.tokenize,
-            input_signature=[tf.TensorSpec([None], tf.string)],
-        )
-        self.assertEqual(graph(['a b', 'ab']).to_list(), [[13, 14], [24]])
 
     def test_ids_of_specials_are_read_from_the_vocabulary(self):
         tokenizer = wordpiece.WordPiece(
@@ -168,30 +148,6 @@ class PiecesTest(parameterized.TestCase):
     )
     def test_word_starts(self, strings, words):
         self.assertEqual(words_of(self.tokenizer, *strings), words)
-
-    @parameterized.parameters([[]], [[b'']], [[b'', b'']])
-    def test_nothing(self, strings):
-        found = self.tokenizer.pieces(strings)
-        self.assertLen(found.ids, 0)
-        self.assertLen(found.word_starts, 0)
-        np.testing.assert_array_equal(
-            found.row_splits, [0] * (len(strings) + 1)
-        )
-
-    @parameterized.parameters(True, False)
-    def test_real_text(self, lower_case):
-        texts = [' '.join(text.split()) for text in topics.topics.values()]
-        tokenizer = wordpiece.WordPiece(
-            vocabulary.learn(texts, 2000, lower_case), lower_case
-        )
-        found = tokenizer.pieces([text.encode() for text in texts])
-        ragged = tokenizer.tokenize(texts)
-        np.testing.assert_array_equal(found.ids, ragged.flat_values)
-        np.testing.assert_array_equal(found.row_splits, ragged.row_splits)
-        self.assertEqual(
-            int(found.word_starts.sum()), sum(len(t.split()) for t in texts)
-        )
-        self.assertLess(np.mean(found.ids == tokenizer.unk_id), 1e-3)
 
 
 if __name__ == '__main__':

@@ -5,6 +5,7 @@ from absl.testing import absltest
 
 from infoword_tf.views import cloze
 from tests import zoo
+from tests.views.texts import assert_view, same
 
 CLS, SEP = zoo.CLS, zoo.SEP
 
@@ -29,10 +30,8 @@ class ClozeTest(absltest.TestCase):
         draw = cloze.cloze(documents, np.random.default_rng(0))
         begins = np.array([0, 3, 5, 9])
         number = np.searchsorted(begins, draw.starts)
-        np.testing.assert_array_equal(begins[number], draw.starts)
-        np.testing.assert_array_equal(
-            draw.ends - draw.starts, np.array([3, 2, 4, 1])[number]
-        )
+        same(begins[number], draw.starts)
+        same(draw.ends - draw.starts, np.array([3, 2, 4, 1])[number])
         shares = np.bincount(number, minlength=4) / len(number)
         np.testing.assert_allclose(shares, [1 / 2] + [1 / 6] * 3, atol=0.015)
         self.assertAlmostEqual(draw.complete.mean(), 0.1, delta=0.01)
@@ -44,7 +43,7 @@ class ClozeTest(absltest.TestCase):
         documents = make_documents([[4], [2, 2]], 6)
         for seed in range(20):
             draw = cloze.cloze(documents, np.random.default_rng(seed))
-            np.testing.assert_array_equal(draw.usable, [False, True])
+            same(draw.usable, [False, True])
             self.assertEqual((draw.starts[0], draw.ends[0]), (0, 4))
 
 
@@ -64,7 +63,7 @@ class ViewsTest(absltest.TestCase):
 
     def test_passages_written_out(self):
         view = self.passage
-        np.testing.assert_array_equal(
+        same(
             view.ids,
             [
                 [CLS, 10, 11, SEP, SEP, SEP, SEP, SEP],
@@ -73,27 +72,23 @@ class ViewsTest(absltest.TestCase):
                 [CLS, SEP, SEP, SEP, SEP, SEP, SEP, SEP],
             ],
         )
-        np.testing.assert_array_equal(
-            (view.block_ids == 0).sum(axis=1), [4, 6, 4, 2]
-        )
+        same((view.block_ids == 0).sum(axis=1), [4, 6, 4, 2])
         # What is whole is asked for by nobody.
-        np.testing.assert_array_equal(view.weights['ict'][:, 0], [1, 0, 1, 0])
-        np.testing.assert_array_equal(view.measured['ict'][:, 0], [1, 0, 1, 1])
+        same(view.weights['ict'][:, 0], [1, 0, 1, 0])
+        same(view.measured['ict'][:, 0], [1, 0, 1, 1])
         self.assertEmpty(view.places)
-        np.testing.assert_array_equal(view.counts['padding'], [4, 2, 4, 6])
+        same(view.counts['padding'], [4, 2, 4, 6])
 
     def test_sentences_written_out(self):
         """T / 4 of 8 tokens has room for nothing: one piece stays."""
         view = self.sentence
-        np.testing.assert_array_equal(
+        same(
             view.ids,
             [[CLS, 12, SEP], [CLS, 20, SEP], [CLS, 30, SEP], [CLS, 40, SEP]],
         )
-        np.testing.assert_array_equal(view.weights['ict'][:, 0], [1, 1, 1, 0])
-        np.testing.assert_array_equal(
-            view.counts['cut_sentences'], [1, 0, 1, 0]
-        )
-        np.testing.assert_array_equal(view.counts['padding'], [0] * 4)
+        same(view.weights['ict'][:, 0], [1, 1, 1, 0])
+        same(view.counts['cut_sentences'], [1, 0, 1, 0])
+        same(view.counts['padding'], [0] * 4)
 
     def test_longer_sentences(self):
         documents = make_documents([[9, 5], [3, 4]], 30)  # T / 4 - 2 = 6
@@ -102,14 +97,14 @@ class ViewsTest(absltest.TestCase):
             np.zeros(2, bool), np.ones(2, bool),
         )  # fmt: skip
         view = cloze.sentence(documents, draw, {'ict': 'text'}, zoo.SPECIALS)
-        np.testing.assert_array_equal(
+        same(
             view.ids,
             [
                 [CLS, 10, 11, 12, 13, 14, 15, SEP],
                 [CLS, 23, 24, 25, 26, SEP, SEP, SEP],
             ],
         )
-        np.testing.assert_array_equal(view.block_ids[1], [0] * 6 + [1, 1])
+        same(view.block_ids[1], [0] * 6 + [1, 1])
 
     def test_equal_texts_have_equal_numbers(self):
         ids = np.array([[7, 8, 9, 5], [7, 8, 6, 6], [7, 8, 9, 5]], np.int32)
@@ -132,37 +127,32 @@ class ViewsTest(absltest.TestCase):
         documents = self.documents._replace(rows=2)
         arguments = (documents, self.draw, {'ict': 'text'}, zoo.SPECIALS)
         view = cloze.passage(*arguments)
-        np.testing.assert_array_equal(
-            view.ids,
-            [
+        assert_view(
+            view,
+            'ict',
+            ids=[
                 [CLS, 20, 21, 22, 23, SEP, CLS, SEP],
                 [CLS, 10, 11, SEP, CLS, 34, 35, SEP],
             ],
+            positions=[[*range(6), 0, 1], [*range(4), *range(4)]],
+            block_ids=[[0] * 6 + [1] * 2, [0] * 4 + [1] * 4],
+            sequences=[[1, 3], [0, 2]],
+            weights=[[0, 0], [1, 1]],
+            measured=[[0, 1], [1, 1]],
         )
-        np.testing.assert_array_equal(
-            view.positions, [[*range(6), 0, 1], [*range(4), *range(4)]]
-        )
-        np.testing.assert_array_equal(
-            view.block_ids, [[0] * 6 + [1] * 2, [0] * 4 + [1] * 4]
-        )
-        np.testing.assert_array_equal(view.sequences, [[1, 3], [0, 2]])
-        np.testing.assert_array_equal(view.weights['ict'], [[0, 0], [1, 1]])
-        np.testing.assert_array_equal(view.measured['ict'], [[0, 1], [1, 1]])
         numbers = self.passage.targets['ict'][:, 0]
-        np.testing.assert_array_equal(
-            view.targets['ict'], numbers[view.sequences]
-        )
-        np.testing.assert_array_equal(view.counts['padding'], [0, 0])
-        np.testing.assert_array_equal(view.counts['cut_passages'], [0, 0])
+        same(view.targets['ict'], numbers[view.sequences])
+        same(view.counts['padding'], [0, 0])
+        same(view.counts['cut_passages'], [0, 0])
 
         view = cloze.sentence(*arguments)
-        np.testing.assert_array_equal(view.sequences, [[1, 3], [0, 2]])
-        np.testing.assert_array_equal(
+        same(view.sequences, [[1, 3], [0, 2]])
+        same(
             view.ids, self.sentence.ids[view.sequences]
         )
-        np.testing.assert_array_equal(view.weights['ict'], [[1, 0], [1, 1]])
-        np.testing.assert_array_equal(view.counts['padding'], [0, 0])
-        np.testing.assert_array_equal(view.counts['cut_sentences'], [0, 2])
+        same(view.weights['ict'], [[1, 0], [1, 1]])
+        same(view.counts['padding'], [0, 0])
+        same(view.counts['cut_sentences'], [0, 2])
 
     def test_a_row_alone(self):
         documents = self.documents._replace(rows=3)
@@ -170,19 +160,17 @@ class ViewsTest(absltest.TestCase):
         passage = cloze.passage(*arguments)
         sentence = cloze.sentence(*arguments)
         for view in (passage, sentence):
-            np.testing.assert_array_equal(
-                view.sequences, [[1, -1], [0, -1], [2, 3]]
-            )
+            same(view.sequences, [[1, -1], [0, -1], [2, 3]])
             for field in (view.weights, view.measured, view.targets):
-                np.testing.assert_array_equal(field['ict'][:2, 1], [0, 0])
-        np.testing.assert_array_equal(
+                same(field['ict'][:2, 1], [0, 0])
+        same(
             passage.block_ids,
             [[0] * 6 + [2] * 2, [0] * 4 + [2] * 4, [0] * 4 + [1, 1, 2, 2]],
         )
-        np.testing.assert_array_equal(passage.counts['padding'], [2, 4, 2])
-        np.testing.assert_array_equal(sentence.ids[:2, 1], [[SEP] * 3] * 2)
-        np.testing.assert_array_equal(sentence.block_ids[:2, 1], [[1] * 3] * 2)
-        np.testing.assert_array_equal(sentence.counts['padding'], [3, 3, 0])
+        same(passage.counts['padding'], [2, 4, 2])
+        same(sentence.ids[:2, 1], [[SEP] * 3] * 2)
+        same(sentence.block_ids[:2, 1], [[1] * 3] * 2)
+        same(sentence.counts['padding'], [3, 3, 0])
 
     def test_what_does_not_fit_loses_its_end(self):
         """10 and 9 tokens in a row of 16, and 13 and 4."""
@@ -193,18 +181,12 @@ class ViewsTest(absltest.TestCase):
         )  # fmt: skip
         arguments = (draw, {'ict': 'text'}, zoo.SPECIALS)
         view = cloze.passage(documents._replace(rows=2), *arguments)
-        np.testing.assert_array_equal(view.sequences, [[0, 3], [1, 2]])
-        np.testing.assert_array_equal(
-            view.ids[0],
-            [CLS, *range(10, 20), SEP, CLS, 41, 42, SEP],
-        )
+        same(view.sequences, [[0, 3], [1, 2]])
+        same(view.ids[0], [CLS, *range(10, 20), SEP, CLS, 41, 42, SEP])
         # 9 and 9: both keep half a row.
-        np.testing.assert_array_equal(
-            view.ids[1],
-            [CLS, *range(21, 27), SEP, CLS, *range(30, 36), SEP],
-        )
-        np.testing.assert_array_equal(view.counts['cut_passages'], [1, 2])
-        np.testing.assert_array_equal(view.counts['padding'], [0, 0])
+        same(view.ids[1], [CLS, *range(21, 27), SEP, CLS, *range(30, 36), SEP])
+        same(view.counts['cut_passages'], [1, 2])
+        same(view.counts['padding'], [0, 0])
         numbers = cloze.passage(documents, *arguments).targets['ict']
         self.assertLen(set(view.targets['ict'].ravel().tolist()), 4)
         self.assertLen(set(numbers.ravel().tolist()), 4)
@@ -228,12 +210,8 @@ class ViewsTest(absltest.TestCase):
                     self.assertFalse(own.any())
                     continue
                 whole = alone.block_ids[text] == 0
-                np.testing.assert_array_equal(
-                    view.ids[row, own], alone.ids[text, whole]
-                )
-                np.testing.assert_array_equal(
-                    view.positions[row, own], np.arange(own.sum())
-                )
+                same(view.ids[row, own], alone.ids[text, whole])
+                same(view.positions[row, own], np.arange(own.sum()))
         places = view.ids.size
         self.assertEqual(
             view.counts['padding'].sum() + 28 * 16 - places,

@@ -11,6 +11,7 @@ from infoword_tf.views import VIEWS
 from infoword_tf.views.examples import Labelled, by_example, examples
 from tests import zoo
 from tests.eager import eagerly
+from tests.views.texts import assert_view, same
 from tests.zoo import CLS, MASK, SEP, UNK
 
 
@@ -62,14 +63,14 @@ class WrittenOutTest(absltest.TestCase):
             (view.counts['padding'], [1, 3]),
             (text.tokens, [7, 5]),
         ):  # fmt: skip
-            np.testing.assert_array_equal(found, expected)
+            same(found, expected)
             self.assertEqual(found.dtype, np.int32)
 
     def test_what_is_said(self):
         view = make(three(), label='example', score='example')
         for row in ('label', 'score'):
-            np.testing.assert_array_equal(view.places[row], [[2, 6], [4, 0]])
-            np.testing.assert_array_equal(view.weights[row], [[1, 1], [1, 0]])
+            same(view.places[row], [[2, 6], [4, 0]])
+            same(view.weights[row], [[1, 1], [1, 0]])
         real = view.weights['label'] > 0
         self.assertEqual(view.targets['label'][real].tolist(), [1, 2, 0])
         self.assertEqual(view.targets['label'].dtype, np.int32)
@@ -81,10 +82,8 @@ class WrittenOutTest(absltest.TestCase):
         """Targets move with their text; candidates say whose they are."""
         view = make(three(), span='text')
         self.assertEqual(view.places, {})
-        np.testing.assert_array_equal(
-            view.targets['span'], [[[1, 1], [5, 5]], [[2, 3], [0, 0]]]
-        )
-        np.testing.assert_array_equal(
+        same(view.targets['span'], [[[1, 1], [5, 5]], [[2, 3], [0, 0]]])
+        same(
             view.candidates['span'],
             [[-1, 0, -1, -1, -1, 1, -1, -1], [-1, 0, 0, 0, -1, -1, -1, -1]],
         )
@@ -93,7 +92,7 @@ class WrittenOutTest(absltest.TestCase):
         """As XLNet's: what is left over of a row is no candidate."""
         begins = np.array([[0, 2], [0, 3], [0, 2]], np.int32)
         view = make(three()._replace(candidates={'span': begins}), span='text')
-        np.testing.assert_array_equal(
+        same(
             view.candidates['span'],
             [[0, 0, -1, 1, 1, -1, -1, -1], [0, 0, 0, -1, -1, -1, -1, -1]],
         )
@@ -109,7 +108,7 @@ class WrittenOutTest(absltest.TestCase):
             text.ids[i, 0, : len(ids)] = ids
         nobody = text._replace(targets={'label': np.full(3, -1, np.int32)})
         view = make(nobody, label='example', gpt='following')
-        np.testing.assert_array_equal(
+        same(
             view.ids, [[CLS, 10, MASK, CLS, 30, UNK, MASK, SEP],
                        [CLS, 20, SEP, 22, MASK, SEP, SEP, SEP]])  # fmt: skip
         for found, expected in (
@@ -121,7 +120,7 @@ class WrittenOutTest(absltest.TestCase):
                                     [1, 0, 1, 0, 0, 0, 0, 0]]),
         ):  # fmt: skip
             there = view.weights['gpt'] > 0
-            np.testing.assert_array_equal(np.where(there, found, 0), expected)
+            same(np.where(there, found, 0), expected)
         self.assertEqual(view.targets['gpt'].dtype, np.int32)
         self.assertEqual(list(view.places), ['label'])
         self.assertEqual(list(view.measured), ['gpt'])
@@ -141,30 +140,24 @@ class WrittenOutTest(absltest.TestCase):
             width=8,
         )
         view = make(text, label='example')
-        np.testing.assert_array_equal(
-            view.ids, [[6, 9, 10, 11, 0, 1, 3, SEP]]
+        assert_view(
+            view,
+            'label',
+            ids=[[6, 9, 10, 11, 0, 1, 3, SEP]],
+            block_ids=[[0, 1, 1, 1, 2, 2, 3, 4]],
+            positions=[[0, 0, 1, 2, 0, 1, 0, 0]],
+            places=[[0, 3, 5, 6]],
+            targets=[[5, 4]],
+            sequences=[[1, 0]],
         )
-        np.testing.assert_array_equal(
-            view.block_ids, [[0, 1, 1, 1, 2, 2, 3, 4]]
-        )
-        np.testing.assert_array_equal(
-            view.positions, [[0, 0, 1, 2, 0, 1, 0, 0]]
-        )
-        np.testing.assert_array_equal(view.places['label'], [[0, 3, 5, 6]])
-        np.testing.assert_array_equal(view.targets['label'], [[5, 4]])
-        np.testing.assert_array_equal(view.sequences, [[1, 0]])
 
     def test_by_example(self):
         view = make(three()._replace(numbers=np.array([2, 0, 1], np.int32)),
                     label='example')  # fmt: skip
-        np.testing.assert_array_equal(view.sequences, [[2, 1], [0, -1]])
+        same(view.sequences, [[2, 1], [0, -1]])
         values = np.array([[[20.0, 21], [10, 11]], [[0, 1], [np.nan, 99]]])
-        np.testing.assert_array_equal(
-            by_example(values, view), [[0, 1], [10, 11], [20, 21]]
-        )
-        np.testing.assert_array_equal(
-            by_example(view.targets['label'], view), [0, 2, 1]
-        )
+        same(by_example(values, view), [[0, 1], [10, 11], [20, 21]])
+        same(by_example(view.targets['label'], view), [0, 2, 1])
 
     def test_a_row_that_they_are_not_labelled_for(self):
         text = three()._replace(targets={'label': np.zeros(3, np.int32)})

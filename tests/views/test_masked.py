@@ -7,10 +7,12 @@ from infoword_tf.views.masked import joined, masked
 from infoword_tf.views.masking import MASKINGS, Windows, budget, masking
 from tests.views.texts import (
     SPECIALS,
+    assert_view,
     make_draw,
     make_pairs,
     make_windows,
     pair_draw,
+    same,
     two_pairs,
     two_pairs_draw,
 )
@@ -22,7 +24,7 @@ class MaskedTest(absltest.TestCase):
         view = masked(
             make_windows(), draw, {'bert_nce': 'pieces'}, SPECIALS
         )
-        np.testing.assert_array_equal(
+        same(
             view.ids,
             [
                 [2, 10, 11, 12, 13, 14, 4, 4, 3],
@@ -30,17 +32,15 @@ class MaskedTest(absltest.TestCase):
             ],
         )
         # Places count the [CLS], and are in the order of the text.
-        np.testing.assert_array_equal(
-            view.places['bert_nce'], [[6, 7], [2, 5]]
+        assert_view(
+            view,
+            'bert_nce',
+            places=[[6, 7], [2, 5]],
+            targets=[[15, 16], [21, 23]],
+            weights=np.ones((2, 2)),
+            sequences=[0, 1],
         )
-        np.testing.assert_array_equal(
-            view.targets['bert_nce'], [[15, 16], [21, 23]]
-        )
-        np.testing.assert_array_equal(
-            view.weights['bert_nce'], np.ones((2, 2))
-        )
-        np.testing.assert_array_equal(view.sequences, [0, 1])
-        np.testing.assert_array_equal(view.counts['shortened_spans'], [0, 2])
+        same(view.counts['shortened_spans'], [0, 2])
         self.assertIsNone(view.positions)
         self.assertIsNone(view.segment_ids)
         self.assertIsNone(view.block_ids)
@@ -58,23 +58,22 @@ class MaskedTest(absltest.TestCase):
             random=[[0.5, 0.5, 0, 0.37, 0, 0, 0.9], [0.1] * 6 + [0.9999]],
         )
         view = masked(make_windows(), draw, {'mlm': 'pieces'}, SPECIALS)
-        np.testing.assert_array_equal(
-            view.ids,
-            [
+        assert_view(
+            view,
+            'mlm',
+            ids=[
                 [2, 4, 11, 12, 37, 14, 15, 16, 3],
                 [2, 20, 21, 22, 3, 23, 24, 99, 3],
             ],
+            places=[[1, 4], [3, 7]],
+            targets=[[10, 13], [22, 25]],
+            weights=np.ones((2, 2)),
         )
-        np.testing.assert_array_equal(view.places['mlm'], [[1, 4], [3, 7]])
-        np.testing.assert_array_equal(
-            view.targets['mlm'], [[10, 13], [22, 25]]
-        )
-        np.testing.assert_array_equal(view.weights['mlm'], np.ones((2, 2)))
         # MI counts what [MASK] hides.
-        np.testing.assert_array_equal(view.measured['mlm'], [[1, 0], [0, 0]])
+        same(view.measured['mlm'], [[1, 0], [0, 0]])
         self.assertEqual(view.measured['mlm'].dtype, np.float32)
         self.assertEqual(view.counts, {})
-        np.testing.assert_array_equal(make_windows().tokens, [7, 6])
+        same(make_windows().tokens, [7, 6])
 
     def test_random_pieces_are_of_the_whole_vocabulary(self):
         draw = make_draw(
@@ -83,21 +82,19 @@ class MaskedTest(absltest.TestCase):
             random=[[0.0, 0.009, 0, 0, 0, 0, 0], [0.01, 1 - 2**-53] + [0] * 5],
         )
         view = masked(make_windows(), draw, {'mlm': 'pieces'}, SPECIALS)
-        np.testing.assert_array_equal(view.ids[:, 1:3], [[0, 0], [1, 99]])
+        same(view.ids[:, 1:3], [[0, 0], [1, 99]])
 
     def test_fewer_hidden_than_the_budget(self):
         draw = make_draw([[4], []])
         view = masked(make_windows(), draw, {'mlm': 'pieces'}, SPECIALS)
-        np.testing.assert_array_equal(view.weights['mlm'], [[1, 0], [0, 0]])
+        same(view.weights['mlm'], [[1, 0], [0, 0]])
         self.assertEqual(view.places['mlm'][0, 0], 5)
         self.assertEqual(view.targets['mlm'][0, 0], 14)
         self.assertEqual(view.places['mlm'].shape, (2, 2))
         # Places of weight 0 still lie inside the row.
         self.assertBetween(view.places['mlm'].min(), 1, 7)
         self.assertBetween(view.places['mlm'].max(), 1, 7)
-        np.testing.assert_array_equal(
-            view.ids[1], [2, 20, 21, 22, 3, 23, 24, 25, 3]
-        )
+        same(view.ids[1], [2, 20, 21, 22, 3, 23, 24, 25, 3])
 
     def test_rows_that_share_the_view_get_the_same(self):
         view = masked(
@@ -108,7 +105,7 @@ class MaskedTest(absltest.TestCase):
         )
         for field in (view.places, view.targets, view.weights):
             self.assertEqual(list(field), ['mlm', 'bert_nce'])
-            np.testing.assert_array_equal(field['mlm'], field['bert_nce'])
+            same(field['mlm'], field['bert_nce'])
 
     def test_rows_that_want_the_start(self):
         view = masked(
@@ -118,11 +115,9 @@ class MaskedTest(absltest.TestCase):
             SPECIALS,
         )
         self.assertEqual(list(view.places), ['dim', 'bert_nce'])
-        np.testing.assert_array_equal(view.places['dim'], [[0], [0]])
+        same(view.places['dim'], [[0], [0]])
         self.assertEqual(view.places['dim'].dtype, np.int32)
-        np.testing.assert_array_equal(
-            view.places['bert_nce'], [[2, 3], [1, 7]]
-        )
+        same(view.places['bert_nce'], [[2, 3], [1, 7]])
         # What a text is compared with is another view's.
         self.assertEqual(list(view.targets), ['bert_nce'])
         self.assertEqual(list(view.weights), ['bert_nce'])
@@ -144,9 +139,9 @@ class MaskedTest(absltest.TestCase):
             np.put_along_axis(
                 restored, view.places['a'], view.targets['a'], axis=1
             )
-            np.testing.assert_array_equal(restored[:, 1:-1], ids)
-            np.testing.assert_array_equal(restored[:, 0], 2)
-            np.testing.assert_array_equal(restored[:, -1], 3)
+            same(restored[:, 1:-1], ids)
+            same(restored[:, 0], 2)
+            same(restored[:, -1], 3)
 
     def test_leaves_the_text_alone(self):
         windows = make_windows()
@@ -154,7 +149,7 @@ class MaskedTest(absltest.TestCase):
             windows, make_draw([[1, 2], [0, 6]]), {'a': 'pieces'}, SPECIALS
         )
         for array, old in zip(windows, make_windows(), strict=True):
-            np.testing.assert_array_equal(array, old)
+            same(array, old)
 
 
 class JoinedTest(absltest.TestCase):
@@ -168,21 +163,18 @@ class JoinedTest(absltest.TestCase):
             lengths=np.array([[1, 2], [3, 0]]),
         )
         view = joined(make_windows(), draw, self.ROWS, SPECIALS)
-        np.testing.assert_array_equal(
-            view.ids,
-            [
+        assert_view(
+            view,
+            ids=[
                 [2, 10, 4, 4, 14, 15, 16, 3, 3],
                 [2, 20, 21, 22, 3, 4, 3, 3, 3],
             ],
-        )
-        np.testing.assert_array_equal(
-            view.block_ids, [[0] * 8 + [1], [0] * 7 + [1] * 2]
+            block_ids=[[0] * 8 + [1], [0] * 7 + [1] * 2],
         )
         # Places are counted in what is shown.
         self.assertIsNone(view.positions)
         self.assertIsNone(view.segment_ids)
-        np.testing.assert_array_equal(view.places['dim'], [[0], [0]])
-        np.testing.assert_array_equal(view.sequences, [0, 1])
+        assert_view(view, 'dim', places=[[0], [0]], sequences=[0, 1])
         for field in (view.targets, view.weights, view.measured):
             self.assertEqual(field, {})
         for array in (view.ids, view.block_ids, view.places['dim']):
@@ -195,15 +187,13 @@ class JoinedTest(absltest.TestCase):
             lengths=np.array([[2, 2], [2, 0]]),
         )
         view = joined(two_pairs(), draw, self.ROWS, SPECIALS)
-        np.testing.assert_array_equal(
-            view.ids,
-            [
+        assert_view(
+            view,
+            ids=[
                 [2, 10, 4, 3, 13, 14, 15, 4, 3, 3, 3],
                 [2, 20, 3, 4, 3, 3, 3, 3, 3, 3, 3],
             ],
-        )
-        np.testing.assert_array_equal(
-            view.block_ids, [[0] * 9 + [1] * 2, [0] * 5 + [1] * 6]
+            block_ids=[[0] * 9 + [1] * 2, [0] * 5 + [1] * 6],
         )
         text = view.block_ids == 0
         self.assertEqual(
@@ -225,8 +215,8 @@ class JoinedTest(absltest.TestCase):
             lengths=np.array([[2], [3]]),
         )
         view = joined(text, draw, self.ROWS, SPECIALS)
-        np.testing.assert_array_equal(view.ids[0, :6], [2, 10, 4, 13, 14, 15])
-        np.testing.assert_array_equal(view.ids[1, :6], view.ids[0, :6])
+        same(view.ids[0, :6], [2, 10, 4, 13, 14, 15])
+        same(view.ids[1, :6], view.ids[0, :6])
 
     def test_of_drawn_spans(self):
         """One after the other, by Python."""
@@ -274,33 +264,27 @@ class PairViewTest(absltest.TestCase):
     def test_masked_written_out(self):
         rows = {'mlm': 'pieces', 'nsp': 'next', 'dim': 'start'}
         view = masked(self.text, self.draw, rows, SPECIALS)
-        np.testing.assert_array_equal(
-            view.ids,
-            [
+        assert_view(
+            view,
+            ids=[
                 [2, 10, 4, 12, 3, 13, 14, 15, 4, 17, 3],
                 [2, 20, 3, 4, 22, 3, 3, 3, 3, 3, 3],
             ],
+            segment_ids=[[0] * 5 + [1] * 6, [0, 0, 0, 1, 1, 1, 0, 0, 0, 0, 0]],
+            block_ids=[[0] * 11, [0] * 6 + [1] * 5],
         )
-        np.testing.assert_array_equal(
-            view.segment_ids,
-            [[0] * 5 + [1] * 6, [0, 0, 0, 1, 1, 1, 0, 0, 0, 0, 0]],
-        )
-        np.testing.assert_array_equal(
-            view.block_ids, [[0] * 11, [0] * 6 + [1] * 5]
-        )
-        np.testing.assert_array_equal(self.text.tokens, [8, 3])
-        np.testing.assert_array_equal(view.counts['padding'], [0, 5])
+        same(self.text.tokens, [8, 3])
+        same(view.counts['padding'], [0, 5])
         self.assertIsNone(view.positions)
         self.assertEqual(list(view.places), list(rows))
-        np.testing.assert_array_equal(view.places['mlm'][0], [2, 8])
-        np.testing.assert_array_equal(view.targets['mlm'][0], [11, 16])
-        np.testing.assert_array_equal(view.weights['mlm'], [[1, 1], [1, 0]])
+        same(view.places['mlm'][0], [2, 8])
+        same(view.targets['mlm'][0], [11, 16])
+        same(view.weights['mlm'], [[1, 1], [1, 0]])
         self.assertEqual(view.places['mlm'][1, 0], 3)
         self.assertEqual(view.targets['mlm'][1, 0], 21)
         for row in ('nsp', 'dim'):
-            np.testing.assert_array_equal(view.places[row], [[0], [0]])
-        np.testing.assert_array_equal(view.targets['nsp'], [[0], [1]])
-        np.testing.assert_array_equal(view.weights['nsp'], [[1], [1]])
+            same(view.places[row], [[0], [0]])
+        assert_view(view, 'nsp', targets=[[0], [1]], weights=[[1], [1]])
         self.assertEqual(list(view.targets), ['mlm', 'nsp'])
         self.assertEqual(list(view.weights), ['mlm', 'nsp'])
         for array in (view.ids, view.segment_ids, view.block_ids,
@@ -314,9 +298,7 @@ class PairViewTest(absltest.TestCase):
             random=np.full((2, 9), 0.37),
         )
         view = masked(self.text, draw, {'mlm': 'pieces'}, SPECIALS)
-        np.testing.assert_array_equal(
-            view.ids[0], [2, 10, 37, 12, 3, 13, 14, 15, 16, 17, 3]
-        )
+        same(view.ids[0], [2, 10, 37, 12, 3, 13, 14, 15, 16, 17, 3])
 
     def test_the_text_can_be_put_together_again(self):
         """Specials are never masked, whatever the masking."""

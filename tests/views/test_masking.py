@@ -7,6 +7,7 @@ from absl.testing import absltest, parameterized
 from scipy import stats
 
 from infoword_tf.views import generator, masking
+from tests.views.texts import same
 
 # P(n) of n ~ N(5, 1), rounded and clipped to 1..10.
 LENGTH_PMF = (
@@ -136,14 +137,10 @@ class PairsTest(parameterized.TestCase):
         if name == 'words':
             check_words(self, text, draw.masked)
         else:
-            np.testing.assert_array_equal(
-                draw.masked.sum(axis=1), masking.budgets(text)
-            )
+            same(draw.masked.sum(axis=1), masking.budgets(text))
         self.assertIsNone(draw.negatives)
         if name == 'spans':  # of one piece each
-            np.testing.assert_array_equal(
-                draw.lengths.sum(axis=1), masking.budgets(text)
-            )
+            same(draw.lengths.sum(axis=1), masking.budgets(text))
             self.assertEqual(draw.starts.shape[1], masking.budget(length))
             a = text.firsts[:, None]
             ends = draw.starts + draw.lengths
@@ -164,9 +161,7 @@ class PairsTest(parameterized.TestCase):
         if name == 'words':
             check_words(self, text.negatives, others)
         else:
-            np.testing.assert_array_equal(
-                others.sum(axis=1), masking.budgets(text.negatives)
-            )
+            same(others.sum(axis=1), masking.budgets(text.negatives))
         self.assertFalse((others & text.negatives.separators).any())
 
         def shares(pairs, found):
@@ -191,7 +186,7 @@ class PairsTest(parameterized.TestCase):
             text = with_negatives(20, 40)
             one = masking.masking(name)(text, np.random.default_rng(0))
             two = mask(text, np.random.default_rng(0))
-            np.testing.assert_array_equal(one.masked, two.masked)
+            same(one.masked, two.masked)
             self.assertFalse(
                 np.array_equal(one.negatives.masked[:20], one.masked)
             )
@@ -242,7 +237,7 @@ class SpansTest(parameterized.TestCase):
                 self.assertLessEqual(begins[first:end].sum(), 10)
                 if i < count - 1:
                     self.assertTrue(begins[end])
-            np.testing.assert_array_equal(cover, draw.masked[row])
+            same(cover, draw.masked[row])
             self.assertFalse((draw.masked[row] & windows.separators[row]).any())
 
     def test_only_the_last_span_is_cut(self):
@@ -326,7 +321,7 @@ class SpansTest(parameterized.TestCase):
             draw = masking.spans(windows, np.random.default_rng(6))
         word = np.cumsum(word_starts[0]) - 1
         observed = np.bincount(word[draw.starts[:, 0]], minlength=24)
-        np.testing.assert_array_equal(observed[22:], 0)
+        same(observed[22:], 0)
         self.assertGreater(
             chi_square_p(observed[:22], np.full(22, 20_000 / 22)), SIGNIFICANCE
         )
@@ -338,9 +333,7 @@ class SpansTest(parameterized.TestCase):
             draw = masking.spans(
                 one_piece_words(b, words), np.random.default_rng(7)
             )
-        np.testing.assert_array_equal(
-            draw.lengths, np.broadcast_to([2, 1, 0], (b, 3))
-        )
+        same(draw.lengths, np.broadcast_to([2, 1, 0], (b, 3)))
         observed, expected = [], []
         for first in range(words - 1):
             free = [
@@ -364,21 +357,19 @@ class SpansTest(parameterized.TestCase):
         )
         with constant_lengths(6):
             draw = masking.spans(windows, np.random.default_rng(8))
-        np.testing.assert_array_equal(draw.starts[0, :2], [7, 0])
-        np.testing.assert_array_equal(draw.lengths[:, :2], [[4, 2], [6, 0]])
-        np.testing.assert_array_equal(draw.lengths[:, 2:], 0)
-        np.testing.assert_array_equal(draw.shortened, [2, 0])
-        np.testing.assert_array_equal(
-            np.nonzero(draw.masked[0])[0], [0, 1, 7, 8, 9, 10]
-        )
+        same(draw.starts[0, :2], [7, 0])
+        same(draw.lengths[:, :2], [[4, 2], [6, 0]])
+        same(draw.lengths[:, 2:], 0)
+        same(draw.shortened, [2, 0])
+        same(np.nonzero(draw.masked[0])[0], [0, 1, 7, 8, 9, 10])
 
     def test_a_row_of_separators_hides_nothing(self):
         windows = one_piece_words(3, 20, range(20))
         windows.separators[1] = False
         draw = masking.spans(windows, np.random.default_rng(9))
-        np.testing.assert_array_equal(draw.masked.sum(axis=1), [0, 3, 0])
-        np.testing.assert_array_equal(draw.lengths[[0, 2]], 0)
-        np.testing.assert_array_equal(draw.shortened[[0, 2]], 0)
+        same(draw.masked.sum(axis=1), [0, 3, 0])
+        same(draw.lengths[[0, 2]], 0)
+        same(draw.shortened[[0, 2]], 0)
         draw = masking.spans(
             one_piece_words(2, 20, range(20)), np.random.default_rng(9)
         )
@@ -388,9 +379,9 @@ class SpansTest(parameterized.TestCase):
         windows = one_piece_words(1, 20, range(20))
         windows.separators[0, [4, 9]] = False
         draw = masking.spans(windows, np.random.default_rng(10))
-        np.testing.assert_array_equal(np.nonzero(draw.masked[0])[0], [4, 9])
+        same(np.nonzero(draw.masked[0])[0], [4, 9])
         self.assertCountEqual(draw.starts[0, :2].tolist(), [4, 9])
-        np.testing.assert_array_equal(draw.lengths[0, :2], [1, 1])
+        same(draw.lengths[0, :2], [1, 1])
 
 
 class MaskingsTest(parameterized.TestCase):
@@ -406,11 +397,11 @@ class MaskingsTest(parameterized.TestCase):
 
         a, b = drawn(1, 2, name), drawn(1, 2, name)
         for x, y in zip(a, b, strict=True):
-            np.testing.assert_array_equal(x, y)
+            same(x, y)
         for key in ((2, 2, name), (1, 3, name), (1, 2, 'other')):
             self.assertFalse((a.masked == drawn(*key).masked).all())
         for array, old in zip(windows, before, strict=True):
-            np.testing.assert_array_equal(array, old)
+            same(array, old)
 
     @parameterized.parameters('spans', 'words', 'tokens')
     def test_a_row_does_not_depend_on_the_text_of_others(self, name):
@@ -422,8 +413,8 @@ class MaskingsTest(parameterized.TestCase):
             masking.MASKINGS[name](w, generator(0, 0, name))
             for w in (a, b)
         )
-        np.testing.assert_array_equal(ours.masked[3], theirs.masked[3])
-        np.testing.assert_array_equal(ours.shown[3], theirs.shown[3])
+        same(ours.masked[3], theirs.masked[3])
+        same(ours.shown[3], theirs.shown[3])
 
     @parameterized.product(
         name=('spans', 'tokens'), length=(6, 62, 126, 510)
@@ -434,9 +425,7 @@ class MaskingsTest(parameterized.TestCase):
         self.assertTrue(windows.separators.any())
         self.assertFalse((draw.masked & windows.separators).any())
         room = (~windows.separators).sum(axis=1)
-        np.testing.assert_array_equal(
-            draw.masked.sum(axis=1), np.minimum(masking.budget(length), room)
-        )
+        same(draw.masked.sum(axis=1), np.minimum(masking.budget(length), room))
 
     @parameterized.parameters('words', 'tokens')
     def test_fewer_tokens_than_the_budget_are_all_hidden(self, name):
@@ -444,7 +433,7 @@ class MaskingsTest(parameterized.TestCase):
         windows.separators[1, [4, 9]] = False
         draw = masking.MASKINGS[name](windows, np.random.default_rng(0))
         self.assertFalse(draw.masked[0].any())
-        np.testing.assert_array_equal(np.nonzero(draw.masked[1])[0], [4, 9])
+        same(np.nonzero(draw.masked[1])[0], [4, 9])
 
     @parameterized.parameters('words', 'tokens')
     def test_eighty_ten_ten_for_each_piece(self, name):
@@ -501,9 +490,7 @@ class WordsTest(parameterized.TestCase):
         word_starts[:, [0, 17, 18, 19]] = True
         windows = one_piece_words(5, 20)._replace(word_starts=word_starts)
         draw = masking.words(windows, np.random.default_rng(0))
-        np.testing.assert_array_equal(
-            draw.masked, [[False] * 17 + [True] * 3] * 5
-        )
+        same(draw.masked, [[False] * 17 + [True] * 3] * 5)
 
     def test_every_word_equally_often(self):
         draw = masking.words(

@@ -5,6 +5,7 @@ from absl.testing import absltest
 
 from infoword_tf.views.negatives import negatives
 from tests.views import texts
+from tests.views.texts import assert_view, same
 
 
 class NegativesTest(absltest.TestCase):
@@ -23,7 +24,7 @@ class NegativesTest(absltest.TestCase):
             negatives=texts.pair_draw([[0], [2, 5], [2], []])
         )
         view = negatives(text, draw, {'nsp_nce': 'start'}, texts.SPECIALS)
-        np.testing.assert_array_equal(
+        same(
             view.ids,
             [
                 [
@@ -36,26 +37,19 @@ class NegativesTest(absltest.TestCase):
                 ],
             ],
         )
-        np.testing.assert_array_equal(
-            view.segment_ids.sum(axis=2), [[3, 6], [2, 3]]
-        )
-        np.testing.assert_array_equal(
-            view.block_ids.sum(axis=2), [[3, 0], [6, 5]]
-        )
-        np.testing.assert_array_equal(
-            view.places['nsp_nce'], np.zeros((2, 2, 1))
-        )
+        same(view.segment_ids.sum(axis=2), [[3, 6], [2, 3]])
+        same(view.block_ids.sum(axis=2), [[3, 0], [6, 5]])
+        same(view.places['nsp_nce'], np.zeros((2, 2, 1)))
         numbers = view.targets['nsp_nce']
         self.assertEqual(numbers.shape, (2, 3))
         self.assertEqual(numbers[0, 0], numbers[0, 2])
         self.assertEqual(numbers[0, 1], numbers[1, 2])
         self.assertLen(set(numbers.ravel().tolist()), 4)
-        np.testing.assert_array_equal(view.weights['nsp_nce'], [[1], [1]])
-        np.testing.assert_array_equal(view.sequences, [0, 1])
+        assert_view(view, 'nsp_nce', weights=[[1], [1]], sequences=[0, 1])
         # Other second pieces, [30 31] and [13 .. 17], [21] and [30 31].
         # Beside the pair's own 8 and 3 tokens; A is not counted again.
-        np.testing.assert_array_equal(text.tokens, [8 + 7, 3 + 3])
-        np.testing.assert_array_equal(view.counts['padding'], [3, 11])
+        same(text.tokens, [8 + 7, 3 + 3])
+        same(view.counts['padding'], [3, 11])
         with self.assertRaisesRegex(ValueError, 'start alone.*mlm'):
             negatives(text, draw, {'mlm': 'pieces'}, texts.SPECIALS)
 

@@ -16,6 +16,7 @@ from infoword_tf.views.masking import (
     spans,
 )
 from tests.views import texts
+from tests.views.texts import assert_view, same
 
 DIM = {'dim': 'start'}
 
@@ -75,34 +76,26 @@ class NgramsTest(parameterized.TestCase):
             (2, 14), [(9, 2), (3, 1)], [(7, 1), (13, 1), (0, 1)]
         )
         view = ngrams.ngrams(windows, draw, DIM, texts.SPECIALS)
-        np.testing.assert_array_equal(
-            view.ids,
-            [
+        assert_view(
+            view,
+            'dim',
+            ids=[
                 [2, 19, 20, 3, 2, 13, 3, 3, 3],
                 [2, 13, 3, 2, 43, 3, 2, 30, 3],
             ],
+            positions=[[0, 1, 2, 3, 0, 1, 2, 0, 0], [0, 1, 2] * 3],
+            block_ids=[
+                [0, 0, 0, 0, 1, 1, 1, 3, 3],
+                [0, 0, 0, 1, 1, 1, 2, 2, 2],
+            ],
+            places=[[0, 4, 0], [0, 3, 6]],
+            targets=[[2, 1, 0], [1, 4, 3]],
+            weights=[[1, 1, 0], [1, 1, 1]],
+            sequences=[0, 1],
         )
-        np.testing.assert_array_equal(
-            view.positions,
-            [[0, 1, 2, 3, 0, 1, 2, 0, 0], [0, 1, 2] * 3],
-        )
-        np.testing.assert_array_equal(
-            view.block_ids,
-            [[0, 0, 0, 0, 1, 1, 1, 3, 3], [0, 0, 0, 1, 1, 1, 2, 2, 2]],
-        )
-        np.testing.assert_array_equal(
-            view.places['dim'], [[0, 4, 0], [0, 3, 6]]
-        )
-        np.testing.assert_array_equal(
-            view.targets['dim'], [[2, 1, 0], [1, 4, 3]]
-        )
-        np.testing.assert_array_equal(
-            view.weights['dim'], [[1, 1, 0], [1, 1, 1]]
-        )
-        np.testing.assert_array_equal(view.sequences, [0, 1])
         self.assertEqual(list(view.counts), ['dropped_spans', 'padding'])
-        np.testing.assert_array_equal(view.counts['padding'], [2, 0])
-        np.testing.assert_array_equal(view.counts['dropped_spans'], [0, 0])
+        same(view.counts['padding'], [2, 0])
+        same(view.counts['dropped_spans'], [0, 0])
         self.assertIsNone(view.segment_ids)
         for array in (
             view.ids,
@@ -123,14 +116,10 @@ class NgramsTest(parameterized.TestCase):
         )
         view = ngrams.ngrams(windows, draw, DIM, texts.SPECIALS)
         self.assertEqual(view.ids.shape, (2, 10))
-        np.testing.assert_array_equal(
-            view.ids[0, [1, 4, 7]], windows.ids[0, [2, 20, 9]]
-        )
-        np.testing.assert_array_equal(view.counts['dropped_spans'], [1, 0])
+        same(view.ids[0, [1, 4, 7]], windows.ids[0, [2, 20, 9]])
+        same(view.counts['dropped_spans'], [1, 0])
         shown = masked(windows, draw, DIM, texts.SPECIALS)
-        np.testing.assert_array_equal(
-            shown.ids[0, [1, 3, 10, 21]], texts.SPECIALS.mask_id
-        )
+        same(shown.ids[0, [1, 3, 10, 21]], texts.SPECIALS.mask_id)
 
     @parameterized.parameters(
         (8, 1, 1), (64, 10, 4), (128, 19, 6), (512, 77, 16)
@@ -163,27 +152,23 @@ class NgramsTest(parameterized.TestCase):
                 start, size = draw.starts[row, slot], draw.lengths[row, slot]
                 here = slice(end, end + size + 2)
                 self.assertEqual(view.places['dim'][row, slot], end)
-                np.testing.assert_array_equal(
+                same(
                     view.ids[row, here],
                     [2, *windows.ids[row, start : start + size], 3],
                 )
-                np.testing.assert_array_equal(
-                    view.positions[row, here], np.arange(size + 2)
-                )
-                np.testing.assert_array_equal(view.block_ids[row, here], slot)
-                np.testing.assert_array_equal(shown[start : start + size], 4)
+                same(view.positions[row, here], np.arange(size + 2))
+                same(view.block_ids[row, here], slot)
+                same(shown[start : start + size], 4)
                 end += size + 2
-            np.testing.assert_array_equal(view.block_ids[row, end:], slots)
-            np.testing.assert_array_equal(
-                view.weights['dim'][row], np.arange(slots) < count
-            )
+            same(view.block_ids[row, end:], slots)
+            same(view.weights['dim'][row], np.arange(slots) < count)
             self.assertEqual(
                 view.counts['dropped_spans'][row], max(0, count - slots)
             )
             # Nothing else is masked but what was dropped.
             dropped = draw.lengths[row, slots:].sum()
             self.assertEqual((shown == 4).sum(), end - 2 * kept + dropped)
-            np.testing.assert_array_equal(shown == 4, draw.masked[row])
+            same(shown == 4, draw.masked[row])
         self.assertBetween(view.places['dim'].min(), 0, view.ids.shape[1])
 
     def test_some_spans_are_dropped_there(self):
@@ -211,24 +196,22 @@ class NgramsTest(parameterized.TestCase):
         windows.separators[1] = True
         draw = spans(windows, np.random.default_rng(0))
         view = ngrams.ngrams(windows, draw, DIM, texts.SPECIALS)
-        np.testing.assert_array_equal(
-            view.weights['dim'].any(axis=1), [True, False, True]
-        )
+        same(view.weights['dim'].any(axis=1), [True, False, True])
         *_, nothing = drawn(3, 46, 1.0, separator_rate=1.0)
         for one, row in ((view, 1), (nothing, 0), (nothing, 2)):
-            np.testing.assert_array_equal(one.weights['dim'][row], 0)
-            np.testing.assert_array_equal(one.places['dim'][row], 0)
-            np.testing.assert_array_equal(one.block_ids[row], 4)
+            same(one.weights['dim'][row], 0)
+            same(one.places['dim'][row], 0)
+            same(one.block_ids[row], 4)
             self.assertEqual(one.counts['dropped_spans'][row], 0)
 
     def test_one_word_at_a_time(self):
         """The shortest sequences, P = 1: [CLS] word [SEP]."""
         windows, draw, _, view = drawn(5, 6, 1.0, separator_rate=0.0)
         word = windows.ids[np.arange(5), draw.starts[:, 0]]
-        np.testing.assert_array_equal(
+        same(
             view.ids, np.stack([np.full(5, 2), word, np.full(5, 3)], axis=1)
         )
-        np.testing.assert_array_equal(view.weights['dim'], np.ones((5, 1)))
+        same(view.weights['dim'], np.ones((5, 1)))
 
     @parameterized.parameters('words', 'tokens')
     def test_wants_spans(self, masking):
@@ -248,7 +231,7 @@ class NgramsTest(parameterized.TestCase):
         view = ngrams.ngrams(windows, draw, rows, texts.SPECIALS)
         for field in (view.places, view.targets, view.weights):
             self.assertEqual(list(field), ['dim', 'b'])
-            np.testing.assert_array_equal(field['dim'], field['b'])
+            same(field['dim'], field['b'])
 
     def test_is_pure(self):
         windows, draw, _, view = drawn(6, 126, 0.6)
@@ -258,11 +241,11 @@ class NgramsTest(parameterized.TestCase):
             *zip(windows, same_windows, strict=True),
             *zip(draw, same_draw, strict=True),
         ):
-            np.testing.assert_array_equal(one, two)
+            same(one, two)
         one, two = (views.flatten({'ngrams': v}) for v in (view, again))
         self.assertEqual(list(one), list(two))
         for path, array in one.items():
-            np.testing.assert_array_equal(array, two[path], path)
+            same(array, two[path], path)
 
     def test_ngrams_of_a_pair(self):
         """What `masked` hides, of A and of B."""
@@ -271,10 +254,10 @@ class NgramsTest(parameterized.TestCase):
             lengths=np.array([[1, 1], [1, 0]], np.int32),
         )
         view = ngrams.ngrams(texts.two_pairs(), draw, DIM, texts.SPECIALS)
-        np.testing.assert_array_equal(
+        same(
             view.ids, [[2, 16, 3, 2, 11, 3], [2, 21, 3, 3, 3, 3]]
         )
-        np.testing.assert_array_equal(view.weights['dim'], [[1, 1], [1, 0]])
+        same(view.weights['dim'], [[1, 1], [1, 0]])
 
 
 if __name__ == '__main__':

@@ -8,6 +8,7 @@ from infoword_tf.views import overlap
 from infoword_tf.views.masking import MASKINGS, Masking, Pairs, Windows, budget
 from tests.views import texts
 from tests.views.test_ngrams import random_windows
+from tests.views.texts import assert_view, same
 
 CLS, SEP, MASK = 2, 3, 4
 ROWS = {'overlap': 'pieces'}
@@ -46,20 +47,19 @@ class OverlapTest(parameterized.TestCase):
         view = overlap.overlap(
             None, overlap.Cuts(text, masking), ROWS, texts.SPECIALS
         )
-        np.testing.assert_array_equal(
-            view.ids,
-            [
+        assert_view(
+            view,
+            'overlap',
+            ids=[
                 [CLS, 10, 11, 12, MASK, 14, SEP]
                 + [13, 14, 15, 16, 17, MASK, 19, SEP]
             ],
+            segment_ids=[[0] * 7 + [1] * 8],
+            places=[[4, 12]],
+            targets=[[13, 18]],
+            weights=[[1, 1]],
+            measured=[[1, 1]],
         )
-        np.testing.assert_array_equal(
-            view.segment_ids, [[0] * 7 + [1] * 8]
-        )
-        np.testing.assert_array_equal(view.places['overlap'], [[4, 12]])
-        np.testing.assert_array_equal(view.targets['overlap'], [[13, 18]])
-        np.testing.assert_array_equal(view.weights['overlap'], [[1, 1]])
-        np.testing.assert_array_equal(view.measured['overlap'], [[1, 1]])
         self.assertIsNone(view.block_ids)
         self.assertIsNone(view.positions)
         self.assertEqual(view.counts, {})
@@ -72,14 +72,12 @@ class OverlapTest(parameterized.TestCase):
             self.assertEqual(m + n, length - 1)
             self.assertGreaterEqual(min(m, n), (length - 1) // 4)
             a, b = found.ids[i, :m], found.ids[i, m + 1 :]
-            np.testing.assert_array_equal(np.diff(a), 1)
-            np.testing.assert_array_equal(np.diff(b), 1)
+            same(np.diff(a), 1)
+            same(np.diff(b), 1)
             common = np.intersect1d(a, b).size
             self.assertGreaterEqual(common, min(m, n) // 2)
         place = np.arange(length)
-        np.testing.assert_array_equal(
-            found.separators, place == found.firsts[:, None]
-        )
+        same(found.separators, place == found.firsts[:, None])
 
     def test_lengths_distances_and_places_are_all_as_likely(self):
         n, length = 40_000, 14
@@ -90,12 +88,12 @@ class OverlapTest(parameterized.TestCase):
         some = found.firsts == 6
         behind = (found.ids[:, 7] - found.ids[:, 0])[some]
         there, counts = np.unique(behind, return_counts=True)
-        np.testing.assert_array_equal(there, np.arange(-4, 4))
+        same(there, np.arange(-4, 4))
         np.testing.assert_allclose(counts / some.sum(), 1 / 8, atol=0.02)
         # Of these where B begins 3 behind A 10 of 14 tokens are read.
         begin = found.ids[some, 0][behind == 3] - 100
         there, counts = np.unique(begin, return_counts=True)
-        np.testing.assert_array_equal(there, np.arange(5))
+        same(there, np.arange(5))
         np.testing.assert_allclose(counts / counts.sum(), 0.2, atol=0.05)
 
     def test_strangers_are_cut_in_the_same_way_out_of_the_next_text(self):
@@ -110,13 +108,13 @@ class OverlapTest(parameterized.TestCase):
         self.assertAlmostEqual(found.labels.mean(), 0.25, delta=0.03)
         place = np.arange(length)
         second = place > found.firsts[:, None]
-        np.testing.assert_array_equal(
+        same(
             np.where(second, found.ids // 1000, number),
             np.where(second, (number + found.labels[:, None]) % n, number),
         )
         # All else is as it is without strangers.
-        np.testing.assert_array_equal(found.firsts, alone.firsts)
-        np.testing.assert_array_equal(found.ids % 1000, alone.ids % 1000)
+        same(found.firsts, alone.firsts)
+        same(found.ids % 1000, alone.ids % 1000)
 
     def test_one_text_has_no_strangers(self):
         self.assertFalse(drawn(counted(1, 62), strangers=1.0).text.labels.any())
@@ -134,9 +132,7 @@ class OverlapTest(parameterized.TestCase):
         cuts = drawn(windows, strangers=0.5)
         rows = {**ROWS, 'same_text': 'next'}
         view = overlap.overlap(windows, cuts, rows, texts.SPECIALS)
-        np.testing.assert_array_equal(
-            view.targets['same_text'][:, 0], cuts.text.labels
-        )
+        same(view.targets['same_text'][:, 0], cuts.text.labels)
         self.assertFalse(view.places['same_text'].any())
         self.assertTrue(view.weights['same_text'].all())
 
@@ -151,17 +147,15 @@ class OverlapTest(parameterized.TestCase):
         self.assertGreater(weights.mean(), 0.9)
         i, j = np.nonzero(weights)
         at = view.places['overlap'][i, j]
-        np.testing.assert_array_equal(
-            view.targets['overlap'][i, j], cuts.text.ids[i, at - 1]
-        )
+        same(view.targets['overlap'][i, j], cuts.text.ids[i, at - 1])
         hidden = view.measured['overlap'][i, j] > 0
-        np.testing.assert_array_equal(view.ids[i, at][hidden], MASK)
+        same(view.ids[i, at][hidden], MASK)
         # Ends of documents, and the border, are shown and not asked.
         ends = np.pad(cuts.text.separators, ((0, 0), (1, 1)))
-        np.testing.assert_array_equal(view.ids[ends], SEP)
+        same(view.ids[ends], SEP)
         self.assertFalse(ends[i, at].any())
-        np.testing.assert_array_equal(view.ids[:, 0], CLS)
-        np.testing.assert_array_equal(view.ids[:, -1], SEP)
+        same(view.ids[:, 0], CLS)
+        same(view.ids[:, -1], SEP)
 
 
 if __name__ == '__main__':

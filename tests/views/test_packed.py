@@ -13,6 +13,7 @@ from infoword_tf.views.masking import MASKINGS, masking, packed_budget
 from infoword_tf.views.packed import fewest_rows, folded
 from tests import zoo
 from tests.views import texts
+from tests.views.texts import assert_view, same
 
 ROWS = {'mlm': 'pieces', 'nsp': 'next'}
 
@@ -47,10 +48,8 @@ def each(text):
 class FoldedTest(absltest.TestCase):
     def test_the_longest_with_the_shortest(self):
         sizes = np.array([3, 9, 5, 4, 8])
-        np.testing.assert_array_equal(
-            folded(sizes, 3), [[1, -1], [4, 0], [2, 3]]
-        )
-        np.testing.assert_array_equal(
+        same(folded(sizes, 3), [[1, -1], [4, 0], [2, 3]])
+        same(
             folded(np.stack([sizes, sizes]), 5)[1],
             [[1, -1], [4, -1], [2, -1], [3, -1], [0, -1]],
         )
@@ -84,42 +83,37 @@ class PackedTest(parameterized.TestCase):
     def test_written_out(self):
         draw = texts.pair_draw([[0], [3], [1]], shortened=np.array([1, 2, 4]))
         view = masked(three_pairs(), draw, ROWS, texts.SPECIALS)
-        np.testing.assert_array_equal(
-            view.ids,
-            [
+        assert_view(
+            view,
+            ids=[
                 [2, 4, 3, 11, 3, 2, 20, 3, 21, 4, 3],
                 [2, 30, 4, 3, 32, 3, 3, 3, 3, 3, 3],
             ],
+            positions=[
+                [0, 1, 2, 3, 4, 0, 1, 2, 3, 4, 5],
+                [0, 1, 2, 3, 4, 5] + [0] * 5,
+            ],
+            segment_ids=[
+                [0, 0, 0, 1, 1, 0, 0, 0, 1, 1, 1],
+                [0] * 4 + [1, 1] + [0] * 5,
+            ],
+            block_ids=[[0] * 5 + [1] * 6, [0] * 6 + [3] * 5],
         )
-        np.testing.assert_array_equal(
-            view.positions,
-            [[0, 1, 2, 3, 4, 0, 1, 2, 3, 4, 5], [0, 1, 2, 3, 4, 5] + [0] * 5],
+        same(view.weights['mlm'][:, :2], [[1, 1], [1, 0]])
+        same(view.places['mlm'][0, :2], [1, 9])
+        same(view.targets['mlm'][0, :2], [10, 22])
+        same(view.measured['mlm'][0, :2], [1, 1])
+        assert_view(
+            view,
+            'nsp',
+            places=[[0, 5, 0], [0, 0, 0]],
+            targets=[[0, 1, 0], [1, 0, 0]],
+            weights=[[1, 1, 0], [1, 0, 0]],
+            sequences=[0, 1],
         )
-        np.testing.assert_array_equal(
-            view.segment_ids,
-            [[0, 0, 0, 1, 1, 0, 0, 0, 1, 1, 1], [0] * 4 + [1, 1] + [0] * 5],
-        )
-        np.testing.assert_array_equal(
-            view.block_ids, [[0] * 5 + [1] * 6, [0] * 6 + [3] * 5]
-        )
-        np.testing.assert_array_equal(view.weights['mlm'][:, :2],
-                                      [[1, 1], [1, 0]])
-        np.testing.assert_array_equal(view.places['mlm'][0, :2], [1, 9])
-        np.testing.assert_array_equal(view.targets['mlm'][0, :2], [10, 22])
-        np.testing.assert_array_equal(view.measured['mlm'][0, :2], [1, 1])
-        np.testing.assert_array_equal(
-            view.places['nsp'], [[0, 5, 0], [0, 0, 0]]
-        )
-        np.testing.assert_array_equal(
-            view.targets['nsp'], [[0, 1, 0], [1, 0, 0]]
-        )
-        np.testing.assert_array_equal(
-            view.weights['nsp'], [[1, 1, 0], [1, 0, 0]]
-        )
-        np.testing.assert_array_equal(view.sequences, [0, 1])
-        np.testing.assert_array_equal(view.counts['shortened_spans'], [3, 4])
-        np.testing.assert_array_equal(view.counts['padding'], [0, 5])
-        np.testing.assert_array_equal(three_pairs().tokens, [5, 3])
+        same(view.counts['shortened_spans'], [3, 4])
+        same(view.counts['padding'], [0, 5])
+        same(three_pairs().tokens, [5, 3])
         for array in (view.ids, view.sequences, view.positions, view.block_ids,
                       view.segment_ids, *view.places.values(),
                       *view.targets.values(), *view.counts.values()):
@@ -144,13 +138,11 @@ class PackedTest(parameterized.TestCase):
             self.assertTrue(left[row, here].all())
             left[row, here] = False
             for field in ('ids', 'segment_ids'):
-                np.testing.assert_array_equal(
+                same(
                     getattr(view, field)[row, here],
                     getattr(alone, field)[pair, :size],
                 )
-            np.testing.assert_array_equal(
-                view.positions[row, here], np.arange(size)
-            )
+            same(view.positions[row, here], np.arange(size))
             self.assertLen(set(view.block_ids[row, here].tolist()), 1)
             for objective in ROWS:
                 wanted, own = (
@@ -161,12 +153,10 @@ class PackedTest(parameterized.TestCase):
                 )  # fmt: skip
                 inside = (wanted[2] > 0) & (wanted[0] >= 0)
                 inside &= wanted[0] < size
-                np.testing.assert_array_equal(
-                    wanted[:, inside], own[:, own[2] > 0]
-                )
+                same(wanted[:, inside], own[:, own[2] > 0])
         slots = text.slots.shape[1]
-        np.testing.assert_array_equal(view.block_ids == slots, left)
-        np.testing.assert_array_equal(view.counts['padding'], left.sum(axis=1))
+        same(view.block_ids == slots, left)
+        same(view.counts['padding'], left.sum(axis=1))
 
     def test_states_are_those_of_a_pair_alone(self):
         text, draw = random_pairs(0, 'tokens')
@@ -201,7 +191,7 @@ class PackedTest(parameterized.TestCase):
             seen = np.abs(tape.gradient(total, x).numpy()).sum(axis=2) > 0
             expected = np.zeros((b, tokens), bool)
             expected[row, begin : begin + size] = True
-            np.testing.assert_array_equal(seen, expected)
+            same(seen, expected)
 
     def test_one_state_for_a_row_is_none(self):
         draw = texts.pair_draw([[0], [3], [1]])

@@ -15,6 +15,7 @@ from infoword_tf.data.streams import StreamSource
 from infoword_tf.text.wholewords import WholeWords
 from infoword_tf.views import permuted
 from infoword_tf.views.streams import Streams
+from tests.views.texts import assert_view, same
 
 SIGNIFICANCE = 1e-3
 SPECIALS = views.Specials(2, 3, 4, 100)
@@ -111,7 +112,7 @@ class PaperTest(absltest.TestCase):
 
     def test_strict(self):
         h, g = self.masks('strict')
-        np.testing.assert_array_equal(
+        same(
             h,
             [
                 [1, 0, 1, 0, 0],  # x1: x3 and itself
@@ -121,11 +122,11 @@ class PaperTest(absltest.TestCase):
                 [1, 0, 1, 0, 1],  # x5: x3, x1 and itself
             ],
         )
-        np.testing.assert_array_equal(g, [1, 1, 1, 0, 1])
+        same(g, [1, 1, 1, 0, 1])
 
     def test_partial(self):
         h, g = self.masks('partial')
-        np.testing.assert_array_equal(
+        same(
             h,
             [
                 [1, 1, 1, 0, 1],
@@ -135,7 +136,7 @@ class PaperTest(absltest.TestCase):
                 [1, 1, 1, 0, 1],
             ],
         )
-        np.testing.assert_array_equal(g, [1, 1, 1, 0, 1])
+        same(g, [1, 1, 1, 0, 1])
 
     def test_several_targets_and_a_separator(self):
         """x1 a x3 b [SEP]: order b, [SEP], a, x1, x3; a and b are targets."""
@@ -169,8 +170,8 @@ class PaperTest(absltest.TestCase):
             found = permuted.visibility(
                 order_of_text, chosen, functional, order
             )
-            np.testing.assert_array_equal(found[0][0], ranks)
-            np.testing.assert_array_equal(content(found[0][0], found[1][0]), h)
+            same(found[0][0], ranks)
+            same(content(found[0][0], found[1][0]), h)
 
     def test_an_order_that_is_not_known(self):
         zeros = np.zeros((1, 3), bool)
@@ -208,10 +209,8 @@ class OfficialRuleTest(parameterized.TestCase):
             blocked = official(
                 order_of_text[row], chosen[row], functional[row]
             )
-            np.testing.assert_array_equal(
-                queries(ranks[row], sees[row]), ~blocked
-            )
-            np.testing.assert_array_equal(
+            same(queries(ranks[row], sees[row]), ~blocked)
+            same(
                 content(ranks[row], sees[row]),
                 ~(blocked & ~np.eye(40, dtype=bool)),
             )
@@ -238,11 +237,9 @@ class OfficialRuleTest(parameterized.TestCase):
                     [np.zeros((half, half), bool), two],
                 ]
             )
-            np.testing.assert_array_equal(
-                queries(view.ranks[row], view.sees[row]), ~blocked
-            )
+            same(queries(view.ranks[row], view.sees[row]), ~blocked)
             # What was taken for a separator is one.
-            np.testing.assert_array_equal(
+            same(
                 np.isin(view.ids[row], (SEP, CLS)),
                 np.concatenate(functional[2 * row : 2 * row + 2]),
             )
@@ -267,7 +264,7 @@ class IndependenceTest(parameterized.TestCase):
             # A target sees targets that come before it, and only those.
             for part in (slice(half), slice(half, tokens)):
                 own = np.arange(tokens)[part][target[part]]
-                np.testing.assert_array_equal(
+                same(
                     g[np.ix_(own, own)],
                     ranks[own][:, None] > ranks[own][None, :],
                 )
@@ -320,7 +317,7 @@ class NgramsTest(parameterized.TestCase):
             n = permuted.ngram_lengths(shape, again)
             left = again.random(shape)
             for row in range(9):
-                np.testing.assert_array_equal(
+                same(
                     found[row], self.literal(starts[row], k, n[row], left[row])
                 )
 
@@ -364,9 +361,7 @@ class NgramsTest(parameterized.TestCase):
         chosen = permuted.ngrams(starts, 6, np.random.default_rng(4))
         self.assertTrue(chosen.any())
         same_word = ~starts[:, 1:]
-        np.testing.assert_array_equal(
-            chosen[:, 1:][same_word], chosen[:, :-1][same_word]
-        )
+        same(chosen[:, 1:][same_word], chosen[:, :-1][same_word])
         fragment = np.cumsum(starts, axis=1) == 0
         self.assertTrue(fragment.any())
         self.assertFalse(chosen[fragment].any())
@@ -386,7 +381,7 @@ class TargetsTest(parameterized.TestCase):
         functional = random.random((200, 64)) < 0.05
         goals = np.tile([11, 10], 100)
         chosen = permuted.targets(starts, functional, goals, 6, random)
-        np.testing.assert_array_equal(chosen.sum(axis=1), goals)
+        same(chosen.sum(axis=1), goals)
         self.assertFalse((chosen & functional).any())
 
     def test_mostly_ngrams(self):
@@ -399,7 +394,7 @@ class TargetsTest(parameterized.TestCase):
         )
         self.assertBetween(ngrams.sum(axis=1).mean(), 34, 37)
         within = (chosen & ngrams).sum(axis=1)
-        np.testing.assert_array_equal(
+        same(
             within[ngrams.sum(axis=1) <= 43],
             ngrams.sum(axis=1)[ngrams.sum(axis=1) <= 43],
         )
@@ -418,7 +413,7 @@ class TargetsTest(parameterized.TestCase):
             6,
             np.random.default_rng(0),
         )
-        np.testing.assert_array_equal(chosen.sum(axis=1), [0, 1, 5])
+        same(chosen.sum(axis=1), [0, 1, 5])
         self.assertTrue(chosen[1, 4])
 
 
@@ -430,9 +425,7 @@ class PermutationTest(parameterized.TestCase):
         _, draw, view = drawn(7, tokens, k, order, separator_rate=0.0)
         first, second = permuted.halves(tokens, k)
         self.assertEqual(draw.places.shape, (7, tokens // k))
-        np.testing.assert_array_equal(
-            (draw.places < tokens // 2).sum(axis=1), first
-        )
+        same((draw.places < tokens // 2).sum(axis=1), first)
         self.assertTrue((np.diff(draw.places, axis=1) > 0).all())
         if k > 3 or tokens > 12:  # two of five places may be separators
             self.assertTrue(draw.usable.all())
@@ -447,8 +440,8 @@ class PermutationTest(parameterized.TestCase):
     def test_of_512_tokens_85(self):
         _, draw, view = drawn(16, 512)
         self.assertTrue(draw.usable.all())
-        np.testing.assert_array_equal((draw.places < 256).sum(axis=1), 43)
-        np.testing.assert_array_equal((draw.places >= 256).sum(axis=1), 42)
+        same((draw.places < 256).sum(axis=1), 43)
+        same((draw.places >= 256).sum(axis=1), 42)
         targets = view.targets['plm']
         self.assertFalse(np.isin(targets, (SEP, CLS)).any())
 
@@ -457,7 +450,7 @@ class PermutationTest(parameterized.TestCase):
         streams.ids[~streams.separators] = 1
         draw = permuted.permutation(streams, np.random.default_rng(0))
         view = permuted.permuted(streams, draw, PLM, SPECIALS)
-        np.testing.assert_array_equal(view.targets['plm'], 1)
+        same(view.targets['plm'], 1)
 
     def test_ranks_of_a_half(self):
         for order in permuted.ORDERS:
@@ -468,23 +461,19 @@ class PermutationTest(parameterized.TestCase):
             sees = draw.sees.reshape(8, 2, 32) - [[0], [66]]
             plain = ~(target | np.isin(view.ids, (SEP, CLS)))
             plain, target = (x.reshape(8, 2, 32) for x in (plain, target))
-            np.testing.assert_array_equal(sees - ranks, ~target)
+            same(sees - ranks, ~target)
             for half in range(16):
                 row, part = divmod(half, 2)
                 found = ranks[row, part]
                 if order == 'strict':
-                    np.testing.assert_array_equal(
-                        np.sort(found), np.arange(32)
-                    )
+                    same(np.sort(found), np.arange(32))
                     number = target[row, part].sum()
-                    np.testing.assert_array_equal(
+                    same(
                         np.sort(found[target[row, part]]),
                         np.arange(32 - number, 32),
                     )
                 else:
-                    np.testing.assert_array_equal(
-                        found[plain[row, part]], -1
-                    )
+                    same(found[plain[row, part]], -1)
                     others = found[~plain[row, part]]
                     self.assertLen(set(others), len(others))
                     self.assertBetween(others.min(), 0, 31)
@@ -499,7 +488,7 @@ class PermutationTest(parameterized.TestCase):
     def test_is_pure_and_keyed(self):
         one, two = drawn(6, 64)[1], drawn(6, 64)[1]
         for a, b in zip(one, two, strict=True):
-            np.testing.assert_array_equal(a, b)
+            same(a, b)
         streams = make_streams(6, 64)
         other = permuted.permutation(streams, np.random.default_rng(9))
         self.assertFalse(np.array_equal(one.ranks, other.ranks))
@@ -508,9 +497,7 @@ class PermutationTest(parameterized.TestCase):
     def test_the_order_changes_the_ranks_alone(self):
         partial, strict = (drawn(6, 64, order=o)[1] for o in permuted.ORDERS)
         for field in ('away', 'columns', 'segment_ids', 'places', 'usable'):
-            np.testing.assert_array_equal(
-                getattr(partial, field), getattr(strict, field)
-            )
+            same(getattr(partial, field), getattr(strict, field))
 
     def test_a_half_of_separators_has_no_targets(self):
         streams = make_streams(3, 24)
@@ -518,8 +505,8 @@ class PermutationTest(parameterized.TestCase):
         streams.ids[1, :12] = SEP
         draw = permuted.permutation(streams, np.random.default_rng(0))
         view = permuted.permuted(streams, draw, PLM, SPECIALS)
-        np.testing.assert_array_equal(view.weights['plm'][1], [0, 0, 1, 1])
-        np.testing.assert_array_equal(view.weights['plm'][[0, 2]], 1)
+        same(view.weights['plm'][1], [0, 0, 1, 1])
+        same(view.weights['plm'][[0, 2]], 1)
 
 
 class TwoTextsTest(parameterized.TestCase):
@@ -541,17 +528,15 @@ class TwoTextsTest(parameterized.TestCase):
         numbers = [[0.5, 0.99], [0.0, 0.0], [0.9, 0.1]]
         random = mock.Mock(random=lambda shape: np.array(numbers))
         away, columns, segments = permuted._two_texts(streams, random)
-        np.testing.assert_array_equal(
+        same(
             columns,
             [
                 [0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 13, 11, 12, 13, 14],
                 [0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 13, 12, 13, 14],
             ],
         )
-        np.testing.assert_array_equal(
-            away, [[0] * 16, [0] * 13 + [-1] + [0] * 2]
-        )
-        np.testing.assert_array_equal(
+        same(away, [[0] * 16, [0] * 13 + [-1] + [0] * 2])
+        same(
             segments,
             [
                 [0] * 12 + [1] * 3 + [2],
@@ -561,18 +546,16 @@ class TwoTextsTest(parameterized.TestCase):
         # B of another row begins with a word: one piece earlier.
         starts[0, 12] = False
         _, columns, _ = permuted._two_texts(streams, random)
-        np.testing.assert_array_equal(columns[1, 12:], [13, 11, 13, 14])
+        same(columns[1, 12:], [13, 11, 13, 14])
         # With a sentence, where there is one; the first token ends nothing.
         sentences[0, 8] = True
         _, columns, _ = permuted._two_texts(streams, random)
-        np.testing.assert_array_equal(columns[1, 12:], [13, 8, 13, 14])
-        np.testing.assert_array_equal(columns[0, 8:12], [8, 9, 10, 13])
+        same(columns[1, 12:], [13, 8, 13, 14])
+        same(columns[0, 8:12], [8, 9, 10, 13])
         # A ends where a sentence does.
         sentences[0, 12] = True
         _, columns, _ = permuted._two_texts(streams, random)
-        np.testing.assert_array_equal(
-            columns[0, 8:], [8, 9, 10, 11, 13, 12, 13, 14]
-        )
+        same(columns[0, 8:], [8, 9, 10, 11, 13, 12, 13, 14])
 
     @parameterized.parameters(48, 128)
     def test_real_text_is_cut_where_sentences_end(self, tokens):
@@ -626,13 +609,11 @@ class TwoTextsTest(parameterized.TestCase):
     def test_layout(self, tokens):
         streams, draw, view = drawn(40, tokens)
         half, room = tokens // 2, tokens // 2 - 3
-        np.testing.assert_array_equal(
-            view.ids[:, :half], streams.ids[:, :half]
-        )
-        np.testing.assert_array_equal(view.ids[:, -2:], [[SEP, CLS]] * 40)
-        np.testing.assert_array_equal(view.segment_ids[:, -1], 2)
-        np.testing.assert_array_equal(view.directions, streams.directions)
-        np.testing.assert_array_equal(view.sequences, np.arange(40))
+        same(view.ids[:, :half], streams.ids[:, :half])
+        same(view.ids[:, -2:], [[SEP, CLS]] * 40)
+        same(view.segment_ids[:, -1], 2)
+        same(view.directions, streams.directions)
+        same(view.sequences, np.arange(40))
         for row in range(40):
             segment = view.segment_ids[row]
             self.assertTrue((np.diff(segment) >= 0).all())
@@ -640,7 +621,7 @@ class TwoTextsTest(parameterized.TestCase):
             self.assertBetween(cut, 1, room - 1)
             self.assertTrue(streams.word_starts[row, half + cut])
             self.assertEqual(view.ids[row, half + cut], SEP)
-            np.testing.assert_array_equal(
+            same(
                 view.ids[row, half : half + cut],
                 streams.ids[row, half : half + cut],
             )
@@ -648,10 +629,8 @@ class TwoTextsTest(parameterized.TestCase):
             (away,) = set(draw.away[row, in_b])
             partner = row + away
             columns = draw.columns[row, in_b]
-            np.testing.assert_array_equal(np.diff(columns), 1)
-            np.testing.assert_array_equal(
-                view.ids[row, in_b], streams.ids[partner, columns]
-            )
+            same(np.diff(columns), 1)
+            same(view.ids[row, in_b], streams.ids[partner, columns])
             self.assertGreaterEqual(columns[0], half)
             self.assertTrue(streams.word_starts[partner, columns[0]])
             if partner == row:
@@ -674,7 +653,7 @@ class TwoTextsTest(parameterized.TestCase):
         ).reshape(400, 24)
         partners = partners.max(axis=1)
         found = np.bincount(partners[partners > 0], minlength=8)
-        np.testing.assert_array_equal(found[[1, 3, 5, 7]], 0)
+        same(found[[1, 3, 5, 7]], 0)
         self.assertGreater(
             stats.chisquare(found[[2, 4, 6]]).pvalue, SIGNIFICANCE
         )
@@ -683,16 +662,14 @@ class TwoTextsTest(parameterized.TestCase):
     def test_a_row_alone_in_its_direction_goes_on(self, b):
         for seed in range(20):
             _, draw, _ = drawn(b, 24, seed=seed)
-            np.testing.assert_array_equal(draw.away, np.zeros((b, 24)))
+            same(draw.away, np.zeros((b, 24)))
 
     def test_text_without_a_word_start(self):
         """One word longer than the second half: A is its first piece."""
         streams, draw, view = drawn(3, 24, word_rate=0.0, separator_rate=0.0)
-        np.testing.assert_array_equal(view.ids[:, 13], SEP)
+        same(view.ids[:, 13], SEP)
         own = draw.away[:, 14] == 0
-        np.testing.assert_array_equal(
-            view.ids[own, 14:22], streams.ids[own, 13:21]
-        )
+        same(view.ids[own, 14:22], streams.ids[own, 13:21])
         self.assertTrue(draw.usable.all())  # single tokens
 
 
@@ -705,7 +682,7 @@ class ViewTest(absltest.TestCase):
     def test_targets_stand_in_the_view(self):
         """Nothing is masked: the queries do not see them."""
         _, draw, view = drawn(4, 64)
-        np.testing.assert_array_equal(
+        same(
             view.targets['plm'],
             np.take_along_axis(view.ids, view.places['plm'], axis=1),
         )
@@ -723,12 +700,11 @@ class ViewTest(absltest.TestCase):
             for x in (texts, draws)
         )
         view = permuted.permuted(streams, draw, PLM, SPECIALS)
-        np.testing.assert_array_equal(
-            view.ids, np.concatenate([x.ids for x in made])
-        )
-        np.testing.assert_array_equal(
-            view.targets['plm'],
-            np.concatenate([x.targets['plm'] for x in made]),
+        assert_view(
+            view,
+            'plm',
+            ids=np.concatenate([x.ids for x in made]),
+            targets=np.concatenate([x.targets['plm'] for x in made]),
         )
 
     def test_flat_and_back(self):

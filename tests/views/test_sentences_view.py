@@ -12,6 +12,7 @@ from infoword_tf.views.sentences import (
     text_numbers,
 )
 from tests import zoo
+from tests.views.texts import same
 
 ROWS = {'simcse': 'example'}
 
@@ -45,25 +46,20 @@ class CopiesTest(absltest.TestCase):
         texts = [[x, x] for x in ([7, 8], [9], [10, 11, 12])]
         view = made(batch_of(texts, [[0, 1], [2, -1]], width=16))
         first = [2, 7, 8, 3, 2, 7, 8, 3, 2, 9, 3, 2, 9, 3]
-        np.testing.assert_array_equal(view.ids[0, :14], first)
-        np.testing.assert_array_equal(
-            view.positions[0, :14],
-            [0, 1, 2, 3, 0, 1, 2, 3, 0, 1, 2, 0, 1, 2],
-        )
-        np.testing.assert_array_equal(
-            view.block_ids[0, :14], [0] * 4 + [1] * 4 + [2] * 3 + [3] * 3
-        )
-        np.testing.assert_array_equal(
+        same(view.ids[0, :14], first)
+        same(view.positions[0, :14], [0, 1, 2, 3, 0, 1, 2, 3, 0, 1, 2, 0, 1, 2])
+        same(view.block_ids[0, :14], [0] * 4 + [1] * 4 + [2] * 3 + [3] * 3)
+        same(
             view.places['simcse'], [[0, 4, 8, 11], [0, 5, 0, 0]]
         )
-        np.testing.assert_array_equal(
+        same(
             view.weights['simcse'], [[1, 1], [1, 0]]
         )
         numbers = view.targets['simcse']  # [R, J, K]
-        np.testing.assert_array_equal(numbers[..., 0], numbers[..., 1])
+        same(numbers[..., 0], numbers[..., 1])
         self.assertLen({numbers[0, 0, 0], numbers[0, 1, 0],
                         numbers[1, 0, 0]}, 3)  # fmt: skip
-        np.testing.assert_array_equal(view.sequences, [[0, 1], [2, -1]])
+        same(view.sequences, [[0, 1], [2, -1]])
 
     def test_repetition_is_that_of_the_paper(self):
         """Wu et al. 2022, §3.1: 0 to max(2, int(.32 N)) tokens, all alike."""
@@ -73,7 +69,7 @@ class CopiesTest(absltest.TestCase):
             text = batch_of([[words, words]], [[0]], width=40)
             view = made(text, seed=seed, repeat=0.32)
             plain = view.ids[0][view.block_ids[0] == 0]
-            np.testing.assert_array_equal(plain, [2, *words, 3])
+            same(plain, [2, *words, 3])
             doubled = view.ids[0][view.block_ids[0] == 1]
             self.assertEqual((doubled[0], doubled[-1]), (2, 3))
             each = np.bincount(doubled[1:-1], minlength=23)[10:]
@@ -102,17 +98,13 @@ class CopiesTest(absltest.TestCase):
             shown = view.ids[0][view.block_ids[0] == 0]
             self.assertEqual(sorted({*shown} - {2, 3}), words)
             lengths.add(len(shown))
-            np.testing.assert_array_equal(key.ids[0, :15], [2, *words, 3])
-            np.testing.assert_array_equal(
-                view.targets['simcse'], key.targets['simcse']
-            )
+            same(key.ids[0, :15], [2, *words, 3])
+            same(view.targets['simcse'], key.targets['simcse'])
         self.assertEqual((min(lengths), max(lengths)), (15, 19))
 
     def test_how_many_at_most(self):
-        np.testing.assert_array_equal(
-            most_repeated(np.array([3, 4, 6, 10, 32]), 0.32), [1, 2, 2, 3, 10]
-        )
-        np.testing.assert_array_equal(most_repeated(np.array([9]), 0.0), [0])
+        same(most_repeated(np.array([3, 4, 6, 10, 32]), 0.32), [1, 2, 2, 3, 10])
+        same(most_repeated(np.array([9]), 0.0), [0])
 
     def test_shuffled_positions(self):
         """A permutation of the second copy's; ids stay (ConSERT)."""
@@ -124,12 +116,10 @@ class CopiesTest(absltest.TestCase):
             first, second = (
                 view.positions[0][view.block_ids[0] == i] for i in range(2)
             )
-            np.testing.assert_array_equal(first, np.arange(12))
-            np.testing.assert_array_equal(np.sort(second), np.arange(12))
+            same(first, np.arange(12))
+            same(np.sort(second), np.arange(12))
             seen.add(tuple(second))
-            np.testing.assert_array_equal(
-                view.ids[0][view.block_ids[0] == 1], [2, *words, 3]
-            )
+            same(view.ids[0][view.block_ids[0] == 1], [2, *words, 3])
         self.assertGreater(len(seen), 18)
 
 
@@ -138,10 +128,8 @@ class PairsTest(absltest.TestCase):
         texts = [[[7, 8], [9], [10]], [[11], [12, 13], []]]
         text = batch_of(texts, [[0], [1]], width=16)
         view = made(text, pairs=3, repeat=0.9, shuffle=True)
-        np.testing.assert_array_equal(
-            view.ids[1, :7], [2, 11, 3, 2, 12, 13, 3]
-        )
-        np.testing.assert_array_equal(view.block_ids[1, 7:], [3] * 9)
+        same(view.ids[1, :7], [2, 11, 3, 2, 12, 13, 3])
+        same(view.block_ids[1, 7:], [3] * 9)
         self.assertEqual(view.targets['simcse'][1, 0, 2], -1)
         self.assertTrue((view.targets['simcse'][0] >= 0).all())
 
@@ -149,10 +137,10 @@ class PairsTest(absltest.TestCase):
         texts = [[[7, 8], [9], [10]], [[11], [12, 13], []]]
         text = batch_of(texts, [[0], [1]], width=16)
         view = made(text, sentence_keys, pairs=3)
-        np.testing.assert_array_equal(view.ids[0, :3], [2, 9, 3])
-        np.testing.assert_array_equal(view.ids[1, :4], [2, 12, 13, 3])
+        same(view.ids[0, :3], [2, 9, 3])
+        same(view.ids[1, :4], [2, 12, 13, 3])
         of_copies = made(batch_of([[[7, 8]] * 2], [[0]], 16), sentence_keys)
-        np.testing.assert_array_equal(of_copies.ids, [[2, 7, 8, 3, 3, 3, 3, 3]])
+        same(of_copies.ids, [[2, 7, 8, 3, 3, 3, 3, 3]])
 
 
 class NumbersTest(absltest.TestCase):

@@ -8,6 +8,7 @@ from infoword_tf.data.streams import StreamSource
 from infoword_tf.plan import make_plan
 from infoword_tf.views.streams import Streams, neighbours, streamed
 from tests.data.test_streams import ROW, SPECIALS, make_store
+from tests.views.texts import same
 
 
 class StreamedTest(absltest.TestCase):
@@ -21,15 +22,14 @@ class StreamedTest(absltest.TestCase):
         separators = 0
         for view, after in zip(made, made[1:], strict=False):
             targets = view.targets[ROW]
-            np.testing.assert_array_equal(targets[:, :-1], view.ids[:, 1:])
-            np.testing.assert_array_equal(targets[:, -1], after.ids[:, 0])
+            same(targets[:, :-1], view.ids[:, 1:])
+            same(targets[:, -1], after.ids[:, 0])
             self.assertTrue((view.weights[ROW] == 1).all())
             measured = view.measured[ROW]
-            np.testing.assert_array_equal(measured, targets != SPECIALS.sep_id)
+            same(measured, targets != SPECIALS.sep_id)
             separators += (measured == 0).sum()
-            np.testing.assert_array_equal(
-                view.counts['tokens'],
-                (view.ids != SPECIALS.sep_id).sum(axis=1),
+            same(
+                view.counts['tokens'], (view.ids != SPECIALS.sep_id).sum(axis=1)
             )
             self.assertEqual(measured.dtype, np.float32)
         self.assertGreater(separators, 20)
@@ -60,7 +60,7 @@ class NeighboursTest(absltest.TestCase):
             ids, flags, flags, flags, np.ones(1), np.array([8], np.int32)
         )
         view = neighbours(text, None, {ROW: 'text'}, SPECIALS)
-        np.testing.assert_array_equal(view.ids, ids)
+        same(view.ids, ids)
         after, before = [2, 3, 4, 1, 8], [1, 7, 2, 3, 4]
         self.assertEqual(view.targets[ROW].tolist(), [after + before])
         self.assertEqual(
@@ -76,8 +76,8 @@ class NeighboursTest(absltest.TestCase):
         text = StreamSource(make_store(997), 20, 3, 0).batch(1)
         view = neighbours(text, None, {ROW: 'text'}, SPECIALS)
         after, before = np.split(view.targets[ROW], 2, axis=1)
-        np.testing.assert_array_equal(before[:, 1:], text.ids[:, :-1])
-        np.testing.assert_array_equal(after[:, :-1], text.ids[:, 1:])
+        same(before[:, 1:], text.ids[:, :-1])
+        same(after[:, :-1], text.ids[:, 1:])
 
 
 if __name__ == '__main__':

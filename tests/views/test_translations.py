@@ -15,6 +15,7 @@ from infoword_tf.views.translations import (
     translate,
 )
 from tests import zoo
+from tests.views.texts import assert_view, same
 
 CLS, SEP, MASK = zoo.CLS, zoo.SEP, zoo.MASK
 T = 16
@@ -71,24 +72,18 @@ class TranslatedTest(parameterized.TestCase):
         view = self.made([0, 1], restart=False)
         first = [CLS, 10, 11, SEP, 30, 31, 32, SEP]
         second = [CLS, 33, 34, SEP, 12, SEP]
-        np.testing.assert_array_equal(
-            view.ids, [[*first, *second, SEP, SEP]]
-        )
-        np.testing.assert_array_equal(
-            view.positions, [[*range(8), *range(6), 0, 0]]
-        )
-        np.testing.assert_array_equal(
-            view.block_ids, [[0] * 8 + [1] * 6 + [2] * 2]
+        assert_view(
+            view,
+            ids=[[*first, *second, SEP, SEP]],
+            positions=[[*range(8), *range(6), 0, 0]],
+            block_ids=[[0] * 8 + [1] * 6 + [2] * 2],
         )
         self.assertIsNone(view.segment_ids)
         self.assertEqual(view.counts['padding'], 2)
 
     def test_positions_begin_anew(self):
         view = self.made([0, 1], restart=True)
-        np.testing.assert_array_equal(
-            view.positions,
-            [[0, 1, 2, 3, 0, 1, 2, 3, 0, 1, 2, 3, 0, 1, 0, 0]],
-        )
+        same(view.positions, [[0, 1, 2, 3, 0, 1, 2, 3, 0, 1, 2, 3, 0, 1, 0, 0]])
 
     def test_masked_as_of_mlm(self):
         """15 of 100 tokens of each pair, both languages, no special."""
@@ -99,9 +94,7 @@ class TranslatedTest(parameterized.TestCase):
             pairs, masked = draw.pairs, draw.masking.masked
             self.assertFalse((masked & pairs.separators).any())
             own = pairs.firsts + pairs.seconds
-            np.testing.assert_array_equal(
-                masked.sum(axis=1), np.ceil(0.15 * own)
-            )
+            same(masked.sum(axis=1), np.ceil(0.15 * own))
             place = np.arange(masked.shape[1])
             first = masked & (place < pairs.firsts[:, None])
             seen += first.sum(), masked.sum() - first.sum()
@@ -125,9 +118,7 @@ class TranslatedTest(parameterized.TestCase):
         )
         there = view.weights['tlm'] > 0
         stood = np.take_along_axis(whole.ids, view.places['tlm'], axis=1)
-        np.testing.assert_array_equal(
-            stood[there], view.targets['tlm'][there]
-        )
+        same(stood[there], view.targets['tlm'][there])
         self.assertEqual(there.sum(), draw.masking.masked.sum())
         hidden = np.take_along_axis(view.ids, view.places['tlm'], axis=1)
         measured = (view.measured['tlm'] > 0) & there
@@ -155,15 +146,10 @@ class CrossedTest(parameterized.TestCase):
                 text, draw, {'xlco': 'example'}, zoo.SPECIALS
             )
             padding = T - len(wanted)
-            np.testing.assert_array_equal(
-                view.ids, [[*wanted, *[SEP] * padding]]
-            )
-            np.testing.assert_array_equal(
-                view.positions[0, : len(wanted)], np.arange(len(wanted))
-            )
+            same(view.ids, [[*wanted, *[SEP] * padding]])
+            same(view.positions[0, : len(wanted)], np.arange(len(wanted)))
             self.assertEqual(view.counts['padding'], padding)
-            np.testing.assert_array_equal(view.places['xlco'], [[0]])
-            np.testing.assert_array_equal(view.weights['xlco'], [[1]])
+            assert_view(view, 'xlco', places=[[0]], weights=[[1]])
             self.assertIsNone(view.segment_ids)
 
     def test_every_draw_comes_as_often(self):
@@ -210,9 +196,7 @@ class CrossedTest(parameterized.TestCase):
             self.assertFalse((changed & special).any())
             tokens = (side.firsts + side.seconds).sum()
             self.assertBetween(changed.sum() / tokens, 0.12, 0.17)
-            np.testing.assert_array_equal(
-                views[0].targets['xlco'], views[1].targets['xlco']
-            )
+            same(views[0].targets['xlco'], views[1].targets['xlco'])
 
 
 if __name__ == '__main__':

@@ -12,6 +12,7 @@ from infoword_tf.views.words import (
     windows,
     words,
 )
+from tests.views.texts import same
 
 SPECIALS = Specials(2, 3, 4, 60)
 
@@ -35,9 +36,7 @@ class ProbabilityTest(parameterized.TestCase):
         self.assertAlmostEqual(found[0], expected, places=5)
 
     def test_none_is_dropped(self):
-        np.testing.assert_array_equal(
-            keep_probabilities(np.array([9, 1, 0]), 0.0), [1, 1, 0]
-        )
+        same(keep_probabilities(np.array([9, 1, 0]), 0.0), [1, 1, 0])
 
     def test_noise_is_unigram_to_the_three_quarters(self):
         found = noise(np.array([0, 16, 81, 256]))
@@ -76,20 +75,16 @@ class WindowTest(parameterized.TestCase):
         near = windows(text, np.random.default_rng(1), 2)
         made = words(text, near, {'one': 'around', 'two': 'middle'}, SPECIALS)
         targets = made.targets['one'].reshape(2, 6, 5)
-        np.testing.assert_array_equal(targets[0, 2], [5, 6, 7, 8, 9])
-        np.testing.assert_array_equal(targets[0, 0], [0, 0, 5, 6, 7])
-        np.testing.assert_array_equal(
-            made.weights['one'].reshape(2, 6, 5), near
-        )
-        np.testing.assert_array_equal(made.targets['two'], text.ids)
+        same(targets[0, 2], [5, 6, 7, 8, 9])
+        same(targets[0, 0], [0, 0, 5, 6, 7])
+        same(made.weights['one'].reshape(2, 6, 5), near)
+        same(made.targets['two'], text.ids)
         # A document of one word has no pair, padding neither.
-        np.testing.assert_array_equal(
-            made.weights['two'], [[1, 1, 1, 0, 1, 1], [0, 1, 1, 1, 0, 0]]
-        )
+        same(made.weights['two'], [[1, 1, 1, 0, 1, 1], [0, 1, 1, 1, 0, 0]])
         mixes = made.mixes['two']
         np.testing.assert_allclose(mixes.sum(axis=2), made.weights['two'])
-        np.testing.assert_array_equal(mixes > 0, near)
-        np.testing.assert_array_equal(made.counts['padding'], [0, 2])
+        same(mixes > 0, near)
+        same(made.counts['padding'], [0, 2])
         with self.assertRaisesRegex(ValueError, 'one wants pieces'):
             words(text, near, {'one': 'pieces'}, SPECIALS)
 

@@ -64,3 +64,16 @@ def two_pairs():
 def two_pairs_draw():
     """What is masked of them: x11 and x16, and x21."""
     return pair_draw([[1, 7], [2]])
+
+
+def same(found, expected, message=''):
+    """Asserts that numbers are these."""
+    np.testing.assert_array_equal(found, expected, message)
+
+
+def assert_view(view, row=None, **fields):
+    """Asserts that fields of a view are these, or what a row has of them."""
+    for name, expected in fields.items():
+        found = getattr(view, name)
+        found = found[row] if isinstance(found, dict) else found
+        same(found, expected, name)

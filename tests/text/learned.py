@@ -1,0 +1,35 @@
+"""Tokenizers learned from real text, each once."""
+
+import functools
+from pydoc_data import topics
+
+from infoword_tf.text.tokenizer import Tokenizer
+from infoword_tf.text.tokenizers import TOKENIZERS
+
+SPECIALS = ('[PAD]', '[UNK]', '[CLS]', '[SEP]', '[MASK]')
+# Of Python's manual; words are parted by single spaces.
+TEXTS = [' '.join(text.split()) for text in topics.topics.values()]
+# Pieces of those that can be learned; None: every word is one.
+LEARNED = {
+    'wordpiece': 2000,
+    'sentencepiece': 2000,
+    'bytes': 600,
+    'words': None,
+}
+
+
+@functools.cache
+def learned(kind: str, lower_case: bool = True) -> Tokenizer:
+    """One of LEARNED."""
+    return TOKENIZERS[kind].learn(TEXTS, LEARNED[kind], lower_case)
+
+
+def words_of(tokenizer: Tokenizer, *strings: str) -> list[str]:
+    """The pieces of each word, joined: word starts made readable."""
+    found = tokenizer.pieces([string.encode() for string in strings])
+    words: list[list[str]] = []
+    for i, start in zip(found.ids, found.word_starts, strict=True):
+        if start:
+            words.append([])
+        words[-1].append(tokenizer.vocabulary[i])
+    return [' '.join(word) for word in words]
