@@ -1,4 +1,4 @@
-"""Draws what a row reads: its views, and who may look at whom in them.
+r"""Draws what a row reads: its views, and who may look at whom in them.
 
     python -m infoword_tf.show --objectives=plm \
         "The quick brown fox jumps over the lazy dog near the river."
