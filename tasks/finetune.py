@@ -180,12 +180,9 @@ def beside(objectives: str, given: RunChoices) -> dict[str, Any]:
 
     Where no corpus is named, and nobody says otherwise.
     """
-    figures = {}
-    for row in built(parse(objectives)):
-        if 'reads' in TABLE[row].settings and not given.corpus:
-            flag = f'{row}.reads'
-            figures[flag] = given.settings.get(flag) or EXAMPLES
-    return figures
+    rows = () if given.corpus else built(parse(objectives))
+    flags = [f'{x}.reads' for x in rows if 'reads' in TABLE[x].settings]
+    return {flag: given.settings.get(flag) or EXAMPLES for flag in flags}
 
 
 def own_text(

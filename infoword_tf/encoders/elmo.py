@@ -341,10 +341,7 @@ class Elmo(Encoder):
         """
         self.check_inputs(inputs)
         check_advance(inputs.ids, advance)
-        keys = [
-            None if key is None else dropout.fold_in(key, site)
-            for site in range(2 * len(self.blocks) + 1)
-        ]
+        keys = dropout.keys_of(key, 2 * len(self.blocks) + 1)
         keeps = tuple(
             begins_anew(inputs.block_ids, backward)
             for backward in (False, True)

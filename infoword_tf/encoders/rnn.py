@@ -76,10 +76,7 @@ class Rnn(Encoder):
         """
         self.check_inputs(inputs)
         check_advance(inputs.ids, advance)
-        keys = [
-            None if key is None else dropout.fold_in(key, site)
-            for site in range(len(self.blocks) + 1)
-        ]
+        keys = dropout.keys_of(key, len(self.blocks) + 1)
         keep = begins_anew(inputs.block_ids)
         # Of deviation 0.55 at first, whatever the width: what is much smaller
         # leaves all gates where they are, and hardly anything to learn from.
