@@ -336,7 +336,7 @@ def prepare_task(
         examples = part.examples
         for array in (examples.ids, examples.begins, *part.said):
             digest.update(np.ascontiguousarray(array).tobytes())
-    if resolved.plan.reads_text and not given.corpus:
+    if resolved.plan.reads('text') and not given.corpus:
         texts = {name: part.texts for name, part in parts.items()}
         given = given.decided(**own_text(texts))
     learned = TaskConfig(

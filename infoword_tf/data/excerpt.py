@@ -59,7 +59,7 @@ def make_views(
         sources = {
             source_spec: open_source(
                 _translations(sentences, tokenizer, length)
-                if source_spec.translated
+                if source_spec.reads == 'translations'
                 else store,
                 _whole(source_spec),
                 BATCH,

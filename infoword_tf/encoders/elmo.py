@@ -197,7 +197,7 @@ class Elmo(Encoder):
         )
 
     def build(self) -> None:
-        """Makes the weights, each under an explicit path."""
+        """As `Encoder.build`."""
         sizes = self.arguments
         size, filters = sizes['character_width'], sizes['filters']
         self.character_table = matrix(
@@ -222,9 +222,7 @@ class Elmo(Encoder):
         self.projection_bias = vector(
             self, 'projection_bias', self.embedding_width
         )
-        for block in self.blocks:
-            block.build()
-        self.built = True
+        super().build()
 
     def empty_state(self, batch: int, length: int = 0) -> dict[str, Tensor]:
         """Of rows that have read nothing from the left: [L, B, ...]."""

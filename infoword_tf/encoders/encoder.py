@@ -166,6 +166,12 @@ class Encoder(Settled, Layer):
             ValueError: arguments that do not fit together.
         """
 
+    def build(self) -> None:
+        """Makes the weights, each under an explicit path; here of blocks."""
+        for block in self.blocks:
+            block.build()
+        self.built = True
+
     def spell(self, specials: Specials) -> None:
         """Says what pieces look like, to an encoder that reads characters.
 

@@ -71,13 +71,11 @@ class ModernTransformer(Stack):
         self.blocks[0].first = True
 
     def build(self) -> None:
-        """Makes the weights, each under an explicit path."""
+        """As `Encoder.build`."""
         self.make_embedding_table()
         self.gamma = vector(self, 'norm_gamma', self.width, 'ones')
         self.last_gamma = vector(self, 'last_norm_gamma', self.width, 'ones')
-        for block in self.blocks:
-            block.build()
-        self.built = True
+        super().build()
 
     def call(
         self,

@@ -109,7 +109,7 @@ class RelativeTransformer(Encoder):
         )  # fmt: skip
 
     def build(self) -> None:
-        """Makes the weights, each under an explicit path."""
+        """As `Encoder.build`."""
         sizes = self.arguments
         self.make_embedding_table()
         if not sizes['causal']:
@@ -124,9 +124,7 @@ class RelativeTransformer(Encoder):
                 self.width // sizes['heads'],
                 bool(sizes['segments']),
             )
-        for block in self.blocks:
-            block.build()
-        self.built = True
+        super().build()
 
     @property
     def query_weights(self) -> list[Any]:

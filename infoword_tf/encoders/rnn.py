@@ -50,9 +50,7 @@ class Rnn(Encoder):
     def build(self) -> None:
         """Makes the weights."""
         self.make_embedding_table()
-        for block in self.blocks:
-            block.build()
-        self.built = True
+        super().build()
 
     def empty_state(self, batch: int, length: int = 0) -> dict[str, Tensor]:
         """Of rows that have read nothing: [L, B, D] by what a cell has."""

@@ -56,7 +56,7 @@ class Transformer(Stack):
         )
 
     def build(self) -> None:
-        """Makes the weights, each under an explicit path."""
+        """As `Encoder.build`."""
         sizes = self.arguments
         self.embedding_width = self.embedding_width or self.width
         self.make_embedding_table()
@@ -82,9 +82,7 @@ class Transformer(Stack):
                 self, 'last_norm_gamma', self.width, 'ones'
             )
             self.last_beta = vector(self, 'last_norm_beta', self.width)
-        for block in self.blocks:
-            block.build()
-        self.built = True
+        super().build()
 
     def call(
         self,

@@ -156,12 +156,12 @@ def check_translations(given: RunChoices, resolved: Resolved) -> None:
         UsageError: as said.
         ValueError: as `parallel.check`.
     """
-    if resolved.plan.reads_translations:
+    if resolved.plan.reads('translations'):
         if not given.parallel:
             readers = [
                 row
                 for source_spec in resolved.plan.source_specs
-                if source_spec.translated
+                if source_spec.reads == 'translations'
                 for row in resolved.plan.readers(source_spec)
             ]
             raise commands.UsageError(
@@ -273,7 +273,7 @@ def checked(
         check_companions(resolved)
         if labelled is None:
             check_translations(given, resolved)
-            if resolved.plan.reads_text:
+            if resolved.plan.reads('text'):
                 check_text(given)
             check_languages(given, chosen)
             check_shuffle(given, resolved)
