@@ -91,9 +91,7 @@ class ModernTransformer(Stack):
         """
         self.check_inputs(inputs)
         x = self.embedded(inputs)  # [B, T, D]
-        length = inputs.ids.shape[1]
-        if length is None:
-            length = ops.shape(inputs.ids)[1]
+        length = ops.shape(inputs.ids)[1]
         x = self.begun(x, inputs.kept, key)
         kinds: dict[tuple[bool, bool], dict[str, Any]] = {}
 

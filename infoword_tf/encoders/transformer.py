@@ -99,12 +99,11 @@ class Transformer(Stack):
         self.check_inputs(inputs)
         ids, positions, segment_ids, *_ = inputs
         length = ids.shape[1]
-        if length is not None and positions is None:
-            if length > self.max_length:
-                raise ValueError(
-                    f'{length} tokens a sequence, but the encoder has '
-                    f'{self.max_length} positions'
-                )
+        if positions is None and (length or 0) > self.max_length:
+            raise ValueError(
+                f'{length} tokens a sequence, but the encoder has '
+                f'{self.max_length} positions'
+            )
         x = self.embedded(inputs)  # [B, T, D]
         # What is the same for all texts is summed first.
         if positions is None:
