@@ -82,6 +82,17 @@ class Plan(NamedTuple):
         """Whether some row reads labelled examples."""
         return self.reads('examples')
 
+    def readers_of(self, what: str) -> list[str]:
+        """The rows that read a field of `data.batches.Inputs`, in order."""
+        return list(
+            dict.fromkeys(
+                row
+                for spec in self.source_specs
+                if spec.reads == what
+                for row in self.readers(spec)
+            )
+        )
+
     def readers(self, source_spec: SourceSpec) -> list[str]:
         """The rows that read a text, in order."""
         return list(

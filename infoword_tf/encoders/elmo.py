@@ -356,11 +356,7 @@ class Elmo(Encoder):
             )
             layers.append(ops.concatenate([left, right], axis=-1))
             new.append(own)
-        return encoded(
-            layers,
-            places,
-            keys[-1],
-            self.rate,
-            all_layers,
-            None if state is None else stacked(new),
-        )
+        if state is not None:
+            state = stacked(new)
+        key = keys[-1]
+        return encoded(layers, places, key, self.rate, all_layers, state)

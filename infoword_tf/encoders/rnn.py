@@ -90,14 +90,10 @@ class Rnn(Encoder):
             )
             layers.append(x)
             new.append(own)
-        return encoded(
-            layers,
-            places,
-            keys[-1],
-            self.rate,
-            all_layers,
-            None if state is None else stacked(new),
-        )
+        if state is not None:
+            state = stacked(new)
+        key = keys[-1]
+        return encoded(layers, places, key, self.rate, all_layers, state)
 
 
 def encoded(

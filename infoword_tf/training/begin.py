@@ -158,14 +158,9 @@ def check_translations(given: RunChoices, resolved: Resolved) -> None:
     """
     if resolved.plan.reads('translations'):
         if not given.parallel:
-            readers = [
-                row
-                for source_spec in resolved.plan.source_specs
-                if source_spec.reads == 'translations'
-                for row in resolved.plan.readers(source_spec)
-            ]
+            readers = resolved.plan.readers_of('translations')
             raise commands.UsageError(
-                f'{", ".join(dict.fromkeys(readers))} of --objectives='
+                f'{", ".join(readers)} of --objectives='
                 f'{given.objectives} reads translations; name some with '
                 '--parallel, as --parallel=europarl.{de,en}'
             )

@@ -513,19 +513,9 @@ class Run:
         own = {}
         if self.translations is not None:
             pieces = self.translations.train.counts(len(counts))
-            own = dict.fromkeys(
-                self._readers('translations'), Statistics(pieces, pieces)
-            )
+            readers = self.plan.readers_of('translations')
+            own = dict.fromkeys(readers, Statistics(pieces, pieces))
         return Statistics(counts, counts, own=own)
-
-    def _readers(self, source: str) -> list[str]:
-        """The rows that read a source."""
-        return [
-            row
-            for source_spec in self.plan.source_specs
-            if source_spec.source == source
-            for row in self.plan.readers(source_spec)
-        ]
 
     def _heldout(self, model: Model) -> loop.Heldout | loop.HeldoutParts:
         """What measures held-out text: all, or each language apart."""
@@ -570,7 +560,7 @@ class Run:
         if self.translations is None:
             several = len(parts) > 1
             return loop.HeldoutParts(found) if several else found['']
-        size, rows = len(counts), self._readers('translations')
+        size, rows = len(counts), plan.readers_of('translations')
         lacking = set(rows)
         for languages, part in self.translations.heldout.parts.items():
             trained = self.translations.train.parts[languages]
