@@ -346,7 +346,7 @@ def score_text(given: Choices) -> dict[str, Any]:
     loaded = infoword_tf.load(given.init, decided, given.arguments)
     model, tokenizer = loaded.model, loaded.tokenizer
     row = next_piece_row(loaded, given.init)
-    config, encoder = loaded.config, loaded.encoder
+    config, encoder = loaded.config, model.encoder
     memory_length = given.memory_length
     if memory_length is None:
         memory_length = config.memory_length or 0

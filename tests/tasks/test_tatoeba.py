@@ -212,10 +212,12 @@ class TatoebaTest(command.Checks, parameterized.TestCase):
                 self.assert_complains(self.run_it(*given), message)
 
     def test_vectors_that_are_not_finite(self):
+        def encode(texts, role):
+            return np.full((len(texts), 4), np.nan)
+
         with mock.patch.object(
-            tatoeba, 'encoder_of',
-            lambda given: lambda texts, role: np.full((len(texts), 4), np.nan),
-        ):  # fmt: skip
+            retrieval, 'vectors_of', lambda *given: (encode, 'cosine')
+        ):
             done = self.run_it()
         self.assert_complains(done, 'vectors that are not finite')
 
