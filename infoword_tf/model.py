@@ -510,19 +510,37 @@ class Model:
         replicas: Replicas | None = None,
         state: Mapping[str, Any] | None = None,
         limits: Mapping[str, int | None] | None = None,
+        encoded: bool = True,
     ) -> tuple[dict[str, Batch], dict[str, Any]]:
-        """What every row gets of a step; args as of `outcomes`; `limits`: of
-        held-out text, by row, see `Batch.limit`.
+        """What every row gets of a step.
+
+        Args:
+            views, statistics, key, replicas, state: as of `outcomes`.
+            limits: of held-out text, by row, see `Batch.limit`.
+            encoded: False: what is known before anything is encoded.
 
         Returns:
             By row; and the new memories.
         """
         replicas = replicas or Replicas()
+        common = dropout.new_key(HELDOUT_KEY) if key is None else key
+        batches = {
+            row: Batch(
+                views,
+                {},
+                statistics,
+                replicas,
+                dropout.fold_in(common, zlib.crc32(row.encode())),
+                training=key is not None,
+                state=(state or {}).get(f'objectives/{row}', {}),
+                limit=(limits or {}).get(row),
+            )
+            for row in self.objectives
+        }
+        if not encoded:
+            return batches, {}
         own = None if key is None else dropout.fold_in(key, replicas.id)
-        encoded, memories = self.encode(views, own, state)
-        batches = self.unencoded(
-            views, statistics, key, replicas, state, limits
-        )
+        by_row, memories = self.encode(views, own, state)
 
         def encode(
             inputs: Inputs, encoder: str = MAIN, name: str = 'made',
@@ -533,7 +551,7 @@ class Model:
 
         for row in batches:
             batches[row] = batches[row]._replace(
-                encoded=encoded[row], encode=encode
+                encoded=by_row[row], encode=encode
             )
         for row in batches:
             if scorer := TABLE[row].scored_by:
@@ -541,32 +559,6 @@ class Model:
                     scorer_batch=batches[scorer]
                 )
         return batches, memories
-
-    def unencoded(
-        self,
-        views: Mapping[str, View],
-        statistics: Statistics,
-        key: Tensor | None = None,
-        replicas: Replicas | None = None,
-        state: Mapping[str, Any] | None = None,
-        limits: Mapping[str, int | None] | None = None,
-    ) -> dict[str, Batch]:
-        """What every row knows before anything is encoded; args as there."""
-        replicas, state = replicas or Replicas(), state or {}
-        common = dropout.new_key(HELDOUT_KEY) if key is None else key
-        return {
-            row: Batch(
-                views,
-                {},
-                statistics,
-                replicas,
-                dropout.fold_in(common, zlib.crc32(row.encode())),
-                training=key is not None,
-                state=state.get(f'objectives/{row}', {}),
-                limit=(limits or {}).get(row),
-            )
-            for row in self.objectives
-        }
 
     def outcomes(
         self,

@@ -12,6 +12,13 @@ from infoword_tf.objectives import TABLE, Companion, decided
 from infoword_tf.views import VIEWS, Draw, Reads, ViewSpec, root
 from infoword_tf.views.masking import MASKED_SHARE, MASKINGS
 
+# By source, what it reads; others read a corpus.
+_INPUTS = {
+    'examples': 'examples',
+    'text_pairs': 'pairs',
+    'translations': 'translations',
+}
+
 
 class SourceSpec(NamedTuple):
     """A source and how it is read.
@@ -26,19 +33,9 @@ class SourceSpec(NamedTuple):
     arguments: tuple[tuple[str, Any], ...]
 
     @property
-    def labelled(self) -> bool:
-        """Whether it reads labelled examples, and no text."""
-        return self.source == 'examples'
-
-    @property
-    def paired(self) -> bool:
-        """Whether it reads texts that people have paired."""
-        return self.source == 'text_pairs'
-
-    @property
-    def translated(self) -> bool:
-        """Whether it reads translations."""
-        return self.source == 'translations'
+    def reads(self) -> str:
+        """The field of `data.batches.Inputs` that it reads."""
+        return _INPUTS.get(self.source, 'text')
 
 
 class ViewPlan(NamedTuple):
@@ -76,27 +73,25 @@ class Plan(NamedTuple):
         """Every text that is read, once."""
         return list(dict.fromkeys(v.source_spec for v in self.views.values()))
 
+    def reads(self, what: str) -> bool:
+        """Whether some row reads this field of `data.batches.Inputs`."""
+        return any(spec.reads == what for spec in self.source_specs)
+
     @property
     def labelled(self) -> bool:
         """Whether some row reads labelled examples."""
-        return any(source_spec.labelled for source_spec in self.source_specs)
+        return self.reads('examples')
 
-    @property
-    def reads_text(self) -> bool:
-        """Whether some row reads a corpus."""
-        return not all(
-            r.labelled or r.paired or r.translated for r in self.source_specs
+    def readers_of(self, what: str) -> list[str]:
+        """The rows that read a field of `data.batches.Inputs`, in order."""
+        return list(
+            dict.fromkeys(
+                row
+                for spec in self.source_specs
+                if spec.reads == what
+                for row in self.readers(spec)
+            )
         )
-
-    @property
-    def reads_pairs(self) -> bool:
-        """Whether some row reads texts that people have paired."""
-        return any(source_spec.paired for source_spec in self.source_specs)
-
-    @property
-    def reads_translations(self) -> bool:
-        """Whether some row reads translations."""
-        return any(source_spec.translated for source_spec in self.source_specs)
 
     def readers(self, source_spec: SourceSpec) -> list[str]:
         """The rows that read a text, in order."""

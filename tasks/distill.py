@@ -39,14 +39,14 @@ WORKDIR/metrics.json.
 import dataclasses
 import pathlib
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import Any, ClassVar
 
 import numpy as np
 
 from infoword_tf import commands
 from infoword_tf.choices import again, flag
 from infoword_tf.data import tables
-from infoword_tf.objectives.distill import CODE, MAPS
+from infoword_tf.objectives.distill import CODE, MAPS, followed
 from infoword_tf.training.begin import check_finite
 from tasks import (
     classify,
@@ -58,9 +58,6 @@ from tasks import (
 )
 from tasks.student import start_of
 from tasks.teacher import Teacher
-
-if TYPE_CHECKING:
-    from infoword_tf.inference.loaded import Loaded
 
 NO_PATIENCE = 'none'
 SOFT = {'label': 'soft', 'score': 'soft_score', 'span': 'soft_span'}
@@ -220,24 +217,6 @@ def judged(
     return finetune.measured(task, scores, true)[task.metrics[0]]
 
 
-def followed_by(
-    student: 'Loaded', teacher: Teacher, patience: str
-) -> tuple[int, ...]:
-    """The teacher's layers that the student's follow, () of none.
-
-    Raises:
-        UsageError: there are none to follow.
-    """
-    from infoword_tf.objectives.distill import followed
-
-    if patience == NO_PATIENCE:
-        return ()
-    try:
-        return followed(patience, teacher.depth, student.encoder.depth)
-    except ValueError as error:
-        raise commands.UsageError(f'--patience={patience}: {error}') from None
-
-
 def prepare(
     task: finetune.Task, parts: Mapping[str, Any], given: Choices
 ) -> tuple[finetune.PreparedTask, dict[str, Any]]:
@@ -245,6 +224,9 @@ def prepare(
 
     Returns:
         As `finetune.prepare`, and what is said of the teacher.
+
+    Raises:
+        UsageError: teacher and student do not go together.
     """
     row, settings = task.row, given.settings
     teacher = Teacher(given.teacher, task)
@@ -262,7 +244,15 @@ def prepare(
         if parts['train'].choices is not None:
             reads = {'texts': 'choices'}
     teacher.check(student, length, **reads)
-    layers = followed_by(student, teacher, given.patience)
+    layers: tuple[int, ...] = ()
+    if given.patience != NO_PATIENCE:
+        depths = teacher.depth, student.encoder.depth
+        try:
+            layers = followed(given.patience, *depths)
+        except ValueError as error:
+            raise commands.UsageError(
+                f'--patience={given.patience}: {error}'
+            ) from None
 
     def decide(given: Choices) -> Choices:
         beta = given.beta if layers else 0.0

@@ -245,13 +245,6 @@ def read(
     return parts
 
 
-def wants_vocabulary(given: Choices) -> bool:
-    """Whether the student has a vocabulary of its own: where one is chosen, or
-    translations are read and no --init brings one."""
-    chosen = any(getattr(given, name) is not None for name in VOCABULARY)
-    return chosen or bool(given.parallel and not given.init)
-
-
 def tokenizer_of(given: Choices, texts: Texts) -> 'Tokenizer':
     """What --vocab names, or what was learned from texts."""
     digest = hashlib.blake2b(digest_size=16)
@@ -303,7 +296,10 @@ def prepare(
     init, started = given.init or teacher.folder, None
     read, tokenizer = own['train'], None
     record: dict[str, Any] = {}
-    if wants_vocabulary(given):
+    # Of its own where one is chosen, or where translations are read and no
+    # --init brings one.
+    chosen = any(getattr(given, name) is not None for name in VOCABULARY)
+    if chosen or (given.parallel and not given.init):
         tokenizer = tokenizer_of(given, parts['train'])
         record['vocab'] = (
             f'{given.vocab or "learned"} (text {digest_of(tokenizer)})'

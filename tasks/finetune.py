@@ -180,12 +180,9 @@ def beside(objectives: str, given: RunChoices) -> dict[str, Any]:
 
     Where no corpus is named, and nobody says otherwise.
     """
-    figures = {}
-    for row in built(parse(objectives)):
-        if 'reads' in TABLE[row].settings and not given.corpus:
-            flag = f'{row}.reads'
-            figures[flag] = given.settings.get(flag) or EXAMPLES
-    return figures
+    rows = () if given.corpus else built(parse(objectives))
+    flags = [f'{x}.reads' for x in rows if 'reads' in TABLE[x].settings]
+    return {flag: given.settings.get(flag) or EXAMPLES for flag in flags}
 
 
 def own_text(
@@ -339,7 +336,7 @@ def prepare_task(
         examples = part.examples
         for array in (examples.ids, examples.begins, *part.said):
             digest.update(np.ascontiguousarray(array).tobytes())
-    if resolved.plan.reads_text and not given.corpus:
+    if resolved.plan.reads('text') and not given.corpus:
         texts = {name: part.texts for name, part in parts.items()}
         given = given.decided(**own_text(texts))
     learned = TaskConfig(
@@ -404,7 +401,8 @@ def prepare(
 
     Raises:
         UsageError: --init is missing, or choices that do not go together.
-        ValueError: the rows or --init cannot be read.
+        ValueError: the rows or --init cannot be read; a class that is asked
+            for was never seen.
     """
     given, row = asked(task, given), task.row
     parts = {part: parts[part] for part in ('train', 'heldout')}
@@ -415,7 +413,15 @@ def prepare(
     targets = {part: task.targets(rows) for part, rows in parts.items()}
     kept: dict[str, Any] = {}
     if task.labels:
-        check_classes(task, parts, targets)
+        lacking = np.setdiff1d(targets['heldout'], targets['train'])
+        # How frequent it is nobody knows then, nor what a text tells of it.
+        if lacking.size:
+            raise ValueError(
+                f'{parts["train"].where}: none of the '
+                f'{len(targets["train"]):,} examples is '
+                f'{task.shown[lacking[0]]!r}, which {parts["heldout"].where} '
+                'has; take more of them'
+            )
         given = given.decided(
             {'label.classes': len(task.labels), 'label.texts': texts}
         )
@@ -453,27 +459,6 @@ def prepare(
 
     pairs = ways['train'][0][1] is not None
     return prepare_task(task, given, read, started, pairs, **kept)
-
-
-def check_classes(
-    task: Task,
-    parts: Mapping[str, TableExamples],
-    targets: Mapping[str, np.ndarray],
-) -> None:
-    """Complains of a class that is asked for and was never seen.
-
-    Nothing can be said of how frequent it is, and so of what a text tells.
-
-    Raises:
-        ValueError: there is one.
-    """
-    lacking = np.setdiff1d(targets['heldout'], targets['train'])
-    if lacking.size:
-        raise ValueError(
-            f'{parts["train"].where}: none of the {len(targets["train"]):,} '
-            f'examples is {task.shown[lacking[0]]!r}, which '
-            f'{parts["heldout"].where} has; take more of them'
-        )
 
 
 def paced(given: Choices, examples: int) -> Choices:

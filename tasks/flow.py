@@ -34,9 +34,11 @@ import numpy as np
 from infoword_tf import commands
 from infoword_tf.choices import flag
 from infoword_tf.config import FlowConfig
+from infoword_tf.data import corpora
 from tasks import whiten
 
-if TYPE_CHECKING:  # it makes Keras layers
+if TYPE_CHECKING:  # they make Keras layers
+    from infoword_tf.inference.loaded import Loaded
     from infoword_tf.layers.flow import Flow
 
 FIRST = 4096  # vectors that decide the first weights, at most
@@ -177,41 +179,31 @@ def fit(flow: 'Flow', vectors: np.ndarray, given: Choices) -> None:
 
 @commands.takes(Choices)
 def run(given: Choices, chosen: Mapping[str, Any]) -> dict[str, Any]:
-    """The whole command.
+    """The whole command; as `whiten.extend`."""
 
-    Returns:
-        What metrics.json holds.
+    def normal(
+        loaded: 'Loaded', texts: list[str], corpus: corpora.Corpus
+    ) -> whiten.Fitted:
+        from infoword_tf.layers.flow import Flow
 
-    Raises:
-        FileNotFoundError, UsageError, ValueError: what was chosen cannot be.
-    """
-    workdir, corpus = whiten.opened(given)
+        sizes = loaded.vector_width(), given.levels, given.depth, given.hidden
+        flow = Flow(*sizes)
+        flow.build()
+        vectors = loaded.encode(texts)
+        fit(flow, vectors, given)
+        measured = {'bits': round(bits(flow, vectors), 4)}
+        if heldout := whiten.spread(corpus.heldout, HELDOUT):
+            held = loaded.encode(heldout, progress=False)
+            measured['heldout_bits'] = round(bits(flow, held), 4)
+        said = ', '.join(f'{name} {x:.3f}' for name, x in measured.items())
+        return whiten.Fitted(
+            FlowConfig(*sizes),
+            {w.path.removeprefix(f'{flow.name}/'): w for w in flow.weights},
+            f'made normal on {len(texts):,} sentences: {said}',
+            measured,
+        )
 
-    from infoword_tf.layers.flow import Flow
-
-    loaded, texts = whiten.start(given, corpus)
-    width = loaded.vector_width()
-    layer = FlowConfig(width, given.levels, given.depth, given.hidden)
-    flow = Flow(width, given.levels, given.depth, given.hidden)
-    flow.build()
-    vectors = loaded.encode(texts)
-    fit(flow, vectors, given)
-    measured = {'bits': round(bits(flow, vectors), 4)}
-    if heldout := whiten.spread(corpus.heldout, HELDOUT):
-        held = loaded.encode(heldout, progress=False)
-        measured['heldout_bits'] = round(bits(flow, held), 4)
-    weights = {
-        w.path.removeprefix(f'{flow.name}/'): w for w in flow.weights
-    }
-    whiten.write(workdir, given, loaded, layer, weights)
-    said = ', '.join(f'{name} {value:.3f}' for name, value in measured.items())
-    print(
-        f'{workdir}/: vectors of {width} numbers, made normal on '
-        f'{len(texts):,} sentences: {said}'
-    )
-    return whiten.recorded(
-        'flow', given, loaded, sentences=len(texts), width=width, **measured
-    )
+    return whiten.extend('flow', given, normal)
 
 
 if __name__ == '__main__':

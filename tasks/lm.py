@@ -46,7 +46,6 @@ from infoword_tf.plan import answering
 
 if TYPE_CHECKING:  # they import TensorFlow, or Keras
     from infoword_tf.config import Config
-    from infoword_tf.encoders import Encoder
     from infoword_tf.inference.loaded import Loaded
     from infoword_tf.model import Model
 
@@ -276,22 +275,6 @@ def figures(
 # --------------------------------------------------------------------- the run
 
 
-def choose_memory(given: Choices, model: 'Model', config: 'Config') -> int:
-    """--memory_length, or the run's own.
-
-    Raises:
-        commands.UsageError: the encoder has none.
-    """
-    if given.memory_length is None:
-        return config.memory_length or 0
-    if given.memory_length and not model.encoder.has_memory:
-        raise commands.UsageError(
-            f'--memory_length={given.memory_length}: the encoder '
-            f'{config.encoder.name} has no memory; leave it out'
-        )
-    return given.memory_length
-
-
 @commands.takes(Choices)
 def run(given: Choices, chosen: Mapping[str, Any]) -> dict[str, Any]:
     """The whole command: returns what its last line says."""
@@ -364,17 +347,22 @@ def score_text(given: Choices) -> dict[str, Any]:
     loaded = infoword_tf.load(given.init, decided, given.arguments)
     model, tokenizer = loaded.model, loaded.tokenizer
     row = next_piece_row(loaded, given.init)
-    memory_length = choose_memory(given, model, loaded.config)
-    length = given.seq_len or loaded.config.max_length
-    encoder = model.encoder
+    config, encoder = loaded.config, model.encoder
+    memory_length = given.memory_length
+    if memory_length is None:
+        memory_length = config.memory_length or 0
+    elif memory_length and not encoder.has_memory:
+        raise commands.UsageError(
+            f'--memory_length={memory_length}: the encoder '
+            f'{config.encoder.name} has no memory; leave it out'
+        )
+    length = given.seq_len or config.max_length
     if 'positions' in encoder.input_fields and length > encoder.max_length:
         raise commands.UsageError(
             f'--seq_len={length}: the encoder has {encoder.max_length} '
             'positions; lower it'
         )
-    read, part, what = part_of(
-        corpus, loaded.config, given.init, given.heldout
-    )
+    read, part, what = part_of(corpus, config, given.init, given.heldout)
     print(f'scored: {what}', flush=True)
     documents = Counted(
         stores.peek(
@@ -412,20 +400,18 @@ def score_text(given: Choices) -> dict[str, Any]:
         'lower_case': tokenizer.lower_case,
         **figures(nats, pieces, documents.words, characters),
     }
-    print(table(record, memory_of(encoder, memory_length)))
+    memory = f'{memory_length} tokens of memory'
+    if encoder.remembers and not encoder.has_memory:
+        memory = 'its state goes on'
+    elif not memory_length:
+        memory = 'no memory'
+    print(table(record, memory))
     commands.record(workdir, record)
     return record
 
 
-def memory_of(encoder: 'Encoder', length: int) -> str:
-    """What an encoder knows of the text before, for people."""
-    if encoder.remembers and not encoder.has_memory:
-        return 'its state goes on'
-    return f'{length} tokens of memory' if length else 'no memory'
-
-
 def table(record: Mapping[str, Any], memory: str) -> str:
-    """What was measured, for people; `memory` as of `memory_of`."""
+    """What was measured, and what was known of the text before, for people."""
     bits = 'none: the text was lower-cased'
     if 'bits_per_character' in record:
         bits = f'{record["bits_per_character"]:10.3f}'

@@ -34,7 +34,7 @@ The last line of the output is one JSON object, also in WORKDIR/metrics.json.
 
 import dataclasses
 import pathlib
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Mapping
 from typing import Any
 
 import numpy as np
@@ -48,8 +48,8 @@ SHOWN = ('accuracy', 'f1')  # in the table
 
 
 @dataclasses.dataclass(frozen=True)
-class VectorChoices:
-    """What a command may choose that compares vectors of sentences."""
+class Choices:
+    """All that the command may choose."""
 
     init: str | None = flag(
         None, 'The workdir of a finished run, or a converted one.', model=True)
@@ -65,12 +65,6 @@ class VectorChoices:
         bitext.NEIGHBOURS, 'Nearest sentences that a margin is made of.',
         at_least=1)
     workdir: str | None = flag(None, 'Where metrics.json goes.')
-
-
-@dataclasses.dataclass(frozen=True)
-class Choices(VectorChoices):
-    """All that the command may choose."""
-
     data_dir: str | None = flag(
         None, "A folder of translations into English, as LASER's Tatoeba.")
     languages: tuple[str, ...] = flag(
@@ -79,27 +73,8 @@ class Choices(VectorChoices):
         'cosine', 'How two vectors are compared.', choices=('cosine', 'margin'))
 
 
-def encoder_of(given: VectorChoices) -> retrieval.Encoder:
-    """What makes vectors; errors as of `retrieval.vectors_of`."""
-    encode, _ = retrieval.vectors_of(
-        given.init, given.model, given.dims, given.pooling, given.layer
-    )
-    return encode
-
-
-def source_of(given: VectorChoices) -> dict[str, Any]:
-    """Which vectors they are, for the record."""
-    return {
-        'weights': given.model or given.init,
-        'layer': given.layer,
-        'pooling': given.pooling,
-        'dims': given.dims,
-    }
-
-
-def mean(languages: Iterable[bitext.Shares]) -> bitext.Shares:
+def mean(languages: Collection[bitext.Shares]) -> bitext.Shares:
     """Over languages, each of which counts the same."""
-    languages = list(languages)
     return {
         name: {
             direction: float(np.mean([x[name][direction] for x in languages]))
@@ -181,7 +156,9 @@ def run(given: Choices, chosen: Mapping[str, Any]) -> dict[str, Any]:
         )
     workdir = commands.result_folder(given.workdir)
     found = bitext.read(pathlib.Path(given.data_dir), given.languages)
-    encode = encoder_of(given)
+    encode, _ = retrieval.vectors_of(
+        given.init, given.model, given.dims, given.pooling, given.layer
+    )
     english, places = bitext.english_of(found)
     vectors = encode(english, None)
     languages = {}
@@ -204,7 +181,10 @@ def run(given: Choices, chosen: Mapping[str, Any]) -> dict[str, Any]:
     record = {
         'task': 'tatoeba',
         'data_dir': given.data_dir,
-        **source_of(given),
+        'weights': given.model or given.init,
+        'layer': given.layer,
+        'pooling': given.pooling,
+        'dims': given.dims,
         'score': given.score,
         'neighbours': given.neighbours if by_margin else None,
         **percent(average),

@@ -88,6 +88,8 @@ class Teacher:
         folder: the workdir.
         loaded: it in memory.
         row: 'label', 'score' or 'span'.
+        settings: of the row.
+        depth, width: L and W.
         digest: of its weights.
     """
 
@@ -129,22 +131,10 @@ class Teacher:
                 f'--teacher={folder} was fine-tuned on {known.name}, this is '
                 f'{task.name}; name a teacher of the same task'
             )
+        self.settings = self.loaded.config.rows[self.row].settings
+        encoder = self.loaded.encoder
+        self.depth, self.width = encoder.depth, encoder.width
         self.digest = files.digest_of(pathlib.Path(folder) / WEIGHTS)
-
-    @property
-    def settings(self) -> dict[str, Any]:
-        """Of its row."""
-        return self.loaded.config.rows[self.row].settings
-
-    @property
-    def depth(self) -> int:
-        """L."""
-        return self.loaded.encoder.depth
-
-    @property
-    def width(self) -> int:
-        """W."""
-        return self.loaded.encoder.width
 
     def check(self, student: 'Loaded', length: int, **settings: Any) -> None:
         """Complains of a student that reads examples of T tokens otherwise.
@@ -351,6 +341,7 @@ class Embedder:
     Attributes:
         folder: the workdir.
         loaded: it in memory.
+        width: W.
         digest: of its weights.
         prompts: what it puts before texts, by turns; [''] where it has none.
     """
@@ -373,13 +364,9 @@ class Embedder:
             raise commands.UsageError(
                 f'--teacher={folder} makes no vectors of texts: {error}'
             ) from None
+        self.width = self.loaded.vector_width()
         self.digest = files.digest_of(pathlib.Path(folder) / WEIGHTS)
         self.prompts = list(config.prompts.values()) or ['']
-
-    @property
-    def width(self) -> int:
-        """W."""
-        return self.loaded.vector_width()
 
     def prompted(
         self, texts: Sequence[str], numbers: Iterable[int] | None = None

@@ -20,8 +20,9 @@ Glossary of shapes: n texts, D width, W dims.
 import dataclasses
 import itertools
 import pathlib
+import types
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
@@ -125,24 +126,20 @@ def check(vectors: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
 # ----------------------------------------------------------------- last layers
 
 
-def opened(given: LayerChoices) -> tuple[pathlib.Path, corpora.Corpus]:
-    """--workdir and --corpus, before TensorFlow is imported.
+class Fitted(NamedTuple):
+    """A last layer.
 
-    Raises:
-        FileNotFoundError, UsageError, ValueError: what was chosen cannot be.
+    Attributes:
+        layer: what it is.
+        weights: of it, by what stands after its name.
+        said: what was done to the vectors, for people.
+        measured: by name, what metrics.json has of it besides.
     """
-    commands.require(
-        vars(given),
-        init='a workdir',
-        workdir='a folder for the new one',
-    )
-    workdir = pathlib.Path(given.workdir)
-    if workdir.exists() and any(workdir.iterdir()):
-        raise commands.UsageError(
-            f'--workdir={workdir} holds files; name a new folder'
-        )
-    Config.read(pathlib.Path(given.init))
-    return workdir, corpora.open_corpus(given.corpus, given.heldout)
+
+    layer: DenseConfig | FlowConfig
+    weights: Mapping[str, Any]
+    said: str
+    measured: Mapping[str, float] = types.MappingProxyType({})
 
 
 def spread(
@@ -157,22 +154,44 @@ def spread(
     return list(itertools.islice(sentences(), 0, every * most, every))
 
 
-def start(
-    given: LayerChoices, corpus: corpora.Corpus
-) -> tuple['Loaded', list[str]]:
-    """What a layer is fitted to: a model whose `encode` gives vectors that it
-    gets, and sentences.
+def extend(
+    task: str,
+    given: LayerChoices,
+    fit: Callable[['Loaded', list[str], corpora.Corpus], Fitted],
+) -> dict[str, Any]:
+    """Makes the workdir of --init with one more layer over its vectors.
 
-    The model's config is that of the new workdir, but for the layer and for
-    `normalize`, which comes last.
+    Args:
+        task: for the record.
+        given: what was chosen.
+        fit: (a model whose `encode` gives vectors that the layer gets,
+            sentences, the corpus) -> the layer.
+
+    Returns:
+        What metrics.json holds.
 
     Raises:
-        UsageError: vectors of such a pooling can have no layer, or there are
-            too few sentences.
+        FileNotFoundError, UsageError, ValueError: what was chosen cannot be;
+            vectors of such a pooling can have no layer, or there are too few
+            sentences.
     """
+    commands.require(
+        vars(given),
+        init='a workdir',
+        workdir='a folder for the new one',
+    )
+    workdir = pathlib.Path(given.workdir)
+    if workdir.exists() and any(workdir.iterdir()):
+        raise commands.UsageError(
+            f'--workdir={workdir} holds files; name a new folder'
+        )
+    normalize = Config.read(pathlib.Path(given.init)).normalize
+    corpus = corpora.open_corpus(given.corpus, given.heldout)
+
     import infoword_tf
 
     loaded = infoword_tf.load(given.init)
+    # Vectors get their length last, behind the layer.
     config = loaded.config.replace(run={}, normalize=False)
     if given.pooling is not None:
         config = config.replace(pooling=given.pooling)
@@ -187,86 +206,56 @@ def start(
         raise commands.UsageError(
             f'--corpus={given.corpus} has fewer than two sentences'
         )
-    return loaded, texts
-
-
-def write(
-    workdir: pathlib.Path,
-    given: LayerChoices,
-    loaded: 'Loaded',
-    layer: DenseConfig | FlowConfig,
-    weights: Mapping[str, Any],
-) -> None:
-    """Writes the new workdir.
-
-    Args:
-        workdir: where.
-        given: by what it was made.
-        loaded: as of `start`.
-        layer: the last one.
-        weights: of it, by what stands after its name.
-    """
-    normalize = Config.read(pathlib.Path(given.init)).normalize
-    config = loaded.config.replace(
-        dense=(*loaded.config.dense, layer), normalize=normalize
-    )
+    fitted = fit(loaded, texts, corpus)
     tensors = dict(loaded.model.exported)
-    for name, weight in weights.items():
-        tensors[f'dense_{len(loaded.config.dense)}/{name}'] = weight
+    for name, weight in fitted.weights.items():
+        tensors[f'dense_{len(config.dense)}/{name}'] = weight
     if loaded.unigram is not None:
         tensors['unigram'] = loaded.unigram
     workdir.mkdir(parents=True, exist_ok=True)
     with files.written(workdir / loaded.tokenizer.file) as partial:
         loaded.tokenizer.write(partial)
     files.write_tensors(workdir / WEIGHTS, tensors)
+    dense = *config.dense, fitted.layer
+    config = config.replace(dense=dense, normalize=normalize)
     files.write_json(workdir / FILE, config.to_json())
-
-
-def recorded(
-    task: str, given: LayerChoices, loaded: 'Loaded', **more: Any
-) -> dict[str, Any]:
-    """What metrics.json holds, which is written and printed."""
+    print(
+        f'{workdir}/: vectors of {fitted.layer.width} numbers, {fitted.said}'
+    )
     record = {
         'task': task,
         'weights': given.init,
         'corpus': given.corpus,
-        'pooling': loaded.config.pooling,
-        **more,
+        'pooling': config.pooling,
+        'sentences': len(texts),
+        'width': fitted.layer.width,
+        **fitted.measured,
     }
-    commands.record(pathlib.Path(given.workdir), record)
+    commands.record(workdir, record)
     return record
 
 
 @commands.takes(Choices)
 def run(given: Choices, chosen: Mapping[str, Any]) -> dict[str, Any]:
-    """The whole command.
+    """The whole command; as `extend`."""
 
-    Returns:
-        What metrics.json holds.
-
-    Raises:
-        FileNotFoundError, UsageError, ValueError: what was chosen cannot be.
-    """
-    workdir, corpus = opened(given)
-    loaded, texts = start(given, corpus)
-    width = loaded.vector_width()
-    dims = given.dims or width
-    if dims > width:
-        raise commands.UsageError(
-            f'--dims={dims}: vectors of --init are {width} wide'
+    def whitened(
+        loaded: 'Loaded', texts: list[str], corpus: corpora.Corpus
+    ) -> Fitted:
+        width = loaded.vector_width()
+        dims = given.dims or width
+        if dims > width:
+            raise commands.UsageError(
+                f'--dims={dims}: vectors of --init are {width} wide'
+            )
+        kernel, bias = fit(loaded.encode(texts), dims, given.epsilon)
+        return Fitted(
+            DenseConfig(dims, 'identity'),
+            {'kernel': kernel, 'bias': bias},
+            f'whitened on {len(texts):,} sentences',
         )
-    kernel, bias = fit(loaded.encode(texts), dims, given.epsilon)
-    write(
-        workdir, given, loaded, DenseConfig(dims, 'identity'),
-        {'kernel': kernel, 'bias': bias},
-    )  # fmt: skip
-    print(
-        f'{workdir}/: vectors of {dims} numbers, whitened on {len(texts):,} '
-        'sentences'
-    )
-    return recorded(
-        'whiten', given, loaded, sentences=len(texts), width=dims
-    )
+
+    return extend('whiten', given, whitened)
 
 
 if __name__ == '__main__':

@@ -413,7 +413,7 @@ class DefaultsTest(parameterized.TestCase):
             found = resolve(choices, started)
             self.assertEqual(found.vector.layout, layout)
             self.assertEqual(set(found.plan.views), views)
-            self.assertEqual(found.plan.reads_text, reads == 'stream')
+            self.assertEqual(found.plan.reads('text'), reads == 'stream')
             self.assertTrue(found.encoder.arguments['causal'])
             self.assertTrue(found.encoder.arguments['pre_norm'])
             self.assertEqual(found.encoder.arguments['epsilon'], 1e-5)

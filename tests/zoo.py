@@ -774,7 +774,7 @@ def views_of(
         how = dict(source_spec.arguments)
         if source_spec.source not in ('streams', 'words', 'sentences'):
             del how['length']
-        if source_spec.labelled:
+        if source_spec.reads == 'examples':
             how['texts'] = 1 + several
             how['width'] = wide or 16
         text = make[source_spec.source](batch, seed, kinds=kinds, **how)

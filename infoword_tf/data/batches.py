@@ -47,11 +47,7 @@ class Inputs(NamedTuple):
 
     def of(self, source_spec: SourceSpec) -> Text | None:
         """What a source reads."""
-        if source_spec.labelled:
-            return self.examples
-        if source_spec.paired:
-            return self.pairs
-        return self.translations if source_spec.translated else self.text
+        return getattr(self, source_spec.reads)
 
 
 def open_source(

@@ -197,7 +197,7 @@ class Elmo(Encoder):
         )
 
     def build(self) -> None:
-        """Makes the weights, each under an explicit path."""
+        """As `Encoder.build`."""
         sizes = self.arguments
         size, filters = sizes['character_width'], sizes['filters']
         self.character_table = matrix(
@@ -222,9 +222,7 @@ class Elmo(Encoder):
         self.projection_bias = vector(
             self, 'projection_bias', self.embedding_width
         )
-        for block in self.blocks:
-            block.build()
-        self.built = True
+        super().build()
 
     def empty_state(self, batch: int, length: int = 0) -> dict[str, Tensor]:
         """Of rows that have read nothing from the left: [L, B, ...]."""
@@ -341,10 +339,7 @@ class Elmo(Encoder):
         """
         self.check_inputs(inputs)
         check_advance(inputs.ids, advance)
-        keys = [
-            None if key is None else dropout.fold_in(key, site)
-            for site in range(2 * len(self.blocks) + 1)
-        ]
+        keys = dropout.keys_of(key, 2 * len(self.blocks) + 1)
         keeps = tuple(
             begins_anew(inputs.block_ids, backward)
             for backward in (False, True)
@@ -361,11 +356,7 @@ class Elmo(Encoder):
             )
             layers.append(ops.concatenate([left, right], axis=-1))
             new.append(own)
-        return encoded(
-            layers,
-            places,
-            keys[-1],
-            self.rate,
-            all_layers,
-            None if state is None else stacked(new),
-        )
+        if state is not None:
+            state = stacked(new)
+        key = keys[-1]
+        return encoded(layers, places, key, self.rate, all_layers, state)

@@ -7,6 +7,7 @@ V vocabulary.
 from typing import Any, NamedTuple
 
 from infoword_tf.layers.activation import FORMS
+from infoword_tf.layers.attention import table
 from infoword_tf.layers.block import put
 from infoword_tf.lazy import Layer, ops
 from infoword_tf.settings import Settled, setting
@@ -165,6 +166,12 @@ class Encoder(Settled, Layer):
             ValueError: arguments that do not fit together.
         """
 
+    def build(self) -> None:
+        """Makes the weights, each under an explicit path; here of blocks."""
+        for block in self.blocks:
+            block.build()
+        self.built = True
+
     def spell(self, specials: Specials) -> None:
         """Says what pieces look like, to an encoder that reads characters.
 
@@ -173,11 +180,8 @@ class Encoder(Settled, Layer):
 
     def make_embedding_table(self) -> None:
         """Makes `embedding_table`, whose path says whose it is."""
-        self.embedding_table = self.add_weight(
-            shape=(self.vocab_size, self.embedding_width),
-            initializer='zeros',
-            name='word_embeddings',
-            autocast=False,
+        self.embedding_table = table(
+            self, 'word_embeddings', self.vocab_size, self.embedding_width
         )
 
     def lookup(self, ids: Tensor) -> Tensor:

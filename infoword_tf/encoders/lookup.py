@@ -12,6 +12,7 @@ from typing import Any
 
 from infoword_tf.encoders.encoder import Encoded, Encoder, Inputs
 from infoword_tf.layers import dropout
+from infoword_tf.layers.attention import vector
 from infoword_tf.layers.block import rows_of, take
 from infoword_tf.lazy import ops
 from infoword_tf.settings import setting
@@ -33,11 +34,8 @@ class Lookup(Encoder):
         """Makes the table, and the weights, 1 at first."""
         self.make_embedding_table()
         if self.weighted:
-            self.piece_weights = self.add_weight(
-                shape=(self.vocab_size,),
-                initializer='ones',
-                name='piece_weights',
-                autocast=False,
+            self.piece_weights = vector(
+                self, 'piece_weights', self.vocab_size, 'ones'
             )
         self.built = True
 

@@ -7,22 +7,21 @@ packed into rows are blocks, so that no padding is computed.
 Glossary of shapes: B batch, T tokens, D width, E width of one head.
 """
 
-import functools
 from typing import Any
 
-from infoword_tf.encoders.encoder import ACTIVATION, Encoded, Encoder, Inputs
-from infoword_tf.layers import band, dropout, norm
-from infoword_tf.layers.attention import as_numbers, vector
-from infoword_tf.layers.block import take
+from infoword_tf.encoders.encoder import ACTIVATION, Encoded, Inputs
+from infoword_tf.encoders.stack import Stack, blocks_of
+from infoword_tf.layers import band
+from infoword_tf.layers.attention import vector
 from infoword_tf.layers.rotary import turns
 from infoword_tf.layers.rotary_block import RotaryBlock
-from infoword_tf.lazy import ops, remat
+from infoword_tf.lazy import ops
 from infoword_tf.settings import setting
 
 Tensor = Any
 
 
-class ModernTransformer(Encoder):
+class ModernTransformer(Stack):
     """g_omega of ModernBERT."""
 
     input_fields = (
@@ -31,7 +30,6 @@ class ModernTransformer(Encoder):
     biased = False
 
     layers: int = setting(2, 'L.', at_least=1)
-    can_remat = True
     heads: int = setting(2, 'H.', at_least=1)
     inner_width: int = setting(
         None, 'Of the GeGLU; 1.5 D, as in the base size.', kind=int
@@ -69,29 +67,15 @@ class ModernTransformer(Encoder):
         """As `Encoder.make_blocks`."""
         self.inner_width = self.inner_width or 3 * self.width // 2
         self.reach = self.local_window // 2
-        self.blocks = [
-            RotaryBlock(
-                self.width,
-                self.heads,
-                self.inner_width,
-                self.rate,
-                self.activation,
-                self.epsilon,
-                first=i == 0,
-                dtype=self.dtype_policy,
-                name=f'layer_{i}',
-            )
-            for i in range(self.layers)
-        ]
+        self.blocks = blocks_of(self, self.layers, RotaryBlock, self, 'layer')
+        self.blocks[0].first = True
 
     def build(self) -> None:
-        """Makes the weights, each under an explicit path."""
+        """As `Encoder.build`."""
         self.make_embedding_table()
         self.gamma = vector(self, 'norm_gamma', self.width, 'ones')
         self.last_gamma = vector(self, 'last_norm_gamma', self.width, 'ones')
-        for block in self.blocks:
-            block.build()
-        self.built = True
+        super().build()
 
     def call(
         self,
@@ -107,68 +91,19 @@ class ModernTransformer(Encoder):
         """
         self.check_inputs(inputs)
         x = self.embedded(inputs)  # [B, T, D]
-        length = tokens = inputs.ids.shape[1]
-        if length is None:
-            length = ops.shape(inputs.ids)[1]
-        if key is None:
-            # Rows of one matrix from here on: no shape in between.
-            tokens = length
-            x = ops.reshape(x, (-1, self.width))
-        else:
-            tokens = None
-        keys = [None] * (len(self.blocks) + 1) if key is None else [
-            dropout.fold_in(key, site) for site in range(len(self.blocks) + 1)
-        ]
-        x = norm.norm(
-            x,
-            self.gamma,
-            None,
-            epsilon=self.epsilon,
-            dtype=self.compute_dtype,
-            key=keys[-1],
-            rate=self.rate,
-        )
-        if inputs.kept is not None:
-            kept = ops.cast(inputs.kept, x.dtype)
-            x = x * ops.reshape(kept, ops.shape(x))
-        layers = [x]
-        given: dict[tuple[bool, bool], dict[str, Any]] = {}
-        for i, block in enumerate(self.blocks):
-            last = i == len(self.blocks) - 1 and all_layers is not True
-            at = places if last else None
-            near = i % self.global_every != 0
+        length = ops.shape(inputs.ids)[1]
+        x = self.begun(x, inputs.kept, key)
+        kinds: dict[tuple[bool, bool], dict[str, Any]] = {}
+
+        def given(number: int, at: Tensor | None) -> dict[str, Any]:
+            near = number % self.global_every != 0
             banded = near and at is None and band.worth(length, self.reach)
             kind = near, banded  # layers of one kind share what they are given
-            if kind not in given:
-                given[kind] = self._given(inputs, length, *kind, key)
-            run = functools.partial(
-                block, places=at, key=keys[i], length=tokens, **given[kind]
-            )
-            # Of what is given here x alone has a gradient.
-            x = remat(run)(x) if self.remat and key is not None else run(x)
-            if all_layers and not last:
-                layers.append(x)
-        x = norm.norm(
-            x,
-            self.last_gamma,
-            None,
-            epsilon=self.epsilon,
-            dtype=self.compute_dtype,
-            key=key,
-        )
-        if all_layers is True:
-            layers[-1] = x
-        if tokens is not None:
-            shape = (-1, tokens, self.width)
-            if all_layers:
-                layers = [ops.reshape(states, shape) for states in layers]
-            if all_layers is True:
-                x = layers[-1]
-            elif places is None:
-                x = ops.reshape(x, shape)
-        if all_layers is True and places is not None:
-            x = take(x, places)
-        return Encoded(x, layers if all_layers else None)
+            if kind not in kinds:
+                kinds[kind] = self._given(inputs, length, *kind, key)
+            return kinds[kind]
+
+        return self.run_blocks(x, length, places, key, all_layers, given)
 
     def _given(
         self,
@@ -196,11 +131,4 @@ class ModernTransformer(Encoder):
         allowed = None
         if near and not (isinstance(length, int) and length <= self.reach + 1):
             allowed = band.near(length, self.reach)  # [1, 1, T, T]
-        if block_ids is not None:
-            own = ops.equal(
-                block_ids[:, None, :, None], block_ids[:, None, None, :]
-            )  # [B, 1, T, T]
-            allowed = own if allowed is None else ops.logical_and(own, allowed)
-        if key is None and allowed is not None:
-            allowed = as_numbers(allowed, self.compute_dtype)
-        return {'turn': turn, 'allowed': allowed}
+        return {'turn': turn, 'allowed': self.allowed(inputs, allowed, key)}

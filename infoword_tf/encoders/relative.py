@@ -14,7 +14,9 @@ import math
 from typing import Any, NamedTuple
 
 from infoword_tf.encoders.encoder import ACTIVATION, Encoded, Encoder, Inputs
+from infoword_tf.encoders.stack import blocks_of
 from infoword_tf.layers import dropout
+from infoword_tf.layers.attention import table
 from infoword_tf.layers.block import take
 from infoword_tf.layers.relative import (
     RelativeBlock,
@@ -100,33 +102,19 @@ class RelativeTransformer(Encoder):
         if self.same_length and not self.causal:
             raise ValueError('same_length needs causal')
         self.inner_width = self.inner_width or 4 * self.width
-        self.blocks = [
-            RelativeBlock(
-                self.width,
-                self.heads,
-                self.inner_width,
-                self.rate,
-                self.activation,
-                self.epsilon,
-                segments=bool(self.segments),
-                causal=self.causal,
-                biases=self.untie,
-                dtype=self.dtype_policy,
-                name=f'layer_{i}',
-            )
-            for i in range(self.layers)
-        ]
+        self.blocks = blocks_of(
+            self, self.layers, RelativeBlock, self, 'layer',
+            segments=bool(self.segments), causal=self.causal,
+            biases=self.untie,
+        )  # fmt: skip
 
     def build(self) -> None:
-        """Makes the weights, each under an explicit path."""
+        """As `Encoder.build`."""
         sizes = self.arguments
         self.make_embedding_table()
         if not sizes['causal']:
-            self.mask_embedding = self.add_weight(
-                shape=(1, self.width),
-                initializer='zeros',
-                name='mask_embedding',
-                autocast=False,
+            self.mask_embedding = table(
+                self, 'mask_embedding', 1, self.width
             )
         self.biases = None
         if not sizes['untie']:
@@ -136,9 +124,7 @@ class RelativeTransformer(Encoder):
                 self.width // sizes['heads'],
                 bool(sizes['segments']),
             )
-        for block in self.blocks:
-            block.build()
-        self.built = True
+        super().build()
 
     @property
     def query_weights(self) -> list[Any]:
@@ -182,10 +168,7 @@ class RelativeTransformer(Encoder):
             raise ValueError(
                 f'{length} tokens, fewer than the {advance} that go on'
             )
-        keys = [
-            None if key is None else dropout.fold_in(key, site)
-            for site in range(len(self.blocks) + 4)
-        ]
+        keys = dropout.keys_of(key, len(self.blocks) + 4)
 
         def drop(x: Tensor, site: int) -> Tensor:
             found = keys[len(self.blocks) + site]
@@ -263,15 +246,12 @@ class RelativeTransformer(Encoder):
         self, inputs: Inputs, places: Tensor | None, queries: bool
     ) -> None:
         """Complains of arguments that do not fit."""
-        segment_ids, ranks, sees = (
-            inputs.segment_ids, inputs.ranks, inputs.sees
-        )  # fmt: skip
-        if segment_ids is not None and not self.arguments['segments']:
+        if inputs.segment_ids is not None and not self.arguments['segments']:
             raise ValueError(
                 'segment_ids for an encoder without segments: build it '
                 'with segments=2'
             )
-        if (ranks is None) != (sees is None):
+        if (inputs.ranks is None) != (inputs.sees is None):
             raise ValueError('ranks and sees go together: give both')
         if queries and places is None:
             raise ValueError('queries are computed at places: name places')

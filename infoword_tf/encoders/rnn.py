@@ -50,9 +50,7 @@ class Rnn(Encoder):
     def build(self) -> None:
         """Makes the weights."""
         self.make_embedding_table()
-        for block in self.blocks:
-            block.build()
-        self.built = True
+        super().build()
 
     def empty_state(self, batch: int, length: int = 0) -> dict[str, Tensor]:
         """Of rows that have read nothing: [L, B, D] by what a cell has."""
@@ -76,10 +74,7 @@ class Rnn(Encoder):
         """
         self.check_inputs(inputs)
         check_advance(inputs.ids, advance)
-        keys = [
-            None if key is None else dropout.fold_in(key, site)
-            for site in range(len(self.blocks) + 1)
-        ]
+        keys = dropout.keys_of(key, len(self.blocks) + 1)
         keep = begins_anew(inputs.block_ids)
         # Of deviation 0.55 at first, whatever the width: what is much smaller
         # leaves all gates where they are, and hardly anything to learn from.
@@ -95,14 +90,10 @@ class Rnn(Encoder):
             )
             layers.append(x)
             new.append(own)
-        return encoded(
-            layers,
-            places,
-            keys[-1],
-            self.rate,
-            all_layers,
-            None if state is None else stacked(new),
-        )
+        if state is not None:
+            state = stacked(new)
+        key = keys[-1]
+        return encoded(layers, places, key, self.rate, all_layers, state)
 
 
 def encoded(

@@ -46,7 +46,7 @@ class Sentences(NamedTuple):
 
     Attributes:
         texts: N, in the order of their first lines.
-        place: [n] int64, which of them each line holds; -1: it is blank.
+        place: [n] int64, which of them each line holds.
         line: [N] int64, the first line of each, from 0.
     """
 
@@ -55,14 +55,9 @@ class Sentences(NamedTuple):
     line: np.ndarray
 
     @property
-    def blank(self) -> int:
-        """How many lines are."""
-        return int(np.count_nonzero(self.place < 0))
-
-    @property
     def copies(self) -> int:
         """How many lines hold a sentence that stands further up too."""
-        return len(self.place) - self.blank - len(self.texts)
+        return len(self.place) - len(self.texts)
 
 
 class Bitext(NamedTuple):
@@ -83,14 +78,14 @@ class Bitext(NamedTuple):
 
 
 def distinct(lines: Iterable[str]) -> Sentences:
-    """Sentences without copies; blank lines are none."""
+    """Sentences without copies."""
     number: dict[str, int] = {}
     place, first = [], []
     for line, text in enumerate(lines):
-        if text and text not in number:
+        if text not in number:
             number[text] = len(number)
             first.append(line)
-        place.append(number.get(text, -1))
+        place.append(number[text])
     return Sentences(
         list(number), np.array(place, np.int64), np.array(first, np.int64)
     )
@@ -103,16 +98,12 @@ def sentences_of(path: pathlib.Path) -> list[str]:
         FileNotFoundError: there is no such file.
         ValueError: a line is not UTF-8, or all are blank.
     """
-    lines = _lines(path)
+    if not path.is_file():
+        raise FileNotFoundError(f'{path}: there is no such file')
+    lines = [line.strip() for line in readers.lines(path)]
     if not any(lines):
         raise ValueError(f'{path} holds no sentence; expected is one a line')
     return lines
-
-
-def _lines(path: pathlib.Path) -> list[str]:
-    if not path.is_file():
-        raise FileNotFoundError(f'{path}: there is no such file')
-    return [line.strip() for line in readers.lines(path)]
 
 
 def aligned(
@@ -337,7 +328,7 @@ def measure(
 
     Args:
         found: [N], which of the target's sentences each of the source's finds.
-        source, target: lines that belong together, none of them blank.
+        source, target: lines that belong together.
 
     Returns:
         'accuracy': of how many lines the sentence that was found is the right

@@ -186,11 +186,12 @@ class Classes(States):
 
     @functools.cached_property
     def _traced_scores(self) -> Callable[..., Any]:
-        return functools.cache(self._trace_scores)
+        """`text_scores` of a row and 1 or 2 sides, as one graph."""
 
-    def _trace_scores(self, row: str, sides: int) -> Any:
-        """`text_scores` as one graph for any number of texts."""
-        return tf.function(
-            lambda *texts: self.text_scores(*texts, row=row),
-            input_signature=[tf.TensorSpec((None,), tf.string)] * sides,
-        )
+        def trace(row: str, sides: int) -> Any:
+            return tf.function(
+                lambda *texts: self.text_scores(*texts, row=row),
+                input_signature=[tf.TensorSpec((None,), tf.string)] * sides,
+            )
+
+        return functools.cache(trace)

@@ -14,7 +14,6 @@ from typing import Any, NamedTuple
 
 import tensorflow as tf
 
-from infoword_tf.text.layout import Layout
 from infoword_tf.text.template import Template
 
 Tensor = Any
@@ -89,11 +88,6 @@ def question_limit(max_length: int, specials: int, longest: int) -> int:
     return min(longest, (max_length - specials) // 2)
 
 
-def context_first(layout: Layout) -> bool:
-    """Whether a context stands before its question."""
-    return 'cls' in layout.after
-
-
 def beside(
     questions: tf.RaggedTensor, contexts: tf.RaggedTensor, template: Template
 ) -> tuple[tf.RaggedTensor, Tensor, Tensor]:
@@ -103,7 +97,7 @@ def beside(
         ids [W, tokens]; and [W] int64 where the second text of each begins,
         and its context.
     """
-    ahead = context_first(template.layout)
+    ahead = 'cls' in template.layout.after  # the context, as in XLNet
     texts = (contexts, questions) if ahead else (questions, contexts)
     before, between = len(template.before), len(template.between)
     second = before + texts[0].row_lengths() + between

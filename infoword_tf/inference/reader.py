@@ -279,25 +279,13 @@ class Reader:
 
     def _reply(self, said: dict[str, Any]) -> Reply:
         """One question of what `replies` gives."""
+        fields = 'texts', 'probabilities', 'scores', 'begins', 'ends'
+        columns = (said[name].tolist() for name in fields)
         best = [
-            Answer(
-                text.decode(errors='replace'),
-                float(share),
-                float(score),
-                int(begin),
-                int(end),
-            )
-            for text, share, score, begin, end in zip(
-                *(
-                    said[name]
-                    for name in (
-                        'texts', 'probabilities', 'scores', 'begins', 'ends'
-                    )
-                ),
-                strict=True,
-            )
+            Answer(text.decode(errors='replace'), share, score, *places)
+            for text, share, score, *places in zip(*columns, strict=True)
             if score > NEVER / 2
-        ]  # fmt: skip
+        ]
         odds = said.get('null_odds')
         return Reply(
             said['text'].decode(errors='replace'),

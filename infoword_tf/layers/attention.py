@@ -43,6 +43,13 @@ def matrix(layer: Layer, name: str, *shape: int) -> Variable:
     return layer.add_weight(shape=shape, initializer='zeros', name=name)
 
 
+def table(layer: Layer, name: str, *shape: int) -> Variable:
+    """As `matrix`, but it stays float32."""
+    return layer.add_weight(
+        shape=shape, initializer='zeros', name=name, autocast=False
+    )
+
+
 def causal_mask(length: Any) -> Tensor:
     """Where no token attends to a later one: [1, 1, T, T] bool."""
     i = ops.arange(length, dtype='int32')
@@ -98,16 +105,9 @@ def scaled_queries(width: int, root: float) -> np.ndarray:
 class Attention(Layer):
     """Self-attention without its closing bias, which `add_norm` adds."""
 
-    def __init__(
-        self,
-        width: int,
-        heads: int,
-        rate: float,
-        dtype: Any = None,
-        name: str = 'attention',
-    ):
+    def __init__(self, width: int, heads: int, rate: float, dtype: Any = None):
         """Args: width D, heads H (a divisor of D), rate of dropout."""
-        super().__init__(dtype=dtype, name=name)
+        super().__init__(dtype=dtype, name='attention')
         if width % heads:
             raise ValueError(f'{heads} heads do not divide a width of {width}')
         self.width, self.heads, self.rate = width, heads, rate

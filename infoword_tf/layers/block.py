@@ -6,7 +6,7 @@ pre-norm as in GPT-2 (Radford et al. 2019, §2.3; Xiong et al. 2020).
 Glossary of shapes: B batch, T tokens, Q places, D width, F inner width.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from infoword_tf.layers import activation, dropout, norm
@@ -16,14 +16,10 @@ from infoword_tf.lazy import Layer, ops
 Tensor = Any
 
 
-class Block(Layer):
-    """Post-norm: x = norm(x + attention(x)); x = norm(x + feed_forward(x)).
+class Sized(Layer):
+    """A block with attention of the kind `attends`, and a feed-forward."""
 
-    Pre-norm: x = x + attention(norm(x)); x = x + feed_forward(norm(x)). Its
-    states are not normalised; an encoder does so after its last block. Both
-    have the same weights; `attention_norm` and `outer_norm` stand after
-    attention and feed-forward, or before them.
-    """
+    attends: Callable[..., Layer]
 
     def __init__(
         self,
@@ -33,9 +29,9 @@ class Block(Layer):
         rate: float,
         activation: str,
         epsilon: float,
-        pre_norm: bool = False,
         dtype: Any = None,
         name: str = 'block',
+        **more: Any,
     ):
         """Sets the sizes; `build()` makes the weights.
 
@@ -45,12 +41,38 @@ class Block(Layer):
             rate: of dropout, of attention weights and of both sums.
             activation: in `activation.FORMS`.
             epsilon: of both norms.
-            pre_norm: whether norms come before attention and feed-forward.
+            **more: what this kind of attention takes besides.
         """
         super().__init__(dtype=dtype, name=name)
         self.width, self.inner_width, self.rate = width, inner_width, rate
-        self.form, self.epsilon, self.pre_norm = activation, epsilon, pre_norm
-        self.attention = Attention(width, heads, rate, dtype=dtype)
+        self.form, self.epsilon = activation, epsilon
+        self.attention = self.attends(width, heads, rate, **more, dtype=dtype)
+
+    def normalized(
+        self, x: Tensor, gamma: Tensor, beta: Tensor | None, key: Tensor | None
+    ) -> Tensor:
+        """[..., D] -> the same, normalised: nothing is dropped."""
+        return norm.norm(
+            x, gamma, beta,
+            epsilon=self.epsilon, dtype=self.compute_dtype, key=key,
+        )  # fmt: skip
+
+
+class Block(Sized):
+    """Post-norm: x = norm(x + attention(x)); x = norm(x + feed_forward(x)).
+
+    Pre-norm: x = x + attention(norm(x)); x = x + feed_forward(norm(x)). Its
+    states are not normalised; an encoder does so after its last block. Both
+    have the same weights; `attention_norm` and `outer_norm` stand after
+    attention and feed-forward, or before them.
+    """
+
+    attends = Attention
+
+    def __init__(self, *sizes: Any, pre_norm: bool = False, **more: Any):
+        """Args: as `Sized`; whether norms come before what they are for."""
+        super().__init__(*sizes, **more)
+        self.pre_norm = pre_norm
 
     def build(self) -> None:
         """Makes the weights."""
@@ -83,12 +105,10 @@ class Block(Layer):
         Returns:
             [B, T or Q, D]; rows for rows, but [B, Q, D] at places.
         """
-        keys = [None] * 3 if key is None else [
-            dropout.fold_in(key, site) for site in range(3)
-        ]
+        keys = dropout.keys_of(key, 3)
         inputs = x
         if self.pre_norm:
-            inputs = self._norm(
+            inputs = self.normalized(
                 x, self.attention_gamma, self.attention_beta, key
             )
         queries, residual = None, x
@@ -111,18 +131,9 @@ class Block(Layer):
         x = norm.add(
             mixed, self.attention_bias, residual, key=keys[1], rate=self.rate
         )
-        inputs = self._norm(x, self.outer_gamma, self.outer_beta, key)
+        inputs = self.normalized(x, self.outer_gamma, self.outer_beta, key)
         inner = feed_forward(self, inputs, key)
         return norm.add(inner, self.outer_bias, x, key=keys[2], rate=self.rate)
-
-    def _norm(
-        self, x: Tensor, gamma: Tensor, beta: Tensor, key: Tensor | None
-    ) -> Tensor:
-        """[B, T or Q, D] -> the same, normalised: nothing is dropped."""
-        return norm.norm(
-            x, gamma, beta,
-            epsilon=self.epsilon, dtype=self.compute_dtype, key=key,
-        )  # fmt: skip
 
 
 def feed_forward(

@@ -6,7 +6,7 @@ Glossary of shapes: B texts, D width in, W width out.
 from collections.abc import Callable
 from typing import Any
 
-from infoword_tf.layers.attention import vector
+from infoword_tf.layers.attention import table, vector
 from infoword_tf.lazy import Layer, ops
 
 Tensor = Any
@@ -40,9 +40,7 @@ class Dense(Layer):
 
     def build(self) -> None:
         """Makes the weights."""
-        self.kernel = self.add_weight(
-            shape=(self.width, self.wide), name='kernel', autocast=False
-        )
+        self.kernel = table(self, 'kernel', self.width, self.wide)
         if self.has_bias:
             self.bias = vector(self, 'bias', self.wide)
         self.built = True

@@ -74,6 +74,11 @@ def _folded(key, number):
     return ops.stack([first, second, *rows])
 
 
+def keys_of(key: Tensor | None, count: int) -> list[Any]:
+    """Derives the keys of the sites 0, 1, ... of a layer; None each of None."""
+    return [None if key is None else fold_in(key, i) for i in range(count)]
+
+
 def of_rows(key: Tensor, begin: Tensor | int, count: int) -> Tensor:
     """A key for some rows of a batch: [4] uint32.
 

@@ -6,6 +6,7 @@ Glossary of shapes: L layers, D width.
 from collections.abc import Sequence
 from typing import Any
 
+from infoword_tf.layers.attention import vector
 from infoword_tf.lazy import Layer, ops
 
 Tensor = Any
@@ -25,15 +26,8 @@ class Mix(Layer):
 
     def build(self) -> None:
         """Makes s and gamma."""
-        self.scales = self.add_weight(
-            shape=(self.depth + 1,),
-            initializer='zeros',
-            name='scales',
-            autocast=False,
-        )
-        self.gamma = self.add_weight(
-            shape=(1,), initializer='ones', name='gamma', autocast=False
-        )
+        self.scales = vector(self, 'scales', self.depth + 1)
+        self.gamma = vector(self, 'gamma', 1, 'ones')
         self.built = True
 
     def call(self, layers: Sequence[Tensor]) -> Tensor:

@@ -24,8 +24,8 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from infoword_tf.layers import dropout, heads
-from infoword_tf.layers.attention import project
-from infoword_tf.layers.block import make_feed_forward, post_norm
+from infoword_tf.layers.attention import matrix, project, table
+from infoword_tf.layers.block import Sized, make_feed_forward, post_norm
 from infoword_tf.layers.relative_scores import relative_scores, split_queries
 from infoword_tf.lazy import Layer, Variable, ops
 
@@ -210,14 +210,12 @@ class RelativeAttention(Layer):
     def build(self) -> None:
         """Makes the weights: query, key and value side by side; the others."""
         d, h = self.width, self.heads
-        self.kernel = self.add_weight(shape=(d, 3 * d), name='qkv_kernel')
-        self.position_kernel = self.add_weight(
-            shape=(d, d), name='position_kernel'
-        )
-        self.output_kernel = self.add_weight(shape=(d, d), name='output_kernel')
+        self.kernel = matrix(self, 'qkv_kernel', d, 3 * d)
+        self.position_kernel = matrix(self, 'position_kernel', d, d)
+        self.output_kernel = matrix(self, 'output_kernel', d, d)
         if self.segments:
-            self.segment_embeddings = self.add_weight(
-                shape=(2, h, d // h), name='segment_embeddings', autocast=False
+            self.segment_embeddings = table(
+                self, 'segment_embeddings', 2, h, d // h
             )
         if self.own_biases:
             self.biases = make_biases(self, h, d // h, self.segments)
@@ -355,37 +353,15 @@ def make_biases(
     """u, v and, with segments, s: [H, E] each, weights of `layer`."""
     names = ['content_bias', 'position_bias', 'segment_bias']
     return [
-        layer.add_weight(shape=(heads, width), name=name, autocast=False)
+        table(layer, name, heads, width)
         for name in names[: 3 if segments else 2]
     ]
 
 
-class RelativeBlock(Layer):
+class RelativeBlock(Sized):
     """x = norm(x + attention); x = norm(x + feed_forward(x)), post-norm."""
 
-    def __init__(
-        self,
-        width: int,
-        heads: int,
-        inner_width: int,
-        rate: float,
-        activation: str,
-        epsilon: float,
-        segments: bool,
-        causal: bool,
-        biases: bool = True,
-        dtype: Any = None,
-        name: str = 'block',
-    ):
-        """Args: as `encoders.transformer_xl.TransformerXL`, inner_width
-        is F.
-        """
-        super().__init__(dtype=dtype, name=name)
-        self.width, self.inner_width, self.rate = width, inner_width, rate
-        self.form, self.epsilon = activation, epsilon
-        self.attention = RelativeAttention(
-            width, heads, rate, segments, causal, biases, dtype=dtype
-        )
+    attends = RelativeAttention
 
     def build(self) -> None:
         """Makes the weights."""
@@ -404,11 +380,8 @@ class RelativeBlock(Layer):
         key: Tensor | None = None,
     ) -> list[Tensor]:
         """Runs the block for every stream; as `RelativeAttention.call`."""
-        sites = [
-            [None if key is None else dropout.fold_in(key, 4 * i + site)
-             for site in range(4)]
-            for i in range(len(streams))
-        ]
+        every = dropout.keys_of(key, 4 * len(streams))
+        sites = [every[i : i + 4] for i in range(0, len(every), 4)]
         mixed = self.attention(
             x, streams, distances, signs, memory, biases,
             [keys[0] for keys in sites],

@@ -18,7 +18,7 @@ from infoword_tf.layers.attention import (
     scaled_queries,
     vector,
 )
-from infoword_tf.layers.block import take
+from infoword_tf.layers.block import Sized, take
 from infoword_tf.layers.rotary import Turn, split_turned
 from infoword_tf.lazy import Layer, ops
 
@@ -28,16 +28,9 @@ Tensor = Any
 class RotaryAttention(Layer):
     """Self-attention whose queries and keys are turned by their positions."""
 
-    def __init__(
-        self,
-        width: int,
-        heads: int,
-        rate: float,
-        dtype: Any = None,
-        name: str = 'attention',
-    ):
+    def __init__(self, width: int, heads: int, rate: float, dtype: Any = None):
         """Args: width D, heads H, rate of dropout; D / H is even."""
-        super().__init__(dtype=dtype, name=name)
+        super().__init__(dtype=dtype, name='attention')
         if width % (2 * heads):
             raise ValueError(
                 f'{heads} heads of an even width do not make up a width of '
@@ -111,39 +104,18 @@ class RotaryAttention(Layer):
         return project(joined(mixed, rows), self.output_kernel)
 
 
-class RotaryBlock(Layer):
+class RotaryBlock(Sized):
     """x = x + attention(norm(x)); x = x + GeGLU(norm(x)).
 
     Its states are not normalised; an encoder does so after its last block.
+
+    Attributes:
+        first: whether its states come normalised, from the embeddings: it has
+            no norm before its attention. Said before `build`.
     """
 
-    def __init__(
-        self,
-        width: int,
-        heads: int,
-        inner_width: int,
-        rate: float,
-        activation: str,
-        epsilon: float,
-        first: bool = False,
-        dtype: Any = None,
-        name: str = 'block',
-    ):
-        """Sets the sizes; `build()` makes the weights.
-
-        Args:
-            heads: H, a divisor of D / 2.
-            inner_width: F, of the GeGLU.
-            rate: of dropout, of attention weights and of both sums.
-            activation: in `activation.FORMS`.
-            epsilon: of both norms.
-            first: whether its states come normalised, from the embeddings: it
-                has no norm before its attention.
-        """
-        super().__init__(dtype=dtype, name=name)
-        self.width, self.inner_width, self.rate = width, inner_width, rate
-        self.form, self.epsilon, self.first = activation, epsilon, first
-        self.attention = RotaryAttention(width, heads, rate, dtype=dtype)
+    attends = RotaryAttention
+    first = False
 
     def build(self) -> None:
         """Makes the weights."""
@@ -180,10 +152,9 @@ class RotaryBlock(Layer):
         Returns:
             [B, T or Q, D]; rows for rows, but [B, Q, D] at places.
         """
-        keys = [None] * 3 if key is None else [
-            dropout.fold_in(key, site) for site in range(3)
-        ]
-        inputs = x if self.first else self._norm(x, self.attention_gamma, key)
+        keys, inputs = dropout.keys_of(key, 3), x
+        if not self.first:
+            inputs = self.normalized(x, self.attention_gamma, None, key)
         queries, turn_of_queries, residual = None, None, x
         if places is not None:
             residual = take(x, places, length)
@@ -205,16 +176,9 @@ class RotaryBlock(Layer):
             length=length,
         )
         x = norm.add(mixed, None, residual, key=keys[1], rate=self.rate)
-        inputs = self._norm(x, self.outer_gamma, key)
+        inputs = self.normalized(x, self.outer_gamma, None, key)
         inner = activation.gated(
             project(inputs, self.inner_kernel), form=self.form, key=key
         )
         outer = project(inner, self.outer_kernel)
         return norm.add(outer, None, x, key=keys[2], rate=self.rate)
-
-    def _norm(self, x: Tensor, gamma: Tensor, key: Tensor | None) -> Tensor:
-        """[..., D] -> the same, normalised: nothing is dropped."""
-        return norm.norm(
-            x, gamma, None,
-            epsilon=self.epsilon, dtype=self.compute_dtype, key=key,
-        )  # fmt: skip

@@ -14,15 +14,11 @@ M candidates, D width, E width of words, V vocabulary.
 from collections.abc import Callable, Mapping
 from typing import Any
 
+from infoword_tf.layers.attention import table, vector
 from infoword_tf.layers.pooling import about_unit, pool, rarity, unit
 from infoword_tf.lazy import ops
 from infoword_tf.objectives import infonce
-from infoword_tf.objectives.objective import (
-    Batch,
-    Pool,
-    gather_pool,
-    text_ids,
-)
+from infoword_tf.objectives.objective import Batch, Pool
 from infoword_tf.objectives.queue import (
     MOMENTUM,
     Queued,
@@ -61,28 +57,13 @@ class SentenceContrast(Queued):
     def build(self) -> None:
         """Makes w, 0 at first (the plain mean), and the scale of f."""
         width = self.encoder.width
-        self.pooling_kernel = self.add_weight(
-            shape=(width,),
-            initializer='zeros',
-            name='pooling_kernel',
-            autocast=False,
-        )
-        self.log_scale = self.add_weight(
-            shape=(), initializer='zeros', name='log_scale', autocast=False
-        )
+        self.pooling_kernel = vector(self, 'pooling_kernel', width)
+        self.log_scale = table(self, 'log_scale')
         if self.words:
-            self.word_embeddings = self.add_weight(
-                shape=(self.specials.size, self.words),
-                initializer='zeros',  # drawn with all others
-                name='word_embeddings',
-                autocast=False,
+            self.word_embeddings = table(
+                self, 'word_embeddings', self.specials.size, self.words
             )
-            self.word_kernel = self.add_weight(
-                shape=(self.words,),
-                initializer='zeros',
-                name='word_kernel',
-                autocast=False,
-            )
+            self.word_kernel = vector(self, 'word_kernel', self.words)
         super().build()
 
     def text_vectors(
@@ -132,7 +113,7 @@ class SentenceContrast(Queued):
     ) -> Tensor:
         view, states = batch.views[side], batch.states(side, encoder)
         *_, length, width = states.shape
-        ids, real = self._texts(view)
+        ids, real = self.texts_of(view)
         vectors = self.text_vectors(
             ids,
             real,
@@ -141,8 +122,8 @@ class SentenceContrast(Queued):
         )
         return unit(vectors)
 
-    def _texts(self, view: View) -> tuple[Tensor, Tensor]:
-        """[B, T] ids, and [B, J, T] bool: which of them are of each text."""
+    def texts_of(self, view: View) -> tuple[Tensor, Tensor]:
+        """As `Queued.texts_of`."""
         length = view.ids.shape[-1]
         ids, block_ids = (
             ops.reshape(x, (-1, length)) for x in (view.ids, view.block_ids)
@@ -155,33 +136,14 @@ class SentenceContrast(Queued):
         number = ops.arange(slots, dtype='int32')[:, None]
         return ids, ops.equal(block_ids[:, None], number)
 
-    def _numbers(self, view: View) -> Tensor:
-        """[N] int32, equal where texts are: of a step alone, or of all."""
-        if not self.queue:
-            return ops.reshape(view.targets[self.row], (-1,))
-        ids, real = self._texts(view)
-        found = text_ids(ids, real, view.positions)
-        return ops.reshape(found, (-1,))
-
     def candidates(self, batch: Batch) -> dict[str, Pool]:
         """The vectors of the global batch, by side, and of a queue."""
-        own = self.compared(batch)
-        return {
-            side: self.behind(
-                batch, self._pool(batch, side, own[side]), f'{side}_'
-            )
-            for side in self.sides
-        }
-
-    def _pool(self, batch: Batch, side: str, vectors: Tensor) -> Pool:
-        """Vectors [N, D + E] of a side, of the global batch."""
-        view = batch.views[side]
-        pool = gather_pool(
-            view, self.row, batch.replicas, batch.limit, vectors[:, None]
-        )
-        if not self.queue:
-            return pool
-        return pool._replace(ids=batch.replicas.gather(self._numbers(view)))
+        pools = {}
+        for side in self.sides:
+            vectors = self.compared(batch)[side][:, None]
+            pool = self.pooled(batch, batch.views[side], vectors)
+            pools[side] = self.behind(batch, pool, f'{side}_')
+        return pools
 
     def remember(self, batch: Batch) -> dict[str, Any]:
         """Queues both sides, as the momentum encoder has them if there is one.
@@ -194,7 +156,7 @@ class SentenceContrast(Queued):
         own = self.compared(batch)
         for side in self.sides:
             vectors = own[f'{side}_keys' if self.momentum else side]
-            pool = self._pool(batch, side, vectors)
+            pool = self.pooled(batch, batch.views[side], vectors[:, None])
             kept |= self.enqueued(batch, pool, f'{side}_')
         return kept
 
@@ -248,7 +210,7 @@ class SentenceContrast(Queued):
         outcomes = []
         for query, answer in (self.sides, self.sides[::-1]):
             view, others = batch.views[answer], candidates[answer]
-            targets = self._numbers(view)
+            targets = self.numbers(view)
             queries = scale * own[query]
             scores = ops.matmul(queries, ops.transpose(others.states))  # [B, M]
             earlier = self.among_earlier(

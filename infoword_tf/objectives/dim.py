@@ -22,12 +22,7 @@ from typing import Any
 from infoword_tf.layers.pooling import of_texts, tokens_of, unit
 from infoword_tf.lazy import ops
 from infoword_tf.objectives import infonce
-from infoword_tf.objectives.objective import (
-    Batch,
-    Pool,
-    gather_pool,
-    text_ids,
-)
+from infoword_tf.objectives.objective import Batch, Pool
 from infoword_tf.objectives.queue import (
     MOMENTUM,
     Queued,
@@ -93,25 +88,13 @@ class DeepInfoMax(Queued):
 
     def _pool(self, batch: Batch, name: str) -> Pool:
         """What there is of `vectors` of that name."""
-        view = batch.views['ngrams']
-        pool = gather_pool(
-            view,
-            self.row,
-            batch.replicas,
-            batch.limit,
-            self.compared(batch)[name],
-        )
-        if not self.queue:
-            return pool
-        return pool._replace(ids=batch.replicas.gather(self._numbers(view)))
+        vectors = self.compared(batch)[name]
+        return self.pooled(batch, batch.views['ngrams'], vectors)
 
-    def _numbers(self, view: View) -> Tensor:
-        """[N] int32, equal where n-grams are: of a step alone, or of all."""
-        targets = view.targets[self.row]
-        if not self.queue:
-            return ops.reshape(targets, (-1,))
-        real = of_texts(view.block_ids, targets.shape[1])  # [B, S, T]
-        return ops.reshape(text_ids(view.ids, real, view.positions), (-1,))
+    def texts_of(self, view: View) -> tuple[Tensor, Tensor]:
+        """As `Queued.texts_of`."""
+        slots = view.targets[self.row].shape[1]
+        return view.ids, of_texts(view.block_ids, slots)
 
     def remember(self, batch: Batch) -> dict[str, Any]:
         """Queues n-grams, as the momentum encoder has them if there is one."""
@@ -128,7 +111,7 @@ class DeepInfoMax(Queued):
         share their a.
         """
         view = batch.views['ngrams']
-        targets = self._numbers(view)  # [N]
+        targets = self.numbers(view)  # [N]
         compared = self.compared(batch)
         a, b = (ops.cast(compared[x], 'float32') for x in 'ab')
         c = candidates.states  # [M, D]

@@ -29,6 +29,7 @@ student.
 
 from typing import Any
 
+from infoword_tf.layers.attention import table
 from infoword_tf.layers.pooling import unit
 from infoword_tf.lazy import ops
 from infoword_tf.objectives import infonce
@@ -112,10 +113,8 @@ class Projected(Objective):
         """Makes the projection, where widths differ."""
         self.kernel = None
         if self.width not in (0, self.encoder.width):
-            self.kernel = self.add_weight(
-                shape=(self.encoder.width, self.width),
-                name='kernel',
-                autocast=False,
+            self.kernel = table(
+                self, 'kernel', self.encoder.width, self.width
             )
         self.built = True
 

@@ -25,7 +25,7 @@ from infoword_tf.lazy import ops
 from infoword_tf.objectives import infonce
 from infoword_tf.objectives.distill import Projected
 from infoword_tf.objectives.label import VIEW, flat
-from infoword_tf.objectives.objective import Batch, Pool, text_ids
+from infoword_tf.objectives.objective import Batch, Pool, gathered, text_ids
 from infoword_tf.objectives.row import Row, as_started
 from infoword_tf.settings import setting
 from infoword_tf.views import Reads, View
@@ -103,15 +103,13 @@ class EmbeddingContrast(Taught):
 
     def candidates(self, batch: Batch) -> Pool:
         """The teacher's vectors of the global batch, of length 1."""
-        view, gather = batch.views[VIEW], batch.replicas.gather
-        sequences = gather(ops.reshape(view.sequences, (-1,)))
-        taught = self.taught(batch)
-        return Pool(
-            gather(numbers_of(taught)),
-            sequences,
-            gather(ops.reshape(view.weights[self.row], (-1,))),
-            batch.limit,
-            gather(unit(taught)),
+        view, taught = batch.views[VIEW], self.taught(batch)
+        return gathered(
+            batch,
+            numbers_of(taught),
+            ops.reshape(view.sequences, (-1,)),
+            unit(taught),
+            ops.reshape(view.weights[self.row], (-1,)),
         )
 
     def score(self, batch: Batch, candidates: Pool) -> infonce.Outcome:

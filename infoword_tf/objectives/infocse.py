@@ -22,6 +22,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from infoword_tf.encoders import Inputs
+from infoword_tf.encoders.stack import blocks_of
 from infoword_tf.layers import dropout
 from infoword_tf.layers.block import Block, put
 from infoword_tf.lazy import ops
@@ -91,20 +92,9 @@ class AuxiliaryPieces(VocabularyPieces):
                 f'--{self.row}.layer={self.layer}: the encoder has {depth} '
                 f'layers, and one below the last is read: 1 to {depth - 1}'
             )
-        sizes = self.encoder.arguments
-        self.network = [
-            Block(
-                sizes['width'],
-                sizes['heads'],
-                sizes['inner_width'],
-                sizes['rate'],
-                sizes['activation'],
-                sizes['epsilon'],
-                dtype=self.dtype_policy,
-                name=f'block_{i}',
-            )
-            for i in range(self.blocks)
-        ]
+        self.network = blocks_of(
+            self.encoder, self.blocks, Block, self, 'block'
+        )
         for block in self.network:
             block.build()
         self.built = True

@@ -34,7 +34,8 @@ from typing import Any
 
 import numpy as np
 
-from infoword_tf.layers import block, dropout, norm
+from infoword_tf.layers import dropout, norm
+from infoword_tf.layers.attention import table, vector
 from infoword_tf.layers.bilstm import BiLstm
 from infoword_tf.layers.dense import ACTIVATIONS
 from infoword_tf.layers.mix import Mix
@@ -109,19 +110,15 @@ class Head(Objective):
             self.reader.build(d)
             d *= 2
         if self.pooler != NO_POOLER:
-            self.pooler_kernel = self.add_weight(
-                shape=(d, d), name='pooler_kernel', autocast=False
-            )
+            self.pooler_kernel = table(self, 'pooler_kernel', d, d)
             if self.pooler.endswith(NORM):
-                self.pooler_gamma = block.vector(
+                self.pooler_gamma = vector(
                     self, 'pooler_norm_gamma', d, 'ones'
                 )
             else:
-                self.pooler_bias = block.vector(self, 'pooler_bias', d)
-        self.kernel = self.add_weight(
-            shape=(d, self.columns), name='kernel', autocast=False
-        )
-        self.bias = block.vector(self, 'bias', self.columns)
+                self.pooler_bias = vector(self, 'pooler_bias', d)
+        self.kernel = table(self, 'kernel', d, self.columns)
+        self.bias = vector(self, 'bias', self.columns)
         self.built = True
 
     def class_scores(

@@ -23,6 +23,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from infoword_tf.encoders.rnn import CELLS
+from infoword_tf.layers.attention import table
 from infoword_tf.lazy import ops
 from infoword_tf.objectives import infonce
 from infoword_tf.objectives.objective import Batch
@@ -161,12 +162,7 @@ class Neighbours(SampledPieces):
 
 def piece_table(row: VocabularyPieces, width: int) -> Any:
     """A weight [V, width] of a row: g_psi that is no input embedding."""
-    return row.add_weight(
-        shape=(row.encoder.vocab_size, width),
-        initializer='zeros',
-        name='piece_embeddings',
-        autocast=False,
-    )
+    return table(row, 'piece_embeddings', row.encoder.vocab_size, width)
 
 
 def _streamed(settings: Mapping[str, Any]) -> Reads | None:

@@ -22,8 +22,7 @@ from typing import Any, ClassVar
 import numpy as np
 
 from infoword_tf.layers import activation, norm
-from infoword_tf.layers.attention import project
-from infoword_tf.layers.block import vector
+from infoword_tf.layers.attention import matrix, project, vector
 from infoword_tf.lazy import ops
 from infoword_tf.objectives import infonce
 from infoword_tf.objectives.objective import (
@@ -62,7 +61,7 @@ class MaskedPieces(VocabularyPieces):
         """Makes the transform's weights, if it is wanted."""
         if self.transform:
             d, e = self.encoder.width, self.encoder.embedding_width
-            self.kernel = self.add_weight(shape=(d, e), name='kernel')
+            self.kernel = matrix(self, 'kernel', d, e)
             self.gamma = vector(self, 'norm_gamma', e, 'ones')
             self.bias = self.beta = None
             if self.encoder.biased:

@@ -22,7 +22,7 @@ Glossary of shapes: B pairs, K other second pieces of each, D width.
 import dataclasses
 from typing import Any, ClassVar
 
-from infoword_tf.layers.block import vector
+from infoword_tf.layers.attention import table, vector
 from infoword_tf.lazy import ops
 from infoword_tf.objectives import infonce
 from infoword_tf.objectives.objective import Batch, Objective
@@ -49,14 +49,9 @@ class NextSentence(Objective):
     def build(self) -> None:
         """Makes pooler and classes."""
         d = self.encoder.width
-
-        self.pooler_kernel = self.add_weight(
-            shape=(d, d), name='pooler_kernel', autocast=False
-        )
+        self.pooler_kernel = table(self, 'pooler_kernel', d, d)
         self.pooler_bias = vector(self, 'pooler_bias', d)
-        self.kernel = self.add_weight(
-            shape=(d, 2), name='kernel', autocast=False
-        )
+        self.kernel = table(self, 'kernel', d, 2)
         self.bias = vector(self, 'bias', 2)
         self.built = True
 
@@ -100,11 +95,8 @@ class NextSentenceNce(Objective):
 
     def build(self) -> None:
         """Makes psi."""
-        width = self.encoder.width
         # A matrix of one column, so that it is drawn and decays as others do.
-        self.psi = self.add_weight(
-            shape=(width, 1), name='kernel', autocast=False
-        )
+        self.psi = table(self, 'kernel', self.encoder.width, 1)
         self.built = True
 
     def weight(self, batch: Batch) -> Tensor:

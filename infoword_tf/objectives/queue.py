@@ -4,21 +4,26 @@ A row that contrasts encoded texts derives from `Queued`. It has two settings
 then: the size of the queue, and a momentum encoder whose vectors fill it (He et
 al. 2020, "MoCo"), so that old ones stay comparable.
 
-Glossary of shapes: M candidates, S size of the queue, D width.
+Glossary of shapes: B rows, J texts of each, N = B J, T tokens, M candidates, S
+size of the queue, D width.
 """
 
 from collections.abc import Mapping
 from typing import Any, ClassVar
 
 from infoword_tf.layers.queue_scores import QueueScores, queue_scores
+from infoword_tf.lazy import ops
 from infoword_tf.objectives.objective import (
     Batch,
     Objective,
     Pool,
     Ring,
+    gather_pool,
+    text_ids,
 )
 from infoword_tf.objectives.row import Companion
 from infoword_tf.settings import setting
+from infoword_tf.views import View
 
 Tensor = Any
 MOMENTUM = 'momentum'
@@ -115,6 +120,26 @@ class Queued(Objective):
             positive, targets,
             key=batch.fused, **more,
         )  # fmt: skip
+
+    def texts_of(self, view: View) -> tuple[Tensor, Tensor]:
+        """Ids [B, T], and [B, J, T] bool: which are of each b in a row."""
+        raise NotImplementedError
+
+    def numbers(self, view: View) -> Tensor:
+        """[N] int32, equal where b are: of a step alone, or of all."""
+        if not self.queue:
+            return ops.reshape(view.targets[self.row], (-1,))
+        found = text_ids(*self.texts_of(view), view.positions)
+        return ops.reshape(found, (-1,))
+
+    def pooled(self, batch: Batch, view: View, vectors: Tensor) -> Pool:
+        """Vectors [B, J, D] of the b of a view, of the global batch."""
+        pool = gather_pool(
+            view, self.row, batch.replicas, batch.limit, vectors
+        )
+        if not self.queue:
+            return pool
+        return pool._replace(ids=batch.replicas.gather(self.numbers(view)))
 
     def enqueued(
         self, batch: Batch, pool: Pool, kind: str = ''

@@ -30,7 +30,8 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from infoword_tf.layers import norm
-from infoword_tf.layers.block import take, vector
+from infoword_tf.layers.attention import table, vector
+from infoword_tf.layers.block import take
 from infoword_tf.lazy import ops
 from infoword_tf.objectives import infonce
 from infoword_tf.objectives.infonce import NEVER
@@ -137,19 +138,15 @@ class Spans(Objective):
     def build(self) -> None:
         """Makes the weights: of both ends, or of one and then the other."""
         d = self.encoder.width
-
-        def kernel(name: str, *shape: int) -> Any:
-            return self.add_weight(shape=shape, name=name, autocast=False)
-
         if self.conditional:
-            self.start_kernel = kernel('start_kernel', d, 1)
-            self.inner_kernel = kernel('inner_kernel', 2 * d, d)
+            self.start_kernel = table(self, 'start_kernel', d, 1)
+            self.inner_kernel = table(self, 'inner_kernel', 2 * d, d)
             self.inner_bias = vector(self, 'inner_bias', d)
             self.gamma = vector(self, 'norm_gamma', d, 'ones')
             self.beta = vector(self, 'norm_beta', d)
-            self.end_kernel = kernel('end_kernel', d, 1)
+            self.end_kernel = table(self, 'end_kernel', d, 1)
         else:
-            self.kernel = kernel('kernel', d, 2)
+            self.kernel = table(self, 'kernel', d, 2)
         self.built = True
 
     # ------------------------------------------------------------- the scores

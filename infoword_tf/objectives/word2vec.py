@@ -24,6 +24,7 @@ from typing import Any
 
 import numpy as np
 
+from infoword_tf.layers.attention import table
 from infoword_tf.layers.block import rows_of
 from infoword_tf.layers.fused import compiled, upstream_of
 from infoword_tf.lazy import ops
@@ -66,10 +67,11 @@ class WindowWords(Objective):
     def build(self) -> None:
         """Makes the table of b."""
         self.bounded = self.loss != 'binary'
-        self.outputs = self.add_weight(
-            shape=(self.encoder.vocab_size, self.encoder.embedding_width),
-            name='output_embeddings',
-            autocast=False,
+        self.outputs = table(
+            self,
+            'output_embeddings',
+            self.encoder.vocab_size,
+            self.encoder.embedding_width,
         )
         self.built = True
 

@@ -160,16 +160,11 @@ def check_translations(given: RunChoices, resolved: Resolved) -> None:
         UsageError: as said.
         ValueError: as `parallel.check`.
     """
-    if resolved.plan.reads_translations:
+    if resolved.plan.reads('translations'):
         if not given.parallel:
-            readers = [
-                row
-                for source_spec in resolved.plan.source_specs
-                if source_spec.translated
-                for row in resolved.plan.readers(source_spec)
-            ]
+            readers = resolved.plan.readers_of('translations')
             raise commands.UsageError(
-                f'{", ".join(dict.fromkeys(readers))} of --objectives='
+                f'{", ".join(readers)} of --objectives='
                 f'{given.objectives} reads translations; name some with '
                 '--parallel, as --parallel=europarl.{de,en}'
             )
@@ -277,7 +272,7 @@ def checked(
         check_companions(resolved)
         if labelled is None:
             check_translations(given, resolved)
-            if resolved.plan.reads_text:
+            if resolved.plan.reads('text'):
                 check_text(given)
             check_languages(given, chosen)
             check_shuffle(given, resolved)

@@ -50,9 +50,10 @@ class Step:
     def __post_init__(self):
         """Sets what is known before anything is encoded."""
         rows, replicas = self.model.objectives, self.replicas
-        self.whole = self.model.unencoded(
-            self.views, self.statistics, self.key, replicas, self.state
-        )
+        self.whole, _ = self.model.batches(
+            self.views, self.statistics, self.key, replicas, self.state,
+            encoded=False,
+        )  # fmt: skip
         self.comparing = [row for row in rows if rows[row].compares]
         self.alone = [row for row in rows if row not in self.comparing]
         self.candidates, self.factors = {}, {}

@@ -109,8 +109,8 @@ class LabelledData(NamedTuple):
         return Statistics(counts, counts, own=own)
 
 
-class OpenedPairs(NamedTuple):
-    """What --pairs names, tokenized.
+class Opened(NamedTuple):
+    """What --pairs or --parallel names, tokenized.
 
     Attributes:
         train, heldout: the examples.
@@ -118,23 +118,10 @@ class OpenedPairs(NamedTuple):
         record: by flag, what else decides the weights: guides.
     """
 
-    train: text_pairs.TextPairs
-    heldout: text_pairs.TextPairs
+    train: text_pairs.TextPairs | translations.ParallelText
+    heldout: text_pairs.TextPairs | translations.ParallelText
     fingerprint: str
-    record: Mapping[str, Any]
-
-
-class OpenedTranslations(NamedTuple):
-    """What --parallel names, tokenized.
-
-    Attributes:
-        train, heldout: the pairs, by languages.
-        fingerprint: changes when the texts do.
-    """
-
-    train: translations.ParallelText
-    heldout: translations.ParallelText
-    fingerprint: str
+    record: Mapping[str, Any] = {}
 
 
 class Run:
@@ -147,8 +134,8 @@ class Run:
     # Of `open_text`.
     started: Workdir | None  # what --init holds
     text: Text | None  # the corpus, where rows read one
-    pairs: OpenedPairs | None  # likewise of --pairs
-    translations: OpenedTranslations | None  # likewise of --parallel
+    pairs: Opened | None  # likewise of --pairs
+    translations: Opened | None  # likewise of --parallel
     tokenizer: Any
     counts: np.ndarray  # [V], of pieces in what is trained on
     batches: batches.Batches
@@ -209,7 +196,7 @@ class Run:
             started = Workdir.read(given.init)
         tokenizer, text = started and started.tokenizer, None
         found, spoken = None, {}
-        if plan.reads_translations:
+        if plan.reads('translations'):
             found = parallel.read(
                 given.parallel, given.heldout_parallel, given.drop_equal
             )
@@ -222,13 +209,13 @@ class Run:
                 )
                 for language in found.languages
             }
-        if plan.reads_text:
+        if plan.reads('text'):
             text = open_text(given, tokenizer, spoken)
             tokenizer = text.tokenizer
             if started is not None:
                 text = _prompted(text, started.config)
         self.pairs = self.translations = None
-        if plan.reads_pairs:
+        if plan.reads('pairs'):
             tokenizer, self.pairs = self._open_pairs(tokenizer, started)
         if found is not None:
             if tokenizer is None:
@@ -289,7 +276,7 @@ class Run:
 
     def _open_translations(
         self, tokenizer: Any, found: text_pairs.Pairs
-    ) -> OpenedTranslations:
+    ) -> Opened:
         """What --parallel names, as pieces."""
         print('\n'.join(found.notes), flush=True)
         given, cut, parts = self.given, 0, []
@@ -304,11 +291,11 @@ class Run:
             )
         if cut:
             print(f'of {cut:,} pairs a text is cut', flush=True)
-        return OpenedTranslations(*parts, found.fingerprint)
+        return Opened(*parts, found.fingerprint)
 
     def _open_pairs(
         self, tokenizer: Any, started: Workdir | None
-    ) -> tuple[Any, OpenedPairs]:
+    ) -> tuple[Any, Opened]:
         """What --pairs names; and a tokenizer of it, where there is none."""
         from infoword_tf.text.layout import LAYOUTS
         from infoword_tf.text.template import Template
@@ -371,7 +358,7 @@ class Run:
         }
         del guides
         gc.collect()  # models are full of circles
-        return tokenizer, OpenedPairs(*parts, found.fingerprint, known)
+        return tokenizer, Opened(*parts, found.fingerprint, known)
 
     def decide(self, resolved: Resolved) -> None:
         """The config, and every number that decides the weights."""
@@ -388,14 +375,10 @@ class Run:
             self._precision(),
             self.replicas,
         )
-        fingerprints = [self.text.fingerprint] if self.text else []
-        if self.pairs is not None:
-            fingerprints.append(self.pairs.fingerprint)
-        if self.translations is not None:
-            fingerprints.append(self.translations.fingerprint)
         if labelled is not None:
-            fingerprints.append(labelled.fingerprint)
             self.config = self.config.replace(**labelled.kept)
+        read = self.text, self.pairs, self.translations, labelled
+        fingerprints = [x.fingerprint for x in read if x is not None]
         steps = given.steps or STEPS
         if given.minutes is not None:
             steps = record.begun_steps(self.workdir, given.minutes)
@@ -531,19 +514,9 @@ class Run:
         own = {}
         if self.translations is not None:
             pieces = self.translations.train.counts(len(counts))
-            own = dict.fromkeys(
-                self._readers('translations'), Statistics(pieces, pieces)
-            )
+            readers = self.plan.readers_of('translations')
+            own = dict.fromkeys(readers, Statistics(pieces, pieces))
         return Statistics(counts, counts, own=own)
-
-    def _readers(self, source: str) -> list[str]:
-        """The rows that read a source."""
-        return [
-            row
-            for source_spec in self.plan.source_specs
-            if source_spec.source == source
-            for row in self.plan.readers(source_spec)
-        ]
 
     def _heldout(self, model: Model) -> loop.Heldout | loop.HeldoutParts:
         """What measures held-out text: all, or each language apart."""
@@ -588,7 +561,7 @@ class Run:
         if self.translations is None:
             several = len(parts) > 1
             return loop.HeldoutParts(found) if several else found['']
-        size, rows = len(counts), self._readers('translations')
+        size, rows = len(counts), plan.readers_of('translations')
         lacking = set(rows)
         for languages, part in self.translations.heldout.parts.items():
             trained = self.translations.train.parts[languages]

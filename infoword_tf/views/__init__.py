@@ -1,7 +1,6 @@
 """Views: what a and b of a row look like as token ids."""
 
 from infoword_tf.views.cloze import PASSAGE, SENTENCE
-from infoword_tf.views.draws import generator
 from infoword_tf.views.examples import EXAMPLES
 from infoword_tf.views.masked import JOINED, MASKED
 from infoword_tf.views.negatives import NEGATIVES
@@ -18,6 +17,7 @@ from infoword_tf.views.view import (
     View,
     ViewSpec,
     flatten,
+    generator,
     unflatten,
 )
 from infoword_tf.views.words import WORDS

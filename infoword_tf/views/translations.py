@@ -26,7 +26,7 @@ from infoword_tf.views.examples import Labelled, examples
 from infoword_tf.views.masked import hide, masked
 from infoword_tf.views.masking import Masking, Pairs
 from infoword_tf.views.sentences import text_numbers
-from infoword_tf.views.view import Draw, Specials, View, ViewSpec
+from infoword_tf.views.view import Draw, Specials, View, ViewSpec, all_text
 
 SPECIALS = 3  # [CLS] first [SEP] second [SEP]
 
@@ -314,21 +314,11 @@ def draw_sides(settings: Mapping[str, Any]) -> Draw:
     return Draw('crossed', cross, {'masking': masking, 'share': share})
 
 
-def _of_pairs(length: int, settings: Mapping[str, Any]) -> dict[str, Any]:
-    del settings
-    return {'length': length}
-
-
-def _of_two(length: int, settings: Mapping[str, Any]) -> dict[str, Any]:
-    del settings
-    return {'length': length, 'crossed': True}
-
-
 TRANSLATED = ViewSpec(
     make=translated,
     source='translations',
     draw=draw_pairs,
-    source_args=_of_pairs,
+    source_args=all_text,
     settings={
         'restart': Setting(
             False,
@@ -341,7 +331,7 @@ CROSSED = ViewSpec(
     make=crossed,
     source='translations',
     draw=draw_sides,
-    source_args=_of_two,
+    source_args=lambda *given: {**all_text(*given), 'crossed': True},
     settings={
         'masked': Setting(
             True,

@@ -9,6 +9,7 @@ Glossary of shapes: B sequences, T tokens with specials, P places, K texts of a
 sequence or place, G width of a guide.
 """
 
+import zlib
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
@@ -219,6 +220,11 @@ def unflatten(flat: dict[str, Any]) -> dict[str, View]:
         else:
             view[field] = array
     return {name: View(**view) for name, view in fields.items()}
+
+
+def generator(seed: int, step: int, name: str) -> np.random.Generator:
+    """The random numbers of one draw of one step."""
+    return np.random.default_rng([seed, step, zlib.crc32(name.encode())])
 
 
 def numbered(texts: np.ndarray) -> np.ndarray:

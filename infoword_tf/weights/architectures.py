@@ -49,9 +49,8 @@ class Architecture(NamedTuple):
         classes: of the head on the whole text, by row 'label': what stands
             between its two layers; None: its first layer has no place here.
         activations: theirs -> ours; the first of a form is what goes out.
-        classifier: what transformers calls the model with that head.
-        filler: what it calls the one that fills masks.
-        plain: what it calls the encoder alone.
+        name: what transformers calls such models, before what they do.
+        fills: what it calls the one that fills masks, behind the name.
         tied: the row whose head has no weights but the embeddings: it comes in
             with every encoder of this kind.
         told: what config.json says, and where it is -> the same by `keys`,
@@ -63,9 +62,8 @@ class Architecture(NamedTuple):
     encoder: str
     keys: Mapping[str, str]
     absent: Mapping[str, Any]
-    plain: str
-    classifier: str
-    filler: str
+    name: str
+    fills: str = 'ForMaskedLM'
     fixed: Mapping[str, Any] = {}
     padded: int = 0
     refused: Mapping[str, Any] = {}
@@ -92,6 +90,7 @@ _GPT_KEYS = {
     'epsilon': 'layer_norm_epsilon',
 }
 _GPT_ABSENT = {'rate': 0.1, 'epsilon': 1e-5}
+_GPT_FIXED = {'segments': 0, 'causal': True, 'embedding_norm': False}
 
 
 def _modern(config: Mapping[str, Any], where: str) -> dict[str, Any]:
@@ -131,16 +130,14 @@ def _modern(config: Mapping[str, Any], where: str) -> dict[str, Any]:
 
 def _roberta(name: str) -> Architecture:
     return Architecture(
-        'transformer', _BERT_KEYS, _BERT_ABSENT, f'{name}Model',
-        f'{name}ForSequenceClassification', f'{name}ForMaskedLM',
-        padded=2, refused=_BERT_REFUSED, layout='roberta',
+        'transformer', _BERT_KEYS, _BERT_ABSENT, name, padded=2,
+        refused=_BERT_REFUSED, layout='roberta',
     )  # fmt: skip
 
 
 ARCHITECTURES: dict[str, Architecture] = {
     'bert': Architecture(
-        'transformer', _BERT_KEYS, _BERT_ABSENT, 'BertModel',
-        'BertForSequenceClassification', 'BertForMaskedLM',
+        'transformer', _BERT_KEYS, _BERT_ABSENT, 'Bert',
         refused=_BERT_REFUSED,
     ),
     'xlm-roberta': _roberta('XLMRoberta'),
@@ -159,9 +156,7 @@ ARCHITECTURES: dict[str, Architecture] = {
             'activation': 'activation',
         },
         {'rate': 0.1, 'activation': 'gelu', 'max_length': 512},
-        'DistilBertModel',
-        'DistilBertForSequenceClassification',
-        'DistilBertForMaskedLM',
+        'DistilBert',
         fixed={'segments': 0, 'epsilon': 1e-12},
         classes='relu',
     ),
@@ -169,9 +164,7 @@ ARCHITECTURES: dict[str, Architecture] = {
         'transformer',
         {**_BERT_KEYS, 'embedding_width': 'embedding_size'},
         {**_BERT_ABSENT, 'embedding_width': 128},
-        'ElectraModel',
-        'ElectraForSequenceClassification',
-        'ElectraForMaskedLM',
+        'Electra',
         refused=_BERT_REFUSED,
         classes='gelu',
     ),
@@ -188,9 +181,8 @@ ARCHITECTURES: dict[str, Architecture] = {
             'epsilon': 'layer_norm_eps',
         },
         {'rate': 0.1, 'activation': 'gelu', 'epsilon': 1e-12},
-        'XLNetModel',
-        'XLNetForSequenceClassification',
-        'XLNetLMHeadModel',
+        'XLNet',
+        'LMHeadModel',
         fixed={'segments': 2, 'max_length': 512},
         refused={
             'attn_type': 'bi', 'bi_data': False, 'untie_r': True,
@@ -201,13 +193,9 @@ ARCHITECTURES: dict[str, Architecture] = {
     'openai-gpt': Architecture(
         'transformer', {**_GPT_KEYS, 'activation': 'afn'},
         {**_GPT_ABSENT, 'activation': 'gelu', 'max_length': 512},
-        'OpenAIGPTModel',
-        'OpenAIGPTForSequenceClassification',
-        'OpenAIGPTLMHeadModel',
-        fixed={
-            'segments': 0, 'causal': True, 'embedding_norm': False,
-            'pre_norm': False,
-        },
+        'OpenAIGPT',
+        'LMHeadModel',
+        fixed={**_GPT_FIXED, 'pre_norm': False},
         layout='end',
         activations={**ACTIVATIONS, 'gelu': 'gelu_tanh'},
         tied='gpt',
@@ -215,13 +203,9 @@ ARCHITECTURES: dict[str, Architecture] = {
     'gpt2': Architecture(
         'transformer', {**_GPT_KEYS, 'activation': 'activation_function'},
         {**_GPT_ABSENT, 'activation': 'gelu_new', 'max_length': 1024},
-        'GPT2Model',
-        'GPT2ForSequenceClassification',
-        'GPT2LMHeadModel',
-        fixed={
-            'segments': 0, 'causal': True, 'embedding_norm': False,
-            'pre_norm': True,
-        },
+        'GPT2',
+        'LMHeadModel',
+        fixed={**_GPT_FIXED, 'pre_norm': True},
         refused={
             'n_inner': None, 'add_cross_attention': False,
             'scale_attn_by_inverse_layer_idx': False,
@@ -251,9 +235,7 @@ ARCHITECTURES: dict[str, Architecture] = {
             'max_length': 8192, 'global_every': 3, 'local_window': 128,
             'global_theta': 160_000.0, 'local_theta': 10_000.0,
         },
-        'ModernBertModel',
-        'ModernBertForSequenceClassification',
-        'ModernBertForMaskedLM',
+        'ModernBert',
         refused={
             'attention_bias': False, 'mlp_bias': False, 'norm_bias': False,
             'classifier_bias': False, 'decoder_bias': True,

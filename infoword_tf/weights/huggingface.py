@@ -96,15 +96,15 @@ def write(folder: pathlib.Path, loaded: Loaded) -> list[str]:
             else:
                 theirs = path.replace(row, head, 1)
                 tensors[theirs] = variable.numpy()
-    model = architecture.plain
+    model = f'{architecture.name}Model'
     if 'label' in rows:
-        model = architecture.classifier
+        model = f'{architecture.name}ForSequenceClassification'
     elif rows == ['mlm', 'nsp'] or rows == ['nsp', 'mlm']:
         model = 'BertForPreTraining'
     elif rows == ['nsp']:
         model = 'BertForNextSentencePrediction'
     elif rows:
-        model = architecture.filler
+        model = f'{architecture.name}{architecture.fills}'
     values |= {'architectures': [model], 'torch_dtype': 'float32',
                'pad_token_id': loaded.tokenizer.pad_id}  # fmt: skip
     if roberta or kind == 'modernbert':

@@ -224,22 +224,23 @@ def write(folder: pathlib.Path, loaded: Loaded) -> list[str]:
     dropped = huggingface.write(folder, loaded)
     base = 'sentence_transformers.models.'
     width = loaded.encoder.width
-    modules = [('Transformer', ''), ('Pooling', '1_Pooling')]
-    (folder / '1_Pooling').mkdir()
-    files.write_json(
-        folder / '1_Pooling' / 'config.json',
-        {
-            'word_embedding_dimension': width,
-            **{flag: name == config.pooling for name, flag in POOLINGS.items()},
-            'include_prompt': True,
-        },
+    modules = [('Transformer', '')]
+
+    def add(kind: str, values: dict[str, Any]) -> str:
+        name = f'{len(modules)}_{kind}'
+        modules.append((kind, name))
+        (folder / name).mkdir()
+        files.write_json(folder / name / 'config.json', values)
+        return name
+
+    pooled = {flag: name == config.pooling for name, flag in POOLINGS.items()}
+    add(
+        'Pooling',
+        {'word_embedding_dimension': width, **pooled, 'include_prompt': True},
     )
     for number, layer in enumerate(config.dense):
-        name = f'{len(modules)}_Dense'
-        modules.append(('Dense', name))
-        (folder / name).mkdir()
-        files.write_json(
-            folder / name / 'config.json',
+        name = add(
+            'Dense',
             {
                 'in_features': width,
                 'out_features': layer.width,

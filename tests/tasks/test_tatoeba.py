@@ -8,7 +8,7 @@ import numpy as np
 from absl.testing import parameterized
 
 from infoword_tf.evaluation import bitext as evaluation
-from tasks import tatoeba
+from tasks import retrieval, tatoeba
 from tests import places
 from tests.export import workdirs
 from tests.tasks import command
@@ -50,19 +50,19 @@ class TatoebaTest(places.Folder, command.Checks, parameterized.TestCase):
         )  # fmt: skip
 
     def test_the_table(self):
-        encoded, encoder_of = collections.Counter(), tatoeba.encoder_of
+        encoded, vectors_of = collections.Counter(), retrieval.vectors_of
 
-        def counted(given):
-            encode = encoder_of(given)
+        def counted(*given):
+            encode, similarity = vectors_of(*given)
 
             def called(texts, role):
                 encoded.update(texts)
                 self.assertIsNone(role)
                 return encode(texts, role)
 
-            return called
+            return called, similarity
 
-        with mock.patch.object(tatoeba, 'encoder_of', counted):
+        with mock.patch.object(retrieval, 'vectors_of', counted):
             done = self.run_it()
         self.assertEqual(done.status, 0, done.err)
         # English once for both languages.
@@ -204,10 +204,12 @@ class TatoebaTest(places.Folder, command.Checks, parameterized.TestCase):
                 self.assert_complains(self.run_it(*given), message)
 
     def test_vectors_that_are_not_finite(self):
+        def encode(texts, role):
+            return np.full((len(texts), 4), np.nan)
+
         with mock.patch.object(
-            tatoeba, 'encoder_of',
-            lambda given: lambda texts, role: np.full((len(texts), 4), np.nan),
-        ):  # fmt: skip
+            retrieval, 'vectors_of', lambda *given: (encode, 'cosine')
+        ):
             done = self.run_it()
         self.assert_complains(done, 'vectors that are not finite')
 
