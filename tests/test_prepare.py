@@ -22,7 +22,6 @@ from infoword_tf import commands, prepare
 from infoword_tf.choices import TextChoices
 from infoword_tf.data import (
     corpora,
-    documents,
     opened,
     order,
     sharding,
@@ -151,13 +150,6 @@ class PiecesTest(parameterized.TestCase):
                     [x.sentences for piece in found
                      for x in text.read_piece(piece)],
                     [x.sentences for x in wanted],
-                )  # fmt: skip
-            # The same text where nobody asks for sentences.
-            for kind in ('text', 'lines'):
-                reader, piece = textfiles.Files(kind), textfiles.Piece(path)
-                self.assertEqual(
-                    *([x.text for x in reader.read_piece(piece, of)]
-                      for of in (documents.unsplit, documents.split_sentences))
                 )  # fmt: skip
 
 

@@ -88,7 +88,6 @@ class PreparedTest(parameterized.TestCase):
         for size, count in ((4000, 4), (10**9, 1)):
             parts = corpora.parts_of(corpus, size)
             self.assertLen(parts, count + held)
-            self.assertEqual(sum(x.size for x in parts[:count]), 13390)
             for kind, documents in (
                 ('train', corpus.train), ('heldout', corpus.heldout),
                 ('every', corpus.every),
