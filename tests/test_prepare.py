@@ -530,18 +530,18 @@ class PrepareTest(parameterized.TestCase):
                 self.assertRaisesRegex(ValueError, message),
             ):
                 made(self.folder())
-        for more, message in (
-            ({'vocab_size': 9}, '--vocab_size was decided'),
-            ({'lower_case': True}, '--lower_case was decided'),
-        ):
-            with self.assertRaisesRegex(commands.UsageError, message):
+        for more in ({'vocab_size': 9}, {'lower_case': True}):
+            with self.assertRaisesRegex(
+                commands.UsageError, f'--{[*more][0]} was decided'
+            ):
                 text_of(f'store:{output}', **more)
-        with self.assertRaisesRegex(ValueError, 'has a held-out part of its'):
-            corpora.open_corpus(f'store:{output}', 'x')
-        with self.assertRaisesRegex(ValueError, 'is no folder of this ma'):
-            corpora.open_corpus('store:gs://bucket/store')
-        with self.assertRaisesRegex(ValueError, 'holds pieces and no text'):
-            next(corpora.open_corpus(f'store:{output}').train())
+        for given, message in (
+            ([f'store:{output}', 'x'], 'has a held-out part of its'),
+            (['store:gs://bucket/store'], 'is no folder of this ma'),
+            ([f'store:{output}'], 'holds pieces and no text'),
+        ):
+            with self.assertRaisesRegex(ValueError, message):
+                next(corpora.open_corpus(*given).train())
 
 
 if __name__ == '__main__':

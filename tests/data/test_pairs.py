@@ -265,6 +265,7 @@ class PairSourceTest(parameterized.TestCase):
         inside = ~text.separators & ~text.word_starts
         self.assertBetween(inside.sum(axis=1).min(), 7, 12)
 
+
 class SharedRowsTest(parameterized.TestCase):
     def test_written_out(self):
         """Best fit: 3 goes to 7, not to 5; what fits nowhere is cut."""

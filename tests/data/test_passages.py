@@ -105,5 +105,6 @@ class DocumentSourceTest(absltest.TestCase):
                 view.sequences, np.arange(len(view.ids))
             )
 
+
 if __name__ == '__main__':
     absltest.main()

@@ -157,18 +157,15 @@ class PairsTest(absltest.TestCase):
             text_pairs.names_of(self.path, ['a', 'd'])
 
     def test_bad_files(self):
-        one = self.write('one.csv', ['a', 'x'])
-        with self.assertRaisesRegex(ValueError, 'has one column'):
-            text_pairs.names_of(one)
-        bare = self.write('bare.csv', ['who are you today then?,I am me'] * 9)
-        with self.assertRaisesRegex(ValueError, 'reads like a pair'):
-            text_pairs.names_of(bare)
-        short = self.write('short.csv', ['a,b', 'x,y', 'z'])
-        with self.assertRaisesRegex(ValueError, 'short.csv, line 3: 1 cell'):
-            text_pairs.read(short)
-        few = self.write('few.csv', ['a,b', 'x,y'])
-        with self.assertRaisesRegex(ValueError, '--heldout_pairs=GLOB'):
-            text_pairs.read(few)
+        for read, lines, message in (
+            (text_pairs.names_of, ['a', 'x'], 'has one column'),
+            (text_pairs.names_of, ['who are you today then?,I am me'] * 9,
+             'reads like a pair'),
+            (text_pairs.read, ['a,b', 'x,y', 'z'], 'x.csv, line 3: 1 cell'),
+            (text_pairs.read, ['a,b', 'x,y'], '--heldout_pairs=GLOB'),
+        ):  # fmt: skip
+            with self.assertRaisesRegex(ValueError, message):
+                read(self.write('x.csv', lines))
         with self.assertRaisesRegex(ValueError, 'No file matches'):
             text_pairs.read(str(self.folder / 'nothing*.csv'))
 
