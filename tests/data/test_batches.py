@@ -102,7 +102,9 @@ class BatchesTest(parameterized.TestCase):
     @parameterized.parameters('spans', 'words', 'tokens')
     def test_a_step_does_not_depend_on_those_before(self, masking):
         a, b = make_batches(masking), make_batches(masking)
+        np.random.seed(0)
         first = {s: views.flatten(a.views(s)) for s in (0, 1, 50, 2000)}
+        np.random.seed(1)  # of global numbers neither
         for step in (2000, 50, 1, 0):
             assert_same(views.flatten(b.views(step)), first[step])
 
@@ -127,12 +129,6 @@ class BatchesTest(parameterized.TestCase):
         batches = make_batches('tokens')
         a, b = (batches.views(s)['masked'].places['mlm'] for s in (0, 1))
         self.assertTrue((a != b).any(axis=1).all())
-
-    def test_global_numbers_do_not_matter(self):
-        np.random.seed(0)
-        a = views.flatten(make_batches().views(4))
-        np.random.seed(1)
-        assert_same(views.flatten(make_batches().views(4)), a)
 
     def test_rows_of_a_view(self):
         made = make_batches(rows=['mlm']).views(0)

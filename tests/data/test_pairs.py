@@ -20,6 +20,28 @@ def pieces(text):
         yield ids[:a], ids[a + 1 : a + 1 + b]
 
 
+class PairsTest(parameterized.TestCase):
+    def checked(self, store, text):
+        """Yields A, B and whether B is the next text, of pairs that are right.
+
+        Each is of one text in its order; half of the texts are another's.
+        """
+        for (a, b), label in zip(
+            pieces(text), text.labels.tolist(), strict=True
+        ):
+            for piece in (a, b):
+                self.assertEqual(
+                    piece, list(range(piece[0], piece[0] + len(piece)))
+                )
+            same = document_of(store, a[0]) == document_of(store, b[0])
+            self.assertEqual(same, label == 0)
+            yield a, b, same
+
+    def check_half(self, labels):
+        p = stats.binomtest(int(sum(labels)), len(labels), 0.5).pvalue
+        self.assertGreater(p, SIGNIFICANCE)
+
+
 def random_store(seed, documents=40, longest=12):
     """Documents of one to nine sentences; token i is piece i, [SEP] is 0."""
     random = np.random.default_rng(seed)
@@ -160,7 +182,7 @@ class CutTest(parameterized.TestCase):
         self.assertAlmostEqual(np.var(gone), expected.var(), delta=0.6)
 
 
-class PairSourceTest(parameterized.TestCase):
+class PairSourceTest(PairsTest):
     def test_a_batch_written_out(self):
         """Two documents of two sentences: there are four possible rows."""
         store = make_store([[2, 3], [4], [1, 2]])
@@ -202,15 +224,7 @@ class PairSourceTest(parameterized.TestCase):
             self.assertLessEqual((text.firsts + text.seconds).max(), length - 1)
             self.assertGreaterEqual(min(text.firsts.min(), text.seconds.min()),
                                     1)
-            for (a, b), label in zip(
-                pieces(text), text.labels.tolist(), strict=True
-            ):
-                for piece in (a, b):  # of one text, in its order
-                    self.assertEqual(
-                        piece, list(range(piece[0], piece[0] + len(piece)))
-                    )
-                same = document_of(store, a[0]) == document_of(store, b[0])
-                self.assertEqual(same, label == 0)
+            for a, b, same in self.checked(store, text):
                 if same and len(a) + len(b) < length - 1:
                     self.assertEqual(b[0], a[-1] + 1)
                     self.assertTrue(store.flags[b[0]] & 2)
@@ -218,8 +232,7 @@ class PairSourceTest(parameterized.TestCase):
                     self.assertGreater(b[0], a[-1])
                     cut += 1
         self.assertGreater(cut, 0)
-        p = stats.binomtest(sum(labels), len(labels), 0.5).pvalue
-        self.assertGreater(p, SIGNIFICANCE)
+        self.check_half(labels)
 
     def test_others_are_of_all_other_documents_alike(self):
         """Documents of one length, so that length chooses nothing."""
@@ -302,7 +315,7 @@ class SharedRowsTest(parameterized.TestCase):
                 self.assertGreater(sizes[own].sum(), room - own.sum())
 
 
-class PackedPairsTest(parameterized.TestCase):
+class PackedPairsTest(PairsTest):
     def source(self, seed=0, store=None, length=62, batch=16):
         store = random_store(7, 300, 8) if store is None else store
         return pairs.PairSource(store, length, batch, seed, packed=True)
@@ -324,25 +337,13 @@ class PackedPairsTest(parameterized.TestCase):
     def test_pairs_are_pairs(self):
         """Of one text each, half of them another's, cut alike."""
         source = self.source()
-        labels, sizes, pieces_of = [], [], source.store
+        labels, sizes = [], []
         for step in range(60):
-            text = source.batch(step)
-            for (a, b), label in zip(
-                pieces(text), text.labels.tolist(), strict=True
-            ):
-                for piece in (a, b):
-                    self.assertEqual(
-                        piece, list(range(piece[0], piece[0] + len(piece)))
-                    )
-                same = document_of(pieces_of, a[0]) == document_of(
-                    pieces_of, b[0]
-                )
-                self.assertEqual(same, label == 0)
-                labels.append(label)
+            for a, b, same in self.checked(source.store, source.batch(step)):
+                labels.append(not same)
                 sizes.append(len(a) + len(b))
         labels, sizes = np.array(labels), np.array(sizes)
-        p = stats.binomtest(int(labels.sum()), len(labels), 0.5).pvalue
-        self.assertGreater(p, SIGNIFICANCE)
+        self.check_half(labels)
         distance = stats.ks_2samp(sizes[labels > 0], sizes[labels == 0])
         self.assertLess(distance.statistic, 0.1)
 
