@@ -13,16 +13,9 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
 from infoword_tf import files
-from infoword_tf.data import (
-    documents,
-    prepared,
-    pydocs,
-    records,
-    sharded,
-    textfiles,
-)
+from infoword_tf.data import prepared, pydocs, records, sharded, textfiles
+from infoword_tf.data.documents import Document
 
-Document = documents.Document
 Documents = Callable[[], Iterator[Document]]  # begins a new pass over them
 
 
@@ -68,8 +61,6 @@ def parts_of(corpus: Corpus, size: int) -> list[Part]:
     """All of a corpus in order, in parts of about `size` bytes."""
     if corpus.parts is not None:
         return corpus.parts(size)
-    if corpus.rule is not None:
-        return [Part('every', corpus.every)]
     return [Part('train', corpus.train), Part('heldout', corpus.heldout)]
 
 
@@ -153,7 +144,12 @@ def _pydocs(spec: str, heldout: str | None, cache: pathlib.Path) -> Corpus:
     )
 
 
-def _by_hash(name: str, fingerprint: str, every: Documents) -> Corpus:
+def _by_hash(
+    name: str,
+    fingerprint: str,
+    every: Documents,
+    parts: Callable[[int], list[Part]],
+) -> Corpus:
     """Documents of which some are held out by the hash of their text."""
     # Decided once, and where documents are wanted: it reads some of them.
     split = functools.cache(lambda: textfiles.split(every(), name))
@@ -163,7 +159,8 @@ def _by_hash(name: str, fingerprint: str, every: Documents) -> Corpus:
         lambda: textfiles.train(every(), split()),
         lambda: textfiles.heldout(every(), split()),
         every,
-        rule=split,
+        parts,
+        split,
     )
 
 
@@ -205,7 +202,7 @@ def _tfds(spec: str, heldout: str | None, cache: pathlib.Path) -> Corpus:
         functools.partial(every, split) for split in (train, heldout)
     )
     if heldout is None:
-        return _by_hash(*of_all, of_train)._replace(parts=parts)
+        return _by_hash(*of_all, of_train, parts)
     return Corpus(*of_all, of_train, of_heldout, parts=parts)
 
 
@@ -244,8 +241,7 @@ def _files(
         )  # fmt: skip
     if heldout is None:
         key = _fingerprint(f'{how.key}, split', paths, [])
-        parts = _parts({'every': (how, paths)})
-        return _by_hash(name, key, every)._replace(parts=parts)
+        return _by_hash(name, key, every, _parts({'every': (how, paths)}))
     field = getattr(how, 'field', records.FIELD)
     heldout_spec = heldout.removeprefix(f'{kind}:')
     other, heldout_paths, every_heldout = _opened(kind, heldout_spec, field)

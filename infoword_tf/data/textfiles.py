@@ -17,8 +17,7 @@ from collections.abc import Generator, Iterable, Iterator, Sequence
 from typing import BinaryIO, NamedTuple
 
 from infoword_tf.data import documents, readers
-
-Document = documents.Document
+from infoword_tf.data.documents import Document
 
 HELDOUT_IN = 100  # one document in so many is held out ...
 MAX_HELDOUT = 2000  # ... and at most so many

@@ -16,7 +16,8 @@ from infoword_tf.data.store import SENTENCE_START
 from infoword_tf.text.layout import LAYOUTS
 from infoword_tf.text.template import Template
 from infoword_tf.text.tokenizers import TOKENIZERS
-from tests import places, zoo
+from tests import zoo
+from tests.data.texts import Temporary
 
 
 class SentencesTest(absltest.TestCase):
@@ -96,15 +97,12 @@ TRIPLES = [
 ]
 
 
-class PairsTest(absltest.TestCase):
+class PairsTest(Temporary):
     def write(self, name, lines):
-        path = self.folder / name
-        path.write_text(''.join(line + '\n' for line in lines))
-        return str(path)
+        return str(super().write(name, ''.join(f'{x}\n' for x in lines)))
 
     def setUp(self):
         super().setUp()
-        self.folder = places.make()
         self.path = self.write('t.csv', map(','.join, TRIPLES))
 
     def test_every_kind_of_file(self):
@@ -230,7 +228,6 @@ class PairsTest(absltest.TestCase):
             seen += [(lacking, number) for number in batch.numbers.tolist()]
         self.assertLen(set(seen), 8 * sum(updates))
         self.assertEqual(sum(s[0] for s in seen), 8 * updates[1])
-
 
     def test_weights_share_the_updates_of_an_epoch(self):
         """Each file goes through all of its own before any comes again."""

@@ -166,24 +166,25 @@ class FailureTest(StoreCase):
     def left_behind(self):
         return sorted(p.name for p in self.folder.glob('*'))
 
-    def test_documents_that_raise(self):
+    def test_what_raises_leaves_nothing(self):
+        """Documents, or a tokenizer."""
+
         def documents():
             yield from DOCUMENTS * 20
             raise RuntimeError('no more')
 
-        with mock.patch.object(store, '_SENTENCES_A_CALL', 2):
-            with self.assertRaisesRegex(RuntimeError, 'no more'):
-                self.write(documents())
-        self.assertEqual(self.left_behind(), [])
+        bad = RuntimeError('bad bytes')
+        for given, patch, message in (
+            (documents(), mock.patch.object(store, '_SENTENCES_A_CALL', 2),
+             'no more'),
+            (DOCUMENTS,
+             mock.patch.object(self.tokenizer, 'pieces', side_effect=bad),
+             'bad bytes'),
+        ):  # fmt: skip
+            with patch, self.assertRaisesRegex(RuntimeError, message):
+                self.write(given)
+            self.assertEqual(self.left_behind(), [])
         np.testing.assert_array_equal(self.write().ids, IDS)
-
-    def test_a_tokenizer_that_raises(self):
-        with mock.patch.object(
-            self.tokenizer, 'pieces', side_effect=RuntimeError('bad bytes')
-        ):
-            with self.assertRaisesRegex(RuntimeError, 'bad bytes'):
-                self.write()
-        self.assertEqual(self.left_behind(), [])
 
     def test_a_full_disk(self):
         written = []
@@ -285,10 +286,8 @@ class FailureTest(StoreCase):
 
 
 class PeekTest(absltest.TestCase):
-    def test_the_same_documents(self):
+    def test_the_same_documents_or_none(self):
         self.assertEqual(list(store.peek(iter(DOCUMENTS), 'x')), DOCUMENTS)
-
-    def test_none(self):
         with self.assertRaisesRegex(ValueError, '^no documents here$'):
             store.peek([], 'no documents here')
 
