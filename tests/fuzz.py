@@ -17,7 +17,7 @@ import sys
 import tempfile
 import traceback
 import types
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 
 import numpy as np
 
@@ -86,16 +86,8 @@ def _written_config() -> bytes:
     return json.dumps(config.to_json()).encode()
 
 
-def _all(rows: Iterator) -> list:
-    return list(rows)
-
-
 def _table(path: pathlib.Path) -> object:
-    return _all(tables.open_table(str(path)).rows)
-
-
-def _parallel(path: pathlib.Path) -> object:
-    return parallel.read([f'de-en={path}'])
+    return list(tables.open_table(str(path)).rows)
 
 
 def _aligned(path: pathlib.Path) -> object:
@@ -112,15 +104,7 @@ def _beir(path: pathlib.Path) -> object:
     place = folder / 'qrels' if path.suffix == '.tsv' else folder
     (place / path.name).write_bytes(data)
     task = retrieval.beir_task(folder, 'test')
-    return _all(task.blocks())
-
-
-def _config(path: pathlib.Path) -> object:
-    return Config.read(path.parent)
-
-
-def _store(path: pathlib.Path) -> object:
-    return sharded.open_prepared(path.parent)
+    return list(task.blocks())
 
 
 def _tokens(path: pathlib.Path) -> object:
@@ -130,10 +114,6 @@ def _tokens(path: pathlib.Path) -> object:
             path.with_name(name).write_bytes(data)
     opened = stores.open_store(path.parent, types.SimpleNamespace(unk_id=1))
     return opened.ids.sum(), opened.flags.sum(), opened.documents.sum()
-
-
-def _converted(path: pathlib.Path) -> object:
-    return dict(tensors.open_safetensors(path.parent))
 
 
 def _parquet() -> bytes:
@@ -171,7 +151,7 @@ def _records(path: pathlib.Path) -> object:
     kind = path.name.split('.')[1]
     reader = records.Records(kind, 'text')
     reader.check([path])
-    return _all(reader.read([path], str(path)))
+    return list(reader.read([path], str(path)))
 
 
 def _pieces(path: pathlib.Path) -> object:
@@ -183,7 +163,7 @@ def _pieces(path: pathlib.Path) -> object:
 
 def _text(path: pathlib.Path) -> object:
     textfiles.check([path])
-    return _all(textfiles.Files('text').read([path], str(path)))
+    return list(textfiles.Files('text').read([path], str(path)))
 
 
 _STORE = {
@@ -223,7 +203,7 @@ READERS: dict[str, tuple[str, bytes, Reader]] = {
             b'1.5\ta\tb\n4\tc\td\n3\te\tf\n', sts.read),
     'aligned': ('x.de', b'Eins.\nZwei.\nDrei.\n', _aligned),
     'translations': ('x.tsv', b'Eins.\tOne.\nZwei.\tTwo.\nDrei.\tThree.\n',
-                     _parallel),
+                     lambda path: parallel.read([f'de-en={path}'])),
     'corpus': ('corpus.jsonl', SEEDS['corpus.jsonl'], _beir),
     'queries': ('queries.jsonl', SEEDS['queries.jsonl'], _beir),
     'qrels': ('test.tsv', SEEDS['test.tsv'], _beir),
@@ -235,11 +215,13 @@ READERS: dict[str, tuple[str, bytes, Reader]] = {
     'safetensors': ('model.safetensors', _safetensors(), files.read_tensors),
     'json': ('x.json', b'{"a": [1, {"b": null}]}', files.read_json),
     'index': ('store.json', b'{"version": 1, "tokens": 3, "shards": []}',
-              _store),
-    'config': ('config.json', _written_config(), _config),
+              lambda path: sharded.open_prepared(path.parent)),
+    'config': ('config.json', _written_config(),
+               lambda path: Config.read(path.parent)),
     'meta': ('meta.json', _STORE['meta.json'], _tokens),
     'npy': ('documents.npy', _STORE['documents.npy'], _tokens),
-    'converted': ('model.safetensors', _safetensors(), _converted),
+    'converted': ('model.safetensors', _safetensors(),
+                  lambda path: dict(tensors.open_safetensors(path.parent))),
     'pieces': ('spm.model', _spm(), _pieces),
 }  # fmt: skip
 _PIECES = [

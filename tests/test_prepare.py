@@ -22,7 +22,6 @@ from infoword_tf import commands, prepare
 from infoword_tf.choices import TextChoices
 from infoword_tf.data import (
     corpora,
-    documents,
     opened,
     order,
     sharding,
@@ -151,13 +150,6 @@ class PiecesTest(parameterized.TestCase):
                     [x.sentences for piece in found
                      for x in text.read_piece(piece)],
                     [x.sentences for x in wanted],
-                )  # fmt: skip
-            # The same text where nobody asks for sentences.
-            for kind in ('text', 'lines'):
-                reader, piece = textfiles.Files(kind), textfiles.Piece(path)
-                self.assertEqual(
-                    *([x.text for x in reader.read_piece(piece, of)]
-                      for of in (documents.unsplit, documents.split_sentences))
                 )  # fmt: skip
 
 
@@ -538,18 +530,18 @@ class PrepareTest(parameterized.TestCase):
                 self.assertRaisesRegex(ValueError, message),
             ):
                 made(self.folder())
-        for more, message in (
-            ({'vocab_size': 9}, '--vocab_size was decided'),
-            ({'lower_case': True}, '--lower_case was decided'),
-        ):
-            with self.assertRaisesRegex(commands.UsageError, message):
+        for more in ({'vocab_size': 9}, {'lower_case': True}):
+            with self.assertRaisesRegex(
+                commands.UsageError, f'--{[*more][0]} was decided'
+            ):
                 text_of(f'store:{output}', **more)
-        with self.assertRaisesRegex(ValueError, 'has a held-out part of its'):
-            corpora.open_corpus(f'store:{output}', 'x')
-        with self.assertRaisesRegex(ValueError, 'is no folder of this ma'):
-            corpora.open_corpus('store:gs://bucket/store')
-        with self.assertRaisesRegex(ValueError, 'holds pieces and no text'):
-            next(corpora.open_corpus(f'store:{output}').train())
+        for given, message in (
+            ([f'store:{output}', 'x'], 'has a held-out part of its'),
+            (['store:gs://bucket/store'], 'is no folder of this ma'),
+            ([f'store:{output}'], 'holds pieces and no text'),
+        ):
+            with self.assertRaisesRegex(ValueError, message):
+                next(corpora.open_corpus(*given).train())
 
 
 if __name__ == '__main__':

@@ -73,25 +73,16 @@ class SeenTest(absltest.TestCase):
         self.check(pictures.seen(one([2, 5, 3])), np.ones((3, 3)))
 
     def test_blocks(self):
+        block = [0, 0, 1, 1, 2]
         self.check(
-            pictures.seen(one([2, 5, 2, 6, 3], block_ids=[0, 0, 1, 1, 2])),
-            [
-                [1, 1, 0, 0, 0],
-                [1, 1, 0, 0, 0],
-                [0, 0, 1, 1, 0],
-                [0, 0, 1, 1, 0],
-                [0, 0, 0, 0, 1],
-            ],
+            pictures.seen(one([2, 5, 2, 6, 3], block_ids=block)),
+            np.equal.outer(block, block),
         )
 
     def test_looking_back_with_memory(self):
         self.check(
             pictures.seen(one([5, 6, 7]), causal=True, memory=2),
-            [
-                [1, 1, 1, 0, 0],
-                [1, 1, 1, 1, 0],
-                [1, 1, 1, 1, 1],
-            ],
+            np.tri(3, 5, 2),
         )
 
     def test_both_streams_in_the_papers_order(self):
@@ -239,7 +230,18 @@ class TextTest(parameterized.TestCase):
 class CommandTest(parameterized.TestCase):
     def setUp(self):
         super().setUp()
-        self.output = pathlib.Path(self.create_tempdir().full_path) / 'x.png'
+        self.output = self.folder() / 'x.png'
+
+    def folder(self):
+        return pathlib.Path(self.create_tempdir().full_path)
+
+    def workdir(self, words, **config):
+        """A workdir without weights, of so many words, each once."""
+        folder = self.folder()
+        make_config(**config).write(folder)
+        words = dict.fromkeys([*WORDS[:5], *words])
+        (folder / 'vocab.txt').write_text('\n'.join(words) + '\n')
+        return folder
 
     def run_here(self, *given):
         """The command in this process; returns what it printed and drew.
@@ -356,10 +358,8 @@ class CommandTest(parameterized.TestCase):
             if row not in LABELLED
             and name in decided(entry.encoders, settings_of(entry))
         )  # fmt: skip
-        workdir = pathlib.Path(self.create_tempdir().full_path)
-        make_config(encoder=name, **{row: {}}).write(workdir)
-        words = dict.fromkeys([*WORDS, *' '.join(TWO).lower().split()])
-        (workdir / 'vocab.txt').write_text('\n'.join(words) + '\n')
+        words = [*WORDS, *' '.join(TWO).lower().split()]
+        workdir = self.workdir(words, encoder=name, **{row: {}})
         _, (made, *_) = self.run_here(f'--init={workdir}', *TWO)
         ahead = made.mask[0, made.kinds.count('memory') + 1]
         looks_back = {'relative': 'transformer_xl', 'rnn': 'rnn_lm'}
@@ -371,18 +371,13 @@ class CommandTest(parameterized.TestCase):
         self.assertTrue(self.output.read_bytes().startswith(b'\x89PNG'))
 
     def test_a_workdir(self):
-        workdir = pathlib.Path(self.create_tempdir().full_path)
-        make_config(
-            masking='words', mlm={'transform': True}
-        ).write(workdir)
-        pieces = [*WORDS[:5], 'the', 'fo', '##x', '.']
-        (workdir / 'vocab.txt').write_text('\n'.join(pieces) + '\n')
+        workdir = self.workdir(
+            ['the', 'fo', '##x', '.'], masking='words', mlm={'transform': True}
+        )
         _, (made,) = self.run_here(
             f'--init={workdir}', 'The fox the fox. The fox.'
         )
-        self.assertContainsSubset(
-            {'the', 'fo', '##x'}, set(made.columns)
-        )
+        self.assertContainsSubset({'the', 'fo', '##x'}, made.columns)
         _, (made,) = self.run_here(
             '--objectives=mlm', f'--vocab={workdir}/vocab.txt', FOX
         )
@@ -390,26 +385,23 @@ class CommandTest(parameterized.TestCase):
 
     def test_settings_of_a_workdir(self):
         """Those of its run, where no others are given."""
-        workdir = pathlib.Path(self.create_tempdir().full_path)
-        make_config(
-            encoder='relative', plm={'k': 3, 'order': 'strict'}
-        ).write(workdir)
-        words = [*WORDS[:5], *FOX.lower().replace(',', '').split()]
-        (workdir / 'vocab.txt').write_text('\n'.join(dict.fromkeys(words)))
+        workdir = self.workdir(
+            FOX.lower().replace(',', '').split(),
+            encoder='relative', plm={'k': 3, 'order': 'strict'},
+        )  # fmt: skip
         given = f'--init={workdir}', '--seq_len=48'
         _, (made,) = self.run_here(*given, FOX)
         self.assertLen(made.rows, 48 + 48 // 3)
         same = '--objectives=plm', '--plm.k=3', '--plm.order=strict', *given
         _, (again,) = self.run_here(*same, FOX)
         np.testing.assert_array_equal(made.mask, again.mask)
-        _, (other,) = self.run_here(*given, '--plm.order=partial', FOX)
-        self.assertLen(other.rows, 48 + 48 // 3)
-        self.assertFalse(np.array_equal(made.mask, other.mask))
-        _, (other,) = self.run_here(*given, '--plm.k=4', FOX)
-        self.assertLen(other.rows, 48 + 48 // 4)
+        for another, k in (('--plm.order=partial', 3), ('--plm.k=4', 4)):
+            _, (other,) = self.run_here(*given, another, FOX)
+            self.assertLen(other.rows, 48 + 48 // k)
+            self.assertFalse(np.array_equal(made.mask, other.mask))
 
     def test_a_sentencepiece_workdir(self):
-        workdir = pathlib.Path(self.create_tempdir().full_path)
+        workdir = self.folder()
         pieces = SentencePiece.learn([FOX, *TWO], 60)
         pieces.write(workdir / pieces.file)
         make_config('sentencepiece', mlm={'transform': False}).write(workdir)
@@ -448,9 +440,7 @@ class CommandTest(parameterized.TestCase):
 
     def test_the_command(self):
         """In a process of its own, with a workdir too."""
-        workdir = pathlib.Path(self.create_tempdir().full_path)
-        make_config(mlm={'transform': False}).write(workdir)
-        (workdir / 'vocab.txt').write_text('\n'.join(WORDS) + '\n')
+        workdir = self.workdir(WORDS, mlm={'transform': False})
         done = subprocess.run(
             [sys.executable, '-m', 'infoword_tf.show', f'--init={workdir}',
              FOX, f'--output={self.output}'],

@@ -9,20 +9,14 @@ import hashlib
 import itertools
 import os
 import pathlib
-from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
-from typing import Any, NamedTuple
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import NamedTuple
 
 from infoword_tf import files
-from infoword_tf.data import (
-    documents,
-    prepared,
-    pydocs,
-    records,
-    sharded,
-    textfiles,
-)
+from infoword_tf.data import prepared, pydocs, records, sharded, textfiles
+from infoword_tf.data.documents import Document
 
-Document = documents.Document
+Documents = Callable[[], Iterator[Document]]  # begins a new pass over them
 
 
 class Corpus(NamedTuple):
@@ -31,7 +25,7 @@ class Corpus(NamedTuple):
     Attributes:
       fingerprint: hexadecimal; changes when the text would. What is derived
         from a corpus is kept under it.
-      train: each call begins a new pass, in the same order.
+      train: in the same order in every pass.
       heldout: likewise; none of its documents is in `train`.
       every: likewise, all of it in its order; None where what is held out
         has a name of its own (files, a split).
@@ -43,9 +37,9 @@ class Corpus(NamedTuple):
 
     name: str
     fingerprint: str
-    train: Callable[[], Iterator[Document]]
-    heldout: Callable[[], Iterator[Document]]
-    every: Callable[[], Iterator[Document]] | None = None
+    train: Documents
+    heldout: Documents
+    every: Documents | None = None
     parts: Callable[[int], list['Part']] | None = None
     rule: Callable[[], textfiles.HeldoutRule] | None = None
     store: sharded.Opened | None = None
@@ -57,23 +51,16 @@ class Part(NamedTuple):
     Attributes:
       kind: 'train' or 'heldout', or 'every': the corpus' rule parts it.
       read: yields its documents; returns how many records have no text.
-      size: bytes on the disk; 0: nobody knows.
-      texts: yields documents of the same text, whose lines need not be parted
-        in sentences, which takes half of the time; None: as `read`.
     """
 
     kind: str
-    read: Callable[[], Iterator[Document]]
-    size: int = 0
-    texts: Callable[[], Iterator[Document]] | None = None
+    read: Documents
 
 
 def parts_of(corpus: Corpus, size: int) -> list[Part]:
     """All of a corpus in order, in parts of about `size` bytes."""
     if corpus.parts is not None:
         return corpus.parts(size)
-    if corpus.rule is not None:
-        return [Part('every', corpus.every)]
     return [Part('train', corpus.train), Part('heldout', corpus.heldout)]
 
 
@@ -120,7 +107,7 @@ def chained(corpora: Sequence[Corpus]) -> Corpus:
     if len(corpora) == 1:
         return corpora[0]
 
-    def of(part: str) -> Callable[[], Iterator[Document]]:
+    def of(part: str) -> Documents:
         return lambda: itertools.chain.from_iterable(
             getattr(corpus, part)() for corpus in corpora
         )
@@ -158,7 +145,10 @@ def _pydocs(spec: str, heldout: str | None, cache: pathlib.Path) -> Corpus:
 
 
 def _by_hash(
-    name: str, fingerprint: str, every: Callable[[], Iterator[Document]]
+    name: str,
+    fingerprint: str,
+    every: Documents,
+    parts: Callable[[int], list[Part]],
 ) -> Corpus:
     """Documents of which some are held out by the hash of their text."""
     # Decided once, and where documents are wanted: it reads some of them.
@@ -169,7 +159,8 @@ def _by_hash(
         lambda: textfiles.train(every(), split()),
         lambda: textfiles.heldout(every(), split()),
         every,
-        rule=split,
+        parts,
+        split,
     )
 
 
@@ -190,39 +181,29 @@ def _tfds(spec: str, heldout: str | None, cache: pathlib.Path) -> Corpus:
             'must name another one'
         )
 
-    def every(split: str) -> Iterator[Document]:
-        return prepared.read_documents(dataset, split, feature)
+    def every(
+        split: str, some: prepared.Examples = prepared.ALL
+    ) -> Iterator[Document]:
+        return prepared.read_documents(dataset, split, feature, some)
 
     def parts(size: int) -> list[Part]:
         kinds = {'every': train} if heldout is None else {
             'train': train, 'heldout': heldout
         }  # fmt: skip
         return [
-            Part(
-                kind,
-                functools.partial(
-                    prepared.read_documents, dataset, split, feature, some
-                ),
-                some.size,
-            )
+            Part(kind, functools.partial(every, split, some))
             for kind, split in kinds.items()
             for some in prepared.parts(dataset, split, size)
         ]
 
     used = [split for split in (train, heldout) if split]
-    fingerprint = prepared.fingerprint(dataset, feature, used)
-    train_documents = functools.partial(every, train)
-    if heldout is None:
-        return _by_hash(
-            f'tfds:{spec}', fingerprint, train_documents
-        )._replace(parts=parts)
-    return Corpus(
-        f'tfds:{spec}',
-        fingerprint,
-        train_documents,
-        functools.partial(every, heldout),
-        parts=parts,
+    of_all = f'tfds:{spec}', prepared.fingerprint(dataset, feature, used)
+    of_train, of_heldout = (
+        functools.partial(every, split) for split in (train, heldout)
     )
+    if heldout is None:
+        return _by_hash(*of_all, of_train, parts)
+    return Corpus(*of_all, of_train, of_heldout, parts=parts)
 
 
 def _store(spec: str, heldout: str | None, cache: pathlib.Path) -> Corpus:
@@ -251,21 +232,19 @@ def _files(
 ) -> Corpus:
     """Files of one's own; `heldout` names others."""
     del cache  # nothing is built: the files are the corpus
-    how, pattern = _reader(kind, spec)
-    paths, every = _open_files(how, pattern)
+    how, paths, every = _opened(kind, spec)
     name = f'{kind}:{spec}'
     if heldout is None and kind == 'lines':
         return Corpus(
-            name, _fingerprint(how.key, paths, []), every, _nothing, every,
-            _parts({'train': (how, paths)}),
+            name, _fingerprint(how.key, paths, []), every, lambda: iter(()),
+            every, _parts({'train': (how, paths)}),
         )  # fmt: skip
     if heldout is None:
         key = _fingerprint(f'{how.key}, split', paths, [])
-        parts = _parts({'every': (how, paths)})
-        return _by_hash(name, key, every)._replace(parts=parts)
+        return _by_hash(name, key, every, _parts({'every': (how, paths)}))
     field = getattr(how, 'field', records.FIELD)
-    other, pattern = _reader(kind, heldout.removeprefix(f'{kind}:'), field)
-    heldout_paths, every_heldout = _open_files(other, pattern)
+    heldout_spec = heldout.removeprefix(f'{kind}:')
+    other, heldout_paths, every_heldout = _opened(kind, heldout_spec, field)
     both = {p.resolve() for p in paths} & {p.resolve() for p in heldout_paths}
     if both:
         raise ValueError(
@@ -281,32 +260,25 @@ def _files(
     )  # fmt: skip
 
 
-def _reader(
+def _opened(
     kind: str, spec: str, field: str = records.FIELD
-) -> tuple[textfiles.Files, str]:
-    """What reads the files of a kind, and the pattern that names them."""
-    if kind not in records.READERS:
-        return textfiles.Files(kind), spec
-    pattern, field = records.parted(spec, field)
-    return records.Records(kind, field), pattern
-
-
-def _nothing() -> Iterator[Document]:
-    return iter(())
+) -> tuple[textfiles.Files, list[pathlib.Path], Documents]:
+    """What reads files of a kind, and those of a pattern, looked at."""
+    how, pattern = textfiles.Files(kind), spec
+    if kind in records.READERS:
+        pattern, field = records.parted(spec, field)
+        how = records.Records(kind, field)
+    paths = how.find(pattern)
+    how.check(paths)
+    every = functools.partial(how.read, paths, pattern)
+    next(every())  # complains now where there is no text at all
+    return how, paths, every
 
 
 def _parts(
     groups: Mapping[str, tuple[textfiles.Files, Sequence[pathlib.Path]]],
 ) -> Callable[[int], list[Part]]:
     """What cuts files into parts; by kind of a part, its files."""
-
-    def read(
-        how: textfiles.Files, pieces: Sequence[textfiles.Piece], *split: Any
-    ) -> Generator[Document, None, int]:
-        lacking = 0
-        for piece in pieces:
-            lacking += yield from how.read_piece(piece, *split)
-        return lacking
 
     def parts(size: int) -> list[Part]:
         found = []
@@ -320,25 +292,12 @@ def _parts(
                 together[-1].append(piece)
                 room -= piece.size
             found += [
-                Part(of, functools.partial(read, how, pieces),
-                     sum(piece.size for piece in pieces),
-                     functools.partial(read, how, pieces, documents.unsplit))
+                Part(of, functools.partial(how.read_pieces, pieces))
                 for pieces in together
-            ]  # fmt: skip
+            ]
         return found
 
     return parts
-
-
-def _open_files(
-    how: textfiles.Files, pattern: str
-) -> tuple[list[pathlib.Path], Callable[[], Iterator[Document]]]:
-    """The files of a pattern, looked at, and what reads their documents."""
-    paths = how.find(pattern)
-    how.check(paths)
-    every = functools.partial(how.read, paths, pattern)
-    next(every())  # complains now where there is no text at all
-    return paths, every
 
 
 def _fingerprint(

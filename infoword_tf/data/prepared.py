@@ -119,12 +119,10 @@ class Examples(NamedTuple):
 
     Attributes:
         begin, end: the first, and the one after the last; None: to the end.
-        size: about so many bytes.
     """
 
     begin: int = 0
     end: int | None = None
-    size: int = 0
 
 
 ALL = Examples()
@@ -139,11 +137,10 @@ def parts(prepared: Prepared, split: str, size: int) -> list[Examples]:
     if not count or not total:
         return [ALL]
     each = max(1, round(size * count / total))
-    found = []
-    for begin in range(0, count, each):
-        end = min(begin + each, count)
-        found.append(Examples(begin, end, total * (end - begin) // count))
-    return found
+    return [
+        Examples(begin, min(begin + each, count))
+        for begin in range(0, count, each)
+    ]
 
 
 def read(

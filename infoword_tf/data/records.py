@@ -14,7 +14,7 @@ import pathlib
 from collections.abc import Callable, Generator, Iterator, Sequence
 from typing import Any
 
-from infoword_tf.data import documents, readers, textfiles
+from infoword_tf.data import readers, textfiles
 from infoword_tf.data.documents import Document
 from infoword_tf.data.textfiles import Piece
 
@@ -245,15 +245,8 @@ class Records(textfiles.Files):
                     begin, room = end, 0
         return pieces
 
-    def read_piece(
-        self,
-        piece: Piece,
-        split: Callable[[str], list[str]] = documents.split_sentences,
-    ) -> Generator[Document, None, int]:
-        """The documents of a piece; returns how many records have no text.
-
-        Args:
-            split: what makes sentences of a line.
+    def read_piece(self, piece: Piece) -> Generator[Document, None, int]:
+        """As of texts.
 
         Raises:
             ValueError: the file cannot be read, or a record has no such field,
@@ -276,6 +269,6 @@ class Records(textfiles.Files):
                 continue
             stream = io.BytesIO(text.encode('utf-8', 'replace'))
             lines = readers.lines_of(stream, path, cut=textfiles.LONGEST)
-            for _, sentences in textfiles.gathered(lines, split, whole=True):
+            for _, sentences in textfiles.gathered(lines, whole=True):
                 yield Document(sentences, f'{path}:{number}')
         return empty

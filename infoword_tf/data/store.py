@@ -41,6 +41,10 @@ _OTHERWISE = (
 _SENTENCES_A_CALL = 4096
 _BLOCK = 1 << 24  # flags looked at at once
 
+# (ids [n] int32, flags [n] uint8, lengths of documents [d] int64) of whole
+# documents in order, each with its closing [SEP].
+Texts = Iterator[tuple[np.ndarray, np.ndarray, np.ndarray]]
+
 
 class Store(NamedTuple):
     """An opened token store.
@@ -119,16 +123,10 @@ def open_store(path: str | pathlib.Path, tokenizer: Any) -> Store:
     )
 
 
-def tokenized(
-    documents: Iterable[Document], tokenizer: Any
-) -> Iterator[tuple[np.ndarray, np.ndarray, np.ndarray]]:
+def tokenized(documents: Iterable[Document], tokenizer: Any) -> Texts:
     """Tokenizes documents in large calls, two at a time.
 
     A word `<unk>` of the text is one [UNK].
-
-    Yields:
-        (ids [n] int32, flags [n] uint8, lengths of documents [d] int64) of
-        whole documents in order, each with its closing [SEP].
     """
 
     def batches() -> Iterator[list[Document]]:
@@ -201,8 +199,7 @@ def write_store(
     Raises:
         OSError: the disk is full (nothing is left behind).
     """
-    _write(path, tokenized(documents, tokenizer), len(tokenizer), progress)
-    return open_store(path, tokenizer)
+    return _write(path, tokenized(documents, tokenizer), tokenizer, progress)
 
 
 def join(
@@ -217,7 +214,7 @@ def join(
         OSError: the disk is full (nothing is left behind).
     """
 
-    def found() -> Iterator[tuple[np.ndarray, np.ndarray, np.ndarray]]:
+    def found() -> Texts:
         left = limit
         for part in parts:
             begins = part.documents
@@ -227,22 +224,21 @@ def join(
             end = begins[-1]
             yield part.ids[:end], part.flags[:end], np.diff(begins)
 
-    _write(path, found(), len(tokenizer), progress=False)
-    return open_store(path, tokenizer)
+    return _write(path, found(), tokenizer, progress=False)
 
 
 def _write(
     path: str | pathlib.Path,
-    texts: Iterable[tuple[np.ndarray, np.ndarray, np.ndarray]],
-    size: int,
+    texts: Texts,
+    tokenizer: Any,
     progress: bool,
-) -> None:
-    """Writes what `tokenized` yields; V = `size`."""
+) -> Store:
+    """Writes what `tokenized` yields, and opens it."""
     import tqdm
 
     path = pathlib.Path(path)
     path.parent.mkdir(parents=True, exist_ok=True)
-    dtype = np.uint16 if size <= 2**16 else np.uint32
+    dtype = np.uint16 if len(tokenizer) <= 2**16 else np.uint32
     _sweep(path)
     partial = pathlib.Path(
         tempfile.mkdtemp(prefix=path.name + '.', dir=path.parent)
@@ -250,7 +246,7 @@ def _write(
     holding = os.open(partial, os.O_RDONLY)
     try:
         _hold(holding)
-        counts = np.zeros(size, np.int64)
+        counts = np.zeros(len(tokenizer), np.int64)
         begins: list[np.ndarray] = []
         total = 0
         with (
@@ -307,6 +303,7 @@ def _write(
     finally:
         os.close(holding)
         shutil.rmtree(partial, ignore_errors=True)
+    return open_store(path, tokenizer)
 
 
 def _hold(folder: int) -> bool:

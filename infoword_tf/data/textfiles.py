@@ -13,18 +13,11 @@ import math
 import os
 import pathlib
 import re
-from collections.abc import (
-    Callable,
-    Generator,
-    Iterable,
-    Iterator,
-    Sequence,
-)
+from collections.abc import Generator, Iterable, Iterator, Sequence
 from typing import BinaryIO, NamedTuple
 
 from infoword_tf.data import documents, readers
-
-Document = documents.Document
+from infoword_tf.data.documents import Document
 
 HELDOUT_IN = 100  # one document in so many is held out ...
 MAX_HELDOUT = 2000  # ... and at most so many
@@ -142,7 +135,7 @@ class Files:
     expected = 'one sentence or paragraph a line'
 
     def __init__(self, kind: str):
-        """Args: as the attributes."""
+        """Args: as of the attributes."""
         self.kind = self.key = kind
         self._is_told = False  # how many records have no text
 
@@ -152,15 +145,8 @@ class Files:
         """See the function `pieces`."""
         return pieces(paths, size, self.kind == 'lines')
 
-    def read_piece(
-        self,
-        piece: Piece,
-        split: Callable[[str], list[str]] = documents.split_sentences,
-    ) -> Generator[Document, None, int]:
+    def read_piece(self, piece: Piece) -> Generator[Document, None, int]:
         """The documents of a piece; returns how many records have no text.
-
-        Args:
-          split: what makes sentences of a line.
 
         Raises:
           ValueError: it is not UTF-8, or cut.
@@ -169,12 +155,21 @@ class Files:
         lines = readers.lines(path, piece.begin, piece.end, cut=LONGEST)
         if self.kind == 'lines':
             for number, line in enumerate(lines, 1):
-                where = f'{path}:{number}'
-                yield Document(tuple(split(line)), where, len(line))
+                sentences = tuple(documents.split_sentences(line))
+                yield Document(sentences, f'{path}:{number}', len(line))
             return 0
-        for number, sentences in gathered(lines, split):
+        for number, sentences in gathered(lines):
             yield Document(sentences, f'{path}:{number}')
         return 0
+
+    def read_pieces(
+        self, pieces: Iterable[Piece]
+    ) -> Generator[Document, None, int]:
+        """As `read_piece`, one piece after the other."""
+        lacking = 0
+        for piece in pieces:
+            lacking += yield from self.read_piece(piece)
+        return lacking
 
     def read(
         self, paths: Sequence[pathlib.Path], pattern: str
@@ -190,8 +185,7 @@ class Files:
 
         def documents_of_all() -> Iterator[Document]:
             nonlocal lacking
-            for path in paths:
-                lacking += yield from self.read_piece(Piece(path))
+            lacking = yield from self.read_pieces(map(Piece, paths))
 
         for document in documents_of_all():
             is_empty = is_empty and not document.sentences
@@ -233,10 +227,19 @@ class HeldoutRule(NamedTuple):
     def parted(
         self, document: Document
     ) -> tuple[Document | None, Document | None]:
-        """What of a document is trained on, and what is held out."""
+        """What of a document is trained on, and what is held out.
+
+        Of the only one there is its last hundredth, a sentence at least.
+        """
         if not self.holds_out(document):
             return document, None
-        return _parted(document) if self.is_alone else (None, document)
+        if not self.is_alone:
+            return None, document
+        sentences, source, _ = document
+        cut = len(sentences) - max(1, len(sentences) // HELDOUT_IN)
+        return Document(sentences[:cut], source), Document(
+            sentences[cut:], source
+        )
 
 
 BY_HASH = HeldoutRule()
@@ -279,10 +282,9 @@ def train(
     Not those of the held-out hash beyond the limit: a copy of a held-out
     document may be among them.
     """
-    for document in corpus:
-        trained, _ = how.parted(document)
-        if trained is not None:
-            yield trained
+    yield from (
+        trained for x in corpus if (trained := how.parted(x)[0]) is not None
+    )
 
 
 def heldout(
@@ -296,29 +298,18 @@ def heldout(
     return itertools.islice(found, limit)
 
 
-def _parted(document: Document) -> tuple[Document, Document]:
-    """A document without its last hundredth, and that: a sentence at least."""
-    sentences = document.sentences
-    cut = len(sentences) - max(1, len(sentences) // HELDOUT_IN)
-    return (
-        Document(sentences[:cut], document.source),
-        Document(sentences[cut:], document.source),
-    )
-
-
 def gathered(
-    lines: Iterable[str], split: Callable[[str], list[str]], whole: bool = False
+    lines: Iterable[str], whole: bool = False
 ) -> Iterator[tuple[int, tuple[str, ...]]]:
     """Yields documents: the number of a first line, from 1, and sentences.
 
     Args:
-      split: what makes sentences of a line.
       whole: blank lines part no documents.
     """
     sentences: list[str] = []
     first = size = 0  # line number and bytes of the document that is read
     for number, line in enumerate(lines, 1):
-        found = split(line)
+        found = documents.split_sentences(line)
         if sentences and (size > LONGEST or not (found or whole)):
             yield first, tuple(sentences)
             sentences = []

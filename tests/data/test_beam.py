@@ -4,9 +4,7 @@
 it looks for no other program on the net.
 """
 
-import contextlib
 import importlib.util
-import io
 import json
 import pathlib
 import unittest
@@ -15,9 +13,10 @@ from unittest import mock
 import numpy as np
 from absl.testing import absltest
 
-from infoword_tf import commands, prepare
+from infoword_tf import commands
 from infoword_tf.data import sharding
-from tests import places
+from tests import places, test_prepare
+from tests.test_prepare import bytes_of
 
 FOLDER = None
 HAS_BEAM = importlib.util.find_spec('apache_beam') is not None
@@ -41,27 +40,16 @@ def setUpModule():
 
 
 def made(output, **more):
-    given = {
-        'corpus': f'text:{FOLDER}/?.txt', 'vocab_size': 300,
-        'shard_size': 0.012, 'output': str(output), **more,
-    }  # fmt: skip
-    if 'beam_options' not in given:
-        given['processes'] = 1
-    said = io.StringIO()
-    with contextlib.redirect_stdout(said), contextlib.redirect_stderr(said):
-        return prepare.run(**given)
+    result, _ = test_prepare.made(
+        output, corpus=f'text:{FOLDER}/?.txt', vocab_size=300,
+        shard_size=0.012, **more,
+    )  # fmt: skip
+    return result
 
 
-def by_beam(output, **more):
-    return made(output, beam_options=['runner=FnApiRunner'], **more)
-
-
-def bytes_of(folder):
-    return {
-        str(path.relative_to(folder)): path.read_bytes()
-        for path in sorted(folder.rglob('*'))
-        if path.is_file() and path.name != '.lock'
-    }
+def by_beam(output, processes=None):
+    options = ['runner=FnApiRunner']
+    return made(output, beam_options=options, processes=processes)
 
 
 class BeamTest(absltest.TestCase):

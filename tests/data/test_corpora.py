@@ -2,7 +2,7 @@ import os
 import pathlib
 from unittest import mock
 
-from absl.testing import absltest
+from absl.testing import absltest, parameterized
 
 from infoword_tf import files
 from infoword_tf.data import corpora, pydocs
@@ -11,15 +11,14 @@ from tests.data import texts
 
 
 class OpenCorpusTest(texts.Temporary):
-    def test_unknown_kind(self):
-        with self.assertRaisesRegex(ValueError, "'wiki'.*pydocs, text"):
-            corpora.open_corpus('wiki')
-
-    def test_pydocs_takes_no_heldout(self):
-        with self.assertRaisesRegex(ValueError, 'held-out part of its own'):
-            corpora.open_corpus('pydocs', 'x.txt')
-        with self.assertRaisesRegex(ValueError, 'nothing after a colon'):
-            corpora.open_corpus('pydocs:x')
+    @parameterized.parameters(
+        ("'wiki'.*pydocs, text", 'wiki'),
+        ('held-out part of its own', 'pydocs', 'x.txt'),
+        ('nothing after a colon', 'pydocs:x'),
+    )
+    def test_complaints(self, message, *given):
+        with self.assertRaisesRegex(ValueError, message):
+            corpora.open_corpus(*given)
 
     def test_pydocs(self):
         folder = self.folder / 'pydocs-0123'

@@ -20,6 +20,28 @@ def pieces(text):
         yield ids[:a], ids[a + 1 : a + 1 + b]
 
 
+class PairsTest(parameterized.TestCase):
+    def checked(self, store, text):
+        """Yields A, B and whether B is the next text, of pairs that are right.
+
+        Each is of one text in its order; half of the texts are another's.
+        """
+        for (a, b), label in zip(
+            pieces(text), text.labels.tolist(), strict=True
+        ):
+            for piece in (a, b):
+                self.assertEqual(
+                    piece, list(range(piece[0], piece[0] + len(piece)))
+                )
+            same = document_of(store, a[0]) == document_of(store, b[0])
+            self.assertEqual(same, label == 0)
+            yield a, b, same
+
+    def check_half(self, labels):
+        p = stats.binomtest(int(sum(labels)), len(labels), 0.5).pvalue
+        self.assertGreater(p, SIGNIFICANCE)
+
+
 def random_store(seed, documents=40, longest=12):
     """Documents of one to nine sentences; token i is piece i, [SEP] is 0."""
     random = np.random.default_rng(seed)
@@ -81,7 +103,6 @@ class PartTest(parameterized.TestCase):
         self.assertEqual(source.single, 1)
         np.testing.assert_array_equal(source.documents, [0, 2, 3])
         np.testing.assert_array_equal(source.numbers, [0, 1, 2, 4])
-        self.assertEqual(pairs.PairSource.capacity(store, 11), 4)
 
     def test_every_sentence_end_parts_as_often(self):
         store = make_store([[1, 2, 3, 1, 2], [1, 1]])
@@ -161,7 +182,7 @@ class CutTest(parameterized.TestCase):
         self.assertAlmostEqual(np.var(gone), expected.var(), delta=0.6)
 
 
-class PairSourceTest(parameterized.TestCase):
+class PairSourceTest(PairsTest):
     def test_a_batch_written_out(self):
         """Two documents of two sentences: there are four possible rows."""
         store = make_store([[2, 3], [4], [1, 2]])
@@ -203,15 +224,7 @@ class PairSourceTest(parameterized.TestCase):
             self.assertLessEqual((text.firsts + text.seconds).max(), length - 1)
             self.assertGreaterEqual(min(text.firsts.min(), text.seconds.min()),
                                     1)
-            for (a, b), label in zip(
-                pieces(text), text.labels.tolist(), strict=True
-            ):
-                for piece in (a, b):  # of one text, in its order
-                    self.assertEqual(
-                        piece, list(range(piece[0], piece[0] + len(piece)))
-                    )
-                same = document_of(store, a[0]) == document_of(store, b[0])
-                self.assertEqual(same, label == 0)
+            for a, b, same in self.checked(store, text):
                 if same and len(a) + len(b) < length - 1:
                     self.assertEqual(b[0], a[-1] + 1)
                     self.assertTrue(store.flags[b[0]] & 2)
@@ -219,8 +232,7 @@ class PairSourceTest(parameterized.TestCase):
                     self.assertGreater(b[0], a[-1])
                     cut += 1
         self.assertGreater(cut, 0)
-        p = stats.binomtest(sum(labels), len(labels), 0.5).pvalue
-        self.assertGreater(p, SIGNIFICANCE)
+        self.check_half(labels)
 
     def test_others_are_of_all_other_documents_alike(self):
         """Documents of one length, so that length chooses nothing."""
@@ -252,37 +264,6 @@ class PairSourceTest(parameterized.TestCase):
         distance = stats.ks_2samp(sizes[0], sizes[1]).statistic
         self.assertLess(distance, 0.08)
 
-    def test_every_pair_once_an_epoch_in_another_order(self):
-        store = make_store([[2, 3]] * 12)
-        source = pairs.PairSource(store, 20, 4, seed=1)
-        epochs = []
-        for epoch in range(2):
-            seen = [
-                source.batch(3 * epoch + step).ids[:, 0] for step in range(3)
-            ]
-            epochs.append(np.concatenate(seen))
-            self.assertLen(set(epochs[-1].tolist()), 12)
-        self.assertFalse(np.array_equal(*epochs))
-
-    @parameterized.parameters(pairs.PairSource, pairs.NextPairSource)
-    def test_a_step_is_of_the_seed_and_its_number_alone(self, kind):
-        store = random_store(0)
-        whole = kind(store, 30, 8, seed=4)
-        first = [whole.batch(step) for step in (0, 3, 900)]
-        again = kind(store, 30, 8, seed=4)
-        np.random.seed(0)
-        for step, one in zip((900, 3, 0), first[::-1], strict=True):
-            two = again.batch(step)
-            if kind is pairs.NextPairSource:
-                np.testing.assert_array_equal(
-                    one.negatives.ids, two.negatives.ids
-                )
-            np.testing.assert_array_equal(one.ids, two.ids)
-            np.testing.assert_array_equal(one.labels, two.labels)
-        other = kind(store, 30, 8, seed=5).batch(3)
-        self.assertFalse(np.array_equal(other.ids, first[1].ids))
-        self.assertFalse(np.array_equal(first[0].ids, first[1].ids))
-
     def test_a_piece_cut_inside_a_word_begins_with_a_word(self):
         store = make_store([[3, 40]] * 8)
         flags = np.array(store.flags)
@@ -296,18 +277,6 @@ class PairSourceTest(parameterized.TestCase):
         self.assertTrue(text.word_starts[text.separators].all())
         inside = ~text.separators & ~text.word_starts
         self.assertBetween(inside.sum(axis=1).min(), 7, 12)
-
-    def test_too_little_text(self):
-        for documents, batch, message in (
-            ([[3, 4], [5]], 2, '1 of 2 documents have two sentences.*blank'),
-            ([[5], [2]], 1, '0 of 2 documents have two sentences'),
-            ([[3, 4], [2, 2]], 3, 'has 2 pairs.*takes 3.*--batch_size'),
-        ):
-            with self.assertRaisesRegex(ValueError, message):
-                pairs.PairSource(make_store(documents), 20, batch, seed=0)
-        self.assertEqual(
-            pairs.PairSource.capacity(make_store([[3, 4], [5]]), 9), 0
-        )
 
 
 class SharedRowsTest(parameterized.TestCase):
@@ -346,7 +315,7 @@ class SharedRowsTest(parameterized.TestCase):
                 self.assertGreater(sizes[own].sum(), room - own.sum())
 
 
-class PackedPairsTest(parameterized.TestCase):
+class PackedPairsTest(PairsTest):
     def source(self, seed=0, store=None, length=62, batch=16):
         store = random_store(7, 300, 8) if store is None else store
         return pairs.PairSource(store, length, batch, seed, packed=True)
@@ -368,36 +337,15 @@ class PackedPairsTest(parameterized.TestCase):
     def test_pairs_are_pairs(self):
         """Of one text each, half of them another's, cut alike."""
         source = self.source()
-        labels, sizes, pieces_of = [], [], source.store
+        labels, sizes = [], []
         for step in range(60):
-            text = source.batch(step)
-            for (a, b), label in zip(
-                pieces(text), text.labels.tolist(), strict=True
-            ):
-                for piece in (a, b):
-                    self.assertEqual(
-                        piece, list(range(piece[0], piece[0] + len(piece)))
-                    )
-                same = document_of(pieces_of, a[0]) == document_of(
-                    pieces_of, b[0]
-                )
-                self.assertEqual(same, label == 0)
-                labels.append(label)
+            for a, b, same in self.checked(source.store, source.batch(step)):
+                labels.append(not same)
                 sizes.append(len(a) + len(b))
         labels, sizes = np.array(labels), np.array(sizes)
-        p = stats.binomtest(int(labels.sum()), len(labels), 0.5).pvalue
-        self.assertGreater(p, SIGNIFICANCE)
+        self.check_half(labels)
         distance = stats.ks_2samp(sizes[labels > 0], sizes[labels == 0])
         self.assertLess(distance.statistic, 0.1)
-
-    def test_every_pair_once_an_epoch(self):
-        """120 documents of a pair each, whatever the steps of an epoch."""
-        store = make_store([[2, 3]] * 120)
-        source = self.source(store=store, length=20, batch=8)
-        self.assertEqual(source.pairs, 20)  # 0.95 x 8 x 22 / 8
-        seen = [source.batch(step).ids[:, 0] for step in range(12)]
-        counts = np.bincount(np.concatenate(seen) // 6, minlength=120)
-        np.testing.assert_array_equal(counts, 2)
 
     @parameterized.parameters(2, 3)
     def test_long_pairs_stay_alone(self, batch):
@@ -412,21 +360,6 @@ class PackedPairsTest(parameterized.TestCase):
         source = self.source(store=make_store([[2, 3]] * 5), length=62, batch=4)
         self.assertEqual(source.pairs, 5)
         self.assertEqual(source.batch(0).slots.sum(), 5)
-        room = pairs.PairSource.capacity
-        store = make_store([[2, 3]] * 120)
-        self.assertEqual(room(store, 20), 120)
-        self.assertEqual(room(store, 20, packed=True), 45)  # 2.6 to a row
-        self.assertEqual(room(make_store([[2, 3]]), 20, packed=True), 0)
-        self.assertEqual(room(make_store([[2, 3]] * 2), 20, packed=True), 1)
-
-    def test_a_step_is_of_the_seed_and_its_number_alone(self):
-        first = [self.source().batch(step) for step in (0, 3, 900)]
-        again = self.source()
-        for step, one in zip((900, 3, 0), first[::-1], strict=True):
-            for x, y in zip(one, again.batch(step), strict=True):
-                np.testing.assert_array_equal(x, y)
-        other = self.source(seed=1).batch(3)
-        self.assertFalse(np.array_equal(other.ids, first[1].ids))
 
 
 class NextPairSourceTest(absltest.TestCase):

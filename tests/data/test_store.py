@@ -3,6 +3,7 @@ import fcntl
 import json
 import os
 import pathlib
+import shutil
 import tempfile
 from pydoc_data import topics
 from unittest import mock
@@ -165,24 +166,25 @@ class FailureTest(StoreCase):
     def left_behind(self):
         return sorted(p.name for p in self.folder.glob('*'))
 
-    def test_documents_that_raise(self):
+    def test_what_raises_leaves_nothing(self):
+        """Documents, or a tokenizer."""
+
         def documents():
             yield from DOCUMENTS * 20
             raise RuntimeError('no more')
 
-        with mock.patch.object(store, '_SENTENCES_A_CALL', 2):
-            with self.assertRaisesRegex(RuntimeError, 'no more'):
-                self.write(documents())
-        self.assertEqual(self.left_behind(), [])
+        bad = RuntimeError('bad bytes')
+        for given, patch, message in (
+            (documents(), mock.patch.object(store, '_SENTENCES_A_CALL', 2),
+             'no more'),
+            (DOCUMENTS,
+             mock.patch.object(self.tokenizer, 'pieces', side_effect=bad),
+             'bad bytes'),
+        ):  # fmt: skip
+            with patch, self.assertRaisesRegex(RuntimeError, message):
+                self.write(given)
+            self.assertEqual(self.left_behind(), [])
         np.testing.assert_array_equal(self.write().ids, IDS)
-
-    def test_a_tokenizer_that_raises(self):
-        with mock.patch.object(
-            self.tokenizer, 'pieces', side_effect=RuntimeError('bad bytes')
-        ):
-            with self.assertRaisesRegex(RuntimeError, 'bad bytes'):
-                self.write()
-        self.assertEqual(self.left_behind(), [])
 
     def test_a_full_disk(self):
         written = []
@@ -231,53 +233,43 @@ class FailureTest(StoreCase):
         self.path.mkdir(parents=True)
         np.testing.assert_array_equal(self.write().ids, IDS)
 
-    @parameterized.parameters(
-        'ids.bin', 'flags.bin', 'documents.npy', 'counts.npy', 'meta.json'
-    )
-    def test_a_cut_file_is_named(self, name):
+    def damage(self, name, change):
+        """What is said of a new store of which one file has been changed."""
+        shutil.rmtree(self.path, ignore_errors=True)
         self.write()
-        data = (self.path / name).read_bytes()
-        (self.path / name).write_bytes(data[:-1] if '.bin' in name else
-                                       data[: len(data) // 2])  # fmt: skip
+        path = self.path / name
+        data = change(path.read_bytes())
+        path.unlink() if data is None else path.write_bytes(data)
         with self.assertRaises(ValueError) as caught:
             store.open_store(self.path, self.tokenizer)
         # Of the folder at least, and that it can be deleted.
         self.assertIn(str(self.path), str(caught.exception))
         self.assertIn('delete', str(caught.exception))
-        if name != 'meta.json':
-            self.assertIn(name, str(caught.exception))
+        return str(caught.exception)
 
     @parameterized.parameters(
         'ids.bin', 'flags.bin', 'documents.npy', 'counts.npy', 'meta.json'
     )
-    def test_a_missing_file_is_named(self, name):
-        self.write()
-        (self.path / name).unlink()
-        with self.assertRaises(ValueError) as caught:
-            store.open_store(self.path, self.tokenizer)
-        self.assertIn(name, str(caught.exception))
-        self.assertIn('delete', str(caught.exception))
-
-    @parameterized.parameters(
-        'ids.bin', 'flags.bin', 'documents.npy', 'counts.npy'
-    )
-    def test_a_bit_that_is_another_one(self, name):
-        self.write()
-        data = bytearray((self.path / name).read_bytes())
-        data[-1] ^= 1
-        (self.path / name).write_bytes(data)
-        with self.assertRaisesRegex(ValueError, f'{name} is damaged.*delete'):
-            store.open_store(self.path, self.tokenizer)
+    def test_a_damaged_file_is_named(self, name):
+        """Cut, missing, or with a bit that is another one."""
+        end = -1 if '.bin' in name else None
+        said = self.damage(name, lambda data: data[: end or len(data) // 2])
+        if name != 'meta.json':
+            self.assertIn(name, said)
+        self.assertIn(name, self.damage(name, lambda data: None))
+        if name != 'meta.json':
+            said = self.damage(
+                name, lambda data: data[:-1] + bytes([data[-1] ^ 1])
+            )
+            self.assertRegex(said, f'{name} is damaged.*delete')
 
     @parameterized.parameters(
         '{}', '[]', '1', '{"dtype": "uint16"}', '{"dtype": {}, "tokens": 1}',
         '{"dtype": "object", "tokens": 1}', '[' * 100_000,
     )  # fmt: skip
     def test_what_is_no_meta_data(self, text):
-        self.write()
-        (self.path / 'meta.json').write_text(text)
-        with self.assertRaisesRegex(ValueError, 'meta.json cannot be read'):
-            store.open_store(self.path, self.tokenizer)
+        said = self.damage('meta.json', lambda data: text.encode())
+        self.assertIn('meta.json cannot be read', said)
 
     def test_a_store_of_older_code(self):
         """It has no sums."""
@@ -294,10 +286,8 @@ class FailureTest(StoreCase):
 
 
 class PeekTest(absltest.TestCase):
-    def test_the_same_documents(self):
+    def test_the_same_documents_or_none(self):
         self.assertEqual(list(store.peek(iter(DOCUMENTS), 'x')), DOCUMENTS)
-
-    def test_none(self):
         with self.assertRaisesRegex(ValueError, '^no documents here$'):
             store.peek([], 'no documents here')
 

@@ -61,35 +61,25 @@ class TextTest(Temporary):
         with self.assertRaisesRegex(ValueError, r'No file matches.*\*\.txt'):
             self.open()
 
-    def test_no_text(self):
+    @parameterized.product(
+        case=(
+            (b' \n\n\t\n', 'no text in the 2 file', True),
+            (b'a' * 8191 + b'\0', '{} looks binary.*UTF-8', True),
+            # Further down than is looked at when it is opened.
+            (b'\xef\xbb\xbfOne\r\n\r\n' + 'é\n\n'.encode() * 3000
+             + b'abc\xe9d\n',
+             '{}, line 6003 is not UTF-8: byte 0xe9 at offset 12,013 ', False),
+        ),
+        packed=(('', bytes), ('.gz', gzip.compress), ('.zst', ZST)),
+    )  # fmt: skip
+    def test_complaints(self, case, packed):
+        (content, message, at_once), (end, pack) = case, packed
+        self.write(f'x.txt{end}', pack(content))
         self.write('a.txt', '')
-        self.write('b.txt.gz', gzip.compress(b' \n\n\t\n'))
-        with self.assertRaisesRegex(ValueError, 'no text in the 2 file'):
-            self.open()
-
-    @parameterized.parameters(False, True)
-    def test_binary(self, is_zipped):
-        content = b'a' * 8191 + b'\0'
-        name = 'x.txt.gz' if is_zipped else 'x.txt'
-        self.write(name, gzip.compress(content) if is_zipped else content)
-        self.write('a.txt', 'Fine')
-        with self.assertRaisesRegex(ValueError, rf'{name} looks binary.*UTF-8'):
-            self.open()
-
-    @parameterized.parameters(False, True)
-    def test_bad_utf8(self, is_zipped):
-        content = b'\xef\xbb\xbfOne\r\n\r\n' + 'é\n\n'.encode() * 300
-        bad = content + b'abc\xe9d\n'
-        name = 'x.txt.gz' if is_zipped else 'x.txt'
-        self.write(name, gzip.compress(bad) if is_zipped else bad)
-        corpus = self.open()
-        offset = f'{len(content) + 3:,}'
-        line = content.count(b'\n') + 1
-        with self.assertRaisesRegex(
-            ValueError,
-            rf'{name}, line {line} is not UTF-8: byte 0xe9 at offset {offset} ',
-        ):
-            list(corpus.train())
+        if not at_once:
+            corpus = self.open()
+        with self.assertRaisesRegex(ValueError, message.format(f'x.txt{end}')):
+            self.open() if at_once else list(corpus.train())
 
     @parameterized.product(
         end=(-1, -9, 40, 3),

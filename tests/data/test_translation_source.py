@@ -33,17 +33,6 @@ def opened(sizes, exponent=1.0, length=T, **more):
 
 
 class TranslationSourceTest(parameterized.TestCase):
-    @parameterized.parameters(False, True)
-    def test_an_epoch_reads_every_pair_once(self, crossed):
-        source = opened([320], crossed=crossed)
-        (part,) = source.parts
-        epoch = 320 // part.count
-        numbers = np.concatenate(
-            [source.batch(step).numbers for step in range(epoch)]
-        )
-        self.assertLen(set(numbers.tolist()), epoch * part.count)
-        self.assertGreater(epoch * part.count, 320 - part.count)
-
     def test_pairs_fill_the_rows(self):
         source = opened([2000], length=128)
         for step in range(30):
@@ -83,24 +72,8 @@ class TranslationSourceTest(parameterized.TestCase):
         }
         self.assertLen(shapes, 1)
 
-    def test_steps_are_as_they_are(self):
-        once, again = opened([300]), opened([300])
-        for step in (5, 0, 77):
-            np.testing.assert_array_equal(
-                once.batch(step).ids, again.batch(step).ids
-            )
-
-    def test_too_few(self):
-        with self.assertRaisesRegex(
-            ValueError, 'a1-b: there are 10 pairs of texts, but an update '
-            'takes 16'
-        ):
-            opened([100, 10], crossed=True)
-
     def test_held_out_are_all_in_their_order(self):
         text = ParallelText({'a-b': bitext(30)})
-        self.assertEqual(TranslationSource.capacity(text, T), 30)
-        self.assertEqual(TranslationSource.capacity(text, T, crossed=True), 15)
         found = TranslationSource(text, T, 15, 0, crossed=True).batch(0)
         np.testing.assert_array_equal(found.numbers, np.arange(30))
 
