@@ -46,6 +46,11 @@ ENCODERS = ('transformer', 'lookup')
 TOKENIZER = 'wordpiece'
 SHORTEST = 16  # tokens of the shortest graph; others twice as many each
 HEADS = {'classes': 'classify', 'numbers': 'regress'}  # by answer of a row
+# What the card says of a signature's answers beside their change.
+ALIKE = {
+    'cosine': 'cosine {:.4f} or more',
+    'same': '{:.1%} have the same likeliest class',
+}
 _TEXTS = 200  # on which the card compares, beside nasty ones
 
 
@@ -62,33 +67,29 @@ def check(config: Config, init: Any, output: pathlib.Path) -> None:
             f'{output} is there already, and phones may have it; name '
             'another --output'
         )
-    if config.encoder.name not in ENCODERS:
-        raise ValueError(
-            f'--init={init} has a {config.encoder.name} encoder, and LiteRT '
-            f'gets {" or ".join(ENCODERS)}; export.savedmodel takes all'
-        )
-    if config.tokenizer.kind != TOKENIZER:
-        raise ValueError(
-            f'--init={init} has a tokenizer of the kind '
-            f'{config.tokenizer.kind}, and beside a file of LiteRT goes '
-            f'{TOKENIZER}; export.savedmodel takes all'
-        )
-    others = answering(('spans',), config.rows) + [
+    rows, kind = config.rows, config.tokenizer.kind
+    others = answering(('spans',), rows) + [
         f'{row} of choices'
-        for row in answering(HEADS, config.rows)
-        if config.rows[row].settings.get('texts') == 'choices'
+        for row in answering(HEADS, rows)
+        if rows[row].settings.get('texts') == 'choices'
     ]
-    if others:
-        raise ValueError(
-            f'--init={init} was taught the row {others[0]}, which gives a text '
-            'neither a vector nor classes; export.savedmodel serves it'
-        )
-    for row, entry in config.rows.items():
-        if entry.settings.get('bilstm'):
-            raise ValueError(
-                f'--init={init} pools with LSTMs (--{row}.bilstm), which are '
-                'not exported to LiteRT; export.savedmodel takes all'
-            )
+    lstms = [r for r, entry in rows.items() if entry.settings.get('bilstm')]
+    for wrong, message in (
+        (config.encoder.name not in ENCODERS,
+         f'has a {config.encoder.name} encoder, and LiteRT gets '
+         f'{" or ".join(ENCODERS)}; export.savedmodel takes all'),
+        (kind != TOKENIZER,
+         f'has a tokenizer of the kind {kind}, and beside a file of LiteRT '
+         f'goes {TOKENIZER}; export.savedmodel takes all'),
+        (others,
+         f'was taught the row {"".join(others[:1])}, which gives a text '
+         'neither a vector nor classes; export.savedmodel serves it'),
+        (lstms,
+         f'pools with LSTMs (--{"".join(lstms[:1])}.bilstm), which are '
+         'not exported to LiteRT; export.savedmodel takes all'),
+    ):  # fmt: skip
+        if wrong:
+            raise ValueError(f'--init={init} {message}')
 
 
 def lengths_of(longest: int) -> list[int]:
@@ -217,24 +218,24 @@ def write(
                 int(np.prod(v.shape)) for v in loaded.model.variables.values()
             ),
         }
-        runner = standalone.Model(partial)
+        models = {'float32': loaded, precision: standalone.Model(partial)}
         if dev is not None:
-            record['dev'] = {
-                'data': dev.where,
-                'examples': len(dev.first),
-                'float32': scored(loaded, dev, config),
-                precision: scored(runner, dev, config),
+            record['dev'] = {'data': dev.where, 'examples': len(dev.first)} | {
+                name: scored(model, dev, config)
+                for name, model in models.items()
             }
         if sts is not None:
             exact = functools.partial(loaded.encode, progress=False)
             record['sts'] = task.correlations(
                 sts,
                 config.similarity,
-                {'float32': exact, precision: runner.encode},
+                {'float32': exact, precision: models[precision].encode},
             )
         metrics = init / 'metrics.json'
         known = json.loads(metrics.read_text()) if metrics.is_file() else {}
-        (partial / 'MODEL_CARD.md').write_text(card(loaded, record, known))
+        (partial / 'MODEL_CARD.md').write_text(
+            described(loaded, record, known)
+        )
         os.rename(partial, output)
     finally:
         shutil.rmtree(partial, ignore_errors=True)
@@ -295,12 +296,11 @@ def compared(folder: pathlib.Path, loaded: 'Loaded') -> dict[str, Any]:
     """
     from export import comparison
 
-    texts = []
-    for text in comparison.texts(_TEXTS):
-        try:
-            texts.append(text.decode())
-        except UnicodeDecodeError:
-            continue
+    texts = [
+        text
+        for raw in comparison.texts(_TEXTS)
+        if (text := raw.decode(errors='ignore')).encode() == raw
+    ]
     model, found = standalone.Model(folder), {}
     for name in signatures_of(loaded):
         sides = [texts, texts[::-1]] if name.endswith('_pairs') else [texts]
@@ -345,69 +345,50 @@ def scored(
     return {n: float(measures.MEASURES[n](said, right)) for n in names}
 
 
-def card(
-    loaded: 'Loaded', found: Mapping[str, Any], metrics: Mapping[str, Any]
+def described(
+    loaded: 'Loaded', record: Mapping[str, Any], metrics: Mapping[str, Any]
 ) -> str:
-    """MODEL_CARD.md of what `write` found: sizes, what the precision costs.
+    """MODEL_CARD.md, by litert.md: sizes, and what the precision costs.
 
-    `metrics` are the last values of the run.
+    Args:
+        loaded: the workdir.
+        record: what `write` returns.
+        metrics: the last values of the run.
     """
-    from export.card import fine_tuned, lost, portable, shape_of
+    from export import card
 
-    config, precision = loaded.config, found['precision']
-    whole = 4 * found['weights']
-    lines = [
-        f'# Text encoder for LiteRT, {precision}',
-        '',
-        f'A {config.encoder.name} encoder ({shape_of(config)})'
-        f'{fine_tuned(config)}.',
-        '',
-        f'* model.tflite: {found["bytes"] / 1e6:.1f} MB for '
-        f'{found["weights"]:,} weights, {found["bytes"] / whole:.0%} of their '
-        f'{whole / 1e6:.1f} MB in float32.',
-        '* Signatures `NAME_T` of ids [1, T], length [1] and, of two texts, '
-        'second [1], int32: T is '
-        + ', '.join(map(str, found['lengths']))
-        + f'. What comes after token {found["lengths"][-1]} is not read.',
-        '* `Model` of model.py takes strings; its ids are those of the '
-        'workdir.',
-    ]
-    if config.labels:
-        names = ', '.join(f'`{label}`' for label in config.labels)
-        lines.append(f'* Labels: {names}.')
-    for section in lost(config, found['weights'], metrics):
-        lines += ['', section]
-    lines += [
-        '',
-        '## Beside float32',
-        '',
-        f'On {found["texts"]} texts, nasty ones among them:',
-        '',
-        '| signature | largest change of a number | |',
-        '|---|---|---|',
-    ]
-    for name, said in found['signatures'].items():
-        more = ''
-        if 'cosine' in said:
-            more = f'cosine {said["cosine"]:.4f} or more'
-        elif 'same' in said:
-            more = f'{said["same"]:.1%} have the same likeliest class'
-        lines.append(f'| `{name}` | {said["change"]:.4f} | {more} |')
-    if dev := found.get('dev'):
-        scores = ', '.join(
-            f'{name} {value:.4f} ({dev["float32"][name]:.4f} in float32)'
-            for name, value in dev[precision].items()
-        )
-        lines += [
-            '',
-            f'On `{portable(dev["data"])}` ({dev["examples"]:,} examples): '
-            f'{scores}.',
-        ]
-    if sts := found.get('sts'):
-        lines += [
-            '',
-            f'Spearman x 100 on `{sts["data"]}` ({sts["pairs"]:,} pairs): '
-            f'{sts[precision]:.2f} ({sts["float32"]:.2f} in float32).',
-        ]
-    return '\n'.join(lines) + '\n'
-
+    config, precision = loaded.config, record['precision']
+    weights, lengths = record['weights'], record['lengths']
+    dev, sts = record.get('dev', {}), record.get('sts')
+    changes = (
+        f'| `{name}` | {said["change"]:.4f} | '
+        + ''.join(x.format(said[of]) for of, x in ALIKE.items() if of in said)
+        + ' |'
+        for name, said in record['signatures'].items()
+    )
+    scores = (
+        f'{name} {value:.4f} ({dev["float32"][name]:.4f} in float32)'
+        for name, value in dev.get(precision, {}).items()
+    )
+    facts = {
+        'precision': precision,
+        'encoder': config.encoder.name,
+        'shape': card.shape_of(config),
+        'fine_tuned': card.fine_tuned(config),
+        'weights': weights,
+        'weights_mb': 4 * weights / 1e6,
+        'bytes_mb': record['bytes'] / 1e6,
+        'share': record['bytes'] / (4 * weights),
+        'lengths': ', '.join(map(str, lengths)),
+        'longest': lengths[-1],
+        'labels': ', '.join(f'`{label}`' for label in config.labels) or None,
+        'teacher': card.lost(config, weights, metrics),
+        'texts': record['texts'],
+        'changes': '\n'.join(changes),
+        'scores': ', '.join(scores) or None,
+        'dev_data': card.portable(dev.get('data', '')),
+        'dev_examples': dev.get('examples'),
+        'sts': sts,
+        'sts_here': sts and sts[precision],
+    }
+    return card.filled(pathlib.Path(__file__).with_name('litert.md'), facts)

@@ -4,6 +4,7 @@ import json
 import pathlib
 import re
 import shutil
+import struct
 import subprocess
 import tempfile
 import unittest
@@ -15,7 +16,7 @@ from absl.testing import absltest, parameterized
 from google.protobuf import text_format
 
 import infoword_tf
-from export import bundle, comparison, runner, serving_ops
+from export import bundle, comparison, serving_ops
 from tests.export import answering, converted, finetuned, protos, workdirs
 
 HERE = pathlib.Path(__file__).parent
@@ -48,6 +49,13 @@ def asked_of(kinds, few):
 
 def libraries(serving):
     return [TEXT / f'_{n}.so' for n in serving_ops.TEXT_LIBRARIES[serving]]
+
+
+def write_texts(path, texts):
+    """As serve.c reads them: their number, then the length and bytes of each.
+    """
+    numbered = [struct.pack('<Q', len(text)) + text for text in texts]
+    path.write_bytes(struct.pack('<Q', len(texts)) + b''.join(numbered))
 
 
 def missing():
@@ -94,7 +102,7 @@ class CTest(parameterized.TestCase):
         output, index = signature.outputs[output].name.split(':')
         inputs = {'texts': texts, **more}
         for number, content in enumerate(inputs.values()):
-            runner.write_texts(self.folder / f'texts.{number}', content)
+            write_texts(self.folder / f'texts.{number}', content)
         operations = [signature.inputs[n].name.split(':')[0] for n in inputs]
         done = subprocess.run(
             [
