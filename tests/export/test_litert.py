@@ -20,7 +20,7 @@ from tensorflow.lite.python import convert_phase
 from tensorflow.lite.tools import flatbuffer_utils
 
 import infoword_tf
-from export import comparison, litert, tflite
+from export import comparison, litert
 from export.serving import model as standalone
 from infoword_tf.config import Config
 from infoword_tf.data import tables
@@ -68,7 +68,7 @@ def near(found, wanted, atol=1e-5):
 
 def make(name, workdir, **more):
     """What litert writes of a workdir."""
-    return tflite.write(workdir, FOLDER / name, **more)
+    return litert.write(workdir, FOLDER / name, **more)
 
 
 @functools.cache
@@ -154,7 +154,7 @@ class TokenizerTest(parameterized.TestCase):
         }
         vocabulary = [*learned, *sorted(more - set(learned))]
         tokenizer = WordPiece(vocabulary, lower_case, **options)
-        tflite.write_tokenizer(FOLDER, tokenizer)
+        litert.write_tokenizer(FOLDER, tokenizer)
         ours = standalone.read_tokenizer(FOLDER)
         wanted = tokenizer.tokenize(tf.constant(texts())).to_list()
         for text, ids in zip(texts(), wanted, strict=True):
@@ -162,7 +162,7 @@ class TokenizerTest(parameterized.TestCase):
 
     def test_every_character_alone(self):
         """The file has all that the table says, and nothing else."""
-        tflite.write_tokenizer(FOLDER, workdirs.tokenizer_of('wordpiece'))
+        litert.write_tokenizer(FOLDER, workdirs.tokenizer_of('wordpiece'))
         told = json.loads((FOLDER / 'characters.json').read_text('utf-8'))
         found = standalone._Characters(told)
         table = normalization.table(normalization.Normalization())
@@ -184,7 +184,7 @@ class TokenizerTest(parameterized.TestCase):
 
 
 class VectorsTest(parameterized.TestCase):
-    @parameterized.parameters(*tflite.PRECISIONS)
+    @parameterized.parameters(*litert.PRECISIONS)
     def test_vectors(self, precision):
         name = f'vectors_{precision}'
         people = people_say()
@@ -326,7 +326,7 @@ class FineTunedTest(parameterized.TestCase):
                 made.return_value.classify = lambda texts, shift=shift: (
                     np.roll(loaded.classify(texts), shift, axis=1)
                 )
-                found = tflite.compared(FOLDER, loaded)
+                found = litert.compared(FOLDER, loaded)
                 self.assertEqual(found['texts'], 2)
                 self.assertEqual(found['signatures']['classify']['same'], same)
 
@@ -344,7 +344,7 @@ class FineTunedTest(parameterized.TestCase):
             ['a', 'b', 'c'], None, ['1', '0', '1'], None, 'dev.tsv',
             np.arange(3),
         )  # fmt: skip
-        found = tflite.scored(says, rows, glue)
+        found = litert.scored(says, rows, glue)
         self.assertAlmostEqual(found['accuracy'], 2 / 3)
 
     def test_alone(self):
