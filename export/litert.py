@@ -392,7 +392,6 @@ def described(
     from export import card
 
     config, precision = loaded.config, record['precision']
-    weights, lengths = record['weights'], record['lengths']
     dev, sts = record.get('dev', {}), record.get('sts')
     changes = (
         f'| `{name}` | {said["change"]:.4f} | '
@@ -404,24 +403,23 @@ def described(
         f'{name} {value:.4f} ({dev["float32"][name]:.4f} in float32)'
         for name, value in dev.get(precision, {}).items()
     )
+    whole = 4 * record['weights']
     facts = {
-        'precision': precision,
-        'encoder': config.encoder.name,
+        'config': config,
+        'record': record,
         'shape': card.shape_of(config),
         'fine_tuned': card.fine_tuned(config),
-        'weights': weights,
-        'weights_mb': 4 * weights / 1e6,
-        'bytes_mb': record['bytes'] / 1e6,
-        'share': record['bytes'] / (4 * weights),
-        'lengths': ', '.join(map(str, lengths)),
-        'longest': lengths[-1],
+        'megabytes': record['bytes'] / 1e6,
+        'share': record['bytes'] / whole,
+        'whole': whole / 1e6,
+        'lengths': ', '.join(map(str, record['lengths'])),
+        'longest': record['lengths'][-1],
         'labels': ', '.join(f'`{label}`' for label in config.labels) or None,
-        'teacher': card.lost(config, weights, metrics),
-        'texts': record['texts'],
+        'teacher': card.lost(config, record['weights'], metrics),
         'changes': '\n'.join(changes),
-        'scores': ', '.join(scores) or None,
+        'dev': dev or None,
         'dev_data': card.portable(dev.get('data', '')),
-        'dev_examples': dev.get('examples'),
+        'scores': ', '.join(scores),
         'sts': sts,
         'sts_here': sts and sts[precision],
     }

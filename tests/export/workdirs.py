@@ -120,14 +120,16 @@ def kinds(name, write):
     """
     workdir = functools.cache(write)
 
-    @functools.cache
     def exported(kind, precision='float32'):
         output = folder() / name / kind / precision
-        return bundle.write(workdir(kind), output, 1, precision)
+        if not output.exists():
+            bundle.write(workdir(kind), output, 1, precision)
+        return output / '1'
 
-    return workdir, exported, lambda kind: load(workdir(kind)), (
-        lambda *kind: serve(str(exported(*kind))).signatures
-    )
+    def served(kind, precision='float32'):
+        return serve(str(exported(kind, precision))).signatures
+
+    return workdir, exported, lambda kind: load(workdir(kind)), served
 
 
 @functools.cache
