@@ -225,13 +225,13 @@ def write(
     init, output = pathlib.Path(init), pathlib.Path(output)
     config = Config.read(init)
     check(config, init, output)
-    loaded = infoword_tf.load(init)
-    longest = min(seq_len or config.max_length, config.max_length)
-    if seq_len and seq_len > config.max_length:
+    longest = seq_len or config.max_length
+    if longest > config.max_length:
         raise ValueError(
             f'--seq_len={seq_len}: this model reads {config.max_length} '
             'tokens; lower it'
         )
+    loaded = infoword_tf.load(init)
     if longest < config.max_length:
         loaded = loaded.with_config(config.replace(max_length=longest))
     lengths = lengths_of(longest)
