@@ -61,24 +61,24 @@ def check_same(
     """
 
     def answers(config: Config, described: dict[str, Any]) -> dict[str, Any]:
-        values: dict[str, Any] = {
+        return {
             'labels': list(config.labels),
             'dims': config.dims,
             'serving_default': described.get('default', 'embed'),
+        } | {
+            name: {output: kind for output, (kind, *_) in outputs.items()}
+            for name, outputs in described['signatures'].items()
         }
-        for name, outputs in described['signatures'].items():
-            values[name] = {o: kind for o, (kind, *_) in outputs.items()}
-        return values
 
+    ours = answers(config, described)
     for path in sorted(output.glob(f'*/{EXPORTED}')):
         version = path.parent.parent
         if not version.name.isdecimal():
             continue
-        ours = answers(config, described)
         theirs = answers(*read_exported(version))
         differ = [
             name
-            for name in sorted(ours.keys() | theirs.keys())
+            for name in sorted(ours | theirs)
             if ours.get(name) != theirs.get(name)
         ]
         if differ:

@@ -1,9 +1,9 @@
 """MODEL_CARD.md of an export, from what its run wrote down and nothing else.
 
-card.md is its text, with facts in braces; card.toml has words for names. A line
-with a fact that is not there, or None, is left out, and so is a section of
-which no line is left. Of a fact with `:.0` nothing is written: it decides that
-alone.
+card.md is its text, with facts in braces, and litert.md that of one for LiteRT;
+card.toml has words for names. A line with a fact that is not there, or None, is
+left out, and so is a section of which no line is left. Of a fact with `:.0`
+nothing is written: it decides that alone.
 """
 
 import contextlib
@@ -12,12 +12,12 @@ import json
 import pathlib
 import re
 import tomllib
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 from export import signatures as limits
 from infoword_tf.choices import by_language, given_several
-from infoword_tf.config import Config, FlowConfig
+from infoword_tf.config import Config
 from infoword_tf.objectives import TABLE, decided
 from infoword_tf.text.layout import LAYOUTS
 
@@ -52,18 +52,19 @@ def render(
         **_training(config, pieces, flags, metrics),
         **_values(config, metrics),
     }
-    sections = filter(None, (_filled(x, facts) for x in _sections()))
-    return '\n\n'.join(sections) + '\n'
+    return filled(_FILE.with_suffix('.md'), facts)
 
 
-def lost(config: Config, weights: int, metrics: Mapping[str, Any]) -> list[str]:
-    """A section: whose student it is, what that saved and cost; or none.
+def lost(
+    config: Config, weights: int, metrics: Mapping[str, Any]
+) -> str | None:
+    """The section that says whose student it is; None: nobody's.
 
     `weights`: how many it computes with.
     """
-    (section,) = (x for x in _sections() if x.startswith('## Teacher'))
-    text = _filled(section, _teacher(config, weights, metrics))
-    return [text] if text else []
+    facts = _teacher(config, weights, metrics)
+    sections = _sections(_FILE.with_suffix('.md'))
+    return next(_filled(x, facts) for x in sections if 'Teacher' in x) or None
 
 
 def portable(value: str) -> str:
@@ -97,10 +98,15 @@ def fine_tuned(config: Config) -> str:
 # ----------------------------------------------------------------- the template
 
 
-def _sections() -> list[str]:
-    """The title and the sections of the template."""
-    text = _FILE.with_suffix('.md').read_text('utf-8').strip()
-    return re.split(r'\n+(?=## )', text)
+def filled(template: pathlib.Path, facts: Mapping[str, Any]) -> str:
+    """A card: the sections of a template that have facts."""
+    sections = (_filled(x, facts) for x in _sections(template))
+    return '\n\n'.join(filter(None, sections)) + '\n'
+
+
+def _sections(template: pathlib.Path) -> list[str]:
+    """The title and the sections of a template."""
+    return re.split(r'\n+(?=## )', template.read_text('utf-8').strip())
 
 
 @functools.cache
@@ -126,36 +132,22 @@ def _if(true: Any) -> str | None:
     return '' if true else None
 
 
-def _lines(lines: Iterable[str]) -> str | None:
-    """The fact of some lines; None of none."""
-    return '\n'.join(lines) or None
-
-
 # -------------------------------------------------------------------- the facts
 
 
 def _model(config: Config, export: Mapping[str, Any]) -> dict[str, Any]:
     """What stands above all sections, and in the limits."""
-    words, kind = _words(), config.tokenizer.kind
+    words, sts = _words(), export.get('sts')
+    tokenizer, layout = config.tokenizer, LAYOUTS[config.layout]
     rows = ' and '.join(
         f'`{row}` (weight {entry.weight:g}: {TABLE[row].relation})'
         for row, entry in config.rows.items()
     )
-    origin, source = f'Trained by {rows}.', config.run.get('source')
-    if source:
-        origin = f'Converted from the weights `{portable(source)}`, ' + (
-            f'with the heads {rows}.' if rows else 'the encoder alone.'
-        )
-    case = 'lower-cased' if config.tokenizer.lower_case else 'with case'
-    if kind == 'wordpiece':
-        without = config.tokenizer.lower_case
-        case += ' and without accents' if without else ' and accents'
-    layout, sts = LAYOUTS[config.layout], export.get('sts')
-    cls = layout.shown.split()[0 if layout.first else -1]
+    source = config.run.get('source')
+    origin = ('heads' if rows else 'weights') if source else 'rows'
+    cases = words['cases'].get(tokenizer.kind, words['cases']['others'])
     dense = (
-        f'{layer.width} (an invertible network)'
-        if isinstance(layer, FlowConfig)
-        else f'{layer.width} ({layer.activation})'
+        f'{layer.width} ({getattr(layer, "activation", words["flow"])})'
         for layer in config.dense
     )
     prompts = (
@@ -168,27 +160,29 @@ def _model(config: Config, export: Mapping[str, Any]) -> dict[str, Any]:
         for row, entry in config.rows.items()
     )
     whole = any(vector and vector.priority for vector in vectors)
-    trained = f'; it was trained in {config.precision}'
     return {
         'fine_tuned': fine_tuned(config),
         'encoder': words['encoders'].get(
             config.encoder.name, config.encoder.name
         ),
         'shape': shape_of(config),
-        'case': case,
-        'origin': origin,
-        'trained_in': trained if source is None else '',
+        'case': cases[bool(tokenizer.lower_case)],
+        'origin': words['origins'][origin].format(
+            rows=rows, source=portable(source or '')
+        ),
+        'trained_in': words['trained_in'].format(config.precision)
+        * (source is None),
         'sts': sts,
         'sts_here': sts and sts[export['precision']],
         'layout': layout.shown,
-        'pooling': {**words['poolings'], 'cls': f'the state of its {cls}'}[
-            config.pooling
-        ],
+        'pooling': words['poolings'][config.pooling].format(
+            layout.shown.split()[0 if layout.first else -1]
+        ),
         'dense': ', '.join(dense) or None,
         'dims': config.dims or None,
         'normalize': _if(config.normalize),
-        'prompts': _lines(prompts),
-        'unknown': words['unknown'][kind],
+        'prompts': '\n'.join(prompts) or None,
+        'unknown': words['unknown'][tokenizer.kind],
         'untried': 'other' if config.task else 'task, no other',
         'memory': _if(config.memory_length is not None),
         'averages': _if(not config.task and not whole),
@@ -197,28 +191,28 @@ def _model(config: Config, export: Mapping[str, Any]) -> dict[str, Any]:
 
 def _task(config: Config, metrics: Mapping[str, Any]) -> dict[str, Any]:
     """The task, and its scores."""
-    task, words = config.task, _words()['asked']
+    task = config.task
     if not task:
         return {}
-    spans = 'spans' in TABLE[task.row].answers
-    asked = words['labels'] if config.labels else words['number']
-    if spans:
-        asked = words['spans']
+    asked = 'labels' if config.labels else 'number'
+    if 'spans' in TABLE[task.row].answers:
+        asked = 'spans'
     elif config.rows[task.row].settings.get('texts') == 'choices':
-        asked = words['choices']
-    of = 'a text and another' if task.pairs else 'a text'
-    labels = ', '.join(f'`{label}`' for label in config.labels)
+        asked = 'choices'
     facts = {
         'task': task,
         'train': portable(task.data['train']),
         'dev': portable(task.data['heldout']),
-        'asked': asked.format(of=of, labels=labels),
-        'known': 'place' if spans else 'label',
+        'asked': _words()['asked'][asked].format(
+            of='a text and another' if task.pairs else 'a text',
+            labels=', '.join(f'`{label}`' for label in config.labels),
+        ),
+        'known': 'place' if asked == 'spans' else 'label',
     }
     prefix = f'heldout/{task.row}/'
     if f'{prefix}{task.metrics[0]}' in metrics:
-        scores = ((x, metrics[prefix + x]) for x in task.metrics)
-        facts['scores'] = _lines(f'| {x} | {y:.4f} |' for x, y in scores)
+        scores = (f'| {x} | {metrics[prefix + x]:.4f} |' for x in task.metrics)
+        facts['scores'] = '\n'.join(scores)
         mi, ceiling = (metrics.get(prefix + x) for x in ('mi', 'ceiling'))
         if mi is not None and ceiling:
             mi = max(mi, 0.0)  # which is a bound, too
@@ -252,12 +246,13 @@ def _teacher(
 
 def _signatures(export: Mapping[str, Any]) -> dict[str, Any]:
     """What each takes and gives, with a request."""
-    words, signatures, lines = _words(), export['signatures'], []
+    words, signatures, sections = _words(), export['signatures'], []
     for name, outputs in signatures.items():
-        lines += [f'### `{name}`', '', '| output | shape | | |',
-                  '|---|---|---|---|']
-        of_it = words['outputs_of'].get(name.removesuffix('_pairs'), {})
-        meanings = {**words['outputs'], **of_it}
+        kind = 'embed' if 'embed' in name else name
+        meanings = words['outputs'] | words['outputs_of'].get(
+            name.removesuffix('_pairs'), {}
+        )
+        lines = []
         for output, (dtype, *shape) in outputs.items():
             letters = iter('BK' if name == 'choose' else 'BT')
             sizes = [str(next(letters) if n is None else n) for n in shape]
@@ -267,16 +262,19 @@ def _signatures(export: Mapping[str, Any]) -> dict[str, Any]:
             lines.append(
                 f'| `{output}` | [{", ".join(sizes)}] | {dtype} | {meaning} |'
             )
-        instances = words['instances']['embed' if 'embed' in name else name]
-        request = {'signature_name': name, 'instances': instances}
-        lines += ['', '```json', json.dumps(request), '```', '']
+        sections.append(words['signature'].format(
+            name=name,
+            outputs='\n'.join(lines),
+            request=json.dumps({'signature_name': name,
+                                'instances': words['instances'][kind]}),
+        ))  # fmt: skip
     return {
         'takes': ''.join(
             f'; `{name}` takes {more} too'
             for name in signatures
             if (more := words['besides'].get(name))
         ),
-        'signatures': _lines(lines[:-1]),
+        'signatures': '\n'.join(sections).strip() or None,
         'masks': limits.MASKS if 'fill_mask' in signatures else None,
         'next_token': _if('next_token' in signatures),
     }
@@ -289,26 +287,24 @@ def _training(
     metrics: Mapping[str, Any],
 ) -> dict[str, Any]:
     """The text, what the run began with, and its flags."""
-    run, lines = config.run, []
+    words, run, lines = _words(), config.run, []
     corpora = by_language(run.get('corpus'))
     heldout = by_language(run.get('heldout'), corpora)
     for language, corpus in corpora.items():
         kind, of = corpus.split(':')[0], f' ({language})' if language else ''
-        about = _words()['corpora'].get(kind)
-        counted = pieces is not None and not language
-        lines.append(
-            f'Text{of}: `{portable(corpus)}`'
-            + (f' ({about})' if about else '')
-            + (f', {pieces:,} pieces to train on.' if counted else '.')
-        )
-        held = _words()['heldout'].get(kind, _words()['heldout']['by_hash'])
+        about = f' ({words["corpora"].get(kind)})' * (kind in words['corpora'])
+        size = ''
+        if pieces is not None and not language:
+            size = f', {pieces:,} pieces to train on'
+        lines.append(f'Text{of}: `{portable(corpus)}`{about}{size}.')
+        held = words['heldout'].get(kind, words['heldout']['by_hash'])
         if language in heldout:
             held = f'`{portable(heldout[language])}`'
         lines.append(f'Held out{of}: {held}.')
     parallel = given_several(run.get('parallel'))
     seconds = metrics.get('seconds')
     return {
-        'corpora': _lines(lines),
+        'corpora': '\n'.join(lines) or None,
         'parallel': ', '.join(f'`{portable(x)}`' for x in parallel) or None,
         'init': portable(run.get('init') or '') or None,
         # Of a run, not of what was fitted to its vectors.
@@ -322,8 +318,8 @@ def _values(config: Config, metrics: Mapping[str, Any]) -> dict[str, Any]:
     """MI and more of each row on held-out text."""
     if not any(name.startswith('heldout/') for name in metrics):
         return {'unmeasured': ''}
-    lines = []
-    for row in config.rows:
+    lines, unbounded = [], []
+    for row, entry in config.rows.items():
         values = (
             metrics.get(f'heldout/{row}/{name}')
             for name in ('mi', 'ceiling', 'loss', 'accuracy')
@@ -331,14 +327,11 @@ def _values(config: Config, metrics: Mapping[str, Any]) -> dict[str, Any]:
         shown = ('-' if v is None else f'{v:.3f}' for v in values)
         views = f'{TABLE[row].a}, {TABLE[row].b}'
         lines.append(f'| `{row}` | {views} | {" | ".join(shown)} |')
-    unbounded = (
-        f'`{row}`'
-        for row, entry in config.rows.items()
-        if not TABLE[row].objective.bounded
-        or entry.settings.get('loss') == 'binary'
-    )
+        binary = entry.settings.get('loss') == 'binary'
+        if binary or not TABLE[row].objective.bounded:
+            unbounded.append(f'`{row}`')
     return {
-        'values': _lines(lines),
+        'values': '\n'.join(lines) or None,
         'heldout': 'examples' if config.task else 'text of the corpus above',
         'unbounded': ' and '.join(unbounded) or None,
     }

@@ -69,7 +69,7 @@ def run_elsewhere(
     model: pathlib.Path,
     batches: Mapping[str, Sequence[bytes]],
     python: str,
-) -> tuple[dict[str, dict[str, np.ndarray]], dict[str, Any]]:
+) -> tuple[dict[str, Outputs], dict[str, Any]]:
     """Runs a copy of an export in a process that has not this project.
 
     `python` is an interpreter that has tensorflow and tensorflow_text.
@@ -111,38 +111,36 @@ def in_python(
     content: Sequence[bytes],
     names: Iterable[str],
     default: str = 'embed',
-) -> dict[str, np.ndarray]:
+) -> Outputs:
     """What `runner` gives for these texts, by the calls of `Loaded`.
 
     Outputs are by `signature/output`; `default` is what `serving_default` is.
     """
-    found = {}
-    for name in names:
-        asked = default if name == 'serving_default' else name
-        outputs = _answered(loaded, content, asked)
-        found |= {f'{name}/{k}': value for k, value in outputs.items()}
-    return found
+    asked = {x: default if x == 'serving_default' else x for x in names}
+    return {
+        f'{name}/{output}': value
+        for name, of in asked.items()
+        for output, value in _answered(loaded, content, of).items()
+    }
 
 
 def _answered(
     loaded: 'Loaded', content: Sequence[bytes], name: str
 ) -> Outputs:
     """Outputs of one signature by name."""
-    kind = name.removesuffix('_pairs')
-    pairs = content[::-1] if kind != name else None
-    if name == 'embed' or name.startswith('embed_'):
-        prompt = name.removeprefix('embed').removeprefix('_') or None
-        vectors = loaded.encode(content, progress=False, prompt=prompt)
+    kind, _, prompt = name.partition('_')
+    pairs = content[::-1] if name.endswith('_pairs') else None
+    if kind == 'embed':
+        vectors = loaded.encode(content, progress=False, prompt=prompt or None)
         return {'embeddings': vectors}
     if kind == 'classify':
         return _classify(loaded, content, pairs)
     if kind == 'regress':
         return {'score': loaded.rate(content, pairs)}
-    if name == 'choose':
+    if kind == 'choose':
         # Near probabilities may change the choice, so it is not compared.
-        return {
-            'probabilities': loaded.choose(content, [content[::-1], content])
-        }
+        choices = [content[::-1], content]
+        return {'probabilities': loaded.choose(content, choices)}
     others = {'answer': _answer, 'tokens': _tokens, 'fill_mask': _fill_mask,
               'next_token': _next_token}  # fmt: skip
     return others[name](loaded, content)
@@ -246,9 +244,7 @@ def _next_token(loaded: 'Loaded', content: Sequence[bytes]) -> Outputs:
 
 
 def difference(
-    found: Mapping[str, np.ndarray],
-    wanted: Mapping[str, np.ndarray],
-    tolerance: float,
+    found: Outputs, wanted: Outputs, tolerance: float
 ) -> dict[str, float]:
     """The largest difference of each output.
 
@@ -265,10 +261,7 @@ def difference(
 
 
 def _gap(
-    name: str,
-    other: np.ndarray | None,
-    wanted: Mapping[str, np.ndarray],
-    tolerance: float,
+    name: str, other: np.ndarray | None, wanted: Outputs, tolerance: float
 ) -> float:
     """See `difference`."""
     value = wanted[name]
@@ -289,9 +282,19 @@ def _gap(
     return 0.0 if np.all(same) else float('inf')
 
 
+def _near_a_neighbour(scores: np.ndarray, tolerance: float) -> np.ndarray:
+    """[..., n]: which of scores in falling order may change places.
+
+    The last may with the one after it, which is not known.
+    """
+    gaps = np.diff(scores, axis=-1, prepend=np.inf, append=scores[..., -1:])
+    close = np.abs(gaps) <= 2 * tolerance
+    return close[..., :-1] | close[..., 1:]
+
+
 def largest(
-    found: Mapping[str, Mapping[str, np.ndarray]],
-    wanted: Mapping[str, Mapping[str, np.ndarray]],
+    found: Mapping[str, Outputs],
+    wanted: Mapping[str, Outputs],
     tolerance: float,
 ) -> dict[str, float]:
     """The largest `difference` of each output over all batches."""
@@ -309,14 +312,3 @@ def show(worst: Mapping[str, float], tolerance: float) -> bool:
         verdict = '' if gap <= tolerance else f'   above {tolerance:g}'
         print(f'  {name:<{width}}  {gap:.1e}{verdict}')
     return max(worst.values()) <= tolerance
-
-
-def _near_a_neighbour(scores: np.ndarray, tolerance: float) -> np.ndarray:
-    """[..., n]: which of scores in falling order may change places.
-
-    The last may with the one after it, which is not known.
-    """
-    close = np.abs(np.diff(scores, axis=-1)) <= 2 * tolerance
-    before = np.concatenate([np.zeros_like(close[..., :1]), close], axis=-1)
-    after = np.concatenate([close, np.ones_like(close[..., :1])], axis=-1)
-    return before | after

@@ -12,27 +12,22 @@ there and here; the largest difference of each output is printed. Exit status
 import dataclasses
 import os
 import pathlib
-import subprocess
 import sys
 import tempfile
 from collections.abc import Mapping
 from typing import Any
 
+import infoword_tf
 from infoword_tf import commands
 from infoword_tf.choices import flag
 from infoword_tf.config import read_exported
 
 ROOT = pathlib.Path(__file__).parent.parent
-_SMALL = (
-    f'--corpus=text:{ROOT}/README.md',
-    f'--heldout={ROOT}/WORKSPACE.md',
-    '--objectives=bert_nce',
-    '--vocab_size=800',
-    '--seq_len=32',
-    '--batch_size=8',
-    '--steps=20',
-    '--precision=float32',
-)
+SMALL = {
+    'corpus': f'text:{ROOT}/README.md', 'heldout': f'{ROOT}/WORKSPACE.md',
+    'objectives': 'bert_nce', 'vocab_size': 800, 'seq_len': 32,
+    'batch_size': 8, 'steps': 20, 'precision': 'float32',
+}  # fmt: skip
 
 
 @dataclasses.dataclass(frozen=True)
@@ -48,19 +43,10 @@ class Choices:
 
 def small_model(folder: pathlib.Path) -> pathlib.Path:
     """Trains and exports a model of two layers: a version's folder."""
-    run = [sys.executable, '-m']
-    workdir, output = folder / 'workdir', folder / 'model'
-    for command in (
-        [*run, 'infoword_tf.train', *_SMALL, f'--workdir={workdir}'],
-        [*run, 'export.savedmodel', f'--init={workdir}', f'--output={output}'],
-    ):
-        done = subprocess.run(
-            command, cwd=ROOT, capture_output=True, text=True, check=False
-        )
-        if done.returncode:
-            last = ' | '.join(done.stderr.strip().splitlines()[-3:])
-            raise ValueError(f'{" ".join(command[1:4])} failed: {last}')
-    return output / '1'
+    from export import bundle
+
+    infoword_tf.train(**SMALL, workdir=str(folder / 'workdir'))
+    return bundle.write(folder / 'workdir', folder / 'model')
 
 
 @commands.takes(Choices)

@@ -91,6 +91,7 @@ GO = """
     DELETE FROM passages WHERE (source, place, digest) NOT IN
     (SELECT source, place, digest FROM staged)
 """
+UNUSED = 'DELETE FROM vectors WHERE digest NOT IN (SELECT digest FROM passages)'
 _THESE = 'WHERE id IN (SELECT value FROM json_each(?))'
 
 
@@ -224,10 +225,7 @@ class Index:
                 within = '' if key else 'AND source IN (SELECT * FROM sources)'
                 db.execute(GO + within)
                 changed = db.total_changes > start
-                db.execute(
-                    'DELETE FROM vectors WHERE digest IN (SELECT digest '
-                    'FROM vectors EXCEPT SELECT digest FROM passages)'
-                )
+                db.execute(UNUSED)
                 [(about['passages'],)] = db.execute(
                     'SELECT count(*) FROM passages'
                 )

@@ -3,24 +3,67 @@
     python -m export.litert --init=runs/phone --output=models/phone
     python models/phone/model.py "strings in"
 
-`models/phone/` needs nothing but numpy and ai-edge-litert: model.tflite takes
-ids, and model.py beside it strings, which it tokenizes as the workdir does. A
-fine-tuned workdir gives what it was trained for, classes or numbers of single
-texts or of pairs; any other gives vectors. MODEL_CARD.md says what --precision
-costs: on texts of all kinds, on --dev, on --sts.
+`models/phone/` needs nothing but numpy and ai-edge-litert. A fine-tuned workdir
+gives what it was trained for, classes or numbers of single texts or of pairs;
+any other gives vectors. MODEL_CARD.md says what --precision costs: on texts of
+all kinds, on --dev, on --sts.
+
+    model.tflite      the graphs and their weights: ids in
+    model.json        what model.py needs to know
+    vocab.txt, characters.json   for its tokenizer
+    model.py          export/serving/model.py: strings in, which it tokenizes
+                      as the workdir does
+    MODEL_CARD.md     sizes, and what the precision costs
+
+A graph is of one text, or of two, and of one length: only where all shapes are
+known does XNNPACK take the whole of it. Those of several lengths share their
+weights. In int8 the kernels of dense layers and the embeddings are 8 bits with
+a scale for each column, and states are brought to 8 bits row by row as they
+are multiplied (dynamic range); sums stay float32.
+
+Glossary of shapes: T tokens, D width, C classes, n texts.
 """
 
 import dataclasses
+import functools
+import itertools
+import json
+import os
 import pathlib
+import shutil
+import tempfile
 import time
-from collections.abc import Mapping
-from typing import Any
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
 
-from export.tflite import PRECISIONS
-from infoword_tf import commands
+import numpy as np
+
+import infoword_tf
+from export.serving import model as standalone
+from infoword_tf import commands, files
 from infoword_tf.choices import flag
+from infoword_tf.config import Config
+from infoword_tf.data import tables
 from infoword_tf.plan import answering
-from tasks import sts
+from tasks import glue_layout, measures
+from tasks import sts as task
+
+if TYPE_CHECKING:  # it imports TensorFlow
+    from infoword_tf.inference.loaded import Loaded
+
+PRECISIONS = ('int8', 'float16', 'float32')
+ENCODERS = ('transformer', 'lookup')
+# Others have no program of equal ids that needs neither TensorFlow nor much
+# code: the package sentencepiece decides between equal scores otherwise.
+TOKENIZER = 'wordpiece'
+SHORTEST = 16  # tokens of the shortest graph; others twice as many each
+HEADS = {'classes': 'classify', 'numbers': 'regress'}  # by answer of a row
+# What the card says of a signature's answers beside their change.
+ALIKE = {
+    'cosine': 'cosine {:.4f} or more',
+    'same': '{:.1%} have the same likeliest class',
+}
+_TEXTS = 200  # on which the card compares, beside nasty ones
 
 
 @dataclasses.dataclass(frozen=True)
@@ -45,6 +88,344 @@ class Choices:
         None, 'The same for vectors: a file of STS-B, see tasks.sts.')
 
 
+def check(config: Config, init: Any, output: pathlib.Path) -> None:
+    """Complains of what cannot be written, before TensorFlow starts.
+
+    Raises:
+        FileExistsError: something is there.
+        ValueError: an encoder, tokenizer or row that has no place in a file
+            of LiteRT.
+    """
+    if output.exists():
+        raise FileExistsError(
+            f'{output} is there already, and phones may have it; name '
+            'another --output'
+        )
+    rows, kind = config.rows, config.tokenizer.kind
+    others = answering(('spans',), rows) + [
+        f'{row} of choices'
+        for row in answering(HEADS, rows)
+        if rows[row].settings.get('texts') == 'choices'
+    ]
+    lstms = [r for r, entry in rows.items() if entry.settings.get('bilstm')]
+    for wrong, message in (
+        (config.encoder.name not in ENCODERS,
+         f'has a {config.encoder.name} encoder, and LiteRT gets '
+         f'{" or ".join(ENCODERS)}; export.savedmodel takes all'),
+        (kind != TOKENIZER,
+         f'has a tokenizer of the kind {kind}, and beside a file of LiteRT '
+         f'goes {TOKENIZER}; export.savedmodel takes all'),
+        (others,
+         f'was taught the row {"".join(others[:1])}, which gives a text '
+         'neither a vector nor classes; export.savedmodel serves it'),
+        (lstms,
+         f'pools with LSTMs (--{"".join(lstms[:1])}.bilstm), which are '
+         'not exported to LiteRT; export.savedmodel takes all'),
+    ):  # fmt: skip
+        if wrong:
+            raise ValueError(f'--init={init} {message}')
+
+
+def lengths_of(longest: int) -> list[int]:
+    """Of which lengths graphs are made: 16, 32, 64, ..., `longest`."""
+    doubled = (SHORTEST << i for i in itertools.count())
+    return [*itertools.takewhile(lambda n: n < longest, doubled), longest]
+
+
+def signatures_of(loaded: 'Loaded') -> dict[str, tuple[Callable, int, int]]:
+    """What a workdir answers.
+
+    Returns:
+        By name a function of ids [1, T], length [1] and, of two texts, second
+        [1]; how wide its answer is; and how many texts it takes.
+    """
+    signatures = {}
+    for answer, name in HEADS.items():
+        for row in loaded.rows_that(answer):
+            width = loaded.model.objectives[row].columns
+            compute = functools.partial(loaded.class_scores, row=row)
+            for sides in loaded.sides(row):
+                full_name = name if sides == 1 else f'{name}_pairs'
+                signatures[full_name] = compute, width, sides
+    return signatures or {'embed': (loaded.embed, loaded.vector_width(), 1)}
+
+
+def convert(
+    loaded: 'Loaded', lengths: Sequence[int], precision: str
+) -> bytes:
+    """The content of model.tflite: graphs of some lengths.
+
+    Raises:
+        ValueError: it computes what LiteRT cannot.
+    """
+    import tensorflow as tf
+    from tensorflow.lite.python.convert_phase import ConverterError
+
+    functions = {}
+    for name, (compute, _, sides) in signatures_of(loaded).items():
+        for length in lengths:
+            specs = [
+                tf.TensorSpec((1, length), tf.int32, 'ids'),
+                tf.TensorSpec((1,), tf.int32, 'length'),
+                tf.TensorSpec((1,), tf.int32, 'second'),
+            ]
+            functions[f'{name}_{length}'] = tf.function(
+                lambda *args, compute=compute: {'answer': compute(*args)},
+                input_signature=specs[: 1 + sides],
+                autograph=False,
+            ).get_concrete_function()
+    module = tf.Module()
+    module.weights = [v.value for v in loaded.model.variables.values()]
+    with tempfile.TemporaryDirectory() as folder:
+        tf.saved_model.save(module, folder, functions)
+        converter = tf.lite.TFLiteConverter.from_saved_model(
+            folder, signature_keys=list(functions)
+        )
+        converter.target_spec.supported_ops = [
+            tf.lite.OpsSet.TFLITE_BUILTINS
+        ]
+        if precision != 'float32':
+            converter.optimizations = [tf.lite.Optimize.DEFAULT]
+        if precision == 'float16':
+            converter.target_spec.supported_types = [tf.float16]
+        try:
+            return converter.convert()
+        except ConverterError as error:
+            # A line for each place; the first one says what it is.
+            said = str(error).strip().split('error: ')[-1].splitlines()[0]
+            raise ValueError(
+                f'LiteRT lacks what this model computes: {said}'
+            ) from None
+
+
+def write(
+    init: str | pathlib.Path,
+    output: str | pathlib.Path,
+    seq_len: int | None = None,
+    precision: str = 'int8',
+    dev: tables.TableExamples | None = None,
+    sts: str | None = None,
+) -> dict[str, Any]:
+    """Writes a folder, whole or not at all.
+
+    Args:
+        init: the workdir of a finished run.
+        output: the folder.
+        seq_len: T at most; None: what the model was trained on.
+        precision: in PRECISIONS.
+        dev: labelled texts that the card shall speak of.
+        sts: a file of STS-B, likewise.
+
+    Returns:
+        What the card says, as numbers.
+
+    Raises:
+        FileExistsError, ValueError: as `check` and `convert`.
+    """
+    init, output = pathlib.Path(init), pathlib.Path(output)
+    config = Config.read(init)
+    check(config, init, output)
+    longest = seq_len or config.max_length
+    if longest > config.max_length:
+        raise ValueError(
+            f'--seq_len={seq_len}: this model reads {config.max_length} '
+            'tokens; lower it'
+        )
+    loaded = infoword_tf.load(init)
+    if longest < config.max_length:
+        loaded = loaded.with_config(config.replace(max_length=longest))
+    lengths = lengths_of(longest)
+    content = convert(loaded, lengths, precision)
+    output.parent.mkdir(parents=True, exist_ok=True)
+    partial = output.parent / f'.{output.name}.{os.getpid()}'
+    try:
+        partial.mkdir()
+        (partial / 'model.tflite').write_bytes(content)
+        write_tokenizer(partial, loaded.tokenizer)
+        files.write_json(partial / 'model.json', told(loaded, lengths))
+        shutil.copy(standalone.__file__, partial / 'model.py')
+        record = compared(partial, loaded) | {
+            'precision': precision,
+            'lengths': lengths,
+            'bytes': len(content),
+            'weights': sum(
+                int(np.prod(v.shape)) for v in loaded.model.variables.values()
+            ),
+        }
+        models = {'float32': loaded, precision: standalone.Model(partial)}
+        if dev is not None:
+            record['dev'] = {'data': dev.where, 'examples': len(dev.first)} | {
+                name: scored(model, dev, config)
+                for name, model in models.items()
+            }
+        if sts is not None:
+            exact = functools.partial(loaded.encode, progress=False)
+            record['sts'] = task.correlations(
+                sts,
+                config.similarity,
+                {'float32': exact, precision: models[precision].encode},
+            )
+        metrics = init / 'metrics.json'
+        known = json.loads(metrics.read_text()) if metrics.is_file() else {}
+        (partial / 'MODEL_CARD.md').write_text(
+            described(loaded, record, known)
+        )
+        os.rename(partial, output)
+    finally:
+        shutil.rmtree(partial, ignore_errors=True)
+    return record
+
+
+def told(loaded: 'Loaded', lengths: Sequence[int]) -> dict[str, Any]:
+    """model.json."""
+    config = loaded.config
+    return {
+        'signatures': {
+            name: width
+            for name, (_, width, _) in signatures_of(loaded).items()
+        },
+        'lengths': list(lengths),
+        'around': [loaded.before, loaded.between, loaded.after],
+        'padding': loaded.tokenizer.pad_id,
+        'prompts': dict(config.prompts),
+        'prompt': config.prompt or '',
+        'labels': list(config.labels),
+        'both_ways': any(
+            loaded.model.objectives[row].texts == 'both_ways'
+            for row in loaded.rows_that(*HEADS)
+        ),
+    }
+
+
+def write_tokenizer(folder: pathlib.Path, tokenizer: Any) -> None:
+    """What `model.read_tokenizer` reads."""
+    from infoword_tf.text import normalization
+
+    tokenizer.write(folder / 'vocab.txt')
+    table = normalization.table(tokenizer.normalization)
+    # Where a character is written `*`: what most of them become.
+    general = {c: form.replace(c, '*') for c, form in table.items()}
+    common = ('', ' ', ' * ')
+    runs: list[list[Any]] = []
+    for character in sorted(c for c in table if general[c] in common):
+        code, form = ord(character), general[character]
+        if runs and runs[-1][1:] == [code - 1, form]:
+            runs[-1][1] = code
+        else:
+            runs.append([code, code, form])
+    forms = {c: form for c, form in table.items() if general[c] not in common}
+    told = {'runs': runs, 'forms': dict(sorted(forms.items()))}
+    (folder / 'characters.json').write_text(
+        json.dumps(told, ensure_ascii=False), encoding='utf-8'
+    )
+
+
+def compared(folder: pathlib.Path, loaded: 'Loaded') -> dict[str, Any]:
+    """How far the answers of a folder of LiteRT are from the workdir's.
+
+    Returns:
+        How many texts; and of each signature 'change', the largest of a number
+        of its answers, and of vectors 'cosine', the lowest; of classes 'same',
+        the share of texts with the same likeliest one.
+    """
+    from export import comparison
+
+    texts = [
+        text
+        for raw in comparison.texts(_TEXTS)
+        if (text := raw.decode(errors='ignore')).encode() == raw
+    ]
+    model, found = standalone.Model(folder), {}
+    for name in signatures_of(loaded):
+        sides = [texts, texts[::-1]] if name.endswith('_pairs') else [texts]
+        call = {'embed': 'encode', 'regress': 'rate'}.get(
+            name.removesuffix('_pairs'), 'classify'
+        )
+        quiet = {'progress': False} if name == 'embed' else {}
+        ours = getattr(loaded, call)(*sides, **quiet)
+        theirs = getattr(model, call)(*sides)
+        said = {'change': float(np.abs(ours - theirs).max())}
+        if name == 'embed':
+            norms = np.linalg.norm([ours, theirs], axis=2).prod(axis=0)
+            cosines = (ours * theirs).sum(axis=1) / np.maximum(norms, 1e-12)
+            said['cosine'] = float(cosines.min())
+        elif name.startswith('classify') and ours.shape[1] > 1:
+            same = ours.argmax(axis=1) == theirs.argmax(axis=1)
+            said['same'] = float(same.mean())
+        found[name] = said
+    return {'texts': len(texts), 'signatures': found}
+
+
+def scored(
+    model: Any, rows: tables.TableExamples, config: Config
+) -> dict[str, float]:
+    """How good a `Loaded`, or a `Model` of model.py, is on labelled texts.
+
+    Returns:
+        By metric of the task, its value; of a workdir without a task accuracy,
+        or Spearman's correlation of numbers.
+    """
+    names = config.task.metrics if config.task else ()
+    labels = config.labels
+    if config.task and (glue := glue_layout.TASKS.get(config.task.name)):
+        labels = glue.labels  # as its files write them
+    if rows.scores is not None:
+        said, right = model.rate(rows.first, rows.second), rows.scores
+        names = names or ('spearman',)
+    else:
+        said = model.classify(rows.first, rows.second).argmax(axis=1)
+        right = tables.known_labels(rows, labels)
+        names = names or ('accuracy',)
+    return {n: float(measures.MEASURES[n](said, right)) for n in names}
+
+
+def described(
+    loaded: 'Loaded', record: Mapping[str, Any], metrics: Mapping[str, Any]
+) -> str:
+    """MODEL_CARD.md, by litert.md: sizes, and what the precision costs.
+
+    Args:
+        loaded: the workdir.
+        record: what `write` returns.
+        metrics: the last values of the run.
+    """
+    from export import card
+
+    config, precision = loaded.config, record['precision']
+    dev, sts = record.get('dev', {}), record.get('sts')
+    changes = (
+        f'| `{name}` | {said["change"]:.4f} | '
+        + ''.join(x.format(said[of]) for of, x in ALIKE.items() if of in said)
+        + ' |'
+        for name, said in record['signatures'].items()
+    )
+    scores = (
+        f'{name} {value:.4f} ({dev["float32"][name]:.4f} in float32)'
+        for name, value in dev.get(precision, {}).items()
+    )
+    whole = 4 * record['weights']
+    facts = {
+        'config': config,
+        'record': record,
+        'shape': card.shape_of(config),
+        'fine_tuned': card.fine_tuned(config),
+        'megabytes': record['bytes'] / 1e6,
+        'share': record['bytes'] / whole,
+        'whole': whole / 1e6,
+        'lengths': ', '.join(map(str, record['lengths'])),
+        'longest': record['lengths'][-1],
+        'labels': ', '.join(f'`{label}`' for label in config.labels) or None,
+        'teacher': card.lost(config, record['weights'], metrics),
+        'changes': '\n'.join(changes),
+        'dev': dev or None,
+        'dev_data': card.portable(dev.get('data', '')),
+        'scores': ', '.join(scores),
+        'sts': sts,
+        'sts_here': sts and sts[precision],
+    }
+    return card.filled(pathlib.Path(__file__).with_suffix('.md'), facts)
+
+
 @commands.takes(Choices)
 def run(given: Choices, chosen: Mapping[str, Any]) -> None:
     """The whole command."""
@@ -54,13 +435,10 @@ def run(given: Choices, chosen: Mapping[str, Any]) -> None:
         output='a folder that is not there yet',
     )
     began = time.monotonic()
-    from export import tflite
-    from infoword_tf.config import Config
-
     output = pathlib.Path(given.output)
     config = Config.read(pathlib.Path(given.init))
-    tflite.check(config, given.init, output)
-    knows = answering(tflite.HEADS, config.rows)
+    check(config, given.init, output)
+    knows = answering(HEADS, config.rows)
     if given.dev and not knows:
         raise commands.UsageError(
             f'--dev is of labelled texts, and --init={given.init} was taught '
@@ -72,16 +450,14 @@ def run(given: Choices, chosen: Mapping[str, Any]) -> None:
             'numbers; --dev says what they are worth'
         )
     if given.sts:
-        sts.read(pathlib.Path(given.sts))  # complains before the work
+        task.read(pathlib.Path(given.sts))  # complains before the work
     dev = None
     if given.dev:
-        from infoword_tf.data import tables
-
         dev = tables.examples_of(
             tables.open_table(given.dev), given.text, given.pair, given.label,
             bool(answering(('numbers',), knows)),
         )  # fmt: skip
-    found = tflite.write(
+    found = write(
         given.init, output, given.seq_len, given.precision, dev, given.sts
     )
     print(

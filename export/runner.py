@@ -6,33 +6,20 @@ answers every FOLDER/NAME.texts with FOLDER/NAME.npz, in which outputs are
 called `signature/output`, and writes what it has imported to
 FOLDER/report.json. Any Python from 3.8 and TensorFlow from 2.12 on will do.
 
-A file of texts holds their number, then each text's length and bytes; numbers
-are eight bytes, the lowest first. So every byte can be sent, NUL included.
+A file of texts is JSON with a character for each byte (Latin-1), so that every
+byte can be sent.
 """
 
 from __future__ import annotations
 
 import json
 import pathlib
-import struct
 import sys
 
 
 def write_texts(path: pathlib.Path, texts: list[bytes]) -> None:
-    """Writes texts (bytes) for `main`, or for serve.c."""
-    with open(path, 'wb') as file:
-        file.write(struct.pack('<Q', len(texts)))
-        for text in texts:
-            file.write(struct.pack('<Q', len(text)) + text)
-
-
-def read_texts(path: pathlib.Path) -> list[bytes]:
-    """Reads what `write_texts` has written."""
-    with open(path, 'rb') as file:
-        (count,) = struct.unpack('<Q', file.read(8))
-        return [
-            file.read(*struct.unpack('<Q', file.read(8))) for _ in range(count)
-        ]
+    """Writes texts for `main`."""
+    path.write_text(json.dumps([text.decode('latin-1') for text in texts]))
 
 
 def main(model: str, folder: str) -> None:
@@ -44,7 +31,8 @@ def main(model: str, folder: str) -> None:
     before = set(sys.modules)
     loaded = tf.saved_model.load(model)
     for path in sorted(pathlib.Path(folder).glob('*.texts')):
-        texts = tf.constant(read_texts(path), tf.string)
+        texts = [x.encode('latin-1') for x in json.loads(path.read_text())]
+        texts = tf.constant(texts, tf.string)
         answers = {}
         for name, function in loaded.signatures.items():
             given = {'texts': texts}
@@ -60,13 +48,15 @@ def main(model: str, folder: str) -> None:
                 answers[name + '/' + output] = value
         np.savez(path.with_suffix('.npz'), **answers)
     # TensorFlow imports Keras by itself; loading and running must not.
+    imported, new = (
+        sorted({module.split('.')[0] for module in modules})
+        for modules in (sys.modules, set(sys.modules) - before)
+    )
     report = {
         'tensorflow': tf.__version__,
         'tensorflow_text': tensorflow_text.__version__,
-        'imported': sorted({m.split('.')[0] for m in sys.modules}),
-        'imported_by_the_model': sorted(
-            {m.split('.')[0] for m in set(sys.modules) - before}
-        ),
+        'imported': imported,
+        'imported_by_the_model': new,
     }
     (pathlib.Path(folder) / 'report.json').write_text(json.dumps(report))
 

@@ -45,10 +45,11 @@ class Choices:
 
     model: str | None = flag(None, 'An exported model, DIR/1.')
     corpus: str = flag(
-        'pydocs', 'What to search: pydocs, text:GLOB or '
-        'tfds:NAME[/CONFIG][:FEATURE]; all of it.')
+        'pydocs', 'What to search, all of it: pydocs, text:GLOB, '
+        'jsonl:GLOB[:FIELD], parquet:GLOB[:COLUMN], arrow:DIR[:COLUMN], '
+        'tfds:NAME[/CONFIG][:FEATURE] or store:DIR, as of infoword_tf.train.')
     documents: str | None = flag(
-        None, 'A table to search instead, a row a document: .jsonl, .csv, '
+        None, 'A table to search instead, a row a document: .jsonl, .csv or '
         '.tsv (also as .gz or .zst) or .parquet.')
     id: str | None = flag(
         None, 'The column of --documents that names them, each otherwise; by '
@@ -85,11 +86,7 @@ def refuse(complaints: Mapping[str, Any]) -> None:
 
 
 def indexed(given: Choices) -> tuple[str, Callable[[], Iterable[Document]]]:
-    """The text to index: what changes when it does, and its documents.
-
-    Raises:
-        FileNotFoundError, ValueError: there is no such text.
-    """
+    """The text to index: what changes when it does, and its documents."""
     if given.documents is not None:
         return rows.documents_of(given.documents, given.id, given.text)
     from infoword_tf.data import corpora
@@ -202,17 +199,6 @@ def answer(query: str, found: Iterable[tuple[float, Passage]]) -> str:
     return '\n'.join(lines)
 
 
-def _opened(
-    given: Choices, chosen: Mapping[str, Any]
-) -> tuple[Index, Callable[[str], list[tuple[float, Passage]]]]:
-    """The index, and what answers a query."""
-    index, embed = prepare(given, chosen)(None)
-    words = HYBRID if given.hybrid else 0.0
-    return index, lambda query: find(
-        query, index, embed, given.top_k, words, given.oversample
-    )
-
-
 @commands.takes(Choices)
 def opened(
     given: Choices, chosen: Mapping[str, Any]
@@ -229,7 +215,11 @@ def opened(
     Raises:
         commands.UsageError, FileNotFoundError, ValueError: as of `prepare`.
     """
-    return _opened(given, chosen)[1]
+    index, embed = prepare(given, chosen)(None)
+    return functools.partial(
+        find, index=index, embed=embed, top_k=given.top_k,
+        words=HYBRID if given.hybrid else 0.0, oversample=given.oversample,
+    )  # fmt: skip
 
 
 @commands.takes(Choices)
@@ -240,15 +230,15 @@ def run(
 
     An update alone asks nothing of standard input.
     """
-    index, ask = _opened(given, chosen)
+    ask = opened(**chosen)
     if given.update and not queries:
-        print(f'{given.index}: {len(index):,} passages')
+        print(f'{given.index}: {len(ask.keywords["index"]):,} passages')
         return
     for query in queries or map(str.strip, sys.stdin):
-        if not query.strip():
+        if query.strip():
+            print(answer(query, ask(query)), flush=True)
+        else:
             print('an empty query has no answer', flush=True)
-            continue
-        print(answer(query, ask(query)), flush=True)
 
 
 if __name__ == '__main__':

@@ -57,28 +57,15 @@ TEXT = frozenset("""
 
 # The parts of each `ops_lib` by the names of their files in the wheel,
 # `python/ops/_NAME.so`; what only metrics need lies elsewhere.
-_TEXT_2_12 = (
-    'boise_offset_converter',
-    'byte_splitter',
-    'constrained_sequence_op',
-    'fast_bert_normalizer',
-    'fast_sentencepiece_tokenizer',
-    'fast_wordpiece_tokenizer',
-    'mst_ops',
-    'ngrams_op',
-    'normalize_ops',
-    'phrase_tokenizer',
-    'regex_split_ops',
-    'sentence_breaking_ops',
-    'sentencepiece_tokenizer',
-    'split_merge_from_logits_tokenizer',
-    'split_merge_tokenizer',
-    'state_based_sentence_breaker_op',
-    'unicode_script_tokenizer',
-    'whitespace_tokenizer',
-    'whitespace_tokenizer_v2',
-    'wordpiece_tokenizer',
-)
+_TEXT_2_12 = tuple("""
+    boise_offset_converter byte_splitter constrained_sequence_op
+    fast_bert_normalizer fast_sentencepiece_tokenizer fast_wordpiece_tokenizer
+    mst_ops ngrams_op normalize_ops phrase_tokenizer regex_split_ops
+    sentence_breaking_ops sentencepiece_tokenizer
+    split_merge_from_logits_tokenizer split_merge_tokenizer
+    state_based_sentence_breaker_op unicode_script_tokenizer
+    whitespace_tokenizer whitespace_tokenizer_v2 wordpiece_tokenizer
+""".split())
 TEXT_LIBRARIES: dict[str, tuple[str, ...]] = {
     '2.12 to 2.19': _TEXT_2_12,
     '2.20': (*_TEXT_2_12, 'trimmer_ops', 'utf8_binarize_op'),
@@ -125,13 +112,15 @@ def unservable(path: pathlib.Path) -> list[str]:
     """What keeps a version from being served by Serving 2.12: no lines if all
     is well, else one for each kind of operation or attribute.
     """
-    ops = set()
+    lines = set()
     for function, node in nodes(path):
+        where = function or 'the graph'
         if node.op not in CORE | TEXT:
-            ops.add(f'operation {node.op} in {function or "the graph"}')
-        for name in REFUSED.intersection(node.attr):
-            ops.add(f'attribute {name} in {function or "the graph"}')
+            lines.add(f'operation {node.op} in {where}')
+        lines |= {f'attribute {x} in {where}' for x in REFUSED & {*node.attr}}
     for function in read(path).graph_def.library.function:
-        for name in REFUSED.intersection(function.attr):
-            ops.add(f'attribute {name} of {function.signature.name}')
-    return sorted(ops)
+        lines |= {
+            f'attribute {name} of {function.signature.name}'
+            for name in REFUSED & {*function.attr}
+        }
+    return sorted(lines)

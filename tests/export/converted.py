@@ -1,10 +1,5 @@
 """Converted weights of several kinds, each exported once, for tests."""
 
-import functools
-import pathlib
-import tempfile
-
-from export import bundle
 from infoword_tf import convert
 from infoword_tf.config import Config
 from tests.export import workdirs
@@ -20,37 +15,16 @@ KINDS = {
 }
 
 
-@functools.cache
-def folder():
-    """Where all of them lie."""
-    return pathlib.Path(tempfile.mkdtemp())
-
-
-@functools.cache
-def workdir(kind):
+def _write(kind):
     """A converted workdir."""
     case, prompts = KINDS[kind]
-    source = folders.write(folder() / kind / 'source', case)
-    made = folder() / kind / 'workdir'
-    convert.convert(source, made, prompts=prompts)
+    folder = workdirs.folder() / 'converted' / kind
+    source = folders.write(folder / 'source', case)
+    convert.convert(source, folder / 'workdir', prompts=prompts)
     if prompts:
-        Config.read(made).replace(prompt='query').write(made)
-    return made
+        config = Config.read(folder / 'workdir')
+        config.replace(prompt='query').write(folder / 'workdir')
+    return folder / 'workdir'
 
 
-@functools.cache
-def exported(kind, precision='float32'):
-    """A version of it."""
-    return bundle.write(
-        workdir(kind), folder() / kind / precision, 1, precision
-    )
-
-
-def loaded(kind):
-    """The workdir in memory."""
-    return workdirs.load(workdir(kind))
-
-
-def served(kind):
-    """Functions of the version."""
-    return workdirs.serve(str(exported(kind))).signatures
+workdir, exported, loaded, served = workdirs.kinds('converted', _write)

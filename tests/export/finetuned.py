@@ -4,15 +4,10 @@ They start from a tiny converted encoder, whose words are letters; one, whose
 row of next words goes on, from an encoder that looks back alone.
 """
 
-import atexit
 import functools
-import pathlib
-import shutil
-import tempfile
 
 import numpy as np
 
-from export import bundle
 from infoword_tf import convert, files
 from tasks import classify, distill
 from tests import quick
@@ -48,12 +43,9 @@ TRAINER = (
 )
 
 
-@functools.cache
 def folder():
     """Where all of them lie, for as long as the process lives."""
-    made = tempfile.mkdtemp()
-    atexit.register(shutil.rmtree, made, ignore_errors=True)
-    return pathlib.Path(made)
+    return workdirs.folder() / 'finetuned'
 
 
 @functools.cache
@@ -73,6 +65,7 @@ def data():
             right = ('second', 'third')[number % 2]
             cells = (first, second, third, kind, grade, right)
             lines.append('\t'.join(cells))
+        folder().mkdir(exist_ok=True)
         paths.append(folder() / f'{name}.tsv')
         paths[-1].write_text('\n'.join(lines) + '\n')
     return paths
@@ -92,19 +85,24 @@ def causal():
     return workdirs.write(folder() / 'causal', ('gpt',))
 
 
-@functools.cache
-def workdir(kind):
-    """A fine-tuned workdir."""
-    task, trainer = KINDS[kind]
+def tuned(module, path, *arguments):
+    """The workdir that a command has made of the tables."""
     train, dev = data()
-    path = folder() / kind / 'workdir'
-    init = causal() if kind == 'numbers' else start()
-    given = [f'--init={init}', f'--workdir={path}', *TRAINER, *trainer]
     with quick.small():
         done = command.run(
-            classify, *given, f'--train={train}', f'--dev={dev}', *task
-        )
+            module, f'--workdir={path}', *TRAINER, f'--train={train}',
+            f'--dev={dev}', *arguments,
+        )  # fmt: skip
     assert done.status == 0, done.err
+    return path
+
+
+def _write(kind):
+    """A fine-tuned workdir."""
+    task, trainer = KINDS[kind]
+    init = causal() if kind == 'numbers' else start()
+    path = folder() / kind / 'workdir'
+    tuned(classify, path, f'--init={init}', *trainer, *task)
     # A few steps leave scores so close that mistakes would not be seen.
     weights = files.read_tensors(path / 'weights.safetensors')
     for name, value in weights.items():
@@ -114,41 +112,13 @@ def workdir(kind):
     return path
 
 
+workdir, exported, loaded, served = workdirs.kinds('finetuned', _write)
+
+
 @functools.cache
 def student():
     """A workdir of one layer that has learned from that of 'classes'."""
-    train, dev = data()
-    path = folder() / 'student'
-    with quick.small():
-        done = command.run(
-            distill,
-            f'--workdir={path}',
-            *TRAINER,
-            f'--teacher={workdir("classes")}',
-            f'--train={train}',
-            f'--dev={dev}',
-            '--text=first',
-            '--label=kind',
-            '--layers=1',
-            '--patience=none',
-        )
-    assert done.status == 0, done.err
-    return path
-
-
-def exported(kind, precision='float32'):
-    """A version of it."""
-    path = folder() / kind / precision
-    if not path.exists():
-        bundle.write(workdir(kind), path, 1, precision)
-    return path / '1'
-
-
-def loaded(kind):
-    """The workdir in memory."""
-    return workdirs.load(workdir(kind))
-
-
-def served(kind, precision='float32'):
-    """Functions of the version."""
-    return workdirs.serve(str(exported(kind, precision))).signatures
+    return tuned(
+        distill, folder() / 'student', f'--teacher={workdir("classes")}',
+        '--text=first', '--label=kind', '--layers=1', '--patience=none',
+    )  # fmt: skip

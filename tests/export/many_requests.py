@@ -27,24 +27,19 @@ WORDS = ('the', 'value', 'of', '[MASK]', 'names', 'list,', 'Über', '漢字',
 def text_of(random: np.random.Generator, longest: int) -> bytes:
     """A text of one of many kinds, mostly of some hundred bytes."""
     size = int(longest ** random.uniform(0, 0.4))
-    kind = random.integers(9)
-    if kind == 0:
-        return b''
-    if kind == 1:  # mostly no UTF-8
-        return random.bytes(size)
-    if kind == 2:
-        return b'\0' * size
-    if kind == 3:  # marks that follow one character
-        return ('e' + '\u0301' * size).encode()
-    if kind == 4:  # code points of any kind, halves of pairs left out
-        points = random.integers(1, 0x110000, size)
-        return ''.join(map(chr, points)).encode('utf-8', 'replace')
-    if kind == 5:
-        return random.choice([b' ', b'\t', b'\r\n', b'\xc2\xa0']) * size
-    if kind == 6:  # cut inside a character
-        return '漢字'.encode()[: 1 + size % 6]
-    words = random.choice(WORDS, 1 + size // 4)
-    return ' '.join(words).encode()
+    kinds = [
+        lambda: b'',
+        lambda: random.bytes(size),  # mostly no UTF-8
+        lambda: b'\0' * size,
+        lambda: ('e' + '\u0301' * size).encode(),  # marks after a character
+        # Code points of any kind, halves of pairs left out.
+        lambda: ''.join(map(chr, random.integers(1, 0x110000, size))).encode(
+            'utf-8', 'replace'),
+        lambda: random.choice([b' ', b'\t', b'\r\n', b'\xc2\xa0']) * size,
+        lambda: '漢字'.encode()[: 1 + size % 6],  # cut inside a character
+        *2 * [lambda: ' '.join(random.choice(WORDS, 1 + size // 4)).encode()],
+    ]  # fmt: skip
+    return kinds[random.integers(len(kinds))]()
 
 
 def request_of(

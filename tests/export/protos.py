@@ -15,39 +15,35 @@ PACKAGE = 'tensorflow.serving'
 _TENSOR = tensor_pb2.TensorProto.DESCRIPTOR
 _INT64 = wrappers.Int64Value.DESCRIPTOR
 
-# By message the fields: number, name, type, and whether it is repeated. A type
+# By message the fields: number, name, type, and 'repeated' if it is. A type
 # is a scalar's name, a message of this list, or another message's descriptor.
 _MESSAGES = {
     'ModelSpec': [
-        (1, 'name', 'string', False),
-        (2, 'version', _INT64, False),
-        (3, 'signature_name', 'string', False),
+        (1, 'name', 'string'), (2, 'version', _INT64),
+        (3, 'signature_name', 'string'),
     ],
     'PredictRequest': [
-        (1, 'model_spec', 'ModelSpec', False),
-        (2, 'inputs', 'PredictRequest.InputsEntry', True),
+        (1, 'model_spec', 'ModelSpec'),
+        (2, 'inputs', 'PredictRequest.InputsEntry', 'repeated'),
     ],
-    'PredictLog': [(1, 'request', 'PredictRequest', False)],
-    'PredictionLog': [(6, 'predict_log', 'PredictLog', False)],
+    'PredictLog': [(1, 'request', 'PredictRequest')],
+    'PredictionLog': [(6, 'predict_log', 'PredictLog')],
     'ModelConfig': [
-        (1, 'name', 'string', False),
-        (2, 'base_path', 'string', False),
-        (4, 'model_platform', 'string', False),
+        (1, 'name', 'string'), (2, 'base_path', 'string'),
+        (4, 'model_platform', 'string'),
     ],
-    'ModelConfigList': [(1, 'config', 'ModelConfig', True)],
-    'ModelServerConfig': [(1, 'model_config_list', 'ModelConfigList', False)],
+    'ModelConfigList': [(1, 'config', 'ModelConfig', 'repeated')],
+    'ModelServerConfig': [(1, 'model_config_list', 'ModelConfigList')],
     'BatchingParameters': [
-        (1, 'max_batch_size', _INT64, False),
-        (2, 'batch_timeout_micros', _INT64, False),
-        (3, 'max_enqueued_batches', _INT64, False),
-        (4, 'num_batch_threads', _INT64, False),
-        (6, 'allowed_batch_sizes', 'int64', True),
-        (7, 'pad_variable_length_inputs', 'bool', False),
+        (1, 'max_batch_size', _INT64), (2, 'batch_timeout_micros', _INT64),
+        (3, 'max_enqueued_batches', _INT64), (4, 'num_batch_threads', _INT64),
+        (6, 'allowed_batch_sizes', 'int64', 'repeated'),
+        (7, 'pad_variable_length_inputs', 'bool'),
     ],
-}
+}  # fmt: skip
 
 
-def _add(message, number, name, kind, repeated):
+def _add(message, number, name, kind, repeated=None):
     field = message.field.add(number=number, name=name)
     field.label = field.LABEL_REPEATED if repeated else field.LABEL_OPTIONAL
     if isinstance(kind, str) and kind.islower():
@@ -87,8 +83,8 @@ def _pool():
     message = own.message_type[list(_MESSAGES).index('PredictRequest')]
     entry = message.nested_type.add(name='InputsEntry')
     entry.options.map_entry = True
-    _add(entry, 1, 'key', 'string', False)
-    _add(entry, 2, 'value', _TENSOR, False)
+    _add(entry, 1, 'key', 'string')
+    _add(entry, 2, 'value', _TENSOR)
     pool.Add(own)
     return pool
 

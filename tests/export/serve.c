@@ -5,7 +5,7 @@
    MODEL is a version's folder, INPUTS and OUTPUT are the operations of a
    signature and INDEX which output of the latter; each LIBRARY brings
    operations. INPUTS are one or more with commas between; TEXTS.0 holds what
-   export/runner.py's write_texts wrote for the first of them, TEXTS.1 for the
+   test_serving.py's write_texts wrote for the first of them, TEXTS.1 for the
    second. An input that has more texts than the first is a matrix of as many
    rows. VECTORS gets two int64, rows and width, and then the rows in
    float32. */

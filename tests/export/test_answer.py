@@ -1,16 +1,14 @@
 """Answers out of an export: in this process, in another, and in C's."""
 
-import pathlib
 import sys
 
 import numpy as np
-import tensorflow as tf
 from absl.testing import absltest, parameterized
 
 import infoword_tf
 from export import comparison, serving_ops
 from infoword_tf.config import read_exported
-from tests.export import answers
+from tests.export import answers, workdirs
 from tests.export.answering import KINDS, exported, loaded, served, workdir
 
 QUESTIONS = ['what is a name?', '', 'which value ' * 30, 'a\u0301']
@@ -25,10 +23,9 @@ class AnswerTest(parameterized.TestCase):
     def test_what_python_answers(self, kind):
         model = loaded(kind)
         wanted = model.answer(QUESTIONS, CONTEXTS)
-        found = served(kind)['answer'](
-            texts=tf.constant(QUESTIONS), pairs=tf.constant(CONTEXTS)
+        found = workdirs.answer(
+            served(kind)['answer'], QUESTIONS, pairs=CONTEXTS
         )
-        found = {name: value.numpy() for name, value in found.items()}
         null = model.model.objectives['span'].null
         self.assertEqual('null_odds' in found, null)
         for row, reply in enumerate(wanted):
@@ -36,15 +33,14 @@ class AnswerTest(parameterized.TestCase):
             self.assertEqual(found['begin'][row], reply.begin)
             self.assertEqual(found['end'][row], reply.end)
             count = len(reply.best)
-            np.testing.assert_allclose(
-                found['scores'][row, :count],
-                [answer.score for answer in reply.best], atol=1e-5,
-            )  # fmt: skip
+            for output, name in (
+                ('scores', 'score'), ('probabilities', 'probability')
+            ):  # fmt: skip
+                values = [getattr(answer, name) for answer in reply.best]
+                np.testing.assert_allclose(
+                    found[output][row, :count], values, atol=1e-5
+                )
             self.assertTrue((found['scores'][row, count:] < -1e29).all())
-            np.testing.assert_allclose(
-                found['probabilities'][row, :count],
-                [answer.probability for answer in reply.best], atol=1e-5,
-            )  # fmt: skip
             raw = CONTEXTS[row].encode()
             for text, begin, end in zip(
                 found['texts'][row], found['begins'][row], found['ends'][row],
@@ -72,47 +68,35 @@ class AnswerTest(parameterized.TestCase):
         self.assertIn('answer', names)
         self.assertEqual(export['default'], 'answer')
         batches = {'all': content, 'none': []}
-        if kind == 'null':
-            found, _ = comparison.run_elsewhere(
-                model, batches, sys.executable
-            )
-        else:
-            found = answers.here(model, batches)
-        in_memory = loaded(kind)
+        run = {'null': comparison.run_elsewhere}.get(kind, answers.elsewhere)
+        found, _ = run(model, batches, sys.executable)
         wanted = {
-            batch: comparison.in_python(in_memory, texts, names)
-            for batch, texts in (('all', content), ('none', []))
+            batch: comparison.in_python(loaded(kind), texts, names)
+            for batch, texts in batches.items()
         }
         gaps = comparison.largest(found, wanted, 1e-5)
         self.assertIn('answer/scores', gaps)
         self.assertLess(max(gaps.values()), 2e-5, gaps)
 
     def test_bfloat16(self):
-        found = tf.saved_model.load(str(exported('null', 'bfloat16')))
-        found = found.signatures['answer'](
-            texts=tf.constant(QUESTIONS), pairs=tf.constant(CONTEXTS)
+        found = workdirs.answer(
+            served('null', 'bfloat16')['answer'], QUESTIONS, pairs=CONTEXTS
         )
         wanted = infoword_tf.load(workdir('null'), 'mixed_bfloat16').answer(
             QUESTIONS, CONTEXTS
         )
         for row, reply in enumerate(wanted):
-            self.assertEqual(
-                (found['scores'][row] > -1e29).numpy().sum(), len(reply.best)
-            )
+            scores = found['scores'][row]
+            self.assertEqual((scores > -1e29).sum(), len(reply.best))
             if reply.best:
-                self.assertLess(
-                    abs(float(found['scores'][row, 0]) - reply.best[0].score),
-                    0.2,
-                )
+                self.assertLess(abs(scores[0] - reply.best[0].score), 0.2)
 
     def test_the_card_says_what_goes_in_and_comes_out(self):
-        card = (exported('null').parent / 'MODEL_CARD.md').read_text()
+        card = workdirs.card_of(exported('null'))
         self.assertIn('`answer` takes the contexts of these questions', card)
         self.assertIn('| `null_odds` | [B] | float32 |', card)
         self.assertIn('| `texts` | [B, 20] | string |', card)
-        warm = pathlib.Path(
-            exported('plain'), 'assets.extra', 'tf_serving_warmup_requests'
-        )
+        warm = exported('plain') / 'assets.extra/tf_serving_warmup_requests'
         self.assertIn(b'pairs', warm.read_bytes())
 
 

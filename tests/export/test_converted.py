@@ -1,5 +1,6 @@
 """Exports of converted weights: classes, pairs, prompts, bfloat16."""
 
+import pathlib
 from unittest import mock
 
 import numpy as np
@@ -10,15 +11,8 @@ from export import bundle, comparison
 from infoword_tf import convert
 from infoword_tf.config import read_exported
 from tasks import sts
-from tests.export import answers
-from tests.export.converted import (
-    KINDS,
-    exported,
-    folder,
-    loaded,
-    served,
-    workdir,
-)
+from tests.export import answers, workdirs
+from tests.export.converted import KINDS, exported, loaded, served, workdir
 
 TEXTS = ['a cab. b', 'deaf bees', '', 'x y z ' * 20]
 PAIRS = ['bad', 'a b c d e f g h i j k l m n o p', 'z', '']
@@ -28,65 +22,51 @@ class ConvertedTest(parameterized.TestCase):
     @parameterized.parameters('classes', 'one_class', 'roberta', 'xlnet')
     def test_classes_of_texts_and_of_pairs(self, kind):
         model = loaded(kind)
-        texts, pairs = tf.constant(TEXTS), tf.constant(PAIRS)
-        for found, wanted in (
-            (
-                served(kind)['classify'](texts=texts),
-                model.classify(TEXTS),
-            ),
-            (
-                served(kind)['classify_pairs'](texts=texts, pairs=pairs),
-                model.classify(TEXTS, PAIRS),
-            ),
-        ):
+        labels = [label.encode() for label in model.config.labels]
+        for signature, pairs in (
+            ('classify', {}), ('classify_pairs', {'pairs': PAIRS})
+        ):  # fmt: skip
+            found = workdirs.answer(served(kind)[signature], TEXTS, **pairs)
+            wanted = model.classify(TEXTS, *pairs.values())
             np.testing.assert_allclose(
                 found['probabilities'], wanted, atol=1e-5
             )
-            scores = found['scores'].numpy()
-            again = (
-                1 / (1 + np.exp(-scores))
-                if scores.shape[1] == 1
-                else np.exp(scores) / np.exp(scores).sum(1, keepdims=True)
-            )
+            scores = found['scores']
+            again = np.exp(scores) / np.exp(scores).sum(1, keepdims=True)
+            if scores.shape[1] == 1:
+                again = 1 / (1 + np.exp(-scores))
             np.testing.assert_allclose(wanted, again, atol=1e-5)
-            labels = [label.encode() for label in model.config.labels]
             np.testing.assert_array_equal(found['labels'], [labels] * 4)
             np.testing.assert_array_equal(
                 found['label'], [labels[i] for i in scores.argmax(1)]
             )
 
     def test_a_pair_is_laid_out_as_the_tokenizers_do(self):
-        model = loaded('classes')
-        index = model.tokenizer.vocabulary.index
-        ids, lengths, second = model.laid_out(
-            tf.constant(['a b', 'c']), tf.constant(['d', 'e f'])
-        )
-        cls, sep = index('[CLS]'), index('[SEP]')
-        a, b, c, d, e, f = map(index, 'abcdef')
-        np.testing.assert_array_equal(
-            ids, [[cls, a, b, sep, d, sep], [cls, c, sep, e, f, sep]]
-        )
-        np.testing.assert_array_equal(lengths, [6, 6])
-        np.testing.assert_array_equal(second, [4, 3])
-        model = loaded('roberta')
-        ids, lengths, second = model.laid_out(
-            tf.constant(['a']), tf.constant(['b'])
-        )
-        index = model.tokenizer.vocabulary.index
-        np.testing.assert_array_equal(
-            ids,
-            [[0, index('\u2581a'), 2, 2, index('\u2581b'), 2]],
-        )
-        np.testing.assert_array_equal(second, [4])
+        for kind, texts, pairs, rows, seconds in (
+            ('classes', ['a b', 'c'], ['d', 'e f'],
+             ['[CLS] a b [SEP] d [SEP]', '[CLS] c [SEP] e f [SEP]'], [4, 3]),
+            ('roberta', ['a'], ['b'],
+             ['<s> \u2581a </s> </s> \u2581b </s>'], [4]),
+        ):  # fmt: skip
+            model = loaded(kind)
+            index = model.tokenizer.vocabulary.index
+            ids, lengths, second = model.laid_out(
+                tf.constant(texts), tf.constant(pairs)
+            )
+            wanted = [[*map(index, row.split())] for row in rows]
+            np.testing.assert_array_equal(ids, wanted)
+            np.testing.assert_array_equal(lengths, [*map(len, wanted)])
+            np.testing.assert_array_equal(second, seconds)
+            if kind == 'roberta':
+                self.assertEqual([*map(index, ('<s>', '</s>'))], [0, 2])
 
     def test_the_longer_of_a_pair_is_cut_as_the_tokenizers_do(self):
         """As `longest_first` of the package tokenizers."""
         import tokenizers
 
         model = loaded('classes')
-        path = folder() / 'classes' / 'out'
-        if not path.exists():
-            convert.give(workdir('classes'), path, 'huggingface')
+        path = pathlib.Path(self.create_tempdir().full_path) / 'out'
+        convert.give(workdir('classes'), path, 'huggingface')
         other = tokenizers.Tokenizer.from_file(str(path / 'tokenizer.json'))
         other.enable_truncation(model.max_length, strategy='longest_first')
         sizes = (0, 1, 2, 8, 9, 16, 17, 30)
@@ -95,30 +75,22 @@ class ConvertedTest(parameterized.TestCase):
         ids, lengths, _ = model.laid_out(
             tf.constant(texts), tf.constant(pairs)
         )
-        for row, encoding in enumerate(
-            other.encode_batch(list(zip(texts, pairs, strict=True)))
-        ):
-            self.assertEqual(
-                list(ids[row, : lengths[row]].numpy()), encoding.ids
-            )
+        both = list(zip(texts, pairs, strict=True))
+        for row, encoding in enumerate(other.encode_batch(both)):
+            self.assertEqual([*ids[row, : lengths[row]].numpy()], encoding.ids)
 
     def test_prompts_are_signatures(self):
-        model = loaded('prompts')
-        texts = tf.constant(TEXTS)
         for name, prompt in (('', 'ask: '), ('_query', 'ask: '),
                              ('_passage', 'it says ')):  # fmt: skip
-            found = served('prompts')[f'embed{name}'](texts=texts)
-            wanted = model.encode(
+            found = workdirs.answer(served('prompts')[f'embed{name}'], TEXTS)
+            wanted = loaded('prompts').encode(
                 [prompt + text for text in TEXTS], progress=False, prompt=''
             )
-            np.testing.assert_allclose(
-                found['embeddings'], wanted, atol=1e-5
-            )
+            np.testing.assert_allclose(found['embeddings'], wanted, atol=1e-5)
 
     def test_masks_are_filled(self):
-        model = loaded('masks')
-        found = served('masks')['fill_mask'](texts=tf.constant(['a [MASK] b']))
-        wanted = model.fill_mask('a [MASK] b')[0]
+        [wanted] = loaded('masks').fill_mask('a [MASK] b')
+        found = workdirs.answer(served('masks')['fill_mask'], ['a [MASK] b'])
         np.testing.assert_allclose(
             found['scores'][0, 0], [score for _, score in wanted], atol=1e-5
         )
@@ -132,18 +104,15 @@ class ConvertedTest(parameterized.TestCase):
         _, described = read_exported(exported(kind))
         model = loaded(kind)
         default = 'classify' if model.config.labels else 'embed'
+        names = [*described['signatures'], 'serving_default']
         for batch, content in batches.items():
-            wanted = comparison.in_python(
-                model,
-                content,
-                [*described['signatures'], 'serving_default'],
-                default,
-            )
+            wanted = comparison.in_python(model, content, names, default)
             worst = comparison.difference(found[batch], wanted, 1e-5)
             self.assertLessEqual(max(worst.values()), 1e-5, worst)
 
     def test_bfloat16_is_what_is_stored_and_what_it_costs_is_said(self):
-        path = folder() / 'sts.csv'
+        folder = pathlib.Path(self.create_tempdir().full_path)
+        path = folder / 'sts.csv'
         rows = [
             (5, 'a cab', 'a cab'), (1, 'bees', 'x y z'), (3, 'a b', 'a c'),
             (2, 'deaf', 'cab cab'),
@@ -161,24 +130,19 @@ class ConvertedTest(parameterized.TestCase):
 
         with mock.patch.object(sts, 'correlation', correlation):
             version = bundle.write(
-                workdir('prompts'), folder() / 'sts', 1, 'bfloat16', str(path)
+                workdir('prompts'), folder / 'sts', 1, 'bfloat16', str(path)
             )
-        card = (folder() / 'sts/MODEL_CARD.md').read_text()
         self.assertIn(
             'Spearman x 100 on `sts.csv` (4 pairs): 33.00, 34.00 in float32.',
-            card,
+            workdirs.card_of(version),
         )
-        names = tf.train.list_variables(str(version / 'variables/variables'))
         reader = tf.train.load_checkpoint(str(version / 'variables/variables'))
-        table = [n for n, shape in names if shape == [60, 16]]
-        self.assertLen(table, 1)
-        self.assertEqual(
-            reader.get_variable_to_dtype_map()[table[0]], tf.bfloat16
-        )
-        found = tf.saved_model.load(str(version)).signatures['embed'](
-            texts=tf.constant(TEXTS)
-        )['embeddings']
-        self.assertEqual(found.dtype, tf.float32)
+        shapes = reader.get_variable_to_shape_map()
+        [table] = [name for name in shapes if shapes[name] == [60, 16]]
+        self.assertEqual(reader.get_variable_to_dtype_map()[table], tf.bfloat16)
+        embed = tf.saved_model.load(str(version)).signatures['embed']
+        found = workdirs.answer(embed, TEXTS)['embeddings']
+        self.assertEqual(found.dtype, np.float32)
         gap = np.abs(found - wanted).max()
         self.assertBetween(gap, 1e-6, 0.1)
 
@@ -186,37 +150,29 @@ class ConvertedTest(parameterized.TestCase):
         wanted = {'tokens/states': np.float32([40, -2, np.nan])}
         found = {'tokens/states': np.float32([39, -2, 5])}
         for tolerance, gap in ((1e-5, 1), (0.1, 1 / 40)):
-            self.assertAlmostEqual(
-                comparison.difference(found, wanted, tolerance)[
-                    'tokens/states'
-                ],
-                gap,
-            )
+            gaps = comparison.difference(found, wanted, tolerance)
+            self.assertAlmostEqual(gaps['tokens/states'], gap)
 
     def test_the_card(self):
-        exported('classes')
-        card = (folder() / 'classes/float32/MODEL_CARD.md').read_text()
-        for words in (
-            'Converted from the weights `source`, with the heads `label`',
-            '### `classify_pairs`',
-            'of each class, before they become probabilities',
-            '"pairs": "a passage"',
-        ):
-            self.assertIn(words, card)
-        exported('prompts')
-        card = (folder() / 'prompts/float32/MODEL_CARD.md').read_text()
-        self.assertIn(
-            '`embed_query`, and `embed`, too, puts "ask: " before each', card
-        )
-        self.assertIn('the encoder alone.', card)
+        for kind, words in (
+            ('classes', (
+                'Converted from the weights `source`, with the heads `label`',
+                '### `classify_pairs`',
+                'of each class, before they become probabilities',
+                '"pairs": "a passage"',
+            )),
+            ('prompts', (
+                '`embed_query`, and `embed`, too, puts "ask: " before each',
+                'the encoder alone.',
+            )),
+        ):  # fmt: skip
+            card = workdirs.card_of(exported(kind))
+            for part in words:
+                self.assertIn(part, card)
 
     def test_warm_up_has_both_texts(self):
-        records = list(
-            tf.data.TFRecordDataset(
-                str(exported('classes') / 'assets.extra'
-                    / 'tf_serving_warmup_requests')
-            ).as_numpy_iterator()
-        )  # fmt: skip
+        path = exported('classes') / 'assets.extra/tf_serving_warmup_requests'
+        records = tf.data.TFRecordDataset(str(path)).as_numpy_iterator()
         pairs = [r for r in records if b'classify_pairs' in r]
         self.assertLen(pairs, 2)
         for record in pairs:

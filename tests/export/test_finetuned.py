@@ -10,7 +10,7 @@ from absl.testing import absltest, parameterized
 import infoword_tf
 from export import card, comparison, serving_ops, verify
 from infoword_tf.config import Config, read_exported
-from tests.export import answers, finetuned, protos
+from tests.export import answers, finetuned, protos, workdirs
 from tests.export.finetuned import loaded
 from tests.tasks import command
 
@@ -32,8 +32,7 @@ def ask(kind, texts=TEXTS, pairs=PAIRS, precision='float32'):
     given = {'texts': texts, 'pairs': pairs}
     given['choices'] = list(zip(pairs, texts, strict=True))
     names = function.structured_input_signature[1]
-    answer = function(**{n: tf.constant(given[n], tf.string) for n in names})
-    return {output: tensor.numpy() for output, tensor in answer.items()}
+    return workdirs.answer(function, **{name: given[name] for name in names})
 
 
 def in_python(kind, texts=TEXTS, pairs=PAIRS):
@@ -81,11 +80,11 @@ class FinetunedTest(command.Checks, parameterized.TestCase):
     def test_no_texts(self, kind):
         function = finetuned.served(kind)[SIGNATURES[kind]]
         given = {
-            name: tf.zeros([0, 3][: len(spec.shape)], tf.string)
+            name: np.zeros([0, 3][: len(spec.shape)], str)
             for name, spec in function.structured_input_signature[1].items()
         }
-        for output, tensor in function(**given).items():
-            self.assertEqual(tensor.shape[0], 0, output)
+        for output, value in workdirs.answer(function, **given).items():
+            self.assertEmpty(value, output)
 
     def test_both_ways_are_summed(self):
         """By its definition, from scores of each order."""
@@ -147,17 +146,13 @@ class FinetunedTest(command.Checks, parameterized.TestCase):
             )
 
     def test_a_choice_is_by_the_score_of_its_text(self):
-        model = loaded('choices')
         scores = [
-            model.text_scores(tf.constant(TEXTS), tf.constant(second))
-            for second in (PAIRS, TEXTS)
+            loaded('choices').text_scores(tf.constant(TEXTS), second)
+            for second in map(tf.constant, (PAIRS, TEXTS))
         ]
-        odds = np.exp(np.concatenate(scores, axis=1))
-        np.testing.assert_allclose(
-            ask('choices')['probabilities'],
-            odds / odds.sum(axis=1, keepdims=True),
-            atol=1e-5,
-        )
+        wanted = tf.nn.softmax(np.concatenate(scores, axis=1))
+        found = ask('choices')['probabilities']
+        np.testing.assert_allclose(found, wanted, atol=1e-5)
 
     def test_more_texts_than_a_chunk_holds(self):
         texts, pairs = TEXTS * 300, PAIRS * 300
@@ -173,14 +168,11 @@ class FinetunedTest(command.Checks, parameterized.TestCase):
         }
         found = answers.here(finetuned.exported(kind), batches)
         names = [*finetuned.served(kind)]
+        asked = SIGNATURES[kind]
         for batch, content in batches.items():
-            wanted = comparison.in_python(
-                loaded(kind), content, names, SIGNATURES[kind]
-            )
+            wanted = comparison.in_python(loaded(kind), content, names, asked)
             gaps = comparison.difference(found[batch], wanted, 1e-5)
-            self.assertTrue(
-                any(name.startswith(SIGNATURES[kind]) for name in gaps)
-            )
+            self.assertTrue(any(name.startswith(asked) for name in gaps))
             self.assertLessEqual(max(gaps.values()), 1e-5, gaps)
 
     def test_verify(self):
@@ -219,12 +211,14 @@ class FinetunedTest(command.Checks, parameterized.TestCase):
         self.assertBetween(gap, 1e-6, 0.1)
 
     def test_other_examples_than_those_it_was_trained_on(self):
-        for kind, call in (('classes', 'classify'), ('number', 'rate')):
-            with self.assertRaisesRegex(ValueError, 'examples of one text'):
-                getattr(loaded(kind), call)(TEXTS, PAIRS)
-        for kind, call in (('pairs', 'classify'), ('numbers', 'rate')):
-            with self.assertRaisesRegex(ValueError, 'examples of two texts'):
-                getattr(loaded(kind), call)(TEXTS)
+        for kind, call, sides, those in (
+            ('classes', 'classify', [TEXTS, PAIRS], 'one text'),
+            ('number', 'rate', [TEXTS, PAIRS], 'one text'),
+            ('pairs', 'classify', [TEXTS], 'two texts'),
+            ('numbers', 'rate', [TEXTS], 'two texts'),
+        ):
+            with self.assertRaisesRegex(ValueError, f'examples of {those}'):
+                getattr(loaded(kind), call)(*sides)
 
     def test_the_config_says_what_labels_taught(self):
         config = Config.read(finetuned.workdir('numbers'))
@@ -253,12 +247,10 @@ class FinetunedTest(command.Checks, parameterized.TestCase):
                 continue
             given = {k: tf.make_ndarray(v) for k, v in request.inputs.items()}
             function = finetuned.served(kind)[name]
-            self.assertEqual(
-                {k: v.ndim for k, v in given.items()},
-                {k: len(spec.shape) for k, spec in
-                 function.structured_input_signature[1].items()},
-            )  # fmt: skip
-            function(**{k: tf.constant(v) for k, v in given.items()})
+            specs = function.structured_input_signature[1]
+            self.assertEqual({k: v.ndim for k, v in given.items()},
+                             {k: len(x.shape) for k, x in specs.items()})
+            workdirs.answer(function, **given)
             asked.append(len(given['texts']))
         self.assertEqual(asked, [1, 32] * 2)
 
@@ -275,7 +267,7 @@ class FinetunedTest(command.Checks, parameterized.TestCase):
          '| `probabilities` | [B, K] | float32 | of each choice |'),
     )  # fmt: skip
     def test_the_card(self, kind, asked, how):
-        text = (finetuned.exported(kind).parent / 'MODEL_CARD.md').read_text()
+        text = workdirs.card_of(finetuned.exported(kind))
         train, dev = finetuned.data()
         for fact in (
             '# Text encoder fine-tuned on classify, version 1',

@@ -164,9 +164,8 @@ class SearchTest(Case):
             ['passages.sqlite'] + faiss * ['vectors-1.faiss'],
         )
         texts = [f'text {n}' for n in range(50)]
-        kept = indexes.decoded(indexes.encoded(
-            ranking.prepared(embed(texts), similarity), vectors
-        ), vectors)  # fmt: skip
+        codes = ranking.prepared(embed(texts), similarity)
+        kept = indexes.decoded(indexes.encoded(codes, vectors), vectors)
         products = (ranking.prepared(query, similarity) @ kept.T)[0]
         best = np.argsort(-products)[:20]
         self.assertEqual([p.text for _, p in found], [texts[i] for i in best])

@@ -4,6 +4,7 @@ import contextlib
 import dataclasses
 import functools
 import io
+import itertools
 import json
 import pathlib
 import runpy
@@ -19,7 +20,7 @@ from tensorflow.lite.python import convert_phase
 from tensorflow.lite.tools import flatbuffer_utils
 
 import infoword_tf
-from export import comparison, litert, tflite
+from export import comparison, litert
 from export.serving import model as standalone
 from infoword_tf.config import Config
 from infoword_tf.data import tables
@@ -56,16 +57,18 @@ def texts(count=60):
     """Real ones and nasty ones; what is no UTF-8 is no str."""
     found = list(HARD)
     for text in comparison.texts(count):
-        try:
+        with contextlib.suppress(UnicodeDecodeError):
             found.append(text.decode())
-        except UnicodeDecodeError:
-            continue
     return found
+
+
+def near(found, wanted, atol=1e-5):
+    np.testing.assert_allclose(found, wanted, atol=atol)
 
 
 def make(name, workdir, **more):
     """What litert writes of a workdir."""
-    return tflite.write(workdir, FOLDER / name, **more)
+    return litert.write(workdir, FOLDER / name, **more)
 
 
 @functools.cache
@@ -87,36 +90,27 @@ def vectors(precision):
 def said():
     """What the command says of classes, and has written."""
     return command.run(
-        litert,
-        f'--init={finetuned.workdir("classes")}',
-        f'--output={FOLDER / "said"}',
-        f'--dev={finetuned.data()[1]}',
-        '--text=first',
-        '--label=kind',
-    )
+        litert, f'--init={finetuned.workdir("classes")}',
+        f'--output={FOLDER / "said"}', f'--dev={finetuned.data()[1]}',
+        '--text=first', '--label=kind',
+    )  # fmt: skip
 
 
 def operations(name):
     """By operation of a file, the types of its second inputs."""
     model = flatbuffer_utils.read_model(str(FOLDER / name / 'model.tflite'))
-    builtin = {
-        number: name
-        for name, number in vars(
-            flatbuffer_utils.schema_fb.BuiltinOperator
-        ).items()
-    }
-    types = {
-        number: name
-        for name, number in vars(flatbuffer_utils.schema_fb.TensorType).items()
-    }
+    builtin, types = (
+        {number: name for name, number in vars(kind).items()}
+        for kind in (flatbuffer_utils.schema_fb.BuiltinOperator,
+                     flatbuffer_utils.schema_fb.TensorType)
+    )  # fmt: skip
     found = {}
     for graph in model.subgraphs:
         for operation in graph.operators:
             code = model.operatorCodes[operation.opcodeIndex]
             kinds = found.setdefault(builtin[code.builtinCode], set())
-            if len(operation.inputs) > 1:
-                tensor = graph.tensors[operation.inputs[1]]
-                kinds.add(types[tensor.type])
+            for tensor in operation.inputs[1:2]:
+                kinds.add(types[graph.tensors[tensor].type])
     return found
 
 
@@ -125,13 +119,13 @@ def people_say():
     random = np.random.default_rng(0)
     lines = []
     for number in range(12):
-        pair = (
+        a, b = (
             ' '.join(random.choice(list('abcdxyz'), random.integers(1, 9)))
             for _ in range(2)
         )
-        lines.append('\t'.join(['g', 'f', 'y', 'n', str(number % 6), *pair]))
+        lines.append(f'g\tf\ty\tn\t{number % 6}\t{a}\t{b}\n')
     path = FOLDER / 'sts.csv'
-    path.write_text('\n'.join(lines))
+    path.write_text(''.join(lines))
     return path
 
 
@@ -146,13 +140,9 @@ def printed(name, texts):
 class TokenizerTest(parameterized.TestCase):
     @parameterized.product(
         lower_case=(True, False),
-        options=(
-            {},
-            {'strip_accents': False},
-            {'chinese_characters': False},
-            {'clean': False},
-        ),
-    )
+        options=({}, {'strip_accents': False}, {'chinese_characters': False},
+                 {'clean': False}),
+    )  # fmt: skip
     def test_ids_of_a_wordpiece_vocabulary(self, lower_case, options):
         learned = workdirs.tokenizer_of('wordpiece').vocabulary
         more = {
@@ -164,7 +154,7 @@ class TokenizerTest(parameterized.TestCase):
         }
         vocabulary = [*learned, *sorted(more - set(learned))]
         tokenizer = WordPiece(vocabulary, lower_case, **options)
-        tflite.write_tokenizer(FOLDER, tokenizer)
+        litert.write_tokenizer(FOLDER, tokenizer)
         ours = standalone.read_tokenizer(FOLDER)
         wanted = tokenizer.tokenize(tf.constant(texts())).to_list()
         for text, ids in zip(texts(), wanted, strict=True):
@@ -172,12 +162,10 @@ class TokenizerTest(parameterized.TestCase):
 
     def test_every_character_alone(self):
         """The file has all that the table says, and nothing else."""
-        chosen = normalization.Normalization()
-        tokenizer = workdirs.tokenizer_of('wordpiece')
-        tflite.write_tokenizer(FOLDER, tokenizer)
+        litert.write_tokenizer(FOLDER, workdirs.tokenizer_of('wordpiece'))
         told = json.loads((FOLDER / 'characters.json').read_text('utf-8'))
         found = standalone._Characters(told)
-        table = normalization.table(chosen)
+        table = normalization.table(normalization.Normalization())
         codes = set(range(0x20000))
         for first, last, _ in told['runs']:
             codes.update((first - 1, first, last, last + 1))
@@ -188,20 +176,15 @@ class TokenizerTest(parameterized.TestCase):
 
     def test_how_two_texts_are_cut(self):
         for room in (0, 1, 5, 8):
-            sizes = np.stack(
-                np.meshgrid(range(12), range(12)), axis=-1
-            ).reshape(-1, 2)
+            sizes = np.array([*itertools.product(range(12), range(12))])
             wanted = template.fitting_lengths(*map(tf.constant, sizes.T), room)
             for (first, second), *kept in zip(sizes, *wanted, strict=True):
-                self.assertEqual(
-                    standalone._fitting_lengths(first, second, room),
-                    tuple(map(int, kept)),
-                    (first, second, room),
-                )
+                found = standalone._fitting_lengths(first, second, room)
+                self.assertEqual(found, tuple(map(int, kept)), (found, room))
 
 
 class VectorsTest(parameterized.TestCase):
-    @parameterized.parameters(*tflite.PRECISIONS)
+    @parameterized.parameters(*litert.PRECISIONS)
     def test_vectors(self, precision):
         name = f'vectors_{precision}'
         people = people_say()
@@ -215,18 +198,19 @@ class VectorsTest(parameterized.TestCase):
         self.assertEqual(model.encode([]).shape, (0, 128))
         embed = found['signatures']['embed']
         self.assertGreater(embed['cosine'], 0.98)
-        with self.assertRaisesRegex(ValueError, 'this model has embed, no cl'):
-            model.classify(['a'])
-        with self.assertRaisesRegex(TypeError, 'this is one string'):
-            model.encode('text')
-        with self.assertRaisesRegex(ValueError, "prompt 'query': .* has none"):
-            model.encode(['a'], prompt='query')
-        wanted = model.encode(['a b c', 'x'])
-        for answer, vector in zip(
-            printed(name, ['a b c', 'x']), wanted, strict=True
-        ):
-            self.assertEqual([*answer], ['embedding'])
-            np.testing.assert_allclose(answer['embedding'], vector, atol=1e-6)
+        for call, arguments, error, message in (
+            (model.classify, (['a'],), ValueError, 'model has embed, no cl'),
+            (model.encode, ('text',), TypeError, 'this is one string'),
+            (model.encode, (['a'], 'query'), ValueError,
+             "prompt 'query': .* has none"),
+        ):  # fmt: skip
+            with self.assertRaisesRegex(error, message):
+                call(*arguments)
+        answers = printed(name, ['a b c', 'x'])
+        self.assertEqual([[*answer] for answer in answers],
+                         [['embedding'], ['embedding']])
+        near([answer['embedding'] for answer in answers],
+             model.encode(['a b c', 'x']), 1e-6)
         # By the similarity of the workdir, as `tasks.sts` measures it.
         pairs = sts.read(people)
         for key, encode in (
@@ -267,42 +251,29 @@ class VectorsTest(parameterized.TestCase):
         model = standalone.Model(FOLDER / 'prompted_made')
         some = ['one two', 'three']
         for prompt in (None, '', 'passage'):
-            np.testing.assert_allclose(
-                model.encode(some, prompt),
-                loaded.encode(some, progress=False, prompt=prompt),
-                atol=1e-5,
-            )
+            near(model.encode(some, prompt),
+                 loaded.encode(some, progress=False, prompt=prompt))
         self.assertEqual(model.lengths, [16, 20])
         config.replace(max_length=20).write(workdir)
         long = ['word ' * 50]
-        np.testing.assert_allclose(
-            model.encode(long),
-            infoword_tf.load(workdir).encode(long, progress=False),
-            atol=1e-5,
-        )
-
+        near(model.encode(long),
+             infoword_tf.load(workdir).encode(long, progress=False))
 
     def test_words(self):
         """A pooling that counts pieces, and a norm with a large epsilon."""
         workdir = workdirs.write(
-            FOLDER / 'words', ('ict',), pooling='words', settings={
-                'ict.words': 40
-            },
+            FOLDER / 'words', ('ict',), pooling='words',
+            settings={'ict.words': 40},
         )  # fmt: skip
         config = Config.read(workdir)
-        encoder = config.encoder
-        arguments = {
-            **encoder.arguments, 'epsilon': 0.5, 'activation': 'gelu_erf'
-        }  # fmt: skip
-        config.replace(
-            encoder=dataclasses.replace(encoder, arguments=arguments)
-        ).write(workdir)
-        make('words_made', workdir, precision='float32')
-        np.testing.assert_allclose(
-            standalone.Model(FOLDER / 'words_made').encode(texts()),
-            infoword_tf.load(workdir).encode(texts(), progress=False),
-            atol=1e-5,
+        more = {'epsilon': 0.5, 'activation': 'gelu_erf'}
+        encoder = dataclasses.replace(
+            config.encoder, arguments={**config.encoder.arguments, **more}
         )
+        config.replace(encoder=encoder).write(workdir)
+        make('words_made', workdir, precision='float32')
+        near(standalone.Model(FOLDER / 'words_made').encode(texts()),
+             infoword_tf.load(workdir).encode(texts(), progress=False))
         self.assertIn('GELU', operations('words_made'))
 
 
@@ -319,17 +290,15 @@ class FineTunedTest(parameterized.TestCase):
             'number': ([some], 'rate', 'regress'),
         }[kind]
         wanted = getattr(loaded, call)(*sides)
-        np.testing.assert_allclose(
-            getattr(model, call)(*sides), wanted, atol=2e-5
-        )
+        near(getattr(model, call)(*sides), wanted, 2e-5)
         self.assertEqual(tuple(model.labels), loaded.config.labels)
         self.assertEqual(set(found['signatures']), {name})
         if kind == 'pairs':
             with self.assertRaisesRegex(SystemExit, 'reads two texts'):
                 printed(kind, some)
         else:
-            found = [answer['score'] for answer in printed(kind, some)]
-            np.testing.assert_allclose(found, wanted, atol=2e-5)
+            near([answer['score'] for answer in printed(kind, some)], wanted,
+                 2e-5)
 
     def test_the_command_and_what_it_costs(self):
         (_, dev), done = finetuned.data(), said()
@@ -341,9 +310,7 @@ class FineTunedTest(parameterized.TestCase):
         lines = [line.split('\t') for line in dev.read_text().splitlines()[1:]]
         right = [line[3] for line in lines]
         likeliest = loaded.classify([line[0] for line in lines]).argmax(axis=1)
-        score = np.mean(
-            [loaded.config.labels[i] for i in likeliest] == np.array(right)
-        )
+        score = np.mean(np.array(loaded.config.labels)[likeliest] == right)
         self.assertIn(f'({score:.4f} in float32)', card)
         self.assertIn('(12 examples): accuracy', card)
 
@@ -359,27 +326,26 @@ class FineTunedTest(parameterized.TestCase):
                 made.return_value.classify = lambda texts, shift=shift: (
                     np.roll(loaded.classify(texts), shift, axis=1)
                 )
-                found = tflite.compared(FOLDER, loaded)
+                found = litert.compared(FOLDER, loaded)
                 self.assertEqual(found['texts'], 2)
                 self.assertEqual(found['signatures']['classify']['same'], same)
 
-        class Says:
-            def classify(self, first, second):
-                return np.array([[0.2, 0.8], [0.9, 0.1], [0.7, 0.3]])
-
+        says = mock.Mock()
+        says.classify.return_value = np.array(
+            [[0.2, 0.8], [0.9, 0.1], [0.7, 0.3]]
+        )
+        task = dataclasses.replace(
+            loaded.config.task, name='sst-2', metrics=('accuracy',)
+        )
         glue = loaded.config.replace(
-            task=dataclasses.replace(
-                loaded.config.task, name='sst-2', metrics=('accuracy',)
-            ),
-            labels=('negative', 'positive'),
+            task=task, labels=('negative', 'positive')
         )
         rows = tables.TableExamples(
             ['a', 'b', 'c'], None, ['1', '0', '1'], None, 'dev.tsv',
             np.arange(3),
         )  # fmt: skip
-        self.assertAlmostEqual(
-            tflite.scored(Says(), rows, glue)['accuracy'], 2 / 3
-        )
+        found = litert.scored(says, rows, glue)
+        self.assertAlmostEqual(found['accuracy'], 2 / 3)
 
     def test_alone(self):
         """A moved folder, in a process that has not this project."""
@@ -388,16 +354,12 @@ class FineTunedTest(parameterized.TestCase):
         shutil.copytree(FOLDER / 'said', moved)
         done = subprocess.run(
             [sys.executable, '-I', moved / 'model.py', 'a b c', 'x'],
-            cwd=FOLDER,
-            capture_output=True,
-            text=True,
-            check=True,
-        )
+            cwd=FOLDER, capture_output=True, text=True, check=True,
+        )  # fmt: skip
         found = [json.loads(line) for line in done.stdout.splitlines()]
-        wanted = standalone.Model(moved).classify(['a b c', 'x'])
-        for answer, odds in zip(found, wanted, strict=True):
-            self.assertEqual(list(answer), ['bad', 'fair', 'good'])
-            np.testing.assert_allclose(list(answer.values()), odds, atol=1e-6)
+        self.assertEqual([[*x] for x in found], [['bad', 'fair', 'good']] * 2)
+        near([[*answer.values()] for answer in found],
+             standalone.Model(moved).classify(['a b c', 'x']), 1e-6)
 
 
 class ComplaintsTest(command.Checks, absltest.TestCase):
@@ -408,47 +370,37 @@ class ComplaintsTest(command.Checks, absltest.TestCase):
             workdir = pathlib.Path(self.create_tempdir())
             config.write(workdir)
         done = command.run(
-            litert,
-            f'--init={workdir}',
-            f'--output={FOLDER / "never"}',
-            *flags,
+            litert, f'--init={workdir}', f'--output={FOLDER}/never', *flags
         )
         self.assert_complains(done, says)
         self.assertFalse((FOLDER / 'never').exists())
 
     def test_complaints(self):
         config = Config.read(workdirs.shared())
+        classes = finetuned.workdir('classes')
+        label = Config.read(classes).rows['label']
+        lstm = dataclasses.replace(
+            label, settings={**label.settings, 'bilstm': True}
+        )
         (FOLDER / 'there').mkdir()
-        self.refuse('there is there already', f'--output={FOLDER / "there"}')
-        self.refuse(
-            'has a relative encoder, and LiteRT gets transformer or lookup',
-            encoder=dataclasses.replace(config.encoder, name='relative'),
-        )
-        self.refuse(
-            'a tokenizer of the kind words, .* goes wordpiece',
-            tokenizer=dataclasses.replace(config.tokenizer, kind='words'),
-        )
-        self.refuse(
-            'was taught the row label of choices, which gives',
-            workdir=finetuned.workdir('choices'),
-        )
-        classes = Config.read(finetuned.workdir('classes')).rows['label']
-        self.refuse(
-            r'pools with LSTMs \(--label.bilstm\)',
-            rows={
-                'label': dataclasses.replace(
-                    classes, settings={**classes.settings, 'bilstm': True}
-                )
-            },
-        )
-        self.refuse('--seq_len=40: this model reads 24', '--seq_len=40')
-        self.refuse('--dev is of labelled texts', '--dev=a.tsv')
-        self.refuse(
-            '--sts is of vectors',
-            '--sts=sts.tsv',
-            workdir=finetuned.workdir('classes'),
-        )
-        self.refuse('has no config.json', workdir=FOLDER)
+        for says, flags, changes in (
+            ('there is there already', [f'--output={FOLDER}/there'], {}),
+            ('has a relative encoder, and LiteRT gets transformer or lookup',
+             [], {'encoder': dataclasses.replace(
+                 config.encoder, name='relative')}),
+            ('a tokenizer of the kind words, .* goes wordpiece',
+             [], {'tokenizer': dataclasses.replace(
+                 config.tokenizer, kind='words')}),
+            ('was taught the row label of choices, which gives',
+             [], {'workdir': finetuned.workdir('choices')}),
+            (r'pools with LSTMs \(--label.bilstm\)',
+             [], {'rows': {'label': lstm}}),
+            ('--seq_len=40: this model reads 24', ['--seq_len=40'], {}),
+            ('--dev is of labelled texts', ['--dev=a.tsv'], {}),
+            ('--sts is of vectors', ['--sts=sts.tsv'], {'workdir': classes}),
+            ('has no config.json', [], {'workdir': FOLDER}),
+        ):  # fmt: skip
+            self.refuse(says, *flags, **changes)
 
     def test_what_cannot_be_converted(self):
         failed = convert_phase.ConverterError('here: error: no Erfc\nnote: x')

@@ -41,31 +41,42 @@ class CommandTest(command.Checks, absltest.TestCase):
         super().setUp()
         self.folder = pathlib.Path(self.create_tempdir().full_path)
 
-    def run_it(self, *arguments, stdin=''):
-        return command.run(search, *arguments, words='queries', stdin=stdin)
+    def run_it(self, *arguments, stdin='', status=0):
+        done = command.run(search, *arguments, words='queries', stdin=stdin)
+        self.assertEqual(done.status, status, done.err)
+        return done
+
+    def model(self, name='model', similarity='cosine', version=1):
+        """A version that differs from all others."""
+        path = self.folder / name / str(version)
+        counting.save(path, similarity)
+        (path / 'note').write_text(f'{name} {version}')
+        return path
+
+    def text(self, text):
+        (self.folder / 'text.txt').write_text(text)
+        return f'--corpus=text:{self.folder}/text.txt'
 
     def test_a_query_finds_itself(self):
         """By its vector: a passage asked for whole is its own best answer."""
         corpus.write_topics(self.folder)
-        self.model = self.folder / 'model' / '1'
-        shutil.copytree(workdirs.exported(), self.model)
+        model = self.folder / 'model' / '1'
+        shutil.copytree(workdirs.exported(), model)
         text = (self.folder / 'heldout.txt').read_text().splitlines()
         query = next(line for line in text if 20 < len(line.split()) < 40)
-        given = (f'--model={self.model}',
+        given = (f'--model={model}',
                  f'--corpus=text:{self.folder}/heldout.txt', '--top_k=2')
         done = self.run_it(*given, query, ' ')
-        self.assertEqual(done.status, 0, done.err)
         first, best, *rest = done.out.splitlines()
         self.assertEqual(first, f'"{query}"')
         self.assertRegex(best, r'^  1\.000  .*heldout\.txt')
         self.assertEqual(rest[-1], 'an empty query has no answer')
         self.assertLen([x for x in rest if x.startswith('  0.')], 1)
-        index = indexes.Index(self.model.parent / 'search')
+        index = indexes.Index(model.parent / 'search')
         before = index.key()
         self.assertIn('passages', done.err)
         # Queries of standard input, from the same index ...
         done = self.run_it(*given, stdin=f'{query}\nwhat is a class\n')
-        self.assertEqual(done.status, 0, done.err)
         self.assertNotIn('passages', done.err)
         self.assertLen([x for x in done.out.splitlines() if x[0] == '"'], 2)
         # ... which is made anew for another text.
@@ -77,7 +88,7 @@ class CommandTest(command.Checks, absltest.TestCase):
         self.assertEqual(after['model'], before['model'])
         self.assertNotEqual(after['fingerprint'], before['fingerprint'])
         # Nothing was written into the version itself.
-        self.assertNotIn('search', [p.name for p in self.model.iterdir()])
+        self.assertNotIn('search', [p.name for p in model.iterdir()])
 
     def test_keras_is_not_imported_but_can_be(self):
         """In a process of its own: this one has imported all."""
@@ -115,10 +126,8 @@ class CommandTest(command.Checks, absltest.TestCase):
 
     def test_from_python(self):
         """What the command prints, as often as it is asked."""
-        (self.folder / 'text.txt').write_text('boats\n\ncats cats\n')
-        path = self.folder / 'model' / '1'
-        counting.save(path, 'cosine')
-        given = {'model': str(path), 'corpus': f'text:{self.folder}/text.txt'}
+        _, _, corpus = self.text('boats\n\ncats cats\n').partition('=')
+        given = {'model': str(self.model()), 'corpus': corpus}
         ask = search.opened(**given, top_k=1)
         for query in ('boats', 'cats cats'):
             ((score, passage),) = ask(query)
@@ -133,28 +142,23 @@ class CommandTest(command.Checks, absltest.TestCase):
         done = self.run_it(*commands.typed(given), '--hybrid', 'cats cats')
         self.assertEqual(done.out, search.answer('cats cats', found) + '\n')
         with self.assertRaisesRegex(commands.UsageError, '--model is missing'):
-            search.opened(corpus=given['corpus'])
+            search.opened(corpus=corpus)
 
     def table(self, name, *rows):
         path = self.folder / name
-        path.write_text(
-            ''.join(
-                json.dumps({'_id': i, 'title': title, 'text': text}) + '\n'
-                for i, title, text in rows
-            )
-        )
+        names = '_id', 'title', 'text'
+        lines = (json.dumps(dict(zip(names, x, strict=True))) for x in rows)
+        path.write_text('\n'.join(lines))
         return f'--documents={path}', '--id=_id', '--text=title,text'
 
     def test_documents_of_a_table_by_name(self):
-        model = self.folder / 'model' / '1'
-        counting.save(model, 'cosine')
+        model = self.model()
         given = f'--model={model}', f'--index={self.folder}/own'
         first = self.table(
             'first.jsonl', ('a', 'Boats', 'on a river.'),
             ('b', 'Cats', 'in a tree.'), ('c', '', 'Nothing else.'),
         )  # fmt: skip
         done = self.run_it(*given, *first, '--vectors=int8', 'cats in a tree.')
-        self.assertEqual(done.status, 0, done.err)
         self.assertRegex(
             done.out, r'^"cats in a tree."\n  1\.000  b\n +Cats in a tree\.\n'
         )
@@ -171,10 +175,8 @@ class CommandTest(command.Checks, absltest.TestCase):
             'second.jsonl', ('d', '', 'A new one.'), ('c', 'Something', '')
         )
         done = self.run_it(*given, *second, '--update')
-        self.assertEqual(done.status, 0, done.err)
         self.assertEqual(done.out, f'{self.folder}/own: 3 passages\n')
         done = self.run_it(*given, 'something', 'a new one.', '--top_k=1')
-        self.assertEqual(done.status, 0, done.err)
         self.assertEqual(
             done.out,
             '"something"\n  1.000  c\n         Something\n'
@@ -185,7 +187,7 @@ class CommandTest(command.Checks, absltest.TestCase):
         done = self.run_it(*given, '--hybrid', 'dogs', '--top_k=1')
         self.assertRegex(done.out, r'\n +Dogs in a tree\.\n')
         # It is no longer the index of a table.
-        done = self.run_it(*given, *first, 'dogs')
+        done = self.run_it(*given, *first, 'dogs', status=1)
         self.assert_complains(done, 'was updated: give --update as well')
         self.assertEqual(
             [p.name for p in model.parent.iterdir()], ['1'],
@@ -193,31 +195,23 @@ class CommandTest(command.Checks, absltest.TestCase):
         )  # fmt: skip
 
     def test_documents_without_names_are_lines(self):
-        model = self.folder / 'model' / '1'
-        counting.save(model, 'dot')
         path = self.folder / 'texts.tsv'
         path.write_text('text\nboats\ncats\n')
-        given = f'--model={model}', f'--documents={path}'
+        given = f'--model={self.model(similarity="dot")}', f'--documents={path}'
         done = self.run_it(*given, 'cats', '--top_k=1', '--vectors=binary')
         self.assertEqual(
             done.out, f'"cats"\n  1.000  {path}:3\n         cats\n'
         )
-        done = self.run_it(*given, 'cats', '--top_k=1', '--oversample=1')
-        self.assertEqual(done.status, 0, done.err)
+        self.run_it(*given, 'cats', '--top_k=1', '--oversample=1')
 
     def test_an_index_that_is_not_what_was_asked_for(self):
-        models = [self.folder / name / '1' for name in ('one', 'two')]
-        for model in models:
-            counting.save(model, 'cosine')
-            (model / 'note').write_text(str(model))
         own = f'--index={self.folder}/own'
         first, second = (
             self.table(f'{name}.jsonl', ('a', '', f'{name} boats'))
             for name in ('first', 'second')
         )
-        model, other = (f'--model={model}' for model in models)
-        done = self.run_it(model, own, *first, '--vectors=int8', 'boats')
-        self.assertEqual(done.status, 0, done.err)
+        model, other = (f'--model={self.model(x)}' for x in ('one', 'two'))
+        self.run_it(model, own, *first, '--vectors=int8', 'boats')
         files = {p: p.read_bytes() for p in (self.folder / 'own').rglob('*')
                  if p.is_file()}  # fmt: skip
         (self.folder / 'notes').mkdir()
@@ -249,62 +243,51 @@ class CommandTest(command.Checks, absltest.TestCase):
             ((model, '--documents=tfds:a'), 'is no file; name a data set'),
             ((model, '--documents=a.jsonl'), 'there is no such file'),
         ):  # fmt: skip
-            done = self.run_it(*arguments, 'boats')
+            done = self.run_it(*arguments, 'boats', status=1)
             self.assert_complains(done, message)
         for path, content in files.items():
             self.assertEqual(path.read_bytes(), content)
         # That beside the model is made anew for another text, but not of
         # another kind unasked.
-        for text, status in ((first, 0), (second, 0)):
+        for text in (first, second):
             done = self.run_it(model, *text, 'boats')
-            self.assertEqual(done.status, status, done.err)
             self.assertIn('passages', done.err)
-        done = self.run_it(model, *second, 'boats', '--vectors=int8')
+        done = self.run_it(model, *second, 'boats', '--vectors=int8', status=1)
         self.assert_complains(done, 'of the kind float32: leave out')
 
     def test_without_faiss(self):
         """Beside the model NumPy searches; of --index the package is named."""
-        (self.folder / 'text.txt').write_text('boats\n\nboats cats\n')
-        model = self.folder / 'model' / '1'
-        counting.save(model, 'cosine')
-        given = f'--model={model}', f'--corpus=text:{self.folder}/text.txt'
+        model = self.model()
+        given = f'--model={model}', self.text('boats\n\nboats cats\n'), 'cats'
         with mock.patch.object(indexes, 'has_faiss', return_value=False), \
              mock.patch.object(search, 'has_faiss', return_value=False):
-            first = self.run_it(*given, 'cats', '--vectors=binary')
-            self.assertEqual(first.status, 0, first.err)
-            done = self.run_it(*given, 'cats', f'--index={self.folder}/own')
+            first = self.run_it(*given, '--vectors=binary')
+            done = self.run_it(*given, f'--index={self.folder}/own', status=1)
             self.assert_complains(done, r"install 'infoword_tf\[search\]'")
-        self.assertEqual(self.run_it(*given, 'cats').out, first.out)
+        self.assertEqual(self.run_it(*given).out, first.out)
         self.assertLen([*model.parent.glob('search/vectors-*.faiss')], 1)
         old = self.folder / 'old'
         old.mkdir()
         (old / 'key.json').write_text('{"format": 2}')
-        done = self.run_it(*given, f'--index={old}', 'cats')
+        done = self.run_it(*given, f'--index={old}', status=1)
         self.assert_complains(done, 'other things than an index of this vers')
 
     def test_another_version_has_an_index_of_its_own(self):
-        (self.folder / 'text.txt').write_text('boats\n\nboats boats cats\n')
-        given = f'--corpus=text:{self.folder}/text.txt', 'boats'
-        for version, made in ((1, True), (1, False), (2, True), (1, True)):
-            path = self.folder / 'model' / str(version)
-            if not path.exists():
-                counting.save(path, 'cosine')
-                (path / 'note').write_text(str(version))
-            done = self.run_it(f'--model={path}', *given)
-            self.assertEqual(done.status, 0, done.err)
-            self.assertEqual('passages' in done.err, made, version)
+        given = self.text('boats\n\nboats boats cats\n'), 'boats'
+        paths = [self.model(version=version) for version in (1, 2)]
+        for number, made in ((0, True), (0, False), (1, True), (0, True)):
+            done = self.run_it(f'--model={paths[number]}', *given)
+            self.assertEqual('passages' in done.err, made, number)
 
     def test_vectors_are_compared_as_the_config_says(self):
         """Of vectors that point elsewhere the longer wins by `dot` alone."""
-        (self.folder / 'text.txt').write_text('boats\n\nboats boats cats\n')
+        corpus = self.text('boats\n\nboats boats cats\n')
         for similarity, wanted in (
             ('cosine', ['1.000', 'boats', '0.894', 'boats boats cats']),
             ('dot', ['2.000', 'boats boats cats', '1.000', 'boats']),
         ):
-            path = self.folder / similarity / '1'
-            counting.save(path, similarity)
-            done = self.run_it(f'--model={path}', 'boats',
-                               f'--corpus=text:{self.folder}/text.txt')
+            model = self.model(similarity, similarity)
+            done = self.run_it(f'--model={model}', 'boats', corpus)
             _, *lines = map(str.strip, done.out.splitlines())
             lines[::2] = [line.split()[0] for line in lines[::2]]
             self.assertEqual(lines, wanted)

@@ -4,6 +4,7 @@ import json
 import pathlib
 import re
 import shutil
+import struct
 import subprocess
 import tempfile
 import unittest
@@ -15,7 +16,7 @@ from absl.testing import absltest, parameterized
 from google.protobuf import text_format
 
 import infoword_tf
-from export import bundle, comparison, runner, serving_ops
+from export import bundle, comparison, serving_ops
 from tests.export import answering, converted, finetuned, protos, workdirs
 
 HERE = pathlib.Path(__file__).parent
@@ -34,6 +35,7 @@ def setUpModule():
     MODEL = workdirs.exported()
 
 
+FEW = [b'a cab.', b'', b'x y z ' * 40, *comparison.NASTY[:9]]
 # By what servers link: kinds of exports. All of them for those that lack most.
 OLDEST, *OTHERS = serving_ops.TEXT_LIBRARIES
 
@@ -48,6 +50,13 @@ def asked_of(kinds, few):
 
 def libraries(serving):
     return [TEXT / f'_{n}.so' for n in serving_ops.TEXT_LIBRARIES[serving]]
+
+
+def write_texts(path, texts):
+    """As serve.c reads them: their number, then the length and bytes of each.
+    """
+    numbered = [struct.pack('<Q', len(text)) + text for text in texts]
+    path.write_bytes(struct.pack('<Q', len(texts)) + b''.join(numbered))
 
 
 def missing():
@@ -81,6 +90,12 @@ class CTest(parameterized.TestCase):
         )  # fmt: skip
         shutil.copytree(MODEL, cls.folder / 'moved')
 
+    def check(self, texts, wanted, serving, *asked, atol=1e-5, **more):
+        """Compares what the program gives; see `serve`."""
+        found, error = self.serve(texts, libraries(serving), *asked, **more)
+        self.assertEqual(error, '')
+        self.assertLess(np.abs(found - wanted).max(), atol)
+
     def serve(
         self, texts, loaded, model='moved', name='embed', output='embeddings',
         **more,
@@ -94,7 +109,7 @@ class CTest(parameterized.TestCase):
         output, index = signature.outputs[output].name.split(':')
         inputs = {'texts': texts, **more}
         for number, content in enumerate(inputs.values()):
-            runner.write_texts(self.folder / f'texts.{number}', content)
+            write_texts(self.folder / f'texts.{number}', content)
         operations = [signature.inputs[n].name.split(':')[0] for n in inputs]
         done = subprocess.run(
             [
@@ -118,10 +133,8 @@ class CTest(parameterized.TestCase):
         texts = comparison.texts(60)
         if serving == '2.20':
             texts += [b'one of many, %d' % n for n in range(10_000)]
-        found, error = self.serve(texts, libraries(serving))
-        self.assertEqual(error, '')
         wanted = workdirs.loaded().encode(texts, progress=False)
-        self.assertLess(np.abs(found - wanted).max(), 1e-5)
+        self.check(texts, wanted, serving)
 
     @parameterized.product(
         serving=tuple(serving_ops.TEXT_LIBRARIES),
@@ -134,11 +147,8 @@ class CTest(parameterized.TestCase):
             workdirs.write(run, kind=kind)
             bundle.write(run, model.parent)
         texts = comparison.texts(60)
-        found, error = self.serve(texts, libraries(serving), model)
-        self.assertEqual(error, '')
-        loaded = infoword_tf.load(run)
-        wanted = loaded.encode(texts, progress=False)
-        self.assertLess(np.abs(found - wanted).max(), 1e-5)
+        wanted = infoword_tf.load(run).encode(texts, progress=False)
+        self.check(texts, wanted, serving, model)
 
     @parameterized.parameters(
         *asked_of(
@@ -154,18 +164,11 @@ class CTest(parameterized.TestCase):
     )
     def test_converted(self, serving, asked):
         kind, signature, output = asked
-        texts = [b'a cab.', b'', b'x y z ' * 40, *comparison.NASTY[:9]]
-        found, error = self.serve(
-            texts,
-            libraries(serving),
-            converted.exported(kind),
-            signature,
-            output,
-        )
-        self.assertEqual(error, '')
         function = converted.served(kind)[signature]
-        wanted = function(texts=tf.constant(texts))[output]
-        self.assertLess(np.abs(found - wanted).max(), 1e-5)
+        self.check(
+            FEW, workdirs.answer(function, FEW)[output], serving,
+            converted.exported(kind), signature, output,
+        )  # fmt: skip
 
     @parameterized.parameters(
         ('classes', 'classify', 'probabilities'),
@@ -174,72 +177,51 @@ class CTest(parameterized.TestCase):
         ('choices', 'choose', 'probabilities'),
     )
     def test_fine_tuned(self, kind, signature, output):
-        texts = [b'a cab.', b'', b'x y z ' * 40, *comparison.NASTY[:9]]
-        pairs = texts[::-1]
+        pairs = FEW[::-1]
         loaded = finetuned.loaded(kind)
         more, wanted = {
-            'classes': lambda: ({}, loaded.classify(texts)),
-            'pairs': lambda: ({'pairs': pairs}, loaded.classify(texts, pairs)),
-            'number': lambda: ({}, loaded.rate(texts)[:, None]),
+            'classes': lambda: ({}, loaded.classify(FEW)),
+            'pairs': lambda: ({'pairs': pairs}, loaded.classify(FEW, pairs)),
+            'number': lambda: ({}, loaded.rate(FEW)[:, None]),
             'choices': lambda: (
-                {'choices': [x for both in zip(pairs, texts, strict=True)
+                {'choices': [x for both in zip(pairs, FEW, strict=True)
                              for x in both]},
-                loaded.choose(texts, [pairs, texts]),
+                loaded.choose(FEW, [pairs, FEW]),
             ),
         }[kind]()  # fmt: skip
-        found, error = self.serve(
-            texts,
-            libraries(OLDEST),
-            finetuned.exported(kind),
-            signature,
-            output,
+        self.check(
+            FEW, wanted, OLDEST, finetuned.exported(kind), signature, output,
             **more,
-        )
-        self.assertEqual(error, '')
-        self.assertLess(np.abs(found - wanted).max(), 1e-5)
+        )  # fmt: skip
 
     def test_teacher_and_student(self):
         """Two versions of one model answer the same request."""
-        texts = [b'a cab.', b'', b'x y z ' * 40, *comparison.NASTY[:9]]
         model = self.folder / 'versions'
         workdirs_of = [finetuned.workdir('classes'), finetuned.student()]
         for version, workdir in enumerate(workdirs_of, 1):
-            if not (model / str(version)).exists():
-                bundle.write(workdir, model, version)
-            found, error = self.serve(
-                texts, libraries(OLDEST), model / str(version), 'classify',
+            self.check(
+                FEW, infoword_tf.load(workdir).classify(FEW), OLDEST,
+                bundle.write(workdir, model, version), 'classify',
                 'probabilities',
             )  # fmt: skip
-            self.assertEqual(error, '')
-            wanted = infoword_tf.load(workdir).classify(texts)
-            self.assertLess(np.abs(found - wanted).max(), 1e-5)
 
     @parameterized.parameters(*asked_of(('null', 'conditional'), ['null']))
     def test_answers(self, serving, kind):
         """Out of texts, which are the questions too."""
         texts = [b'a statement, or a name. ' * 9, b'', *comparison.NASTY[:9]]
-        found, error = self.serve(
-            texts,
-            libraries(serving),
-            answering.exported(kind),
-            'answer',
-            'scores',
-            pairs=texts,
-        )
-        self.assertEqual(error, '')
-        wanted = answering.served(kind)['answer'](
-            texts=tf.constant(texts), pairs=tf.constant(texts)
-        )
-        self.assertLess(np.abs(found - wanted['scores']).max(), 1e-5)
+        function = answering.served(kind)['answer']
+        self.check(
+            texts, workdirs.answer(function, texts, pairs=texts)['scores'],
+            serving, answering.exported(kind), 'answer', 'scores', pairs=texts,
+        )  # fmt: skip
 
     def test_bfloat16(self):
         texts = [b'a cab.', b'', b'x y z ' * 40]
-        version = converted.exported('prompts', 'bfloat16')
-        found, error = self.serve(texts, libraries(OLDEST), version)
-        self.assertEqual(error, '')
         function = converted.served('prompts')['embed']
-        wanted = function(texts=tf.constant(texts))['embeddings']
-        self.assertLess(np.abs(found - wanted).max(), 0.1)
+        self.check(
+            texts, workdirs.answer(function, texts)['embeddings'], OLDEST,
+            converted.exported('prompts', 'bfloat16'), atol=0.1,
+        )  # fmt: skip
 
     def test_no_texts(self):
         found, error = self.serve([], libraries('2.12 to 2.19'))
@@ -310,8 +292,7 @@ class ConfigurationTest(absltest.TestCase):
         self.assertEqual(set(inputs), set(signature.inputs))
         self.assertEqual(signature.method_name, 'tensorflow/serving/predict')
         (texts,) = inputs.values()
-        served = workdirs.served()[name]
-        answer = served(texts=tf.constant(texts, tf.string))
+        answer = workdirs.answer(workdirs.served()[name], texts)
         self.assertEqual(answer['embeddings'].shape, (len(texts), 64))
 
 

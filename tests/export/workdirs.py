@@ -98,6 +98,40 @@ def served():
     return serve(str(exported())).signatures
 
 
+def answer(function, texts, **more):
+    """Outputs of a signature as arrays, of `texts` and other inputs by name."""
+    inputs = {'texts': texts, **more}
+    outputs = function(**{k: tf.constant(v, tf.string)
+                          for k, v in inputs.items()})  # fmt: skip
+    return {name: tensor.numpy() for name, tensor in outputs.items()}
+
+
+def card_of(version):
+    """The text of the card beside a version."""
+    return (version.parent / 'MODEL_CARD.md').read_text()
+
+
+def kinds(name, write):
+    """Functions of workdirs that `write` makes, each made once, by its kind.
+
+    Returns:
+        What gives the workdir; a version of it; the workdir in memory; the
+        functions of the version.
+    """
+    workdir = functools.cache(write)
+
+    def exported(kind, precision='float32'):
+        output = folder() / name / kind / precision
+        if not output.exists():
+            bundle.write(workdir(kind), output, 1, precision)
+        return output / '1'
+
+    def served(kind, precision='float32'):
+        return serve(str(exported(kind, precision))).signatures
+
+    return workdir, exported, lambda kind: load(workdir(kind)), served
+
+
 @functools.cache
 def tokenizer_of(kind):
     return TOKENIZERS[kind].learn(sorted(topics.topics.values()), 900)
