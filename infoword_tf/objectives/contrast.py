@@ -138,10 +138,11 @@ class SentenceContrast(Queued):
 
     def candidates(self, batch: Batch) -> dict[str, Pool]:
         """The vectors of the global batch, by side, and of a queue."""
-        pools = {}
+        vectors, pools = self.compared(batch), {}
         for side in self.sides:
-            vectors = self.compared(batch)[side][:, None]
-            pool = self.pooled(batch, batch.views[side], vectors)
+            pool = self.pooled(
+                batch, batch.views[side], vectors[side][:, None]
+            )
             pools[side] = self.behind(batch, pool, f'{side}_')
         return pools
 
