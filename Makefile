@@ -73,7 +73,7 @@ oracles: setup .venv-oracles/installed
 	  $(if $(WRITE),--write)
 	.venv-oracles/bin/python -m tests.oracles.huggingface \
 	  $(if $(WRITE),--write)
-	$(PY) -m pytest tests/oracles tests/tasks/test_ranking.py \
+	$(PY) -m pytest tests/oracles tests/evaluation/test_ranking.py \
 	  tests/encoders/test_relative_encoder.py tests/weights
 	rm -rf .venv-oracles/folders
 	$(PY) -m tests.weights.written --output=.venv-oracles/folders

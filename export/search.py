@@ -28,7 +28,7 @@ from typing import Any
 
 from export.index import KINDS, Index, Passage, has_faiss
 from infoword_tf import commands
-from infoword_tf.choices import flag
+from infoword_tf.choices import TextChoices, again, flag
 from infoword_tf.config import read_exported
 from infoword_tf.data import rows
 from infoword_tf.data.documents import Document
@@ -57,6 +57,9 @@ class Choices:
     text: str = flag(
         'text', 'The columns of --documents that are searched: one, or '
         'several with commas between.')
+    delimiter: str | None = again(
+        TextChoices, 'pair_delimiter', None, help='What parts the cells of a '
+        '.csv; by default as its first lines say.')
     index: str | None = flag(
         None, 'The folder of the index; by default search/ beside the model. '
         'Without --corpus and --documents it is searched as it is.')
@@ -88,7 +91,9 @@ def refuse(complaints: Mapping[str, Any]) -> None:
 def indexed(given: Choices) -> tuple[str, Callable[[], Iterable[Document]]]:
     """The text to index: what changes when it does, and its documents."""
     if given.documents is not None:
-        return rows.documents_of(given.documents, given.id, given.text)
+        return rows.documents_of(
+            given.documents, given.id, given.text, given.delimiter
+        )
     from infoword_tf.data import corpora
 
     corpus = corpora.open_corpus(given.corpus)
@@ -120,8 +125,8 @@ def prepare(
         'give --documents or --corpus': table and 'corpus' in chosen,
         f'--documents={table} is no file; name a data set of TFDS with '
         '--corpus': table and table.startswith('tfds:'),
-        '--id and --text are for --documents; leave them out':
-            not table and {'id', 'text'} & set(chosen),
+        '--id, --text and --delimiter are for --documents; leave them out':
+            not table and {'id', 'text', 'delimiter'} & set(chosen),
         '--update wants --index, and --documents or --corpus to add to it':
             given.update and not (named and own),
         "--index needs FAISS: pip install 'infoword_tf[search]'":

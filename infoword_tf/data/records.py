@@ -48,7 +48,8 @@ def read_jsonl(
         try:
             record, what = json.loads(line), 'expected a JSON object'
         except (ValueError, RecursionError) as error:
-            record, what = None, f'no JSON ({getattr(error, "msg", error)})'
+            said = str(error).replace('line 1 ', '')  # of one line
+            record, what = None, f'no JSON ({said})'
         if not isinstance(record, dict):
             where = readers.line_at(begin, number)
             raise ValueError(f'{path}, {where}: {what}')

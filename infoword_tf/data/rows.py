@@ -8,7 +8,7 @@ from infoword_tf.data.documents import Document, split_sentences
 
 
 def documents_of(
-    name: str, id: str | None, text: str
+    name: str, id: str | None, text: str, delimiter: str | None = None
 ) -> tuple[str, Callable[[], Iterator[Document]]]:
     """Opens a table whose rows are documents.
 
@@ -16,6 +16,7 @@ def documents_of(
         name: of its file.
         id: the column that names them; None: they are called FILE:LINE.
         text: columns that are joined by a space, with commas between.
+        delimiter: as of `tables.open_table`.
 
     Returns:
         What changes when the file does, and what begins a new pass over it.
@@ -26,7 +27,7 @@ def documents_of(
     """
 
     def rows() -> Iterator[Document]:
-        table = tables.open_table(name)
+        table = tables.open_table(name, delimiter=delimiter)
         named = None if id is None else tables.column_of(table, id)
         columns = [tables.column_of(table, x) for x in text.split(',')]
         lines: dict[str, int] = {}  # of names
@@ -49,4 +50,5 @@ def documents_of(
     next(rows(), None)  # complains now
     path = pathlib.Path(name).expanduser().resolve()
     stat = path.stat()
-    return repr((path, stat.st_size, stat.st_mtime_ns, id, text)), rows
+    state = path, stat.st_size, stat.st_mtime_ns, id, text
+    return repr(state if delimiter is None else (*state, delimiter)), rows

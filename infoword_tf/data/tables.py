@@ -26,8 +26,7 @@ from infoword_tf.data import readers, records
 
 Cells = tuple[str | None, ...]
 _LONGEST_CELL = 1 << 24  # characters; a quote that is never closed ends there
-_SNIFFED = 100  # lines of CSV that tell what parts its cells ...
-_LETTERS_SNIFFED = 1 << 14  # ... and so many characters of them at most
+_SNIFFED = 100  # lines of CSV that tell what parts its cells
 _SUBSET_SEED = 0, 0
 _LARGEST = 3e38  # of float32
 # A first line is compared with so many that follow; a name of more words than
@@ -239,27 +238,27 @@ def _read_csv(
 def _delimiter(lines: Sequence[str]) -> str:
     """What parts the cells of CSV, by its first lines.
 
-    It gives each record as many cells, two at least; a comma if it does.
+    It gives each record as many cells, two at least; a comma if it does, else
+    of several what gives the most. (`csv.Sniffer` fails where a quoted cell
+    holds a delimiter between blanks.)
     """
 
-    def fits(delimiter: str) -> bool:
+    def cells_of(delimiter: str) -> int:
+        """How many cells each record has; 0: not as many, or one."""
         try:
             rows = list(csv.reader(lines, delimiter=delimiter))
         except csv.Error:
-            return False
+            return 0
         # The last record may go on below these lines.
         rows = rows[:-1] if len(lines) == _SNIFFED else rows
         cells = {len(row) for row in rows if row}
-        return len(cells) == 1 and cells != {1}
+        return cells.pop() if len(cells) == 1 and cells != {1} else 0
 
-    if fits(','):
-        return ','
-    text = ''.join(lines)[:_LETTERS_SNIFFED]
-    try:
-        dialect = csv.Sniffer().sniff(text, ''.join(DELIMITERS.values()))
-    except csv.Error:
-        return ','
-    return dialect.delimiter if fits(dialect.delimiter) else ','
+    comma = DELIMITERS[',']
+    if cells_of(comma):
+        return comma
+    best = max(DELIMITERS.values(), key=cells_of)
+    return best if cells_of(best) else comma
 
 
 _READERS = {'.tsv': read_tsv, '.txt': read_tsv, '.csv': _read_csv,

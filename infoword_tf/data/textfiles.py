@@ -42,8 +42,8 @@ def find(pattern: str) -> list[pathlib.Path]:
     if not paths:
         raise ValueError(
             f'No file matches {pattern} (in {os.getcwd()}). Check the '
-            'path, and quote the pattern so that the shell leaves it alone: '
-            "'text:DIR/**/*.txt'."
+            'path, and quote the pattern so that the shell leaves it alone, as '
+            "in 'text:DIR/**/*.txt'."
         )
     return paths
 

@@ -128,6 +128,7 @@ class TablesTest(texts.Temporary):
         ('a;b\nOne, or two;1\nThree\u2028;2\n"a ""b""; c, d";3\n', ('a', 'b')),
         ('a\tb\n"x, y\n1,2"\t1\nz\t2\n', ('a', 'b')),
         ('a;b\n' + '"x\n, y";1\n' * 80, ('a', 'b')),  # the last is cut
+        ('a;b;c\n0;A;"one ; two , three"\n1;B;four , five\n', ('a', 'b', 'c')),
         # One column, of which nothing is parted.
         ('text\nOne; two\nThree\nFour; five; six\n', ('text',)),
         ('text\nOne, two\nThree\n', None),

@@ -237,7 +237,7 @@ class CommandTest(command.Checks, absltest.TestCase):
             ((model, '--update', *first), '--update wants --index, and --doc'),
             ((model, '--update', own), '--update wants --index, and --doc'),
             ((model, *first, '--corpus=pydocs'), 'give --documents or --corp'),
-            ((model, '--id=a'), '--id and --text are for --documents; leave'),
+            ((model, '--id=a'), 'and --delimiter are for --documents; leave'),
             ((model, first[0], '--text=a'), "has no column 'a'"),
             ((model, first[0], '--id=a'), "has no column 'a'"),
             ((model, '--documents=tfds:a'), 'is no file; name a data set'),

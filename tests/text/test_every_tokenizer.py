@@ -275,7 +275,7 @@ class Runs:
 
     def test_export(self):
         """An export answers what Python does, by operations servers link;
-        export/test_serving.py asks one where there is no Python at all.
+        tests/export/test_serving.py asks one where there is no Python at all.
         """
         output = self.folder / 'model'
         model = bundle.write(self.workdir, output)
