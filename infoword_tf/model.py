@@ -502,6 +502,37 @@ class Model:
             encoded.layers and list(map(ops.stop_gradient, encoded.layers)),
         )
 
+    def unencoded(
+        self,
+        views: Mapping[str, View],
+        statistics: Statistics,
+        key: Tensor | None = None,
+        replicas: Replicas | None = None,
+        state: Mapping[str, Any] | None = None,
+        limits: Mapping[str, int | None] | None = None,
+    ) -> dict[str, Batch]:
+        """Gives what every row knows before anything is encoded.
+
+        Args:
+            views, statistics, key, replicas, state: as of `outcomes`.
+            limits: of held-out text, by row, see `Batch.limit`.
+        """
+        replicas, state = replicas or Replicas(), state or {}
+        common = dropout.new_key(HELDOUT_KEY) if key is None else key
+        return {
+            row: Batch(
+                views,
+                {},
+                statistics,
+                replicas,
+                dropout.fold_in(common, zlib.crc32(row.encode())),
+                training=key is not None,
+                state=state.get(f'objectives/{row}', {}),
+                limit=(limits or {}).get(row),
+            )
+            for row in self.objectives
+        }
+
     def batches(
         self,
         views: Mapping[str, View],
@@ -510,35 +541,16 @@ class Model:
         replicas: Replicas | None = None,
         state: Mapping[str, Any] | None = None,
         limits: Mapping[str, int | None] | None = None,
-        encoded: bool = True,
     ) -> tuple[dict[str, Batch], dict[str, Any]]:
-        """What every row gets of a step.
-
-        Args:
-            views, statistics, key, replicas, state: as of `outcomes`.
-            limits: of held-out text, by row, see `Batch.limit`.
-            encoded: False: what is known before anything is encoded.
+        """Gives what every row gets of a step; arguments as of `unencoded`.
 
         Returns:
             By row; and the new memories.
         """
         replicas = replicas or Replicas()
-        common = dropout.new_key(HELDOUT_KEY) if key is None else key
-        batches = {
-            row: Batch(
-                views,
-                {},
-                statistics,
-                replicas,
-                dropout.fold_in(common, zlib.crc32(row.encode())),
-                training=key is not None,
-                state=(state or {}).get(f'objectives/{row}', {}),
-                limit=(limits or {}).get(row),
-            )
-            for row in self.objectives
-        }
-        if not encoded:
-            return batches, {}
+        batches = self.unencoded(
+            views, statistics, key, replicas, state, limits
+        )
         own = None if key is None else dropout.fold_in(key, replicas.id)
         by_row, memories = self.encode(views, own, state)
 

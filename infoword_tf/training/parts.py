@@ -50,10 +50,9 @@ class Step:
     def __post_init__(self):
         """Sets what is known before anything is encoded."""
         rows, replicas = self.model.objectives, self.replicas
-        self.whole, _ = self.model.batches(
-            self.views, self.statistics, self.key, replicas, self.state,
-            encoded=False,
-        )  # fmt: skip
+        self.whole = self.model.unencoded(
+            self.views, self.statistics, self.key, replicas, self.state
+        )
         self.comparing = [row for row in rows if rows[row].compares]
         self.alone = [row for row in rows if row not in self.comparing]
         self.candidates, self.factors = {}, {}
