@@ -309,10 +309,11 @@ class SimCSE(Queued):
     ) -> Tensor:
         """[..., W]: as `projected`, of length 1, and what is `beside` it."""
         exported = self.exported(vectors)
-        x = unit(self._through_head(batch, exported, numbers, norm)[0])
-        if self.beside:
-            x = ops.concatenate([x, unit(exported)], axis=1)
-        return ops.reshape(x, (*ops.shape(vectors)[:-1], x.shape[-1]))
+        x, _ = self._through_head(batch, exported, numbers, norm)
+        shape = ops.shape(vectors)[:-1]
+        parts = [x, exported] if self.beside else [x]
+        parts = [unit(ops.reshape(x, (*shape, x.shape[-1]))) for x in parts]
+        return ops.concatenate(parts, axis=-1) if self.beside else parts[0]
 
     def norms(self, batch: Batch) -> dict[str, Any]:
         """What a projector norms a batch's vectors by, by name; {}: nothing.
