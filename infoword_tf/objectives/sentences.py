@@ -419,10 +419,10 @@ class SimCSE(Queued):
         wide = texts.shape[2]
 
         def part(x: Tensor) -> Tensor:
-            if not prefix:
-                return x[..., : self.whole_width]
-            begin = self.whole_width if self.beside else 0
-            return unit(x[..., begin : begin + prefix])
+            if prefix:
+                begin = self.whole_width if self.beside else 0
+                return unit(x[..., begin : begin + prefix])
+            return x[..., : self.whole_width] if self.beside else x
 
         texts = part(texts)
         outcomes = []
@@ -439,7 +439,8 @@ class SimCSE(Queued):
                 near = ops.logical_and(near, ops.logical_not(identical))
                 guided = _share(near, trained)
                 trained = ops.where(near, 0.0, trained)
-            states = part(states[:, :wide])
+                states = states[:, :wide]
+            states = part(states)
             cosines = ops.matmul(own, ops.transpose(states))  # [N, M]
             positive = ops.sum(own * texts[:, answer], axis=1)
             positive = positive / self.temperature
