@@ -118,12 +118,13 @@ class ReplacedPieces(Objective):
         x = ops.cast(states, 'float32')
         return ops.matmul(x, ops.transpose(ops.convert_to_tensor(table)))
 
-    def candidates(self, batch: Batch) -> Any:
-        """Norms of simcse's head over all held-out text; there are no others
-        but yes and no.
+    def candidates(self, batch: Batch) -> Mapping[str, Any] | None:
+        """Of held-out text, what simcse's head norms all of it by.
+
+        Candidates are yes and no, which need no vectors.
         """
         if batch.training or not self.projected:
-            return {}
+            return None
         return self.scorer.norms(batch.scorer_batch)
 
     def _vectors(self, batch: Batch, norms: Mapping[str, Any]) -> Tensor:
@@ -152,7 +153,7 @@ class ReplacedPieces(Objective):
         )
 
     def score(
-        self, batch: Batch, candidates: Mapping[str, Any]
+        self, batch: Batch, candidates: Mapping[str, Any] | None
     ) -> infonce.Outcome:
         """Eq. 1 among two answers; MI is 0 for who knows their share alone."""
         view, words = batch.views[VIEW], self._words(batch)
@@ -161,7 +162,7 @@ class ReplacedPieces(Objective):
                 words,
                 view.positions,
                 block_ids=view.block_ids,
-                first=self._vectors(batch, candidates),
+                first=self._vectors(batch, candidates or {}),
                 first_places=text_places(view, self.row),
             ),
             DISCRIMINATOR,

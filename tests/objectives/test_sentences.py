@@ -1,6 +1,7 @@
 """`simcse` against plain implementations of the published losses."""
 
 import itertools
+from unittest import mock
 
 import numpy as np
 import tensorflow as tf
@@ -11,8 +12,10 @@ from infoword_tf.encoders import Encoded, Inputs
 from infoword_tf.layers import dropout
 from infoword_tf.model import Model
 from infoword_tf.objectives import Ring
+from infoword_tf.training import loop
 from infoword_tf.training.state import State
-from tests import zoo
+from infoword_tf.views import flatten, unflatten
+from tests import eager, zoo
 from tests.objectives.given import (
     F,
     batch_of,
@@ -194,6 +197,73 @@ class LossTest(parameterized.TestCase):
         self.assertAlmostEqual(found.loss, total / N, delta=1e-5)
         self.assertEqual(found.mi, plain.mi)
 
+    def test_weights_of_hard_ones_are_constants(self):
+        """The gradient is that of a loss in which they are numbers."""
+        texts = tf.Variable(self.texts)
+        with tf.GradientTape() as tape:
+            self.texts = texts
+            outcome = self.score(hardness=2.0)
+        found = tape.gradient(outcome.loss, texts)
+        weights = np.exp(2.0 * self.cosines[:, :, 0, 1])
+        np.fill_diagonal(weights, 0.0)
+        weights *= (N - 1) / weights.sum(axis=1, keepdims=True)
+        np.fill_diagonal(weights, 1.0)
+        with tf.GradientTape() as tape:
+            a, b = tf.unstack(tf.math.l2_normalize(texts[:, :2], -1), axis=1)
+            scores = tf.matmul(a, b, transpose_b=True) / TAU
+            loss = tf.reduce_sum(
+                tf.reduce_logsumexp(scores + np.log(weights).astype('f'), 1)
+                - tf.linalg.diag_part(scores)
+            )
+        expected = tf.convert_to_tensor(tape.gradient(loss, texts))
+        np.testing.assert_allclose(
+            found, expected, atol=1e-5 * np.abs(expected).max()
+        )
+
+    @parameterized.parameters('none', 'training', 'kept')
+    def test_prefixes_are_of_what_is_exported(self, head):
+        """With a queue, whose vectors have prefixes of length 1 too.
+
+        A head of training is above the whole alone, which Kusupati et al.
+        do not have; of the vector without it the whole is a prefix then.
+        """
+        random = np.random.default_rng(1)
+        sides = 1 + (head == 'training')
+        wide = 128 if head == 'kept' else D  # of the zoo's kept layer
+        queued = unit(random.standard_normal((sides, 8, wide))).astype('f')
+        state = {
+            'rows': np.concatenate(queued, axis=1),
+            'texts': 100 + np.arange(8, dtype=np.int32),
+            'count': np.int32(5),
+        }
+        outcome = self.score(dims='4,16', head=head, queue=8, state=state)
+        whole = exported = self.texts[:, :2]
+        if head != 'none':
+            dense = self.objective.own_head or self.objective.dense[0]
+            whole = np.tanh(whole @ np.array(dense.kernel) + dense.bias)
+        if head == 'kept':
+            exported = whole
+        parts = [(whole, queued[0])]
+        for width in (4,) if head == 'none' else (4, 16):
+            parts.append((exported[..., :width], queued[-1][:, :width]))
+        losses = []
+        for x, rows in parts:
+            a, b = np.moveaxis(unit(x), 1, 0)
+            losses.append(
+                self.losses(np.hstack([a @ b.T, a @ unit(rows)[:5].T]) / TAU)
+            )
+        self.assertAlmostEqual(
+            mean(outcome).loss, np.mean(losses), delta=1e-4
+        )
+        plain = unit(np.array(whole))
+        bound = np.log(N) - self.losses(plain[:, 0] @ plain[:, 1].T / TAU)
+        self.assertAlmostEqual(mean(outcome).mi, bound.mean(), delta=1e-4)
+        added = self.objective.remember(self.batch)['rows'].values
+        expected = [plain, unit(exported)][:sides]
+        np.testing.assert_allclose(
+            added, np.concatenate(expected, axis=2)[:, 1], atol=1e-5
+        )
+
     def test_prefixes_are_trained_too(self):
         """Kusupati et al. 2022, Eq. 1, with equal weights; MI of the whole."""
         losses = []
@@ -252,7 +322,7 @@ class LossTest(parameterized.TestCase):
                         if text not in (-1, numbers[i, answer])
                     ]
                 hard = np.exp(beta * np.array(contrasted))
-                hard *= len(hard) / hard.sum()
+                hard *= len(hard) / max(hard.sum(), 1e-9)
                 pair = of_pair(own, drawn, copies)
                 pair[0] = special.logsumexp(
                     [own, *(np.array(contrasted) / TAU + np.log(hard))]
@@ -628,7 +698,69 @@ class MomentumTest(parameterized.TestCase):
                 zoo.model_of(zoo.Case('simcse', settings=settings))
 
 
-class WholeTest(absltest.TestCase):
+class WholeTest(parameterized.TestCase):
+    @parameterized.parameters('training', 'projector')
+    def test_what_is_exported_learns_its_first_numbers(self, head):
+        """Whatever is compared above it: pairs are found by two numbers."""
+        found = []
+        for dims in ('', '2'):
+            case = zoo.of(
+                'simcse', 'lookup', pairs=3, pooling='mean', head=head,
+                dims=dims,
+            )  # fmt: skip
+            model = zoo.model_of(case, rate=0.0)
+            made = zoo.views_of(case.resolved, 32, kinds=8)
+            weights = [v.value for v in model.trainable.values()]
+            optimizer = tf.keras.optimizers.Adam(0.05)
+            for _ in range(20):
+                with eager.eagerly(), tf.GradientTape() as tape:
+                    outcomes, _ = model.outcomes(made, zoo.statistics())
+                    loss = model.loss(outcomes)
+                optimizer.apply_gradients(
+                    zip(tape.gradient(loss, weights), weights, strict=True)
+                )
+            batch = model.batches(made, zoo.statistics())[0]['simcse']
+            x = model.objectives['simcse'].vectors(batch)['texts'].numpy()
+            there = made['sentences'].weights['simcse'].ravel() > 0
+            a, b, _ = np.moveaxis(x[there, :, :2], 1, 0)
+            best = (unit(a) @ unit(b).T).argmax(axis=1)
+            found.append(np.mean(best == np.arange(32)))
+        self.assertGreater(found[1], 1.5 * found[0])
+
+    def test_held_out_text_is_normed_as_a_whole(self):
+        """In whatever slices it is read, and candidates as what asks."""
+        case = zoo.Case(
+            'simcse:1,diffcse:1',
+            settings={
+                'simcse.head': 'projector', 'simcse.pairs': 3,
+                'diffcse.pairs': 3,
+            },
+        )  # fmt: skip
+        model = zoo.model_of(case, rate=0.0)
+        made = zoo.views_of(case.resolved, 9)
+        found = []
+        for size in (32, 2):
+            with (
+                eager.eagerly(),
+                mock.patch.object(loop, 'HELDOUT_BATCH', size),
+            ):
+                heldout = loop.Heldout(model, made, zoo.statistics())
+                found.append(heldout.evaluate())
+        whole, sliced = found
+        names = [name for name in whole if name.startswith('heldout/simcse')]
+        self.assertIn('heldout/simcse/mi', names)
+        for name in names:
+            self.assertAlmostEqual(sliced[name], whole[name], places=4)
+        batches, _ = model.batches(made, zoo.statistics())
+        row = model.objectives['diffcse']
+        whole = row._vectors(batches['diffcse'], {})
+        norms = row.candidates(batches['diffcse'])
+        first = {name: x[:1] for name, x in flatten(made).items()}
+        batches, _ = model.batches(unflatten(first), zoo.statistics())
+        np.testing.assert_allclose(
+            row._vectors(batches['diffcse'], norms), whole[:1], atol=1e-4
+        )
+
     def test_a_kept_head_is_a_layer_of_the_vector(self):
         case = zoo.Case('simcse', settings={'simcse.head': 'kept'})
         model = zoo.model_of(case, rate=0.0)
