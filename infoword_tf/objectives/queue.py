@@ -43,7 +43,7 @@ class Queued(Objective):
     queued: ClassVar[tuple[str, ...]] = ('',)
     queue: int = setting(
         0,
-        'How many vectors of earlier steps are candidates too; 0: none.',
+        'How many vectors of earlier steps the loss contrasts too; 0: none.',
         at_least=0,
     )
     momentum: float = setting(
