@@ -166,11 +166,18 @@ class SimCSE(Queued):
         """As `Objective.follow`; then it is known how wide an export is.
 
         Raises:
-            ValueError: `dims` is no list of widths, or one is wider.
+            ValueError: `dims` is no list of widths, or one is wider; or a
+                head of training does not fit.
         """
         super().follow(dense)
         width = self.encoder.width
         self.exported_width = self.dense[-1].wide if self.dense else width
+        if self.own_head and self.exported_width != width:
+            raise ValueError(
+                f'--{self.row}.head={self.head} is over {width} numbers, and '
+                f'vectors of --init have {self.exported_width} behind its last '
+                f'layer; give --{self.row}.head={NO_HEAD}'
+            )
         self.prefixes = self._prefixes()
         # Prefixes are of what is exported. Behind a head that is not, it
         # stands beside what the head makes of it.

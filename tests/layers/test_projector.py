@@ -1,5 +1,4 @@
-"""The projector beside DiffCSE's, written out, and whose texts its norms count.
-"""
+"""The projector of DiffCSE written out, and which texts its norms count."""
 
 import numpy as np
 import tensorflow as tf

@@ -8,6 +8,7 @@ import tensorflow as tf
 from absl.testing import absltest, parameterized
 from scipy import special
 
+from infoword_tf.config import DenseConfig
 from infoword_tf.encoders import Encoded, Inputs
 from infoword_tf.layers import dropout
 from infoword_tf.model import Model
@@ -277,6 +278,17 @@ class LossTest(parameterized.TestCase):
         for dims, why in (('8,x', 'give numbers'), ('32', 'are 16 wide')):
             with self.assertRaisesRegex(ValueError, why):
                 self.score(dims=dims)
+
+    def test_a_workdir_whose_vectors_are_narrower(self):
+        """As one that `tasks.whiten` made of fewer numbers."""
+        for settings, why in (
+            ({'head': 'none', 'dims': '12'}, 'are 8 wide, less than 12'),
+            ({}, 'have 8 behind its last layer; give --simcse.head=none'),
+        ):
+            config = zoo.config_of(zoo.of('simcse', **settings))
+            config = config.replace(dense=(DenseConfig(8, 'identity'),))
+            with self.assertRaisesRegex(ValueError, why):
+                Model(config, zoo.SPECIALS)
 
     def written_out(self, seen, queued, settings):
         """Sums, and what share of candidates each pair's guide takes out.
