@@ -2,8 +2,8 @@
 
     I(A, B) >= E[ f(a, b) - log sum_{b~ in B~} exp f(a, b~) ] + log|B~|
 
-B~ holds the positive and b of other pairs, as they come: scored by the same f,
-and chosen without a look at a or b. A loss may contrast more (hard negatives, a
+B~ holds the positive and b of other pairs, or draws from q: scored by the same
+f, and chosen without a look at a or b. A loss may contrast more (hard negatives, a
 queue) or less (what a guide finds); MI, ceiling and accuracy never do, for then
 a critic that knows nothing of a could score above 0.
 

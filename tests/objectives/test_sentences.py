@@ -724,7 +724,7 @@ class WholeTest(parameterized.TestCase):
             made = zoo.views_of(case.resolved, 32, kinds=8)
             weights = [v.value for v in model.trainable.values()]
             optimizer = tf.keras.optimizers.Adam(0.05)
-            for _ in range(20):
+            for _ in range(12):
                 with eager.eagerly(), tf.GradientTape() as tape:
                     outcomes, _ = model.outcomes(made, zoo.statistics())
                     loss = model.loss(outcomes)
