@@ -3,9 +3,9 @@
     I(A, B) >= E[ f(a, b) - log sum_{b~ in B~} exp f(a, b~) ] + log|B~|
 
 B~ holds the positive and b of other pairs, or draws from q: scored by the same
-f, and chosen without a look at a or b. A loss may contrast more (hard negatives, a
-queue) or less (what a guide finds); MI, ceiling and accuracy never do, for then
-a critic that knows nothing of a could score above 0.
+f, and chosen without a look at a or b. A loss may contrast more (hard
+negatives, a queue) or less (what a guide finds); MI, ceiling and accuracy never
+do, for then a critic that knows nothing of a could score above 0.
 
 What makes rows comparable is one more term: candidates drawn from q instead of
 from p(b) flatter the bound by KL(p(b) || q). It is taken on the very pairs that
