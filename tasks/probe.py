@@ -6,11 +6,12 @@ r"""Transfer tasks: what a linear classifier reads off frozen vectors.
         --dev=mails_dev.csv --text=body --label=folder \
         --workdir=runs/minilm/mails
 
-The protocol of SentEval (Conneau & Kiela 2018): texts are encoded once,
+The tasks of SentEval (Conneau & Kiela 2018): texts are encoded once,
 and a logistic regression learns their labels. How strong its L2 penalty is
 5-fold cross-validation on the training texts decides. It is scored on --dev; of
 data without such a split by 10-fold cross-validation, where each fold chooses
 anew (nested), over all texts. Folds are stratified, and always the same.
+(SentEval chooses by as many folds as it scores by, and stops Adam early.)
 
 Unlike SentEval's, vectors are standardised: each of their numbers has mean 0
 and standard deviation 1 over the training texts. So the same penalties suit

@@ -190,8 +190,9 @@ class QueueTest(absltest.TestCase):
         np.testing.assert_array_equal(found['texts'].places, [2, 3, 0, 1])
         np.testing.assert_array_equal(found['rows'].values, rows[6:])
 
-    def test_candidates_are_the_batch_and_what_the_queue_holds(self):
-        model = zoo.make_model('toy_twice')
+    def test_the_loss_alone_contrasts_what_the_queue_holds(self):
+        """Of length 0, so that each adds exp(0) to a pair's sum."""
+        model, losses = zoo.make_model('toy_twice'), {}
         for count in (0, 8, 64, 100):
             state = {**model.objectives['twice'].ring.empty(), 'count': count}
             outcomes, _ = model.outcomes(
@@ -202,10 +203,12 @@ class QueueTest(absltest.TestCase):
             )
             found = outcomes['twice']
             self.assertAlmostEqual(
-                float(found.ceiling / found.measured),
-                np.log(1 + 7 + min(count, 64)),
-                places=5,
+                float(found.ceiling / found.measured), np.log(8), places=5
             )
+            losses[count] = float(found.loss)
+        self.assertLess(losses[0], losses[8])
+        self.assertLess(losses[8], losses[64])
+        self.assertEqual(losses[64], losses[100])
 
     def test_without_a_queue_there_is_no_second_encoder(self):
         model = zoo.make_model('toy_passes')
@@ -335,7 +338,7 @@ class HardTest(absltest.TestCase):
             loss += np.log(np.exp(scores).sum()) - scores[0]
         self.assertAlmostEqual(float(found.loss), loss, places=3)
         self.assertAlmostEqual(
-            float(found.log_candidates), 8 * np.log(16), places=3
+            float(found.log_candidates), 8 * np.log(8), places=3
         )
 
 

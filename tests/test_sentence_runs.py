@@ -3,6 +3,7 @@
 import csv
 import json
 import pathlib
+import shutil
 from unittest import mock
 
 import numpy as np
@@ -58,10 +59,11 @@ class SentencesTest(absltest.TestCase):
         self.assertEqual(last, untimed(folder / 'broken')[-1])
         self.assertIn('heldout/simcse/mi', last)
         self.assertBetween(last['heldout/simcse/identical'], 0.0, 0.5)
-        # Candidates of training: those of the batch, and a full queue.
+        # The bound is that of the batch; the loss has a full queue.
         self.assertAlmostEqual(
-            last['simcse/log_candidates'], np.log(8 + 24), delta=0.01
+            last['simcse/log_candidates'], np.log(8), delta=0.01
         )
+        self.assertGreater(last['simcse/loss'], np.log(8) - last['simcse/mi'])
         tensors = read_tensors(folder / 'whole' / 'weights.safetensors')
         self.assertEmpty([p for p in tensors if 'momentum' in p or 'head' in p])
         loaded, found = vectors_of(folder / 'whole')
@@ -192,6 +194,14 @@ class PairsTest(absltest.TestCase):
             self.assertEqual(encode.call_count, 3 * times)
             self.assertEqual(found.dtype, 'float16')
             np.testing.assert_allclose(found, expected, atol=1e-3)
+        others = guide.parent / 'others'  # weights, all else the same
+        shutil.copytree(guide, others)
+        tensors = read_tensors(guide / 'weights.safetensors')
+        name = next(path for path in tensors if path.endswith('embeddings'))
+        moved = {**tensors, name: tensors[name][::-1]}
+        write_tensors(others / 'weights.safetensors', moved)
+        found = Guide(str(others)).vectors(texts)
+        self.assertGreater(np.abs(found - expected).max(), 0.01)
         flags = (
             '--objectives=simcse', f'--pairs={FOLDER}/a.csv',
             '--vocab_size=400', f'--simcse.guide={guide}',
@@ -200,8 +210,6 @@ class PairsTest(absltest.TestCase):
         run_here(folder, *flags)
         last = records(folder)[-1]
         self.assertBetween(last['heldout/simcse/guided'], 0.001, 0.999)
-        tensors = read_tensors(guide / 'weights.safetensors')
-        name = next(path for path in tensors if path.endswith('embeddings'))
         tensors[name] = tensors[name] + 1
         write_tensors(guide / 'weights.safetensors', tensors)
         with self.assertRaisesRegex(

@@ -184,10 +184,12 @@ class Twice(Objective):
         return infonce.contrast(
             self.SCALE * ops.sum(a * b, axis=1),
             self.SCALE * ops.matmul(a, ops.transpose(candidates.states)),
-            candidates.others(view.sequences),
+            # What is queued is in the loss alone.
+            candidates.others(view.sequences, candidates.sequences[None] >= 0),
             ops.equal(candidates.ids[None, :], texts[:, None]),
             ops.ones_like(a[:, 0]),
             drop_identical=True,
+            trained=candidates.others(view.sequences),
         )
 
     def remember(self, batch):
@@ -237,21 +239,25 @@ class Hard(Objective):
             ops.ones((1, view.ids.shape[-1]), 'bool'),
         )
         names = ops.reshape(names, (-1, 3))
-        own = gathered(batch, names[:, 1], view.sequences, unit(x[:, 1]))
-        nobody = ops.full_like(view.sequences, -1)
-        hard = gathered(batch, names[:, 2], nobody, unit(x[:, 2]))
+        sequences = view.sequences, ops.full_like(view.sequences, -1)
+        own, hard = (
+            gathered(batch, names[:, k], of, unit(x[:, k]), kind=k)
+            for k, of in enumerate(sequences, 1)
+        )
         return joined(own, hard), names[:, 1]
 
     def score(self, batch, candidates):
         pool, names = candidates
         x = unit(self.compared(batch)['texts'])
+        view = batch.views['triple']
         return infonce.contrast(
             10.0 * ops.sum(x[:, 0] * x[:, 1], axis=1),
             10.0 * ops.matmul(x[:, 0], ops.transpose(pool.states)),
-            pool.others(batch.views['triple'].sequences),
+            pool.others(view.sequences, pool.kinds[None] == 1),
             ops.equal(pool.ids[None, :], names[:, None]),
-            batch.views['triple'].weights[self.row][:, 0],
+            view.weights[self.row][:, 0],
             drop_identical=True,
+            trained=pool.others(view.sequences),
         )
 
 

@@ -1,9 +1,10 @@
 """The projector over the vectors of a contrast, with norms over the batch.
 
 Of DiffCSE (Chuang et al. 2022, §4.1, and its code), which InfoCSE took over;
-SimSiam's and Barlow Twins' are alike. The statistics are those of the batch, of
-all its replicas, in held-out text too: nothing of it leaves training, so no
-averages are kept.
+SimSiam's and Barlow Twins' are alike. In training the statistics are those of
+the batch, of all its replicas; of held-out text those of all its texts, in
+whatever slices it is read. Nothing of it leaves training, so no averages are
+kept.
 
 Glossary of shapes: n texts of this replica, D width.
 """
@@ -15,28 +16,40 @@ from infoword_tf.layers.attention import matrix, vector
 from infoword_tf.lazy import Layer, ops
 
 Tensor = Any
+Moments = tuple[Tensor, Tensor]  # mean and variance, [1, D] or [D]
 EPSILON = 1e-5
 
 
 def batch_norm(
-    x: Tensor, weights: Tensor, gather: Callable[[Tensor], Tensor]
-) -> Tensor:
-    """x [n, D] less its mean, over its deviation, of the global batch.
+    x: Tensor,
+    weights: Tensor,
+    gather: Callable[[Tensor], Tensor],
+    moments: Moments | None = None,
+) -> tuple[Tensor, Moments]:
+    """Takes the mean from x [n, D] and divides it by the deviation.
 
     Args:
         x: float32.
         weights: [n] float32, 0 for texts that are none.
         gather: as `Replicas.gather`.
+        moments: of other texts; None: of these, of the global batch.
+
+    Returns:
+        [n, D]; and the moments that it was normed by.
     """
 
     def total(each: Tensor) -> Tensor:  # [n, D] -> [D]
         mine = ops.sum(weights[:, None] * each, axis=0, keepdims=True)
         return ops.sum(gather(mine), axis=0)
 
+    if moments is not None:
+        mean, variance = moments
+        return (x - mean) * ops.rsqrt(variance + EPSILON), moments
     count = ops.maximum(total(ops.ones_like(x[:, :1])), 1.0)  # [1]
-    centred = x - total(x) / count
+    mean = total(x) / count
+    centred = x - mean
     variance = total(centred * centred) / count
-    return centred * ops.rsqrt(variance + EPSILON)
+    return centred * ops.rsqrt(variance + EPSILON), (mean, variance)
 
 
 class Projector(Layer):
@@ -57,10 +70,20 @@ class Projector(Layer):
         self.built = True
 
     def call(
-        self, x: Tensor, weights: Tensor, gather: Callable[[Tensor], Tensor]
-    ) -> Tensor:
-        """[n, D] float32 -> the same; args as `batch_norm`."""
+        self,
+        x: Tensor,
+        weights: Tensor,
+        gather: Callable[[Tensor], Tensor],
+        moments: tuple[Moments, Moments] | None = None,
+    ) -> tuple[Tensor, tuple[Moments, Moments]]:
+        """Projects x [n, D] float32; arguments and result as of `batch_norm`.
+
+        The moments are those of both norms.
+        """
+        inner, outer = moments or (None, None)
         x = ops.matmul(x, ops.convert_to_tensor(self.kernel))
-        x = batch_norm(x, weights, gather) * self.gamma + self.beta
-        x = ops.matmul(ops.relu(x), ops.convert_to_tensor(self.outer_kernel))
-        return batch_norm(x, weights, gather)
+        x, inner = batch_norm(x, weights, gather, inner)
+        x = ops.relu(x * self.gamma + self.beta)
+        x = ops.matmul(x, ops.convert_to_tensor(self.outer_kernel))
+        x, outer = batch_norm(x, weights, gather, outer)
+        return x, (inner, outer)

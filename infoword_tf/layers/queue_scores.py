@@ -28,24 +28,18 @@ LANES = 2  # of `over_columns`: in the cache more gain nothing
 class QueueScores(NamedTuple):
     """What N pairs' scores over a queue come to.
 
-    Copies are vectors of the very text that a pair's positive is of; others
-    are all but these. Only `others` has a gradient.
+    Others are all its vectors but those of the very text that a pair's
+    positive is of. Only `others` has a gradient.
 
     Attributes:
-        log_sum: [N] log of the sum of exp score, of copies too.
         others: [N] log of the sum over others of exp(h score), h a constant
             weight exp(sharpness score).
         weight: [N] the sum over others of h: how many, where all weigh 1.
-        rank: [N] how many others score at least as high as the positive.
-        copies: [N] how many there are.
-        size: scalar, how many vectors the queue holds.
+        size: [N] how many others there are.
     """
 
-    log_sum: Tensor
     others: Tensor
     weight: Tensor
-    rank: Tensor
-    copies: Tensor
     size: Tensor
 
 
@@ -55,13 +49,8 @@ def _other(ids: Tensor, there: Tensor, targets: Tensor) -> Tensor:
 
 
 @compiled
-def _sums(scores, positive, targets, ids, there, *, sharpness):
-    """[B, M], [B, J], [B, J], [M], [M] -> the first fields of `QueueScores`,
-    [B, J] each.
-    """
-
-    def every(scores, ids, there):
-        return ops.where(there, scores[:, None], NEVER)
+def _sums(scores, targets, ids, there, *, sharpness):
+    """[B, M], [B, J], [M], [M] -> `QueueScores` [B, J]."""
 
     def others(scores, ids, there):
         other = _other(ids, there, targets)
@@ -71,17 +60,11 @@ def _sums(scores, positive, targets, ids, there, *, sharpness):
         arrays = scores, ids, there
         return over_columns(of, combine, reduce, *arrays, lanes=LANES)
 
-    def log_sum(of, factor):
-        highest = reduced(of, ops.maximum, ops.max)
+    highest = reduced(others, ops.maximum, ops.max)
+    factor = 1.0 + sharpness
 
-        def exponential(*block):
-            return ops.exp(factor * (of(*block) - highest[..., None]))
-
-        total = reduced(exponential, ops.add, ops.sum)
-        return factor * highest + ops.log(total)
-
-    def as_high(*block):
-        return to_float(others(*block) >= positive[..., None])
+    def exponential(*block):
+        return ops.exp(factor * (others(*block) - highest[..., None]))
 
     def copied(scores, ids, there):
         own = ops.equal(ids, targets[..., None])
@@ -90,18 +73,10 @@ def _sums(scores, positive, targets, ids, there, *, sharpness):
     def hard(*block):
         return ops.exp(sharpness * others(*block))
 
-    copies = reduced(copied, ops.add, ops.sum)
-    if sharpness:
-        weight = reduced(hard, ops.add, ops.sum)
-    else:
-        weight = ops.sum(to_float(there)) - copies
-    return (
-        ops.broadcast_to(log_sum(every, 1.0), targets.shape),
-        log_sum(others, 1.0 + sharpness),
-        weight,
-        reduced(as_high, ops.add, ops.sum),
-        copies,
-    )
+    total = reduced(exponential, ops.add, ops.sum)
+    size = ops.sum(to_float(there)) - reduced(copied, ops.add, ops.sum)
+    weight = reduced(hard, ops.add, ops.sum) if sharpness else size
+    return factor * highest + ops.log(total), weight, size
 
 
 @compiled
@@ -118,7 +93,6 @@ def queue_scores(
     rows: Tensor,
     ids: Tensor,
     there: Tensor,
-    positive: Tensor,
     targets: Tensor,
     *,
     sharpness: float = 0.0,
@@ -132,8 +106,7 @@ def queue_scores(
         rows: [S, D'], the queue.
         ids: [S] int32, equal where vectors are of the same text.
         there: [S] bool: which places of the queue hold a vector.
-        positive: [N] float32, the score of each pair's own b.
-        targets: [N] int32, what that is.
+        targets: [N] int32, what each pair's own b is.
         sharpness: how much more a high score weighs, see `QueueScores`.
         finish: of vectors [M, D'], those [M, D] that are compared; None: they
             are.
@@ -142,7 +115,6 @@ def queue_scores(
     size, pairs = rows.shape[0], targets.shape[0]
     shape = queries.shape[0], pairs // queries.shape[0]
     targets = ops.reshape(targets, shape)
-    positive = ops.stop_gradient(ops.reshape(positive, shape))
     blocks = min(-(-size * pairs // SCORES_AT_ONCE), MOST_BLOCKS, size)
     found = []
     for i in range(blocks):
@@ -153,36 +125,31 @@ def queue_scores(
         found.append(
             _block_scores(
                 ops.matmul(queries, ops.transpose(vectors)),
-                positive, targets, ids[block], there[block], sharpness, key,
+                targets, ids[block], there[block], sharpness, key,
             )
         )  # fmt: skip
-    log_sums, others, *sums = (
+    others, *sums = (
         ops.reshape(ops.stack(parts), (blocks, pairs))
         for parts in zip(*found, strict=True)
     )
     return QueueScores(
-        ops.logsumexp(log_sums, axis=0),
-        ops.logsumexp(others, axis=0),
-        *(ops.sum(x, axis=0) for x in sums),
-        ops.sum(to_float(there)),
+        ops.logsumexp(others, axis=0), *(ops.sum(x, axis=0) for x in sums)
     )
 
 
-def _block_scores(scores, positive, targets, ids, there, sharpness, key):
+def _block_scores(scores, targets, ids, there, sharpness, key):
     """What `_sums` gives, with a gradient."""
     summed, gradient_of = _sums, _scores_grad
     if key is None:
         summed, gradient_of = (f.__wrapped__ for f in (summed, gradient_of))
 
     def function(scores):
-        results = summed(
-            scores, positive, targets, ids, there, sharpness=sharpness
-        )
+        results = summed(scores, targets, ids, there, sharpness=sharpness)
 
-        def grad(d_log_sum, d_others, *rest):
-            del d_log_sum, rest
+        def grad(d_others, *rest):
+            del rest
             return gradient_of(
-                scores, targets, ids, there, results[1], d_others,
+                scores, targets, ids, there, results[0], d_others,
                 sharpness=sharpness,
             )  # fmt: skip
 

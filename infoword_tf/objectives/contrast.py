@@ -215,7 +215,7 @@ class SentenceContrast(Queued):
             queries = scale * own[query]
             scores = ops.matmul(queries, ops.transpose(others.states))  # [B, M]
             earlier = self.among_earlier(
-                batch, others, queries, positive, targets, finish=finish
+                batch, others, queries, targets, finish=finish
             )
             outcomes.append(
                 infonce.contrast(
@@ -226,7 +226,7 @@ class SentenceContrast(Queued):
                     ops.reshape(view.weights[self.row], (-1,)),
                     measured=ops.reshape(view.measured[self.row], (-1,)),
                     drop_identical=True,
-                    earlier=earlier,
+                    earlier=earlier and earlier.others,
                 )
             )
         return infonce.average(*outcomes)

@@ -118,13 +118,24 @@ class ReplacedPieces(Objective):
         x = ops.cast(states, 'float32')
         return ops.matmul(x, ops.transpose(ops.convert_to_tensor(table)))
 
-    def _vectors(self, batch: Batch) -> Tensor:
+    def candidates(self, batch: Batch) -> Mapping[str, Any] | None:
+        """Of held-out text, what simcse's head norms all of it by.
+
+        Candidates are yes and no, which need no vectors.
+        """
+        if batch.training or not self.projected:
+            return None
+        return self.scorer.norms(batch.scorer_batch)
+
+    def _vectors(self, batch: Batch, norms: Mapping[str, Any]) -> Tensor:
         """[R, J K, D], of the texts of each row."""
         view, scorer = batch.views[VIEW], self.scorer
         texts = scorer.compared(batch.scorer_batch)['texts']  # [N, K, D]
         if self.projected:
             numbers = sentence_numbers(view, self.row)
-            texts = scorer.projected(batch.scorer_batch, texts, numbers)
+            texts = scorer.projected(
+                batch.scorer_batch, texts, numbers, norms.get('texts')
+            )
         return ops.reshape(texts, (view.ids.shape[0], -1, texts.shape[-1]))
 
     def weight(self, batch: Batch) -> Tensor:
@@ -141,7 +152,9 @@ class ReplacedPieces(Objective):
             asked & ~ops.equal(view.ids, self.specials.cls_id), 'float32'
         )
 
-    def score(self, batch: Batch, candidates: None) -> infonce.Outcome:
+    def score(
+        self, batch: Batch, candidates: Mapping[str, Any] | None
+    ) -> infonce.Outcome:
         """Eq. 1 among two answers; MI is 0 for who knows their share alone."""
         view, words = batch.views[VIEW], self._words(batch)
         states = batch.encode(
@@ -149,7 +162,7 @@ class ReplacedPieces(Objective):
                 words,
                 view.positions,
                 block_ids=view.block_ids,
-                first=self._vectors(batch),
+                first=self._vectors(batch, candidates or {}),
                 first_places=text_places(view, self.row),
             ),
             DISCRIMINATOR,
@@ -226,6 +239,7 @@ ROW = Row(
     candidates='yes and no',
     views={VIEW: _wanted},
     encoders={'transformer': {}},
+    heldout_candidates=512,  # the norms are of all that simcse contrasts
     companions=_companions,
     scored_by='simcse',
 )

@@ -125,7 +125,7 @@ class DeepInfoMax(Queued):
         positive = ops.reshape(ops.sum(a * b, axis=-1), (-1,))  # [N]
         a = ops.reshape(a, (-1, width))
         earlier = self.among_earlier(
-            batch, candidates, a, positive, targets, finish=finish
+            batch, candidates, a, targets, finish=finish
         )
         scores = ops.matmul(a, ops.transpose(c))
         scores = ops.repeat(scores, slots, axis=0)  # [N, M]
@@ -134,7 +134,7 @@ class DeepInfoMax(Queued):
         weights = ops.reshape(view.weights[self.row], (-1,))
         outcome = infonce.contrast(
             positive, scores, counts, identical, weights, drop_identical=True,
-            earlier=earlier,
+            earlier=earlier and earlier.others,
         )  # fmt: skip
         if batch.training:
             return outcome

@@ -2,9 +2,14 @@
 
     I(A, B) >= E[ f(a, b) - log sum_{b~ in B~} exp f(a, b~) ] + log|B~|
 
-B~ holds the positive. What makes rows comparable is one more term: candidates
-drawn from q instead of from p(b) flatter the bound by KL(p(b) || q). It is
-taken on the very pairs that are measured, as the mean of log p(b) / q(b), so
+B~ holds the positive and b of other pairs, or draws from q: scored by the same
+f, and chosen without a look at a or b. A loss may contrast more (hard
+negatives, a queue) or less (what a guide finds); MI, ceiling and accuracy never
+do, for then a critic that knows nothing of a could score above 0.
+
+What makes rows comparable is one more term: candidates drawn from q instead of
+from p(b) flatter the bound by KL(p(b) || q). It is taken on the very pairs that
+are measured, as the mean of log p(b) / q(b), so
 
     MI = mean[ log|B~| - log p(b) / q(b) - loss ],
 
@@ -23,11 +28,9 @@ All of it is float32 whatever the model computes in. Nothing is masked with
 Glossary of shapes: N scored pairs, M candidates, V vocabulary.
 """
 
-import functools
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
-from infoword_tf.layers.queue_scores import QueueScores
 from infoword_tf.lazy import ops
 
 Tensor = Any
@@ -149,8 +152,8 @@ def infonce(
         measured: [N] float32, 1 where a does not show b; None: everywhere.
             Only these pairs count in MI, ceiling and accuracy: a copy of what
             is visible says nothing about text.
-        train_log_sum: [N] the log-sum of the training loss where it leaves
-            candidates out (accidental hits); the bound never does.
+        train_log_sum: [N] the log-sum of the training loss where it has
+            other candidates than the bound.
     """
     positive, log_sum, log_size, rank, log_copies = candidates
     loss = (log_sum if train_log_sum is None else train_log_sum) - positive
@@ -202,15 +205,14 @@ def negatives(
     )
 
 
-def among(positive: Tensor, *parts: Negatives) -> Candidates:
-    """The positive, [N] float32, and all candidates of several parts."""
-    log_sums, sizes, ranks, copies = zip(*parts, strict=True)
+def among(positive: Tensor, others: Negatives) -> Candidates:
+    """The positive, [N] float32, beside what scores over others come to."""
     return Candidates(
         positive,
-        functools.reduce(ops.logaddexp, (*log_sums, positive)),
-        ops.log1p(sum(sizes)),
-        sum(ranks),
-        ops.log1p(sum(copies)),
+        ops.logaddexp(others.log_sum, positive),
+        ops.log1p(others.size),
+        others.rank,
+        ops.log1p(others.copies),
     )
 
 
@@ -235,35 +237,32 @@ def contrast(
     *,
     drop_identical: bool,
     trained: Tensor | None = None,
-    earlier: QueueScores | None = None,
+    earlier: Tensor | None = None,
 ) -> Outcome:
     """Eq. 1 over the positive and a multiset of negatives.
 
     Args:
-        positive, scores, counts, identical: as in `negatives`.
+        positive, scores, counts, identical: as in `negatives`; the counts are
+            those of the bound: only b that are drawn as the positive is.
         weights, marginal, measured: as in `infonce`.
         drop_identical: whether the training loss leaves copies of the
             positive out; the bound counts them.
-        trained: [N, M] float32, `counts` of the training loss; None: those,
-            without copies of the positive where these are dropped.
-        earlier: what the scores over a queue come to; its copies of the
-            positive are left out always.
+        trained: [N, M] float32, `counts` of the training loss, which may
+            contrast whatever it likes; None: those of the bound.
+        earlier: [N] float32, log of the sum over a queue of exp f(a, b~), for
+            the training loss alone.
     """
-    parts = [negatives(positive, scores, counts, identical)]
-    if trained is None and drop_identical:
-        trained = ops.where(identical, 0.0, counts)
-    kept = parts[0].log_sum
-    if trained is not None:
+    every = negatives(positive, scores, counts, identical)
+    kept = every.log_sum
+    if drop_identical or trained is not None:
+        trained = counts if trained is None else trained
+        if drop_identical:
+            trained = ops.where(identical, 0.0, trained)
         kept = negatives(positive, scores, trained, identical).log_sum
     if earlier is not None:
-        kept = ops.logaddexp(kept, earlier.others)
-        parts.append(
-            Negatives(
-                earlier.log_sum, earlier.size, earlier.rank, earlier.copies
-            )
-        )
+        kept = ops.logaddexp(kept, earlier)
     return infonce(
-        among(positive, *parts),
+        among(positive, every),
         weights,
         marginal,
         measured,

@@ -203,6 +203,8 @@ class Pool(NamedTuple):
         earlier: of earlier steps, apart from these: many, for `queue_scores`.
         lengths: [M] int32, tokens of each, where those of one length are
             compared, else None.
+        kinds: [M] int32, which text of its example each is, where the loss
+            contrasts several and the bound those of one kind, else None.
 
     Several can be `joined`: the batch, a row's own negatives, a queue. What is
     of no sequence (-1) is another's for every pair.
@@ -215,11 +217,12 @@ class Pool(NamedTuple):
     states: Tensor | None = None
     earlier: 'Pool | None' = None
     lengths: Tensor | None = None
+    kinds: Tensor | None = None
 
     def others(self, sequences: Tensor, among: Tensor | None = None) -> Tensor:
         """[N, M] float32: 1 for candidates of other sequences than [N].
 
-        Those of `among`, [N, M] bool; None: all are.
+        Those of `among`, [N, M] or [1, M] bool; None: all are.
         """
         other = ops.not_equal(self.sequences[None, :], sequences[:, None])
         if among is not None:
@@ -269,6 +272,7 @@ def gathered(
     sequences: Tensor,
     states: Tensor,
     weights: Tensor | None = None,
+    kind: int | None = None,
 ) -> Pool:
     """Vectors of the global batch as candidates, all of them.
 
@@ -278,27 +282,31 @@ def gathered(
         sequences: [n] int32, -1 for those of no sequence.
         states: [n, D] float32.
         weights: [n] float32, 0 for those that are none; None: all are.
+        kind: which text of its example each is, see `Pool.kinds`.
     """
     gather = batch.replicas.gather
     if weights is None:
         weights = ops.ones_like(ids, 'float32')
+    ids = gather(ids)
     return Pool(
-        gather(ids),
+        ids,
         gather(sequences),
         gather(weights),
         batch.limit,
         gather(states),
+        kinds=None if kind is None else ops.full_like(ids, kind),
     )
 
 
 def joined(*pools: Pool) -> Pool:
     """All candidates of several pools, in order; the limit is the first's."""
-    ids, sequences, weights, _, states, *_ = zip(*pools, strict=True)
-    return Pool(
-        *(ops.concatenate(x) for x in (ids, sequences, weights)),
-        pools[0].limit,
-        None if any(x is None for x in states) else ops.concatenate(states),
-    )
+
+    def whole(name: str) -> Tensor | None:
+        parts = [getattr(pool, name) for pool in pools]
+        return None if any(x is None for x in parts) else ops.concatenate(parts)
+
+    names = 'ids', 'sequences', 'weights', 'states', 'kinds'
+    return Pool(limit=pools[0].limit, **{name: whole(name) for name in names})
 
 
 def text_ids(

@@ -4,6 +4,9 @@ A row that contrasts encoded texts derives from `Queued`. It has two settings
 then: the size of the queue, and a momentum encoder whose vectors fill it (He et
 al. 2020, "MoCo"), so that old ones stay comparable.
 
+The loss contrasts them, the bound does not: another encoder made them, and what
+tells its vectors from those of this step would pass for information.
+
 Glossary of shapes: B rows, J texts of each, N = B J, T tokens, M candidates, S
 size of the queue, D width.
 """
@@ -40,7 +43,7 @@ class Queued(Objective):
     queued: ClassVar[tuple[str, ...]] = ('',)
     queue: int = setting(
         0,
-        'How many vectors of earlier steps are candidates too; 0: none.',
+        'How many vectors of earlier steps the loss contrasts too; 0: none.',
         at_least=0,
     )
     momentum: float = setting(
@@ -100,7 +103,6 @@ class Queued(Objective):
         batch: Batch,
         pool: Pool,
         queries: Tensor,
-        positive: Tensor,
         targets: Tensor,
         **more: Any,
     ) -> QueueScores | None:
@@ -109,7 +111,7 @@ class Queued(Objective):
         Args:
             batch: of the step.
             pool: as of `behind`.
-            queries, positive, targets: of `queue_scores`.
+            queries, targets: of `queue_scores`.
             **more: likewise, `sharpness` and `finish`.
         """
         if pool.earlier is None:
@@ -117,8 +119,7 @@ class Queued(Objective):
         earlier = pool.earlier
         return queue_scores(
             queries, earlier.states, earlier.ids, earlier.weights > 0,
-            positive, targets,
-            key=batch.fused, **more,
+            targets, key=batch.fused, **more,
         )  # fmt: skip
 
     def texts_of(self, view: View) -> tuple[Tensor, Tensor]:

@@ -12,12 +12,12 @@ Copies of a sentence share a row of the view, so that both passes are one
 product; dropout is drawn for each token, so that copies differ.
 
 Glossary of shapes: R rows of the view, J examples of a row, N = R J, K texts
-of each, T tokens, M candidates, D width, W of a finished vector, S size of the
-queue, G width of a guide.
+of each, T tokens, M candidates, D width, E of an exported vector, W of one
+that is compared, S size of the queue, G width of a guide.
 """
 
-from collections.abc import Mapping
-from typing import Any
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple
 
 from infoword_tf.encoders import Encoded, Inputs
 from infoword_tf.layers import dropout
@@ -41,6 +41,19 @@ NO_HEAD, IN_TRAINING, KEPT, PROJECTOR = HEADS = (
     'none', 'training', 'kept', 'projector',
 )  # fmt: skip
 FORWARD, BOTH, JOINT = DIRECTIONS = ('forward', 'both', 'joint')
+
+
+class Shared(NamedTuple):
+    """What all texts of a global batch are scored with.
+
+    Attributes:
+        pools: by side, what the other one looks among.
+        norms: of held-out text, by what they are of, the moments of a
+            projector over all of it; {}: those of the batch are used.
+    """
+
+    pools: dict[str, Pool]
+    norms: Mapping[str, Any]
 
 
 class SimCSE(Queued):
@@ -93,7 +106,7 @@ class SimCSE(Queued):
     )
     dims: str = setting(
         '',
-        'Train the first so many numbers of a vector, too, as 192,96 '
+        'Train the first so many numbers of an exported vector, too, as 192,96 '
         '(Matryoshka); empty: the whole alone.',
     )
     keys: str = SETTINGS['keys']
@@ -138,7 +151,6 @@ class SimCSE(Queued):
                 f'--{self.row}.directions={self.directions} looks for a too; '
                 'leave out one of the two'
             )
-        self.prefixes = self._prefixes()
         self.own_head = None
         if self.head == IN_TRAINING:
             width = self.encoder.width
@@ -150,23 +162,43 @@ class SimCSE(Queued):
             self.not_exported |= {w.path for w in self.own_head.weights}
         super().build()
 
-    def _prefixes(self) -> list[int]:
-        """What `dims` says.
+    def follow(self, dense: Sequence[Any]) -> None:
+        """As `Objective.follow`; then it is known how wide an export is.
 
         Raises:
-            ValueError: it is no list of widths.
+            ValueError: `dims` is no list of widths, or one is wider; or a
+                head of training does not fit.
         """
+        super().follow(dense)
+        width = self.encoder.width
+        self.exported_width = self.dense[-1].wide if self.dense else width
+        if self.own_head and self.exported_width != width:
+            raise ValueError(
+                f'--{self.row}.head={self.head} is over {width} numbers, and '
+                f'vectors of --init have {self.exported_width} behind its last '
+                f'layer; give --{self.row}.head={NO_HEAD}'
+            )
+        self.prefixes = self._prefixes()
+        # Prefixes are of what is exported. Behind a head that is not, it
+        # stands beside what the head makes of it.
+        self.whole_width = width if self.own_head else self.exported_width
+        self.beside = bool(self.own_head and self.prefixes)
+
+    def _prefixes(self) -> list[int]:
+        """Widths that `dims` says, but for that of the whole as compared."""
         found = [part.strip() for part in self.dims.split(',') if part.strip()]
         if not all(part.isdigit() and 0 < int(part) for part in found):
             raise ValueError(
                 f'--{self.row}.dims={self.dims}: give numbers, as 192,96'
             )
-        if too_wide := [x for x in found if int(x) > self.encoder.width]:
+        most = self.exported_width
+        if too_wide := [x for x in found if int(x) > most]:
             raise ValueError(
-                f'--{self.row}.dims={self.dims}: vectors are '
-                f'{self.encoder.width} wide, less than {too_wide[0]}'
+                f'--{self.row}.dims={self.dims}: vectors are {most} wide, less '
+                f'than {too_wide[0]}'
             )
-        return [int(part) for part in found if int(part) < self.encoder.width]
+        widths = map(int, found)
+        return [x for x in widths if self.own_head or x < most]
 
     # ------------------------------------------------------------- vectors
 
@@ -242,36 +274,72 @@ class SimCSE(Queued):
             )
         return found
 
+    def exported(self, vectors: Tensor) -> Tensor:
+        """[..., D] -> [n, E]: the dense layers that a workdir keeps."""
+        x = ops.reshape(vectors, (-1, vectors.shape[-1]))
+        for layer in self.dense:
+            x = layer(x)
+        return x
+
+    def _through_head(
+        self, batch: Batch, x: Tensor, numbers: Tensor, norm: Any = None
+    ) -> tuple[Tensor, Any]:
+        """`projected` of `exported` [n, E], and the moments of its norms."""
+        if self.head == PROJECTOR:
+            there = _there(batch.views[VIEW], self.row, numbers)
+            return self.own_head(
+                ops.cast(x, 'float32'),
+                ops.reshape(there, (-1,)),
+                gather=batch.replicas.gather,
+                moments=norm,
+            )
+        return (self.own_head(x) if self.own_head else x), None
+
     def projected(
-        self, batch: Batch, vectors: Tensor, numbers: Tensor
+        self, batch: Batch, vectors: Tensor, numbers: Tensor, norm: Any = None
     ) -> Tensor:
-        """[..., D] -> [..., W]: dense layers, then the head.
+        """[..., D] -> the same: dense layers, then the head.
 
         Args:
             batch: of the step.
             vectors: of texts of each example, N or [N, K] of them.
             numbers: likewise, what each text is; -1 for none.
+            norm: the moments that a projector norms by, see `norms`; None:
+                those of the vectors.
         """
-        x = ops.reshape(vectors, (-1, vectors.shape[-1]))
-        for layer in self.dense:
-            x = layer(x)
-        if self.head == PROJECTOR:
-            there = _there(batch.views[VIEW], self.row, numbers)
-            x = ops.cast(x, 'float32')
-            weights = ops.reshape(there, (-1,))
-            x = self.own_head(x, weights, gather=batch.replicas.gather)
-        elif self.own_head:
-            x = self.own_head(x)
+        x = self.exported(vectors)
+        x, _ = self._through_head(batch, x, numbers, norm)
         return ops.reshape(x, (*ops.shape(vectors)[:-1], x.shape[-1]))
 
     def finished(
-        self, batch: Batch, vectors: Tensor, numbers: Tensor
+        self, batch: Batch, vectors: Tensor, numbers: Tensor, norm: Any = None
     ) -> Tensor:
-        """As `projected`, of length 1."""
-        return unit(self.projected(batch, vectors, numbers))
+        """[..., W]: as `projected`, of length 1, and what is `beside` it."""
+        exported = self.exported(vectors)
+        x, _ = self._through_head(batch, exported, numbers, norm)
+        shape = ops.shape(vectors)[:-1]
+        parts = [x, exported] if self.beside else [x]
+        parts = [unit(ops.reshape(x, (*shape, x.shape[-1]))) for x in parts]
+        return ops.concatenate(parts, axis=-1) if self.beside else parts[0]
 
-    def _texts(self, batch: Batch) -> Tensor:
-        """[N, K, W] of length 1, all texts as they are compared.
+    def norms(self, batch: Batch) -> dict[str, Any]:
+        """What a projector norms a batch's vectors by, by name; {}: nothing.
+
+        Of all held-out text at once, so that it does not depend on slices.
+        """
+        if self.head != PROJECTOR:
+            return {}
+        view, vectors = batch.views[VIEW], self.compared(batch)
+        numbers = {'texts': sentence_numbers(view, self.row)}
+        if self.keys_are_positives:
+            numbers['keys'] = _numbers(view, self.row)[0][:, 1]
+        return {
+            name: self._through_head(batch, self.exported(vectors[name]), of)[1]
+            for name, of in numbers.items()
+        }
+
+    def _texts(self, batch: Batch, norms: Mapping[str, Any]) -> Tensor:
+        """[N, K, W], all texts as they are compared.
 
         Where keys are positives, b is what the momentum encoder makes of it,
         and no gradient enters it (He et al. 2020, §3.2, Algorithm 1).
@@ -279,11 +347,15 @@ class SimCSE(Queued):
         found = self.compared(batch)
         view = batch.views[VIEW]
         numbers = sentence_numbers(view, self.row)
-        texts = self.finished(batch, found['texts'], numbers)
+        texts = self.finished(
+            batch, found['texts'], numbers, norms.get('texts')
+        )
         if not self.keys_are_positives:
             return texts
         numbers, _ = _numbers(view, self.row)
-        keys = self.finished(batch, found['keys'], numbers[:, 1])
+        keys = self.finished(
+            batch, found['keys'], numbers[:, 1], norms.get('keys')
+        )
         keys = ops.stop_gradient(keys)
         return ops.concatenate(
             [texts[:, :1], keys[:, None], texts[:, 2:]], axis=1
@@ -291,10 +363,11 @@ class SimCSE(Queued):
 
     # ---------------------------------------------------------- candidates
 
-    def candidates(self, batch: Batch) -> dict[str, Pool]:
-        """By side, what the other one looks among."""
+    def candidates(self, batch: Batch) -> Shared:
+        """All texts of the global batch, by kind, and a queue behind them."""
         view = batch.views[VIEW]
-        texts = self._texts(batch)  # [N, K, W]
+        norms = {} if batch.training else self.norms(batch)
+        texts = self._texts(batch, norms)  # [N, K, W]
         if self.guide:  # what it sees lies behind, [N, K, W + G]
             texts = ops.concatenate([texts, _guides(view, self.row)], axis=2)
         numbers, sequences = _numbers(view, self.row)  # [N, K], [N]
@@ -307,33 +380,35 @@ class SimCSE(Queued):
                 sequences,
                 texts[:, text],
                 _there(view, self.row, mine),
+                kind=text,
             )
 
         pools = [of(1, sequences)]
         nobody = ops.full_like(sequences, -1)
         pools += [of(k, nobody) for k in range(2, texts.shape[1])]
         if self.directions == FORWARD:
-            return {'b': self.behind(batch, joined(*pools))}
+            return Shared({'b': self.behind(batch, joined(*pools))}, norms)
         a = of(0, sequences)
         if self.directions == BOTH:
-            return {'b': self.behind(batch, joined(*pools)), 'a': a}
+            b = self.behind(batch, joined(*pools))
+            return Shared({'b': b, 'a': a}, norms)
         # Whoever looks finds all texts, but those of its own example.
         every = joined(pools[0], a, *pools[1:])
-        return dict.fromkeys('ba', self.behind(batch, every))
+        return Shared(dict.fromkeys('ba', self.behind(batch, every)), norms)
 
-    def score(
-        self, batch: Batch, candidates: dict[str, Pool]
-    ) -> infonce.Outcome:
+    def score(self, batch: Batch, candidates: Shared) -> infonce.Outcome:
         """Eq. 1; the mean of both directions where there are two.
 
-        The loss is the mean over the whole vectors and their prefixes
-        (Kusupati et al. 2022, "Matryoshka", Eq. 1); all else is of the whole.
+        The loss is the mean over the whole vectors and prefixes of exported
+        ones (Kusupati et al. 2022, "Matryoshka", Eq. 1); all else is of the
+        whole, and of no candidates but other answers of the batch: a's where
+        one looks for a, b's where one looks for b.
         """
-        texts = self._texts(batch)
-        found = self._score(batch, texts, candidates)
+        texts = self._texts(batch, candidates.norms)
+        found = self._score(batch, texts, candidates.pools)
         losses = [found.loss]
         for width in self.prefixes:
-            part = self._score(batch, texts, candidates, width)
+            part = self._score(batch, texts, candidates.pools, width)
             losses.append(part.loss)
         return found._replace(loss=sum(losses) / len(losses))
 
@@ -341,32 +416,38 @@ class SimCSE(Queued):
         self,
         batch: Batch,
         texts: Tensor,
-        candidates: dict[str, Pool],
+        pools: dict[str, Pool],
         prefix: int | None = None,
     ) -> infonce.Outcome:
-        """Of vectors [N, K, W] of length 1, or their first so many numbers."""
+        """Of vectors [N, K, W], whole or the first so many numbers."""
         view = batch.views[VIEW]
         numbers, sequences = _numbers(view, self.row)
         weights = _there(view, self.row, numbers[:, 1])
         wide = texts.shape[2]
-        if prefix:
-            texts = unit(texts[..., :prefix])
+
+        def part(x: Tensor) -> Tensor:
+            if prefix:
+                begin = self.whole_width if self.beside else 0
+                return unit(x[..., begin : begin + prefix])
+            return x[..., : self.whole_width] if self.beside else x
+
+        texts = part(texts)
         outcomes = []
         for side, query, answer in (('b', 0, 1), ('a', 1, 0)):
-            if side not in candidates:
+            if side not in pools:
                 continue
-            others, own = candidates[side], texts[:, query]
-            states, counts = others.states, others.others(sequences)
+            others, own = pools[side], texts[:, query]
+            states, trained = others.states, others.others(sequences)
+            counts = others.others(sequences, others.kinds[None] == answer)
             identical = ops.equal(others.ids[None], numbers[:, answer, None])
             guided = None
             if self.guide:
                 near = self._near(view, query, answer, states[:, wide:])
                 near = ops.logical_and(near, ops.logical_not(identical))
-                guided = _share(near, counts)
+                guided = _share(near, trained)
+                trained = ops.where(near, 0.0, trained)
                 states = states[:, :wide]
-                counts = ops.where(near, 0.0, counts)
-            if prefix:
-                states = unit(states[:, :prefix])
+            states = part(states)
             cosines = ops.matmul(own, ops.transpose(states))  # [N, M]
             positive = ops.sum(own * texts[:, answer], axis=1)
             positive = positive / self.temperature
@@ -374,13 +455,12 @@ class SimCSE(Queued):
                 batch,
                 others,
                 own / self.temperature,
-                positive,
                 numbers[:, answer],
                 sharpness=self.hardness * self.temperature,
-                finish=(lambda x: unit(x[:, :prefix])) if prefix else None,
+                finish=part if prefix or self.beside else None,
             )
             outcome = self._contrast(
-                positive, cosines, counts, identical, weights, earlier
+                positive, cosines, counts, trained, identical, weights, earlier
             )
             if guided is not None:
                 more = {**outcome.more, 'guided': ops.sum(weights * guided)}
@@ -413,22 +493,24 @@ class SimCSE(Queued):
         positive: Tensor,
         cosines: Tensor,
         counts: Tensor,
+        trained: Tensor,
         identical: Tensor,
         weights: Tensor,
         earlier: QueueScores | None,
     ) -> infonce.Outcome:
         """Eq. 1 of scores; copies of b are no negatives of the loss.
 
-        What is `identical` is said of the candidates of the step.
+        Candidates of the bound are `counts`, those of the loss `trained`, of
+        which it is said how many are `identical`.
         """
-        others = ops.where(identical, 0.0, counts)
+        others = ops.where(identical, 0.0, trained)
         if self.hardness:
             hard = ops.exp(self.hardness * ops.stop_gradient(cosines))
             total = ops.sum(others * hard, axis=1, keepdims=True)
             size = ops.sum(others, axis=1, keepdims=True)
             if earlier is not None:
                 total = total + earlier.weight[:, None]
-                size = size + (earlier.size - earlier.copies)[:, None]
+                size = size + earlier.size[:, None]
                 scale = ops.log(ops.maximum(size, 1.0))[:, 0]
                 scale = scale - ops.log(ops.maximum(total, 1e-12))[:, 0]
                 earlier = earlier._replace(others=earlier.others + scale)
@@ -441,9 +523,9 @@ class SimCSE(Queued):
             weights,
             drop_identical=True,
             trained=others,
-            earlier=earlier,
+            earlier=earlier and earlier.others,
         )
-        share = _share(identical, counts)
+        share = _share(identical, trained)
         return outcome._replace(more={'identical': ops.sum(weights * share)})
 
     # --------------------------------------------------------------- queue
@@ -456,7 +538,8 @@ class SimCSE(Queued):
     @property
     def key_width(self) -> int:
         """W."""
-        return self.dense[-1].wide if self.dense else self.encoder.width
+        beside = self.exported_width if self.beside else 0
+        return self.whole_width + beside
 
     def remember(self, batch: Batch) -> dict[str, Any]:
         """Queues what the momentum encoder, or the encoder itself, made of b.

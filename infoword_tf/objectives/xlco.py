@@ -129,11 +129,8 @@ class CrossLingual(Queued):
         return ops.stop_gradient(keys) if self.momentum else keys
 
     def candidates(self, batch: Batch) -> Pool:
-        """Other b. Held-out text has no queue: there they are the batch's."""
-        own = self._pool(batch)
-        if self.negatives == QUEUE and batch.state:
-            own = own._replace(weights=ops.zeros_like(own.weights))
-        return self.behind(batch, own)
+        """Other b, and a queue of them."""
+        return self.behind(batch, self._pool(batch))
 
     def _pool(self, batch: Batch) -> Pool:
         """All b of the global batch."""
@@ -147,18 +144,23 @@ class CrossLingual(Queued):
         )
 
     def score(self, batch: Batch, candidates: Pool) -> infonce.Outcome:
-        """Eq. 1; copies of b are no negatives of the loss."""
+        """Eq. 1; copies of b are no negatives of the loss.
+
+        Nor are those of the batch where the queue alone is; they are those of
+        the bound. Held-out text has no queue: there they are of both.
+        """
         view = batch.views[KEYS]
         texts = self._finished(self.compared(batch)['texts'])
         texts = texts / self.temperature
         positive = ops.sum(texts * self._keys(batch), axis=1)
         numbers = _numbers(view, self.row)
-        earlier = self.among_earlier(
-            batch, candidates, texts, positive, numbers
-        )
+        earlier = self.among_earlier(batch, candidates, texts, numbers)
         counts = candidates.others(ops.reshape(view.sequences, (-1,)))
         identical = ops.equal(candidates.ids[None], numbers[:, None])
         weights = _there(view, self.row)
+        trained = None
+        if earlier is not None and self.negatives == QUEUE:
+            trained = ops.zeros_like(counts)
         outcome = infonce.contrast(
             positive,
             ops.matmul(texts, ops.transpose(candidates.states)),
@@ -166,13 +168,11 @@ class CrossLingual(Queued):
             identical,
             weights,
             drop_identical=True,
-            earlier=earlier,
+            trained=trained,
+            earlier=earlier and earlier.others,
         )
         copies = ops.sum(ops.where(identical, counts, 0.0), axis=1)
-        size = ops.sum(counts, axis=1)
-        if earlier is not None:
-            copies, size = copies + earlier.copies, size + earlier.size
-        share = copies / ops.maximum(size, 1.0)
+        share = copies / ops.maximum(ops.sum(counts, axis=1), 1.0)
         return outcome._replace(more={'identical': ops.sum(weights * share)})
 
     def remember(self, batch: Batch) -> dict[str, Any]:

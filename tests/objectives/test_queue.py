@@ -71,7 +71,11 @@ def expected_of(row, found, views, queued):
             rows = np.concatenate([b[others], queued[side][0]])
             names = [texts[j] for j in others] + queued[side][1]
             copies = [name == texts[i] for name in names]
-            pair = of_pair(a[i] @ b[i], rows @ a[i], copies, drop_copies=True)
+            n = len(others)  # those of the bound, which has no queue
+            pair = of_pair(a[i] @ b[i], rows[:n] @ a[i], copies[:n])
+            pair[0] = of_pair(
+                a[i] @ b[i], rows @ a[i], copies, drop_copies=True
+            )[0]
             pair[2:] *= measured[i]
             total += pair / len(own)
     return total

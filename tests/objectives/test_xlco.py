@@ -89,8 +89,25 @@ class LossTest(parameterized.TestCase):
         )  # fmt: skip
         wanted = self.losses(self.a @ self.queue.T, 0.25)
         np.testing.assert_allclose(outcome.loss, wanted.sum(), rtol=1e-5)
+        self.check_bound(outcome)
+
+    def check_bound(self, outcome):
+        """Over the batch, whatever the loss contrasts: by the dot over 0.25."""
+        wanted = self.losses(self.others_of_batch(lambda x: x), 0.25)
         np.testing.assert_allclose(
-            outcome.log_candidates, N * np.log(8), rtol=1e-5
+            outcome.mi, (np.log(N) - wanted).sum(), rtol=1e-5
+        )
+        for found in (outcome.ceiling, outcome.log_candidates):
+            np.testing.assert_allclose(found, N * np.log(N), rtol=1e-5)
+
+    def test_held_out_text_has_no_queue(self):
+        """There its candidates are the batch's."""
+        outcome = self.score(
+            critic='dot', temperature=0.25, negatives='queue', queue=7
+        )
+        self.check_bound(outcome)
+        np.testing.assert_allclose(
+            outcome.loss, N * np.log(N) - outcome.mi, rtol=1e-5
         )
 
     def test_among_both(self):
@@ -103,6 +120,7 @@ class LossTest(parameterized.TestCase):
         )
         wanted = self.losses(others, 0.25)
         np.testing.assert_allclose(outcome.loss, wanted.sum(), rtol=1e-5)
+        self.check_bound(outcome)
 
     def test_copies_of_b_are_no_negatives_of_the_loss(self):
         texts = 100 + np.arange(7)
@@ -115,7 +133,14 @@ class LossTest(parameterized.TestCase):
         others[3, 2] = -np.inf
         wanted = self.losses(others, 0.25)
         np.testing.assert_allclose(outcome.loss, wanted.sum(), rtol=1e-5)
-        self.assertAlmostEqual(float(outcome.more['identical']), 1 / 7, 6)
+        self.assertEqual(float(outcome.more['identical']), 0.0)
+
+    def test_a_text_that_is_there_twice(self):
+        numbers = np.array([0, 1, 2, 3, 1])
+        outcome = self.score(numbers)
+        self.assertAlmostEqual(
+            float(outcome.more['identical']), 2 / (N - 1), 6
+        )
 
     def test_an_empty_queue_says_nothing(self):
         case = {'negatives': 'queue', 'queue': 7}
@@ -123,7 +148,6 @@ class LossTest(parameterized.TestCase):
         empty = self.objective.empty_state()
         outcome = self.score(state=empty, **case)
         np.testing.assert_allclose(outcome.loss, 0, atol=1e-6)
-        np.testing.assert_allclose(outcome.mi, 0, atol=1e-6)
 
     def test_the_queue_after_three_steps(self):
         """Rows of 7 after three steps of 3: the last 7 of 9, as written."""
@@ -177,6 +201,14 @@ class LossTest(parameterized.TestCase):
 
 
 class EncodedTest(absltest.TestCase):
+    def test_what_serves_a_layer_in_the_middle(self):
+        """[CLS] of the last layer is what nobody trained then."""
+        for layer, pooling in ((0, 'cls'), (1, 'mean')):
+            case = zoo.of('xlco', layer=layer, critic='dot')
+            vector = case.resolved.vector
+            self.assertEqual((vector.pooling, vector.similarity),
+                             (pooling, 'dot'))  # fmt: skip
+
     def test_a_layer_in_the_middle(self):
         """[CLS] of the first of two layers, through both encoders."""
         found = {}

@@ -1,0 +1,72 @@
+"""The projector of DiffCSE written out, and which texts its norms count."""
+
+import numpy as np
+import tensorflow as tf
+from absl.testing import absltest
+
+from infoword_tf.layers.projector import Projector
+
+N, D = 7, 6
+
+
+def normed(x, by):
+    """Less the mean of `by`, over its deviation, as a norm over a batch."""
+    return (x - by.mean(0)) / np.sqrt(by.var(0) + 1e-5)
+
+
+class ProjectorTest(absltest.TestCase):
+    def setUp(self):
+        super().setUp()
+        random = np.random.default_rng(0)
+        self.layer = Projector(D)
+        self.layer.build()
+        for weight in self.layer.weights:
+            weight.assign(random.standard_normal(weight.shape))
+        self.x = random.standard_normal((N, D)).astype(np.float32)
+        self.other = random.standard_normal((N, D)).astype(np.float32)
+
+    def written_out(self, x, by):
+        """Linear, norm, ReLU, linear, norm without an affine part."""
+        layer = self.layer
+        kernel, gamma, beta, outer = (
+            np.array(w, np.float64)
+            for w in (layer.kernel, layer.gamma, layer.beta, layer.outer_kernel)
+        )
+
+        def inner(x, by):
+            return np.maximum(normed(x @ kernel, by @ kernel) * gamma + beta, 0)
+
+        return normed(inner(x, by) @ outer, inner(by, by) @ outer)
+
+    def test_texts_that_are_none_count_nowhere(self):
+        """As wild as they may be: neither in means nor in gradients."""
+        weights = np.array([1, 0, 1, 1, 0, 1, 1], np.float32)
+        real = weights > 0
+        gradients = []
+        for wild in (1.0, 1e4):
+            x = np.where(real[:, None], self.x, wild * self.x)
+            with tf.GradientTape() as tape:
+                found, _ = self.layer(x, weights, gather=lambda y: y)
+                loss = tf.reduce_sum(found[real] * self.other[real])
+            gradients.append(tape.gradient(loss, self.layer.kernel.value))
+            np.testing.assert_allclose(
+                found[real], self.written_out(self.x[real], self.x[real]),
+                atol=1e-4,
+            )  # fmt: skip
+        np.testing.assert_allclose(*gradients, atol=1e-3)
+
+    def test_moments_of_other_texts(self):
+        """However few are normed by them."""
+        one = np.ones(N, np.float32)
+        _, moments = self.layer(self.other, one, gather=lambda y: y)
+        expected = self.written_out(self.x, self.other)
+        for some in (slice(0, N), slice(2, 3)):
+            found, again = self.layer(
+                self.x[some], one[some], gather=lambda y: y, moments=moments
+            )
+            np.testing.assert_allclose(found, expected[some], atol=1e-4)
+            self.assertIs(again[0][0], moments[0][0])
+
+
+if __name__ == '__main__':
+    absltest.main()
