@@ -28,7 +28,7 @@ from tokenizers import models, normalizers, pre_tokenizers, processors
 from tests.oracles import frozen, huggingface
 
 D = 16
-NOTHING = -1  # behind the ids of a text that is shorter
+NOTHING = -1  # where no token is
 TEXTS = (
     'hello world',
     '',
@@ -185,10 +185,16 @@ def unigram(
     added: Sequence = (),
     normal: str = 'nothing',
     blanks: str = 'words',
+    doubled: bool = False,
 ) -> tk.Tokenizer:
-    """A tokenizer of XLM-R's kind: <s> <pad> </s> <unk> ... <mask>."""
+    """A tokenizer of XLM-R's kind: <s> <pad> </s> <unk> ... <mask>.
+
+    Args:
+        normal, blanks: names of _NORMAL and _METASPACE.
+        doubled: whether two blanks are a piece.
+    """
     names = [f'\u2581{x}' for x in ('', *_LETTERS, *_WORDS, *'HTNWé東')]
-    names += [*_LETTERS, *_SIGNS, *_ENDS, '\u2581\u2581']
+    names += [*_LETTERS, *_SIGNS, *_ENDS, *(['\u2581\u2581'] * doubled)]
     pieces = [(x, 0.0) for x in _FAIRSEQ[:-1]]
     pieces += [(x, -2.0 - i / 8) for i, x in enumerate(names)]
     made = tk.Tokenizer(models.Unigram([*pieces, ('<mask>', 0.0)], 3, False))
@@ -251,7 +257,8 @@ class Case(NamedTuple):
         tokenizer: what makes it, a name of _TOKENIZERS, and its arguments.
         settings: tokenizer_config.json.
         modules: of sentence-transformers behind the Transformer, (what it is,
-            its config.json); None: it is a folder of transformers alone.
+            its config.json); None: it is a folder of transformers alone,
+            whose vectors are the mean.
         files: more of them, JSON or text, by where they lie.
         without: files that it lacks.
         shards: 'old': an index and its shards beside a newer
@@ -371,9 +378,9 @@ CASES: dict[str, Case] = {
                         'handle_chinese_chars': False, 'clean_text': False}),
         {**_OF_BERT, **_AS_WRITTEN}, _MEAN,
     ),
-    'lower_by_transformer': Case(
-        'BertModel', _BERT, ('word_piece', {'lowercase': False}),
-        {**_OF_BERT, 'do_lower_case': False}, _MEAN,
+    'lower_by_both': Case(
+        'BertModel', _BERT, ('word_piece', {'strip_accents': False}),
+        {**_OF_BERT, **_AS_WRITTEN}, _MEAN,
         {_LIMIT: {'max_seq_length': 40, 'do_lower_case': True}},
     ),
     'no_settings': Case(
@@ -441,6 +448,7 @@ CASES: dict[str, Case] = {
         _MEAN,
     ),
     # --- poolings, and what stands over them
+    'plain': Case('BertModel', _BERT, _WORDPIECE, _OF_BERT),
     'pools_max': Case(
         'BertModel', _BERT, _WORDPIECE, _OF_BERT, _pooled('max')
     ),
@@ -501,6 +509,12 @@ CASES: dict[str, Case] = {
                                   ('the', {**_PLAIN, 'single_word': True})]}),
         _OF_BERT, _MEAN,
     ),
+    'added_named': Case(
+        'BertModel', {**_BERT, 'vocab_size': len(_PIECES) + 3},
+        ('word_piece', {'added': [('[DOC]', _SPECIAL)]}),
+        {**_OF_BERT, 'additional_special_tokens': ['[DOC]', '[QRY]']}, _MEAN,
+        {_PROMPTS: {'prompts': {'query': '[QRY]', 'document': '[DOC]'}}},
+    ),
     'added_blanks': Case(
         'BertModel', _BERT,
         ('word_piece', {'added': [
@@ -542,7 +556,8 @@ CASES: dict[str, Case] = {
         {**_OF_XLM, **_AS_WRITTEN}, _CLS,
     ),
     'blanks_always': Case(
-        'XLMRobertaModel', _XLM, ('unigram', {'blanks': 'always'}),
+        'XLMRobertaModel', _XLM,
+        ('unigram', {'blanks': 'always', 'doubled': True}),
         {**_OF_XLM, **_AS_WRITTEN}, _MEAN,
     ),
     'blanks_first': Case(
@@ -553,12 +568,12 @@ CASES: dict[str, Case] = {
     ),
     'blanks_never': Case(
         'XLMRobertaModel', _XLM,
-        ('unigram', {'blanks': 'never', 'normal': 'characters'}),
+        ('unigram', {'blanks': 'never', 'normal': 'characters', 'doubled': True}),
         {**_OF_XLM, **_AS_WRITTEN}, _MEAN,
     ),
     'blanks_stripped': Case(
         'XLMRobertaModel', _XLM,
-        ('unigram', {'blanks': 'whole', 'normal': 'stripped'}),
+        ('unigram', {'blanks': 'whole', 'normal': 'stripped', 'doubled': True}),
         {**_OF_XLM, **_AS_WRITTEN}, _MEAN,
     ),
     # --- byte pairs
@@ -645,6 +660,11 @@ CASES: dict[str, Case] = {
         {**_BERT, **_labels('LABEL_0'), 'vocab_size': 170}, _UNIGRAM,
         {**_OF_XLM, **_AS_WRITTEN},
     ),
+    'stsb': Case(
+        'RobertaForSequenceClassification',
+        {**_ROBERTA, **_labels('LABEL_0'), 'problem_type': 'regression'},
+        _BYTES, _OF_ROBERTA,
+    ),
     'distil_classes': Case(
         'DistilBertForSequenceClassification',
         {**_DISTIL, **_labels('NEGATIVE', 'POSITIVE')},
@@ -692,6 +712,11 @@ INDEX = 'model.safetensors.index.json'
 
 
 # ------------------------------------------------------------------ folders
+
+
+def of_pairs(case: str) -> bool:
+    """Whether a case answers classes of PAIRS; else vectors of TEXTS."""
+    return CASES[case].model.endswith('ForSequenceClassification')
 
 
 def vocabulary_size(case: str) -> int:
@@ -803,13 +828,6 @@ def _write_shards(
         save_file(values, folder / file, {'format': 'pt'})
 
 
-def padded(rows: Sequence[Sequence[int]]) -> np.ndarray:
-    """[n, T] int16 of rows of ids, NOTHING behind those that are shorter."""
-    longest = max(map(len, rows))
-    full = [[*row, *[NOTHING] * (longest - len(row))] for row in rows]
-    return np.array(full, np.int16)
-
-
 def as_bytes(value: Any) -> np.ndarray:
     """JSON as an array of bytes."""
     return np.frombuffer(json.dumps(value).encode(), np.uint8)
@@ -858,7 +876,7 @@ def _saved(
 
     again = folder.with_name('saved')
     shutil.rmtree(again, ignore_errors=True)
-    if CASES[case].modules is None:
+    if of_pairs(case):
         model = sentence_transformers.CrossEncoder(str(folder), device='cpu')
     else:
         model = sentence_transformers.SentenceTransformer(
@@ -884,34 +902,48 @@ def _vectors(folder: pathlib.Path) -> dict[str, np.ndarray]:
     model = sentence_transformers.SentenceTransformer(
         str(folder), device='cpu'
     )
-    rows = [
-        model.tokenizer(x, truncation=True)['input_ids'] for x in TEXTS
-    ]
-    answers = {'ids': padded(rows), 'vectors': model.encode(list(TEXTS))}
+    texts = list(TEXTS)
+    answers = {
+        'ids': _rows(model, texts, 'input_ids'),
+        'vectors': model.encode(texts),
+    }
     if any(model.prompts.values()):
-        answers['query'] = model.encode_query(list(TEXTS))
-        answers['document'] = model.encode_document(list(TEXTS))
+        answers['query'] = model.encode_query(texts)
+        # Their prompt 'document' is there, if empty, where a folder has
+        # 'passage' alone; those who use such a folder name that.
+        name = 'passage' if 'passage' in model.prompts else None
+        answers['document'] = model.encode_document(texts, prompt_name=name)
     return answers
 
 
-def _scores(folder: pathlib.Path) -> dict[str, np.ndarray]:
+def _scores(folder: pathlib.Path, problem: str | None) -> dict[str, np.ndarray]:
     import sentence_transformers
     import torch
 
     model = sentence_transformers.CrossEncoder(str(folder), device='cpu')
-    rows = [
-        model.tokenizer(*x, truncation=True, return_token_type_ids=True)
-        for x in PAIRS
-    ]
+    pairs, shape = list(PAIRS), (len(PAIRS), -1)
+
+    def predicted(activation: Any, **more: Any) -> np.ndarray:
+        scores = model.predict(pairs, activation_fn=activation, **more)
+        return scores.reshape(shape)
+
     bare = torch.nn.Identity()
-    return {
-        'pair_ids': padded([row['input_ids'] for row in rows]),
-        'segments': padded([row['token_type_ids'] for row in rows]),
-        'scores': model.predict(
-            list(PAIRS), activation_fn=bare
-        ).reshape(len(PAIRS), -1),
-        'predicted': model.predict(list(PAIRS)).reshape(len(PAIRS), -1),
-    }  # fmt: skip
+    answers = {
+        'ids': _rows(model, pairs, 'input_ids'),
+        'scores': predicted(bare),
+    }
+    if problem == 'regression':
+        return answers
+    if model.num_labels == 1 or problem == 'multi_label_classification':
+        return {**answers, 'probabilities': predicted(torch.nn.Sigmoid())}
+    return {**answers, 'probabilities': predicted(bare, apply_softmax=True)}
+
+
+def _rows(model: Any, texts: Sequence[Any], name: str) -> np.ndarray:
+    """[n, T] of texts, or pairs, as a model reads them; NOTHING at padding."""
+    features = model.preprocess(texts)
+    real = features['attention_mask'].bool().numpy()
+    return np.where(real, features[name].numpy(), NOTHING).astype(np.int16)
 
 
 def make() -> dict[str, np.ndarray]:
@@ -919,8 +951,8 @@ def make() -> dict[str, np.ndarray]:
 
     Returns:
         'shapes' and 'saved', JSON as bytes: by case, as `write` takes them.
-        By CASE/what, answers: ids, pair_ids and segments [n, T], vectors, query
-        and document [n, D], scores and predicted [n, C].
+        By CASE/what, answers: ids [n, T]; of texts vectors, query and document
+        [n, D], of pairs scores and probabilities [n, C].
     """
     arrays: dict[str, np.ndarray] = {}
     all_shapes, all_saved = {}, {}
@@ -935,8 +967,11 @@ def make() -> dict[str, np.ndarray]:
                 write(folder, case, shapes, texts)
                 all_saved[case] = texts
             all_shapes[case] = shapes
-            ask = _scores if about.modules is None else _vectors
-            for part, array in ask(folder).items():
+            if of_pairs(case):
+                answers = _scores(folder, about.config.get('problem_type'))
+            else:
+                answers = _vectors(folder)
+            for part, array in answers.items():
                 if array.dtype.kind == 'f':
                     array = array.astype(np.float32)
                 arrays[f'{case}/{part}'] = array
