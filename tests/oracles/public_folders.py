@@ -568,7 +568,8 @@ CASES: dict[str, Case] = {
     ),
     'blanks_never': Case(
         'XLMRobertaModel', _XLM,
-        ('unigram', {'blanks': 'never', 'normal': 'characters', 'doubled': True}),
+        ('unigram', {'blanks': 'never', 'normal': 'characters',
+                     'doubled': True}),
         {**_OF_XLM, **_AS_WRITTEN}, _MEAN,
     ),
     'blanks_stripped': Case(
