@@ -114,7 +114,6 @@ def beir_task(
         raise ValueError(f'{corpus} holds no document')
     number = {name: place for place, name in enumerate(ids)}
     copies = [[number[names[place]] for place in group] for group in groups]
-    del names
     asked = queries or _find(folder, 'queries.jsonl')
     if not asked.is_file():
         raise FileNotFoundError(f'--queries={asked}: there is no such file')
