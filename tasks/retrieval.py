@@ -37,7 +37,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from infoword_tf import commands, files, lazy
+from infoword_tf import commands, files, lazy, progress
 from infoword_tf.choices import AUTO, DeviceChoices, again, flag
 from infoword_tf.config import FILE, ROLES, WEIGHTS, read_exported
 from infoword_tf.data import tables
@@ -342,10 +342,8 @@ def by_vectors(
         kept: vectors of the first documents, to which those of all others are
             added; None: they are not kept.
     """
-    import tqdm
-
     queries = encode(task.queries, 'query')
-    with tqdm.tqdm(total=task.size, desc=label, unit=' documents') as bar:
+    with progress.bar(total=task.size, desc=label, unit=' documents') as bar:
 
         def blocks() -> Iterator[tuple[np.ndarray, np.ndarray]]:
             done = 0

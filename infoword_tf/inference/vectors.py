@@ -20,6 +20,7 @@ import numpy as np
 import tensorflow as tf
 from keras import ops
 
+from infoword_tf import progress as shown
 from infoword_tf.inference.states import States, last_places, real_places
 from infoword_tf.inference.wordvectors import WordVectors
 from infoword_tf.layers.block import take
@@ -420,8 +421,6 @@ class Vectors(States):
         Returns:
             float32 [n, `vector_width`].
         """
-        import tqdm
-
         ids, lengths = texts.ids, texts.lengths
         if self.is_table and pooling is None and not layers:
             ragged = tf.RaggedTensor.from_row_lengths(ids, lengths)
@@ -452,7 +451,7 @@ class Vectors(States):
             return len(rows)
 
         with (
-            tqdm.tqdm(
+            shown.bar(
                 total=len(lengths),
                 unit=' texts',
                 disable=not progress or lengths.sum() <= tokens,
