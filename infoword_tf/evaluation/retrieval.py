@@ -244,10 +244,10 @@ def _judgements(
     for line, row in enumerate(map(str.strip, readers.lines(path)), 1):
         if not row:
             continue
-        where = f'{path}, line {line}'
+        where, is_first = f'{path}, line {line}', not parted
         parted = parted or next((x for x in '\t;,' if row.count(x) == 2), '\t')
         fields = [field.strip() for field in row.split(parted)]
-        is_header = line == 1 and not fields[-1].strip('-').isdigit()
+        is_header = is_first and not fields[-1].strip('-').isdigit()
         if is_header and len(fields) == 3:
             continue
         try:
