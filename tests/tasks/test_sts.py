@@ -187,10 +187,10 @@ class StsTest(command.Checks, places.Folder, parameterized.TestCase):
             retrieval, 'vectors_of',
             lambda *given: (lambda texts, role: angles(texts), 'cosine'),
         ):  # fmt: skip
-            done = self.run_it(f'--data={data}', '--init=any')
             alone = self.run_it(
                 f'--data={data}/STS/STS14-en-test', '--init=any'
             ).result
+            done = self.run_it(f'--data={data}', '--init=any')
         self.assertEqual(done.status, 0, done.err)
         sets = done.result['sets']
         self.assertEqual(list(sets), ['STS12', 'STS14', 'STS-B', 'SICK-R'])
