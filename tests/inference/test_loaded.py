@@ -148,6 +148,32 @@ class ReadmeTest(absltest.TestCase):
         self.assertLen(names['words'][0], 5)
 
 
+class DocumentTest(absltest.TestCase):
+    def test_how_to_tokenize(self):
+        """The example of docs/serving.md, beside `encode` and by hand."""
+        text = (ROOT / 'docs' / 'serving.md').read_text()
+        blocks = re.findall(r'^```python\n(.*?)^```', text, re.M | re.S)
+        (block,) = [block for block in blocks if 'tokenizer.tokenize(' in block]
+        names = {'model': infoword_tf.load(WORKDIR)}
+        exec(block, names)
+        self.assertEqual(names['ids'].row_lengths().numpy()[1], 0)
+        spelled = names['spelled'].replace(' ##', '')
+        self.assertEqual(spelled, 'names refer to objects .')
+        tokens = ''.join(x.removeprefix('##') for x in names['tokens'])
+        self.assertEqual(tokens, 'namesrefertoobjects.')
+        self.assertEqual(
+            names['padded'].numpy()[0].tolist(),
+            [2, *names['ids'][0].numpy(), 3],
+        )
+        self.assertEqual(names['begins'][0, 0], 0)
+        self.assertEqual(names['ends'][0, -1], len('Names refer'))
+        np.testing.assert_allclose(
+            names['vectors'],
+            names['model'].encode(['Names refer to objects.', 'x']),
+            atol=1e-5,
+        )
+
+
 class EncodeTest(parameterized.TestCase):
     def setUp(self):
         super().setUp()
