@@ -31,7 +31,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from infoword_tf import commands
+from infoword_tf import commands, progress
 from infoword_tf.choices import flag
 from infoword_tf.config import FlowConfig
 from infoword_tf.data import corpora
@@ -124,8 +124,6 @@ def fit(flow: 'Flow', vectors: np.ndarray, given: Choices) -> None:
     """
     import keras
     import tensorflow as tf
-    import tqdm
-
     x, mean = whiten.check(vectors)
     # Numbers of variance 1 on average: no rate depends on the vectors' scale.
     scale = math.sqrt(np.square(x - mean).mean())
@@ -158,7 +156,7 @@ def fit(flow: 'Flow', vectors: np.ndarray, given: Choices) -> None:
         return loss
 
     updates = math.ceil(len(x) / given.batch_size)
-    with tqdm.tqdm(total=given.epochs * updates, unit=' updates') as bar:
+    with progress.bar(total=given.epochs * updates, unit=' updates') as bar:
         for _ in range(given.epochs):
             order = random.permutation(len(x))
             for rows in np.array_split(order, updates):

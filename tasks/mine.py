@@ -29,6 +29,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from infoword_tf import commands, files
+from infoword_tf import progress as shown
 from infoword_tf.choices import TextChoices, again, flag
 from infoword_tf.config import Config
 from infoword_tf.data import corpora, text_pairs
@@ -155,8 +156,6 @@ def search(
 
     Those of the first texts are `known`, [S, D]; others are encoded as `given`.
     """
-    import tqdm
-
     def vectors() -> Iterator[np.ndarray]:
         for begin in range(0, len(known), BLOCK):
             yield known[begin : begin + BLOCK]
@@ -166,7 +165,7 @@ def search(
 
     def blocks() -> Iterator[tuple[np.ndarray, np.ndarray]]:
         begin = 0
-        with tqdm.tqdm(total=len(texts), unit=' texts') as bar:
+        with shown.bar(total=len(texts), unit=' texts') as bar:
             for block in vectors():
                 yield begin + np.arange(len(block)), block
                 begin += len(block)

@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from infoword_tf import commands, files
+from infoword_tf import commands, files, progress
 from infoword_tf.config import WEIGHTS, TeacherConfig
 from infoword_tf.plan import answering
 from tasks.finetune import Task
@@ -55,8 +55,6 @@ def parts_of(
     Raises:
         OSError: the disk is full.
     """
-    import tqdm
-
     folder = files.cache_dir() / 'teachers' / key
     folder.mkdir(parents=True, exist_ok=True)
     parts = [
@@ -70,7 +68,7 @@ def parts_of(
             f'are kept in {folder}',
             flush=True,
         )
-    with tqdm.tqdm(
+    with progress.bar(
         total=sum(len(numbers) for _, numbers in lacking),
         unit=' examples',
         disable=len(lacking) < 2,

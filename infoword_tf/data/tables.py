@@ -209,7 +209,7 @@ def read_tsv(path: pathlib.Path) -> Iterator[tuple[int, list[str]]]:
         yield number, line.removesuffix('\n').removesuffix('\r').split('\t')
 
 
-def _read_csv(
+def read_csv(
     path: pathlib.Path, delimiter: str | None = None
 ) -> Iterator[tuple[int, list[str]]]:
     """Yields records with the line that each begins on."""
@@ -261,7 +261,7 @@ def _delimiter(lines: Sequence[str]) -> str:
     return best if cells_of(best) else comma
 
 
-_READERS = {'.tsv': read_tsv, '.txt': read_tsv, '.csv': _read_csv,
+_READERS = {'.tsv': read_tsv, '.txt': read_tsv, '.csv': read_csv,
             '.jsonl': records.read_jsonl,
             '.parquet': records.read_columns}  # fmt: skip
 

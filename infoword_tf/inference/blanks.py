@@ -11,7 +11,7 @@ import tensorflow as tf
 
 from infoword_tf.config import WEIGHTS
 from infoword_tf.inference.states import States
-from infoword_tf.text import vocabulary
+from infoword_tf.text import strings, vocabulary
 from infoword_tf.text.tokenizer import Tokenizer
 
 Tensor = Any
@@ -74,8 +74,11 @@ class Blanks(States):
             (nats), best first.
 
         Raises:
-            ValueError: no [MASK], a text too long, or no row that can.
+            TypeError: it is no text.
+            ValueError: no [MASK], a text too long, half a surrogate pair, or
+                no row that can.
         """
+        text = strings.checked_one(text)
         pieces = with_masks(self.tokenizer, tf.constant([text]))
         masks = masks_of(pieces, self.tokenizer.mask_id)[0]
         if not len(masks):
