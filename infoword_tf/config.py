@@ -71,6 +71,9 @@ class DenseConfig:
     bias: bool = True
 
 
+REVERSAL, LEARNED = PERMUTATIONS = 'reversal', 'learned'
+
+
 @dataclasses.dataclass(frozen=True)
 class FlowConfig:
     """An invertible network over the vector of a text, layers/flow.py.
@@ -80,12 +83,14 @@ class FlowConfig:
         levels: how many, each of half the numbers of the one before.
         depth: steps of a level.
         hidden: width of the networks of couplings.
+        permutation: one of PERMUTATIONS; older files do not say.
     """
 
     width: int
     levels: int
     depth: int
     hidden: int
+    permutation: str = LEARNED
 
 
 @dataclasses.dataclass(frozen=True)

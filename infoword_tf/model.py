@@ -676,7 +676,10 @@ def _dense(
 ) -> Dense | Flow:
     """A layer over vectors of a width."""
     if isinstance(layer, FlowConfig):
-        return Flow(width, layer.levels, layer.depth, layer.hidden, name)
+        return Flow(
+            width, layer.levels, layer.depth, layer.hidden, layer.permutation,
+            name,
+        )  # fmt: skip
     return Dense(width, layer.width, layer.activation, layer.bias, name)
 
 
