@@ -146,8 +146,8 @@ class ReplacedPieces(Objective):
     def score(self, batch: Batch, candidates: None) -> infonce.Outcome:
         """Eq. 1 among two answers; MI is 0 for who knows their share alone.
 
-        As published the loss has [CLS] too, where nothing is ever replaced; MI
-        has not.
+        With `legacy` the loss counts [CLS] too, where nothing is ever replaced;
+        MI never does.
         """
         view, words = batch.views[VIEW], self._words(batch)
         states = batch.encode(

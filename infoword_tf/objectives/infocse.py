@@ -115,7 +115,7 @@ class AuxiliaryPieces(VocabularyPieces):
         self.built = True
 
     def copied_weights(self) -> list[Copy]:
-        """The table of stage 2, which begins as the embeddings."""
+        """Names the table of stage 2, which begins as the embeddings."""
         if self.own_table is None:
             return []
         return [Copy(self.own_table, self.encoder.embedding_table)]
@@ -125,10 +125,10 @@ class AuxiliaryPieces(VocabularyPieces):
         """A network that nobody has trained says nothing of h."""
         if self.stage == 1 or self.fresh:
             return ''
-        own = f' --{self.row}.output={LAYER}' if self.output == LAYER else ''
+        more = f' --{self.row}.output={LAYER}' if self.output == LAYER else ''
         return (
             'begins with an auxiliary network that stage 1 has trained: --init '
-            f'a workdir of --objectives=infocse_stage1{own}, or set '
+            f'a workdir of --objectives=infocse_stage1{more}, or set '
             f'--{self.row}.fresh'
         )
 

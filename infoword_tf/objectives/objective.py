@@ -562,7 +562,7 @@ class Objective(Settled, Layer):
         return {}
 
     def copied_weights(self) -> list[Copy]:
-        """Weights that begin as copies of others; most rows: none."""
+        """Names weights that begin as copies of others; most rows: none."""
         return []
 
     def empty_state(self) -> dict[str, Tensor]:

@@ -97,7 +97,7 @@ class CrossLingual(Queued):
         super().build()
 
     def copied_weights(self) -> list[Copy]:
-        """The matrix of b, which follows with the momentum encoder."""
+        """Names the matrix of b, which follows with the momentum encoder."""
         if self.average is None:
             return []
         weights = self.average.kernel, self.projection.kernel

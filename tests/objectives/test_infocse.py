@@ -206,12 +206,12 @@ class InfoCseTest(parameterized.TestCase):
         second = np.array(tf.convert_to_tensor(second))
         self.assertEqual(np.abs(second[zoo.MASK]).max(), 0)
         old = {'encoder/word_embeddings': np.flip(table, axis=0)}
-        for there in ({}, {path: -np.array(table)}):
+        for more in ({}, {path: -np.array(table)}):
             theirs = types.SimpleNamespace(
-                variables={k: tf.constant(x) for k, x in (old | there).items()}
+                variables={k: tf.constant(x) for k, x in (old | more).items()}
             )
             Workdir.start(types.SimpleNamespace(model=theirs), model)
-            expected = there.get(path, old['encoder/word_embeddings'])
+            expected = more.get(path, old['encoder/word_embeddings'])
             np.testing.assert_array_equal(model.variables[path], expected)
 
     def test_a_layer_that_there_is_not(self):
