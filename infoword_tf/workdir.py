@@ -163,8 +163,10 @@ class Workdir:
         """
         old, new = self.model.variables, model.exported
         as_there = {path: _as_there(path, old) for path in new}
+        copies = {copy.weight.path for copy in model.copies}
+        taken = {path for path in new if as_there[path] in old}
         files.assign(
-            {path: new[path] for path in new if as_there[path] in old},
+            {path: new[path] for path in new if path in taken},
             {
                 path: old[theirs].numpy()
                 for path, theirs in as_there.items()
@@ -172,7 +174,7 @@ class Workdir:
             },
             'the workdir to start from',
         )
-        model.begin_copies()
+        model.begin_copies(taken)
 
         def parts(paths: Sequence[str]) -> str:
             names = {
@@ -184,7 +186,7 @@ class Workdir:
         return (
             f'taken {parts([p for p in as_there.values() if p in old])} and '
             'the tokenizer; '
-            f'fresh {parts([p for p, x in as_there.items() if x not in old])}; '
+            f'fresh {parts([p for p in new if p not in taken | copies])}; '
             f'dropped {parts([p for p in old if p not in as_there.values()])}'
         )
 

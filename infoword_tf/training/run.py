@@ -595,6 +595,7 @@ class Run:
         there = self.started.model.variables if self.started else {}
         for row, objective in model.objectives.items():
             lacking = {w.path for w in objective.weights} - set(there)
+            lacking -= {copy.weight.path for copy in objective.copied_weights()}
             if objective.begun and lacking:
                 raise commands.UsageError(f'{row} {objective.begun}')
 
