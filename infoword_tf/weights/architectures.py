@@ -13,9 +13,6 @@ ACTIVATIONS = {
     'gelu_new': 'gelu_tanh',
     'gelu_pytorch_tanh': 'gelu_tanh',
     'gelu_fast': 'gelu_tanh',
-    'gelu_accurate': 'gelu_tanh',
-    'gelu_python_tanh': 'gelu_tanh',
-    'gelu_python': 'gelu_erf',
     'relu': 'relu',
 }
 # The token whose number RoBERTa's positions begin after, and its default.

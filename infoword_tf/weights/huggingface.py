@@ -45,8 +45,12 @@ def read(folder: pathlib.Path) -> EncoderSource:
             'merge them with peft (merge_and_unload) and save the result'
         )
     tokenizer = pieces.read(folder, encoder.arguments['vocab_size'])
-    if architecture.padded:
-        _check_padding(config, tokenizer.tokenizer, str(path))
+    if architecture.padded and _pads_with_text(config, tokenizer.tokenizer):
+        tokenizer.said.append(
+            f'{CONFIG} names as padding (pad_token_id) what stands around '
+            'texts; transformers gives it the position of padding, here it '
+            'has its own'
+        )
     return EncoderSource(
         where=str(folder),
         naming=_naming(config),
@@ -68,21 +72,14 @@ def _naming(config: Mapping[str, Any]) -> Naming:
     return after_padding(naming, first) if first else naming
 
 
-def _check_padding(
-    config: Mapping[str, Any], tokenizer: Tokenizer, where: str
-) -> None:
-    """Complains where what pads also stands around texts; ValueError.
+def _pads_with_text(config: Mapping[str, Any], tokenizer: Tokenizer) -> bool:
+    """Whether what pads also stands around texts.
 
     A token of that number has the position of padding, wherever it stands.
     """
     pad = architectures.first_position(config) - 1
     around = tokenizer.cls_id, tokenizer.sep_id
-    if pad in around and tokenizer.kind != Numbers.kind:
-        raise ValueError(
-            f'{where} has pad_token_id {pad}, which is '
-            f'{tokenizer.vocabulary[pad]} and stands around texts; such '
-            'positions cannot be converted: give padding a token of its own'
-        )
+    return tokenizer.kind != Numbers.kind and pad in around
 
 
 def labels_of(config: Mapping[str, Any]) -> tuple[str, ...]:
@@ -106,8 +103,11 @@ def write(folder: pathlib.Path, loaded: Loaded) -> list[str]:
     tokenizer = loaded.tokenizer
     values = architectures.config_of(kind, encoder, tokenizer.pad_id)
     architecture, naming = ARCHITECTURES[kind], _naming(values)
-    if architecture.padded:
-        _check_padding(values, tokenizer, 'the config.json to write')
+    if architecture.padded and _pads_with_text(values, tokenizer):
+        raise ValueError(
+            f'{kind} begins positions after the number of what pads, and this '
+            'tokenizer pads with what stands around texts'
+        )
     heads = _heads(loaded, kind)
     rows, ours = list(heads), heads.values()
     dropped = [f'the row {r}' for r in loaded.model.objectives if r not in ours]
