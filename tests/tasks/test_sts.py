@@ -194,6 +194,6 @@ class PromptsTest(absltest.TestCase):
         config = counting.config(
             'cosine', prompts={'document': 'd: ', 'passage': 'p: '}
         )
-        self.assertEqual(config.prompt_for('passage'), 'passage')
-        self.assertIsNone(config.prompt_for('query'))
+        self.assertEqual(config.prompt_for('passage'), 'document')
+        self.assertEqual(config.prompt_for('query'), '')
         self.assertEqual(set(retrieval.ROLES), {'query', 'passage'})
