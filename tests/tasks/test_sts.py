@@ -1,6 +1,8 @@
 """tasks.sts on pairs whose ranks are known by hand."""
 
 
+from unittest import mock
+
 import numpy as np
 from absl.testing import absltest, parameterized
 
@@ -197,3 +199,16 @@ class PromptsTest(absltest.TestCase):
         self.assertEqual(config.prompt_for('passage'), 'document')
         self.assertEqual(config.prompt_for('query'), '')
         self.assertEqual(set(retrieval.ROLES), {'query', 'passage'})
+
+    def test_an_export_without_a_prompt_for_a_role(self):
+        """The default does not stand in for it."""
+        from tests.tasks import counting
+
+        config = counting.config('cosine', prompts={'document': 'd: '})
+        model = mock.Mock(signatures={'embed': None, 'embed_document': None})
+        with mock.patch.object(retrieval, 'read_exported') as read:
+            read.return_value = config, {}
+            retrieval.exported('1', 8, model=model)
+            read.return_value = config.replace(prompt='document'), {}
+            with self.assertRaisesRegex(ValueError, "'document'.* for a query"):
+                retrieval.exported('1', 8, model=model)
