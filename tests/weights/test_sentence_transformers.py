@@ -201,7 +201,7 @@ class ModulesTest(parameterized.TestCase):
             self.source, 'Transformer', 'Pooling',
             settings={'prompts': prompts, 'default_prompt_name': default},
         )  # fmt: skip
-        pooling(self.source)
+        pooling(self.source, pooling_mode='mean')
         _, vectors = sentence_transformers.read(self.source)
         config = Config(
             EncoderConfig('lookup', {}), {}, 8,
@@ -249,7 +249,7 @@ class ModulesTest(parameterized.TestCase):
         self, name, values, wanted
     ):
         modules(self.source, 'Transformer', 'Pooling')
-        pooling(self.source)
+        pooling(self.source, pooling_mode='mean')
         files.write_json(
             self.source / 'tokenizer_config.json', {'model_max_length': 7}
         )
@@ -319,7 +319,7 @@ class ModulesTest(parameterized.TestCase):
             self.source, 'Transformer', 'Pooling', *more,
             settings={'truncate_dim': 5},
         )  # fmt: skip
-        pooling(self.source)
+        pooling(self.source, pooling_mode='mean')
         loaded = self.converted()
         wanted = loaded.encode(TEXTS, progress=False, pooling='mean')[:, :5]
         if normalize:
@@ -336,7 +336,7 @@ class ModulesTest(parameterized.TestCase):
 
     def test_lower_case_before_a_tokenizer_that_keeps_case(self):
         modules(self.source, 'Transformer', 'Pooling')
-        pooling(self.source)
+        pooling(self.source, pooling_mode='mean')
         files.write_json(self.source / BERT, {'do_lower_case': True})
         self.assertTrue(self.converted().tokenizer.lower_case)
         files.write_json(
@@ -442,7 +442,7 @@ class ModulesTest(parameterized.TestCase):
     )  # fmt: skip
     def test_what_a_module_says_is_done_or_refused(self, name, values, message):
         modules(self.source, 'Transformer', 'Pooling', 'Dense', 'Normalize')
-        pooling(self.source)
+        pooling(self.source, pooling_mode='mean')
         dense(self.source, 2, 7)
         path = self.source / name
         path.parent.mkdir(exist_ok=True)
