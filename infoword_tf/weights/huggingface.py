@@ -47,9 +47,9 @@ def read(folder: pathlib.Path) -> EncoderSource:
     tokenizer = pieces.read(folder, encoder.arguments['vocab_size'])
     if architecture.padded and _pads_with_text(config, tokenizer.tokenizer):
         tokenizer.said.append(
-            f'{CONFIG} names as padding (pad_token_id) what stands around '
-            'texts; transformers gives it the position of padding, here it '
-            'has its own'
+            f'{CONFIG} names as padding (pad_token_id) what texts hold; '
+            'transformers gives it the position of padding, here it has its '
+            'own'
         )
     return EncoderSource(
         where=str(folder),
@@ -73,13 +73,15 @@ def _naming(config: Mapping[str, Any]) -> Naming:
 
 
 def _pads_with_text(config: Mapping[str, Any], tokenizer: Tokenizer) -> bool:
-    """Whether what pads also stands around texts.
+    """Whether the token that a config.json names as padding is in texts.
 
-    A token of that number has the position of padding, wherever it stands.
+    It has the position of padding there, wherever it stands.
     """
     pad = architectures.first_position(config) - 1
-    around = tokenizer.cls_id, tokenizer.sep_id
-    return tokenizer.kind != Numbers.kind and pad in around
+    is_text = pad != tokenizer.pad_id or pad in (
+        tokenizer.cls_id, tokenizer.sep_id
+    )  # fmt: skip
+    return tokenizer.kind != Numbers.kind and is_text
 
 
 def labels_of(config: Mapping[str, Any]) -> tuple[str, ...]:
