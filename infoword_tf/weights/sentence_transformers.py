@@ -150,9 +150,9 @@ def read(folder: pathlib.Path) -> tuple[pathlib.Path, VectorSettings]:
     dims = settings.get('truncate_dim')
     if dims and normalize and _SIMILARITIES[similarity] == 'dot':
         raise ValueError(
-            f'{where} cuts vectors to {dims} numbers (truncate_dim) when their '
-            'length is 1, and compares them by dot; here their length is 1 '
-            'when they are cut: set similarity_fn_name to cosine'
+            f'{where} cuts vectors of length 1 to {dims} numbers '
+            '(truncate_dim) and compares them by dot; here they have length 1 '
+            'after that: set similarity_fn_name to cosine'
         )
     pooling, whole = _pooling(modules[1][1])
     if any(prompts.values()) and not whole:
@@ -352,8 +352,8 @@ def write(folder: pathlib.Path, loaded: Loaded) -> list[str]:
         {'word_embedding_dimension': width, **pooled, 'include_prompt': True},
     )
     layers = [
-        (layer, made.kernel.numpy(), made.bias.numpy() if layer.bias else None)
-        for layer, made in zip(config.dense, loaded.model.dense, strict=True)
+        (layer, x.kernel.numpy(), x.bias.numpy() if layer.bias else None)
+        for layer, x in zip(config.dense, loaded.model.dense, strict=True)
     ]
     dims = config.dims
     if dims and config.normalize:  # theirs are cut when their length is 1

@@ -275,7 +275,7 @@ class ComplaintsTest(parameterized.TestCase):
         source = folders.write(self.root / 'source', 'bert')
         new = (source / 'model.safetensors').read_bytes()
         shards(source)
-        tensors(source, lambda found: found.update({NAME: 2 * found[NAME]}))
+        tensors(source, lambda held: held.update({NAME: 2 * held[NAME]}))
         held, old = open_safetensors(source), folders.state('bert')[NAME]
         np.testing.assert_array_equal(held[NAME], 2 * old)
         (source / 'model.safetensors').write_bytes(new)
@@ -285,7 +285,7 @@ class ComplaintsTest(parameterized.TestCase):
         # config.json may name the file that counts.
         for name in ('model.safetensors', 'other.safetensors'):
             (source / name).write_bytes(new)
-        tensors(source, lambda found: found.update({NAME: 2 * found[NAME]}))
+        tensors(source, lambda held: held.update({NAME: 2 * held[NAME]}))
         change(source / 'config.json', transformers_weights=name)
         held = huggingface.read(source).tensors
         np.testing.assert_array_equal(held[NAME], old)

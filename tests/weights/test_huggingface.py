@@ -184,7 +184,7 @@ class ParityTest(parameterized.TestCase):
             self.assertEqual(after.get(key, value), value, key)
 
     @parameterized.parameters((0, 1), (2, 1), (0, 0))
-    def test_positions_begin_after_the_number_of_the_padding(self, said, pad):
+    def test_positions_begin_after_the_number_of_the_padding(self, read, pad):
         """RoBERTa's: transformers adds pad_token_id to 1, 2, 3, ...
 
         In by what config.json says, out by what the tokenizer pads with.
@@ -192,34 +192,34 @@ class ParityTest(parameterized.TestCase):
         names = ['<pad>', '</s>', '<unk>', '<mask>']
         names.insert(1 - pad, '<s>')
         root = pathlib.Path(self.create_tempdir().full_path)
-        source = folders.write(root / 'source', 'roberta', pad_token_id=said)
+        source = folders.write(root / 'source', 'roberta', pad_token_id=read)
         names, _ = folders.byte_pairs(*names)
         index = {piece: i for i, piece in enumerate(names)}
         self.assertEqual(index['<pad>'], pad)
         files.write_json(source / 'vocab.json', index)
         convert.convert(source, root / 'workdir')
         name = 'roberta.embeddings.position_embeddings.weight'
-        table = folders.state('roberta')[name][said + 1 :]
-        found = files.read_tensors(root / 'workdir' / 'weights.safetensors')
+        table = folders.state('roberta')[name][read + 1 :]
+        ours = files.read_tensors(root / 'workdir' / 'weights.safetensors')
         np.testing.assert_array_equal(
-            found['encoder/position_embeddings'], table
+            ours['encoder/position_embeddings'], table
         )
         convert.give(root / 'workdir', root / 'output', 'huggingface')
         config = json.loads((root / 'output' / 'config.json').read_text())
         self.assertEqual(
             (config['pad_token_id'], config['max_position_embeddings']),
-            (pad, 22 - said + pad),
+            (pad, 22 - read + pad),
         )
-        found = files.read_tensors(root / 'output' / 'model.safetensors')[name]
-        np.testing.assert_array_equal(found[pad + 1 :], table)
+        theirs = files.read_tensors(root / 'output' / 'model.safetensors')
+        np.testing.assert_array_equal(theirs[name][pad + 1 :], table)
 
     def test_padding_that_texts_hold_is_said(self):
         source = folders.write(
             pathlib.Path(self.create_tempdir().full_path, 'source'),
             'roberta', pad_token_id=0,
         )  # fmt: skip
-        (said,) = read(source).pieces.said
-        self.assertRegex(said, 'as padding .* what texts hold; transformers')
+        (note,) = read(source).pieces.said
+        self.assertRegex(note, 'as padding .* what texts hold; transformers')
         files.write_json(source / 'adapter_config.json', {})
         with self.assertRaisesRegex(ValueError, 'an adapter .*merge_and_unl'):
             read(source)
@@ -240,8 +240,8 @@ class ParityTest(parameterized.TestCase):
             _, workdir = self.converted('gpt2', tensors=tensors, n_inner=inner)
             loaded = infoword_tf.load(workdir)
             states.append(loaded.states(tf.constant([[7, 8, 9]]), [3])[0])
-        for found in states[1:]:
-            np.testing.assert_allclose(found, states[0], atol=1e-6)
+        for other in states[1:]:
+            np.testing.assert_allclose(other, states[0], atol=1e-6)
         convert.give(workdir, workdir.with_name('output'), 'huggingface')
         config = workdir.with_name('output') / 'config.json'
         self.assertEqual(json.loads(config.read_text())['n_inner'], 24)

@@ -288,12 +288,12 @@ class ModulesTest(parameterized.TestCase):
             },
         )  # fmt: skip
         convert.convert(output, self.root / 'again')
-        given = huggingface.inputs('bert')
+        inputs = huggingface.inputs('bert')
         wanted = folders.answers('bert_classes')['logits']
         for model in loaded, infoword_tf.load(self.root / 'again'):
-            lengths = given['attention_mask'].sum(axis=1)
+            lengths = inputs['attention_mask'].sum(axis=1)
             scores = model.class_scores(
-                tf.constant(given['input_ids'], tf.int32),
+                tf.constant(inputs['input_ids'], tf.int32),
                 tf.constant(lengths, tf.int32), tf.constant([4, 4]),
             )  # fmt: skip
             np.testing.assert_allclose(scores, wanted, atol=1e-5)
@@ -415,7 +415,7 @@ class ModulesTest(parameterized.TestCase):
         (
             SETTINGS,
             {'truncate_dim': 4, 'similarity_fn_name': 'dot'},
-            'cuts vectors to 4 numbers',
+            'cuts vectors of length 1 to 4 numbers',
         ),
         (BERT, CLASSES, "transformer_task 'sequence-.*; only 'feature-extr"),
         (BERT, {'query_length': 8}, 'query_length 8; only None'),
@@ -446,8 +446,8 @@ class ModulesTest(parameterized.TestCase):
         dense(self.source, 2, 7)
         path = self.source / name
         path.parent.mkdir(exist_ok=True)
-        said = json.loads(path.read_text()) if path.is_file() else {}
-        files.write_json(path, said | values)
+        before = json.loads(path.read_text()) if path.is_file() else {}
+        files.write_json(path, before | values)
         with self.assertRaisesRegex(ValueError, message):
             sentence_transformers.read(self.source)
 
