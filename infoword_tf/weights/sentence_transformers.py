@@ -314,11 +314,14 @@ def write(folder: pathlib.Path, loaded: Loaded) -> list[str]:
     """Writes a workdir as sentence-transformers loads it; as
     `huggingface.write`.
 
-    What knows classes becomes a CrossEncoder unless layers stand over its
-    vectors; all else a SentenceTransformer.
+    What knows classes of pairs, in one order, becomes a CrossEncoder unless
+    layers stand over its vectors; all else a SentenceTransformer.
     """
     config = loaded.config
-    if 'label' in huggingface.heads_of(loaded) and not config.dense:
+    row = huggingface.heads_of(loaded).get('label')
+    if row and not config.dense and 2 in loaded.sides(row) and (
+        loaded.model.objectives[row].texts != 'both_ways'
+    ):  # fmt: skip
         return _write_classes(folder, loaded)
     if any(isinstance(layer, FlowConfig) for layer in config.dense):
         raise ValueError(

@@ -9,7 +9,7 @@ from absl.testing import absltest, parameterized
 
 import infoword_tf
 from infoword_tf import convert, files
-from infoword_tf.config import ROLES, Config, EncoderConfig
+from infoword_tf.config import ROLES, Config, EncoderConfig, TaskConfig
 from infoword_tf.weights import sentence_transformers
 from tasks import retrieval
 from tests.oracles import huggingface
@@ -299,12 +299,22 @@ class ModulesTest(parameterized.TestCase):
             np.testing.assert_allclose(scores, wanted, atol=1e-5)
 
     def test_one_class_is_scored_by_the_logistic_function(self):
-        source = folders.write(self.root / 'one', 'bert_one_class')
-        convert.convert(source, self.root / 'run')
-        output = self.root / 'output'
-        convert.give(self.root / 'run', output, 'sentence_transformers')
-        settings = json.loads((output / SETTINGS).read_text())
+        self.source = folders.write(self.root / 'one', 'bert_one_class')
+        loaded, output = self.converted(), self.root / 'output'
+        for name, pairs in ('pairs', True), ('one', False), ('both_ways', True):
+            if name == 'both_ways':
+                loaded.model.objectives['label'].texts = name
+            task = TaskConfig('', 'label', pairs, (), {}, {})
+            config = loaded.config.replace(task=task)
+            (output / name).mkdir(parents=True)
+            sentence_transformers.write(
+                output / name, loaded.with_config(config)
+            )
+        settings = json.loads((output / 'pairs' / SETTINGS).read_text())
         self.assertEqual(settings['activation_fn'], 'torch.nn.Sigmoid')
+        # No CrossEncoder reads one text, or a pair in both orders.
+        self.assertTrue((output / 'one' / '1_Pooling').is_dir())
+        self.assertTrue((output / 'both_ways' / '1_Pooling').is_dir())
 
     def test_a_cross_encoder_without_a_head_is_refused(self):
         modules(self.source, 'Transformer', settings=CROSS_ENCODER)
