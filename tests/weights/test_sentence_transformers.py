@@ -191,6 +191,7 @@ class ModulesTest(parameterized.TestCase):
         ({'query': 'q ', 'passage': 'p ', 'document': 'd '}, None, 'q ', 'd '),
         ({'other': 'o '}, 'other', '', ''),
         ({}, 'query', '', ''),
+        ({'query': '', 'document': ''}, None, '', ''),
         ({'query': None, 'corpus': 'c '}, None, '', 'c '),
     )
     def test_roles_have_the_prompts_of_version_6_2(
@@ -212,6 +213,8 @@ class ModulesTest(parameterized.TestCase):
             [query, document],
         )
         self.assertEqual(config.prompt_text(), prompts.get(default, ''))
+        for name in prompts:  # empty ones, too
+            self.assertEqual(config.prompt_text(name), prompts[name] or '')
 
     def test_prompts_can_be_given(self):
         loaded = self.converted(prompts={'passage': 'it says '})
