@@ -152,7 +152,7 @@ def _model(config: Config, export: Mapping[str, Any]) -> dict[str, Any]:
     )
     prompts = (
         f'* `embed_{name}`{", and `embed`, too," * (name == config.prompt)} '
-        f'puts {json.dumps(prompt)} before each text.'
+        f'puts {json.dumps(prompt) if prompt else "nothing"} before each text.'
         for name, prompt in config.prompts.items()
     )
     vectors = (

@@ -17,10 +17,11 @@ VERSION = 3
 GELUS_OF_2 = {'tanh': 'gelu_tanh', 'erf': 'gelu_erf'}
 FILE = 'config.json'
 WEIGHTS = 'weights.safetensors'  # beside it: what is exported
-# What prompts are called by what a text is for, the first that is there.
+# What prompts are called by what a text is for, the first that is there: in
+# the order of encode_query and encode_document of sentence-transformers 6.
 ROLES = {
     'query': ('query',),
-    'passage': ('passage', 'document', 'corpus'),
+    'passage': ('document', 'passage', 'corpus'),
 }
 EXPORTED = f'assets.extra/{FILE}'  # in the folder of an export's version
 
@@ -200,9 +201,9 @@ class Config:
         """The same with other values."""
         return dataclasses.replace(self, **changes)
 
-    def prompt_for(self, role: str) -> str | None:
-        """The name of the prompt of a role in ROLES; None: the default."""
-        return next((n for n in ROLES[role] if n in self.prompts), None)
+    def prompt_for(self, role: str) -> str:
+        """Names the prompt of a role in ROLES; '': none, not the default."""
+        return next((n for n in ROLES[role] if n in self.prompts), '')
 
     def prompt_text(self, name: str | None = None) -> str:
         """What is put before a text.

@@ -278,7 +278,13 @@ def exported(
     signatures = {None: model.signatures['embed']}
     for role in ROLES:
         prompt = config.prompt_for(role)
-        name = 'embed' if prompt is None else f'embed_{prompt}'
+        if not prompt and config.prompt_text():
+            raise ValueError(
+                f'--model={folder} puts the prompt {config.prompt!r} before '
+                f'every text, and has none for a {role}; export it again from '
+                'weights that have one, be it empty'
+            )
+        name = f'embed_{prompt}' if prompt else 'embed'
         signatures[role] = model.signatures[name]
 
     def embed(texts: list[str], role: str | None = 'passage') -> np.ndarray:

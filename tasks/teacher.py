@@ -364,7 +364,7 @@ class Embedder:
             ) from None
         self.width = self.loaded.vector_width()
         self.digest = files.digest_of(pathlib.Path(folder) / WEIGHTS)
-        self.prompts = list(config.prompts.values()) or ['']
+        self.prompts = list(dict.fromkeys(config.prompts.values())) or ['']
 
     def prompted(
         self, texts: Sequence[str], numbers: Iterable[int] | None = None
@@ -382,7 +382,7 @@ class Embedder:
         """Of vectors; other weights, settings or texts have another."""
         config = self.loaded.config.to_json()
         named = ('encoder', 'max_length', 'layout', 'pooling', 'normalize',
-                 'dense')  # fmt: skip
+                 'dense', 'dims')  # fmt: skip
         settings = [config[name] for name in named]
         digest = hashlib.blake2b(self.digest.encode(), digest_size=10)
         for part in (what, json.dumps(settings, sort_keys=True), *said):

@@ -316,7 +316,7 @@ class Run:
         if started is not None:
             config = started.config
             prompts = tuple(
-                config.prompts.get(config.prompt_for(role) or config.prompt, '')
+                config.prompt_text(config.prompt_for(role))
                 for role in ('query', 'passage')
             )
         template = Template(tokenizer, LAYOUTS['bert'])

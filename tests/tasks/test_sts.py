@@ -3,6 +3,8 @@
 import json
 from unittest import mock
 
+from unittest import mock
+
 import numpy as np
 from absl.testing import absltest, parameterized
 
@@ -261,6 +263,19 @@ class PromptsTest(absltest.TestCase):
         config = counting.config(
             'cosine', prompts={'document': 'd: ', 'passage': 'p: '}
         )
-        self.assertEqual(config.prompt_for('passage'), 'passage')
-        self.assertIsNone(config.prompt_for('query'))
+        self.assertEqual(config.prompt_for('passage'), 'document')
+        self.assertEqual(config.prompt_for('query'), '')
         self.assertEqual(set(retrieval.ROLES), {'query', 'passage'})
+
+    def test_an_export_without_a_prompt_for_a_role(self):
+        """The default does not stand in for it."""
+        from tests.tasks import counting
+
+        config = counting.config('cosine', prompts={'document': 'd: '})
+        model = mock.Mock(signatures={'embed': None, 'embed_document': None})
+        with mock.patch.object(retrieval, 'read_exported') as read:
+            read.return_value = config, {}
+            retrieval.exported('1', 8, model=model)
+            read.return_value = config.replace(prompt='document'), {}
+            with self.assertRaisesRegex(ValueError, "'document'.* for a query"):
+                retrieval.exported('1', 8, model=model)
