@@ -128,12 +128,13 @@ class PairsTest(Temporary):
             found = text_pairs.read(path, delimiter=delimiter)
             self.assertEqual(found.train[0].texts, wanted)
         with self.assertRaisesRegex(ValueError, 'd.csv has one column'):
-            text_pairs.names_of(path, delimiter='tab')
+            text_pairs.layouts_of(path, delimiter='tab')
         rows = [{'a': 'x', 'b': 'y', 'c': ['z']}] * 40
         path = self.write('l.jsonl', map(json.dumps, rows))
         with self.assertRaisesRegex(ValueError, "column 'c' holds lists"):
             text_pairs.read(path)
-        self.assertLen(text_pairs.read_pairs(path, ['a', 'b'])[0].texts[0], 40)
+        (file,), _ = text_pairs.read_pairs(path, ['a', 'b'])
+        self.assertLen(file.texts[0], 40)
 
     def test_held_out_are_some_by_a(self):
         found = text_pairs.read(self.path)
@@ -152,12 +153,12 @@ class PairsTest(Temporary):
         with self.assertRaisesRegex(
             ValueError, "no column 'd': its columns are a, b, c"
         ):
-            text_pairs.names_of(self.path, ['a', 'd'])
+            text_pairs.layouts_of(self.path, ['a', 'd'])
 
     def test_bad_files(self):
         for read, lines, message in (
-            (text_pairs.names_of, ['a', 'x'], 'has one column'),
-            (text_pairs.names_of, ['who are you today then?,I am me'] * 9,
+            (text_pairs.layouts_of, ['a', 'x'], 'has one column'),
+            (text_pairs.layouts_of, ['who are you today then?,I am me'] * 9,
              'reads like a pair'),
             (text_pairs.read, ['a,b', 'x,y', 'z'], 'x.csv, line 3: 1 cell'),
             (text_pairs.read, ['a,b', 'x,y'], '--heldout_pairs=GLOB'),
