@@ -13,6 +13,7 @@ and MS MARCO (`passages`, some of them selected) them. Columns such as an index,
 a score, a label or a source are no texts.
 """
 
+import itertools
 import json
 import pathlib
 import re
@@ -30,7 +31,7 @@ _SIDES = r'(_?(passage|ctx|doc|document|text|sentence)s?)?_?\d*'
 _ANCHOR = re.compile(r'(anchor|query|question)(_?text)?', re.I)
 _POSITIVE = re.compile(rf'pos(itive)?s?{_SIDES}', re.I)
 _NEGATIVE = re.compile(rf'(hard_?)?neg(ative)?s?{_SIDES}', re.I)
-_INDEX = re.compile(r'\s*|Unnamed: \d+|__index_level_\d+__')
+_INDEX = re.compile(r'\s*|Unnamed: [\d.]+|__index_level_\d+__')
 # What names end in: of columns that hold no texts, and of such that hold words
 # about a pair, which are a or b where there is nothing else, and no negatives.
 _MEASURES = frozenset(
@@ -42,7 +43,7 @@ _ABOUT = frozenset(
     'source dataset url urls link lang language languages date time timestamp '
     'license'.split()
 )
-_NAMED, _LETTERS = 6, 40  # columns in a sentence; letters of a cell
+_NAMED = 6  # columns of one kind in a sentence
 
 
 class Layout(NamedTuple):
@@ -103,30 +104,43 @@ def layout_of(
         ValueError: the file cannot be read, a column is missing, or what a and
             b are cannot be told.
     """
-    names, is_headed = _names(path, columns, delimiter)
-    kinds: dict[str, set[str]] = {name: set() for name in names}
+    # By column, what its cells hold, and where such a cell is first.
+    kinds: dict[str, dict[str, str]] = {
+        name: {} for name in _names(path, columns, delimiter)
+    }
     sizes: set[tuple[tuple[str, int], ...]] = set()  # of lists, by row
-    for _, row in _rows(path, delimiter):
+    for at, row in _rows(path, delimiter):
         nested = []
         for name, value in row.items():
-            known = kinds.setdefault(name, set())
-            if isinstance(value, str) and TEXT in known:
+            held = kinds.setdefault(name, {})
+            if isinstance(value, str) and TEXT in held:
                 continue
             kind = _kind(value)
             if kind is not None:
-                known.add(kind)
+                held.setdefault(kind, at)
             if kind in (LIST, PASSAGES):
                 nested.append((name, _size(value)))
         sizes.add(tuple(nested))
     if not kinds:
         raise ValueError(f'{path} is empty')
     if columns:
-        a, b, others = _by_choice(path, columns, kinds, is_headed)
+        for name in columns:
+            tables.column_of(tables.Table(path, tuple(kinds), iter(())), name)
+        a, b, others = _by_choice(path, columns, kinds)
     else:
         a, b, others = _by_name(path, kinds)
-    lists = frozenset(x for x in others if kinds[x] & {LIST, PASSAGES})
+    for name in (a, *b, *others):
+        wrong = {OTHER} if name != a else {OTHER, LIST, PASSAGES}
+        for at in (kinds[name][x] for x in wrong & kinds[name].keys()):
+            raise ValueError(
+                f'{at}: the column {name!r} holds '
+                + ('a list or an object; a is one text' if name == a else
+                   'neither a text nor a list of texts (nor passages, each '
+                   f'with {PASSAGE!r}, and {SELECTED!r} of 0 or 1)')
+            )  # fmt: skip
+    lists = frozenset(x for x in others if kinds[x].keys() & {LIST, PASSAGES})
     # A cell of such a column may be a single text too.
-    single = {x: int(bool(kinds[x] & {TEXT, NUMBER})) for x in lists}
+    single = {x: int(bool(kinds[x].keys() & {TEXT, NUMBER})) for x in lists}
     most = max(
         (sum((single | dict(row))[x] for x in lists) for row in sizes),
         default=0,
@@ -139,27 +153,21 @@ def layout_of(
     )  # fmt: skip
 
 
-
 def read(layout: Layout) -> Iterator[tuple[str, list[str], list[str]]]:
     """Yields a, the texts that belong to it, and negatives of each row.
 
     Any text may be '': it is not there. Negatives of lists have no gaps.
 
     Raises:
-        ValueError: as of `tables.open_table`, or a cell holds no text; with
-            file and line.
+        ValueError: as of `tables.open_table`, with file and line.
     """
-    for at, row in _rows(layout.where, layout.delimiter):
-        if isinstance(row.get(layout.a), list):
-            raise ValueError(
-                f'{at}: the column {layout.a!r} holds a list; a is one text'
-            )
-        (a,) = _texts(row, layout.a, at)
-        b = [x for name in layout.b for x in _texts(row, name, at, True)]
+    for _, row in _rows(layout.where, layout.delimiter):
+        (a,) = _texts(row.get(layout.a))
+        b = [x for name in layout.b for x in _texts(row.get(name), True)]
         negatives = [
             text
             for name in layout.negatives
-            for text in _texts(row, name, at)
+            for text in _texts(row.get(name))
             if text or name not in layout.lists
         ]
         yield a, b, negatives[: layout.most]
@@ -170,25 +178,26 @@ def read(layout: Layout) -> Iterator[tuple[str, list[str], list[str]]]:
 
 def _names(
     path: str, columns: Sequence[str], delimiter: str | None
-) -> tuple[Sequence[str], bool]:
-    """The columns of a file whose first line names them, and whether it does.
+) -> Sequence[str]:
+    """The columns of a file whose first line names them; of records none.
 
     Raises:
-        ValueError: its first line reads like a pair; of columns that are named
-            this is no question.
+        ValueError: a column is missing, or the first line reads like a pair:
+            of columns that were chosen this is no question.
     """
     if _reader(path) is not None:
-        return (), False
+        return ()
     table = tables.open_table(path, delimiter=delimiter)
-    for name in columns:
-        tables.column_of(table, name)
+    for name in columns or table.names:
+        if not _INDEX.fullmatch(name):
+            tables.column_of(table, name)  # complains, of copies too
     if not columns and tables.begins_with_a_row(_without_index(table)):
         raise ValueError(
             f'{path}: the first line reads like a pair; let it name the '
             'columns, such as anchor,positive,negative, or say with '
             f'--pair_columns={",".join(table.names[:2])} that it does'
         )
-    return table.names, True
+    return table.names
 
 
 def _without_index(table: tables.Table) -> tables.Table:
@@ -200,53 +209,48 @@ def _without_index(table: tables.Table) -> tables.Table:
 
 
 def _by_choice(
-    path: str, columns: Sequence[str], kinds: Mapping[str, set[str]],
-    is_headed: bool,
-) -> tuple[str, tuple[str, ...], tuple[str, ...]]:  # fmt: skip
-    """a, b and negatives as they were named; raises as `layout_of`."""
-    for name in columns if not is_headed else ():
-        tables.column_of(tables.Table(path, tuple(kinds), iter(())), name)
-    for name in columns:
-        if OTHER in kinds[name]:
-            raise ValueError(
-                f'{path}: the column {name!r} holds objects, bytes or numbers '
-                'in lists; name one of texts, or of lists of texts'
-            )
-    a, *others = columns
-    if not others:
-        raise _too_few(path, [a], ())
-    b, *negatives = others
-    if kinds[b] == {PASSAGES}:
+    path: str, columns: Sequence[str], kinds: Mapping[str, Mapping[str, str]]
+) -> tuple[str, tuple[str, ...], tuple[str, ...]]:
+    """a, b and negatives in the order of columns; raises as `layout_of`."""
+    if len(columns) == 1:
+        raise _too_few(path, columns, ())
+    a, b, *negatives = columns
+    if PASSAGES in kinds[b]:
         negatives = [b, *negatives]
     return a, (b,), tuple(negatives)
 
 
 def _by_name(
-    path: str, kinds: Mapping[str, set[str]]
+    path: str, kinds: Mapping[str, Mapping[str, str]]
 ) -> tuple[str, tuple[str, ...], tuple[str, ...]]:
     """a, b and negatives by names and order; raises as `layout_of`."""
     texts = [
         name for name, held in kinds.items()
-        if held <= {TEXT, NUMBER} and not _INDEX.fullmatch(name)
+        if held.keys() <= {TEXT, NUMBER} and not _INDEX.fullmatch(name)
         and not _ends_in(name, _MEASURES)
     ]  # fmt: skip
-    lists = [name for name, held in kinds.items() if LIST in held
-             and not _ends_in(name, _MEASURES | _ABOUT)]  # fmt: skip
-    passages = [name for name, held in kinds.items() if held == {PASSAGES}]
-    either = [name for name in kinds if name in (*texts, *lists)]
+    passages = [name for name, held in kinds.items() if PASSAGES in held]
+    lists = [
+        name for name, held in kinds.items() if LIST in held
+        and name not in passages and not _ends_in(name, _MEASURES | _ABOUT)
+    ]  # fmt: skip
+    either = [
+        name for name, held in kinds.items()
+        if name in (*texts, *lists) and held.keys() != {NUMBER}
+    ]  # fmt: skip
     b = [name for name in either if _POSITIVE.fullmatch(name)]
     negatives = [name for name in either if _NEGATIVE.fullmatch(name)]
     by_name = bool(passages) or any(x in lists for x in (*b, *negatives))
     if lists and not by_name:
         raise ValueError(
-            f'{path}: the column {lists[0]!r} holds lists, and its name says '
-            'neither positives nor negatives; name all that are, as '
-            '--pair_columns=query,positives,negatives'
+            f'{kinds[lists[0]][LIST]}: the column {lists[0]!r} holds lists, '
+            'and its name says neither positives nor negatives; name a, b and '
+            'negatives, as --pair_columns=query,positives,negatives'
         )
     about = _ABOUT - ({'source'} if 'target' in kinds else set())
     free = [x for x in texts if x not in (*b, *negatives)]
     words = [x for x in free if not _ends_in(x, about)]
-    full = [x for x in words if kinds[x] != {NUMBER}]
+    full = [x for x in words if kinds[x].keys() != {NUMBER}]
     # What is a number, or words about a pair, is a or b for want of others.
     wanted = 1 if b or passages else 2
     first = next((x for x in (full, words, free) if len(x) >= wanted), None)
@@ -267,7 +271,11 @@ def _too_few(
     path: str, texts: Sequence[str], others: Sequence[str]
 ) -> ValueError:
     """The error of a table without two columns of texts."""
-    how_many = f'one column of texts, {texts[0]!r}' if texts else 'no column'
+    how_many = (
+        'no column of texts',
+        f'one column of texts, {texts[0]!r}' if texts else '',
+        f'no column of a beside {_listed(texts)}',
+    )[min(len(texts), 2)]
     rest = f' (no texts are in {_listed(others)})' if others else ''
     return ValueError(
         f'{path} has {how_many}{rest}: a pair is two, and further ones are '
@@ -305,9 +313,8 @@ def _rows(
     if reader is None:
         table = tables.open_table(path, delimiter=delimiter)
         for line, cells in table.rows:
-            yield f'{path}, line {line}', dict(
-                zip(table.names, cells, strict=True)
-            )
+            row = dict(zip(table.names, cells, strict=True))
+            yield f'{path}, line {line}', row
         return
     what = 'line' if reader is records.read_jsonl else 'row'
     for number, record in reader(pathlib.Path(path)):
@@ -316,7 +323,7 @@ def _rows(
 
 def _kind(value: Any) -> str | None:
     """What a cell holds; None: nothing."""
-    if value is None or value == '':
+    if value is None or value == '' or value != value:  # NaN
         return None
     if isinstance(value, str):
         try:
@@ -334,72 +341,61 @@ def _kind(value: Any) -> str | None:
 def _is_item(value: Any) -> bool:
     """Whether an item of a list is a text, or an object that has one."""
     if isinstance(value, dict):
-        return isinstance(value.get('text'), str)
+        title = value.get('title')
+        return isinstance(value.get('text'), str) and isinstance(
+            title, str | None
+        )
     return isinstance(value, str | None)
 
 
-def _passages(value: Any) -> list[tuple[Any, Any]] | None:
+def _passages(value: Any) -> list[tuple[int, str]] | None:
     """(selected, text) of MS MARCO's passages; None: they are something else.
 
     An object of two lists, as data sets have it, or a list of objects.
     """
-    if isinstance(value, dict) and {SELECTED, PASSAGE} <= value.keys():
-        lists = value[SELECTED], value[PASSAGE]
-        if all(isinstance(x, list) for x in lists):
-            longest = max(map(len, lists))
-            # One that is shorter lacks an answer: no number, and no text.
-            padded = ([*x, *[None] * (longest - len(x))] for x in lists)
-            return list(zip(*padded, strict=True))
-    if isinstance(value, list) and value and all(
-        isinstance(x, dict) and {SELECTED, PASSAGE} <= x.keys() for x in value
+    names = SELECTED, PASSAGE
+    if isinstance(value, dict):
+        lists = [value.get(name) for name in names]
+        if not all(isinstance(x, list) for x in lists):
+            return None
+        # What the shorter one lacks is neither a number nor a text.
+        pairs = list(itertools.zip_longest(*lists))
+    elif isinstance(value, list) and value and all(
+        isinstance(x, dict) and SELECTED in x for x in value
     ):  # fmt: skip
-        return [(x[SELECTED], x[PASSAGE]) for x in value]
-    return None
+        pairs = [tuple(x.get(name) for name in names) for x in value]
+    else:
+        return None
+    are = (x in (0, 1) and isinstance(text, str) for x, text in pairs)
+    return pairs if all(are) else None
 
 
-def _size(value: Any) -> int:
+def _size(value: list[Any] | dict[str, Any]) -> int:
     """How many negatives a list is."""
+    return sum(bool(text) for text in _texts(value))
+
+
+def _texts(value: Any, positive: bool = False) -> list[str]:
+    """The texts of a cell; of passages those that people chose, or the others.
+
+    One text may be ''.
+    """
     pairs = _passages(value)
     if pairs is not None:
-        return sum(not selected for selected, _ in pairs)
-    return sum(bool(_stripped(_joined(item))) for item in value)
+        return [_stripped(text) for x, text in pairs if bool(x) == positive]
+    if isinstance(value, list):
+        return [_stripped(_joined(item)) for item in value]
+    if value is None or isinstance(value, str) or value != value:
+        return [_stripped(value)]
+    return [json.dumps(value, default=str).strip('"').strip()]
 
 
-def _joined(item: Any) -> Any:
+def _joined(item: dict[str, str | None] | str | None) -> str | None:
     """The text of an item; of an object its title, if any, and its text."""
-    if isinstance(item, dict) and isinstance(item.get('text'), str):
-        return ' '.join(x for x in (item.get('title'), item['text']) if x)
+    if isinstance(item, dict):
+        return ' '.join(filter(None, (item.get('title'), item['text'])))
     return item
 
 
-def _stripped(text: str | None) -> str:
-    return tables.valid(text or '').strip()
-
-
-def _texts(
-    row: Mapping[str, Any], name: str, at: str, positive: bool = False
-) -> list[str]:
-    """The texts of a cell; of passages those that people chose, or the others.
-
-    Raises:
-        ValueError: it holds something else.
-    """
-    value = row.get(name)
-    pairs = _passages(value)
-    if pairs is not None:
-        if not all(x in (0, 1) and isinstance(y, str) for x, y in pairs):
-            raise ValueError(
-                f'{at}: each of the passages in {name!r} needs a text, and '
-                f'{SELECTED} of 0 or 1'
-            )
-        return [_stripped(y) for x, y in pairs if bool(x) == positive]
-    if isinstance(value, list) and all(map(_is_item, value)):
-        return [_stripped(_joined(item)) for item in value]
-    if isinstance(value, list | dict | bytes):
-        raise ValueError(
-            f'{at}: the column {name!r} holds {str(value)[:_LETTERS]}, which '
-            'is no text and no list of texts'
-        )
-    if value is None or isinstance(value, str):
-        return [_stripped(value)]
-    return [json.dumps(value, default=str).strip('"').strip()]
+def _stripped(text: Any) -> str:
+    return tables.valid(text).strip() if isinstance(text, str) else ''

@@ -112,8 +112,8 @@ def open_table(
     """Opens a table; what is wrong further down is said when it is read.
 
     Args:
-        name: a path that ends in .tsv, .txt (as .tsv), .csv, .jsonl,
-            .parquet or .arrow, perhaps packed; or `tfds:NAME[/CONFIG][:SPLIT]`, by
+        name: a path that ends in .tsv, .txt (as .tsv), .csv, .jsonl, .parquet
+            or .arrow, perhaps packed; or `tfds:NAME[/CONFIG][:SPLIT]`, by
             default its train.
         names: of the columns, where a TSV or CSV has no line of names. (One
             that is there all the same is no row.)
