@@ -93,7 +93,8 @@ class LayoutsTest(Temporary):
         found = text_pairs.read(path, columns, heldout=path, **more)
         (file,) = found.train
         self.assertEqual(found.heldout, [file])
-        return [*zip(*file.texts, strict=True)], found.notes[0].split(': ', 1)[1]
+        _, _, summary = found.notes[0].partition(': ')
+        return [*zip(*file.texts, strict=True)], summary
 
     @parameterized.named_parameters(
         (name, *case) for name, case in RECORDS.items()
