@@ -146,10 +146,12 @@ def layout_of(
         default=0,
     )
     most += len(others) - len(lists)
+    most = most if negatives is None else min(most, negatives)
+    others = others if most else ()
     used = {a, *b, *others}
     return Layout(
         path, a, b, others, tuple(name for name in kinds if name not in used),
-        lists, most if negatives is None else min(most, negatives), delimiter,
+        lists, most, delimiter,
     )  # fmt: skip
 
 
