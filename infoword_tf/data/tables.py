@@ -133,7 +133,9 @@ def open_table(
     if suffix not in _READERS:
         raise ValueError(
             f'{path}: its name must end in {", ".join(_READERS)} (or the same '
-            'and .gz or .zst), which says how to read it, or be tfds:NAME'
+            'and .gz or .zst), which says how to read it, or be tfds:NAME; '
+            'such tables have a text, or two, a row. Files of a word and its '
+            'label a line (CoNLL) are not read: labels are of whole texts'
         )
     if not path.is_file():
         raise FileNotFoundError(f'{path}: there is no such file')
