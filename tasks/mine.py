@@ -51,7 +51,8 @@ class Choices:
         None, 'The workdir whose vectors search.', model=True)
     pairs: str | None = flag(None, 'GLOB of pairs, as of infoword_tf.train.')
     pair_columns: tuple[str, ...] = flag(
-        (), 'Names of the columns a and b; by default the first two.')
+        (), 'Names of the columns a and b; by default as infoword_tf.train '
+        'finds them.')
     pair_delimiter: str | None = again(TextChoices, 'pair_delimiter', None)
     corpus: str | None = flag(
         None, 'Text whose documents are candidates too; none: only the b.')
@@ -226,9 +227,10 @@ def run(given: Choices, chosen: Mapping[str, Any]) -> dict[str, Any]:
     Config.read(pathlib.Path(given.init))  # complains before the work
     if given.rescore:
         check_judge(given.rescore)
-    parts = text_pairs.read_pairs(
+    parts, notes = text_pairs.read_pairs(
         given.pairs, given.pair_columns, given.pair_delimiter
     )
+    print('\n'.join(notes), flush=True)
     firsts = [a for part in parts for a in part.texts[0]]
     seconds = [b for part in parts for b in part.texts[1]]
     place, row_of = _numbered(seconds), _numbered(firsts)

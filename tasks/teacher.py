@@ -329,7 +329,7 @@ class Teacher:
             )
             for name, x in few.items()
         }  # fmt: skip
-        return tf.function(compute, input_signature=[shapes])
+        return tf.function(compute, input_signature=[shapes], autograph=False)
 
 
 class Embedder:

@@ -159,6 +159,9 @@ class PairsTest(absltest.TestCase):
             folder / 'w', *flags, '--pair_weights=1,2', '--steps=3'
         )
         self.assertRegex(shown, r'\d+ and \d+ examples to train on, a text of')
+        self.assertIn(
+            'a.csv: a is first, b second, negatives other\n', shown
+        )
         loaded, found = vectors_of(folder / 'w')
         (layer,) = loaded.config.dense
         self.assertEqual((layer.width, layer.activation), (64, 'tanh'))
@@ -242,6 +245,8 @@ class PairsTest(absltest.TestCase):
              'a.csv: there are .* examples, but an update takes 5000'),
             (('--objectives=simcse', '--simcse.momentum=0.9'),
              'give --simcse.queue too'),
+            (('--objectives=simcse', '--pair_negatives=0'),
+             '--pair_negatives is for --pairs; give both'),
             (('--objectives=simcse', '--pair_weights=1,2'),
              '--pair_weights is for --pairs; give both'),
             (('--objectives=simcse', f'--pairs={FOLDER}/*.csv',

@@ -201,6 +201,7 @@ class Classes(States):
             return tf.function(
                 lambda *texts: self.text_scores(*texts, row=row),
                 input_signature=[tf.TensorSpec((None,), tf.string)] * sides,
+                autograph=False,
             )
 
         return functools.cache(trace)

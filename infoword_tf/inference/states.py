@@ -207,7 +207,8 @@ class States(Workdir):
         if layers != 'mix':
             chosen = [ops.cast(every[i], 'float32') for i in layers]
             return sum(chosen) / len(chosen)
-        if (row := self._mixing_row()) is not None:
+        row = self._mixing_row()
+        if row is not None:
             return row.mixer(every)
         return sum(ops.cast(x, 'float32') for x in every) / len(every)
 

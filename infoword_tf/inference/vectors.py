@@ -230,6 +230,7 @@ class Vectors(States):
                 tf.TensorSpec((None, None), tf.int32),
                 tf.TensorSpec((None,), tf.int32),
             ],
+            autograph=False,
         )
 
     @functools.cached_property
@@ -252,8 +253,9 @@ class Vectors(States):
                 return self.embed(ids, lengths, pooling, layers), long
 
             return tf.function(
-                compute, input_signature=[tf.TensorSpec((None,), tf.string)]
-            )
+                compute, input_signature=[tf.TensorSpec((None,), tf.string)],
+                autograph=False,
+            )  # fmt: skip
 
         return functools.cache(trace)
 
@@ -312,8 +314,9 @@ class Vectors(States):
             return folded.embed_pieces(pieces), long
 
         return tf.function(
-            compute, input_signature=[tf.TensorSpec((None,), tf.string)]
-        )
+            compute, input_signature=[tf.TensorSpec((None,), tf.string)],
+            autograph=False,
+        )  # fmt: skip
 
     @functools.cached_property
     def _pieces_graph(self) -> Any:
@@ -321,6 +324,7 @@ class Vectors(States):
         return tf.function(
             self.embed_pieces,
             input_signature=[tf.RaggedTensorSpec((None, None), tf.int32, 1)],
+            autograph=False,
         )
 
     # -------------------------------------------------- strings to vectors

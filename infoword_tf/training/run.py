@@ -303,8 +303,9 @@ class Run:
         given = self.given
         found = text_pairs.read(
             given.pairs, given.pair_columns, given.heldout_pairs,
-            given.pair_delimiter,
+            given.pair_delimiter, given.pair_negatives,
         )
+        print('\n'.join(found.notes), flush=True)
         if tokenizer is None:
             corpus = corpora.Corpus(
                 given.pairs, found.fingerprint, found.documents, tuple
@@ -345,7 +346,7 @@ class Run:
             )
         if empty := sum(file.empty for file in found.train):
             print(
-                f'{given.pairs}: {empty:,} lines with an empty a or b are left '
+                f'{given.pairs}: {empty:,} rows with an empty a or b are left '
                 'out',
                 flush=True,
             )

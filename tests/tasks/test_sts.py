@@ -3,8 +3,6 @@
 import json
 from unittest import mock
 
-from unittest import mock
-
 import numpy as np
 from absl.testing import absltest, parameterized
 
