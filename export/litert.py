@@ -278,14 +278,15 @@ def write(
 
 def told(loaded: 'Loaded', lengths: Sequence[int]) -> dict[str, Any]:
     """model.json."""
-    config = loaded.config
+    config, (before, after) = loaded.config, loaded.template.around_two
     return {
         'signatures': {
             name: width
             for name, (_, width, _) in signatures_of(loaded).items()
         },
         'lengths': list(lengths),
-        'around': [loaded.before, loaded.between, loaded.after],
+        'around': [loaded.before, loaded.after],
+        'around_two': [before, loaded.between, after],
         'padding': loaded.tokenizer.pad_id,
         'prompts': dict(config.prompts),
         'prompt': config.prompt or '',

@@ -19,7 +19,7 @@ from infoword_tf.data.opened import digest_of
 from infoword_tf.encoders import ENCODERS
 from infoword_tf.model import Model
 from infoword_tf.objectives import TABLE
-from infoword_tf.text.layout import LAYOUTS
+from infoword_tf.text.layout import layout_of
 from infoword_tf.text.template import Template
 from infoword_tf.text.tokenizer import Tokenizer
 from infoword_tf.text.tokenizers import TOKENIZERS
@@ -54,7 +54,7 @@ class Workdir:
         self.model, self.encoder = model, model.encoder
         self.tokenizer, self.config = tokenizer, config
         self.unigram, self.missing = unigram, dict(missing or {})
-        self.layout = LAYOUTS[config.layout]
+        self.layout = layout_of(config.layout)
         self.template = template = Template(tokenizer, self.layout)
         self.before, self.between = template.before, template.between
         self.after = template.after

@@ -503,7 +503,7 @@ def _laid_out(
     segments = np.where(
         column >= np.repeat(second, lengths), layout.second_segment, 0
     )
-    if layout.last_segment:
+    if layout.last_segment is not None:
         segments[splits[1:] - 1] = layout.last_segment
     places = np.zeros_like(lengths) if layout.first else lengths - 1
     candidates = np.stack([context, context + found.sizes], axis=1)

@@ -163,12 +163,15 @@ class Model:
         """What a signature gives for the pieces of a text, or of two."""
         import numpy as np
 
-        before, between, after = self._told['around']
+        before, *between, after = self._told[
+            'around' if second is None else 'around_two'
+        ]
         limit = self.lengths[-1] - len(before) - len(after)
         more = {}
         if second is None:
             row = before + first[:limit]
         else:
+            (between,) = between
             sizes = _fitting_lengths(
                 len(first), len(second), limit - len(between)
             )
