@@ -303,7 +303,7 @@ def write_tokenizer(folder: pathlib.Path, tokenizer: Any) -> None:
     from infoword_tf.text import normalization
 
     tokenizer.write(folder / 'vocab.txt')
-    table = normalization.table(tokenizer.normalization)
+    table = normalization.table(tokenizer.inner.normalization)
     # Where a character is written `*`: what most of them become.
     general = {c: form.replace(c, '*') for c, form in table.items()}
     common = ('', ' ', ' * ')

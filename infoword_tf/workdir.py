@@ -19,6 +19,7 @@ from infoword_tf.data.opened import digest_of
 from infoword_tf.encoders import ENCODERS
 from infoword_tf.model import Model
 from infoword_tf.objectives import TABLE
+from infoword_tf.text.added import ADDED, with_added
 from infoword_tf.text.layout import layout_of
 from infoword_tf.text.template import Template
 from infoword_tf.text.tokenizer import Tokenizer
@@ -208,10 +209,13 @@ def read_tokenizer(folder: pathlib.Path, config: Config) -> Tokenizer:
     """
     _check_names(config, folder / FILE)
     kind = TOKENIZERS[config.tokenizer.kind]
-    tokenizer = kind.read(
-        _there(folder / kind.file),
-        config.tokenizer.lower_case,
-        **config.tokenizer.options,
+    options = dict(config.tokenizer.options)
+    added = options.pop(ADDED, ())
+    tokenizer = with_added(
+        kind.read(
+            _there(folder / kind.file), config.tokenizer.lower_case, **options
+        ),
+        added,
     )
     if config.vocabulary not in (None, digest_of(tokenizer)):
         raise ValueError(

@@ -93,6 +93,11 @@ class BytePairs(Pairs):
         """As `Tokenizer.learn`; accents stay."""
         return cls(learn(texts, size, lower_case), 'the learned tokenizer')
 
+    @property
+    def normalizer(self) -> Normalizer:
+        """As `Tokenizer.normalizer`."""
+        return self._normalizer
+
     def tokenize_parts(
         self, parts: tf.Tensor, inside: tf.Tensor
     ) -> tf.RaggedTensor:

@@ -233,6 +233,19 @@ def model(normalization: Normalization, parted: bool = False) -> np.ndarray:
     return _model(_forms(normalization)[0])
 
 
+@functools.lru_cache(maxsize=8)
+def written(normalization: Normalization) -> np.ndarray:
+    """What `FastBertNormalizer` needs to write what `BertNormalizer` writes,
+    with its blanks around Chinese characters, [S] uint8.
+    """
+    forms, chinese = _forms(normalization)
+    table = {**{c: c for c in chinese}, **forms}
+    return _model({
+        c: f' {form} ' if form in chinese else form
+        for c, form in table.items()
+    })  # fmt: skip
+
+
 def _characters() -> list[str]:
     """Those about which `tokenizers` is asked one by one."""
     return [

@@ -131,6 +131,23 @@ class Tokenizer(tf.Module, abc.ABC):
         )
 
     @property
+    def inner(self) -> 'Tokenizer':
+        """The tokenizer itself, where tokens were added to it."""
+        return self
+
+    @property
+    def normalizer(self) -> Any:
+        """What becomes of a text before it is parted, a `Normalizer`; None: it
+        stays as it is written.
+        """
+        return None
+
+    @property
+    def mask_text(self) -> str | None:
+        """What a text may spell [MASK] by; None: nothing."""
+        return None
+
+    @property
     def ends_texts(self) -> bool:
         """Whether [SEP] is a piece that no text has: GPT's vocabulary has none
         such, and one that is unknown stands in for it.
@@ -167,6 +184,21 @@ class Tokenizer(tf.Module, abc.ABC):
         """
         del inside
         return self.tokenize(parts)
+
+    def tokenize_after(
+        self, parts: tf.Tensor, after: tf.Tensor, places: bool
+    ) -> tuple[tf.RaggedTensor, ...]:
+        """As `tokenize_with_offsets`, of texts that stand between added tokens.
+
+        Args:
+            parts: [B] strings.
+            after: [B] bool: a token stands before the part.
+            places: whether offsets are wanted; else the ids are alone.
+        """
+        del after
+        if places:
+            return self.tokenize_with_offsets(parts)
+        return (self.tokenize(parts),)
 
     def text(self, ids: Sequence[int]) -> str:
         """What pieces spell, as far as it is known: a text, not its bytes.
