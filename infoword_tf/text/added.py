@@ -23,7 +23,7 @@ from typing import Any, NamedTuple, NoReturn, Self
 import numpy as np
 import tensorflow as tf
 
-from infoword_tf.text.normalizers import AsWritten, Normalizer
+from infoword_tf.text.normalizers import BLANK, AsWritten, Normalizer
 from infoword_tf.text.tokenizer import (
     Pieces,
     Tokenizer,
@@ -33,8 +33,7 @@ from infoword_tf.text.tokenizer import (
 
 # Around what is found, and before it: no bytes of UTF-8.
 _EDGE, _MARK = b'\xff\xfe', b'\xfd'
-# Unicode's White_Space, and the characters of words, as RE2 names them.
-BLANK = r'[\x09-\x0d\x{85}\p{Z}]'
+# The characters of words, as RE2 names them.
 _WORD = (
     r'[\p{L}\p{M}\p{Nd}\p{Nl}\p{Pc}\x{200C}\x{200D}\x{24B6}-\x{24E9}'
     r'\x{1F130}-\x{1F149}\x{1F150}-\x{1F169}\x{1F170}-\x{1F189}]'
@@ -200,8 +199,10 @@ class WithAdded(Tokenizer):
         """Args: as the attributes; ValueError: they are too many."""
         added = tuple(added)
         special = set(inner.special_ids)
+        names = dict(enumerate(inner.vocabulary))
+        names |= {token.id: token.content for token in added}
         super().__init__(
-            inner.vocabulary,
+            [names[number] for number in range(len(inner))],
             inner.special_ids,
             # A text has them now.
             sorted(

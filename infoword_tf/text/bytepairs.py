@@ -76,6 +76,12 @@ class BytePairs(Pairs):
                 'beside bytes only ByteLevel with its own expression can be '
                 'kept'
             )
+        post = described.get('post_processor')
+        # Blanks that pieces begin with are in their bytes where it says so.
+        self.trims = post is None or any(
+            step.get('trim_offsets', False)
+            for step in post.get('processors') or [post]
+        )
         self._bytes = tf.constant(_symbols_of(described, where), tf.int64)
         self._marks_first = bool(split.get('add_prefix_space', True))
         self._normalizer: Normalizer = _NORMALIZERS[step['type']]()

@@ -234,6 +234,25 @@ def model(normalization: Normalization, parted: bool = False) -> np.ndarray:
 
 
 @functools.lru_cache(maxsize=8)
+def mapped(charsmap: bytes) -> np.ndarray:
+    """The same for a table of SentencePiece's: what it makes of characters
+    that stand alone, [S] uint8.
+    """
+    from tokenizers import normalizers
+
+    def make() -> dict[str, np.ndarray]:
+        characters = _characters()
+        normal = normalizers.Precompiled(charsmap).normalize_str(
+            _SNOWMAN.join(characters)
+        )
+        forms = dict(zip(characters, normal.split(_SNOWMAN), strict=True))
+        return {'model': _model({c: x for c, x in forms.items() if c != x})}
+
+    digest = hashlib.blake2b(charsmap, digest_size=16).hexdigest()
+    return _kept(make, digest)['model']
+
+
+@functools.lru_cache(maxsize=8)
 def written(normalization: Normalization) -> np.ndarray:
     """What `FastBertNormalizer` needs to write what `BertNormalizer` writes,
     with its blanks around Chinese characters, [S] uint8.

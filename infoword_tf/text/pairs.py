@@ -68,10 +68,12 @@ class Pairs(Tokenizer):
 
     Attributes:
         json: what its file holds.
+        trims: whether offsets leave out the blank before a word.
     """
 
     file = 'tokenizer.json'
     as_written = True
+    trims = True
 
     def __init__(
         self,
@@ -198,9 +200,10 @@ class Pairs(Tokenizer):
         """As `Tokenizer.tokenize_with_offsets`.
 
         A piece that is a part of a character has all of its bytes. The blank
-        before a word is not among the bytes of its first piece.
+        before a word is among the bytes of its first piece where the file says
+        so (`trims`).
         """
-        return self._places(strings, trimmed=True)
+        return self._places(strings, trimmed=self.trims)
 
     def pieces(self, strings: Sequence[bytes]) -> Pieces:
         """As `Tokenizer.pieces`."""

@@ -76,14 +76,6 @@ def parsed(described: Mapping[str, Any] | None, where: str) -> Around:
     )
 
 
-def trims(described: Mapping[str, Any] | None) -> bool:
-    """Whether a post-processor takes blanks from the offsets of byte pairs."""
-    if described is None:
-        return False
-    steps = described.get('processors') or [described]
-    return any(step.get('trim_offsets', False) for step in steps)
-
-
 def layout_by(
     around: Around,
     tokenizer: Tokenizer,
@@ -112,7 +104,9 @@ def layout_by(
         around = Around(*(tuple((x, 0) for x, _ in row) for row in around))
     first = LAYOUTS[usual].first
     made = _made(around, tokenizer, first, where)
-    for name in (usual, *LAYOUTS):
+    # What our own rows put behind a text of GPT is no public tokenizer's.
+    names = () if usual == 'end' else (usual, *LAYOUTS)
+    for name in names:
         known = LAYOUTS[name]
         same = entries(known, tokenizer)
         if not knows:

@@ -13,7 +13,7 @@ from infoword_tf import files
 from infoword_tf.config import EncoderConfig
 from infoword_tf.inference.loaded import Loaded
 from infoword_tf.objectives import TABLE
-from infoword_tf.weights import architectures, mapping, pieces
+from infoword_tf.weights import architectures, around, mapping, pieces
 from infoword_tf.weights.architectures import ARCHITECTURES
 from infoword_tf.weights.converted import EncoderSource
 from infoword_tf.weights.names import HUGGINGFACE
@@ -36,13 +36,20 @@ def read(folder: pathlib.Path) -> EncoderSource:
     encoder = architectures.encoder_of(config, str(path))
     kind = config['model_type']
     architecture = ARCHITECTURES[kind]
+    size = encoder.arguments['vocab_size']
+    tokenizer = pieces.read(folder, size, config)
+    layout = architecture.layout
+    if tokenizer.around is not None:
+        layout = around.layout_by(
+            tokenizer.around, tokenizer.tokenizer, layout, encoder, str(folder)
+        )
     return EncoderSource(
         where=str(folder),
         naming=HUGGINGFACE[kind],
         tensors=open_safetensors(folder),
         encoder=encoder,
-        pieces=pieces.read(folder, encoder.arguments['vocab_size']),
-        layout=architecture.layout,
+        pieces=tokenizer,
+        layout=layout,
         pooler=architecture.classes,
         mean=config.get(architecture.pooling) == 'mean',
         labels=labels_of(config),
@@ -125,7 +132,9 @@ def write(folder: pathlib.Path, loaded: Loaded) -> list[str]:
     found = mapping.give(
         naming, tensors, arguments['layers'], arguments['heads'], rows
     )
-    pieces.write(folder, loaded.tokenizer, kind, config.max_length)
+    pieces.write(
+        folder, loaded.tokenizer, kind, config.max_length, config.layout
+    )
     files.write_tensors(folder / SINGLE, found, {'format': 'pt'})
     files.write_json(folder / CONFIG, values)
     return dropped
