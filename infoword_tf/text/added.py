@@ -18,13 +18,14 @@ import hashlib
 import json
 import pathlib
 from collections.abc import Iterable, Sequence
-from typing import Any, NamedTuple, NoReturn, Self
+from typing import Any, NamedTuple, NoReturn
 
 import numpy as np
 import tensorflow as tf
 
 from infoword_tf.text.normalizers import BLANK, AsWritten, Normalizer
 from infoword_tf.text.tokenizer import (
+    Between,
     Pieces,
     Tokenizer,
     string_of,
@@ -277,15 +278,16 @@ class WithAdded(Tokenizer):
     @property
     def mask_text(self) -> str | None:
         """As `Tokenizer.mask_text`."""
-        return next((t.content for t in self.added if t.id == self.mask_id), None)
+        masks = (t.content for t in self.added if t.id == self.mask_id)
+        return next(masks, None)
 
     def tokenize(self, strings: tf.Tensor) -> tf.RaggedTensor:
         """As `Tokenizer.tokenize`."""
         strings = tf.convert_to_tensor(strings, tf.string)
 
         def parted() -> tf.RaggedTensor:
-            parts, _ = self._parted(strings, self._every)
-            (rows,) = self._joined(parts, self._read(parts, False))
+            parts, before = self._parted(strings, self._every)
+            (rows,) = self._joined(parts, self._read(parts, before, False))
             return rows
 
         return tf.cond(
@@ -352,7 +354,7 @@ class WithAdded(Tokenizer):
     ) -> tuple[tf.RaggedTensor, ...]:
         def parted() -> tuple[tf.RaggedTensor, ...]:
             parts, before = self._parted(strings, finders)
-            rows, starts, ends = self._read(parts, True)
+            rows, starts, ends = self._read(parts, before, True)
             number = string_of(rows.row_splits)
             begin = tf.gather(parts.starts, number)
             first, last = begin + starts.values, begin + ends.values
@@ -402,19 +404,32 @@ class WithAdded(Tokenizer):
         found = normal(self._normalizer(parts.texts))
         number = string_of(found.splits)
         ids = tf.maximum(found.ids, tf.gather(parts.ids, number))
+        splits = tf.gather(found.splits, parts.splits)
         return (
-            found._replace(ids=ids, splits=tf.gather(found.splits, parts.splits)),
+            found._replace(ids=ids, splits=splits),
             _Before(parts, number, self._normalizer),
         )
 
-    def _read(self, parts: _Parts, places: bool) -> Any:
+    def _read(
+        self, parts: _Parts, before: '_Before | None', places: bool
+    ) -> tuple[tf.RaggedTensor, ...]:
         """What the tokenizer makes of the texts between."""
         row = string_of(parts.splits)
-        inside = tf.range(tf.size(row)) > tf.cast(
-            tf.gather(parts.splits, row), tf.int32
+        place = tf.range(tf.size(row, tf.int64))
+        begins = ends = tf.ones_like(row, tf.bool)
+        if before is not None:
+            number = tf.pad(before.number, [[1, 1]], constant_values=-1)
+            begins, ends = number[1:-1] > number[:-2], number[1:-1] < number[2:]
+            ends |= number[2:] < 0
+        return self._inner.tokenize_between(
+            Between(
+                parts.texts,
+                place > tf.gather(parts.splits, row),
+                begins,
+                ends,
+            ),
+            places,
         )
-        found = self._inner.tokenize_after(parts.texts, inside, places)
-        return found if places else found[:1]
 
     def _joined(
         self, parts: _Parts, rows: Iterable[tf.RaggedTensor]
@@ -466,11 +481,12 @@ class _Before(NamedTuple):
         origin = tf.gather(tf.gather(bytes_, found.splits), number)
         # There may be none at all.
         first, last = (tf.pad(x, [[0, 1]]) for x in (found.starts, found.ends))
-        at = tf.searchsorted(bytes_, origin + starts, 'right', tf.int64) - 1
-        until = tf.searchsorted(bytes_, origin + ends - 1, 'right', tf.int64) - 1
-        some = ends > starts
+        at, until = (
+            tf.searchsorted(bytes_, origin + x, 'right', tf.int64) - 1
+            for x in (starts, ends - 1)
+        )
         start, end = tf.gather(first, at), tf.gather(last, tf.maximum(until, 0))
-        return begin + start, begin + tf.where(some, end, start)
+        return begin + start, begin + tf.where(ends > starts, end, start)
 
 
 ADDED = 'added'  # among the options of a tokenizer

@@ -29,6 +29,7 @@ from infoword_tf.text import normalization
 from infoword_tf.text import vocabulary as vocabularies
 from infoword_tf.text.normalizers import BLANK, Mapped
 from infoword_tf.text.tokenizer import (
+    Between,
     Pieces,
     Tokenizer,
     string_of,
@@ -156,7 +157,7 @@ class SentencePiece(Tokenizer):
     def tokenize(self, strings: tf.Tensor) -> tf.RaggedTensor:
         """As `Tokenizer.tokenize`."""
         if self.blanks is not None:
-            return self._by_words(strings, None, False)[0]
+            return self._by_words(_alone(strings), False)[0]
         return self._joined(self._tokenizer.tokenize(strings))[0]
 
     def tokenize_with_offsets(
@@ -171,7 +172,7 @@ class SentencePiece(Tokenizer):
         """
         strings = tf.convert_to_tensor(strings, tf.string)
         if self.blanks is not None:
-            return self._by_words(strings, None, True)
+            return self._by_words(_alone(strings), True)
         tokens, starts, ends = self._joined(
             *self._tokenizer.tokenize_with_offsets(strings)
         )
@@ -201,7 +202,8 @@ class SentencePiece(Tokenizer):
         in the text that a model has learned from.
         """
         if self.blanks is not None:
-            return self._by_words(parts, inside, False)[0]
+            whole = _alone(parts)._replace(after=inside)
+            return self._by_words(whole, False)[0]
         parts = tf.strings.regex_replace(parts, _SPACES, ' ')
         parts = tf.strings.regex_replace(parts, ' $', '')
         first = tf.strings.regex_replace(parts, '^ ', '')
@@ -211,22 +213,20 @@ class SentencePiece(Tokenizer):
         parts = tf.where(inside, parts, first)
         return self._joined(self._inside.tokenize(parts))[0]
 
-    def tokenize_after(
-        self, parts: tf.Tensor, after: tf.Tensor, places: bool
+    def tokenize_between(
+        self, parts: Between, places: bool
     ) -> tuple[tf.RaggedTensor, ...]:
-        """As `Tokenizer.tokenize_after`."""
+        """As `Tokenizer.tokenize_between`."""
         if self.blanks is None:
-            return super().tokenize_after(parts, after, places)
-        return self._by_words(parts, after, places)
+            return super().tokenize_between(parts, places)
+        return self._by_words(parts, places)
 
     def _by_words(
-        self, strings: tf.Tensor, after: tf.Tensor | None, places: bool
+        self, parts: Between, places: bool
     ) -> tuple[tf.RaggedTensor, ...]:
-        """Each word by itself; args as of `tokenize_after`."""
-        strings = tf.convert_to_tensor(strings, tf.string)
-        if after is None:
-            after = tf.zeros_like(strings, tf.bool)
-        words = self.blanks.words(strings, after, bool(self._maps))
+        """Each word by itself; as `tokenize_between`."""
+        strings = parts.texts
+        words = self.blanks.words(parts, bool(self._maps))
         read = self._inside
         if not places:
             (ids,) = self._joined(read.tokenize(words.values))
@@ -276,7 +276,7 @@ class SentencePiece(Tokenizer):
         """
         texts = tf.constant(strings, tf.string)
         if self.blanks is not None:
-            tokens, starts, ends = self._by_words(texts, None, True)
+            tokens, starts, ends = self._by_words(_alone(texts), True)
         else:
             tokens, starts, ends = self._joined(
                 *self._tokenizer.tokenize_with_offsets(texts)
@@ -332,16 +332,21 @@ class _Blanks(NamedTuple):
     scheme: str
     split: bool
 
-    def words(
-        self, strings: tf.Tensor, after: tf.Tensor, maps: bool
-    ) -> tf.RaggedTensor:
-        """Strings [B] to words [B, words]; `after` as of `tokenize_after`,
-        `maps`: a table of characters makes blanks of all white space.
+    def words(self, parts: Between, maps: bool) -> tf.RaggedTensor:
+        """Texts [B] to words [B, words]; `maps`: a table of characters makes
+        blanks of all white space.
         """
         replace = tf.strings.regex_replace
+        strings, after = parts.texts, parts.after
         texts = replace(strings, BLANK, ' ') if maps else strings
-        for pattern, rewrite in self.rewrites:
-            texts = replace(texts, pattern, rewrite)
+        rewrites = self.rewrites
+        for pattern, rewrite in rewrites:
+            where = tf.ones_like(after)
+            if pattern[0] == '^':
+                where = parts.begins
+            elif pattern[-1] == '$':
+                where = parts.ends
+            texts = tf.where(where, replace(texts, pattern, rewrite), texts)
         if self.white:
             words = tf.strings.split(replace(texts, f'{BLANK}+', ' '))
         else:
@@ -356,8 +361,8 @@ class _Blanks(NamedTuple):
                     tf.strings.length(replace(strings, f'^{BLANK}+', '')),
                     tf.strings.length(strings),
                 )
-                if not (self.white or any(p[0] == '^' for p, _ in self.rewrites)):
-                    begins = after
+                stripped = self.white or any(p[0] == '^' for p, _ in rewrites)
+                begins = begins if stripped else after
                 place = tf.range(tf.size(flat, tf.int64))
                 row = string_of(words.row_splits)
                 bare &= place == tf.gather(words.row_splits, row)
@@ -371,6 +376,13 @@ class _Blanks(NamedTuple):
             tf.gather(parts.row_splits, words.row_splits),
             validate=False,
         )
+
+
+def _alone(strings: tf.Tensor) -> Between:
+    """Texts with nothing around them."""
+    strings = tf.convert_to_tensor(strings, tf.string)
+    yes = tf.ones_like(strings, tf.bool)
+    return Between(strings, ~yes, yes, yes)
 
 
 def _solid(strings: tf.Tensor) -> tf.Tensor:

@@ -29,6 +29,21 @@ class Pieces(NamedTuple):
     row_splits: np.ndarray
 
 
+class Between(NamedTuple):
+    """Texts that stand between added tokens, [B] each.
+
+    Attributes:
+        texts: strings.
+        after: bool: something stands before the text.
+        begins, ends: bool: the text begins, and ends, what is normalised.
+    """
+
+    texts: tf.Tensor
+    after: tf.Tensor
+    begins: tf.Tensor
+    ends: tf.Tensor
+
+
 class Tokenizer(tf.Module, abc.ABC):
     """One object for the pipeline and for the SavedModel.
 
@@ -185,20 +200,15 @@ class Tokenizer(tf.Module, abc.ABC):
         del inside
         return self.tokenize(parts)
 
-    def tokenize_after(
-        self, parts: tf.Tensor, after: tf.Tensor, places: bool
+    def tokenize_between(
+        self, parts: Between, places: bool
     ) -> tuple[tf.RaggedTensor, ...]:
-        """As `tokenize_with_offsets`, of texts that stand between added tokens.
-
-        Args:
-            parts: [B] strings.
-            after: [B] bool: a token stands before the part.
-            places: whether offsets are wanted; else the ids are alone.
+        """As `tokenize_with_offsets`, of texts that stand between added tokens;
+        without `places` ids alone.
         """
-        del after
         if places:
-            return self.tokenize_with_offsets(parts)
-        return (self.tokenize(parts),)
+            return self.tokenize_with_offsets(parts.texts)
+        return (self.tokenize(parts.texts),)
 
     def text(self, ids: Sequence[int]) -> str:
         """What pieces spell, as far as it is known: a text, not its bytes.

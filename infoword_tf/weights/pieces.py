@@ -608,9 +608,11 @@ def _unigram(
     spec.add_dummy_prefix = True
     blanks = _blanks(path, described, spec)
     names = {piece for piece, _, control in pieces if not control}
-    options = {} if _as_sentencepiece(blanks, spec, names) else {
-        'blanks': blanks
-    }  # fmt: skip
+    # Where added tokens part what was stripped, blanks stay beside them.
+    stripped = blanks['white'] or not any(t.normalized for t in tokens)
+    options: dict[str, Any] = {}
+    if not (stripped and _as_sentencepiece(blanks, spec, names)):
+        options['blanks'] = blanks
     return _sentencepiece(proto.SerializeToString(), known, path, **options)
 
 
@@ -633,7 +635,7 @@ def _blanks(
                 if step.get(side):
                     rewrites.append([pattern, ''])
         elif step['type'] == 'Replace' and _only_blanks(step):
-            rewrites.append([' {2,}', ' '])
+            rewrites.append([' {2,}', step['content']])
         else:
             raise ValueError(
                 f'{path} normalises by {step["type"]}, which cannot be kept '
@@ -652,6 +654,11 @@ def _blanks(
                 f'{path} splits by {step["type"]}, which cannot be kept '
                 'beside Unigram'
             )
+    if scheme is None:
+        raise ValueError(
+            f'{path} does not mark words (a pre_tokenizer Metaspace), which '
+            'cannot be kept beside Unigram'
+        )
     return {
         'rewrites': rewrites, 'white': white, 'scheme': scheme, 'split': split,
     }  # fmt: skip
@@ -1010,11 +1017,14 @@ def _fast_unigram(tokenizer: SentencePiece, whole: Tokenizer) -> Any:
     if charsmap := proto.normalizer_spec.precompiled_charsmap:
         steps.append(normalizers.Precompiled(charsmap))
     blanks = tokenizer.blanks
-    joins = normalizers.Replace(tokenizers.Regex(' {2,}'), ' ')
-    for pattern, rewrite in [['', ' ']] if blanks is None else blanks.rewrites:
+    doubled = ' {2,}'
+    for pattern, rewrite in blanks.rewrites if blanks else [[doubled, ' ']]:
         left = pattern.startswith('^')
-        strips = normalizers.Strip(left=left, right=not left)
-        steps.append(joins if rewrite else strips)
+        steps.append(
+            normalizers.Replace(tokenizers.Regex(pattern), rewrite)
+            if pattern == doubled
+            else normalizers.Strip(left=left, right=not left)
+        )
     made.normalizer = normalizers.Sequence(steps)
     mark = pre_tokenizers.Metaspace()
     if blanks is not None:
