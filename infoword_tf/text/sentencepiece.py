@@ -12,13 +12,14 @@ Glossary of shapes: B strings, N pieces of all strings together, S bytes of
 all strings together.
 """
 
+import dataclasses
 import functools
 import hashlib
 import io
 import pathlib
 import re
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any, NamedTuple, Self
+from typing import Any, Self
 
 import numpy as np
 import tensorflow as tf
@@ -131,9 +132,9 @@ class SentencePiece(Tokenizer):
     @property
     def options(self) -> dict[str, Any]:
         """As `Tokenizer.options`."""
-        return {} if self.blanks is None else {
-            'blanks': dict(self.blanks._asdict())
-        }  # fmt: skip
+        if self.blanks is None:
+            return {}
+        return {'blanks': dataclasses.asdict(self.blanks)}
 
     @functools.cached_property
     def normalizer(self) -> Mapped | None:
@@ -316,7 +317,8 @@ class SentencePiece(Tokenizer):
         ]
 
 
-class _Blanks(NamedTuple):
+@dataclasses.dataclass(frozen=True)
+class _Blanks:
     """What other code than SentencePiece's does with blanks: `tokenizers`.
 
     Attributes:
