@@ -466,14 +466,30 @@ def _described(path: pathlib.Path, known: _Folder) -> Any:
     described['model'] = {**model, 'type': kind}
     described |= _of_class(described, known, path)
     listed = described.get('added_tokens') or []
-    texts = around.parsed(described.get('post_processor'), str(path))
+    said = described.get('post_processor')
+    texts = around.parsed(said, str(path))
+    made = _made(described, listed, known, path)
+    if said is None and known.whose in _LAYOUTS:
+        texts = _around(known, made)
+    return made, texts
+
+
+def _made(
+    described: dict[str, Any],
+    listed: Sequence[Any],
+    known: _Folder,
+    path: pathlib.Path,
+) -> Tokenizer:
+    """The tokenizer of a tokenizer.json; `listed`: its added tokens."""
+    model = described['model']
+    kind = model['type']
     if kind == 'BPE':
-        return _pairs(described, known, path), texts
+        return _pairs(described, known, path)
     if kind == 'Unigram':
         index = {entry[0]: i for i, entry in enumerate(model['vocab'])}
         tokens = _added_tokens(known, index, listed)
         made = _unigram(path, described, tokens, known)
-        return _finding(made, tokens, known.said), texts
+        return _finding(made, tokens, known.said)
     if kind != 'WordPiece':
         raise ValueError(
             f'{path} has a model of the type {kind!r}; known are WordPiece, '
@@ -497,7 +513,7 @@ def _described(path: pathlib.Path, known: _Folder) -> Any:
     tokens = _added_tokens(known, index, listed)
     hidden = {t.content: t.id for t in tokens if t.content not in index}
     made = _wordpiece(index, hidden, step, known, path)
-    return _finding(made, tokens, known.said), texts
+    return _finding(made, tokens, known.said)
 
 
 def _of_class(
@@ -510,7 +526,9 @@ def _of_class(
     parts: dict[str, Any] = {}
     split = described.get('pre_tokenizer') or {}
     prefix = settings.get('add_prefix_space')
-    if (kind, known.whose) == ('WordPiece', 'BertTokenizer'):
+    bert = (kind, known.whose) == ('WordPiece', 'BertTokenizer')
+    normalizer = described.get('normalizer') or {'type': 'BertNormalizer'}
+    if bert and normalizer['type'] == 'BertNormalizer':
         parts['normalizer'] = _bert(settings)
     elif kind == 'BPE' and split.get('type') == 'ByteLevel':
         if known.whose in ('GPT2Tokenizer', 'RobertaTokenizer'):
