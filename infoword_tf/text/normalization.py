@@ -254,15 +254,21 @@ def mapped(charsmap: bytes) -> np.ndarray:
 
 @functools.lru_cache(maxsize=8)
 def written(normalization: Normalization) -> np.ndarray:
-    """What `FastBertNormalizer` needs to write what `BertNormalizer` writes,
-    with its blanks around Chinese characters, [S] uint8.
+    """What `FastBertNormalizer` needs to do as `written_forms` says, [S]
+    uint8.
+    """
+    return _model(written_forms(normalization))
+
+
+def written_forms(normalization: Normalization) -> dict[str, str]:
+    """What `BertNormalizer` writes for characters, if not themselves, with its
+    blanks around Chinese ones.
     """
     forms, chinese = _forms(normalization)
-    table = {**{c: c for c in chinese}, **forms}
-    return _model({
+    return {
         c: f' {form} ' if form in chinese else form
-        for c, form in table.items()
-    })  # fmt: skip
+        for c, form in {**{c: c for c in chinese}, **forms}.items()
+    }
 
 
 def _characters() -> list[str]:

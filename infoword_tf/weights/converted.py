@@ -153,7 +153,7 @@ def make(
                 f'asks for {shape}'
             )
         variables[path].assign(array)
-    return config, model, [*dropped, *source.pieces.said]
+    return config, model, dropped
 
 
 def _assign(variable: Any, array: np.ndarray) -> None:

@@ -18,7 +18,7 @@ from tokenizers import models, normalizers, pre_tokenizers
 
 from infoword_tf import files
 from infoword_tf.text.wordpiece import WordPiece
-from infoword_tf.weights import around, characters, pieces
+from infoword_tf.weights import characters, pieces
 from infoword_tf.weights.architectures import ARCHITECTURES
 from tests.weights import folders
 
