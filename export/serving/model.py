@@ -28,6 +28,7 @@ import math
 import pathlib
 import re
 import sys
+import unicodedata
 from collections.abc import Sequence
 from typing import Any
 
@@ -307,7 +308,7 @@ class _Added:
             token = self._tokens[match[0]]
             first, last = match.span()
             around = text[max(first - 1, 0) : first] + text[last : last + 1]
-            if token['single_word'] and re.search(r'\w', around):
+            if token['single_word'] and any(map(_of_word, around)):
                 continue
             before = text[begin:first]
             parts.append(before.rstrip() if token['lstrip'] else before)
@@ -316,6 +317,12 @@ class _Added:
                 last += len(text[last:]) - len(text[last:].lstrip())
             begin = last
         return [*parts, text[begin:]]
+
+
+def _of_word(character: str) -> bool:
+    """Whether it is one of words, as Unicode's expressions have it."""
+    kind = unicodedata.category(character)
+    return kind[0] in 'LM' or kind in ('Nd', 'Nl', 'Pc')
 
 
 class _Characters(dict):

@@ -183,9 +183,8 @@ class _Finder(tf.Module):
         lone = tf.gather(self._single, number)
         stays = found & ~(lone & (before | after))
         edged = tf.strings.join([_EDGE, flat, _EDGE])
-        return tf.strings.reduce_join(
-            parts.with_values(tf.where(stays, edged, spelled)), axis=1
-        )
+        again = parts.with_values(tf.where(stays, edged, spelled))
+        return tf.strings.reduce_join(again.to_tensor(''), axis=1)
 
 
 class WithAdded(Tokenizer):

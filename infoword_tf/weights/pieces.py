@@ -220,7 +220,9 @@ def _more_tokens(
             plain = {'content': content, 'normalized': True, 'special': False}
             add(plain)
             tokens[content]['id'] = number
-    return {content: token for content, token in tokens.items() if content}
+    # Those with an id first: others come behind them.
+    order = sorted(filter(None, tokens), key=lambda x: tokens[x]['id'] is None)
+    return {content: tokens[content] for content in order}
 
 
 def _added_tokens(
@@ -314,7 +316,11 @@ def _around(known: _Folder, tokenizer: Tokenizer) -> Around | None:
 
 def _plain(known: _Folder, tokenizer: Tokenizer) -> Any:
     """What a folder without a tokenizer.json has: (tokenizer, around)."""
-    index = {token: i for i, token in enumerate(tokenizer.vocabulary)}
+    index = {
+        token: number
+        for number, token in enumerate(tokenizer.vocabulary)
+        if token != _nameless(number)
+    }
     tokens = _added_tokens(known, index, _specials(known, tokenizer))
     found = _finding(tokenizer, tokens, known.said)
     return found, _around(known, tokenizer)
@@ -1024,9 +1030,13 @@ def _fast_unigram(tokenizer: SentencePiece, whole: Tokenizer) -> Any:
             'only unigram models of SentencePiece have a place in a folder '
             'for transformers'
         )
+    every = list(proto.pieces)
+    no_text = piece_type.CONTROL, piece_type.UNUSED
+    while isinstance(whole, WithAdded) and every[-1].type in no_text:
+        every.pop()  # what is only added is in no text else
     made = tokenizers.Tokenizer(
         models.Unigram(
-            [(piece.piece, piece.score) for piece in proto.pieces],
+            [(piece.piece, piece.score) for piece in every],
             tokenizer.unk_id,
             bool(proto.trainer_spec.byte_fallback),
         )

@@ -195,6 +195,8 @@ class AddedTest(parameterized.TestCase):
             made.add_tokens(added(seed))
         tokenizer = self.read(made).tokenizer
         some = texts(seed or 0)
+        if kind in ('xlm-r', 'modern'):  # SentencePiece keeps it before blanks
+            some = [text.replace('\u200b', '') for text in some]
         wanted = [
             found.ids
             for found in made.encode_batch(some, add_special_tokens=False)
@@ -249,7 +251,9 @@ class AddedTest(parameterized.TestCase):
         self.assertEqual(
             list(zip(starts[0].numpy(), ends[0].numpy(), strict=True)), offsets
         )
-        self.assertEqual((3, 4) in offsets or (3, 5) in offsets, not trims)
+        begins = [begin for begin, _ in offsets]
+        self.assertIn(4 if trims else 3, begins)  # of ' file'
+        self.assertNotIn(3 if trims else 4, begins)
 
     def test_training_text_has_no_ends(self):
         """[SEP] in a text that is trained on would end it."""
