@@ -1,5 +1,7 @@
 """Folders of others where a workdir is asked for."""
 
+import contextlib
+import io
 import json
 import shutil
 from unittest import mock
@@ -48,7 +50,14 @@ class FoldersTest(absltest.TestCase):
         config = json.loads((folder / 'config.json').read_text())
         config['hidden_act'] = 'relu'
         (folder / 'config.json').write_text(json.dumps(config))
-        other = subject.workdir_of(folder)
+        (folder / 'tokenizer_config.json').write_text(
+            '{"additional_special_tokens": ["[FAR]"]}'
+        )
+        with contextlib.redirect_stderr(io.StringIO()) as told:
+            other = subject.workdir_of(folder)
+        self.assertRegex(
+            told.getvalue(), "elsewhere: note: .*token '.FAR.' has no embed"
+        )
         self.assertNotEqual(other, MADE)
         self.assertEqual(Config.read(other).encoder.arguments['activation'],
                          'relu')  # fmt: skip
