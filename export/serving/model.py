@@ -349,9 +349,7 @@ def read_tokenizer(folder: pathlib.Path) -> WordPiece:
     while lines and not lines[-1]:
         lines.pop()
     told = json.loads((folder / 'characters.json').read_text('utf-8'))
-    return WordPiece(
-        lines, told, told.get('normalized'), told.get('added', ())
-    )
+    return WordPiece(lines, told, told.get('normalized'), told.get('added', ()))
 
 
 def main(texts: Sequence[str]) -> None:

@@ -167,9 +167,7 @@ class BytePairs(Pairs):
             added = tf.gather(tf.cast(~marked, tf.int64), string_of(splits))
             starts, ends = tf.maximum(starts - added, 0), ends - added
             if not self.trims:  # it is of the character that follows
-                ends = tf.where(
-                    ends > 0, ends, tf.concat([ends[1:], [0]], 0)
-                )
+                ends = tf.where(ends > 0, ends, tf.concat([ends[1:], [0]], 0))
         begins = self._begins(codes, splits)  # [C] bool
         first = tf.where(begins)[:, 0]
         words = tf.raw_ops.UnicodeEncode(

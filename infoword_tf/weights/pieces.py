@@ -117,9 +117,7 @@ def _other_size(where: Any, found: int, size: int) -> ValueError:
     )
 
 
-def _named(
-    index: Mapping[str, int], known: '_Folder', where: Any
-) -> list[str]:
+def _named(index: Mapping[str, int], known: '_Folder', where: Any) -> list[str]:
     """A vocabulary of V tokens by their ids; ids without one get a name.
 
     Raises:

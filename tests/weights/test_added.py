@@ -68,7 +68,8 @@ def wordpiece(lower_case=True):
     """BERT's."""
     made = tokenizers.Tokenizer(
         models.WordPiece(
-            {piece: i for i, piece in enumerate(WORDS)}, unk_token='[UNK]',
+            {piece: i for i, piece in enumerate(WORDS)},
+            unk_token='[UNK]',
             max_input_chars_per_word=100,
         )  # fmt: skip
     )
@@ -101,8 +102,10 @@ def characters():
     names = ['<unk>', '<s>', *LETTERS, *(f'{c}</w>' for c in LETTERS), 'he']
     made = tokenizers.Tokenizer(
         models.BPE(
-            {piece: i for i, piece in enumerate(names)}, [('h', 'e')],
-            unk_token='<unk>', end_of_word_suffix='</w>',
+            {piece: i for i, piece in enumerate(names)},
+            [('h', 'e')],
+            unk_token='<unk>',
+            end_of_word_suffix='</w>',
         )  # fmt: skip
     )
     made.normalizer = normalizers.BertNormalizer()
@@ -183,9 +186,7 @@ class AddedTest(parameterized.TestCase):
         """What `pieces` reads of a folder."""
         made.save(str(self.folder / 'tokenizer.json'))
         files.write_json(self.folder / 'tokenizer_config.json', settings)
-        return pieces.read(
-            self.folder, size or made.get_vocab_size(), config
-        )
+        return pieces.read(self.folder, size or made.get_vocab_size(), config)
 
     @parameterized.product(kind=list(KINDS), seed=(None, 1))
     def test_ids(self, kind, seed):
@@ -302,9 +303,7 @@ class AddedTest(parameterized.TestCase):
         litert.write_tokenizer(self.folder, self.read(made).tokenizer)
         alone = litert.standalone.read_tokenizer(self.folder)
         for text in texts(3):
-            self.assertEqual(
-                alone.ids(text), made.encode(text).ids, repr(text)
-            )
+            self.assertEqual(alone.ids(text), made.encode(text).ids, repr(text))
 
     # ------------------------------------------------- files of a folder
 
@@ -459,9 +458,7 @@ class AroundTest(parameterized.TestCase):
         read = pieces.read(folder, made.get_vocab_size())
         encoder = EncoderConfig('transformer', {'segments': 2})
         self.assertEqual(
-            around.layout_by(
-                read.around, read.tokenizer, 'bert', encoder, 'x'
-            ),
+            around.layout_by(read.around, read.tokenizer, 'bert', encoder, 'x'),
             name,
         )
 
