@@ -420,8 +420,7 @@ def _tokenized(
     for begin in every[::_STRINGS_A_CALL]:
         some = every[begin : begin + _STRINGS_A_CALL]
         texts = tf.constant([strings.raw(i) for i in some], tf.string)
-        pieces, starts, ends = tokenizer.tokenize_with_offsets(texts)
-        starts, ends = characters.widened(texts, starts, ends)
+        pieces, starts, ends = characters.read(tokenizer, texts)
         ids.append(pieces.values.numpy())
         offsets.append(np.stack([starts.values, ends.values], axis=1))
         lengths.append(pieces.row_lengths().numpy())

@@ -215,7 +215,7 @@ class WithAdded(Tokenizer):
         self._normalizer: Normalizer = AsWritten()
         if any(token.normalized for token in added):
             self._normalizer = inner.normalizer or AsWritten()
-        self.kind, self.file = inner.kind, inner.file
+        self.kind, self.file, self.trims = inner.kind, inner.file, inner.trims
         self._every = self._finders(added)
         self._own = self._finders(t for t in added if t.id not in special)
 

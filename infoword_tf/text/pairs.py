@@ -68,12 +68,10 @@ class Pairs(Tokenizer):
 
     Attributes:
         json: what its file holds.
-        trims: whether offsets leave out the blank before a word.
     """
 
     file = 'tokenizer.json'
     as_written = True
-    trims = True
 
     def __init__(
         self,

@@ -28,6 +28,7 @@ from tensorflow_text.python.ops import sentencepiece_tokenizer
 
 from infoword_tf.text import normalization
 from infoword_tf.text import vocabulary as vocabularies
+from infoword_tf.text.characters import after_spaces
 from infoword_tf.text.normalizers import BLANK, Mapped
 from infoword_tf.text.tokenizer import (
     Between,
@@ -177,22 +178,7 @@ class SentencePiece(Tokenizer):
         tokens, starts, ends = self._joined(
             *self._tokenizer.tokenize_with_offsets(strings)
         )
-        first, last = starts.values, ends.values
-        number = string_of(tokens.row_splits)
-        lengths = tf.cast(tf.strings.length(strings, unit='BYTE'), tf.int64)
-        begin = tf.gather(tf.cumsum(lengths + 1, exclusive=True), number)
-        joined = tf.strings.reduce_join(strings, separator=' ')
-        text = tf.io.decode_raw(joined, tf.uint8)  # [S]
-        space = (text == 32) | ((text >= 9) & (text <= 13))
-        solid = tf.where(~space)[:, 0]
-        # How many of them lie before a byte, and so which is the next.
-        before = tf.cumsum(tf.pad(tf.cast(~space, tf.int32), [[1, 0]]))
-        following = tf.gather(
-            tf.concat([solid, [2**62]], axis=0),
-            tf.gather(before, begin + first),
-        )
-        first = tf.minimum(following - begin, last)
-        return tokens, starts.with_values(first), ends
+        return tokens, after_spaces(strings, starts, ends), ends
 
     def tokenize_parts(
         self, parts: tf.Tensor, inside: tf.Tensor

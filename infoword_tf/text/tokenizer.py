@@ -58,8 +58,10 @@ class Tokenizer(tf.Module, abc.ABC):
             `special_ids` has them in this order.
         control_ids: pieces that no text has, these but [UNK] among them.
         lower_case: whether it folds case.
+        trims: whether offsets leave out the blank before a word.
     """
 
+    trims: bool = True
     kind: ClassVar[str]
     file: ClassVar[str]
     as_written: ClassVar[bool] = False

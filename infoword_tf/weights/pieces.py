@@ -949,7 +949,7 @@ def write(
         }
     if settings['tokenizer_class'] == general and kind not in _SEGMENTS:
         settings['model_input_names'] = ['input_ids', 'attention_mask']
-    trims = isinstance(inner, Pairs) and inner.trims
+    trims = isinstance(inner, Pairs) and tokenizer.trims
     end = processors.ByteLevel(trim_offsets=trims)
     if kind in ('gpt2', 'openai-gpt') and isinstance(layout, str):
         made.post_processor = end  # ours ends a text, theirs does not

@@ -26,6 +26,7 @@ from export import litert, serving_ops
 from infoword_tf import convert, files
 from infoword_tf.config import EncoderConfig, Layout
 from infoword_tf.inference import blanks
+from infoword_tf.text import characters
 from infoword_tf.text.layout import layout_of
 from infoword_tf.text.template import Template
 from infoword_tf.weights import around, pieces
@@ -97,7 +98,7 @@ def byte_pairs(prefix=False, normalizer=None, trims=True):
     return made
 
 
-def characters():
+def character_pairs():
     """GPT's."""
     names = ['<unk>', '<s>', *LETTERS, *(f'{c}</w>' for c in LETTERS), 'he']
     made = tokenizers.Tokenizer(
@@ -163,7 +164,7 @@ KINDS = {
     'cased': lambda: wordpiece(False),
     'bytes': byte_pairs,
     'folded': lambda: byte_pairs(True, normalizers.Lowercase(), False),
-    'characters': characters,
+    'characters': character_pairs,
     'xlm-r': lambda: unigram(charsmap()),
     'modern': lambda: unigram(modern(), False),
     **{
@@ -255,6 +256,9 @@ class AddedTest(parameterized.TestCase):
         begins = [begin for begin, _ in offsets]
         self.assertIn(4 if trims else 3, begins)  # of ' file'
         self.assertNotIn(3 if trims else 4, begins)
+        _, starts, _ = characters.read(tokenizer, tf.constant([text]))
+        self.assertIn(4, starts[0])  # what people are shown begins no blank
+        self.assertNotIn(3, starts[0])
 
     def test_training_text_has_no_ends(self):
         """[SEP] in a text that is trained on would end it."""
