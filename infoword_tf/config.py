@@ -23,6 +23,7 @@ ROLES = {
     'query': ('query',),
     'passage': ('document', 'passage', 'corpus'),
 }
+SPECIAL = 'cls', 'sep', 'mask'  # what layouts call special tokens
 EXPORTED = f'assets.extra/{FILE}'  # in the folder of an export's version
 
 
@@ -47,6 +48,46 @@ class TokenizerConfig:
     kind: str
     lower_case: bool
     options: dict[str, Any] = dataclasses.field(default_factory=dict)
+
+
+@dataclasses.dataclass(frozen=True)
+class Layout:
+    """Tokens around a text, or around two.
+
+    A token is 'cls', 'sep' or 'mask', that special one of the tokenizer, or
+    itself as the vocabulary spells it.
+
+    Attributes:
+        before, after: of a text, in order.
+        last_segment: segment of the last token; None: that of the text before
+            it.
+        first: whether the first state is the pooled one (`cls`), or the last.
+        between: stand between two texts.
+        second_segment: of the second text and of what is after it.
+        around_two: before and after two texts; None: as around one.
+    """
+
+    before: tuple[str, ...]
+    after: tuple[str, ...]
+    last_segment: int | None = None
+    first: bool = False
+    between: tuple[str, ...] = ('sep',)
+    second_segment: int = 0
+    around_two: tuple[tuple[str, ...], tuple[str, ...]] | None = None
+
+    @property
+    def two(self) -> tuple[tuple[str, ...], tuple[str, ...]]:
+        """What stands before and after two texts."""
+        return self.around_two or (self.before, self.after)
+
+    @property
+    def shown(self) -> str:
+        """As people write it: '[CLS] text [SEP]'."""
+        before, after = (
+            [f'[{x.upper()}]' if x in SPECIAL else x for x in tokens]
+            for tokens in (self.before, self.after)
+        )
+        return ' '.join([*before, 'text', *after])
 
 
 @dataclasses.dataclass(frozen=True)
@@ -152,7 +193,8 @@ class Config:
         mask_share: of the tokens; None where nothing is masked.
         memory_length: tokens of memory in training; None for an encoder that
             has none.
-        layout: what stands around a lone text, a name in LAYOUTS.
+        layout: what stands around a text, or around two: a name in
+            text.layout.LAYOUTS, or one that a public tokenizer has.
         pooling, similarity: how a text becomes a vector, and how two of them
             are compared.
         dense: layers over that vector, in order.
@@ -180,7 +222,7 @@ class Config:
     masking: str | None = None
     mask_share: float | None = None
     memory_length: int | None = None
-    layout: str = 'bert'
+    layout: str | Layout = 'bert'
     pooling: str = 'mean'
     similarity: str = 'cosine'
     dense: tuple[DenseConfig | FlowConfig, ...] = ()
@@ -263,6 +305,7 @@ class Config:
                         row: RowConfig(**entry)
                         for row, entry in values['rows'].items()
                     },
+                    'layout': _layout(values.get('layout', 'bert')),
                     'dense': tuple(map(_dense, values.get('dense', ()))),
                     'labels': tuple(values.get('labels', ())),
                     'task': _task(values.get('task')),
@@ -313,6 +356,16 @@ def _task(values: Mapping[str, Any] | None) -> TaskConfig | None:
     if values is None:
         return None
     return TaskConfig(**{**values, 'metrics': tuple(values['metrics'])})
+
+
+def _layout(values: str | Mapping[str, Any]) -> str | Layout:
+    if isinstance(values, str):
+        return values
+
+    def tuples(value: Any) -> Any:
+        return tuple(map(tuples, value)) if isinstance(value, list) else value
+
+    return Layout(**{name: tuples(value) for name, value in values.items()})
 
 
 def _dense(values: Mapping[str, Any]) -> DenseConfig | FlowConfig:

@@ -41,7 +41,7 @@ from infoword_tf.inference.states import real_places, segments_of
 from infoword_tf.layers import dropout as by_key
 from infoword_tf.layers.pooling import POOLINGS
 from infoword_tf.text import strings
-from infoword_tf.text.layout import LAYOUTS
+from infoword_tf.text.layout import layout_of
 from infoword_tf.text.template import Template
 from infoword_tf.text.tokenizer import Tokenizer as Pieces
 from infoword_tf.workdir import read_tokenizer, write_tokenizer
@@ -114,7 +114,9 @@ class Tokenizer(_OfStrings):
             with _folder_of(made_of) as folder:
                 self._config = Config.read(folder)
                 self.tokenizer = read_tokenizer(folder, self._config)
-        self._template = Template(self.tokenizer, LAYOUTS[self._config.layout])
+        self._template = Template(
+            self.tokenizer, layout_of(self._config.layout)
+        )
         if sequence_length is None:
             sequence_length = self._config.max_length
         around = sequence_length - self._template.free_length(

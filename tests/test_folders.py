@@ -1,5 +1,7 @@
 """Folders of others where a workdir is asked for."""
 
+import contextlib
+import io
 import shutil
 from unittest import mock
 
@@ -48,7 +50,14 @@ class FoldersTest(absltest.TestCase):
         config = (folder / 'config.json').read_text()
         config = config.replace('"gelu"', '"relu"')
         (folder / 'config.json').write_text(config)
-        other = subject.workdir_of(folder)
+        (folder / 'tokenizer_config.json').write_text(
+            '{"additional_special_tokens": ["[FAR]"]}'
+        )
+        with contextlib.redirect_stderr(io.StringIO()) as told:
+            other = subject.workdir_of(folder)
+        self.assertRegex(
+            told.getvalue(), "elsewhere: note: .*token '.FAR.' has no embed"
+        )
         self.assertNotEqual(other, MADE)
         self.assertEqual(Config.read(other).encoder.arguments['activation'],
                          'relu')  # fmt: skip
@@ -69,7 +78,7 @@ class FoldersTest(absltest.TestCase):
         def convert_again(command, **_):
             _, workdir = command[-1].split('=')
             shutil.copytree(whole, workdir)
-            return mock.Mock(returncode=0)
+            return mock.Mock(returncode=0, stderr='')
 
         (MADE / 'config.json').unlink()
         (MADE / 'left').touch()

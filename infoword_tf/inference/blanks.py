@@ -4,6 +4,7 @@ Glossary of shapes: B texts, T tokens, N pieces of all texts together, Q
 places, V vocabulary.
 """
 
+import re
 from typing import Any
 
 import numpy as np
@@ -100,8 +101,15 @@ class Blanks(States):
 def with_masks(tokenizer: Tokenizer, texts: Tensor) -> tf.RaggedTensor:
     """Pieces of texts that have [MASK] in them: [B] -> [B, pieces] int32.
 
-    To a tokenizer [MASK] is text like any other, so texts are parted there.
+    A tokenizer that knows how a text spells it finds it; to others [MASK] is
+    text like any other, so texts are parted there.
     """
+    if tokenizer.mask_text is not None:
+        mask = re.escape(vocabulary.MASK)
+        spelled = tokenizer.mask_text.replace('\\', r'\\')
+        return tokenizer.tokenize(
+            tf.strings.regex_replace(texts, mask, spelled)
+        )
     parts = tf.strings.split(texts, vocabulary.MASK)
     number = tf.ragged.range(parts.row_lengths()).flat_values
     inside = number > 0

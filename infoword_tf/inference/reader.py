@@ -110,8 +110,7 @@ class Reader:
             loaded.max_length, loaded.max_length - limit, head.question
         )
         asked = loaded.tokenizer.tokenize(questions)[:, :longest]
-        pieces, *offsets = loaded.tokenizer.tokenize_with_offsets(contexts)
-        offsets = characters.widened(contexts, *offsets)
+        pieces, *offsets = characters.read(loaded.tokenizer, contexts)
         sizes = pieces.row_lengths()
         found = context_windows.windows(
             sizes, limit - asked.row_lengths(), head.stride

@@ -7,7 +7,13 @@ from typing import Any
 
 import numpy as np
 
-from infoword_tf.config import Config, DenseConfig, EncoderConfig, RowConfig
+from infoword_tf.config import (
+    Config,
+    DenseConfig,
+    EncoderConfig,
+    Layout,
+    RowConfig,
+)
 from infoword_tf.model import Model
 from infoword_tf.objectives import TABLE
 from infoword_tf.views.masking import MASKED_SHARE
@@ -30,7 +36,7 @@ class EncoderSource:
         tensors: its weights.
         encoder: what its configuration says.
         pieces: its tokenizer.
-        layout: of a text, name in text.layout.LAYOUTS.
+        layout: of a text, as in `Config`.
         pooler: activation below the scores of the row `label`.
         mean: whether that row reads the mean of all states.
         labels: names of classes.
@@ -42,7 +48,7 @@ class EncoderSource:
     tensors: Tensors
     encoder: EncoderConfig
     pieces: Read
-    layout: str
+    layout: str | Layout
     pooler: str = 'tanh'
     mean: bool = False
     labels: tuple[str, ...] = ()
@@ -169,7 +175,7 @@ def make(
             f'the length of vectors before they are cut to {vectors.dims} '
             'numbers: they have length 1 after that'
         )
-    return config, model, [*dropped, *source.pieces.said]
+    return config, model, dropped
 
 
 def _assign(variable: Any, array: np.ndarray) -> None:

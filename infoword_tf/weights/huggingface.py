@@ -15,7 +15,7 @@ from infoword_tf.inference.loaded import Loaded
 from infoword_tf.objectives import TABLE
 from infoword_tf.text.numbers import Numbers
 from infoword_tf.text.tokenizer import Tokenizer
-from infoword_tf.weights import architectures, mapping, pieces
+from infoword_tf.weights import architectures, around, mapping, pieces
 from infoword_tf.weights.architectures import ARCHITECTURES
 from infoword_tf.weights.converted import EncoderSource
 from infoword_tf.weights.names import HUGGINGFACE, Naming, after_padding
@@ -44,7 +44,13 @@ def read(folder: pathlib.Path) -> EncoderSource:
             f'{folder} holds an adapter ({ADAPTER}) for weights elsewhere; '
             'merge them with peft (merge_and_unload) and save the result'
         )
-    tokenizer = pieces.read(folder, encoder.arguments['vocab_size'])
+    size = encoder.arguments['vocab_size']
+    tokenizer = pieces.read(folder, size, config)
+    layout = architecture.layout
+    if tokenizer.around is not None:
+        layout = around.layout_by(
+            tokenizer.around, tokenizer.tokenizer, layout, encoder, str(folder)
+        )
     if architecture.padded and _pads_with_text(config, tokenizer.tokenizer):
         tokenizer.said.append(
             f'{CONFIG} names as padding (pad_token_id) what texts hold; '
@@ -57,7 +63,7 @@ def read(folder: pathlib.Path) -> EncoderSource:
         tensors=open_safetensors(folder, config.get('transformers_weights')),
         encoder=encoder,
         pieces=tokenizer,
-        layout=architecture.layout,
+        layout=layout,
         pooler=architecture.classes,
         mean=config.get(architecture.pooling) == 'mean',
         labels=labels_of(config),
@@ -154,7 +160,9 @@ def write(folder: pathlib.Path, loaded: Loaded) -> list[str]:
     found = mapping.give(
         naming, tensors, arguments['layers'], arguments['heads'], rows
     )
-    pieces.write(folder, loaded.tokenizer, kind, config.max_length)
+    pieces.write(
+        folder, loaded.tokenizer, kind, config.max_length, config.layout
+    )
     files.write_tensors(folder / SINGLE, found, {'format': 'pt'})
     files.write_json(folder / CONFIG, values)
     return dropped
