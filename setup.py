@@ -28,6 +28,9 @@ setuptools.setup(
     'representations is InfoNCE over two views of a text.',
     packages=setuptools.find_packages(include=['infoword_tf*']),
     python_requires='>=3.11,<3.13',
+    # By a path, not by a finder: from the folder above a checkout Python would
+    # take the checkout itself for a package without __init__.py.
+    options={'editable_wheel': {'mode': 'compat'}},
     install_requires=[
         'absl-py',
         'keras==3.15.*',

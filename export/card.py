@@ -19,7 +19,7 @@ from export import signatures as limits
 from infoword_tf.choices import by_language, given_several
 from infoword_tf.config import Config
 from infoword_tf.objectives import TABLE, decided
-from infoword_tf.text.layout import LAYOUTS
+from infoword_tf.text.layout import layout_of
 
 _FILE = pathlib.Path(__file__)
 # A path from the root, where a value or one of several begins; no URL.
@@ -138,7 +138,7 @@ def _if(true: Any) -> str | None:
 def _model(config: Config, export: Mapping[str, Any]) -> dict[str, Any]:
     """What stands above all sections, and in the limits."""
     words, sts = _words(), export.get('sts')
-    tokenizer, layout = config.tokenizer, LAYOUTS[config.layout]
+    tokenizer, layout = config.tokenizer, layout_of(config.layout)
     rows = ' and '.join(
         f'`{row}` (weight {entry.weight:g}: {TABLE[row].relation})'
         for row, entry in config.rows.items()
@@ -152,7 +152,7 @@ def _model(config: Config, export: Mapping[str, Any]) -> dict[str, Any]:
     )
     prompts = (
         f'* `embed_{name}`{", and `embed`, too," * (name == config.prompt)} '
-        f'puts {json.dumps(prompt)} before each text.'
+        f'puts {json.dumps(prompt) if prompt else "nothing"} before each text.'
         for name, prompt in config.prompts.items()
     )
     vectors = (

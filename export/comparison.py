@@ -7,7 +7,7 @@ import random
 import shutil
 import subprocess
 import tempfile
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -69,10 +69,15 @@ def run_elsewhere(
     model: pathlib.Path,
     batches: Mapping[str, Sequence[bytes]],
     python: str,
+    done: Callable[[], Any] | None = None,
 ) -> tuple[dict[str, Outputs], dict[str, Any]]:
     """Runs a copy of an export in a process that has not this project.
 
-    `python` is an interpreter that has tensorflow and tensorflow_text.
+    Args:
+        model: the folder of a version.
+        batches: texts by name.
+        python: an interpreter that has tensorflow and tensorflow_text.
+        done: called after each signature of each batch; None: nothing is.
 
     Returns:
         By batch the outputs by `signature/output`, and the runner's report.
@@ -87,16 +92,27 @@ def run_elsewhere(
         for batch, content in batches.items():
             runner.write_texts(folder / f'{batch}.texts', content)
         # -I: neither PYTHONPATH nor this folder, so no way to this project.
-        done = subprocess.run(
-            [python, '-I', os.path.abspath(runner.__file__), moved, folder],
-            cwd=folder,
-            env={**os.environ, 'TF_CPP_MIN_LOG_LEVEL': '3'},
-            capture_output=True,
-            text=True,
-            check=False,
-        )
-        if done.returncode:
-            last = ' | '.join(done.stderr.strip().splitlines()[-3:])
+        command = [python, '-I', os.path.abspath(runner.__file__)]
+        with (
+            open(folder / 'errors', 'w+', errors='replace') as errors,
+            subprocess.Popen(
+                [*command, moved, folder],
+                cwd=folder,
+                env={**os.environ, 'TF_CPP_MIN_LOG_LEVEL': '3'},
+                stdout=subprocess.PIPE,
+                stderr=errors,
+            ) as process,
+        ):
+            try:
+                for _ in process.stdout:
+                    if done is not None:
+                        done()
+            except BaseException:  # Ctrl-C too: nobody waits for an answer
+                process.kill()
+                raise
+        if process.returncode:
+            lines = (folder / 'errors').read_text(errors='replace')
+            last = ' | '.join(lines.strip().splitlines()[-3:])
             raise ValueError(f'{model} did not run in {python}: {last}')
         report = json.loads((folder / 'report.json').read_text())
         outputs = {}
@@ -111,17 +127,21 @@ def in_python(
     content: Sequence[bytes],
     names: Iterable[str],
     default: str = 'embed',
+    done: Callable[[], Any] | None = None,
 ) -> Outputs:
     """What `runner` gives for these texts, by the calls of `Loaded`.
 
-    Outputs are by `signature/output`; `default` is what `serving_default` is.
+    Outputs are by `signature/output`; `default` is what `serving_default` is,
+    and `done` as of `run_elsewhere`.
     """
-    asked = {x: default if x == 'serving_default' else x for x in names}
-    return {
-        f'{name}/{output}': value
-        for name, of in asked.items()
-        for output, value in _answered(loaded, content, of).items()
-    }
+    outputs = {}
+    for name in names:
+        of = default if name == 'serving_default' else name
+        for output, value in _answered(loaded, content, of).items():
+            outputs[f'{name}/{output}'] = value
+        if done is not None:
+            done()
+    return outputs
 
 
 def _answered(

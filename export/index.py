@@ -29,7 +29,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from infoword_tf import commands, files
+from infoword_tf import commands, files, progress
 from infoword_tf.data import tables
 from infoword_tf.data.documents import Document, passages
 from infoword_tf.evaluation import ranking
@@ -362,12 +362,10 @@ def _blocks(rows: sqlite3.Cursor) -> Iterator[tuple[tuple[Any, ...], ...]]:
 
 def _stage(db: Db, texts: Iterable[Document], about: About) -> None:
     """Fills `sources` and `staged`."""
-    import tqdm
-
     basis = repr([about[x] for x in ('model', 'vectors', 'similarity')])
     with db:
         db.execute('BEGIN')
-        for document in tqdm.tqdm(texts, 'reading', unit=' documents'):
+        for document in progress.bar(texts, 'reading', unit=' documents'):
             source = tables.valid(document.source)
             db.execute('INSERT OR IGNORE INTO sources VALUES (?)', [source])
             for place, text in enumerate(passages(document)):
@@ -379,15 +377,13 @@ def _stage(db: Db, texts: Iterable[Document], about: About) -> None:
 
 def _encode(db: Db, embed: Encoder | None, about: About) -> None:
     """Commits the vectors that texts of `staged` lack, a block at a time."""
-    import tqdm
-
     db.execute(LACKING)
     [(total,)] = db.execute('SELECT count(*) FROM lacking')
     rows = db.execute(
         'SELECT digest, text FROM lacking JOIN staged ON staged.rowid = '
         'lacking.staged ORDER BY staged.rowid'
     )
-    with tqdm.tqdm(total=total, desc='encoding', unit=' passages') as bar:
+    with progress.bar(total=total, desc='encoding', unit=' passages') as bar:
         for digests, texts in _blocks(rows):
             vectors = embed(list(texts), 'passage')
             vectors = ranking.prepared(vectors, about['similarity'])

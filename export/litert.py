@@ -278,14 +278,15 @@ def write(
 
 def told(loaded: 'Loaded', lengths: Sequence[int]) -> dict[str, Any]:
     """model.json."""
-    config = loaded.config
+    config, (before, after) = loaded.config, loaded.template.around_two
     return {
         'signatures': {
             name: width
             for name, (_, width, _) in signatures_of(loaded).items()
         },
         'lengths': list(lengths),
-        'around': [loaded.before, loaded.between, loaded.after],
+        'around': [loaded.before, loaded.after],
+        'around_two': [before, loaded.between, after],
         'padding': loaded.tokenizer.pad_id,
         'prompts': dict(config.prompts),
         'prompt': config.prompt or '',
@@ -300,9 +301,25 @@ def told(loaded: 'Loaded', lengths: Sequence[int]) -> dict[str, Any]:
 def write_tokenizer(folder: pathlib.Path, tokenizer: Any) -> None:
     """What `model.read_tokenizer` reads."""
     from infoword_tf.text import normalization
+    from infoword_tf.text.added import ADDED
 
     tokenizer.write(folder / 'vocab.txt')
-    table = normalization.table(tokenizer.normalization)
+    plain = tokenizer.inner
+    told = _characters(normalization.table(plain.normalization))
+    added = tokenizer.options.get(ADDED, [])
+    if any(token['normalized'] for token in added):
+        told['normalized'] = _characters(
+            normalization.written_forms(plain.normalization)
+        )
+    if added:
+        told['added'] = added
+    (folder / 'characters.json').write_text(
+        json.dumps(told, ensure_ascii=False), encoding='utf-8'
+    )
+
+
+def _characters(table: Mapping[str, str]) -> dict[str, Any]:
+    """What becomes of characters, in few lines."""
     # Where a character is written `*`: what most of them become.
     general = {c: form.replace(c, '*') for c, form in table.items()}
     common = ('', ' ', ' * ')
@@ -314,10 +331,7 @@ def write_tokenizer(folder: pathlib.Path, tokenizer: Any) -> None:
         else:
             runs.append([code, code, form])
     forms = {c: form for c, form in table.items() if general[c] not in common}
-    told = {'runs': runs, 'forms': dict(sorted(forms.items()))}
-    (folder / 'characters.json').write_text(
-        json.dumps(told, ensure_ascii=False), encoding='utf-8'
-    )
+    return {'runs': runs, 'forms': dict(sorted(forms.items()))}
 
 
 def compared(folder: pathlib.Path, loaded: 'Loaded') -> dict[str, Any]:

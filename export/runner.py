@@ -4,7 +4,8 @@
 
 answers every FOLDER/NAME.texts with FOLDER/NAME.npz, in which outputs are
 called `signature/output`, and writes what it has imported to
-FOLDER/report.json. Any Python from 3.8 and TensorFlow from 2.12 on will do.
+FOLDER/report.json. Any Python from 3.8 and TensorFlow from 2.12 on will do. A
+line is printed for each signature that has answered a file.
 
 A file of texts is JSON with a character for each byte (Latin-1), so that every
 byte can be sent.
@@ -22,8 +23,8 @@ def write_texts(path: pathlib.Path, texts: list[bytes]) -> None:
     path.write_text(json.dumps([text.decode('latin-1') for text in texts]))
 
 
-def main(model: str, folder: str) -> None:
-    """Answers all texts of a folder."""
+def main(model: str, folder: str, done=lambda line: None) -> None:
+    """Answers all texts of a folder; `done` is called with each line."""
     import numpy as np
     import tensorflow as tf
     import tensorflow_text
@@ -46,6 +47,7 @@ def main(model: str, folder: str) -> None:
                 if value.dtype == object:  # an answer may be a megabyte
                     value = value.astype('S999')
                 answers[name + '/' + output] = value
+            done(path.stem + '/' + name)
         np.savez(path.with_suffix('.npz'), **answers)
     # TensorFlow imports Keras by itself; loading and running must not.
     imported, new = (
@@ -62,4 +64,4 @@ def main(model: str, folder: str) -> None:
 
 
 if __name__ == '__main__':
-    main(*sys.argv[1:])
+    main(*sys.argv[1:], done=lambda line: print(line, flush=True))

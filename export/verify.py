@@ -15,7 +15,7 @@ import sys
 from collections.abc import Mapping
 from typing import Any
 
-from infoword_tf import commands
+from infoword_tf import commands, progress
 from infoword_tf.choices import flag
 from infoword_tf.config import read_exported
 
@@ -50,28 +50,39 @@ def run(given: Choices, chosen: Mapping[str, Any]) -> bool:
             'config.json differ'
         )
     batches = comparison.batches(given.texts)
-    found, report = comparison.run_elsewhere(model, batches, sys.executable)
+    names = [*export['signatures'], 'serving_default']
+    print(
+        f'{model}: {len(batches["all"]):,} texts, one and none through '
+        f'{len(names)} signatures, in a process of its own and then here',
+        flush=True,
+    )
+    import infoword_tf
+
+    with progress.bar(
+        total=2 * len(names) * len(batches), unit=' answers'
+    ) as bar:
+        found, report = comparison.run_elsewhere(
+            model, batches, sys.executable, bar.update
+        )
+        loaded = infoword_tf.load(workdir, bundle.POLICIES[export['precision']])
+        bundle.with_dims(loaded, config.dims)
+        default = export.get('default', 'embed')  # of older exports
+        wanted = {
+            batch: comparison.in_python(
+                loaded, texts, names, default, bar.update
+            )
+            for batch, texts in batches.items()
+        }
+    tolerance = comparison.TOLERANCE[export['precision']]
     problems = serving_ops.unservable(model)
-    for what, names in (
+    for what, modules in (
         ('imported', {'infoword_tf', 'export'}),
         ('imported_by_the_model', {'keras', 'tf_keras'}),
     ):
         problems += [
             f'{name} was imported'
-            for name in sorted(names.intersection(report[what]))
+            for name in sorted(modules.intersection(report[what]))
         ]
-
-    import infoword_tf
-
-    loaded = infoword_tf.load(workdir, bundle.POLICIES[export['precision']])
-    bundle.with_dims(loaded, config.dims)
-    tolerance = comparison.TOLERANCE[export['precision']]
-    names = [*export['signatures'], 'serving_default']
-    default = export.get('default', 'embed')  # of older exports
-    wanted = {
-        batch: comparison.in_python(loaded, texts, names, default)
-        for batch, texts in batches.items()
-    }
     print(
         f'{model} beside {workdir}: {len(batches["all"])} texts, one and none, '
         f'{export["precision"]}, TensorFlow {report["tensorflow"]}; largest '

@@ -195,12 +195,16 @@ class TextChoices:
     drop_equal: bool = flag(
         False, 'Leave out translations whose two texts are equal.')
     pairs: str | None = flag(
-        None, 'GLOB of paired texts (.csv, .tsv, .jsonl, .parquet; .gz and '
-        '.zst too), for rows that contrast sentences. The columns are a text, '
-        'its positive, and any number of hard negatives.')
+        None, 'GLOB of paired texts (.csv, .tsv, .jsonl, .parquet, .arrow; .gz '
+        'and .zst too), for rows that contrast sentences. The columns are a '
+        'text, its positive, and any number of hard negatives; a cell may be '
+        'a list of texts.')
     pair_columns: tuple[str, ...] = flag(
-        (), 'Names of these columns, in this order; by default all columns of '
-        'the file in their order.')
+        (), 'Names of these columns, in this order; by default as their names '
+        'say, else all that hold texts in the order of the file.')
+    pair_negatives: int | None = flag(
+        None, 'Hard negatives of each pair, at most: the first ones; all by '
+        'default.', at_least=0)
     pair_delimiter: str | None = flag(
         None, 'What parts the cells of .csv files of pairs; by default as '
         'their first lines say.', choices=tuple(DELIMITERS))

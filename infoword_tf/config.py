@@ -17,11 +17,13 @@ VERSION = 3
 GELUS_OF_2 = {'tanh': 'gelu_tanh', 'erf': 'gelu_erf'}
 FILE = 'config.json'
 WEIGHTS = 'weights.safetensors'  # beside it: what is exported
-# What prompts are called by what a text is for, the first that is there.
+# What prompts are called by what a text is for, the first that is there: in
+# the order of encode_query and encode_document of sentence-transformers 6.
 ROLES = {
     'query': ('query',),
-    'passage': ('passage', 'document', 'corpus'),
+    'passage': ('document', 'passage', 'corpus'),
 }
+SPECIAL = 'cls', 'sep', 'mask'  # what layouts call special tokens
 EXPORTED = f'assets.extra/{FILE}'  # in the folder of an export's version
 
 
@@ -49,6 +51,46 @@ class TokenizerConfig:
 
 
 @dataclasses.dataclass(frozen=True)
+class Layout:
+    """Tokens around a text, or around two.
+
+    A token is 'cls', 'sep' or 'mask', that special one of the tokenizer, or
+    itself as the vocabulary spells it.
+
+    Attributes:
+        before, after: of a text, in order.
+        last_segment: segment of the last token; None: that of the text before
+            it.
+        first: whether the first state is the pooled one (`cls`), or the last.
+        between: stand between two texts.
+        second_segment: of the second text and of what is after it.
+        around_two: before and after two texts; None: as around one.
+    """
+
+    before: tuple[str, ...]
+    after: tuple[str, ...]
+    last_segment: int | None = None
+    first: bool = False
+    between: tuple[str, ...] = ('sep',)
+    second_segment: int = 0
+    around_two: tuple[tuple[str, ...], tuple[str, ...]] | None = None
+
+    @property
+    def two(self) -> tuple[tuple[str, ...], tuple[str, ...]]:
+        """What stands before and after two texts."""
+        return self.around_two or (self.before, self.after)
+
+    @property
+    def shown(self) -> str:
+        """As people write it: '[CLS] text [SEP]'."""
+        before, after = (
+            [f'[{x.upper()}]' if x in SPECIAL else x for x in tokens]
+            for tokens in (self.before, self.after)
+        )
+        return ' '.join([*before, 'text', *after])
+
+
+@dataclasses.dataclass(frozen=True)
 class RowConfig:
     """A row of the sum: its weight, and every one of its settings."""
 
@@ -71,6 +113,9 @@ class DenseConfig:
     bias: bool = True
 
 
+REVERSAL, LEARNED = PERMUTATIONS = 'reversal', 'learned'
+
+
 @dataclasses.dataclass(frozen=True)
 class FlowConfig:
     """An invertible network over the vector of a text, layers/flow.py.
@@ -80,12 +125,14 @@ class FlowConfig:
         levels: how many, each of half the numbers of the one before.
         depth: steps of a level.
         hidden: width of the networks of couplings.
+        permutation: one of PERMUTATIONS; older files do not say.
     """
 
     width: int
     levels: int
     depth: int
     hidden: int
+    permutation: str = LEARNED
 
 
 @dataclasses.dataclass(frozen=True)
@@ -146,7 +193,8 @@ class Config:
         mask_share: of the tokens; None where nothing is masked.
         memory_length: tokens of memory in training; None for an encoder that
             has none.
-        layout: what stands around a lone text, a name in LAYOUTS.
+        layout: what stands around a text, or around two: a name in
+            text.layout.LAYOUTS, or one that a public tokenizer has.
         pooling, similarity: how a text becomes a vector, and how two of them
             are compared.
         dense: layers over that vector, in order.
@@ -174,7 +222,7 @@ class Config:
     masking: str | None = None
     mask_share: float | None = None
     memory_length: int | None = None
-    layout: str = 'bert'
+    layout: str | Layout = 'bert'
     pooling: str = 'mean'
     similarity: str = 'cosine'
     dense: tuple[DenseConfig | FlowConfig, ...] = ()
@@ -195,9 +243,9 @@ class Config:
         """The same with other values."""
         return dataclasses.replace(self, **changes)
 
-    def prompt_for(self, role: str) -> str | None:
-        """The name of the prompt of a role in ROLES; None: the default."""
-        return next((n for n in ROLES[role] if n in self.prompts), None)
+    def prompt_for(self, role: str) -> str:
+        """Names the prompt of a role in ROLES; '': none, not the default."""
+        return next((n for n in ROLES[role] if n in self.prompts), '')
 
     def prompt_text(self, name: str | None = None) -> str:
         """What is put before a text.
@@ -257,6 +305,7 @@ class Config:
                         row: RowConfig(**entry)
                         for row, entry in values['rows'].items()
                     },
+                    'layout': _layout(values.get('layout', 'bert')),
                     'dense': tuple(map(_dense, values.get('dense', ()))),
                     'labels': tuple(values.get('labels', ())),
                     'task': _task(values.get('task')),
@@ -307,6 +356,16 @@ def _task(values: Mapping[str, Any] | None) -> TaskConfig | None:
     if values is None:
         return None
     return TaskConfig(**{**values, 'metrics': tuple(values['metrics'])})
+
+
+def _layout(values: str | Mapping[str, Any]) -> str | Layout:
+    if isinstance(values, str):
+        return values
+
+    def tuples(value: Any) -> Any:
+        return tuple(map(tuples, value)) if isinstance(value, list) else value
+
+    return Layout(**{name: tuples(value) for name, value in values.items()})
 
 
 def _dense(values: Mapping[str, Any]) -> DenseConfig | FlowConfig:

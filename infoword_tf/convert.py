@@ -24,6 +24,7 @@ os.environ['KERAS_BACKEND'] = 'tensorflow'
 
 from infoword_tf import commands
 from infoword_tf.choices import flag
+from infoword_tf.folders import NOTE
 
 FORMATS = ('huggingface', 'sentence_transformers')
 
@@ -155,7 +156,10 @@ def convert(
         f'weights, {time.monotonic() - began:.0f} s'
     )
     if dropped:
-        print(f'not converted, nothing here uses it: {"; ".join(dropped)}')
+        print(f'{NOTE}not converted, nothing here uses it: '
+              f'{"; ".join(dropped)}')
+    for said in found.pieces.said:
+        print(f'{NOTE}{said}')
 
 
 def give(init: pathlib.Path, output: pathlib.Path, form: str) -> None:

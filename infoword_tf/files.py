@@ -101,7 +101,7 @@ def written(path: pathlib.Path) -> Iterator[pathlib.Path]:
 def read_json(path: pathlib.Path) -> dict[str, Any]:
     """An object of a file; ValueError: it is none."""
     try:
-        value = json.loads(path.read_text(encoding='utf-8'))
+        value = json.loads(path.read_text(encoding='utf-8-sig'))
     except (ValueError, RecursionError) as error:
         raise ValueError(f'{path} is no JSON: {error}') from None
     if not isinstance(value, dict):

@@ -22,7 +22,8 @@ from infoword_tf import files
 from infoword_tf.choices import SETTINGS, flags_of
 
 # Another number where `convert` makes something else of the same folder.
-_FORM = 1
+_FORM = 3
+NOTE = 'note: '  # begins what people should know of a conversion
 _CONFIG, _MODULES = 'config.json', 'modules.json'
 # Not read: what other libraries and other frameworks have beside weights.
 _BESIDE = {'.md', '.msgpack', '.onnx', '.h5', '.ot', '.gguf'}
@@ -82,6 +83,9 @@ def workdir_of(folder: str | os.PathLike) -> pathlib.Path:
             if not (made / _CONFIG).is_file():  # another one was faster
                 raise
     print(f'{folder}: converted, and kept as {made}', file=sys.stderr)
+    for line in done.stdout.splitlines():
+        if line.startswith(NOTE):
+            print(f'{folder}: {line}', file=sys.stderr)
     return made
 
 

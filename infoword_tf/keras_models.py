@@ -40,7 +40,8 @@ from infoword_tf.inference.loaded import Loaded
 from infoword_tf.inference.states import real_places, segments_of
 from infoword_tf.layers import dropout as by_key
 from infoword_tf.layers.pooling import POOLINGS
-from infoword_tf.text.layout import LAYOUTS
+from infoword_tf.text import strings
+from infoword_tf.text.layout import layout_of
 from infoword_tf.text.template import Template
 from infoword_tf.text.tokenizer import Tokenizer as Pieces
 from infoword_tf.workdir import read_tokenizer, write_tokenizer
@@ -63,8 +64,29 @@ _saved = keras.saving.register_keras_serializable('infoword_tf')
 # ---------------------------------------------------------------- the parts
 
 
+class _OfStrings(keras.layers.Layer):
+    """A layer that takes strings."""
+
+    def __init__(self, **kwargs: Any):
+        """Args: of `keras.layers.Layer`."""
+        super().__init__(**kwargs)
+        # Strings are no tensors to Keras, and XLA has none.
+        self._convert_input_args = False
+        self._allow_non_tensor_positional_args = True
+        self.supports_jit = False
+
+    @property
+    def compute_dtype(self) -> str:
+        """The dtype by which Keras makes the input of a `Sequential` that has
+        none; that of `keras.layers.TextVectorization` too.
+        """
+        return 'string'
+
+    variable_dtype = compute_dtype  # weights are those of layers inside
+
+
 @_saved
-class Tokenizer(keras.layers.Layer):
+class Tokenizer(_OfStrings):
     """Strings to what a `Backbone` reads.
 
     In the graph of a model, or in `tf.data`: `dataset.map(tokenizer)`.
@@ -86,17 +108,15 @@ class Tokenizer(keras.layers.Layer):
         `from_preset`.
         """
         super().__init__(**kwargs)
-        # Strings are no tensors to Keras, and XLA has none.
-        self._convert_input_args = False
-        self._allow_non_tensor_positional_args = True
-        self.supports_jit = False
         if isinstance(made_of, Loaded):
             self._config, self.tokenizer = made_of.config, made_of.tokenizer
         else:
             with _folder_of(made_of) as folder:
                 self._config = Config.read(folder)
                 self.tokenizer = read_tokenizer(folder, self._config)
-        self._template = Template(self.tokenizer, LAYOUTS[self._config.layout])
+        self._template = Template(
+            self.tokenizer, layout_of(self._config.layout)
+        )
         if sequence_length is None:
             sequence_length = self._config.max_length
         around = sequence_length - self._template.free_length(
@@ -402,7 +422,7 @@ class Backbone(_OfPreset, keras.Model):
 
 
 @_saved
-class TextEncoder(_OfPreset, keras.layers.Layer):
+class TextEncoder(_OfPreset, _OfStrings):
     """Strings to vectors [B, E] float32, as `encode` makes them; trainable.
 
     In training texts are padded to T, so that one graph does; else to the
@@ -429,9 +449,6 @@ class TextEncoder(_OfPreset, keras.layers.Layer):
         super().__init__(
             name=name, dtype=loaded.model.config.precision, trainable=trainable
         )
-        self._convert_input_args = False
-        self._allow_non_tensor_positional_args = True
-        self.supports_jit = False
         self.tokenizer = Tokenizer(
             loaded, sequence_length, prompt, name='tokenizer'
         )
@@ -441,6 +458,8 @@ class TextEncoder(_OfPreset, keras.layers.Layer):
 
     def call(self, inputs: Tensor, training: bool | None = None) -> Tensor:
         """Strings to vectors; inputs as of `Tokenizer`, of a batch."""
+        if _strings(inputs)[0].shape[:1] == 0:  # no kernel knows what to do
+            return tf.zeros((0, self._encoder.loaded.vector_width()))
         rows = self.tokenizer if training else self.tokenizer.unpadded
         return self._encoder.vectors(rows(inputs), training)
 
@@ -569,10 +588,9 @@ def _strings(inputs: Any) -> list[Any]:
         ValueError: they have another shape than texts have.
     """
     found = [
-        x if isinstance(x, keras.KerasTensor)
-        else tf.convert_to_tensor(x, tf.string)
+        x if isinstance(x, keras.KerasTensor) else _tensor(x)
         for x in (inputs if isinstance(inputs, tuple) else (inputs,))
-    ]  # fmt: skip
+    ]
     if len(found) > 2:
         raise ValueError(
             f'a tuple is of two texts to an example, this one has {len(found)}'
@@ -584,6 +602,18 @@ def _strings(inputs: Any) -> list[Any]:
                 'two texts to an example are a tuple of two such tensors'
             )
     return found
+
+
+def _tensor(texts: Any) -> Tensor:
+    """Strings of one shape, looked at as `encode` does unless they are a
+    tensor; TypeError, ValueError: one is no text.
+    """
+    listed = isinstance(texts, list) and any(map(tf.is_tensor, texts))
+    if listed or tf.is_tensor(texts):
+        return tf.convert_to_tensor(texts, tf.string)
+    array = np.asarray(texts, object)
+    several = strings.checked(array.ravel().tolist())
+    return tf.reshape(tf.constant(several, tf.string), array.shape)
 
 
 def _text_of(data: bytes) -> str:

@@ -11,7 +11,13 @@ import copy
 import math
 import pathlib
 import zlib
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import (
+    Callable,
+    Collection,
+    Iterable,
+    Iterator,
+    Mapping,
+)
 from typing import Any, NamedTuple
 
 import keras
@@ -28,6 +34,7 @@ from infoword_tf.layers.flow import Flow
 from infoword_tf.objectives import (
     TABLE,
     Batch,
+    Copy,
     Objective,
     Replicas,
     Statistics,
@@ -180,12 +187,21 @@ class Model:
             there = {p: x for p, x in tensors.items() if p in variables}
             files.assign(variables, there, str(path))
 
-    def begin_copies(self) -> None:
-        """Makes companions that begin as copies what the encoder is now."""
+    def begin_copies(self, taken: Collection[str] = ()) -> None:
+        """Makes what begins as a copy what its source is now.
+
+        Companions, and weights of rows.
+
+        Args:
+            taken: paths of weights that --init had, which stay as they are.
+        """
         for name, companion in self.companions.items():
             if companion.copied or companion.momentum is not None:
                 for copied, source in self._beside(name):
                     copied.assign(source)
+        for weight, source, _ in self.copies:
+            if weight.path not in taken:
+                weight.assign(source)
 
     def drop(self, row: str) -> None:
         """Does without a row, whose weights are not there."""
@@ -249,10 +265,25 @@ class Model:
         }
 
     @property
+    def copies(self) -> list[Copy]:
+        """Weights of rows that begin as copies of others."""
+        return [
+            copy
+            for objective in self.objectives.values()
+            for copy in objective.copied_weights()
+        ]
+
+    @property
     def averages(self) -> dict[str, list[tuple[Any, Any]]]:
-        """By companion that is an average: each weight, and what it follows."""
+        """By companion that is an average: each weight, and what it follows.
+
+        Weights of rows that follow with it are among them.
+        """
         return {
-            name: self._beside(name)
+            name: [
+                *self._beside(name),
+                *(c[:2] for c in self.copies if c.follows == name),
+            ]
             for name, companion in self.companions.items()
             if companion.momentum is not None
         }
@@ -676,7 +707,10 @@ def _dense(
 ) -> Dense | Flow:
     """A layer over vectors of a width."""
     if isinstance(layer, FlowConfig):
-        return Flow(width, layer.levels, layer.depth, layer.hidden, name)
+        return Flow(
+            width, layer.levels, layer.depth, layer.hidden, layer.permutation,
+            name,
+        )  # fmt: skip
     return Dense(width, layer.width, layer.activation, layer.bias, name)
 
 

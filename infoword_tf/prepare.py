@@ -25,7 +25,7 @@ import time
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from infoword_tf import commands, files, lazy
+from infoword_tf import commands, files, lazy, progress
 from infoword_tf.choices import (
     TextChoices,
     again,
@@ -95,9 +95,7 @@ def _in_processes(job: Job, numbers: Sequence[int], processes: int) -> None:
     Raises:
         RuntimeError: a process was killed.
     """
-    import tqdm
-
-    with tqdm.tqdm(
+    with progress.bar(
         desc='tokenizing', total=len(numbers), unit=' shards',
         disable=not numbers,
     ) as bar:  # fmt: skip

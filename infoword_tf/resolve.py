@@ -33,7 +33,7 @@ from infoword_tf.plan import (
     make_plan,
 )
 from infoword_tf.sizes import SIZES
-from infoword_tf.text.layout import LAYOUTS
+from infoword_tf.text.layout import layout_of
 
 WORDPIECE = TokenizerConfig('wordpiece', lower_case=True)
 
@@ -412,7 +412,7 @@ def _vector(
                 started.layout,
                 priority=-1,
             )
-        if started is None or not LAYOUTS[started.layout].first:
+        if started is None or not layout_of(started.layout).first:
             for row, vector in vectors.items():
                 reads = TABLE[row].reads(rows[row].settings)
                 if vector is not None and 'examples' in reads:
@@ -420,14 +420,15 @@ def _vector(
         vectors = {row: vector or own for row, vector in vectors.items()}
     layouts = {vector.layout for vector in vectors.values()}
     if len(layouts) > 1:
+        shown = [x if isinstance(x, str) else x.shown for x in layouts]
         raise _complaint(
             choices,
-            f'the rows lay a text out differently ({", ".join(layouts)}); '
+            f'the rows lay a text out differently ({", ".join(shown)}); '
             'train them apart',
         )
     chosen = max(vectors.values(), key=lambda vector: vector.priority)
     if started is not None:
-        ours, theirs = LAYOUTS[chosen.layout], LAYOUTS[started.layout]
+        ours, theirs = layout_of(chosen.layout), layout_of(started.layout)
         same = 'before', 'after', 'last_segment', 'first'
         if all(getattr(ours, x) == getattr(theirs, x) for x in same):
             # A lone text is as it was; of two it stays as there.

@@ -19,7 +19,8 @@ from infoword_tf.data.opened import digest_of
 from infoword_tf.encoders import ENCODERS
 from infoword_tf.model import Model
 from infoword_tf.objectives import TABLE
-from infoword_tf.text.layout import LAYOUTS
+from infoword_tf.text.added import ADDED, with_added
+from infoword_tf.text.layout import layout_of
 from infoword_tf.text.template import Template
 from infoword_tf.text.tokenizer import Tokenizer
 from infoword_tf.text.tokenizers import TOKENIZERS
@@ -54,7 +55,7 @@ class Workdir:
         self.model, self.encoder = model, model.encoder
         self.tokenizer, self.config = tokenizer, config
         self.unigram, self.missing = unigram, dict(missing or {})
-        self.layout = LAYOUTS[config.layout]
+        self.layout = layout_of(config.layout)
         self.template = template = Template(tokenizer, self.layout)
         self.before, self.between = template.before, template.between
         self.after = template.after
@@ -163,8 +164,10 @@ class Workdir:
         """
         old, new = self.model.variables, model.exported
         as_there = {path: _as_there(path, old) for path in new}
+        copies = {copy.weight.path for copy in model.copies}
+        taken = {path for path in new if as_there[path] in old}
         files.assign(
-            {path: new[path] for path in new if as_there[path] in old},
+            {path: new[path] for path in new if path in taken},
             {
                 path: old[theirs].numpy()
                 for path, theirs in as_there.items()
@@ -172,7 +175,7 @@ class Workdir:
             },
             'the workdir to start from',
         )
-        model.begin_copies()
+        model.begin_copies(taken)
 
         def parts(paths: Sequence[str]) -> str:
             names = {
@@ -184,7 +187,7 @@ class Workdir:
         return (
             f'taken {parts([p for p in as_there.values() if p in old])} and '
             'the tokenizer; '
-            f'fresh {parts([p for p, x in as_there.items() if x not in old])}; '
+            f'fresh {parts([p for p in new if p not in taken | copies])}; '
             f'dropped {parts([p for p in old if p not in as_there.values()])}'
         )
 
@@ -208,10 +211,13 @@ def read_tokenizer(folder: pathlib.Path, config: Config) -> Tokenizer:
     """
     _check_names(config, folder / FILE)
     kind = TOKENIZERS[config.tokenizer.kind]
-    tokenizer = kind.read(
-        _there(folder / kind.file),
-        config.tokenizer.lower_case,
-        **config.tokenizer.options,
+    options = dict(config.tokenizer.options)
+    added = options.pop(ADDED, ())
+    tokenizer = with_added(
+        kind.read(
+            _there(folder / kind.file), config.tokenizer.lower_case, **options
+        ),
+        added,
     )
     if config.vocabulary not in (None, digest_of(tokenizer)):
         raise ValueError(

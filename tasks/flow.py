@@ -6,16 +6,22 @@ r"""Makes the vectors of a workdir normal: a last network, fitted on text.
 An invertible network (layers/flow.py) is trained to give sentences of the
 corpus standard normal vectors, by their exact likelihood (Li et al. 2020, "On
 the Sentence Embeddings from Pre-trained Language Models"). The encoder stays as
-it is, without dropout. The new workdir is that of --init with the network as
-its last layer, so that `encode`, exports and every evaluation have it.
+it is. The new workdir is that of --init with the network as its last layer, so
+that `encode`, exports and every evaluation have it.
 
-As published: 3 levels of 3 steps, couplings 32 wide, AdamW with a constant
-learning rate, weight decay 0.01, gradients of norm 1 at most, and first weights
-for which the first vectors have mean 0 and deviation 1 in every step.
+As the published program (bohanli/BERT-flow) has it: 3 levels of 3 steps, each a
+norm of every number and a reversal of their order, couplings 32 wide; batches
+of 64 sentences (32 pairs); the loss in bits of a number; BERT's Adam with a
+constant learning rate, weight decay 0.01 of all weights, and the clip of its
+sum over both sentences of a pair. --permutation=learned has a trained matrix in
+place of norm and reversal.
 
-Where text spans fewer directions than vectors have numbers, its likelihood has
-no bound. So noise is added while fitting, of which epsilon is the variance as a
-share of the mean variance of a number.
+Four things differ: vectors have no dropout; they are scaled to variance 1
+before, so that no rate depends on their scale; the first weights give mean 0
+and deviation 1 to the vectors of up to 4,096 sentences, where the program takes
+its first batch; and there is noise, of which epsilon is the variance as a share
+of the mean variance of a number. Where text spans fewer directions than vectors
+have numbers, its likelihood has no bound without it.
 
 Bits are those of a number of a vector, -log2 p(x) / D, in the vectors' own
 scale; of held-out sentences too, where the corpus has some. The last line of
@@ -31,19 +37,22 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from infoword_tf import commands
+from infoword_tf import commands, progress
 from infoword_tf.choices import flag
-from infoword_tf.config import FlowConfig
+from infoword_tf.config import LEARNED, PERMUTATIONS, REVERSAL, FlowConfig
 from infoword_tf.data import corpora
 from tasks import whiten
 
 if TYPE_CHECKING:  # they make Keras layers
     from infoword_tf.inference.loaded import Loaded
-    from infoword_tf.layers.flow import Flow
+    from infoword_tf.layers.flow import ActNorm, Flow, Step
 
 FIRST = 4096  # vectors that decide the first weights, at most
 HELDOUT = 2000  # sentences that are measured, at most
-WEIGHT_DECAY, CLIP_NORM = 0.01, 1.0
+# optimization_bert_flow.py: none of its weights has a name that is spared; its
+# loss is the sum over both sentences of a pair, and ours their mean.
+DECAYING, CLIP_NORM = ('kernel', 'bias', 'log_scale'), 0.5
+DEVIATION = 0.05  # of the first kernels of couplings, glow_ops_1x1.py
 
 
 @dataclasses.dataclass(frozen=True)
@@ -55,8 +64,12 @@ class Choices(whiten.LayerChoices):
         at_least=1)
     depth: int = flag(3, 'Steps of a level.', at_least=1)
     hidden: int = flag(32, 'Width of the networks of couplings.', at_least=1)
+    permutation: str = flag(
+        REVERSAL, 'What a step does before its coupling: it norms every '
+        'number and reverses their order, as published; or it has a matrix '
+        'that is trained.', choices=PERMUTATIONS)
     epochs: int = flag(10, 'How often every sentence is seen.', at_least=1)
-    batch_size: int = flag(128, 'Sentences of an update.', at_least=1)
+    batch_size: int = flag(64, 'Sentences of an update.', at_least=1)
     learning_rate: float = flag(
         1e-3, 'Learning rate, which is constant.', at_least=0.0)
     epsilon: float = flag(
@@ -83,9 +96,9 @@ def bits(flow: 'Flow', vectors: np.ndarray) -> float:
 
 
 def begin(flow: 'Flow', x: np.ndarray, random: np.random.Generator) -> None:
-    """First weights: all numbers of mean 0 and deviation 1, then a rotation.
+    """First weights: all numbers of mean 0 and deviation 1 in every step.
 
-    Couplings add nothing yet.
+    Couplings add nothing yet. A matrix is these norms and then a rotation.
 
     Args:
         flow: with weights of any values.
@@ -95,19 +108,68 @@ def begin(flow: 'Flow', x: np.ndarray, random: np.random.Generator) -> None:
     for number, step in enumerate(flow.steps):
         if number and number % flow.depth == 0:
             x, _ = flow.parted(x)
-        rotation, upper = np.linalg.qr(random.standard_normal([x.shape[1]] * 2))
-        rotation *= np.sign(np.diag(upper))  # uniform over all rotations
-        mean, deviation = x.mean(axis=0), x.std(axis=0)
-        deviation = np.maximum(deviation, 1e-6 * deviation.max())
-        kernel = rotation / deviation[:, None]
-        step.mix.kernel.assign(kernel)
-        step.mix.bias.assign(-mean @ kernel)
-        *inner, last = step.net
-        for layer in inner:
-            drawn = random.standard_normal(layer.kernel.shape)
-            layer.kernel.assign(drawn * math.sqrt(2 / layer.width))
-        last.kernel.assign(np.zeros(last.kernel.shape))
+        if step.permutation == LEARNED:
+            begin_matrix(step, x, random)
+            *inner, last = step.net
+            for layer in inner:
+                drawn = random.standard_normal(layer.kernel.shape)
+                layer.kernel.assign(drawn * math.sqrt(2 / layer.width))
+            last.kernel.assign(np.zeros(last.kernel.shape))
+        else:
+            begin_norm(step.mix, x)
+            inner = np.asarray(step.mixed(x))[:, : step.half]
+            *pairs, (last, _) = zip(step.net[::2], step.net[1::2], strict=True)
+            for layer, norm in pairs:
+                drawn = random.standard_normal(layer.kernel.shape)
+                layer.kernel.assign(drawn * DEVIATION)
+                inner = np.asarray(layer(inner))
+                begin_norm(norm, inner)
+                inner = np.asarray(norm(inner))
+            last.kernel.assign(np.zeros(last.kernel.shape))
         x = np.asarray(step(x))
+
+
+def moments(x: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Mean and deviation of each number of [n, D], none of them 0."""
+    deviation = x.std(axis=0)
+    return x.mean(axis=0), np.maximum(deviation, 1e-6 * deviation.max())
+
+
+def begin_norm(norm: 'ActNorm', x: np.ndarray) -> None:
+    """Gives a norm the weights for which [n, D] is normed."""
+    from infoword_tf.layers.flow import LOG_FACTOR
+
+    mean, deviation = moments(x)
+    norm.bias.assign(-mean)
+    norm.log_scale.assign(-np.log(deviation) / LOG_FACTOR)
+
+
+def begin_matrix(
+    step: 'Step', x: np.ndarray, random: np.random.Generator
+) -> None:
+    """Gives the matrix of a step a rotation of [n, D] that is normed."""
+    rotation, upper = np.linalg.qr(random.standard_normal([x.shape[1]] * 2))
+    rotation *= np.sign(np.diag(upper))  # uniform over all rotations
+    mean, deviation = moments(x)
+    kernel = rotation / deviation[:, None]
+    step.mix.kernel.assign(kernel)
+    step.mix.bias.assign(-mean @ kernel)
+
+
+def unscale(step: 'Step', mean: np.ndarray, scale: float) -> None:
+    """Makes the first step take x, where it has learned (x - mean) / scale."""
+    from infoword_tf.layers.flow import LOG_FACTOR
+
+    mix = step.mix
+    if step.permutation == LEARNED:
+        kernel = np.float64(mix.kernel) / scale
+        mix.bias.assign(np.float64(mix.bias) - mean @ kernel)
+        mix.kernel.assign(kernel)
+    else:
+        mix.bias.assign(scale * np.float64(mix.bias) - mean)
+        mix.log_scale.assign(
+            np.float64(mix.log_scale) - math.log(scale) / LOG_FACTOR
+        )
 
 
 def fit(flow: 'Flow', vectors: np.ndarray, given: Choices) -> None:
@@ -122,12 +184,11 @@ def fit(flow: 'Flow', vectors: np.ndarray, given: Choices) -> None:
         UsageError: vectors are not finite or all the same, or the loss did
             not stay finite.
     """
-    import keras
     import tensorflow as tf
-    import tqdm
+
+    from infoword_tf.training import optim
 
     x, mean = whiten.check(vectors)
-    # Numbers of variance 1 on average: no rate depends on the vectors' scale.
     scale = math.sqrt(np.square(x - mean).mean())
     x = np.float32((x - mean) / scale)
     random = np.random.default_rng(given.seed)
@@ -139,42 +200,44 @@ def fit(flow: 'Flow', vectors: np.ndarray, given: Choices) -> None:
 
     begin(flow, noisy(random.permutation(len(x))[:FIRST]), random)
     weights = flow.trainable_weights
-    optimizer = keras.optimizers.AdamW(
-        given.learning_rate,
-        weight_decay=WEIGHT_DECAY,
-        global_clipnorm=CLIP_NORM,
+    optimizer = optim.AdamW(
+        {w.path: w for w in weights},
+        optim.PRESETS['bert']._replace(decaying=DECAYING, clip_norm=CLIP_NORM),
     )
-    optimizer.exclude_from_weight_decay(var_names=['bias'])
-    optimizer.build(weights)
+    rate = tf.constant(given.learning_rate, tf.float32)
+    bits = 1 / (x.shape[1] * math.log(2))
 
-    @tf.function(input_signature=[tf.TensorSpec((None, x.shape[1]))])
-    def update(batch: tf.Tensor) -> tf.Tensor:
-        """One update; its loss in nats, but for what is constant."""
+    @tf.function(
+        input_signature=[tf.TensorSpec((None, x.shape[1]))], autograph=False
+    )
+    def update(batch: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
+        """One update; its loss in nats, but for what is constant, and whether
+        it could be made.
+        """
         with tf.GradientTape() as tape:
             squares = tf.reduce_sum(tf.square(flow(batch)), axis=1)
-            loss = tf.reduce_mean(squares) / 2 - flow.log_det()
+            nats = tf.reduce_mean(squares) / 2 - flow.log_det()
+            loss = nats * bits
         gradients = tape.gradient(loss, [w.value for w in weights])
-        optimizer.apply(gradients, weights)
-        return loss
+        finite = tf.math.is_finite(nats)
+        # `corrected` is off, so the count of updates says nothing.
+        return nats, optimizer.apply(gradients, rate, tf.constant(0), finite)
 
     updates = math.ceil(len(x) / given.batch_size)
-    with tqdm.tqdm(total=given.epochs * updates, unit=' updates') as bar:
+    with progress.bar(total=given.epochs * updates, unit=' updates') as bar:
         for _ in range(given.epochs):
             order = random.permutation(len(x))
             for rows in np.array_split(order, updates):
-                loss = float(update(tf.constant(noisy(rows))))
-                if not math.isfinite(loss):
+                nats, updated = update(tf.constant(noisy(rows)))
+                if not updated:
                     raise commands.UsageError(
                         'the likelihood did not stay finite; raise --epsilon '
                         f'(now {given.epsilon:g}) or lower --learning_rate '
                         f'(now {given.learning_rate:g})'
                     )
-                bar.set_postfix(nats=f'{loss:.1f}', refresh=False)
+                bar.set_postfix(nats=f'{float(nats):.1f}', refresh=False)
                 bar.update()
-    first = flow.steps[0].mix  # of what was not scaled
-    kernel = np.float64(first.kernel) / scale
-    first.bias.assign(np.float64(first.bias) - mean @ kernel)
-    first.kernel.assign(kernel)
+    unscale(flow.steps[0], mean, scale)
 
 
 @commands.takes(Choices)
@@ -187,7 +250,7 @@ def run(given: Choices, chosen: Mapping[str, Any]) -> dict[str, Any]:
         from infoword_tf.layers.flow import Flow
 
         sizes = loaded.vector_width(), given.levels, given.depth, given.hidden
-        flow = Flow(*sizes)
+        flow = Flow(*sizes, given.permutation)
         flow.build()
         vectors = loaded.encode(texts)
         fit(flow, vectors, given)
@@ -197,7 +260,7 @@ def run(given: Choices, chosen: Mapping[str, Any]) -> dict[str, Any]:
             measured['heldout_bits'] = round(bits(flow, held), 4)
         said = ', '.join(f'{name} {x:.3f}' for name, x in measured.items())
         return whiten.Fitted(
-            FlowConfig(*sizes),
+            FlowConfig(*sizes, given.permutation),
             {w.path.removeprefix(f'{flow.name}/'): w for w in flow.weights},
             f'made normal on {len(texts):,} sentences: {said}',
             measured,

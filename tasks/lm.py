@@ -40,7 +40,7 @@ import tempfile
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
-from infoword_tf import commands
+from infoword_tf import commands, progress
 from infoword_tf.choices import DeviceChoices, again, by_language, flag
 from infoword_tf.plan import answering
 
@@ -220,7 +220,6 @@ def score(
         Nats in all; pieces.
     """
     import tensorflow as tf
-    import tqdm
 
     from infoword_tf import views
     from infoword_tf.data import streams
@@ -243,7 +242,7 @@ def score(
         if name == f'memory/{VIEW}'  # scoring needs no more
     }
     nats, pieces = 0.0, 0
-    with tqdm.tqdm(
+    with progress.bar(
         total=len(store.ids), desc='scoring', unit=' pieces', unit_scale=True
     ) as bar:
         for text, weights in streams.once(store, length, batch_size):

@@ -29,6 +29,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from infoword_tf import commands, files
+from infoword_tf import progress as shown
 from infoword_tf.choices import TextChoices, again, flag
 from infoword_tf.config import Config
 from infoword_tf.data import corpora, text_pairs
@@ -50,7 +51,8 @@ class Choices:
         None, 'The workdir whose vectors search.', model=True)
     pairs: str | None = flag(None, 'GLOB of pairs, as of infoword_tf.train.')
     pair_columns: tuple[str, ...] = flag(
-        (), 'Names of the columns a and b; by default the first two.')
+        (), 'Names of the columns a and b; by default as infoword_tf.train '
+        'finds them.')
     pair_delimiter: str | None = again(TextChoices, 'pair_delimiter', None)
     corpus: str | None = flag(
         None, 'Text whose documents are candidates too; none: only the b.')
@@ -155,8 +157,6 @@ def search(
 
     Those of the first texts are `known`, [S, D]; others are encoded as `given`.
     """
-    import tqdm
-
     def vectors() -> Iterator[np.ndarray]:
         for begin in range(0, len(known), BLOCK):
             yield known[begin : begin + BLOCK]
@@ -166,7 +166,7 @@ def search(
 
     def blocks() -> Iterator[tuple[np.ndarray, np.ndarray]]:
         begin = 0
-        with tqdm.tqdm(total=len(texts), unit=' texts') as bar:
+        with shown.bar(total=len(texts), unit=' texts') as bar:
             for block in vectors():
                 yield begin + np.arange(len(block)), block
                 begin += len(block)
@@ -227,9 +227,10 @@ def run(given: Choices, chosen: Mapping[str, Any]) -> dict[str, Any]:
     Config.read(pathlib.Path(given.init))  # complains before the work
     if given.rescore:
         check_judge(given.rescore)
-    parts = text_pairs.read_pairs(
+    parts, notes = text_pairs.read_pairs(
         given.pairs, given.pair_columns, given.pair_delimiter
     )
+    print('\n'.join(notes), flush=True)
     firsts = [a for part in parts for a in part.texts[0]]
     seconds = [b for part in parts for b in part.texts[1]]
     place, row_of = _numbered(seconds), _numbered(firsts)

@@ -27,7 +27,6 @@ What the model found is written to WORKDIR/run.trec, as trec_eval reads it, and
 The last line of the output is one JSON object, also in WORKDIR/metrics.json.
 """
 
-import collections
 import contextlib
 import dataclasses
 import hashlib
@@ -38,7 +37,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from infoword_tf import commands, files, lazy
+from infoword_tf import commands, files, lazy, progress
 from infoword_tf.choices import AUTO, DeviceChoices, again, flag
 from infoword_tf.config import FILE, ROLES, WEIGHTS, read_exported
 from infoword_tf.data import tables
@@ -50,7 +49,9 @@ from infoword_tf.evaluation.retrieval import (
     RetrievalTask,
     beir_task,
     measure,
+    repeated,
 )
+from infoword_tf.text import strings
 from tasks import bm25
 from tasks.trec import read_run, write_run
 from tasks.vectors import VectorFile, digest
@@ -126,21 +127,15 @@ def corpus_task(name: str, heldout: str | None = None) -> RetrievalTask:
         for number, (_, *rest) in enumerate(sentences()):
             yield number, tables.valid(' '.join(rest))
 
-    # By what tells texts apart: not all of them may fit into memory.
-    copies: dict[bytes, list[int]] = collections.defaultdict(list)
-    for number, text in documents():
-        copies[hashlib.blake2b(text.encode()).digest()].append(number)
-    if not copies:
+    size, groups = repeated(text for _, text in documents())
+    if not size:
         raise ValueError(
             f'--corpus={name}: no held-out document has two sentences; give '
             'more text, or name held-out files with --heldout=GLOB'
         )
-    relevance = {
-        number: dict.fromkeys(numbers, 1)
-        for numbers in copies.values()
-        for number in numbers
-    }
-    size = len(relevance)
+    relevance = {number: {number: 1} for number in range(size)}
+    for group in groups:
+        relevance |= dict.fromkeys(group, dict.fromkeys(group, 1))
     # Of one width: ties are ordered by id, as strings.
     ids = [f'{number:0{len(str(size - 1))}}' for number in range(size)]
     return RetrievalTask(
@@ -153,6 +148,7 @@ def corpus_task(name: str, heldout: str | None = None) -> RetrievalTask:
         ids,
         ids,
         fingerprint=corpus.fingerprint,
+        copies={first: others for first, *others in groups},
     )
 
 
@@ -282,22 +278,26 @@ def exported(
     signatures = {None: model.signatures['embed']}
     for role in ROLES:
         prompt = config.prompt_for(role)
-        name = 'embed' if prompt is None else f'embed_{prompt}'
+        if not prompt and config.prompt_text():
+            raise ValueError(
+                f'--model={folder} puts the prompt {config.prompt!r} before '
+                f'every text, and has none for a {role}; export it again from '
+                'weights that have one, be it empty'
+            )
+        name = f'embed_{prompt}' if prompt else 'embed'
         signatures[role] = model.signatures[name]
 
     def embed(texts: list[str], role: str | None = 'passage') -> np.ndarray:
-        # Texts of like length together: less padding.
-        order = sorted(range(len(texts)), key=lambda i: len(texts[i]))
+        # Half characters of a command line or of JSON are no UTF-8. Texts of
+        # like length together: less padding.
+        several, place = strings.distinct(map(tables.valid, texts))
+        order = sorted(range(len(several)), key=lambda i: len(several[i]))
         vectors = []
         for begin in range(0, len(order), batch_size):
-            # Half characters of a command line or of JSON are no UTF-8.
-            batch = [
-                texts[i].encode('utf-8', 'replace')
-                for i in order[begin : begin + batch_size]
-            ]
+            batch = [several[i] for i in order[begin : begin + batch_size]]
             made = signatures[role](texts=tf.constant(batch))
             vectors.append(made['embeddings'].numpy())
-        found = np.concatenate(vectors)[np.argsort(order)]
+        found = np.concatenate(vectors)[np.argsort(order)[place]]
         if dims is None:
             return found
         return first_numbers(found, dims, config.normalize)
@@ -348,10 +348,8 @@ def by_vectors(
         kept: vectors of the first documents, to which those of all others are
             added; None: they are not kept.
     """
-    import tqdm
-
     queries = encode(task.queries, 'query')
-    with tqdm.tqdm(total=task.size, desc=label, unit=' documents') as bar:
+    with progress.bar(total=task.size, desc=label, unit=' documents') as bar:
 
         def blocks() -> Iterator[tuple[np.ndarray, np.ndarray]]:
             done = 0
@@ -363,9 +361,10 @@ def by_vectors(
                     vectors = encode(texts, 'passage')
                     if kept is not None:
                         kept.append(vectors)
+                done = end
+                numbers, vectors = task.with_copies(numbers, vectors)
                 yield numbers, vectors
                 bar.update(len(numbers))
-                done = end
 
         return ranking.search(queries, blocks(), DEPTH + 1, similarity)
 
@@ -381,7 +380,11 @@ def kept_file(
         task: of which documents.
         key: what else decides vectors, to the last bit.
     """
-    key |= {'documents': task.fingerprint, 'size': task.size, 'block': BLOCK}
+    key |= {
+        'documents': task.fingerprint,
+        'size': task.distinct,
+        'block': BLOCK,
+    }
     text = json.dumps(key, sort_keys=True)
     digest = hashlib.blake2b(text.encode(), digest_size=8).hexdigest()
     folder.mkdir(parents=True, exist_ok=True)

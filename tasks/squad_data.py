@@ -420,8 +420,7 @@ def _tokenized(
     for begin in every[::_STRINGS_A_CALL]:
         some = every[begin : begin + _STRINGS_A_CALL]
         texts = tf.constant([strings.raw(i) for i in some], tf.string)
-        pieces, starts, ends = tokenizer.tokenize_with_offsets(texts)
-        starts, ends = characters.widened(texts, starts, ends)
+        pieces, starts, ends = characters.read(tokenizer, texts)
         ids.append(pieces.values.numpy())
         offsets.append(np.stack([starts.values, ends.values], axis=1))
         lengths.append(pieces.row_lengths().numpy())
@@ -503,7 +502,7 @@ def _laid_out(
     segments = np.where(
         column >= np.repeat(second, lengths), layout.second_segment, 0
     )
-    if layout.last_segment:
+    if layout.last_segment is not None:
         segments[splits[1:] - 1] = layout.last_segment
     places = np.zeros_like(lengths) if layout.first else lengths - 1
     candidates = np.stack([context, context + found.sizes], axis=1)

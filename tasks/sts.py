@@ -4,6 +4,8 @@ r"""Semantic textual similarity: do vectors agree with human judgements?
         --workdir=runs/minilm/sts
     python -m tasks.sts --init=runs/minilm --data=STS12-en-test \
         --workdir=runs/minilm/sts12
+    python -m tasks.sts --init=runs/minilm --data=SentEval/data/downstream \
+        --workdir=runs/minilm/all
 
 Spearman's rank correlation (x 100) between people's scores and the similarity
 of vectors, over all pairs of a file: of STS-B (Cer et al. 2017), as published
@@ -16,6 +18,12 @@ without one. Of a folder each part counts, all of them as one (what papers since
 SimCSE report) and their mean (SentEval's, also weighted by their pairs). With
 `--model` the vectors are those of an export. Beside it stand alignment and
 uniformity of the vectors (Wang & Isola 2020).
+
+Of a folder of such folders and files each set counts, all pairs of a year
+together, and their mean, as published since SimCSE (Gao et al. 2021, §6.1):
+STS12 to STS16 (folders with the year in their name), sts-test.csv of STS-B and
+SICK_test_annotated.txt, wherever they lie below. Which of the seven are missing
+is printed.
 """
 
 import dataclasses
@@ -29,11 +37,13 @@ import numpy as np
 from infoword_tf import commands
 from infoword_tf.choices import flag
 from infoword_tf.evaluation.sts import (
+    SETS,
     Encode,
     ScoredPairs,
     alignment,
     correlation,
     read,
+    read_sets,
     similarities,
     uniformity,
 )
@@ -50,8 +60,8 @@ class Choices:
     dims: int | None = flag(
         None, 'The first so many numbers of a vector alone.', at_least=1)
     data: str | None = flag(
-        None, 'A file of STS-B or SICK with scores, or a folder of STS12 to '
-        'STS16.')
+        None, 'A file of STS-B or SICK with scores, a folder of STS12 to '
+        'STS16, or a folder of all of them.')
     workdir: str | None = flag(None, 'Where metrics.json goes.')
 
 
@@ -92,6 +102,50 @@ def measure(pairs: ScoredPairs, found: np.ndarray) -> dict[str, Any]:
     }
 
 
+def measured(
+    pairs: ScoredPairs, encode: Encode, similarity: str
+) -> dict[str, Any]:
+    """What `measure` says of an encoder, with alignment and uniformity."""
+    vectors = encode(pairs.texts)
+    spread = {
+        'alignment': alignment(pairs, vectors),
+        'uniformity': uniformity(pairs.texts, vectors),
+    }
+    return {
+        **measure(pairs, similarities(pairs, lambda _: vectors, similarity)),
+        **{k: x if x is None else round(x, 3) for k, x in spread.items()},
+    }
+
+
+def of_sets(sets: Mapping[str, Mapping[str, Any]]) -> dict[str, Any]:
+    """What is known of several sets, each as of `measured`, for JSON."""
+    values = [record['spearman'] for record in sets.values()]
+    return {
+        'mean': round(float(np.mean(values)), 2),
+        'missing': [name for name in SETS if name not in sets],
+        'sets': sets,
+    }
+
+
+def show(record: Mapping[str, Any]) -> None:
+    """Prints what `measured` gives."""
+    for name, part in record.get('parts', {}).items():
+        print(f'{name}: {measures.said(part, part["pairs"])}')
+    if 'parts' in record:
+        print(
+            f'mean of {len(record["parts"])} parts {record["mean"]:.2f}, '
+            f'weighted by their pairs {record["weighted_mean"]:.2f}'
+        )
+    print(f'all: {measures.said(record, record["pairs"])}')
+    print(
+        ', '.join(
+            f'{name} {"-" if record[name] is None else f"{record[name]:.3f}"}'
+            for name in ('alignment', 'uniformity')
+        ),
+        flush=True,
+    )
+
+
 @commands.takes(Choices)
 def run(given: Choices, chosen: Mapping[str, Any]) -> dict[str, Any]:
     """The whole command.
@@ -101,44 +155,40 @@ def run(given: Choices, chosen: Mapping[str, Any]) -> dict[str, Any]:
     """
     commands.require(
         vars(given),
-        data='a file of STS-B or SICK, or a folder of STS12 to STS16',
+        data='a file of STS-B or SICK, a folder of STS12 to STS16, or a folder '
+        'of all of them',
         workdir='a folder for metrics.json',
     )
     retrieval.check_source(given.init, given.model)
     workdir = commands.result_folder(given.workdir)
-    pairs = read(pathlib.Path(given.data))
+    path = pathlib.Path(given.data)
+    sets = read_sets(path)
+    pairs = None if sets else read(path)
     encode, similarity = retrieval.vectors_of(
         given.init, given.model, given.dims
     )
     embed = functools.partial(encode, role=None)
-    vectors = embed(pairs.texts)
-    scores = measure(pairs, similarities(pairs, lambda _: vectors, similarity))
-    spread = {
-        'alignment': alignment(pairs, vectors),
-        'uniformity': uniformity(pairs.texts, vectors),
-    }
-    spread = {k: x if x is None else round(x, 3) for k, x in spread.items()}
-    for name, part in scores.get('parts', {}).items():
-        print(f'{name}: {measures.said(part, part["pairs"])}')
-    if pairs.parts:
+    if pairs is not None:
+        scores = measured(pairs, embed, similarity)
+        show(scores)
+    else:
+        records = {}
+        for name, of_set in sets.items():
+            one = records[name] = measured(of_set, embed, similarity)
+            print(f'{name}: {measures.said(one, one["pairs"])}', flush=True)
+        scores = of_sets(records)
+        lacking = ', '.join(scores['missing'])
         print(
-            f'mean of {len(pairs.parts)} parts {scores["mean"]:.2f}, weighted '
-            f'by their pairs {scores["weighted_mean"]:.2f}'
-        )
-    print(f'all: {measures.said(scores, scores["pairs"])}', flush=True)
-    print(
-        ', '.join(
-            f'{name} {"-" if value is None else f"{value:.3f}"}'
-            for name, value in spread.items()
-        )
-    )
+            f'mean of {len(sets)} sets {scores["mean"]:.2f}'
+            + (f'; of the published {len(SETS)} {lacking} are not there'
+               if lacking else '')
+        )  # fmt: skip
     record = {
         'task': 'sts',
         'data': given.data,
         'weights': given.model or given.init,
         'dims': given.dims,
         **scores,
-        **spread,
     }
     commands.record(workdir, record)
     return record

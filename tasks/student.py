@@ -22,7 +22,7 @@ import numpy as np
 from infoword_tf import commands
 from infoword_tf.config import Config, EncoderConfig, RowConfig
 from infoword_tf.objectives.embed import CLS, LAST_TOKEN, MEAN, POOLINGS
-from infoword_tf.text.layout import LAYOUTS
+from infoword_tf.text.layout import layout_of
 from tasks.teacher import Embedder
 
 if TYPE_CHECKING:
@@ -316,7 +316,7 @@ def known_pieces(new: 'Tokenizer', old: 'Tokenizer') -> dict[int, int]:
 def pooling_of(config: Config) -> str:
     """How a student's states become a vector: as its teacher's, where the rows
     can, else their mean."""
-    if config.pooling == CLS and not LAYOUTS[config.layout].first:
+    if config.pooling == CLS and not layout_of(config.layout).first:
         return LAST_TOKEN
     return config.pooling if config.pooling in POOLINGS else MEAN
 

@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from infoword_tf import commands, files
+from infoword_tf import commands, files, progress
 from infoword_tf.config import WEIGHTS, TeacherConfig
 from infoword_tf.plan import answering
 from tasks.finetune import Task
@@ -55,8 +55,6 @@ def parts_of(
     Raises:
         OSError: the disk is full.
     """
-    import tqdm
-
     folder = files.cache_dir() / 'teachers' / key
     folder.mkdir(parents=True, exist_ok=True)
     parts = [
@@ -70,7 +68,7 @@ def parts_of(
             f'are kept in {folder}',
             flush=True,
         )
-    with tqdm.tqdm(
+    with progress.bar(
         total=sum(len(numbers) for _, numbers in lacking),
         unit=' examples',
         disable=len(lacking) < 2,
@@ -331,7 +329,7 @@ class Teacher:
             )
             for name, x in few.items()
         }  # fmt: skip
-        return tf.function(compute, input_signature=[shapes])
+        return tf.function(compute, input_signature=[shapes], autograph=False)
 
 
 class Embedder:
@@ -366,7 +364,7 @@ class Embedder:
             ) from None
         self.width = self.loaded.vector_width()
         self.digest = files.digest_of(pathlib.Path(folder) / WEIGHTS)
-        self.prompts = list(config.prompts.values()) or ['']
+        self.prompts = list(dict.fromkeys(config.prompts.values())) or ['']
 
     def prompted(
         self, texts: Sequence[str], numbers: Iterable[int] | None = None
@@ -384,7 +382,7 @@ class Embedder:
         """Of vectors; other weights, settings or texts have another."""
         config = self.loaded.config.to_json()
         named = ('encoder', 'max_length', 'layout', 'pooling', 'normalize',
-                 'dense')  # fmt: skip
+                 'dense', 'dims')  # fmt: skip
         settings = [config[name] for name in named]
         digest = hashlib.blake2b(self.digest.encode(), digest_size=10)
         for part in (what, json.dumps(settings, sort_keys=True), *said):

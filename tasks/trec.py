@@ -9,6 +9,7 @@ import pathlib
 import numpy as np
 
 from infoword_tf import files
+from infoword_tf.data import readers
 from infoword_tf.evaluation.retrieval import Found, RetrievalTask, results
 
 TAG = 'infoword_tf'  # which system searched
@@ -66,31 +67,30 @@ def read_run(
     number = {name: place for place, name in enumerate(task.document_ids)}
     known = len(number)
     ranked: dict[str, dict[int, float]] = {}
-    with open(path, encoding='utf-8', errors='replace') as file:
-        for line, row in enumerate(file, 1):
-            if not (fields := row.split()):
-                continue
-            where = f'{path}, line {line}'
-            try:
-                query, _, document, _, score, _ = fields
-                score = float(score)
-            except ValueError:
-                raise ValueError(
-                    f'{where}: expected query-id, Q0, doc-id, rank, score and '
-                    f'tag, parted by blanks, not {row.strip()!r}'
-                ) from None
-            if not abs(score) <= LARGEST:  # NaN as well
-                raise ValueError(
-                    f'{where}: the score {fields[4]} is no float32'
-                )
-            place = number.setdefault(document, len(number))
-            scores = ranked.setdefault(query, {})
-            if place in scores:
-                raise ValueError(
-                    f'{where}: {document!r} is found for {query!r} further up '
-                    'too'
-                )
-            scores[place] = float(np.float32(score))
+    for line, row in enumerate(readers.lines(path), 1):
+        if not (fields := row.split()):
+            continue
+        where = f'{path}, line {line}'
+        try:
+            query, _, document, _, score, _ = fields
+            score = float(score)
+        except ValueError:
+            raise ValueError(
+                f'{where}: expected query-id, Q0, doc-id, rank, score and '
+                f'tag, parted by blanks, not {row.strip()!r}'
+            ) from None
+        if not abs(score) <= LARGEST:  # NaN as well
+            raise ValueError(
+                f'{where}: the score {fields[4]} is no float32'
+            )
+        place = number.setdefault(document, len(number))
+        scores = ranked.setdefault(query, {})
+        if place in scores:
+            raise ValueError(
+                f'{where}: {document!r} is found for {query!r} further up '
+                'too'
+            )
+        scores[place] = float(np.float32(score))
     rows = [ranked.get(query, {}) for query in task.query_ids]
     if not any(rows):
         raise ValueError(

@@ -1,6 +1,7 @@
 """What every test process has before TensorFlow starts."""
 
 import gc
+import logging
 import os
 import pathlib
 import sys
@@ -53,6 +54,14 @@ def pytest_configure(config):
         gc.freeze()
 
 
+def _converts(record):
+    """No function of ours is one that AutoGraph cannot read, and says so."""
+    message = record.getMessage()
+    assert 'AutoGraph could not transform' not in message, message
+    return True
+
+
+logging.getLogger('tensorflow').addFilter(_converts)
 flags.FLAGS.mark_as_parsed()  # temporary folders of absltest read flags
 
 

@@ -1,6 +1,7 @@
 """Folders of others where a workdir is asked for."""
 
-import json
+import contextlib
+import io
 import shutil
 from unittest import mock
 
@@ -45,15 +46,46 @@ class FoldersTest(absltest.TestCase):
         with mock.patch.object(subject.subprocess, 'run') as run:
             self.assertEqual(subject.workdir_of(folder), MADE)
         run.assert_not_called()
-        config = json.loads((folder / 'config.json').read_text())
-        config['hidden_act'] = 'relu'
-        (folder / 'config.json').write_text(json.dumps(config))
-        other = subject.workdir_of(folder)
+        # Other bytes are another model, be there as many.
+        config = (folder / 'config.json').read_text()
+        config = config.replace('"gelu"', '"relu"')
+        (folder / 'config.json').write_text(config)
+        (folder / 'tokenizer_config.json').write_text(
+            '{"additional_special_tokens": ["[FAR]"]}'
+        )
+        with contextlib.redirect_stderr(io.StringIO()) as told:
+            other = subject.workdir_of(folder)
+        self.assertRegex(
+            told.getvalue(), "elsewhere: note: .*token '.FAR.' has no embed"
+        )
         self.assertNotEqual(other, MADE)
         self.assertEqual(Config.read(other).encoder.arguments['activation'],
                          'relu')  # fmt: skip
         self.assertEqual({x.name for x in MADE.parent.iterdir()},
                          {MADE.name, other.name})  # fmt: skip
+        weights = bytearray((folder / 'model.safetensors').read_bytes())
+        weights[-1] ^= 1
+        (folder / 'model.safetensors').write_bytes(weights)
+        with mock.patch.object(subject.subprocess, 'run') as run:
+            run.return_value = mock.Mock(returncode=1, stderr='error: asked')
+            with self.assertRaisesRegex(ValueError, 'asked'):
+                subject.workdir_of(folder)
+
+    def test_a_damaged_one_is_made_anew(self):
+        whole = FOLDER / 'whole'
+        shutil.copytree(MADE, whole)
+
+        def convert_again(command, **_):
+            _, workdir = command[-1].split('=')
+            shutil.copytree(whole, workdir)
+            return mock.Mock(returncode=0, stderr='')
+
+        (MADE / 'config.json').unlink()
+        (MADE / 'left').touch()
+        with mock.patch.object(subject.subprocess, 'run', convert_again):
+            self.assertEqual(subject.workdir_of(SOURCE), MADE)
+        self.assertTrue((MADE / 'config.json').is_file())
+        self.assertFalse((MADE / 'left').exists())
 
     def test_what_is_none_is_itself(self):
         for folder in (MADE, FOLDER, FOLDER / 'missing'):

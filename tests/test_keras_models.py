@@ -221,7 +221,17 @@ class TokenizerTest(parameterized.TestCase):
         for name, value in found.items():
             np.testing.assert_allclose(value, wanted[name], **NEAR)
 
+    def test_lists_in_a_graph(self):
+        """As `tf.data` gives them: tensors of no known value."""
+        mapped = tf.data.Dataset.from_tensor_slices(TEXTS).map(
+            lambda text: self.tokenizer([text])['token_ids']
+        )
+        self.assertEqual(next(iter(mapped)).shape, (1, 12))
+
     @parameterized.parameters(
+        (['a', None], TypeError, r'texts\[1\] is None, and no string'),
+        (np.array([['a'], [np.nan]], object), TypeError, r'\[1\] is nan'),
+        (['\ud83c'], ValueError, 'half a surrogate pair'),
         ([['a', 'b']], ValueError, r'\[B\] or \[B, 1\] strings'),
         ((['a'], ['b'], ['c']), ValueError, 'this one has 3'),
         ([1, 2], (TypeError, ValueError), 'string'),
@@ -275,6 +285,46 @@ class TrainingTest(parameterized.TestCase):
                 texts, kinds, batch_size=20, epochs=6, verbose=0
             ).history['loss']
         self.assertLess(history[-1], 0.5 * history[0])
+
+    def test_in_a_sequential_without_an_input(self):
+        """As a `TextVectorization`: built by the first strings that come, from
+        memory and from `tf.data`, saved, and loaded again.
+        """
+        encoder = TextEncoder.from_preset(preset('mean'), sequence_length=12)
+        model = keras.Sequential([encoder, keras.layers.Dense(1)])
+        model.compile('sgd', 'mse')
+        texts, targets = np.array(TEXTS, object), np.arange(4.0)[:, None]
+        before = encoder(texts)
+        data = tf.data.Dataset.from_tensor_slices((TEXTS, targets)).batch(3)
+        with eagerly():
+            first, *_, last = [
+                model.fit(*given, verbose=0, shuffle=False).history['loss'][0]
+                for given in ((data,), (texts, targets), (data,))
+            ]
+        self.assertLess(last, first)
+        self.assertGreater(np.abs(encoder(texts) - before).max(), 1e-4)
+        wanted = model.predict(texts, verbose=0)
+        self.assertEqual(wanted.shape, (4, 1))
+        np.testing.assert_allclose(
+            model.evaluate(data, verbose=0),
+            np.mean((wanted - targets) ** 2), rtol=1e-5,
+        )  # fmt: skip
+        path = FOLDER / 'sequential.keras'
+        model.save(path)
+        again = keras.saving.load_model(path)
+        np.testing.assert_array_equal(again.predict(texts, verbose=0), wanted)
+
+    def test_no_texts(self):
+        """(0, E), eager, in training, and in a graph."""
+        encoder = TextEncoder.from_preset(preset('mean'))
+        spec = tf.TensorSpec([None], tf.string)
+        for found in (
+            encoder(tf.constant([], tf.string)), encoder([], training=True),
+            tf.function(encoder, input_signature=[spec])(
+                tf.constant([], tf.string)
+            ),
+        ):  # fmt: skip
+            self.assertEqual(found.shape, (0, 16))
 
     def test_fit_of_a_backbone_alone(self):
         """Its batch is of no known size, the last one smaller."""

@@ -48,9 +48,9 @@ def described():
 
 
 class SetupTest(places.Folder, absltest.TestCase):
-    def test_the_wheel_holds_the_library_alone(self):
-        """Built from a copy, so that nothing is left here."""
-        source = self.folder / 'source'
+    def _copied(self):
+        """A checkout to build from, so that nothing is left here."""
+        source = self.folder / 'infoword_tf'
         shutil.copytree(
             ROOT / 'infoword_tf',
             source / 'infoword_tf',
@@ -61,6 +61,37 @@ class SetupTest(places.Folder, absltest.TestCase):
         for name in ('tasks', 'export', 'tests'):  # as a checkout has them
             (source / name).mkdir()
             (source / name / '__init__.py').touch()
+        return source
+
+    def test_a_script_beside_the_checkout_can_import_it(self):
+        """There the checkout looks like a package without __init__.py."""
+        source, installed = self._copied(), self.folder / 'installed'
+        installed.mkdir()
+        build = (
+            'from setuptools import build_meta;'
+            f'print(build_meta.build_editable({str(installed)!r}))'
+        )
+        subprocess.run(
+            [sys.executable, '-c', build],
+            cwd=source, check=True, capture_output=True,
+        )  # fmt: skip
+        (wheel,) = installed.glob('*.whl')
+        with zipfile.ZipFile(wheel) as file:
+            file.extractall(installed)
+        look = (
+            f'import site; site.addsitedir({str(installed)!r});'
+            'from importlib import util;'
+            'print(util.find_spec("infoword_tf").origin)'
+        )
+        done = subprocess.run(
+            [sys.executable, '-S', '-c', look],
+            cwd=self.folder, check=True, capture_output=True, text=True,
+        )  # fmt: skip
+        where = source / 'infoword_tf' / '__init__.py'
+        self.assertEqual(done.stdout.strip(), str(where))
+
+    def test_the_wheel_holds_the_library_alone(self):
+        source = self._copied()
         wanted = {
             str(path.relative_to(source))
             for path in (source / 'infoword_tf').rglob('*')
@@ -238,8 +269,12 @@ class CommandsTest(absltest.TestCase):
             self.check(re.sub(r'\$\(RUN\)', 'runs/quickstart', command))
 
     def test_flagfiles(self):
-        """Each opens with its command, hardware, time and score, and runs."""
-        self.assertNotEmpty(FLAGFILES)
+        """Each opens with its command, hardware, time and score, and runs.
+
+        Those of publications say what is not as published. The trainer of
+        SimCSE and those made of it have AdamW without decay and warm-up.
+        """
+        adamw = set()
         for path in FLAGFILES:
             text = path.read_text()
             header = re.match(r'(#.*\n)+', text)[0]
@@ -258,6 +293,14 @@ class CommandsTest(absltest.TestCase):
             given = quick.given(f'--flagfile={path}')
             self.assertNotEmpty(resolve(given).rows)
             self.assertEqual(given.workdir, f'runs/{path.stem}', path.name)
+            if given.objectives in {*SUMS, 'simcse'}:
+                self.assertIn('\n# Not as published', header, path.name)
+            if given.optimizer == 'adamw':
+                self.assert_given(given, weight_decay=0.0, warmup_steps=0)
+                adamw.add(path.stem.removesuffix('_mini'))
+        self.assertEqual(
+            adamw, {'simcse', 'esimcse', 'diffcse', 'infocse', 'pairs'}
+        )
 
     def assert_given(self, given, **wanted):
         found = {name: getattr(given, name) for name in wanted}

@@ -103,34 +103,45 @@ class SentencesTest(absltest.TestCase):
 class ConditionedTest(absltest.TestCase):
     @mock.patch.dict(sizes.SIZES, mini={**quick.TINY, 'layers': 2})
     def test_two_stages_of_infocse_beside_a_discriminator(self):
-        """Stage 2 begins with stage 1's network, and goes on bit for bit."""
+        """Stage 2 begins with stage 1's network, and goes on bit for bit.
+
+        Its table is trained apart from the embeddings.
+        """
         folder = places.make()
         text = f'--corpus={runs.TEXT["corpus"]}'
         run_here(
             folder / 'one',
             '--objectives=infocse_stage1',
+            '--infocse.output=layer',
             '--steps=2',
             '--size=mini',
         )
         rows = '--objectives=simcse:1,infocse:0.005,diffcse:0.005'
-        flags = f'--init={folder}/one', text, rows, '--steps=4'
+        output = '--infocse.output=layer'
+        flags = f'--init={folder}/one', text, rows, output, '--steps=4'
         with quick.kept(folder / 'whole', folder / 'broken', at=4):
             shown = run_here(folder / 'whole', *flags)
         self.assertIn('taken encoder, objectives/infocse', shown)
+        self.assertIn('fresh nothing;', shown)
         run_here(folder / 'broken', *flags)
         self.assertEqual(weights(folder / 'whole'), weights(folder / 'broken'))
         (last,) = records(folder / 'whole')[-1:]
         for row in ('simcse', 'infocse', 'diffcse'):
             self.assertIn(f'heldout/{row}/mi', last)
         paths = read_tensors(folder / 'whole' / 'weights.safetensors')
+        apart = paths['objectives/infocse/output_embeddings']
+        moved = np.abs(apart - paths['encoder/word_embeddings']).max()
+        self.assertBetween(moved, 1e-4, 0.03)  # four updates apart
         for brought in ('generator', 'discriminator', 'lower', 'diffcse'):
             self.assertEmpty([p for p in paths if brought in p])
         with self.assertRaisesRegex(
-            commands.UsageError, 'stage 1 has trained: --init'
+            commands.UsageError,
+            'stage 1 has trained: --init .*infocse_stage1 --infocse.output=la',
         ):
             run_here(
                 folder / 'none',
                 '--objectives=simcse:1,infocse:1',
+                output,
                 '--size=mini',
             )
         self.assertFalse((folder / 'none' / 'metrics.jsonl').exists())
@@ -148,6 +159,9 @@ class PairsTest(absltest.TestCase):
             folder / 'w', *flags, '--pair_weights=1,2', '--steps=3'
         )
         self.assertRegex(shown, r'\d+ and \d+ examples to train on, a text of')
+        self.assertIn(
+            'a.csv: a is first, b second, negatives other\n', shown
+        )
         loaded, found = vectors_of(folder / 'w')
         (layer,) = loaded.config.dense
         self.assertEqual((layer.width, layer.activation), (64, 'tanh'))
@@ -231,6 +245,8 @@ class PairsTest(absltest.TestCase):
              'a.csv: there are .* examples, but an update takes 5000'),
             (('--objectives=simcse', '--simcse.momentum=0.9'),
              'give --simcse.queue too'),
+            (('--objectives=simcse', '--pair_negatives=0'),
+             '--pair_negatives is for --pairs; give both'),
             (('--objectives=simcse', '--pair_weights=1,2'),
              '--pair_weights is for --pairs; give both'),
             (('--objectives=simcse', f'--pairs={FOLDER}/*.csv',

@@ -262,7 +262,7 @@ CASES: dict[str, Case] = {
     ),
     'infocse': of(
         'infocse', layers=3, lower='detached', layer=1, blocks=1, shuffle=True,
-        keys='positives',
+        keys='positives', output='layer',
     ),
     'infocse_paper': Case('infocse_paper', layers=2),
     'infocse_code': Case(

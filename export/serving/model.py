@@ -26,7 +26,9 @@ import functools
 import json
 import math
 import pathlib
+import re
 import sys
+import unicodedata
 from collections.abc import Sequence
 from typing import Any
 
@@ -163,12 +165,15 @@ class Model:
         """What a signature gives for the pieces of a text, or of two."""
         import numpy as np
 
-        before, between, after = self._told['around']
+        before, *between, after = self._told[
+            'around' if second is None else 'around_two'
+        ]
         limit = self.lengths[-1] - len(before) - len(after)
         more = {}
         if second is None:
             row = before + first[:limit]
         else:
+            (between,) = between
             sizes = _fitting_lengths(
                 len(first), len(second), limit - len(between)
             )
@@ -202,20 +207,64 @@ def _fitting_lengths(first: int, second: int, total: int) -> tuple[int, int]:
 class WordPiece:
     """BERT's tokenizer: a word is the longest pieces from its left."""
 
-    def __init__(self, vocabulary: Sequence[str], characters: dict[str, Any]):
+    def __init__(
+        self,
+        vocabulary: Sequence[str],
+        characters: dict[str, Any],
+        normalized: dict[str, Any] | None = None,
+        added: Sequence[dict[str, Any]] = (),
+    ):
         """Builds it.
 
         Args:
             vocabulary: pieces in the order of their ids.
             characters: what becomes of them, as characters.json has it.
+            normalized: the same before words are parted, where tokens are
+                found in what is normalised.
+            added: tokens that are found in texts before all else.
         """
+        self._normalized = _Characters(normalized or {'runs': [], 'forms': {}})
+        self._written, self._normal = (
+            _Added(
+                {
+                    t['content'].translate(self._normalized)
+                    if normal else t['content']: t
+                    for t in reversed(added)
+                    if t['normalized'] == normal
+                }
+            )
+            for normal in (False, True)
+        )  # fmt: skip
         self._ids = {piece: number for number, piece in enumerate(vocabulary)}
         self._longest = max(map(len, vocabulary))
         self._characters = _Characters(characters)
         self._word = functools.lru_cache(_WORDS)(self._pieces)
 
     def ids(self, text: str) -> list[int]:
-        """The numbers of the pieces of a text; special pieces are text."""
+        """The numbers of the pieces of a text, and of added tokens in it;
+        other special pieces are text.
+        """
+        ids: list[int] = []
+        for part in self._written.parts(text):
+            if isinstance(part, int):
+                ids.append(part)
+            else:
+                ids += self._between(part)
+        return ids
+
+    def _between(self, text: str) -> list[int]:
+        """The same of a text without tokens that are found as written."""
+        ids: list[int] = []
+        if self._normal.pattern:
+            text = text.translate(self._normalized)
+        for part in self._normal.parts(text):
+            if isinstance(part, int):
+                ids.append(part)
+            else:
+                ids += self._plain(part)
+        return ids
+
+    def _plain(self, text: str) -> list[int]:
         ids: list[int] = []
         for word in text.translate(self._characters).split(' '):
             if word:
@@ -238,6 +287,44 @@ class WordPiece:
         return tuple(ids)
 
 
+class _Added:
+    """Tokens, by what a text spells, that are found in it as `tokenizers` does:
+    the longest one at each place, from the left.
+    """
+
+    def __init__(self, tokens: dict[str, dict[str, Any]]):
+        self._tokens = {text: t for text, t in tokens.items() if text}
+        spelled = sorted(self._tokens, key=len, reverse=True)
+        self.pattern = '|'.join(map(re.escape, spelled))
+        self._find = re.compile(self.pattern).finditer
+
+    def parts(self, text: str) -> list[str | int]:
+        """Texts, and the ids of tokens between them."""
+        if not self.pattern:
+            return [text]
+        parts: list[str | int] = []
+        begin = 0
+        for match in self._find(text):
+            token = self._tokens[match[0]]
+            first, last = match.span()
+            around = text[max(first - 1, 0) : first] + text[last : last + 1]
+            if token['single_word'] and any(map(_of_word, around)):
+                continue
+            before = text[begin:first]
+            parts.append(before.rstrip() if token['lstrip'] else before)
+            parts.append(token['id'])
+            if token['rstrip']:
+                last += len(text[last:]) - len(text[last:].lstrip())
+            begin = last
+        return [*parts, text[begin:]]
+
+
+def _of_word(character: str) -> bool:
+    """Whether it is one of words, as Unicode's expressions have it."""
+    kind = unicodedata.category(character)
+    return kind[0] in 'LM' or kind in ('Nd', 'Nl', 'Pc')
+
+
 class _Characters(dict):
     """For str.translate: what a character becomes, by its number."""
 
@@ -245,7 +332,7 @@ class _Characters(dict):
         super().__init__(
             (ord(character), form) for character, form in told['forms'].items()
         )
-        self._runs = [tuple(run) for run in told['runs']]
+        self._runs = [tuple(run) for run in told['runs']] or [(0, -1, '')]
 
     def __missing__(self, code: int) -> str:
         """Of a character in one of the runs, or one that stays."""
@@ -261,8 +348,8 @@ def read_tokenizer(folder: pathlib.Path) -> WordPiece:
     lines = (folder / 'vocab.txt').read_bytes().decode().split('\n')
     while lines and not lines[-1]:
         lines.pop()
-    told = (folder / 'characters.json').read_text('utf-8')
-    return WordPiece(lines, json.loads(told))
+    told = json.loads((folder / 'characters.json').read_text('utf-8'))
+    return WordPiece(lines, told, told.get('normalized'), told.get('added', ()))
 
 
 def main(texts: Sequence[str]) -> None:

@@ -161,7 +161,7 @@ def lay_out(
             column >= seconds[:, :, None], layout.second_segment, 0
         )
         last = column == sizes[:, :, None] - 1
-        if layout.last_segment:
+        if layout.last_segment is not None:
             where = np.where(last, layout.last_segment, where)
         real = column < sizes[:, :, None]
         ids.append(np.stack(rows, axis=1)[real])

@@ -28,6 +28,7 @@ from typing import Any, BinaryIO, NamedTuple
 import numpy as np
 
 from infoword_tf import files
+from infoword_tf import progress as shown
 from infoword_tf.data.documents import Document, parts
 
 WORD_START, SENTENCE_START, SEPARATOR = 1, 2, 4
@@ -234,8 +235,6 @@ def _write(
     progress: bool,
 ) -> Store:
     """Writes what `tokenized` yields, and opens it."""
-    import tqdm
-
     path = pathlib.Path(path)
     path.parent.mkdir(parents=True, exist_ok=True)
     dtype = np.uint16 if len(tokenizer) <= 2**16 else np.uint32
@@ -252,7 +251,7 @@ def _write(
         with (
             open(partial / 'ids.bin', 'wb') as ids_file,
             open(partial / 'flags.bin', 'wb') as flags_file,
-            tqdm.tqdm(
+            shown.bar(
                 desc=f'tokenizing {path.name}',
                 unit=' tokens',
                 unit_scale=True,

@@ -1,4 +1,4 @@
-"""Labelled tables: TSV, CSV, JSON lines, Parquet, or a data set of TFDS.
+"""Labelled tables: TSV, CSV, JSON lines, Parquet, Arrow, or a set of TFDS.
 
     table = tables.open_table('reviews.csv.gz')
     rows = tables.rows_of(table, text='review', label='stars')
@@ -7,9 +7,8 @@
 
 The first line of TSV and CSV names the columns. A cell of TSV is what lies
 between tabs, whatever it holds; CSV knows quotes (RFC 4180), and a semicolon,
-a tab or a bar may stand for the comma. Of JSON lines and Parquet the columns
-are the names of the first record. Every file is read as a stream, packed or
-not (readers.py).
+a tab or a bar may stand for the comma. Columns of JSON lines are those of all
+lines. Every file is read as a stream, packed or not (readers.py).
 """
 
 import csv
@@ -113,8 +112,8 @@ def open_table(
     """Opens a table; what is wrong further down is said when it is read.
 
     Args:
-        name: a path that ends in .tsv, .txt (as .tsv), .csv, .jsonl or
-            .parquet, perhaps packed; or `tfds:NAME[/CONFIG][:SPLIT]`, by
+        name: a path that ends in .tsv, .txt (as .tsv), .csv, .jsonl, .parquet
+            or .arrow, perhaps packed; or `tfds:NAME[/CONFIG][:SPLIT]`, by
             default its train.
         names: of the columns, where a TSV or CSV has no line of names. (One
             that is there all the same is no row.)
@@ -134,7 +133,9 @@ def open_table(
     if suffix not in _READERS:
         raise ValueError(
             f'{path}: its name must end in {", ".join(_READERS)} (or the same '
-            'and .gz or .zst), which says how to read it, or be tfds:NAME'
+            'and .gz or .zst), which says how to read it, or be tfds:NAME; '
+            'such tables have a text, or two, a row. Files of a word and its '
+            'label a line (CoNLL) are not read: labels are of whole texts'
         )
     if not path.is_file():
         raise FileNotFoundError(f'{path}: there is no such file')
@@ -209,7 +210,7 @@ def read_tsv(path: pathlib.Path) -> Iterator[tuple[int, list[str]]]:
         yield number, line.removesuffix('\n').removesuffix('\r').split('\t')
 
 
-def _read_csv(
+def read_csv(
     path: pathlib.Path, delimiter: str | None = None
 ) -> Iterator[tuple[int, list[str]]]:
     """Yields records with the line that each begins on."""
@@ -261,9 +262,18 @@ def _delimiter(lines: Sequence[str]) -> str:
     return best if cells_of(best) else comma
 
 
-_READERS = {'.tsv': read_tsv, '.txt': read_tsv, '.csv': _read_csv,
-            '.jsonl': records.read_jsonl,
-            '.parquet': records.read_columns}  # fmt: skip
+def _read_jsonl(path: pathlib.Path) -> records.Rows:
+    """Yields records with the columns of all lines; null where one has none."""
+    names: dict[str, None] = {}
+    for _, record in records.read_jsonl(path):
+        names |= dict.fromkeys(record)
+    for line, record in records.read_jsonl(path):
+        yield line, {name: record.get(name) for name in names}
+
+
+_READERS = {'.tsv': read_tsv, '.txt': read_tsv, '.csv': read_csv,
+            '.jsonl': _read_jsonl, '.parquet': records.read_columns,
+            '.arrow': records.read_columns}  # fmt: skip
 
 
 def _open_tfds(spec: str) -> Table:

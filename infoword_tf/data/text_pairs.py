@@ -1,7 +1,7 @@
 """Texts that people have paired: `--pairs`, and the source `text_pairs`.
 
-A file has an example a line: its first column is a, the second b, which belongs
-to it, and all further ones are texts that do not (hard negatives). An update
+A row of a file has a, texts b that belong to it, and texts that do not (hard
+negatives); data/pair_tables.py finds them. Each b makes an example. An update
 reads one file, so that all negatives in it are of one kind.
 
 Glossary of shapes: n examples, K texts of each, B of an update, R rows, J
@@ -16,10 +16,11 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from infoword_tf.data import tables, textfiles
+from infoword_tf.data import pair_tables, textfiles
 from infoword_tf.data.documents import Document, hash_bucket
 from infoword_tf.data.examples import Examples, ExampleSource, lay_out
 from infoword_tf.data.mixture import FILES, Turns
+from infoword_tf.data.pair_tables import Layout
 from infoword_tf.data.source import Source
 from infoword_tf.views.examples import Labelled
 
@@ -38,7 +39,7 @@ class Columns(NamedTuple):
     Attributes:
         where: the file, or what named it.
         texts: K times [n]; '' for a negative that is not there.
-        empty: how many lines were left out, because a or b is empty.
+        empty: how many rows were left out, because a or b is empty.
         languages: of translations those of a and b, in order of their codes.
     """
 
@@ -60,7 +61,8 @@ class Pairs(NamedTuple):
         train, heldout: by file, or by two languages; of a small file nothing
             may be held out.
         fingerprint: changes when the texts do.
-        notes: of translations what people are told, a line each.
+        notes: what people are told, a line each: what columns are, or what
+            there is of each two languages.
     """
 
     train: list[Columns]
@@ -92,40 +94,30 @@ def _documents(column: Sequence[str], where: str) -> Iterator[Document]:
         yield Document((' '.join(text.split()),), where)
 
 
-def names_of(
-    pattern: str, columns: Sequence[str] = (), delimiter: str | None = None
-) -> list[tuple[str, tuple[str, ...]]]:
+def layouts_of(
+    pattern: str,
+    columns: Sequence[str] = (),
+    delimiter: str | None = None,
+    negatives: int | None = None,
+) -> list[Layout]:
     """Files, and which of their columns are a, b and negatives.
-
-    Reads their first lines alone.
 
     Args:
         pattern: of files, as in a shell.
-        columns: their names, in order; none: all that a file has.
-        delimiter: as of `tables.open_table`.
+        columns, delimiter, negatives: as of `pair_tables.layout_of`.
 
     Raises:
-        ValueError: there is no file, a column is missing, or there are fewer
-            than two.
+        ValueError: there is no file; as of `pair_tables.layout_of`.
     """
-    found = []
-    for path in textfiles.find(pattern):
-        table = tables.open_table(str(path), delimiter=delimiter)
-        names = tuple(columns) or table.names
-        for name in names:
-            tables.column_of(table, name)
-        if len(names) < 2:
-            raise ValueError(
-                f'{path} has one column, {"".join(names)!r}: a pair is two, '
-                'and further ones are negatives'
-            )
-        if tables.begins_with_a_row(table):
-            raise ValueError(
-                f'{path}: the first line reads like a pair; let it name the '
-                'columns, such as anchor,positive,negative'
-            )
-        found.append((str(path), names))
-    return found
+    return [
+        pair_tables.layout_of(str(path), columns, delimiter, negatives)
+        for path in textfiles.find(pattern)
+    ]
+
+
+def texts_of(layouts: Sequence[Layout]) -> int:
+    """K, of the file with the most."""
+    return 2 + max(layout.most for layout in layouts)
 
 
 def read(
@@ -133,26 +125,26 @@ def read(
     columns: Sequence[str] = (),
     heldout: str | None = None,
     delimiter: str | None = None,
+    negatives: int | None = None,
 ) -> Pairs:
     """Reads all files, and parts them.
 
     Args:
-        pattern, columns, delimiter: as of `names_of`.
+        pattern, columns, delimiter, negatives: as of `layouts_of`.
         heldout: pattern of files that are held out; None: one example in
             20, chosen by the hash of its a.
 
     Raises:
-        ValueError: as `names_of`; a line is malformed; there is nothing to
+        ValueError: as `layouts_of`; a row is malformed; there is nothing to
             train on, or nothing held out.
     """
-    files = names_of(pattern, columns, delimiter)
-    most = max(len(names) for _, names in files)
-    train = [_read(where, names, most, delimiter) for where, names in files]
+    layouts = layouts_of(pattern, columns, delimiter, negatives)
+    texts = texts_of(layouts)
+    train = [_read(layout, texts) for layout in layouts]
     if heldout is not None:
-        held = [
-            _read(where, names[:most], most, delimiter)
-            for where, names in names_of(heldout, columns, delimiter)
-        ]
+        more = layouts_of(heldout, columns, delimiter, negatives)
+        held = [_read(layout, texts) for layout in more]
+        layouts += more
     else:
         held = []
         for number, file in enumerate(train):
@@ -172,7 +164,19 @@ def read(
             f'--pairs={pattern} holds nothing out: of so few examples none is '
             'drawn; name some with --heldout_pairs=GLOB'
         )
-    return Pairs(train, held, fingerprint)
+    return Pairs(train, held, fingerprint, notes_of(layouts))
+
+
+def notes_of(layouts: Sequence[Layout]) -> tuple[str, ...]:
+    """What columns are, a line for all files where that is the same."""
+    files: dict[str, list[str]] = {}
+    for layout in layouts:
+        files.setdefault(layout.summary, []).append(layout.where)
+    return tuple(
+        f'{where[0]}{f" and {len(where) - 1:,} more" * (len(where) > 1)}: '
+        f'{summary}'
+        for summary, where in files.items()
+    )
 
 
 def fingerprint_of(files: Sequence[Columns]) -> str:
@@ -188,31 +192,29 @@ def fingerprint_of(files: Sequence[Columns]) -> str:
 
 def read_pairs(
     pattern: str, columns: Sequence[str] = (), delimiter: str | None = None
-) -> list[Columns]:
-    """a and b of all files, none held out; raises as `read`."""
-    files = names_of(pattern, columns, delimiter)
-    return [_read(where, names[:2], 2, delimiter) for where, names in files]
+) -> tuple[list[Columns], tuple[str, ...]]:
+    """a and b of all files, none held out, and notes; raises as `read`."""
+    layouts = layouts_of(pattern, columns, delimiter, 0)
+    return [_read(layout, 2) for layout in layouts], notes_of(layouts)
 
 
-def _read(
-    where: str, names: Sequence[str], most: int, delimiter: str | None
-) -> Columns:
-    """One file, with as many columns as the widest."""
-    table = tables.open_table(where, delimiter=delimiter)
-    places = [tables.column_of(table, name) for name in names]
-    texts: list[list[str]] = [[] for _ in range(most)]
+def _read(layout: Layout, count: int) -> Columns:
+    """One file, with as many texts as the one that has the most."""
+    texts: list[list[str]] = [[] for _ in range(count)]
     empty = 0
-    for _, cells in table.rows:
-        found = [(cells[place] or '').strip() for place in places]
-        if not (found[0] and found[1]):
+    for a, positives, negatives in pair_tables.read(layout):
+        positives = [text for text in positives if text]
+        if not (a and positives):
             empty += 1
             continue
-        found += [''] * (most - len(found))
-        for column, text in zip(texts, found, strict=True):
-            column.append(text)
+        # Held-out ones may have more than any that is trained on.
+        others = [*negatives, *[''] * count][: count - 2]
+        for b in positives:
+            for column, text in zip(texts, (a, b, *others), strict=True):
+                column.append(text)
     if not texts[0]:
-        raise ValueError(f'{where} has no pair of two texts')
-    return Columns(where, texts, empty)
+        raise ValueError(f'{layout.where} has no pair of two texts')
+    return Columns(layout.where, texts, empty)
 
 
 class TextPairs(NamedTuple):

@@ -38,9 +38,10 @@ class Inputs(NamedTuple):
             and always itself; a query by the former alone. None: all.
         directions: [B] int32, -1 for rows whose text is reversed, so that
             distances are those of the text; None: all 1.
-        first: [B, P, D], what stands in place of the embeddings of the tokens
-            `first_places` [B, P], with their positions and segments; -1 for
-            none. None: those embeddings.
+        first: [B, P, D], states that the first layer reads in place of what
+            the embeddings give (positions, segments, norm and dropout among
+            them) at the positions `first_places` [B, P], -1 for none. None:
+            nothing is replaced.
         kept: [B, T, D] float32, what embeddings are multiplied by, after their
             norm and dropout; None: by nothing.
     """
@@ -192,12 +193,21 @@ class Encoder(Settled, Layer):
         # A table in bfloat16 is one of an export.
         return ops.cast(ops.take(self.embedding_table, ids, axis=0), 'float32')
 
-    def embedded(self, inputs: Inputs) -> Tensor:
-        """What stands for each token before anything is added: [B, T, D]."""
-        x = self.lookup(inputs.ids)
+    def entered(self, x: Tensor, inputs: Inputs) -> Tensor:
+        """Puts `Inputs.first` in its places.
+
+        Args:
+            x: [B, T, D] or its rows [B T, D], what the embeddings give.
+            inputs: of the encoder.
+
+        Returns:
+            The shape of x: what the first layer reads.
+        """
         if inputs.first is None:
             return x
-        return put(x, inputs.first, inputs.first_places)
+        tokens = ops.reshape(x, (*ops.shape(inputs.ids), self.width))
+        tokens = put(tokens, inputs.first, inputs.first_places)
+        return ops.reshape(tokens, ops.shape(x))
 
     def empty_state(self, batch: int, length: int) -> Any:
         """What remembers nothing yet: arrays in a named tuple or a dict.

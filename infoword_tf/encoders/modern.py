@@ -90,9 +90,9 @@ class ModernTransformer(Stack):
             ValueError: inputs that it does not read.
         """
         self.check_inputs(inputs)
-        x = self.embedded(inputs)  # [B, T, D]
+        x = self.lookup(inputs.ids)  # [B, T, D]
         length = ops.shape(inputs.ids)[1]
-        x = self.begun(x, inputs.kept, key)
+        x = self.entered(self.begun(x, inputs.kept, key), inputs)
         kinds: dict[tuple[bool, bool], dict[str, Any]] = {}
 
         def given(number: int, at: Tensor | None) -> dict[str, Any]:

@@ -201,10 +201,11 @@ class RelativeTransformer(Encoder):
             longest=sizes['max_length'],
         )
         distances = drop(ops.convert_to_tensor(distances), 0)
-        x = self.embedded(inputs)  # [B, T, D]
+        x = self.lookup(ids)  # [B, T, D]
         if sizes['scale_embeddings']:
             x = x * math.sqrt(self.width)
         x = ops.cast(drop(x, 1), self.compute_dtype)
+        x = self.entered(x, inputs)
         g = None
         if queries:
             shape = (*ops.shape(places)[:2], self.width)

@@ -104,7 +104,7 @@ class Transformer(Stack):
                 f'{length} tokens a sequence, but the encoder has '
                 f'{self.max_length} positions'
             )
-        x = self.embedded(inputs)  # [B, T, D]
+        x = self.lookup(ids)  # [B, T, D]
         # What is the same for all texts is summed first.
         if positions is None:
             places_of = self.position_table[: ops.shape(ids)[1]]  # [T, D]
@@ -123,6 +123,7 @@ class Transformer(Stack):
         if self.embedding_width != self.width:
             x = project(x, ops.cast(self.projection_kernel, x.dtype))
             x = ops.add(x, ops.cast(self.projection_bias, x.dtype))
+        x = self.entered(x, inputs)
         length = ops.shape(ids)[1]
         earlier = causal_mask(length) if self.causal else None
         allowed = self.allowed(inputs, earlier, key)

@@ -22,6 +22,7 @@ import numpy as np
 
 from infoword_tf.data import bitexts, readers
 from infoword_tf.evaluation import ranking
+from infoword_tf.text import strings
 
 NEIGHBOURS = 4  # K, as published
 BLOCK = 4096  # sentences of the second side that are compared at a time
@@ -79,16 +80,8 @@ class Bitext(NamedTuple):
 
 def distinct(lines: Iterable[str]) -> Sentences:
     """Sentences without copies."""
-    number: dict[str, int] = {}
-    place, first = [], []
-    for line, text in enumerate(lines):
-        if text not in number:
-            number[text] = len(number)
-            first.append(line)
-        place.append(number[text])
-    return Sentences(
-        list(number), np.array(place, np.int64), np.array(first, np.int64)
-    )
+    texts, place = strings.distinct(lines)
+    return Sentences(texts, place, np.unique(place, return_index=True)[1])
 
 
 def sentences_of(path: pathlib.Path) -> list[str]:

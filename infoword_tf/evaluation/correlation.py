@@ -1,17 +1,50 @@
 """How two lists of numbers agree."""
 
+import warnings
+
 import numpy as np
+
+# Predictions are float32 and come of sums: their last bits say nothing. A
+# cosine of two vectors is off by 1e-7; numbers closer than this share of the
+# largest are taken for one.
+ROUNDING = 8 * float(np.finfo(np.float32).eps)
 
 
 def pearson(predictions: np.ndarray, targets: np.ndarray) -> float:
-    """Pearson's correlation of [n] scores; 0 where either is constant."""
-    if np.ptp(predictions) == 0 or np.ptp(targets) == 0:
+    """Computes Pearson's correlation of [n] scores.
+
+    0 where either is constant; predictions that are equal within `ROUNDING`
+    are, and a warning says so.
+    """
+    if _constant(predictions, targets):
         return 0.0
-    return float(np.corrcoef(predictions, targets, dtype=np.float64)[0, 1])
+    return _correlation(predictions, targets)
 
 
 def spearman(predictions: np.ndarray, targets: np.ndarray) -> float:
-    """Spearman's: Pearson's of ranks; equal scores share their mean rank."""
+    """Computes Spearman's: Pearson's of ranks; equal scores share their mean
+    rank. 0 as `pearson`.
+    """
     from scipy import stats
 
-    return pearson(stats.rankdata(predictions), stats.rankdata(targets))
+    if _constant(predictions, targets):
+        return 0.0
+    return _correlation(stats.rankdata(predictions), stats.rankdata(targets))
+
+
+def _correlation(x: np.ndarray, y: np.ndarray) -> float:
+    return float(np.corrcoef(x, y, dtype=np.float64)[0, 1])
+
+
+def _constant(predictions: np.ndarray, targets: np.ndarray) -> bool:
+    """Whether there is nothing to correlate; of predictions it is said."""
+    if np.ptp(targets) == 0:
+        return True
+    if not np.ptp(predictions) <= ROUNDING * np.max(np.abs(predictions)):
+        return False  # of NaN too
+    warnings.warn(
+        f'all {len(predictions):,} predictions are equal within rounding (near '
+        f'{predictions[0]:.6g}): their correlation counts as 0',
+        stacklevel=3,
+    )
+    return True

@@ -16,6 +16,9 @@ MEASURES = ('ndcg@10', 'recall@100', 'map', 'mrr@10', 'recall@10')
 MERGED = 100  # the best of each search that `merge` looks at
 ROWS = 512  # queries compared with a block at a time: bounds the memory
 Scorer = Callable[[slice], np.ndarray]
+# Of the first numbers of a row, whose weighted sum says most often that it
+# differs from all others.
+_WEIGHTS = np.random.default_rng(0).integers(1, 2**63, 16, np.uint64) | 1
 
 
 # -------------------------------------------------------------------- search
@@ -110,6 +113,9 @@ def search(
 ) -> tuple[np.ndarray, np.ndarray]:
     """Compares every query with every document; as of `Best.sorted`.
 
+    Equal vectors of a block have equal scores: a product of matrices may round
+    each of its columns in another way, so it has one for each that differs.
+
     Args:
         queries: [Q, D] float32.
         blocks: of (numbers [N], vectors [N, D] float32), held one at a time.
@@ -124,9 +130,33 @@ def search(
     def scorers() -> Iterator[tuple[np.ndarray, Scorer]]:
         for numbers, vectors in blocks:
             vectors = prepared(vectors, similarity)
-            yield numbers, lambda rows, v=vectors: queries[rows] @ v.T
+            place = _first_equal(vectors)
+            if place is None:
+                yield numbers, lambda rows, v=vectors: queries[rows] @ v.T
+                continue
+            firsts, column = np.unique(place, return_inverse=True)
+            yield numbers, lambda rows, v=vectors[firsts], c=column: (
+                queries[rows] @ v.T
+            )[:, c]
 
     return scan(len(queries), scorers(), top_k)
+
+
+def _first_equal(vectors: np.ndarray) -> np.ndarray | None:
+    """[N] int64: of [N, D] float32 the first row that each is equal to; None:
+    all differ.
+    """
+    some = np.ascontiguousarray(vectors[:, : len(_WEIGHTS)]).view(np.uint32)
+    keys = (some * _WEIGHTS[: some.shape[1]]).sum(axis=1, dtype=np.uint64)
+    _, which, counts = np.unique(
+        keys, return_inverse=True, return_counts=True
+    )
+    if len(counts) == len(keys):
+        return None
+    place, seen = np.arange(len(keys)), {}
+    for row in np.flatnonzero(counts[which] > 1).tolist():
+        place[row] = seen.setdefault(vectors[row].tobytes(), row)
+    return place
 
 
 def scan(

@@ -3,9 +3,10 @@
 Folders are those of BEIR (Thakur et al. 2021), measures trec_eval's.
 """
 
+import hashlib
 import itertools
 import pathlib
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -16,6 +17,7 @@ from infoword_tf.evaluation import ranking
 DEPTH = 1000  # documents of a ranking, as in BEIR
 BLOCK = 1024  # documents whose texts and vectors are held at a time
 Found = tuple[np.ndarray, np.ndarray]  # scores and numbers, `Best.sorted`
+_DIGEST = 16  # bytes that tell texts apart: not all of them may fit into memory
 
 
 class RetrievalTask(NamedTuple):
@@ -35,6 +37,8 @@ class RetrievalTask(NamedTuple):
             and not there.
         absent: judgements of documents that are not there.
         fingerprint: changes when the documents or their order may have.
+        copies: by the first document of a text, in the order of `documents`,
+            all others that have the same text.
     """
 
     name: str
@@ -47,12 +51,31 @@ class RetrievalTask(NamedTuple):
     document_ids: Sequence[str]
     absent: int = 0
     fingerprint: str = ''
+    copies: Mapping[int, Sequence[int]] = {}
+
+    @property
+    def distinct(self) -> int:
+        """How many documents `blocks` has."""
+        return self.size - sum(map(len, self.copies.values()))
 
     def blocks(self) -> Iterator[tuple[np.ndarray, list[str]]]:
-        """All documents, BLOCK at a time: their numbers [N] and texts."""
-        documents = self.documents()
+        """Documents without copies, BLOCK at a time: numbers [N] and texts."""
+        again = set(itertools.chain(*self.copies.values()))
+        documents = (x for x in self.documents() if x[0] not in again)
         while block := list(itertools.islice(documents, BLOCK)):
             yield np.array([n for n, _ in block]), [text for _, text in block]
+
+    def with_copies(
+        self, numbers: np.ndarray, vectors: np.ndarray
+    ) -> tuple[np.ndarray, np.ndarray]:
+        """Numbers [N] of a block and [N, D], with those of copies: equal texts
+        have one vector, which the batch that it was computed in decides.
+        """
+        groups = [(n, *self.copies.get(n, ())) for n in numbers.tolist()]
+        if len(groups) == sum(map(len, groups)):
+            return numbers, vectors
+        vectors = np.repeat(vectors, [*map(len, groups)], axis=0)
+        return np.array([*itertools.chain(*groups)]), vectors
 
 
 def beir_task(
@@ -78,10 +101,19 @@ def beir_task(
             judgement names a document that is there.
     """
     corpus = _find(folder, 'corpus.jsonl')
-    ids = sorted(name for name, _ in _texts(corpus, titled=True))
+    names: list[str] = []
+
+    def texts_alone() -> Iterator[str]:
+        for name, text in _texts(corpus, titled=True):
+            names.append(name)
+            yield text
+
+    _, groups = repeated(texts_alone())
+    ids = sorted(names)
     if not ids:
         raise ValueError(f'{corpus} holds no document')
     number = {name: place for place, name in enumerate(ids)}
+    copies = [[number[names[place]] for place in group] for group in groups]
     asked = queries or _find(folder, 'queries.jsonl')
     if not asked.is_file():
         raise FileNotFoundError(f'--queries={asked}: there is no such file')
@@ -112,7 +144,29 @@ def beir_task(
         ids + missing,
         absent,
         repr((str(corpus.resolve()), stat.st_size, stat.st_mtime_ns)),
+        {first: others for first, *others in copies},
     )
+
+
+def repeated(texts: Iterable[str]) -> tuple[int, list[list[int]]]:
+    """Which texts are equal; each is held for a moment.
+
+    Returns:
+        How many texts there are, and of each that occurs several times its
+        places, from 0.
+    """
+    digests = bytearray()
+    for text in texts:
+        digests += hashlib.blake2b(text.encode(), digest_size=_DIGEST).digest()
+    keys = np.frombuffer(bytes(digests), f'S{_DIGEST}')
+    order = np.argsort(keys, kind='stable')
+    differs = keys[order][1:] != keys[order][:-1]
+    begins = np.flatnonzero(np.concatenate([[True], differs]))
+    counts = np.diff(begins, append=len(keys))
+    several = zip(begins[counts > 1], counts[counts > 1], strict=True)
+    return len(keys), [
+        order[begin : begin + count].tolist() for begin, count in several
+    ]
 
 
 def files_of(folder: pathlib.Path, split: str) -> list[pathlib.Path]:
@@ -186,34 +240,37 @@ def _judgements(
         )
     relevance: dict[str, dict[int, int]] = {}
     absent: dict[str, int] = {}
-    with open(path, encoding='utf-8', errors='replace') as file:
-        for line, row in enumerate(file, 1):
-            where = f'{path}, line {line}'
-            fields = row.rstrip('\n').split('\t')
-            is_header = line == 1 and not fields[-1].strip('-').isdigit()
-            if not row.strip() or (is_header and len(fields) == 3):
-                continue
-            try:
-                query, document, grade = fields
-                grade = int(grade)
-            except ValueError:
-                raise ValueError(
-                    f'{where}: expected query-id, corpus-id and a whole '
-                    f'number, parted by tabs, not {row.strip()!r}'
-                ) from None
-            if query not in queries:
-                raise ValueError(
-                    f'{where}: no query has the _id {query!r} in {asked}'
-                )
-            place = number.get(document)
-            if place is None:
-                place = absent.setdefault(document, len(number) + len(absent))
-            grades = relevance.setdefault(query, {})
-            if grades.setdefault(place, grade) != grade:
-                raise ValueError(
-                    f'{where}: {document!r} has another grade for {query!r} '
-                    'further up'
-                )
+    parted = ''
+    for line, row in enumerate(map(str.strip, readers.lines(path)), 1):
+        if not row:
+            continue
+        where, is_first = f'{path}, line {line}', not parted
+        parted = parted or next((x for x in '\t;,' if row.count(x) == 2), '\t')
+        fields = [field.strip() for field in row.split(parted)]
+        is_header = is_first and not fields[-1].strip('-').isdigit()
+        if is_header and len(fields) == 3:
+            continue
+        try:
+            query, document, grade = fields
+            grade = int(grade)
+        except ValueError:
+            raise ValueError(
+                f'{where}: expected query-id, corpus-id and a whole '
+                f'number, parted by tabs, not {row!r}'
+            ) from None
+        if query not in queries:
+            raise ValueError(
+                f'{where}: no query has the _id {query!r} in {asked}'
+            )
+        place = number.get(document)
+        if place is None:
+            place = absent.setdefault(document, len(number) + len(absent))
+        grades = relevance.setdefault(query, {})
+        if grades.setdefault(place, grade) != grade:
+            raise ValueError(
+                f'{where}: {document!r} has another grade for {query!r} '
+                'further up'
+            )
     if not relevance:
         raise ValueError(f'{path} holds no judgement')
     return relevance, list(absent)

@@ -2,17 +2,18 @@
 
 Read are those of STS-B (Cer et al. 2017), as published or as GLUE has them, of
 SICK (Marelli et al. 2014), and folders laid out as SentEval's of STS12 to STS16
-are; what is measured is how vectors rank the pairs.
+are, or folders of all these; what is measured is how vectors rank the pairs.
 """
 
 import math
 import pathlib
-from collections.abc import Callable, Sequence
+import re
+from collections.abc import Callable, Iterable, Sequence
 from typing import NamedTuple
 
 import numpy as np
 
-from infoword_tf.data import readers
+from infoword_tf.data import readers, tables
 from infoword_tf.evaluation.correlation import spearman
 
 Encode = Callable[[Sequence[str]], np.ndarray]  # n texts -> [n, D] float32
@@ -25,10 +26,16 @@ _NAMED = (
 _SAME = 4  # of 5: above it two sentences mean the same
 _BLOCK = 1024  # vectors compared with all others at a time
 _INPUT, _SCORES = 'STS.input.', 'STS.gs.'
+# Test sets whose mean is published since SimCSE (Gao et al. 2021, §6.1), and
+# where SentEval has them: folders of parts, and two files.
+SETS = ('STS12', 'STS13', 'STS14', 'STS15', 'STS16', 'STS-B', 'SICK-R')
+_YEAR = re.compile(r'STS[-_ ]?(?:20)?(1[2-6])(?!\d)')
+_FILES = {'sts-test.csv': 'STS-B', 'SICK_test_annotated.txt': 'SICK-R'}
 _EXPECTED = (
     'expected are columns parted by tabs: genre, file, year, number, score, '
-    'sentence, sentence; or, where the first line names them, score, '
-    'sentence1 and sentence2, or relatedness_score, sentence_A and sentence_B'
+    'sentence, sentence; or, where the first line names them (then commas or '
+    'semicolons may part them too), score, sentence1 and sentence2, or '
+    'relatedness_score, sentence_A and sentence_B'
 )
 
 
@@ -55,6 +62,8 @@ class ScoredPairs(NamedTuple):
 def read(path: pathlib.Path) -> ScoredPairs:
     """Reads a file of STS-B or SICK, or a folder of parts.
 
+    Blank lines of a file are skipped; a number may have a decimal comma.
+
     Raises:
         FileNotFoundError: there is none, or the folder lacks a file.
         ValueError: a line has no score or no two sentences, or there are
@@ -64,9 +73,13 @@ def read(path: pathlib.Path) -> ScoredPairs:
         return _read_folder(path)
     if not path.is_file():
         raise FileNotFoundError(f'{path}: there is no such file')
-    lines = _lines(path)
+    rows = [
+        (number, cells)
+        for number, cells in _rows(path)
+        if any(map(str.strip, cells))
+    ]
     places, begin = _PUBLISHED, 0
-    names = lines[0].split('\t') if lines else []
+    names = [name.strip() for name in rows[0][1]] if rows else []
     for wanted in _NAMED:
         if wanted[1] in names:
             lacking = [name for name in wanted if name not in names]
@@ -78,17 +91,56 @@ def read(path: pathlib.Path) -> ScoredPairs:
                 )
             places, begin = tuple(map(names.index, wanted)), 1
     found = []
-    for number, line in enumerate(lines[begin:], begin + 1):
-        cells = line.split('\t')
+    for number, cells in rows[begin:]:
         try:
             score, first, second = (cells[place] for place in places)
             found.append((_score(score), first.strip(), second.strip()))
         except (IndexError, ValueError):
+            line = '\t'.join(cells)
             raise ValueError(
                 f'{path}, line {number}: no score and two sentences in '
                 f'{line[:60]!r}; {_EXPECTED}'
             ) from None
     return _pairs(path, found)
+
+
+def read_sets(folder: pathlib.Path) -> dict[str, ScoredPairs]:
+    """Reads the test sets of a folder, such as SentEval's data/downstream.
+
+    STS12 to STS16 are folders of parts, in whose name the year stands, STS-B is
+    sts-test.csv, SICK is SICK_test_annotated.txt, wherever they lie below.
+
+    Returns:
+        By name, in the order of `SETS`; a folder of parts that is none of
+        these by its own. Empty where there is none, or `folder` itself is one
+        of parts.
+
+    Raises:
+        ValueError: two of them have one name; as of `read`.
+        FileNotFoundError: as of `read`.
+    """
+    paths: dict[str, pathlib.Path] = {}
+    if any(folder.glob(f'{_INPUT}*.txt')):
+        return {}
+    parts = {path.parent for path in folder.rglob(f'{_INPUT}*.txt')}
+    files = [path for name in _FILES for path in folder.rglob(name)]
+    for path in sorted([*parts, *files]):
+        year = _YEAR.search(path.name)
+        name = _FILES.get(path.name, f'STS{year[1]}' if year else path.name)
+        if paths.setdefault(name, path) != path:
+            raise ValueError(
+                f'{folder} has two sets {name}, {paths[name]} and {path}: name '
+                'a folder with one of them'
+            )
+    known = [name for name in SETS if name in paths]
+    others = [name for name in paths if name not in SETS]
+    return {name: read(paths[name]) for name in [*known, *others]}
+
+
+def _rows(path: pathlib.Path) -> Iterable[tuple[int, list[str]]]:
+    """Lines and their cells, parted by tabs or, without any, as of a CSV."""
+    first = next(filter(str.strip, readers.lines(path)), '\t')
+    return tables.read_tsv(path) if '\t' in first else tables.read_csv(path)
 
 
 def _read_folder(folder: pathlib.Path) -> ScoredPairs:
@@ -102,8 +154,8 @@ def _read_folder(folder: pathlib.Path) -> ScoredPairs:
     if not parts:
         raise FileNotFoundError(
             f'{folder} is a folder without {_INPUT}NAME.txt and '
-            f'{_SCORES}NAME.txt; name a folder that has them, or a file with '
-            'scores'
+            f'{_SCORES}NAME.txt; name a folder that has them, a file with '
+            'scores, or (for tasks.sts) a folder of such folders and files'
         )
     return ScoredPairs(
         [x for part in parts.values() for x in part.first],
@@ -118,6 +170,9 @@ def _read_part(path: pathlib.Path, gold: pathlib.Path) -> ScoredPairs:
     if not gold.is_file():
         raise FileNotFoundError(f'{path} has no {gold.name} beside it')
     lines, scores, found = _lines(path), _lines(gold), []
+    for longer, other in ((lines, scores), (scores, lines)):
+        while len(longer) > len(other) and not longer[-1].strip():
+            longer.pop()  # blank lines at the end of one of them
     if len(lines) != len(scores):
         raise ValueError(
             f'{path} has {len(lines)} lines, {gold.name} has {len(scores)}: '
@@ -141,8 +196,8 @@ def _read_part(path: pathlib.Path, gold: pathlib.Path) -> ScoredPairs:
 
 
 def _score(text: str) -> float:
-    """A finite number; ValueError: it is none."""
-    score = float(text)
+    """A finite number, perhaps with a decimal comma; ValueError: it is none."""
+    score = float(text.replace(',', '.'))
     if not math.isfinite(score):
         raise ValueError(text)
     return score

@@ -4,6 +4,7 @@ Glossary of shapes: B texts, T tokens, N pieces of all texts together, Q
 places, V vocabulary.
 """
 
+import re
 from typing import Any
 
 import numpy as np
@@ -11,7 +12,7 @@ import tensorflow as tf
 
 from infoword_tf.config import WEIGHTS
 from infoword_tf.inference.states import States
-from infoword_tf.text import vocabulary
+from infoword_tf.text import strings, vocabulary
 from infoword_tf.text.tokenizer import Tokenizer
 
 Tensor = Any
@@ -74,8 +75,11 @@ class Blanks(States):
             (nats), best first.
 
         Raises:
-            ValueError: no [MASK], a text too long, or no row that can.
+            TypeError: it is no text.
+            ValueError: no [MASK], a text too long, half a surrogate pair, or
+                no row that can.
         """
+        text = strings.checked_one(text)
         pieces = with_masks(self.tokenizer, tf.constant([text]))
         masks = masks_of(pieces, self.tokenizer.mask_id)[0]
         if not len(masks):
@@ -97,8 +101,15 @@ class Blanks(States):
 def with_masks(tokenizer: Tokenizer, texts: Tensor) -> tf.RaggedTensor:
     """Pieces of texts that have [MASK] in them: [B] -> [B, pieces] int32.
 
-    To a tokenizer [MASK] is text like any other, so texts are parted there.
+    A tokenizer that knows how a text spells it finds it; to others [MASK] is
+    text like any other, so texts are parted there.
     """
+    if tokenizer.mask_text is not None:
+        mask = re.escape(vocabulary.MASK)
+        spelled = tokenizer.mask_text.replace('\\', r'\\')
+        return tokenizer.tokenize(
+            tf.strings.regex_replace(texts, mask, spelled)
+        )
     parts = tf.strings.split(texts, vocabulary.MASK)
     number = tf.ragged.range(parts.row_lengths()).flat_values
     inside = number > 0

@@ -14,6 +14,7 @@ from keras import ops
 from infoword_tf.inference.states import States, last_places, real_places
 from infoword_tf.layers.block import take
 from infoword_tf.objectives.label import Head
+from infoword_tf.text import strings
 
 Tensor = Any
 
@@ -126,8 +127,10 @@ class Classes(States):
             score.
 
         Raises:
+            TypeError: one string instead of a sequence of them, or one of
+                them is no text.
             ValueError: no row knows classes; texts and pairs of different
-                numbers.
+                numbers; half a surrogate pair.
         """
         scores = self._text_scores(texts, pairs, 'classes', batch_size)
         return np.asarray(self.probabilities_of(scores))
@@ -139,9 +142,12 @@ class Classes(States):
         batch_size: int = 32,
     ) -> np.ndarray:
         """float32 [n, K]: how probable each of K times n second texts is."""
+        texts = strings.checked(texts)
         scores = [
-            self._text_scores(texts, choice, 'classes', batch_size)
-            for choice in choices
+            self._text_scores(
+                texts, choice, 'classes', batch_size, f'choices[{number}]'
+            )
+            for number, choice in enumerate(choices)
         ]
         return np.asarray(ops.softmax(np.concatenate(scores, axis=1), axis=1))
 
@@ -160,11 +166,14 @@ class Classes(States):
         pairs: Sequence[str] | None,
         answer: str,
         batch_size: int,
+        second: str = 'pairs',
     ) -> np.ndarray:
-        """`text_scores` of any number of texts: [n, C] float32."""
+        """`text_scores` of any number of texts: [n, C] float32; `second` is
+        what complaints call the pairs."""
         row = self.row_that(answer)
-        if isinstance(texts, str | bytes):
-            raise TypeError('this takes a list of texts, this is one string')
+        texts = strings.checked(texts)
+        if pairs is not None:
+            pairs = strings.checked(pairs, second)
         if pairs is not None and len(pairs) != len(texts):
             raise ValueError(f'{len(texts)} texts and {len(pairs)} pairs')
         sides = [texts] if pairs is None else [texts, pairs]
@@ -192,6 +201,7 @@ class Classes(States):
             return tf.function(
                 lambda *texts: self.text_scores(*texts, row=row),
                 input_signature=[tf.TensorSpec((None,), tf.string)] * sides,
+                autograph=False,
             )
 
         return functools.cache(trace)

@@ -97,9 +97,9 @@ def beside(
         ids [W, tokens]; and [W] int64 where the second text of each begins,
         and its context.
     """
-    ahead = 'cls' in template.layout.after  # the context, as in XLNet
+    ahead = 'cls' in template.layout.two[1]  # the context, as in XLNet
     texts = (contexts, questions) if ahead else (questions, contexts)
-    before, between = len(template.before), len(template.between)
+    before, between = len(template.around_two[0]), len(template.between)
     second = before + texts[0].row_lengths() + between
     first = tf.fill(tf.shape(second), tf.cast(before, second.dtype))
     return template.two(*texts), second, first if ahead else second

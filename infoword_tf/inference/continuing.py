@@ -15,6 +15,7 @@ import tensorflow as tf
 
 from infoword_tf.inference.states import States, last_places
 from infoword_tf.objectives.lm import VIEW
+from infoword_tf.text import strings
 from infoword_tf.text.template import padded
 from infoword_tf.views import View
 
@@ -77,8 +78,11 @@ class Continuing(States):
             '[SEP]' (as the vocabulary calls it) is the end.
 
         Raises:
-            ValueError: no row of this model scores the next piece.
+            TypeError: it is no text.
+            ValueError: no row of this model scores the next piece, or half a
+                surrogate pair.
         """
+        text = strings.checked_one(text)
         self.next_row()  # complains before the work
         scores = self.next_scores(*self.begun(tf.constant([text])))
         return self._best_pieces(scores, top_k)[0]

@@ -16,7 +16,7 @@ from infoword_tf.inference import answers, context_windows
 from infoword_tf.inference.states import States
 from infoword_tf.objectives.infonce import NEVER
 from infoword_tf.objectives.span import slots_of
-from infoword_tf.text import characters
+from infoword_tf.text import characters, strings
 from infoword_tf.text.template import padded, table
 
 Tensor = Any
@@ -110,8 +110,7 @@ class Reader:
             loaded.max_length, loaded.max_length - limit, head.question
         )
         asked = loaded.tokenizer.tokenize(questions)[:, :longest]
-        pieces, *offsets = loaded.tokenizer.tokenize_with_offsets(contexts)
-        offsets = characters.widened(contexts, *offsets)
+        pieces, *offsets = characters.read(loaded.tokenizer, contexts)
         sizes = pieces.row_lengths()
         found = context_windows.windows(
             sizes, limit - asked.row_lengths(), head.stride
@@ -247,8 +246,12 @@ class Reader:
             batch_size: windows that are computed together.
 
         Raises:
-            ValueError: they are not equally many.
+            TypeError: one string instead of a sequence of them, or one of
+                them is no text.
+            ValueError: they are not equally many; half a surrogate pair.
         """
+        questions = strings.checked(questions, 'questions')
+        contexts = strings.checked(contexts, 'contexts')
         if len(questions) != len(contexts):
             raise ValueError(
                 f'{len(questions)} questions and {len(contexts)} contexts'
@@ -257,7 +260,7 @@ class Reader:
         for begin in range(0, len(questions), _QUESTIONS):
             some = slice(begin, begin + _QUESTIONS)
             asked, given = (
-                tf.constant(list(texts[some]), tf.string)
+                tf.constant(texts[some], tf.string)
                 for texts in (questions, contexts)
             )
             pages = self.pages(asked, given)

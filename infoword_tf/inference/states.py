@@ -38,8 +38,8 @@ class States(Workdir):
             model or self.model, self.tokenizer, config, self.unigram, missing
         )
 
-    def with_layout(self, layout: str) -> Self:
-        """The same model, with other pieces (of LAYOUTS) around a text."""
+    def with_layout(self, layout: str | Layout) -> Self:
+        """The same model, with other tokens around a text: see `layout_of`."""
         if layout == self.config.layout:
             return self
         return self.with_config(self.config.replace(layout=layout))
@@ -207,7 +207,8 @@ class States(Workdir):
         if layers != 'mix':
             chosen = [ops.cast(every[i], 'float32') for i in layers]
             return sum(chosen) / len(chosen)
-        if (row := self._mixing_row()) is not None:
+        row = self._mixing_row()
+        if row is not None:
             return row.mixer(every)
         return sum(ops.cast(x, 'float32') for x in every) / len(every)
 
@@ -277,7 +278,7 @@ def segments_of(
     Args: as of `States.states`.
     """
     segment_ids = None
-    if layout.last_segment:
+    if layout.last_segment is not None:
         last = ops.equal(_column(ids), last_places(lengths))
         segment_ids = layout.last_segment * ops.cast(last, 'int32')
     if second is not None and layout.second_segment:

@@ -6,7 +6,8 @@ around it (`States.laid_out`), pooling of the states of some layers, with the
 learned weights of a row if it has some, dense layers, and where the config says
 so normalisation to length 1 (`embed`).
 
-Glossary of shapes: B texts of a batch, T tokens, n texts, D width.
+Glossary of shapes: B texts of a batch, T tokens, n texts, N distinct ones, D
+width.
 """
 
 import functools
@@ -19,11 +20,13 @@ import numpy as np
 import tensorflow as tf
 from keras import ops
 
+from infoword_tf import progress as shown
 from infoword_tf.inference.states import States, last_places, real_places
 from infoword_tf.inference.wordvectors import WordVectors
 from infoword_tf.layers.block import take
 from infoword_tf.layers.pooling import LAYERS, LEARNED, POOLINGS, unit
 from infoword_tf.objectives.contrast import SentenceContrast
+from infoword_tf.text import strings
 from infoword_tf.text.template import padded
 
 Tensor = Any
@@ -34,13 +37,15 @@ class Tokenized(NamedTuple):
     """n texts in their layout, cut at the longest that the model reads.
 
     Attributes:
-        ids: flat int32.
-        lengths: [n] int64.
-        cut: how many texts were longer.
+        ids: of the N distinct texts, flat int32.
+        lengths: of these, [N] int64.
+        place: [n] int64, which of them each text is.
+        cut: how many of the n were longer.
     """
 
     ids: np.ndarray
     lengths: np.ndarray
+    place: np.ndarray
     cut: int
 
 
@@ -230,12 +235,13 @@ class Vectors(States):
                 tf.TensorSpec((None, None), tf.int32),
                 tf.TensorSpec((None,), tf.int32),
             ],
+            autograph=False,
         )
 
     @functools.cached_property
     def _one_batch(self) -> Callable[..., Any]:
         """By pooling and layers a graph for texts that are one batch: [B] to
-        vectors, and how many were cut.
+        vectors, and which of them were cut.
 
         One call from strings to vectors. For one short text everything that
         `tokenized` does call by call takes as long as the encoder.
@@ -249,14 +255,12 @@ class Vectors(States):
                 long = pieces.row_lengths() > self.free_length
                 rows = self.template.one(pieces, self.max_length)
                 ids, lengths = padded(rows, self.tokenizer.pad_id)
-                return (
-                    self.embed(ids, lengths, pooling, layers),
-                    tf.math.count_nonzero(long),
-                )
+                return self.embed(ids, lengths, pooling, layers), long
 
             return tf.function(
-                compute, input_signature=[tf.TensorSpec((None,), tf.string)]
-            )
+                compute, input_signature=[tf.TensorSpec((None,), tf.string)],
+                autograph=False,
+            )  # fmt: skip
 
         return functools.cache(trace)
 
@@ -306,17 +310,18 @@ class Vectors(States):
 
     @functools.cached_property
     def _table_graph(self) -> Any:
-        """Texts [B] to vectors, and how many of them were cut."""
+        """Texts [B] to vectors, and which of them were cut."""
         folded = self.folded
 
         def compute(texts: Tensor) -> tuple[Tensor, Tensor]:
             pieces = self.tokenizer.tokenize(texts)
-            cut = tf.math.count_nonzero(pieces.row_lengths() > self.free_length)
-            return folded.embed_pieces(pieces), cut
+            long = pieces.row_lengths() > self.free_length
+            return folded.embed_pieces(pieces), long
 
         return tf.function(
-            compute, input_signature=[tf.TensorSpec((None,), tf.string)]
-        )
+            compute, input_signature=[tf.TensorSpec((None,), tf.string)],
+            autograph=False,
+        )  # fmt: skip
 
     @functools.cached_property
     def _pieces_graph(self) -> Any:
@@ -324,6 +329,7 @@ class Vectors(States):
         return tf.function(
             self.embed_pieces,
             input_signature=[tf.RaggedTensorSpec((None, None), tf.int32, 1)],
+            autograph=False,
         )
 
     # -------------------------------------------------- strings to vectors
@@ -341,15 +347,16 @@ class Vectors(States):
     ) -> np.ndarray:
         """Vectors of texts, in their order.
 
-        Texts are sorted by length and batched by tokens, so that hardly any
-        padding is computed; two batches are computed at a time, or as many as
-        there are cores where TensorFlow has one thread for an operation
+        Equal texts are encoded once, and have equal vectors. Texts are sorted
+        by length and batched by tokens, so that hardly any padding is
+        computed; two batches are computed at a time, or as many as there are
+        cores where TensorFlow has one thread for an operation
         (`tf.config.threading.set_intra_op_parallelism_threads(1)`), with which
         one text alone is faster too. Longer texts than `max_length` are cut;
         `cut` says how many.
 
         Args:
-            texts: n strings (or bytes, UTF-8).
+            texts: n strings (or bytes, UTF-8), as of `strings.checked`.
             batch_size: a batch holds so many texts of `max_length`, or as
                 many tokens of shorter ones. Few, so that states stay in the
                 caches of a processor.
@@ -365,12 +372,12 @@ class Vectors(States):
             float32 [n, `vector_width`], or [n, dims].
 
         Raises:
-            TypeError: one string instead of a sequence of them.
+            TypeError: one string instead of a sequence of them, or one of
+                them is no text.
             ValueError: a pooling, layer or prompt that this model does not
-                have, or more `dims` than numbers.
+                have, more `dims` than numbers, or half a surrogate pair.
         """
-        if isinstance(texts, str | bytes):
-            raise TypeError('encode takes a list of texts, this is one string')
+        texts, place = strings.distinct(strings.checked(texts))
         if isinstance(layers, int):
             layers = (layers,)
         for layer in () if layers in (None, 'mix') else layers:
@@ -378,25 +385,26 @@ class Vectors(States):
             if not -depth - 1 <= layer <= depth:
                 raise ValueError(f'layer {layer}: there are 0 to {depth}')
         self.config.prompt_text(prompt)  # complains before the work
-        texts, self.cut = list(texts), 0
         width = self.vector_width(pooling)
         if dims is not None and not 0 < dims <= width:
             raise ValueError(f'dims {dims}: vectors have {width} numbers')
         if self.is_table and pooling is None and not layers:
             vectors = np.empty((len(texts), width), np.float32)
+            long = np.zeros(len(texts), bool)
             for some in _parts(texts):
-                vectors[some], cut = self._table_graph(
+                vectors[some], long[some] = self._table_graph(
                     self.prompted(texts[some], prompt)
                 )
-                self.cut += int(cut)
+            vectors, self.cut = _each(vectors, place), int(long[place].sum())
         elif 0 < len(texts) <= batch_size:
             if layers not in (None, 'mix'):
                 layers = tuple(layers)
             graph = self._one_batch(pooling, layers)
-            found, cut = graph(self.prompted(texts, prompt))
-            vectors, self.cut = found.numpy(), int(cut)
+            found, long = graph(self.prompted(texts, prompt))
+            vectors = _each(found.numpy(), place)
+            self.cut = int(long.numpy()[place].sum())
         else:
-            tokenized = self.tokenized(texts, prompt)
+            tokenized = self._tokenized(texts, place, prompt)
             self.cut = tokenized.cut
             vectors = self.encode_tokenized(
                 tokenized, batch_size, pooling, progress, layers
@@ -422,14 +430,12 @@ class Vectors(States):
         Returns:
             float32 [n, `vector_width`].
         """
-        import tqdm
-
         ids, lengths = texts.ids, texts.lengths
         if self.is_table and pooling is None and not layers:
             ragged = tf.RaggedTensor.from_row_lengths(ids, lengths)
             around = len(self.before), len(self.after)
             pieces = ragged[:, around[0] : -around[1] or None]
-            return self._pieces_graph(pieces).numpy()
+            return _each(self._pieces_graph(pieces).numpy(), texts.place)
         width = self.vector_width(pooling)
         vectors = np.empty((len(lengths), width), np.float32)
         # Traced here: what surrounds the call is of this thread alone.
@@ -454,7 +460,7 @@ class Vectors(States):
             return len(rows)
 
         with (
-            tqdm.tqdm(
+            shown.bar(
                 total=len(lengths),
                 unit=' texts',
                 disable=not progress or lengths.sum() <= tokens,
@@ -463,21 +469,34 @@ class Vectors(States):
         ):
             for count in threads.map(compute, batches):
                 bar.update(count)
-        return vectors
+        return _each(vectors, texts.place)
 
     def tokenized(
         self, texts: Sequence[str], prompt: str | None = None
     ) -> Tokenized:
         """Texts to be encoded again and again; args as of `encode`."""
+        return self._tokenized(
+            *strings.distinct(strings.checked(texts)), prompt
+        )
+
+    def _tokenized(
+        self, texts: Sequence[str], place: np.ndarray, prompt: str | None
+    ) -> Tokenized:
+        """The same of what `strings.distinct` gives."""
         flat, lengths = [np.zeros(0, np.int32)], [np.zeros(0, np.int64)]
-        cut = 0
+        long = np.zeros(len(texts), bool)
         for some in _parts(texts):
             pieces = self.tokenizer.tokenize(self.prompted(texts[some], prompt))
-            cut += int((pieces.row_lengths().numpy() > self.free_length).sum())
+            long[some] = pieces.row_lengths().numpy() > self.free_length
             rows = self.template.one(pieces, self.max_length)
             flat.append(rows.flat_values.numpy())
             lengths.append(rows.row_lengths().numpy())
-        return Tokenized(np.concatenate(flat), np.concatenate(lengths), cut)
+        return Tokenized(
+            np.concatenate(flat),
+            np.concatenate(lengths),
+            place,
+            int(long[place].sum()),
+        )
 
     def prompted(
         self, texts: Sequence[str] | Tensor, prompt: str | None = None
@@ -505,8 +524,8 @@ class Vectors(States):
         Raises:
             TypeError: one string instead of a sequence of them.
         """
-        if isinstance(words, str | bytes):
-            raise TypeError('words are a list, this is one string')
+        if words is not None:
+            words = strings.checked(words, 'words')
         if words is not None and self.tokenizer.kind != 'words':
             return WordVectors(list(words), self.encode(words, progress=False))
         index = {word: i for i, word in enumerate(self.tokenizer.vocabulary)}
@@ -531,6 +550,11 @@ def _parts(texts: Sequence[str]) -> list[slice]:
     """All texts, so many at once as a tokenizer gets."""
     starts = range(0, len(texts), _TEXTS_A_CALL)
     return [slice(start, start + _TEXTS_A_CALL) for start in starts]
+
+
+def _each(vectors: np.ndarray, place: np.ndarray) -> np.ndarray:
+    """[N, D] of distinct texts -> [n, D]; as they are where all differ."""
+    return vectors if len(vectors) == len(place) else vectors[place]
 
 
 def _unit(vectors: np.ndarray) -> np.ndarray:

@@ -26,6 +26,7 @@ from infoword_tf.objectives import (
 )
 from infoword_tf.objectives.objective import (
     Batch,
+    Copy,
     Objective,
     Pool,
     Replicas,
@@ -119,21 +120,32 @@ SUMS: dict[str, Sum] = {
         },
     ),
     'diffcse_published': Sum(
-        'simcse:1,diffcse:0.005', {'simcse.head': 'projector'}
+        'simcse:1,diffcse:0.005',
+        {'simcse.head': 'projector', 'diffcse.legacy': True},
     ),
     'infocse_stage1': Sum('mlm:1,infocse:1', {'infocse.stage': 1}),
     'infocse_paper': Sum(
-        'simcse:1,infocse:0.005', {'simcse.head': 'projector'}
+        'simcse:1,infocse:0.005',
+        {'simcse.head': 'projector', 'infocse.lower': 'detached'},
     ),
     'infocse_code': Sum(
-        'simcse:1,infocse:0.00001', {'simcse.head': 'projector'}
+        'simcse:1,infocse:0.00001',
+        {'simcse.head': 'projector', 'infocse.output': 'layer'},
     ),
     'infoxlm': Sum('mmlm:1,tlm:1,xlco:1'),
     'infoxlm_paper': Sum('mmlm:1,tlm:1,xlco:1', {**_INFOXLM}),
     # Its losses are sums over pairs, divided by the number of all of them: of
-    # 512 tokens 77 are masked, for one text that is contrasted.
+    # 512 tokens 77 are masked, for one text that is contrasted. Its row of
+    # `tlm` is one pair; ours is full, as one of `mmlm` is.
     'infoxlm_code': Sum(
-        'mmlm:1,tlm:1,xlco:0.013', {**_INFOXLM, 'xlco.layer': 8}
+        'mmlm:1,tlm:1,xlco:0.013',
+        {
+            **_INFOXLM,
+            'xlco.layer': 8,
+            'xlco.project': True,
+            'mmlm.transform': True,
+            'tlm.transform': True,
+        },
     ),
 }
 
@@ -202,6 +214,7 @@ __all__ = [
     'TABLE',
     'Batch',
     'Companion',
+    'Copy',
     'Objective',
     'Pool',
     'Queued',

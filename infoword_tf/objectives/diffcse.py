@@ -5,9 +5,11 @@
     sentence with a generator's words   the sentence's own
 
 DiffCSE (Chuang et al. 2022, §3) beside `simcse`: a generator fills a masked
-copy of the sentence; a discriminator, which reads the vector in place of its
-first embedding, tells which words differ. So the vector has to know what the
-sentence says exactly. Discriminator and generator stay behind after training.
+copy of the sentence; a discriminator tells which words differ. At [CLS] its
+first layer reads the vector in place of what its embeddings give (its code,
+`modeling_bert.py`), so that the scale of the vector counts. The vector has to
+know what the sentence says exactly. Discriminator and generator stay behind
+after training.
 
 Glossary of shapes: R rows of the view, T tokens, N examples, K texts of each,
 D width, V vocabulary.
@@ -70,8 +72,8 @@ class ReplacedPieces(Objective):
     )
     legacy: bool = setting(
         False,
-        'The loss is divided by all places of texts padded to the longest, as '
-        'in the published code, and the generator drops.',
+        'As the published code: the loss is that of [CLS] too, and divided by '
+        'all places of texts padded to the longest; the generator drops.',
     )
 
     def build(self) -> None:
@@ -142,9 +144,9 @@ class ReplacedPieces(Objective):
         """How many pieces are asked for; places, as published."""
         if self.legacy:
             return self._padded(batch)
-        return ops.sum(self._weights(batch))
+        return ops.sum(self._asked(batch))
 
-    def _weights(self, batch: Batch) -> Tensor:
+    def _asked(self, batch: Batch) -> Tensor:
         """[R, T] float32: 1 for pieces of texts, and no [CLS]."""
         view = batch.views[VIEW]
         asked = real_tokens(view, self.row)
@@ -155,7 +157,11 @@ class ReplacedPieces(Objective):
     def score(
         self, batch: Batch, candidates: Mapping[str, Any] | None
     ) -> infonce.Outcome:
-        """Eq. 1 among two answers; MI is 0 for who knows their share alone."""
+        """Eq. 1 among two answers; MI is 0 for who knows their share alone.
+
+        With `legacy` the loss counts [CLS] too, where nothing is ever replaced;
+        MI never does.
+        """
         view, words = batch.views[VIEW], self._words(batch)
         states = batch.encode(
             Inputs(
@@ -172,12 +178,16 @@ class ReplacedPieces(Objective):
         scores = ops.matmul(x, ops.convert_to_tensor(self.kernel)) + self.bias
         replaced = ops.cast(ops.not_equal(words, view.ids), 'int32')
         replaced = ops.reshape(replaced, (-1,))  # [R T]
-        weights = ops.reshape(self._weights(batch), (-1,))
+        asked = ops.reshape(self._asked(batch), (-1,))
+        weights = asked
+        if self.legacy:
+            real = ops.cast(real_tokens(view, self.row), 'float32')
+            weights = ops.reshape(real, (-1,))
         positive, rank = infonce.of_classes(scores, replaced)
         # p of the answers, of this very batch; of --microbatch of each part.
         yes = ops.cast(replaced, 'float32')
-        total = batch.replicas.sum(ops.sum(weights))
-        p = batch.replicas.sum(ops.sum(weights * yes))
+        total = batch.replicas.sum(ops.sum(asked))
+        p = batch.replicas.sum(ops.sum(asked * yes))
         p = ops.clip(p / ops.maximum(total, 1.0), 1e-6, 1 - 1e-6)
         log_p = ops.where(replaced > 0, ops.log(p), ops.log1p(-p))
         log_two = math.log(2)
@@ -191,14 +201,15 @@ class ReplacedPieces(Objective):
                 ops.zeros_like(log_p),
                 ops.cast(ops.equal(replaced > 0, p > 0.5), 'float32'),
             ),
+            measured=asked,
         )
         return outcome._replace(weight=self.weight(batch))
 
     def _padded(self, batch: Batch) -> Tensor:
         """Places of all texts, each as long as the longest, with [CLS].
 
-        What the published code divides by; the loss at padding, which is soon
-        0, and at [CLS], where nothing is replaced, is left out.
+        What the published code divides by. Rows that texts share have no
+        padding, so its loss there, which is soon 0, is left out.
         """
         view = batch.views[VIEW]
         real = real_tokens(view, self.row)

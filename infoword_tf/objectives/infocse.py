@@ -33,7 +33,7 @@ from infoword_tf.objectives.masked_copies import (
     own_rows,
     real_tokens,
 )
-from infoword_tf.objectives.objective import Batch
+from infoword_tf.objectives.objective import Batch, Copy
 from infoword_tf.objectives.row import Companion, Row
 from infoword_tf.objectives.sentences import VIEW, source_of, text_places
 from infoword_tf.objectives.vocabulary import VocabularyPieces
@@ -43,6 +43,7 @@ from infoword_tf.views import Reads, View
 Tensor = Any
 MASKED, LOWER = 'masked', 'lower'
 FROZEN, DETACHED, TRAINED = LOWERS = ('frozen', 'detached', 'trained')
+EMBEDDINGS, LAYER = OUTPUTS = ('embeddings', 'layer')
 
 
 class AuxiliaryPieces(VocabularyPieces):
@@ -72,6 +73,14 @@ class AuxiliaryPieces(VocabularyPieces):
         "the paper's figure has it), or with a gradient (its ablation).",
         choices=LOWERS,
     )
+    output: str = setting(
+        EMBEDDINGS,
+        "What scores words: the encoder's input embeddings, which stage 2 "
+        'leaves as they are (embeddings), or the output layer of BERT (layer: '
+        'dense, GELU, norm, a bias of each piece), whose table stage 2 trains '
+        'apart from the embeddings (the published code).',
+        choices=OUTPUTS,
+    )
     fresh: bool = setting(
         False,
         'Stage 2 with an auxiliary network that no stage 1 has trained (the '
@@ -97,22 +106,37 @@ class AuxiliaryPieces(VocabularyPieces):
         )
         for block in self.network:
             block.build()
+        self.own_table = None
+        if self.output == LAYER:
+            self.make_transform()
+            if self.stage == 2:
+                shape = self.encoder.embedding_table.shape
+                self.own_table = self.weight_of('output_embeddings', *shape)
         self.built = True
+
+    def copied_weights(self) -> list[Copy]:
+        """Names the table of stage 2, which begins as the embeddings."""
+        if self.own_table is None:
+            return []
+        return [Copy(self.own_table, self.encoder.embedding_table)]
 
     @property
     def begun(self) -> str:
         """A network that nobody has trained says nothing of h."""
         if self.stage == 1 or self.fresh:
             return ''
+        more = f' --{self.row}.output={LAYER}' if self.output == LAYER else ''
         return (
             'begins with an auxiliary network that stage 1 has trained: --init '
-            'a workdir of --objectives=infocse_stage1, or set '
+            f'a workdir of --objectives=infocse_stage1{more}, or set '
             f'--{self.row}.fresh'
         )
 
     @property
     def table(self) -> Tensor:
         """[V, D] float32, W: in stage 1 the encoder's own, which it trains."""
+        if self.own_table is not None:
+            return self.own_table
         if self.stage == 1 or self.lower == TRAINED:
             return self.encoder.embedding_table
         whose = self.companions[LOWER] if self.lower == FROZEN else self.encoder
@@ -184,7 +208,10 @@ class AuxiliaryPieces(VocabularyPieces):
                 places=view.places[self.row] if last else None,
                 key=None if key is None else dropout.fold_in(key, i),
             )
-        return self.among_all(batch, view, x, view.measured[self.row])
+        bias = None
+        if self.output == LAYER:
+            x, bias = self.transformed(x, key), self.piece_bias
+        return self.among_all(batch, view, x, view.measured[self.row], bias)
 
 
 def _wanted(settings: Mapping[str, Any]) -> Reads | None:

@@ -21,8 +21,6 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from infoword_tf.layers import activation, norm
-from infoword_tf.layers.attention import matrix, project, vector
 from infoword_tf.lazy import ops
 from infoword_tf.objectives import infonce
 from infoword_tf.objectives.objective import (
@@ -43,9 +41,6 @@ VIEW, TRANSLATED = 'masked', 'translated'
 class MaskedPieces(VocabularyPieces):
     """`mlm`: f over the whole vocabulary, as BERT trains it.
 
-    BERT's transform is a dense layer, GELU and a norm; these have biases where
-    the encoder's own have (`Encoder.biased`).
-
     Attributes:
         view: that it reads.
     """
@@ -60,37 +55,12 @@ class MaskedPieces(VocabularyPieces):
     def build(self) -> None:
         """Makes the transform's weights, if it is wanted."""
         if self.transform:
-            d, e = self.encoder.width, self.encoder.embedding_width
-            self.kernel = matrix(self, 'kernel', d, e)
-            self.gamma = vector(self, 'norm_gamma', e, 'ones')
-            self.bias = self.beta = None
-            if self.encoder.biased:
-                self.bias = vector(self, 'bias', e)
-                self.beta = vector(self, 'norm_beta', e)
-            self.piece_bias = vector(
-                self, 'piece_bias', self.encoder.vocab_size
-            )
+            self.make_transform()
         self.built = True
 
     def head(self, x: Tensor, key: Tensor | None = None) -> Tensor:
         """What is scored: x [B, P, D] -> [B, P, D]."""
-        if not self.transform:
-            return x
-        sizes = self.encoder.arguments
-        x = activation.bias_gelu(
-            project(x, ops.cast(self.kernel, x.dtype)),
-            self.bias,
-            form=sizes['activation'],
-            key=key,
-        )
-        return norm.norm(
-            x,
-            self.gamma,
-            self.beta,
-            epsilon=sizes['epsilon'],
-            dtype=self.compute_dtype,
-            key=key,
-        )
+        return self.transformed(x, key) if self.transform else x
 
     def piece_scores(self, states: Tensor, counts: np.ndarray) -> Tensor:
         """f(a, .) over the vocabulary: states [B, Q, D] -> [B, Q, V]."""

@@ -122,6 +122,21 @@ class Statistics(NamedTuple):
         return Marginal(found[0], found[1], chance)
 
 
+class Copy(NamedTuple):
+    """A weight of a row that begins as another one, after --init is read.
+
+    Attributes:
+        weight: the copy.
+        source: what it is a copy of, of the row itself or of the encoder.
+        follows: the companion with whose momentum it follows the source after
+            each update; None: it goes its own way.
+    """
+
+    weight: Variable
+    source: Variable
+    follows: str | None = None
+
+
 def _nothing(*args: Any, **kwargs: Any) -> Encoded:
     raise ValueError('nothing can be encoded here')
 
@@ -553,6 +568,10 @@ class Objective(Settled, Layer):
         Of another workdir, say.
         """
         return {}
+
+    def copied_weights(self) -> list[Copy]:
+        """Names weights that begin as copies of others; most rows: none."""
+        return []
 
     def empty_state(self) -> dict[str, Tensor]:
         """What the first step finds in `Batch.state`: the same on all

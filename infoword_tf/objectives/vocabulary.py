@@ -23,8 +23,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from infoword_tf.layers import dropout
-from infoword_tf.layers.block import vector
+from infoword_tf.layers import activation, dropout, norm
+from infoword_tf.layers.attention import matrix, project, vector
 from infoword_tf.layers.vocabulary_scores import vocabulary_scores
 from infoword_tf.lazy import ops
 from infoword_tf.objectives import infonce
@@ -98,6 +98,39 @@ class VocabularyPieces(Objective):
     def table(self) -> Any:
         """[V, D] float32, g_psi of every piece."""
         return self.encoder.embedding_table
+
+    def make_transform(self) -> None:
+        """Makes BERT's output transform, and the bias of each piece.
+
+        A dense layer, GELU and a norm (google-research/bert, run_pretraining);
+        these have biases where the encoder's own have (`Encoder.biased`).
+        """
+        d, e = self.encoder.width, self.encoder.embedding_width
+        self.kernel = matrix(self, 'kernel', d, e)
+        self.gamma = vector(self, 'norm_gamma', e, 'ones')
+        self.bias = self.beta = None
+        if self.encoder.biased:
+            self.bias = vector(self, 'bias', e)
+            self.beta = vector(self, 'norm_beta', e)
+        self.piece_bias = vector(self, 'piece_bias', self.encoder.vocab_size)
+
+    def transformed(self, x: Tensor, key: Tensor | None = None) -> Tensor:
+        """Applies the transform: x [B, P, D] -> [B, P, E] as wide as pieces."""
+        sizes = self.encoder.arguments
+        x = activation.bias_gelu(
+            project(x, ops.cast(self.kernel, x.dtype)),
+            self.bias,
+            form=sizes['activation'],
+            key=key,
+        )
+        return norm.norm(
+            x,
+            self.gamma,
+            self.beta,
+            epsilon=sizes['epsilon'],
+            dtype=self.compute_dtype,
+            key=key,
+        )
 
     def among_all(
         self,

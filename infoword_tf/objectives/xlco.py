@@ -18,7 +18,7 @@ from infoword_tf.layers.dense import Dense
 from infoword_tf.layers.pooling import unit
 from infoword_tf.lazy import ops
 from infoword_tf.objectives import infonce
-from infoword_tf.objectives.objective import Batch, Pool, gathered
+from infoword_tf.objectives.objective import Batch, Copy, Pool, gathered
 from infoword_tf.objectives.queue import MOMENTUM, Queued, companions
 from infoword_tf.objectives.row import Row, Vector
 from infoword_tf.settings import setting
@@ -58,7 +58,8 @@ class CrossLingual(Queued):
     project: bool = setting(
         False,
         'Compare linear projections of the vectors, one matrix for all '
-        'languages, only in training.',
+        'languages, only in training; with a momentum encoder b by an average '
+        'of the matrix.',
     )
 
     def build(self) -> None:
@@ -82,15 +83,25 @@ class CrossLingual(Queued):
                     else 'there is no queue; give it a size'
                 )
             )
-        self.projection = None
+        self.projection = self.average = None
         if self.project:
             width = self.encoder.width
-            self.projection = Dense(
-                width, width, 'identity', False, name='projection'
-            )
+            sizes = width, width, 'identity', False
+            self.projection = Dense(*sizes, name='projection')
             self.projection.build()
-            self.not_exported |= {w.path for w in self.projection.weights}
+            if self.momentum:
+                self.average = Dense(*sizes, name='projection_average')
+                self.average.build()
+                self.average.trainable = False
+            self.not_exported |= {w.path for w in self.weights}
         super().build()
+
+    def copied_weights(self) -> list[Copy]:
+        """Names the matrix of b, which follows with the momentum encoder."""
+        if self.average is None:
+            return []
+        weights = self.average.kernel, self.projection.kernel
+        return [Copy(*weights, follows=MOMENTUM)]
 
     @property
     def keys_are_positives(self) -> bool:
@@ -114,18 +125,17 @@ class CrossLingual(Queued):
         states = ops.cast(states, 'float32')  # [R, J, D]
         return ops.reshape(states, (-1, states.shape[-1]))
 
-    def _finished(self, x: Tensor) -> Tensor:
+    def _finished(self, x: Tensor, projection: Dense | None) -> Tensor:
         """As they are compared: [N, D]."""
-        if self.projection:
-            x = self.projection(x)
+        if projection:
+            x = projection(x)
         return unit(x) if self.critic == COSINE else x
 
     def _keys(self, batch: Batch) -> Tensor:
-        """b [N, D]. No gradient enters what a momentum encoder makes.
-
-        Through the projection as it is now: it has no average.
-        """
-        keys = self._finished(self.compared(batch)['keys'])
+        """b [N, D]. No gradient enters what a momentum encoder makes."""
+        keys = self._finished(
+            self.compared(batch)['keys'], self.average or self.projection
+        )
         return ops.stop_gradient(keys) if self.momentum else keys
 
     def candidates(self, batch: Batch) -> Pool:
@@ -150,7 +160,7 @@ class CrossLingual(Queued):
         the bound. Held-out text has no queue: there they are of both.
         """
         view = batch.views[KEYS]
-        texts = self._finished(self.compared(batch)['texts'])
+        texts = self._finished(self.compared(batch)['texts'], self.projection)
         texts = texts / self.temperature
         positive = ops.sum(texts * self._keys(batch), axis=1)
         numbers = _numbers(view, self.row)

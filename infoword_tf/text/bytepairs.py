@@ -76,6 +76,12 @@ class BytePairs(Pairs):
                 'beside bytes only ByteLevel with its own expression can be '
                 'kept'
             )
+        post = described.get('post_processor')
+        # Blanks that pieces begin with are in their bytes where it says so.
+        self.trims = post is None or any(
+            step.get('trim_offsets', False)
+            for step in post.get('processors') or [post]
+        )
         self._bytes = tf.constant(_symbols_of(described, where), tf.int64)
         self._marks_first = bool(split.get('add_prefix_space', True))
         self._normalizer: Normalizer = _NORMALIZERS[step['type']]()
@@ -92,6 +98,11 @@ class BytePairs(Pairs):
     ) -> Self:
         """As `Tokenizer.learn`; accents stay."""
         return cls(learn(texts, size, lower_case), 'the learned tokenizer')
+
+    @property
+    def normalizer(self) -> Normalizer:
+        """As `Tokenizer.normalizer`."""
+        return self._normalizer
 
     def tokenize_parts(
         self, parts: tf.Tensor, inside: tf.Tensor
@@ -155,6 +166,8 @@ class BytePairs(Pairs):
         if places and self._marks_first:
             added = tf.gather(tf.cast(~marked, tf.int64), string_of(splits))
             starts, ends = tf.maximum(starts - added, 0), ends - added
+            if not self.trims:  # it is of the character that follows
+                ends = tf.where(ends > 0, ends, tf.concat([ends[1:], [0]], 0))
         begins = self._begins(codes, splits)  # [C] bool
         first = tf.where(begins)[:, 0]
         words = tf.raw_ops.UnicodeEncode(

@@ -6,6 +6,7 @@ Words are parted as BERT's are; what ends one is marked `</w>` (Sennrich et al.
 Glossary of shapes: B strings, C characters of all strings together, W words.
 """
 
+import functools
 from collections.abc import Iterable, Mapping
 from typing import Any, Self
 
@@ -50,16 +51,14 @@ class CharacterPairs(Pairs):
                 'name one as unk_token'
             )
         lower_case = bool(step.get('lowercase', True))
+        self._normalization = Normalization(
+            lower_case,
+            step.get('strip_accents'),
+            bool(step.get('handle_chinese_chars', True)),
+            bool(step.get('clean_text', True)),
+        )
         self._normalizer = Mapped(
-            normalization.model(
-                Normalization(
-                    lower_case,
-                    step.get('strip_accents'),
-                    bool(step.get('handle_chinese_chars', True)),
-                    bool(step.get('clean_text', True)),
-                ),
-                parted=True,
-            )
+            normalization.model(self._normalization, parted=True)
         )
         single = {
             piece: number
@@ -84,6 +83,12 @@ class CharacterPairs(Pairs):
             'pairs of characters are read from public models alone; learn '
             '--tokenizer=bytes instead'
         )
+
+    @functools.cached_property
+    def normalizer(self) -> Mapped:
+        """As `Tokenizer.normalizer`."""
+        with tf.init_scope():
+            return Mapped(normalization.written(self._normalization))
 
     def text(self, ids: Iterable[int]) -> str:
         """As `Tokenizer.text`."""

@@ -15,7 +15,7 @@ import unicodedata
 import numpy as np
 import tensorflow as tf
 
-from infoword_tf.text.tokenizer import string_of
+from infoword_tf.text.tokenizer import Tokenizer, string_of
 
 
 @functools.cache
@@ -26,6 +26,40 @@ def marks() -> np.ndarray:
         for code in range(sys.maxunicode + 1)
     ]
     return np.flatnonzero(np.diff(mark, prepend=False)).astype(np.int32)
+
+
+def after_spaces(
+    strings: tf.Tensor, starts: tf.RaggedTensor, ends: tf.RaggedTensor
+) -> tf.RaggedTensor:
+    """Where pieces of strings [B] begin, [B, pieces] int64, once the spaces
+    (blank, tab, line ends) that they begin with are none of theirs.
+    """
+    number = string_of(starts.row_splits)
+    lengths = tf.cast(tf.strings.length(strings, unit='BYTE'), tf.int64)
+    begin = tf.gather(tf.cumsum(lengths + 1, exclusive=True), number)
+    joined = tf.strings.reduce_join(strings, separator=' ')
+    text = tf.io.decode_raw(joined, tf.uint8)  # [bytes]
+    space = (text == 32) | ((text >= 9) & (text <= 13))
+    solid = tf.where(~space)[:, 0]
+    # How many of them lie before a byte, and so which is the next.
+    before = tf.cumsum(tf.pad(tf.cast(~space, tf.int32), [[1, 0]]))
+    following = tf.gather(
+        tf.concat([solid, [2**62]], axis=0),
+        tf.gather(before, begin + starts.values),
+    )
+    return starts.with_values(tf.minimum(following - begin, ends.values))
+
+
+def read(
+    tokenizer: Tokenizer, strings: tf.Tensor
+) -> tuple[tf.RaggedTensor, tf.RaggedTensor, tf.RaggedTensor]:
+    """As `tokenize_with_offsets`, with bytes that people are shown: whole
+    characters, and no blank before a word.
+    """
+    pieces, starts, ends = tokenizer.tokenize_with_offsets(strings)
+    if not tokenizer.trims:
+        starts = after_spaces(strings, starts, ends)
+    return pieces, *widened(strings, starts, ends)
 
 
 def widened(

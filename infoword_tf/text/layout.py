@@ -7,39 +7,11 @@
     xlnet    text [SEP] [CLS]      a [SEP] b [SEP] [CLS]         last state
 
 The last column is the pooled state of a text. In `bert` and `xlnet` the second
-text, with the [SEP] after it, is segment 1.
+text, with the [SEP] after it, is segment 1. What public tokenizers put around
+texts may be something else: then a config holds a `Layout` instead of a name.
 """
 
-from typing import NamedTuple
-
-
-class Layout(NamedTuple):
-    """Special pieces around a text.
-
-    Attributes:
-        before, after: which ('cls', 'sep' or 'mask'), in order.
-        last_segment: segment of the last one; all others are in segment 0.
-        first: whether the first state is the pooled one (`cls`), or the last.
-        between: which stand between two texts.
-        second_segment: of the second text and the [SEP] after it.
-    """
-
-    before: tuple[str, ...]
-    after: tuple[str, ...]
-    last_segment: int = 0
-    first: bool = False
-    between: tuple[str, ...] = ('sep',)
-    second_segment: int = 0
-
-    @property
-    def shown(self) -> str:
-        """As people write it: '[CLS] text [SEP]'."""
-        before, after = (
-            [f'[{name.upper()}]' for name in names]
-            for names in (self.before, self.after)
-        )
-        return ' '.join([*before, 'text', *after])
-
+from infoword_tf.config import Layout
 
 LAYOUTS = {
     # Devlin et al. 2019, §3.
@@ -54,3 +26,8 @@ LAYOUTS = {
     # Yang et al. 2019, §2.5: segments 0 for text and [SEP], 2 for [CLS].
     'xlnet': Layout((), ('sep', 'cls'), last_segment=2, second_segment=1),
 }
+
+
+def layout_of(layout: str | Layout) -> Layout:
+    """The layout of a name in LAYOUTS; one that is no name is itself."""
+    return LAYOUTS[layout] if isinstance(layout, str) else layout

@@ -233,6 +233,44 @@ def model(normalization: Normalization, parted: bool = False) -> np.ndarray:
     return _model(_forms(normalization)[0])
 
 
+@functools.lru_cache(maxsize=8)
+def mapped(charsmap: bytes) -> np.ndarray:
+    """The same for a table of SentencePiece's: what it makes of characters
+    that stand alone, [S] uint8.
+    """
+    from tokenizers import normalizers
+
+    def make() -> dict[str, np.ndarray]:
+        characters = _characters()
+        normal = normalizers.Precompiled(charsmap).normalize_str(
+            _SNOWMAN.join(characters)
+        )
+        forms = dict(zip(characters, normal.split(_SNOWMAN), strict=True))
+        return {'model': _model({c: x for c, x in forms.items() if c != x})}
+
+    digest = hashlib.blake2b(charsmap, digest_size=16).hexdigest()
+    return _kept(make, digest)['model']
+
+
+@functools.lru_cache(maxsize=8)
+def written(normalization: Normalization) -> np.ndarray:
+    """What `FastBertNormalizer` needs to do as `written_forms` says, [S]
+    uint8.
+    """
+    return _model(written_forms(normalization))
+
+
+def written_forms(normalization: Normalization) -> dict[str, str]:
+    """What `BertNormalizer` writes for characters, if not themselves, with its
+    blanks around Chinese ones.
+    """
+    forms, chinese = _forms(normalization)
+    return {
+        c: f' {form} ' if form in chinese else form
+        for c, form in {**{c: c for c in chinese}, **forms}.items()
+    }
+
+
 def _characters() -> list[str]:
     """Those about which `tokenizers` is asked one by one."""
     return [

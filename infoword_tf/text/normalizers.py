@@ -11,6 +11,8 @@ import tensorflow_text as tf_text
 
 from infoword_tf.text.tokenizer import string_of
 
+BLANK = r'[\x09-\x0d\x{85}\p{Z}]'  # Unicode's White_Space, for RE2
+
 
 class Characters(NamedTuple):
     """Normalised strings, flat.

@@ -198,9 +198,10 @@ class Pairs(Tokenizer):
         """As `Tokenizer.tokenize_with_offsets`.
 
         A piece that is a part of a character has all of its bytes. The blank
-        before a word is not among the bytes of its first piece.
+        before a word is among the bytes of its first piece where the file says
+        so (`trims`).
         """
-        return self._places(strings, trimmed=True)
+        return self._places(strings, trimmed=self.trims)
 
     def pieces(self, strings: Sequence[bytes]) -> Pieces:
         """As `Tokenizer.pieces`."""

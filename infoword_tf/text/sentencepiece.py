@@ -12,11 +12,13 @@ Glossary of shapes: B strings, N pieces of all strings together, S bytes of
 all strings together.
 """
 
+import dataclasses
+import functools
 import hashlib
 import io
 import pathlib
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Self
 
 import numpy as np
@@ -24,8 +26,12 @@ import tensorflow as tf
 import tensorflow_text as tf_text
 from tensorflow_text.python.ops import sentencepiece_tokenizer
 
+from infoword_tf.text import normalization
 from infoword_tf.text import vocabulary as vocabularies
+from infoword_tf.text.characters import after_spaces
+from infoword_tf.text.normalizers import BLANK, Mapped
 from infoword_tf.text.tokenizer import (
+    Between,
     Pieces,
     Tokenizer,
     string_of,
@@ -49,6 +55,11 @@ _THREADS = 4
 # kB of one word: 18 s), and a line of more than 4 kB would be left out.
 _LINE = re.compile(r'\S(?:.{0,510}\S)?(?!\S)|\S{1,512}')
 _BYTES = tuple(f'<0x{byte:02X}>' for byte in range(256))
+_MARK = '\u2581'
+_APART = b'\xff'  # no byte of UTF-8
+_EDGE = _APART + rb'\1'
+_WHITE = [*range(9, 14), 0x20, 0x85, 0xA0, 0x1680, *range(0x2000, 0x200B),
+          0x2028, 0x2029, 0x202F, 0x205F, 0x3000, ord(_MARK)]  # fmt: skip
 _SPACES = r'[\s\p{Z}]+'
 
 
@@ -57,14 +68,25 @@ class SentencePiece(Tokenizer):
 
     Attributes:
         model: what its file holds.
+        blanks: what is done with blanks, as `_Blanks` takes it, where it is
+            not what SentencePiece does; else None.
     """
 
     kind = 'sentencepiece'
     file = 'spm.model'
 
-    def __init__(self, model: bytes, where: str = 'the tokenizer'):
-        """Args: what a file *.model holds, what to call it in a ValueError."""
+    def __init__(
+        self,
+        model: bytes,
+        where: str = 'the tokenizer',
+        blanks: Mapping[str, Any] | None = None,
+    ):
+        """Args: what a file *.model holds, what to call it in a ValueError,
+        `blanks` as the attribute.
+        """
         proto = _parse(model, where)
+        self.blanks = blanks and _Blanks(**blanks)
+        self._maps = bytes(proto.normalizer_spec.precompiled_charsmap)
         super().__init__(
             [piece.piece for piece in proto.pieces],
             _special_ids(proto, where),
@@ -106,7 +128,22 @@ class SentencePiece(Tokenizer):
                 f'{path}: no such vocabulary; --vocab takes a SentencePiece '
                 '*.model, or a vocab.txt'
             )
-        return cls(path.read_bytes(), str(path))
+        return cls(path.read_bytes(), str(path), **options)
+
+    @property
+    def options(self) -> dict[str, Any]:
+        """As `Tokenizer.options`."""
+        if self.blanks is None:
+            return {}
+        return {'blanks': dataclasses.asdict(self.blanks)}
+
+    @functools.cached_property
+    def normalizer(self) -> Mapped | None:
+        """As `Tokenizer.normalizer`."""
+        if not self._maps:
+            return None
+        with tf.init_scope():
+            return Mapped(normalization.mapped(self._maps))
 
     def write(self, path: str | pathlib.Path) -> None:
         """Writes the model as it was given."""
@@ -115,11 +152,14 @@ class SentencePiece(Tokenizer):
     @property
     def identity(self) -> str:
         """A digest of the model: scores and normalisation count too."""
-        digest = hashlib.blake2b(self.model, digest_size=16).hexdigest()
+        told = b'' if self.blanks is None else repr(self.blanks).encode()
+        digest = hashlib.blake2b(self.model + told, digest_size=16).hexdigest()
         return f'{self.kind} {digest}'
 
     def tokenize(self, strings: tf.Tensor) -> tf.RaggedTensor:
         """As `Tokenizer.tokenize`."""
+        if self.blanks is not None:
+            return self._by_words(_alone(strings), False)[0]
         return self._joined(self._tokenizer.tokenize(strings))[0]
 
     def tokenize_with_offsets(
@@ -133,25 +173,12 @@ class SentencePiece(Tokenizer):
         where it ends.
         """
         strings = tf.convert_to_tensor(strings, tf.string)
+        if self.blanks is not None:
+            return self._by_words(_alone(strings), True)
         tokens, starts, ends = self._joined(
             *self._tokenizer.tokenize_with_offsets(strings)
         )
-        first, last = starts.values, ends.values
-        number = string_of(tokens.row_splits)
-        lengths = tf.cast(tf.strings.length(strings, unit='BYTE'), tf.int64)
-        begin = tf.gather(tf.cumsum(lengths + 1, exclusive=True), number)
-        joined = tf.strings.reduce_join(strings, separator=' ')
-        text = tf.io.decode_raw(joined, tf.uint8)  # [S]
-        space = (text == 32) | ((text >= 9) & (text <= 13))
-        solid = tf.where(~space)[:, 0]
-        # How many of them lie before a byte, and so which is the next.
-        before = tf.cumsum(tf.pad(tf.cast(~space, tf.int32), [[1, 0]]))
-        following = tf.gather(
-            tf.concat([solid, [2**62]], axis=0),
-            tf.gather(before, begin + first),
-        )
-        first = tf.minimum(following - begin, last)
-        return tokens, starts.with_values(first), ends
+        return tokens, after_spaces(strings, starts, ends), ends
 
     def tokenize_parts(
         self, parts: tf.Tensor, inside: tf.Tensor
@@ -161,6 +188,9 @@ class SentencePiece(Tokenizer):
         After a [MASK] only what a space parts from it begins with a mark, as
         in the text that a model has learned from.
         """
+        if self.blanks is not None:
+            whole = _alone(parts)._replace(after=inside)
+            return self._by_words(whole, False)[0]
         parts = tf.strings.regex_replace(parts, _SPACES, ' ')
         parts = tf.strings.regex_replace(parts, ' $', '')
         first = tf.strings.regex_replace(parts, '^ ', '')
@@ -169,6 +199,55 @@ class SentencePiece(Tokenizer):
             first = tf.where(tf.equal(first, ''), '', marked)
         parts = tf.where(inside, parts, first)
         return self._joined(self._inside.tokenize(parts))[0]
+
+    def tokenize_between(
+        self, parts: Between, places: bool
+    ) -> tuple[tf.RaggedTensor, ...]:
+        """As `Tokenizer.tokenize_between`."""
+        if self.blanks is None:
+            return super().tokenize_between(parts, places)
+        return self._by_words(parts, places)
+
+    def _by_words(
+        self, parts: Between, places: bool
+    ) -> tuple[tf.RaggedTensor, ...]:
+        """Each word by itself; as `tokenize_between`."""
+        strings = parts.texts
+        words = self.blanks.words(parts, bool(self._maps))
+        read = self._inside
+        if not places:
+            (ids,) = self._joined(read.tokenize(words.values))
+        else:
+            ids, first, last = self._joined(
+                *read.tokenize_with_offsets(words.values)
+            )
+        splits = tf.gather(ids.row_splits, words.row_splits)
+        rows = tf.RaggedTensor.from_row_splits(
+            ids.values, splits, validate=False
+        )
+        if not places:
+            return (rows,)
+        number = string_of(ids.row_splits)
+        sizes = tf.cast(tf.strings.length(words.values), tf.int64)
+        begin = tf.gather(tf.cumsum(sizes, exclusive=True), number)
+        # Words have all that is no blank, in its order.
+        solid = tf.cumsum(
+            tf.pad(tf.cast(_solid(words.values), tf.int64), [[1, 0]])
+        )
+        first = tf.gather(solid, begin + first.values)
+        last = tf.gather(solid, begin + last.values)
+        lengths = tf.cast(tf.strings.length(strings), tf.int64)
+        place = tf.concat(
+            [tf.where(_solid(strings))[:, 0], [tf.reduce_sum(lengths)]], 0
+        )
+        row = string_of(splits)
+        begin = tf.gather(tf.cumsum(lengths, exclusive=True), row)
+        start = tf.minimum(
+            tf.gather(place, first) - begin, tf.gather(lengths, row)
+        )
+        end = tf.gather(place, tf.maximum(last - 1, 0)) - begin + 1
+        end = tf.where(last > first, end, start)
+        return rows, rows.with_values(start), rows.with_values(end)
 
     def text(self, ids: Sequence[int]) -> str:
         """As `Tokenizer.text`."""
@@ -182,11 +261,13 @@ class SentencePiece(Tokenizer):
         Words are found by the spaces of the text and not by marks: NFKC also
         makes spaces where none was, such as of U+00A8.
         """
-        tokens, starts, ends = self._joined(
-            *self._tokenizer.tokenize_with_offsets(
-                tf.constant(strings, tf.string)
+        texts = tf.constant(strings, tf.string)
+        if self.blanks is not None:
+            tokens, starts, ends = self._by_words(_alone(texts), True)
+        else:
+            tokens, starts, ends = self._joined(
+                *self._tokenizer.tokenize_with_offsets(texts)
             )
-        )
         # A piece has the spaces before it, and what normalisation deletes
         # there; its last byte is its own. Some have none at all.
         places = np.maximum(starts.values.numpy(), ends.values.numpy() - 1)
@@ -220,6 +301,89 @@ class SentencePiece(Tokenizer):
             tf.RaggedTensor.from_row_splits(part, splits, validate=False)
             for part in kept
         ]
+
+
+@dataclasses.dataclass(frozen=True)
+class _Blanks:
+    """What other code than SentencePiece's does with blanks: `tokenizers`.
+
+    Attributes:
+        rewrites: expressions and what is written instead, in order.
+        white: whether all white space parts words; else blanks do.
+        scheme: before which words a mark is written that had no blank: of all
+            ('always'), the first of a text ('first') or none ('never').
+        split: whether a word begins at each mark.
+    """
+
+    rewrites: Sequence[Sequence[str]]
+    white: bool
+    scheme: str
+    split: bool
+
+    def words(self, parts: Between, maps: bool) -> tf.RaggedTensor:
+        """Texts [B] to words [B, words]; `maps`: a table of characters makes
+        blanks of all white space.
+        """
+        replace = tf.strings.regex_replace
+        strings, after = parts.texts, parts.after
+        texts = replace(strings, BLANK, ' ') if maps else strings
+        rewrites = self.rewrites
+        for pattern, rewrite in rewrites:
+            where = tf.ones_like(after)
+            if pattern[0] == '^':
+                where = parts.begins
+            elif pattern[-1] == '$':
+                where = parts.ends
+            texts = tf.where(where, replace(texts, pattern, rewrite), texts)
+        if self.white:
+            words = tf.strings.split(replace(texts, f'{BLANK}+', ' '))
+        else:
+            words = tf.RaggedTensor.from_row_lengths(
+                replace(texts, ' ', _MARK), tf.ones_like(after, tf.int64)
+            )
+        flat = words.values
+        if self.scheme != 'never':
+            bare = ~tf.strings.regex_full_match(flat, rf'(?:{_MARK}\C*)?')
+            if self.scheme == 'first':
+                begins = after | tf.not_equal(
+                    tf.strings.length(replace(strings, f'^{BLANK}+', '')),
+                    tf.strings.length(strings),
+                )
+                stripped = self.white or any(p[0] == '^' for p, _ in rewrites)
+                begins = begins if stripped else after
+                place = tf.range(tf.size(flat, tf.int64))
+                row = string_of(words.row_splits)
+                bare &= place == tf.gather(words.row_splits, row)
+                bare &= ~tf.gather(begins, row)
+            flat = tf.where(bare, tf.strings.join([_MARK, flat]), flat)
+        if not self.split:
+            return words.with_values(flat)
+        parts = tf.strings.split(replace(flat, f'({_MARK})', _EDGE), _APART)
+        return tf.RaggedTensor.from_row_splits(
+            parts.values,
+            tf.gather(parts.row_splits, words.row_splits),
+            validate=False,
+        )
+
+
+def _alone(strings: tf.Tensor) -> Between:
+    """Texts with nothing around them."""
+    strings = tf.convert_to_tensor(strings, tf.string)
+    yes = tf.ones_like(strings, tf.bool)
+    return Between(strings, ~yes, yes, yes)
+
+
+def _solid(strings: tf.Tensor) -> tf.Tensor:
+    """Which bytes of all strings are neither white space nor marks, bool."""
+    codes, starts = tf.strings.unicode_decode_with_offsets(strings, 'UTF-8')
+    lengths = tf.cast(tf.strings.length(strings), tf.int64)
+    base = tf.cumsum(lengths, exclusive=True)
+    row = string_of(codes.row_splits)
+    place = starts.values + tf.gather(base, row)
+    total = tf.reduce_sum(lengths)
+    widths = tf.concat([place[1:], [total]], 0) - place
+    blank = tf.reduce_any(codes.values[:, None] == _WHITE, 1)
+    return tf.repeat(~blank, widths)
 
 
 def learn(texts: Iterable[str], size: int, lower_case: bool = True) -> bytes:

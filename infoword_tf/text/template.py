@@ -20,7 +20,9 @@ class Template:
     Attributes:
         tokenizer: strings to ids.
         layout: which special pieces, in words.
-        before, between, after: the same as ids.
+        before, after: around a text, as ids.
+        between: between two, as ids.
+        around_two: before and after two, as ids.
     """
 
     def __init__(self, tokenizer: Tokenizer, layout: Layout):
@@ -31,15 +33,25 @@ class Template:
             'sep': tokenizer.sep_id,
             'mask': tokenizer.mask_id,
         }
-        self.before, self.between, self.after = (
-            [ids[name] for name in names]
-            for names in (layout.before, layout.between, layout.after)
+
+        def numbers(tokens: Sequence[str]) -> list[int]:
+            return [
+                ids[x] if x in ids else tokenizer.vocabulary.index(x)
+                for x in tokens
+            ]
+
+        self.before, self.between, self.after = map(
+            numbers, (layout.before, layout.between, layout.after)
         )
+        self.around_two = tuple(map(numbers, layout.two))
 
     def free_length(self, max_length: int, texts: int = 1) -> int:
         """Pieces of one text, or of two, that fit into T."""
-        between = len(self.between) if texts == 2 else 0
-        return max_length - len(self.before) - between - len(self.after)
+        if texts == 2:
+            parts = *self.around_two, self.between
+        else:
+            parts = self.before, self.after
+        return max_length - sum(map(len, parts))
 
     def one(self, pieces: tf.RaggedTensor, max_length: int) -> tf.RaggedTensor:
         """Texts alone, their ends cut: [B, pieces] -> [B, tokens] int32."""
@@ -53,7 +65,8 @@ class Template:
         self, first: tf.RaggedTensor, second: tf.RaggedTensor
     ) -> tf.RaggedTensor:
         """Two texts in a row, all of them: [B, tokens] int32."""
-        return lay_out(self.before, first, self.between, second, self.after)
+        before, after = self.around_two
+        return lay_out(before, first, self.between, second, after)
 
     def laid_out(
         self, texts: Tensor, pairs: Tensor | None, max_length: int
@@ -75,7 +88,8 @@ class Template:
                 self.free_length(max_length, texts=2),
             )
             rows = self.two(_cut(first, sizes[0]), _cut(second, sizes[1]))
-            begins = len(self.before) + sizes[0] + len(self.between)
+            before, _ = self.around_two
+            begins = len(before) + sizes[0] + len(self.between)
             begins = tf.cast(begins, tf.int32)
         return *padded(rows, self.tokenizer.pad_id), begins
 

@@ -29,6 +29,21 @@ class Pieces(NamedTuple):
     row_splits: np.ndarray
 
 
+class Between(NamedTuple):
+    """Texts that stand between added tokens, [B] each.
+
+    Attributes:
+        texts: strings.
+        after: bool: something stands before the text.
+        begins, ends: bool: the text begins, and ends, what is normalised.
+    """
+
+    texts: tf.Tensor
+    after: tf.Tensor
+    begins: tf.Tensor
+    ends: tf.Tensor
+
+
 class Tokenizer(tf.Module, abc.ABC):
     """One object for the pipeline and for the SavedModel.
 
@@ -43,8 +58,10 @@ class Tokenizer(tf.Module, abc.ABC):
             `special_ids` has them in this order.
         control_ids: pieces that no text has, these but [UNK] among them.
         lower_case: whether it folds case.
+        trims: whether offsets leave out the blank before a word.
     """
 
+    trims: bool = True
     kind: ClassVar[str]
     file: ClassVar[str]
     as_written: ClassVar[bool] = False
@@ -131,6 +148,23 @@ class Tokenizer(tf.Module, abc.ABC):
         )
 
     @property
+    def inner(self) -> 'Tokenizer':
+        """The tokenizer itself, where tokens were added to it."""
+        return self
+
+    @property
+    def normalizer(self) -> Any:
+        """What becomes of a text before it is parted, a `Normalizer`; None: it
+        stays as it is written.
+        """
+        return None
+
+    @property
+    def mask_text(self) -> str | None:
+        """What a text may spell [MASK] by; None: nothing."""
+        return None
+
+    @property
     def ends_texts(self) -> bool:
         """Whether [SEP] is a piece that no text has: GPT's vocabulary has none
         such, and one that is unknown stands in for it.
@@ -167,6 +201,16 @@ class Tokenizer(tf.Module, abc.ABC):
         """
         del inside
         return self.tokenize(parts)
+
+    def tokenize_between(
+        self, parts: Between, places: bool
+    ) -> tuple[tf.RaggedTensor, ...]:
+        """As `tokenize_with_offsets`, of texts that stand between added tokens;
+        without `places` ids alone.
+        """
+        if places:
+            return self.tokenize_with_offsets(parts.texts)
+        return (self.tokenize(parts.texts),)
 
     def text(self, ids: Sequence[int]) -> str:
         """What pieces spell, as far as it is known: a text, not its bytes.

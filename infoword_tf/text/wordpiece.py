@@ -19,6 +19,7 @@ import tensorflow_text as tf_text
 from infoword_tf.text import normalization
 from infoword_tf.text import vocabulary as vocabularies
 from infoword_tf.text.normalization import Normalization
+from infoword_tf.text.normalizers import Mapped
 from infoword_tf.text.tokenizer import (
     Pieces,
     Tokenizer,
@@ -83,6 +84,12 @@ class WordPiece(Tokenizer):
     ) -> Self:
         """As `Tokenizer.read`, a `vocab.txt`."""
         return cls(vocabularies.read(path), lower_case, **options)
+
+    @functools.cached_property
+    def normalizer(self) -> Mapped:
+        """As `Tokenizer.normalizer`."""
+        with tf.init_scope():
+            return Mapped(normalization.written(self.normalization))
 
     @property
     def options(self) -> dict[str, Any]:

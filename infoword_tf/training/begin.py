@@ -131,9 +131,10 @@ def with_pairs(given: RunChoices) -> RunChoices:
         Config.read(folder)  # complains
     if given.pairs is None:
         for flag in (
-            'pair_columns', 'pair_delimiter', 'heldout_pairs', 'pair_weights'
+            'pair_columns', 'pair_delimiter', 'pair_negatives',
+            'heldout_pairs', 'pair_weights',
         ):  # fmt: skip
-            if getattr(given, flag):
+            if getattr(given, flag) not in (None, ()):
                 raise commands.UsageError(f'--{flag} is for --pairs; give both')
         return given
     rows = [
@@ -145,11 +146,12 @@ def with_pairs(given: RunChoices) -> RunChoices:
             f'--pairs={given.pairs}: no row of --objectives='
             f'{given.objectives} reads pairs; these do: {known}'
         )
-    files = text_pairs.names_of(
-        given.pairs, given.pair_columns, given.pair_delimiter
-    )
-    text_pairs.weights_of(given.pair_weights, [where for where, _ in files])
-    texts = max(len(names) for _, names in files)
+    layouts = text_pairs.layouts_of(
+        given.pairs, given.pair_columns, given.pair_delimiter,
+        given.pair_negatives,
+    )  # fmt: skip
+    text_pairs.weights_of(given.pair_weights, [x.where for x in layouts])
+    texts = text_pairs.texts_of(layouts)
     return given.decided({f'{row}.pairs': texts for row in rows})
 
 

@@ -75,7 +75,7 @@ class Evaluator:
 
         def encoded() -> Iterator[tuple[np.ndarray, np.ndarray]]:
             for numbers, texts in blocks:
-                yield numbers, encode(texts)
+                yield task.with_copies(numbers, encode(texts))
 
         def measure() -> float:
             # One more than is read: a query may find its own document.

@@ -303,8 +303,9 @@ class Run:
         given = self.given
         found = text_pairs.read(
             given.pairs, given.pair_columns, given.heldout_pairs,
-            given.pair_delimiter,
+            given.pair_delimiter, given.pair_negatives,
         )
+        print('\n'.join(found.notes), flush=True)
         if tokenizer is None:
             corpus = corpora.Corpus(
                 given.pairs, found.fingerprint, found.documents, tuple
@@ -316,7 +317,7 @@ class Run:
         if started is not None:
             config = started.config
             prompts = tuple(
-                config.prompts.get(config.prompt_for(role) or config.prompt, '')
+                config.prompt_text(config.prompt_for(role))
                 for role in ('query', 'passage')
             )
         template = Template(tokenizer, LAYOUTS['bert'])
@@ -345,7 +346,7 @@ class Run:
             )
         if empty := sum(file.empty for file in found.train):
             print(
-                f'{given.pairs}: {empty:,} lines with an empty a or b are left '
+                f'{given.pairs}: {empty:,} rows with an empty a or b are left '
                 'out',
                 flush=True,
             )
@@ -595,6 +596,7 @@ class Run:
         there = self.started.model.variables if self.started else {}
         for row, objective in model.objectives.items():
             lacking = {w.path for w in objective.weights} - set(there)
+            lacking -= {copy.weight.path for copy in objective.copied_weights()}
             if objective.begun and lacking:
                 raise commands.UsageError(f'{row} {objective.begun}')
 

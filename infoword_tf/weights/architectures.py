@@ -15,6 +15,8 @@ ACTIVATIONS = {
     'gelu_fast': 'gelu_tanh',
     'relu': 'relu',
 }
+# The token whose number RoBERTa's positions begin after, and its default.
+_PAD, _PAD_ID = 'pad_token_id', 1
 # What encoders of others have of ours where no key says it.
 _ONLY = {
     'causal': False, 'pre_norm': False, 'embedding_norm': True,
@@ -43,8 +45,9 @@ class Architecture(NamedTuple):
         keys: by argument, their key.
         absent: by argument, what counts where config.json lacks the key.
         fixed: arguments that this kind always has.
-        padded: positions that stand before the first token's.
-        refused: by key the value that alone has a place here.
+        padded: whether positions begin after the number of the padding.
+        refused: by key the values that alone have a place here; the first is
+            the default of transformers.
         layout: of a text, name in text.layout.LAYOUTS.
         classes: of the head on the whole text, by row 'label': what stands
             between its two layers; None: its first layer has no place here.
@@ -65,8 +68,8 @@ class Architecture(NamedTuple):
     name: str
     fills: str = 'ForMaskedLM'
     fixed: Mapping[str, Any] = {}
-    padded: int = 0
-    refused: Mapping[str, Any] = {}
+    padded: bool = False
+    refused: Mapping[str, tuple[Any, ...]] = {}
     layout: str = 'bert'
     classes: str = 'tanh'
     activations: Mapping[str, str] = ACTIVATIONS
@@ -79,7 +82,9 @@ _BERT_ABSENT = {
     'segments': 2, 'rate': 0.1, 'activation': 'gelu', 'epsilon': 1e-12,
     'max_length': 512,
 }  # fmt: skip
-_BERT_REFUSED = {'position_embedding_type': 'absolute', 'is_decoder': False}
+_BERT_REFUSED = {
+    'position_embedding_type': ('absolute', None), 'is_decoder': (False, None),
+}  # fmt: skip
 _GPT_KEYS = {
     'vocab_size': 'vocab_size',
     'layers': 'n_layer',
@@ -128,9 +133,17 @@ def _modern(config: Mapping[str, Any], where: str) -> dict[str, Any]:
     return told
 
 
+def _gpt_2(config: Mapping[str, Any], where: str) -> dict[str, Any]:
+    """GPT-2's with the width that its layers have where none is said."""
+    del where
+    width = 4 * config.get('n_embd', 0)
+    inner = config.get('n_inner')
+    return {**config, 'n_inner': width if inner is None else inner}
+
+
 def _roberta(name: str) -> Architecture:
     return Architecture(
-        'transformer', _BERT_KEYS, _BERT_ABSENT, name, padded=2,
+        'transformer', _BERT_KEYS, _BERT_ABSENT, name, padded=True,
         refused=_BERT_REFUSED, layout='roberta',
     )  # fmt: skip
 
@@ -185,8 +198,10 @@ ARCHITECTURES: dict[str, Architecture] = {
         'LMHeadModel',
         fixed={'segments': 2, 'max_length': 512},
         refused={
-            'attn_type': 'bi', 'bi_data': False, 'untie_r': True,
-            'clamp_len': -1, 'same_length': False, 'summary_type': 'last',
+            'attn_type': ('bi', None), 'bi_data': (False, None),
+            'untie_r': (True, None), 'clamp_len': (-1, 0, None),
+            'same_length': (False, None), 'summary_type': ('last', None),
+            'summary_use_proj': (True,), 'summary_activation': ('tanh',),
         },
         layout='xlnet',
     ),
@@ -201,17 +216,23 @@ ARCHITECTURES: dict[str, Architecture] = {
         tied='gpt',
     ),
     'gpt2': Architecture(
-        'transformer', {**_GPT_KEYS, 'activation': 'activation_function'},
+        'transformer',
+        {
+            **_GPT_KEYS,
+            'inner_width': 'n_inner', 'activation': 'activation_function',
+        },
         {**_GPT_ABSENT, 'activation': 'gelu_new', 'max_length': 1024},
         'GPT2',
         'LMHeadModel',
         fixed={**_GPT_FIXED, 'pre_norm': True},
         refused={
-            'n_inner': None, 'add_cross_attention': False,
-            'scale_attn_by_inverse_layer_idx': False,
+            'add_cross_attention': (False, None),
+            'scale_attn_by_inverse_layer_idx': (False, None),
+            'scale_attn_weights': (True,),
         },
         layout='end',
         tied='gpt',
+        told=_gpt_2,
     ),
     'modernbert': Architecture(
         'modern',
@@ -237,15 +258,46 @@ ARCHITECTURES: dict[str, Architecture] = {
         },
         'ModernBert',
         refused={
-            'attention_bias': False, 'mlp_bias': False, 'norm_bias': False,
-            'classifier_bias': False, 'decoder_bias': True,
-            'classifier_activation': 'gelu',
+            'attention_bias': (False, None), 'mlp_bias': (False, None),
+            'norm_bias': (False, None), 'classifier_bias': (False, None),
+            'decoder_bias': (True,), 'classifier_activation': ('gelu',),
         },
         classes='gelu_norm',
         told=_modern,
         pooling='classifier_pooling',
     ),
 }  # fmt: skip
+
+
+def check_values(
+    config: Mapping[str, Any],
+    known: Mapping[str, tuple[Any, ...]],
+    where: str,
+) -> None:
+    """Complains of what a config.json says and nothing here does.
+
+    Args:
+        config: by key.
+        known: by key the values that have a place here, the usual one first;
+            that counts where `config` lacks the key.
+        where: for complaints.
+
+    Raises:
+        ValueError: another value.
+    """
+    for key, values in known.items():
+        if config.get(key, values[0]) not in values:
+            raise ValueError(
+                f'{where} has {key} {config[key]!r}; only {values[0]!r} can be '
+                'converted'
+            )
+
+
+def first_position(config: Mapping[str, Any]) -> int:
+    """How many positions of a config.json stand before the first token's."""
+    if not ARCHITECTURES[config['model_type']].padded:
+        return 0
+    return config.get(_PAD, _PAD_ID) + 1
 
 
 def encoder_of(config: Mapping[str, Any], where: str) -> EncoderConfig:
@@ -266,13 +318,7 @@ def encoder_of(config: Mapping[str, Any], where: str) -> EncoderConfig:
     architecture = ARCHITECTURES[kind]
     if architecture.told:
         config = architecture.told(config, where)
-    for key, value in architecture.refused.items():
-        has = config.get(key)
-        if has is not None and has != value:
-            raise ValueError(
-                f'{where} has {key} {config[key]!r}; only {value!r} can be '
-                'converted'
-            )
+    check_values(config, architecture.refused, where)
     arguments: dict[str, Any] = dict(architecture.fixed)
     for ours, key in architecture.keys.items():
         value = config.get(key, architecture.absent.get(ours))
@@ -286,20 +332,41 @@ def encoder_of(config: Mapping[str, Any], where: str) -> EncoderConfig:
             f'{", ".join(activations)}'
         )
     arguments['activation'] = activations[value]
-    arguments['max_length'] -= architecture.padded
+    if architecture.padded and not isinstance(config.get(_PAD, _PAD_ID), int):
+        raise ValueError(
+            f'{where} has {_PAD} {config[_PAD]!r}, after which positions '
+            'begin; set it to the number of the token that pads'
+        )
+    arguments['max_length'] -= first_position(config)
+    if arguments['max_length'] < 1:
+        raise ValueError(
+            f'{where} has no position for a token: they begin after {_PAD}, '
+            f'{first_position(config) - 1}'
+        )
     if arguments.get('embedding_width') == arguments['width']:
         arguments['embedding_width'] = None
     return EncoderConfig(architecture.encoder, arguments)
 
 
-def config_of(kind: str, encoder: EncoderConfig) -> dict[str, Any]:
-    """What `encoder_of` would read as an encoder; ValueError: there is none."""
+def config_of(
+    kind: str, encoder: EncoderConfig, pad_id: int = _PAD_ID
+) -> dict[str, Any]:
+    """Writes what `encoder_of` would read as an encoder.
+
+    Args:
+        kind: its model_type there.
+        encoder: ours.
+        pad_id: of the token that pads.
+
+    Raises:
+        ValueError: there is no such encoder.
+    """
     architecture = ARCHITECTURES[kind]
     has = dict(encoder.arguments)
-    config: dict[str, Any] = {'model_type': kind}
+    config: dict[str, Any] = {'model_type': kind, _PAD: pad_id}
     if encoder.name != architecture.encoder:
         raise ValueError(f'{kind} is no encoder {encoder.name}')
-    has['max_length'] = has['max_length'] + architecture.padded
+    has['max_length'] = has['max_length'] + first_position(config)
     if kind == 'electra' and not has.get('embedding_width'):
         has['embedding_width'] = has['width']
     theirs = {v: k for k, v in reversed(architecture.activations.items())}

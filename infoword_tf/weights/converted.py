@@ -7,7 +7,13 @@ from typing import Any
 
 import numpy as np
 
-from infoword_tf.config import Config, DenseConfig, EncoderConfig, RowConfig
+from infoword_tf.config import (
+    Config,
+    DenseConfig,
+    EncoderConfig,
+    Layout,
+    RowConfig,
+)
 from infoword_tf.model import Model
 from infoword_tf.objectives import TABLE
 from infoword_tf.views.masking import MASKED_SHARE
@@ -30,7 +36,7 @@ class EncoderSource:
         tensors: its weights.
         encoder: what its configuration says.
         pieces: its tokenizer.
-        layout: of a text, name in text.layout.LAYOUTS.
+        layout: of a text, as in `Config`.
         pooler: activation below the scores of the row `label`.
         mean: whether that row reads the mean of all states.
         labels: names of classes.
@@ -42,7 +48,7 @@ class EncoderSource:
     tensors: Tensors
     encoder: EncoderConfig
     pieces: Read
-    layout: str
+    layout: str | Layout
     pooler: str = 'tanh'
     mean: bool = False
     labels: tuple[str, ...] = ()
@@ -54,20 +60,26 @@ class VectorSettings:
     """How a source makes a vector of a text; the defaults are our own.
 
     Attributes:
-        pooling, similarity, normalize, prompts, prompt: as in `Config`.
+        pooling, similarity, normalize, dims, prompts, prompt: as in `Config`.
         dense: layers over the vector.
         tensors: their weights, by our paths.
-        max_length: of a text, with specials; None: the encoder's.
+        max_length: of a text, with specials; None: the tokenizer's, or the
+            encoder's where that says none.
+        lower_case: whether texts are lower-cased before the tokenizer.
+        classes: whether it answers classes of texts instead of vectors.
     """
 
     pooling: str = 'mean'
     similarity: str = 'cosine'
     normalize: bool = False
     dense: tuple[DenseConfig, ...] = ()
+    dims: int | None = None
     tensors: Mapping[str, np.ndarray] = dataclasses.field(default_factory=dict)
     prompts: Mapping[str, str] = dataclasses.field(default_factory=dict)
     prompt: str | None = None
     max_length: int | None = None
+    lower_case: bool = False
+    classes: bool = False
 
 
 def make(
@@ -80,9 +92,22 @@ def make(
         people.
 
     Raises:
-        ValueError: as `mapping.look`, `mapping.check` and `mapping.take`.
+        ValueError: as `mapping.look`, `mapping.check` and `mapping.take`; no
+            head of classes where they are wanted; texts that are lower-cased
+            before a tokenizer that keeps case.
     """
     held = look(source.naming, source.tensors)
+    if vectors.classes and 'label' not in held.rows:
+        raise ValueError(
+            f'{source.where} is to answer classes of texts, and its weights '
+            'have no head for them'
+        )
+    if vectors.lower_case and not source.pieces.tokenizer.lower_case:
+        raise ValueError(
+            f'{source.where} lower-cases texts (do_lower_case) before a '
+            'tokenizer that keeps case; set do_lower_case in '
+            'tokenizer_config.json instead'
+        )
     rows = {}
     for row in sorted({*held.rows, *filter(None, [source.tied])}):
         settings: dict[str, Any] = {
@@ -100,15 +125,12 @@ def make(
             }  # fmt: skip
         rows[row] = RowConfig(1.0, settings)
     arguments = dict(source.encoder.arguments)
-    longest = min(
-        arguments['max_length'],
-        source.pieces.max_length or arguments['max_length'],
-        vectors.max_length or arguments['max_length'],
-    )
+    places = arguments['max_length']
+    longest = vectors.max_length or source.pieces.max_length or places
     config = Config(
         encoder=EncoderConfig(source.encoder.name, arguments),
         rows=rows,
-        max_length=longest,
+        max_length=min(longest, places),
         tokenizer=source.pieces.tokenizer.config,
         masking='tokens' if 'mlm' in rows else None,
         mask_share=MASKED_SHARE if 'mlm' in rows else None,
@@ -117,6 +139,7 @@ def make(
         pooling=vectors.pooling,
         similarity=vectors.similarity,
         dense=vectors.dense,
+        dims=vectors.dims,
         normalize=vectors.normalize,
         prompts=dict(vectors.prompts),
         prompt=vectors.prompt,
@@ -147,7 +170,12 @@ def make(
                 f'asks for {shape}'
             )
         variables[path].assign(array)
-    return config, model, [*dropped, *source.pieces.said]
+    if vectors.dims and vectors.normalize:
+        dropped.append(
+            f'the length of vectors before they are cut to {vectors.dims} '
+            'numbers: they have length 1 after that'
+        )
+    return config, model, dropped
 
 
 def _assign(variable: Any, array: np.ndarray) -> None:

@@ -13,13 +13,16 @@ from infoword_tf import files
 from infoword_tf.config import EncoderConfig
 from infoword_tf.inference.loaded import Loaded
 from infoword_tf.objectives import TABLE
-from infoword_tf.weights import architectures, mapping, pieces
+from infoword_tf.text.numbers import Numbers
+from infoword_tf.text.tokenizer import Tokenizer
+from infoword_tf.weights import architectures, around, mapping, pieces
 from infoword_tf.weights.architectures import ARCHITECTURES
 from infoword_tf.weights.converted import EncoderSource
-from infoword_tf.weights.names import HUGGINGFACE
+from infoword_tf.weights.names import HUGGINGFACE, Naming, after_padding
 from infoword_tf.weights.tensors import SINGLE, open_safetensors
 
 CONFIG = 'config.json'
+ADAPTER = 'adapter_config.json'
 
 
 def read(folder: pathlib.Path) -> EncoderSource:
@@ -36,18 +39,55 @@ def read(folder: pathlib.Path) -> EncoderSource:
     encoder = architectures.encoder_of(config, str(path))
     kind = config['model_type']
     architecture = ARCHITECTURES[kind]
+    if (folder / ADAPTER).is_file():
+        raise ValueError(
+            f'{folder} holds an adapter ({ADAPTER}) for weights elsewhere; '
+            'merge them with peft (merge_and_unload) and save the result'
+        )
+    size = encoder.arguments['vocab_size']
+    tokenizer = pieces.read(folder, size, config)
+    layout = architecture.layout
+    if tokenizer.around is not None:
+        layout = around.layout_by(
+            tokenizer.around, tokenizer.tokenizer, layout, encoder, str(folder)
+        )
+    if architecture.padded and _pads_with_text(config, tokenizer.tokenizer):
+        tokenizer.said.append(
+            f'{CONFIG} names as padding (pad_token_id) what texts hold; '
+            'transformers gives it the position of padding, here it has its '
+            'own'
+        )
     return EncoderSource(
         where=str(folder),
-        naming=HUGGINGFACE[kind],
-        tensors=open_safetensors(folder),
+        naming=_naming(config),
+        tensors=open_safetensors(folder, config.get('transformers_weights')),
         encoder=encoder,
-        pieces=pieces.read(folder, encoder.arguments['vocab_size']),
-        layout=architecture.layout,
+        pieces=tokenizer,
+        layout=layout,
         pooler=architecture.classes,
         mean=config.get(architecture.pooling) == 'mean',
         labels=labels_of(config),
         tied=architecture.tied,
     )
+
+
+def _naming(config: Mapping[str, Any]) -> Naming:
+    """What the weights beside a config.json are called."""
+    naming = HUGGINGFACE[config['model_type']]
+    first = architectures.first_position(config)
+    return after_padding(naming, first) if first else naming
+
+
+def _pads_with_text(config: Mapping[str, Any], tokenizer: Tokenizer) -> bool:
+    """Whether the token that a config.json names as padding is in texts.
+
+    It has the position of padding there, wherever it stands.
+    """
+    pad = architectures.first_position(config) - 1
+    is_text = pad != tokenizer.pad_id or pad in (
+        tokenizer.cls_id, tokenizer.sep_id
+    )  # fmt: skip
+    return tokenizer.kind != Numbers.kind and is_text
 
 
 def labels_of(config: Mapping[str, Any]) -> tuple[str, ...]:
@@ -67,20 +107,16 @@ def write(folder: pathlib.Path, loaded: Loaded) -> list[str]:
         ValueError: transformers has no such encoder or tokenizer.
     """
     config = loaded.config
-    roberta = None
-    if config.layout == 'roberta':
-        bytes_ = config.tokenizer.kind == 'bytes'
-        roberta = 'roberta' if bytes_ else 'xlm-roberta'
-    # A config may leave out what is so by default.
-    encoder = EncoderConfig(config.encoder.name, loaded.encoder.arguments)
-    kind = architectures.kind_of(encoder, roberta)
-    values = architectures.config_of(kind, encoder)
-    architecture, naming = ARCHITECTURES[kind], HUGGINGFACE[kind]
-    heads: dict[str, str] = {}  # by the row that formats know, ours
-    for row in loaded.model.objectives:
-        head = TABLE[row].begins_as or row
-        if _fits(head, config.rows[row].settings, kind):
-            heads.setdefault(head, row)
+    encoder, kind = _encoder(loaded)
+    tokenizer = loaded.tokenizer
+    values = architectures.config_of(kind, encoder, tokenizer.pad_id)
+    architecture, naming = ARCHITECTURES[kind], _naming(values)
+    if architecture.padded and _pads_with_text(values, tokenizer):
+        raise ValueError(
+            f'{kind} begins positions after the number of what pads, and this '
+            'tokenizer pads with what stands around texts'
+        )
+    heads = _heads(loaded, kind)
     rows, ours = list(heads), heads.values()
     dropped = [f'the row {r}' for r in loaded.model.objectives if r not in ours]
     tensors = {}
@@ -105,9 +141,8 @@ def write(folder: pathlib.Path, loaded: Loaded) -> list[str]:
         model = 'BertForNextSentencePrediction'
     elif rows:
         model = f'{architecture.name}{architecture.fills}'
-    values |= {'architectures': [model], 'torch_dtype': 'float32',
-               'pad_token_id': loaded.tokenizer.pad_id}  # fmt: skip
-    if roberta or kind == 'modernbert':
+    values |= {'architectures': [model], 'torch_dtype': 'float32'}
+    if config.layout == 'roberta' or kind == 'modernbert':
         values |= {'bos_token_id': loaded.tokenizer.cls_id,
                    'eos_token_id': loaded.tokenizer.sep_id}  # fmt: skip
     if kind == 'modernbert':
@@ -125,10 +160,38 @@ def write(folder: pathlib.Path, loaded: Loaded) -> list[str]:
     found = mapping.give(
         naming, tensors, arguments['layers'], arguments['heads'], rows
     )
-    pieces.write(folder, loaded.tokenizer, kind, config.max_length)
+    pieces.write(
+        folder, loaded.tokenizer, kind, config.max_length, config.layout
+    )
     files.write_tensors(folder / SINGLE, found, {'format': 'pt'})
     files.write_json(folder / CONFIG, values)
     return dropped
+
+
+def heads_of(loaded: Loaded) -> dict[str, str]:
+    """Finds the heads that go out: by the row that formats know, ours."""
+    return _heads(loaded, _encoder(loaded)[1])
+
+
+def _encoder(loaded: Loaded) -> tuple[EncoderConfig, str]:
+    """The encoder, with all its arguments, and its model_type there."""
+    config = loaded.config
+    roberta = None
+    if config.layout == 'roberta':
+        bytes_ = config.tokenizer.kind == 'bytes'
+        roberta = 'roberta' if bytes_ else 'xlm-roberta'
+    # A config may leave out what is so by default.
+    encoder = EncoderConfig(config.encoder.name, loaded.encoder.arguments)
+    return encoder, architectures.kind_of(encoder, roberta)
+
+
+def _heads(loaded: Loaded, kind: str) -> dict[str, str]:
+    heads: dict[str, str] = {}
+    for row in loaded.model.objectives:
+        head = TABLE[row].begins_as or row
+        if _fits(head, loaded.config.rows[row].settings, kind):
+            heads.setdefault(head, row)
+    return heads
 
 
 def _fits(row: str, settings: Mapping[str, Any], kind: str) -> bool:

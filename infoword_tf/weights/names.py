@@ -40,7 +40,7 @@ def _after(first: int) -> Form:
     """A table whose first rows stand for no token, and are zeros out."""
 
     def write(x: np.ndarray, heads: int) -> list[np.ndarray]:
-        return [np.concatenate([np.zeros_like(x[:first]), x])]
+        return [np.pad(x, ((first, 0), (0, 0)))]
 
     return Form(lambda x: x[0][first:], write)
 
@@ -76,7 +76,6 @@ HEADS_FIRST = Form(  # [H, E, D] -> [H E, D]
 ROW = Form(  # [1, 1, D]
     lambda x: x[0].reshape(1, -1), lambda x, heads: [x[None]]
 )
-AFTER_PADDING = _after(2)
 
 Lines = Mapping[str, tuple[str | tuple[str, ...], Form]]
 
@@ -107,6 +106,16 @@ class Naming(NamedTuple):
     unsaid: tuple[str, ...] = ()
     prefixes: tuple[str, ...] = ('',)
     old: Mapping[str, str] = {}
+
+
+def after_padding(naming: Naming, first: int) -> Naming:
+    """Gives a naming whose first `first` positions stand for no token."""
+    theirs, _ = naming.encoder['position_embeddings']
+    return naming._replace(
+        encoder={
+            **naming.encoder, 'position_embeddings': (theirs, _after(first))
+        }
+    )  # fmt: skip
 
 
 class _Style(NamedTuple):
@@ -213,7 +222,7 @@ _TORCH = _Style(
 _TF = _Style('/kernel', '/bias', '/gamma', '/beta', SAME, (JOINED, JOINED))
 
 
-def _embeddings(positions: Form = SAME, segments: bool = True) -> Lines:
+def _embeddings(segments: bool = True) -> Lines:
     tables = {'word': 'word', 'position': 'position'}
     if segments:
         tables['segment'] = 'token_type'
@@ -221,7 +230,7 @@ def _embeddings(positions: Form = SAME, segments: bool = True) -> Lines:
         **{
             f'{ours}_embeddings': (
                 f'embeddings.{theirs}_embeddings.weight',
-                positions if ours == 'position' else SAME,
+                SAME,
             )
             for ours, theirs in tables.items()
         },
@@ -262,9 +271,8 @@ _BERT = Naming(
     prefixes=('bert.', ''),
     old={r'\.gamma$': '.weight', r'\.beta$': '.bias'},
 )
-# Conneau et al. 2020: places begin after that of the padding, 1.
+# Conneau et al. 2020; where positions begin `after_padding` says.
 _ROBERTA = _BERT._replace(
-    encoder=_embeddings(AFTER_PADDING),
     heads={
         'mlm': _TORCH.mlm(
             'lm_head.dense', 'lm_head.layer_norm', 'lm_head.bias'

@@ -9,20 +9,28 @@ own before them.
 """
 
 import base64
+import dataclasses
 import itertools
+import json
 import pathlib
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 from infoword_tf import files
+from infoword_tf.config import Layout
 from infoword_tf.text import vocabulary as vocabularies
+from infoword_tf.text.added import AddedToken, WithAdded, with_added
 from infoword_tf.text.bytepairs import BytePairs
 from infoword_tf.text.characterpairs import ENDS, CharacterPairs
+from infoword_tf.text.layout import LAYOUTS
+from infoword_tf.text.normalizers import BLANK
 from infoword_tf.text.numbers import Numbers
 from infoword_tf.text.pairs import NAMES, CannotKeep, Pairs
 from infoword_tf.text.sentencepiece import SentencePiece
 from infoword_tf.text.tokenizer import Tokenizer
 from infoword_tf.text.wordpiece import WordPiece
+from infoword_tf.weights import around
+from infoword_tf.weights.around import Around
 
 # What fairseq puts before the pieces of a model: Conneau et al. 2020.
 _FAIRSEQ = ('<s>', '<pad>', '</s>', '<unk>')
@@ -38,36 +46,64 @@ class Read(NamedTuple):
         tokenizer: ours.
         max_length: of its texts, with specials; None: it does not say.
         said: what people should know of it.
+        around: what it puts around texts; None: what the architecture has.
     """
 
     tokenizer: Tokenizer
     max_length: int | None
     said: list[str]
+    around: Around | None = None
 
 
-def read(folder: pathlib.Path, vocab_size: int) -> Read:
+@dataclasses.dataclass(frozen=True)
+class _Folder:
+    """What a folder says beside the file of its vocabulary.
+
+    Attributes:
+        settings: its tokenizer_config.json.
+        whose: the class of transformers that reads it, without `Fast`.
+        size: V of the encoder.
+        said: what people should know.
+        more: added tokens that are in none of the files of the vocabulary, by
+            what texts spell; their ids are None where they have none.
+    """
+
+    settings: Mapping[str, Any]
+    whose: str | None
+    size: int
+    said: list[str]
+    more: Mapping[str, dict[str, Any]]
+
+
+def read(
+    folder: pathlib.Path,
+    vocab_size: int,
+    config: Mapping[str, Any] | None = None,
+) -> Read:
     """Finds out what tokenizer a folder has.
 
     Args:
         vocab_size: V of the encoder; a vocabulary that is shorter gets names
             for the ids that no text has.
+        config: what its config.json says.
 
     Raises:
         FileNotFoundError: it has none.
         ValueError: a vocabulary of another size, or a tokenizer that reads
             text in a way that cannot be kept.
     """
-    settings = {}
-    if (folder / 'tokenizer_config.json').is_file():
-        settings = files.read_json(folder / 'tokenizer_config.json')
+    settings = _json(folder / 'tokenizer_config.json')
     longest = settings.get('model_max_length')
     if not isinstance(longest, int) or longest > 1_000_000:
         longest = None
-    said: list[str] = []
+    known = _Folder(
+        settings, _class(settings, config or {}), vocab_size, [],
+        _more_tokens(folder, settings),
+    )  # fmt: skip
     for name, make in _FILES.items():
         if (folder / name).is_file():
-            made = make(folder / name, settings, vocab_size, said)
-            return Read(made, longest, said)
+            made, around_texts = make(folder / name, known)
+            return Read(made, longest, known.said, around_texts)
     *names, last = _FILES
     raise FileNotFoundError(
         f'{folder} has no tokenizer: none of {", ".join(names)} and {last}'
@@ -81,88 +117,335 @@ def _other_size(where: Any, found: int, size: int) -> ValueError:
     )
 
 
-def _filled(
-    pieces: list[str], size: int, where: Any, said: list[str]
-) -> list[str]:
-    """A vocabulary of just `size` pieces."""
-    if len(pieces) > size:
-        raise _other_size(where, len(pieces), size)
-    if len(pieces) < size:
-        said.append(
-            f'{size - len(pieces)} embeddings have no piece of the vocabulary'
+def _named(index: Mapping[str, int], known: '_Folder', where: Any) -> list[str]:
+    """A vocabulary of V tokens by their ids; ids without one get a name.
+
+    Raises:
+        ValueError: there are more than V.
+    """
+    count = max(index.values(), default=-1) + 1
+    if count > known.size:
+        raise _other_size(where, count, known.size)
+    tokens = {number: token for token, number in index.items()}
+    unnamed = known.size - len(tokens)
+    if unnamed:
+        known.said.append(
+            f'{unnamed} embeddings have no piece of the vocabulary'
         )
-    # A blank in its name: no text has such a piece.
-    return pieces + [f'[no {i}]' for i in range(len(pieces), size)]
+    return [tokens.get(i, _nameless(i)) for i in range(known.size)]
 
 
-def _wordpiece(pieces: Sequence[str], where: Any, **options: Any) -> Tokenizer:
-    return WordPiece(vocabularies.check(pieces, str(where)), **options)
+def _nameless(number: int) -> str:
+    """A name with a blank in it: no text has such a token."""
+    return f'[no {number}]'
 
 
-def _vocab_txt(
-    path: pathlib.Path, settings: Mapping[str, Any], size: int, said: list[str]
+# ------------------------------------------------------- what a folder says
+
+# By model_type the class of transformers that reads its tokenizer, where
+# tokenizer_config.json names none; and what else such classes are called.
+_CLASSES = {
+    'bert': 'BertTokenizer', 'distilbert': 'BertTokenizer',
+    'electra': 'BertTokenizer', 'roberta': 'RobertaTokenizer',
+    'camembert': 'CamembertTokenizer', 'xlm-roberta': 'XLMRobertaTokenizer',
+    'xlnet': 'XLNetTokenizer', 'gpt2': 'GPT2Tokenizer',
+    'openai-gpt': 'OpenAIGPTTokenizer',
+}  # fmt: skip
+_ALIASES = {
+    'DistilBertTokenizer': 'BertTokenizer',
+    'ElectraTokenizer': 'BertTokenizer',
+    'MobileBertTokenizer': 'BertTokenizer',
+    'SqueezeBertTokenizer': 'BertTokenizer',
+    'BartTokenizer': 'RobertaTokenizer',
+    'LongformerTokenizer': 'RobertaTokenizer',
+}
+# By class the layout of its texts, where no file says it.
+_LAYOUTS = {
+    'BertTokenizer': 'bert', 'RobertaTokenizer': 'roberta',
+    'CamembertTokenizer': 'roberta', 'XLMRobertaTokenizer': 'roberta',
+    'XLNetTokenizer': 'xlnet',
+}  # fmt: skip
+_GPTS = 'GPT2Tokenizer', 'OpenAIGPTTokenizer'
+
+
+def _json(path: pathlib.Path) -> dict[str, Any]:
+    return files.read_json(path) if path.is_file() else {}
+
+
+def _class(
+    settings: Mapping[str, Any], config: Mapping[str, Any]
+) -> str | None:
+    kind = config.get('model_type')
+    if kind == 'modernbert':  # its folders name another one
+        return None
+    name = settings.get('tokenizer_class') or config.get('tokenizer_class')
+    name = (name or _CLASSES.get(kind, '')).removesuffix('Fast')
+    return _ALIASES.get(name, name) or None
+
+
+def _more_tokens(
+    folder: pathlib.Path, settings: Mapping[str, Any]
+) -> dict[str, dict[str, Any]]:
+    """As `_Folder.more`."""
+    tokens: dict[str, dict[str, Any]] = {}
+
+    def add(token: str | Mapping[str, Any], number: int | None = None) -> None:
+        told = {'content': token} if isinstance(token, str) else dict(token)
+        flags = {
+            name: bool(told.get(name))
+            for name in ('lstrip', 'rstrip', 'single_word', 'normalized')
+        }
+        special = bool(told.get('special', True))
+        tokens.setdefault(
+            told['content'], {**flags, 'special': special, 'id': number}
+        )
+
+    decoder = settings.get('added_tokens_decoder') or {}
+    for number, token in decoder.items():
+        add(token, int(number))
+    named = dict(settings)
+    if not decoder:
+        named |= _json(folder / 'special_tokens_map.json')
+    for key, value in named.items():
+        if key in ('additional_special_tokens', 'extra_special_tokens'):
+            values = value.values() if isinstance(value, dict) else value or ()
+            for token in values:
+                add(token)
+        elif key.endswith('_token') and isinstance(value, str | dict):
+            add(value)
+    if not decoder:
+        for content, number in _json(folder / 'added_tokens.json').items():
+            plain = {'content': content, 'normalized': True, 'special': False}
+            add(plain)
+            tokens[content]['id'] = number
+    # Those with an id first: others come behind them.
+    order = sorted(filter(None, tokens), key=lambda x: tokens[x]['id'] is None)
+    return {content: tokens[content] for content in order}
+
+
+def _added_tokens(
+    known: _Folder, index: Mapping[str, int], listed: Sequence[Any]
+) -> list[AddedToken]:
+    """All tokens that texts may spell.
+
+    Args:
+        index: ids of the vocabulary.
+        listed: added tokens of tokenizer.json.
+    """
+    tokens = {
+        token['content']: AddedToken(
+            **{
+                field.name: token.get(field.name, field.default)
+                for field in dataclasses.fields(AddedToken)
+            }
+        )
+        for token in listed
+        if token['content']
+    }
+    free = max([*index.values(), *(t.id for t in tokens.values())], default=-1)
+    for content, flags in known.more.items():
+        number = index.get(content, flags['id'])
+        if content in tokens:
+            number = tokens[content].id
+            # Only classes of their own read these flags again.
+            if known.whose not in _CLASSES.values() or flags['id'] is None:
+                continue
+        elif number is None:
+            number = free + 1
+        if number >= known.size:
+            known.said.append(
+                f'the added token {content!r} has no embedding, so it is text '
+                'like any other'
+            )
+            continue
+        tokens[content] = AddedToken(content, **{**flags, 'id': number})
+        free = max(free, number)
+    return list(tokens.values())
+
+
+def _finding(
+    tokenizer: Tokenizer, tokens: Sequence[AddedToken], said: list[str]
 ) -> Tokenizer:
-    pieces = path.read_text(encoding='utf-8').split('\n')
-    while pieces and not pieces[-1]:
-        pieces.pop()
+    """A tokenizer that finds added tokens in texts."""
+    if tokenizer.kind == 'bytes':  # it has rows of blanks itself
+        tokens = [token for token in tokens if token.content.strip(' ')]
+    try:
+        return with_added(tokenizer, map(dataclasses.asdict, tokens))
+    except ValueError as error:
+        said.append(f'{error}, so they are text like any other')
+        return tokenizer
+
+
+def _specials(known: _Folder, tokenizer: Tokenizer) -> list[dict[str, Any]]:
+    """The special tokens of a class, as tokenizer.json would list them."""
+    if known.whose not in _CLASSES.values():
+        return []
+    names = [tokenizer.vocabulary[number] for number in tokenizer.special_ids]
+    if known.whose == 'XLNetTokenizer':
+        names += [x for x in ('<eop>', '<eod>') if x in tokenizer.vocabulary]
+    return [
+        _added(name, tokenizer.vocabulary.index(name))
+        for name in dict.fromkeys(names)
+    ]
+
+
+def _around(known: _Folder, tokenizer: Tokenizer) -> Around | None:
+    """What a class puts around texts; None: nobody knows."""
+    if known.whose in _LAYOUTS:
+        return around.entries(LAYOUTS[_LAYOUTS[known.whose]], tokenizer)
+    if known.whose not in _GPTS:
+        return None
+
+    def marks(name: str) -> list[tuple[int, int]]:
+        token = known.settings.get(f'{name}_token') or '<|endoftext|>'
+        if not known.settings.get(f'add_{name}_token'):
+            return []
+        if isinstance(token, dict):
+            token = token['content']
+        return [(tokenizer.vocabulary.index(token), 0)]
+
+    one = [*marks('bos'), ('A', 0), *marks('eos')]
+    two = [*one, *marks('bos'), ('B', 0), *marks('eos')]
+    return Around(tuple(one), tuple(two))
+
+
+# ------------------------------------------------------ vocab.txt and *.model
+
+
+def _plain(known: _Folder, tokenizer: Tokenizer) -> Any:
+    """What a folder without a tokenizer.json has: (tokenizer, around)."""
+    index = {
+        token: number
+        for number, token in enumerate(tokenizer.vocabulary)
+        if token != _nameless(number)
+    }
+    tokens = _added_tokens(known, index, _specials(known, tokenizer))
+    found = _finding(tokenizer, tokens, known.said)
+    return found, _around(known, tokenizer)
+
+
+def _vocab_txt(path: pathlib.Path, known: _Folder) -> Any:
+    settings = known.settings
+    lines = path.read_text(encoding='utf-8-sig').split('\n')
+    while lines and not lines[-1]:
+        lines.pop()
     if not settings.get('do_basic_tokenize', True):
         raise ValueError(
             f'{path.parent}/tokenizer_config.json says do_basic_tokenize '
             'false; such a tokenizer cannot be kept'
         )
-    return _wordpiece(
-        _filled(pieces, size, path, said),
-        path,
-        lower_case=bool(settings.get('do_lower_case', True)),
-        strip_accents=settings.get('strip_accents'),
-        chinese_characters=bool(settings.get('tokenize_chinese_chars', True)),
+    # Of a token that is there twice the last id counts.
+    index = {line: number for number, line in enumerate(lines) if line}
+    hidden = {
+        content: token['id']
+        for content, token in known.more.items()
+        if token['id'] is not None and content not in index
+    }
+    return _plain(
+        known, _wordpiece(index, hidden, _bert(settings), known, path)
     )
 
 
-def _sentencepiece(model: bytes, size: int, where: Any) -> Tokenizer:
-    tokenizer = SentencePiece(model, str(where))
-    if len(tokenizer) != size:
-        raise _other_size(where, len(tokenizer), size)
-    return tokenizer
+def _bert(settings: Mapping[str, Any]) -> dict[str, Any]:
+    """How tokenizer_config.json normalises BERT's texts, as tokenizer.json
+    says it.
+    """
+    return {
+        'type': 'BertNormalizer',
+        'clean_text': True,
+        'handle_chinese_chars': bool(
+            settings.get('tokenize_chinese_chars', True)
+        ),
+        'strip_accents': settings.get('strip_accents'),
+        'lowercase': bool(settings.get('do_lower_case', True)),
+    }
 
 
-def _pairs(
-    described: dict[str, Any], size: int, where: Any, said: list[str]
-) -> Tokenizer:
+def _wordpiece(
+    index: Mapping[str, int],
+    hidden: Mapping[str, int],
+    step: Mapping[str, Any],
+    known: _Folder,
+    where: Any,
+) -> WordPiece:
+    """Args: the vocabulary, ids that only added tokens have, how texts are
+    normalised.
+    """
+    pieces = _named({**index, **hidden}, known, where)
+    for content, number in hidden.items():
+        if content not in vocabularies.SPECIALS:
+            pieces[number] = _nameless(number)  # words have no such piece
+    return WordPiece(
+        vocabularies.check(pieces, str(where)),
+        lower_case=bool(step.get('lowercase', True)),
+        strip_accents=step.get('strip_accents'),
+        chinese_characters=bool(step.get('handle_chinese_chars', True)),
+        clean=bool(step.get('clean_text', True)),
+    )
+
+
+def _sentencepiece(
+    model: bytes, known: _Folder, where: Any, **options: Any
+) -> SentencePiece:
+    """A model, and as many pieces more as there are embeddings."""
+    proto = _parsed(model, where)
+    count = len(proto.pieces)
+    if count > known.size:
+        raise _other_size(where, count, known.size)
+    if count == known.size:
+        return SentencePiece(model, str(where), **options)
+    known.said.append(
+        f'{known.size - count} embeddings have no piece of the vocabulary'
+    )
+    for number in range(count, known.size):
+        proto.pieces.add(
+            piece=_nameless(number), type=proto.SentencePiece.UNUSED
+        )
+    return SentencePiece(proto.SerializeToString(), str(where), **options)
+
+
+def _pairs(described: dict[str, Any], known: _Folder, where: Any) -> Tokenizer:
     """A byte-pair encoding; ids alone where it reads text in other ways."""
     model = described['model']
     index = dict(model['vocab'])
     added = described.get('added_tokens') or []
-    index |= {token['content']: token['id'] for token in added}
-    pieces = sorted(index, key=index.get)
-    filled = _filled(pieces, size, where, said)
+    tokens = _added_tokens(known, index, added)
+    index |= {token.content: token.id for token in tokens}
+    filled = _named(index, known, where)
     more = [
         _added(piece, number)
         for number, piece in enumerate(filled)
-        if number >= len(pieces)
+        if index.get(piece) != number
     ]
-    described = {**described, 'added_tokens': [*added, *more]}
+    listed = {token['content'] for token in added}
+    more += [
+        dataclasses.asdict(token)
+        for token in tokens
+        if token.content not in listed
+    ]
+    described = {
+        **described,
+        'added_tokens': sorted([*added, *more], key=lambda token: token['id']),
+        # Of a folder that says nothing blanks stay in offsets.
+        'post_processor': described.get('post_processor') or _UNTRIMMED,
+    }
     kind = CharacterPairs if model.get('end_of_word_suffix') else BytePairs
     try:
         made = kind(described, str(where))
     except CannotKeep as error:
-        said.append(f'{error}; so it takes ids alone')
+        known.said.append(f'{error}; so it takes ids alone')
         specials = [
-            next((index[name] for name in known if name in index), 0)
-            for known in NAMES.values()
+            next((index[name] for name in known_as if name in index), 0)
+            for known_as in NAMES.values()
         ]
         return Numbers(filled, specials)
-    spelled = [
-        token['content']
-        for token in added
-        if not token.get('special') and token['content'].strip(' ')
-    ]
-    if spelled:
-        said.append(
-            f'{len(spelled)} added pieces, such as {spelled[0]!r}, are text '
-            'like any other where a text spells them'
-        )
-    return made
+    return _finding(made, tokens, known.said)
+
+
+_UNTRIMMED = {
+    'type': 'ByteLevel', 'add_prefix_space': False, 'trim_offsets': False,
+    'use_regex': True,
+}  # fmt: skip
 
 
 def _added(piece: str, number: int) -> dict[str, Any]:
@@ -177,31 +460,45 @@ def _added(piece: str, number: int) -> dict[str, Any]:
 # ------------------------------------------------------------ tokenizer.json
 
 
-def _described(
-    path: pathlib.Path, settings: Mapping[str, Any], size: int, said: list[str]
-) -> Tokenizer:
-    """What a tokenizer.json holds, if that can be kept."""
-    del settings
-    found = files.read_json(path)
-    model = found.get('model') or {}
+def _described(path: pathlib.Path, known: _Folder) -> Any:
+    """What a tokenizer.json holds, if that can be kept: (tokenizer, around)."""
+    described = files.read_json(path)
+    model = dict(described.get('model') or {})
     kind = model.get('type')
     if kind is None and 'vocab' in model:  # older files
         kind = 'BPE' if 'merges' in model else 'WordPiece'
-    added = {token['id']: token for token in found.get('added_tokens') or ()}
-    if kind == 'Unigram':
-        return _sentencepiece(_unigram(path, found, added), size, path)
+    described['model'] = {**model, 'type': kind}
+    described |= _of_class(described, known, path)
+    listed = described.get('added_tokens') or []
+    said = described.get('post_processor')
+    texts = around.parsed(said, str(path))
+    made = _made(described, listed, known, path)
+    if said is None and known.whose in _LAYOUTS:
+        texts = _around(known, made)
+    return made, texts
+
+
+def _made(
+    described: dict[str, Any],
+    listed: Sequence[Any],
+    known: _Folder,
+    path: pathlib.Path,
+) -> Tokenizer:
+    """The tokenizer of a tokenizer.json; `listed`: its added tokens."""
+    model = described['model']
+    kind = model['type']
     if kind == 'BPE':
-        return _pairs(found, size, path, said)
+        return _pairs(described, known, path)
+    if kind == 'Unigram':
+        index = {entry[0]: i for i, entry in enumerate(model['vocab'])}
+        tokens = _added_tokens(known, index, listed)
+        made = _unigram(path, described, tokens, known)
+        return _finding(made, tokens, known.said)
     if kind != 'WordPiece':
         raise ValueError(
             f'{path} has a model of the type {kind!r}; known are WordPiece, '
             'Unigram and BPE'
         )
-    index = dict(model['vocab'])
-    index |= {token['content']: i for i, token in added.items()}
-    pieces = [''] * (max(index.values()) + 1)
-    for piece, number in index.items():
-        pieces[number] = piece
     longest = model.get('max_input_chars_per_word', _WORD)
     prefix = model.get('continuing_subword_prefix', '##')
     if longest != _WORD or prefix != '##':
@@ -209,21 +506,71 @@ def _described(
             f'{path}: words of up to {longest} characters and pieces that '
             f'go on with {prefix!r}; only {_WORD} and ## can be kept'
         )
-    split = _steps(found.get('pre_tokenizer'), 'pretokenizers')
+    split = _steps(described.get('pre_tokenizer'), 'pretokenizers')
     _only(f'{path} splits words', split, 'BertPreTokenizer')
     step = _only(
         f'{path} normalises',
-        _steps(found.get('normalizer'), 'normalizers'),
+        _steps(described.get('normalizer'), 'normalizers'),
         'BertNormalizer',
     )
-    return _wordpiece(
-        _filled(pieces, size, path, said),
-        path,
-        lower_case=bool(step.get('lowercase', True)),
-        strip_accents=step.get('strip_accents'),
-        chinese_characters=bool(step.get('handle_chinese_chars', True)),
-        clean=bool(step.get('clean_text', True)),
-    )
+    index = {token: i for token, i in model['vocab'].items() if token}
+    tokens = _added_tokens(known, index, listed)
+    hidden = {t.content: t.id for t in tokens if t.content not in index}
+    made = _wordpiece(index, hidden, step, known, path)
+    return _finding(made, tokens, known.said)
+
+
+def _of_class(
+    described: Mapping[str, Any], known: _Folder, path: pathlib.Path
+) -> dict[str, Any]:
+    """Parts of a tokenizer.json that the class which reads it makes anew, from
+    tokenizer_config.json or by its own defaults: as transformers 5 does.
+    """
+    kind, settings = described['model']['type'], known.settings
+    parts: dict[str, Any] = {}
+    split = described.get('pre_tokenizer') or {}
+    prefix = settings.get('add_prefix_space')
+    bert = (kind, known.whose) == ('WordPiece', 'BertTokenizer')
+    normalizer = described.get('normalizer') or {'type': 'BertNormalizer'}
+    if bert and normalizer['type'] == 'BertNormalizer':
+        parts['normalizer'] = _bert(settings)
+    elif kind == 'BPE' and split.get('type') == 'ByteLevel':
+        if known.whose in ('GPT2Tokenizer', 'RobertaTokenizer'):
+            parts['pre_tokenizer'] = {**split, 'add_prefix_space': bool(prefix)}
+        post = described.get('post_processor') or {}
+        if known.whose == 'RobertaTokenizer' and 'trim_offsets' in settings:
+            trims = bool(settings['trim_offsets'])
+            parts['post_processor'] = {**post, 'trim_offsets': trims}
+    elif kind == 'Unigram' and known.whose in (
+        'XLMRobertaTokenizer', 'CamembertTokenizer'
+    ):  # fmt: skip
+        scheme = 'never' if prefix is False else 'always'
+        parts['normalizer'] = next(
+            (
+                step
+                for step in _steps(described.get('normalizer'), 'normalizers')
+                if step['type'] == 'Precompiled'
+            ),
+            None,
+        )
+        parts['pre_tokenizer'] = {
+            'type': 'Sequence',
+            'pretokenizers': [
+                {'type': 'WhitespaceSplit'},
+                {'type': 'Metaspace', 'prepend_scheme': scheme},
+            ],
+        }
+        return parts  # the same but for blanks
+    for name, part in parts.items():
+        old = described.get(name) or {}
+        changed = [x for x in part if old.get(x) != part[x] and x in old]
+        if changed:
+            says = ', '.join(f'{x} {part[x]}' for x in changed)
+            known.said.append(
+                f'{says}, as tokenizer_config.json and {known.whose} have it, '
+                f'not as {path.name}'
+            )
+    return parts
 
 
 def _steps(part: Mapping[str, Any] | None, name: str) -> list[Any]:
@@ -246,68 +593,120 @@ def _only(what: str, steps: Sequence[Any], kind: str) -> Mapping[str, Any]:
 
 def _unigram(
     path: pathlib.Path,
-    found: Mapping[str, Any],
-    added: Mapping[int, Mapping[str, Any]],
-) -> bytes:
+    described: Mapping[str, Any],
+    tokens: Sequence[AddedToken],
+    known: _Folder,
+) -> SentencePiece:
     """The SentencePiece model that a Unigram of tokenizer.json is."""
     from sentencepiece import sentencepiece_model_pb2
 
-    model = found['model']
+    model = described['model']
     proto = sentencepiece_model_pb2.ModelProto()
     piece_type = proto.SentencePiece
     proto.trainer_spec.model_type = proto.trainer_spec.UNIGRAM
     proto.trainer_spec.byte_fallback = bool(model.get('byte_fallback'))
-    pieces = [tuple(entry) for entry in model['vocab']]
-    for number in sorted(added):
-        if number == len(pieces):
-            pieces.append((added[number]['content'], 0.0))
-    for number, (piece, score) in enumerate(pieces):
-        kind = piece_type.NORMAL
+    special = {token.id for token in tokens if token.special}
+    pieces = [
+        (piece, score, number in special)
+        for number, (piece, score) in enumerate(model['vocab'])
+    ]
+    for token in sorted(tokens, key=lambda token: token.id):
+        while len(pieces) < token.id:
+            pieces.append((_nameless(len(pieces)), 0.0, True))
+        if len(pieces) == token.id:  # no text is parted into it
+            pieces.append((token.content, 0.0, True))
+    for number, (piece, score, control) in enumerate(pieces):
+        kind = piece_type.CONTROL if control else piece_type.NORMAL
         if number == model['unk_id']:
             kind = piece_type.UNKNOWN
-        elif number in added and added[number].get('special'):
-            kind = piece_type.CONTROL
         proto.pieces.add(piece=piece, score=score, type=kind)
     proto.trainer_spec.unk_id = model['unk_id']
     proto.trainer_spec.unk_piece = pieces[model['unk_id']][0]
     proto.trainer_spec.vocab_size = len(pieces)
     spec = proto.normalizer_spec
     spec.name = 'nmt_nfkc'
-    for step in _steps(found.get('normalizer'), 'normalizers'):
+    spec.escape_whitespaces = True
+    spec.remove_extra_whitespaces = True
+    spec.add_dummy_prefix = True
+    blanks = _blanks(path, described, spec)
+    names = {piece for piece, _, control in pieces if not control}
+    # Where added tokens part what was stripped, blanks stay beside them.
+    stripped = blanks['white'] or not any(t.normalized for t in tokens)
+    options: dict[str, Any] = {}
+    if not (stripped and _as_sentencepiece(blanks, spec, names)):
+        options['blanks'] = blanks
+    return _sentencepiece(proto.SerializeToString(), known, path, **options)
+
+
+def _blanks(
+    path: pathlib.Path, described: Mapping[str, Any], spec: Any
+) -> dict[str, Any]:
+    """What a Unigram does with blanks, as `SentencePiece` takes it; the table
+    of characters goes into the model.
+    """
+    rewrites: list[list[str]] = []
+    for step in _steps(described.get('normalizer'), 'normalizers'):
         if step['type'] == 'Precompiled':
             spec.precompiled_charsmap = base64.b64decode(
-                step['precompiled_charsmap']
+                step['precompiled_charsmap'] or ''
             )
-        elif step['type'] not in ('Replace', 'Strip') or not _only_blanks(step):
+        elif step['type'] == 'Strip':
+            for side, pattern in (
+                ('strip_left', f'^{BLANK}+'), ('strip_right', f'{BLANK}+$')
+            ):  # fmt: skip
+                if step.get(side):
+                    rewrites.append([pattern, ''])
+        elif step['type'] == 'Replace' and _only_blanks(step):
+            rewrites.append([' {2,}', step['content']])
+        else:
             raise ValueError(
                 f'{path} normalises by {step["type"]}, which cannot be kept '
                 'beside Unigram; fetch the folder with its *.model'
             )
-    spec.escape_whitespaces = True
-    spec.remove_extra_whitespaces = True
-    spec.add_dummy_prefix = True
-    for step in _steps(found.get('pre_tokenizer'), 'pretokenizers'):
+    white, scheme, split = False, None, True
+    for step in _steps(described.get('pre_tokenizer'), 'pretokenizers'):
         if step['type'] == 'Metaspace':
-            scheme = step.get('prepend_scheme', 'always')
-            spec.add_dummy_prefix = scheme != 'never' and step.get(
-                'add_prefix_space', True
-            )
-        elif step['type'] != 'WhitespaceSplit':
+            prefix = step.get('add_prefix_space', True)
+            scheme = step.get('prepend_scheme', 'always' if prefix else 'never')
+            split = step.get('split', True)
+        elif step['type'] == 'WhitespaceSplit':
+            white = True
+        else:
             raise ValueError(
                 f'{path} splits by {step["type"]}, which cannot be kept '
                 'beside Unigram'
             )
-    return proto.SerializeToString()
+    if scheme is None:
+        raise ValueError(
+            f'{path} does not mark words (a pre_tokenizer Metaspace), which '
+            'cannot be kept beside Unigram'
+        )
+    return {
+        'rewrites': rewrites, 'white': white, 'scheme': scheme, 'split': split,
+    }  # fmt: skip
+
+
+def _as_sentencepiece(
+    blanks: Mapping[str, Any], spec: Any, pieces: set[str]
+) -> bool:
+    """Whether SentencePiece itself does the same with blanks: it strips and
+    joins them, and writes a mark before each word.
+    """
+    if not spec.precompiled_charsmap or '\u2581' not in pieces:
+        return False
+    if any('\u2581' in piece[1:] for piece in pieces):
+        return False
+    if blanks['scheme'] != 'always' or not blanks['split']:
+        return False
+    patterns = [pattern for pattern, _ in blanks['rewrites']]
+    return blanks['white'] or {' {2,}', f'{BLANK}+$'} <= set(patterns)
 
 
 def _only_blanks(step: Mapping[str, Any]) -> bool:
-    """Whether a step but joins or strips blanks, as SentencePiece does."""
-    if step['type'] == 'Strip':
-        return True
+    """Whether a step but joins blanks, as SentencePiece does."""
     pattern = step.get('pattern') or {}
-    return set(pattern.get('Regex', pattern.get('String', 'x'))) <= set(
-        ' {2,}+'
-    )
+    joins = pattern.get('Regex') == ' {2,}' or pattern.get('String') == '  '
+    return joins and step.get('content') in (' ', '\u2581')
 
 
 # ---------------------------------------------------------- SentencePiece
@@ -343,6 +742,8 @@ def shifted(model: bytes, where: Any) -> bytes:
 def unshifted(model: bytes) -> bytes | None:
     """What `shifted` was given; None: no such order."""
     proto = _parsed(model, 'the tokenizer')
+    while proto.pieces[-1].type == proto.SentencePiece.UNUSED:
+        del proto.pieces[-1]  # of embeddings without a piece
     names = tuple(piece.piece for piece in proto.pieces[:4])
     if names != _FAIRSEQ or proto.pieces[-1].piece != '<mask>':
         return None
@@ -389,9 +790,7 @@ def _parsed(model: bytes, where: Any) -> Any:
     return proto
 
 
-def _vocab_json(
-    path: pathlib.Path, settings: Mapping[str, Any], size: int, said: list[str]
-) -> Tokenizer:
+def _vocab_json(path: pathlib.Path, known: _Folder) -> Any:
     """vocab.json and merges.txt, as GPT's and RoBERTa's own code has them."""
     index = files.read_json(path)
     merges = path.with_name('merges.txt')
@@ -410,7 +809,9 @@ def _vocab_json(
         'normalizer': None,
         'pre_tokenizer': {
             'type': 'ByteLevel',
-            'add_prefix_space': bool(settings.get('add_prefix_space', False)),
+            'add_prefix_space': bool(
+                known.settings.get('add_prefix_space', False)
+            ),
             'trim_offsets': True,
             'use_regex': True,
         },
@@ -430,19 +831,26 @@ def _vocab_json(
         }  # fmt: skip
         described['pre_tokenizer'] = {'type': 'BertPreTokenizer'}
         described['model'] |= {'unk_token': '<unk>', 'end_of_word_suffix': ENDS}
-    return _pairs(described, size, path, said)
+    if known.whose == 'RobertaTokenizer':
+        trims = bool(known.settings.get('trim_offsets', True))
+        described['post_processor'] = {**_UNTRIMMED, 'trim_offsets': trims}
+    made = _pairs(described, known, path)
+    return made, _around(known, made)
 
 
-# What reads a file: (path, what tokenizer_config.json says, V, what people
-# should know) -> the tokenizer. The first file that is there counts.
+# What reads a file: (path, what the folder says besides) -> the tokenizer, and
+# what it puts around texts. The first file that is there counts.
 _FILES = {
     'tokenizer.json': _described,
     'vocab.txt': _vocab_txt,
-    _SHIFTED: lambda path, settings, size, said: _sentencepiece(
-        shifted(path.read_bytes(), path), size, path
+    _SHIFTED: lambda path, known: _plain(
+        known, _sentencepiece(shifted(path.read_bytes(), path), known, path)
     ),
-    _PLAIN: lambda path, settings, size, said: _sentencepiece(
-        folded(path.read_bytes(), settings, path), size, path
+    _PLAIN: lambda path, known: _plain(
+        known,
+        _sentencepiece(
+            folded(path.read_bytes(), known.settings, path), known, path
+        ),
     ),
     'vocab.json': _vocab_json,
 }
@@ -451,13 +859,27 @@ _FILES = {
 
 
 def write(
-    folder: pathlib.Path, tokenizer: Tokenizer, kind: str, max_length: int
+    folder: pathlib.Path,
+    tokenizer: Tokenizer,
+    kind: str,
+    max_length: int,
+    layout: str | Layout,
 ) -> None:
     """Writes a tokenizer as transformers reads it.
+
+    Args:
+        kind: the model_type.
+        max_length: of its texts, with specials.
+        layout: what it puts around them.
 
     Raises:
         ValueError: transformers has none like it.
     """
+    inner = tokenizer.inner
+    general = 'PreTrainedTokenizerFast'
+    import tokenizers
+    from tokenizers import decoders, processors
+
     kinds = ('pad', 'unk', 'cls', 'sep', 'mask')
     names = {
         f'{name}_token': tokenizer.vocabulary[number]
@@ -470,80 +892,114 @@ def write(
             if name not in ('pad_token', 'mask_token')
         }
     settings: dict[str, Any] = {**names, 'model_max_length': max_length}
-    if isinstance(tokenizer, WordPiece):
+    if isinstance(inner, WordPiece):
         options = tokenizer.options
         settings |= {
-            'tokenizer_class': 'BertTokenizer',
+            # Others lay texts out by themselves.
+            'tokenizer_class': 'BertTokenizer' if layout == 'bert' else general,
             'do_lower_case': tokenizer.lower_case,
             'strip_accents': options.get('strip_accents'),
             'tokenize_chinese_chars': options.get('chinese_characters', True),
         }
-        vocabularies.write(folder / 'vocab.txt', tokenizer.vocabulary)
-        made = _fast_wordpiece(tokenizer)
-    elif isinstance(tokenizer, SentencePiece):
-        made = _fast_unigram(tokenizer, kind)
+        own = _own_pieces(tokenizer)
+        vocabularies.write(folder / 'vocab.txt', own)
+        made = _fast_wordpiece(inner, own)
+    elif isinstance(inner, SentencePiece):
+        made = _fast_unigram(inner, tokenizer)
         if kind == 'xlnet':
-            file, model = _PLAIN, tokenizer.model
+            file, model = _PLAIN, inner.model
             settings['tokenizer_class'] = 'XLNetTokenizer'
         else:
-            file, model = _SHIFTED, unshifted(tokenizer.model)
-            fairseq = names['cls_token'] == '<s>'
+            file, model = _SHIFTED, unshifted(inner.model)
+            fairseq = names['cls_token'] == '<s>' and layout == 'roberta'
             settings['tokenizer_class'] = (
-                'XLMRobertaTokenizer' if fairseq else 'PreTrainedTokenizerFast'
+                'XLMRobertaTokenizer'
+                if fairseq and inner.blanks is None
+                else general
             )
         if model is not None:
             (folder / file).write_bytes(model)
-    elif isinstance(tokenizer, Pairs):
-        settings['tokenizer_class'] = _CLASSES.get(
-            kind, 'PreTrainedTokenizerFast'
-        )
-        if kind == 'modernbert':  # it knows no segments
-            settings['model_input_names'] = ['input_ids', 'attention_mask']
-        made = _fast_pairs(tokenizer, kind)
+    elif isinstance(inner, Pairs):
+        settings['tokenizer_class'] = _WRITTEN.get(kind, general)
+        if kind == 'roberta' and layout != 'roberta':
+            settings['tokenizer_class'] = general
+        made = tokenizers.Tokenizer.from_str(inner.json)
         made.model.save(str(folder))  # vocab.json and merges.txt
+        made.decoder = (
+            decoders.BPEDecoder(suffix=ENDS)
+            if isinstance(inner, CharacterPairs)
+            else decoders.ByteLevel()
+        )
+        split = json.loads(inner.json).get('pre_tokenizer') or {}
+        settings['add_prefix_space'] = split.get('add_prefix_space', False)
     else:
         raise ValueError(
             f'a tokenizer of the kind {tokenizer.kind} cannot be written for '
             'transformers'
+        )
+    if isinstance(tokenizer, WithAdded):
+        _add(made, tokenizer)
+        settings['added_tokens_decoder'] = {
+            str(token.id): {
+                name: value
+                for name, value in dataclasses.asdict(token).items()
+                if name != 'id'
+            }
+            for token in tokenizer.added
+        }
+    if settings['tokenizer_class'] == general and kind not in _SEGMENTS:
+        settings['model_input_names'] = ['input_ids', 'attention_mask']
+    trims = isinstance(inner, Pairs) and tokenizer.trims
+    end = processors.ByteLevel(trim_offsets=trims)
+    if kind in ('gpt2', 'openai-gpt') and isinstance(layout, str):
+        made.post_processor = end  # ours ends a text, theirs does not
+    else:
+        around_texts = around.processor(layout, tokenizer)
+        made.post_processor = (
+            processors.Sequence([end, around_texts]) if trims else around_texts
         )
     made.save(str(folder / 'tokenizer.json'))
     files.write_json(folder / 'tokenizer_config.json', settings)
 
 
 # What transformers calls the tokenizers that byte pairs go out as.
-_CLASSES = {
+_WRITTEN = {
     'gpt2': 'GPT2Tokenizer',
     'openai-gpt': 'OpenAIGPTTokenizer',
     'roberta': 'RobertaTokenizer',
 }
 
 
-def _fast_pairs(tokenizer: Pairs, kind: str) -> Any:
-    import tokenizers
-    from tokenizers import decoders, processors
-
-    made = tokenizers.Tokenizer.from_str(tokenizer.json)
-    cls = tokenizer.vocabulary[tokenizer.cls_id]
-    sep = tokenizer.vocabulary[tokenizer.sep_id]
-    single, pair = f'{cls} $A {sep}', f'{cls} $A {sep} $B:1 {sep}:1'
-    if kind == 'roberta':
-        pair = f'{cls} $A {sep} {sep} $B {sep}'
-    if kind in ('gpt2', 'openai-gpt'):  # theirs put nothing around a text
-        made.post_processor = processors.ByteLevel(trim_offsets=True)
-    else:
-        made.post_processor = _around(tokenizer, single, pair)
-    if isinstance(tokenizer, CharacterPairs):
-        made.decoder = decoders.BPEDecoder(suffix=ENDS)
-    else:
-        made.decoder = decoders.ByteLevel()
-    return made
+# Those whose models take segments.
+_SEGMENTS = 'bert', 'electra', 'xlnet'
 
 
-def _fast_wordpiece(tokenizer: WordPiece) -> Any:
+def _own_pieces(tokenizer: Tokenizer) -> list[str]:
+    """A vocabulary but for what only added tokens, or nobody, has behind it."""
+    names = list(tokenizer.inner.vocabulary)
+    while names[-1] == _nameless(len(names) - 1):
+        names.pop()
+    return list(tokenizer.vocabulary[: len(names)])
+
+
+def _add(made: Any, tokenizer: WithAdded) -> None:
+    """Adds tokens to a tokenizer of `tokenizers`, by their ids."""
+    from tokenizers import AddedToken as Theirs
+
+    for token in sorted(tokenizer.added, key=lambda token: token.id):
+        if made.token_to_id(token.content) is None:
+            while (number := made.get_vocab_size()) < token.id:
+                made.add_special_tokens([_nameless(number)])
+        flags = dataclasses.asdict(token)
+        del flags['id']
+        made.add_tokens([Theirs(**flags)])
+
+
+def _fast_wordpiece(tokenizer: WordPiece, names: Sequence[str]) -> Any:
     import tokenizers
     from tokenizers import models, normalizers, pre_tokenizers
 
-    pieces = {piece: i for i, piece in enumerate(tokenizer.vocabulary)}
+    pieces = {piece: i for i, piece in enumerate(names)}
     made = tokenizers.Tokenizer(
         models.WordPiece(
             pieces, unk_token=vocabularies.UNK, max_input_chars_per_word=_WORD
@@ -558,25 +1014,10 @@ def _fast_wordpiece(tokenizer: WordPiece) -> Any:
     )
     made.pre_tokenizer = pre_tokenizers.BertPreTokenizer()
     made.add_special_tokens(list(vocabularies.SPECIALS))
-    cls, sep = vocabularies.CLS, vocabularies.SEP
-    single, pair = f'{cls} $A {sep}', f'{cls} $A {sep} $B:1 {sep}:1'
-    made.post_processor = _around(tokenizer, single, pair)
     return made
 
 
-def _around(tokenizer: Tokenizer, single: str, pair: str) -> Any:
-    """Puts [CLS] and [SEP] around texts and pairs, as is written there."""
-    from tokenizers import processors
-
-    ids = tokenizer.cls_id, tokenizer.sep_id
-    return processors.TemplateProcessing(
-        single=single,
-        pair=pair,
-        special_tokens=[(tokenizer.vocabulary[i], i) for i in ids],
-    )
-
-
-def _fast_unigram(tokenizer: SentencePiece, kind: str) -> Any:
+def _fast_unigram(tokenizer: SentencePiece, whole: Tokenizer) -> Any:
     import tokenizers
     from tokenizers import AddedToken, models, normalizers, pre_tokenizers
 
@@ -587,9 +1028,13 @@ def _fast_unigram(tokenizer: SentencePiece, kind: str) -> Any:
             'only unigram models of SentencePiece have a place in a folder '
             'for transformers'
         )
+    every = list(proto.pieces)
+    no_text = piece_type.CONTROL, piece_type.UNUSED
+    while isinstance(whole, WithAdded) and every[-1].type in no_text:
+        every.pop()  # what is only added is in no text else
     made = tokenizers.Tokenizer(
         models.Unigram(
-            [(piece.piece, piece.score) for piece in proto.pieces],
+            [(piece.piece, piece.score) for piece in every],
             tokenizer.unk_id,
             bool(proto.trainer_spec.byte_fallback),
         )
@@ -597,24 +1042,32 @@ def _fast_unigram(tokenizer: SentencePiece, kind: str) -> Any:
     steps = []
     if charsmap := proto.normalizer_spec.precompiled_charsmap:
         steps.append(normalizers.Precompiled(charsmap))
-    steps.append(normalizers.Replace(tokenizers.Regex(' {2,}'), ' '))
+    blanks = tokenizer.blanks
+    doubled = ' {2,}'
+    for pattern, rewrite in blanks.rewrites if blanks else [[doubled, ' ']]:
+        left = pattern.startswith('^')
+        steps.append(
+            normalizers.Replace(tokenizers.Regex(pattern), rewrite)
+            if pattern == doubled
+            else normalizers.Strip(left=left, right=not left)
+        )
     made.normalizer = normalizers.Sequence(steps)
-    made.pre_tokenizer = pre_tokenizers.Sequence(
-        [pre_tokenizers.WhitespaceSplit(), pre_tokenizers.Metaspace()]
-    )
-    made.add_special_tokens(
-        [
-            AddedToken(piece.piece, special=True, normalized=False)
-            for piece in proto.pieces
-            if piece.type in (piece_type.CONTROL, piece_type.UNKNOWN)
-        ]
-    )
-    cls = tokenizer.vocabulary[tokenizer.cls_id]
-    sep = tokenizer.vocabulary[tokenizer.sep_id]
-    single, pair = f'{cls} $A {sep}', f'{cls} $A {sep} {sep} $B {sep}'
-    if kind == 'xlnet':
-        single, pair = f'$A {sep} {cls}:2', f'$A {sep} $B:1 {sep}:1 {cls}:2'
-    elif kind == 'bert':
-        pair = f'{cls} $A {sep} $B:1 {sep}:1'
-    made.post_processor = _around(tokenizer, single, pair)
+    mark = pre_tokenizers.Metaspace()
+    if blanks is not None:
+        mark = pre_tokenizers.Metaspace(
+            prepend_scheme=blanks.scheme, split=blanks.split
+        )
+    made.pre_tokenizer = mark
+    if blanks is None or blanks.white:
+        made.pre_tokenizer = pre_tokenizers.Sequence(
+            [pre_tokenizers.WhitespaceSplit(), mark]
+        )
+    if not isinstance(whole, WithAdded):
+        made.add_special_tokens(
+            [
+                AddedToken(piece.piece, special=True, normalized=False)
+                for piece in proto.pieces
+                if piece.type in (piece_type.CONTROL, piece_type.UNKNOWN)
+            ]
+        )
     return made

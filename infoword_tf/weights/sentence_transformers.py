@@ -1,19 +1,24 @@
 """Folders of sentence-transformers: how states become the vector of a text.
 
-    modules.json   its modules in order: Transformer, Pooling, Dense, Normalize
-    config_sentence_transformers.json   prompts, similarity
+    modules.json   its modules in order: Transformer, Pooling, Dense, Normalize;
+                   of a CrossEncoder a Transformer alone
+    config_sentence_transformers.json   model_type, prompts, similarity
     sentence_bert_config.json   max_seq_length
 
 The encoder itself lies in a folder of transformers, see huggingface.py.
 """
 
 import pathlib
+from collections.abc import Mapping, Sequence
 from typing import Any
 
+import numpy as np
+
 from infoword_tf import files
-from infoword_tf.config import DenseConfig, FlowConfig
+from infoword_tf.config import ROLES, DenseConfig, FlowConfig
 from infoword_tf.inference.loaded import Loaded
 from infoword_tf.weights import huggingface
+from infoword_tf.weights.architectures import check_values
 from infoword_tf.weights.converted import VectorSettings
 from infoword_tf.weights.tensors import (
     SINGLE,
@@ -23,7 +28,39 @@ from infoword_tf.weights.tensors import (
 
 MODULES = 'modules.json'
 SETTINGS = 'config_sentence_transformers.json'
-TRANSFORMER = 'sentence_bert_config.json'
+CONFIG = 'config.json'  # of each module
+# The first that is there counts; the first is written.
+TRANSFORMERS = tuple(
+    f'sentence_{kind}_config.json'
+    for kind in ('bert', 'roberta', 'distilbert', 'camembert', 'albert',
+                 'xlm-roberta', 'xlnet')
+)  # fmt: skip
+VECTORS, CLASSES = 'SentenceTransformer', 'CrossEncoder'
+# By model_type, what the file of the Transformer has to say; as
+# `check_values` reads it.
+_TASKS = {
+    VECTORS: {
+        'transformer_task': ('feature-extraction',),
+        'module_output_name': ('token_embeddings',),
+    },
+    CLASSES: {
+        'transformer_task': ('sequence-classification',),
+        'module_output_name': ('scores',),
+    },
+}
+_OUTPUTS = {
+    VECTORS: ('last_hidden_state', ['last_hidden_state']),
+    CLASSES: ('logits', ['logits']),
+}
+# Of all Transformers, and of modules that read vectors.
+_OF_TEXTS = {
+    'processing_kwargs': ({}, None), 'query_length': (None,),
+    'document_length': (None,), 'query_expansion': (None,),
+}  # fmt: skip
+_OF_VECTORS = {
+    'module_input_name': ('sentence_embedding',),
+    'module_output_name': ('sentence_embedding', None),
+}
 # Ours, and the flag of Pooling; its name in newer files is the same without
 # what stands before it.
 POOLINGS = {
@@ -41,7 +78,7 @@ ACTIVATIONS = {
     'gelu': 'torch.nn.modules.activation.GELU',
 }
 _SIMILARITIES = {'cosine': 'cosine', 'dot': 'dot', 'dot_product': 'dot'}
-_KNOWN = ('Transformer', 'Pooling', 'Dense', 'Normalize')
+_KNOWN = ('Transformer', 'Pooling', 'Dense', 'Normalize', 'Dropout')
 
 
 def is_one(folder: pathlib.Path) -> bool:
@@ -50,7 +87,7 @@ def is_one(folder: pathlib.Path) -> bool:
 
 
 def read(folder: pathlib.Path) -> tuple[pathlib.Path, VectorSettings]:
-    """Where the encoder lies, and how a text becomes a vector.
+    """Finds where the encoder lies, and how a text becomes a vector.
 
     Raises:
         FileNotFoundError: a module lacks its files.
@@ -58,17 +95,41 @@ def read(folder: pathlib.Path) -> tuple[pathlib.Path, VectorSettings]:
     """
     modules = _modules(folder)
     kinds = [kind for kind, _ in modules]
-    encoder = modules[0][1]
-    if kinds[:2] != ['Transformer', 'Pooling']:
+    where, settings = f'{folder}/{SETTINGS}', _json(folder / SETTINGS)
+    kind = settings.get('model_type', VECTORS)
+    if kind not in _TASKS:
+        raise ValueError(
+            f'{where} has the model_type {kind!r}; known are '
+            f'{", ".join(_TASKS)}'
+        )
+    wanted = ['Transformer'] if kind == CLASSES else ['Transformer', 'Pooling']
+    if kinds[:2] != wanted:
         raise ValueError(
             f'{folder}/{MODULES} begins with {" and ".join(kinds[:2])}, not '
-            'with Transformer and Pooling'
+            f'with {" and ".join(wanted)} as a {kind} that can be converted'
+        )
+    encoder = modules[0][1]
+    limit, lower_case = _transformer(encoder, kind)
+    prompts, prompt = _prompts(settings, where)
+    if kind == CLASSES:
+        if prompts.get(prompt):
+            raise ValueError(
+                f'{where} puts the prompt {prompt!r} before texts, which '
+                'classes cannot have here; set default_prompt_name to null and '
+                'put it before texts yourself'
+            )
+        return encoder, VectorSettings(
+            max_length=limit, lower_case=lower_case, classes=True
         )
     dense: list[DenseConfig] = []
     tensors: dict[str, Any] = {}
     normalize = False
     for kind, place in modules[2:]:
+        if kind == 'Dropout':  # of training alone
+            continue
         if kind == 'Normalize':
+            path = place / CONFIG
+            check_values(_json(path), _OF_VECTORS, str(path))
             normalize = True
             continue
         if kind != 'Dense' or normalize:
@@ -80,41 +141,36 @@ def read(folder: pathlib.Path) -> tuple[pathlib.Path, VectorSettings]:
         layer, arrays = _dense(place, len(dense))
         dense.append(layer)
         tensors |= arrays
-    found = {}
-    if (folder / SETTINGS).is_file():
-        found = files.read_json(folder / SETTINGS)
-    similarity = found.get('similarity_fn_name') or 'cosine'
+    similarity = settings.get('similarity_fn_name') or 'cosine'
     if similarity not in _SIMILARITIES:
         raise ValueError(
-            f'{folder}/{SETTINGS} compares vectors by {similarity}; known are '
+            f'{where} compares vectors by {similarity}; known are '
             f'{", ".join(sorted(set(_SIMILARITIES)))}'
         )
-    prompts = {k: v for k, v in (found.get('prompts') or {}).items() if v}
-    prompt = found.get('default_prompt_name')
+    dims = settings.get('truncate_dim')
+    if dims and normalize and _SIMILARITIES[similarity] == 'dot':
+        raise ValueError(
+            f'{where} cuts vectors of length 1 to {dims} numbers '
+            '(truncate_dim) and compares them by dot; here they have length 1 '
+            'after that: set similarity_fn_name to cosine'
+        )
     pooling, whole = _pooling(modules[1][1])
-    if prompts and not whole:
+    if any(prompts.values()) and not whole:
         raise ValueError(
             f'{modules[1][1]} leaves prompts out of the mean '
             '(include_prompt false), which cannot be converted'
         )
-    limit = None
-    if (encoder / TRANSFORMER).is_file():
-        settings = files.read_json(encoder / TRANSFORMER)
-        limit = settings.get('max_seq_length')
-        if settings.get('do_lower_case'):
-            raise ValueError(
-                f'{encoder}/{TRANSFORMER} lower-cases texts before the '
-                'tokenizer does; set do_lower_case there, and false here'
-            )
     return encoder, VectorSettings(
         pooling=pooling,
         similarity=_SIMILARITIES[similarity],
         normalize=normalize,
         dense=tuple(dense),
+        dims=dims,
         tensors=tensors,
         prompts=prompts,
-        prompt=prompt if prompt in prompts else None,
+        prompt=prompt,
         max_length=limit,
+        lower_case=lower_case,
     )
 
 
@@ -125,26 +181,77 @@ def _modules(folder: pathlib.Path) -> list[tuple[str, pathlib.Path]]:
     path = folder / MODULES
     try:
         entries = json.loads(path.read_text(encoding='utf-8'))
-        modules = [
-            (entry['type'].rpartition('.')[2], folder / entry['path'])
-            for entry in entries
-        ]
+        modules = [(entry['type'], folder / entry['path']) for entry in entries]
+        names = [kind.rpartition('.')[2] for kind, _ in modules]
     except (ValueError, KeyError, TypeError, AttributeError) as error:
         raise ValueError(f'{path} cannot be read: {error}') from None
-    for kind, _ in modules:
-        if kind not in _KNOWN:
+    for (kind, _), name in zip(modules, names, strict=True):
+        if name not in _KNOWN or not kind.startswith('sentence_transformers.'):
             raise ValueError(
-                f'{path} has the module {kind}; known are {", ".join(_KNOWN)}'
+                f'{path} has the module {kind}; known are those of '
+                f'sentence_transformers called {", ".join(_KNOWN)}'
             )
-    return modules
+    return [
+        (name, place) for name, (_, place) in zip(names, modules, strict=True)
+    ]
+
+
+def _transformer(folder: pathlib.Path, kind: str) -> tuple[int | None, bool]:
+    """How long a text may be, where the module Transformer says it, and
+    whether it lower-cases texts before the tokenizer.
+    """
+    names = (folder / name for name in TRANSFORMERS)
+    path = next((x for x in names if x.is_file()), folder / TRANSFORMERS[0])
+    settings, known = _json(path), _TASKS[kind]
+    check_values(settings, known | _OF_TEXTS, str(path))
+    modalities = settings.get('modality_config', {'text': {}})
+    check_values(
+        modalities.get('text', {'method': None}),
+        {'method': ('forward',), 'method_output_name': _OUTPUTS[kind]},
+        f'{path}, texts,',
+    )
+    arguments = {
+        **(settings.get('tokenizer_args') or {}),
+        **(settings.get('processor_kwargs') or {}),
+    }
+    limit = arguments.get('model_max_length', settings.get('max_seq_length'))
+    return limit, bool(settings.get('do_lower_case'))
+
+
+def _prompts(
+    settings: dict[str, Any], where: str
+) -> tuple[dict[str, str], str | None]:
+    """Prompts by name, empty ones too, and the name of the default.
+
+    Beside a default each role has a prompt: the default is not for texts
+    whose role is known (`encode_query`, `encode_document`).
+    """
+    prompts = {k: v or '' for k, v in (settings.get('prompts') or {}).items()}
+    prompt = settings.get('default_prompt_name')
+    if prompt is None:
+        return prompts, None
+    for names in ROLES.values():
+        if not any(name in prompts for name in names):
+            prompts[names[0]] = ''
+    if prompt not in prompts:
+        raise ValueError(
+            f'{where} has the default prompt {prompt!r}, but the prompts '
+            f'{", ".join(prompts)}'
+        )
+    return prompts, prompt
+
+
+def _json(path: pathlib.Path) -> dict[str, Any]:
+    """What a file holds, {} where there is none."""
+    return files.read_json(path) if path.is_file() else {}
 
 
 def _config(
     folder: pathlib.Path, kind: str
 ) -> tuple[pathlib.Path, dict[str, Any]]:
-    path = folder / 'config.json'
+    path = folder / CONFIG
     if not path.is_file():
-        raise FileNotFoundError(f'{folder} has no config.json: no {kind}')
+        raise FileNotFoundError(f'{folder} has no {CONFIG}: no {kind}')
     return path, files.read_json(path)
 
 
@@ -162,7 +269,7 @@ def _pooling(folder: pathlib.Path) -> tuple[str, bool]:
             if key.startswith('pooling_mode_') and value
         ]
         ours = {v.removeprefix('pooling_mode_'): k for k, v in POOLINGS.items()}
-        chosen = [ours.get(name, name) for name in chosen]
+        chosen = [ours.get(name, name) for name in chosen] or ['mean']
     if len(chosen) != 1 or chosen[0] not in POOLINGS:
         raise ValueError(
             f'{path} pools by {" and ".join(chosen) or "nothing"}; known is '
@@ -176,6 +283,8 @@ def _dense(
 ) -> tuple[DenseConfig, dict[str, Any]]:
     """One Dense and its weights, by our paths."""
     path, config = _config(folder, 'Dense')
+    known = {**_OF_VECTORS, 'use_residual': (False, None)}
+    check_values(config, known, str(path))
     name = config.get('activation_function', ACTIVATIONS['tanh'])
     ours = {v.rpartition('.')[2]: k for k, v in ACTIVATIONS.items()}
     if name.rpartition('.')[2] not in ours:
@@ -204,8 +313,16 @@ def _dense(
 def write(folder: pathlib.Path, loaded: Loaded) -> list[str]:
     """Writes a workdir as sentence-transformers loads it; as
     `huggingface.write`.
+
+    What knows classes of pairs, in one order, becomes a CrossEncoder unless
+    layers stand over its vectors; all else a SentenceTransformer.
     """
     config = loaded.config
+    row = huggingface.heads_of(loaded).get('label')
+    if row and not config.dense and 2 in loaded.sides(row) and (
+        loaded.model.objectives[row].texts != 'both_ways'
+    ):  # fmt: skip
+        return _write_classes(folder, loaded)
     if any(isinstance(layer, FlowConfig) for layer in config.dense):
         raise ValueError(
             'this model has an invertible network over vectors (tasks.flow), '
@@ -222,57 +339,104 @@ def write(folder: pathlib.Path, loaded: Loaded) -> list[str]:
             'sentence-transformers is the first'
         )
     dropped = huggingface.write(folder, loaded)
-    base = 'sentence_transformers.models.'
     width = loaded.encoder.width
-    modules = [('Transformer', '')]
+    modules = ['Transformer']
 
-    def add(kind: str, values: dict[str, Any]) -> str:
-        name = f'{len(modules)}_{kind}'
-        modules.append((kind, name))
-        (folder / name).mkdir()
-        files.write_json(folder / name / 'config.json', values)
-        return name
+    def add(kind: str, values: dict[str, Any]) -> pathlib.Path:
+        place = folder / f'{len(modules)}_{kind}'
+        modules.append(kind)
+        place.mkdir()
+        files.write_json(place / CONFIG, values)
+        return place
 
     pooled = {flag: name == config.pooling for name, flag in POOLINGS.items()}
     add(
         'Pooling',
         {'word_embedding_dimension': width, **pooled, 'include_prompt': True},
     )
-    for number, layer in enumerate(config.dense):
-        name = add(
+    layers = [
+        (layer, x.kernel.numpy(), x.bias.numpy() if layer.bias else None)
+        for layer, x in zip(config.dense, loaded.model.dense, strict=True)
+    ]
+    dims = config.dims
+    if dims and config.normalize:  # theirs are cut when their length is 1
+        wide = config.dense[-1].width if config.dense else width
+        cut = DenseConfig(dims, 'identity', bias=False)
+        layers.append((cut, np.eye(wide, dims, dtype=np.float32), None))
+        dims = None
+    for layer, kernel, bias in layers:
+        place = add(
             'Dense',
             {
-                'in_features': width,
+                'in_features': len(kernel),
                 'out_features': layer.width,
                 'bias': layer.bias,
                 'activation_function': ACTIVATIONS[layer.activation],
             },
         )
-        made = loaded.model.dense[number]
-        arrays = {'linear.weight': made.kernel.numpy().T}
-        if layer.bias:
-            arrays['linear.bias'] = made.bias.numpy()
-        files.write_tensors(folder / name / SINGLE, arrays, {'format': 'pt'})
-        width = layer.width
+        arrays = {'linear.weight': kernel.T}
+        if bias is not None:
+            arrays['linear.bias'] = bias
+        files.write_tensors(place / SINGLE, arrays, {'format': 'pt'})
     if config.normalize:
-        modules.append(('Normalize', f'{len(modules)}_Normalize'))
+        modules.append('Normalize')
+    settings = {
+        'prompts': config.prompts,
+        'default_prompt_name': config.prompt,
+        'similarity_fn_name': config.similarity,
+    }
+    if dims:
+        settings['truncate_dim'] = dims
+    _write_settings(folder, modules, settings, config.max_length)
+    return dropped
+
+
+def _write_classes(folder: pathlib.Path, loaded: Loaded) -> list[str]:
+    """Writes a CrossEncoder, which scores one class by the logistic function
+    and several by their logits, as its own code saves one.
+    """
+    config = loaded.config
+    dropped = huggingface.write(folder, loaded)
+    activation = 'Sigmoid' if len(config.labels) == 1 else 'Identity'
+    _write_settings(
+        folder,
+        ['Transformer'],
+        {
+            'model_type': CLASSES,
+            'activation_fn': f'torch.nn.{activation}',
+            'prompts': {},
+            'default_prompt_name': None,
+        },
+        config.max_length,
+        transformer_task=_TASKS[CLASSES]['transformer_task'][0],
+    )
+    if config.prompts:
+        dropped.append('prompts')
+    return dropped
+
+
+def _write_settings(
+    folder: pathlib.Path,
+    modules: Sequence[str],
+    settings: Mapping[str, Any],
+    max_length: int,
+    **transformer: str,
+) -> None:
+    """Writes what stands beside the modules."""
     files.write_json(
         folder / MODULES,
         [
-            {'idx': i, 'name': str(i), 'path': path, 'type': base + kind}
-            for i, (kind, path) in enumerate(modules)
+            {
+                'idx': i,
+                'name': str(i),
+                'path': f'{i}_{kind}' if i else '',
+                'type': f'sentence_transformers.models.{kind}',
+            }
+            for i, kind in enumerate(modules)
         ],
     )
     files.write_json(
-        folder / TRANSFORMER,
-        {'max_seq_length': config.max_length, 'do_lower_case': False},
+        folder / TRANSFORMERS[0],
+        {'max_seq_length': max_length, 'do_lower_case': False, **transformer},
     )
-    files.write_json(
-        folder / SETTINGS,
-        {
-            'prompts': config.prompts,
-            'default_prompt_name': config.prompt,
-            'similarity_fn_name': config.similarity,
-        },
-    )
-    return dropped
+    files.write_json(folder / SETTINGS, dict(settings))

@@ -53,36 +53,27 @@ class Tensors(Mapping[str, np.ndarray]):
         return len(self._readers)
 
 
-def open_safetensors(folder: pathlib.Path) -> Tensors:
-    """Those of model.safetensors, or of the shards that its index names.
+def open_safetensors(folder: pathlib.Path, name: str | None = None) -> Tensors:
+    """Opens model.safetensors, or else the shards that an index names.
+
+    An index beside model.safetensors is of older weights: transformers takes
+    the single file first.
+
+    Args:
+        folder: holds the weights.
+        name: of the only file or index that counts; None: no one says it.
 
     Raises:
         FileNotFoundError: there are none, or a shard is missing.
         ValueError: a file is cut or damaged, or weights are pickled alone.
     """
-    if (folder / INDEX).is_file():
-        places = files.read_json(folder / INDEX).get('weight_map', {})
-        readers: dict[str, Callable[[], np.ndarray]] = {}
-        for shard in sorted(set(places.values())):
-            if not (folder / shard).is_file():
-                raise FileNotFoundError(
-                    f'{folder}: {INDEX} names the shard {shard}, which is not '
-                    'there; fetch it, too'
-                )
-            held = _readers(folder / shard)
-            readers |= {
-                name: reader
-                for name, reader in held.items()
-                if places.get(name) == shard
-            }
-        if lacking := sorted(set(places) - set(readers)):
-            raise ValueError(
-                f'{folder}/{places[lacking[0]]} lacks {lacking[0]}, which '
-                f'{INDEX} says it holds; fetch the folder again'
-            )
-        return Tensors(readers, str(folder))
-    if (folder / SINGLE).is_file():
-        return Tensors(_readers(folder / SINGLE), str(folder / SINGLE))
+    for path in (folder / n for n in ([name] if name else [SINGLE, INDEX])):
+        if path.is_file():
+            if path.name.endswith('.json'):
+                return _shards(path)
+            return Tensors(_readers(path), str(path))
+    if name:
+        raise FileNotFoundError(f'{folder} has no {name}; fetch it, too')
     for name in PICKLES:
         if (folder / name).is_file():
             raise ValueError(
@@ -92,6 +83,31 @@ def open_safetensors(folder: pathlib.Path) -> Tensors:
                 f'writes {SINGLE}'
             )
     raise FileNotFoundError(f'{folder} has no {SINGLE}: it holds no weights')
+
+
+def _shards(index: pathlib.Path) -> Tensors:
+    """Those of the files that an index names."""
+    folder = index.parent
+    places = files.read_json(index).get('weight_map', {})
+    readers: dict[str, Callable[[], np.ndarray]] = {}
+    for shard in sorted(set(places.values())):
+        if not (folder / shard).is_file():
+            raise FileNotFoundError(
+                f'{folder}: {index.name} names the shard {shard}, which is '
+                'not there; fetch it, too'
+            )
+        held = _readers(folder / shard)
+        readers |= {
+            name: reader
+            for name, reader in held.items()
+            if places.get(name) == shard
+        }
+    if lacking := sorted(set(places) - set(readers)):
+        raise ValueError(
+            f'{folder}/{places[lacking[0]]} lacks {lacking[0]}, which '
+            f'{index.name} says it holds; fetch the folder again'
+        )
+    return Tensors(readers, str(folder))
 
 
 def _readers(path: pathlib.Path) -> dict[str, Callable[[], np.ndarray]]:

@@ -289,6 +289,8 @@ class TablesTest(texts.Temporary):
          r'line 2: no JSON \(Expecting value'),
         ('a.jsonl', '[1]\n', 'line 1: expected a JSON object'),
         ('a.xlsx', 'x', 'must end in .tsv, .txt, .csv, .jsonl, .parquet'),
+        ('eng.train', 'EU NNP B-NP B-ORG\n',
+         r'eng.train: .* a text, or two, a row. .*CoNLL. are not read: labels'),
         ('a.tsv.gz', 'review\tstars', 'a.tsv.gz is not a whole gzip file'),
         ('a.csv.zst', 'review,stars', 'a.csv.zst is not a whole zstd file'),
     )  # fmt: skip
@@ -296,6 +298,12 @@ class TablesTest(texts.Temporary):
         with self.assertRaisesRegex(ValueError, message) as caught:
             self.rows(name, content)
         self.assertIn(name, str(caught.exception))
+
+    def test_columns_of_json_lines_are_those_of_all(self):
+        path = self.write('a.jsonl', '{"a": "x"}\n\n{"b": 1, "a": "y"}\n')
+        table = tables.open_table(str(path))
+        self.assertEqual(table.names, ('a', 'b'))
+        self.assertEqual([*table.rows], [(1, ('x', None)), (3, ('y', '1'))])
 
     @parameterized.parameters('nan', 'good', 'inf', '1e39', '4,5')
     def test_complaints_of_scores(self, score):

@@ -14,12 +14,14 @@ from infoword_tf.data.mixture import (
     MixedSource,
     Mixture,
     Turns,
+    as_drawn,
     mixed,
     parted,
     shares,
 )
 from infoword_tf.data.streams import StreamSource
 from infoword_tf.data.windows import WindowSource
+from infoword_tf.data.words import WordSource
 from infoword_tf.resolve import ModelChoices, resolve
 from tests import zoo
 
@@ -218,6 +220,29 @@ class MixedTest(parameterized.TestCase):
         together = sum(x.counts for x in text.stores.values())
         self.assertAlmostEqual(counts.sum() / together.sum(), 1, delta=0.01)
         np.testing.assert_array_equal(counts > 0, together > 0)
+        # 1001 pieces, of which a ten-thousandth is none, but what occurs is.
+        drawn = as_drawn(np.array([[1000, 0, 0], [0, 1, 0]]), [0.9999, 0.0001])
+        self.assertEqual(drawn.tolist(), [1001, 1, 0])
+
+    def test_words_are_dropped_by_the_counts_of_all(self):
+        """A word of one language is as rare as in the mixture, not in its own.
+
+        Mikolov et al. 2013, in word2vec.c: sqrt(t / f) + t / f of the words
+        are kept, f being their share.
+        """
+        text, t = mixture(), 0.01
+        sources = text.sources(
+            WordSource, [4] * 3, 0, length=10, subsample=t, negatives=3
+        )
+        counts = np.where(np.arange(zoo.V) == zoo.UNK, 0, text.counts)
+        share = t * counts.sum() / np.maximum(counts, 1)
+        expected = np.minimum(np.sqrt(share) + share, 1) * (counts > 0)
+        for source, own in zip(sources, text.stores.values(), strict=True):
+            np.testing.assert_allclose(source.keep, expected, rtol=1e-6)
+            # As many as it has, for the length of passages.
+            self.assertAlmostEqual(
+                source.store.counts.sum(), own.counts.sum(), delta=1e-6
+            )
 
 
 if __name__ == '__main__':

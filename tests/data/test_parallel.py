@@ -470,9 +470,12 @@ class ComplaintsTest(ParallelTest):
             ('a.tsv', tsv(PAIRS)), ('b.tsv', tsv(PAIRS)), ('c.tsv', 'un\tone\n')
         )
         values = self.paths(['de-en=a.tsv'])
+        (self.folder / 'in').mkdir()
+        (self.folder / 'linked.tsv').symlink_to(self.folder / 'a.tsv')
         for call in (parallel.check, parallel.read):
-            with self.assertRaisesRegex(ValueError, r'a\.tsv matches both'):
-                call(values, self.paths(['en-de=*a.tsv']))
+            for same in ('*a.tsv', 'in/../a.tsv', 'linked.tsv'):
+                with self.assertRaisesRegex(ValueError, r'a\.tsv matches both'):
+                    call(values, self.paths([f'en-de={same}']))
             with self.assertRaisesRegex(
                 ValueError, 'translations of en-fr, but .* of de-en; leave'
             ):

@@ -1,5 +1,6 @@
 """Sentences of a store, and pairs that people have written, by step."""
 
+import itertools
 import json
 from unittest import mock
 
@@ -16,6 +17,7 @@ from infoword_tf.data.store import SENTENCE_START
 from infoword_tf.text.layout import LAYOUTS
 from infoword_tf.text.template import Template
 from infoword_tf.text.tokenizers import TOKENIZERS
+from infoword_tf.text.wholewords import WholeWords
 from tests import zoo
 from tests.data.texts import Temporary
 
@@ -128,12 +130,13 @@ class PairsTest(Temporary):
             found = text_pairs.read(path, delimiter=delimiter)
             self.assertEqual(found.train[0].texts, wanted)
         with self.assertRaisesRegex(ValueError, 'd.csv has one column'):
-            text_pairs.names_of(path, delimiter='tab')
+            text_pairs.layouts_of(path, delimiter='tab')
         rows = [{'a': 'x', 'b': 'y', 'c': ['z']}] * 40
         path = self.write('l.jsonl', map(json.dumps, rows))
         with self.assertRaisesRegex(ValueError, "column 'c' holds lists"):
             text_pairs.read(path)
-        self.assertLen(text_pairs.read_pairs(path, ['a', 'b'])[0].texts[0], 40)
+        (file,), _ = text_pairs.read_pairs(path, ['a', 'b'])
+        self.assertLen(file.texts[0], 40)
 
     def test_held_out_are_some_by_a(self):
         found = text_pairs.read(self.path)
@@ -152,12 +155,12 @@ class PairsTest(Temporary):
         with self.assertRaisesRegex(
             ValueError, "no column 'd': its columns are a, b, c"
         ):
-            text_pairs.names_of(self.path, ['a', 'd'])
+            text_pairs.layouts_of(self.path, ['a', 'd'])
 
     def test_bad_files(self):
         for read, lines, message in (
-            (text_pairs.names_of, ['a', 'x'], 'has one column'),
-            (text_pairs.names_of, ['who are you today then?,I am me'] * 9,
+            (text_pairs.layouts_of, ['a', 'x'], 'has one column'),
+            (text_pairs.layouts_of, ['who are you today then?,I am me'] * 9,
              'reads like a pair'),
             (text_pairs.read, ['a,b', 'x,y', 'z'], 'x.csv, line 3: 1 cell'),
             (text_pairs.read, ['a,b', 'x,y'], '--heldout_pairs=GLOB'),
@@ -211,6 +214,45 @@ class PairsTest(Temporary):
         found, cut = text_pairs.tokenized(files, self.template, 16)
         self.assertEqual(cut, 0)
         return found
+
+    def test_prompts(self):
+        """That of queries before each a; that of passages before what is there
+        of the others.
+        """
+        words = 'ask find question answer wrong 1 2'.split()
+        template = Template(WholeWords.learn([*words, *words]), LAYOUTS['bert'])
+        texts = [['question 1', 'question 2'], ['answer 1', 'answer 2'],
+                 ['', 'wrong 2']]  # fmt: skip
+        found, _ = text_pairs.tokenized(
+            [text_pairs.Columns('x', texts, 0)], template, 16, ('ask ', 'find ')
+        )
+        (part,) = found.parts
+        names = template.tokenizer.vocabulary
+        self.assertEqual(
+            [
+                ' '.join(names[i] for i in part.ids[begin + 1 : end - 1])
+                for begin, end in itertools.pairwise(part.begins)
+            ],
+            ['ask question 1', 'find answer 1', '',
+             'ask question 2', 'find answer 2', 'find wrong 2'],
+        )  # fmt: skip
+
+    def test_the_fingerprint_has_all_that_is_read(self):
+        """What is held out too, and which columns and how many are chosen."""
+        other = ['a,b,c', *(f'who is {i},me,you' for i in range(3))]
+        heldout = self.write('h.csv', other)
+
+        def fingerprint(*columns, **more):
+            found = text_pairs.read(self.path, columns, heldout, **more)
+            return found.fingerprint
+
+        seen = [fingerprint(), fingerprint('a', 'c', 'b'),
+                fingerprint(negatives=0)]  # fmt: skip
+        self.write('h.csv', [*other[:-1], 'who is 2,me,him'])
+        seen.append(fingerprint())
+        self.write('t.csv', [*map(','.join, TRIPLES[:-1]), 'x,y,z'])
+        seen.append(fingerprint())
+        self.assertLen(set(seen), 5)
 
     def test_each_batch_is_of_one_file_and_an_epoch_has_all(self):
         other = [('a', 'b'), *((f'you {i}', f'me {i}') for i in range(90))]

@@ -78,19 +78,20 @@ class TranslationSourceTest(parameterized.TestCase):
         np.testing.assert_array_equal(found.numbers, np.arange(30))
 
     def test_texts_as_they_were(self):
-        texts = [['one two three', 'four'], ['uno dos tres', 'cuatro']]
+        texts = [['one two three', 'four', 'a'],
+                 ['uno dos tres', 'cuatro', 'x y z']]  # fmt: skip
         columns = Columns('x', texts, 0, ('en', 'es'))
         tokenizer = WholeWords.learn(t for side in texts for t in side)
         part = tokenized(columns, tokenizer, 40)
         words = [tokenizer.vocabulary[i] for i in part.ids]
         self.assertEqual(
-            words, 'one two three uno dos tres four cuatro'.split()
+            words, 'one two three uno dos tres four cuatro a x y z'.split()
         )
-        np.testing.assert_array_equal(part.lengths, [[3, 3], [1, 1]])
+        np.testing.assert_array_equal(part.lengths, [[3, 3], [1, 1], [1, 3]])
         cut = tokenized(columns, tokenizer, 8)  # 2 tokens a side
         words = [tokenizer.vocabulary[i] for i in cut.ids]
-        self.assertEqual(words, 'one two uno dos four cuatro'.split())
-        np.testing.assert_array_equal(cut.cut, [True, False])
+        self.assertEqual(words, 'one two uno dos four cuatro a x y'.split())
+        np.testing.assert_array_equal(cut.cut, [True, False, True])
 
     def test_tokens_are_counted_by_row(self):
         source = opened([500])

@@ -354,6 +354,28 @@ class DropoutTest(parameterized.TestCase):
         self.assertLen(set(keys), 2 * sites)
 
 
+class FirstTest(parameterized.TestCase):
+    @parameterized.product(
+        name=['transformer', 'narrow', 'modern', 'relative'], key=[None, KEY]
+    )
+    def test_the_first_layer_reads_what_is_put_there(self, name, key):
+        """As it is, though embeddings are normed, dropped and added to."""
+        narrow = 'transformer', {'embedding_width': 8}
+        variants = {**VARIANTS, 'narrow': narrow}
+        encoder, ids = made(name, variants, rate=0.2), make_ids(3, 10)
+        first = 7 * np.random.default_rng(0).standard_normal((3, 2, 16))
+        places = np.int32([[0, 9], [3, -1], [-1, -1]])
+        plain, changed = (
+            run(encoder, ids, key=key, all_layers=True, **given)
+            for given in ({}, {'first': first, 'first_places': places})
+        )
+        expected = np.array(plain.layers[0])
+        expected[[0, 0, 1], [0, 9, 3]] = first[[0, 0, 1], [0, 1, 0]]
+        near(changed.layers[0], expected)
+        same = np.abs(np.array(changed.states) - plain.states).max(axis=(1, 2))
+        self.assertEqual(list(same > 1e-3), [True, True, False])
+
+
 class ComplaintsTest(parameterized.TestCase):
     @parameterized.parameters(*ENCODERS)
     def test_of_what_it_does_not_read(self, kind):

@@ -217,6 +217,21 @@ class SearchTest(parameterized.TestCase):
         order = np.lexsort((-numbers, -scores[599]))[:50]
         np.testing.assert_array_equal(whole[1][599], numbers[order])
 
+    @parameterized.product(queries=(1, 5), count=(5, 13, 1023))
+    def test_equal_vectors_have_equal_scores(self, queries, count):
+        """Of matrix products the last columns are rounded in another way;
+        then the larger number is first, as trec_eval has ties.
+        """
+        random = np.random.default_rng(3)
+        asked = random.normal(size=(queries, 384))
+        one, other = random.normal(size=(2, 384))
+        block = np.arange(count + 1), np.array([*[one] * count, other])
+        scores, found = ranking.search(asked, [block], count + 1, 'cosine')
+        for row, numbers in zip(scores, found, strict=True):
+            self.assertLen(set(row), 2)
+            ties = numbers[numbers < count]
+            self.assertEqual(ties.tolist(), [*range(count)][::-1])
+
     def test_cosine_and_dot_differ_by_length(self):
         queries = np.array([[1, 0]], np.float32)
         vectors = np.array([[3, 3], [1, 0], [0, 0]], np.float32)

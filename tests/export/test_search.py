@@ -12,7 +12,7 @@ from absl.testing import absltest
 
 from export import index as indexes
 from export import search
-from infoword_tf import commands
+from infoword_tf import commands, progress
 from infoword_tf.data.documents import Document, passages
 from tasks import retrieval
 from tests import corpus
@@ -59,6 +59,8 @@ class CommandTest(command.Checks, absltest.TestCase):
 
     def test_a_query_finds_itself(self):
         """By its vector: a passage asked for whole is its own best answer."""
+        # What is encoded is shown at once.
+        self.enterContext(mock.patch.object(progress, 'EVERY', 0.0))
         corpus.write_topics(self.folder)
         model = self.folder / 'model' / '1'
         shutil.copytree(workdirs.exported(), model)

@@ -1,5 +1,6 @@
 """Strings to vectors, and pieces for blanks, through a workdir."""
 
+import functools
 import itertools
 import json
 import pathlib
@@ -9,6 +10,7 @@ import warnings
 from unittest import mock
 
 import numpy as np
+import pytest
 import tensorflow as tf
 from absl.testing import absltest, parameterized
 
@@ -35,6 +37,16 @@ SENTENCES = [
     'A list. ' * 40,
     'naïve café 🙂 \u05e9\u05dc\u05d5\u05dd',
 ]
+
+
+# What is given for a text, the error, and what it says.
+NO_TEXT = (
+    (None, TypeError, 'is None, and no string: give a str'),
+    (float('nan'), TypeError, r'is nan \(float\), and no string'),
+    (2, TypeError, r'is 2 \(int\), and no string'),
+    (['a', 'b'], TypeError, r"is \['a', 'b'\] \(list\), and no string"),
+    ('a \ud83c', ValueError, r"holds '\\ud83c' at character 2, half a surro"),
+)
 
 
 def setUpModule():
@@ -134,6 +146,32 @@ class ReadmeTest(absltest.TestCase):
         self.assertEqual(vectors.shape, (2, model.encoder.arguments['width']))
         self.assertLen(names['words'], 1)
         self.assertLen(names['words'][0], 5)
+
+
+class DocumentTest(absltest.TestCase):
+    def test_how_to_tokenize(self):
+        """The example of docs/serving.md, beside `encode` and by hand."""
+        text = (ROOT / 'docs' / 'serving.md').read_text()
+        blocks = re.findall(r'^```python\n(.*?)^```', text, re.M | re.S)
+        (block,) = [block for block in blocks if 'tokenizer.tokenize(' in block]
+        names = {'model': infoword_tf.load(WORKDIR)}
+        exec(block, names)
+        self.assertEqual(names['ids'].row_lengths().numpy()[1], 0)
+        spelled = names['spelled'].replace(' ##', '')
+        self.assertEqual(spelled, 'names refer to objects .')
+        tokens = ''.join(x.removeprefix('##') for x in names['tokens'])
+        self.assertEqual(tokens, 'namesrefertoobjects.')
+        self.assertEqual(
+            names['padded'].numpy()[0].tolist(),
+            [2, *names['ids'][0].numpy(), 3],
+        )
+        self.assertEqual(names['begins'][0, 0], 0)
+        self.assertEqual(names['ends'][0, -1], len('Names refer'))
+        np.testing.assert_allclose(
+            names['vectors'],
+            names['model'].encode(['Names refer to objects.', 'x']),
+            atol=1e-5,
+        )
 
 
 class EncodeTest(parameterized.TestCase):
@@ -282,6 +320,48 @@ class EncodeTest(parameterized.TestCase):
     def test_no_texts(self):
         self.assertEqual(self.model.encode([]).shape, (0, 16))
 
+    def test_equal_texts_have_equal_vectors(self):
+        """Whatever stands beside them, in which order, by each of the three
+        ways; and they are cut as often as they stand there.
+        """
+        texts = [*SENTENCES] * 5 + [SENTENCES[0].encode()]
+        table = write_workdir(places.make() / 'table', 'ict_lookup')
+        for model in (self.model, infoword_tf.load(table)):
+            for size in (2, 99):
+                vectors = model.encode(texts, size, progress=False)
+                self.assertEqual(model.cut, 5)
+                self.assertLen(np.unique(vectors, axis=0), 6)
+                once = model.encode(SENTENCES, size, progress=False)
+                np.testing.assert_array_equal(
+                    vectors, [*np.tile(once, (5, 1)), once[0]]
+                )
+
+    def test_lists_of_every_kind(self):
+        pandas = pytest.importorskip('pandas')
+        texts = ['a list', 'naïve']
+        wanted = self.model.encode(texts)
+        for given in (
+            tuple(texts), iter(texts), np.array(texts), pandas.Series(texts),
+            np.array(texts, object), tf.constant(texts),
+            dict.fromkeys(texts), ['a list', 'naïve'.encode()],
+            [tf.constant('a list'), np.str_('naïve')],
+        ):  # fmt: skip
+            np.testing.assert_array_equal(self.model.encode(given), wanted)
+
+    @parameterized.parameters(*NO_TEXT)
+    def test_what_is_no_text(self, text, error, message):
+        """Which one, and what it is; of each method that reads texts."""
+        named = functools.partial(self.assertRaisesRegex, error)
+        with named(rf'^texts\[1\] {message}'):
+            self.model.encode(['a', text])
+        with named(rf'^texts\[2\] {message}'):
+            self.model.tokenized(('a', 'b', text))
+        with named(rf'^words\[0\] {message}'):
+            self.model.word_vectors([text])
+        for method in (self.model.fill_mask, self.model.next_pieces):
+            with named(rf'^text {message}'):
+                method(text)
+
     def test_nasty_strings(self):
         texts = ['a\0b', b'\xff\xfe bad', 'x' * 1_000_000, '\u202eabc', ' ']
         found = self.model.encode(texts, progress=False)
@@ -290,6 +370,8 @@ class EncodeTest(parameterized.TestCase):
     def test_complaints(self):
         with self.assertRaisesRegex(TypeError, 'list of texts'):
             self.model.encode('one')
+        with self.assertRaisesRegex(TypeError, 'texts are None, and no list'):
+            self.model.encode(None)
         with self.assertRaisesRegex(ValueError, 'cls, last, mean, max'):
             self.model.encode(['a'], pooling='median')
         with self.assertRaisesRegex(ValueError, 'layer 3: there are 0 to 2'):

@@ -224,6 +224,10 @@ class ReaderTest(parameterized.TestCase):
     def test_complaints(self):
         with self.assertRaisesRegex(ValueError, '1 questions and 0 contexts'):
             self.load('plain').answer(['a'], [])
+        with self.assertRaisesRegex(TypeError, r'contexts\[1\] is nan'):
+            self.load('plain').answer(['a', 'b'], ['c', float('nan')])
+        with self.assertRaisesRegex(TypeError, r'questions\[0\] is None'):
+            self.load('plain').answer([None], ['c'])
         other = infoword_tf.load(workdirs.shared())
         with self.assertRaisesRegex(ValueError, 'that takes span'):
             other.answer(['a'], ['b'])

@@ -6,9 +6,9 @@ from absl.testing import absltest, parameterized
 from infoword_tf.layers.flow import Flow
 
 
-def drawn(width, levels, depth, hidden=5):
-    """A flow of random weights, and these by step."""
-    flow = Flow(width, levels, depth, hidden)
+def drawn(width, levels, depth, permutation, hidden=5):
+    """A flow of random weights, and these by step and layer."""
+    flow = Flow(width, levels, depth, hidden, permutation)
     flow.build()
     random = np.random.default_rng(0)
     for weight in flow.weights:
@@ -19,7 +19,7 @@ def drawn(width, levels, depth, hidden=5):
         weight.assign(value)
     steps = [
         [
-            (np.float64(layer.kernel), np.float64(layer.bias))
+            [np.float64(weight) for weight in layer.weights]
             for layer in (step.mix, *step.net)
         ]
         for step in flow.steps
@@ -27,22 +27,35 @@ def drawn(width, levels, depth, hidden=5):
     return flow, steps
 
 
+def normed(x, bias, log_scale):
+    return (x + bias) * np.exp(3 * log_scale)
+
+
 def moved(first, layers):
     """What a coupling adds: [B, half] -> [B, D - half]."""
-    *inner, (kernel, bias) = layers
-    for inner_kernel, inner_bias in inner:
-        first = np.maximum(first @ inner_kernel + inner_bias, 0)
-    return first @ kernel + bias
+    if len(layers) == 3:  # dense layers, each with a bias
+        for kernel, bias in layers[:2]:
+            first = np.maximum(first @ kernel + bias, 0)
+        kernel, bias = layers[2]
+        return first @ kernel + bias
+    (one,), norm_one, (two,), norm_two, (three,), norm_three = layers
+    first = np.maximum(normed(first @ one, *norm_one), 0)
+    first = np.maximum(normed(first @ two, *norm_two), 0)
+    return normed(first @ three, *norm_three)
 
 
 def forward(x, steps, depth):
     done = []
-    for number, ((kernel, bias), *net) in enumerate(steps):
+    for number, ((first, second), *net) in enumerate(steps):
         if number and number % depth == 0:
             kept = -(-x.shape[1] // 2)
             x, finished = x[:, :kept], x[:, kept:]
             done.append(finished)
-        x, half = x @ kernel + bias, x.shape[1] // 2
+        half = x.shape[1] // 2
+        if first.ndim == 2:
+            x = x @ first + second
+        else:
+            x = normed(x, first, second)[:, ::-1]
         x = np.concatenate(
             [x[:, :half], x[:, half:] + moved(x[:, :half], net)], axis=1
         )
@@ -53,12 +66,15 @@ def backward(z, steps, depth):
     """What the levels have given, from the last one back."""
     x = z[:, z.shape[1] - len(steps[-1][0][1]) :]
     for number in reversed(range(len(steps))):
-        (kernel, bias), *net = steps[number]
+        (first, second), *net = steps[number]
         half = x.shape[1] // 2
         x = np.concatenate(
             [x[:, :half], x[:, half:] - moved(x[:, :half], net)], axis=1
         )
-        x = (x - bias) @ np.linalg.inv(kernel)
+        if first.ndim == 2:
+            x = (x - second) @ np.linalg.inv(first)
+        else:
+            x = x[:, ::-1] * np.exp(-3 * second) - first
         if number and number % depth == 0:
             wide = len(steps[number - 1][0][1])
             done = sum(
@@ -71,10 +87,14 @@ def backward(z, steps, depth):
 
 
 class FlowTest(parameterized.TestCase):
-    @parameterized.parameters((6, 1, 2), (8, 2, 2), (7, 2, 1), (13, 3, 2))
-    def test_written_out(self, width, levels, depth):
+    @parameterized.product(
+        sizes=((6, 1, 2), (8, 2, 2), (7, 2, 1), (13, 3, 2)),
+        permutation=('reversal', 'learned'),
+    )
+    def test_written_out(self, sizes, permutation):
         """Values, the way back, and the determinant of all differences."""
-        flow, steps = drawn(width, levels, depth)
+        width, _, depth = sizes
+        flow, steps = drawn(*sizes, permutation)
         x = np.random.default_rng(1).standard_normal((9, width))
         z = forward(x, steps, depth)
         self.assertEqual(z.shape, x.shape)
@@ -89,10 +109,24 @@ class FlowTest(parameterized.TestCase):
             _, wanted = np.linalg.slogdet(jacobian)
             self.assertAlmostEqual(float(flow.log_det()), wanted, delta=1e-4)
 
+    def test_how_many_weights(self):
+        """Published: 35 D + 1,152 in each of three steps of 768, 384 and 192
+        numbers, couplings 32 wide; nine matrices more are trained otherwise.
+        """
+        for permutation, wanted in (
+            ('reversal', 3 * (35 * 1344 + 3 * 1152)),
+            ('learned', 3 * (768**2 + 384**2 + 192**2)
+             + 3 * (1344 * (1 + 32 + 1 / 2) + 3 * (1024 + 64))),
+        ):  # fmt: skip
+            flow = Flow(768, 3, 3, 32, permutation)
+            flow.build()
+            sizes = [np.prod(w.shape) for w in flow.trainable_weights]
+            self.assertEqual(sum(sizes), wanted)
+
     def test_too_many_levels(self):
-        Flow(9, 3, 1, 4)  # 9, 5, 3
+        Flow(9, 3, 1, 4, 'reversal')  # 9, 5, 3
         with self.assertRaisesRegex(ValueError, '5 levels halve .* of 9'):
-            Flow(9, 5, 1, 4)
+            Flow(9, 5, 1, 4, 'reversal')
 
 
 if __name__ == '__main__':

@@ -15,6 +15,46 @@ from tests.eager import eagerly
 KEY = dropout.new_key(4)
 
 
+def discriminated(encoder, inputs):
+    """[R, T, D] of an encoder of one layer, in NumPy.
+
+    At `first_places` the layer reads `first`, and what the embeddings give
+    there is lost (voidism/DiffCSE, modeling_bert.py, line 961).
+    """
+    layer = {
+        w.path.split('/', 1)[1].removeprefix('layer_0/'): w.numpy()
+        for w in encoder.weights
+    }
+
+    def normed(x, name):
+        x = x - x.mean(axis=-1, keepdims=True)
+        x = x / x.std(axis=-1, keepdims=True)
+        return x * layer[f'{name}_gamma'] + layer[f'{name}_beta']
+
+    x = layer['word_embeddings'][np.array(inputs.ids)]
+    x = x + layer['position_embeddings'][np.array(inputs.positions)]
+    x = normed(x + layer['segment_embeddings'][0], 'norm')
+    for row, j in np.argwhere(np.array(inputs.first_places) >= 0):
+        x[row, inputs.first_places[row, j]] = inputs.first[row, j]
+    r, t, d = x.shape
+    heads = encoder.arguments['heads']
+    qkv = x @ layer['attention/qkv_kernel'] + layer['attention/qkv_bias']
+    q, k, v = qkv.reshape(r, t, 3, heads, d // heads).transpose(2, 0, 3, 1, 4)
+    scores = q @ k.swapaxes(2, 3) / np.sqrt(d // heads)
+    blocks = np.array(inputs.block_ids)
+    same = blocks[:, None, :, None] == blocks[:, None, None]
+    mixed = special.softmax(np.where(same, scores, -np.inf), axis=-1) @ v
+    mixed = mixed.swapaxes(1, 2).reshape(r, t, d)
+    mixed = mixed @ layer['attention/output_kernel'] + layer['attention_bias']
+    x = normed(x + mixed, 'attention_norm')
+    inner = x @ layer['inner_kernel'] + layer['inner_bias']
+    cubic = np.sqrt(2 / np.pi) * (inner + 0.044715 * inner**3)
+    inner = 0.5 * inner * (1 + np.tanh(cubic))  # GELU, as BERT's code has it
+    return normed(
+        x + inner @ layer['outer_kernel'] + layer['outer_bias'], 'outer_norm'
+    )
+
+
 class MaskedCopyTest(absltest.TestCase):
     def test_a_share_of_each_row_and_no_specials(self):
         """80 % [MASK], 10 % any piece, 10 % as they are."""
@@ -53,11 +93,17 @@ class MaskedCopyTest(absltest.TestCase):
 
 
 class DiffCseTest(parameterized.TestCase):
-    def made(self, rate=0.0, replaced=None, **settings):
+    def made(
+        self, rate=0.0, replaced=None, simcse=None,
+        objectives='simcse:1,diffcse:0.5', **settings,
+    ):  # fmt: skip
         """A model with a batch of its row; what was encoded on the way."""
         case = zoo.Case(
-            'simcse:1,diffcse:0.5',
-            settings={f'diffcse.{k}': x for k, x in settings.items()},
+            objectives,
+            settings={
+                **{f'diffcse.{k}': x for k, x in settings.items()},
+                **{f'simcse.{k}': x for k, x in (simcse or {}).items()},
+            },
         )
         self.model = zoo.model_of(case, rate=rate)
         self.model.begin_copies()
@@ -118,27 +164,28 @@ class DiffCseTest(parameterized.TestCase):
         ids = np.take_along_axis(view.ids, np.maximum(places, 0), axis=1)
         self.assertTrue((ids[places >= 0] == zoo.CLS).all())
         self.assertEqual((places >= 0).sum(), (view.ids == zoo.CLS).sum())
-        encoder = self.model.encoders['discriminator']
-        x = encoder.embedded(inputs)
-        plain = encoder.embedded(inputs._replace(first=None, first_places=None))
-        at = np.zeros(view.ids.shape, bool)
-        at[np.nonzero(places >= 0)[0], places[places >= 0]] = True
-        np.testing.assert_array_equal(x[~at], plain[~at])
-        np.testing.assert_allclose(
-            x[at], np.array(inputs.first)[places >= 0], atol=1e-6
-        )
 
-    def test_the_loss_is_that_of_real_words(self):
-        """Chuang et al. 2022, Eq. 3, without padding and [CLS]."""
-        outcome = self.made()
+    def losses(self):
+        """[R, T] of the discriminator, in NumPy, and what was replaced."""
         inputs, view = self.seen['discriminator'], self.views['sentences']
-        states = self.model.encoders['discriminator'](inputs).states
-        scores = np.array(states) @ np.array(self.objective.kernel)
+        states = discriminated(self.model.encoders['discriminator'], inputs)
+        scores = states @ np.array(self.objective.kernel)
         scores += np.array(self.objective.bias)
         replaced = (np.array(inputs.ids) != view.ids).astype(int)
         losses = special.logsumexp(scores, axis=-1) - np.take_along_axis(
             scores, replaced[..., None], axis=-1
         ).squeeze(-1)
+        return losses, replaced
+
+    @parameterized.parameters('training', 'none')
+    def test_the_loss_is_that_of_real_words(self, head):
+        """Chuang et al. 2022, Eq. 3, without padding and [CLS].
+
+        The vector stands where the embeddings' output was: of any length.
+        """
+        outcome = self.made(simcse={'head': head})
+        losses, replaced = self.losses()
+        view = self.views['sentences']
         asked = self.real() & (view.ids != zoo.CLS)
         self.assertEqual(outcome.weight, asked.sum())
         loss = losses[asked].mean()
@@ -168,16 +215,51 @@ class DiffCseTest(parameterized.TestCase):
         self.assertAlmostEqual(outcome.mi / outcome.measured, 0, delta=1e-6)
 
     def test_as_published_padding_is_counted(self):
-        """The same sum over all places of texts as long as the longest."""
-        plain, legacy = (self.made(legacy=x) for x in (False, True))
+        """The sum named so: all of the places of texts as long as the longest.
+
+        `loss_fct` of diffcse/models.py is a mean over them, [CLS] too, 0.005
+        of which is added; here without the loss at padding.
+        """
+        outcome = self.made(objectives='diffcse_published')
+        losses, replaced = self.losses()
         view = self.views['sentences']
         texts = np.where(self.real(), view.block_ids, -1)
         lengths = np.concatenate(
             [np.unique(x[x >= 0], return_counts=True)[1] for x in texts]
         )
-        self.assertAlmostEqual(plain.loss, legacy.loss, delta=1e-3)
-        self.assertEqual(legacy.weight, len(lengths) * max(lengths))
-        self.assertLess(plain.weight, legacy.weight)
+        self.assertEqual(outcome.weight, len(lengths) * max(lengths))
+        self.assertEqual(outcome.measured, self.real().sum() - len(lengths))
+        total = losses[self.real()].sum()
+        self.assertAlmostEqual(outcome.loss, total, delta=1e-3)
+        self.assertEqual(replaced[view.ids == zoo.CLS].sum(), 0)
+        self.assertAlmostEqual(
+            self.model.loss({'diffcse': outcome}),
+            0.005 * total / (len(lengths) * max(lengths)),
+            delta=1e-6,
+        )
+
+    def test_sampled_words_are_as_likely_as_the_generator_says(self):
+        """Half are one word, and 50 others each one in 100."""
+        p = np.full(zoo.V, 1e-9)
+        p[zoo.FIRST : zoo.FIRST + 51] = [0.5, *[0.01] * 50]
+        view = zoo.make_views('diffcse')['sentences']
+        states = np.zeros((*view.ids.shape, 16), np.float32)
+        states[..., 0] = 1
+        table = np.zeros((zoo.V, 16))
+        table[:, 0] = np.log(p)
+        self.made(replaced=states, sampled=True)
+        self.model.encoders['generator'].embedding_table.assign(table)
+        drawn = []
+        for number in range(8):
+            key = dropout.new_key(number)
+            words = self.objective._words(self.batch._replace(key=key))
+            asked = self.real() & (view.ids != zoo.CLS)
+            drawn.append(np.array(words)[asked])
+        shares = np.bincount(np.concatenate(drawn), minlength=zoo.V)
+        shares = shares / shares.sum()
+        # Noise of the other sign gives the likely one 0.9.
+        self.assertAlmostEqual(shares[zoo.FIRST], 0.5, delta=0.04)
+        self.assertAlmostEqual(shares[zoo.FIRST :].sum(), 1, delta=1e-6)
 
     def test_the_gradient_goes_through_the_vector_alone(self):
         """Into the encoder; into the discriminator; not the generator."""

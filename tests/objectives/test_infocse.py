@@ -1,5 +1,7 @@
 """`infocse` against what the publication says, written out."""
 
+import types
+
 import numpy as np
 import tensorflow as tf
 from absl.testing import absltest, parameterized
@@ -7,19 +9,26 @@ from scipy import special
 
 from infoword_tf.layers import dropout
 from infoword_tf.model import Model
+from infoword_tf.workdir import Workdir
 from tests import zoo
 
 KEY = dropout.new_key(4)
 
 
 class InfoCseTest(parameterized.TestCase):
-    def made(self, name='infocse_paper', rate=0.0, **settings):
-        """A model with a batch of its row; what its network has read."""
+    def made(self, name='infocse_paper', rate=0.0, other=None, **settings):
+        """A model with a batch of its row; what its network has read.
+
+        The weight `other` is none that it is a copy of, nor a copy.
+        """
         case = zoo.CASES[name]
         settings = {f'infocse.{k}': x for k, x in settings.items()}
         case = case._replace(settings={**case.settings, **settings})
         self.model = zoo.model_of(case, rate=rate)
         self.model.begin_copies()
+        if other:
+            weight = self.model.variables[other]
+            weight.assign(np.flip(weight, axis=0))
         self.views = zoo.views_of(case.resolved)
         batches, _ = self.model.batches(self.views, zoo.statistics(), KEY)
         self.objective = self.model.objectives['infocse']
@@ -42,10 +51,13 @@ class InfoCseTest(parameterized.TestCase):
         with absltest.mock.patch.object(first, 'call', reading):
             return self.objective.score(self.batch, None)
 
-    def test_the_network_reads_h_and_lower_states_of_the_masked_copy(self):
-        self.made()
+    @parameterized.parameters(('frozen', 'lower'), ('detached', 'encoder'))
+    def test_the_network_reads_h_and_lower_states_of_the_masked_copy(
+        self, lower, whose
+    ):
+        self.made(lower=lower)
         (x, more), view = self.read[0], self.views['sentences']
-        inputs, encoded = self.encoded['lower']
+        inputs, encoded = self.encoded[whose]
         lower = np.array(encoded.layers[1])  # the middle of two
         states = np.array(self.batch.states('sentences'))  # [R, J K, D]
         there = np.repeat(view.weights['infocse'] > 0, 2, axis=1)
@@ -62,17 +74,46 @@ class InfoCseTest(parameterized.TestCase):
             view.block_ids[:, :, None] == view.block_ids[:, None],
         )
 
-    def test_the_loss_is_cross_entropy_at_masked_places(self):
-        """Wu et al. 2022, Eq. 5; W is the frozen copy's table."""
-        outcome = self.made()
+    def written_out(self, x):
+        """What scores states [R, T, D] against W, and the words' bias."""
+        x = np.array(x, np.float64)
+        weights = {
+            w.path.rsplit('/', 1)[1]: w.numpy() for w in self.objective.weights
+            if w.path.count('/') == 2
+        }  # fmt: skip
+        if not weights:
+            return x, 0.0
+        x = x @ weights['kernel'] + weights['bias']
+        cubic = np.sqrt(2 / np.pi) * (x + 0.044715 * x**3)
+        x = 0.5 * x * (1 + np.tanh(cubic))  # GELU, as BERT's code has it
+        x = x - x.mean(axis=-1, keepdims=True)
+        x = x / x.std(axis=-1, keepdims=True)
+        x = x * weights['norm_gamma'] + weights['norm_beta']
+        return x, weights['piece_bias']
+
+    @parameterized.parameters(
+        ({'lower': 'frozen'}, 'lower/word_embeddings'),
+        ({'lower': 'detached'}, 'encoder/word_embeddings'),
+        ({'lower': 'frozen', 'output': 'layer'},
+         'objectives/infocse/output_embeddings'),
+        ({'lower': 'detached', 'output': 'layer'},
+         'objectives/infocse/output_embeddings'),
+    )  # fmt: skip
+    def test_the_loss_is_cross_entropy_at_masked_places(self, settings, path):
+        """Wu et al. 2022, Eq. 5; W is the table of `path`.
+
+        With `output=layer` it stands behind BERT's transform (`lm_head` of
+        infocse/models_cls_mlm.py).
+        """
+        outcome = self.made(other=path, **settings)
         x, more = self.read[0]
         for i, block in enumerate(self.objective.network):
             key = dropout.fold_in(self.batch.key, 0)
             x = block(x, allowed=more['allowed'], key=dropout.fold_in(key, i))
-        table = np.array(self.model.encoders['lower'].embedding_table)
-        scores = np.array(x) @ table.T
+        x, bias = self.written_out(x)
+        scores = x @ self.model.variables[path].numpy().T + bias
         view = self.views['sentences']
-        shown = np.array(self.encoded['lower'][0].ids)
+        shown = np.array(next(iter(self.encoded.values()))[0].ids)
         masked = shown == zoo.MASK
         losses = special.logsumexp(scores, axis=-1) - np.take_along_axis(
             scores, view.ids[..., None], axis=-1
@@ -87,7 +128,7 @@ class InfoCseTest(parameterized.TestCase):
         )
 
     @parameterized.named_parameters(
-        ('frozen', {}, False),
+        ('frozen', {'lower': 'frozen', 'output': 'layer'}, False),
         ('detached', {'lower': 'detached'}, False),
         ('trained', {'lower': 'trained'}, True),
     )
@@ -142,10 +183,36 @@ class InfoCseTest(parameterized.TestCase):
             x[:, 0], np.array(self.batch.states('masked'))[:, 0]
         )
         self.assertIs(self.objective.table, self.model.encoder.embedding_table)
+        self.assertEqual(self.model.copies, [])
         view = self.views['masked']
         self.assertEqual(outcome.weight, view.weights['infocse'].sum())
         paths = {p for p in self.model.exported if 'objectives/infocse' in p}
         self.assertLen(paths, len(self.objective.weights))  # for stage 2
+
+    def test_the_table_of_the_published_code_is_trained_apart(self):
+        """It begins as the embeddings, or as --init left it."""
+        path = 'objectives/infocse/output_embeddings'
+        with tf.GradientTape() as tape:
+            loss = self.made(output='layer').loss
+        model = self.model
+        table = model.encoder.embedding_table
+        np.testing.assert_array_equal(model.variables[path], table)
+        self.assertIn(path, model.trainable)
+        first, second = tape.gradient(
+            loss, [model.variables[path].value, table.value]
+        )
+        self.assertGreater(np.abs(first).max(), 1e-3)
+        # Of these through h alone, which no masked word reaches.
+        second = np.array(tf.convert_to_tensor(second))
+        self.assertEqual(np.abs(second[zoo.MASK]).max(), 0)
+        old = {'encoder/word_embeddings': np.flip(table, axis=0)}
+        for more in ({}, {path: -np.array(table)}):
+            theirs = types.SimpleNamespace(
+                variables={k: tf.constant(x) for k, x in (old | more).items()}
+            )
+            Workdir.start(types.SimpleNamespace(model=theirs), model)
+            expected = more.get(path, old['encoder/word_embeddings'])
+            np.testing.assert_array_equal(model.variables[path], expected)
 
     def test_a_layer_that_there_is_not(self):
         case = zoo.CASES['infocse_paper']

@@ -8,6 +8,7 @@ from scipy import special
 from infoword_tf.encoders import Encoded
 from infoword_tf.layers import dropout
 from infoword_tf.model import Model
+from infoword_tf.training.state import State
 from tests import zoo
 from tests.objectives.given import batch_of, sums, unit, view_of
 
@@ -190,6 +191,41 @@ class LossTest(parameterized.TestCase):
                 self.assertIsNone(gradient)
             else:
                 self.assertGreater(float(tf.norm(gradient)), 0.1)
+
+    def test_b_goes_through_the_average_of_the_projection(self):
+        """`proj_matrix_slow` of infoxlm/models/infoxlm.py; so does a queue."""
+        random = np.random.default_rng(1)
+        fast, slow = random.standard_normal((2, D, D)).astype(np.float32) / 4
+        case = {
+            'critic': 'dot', 'temperature': 0.25, 'negatives': 'queue',
+            'queue': 7, 'momentum': 0.9, 'project': True,
+        }  # fmt: skip
+        self.score(**case)
+        weights = {w.path.split('/', 2)[-1]: w for w in self.objective.weights}
+        weights['projection/kernel'].assign(fast)
+        weights['projection_average/kernel'].assign(slow)
+        batch = self.batch._replace(state=self.held())
+        outcome = self.objective.score(batch, self.objective.candidates(batch))
+        self.a, self.b = self.a @ fast, self.b @ slow
+        wanted = self.losses(self.a @ self.queue.T, 0.25)
+        np.testing.assert_allclose(outcome.loss, wanted.sum(), rtol=1e-5)
+        queued = self.objective.remember(batch)['rows']
+        np.testing.assert_allclose(queued.values[-N:], self.b, rtol=1e-4)
+
+    def test_the_average_begins_as_the_projection_and_follows(self):
+        """0.9 of itself and 0.1 of it, as the momentum encoder does."""
+        model = zoo.make_model('infoxlm_code')
+        model.begin_copies()
+        pairs = model.averages['momentum']
+        self.assertLen(pairs, len(model.encoder.weights) + 1)
+        average, matrix = pairs[-1]
+        self.assertNotIn(average.path, [*model.trainable, *model.exported])
+        self.assertIn(average.path, model.checkpointed)
+        before = matrix.numpy()
+        np.testing.assert_array_equal(average, before)
+        matrix.assign(before + 1)
+        State(model, zoo.strategy(1), 8).follow(tf.constant(True))
+        np.testing.assert_allclose(average, before + 0.1, atol=1e-6)
 
     def test_rows_that_are_none_change_nothing(self):
         whole = sums(self.score())

@@ -398,6 +398,9 @@ class WaysTest(Checks, parameterized.TestCase):
             loaded.rate(dev.first)
         with self.assertRaisesRegex(TypeError, 'list of texts'):
             loaded.rate('one', 'string')
+        with self.assertRaisesRegex(TypeError, r'pairs\[1\] is None, and no'):
+            loaded.rate(['one', 'two'], ['three', None])
+        self.assertEqual(loaded.rate([], []).shape, (0,))
         with self.assertRaisesRegex(ValueError, 'know no labels'):
             loaded.classify(dev.first)
 
@@ -415,6 +418,9 @@ class WaysTest(Checks, parameterized.TestCase):
         found = rows_of(table, text='text', choices=columns, label='label')
         p = loaded.choose(found.first, found.choices)
         self.assertEqual(p.shape, (24, 3))
+        self.assertEqual(loaded.choose([], [[]] * 3).shape, (0, 3))
+        with self.assertRaisesRegex(TypeError, r'choices\[2\]\[0\] is 0.5 \('):
+            loaded.choose(['a'], [['b'], ['c'], [0.5]])
         np.testing.assert_allclose(p.sum(axis=1), 1, atol=1e-6)
         right = np.mean(p.argmax(axis=1) == np.arange(24) % 3)
         self.assertEqual(last_line(done)['accuracy'], round(float(right), 6))

@@ -71,7 +71,10 @@ class HelpTest(absltest.TestCase):
             with self.subTest(module):
                 self.assertLessEqual(max(map(len, page.splitlines())), 80)
                 self.assertEmpty(set(defined(module)) - set(shown(page)))
-                self.assertNotRegex(page, r'[Dd]efault:? \.')
+                self.assertNotRegex(' '.join(page.split()), r'[Dd]efault:? \.')
+                # A command that goes on in the next line does so here too.
+                about = page.partition('\n\n  --')[0]
+                self.assertNotRegex(about, r'(?m)^    python .*\S {2,}--')
 
     def source(self, module):
         return (ROOT / (module.replace('.', '/') + '.py')).read_text()

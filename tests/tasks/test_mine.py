@@ -2,11 +2,13 @@
 
 import collections
 import csv
+import json
 from unittest import mock
 
 import numpy as np
 from absl.testing import absltest, parameterized
 
+import infoword_tf
 from infoword_tf import commands
 from infoword_tf.config import Config, RowConfig, TaskConfig
 from infoword_tf.evaluation import ranking
@@ -77,9 +79,19 @@ class SearchTest(absltest.TestCase):
             )
 
 
+def judge_of(rows, pairs=True):
+    """A folder of which config.json says that it is a workdir of rows."""
+    folder = places.make()
+    Config.read(workdirs.shared()).replace(
+        rows={row: RowConfig(1.0, x) for row, x in rows.items()},
+        task=TaskConfig('t', 'score', pairs, ('accuracy',), {}, {}),
+    ).write(folder)
+    return folder
+
+
 class JudgeTest(parameterized.TestCase):
     @parameterized.parameters(
-        ({'mlm': {}}, True, r"gives neither .*\(its rows: mlm\)"),
+        ({'mlm': {}}, True, r'gives neither .*\(its rows: mlm\)'),
         ({'label': {'classes': 3}}, True, 'gives 3 classes'),
         ({'score': {}}, False, 'was taught by single texts'),
         ({'label': {'classes': 2}}, True, None),
@@ -87,11 +99,7 @@ class JudgeTest(parameterized.TestCase):
     )
     def test_what_rates_pairs(self, rows, pairs, wrong):
         """Of config.json alone: the complaint comes before the search."""
-        folder = places.make()
-        Config.read(workdirs.shared()).replace(
-            rows={row: RowConfig(1.0, x) for row, x in rows.items()},
-            task=TaskConfig('t', 'score', pairs, ('accuracy',), {}, {}),
-        ).write(folder)
+        folder = judge_of(rows, pairs)
         if wrong is None:
             return mine.check_judge(str(folder))
         with self.assertRaisesRegex(
@@ -100,22 +108,95 @@ class JudgeTest(parameterized.TestCase):
             mine.check_judge(str(folder))
 
 
-class CommandTest(absltest.TestCase):
-    def test_the_file_that_comes_out(self):
-        folder = places.make()
-        pairs = [
-            (f'what is a {name}', f'a {name} is a statement of the language')
-            for name in ('class', 'function', 'module', 'loop', 'name', 'type')
+# How well texts belong to a, as people might say. Of the two b of `CLASS` one
+# scores less: what is below both is a negative, which `near` is not.
+CLASS, LOOP = 'what is a class', 'what is a loop'
+BELONG = {
+    'a class is a statement of the language': 0.9, 'classes are objects': 0.5,
+    'A CLASS is a Statement of the language': 0.1, 'What IS a class': 0.1,
+    'near': 0.7, 'close': 0.45, 'far': 0.3, 'further': 0.2,
+    'a loop repeats': 0.05,
+}  # fmt: skip
+
+
+class Judge:
+    """A cross-encoder of two classes: whether texts belong together."""
+
+    def rows_that(self, answer):
+        return []
+
+    def classify(self, first, second):
+        scores = [
+            BELONG[b] if a == CLASS else 0.6 * (b == 'a loop repeats')
+            for a, b in zip(first, second, strict=True)
         ]
-        pairs.append((pairs[0][0], 'classes are objects'))
-        path = folder / 'pairs.csv'
-        with open(path, 'w', newline='') as file:
-            csv.writer(file).writerows([('q', 'a'), *pairs])
-        documents = ['A CLASS is a statement  of the language',
-                     'what is a loop', pairs[2][1]] + [
-            f'something else entirely, {i}' for i in range(40)
-        ]  # fmt: skip
-        (folder / 'text.txt').write_text('\n\n'.join(documents))
+        return np.stack([1 - np.array(scores), scores], axis=1)
+
+
+class CommandTest(absltest.TestCase):
+    def setUp(self):
+        super().setUp()
+        self.folder = places.make()
+        self.loaded = infoword_tf.load(workdirs.shared())
+        judge = judge_of({'label': {'classes': 2}})
+        models = {str(workdirs.shared()): self.loaded, str(judge): Judge()}
+        self.enterContext(
+            mock.patch.object(infoword_tf, 'load', models.__getitem__)
+        )
+        self.judge = str(judge)
+        first, second, *texts, third = BELONG
+        self.pairs = [(CLASS, first), (CLASS, second), (LOOP, third)]
+        rows = [{'query': CLASS, 'pos': [first, second]},
+                {'query': LOOP, 'pos': [third], 'neg': ['far']}]  # fmt: skip
+        path = self.folder / 'pairs.jsonl'
+        path.write_text('\n'.join(map(json.dumps, rows)))
+        documents = '\n\n'.join(texts).replace('CLASS is', 'CLASS  is')
+        (self.folder / 'text.txt').write_text(documents)
+
+    def mined(self, **chosen):
+        """What metrics.json says, and the rows of pairs.csv."""
+        record = mine.run(
+            init=str(workdirs.shared()), pairs=f'{self.folder}/pairs.jsonl',
+            corpus=f'text:{self.folder}/text.txt', relative_margin=0.0,
+            workdir=str(self.folder / 'mined'), **chosen,
+        )  # fmt: skip
+        with open(self.folder / 'mined' / 'pairs.csv', newline='') as file:
+            head, *rows = csv.reader(file)
+        names = [f'negative_{i + 1}' for i in range(len(head) - 2)]
+        self.assertEqual(head, ['a', 'b', *names])
+        self.assertEqual([tuple(row[:2]) for row in rows], self.pairs)
+        return record, [list(filter(None, row[2:])) for row in rows]
+
+    def by_likeness(self, a, texts):
+        """Texts as the model orders them, the nearest first."""
+        x, y = (self.loaded.encode(z, normalize=True, progress=False)
+                for z in ([a], texts))  # fmt: skip
+        return [texts[i] for i in np.argsort(-(y @ x[0]), kind='stable')]
+
+    def test_what_a_judge_leaves(self):
+        """The scores are the judge's, the order is that of the vectors."""
+        record, (one, same, other) = self.mined(
+            negatives=9, window=9, rescore=self.judge
+        )
+        below = ['close', 'far', 'further', 'a loop repeats']
+        self.assertEqual(one, self.by_likeness(CLASS, below))
+        self.assertEqual(same, one)
+        # Copies of the b of another a, case and spaces apart, are negatives.
+        others = [text for text in BELONG if text != 'a loop repeats']
+        self.assertCountEqual(other, others)
+        self.assertEqual(  # copies are as near as each other
+            [text.casefold() for text in other],
+            [text.casefold() for text in self.by_likeness(LOOP, others)],
+        )
+        self.assertEqual(record['lost'], {'own': 5, 'skipped': 0, 'margin': 1})
+        self.assertEqual({k: v for k, v in record['found'].items() if v},
+                         {'4': 1, '8': 1})  # fmt: skip
+        self.assertEqual(
+            (record['pairs'], record['queries'], record['texts']), (3, 2, 9)
+        )
+
+    def test_each_text_is_encoded_once(self):
+        """All documents, also what a run would hold out."""
         encoded, encode = collections.Counter(), mine.encode
 
         def counted(loaded, texts, role, *given):
@@ -123,32 +204,12 @@ class CommandTest(absltest.TestCase):
             return encode(loaded, texts, role, *given)
 
         with mock.patch.object(mine, 'encode', counted):
-            record = mine.run(
-                init=str(workdirs.shared()), pairs=str(path), negatives=2,
-                corpus=f'text:{folder}/text.txt', window=9,
-                relative_margin=0.0, workdir=str(folder / 'mined'),
-            )  # fmt: skip
-        # All documents, also what a run would hold out, and each text once.
-        texts = {b for _, b in pairs} | {' '.join(d.split()) for d in documents}
-        self.assertEqual(record['texts'], len(texts))
-        wanted = [('query', a) for a, _ in pairs[:6]]
-        wanted += [('passage', text) for text in texts]
+            _, (one, _, other) = self.mined(negatives=1)
+        wanted = [('query', CLASS), ('query', LOOP)]
+        wanted += [('passage', text) for text in BELONG]
         self.assertEqual(encoded, collections.Counter(wanted))
-        self.assertEqual(record['queries'], 6)
-        self.assertEqual(record['pairs'], 7)
-        self.assertEqual(sum(record['found'].values()), 6)
-        with open(folder / 'mined' / 'pairs.csv', newline='') as file:
-            head, *rows = csv.reader(file)
-        self.assertEqual(head, ['a', 'b', 'negative_1', 'negative_2'])
-        self.assertEqual([tuple(row[:2]) for row in rows], pairs)
-        for row in rows:
-            own = {mine.same(row[0]), mine.same(row[1])}
-            self.assertNoCommonElements(own, map(mine.same, row[2:]))
-        self.assertTrue(any(row[2] for row in rows))
-        first = {x for row in (rows[0], rows[6]) for x in row[2:]}
-        self.assertNotIn('classes are objects', first)
+        self.assertLessEqual(max(len(one), len(other)), 1)
+
+    def test_a_judge_that_rates_no_pairs(self):
         with self.assertRaisesRegex(commands.UsageError, 'gives neither'):
-            mine.run(
-                init=str(workdirs.shared()), pairs=str(path),
-                rescore=str(workdirs.shared()), workdir=str(folder / 'again'),
-            )  # fmt: skip
+            self.mined(rescore=str(workdirs.shared()))

@@ -286,6 +286,31 @@ class CommandTest(places.Folder, command.Checks, absltest.TestCase):
         with mock.patch.object(evaluation, 'BLOCK', 2):
             self.assertEqual(self._run('--init=any'), whole)
 
+    @mock.patch.object(evaluation, 'BLOCK', 2)
+    def test_documents_of_one_text(self):
+        """Encoded once wherever they stand, found together, the larger id
+        first; an encoder that is never twice the same would part them.
+        """
+        for name in ('zz', 'aa', 'yy'):
+            with open(self.data / 'corpus.jsonl', 'a') as file:
+                row = {'_id': name, 'title': 'Boats', 'text': 'float on rivers'}
+                file.write(json.dumps(row) + '\n')
+        task = evaluation.beir_task(self.data)
+        self.assertEqual((task.size, task.distinct), (8, 5))
+        random, read = np.random.default_rng(0), []
+
+        def encode(texts, role):
+            read.extend(texts)
+            vectors = embed(tf.constant(texts)).numpy()
+            return vectors + random.normal(0, 1e-3, vectors.shape)
+
+        scores, numbers = retrieval.by_vectors(task, encode, 'cosine', '')
+        self.assertLen(read, 3 + 5)
+        ids = [task.document_ids[n] for n in numbers[2, :5]]
+        self.assertEqual(ids, ['q3', 'zz', 'yy', 'b', 'aa'])
+        self.assertLen(set(scores[2, 1:5]), 1)
+        self.assertEqual(sorted(numbers[2, :8]), [*range(8)])
+
     def encoded(self, *given, most=99):
         """The command, and how many texts of which role it encodes; of
         passages so many before somebody stops it.
@@ -598,6 +623,22 @@ class FolderTest(places.Folder, parameterized.TestCase):
         (write_folder(self.folder) / name).unlink()
         with self.assertRaisesRegex(FileNotFoundError, message):
             retrieval.beir_task(self.folder)
+
+    @parameterized.parameters(
+        '\ufeff' + JUDGEMENTS.partition('\n')[2],
+        '\ufeff' + JUDGEMENTS,
+        '\ufeff\n' + JUDGEMENTS.replace('\r\n', ' \r\n\r\n'),
+        JUDGEMENTS.replace('\t', ';'),
+        JUDGEMENTS.replace('\t', ', '),
+    )
+    def test_judgements_as_people_have_them(self, text):
+        """A byte order mark, blank lines, other characters between cells."""
+        path = write_folder(self.folder) / 'qrels' / 'test.tsv'
+        wanted = retrieval.beir_task(self.folder)
+        path.write_bytes(text.encode())
+        found = retrieval.beir_task(self.folder)
+        self.assertEqual(found.query_ids, wanted.query_ids)
+        self.assertEqual(found.relevance, wanted.relevance)
 
     def test_another_split(self):
         write_folder(self.folder)

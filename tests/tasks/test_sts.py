@@ -1,5 +1,7 @@
 """tasks.sts on pairs whose ranks are known by hand."""
 
+import json
+from unittest import mock
 
 import numpy as np
 from absl.testing import absltest, parameterized
@@ -20,6 +22,14 @@ PUBLISHED = ['main\tx\t2012\t{}\t{}\t{}\t{}'.format(i, *row)
 GLUE = ['index\tsentence1\tsentence2\tscore'] + [
     f'{i}\t{a}\t{b}\t{score}' for i, (score, a, b) in enumerate(ROWS)
 ]
+# As spreadsheets and editors leave them.
+COMMAS = ['score,sentence1,sentence2'] + [
+    f'"{score}",{a},"{b}"' for score, a, b in ROWS
+]
+SEMICOLONS = ['\ufeffscore;sentence1;sentence2', ''] + [
+    f'{score};{a};{b}\r'.replace('.', ',') for score, a, b in ROWS
+]
+BLANKS = ['\ufeff' + PUBLISHED[0], '', *PUBLISHED[1:], ' ', '\t\t']
 SICK = ['pair_ID\tsentence_A\tsentence_B\trelatedness_score\tjudgment'] + [
     f'{i}\t{a}\t{b}\t{score}\tNEUTRAL' for i, (score, a, b) in enumerate(ROWS)
 ]
@@ -38,7 +48,9 @@ class StsTest(command.Checks, places.Folder, parameterized.TestCase):
         path.write_text('\n'.join(lines) + '\n')
         return path
 
-    @parameterized.parameters([PUBLISHED], [GLUE], [SICK])
+    @parameterized.parameters(
+        [PUBLISHED], [GLUE], [SICK], [COMMAS], [SEMICOLONS], [BLANKS]
+    )
     def test_all_layouts(self, lines):
         pairs = sts.read(self.file(lines))
         self.assertEqual(pairs.first, [a for _, a, _ in ROWS])
@@ -106,12 +118,14 @@ class StsTest(command.Checks, places.Folder, parameterized.TestCase):
         with self.assertRaisesRegex(FileNotFoundError, 'a folder without STS'):
             sts.read(self.folder)
 
-    def part(self, name, pairs, scores):
+    def part(self, name, pairs, scores, folder=None):
         """Two files of a folder."""
+        folder = folder or self.folder
+        folder.mkdir(parents=True, exist_ok=True)
         lines = ''.join(f'{a}\t{b}\n' for a, b in pairs)
-        (self.folder / f'STS.input.{name}.txt').write_text(lines)
+        (folder / f'STS.input.{name}.txt').write_text(lines)
         lines = ''.join(f'{score}\n' for score in scores)
-        (self.folder / f'STS.gs.{name}.txt').write_text(lines)
+        (folder / f'STS.gs.{name}.txt').write_text(lines)
 
     def test_the_parts_of_a_folder(self):
         """Angles 1, 20, 85 and 90 rank as people say in one part; of the
@@ -124,7 +138,7 @@ class StsTest(command.Checks, places.Folder, parameterized.TestCase):
             'one', [(0, 1), (0, 20), (9, 9), (10, 95), (0, 90)],
             [5, 4, '', 3, 0],
         )  # fmt: skip
-        self.part('two', [(0, 2), (0, 40), (0, 60)], [4.9, 1, 2])
+        self.part('two', [(0, 2), (0, 40), (0, 60)], [4.9, 1, '2,0', ''])
         (self.folder / 'STS.gs.ALL.txt').write_text('5\n')  # as STS12 has it
         pairs = sts.read(self.folder)
         self.assertEqual(pairs.parts, {'one': 4, 'two': 3})
@@ -149,6 +163,59 @@ class StsTest(command.Checks, places.Folder, parameterized.TestCase):
             (self.folder / 'STS.gs.x.txt').unlink()
         with self.assertRaisesRegex((FileNotFoundError, ValueError), message):
             sts.read(self.folder)
+
+    def write_sets(self):
+        """Some of SentEval's folder, below one with another file."""
+        data = self.folder / 'downstream'
+        pairs, scores = [row[1:] for row in ROWS], [row[0] for row in ROWS]
+        for year, order in (('14', 1), ('12', -1)):
+            self.part('one', pairs, scores[::order],
+                      data / 'STS' / f'STS{year}-en-test')  # fmt: skip
+        self.part('two', [(0, 2), (0, 40), (0, 60)], [4.5, 3, 2.8],
+                  data / 'STS' / 'STS14-en-test')  # fmt: skip
+        for name, lines in (('STS/STSBenchmark/sts-test.csv', PUBLISHED),
+                            ('STS/STSBenchmark/sts-dev.csv', ['no pairs']),
+                            ('SICK/SICK_test_annotated.txt', SICK)):
+            (data / name).parent.mkdir(exist_ok=True)
+            (data / name).write_text('\n'.join(lines))
+        return data
+
+    def test_all_sets_of_a_folder(self):
+        """Each as alone, all its pairs together, and the mean over sets."""
+        data = self.write_sets()
+        with mock.patch.object(
+            retrieval, 'vectors_of',
+            lambda *given: (lambda texts, role: angles(texts), 'cosine'),
+        ):  # fmt: skip
+            alone = self.run_it(
+                f'--data={data}/STS/STS14-en-test', '--init=any'
+            ).result
+            done = self.run_it(f'--data={data}', '--init=any')
+        self.assertEqual(done.status, 0, done.err)
+        sets = done.result['sets']
+        self.assertEqual(list(sets), ['STS12', 'STS14', 'STS-B', 'SICK-R'])
+        for key in ('pairs', 'spearman', 'parts', 'mean', 'alignment'):
+            self.assertEqual(sets['STS14'][key], alone[key])
+        self.assertEqual(sets['STS14']['pairs'], 8)
+        values = [sets[name]['spearman'] for name in sets]
+        # Ranks of cosines are 5 4 2 3 1, and backwards those of STS12's
+        # scores 1 3 2 4 5: 1 - 6 * (16 + 1 + 0 + 1 + 16) / (5 * 24).
+        self.assertEqual(values, [-70.0, 100.0, 100.0, 100.0])
+        self.assertEqual(done.result['mean'], 57.5)
+        self.assertEqual(done.result['missing'], ['STS13', 'STS15', 'STS16'])
+        self.assertIn(
+            'mean of 4 sets 57.50; of the published 7 STS13, STS15, STS16 are '
+            'not there\n', done.out,
+        )  # fmt: skip
+        self.assertRegex(done.out, r'\nSTS-B: Spearman 100.00 of 5 pairs')
+        kept = json.loads((self.folder / 'out' / 'metrics.json').read_text())
+        self.assertEqual(kept, done.result)
+
+    def test_two_sets_of_one_name(self):
+        data = self.write_sets()
+        (data / 'sts-test.csv').write_text('x')
+        done = self.run_it(f'--data={data}', '--init=any')
+        self.assert_complains(done, 'has two sets STS-B, .*name a folder with')
 
     def run_it(self, *given):
         return command.run(sts, *given, f'--workdir={self.folder}/out')
@@ -194,6 +261,19 @@ class PromptsTest(absltest.TestCase):
         config = counting.config(
             'cosine', prompts={'document': 'd: ', 'passage': 'p: '}
         )
-        self.assertEqual(config.prompt_for('passage'), 'passage')
-        self.assertIsNone(config.prompt_for('query'))
+        self.assertEqual(config.prompt_for('passage'), 'document')
+        self.assertEqual(config.prompt_for('query'), '')
         self.assertEqual(set(retrieval.ROLES), {'query', 'passage'})
+
+    def test_an_export_without_a_prompt_for_a_role(self):
+        """The default does not stand in for it."""
+        from tests.tasks import counting
+
+        config = counting.config('cosine', prompts={'document': 'd: '})
+        model = mock.Mock(signatures={'embed': None, 'embed_document': None})
+        with mock.patch.object(retrieval, 'read_exported') as read:
+            read.return_value = config, {}
+            retrieval.exported('1', 8, model=model)
+            read.return_value = config.replace(prompt='document'), {}
+            with self.assertRaisesRegex(ValueError, "'document'.* for a query"):
+                retrieval.exported('1', 8, model=model)

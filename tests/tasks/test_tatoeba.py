@@ -147,21 +147,38 @@ class TatoebaTest(places.Folder, command.Checks, parameterized.TestCase):
         )
 
     def test_score_and_languages(self):
-        done = self.run_it(
-            '--score=margin', '--neighbours=2', '--languages=deu'
-        )
-        loaded = workdirs.loaded()
-        x, y = (
-            unit(loaded.encode(texts, progress=False))
-            for texts in (FOREIGN, ENGLISH)
-        )
-        both = evaluation.translations(x, y, 'margin', 2)
-        self.assertEqual(list(done.result['languages']), ['deu'])
-        for found, key in zip(both, ('xx_en', 'en_xx'), strict=True):
-            self.assertAlmostEqual(
-                done.result['accuracy'][key],
-                100 * np.mean(found == np.arange(12)), 2,
-            )  # fmt: skip
+        """Margins by Eq. 2-3, written out; of 2 neighbours and of 4 others."""
+        random = np.random.default_rng(3)
+        at = dict(zip(FOREIGN, random.normal(size=(12, 3)), strict=True))
+        at |= {y: at[x] + random.normal(size=3)
+               for x, y in zip(FOREIGN, ENGLISH, strict=True)}  # fmt: skip
+
+        def encode(texts, role):
+            return np.float32([at[text] for text in texts])
+
+        cosines = unit(encode(FOREIGN, None)) @ unit(encode(ENGLISH, None)).T
+
+        def accuracy(cosines, count):
+            means = [np.sort(x, axis=1)[:, -count:].mean(axis=1)
+                     for x in (cosines, cosines.T)]  # fmt: skip
+            margins = cosines / (means[0][:, None] / 2 + means[1] / 2)
+            far = cosines < np.sort(cosines, axis=1)[:, [-count]]
+            best = np.where(far, -np.inf, margins).argmax(axis=1)
+            return 100 * np.mean(best == np.arange(12))
+
+        seen = set()
+        for count in (2, 4):
+            with mock.patch.object(
+                retrieval, 'vectors_of', lambda *given: (encode, 'cosine')
+            ):
+                done = self.run_it('--score=margin', '--languages=deu',
+                                   f'--neighbours={count}')  # fmt: skip
+            self.assertEqual(list(done.result['languages']), ['deu'])
+            for key, way in (('xx_en', cosines), ('en_xx', cosines.T)):
+                value = done.result['accuracy'][key]
+                self.assertAlmostEqual(value, accuracy(way, count), 2)
+                seen.add((key, value))
+        self.assertLen(seen, 4)
 
     def test_layers_and_poolings(self):
         """Of --init; the last layer is what there is anyway."""

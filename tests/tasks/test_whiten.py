@@ -1,6 +1,7 @@
 """Whitening: the covariance is I, in `encode` and wherever vectors go."""
 
 import json
+import shutil
 
 import numpy as np
 import tensorflow as tf
@@ -9,7 +10,9 @@ from absl.testing import absltest
 import infoword_tf
 from export import bundle
 from infoword_tf import commands
+from infoword_tf.config import Config
 from infoword_tf.data import corpora
+from infoword_tf.data.documents import Document
 from tasks import whiten
 from tests import corpus, places
 from tests.export import workdirs
@@ -61,23 +64,51 @@ class FitTest(absltest.TestCase):
         self.assertLess(np.abs(kernel).max(), 100)
 
 
+class SpreadTest(absltest.TestCase):
+    def test_sentences_are_taken_evenly(self):
+        documents = [
+            Document(tuple(map(str, range(i, i + 25))), 'x')
+            for i in range(0, 100, 25)
+        ]
+        for most, wanted in (
+            (10, range(0, 100, 10)), (30, range(0, 90, 3)), (200, range(100)),
+        ):  # fmt: skip
+            found = whiten.spread(lambda: iter(documents), most)
+            self.assertEqual(found, [*map(str, wanted)])
+
+
 class CommandTest(absltest.TestCase):
     def test_a_workdir_with_one_more_layer(self):
+        """Of a workdir whose vectors have length 1, which the layer's get."""
         folder = places.make()
         text, _ = corpus.write_topics(folder / 'text')
+        shutil.copytree(workdirs.shared(), folder / 'start')
+        Config.read(workdirs.shared()).replace(normalize=True).write(
+            folder / 'start'
+        )
         done = whiten.run(
-            init=str(workdirs.shared()), corpus=text, sentences=300, dims=8,
-            pooling='mean', workdir=str(folder / 'white'),
+            init=str(folder / 'start'), corpus=text, sentences=300, dims=8,
+            pooling='last_two', workdir=str(folder / 'white'),
         )  # fmt: skip
         self.assertEqual((done['sentences'], done['width']), (300, 8))
         kept = json.loads((folder / 'white' / 'metrics.json').read_text())
         self.assertEqual(kept, done)
         loaded = infoword_tf.load(folder / 'white')
-        read = whiten.spread(corpora.open_corpus(text).train, 300)
+        every = [x for d in corpora.open_corpus(text).train()
+                 for x in d.sentences]  # fmt: skip
+        step = len(every) // 300
+        self.assertGreater(step, 1)
+        read = every[: 300 * step : step]
         found = loaded.encode(read, progress=False)
-        self.assertEqual(found.shape, (300, 8))
-        np.testing.assert_allclose(found.mean(0), np.zeros(8), atol=1e-3)
-        np.testing.assert_allclose(np.cov(found.T), np.eye(8), atol=2e-3)
+        self.assertTrue(loaded.config.normalize)
+        longer = infoword_tf.load(folder / 'white')
+        longer.config = loaded.config.replace(normalize=False)
+        plain = longer.encode(read, progress=False)
+        self.assertEqual(plain.shape, (300, 8))
+        np.testing.assert_allclose(plain.mean(0), np.zeros(8), atol=1e-3)
+        np.testing.assert_allclose(np.cov(plain.T), np.eye(8), atol=2e-3)
+        lengths = np.linalg.norm(plain, axis=1, keepdims=True)
+        np.testing.assert_allclose(found, plain / lengths, atol=1e-5)
         # Its card reads metrics.json, which is not of a run.
         version = bundle.write(folder / 'white', folder / 'model')
         card = (folder / 'model' / 'MODEL_CARD.md').read_text()
@@ -92,6 +123,6 @@ class CommandTest(absltest.TestCase):
         ):  # fmt: skip
             with self.assertRaisesRegex(commands.UsageError, message):
                 whiten.run(
-                    init=str(workdirs.shared()), corpus=text,
+                    init=str(folder / 'start'), corpus=text,
                     workdir=str(folder / name), **more,
                 )  # fmt: skip

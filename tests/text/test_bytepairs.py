@@ -259,6 +259,27 @@ class MergesTest(parameterized.TestCase):
                 text,
             )
 
+    def test_a_part_that_is_made_later(self):
+        """By hand: c+d is made after x+cd and xcd+c, which wait for it."""
+        vocab = {
+            piece: i for i, piece in enumerate(['x', 'c', 'd', 'cd', 'xcd',
+                                                'xcdc'])
+        }  # fmt: skip
+        merges = Merges([(0, 3, 4), (4, 1, 5), (1, 2, 3)], len(vocab))
+        ids, _ = merges(
+            tf.constant([0, 1, 2, 1, 2], tf.int64), tf.zeros(5, tf.int64),
+            tf.constant(1, tf.int64),
+        )  # fmt: skip
+        self.assertEqual(
+            [list(vocab)[i] for i in ids],
+            [
+                token.value
+                for token in models.BPE(
+                    vocab, [('x', 'cd'), ('xcd', 'c'), ('c', 'd')]
+                ).tokenize('xcdcd')
+            ],
+        )
+
     def test_a_piece_that_no_merge_makes_is_no_word(self):
         """Unless `ignore_merges`: then a piece is one whatever makes it."""
         made = json.loads(json.dumps(learned()))

@@ -154,7 +154,7 @@ class SameAsOneTest(parameterized.TestCase):
             loss, weights @ (sums[:, 0] / sums[:, 1]), delta=1e-6 * abs(loss)
         )
         largest = max(np.abs(g[0]).max() for g in gradients.values())
-        self.assertGreater(largest, 0.005)
+        self.assertGreater(largest, 0.004)
         # All texts begin alike in a random model: in the gradient of `dim`
         # terms cancel that are much larger than it. Another order of the same
         # batch changes it as much on one device.

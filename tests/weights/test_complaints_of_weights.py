@@ -7,6 +7,8 @@ import numpy as np
 from absl.testing import absltest, parameterized
 
 from infoword_tf import convert, files
+from infoword_tf.weights import huggingface
+from infoword_tf.weights.tensors import open_safetensors
 from tests.weights import folders
 
 NAME = 'encoder.layer.1.output.dense.weight'
@@ -111,6 +113,20 @@ FAULTS = {
     'activation': (
         lambda f: change(f / 'config.json', hidden_act='silu'),
         "activation 'silu'; known are gelu",
+    ),
+    'no_position': (
+        lambda f: change(
+            f / 'config.json', model_type='roberta', pad_token_id=19
+        ),
+        'no position for a token: they begin after pad_token_id, 19',
+    ),
+    'no_padding': (
+        lambda f: (f / 'config.json').write_text(
+            '{"model_type": "roberta", "pad_token_id": null, "vocab_size": 60, '
+            '"hidden_size": 16, "num_hidden_layers": 2, '
+            '"num_attention_heads": 2, "intermediate_size": 24}'
+        ),
+        'pad_token_id None, after which positions begin',
     ),
     'relative_positions': (
         lambda f: change(
@@ -253,6 +269,29 @@ class ComplaintsTest(parameterized.TestCase):
                 for name in ('whole', 'parts')
             )
         )
+
+    def test_one_file_goes_before_shards(self):
+        """Shards beside it are older: transformers does not read them."""
+        source = folders.write(self.root / 'source', 'bert')
+        new = (source / 'model.safetensors').read_bytes()
+        shards(source)
+        tensors(source, lambda held: held.update({NAME: 2 * held[NAME]}))
+        held, old = open_safetensors(source), folders.state('bert')[NAME]
+        np.testing.assert_array_equal(held[NAME], 2 * old)
+        (source / 'model.safetensors').write_bytes(new)
+        for shard in source.glob('model-*'):
+            shard.unlink()
+        convert.convert(source, self.root / 'workdir')
+        # config.json may name the file that counts.
+        for name in ('model.safetensors', 'other.safetensors'):
+            (source / name).write_bytes(new)
+        tensors(source, lambda held: held.update({NAME: 2 * held[NAME]}))
+        change(source / 'config.json', transformers_weights=name)
+        held = huggingface.read(source).tensors
+        np.testing.assert_array_equal(held[NAME], old)
+        (source / name).unlink()
+        with self.assertRaisesRegex(FileNotFoundError, f'has no {name}'):
+            huggingface.read(source)
 
     def test_what_is_there_stays(self):
         source = folders.write(self.root / 'source', 'bert')

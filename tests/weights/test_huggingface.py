@@ -11,11 +11,39 @@ import infoword_tf
 from infoword_tf import convert, files
 from infoword_tf.encoders import Inputs
 from infoword_tf.weights import architectures, pieces
-from infoword_tf.weights.huggingface import labels_of
+from infoword_tf.weights.huggingface import labels_of, read
 from tests.oracles import huggingface
 from tests.weights import folders
 
 NEAR = 1e-5
+# What our encoders have not, or has the words of another: by hand from the
+# models of transformers 5.23, a value of each key that changes its answers.
+OTHERWISE = [
+    *(
+        (kind, key, value)
+        for kind in ('bert', 'electra', 'roberta', 'xlm-roberta', 'camembert')
+        for key, value in (
+            ('position_embedding_type', 'relative_key'), ('is_decoder', True)
+        )
+    ),
+    ('xlnet', 'attn_type', 'uni'),
+    ('xlnet', 'bi_data', True),
+    ('xlnet', 'untie_r', False),
+    ('xlnet', 'clamp_len', 8),
+    ('xlnet', 'same_length', True),
+    ('xlnet', 'summary_type', 'mean'),
+    ('xlnet', 'summary_use_proj', False),
+    ('xlnet', 'summary_activation', None),
+    ('gpt2', 'add_cross_attention', True),
+    ('gpt2', 'scale_attn_by_inverse_layer_idx', True),
+    ('gpt2', 'scale_attn_weights', False),
+    ('modernbert', 'attention_bias', True),
+    ('modernbert', 'mlp_bias', True),
+    ('modernbert', 'norm_bias', True),
+    ('modernbert', 'classifier_bias', True),
+    ('modernbert', 'decoder_bias', False),
+    ('modernbert', 'classifier_activation', 'silu'),
+]  # fmt: skip
 
 
 def layers_of(loaded, kind):
@@ -154,6 +182,95 @@ class ParityTest(parameterized.TestCase):
             ):
                 continue  # BERT's encoder by another name
             self.assertEqual(after.get(key, value), value, key)
+
+    @parameterized.parameters((0, 1), (2, 1), (0, 0))
+    def test_positions_begin_after_the_number_of_the_padding(self, read, pad):
+        """RoBERTa's: transformers adds pad_token_id to 1, 2, 3, ...
+
+        In by what config.json says, out by what the tokenizer pads with.
+        """
+        names = ['<pad>', '</s>', '<unk>', '<mask>']
+        names.insert(1 - pad, '<s>')
+        root = pathlib.Path(self.create_tempdir().full_path)
+        source = folders.write(root / 'source', 'roberta', pad_token_id=read)
+        names, _ = folders.byte_pairs(*names)
+        index = {piece: i for i, piece in enumerate(names)}
+        self.assertEqual(index['<pad>'], pad)
+        files.write_json(source / 'vocab.json', index)
+        convert.convert(source, root / 'workdir')
+        name = 'roberta.embeddings.position_embeddings.weight'
+        table = folders.state('roberta')[name][read + 1 :]
+        ours = files.read_tensors(root / 'workdir' / 'weights.safetensors')
+        np.testing.assert_array_equal(
+            ours['encoder/position_embeddings'], table
+        )
+        convert.give(root / 'workdir', root / 'output', 'huggingface')
+        config = json.loads((root / 'output' / 'config.json').read_text())
+        self.assertEqual(
+            (config['pad_token_id'], config['max_position_embeddings']),
+            (pad, 22 - read + pad),
+        )
+        theirs = files.read_tensors(root / 'output' / 'model.safetensors')
+        np.testing.assert_array_equal(theirs[name][pad + 1 :], table)
+
+    def test_padding_that_texts_hold_is_said(self):
+        source = folders.write(
+            pathlib.Path(self.create_tempdir().full_path, 'source'),
+            'roberta', pad_token_id=0,
+        )  # fmt: skip
+        (note,) = read(source).pieces.said
+        self.assertRegex(note, 'as padding .* what texts hold; transformers')
+        files.write_json(source / 'adapter_config.json', {})
+        with self.assertRaisesRegex(ValueError, 'an adapter .*merge_and_unl'):
+            read(source)
+
+    def test_gpt_2_of_another_inner_width(self):
+        """As if the numbers beyond it were 0."""
+        wide = folders.state('gpt2')
+        narrow = dict(wide)
+        for i in range(2):
+            end = f'h.{i}.mlp.c_proj.weight'
+            for part in ('weight', 'bias'):
+                name = f'h.{i}.mlp.c_fc.{part}'
+                narrow[name] = wide[name][..., :24]
+            narrow[end] = wide[end][:24]
+            wide[end] = np.pad(narrow[end], ((0, 40), (0, 0)))
+        states = []
+        for tensors, inner in ((wide, 64), (wide, None), (narrow, 24)):
+            _, workdir = self.converted('gpt2', tensors=tensors, n_inner=inner)
+            loaded = infoword_tf.load(workdir)
+            states.append(loaded.states(tf.constant([[7, 8, 9]]), [3])[0])
+        for other in states[1:]:
+            np.testing.assert_allclose(other, states[0], atol=1e-6)
+        convert.give(workdir, workdir.with_name('output'), 'huggingface')
+        config = workdir.with_name('output') / 'config.json'
+        self.assertEqual(json.loads(config.read_text())['n_inner'], 24)
+
+    @parameterized.parameters(*OTHERWISE)
+    def test_what_no_encoder_here_has_is_refused(self, kind, key, value):
+        config = {'model_type': kind}
+        case = {'camembert': 'xlm_roberta'}.get(kind)
+        for name, (_, values) in huggingface.CASES.items():
+            if name == case or values['model_type'] == kind:
+                config = values | config
+                break
+        wanted = architectures.encoder_of(config, 'config.json')
+        for usual in architectures.ARCHITECTURES[kind].refused[key]:
+            self.assertEqual(
+                architectures.encoder_of(config | {key: usual}, ''), wanted
+            )
+        with self.assertRaisesRegex(ValueError, f'{key} {value!r}; only'):
+            architectures.encoder_of(config | {key: value}, 'config.json')
+
+    def test_every_key_that_is_refused_is_tried(self):
+        self.assertEqual(
+            {(kind, key) for kind, key, _ in OTHERWISE},
+            {
+                (kind, key)
+                for kind, known in architectures.ARCHITECTURES.items()
+                for key in known.refused
+            },
+        )
 
     @parameterized.parameters(1, 2, 3, 5)
     def test_modernbert_of_both_forms(self, every):

@@ -49,6 +49,9 @@ class OnwardTest(absltest.TestCase):
             if path.startswith(('encoder/', 'objectives/mlm/')):
                 np.testing.assert_array_equal(array, before[path], path)
         config = json.loads((self.root / 'on' / 'config.json').read_text())
+        # The special tokens of a folder of others are found in texts.
+        added = config['tokenizer']['options'].pop('added')
+        self.assertEqual([token['id'] for token in added], list(range(5)))
         self.assertEqual(
             config['tokenizer'],
             {

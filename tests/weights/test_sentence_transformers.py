@@ -4,18 +4,45 @@ import json
 import pathlib
 
 import numpy as np
+import tensorflow as tf
 from absl.testing import absltest, parameterized
 
 import infoword_tf
 from infoword_tf import convert, files
+from infoword_tf.config import ROLES, Config, EncoderConfig, TaskConfig
+from infoword_tf.weights import sentence_transformers
+from tasks import retrieval
+from tests.oracles import huggingface
 from tests.weights import folders
 
 TEXTS = ['a bad cab.', 'deaf bees', 'x', '']
 D = 16
+SETTINGS = 'config_sentence_transformers.json'
+BERT = 'sentence_bert_config.json'
+# As version 6.2 saves them.
+NEW = {
+    'Transformer': 'sentence_transformers.base.modules.transformer.Transformer',
+    'Pooling': 'sentence_transformers.sentence_transformer.modules.pooling'
+    '.Pooling',
+    'Dense': 'sentence_transformers.base.modules.dense.Dense',
+    'Normalize': 'sentence_transformers.base.modules.normalize.Normalize',
+}
+CROSS_ENCODER = {
+    'model_type': 'CrossEncoder', 'prompts': {}, 'default_prompt_name': None,
+    'activation_fn': 'torch.nn.modules.linear.Identity',
+}  # fmt: skip
+CLASSES = {
+    'transformer_task': 'sequence-classification',
+    'modality_config': {
+        'text': {'method': 'forward', 'method_output_name': 'logits'}
+    },
+    'module_output_name': 'scores',
+}
 
 
-def modules(folder, *kinds, settings=None):
+def modules(folder, *kinds, settings=None, types=None):
     """Writes modules.json; of each kind its folder, or the encoder's own."""
+    types = types or {}
     files.write_json(
         folder / 'modules.json',
         [
@@ -23,15 +50,13 @@ def modules(folder, *kinds, settings=None):
                 'idx': i,
                 'name': str(i),
                 'path': '' if not i else f'{i}_{kind}',
-                'type': f'sentence_transformers.models.{kind}',
+                'type': types.get(kind, f'sentence_transformers.models.{kind}'),
             }
             for i, kind in enumerate(kinds)
         ],
     )
     if settings is not None:
-        files.write_json(
-            folder / 'config_sentence_transformers.json', settings
-        )
+        files.write_json(folder / SETTINGS, settings)
 
 
 def pooling(folder, number=1, **values):
@@ -99,13 +124,23 @@ class ModulesTest(parameterized.TestCase):
             loaded.encode(TEXTS, progress=False), wanted, atol=1e-5
         )
 
-    def test_newer_files_name_one_mode(self):
-        modules(self.source, 'Transformer', 'Pooling')
-        pooling(self.source, pooling_mode='lasttoken')
-        self.assertEqual(self.converted().config.pooling, 'last')
+    @parameterized.parameters(
+        ({'pooling_mode': 'lasttoken'}, 'last'),
+        ({'pooling_mode': ['max']}, 'max'),
+        ({'pooling_mode': 'cls', 'pooling_mode_mean_tokens': True}, 'cls'),
+        ({'pooling_mode_cls_token': False}, 'mean'),  # its default
+    )
+    def test_newer_files_name_one_mode(self, values, wanted):
+        modules(self.source, 'Transformer', 'Pooling', types=NEW)
+        pooling(self.source, **values)
+        _, vectors = sentence_transformers.read(self.source)
+        self.assertEqual(vectors.pooling, wanted)
 
     def test_dense_and_normalize_follow_in_order(self):
-        modules(self.source, 'Transformer', 'Pooling', 'Dense', 'Normalize')
+        modules(
+            self.source, 'Transformer', 'Pooling', 'Dense', 'Dropout',
+            'Normalize', types=NEW,
+        )  # fmt: skip
         pooling(self.source, pooling_mode_cls_token=True)
         arrays = dense(self.source, 2, 7)
         loaded = self.converted()
@@ -132,7 +167,8 @@ class ModulesTest(parameterized.TestCase):
         )
         pooling(self.source, pooling_mode_mean_tokens=True)
         loaded = self.converted()
-        self.assertEqual(loaded.config.prompts, {'query': 'ask: '})
+        prompts = {'query': 'ask: ', 'document': ''}
+        self.assertEqual(loaded.config.prompts, prompts)
         self.assertEqual(loaded.config.similarity, 'dot')
         bare = loaded.encode(['ask: a cab'], progress=False, prompt='')
         for prompt in (None, 'query'):
@@ -142,8 +178,43 @@ class ModulesTest(parameterized.TestCase):
         np.testing.assert_array_equal(
             loaded.encode([b'a cab'], progress=False), bare
         )
-        with self.assertRaisesRegex(ValueError, 'has query'):
+        plain = loaded.encode(['a cab'], progress=False, prompt='document')
+        self.assertGreater(abs(plain - bare).max(), 0.1)
+        passage = retrieval.encoder_of(loaded)(['a cab'], 'passage')
+        np.testing.assert_array_equal(passage, plain)
+        with self.assertRaisesRegex(ValueError, 'has query, document'):
             loaded.encode(['a cab'], progress=False, prompt='passage')
+
+    @parameterized.parameters(
+        ({'query': '', 'document': 'd '}, 'document', '', 'd '),
+        ({'document': 'd '}, 'document', '', 'd '),
+        ({'query': 'q ', 'passage': 'p ', 'document': 'd '}, None, 'q ', 'd '),
+        ({'other': 'o '}, 'other', '', ''),
+        ({}, 'query', '', ''),
+        ({'query': '', 'document': ''}, None, '', ''),
+        ({'query': None, 'corpus': 'c '}, None, '', 'c '),
+    )
+    def test_roles_have_the_prompts_of_version_6_2(
+        self, prompts, default, query, document
+    ):
+        """What its encode_query and encode_document put before texts."""
+        modules(
+            self.source, 'Transformer', 'Pooling',
+            settings={'prompts': prompts, 'default_prompt_name': default},
+        )  # fmt: skip
+        pooling(self.source, pooling_mode='mean')
+        _, vectors = sentence_transformers.read(self.source)
+        config = Config(
+            EncoderConfig('lookup', {}), {}, 8,
+            prompts=vectors.prompts, prompt=vectors.prompt,
+        )  # fmt: skip
+        self.assertEqual(
+            [config.prompt_text(config.prompt_for(x)) for x in ROLES],
+            [query, document],
+        )
+        self.assertEqual(config.prompt_text(), prompts.get(default, ''))
+        for name in prompts:  # empty ones, too
+            self.assertEqual(config.prompt_text(name), prompts[name] or '')
 
     def test_prompts_can_be_given(self):
         loaded = self.converted(prompts={'passage': 'it says '})
@@ -165,11 +236,127 @@ class ModulesTest(parameterized.TestCase):
         )
         self.assertEqual(loaded.max_length, 6)
 
-    def test_the_tokenizer_says_how_long_a_text_may_be(self):
+    @parameterized.parameters(
+        (BERT, {}, 7),
+        (BERT, {'max_seq_length': None}, 7),
+        (BERT, {'max_seq_length': 9}, 9),
+        ('sentence_xlm-roberta_config.json', {'max_seq_length': 9}, 9),
+        (BERT, {'max_seq_length': 40}, 20),  # there are no more positions
+        (
+            BERT,
+            {'max_seq_length': 5, 'tokenizer_args': {'model_max_length': 9}},
+            9,
+        ),
+    )
+    def test_max_seq_length_decides_over_the_tokenizer(
+        self, name, values, wanted
+    ):
+        modules(self.source, 'Transformer', 'Pooling')
+        pooling(self.source, pooling_mode='mean')
         files.write_json(
             self.source / 'tokenizer_config.json', {'model_max_length': 7}
         )
-        self.assertEqual(self.converted().max_length, 7)
+        files.write_json(self.source / name, values)
+        self.assertEqual(self.converted().max_length, wanted)
+
+    def test_a_cross_encoder_comes_in_and_goes_out(self):
+        """It scores as transformers does."""
+        self.source = folders.write(self.root / 'classes', 'bert_classes')
+        modules(self.source, 'Transformer', settings=CROSS_ENCODER, types=NEW)
+        files.write_json(
+            self.source / BERT, CLASSES | {'max_seq_length': 19}
+        )
+        loaded = self.converted()
+        self.assertEqual(loaded.classify(TEXTS, TEXTS).shape, (4, 3))
+        self.assertEqual(loaded.max_length, 19)
+        output = self.root / 'output'
+        convert.give(self.root / 'workdir', output, 'sentence_transformers')
+        read = {
+            path.name: json.loads(path.read_text())
+            for path in output.glob('*.json')
+        }
+        self.assertEqual(
+            [entry['type'] for entry in read['modules.json']],
+            ['sentence_transformers.models.Transformer'],
+        )
+        self.assertEqual(
+            read[SETTINGS],
+            CROSS_ENCODER | {'activation_fn': 'torch.nn.Identity'},
+        )
+        self.assertEqual(
+            read[BERT],
+            {
+                'max_seq_length': 19, 'do_lower_case': False,
+                'transformer_task': 'sequence-classification',
+            },
+        )  # fmt: skip
+        convert.convert(output, self.root / 'again')
+        inputs = huggingface.inputs('bert')
+        wanted = folders.answers('bert_classes')['logits']
+        for model in loaded, infoword_tf.load(self.root / 'again'):
+            lengths = inputs['attention_mask'].sum(axis=1)
+            scores = model.class_scores(
+                tf.constant(inputs['input_ids'], tf.int32),
+                tf.constant(lengths, tf.int32), tf.constant([4, 4]),
+            )  # fmt: skip
+            np.testing.assert_allclose(scores, wanted, atol=1e-5)
+
+    def test_one_class_is_scored_by_the_logistic_function(self):
+        self.source = folders.write(self.root / 'one', 'bert_one_class')
+        loaded, output = self.converted(), self.root / 'output'
+        for name, pairs in ('pairs', True), ('one', False), ('both_ways', True):
+            if name == 'both_ways':
+                loaded.model.objectives['label'].texts = name
+            task = TaskConfig('', 'label', pairs, (), {}, {})
+            config = loaded.config.replace(task=task)
+            (output / name).mkdir(parents=True)
+            sentence_transformers.write(
+                output / name, loaded.with_config(config)
+            )
+        settings = json.loads((output / 'pairs' / SETTINGS).read_text())
+        self.assertEqual(settings['activation_fn'], 'torch.nn.Sigmoid')
+        # No CrossEncoder reads one text, or a pair in both orders.
+        self.assertTrue((output / 'one' / '1_Pooling').is_dir())
+        self.assertTrue((output / 'both_ways' / '1_Pooling').is_dir())
+
+    def test_a_cross_encoder_without_a_head_is_refused(self):
+        modules(self.source, 'Transformer', settings=CROSS_ENCODER)
+        with self.assertRaisesRegex(ValueError, 'have no head for them'):
+            self.converted()
+
+    @parameterized.parameters(False, True)
+    def test_vectors_are_cut(self, normalize):
+        """To their first numbers; on the way out and in again, too."""
+        more = ['Normalize'] * normalize
+        modules(
+            self.source, 'Transformer', 'Pooling', *more,
+            settings={'truncate_dim': 5},
+        )  # fmt: skip
+        pooling(self.source, pooling_mode='mean')
+        loaded = self.converted()
+        wanted = loaded.encode(TEXTS, progress=False, pooling='mean')[:, :5]
+        if normalize:
+            wanted /= np.linalg.norm(wanted, axis=1, keepdims=True)
+        output = self.root / 'output'
+        convert.give(self.root / 'workdir', output, 'sentence_transformers')
+        settings = json.loads((output / SETTINGS).read_text())
+        self.assertEqual(settings.get('truncate_dim'), None if normalize else 5)
+        convert.convert(output, self.root / 'again')
+        for model in loaded, infoword_tf.load(self.root / 'again'):
+            np.testing.assert_allclose(
+                model.encode(TEXTS, progress=False), wanted, atol=1e-6
+            )
+
+    def test_lower_case_before_a_tokenizer_that_keeps_case(self):
+        modules(self.source, 'Transformer', 'Pooling')
+        pooling(self.source, pooling_mode='mean')
+        files.write_json(self.source / BERT, {'do_lower_case': True})
+        self.assertTrue(self.converted().tokenizer.lower_case)
+        files.write_json(
+            self.source / 'tokenizer_config.json', {'do_lower_case': False}
+        )
+        with self.assertRaisesRegex(ValueError, 'tokenizer that keeps case'):
+            convert.convert(self.source, self.root / 'other')
 
     def test_out_again_and_in_again(self):
         modules(
@@ -212,7 +399,10 @@ class ModulesTest(parameterized.TestCase):
         self.assertEqual((written['in_features'], written['bias']), (D, False))
 
     @parameterized.parameters(
-        (['Transformer', 'Pooling', 'LSTM'], 'LSTM; known are Transformer'),
+        (['Transformer', 'Pooling', 'LSTM'], 'LSTM; known are those of'),
+        (['Router', 'Pooling'], 'modules.Router; .*called Transformer'),
+        (['custom_st.Transformer', 'Pooling'], 'custom_st.Transformer; known'),
+        (['Transformer'], 'with Transformer, not with Transformer and Pooling'),
         (['Pooling', 'Transformer'], 'begins with Pooling and Transformer'),
         (
             ['Transformer', 'Pooling', 'Normalize', 'Dense'],
@@ -220,12 +410,65 @@ class ModulesTest(parameterized.TestCase):
         ),
     )
     def test_unknown_modules_are_refused(self, kinds, message):
-        modules(self.source, *kinds)
-        if 'LSTM' not in kinds:
+        types = {
+            'custom_st.Transformer': 'custom_st.Transformer',
+            'Router': 'sentence_transformers.base.modules.Router',
+        }
+        modules(self.source, *kinds, types=types)
+        if kinds[1:2] == ['Pooling']:
             pooling(self.source, pooling_mode_mean_tokens=True)
         with self.assertRaisesRegex(ValueError, message):
             self.converted()
         self.assertFalse((self.root / 'workdir').exists())
+
+    @parameterized.parameters(
+        (SETTINGS, {'model_type': 'SparseEncoder'}, "type 'SparseEncoder'"),
+        (SETTINGS, CROSS_ENCODER, 'Transformer and Pooling, not with Transf'),
+        (SETTINGS, {'default_prompt_name': 'x'}, "default prompt 'x', but"),
+        (
+            SETTINGS,
+            {'truncate_dim': 4, 'similarity_fn_name': 'dot'},
+            'cuts vectors of length 1 to 4 numbers',
+        ),
+        (BERT, CLASSES, "transformer_task 'sequence-.*; only 'feature-extr"),
+        (BERT, {'query_length': 8}, 'query_length 8; only None'),
+        (BERT, {'processing_kwargs': {'text': {}}}, 'processing_kwargs'),
+        (BERT, {'modality_config': {'image': {}}}, 'method None'),
+        (
+            BERT,
+            {'modality_config': {
+                'text': {'method_output_name': 'pooler_output'}
+            }},
+            "method_output_name 'pooler_output'; only 'last_hidden_state'",
+        ),
+        ('2_Dense/config.json', {'use_residual': True}, 'use_residual True'),
+        (
+            '2_Dense/config.json',
+            {'module_input_name': 'token_embeddings'},
+            "module_input_name 'token_embeddings'; only 'sentence_embedding'",
+        ),
+        (
+            '3_Normalize/config.json',
+            {'module_output_name': 'token_embeddings'},
+            '3_Normalize/config.json has module_output_name',
+        ),
+    )  # fmt: skip
+    def test_what_a_module_says_is_done_or_refused(self, name, values, message):
+        modules(self.source, 'Transformer', 'Pooling', 'Dense', 'Normalize')
+        pooling(self.source, pooling_mode='mean')
+        dense(self.source, 2, 7)
+        path = self.source / name
+        path.parent.mkdir(exist_ok=True)
+        before = json.loads(path.read_text()) if path.is_file() else {}
+        files.write_json(path, before | values)
+        with self.assertRaisesRegex(ValueError, message):
+            sentence_transformers.read(self.source)
+
+    def test_a_prompt_before_classes_is_refused(self):
+        prompts = {'prompts': {'a': 'b '}, 'default_prompt_name': 'a'}
+        modules(self.source, 'Transformer', settings=CROSS_ENCODER | prompts)
+        with self.assertRaisesRegex(ValueError, "the prompt 'a' before texts"):
+            sentence_transformers.read(self.source)
 
     def test_two_modes_are_refused(self):
         modules(self.source, 'Transformer', 'Pooling')

@@ -8,6 +8,7 @@ import pathlib
 import warnings
 from collections.abc import Iterator, Sequence
 
+from infoword_tf import progress
 from infoword_tf.data.documents import Document
 from infoword_tf.data.pydocs.packages import File
 from infoword_tf.data.pydocs.prose import prose
@@ -25,11 +26,9 @@ def extract(files: Sequence[File]) -> tuple[list[Document], int]:
         Documents without duplicates (by lower-case text; the first stays), and
         the number of files that could not be parsed.
     """
-    import tqdm
-
     unique: dict[str, Document] = {}
     skipped = 0
-    for file in tqdm.tqdm(files, 'pydocs', unit=' files'):
+    for file in progress.bar(files, 'pydocs', unit=' files'):
         try:
             source = pathlib.Path(file.path).read_bytes()
             with warnings.catch_warnings():

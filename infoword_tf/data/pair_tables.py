@@ -1,0 +1,403 @@
+"""Tables of pairs: which columns are a, b and negatives, and what cells hold.
+
+    layout = pair_tables.layout_of('pairs.jsonl')
+    for a, positives, negatives in pair_tables.read(layout):
+        ...
+
+A row has a text, positives that belong to it and hard negatives that do not.
+Names say which column is which where they can (`positive`, `pos`, `negatives`,
+`hard_neg`, ...), else the order does: a, b, negatives. A cell of JSON lines,
+Parquet or Arrow may be a list, which counts as several texts: so have
+FlagEmbedding (`query`, `pos`, `neg`), Tevatron and DPR (objects with `text`)
+and MS MARCO (`passages`, some of them selected) them. Columns such as an index,
+a score, a label or a source are no texts.
+"""
+
+import itertools
+import json
+import pathlib
+import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Any, NamedTuple
+
+from infoword_tf.data import readers, records, tables
+
+# Kinds of cells.
+TEXT, NUMBER, LIST, PASSAGES, OTHER = 'text', 'number', 'list', 'passages', ''
+# Columns of MS MARCO's passages: whether people chose each, and its text.
+SELECTED, PASSAGE = 'is_selected', 'passage_text'
+
+_SIDES = r'(_?(passage|ctx|doc|document|text|sentence)s?)?_?\d*'
+_ANCHOR = re.compile(r'(anchor|query|question)(_?text)?', re.I)
+_POSITIVE = re.compile(rf'pos(itive)?s?{_SIDES}', re.I)
+_NEGATIVE = re.compile(rf'(hard_?)?neg(ative)?s?{_SIDES}', re.I)
+_INDEX = re.compile(r'\s*|Unnamed: [\d.]+|__index_level_\d+__')
+# What names end in: of columns that hold no texts, and of such that hold words
+# about a pair, which are a or b where there is nothing else, and no negatives.
+_MEASURES = frozenset(
+    'id ids idx index uid uuid guid qid pid docid score scores similarity '
+    'similarities distance distances rating rank weight'.split()
+)
+_ABOUT = frozenset(
+    'label labels type types kind class category genre domain split '
+    'source dataset url urls link lang language languages date time timestamp '
+    'license'.split()
+)
+_NAMED = 6  # columns of one kind in a sentence
+
+
+class Layout(NamedTuple):
+    """What the columns of a file of pairs are.
+
+    Attributes:
+        where: the file.
+        a: the column of first texts.
+        b: those of texts that belong to a; each text makes a pair.
+        negatives: those of texts that do not, in order.
+        unread: all others.
+        lists: negatives that may be several to a row.
+        most: how many negatives a pair has at most.
+        delimiter: as of `tables.open_table`.
+    """
+
+    where: str
+    a: str
+    b: tuple[str, ...]
+    negatives: tuple[str, ...]
+    unread: tuple[str, ...]
+    lists: frozenset[str]
+    most: int
+    delimiter: str | None = None
+
+    @property
+    def summary(self) -> str:
+        """What each column is, for people."""
+        both = set(self.b) & set(self.negatives)  # of passages
+        b = _listed([f'{x} ({SELECTED})' if x in both else x for x in self.b])
+        negatives = _listed(
+            [f'{x} (the others)' if x in both else x for x in self.negatives]
+        )
+        if self.most != len(self.negatives):
+            negatives += f' ({self.most} at most)'
+        line = f'a is {self.a}, b {b}, negatives {negatives or "none"}'
+        if self.unread:
+            line += f'; not read: {_listed(self.unread)}'
+        return line
+
+
+def layout_of(
+    path: str,
+    columns: Sequence[str] = (),
+    delimiter: str | None = None,
+    negatives: int | None = None,
+) -> Layout:
+    """Finds which columns are a, b and negatives; reads the file to its end.
+
+    Args:
+        path: of a table, or of an .arrow.
+        columns: names of a, b and negatives, in order; none: names and order
+            of the file say it.
+        delimiter: as of `tables.open_table`.
+        negatives: that a pair has at most; None: all.
+
+    Raises:
+        ValueError: the file cannot be read, a column is missing, or what a and
+            b are cannot be told.
+    """
+    # By column, what its cells hold, and where such a cell is first.
+    kinds: dict[str, dict[str, str]] = {
+        name: {} for name in _names(path, columns, delimiter)
+    }
+    sizes: set[tuple[tuple[str, int], ...]] = set()  # of lists, by row
+    for at, row in _rows(path, delimiter):
+        nested = []
+        for name, value in row.items():
+            held = kinds.setdefault(name, {})
+            if isinstance(value, str) and TEXT in held:
+                continue
+            kind = _kind(value)
+            if kind is not None:
+                held.setdefault(kind, at)
+            if kind in (LIST, PASSAGES):
+                nested.append((name, _size(value)))
+        sizes.add(tuple(nested))
+    if not kinds:
+        raise ValueError(f'{path} is empty')
+    if columns:
+        for name in columns:
+            tables.column_of(tables.Table(path, tuple(kinds), iter(())), name)
+        a, b, others = _by_choice(path, columns, kinds)
+    else:
+        a, b, others = _by_name(path, kinds)
+    for name in (a, *b, *others):
+        wrong = {OTHER} if name != a else {OTHER, LIST, PASSAGES}
+        for at in (kinds[name][x] for x in wrong & kinds[name].keys()):
+            raise ValueError(
+                f'{at}: the column {name!r} holds '
+                + ('a list or an object; a is one text' if name == a else
+                   'neither a text nor a list of texts (nor passages, each '
+                   f'with {PASSAGE!r}, and {SELECTED!r} of 0 or 1)')
+            )  # fmt: skip
+    lists = frozenset(x for x in others if kinds[x].keys() & {LIST, PASSAGES})
+    # A cell of such a column may be a single text too.
+    single = {x: int(bool(kinds[x].keys() & {TEXT, NUMBER})) for x in lists}
+    most = max(
+        (sum((single | dict(row))[x] for x in lists) for row in sizes),
+        default=0,
+    )
+    most += len(others) - len(lists)
+    most = most if negatives is None else min(most, negatives)
+    others = others if most else ()
+    used = {a, *b, *others}
+    return Layout(
+        path, a, b, others, tuple(name for name in kinds if name not in used),
+        lists, most, delimiter,
+    )  # fmt: skip
+
+
+def read(layout: Layout) -> Iterator[tuple[str, list[str], list[str]]]:
+    """Yields a, the texts that belong to it, and negatives of each row.
+
+    Any text may be '': it is not there. Negatives of lists have no gaps.
+
+    Raises:
+        ValueError: as of `tables.open_table`, with file and line.
+    """
+    for _, row in _rows(layout.where, layout.delimiter):
+        (a,) = _texts(row.get(layout.a))
+        b = [x for name in layout.b for x in _texts(row.get(name), True)]
+        negatives = [
+            text
+            for name in layout.negatives
+            for text in _texts(row.get(name))
+            if text or name not in layout.lists
+        ]
+        yield a, b, negatives[: layout.most]
+
+
+# ---------------------------------------------------------------------- columns
+
+
+def _names(
+    path: str, columns: Sequence[str], delimiter: str | None
+) -> Sequence[str]:
+    """The columns of a file whose first line names them; of records none.
+
+    Raises:
+        ValueError: a column is missing, or the first line reads like a pair:
+            of columns that were chosen this is no question.
+    """
+    if _reader(path) is not None:
+        return ()
+    table = tables.open_table(path, delimiter=delimiter)
+    for name in columns or table.names:
+        if not _INDEX.fullmatch(name):
+            tables.column_of(table, name)  # complains, of copies too
+    if not columns and tables.begins_with_a_row(_without_index(table)):
+        raise ValueError(
+            f'{path}: the first line reads like a pair; let it name the '
+            'columns, such as anchor,positive,negative, or say with '
+            f'--pair_columns={",".join(table.names[:2])} that it does'
+        )
+    return table.names
+
+
+def _without_index(table: tables.Table) -> tables.Table:
+    """A table without the first column where that has no name (pandas)."""
+    if table.names[0] or len(table.names) == 1:
+        return table
+    rows = ((line, cells[1:]) for line, cells in table.rows)
+    return table._replace(names=table.names[1:], rows=rows)
+
+
+def _by_choice(
+    path: str, columns: Sequence[str], kinds: Mapping[str, Mapping[str, str]]
+) -> tuple[str, tuple[str, ...], tuple[str, ...]]:
+    """a, b and negatives in the order of columns; raises as `layout_of`."""
+    if len(columns) == 1:
+        raise _too_few(path, columns, ())
+    a, b, *negatives = columns
+    if PASSAGES in kinds[b]:
+        negatives = [b, *negatives]
+    return a, (b,), tuple(negatives)
+
+
+def _by_name(
+    path: str, kinds: Mapping[str, Mapping[str, str]]
+) -> tuple[str, tuple[str, ...], tuple[str, ...]]:
+    """a, b and negatives by names and order; raises as `layout_of`."""
+    texts = [
+        name for name, held in kinds.items()
+        if held.keys() <= {TEXT, NUMBER} and not _INDEX.fullmatch(name)
+        and not _ends_in(name, _MEASURES)
+    ]  # fmt: skip
+    passages = [name for name, held in kinds.items() if PASSAGES in held]
+    lists = [
+        name for name, held in kinds.items() if LIST in held
+        and name not in passages and not _ends_in(name, _MEASURES | _ABOUT)
+    ]  # fmt: skip
+    either = [
+        name for name, held in kinds.items()
+        if name in (*texts, *lists) and held.keys() != {NUMBER}
+    ]  # fmt: skip
+    b = [name for name in either if _POSITIVE.fullmatch(name)]
+    negatives = [name for name in either if _NEGATIVE.fullmatch(name)]
+    by_name = bool(passages) or any(x in lists for x in (*b, *negatives))
+    if lists and not by_name:
+        raise ValueError(
+            f'{kinds[lists[0]][LIST]}: the column {lists[0]!r} holds lists, '
+            'and its name says neither positives nor negatives; name a, b and '
+            'negatives, as --pair_columns=query,positives,negatives'
+        )
+    about = _ABOUT - ({'source'} if 'target' in kinds else set())
+    free = [x for x in texts if x not in (*b, *negatives)]
+    words = [x for x in free if not _ends_in(x, about)]
+    full = [x for x in words if kinds[x].keys() != {NUMBER}]
+    # What is a number, or words about a pair, is a or b for want of others.
+    wanted = 1 if b or passages else 2
+    first = next((x for x in (full, words, free) if len(x) >= wanted), None)
+    if first is None:
+        read = [*free, *b, *negatives]
+        raise _too_few(path, read, [x for x in kinds if x not in read])
+    anchors = [x for x in first if _ANCHOR.fullmatch(x)] if by_name or b else []
+    a, *others = [*anchors, *(x for x in first if x not in anchors)]
+    if wanted == 2:
+        b, others = others[:1], others[1:]
+    if not by_name:
+        others = [x for x in others if not _ends_in(x, about)]
+        negatives = [x for x in kinds if x in (*others, *negatives)]
+    return a, (*b, *passages), (*negatives, *passages)
+
+
+def _too_few(
+    path: str, texts: Sequence[str], others: Sequence[str]
+) -> ValueError:
+    """The error of a table without two columns of texts."""
+    how_many = (
+        'no column of texts',
+        f'one column of texts, {texts[0]!r}' if texts else '',
+        f'no column of a beside {_listed(texts)}',
+    )[min(len(texts), 2)]
+    rest = f' (no texts are in {_listed(others)})' if others else ''
+    return ValueError(
+        f'{path} has {how_many}{rest}: a pair is two, and further ones are '
+        'negatives; name them with --pair_columns'
+    )
+
+
+def _ends_in(name: str, words: Iterable[str]) -> bool:
+    """Whether the last word of a name, `queryId` or `gold_label_2`, is one."""
+    parts = re.findall(r'[A-Z]+(?![a-z])|[A-Z]?[a-z]+', name)
+    return bool(parts) and parts[-1].lower() in words
+
+
+def _listed(names: Sequence[str]) -> str:
+    """Names in a row, of many the first and the last."""
+    if len(names) > _NAMED:
+        return f'{names[0]}, {names[1]} ... {names[-1]} ({len(names)} columns)'
+    return ', '.join(name or "''" for name in names)
+
+
+# ------------------------------------------------------------------------ cells
+
+
+def _reader(path: str) -> Any:
+    """What reads records of such a file; None: it is no file of records."""
+    suffix = pathlib.Path(readers.unpacked(pathlib.Path(path))).suffix
+    return records.READERS.get(suffix.removeprefix('.'))
+
+
+def _rows(
+    path: str, delimiter: str | None
+) -> Iterator[tuple[str, dict[str, Any]]]:
+    """Yields where each row is, and its cells by column."""
+    reader = _reader(path)
+    if reader is None:
+        table = tables.open_table(path, delimiter=delimiter)
+        for line, cells in table.rows:
+            row = dict(zip(table.names, cells, strict=True))
+            yield f'{path}, line {line}', row
+        return
+    what = 'line' if reader is records.read_jsonl else 'row'
+    for number, record in reader(pathlib.Path(path)):
+        yield f'{path}, {what} {number}', record
+
+
+def _kind(value: Any) -> str | None:
+    """What a cell holds; None: nothing."""
+    if value is None or value == '' or value != value:  # NaN
+        return None
+    if isinstance(value, str):
+        try:
+            float(value)
+        except ValueError:
+            return TEXT
+        return NUMBER
+    if _passages(value) is not None:
+        return PASSAGES
+    if isinstance(value, list):
+        return LIST if all(map(_is_item, value)) else OTHER
+    return OTHER if isinstance(value, dict | bytes) else NUMBER
+
+
+def _is_item(value: Any) -> bool:
+    """Whether an item of a list is a text, or an object that has one."""
+    if isinstance(value, dict):
+        title = value.get('title')
+        return isinstance(value.get('text'), str) and isinstance(
+            title, str | None
+        )
+    return isinstance(value, str | None)
+
+
+def _passages(value: Any) -> list[tuple[int, str]] | None:
+    """(selected, text) of MS MARCO's passages; None: they are something else.
+
+    An object of two lists, as data sets have it, or a list of objects.
+    """
+    names = SELECTED, PASSAGE
+    if isinstance(value, dict):
+        lists = [value.get(name) for name in names]
+        if not all(isinstance(x, list) for x in lists):
+            return None
+        # What the shorter one lacks is neither a number nor a text.
+        pairs = list(itertools.zip_longest(*lists))
+    elif isinstance(value, list) and value and all(
+        isinstance(x, dict) and SELECTED in x for x in value
+    ):  # fmt: skip
+        pairs = [tuple(x.get(name) for name in names) for x in value]
+    else:
+        return None
+    are = (x in (0, 1) and isinstance(text, str) for x, text in pairs)
+    return pairs if all(are) else None
+
+
+def _size(value: list[Any] | dict[str, Any]) -> int:
+    """How many negatives a list is."""
+    return sum(bool(text) for text in _texts(value))
+
+
+def _texts(value: Any, positive: bool = False) -> list[str]:
+    """The texts of a cell; of passages those that people chose, or the others.
+
+    One text may be ''.
+    """
+    pairs = _passages(value)
+    if pairs is not None:
+        return [_stripped(text) for x, text in pairs if bool(x) == positive]
+    if isinstance(value, list):
+        return [_stripped(_joined(item)) for item in value]
+    if value is None or isinstance(value, str) or value != value:
+        return [_stripped(value)]
+    return [json.dumps(value, default=str).strip('"').strip()]
+
+
+def _joined(item: dict[str, str | None] | str | None) -> str | None:
+    """The text of an item; of an object its title, if any, and its text."""
+    if isinstance(item, dict):
+        return ' '.join(filter(None, (item.get('title'), item['text'])))
+    return item
+
+
+def _stripped(text: Any) -> str:
+    return tables.valid(text).strip() if isinstance(text, str) else ''

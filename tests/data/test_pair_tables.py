@@ -1,0 +1,214 @@
+"""Tables of pairs as people have them: the same texts, whatever the layout."""
+
+import json
+
+import pyarrow
+from absl.testing import absltest, parameterized
+from pyarrow import ipc, parquet
+
+from infoword_tf.data import text_pairs
+from infoword_tf.data.pair_tables import PASSAGE, SELECTED
+from tests.data.texts import Temporary
+
+# The numbers of rows differ from those of texts: 85 rows, the first 79 of them
+# without a negative, as a file is that somebody has put together.
+ROWS = [
+    (f'what is {i}', f'it is {i}', f'he is {i}' if i >= 79 else '')
+    for i in range(85)
+]
+SEVERAL = [
+    ('what is a', ['it is a', 'they are a'], ['he is a']),
+    ('what is b', ['it is b'], ['he is b', 'she is b', 'who is b']),
+    ('what is c', [], ['he is c']),
+    ('what is d', ['it is d'], []),
+]
+# The same by hand: a, b and three negatives, padded.
+EXAMPLES = [
+    ('what is a', 'it is a', 'he is a', '', ''),
+    ('what is a', 'they are a', 'he is a', '', ''),
+    ('what is b', 'it is b', 'he is b', 'she is b', 'who is b'),
+    ('what is d', 'it is d', '', '', ''),
+]
+
+
+def passage(text, selected=None):
+    more = {} if selected is None else {SELECTED: int(selected)}
+    return {PASSAGE if more else 'text': text, 'title': '', **more}
+
+
+# Of a row (a, texts that belong to it, others) the record of each library, and
+# what a run says of its columns.
+RECORDS = {
+    'FlagEmbedding': (
+        lambda a, b, c: {
+            'neg': c, 'neg_scores': [0.5] * len(c), 'pos': b, 'prompt': 'Ask:',
+            'query': a, 'type': 'x',
+        },
+        'a is query, b pos, negatives neg (3 at most); not read: neg_scores, '
+        'prompt, type',
+    ),
+    'plurals': (
+        lambda a, b, c: {'id': 'q7', 'positives': b, 'question': a,
+                         'negatives': c},
+        'a is question, b positives, negatives negatives (3 at most); not '
+        'read: id',
+    ),
+    'Tevatron': (
+        lambda a, b, c: {
+            'query_id': 7, 'query': a,
+            'positive_passages': [*map(passage, b)],
+            'negative_passages': [*map(passage, c)],
+        },
+        'a is query, b positive_passages, negatives negative_passages (3 at '
+        'most); not read: query_id',
+    ),
+    'MS MARCO as data sets have it': (
+        lambda a, b, c: {
+            'answers': ['no'],
+            'passages': {SELECTED: [0] * len(c) + [1] * len(b),
+                         PASSAGE: [*c, *b], 'url': ['u'] * len(b + c)},
+            'query': a, 'query_type': 'NUMERIC',
+        },
+        'a is query, b passages (is_selected), negatives passages (the '
+        'others) (3 at most); not read: answers, query_type',
+    ),
+    'MS MARCO as it is published': (
+        lambda a, b, c: {
+            'query_id': 19, 'query': a,
+            'passages': [*(passage(x, True) for x in b),
+                         *(passage(x, False) for x in c)],
+        },
+        'a is query, b passages (is_selected), negatives passages (the '
+        'others) (3 at most); not read: query_id',
+    ),
+}  # fmt: skip
+
+
+class LayoutsTest(Temporary):
+    def records(self, name, rows):
+        return str(self.write(name, '\n'.join(map(json.dumps, rows))))
+
+    def texts(self, path, *columns, **more):
+        """(a, b, negatives) of each example, and the line that a run says."""
+        found = text_pairs.read(path, columns, heldout=path, **more)
+        (file,) = found.train
+        self.assertEqual(found.heldout, [file])
+        _, _, summary = found.notes[0].partition(': ')
+        return [*zip(*file.texts, strict=True)], summary
+
+    @parameterized.named_parameters(
+        (name, *case) for name, case in RECORDS.items()
+    )
+    def test_lists(self, record, summary):
+        """Each positive is a pair; negatives are padded; three formats."""
+        rows = [record(*row) for row in SEVERAL]
+        paths = [self.records('x.jsonl', rows)]
+        table = pyarrow.Table.from_pylist(rows)
+        paths += [str(self.folder / f'x.{end}') for end in ('parquet', 'arrow')]
+        parquet.write_table(table, paths[1], row_group_size=2)
+        with ipc.new_stream(paths[2], table.schema) as stream:
+            stream.write_table(table)
+        for path in paths:
+            self.assertEqual(self.texts(path), (EXAMPLES, summary))
+        (file,), _ = text_pairs.read_pairs(path)
+        self.assertEqual((file.empty, len(file.texts)), (1, 2))
+
+    @parameterized.parameters(
+        ('sent0,sent1,hard_neg', '{0},{1},{2}', ''),
+        # An index, as pandas and people write it.
+        (',sent0,sent1,hard_neg', '7,{0},{1},{2}', "''"),
+        ('Unnamed: 0,a,b,c', '3,{0},{1},{2}', 'Unnamed: 0'),
+        ('index,a,b,c', '3,{0},{1},{2}', 'index'),
+        ('sentence_id,a,b,c', 'x3,{0},{1},{2}', 'sentence_id'),
+        # What is no text, wherever it stands; or is about the pair.
+        ('a,b,c,score,label', '{0},{1},{2},.5,yes', 'score, label'),
+        ('type,a,b,c,source', 'x,{0},{1},{2},web', 'type, source'),
+        ('a,b,votes,c', '{0},{1},12,{2}', 'votes'),
+        # Names decide over the order.
+        ('negative,anchor,positive', '{2},{0},{1}', ''),
+        ('positive,label,negative,query', '{1},1,{2},{0}', 'label'),
+        # Two that are words about a pair, and nothing else.
+        ('score,source,target,negative', '.5,{0},{1},{2}', 'score'),
+    )
+    def test_columns(self, head, line, unread):
+        lines = [head, *(line.format(*row) for row in ROWS)]
+        path = str(self.write('x.csv', '\n'.join(lines)))
+        texts, summary = self.texts(path)
+        self.assertEqual(texts, ROWS)
+        self.assertEqual(summary.partition('; not read: ')[2], unread)
+
+    def test_columns_of_json_lines_are_those_of_all(self):
+        """The first 79 rows have no negative; the last has one more."""
+        rows = [
+            {'anchor': a, 'positive': b} | ({'negative': c} if c else {})
+            for a, b, c in ROWS
+        ]
+        rows[-1]['negative_2'] = 'who is 84'
+        texts, summary = self.texts(self.records('x.jsonl', rows))
+        wanted = [(*row, '') for row in ROWS]
+        wanted[-1] = (*ROWS[-1], 'who is 84')
+        self.assertEqual(texts, wanted)
+        self.assertEndsWith(summary, 'negatives negative, negative_2')
+
+    def test_chosen_columns(self):
+        """They are read although a name is a text too, and lists likewise."""
+        lines = ['query,answer,query no', *(','.join(row) for row in ROWS)]
+        path = str(self.write('x.csv', '\n'.join([*lines, 'query,me,'])))
+        with self.assertRaisesRegex(
+            ValueError, r'reads like a pair.*--pair_columns=query,answer that'
+        ):
+            self.texts(path)
+        texts, _ = self.texts(path, 'query', 'answer', 'query no')
+        self.assertEqual(texts, [*ROWS, ('query', 'me', '')])
+        rows = [{'c': c, 'tags': ['x'], 'b': b, 'a': a} for a, b, c in SEVERAL]
+        path = self.records('x.jsonl', rows)
+        self.assertEqual(self.texts(path, 'a', 'b', 'c')[0], EXAMPLES)
+        # Of three negatives the first, of lists and of columns.
+        few = [row[:3] for row in EXAMPLES]
+        self.assertEqual(self.texts(path, 'a', 'b', 'c', negatives=1)[0], few)
+        table = [f'{i}\t' + '\t'.join(row) for i, row in enumerate(EXAMPLES)]
+        table.insert(0, 'id\ta\tb\tc\td\te')
+        path = str(self.write('x.tsv', '\n'.join(table)))
+        self.assertEqual(self.texts(path, negatives=1)[0], few)
+
+    @parameterized.parameters(
+        ([{'a': 'x', 'b': 'y'}, {'a': 'x', 'b': 'y', 'c': ['z']}],
+         "line 2: the column 'c' holds lists, and its name says neither"),
+        ([{'query': 'x', 'pos': ['y']}, {'query': 'x', 'pos': ['y', 3]}],
+         "line 2: the column 'pos' holds neither a text nor a list"),
+        ([{'query': 'x', 'passages': {SELECTED: [1], PASSAGE: ['y']}},
+          {'query': 'x', 'passages': {SELECTED: [1], PASSAGE: ['y', 'z']}}],
+         "line 2: the column 'passages' holds neither"),
+        ([{'id': 'x', 'text': 'y', 'score': 1}],
+         "one column of texts, 'text' .no texts are in id, score.: a pair"),
+        ([{'pos': ['x'], 'neg': ['y']}], 'no column of a beside pos, neg'),
+        ([{'id': 1, 'meta': {'x': 1}}], 'has no column of texts'),
+        ([], 'is empty'),
+    )  # fmt: skip
+    def test_complaints(self, rows, message):
+        with self.assertRaisesRegex(ValueError, rf'x\.jsonl.*{message}'):
+            self.texts(self.records('x.jsonl', rows))
+
+    def test_complaints_of_chosen_columns(self):
+        path = self.records('x.jsonl', [{'a': ['x'], 'b': 'y', 'c': {'d': 1}}])
+        for columns, message in (
+            ('ab', "line 1: the column 'a' holds a list .* a is one text"),
+            ('bc', "line 1: the column 'c' holds neither a text nor"),
+            ('be', "no column 'e': its columns are a, b, c"),
+            ('b', "one column of texts, 'b'"),
+        ):
+            with self.assertRaisesRegex(ValueError, message):
+                self.texts(path, *columns)
+
+    def test_many_columns_in_a_line(self):
+        names = ['a', 'b', *(f'negative_{i}' for i in range(30))]
+        path = self.records('x.jsonl', [dict.fromkeys(names, 'x')])
+        self.assertEqual(
+            self.texts(path)[1],
+            'a is a, b b, negatives negative_0, negative_1 ... negative_29 (30 '
+            'columns)',
+        )
+
+
+if __name__ == '__main__':
+    absltest.main()

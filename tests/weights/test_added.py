@@ -1,0 +1,492 @@
+"""What folders say of tokens beside their vocabulary, beside `tokenizers`."""
+
+import functools
+import io
+import itertools
+import pathlib
+import random
+
+import numpy as np
+import sentencepiece
+import tensorflow as tf
+import tokenizers
+from absl.testing import absltest, parameterized
+from sentencepiece import sentencepiece_model_pb2
+from tokenizers import (
+    AddedToken,
+    Regex,
+    models,
+    normalizers,
+    pre_tokenizers,
+    processors,
+)
+
+import infoword_tf
+from export import litert, serving_ops
+from infoword_tf import convert, files
+from infoword_tf.config import EncoderConfig, Layout
+from infoword_tf.inference import blanks
+from infoword_tf.text import characters
+from infoword_tf.text.layout import layout_of
+from infoword_tf.text.template import Template
+from infoword_tf.weights import around, pieces
+from tests.weights import folders
+
+SPECIALS = folders.SPECIALS
+LETTERS = 'abcdehlorstuwx0123456789<>[]_-'
+WORDS = [
+    *SPECIALS, *LETTERS, '漢', '字', *(f'##{c}' for c in LETTERS),
+    'hello', 'world', 'Hello', 'World',
+]  # fmt: skip
+ADDED = ['[DOC]', '[DOC]x', '<user>', '<us', 'lone', '漢字', '<Éa>', ' x ']
+BITS = [
+    *ADDED, *SPECIALS, '<mask>', '<USER>', 'LONE', 'hello', 'world', 'a', 'x',
+    '_', '-', '<', ']', '1', ' ', ' ', '  ', '\t', '\n', '\u00a0', '\u3000',
+    'é', 'e\u0301', '\u0301', '²', 'ﬁ', '字', '\x00', '\u200b',
+]  # fmt: skip
+
+
+def texts(seed, count=200):
+    """Added tokens, glued to all that may stand beside them."""
+    draw = random.Random(seed)
+    return [
+        ''.join(draw.choice(BITS) for _ in range(draw.randint(0, 9)))
+        for _ in range(count)
+    ]
+
+
+def added(seed):
+    """Tokens of all flags."""
+    draw = random.Random(seed)
+    names = 'single_word', 'lstrip', 'rstrip', 'normalized', 'special'
+    return [
+        AddedToken(word, **{name: draw.random() < 0.4 for name in names})
+        for word in ADDED
+    ]
+
+
+def wordpiece(lower_case=True):
+    """BERT's."""
+    made = tokenizers.Tokenizer(
+        models.WordPiece(
+            {piece: i for i, piece in enumerate(WORDS)},
+            unk_token='[UNK]',
+            max_input_chars_per_word=100,
+        )  # fmt: skip
+    )
+    made.normalizer = normalizers.BertNormalizer(lowercase=lower_case)
+    made.pre_tokenizer = pre_tokenizers.BertPreTokenizer()
+    made.add_special_tokens(SPECIALS)
+    return made
+
+
+def byte_pairs(prefix=False, normalizer=None, trims=True):
+    """RoBERTa's."""
+    names, merges = folders.PAIRS['roberta']()
+    made = tokenizers.Tokenizer(
+        models.BPE(
+            {piece: i for i, piece in enumerate(names)},
+            [tuple(merge.split(' ')) for merge in merges],
+        )
+    )
+    made.normalizer = normalizer
+    made.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=prefix)
+    made.post_processor = processors.ByteLevel(trim_offsets=trims)
+    made.add_special_tokens(
+        ['<s>', '<pad>', '</s>', '<unk>', AddedToken('<mask>', lstrip=True)]
+    )
+    return made
+
+
+def character_pairs():
+    """GPT's."""
+    names = ['<unk>', '<s>', *LETTERS, *(f'{c}</w>' for c in LETTERS), 'he']
+    made = tokenizers.Tokenizer(
+        models.BPE(
+            {piece: i for i, piece in enumerate(names)},
+            [('h', 'e')],
+            unk_token='<unk>',
+            end_of_word_suffix='</w>',
+        )  # fmt: skip
+    )
+    made.normalizer = normalizers.BertNormalizer()
+    made.pre_tokenizer = pre_tokenizers.BertPreTokenizer()
+    made.add_special_tokens(['<unk>'])
+    return made
+
+
+@functools.cache
+def charsmap():
+    """The table of characters that SentencePiece has, NFKC."""
+    model = io.BytesIO()
+    sentencepiece.SentencePieceTrainer.train(
+        sentence_iterator=iter(['a b c d e f']), model_writer=model,
+        vocab_size=12, hard_vocab_limit=False, minloglevel=2,
+    )  # fmt: skip
+    proto = sentencepiece_model_pb2.ModelProto()
+    proto.ParseFromString(model.getvalue())
+    return normalizers.Precompiled(proto.normalizer_spec.precompiled_charsmap)
+
+
+def unigram(normalizer=None, white=True, scheme='always', split=True,
+            mark=True):  # fmt: skip
+    """XLM-R's; without a `mark` of its own blanks in a row are unknown."""
+    names = [('<s>', 0.0), ('<pad>', 0.0), ('</s>', 0.0), ('<unk>', 0.0)]
+    names += [('\u2581', -1.5)] * mark
+    for i, c in enumerate(LETTERS):
+        names += [(f'\u2581{c}', -2 - i / 50), (c, -3 - i / 50)]
+    names += [('hello', -2.5), ('lo\u2581w', -2.0), ('<mask>', 0.0)]
+    made = tokenizers.Tokenizer(models.Unigram(names, 3, False))
+    if normalizer is not None:
+        made.normalizer = normalizer
+    marks = pre_tokenizers.Metaspace(prepend_scheme=scheme, split=split)
+    made.pre_tokenizer = marks
+    if white:
+        made.pre_tokenizer = pre_tokenizers.Sequence(
+            [pre_tokenizers.WhitespaceSplit(), marks]
+        )
+    made.add_special_tokens(
+        ['<s>', '<pad>', '</s>', '<unk>', AddedToken('<mask>', lstrip=True)]
+    )
+    return made
+
+
+def modern():
+    """What transformers makes of a *.model since 4.40, before Metaspace."""
+    return normalizers.Sequence([
+        charsmap(), normalizers.Strip(left=False, right=True),
+        normalizers.Replace(Regex(' {2,}'), '\u2581'),
+    ])  # fmt: skip
+
+
+KINDS = {
+    'wordpiece': wordpiece,
+    'cased': lambda: wordpiece(False),
+    'bytes': byte_pairs,
+    'folded': lambda: byte_pairs(True, normalizers.Lowercase(), False),
+    'characters': character_pairs,
+    'xlm-r': lambda: unigram(charsmap()),
+    'modern': lambda: unigram(modern(), False),
+    **{
+        f'bare-{white}-{scheme}': functools.partial(
+            unigram, None, white, scheme, scheme != 'first', scheme == 'first'
+        )
+        for white, scheme in itertools.product(
+            (True, False), ('always', 'first', 'never')
+        )
+    },
+}
+
+
+class AddedTest(parameterized.TestCase):
+    def setUp(self):
+        super().setUp()
+        self.folder = pathlib.Path(self.create_tempdir().full_path)
+
+    def read(self, made, size=None, config=None, **settings):
+        """What `pieces` reads of a folder."""
+        made.save(str(self.folder / 'tokenizer.json'))
+        files.write_json(self.folder / 'tokenizer_config.json', settings)
+        return pieces.read(self.folder, size or made.get_vocab_size(), config)
+
+    @parameterized.product(kind=list(KINDS), seed=(None, 1))
+    def test_ids(self, kind, seed):
+        """Blanks too, of Unigrams without a table of characters."""
+        made = KINDS[kind]()
+        if seed:
+            made.add_tokens(added(seed))
+        tokenizer = self.read(made).tokenizer
+        some = texts(seed or 0)
+        if kind in ('xlm-r', 'modern'):  # SentencePiece keeps it before blanks
+            some = [text.replace('\u200b', '') for text in some]
+        wanted = [
+            found.ids
+            for found in made.encode_batch(some, add_special_tokens=False)
+        ]
+        found, starts, ends = tokenizer.tokenize_with_offsets(some)
+        for text, a, b in zip(some, found.to_list(), wanted, strict=True):
+            self.assertEqual(a, b, repr(text))
+        self.assertEqual(tokenizer.tokenize(some).to_list(), wanted)
+        self.assertTrue(np.all(starts.values <= ends.values))
+        # Where nobody spells a token, nothing is different.
+        plain = ['hello  world', ' a-b 1 ', '']
+        self.assertEqual(
+            tokenizer.tokenize(plain).to_list(),
+            tokenizer.inner.tokenize(plain).to_list(),
+        )
+        if seed:  # and out again
+            out = self.folder / 'out'
+            out.mkdir()
+            pieces.write(out, tokenizer, 'bert', 64, 'bert')
+            written = tokenizers.Tokenizer.from_file(
+                str(out / 'tokenizer.json')
+            ).encode_batch(some, add_special_tokens=False)
+            self.assertEqual([found.ids for found in written], wanted)
+
+    @parameterized.parameters('wordpiece', 'cased')
+    def test_places(self, kind):
+        made = KINDS[kind]()
+        # A token that takes blanks may overlap the next one there.
+        made.add_tokens([
+            AddedToken('[DOC]', lstrip=True, normalized=False), '<user>', 'Éa',
+        ])  # fmt: skip
+        tokenizer = self.read(made).tokenizer
+        some = ['é\u0301漢字 [DOC]<USER> éa', 'Éa  hello [SEP]', '\x00<user>a']
+        _, starts, ends = tokenizer.tokenize_with_offsets(some)
+        for text, a, b, found in zip(
+            some, starts.to_list(), ends.to_list(), made.encode_batch(some),
+            strict=True,
+        ):  # fmt: skip
+            self.assertEqual(
+                list(zip(a, b, strict=True)),
+                [tuple(len(text[:x].encode()) for x in p)
+                 for p in found.offsets],
+            )  # fmt: skip
+
+    @parameterized.parameters(False, True)
+    def test_offsets_have_blanks_where_the_folder_says_so(self, trims):
+        made = byte_pairs(trims=trims)
+        tokenizer = self.read(made).tokenizer
+        text = 'the file  is\there'
+        _, starts, ends = tokenizer.tokenize_with_offsets([text])
+        offsets = made.encode(text).offsets
+        self.assertEqual(
+            list(zip(starts[0].numpy(), ends[0].numpy(), strict=True)), offsets
+        )
+        begins = [begin for begin, _ in offsets]
+        self.assertIn(4 if trims else 3, begins)  # of ' file'
+        self.assertNotIn(3 if trims else 4, begins)
+        _, starts, _ = characters.read(tokenizer, tf.constant([text]))
+        self.assertIn(4, starts[0])  # what people are shown begins no blank
+        self.assertNotIn(3, starts[0])
+
+    def test_training_text_has_no_ends(self):
+        """[SEP] in a text that is trained on would end it."""
+        made = wordpiece()
+        made.add_tokens(['[DOC]'])
+        tokenizer = self.read(made).tokenizer
+        number = made.token_to_id('[DOC]')
+        found = tokenizer.pieces([b'[doc] [SEP] hello', b'hello[MASK]'])
+        self.assertIn(number, found.ids)
+        self.assertNoCommonElements(found.ids.tolist(), [0, 2, 3, 4])
+        self.assertTrue(found.word_starts[0])
+        self.assertTrue(found.word_starts[1])
+        self.assertEqual(tokenizer.text([number, 5]), '[DOC] a')
+        self.assertNotIn(number, tokenizer.control_ids)
+        self.assertEqual(tokenizer.vocabulary[number], '[DOC]')
+
+    def test_masks(self):
+        """Ours and the folder's, of the same id."""
+        tokenizer = self.read(byte_pairs()).tokenizer
+        found = blanks.with_masks(
+            tokenizer, tf.constant(['the [MASK].', 'the <mask>.'])
+        )
+        self.assertEqual(found[0].numpy().tolist(), found[1].numpy().tolist())
+        self.assertIn(tokenizer.mask_id, found[0])
+
+    def test_in_a_graph_that_servers_load(self):
+        made = unigram(charsmap())
+        made.add_tokens(added(2))
+        tokenizer = self.read(made).tokenizer
+        module = tf.Module()
+        module.tokenizer = tokenizer
+        module.ids = tf.function(
+            lambda x: tokenizer.tokenize_with_offsets(x)[1].to_tensor(),
+            input_signature=[tf.TensorSpec([None], tf.string)],
+        )
+        tf.saved_model.save(module, str(self.folder / 'saved'))
+        self.assertEqual(serving_ops.unservable(self.folder / 'saved'), [])
+        again = tf.saved_model.load(str(self.folder / 'saved'))
+        np.testing.assert_array_equal(
+            again.ids(texts(2)), module.ids(tf.constant(texts(2)))
+        )
+
+    def test_beside_litert(self):
+        made = wordpiece()
+        made.add_tokens(added(3))
+        litert.write_tokenizer(self.folder, self.read(made).tokenizer)
+        alone = litert.standalone.read_tokenizer(self.folder)
+        for text in texts(3):
+            self.assertEqual(alone.ids(text), made.encode(text).ids, repr(text))
+
+    # ------------------------------------------------- files of a folder
+
+    def test_files_that_name_tokens(self):
+        """added_tokens.json, added_tokens_decoder and lists of specials."""
+        names = [*WORDS, '', 'hello', 'last']
+        text = '\ufeff' + '\r\n'.join(names)
+        (self.folder / 'vocab.txt').write_bytes(text.encode())
+        last = len(names)
+        files.write_json(self.folder / 'added_tokens.json', {'[ADD]': last})
+        files.write_json(self.folder / 'tokenizer_config.json', {
+            'additional_special_tokens': ['[NEW]', '[FAR]'],
+        })  # fmt: skip
+        read = pieces.read(self.folder, last + 2, {'model_type': 'bert'})
+        wanted = [[last], [last - 2, last - 1], [last + 1], [3]]
+        some = ['[add]', 'hello last', '[NEW]', '[SEP]']
+        # A token that is there twice has its last id.
+        self.assertEqual(read.tokenizer.tokenize(some).to_list(), wanted)
+        self.assertRegex(
+            ' '.join(read.said), r"the added token '\[FAR\]' has no embedding"
+        )
+        files.write_json(self.folder / 'tokenizer_config.json', {
+            'added_tokens_decoder': {
+                str(last): {'content': '[add]', 'special': False},
+            },
+        })  # fmt: skip
+        read = pieces.read(self.folder, last + 1, {'model_type': 'bert'})
+        self.assertEqual(read.tokenizer.tokenize(some[:1]).to_list(), [[last]])
+
+    def test_fewer_tokens_than_embeddings(self):
+        made = unigram(charsmap())
+        read = self.read(made, made.get_vocab_size() + 35)
+        self.assertLen(read.tokenizer, made.get_vocab_size() + 35)
+        self.assertEqual(read.said, [
+            '35 embeddings have no piece of the vocabulary'
+        ])  # fmt: skip
+        self.assertEqual(
+            read.tokenizer.tokenize(['hello a']).to_list(),
+            [made.encode('hello a').ids],
+        )
+
+    @parameterized.parameters(
+        # As transformers 5 has it: (settings, class of the model, cased?)
+        ({'do_lower_case': False}, 'bert', True),
+        ({}, 'bert', False),
+        ({'do_lower_case': False, 'tokenizer_class': 'BertTokenizerFast'},
+         'electra', True),
+        ({'do_lower_case': False, 'tokenizer_class':
+          'PreTrainedTokenizerFast'}, 'bert', False),
+    )  # fmt: skip
+    def test_case_is_what_the_class_says(self, settings, kind, cased):
+        made = wordpiece()
+        read = self.read(made, config={'model_type': kind}, **settings)
+        self.assertEqual(read.tokenizer.lower_case, not cased)
+        self.assertEqual(
+            read.tokenizer.tokenize(['Hello']).to_list(),
+            [[WORDS.index('Hello' if cased else 'hello')]],
+        )
+        self.assertEqual(bool(read.said), cased)
+        if cased:
+            self.assertRegex(read.said[0], '^lowercase False, as tokenizer_con')
+
+    def test_a_blank_before_a_text(self):
+        made = byte_pairs()
+        read = self.read(
+            made, config={'model_type': 'roberta'}, add_prefix_space=True
+        )
+        self.assertEqual(
+            read.tokenizer.tokenize(['the']).to_list(),
+            [made.encode(' the', add_special_tokens=False).ids],
+        )
+
+
+# (single, pair of a template) -> the layout for an encoder of segments, or
+# what is said against it.
+CLS, SEP = '[CLS]', '[SEP]'
+TEMPLATES = {
+    'bert': (f'{CLS} $A {SEP}', f'{CLS} $A {SEP} $B:1 {SEP}:1'),
+    'roberta': (f'{CLS} $A {SEP}', f'{CLS} $A {SEP} {SEP} $B {SEP}'),
+    'none': ('$A', '$A $B:1'),
+    'single': (f'{CLS} $A {SEP}', '$A $B:1'),
+    'prompt': ('[CLS] [DOC] $A', '[CLS] [DOC] $A [SEP] $B:1 [SEP]:0'),
+    'odd': (f'{CLS}:1 $A {SEP}', f'{CLS}:1 $A {SEP} $B'),
+    'swapped': (f'{CLS} $A', f'{CLS} $B $A'),
+}
+
+
+class AroundTest(parameterized.TestCase):
+    @parameterized.product(name=list(TEMPLATES), segments=(2, 1))
+    def test_templates(self, name, segments):
+        made = wordpiece()
+        made.add_tokens(['[DOC]'])
+        single, pair = TEMPLATES[name]
+        made.post_processor = processors.TemplateProcessing(
+            single=single, pair=pair,
+            special_tokens=[('[CLS]', 2), ('[SEP]', 3),
+                            ('[DOC]', made.token_to_id('[DOC]'))],
+        )  # fmt: skip
+        folder = pathlib.Path(self.create_tempdir().full_path)
+        made.save(str(folder / 'tokenizer.json'))
+        encoder = EncoderConfig('transformer', {'segments': segments})
+        read = pieces.read(folder, made.get_vocab_size())
+        give = functools.partial(
+            around.layout_by, read.around, read.tokenizer, 'bert', encoder, 'x'
+        )
+        if name == 'swapped' or (name == 'odd' and segments == 2):
+            with self.assertRaisesRegex(ValueError, '^x .*cannot be|^x .*can'):
+                give()
+            return
+        layout = give()
+        if name in ('bert', 'roberta'):
+            self.assertEqual(layout, name)
+        else:
+            self.assertIsInstance(layout, Layout)
+        template = Template(read.tokenizer, layout_of(layout))
+        for pairs in (), ('world hello',):
+            theirs = made.encode('hello', *pairs)
+            ids, lengths, second = template.laid_out(
+                tf.constant(['hello']),
+                tf.constant(pairs) if pairs else None,
+                16,
+            )
+            size = int(lengths[0])
+            self.assertEqual(ids[0, :size].numpy().tolist(), theirs.ids)
+            if segments == 2:
+                found = infoword_tf.inference.states.segments_of(
+                    layout_of(layout), ids, lengths, second
+                )
+                found = np.zeros(16) if found is None else found[0].numpy()
+                self.assertEqual(found[:size].tolist(), theirs.type_ids)
+        # And the same goes out.
+        again = around.processor(layout, read.tokenizer)
+        made.post_processor = again
+        self.assertEqual(made.encode('hello', 'world').ids,
+                         tokenizers.Tokenizer.from_file(
+                             str(folder / 'tokenizer.json')
+                         ).encode('hello', 'world').ids)  # fmt: skip
+
+    @parameterized.parameters(
+        (processors.BertProcessing(('[SEP]', 3), ('[CLS]', 2)), 'bert'),
+        (processors.RobertaProcessing(('[SEP]', 3), ('[CLS]', 2)), 'roberta'),
+        (processors.Sequence([
+            processors.ByteLevel(),
+            processors.BertProcessing(('[SEP]', 3), ('[CLS]', 2)),
+        ]), 'bert'),
+    )  # fmt: skip
+    def test_processors(self, processor, name):
+        made = wordpiece()
+        made.post_processor = processor
+        folder = pathlib.Path(self.create_tempdir().full_path)
+        made.save(str(folder / 'tokenizer.json'))
+        read = pieces.read(folder, made.get_vocab_size())
+        encoder = EncoderConfig('transformer', {'segments': 2})
+        self.assertEqual(
+            around.layout_by(read.around, read.tokenizer, 'bert', encoder, 'x'),
+            name,
+        )
+
+    def test_gpt_2_has_nothing_around_a_text(self):
+        """Until its tokenizer says so; texts without a token have vectors."""
+        root = pathlib.Path(self.create_tempdir().full_path)
+        source = folders.write(root / 'source', 'gpt2')
+        convert.convert(source, root / 'workdir')
+        loaded = infoword_tf.load(root / 'workdir')
+        self.assertEqual((loaded.before, loaded.after), ([], []))
+        (wanted,) = loaded.tokenizer.tokenize(['a file']).to_list()
+        ids, lengths, _ = loaded.laid_out(tf.constant(['a file']))
+        self.assertEqual(ids[0, : int(lengths[0])].numpy().tolist(), wanted)
+        vectors = loaded.encode(['', 'a file'], progress=False)
+        self.assertTrue(np.isfinite(vectors).all())
+        files.write_json(
+            source / 'tokenizer_config.json', {'add_eos_token': True}
+        )
+        convert.convert(source, root / 'ended')
+        self.assertEqual(
+            infoword_tf.load(root / 'ended').after,
+            [loaded.tokenizer.vocabulary.index('<|endoftext|>')],
+        )
+
+
+if __name__ == '__main__':
+    absltest.main()
