@@ -22,7 +22,7 @@ from infoword_tf import files
 from infoword_tf.choices import SETTINGS, flags_of
 
 # Another number where `convert` makes something else of the same folder.
-_FORM = 1
+_FORM = 2
 _CONFIG, _MODULES = 'config.json', 'modules.json'
 # Not read: what other libraries and other frameworks have beside weights.
 _BESIDE = {'.md', '.msgpack', '.onnx', '.h5', '.ot', '.gguf'}

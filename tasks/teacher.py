@@ -124,6 +124,14 @@ class Teacher:
                 f'the data has {", ".join(task.shown)}; name a teacher of '
                 'the same labels, in the same order'
             )
+        if task.labels and self.loaded.multilabel != task.multilabel:
+            theirs, ours = 'one label a text', 'several'
+            if self.loaded.multilabel:
+                theirs, ours = 'several labels a text', 'one'
+            raise commands.UsageError(
+                f'--teacher={folder} knows {theirs}, the data has {ours}; '
+                'name a teacher of such labels'
+            )
         known, names = self.loaded.config.task, {task.name}
         names |= {known.name} if known else set()
         if len(names - {'classify'}) > 1:  # which is of any table
