@@ -125,12 +125,11 @@ def examples(
             targets[row] = found[number, column]  # [R, T, ...]
             continue
         found = text.targets[row][slots]  # [R, J, ...]
-        are_classes = found.dtype.kind == 'i' and row not in text.candidates
-        if found.ndim == 2 or are_classes:
-            known = is_known(found)
-            found = np.where(known, found, 0)
-            known = known.all(axis=tuple(range(2, known.ndim)))
-            told[row] = weights * known
+        if found.ndim == 2 or found.dtype.kind == 'i':
+            # Of several labels all are known, or none.
+            known = is_known(found).reshape(r, j, -1).any(axis=2)
+            mask = known.reshape(r, j, *[1] * (found.ndim - 2))
+            found, told[row] = np.where(mask, found, 0), weights * known
         if row in text.candidates:
             found = np.where(empty[:, :, None], 0, found + first[:, :, None])
             begin, end = np.moveaxis(text.candidates[row][slots], -1, 0)
