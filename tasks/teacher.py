@@ -117,13 +117,6 @@ class Teacher:
                 f'--teacher={folder} was fine-tuned for {", ".join(rows)}, '
                 f'this task is of {self.row}; name a teacher of the same task'
             )
-        labels = self.loaded.config.labels
-        if task.labels and tuple(labels) != task.shown:
-            raise commands.UsageError(
-                f'--teacher={folder} knows the labels {", ".join(labels)}, '
-                f'the data has {", ".join(task.shown)}; name a teacher of '
-                'the same labels, in the same order'
-            )
         if task.labels and self.loaded.multilabel != task.multilabel:
             theirs, ours = 'one label a text', 'several'
             if self.loaded.multilabel:
@@ -131,6 +124,13 @@ class Teacher:
             raise commands.UsageError(
                 f'--teacher={folder} knows {theirs}, the data has {ours}; '
                 'name a teacher of such labels'
+            )
+        labels = self.loaded.config.labels
+        if task.labels and tuple(labels) != task.shown:
+            raise commands.UsageError(
+                f'--teacher={folder} knows the labels {", ".join(labels)}, '
+                f'the data has {", ".join(task.shown)}; name a teacher of '
+                'the same labels, in the same order'
             )
         known, names = self.loaded.config.task, {task.name}
         names |= {known.name} if known else set()
