@@ -156,6 +156,11 @@ def read_parted(
             '--label_columns names labels of which a text may have several; '
             'leave out --choices and --regress'
         )
+    if len(set(own.label_columns)) < len(own.label_columns):
+        raise commands.UsageError(
+            f'--label_columns={",".join(own.label_columns)} names a column '
+            'twice; name each once'
+        )
     if len(choices) == 1:
         raise commands.UsageError(
             f'--choices={choices[0]}: name two columns or more'

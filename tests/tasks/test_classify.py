@@ -785,6 +785,7 @@ class LabelSetsTest(Checks, absltest.TestCase):
             ((train, dev), ('--regress',), 'is no score'),
             ((train, dev), (columns, '--regress'), 'leave out --choices and'),
             ((train, dev), (columns,), "no column 'text'|no column 'loop'"),
+            ((train, dev), ('--label_columns=a,b,a',), 'names a column twice'),
             ((train, dev), ('--metric=accuracy',), 'here there are f1_micro'),
             ((train, dev), ('--examples=1',), 'none of the 1 examples is'),
         ):  # fmt: skip
