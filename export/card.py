@@ -212,7 +212,8 @@ def _task(config: Config, metrics: Mapping[str, Any]) -> dict[str, Any]:
             labels=', '.join(f'`{label}`' for label in config.labels),
         ),
         'known': {
-            'spans': 'place', 'several': 'label (the mean over all labels)',
+            'spans': 'place',
+            'several': 'label (the mean over all labels)',
         }.get(asked, 'label'),
     }
     prefix = f'heldout/{task.row}/'

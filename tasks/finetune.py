@@ -193,8 +193,8 @@ def measured(
     task: Task, scores: np.ndarray, true: np.ndarray, least: float = 0.0
 ) -> dict[str, float]:
     """The metrics of what scores choose, by name; args as of `Task.chosen`."""
-    said = task.chosen(scores, least)
-    return {m: measures.MEASURES[m](said, true) for m in task.metrics}
+    chosen = task.chosen(scores, least)
+    return {m: measures.MEASURES[m](chosen, true) for m in task.metrics}
 
 
 def measure_of(task: Task) -> Callable[..., dict[str, float]]:

@@ -229,11 +229,11 @@ class LabelTest(Case):
         head.kernel.assign(np.zeros((D, C)))
         head.bias.assign([2.0, -1.0, 0.0, 3.0])
         targets = np.int32([[[1, 0, 0, 0]]])
-        found = given.mean(head.score(
+        means = given.mean(head.score(
             batch_of('label', np.zeros((1, 1, D), np.float32), targets,
                      [[1.0]], own=NO_AND_YES), None,
         ))  # fmt: skip
-        self.assertAlmostEqual(found.loss, 1.0454811, places=6)
+        self.assertAlmostEqual(means.loss, 1.0454811, places=6)
 
     def test_two_alike_are_no_answer(self):
         head = make(Labels)
@@ -320,16 +320,16 @@ class ZeroTest(Case):
         p = MEASURED / 20
         head.bias.assign(np.log(p / (1 - p)))
         targets = np.arange(20)[:, None, None] < MEASURED
-        found = given.mean(head.score(
+        means = given.mean(head.score(
             batch_of('label', np.zeros((20, 1, D), np.float32),
                      targets.astype(np.int32), np.ones((20, 1)),
                      own=NO_AND_YES), None,
         ))  # fmt: skip
-        self.assertAlmostEqual(found.mi, 0, delta=1e-6)
+        self.assertAlmostEqual(means.mi, 0, delta=1e-6)
         entropy = -(p * np.log(p) + (1 - p) * np.log(1 - p)).mean()
-        self.assertAlmostEqual(found.ceiling, entropy, delta=1e-6)
-        self.assertAlmostEqual(found.accuracy, found.chance, places=6)
-        self.assertAlmostEqual(found.chance, (1 - p).mean(), places=6)
+        self.assertAlmostEqual(means.ceiling, entropy, delta=1e-6)
+        self.assertAlmostEqual(means.accuracy, means.chance, places=6)
+        self.assertAlmostEqual(means.chance, (1 - p).mean(), places=6)
 
     def test_those_of_the_training_set_have_unigram_mi(self):
         trained = (TRAINING + 1) / (TRAINING.sum() + C)

@@ -588,15 +588,13 @@ class LabelSetsTest(Checks, absltest.TestCase):
     @classmethod
     def setUpClass(cls):
         super().setUpClass()
-        given = finetuning.sentences()
+        sentences = finetuning.sentences()
         cls.examples = []
         for i in range(64):
-            (one, kind), (two, other) = given[i], given[2 * i // 3]
+            (one, kind), (two, other) = sentences[i], sentences[2 * i // 3]
+            labels = sorted({kind, other})
             if i % 4 == 3:
-                one, kind, two = f'{i} ' * 9, other, given[i][0][:0]
-                labels = []
-            else:
-                labels = sorted({kind, other})
+                one, two, labels = f'{i} ' * 9, '', []
             cls.examples.append((f'{one} {two}'.strip(), labels))
         cls.paths = {
             part: cls.lists(part, cls.examples[begin:end])
@@ -646,7 +644,7 @@ class LabelSetsTest(Checks, absltest.TestCase):
         ])  # fmt: skip
 
     def test_metrics_are_those_of_scikit_learn_and_by_hand(self):
-        said = last_line(self.done)
+        values = last_line(self.done)
         loaded = infoword_tf.load(FOLDER / 'sets')
         self.assertEqual(loaded.config.labels, self.NAMES)
         self.assertTrue(loaded.config.rows['label'].settings['multilabel'])
@@ -659,21 +657,21 @@ class LabelSetsTest(Checks, absltest.TestCase):
                     true, p >= 0.5, average=average, zero_division=0
                 )
                 self.assertAlmostEqual(
-                    said[f'{before}f1_{average}'], wanted, delta=1e-6
+                    values[f'{before}f1_{average}'], wanted, delta=1e-6
                 )
             if before:
                 continue
             loss = sklearn.metrics.log_loss(
                 true.ravel(), p.ravel().astype(np.float64)
             )  # the mean over texts and labels, as BCEWithLogitsLoss has it
-            self.assertAlmostEqual(said['loss'], loss, delta=2e-5)
+            self.assertAlmostEqual(values['loss'], loss, delta=2e-5)
             share = true.mean(axis=0)
             entropy = stats.entropy([share, 1 - share]).mean()
-            self.assertAlmostEqual(said['ceiling'], entropy, delta=2e-6)
-            self.assertAlmostEqual(said['mi'], entropy - loss, delta=2e-5)
-            kept = json.loads((FOLDER / 'sets/metrics.json').read_text())
+            self.assertAlmostEqual(values['ceiling'], entropy, delta=2e-6)
+            self.assertAlmostEqual(values['mi'], entropy - loss, delta=2e-5)
+            metrics = json.loads((FOLDER / 'sets/metrics.json').read_text())
             self.assertAlmostEqual(
-                kept['heldout/label/chance'],
+                metrics['heldout/label/chance'],
                 np.maximum(share, 1 - share).mean(), places=6,
             )  # fmt: skip
         self.assertRegex(
@@ -684,8 +682,8 @@ class LabelSetsTest(Checks, absltest.TestCase):
     def test_the_head_of_a_public_model_is_taken(self):
         """Whose labels are the same, in an order of their own."""
         self.assertIn('taken encoder, objectives/label and', self.done.out)
-        found = tensors('sets')['objectives/label/kernel']
-        self.assertLess(np.abs(found - self.head).max(), 0.1)
+        kernel = tensors('sets')['objectives/label/kernel']
+        self.assertLess(np.abs(kernel - self.head).max(), 0.1)
 
     def test_predictions_are_a_table_to_read(self):
         names, rows = predictions('sets')
@@ -725,10 +723,10 @@ class LabelSetsTest(Checks, absltest.TestCase):
             f'--label_columns={",".join(self.NAMES)}', '--text=words',
             tables=paths,
         )  # fmt: skip
-        said = last_line(self.done)
+        values = last_line(self.done)
         for name, value in last_line(done).items():
             if name != 'seconds':
-                self.assertEqual(value, said[name], name)
+                self.assertEqual(value, values[name], name)
         np.testing.assert_equal(tensors('columns'), tensors('sets'))
 
     def test_a_student_of_such_a_teacher(self):
@@ -736,16 +734,16 @@ class LabelSetsTest(Checks, absltest.TestCase):
         bare = write(FOLDER / 'bare_texts.tsv', ('text',), [
             (text,) for text, _ in self.examples[:20]
         ])  # fmt: skip
-        given = [
+        typed = [
             f'--teacher={FOLDER / "sets"}', f'--dev={self.paths["dev"]}',
             f'--train={self.paths["train"]}', '--patience=none', '--steps=3',
             f'--workdir={FOLDER / "taught"}', *self.flags(), '--alpha=0.5',
             '--temperature=2',
         ]  # fmt: skip
-        done = finetuning.run(distill, *given, f'--extra={bare}')
-        said, teacher = last_line(done), last_line(self.done)
+        done = finetuning.run(distill, *typed, f'--extra={bare}')
+        values, teacher = last_line(done), last_line(self.done)
         self.assertAlmostEqual(
-            said['teacher_f1_micro'], teacher['f1_micro'], delta=1e-6
+            values['teacher_f1_micro'], teacher['f1_micro'], delta=1e-6
         )
         config = Config.read(FOLDER / 'taught')
         self.assertEqual(config.labels, self.NAMES)
@@ -767,7 +765,7 @@ class LabelSetsTest(Checks, absltest.TestCase):
              'knows the labels text, loop, class, the data has x, y'),
         ):  # fmt: skip
             done = finetuning.run(
-                distill, *given, f'--train={table}', f'--dev={table}',
+                distill, *typed, f'--train={table}', f'--dev={table}',
                 f'--label={label}',
             )
             self.assert_complains(done, message)

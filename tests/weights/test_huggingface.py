@@ -200,16 +200,16 @@ class ParityTest(parameterized.TestCase):
         """As text-classification pipelines of transformers have it; and out
         again. (What it was trained for changes no logit.)
         """
-        said = {} if problem is None else {'problem_type': problem}
-        source, workdir = self.converted(case, **said)
+        more = {} if problem is None else {'problem_type': problem}
+        source, workdir = self.converted(case, **more)
         model, kind = infoword_tf.load(workdir), huggingface.CASES[case][1]
         wanted = folders.answers(case)['logits']
-        given = huggingface.inputs(kind['model_type'])
-        second = tf.constant([4, 4]) if 'token_type_ids' in given else None
+        inputs = huggingface.inputs(kind['model_type'])
+        second = tf.constant([4, 4]) if 'token_type_ids' in inputs else None
         row = 'score' if problem == 'regression' else 'label'
         self.assertEqual(set(model.model.objectives), {row})
-        found = model.class_scores(
-            tf.constant(given['input_ids'], tf.int32),
+        scores = model.class_scores(
+            tf.constant(inputs['input_ids'], tf.int32),
             tf.constant([huggingface.T, huggingface.PADDED]), second, row=row,
         )  # fmt: skip
         if row == 'label':
@@ -218,10 +218,10 @@ class ParityTest(parameterized.TestCase):
                 model.classify(texts), activation(model.scores(texts)),
                 atol=1e-6,
             )  # fmt: skip
-            found = model.probabilities_of(found)
+            scores = model.probabilities_of(scores)
         else:
             self.assertLen(model.rate(['a', 'b c']), 2)
-        np.testing.assert_allclose(found, activation(wanted), atol=NEAR)
+        np.testing.assert_allclose(scores, activation(wanted), atol=NEAR)
         convert.give(workdir, workdir.with_name('out'), 'huggingface')
         written = json.loads((workdir.with_name('out') / 'config.json')
                              .read_text())  # fmt: skip
