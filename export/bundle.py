@@ -52,9 +52,9 @@ def check_same(
     """Complains of a version that would answer otherwise than another one.
 
     Versions of a model share its name: who asks it need not know which one
-    answers. Names and types of outputs (of `describe`) are compared, labels,
-    and what answers by default; sizes of vectors may differ, as those of a
-    student from its teacher's.
+    answers. Names and types of outputs (of `describe`) are compared, labels
+    and whether a text has several, and what answers by default; sizes of
+    vectors may differ, as those of a student from its teacher's.
 
     Raises:
         ValueError: it would.
@@ -63,6 +63,10 @@ def check_same(
     def answers(config: Config, described: dict[str, Any]) -> dict[str, Any]:
         return {
             'labels': list(config.labels),
+            'number of labels': any(
+                entry.settings.get('multilabel', False)
+                for entry in config.rows.values()
+            ),
             'dims': config.dims,
             'serving_default': described.get('default', 'embed'),
         } | {

@@ -194,11 +194,15 @@ def _task(config: Config, metrics: Mapping[str, Any]) -> dict[str, Any]:
     task = config.task
     if not task:
         return {}
-    asked = 'labels' if config.labels else 'number'
+    asked, settings = 'number', config.rows[task.row].settings
     if 'spans' in TABLE[task.row].answers:
         asked = 'spans'
-    elif config.rows[task.row].settings.get('texts') == 'choices':
+    elif settings.get('texts') == 'choices':
         asked = 'choices'
+    elif settings.get('multilabel'):
+        asked = 'several'
+    elif config.labels:
+        asked = 'labels'
     facts = {
         'task': task,
         'train': portable(task.data['train']),
@@ -207,7 +211,10 @@ def _task(config: Config, metrics: Mapping[str, Any]) -> dict[str, Any]:
             of='a text and another' if task.pairs else 'a text',
             labels=', '.join(f'`{label}`' for label in config.labels),
         ),
-        'known': 'place' if asked == 'spans' else 'label',
+        'known': {
+            'spans': 'place',
+            'several': 'label (the mean over all labels)',
+        }.get(asked, 'label'),
     }
     prefix = f'heldout/{task.row}/'
     if f'{prefix}{task.metrics[0]}' in metrics:

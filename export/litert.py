@@ -62,6 +62,7 @@ HEADS = {'classes': 'classify', 'numbers': 'regress'}  # by answer of a row
 ALIKE = {
     'cosine': 'cosine {:.4f} or more',
     'same': '{:.1%} have the same likeliest class',
+    'same_labels': '{:.1%} have the same labels',
 }
 _TEXTS = 200  # on which the card compares, beside nasty ones
 
@@ -83,7 +84,10 @@ class Choices:
         'the scores on it.')
     text: str = flag('text', 'Column of its texts.')
     pair: str | None = flag(None, 'Column of its second texts.')
-    label: str = flag('label', 'Column of its labels.')
+    label: str = flag(
+        'label', 'Column of its labels, or of lists of several labels.')
+    label_columns: tuple[str, ...] = flag(
+        (), 'Instead of --label a column for each label, of 0 and 1.')
     sts: str | None = flag(
         None, 'The same for vectors: a file of STS-B, see tasks.sts.')
 
@@ -291,6 +295,7 @@ def told(loaded: 'Loaded', lengths: Sequence[int]) -> dict[str, Any]:
         'prompts': dict(config.prompts),
         'prompt': config.prompt or '',
         'labels': list(config.labels),
+        'multilabel': loaded.multilabel,
         'both_ways': any(
             loaded.model.objectives[row].texts == 'both_ways'
             for row in loaded.rows_that(*HEADS)
@@ -340,7 +345,8 @@ def compared(folder: pathlib.Path, loaded: 'Loaded') -> dict[str, Any]:
     Returns:
         How many texts; and of each signature 'change', the largest of a number
         of its answers, and of vectors 'cosine', the lowest; of classes 'same',
-        the share of texts with the same likeliest one.
+        the share of texts with the same likeliest one, or 'same_labels' where
+        a text may have several.
     """
     from export import comparison
 
@@ -363,6 +369,10 @@ def compared(folder: pathlib.Path, loaded: 'Loaded') -> dict[str, Any]:
             norms = np.linalg.norm([ours, theirs], axis=2).prod(axis=0)
             cosines = (ours * theirs).sum(axis=1) / np.maximum(norms, 1e-12)
             said['cosine'] = float(cosines.min())
+        elif name.startswith('classify') and loaded.multilabel:
+            ours, theirs = (x >= measures.LIKELY for x in (ours, theirs))
+            same = ours == theirs
+            said['same_labels'] = float(same.all(axis=1).mean())
         elif name.startswith('classify') and ours.shape[1] > 1:
             same = ours.argmax(axis=1) == theirs.argmax(axis=1)
             said['same'] = float(same.mean())
@@ -377,7 +387,7 @@ def scored(
 
     Returns:
         By metric of the task, its value; of a workdir without a task accuracy,
-        or Spearman's correlation of numbers.
+        f1_micro of several labels, or Spearman's correlation of numbers.
     """
     names = config.task.metrics if config.task else ()
     labels = config.labels
@@ -387,9 +397,14 @@ def scored(
         said, right = model.rate(rows.first, rows.second), rows.scores
         names = names or ('spearman',)
     else:
-        said = model.classify(rows.first, rows.second).argmax(axis=1)
+        said = model.classify(rows.first, rows.second)
+        several = rows.label_sets is not None
+        if several:
+            said = said >= measures.LIKELY
+        else:
+            said = said.argmax(axis=1)
         right = tables.known_labels(rows, labels)
-        names = names or ('accuracy',)
+        names = names or ('f1_micro' if several else 'accuracy',)
     return {n: float(measures.MEASURES[n](said, right)) for n in names}
 
 
@@ -467,9 +482,11 @@ def run(given: Choices, chosen: Mapping[str, Any]) -> None:
         task.read(pathlib.Path(given.sts))  # complains before the work
     dev = None
     if given.dev:
+        regress = bool(answering(('numbers',), knows))
         dev = tables.examples_of(
-            tables.open_table(given.dev), given.text, given.pair, given.label,
-            bool(answering(('numbers',), knows)),
+            tables.open_table(given.dev, lists=[given.label]),
+            given.text, given.pair, given.label, regress,
+            label_columns=given.label_columns, lists=not regress,
         )  # fmt: skip
     found = write(
         given.init, output, given.seq_len, given.precision, dev, given.sts

@@ -7,7 +7,9 @@ r"""Classes, or numbers, of your own texts: any table, no code.
         --regress --workdir=runs/grades
 
 Tables are .tsv, .csv, .jsonl (also as .gz or .zst) or .parquet files, or
-tfds:NAME[/CONFIG][:SPLIT].
+tfds:NAME[/CONFIG][:SPLIT]. Where the column --label holds lists, or with
+--label_columns=a,b,c (a column of 0 and 1 for each label), a text may have
+several labels, or none.
 --columns=a,b,c names the columns of .tsv and .csv files whose first line does
 not. --choices=a,b,c instead of --pair asks which of these columns' texts is
 right; the label is the column's name, or its number from 0. All flags of
@@ -34,6 +36,8 @@ From Python it is classify.run(init='runs/minilm', train='mails.csv', ...).
 """
 
 import dataclasses
+import itertools
+import json
 import pathlib
 import shutil
 from collections.abc import Mapping, Sequence
@@ -43,6 +47,7 @@ import numpy as np
 
 from infoword_tf import commands, files
 from infoword_tf.choices import TextChoices, again, flag
+from infoword_tf.config import Config
 from infoword_tf.data import tables, textfiles
 from tasks import finetune, measures
 
@@ -70,11 +75,17 @@ class TableChoices:
     choices: tuple[str, ...] = flag(
         (), 'Columns of the second texts of which one is right (multiple '
         'choice).')
-    label: str = flag('label', 'Column of the label.')
+    label: str = flag(
+        'label', 'Column of the label, or of lists of labels, of which a text '
+        'may have several or none.')
+    label_columns: tuple[str, ...] = flag(
+        (), 'Instead of --label a column for each label, which says of every '
+        'text whether it has it: 0 or 1.')
     regress: bool = flag(False, 'Labels are numbers (regression).')
     metric: str | None = flag(
-        None, 'Metric that selects the weights; by default accuracy, or '
-        'spearman for --regress.', choices=tuple(measures.MEASURES))
+        None, 'Metric that selects the weights; by default accuracy, f1_micro '
+        'of several labels, or spearman for --regress.',
+        choices=tuple(measures.MEASURES))
 
 
 @dataclasses.dataclass(frozen=True)
@@ -140,23 +151,36 @@ def read_parted(
             '--choices names the texts that the label chooses from; leave out '
             '--pair and --regress'
         )
+    if own.label_columns and (choices or own.regress):
+        raise commands.UsageError(
+            '--label_columns names labels of which a text may have several; '
+            'leave out --choices and --regress'
+        )
+    if len(set(own.label_columns)) < len(own.label_columns):
+        raise commands.UsageError(
+            f'--label_columns={",".join(own.label_columns)} names a column '
+            'twice; name each once'
+        )
     if len(choices) == 1:
         raise commands.UsageError(
             f'--choices={choices[0]}: name two columns or more'
         )
     table = tables.open_table(
         path, own.columns or None, lacking=None if labelled else own.label,
-        delimiter=own.delimiter,
+        delimiter=own.delimiter, lists=[own.label],
     )  # fmt: skip
     label = own.label if labelled else None
+    columns = own.label_columns if labelled else ()
+    lists = not (choices or own.regress)
     try:
         parts = {'': table}
         if by is not None:
             parts = chosen_of(tables.parted(table, by), only, path)
         return {
             name: tables.examples_of(
-                part, own.text, own.pair, label, own.regress, choices
-            )
+                part, own.text, own.pair, label, own.regress, choices,
+                columns, lists,
+            )  # fmt: skip
             for name, part in parts.items()
         }
     except tables.NoColumn as error:
@@ -252,15 +276,24 @@ def others_of(own: Choices, task: finetune.Task) -> Others:
     return Others(tests, predict)
 
 
-def task_of(rows: tables.TableExamples, own: TableChoices) -> finetune.Task:
+def task_of(
+    rows: tables.TableExamples, own: TableChoices, model: str | None = None
+) -> finetune.Task:
     """What is asked of a table to train on.
 
+    Args:
+        rows: of the table.
+        own: what was chosen.
+        model: a workdir. Several labels stand in its order where they are the
+            same, so that what it knows of them can be used.
+
     Raises:
-        ValueError: it has one class alone.
+        ValueError: it has one class alone, or no label at all.
         UsageError: a metric that is not for it.
     """
     metrics = ('accuracy', 'f1', 'matthews')
     labels: tuple[str, ...] = ()
+    multilabel = rows.label_sets is not None
     if own.regress:
         metrics = ('spearman', 'pearson')
     elif own.choices:
@@ -268,6 +301,14 @@ def task_of(rows: tables.TableExamples, own: TableChoices) -> finetune.Task:
         named = set(rows.labels) - set(numbers)
         labels = tuple(own.choices if named else numbers)
         metrics = ('accuracy',)
+    elif multilabel:
+        labels = tuple(tables.classes(rows))
+        if own.label_columns:  # a label that no text has is one
+            labels = own.label_columns
+        known = Config.read(model).labels if model else ()
+        if sorted(known) == sorted(labels):
+            labels = known
+        metrics = ('f1_micro', 'f1_macro')
     else:
         labels = tuple(tables.classes(rows))
         if len(labels) > 2:
@@ -278,7 +319,9 @@ def task_of(rows: tables.TableExamples, own: TableChoices) -> finetune.Task:
             f'--metric={best}: here there are {", ".join(metrics)}'
         )
     others = (m for m in metrics if m != best)
-    return finetune.Task('classify', (best, *others), labels)
+    return finetune.Task(
+        'classify', (best, *others), labels, multilabel=multilabel
+    )
 
 
 def tested(
@@ -336,7 +379,9 @@ def scores_of(
     line('', *task.metrics, 'rows')
     for name, rows in tests.items():
         said = finetune.answers(loaded, task, rows)
-        parts[name] = finetune.measured(task, said, task.targets(rows))
+        parts[name] = finetune.measured(
+            task, said, task.targets(rows), measures.LIKELY
+        )
         shown = (f'{value:.4f}' for value in parts[name].values())
         line(name, *shown, f'{len(said):,}')
     means = {
@@ -365,16 +410,24 @@ def write_predictions(
     """Writes a TSV of the predictions for some rows, atomically.
 
     A line of names, then a line a row: the number of its line in the table,
-    and the class with the probabilities of all, or a number.
+    and the class (of several labels a list of JSON) with the probabilities of
+    all, or a number.
 
     `said` is as of `finetune.answers`.
     """
     if task.labels:
         shown = [name.translate(_ONE_CELL) for name in task.shown]
-        names = ['label', *(f'p({name})' for name in shown)]
+        names = ['labels' if task.multilabel else 'label']
+        names += [f'p({name})' for name in shown]
+        chosen = task.chosen(said, measures.LIKELY)
+        if task.multilabel:
+            sets = (itertools.compress(task.shown, has) for has in chosen)
+            labels = [json.dumps([*x], ensure_ascii=False) for x in sets]
+        else:
+            labels = [shown[best] for best in chosen]
         cells = [
-            [shown[best], *(f'{p:.6f}' for p in some)]
-            for best, some in zip(said.argmax(axis=1), said, strict=True)
+            [label, *(f'{p:.6f}' for p in row)]
+            for label, row in zip(labels, said, strict=True)
         ]
     else:
         names, cells = ['score'], [[f'{number:.7g}'] for number in said]
@@ -390,7 +443,7 @@ def run(given: Choices, chosen: Mapping[str, Any]) -> dict[str, Any]:
     commands.require(vars(given), workdir='a folder for this run')
     finetune.check_inits(given.init)
     parts = parts_of(given)
-    task = task_of(parts['train'], given)
+    task = task_of(parts['train'], given, given.init)
     others = others_of(given, task)
     prepared = finetune.prepare(task, parts, given)
     workdir, values = finetune.train_all(

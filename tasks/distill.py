@@ -65,7 +65,7 @@ SOFT = {'label': 'soft', 'score': 'soft_score', 'span': 'soft_span'}
 OF_LABELS = (
     'patience', 'alpha', 'beta', 'temperature', 'extra', 'data_dir', 'train',
     'dev', 'sweep', 'seeds', 'regress', 'version2', 'dev_examples',
-    'columns', 'delimiter',
+    'columns', 'delimiter', 'label_columns',
 )  # fmt: skip
 
 
@@ -186,8 +186,7 @@ def taught(
         soft = {SOFT[task.row]: scores}
         counts = dict.fromkeys([*soft, 'patience'], np.zeros(0, np.int64))
         if task.labels:
-            said = scores.argmax(axis=1)
-            counts['soft'] = np.bincount(said, minlength=scores.shape[1])
+            counts['soft'] = task.counts(task.chosen(scores))
         of_tokens = soft if task.row == 'span' else {}
         of_texts = {} if of_tokens else soft
         targets[part] = examples._replace(
@@ -316,7 +315,7 @@ def run(given: Choices, chosen: Mapping[str, Any]) -> dict[str, Any]:
         parts, task = glue.parts_of(given), glue.task_of(given.task)
     else:
         parts = classify.parts_of(given)
-        task = classify.task_of(parts['train'], given)
+        task = classify.task_of(parts['train'], given, given.teacher)
     prepared, said = prepare(task, parts, given)
     workdir, values = finetune.train_all(task, prepared, chosen)
     if given.task == squad.TASK.name:

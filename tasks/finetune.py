@@ -99,12 +99,14 @@ class Task(NamedTuple):
         labels: classes in their order, as the data write them; none: a number
             is asked.
         names: of the classes for people, where they are others.
+        multilabel: whether a text may have several of them, or none.
     """
 
     name: str
     metrics: tuple[str, ...]
     labels: tuple[str, ...] = ()
     names: tuple[str, ...] = ()
+    multilabel: bool = False
 
     @property
     def shown(self) -> tuple[str, ...]:
@@ -117,14 +119,49 @@ class Task(NamedTuple):
         return 'label' if self.labels else 'score'
 
     def targets(self, rows: TableExamples) -> np.ndarray:
-        """[n]: int32 numbers of classes, or float32.
+        """[n]: int32 numbers of classes, or float32; [n, C] int32 of several.
 
         Raises:
-            ValueError: a label that is none of the task's.
+            ValueError: a label that is none of the task's, or several where
+                the task has one.
         """
         if not self.labels:
             return np.asarray(rows.scores, np.float32)
+        if self.multilabel != (rows.label_sets is not None):
+            one, other = 'one label', 'lists of labels'
+            if self.multilabel:
+                one, other = other, one
+            raise ValueError(
+                f'{rows.where} has {other}, and the training table {one}'
+            )
         return tables.known_labels(rows, self.labels)
+
+    def counts(self, targets: np.ndarray) -> np.ndarray:
+        """How often each class occurs, [C] int64; of several labels how often
+        no and yes to each, [2 C]; nothing of numbers.
+        """
+        if not self.labels:
+            return np.zeros(0, np.int64)
+        if self.multilabel:
+            has = targets.sum(axis=0, dtype=np.int64)
+            return np.stack([len(targets) - has, has], axis=1).ravel()
+        return np.bincount(targets, minlength=len(self.labels))
+
+    def chosen(self, scores: np.ndarray, least: float = 0.0) -> np.ndarray:
+        """What a model says by its scores.
+
+        Args:
+            scores: [n, C] of classes, or numbers [n].
+            least: what one of several labels has to score; of probabilities
+                `measures.LIKELY`.
+
+        Returns:
+            [n] classes, or the numbers; of several labels [n, C] int32, 1 for
+            those that a text has.
+        """
+        if self.multilabel:
+            return (scores >= least).astype(np.int32)
+        return scores.argmax(axis=1) if self.labels else scores
 
 
 def texts_of(rows: TableExamples, texts: str) -> list[tuple[list[str], Any]]:
@@ -153,11 +190,11 @@ def texts_of(rows: TableExamples, texts: str) -> list[tuple[list[str], Any]]:
 
 
 def measured(
-    task: Task, scores: np.ndarray, true: np.ndarray
+    task: Task, scores: np.ndarray, true: np.ndarray, least: float = 0.0
 ) -> dict[str, float]:
-    """The metrics of scores [n, C] of classes, or of numbers [n], by name."""
-    said = scores.argmax(axis=1) if task.labels else scores
-    return {m: measures.MEASURES[m](said, true) for m in task.metrics}
+    """The metrics of what scores choose, by name; args as of `Task.chosen`."""
+    chosen = task.chosen(scores, least)
+    return {m: measures.MEASURES[m](chosen, true) for m in task.metrics}
 
 
 def measure_of(task: Task) -> Callable[..., dict[str, float]]:
@@ -411,45 +448,50 @@ def prepare(
     if parts['train'].choices is not None:
         texts = 'choices'
     targets = {part: task.targets(rows) for part, rows in parts.items()}
+    counts = {part: task.counts(x) for part, x in targets.items()}
     kept: dict[str, Any] = {}
     if task.labels:
-        lacking = np.setdiff1d(targets['heldout'], targets['train'])
+        # Of several labels yes, which is every second count.
+        train, heldout = (
+            counts[part][task.multilabel :: 1 + task.multilabel] > 0
+            for part in ('train', 'heldout')
+        )
+        lacking = heldout & ~train
         # How frequent it is nobody knows then, nor what a text tells of it.
-        if lacking.size:
+        if lacking.any():
             raise ValueError(
                 f'{parts["train"].where}: none of the '
                 f'{len(targets["train"]):,} examples is '
-                f'{task.shown[lacking[0]]!r}, which {parts["heldout"].where} '
-                'has; take more of them'
+                f'{task.shown[lacking.argmax()]!r}, which '
+                f'{parts["heldout"].where} has; take more of them'
             )
-        given = given.decided(
-            {'label.classes': len(task.labels), 'label.texts': texts}
-        )
+        given = given.decided({
+            'label.classes': len(task.labels),
+            'label.multilabel': task.multilabel,
+            'label.texts': texts,
+        })
         kept['labels'] = task.shown
     if extra is not None:
-        nobody = np.full(len(extra.first), -1 if task.labels else np.nan)
-        targets['train'] = np.concatenate(
-            [targets['train'], nobody.astype(targets['train'].dtype)]
+        known = targets['train']
+        nobody = np.full(
+            (len(extra.first), *known.shape[1:]),
+            -1 if task.labels else np.nan,
+            known.dtype,
         )
+        targets['train'] = np.concatenate([known, nobody])
         parts['train'] = tables.joined(parts['train'], extra)
     ways = {part: texts_of(rows, texts) for part, rows in parts.items()}
 
     def read(loaded: 'Loaded', _: Mapping[str, Any]) -> dict[str, Part]:
-        from infoword_tf.views.examples import is_known
-
         # Scores of other classes are no start.
         other = tuple(loaded.config.labels) != task.shown
         if task.labels and other and 'label' in loaded.model.objectives:
             loaded.model.drop('label')
         found = {}
         for part, rows in parts.items():
-            known = targets[part][is_known(targets[part])]
-            counts = np.zeros(0, np.int64)
-            if task.labels:
-                counts = np.bincount(known, minlength=len(task.labels))
             examples = lay_out(
                 loaded, ways[part], given.seq_len, rows.where,
-                {row: targets[part]}, {row: counts},
+                {row: targets[part]}, {row: counts[part]},
             )  # fmt: skip
             found[part] = Part(
                 examples, [targets[part]], rows.where, len(rows.first),
@@ -664,8 +706,11 @@ def answers(loaded: 'Loaded', task: Task, rows: TableExamples) -> np.ndarray:
 def draw(
     workdir: pathlib.Path, task: Task, rows: TableExamples, out: pathlib.Path
 ) -> None:
-    """Draws the confusion matrix of classes: OUT/confusion.png."""
-    if not task.labels:
+    """Draws the confusion matrix of classes: OUT/confusion.png.
+
+    Several labels of a text have none.
+    """
+    if not task.labels or task.multilabel:
         return
     import infoword_tf
 

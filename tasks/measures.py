@@ -10,6 +10,7 @@ from infoword_tf import files
 from infoword_tf.evaluation.correlation import pearson, spearman
 from infoword_tf.pictures import INK, LINE, QUIET
 
+LIKELY = 0.5  # a probability; from there on a text has one of several labels
 MOST_CLASSES = 50  # of a picture; rarer ones are put together
 _FEW, _SOME = 8, 25  # classes: with counts and shares; with counts
 _LONGEST = 24  # letters of a name
@@ -33,12 +34,20 @@ def accuracy(predictions: np.ndarray, targets: np.ndarray) -> float:
 
 
 def f1(predictions: np.ndarray, targets: np.ndarray) -> float:
-    """F1 of class 1: 2 tp / (2 tp + fp + fn); 0 where none is right."""
+    """F1 of what is 1: 2 tp / (2 tp + fp + fn); 0 where none is right."""
     predicted, wanted = np.equal(predictions, 1), np.equal(targets, 1)
     right = np.sum(predicted & wanted)
     if not right:
         return 0.0
     return float(2 * right / (np.sum(predicted) + np.sum(wanted)))
+
+
+def f1_macro(predictions: np.ndarray, targets: np.ndarray) -> float:
+    """The mean over labels of their F1, [n, C] of 0 and 1 each.
+
+    0 is that of a label which is never right, also where nothing has it.
+    """
+    return float(np.mean(list(map(f1, predictions.T, targets.T))))
 
 
 def matthews(predictions: np.ndarray, targets: np.ndarray) -> float:
@@ -94,6 +103,8 @@ def said(record: Mapping[str, Any], pairs: int) -> str:
 MEASURES = {
     'accuracy': accuracy,
     'f1': f1,
+    'f1_micro': f1,  # of all labels of all texts together
+    'f1_macro': f1_macro,
     'matthews': matthews,
     'pearson': pearson,
     'spearman': spearman,

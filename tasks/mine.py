@@ -184,11 +184,14 @@ def check_judge(folder: str) -> None:
             single texts.
     """
     config = Config.read(pathlib.Path(folder))
-    classes = [
-        config.rows[row].settings.get('classes', 2)
+    heads = [
+        config.rows[row].settings
         for row in answering(('classes',), config.rows)
     ]
-    if config.task is not None and not config.task.pairs:
+    classes = [head.get('classes', 2) for head in heads]
+    if heads and heads[0].get('multilabel'):
+        wrong = 'gives several labels'
+    elif config.task is not None and not config.task.pairs:
         wrong = 'was taught by single texts'
     elif answering(('numbers',), config.rows) or classes and classes[0] <= 2:
         return

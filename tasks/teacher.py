@@ -115,6 +115,14 @@ class Teacher:
                 f'--teacher={folder} was fine-tuned for {", ".join(rows)}, '
                 f'this task is of {self.row}; name a teacher of the same task'
             )
+        if task.labels and self.loaded.multilabel != task.multilabel:
+            theirs, ours = 'one label a text', 'several'
+            if self.loaded.multilabel:
+                theirs, ours = 'several labels a text', 'one'
+            raise commands.UsageError(
+                f'--teacher={folder} knows {theirs}, the data has {ours}; '
+                'name a teacher of such labels'
+            )
         labels = self.loaded.config.labels
         if task.labels and tuple(labels) != task.shown:
             raise commands.UsageError(

@@ -78,7 +78,7 @@ class FoldersTest(absltest.TestCase):
         def convert_again(command, **_):
             _, workdir = command[-1].split('=')
             shutil.copytree(whole, workdir)
-            return mock.Mock(returncode=0, stderr='')
+            return mock.Mock(returncode=0, stdout='')
 
         (MADE / 'config.json').unlink()
         (MADE / 'left').touch()

@@ -225,6 +225,7 @@ def cases():
             for name in (
                 'gpt_pre_norm', 'transformer_xl_published', 'plm', 'rnn_lm',
                 'rnn_lm_gru', 'rnn_lm_plain', 'elmo', 'label_elmo',
+                'label_several',
             )
         },
     }  # fmt: skip

@@ -439,7 +439,8 @@ class DocumentsTest(absltest.TestCase):
         self.assertEqual(
             found,
             {
-                'label.classes', 'span.null', 'soft.temperature',
+                'label.classes', 'label.multilabel', 'span.null',
+                'soft.temperature',
                 'soft_span.temperature', 'patience.width', 'embed.width',
                 'embed.pooling', 'embed_distance.width',
                 'embed_distance.pooling', 'simcse.pairs', 'diffcse.pairs',

@@ -183,6 +183,8 @@ CASES: dict[str, Case] = {
     'label_elmo': of('label', 'elmo', mix=True, bilstm=True),
     'label_rnn': Case('label', 'rnn'),
     'label_modern': of('label', 'modern', mean=True, pooler='gelu_norm'),
+    # Of one label, so that `statistics` are those of no and yes.
+    'label_several': of('label', classes=1, multilabel=True),
     'score': Case('score'),
     'score_mix': of(
         'score', layers=2, mix=True, texts='both_ways', pooler='tanh'
@@ -522,6 +524,7 @@ def make_examples(
     texts: int = 1,
     width: int = 16,
     kinds: int = 1,
+    multilabel: bool = False,
 ) -> Labelled:
     """Random examples of as many texts, for every row that reads some.
 
@@ -566,6 +569,8 @@ def make_examples(
     )
     if kinds > 1:
         examples = by_kind(examples, kinds)
+    if multilabel:
+        examples.targets['label'] = examples.targets['label'][:, None]
     order = np.arange(-(-batch // 3) * 3)
     slots = np.where(order < batch, order, -1).reshape(-1, 3)
     return examples.batch(np.arange(batch), slots, T)
@@ -769,6 +774,9 @@ def views_of(
         for row in resolved.rows.values()
     )
     wide = max(row.settings.get('width', 0) for row in resolved.rows.values())
+    multilabel = any(
+        row.settings.get('multilabel') for row in resolved.rows.values()
+    )
     sources = {}
     for source_spec in resolved.plan.source_specs:
         how = dict(source_spec.arguments)
@@ -777,6 +785,7 @@ def views_of(
         if source_spec.reads == 'examples':
             how['texts'] = 1 + several
             how['width'] = wide or 16
+            how['multilabel'] = multilabel
         text = make[source_spec.source](batch, seed, kinds=kinds, **how)
         sources[source_spec] = Text(text)
     return Batches(sources, resolved.plan, SPECIALS, seed).views(0)

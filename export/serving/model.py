@@ -115,19 +115,26 @@ class Model:
             pairs: n second texts, of a model that reads two.
 
         Returns:
-            float32 [n, C], in the order of `labels`; of one class alone the
-            logistic function of its score.
+            float32 [n, C], in the order of `labels`; of one class alone, and
+            of each where a text may have several, the logistic function of its
+            score.
 
         Raises:
             ValueError: this model does not classify such texts.
         """
         import numpy as np
 
-        scores = self._all('classify', texts, pairs)
-        if scores.shape[1] == 1:
+        scores = self.scores(texts, pairs)
+        if self._told['multilabel'] or scores.shape[1] == 1:
             return 1 / (1 + np.exp(-scores))
         odds = np.exp(scores - scores.max(axis=1, keepdims=True))
         return odds / odds.sum(axis=1, keepdims=True)
+
+    def scores(
+        self, texts: Sequence[str], pairs: Sequence[str] | None = None
+    ) -> Any:
+        """float32 [n, C], of which `classify` makes probabilities."""
+        return self._all('classify', texts, pairs)
 
     def rate(
         self, texts: Sequence[str], pairs: Sequence[str] | None = None

@@ -8,14 +8,22 @@
 The first line of TSV and CSV names the columns. A cell of TSV is what lies
 between tabs, whatever it holds; CSV knows quotes (RFC 4180), and a semicolon,
 a tab or a bar may stand for the comma. Columns of JSON lines are those of all
-lines. Every file is read as a stream, packed or not (readers.py).
+lines. Several labels of a text are a list, which in TSV and CSV is JSON, or a
+column for each, of 0 and 1. Every file is read as a stream, packed or not
+(readers.py).
 """
 
 import csv
 import itertools
 import json
 import pathlib
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import (
+    Callable,
+    Collection,
+    Iterable,
+    Iterator,
+    Sequence,
+)
 from typing import Any, NamedTuple, Self
 
 import numpy as np
@@ -33,6 +41,9 @@ _LARGEST = 3e38  # of float32
 _NEXT, _WORDS, _LETTERS = 1000, 4, 40
 _SHOWN = 20  # classes in a complaint
 _NO_CELL = (dict, list, bytes)  # what a record may hold, and no row
+# What a column of one label says of a text.
+_YES_OR_NO = {'0': False, '1': True, '0.0': False, '1.0': True,
+              'false': False, 'true': True}  # fmt: skip
 
 
 class NoColumn(ValueError):
@@ -70,6 +81,8 @@ class TableExamples(NamedTuple):
         lines: [n] int64 numbers of lines.
         choices: K times n texts, of which the label says one; None: the
             classes are the same for all.
+        label_sets: names of the labels of each, where it may have several or
+            none; None: it has one, in `labels`.
     """
 
     first: list[str]
@@ -79,6 +92,7 @@ class TableExamples(NamedTuple):
     where: str
     lines: np.ndarray
     choices: list[list[str]] | None = None
+    label_sets: list[frozenset[str]] | None = None
 
     def some(self, count: int | None) -> Self:
         """So many of them, in their order; None: all. See `subset`."""
@@ -86,7 +100,7 @@ class TableExamples(NamedTuple):
             return self
         chosen = subset(len(self.first), count)
 
-        def taken(values: list[str] | None) -> list[str] | None:
+        def taken(values: list[Any] | None) -> list[Any] | None:
             return values and [values[i] for i in chosen]
 
         return self._replace(
@@ -96,6 +110,7 @@ class TableExamples(NamedTuple):
             scores=None if self.scores is None else self.scores[chosen],
             lines=self.lines[chosen],
             choices=self.choices and list(map(taken, self.choices)),
+            label_sets=taken(self.label_sets),
         )
 
 
@@ -108,6 +123,7 @@ def open_table(
     broken: Callable[[str], None] | None = None,
     lacking: str | None = None,
     delimiter: str | None = None,
+    lists: Collection[str] = (),
 ) -> Table:
     """Opens a table; what is wrong further down is said when it is read.
 
@@ -122,6 +138,7 @@ def open_table(
         lacking: one of `names` that a file may be without.
         delimiter: of the cells of a CSV, of `DELIMITERS`; None: as its first
             lines say.
+        lists: columns whose cells may be lists; they are read as JSON.
 
     Raises:
         FileNotFoundError, ValueError: as the message says, with file and line.
@@ -147,8 +164,14 @@ def open_table(
         raise ValueError(f'{path} is empty') from None
     if isinstance(first[1], dict):
         found, rows = tuple(first[1]), itertools.chain([first], rows)
-        nested = [k for k, x in first[1].items() if isinstance(x, _NO_CELL)]
-        rows = _by_name(rows, found)
+        nested = [
+            name
+            for name, value in first[1].items()
+            if isinstance(value, _NO_CELL) and not (
+                name in lists and isinstance(value, list)
+            )
+        ]  # fmt: skip
+        rows = _by_name(rows, found, lists)
         return Table(str(path), found, rows, nested=tuple(nested))
     found = tuple(name.strip() for name in first[1])
     if names is not None:
@@ -182,15 +205,17 @@ def _whole(
 
 
 def _by_name(
-    rows: records.Rows, names: Sequence[str]
+    rows: records.Rows, names: Sequence[str], lists: Collection[str] = ()
 ) -> Iterator[tuple[int, Cells]]:
-    """Yields records as rows."""
+    """Yields records as rows; of `lists` the cells may be lists, as JSON."""
     for line, record in rows:
         cells = []
         for name in names:
             value = record.get(name)
             if isinstance(value, str):
                 value = valid(value)
+            elif isinstance(value, list) and name in lists:
+                value = valid(json.dumps(value, default=str))
             elif isinstance(value, _NO_CELL):
                 value = None  # whoever wants it complains
             elif value is not None:
@@ -317,6 +342,8 @@ def examples_of(
     label: str | None = None,
     regress: bool = False,
     choices: Sequence[str] = (),
+    label_columns: Sequence[str] = (),
+    lists: bool = False,
 ) -> TableExamples:
     """Reads what a task wants of a table.
 
@@ -325,34 +352,48 @@ def examples_of(
         text, pair, label: its columns; None: there is none, or it is not read.
         regress: labels are scores.
         choices: columns of texts of which the label says one.
+        label_columns: columns of which each says of one label whether a text
+            has it (0 or 1), instead of `label`.
+        lists: whether a cell of `label` may be a list of several labels (JSON,
+            see `open_table`); then all are, or none.
 
     Raises:
         NoColumn: a column is missing.
         ValueError: a row lacks a text or its label, a score is no finite
-            number, or there is no row; with file and line.
+            number, several labels are no list, or no 0 or 1, or there is no
+            row; with file and line.
     """
-    wanted = [text, *choices, *filter(None, (pair, label))]
+    labels_in = [*label_columns] or [*filter(None, [label])]
+    wanted = [text, *choices, *filter(None, [pair]), *labels_in]
     places = [column_of(table, name) for name in wanted]
     columns: list[list[str]] = [[] for _ in wanted]
+    texts = len(wanted) - len(labels_in)
     lines = []
     for line, cells in table.rows:
-        for name, place, column in zip(wanted, places, columns, strict=True):
-            cell = cells[place]
-            if cell is None or (name == label and not cell.strip()):
-                what = 'label' if name == label else 'text'
+        for number, place in enumerate(places):
+            cell, is_label = cells[place], number >= texts
+            if cell is None or (is_label and not cell.strip()):
+                what = 'label' if is_label else 'text'
                 raise ValueError(
                     f'{table.where}, line {line}: there is no {what} in the '
-                    f'column {name}'
+                    f'column {wanted[number]}'
                 )
-            column.append(cell.strip() if name == label else cell)
+            columns[number].append(cell.strip() if is_label else cell)
         lines.append(line)
     if not lines:
         raise ValueError(f'{table.where} has no rows')
-    labels = columns[-1] if label else None
-    scores = None
-    if regress and labels is not None:
-        found = map(_score, labels, lines, itertools.repeat(table.where))
+    labels = columns[-1] if label and not label_columns else None
+    scores = label_sets = None
+    where = [f'{table.where}, line {line}' for line in lines]
+    if label_columns:
+        label_sets = _sets_of_columns(label_columns, columns[texts:], where)
+    elif regress and labels is not None:
+        found = map(_score, labels, where)
         scores, labels = np.fromiter(found, np.float32, len(labels)), None
+    elif lists and labels is not None and _is_list(labels[0]):
+        label_sets, labels = list(map(_label_set, labels, where)), None
+    elif lists and labels is not None:
+        _check_single(labels, where)
     return TableExamples(
         columns[0],
         columns[wanted.index(pair)] if pair else None,
@@ -361,7 +402,78 @@ def examples_of(
         table.where,
         np.array(lines),
         columns[1 : 1 + len(choices)] if choices else None,
+        label_sets,
     )
+
+
+def _is_list(cell: str) -> bool:
+    """Whether a cell is a list, of JSON."""
+    try:
+        return cell[:1] == '[' and isinstance(json.loads(cell), list)
+    except (ValueError, RecursionError):
+        return False
+
+
+def _check_single(labels: Sequence[str], where: Sequence[str]) -> None:
+    """Complains of a list among labels, or of one that Python wrote.
+
+    Raises:
+        ValueError: with its place, of those `where` each label stands.
+    """
+    for cell, place in zip(labels, where, strict=True):
+        if cell[:1] != '[':
+            continue
+        if _is_list(cell):
+            raise ValueError(
+                f'{place}: {_shown(cell)} is a list of labels, and the first '
+                'row has one label; make a list of every one'
+            )
+        if cell[:2] in ('["', "['") and cell[-2:] in ('"]', "']"):
+            raise ValueError(
+                f'{place}: {_shown(cell)} is no list as JSON writes it; write '
+                'several labels as ["a", "b"]'
+            )
+
+
+def _label_set(cell: str, where: str) -> frozenset[str]:
+    """The labels of a text; whole numbers stand for their digits."""
+    values = json.loads(cell) if _is_list(cell) else None
+    if values is None:
+        raise ValueError(
+            f'{where}: {_shown(cell)} is no list of labels, and the first row '
+            'has one; write ["a", "b"], or [] where there is none'
+        )
+    for value in values:
+        is_name = isinstance(value, str) and value.strip()
+        if not is_name and type(value) is not int:
+            raise ValueError(
+                f'{where}: {_shown(json.dumps(value))} in a list of labels is '
+                'no label; labels are strings, or whole numbers'
+            )
+    return frozenset(str(value).strip() for value in values)
+
+
+def _sets_of_columns(
+    names: Sequence[str], columns: Sequence[Sequence[str]], where: Sequence[str]
+) -> list[frozenset[str]]:
+    """The labels of each text, of columns that say 0 or 1."""
+    has = []
+    for name, column in zip(names, columns, strict=True):
+        for cell, place in zip(column, where, strict=True):
+            if cell.lower() not in _YES_OR_NO:
+                raise ValueError(
+                    f'{place}: {_shown(cell)} in the column {name} does not '
+                    'say whether the text has that label: expected 0 or 1'
+                )
+        has.append([_YES_OR_NO[cell.lower()] for cell in column])
+    return [
+        frozenset(itertools.compress(names, row))
+        for row in zip(*has, strict=True)
+    ]
+
+
+def _shown(cell: str) -> str:
+    return repr(cell if len(cell) <= _LETTERS else f'{cell[: _LETTERS - 1]}…')
 
 
 def parted(table: Table, column: str) -> dict[str, Table]:
@@ -404,6 +516,7 @@ def joined(rows: TableExamples, more: TableExamples) -> TableExamples:
         first=rows.first + more.first,
         second=rows.second and rows.second + more.second,
         labels=None,
+        label_sets=None,
         scores=None,
         lines=np.concatenate([rows.lines, more.lines]),
         choices=rows.choices
@@ -450,7 +563,7 @@ def begins_with_a_row(table: Table) -> bool:
     )
 
 
-def _score(cell: str, line: int, where: str) -> float:
+def _score(cell: str, where: str) -> float:
     try:
         score = float(cell)
         if abs(score) < _LARGEST:  # and no NaN
@@ -458,8 +571,7 @@ def _score(cell: str, line: int, where: str) -> float:
     except ValueError:
         pass
     raise ValueError(
-        f'{where}, line {line}: {cell[:40]!r} is no score: expected a finite '
-        'number'
+        f'{where}: {cell[:40]!r} is no score: expected a finite number'
     )
 
 
@@ -467,14 +579,20 @@ def classes(rows: TableExamples) -> list[str]:
     """The labels that occur, in order: of whole numbers theirs.
 
     Raises:
-        ValueError: there is one alone, of which nothing can be learned.
+        ValueError: there is one alone, of which nothing can be learned; or
+            none, where a text may have several.
     """
-    labels = set(rows.labels)
-    if len(labels) == 1:
-        raise ValueError(
-            f'{rows.where}: every row is labelled {min(labels)!r}; there is '
-            'nothing to tell apart'
-        )
+    if rows.label_sets is not None:
+        labels = set().union(*rows.label_sets)
+        if not labels:
+            raise ValueError(f'{rows.where}: no row has a label')
+    else:
+        labels = set(rows.labels)
+        if len(labels) == 1:
+            raise ValueError(
+                f'{rows.where}: every row is labelled {min(labels)!r}; there '
+                'is nothing to tell apart'
+            )
     try:
         return sorted(labels, key=lambda label: (int(label), label))
     except ValueError:
@@ -482,19 +600,33 @@ def classes(rows: TableExamples) -> list[str]:
 
 
 def known_labels(rows: TableExamples, known: Sequence[str]) -> np.ndarray:
-    """[n] int32: the numbers of the labels among `known` classes.
+    """The labels by their numbers among `known` classes.
+
+    Returns:
+        [n] int32; or [n, C] int32, 1 for those that a text has, where it may
+        have several.
 
     Raises:
         ValueError: a label is not among them; with its line.
     """
     numbers = {label: number for number, label in enumerate(known)}
-    known_numbers = [numbers.get(label, -1) for label in rows.labels]
-    if -1 in known_numbers:
-        row, rest = known_numbers.index(-1), len(known) - _SHOWN
-        raise ValueError(
-            f'{rows.where}, line {rows.lines[row]}: the label '
-            f'{rows.labels[row]!r} is unknown: known are '
-            + ', '.join(known[:_SHOWN])
-            + (f' and {rest} more' if rest > 0 else '')
-        )
-    return np.array(known_numbers, np.int32)
+    sets = rows.label_sets
+    if sets is None:
+        sets = [(label,) for label in rows.labels]
+    for row, labels in enumerate(sets):
+        for label in labels:
+            if label in numbers:
+                continue
+            rest = len(known) - _SHOWN
+            raise ValueError(
+                f'{rows.where}, line {rows.lines[row]}: the label {label!r} is '
+                'unknown: known are '
+                + ', '.join(known[:_SHOWN])
+                + (f' and {rest} more' if rest > 0 else '')
+            )
+    if rows.label_sets is None:
+        return np.array([numbers[label] for (label,) in sets], np.int32)
+    has = np.zeros((len(sets), len(known)), np.int32)
+    for row, labels in enumerate(sets):
+        has[row, [numbers[label] for label in labels]] = 1
+    return has

@@ -103,9 +103,15 @@ class Classes(States):
 
     def probabilities_of(self, scores: Tensor) -> Tensor:
         """[B, C] scores of classes -> [B, C], see `classify`."""
-        if scores.shape[-1] == 1:
+        if self.multilabel or scores.shape[-1] == 1:
             return ops.sigmoid(scores)
         return ops.softmax(scores, axis=-1)
+
+    @property
+    def multilabel(self) -> bool:
+        """Whether a text may have several of the classes, or none."""
+        rows = self.rows_that('classes')
+        return bool(rows) and self._head(rows[0]).multilabel
 
     # ------------------------------------------------------------- strings
 
@@ -123,7 +129,8 @@ class Classes(States):
 
         Returns:
             float32 [n, C]: by class, in the order of `config.labels`, its
-            probability; of one class alone the logistic function of its
+            probability: the softmax of the scores; of one class alone, and of
+            each where a text may have several, the logistic function of its
             score.
 
         Raises:
@@ -132,8 +139,19 @@ class Classes(States):
             ValueError: no row knows classes; texts and pairs of different
                 numbers; half a surrogate pair.
         """
-        scores = self._text_scores(texts, pairs, 'classes', batch_size)
+        scores = self.scores(texts, pairs, batch_size)
         return np.asarray(self.probabilities_of(scores))
+
+    def scores(
+        self,
+        texts: Sequence[str],
+        pairs: Sequence[str] | None = None,
+        batch_size: int = 32,
+    ) -> np.ndarray:
+        """float32 [n, C]: of each class its score (logit), of which `classify`
+        makes probabilities; args and errors as there.
+        """
+        return self._text_scores(texts, pairs, 'classes', batch_size)
 
     def choose(
         self,

@@ -8,14 +8,16 @@
                               layer
 
 p and q are the distributions of teacher and student at temperature T (Hinton
-et al. 2015): softmax of the scores over T. For spans they are over the places
-of the context, and the loss is the mean of both ends. The student's scores are
-those of `label`, `score` and `span`, which are built with these rows, if
-necessary with weight 0. h and t are pooled states ([CLS] in BERT) of the
-student's layers 1 to k - 1 and of the teacher's layers that they imitate (Sun
-et al. 2019, "patient knowledge distillation", §3.2). The last layer is left
-out, because its state is in the scores already. So `patience` gives no gradient
-to the last layer, the pooler and the classes. None of the four is a bound.
+et al. 2015): softmax of the scores over T. Of several labels each has its own,
+over no and yes, and the loss is the mean over the labels. For spans they are
+over the places of the context, and the loss is the mean of both ends. The
+student's scores are those of `label`, `score` and `span`, which are built with
+these rows, if necessary with weight 0. h and t are pooled states ([CLS] in
+BERT) of the student's layers 1 to k - 1 and of the teacher's layers that they
+imitate (Sun et al. 2019, "patient knowledge distillation", §3.2). The last
+layer is left out, because its state is in the scores already. So `patience`
+gives no gradient to the last layer, the pooler and the classes. None of the
+four is a bound.
 
 The sums are published in two forms. The paper adds up classes, layers and
 coordinates. Its code takes their means, and is smaller by a factor of C in
@@ -23,8 +25,8 @@ coordinates. Its code takes their means, and is smaller by a factor of C in
 factor, is the weight of the paper.
 
 Glossary of shapes: R rows, J examples of a row, K texts of each, N = R J,
-C classes, T tokens, D width of the student, W of the teacher, k layers of the
-student.
+C classes, Q questions of an example and A answers (label.py), T tokens, D width
+of the student, W of the teacher, k layers of the student.
 """
 
 from typing import Any
@@ -133,6 +135,7 @@ class Soft(Softened):
         scores = self.scorer.candidate_scores(batch.scorer_batch)  # [N, C]
         view = batch.views[VIEW]
         taught = ops.cast(flat(view.targets[self.row]), 'float32')
+        taught, scores = map(self.scorer.answers, (taught, scores))  # [N Q, A]
         log_p, log_q = (
             ops.log_softmax(x / self.temperature, axis=1)
             for x in (taught, scores)
@@ -146,9 +149,9 @@ class Soft(Softened):
         own = batch.statistics.own[self.row]
         return infonce.unbounded(
             loss,
-            flat(view.weights[self.row]),
+            self.scorer.of_questions(flat(view.weights[self.row])),
             ops.cast(ops.equal(rank, 0), 'float32'),
-            own.marginal(self.row, answers).chance,
+            self.scorer.marginal(own, answers).chance,
         )
 
 

@@ -13,8 +13,12 @@ Cross-entropy over the classes is Eq. 1, so
     I(text, label) >= H(label) - cross-entropy,
 
 with H(label) as ceiling; a critic that knows how frequent the classes are, and
-nothing else, has exactly 0. Regression bounds nothing; nor does CoSENT (Su
-2022), which learns the order of the numbers s alone,
+nothing else, has exactly 0. A text that may have several labels, or none
+(`multilabel`), is asked for each of C labels whether it has it: b is yes or no,
+with the scores s and 0, so that Eq. 1 is binary cross-entropy. Loss, MI and
+ceiling are then means over the labels, of I(text; label c) and H(label c).
+Regression bounds nothing; nor does CoSENT (Su 2022), which learns the order of
+the numbers s alone,
 
     log(1 + sum over b_i < b_j of exp(scale (s_i - s_j))),
 
@@ -26,7 +30,8 @@ orders, whose states are added; 'choices', K texts of which b is one: each has a
 score, and these are the candidates.
 
 Glossary of shapes: R rows, J examples of a row, K texts of each, N = R J,
-M examples of the global batch, D width, C classes, L layers.
+M examples of the global batch, D width, C classes, L layers, Q questions of an
+example (1, or C of several labels), A answers to each (C, or 2).
 """
 
 from collections.abc import Mapping
@@ -42,7 +47,8 @@ from infoword_tf.layers.mix import Mix
 from infoword_tf.layers.pooling import of_texts, pool
 from infoword_tf.lazy import ops
 from infoword_tf.objectives import infonce
-from infoword_tf.objectives.objective import Batch, Objective
+from infoword_tf.objectives.infonce import Marginal
+from infoword_tf.objectives.objective import Batch, Objective, Statistics
 from infoword_tf.objectives.row import Row, as_started
 from infoword_tf.settings import setting
 from infoword_tf.views import Reads
@@ -205,6 +211,11 @@ class Labels(Head):
         at_least=1,
         decided_by='the labels of the examples',
     )
+    multilabel: bool = setting(
+        False,
+        'Whether a text may have several labels, or none.',
+        decided_by='the labels of the examples',
+    )
     texts: str = setting('joined', TEXTS_HELP, choices=TEXTS)
 
     @property
@@ -221,24 +232,57 @@ class Labels(Head):
         # pooler, which sees each order.
         return ops.sum(scores, axis=1)
 
+    def answers(self, scores: Tensor) -> Tensor:
+        """[N, C] -> [N Q, A]: no and yes to each of several labels."""
+        if not self.multilabel:
+            return scores
+        both = ops.stack([ops.zeros_like(scores), scores], axis=-1)
+        return ops.reshape(both, (-1, 2))
+
+    def of_questions(self, weights: Tensor) -> Tensor:
+        """[N] of examples -> [N Q], whose sum is the same."""
+        if not self.multilabel:
+            return weights
+        return ops.repeat(weights / self.classes, self.classes)
+
+    def marginal(self, statistics: Statistics, targets: Tensor) -> Marginal:
+        """What is known of b without its text.
+
+        Args:
+            statistics: counts [C] of classes; of several labels [2 C], of no
+                and yes to each.
+            targets: [N Q] int32, which of A answers is true.
+        """
+        size = len(statistics.measured)
+        uniform = np.full(size, 1 / size)
+        if not self.multilabel:
+            return statistics.marginal(self.row, targets, uniform)
+        targets = ops.reshape(targets, (-1, self.classes))
+        numbers = targets + 2 * np.arange(self.classes, dtype='int32')
+        likelier = statistics.measured.reshape(-1, 2).argmax(axis=1)
+        right = ops.equal(targets, likelier.astype('int32'))
+        known = statistics.marginal(
+            self.row, ops.reshape(numbers, (-1,)), uniform
+        )
+        chance = ops.cast(ops.reshape(right, (-1,)), 'float32')
+        return known._replace(chance=chance)
+
     def score(self, batch: Batch, candidates: None) -> infonce.Outcome:
-        """Cross-entropy of the classes."""
+        """Cross-entropy of the classes, or of each label."""
         scores = self.candidate_scores(batch)
         view = batch.views[VIEW]
-        targets = flat(view.targets[self.row])
-        classes = scores.shape[1]
-        positive, rank = infonce.of_classes(scores, targets)
-        own = batch.statistics.own[self.row]
-        uniform = np.full(classes, 1 / classes)
+        targets = ops.reshape(flat(view.targets[self.row]), (-1,))
+        answers = self.answers(scores)
+        positive, rank = infonce.of_classes(answers, targets)
         outcome = infonce.infonce(
             infonce.Candidates(
                 positive,
-                ops.logsumexp(scores, axis=1),
-                float(np.log(classes)),
+                ops.logsumexp(answers, axis=1),
+                float(np.log(answers.shape[1])),
                 rank,
             ),
-            flat(view.weights[self.row]),
-            own.marginal(self.row, targets, uniform),
+            self.of_questions(flat(view.weights[self.row])),
+            self.marginal(batch.statistics.own[self.row], targets),
         )
         return outcome._replace(predictions=self.by_slot(batch, scores))
 
@@ -329,6 +373,8 @@ def cosent(
 def _example(settings: Mapping[str, Any]) -> Reads:
     if settings['mean'] and settings['bilstm']:
         raise ValueError('mean and bilstm both pool a text; take one of them')
+    if settings.get('multilabel') and settings['texts'] == 'choices':
+        raise ValueError('of several choices one is right, not several labels')
     return Reads(
         'example',
         layers=settings['mix'],

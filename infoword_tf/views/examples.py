@@ -32,8 +32,9 @@ class Labelled(NamedTuple):
         numbers: [B] int32, which examples they are.
         targets: by row, [B, ...] what people say: int32, or numbers. Places
             of the text for a row that has `candidates`. A class of -1 and a
-            number that is NaN are not known. Of pairs [B, K, G], vectors of
-            each text that a guide has made.
+            number that is NaN are not known. Of several labels [B, C], 1 for
+            those that a text has. Of pairs [B, K, G], vectors of each text
+            that a guide has made.
         candidates: by row, [B, 2] int32: of a row whose candidates are places
             of the text, the first of them and the one after the last.
         slots: [R, J] int32, which of the B are in each row; -1: none.
@@ -124,9 +125,11 @@ def examples(
             targets[row] = found[number, column]  # [R, T, ...]
             continue
         found = text.targets[row][slots]  # [R, J, ...]
-        if found.ndim == 2:
-            known = is_known(found)
-            found, told[row] = np.where(known, found, 0), weights * known
+        if found.ndim == 2 or found.dtype.kind == 'i':
+            # Of several labels all are known, or none.
+            known = is_known(found).reshape(r, j, -1).any(axis=2)
+            mask = known.reshape(r, j, *[1] * (found.ndim - 2))
+            found, told[row] = np.where(mask, found, 0), weights * known
         if row in text.candidates:
             found = np.where(empty[:, :, None], 0, found + first[:, :, None])
             begin, end = np.moveaxis(text.candidates[row][slots], -1, 0)

@@ -37,9 +37,10 @@ class EncoderSource:
         encoder: what its configuration says.
         pieces: its tokenizer.
         layout: of a text, as in `Config`.
-        pooler: activation below the scores of the row `label`.
+        pooler: activation below the scores of the row `label`, or `score`.
         mean: whether that row reads the mean of all states.
         labels: names of classes.
+        multilabel: whether a text may have several of them, or none.
         tied: a row whose head has no weights but the encoder's.
     """
 
@@ -52,6 +53,7 @@ class EncoderSource:
     pooler: str = 'tanh'
     mean: bool = False
     labels: tuple[str, ...] = ()
+    multilabel: bool = False
     tied: str | None = None
 
 
@@ -118,11 +120,13 @@ def make(
             settings['transform'] = True
         if row == 'gpt':
             settings['pre_norm'] = source.encoder.arguments['pre_norm']
+        if row in ('label', 'score'):
+            settings |= {'pooler': source.pooler, 'mean': source.mean}
         if row == 'label':
             settings |= {
-                'classes': len(source.labels), 'pooler': source.pooler,
-                'mean': source.mean,
-            }  # fmt: skip
+                'classes': len(source.labels),
+                'multilabel': source.multilabel,
+            }
         rows[row] = RowConfig(1.0, settings)
     arguments = dict(source.encoder.arguments)
     places = arguments['max_length']

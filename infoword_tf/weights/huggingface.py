@@ -23,6 +23,10 @@ from infoword_tf.weights.tensors import SINGLE, open_safetensors
 
 CONFIG = 'config.json'
 ADAPTER = 'adapter_config.json'
+# What a head on the whole text was trained for; without a word it is classes.
+PROBLEM, SEVERAL, NUMBER = (
+    'problem_type', 'multi_label_classification', 'regression'
+)  # fmt: skip
 
 
 def read(folder: pathlib.Path) -> EncoderSource:
@@ -38,7 +42,16 @@ def read(folder: pathlib.Path) -> EncoderSource:
     config = files.read_json(path)
     encoder = architectures.encoder_of(config, str(path))
     kind = config['model_type']
-    architecture = ARCHITECTURES[kind]
+    architecture, naming = ARCHITECTURES[kind], _naming(config)
+    labels, problem = labels_of(config), config.get(PROBLEM)
+    if problem == NUMBER and 'label' in naming.heads:
+        if len(labels) > 1:
+            raise ValueError(
+                f'{path} has {PROBLEM} {NUMBER!r} of {len(labels)} numbers; '
+                'only one can be converted'
+            )
+        heads = dict(naming.heads)
+        naming = naming._replace(heads=heads | {'score': heads.pop('label')})
     if (folder / ADAPTER).is_file():
         raise ValueError(
             f'{folder} holds an adapter ({ADAPTER}) for weights elsewhere; '
@@ -59,14 +72,15 @@ def read(folder: pathlib.Path) -> EncoderSource:
         )
     return EncoderSource(
         where=str(folder),
-        naming=_naming(config),
+        naming=naming,
         tensors=open_safetensors(folder, config.get('transformers_weights')),
         encoder=encoder,
         pieces=tokenizer,
         layout=layout,
         pooler=architecture.classes,
         mean=config.get(architecture.pooling) == 'mean',
-        labels=labels_of(config),
+        labels=labels,
+        multilabel=problem == SEVERAL,
         tied=architecture.tied,
     )
 
@@ -152,10 +166,13 @@ def write(folder: pathlib.Path, loaded: Loaded) -> list[str]:
         if architecture.pooling:
             mean = config.rows[heads['label']].settings['mean']
             values[architecture.pooling] = 'mean' if mean else 'cls'
-        values['id2label'] = {
-            str(i): label for i, label in enumerate(config.labels)
-        }
-        values['label2id'] = {label: i for i, label in enumerate(config.labels)}
+        labels = config.labels
+        if heads['label'] == 'score':
+            labels, values[PROBLEM] = ('LABEL_0',), NUMBER
+        elif config.rows[heads['label']].settings['multilabel']:
+            values[PROBLEM] = SEVERAL
+        values['id2label'] = {str(i): label for i, label in enumerate(labels)}
+        values['label2id'] = {label: i for i, label in enumerate(labels)}
     arguments = encoder.arguments
     found = mapping.give(
         naming, tensors, arguments['layers'], arguments['heads'], rows
@@ -189,6 +206,7 @@ def _heads(loaded: Loaded, kind: str) -> dict[str, str]:
     heads: dict[str, str] = {}
     for row in loaded.model.objectives:
         head = TABLE[row].begins_as or row
+        head = 'label' if head == 'score' else head
         if _fits(head, loaded.config.rows[row].settings, kind):
             heads.setdefault(head, row)
     return heads

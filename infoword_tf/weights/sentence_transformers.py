@@ -392,12 +392,17 @@ def write(folder: pathlib.Path, loaded: Loaded) -> list[str]:
 
 
 def _write_classes(folder: pathlib.Path, loaded: Loaded) -> list[str]:
-    """Writes a CrossEncoder, which scores one class by the logistic function
-    and several by their logits, as its own code saves one.
+    """Writes a CrossEncoder, as its own code saves one.
+
+    One class, or several of which a text may have any, are scored by the
+    logistic function, others by their logits.
     """
     config = loaded.config
     dropped = huggingface.write(folder, loaded)
-    activation = 'Sigmoid' if len(config.labels) == 1 else 'Identity'
+    apart = len(config.labels) == 1 or any(
+        row.settings.get('multilabel') for row in config.rows.values()
+    )
+    activation = 'Sigmoid' if apart else 'Identity'
     _write_settings(
         folder,
         ['Transformer'],

@@ -336,6 +336,80 @@ class TablesTest(texts.Temporary):
             [expected.index(label) for label in labels.split()],
         )
 
+    @parameterized.parameters(
+        ('a.jsonl', '{"text": "a", "of": ["y", "x"]}\n'
+         '{"text": "b", "of": []}\n{"text": "c", "of": [10, " y ", "y"]}\n'),
+        ('a.tsv', 'of\ttext\n["y", "x"]\ta\n []\tb\n[10, "y"]\tc\n'),
+        ('a.csv', 'text,of\na,"[""x"",""y""]"\nb,[]\nc,"[""10"",""y""]"\n'),
+        ('a.csv', 'text,x,y,10\na,1,1,0\nb,0,False,0.0\nc,0,true,1.0\n'),
+        ('a.jsonl', '{"text": "a", "x": 1, "y": true, "10": 0.0}\n'
+         '{"text": "b", "x": 0, "y": false, "10": 0}\n'
+         '{"text": "c", "x": "0", "y": 1.0, "10": true}\n'),
+    )  # fmt: skip
+    def test_several_labels(self, name, content):
+        """Lists, or a column each; a text without any is one like others."""
+        rows = self.several(name, content)
+        self.assertEqual(rows.first, ['a', 'b', 'c'])
+        self.assertIsNone(rows.labels)
+        self.assertEqual(
+            rows.label_sets, [{'x', 'y'}, frozenset(), {'10', 'y'}]
+        )
+        self.assertEqual(tables.classes(rows), ['10', 'x', 'y'])
+        targets = tables.known_labels(rows, ['x', 'none', 'y', '10'])
+        self.assertEqual(
+            targets.tolist(), [[1, 0, 1, 0], [0] * 4, [0, 0, 1, 1]]
+        )
+        self.assertEqual(targets.dtype, np.int32)
+        self.assertEqual(rows.some(1).label_sets, [
+            rows.label_sets[i] for i in tables.subset(3, 1)
+        ])  # fmt: skip
+        self.assertIsNone(tables.joined(rows, rows).label_sets)
+        with self.assertRaisesRegex(
+            ValueError, f'{name}, line .: the label .10. is unknown: .* x, y$'
+        ):
+            tables.known_labels(rows, ['x', 'y'])
+
+    def several(self, name, content):
+        """Of the column `of`, or of the columns x, y and 10."""
+        path = self.write(name, content)
+        columns = () if 'of' in content else ('x', 'y', '10')
+        return tables.examples_of(
+            tables.open_table(str(path), lists=['of']), 'text', label='of',
+            label_columns=columns, lists=True,
+        )  # fmt: skip
+
+    @parameterized.parameters(
+        ('{"text": "a", "of": ["x"]}\n{"text": "b", "of": "x"}',
+         "2: 'x' is no list of labels, and the first row has one; write "),
+        ('{"text": "a", "of": "x"}\n{"text": "b", "of": ["x"]}',
+         r"2: '\[.x.\]' is a list of labels, and the first row has one label"),
+        ('{"text": "a", "of": "x"}\n{"text": "b", "of": "[\'x\', \'y\']"}',
+         '2: .* is no list as JSON writes it'),
+        ('{"text": "a", "of": [1, 2.5]}', "1: '2.5' in a list of labels"),
+        ('{"text": "a", "of": [true]}', "1: 'true' in a list"),
+        ('{"text": "a", "of": [[1]]}', r"1: '\[1\]' in a list"),
+        ('{"text": "a", "of": [" "]}', '1: .* in a list'),
+        ('{"text": "a", "of": ["x"]}\n{"text": "b", "of": null}',
+         '2: there is no label in the column of'),
+        ('{"text": "a", "of": {"x": 1}}', "the column 'of' holds lists, obj"),
+        ('{"text": "a", "x": 1, "y": 0, "10": 0}\n'
+         '{"text": "b", "x": 0, "y": 2, "10": 0}',
+         "2: '2' in the column y does not say .*: expected 0 or 1"),
+        ('{"text": "a", "x": "yes", "y": 0, "10": 0}', "1: 'yes' in the col"),
+        ('{"text": "a", "x": 0, "y": -1, "10": 0}', "1: '-1' in the column y"),
+        ('{"text": "a", "x": 0, "y": null, "10": 0}', '1: there is no label'),
+        ('{"text": "a", "x": 0, "y": 0}', "no column '10'"),
+    )  # fmt: skip
+    def test_complaints_of_several_labels(self, content, message):
+        message = rf'a\.jsonl(, line |.*){message}'
+        with self.assertRaisesRegex(ValueError, message):
+            self.several('a.jsonl', content)
+
+    def test_no_label_at_all(self):
+        rows = self.several('a.tsv', 'text\tof\na\t[]\nb\t[]\n')
+        with self.assertRaisesRegex(ValueError, 'a.tsv: no row has a label'):
+            tables.classes(rows)
+
     def test_complaints_of_labels(self):
         rows = self.rows('a.tsv', 'review\tstars\na\tno\nb\tno\nc\t maybe \n')
         with self.assertRaisesRegex(

@@ -5,6 +5,7 @@ row of next words goes on, from an encoder that looks back alone.
 """
 
 import functools
+import json
 
 import numpy as np
 
@@ -15,7 +16,7 @@ from tests.export import workdirs
 from tests.tasks import command
 from tests.weights import folders
 
-COLUMNS = ('first', 'second', 'third', 'kind', 'grade', 'right')
+COLUMNS = ('first', 'second', 'third', 'kind', 'grade', 'right', 'has')
 # By name: flags of the command, and of the trainer.
 KINDS = {
     'classes': (('--text=first', '--label=kind'), ('--label.mix',)),
@@ -23,6 +24,7 @@ KINDS = {
         ('--text=first', '--pair=second', '--label=kind'),
         ('--label.texts=both_ways', '--label.pooler=tanh'),
     ),
+    'several': (('--text=first', '--label=has'), ('--label.pooler=tanh',)),
     'number': (('--text=first', '--label=grade', '--regress'), ()),
     'numbers': (
         ('--text=first', '--pair=second', '--label=grade', '--regress'),
@@ -63,7 +65,8 @@ def data():
             kind = ('bad', 'fair', 'good')[number % 3]
             grade = f'{len(first) / 4:.2f}'
             right = ('second', 'third')[number % 2]
-            cells = (first, second, third, kind, grade, right)
+            has = json.dumps([x for x in 'xyz' if x in first])
+            cells = (first, second, third, kind, grade, right, has)
             lines.append('\t'.join(cells))
         folder().mkdir(exist_ok=True)
         paths.append(folder() / f'{name}.tsv')

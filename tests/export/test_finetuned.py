@@ -20,6 +20,7 @@ PAIRS = ['b a', 'a b c d x y z x y z a b c d', 'z', '']
 SIGNATURES = {
     'classes': 'classify',
     'pairs': 'classify_pairs',
+    'several': 'classify',
     'number': 'regress',
     'numbers': 'regress_pairs',
     'choices': 'choose',
@@ -71,6 +72,10 @@ class FinetunedTest(command.Checks, parameterized.TestCase):
             self.assertEqual(found['choice'].dtype, np.int32)
         elif 'labels' in found:
             names = [b'bad', b'fair', b'good']
+            if kind == 'several':
+                names = [b'x', b'y', b'z']
+                odds = 1 / (1 + np.exp(-loaded(kind).scores(TEXTS)))
+                np.testing.assert_allclose(wanted, odds, atol=1e-6)
             np.testing.assert_array_equal(found['labels'], [names] * 4)
             np.testing.assert_array_equal(
                 found['label'], [names[i] for i in wanted.argmax(1)]
@@ -160,7 +165,7 @@ class FinetunedTest(command.Checks, parameterized.TestCase):
         wanted = np.tile(ask('pairs')['scores'], (300, 1))
         np.testing.assert_allclose(found, wanted, atol=1e-5)
 
-    @parameterized.parameters('number', 'choices')
+    @parameterized.parameters('number', 'choices', 'several')
     def test_says_what_the_workdir_says(self, kind):
         batches = {
             'all': [*(text.encode() for text in TEXTS), *comparison.NASTY[:6]],
@@ -259,6 +264,8 @@ class FinetunedTest(command.Checks, parameterized.TestCase):
          '"instances": ["a text to classify"]'),
         ('pairs', '`classify`: which label a text and another has',
          '`classify_pairs` takes as many `pairs` too'),
+        ('several', '`classify`: which of these labels a text has, several or '
+         'none: `x`, `y`, `z`.', 'each where a text may have several, the log'),
         ('number', '`classify`: a number for a text.',
          '| `score` | [B] | float32 | the number |'),
         ('numbers', '`classify`: a number for a text and another.',

@@ -14,6 +14,7 @@ import sys
 from unittest import mock
 
 import numpy as np
+import sklearn.metrics
 import tensorflow as tf
 from absl.testing import absltest, parameterized
 from tensorflow.lite.python import convert_phase
@@ -278,7 +279,7 @@ class VectorsTest(parameterized.TestCase):
 
 
 class FineTunedTest(parameterized.TestCase):
-    @parameterized.parameters('pairs', 'number')
+    @parameterized.parameters('pairs', 'number', 'several')
     def test_beside_the_workdir(self, kind):
         workdir = finetuned.workdir(kind)
         found = make(kind, workdir, precision='float32')
@@ -288,6 +289,7 @@ class FineTunedTest(parameterized.TestCase):
         sides, call, name = {
             'pairs': ([some, some[::-1]], 'classify', 'classify_pairs'),
             'number': ([some], 'rate', 'regress'),
+            'several': ([some], 'classify', 'classify'),
         }[kind]
         wanted = getattr(loaded, call)(*sides)
         near(getattr(model, call)(*sides), wanted, 2e-5)
@@ -296,6 +298,19 @@ class FineTunedTest(parameterized.TestCase):
         if kind == 'pairs':
             with self.assertRaisesRegex(SystemExit, 'reads two texts'):
                 printed(kind, some)
+        elif kind == 'several':
+            near(model.scores(*sides), loaded.scores(*sides), 2e-5)
+            self.assertEqual(found['signatures'][name]['same_labels'], 1)
+            rows = tables.TableExamples(
+                some, None, None, None, 'dev.tsv', np.arange(5),
+                label_sets=[{'x'}, {'x'}, set(), {'y', 'z'}, {'z'}],
+            )  # fmt: skip
+            true = tables.known_labels(rows, 'xyz')
+            wanted = sklearn.metrics.f1_score(
+                true, wanted > 0.5, average='macro', zero_division=0
+            )
+            said = litert.scored(model, rows, loaded.config)
+            self.assertAlmostEqual(said['f1_macro'], wanted, places=6)
         else:
             near([answer['score'] for answer in printed(kind, some)], wanted,
                  2e-5)

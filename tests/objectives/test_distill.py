@@ -106,15 +106,17 @@ def batch_of(row, targets, own=None, **encoded):
     )
 
 
-def soft(scores, taught, **settings):
+def soft(scores, taught, multilabel=False, **settings):
     """(sums of `soft`, of `label` with the true class 0) of [N, C] scores.
 
-    The states are the scores: the head's kernel is the identity.
+    The states are the scores: the head's kernel is the identity. Of several
+    labels none is true.
     """
     count, classes = np.shape(scores)
     label = Labels(
-        'label', encoder_of(classes), zoo.SPECIALS, classes=classes
-    )
+        'label', encoder_of(classes), zoo.SPECIALS, classes=classes,
+        multilabel=multilabel,
+    )  # fmt: skip
     label.build()
     label.kernel.assign(np.eye(classes))
     objective = TABLE['soft'].objective(
@@ -122,11 +124,13 @@ def soft(scores, taught, **settings):
     )
     objective.build()
     objective.score_with(label)
-    counts = np.arange(classes)  # of what the teacher says
+    # Of what the teacher says; of several labels yes is the likelier.
+    counts = np.arange(classes * (1 + multilabel))
     own = {'soft': Statistics(counts, counts)}
     own['label'] = Statistics(counts[::-1] + 1, counts[::-1] + 1)
     states = np.array(scores, np.float32)[None]
-    head = batch_of('label', np.zeros((1, count), np.int32), own, states=states)
+    shape = (1, count, classes) if multilabel else (1, count)
+    head = batch_of('label', np.zeros(shape, np.int32), own, states=states)
     batch = batch_of('soft', np.array(taught, np.float32)[None], own)
     batch = batch._replace(scorer_batch=head)
     return (
@@ -168,6 +172,33 @@ class SoftTest(parameterized.TestCase):
         commonest = taught.argmax(axis=1) == 3
         self.assertBetween(commonest.mean(), 0.1, 0.9)
         self.assertAlmostEqual(found.chance, commonest.mean(), places=6)
+
+    @parameterized.parameters('paper', 'code')
+    def test_of_several_labels_the_mean_of_each(self, reduction):
+        """By hand, T = 2: of log odds 2 and 0 the KL divergence at 1 and 0 is
+        log 2 - H(sigma(1)) = .1109439 nats; of 0 and 0 it is none.
+        """
+        found, label = soft(
+            [[0, 0]], [[2, 0]], True, temperature=2.0, reduction=reduction
+        )
+        factor = 2 if reduction == 'code' else 1  # no and yes
+        self.assertAlmostEqual(
+            found.loss, 4 * 0.1109439 / 2 / factor, places=6
+        )
+        self.assertAlmostEqual(label.loss, np.log(2), places=6)
+        random = np.random.default_rng(0)
+        scores, taught = 3 * random.standard_normal((2, 7, 4))
+        found, _ = soft(
+            scores, taught, True, temperature=5.0, reduction=reduction
+        )
+        p, q = special.expit(taught / 5), special.expit(scores / 5)
+        loss = special.rel_entr(p, q) + special.rel_entr(1 - p, 1 - q)
+        self.assertAlmostEqual(
+            found.loss, 25 * loss.mean() / factor, delta=1e-5
+        )
+        agrees = (scores > 0) == (taught > 0)
+        self.assertAlmostEqual(found.accuracy, agrees.mean(), places=6)
+        self.assertAlmostEqual(found.chance, (taught > 0).mean(), places=6)
 
     def test_who_says_the_same_loses_nothing(self):
         """Whatever is added to all scores."""

@@ -25,6 +25,11 @@ from tests.objectives import given
 
 R, J, D, C = 5, 3, 6, 4
 TRAINING, MEASURED = np.array([9, 2, 30, 5]), np.array([3, 1, 7, 2])
+# Where each of C labels stands at 50 texts, and at 20.
+NO_AND_YES = Statistics(
+    np.stack([50 - TRAINING, TRAINING], axis=1).ravel(),
+    np.stack([20 - MEASURED, MEASURED], axis=1).ravel(),
+)
 ACTIVATIONS = {
     'none': lambda x: x,
     'tanh': np.tanh,
@@ -56,13 +61,13 @@ def weights_of(head):
 
 def batch_of(
     row, states, targets, weights, key=None, layers=None, block_ids=None,
-    texts=None, **more,
+    texts=None, own=None, **more,
 ):  # fmt: skip
     """What a head gets; states [R, J K, D], targets and weights [R, J].
 
     Or states [R, T, D] of all tokens, block_ids [R, T] and J K as `texts`.
     """
-    rows, slots = np.shape(targets)
+    rows, slots = np.shape(weights)
     places = np.zeros((rows, texts or states.shape[1]), np.int32)
     view = View(
         ids=np.zeros((rows, 8), np.int32),
@@ -72,7 +77,7 @@ def batch_of(
         targets={row: np.asarray(targets)},
         weights={row: np.asarray(weights, np.float32)},
     )
-    own = {row: Statistics(TRAINING, MEASURED)}
+    own = {row: own or Statistics(TRAINING, MEASURED)}
     batch = Batch(
         {'examples': view},
         {'examples': {'encoder': [Encoded(states, layers)]}},
@@ -188,6 +193,48 @@ class LabelTest(Case):
             atol=1e-5,
         )
 
+    def test_several_labels_have_the_mean_of_each(self):
+        """Of texts without a label, too; nothing of one that nobody knows."""
+        head = make(Labels, multilabel=True)
+        has = weights_of(head)
+        states, _, weights = drawn()
+        random = np.random.default_rng(5)
+        targets = random.integers(0, 2, (R, J, C)).astype(np.int32)
+        targets[0, 0] = 0
+        scores = states.reshape(-1, D) @ has['kernel'] + has['bias']
+        outcome = head.score(
+            batch_of('label', states, targets, weights, own=NO_AND_YES), None
+        )
+        p, q = MEASURED / 20, (TRAINING + 1) / (50 + 2)  # of yes
+        total = np.zeros(len(SUMS))
+        for s, b, w in zip(
+            scores, targets.reshape(-1, C), weights.ravel(), strict=True
+        ):
+            loss = np.logaddexp(0, s) - b * s
+            entropy = -np.log(np.where(b, p, 1 - p))
+            trained = np.log(np.where(b, q, 1 - q))
+            total += w * np.mean([
+                loss, np.ones(C), entropy - loss, entropy,
+                np.full(C, math.log(2)), trained + entropy,
+                (s > 0) == b, (p > 0.5) == b, np.ones(C),
+            ], axis=1)  # fmt: skip
+        self.assert_sums(outcome, total)
+        np.testing.assert_allclose(
+            outcome.predictions['scores'], scores.reshape(R, J, C), atol=1e-5
+        )
+
+    def test_several_labels_by_hand(self):
+        """torch.nn.BCEWithLogitsLoss()(2, -1, 0, 3), of which one is there."""
+        head = make(Labels, multilabel=True)
+        head.kernel.assign(np.zeros((D, C)))
+        head.bias.assign([2.0, -1.0, 0.0, 3.0])
+        targets = np.int32([[[1, 0, 0, 0]]])
+        means = given.mean(head.score(
+            batch_of('label', np.zeros((1, 1, D), np.float32), targets,
+                     [[1.0]], own=NO_AND_YES), None,
+        ))  # fmt: skip
+        self.assertAlmostEqual(means.loss, 1.0454811, places=6)
+
     def test_two_alike_are_no_answer(self):
         head = make(Labels)
         for weight in head.weights:
@@ -265,6 +312,24 @@ class ZeroTest(Case):
             self.assertAlmostEqual(found.accuracy, p.max(), places=6)
             self.assertAlmostEqual(found.chance, p.max(), places=6)
         self.assertAlmostEqual(found.log_candidates, math.log(C), places=6)
+
+    def test_frequencies_of_several_labels_are_0(self):
+        """Of what is measured, label by label; the ceiling is their entropy."""
+        head = make(Labels, multilabel=True)
+        head.kernel.assign(np.zeros((D, C)))
+        p = MEASURED / 20
+        head.bias.assign(np.log(p / (1 - p)))
+        targets = np.arange(20)[:, None, None] < MEASURED
+        means = given.mean(head.score(
+            batch_of('label', np.zeros((20, 1, D), np.float32),
+                     targets.astype(np.int32), np.ones((20, 1)),
+                     own=NO_AND_YES), None,
+        ))  # fmt: skip
+        self.assertAlmostEqual(means.mi, 0, delta=1e-6)
+        entropy = -(p * np.log(p) + (1 - p) * np.log(1 - p)).mean()
+        self.assertAlmostEqual(means.ceiling, entropy, delta=1e-6)
+        self.assertAlmostEqual(means.accuracy, means.chance, places=6)
+        self.assertAlmostEqual(means.chance, (1 - p).mean(), places=6)
 
     def test_those_of_the_training_set_have_unigram_mi(self):
         trained = (TRAINING + 1) / (TRAINING.sum() + C)

@@ -15,13 +15,16 @@ from unittest import mock
 
 import numpy as np
 import pyarrow
+import sklearn.metrics
 from absl.testing import absltest, parameterized
 from pyarrow import parquet
+from scipy import special, stats
 
 import infoword_tf
 from infoword_tf import checkpoint, commands, files
-from infoword_tf.config import Config
+from infoword_tf.config import Config, RowConfig
 from infoword_tf.data import tables
+from infoword_tf.objectives import TABLE
 from tasks import classify, distill, finetune, measures
 from tests import places, quick
 from tests.export import workdirs
@@ -580,6 +583,223 @@ class SeveralTest(absltest.TestCase):
         self.assertEqual(
             path.read_text(),
             'line\tlabel\tp(a b)\tp(c d)\n1\ta b\t0.750000\t0.250000\n',
+        )
+
+
+class LabelSetsTest(Checks, absltest.TestCase):
+    """Texts of two sentences, of one and of none of three kinds."""
+
+    NAMES = ('text', 'loop', 'class')  # in the order of a public head
+
+    @classmethod
+    def setUpClass(cls):
+        super().setUpClass()
+        sentences = finetuning.sentences()
+        cls.examples = []
+        for i in range(64):
+            (one, kind), (two, other) = sentences[i], sentences[2 * i // 3]
+            labels = sorted({kind, other})
+            if i % 4 == 3:
+                one, two, labels = f'{i} ' * 9, '', []
+            cls.examples.append((f'{one} {two}'.strip(), labels))
+        cls.paths = {
+            part: cls.lists(part, cls.examples[begin:end])
+            for part, begin, end in (
+                ('train', 0, 26), ('dev', 26, 48), ('test', 48, 64)
+            )
+        }  # fmt: skip
+        # As a folder of transformers comes in, with three labels.
+        begin, cls.init = finetuning.init(), FOLDER / 'public'
+        shutil.copytree(begin, cls.init)
+        config = Config.read(begin)
+        shape = config.encoder.arguments['width'], 3
+        random = np.random.default_rng(0)
+        cls.head = random.normal(0, 0.5, shape).astype(np.float32)
+        weights = files.read_tensors(begin / 'weights.safetensors')
+        files.write_tensors(cls.init / 'weights.safetensors', weights | {
+            'objectives/label/kernel': cls.head,
+            'objectives/label/bias': np.zeros(3, np.float32),
+        })  # fmt: skip
+        settings = {
+            name: setting.default
+            for name, setting in TABLE['label'].settings.items()
+        } | {'classes': 3, 'multilabel': True}
+        rows = {**config.rows, 'label': RowConfig(1.0, settings)}
+        config.replace(rows=rows, labels=cls.NAMES).write(cls.init)
+        cls.done = run(
+            'sets', f'--init={cls.init}', *cls.flags(),
+            f'--test={cls.paths["test"]}', f'--predict={cls.paths["test"]}',
+            pictures=True, tables=(cls.paths['train'], cls.paths['dev']),
+        )  # fmt: skip
+
+    @staticmethod
+    def lists(name, examples):
+        lines = [json.dumps({'text': a, 'of': b}) for a, b in examples]
+        path = FOLDER / f'several_{name}.jsonl'
+        path.write_text('\n'.join(lines) + '\n')
+        return path
+
+    @staticmethod
+    def flags():
+        return ('--label=of', '--seq_len=40', '--learning_rate=0.001')
+
+    def true(self, begin, end):
+        return np.array([
+            [name in labels for name in self.NAMES]
+            for _, labels in self.examples[begin:end]
+        ])  # fmt: skip
+
+    def test_metrics_are_those_of_scikit_learn_and_by_hand(self):
+        values = last_line(self.done)
+        loaded = infoword_tf.load(FOLDER / 'sets')
+        self.assertEqual(loaded.config.labels, self.NAMES)
+        self.assertTrue(loaded.config.rows['label'].settings['multilabel'])
+        for before, begin, end in (('', 26, 48), ('test_', 48, 64)):
+            true = self.true(begin, end)
+            texts = [text for text, _ in self.examples[begin:end]]
+            p = loaded.classify(texts)
+            for average in ('micro', 'macro'):
+                wanted = sklearn.metrics.f1_score(
+                    true, p >= 0.5, average=average, zero_division=0
+                )
+                self.assertAlmostEqual(
+                    values[f'{before}f1_{average}'], wanted, delta=1e-6
+                )
+            if before:
+                continue
+            loss = sklearn.metrics.log_loss(
+                true.ravel(), p.ravel().astype(np.float64)
+            )  # the mean over texts and labels, as BCEWithLogitsLoss has it
+            self.assertAlmostEqual(values['loss'], loss, delta=2e-5)
+            share = true.mean(axis=0)
+            entropy = stats.entropy([share, 1 - share]).mean()
+            self.assertAlmostEqual(values['ceiling'], entropy, delta=2e-6)
+            self.assertAlmostEqual(values['mi'], entropy - loss, delta=2e-5)
+            metrics = json.loads((FOLDER / 'sets/metrics.json').read_text())
+            self.assertAlmostEqual(
+                metrics['heldout/label/chance'],
+                np.maximum(share, 1 - share).mean(), places=6,
+            )  # fmt: skip
+        self.assertRegex(
+            self.done.out, r'label MI .* nats \| f1_micro 0\.\d{4}'
+        )
+        self.assertFalse((FOLDER / 'sets/confusion.png').exists())
+
+    def test_the_head_of_a_public_model_is_taken(self):
+        """Whose labels are the same, in an order of their own."""
+        self.assertIn('taken encoder, objectives/label and', self.done.out)
+        kernel = tensors('sets')['objectives/label/kernel']
+        self.assertLess(np.abs(kernel - self.head).max(), 0.1)
+
+    def test_predictions_are_a_table_to_read(self):
+        names, rows = predictions('sets')
+        self.assertEqual(
+            names, ['line', 'labels', *(f'p({x})' for x in self.NAMES)]
+        )
+        p = np.array([row[2:] for row in rows], float)
+        self.assertLen(rows, 16)
+        for (_, labels, *_), odds in zip(rows, p, strict=True):
+            self.assertEqual(json.loads(labels), [
+                x for x, odd in zip(self.NAMES, odds, strict=True)
+                if odd >= 0.5
+            ])  # fmt: skip
+        read_again = tables.examples_of(
+            tables.open_table(str(FOLDER / 'sets/predictions.tsv')),
+            'labels', label='labels', lists=True,
+        )  # fmt: skip
+        self.assertEqual(
+            read_again.label_sets,
+            [frozenset(json.loads(row[1])) for row in rows],
+        )
+
+    def test_a_column_for_each_label_is_the_same(self):
+        """Bit by bit, for labels in the same order."""
+        paths = []
+        for part, begin, end in (('train', 0, 26), ('dev', 26, 48)):
+            rows = [
+                (text, *map(int, has))
+                for (text, _), has in zip(
+                    self.examples[begin:end], self.true(begin, end), strict=True
+                )
+            ]
+            path = FOLDER / f'columns_{part}.tsv'
+            paths.append(write(path, ('words', *self.NAMES), rows))
+        done = run(
+            'columns', f'--init={self.init}', *self.flags()[1:],
+            f'--label_columns={",".join(self.NAMES)}', '--text=words',
+            tables=paths,
+        )  # fmt: skip
+        values = last_line(self.done)
+        for name, value in last_line(done).items():
+            if name != 'seconds':
+                self.assertEqual(value, values[name], name)
+        np.testing.assert_equal(tensors('columns'), tensors('sets'))
+
+    def test_a_student_of_such_a_teacher(self):
+        """Of all the teacher's labels, in its order; texts without any too."""
+        bare = write(FOLDER / 'bare_texts.tsv', ('text',), [
+            (text,) for text, _ in self.examples[:20]
+        ])  # fmt: skip
+        typed = [
+            f'--teacher={FOLDER / "sets"}', f'--dev={self.paths["dev"]}',
+            f'--train={self.paths["train"]}', '--patience=none', '--steps=3',
+            f'--workdir={FOLDER / "taught"}', *self.flags(), '--alpha=0.5',
+            '--temperature=2',
+        ]  # fmt: skip
+        done = finetuning.run(distill, *typed, f'--extra={bare}')
+        values, teacher = last_line(done), last_line(self.done)
+        self.assertAlmostEqual(
+            values['teacher_f1_micro'], teacher['f1_micro'], delta=1e-6
+        )
+        config = Config.read(FOLDER / 'taught')
+        self.assertEqual(config.labels, self.NAMES)
+        self.assertTrue(config.rows['label'].settings['multilabel'])
+        p, q = (
+            special.expit(infoword_tf.load(FOLDER / name).scores(
+                [text for text, _ in self.examples[26:48]]
+            ).astype(np.float64) / 2)
+            for name in ('sets', 'taught')
+        )  # fmt: skip
+        loss = special.rel_entr(p, q) + special.rel_entr(1 - p, 1 - q)
+        best = json.loads((FOLDER / 'taught/metrics.json').read_text())
+        self.assertAlmostEqual(
+            best['heldout/soft/loss'], 4 * loss.mean(), delta=1e-5
+        )
+        for table, label, message in (
+            (TRAIN, 'label', 'several labels a text, the data has one'),
+            (self.lists('two', [('a', ['x']), ('b', ['y'])]), 'of',
+             'knows the labels text, loop, class, the data has x, y'),
+        ):  # fmt: skip
+            done = finetuning.run(
+                distill, *typed, f'--train={table}', f'--dev={table}',
+                f'--label={label}',
+            )
+            self.assert_complains(done, message)
+
+    def test_complaints(self):
+        train, dev = self.paths['train'], self.paths['dev']
+        other = self.lists('other', [('a', ['class']), ('b', ['odd'])])
+        lacking = self.lists('lacking', [('a', ['class']), ('b', ['loop'])])
+        columns = f'--label_columns={",".join(self.NAMES)}'
+        for pair, more, message in (
+            ((train, other), (), "other.jsonl, line 2: the label 'odd' is unk"),
+            ((lacking, dev), (), "line .: the label 'text' is unknown: known "
+             'are class, loop'),
+            ((train, DEV), ('--label=label',), "no column 'label'"),
+            ((train, dev), ('--regress',), 'is no score'),
+            ((train, dev), (columns, '--regress'), 'leave out --choices and'),
+            ((train, dev), (columns,), "no column 'text'|no column 'loop'"),
+            ((train, dev), ('--label_columns=a,b,a',), 'names a column twice'),
+            ((train, dev), ('--metric=accuracy',), 'here there are f1_micro'),
+            ((train, dev), ('--examples=1',), 'none of the 1 examples is'),
+        ):  # fmt: skip
+            done = run('none', *self.flags(), *more, tables=pair)
+            self.assert_complains(done, message)
+        plain = FOLDER / 'plain.jsonl'
+        plain.write_text('{"text": "a", "of": "class"}\n')
+        self.assert_complains(
+            run('none', *self.flags(), tables=(train, plain)),
+            'plain.jsonl has one label, and the training table lists of labels',
         )
 
 

@@ -20,7 +20,8 @@ COMPARED = (
     'ict_lookup', 'simcse_joint', 'simcse_pairs', 'diffcse', 'infocse_paper',
     'infoxlm_code', 'xlco_both', 'simcse_guide', 'simcse_moco', 'skip_gram',
     'skip_gram_binary', 'cbow', 'transformer_xl', 'gpt_pre_norm', 'rnn_lm',
-    'elmo', 'plm', 'cuts', 'label_mix', 'score', 'score_cosent',
+    'elmo', 'plm', 'cuts', 'label_mix', 'label_several', 'score',
+    'score_cosent',
     'soft_span_conditional', 'pkd', 'soft_score', 'embed',
     'embed_distance_lookup',
 )  # fmt: skip

@@ -78,6 +78,20 @@ class WrittenOutTest(absltest.TestCase):
         self.assertEqual(view.targets['score'].dtype, np.float32)
         self.assertEqual(view.candidates, {})
 
+    def test_several_labels_are_known_together(self):
+        """All, or none: -1 is what nobody has said."""
+        text = three()
+        targets = np.int32([[1, 0, 1], [-1, -1, -1], [0, 0, 0]])
+        text.targets['label'] = targets
+        view = make(text, label='example')
+        weights = view.weights['label']
+        self.assertEqual(weights.sum(), 2)
+        numbers = [list(text.numbers).index(n) for n in
+                   view.sequences[weights > 0]]  # fmt: skip
+        self.assertCountEqual(numbers, [0, 2])
+        same(view.targets['label'][weights > 0], targets[numbers])
+        self.assertEqual(view.targets['label'].min(), 0)
+
     def test_places_of_the_text(self):
         """Targets move with their text; candidates say whose they are."""
         view = make(three(), span='text')

@@ -6,6 +6,7 @@ import pathlib
 import numpy as np
 import tensorflow as tf
 from absl.testing import absltest, parameterized
+from scipy import special
 
 import infoword_tf
 from infoword_tf import convert, files
@@ -44,6 +45,10 @@ OTHERWISE = [
     ('modernbert', 'decoder_bias', False),
     ('modernbert', 'classifier_activation', 'silu'),
 ]  # fmt: skip
+
+
+def softmax(logits):
+    return special.softmax(logits, axis=1)
 
 
 def layers_of(loaded, kind):
@@ -299,6 +304,60 @@ class ParityTest(parameterized.TestCase):
         # Of a global layer after the last nothing is known.
         self.assertEqual(two['global_every'], min(every, 4))
         self.assertEqual(one | {'global_every': min(every, 4)}, two)
+
+    @parameterized.parameters(
+        ('bert_classes', 'multi_label_classification', special.expit),
+        ('roberta_classes', 'multi_label_classification', special.expit),
+        ('bert_classes', 'single_label_classification', softmax),
+        ('bert_classes', None, softmax),
+        ('bert_one_class', None, special.expit),
+        ('bert_one_class', 'regression', lambda logits: logits),
+    )
+    def test_what_a_head_was_trained_for(self, case, problem, activation):
+        """As text-classification pipelines of transformers have it; and out
+        again. (What it was trained for changes no logit.)
+        """
+        more = {} if problem is None else {'problem_type': problem}
+        source, workdir = self.converted(case, **more)
+        model, kind = infoword_tf.load(workdir), huggingface.CASES[case][1]
+        wanted = folders.answers(case)['logits']
+        inputs = huggingface.inputs(kind['model_type'])
+        second = tf.constant([4, 4]) if 'token_type_ids' in inputs else None
+        row = 'score' if problem == 'regression' else 'label'
+        self.assertEqual(set(model.model.objectives), {row})
+        scores = model.class_scores(
+            tf.constant(inputs['input_ids'], tf.int32),
+            tf.constant([huggingface.T, huggingface.PADDED]), second, row=row,
+        )  # fmt: skip
+        if row == 'label':
+            texts = ['a', 'b c']
+            np.testing.assert_allclose(
+                model.classify(texts), activation(model.scores(texts)),
+                atol=1e-6,
+            )  # fmt: skip
+            scores = model.probabilities_of(scores)
+        else:
+            self.assertLen(model.rate(['a', 'b c']), 2)
+        np.testing.assert_allclose(scores, activation(wanted), atol=NEAR)
+        convert.give(workdir, workdir.with_name('out'), 'huggingface')
+        written = json.loads((workdir.with_name('out') / 'config.json')
+                             .read_text())  # fmt: skip
+        if problem in (None, 'single_label_classification'):
+            problem = None  # that is what they take it for
+        self.assertEqual(written.get('problem_type'), problem)
+        self.assertLen(written['id2label'], wanted.shape[1])
+        one, other = (files.read_tensors(x / 'model.safetensors')
+                      for x in (source, workdir.with_name('out')))  # fmt: skip
+        heads = [name for name in one if name.startswith('classifier')]
+        self.assertNotEmpty(heads)
+        for name in heads:
+            np.testing.assert_array_equal(one[name], other[name])
+
+    def test_several_numbers_have_no_place(self):
+        with self.assertRaisesRegex(
+            ValueError, "problem_type 'regression' of 3 numbers; only one can"
+        ):
+            self.converted('bert_classes', problem_type='regression')
 
     def test_classes_are_in_the_order_of_their_numbers(self):
         """Neither of their names, nor of the digits of those numbers."""
