@@ -26,7 +26,7 @@ from infoword_tf.text.layout import LAYOUTS
 from infoword_tf.text.normalizers import BLANK
 from infoword_tf.text.numbers import Numbers
 from infoword_tf.text.pairs import NAMES, CannotKeep, Pairs
-from infoword_tf.text.sentencepiece import SentencePiece
+from infoword_tf.text.sentencepiece import SentencePiece, blanks_of
 from infoword_tf.text.tokenizer import Tokenizer
 from infoword_tf.text.wordpiece import WordPiece
 from infoword_tf.weights import around
@@ -699,7 +699,9 @@ def _as_sentencepiece(
     if blanks['scheme'] != 'always' or not blanks['split']:
         return False
     patterns = [pattern for pattern, _ in blanks['rewrites']]
-    return blanks['white'] or {' {2,}', f'{BLANK}+$'} <= set(patterns)
+    if blanks['white']:
+        return set('\t\n\r') <= set(blanks_of(spec.precompiled_charsmap))
+    return {' {2,}', f'{BLANK}+$'} <= set(patterns)
 
 
 def _only_blanks(step: Mapping[str, Any]) -> bool:

@@ -100,19 +100,33 @@ _AROUND = {
     'roberta_as_bert': ('<s> $A </s>', '<s> $A </s> $B:1 </s>:1'),
     'end': ('$A <|endoftext|>', '$A <|endoftext|> $B:1 <|endoftext|>:1'),
 }
-# What SentencePiece's own program makes of eight rules: the ligature fi, a wide
-# h, e with an accent behind it, blanks of three kinds, one of no width.
+# What SentencePiece's own program makes of rules: the ligature fi, a wide h, e
+# with an accent behind it, blanks of five kinds, one of no width.
 _CHARACTERS = zlib.decompress(
     base64.b85decode(
-        'c-ke?d9aRU6aet^ePsB<jIu^3`&uYMSz4^go+WF^Ej1x6_PR=3u02cko$TASFO^$a=9Z;Ri'
-        ';$XXCR8Z2{ysf3zxSN?J!j^5XP)y!?ufWGB47T9L_~T{v1E+8AtJAQ(TyGjl9B1%N>9(7jP'
-        '&vmYeSFzT)yQYV`M}D4F$Q0!W5z?MYx$_l%O~z*;^<XrNvU*_Wv(LS;}CGC`UyqP?<_pr3%'
-        '%l#vR;FO=@r_wW!Tq+)W+oQI~tDPXq3y5e>PI#yr6NG~q#-(UcZ6=OJ41Fs*1qYueG44z%Y'
-        'HI?|a=bfpX3c$6M=rx!hWjNbI&ar*KEPm)GIp5hsv=GjzFMluG7{dtaoJkKCr<OK%v5<?ln'
-        'aE9TyVg#@7GNV$5%WJ&K>x^bBV;DyUnT%&56PU~-rZR;$n8pmIGmDwb=1t}@hxyE7Aq!Z{B'
-        '9^j*<t$?*D_F%_tYJ0lA~k~%8(7aKHnN4yY$c2BY-1-o*v+og?6HTp*~h!QLpJ+)pZ7Sx2O'
-        'Q#Hs<tr^hs6)c;RqjbjH7(aaX#e}KIb#O-~?asB`5isQ+&f2PIH!T`JV6ifeW`J;wSOPR4p'
-        'qJXGbUEoc!lhjr07<FI?m|E^~=L_?@d<;ZLsdH-GUj|HSpnm)6gOWv`0=0P)|BWB'
+        'c-ke?d9aRU6aet^eQpMme~dL67a>Z8%92X<vW2vfHcK+LEGgk$>*d}ob*<fyENQhxi'
+        '%M=tLuFsfay4ouZAi%S`*>%5&w0;to_XiYJm-zHh)9npS~Q~AH4%x3j4jtDqj<T9On'
+        'DLc{92auWMs=d85wEG$Y>Dpek3DvL_{HbS;Zp?izOT=MM=s~8lQ@?l;=9GrverEqHH'
+        'oMU2P$%P?@USKy|87gB!VtnrJ6(=2mW@Hn&liI^4nS)Z<RH8uhu0hTKgf?&TitqcKf'
+        'sLUWqYk`~-gD_ZjaZD~V$+R=dr=|o35^AL~lFpu#lU3i=)=*p9H<7uAaS)QQ>-RVV7'
+        'dh;B8c%HtgGr7s=FZN>~0~o{$3}G-YGL)AX#&BN7mBlNJVkDWVOJxkB8OK;AFrJBIk'
+        '<BDtC5I_YW*Sp@o!6L7E;E_IY-aHWb9j?H<}sJIn9tiRU=a&h!eW;44)5_UA4F>QB0'
+        'l0nma~kNtl(o-v4+)r$|rozXQ`QEEno2^U$c&U*0X_c*u+LQ^KGh@m5A@et!&{3zGo'
+        'XhvV-mHVkdjp%|7;Wfc^Z$K@RaVM>tFYNBM<g9OuuHiTF+YHC4+=L_uC6PI&)4RpSr'
+        '-<}Xh252rcB8UE!g|8bskT;P8$aWSs^d_8-cu>7TQ8LIe>bN'
+    )
+)
+_LIGATURE = zlib.decompress(  # that of the first rule alone
+    base64.b85decode(
+        'c-j@xRg{(m6a~<44J=YZBqT*ex;q6VMY=({hwc^_ltxM{x^rld8q%OUmF{NflG^`SY'
+        'rmYA`*2SXGYEnWF@or*uplxB3nJ16p$rMtv57@o;t-#BB;W%Qk&q8b%ts_48A(Y&a#'
+        'Hd!sYylXL>fLJ9iNh(&-sim$Ur7Cl7-A<BP%(`PA+nihuq{NF9pa?AqrB2!W5$@B`8'
+        'iwzN9pzD8pBjqbwCD&(~Ds8!AzS%2cB&HK<N4YEp;V)T1s9sL!`Fq%n<XN)wvXjFz;'
+        'ZHLYk%8^UQv2int#j&z|j-RMdWy3>oE^r1KX=*s~5^Bn^j%pf8{59fP^GK?P>!Ei<~'
+        'k}-_tN5(RqaZF?aKQW1)nar>J!teaXRHiVUY0P8>vzf(Q<}jamEMx(TS;SJ7u#8Anu'
+        '$)z_WDToX$6D6&2OC2ZXEU4FLKNHB$_}>kCp-C@zu3h;>|r<i*vkR-bBKc+;V{QI$_'
+        'b8hij(}yY0mH;=Qzs+&U1;2T;Vd;xXKN#bBmkY;WqcUOEmX+$O9hph^IW^InQ{>3;y'
+        'R7Z+Oi+-i9_79=r$L_k?`'
     )
 )
 # By name what a Unigram does before its pieces: (normalizers, pre-tokenizers).
@@ -130,6 +144,7 @@ _NORMAL = {
     'nothing': None,
     'joined': normalizers.Sequence([_JOINED]),
     'characters': normalizers.Precompiled(_CHARACTERS),
+    'ligature': normalizers.Precompiled(_LIGATURE),
     'characters_joined': normalizers.Sequence(
         [normalizers.Precompiled(_CHARACTERS), _JOINED]
     ),
@@ -550,6 +565,15 @@ CASES: dict[str, Case] = {
         ('unigram', {'normal': 'characters_joined'}),
         {**_OF_XLM, 'do_lower_case': True}, _MEAN,
         {_LIMIT: {'max_seq_length': 32}},
+    ),
+    'ligature': Case(
+        'XLMRobertaModel', _XLM, ('unigram', {'normal': 'ligature'}), _OF_XLM,
+        _MEAN,
+    ),
+    'ligature_alone': Case(
+        'XLMRobertaModel', _XLM,
+        ('unigram', {'normal': 'ligature', 'blanks': 'always'}),
+        {**_OF_XLM, **_AS_WRITTEN}, _MEAN,
     ),
     'bert_of_pieces': Case(
         'BertModel', _BERT, ('unigram', {'around': 'roberta_as_bert'}),
