@@ -184,15 +184,29 @@ def _finished(
 
 
 def word_piece(
-    around: str = 'bert', added: Sequence = (), **normal: Any
+    around: str = 'bert',
+    added: Sequence = (),
+    specials: Sequence[str] = _BERTS,
+    longest: int | None = None,
+    **normal: Any,
 ) -> tk.Tokenizer:
-    """A tokenizer of BERT's kind; `normal`: of its BertNormalizer."""
-    index = {piece: i for i, piece in enumerate(_PIECES)}
+    """A tokenizer of BERT's kind.
+
+    Args:
+        specials: in the order of their ids.
+        longest: what tokenizer.json says that texts are cut and padded to.
+        **normal: of its BertNormalizer.
+    """
+    pieces = *specials, *_PIECES[len(_BERTS) :]
+    index = {piece: i for i, piece in enumerate(pieces)}
     made = tk.Tokenizer(models.WordPiece(index, unk_token='[UNK]'))
     made.normalizer = normalizers.BertNormalizer(**normal)
     made.pre_tokenizer = pre_tokenizers.BertPreTokenizer()
     made.decoder = tk.decoders.WordPiece()
-    return _finished(made, _BERTS, around, added)
+    if longest is not None:
+        made.enable_truncation(longest)
+        made.enable_padding(length=longest)
+    return _finished(made, specials, around, added)
 
 
 def unigram(
@@ -354,14 +368,10 @@ def _labels(*names: str) -> dict[str, Any]:
 CASES: dict[str, Case] = {
     # --- WordPiece, and what is read beside it
     'minilm': Case(
-        'BertModel', _BERT, _WORDPIECE, _OF_BERT, (*_MEAN, _UNIT),
+        'BertModel', _BERT, ('word_piece', {'longest': 12}), _OF_BERT,
+        (*_MEAN, _UNIT),
         {_LIMIT: {'max_seq_length': 24, 'do_lower_case': False},
          'special_tokens_map.json': {'pad_token': '[PAD]'}},
-    ),
-    'bge': Case(
-        'BertModel', _BERT, _WORDPIECE,
-        {**_OF_BERT, 'do_basic_tokenize': True, 'never_split': None},
-        (*_CLS, _UNIT), {_LIMIT: {'max_seq_length': 48}},
     ),
     'cased_by_settings': Case(
         'BertModel', _BERT, _WORDPIECE, {**_OF_BERT, 'do_lower_case': False},
@@ -379,10 +389,6 @@ CASES: dict[str, Case] = {
         'BertModel', _BERT, _WORDPIECE, {**_OF_BERT, 'strip_accents': False},
         _MEAN,
     ),
-    'accents_of_cased': Case(
-        'BertModel', _BERT, ('word_piece', {'lowercase': False}),
-        {**_OF_BERT, 'do_lower_case': False, 'strip_accents': True}, _MEAN,
-    ),
     'chinese_by_settings': Case(
         'BertModel', _BERT, _WORDPIECE,
         {**_OF_BERT, 'tokenize_chinese_chars': False}, _MEAN,
@@ -393,18 +399,9 @@ CASES: dict[str, Case] = {
                         'handle_chinese_chars': False, 'clean_text': False}),
         {**_OF_BERT, **_AS_WRITTEN}, _MEAN,
     ),
-    'lower_by_both': Case(
-        'BertModel', _BERT, ('word_piece', {'strip_accents': False}),
-        {**_OF_BERT, **_AS_WRITTEN}, _MEAN,
-        {_LIMIT: {'max_seq_length': 40, 'do_lower_case': True}},
-    ),
     'no_settings': Case(
         'BertModel', _BERT, ('word_piece', {'lowercase': False}), {}, _MEAN,
         {_LIMIT: {'max_seq_length': 40}}, ('tokenizer_config.json',),
-    ),
-    'vocab_txt': Case(
-        'BertModel', _BERT, _WORDPIECE, {**_OF_BERT, 'do_lower_case': False},
-        _MEAN, {'vocab.txt': '\n'.join(_PIECES) + '\n'}, ('tokenizer.json',),
     ),
     'vocab_txt_added': Case(
         'BertModel', {**_BERT, 'vocab_size': len(_PIECES) + 2}, _WORDPIECE,
@@ -438,6 +435,19 @@ CASES: dict[str, Case] = {
     'without_sep': Case(
         'BertModel', _BERT, ('word_piece', {'around': 'cls'}),
         {**_OF_BERT, **_AS_WRITTEN}, _CLS,
+    ),
+    'sep_by_template': Case(
+        'BertModel', _BERT, ('word_piece', {'around': 'cls'}), _OF_BERT, _CLS
+    ),
+    'klue': Case(
+        'RobertaModel', {**_ROBERTA, 'type_vocab_size': 1},
+        ('word_piece', {
+            'specials': ('[CLS]', '[PAD]', '[SEP]', '[UNK]', '[MASK]'),
+            'lowercase': False}),
+        {**_OF_BERT, 'do_lower_case': False, 'model_max_length': 48}, _MEAN,
+    ),
+    'bert_of_bytes': Case(
+        'BertModel', {**_BERT, 'pad_token_id': 1}, _BYTES, _OF_ROBERTA, _MEAN
     ),
     'old_shards': Case(
         'BertModel', _BERT, _WORDPIECE, _OF_BERT, _MEAN, shards='old'
@@ -570,14 +580,17 @@ CASES: dict[str, Case] = {
         'XLMRobertaModel', _XLM, ('unigram', {'normal': 'ligature'}), _OF_XLM,
         _MEAN,
     ),
-    'ligature_alone': Case(
-        'XLMRobertaModel', _XLM,
-        ('unigram', {'normal': 'ligature', 'blanks': 'always'}),
-        {**_OF_XLM, **_AS_WRITTEN}, _MEAN,
+    'camembert': Case(
+        'CamembertModel', {**_XLM, 'model_type': 'camembert'},
+        ('unigram', {'normal': 'characters'}),
+        {**_OF_XLM, 'tokenizer_class': 'CamembertTokenizer'}, _MEAN,
     ),
-    'bert_of_pieces': Case(
-        'BertModel', _BERT, ('unigram', {'around': 'roberta_as_bert'}),
-        {**_OF_XLM, **_AS_WRITTEN}, _CLS,
+    'added_xlm': Case(
+        'XLMRobertaModel', _XLM,
+        ('unigram', {'normal': 'characters', 'added': [
+            ('[DOC]', _SPECIAL), ('<user>', _PLAIN), ('New York', _PLAIN),
+            ('the', {**_PLAIN, 'single_word': True, 'lstrip': True})]}),
+        _OF_XLM, _MEAN,
     ),
     'blanks_always': Case(
         'XLMRobertaModel', _XLM,
@@ -603,7 +616,8 @@ CASES: dict[str, Case] = {
     ),
     # --- byte pairs
     'distilroberta': Case(
-        'RobertaModel', _ROBERTA, _BYTES, _OF_ROBERTA, (*_MEAN, _UNIT),
+        'RobertaModel', _ROBERTA, _BYTES,
+        {**_OF_ROBERTA, 'trim_offsets': True}, (*_MEAN, _UNIT),
         {_LIMIT: {'max_seq_length': 44, 'do_lower_case': False}},
     ),
     'pads_with_0': Case(
@@ -627,6 +641,15 @@ CASES: dict[str, Case] = {
         ('byte_pairs', {'around': 'own', 'trims': False, 'prefix': True}),
         {**_OF_ROBERTA, 'add_prefix_space': True, 'trim_offsets': False},
         _MEAN,
+    ),
+    'roberta_bare': Case(
+        'RobertaModel', _ROBERTA, ('byte_pairs', {'around': 'bytes'}),
+        _OF_ROBERTA, _MEAN,
+    ),
+    'gpt2_as_written': Case(
+        'GPT2Model', _GPT_2,
+        ('byte_pairs', {'specials': _END, 'around': 'end', 'prefix': True}),
+        {**_OF_GPT_2, 'add_prefix_space': False}, _pooled('lasttoken'),
     ),
     'sgpt': Case(
         'GPT2Model', _GPT_2, _GPT_BYTES, _OF_GPT_2, _pooled('weightedmean')
@@ -655,8 +678,6 @@ CASES: dict[str, Case] = {
         {**_OF_BERT, 'tokenizer_class': 'DistilBertTokenizer'}, _CLS,
         {_PROMPTS: {'similarity_fn_name': 'dot'}},
     ),
-    'electra': Case('ElectraModel', _ELECTRA, _WORDPIECE, _OF_BERT, _MEAN),
-    # --- classes
     'ms_marco': Case(
         'BertForSequenceClassification',
         {**_BERT, **_labels('LABEL_0'),
@@ -689,6 +710,29 @@ CASES: dict[str, Case] = {
         'RobertaForSequenceClassification',
         {**_ROBERTA, **_labels('LABEL_0'), 'problem_type': 'regression'},
         _BYTES, _OF_ROBERTA,
+    ),
+    'modern_reranker': Case(
+        'ModernBertForSequenceClassification',
+        {**_MODERN, **_labels('LABEL_0'), 'classifier_pooling': 'mean'},
+        ('byte_pairs', {'specials': _BERTS, 'around': 'bert'}),
+        {**_OF_BERT, **_AS_WRITTEN, 'model_max_length': 48,
+         'model_input_names': ['input_ids', 'attention_mask']},
+    ),
+    'roberta_by_template': Case(
+        'RobertaForSequenceClassification',
+        {**_ROBERTA, **_labels('no', 'yes')},
+        ('byte_pairs', {'around': 'roberta_as_bert'}), _OF_ROBERTA,
+    ),
+    'segments_by_settings': Case(
+        'BertForSequenceClassification', {**_BERT, **_labels('no', 'yes')},
+        ('unigram', {'around': 'roberta_as_bert'}),
+        {**_OF_XLM, **_AS_WRITTEN, 'model_input_names': [
+            'input_ids', 'token_type_ids', 'attention_mask']},
+    ),
+    'bert_of_pieces': Case(
+        'BertForSequenceClassification', {**_BERT, **_labels('no', 'yes')},
+        ('unigram', {'around': 'roberta_as_bert', 'normal': 'ligature'}),
+        {**_OF_XLM, **_AS_WRITTEN},
     ),
     'distil_classes': Case(
         'DistilBertForSequenceClassification',
@@ -921,7 +965,7 @@ def _saved(
     return shapes, texts
 
 
-def _vectors(folder: pathlib.Path) -> dict[str, np.ndarray]:
+def _vectors(folder: pathlib.Path, about: Case) -> dict[str, np.ndarray]:
     import sentence_transformers
 
     model = sentence_transformers.SentenceTransformer(
@@ -932,6 +976,8 @@ def _vectors(folder: pathlib.Path) -> dict[str, np.ndarray]:
         'ids': _rows(model, texts, 'input_ids'),
         'vectors': model.encode(texts),
     }
+    if 'trim_offsets' in about.settings:
+        answers['offsets'] = _offsets(model.tokenizer, texts)
     if any(model.prompts.values()):
         answers['query'] = model.encode_query(texts)
         # Their prompt 'document' is there, if empty, where a folder has
@@ -971,13 +1017,26 @@ def _rows(model: Any, texts: Sequence[Any], name: str) -> np.ndarray:
     return np.where(real, features[name].numpy(), NOTHING).astype(np.int16)
 
 
+def _offsets(tokenizer: Any, texts: Sequence[str]) -> np.ndarray:
+    """[tokens, 2]: where each begins and ends in the bytes of its text."""
+    rows = [
+        (len(text[:start].encode()), len(text[:end].encode()))
+        for text in texts
+        for start, end in tokenizer(
+            text, add_special_tokens=False, return_offsets_mapping=True
+        )['offset_mapping']
+    ]
+    return np.array(rows, np.int16)
+
+
 def make() -> dict[str, np.ndarray]:
     """Asks the libraries, and tells what their folders hold.
 
     Returns:
         'shapes' and 'saved', JSON as bytes: by case, as `write` takes them.
         By CASE/what, answers: ids [n, T]; of texts vectors, query and document
-        [n, D], of pairs scores and probabilities [n, C].
+        [n, D], and offsets [tokens, 2]; of pairs scores and probabilities
+        [n, C].
     """
     arrays: dict[str, np.ndarray] = {}
     all_shapes, all_saved = {}, {}
@@ -995,7 +1054,7 @@ def make() -> dict[str, np.ndarray]:
             if of_pairs(case):
                 answers = _scores(folder, about.config.get('problem_type'))
             else:
-                answers = _vectors(folder)
+                answers = _vectors(folder, about)
             for part, array in answers.items():
                 if array.dtype.kind == 'f':
                     array = array.astype(np.float32)

@@ -64,6 +64,10 @@ class PublicFoldersTest(parameterized.TestCase):
     def test_ids_and_vectors(self, case):
         model, answers = self.loaded(case)
         self.check_ids(model.laid_out(list(TEXTS)), answers['ids'])
+        if 'offsets' in answers:
+            _, *offsets = model.tokenizer.tokenize_with_offsets(list(TEXTS))
+            found = np.stack([x.values.numpy() for x in offsets], axis=1)
+            self.assertEqual(found.tolist(), answers['offsets'].tolist())
         pooling = 'mean' if CASES[case].modules is None else None
         vectors = model.encode(TEXTS, pooling=pooling, progress=False)
         self.near(vectors, answers['vectors'], 'vectors')
@@ -81,8 +85,10 @@ class PublicFoldersTest(parameterized.TestCase):
         if 'probabilities' not in answers:
             rated = model.rate(a, b)[:, None]
             return self.near(rated, answers['scores'], 'scores')
-        self.near(model.scores(a, b), answers['scores'], 'scores')
-        found = model.classify(a, b)
+        # Of `scores` and `classify`, without a graph.
+        scores = model.text_scores(a, b)
+        self.near(scores.numpy(), answers['scores'], 'scores')
+        found = model.probabilities_of(scores).numpy()
         self.near(found, answers['probabilities'], 'probabilities')
 
     def near(self, found, wanted, name):
