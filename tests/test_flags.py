@@ -1,0 +1,532 @@
+"""Each flag of the commands of tasks/ and export/ reaches what it is for.
+
+A way is a command with its innermost calls replaced: what these are called
+with is noted, and another value of each flag, alone, changes it. What a
+command says of itself in metrics.json does not count.
+"""
+
+import contextlib
+import importlib
+import io
+import itertools
+import json
+import pathlib
+import re
+import shutil
+from collections.abc import Mapping
+from typing import Any, NamedTuple
+from unittest import mock
+
+import numpy as np
+import tensorflow as tf
+from absl.testing import absltest, parameterized
+
+from infoword_tf.choices import flags_of
+from tasks import finetune
+from tests import places, zoo
+from tests.tasks import test_typed
+
+
+class Done(Exception):
+    """The innermost call was reached."""
+
+
+class Way(NamedTuple):
+    """A command, the flags that it is given, and another value of each.
+
+    Attributes:
+        command: its module.
+        given: by flag; {} in texts is the folder.
+        others: by flag, another value, which changes what is called.
+        calls: by what is replaced, what it returns, or a function that it
+            calls; Done ends the command.
+        words: what is typed besides flags; None: it takes none.
+    """
+
+    command: str
+    given: Mapping[str, Any]
+    others: Mapping[str, Any]
+    calls: Mapping[str, Any]
+    words: tuple[str, ...] | None = None
+
+
+class Made(NamedTuple):
+    """What a call returns, made of the folder; its own calls are noted."""
+
+    of: Any
+
+
+def vectors(texts, role='passage'):
+    """Vectors [n, 4] that differ."""
+    return np.eye(4, dtype=np.float32)[[len(x) % 4 for x in texts]]
+
+
+ENCODER = vectors, 'cosine'
+ONE = {'init': '{}/one', 'workdir': '{}/out'}
+TWO = {'init': '{}/two', 'workdir': '{}/other'}
+EXPORT = {'model': '{}/one', 'workdir': '{}/out'}
+VECTORS_OF = {'tasks.retrieval.vectors_of': lambda *_: ENCODER}
+SHARES = {
+    name: dict.fromkeys(('xx_en', 'en_xx', 'mean'), 0.5)
+    for name in ('accuracy', 'by_line', 'f1')
+}
+STS = {'data': '{}/a.tsv'}
+BEIR = {'data_dir': '{}/beir'}
+TABLE = {'train': '{}/a.csv', 'dev': '{}/b.csv'}
+FAKE = mock.MagicMock
+WAYS = {
+    'sts': Way('tasks.sts', {**ONE, **STS}, {
+        **TWO, 'data': '{}/b.tsv', 'dims': 3,
+    }, {**VECTORS_OF, 'tasks.sts.similarities': Done}),
+    'sts of an export': Way('tasks.sts', {**EXPORT, **STS}, {
+        'model': '{}/two',
+    }, {**VECTORS_OF, 'tasks.sts.similarities': Done}),
+    'tatoeba': Way('tasks.tatoeba', {
+        **ONE, 'data_dir': '{}/tatoeba', 'score': 'margin',
+    }, {
+        **TWO, 'data_dir': '{}/tatoeba2', 'score': 'cosine', 'layer': 1,
+        'pooling': 'cls', 'dims': 3, 'neighbours': 2, 'languages': ('deu',),
+    }, {**VECTORS_OF, 'tasks.tatoeba.bitext.measured': lambda *_: SHARES}),
+    'tatoeba of an export': Way('tasks.tatoeba', {
+        **EXPORT, 'data_dir': '{}/tatoeba',
+    }, {'model': '{}/two'}, {
+        **VECTORS_OF, 'tasks.tatoeba.bitext.measured': Done,
+    }),
+    'probe': Way('tasks.probe', {**ONE, **TABLE}, {
+        **TWO, 'train': '{}/b.csv', 'dev': '{}/a.csv', 'delimiter': ';',
+        'text': 'other', 'label': 'kind', 'pooling': 'cls', 'dims': 3,
+    }, {**VECTORS_OF, 'tasks.probe.probe': Done}),
+    'probe of an export': Way('tasks.probe', {**EXPORT, **TABLE}, {
+        'model': '{}/two',
+    }, {**VECTORS_OF, 'tasks.probe.probe': Done}),
+    'words': Way('tasks.words', {**ONE, 'data_dir': '{}/words'}, {
+        'init': '{}/two',
+    }, {'infoword_tf.load': Done}),
+    'words of a file': Way('tasks.words', {
+        'vectors': '{}/a.vec', 'data_dir': '{}/words', 'workdir': '{}/out',
+        'word2vec': '{}/c.vec',
+    }, {
+        'vectors': '{}/b.vec', 'data_dir': '{}/words2', 'workdir': '{}/other',
+        'word2vec': '{}/d.vec',
+    }, {
+        'infoword_tf.inference.wordvectors.WordVectors.write': None,
+        'tasks.words.measure': lambda test, _: {},
+        'tasks.words.lines_of': lambda *_: [],
+    }),
+    'lm': Way('tasks.lm', {**ONE, 'corpus': 'text:{}/a.txt'}, {
+        **TWO, 'corpus': 'text:{}/b.txt', 'heldout': '{}/b.txt',
+        'seq_len': 24, 'memory_length': 8, 'clamp': 4, 'same_length': True,
+        'batch_size': 3, 'precision': 'mixed_bfloat16',
+    }, {
+        'infoword_tf.load': lambda *_: of_lm(),
+        'tasks.lm.next_piece_row': 'gpt',
+        'infoword_tf.data.store.write_store':
+            lambda _, documents, *__: [*documents],
+        'tasks.lm.score': Done,
+    }),
+    'lm samples': Way('tasks.lm', {'init': '{}/one', 'sample': True}, {
+        'init': '{}/two', 'prompt': 'b', 'tokens': 3, 'temperature': 0.5,
+        'top_p': 0.5, 'seed': 1, 'clamp': 4, 'same_length': True,
+    }, {
+        'infoword_tf.load': lambda *_: of_lm(),
+        'tasks.lm.next_piece_row': 'gpt',
+        'infoword_tf.inference.continuing.continued': Done,
+    }),
+    'retrieval': Way('tasks.retrieval', {
+        **ONE, **BEIR, 'vectors': '{}/kept',
+    }, {
+        **TWO, 'data_dir': '{}/beir2', 'split': 'dev',
+        'queries': '{}/queries.jsonl', 'seed': 3, 'batch_size': 5, 'dims': 3,
+        'precision': 'mixed_bfloat16', 'vectors': '{}/kept2',
+    }, dict.fromkeys([
+        'infoword_tf.load', 'tasks.retrieval.by_vectors',
+        'tasks.retrieval.by_words', 'tasks.retrieval.encoder_of',
+        'tasks.retrieval.mean_of_embeddings',
+        'tasks.retrieval.ranking.merge', 'tasks.retrieval.digest',
+        'tasks.retrieval.kept_file', 'tasks.retrieval.write_run',
+        'tasks.retrieval.check_dims', 'tasks.retrieval.finish',
+    ], FAKE)),
+    'retrieval of an export': Way('tasks.retrieval', {
+        **EXPORT, 'corpus': 'text:{}/a.txt', 'vectors': '{}/kept',
+    }, {
+        'model': '{}/two', 'corpus': 'text:{}/b.txt', 'heldout': '{}/b.txt',
+        'batch_size': 5, 'dims': 3, 'vectors': '{}/kept2',
+        'init': '{}/one',
+    }, {
+        'tasks.retrieval.exported': lambda *_: ENCODER,
+        **dict.fromkeys([
+            'infoword_tf.load', 'tasks.retrieval.by_vectors',
+            'tasks.retrieval.by_words', 'tasks.retrieval.encoder_of',
+            'tasks.retrieval.ranking.merge', 'tasks.retrieval.digest',
+            'tasks.retrieval.kept_file', 'tasks.retrieval.write_run',
+            'tasks.retrieval.check_dims', 'tasks.retrieval.finish',
+        ], FAKE),
+    }),
+    'retrieval of results': Way('tasks.retrieval', {
+        **BEIR, 'run': '{}/a.run', 'workdir': '{}/out',
+    }, {'run': '{}/b.run', 'workdir': '{}/other'}, {
+        'tasks.retrieval.finish': FAKE,
+    }),
+    'classify': Way('tasks.classify', {
+        **ONE, **TABLE, 'test': '{}/b.csv', 'predict': '{}/a.csv',
+        'test_by': 'kind',
+    }, {
+        'init': '{}/two', 'train': '{}/b.csv', 'dev': '{}/a.csv',
+        'delimiter': ';', 'text': 'other', 'label': 'kind', 'pair': 'other',
+        'choices': ('text', 'other'), 'regress': True, 'metric': 'f1',
+        'columns': (
+            'other', 'text', 'label', 'kind', 'n', 'more'),
+        'test': '{}/a.csv',
+        'test_by': 'label', 'test_only': ('0',), 'predict': '{}/b.csv',
+        'workdir': '{}/other',
+    }, {
+        'tasks.finetune.check_inits': None,
+        'tasks.finetune.prepare': FAKE,
+        'tasks.finetune.train_all': lambda _, __, chosen, then: (
+            then(pathlib.Path('run')), ({}, {}))[1],
+        'tasks.classify.tested': FAKE,
+        'tasks.finetune.draw': Done,
+    }),
+    'glue': Way('tasks.glue', {
+        **ONE, 'task': 'cola', 'data_dir': '{}/glue',
+    }, {
+        'init': '{}/two', 'task': 'sst-2', 'data_dir': '{}/glue2',
+        'test': False, 'workdir': '{}/other',
+    }, {
+        'tasks.finetune.check_inits': None, 'tasks.finetune.prepare': FAKE,
+        'tasks.finetune.train_all': lambda *_: ('run', {}),
+        'tasks.glue.answer': FAKE, 'tasks.finetune.finish': Done,
+    }),
+    'squad': Way('tasks.squad', {
+        **ONE, 'train': '{}/a.json', 'dev': '{}/b.json',
+    }, {
+        'init': '{}/two', 'train': '{}/b.json', 'dev': '{}/a.json',
+        'version2': True, 'dev_examples': 1, 'workdir': '{}/other',
+        'seq_len': 100, 'epochs': 1.5,
+    }, {
+        'tasks.finetune.check_inits': None, 'tasks.squad.prepare': FAKE,
+        'tasks.finetune.train_all': lambda *_: ('run', {}),
+        'tasks.squad.answer': FAKE, 'tasks.finetune.finish': Done,
+    }),
+    'savedmodel': Way('export.savedmodel', {
+        'init': '{}/one', 'output': '{}/out', 'sts': '{}/a.tsv',
+    }, {
+        'init': '{}/two', 'output': '{}/other', 'version': 2, 'dims': 3,
+        'precision': 'bfloat16', 'sts': '{}/b.tsv',
+    }, {'export.bundle.write': Done}),
+    'litert': Way('export.litert', {
+        'init': '{}/one', 'output': '{}/out', 'dev': '{}/a.csv',
+    }, {
+        'init': '{}/two', 'output': '{}/other', 'seq_len': 8,
+        'precision': 'float16', 'dev': '{}/b.csv', 'text': 'other',
+        'pair': 'other', 'label': 'kind',
+    }, {
+        'export.litert.Config.read': lambda *_: zoo.config('label'),
+        'export.litert.check': None, 'export.litert.write': Done,
+    }),
+    'litert of vectors': Way('export.litert', {
+        'init': '{}/one', 'output': '{}/out', 'sts': '{}/a.tsv',
+    }, {'sts': '{}/b.tsv'}, {
+        'export.litert.Config.read': lambda *_: zoo.config('simcse'),
+        'export.litert.check': None, 'export.litert.write': Done,
+    }),
+    'verify': Way('export.verify', {'model': '{}/one', 'init': '{}/one'}, {
+        'model': '{}/two', 'init': '{}/two', 'texts': 7,
+    }, {
+        'export.verify.read_exported': lambda _: (zoo.config('simcse'), {
+            'precision': 'float32', 'signatures': []}),
+        'infoword_tf.config.Config.read': lambda _: zoo.config('simcse'),
+        'export.comparison.batches': FAKE,
+        'export.comparison.run_elsewhere': lambda *_: ({}, {
+            'imported': [], 'imported_by_the_model': []}),
+        'export.serving_ops.unservable': lambda _: [],
+        'infoword_tf.load': Done,
+    }),
+    'compat': Way('export.compat', {'python': '{}/a.csv', 'model': '{}/one'}, {
+        'python': '{}/b.csv', 'model': '{}/two',
+    }, {
+        'export.compat.read_exported': lambda _: (None, {
+            'precision': 'float32'}),
+        'export.comparison.batches': FAKE,
+        'export.comparison.run_elsewhere': lambda *_: (None, {
+            'tensorflow': '1'}),
+        'export.comparison.largest': Done,
+    }),
+    'search': Way('export.search', {
+        'model': '{}/one/1', 'documents': '{}/a.csv', 'index': '{}/index',
+        'vectors': 'binary', 'dims': 2,
+    }, {
+        'model': '{}/two/1', 'documents': '{}/b.csv', 'id': 'number',
+        'text': 'other', 'delimiter': ';', 'index': '{}/index2',
+        'vectors': 'int8', 'dims': 3, 'oversample': 3,
+        'top_k': 3, 'hybrid': True,
+    }, {
+        'export.search.read_exported': lambda _: (zoo.config('simcse'), {}),
+        'export.search.digest': 'digest', 'export.search.has_faiss': True,
+        'export.search.retrieval.exported': lambda *_, **__: ENCODER,
+        'export.search.retrieval.first_numbers': FAKE,
+        'export.search.Index': Made(lambda folder: of_no_index(folder)),
+        'export.search.find': lambda *_, **__: [],
+    }, ('a question',)),
+    'search of an index': Way('export.search', {
+        'model': '{}/one/1', 'documents': '{}/a.csv', 'index': '{}/index',
+    }, {'update': True}, {
+        'export.search.read_exported': lambda _: (zoo.config('simcse'), {}),
+        'export.search.digest': 'digest', 'export.search.has_faiss': True,
+        'export.search.retrieval.exported': lambda *_, **__: ENCODER,
+        'export.search.Index': Made(lambda folder: of_index(folder)),
+        'export.search.find': lambda *_, **__: [],
+    }, ('a question',)),
+    'search of a corpus': Way('export.search', {
+        'model': '{}/one/1', 'corpus': 'text:{}/a.txt',
+    }, {'corpus': 'text:{}/b.txt'}, {
+        'export.search.read_exported': lambda _: (zoo.config('simcse'), {}),
+        'export.search.digest': 'digest',
+        'export.search.retrieval.exported': lambda *_, **__: ENCODER,
+        'export.search.Index': Made(lambda folder: of_no_index(folder)),
+        'export.search.find': lambda *_, **__: [],
+    }, ('a question',)),
+    'convert': Way('infoword_tf.convert', {
+        'source': '{}/one', 'workdir': '{}/out',
+    }, {
+        'source': '{}/two', 'workdir': '{}/other', 'pooling': 'max',
+        'prompts': '{"query": "q"}',
+    }, {'infoword_tf.convert.convert': FAKE}),
+    'convert back': Way('infoword_tf.convert', {
+        'init': '{}/one', 'output': '{}/out',
+    }, {
+        'init': '{}/two', 'output': '{}/other',
+        'format': 'sentence_transformers',
+    }, {'infoword_tf.convert.give': FAKE}),
+    'prepare': Way('infoword_tf.prepare', {
+        'corpus': ('text:{}/a.txt',), 'output': '{}/out', 'vocab_size': 60,
+    }, {
+        'corpus': ('text:{}/b.txt',), 'heldout': ('{}/b.txt',),
+        'output': '{}/other', 'vocab_size': 61, 'tokenizer': 'words',
+        'lower_case': False, 'shard_size': 0.001, 'processes': 3,
+    }, {
+        'infoword_tf.data.opened.open_tokenizer': lambda *_: of_tokenizer(),
+        'infoword_tf.prepare._in_processes': Done,
+    }),
+    'prepare with a vocabulary': Way('infoword_tf.prepare', {
+        'corpus': ('text:{}/a.txt',), 'output': '{}/out',
+        'vocab': '{}/vocab.txt',
+    }, {'vocab': '{}/vocab2.txt'}, {
+        'infoword_tf.data.opened.open_tokenizer': lambda *_: of_tokenizer(),
+        'infoword_tf.prepare._in_processes': Done,
+    }),
+}  # fmt: skip
+# Flags of these are those of `RunChoices`, which test_keys.py goes over; or
+# their own tests have each of them.
+ELSEWHERE = {
+    'infoword_tf.train': 'test_train and test_keys',
+    'infoword_tf.data_service': 'test_data_service',
+    'infoword_tf.show': 'test_show',
+    'tasks.distill': 'test_students, test_embedding',
+    'tasks.flow': 'test_flow_command',
+    'tasks.mine': 'test_mine',
+    'tasks.whiten': 'test_whiten',
+    'export.demo': 'test_demo',
+}
+# What ways differ by; what does nothing here; and test_beam's.
+FREE = {
+    'tasks.lm': ('sample',),
+    'infoword_tf.prepare': ('beam_options', 'language_exponent'),
+}
+
+
+def of_lm():
+    """A language model."""
+    loaded = mock.MagicMock()
+    loaded.config.memory_length, loaded.config.max_length = 16, 32
+    loaded.config.run = {}
+    loaded.model.encoder.input_fields = ()
+    loaded.tokenizer.tokenize = lambda texts: tf.strings.unicode_decode(
+        texts, 'UTF-8'
+    )
+    return loaded
+
+
+def of_tokenizer():
+    """One that is written nowhere."""
+    from infoword_tf.text.wholewords import WholeWords
+
+    return WholeWords(('[PAD]', '[UNK]', '[CLS]', '[SEP]', '[MASK]', 'a'))
+
+
+def of_no_index(folder):
+    """An index that is not made yet."""
+    made = mock.MagicMock(folder=folder)
+    made.key.return_value = {}
+    return made
+
+
+def of_index(folder):
+    """An index of a table, which was made by that model."""
+    made = mock.MagicMock(folder=folder)
+    made.key.return_value = {'model': 'digest', 'corpus': f'{folder}/a.csv'}
+    return made
+
+
+# Whichever parts its cells there are columns of these names.
+NAMES = 'text,other,label,kind,number,x;text;label;other;kind;number'
+
+
+def write_files():
+    """What ways name, in a folder; each in two versions that differ."""
+    folder = places.make()
+    sentences = 'One thing.', 'Two of them.', 'A third one.', 'And a last.'
+    for name, begin in (('a', 0), ('b', 1)):
+        some = sentences[begin:] + sentences[:begin]
+        (folder / f'{name}.txt').write_text(
+            '\n\n'.join(f'{x} {y}' for x, y in itertools.pairwise(some))
+        )
+        (folder / f'{name}.tsv').write_text(
+            'score\tsentence1\tsentence2\n'
+            + ''.join(f'{n}\t{x}\t{some[-n]}\n' for n, x in enumerate(some))
+        )
+        lines = [
+            f'{x},other {x},{n % 2},{n // 2 % 2},{n},;other {x};{n % 2};;{n % 3};{n}'
+            for n, x in enumerate(some * 12)
+        ]  # fmt: skip
+        (folder / f'{name}.csv').write_text(
+            '\n'.join([NAMES, *lines]) + '\n'
+        )
+        (folder / f'{name}.vec').write_text(f'1 2\n{name} 1 2\n')
+        (folder / f'{name}.run').write_text(f'q{begin} Q0 d0 1 1 {name}\n')
+        paragraph = {'context': 'Some of it.', 'qas': [
+            {'id': f'{name}{n}', 'question': x, 'answers': [
+                {'text': 'Some', 'answer_start': 0}]}
+            for n, x in enumerate(some)
+        ]}  # fmt: skip
+        (folder / f'{name}.json').write_text(json.dumps({
+            'version': '1.1',
+            'data': [{'title': name, 'paragraphs': [paragraph]}],
+        }))  # fmt: skip
+        more = '' if name == 'a' else '2'
+        words = folder / f'words{more}'
+        words.mkdir()
+        (words / f'{name}.tsv').write_text('one\ttwo\t3\n')
+        bitexts = folder / f'tatoeba{more}'
+        bitexts.mkdir()
+        for pair in ('deu-eng', 'fra-eng'):
+            for code in pair.split('-'):
+                (bitexts / f'tatoeba.{pair}.{code}').write_text(
+                    '\n'.join(f'{code} {x}' for x in some)
+                )
+        beir = folder / f'beir{more}'
+        (beir / 'qrels').mkdir(parents=True)
+        for kind in ('corpus', 'queries'):
+            (beir / f'{kind}.jsonl').write_text('\n'.join(
+                json.dumps({'_id': f'{kind[0].replace("c", "d")}{n}',
+                            'text': x}) for n, x in enumerate(some)
+            ))  # fmt: skip
+        for n, split in enumerate(('test', 'dev')):
+            (beir / 'qrels' / f'{split}.tsv').write_text(
+                f'q{n}\td0\t1\nq{n + 1}\td1\t1\n'
+            )
+        glue = folder / f'glue{more}'
+        for task in ('CoLA', 'SST-2'):
+            (glue / task).mkdir(parents=True)
+            for split in ('train', 'dev', 'test'):
+                rows = {
+                    'CoLA': [f'x\t{n % 2}\t\t{x}' for n, x in enumerate(some)],
+                    'SST-2': ['sentence\tlabel', *(
+                        f'{x}\t{n % 2}' for n, x in enumerate(some))],
+                }[task]  # fmt: skip
+                if split == 'test':
+                    rows = ['index\tsentence', *(
+                        f'{n}\t{x}' for n, x in enumerate(some))]  # fmt: skip
+                (glue / task / f'{split}.tsv').write_text('\n'.join(rows))
+    text = json.dumps({'_id': 'q0', 'text': 'Another one.'})
+    text += '\n' + json.dumps({'_id': 'q1', 'text': 'Yet another.'})
+    (folder / 'queries.jsonl').write_text(text)
+    for name, word in (('vocab', 'a'), ('vocab2', 'b')):
+        (folder / f'{name}.txt').write_text(
+            '\n'.join(('[PAD]', '[UNK]', '[CLS]', '[SEP]', '[MASK]', word))
+        )
+    return folder
+
+
+class FlagsTest(parameterized.TestCase):
+    @classmethod
+    def setUpClass(cls):
+        super().setUpClass()
+        cls.folder = write_files()
+
+    def in_folder(self, value):
+        if isinstance(value, tuple):
+            return tuple(map(self.in_folder, value))
+        if isinstance(value, str):
+            return value.replace('{}', str(self.folder))
+        return value
+
+    def called(self, way, **changes):
+        """Everything that is called, as text; and the complaint, if any."""
+        for name in ('out', 'other'):
+            shutil.rmtree(self.folder / name, ignore_errors=True)
+        module, log = importlib.import_module(way.command), mock.MagicMock()
+        given = {k: self.in_folder(x)
+                 for k, x in {**way.given, **changes}.items()}  # fmt: skip
+        with contextlib.ExitStack() as stack:
+            stack.enter_context(contextlib.redirect_stdout(io.StringIO()))
+            stack.enter_context(contextlib.redirect_stderr(io.StringIO()))
+            for name, answer in {
+                **way.calls,
+                'infoword_tf.commands.record': lambda *_: None,
+                'infoword_tf.commands.result_folder': pathlib.Path,
+            }.items():
+                noted = getattr(log, name.replace('.', '_'))
+                if isinstance(answer, Made):
+                    noted.return_value = answer.of(self.folder)
+                elif callable(answer) and answer is not FAKE:
+                    noted.side_effect = answer
+                elif answer is not FAKE:
+                    noted.return_value = answer
+                stack.enter_context(mock.patch(name, noted))
+            try:
+                words = () if way.words is None else (way.words,)
+                module.run(*words, **given)
+            except Done:
+                pass
+        calls = [
+            call for call in log.mock_calls
+            if 'commands_record' not in str(call[0])
+        ]  # fmt: skip
+        with np.printoptions(threshold=10**6):
+            said = repr(calls)
+        if 'export_search_Index' in said:
+            said += repr(log.export_search_Index.return_value.cut)
+        return re.sub(r'\d{12,}|0x[0-9a-f]+|/tmp\w+/text', '', said)
+
+    @parameterized.named_parameters(*[(name, name) for name in WAYS])
+    def test_each_changes_a_call(self, name):
+        way = WAYS[name]
+        calls = self.called(way)
+        self.assertEqual(self.called(way), calls)  # nothing else changes them
+        for flag, value in way.others.items():
+            with self.subTest(flag):
+                self.assertNotEqual(
+                    self.called(way, **{flag: value}), calls, flag
+                )
+
+    def test_every_flag_of_every_command_is_here(self):
+        every = set()
+        for command in test_typed.commands():
+            if command.split('.')[0] == 'benchmarks' or command in ELSEWHERE:
+                continue
+            every.add(command)
+            flags = set(flags_of(importlib.import_module(command).run.choices))
+            if 'seeds' in flags:
+                flags -= set(flags_of(finetune.Choices)) - {'init', 'workdir'}
+            tried = {
+                flag for way in WAYS.values() if way.command == command
+                for flag in way.others
+            }  # fmt: skip
+            with self.subTest(command):
+                self.assertEmpty(flags - tried - set(FREE.get(command, ())))
+        self.assertEqual(every, {way.command for way in WAYS.values()})
+
+
+if __name__ == '__main__':
+    absltest.main()
