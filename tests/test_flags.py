@@ -21,7 +21,9 @@ import numpy as np
 import tensorflow as tf
 from absl.testing import absltest, parameterized
 
+import infoword_tf
 from infoword_tf.choices import flags_of
+from infoword_tf.text.wholewords import WholeWords
 from tasks import finetune
 from tests import places, zoo
 from tests.tasks import test_typed
@@ -74,6 +76,43 @@ STS = {'data': '{}/a.tsv'}
 BEIR = {'data_dir': '{}/beir'}
 TABLE = {'train': '{}/a.csv', 'dev': '{}/b.csv'}
 FAKE = mock.MagicMock
+TRAIN = 'infoword_tf.train'
+UNTIMED = {
+    'objectives': 'mlm', 'corpus': ('text:{}/a.txt',), 'workdir': '{}/out',
+    'batch_size': 8, 'seq_len': 24, 'precision': 'float32',
+    'strategy': 'mirrored', 'on_nonfinite': 'rewind', 'checkpoint_every': 5,
+}  # fmt: skip
+MLM = {**UNTIMED, 'steps': 50}
+LEARNED = dict.fromkeys([
+    'infoword_tf.text.wordpiece.WordPiece.learn',
+    'infoword_tf.text.wholewords.WholeWords.learn',
+], lambda *_: of_tokenizer())  # fmt: skip
+# All of a run around its loop.
+TRAINED = {
+    'infoword_tf.training.begin.Config.read': lambda *_: zoo.config('mlm'),
+    'infoword_tf.training.run.Workdir.read': lambda *_: of_workdir(),
+    'infoword_tf.training.run.open_text': lambda *_: of_text(),
+    'infoword_tf.training.run.Evaluator': lambda *_: FAKE(cut=0),
+    'infoword_tf.files.digest_of': str,
+    'infoword_tf.training.record.run_record': lambda *_: {},
+    'infoword_tf.training.record.agree': None,
+    'infoword_tf.training.distribution.make_strategy':
+        lambda *_: zoo.strategy(1),
+    'infoword_tf.training.run.batches.open_sources': {},
+    'infoword_tf.training.run.batches.Batches': FAKE,
+    'infoword_tf.training.run.batches.heldout_views': FAKE,
+    'infoword_tf.training.run.service.Service': FAKE,
+    'infoword_tf.training.run.service.digest': FAKE,
+    'infoword_tf.training.built.Model': Made(lambda _: of_model()),
+    'infoword_tf.training.built.optim.AdamW': FAKE,
+    'infoword_tf.training.built.optim.schedule': 0.0,
+    'infoword_tf.training.built.State': FAKE,
+    'infoword_tf.training.loop.Trainer': lambda *given: of_trainer(*given),
+    'infoword_tf.training.loop.Heldout': FAKE,
+    'infoword_tf.checkpoint.Checkpoints': Made(lambda _: mock.MagicMock(
+        restore=mock.Mock(return_value=0))),
+    'infoword_tf.training.fit.Fit': Done,
+}  # fmt: skip
 WAYS = {
     'sts': Way('tasks.sts', {**ONE, **STS}, {
         **TWO, 'data': '{}/b.tsv', 'dims': 3,
@@ -202,7 +241,6 @@ WAYS = {
     }, {
         'init': '{}/two', 'train': '{}/b.json', 'dev': '{}/a.json',
         'version2': True, 'dev_examples': 1, 'workdir': '{}/other',
-        'seq_len': 100, 'epochs': 1.5,
     }, {
         'tasks.finetune.check_inits': None, 'tasks.squad.prepare': FAKE,
         'tasks.finetune.train_all': lambda *_: ('run', {}),
@@ -305,21 +343,114 @@ WAYS = {
         'output': '{}/other', 'vocab_size': 61, 'tokenizer': 'words',
         'lower_case': False, 'shard_size': 0.001, 'processes': 3,
     }, {
-        'infoword_tf.data.opened.open_tokenizer': lambda *_: of_tokenizer(),
+        **LEARNED, 'infoword_tf.text.wordpiece.WordPiece.read':
+            lambda *_: of_tokenizer(),
         'infoword_tf.prepare._in_processes': Done,
     }),
     'prepare with a vocabulary': Way('infoword_tf.prepare', {
         'corpus': ('text:{}/a.txt',), 'output': '{}/out',
         'vocab': '{}/vocab.txt',
     }, {'vocab': '{}/vocab2.txt'}, {
-        'infoword_tf.data.opened.open_tokenizer': lambda *_: of_tokenizer(),
+        **LEARNED, 'infoword_tf.text.wordpiece.WordPiece.read':
+            lambda *_: of_tokenizer(),
         'infoword_tf.prepare._in_processes': Done,
+    }),
+    'train': Way(TRAIN, MLM, {
+        'objectives': 'mlm:1,bert_nce:1', 'masking': 'spans',
+        'mask_share': 0.3, 'encoder': 'modern', 'size': 'mini',
+        'positions': 77, 'activation': 'relu', 'dropout': 0.3, 'seq_len': 32,
+        'batch_size': 4, 'steps': 40, 'learning_rate': 0.5,
+        'warmup_steps': 3, 'optimizer': 'bert', 'weight_decay': 0.3,
+        'clip_norm': 0.3, 'moments': 'bfloat16', 'init_deviation': 0.3,
+        'layer_decay': 0.3, 'seed': 3, 'checkpoint_every': 7,
+        'keep_checkpoints': 7, 'on_nonfinite': 'stop', 'rewinds': 7,
+        'grace_seconds': 7.0, 'log_every': 7, 'eval_every': 7, 'best': True,
+        'measure': 'sts:{}/a.tsv', 'logical_cpus': 2, 'xla': True,
+        'precision': 'mixed_bfloat16', 'microbatch': 4, 'remat': True,
+        'shuffle_block': 700, 'data_service': ('host:1',),
+        'workdir': '{}/other',
+    }, TRAINED),
+    'train on several devices': Way(TRAIN, MLM, {
+        'strategy': 'one',
+    }, TRAINED),
+    'train with a band': Way(TRAIN, {**MLM, 'encoder': 'modern'}, {
+        'global_every': 4, 'local_window': 6, 'local_theta': 7.0,
+        'global_theta': 7.0,
+    }, TRAINED),
+    'train with a memory': Way(TRAIN, {
+        **MLM, 'objectives': 'transformer_xl', 'memory_length': 16,
+    }, {
+        'memory_length': 8, 'clamp': 9, 'same_length': True, 'untie': True,
+    }, TRAINED),
+    'train a table': Way(TRAIN, {**MLM, 'objectives': 'skip_gram'}, {
+        'width': 32,
+    }, TRAINED),
+    'train for the best': Way(TRAIN, {**MLM, 'best': 'sts:{}/a.tsv'}, {
+        'best': 'sts:{}/b.tsv', 'patience_evals': 7,
+    }, TRAINED),
+    'train for minutes': Way(TRAIN, {**UNTIMED, 'minutes': 3.0}, {
+        'minutes': 4.0,
+    }, {**TRAINED, 'infoword_tf.training.record.begun_steps': Done}),
+    'train from weights': Way(TRAIN, {**MLM, 'init': '{}/one'}, {
+        'init': '{}/two', 'freeze': True,
+    }, TRAINED),
+    'train on languages': Way(TRAIN, {
+        **MLM, 'vocab_size': 60,
+        'corpus': ('de=text:{}/a.txt', 'en=text:{}/b.txt'),
+    }, {
+        'corpus': ('de=text:{}/b.txt', 'en=text:{}/a.txt'),
+        'heldout': ('de={}/b.txt', 'en={}/a.txt'), 'language_exponent': 0.5,
+        'corpus_weights': ('de=1', 'en=2'), 'tokenizer': 'words',
+        'vocab_size': 61, 'lower_case': False,
+    }, {
+        'infoword_tf.training.distribution.make_strategy':
+            lambda *_: zoo.strategy(1),
+        **LEARNED, 'infoword_tf.data.opened._stores':
+            lambda *_: (zoo.make_store(), zoo.make_store()),
+        'infoword_tf.data.opened.Mixture': FAKE,
+        'infoword_tf.training.run.batches.open_sources': Done,
+    }),
+    'train with a vocabulary': Way(TRAIN, {
+        **MLM, 'vocab': '{}/vocab.txt',
+    }, {'vocab': '{}/vocab2.txt'}, {
+        'infoword_tf.training.distribution.make_strategy':
+            lambda *_: zoo.strategy(1),
+        'infoword_tf.data.opened._stores': Done,
+        'infoword_tf.text.wordpiece.WordPiece.read':
+            lambda *_: of_tokenizer(),
+    }),
+    'train on pairs': Way(TRAIN, {
+        **MLM, 'objectives': 'simcse', 'pairs': '{}/a.csv', 'corpus': (),
+    }, {
+        'pairs': '{}/b.csv', 'pair_columns': ('text', 'other'),
+        'heldout_pairs': '{}/b.csv', 'pair_weights': ('1',),
+        'pair_delimiter': ';',
+    }, {
+        'infoword_tf.training.distribution.make_strategy':
+            lambda *_: zoo.strategy(1),
+        **LEARNED,
+        'infoword_tf.data.text_pairs.tokenized': lambda *_: (FAKE(), 0),
+        'infoword_tf.training.run.text_pairs.read': lambda *_: FAKE(
+            train=[], heldout=[], fingerprint='pairs'),
+        'infoword_tf.data.text_pairs.weights_of': None,
+        'infoword_tf.training.run.batches.open_sources': Done,
+    }),
+    'train on translations': Way(TRAIN, {
+        **MLM, 'objectives': 'tlm', 'corpus': (),
+        'parallel': ('{}/tatoeba/tatoeba.deu-eng.{deu,eng}',),
+    }, {
+        'parallel': ('{}/tatoeba2/tatoeba.deu-eng.{deu,eng}',),
+        'heldout_parallel': ('{}/tatoeba2/tatoeba.deu-eng.{deu,eng}',),
+        'drop_equal': True,
+    }, {
+        'infoword_tf.training.distribution.make_strategy':
+            lambda *_: zoo.strategy(1),
+        'infoword_tf.training.run.parallel.read': Done,
     }),
 }  # fmt: skip
 # Flags of these are those of `RunChoices`, which test_keys.py goes over; or
 # their own tests have each of them.
 ELSEWHERE = {
-    'infoword_tf.train': 'test_train and test_keys',
     'infoword_tf.data_service': 'test_data_service',
     'infoword_tf.show': 'test_show',
     'tasks.distill': 'test_students, test_embedding',
@@ -331,6 +462,7 @@ ELSEWHERE = {
 # What ways differ by; what does nothing here; and test_beam's.
 FREE = {
     'tasks.lm': ('sample',),
+    'tasks.squad': ('seq_len', 'epochs'),  # other defaults
     'infoword_tf.prepare': ('beam_options', 'language_exponent'),
 }
 
@@ -347,10 +479,39 @@ def of_lm():
     return loaded
 
 
+def of_text():
+    """A text of the zoo's vocabulary."""
+    from infoword_tf.data.opened import Text
+
+    words = '[PAD]', '[UNK]', '[CLS]', '[SEP]', '[MASK]'
+    words += tuple(f'w{n}' for n in range(len(words), zoo.V))
+    store = zoo.make_store()
+    return Text(WholeWords(words), store, store, 'text')
+
+
+def of_workdir():
+    """Weights to begin with."""
+    made = mock.MagicMock(config=zoo.config('mlm'), unigram=None)
+    made.tokenizer = of_text().tokenizer
+    return made
+
+
+def of_model():
+    """One that has weights of an encoder and of a row."""
+    made = mock.MagicMock(trainable={'encoder/layer_0/a': 1, 'row/b': 2})
+    made.encoder.depth, made.encoder.remat = 2, False
+    made.exported = made.checkpointed = made.variables = {}
+    return made
+
+
+def of_trainer(model, dataset, strategy, optimizer, step, rate, *_):
+    """Asks for the rate of an update."""
+    rate(tf.constant(3))
+    return mock.MagicMock()
+
+
 def of_tokenizer():
     """One that is written nowhere."""
-    from infoword_tf.text.wholewords import WholeWords
-
     return WholeWords(('[PAD]', '[UNK]', '[CLS]', '[SEP]', '[MASK]', 'a'))
 
 
@@ -386,7 +547,8 @@ def write_files():
             + ''.join(f'{n}\t{x}\t{some[-n]}\n' for n, x in enumerate(some))
         )
         lines = [
-            f'{x},other {x},{n % 2},{n // 2 % 2},{n},;other {x};{n % 2};;{n % 3};{n}'
+            f'{x},other {x},{n % 2},{n // 2 % 2},{n},'
+            f';other {x};{n % 2};;{n % 3};{n}'
             for n, x in enumerate(some * 12)
         ]  # fmt: skip
         (folder / f'{name}.csv').write_text(
@@ -448,6 +610,22 @@ def write_files():
     return folder
 
 
+def is_all(argument):
+    """Whether it is everything that was chosen, which shows no use of it."""
+    if isinstance(argument, Mapping):
+        return 'workdir' in argument
+    return hasattr(type(argument), 'workdir') or 'Choices' in type(
+        argument
+    ).__name__
+
+
+def run_of(command):
+    """What is called, of a command."""
+    if command == 'infoword_tf.train':
+        return infoword_tf.train
+    return importlib.import_module(command).run
+
+
 class FlagsTest(parameterized.TestCase):
     @classmethod
     def setUpClass(cls):
@@ -463,9 +641,9 @@ class FlagsTest(parameterized.TestCase):
 
     def called(self, way, **changes):
         """Everything that is called, as text; and the complaint, if any."""
-        for name in ('out', 'other'):
+        for name in ('out', 'other', 'cache'):
             shutil.rmtree(self.folder / name, ignore_errors=True)
-        module, log = importlib.import_module(way.command), mock.MagicMock()
+        run, log = run_of(way.command), mock.MagicMock()
         given = {k: self.in_folder(x)
                  for k, x in {**way.given, **changes}.items()}  # fmt: skip
         with contextlib.ExitStack() as stack:
@@ -486,17 +664,21 @@ class FlagsTest(parameterized.TestCase):
                 stack.enter_context(mock.patch(name, noted))
             try:
                 words = () if way.words is None else (way.words,)
-                module.run(*words, **given)
+                run(*words, **given)
             except Done:
                 pass
         calls = [
-            call for call in log.mock_calls
-            if 'commands_record' not in str(call[0])
+            (name, [x for x in args if not is_all(x)], more)
+            for name, args, more in log.mock_calls
+            if 'commands_record' not in name
         ]  # fmt: skip
         with np.printoptions(threshold=10**6):
             said = repr(calls)
         if 'export_search_Index' in said:
             said += repr(log.export_search_Index.return_value.cut)
+        if 'built_Model' in said:
+            made = log.infoword_tf_training_built_Model.return_value
+            said += repr(made.encoder.remat)
         return re.sub(r'\d{12,}|0x[0-9a-f]+|/tmp\w+/text', '', said)
 
     @parameterized.named_parameters(*[(name, name) for name in WAYS])
@@ -516,7 +698,7 @@ class FlagsTest(parameterized.TestCase):
             if command.split('.')[0] == 'benchmarks' or command in ELSEWHERE:
                 continue
             every.add(command)
-            flags = set(flags_of(importlib.import_module(command).run.choices))
+            flags = set(flags_of(run_of(command).choices))
             if 'seeds' in flags:
                 flags -= set(flags_of(finetune.Choices)) - {'init', 'workdir'}
             tried = {
