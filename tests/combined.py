@@ -76,7 +76,6 @@ REFUSED: dict[str, tuple[dict[str, Any], ...]] = {
         {'negatives': 'queue', 'queue': 0},
         {'negatives': 'both', 'queue': 0},
         {'negatives': 'batch', 'queue': 12},
-        {'momentum': 0.9, 'queue': 0},
     ),
     'label': (_BOTH_POOL,),
     'score': (_BOTH_POOL,),
@@ -91,7 +90,6 @@ IMPLIED = {
         (('guide_margin', 0.2), ('pairs', 0)),
         (('guide_margin', 0.2), ('queue', 12)),
     ),
-    'xlco': ((('momentum', 0.9), ('negatives', 'batch')),),
 }
 # Of six encoders each of two rows of one class has these; with all of them
 # there would be thirty cases of each.
