@@ -13,6 +13,7 @@ import json
 import pathlib
 import re
 import shutil
+import zlib
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 from unittest import mock
@@ -246,6 +247,31 @@ WAYS = {
         'tasks.finetune.train_all': lambda *_: ('run', {}),
         'tasks.squad.answer': FAKE, 'tasks.finetune.finish': Done,
     }),
+    'whiten': Way('tasks.whiten', {
+        **ONE, 'corpus': 'text:{}/a.txt',
+    }, {
+        **TWO, 'corpus': 'text:{}/b.txt', 'heldout': '{}/b.txt',
+        'sentences': 3, 'pooling': 'mean', 'dims': 2, 'epsilon': 0.5,
+    }, {
+        'tasks.whiten.Config.read': lambda *_: zoo.config('simcse'),
+        'infoword_tf.load': Made(lambda _: of_vectors()),
+        'tasks.whiten.fit': lambda x, dims, _: (np.eye(4)[:, :dims], x[0]),
+        'infoword_tf.files.write_tensors': None,
+        'infoword_tf.files.write_json': None,
+    }),
+    'mine': Way('tasks.mine', {
+        **ONE, 'pairs': '{}/texts.csv', 'corpus': 'text:{}/a.txt',
+    }, {
+        **TWO, 'pairs': '{}/texts2.csv', 'pair_columns': ('other', 'text'),
+        'pair_delimiter': ';', 'corpus': 'text:{}/b.txt', 'negatives': 2,
+        'window': 1, 'skip': 1, 'margin': 0.4, 'relative_margin': 0.9,
+        'rescore': '{}/two', 'batch_size': 5,
+    }, {
+        'tasks.mine.Config.read': None, 'tasks.mine.check_judge': None,
+        'infoword_tf.load': Made(lambda _: of_vectors()),
+        'tasks.mine.rated': lambda _, a, b: np.linspace(0, 1, len(a)),
+        'tasks.mine.csv.writer': FAKE,
+    }),
     'savedmodel': Way('export.savedmodel', {
         'init': '{}/one', 'output': '{}/out', 'sts': '{}/a.tsv',
     }, {
@@ -455,8 +481,6 @@ ELSEWHERE = {
     'infoword_tf.show': 'test_show',
     'tasks.distill': 'test_students, test_embedding',
     'tasks.flow': 'test_flow_command',
-    'tasks.mine': 'test_mine',
-    'tasks.whiten': 'test_whiten',
     'export.demo': 'test_demo',
 }
 # What ways differ by; what does nothing here; and test_beam's.
@@ -493,6 +517,18 @@ def of_workdir():
     """Weights to begin with."""
     made = mock.MagicMock(config=zoo.config('mlm'), unigram=None)
     made.tokenizer = of_text().tokenizer
+    return made
+
+
+def of_vectors():
+    """A workdir whose vectors a text decides."""
+    made = mock.MagicMock(config=zoo.config('simcse'), unigram=None)
+    made.encode.side_effect = lambda texts, *_, **__: np.stack([
+        np.random.default_rng(zlib.crc32(x.encode())).standard_normal(4)
+        for x in texts
+    ]).astype(np.float32)  # fmt: skip
+    made.vector_width.return_value = made.encoder.width = 4
+    made.tokenizer, made.model.exported = of_text().tokenizer, {}
     return made
 
 
@@ -554,6 +590,11 @@ def write_files():
         (folder / f'{name}.csv').write_text(
             '\n'.join([NAMES, *lines]) + '\n'
         )
+        more = '' if name == 'a' else '2'
+        (folder / f'texts{more}.csv').write_text('\n'.join(
+            ['text,other,label;text;other;label']
+            + [f'a{n} {name},b{n // 2},1;{n};b{n};0' for n in range(12)]
+        ))  # fmt: skip
         (folder / f'{name}.vec').write_text(f'1 2\n{name} 1 2\n')
         (folder / f'{name}.run').write_text(f'q{begin} Q0 d0 1 1 {name}\n')
         paragraph = {'context': 'Some of it.', 'qas': [
@@ -565,7 +606,6 @@ def write_files():
             'version': '1.1',
             'data': [{'title': name, 'paragraphs': [paragraph]}],
         }))  # fmt: skip
-        more = '' if name == 'a' else '2'
         words = folder / f'words{more}'
         words.mkdir()
         (words / f'{name}.tsv').write_text('one\ttwo\t3\n')
@@ -626,6 +666,10 @@ def run_of(command):
     return importlib.import_module(command).run
 
 
+# Numbers of objects and of processes, and names of files for a while.
+VARYING = r'\d{12,}|0x[0-9a-f]+|/tmp\w+/text|\d+\.[0-9a-f]{6}\b'
+
+
 class FlagsTest(parameterized.TestCase):
     @classmethod
     def setUpClass(cls):
@@ -679,7 +723,7 @@ class FlagsTest(parameterized.TestCase):
         if 'built_Model' in said:
             made = log.infoword_tf_training_built_Model.return_value
             said += repr(made.encoder.remat)
-        return re.sub(r'\d{12,}|0x[0-9a-f]+|/tmp\w+/text', '', said)
+        return re.sub(VARYING, '', said)
 
     @parameterized.named_parameters(*[(name, name) for name in WAYS])
     def test_each_changes_a_call(self, name):

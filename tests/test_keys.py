@@ -29,7 +29,7 @@ from infoword_tf.evaluation import judgements
 from infoword_tf.text import normalization
 from infoword_tf.text.wholewords import WholeWords
 from infoword_tf.text.wordpiece import WordPiece
-from infoword_tf.training import guide, record
+from infoword_tf.training import built, guide, optim, record, run
 from tasks import retrieval, teacher, vectors
 from tests import places, zoo
 
@@ -236,6 +236,21 @@ def of_normalization(folder, asked, tokenizers_version, code):
     return path.name
 
 
+def of_graphs(folder, rules, warmup_steps, dropout, run, **flags):
+    """A model and its graphs, which runs of a sweep share."""
+    given = RunChoices(workdir='w', **flags)
+    config = zoo.config('simcse', dropout).replace(run=run)
+    return built.shape_of(given, config, optim.chosen(rules), warmup_steps)
+
+
+def of_batches(folder, **flags):
+    """Batches that other processes make; of one view."""
+    one = run.Run.__new__(run.Run)
+    one.given = RunChoices(**flags)
+    one.batches = mock.Mock(views=lambda _: {})
+    return one.identity()
+
+
 def of_identity(folder, kind, words, lower_case, **options):
     """What tokenizers are equal by."""
     tokenizer = {'wordpiece': WordPiece, 'words': WholeWords}[kind](
@@ -333,6 +348,20 @@ KEYS = {
         'time': (EARLY, LATE), 'id': (None, 'n'), 'columns': ('t', 't,u'),
         'delimiter': (None, ','),
     }),
+    'built.shape_of': Key(of_graphs, {
+        'rules': ('adamw', 'bert'), 'warmup_steps': (1, 2),
+        'dropout': (0.1, 0.2), 'batch_size': (8, 4), 'steps': (9, 8),
+        'microbatch': (None, 2), 'remat': (False, True), 'xla': (
+            False, True), 'freeze': (False, True), 'layer_decay': (1.0, 0.9),
+        'logical_cpus': (1, 2), 'init': ('x',),
+    }, {
+        'run': ({}, {'seed': 1}), 'seed': (0, 1), 'learning_rate': (1.0, 2.0),
+    }),
+    'run.Run.identity': Key(of_batches, {
+        'language_exponent': (0.7, 0.5), 'pair_weights': ((), ('2', '1')),
+        'corpus_weights': ((), ('de=2', 'en=1')),
+        'shuffle_block': (None, 700),
+    }, {'workdir': ('a', 'b')}),
     'normalization._kept': Key(of_normalization, {
         'asked': ([1], [2]), 'tokenizers_version': ('1', '2'),
         'code': ('0', '1'),
