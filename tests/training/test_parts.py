@@ -1,5 +1,7 @@
 """A batch in parts: what the whole batch gives, dropout and all."""
 
+from unittest import mock
+
 import numpy as np
 import tensorflow as tf
 from absl.testing import parameterized
@@ -99,7 +101,10 @@ class PartsTest(parameterized.TestCase):
             trainer = zoo.make_trainer(
                 name, replicas, 2, clip=0.0, microbatch=microbatch,
             )  # fmt: skip
-            trainer.train(tf.constant(2))
+            with mock.patch.object(parts, 'Step', wraps=parts.Step) as step:
+                trainer.train(tf.constant(2))
+            if microbatch:  # of the global batch
+                self.assertEqual(step.call_args.args[-1], size // replicas)
             values[microbatch] = {
                 path: variable.numpy()
                 for variables in (
