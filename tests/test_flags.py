@@ -10,6 +10,7 @@ import importlib
 import io
 import itertools
 import json
+import operator
 import pathlib
 import re
 import shutil
@@ -51,6 +52,13 @@ class Way(NamedTuple):
     others: Mapping[str, Any]
     calls: Mapping[str, Any]
     words: tuple[str, ...] | None = None
+
+
+class Into(NamedTuple):
+    """A value that several calls are told: how their names end."""
+
+    value: Any
+    calls: tuple[str, ...]
 
 
 class Made(NamedTuple):
@@ -184,6 +192,16 @@ WAYS = {
         'tasks.retrieval.mean_of_embeddings',
         'tasks.retrieval.ranking.merge', 'tasks.retrieval.digest',
         'tasks.retrieval.kept_file', 'tasks.retrieval.write_run',
+        'tasks.retrieval.check_dims', 'tasks.retrieval.finish',
+    ], FAKE)),
+    'retrieval keeps nothing': Way('tasks.retrieval', {**ONE, **BEIR}, {
+        'seed': Into(3, ('untrained',)), 'batch_size': 5, 'dims': 3,
+        'precision': 'mixed_bfloat16',
+    }, dict.fromkeys([
+        'infoword_tf.load', 'tasks.retrieval.by_vectors',
+        'tasks.retrieval.by_words', 'tasks.retrieval.encoder_of',
+        'tasks.retrieval.mean_of_embeddings',
+        'tasks.retrieval.ranking.merge', 'tasks.retrieval.write_run',
         'tasks.retrieval.check_dims', 'tasks.retrieval.finish',
     ], FAKE)),
     'retrieval of an export': Way('tasks.retrieval', {
@@ -385,11 +403,13 @@ WAYS = {
         'objectives': 'mlm:1,bert_nce:1', 'masking': 'spans',
         'mask_share': 0.3, 'encoder': 'modern', 'size': 'mini',
         'positions': 77, 'activation': 'relu', 'dropout': 0.3, 'seq_len': 32,
-        'batch_size': 4, 'steps': 40, 'learning_rate': 0.5,
-        'warmup_steps': 3, 'optimizer': 'bert', 'weight_decay': 0.3,
-        'clip_norm': 0.3, 'moments': 'bfloat16', 'init_deviation': 0.3,
-        'layer_decay': 0.3, 'seed': 3, 'checkpoint_every': 7,
-        'keep_checkpoints': 7, 'on_nonfinite': 'stop', 'rewinds': 7,
+        'batch_size': Into(4, ('open_sources', 'State', 'Trainer')),
+        'steps': Into(40, ('schedule', 'Fit')), 'learning_rate': 0.5,
+        'warmup_steps': 3, 'optimizer': Into('bert', ('AdamW', 'schedule')),
+        'weight_decay': 0.3, 'clip_norm': 0.3, 'moments': 'bfloat16',
+        'init_deviation': 0.3, 'layer_decay': 0.3,
+        'seed': Into(3, ('open_sources', 'Batches', 'Model', 'Trainer')),
+        'checkpoint_every': 7, 'keep_checkpoints': 7, 'on_nonfinite': 'stop', 'rewinds': 7,
         'grace_seconds': 7.0, 'log_every': 7, 'eval_every': 7, 'best': True,
         'measure': 'sts:{}/a.tsv', 'logical_cpus': 2, 'xla': True,
         'precision': 'mixed_bfloat16', 'microbatch': 4, 'remat': True,
@@ -711,19 +731,23 @@ class FlagsTest(parameterized.TestCase):
                 run(*words, **given)
             except Done:
                 pass
-        calls = [
-            (name, [x for x in args if not is_all(x)], more)
-            for name, args, more in log.mock_calls
-            if 'commands_record' not in name
-        ]  # fmt: skip
+        found: dict[str, str] = {}
         with np.printoptions(threshold=10**6):
-            said = repr(calls)
-        if 'export_search_Index' in said:
-            said += repr(log.export_search_Index.return_value.cut)
-        if 'built_Model' in said:
-            made = log.infoword_tf_training_built_Model.return_value
-            said += repr(made.encoder.remat)
-        return re.sub(VARYING, '', said)
+            for name, args, more in log.mock_calls:
+                told = [x for x in args if not is_all(x)], more
+                found[name] = found.get(name, '') + re.sub(
+                    VARYING, '', repr(told)
+                )
+        found.pop('infoword_tf_commands_record', None)
+        for name, attribute in (
+            ('export_search_Index', 'cut'),
+            ('infoword_tf_training_built_Model', 'encoder.remat'),
+        ):
+            if name in found:
+                made = getattr(log, name).return_value
+                value = operator.attrgetter(attribute)(made)
+                found[attribute] = re.sub(VARYING, '', repr(value))
+        return found
 
     @parameterized.named_parameters(*[(name, name) for name in WAYS])
     def test_each_changes_a_call(self, name):
@@ -731,10 +755,15 @@ class FlagsTest(parameterized.TestCase):
         calls = self.called(way)
         self.assertEqual(self.called(way), calls)  # nothing else changes them
         for flag, value in way.others.items():
+            wanted = ()
+            if isinstance(value, Into):
+                value, wanted = value
             with self.subTest(flag):
-                self.assertNotEqual(
-                    self.called(way, **{flag: value}), calls, flag
-                )
+                others = self.called(way, **{flag: value})
+                self.assertNotEqual(others, calls)
+                for end in wanted:
+                    (of,) = (x for x in calls if x.endswith(end))
+                    self.assertNotEqual(others[of], calls[of], of)
 
     def test_every_flag_of_every_command_is_here(self):
         every = set()

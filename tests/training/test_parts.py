@@ -88,8 +88,8 @@ class PartsTest(parameterized.TestCase):
 
     @parameterized.parameters(
         ('ict_lookup', 1, 2),
-        # Of rows of both kinds: scored part by part, and over the batch.
-        ('infoword_nsp', 2, 6),
+        # A row that is scored part by part: each has its share of the weight.
+        ('skip_gram', 2, 6),
     )
     def test_a_run(self, name, replicas, size):
         """In a graph, a loop over parts; and 3 of the 4 rows of a replica.
