@@ -95,7 +95,7 @@ IMPLIED = {
 # there would be thirty cases of each.
 ENCODERS = {
     'label': ('transformer', 'lookup', 'relative'),
-    'score': ('transformer', 'modern', 'lookup'),
+    'score': ('transformer', 'modern'),
 }
 Pair = tuple[tuple[str, Any], tuple[str, Any]]  # two names, each with a value
 
