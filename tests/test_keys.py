@@ -189,7 +189,9 @@ def of_teacher(
 
 def of_retrieval(folder, name, documents, size, block, **key):
     """Vectors of documents."""
-    task = types.SimpleNamespace(fingerprint=documents, size=size)
+    task = types.SimpleNamespace(
+        fingerprint=documents, size=size, distinct=size
+    )
     with mock.patch.object(retrieval, 'BLOCK', block):
         return retrieval.kept_file(folder, name, task, **key).path.name
 
