@@ -108,7 +108,8 @@ class ComplaintsTest(parameterized.TestCase):
 
     def test_a_batch_of_one_may_do(self):
         for objectives in ('mlm', 'bert', 'nsp_nce', 'transformer_xl', 'plm'):
-            resolve(ModelChoices(objectives, batch_size=1))
+            plan = resolve(ModelChoices(objectives, batch_size=1)).plan
+            self.assertNotEmpty(plan.views, objectives)
 
     @parameterized.parameters(
         ('mlm', 'lookup', 'mlm allows transformer, modern '),
