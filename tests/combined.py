@@ -77,7 +77,7 @@ REFUSED: dict[str, tuple[dict[str, Any], ...]] = {
         {'negatives': 'both', 'queue': 0},
         {'negatives': 'batch', 'queue': 12},
     ),
-    'label': (_BOTH_POOL,),
+    'label': (_BOTH_POOL, {'multilabel': True, 'texts': 'choices'}),
     'score': (_BOTH_POOL,),
 }
 # What a command refuses before there is a row: a guide reads pairs.
@@ -132,6 +132,8 @@ def case_of(row: str, chosen: Mapping[str, Any]) -> zoo.Case:
             continue  # it would do nothing
         for each in parse(objectives) if name in SHARED else (row,):
             settings[f'{each}.{name}'] = value
+    if chosen.get('multilabel'):
+        settings[f'{row}.classes'] = 1  # as `zoo.statistics` has it
     if row in SUMS and chosen['keys'] == 'positives':
         settings['simcse.momentum'] = 0.9
     layers = 1 + (row in LAYERED)

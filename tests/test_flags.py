@@ -231,6 +231,7 @@ WAYS = {
     }, {
         'init': '{}/two', 'train': '{}/b.csv', 'dev': '{}/a.csv',
         'delimiter': ';', 'text': 'other', 'label': 'kind', 'pair': 'other',
+        'label_columns': ('label', 'kind'),
         'choices': ('text', 'other'), 'regress': True, 'metric': 'f1',
         'columns': (
             'other', 'text', 'label', 'kind', 'n', 'more'),
@@ -242,6 +243,7 @@ WAYS = {
         'tasks.finetune.prepare': FAKE,
         'tasks.finetune.train_all': lambda _, __, chosen, then: (
             then(pathlib.Path('run')), ({}, {}))[1],
+        'tasks.classify.Config.read': lambda *_: zoo.config('label'),
         'tasks.classify.tested': FAKE,
         'tasks.finetune.draw': Done,
     }),
@@ -302,6 +304,7 @@ WAYS = {
         'init': '{}/two', 'output': '{}/other', 'seq_len': 8,
         'precision': 'float16', 'dev': '{}/b.csv', 'text': 'other',
         'pair': 'other', 'label': 'kind',
+        'label_columns': ('label', 'kind'),
     }, {
         'export.litert.Config.read': lambda *_: zoo.config('label'),
         'export.litert.check': None, 'export.litert.write': Done,
@@ -471,7 +474,7 @@ WAYS = {
     }, {
         'pairs': '{}/b.csv', 'pair_columns': ('text', 'other'),
         'heldout_pairs': '{}/b.csv', 'pair_weights': ('1',),
-        'pair_delimiter': ';',
+        'pair_delimiter': ';', 'pair_negatives': 1,
     }, {
         'infoword_tf.training.distribution.make_strategy':
             lambda *_: zoo.strategy(1),

@@ -384,6 +384,8 @@ OTHERS = {
     'infoword_tf/files.py _digest': 'the bytes of a file, in it',
     'infoword_tf/files.py digest_of': 'the bytes of a file',
     'infoword_tf/folders.py _digest': 'test_folders',
+    'infoword_tf/text/added.py WithAdded.identity': 'test_added: identity',
+    'infoword_tf/text/normalization.py mapped': 'all characters by a table',
     'infoword_tf/text/pairs.py Pairs.identity': 'test_every_tokenizer',
     'infoword_tf/text/sentencepiece.py SentencePiece.identity':
         'test_every_tokenizer',
@@ -395,7 +397,7 @@ OTHERS = {
     'tasks/embedding.py tokenizer_of': 'of `open_tokenizer`',
     'tasks/finetune.py own_text': 'all of what is written',
     'tasks/finetune.py prepare_task': 'test_classify: other labels',
-    'tasks/retrieval.py corpus_task': 'copies of a text',
+    'infoword_tf/evaluation/retrieval.py repeated': 'copies of a text',
 }  # fmt: skip
 
 

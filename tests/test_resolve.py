@@ -74,7 +74,7 @@ class ComplaintsTest(parameterized.TestCase):
          '^--dim.temperature is for --dim.critic=cosine; give both$'),
         # Which contradict each other.
         ('label', {'label.mean': True, 'label.bilstm': True},
-         '^--objectives=label: mean and bilstm both pool a text'),
+         '^--objectives=label: mean=True and bilstm=True both pool a text'),
     )  # fmt: skip
     def test_settings(self, objectives, settings, message):
         self.refused(message, objectives, settings=settings)

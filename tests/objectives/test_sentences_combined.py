@@ -25,14 +25,17 @@ def unit(x):
     return x / tf.norm(x, axis=-1, keepdims=True)
 
 
-def finished(objective, vectors, there):
-    """Dense layers and head of texts that are there; else 1s."""
+def finished(objective, vectors, there, whole=True):
+    """Dense layers and head of texts that are there; else 1s.
+
+    What is exported has no head of training: `whole` is False.
+    """
     x = tf.boolean_mask(vectors, there)
     for layer in objective.dense:
         x = layer(x)
-    if objective.head == 'projector':
-        x = objective.own_head(x, tf.ones(len(x)), gather=lambda x: x)
-    elif objective.own_head:
+    if whole and objective.head == 'projector':
+        x, _ = objective.own_head(x, tf.ones(len(x)), gather=lambda x: x)
+    elif whole and objective.own_head:
         x = objective.own_head(x)
     places = tf.where(there)
     shape = tf.constant([*there.shape, x.shape[1]], tf.int64)
@@ -41,22 +44,29 @@ def finished(objective, vectors, there):
     )
 
 
-def loss_of(settings, texts, numbers, there, queue, guides):
+def loss_of(settings, texts, exported, numbers, there, queue, guides):
     """The mean loss of examples, nats.
 
     Args:
         settings: of the row.
-        texts: [N, K, W]; b is the second.
+        texts, exported: [N, K, W], b is the second: behind the head, and
+            before it, which prefixes are of.
         numbers, there: [N, K], what each is, and whether it is there.
-        queue: [S, W] vectors, and [S] numbers.
+        queue: [S, W] vectors, those before the head behind them if they
+            have prefixes, and [S] numbers.
         guides: [N, K, G]; None: there is no guide.
     """
     n, several = numbers.shape
     names = {'forward': 'b', 'both': 'ba', 'joint': 'ba'}
     losses = []
     widths = [int(x) for x in settings['dims'].split(',') if x]
-    for width in (texts.shape[2], *widths):
-        x, old = unit(texts[..., :width]), unit(queue[0][..., :width])
+    whole = texts.shape[2]
+    for width in (None, *widths):
+        x, old = unit(texts), unit(queue[0][..., :whole])
+        if width:
+            begin = queue[0].shape[1] - exported.shape[2]
+            x = unit(exported[..., :width])
+            old = unit(queue[0][..., begin : begin + width])
         for side in names[settings['directions']]:
             asks, answers = (0, 1) if side == 'b' else (1, 0)
             columns = [answers]
@@ -121,7 +131,8 @@ class WrittenOutTest(absltest.TestCase):
         state, queue = {}, (np.zeros((0, objective.key_width)), np.zeros(0))
         if settings['queue']:
             rows = random.standard_normal((12, objective.key_width))
-            rows /= np.linalg.norm(rows, axis=1, keepdims=True)
+            parts = np.split(rows, [objective.whole_width], axis=1)
+            rows = np.hstack([unit(x) for x in parts if x.size])
             texts = np.resize(numbers, 12)
             state = {
                 'rows': tf.constant(rows, tf.float32),
@@ -137,20 +148,25 @@ class WrittenOutTest(absltest.TestCase):
             loss = outcome.loss / outcome.weight
             shown = view.weights[ROW].numpy().reshape(-1, 1) > 0
             there = (numbers >= 0) & shown
-            texts = finished(objective, vectors['texts'], there)
+            kinds = []
+            for behind in (True, False):
+                x = finished(objective, vectors['texts'], there, behind)
+                if numbers.shape[1] == 1:
+                    x = tf.repeat(x, 2, axis=1)
+                if settings['keys'] == 'positives':
+                    last = there[:, min(1, there.shape[1] - 1)]
+                    keys = finished(objective, vectors['keys'], last, behind)
+                    keys = tf.stop_gradient(keys)[:, None]
+                    x = tf.concat([x[:, :1], keys, x[:, 2:]], axis=1)
+                kinds.append(x)
             if numbers.shape[1] == 1:
-                texts = tf.repeat(texts, 2, axis=1)
                 numbers, there = (np.repeat(x, 2, 1) for x in (numbers, there))
-            if settings['keys'] == 'positives':
-                keys = finished(objective, vectors['keys'], there[:, 1])
-                keys = tf.stop_gradient(keys)[:, None]
-                texts = tf.concat([texts[:, :1], keys, texts[:, 2:]], axis=1)
             guides = None
             if settings['guide']:
                 guides = view.guides[ROW].numpy().astype(np.float32)
                 guides = guides.reshape(*numbers.shape, -1)
                 guides /= np.linalg.norm(guides, axis=2, keepdims=True)
-            wanted = loss_of(settings, texts, numbers, there, queue, guides)
+            wanted = loss_of(settings, *kinds, numbers, there, queue, guides)
         self.assertAlmostEqual(float(loss), float(wanted), places=4)
         gradient, own = (
             tape.gradient(x, vectors['texts']).numpy() for x in (loss, wanted)
