@@ -423,7 +423,8 @@ class KeysTest(parameterized.TestCase):
         inputs = {**case.inputs, **case.free}
         chosen = {k: x[k == name and second] for k, x in inputs.items()}
         # One path, which is in some keys; it is emptied each time.
-        folder = pathlib.Path(absltest.TEST_TMPDIR.value) / 'keys'
+        folder = pathlib.Path(absltest.TEST_TMPDIR.value)
+        folder /= f'keys_{os.getpid()}'  # of each worker
         shutil.rmtree(folder, ignore_errors=True)
         folder.mkdir(parents=True)
         return case.function(folder, **chosen)
