@@ -23,6 +23,7 @@ import numpy as np
 
 from infoword_tf import commands, files, progress
 from infoword_tf.config import WEIGHTS, TeacherConfig
+from infoword_tf.data import opened
 from infoword_tf.plan import answering
 from tasks.finetune import Task
 
@@ -392,6 +393,7 @@ class Embedder:
         named = ('encoder', 'max_length', 'layout', 'pooling', 'normalize',
                  'dense', 'dims')  # fmt: skip
         settings = [config[name] for name in named]
+        settings.append(opened.identity_of(self.loaded.tokenizer))
         digest = hashlib.blake2b(self.digest.encode(), digest_size=10)
         for part in (what, json.dumps(settings, sort_keys=True), *said):
             digest.update(part.encode() + b'\n')

@@ -110,6 +110,19 @@ class ServiceTest(parameterized.TestCase):
         self.assertEqual(self.asked, [0])
         self.assertIn('or this process', self.said.getvalue())
 
+    def test_one_that_is_silent_is_left_alone_for_a_while(self):
+        """For 20 s by the clock, not for a step: asking may take 30."""
+        made = service.Service(['localhost:1'], b'x' * 16)
+        error = made._error()
+        error.code, error.details = mock.Mock(), mock.Mock(return_value='gone')
+        ask = made._ask['localhost:1'] = mock.Mock(side_effect=error)
+        clock = self.enterContext(mock.patch.object(service, 'time'))
+        for now, asked in ((100, 1), (100, 1), (119.9, 1), (120.1, 2),
+                           (140, 2), (140.2, 3)):  # fmt: skip
+            clock.monotonic.return_value = now
+            self.assertIsNone(made.batch(0))
+            self.assertEqual(ask.call_count, asked, now)
+
     def test_an_answer_that_was_damaged(self):
         _, address = self.serve(batches())
         made = self.served([address])

@@ -36,6 +36,13 @@ def parsed(path):
     return ast.parse(path.read_text())
 
 
+def sources(*folders):
+    """All Python files of these folders; of each there is one at least."""
+    found = [sorted((ROOT / folder).rglob('*.py')) for folder in folders]
+    assert all(found), folders
+    return [file for files in found for file in files]
+
+
 @functools.cache
 def imports(path, top_level_only):
     """Modules that a file imports, at its top level or anywhere."""
@@ -124,16 +131,14 @@ class HouseTest(parameterized.TestCase):
     @parameterized.parameters(*DIRECTIONS)
     def test_imports_go_one_way(self, folder):
         forbidden = set(DIRECTIONS) - DIRECTIONS[folder] - {folder}
-        files = sorted((ROOT / folder).rglob('*.py'))
-        self.assertNotEmpty(files)
-        for file in files:
+        for file in sources(folder):
             for module in imports(file, top_level_only=False):
                 self.assertNotIn(module.split('.')[0], forbidden, str(file))
 
     def test_imports_inside_the_library_go_one_way(self):
         """Its folders, and the files beside them, import in no circle."""
         found = {}
-        for file in LIBRARY.rglob('*.py'):
+        for file in sources(LIBRARY):
             own = file.relative_to(LIBRARY).parts[0].removesuffix('.py')
             wanted = {
                 module.split('.')[1]
@@ -147,7 +152,7 @@ class HouseTest(parameterized.TestCase):
     @parameterized.parameters('tasks', 'export', 'benchmarks')
     def test_only_commands_define_flags(self, folder):
         commands = 0
-        for file in sorted((ROOT / folder).rglob('*.py')):
+        for file in sources(folder):
             if is_command(parsed(file)):
                 commands += 1
             elif file.name == 'tuning.py':
@@ -160,12 +165,9 @@ class HouseTest(parameterized.TestCase):
         self.assertGreater(commands, 1)
 
     def test_masked_is_never_infinite(self):
-        for name in MASKED:
-            files = sorted((LIBRARY / name).rglob('*.py'))
-            self.assertNotEmpty(files)
-            for file in files:
-                lines = list(infinities(parsed(file)))
-                self.assertEmpty(lines, file)
+        for file in sources(*(LIBRARY / name for name in MASKED)):
+            lines = list(infinities(parsed(file)))
+            self.assertEmpty(lines, file)
 
     @parameterized.parameters(
         ("x = float('-inf')", True),
@@ -185,10 +187,9 @@ class HouseTest(parameterized.TestCase):
         self.assertEqual(bool(list(infinities(ast.parse(code)))), found)
 
     def test_no_file_that_is_read_can_run_code(self):
-        for folder in ('infoword_tf', 'tasks', 'export'):
-            for file in (ROOT / folder).rglob('*.py'):
-                found = list(dangers(parsed(file)))
-                self.assertEmpty(found, file)
+        for file in sources('infoword_tf', 'tasks', 'export'):
+            found = list(dangers(parsed(file)))
+            self.assertEmpty(found, file)
 
     @parameterized.parameters(
         ('import pickle', True),
@@ -223,17 +224,15 @@ class HouseTest(parameterized.TestCase):
 
     def test_pictures_leave_matplotlib_as_it_was(self):
         """A notebook that trains goes on showing figures of its own."""
-        for folder in ('infoword_tf', 'tasks', 'export'):
-            for file in (ROOT / folder).rglob('*.py'):
-                for module in imports(file, top_level_only=False):
-                    self.assertNotEndsWith(module, 'pyplot', file)
-                self.assertNotIn('matplotlib.use(', file.read_text(), file)
+        for file in sources('infoword_tf', 'tasks', 'export'):
+            for module in imports(file, top_level_only=False):
+                self.assertNotEndsWith(module, 'pyplot', file)
+            self.assertNotIn('matplotlib.use(', file.read_text(), file)
 
     def test_what_runs_under_jax_imports_no_tensorflow(self):
         for name in FREE:
             path = LIBRARY / name
-            files = path.rglob('*.py') if path.is_dir() else [path]
-            for file in files:
+            for file in sources(path) if path.is_dir() else [path]:
                 for module in imports(file, top_level_only=True):
                     self.assertFalse(
                         module.startswith(('tensorflow', 'tf_keras', 'orbit')),
@@ -241,12 +240,12 @@ class HouseTest(parameterized.TestCase):
                     )
 
     def test_only_the_commands_know_flags(self):
-        for file in LIBRARY.rglob('*.py'):
+        for file in sources(LIBRARY):
             if file.name not in FLAGS:
                 self.assertNotIn('absl.flags', list(imports(file, False)), file)
 
     def test_the_library_needs_no_other_model_code(self):
-        for file in LIBRARY.rglob('*.py'):
+        for file in sources(LIBRARY):
             for module in imports(file, top_level_only=False):
                 room = module.split('.')[0]
                 self.assertNotIn(room, ('tf_keras', 'official'), file)
@@ -255,7 +254,7 @@ class HouseTest(parameterized.TestCase):
         """Under Keras' `fit` such a state makes the key of a step, with rows
         of the global batch that are each replica's own.
         """
-        for file in LIBRARY.rglob('*.py'):
+        for file in sources(LIBRARY):
             forbidden = {'Dropout', 'SeedGenerator'}
             if file.name == 'keras_models.py':
                 forbidden.remove('SeedGenerator')

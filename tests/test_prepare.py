@@ -315,15 +315,56 @@ class PrepareTest(parameterized.TestCase):
     def test_processes(self):
         """Two processes make the same bytes, of what one left behind."""
         output = self.folder()
-        with (
-            mock.patch.object(sharding, 'finish', side_effect=ValueError),
-            self.assertRaises(ValueError),
-        ):
-            made(output)
+        self.begun(output)
         for number in (1, 4, 5):
             (output / f'work/{number:06d}.done.json').unlink()
         made(output, processes=2)
         self.assertEqual(bytes_of(output), bytes_of(whole()[0]))
+
+    def begun(self, output, **given):
+        """A store that lacks only the end."""
+        with (
+            mock.patch.object(sharding, 'finish', side_effect=ValueError),
+            self.assertRaises(ValueError),
+        ):
+            made(output, **given)
+
+    def test_a_vocabulary_file_that_was_changed_on_the_way(self):
+        """By one letter, at the same time: shards would be of two of them."""
+        output = self.folder()
+        path = output.parent / 'vocab.txt'
+        shutil.copy(whole()[0] / 'vocab.txt', path)
+        given = {'vocab': str(path), 'vocab_size': None}
+        self.begun(output, **given)
+        stat, text = path.stat(), path.read_text()
+        path.write_text(text.replace('word1\n', 'wird1\n'))
+        os.utime(path, ns=(stat.st_atime_ns, stat.st_mtime_ns))
+        self.assertEqual(path.stat().st_size, stat.st_size)
+        with self.assertRaisesRegex(
+            commands.UsageError, 'begun otherwise: --vocab was'
+        ):
+            made(output, **given)
+        path.write_text(text)
+        made(output, **given)
+
+    def test_text_that_changes_while_the_last_shard_is_written(self):
+        folder = pathlib.Path(self.create_tempdir().full_path)
+        for name in ('a', 'b'):
+            shutil.copy(FOLDER / f'{name}.txt', folder)
+        real = sharding.write
+
+        def write(number, job):
+            real(number, job)
+            if number == len(sharding.parts(job)) - 1:
+                with open(folder / 'a.txt', 'a') as file:
+                    file.write('\nOne more.\n')
+
+        with (
+            mock.patch.object(sharding, 'write', write),
+            self.assertRaisesRegex(ValueError, 'changed while it was read'),
+        ):
+            made(folder / 'store', corpus=f'text:{folder}/*.txt')
+        self.assertFalse((folder / 'store' / 'store.json').exists())
 
     def test_a_process_that_is_killed(self):
         output = self.folder()

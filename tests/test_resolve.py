@@ -74,7 +74,7 @@ class ComplaintsTest(parameterized.TestCase):
          '^--dim.temperature is for --dim.critic=cosine; give both$'),
         # Which contradict each other.
         ('label', {'label.mean': True, 'label.bilstm': True},
-         '^--objectives=label: mean and bilstm both pool a text'),
+         '^--objectives=label: mean=True and bilstm=True both pool a text'),
     )  # fmt: skip
     def test_settings(self, objectives, settings, message):
         self.refused(message, objectives, settings=settings)
@@ -108,7 +108,8 @@ class ComplaintsTest(parameterized.TestCase):
 
     def test_a_batch_of_one_may_do(self):
         for objectives in ('mlm', 'bert', 'nsp_nce', 'transformer_xl', 'plm'):
-            resolve(ModelChoices(objectives, batch_size=1))
+            plan = resolve(ModelChoices(objectives, batch_size=1)).plan
+            self.assertNotEmpty(plan.views, objectives)
 
     @parameterized.parameters(
         ('mlm', 'lookup', 'mlm allows transformer, modern '),

@@ -372,9 +372,14 @@ def cosent(
 
 def _example(settings: Mapping[str, Any]) -> Reads:
     if settings['mean'] and settings['bilstm']:
-        raise ValueError('mean and bilstm both pool a text; take one of them')
+        raise ValueError(
+            'mean=True and bilstm=True both pool a text; take one of them'
+        )
     if settings.get('multilabel') and settings['texts'] == 'choices':
-        raise ValueError('of several choices one is right, not several labels')
+        raise ValueError(
+            'texts=choices has one right answer, and multilabel any number of '
+            'them; take one of the two'
+        )
     return Reads(
         'example',
         layers=settings['mix'],

@@ -204,7 +204,12 @@ class CommandTest(command.Checks, absltest.TestCase):
         self.assertEqual(
             done.out, f'"cats"\n  1.000  {path}:3\n         cats\n'
         )
-        self.run_it(*given, 'cats', '--top_k=1', '--oversample=1')
+        # One is looked at: whichever is first by bits.
+        with mock.patch.object(
+            indexes.Index, 'find', autospec=True, return_value=[]
+        ) as find:
+            self.run_it(*given, 'cats', '--top_k=1', '--oversample=1')
+        self.assertEqual(find.call_args.args[3:], (1, 0.0, 1))
 
     def test_an_index_that_is_not_what_was_asked_for(self):
         own = f'--index={self.folder}/own'

@@ -4,6 +4,7 @@ import dataclasses
 import json
 import pathlib
 import shutil
+import types
 from unittest import mock
 
 import numpy as np
@@ -199,6 +200,69 @@ class BestTest(parameterized.TestCase):
                 '--steps=2', eagerly=False,
             )  # fmt: skip
         self.assertEqual(round(self.check(workdir, STS), 2), spearman(workdir))
+
+
+class Spelled:
+    """Vectors that texts spell, as '1 0', of a model with this similarity."""
+
+    def __init__(self, similarity='cosine'):
+        self.config = types.SimpleNamespace(
+            similarity=similarity, prompt_for=lambda role: None
+        )
+
+    def tokenized(self, texts, prompt=None):
+        return types.SimpleNamespace(
+            vectors=np.float32([text.split() for text in texts]), cut=0
+        )
+
+    def encode_tokenized(self, tokenized, batch_size=None):
+        return tokenized.vectors
+
+
+class MeasureTest(parameterized.TestCase):
+    """What is measured, where vectors are known and numbers are by hand."""
+
+    @parameterized.parameters(('cosine', 50.0), ('dot', 100.0))
+    def test_similarity(self, similarity, value):
+        """Cosines .6, 1 and 0 rank 2, 3, 1; products 6, 1, 0 rank 3, 2, 1."""
+        path = places.make() / 'pairs.tsv'
+        path.write_text(
+            'score\tsentence1\tsentence2\n'
+            '5\t6 8\t1 0\n3\t1 0\t1 0\n1\t0 1\t1 0\n'
+        )
+        judged = judgements.read(f'sts:{path}')
+        measured = Evaluator(judged, Spelled(similarity))()
+        self.assertAlmostEqual(measured[STS], value)
+
+    def test_ten_documents_beside_its_own(self):
+        """The query's document is no result: what is relevant is the tenth."""
+        folder = places.make()
+        (folder / 'qrels').mkdir()
+        (folder / 'qrels' / 'test.tsv').write_text('d00\td10\t1\n')
+        lines = [
+            json.dumps({'_id': f'd{i:02d}', 'text': f'{20 - i} {i}'})
+            for i in range(13)
+        ]
+        (folder / 'corpus.jsonl').write_text('\n'.join(lines))
+        (folder / 'queries.jsonl').write_text(lines[0])
+        judged = judgements.read(f'retrieval:{folder}')
+        measured = Evaluator(judged, Spelled())()
+        self.assertAlmostEqual(measured[RETRIEVAL], 1 / np.log2(11), 5)
+
+    def test_translations_both_ways(self):
+        """The mean of both: three of three, and two of three."""
+        folder = places.make()
+        for code, texts in (
+            ('deu', ('1 0', '1 .1', '1 .2')),
+            ('eng', ('1 0', '1 .11', '1 .14')),
+        ):
+            path = folder / f'tatoeba.deu-eng.{code}'
+            path.write_text('\n'.join(texts) + '\n')
+        judged = judgements.read(f'tatoeba:{folder}')
+        measured = Evaluator(judged, Spelled())()
+        # Into English all find theirs; back .14 finds .1, and not .2.
+        self.assertAlmostEqual(measured['tatoeba/deu'], 250 / 3)
+        self.assertAlmostEqual(measured['tatoeba/accuracy'], 250 / 3)
 
 
 class ComplaintsTest(absltest.TestCase):

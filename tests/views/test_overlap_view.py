@@ -79,6 +79,15 @@ class OverlapTest(parameterized.TestCase):
         place = np.arange(length)
         same(found.separators, place == found.firsts[:, None])
 
+    def test_a_word_that_a_cut_begins_in_begins_anew(self):
+        """Of texts that are one long word: else `spans` would not mask it."""
+        windows = counted(200, 62)
+        windows = windows._replace(word_starts=np.zeros((200, 62), bool))
+        text = drawn(windows).text
+        place, border = np.arange(62), text.firsts[:, None]
+        begins = (place == 0) | (place == border) | (place == border + 1)
+        same(text.word_starts, begins)
+
     def test_lengths_distances_and_places_are_all_as_likely(self):
         n, length = 40_000, 14
         found = drawn(counted(n, length)).text

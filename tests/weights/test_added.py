@@ -1,5 +1,6 @@
 """What folders say of tokens beside their vocabulary, beside `tokenizers`."""
 
+import dataclasses
 import functools
 import io
 import itertools
@@ -26,9 +27,11 @@ from export import litert, serving_ops
 from infoword_tf import convert, files
 from infoword_tf.config import EncoderConfig, Layout
 from infoword_tf.inference import blanks
+from infoword_tf.text import added as subject
 from infoword_tf.text import characters
 from infoword_tf.text.layout import layout_of
 from infoword_tf.text.template import Template
+from infoword_tf.text.wordpiece import WordPiece
 from infoword_tf.weights import around, pieces
 from tests.weights import folders
 
@@ -379,6 +382,21 @@ class AddedTest(parameterized.TestCase):
             read.tokenizer.tokenize(['the']).to_list(),
             [made.encode(' the', add_special_tokens=False).ids],
         )
+
+    def test_identity(self):
+        """What is kept by a tokenizer knows every word of what was added."""
+        inner = WordPiece(WORDS)
+        token = subject.AddedToken('lone', 7)
+        others = [
+            dataclasses.replace(token, **{field.name: value})
+            for field, value in zip(
+                dataclasses.fields(token),
+                ('far', 8, True, True, True, True, False), strict=True,
+            )
+        ]  # fmt: skip
+        every = [[token], *([other] for other in others), [token, others[0]]]
+        every = {subject.WithAdded(inner, x).identity for x in every}
+        self.assertLen(every | {inner.identity}, 10)
 
 
 # (single, pair of a template) -> the layout for an encoder of segments, or

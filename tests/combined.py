@@ -1,0 +1,203 @@
+"""Settings of a row together: a covering table, of every two values once.
+
+What one setting does, tests of its row say. Where two of them meet is what
+they leave out, so guarantees run over these cases too, see
+training/test_combined.py.
+"""
+
+import itertools
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from infoword_tf.objectives import TABLE, parse
+from tests import zoo
+
+# Rows that share what they read stand in one sum, and have its settings alike.
+SUMS = {
+    'diffcse': 'simcse:1,diffcse:1',
+    'infocse': 'simcse:1,infocse:1',
+}
+SHARED = 'pairs', 'keys', 'repeat', 'shuffle'
+LAYERED = 'simcse', 'infocse', 'xlco', 'label', 'score', 'patience'
+# Of numbers and names; a setting that is yes or no, or of few words, has all
+# of its values. One alone: more would be no other code.
+VALUES: dict[str, tuple[Any, ...]] = {
+    'blocks': (2, 1),
+    'classes': (2,),
+    'cut_features': (0.0, 0.25),
+    'cut_tokens': (0.0, 0.3),
+    'dims': ('', '8,3'),
+    'generator': ('',),
+    'guide': ('', 'nowhere'),
+    'guide_margin': (0.0, 0.2),
+    'hardness': (0.0, 2.0),
+    'k': (6, 4),
+    'layer': (0, 1),
+    'longest': (5,),
+    'mask_share': (0.4,),
+    'momentum': (0.0, 0.9),
+    'negatives': (8,),
+    'pairs': (0, 3),
+    'question': (9,),
+    'queue': (0, 12),
+    'ratio': (3,),
+    'repeat': (0.0, 0.3),
+    'sampled': (0, 20),
+    'scale': (2.0,),
+    'stage': (2, 1),
+    'stride': (16,),
+    'subsample': (0.001,),
+    'temperature': (0.2,),
+    'window': (2,),
+    'width': (0, 24),
+    'words': (0, 24),
+}
+# What does not stand together, by row: these values at once. The complaint
+# names one of them.
+_NO_QUEUE = {'queue': 0, 'momentum': 0.9}
+_BOTH_POOL = {'mean': True, 'bilstm': True}
+REFUSED: dict[str, tuple[dict[str, Any], ...]] = {
+    'dim': (_NO_QUEUE,),
+    'ict': (_NO_QUEUE,),
+    'simcse': (
+        {**_NO_QUEUE, 'keys': 'queue'},
+        {'keys': 'positives', 'momentum': 0.0},
+        {'keys': 'positives', 'directions': 'both'},
+        {'keys': 'positives', 'directions': 'joint'},
+        {'guide': 'nowhere', 'queue': 12},
+        {'guide': '', 'guide_margin': 0.2},
+        {'encoder': 'lookup', 'pooling': 'cls'},
+        {'encoder': 'lookup', 'pooling': 'first_last'},
+        {'encoder': 'lookup', 'pooling': 'last_two'},
+        {'encoder': 'lookup', 'cut_features': 0.25},
+        {'encoder': 'lookup', 'cut_tokens': 0.3},
+    ),
+    'xlco': (
+        {'negatives': 'queue', 'queue': 0},
+        {'negatives': 'both', 'queue': 0},
+        {'negatives': 'batch', 'queue': 12},
+    ),
+    'label': (_BOTH_POOL, {'multilabel': True, 'texts': 'choices'}),
+    'score': (_BOTH_POOL,),
+}
+# What a command refuses before there is a row: a guide reads pairs.
+ELSEWHERE: dict[str, tuple[dict[str, Any], ...]] = {
+    'simcse': ({'guide': 'nowhere', 'pairs': 0},),
+}
+# What a pair wants besides, the other one of it refuses.
+IMPLIED = {
+    'simcse': (
+        (('guide_margin', 0.2), ('pairs', 0)),
+        (('guide_margin', 0.2), ('queue', 12)),
+    ),
+}
+# Of six encoders each of two rows of one class has these; with all of them
+# there would be thirty cases of each.
+ENCODERS = {
+    'label': ('transformer', 'lookup', 'relative'),
+    'score': ('transformer', 'modern'),
+}
+Pair = tuple[tuple[str, Any], tuple[str, Any]]  # two names, each with a value
+
+
+def factors(row: str) -> dict[str, tuple[Any, ...]]:
+    """What is combined: settings by name, defaults first, and the encoder."""
+    values: dict[str, tuple[Any, ...]] = {
+        'encoder': ENCODERS.get(row) or tuple(zoo.encoders_of(row))
+    }
+    for name, known in TABLE[row].settings.items():
+        if row in SUMS and name in SHARED[2:]:
+            continue  # those of `simcse`
+        several = known.choices or VALUES.get(name, (False, True))
+        values[name] = tuple(
+            sorted(several, key=lambda x, known=known: x != known.default)
+        )
+    return values
+
+
+def is_combined(row: str) -> bool:
+    """Whether two of its settings can meet."""
+    return sum(len(several) > 1 for several in factors(row).values()) > 1
+
+
+def case_of(row: str, chosen: Mapping[str, Any]) -> zoo.Case:
+    """A case with two layers where a row may read others than the last."""
+    objectives = SUMS.get(row, row)
+    settings = {}
+    for name, value in chosen.items():
+        known = TABLE[row].settings.get(name)
+        if known is None:
+            continue
+        if known.needs and chosen[known.needs[0]] != known.needs[1]:
+            continue  # it would do nothing
+        for each in parse(objectives) if name in SHARED else (row,):
+            settings[f'{each}.{name}'] = value
+    if chosen.get('multilabel'):
+        settings[f'{row}.classes'] = 1  # as `zoo.statistics` has it
+    if row in SUMS and chosen['keys'] == 'positives':
+        settings['simcse.momentum'] = 0.9
+    layers = 1 + (row in LAYERED)
+    return zoo.Case(objectives, chosen['encoder'], None, settings, layers)
+
+
+def pairs_of(chosen: Mapping[str, Any]) -> Iterator[Pair]:
+    """Every two settings with their values."""
+    return itertools.combinations(sorted(chosen.items()), 2)
+
+
+def completed(
+    row: str, chosen: dict[str, Any], missing: set[Pair]
+) -> dict[str, Any] | None:
+    """A value for each further setting, so that nothing is refused.
+
+    Of those that may stand first comes what brings most of `missing`. None:
+    there is no such case.
+    """
+    refused = *REFUSED.get(row, ()), *ELSEWHERE.get(row, ())
+    if any(x.items() <= chosen.items() for x in refused):
+        return None
+    values, tied = factors(row), set().union(*refused)
+    for name in sorted(values, key=lambda name: name not in tied):
+        if name not in chosen:
+            tried = {
+                value: sum(
+                    tuple(sorted([(name, value), other])) in missing
+                    for other in chosen.items()
+                )
+                for value in values[name]
+            }
+            best = sorted(tried, key=lambda value: -tried[value])
+            cases = (completed(row, chosen | {name: x}, missing) for x in best)
+            return next((case for case in cases if case), None)
+    return chosen
+
+
+def covering(row: str) -> tuple[list[dict[str, Any]], set[Pair]]:
+    """Cases in which every two values stand together that may, and the rest."""
+    missing = {
+        pair
+        for values in itertools.combinations(sorted(factors(row).items()), 2)
+        for pair in itertools.product(
+            *([(name, x) for x in several] for name, several in values)
+        )
+    }
+    cases, never = [], set()
+    while missing:
+        pair = min(missing, key=repr)
+        case = completed(row, dict(pair), missing)
+        if case is None:
+            never.add(pair)
+        else:
+            cases.append(case)
+        missing -= {pair, *pairs_of(case or {})}
+    return cases, never
+
+
+def never(row: str) -> set[Pair]:
+    """The pairs that are refused; also those that want what one of them does
+    not allow.
+    """
+    refused = *REFUSED.get(row, ()), *ELSEWHERE.get(row, ())
+    return {tuple(sorted(x.items())) for x in refused if len(x) == 2} | set(
+        IMPLIED.get(row, ())
+    )

@@ -1,0 +1,177 @@
+"""Settings together: what holds of a row holds wherever two of them meet."""
+
+from unittest import mock
+
+import numpy as np
+import tensorflow as tf
+from absl.testing import absltest, parameterized
+
+from infoword_tf.commands import UsageError
+from infoword_tf.layers import dropout
+from infoword_tf.model import Model
+from infoword_tf.objectives import TABLE, Replicas
+from infoword_tf.training import distribution, loop, parts
+from infoword_tf.training.state import whole
+from infoword_tf.views import flatten, unflatten
+from tests import combined, threads, zoo
+from tests.eager import eagerly
+
+B, PART, SLICE = 8, 3, 5  # rows; of a part; of a slice of held-out text
+# What a replica draws by itself in a step.
+DRAWN = 'simcse.cut_features', 'simcse.cut_tokens'
+
+
+class Step:
+    """A step of training of a case, eager, without dropout."""
+
+    def __init__(self, case: zoo.Case):
+        """Args: whose model, with weights drawn, and views."""
+        self.model = zoo.model_of(case, rate=0.0)
+        flat = flatten(zoo.views_of(case.resolved, B))
+        self.flat = {name: tf.constant(x) for name, x in flat.items()}
+        self.values = [v.value for v in self.model.trainable.values()]
+
+    def run(self, replicas: int, part: int | None, key: tf.Tensor | None):
+        """Gradients by path, sums by row, and what lasts of each replica."""
+
+        def step(over, flat):
+            model, views = self.model, unflatten(flat)
+            entries = model.empty_state(B // replicas)
+            state = {name: entry.empty for name, entry in entries.items()}
+            arguments = views, zoo.statistics(), key, over, state
+            if part:
+                gradients, sums, new = parts.Step(
+                    model, *arguments, part
+                ).gradients(self.values)
+                return gradients, sums, lasting(state, new)
+            with tf.GradientTape() as tape:
+                outcomes, new = model.outcomes(*arguments[:-1], state=state)
+                loss = model.loss(outcomes, over)
+            gradients = tape.gradient(
+                loss,
+                self.values,
+                unconnected_gradients=tf.UnconnectedGradients.ZERO,
+            )
+            gradients = [tf.convert_to_tensor(x) for x in gradients]
+            sums = {row: outcome.sums for row, outcome in outcomes.items()}
+            return gradients, sums, lasting(state, new)
+
+        rows = [
+            [{name: distribution.shard(x, number, replicas)
+              for name, x in self.flat.items()}]
+            for number in range(replicas)
+        ]  # fmt: skip
+        if replicas == 1:
+            done = [step(Replicas(), *rows[0])]
+        else:
+            done = threads.run(step, rows)
+        gradients, sums, kept = zip(*done, strict=True)
+        totals = [np.sum(x, axis=0) for x in zip(*gradients, strict=True)]
+        return (
+            dict(zip(self.model.trainable, totals, strict=True)),
+            {row: np.sum([x[row] for x in sums], axis=0) for row in sums[0]},
+            kept,
+        )
+
+
+def lasting(state, new):
+    """What rows keep until the next step, all replicas alike."""
+    kept = sorted(whole(state, new).items())
+    return [
+        value for name, entry in kept if name.startswith('objectives/')
+        for value in tf.nest.flatten(entry)
+    ]  # fmt: skip
+
+
+class CombinedTest(parameterized.TestCase):
+    """Of every two settings of a row that may stand together."""
+
+    def setUp(self):
+        super().setUp()
+        self.enterContext(eagerly())
+
+    @parameterized.named_parameters(*[
+        (row, row) for row in TABLE if combined.is_combined(row)
+    ])  # fmt: skip
+    def test_one_step_however_it_is_taken(self, row):
+        """In parts and over replicas; and held-out text in slices."""
+        cases, never = combined.covering(row)
+        self.assertEqual(never, combined.never(row))
+        for number, chosen in enumerate(cases):
+            case = combined.case_of(row, chosen)
+            with self.subTest(encoder=case.encoder, **case.settings):
+                step = Step(case)
+                drawn = row in combined.SUMS or any(
+                    map(case.settings.get, DRAWN)
+                )
+                self.check_training(step, row, drawn)
+                if number % 2 == 0 and not drawn:  # slices draw otherwise
+                    self.check_heldout(step)
+
+    def check_training(self, step, row, drawn):
+        """One replica, or two where nothing is drawn, in parts."""
+        key = dropout.new_key(0, 3)
+        wanted = step.run(1, None, key)
+        if any(x.whole for x in step.model.objectives.values()):
+            with self.assertRaisesRegex(ValueError, 'leave out --microbatch'):
+                step.run(1, PART, key)
+        else:
+            self.check(wanted, step.run(1 if drawn else 2, PART, key), row)
+        if row in combined.SUMS:  # without a key nothing is drawn
+            self.check(step.run(1, None, None), step.run(2, None, None), '')
+
+    def check(self, wanted, found, parted):
+        """Sums, gradients and what lasts, within rounding."""
+        largest = max(np.abs(x).max() for x in wanted[0].values())
+        for path, gradient in wanted[0].items():
+            np.testing.assert_allclose(
+                found[0][path], gradient, rtol=0,
+                atol=1e-5 * largest + 1e-8, err_msg=path,
+            )  # fmt: skip
+        for row, sums in wanted[1].items():
+            # The answers' own p is that of each part.
+            compared = np.isin(loop.SUMS, ('loss', 'weight', 'accuracy'))
+            compared |= (row, parted) != ('diffcse', 'diffcse')
+            np.testing.assert_allclose(
+                found[1][row][compared], sums[compared], rtol=2e-6,
+                atol=2e-6 * np.abs(sums).max(), err_msg=row,
+            )  # fmt: skip
+        first, *others = *wanted[2], *found[2]
+        for other in others:
+            for a, b in zip(first, other, strict=True):
+                np.testing.assert_allclose(a, b, rtol=1e-5, atol=1e-5)
+
+    def check_heldout(self, step):
+        """Of 8 rows, and of 5 and then 3."""
+        views = unflatten({k: x.numpy() for k, x in step.flat.items()})
+        reports = []
+        for size in (B, SLICE):
+            with mock.patch.object(loop, 'HELDOUT_BATCH', size):
+                heldout = loop.Heldout(step.model, views, zoo.statistics())
+            reports.append(heldout.evaluate())
+        at_once, sliced = reports
+        self.assertEqual(at_once.keys(), sliced.keys())
+        for name, value in at_once.items():
+            self.assertAlmostEqual(sliced[name], value, places=4, msg=name)
+
+    @parameterized.named_parameters(*[
+        (f'{row}_{number}', row, refused)
+        for row, several in combined.REFUSED.items()
+        for number, refused in enumerate(several)
+    ])  # fmt: skip
+    def test_what_does_not_stand_together_is_refused(self, row, refused):
+        """Where nothing else is wrong, and in a sentence that names a flag."""
+        others = [x for x in combined.REFUSED[row] if x is not refused]
+        with mock.patch.dict(combined.REFUSED, {row: others}):
+            chosen = combined.completed(row, dict(refused), set())
+        names = '|'.join(refused)
+        with self.assertRaisesRegex(
+            (UsageError, ValueError), f'(--({row}.)?)?({names})='
+        ):
+            Model(
+                zoo.config_of(combined.case_of(row, chosen)), zoo.SPECIALS
+            )
+
+
+if __name__ == '__main__':
+    absltest.main()
