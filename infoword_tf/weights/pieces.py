@@ -195,7 +195,7 @@ def _gives_segments(known: _Folder) -> bool:
     """Whether models get the segments of texts from a tokenizer."""
     names = known.settings.get('model_input_names')
     if names is None:
-        return known.whose in ('BertTokenizer', 'XLNetTokenizer')
+        return known.whose in (None, 'BertTokenizer', 'XLNetTokenizer')
     return 'token_type_ids' in names
 
 
