@@ -192,7 +192,7 @@ def _class(
 
 
 def _gives_segments(known: _Folder) -> bool:
-    """Whether models get the segments of texts from a tokenizer."""
+    """Tells whether models get the segments of texts from a tokenizer."""
     names = known.settings.get('model_input_names')
     if names is None:
         return known.whose in (None, 'BertTokenizer', 'XLNetTokenizer')
@@ -969,8 +969,12 @@ def write(
             }
             for token in tokenizer.added
         }
-    if settings['tokenizer_class'] == general and kind not in _SEGMENTS:
-        settings['model_input_names'] = ['input_ids', 'attention_mask']
+    inputs = ['input_ids', 'attention_mask']
+    if kind in _SEGMENTS and settings['tokenizer_class'] != 'BertTokenizer':
+        # Classes other than BERT's give segments where they are asked to.
+        settings['model_input_names'] = ['token_type_ids', *inputs]
+    elif settings['tokenizer_class'] == general:
+        settings['model_input_names'] = inputs
     trims = isinstance(inner, Pairs) and tokenizer.trims
     end = processors.ByteLevel(trim_offsets=trims)
     if kind in ('gpt2', 'openai-gpt') and isinstance(layout, str):

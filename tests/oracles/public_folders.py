@@ -85,10 +85,10 @@ _BERTS = ('[PAD]', '[UNK]', '[CLS]', '[SEP]', '[MASK]')
 _FAIRSEQ = ('<s>', '<pad>', '</s>', '<unk>', '<mask>')
 _END = ('<|endoftext|>',)
 _LETTERS = 'abcdefghijklmnopqrstuvwxyz'
-_SIGNS = 'HWTNYDOCQRéöïÉß東京世界0123456789.,:!?\'[]<>'
+_SIGNS = "HWTNYDOCQRéöïÉß東京世界0123456789.,:!?'[]<>"
 _WORDS = ('hello', 'world', 'the', 'of', 'Hello', 'The', 'York', 'york')
 _ENDS = ('llo', 'ld', 'me')
-_PIECES = (
+_TOKENS = (
     *_BERTS, *_LETTERS, *_SIGNS, *(f'##{c}' for c in _LETTERS + _SIGNS),
     *_WORDS, *(f'##{c}' for c in _ENDS),
 )  # fmt: skip
@@ -129,7 +129,7 @@ _LIGATURE = zlib.decompress(  # that of the first rule alone
         'R7Z+Oi+-i9_79=r$L_k?`'
     )
 )
-# By name what a Unigram does before its pieces: (normalizers, pre-tokenizers).
+# By name what a Unigram does before its tokens: (normalizers, pre-tokenizers).
 _METASPACE = {
     'always': pre_tokenizers.Metaspace(),
     'first': pre_tokenizers.Metaspace(prepend_scheme='first'),
@@ -158,9 +158,12 @@ _NORMAL = {
 
 
 def _finished(
-    made: tk.Tokenizer, specials: Sequence[str], around: str, added: Sequence
+    tokenizer: tk.Tokenizer,
+    specials: Sequence[str],
+    around: str,
+    added: Sequence,
 ) -> tk.Tokenizer:
-    made.add_special_tokens(
+    tokenizer.add_special_tokens(
         [
             tk.AddedToken(x, lstrip=x == '<mask>', special=True,
                           normalized=False)
@@ -170,17 +173,18 @@ def _finished(
     for content, flags in added:
         special = flags.get('special', False)
         token = tk.AddedToken(content, **flags)
-        (made.add_special_tokens if special else made.add_tokens)([token])
+        add = tokenizer.add_special_tokens if special else tokenizer.add_tokens
+        add([token])
     if around in _AROUND:
         single, pair = _AROUND[around]
-        made.post_processor = processors.TemplateProcessing(
+        tokenizer.post_processor = processors.TemplateProcessing(
             single=single,
             pair=pair,
             special_tokens=[
-                (x, made.token_to_id(x)) for x in specials if x in pair
+                (x, tokenizer.token_to_id(x)) for x in specials if x in pair
             ],
         )
-    return made
+    return tokenizer
 
 
 def word_piece(
@@ -190,23 +194,23 @@ def word_piece(
     longest: int | None = None,
     **normal: Any,
 ) -> tk.Tokenizer:
-    """A tokenizer of BERT's kind.
+    """Makes a tokenizer of BERT's kind.
 
     Args:
         specials: in the order of their ids.
         longest: what tokenizer.json says that texts are cut and padded to.
         **normal: of its BertNormalizer.
     """
-    pieces = *specials, *_PIECES[len(_BERTS) :]
-    index = {piece: i for i, piece in enumerate(pieces)}
-    made = tk.Tokenizer(models.WordPiece(index, unk_token='[UNK]'))
-    made.normalizer = normalizers.BertNormalizer(**normal)
-    made.pre_tokenizer = pre_tokenizers.BertPreTokenizer()
-    made.decoder = tk.decoders.WordPiece()
+    tokens = *specials, *_TOKENS[len(_BERTS) :]
+    index = {token: i for i, token in enumerate(tokens)}
+    tokenizer = tk.Tokenizer(models.WordPiece(index, unk_token='[UNK]'))
+    tokenizer.normalizer = normalizers.BertNormalizer(**normal)
+    tokenizer.pre_tokenizer = pre_tokenizers.BertPreTokenizer()
+    tokenizer.decoder = tk.decoders.WordPiece()
     if longest is not None:
-        made.enable_truncation(longest)
-        made.enable_padding(length=longest)
-    return _finished(made, specials, around, added)
+        tokenizer.enable_truncation(longest)
+        tokenizer.enable_padding(length=longest)
+    return _finished(tokenizer, specials, around, added)
 
 
 def unigram(
@@ -216,22 +220,23 @@ def unigram(
     blanks: str = 'words',
     doubled: bool = False,
 ) -> tk.Tokenizer:
-    """A tokenizer of XLM-R's kind: <s> <pad> </s> <unk> ... <mask>.
+    """Makes a tokenizer of XLM-R's kind: <s> <pad> </s> <unk> ... <mask>.
 
     Args:
         normal, blanks: names of _NORMAL and _METASPACE.
-        doubled: whether two blanks are a piece.
+        doubled: whether two blanks are a token.
     """
     names = [f'\u2581{x}' for x in ('', *_LETTERS, *_WORDS, *'HTNWé東')]
     names += [*_LETTERS, *_SIGNS, *_ENDS, *(['\u2581\u2581'] * doubled)]
-    pieces = [(x, 0.0) for x in _FAIRSEQ[:-1]]
-    pieces += [(x, -2.0 - i / 8) for i, x in enumerate(names)]
-    made = tk.Tokenizer(models.Unigram([*pieces, ('<mask>', 0.0)], 3, False))
+    tokens = [(x, 0.0) for x in _FAIRSEQ[:-1]]
+    tokens += [(x, -2.0 - i / 8) for i, x in enumerate(names)]
+    tokens += [('<mask>', 0.0)]
+    tokenizer = tk.Tokenizer(models.Unigram(tokens, 3, False))
     if _NORMAL[normal]:
-        made.normalizer = _NORMAL[normal]
-    made.pre_tokenizer = _METASPACE[blanks]
-    made.decoder = tk.decoders.Metaspace()
-    return _finished(made, _FAIRSEQ, around, added)
+        tokenizer.normalizer = _NORMAL[normal]
+    tokenizer.pre_tokenizer = _METASPACE[blanks]
+    tokenizer.decoder = tk.decoders.Metaspace()
+    return _finished(tokenizer, _FAIRSEQ, around, added)
 
 
 def byte_pairs(
@@ -241,7 +246,7 @@ def byte_pairs(
     prefix: bool = False,
     trims: bool = True,
 ) -> tk.Tokenizer:
-    """A tokenizer of GPT-2's kind, or of RoBERTa's.
+    """Makes a tokenizer of GPT-2's kind, or of RoBERTa's.
 
     Args:
         around: 'own' is what RoBERTa's class puts, 'bytes' nothing.
@@ -252,21 +257,21 @@ def byte_pairs(
               ('Ġ', 'the'), ('Ġ', 'w'), ('o', 'r'), ('Ġ', 'Ġ')]  # fmt: skip
     names = [*specials, *sorted(pre_tokenizers.ByteLevel.alphabet())]
     names += [a + b for a, b in merges]
-    index = {piece: i for i, piece in enumerate(names)}
-    made = tk.Tokenizer(models.BPE(index, merges))
-    made.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=prefix)
-    made.decoder = tk.decoders.ByteLevel()
-    made = _finished(made, specials, around, added)
+    index = {token: i for i, token in enumerate(names)}
+    tokenizer = tk.Tokenizer(models.BPE(index, merges))
+    tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=prefix)
+    tokenizer.decoder = tk.decoders.ByteLevel()
+    tokenizer = _finished(tokenizer, specials, around, added)
     if around == 'own':
-        made.post_processor = processors.RobertaProcessing(
-            ('</s>', made.token_to_id('</s>')),
-            ('<s>', made.token_to_id('<s>')),
+        tokenizer.post_processor = processors.RobertaProcessing(
+            ('</s>', tokenizer.token_to_id('</s>')),
+            ('<s>', tokenizer.token_to_id('<s>')),
             trim_offsets=trims,
             add_prefix_space=prefix,
         )
     elif around == 'bytes':
-        made.post_processor = processors.ByteLevel(trim_offsets=trims)
-    return made
+        tokenizer.post_processor = processors.ByteLevel(trim_offsets=trims)
+    return tokenizer
 
 
 _TOKENIZERS = {'word_piece': word_piece, 'unigram': unigram,
@@ -404,32 +409,32 @@ CASES: dict[str, Case] = {
         {_LIMIT: {'max_seq_length': 40}}, ('tokenizer_config.json',),
     ),
     'vocab_txt_added': Case(
-        'BertModel', {**_BERT, 'vocab_size': len(_PIECES) + 2}, _WORDPIECE,
+        'BertModel', {**_BERT, 'vocab_size': len(_TOKENS) + 2}, _WORDPIECE,
         _OF_BERT, _MEAN,
-        {'vocab.txt': '\n'.join(_PIECES) + '\n',
-         'added_tokens.json': {'<user>': len(_PIECES),
-                               '[DOC]': len(_PIECES) + 1}},
+        {'vocab.txt': '\n'.join(_TOKENS) + '\n',
+         'added_tokens.json': {'<user>': len(_TOKENS),
+                               '[DOC]': len(_TOKENS) + 1}},
         ('tokenizer.json',),
     ),
     'vocab_txt_decoder': Case(
-        'BertModel', {**_BERT, 'vocab_size': len(_PIECES) + 2}, _WORDPIECE,
+        'BertModel', {**_BERT, 'vocab_size': len(_TOKENS) + 2}, _WORDPIECE,
         {**_OF_BERT, 'added_tokens_decoder': {
             str(i): {'content': x, 'lstrip': False, 'rstrip': i > 4,
                      'single_word': False, 'normalized': False,
-                     'special': i < len(_PIECES)}
-            for i, x in [*enumerate(_BERTS), (len(_PIECES), '<user>'),
-                         (len(_PIECES) + 1, '[DOC]')]}},
-        _MEAN, {'vocab.txt': '\n'.join(_PIECES) + '\n'}, ('tokenizer.json',),
+                     'special': i < len(_TOKENS)}
+            for i, x in [*enumerate(_BERTS), (len(_TOKENS), '<user>'),
+                         (len(_TOKENS) + 1, '[DOC]')]}},
+        _MEAN, {'vocab.txt': '\n'.join(_TOKENS) + '\n'}, ('tokenizer.json',),
     ),
     'vocab_txt_twice': Case(
-        'BertModel', {**_BERT, 'vocab_size': len(_PIECES) + 3}, _WORDPIECE,
+        'BertModel', {**_BERT, 'vocab_size': len(_TOKENS) + 3}, _WORDPIECE,
         _OF_BERT, _MEAN,
-        {'vocab.txt': '\n'.join([*_PIECES[:9], '', *_PIECES[9:], 'hello', 'x'])
+        {'vocab.txt': '\n'.join([*_TOKENS[:9], '', *_TOKENS[9:], 'hello', 'x'])
          + '\n'},
         ('tokenizer.json',),
     ),
     'fewer_tokens': Case(
-        'BertModel', {**_BERT, 'vocab_size': len(_PIECES) + 27}, _WORDPIECE,
+        'BertModel', {**_BERT, 'vocab_size': len(_TOKENS) + 27}, _WORDPIECE,
         _OF_BERT, _MEAN,
     ),
     'without_sep': Case(
@@ -535,7 +540,7 @@ CASES: dict[str, Case] = {
         _OF_BERT, _MEAN,
     ),
     'added_named': Case(
-        'BertModel', {**_BERT, 'vocab_size': len(_PIECES) + 3},
+        'BertModel', {**_BERT, 'vocab_size': len(_TOKENS) + 3},
         ('word_piece', {'added': [('[DOC]', _SPECIAL)]}),
         {**_OF_BERT, 'additional_special_tokens': ['[DOC]', '[QRY]']}, _MEAN,
         {_PROMPTS: {'prompts': {'query': '[QRY]', 'document': '[DOC]'}}},
@@ -784,15 +789,15 @@ INDEX = 'model.safetensors.index.json'
 
 
 def of_pairs(case: str) -> bool:
-    """Whether a case answers classes of PAIRS; else vectors of TEXTS."""
+    """Tells whether a case answers classes of PAIRS; else vectors of TEXTS."""
     return CASES[case].model.endswith('ForSequenceClassification')
 
 
 def vocabulary_size(case: str) -> int:
-    """How many embeddings a case has."""
+    """Counts the embeddings of a case."""
     name, arguments = CASES[case].tokenizer
-    made = _TOKENIZERS[name](**arguments)
-    return CASES[case].config.get('vocab_size', made.get_vocab_size())
+    tokenizer = _TOKENIZERS[name](**arguments)
+    return CASES[case].config.get('vocab_size', tokenizer.get_vocab_size())
 
 
 def write(
@@ -814,9 +819,9 @@ def write(
     texts: dict[str, Any] = dict(saved or {})
     if saved is None:
         name, arguments = about.tokenizer
-        made = _TOKENIZERS[name](**arguments)
+        tokenizer = _TOKENIZERS[name](**arguments)
         texts = {
-            'tokenizer.json': made.to_str(),
+            'tokenizer.json': tokenizer.to_str(),
             'tokenizer_config.json': about.settings,
             'config.json': {
                 **about.config,
@@ -882,9 +887,7 @@ def _write_shards(
     listed = {'metadata': {}, 'weight_map': index}
     (folder / INDEX).write_text(json.dumps(listed), encoding='utf-8')
     if which != 'only':
-        save_file(
-            dict(arrays), folder / 'model.safetensors', {'format': 'pt'}
-        )
+        save_file(dict(arrays), folder / 'model.safetensors', {'format': 'pt'})
     if which == 'gone':
         return
     for file, part in parts.items():
@@ -898,12 +901,12 @@ def _write_shards(
 
 
 def as_bytes(value: Any) -> np.ndarray:
-    """JSON as an array of bytes."""
+    """Writes JSON as an array of bytes."""
     return np.frombuffer(json.dumps(value).encode(), np.uint8)
 
 
 def from_bytes(array: np.ndarray) -> Any:
-    """What `as_bytes` was given."""
+    """Reads what `as_bytes` wrote."""
     return json.loads(array.tobytes())
 
 
@@ -911,7 +914,7 @@ def from_bytes(array: np.ndarray) -> Any:
 
 
 def _shapes(case: str) -> dict[str, list[int]]:
-    """Shapes of the weights of a case, as `write` takes them."""
+    """Lists shapes of the weights of a case, as `write` takes them."""
     import transformers
 
     about = CASES[case]
@@ -939,7 +942,7 @@ def _shapes(case: str) -> dict[str, list[int]]:
 def _saved(
     folder: pathlib.Path, case: str
 ) -> tuple[dict[str, list[int]], dict[str, str]]:
-    """What its library writes of a folder: shapes, and text of small files."""
+    """Lets a library save a folder: shapes, and text of the small files."""
     import safetensors
     import sentence_transformers
 
@@ -968,9 +971,7 @@ def _saved(
 def _vectors(folder: pathlib.Path, about: Case) -> dict[str, np.ndarray]:
     import sentence_transformers
 
-    model = sentence_transformers.SentenceTransformer(
-        str(folder), device='cpu'
-    )
+    model = sentence_transformers.SentenceTransformer(str(folder), device='cpu')
     texts = list(TEXTS)
     answers = {
         'ids': _rows(model, texts, 'input_ids'),
@@ -1011,14 +1012,14 @@ def _scores(folder: pathlib.Path, problem: str | None) -> dict[str, np.ndarray]:
 
 
 def _rows(model: Any, texts: Sequence[Any], name: str) -> np.ndarray:
-    """[n, T] of texts, or pairs, as a model reads them; NOTHING at padding."""
+    """Asks what a model reads of texts or pairs: [n, T], NOTHING at padding."""
     features = model.preprocess(texts)
     real = features['attention_mask'].bool().numpy()
     return np.where(real, features[name].numpy(), NOTHING).astype(np.int16)
 
 
 def _offsets(tokenizer: Any, texts: Sequence[str]) -> np.ndarray:
-    """[tokens, 2]: where each begins and ends in the bytes of its text."""
+    """Asks where each token begins and ends in bytes of a text: [tokens, 2]."""
     rows = [
         (len(text[:start].encode()), len(text[:end].encode()))
         for text in texts
@@ -1042,7 +1043,7 @@ def make() -> dict[str, np.ndarray]:
     all_shapes, all_saved = {}, {}
     for case, about in CASES.items():
         with tempfile.TemporaryDirectory() as name:
-            folder, texts = pathlib.Path(name) / 'made', None
+            folder, texts = pathlib.Path(name) / 'folder', None
             shapes = _shapes(case)
             write(folder, case, shapes)
             if about.saved:

@@ -1,7 +1,6 @@
 """Folders as people bring them: what their own libraries answer, we answer."""
 
 import pathlib
-import tempfile
 
 import numpy as np
 from absl.testing import parameterized
@@ -21,7 +20,7 @@ NEAR = 1e-5
 
 
 def rows(array):
-    """Lists of what the rows of an array hold."""
+    """Lists what the rows of an array hold."""
     return [row[row != NOTHING].tolist() for row in array]
 
 
@@ -34,14 +33,15 @@ class PublicFoldersTest(parameterized.TestCase):
             public_folders.from_bytes(cls.answers.pop(name))
             for name in ('shapes', 'saved')
         )
-        root = tempfile.TemporaryDirectory()
-        cls.addClassCleanup(root.cleanup)
-        cls.root = pathlib.Path(root.name)
+
+    def setUp(self):
+        super().setUp()
+        self.root = pathlib.Path(self.create_tempdir().full_path)
 
     def loaded(self, case):
-        """A case, and by name what its library answers."""
+        """Loads a case, and by name what its library answers."""
         folder = public_folders.write(
-            self.root / case, case, self.shapes[case], self.saved.get(case)
+            self.root / 'source', case, self.shapes[case], self.saved.get(case)
         )
         answers = {
             name.partition('/')[2]: array
@@ -49,16 +49,16 @@ class PublicFoldersTest(parameterized.TestCase):
             if name.startswith(f'{case}/')
         }
         # In this process, which `load` of a folder does in another one.
-        convert.convert(folder, workdir := self.root / f'{case}_workdir')
-        return infoword_tf.load(workdir), answers
+        convert.convert(folder, self.root / 'workdir')
+        return infoword_tf.load(self.root / 'workdir'), answers
 
     def check_ids(self, laid_out, wanted):
         ids, lengths, _ = laid_out
-        found = [
+        ours = [
             row[:size].tolist()
             for row, size in zip(ids.numpy(), lengths.numpy(), strict=True)
         ]
-        self.assertEqual(found, rows(wanted))
+        self.assertEqual(ours, rows(wanted))
 
     @parameterized.parameters(*(c for c in CASES if not of_pairs(c)))
     def test_ids_and_vectors(self, case):
@@ -66,8 +66,8 @@ class PublicFoldersTest(parameterized.TestCase):
         self.check_ids(model.laid_out(list(TEXTS)), answers['ids'])
         if 'offsets' in answers:
             _, *offsets = model.tokenizer.tokenize_with_offsets(list(TEXTS))
-            found = np.stack([x.values.numpy() for x in offsets], axis=1)
-            self.assertEqual(found.tolist(), answers['offsets'].tolist())
+            places = np.stack([x.values.numpy() for x in offsets], axis=1)
+            self.assertEqual(places.tolist(), answers['offsets'].tolist())
         pooling = 'mean' if CASES[case].modules is None else None
         vectors = model.encode(TEXTS, pooling=pooling, progress=False)
         self.near(vectors, answers['vectors'], 'vectors')
@@ -88,8 +88,17 @@ class PublicFoldersTest(parameterized.TestCase):
         # Of `scores` and `classify`, without a graph.
         scores = model.text_scores(a, b)
         self.near(scores.numpy(), answers['scores'], 'scores')
-        found = model.probabilities_of(scores).numpy()
-        self.near(found, answers['probabilities'], 'probabilities')
+        probabilities = model.probabilities_of(scores).numpy()
+        self.near(probabilities, answers['probabilities'], 'probabilities')
 
-    def near(self, found, wanted, name):
-        np.testing.assert_allclose(found, wanted, atol=NEAR, err_msg=name)
+    def test_segments_go_out_and_come_in_again(self):
+        _, answers = self.loaded('segments_by_settings')
+        output, again = self.root / 'output', self.root / 'again'
+        convert.give(self.root / 'workdir', output, 'huggingface')
+        convert.convert(output, again)
+        model = infoword_tf.load(again)
+        scores = model.text_scores(*map(list, zip(*PAIRS, strict=True)))
+        self.near(scores.numpy(), answers['scores'], 'scores')
+
+    def near(self, ours, wanted, name):
+        np.testing.assert_allclose(ours, wanted, atol=NEAR, err_msg=name)
