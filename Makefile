@@ -73,6 +73,8 @@ oracles: setup .venv-oracles/installed
 	  $(if $(WRITE),--write)
 	.venv-oracles/bin/python -m tests.oracles.huggingface \
 	  $(if $(WRITE),--write)
+	.venv-oracles/bin/python -m tests.oracles.public_folders \
+	  $(if $(WRITE),--write)
 	$(PY) -m pytest tests/oracles tests/evaluation/test_ranking.py \
 	  tests/encoders/test_relative_encoder.py tests/weights
 	rm -rf .venv-oracles/folders
@@ -85,7 +87,7 @@ oracles: setup .venv-oracles/installed
 	@echo '*' > .venv-oracles/.gitignore
 	.venv-oracles/bin/python -m pip install --quiet \
 	  --disable-pip-version-check -c constraints.txt \
-	  numpy pytrec-eval-terrier torch transformers
+	  numpy pytrec-eval-terrier sentence-transformers torch transformers
 	@touch $@
 
 # Beam excludes some of the exact versions; the others are the same.

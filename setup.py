@@ -54,7 +54,10 @@ setuptools.setup(
         'litert': LITERT,
         'notebooks': NOTEBOOKS,
         # Other people's programs, for `make oracles`: what tests expect.
-        'oracles': ['numpy', 'pytrec-eval-terrier', 'torch', 'transformers'],
+        'oracles': [
+            'numpy', 'pytrec-eval-terrier', 'sentence-transformers', 'torch',
+            'transformers',
+        ],  # fmt: skip
         'search': SEARCH,
         'tasks': TASKS,
         'test': [

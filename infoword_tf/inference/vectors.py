@@ -145,7 +145,12 @@ class Vectors(States):
             if pooling == 'cls' and self.layout.first:
                 place = ops.zeros_like(place)
             # Of the last layer this state alone is computed.
-            return states(layers, place)[:, 0]
+            pooled = states(layers, place)[:, 0]
+            if len(self.before) + len(self.after):
+                return pooled
+            # Where nothing stands around a text, an empty one has no state.
+            real = ops.expand_dims(lengths, 1) > 0
+            return ops.where(real, pooled, ops.zeros_like(pooled))
         states = states(layers)
         real = real_places(ids, lengths)
         if pooling == 'words':

@@ -88,11 +88,12 @@ def pool_by_position(states: Tensor, real: Tensor) -> Tensor:
     rows.
 
     Returns:
-        [B, D] float32.
+        [B, D] float32; the mean of no token is 0.
     """
     weights = ops.cumsum(ops.cast(real, 'float32'), axis=1)
     weights = ops.where(real, weights, 0.0)
-    weights = weights / ops.sum(weights, axis=1, keepdims=True)
+    total = ops.sum(weights, axis=1, keepdims=True)
+    weights = weights / ops.maximum(total, 1.0)
     states = ops.cast(states, 'float32')
     pooled = ops.matmul(weights[:, None, :], states)  # [B, 1, D]
     return ops.reshape(pooled, (-1, states.shape[-1]))

@@ -145,6 +145,10 @@ class SentencePiece(Tokenizer):
         with tf.init_scope():
             return Mapped(normalization.mapped(self._maps))
 
+    @functools.cached_property
+    def _blank(self) -> str:
+        return '|'.join(blanks_of(self._maps))
+
     def write(self, path: str | pathlib.Path) -> None:
         """Writes the model as it was given."""
         pathlib.Path(path).write_bytes(self.model)
@@ -213,7 +217,7 @@ class SentencePiece(Tokenizer):
     ) -> tuple[tf.RaggedTensor, ...]:
         """Each word by itself; as `tokenize_between`."""
         strings = parts.texts
-        words = self.blanks.words(parts, bool(self._maps))
+        words = self.blanks.words(parts, self._blank)
         read = self._inside
         if not places:
             (ids,) = self._joined(read.tokenize(words.values))
@@ -320,13 +324,13 @@ class _Blanks:
     scheme: str
     split: bool
 
-    def words(self, parts: Between, maps: bool) -> tf.RaggedTensor:
-        """Texts [B] to words [B, words]; `maps`: a table of characters makes
-        blanks of all white space.
+    def words(self, parts: Between, blank: str) -> tf.RaggedTensor:
+        """Parts texts [B] into words [B, words]; `blank`: an expression of what
+        a table of characters makes one blank of, '' where it does not.
         """
         replace = tf.strings.regex_replace
         strings, after = parts.texts, parts.after
-        texts = replace(strings, BLANK, ' ') if maps else strings
+        texts = replace(strings, blank, ' ') if blank else strings
         rewrites = self.rewrites
         for pattern, rewrite in rewrites:
             where = tf.ones_like(after)
@@ -364,6 +368,19 @@ class _Blanks:
             tf.gather(parts.row_splits, words.row_splits),
             validate=False,
         )
+
+
+def blanks_of(charsmap: bytes) -> list[str]:
+    """Lists the white space that a table of characters makes one blank of.
+
+    An end of a line of two characters is first: `tokenizers` reads it as one.
+    """
+    if not charsmap:
+        return []
+    from tokenizers import normalizers
+
+    written = normalizers.Precompiled(charsmap).normalize_str
+    return [x for x in ['\r\n', *map(chr, _WHITE)] if written(x) == ' ']
 
 
 def _alone(strings: tf.Tensor) -> Between:

@@ -76,6 +76,11 @@ def parsed(described: Mapping[str, Any] | None, where: str) -> Around:
     )
 
 
+def without_segments(around: Around) -> Around:
+    """Gives all tokens segment 0."""
+    return Around(*(tuple((x, 0) for x, _ in row) for row in around))
+
+
 def layout_by(
     around: Around,
     tokenizer: Tokenizer,
@@ -101,7 +106,7 @@ def layout_by(
     """
     knows = encoder.arguments.get('segments', 0) > 1
     if not knows:
-        around = Around(*(tuple((x, 0) for x, _ in row) for row in around))
+        around = without_segments(around)
     first = LAYOUTS[usual].first
     made = _made(around, tokenizer, first, where)
     # What our own rows put behind a text of GPT is no public tokenizer's.
@@ -110,7 +115,7 @@ def layout_by(
         known = LAYOUTS[name]
         same = entries(known, tokenizer)
         if not knows:
-            same = Around(*(tuple((x, 0) for x, _ in row) for row in same))
+            same = without_segments(same)
         if same == around and known.first == first:
             return name
     return made

@@ -26,7 +26,7 @@ from infoword_tf.text.layout import LAYOUTS
 from infoword_tf.text.normalizers import BLANK
 from infoword_tf.text.numbers import Numbers
 from infoword_tf.text.pairs import NAMES, CannotKeep, Pairs
-from infoword_tf.text.sentencepiece import SentencePiece
+from infoword_tf.text.sentencepiece import SentencePiece, blanks_of
 from infoword_tf.text.tokenizer import Tokenizer
 from infoword_tf.text.wordpiece import WordPiece
 from infoword_tf.weights import around
@@ -103,6 +103,8 @@ def read(
     for name, make in _FILES.items():
         if (folder / name).is_file():
             made, around_texts = make(folder / name, known)
+            if around_texts is not None and not _gives_segments(known):
+                around_texts = around.without_segments(around_texts)
             return Read(made, longest, known.said, around_texts)
     *names, last = _FILES
     raise FileNotFoundError(
@@ -165,6 +167,12 @@ _LAYOUTS = {
     'CamembertTokenizer': 'roberta', 'XLMRobertaTokenizer': 'roberta',
     'XLNetTokenizer': 'xlnet',
 }  # fmt: skip
+# By class the model of a tokenizer.json that it reads.
+_MODELS = {
+    'BertTokenizer': 'WordPiece', 'RobertaTokenizer': 'BPE',
+    'CamembertTokenizer': 'Unigram', 'XLMRobertaTokenizer': 'Unigram',
+    'XLNetTokenizer': 'Unigram',
+}  # fmt: skip
 _GPTS = 'GPT2Tokenizer', 'OpenAIGPTTokenizer'
 
 
@@ -181,6 +189,14 @@ def _class(
     name = settings.get('tokenizer_class') or config.get('tokenizer_class')
     name = (name or _CLASSES.get(kind, '')).removesuffix('Fast')
     return _ALIASES.get(name, name) or None
+
+
+def _gives_segments(known: _Folder) -> bool:
+    """Tells whether models get the segments of texts from a tokenizer."""
+    names = known.settings.get('model_input_names')
+    if names is None:
+        return known.whose in (None, 'BertTokenizer', 'XLNetTokenizer')
+    return 'token_type_ids' in names
 
 
 def _more_tokens(
@@ -473,7 +489,11 @@ def _described(path: pathlib.Path, known: _Folder) -> Any:
     said = described.get('post_processor')
     texts = around.parsed(said, str(path))
     made = _made(described, listed, known, path)
-    if said is None and known.whose in _LAYOUTS:
+    # Classes of their own lay texts out as they always do.
+    named = known.settings.get('tokenizer_class') and _MODELS.get(known.whose)
+    if named == described['model']['type'] or (
+        said is None and known.whose in _LAYOUTS
+    ):
         texts = _around(known, made)
     return made, texts
 
@@ -699,7 +719,9 @@ def _as_sentencepiece(
     if blanks['scheme'] != 'always' or not blanks['split']:
         return False
     patterns = [pattern for pattern, _ in blanks['rewrites']]
-    return blanks['white'] or {' {2,}', f'{BLANK}+$'} <= set(patterns)
+    if blanks['white']:
+        return set('\t\n\r') <= set(blanks_of(spec.precompiled_charsmap))
+    return {' {2,}', f'{BLANK}+$'} <= set(patterns)
 
 
 def _only_blanks(step: Mapping[str, Any]) -> bool:
@@ -947,8 +969,12 @@ def write(
             }
             for token in tokenizer.added
         }
-    if settings['tokenizer_class'] == general and kind not in _SEGMENTS:
-        settings['model_input_names'] = ['input_ids', 'attention_mask']
+    inputs = ['input_ids', 'attention_mask']
+    if kind in _SEGMENTS and settings['tokenizer_class'] != 'BertTokenizer':
+        # Classes other than BERT's give segments where they are asked to.
+        settings['model_input_names'] = ['token_type_ids', *inputs]
+    elif settings['tokenizer_class'] == general:
+        settings['model_input_names'] = inputs
     trims = isinstance(inner, Pairs) and tokenizer.trims
     end = processors.ByteLevel(trim_offsets=trims)
     if kind in ('gpt2', 'openai-gpt') and isinstance(layout, str):

@@ -1,0 +1,1071 @@
+"""Folders as people bring them, and what their own libraries make of them.
+
+    .venv-oracles/bin/python -m tests.oracles.public_folders [--write]
+
+A folder is made here by `write`, without those libraries: its tokenizer by
+`tokenizers`, its weights by their names. Folders that end in `_saved` are what
+transformers and sentence-transformers write themselves: their small files lie
+beside the answers.
+
+Glossary of shapes: n = TEXTS or PAIRS, T tokens of the longest, D width,
+C classes.
+"""
+
+import base64
+import json
+import pathlib
+import shutil
+import tempfile
+import zlib
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+import tokenizers as tk
+from safetensors.numpy import save_file
+from tokenizers import models, normalizers, pre_tokenizers, processors
+
+from tests.oracles import frozen, huggingface
+
+D = 16
+NOTHING = -1  # where no token is
+TEXTS = (
+    'hello world',
+    '',
+    '  The Hello, of two  blanks: three   and at the end   ',
+    'Héllo WÖRLD naïve cafe\u0301 ÉTÉ',
+    '東京 hello世界。',
+    '<user>hello <user>x [DOC]world[DOC]  the theme [MASK]d </s> <s>it',
+    '[QRY] New York new york NewYork  New York.',
+    'ﬁne ｈello\u00a0world\u3000a\u200bb Straße ǅ \u0130',
+    'a tab\there\nand a line\r\n',
+    "don't we've 123 4,567.89!? \U0001f44d",
+    'x' * 101 + ' ok',
+    'hello the world is of a b c d e f g h ' * 5,
+)
+PAIRS = (
+    ('hello world', 'the world is'),
+    ('', 'hello'),
+    ('Héllo  the', ''),
+    ('[DOC] a ', '東京<user>b'),
+    ('hello of a b c d e f g h ' * 5, 'the world ' * 12),
+)
+_BERT = {
+    'model_type': 'bert', 'hidden_size': D, 'num_hidden_layers': 1,
+    'num_attention_heads': 2, 'intermediate_size': 24,
+    'max_position_embeddings': 48, 'type_vocab_size': 2, 'pad_token_id': 0,
+}  # fmt: skip
+_ROBERTA = {
+    **_BERT, 'model_type': 'roberta', 'type_vocab_size': 1,
+    'max_position_embeddings': 50, 'layer_norm_eps': 1e-5, 'pad_token_id': 1,
+    'bos_token_id': 0, 'eos_token_id': 2,
+}  # fmt: skip
+_XLM = {**_ROBERTA, 'model_type': 'xlm-roberta'}
+_DISTIL = {
+    'model_type': 'distilbert', 'dim': D, 'n_layers': 1, 'n_heads': 2,
+    'hidden_dim': 24, 'max_position_embeddings': 48, 'pad_token_id': 0,
+}  # fmt: skip
+_ELECTRA = {**_BERT, 'model_type': 'electra', 'embedding_size': 8}
+_GPT_2 = {
+    'model_type': 'gpt2', 'n_embd': D, 'n_layer': 1, 'n_head': 2,
+    'n_positions': 48, 'bos_token_id': 0, 'eos_token_id': 0,
+}  # fmt: skip
+_MODERN = {
+    'model_type': 'modernbert', 'hidden_size': D, 'num_hidden_layers': 2,
+    'num_attention_heads': 2, 'intermediate_size': 24,
+    'max_position_embeddings': 48, 'local_attention': 8,
+    'global_attn_every_n_layers': 2, 'pad_token_id': 0, 'cls_token_id': 2,
+    'sep_token_id': 3, 'bos_token_id': 2, 'eos_token_id': 3,
+}  # fmt: skip
+
+
+# --------------------------------------------------------------- tokenizers
+
+_BERTS = ('[PAD]', '[UNK]', '[CLS]', '[SEP]', '[MASK]')
+_FAIRSEQ = ('<s>', '<pad>', '</s>', '<unk>', '<mask>')
+_END = ('<|endoftext|>',)
+_LETTERS = 'abcdefghijklmnopqrstuvwxyz'
+_SIGNS = "HWTNYDOCQRéöïÉß東京世界0123456789.,:!?'[]<>"
+_WORDS = ('hello', 'world', 'the', 'of', 'Hello', 'The', 'York', 'york')
+_ENDS = ('llo', 'ld', 'me')
+_TOKENS = (
+    *_BERTS, *_LETTERS, *_SIGNS, *(f'##{c}' for c in _LETTERS + _SIGNS),
+    *_WORDS, *(f'##{c}' for c in _ENDS),
+)  # fmt: skip
+# By name what stands around a text, and around two.
+_AROUND = {
+    'bert': ('[CLS] $A [SEP]', '[CLS] $A [SEP] $B:1 [SEP]:1'),
+    'cls': ('[CLS] $A', '[CLS] $A $B:1'),
+    'roberta': ('<s> $A </s>', '<s> $A </s> </s> $B </s>'),
+    'roberta_as_bert': ('<s> $A </s>', '<s> $A </s> $B:1 </s>:1'),
+    'end': ('$A <|endoftext|>', '$A <|endoftext|> $B:1 <|endoftext|>:1'),
+}
+# What SentencePiece's own program makes of rules: the ligature fi, a wide h, e
+# with an accent behind it, blanks of five kinds, one of no width.
+_CHARACTERS = zlib.decompress(
+    base64.b85decode(
+        'c-ke?d9aRU6aet^eQpMme~dL67a>Z8%92X<vW2vfHcK+LEGgk$>*d}ob*<fyENQhxi'
+        '%M=tLuFsfay4ouZAi%S`*>%5&w0;to_XiYJm-zHh)9npS~Q~AH4%x3j4jtDqj<T9On'
+        'DLc{92auWMs=d85wEG$Y>Dpek3DvL_{HbS;Zp?izOT=MM=s~8lQ@?l;=9GrverEqHH'
+        'oMU2P$%P?@USKy|87gB!VtnrJ6(=2mW@Hn&liI^4nS)Z<RH8uhu0hTKgf?&TitqcKf'
+        'sLUWqYk`~-gD_ZjaZD~V$+R=dr=|o35^AL~lFpu#lU3i=)=*p9H<7uAaS)QQ>-RVV7'
+        'dh;B8c%HtgGr7s=FZN>~0~o{$3}G-YGL)AX#&BN7mBlNJVkDWVOJxkB8OK;AFrJBIk'
+        '<BDtC5I_YW*Sp@o!6L7E;E_IY-aHWb9j?H<}sJIn9tiRU=a&h!eW;44)5_UA4F>QB0'
+        'l0nma~kNtl(o-v4+)r$|rozXQ`QEEno2^U$c&U*0X_c*u+LQ^KGh@m5A@et!&{3zGo'
+        'XhvV-mHVkdjp%|7;Wfc^Z$K@RaVM>tFYNBM<g9OuuHiTF+YHC4+=L_uC6PI&)4RpSr'
+        '-<}Xh252rcB8UE!g|8bskT;P8$aWSs^d_8-cu>7TQ8LIe>bN'
+    )
+)
+_LIGATURE = zlib.decompress(  # that of the first rule alone
+    base64.b85decode(
+        'c-j@xRg{(m6a~<44J=YZBqT*ex;q6VMY=({hwc^_ltxM{x^rld8q%OUmF{NflG^`SY'
+        'rmYA`*2SXGYEnWF@or*uplxB3nJ16p$rMtv57@o;t-#BB;W%Qk&q8b%ts_48A(Y&a#'
+        'Hd!sYylXL>fLJ9iNh(&-sim$Ur7Cl7-A<BP%(`PA+nihuq{NF9pa?AqrB2!W5$@B`8'
+        'iwzN9pzD8pBjqbwCD&(~Ds8!AzS%2cB&HK<N4YEp;V)T1s9sL!`Fq%n<XN)wvXjFz;'
+        'ZHLYk%8^UQv2int#j&z|j-RMdWy3>oE^r1KX=*s~5^Bn^j%pf8{59fP^GK?P>!Ei<~'
+        'k}-_tN5(RqaZF?aKQW1)nar>J!teaXRHiVUY0P8>vzf(Q<}jamEMx(TS;SJ7u#8Anu'
+        '$)z_WDToX$6D6&2OC2ZXEU4FLKNHB$_}>kCp-C@zu3h;>|r<i*vkR-bBKc+;V{QI$_'
+        'b8hij(}yY0mH;=Qzs+&U1;2T;Vd;xXKN#bBmkY;WqcUOEmX+$O9hph^IW^InQ{>3;y'
+        'R7Z+Oi+-i9_79=r$L_k?`'
+    )
+)
+# By name what a Unigram does before its tokens: (normalizers, pre-tokenizers).
+_METASPACE = {
+    'always': pre_tokenizers.Metaspace(),
+    'first': pre_tokenizers.Metaspace(prepend_scheme='first'),
+    'never': pre_tokenizers.Metaspace(prepend_scheme='never'),
+    'whole': pre_tokenizers.Metaspace(split=False),
+    'words': pre_tokenizers.Sequence(
+        [pre_tokenizers.WhitespaceSplit(), pre_tokenizers.Metaspace()]
+    ),
+}
+_JOINED = normalizers.Replace(tk.Regex(' {2,}'), ' ')
+_NORMAL = {
+    'nothing': None,
+    'joined': normalizers.Sequence([_JOINED]),
+    'characters': normalizers.Precompiled(_CHARACTERS),
+    'ligature': normalizers.Precompiled(_LIGATURE),
+    'characters_joined': normalizers.Sequence(
+        [normalizers.Precompiled(_CHARACTERS), _JOINED]
+    ),
+    'stripped': normalizers.Sequence(
+        [
+            normalizers.Strip(left=False),
+            normalizers.Replace(tk.Regex(' {2,}'), '\u2581'),
+        ]
+    ),
+}
+
+
+def _finished(
+    tokenizer: tk.Tokenizer,
+    specials: Sequence[str],
+    around: str,
+    added: Sequence,
+) -> tk.Tokenizer:
+    tokenizer.add_special_tokens(
+        [
+            tk.AddedToken(x, lstrip=x == '<mask>', special=True,
+                          normalized=False)
+            for x in specials
+        ]
+    )  # fmt: skip
+    for content, flags in added:
+        special = flags.get('special', False)
+        token = tk.AddedToken(content, **flags)
+        add = tokenizer.add_special_tokens if special else tokenizer.add_tokens
+        add([token])
+    if around in _AROUND:
+        single, pair = _AROUND[around]
+        tokenizer.post_processor = processors.TemplateProcessing(
+            single=single,
+            pair=pair,
+            special_tokens=[
+                (x, tokenizer.token_to_id(x)) for x in specials if x in pair
+            ],
+        )
+    return tokenizer
+
+
+def word_piece(
+    around: str = 'bert',
+    added: Sequence = (),
+    specials: Sequence[str] = _BERTS,
+    longest: int | None = None,
+    **normal: Any,
+) -> tk.Tokenizer:
+    """Makes a tokenizer of BERT's kind.
+
+    Args:
+        specials: in the order of their ids.
+        longest: what tokenizer.json says that texts are cut and padded to.
+        **normal: of its BertNormalizer.
+    """
+    tokens = *specials, *_TOKENS[len(_BERTS) :]
+    index = {token: i for i, token in enumerate(tokens)}
+    tokenizer = tk.Tokenizer(models.WordPiece(index, unk_token='[UNK]'))
+    tokenizer.normalizer = normalizers.BertNormalizer(**normal)
+    tokenizer.pre_tokenizer = pre_tokenizers.BertPreTokenizer()
+    tokenizer.decoder = tk.decoders.WordPiece()
+    if longest is not None:
+        tokenizer.enable_truncation(longest)
+        tokenizer.enable_padding(length=longest)
+    return _finished(tokenizer, specials, around, added)
+
+
+def unigram(
+    around: str = 'roberta',
+    added: Sequence = (),
+    normal: str = 'nothing',
+    blanks: str = 'words',
+    doubled: bool = False,
+) -> tk.Tokenizer:
+    """Makes a tokenizer of XLM-R's kind: <s> <pad> </s> <unk> ... <mask>.
+
+    Args:
+        normal, blanks: names of _NORMAL and _METASPACE.
+        doubled: whether two blanks are a token.
+    """
+    names = [f'\u2581{x}' for x in ('', *_LETTERS, *_WORDS, *'HTNWé東')]
+    names += [*_LETTERS, *_SIGNS, *_ENDS, *(['\u2581\u2581'] * doubled)]
+    tokens = [(x, 0.0) for x in _FAIRSEQ[:-1]]
+    tokens += [(x, -2.0 - i / 8) for i, x in enumerate(names)]
+    tokens += [('<mask>', 0.0)]
+    tokenizer = tk.Tokenizer(models.Unigram(tokens, 3, False))
+    if _NORMAL[normal]:
+        tokenizer.normalizer = _NORMAL[normal]
+    tokenizer.pre_tokenizer = _METASPACE[blanks]
+    tokenizer.decoder = tk.decoders.Metaspace()
+    return _finished(tokenizer, _FAIRSEQ, around, added)
+
+
+def byte_pairs(
+    specials: Sequence[str] = _FAIRSEQ,
+    around: str = 'roberta',
+    added: Sequence = (),
+    prefix: bool = False,
+    trims: bool = True,
+) -> tk.Tokenizer:
+    """Makes a tokenizer of GPT-2's kind, or of RoBERTa's.
+
+    Args:
+        around: 'own' is what RoBERTa's class puts, 'bytes' nothing.
+        prefix: whether a blank stands before the first word.
+        trims: whether blanks are in no offset.
+    """
+    merges = [('h', 'e'), ('l', 'l'), ('ll', 'o'), ('he', 'llo'), ('t', 'he'),
+              ('Ġ', 'the'), ('Ġ', 'w'), ('o', 'r'), ('Ġ', 'Ġ')]  # fmt: skip
+    names = [*specials, *sorted(pre_tokenizers.ByteLevel.alphabet())]
+    names += [a + b for a, b in merges]
+    index = {token: i for i, token in enumerate(names)}
+    tokenizer = tk.Tokenizer(models.BPE(index, merges))
+    tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=prefix)
+    tokenizer.decoder = tk.decoders.ByteLevel()
+    tokenizer = _finished(tokenizer, specials, around, added)
+    if around == 'own':
+        tokenizer.post_processor = processors.RobertaProcessing(
+            ('</s>', tokenizer.token_to_id('</s>')),
+            ('<s>', tokenizer.token_to_id('<s>')),
+            trim_offsets=trims,
+            add_prefix_space=prefix,
+        )
+    elif around == 'bytes':
+        tokenizer.post_processor = processors.ByteLevel(trim_offsets=trims)
+    return tokenizer
+
+
+_TOKENIZERS = {'word_piece': word_piece, 'unigram': unigram,
+               'byte_pairs': byte_pairs}  # fmt: skip
+
+
+# -------------------------------------------------------------------- cases
+
+
+class Case(NamedTuple):
+    """A folder.
+
+    Attributes:
+        model: the class of transformers.
+        config: config.json; `vocab_size` where there are more embeddings than
+            tokens.
+        tokenizer: what makes it, a name of _TOKENIZERS, and its arguments.
+        settings: tokenizer_config.json.
+        modules: of sentence-transformers behind the Transformer, (what it is,
+            its config.json); None: it is a folder of transformers alone,
+            whose vectors are the mean.
+        files: more of them, JSON or text, by where they lie.
+        without: files that it lacks.
+        shards: 'old': an index and its shards beside a newer
+            model.safetensors; 'gone': the index alone beside it; 'only': two
+            shards and no model.safetensors.
+        saved: whether the libraries write it.
+    """
+
+    model: str
+    config: Mapping[str, Any]
+    tokenizer: tuple[str, Mapping[str, Any]]
+    settings: Mapping[str, Any] = {}
+    modules: tuple[tuple[str, Mapping[str, Any]], ...] | None = None
+    files: Mapping[str, Any] = {}
+    without: tuple[str, ...] = ()
+    shards: str = ''
+    saved: bool = False
+
+
+_WORDPIECE = ('word_piece', {})
+_UNIGRAM = ('unigram', {})
+_BYTES = ('byte_pairs', {'around': 'own'})
+_GPT_BYTES = ('byte_pairs', {'specials': _END, 'around': 'bytes'})
+_OF_BERT = {
+    'tokenizer_class': 'BertTokenizer', 'do_lower_case': True,
+    'strip_accents': None, 'tokenize_chinese_chars': True,
+    'pad_token': '[PAD]', 'unk_token': '[UNK]', 'cls_token': '[CLS]',
+    'sep_token': '[SEP]', 'mask_token': '[MASK]', 'model_max_length': 512,
+}  # fmt: skip
+_OF_ROBERTA = {
+    'tokenizer_class': 'RobertaTokenizer', 'pad_token': '<pad>',
+    'unk_token': '<unk>', 'bos_token': '<s>', 'eos_token': '</s>',
+    'cls_token': '<s>', 'sep_token': '</s>', 'mask_token': '<mask>',
+    'model_max_length': 40, 'add_prefix_space': False,
+}  # fmt: skip
+_OF_XLM = {
+    **{k: v for k, v in _OF_ROBERTA.items() if k != 'add_prefix_space'},
+    'tokenizer_class': 'XLMRobertaTokenizer',
+}
+_OF_GPT_2 = {
+    'tokenizer_class': 'GPT2Tokenizer', 'model_max_length': 40,
+    'pad_token': '<|endoftext|>', 'eos_token': '<|endoftext|>',
+    'bos_token': '<|endoftext|>', 'unk_token': '<|endoftext|>',
+}  # fmt: skip
+# A class that takes tokenizer.json as it is.
+_AS_WRITTEN = {'tokenizer_class': 'PreTrainedTokenizerFast'}
+_MEAN = (('Pooling', {'word_embedding_dimension': D,
+                      'pooling_mode_mean_tokens': True}),)  # fmt: skip
+_CLS = (('Pooling', {'word_embedding_dimension': D,
+                     'pooling_mode_cls_token': True,
+                     'pooling_mode_mean_tokens': False}),)  # fmt: skip
+_UNIT = ('Normalize', {})
+_PROMPTS = 'config_sentence_transformers.json'
+_LIMIT = 'sentence_bert_config.json'
+_SPECIAL = {'special': True, 'normalized': False}
+_PLAIN = {'special': False, 'normalized': True}
+
+
+def _dense(wide: int, activation: str, bias: bool = True) -> Any:
+    return 'Dense', {
+        'in_features': D, 'out_features': wide, 'bias': bias,
+        'activation_function': f'torch.nn.modules.{activation}',
+    }  # fmt: skip
+
+
+def _pooled(mode: str) -> Any:
+    return (('Pooling', {'embedding_dimension': D, 'pooling_mode': mode,
+                         'include_prompt': True}),)  # fmt: skip
+
+
+def _labels(*names: str) -> dict[str, Any]:
+    return {
+        'id2label': {str(i): name for i, name in enumerate(names)},
+        'label2id': {name: i for i, name in enumerate(names)},
+    }
+
+
+CASES: dict[str, Case] = {
+    # --- WordPiece, and what is read beside it
+    'minilm': Case(
+        'BertModel', _BERT, ('word_piece', {'longest': 12}), _OF_BERT,
+        (*_MEAN, _UNIT),
+        {_LIMIT: {'max_seq_length': 24, 'do_lower_case': False},
+         'special_tokens_map.json': {'pad_token': '[PAD]'}},
+    ),
+    'cased_by_settings': Case(
+        'BertModel', _BERT, _WORDPIECE, {**_OF_BERT, 'do_lower_case': False},
+        _MEAN,
+    ),
+    'lower_by_settings': Case(
+        'BertModel', _BERT, ('word_piece', {'lowercase': False}), _OF_BERT,
+        _MEAN,
+    ),
+    'case_unsaid': Case(
+        'BertModel', _BERT, ('word_piece', {'lowercase': False}),
+        {k: v for k, v in _OF_BERT.items() if k != 'do_lower_case'}, _MEAN,
+    ),
+    'accents_by_settings': Case(
+        'BertModel', _BERT, _WORDPIECE, {**_OF_BERT, 'strip_accents': False},
+        _MEAN,
+    ),
+    'chinese_by_settings': Case(
+        'BertModel', _BERT, _WORDPIECE,
+        {**_OF_BERT, 'tokenize_chinese_chars': False}, _MEAN,
+    ),
+    'as_written': Case(
+        'BertModel', _BERT,
+        ('word_piece', {'lowercase': False, 'strip_accents': True,
+                        'handle_chinese_chars': False, 'clean_text': False}),
+        {**_OF_BERT, **_AS_WRITTEN}, _MEAN,
+    ),
+    'no_settings': Case(
+        'BertModel', _BERT, ('word_piece', {'lowercase': False}), {}, _MEAN,
+        {_LIMIT: {'max_seq_length': 40}}, ('tokenizer_config.json',),
+    ),
+    'vocab_txt_added': Case(
+        'BertModel', {**_BERT, 'vocab_size': len(_TOKENS) + 2}, _WORDPIECE,
+        _OF_BERT, _MEAN,
+        {'vocab.txt': '\n'.join(_TOKENS) + '\n',
+         'added_tokens.json': {'<user>': len(_TOKENS),
+                               '[DOC]': len(_TOKENS) + 1}},
+        ('tokenizer.json',),
+    ),
+    'vocab_txt_decoder': Case(
+        'BertModel', {**_BERT, 'vocab_size': len(_TOKENS) + 2}, _WORDPIECE,
+        {**_OF_BERT, 'added_tokens_decoder': {
+            str(i): {'content': x, 'lstrip': False, 'rstrip': i > 4,
+                     'single_word': False, 'normalized': False,
+                     'special': i < len(_TOKENS)}
+            for i, x in [*enumerate(_BERTS), (len(_TOKENS), '<user>'),
+                         (len(_TOKENS) + 1, '[DOC]')]}},
+        _MEAN, {'vocab.txt': '\n'.join(_TOKENS) + '\n'}, ('tokenizer.json',),
+    ),
+    'vocab_txt_twice': Case(
+        'BertModel', {**_BERT, 'vocab_size': len(_TOKENS) + 3}, _WORDPIECE,
+        _OF_BERT, _MEAN,
+        {'vocab.txt': '\n'.join([*_TOKENS[:9], '', *_TOKENS[9:], 'hello', 'x'])
+         + '\n'},
+        ('tokenizer.json',),
+    ),
+    'fewer_tokens': Case(
+        'BertModel', {**_BERT, 'vocab_size': len(_TOKENS) + 27}, _WORDPIECE,
+        _OF_BERT, _MEAN,
+    ),
+    'without_sep': Case(
+        'BertModel', _BERT, ('word_piece', {'around': 'cls'}),
+        {**_OF_BERT, **_AS_WRITTEN}, _CLS,
+    ),
+    'sep_by_template': Case(
+        'BertModel', _BERT, ('word_piece', {'around': 'cls'}), _OF_BERT, _CLS
+    ),
+    'klue': Case(
+        'RobertaModel', {**_ROBERTA, 'type_vocab_size': 1},
+        ('word_piece', {
+            'specials': ('[CLS]', '[PAD]', '[SEP]', '[UNK]', '[MASK]'),
+            'lowercase': False}),
+        {**_OF_BERT, 'do_lower_case': False, 'model_max_length': 48}, _MEAN,
+    ),
+    'bert_of_bytes': Case(
+        'BertModel', {**_BERT, 'pad_token_id': 1}, _BYTES, _OF_ROBERTA, _MEAN
+    ),
+    'old_shards': Case(
+        'BertModel', _BERT, _WORDPIECE, _OF_BERT, _MEAN, shards='old'
+    ),
+    'index_alone': Case(
+        'BertModel', _BERT, _WORDPIECE, _OF_BERT, _MEAN, shards='gone'
+    ),
+    'shards': Case(
+        'BertModel', _BERT, _WORDPIECE, _OF_BERT, _MEAN, shards='only'
+    ),
+    # --- lengths
+    'longer_by_transformer': Case(
+        'BertModel', _BERT, _WORDPIECE, {**_OF_BERT, 'model_max_length': 16},
+        _MEAN, {_LIMIT: {'max_seq_length': 40, 'do_lower_case': False}},
+    ),
+    'shorter_by_settings': Case(
+        'BertModel', _BERT, _WORDPIECE, {**_OF_BERT, 'model_max_length': 16},
+        _MEAN, {_LIMIT: {'max_seq_length': None, 'do_lower_case': False}},
+    ),
+    'as_long_as_positions': Case(
+        'BertModel', _BERT, _WORDPIECE,
+        {**_OF_BERT, 'model_max_length': 1000000000000000019884624838656},
+        _MEAN,
+    ),
+    # --- poolings, and what stands over them
+    'plain': Case('BertModel', _BERT, _WORDPIECE, _OF_BERT),
+    'pools_max': Case(
+        'BertModel', _BERT, _WORDPIECE, _OF_BERT, _pooled('max')
+    ),
+    'pools_weighted': Case(
+        'BertModel', _BERT, _WORDPIECE, _OF_BERT, _pooled('weightedmean')
+    ),
+    'pools_last': Case(
+        'BertModel', _BERT, _WORDPIECE, _OF_BERT, _pooled('lasttoken')
+    ),
+    'dense': Case(
+        'BertModel', _BERT, _WORDPIECE, _OF_BERT,
+        (*_MEAN, _dense(6, 'activation.Tanh'), _UNIT),
+    ),
+    'dense_twice': Case(
+        'BertModel', _BERT, _WORDPIECE, _OF_BERT,
+        (*_CLS, _dense(D, 'activation.GELU'),
+         _dense(8, 'linear.Identity', bias=False)),
+        {_PROMPTS: {'similarity_fn_name': 'dot'}},
+    ),
+    'truncated': Case(
+        'BertModel', _BERT, _WORDPIECE, _OF_BERT, _MEAN,
+        {_PROMPTS: {'truncate_dim': 5, 'similarity_fn_name': 'cosine'}},
+    ),
+    # --- prompts
+    'prompts': Case(
+        'BertModel', _BERT, _WORDPIECE, _OF_BERT, (*_CLS, _UNIT),
+        {_PROMPTS: {'prompts': {'query': 'the world of: ', 'document': ''},
+                    'default_prompt_name': None,
+                    'similarity_fn_name': 'cosine'}},
+    ),
+    'prompts_empty': Case(
+        'BertModel', _BERT, _WORDPIECE, _OF_BERT, _MEAN,
+        {_PROMPTS: {'prompts': {'query': '', 'document': ''},
+                    'default_prompt_name': None}},
+    ),
+    'prompts_default': Case(
+        'BertModel', _BERT, _WORDPIECE, _OF_BERT, _MEAN,
+        {_PROMPTS: {'prompts': {'query': '', 'document': 'hello '},
+                    'default_prompt_name': 'document'}},
+    ),
+    'prompts_default_alone': Case(
+        'BertModel', _BERT, _WORDPIECE, _OF_BERT, _MEAN,
+        {_PROMPTS: {'prompts': {'classification': 'the '},
+                    'default_prompt_name': 'classification'}},
+    ),
+    'prompts_added': Case(
+        'BertModel', _BERT,
+        ('word_piece', {'added': [('[QRY]', _SPECIAL), ('[DOC] ', _PLAIN)]}),
+        _OF_BERT, (*_MEAN, _UNIT),
+        {_PROMPTS: {'prompts': {'query': '[QRY] ', 'passage': '[DOC] '},
+                    'default_prompt_name': 'query'}},
+    ),
+    # --- added tokens
+    'added': Case(
+        'BertModel', _BERT,
+        ('word_piece', {'added': [('[DOC]', _SPECIAL), ('<user>', _PLAIN),
+                                  ('New York', _PLAIN),
+                                  ('the', {**_PLAIN, 'single_word': True})]}),
+        _OF_BERT, _MEAN,
+    ),
+    'added_named': Case(
+        'BertModel', {**_BERT, 'vocab_size': len(_TOKENS) + 3},
+        ('word_piece', {'added': [('[DOC]', _SPECIAL)]}),
+        {**_OF_BERT, 'additional_special_tokens': ['[DOC]', '[QRY]']}, _MEAN,
+        {_PROMPTS: {'prompts': {'query': '[QRY]', 'document': '[DOC]'}}},
+    ),
+    'added_blanks': Case(
+        'BertModel', _BERT,
+        ('word_piece', {'added': [
+            ('[DOC]', {**_SPECIAL, 'lstrip': True}),
+            ('<user>', {**_SPECIAL, 'rstrip': True, 'normalized': True}),
+            ('York', {'normalized': False, 'lstrip': True,
+                      'single_word': True})]}),
+        {**_OF_BERT, **_AS_WRITTEN}, _MEAN,
+    ),
+    'added_bytes': Case(
+        'RobertaModel', _ROBERTA,
+        ('byte_pairs', {'around': 'own', 'added': [
+            ('[DOC]', _SPECIAL), ('<user>', {**_PLAIN, 'rstrip': True}),
+            ('New York', _PLAIN), ('the', {**_PLAIN, 'single_word': True})]}),
+        _OF_ROBERTA, _MEAN,
+    ),
+    'added_unigram': Case(
+        'XLMRobertaModel', _XLM,
+        ('unigram', {'added': [
+            ('[DOC]', _SPECIAL), ('<user>', _PLAIN), ('New York', _PLAIN),
+            ('the', {**_PLAIN, 'single_word': True, 'lstrip': True})]}),
+        {**_OF_XLM, **_AS_WRITTEN}, _MEAN,
+    ),
+    # --- Unigrams
+    'e5': Case(
+        'XLMRobertaModel', {**_XLM, 'vocab_size': 160},
+        ('unigram', {'normal': 'characters'}), _OF_XLM, (*_MEAN, _UNIT),
+        {_PROMPTS: {'prompts': {'query': 'query: ', 'passage': 'passage: '}},
+         _LIMIT: {'max_seq_length': 44}},
+    ),
+    'multilingual_minilm': Case(
+        'BertModel', {**_BERT, 'vocab_size': 170},
+        ('unigram', {'normal': 'characters_joined'}),
+        {**_OF_XLM, 'do_lower_case': True}, _MEAN,
+        {_LIMIT: {'max_seq_length': 32}},
+    ),
+    'ligature': Case(
+        'XLMRobertaModel', _XLM, ('unigram', {'normal': 'ligature'}), _OF_XLM,
+        _MEAN,
+    ),
+    'camembert': Case(
+        'CamembertModel', {**_XLM, 'model_type': 'camembert'},
+        ('unigram', {'normal': 'characters'}),
+        {**_OF_XLM, 'tokenizer_class': 'CamembertTokenizer'}, _MEAN,
+    ),
+    'added_xlm': Case(
+        'XLMRobertaModel', _XLM,
+        ('unigram', {'normal': 'characters', 'added': [
+            ('[DOC]', _SPECIAL), ('<user>', _PLAIN), ('New York', _PLAIN),
+            ('the', {**_PLAIN, 'single_word': True, 'lstrip': True})]}),
+        _OF_XLM, _MEAN,
+    ),
+    'blanks_always': Case(
+        'XLMRobertaModel', _XLM,
+        ('unigram', {'blanks': 'always', 'doubled': True}),
+        {**_OF_XLM, **_AS_WRITTEN}, _MEAN,
+    ),
+    'blanks_first': Case(
+        'XLMRobertaModel', _XLM,
+        ('unigram', {'blanks': 'first', 'normal': 'joined',
+                     'added': [('<user>', _PLAIN)]}),
+        {**_OF_XLM, **_AS_WRITTEN}, _MEAN,
+    ),
+    'blanks_never': Case(
+        'XLMRobertaModel', _XLM,
+        ('unigram', {'blanks': 'never', 'normal': 'characters',
+                     'doubled': True}),
+        {**_OF_XLM, **_AS_WRITTEN}, _MEAN,
+    ),
+    'blanks_stripped': Case(
+        'XLMRobertaModel', _XLM,
+        ('unigram', {'blanks': 'whole', 'normal': 'stripped', 'doubled': True}),
+        {**_OF_XLM, **_AS_WRITTEN}, _MEAN,
+    ),
+    # --- byte pairs
+    'distilroberta': Case(
+        'RobertaModel', _ROBERTA, _BYTES,
+        {**_OF_ROBERTA, 'trim_offsets': True}, (*_MEAN, _UNIT),
+        {_LIMIT: {'max_seq_length': 44, 'do_lower_case': False}},
+    ),
+    'pads_with_0': Case(
+        'RobertaModel', {**_ROBERTA, 'pad_token_id': 0, 'bos_token_id': 1},
+        ('byte_pairs', {'specials': ('<pad>', '<s>', '</s>', '<unk>', '<mask>'),
+                        'around': 'own'}),
+        _OF_ROBERTA, _CLS,
+    ),
+    'pads_with_4': Case(
+        'XLMRobertaModel', {**_XLM, 'pad_token_id': 4},
+        ('byte_pairs', {'specials': ('<s>', '</s>', '<unk>', '<mask>', '<pad>'),
+                        'trims': False}),
+        {**_OF_ROBERTA, **_AS_WRITTEN}, _MEAN,
+    ),
+    'prefix_by_settings': Case(
+        'RobertaModel', _ROBERTA, _BYTES,
+        {**_OF_ROBERTA, 'add_prefix_space': True}, _MEAN,
+    ),
+    'untrimmed': Case(
+        'RobertaModel', {**_ROBERTA, 'vocab_size': 300},
+        ('byte_pairs', {'around': 'own', 'trims': False, 'prefix': True}),
+        {**_OF_ROBERTA, 'add_prefix_space': True, 'trim_offsets': False},
+        _MEAN,
+    ),
+    'roberta_bare': Case(
+        'RobertaModel', _ROBERTA, ('byte_pairs', {'around': 'bytes'}),
+        _OF_ROBERTA, _MEAN,
+    ),
+    'gpt2_as_written': Case(
+        'GPT2Model', _GPT_2,
+        ('byte_pairs', {'specials': _END, 'around': 'end', 'prefix': True}),
+        {**_OF_GPT_2, 'add_prefix_space': False}, _pooled('lasttoken'),
+    ),
+    'sgpt': Case(
+        'GPT2Model', _GPT_2, _GPT_BYTES, _OF_GPT_2, _pooled('weightedmean')
+    ),
+    'gpt2_end': Case(
+        'GPT2Model', {**_GPT_2, 'n_inner': 4 * D},
+        ('byte_pairs', {'specials': _END, 'around': 'end'}),
+        {**_OF_GPT_2, **_AS_WRITTEN}, _pooled('lasttoken'),
+    ),
+    'gpt2_inner': Case(
+        'GPT2Model', {**_GPT_2, 'n_inner': 24}, _GPT_BYTES, _OF_GPT_2,
+        (*_MEAN, _UNIT),
+        {_PROMPTS: {'prompts': {'query': 'the ', 'document': ''}}},
+    ),
+    'modernbert': Case(
+        'ModernBertModel', _MODERN,
+        ('byte_pairs', {'specials': _BERTS, 'around': 'bert',
+                        'added': [('[DOC]', {**_PLAIN, 'lstrip': True})]}),
+        {**_OF_BERT, **_AS_WRITTEN, 'model_max_length': 48,
+         'model_input_names': ['input_ids', 'attention_mask']}, _MEAN,
+        {_PROMPTS: {'prompts': {'query': 'search_query: ',
+                                'document': 'search_document: '}}},
+    ),
+    'tas_b': Case(
+        'DistilBertModel', _DISTIL, _WORDPIECE,
+        {**_OF_BERT, 'tokenizer_class': 'DistilBertTokenizer'}, _CLS,
+        {_PROMPTS: {'similarity_fn_name': 'dot'}},
+    ),
+    'ms_marco': Case(
+        'BertForSequenceClassification',
+        {**_BERT, **_labels('LABEL_0'),
+         'sbert_ce_default_activation_function':
+             'torch.nn.modules.linear.Identity'},
+        _WORDPIECE, _OF_BERT,
+    ),
+    'nli': Case(
+        'RobertaForSequenceClassification',
+        {**_ROBERTA, **_labels('contradiction', 'entailment', 'neutral')},
+        _BYTES, _OF_ROBERTA,
+    ),
+    'bge_reranker': Case(
+        'XLMRobertaForSequenceClassification',
+        {**_XLM, **_labels('LABEL_0'), 'vocab_size': 150},
+        ('unigram', {'normal': 'characters'}), _OF_XLM,
+    ),
+    'several_labels': Case(
+        'BertForSequenceClassification',
+        {**_BERT, **_labels('toxic', 'obscene', 'threat', 'insult'),
+         'problem_type': 'multi_label_classification'},
+        _WORDPIECE, _OF_BERT,
+    ),
+    'mmarco': Case(
+        'BertForSequenceClassification',
+        {**_BERT, **_labels('LABEL_0'), 'vocab_size': 170}, _UNIGRAM,
+        {**_OF_XLM, **_AS_WRITTEN},
+    ),
+    'stsb': Case(
+        'RobertaForSequenceClassification',
+        {**_ROBERTA, **_labels('LABEL_0'), 'problem_type': 'regression'},
+        _BYTES, _OF_ROBERTA,
+    ),
+    'modern_reranker': Case(
+        'ModernBertForSequenceClassification',
+        {**_MODERN, **_labels('LABEL_0'), 'classifier_pooling': 'mean'},
+        ('byte_pairs', {'specials': _BERTS, 'around': 'bert'}),
+        {**_OF_BERT, **_AS_WRITTEN, 'model_max_length': 48,
+         'model_input_names': ['input_ids', 'attention_mask']},
+    ),
+    'roberta_by_template': Case(
+        'RobertaForSequenceClassification',
+        {**_ROBERTA, **_labels('no', 'yes')},
+        ('byte_pairs', {'around': 'roberta_as_bert'}), _OF_ROBERTA,
+    ),
+    'segments_by_settings': Case(
+        'BertForSequenceClassification', {**_BERT, **_labels('no', 'yes')},
+        ('unigram', {'around': 'roberta_as_bert'}),
+        {**_OF_XLM, **_AS_WRITTEN, 'model_input_names': [
+            'input_ids', 'token_type_ids', 'attention_mask']},
+    ),
+    'bert_of_pieces': Case(
+        'BertForSequenceClassification', {**_BERT, **_labels('no', 'yes')},
+        ('unigram', {'around': 'roberta_as_bert', 'normal': 'ligature'}),
+        {**_OF_XLM, **_AS_WRITTEN},
+    ),
+    'distil_classes': Case(
+        'DistilBertForSequenceClassification',
+        {**_DISTIL, **_labels('NEGATIVE', 'POSITIVE')},
+        ('word_piece', {'added': [('[DOC]', _SPECIAL)]}),
+        {**_OF_BERT, 'tokenizer_class': 'DistilBertTokenizer'},
+    ),
+    # --- as their libraries save them
+    'minilm_saved': Case(
+        'BertModel', _BERT, ('word_piece', {'added': [('<user>', _PLAIN)]}),
+        {**_OF_BERT, 'model_max_length': 40}, (*_MEAN, _UNIT),
+        {_PROMPTS: {'prompts': {'query': 'the ', 'document': ''}}}, saved=True,
+    ),
+    'dense_saved': Case(
+        'XLMRobertaModel', {**_XLM, 'vocab_size': 150},
+        ('unigram', {'normal': 'characters'}), _OF_XLM,
+        (*_MEAN, _dense(6, 'activation.Tanh')), saved=True,
+    ),
+    'roberta_saved': Case(
+        'RobertaModel', {**_ROBERTA, 'pad_token_id': 0, 'bos_token_id': 1},
+        ('byte_pairs', {'specials': ('<pad>', '<s>', '</s>', '<unk>', '<mask>'),
+                        'around': 'own', 'added': [('[DOC]', _SPECIAL)]}),
+        {**_OF_ROBERTA, 'add_prefix_space': True}, _CLS, saved=True,
+    ),
+    'sgpt_saved': Case(
+        'GPT2Model', {**_GPT_2, 'n_inner': 24}, _GPT_BYTES, _OF_GPT_2,
+        _pooled('lasttoken'), saved=True,
+    ),
+    'modernbert_saved': Case(
+        'ModernBertModel', _MODERN,
+        ('byte_pairs', {'specials': _BERTS, 'around': 'bert'}),
+        {**_OF_BERT, **_AS_WRITTEN, 'model_max_length': 48}, _CLS, saved=True,
+    ),
+    'classes_saved': Case(
+        'BertForSequenceClassification',
+        {**_BERT, **_labels('no', 'perhaps', 'yes')}, _WORDPIECE,
+        {**_OF_BERT, 'model_max_length': 40}, saved=True,
+    ),
+    'reranker_saved': Case(
+        'ElectraForSequenceClassification', {**_ELECTRA, **_labels('score')},
+        _WORDPIECE, {**_OF_BERT, 'model_max_length': 40}, saved=True,
+    ),
+}  # fmt: skip
+SHARDS = 'model-00001-of-00002.safetensors', 'model-00002-of-00002.safetensors'
+INDEX = 'model.safetensors.index.json'
+
+
+# ------------------------------------------------------------------ folders
+
+
+def of_pairs(case: str) -> bool:
+    """Tells whether a case answers classes of PAIRS; else vectors of TEXTS."""
+    return CASES[case].model.endswith('ForSequenceClassification')
+
+
+def vocabulary_size(case: str) -> int:
+    """Counts the embeddings of a case."""
+    name, arguments = CASES[case].tokenizer
+    tokenizer = _TOKENIZERS[name](**arguments)
+    return CASES[case].config.get('vocab_size', tokenizer.get_vocab_size())
+
+
+def write(
+    folder: pathlib.Path,
+    case: str,
+    shapes: Mapping[str, Sequence[int]],
+    saved: Mapping[str, str] | None = None,
+) -> pathlib.Path:
+    """Writes a folder, a new one.
+
+    Args:
+        folder: where.
+        case: of CASES.
+        shapes: of its weights, by their paths in the folder.
+        saved: text of files by where they lie, of a folder that was saved;
+            None: all is made here.
+    """
+    about = CASES[case]
+    texts: dict[str, Any] = dict(saved or {})
+    if saved is None:
+        name, arguments = about.tokenizer
+        tokenizer = _TOKENIZERS[name](**arguments)
+        texts = {
+            'tokenizer.json': tokenizer.to_str(),
+            'tokenizer_config.json': about.settings,
+            'config.json': {
+                **about.config,
+                'architectures': [about.model],
+                'vocab_size': vocabulary_size(case),
+            },
+            **_modules(about.modules),
+            **about.files,
+        }
+    for place, value in texts.items():
+        if place in about.without:
+            continue
+        path = folder / place
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(
+            value if isinstance(value, str) else json.dumps(value),
+            encoding='utf-8',
+        )
+    by_file: dict[str, dict[str, np.ndarray]] = {}
+    for place, shape in shapes.items():
+        file, _, name = place.rpartition(':')
+        by_file.setdefault(file, {})[name] = huggingface.weight(
+            place.removeprefix('model.safetensors:'), tuple(shape)
+        )
+    for file, arrays in by_file.items():
+        if file == 'model.safetensors' and about.shards:
+            _write_shards(folder, arrays, about.shards)
+        else:
+            save_file(arrays, folder / file, {'format': 'pt'})
+    return folder
+
+
+def _modules(
+    modules: Sequence[tuple[str, Mapping[str, Any]]] | None,
+) -> dict[str, Any]:
+    if modules is None:
+        return {}
+    kinds = [('Transformer', {}), *modules]
+    places = ['', *(f'{i}_{k}' for i, (k, _) in enumerate(kinds) if i)]
+    listed = [
+        {'idx': i, 'name': str(i), 'path': place,
+         'type': f'sentence_transformers.models.{kind}'}
+        for i, ((kind, _), place) in enumerate(zip(kinds, places, strict=True))
+    ]  # fmt: skip
+    return {
+        'modules.json': listed,
+        **{
+            f'{place}/config.json': values
+            for place, (_, values) in zip(places, kinds, strict=True)
+            if values
+        },
+    }
+
+
+def _write_shards(
+    folder: pathlib.Path, arrays: Mapping[str, np.ndarray], which: str
+) -> None:
+    """Writes an index and what it names, as `Case.shards` has it."""
+    names = sorted(arrays)
+    cut = len(names) // 2
+    parts = dict(zip(SHARDS, (names[:cut], names[cut:]), strict=True))
+    index = {name: file for file, part in parts.items() for name in part}
+    listed = {'metadata': {}, 'weight_map': index}
+    (folder / INDEX).write_text(json.dumps(listed), encoding='utf-8')
+    if which != 'only':
+        save_file(dict(arrays), folder / 'model.safetensors', {'format': 'pt'})
+    if which == 'gone':
+        return
+    for file, part in parts.items():
+        values = {
+            name: arrays[name]
+            if which == 'only'
+            else huggingface.weight(f'old {name}', arrays[name].shape)
+            for name in part
+        }
+        save_file(values, folder / file, {'format': 'pt'})
+
+
+def as_bytes(value: Any) -> np.ndarray:
+    """Writes JSON as an array of bytes."""
+    return np.frombuffer(json.dumps(value).encode(), np.uint8)
+
+
+def from_bytes(array: np.ndarray) -> Any:
+    """Reads what `as_bytes` wrote."""
+    return json.loads(array.tobytes())
+
+
+# ------------------------------------------------------------------ answers
+
+
+def _shapes(case: str) -> dict[str, list[int]]:
+    """Lists shapes of the weights of a case, as `write` takes them."""
+    import transformers
+
+    about = CASES[case]
+    values = {k: v for k, v in about.config.items() if k != 'model_type'}
+    values['vocab_size'] = vocabulary_size(case)
+    config = transformers.AutoConfig.for_model(
+        about.config['model_type'], **values
+    )
+    model = getattr(transformers, about.model)(config)
+    shapes = {
+        f'model.safetensors:{name}': list(value.shape)
+        for name, value in model.state_dict().items()
+        if value.is_floating_point()
+    }
+    for number, (kind, values) in enumerate(about.modules or (), 1):
+        if kind == 'Dense':
+            wide = values['out_features'], values['in_features']
+            name = f'{number}_Dense/model.safetensors:linear'
+            shapes[f'{name}.weight'] = list(wide)
+            if values['bias']:
+                shapes[f'{name}.bias'] = [wide[0]]
+    return shapes
+
+
+def _saved(
+    folder: pathlib.Path, case: str
+) -> tuple[dict[str, list[int]], dict[str, str]]:
+    """Lets a library save a folder: shapes, and text of the small files."""
+    import safetensors
+    import sentence_transformers
+
+    again = folder.with_name('saved')
+    shutil.rmtree(again, ignore_errors=True)
+    if of_pairs(case):
+        model = sentence_transformers.CrossEncoder(str(folder), device='cpu')
+    else:
+        model = sentence_transformers.SentenceTransformer(
+            str(folder), device='cpu'
+        )
+    model.save_pretrained(str(again))
+    shapes, texts = {}, {}
+    for path in sorted(again.rglob('*')):
+        place = str(path.relative_to(again))
+        if path.suffix == '.safetensors':
+            with safetensors.safe_open(path, 'np') as file:
+                for name in file.keys():
+                    shape = file.get_slice(name).get_shape()
+                    shapes[f'{place}:{name}'] = list(shape)
+        elif path.is_file() and path.suffix != '.md':
+            texts[place] = path.read_text(encoding='utf-8')
+    return shapes, texts
+
+
+def _vectors(folder: pathlib.Path, about: Case) -> dict[str, np.ndarray]:
+    import sentence_transformers
+
+    model = sentence_transformers.SentenceTransformer(str(folder), device='cpu')
+    texts = list(TEXTS)
+    answers = {
+        'ids': _rows(model, texts, 'input_ids'),
+        'vectors': model.encode(texts),
+    }
+    if 'trim_offsets' in about.settings:
+        answers['offsets'] = _offsets(model.tokenizer, texts)
+    if any(model.prompts.values()):
+        answers['query'] = model.encode_query(texts)
+        # Their prompt 'document' is there, if empty, where a folder has
+        # 'passage' alone; those who use such a folder name that.
+        name = 'passage' if 'passage' in model.prompts else None
+        answers['document'] = model.encode_document(texts, prompt_name=name)
+    return answers
+
+
+def _scores(folder: pathlib.Path, problem: str | None) -> dict[str, np.ndarray]:
+    import sentence_transformers
+    import torch
+
+    model = sentence_transformers.CrossEncoder(str(folder), device='cpu')
+    pairs, shape = list(PAIRS), (len(PAIRS), -1)
+
+    def predicted(activation: Any, **more: Any) -> np.ndarray:
+        scores = model.predict(pairs, activation_fn=activation, **more)
+        return scores.reshape(shape)
+
+    bare = torch.nn.Identity()
+    answers = {
+        'ids': _rows(model, pairs, 'input_ids'),
+        'scores': predicted(bare),
+    }
+    if problem == 'regression':
+        return answers
+    if model.num_labels == 1 or problem == 'multi_label_classification':
+        return {**answers, 'probabilities': predicted(torch.nn.Sigmoid())}
+    return {**answers, 'probabilities': predicted(bare, apply_softmax=True)}
+
+
+def _rows(model: Any, texts: Sequence[Any], name: str) -> np.ndarray:
+    """Asks what a model reads of texts or pairs: [n, T], NOTHING at padding."""
+    features = model.preprocess(texts)
+    real = features['attention_mask'].bool().numpy()
+    return np.where(real, features[name].numpy(), NOTHING).astype(np.int16)
+
+
+def _offsets(tokenizer: Any, texts: Sequence[str]) -> np.ndarray:
+    """Asks where each token begins and ends in bytes of a text: [tokens, 2]."""
+    rows = [
+        (len(text[:start].encode()), len(text[:end].encode()))
+        for text in texts
+        for start, end in tokenizer(
+            text, add_special_tokens=False, return_offsets_mapping=True
+        )['offset_mapping']
+    ]
+    return np.array(rows, np.int16)
+
+
+def make() -> dict[str, np.ndarray]:
+    """Asks the libraries, and tells what their folders hold.
+
+    Returns:
+        'shapes' and 'saved', JSON as bytes: by case, as `write` takes them.
+        By CASE/what, answers: ids [n, T]; of texts vectors, query and document
+        [n, D], and offsets [tokens, 2]; of pairs scores and probabilities
+        [n, C].
+    """
+    arrays: dict[str, np.ndarray] = {}
+    all_shapes, all_saved = {}, {}
+    for case, about in CASES.items():
+        with tempfile.TemporaryDirectory() as name:
+            folder, texts = pathlib.Path(name) / 'folder', None
+            shapes = _shapes(case)
+            write(folder, case, shapes)
+            if about.saved:
+                shapes, texts = _saved(folder, case)
+                folder = pathlib.Path(name) / 'again'
+                write(folder, case, shapes, texts)
+                all_saved[case] = texts
+            all_shapes[case] = shapes
+            if of_pairs(case):
+                answers = _scores(folder, about.config.get('problem_type'))
+            else:
+                answers = _vectors(folder, about)
+            for part, array in answers.items():
+                if array.dtype.kind == 'f':
+                    array = array.astype(np.float32)
+                arrays[f'{case}/{part}'] = array
+    return {
+        **arrays,
+        'shapes': as_bytes(all_shapes),
+        'saved': as_bytes(all_saved),
+    }
+
+
+if __name__ == '__main__':
+    frozen.main('public_folders', make)

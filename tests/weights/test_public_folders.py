@@ -1,0 +1,104 @@
+"""Folders as people bring them: what their own libraries answer, we answer."""
+
+import pathlib
+
+import numpy as np
+from absl.testing import parameterized
+
+import infoword_tf
+from infoword_tf import convert
+from tests.oracles import frozen, public_folders
+from tests.oracles.public_folders import (
+    CASES,
+    NOTHING,
+    PAIRS,
+    TEXTS,
+    of_pairs,
+)
+
+NEAR = 1e-5
+
+
+def rows(array):
+    """Lists what the rows of an array hold."""
+    return [row[row != NOTHING].tolist() for row in array]
+
+
+class PublicFoldersTest(parameterized.TestCase):
+    @classmethod
+    def setUpClass(cls):
+        super().setUpClass()
+        cls.answers = frozen.read(frozen.FOLDER / 'public_folders.npz')
+        cls.shapes, cls.saved = (
+            public_folders.from_bytes(cls.answers.pop(name))
+            for name in ('shapes', 'saved')
+        )
+
+    def setUp(self):
+        super().setUp()
+        self.root = pathlib.Path(self.create_tempdir().full_path)
+
+    def loaded(self, case):
+        """Loads a case, and by name what its library answers."""
+        folder = public_folders.write(
+            self.root / 'source', case, self.shapes[case], self.saved.get(case)
+        )
+        answers = {
+            name.partition('/')[2]: array
+            for name, array in self.answers.items()
+            if name.startswith(f'{case}/')
+        }
+        # In this process, which `load` of a folder does in another one.
+        convert.convert(folder, self.root / 'workdir')
+        return infoword_tf.load(self.root / 'workdir'), answers
+
+    def check_ids(self, laid_out, wanted):
+        ids, lengths, _ = laid_out
+        ours = [
+            row[:size].tolist()
+            for row, size in zip(ids.numpy(), lengths.numpy(), strict=True)
+        ]
+        self.assertEqual(ours, rows(wanted))
+
+    @parameterized.parameters(*(c for c in CASES if not of_pairs(c)))
+    def test_ids_and_vectors(self, case):
+        model, answers = self.loaded(case)
+        self.check_ids(model.laid_out(list(TEXTS)), answers['ids'])
+        if 'offsets' in answers:
+            _, *offsets = model.tokenizer.tokenize_with_offsets(list(TEXTS))
+            places = np.stack([x.values.numpy() for x in offsets], axis=1)
+            self.assertEqual(places.tolist(), answers['offsets'].tolist())
+        pooling = 'mean' if CASES[case].modules is None else None
+        vectors = model.encode(TEXTS, pooling=pooling, progress=False)
+        self.near(vectors, answers['vectors'], 'vectors')
+        for role, name in (('query', 'query'), ('passage', 'document')):
+            if name in answers:
+                prompt = model.config.prompt_for(role)
+                vectors = model.encode(TEXTS, prompt=prompt, progress=False)
+                self.near(vectors, answers[name], name)
+
+    @parameterized.parameters(*filter(of_pairs, CASES))
+    def test_ids_and_scores_of_pairs(self, case):
+        model, answers = self.loaded(case)
+        a, b = map(list, zip(*PAIRS, strict=True))
+        self.check_ids(model.laid_out(a, b), answers['ids'])
+        if 'probabilities' not in answers:
+            rated = model.rate(a, b)[:, None]
+            return self.near(rated, answers['scores'], 'scores')
+        # Of `scores` and `classify`, without a graph.
+        scores = model.text_scores(a, b)
+        self.near(scores.numpy(), answers['scores'], 'scores')
+        probabilities = model.probabilities_of(scores).numpy()
+        self.near(probabilities, answers['probabilities'], 'probabilities')
+
+    def test_segments_go_out_and_come_in_again(self):
+        _, answers = self.loaded('segments_by_settings')
+        output, again = self.root / 'output', self.root / 'again'
+        convert.give(self.root / 'workdir', output, 'huggingface')
+        convert.convert(output, again)
+        model = infoword_tf.load(again)
+        scores = model.text_scores(*map(list, zip(*PAIRS, strict=True)))
+        self.near(scores.numpy(), answers['scores'], 'scores')
+
+    def near(self, ours, wanted, name):
+        np.testing.assert_allclose(ours, wanted, atol=NEAR, err_msg=name)
