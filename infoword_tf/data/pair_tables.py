@@ -204,7 +204,7 @@ def _names(
 
 def _without_index(table: tables.Table) -> tables.Table:
     """A table without the first column where that has no name (pandas)."""
-    if table.names[0] or len(table.names) == 1:
+    if len(table.names) < 2 or table.names[0]:
         return table
     rows = ((line, cells[1:]) for line, cells in table.rows)
     return table._replace(names=table.names[1:], rows=rows)

@@ -40,6 +40,8 @@ class CommandTest(command.Checks, absltest.TestCase):
     def setUp(self):
         super().setUp()
         self.folder = pathlib.Path(self.create_tempdir().full_path)
+        # What is encoded is shown at once.
+        self.enterContext(mock.patch.object(progress, 'EVERY', 0.0))
 
     def run_it(self, *arguments, stdin='', status=0):
         done = command.run(search, *arguments, words='queries', stdin=stdin)
@@ -59,8 +61,6 @@ class CommandTest(command.Checks, absltest.TestCase):
 
     def test_a_query_finds_itself(self):
         """By its vector: a passage asked for whole is its own best answer."""
-        # What is encoded is shown at once.
-        self.enterContext(mock.patch.object(progress, 'EVERY', 0.0))
         corpus.write_topics(self.folder)
         model = self.folder / 'model' / '1'
         shutil.copytree(workdirs.exported(), model)
