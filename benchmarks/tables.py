@@ -74,6 +74,15 @@ TABLES = {
         'vectors',
         data=('runs/sentences_start', 'texts', 'pairs.csv'),
     ),
+    'infocse': Table(
+        ('infocse_mini', 'infocse_mini --infocse.lower=frozen',
+         'infocse_mini --infocse.lower=trained',
+         'infocse_mini --init=runs/sentences_first --infocse.fresh',
+         'infocse_mini --objectives=simcse --simcse.head=projector',
+         'infocse_mini --objectives=infocse'),
+        'vectors',
+        data=('runs/sentences_first', 'runs/sentences_start', 'texts'),
+    ),
     'recipe': Table(
         ('mlm_mini', 'mlm_mini --encoder=transformer --learning_rate=1e-3',
          'mlm_mini --dropout=0.1', 'mlm_mini --learning_rate=1e-3',
