@@ -208,8 +208,8 @@ WAYS = {
         **EXPORT, 'corpus': 'text:{}/a.txt', 'vectors': '{}/kept',
     }, {
         'model': '{}/two', 'corpus': 'text:{}/b.txt', 'heldout': '{}/b.txt',
-        'batch_size': 5, 'dims': 3, 'vectors': '{}/kept2',
-        'init': '{}/one',
+        'batch_size': Into(5, ('exported',)), 'dims': Into(3, ('exported',)),
+        'vectors': '{}/kept2', 'init': '{}/one',
     }, {
         'tasks.retrieval.exported': lambda *_: ENCODER,
         **dict.fromkeys([
