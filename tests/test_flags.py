@@ -72,6 +72,7 @@ def vectors(texts, role='passage'):
     return np.eye(4, dtype=np.float32)[[len(x) % 4 for x in texts]]
 
 
+FAKE = mock.MagicMock
 ENCODER = vectors, 'cosine'
 ONE = {'init': '{}/one', 'workdir': '{}/out'}
 TWO = {'init': '{}/two', 'workdir': '{}/other'}
@@ -81,10 +82,17 @@ SHARES = {
     name: dict.fromkeys(('xx_en', 'en_xx', 'mean'), 0.5)
     for name in ('accuracy', 'by_line', 'f1')
 }
+RATED = {'tasks.sts.similarities': lambda pairs, *_: np.float32(pairs.scores)}
+PROBED = {
+    'tasks.probe.probe': FAKE,
+    'tasks.probe.measure': lambda *_: dict.fromkeys(
+        ('accuracy', 'standard_error', 'n', 'majority'), 1),
+}  # fmt: skip
+# Kept of a result under the name of a flag.
+RESULTS = 'languages', 'pairs', 'sentences'
 STS = {'data': '{}/a.tsv'}
 BEIR = {'data_dir': '{}/beir'}
 TABLE = {'train': '{}/a.csv', 'dev': '{}/b.csv'}
-FAKE = mock.MagicMock
 TRAIN = 'infoword_tf.train'
 UNTIMED = {
     'objectives': 'mlm', 'corpus': ('text:{}/a.txt',), 'workdir': '{}/out',
@@ -125,10 +133,10 @@ TRAINED = {
 WAYS = {
     'sts': Way('tasks.sts', {**ONE, **STS}, {
         **TWO, 'data': '{}/b.tsv', 'dims': 3,
-    }, {**VECTORS_OF, 'tasks.sts.similarities': Done}),
+    }, {**VECTORS_OF, **RATED}),
     'sts of an export': Way('tasks.sts', {**EXPORT, **STS}, {
         'model': '{}/two',
-    }, {**VECTORS_OF, 'tasks.sts.similarities': Done}),
+    }, {**VECTORS_OF, **RATED}),
     'tatoeba': Way('tasks.tatoeba', {
         **ONE, 'data_dir': '{}/tatoeba', 'score': 'margin',
     }, {
@@ -138,18 +146,21 @@ WAYS = {
     'tatoeba of an export': Way('tasks.tatoeba', {
         **EXPORT, 'data_dir': '{}/tatoeba',
     }, {'model': '{}/two'}, {
-        **VECTORS_OF, 'tasks.tatoeba.bitext.measured': Done,
+        **VECTORS_OF, 'tasks.tatoeba.bitext.measured': lambda *_: SHARES,
     }),
     'probe': Way('tasks.probe', {**ONE, **TABLE}, {
         **TWO, 'train': '{}/b.csv', 'dev': '{}/a.csv', 'delimiter': ';',
         'text': 'other', 'label': 'kind', 'pooling': 'cls', 'dims': 3,
-    }, {**VECTORS_OF, 'tasks.probe.probe': Done}),
+    }, {**VECTORS_OF, **PROBED}),
     'probe of an export': Way('tasks.probe', {**EXPORT, **TABLE}, {
         'model': '{}/two',
-    }, {**VECTORS_OF, 'tasks.probe.probe': Done}),
+    }, {**VECTORS_OF, **PROBED}),
     'words': Way('tasks.words', {**ONE, 'data_dir': '{}/words'}, {
         'init': '{}/two',
-    }, {'infoword_tf.load': Done}),
+    }, {
+        'infoword_tf.load': FAKE, 'tasks.words.measure': lambda *_: {},
+        'tasks.words.lines_of': lambda *_: [],
+    }),
     'words of a file': Way('tasks.words', {
         'vectors': '{}/a.vec', 'data_dir': '{}/words', 'workdir': '{}/out',
         'word2vec': '{}/c.vec',
@@ -712,6 +723,7 @@ class FlagsTest(parameterized.TestCase):
         for name in ('out', 'other', 'cache'):
             shutil.rmtree(self.folder / name, ignore_errors=True)
         run, log = run_of(way.command), mock.MagicMock()
+        self.records = []
         given = {k: self.in_folder(x)
                  for k, x in {**way.given, **changes}.items()}  # fmt: skip
         with contextlib.ExitStack() as stack:
@@ -719,7 +731,8 @@ class FlagsTest(parameterized.TestCase):
             stack.enter_context(contextlib.redirect_stderr(io.StringIO()))
             for name, answer in {
                 **way.calls,
-                'infoword_tf.commands.record': lambda *_: None,
+                'infoword_tf.commands.record':
+                    lambda _, values: self.records.append(values),
                 'infoword_tf.commands.result_folder': pathlib.Path,
             }.items():
                 noted = getattr(log, name.replace('.', '_'))
@@ -767,9 +780,18 @@ class FlagsTest(parameterized.TestCase):
             with self.subTest(flag):
                 others = self.called(way, **{flag: value})
                 self.assertNotEqual(others, calls)
+                for record in self.records:
+                    self.check_record(record, flag, self.in_folder(value))
                 for end in wanted:
                     (of,) = (x for x in calls if x.endswith(end))
                     self.assertNotEqual(others[of], calls[of], of)
+
+    def check_record(self, record, flag, value):
+        """It says what was chosen: by its name, and of which model."""
+        if flag in record and flag not in RESULTS:
+            self.assertEqual(record[flag], value)
+        if 'weights' in record and flag in ('init', 'model', 'vectors'):
+            self.assertEqual(record['weights'], value)
 
     def test_every_flag_of_every_command_is_here(self):
         every = set()
