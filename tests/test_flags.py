@@ -5,6 +5,7 @@ with is noted, and another value of each flag, alone, changes it. What a
 command says of itself in metrics.json does not count.
 """
 
+import collections
 import contextlib
 import importlib
 import io
@@ -14,6 +15,7 @@ import operator
 import pathlib
 import re
 import shutil
+import types
 import zlib
 from collections.abc import Mapping
 from typing import Any, NamedTuple
@@ -72,6 +74,7 @@ def vectors(texts, role='passage'):
     return np.eye(4, dtype=np.float32)[[len(x) % 4 for x in texts]]
 
 
+FAKE = mock.MagicMock
 ENCODER = vectors, 'cosine'
 ONE = {'init': '{}/one', 'workdir': '{}/out'}
 TWO = {'init': '{}/two', 'workdir': '{}/other'}
@@ -81,10 +84,17 @@ SHARES = {
     name: dict.fromkeys(('xx_en', 'en_xx', 'mean'), 0.5)
     for name in ('accuracy', 'by_line', 'f1')
 }
+RATED = {'tasks.sts.similarities': lambda pairs, *_: np.float32(pairs.scores)}
+PROBED = {
+    'tasks.probe.probe': FAKE,
+    'tasks.probe.measure': lambda *_: dict.fromkeys(
+        ('accuracy', 'standard_error', 'n', 'majority'), 1),
+}  # fmt: skip
+# Kept of a result under the name of a flag.
+RESULTS = 'languages', 'pairs', 'sentences'
 STS = {'data': '{}/a.tsv'}
 BEIR = {'data_dir': '{}/beir'}
 TABLE = {'train': '{}/a.csv', 'dev': '{}/b.csv'}
-FAKE = mock.MagicMock
 TRAIN = 'infoword_tf.train'
 UNTIMED = {
     'objectives': 'mlm', 'corpus': ('text:{}/a.txt',), 'workdir': '{}/out',
@@ -125,10 +135,10 @@ TRAINED = {
 WAYS = {
     'sts': Way('tasks.sts', {**ONE, **STS}, {
         **TWO, 'data': '{}/b.tsv', 'dims': 3,
-    }, {**VECTORS_OF, 'tasks.sts.similarities': Done}),
+    }, {**VECTORS_OF, **RATED}),
     'sts of an export': Way('tasks.sts', {**EXPORT, **STS}, {
         'model': '{}/two',
-    }, {**VECTORS_OF, 'tasks.sts.similarities': Done}),
+    }, {**VECTORS_OF, **RATED}),
     'tatoeba': Way('tasks.tatoeba', {
         **ONE, 'data_dir': '{}/tatoeba', 'score': 'margin',
     }, {
@@ -138,18 +148,21 @@ WAYS = {
     'tatoeba of an export': Way('tasks.tatoeba', {
         **EXPORT, 'data_dir': '{}/tatoeba',
     }, {'model': '{}/two'}, {
-        **VECTORS_OF, 'tasks.tatoeba.bitext.measured': Done,
+        **VECTORS_OF, 'tasks.tatoeba.bitext.measured': lambda *_: SHARES,
     }),
     'probe': Way('tasks.probe', {**ONE, **TABLE}, {
         **TWO, 'train': '{}/b.csv', 'dev': '{}/a.csv', 'delimiter': ';',
         'text': 'other', 'label': 'kind', 'pooling': 'cls', 'dims': 3,
-    }, {**VECTORS_OF, 'tasks.probe.probe': Done}),
+    }, {**VECTORS_OF, **PROBED}),
     'probe of an export': Way('tasks.probe', {**EXPORT, **TABLE}, {
         'model': '{}/two',
-    }, {**VECTORS_OF, 'tasks.probe.probe': Done}),
+    }, {**VECTORS_OF, **PROBED}),
     'words': Way('tasks.words', {**ONE, 'data_dir': '{}/words'}, {
         'init': '{}/two',
-    }, {'infoword_tf.load': Done}),
+    }, {
+        'infoword_tf.load': FAKE, 'tasks.words.measure': lambda *_: {},
+        'tasks.words.lines_of': lambda *_: [],
+    }),
     'words of a file': Way('tasks.words', {
         'vectors': '{}/a.vec', 'data_dir': '{}/words', 'workdir': '{}/out',
         'word2vec': '{}/c.vec',
@@ -169,8 +182,9 @@ WAYS = {
         'infoword_tf.load': lambda *_: of_lm(),
         'tasks.lm.next_piece_row': 'gpt',
         'infoword_tf.data.store.write_store':
-            lambda _, documents, *__: [*documents],
-        'tasks.lm.score': Done,
+            lambda _, documents, *__: types.SimpleNamespace(
+                documents=[*documents], counts=collections.Counter()),
+        'tasks.lm.score': lambda *_: (1.0, 3),
     }),
     'lm samples': Way('tasks.lm', {'init': '{}/one', 'sample': True}, {
         'init': '{}/two', 'prompt': 'b', 'tokens': 3, 'temperature': 0.5,
@@ -178,7 +192,8 @@ WAYS = {
     }, {
         'infoword_tf.load': lambda *_: of_lm(),
         'tasks.lm.next_piece_row': 'gpt',
-        'infoword_tf.inference.continuing.continued': Done,
+        'infoword_tf.inference.continuing.continued':
+            lambda _, ids, count, *__: [1] * count,
     }),
     'retrieval': Way('tasks.retrieval', {
         **ONE, **BEIR, 'vectors': '{}/kept',
@@ -208,8 +223,8 @@ WAYS = {
         **EXPORT, 'corpus': 'text:{}/a.txt', 'vectors': '{}/kept',
     }, {
         'model': '{}/two', 'corpus': 'text:{}/b.txt', 'heldout': '{}/b.txt',
-        'batch_size': 5, 'dims': 3, 'vectors': '{}/kept2',
-        'init': '{}/one',
+        'batch_size': Into(5, ('exported',)), 'dims': Into(3, ('exported',)),
+        'vectors': '{}/kept2', 'init': '{}/one',
     }, {
         'tasks.retrieval.exported': lambda *_: ENCODER,
         **dict.fromkeys([
@@ -524,6 +539,7 @@ def of_lm():
     loaded.tokenizer.tokenize = lambda texts: tf.strings.unicode_decode(
         texts, 'UTF-8'
     )
+    loaded.tokenizer.text.return_value = ''
     return loaded
 
 
@@ -732,7 +748,9 @@ class FlagsTest(parameterized.TestCase):
                 stack.enter_context(mock.patch(name, noted))
             try:
                 words = () if way.words is None else (way.words,)
-                run(*words, **given)
+                record = run(*words, **given)
+                if isinstance(record, dict):
+                    self.check_record(record, given)
             except Done:
                 pass
         found: dict[str, str] = {}
@@ -770,6 +788,14 @@ class FlagsTest(parameterized.TestCase):
                 for end in wanted:
                     (of,) = (x for x in calls if x.endswith(end))
                     self.assertNotEqual(others[of], calls[of], of)
+
+    def check_record(self, record, given):
+        """It says what was chosen: by its name, and of which model."""
+        for flag, value in given.items():
+            if flag in record and flag not in RESULTS:
+                self.assertEqual(record[flag], value)
+            if flag in ('init', 'model', 'vectors'):
+                self.assertEqual(record.get('weights', value), value)
 
     def test_every_flag_of_every_command_is_here(self):
         every = set()

@@ -383,6 +383,17 @@ class CommandTest(parameterized.TestCase):
         )
         self.assertIn('[UNK]', made.columns)
 
+    def test_share_that_is_masked(self):
+        """Of 15 tokens; the flag decides over the workdir."""
+        workdir = self.workdir(FOX.lower().split(), mlm={})
+        Config.read(workdir).replace(mask_share=0.6).write(workdir)
+        init, share = f'--init={workdir}', '--mask_share=0.4'
+        for chosen, masked in (
+            (['--objectives=mlm', share], 6), ([init], 9), ([init, share], 6)
+        ):  # fmt: skip
+            _, (made,) = self.run_here(*chosen, FOX)
+            self.assertEqual(list(made.kinds).count('asked'), masked)
+
     def test_settings_of_a_workdir(self):
         """Those of its run, where no others are given."""
         workdir = self.workdir(

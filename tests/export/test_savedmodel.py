@@ -427,6 +427,7 @@ class BundleTest(Case):
             '| `mlm` | masked text, masked word | - | - | - | - |',
             '| `states` | [B, T, 64] | float32 |',
             'averages of what',
+            '`fill_mask` keeps its first 8 masks',
         ):
             self.assertIn(fact, text)
         for name in ('embed', 'tokens', 'fill_mask'):

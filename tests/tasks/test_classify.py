@@ -465,6 +465,14 @@ class WaysTest(Checks, parameterized.TestCase):
             [text for text, _ in finetuning.sentences()[:26]],
         )
 
+    def test_text_of_a_corpus_that_is_named(self):
+        corpus = f'text:{TRAIN}'
+        with mock.patch.object(
+            finetune, 'train_all', side_effect=KeyboardInterrupt
+        ) as train_all:
+            run('named', '--objectives=label:1,mlm:0.1', f'--corpus={corpus}')
+        self.assertEqual(train_all.call_args.args[1].given.corpus, [corpus])
+
     def test_next_words_are_of_the_examples_where_no_corpus_is_named(self):
         """The run itself is in tests/export/test_finetuned.py."""
         for objectives, corpus, chosen, found in (

@@ -256,6 +256,7 @@ class CommandTest(Checks, parameterized.TestCase):
         self.assertIn('embed_distance/cosine', said)
         config = Config.read(FOLDER / 'lookup')
         self.assertEqual(config.encoder.name, 'lookup')
+        self.assertEqual(config.run['student'], 'lookup')
         self.assertTrue(config.encoder.arguments['weighted'])
         self.assertTrue(config.normalize)
         self.assertEqual(config.max_length, 24)

@@ -1,7 +1,9 @@
 """Hard negatives: which texts are taken, and what each rule costs."""
 
 import collections
+import contextlib
 import csv
+import io
 import json
 from unittest import mock
 
@@ -155,11 +157,13 @@ class CommandTest(absltest.TestCase):
 
     def mined(self, **chosen):
         """What metrics.json says, and the rows of pairs.csv."""
-        record = mine.run(
-            init=str(workdirs.shared()), pairs=f'{self.folder}/pairs.jsonl',
-            corpus=f'text:{self.folder}/text.txt', relative_margin=0.0,
-            workdir=str(self.folder / 'mined'), **chosen,
-        )  # fmt: skip
+        with contextlib.redirect_stdout(io.StringIO()) as printed:
+            record = mine.run(
+                init=str(workdirs.shared()), pairs=f'{self.folder}/pairs.jsonl',
+                corpus=f'text:{self.folder}/text.txt', relative_margin=0.0,
+                workdir=str(self.folder / 'mined'), **chosen,
+            )  # fmt: skip
+        self.printed = printed.getvalue()
         with open(self.folder / 'mined' / 'pairs.csv', newline='') as file:
             head, *rows = csv.reader(file)
         names = [f'negative_{i + 1}' for i in range(len(head) - 2)]
@@ -188,6 +192,7 @@ class CommandTest(absltest.TestCase):
             [text.casefold() for text in other],
             [text.casefold() for text in self.by_likeness(LOOP, others)],
         )
+        self.assertIn('2 of 2 texts have fewer than 9 neg', self.printed)
         self.assertEqual(record['lost'], {'own': 5, 'skipped': 0, 'margin': 1})
         self.assertEqual({k: v for k, v in record['found'].items() if v},
                          {'4': 1, '8': 1})  # fmt: skip
@@ -208,7 +213,8 @@ class CommandTest(absltest.TestCase):
         wanted = [('query', CLASS), ('query', LOOP)]
         wanted += [('passage', text) for text in BELONG]
         self.assertEqual(encoded, collections.Counter(wanted))
-        self.assertLessEqual(max(len(one), len(other)), 1)
+        self.assertEqual((len(one), len(other)), (1, 1))
+        self.assertNotIn('fewer than', self.printed)
 
     def test_a_judge_that_rates_no_pairs(self):
         with self.assertRaisesRegex(commands.UsageError, 'gives neither'):

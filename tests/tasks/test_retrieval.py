@@ -14,6 +14,7 @@ from absl import flags
 from absl.testing import absltest, parameterized
 
 import infoword_tf
+from infoword_tf import files
 from infoword_tf.evaluation import ranking
 from infoword_tf.evaluation import retrieval as evaluation
 from tasks import retrieval, trec
@@ -364,6 +365,10 @@ class CommandTest(places.Folder, command.Checks, absltest.TestCase):
         done, counts = self.encoded(*kept)
         self.assertEqual(counts['passage'], 6)
         self.assertLen(list((self.folder / 'kept').glob('model-*.npy')), 4)
+        with files.locked(self.folder / 'kept'):
+            done, counts = self.encoded(*kept)
+        self.assert_complains(done, 'another run is writing to it')
+        self.assertEqual(counts, {})
         done = attempt(*self._given(), '--run=x', '--vectors=y')
         self.assert_complains(done, 'leave out --vectors')
 

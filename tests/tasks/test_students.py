@@ -423,6 +423,8 @@ class StudentTest(Checks, parameterized.TestCase):
         ]
         for split in ('train', 'dev'):
             write(FOLDER / 'glue' / 'RTE' / f'{split}.tsv', names, rows)
+        asked = [row[:3] for row in rows[:5]]
+        write(FOLDER / 'glue' / 'RTE' / 'test.tsv', names[:3], asked)
         extra = write(
             FOLDER / 'pairs.tsv', names[1:3], [row[1:3] for row in rows[:9]]
         )
@@ -434,6 +436,8 @@ class StudentTest(Checks, parameterized.TestCase):
         self.assertEqual(last_line(done)['task'], 'rte')
         kept = json.loads((FOLDER / 'rte2' / 'metrics.json').read_text())
         self.assertIn('teacher_accuracy', kept)
+        predictions = (FOLDER / 'rte2' / 'predictions.tsv').read_text()
+        self.assertLen(predictions.splitlines(), 1 + len(asked))
         found = Config.read(rte)
         learned = Config.read(FOLDER / 'rte2').task
         learned = dataclasses.replace(learned, name='qnli')

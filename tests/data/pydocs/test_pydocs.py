@@ -2,6 +2,7 @@ import collections
 import contextlib
 import io
 import json
+import time
 from unittest import mock
 
 from absl.testing import absltest
@@ -25,7 +26,9 @@ class PrepareTest(texts.Temporary):
         return folder, printed.getvalue()
 
     def test_build_and_open(self):
+        began = time.monotonic()
         folder, built = self.prepare(self.folder / 'a' / 'b')
+        most = time.monotonic() - began
         again, opened = self.prepare(self.folder / 'a' / 'b')
         other, _ = self.prepare(self.folder / 'c')
         self.assertEqual(folder, again)
@@ -47,6 +50,7 @@ class PrepareTest(texts.Temporary):
             figures['documents'],
             len(train) + len(heldout) + figures['dropped'],
         )
+        self.assertBetween(figures['seconds'], 0, most)
         self.assertGreater(len(train), 100)
         self.assertEqual({d.source.split('/')[0] for d in train}, {'absl'})
         for document in train:
