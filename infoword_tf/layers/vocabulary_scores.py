@@ -168,7 +168,8 @@ def _chunked_scores(states, table, biases, targets, dtype, key):
         def forward(carry, chunk):
             products, positive = _score(chunk[0], table, bias, chunk[1])
             log_sum, rank = summarise(products, bias, positive)
-            return (results := (positive, log_sum, rank)), results
+            results = positive, log_sum, rank
+            return results, results
 
         zeros = (ops.zeros((rows,), 'float32'),) * 3
         _, results = ops.scan(
