@@ -16,10 +16,11 @@ constant learning rate, weight decay 0.01 of all weights, and the clip of its
 sum over both sentences of a pair. --permutation=learned has a trained matrix in
 place of norm and reversal.
 
-Four things differ: vectors have no dropout; they are scaled to variance 1
+Five things differ: vectors have no dropout; they are scaled to variance 1
 before, so that no rate depends on their scale; the first weights give mean 0
 and deviation 1 to the vectors of up to 4,096 sentences, where the program takes
-its first batch; and there is noise, of which epsilon is the variance as a share
+its first batch; there are ten epochs, where its command has one; and there is
+noise, of which epsilon is the variance as a share
 of the mean variance of a number. Where text spans fewer directions than vectors
 have numbers, its likelihood has no bound without it.
 
