@@ -304,27 +304,27 @@ def told(loaded: 'Loaded', lengths: Sequence[int]) -> dict[str, Any]:
 
 
 def write_tokenizer(folder: pathlib.Path, tokenizer: Any) -> None:
-    """What `model.read_tokenizer` reads."""
+    """Writes what `model.read_tokenizer` reads."""
     from infoword_tf.text import normalization
     from infoword_tf.text.added import ADDED
 
     tokenizer.write(folder / 'vocab.txt')
     plain = tokenizer.inner
-    told = _characters(normalization.table(plain.normalization))
+    characters = _characters(normalization.table(plain.normalization))
     added = tokenizer.options.get(ADDED, [])
     if any(token['normalized'] for token in added):
-        told['normalized'] = _characters(
+        characters['normalized'] = _characters(
             normalization.written_forms(plain.normalization)
         )
     if added:
-        told['added'] = added
+        characters['added'] = added
     (folder / 'characters.json').write_text(
-        json.dumps(told, ensure_ascii=False), encoding='utf-8'
+        json.dumps(characters, ensure_ascii=False), encoding='utf-8'
     )
 
 
 def _characters(table: Mapping[str, str]) -> dict[str, Any]:
-    """What becomes of characters, in few lines."""
+    """Groups characters that become alike, so that the file stays short."""
     # Where a character is written `*`: what most of them become.
     general = {c: form.replace(c, '*') for c, form in table.items()}
     common = ('', ' ', ' * ')
@@ -394,18 +394,18 @@ def scored(
     if config.task and (glue := glue_layout.TASKS.get(config.task.name)):
         labels = glue.labels  # as its files write them
     if rows.scores is not None:
-        said, right = model.rate(rows.first, rows.second), rows.scores
+        answers, right = model.rate(rows.first, rows.second), rows.scores
         names = names or ('spearman',)
     else:
-        said = model.classify(rows.first, rows.second)
+        answers = model.classify(rows.first, rows.second)
         several = rows.label_sets is not None
         if several:
-            said = said >= measures.LIKELY
+            answers = answers >= measures.LIKELY
         else:
-            said = said.argmax(axis=1)
+            answers = answers.argmax(axis=1)
         right = tables.known_labels(rows, labels)
         names = names or ('f1_micro' if several else 'accuracy',)
-    return {n: float(measures.MEASURES[n](said, right)) for n in names}
+    return {n: float(measures.MEASURES[n](answers, right)) for n in names}
 
 
 def described(

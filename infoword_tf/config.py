@@ -77,12 +77,12 @@ class Layout:
 
     @property
     def two(self) -> tuple[tuple[str, ...], tuple[str, ...]]:
-        """What stands before and after two texts."""
+        """Returns the tokens before and after two texts."""
         return self.around_two or (self.before, self.after)
 
     @property
     def shown(self) -> str:
-        """As people write it: '[CLS] text [SEP]'."""
+        """Writes the layout as '[CLS] text [SEP]', for messages and cards."""
         before, after = (
             [f'[{x.upper()}]' if x in SPECIAL else x for x in tokens]
             for tokens in (self.before, self.after)

@@ -28,7 +28,7 @@ def bar(*args: Any, **kwargs: Any) -> Any:
 
 @functools.cache
 def _lines() -> type:
-    """The bar that writes lines."""
+    """Makes the class of bar that writes lines; imports tqdm late."""
     import tqdm
 
     class Lines(tqdm.tqdm):

@@ -148,7 +148,7 @@ class Task(NamedTuple):
         return np.bincount(targets, minlength=len(self.labels))
 
     def chosen(self, scores: np.ndarray, least: float = 0.0) -> np.ndarray:
-        """What a model says by its scores.
+        """Decides classes or labels by scores.
 
         Args:
             scores: [n, C] of classes, or numbers [n].
@@ -192,7 +192,7 @@ def texts_of(rows: TableExamples, texts: str) -> list[tuple[list[str], Any]]:
 def measured(
     task: Task, scores: np.ndarray, true: np.ndarray, least: float = 0.0
 ) -> dict[str, float]:
-    """The metrics of what scores choose, by name; args as of `Task.chosen`."""
+    """Measures what scores choose, by metric; args as of `Task.chosen`."""
     chosen = task.chosen(scores, least)
     return {m: measures.MEASURES[m](chosen, true) for m in task.metrics}
 

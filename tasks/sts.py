@@ -105,7 +105,7 @@ def measure(pairs: ScoredPairs, found: np.ndarray) -> dict[str, Any]:
 def measured(
     pairs: ScoredPairs, encode: Encode, similarity: str
 ) -> dict[str, Any]:
-    """What `measure` says of an encoder, with alignment and uniformity."""
+    """Measures an encoder on pairs, with alignment and uniformity."""
     vectors = encode(pairs.texts)
     spread = {
         'alignment': alignment(pairs, vectors),
@@ -118,7 +118,7 @@ def measured(
 
 
 def of_sets(sets: Mapping[str, Mapping[str, Any]]) -> dict[str, Any]:
-    """What is known of several sets, each as of `measured`, for JSON."""
+    """Sums several sets up for JSON, each a record of `measured`."""
     values = [record['spearman'] for record in sets.values()]
     return {
         'mean': round(float(np.mean(values)), 2),

@@ -260,7 +260,7 @@ class WordPiece:
         return ids
 
     def _between(self, text: str) -> list[int]:
-        """The same of a text without tokens that are found as written."""
+        """Reads the text between two tokens that stand as written."""
         ids: list[int] = []
         if self._normal.pattern:
             text = text.translate(self._normalized)
@@ -327,7 +327,7 @@ class _Added:
 
 
 def _of_word(character: str) -> bool:
-    """Whether it is one of words, as Unicode's expressions have it."""
+    """Tells whether a character is one of words (Unicode's \\w)."""
     kind = unicodedata.category(character)
     return kind[0] in 'LM' or kind in ('Nd', 'Nl', 'Pc')
 
@@ -355,8 +355,10 @@ def read_tokenizer(folder: pathlib.Path) -> WordPiece:
     lines = (folder / 'vocab.txt').read_bytes().decode().split('\n')
     while lines and not lines[-1]:
         lines.pop()
-    told = json.loads((folder / 'characters.json').read_text('utf-8'))
-    return WordPiece(lines, told, told.get('normalized'), told.get('added', ()))
+    known = json.loads((folder / 'characters.json').read_text('utf-8'))
+    return WordPiece(
+        lines, known, known.get('normalized'), known.get('added', ())
+    )
 
 
 def main(texts: Sequence[str]) -> None:

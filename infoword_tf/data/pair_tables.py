@@ -47,7 +47,7 @@ _NAMED = 6  # columns of one kind in a sentence
 
 
 class Layout(NamedTuple):
-    """What the columns of a file of pairs are.
+    """Roles of the columns in a file of pairs.
 
     Attributes:
         where: the file.
@@ -71,7 +71,7 @@ class Layout(NamedTuple):
 
     @property
     def summary(self) -> str:
-        """What each column is, for people."""
+        """Describes the role of each column in a line for the log."""
         both = set(self.b) & set(self.negatives)  # of passages
         b = _listed([f'{x} ({SELECTED})' if x in both else x for x in self.b])
         negatives = _listed(
@@ -181,7 +181,7 @@ def read(layout: Layout) -> Iterator[tuple[str, list[str], list[str]]]:
 def _names(
     path: str, columns: Sequence[str], delimiter: str | None
 ) -> Sequence[str]:
-    """The columns of a file whose first line names them; of records none.
+    """Reads the column names of a file with a header; () for records.
 
     Raises:
         ValueError: a column is missing, or the first line reads like a pair:
@@ -272,7 +272,7 @@ def _by_name(
 def _too_few(
     path: str, texts: Sequence[str], others: Sequence[str]
 ) -> ValueError:
-    """The error of a table without two columns of texts."""
+    """Makes the error for a table without two columns of texts."""
     how_many = (
         'no column of texts',
         f'one column of texts, {texts[0]!r}' if texts else '',
@@ -286,7 +286,7 @@ def _too_few(
 
 
 def _ends_in(name: str, words: Iterable[str]) -> bool:
-    """Whether the last word of a name, `queryId` or `gold_label_2`, is one."""
+    """Looks up the last word of a name, as of `queryId` or `gold_label_2`."""
     parts = re.findall(r'[A-Z]+(?![a-z])|[A-Z]?[a-z]+', name)
     return bool(parts) and parts[-1].lower() in words
 
@@ -302,7 +302,7 @@ def _listed(names: Sequence[str]) -> str:
 
 
 def _reader(path: str) -> Any:
-    """What reads records of such a file; None: it is no file of records."""
+    """Finds the reader for files of records; None for other files."""
     suffix = pathlib.Path(readers.unpacked(pathlib.Path(path))).suffix
     return records.READERS.get(suffix.removeprefix('.'))
 
@@ -324,7 +324,7 @@ def _rows(
 
 
 def _kind(value: Any) -> str | None:
-    """What a cell holds; None: nothing."""
+    """Classifies the content of a cell; None where it is empty."""
     if value is None or value == '' or value != value:  # NaN
         return None
     if isinstance(value, str):
@@ -341,7 +341,7 @@ def _kind(value: Any) -> str | None:
 
 
 def _is_item(value: Any) -> bool:
-    """Whether an item of a list is a text, or an object that has one."""
+    """Tells whether an item of a list is a text or an object with one."""
     if isinstance(value, dict):
         title = value.get('title')
         return isinstance(value.get('text'), str) and isinstance(
@@ -373,12 +373,12 @@ def _passages(value: Any) -> list[tuple[int, str]] | None:
 
 
 def _size(value: list[Any] | dict[str, Any]) -> int:
-    """How many negatives a list is."""
+    """Counts the negatives in a list."""
     return sum(bool(text) for text in _texts(value))
 
 
 def _texts(value: Any, positive: bool = False) -> list[str]:
-    """The texts of a cell; of passages those that people chose, or the others.
+    """Reads the texts of a cell; of passages the selected ones, or the others.
 
     One text may be ''.
     """
@@ -393,7 +393,7 @@ def _texts(value: Any, positive: bool = False) -> list[str]:
 
 
 def _joined(item: dict[str, str | None] | str | None) -> str | None:
-    """The text of an item; of an object its title, if any, and its text."""
+    """Reads the text of an item; of an object its title, if any, and text."""
     if isinstance(item, dict):
         return ' '.join(filter(None, (item.get('title'), item['text'])))
     return item

@@ -407,7 +407,7 @@ def examples_of(
 
 
 def _is_list(cell: str) -> bool:
-    """Whether a cell is a list, of JSON."""
+    """Tells whether a cell is a JSON list."""
     try:
         return cell[:1] == '[' and isinstance(json.loads(cell), list)
     except (ValueError, RecursionError):
@@ -436,7 +436,7 @@ def _check_single(labels: Sequence[str], where: Sequence[str]) -> None:
 
 
 def _label_set(cell: str, where: str) -> frozenset[str]:
-    """The labels of a text; whole numbers stand for their digits."""
+    """Reads the labels of a text; whole numbers stand for their digits."""
     values = json.loads(cell) if _is_list(cell) else None
     if values is None:
         raise ValueError(
@@ -456,7 +456,7 @@ def _label_set(cell: str, where: str) -> frozenset[str]:
 def _sets_of_columns(
     names: Sequence[str], columns: Sequence[Sequence[str]], where: Sequence[str]
 ) -> list[frozenset[str]]:
-    """The labels of each text, of columns that say 0 or 1."""
+    """Reads the labels of each text from columns of 0 and 1."""
     has = []
     for name, column in zip(names, columns, strict=True):
         for cell, place in zip(column, where, strict=True):
@@ -600,7 +600,7 @@ def classes(rows: TableExamples) -> list[str]:
 
 
 def known_labels(rows: TableExamples, known: Sequence[str]) -> np.ndarray:
-    """The labels by their numbers among `known` classes.
+    """Numbers the labels by their places among `known` classes.
 
     Returns:
         [n] int32; or [n, C] int32, 1 for those that a text has, where it may

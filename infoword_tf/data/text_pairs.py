@@ -168,7 +168,7 @@ def read(
 
 
 def notes_of(layouts: Sequence[Layout]) -> tuple[str, ...]:
-    """What columns are, a line for all files where that is the same."""
+    """Describes the columns, in one line for all files that agree."""
     files: dict[str, list[str]] = {}
     for layout in layouts:
         files.setdefault(layout.summary, []).append(layout.where)

@@ -37,7 +37,7 @@ def _correlation(x: np.ndarray, y: np.ndarray) -> float:
 
 
 def _constant(predictions: np.ndarray, targets: np.ndarray) -> bool:
-    """Whether there is nothing to correlate; of predictions it is said."""
+    """Tells whether values are equal within rounding; warns of predictions."""
     if np.ptp(targets) == 0:
         return True
     if not np.ptp(predictions) <= ROUNDING * np.max(np.abs(predictions)):

@@ -55,7 +55,7 @@ class RetrievalTask(NamedTuple):
 
     @property
     def distinct(self) -> int:
-        """How many documents `blocks` has."""
+        """Counts the documents of `blocks`."""
         return self.size - sum(map(len, self.copies.values()))
 
     def blocks(self) -> Iterator[tuple[np.ndarray, list[str]]]:

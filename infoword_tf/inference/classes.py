@@ -109,7 +109,7 @@ class Classes(States):
 
     @property
     def multilabel(self) -> bool:
-        """Whether a text may have several of the classes, or none."""
+        """Tells whether a text may have several of the classes, or none."""
         rows = self.rows_that('classes')
         return bool(rows) and self._head(rows[0]).multilabel
 

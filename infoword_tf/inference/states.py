@@ -39,7 +39,7 @@ class States(Workdir):
         )
 
     def with_layout(self, layout: str | Layout) -> Self:
-        """The same model, with other tokens around a text: see `layout_of`."""
+        """Copies the model with other tokens around a text: see `layout_of`."""
         if layout == self.config.layout:
             return self
         return self.with_config(self.config.replace(layout=layout))

@@ -482,7 +482,7 @@ class Vectors(States):
     def _tokenized(
         self, texts: Sequence[str], place: np.ndarray, prompt: str | None
     ) -> Tokenized:
-        """The same of what `strings.distinct` gives."""
+        """Tokenizes what `strings.distinct` returns; see `tokenized`."""
         flat, lengths = [np.zeros(0, np.int32)], [np.zeros(0, np.int64)]
         long = np.zeros(len(texts), bool)
         for some in _parts(texts):
@@ -553,7 +553,7 @@ def _parts(texts: Sequence[str]) -> list[slice]:
 
 
 def _each(vectors: np.ndarray, place: np.ndarray) -> np.ndarray:
-    """[N, D] of distinct texts -> [n, D]; as they are where all differ."""
+    """Repeats vectors [N, D] of distinct texts for each text: [n, D]."""
     return vectors if len(vectors) == len(place) else vectors[place]
 
 

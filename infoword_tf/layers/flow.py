@@ -85,7 +85,7 @@ class Step(Layer):
         self.built = True
 
     def mixed(self, x: Tensor) -> Tensor:
-        """[B, D] -> [B, D] float32: what the coupling takes."""
+        """Maps [B, D] to the [B, D] float32 that the coupling takes."""
         x = self.mix(x)
         return x if self.permutation == LEARNED else ops.flip(x, axis=1)
 

@@ -121,7 +121,7 @@ class ReplacedPieces(Objective):
         return ops.matmul(x, ops.transpose(ops.convert_to_tensor(table)))
 
     def candidates(self, batch: Batch) -> Mapping[str, Any] | None:
-        """Of held-out text, what simcse's head norms all of it by.
+        """Computes the norms of simcse's head over all held-out text.
 
         Candidates are yes and no, which need no vectors.
         """

@@ -206,7 +206,7 @@ def negatives(
 
 
 def among(positive: Tensor, others: Negatives) -> Candidates:
-    """The positive, [N] float32, beside what scores over others come to."""
+    """Adds the positive, [N] float32, to sums over other candidates."""
     return Candidates(
         positive,
         ops.logaddexp(others.log_sum, positive),

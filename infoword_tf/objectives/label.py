@@ -233,14 +233,14 @@ class Labels(Head):
         return ops.sum(scores, axis=1)
 
     def answers(self, scores: Tensor) -> Tensor:
-        """[N, C] -> [N Q, A]: no and yes to each of several labels."""
+        """Reshapes scores [N, C] to [N Q, A]: no and yes to each label."""
         if not self.multilabel:
             return scores
         both = ops.stack([ops.zeros_like(scores), scores], axis=-1)
         return ops.reshape(both, (-1, 2))
 
     def of_questions(self, weights: Tensor) -> Tensor:
-        """[N] of examples -> [N Q], whose sum is the same."""
+        """Spreads weights [N] of examples over questions: [N Q]."""
         if not self.multilabel:
             return weights
         return ops.repeat(weights / self.classes, self.classes)

@@ -44,7 +44,7 @@ FORWARD, BOTH, JOINT = DIRECTIONS = ('forward', 'both', 'joint')
 
 
 class Shared(NamedTuple):
-    """What all texts of a global batch are scored with.
+    """Pools by side, and norms, that all texts of a batch are scored with.
 
     Attributes:
         pools: by side, what the other one looks among.
@@ -323,7 +323,7 @@ class SimCSE(Queued):
         return ops.concatenate(parts, axis=-1) if self.beside else parts[0]
 
     def norms(self, batch: Batch) -> dict[str, Any]:
-        """What a projector norms a batch's vectors by, by name; {}: nothing.
+        """Computes a projector's norms of a batch, by name; {} without one.
 
         Of all held-out text at once, so that it does not depend on slices.
         """
@@ -419,7 +419,7 @@ class SimCSE(Queued):
         pools: dict[str, Pool],
         prefix: int | None = None,
     ) -> infonce.Outcome:
-        """Of vectors [N, K, W], whole or the first so many numbers."""
+        """Scores vectors [N, K, W], whole or the first so many numbers."""
         view = batch.views[VIEW]
         numbers, sequences = _numbers(view, self.row)
         weights = _there(view, self.row, numbers[:, 1])

@@ -82,7 +82,7 @@ class _Parts(NamedTuple):
 
 
 class _Finder(tf.Module):
-    """Some tokens, looked for in strings."""
+    """A search for tokens in strings."""
 
     def __init__(self, spelled: Sequence[str], tokens: Sequence[AddedToken]):
         """Args: how a text spells each token; ValueError: they are more than
@@ -117,13 +117,13 @@ class _Finder(tf.Module):
         )
 
     def somewhere(self, strings: tf.Tensor) -> tf.Tensor:
-        """Whether one of the strings [B] has a token, bool."""
+        """Tells whether one of the strings [B] has a token, bool."""
         return tf.reduce_any(
             tf.strings.regex_full_match(strings, self._somewhere)
         )
 
     def __call__(self, strings: tf.Tensor) -> _Parts:
-        """[B]: parted."""
+        """Splits strings [B] at the tokens."""
         marked = tf.strings.regex_replace(
             strings, self._pattern, _EDGE + _MARK + rb'\1' + _EDGE
         )
@@ -164,7 +164,7 @@ class _Finder(tf.Module):
         )
 
     def _of_words(self, marked: tf.Tensor) -> tf.Tensor:
-        """The same, but for tokens inside words that want to be words."""
+        """Unmarks tokens inside words that have to be words (`single_word`)."""
         parts = tf.strings.split(marked, _EDGE)
         flat, number = parts.values, self._table.lookup(parts.values)
         found = number < len(self._ids) - 1
@@ -247,14 +247,14 @@ class WithAdded(Tokenizer):
 
     @classmethod
     def learn(cls, texts: Any, size: int, lower_case: bool = True) -> NoReturn:
-        """It is not learned: TypeError."""
+        """Raises TypeError: added tokens are read, never learned."""
         raise TypeError('learn the tokenizer, then add tokens to it')
 
     @classmethod
     def read(
         cls, path: str | pathlib.Path, lower_case: bool = True, **options: Any
     ) -> NoReturn:
-        """It has no file but that of its tokenizer: TypeError."""
+        """Raises TypeError: only the tokenizer without them has a file."""
         raise TypeError('read the tokenizer, then add tokens to it')
 
     def write(self, path: str | pathlib.Path) -> None:
@@ -263,7 +263,7 @@ class WithAdded(Tokenizer):
 
     @property
     def options(self) -> dict[str, Any]:
-        """Those of the tokenizer, and the tokens as `with_added` takes them."""
+        """Returns the tokenizer's options and the tokens, for `with_added`."""
         added = [dataclasses.asdict(token) for token in self.added]
         return {**self._inner.options, ADDED: added}
 
@@ -339,7 +339,7 @@ class WithAdded(Tokenizer):
         return with_word_starts(strings, rows, places)
 
     def _somewhere(self, strings: tf.Tensor, finders: list) -> tf.Tensor:
-        """Whether a token is in one of the strings [B], bool."""
+        """Tells whether a token is in one of the strings [B], bool."""
         written, normal = finders
         found = tf.constant(False)
         if written:
@@ -412,7 +412,7 @@ class WithAdded(Tokenizer):
     def _read(
         self, parts: _Parts, before: '_Before | None', places: bool
     ) -> tuple[tf.RaggedTensor, ...]:
-        """What the tokenizer makes of the texts between."""
+        """Tokenizes the texts between the tokens."""
         row = string_of(parts.splits)
         place = tf.range(tf.size(row, tf.int64))
         begins = ends = tf.ones_like(row, tf.bool)
@@ -467,7 +467,7 @@ class _Before(NamedTuple):
     def written(
         self, number: tf.Tensor, starts: tf.Tensor, ends: tf.Tensor
     ) -> tuple[tf.Tensor, tf.Tensor]:
-        """Bytes of strings for bytes of what they became: [N] int64 each."""
+        """Maps bytes of normalised texts to those of strings, [N] int64."""
         begin = tf.gather(self.parts.starts, number)
         if isinstance(self.normalizer, AsWritten):
             return begin + starts, begin + ends

@@ -29,5 +29,5 @@ LAYOUTS = {
 
 
 def layout_of(layout: str | Layout) -> Layout:
-    """The layout of a name in LAYOUTS; one that is no name is itself."""
+    """Looks up a name in LAYOUTS; returns a layout as it is."""
     return LAYOUTS[layout] if isinstance(layout, str) else layout

@@ -156,8 +156,8 @@ class SentencePiece(Tokenizer):
     @property
     def identity(self) -> str:
         """A digest of the model: scores and normalisation count too."""
-        told = b'' if self.blanks is None else repr(self.blanks).encode()
-        digest = hashlib.blake2b(self.model + told, digest_size=16).hexdigest()
+        rules = b'' if self.blanks is None else repr(self.blanks).encode()
+        digest = hashlib.blake2b(self.model + rules, digest_size=16).hexdigest()
         return f'{self.kind} {digest}'
 
     def tokenize(self, strings: tf.Tensor) -> tf.RaggedTensor:

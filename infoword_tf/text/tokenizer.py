@@ -149,7 +149,7 @@ class Tokenizer(tf.Module, abc.ABC):
 
     @property
     def inner(self) -> 'Tokenizer':
-        """The tokenizer itself, where tokens were added to it."""
+        """Returns the tokenizer without added tokens; by default itself."""
         return self
 
     @property
@@ -161,7 +161,7 @@ class Tokenizer(tf.Module, abc.ABC):
 
     @property
     def mask_text(self) -> str | None:
-        """What a text may spell [MASK] by; None: nothing."""
+        """Returns the spelling of [MASK] in texts; None where it has none."""
         return None
 
     @property

@@ -294,7 +294,7 @@ def check_values(
 
 
 def first_position(config: Mapping[str, Any]) -> int:
-    """How many positions of a config.json stand before the first token's."""
+    """Counts the positions of a config.json before the first token's."""
     if not ARCHITECTURES[config['model_type']].padded:
         return 0
     return config.get(_PAD, _PAD_ID) + 1

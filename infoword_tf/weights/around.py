@@ -26,7 +26,7 @@ NOTHING = Around((('A', 0),), (('A', 0), ('B', 1)))
 
 
 def parsed(described: Mapping[str, Any] | None, where: str) -> Around:
-    """What a post-processor says.
+    """Tokens and segments that a post-processor puts around texts.
 
     Raises:
         ValueError: it is of a type that is not known, or several are in a row.
@@ -88,7 +88,7 @@ def layout_by(
     encoder: EncoderConfig,
     where: str,
 ) -> str | Layout:
-    """The layout that a tokenizer wants.
+    """Makes the layout for an encoder of what stands around texts.
 
     Args:
         around: what it puts around texts.
@@ -108,7 +108,7 @@ def layout_by(
     if not knows:
         around = without_segments(around)
     first = LAYOUTS[usual].first
-    made = _made(around, tokenizer, first, where)
+    layout = _layout(around, tokenizer, first, where)
     # What our own rows put behind a text of GPT is no public tokenizer's.
     names = () if usual == 'end' else (usual, *LAYOUTS)
     for name in names:
@@ -118,10 +118,10 @@ def layout_by(
             same = without_segments(same)
         if same == around and known.first == first:
             return name
-    return made
+    return layout
 
 
-def _made(
+def _layout(
     around: Around, tokenizer: Tokenizer, first: bool, where: str
 ) -> Layout:
     one, two = around
@@ -169,7 +169,7 @@ def _made(
 
 
 def _name(number: int, tokenizer: Tokenizer, place: int) -> str:
-    """What a layout calls a token; several specials may be one token."""
+    """Names a token as layouts do; several specials may be one token."""
     ids = tokenizer.cls_id, tokenizer.sep_id, tokenizer.mask_id
     known = dict(zip(SPECIAL, ids, strict=True))
     order = SPECIAL if place in (0, 2) else ('sep', 'cls', 'mask')
@@ -180,7 +180,7 @@ def _name(number: int, tokenizer: Tokenizer, place: int) -> str:
 
 
 def entries(layout: Layout, tokenizer: Tokenizer) -> Around:
-    """The same as `parsed` gives."""
+    """Describes a layout in the form that `parsed` returns."""
     ids = {
         'cls': tokenizer.cls_id,
         'sep': tokenizer.sep_id,
@@ -213,7 +213,7 @@ def entries(layout: Layout, tokenizer: Tokenizer) -> Around:
 
 
 def processor(layout: str | Layout, tokenizer: Tokenizer) -> Any:
-    """The post-processor of `tokenizers` that lays texts out so."""
+    """Makes the post-processor of `tokenizers` for a layout."""
     from tokenizers import processors
 
     rows = entries(layout_of(layout), tokenizer)

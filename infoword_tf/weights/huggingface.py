@@ -86,14 +86,14 @@ def read(folder: pathlib.Path) -> EncoderSource:
 
 
 def _naming(config: Mapping[str, Any]) -> Naming:
-    """What the weights beside a config.json are called."""
+    """Chooses the names of the weights beside a config.json."""
     naming = HUGGINGFACE[config['model_type']]
     first = architectures.first_position(config)
     return after_padding(naming, first) if first else naming
 
 
 def _pads_with_text(config: Mapping[str, Any], tokenizer: Tokenizer) -> bool:
-    """Whether the token that a config.json names as padding is in texts.
+    """Tells whether the padding token of a config.json is in texts.
 
     It has the position of padding there, wherever it stands.
     """
@@ -191,7 +191,7 @@ def heads_of(loaded: Loaded) -> dict[str, str]:
 
 
 def _encoder(loaded: Loaded) -> tuple[EncoderConfig, str]:
-    """The encoder, with all its arguments, and its model_type there."""
+    """Completes the encoder's arguments, and chooses its model_type."""
     config = loaded.config
     roberta = None
     if config.layout == 'roberta':

@@ -57,7 +57,7 @@ class Read(NamedTuple):
 
 @dataclasses.dataclass(frozen=True)
 class _Folder:
-    """What a folder says beside the file of its vocabulary.
+    """Settings of a folder beside the file of its vocabulary.
 
     Attributes:
         settings: its tokenizer_config.json.
@@ -206,14 +206,14 @@ def _more_tokens(
     tokens: dict[str, dict[str, Any]] = {}
 
     def add(token: str | Mapping[str, Any], number: int | None = None) -> None:
-        told = {'content': token} if isinstance(token, str) else dict(token)
+        fields = {'content': token} if isinstance(token, str) else dict(token)
         flags = {
-            name: bool(told.get(name))
+            name: bool(fields.get(name))
             for name in ('lstrip', 'rstrip', 'single_word', 'normalized')
         }
-        special = bool(told.get('special', True))
+        special = bool(fields.get('special', True))
         tokens.setdefault(
-            told['content'], {**flags, 'special': special, 'id': number}
+            fields['content'], {**flags, 'special': special, 'id': number}
         )
 
     decoder = settings.get('added_tokens_decoder') or {}
@@ -293,7 +293,7 @@ def _finding(
 
 
 def _specials(known: _Folder, tokenizer: Tokenizer) -> list[dict[str, Any]]:
-    """The special tokens of a class, as tokenizer.json would list them."""
+    """Lists the special tokens of a class as tokenizer.json would."""
     if known.whose not in _CLASSES.values():
         return []
     names = [tokenizer.vocabulary[number] for number in tokenizer.special_ids]
@@ -306,7 +306,7 @@ def _specials(known: _Folder, tokenizer: Tokenizer) -> list[dict[str, Any]]:
 
 
 def _around(known: _Folder, tokenizer: Tokenizer) -> Around | None:
-    """What a class puts around texts; None: nobody knows."""
+    """Looks up what a class puts around texts; None where unknown."""
     if known.whose in _LAYOUTS:
         return around.entries(LAYOUTS[_LAYOUTS[known.whose]], tokenizer)
     if known.whose not in _GPTS:
@@ -329,15 +329,15 @@ def _around(known: _Folder, tokenizer: Tokenizer) -> Around | None:
 
 
 def _plain(known: _Folder, tokenizer: Tokenizer) -> Any:
-    """What a folder without a tokenizer.json has: (tokenizer, around)."""
+    """Reads a folder without a tokenizer.json: (tokenizer, around)."""
     index = {
         token: number
         for number, token in enumerate(tokenizer.vocabulary)
         if token != _nameless(number)
     }
     tokens = _added_tokens(known, index, _specials(known, tokenizer))
-    found = _finding(tokenizer, tokens, known.said)
-    return found, _around(known, tokenizer)
+    finding = _finding(tokenizer, tokens, known.said)
+    return finding, _around(known, tokenizer)
 
 
 def _vocab_txt(path: pathlib.Path, known: _Folder) -> Any:
@@ -477,7 +477,7 @@ def _added(piece: str, number: int) -> dict[str, Any]:
 
 
 def _described(path: pathlib.Path, known: _Folder) -> Any:
-    """What a tokenizer.json holds, if that can be kept: (tokenizer, around)."""
+    """Reads a tokenizer.json, if it can be kept: (tokenizer, around)."""
     described = files.read_json(path)
     model = dict(described.get('model') or {})
     kind = model.get('type')
@@ -486,25 +486,25 @@ def _described(path: pathlib.Path, known: _Folder) -> Any:
     described['model'] = {**model, 'type': kind}
     described |= _of_class(described, known, path)
     listed = described.get('added_tokens') or []
-    said = described.get('post_processor')
-    texts = around.parsed(said, str(path))
-    made = _made(described, listed, known, path)
+    processor = described.get('post_processor')
+    texts = around.parsed(processor, str(path))
+    tokenizer = _tokenizer(described, listed, known, path)
     # Classes of their own lay texts out as they always do.
     named = known.settings.get('tokenizer_class') and _MODELS.get(known.whose)
     if named == described['model']['type'] or (
-        said is None and known.whose in _LAYOUTS
+        processor is None and known.whose in _LAYOUTS
     ):
-        texts = _around(known, made)
-    return made, texts
+        texts = _around(known, tokenizer)
+    return tokenizer, texts
 
 
-def _made(
+def _tokenizer(
     described: dict[str, Any],
     listed: Sequence[Any],
     known: _Folder,
     path: pathlib.Path,
 ) -> Tokenizer:
-    """The tokenizer of a tokenizer.json; `listed`: its added tokens."""
+    """Makes the tokenizer of a tokenizer.json; `listed`: added tokens."""
     model = described['model']
     kind = model['type']
     if kind == 'BPE':
@@ -512,8 +512,8 @@ def _made(
     if kind == 'Unigram':
         index = {entry[0]: i for i, entry in enumerate(model['vocab'])}
         tokens = _added_tokens(known, index, listed)
-        made = _unigram(path, described, tokens, known)
-        return _finding(made, tokens, known.said)
+        plain = _unigram(path, described, tokens, known)
+        return _finding(plain, tokens, known.said)
     if kind != 'WordPiece':
         raise ValueError(
             f'{path} has a model of the type {kind!r}; known are WordPiece, '
@@ -536,8 +536,8 @@ def _made(
     index = {token: i for token, i in model['vocab'].items() if token}
     tokens = _added_tokens(known, index, listed)
     hidden = {t.content: t.id for t in tokens if t.content not in index}
-    made = _wordpiece(index, hidden, step, known, path)
-    return _finding(made, tokens, known.said)
+    plain = _wordpiece(index, hidden, step, known, path)
+    return _finding(plain, tokens, known.said)
 
 
 def _of_class(
@@ -725,7 +725,7 @@ def _as_sentencepiece(
 
 
 def _only_blanks(step: Mapping[str, Any]) -> bool:
-    """Whether a step but joins blanks, as SentencePiece does."""
+    """Tells whether a step only joins blanks, as SentencePiece does."""
     pattern = step.get('pattern') or {}
     joins = pattern.get('Regex') == ' {2,}' or pattern.get('String') == '  '
     return joins and step.get('content') in (' ', '\u2581')
@@ -856,8 +856,8 @@ def _vocab_json(path: pathlib.Path, known: _Folder) -> Any:
     if known.whose == 'RobertaTokenizer':
         trims = bool(known.settings.get('trim_offsets', True))
         described['post_processor'] = {**_UNTRIMMED, 'trim_offsets': trims}
-    made = _pairs(described, known, path)
-    return made, _around(known, made)
+    tokenizer = _pairs(described, known, path)
+    return tokenizer, _around(known, tokenizer)
 
 
 # What reads a file: (path, what the folder says besides) -> the tokenizer, and

@@ -242,7 +242,7 @@ def _prompts(
 
 
 def _json(path: pathlib.Path) -> dict[str, Any]:
-    """What a file holds, {} where there is none."""
+    """Reads a file of JSON; {} where there is none."""
     return files.read_json(path) if path.is_file() else {}
 
 

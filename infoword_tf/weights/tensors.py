@@ -86,7 +86,7 @@ def open_safetensors(folder: pathlib.Path, name: str | None = None) -> Tensors:
 
 
 def _shards(index: pathlib.Path) -> Tensors:
-    """Those of the files that an index names."""
+    """Opens the files that an index names."""
     folder = index.parent
     places = files.read_json(index).get('weight_map', {})
     readers: dict[str, Callable[[], np.ndarray]] = {}
