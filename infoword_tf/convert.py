@@ -50,8 +50,6 @@ class Choices:
 @commands.takes(Choices)
 def run(given: Choices, chosen: Mapping[str, Any]) -> None:
     """The whole command; UsageError: flags that do not go together."""
-    # Nothing is multiplied here, and oneDNN's allocator keeps what it has had.
-    os.environ['TF_ENABLE_ONEDNN_OPTS'] = '0'
     if bool(given.source) == bool(given.init):
         raise commands.UsageError(
             'give --source and --workdir to bring weights in, or --init and '
@@ -198,4 +196,6 @@ def give(init: pathlib.Path, output: pathlib.Path, form: str) -> None:
 
 
 if __name__ == '__main__':
+    # Nothing is multiplied here, and oneDNN's allocator keeps what it has had.
+    os.environ['TF_ENABLE_ONEDNN_OPTS'] = '0'
     commands.start(run)

@@ -70,9 +70,18 @@ def leave_nothing():
     """What unittest does after a module, and pytest does not."""
     import tensorflow as tf
 
+    before = _environment()
     yield
     unittest.doModuleCleanups()
     assert not tf.config.functions_run_eagerly(), 'others want graphs'
+    # Processes that later tests start inherit it.
+    assert _environment() == before, 'a variable is not as it was'
+
+
+def _environment():
+    """Variables that change what is computed, or where it is stored."""
+    ours = 'CUDA_', 'INFOWORD_', 'KERAS_', 'TF_', 'XLA_'
+    return {k: v for k, v in os.environ.items() if k.startswith(ours)}
 
 
 def pytest_collection_modifyitems(items):
