@@ -31,7 +31,7 @@ from typing import Any, NamedTuple
 import psutil
 
 from benchmarks import kept, peers, report, turns
-from infoword_tf import commands, files
+from infoword_tf import commands, errors, files
 from infoword_tf.choices import flag
 
 PACKAGES = 'tensorflow', 'keras', 'tf-models-official', 'numpy'
@@ -276,7 +276,7 @@ def run(given: Choices, chosen: Mapping[str, Any]) -> dict[str, Any]:
     del chosen
     unknown = [name for name in given.only if name not in PARTS]
     if unknown:
-        raise commands.UsageError(
+        raise errors.UsageError(
             f'--only={unknown[0]}: there is no such part; known are '
             f'{", ".join(PARTS)}'
         )

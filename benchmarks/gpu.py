@@ -26,7 +26,7 @@ from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
 from benchmarks import work
-from infoword_tf import commands
+from infoword_tf import commands, errors
 from infoword_tf.choices import flag
 from infoword_tf.sizes import SIZES
 
@@ -192,7 +192,7 @@ def run(given: Choices, chosen: Mapping[str, Any]) -> None:
     try:
         work.rows_of(given.objectives)
     except ValueError as error:
-        raise commands.UsageError(f'--objectives: {error}') from None
+        raise errors.UsageError(f'--objectives: {error}') from None
     import jax
 
     device = jax.devices()[0].device_kind

@@ -10,7 +10,7 @@ import sys
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
-from infoword_tf import commands, files
+from infoword_tf import errors, files
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 PEERS_PYTHON = ROOT / '.venv-peers' / 'bin' / 'python'
@@ -93,7 +93,7 @@ def check_there(data: Sequence[str | pathlib.Path]) -> None:
     """
     for path in data:
         if not pathlib.Path(path).exists():
-            raise commands.UsageError(
+            raise errors.UsageError(
                 f'{path}: this table reads it and it is not here; put it, or '
                 'a link, into the folder where you run this'
             )
@@ -164,7 +164,7 @@ def begin(folder: pathlib.Path) -> None:
         with files.written(path) as partial:
             partial.write_text(now)
     elif (begun := path.read_text()) != now:
-        raise commands.UsageError(
+        raise errors.UsageError(
             f'--workdir={folder} was begun at commit {begun}, and this is '
             f'{now}; take another folder, or go back to that commit'
         )

@@ -21,7 +21,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from benchmarks import kept, report
-from infoword_tf import commands, files
+from infoword_tf import commands, errors, files
 from infoword_tf.choices import flag
 from tasks import glue_layout
 
@@ -101,7 +101,7 @@ def run(given: Choices, chosen: Mapping[str, Any]) -> None:
     )  # fmt: skip
     inits = dict(each.partition('=')[::2] for each in given.inits)
     if not all(inits.values()) or not all(map(str.isdigit, given.examples)):
-        raise commands.UsageError('--inits: give NAME=WORKDIR; --examples: '
+        raise errors.UsageError('--inits: give NAME=WORKDIR; --examples: '
                                   'give whole numbers')  # fmt: skip
     folder, counts = pathlib.Path(given.workdir), list(map(int, given.examples))
     kept.begin(folder)

@@ -26,7 +26,7 @@ from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
 from benchmarks import report, turns, work
-from infoword_tf import commands
+from infoword_tf import commands, errors
 from infoword_tf.choices import flag
 from infoword_tf.sizes import SIZES
 
@@ -359,7 +359,7 @@ def run(given: Choices, chosen: Mapping[str, Any]) -> None:
         ('precisions', given.precisions, POLICIES),
     ):
         if not set(values) <= set(known) or len(set(values)) < len(values):
-            raise commands.UsageError(
+            raise errors.UsageError(
                 f'--{name}={",".join(values)}: take each once, of '
                 f'{", ".join(known)}'
             )

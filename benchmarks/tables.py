@@ -23,7 +23,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from benchmarks import curves, kept, report, worth
-from infoword_tf import commands, files
+from infoword_tf import commands, errors, files
 from infoword_tf.choices import flag
 
 FOLDER = kept.ROOT / 'tasks' / 'flags'
@@ -309,9 +309,9 @@ def run(given: Choices, chosen: Mapping[str, Any]) -> None:
     """
     commands.require(vars(given), workdir='a folder for the table')
     if bool(given.table) == bool(given.flagfiles):
-        raise commands.UsageError('give --table, or --flagfiles')
+        raise errors.UsageError('give --table, or --flagfiles')
     if 'minutes' in chosen and 'steps' in chosen:
-        raise commands.UsageError('give --minutes or --steps, not both')
+        raise errors.UsageError('give --minutes or --steps, not both')
     table = TABLES[given.table] if given.table else Table(given.flagfiles)
     asked = worth.ASKS[table.ask].data if table.ask else ()
     kept.check_there([*table.data, *asked])

@@ -28,7 +28,7 @@ from typing import Any
 import numpy as np
 
 from benchmarks import kept, report, turns
-from infoword_tf import commands, files
+from infoword_tf import commands, errors, files
 from infoword_tf.choices import flag
 from infoword_tf.data import tables
 from tasks import glue_layout
@@ -175,7 +175,7 @@ def run(given: Choices, chosen: Mapping[str, Any]) -> None:
         workdir='a folder',
     )  # fmt: skip
     if not kept.PEERS_PYTHON.exists():
-        raise commands.UsageError(
+        raise errors.UsageError(
             f'{kept.PEERS_PYTHON} is missing: make bench-peers'
         )
     record = turns.compete(

@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 
 from export import search
-from infoword_tf import commands, lazy
+from infoword_tf import commands, errors, lazy
 from infoword_tf.choices import flag
 from infoword_tf.config import read_exported
 
@@ -131,7 +131,7 @@ def run(given: Choices, chosen: Mapping[str, Any]) -> None:
     try:
         socket.create_server((given.host, given.port or 0)).close()
     except OSError as error:
-        raise commands.UsageError(
+        raise errors.UsageError(
             f'--host={given.host} --port={given.port}: {error.strerror}; name '
             'another, or leave out --port') from None
     commands.import_extra('gradio', 'demo', 'export.demo')

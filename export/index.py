@@ -29,7 +29,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from infoword_tf import commands, files, progress
+from infoword_tf import errors, files, progress
 from infoword_tf.data import tables
 from infoword_tf.data.documents import Document, passages
 from infoword_tf.evaluation import ranking
@@ -141,13 +141,13 @@ class Index:
         """Looks into a folder.
 
         Raises:
-            commands.UsageError: it holds something else.
+            errors.UsageError: it holds something else.
         """
         self.folder, self.cut = folder, None
         self._scanner: tuple[str, Any] = '', None
         names = [path.name for path in folder.glob('[!.]*')]
         if folder.is_file() or names and FILE not in names:
-            raise commands.UsageError(
+            raise errors.UsageError(
                 f'{folder} holds other things than an index of this version: '
                 'name another folder, or delete that one'
             )
@@ -173,7 +173,7 @@ class Index:
             ) as db:
                 yield db
         except sqlite3.Error as error:
-            raise commands.UsageError(
+            raise errors.UsageError(
                 f'{path}: {error}; make room if the disk is full; if the file '
                 f'is damaged delete {self.folder}, and make it again'
             ) from error
@@ -181,7 +181,7 @@ class Index:
     def _key(self, db: Db) -> About:
         [(version,)] = db.execute('PRAGMA user_version')
         if version not in (0, FORMAT):
-            raise commands.UsageError(
+            raise errors.UsageError(
                 f'{self.folder} is an index of another version of this '
                 'project; delete it, and make it again'
             )
@@ -208,7 +208,7 @@ class Index:
                 it was, and they stay.
 
         Raises:
-            commands.UsageError: there would be no passage.
+            errors.UsageError: there would be no passage.
             RuntimeError: another process writes to the folder.
             ValueError: the encoder made a vector that is not finite.
         """
@@ -230,7 +230,7 @@ class Index:
                     'SELECT count(*) FROM passages'
                 )
                 if not about['passages']:
-                    raise commands.UsageError(
+                    raise errors.UsageError(
                         f'{about.get("corpus")} has no text to search'
                     )
                 if not key:

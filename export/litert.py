@@ -40,7 +40,7 @@ import numpy as np
 
 import infoword_tf
 from export.serving import model as standalone
-from infoword_tf import commands, files
+from infoword_tf import commands, errors, files
 from infoword_tf.choices import flag
 from infoword_tf.config import Config
 from infoword_tf.data import tables
@@ -469,12 +469,12 @@ def run(given: Choices, chosen: Mapping[str, Any]) -> None:
     check(config, given.init, output)
     knows = answering(HEADS, config.rows)
     if given.dev and not knows:
-        raise commands.UsageError(
+        raise errors.UsageError(
             f'--dev is of labelled texts, and --init={given.init} was taught '
             'none; of vectors --sts says what they are worth'
         )
     if given.sts and knows:
-        raise commands.UsageError(
+        raise errors.UsageError(
             f'--sts is of vectors, and --init={given.init} gives classes or '
             'numbers; --dev says what they are worth'
         )

@@ -27,7 +27,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 from export.index import KINDS, Index, Passage, has_faiss
-from infoword_tf import commands
+from infoword_tf import commands, errors
 from infoword_tf.choices import TextChoices, again, flag
 from infoword_tf.config import read_exported
 from infoword_tf.data import rows
@@ -85,7 +85,7 @@ def refuse(complaints: Mapping[str, Any]) -> None:
     """UsageError with the first message whose condition holds."""
     for message, wrong in complaints.items():
         if wrong:
-            raise commands.UsageError(message)
+            raise errors.UsageError(message)
 
 
 def indexed(given: Choices) -> tuple[str, Callable[[], Iterable[Document]]]:
@@ -114,7 +114,7 @@ def prepare(
         index and what embeds queries.
 
     Raises:
-        commands.UsageError, FileNotFoundError, ValueError: something does not
+        errors.UsageError, FileNotFoundError, ValueError: something does not
             fit; the function may raise them as well.
     """
     commands.require(vars(given), model='an exported model, DIR/1')
@@ -218,7 +218,7 @@ def opened(
         of a query the best passages and their scores, as of `find`.
 
     Raises:
-        commands.UsageError, FileNotFoundError, ValueError: as of `prepare`.
+        errors.UsageError, FileNotFoundError, ValueError: as of `prepare`.
     """
     index, embed = prepare(given, chosen)(None)
     return functools.partial(

@@ -15,7 +15,7 @@ import sys
 from collections.abc import Mapping
 from typing import Any
 
-from infoword_tf import commands, progress
+from infoword_tf import commands, errors, progress
 from infoword_tf.choices import flag
 from infoword_tf.config import read_exported
 
@@ -45,7 +45,7 @@ def run(given: Choices, chosen: Mapping[str, Any]) -> bool:
     model, workdir = pathlib.Path(given.model), pathlib.Path(given.init)
     config, export = read_exported(model)
     if config.replace(dims=None) != Config.read(workdir):
-        raise commands.UsageError(
+        raise errors.UsageError(
             f'--model={model} was not made from --init={workdir}: their '
             'config.json differ'
         )

@@ -29,6 +29,7 @@ from absl import app, flags, logging
 
 from infoword_tf import files, folders, lazy, preemption
 from infoword_tf.choices import REPEATED, SETTINGS, flags_of
+from infoword_tf.errors import UsageError
 
 # Messages of TensorFlow's C++ parts: fatal ones alone.
 os.environ.setdefault('TF_CPP_MIN_LOG_LEVEL', '3')
@@ -47,10 +48,6 @@ RENAMED = {f'--gelu={x}': f'--activation=gelu_{x}' for x in ('tanh', 'erf')}
 # When Python's collector looks: after so many more objects than were freed.
 COLLECTED = 100_000, 20, 20
 INTERRUPTED = 130  # as a shell has it: 128 and SIGINT
-
-
-class UsageError(Exception):
-    """Something that was asked for cannot be; the message says what to do."""
 
 
 def start(

@@ -22,7 +22,7 @@ from typing import Any
 
 os.environ['KERAS_BACKEND'] = 'tensorflow'
 
-from infoword_tf import commands
+from infoword_tf import commands, errors
 from infoword_tf.choices import flag
 from infoword_tf.folders import NOTE
 
@@ -51,7 +51,7 @@ class Choices:
 def run(given: Choices, chosen: Mapping[str, Any]) -> None:
     """The whole command; UsageError: flags that do not go together."""
     if bool(given.source) == bool(given.init):
-        raise commands.UsageError(
+        raise errors.UsageError(
             'give --source and --workdir to bring weights in, or --init and '
             '--output to write them out'
         )
@@ -78,7 +78,7 @@ def _prompts(text: str | None) -> dict[str, str] | None:
     if not isinstance(prompts, dict) or not all(
         isinstance(value, str) for value in prompts.values()
     ):
-        raise commands.UsageError(
+        raise errors.UsageError(
             f'--prompts={text} is no JSON object of strings, such as '
             '\'{"query": "query: "}\''
         )
@@ -127,7 +127,7 @@ def convert(
     if sentence_transformers.is_one(source):
         encoder, vectors = sentence_transformers.read(source)
         if pooling and pooling != vectors.pooling:
-            raise commands.UsageError(
+            raise errors.UsageError(
                 f'--pooling={pooling}, but {source} says {vectors.pooling}; '
                 'leave it out'
             )

@@ -25,7 +25,7 @@ import time
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from infoword_tf import commands, files, lazy, progress
+from infoword_tf import commands, errors, files, lazy, progress
 from infoword_tf.choices import (
     TextChoices,
     again,
@@ -129,25 +129,25 @@ def _check(given: Choices) -> None:
     """Complains of choices before anything is read."""
     commands.require(vars(given), corpus='a text', output='a folder for it')
     if '://' in given.output:
-        raise commands.UsageError(
+        raise errors.UsageError(
             f'--output={given.output} is no folder of this machine; write to '
             'one, and copy it there (gsutil, rclone)'
         )
     for name in ('corpus', 'heldout'):
         values = given_several(getattr(given, name))
         if len(values) > 1 or any(by_language(values)):
-            raise commands.UsageError(
+            raise errors.UsageError(
                 f'--{name}={" ".join(values)}: a store has one text, without '
                 'a language; prepare each with the same --vocab, and train '
                 'with --corpus=de=store:DIR for each'
             )
     name = given_several(given.corpus)[0]
     if name.startswith('store:'):
-        raise commands.UsageError(f'--corpus={name} is prepared already')
+        raise errors.UsageError(f'--corpus={name} is prepared already')
     opened.choose_tokenizer(given)  # complains
     if given.beam_options:
         if given.processes:
-            raise commands.UsageError(
+            raise errors.UsageError(
                 f'--processes={given.processes} is for this machine, and the '
                 'runner of --beam_options has workers of its own; leave out '
                 'one of the two'
@@ -230,7 +230,7 @@ def _check_same(
             what = 'its text has changed' if name == 'text' else (
                 f'--{name} was {before.get(name)!r} and is {now[name]!r}'
             )
-            raise commands.UsageError(
+            raise errors.UsageError(
                 f'--output={folder} was begun otherwise: {what}; name another '
                 'folder, or delete this one'
             )
@@ -251,7 +251,7 @@ def _begun(
     others = [x.name for x in job.output.iterdir()
               if x.name not in ('.lock', WORK)]  # fmt: skip
     if others or (work.is_dir() and any(work.glob('[!.]*/'))):
-        raise commands.UsageError(
+        raise errors.UsageError(
             f'--output={job.output} holds {min([*others, WORK])} and is no '
             'store; name another folder'
         )

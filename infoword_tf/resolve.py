@@ -9,7 +9,6 @@ from collections.abc import Mapping
 from typing import Any
 
 from infoword_tf.choices import ModelChoices
-from infoword_tf.commands import UsageError
 from infoword_tf.config import (
     Config,
     DenseConfig,
@@ -18,6 +17,7 @@ from infoword_tf.config import (
     TokenizerConfig,
 )
 from infoword_tf.encoders import ENCODERS, FLAGS
+from infoword_tf.errors import UsageError
 from infoword_tf.objectives import (
     SUMS,
     TABLE,

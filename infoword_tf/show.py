@@ -23,9 +23,9 @@ import numpy as np
 
 from infoword_tf import commands, pictures, resolve
 from infoword_tf.choices import ModelChoices, TextChoices, again, flag
-from infoword_tf.commands import UsageError
 from infoword_tf.config import Config
 from infoword_tf.encoders import ENCODERS
+from infoword_tf.errors import UsageError
 from infoword_tf.objectives import TABLE
 from infoword_tf.settings import Setting
 from infoword_tf.views import VIEWS

@@ -26,7 +26,7 @@ class Bm25:
         """Counts the words; args: the documents, numbered from 0.
 
         Raises:
-            commands.UsageError: the library is not installed.
+            errors.UsageError: the library is not installed.
         """
         bm25s, split = library()
         tokenized = split(texts)
@@ -65,7 +65,7 @@ def library() -> tuple[Any, Callable[..., Any]]:
     """Imports the library; also gives what parts texts into words.
 
     Raises:
-        commands.UsageError: it is not installed.
+        errors.UsageError: it is not installed.
     """
     # It tries JAX where there is one: not on TensorFlow's GPU.
     os.environ.setdefault('JAX_PLATFORMS', 'cpu')

@@ -45,7 +45,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 
 import numpy as np
 
-from infoword_tf import commands, files
+from infoword_tf import commands, errors, files
 from infoword_tf.choices import TextChoices, again, flag
 from infoword_tf.config import Config
 from infoword_tf.data import tables, textfiles
@@ -147,22 +147,22 @@ def read_parted(
     """
     choices = own.choices
     if choices and (own.pair or own.regress):
-        raise commands.UsageError(
+        raise errors.UsageError(
             '--choices names the texts that the label chooses from; leave out '
             '--pair and --regress'
         )
     if own.label_columns and (choices or own.regress):
-        raise commands.UsageError(
+        raise errors.UsageError(
             '--label_columns names labels of which a text may have several; '
             'leave out --choices and --regress'
         )
     if len(set(own.label_columns)) < len(own.label_columns):
-        raise commands.UsageError(
+        raise errors.UsageError(
             f'--label_columns={",".join(own.label_columns)} names a column '
             'twice; name each once'
         )
     if len(choices) == 1:
-        raise commands.UsageError(
+        raise errors.UsageError(
             f'--choices={choices[0]}: name two columns or more'
         )
     table = tables.open_table(
@@ -203,7 +203,7 @@ def chosen_of(
     """
     for name in only:
         if name not in parts:
-            raise commands.UsageError(
+            raise errors.UsageError(
                 f'--test_only={",".join(only)}: there is no {name!r} in '
                 f'{where}, which has {", ".join(parts)}'
             )
@@ -235,17 +235,17 @@ def tests_of(own: Choices) -> dict[str, tables.TableExamples]:
     if pattern is None:
         for flag in ('test_by', 'test_only'):
             if getattr(own, flag):
-                raise commands.UsageError(f'--{flag} is for --test; give both')
+                raise errors.UsageError(f'--{flag} is for --test; give both')
         return {}
     path = str(pathlib.Path(pattern).expanduser())  # as files are found
     before, star, after = path.partition('*')
     if star and (by or set('*?[') & set(before + after)):
-        raise commands.UsageError(
+        raise errors.UsageError(
             f'--test={pattern}: one * stands for the name of a part; leave '
             'out ' + ('--test_by' if by else 'other wildcards')
         )
     if only and not (star or by):
-        raise commands.UsageError(
+        raise errors.UsageError(
             f'--test_only={",".join(only)} chooses parts of --test: name a '
             'column with --test_by, or several tables with one *'
         )
@@ -315,7 +315,7 @@ def task_of(
             metrics = ('accuracy', 'matthews')
     best = own.metric or metrics[0]
     if best not in metrics:
-        raise commands.UsageError(
+        raise errors.UsageError(
             f'--metric={best}: here there are {", ".join(metrics)}'
         )
     others = (m for m in metrics if m != best)

@@ -43,7 +43,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from infoword_tf import commands
+from infoword_tf import commands, errors
 from infoword_tf.choices import again, flag
 from infoword_tf.data import tables
 from infoword_tf.objectives.distill import CODE, MAPS, followed
@@ -139,7 +139,7 @@ def check(given: Choices, chosen: Mapping[str, Any]) -> None:
         commands.refuse(chosen, ['extra'], why)
         return
     if bool(given.task) == bool(given.train):
-        raise commands.UsageError(
+        raise errors.UsageError(
             'name the examples: --task of GLUE with --data_dir, or --train '
             'and --dev'
         )
@@ -148,7 +148,7 @@ def check(given: Choices, chosen: Mapping[str, Any]) -> None:
     else:
         numbers = '--regress' if given.regress and not given.task else ''
     if numbers and ('temperature' in chosen or given.sweep == 'pkd'):
-        raise commands.UsageError(
+        raise errors.UsageError(
             f'{numbers} is of numbers, and they have no temperature; leave '
             'out --temperature and --sweep=pkd'
         )
@@ -249,7 +249,7 @@ def prepare(
         try:
             layers = followed(given.patience, *depths)
         except ValueError as error:
-            raise commands.UsageError(
+            raise errors.UsageError(
                 f'--patience={given.patience}: {error}'
             ) from None
 

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from infoword_tf import commands, files
+from infoword_tf import commands, errors, files
 from infoword_tf.choices import TextChoices, flag
 from infoword_tf.data import corpora, documents, parallel, tables, text_pairs
 from infoword_tf.data.opened import (
@@ -95,7 +95,7 @@ def check(given: Choices, chosen: Mapping[str, Any]) -> None:
         )
         commands.refuse(chosen, OF_PAIRS, '{} is for --parallel; give both')
     if given.heldout and not given.corpus:
-        raise commands.UsageError(
+        raise errors.UsageError(
             '--heldout is of --corpus; of --parallel it is --heldout_parallel'
         )
     choose_tokenizer(given)  # complains
@@ -106,14 +106,14 @@ def check(given: Choices, chosen: Mapping[str, Any]) -> None:
         f'--student={given.student} has no {{}}; leave it out',
     )
     if lookup and given.init:
-        raise commands.UsageError(
+        raise errors.UsageError(
             '--student=lookup starts from pieces of --teacher; leave out '
             '--init'
         )
     objectives = given.objectives or OBJECTIVES
     for row in parse(objectives):
         if row not in GOALS:
-            raise commands.UsageError(
+            raise errors.UsageError(
                 f'--objectives={objectives}: {row} reads no vectors of a '
                 f'teacher; known are {", ".join(GOALS)}'
             )
@@ -194,7 +194,7 @@ def check_parallel(given: Choices) -> str | None:
     language, named = code_of(given.teacher_language), given.teacher_language
     pairs = parallel.check(given.parallel, given.heldout_parallel)
     if not any(language in pair for pair in pairs):
-        raise commands.UsageError(
+        raise errors.UsageError(
             f'--teacher_language={named}: no translations of --parallel are of '
             f'it, they are of {", ".join("-".join(pair) for pair in pairs)}; '
             'name the language that --teacher reads'
@@ -239,7 +239,7 @@ def read(
         where = f'--corpus={corpus.name}'
     for part, texts in parts.items():
         if not texts.own:
-            raise commands.UsageError(
+            raise errors.UsageError(
                 f'{where} has no sentence for {part}; give more text'
             )
     return parts

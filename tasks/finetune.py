@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 
 import numpy as np
 
-from infoword_tf import commands, files
+from infoword_tf import commands, errors, files
 from infoword_tf.choices import RunChoices, again, flag
 from infoword_tf.config import Config, TaskConfig
 from infoword_tf.data import tables
@@ -174,14 +174,14 @@ def texts_of(rows: TableExamples, texts: str) -> list[tuple[list[str], Any]]:
     """
     if texts == 'choices':
         if rows.choices is None:
-            raise commands.UsageError(
+            raise errors.UsageError(
                 f'--label.texts=choices: {rows.where} has no choices; name '
                 'their columns with --choices'
             )
         return [(rows.first, choice) for choice in rows.choices]
     if texts == 'both_ways':
         if rows.second is None:
-            raise commands.UsageError(
+            raise errors.UsageError(
                 f'both_ways reads two texts: {rows.where} has one a row; name '
                 'the column of the second with --pair'
             )
@@ -304,7 +304,7 @@ def check_one_machine(given: Choices) -> None:
         UsageError: --strategy=multiworker.
     """
     if given.strategy == 'multiworker':
-        raise commands.UsageError(
+        raise errors.UsageError(
             '--strategy=multiworker: this command makes several models, one '
             'after the other; take one machine, with --strategy=mirrored'
         )
@@ -408,7 +408,7 @@ def asked(task: Task, given: Choices, **settings: Any) -> Choices:
     commands.require(vars(given), init='a workdir to start from')
     row, objectives = task.row, given.objectives or task.row
     if row not in built(parse(objectives)):
-        raise commands.UsageError(
+        raise errors.UsageError(
             f'--objectives={objectives}: the task {task.name} trains {row}; '
             f'write {row}:1 into the sum'
         )
@@ -589,12 +589,12 @@ def train_all(
     seeds = range(given.seed, given.seed + given.seeds)
     workdir = pathlib.Path(given.workdir)
     if 'epochs' in grid and given.steps is not None:
-        raise commands.UsageError(
+        raise errors.UsageError(
             f'--sweep={given.sweep} tries numbers of epochs; leave out --steps'
         )
     several = given.strategy == 'multiworker'
     if several and (grid or len(seeds) > 1):
-        raise commands.UsageError(
+        raise errors.UsageError(
             '--strategy=multiworker makes one run at a time; leave out --sweep '
             'and --seeds'
         )
@@ -687,7 +687,7 @@ def done(
     differ += [f'{line} is new' for line in sorted(now - then)]
     differ += [f'{line} is gone' for line in sorted(then - now)]
     if differ:
-        raise commands.UsageError(
+        raise errors.UsageError(
             f'{folder} holds a run with other flags: {"; ".join(differ)}. '
             'Give this sweep another --workdir, or the old flags'
         )

@@ -38,7 +38,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from infoword_tf import commands, progress
+from infoword_tf import commands, errors, progress
 from infoword_tf.choices import flag
 from infoword_tf.config import LEARNED, PERMUTATIONS, REVERSAL, FlowConfig
 from infoword_tf.data import corpora
@@ -231,7 +231,7 @@ def fit(flow: 'Flow', vectors: np.ndarray, given: Choices) -> None:
             for rows in np.array_split(order, updates):
                 nats, updated = update(tf.constant(noisy(rows)))
                 if not updated:
-                    raise commands.UsageError(
+                    raise errors.UsageError(
                         'the likelihood did not stay finite; raise --epsilon '
                         f'(now {given.epsilon:g}) or lower --learning_rate '
                         f'(now {given.learning_rate:g})'

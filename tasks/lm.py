@@ -40,7 +40,7 @@ import tempfile
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
-from infoword_tf import commands, progress
+from infoword_tf import commands, errors, progress
 from infoword_tf.choices import DeviceChoices, again, by_language, flag
 from infoword_tf.plan import answering
 
@@ -183,17 +183,17 @@ def next_piece_row(loaded: 'Loaded', init: str) -> str:
     """The row of the workdir `init` that scores the next piece.
 
     Raises:
-        commands.UsageError: it has none, or its weights are missing.
+        errors.UsageError: it has none, or its weights are missing.
     """
     rows = loaded.config.rows
     for row in answering(('next',), rows):
         if row in loaded.missing:
-            raise commands.UsageError(
+            raise errors.UsageError(
                 f'--init={init} cannot score the next piece: '
                 f'{loaded.missing[row]}'
             )
         return row
-    raise commands.UsageError(
+    raise errors.UsageError(
         f'--init={init} was trained on {", ".join(rows)}, which score no next '
         f'piece; name a run of {" or ".join(answering(("next",)))}'
     )
@@ -284,12 +284,12 @@ def sample(given: Choices) -> dict[str, Any]:
     """Generates text.
 
     Raises:
-        commands.UsageError: a flag of scoring; a model that cannot.
+        errors.UsageError: a flag of scoring; a model that cannot.
     """
     commands.require(vars(given), init='the workdir of a finished run')
     for name in SCORING:
         if getattr(given, name) is not None:
-            raise commands.UsageError(
+            raise errors.UsageError(
                 f'--{name} is not for --sample; leave one of the two out'
             )
     import infoword_tf
@@ -351,13 +351,13 @@ def score_text(given: Choices) -> dict[str, Any]:
     if memory_length is None:
         memory_length = config.memory_length or 0
     elif memory_length and not encoder.has_memory:
-        raise commands.UsageError(
+        raise errors.UsageError(
             f'--memory_length={memory_length}: the encoder '
             f'{config.encoder.name} has no memory; leave it out'
         )
     length = given.seq_len or config.max_length
     if 'positions' in encoder.input_fields and length > encoder.max_length:
-        raise commands.UsageError(
+        raise errors.UsageError(
             f'--seq_len={length}: the encoder has {encoder.max_length} '
             'positions; lower it'
         )

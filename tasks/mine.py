@@ -28,7 +28,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from infoword_tf import commands, files
+from infoword_tf import commands, errors, files
 from infoword_tf import progress as shown
 from infoword_tf.choices import TextChoices, again, flag
 from infoword_tf.config import Config
@@ -200,7 +200,7 @@ def check_judge(folder: str) -> None:
     else:
         rows = ', '.join(config.rows) or 'none'
         wrong = f'gives neither numbers nor classes (its rows: {rows})'
-    raise commands.UsageError(
+    raise errors.UsageError(
         f'--rescore={folder} {wrong}; name a workdir of `score`, or of `label` '
         'with two classes, that was taught by pairs'
     )

@@ -34,7 +34,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from infoword_tf import commands
+from infoword_tf import commands, errors
 from infoword_tf.choices import TextChoices, again, flag
 from infoword_tf.data import tables
 from infoword_tf.data.tables import TableExamples
@@ -100,7 +100,7 @@ def read(given: Choices) -> tuple[TableExamples, TableExamples | None]:
     path = pathlib.Path(given.train).expanduser()
     if path.is_dir():
         if given.dev:
-            raise commands.UsageError(
+            raise errors.UsageError(
                 f'--train={given.train} is a folder, which says itself what is '
                 'scored; leave out --dev'
             )

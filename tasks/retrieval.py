@@ -37,7 +37,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from infoword_tf import commands, files, lazy, progress
+from infoword_tf import commands, errors, files, lazy, progress
 from infoword_tf.choices import AUTO, DeviceChoices, again, flag
 from infoword_tf.config import FILE, ROLES, WEIGHTS, read_exported
 from infoword_tf.data import tables
@@ -168,13 +168,13 @@ def check_source(
         of_init: choices by name that only a workdir leaves.
 
     Raises:
-        commands.UsageError: of them, or of such a choice beside an export.
+        errors.UsageError: of them, or of such a choice beside an export.
     """
     if bool(init) == bool(model):
-        raise commands.UsageError('give --init or --model')
+        raise errors.UsageError('give --init or --model')
     for name, value in of_init.items():
         if model and value is not None:
-            raise commands.UsageError(
+            raise errors.UsageError(
                 f'--{name} goes with --init: an export pools as it was '
                 'written to'
             )
@@ -458,12 +458,12 @@ def check(given: Choices, chosen: Mapping[str, Any]) -> pathlib.Path:
     """Complains of choices that do not go together; returns --workdir.
 
     Raises:
-        commands.UsageError: they do not.
+        errors.UsageError: they do not.
     """
     commands.require(vars(given), workdir='a folder for metrics.json')
     workdir = commands.result_folder(given.workdir)
     if given.init is None and given.model is None and given.run is None:
-        raise commands.UsageError(
+        raise errors.UsageError(
             'no model: name a finished run with --init, an exported model '
             'with --model, or a file of results with --run'
         )
@@ -473,7 +473,7 @@ def check(given: Choices, chosen: Mapping[str, Any]) -> pathlib.Path:
             '--run names results, and nothing is searched: leave out {}',
         )  # fmt: skip
     if (given.corpus is None) == (given.data_dir is None):
-        raise commands.UsageError(
+        raise errors.UsageError(
             'name either --corpus (pydocs, text:GLOB, tfds:NAME) or --data_dir '
             '(a BEIR folder)'
         )

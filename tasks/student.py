@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from infoword_tf import commands
+from infoword_tf import errors
 from infoword_tf.config import Config, EncoderConfig, RowConfig
 from infoword_tf.objectives.embed import CLS, LAST_TOKEN, MEAN, POOLINGS
 from infoword_tf.text.layout import layout_of
@@ -175,7 +175,7 @@ def lookup_of(
     from infoword_tf.model import Model
 
     if width > teacher.width:
-        raise commands.UsageError(
+        raise errors.UsageError(
             f'--width={width}: the vectors of --teacher={teacher.folder} have '
             f'{teacher.width} numbers; take as many, or fewer'
         )
@@ -240,7 +240,7 @@ def with_vocabulary(
     config, old = loaded.config, loaded.model.variables
     path = getattr(loaded.encoder.embedding_table, 'path', None)
     if path not in old or not loaded.encoder.depth:
-        raise commands.UsageError(
+        raise errors.UsageError(
             f'the encoder {config.encoder.name} takes no other vocabulary; '
             'leave out --tokenizer, --vocab, --vocab_size and --lower_case'
         )
@@ -336,7 +336,7 @@ def start_of(init: str, layers: int | None, take: str) -> 'Loaded':
     if layers is None or layers == depth:
         return loaded
     if layers > depth:
-        raise commands.UsageError(
+        raise errors.UsageError(
             f'--layers={layers}: --init={init} has {depth}; take fewer'
         )
     if take == FIRST:

@@ -39,7 +39,7 @@ from typing import Any
 
 import numpy as np
 
-from infoword_tf import commands
+from infoword_tf import commands, errors
 from infoword_tf.choices import flag
 from infoword_tf.evaluation import bitext
 from tasks import retrieval
@@ -150,7 +150,7 @@ def run(given: Choices, chosen: Mapping[str, Any]) -> dict[str, Any]:
     )
     by_margin = given.score == 'margin'
     if 'neighbours' in chosen and not by_margin:
-        raise commands.UsageError(
+        raise errors.UsageError(
             f'--neighbours={given.neighbours} goes with --score=margin; a '
             'cosine has none'
         )

@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from infoword_tf import commands, files, progress
+from infoword_tf import errors, files, progress
 from infoword_tf.config import WEIGHTS, TeacherConfig
 from infoword_tf.data import opened
 from infoword_tf.plan import answering
@@ -107,12 +107,12 @@ class Teacher:
         known = self.loaded.model.objectives
         rows = answering(('classes', 'numbers', 'spans'), known)
         if not rows:
-            raise commands.UsageError(
+            raise errors.UsageError(
                 f'--teacher={folder} was never fine-tuned: none of its rows '
                 'knows labels; make one with tasks.glue or tasks.classify'
             )
         if self.row not in rows:
-            raise commands.UsageError(
+            raise errors.UsageError(
                 f'--teacher={folder} was fine-tuned for {", ".join(rows)}, '
                 f'this task is of {self.row}; name a teacher of the same task'
             )
@@ -120,13 +120,13 @@ class Teacher:
             theirs, ours = 'one label a text', 'several'
             if self.loaded.multilabel:
                 theirs, ours = 'several labels a text', 'one'
-            raise commands.UsageError(
+            raise errors.UsageError(
                 f'--teacher={folder} knows {theirs}, the data has {ours}; '
                 'name a teacher of such labels'
             )
         labels = self.loaded.config.labels
         if task.labels and tuple(labels) != task.shown:
-            raise commands.UsageError(
+            raise errors.UsageError(
                 f'--teacher={folder} knows the labels {", ".join(labels)}, '
                 f'the data has {", ".join(task.shown)}; name a teacher of '
                 'the same labels, in the same order'
@@ -134,7 +134,7 @@ class Teacher:
         known, names = self.loaded.config.task, {task.name}
         names |= {known.name} if known else set()
         if len(names - {'classify'}) > 1:  # which is of any table
-            raise commands.UsageError(
+            raise errors.UsageError(
                 f'--teacher={folder} was fine-tuned on {known.name}, this is '
                 f'{task.name}; name a teacher of the same task'
             )
@@ -157,21 +157,21 @@ class Teacher:
             return tokenizer.identity, tokenizer.lower_case, loaded.layout
 
         if reads(student) != reads(self.loaded):
-            raise commands.UsageError(
+            raise errors.UsageError(
                 f'--init reads text with another vocabulary than --teacher='
                 f'{self.folder}; start the student from a workdir with its '
                 'own'
             )
         most = self.loaded.encoder.max_length
         if length > most:
-            raise commands.UsageError(
+            raise errors.UsageError(
                 f'--seq_len={length}: --teacher={self.folder} has {most} '
                 'positions; lower it'
             )
         for name, value in settings.items():
             theirs = self.settings[name]
             if value != theirs:
-                raise commands.UsageError(
+                raise errors.UsageError(
                     f'--teacher={self.folder} was fine-tuned with --{self.row}.'
                     f'{name}={theirs}, this is {value}; give both the same'
                 )
@@ -368,7 +368,7 @@ class Embedder:
         try:
             self.loaded.graph()
         except ValueError as error:
-            raise commands.UsageError(
+            raise errors.UsageError(
                 f'--teacher={folder} makes no vectors of texts: {error}'
             ) from None
         self.width = self.loaded.vector_width()

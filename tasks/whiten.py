@@ -26,7 +26,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from infoword_tf import commands, files
+from infoword_tf import commands, errors, files
 from infoword_tf.choices import flag
 from infoword_tf.config import (
     FILE,
@@ -94,7 +94,7 @@ def fit(
     values, axes = np.maximum(values[order], 0.0), axes[:, order]
     raised = values + epsilon * values[0]
     if raised[-1] <= x.shape[1] * np.finfo(np.float64).eps * values[0]:
-        raise commands.UsageError(
+        raise errors.UsageError(
             f'--epsilon={epsilon:g}: the vectors of {len(x):,} sentences span '
             f'fewer than {dims} directions; raise it, take more --sentences, '
             'or fewer --dims'
@@ -111,12 +111,12 @@ def check(vectors: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """
     x = np.asarray(vectors, np.float64)
     if not np.isfinite(x).all():
-        raise commands.UsageError('--init makes vectors that are not finite')
+        raise errors.UsageError('--init makes vectors that are not finite')
     mean = x.mean(axis=0)
     # The same but for what float32 rounds.
     rounded = np.finfo(np.float32).eps ** 2 * np.square(x).mean()
     if np.square(x - mean).mean() <= rounded:
-        raise commands.UsageError(
+        raise errors.UsageError(
             'all sentences have the same vector, so there is nothing to fit: '
             '--init distinguishes no texts, or --corpus repeats one'
         )
@@ -182,7 +182,7 @@ def extend(
     )
     workdir = pathlib.Path(given.workdir)
     if workdir.exists() and any(workdir.iterdir()):
-        raise commands.UsageError(
+        raise errors.UsageError(
             f'--workdir={workdir} holds files; name a new folder'
         )
     normalize = Config.read(pathlib.Path(given.init)).normalize
@@ -197,13 +197,13 @@ def extend(
         config = config.replace(pooling=given.pooling)
     loaded.config = config
     if not config.dense and loaded.vector_width() != loaded.encoder.width:
-        raise commands.UsageError(
+        raise errors.UsageError(
             f'vectors of the pooling {config.pooling} have numbers of words '
             'beside those of states; name another --pooling'
         )
     texts = spread(corpus.train, given.sentences)
     if len(texts) < 2:
-        raise commands.UsageError(
+        raise errors.UsageError(
             f'--corpus={given.corpus} has fewer than two sentences'
         )
     fitted = fit(loaded, texts, corpus)
@@ -245,7 +245,7 @@ def run(given: Choices, chosen: Mapping[str, Any]) -> dict[str, Any]:
         width = loaded.vector_width()
         dims = given.dims or width
         if dims > width:
-            raise commands.UsageError(
+            raise errors.UsageError(
                 f'--dims={dims}: vectors of --init are {width} wide'
             )
         kernel, bias = fit(loaded.encode(texts), dims, given.epsilon)

@@ -24,7 +24,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from infoword_tf import commands
+from infoword_tf import commands, errors
 from infoword_tf.choices import flag
 from infoword_tf.data import readers
 from infoword_tf.inference import wordvectors
@@ -171,7 +171,7 @@ def measure(test: Test, vectors: WordVectors) -> dict[str, Any]:
         if place < 0
     }
     if not known.any():
-        raise commands.UsageError(
+        raise errors.UsageError(
             f'{test.name}: no line has all its words among the '
             f'{len(vectors.words):,} that have vectors, so there is nothing '
             'to measure'
@@ -241,17 +241,17 @@ def run(given: Choices, chosen: Mapping[str, Any]) -> dict[str, Any]:
         workdir='one for metrics.json',
     )
     if bool(given.init) == bool(given.vectors):
-        raise commands.UsageError('give --init or --vectors')
+        raise errors.UsageError('give --init or --vectors')
     workdir = commands.result_folder(given.workdir)
     folder = pathlib.Path(given.data_dir)
     paths = sorted([*folder.glob('*.txt'), *folder.glob('*.tsv')])
     if not paths:
-        raise commands.UsageError(
+        raise errors.UsageError(
             f'--data_dir={given.data_dir} holds no *.txt and no *.tsv'
         )
     names = [path.stem for path in paths]
     if twice := [name for name in names if names.count(name) > 1]:
-        raise commands.UsageError(
+        raise errors.UsageError(
             f'--data_dir={given.data_dir} holds two tests {twice[0]!r}: rename '
             'one, results go by the name without its ending'
         )

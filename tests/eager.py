@@ -16,13 +16,13 @@ from infoword_tf.layers import dropout
 
 
 @contextlib.contextmanager
-def eagerly(wanted: bool = True) -> Iterator[None]:
+def eagerly(expected: bool = True) -> Iterator[None]:
     """Inside, every `tf.function` runs as the Python that it is."""
     before = tf.config.functions_run_eagerly()
     with warnings.catch_warnings():
         # That datasets stay graphs, which is as it should be.
         warnings.filterwarnings('ignore', 'Even though the `tf.config')
-        tf.config.run_functions_eagerly(wanted)
+        tf.config.run_functions_eagerly(expected)
         try:
             yield
         finally:

@@ -495,7 +495,7 @@ def older(bench: Bench) -> str:
     workdir = bench.folder / 'run'
     shutil.copytree(OLDER / 'run', workdir)
     with np.load(OLDER / 'golden.npz') as golden, _older(bench) as (run, _):
-        wanted = dict(golden)
+        expected = dict(golden)
         # It knows files by where they lie, and when they were changed.
         path = workdir / FILE
         values = json.loads(path.read_text())
@@ -508,7 +508,7 @@ def older(bench: Bench) -> str:
                 vectors = infoword_tf.load(workdir).encode(
                     texts, progress=False
                 )
-                np.testing.assert_allclose(vectors, wanted[name], atol=2e-4)
+                np.testing.assert_allclose(vectors, expected[name], atol=2e-4)
 
             return called
 
@@ -807,7 +807,7 @@ def full(bench: Bench, sizes: int = 12) -> str:
     whole, cache = bench.whole(), pathlib.Path(os.environ[places.CACHE])
     every = [*whole.rglob('*'), *cache.rglob('*')]
     needed = sum(-(-x.stat().st_size // 4096) * 4 for x in every)
-    disk, found = bench.folder / 'disk', {}
+    disk, actual = bench.folder / 'disk', {}
     for number in range(1, sizes):
         with _disk(disk, 4 + needed * number // sizes):
             one = Bench(disk)
@@ -816,13 +816,13 @@ def full(bench: Bench, sizes: int = 12) -> str:
             if ended.status == 0:
                 continue  # what was needed for a moment alone
             said = one_sentence(ended, 'No space left on device', str(disk))
-            found[said.split(' could')[0].rsplit('/')[-1]] = number
+            actual[said.split(' could')[0].rsplit('/')[-1]] = number
             _sh('mount', '-o', 'remount,size=99m', disk)
             ended = one.run('run', cache=disk / 'cache')
             assert ended.status == 0, ended.said
             same(whole, disk / 'run')
-    assert len(found) > 2, found
-    return f'stopped by name at {len(found)} files; with room the same bytes'
+    assert len(actual) > 2, actual
+    return f'stopped by name at {len(actual)} files; with room the same bytes'
 
 
 def read_only(bench: Bench, name: str) -> str:
@@ -860,14 +860,14 @@ Fault = Callable[[Bench], str]
 
 def _each(fault: Callable[..., str], what: str, *options: Any) -> dict:
     """A fault with each of some options, by what is said of it."""
-    found = {}
+    actual = {}
     for option in options:
         given = option if isinstance(option, tuple) else (option,)
         words = what.format(*given)
-        found[words] = functools.partial(
+        actual[words] = functools.partial(
             lambda bench, given: fault(bench, *given), given=given
         )
-    return found
+    return actual
 
 
 _HOW = tuple(DAMAGES)

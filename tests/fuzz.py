@@ -21,7 +21,7 @@ from collections.abc import Callable
 
 import numpy as np
 
-from infoword_tf import commands, files
+from infoword_tf import errors, files
 from infoword_tf.config import Config
 from infoword_tf.data import (
     parallel,
@@ -39,7 +39,7 @@ from infoword_tf.text import vocabulary
 from infoword_tf.weights import tensors
 from tasks import squad_data, words
 
-KNOWN = (commands.UsageError, ValueError, OSError, RuntimeError)
+KNOWN = (errors.UsageError, ValueError, OSError, RuntimeError)
 Reader = Callable[[pathlib.Path], object]
 
 _SQUAD = b"""{"version": "1.1", "data": [{"title": "T", "paragraphs": [
@@ -272,15 +272,15 @@ def tried(
     """
     name, good, reader = READERS[kind]
     random = np.random.default_rng([seed, len(kind), *kind.encode()])
-    found: collections.Counter = collections.Counter()
+    actual: collections.Counter = collections.Counter()
     crashes: dict[str, bytes] = {}
     for number in range(count):
         data = damaged(good, random) if number else good
         how, crash = judged(reader, folder / name, data)
-        found[how] += 1
+        actual[how] += 1
         if crash or (number == 0 and how != 'read'):
             crashes.setdefault(crash or how, data)
-    return found, crashes
+    return actual, crashes
 
 
 def judged(
@@ -317,8 +317,8 @@ def main() -> None:
     failed = False
     for kind in kinds:
         with tempfile.TemporaryDirectory() as folder:
-            found, crashes = tried(kind, pathlib.Path(folder), count, seed)
-        print(kind, dict(found), flush=True)
+            actual, crashes = tried(kind, pathlib.Path(folder), count, seed)
+        print(kind, dict(actual), flush=True)
         for what, data in crashes.items():
             failed = True
             print(f'  {what}\n    {data!r}')

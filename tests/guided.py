@@ -36,7 +36,7 @@ def changed(fuzz: Any, kind: str, folder: pathlib.Path, inputs: int) -> None:
     for made in (kept, read):
         made.mkdir(parents=True)
     (kept / 'good').write_bytes(good)
-    found: dict[str, int] = {}
+    actual: dict[str, int] = {}
     crashes: dict[str, str] = {}
     count = 0
 
@@ -44,11 +44,11 @@ def changed(fuzz: Any, kind: str, folder: pathlib.Path, inputs: int) -> None:
         nonlocal count
         how, crash = fuzz.judged(reader, read / name, data)
         count += 1
-        found[how] = found.get(how, 0) + 1
+        actual[how] = actual.get(how, 0) + 1
         if crash:
             crashes.setdefault(crash, repr(data))
         if count == inputs:
-            ended = {'found': found, 'crashes': crashes}
+            ended = {'found': actual, 'crashes': crashes}
             (folder / 'ended.json').write_text(json.dumps(ended))
             os._exit(0)
 

@@ -10,7 +10,7 @@ import tensorflow as tf
 from absl.testing import parameterized
 
 import infoword_tf
-from infoword_tf import commands
+from infoword_tf import commands, errors
 from infoword_tf.choices import RunChoices
 from tasks import bm25
 from tests import places, runs
@@ -85,7 +85,7 @@ class BadInputTest(places.Folder, parameterized.TestCase):
         )
         with (
             mock.patch.dict(sys.modules, {'bm25s': None}),
-            self.assertRaisesWithLiteralMatch(commands.UsageError, said),
+            self.assertRaisesWithLiteralMatch(errors.UsageError, said),
         ):
             bm25.library.__wrapped__()
 
@@ -96,7 +96,7 @@ class BadInputTest(places.Folder, parameterized.TestCase):
         ('flag_value', ('--strategy=many',), 'mirrored'),
     )
     def test_flags_say_what_is_wrong_with_them(self, more, message):
-        with self.assertRaisesRegex(commands.UsageError, message):
+        with self.assertRaisesRegex(errors.UsageError, message):
             commands.parse(RunChoices, more)
 
     def test_the_command_says_it_and_fails(self):
@@ -140,7 +140,7 @@ class BadInputTest(places.Folder, parameterized.TestCase):
 
     def test_workdir_is_missing(self):
         with self.assertRaisesRegex(
-            commands.UsageError, '--workdir is missing'
+            errors.UsageError, '--workdir is missing'
         ):
             infoword_tf.train()
 

@@ -26,19 +26,19 @@ class Version2Test(parameterized.TestCase):
         ('relative', {'activation': 'gelu_erf'}, 'gelu_erf', 'gelu_erf'),
         ('lookup', {}, None, None),
     )
-    def test_an_activation_is_called_so(self, name, arguments, gelu, wanted):
+    def test_an_activation_is_called_so(self, name, arguments, gelu, expected):
         values = version_2(name, {'width': 8, **arguments}, gelu)
-        found = Config.from_json(values)
-        more = {'activation': wanted} if wanted else {}
-        self.assertEqual(found.encoder.arguments, {'width': 8, **more})
+        actual = Config.from_json(values)
+        more = {'activation': expected} if expected else {}
+        self.assertEqual(actual.encoder.arguments, {'width': 8, **more})
         self.assertEqual(
-            found.run,
-            {'activation': wanted, 'clamp': None, 'label.pooler': 'tanh'},
+            actual.run,
+            {'activation': expected, 'clamp': None, 'label.pooler': 'tanh'},
         )
-        self.assertEqual(found.rows['label'].settings, {'pooler': 'tanh'})
-        self.assertEqual(found.to_json()['version'], 3)
-        self.assertEqual(Config.from_json(found.to_json()), found)
-        ENCODERS[name](**found.encoder.arguments)
+        self.assertEqual(actual.rows['label'].settings, {'pooler': 'tanh'})
+        self.assertEqual(actual.to_json()['version'], 3)
+        self.assertEqual(Config.from_json(actual.to_json()), actual)
+        ENCODERS[name](**actual.encoder.arguments)
 
     @parameterized.parameters(1, 4, None, '2')
     def test_other_versions(self, version):

@@ -10,7 +10,7 @@ import tensorflow as tf
 from absl.testing import absltest, parameterized
 
 import infoword_tf
-from infoword_tf import checkpoint, commands, files
+from infoword_tf import checkpoint, errors, files
 from infoword_tf.encoders import Inputs
 from infoword_tf.layers import dropout
 from infoword_tf.layers.pooling import unit
@@ -72,8 +72,8 @@ class DrawnTest(absltest.TestCase):
             for i in range(300)
         ])  # fmt: skip
         self.assertLen(drawn, 300 * 32)
-        found = np.bincount(drawn, minlength=zoo.V)
-        error = (found - len(drawn) * q) / np.sqrt(len(drawn) * q + 1)
+        actual = np.bincount(drawn, minlength=zoo.V)
+        error = (actual - len(drawn) * q) / np.sqrt(len(drawn) * q + 1)
         self.assertLess(np.abs(error).max(), 4.5)
 
     def test_mi_takes_the_divergence_off(self):
@@ -84,7 +84,7 @@ class DrawnTest(absltest.TestCase):
         made = zoo.make_views('toy_drawn')
         statistics = Statistics(counts, p)
         outcomes, _ = model.outcomes(made, statistics, KEY)
-        found = given.mean(outcomes['drawn'])
+        actual = given.mean(outcomes['drawn'])
         q = (counts + 1e-6) ** 0.75
         q /= q.sum()
         view = made['masked']
@@ -92,23 +92,25 @@ class DrawnTest(absltest.TestCase):
         targets = view.targets['drawn'][real]
         kl = np.log(p[targets] / q[targets]).mean()
         self.assertGreater(kl, 0.5)
-        self.assertAlmostEqual(found.log_candidates, np.log(33), places=5)
-        self.assertAlmostEqual(found.mi, np.log(33) - kl - found.loss, places=4)
+        self.assertAlmostEqual(actual.log_candidates, np.log(33), places=5)
+        self.assertAlmostEqual(
+            actual.mi, np.log(33) - kl - actual.loss, places=4
+        )
         batch = batch_of('toy_drawn', model, statistics=statistics)
         drawn = np.asarray(model.objectives['drawn'].candidates(batch))
         copies = (drawn == targets[:, None]).sum(axis=1)
         self.assertAlmostEqual(
-            found.ceiling, np.mean(np.log(33 / (1 + copies))) - kl, places=4
+            actual.ceiling, np.mean(np.log(33 / (1 + copies))) - kl, places=4
         )
         # Without a the candidate of the highest p / w is the best answer.
         likely = p / (1 - (1 - q) ** 32)
         others = np.where(drawn == targets[:, None], 0, likely[drawn])
         right = others.max(axis=1) < likely[targets]
-        self.assertAlmostEqual(found.chance, right.mean(), places=6)
+        self.assertAlmostEqual(actual.chance, right.mean(), places=6)
         # A critic that knows the training text's frequencies, log p / q.
         expected = (1 + counts) / (1 + counts).sum()
         self.assertAlmostEqual(
-            found.unigram_mi,
+            actual.unigram_mi,
             np.log(expected[targets] / p[targets]).mean(),
             places=4,
         )
@@ -185,10 +187,10 @@ class QueueTest(absltest.TestCase):
     def test_a_ring_takes_the_last_of_many(self):
         ring = Ring(4, 2)
         rows = np.arange(20, dtype='float32').reshape(10, 2)
-        found = ring.add(ring.empty(), rows, np.arange(10, dtype='int32'))
-        self.assertEqual(int(found['count']), 10)
-        np.testing.assert_array_equal(found['texts'].places, [2, 3, 0, 1])
-        np.testing.assert_array_equal(found['rows'].values, rows[6:])
+        actual = ring.add(ring.empty(), rows, np.arange(10, dtype='int32'))
+        self.assertEqual(int(actual['count']), 10)
+        np.testing.assert_array_equal(actual['texts'].places, [2, 3, 0, 1])
+        np.testing.assert_array_equal(actual['rows'].values, rows[6:])
 
     def test_the_loss_alone_contrasts_what_the_queue_holds(self):
         """Of length 0, so that each adds exp(0) to a pair's sum."""
@@ -201,11 +203,11 @@ class QueueTest(absltest.TestCase):
                 KEY,
                 state={'objectives/twice': state},
             )
-            found = outcomes['twice']
+            actual = outcomes['twice']
             self.assertAlmostEqual(
-                float(found.ceiling / found.measured), np.log(8), places=5
+                float(actual.ceiling / actual.measured), np.log(8), places=5
             )
-            losses[count] = float(found.loss)
+            losses[count] = float(actual.loss)
         self.assertLess(losses[0], losses[8])
         self.assertLess(losses[8], losses[64])
         self.assertEqual(losses[64], losses[100])
@@ -258,15 +260,15 @@ class EveryLayerTest(absltest.TestCase):
     def test_they_are_the_encoder_s(self):
         model = zoo.make_model('toy_every_layer')
         batch = batch_of('toy_every_layer', model, key=None)
-        found = batch.layers('masked')
-        self.assertLen(found, model.encoder.depth + 1)
+        actual = batch.layers('masked')
+        self.assertLen(actual, model.encoder.depth + 1)
         view = batch.views['masked']
         wanted = model.encoder(
             Inputs(tf.constant(view.ids)), all_layers=True
         ).layers
-        for one, other in zip(found, wanted, strict=True):
+        for one, other in zip(actual, wanted, strict=True):
             np.testing.assert_allclose(one, other[:, :1], atol=1e-6)
-        np.testing.assert_array_equal(found[-1], batch.states('masked'))
+        np.testing.assert_array_equal(actual[-1], batch.states('masked'))
 
 
 class TwiceTest(absltest.TestCase):
@@ -297,10 +299,10 @@ class TwiceTest(absltest.TestCase):
         with absltest.mock.patch.dict(zoo.CASES, both=case):
             model = zoo.make_model('both', rate=0.1)
             views = zoo.make_views('both')
-        found = [model.batches(views, zoo.statistics())[0] for _ in range(2)]
+        actual = [model.batches(views, zoo.statistics())[0] for _ in range(2)]
         states = [
             np.asarray(batches['twice'].states('masked', pass_index=i))
-            for batches in found
+            for batches in actual
             for i in range(2)
         ]
         self.assertGreater(np.abs(states[0] - states[1]).max(), 0.1)
@@ -308,7 +310,7 @@ class TwiceTest(absltest.TestCase):
         model = zoo.make_model('toy_taught', rate=0.0)
         clean = batch_of('toy_taught', model, key=None)
         np.testing.assert_allclose(
-            found[0]['taught'].states('masked'),
+            actual[0]['taught'].states('masked'),
             clean.states('masked'),
             atol=1e-5,
         )
@@ -325,7 +327,7 @@ class HardTest(absltest.TestCase):
         batch.views['triple'] = batch.views['triple']._replace(ids=ids)
         objective = model.objectives['hard']
         x = np.asarray(unit(batch.states('triple')[:, :, 0]))
-        found = objective.score(batch, objective.candidates(batch))
+        actual = objective.score(batch, objective.candidates(batch))
         loss = 0.0
         for i in range(8):
             scores = [10 * x[i, 0] @ x[i, 1]]
@@ -336,9 +338,9 @@ class HardTest(absltest.TestCase):
                 if not np.array_equal(ids[j, 2], ids[i, 1])
             ]
             loss += np.log(np.exp(scores).sum()) - scores[0]
-        self.assertAlmostEqual(float(found.loss), loss, places=3)
+        self.assertAlmostEqual(float(actual.loss), loss, places=3)
         self.assertAlmostEqual(
-            float(found.log_candidates), 8 * np.log(8), places=3
+            float(actual.log_candidates), 8 * np.log(8), places=3
         )
 
 
@@ -383,8 +385,10 @@ class BegunTest(places.Folder, absltest.TestCase):
             outcomes, _ = model.outcomes(views, zoo.statistics(), KEY)
             loss = model.loss(outcomes)
         self.assertAlmostEqual(float(loss), np.log(2), delta=0.2)
-        found = tape.gradient(loss, [v.value for v in model.trainable.values()])
-        by_path = dict(zip(model.trainable, found, strict=True))
+        actual = tape.gradient(
+            loss, [v.value for v in model.trainable.values()]
+        )
+        by_path = dict(zip(model.trainable, actual, strict=True))
         # The encoder learns through the state that is read alone.
         self.assertIsNotNone(by_path['encoder/layer_0/inner_kernel'])
         self.assertIsNotNone(by_path['discriminator/layer_0/inner_kernel'])
@@ -481,7 +485,7 @@ class CompanionTest(parameterized.TestCase):
         )
         with (
             absltest.mock.patch.dict(TABLE, other=other),
-            self.assertRaisesRegex(commands.UsageError, message),
+            self.assertRaisesRegex(errors.UsageError, message),
         ):
             zoo.Case(rows).resolved  # noqa: B018
 
@@ -503,10 +507,10 @@ class BegunRunTest(absltest.TestCase):
 
         first = run('first', '--objectives=mlm', '--vocab_size=600')
         begun = '--objectives=replaced', f'--replaced.generator={first}'
-        found = run('second', *begun, f'--vocab={first}/vocab.txt')
+        actual = run('second', *begun, f'--vocab={first}/vocab.txt')
         parts = {
             name.split('/')[0]
-            for name in files.read_tensors(found / 'weights.safetensors')
+            for name in files.read_tensors(actual / 'weights.safetensors')
         }
         self.assertEqual(parts, {'encoder', 'unigram', 'step'})
         weights = files.read_tensors(first / 'weights.safetensors')
@@ -518,7 +522,7 @@ class BegunRunTest(absltest.TestCase):
             ('third', ['--vocab_size=600', '--nolower_case'],
              'generator begins with .* another vocab.txt'),
         ):  # fmt: skip
-            with self.assertRaisesRegex(commands.UsageError, message):
+            with self.assertRaisesRegex(errors.UsageError, message):
                 run(name, *begun, *more)
 
 
@@ -564,8 +568,8 @@ class PromisesTest(places.Folder, absltest.TestCase):
                 checkpoints.save(5, state.parts())
             self.assertEqual(checkpoints.restore({}, state.parts()), 5)
             state.broadcast()
-            found = {k: v.numpy() for k, v in state.parts().items()}
-            np.testing.assert_equal(found, saved)
+            actual = {k: v.numpy() for k, v in state.parts().items()}
+            np.testing.assert_equal(actual, saved)
         # The second replica too, whose variables were never restored.
         both = zoo.strategy(2).run(state.read)['objectives/twice']
         for part, value in both.items():

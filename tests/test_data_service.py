@@ -12,7 +12,7 @@ from unittest import mock
 import numpy as np
 from absl.testing import absltest, parameterized
 
-from infoword_tf import commands, views
+from infoword_tf import errors, views
 from infoword_tf.data import service
 from infoword_tf.data.batches import Batches, open_sources
 from infoword_tf.resolve import ModelChoices, resolve
@@ -60,11 +60,11 @@ class ServiceTest(parameterized.TestCase):
     def check(self, made, steps, *more, **given):
         own = batches(*more, **given)
         for step in steps:
-            found, wanted = made.flat(step), views.flatten(own.views(step))
-            self.assertEqual(set(found), set(wanted))
-            for name, array in wanted.items():
-                self.assertEqual(found[name].dtype, array.dtype, name)
-                np.testing.assert_array_equal(found[name], array, name)
+            actual, expected = made.flat(step), views.flatten(own.views(step))
+            self.assertEqual(set(actual), set(expected))
+            for name, array in expected.items():
+                self.assertEqual(actual[name].dtype, array.dtype, name)
+                np.testing.assert_array_equal(actual[name], array, name)
 
     @parameterized.parameters(
         'mlm', 'nsp', 'simcse', 'skip_gram', 'transformer_xl', 'plm', 'ict'
@@ -199,10 +199,10 @@ class CommandTest(absltest.TestCase):
                 two.wait(60)
                 process.send_signal(signal.SIGKILL)
                 process.wait()
-            found = done[step] = real(self, step)
+            actual = done[step] = real(self, step)
             if {0, 1} <= set(done):
                 two.set()
-            return found
+            return actual
 
         said = io.StringIO()
         with (
@@ -210,7 +210,7 @@ class CommandTest(absltest.TestCase):
             contextlib.redirect_stderr(said),
         ):
             runs.run_here(folder / 'run', *flags, f'--data_service={address}')
-        there = [step for step, found in sorted(done.items()) if found]
+        there = [step for step, actual in sorted(done.items()) if actual]
         self.assertEqual(there, [0, 1])
         self.assertLen(done, 4)
         self.assertIn(f'{address} does not answer', said.getvalue())
@@ -219,6 +219,6 @@ class CommandTest(absltest.TestCase):
 
     def test_complaints(self):
         with self.assertRaisesRegex(
-            commands.UsageError, '--data_service=cpu1: give HOST:PORT'
+            errors.UsageError, '--data_service=cpu1: give HOST:PORT'
         ):
             quick.run('--workdir=w', '--data_service=cpu1')

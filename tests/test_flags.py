@@ -753,25 +753,25 @@ class FlagsTest(parameterized.TestCase):
                     self.check_record(record, given)
             except Done:
                 pass
-        found: dict[str, str] = {}
+        actual: dict[str, str] = {}
         with np.printoptions(threshold=10**6):
             for name, args, more in log.mock_calls:
                 told = [x for x in args if not is_all(x)], more
-                found[name] = found.get(name, '') + re.sub(
+                actual[name] = actual.get(name, '') + re.sub(
                     VARYING, '', repr(told)
                 )
         # These are told all that was chosen, to write it down.
-        found.pop('infoword_tf_commands_record', None)
-        found.pop('infoword_tf_training_record_agree', None)
+        actual.pop('infoword_tf_commands_record', None)
+        actual.pop('infoword_tf_training_record_agree', None)
         for name, attribute in (
             ('export_search_Index', 'cut'),
             ('infoword_tf_training_built_Model', 'encoder.remat'),
         ):
-            if name in found:
+            if name in actual:
                 made = getattr(log, name).return_value
                 value = operator.attrgetter(attribute)(made)
-                found[attribute] = re.sub(VARYING, '', repr(value))
-        return found
+                actual[attribute] = re.sub(VARYING, '', repr(value))
+        return actual
 
     @parameterized.named_parameters(*[(name, name) for name in WAYS])
     def test_each_changes_a_call(self, name):
@@ -779,13 +779,13 @@ class FlagsTest(parameterized.TestCase):
         calls = self.called(way)
         self.assertEqual(self.called(way), calls)  # nothing else changes them
         for flag, value in way.others.items():
-            wanted = ()
+            expected = ()
             if isinstance(value, Into):
-                value, wanted = value
+                value, expected = value
             with self.subTest(flag):
                 others = self.called(way, **{flag: value})
                 self.assertNotEqual(others, calls)
-                for end in wanted:
+                for end in expected:
                     (of,) = (x for x in calls if x.endswith(end))
                     self.assertNotEqual(others[of], calls[of], of)
 

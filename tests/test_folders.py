@@ -34,9 +34,9 @@ class FoldersTest(absltest.TestCase):
             (MADE / WEIGHTS).read_bytes(),
             (FOLDER / 'converted' / WEIGHTS).read_bytes(),
         )
-        wanted = infoword_tf.load(FOLDER / 'converted').encode(TEXTS)
-        found = infoword_tf.load(str(SOURCE)).encode(TEXTS)
-        np.testing.assert_array_equal(found, wanted)
+        expected = infoword_tf.load(FOLDER / 'converted').encode(TEXTS)
+        actual = infoword_tf.load(str(SOURCE)).encode(TEXTS)
+        np.testing.assert_array_equal(actual, expected)
 
     def test_is_made_once(self):
         """Of the same bytes, wherever they lie, whatever is said of them."""
@@ -96,11 +96,11 @@ class FoldersTest(absltest.TestCase):
         named = {'init': source, 'objectives': source,
                  'settings': {'simcse.guide': source, 'nosuch.guide': source,
                               'diffcse.generator': ''}}  # fmt: skip
-        wanted = {'init': str(MADE), 'objectives': source,
+        expected = {'init': str(MADE), 'objectives': source,
                   'settings': {'simcse.guide': str(MADE),
                                'nosuch.guide': source,
                                'diffcse.generator': ''}}  # fmt: skip
-        self.assertEqual(subject.resolved(RunChoices, named), wanted)
+        self.assertEqual(subject.resolved(RunChoices, named), expected)
         self.assertEqual(named['init'], source)
 
     def test_a_run_begins_with_one(self):

@@ -38,23 +38,23 @@ def parsed(path):
 
 def sources(*folders):
     """All Python files of these folders; of each there is one at least."""
-    found = [sorted((ROOT / folder).rglob('*.py')) for folder in folders]
-    assert all(found), folders
-    return [file for files in found for file in files]
+    actual = [sorted((ROOT / folder).rglob('*.py')) for folder in folders]
+    assert all(actual), folders
+    return [file for files in actual for file in files]
 
 
 @functools.cache
 def imports(path, top_level_only):
     """Modules that a file imports, at its top level or anywhere."""
     tree = parsed(path)
-    found = []
+    actual = []
     for node in tree.body if top_level_only else ast.walk(tree):
         if isinstance(node, ast.Import):
-            found += [alias.name for alias in node.names]
+            actual += [alias.name for alias in node.names]
         elif isinstance(node, ast.ImportFrom):
-            found.append(node.module)
-            found += [f'{node.module}.{a.name}' for a in node.names]
-    return found
+            actual.append(node.module)
+            actual += [f'{node.module}.{a.name}' for a in node.names]
+    return actual
 
 
 def is_command(tree):
@@ -78,20 +78,20 @@ def infinities(tree):
         elif isinstance(node, ast.Return):
             harmless.add(id(node.value))
     for node in ast.walk(tree):
-        found = False
+        actual = False
         if isinstance(node, ast.Attribute | ast.Name):
             name = node.attr if isinstance(node, ast.Attribute) else node.id
-            found = name.lower() in ('inf', 'ninf', 'infty', 'finfo')
-            found |= name.lower() == 'infinity'
+            actual = name.lower() in ('inf', 'ninf', 'infty', 'finfo')
+            actual |= name.lower() == 'infinity'
         elif isinstance(node, ast.Call):
             given = [x.value for x in node.args if isinstance(x, ast.Constant)]
-            found = ast.unparse(node.func) == 'float' and any(
+            actual = ast.unparse(node.func) == 'float' and any(
                 str(x).strip().lower().lstrip('+-').startswith('inf')
                 for x in given
             )
         elif isinstance(node, ast.Constant):
-            found = isinstance(node.value, float) and node.value > 3.4e38
-        if found and id(node) not in harmless:
+            actual = isinstance(node.value, float) and node.value > 3.4e38
+        if actual and id(node) not in harmless:
             yield node.lineno
 
 
@@ -137,17 +137,17 @@ class HouseTest(parameterized.TestCase):
 
     def test_imports_inside_the_library_go_one_way(self):
         """Its folders, and the files beside them, import in no circle."""
-        found = {}
+        actual = {}
         for file in sources(LIBRARY):
             own = file.relative_to(LIBRARY).parts[0].removesuffix('.py')
-            wanted = {
+            expected = {
                 module.split('.')[1]
                 for module in imports(file, top_level_only=False)
                 if module.startswith('infoword_tf.')
             }
-            found[own] = found.get(own, set()) | wanted - {own}
-        self.assertIn('model', found['training'])
-        graphlib.TopologicalSorter(found).prepare()  # complains of a circle
+            actual[own] = actual.get(own, set()) | expected - {own}
+        self.assertIn('model', actual['training'])
+        graphlib.TopologicalSorter(actual).prepare()  # complains of a circle
 
     @parameterized.parameters('tasks', 'export', 'benchmarks')
     def test_only_commands_define_flags(self, folder):
@@ -158,9 +158,9 @@ class HouseTest(parameterized.TestCase):
             elif file.name == 'tuning.py':
                 continue  # defines what several commands share
             else:
-                found = set(imports(file, False))
+                actual = set(imports(file, False))
                 self.assertNoCommonElements(
-                    found, {'absl.flags', 'absl.app'}, file
+                    actual, {'absl.flags', 'absl.app'}, file
                 )
         self.assertGreater(commands, 1)
 
@@ -183,13 +183,13 @@ class HouseTest(parameterized.TestCase):
         ("assert x < float('inf')", False),
         ('def f():\n    return math.inf', False),
     )
-    def test_what_is_infinite(self, code, found):
-        self.assertEqual(bool(list(infinities(ast.parse(code)))), found)
+    def test_what_is_infinite(self, code, actual):
+        self.assertEqual(bool(list(infinities(ast.parse(code)))), actual)
 
     def test_no_file_that_is_read_can_run_code(self):
         for file in sources('infoword_tf', 'tasks', 'export'):
-            found = list(dangers(parsed(file)))
-            self.assertEmpty(found, file)
+            actual = list(dangers(parsed(file)))
+            self.assertEmpty(actual, file)
 
     @parameterized.parameters(
         ('import pickle', True),
@@ -203,8 +203,8 @@ class HouseTest(parameterized.TestCase):
         ('x = model.eval()', False),
         ('subprocess.run([text], shell=False)', False),
     )
-    def test_what_can_run_code(self, code, found):
-        self.assertEqual(bool(list(dangers(ast.parse(code)))), found)
+    def test_what_can_run_code(self, code, actual):
+        self.assertEqual(bool(list(dangers(ast.parse(code)))), actual)
 
     @parameterized.parameters(
         ('import sys, infoword_tf; '

@@ -109,7 +109,7 @@ def compute(folder):
         for path, array in given.items():
             kind, _, path = path.partition(':')
             {'weight': weights, 'view': flat}[kind][path] = array
-        found = {}
+        actual = {}
         for way in case['ways']:
             precision, with_key = WAYS[way]
             config = Config.from_json(case['config'])
@@ -140,14 +140,14 @@ def compute(folder):
             if way == TRAINED:
                 result, gradients = result
                 for path, gradient in zip(weights, gradients, strict=True):
-                    found[f'{way}:gradient:{path}'] = np.asarray(gradient)
+                    actual[f'{way}:gradient:{path}'] = np.asarray(gradient)
             value, outcomes = result
-            found[f'{way}:loss'] = np.asarray(value)
+            actual[f'{way}:loss'] = np.asarray(value)
             for row, outcome in outcomes.items():
-                found[f'{way}:outcome:{row}'] = np.stack(
+                actual[f'{way}:outcome:{row}'] = np.stack(
                     [*outcome.sums, *by_name(outcome.more)]
                 )
-        np.savez(folder / f'{name}.jax.npz', **found)
+        np.savez(folder / f'{name}.jax.npz', **actual)
     assert not [m for m in sys.modules if m.split('.')[0] in FORBIDDEN]
 
 
@@ -337,12 +337,12 @@ class JaxTest(places.Folder, absltest.TestCase):
         run_forbidden('test_jax.compute(sys.argv[1])', self.folder)
         for name, case in listed.items():
             with np.load(self.folder / f'{name}.jax.npz') as file:
-                found = dict(file)
+                actual = dict(file)
             if 'plain' in ways_of[name]:
                 with self.subTest(name):
                     self.assertNotAlmostEqual(
-                        float(found['plain:loss']),
-                        float(found['dropout:loss']),
+                        float(actual['plain:loss']),
+                        float(actual['dropout:loss']),
                         places=3,
                     )
             for way in ways_of[name]:
@@ -350,9 +350,9 @@ class JaxTest(places.Folder, absltest.TestCase):
                 with self.subTest(f'{name}, {way}'):
                     loss, outcomes, gradients = expected(case, way)
                     if precision == 'float32':
-                        self.check(way, found, loss, outcomes, gradients)
+                        self.check(way, actual, loss, outcomes, gradients)
                     for row, outcome in outcomes.items():
-                        sums = found[f'{way}:outcome:{row}']
+                        sums = actual[f'{way}:outcome:{row}']
                         np.testing.assert_allclose(
                             sums[0] / sums[1],
                             outcome[0] / outcome[1],
@@ -360,12 +360,12 @@ class JaxTest(places.Folder, absltest.TestCase):
                             err_msg=row,
                         )
 
-    def check(self, way, found, loss, outcomes, gradients):
+    def check(self, way, actual, loss, outcomes, gradients):
         """Compares what is exact but for the order of sums."""
-        np.testing.assert_allclose(found[f'{way}:loss'], loss, rtol=LOSS)
+        np.testing.assert_allclose(actual[f'{way}:loss'], loss, rtol=LOSS)
         for row, outcome in outcomes.items():
             np.testing.assert_allclose(
-                found[f'{way}:outcome:{row}'],
+                actual[f'{way}:outcome:{row}'],
                 outcome,
                 rtol=LOSS,
                 # MI is a difference of what may be much larger.
@@ -381,7 +381,7 @@ class JaxTest(places.Folder, absltest.TestCase):
                 # scores of a pair alike.
                 near = LOSS * largest
             np.testing.assert_allclose(
-                found[f'{way}:gradient:{path}'],
+                actual[f'{way}:gradient:{path}'],
                 gradient,
                 rtol=0,
                 atol=near,

@@ -70,15 +70,15 @@ def preset(name):
 
 def labelled():
     """Real sentences, of two kinds: about statements, and about the rest."""
-    found = [[], []]
+    actual = [[], []]
     for name, text in sorted(topics.topics.items()):
         for line in text.split('.'):
             words = line.split()
             if len(words) > 6:
                 kind = ' statement' in f'{name} {line}'
-                found[kind].append(' '.join(words)[:120])
+                actual[kind].append(' '.join(words)[:120])
     count = 24
-    texts = [x for some in found for x in some[:: len(some) // count][:count]]
+    texts = [x for some in actual for x in some[:: len(some) // count][:count]]
     return np.array(texts, object), np.repeat([0, 1], count)
 
 
@@ -110,19 +110,19 @@ class SameNumbersTest(parameterized.TestCase):
         np.testing.assert_array_equal(
             np.sum(fields['padding_mask'], axis=1), lengths
         )
-        found = Backbone.from_preset(preset(name))(fields)
-        wanted = loaded.embed(ids, lengths)
+        actual = Backbone.from_preset(preset(name))(fields)
+        expected = loaded.embed(ids, lengths)
         for key, value in (
             ('sequence_output', loaded.states(ids, lengths)),
-            ('pooled_output', wanted),
+            ('pooled_output', expected),
         ):
-            self.assertEqual(found[key].dtype, 'float32')
+            self.assertEqual(actual[key].dtype, 'float32')
             scale = np.abs(value).max()
             np.testing.assert_allclose(
-                found[key] / scale, value / scale, **NEAR
+                actual[key] / scale, value / scale, **NEAR
             )
         encoder = TextEncoder.from_preset(preset(name))
-        scale = np.abs(wanted).max()
+        scale = np.abs(expected).max()
         np.testing.assert_allclose(
             encoder(np.array(TEXTS)) / scale,
             loaded.encode(TEXTS) / scale,
@@ -143,21 +143,21 @@ class SameNumbersTest(parameterized.TestCase):
                 np.max(fields['segment_ids']), 1 if name == 'mean' else 2
             )
             fields['padding_mask'] = fields['padding_mask'] > 0  # KerasHub's
-            found = Backbone.from_preset(preset(name))(fields)
-            wanted = loaded.states(ids, lengths, second=begins)
+            actual = Backbone.from_preset(preset(name))(fields)
+            expected = loaded.states(ids, lengths, second=begins)
             for row, length in enumerate(lengths):
                 np.testing.assert_allclose(
-                    found['sequence_output'][row, :length],
-                    wanted[row, :length],
+                    actual['sequence_output'][row, :length],
+                    expected[row, :length],
                     rtol=1e-5,
                     atol=1e-5,
                 )
 
     def test_a_folder_of_others(self):
         source = others.write(FOLDER / 'bert', 'bert')
-        wanted = infoword_tf.load(source).encode(['a cab', 'bad dad'])
-        found = TextEncoder.from_preset(source)(['a cab', 'bad dad'])
-        np.testing.assert_allclose(found, wanted, **NEAR)
+        expected = infoword_tf.load(source).encode(['a cab', 'bad dad'])
+        actual = TextEncoder.from_preset(source)(['a cab', 'bad dad'])
+        np.testing.assert_allclose(actual, expected, **NEAR)
 
     def test_another_pooling_and_what_is_put_before(self):
         loaded = infoword_tf.load(preset('mean'))
@@ -170,12 +170,12 @@ class SameNumbersTest(parameterized.TestCase):
         asked = TextEncoder.from_preset(
             FOLDER / 'prompts', prompt='query', pooling='cls'
         )
-        wanted = loaded.encode([f'query: {x}' for x in TEXTS], pooling='cls')
-        np.testing.assert_allclose(asked(TEXTS), wanted, rtol=1e-5, atol=1e-5)
+        expected = loaded.encode([f'query: {x}' for x in TEXTS], pooling='cls')
+        np.testing.assert_allclose(asked(TEXTS), expected, rtol=1e-5, atol=1e-5)
         asked.to_workdir(FOLDER / 'asked')
         again = infoword_tf.load(FOLDER / 'asked')
         np.testing.assert_array_equal(
-            again.encode(TEXTS, prompt='query'), wanted
+            again.encode(TEXTS, prompt='query'), expected
         )
 
 
@@ -188,14 +188,14 @@ class TokenizerTest(parameterized.TestCase):
 
     def test_shapes(self):
         """One text, several, a column of them, a dataset, and none."""
-        wanted = self.tokenizer(TEXTS)
-        self.assertEqual(wanted['token_ids'].shape, (4, 12))
+        expected = self.tokenizer(TEXTS)
+        self.assertEqual(expected['token_ids'].shape, (4, 12))
         one = self.tokenizer(TEXTS[0])
         column = self.tokenizer(tf.constant(TEXTS)[:, None])
         none = self.tokenizer(tf.constant([], tf.string))
         mapped = tf.data.Dataset.from_tensor_slices(TEXTS).map(self.tokenizer)
         mapped = next(iter(mapped.batch(4)))
-        for name, value in wanted.items():
+        for name, value in expected.items():
             np.testing.assert_array_equal(one[name], value[0])
             np.testing.assert_array_equal(column[name], value)
             np.testing.assert_array_equal(mapped[name], value)
@@ -216,10 +216,10 @@ class TokenizerTest(parameterized.TestCase):
         model = keras.Model(texts, backbone(self.tokenizer(texts)))
         self.assertEqual(model.output['pooled_output'].shape, (None, 16))
         self.assertEqual(model.output['sequence_output'].shape, (None, 12, 16))
-        found = model.predict(tf.constant(TEXTS)[:, None], verbose=0)
-        wanted = backbone(self.tokenizer(TEXTS))
-        for name, value in found.items():
-            np.testing.assert_allclose(value, wanted[name], **NEAR)
+        actual = model.predict(tf.constant(TEXTS)[:, None], verbose=0)
+        expected = backbone(self.tokenizer(TEXTS))
+        for name, value in actual.items():
+            np.testing.assert_allclose(value, expected[name], **NEAR)
 
     def test_lists_in_a_graph(self):
         """As `tf.data` gives them: tensors of no known value."""
@@ -303,28 +303,28 @@ class TrainingTest(parameterized.TestCase):
             ]
         self.assertLess(last, first)
         self.assertGreater(np.abs(encoder(texts) - before).max(), 1e-4)
-        wanted = model.predict(texts, verbose=0)
-        self.assertEqual(wanted.shape, (4, 1))
+        expected = model.predict(texts, verbose=0)
+        self.assertEqual(expected.shape, (4, 1))
         np.testing.assert_allclose(
             model.evaluate(data, verbose=0),
-            np.mean((wanted - targets) ** 2), rtol=1e-5,
+            np.mean((expected - targets) ** 2), rtol=1e-5,
         )  # fmt: skip
         path = FOLDER / 'sequential.keras'
         model.save(path)
         again = keras.saving.load_model(path)
-        np.testing.assert_array_equal(again.predict(texts, verbose=0), wanted)
+        np.testing.assert_array_equal(again.predict(texts, verbose=0), expected)
 
     def test_no_texts(self):
         """(0, E), eager, in training, and in a graph."""
         encoder = TextEncoder.from_preset(preset('mean'))
         spec = tf.TensorSpec([None], tf.string)
-        for found in (
+        for actual in (
             encoder(tf.constant([], tf.string)), encoder([], training=True),
             tf.function(encoder, input_signature=[spec])(
                 tf.constant([], tf.string)
             ),
         ):  # fmt: skip
-            self.assertEqual(found.shape, (0, 16))
+            self.assertEqual(actual.shape, (0, 16))
 
     def test_fit_of_a_backbone_alone(self):
         """Its batch is of no known size, the last one smaller."""
@@ -345,11 +345,11 @@ class TrainingTest(parameterized.TestCase):
         fields = Tokenizer.from_preset(preset(name))(TEXTS)
         backbone = Backbone.from_preset(preset(name), dropout=0.0)
         with eagerly():
-            wanted, found = (
+            expected, actual = (
                 backbone(fields, training=t) for t in (False, True)
             )
-        for key, value in wanted.items():
-            np.testing.assert_allclose(found[key], value, rtol=1e-5, atol=1e-5)
+        for key, value in expected.items():
+            np.testing.assert_allclose(actual[key], value, rtol=1e-5, atol=1e-5)
 
     def test_dropout(self):
         """Of each step another, of none without training."""
@@ -412,7 +412,7 @@ class TrainingTest(parameterized.TestCase):
 
     @parameterized.parameters(True, False)
     def test_mixed_precision(self, everywhere):
-        wanted = TextEncoder.from_preset(preset('mean'))(TEXTS)
+        expected = TextEncoder.from_preset(preset('mean'))(TEXTS)
         with contextlib.ExitStack() as stack:
             dtype = 'mixed_bfloat16'
             if everywhere:
@@ -420,9 +420,9 @@ class TrainingTest(parameterized.TestCase):
                 stack.callback(keras.config.set_dtype_policy, 'float32')
                 dtype = None
             encoder = TextEncoder.from_preset(preset('mean'), dtype=dtype)
-            found = encoder(TEXTS)
-            self.assertEqual(found.dtype, 'float32')
-            apart = np.abs(found - wanted).max()
+            actual = encoder(TEXTS)
+            self.assertEqual(actual.dtype, 'float32')
+            apart = np.abs(actual - expected).max()
             self.assertBetween(apart, 1e-5, 0.1)
             model = classifier(encoder)
             texts, kinds = labelled()
@@ -479,13 +479,13 @@ class SavedTest(parameterized.TestCase):
         for weight in backbone.trainable_weights:
             weight.assign(weight + 0.01)
         fields = Tokenizer.from_preset(preset(name))(TEXTS)
-        wanted = backbone(fields)
+        expected = backbone(fields)
         path = FOLDER / f'{name}.keras'
         backbone.save(path)
         again = keras.saving.load_model(path)
         self.assertIsInstance(again, Backbone)
         for key, value in again(fields).items():
-            np.testing.assert_array_equal(value, wanted[key])
+            np.testing.assert_array_equal(value, expected[key])
 
     def test_to_workdir(self):
         """What was trained is loaded, exported, and learned on from."""
@@ -496,17 +496,17 @@ class SavedTest(parameterized.TestCase):
         folder = FOLDER / 'trained'
         encoder.to_workdir(folder)
         loaded = infoword_tf.load(folder)
-        wanted = encoder(TEXTS)
-        np.testing.assert_allclose(loaded.encode(TEXTS), wanted, **NEAR)
+        expected = encoder(TEXTS)
+        np.testing.assert_allclose(loaded.encode(TEXTS), expected, **NEAR)
         before = infoword_tf.load(preset('mean')).encode(TEXTS)
-        self.assertGreater(np.abs(before - wanted).max(), 0.01)
+        self.assertGreater(np.abs(before - expected).max(), 0.01)
         self.assertEmpty(loaded.model.objectives)
         self.assertEmpty(loaded.config.run)
         served = tf.saved_model.load(str(bundle.write(folder, FOLDER / 'out')))
         (vectors,) = served.signatures['serving_default'](
             tf.constant(TEXTS)
         ).values()
-        np.testing.assert_allclose(vectors, wanted, rtol=1e-5, atol=1e-5)
+        np.testing.assert_allclose(vectors, expected, rtol=1e-5, atol=1e-5)
         with self.assertRaisesRegex(FileExistsError, 'name a new folder'):
             encoder.to_workdir(folder)
 

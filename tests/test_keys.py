@@ -121,7 +121,7 @@ def of_prepared(folder, name, path, splits, file, size, time):
 
 def of_pydocs(folder, extraction, python, package, version):
     """Docstrings of what is installed."""
-    found = {package: types.SimpleNamespace(version=version)}
+    actual = {package: types.SimpleNamespace(version=version)}
 
     def build(folder, sources):
         write(folder / 'figures.json', '{}')
@@ -131,7 +131,7 @@ def of_pydocs(folder, extraction, python, package, version):
         mock.patch.object(
             pydocs.platform, 'python_version', return_value=python
         ),
-        mock.patch.object(pydocs.packages, 'installed', return_value=found),
+        mock.patch.object(pydocs.packages, 'installed', return_value=actual),
         mock.patch.object(pydocs.packages, 'source_files'),
         mock.patch.object(pydocs, '_FIGURES', ''),
         mock.patch.object(pydocs, '_build', build),

@@ -11,7 +11,7 @@ from absl.testing import absltest
 
 import infoword_tf
 from export import bundle
-from infoword_tf import checkpoint, commands, convert
+from infoword_tf import checkpoint, convert, errors
 from infoword_tf.choices import by_language
 from infoword_tf.config import Config
 from infoword_tf.files import read_tensors
@@ -82,9 +82,9 @@ class LanguagesTest(absltest.TestCase):
             for row in ('mmlm', 'tlm', 'xlco'):
                 self.assertTrue(np.isfinite(record[f'{row}/loss']))
         self.assertGreater(last['tokens_per_second'], 0)
-        found = Config.read(workdir)
-        self.assertLen(found.run['corpus'], 3)
-        self.assertEqual(found.pooling, 'cls')
+        actual = Config.read(workdir)
+        self.assertLen(actual.run['corpus'], 3)
+        self.assertEqual(actual.pooling, 'cls')
         filled = infoword_tf.load(workdir).fill_mask('He sees the [MASK].')
         self.assertLen(filled, 1)
 
@@ -95,9 +95,9 @@ class LanguagesTest(absltest.TestCase):
         texts = [*languages.SCRIPTS.values(), ' '.join(
             languages.SCRIPTS.values()), '']
         served = workdirs.serve(str(version)).signatures['embed']
-        found = served(texts=tf.constant(texts))['embeddings']
+        actual = served(texts=tf.constant(texts))['embeddings']
         vectors = loaded.encode(texts)
-        np.testing.assert_allclose(found, vectors, atol=1e-5)
+        np.testing.assert_allclose(actual, vectors, atol=1e-5)
         self.assertTrue(np.isfinite(vectors).all())
         card = (version.parent / 'MODEL_CARD.md').read_text()
         self.assertIn('Text (fr): `text:', card)
@@ -116,19 +116,19 @@ class LanguagesTest(absltest.TestCase):
         self.assertEqual(runs.weights(workdir), runs.weights(other))
 
     def test_the_order_of_languages_changes_nothing(self):
-        found = []
+        actual = []
         for names in ('de fr'.split(), 'fr de'.split()):
             workdir = places.make() / 'run'
             records = run(
                 workdir, '--objectives=mlm', *corpora(*names), '--steps=2'
             )
-            found.append([record['mlm/loss'] for record in records])
-        self.assertEqual(*found)
+            actual.append([record['mlm/loss'] for record in records])
+        self.assertEqual(*actual)
 
     def test_the_last_of_a_language_counts(self):
         """So what a flagfile has can be replaced."""
         a, b, c = 'text:a', 'text:b=c', 'pydocs'
-        for values, wanted in (
+        for values, expected in (
             ([a, b], {'': b}),
             ([f'de={a}', f'de={b}', f'EN={c}'], {'de': b, 'en': c}),
             ([a, f'de={b}'], {'de': b}),
@@ -139,12 +139,12 @@ class LanguagesTest(absltest.TestCase):
             ([f'web={a}', 'c4=pydocs'], {'c4': 'pydocs', 'web': a}),
             (['text:date=2024/x'], {'': 'text:date=2024/x'}),
         ):
-            self.assertEqual(by_language(values), wanted)
+            self.assertEqual(by_language(values), expected)
         # Files may have such names, where no corpus has.
-        for names, wanted in (
+        for names, expected in (
             ((), {'': 'books=x.txt'}), (('books',), {'books': 'x.txt'}),
         ):  # fmt: skip
-            self.assertEqual(by_language('books=x.txt', names), wanted)
+            self.assertEqual(by_language('books=x.txt', names), expected)
 
     def test_parts_by_weights(self):
         """They need not be languages; the order of weights is free."""
@@ -163,12 +163,12 @@ class LanguagesTest(absltest.TestCase):
             records[-1][f'heldout/mlm/{x}loss'] for x in ('books_', 'web_', '')
         ]
         self.assertBetween(losses[2], *sorted(losses[:2]))
-        found = Config.read(workdir).run
-        self.assertEqual(found['corpus_weights'], ['books=1', 'web=3'])
-        self.assertEqual(found['heldout'], f'books={FOLDER}/text.en')
+        actual = Config.read(workdir).run
+        self.assertEqual(actual['corpus_weights'], ['books=1', 'web=3'])
+        self.assertEqual(actual['heldout'], f'books={FOLDER}/text.en')
         run(workdir, *flags, '--corpus_weights=books=1,web=3')
         with self.assertRaisesRegex(
-            commands.UsageError, r'--corpus_weights was .*web=3.*, is .*web=4'
+            errors.UsageError, r'--corpus_weights was .*web=3.*, is .*web=4'
         ):
             run(workdir, *flags, '--corpus_weights=books=1,web=4')
 
@@ -228,7 +228,7 @@ class LanguagesTest(absltest.TestCase):
             with (
                 self.subTest(message),
                 self.assertRaisesRegex(
-                    (commands.UsageError, ValueError, OSError), message
+                    (errors.UsageError, ValueError, OSError), message
                 ),
             ):
                 run(self.create_tempdir().full_path, *flags)
@@ -259,16 +259,16 @@ class LanguagesTest(absltest.TestCase):
         config = json.loads((folder / 'out' / 'config.json').read_text())
         self.assertEqual(config['architectures'], ['XLMRobertaForMaskedLM'])
         convert.convert(folder / 'out', folder / 'again')
-        found = [
+        actual = [
             infoword_tf.load(folder / x) for x in ('run', 'again', 'start')
         ]
         texts = ['a bc d', 'xyz', 'the end.']
-        first, again, start = (x.encode(texts, pooling='cls') for x in found)
+        first, again, start = (x.encode(texts, pooling='cls') for x in actual)
         np.testing.assert_array_equal(first, again)
         self.assertGreater(np.abs(first - start).max(), 1e-4)
         kernels = [
             x.model.variables[f'objectives/{row}/kernel']
-            for x, row in zip(found, ('mmlm', 'mlm', 'mlm'), strict=True)
+            for x, row in zip(actual, ('mmlm', 'mlm', 'mlm'), strict=True)
         ]
         np.testing.assert_array_equal(*kernels[:2])
         self.assertGreater(np.abs(kernels[0] - kernels[2]).max(), 1e-5)
@@ -318,8 +318,8 @@ class LanguagesTest(absltest.TestCase):
             tatoeba, f'--init={folder}/run', f'--data_dir={folder}',
             f'--workdir={folder}/out',
         )  # fmt: skip
-        found = done.result['accuracy']['mean']
-        self.assertAlmostEqual(found, best['tatoeba/accuracy'], delta=0.01)
+        actual = done.result['accuracy']['mean']
+        self.assertAlmostEqual(actual, best['tatoeba/accuracy'], delta=0.01)
 
     def test_a_language_of_few_lines(self):
         folder = places.make()

@@ -66,9 +66,9 @@ def answer(code, **environment):
 
 class ImportTest(absltest.TestCase):
     def test_what_keras_imports_for_others_is_not_imported(self):
-        before, found, pyplot, threshold = answer(COMMAND)
+        before, actual, pyplot, threshold = answer(COMMAND)
         self.assertEqual(before, [])
-        self.assertEqual(found, [])
+        self.assertEqual(actual, [])
         self.assertEqual(pyplot, 'matplotlib.pyplot')
         self.assertEqual(threshold, 100_000)
 

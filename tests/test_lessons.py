@@ -63,22 +63,22 @@ def learn(model, made):
     def update(step):
         with tf.GradientTape() as tape:
             # Plain operations, which are traced fast.
-            found, _ = model.outcomes(views.unflatten(flat), statistics)
-            loss = model.loss(found)
+            actual, _ = model.outcomes(views.unflatten(flat), statistics)
+            loss = model.loss(actual)
         gradients = tape.gradient(
             loss,
             list(optimizer.variables.values()),
             unconnected_gradients=tf.UnconnectedGradients.ZERO,
         )
         optimizer.apply(gradients, tf.constant(RATE), step, tf.constant(True))
-        return found
+        return actual
 
     for step in range(UPDATES):
-        found = update(tf.constant(step, tf.int64))
-    return {row: given.mean(outcome) for row, outcome in found.items()}
+        actual = update(tf.constant(step, tf.int64))
+    return {row: given.mean(outcome) for row, outcome in actual.items()}
 
 
-def knows(objective, found, nothing):
+def knows(objective, actual, nothing):
     """Whether a row says more than the best constant, and by how much.
 
     Args:
@@ -89,12 +89,12 @@ def knows(objective, found, nothing):
     """
     if objective.bounded:
         # Most words are their own, so there is little to know.
-        least = found.ceiling / 2 if objective.row == 'diffcse' else NATS
-        return found.mi > least, f'{found.mi:.2f} nats'
+        least = actual.ceiling / 2 if objective.row == 'diffcse' else NATS
+        return actual.mi > least, f'{actual.mi:.2f} nats'
     if objective.ranked:
-        above = found.accuracy - found.chance
+        above = actual.accuracy - actual.chance
         return above > SHARE, f'{above:.2f} above chance'
-    share = found.loss / nothing.loss
+    share = actual.loss / nothing.loss
     return share < LOSS, f"{share:.2f} of a constant's loss"
 
 
@@ -104,10 +104,10 @@ class LessonsTest(parameterized.TestCase):
         made = zoo.views_of(case.resolved, kinds=zoo.KINDS)
         deaf = model_of(case, constant=True)
         nothing, _ = deaf.outcomes(made, statistics_of(made))
-        found = learn(model_of(case, constant), made)
-        self.assertEqual(set(found), set(case.rows))
+        actual = learn(model_of(case, constant), made)
+        self.assertEqual(set(actual), set(case.rows))
         return {
-            row: knows(objective, found[row], given.mean(nothing[row]))
+            row: knows(objective, actual[row], given.mean(nothing[row]))
             for row, objective in deaf.objectives.items()
         }
 

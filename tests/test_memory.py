@@ -12,11 +12,11 @@ from absl.testing import parameterized
 
 import infoword_tf
 from infoword_tf import checkpoint, files
-from infoword_tf.commands import UsageError
 from infoword_tf.config import Config, EncoderConfig, RowConfig
 from infoword_tf.data import store as stores
 from infoword_tf.data.batches import Batches, heldout_views, open_sources
 from infoword_tf.encoders import Inputs
+from infoword_tf.errors import UsageError
 from infoword_tf.model import Model
 from infoword_tf.objectives import TABLE
 from infoword_tf.plan import make_plan
@@ -77,8 +77,8 @@ def make_batches(batch=B):
 
 def empty(model, batch=B):
     """The state of a first step, by name."""
-    found = model.empty_state(batch)
-    return {name: entry.empty for name, entry in found.items()}
+    actual = model.empty_state(batch)
+    return {name: entry.empty for name, entry in actual.items()}
 
 
 class MemoryCase(parameterized.TestCase):
@@ -212,13 +212,13 @@ class TrainerTest(TrainerCase):
         model, batches = trainer.model, make_batches()
         state = empty(model)
         for step in range(4):
-            found = trainer.train(tf.constant(1))
+            actual = trainer.train(tf.constant(1))
             outcomes, state = model.outcomes(
                 batches.views(step), STATISTICS, state=state
             )
             outcome = outcomes[ROW]
             self.assertAlmostEqual(
-                found[f'{ROW}/loss'],
+                actual[f'{ROW}/loss'],
                 float(outcome.loss / outcome.weight),
                 places=5,
             )
@@ -231,13 +231,13 @@ class TrainerTest(TrainerCase):
         self.assertEqual(bool(trainer.state.parts()), memory_length > 0)
 
     def test_two_replicas_remember_what_one_does(self):
-        found, reports = [], []
+        actual, reports = [], []
         for replicas in (1, 2):
             trainer = self.make(replicas, rate=0.0)
             reports.append(trainer.train(tf.constant(4)))
             parts = self.parts(trainer)
             self.assertLen(parts, 2 * replicas)
-            found.append([
+            actual.append([
                 np.concatenate(
                     [parts[f'state/{MEMORY}/{field}/{replica}']
                      for replica in range(replicas)],
@@ -245,7 +245,7 @@ class TrainerTest(TrainerCase):
                 )
                 for field, axis in (('states', 1), ('filled', 0))
             ])  # fmt: skip
-        for one, two in zip(*found, strict=True):
+        for one, two in zip(*actual, strict=True):
             np.testing.assert_allclose(one, two, atol=1e-5)
         self.assertEqual(one.tolist(), [T] * B)
         for name, value in reports[0].items():
@@ -319,8 +319,8 @@ class HeldoutTest(MemoryCase):
     def test_eight_rows_with_memory(self, memory_length):
         model, views = make_model(memory_length), self.views()
         heldout = loop.Heldout(model, views, STATISTICS)
-        found = heldout.evaluate()
-        self.assertEqual(heldout.evaluate(), found)  # empty at the first step
+        actual = heldout.evaluate()
+        self.assertEqual(heldout.evaluate(), actual)  # empty at the first step
         view = views['streamed']
         by_row = (
             x.reshape(-1, 8, T).transpose(1, 0, 2).reshape(8, -1)
@@ -341,19 +341,19 @@ class HeldoutTest(MemoryCase):
                 )
             ).numpy()
         self.assertAlmostEqual(
-            found[f'heldout/{ROW}/loss'], total / ids.size, places=4
+            actual[f'heldout/{ROW}/loss'], total / ids.size, places=4
         )
 
     def test_other_rows_of_a_sum_keep_their_values(self):
         rows = 'mlm', 'bert_nce'
         with remembering.row('mlm'), remembering.row('bert_nce'):
-            found = []
+            actual = []
             for names in ((*rows, ROW), rows):
                 views = self.views(names)
                 model = make_model(T, rows=names)
                 heldout = loop.Heldout(model, views, STATISTICS)
-                found.append(heldout.evaluate())
-        together, alone = found
+                actual.append(heldout.evaluate())
+        together, alone = actual
         self.assertLen(together, 21)
         for name, value in alone.items():
             self.assertAlmostEqual(together[name], value, places=4, msg=name)
@@ -459,7 +459,7 @@ class CommandTest(MemoryCase, CommandCase):
             self.run_here(workdir)
 
     def test_heldout_values_are_of_no_batch_size(self):
-        found = []
+        actual = []
         for size in (2, 6):
             workdir = self.folder / str(size)
             self.run_here(
@@ -467,8 +467,8 @@ class CommandTest(MemoryCase, CommandCase):
                 '--learning_rate=0', '--weight_decay=0',
             )  # fmt: skip
             last = runs.untimed(workdir)[-1]
-            found.append({k: last[k] for k in last if k[:8] == 'heldout/'})
-        self.assertEqual(*found)
+            actual.append({k: last[k] for k in last if k[:8] == 'heldout/'})
+        self.assertEqual(*actual)
 
     def test_what_it_cannot_have(self):
         for more, message in (

@@ -47,14 +47,14 @@ class PackedTest(parameterized.TestCase):
     def test_the_start_of_the_masked_text(self):
         made = zoo.make_views('infoword')
         model = zoo.make_model('infoword')
-        found, _ = model.encode(made)
+        actual, _ = model.encode(made)
         states = model.encoder(Inputs(made['masked'].ids)).states
         np.testing.assert_allclose(
-            states_of(found, 'dim', 'masked'), states[:, :1], atol=1e-5
+            states_of(actual, 'dim', 'masked'), states[:, :1], atol=1e-5
         )
         places = made['masked'].places['bert_nce']
         np.testing.assert_allclose(
-            states_of(found, 'bert_nce', 'masked'),
+            states_of(actual, 'bert_nce', 'masked'),
             np.take_along_axis(states.numpy(), places[..., None], axis=1),
             atol=1e-5,
         )

@@ -14,7 +14,7 @@ from unittest import mock
 
 from absl.testing import parameterized
 
-from infoword_tf import commands
+from infoword_tf import commands, errors
 from infoword_tf.inference.loaded import Loaded
 
 ROOT = pathlib.Path(__file__).parent.parent
@@ -64,11 +64,11 @@ def calls_of(tree):
 
 def literals(pairs):
     """Those of some (name, expression) that say themselves what they are."""
-    found = {}
+    actual = {}
     for name, value in pairs:
         with contextlib.suppress(ValueError):
-            found[name] = ast.literal_eval(value)
-    return found
+            actual[name] = ast.literal_eval(value)
+    return actual
 
 
 def wrong(tree):
@@ -92,7 +92,7 @@ def wrong(tree):
         elif kind := getattr(function, 'choices', None):
             try:
                 commands.parse(kind, commands.typed(values))
-            except commands.UsageError as error:
+            except errors.UsageError as error:
                 yield f'{name}: {error}'
 
 
@@ -121,9 +121,9 @@ class NotebooksTest(parameterized.TestCase):
             {'id': 'where', 'metadata': {}, 'source': ["open('/home/me/x')"]},
             {'id': 'empty', 'metadata': {}, 'source': ['\n']},
         ]  # fmt: skip
-        found = list(runner['complaints']({'cells': cells, 'metadata': {}}))
+        actual = list(runner['complaints']({'cells': cells, 'metadata': {}}))
         self.assertEqual(
-            found,
+            actual,
             [
                 '18 cells are more than 15',
                 'its metadata are of somebody: only a kernel should be named',
@@ -145,12 +145,12 @@ class NotebooksTest(parameterized.TestCase):
         ("infoword_tf.train(steps=3, settings={'ict.words': 3})", None),
     )
     def test_what_a_call_takes(self, code, want):
-        found = list(wrong(ast.parse(f'import infoword_tf\n{code}')))
+        actual = list(wrong(ast.parse(f'import infoword_tf\n{code}')))
         if want is None:
-            self.assertEmpty(found)
+            self.assertEmpty(actual)
         else:
-            self.assertLen(found, 1)
-            self.assertIn(want, found[0])
+            self.assertLen(actual, 1)
+            self.assertIn(want, actual[0])
 
     def test_pictures_of_documents(self):
         """They are those of the notebooks."""

@@ -92,7 +92,7 @@ class SetupTest(places.Folder, absltest.TestCase):
 
     def test_the_wheel_holds_the_library_alone(self):
         source = self._copied()
-        wanted = {
+        expected = {
             str(path.relative_to(source))
             for path in (source / 'infoword_tf').rglob('*')
             if path.is_file()
@@ -110,7 +110,7 @@ class SetupTest(places.Folder, absltest.TestCase):
             names = set(file.namelist())
         about = {name for name in names if '.dist-info/' in name}
         self.assertNotEmpty(about)
-        self.assertEqual(names - about, wanted)
+        self.assertEqual(names - about, expected)
         self.assertContainsSubset(
             {
                 f'infoword_tf/{name}/__init__.py'
@@ -126,12 +126,12 @@ class SetupTest(places.Folder, absltest.TestCase):
         names = [line.split('==')[0].lower() for line in lines]
         self.assertLen(set(names), len(names))
         extras = described()['extras_require'].values()
-        wanted = [
+        expected = [
             re.match(r'[\w-]+', requirement)[0].lower()
             for requirement in sum(extras, described()['install_requires'])
         ]
         self.assertContainsSubset(
-            {w.replace('_', '-') for w in wanted},
+            {w.replace('_', '-') for w in expected},
             {n.replace('_', '-') for n in names},
         )
 
@@ -190,15 +190,15 @@ def quoted_python(text):
 def known_flags(module):
     """Names of the flags that a command has, settings of rows aside."""
     path = ROOT / (module.replace('.', '/') + '.py')
-    found = set()
+    actual = set()
     for node in ast.walk(ast.parse(path.read_text())):
         if isinstance(node, ast.Call) and node.args:
             function = ast.unparse(node.func)
             if function.startswith('flags.DEFINE_'):
-                found.add(ast.literal_eval(node.args[0]))
+                actual.add(ast.literal_eval(node.args[0]))
             elif function.endswith('.add_argument'):
-                found.add(ast.literal_eval(node.args[0]).removeprefix('--'))
-    return found
+                actual.add(ast.literal_eval(node.args[0]).removeprefix('--'))
+    return actual
 
 
 class CommandsTest(absltest.TestCase):
@@ -302,9 +302,9 @@ class CommandsTest(absltest.TestCase):
             adamw, {'simcse', 'esimcse', 'diffcse', 'infocse', 'pairs'}
         )
 
-    def assert_given(self, given, **wanted):
-        found = {name: getattr(given, name) for name in wanted}
-        self.assertEqual(found, wanted)
+    def assert_given(self, given, **expected):
+        actual = {name: getattr(given, name) for name in expected}
+        self.assertEqual(actual, expected)
 
     def test_published_sizes(self):
         """Appendix B of Kong et al. 2019, and BERT's weights without pooler.
@@ -335,8 +335,8 @@ class CommandsTest(absltest.TestCase):
             # Without drawing them: zeros take no memory that is touched.
             with mock.patch.object(model, 'initialise'):
                 built = model.Model(config, Specials(2, 3, 4, 30522))
-            found = sum(math.prod(v.shape) for v in built.variables.values())
-            self.assertEqual(found, weights)
+            actual = sum(math.prod(v.shape) for v in built.variables.values())
+            self.assertEqual(actual, weights)
 
     def test_published_xlnet(self):
         """Yang et al. 2019 and their code, at the base size.
@@ -415,8 +415,8 @@ class DocumentsTest(absltest.TestCase):
 
     def test_the_readme_shows_the_whole_table(self):
         text = (ROOT / 'README.md').read_text()
-        found = re.findall(r'^\| `(\w+)` \| (?:.* \| ){4}.* \|$', text, re.M)
-        self.assertEqual([n for n in found if n in TABLE], list(TABLE))
+        actual = re.findall(r'^\| `(\w+)` \| (?:.* \| ){4}.* \|$', text, re.M)
+        self.assertEqual([n for n in actual if n in TABLE], list(TABLE))
         for name, row in TABLE.items():
             encoders = ', '.join(f'`{e}`' for e in zoo.encoders_of(name))
             self.assertIn(
@@ -430,14 +430,14 @@ class DocumentsTest(absltest.TestCase):
 
     def test_what_is_decided_otherwise_is_no_flag(self):
         """Whatever was given, the data or another flag decided it."""
-        found = {
+        actual = {
             f'{row}.{name}'
             for row in TABLE
             for name, setting in TABLE[row].settings.items()
             if setting.decided_by
         }
         self.assertEqual(
-            found,
+            actual,
             {
                 'label.classes', 'label.multilabel', 'span.null',
                 'soft.temperature',
@@ -449,7 +449,7 @@ class DocumentsTest(absltest.TestCase):
         )  # fmt: skip
         defined = flags.FlagValues()
         commands.define(RunChoices, defined)
-        self.assertNoCommonElements(found, list(defined))
+        self.assertNoCommonElements(actual, list(defined))
         self.assertIn('dim.critic', defined)
 
     def test_rows_has_all_sums_and_settings(self):
@@ -458,15 +458,15 @@ class DocumentsTest(absltest.TestCase):
             given = ' '.join(f'`{flag}`' for flag in flags_of(settings))
             line = f'| `{name}` | `{rows}` | {given} |'.replace('  ', ' ')
             self.assertIn(f'\n{line}\n', text)
-        wanted = [
+        expected = [
             f'| `--{row}.{name}` | {" | ".join(map(str, values_of(setting)))} '
             f'| {setting.help} |'
             for row in TABLE
             for name, setting in TABLE[row].settings.items()
             if not setting.decided_by
         ]
-        found = re.findall(r'^\| `--\w+\.\w+` \| .*$', text, re.M)
-        self.assertEqual(found, wanted)
+        actual = re.findall(r'^\| `--\w+\.\w+` \| .*$', text, re.M)
+        self.assertEqual(actual, expected)
         for name in TABLE:
             self.assertRegex(text, rf'(?m)^## .*`{name}`', 'a part of its own')
         for name in (*VIEWS, *ENCODERS):
@@ -474,10 +474,10 @@ class DocumentsTest(absltest.TestCase):
 
     def test_rows_has_all_optimizers(self):
         text = (ROOT / 'docs' / 'rows.md').read_text()
-        found = dict(
+        actual = dict(
             re.findall(r'^\| `(\w+)` \| (0\.9,.*|Adagrad.*) \|$', text, re.M)
         )
-        self.assertEqual(list(found), list(optim.PRESETS))
+        self.assertEqual(list(actual), list(optim.PRESETS))
         for name, rules in optim.PRESETS.items():
             moments = f'{rules.beta_1}, {rules.beta_2} | {rules.epsilon:g}'
             if rules.beta_2 is None:
@@ -485,7 +485,7 @@ class DocumentsTest(absltest.TestCase):
                 moments = f'Adagrad{start} | none'
             corrected = rules.corrected and rules.beta_2 is not None
             self.assertStartsWith(
-                found[name],
+                actual[name],
                 f'{moments} | {"yes" if corrected else "no"} | '
                 f'{rules.weight_decay:g} | {rules.clip_norm:g} | '
                 + {'none': 'level'}.get(rules.lr_decay, rules.lr_decay),
@@ -539,8 +539,8 @@ class DocumentsTest(absltest.TestCase):
 
     def test_speed_has_a_place_for_every_table(self):
         speed = (ROOT / 'docs' / 'speed.md').read_text()
-        wanted = {*bench.PARTS, bench.MACHINE}
-        self.assertEqual(set(report.between(speed)), wanted)
+        expected = {*bench.PARTS, bench.MACHINE}
+        self.assertEqual(set(report.between(speed)), expected)
         readme = (ROOT / 'README.md').read_text()
         self.assertEqual(set(report.between(readme)), {bench.SUMMARY})
 

@@ -50,19 +50,20 @@ class SourcesTest(parameterized.TestCase):
         ('gpt', {'streamed': 'streams'}),
         ('xlnet', {'permuted': 'streams'}),
     )
-    def test_of_rows(self, objectives, wanted):
-        found = plan_of(objectives)
-        self.assertEqual(sources(found), wanted)
+    def test_of_rows(self, objectives, expected):
+        actual = plan_of(objectives)
+        self.assertEqual(sources(actual), expected)
         self.assertEqual(
-            [r.source for r in found.source_specs], list(set(wanted.values()))
+            [r.source for r in actual.source_specs],
+            list(set(expected.values())),
         )
 
     @parameterized.parameters('mlm:1,nsp:1', 'nsp:1,mlm:1')
     def test_a_view_is_one_for_all_rows(self, objectives):
-        found = plan_of(objectives)
-        self.assertEqual(sources(found), {'masked': 'pairs'})
+        actual = plan_of(objectives)
+        self.assertEqual(sources(actual), {'masked': 'pairs'})
         self.assertEqual(
-            found.source_specs,
+            actual.source_specs,
             [SourceSpec('pairs', (('length', T - 2), ('packed', True)))],
         )
 
@@ -77,14 +78,14 @@ class SourcesTest(parameterized.TestCase):
     def test_ngrams_go_along_with_the_text_they_are_cut_from(self):
         for row, source in (('nsp', 'pairs'), ('nsp_nce', 'next_pairs')):
             for objectives in (f'dim:1,{row}:1', f'{row}:1,dim:1'):
-                found = plan_of(objectives)
-                self.assertEqual(sources(found)['ngrams'], source)
-                self.assertLen(found.source_specs, 1)
+                actual = plan_of(objectives)
+                self.assertEqual(sources(actual)['ngrams'], source)
+                self.assertLen(actual.source_specs, 1)
 
     def test_other_views_keep_theirs(self):
-        found = plan_of('mlm:1,nsp_nce:1,ict:1,transformer_xl:1')
+        actual = plan_of('mlm:1,nsp_nce:1,ict:1,transformer_xl:1')
         self.assertEqual(
-            sources(found),
+            sources(actual),
             {
                 'masked': 'next_pairs',
                 'negatives': 'next_pairs',
@@ -94,53 +95,53 @@ class SourcesTest(parameterized.TestCase):
             },
         )
         self.assertEqual(
-            [r.source for r in found.source_specs],
+            [r.source for r in actual.source_specs],
             ['next_pairs', 'documents', 'streams'],
         )
 
     @parameterized.parameters(*TABLE, *SUMS)
     def test_every_view_of_a_row_has_a_source(self, objectives):
-        found = plan_of(objectives)
+        actual = plan_of(objectives)
         views = {
             view
             for row in parse(objectives)
             for view in TABLE[row].reads(defaults_of(row))
         }
-        self.assertEqual(set(found.views), views)
+        self.assertEqual(set(actual.views), views)
         self.assertLessEqual(views, set(VIEWS))
-        self.assertLessEqual(set(sources(found).values()), set(SOURCES))
+        self.assertLessEqual(set(sources(actual).values()), set(SOURCES))
         self.assertEqual(
-            set(found.source_specs),
-            {v.source_spec for v in found.views.values()},
+            set(actual.source_specs),
+            {v.source_spec for v in actual.views.values()},
         )
 
 
 class RowsTest(absltest.TestCase):
     def test_by_view_what_each_row_wants(self):
-        found = plan_of('bert_nce:1,dim:0.8,nsp:1')
+        actual = plan_of('bert_nce:1,dim:0.8,nsp:1')
         self.assertEqual(
             {
                 name: {row: r.where for row, r in view.rows.items()}
-                for name, view in found.views.items()
+                for name, view in actual.views.items()
             },
             {
                 'masked': {'bert_nce': 'pieces', 'dim': 'start', 'nsp': 'next'},
                 'ngrams': {'dim': 'start'},
             },
         )
-        for name, view in found.views.items():
+        for name, view in actual.views.items():
             self.assertIs(view.spec, VIEWS[name])
             for row, reads in view.rows.items():
-                wanted = TABLE[row].reads(defaults_of(row))[name]
-                self.assertEqual(reads, wanted)
+                expected = TABLE[row].reads(defaults_of(row))[name]
+                self.assertEqual(reads, expected)
 
     def test_readers(self):
-        found = plan_of('ict:1,dim:1,mlm:1')
-        documents, windows = found.source_specs
-        self.assertEqual(found.readers(documents), ['ict'])
+        actual = plan_of('ict:1,dim:1,mlm:1')
+        documents, windows = actual.source_specs
+        self.assertEqual(actual.readers(documents), ['ict'])
         # dim reads them in two views.
-        self.assertEqual(found.readers(windows), ['dim', 'mlm'])
-        self.assertEqual(found.readers(SourceSpec('streams', ())), [])
+        self.assertEqual(actual.readers(windows), ['dim', 'mlm'])
+        self.assertEqual(actual.readers(SourceSpec('streams', ())), [])
 
 
 class ReadingTest(parameterized.TestCase):
@@ -163,12 +164,12 @@ class ReadingTest(parameterized.TestCase):
     )
     def test_two_ways(self, objectives):
         """Texts of their own, each as the row alone has it."""
-        found = plan_of(objectives)
-        self.assertLen(found.source_specs, 2)
+        actual = plan_of(objectives)
+        self.assertLen(actual.source_specs, 2)
         for row, view in (('transformer_xl', 'streamed'), ('plm', 'permuted')):
             alone = plan_of(row).views[view].source_spec
-            self.assertEqual(found.views[view].source_spec, alone)
-            self.assertEqual(found.readers(alone), [row])
+            self.assertEqual(actual.views[view].source_spec, alone)
+            self.assertEqual(actual.readers(alone), [row])
 
 
 class SettingsTest(absltest.TestCase):
@@ -202,17 +203,17 @@ class SettingsTest(absltest.TestCase):
             mock.patch.dict(TABLE, one=row),
         ):
             self.assertEqual(list(TABLE['one'].settings), ['k', 'order'])
-            found = make_plan({'one': {'k': 4, 'order': 'strict'}}, T)
+            actual = make_plan({'one': {'k': 4, 'order': 'strict'}}, T)
         self.assertEqual(
-            found.views['part'].draw.settings, {'k': 4, 'order': 'strict'}
+            actual.views['part'].draw.settings, {'k': 4, 'order': 'strict'}
         )
 
     def test_rows_that_set_a_view_differently(self):
         strict = {**PLM, 'order': 'strict'}
         with mock.patch.dict(TABLE, two=TABLE['plm']):
-            found = make_plan({'plm': strict, 'two': strict}, T)
+            actual = make_plan({'plm': strict, 'two': strict}, T)
             self.assertEqual(
-                found.views['permuted'].draw.settings['order'], 'strict'
+                actual.views['permuted'].draw.settings['order'], 'strict'
             )
             for one, two, listed in (
                 (PLM, strict, '--plm.order=partial, --two.order=strict'),
@@ -228,8 +229,8 @@ class SettingsTest(absltest.TestCase):
     def test_other_settings_of_the_rows_may_differ(self):
         with mock.patch.dict(TABLE, two=TABLE['dim']):
             other = {**defaults_of('dim'), 'critic': 'cosine'}
-            found = make_plan({'dim': defaults_of('dim'), 'two': other}, T)
-        self.assertEqual(list(found.views['masked'].rows), ['dim', 'two'])
+            actual = make_plan({'dim': defaults_of('dim'), 'two': other}, T)
+        self.assertEqual(list(actual.views['masked'].rows), ['dim', 'two'])
 
     def test_views_that_a_setting_chooses(self):
         """`joined` instead of `masked`, of the same draw, row by row."""
@@ -242,13 +243,13 @@ class SettingsTest(absltest.TestCase):
                 ['joined', 'ngrams', 'masked'],
             ),
         ):
-            found = make_plan(rows, T)
-            self.assertEqual(list(found.views), views)
-            self.assertLen(found.source_specs, 1)
-            first, *others = (v.draw for v in found.views.values())
+            actual = make_plan(rows, T)
+            self.assertEqual(list(actual.views), views)
+            self.assertLen(actual.source_specs, 1)
+            first, *others = (v.draw for v in actual.views.values())
             self.assertTrue(all(draw == first for draw in others))
-        self.assertEqual(list(found.views['joined'].rows), ['dim'])
-        self.assertEqual(list(found.views['masked'].rows), ['bert_nce'])
+        self.assertEqual(list(actual.views['joined'].rows), ['dim'])
+        self.assertEqual(list(actual.views['masked'].rows), ['bert_nce'])
 
 
 class DrawsTest(parameterized.TestCase):
@@ -256,14 +257,14 @@ class DrawsTest(parameterized.TestCase):
     def test_masking(self, masking):
         """One name, so that a mask is the same whatever else is read."""
         text = zoo.make_windows()
-        wanted = MASKINGS[masking](text, np.random.default_rng(0))
+        expected = MASKINGS[masking](text, np.random.default_rng(0))
         for objectives in ('mlm', 'nsp', 'nsp_nce'):
-            found = plan_of(objectives, masking)
-            self.assertEqual(found.masking, masking)
-            for view in found.views.values():
+            actual = plan_of(objectives, masking)
+            self.assertEqual(actual.masking, masking)
+            for view in actual.views.values():
                 self.assertEqual(view.draw.name, masking)
-            given = drawn(found, 'masked', text)
-            np.testing.assert_array_equal(given.masked, wanted.masked)
+            given = drawn(actual, 'masked', text)
+            np.testing.assert_array_equal(given.masked, expected.masked)
 
     @parameterized.parameters(
         ('mlm', 'tokens'),
@@ -282,10 +283,10 @@ class DrawsTest(parameterized.TestCase):
     )  # fmt: skip
     def test_the_share_that_is_masked(self, objectives, view):
         """Whatever masks; the usual one is 15 in 100."""
-        for share, wanted in ((None, 0.15), (0.4, 0.4)):
+        for share, expected in ((None, 0.15), (0.4, 0.4)):
             plan = plan_of(objectives, share=share)
-            self.assertEqual(plan.mask_share, wanted)
-            self.assertEqual(plan.views[view].draw.settings['share'], wanted)
+            self.assertEqual(plan.mask_share, expected)
+            self.assertEqual(plan.views[view].draw.settings['share'], expected)
         self.assertIsNone(plan_of('ict').mask_share)
 
     @parameterized.parameters(
@@ -323,9 +324,9 @@ class DrawsTest(parameterized.TestCase):
             make_plan({'mlm': {'transform': False}}, T)
 
     def test_documents(self):
-        found = plan_of('ict')
+        actual = plan_of('ict')
         for view in ('passage', 'sentence'):
-            draw = found.views[view].draw
+            draw = actual.views[view].draw
             self.assertEqual((draw.name, draw.function), ('cloze', cloze))
 
     def test_nothing_is_drawn_of_next_words(self):
@@ -333,14 +334,16 @@ class DrawsTest(parameterized.TestCase):
 
     @parameterized.parameters(*ORDERS)
     def test_settings_reach_the_permutation(self, order):
-        found = make_plan({'plm': {'k': 4, 'order': order}}, T)
-        self.assertEqual(found.views['permuted'].draw.name, 'permutation')
-        (source_spec,) = found.source_specs
+        actual = make_plan({'plm': {'k': 4, 'order': order}}, T)
+        self.assertEqual(actual.views['permuted'].draw.name, 'permutation')
+        (source_spec,) = actual.source_specs
         text = zoo.make_streams(**dict(source_spec.arguments))
-        given = drawn(found, 'permuted', text, 3)
-        wanted = permutation(text, np.random.default_rng(3), 4, order)
+        given = drawn(actual, 'permuted', text, 3)
+        expected = permutation(text, np.random.default_rng(3), 4, order)
         for field, array in given._asdict().items():
-            np.testing.assert_array_equal(array, getattr(wanted, field), field)
+            np.testing.assert_array_equal(
+                array, getattr(expected, field), field
+            )
         self.assertEqual(given.places.shape, (8, T // 4))
 
     @parameterized.parameters(
@@ -355,11 +358,11 @@ class DrawsTest(parameterized.TestCase):
 
     @parameterized.parameters(({'k': 5}, 10, 2), ({'k': 16}, 32, 2))
     def test_what_can_just_be_split(self, settings, length, targets):
-        found = make_plan({'plm': {**PLM, **settings}}, length)
-        (source_spec,) = found.source_specs
+        actual = make_plan({'plm': {**PLM, **settings}}, length)
+        (source_spec,) = actual.source_specs
         text = zoo.make_streams(**dict(source_spec.arguments))
         self.assertEqual(
-            drawn(found, 'permuted', text).places.shape, (8, targets)
+            drawn(actual, 'permuted', text).places.shape, (8, targets)
         )
 
 

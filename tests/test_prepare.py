@@ -18,7 +18,7 @@ import pyarrow
 from absl.testing import absltest, parameterized
 from pyarrow import parquet
 
-from infoword_tf import commands, prepare
+from infoword_tf import errors, prepare
 from infoword_tf.choices import TextChoices
 from infoword_tf.data import (
     corpora,
@@ -89,12 +89,12 @@ def whole():
 
 def bytes_of(folder):
     """By name every file of a store; the index without what was asked."""
-    found = {
+    actual = {
         str(path.relative_to(folder)): path.read_bytes()
         for path in sorted(folder.rglob('*'))
         if path.is_file() and path.name != '.lock'
     }
-    return found
+    return actual
 
 
 def damaged(output, name):
@@ -116,21 +116,21 @@ class PiecesTest(parameterized.TestCase):
     @parameterized.product(size=(1, 100, 1777, 10**9), by_line=(False, True))
     def test_documents_of_a_file_in_pieces(self, size, by_line):
         path = FOLDER / 'a.txt'
-        found = textfiles.pieces([path], size, by_line)
+        actual = textfiles.pieces([path], size, by_line)
         reader = textfiles.Files('lines' if by_line else 'text')
-        wanted = [x.sentences for x in reader.read([path], '')]
+        expected = [x.sentences for x in reader.read([path], '')]
         self.assertEqual(
-            [x.sentences for piece in found
+            [x.sentences for piece in actual
              for x in reader.read_piece(piece)],
-            wanted,
+            expected,
         )  # fmt: skip
-        self.assertEqual(sum(piece.size for piece in found),
+        self.assertEqual(sum(piece.size for piece in actual),
                          path.stat().st_size)  # fmt: skip
         # Of documents of 200 bytes each is one, or all of them are.
         if size == 1:
-            self.assertLen(found, len(wanted))
+            self.assertLen(actual, len(expected))
         elif size > 10**6:
-            self.assertLen(found, 1)
+            self.assertLen(actual, 1)
 
     def test_odd_files(self):
         folder = pathlib.Path(self.create_tempdir().full_path)
@@ -143,13 +143,13 @@ class PiecesTest(parameterized.TestCase):
             path = folder / f'{number}.txt'
             path.write_text(text, newline='')
             text = textfiles.Files('text')
-            wanted = [*text.read_piece(textfiles.Piece(path))]
+            expected = [*text.read_piece(textfiles.Piece(path))]
             for size in (1, 2, 3, 5, 7, 20, 9000):
-                found = textfiles.pieces([path], size)
+                actual = textfiles.pieces([path], size)
                 self.assertEqual(
-                    [x.sentences for piece in found
+                    [x.sentences for piece in actual
                      for x in text.read_piece(piece)],
-                    [x.sentences for x in wanted],
+                    [x.sentences for x in expected],
                 )  # fmt: skip
 
 
@@ -166,9 +166,9 @@ class PrepareTest(parameterized.TestCase):
         for part in ('train', 'heldout'):
             a, b = getattr(text, part), getattr(store, part)
             for field in ('ids', 'flags', 'documents'):
-                wanted, found = getattr(a, field), getattr(b, field)
-                self.assertLen(found, len(wanted))
-                np.testing.assert_array_equal(found[:], wanted[:])
+                expected, actual = getattr(a, field), getattr(b, field)
+                self.assertLen(actual, len(expected))
+                np.testing.assert_array_equal(actual[:], expected[:])
             np.testing.assert_array_equal(a.counts, b.counts)
             self.assertEqual(a.unk_id, b.unk_id)
         self.assertEqual(result['tokens'], len(text.train.ids))
@@ -251,7 +251,7 @@ class PrepareTest(parameterized.TestCase):
     def test_records_make_the_tokens_of_their_text(self):
         """In shards of lines, of row groups, and of a packed file."""
         folder = pathlib.Path(self.create_tempdir().full_path)
-        wanted = text_of(f'store:{whole()[0]}')
+        expected = text_of(f'store:{whole()[0]}')
         for kind, name in self.records(folder).items():
             output = folder / kind
             result, said = made(output, corpus=name)
@@ -262,7 +262,7 @@ class PrepareTest(parameterized.TestCase):
             self.assertEqual(said.count('3 record(s) without a text'), 1)
             store = text_of(f'store:{output}')
             for part in ('train', 'heldout'):
-                a, b = getattr(wanted, part), getattr(store, part)
+                a, b = getattr(expected, part), getattr(store, part)
                 np.testing.assert_array_equal(a.ids[:], b.ids[:])
                 np.testing.assert_array_equal(a.documents[:], b.documents[:])
 
@@ -341,7 +341,7 @@ class PrepareTest(parameterized.TestCase):
         os.utime(path, ns=(stat.st_atime_ns, stat.st_mtime_ns))
         self.assertEqual(path.stat().st_size, stat.st_size)
         with self.assertRaisesRegex(
-            commands.UsageError, 'begun otherwise: --vocab was'
+            errors.UsageError, 'begun otherwise: --vocab was'
         ):
             made(output, **given)
         path.write_text(text)
@@ -411,7 +411,7 @@ class PrepareTest(parameterized.TestCase):
             self.assertRaisesRegex(ValueError, 'has changed while it was read'),
         ):
             made(folder / 'out', **more)
-        with self.assertRaisesRegex(commands.UsageError, 'text has changed'):
+        with self.assertRaisesRegex(errors.UsageError, 'text has changed'):
             made(folder / 'out', **more)
         # An output among its files is one, too.
         other = f'text:{folder}/**/*.txt'
@@ -542,7 +542,7 @@ class PrepareTest(parameterized.TestCase):
         (output / 'store.json').write_text(json.dumps(index))
         self.assertLen(text_of(f'store:{output}').train.ids, index['tokens'])
         with self.assertRaisesRegex(
-            commands.UsageError, 'begun otherwise: --min_words was 3 and is No'
+            errors.UsageError, 'begun otherwise: --min_words was 3 and is No'
         ):
             made(output)
 
@@ -558,7 +558,7 @@ class PrepareTest(parameterized.TestCase):
         ):  # fmt: skip
             with self.subTest(message):
                 other = self.folder()
-                with self.assertRaisesRegex(commands.UsageError, message):
+                with self.assertRaisesRegex(errors.UsageError, message):
                     made(**{'output': other, **given})
         for kind, message in ((0, 'no held-out doc'), (1, 'no training doc')):
 
@@ -573,7 +573,7 @@ class PrepareTest(parameterized.TestCase):
                 made(self.folder())
         for more in ({'vocab_size': 9}, {'lower_case': True}):
             with self.assertRaisesRegex(
-                commands.UsageError, f'--{[*more][0]} was decided'
+                errors.UsageError, f'--{[*more][0]} was decided'
             ):
                 text_of(f'store:{output}', **more)
         for given, message in (

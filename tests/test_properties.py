@@ -14,7 +14,7 @@ import tensorflow as tf
 from absl.testing import absltest
 from hypothesis import strategies as some
 
-from infoword_tf import commands, files
+from infoword_tf import commands, errors, files
 from infoword_tf.choices import RunChoices, flags_of
 from infoword_tf.data import store as stores
 from infoword_tf.data import tables
@@ -87,23 +87,23 @@ class TokenizerTest(absltest.TestCase):
             for ids in ids_of(tokenizer, texts):
                 known = [i for i in ids if i != tokenizer.unk_id]
                 text = tokenizer.text(known)
-                found = tokenizer.text(ids_of(tokenizer, [text])[0])
-                self.assertEqual(found.split(), text.split())
+                actual = tokenizer.text(ids_of(tokenizer, [text])[0])
+                self.assertEqual(actual.split(), text.split())
 
     @tried(25)
     @hypothesis.given(some.lists(SENTENCES, min_size=1, max_size=5))
     def test_pieces_begin_words(self, texts):
         for kind in TOKENIZERS:
             tokenizer = workdirs.tokenizer_of(kind)
-            found = tokenizer.pieces([text.encode() for text in texts])
+            actual = tokenizer.pieces([text.encode() for text in texts])
             ids = ids_of(tokenizer, texts)
-            self.assertEqual(found.ids.tolist(), sum(ids, []))
+            self.assertEqual(actual.ids.tolist(), sum(ids, []))
             np.testing.assert_array_equal(
-                np.diff(found.row_splits), [len(x) for x in ids]
+                np.diff(actual.row_splits), [len(x) for x in ids]
             )
             for number, text in enumerate(texts):
-                begin, end = found.row_splits[number : number + 2]
-                words = found.word_starts[begin:end]
+                begin, end = actual.row_splits[number : number + 2]
+                words = actual.word_starts[begin:end]
                 self.assertLessEqual(words.sum(), len(text.split(' ')))
                 self.assertEqual(words[:1].all(), True)
 
@@ -113,17 +113,17 @@ class StoreTest(Folder):
     @hypothesis.given(
         some.lists(some.lists(SENTENCES, max_size=4), min_size=1, max_size=6)
     )
-    def test_what_is_written_is_read(self, found):
+    def test_what_is_written_is_read(self, actual):
         tokenizer = workdirs.tokenizer_of('wordpiece')
         with tempfile.TemporaryDirectory(dir=self.folder) as folder:
             made = stores.write_store(
                 f'{folder}/store',
-                [Document(tuple(x), str(i)) for i, x in enumerate(found)],
+                [Document(tuple(x), str(i)) for i, x in enumerate(actual)],
                 tokenizer, progress=False,
             )  # fmt: skip
             opened = stores.open_store(made.path, tokenizer)
-            self.assertLen(opened.documents, len(found) + 1)
-            for number, sentences in enumerate(found):
+            self.assertLen(opened.documents, len(actual) + 1)
+            for number, sentences in enumerate(actual):
                 begin, end = opened.documents[number : number + 2]
                 ids = sum(ids_of(tokenizer, sentences), []) if sentences else []
                 self.assertEqual(
@@ -201,9 +201,9 @@ class TablesTest(Folder):
         columns = dict.fromkeys(name for x in records for name in x)
         self.assertEqual(names, list(columns))
         for record, row in zip(records, rows, strict=True):
-            wanted = [record.get(name) for name in names]
-            wanted = [str(x) if isinstance(x, int) else x for x in wanted]
-            self.assertEqual(row, wanted)
+            expected = [record.get(name) for name in names]
+            expected = [str(x) if isinstance(x, int) else x for x in expected]
+            self.assertEqual(row, expected)
 
     @tried(150)
     @hypothesis.given(
@@ -245,8 +245,8 @@ class TensorsTest(Folder):
         path = self.path('model.safetensors')
         path.write_bytes(struct.pack('<Q', len(text)) + text + data)
         try:
-            found = tensors.open_safetensors(self.folder)
-            total = sum(array.size for array in found.values())
+            actual = tensors.open_safetensors(self.folder)
+            total = sum(array.size for array in actual.values())
             self.assertLessEqual(total, len(data))
         except ValueError as error:
             self.assertIn(str(path), str(error))
@@ -270,11 +270,11 @@ class TensorsTest(Folder):
             for name, (shape, dtype) in shapes.items()
         }
         files.write_tensors(self.path('x.safetensors'), arrays)
-        found = files.read_tensors(self.path('x.safetensors'))
-        self.assertEqual(sorted(found), sorted(arrays))
+        actual = files.read_tensors(self.path('x.safetensors'))
+        self.assertEqual(sorted(actual), sorted(arrays))
         for name, array in arrays.items():
-            self.assertEqual(found[name].dtype, array.dtype)
-            np.testing.assert_array_equal(found[name], array)
+            self.assertEqual(actual[name].dtype, array.dtype)
+            np.testing.assert_array_equal(actual[name], array)
 
 
 @functools.cache
@@ -295,7 +295,7 @@ class ChoicesTest(Folder):
         try:
             given = RunChoices(**commands.parse(RunChoices, arguments))
             resolve(given)
-        except (commands.UsageError, ValueError) as error:
+        except (errors.UsageError, ValueError) as error:
             self.assertNotEmpty(str(error))
 
     @tried(80)

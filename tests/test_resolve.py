@@ -8,9 +8,9 @@ from unittest import mock
 from absl.testing import parameterized
 
 from infoword_tf import resolve as resolving
-from infoword_tf.commands import UsageError
 from infoword_tf.config import Config
 from infoword_tf.encoders import ENCODERS
+from infoword_tf.errors import UsageError
 from infoword_tf.objectives import (
     SUMS,
     TABLE,
@@ -185,8 +185,8 @@ class ComplaintsTest(parameterized.TestCase):
             )  # fmt: skip
 
     def test_a_width_is_of_lookup_without_a_size(self):
-        found = resolve(ModelChoices(objectives='cbow', width=100)).encoder
-        self.assertEqual(found.arguments['width'], 100)
+        actual = resolve(ModelChoices(objectives='cbow', width=100)).encoder
+        self.assertEqual(actual.arguments['width'], 100)
         self.refused('for the encoder lookup, not for transformer', width=100)
         self.refused('--width=100 and --size=tiny are both', 'cbow',
                      width=100, size='tiny')
@@ -219,14 +219,14 @@ class InitTest(parameterized.TestCase):
         started = config_of(
             'bert', size='mini', positions=64, activation='gelu_erf', seq_len=64
         )
-        found = resolve(
+        actual = resolve(
             ModelChoices('infoword', dropout=0.3, seq_len=32), started
         ).config(V)
         arguments = dict(started.encoder.arguments)
         self.assertEqual(arguments['activation'], 'gelu_erf')
-        self.assertEqual(found.encoder.arguments, {**arguments, 'rate': 0.3})
-        self.assertEqual(found.max_length, 64)  # of what can be loaded
-        self.assertEqual(list(found.rows), ['bert_nce', 'dim'])
+        self.assertEqual(actual.encoder.arguments, {**arguments, 'rate': 0.3})
+        self.assertEqual(actual.max_length, 64)  # of what can be loaded
+        self.assertEqual(list(actual.rows), ['bert_nce', 'dim'])
 
     def test_another_size(self):
         started = config_of()
@@ -261,10 +261,10 @@ class InitTest(parameterized.TestCase):
             for published in (value, not value)
         )
         started = config_of('transformer_xl', settings=one)
-        found = resolve(
+        actual = resolve(
             ModelChoices('transformer_xl', settings=one), started
         ).config(V)
-        self.assertEqual(found.encoder, started.encoder)
+        self.assertEqual(actual.encoder, started.encoder)
         self.refused(
             f'^--transformer_xl.published={not value} wants an encoder with '
             f'scale_embeddings {not value}, --init holds one with {value}; set '
@@ -281,10 +281,10 @@ class InitTest(parameterized.TestCase):
     def test_what_is_no_weight_may_change(self):
         started = config_of('transformer_xl', clamp=8)
         self.assertEqual(started.encoder.arguments['clamp'], 8)
-        found = resolve(
+        actual = resolve(
             ModelChoices('transformer_xl', clamp=16, same_length=True), started
         ).encoder.arguments
-        self.assertEqual((found['clamp'], found['same_length']), (16, True))
+        self.assertEqual((actual['clamp'], actual['same_length']), (16, True))
         kept = resolve(
             ModelChoices('transformer_xl'), started
         ).encoder.arguments
@@ -304,13 +304,13 @@ class InitTest(parameterized.TestCase):
 class DefaultsTest(parameterized.TestCase):
     @parameterized.parameters(*TABLE, *SUMS)
     def test_all_that_a_config_holds(self, objectives):
-        found = config_of(objectives)
+        actual = config_of(objectives)
         self.assertEqual(
-            {row: entry.weight for row, entry in found.rows.items()},
+            {row: entry.weight for row, entry in actual.rows.items()},
             built(parse(objectives)),
         )
         named = SUMS[objectives].settings if objectives in SUMS else {}
-        for row, entry in found.rows.items():
+        for row, entry in actual.rows.items():
             self.assertEqual(
                 entry.settings,
                 {
@@ -318,39 +318,39 @@ class DefaultsTest(parameterized.TestCase):
                     for name, s in TABLE[row].settings.items()
                 },
             )
-        arguments = found.encoder.arguments
+        arguments = actual.encoder.arguments
         self.assertEqual(arguments['vocab_size'], V)
         self.assertEqual(arguments['max_length'], 512)
         self.assertEqual(arguments['rate'], 0.1)
-        taken = ENCODERS[found.encoder.name].settings
-        size = {'width': 256} if found.encoder.name == 'lookup' else {
+        taken = ENCODERS[actual.encoder.name].settings
+        size = {'width': 256} if actual.encoder.name == 'lookup' else {
             k: v for k, v in SIZES['tiny'].items() if k in taken
         }
         self.assertContainsSubset(size, arguments)
         for name, known in taken.items():
             if known.flag:
                 self.assertEqual(arguments[name], known.default)
-        for row, entry in found.rows.items():
+        for row, entry in actual.rows.items():
             encoders = decided(TABLE[row].encoders, entry.settings)
-            self.assertContainsSubset(encoders[found.encoder.name], arguments)
-        self.assertEqual(Config.from_json(found.to_json()), found)
-        ENCODERS[found.encoder.name](**arguments)  # takes them all
+            self.assertContainsSubset(encoders[actual.encoder.name], arguments)
+        self.assertEqual(Config.from_json(actual.to_json()), actual)
+        ENCODERS[actual.encoder.name](**arguments)  # takes them all
 
     def test_bert_is_bert(self):
         """With the transform that its rows alone have on request."""
-        for objectives, given, wanted in (
+        for objectives, given, expected in (
             ('bert', {}, True),
             ('bert', {'mlm.transform': False}, False),
             ('mlm:1,nsp:1', {}, False),
         ):
             rows = resolve(ModelChoices(objectives, settings=given)).rows
-            self.assertEqual(rows['mlm'].settings, {'transform': wanted})
+            self.assertEqual(rows['mlm'].settings, {'transform': expected})
 
     def test_rows_of_no_weight_are_left_out(self):
-        found = resolve(ModelChoices('mlm:2,plm:0'))
-        self.assertEqual(list(found.rows), ['mlm'])
-        self.assertEqual(found.rows['mlm'].weight, 2.0)
-        self.assertEqual(list(found.plan.views), ['masked'])
+        actual = resolve(ModelChoices('mlm:2,plm:0'))
+        self.assertEqual(list(actual.rows), ['mlm'])
+        self.assertEqual(actual.rows['mlm'].weight, 2.0)
+        self.assertEqual(list(actual.plan.views), ['masked'])
 
     def test_settings_are_of_one_run(self):
         resolve(ModelChoices('plm', settings={'plm.k': 4}))
@@ -367,27 +367,27 @@ class DefaultsTest(parameterized.TestCase):
 
     @parameterized.parameters(0, 5)
     def test_memory_that_was_chosen(self, length):
-        found = config_of('plm', memory_length=length)
-        self.assertEqual(found.memory_length, length)
+        actual = config_of('plm', memory_length=length)
+        self.assertEqual(actual.memory_length, length)
 
     def test_the_encoder(self):
         for row, entry in TABLE.items():
             defaults = {k: x.default for k, x in entry.settings.items()}
             for name in decided(entry.encoders, defaults):
-                found = config_of(row, encoder=name)
-                self.assertEqual(found.encoder.name, name)
+                actual = config_of(row, encoder=name)
+                self.assertEqual(actual.encoder.name, name)
         # Without a choice, the first that all allow.
         self.assertEqual(config_of('ict').encoder.name, 'transformer')
         width = config_of('ict', encoder='lookup').encoder.arguments['width']
         self.assertEqual(width, 256)
 
     def test_choices_reach_the_encoder(self):
-        found = config_of(
+        actual = config_of(
             'transformer_xl', size='mini', positions=200, dropout=0.4,
             activation='gelu_erf', untie=False, clamp=9, same_length=True,
         ).encoder.arguments  # fmt: skip
         self.assertEqual(
-            found,
+            actual,
             {
                 **SIZES['mini'], 'vocab_size': V, 'max_length': 200,
                 'rate': 0.4, 'activation': 'gelu_erf', 'causal': True,
@@ -411,13 +411,13 @@ class DefaultsTest(parameterized.TestCase):
             choices = ModelChoices(
                 'label:1,gpt:0.5', settings={**pre_norm, 'gpt.reads': reads}
             )
-            found = resolve(choices, started)
-            self.assertEqual(found.vector.layout, layout)
-            self.assertEqual(set(found.plan.views), views)
-            self.assertEqual(found.plan.reads('text'), reads == 'stream')
-            self.assertTrue(found.encoder.arguments['causal'])
-            self.assertTrue(found.encoder.arguments['pre_norm'])
-            self.assertEqual(found.encoder.arguments['epsilon'], 1e-5)
+            actual = resolve(choices, started)
+            self.assertEqual(actual.vector.layout, layout)
+            self.assertEqual(set(actual.plan.views), views)
+            self.assertEqual(actual.plan.reads('text'), reads == 'stream')
+            self.assertTrue(actual.encoder.arguments['causal'])
+            self.assertTrue(actual.encoder.arguments['pre_norm'])
+            self.assertEqual(actual.encoder.arguments['epsilon'], 1e-5)
             choices = ModelChoices(
                 'label:1,gpt:0.5', settings={'gpt.reads': reads}
             )
@@ -434,19 +434,19 @@ class DefaultsTest(parameterized.TestCase):
 
     def test_settings_reach_the_encoder(self):
         given = {'transformer_xl.published': True}
-        found = config_of('transformer_xl', settings=given)
+        actual = config_of('transformer_xl', settings=given)
         plain = config_of('transformer_xl')
         self.assertEqual(
-            found.encoder.arguments,
+            actual.encoder.arguments,
             {
                 **plain.encoder.arguments,
                 'scale_embeddings': True, 'activation': 'relu',
             },
         )  # fmt: skip
-        self.assertEqual(found.rows['transformer_xl'].settings,
+        self.assertEqual(actual.rows['transformer_xl'].settings,
                          {'published': True, 'sampled': 0})
-        self.assertEqual(Config.from_json(found.to_json()), found)
-        made = ENCODERS['relative'](**found.encoder.arguments)
+        self.assertEqual(Config.from_json(actual.to_json()), actual)
+        made = ENCODERS['relative'](**actual.encoder.arguments)
         self.assertEqual(made.arguments['activation'], 'relu')
 
     def test_what_is_masked(self):
@@ -472,19 +472,19 @@ class VectorTest(parameterized.TestCase):
     def test_of_sums(self, objectives, pooling, similarity):
         """ict before dim before the rest, however they are ordered."""
         for rows in itertools.permutations(parse(objectives)):
-            found = config_of(','.join(rows))
+            actual = config_of(','.join(rows))
             self.assertEqual(
-                (found.pooling, found.similarity, found.layout),
+                (actual.pooling, actual.similarity, actual.layout),
                 (pooling, similarity, 'bert'),
             )
 
     def test_of_settings(self):
         settings = {'dim.critic': 'cosine'}
-        found = config_of('infoword', settings=settings)
-        self.assertEqual((found.pooling, found.similarity), ('cls', 'cosine'))
+        actual = config_of('infoword', settings=settings)
+        self.assertEqual((actual.pooling, actual.similarity), ('cls', 'cosine'))
         settings = {'dim.critic': 'scaled'}
-        found = config_of('infoword', settings=settings)
-        self.assertEqual((found.pooling, found.similarity), ('cls', 'dot'))
+        actual = config_of('infoword', settings=settings)
+        self.assertEqual((actual.pooling, actual.similarity), ('cls', 'dot'))
 
     def test_layouts(self):
         self.assertEqual(config_of('transformer_xl').layout, 'end')
@@ -495,10 +495,12 @@ class VectorTest(parameterized.TestCase):
         relative = config_of('plm')
         for row in ('label', 'score'):
             rows = resolving.resolve_rows(ModelChoices(row))
-            found = resolving.resolve_encoder(ModelChoices(row), rows)
-            self.assertEqual(found, 'transformer')
-            found = resolving.resolve_encoder(ModelChoices(row), rows, relative)
-            self.assertEqual(found, 'relative')
+            actual = resolving.resolve_encoder(ModelChoices(row), rows)
+            self.assertEqual(actual, 'transformer')
+            actual = resolving.resolve_encoder(
+                ModelChoices(row), rows, relative
+            )
+            self.assertEqual(actual, 'relative')
 
     def test_priorities_are_distinct(self):
         """Else the order of the rows would decide; 0 is the plain vector."""
@@ -523,14 +525,14 @@ class OrderTest(parameterized.TestCase):
     )  # fmt: skip
     def test_same_config(self, name):
         case = zoo.CASES[name]
-        wanted = case.resolved
+        expected = case.resolved
         rng = random.Random(0)
         for _ in range(4):
             parts = [f'{row}:{weight}' for row, weight in case.rows.items()]
             rng.shuffle(parts)
             settings = [
                 (f'{row}.{name}', value)
-                for row, entry in wanted.rows.items()
+                for row, entry in expected.rows.items()
                 for name, value in entry.settings.items()
                 if TABLE[row].settings[name].default != value
             ]
@@ -539,15 +541,15 @@ class OrderTest(parameterized.TestCase):
             rng.shuffle(table)
             with mock.patch.dict(TABLE, clear=True, values=dict(table)):
                 self.assertEqual(list(TABLE), [row for row, _ in table])
-                found = case._replace(
+                actual = case._replace(
                     objectives=','.join(parts), settings=dict(settings)
                 ).resolved
-            self.assertEqual(found.config(V), wanted.config(V))
-            self.assertEqual(found.vector, wanted.vector)
-            self.assertEqual(found.plan.masking, wanted.plan.masking)
-            self.assertEqual(set(found.plan.views), set(wanted.plan.views))
-            for view, made in found.plan.views.items():
-                other = wanted.plan.views[view]
+            self.assertEqual(actual.config(V), expected.config(V))
+            self.assertEqual(actual.vector, expected.vector)
+            self.assertEqual(actual.plan.masking, expected.plan.masking)
+            self.assertEqual(set(actual.plan.views), set(expected.plan.views))
+            for view, made in actual.plan.views.items():
+                other = expected.plan.views[view]
                 self.assertEqual(made.rows, other.rows)
                 self.assertEqual(made.source_spec, other.source_spec)
 
@@ -562,5 +564,5 @@ class OrderTest(parameterized.TestCase):
         turned = dataclasses.replace(TABLE['ict'], encoders=both)
         with mock.patch.dict(TABLE, turned=turned):
             for objectives in ('turned', 'ict,turned', 'turned,ict'):
-                found = resolve(ModelChoices(objectives)).encoder.name
-                self.assertEqual(found, 'transformer')
+                actual = resolve(ModelChoices(objectives)).encoder.name
+                self.assertEqual(actual, 'transformer')

@@ -20,7 +20,7 @@ import tensorflow as tf
 from absl.testing import absltest, parameterized
 
 import infoword_tf
-from infoword_tf import checkpoint, commands, files, preemption
+from infoword_tf import checkpoint, commands, errors, files, preemption
 from infoword_tf.choices import RunChoices, flags_of
 from infoword_tf.config import TokenizerConfig
 from infoword_tf.encoders import FLAGS
@@ -60,8 +60,8 @@ class KilledTest(places.Folder, absltest.TestCase):
         self.assertEqual(weights(whole), weights(broken))
         self.assertEqual([r['step'] for r in records(broken)], [1, 2, 3, 4])
         for workdir in (whole, broken):  # TensorBoard has no step twice
-            found = events.steps_of(workdir, 'learning_rate')
-            self.assertEqual(found, [1, 2, 3, 4])
+            actual = events.steps_of(workdir, 'learning_rate')
+            self.assertEqual(actual, [1, 2, 3, 4])
         seconds = [r['seconds'] for r in records(broken)]
         self.assertEqual(seconds, sorted(seconds), 'they never fall')
         self.assertEqual(untimed(whole), untimed(broken))
@@ -153,7 +153,7 @@ class DamageTest(absltest.TestCase):
             ('--layer_decay=0.5', 'layer_decay was 1.0, is 0.5'),
             ('--bert_nce.drop_hits', 'drop_hits was False, is True'),
         ):
-            with self.assertRaisesRegex(commands.UsageError, message):
+            with self.assertRaisesRegex(errors.UsageError, message):
                 run_here(self.workdir, '--steps=4', more)
 
     def test_a_run_of_version_2(self):
@@ -172,7 +172,7 @@ class DamageTest(absltest.TestCase):
         }  # fmt: skip
         path.write_text(json.dumps(config))
         with self.assertRaisesRegex(
-            commands.UsageError, 'flags: --activation was gelu_tanh, is gelu_e'
+            errors.UsageError, 'flags: --activation was gelu_tanh, is gelu_e'
         ):
             run_here(self.workdir, '--steps=4', '--gelu=erf')
         flagfile = self.workdir.parent / 'flags.txt'
@@ -207,7 +207,7 @@ class DamageTest(absltest.TestCase):
              '(?s)--optimizer was infoword, is transformer_xl'
              '.*--weight_decay was 0.01, is 0.0; --clip_norm was 1.0, is 0.25'),
         ):  # fmt: skip
-            with self.assertRaisesRegex(commands.UsageError, message):
+            with self.assertRaisesRegex(errors.UsageError, message):
                 run_here(self.workdir, *more)
         # What changes no weight may differ, and so may the spelling.
         run_here(
@@ -284,11 +284,11 @@ class WeightsTest(absltest.TestCase):
             infoword_tf.load(workdir)
         run_here(workdir, '--steps=4')  # there is nothing left to train
         self.assertEqual(checkpoint.weights_step(workdir), 4)
-        found = files.read_tensors(workdir / 'weights.safetensors')
+        actual = files.read_tensors(workdir / 'weights.safetensors')
         last = files.read_tensors(
             workdir / 'checkpoints' / 'step-000000004.safetensors'
         )
-        for path, value in found.items():
+        for path, value in actual.items():
             if path not in ('unigram', 'step'):
                 np.testing.assert_array_equal(value, last[f'model/{path}'])
 
@@ -375,8 +375,8 @@ class FlagsTest(absltest.TestCase):
             ('lower_case', False),
             ('vocab_size', 700),
         ):
-            found = written(**{name: value})
-            different = {k for k in found if found[k] != usual[k]}
+            actual = written(**{name: value})
+            different = {k for k in actual if actual[k] != usual[k]}
             self.assertIn(name, different)
         for objectives, setting in (
             ('mlm', {'mlm.transform': True}),
@@ -508,9 +508,9 @@ class NonFiniteTest(places.Folder, absltest.TestCase):
         files.write_tensors(saved / 'step-000000004.safetensors', tensors)
         run_here(folder / 'copy', '--steps=7')
         self.assertEqual(weights(folder / 'copy'), weights(folder / 'broken'))
-        found = [(r['step'], r.get('rewinds')) for r in
+        actual = [(r['step'], r.get('rewinds')) for r in
                  records(folder / 'broken')]  # fmt: skip
-        self.assertEqual(found, [(1, None), (2, None), (5, 1), (6, 1), (7, 1)])
+        self.assertEqual(actual, [(1, None), (2, None), (5, 1), (6, 1), (7, 1)])
         # What was saved before the checkpoint of step 4 is there still, and
         # that one is no other than the one of step 6.
         left = (folder / 'later' / 'checkpoints').glob('step*')

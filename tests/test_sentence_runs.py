@@ -10,7 +10,7 @@ import numpy as np
 from absl.testing import absltest
 
 import infoword_tf
-from infoword_tf import commands, sizes
+from infoword_tf import errors, sizes
 from infoword_tf.data.documents import split_sentences
 from infoword_tf.data.sentences import Sentences
 from infoword_tf.files import read_tensors, write_tensors
@@ -22,13 +22,13 @@ from tests.runs import records, run_here, untimed, weights
 def write_pairs(path, wrong=True):
     """Each sentence with the one behind it; and one of another paragraph."""
     text = pathlib.Path(runs.TEXT['corpus'].removeprefix('text:')).read_text()
-    found = [split_sentences(line) for line in text.split('\n')]
-    found = [s for s in found if len(s) > 1][:240]
+    actual = [split_sentences(line) for line in text.split('\n')]
+    actual = [s for s in actual if len(s) > 1][:240]
     with open(path, 'w', newline='', encoding='utf-8') as file:
         writer = csv.writer(file)
         writer.writerow(['first', 'second', 'other'][: 2 + wrong])
-        for i, s in enumerate(found):
-            others = [found[i - 7][0] if i % 3 else ''] * wrong
+        for i, s in enumerate(actual):
+            others = [actual[i - 7][0] if i % 3 else ''] * wrong
             writer.writerow([s[0], s[1], *others])
 
 
@@ -66,9 +66,9 @@ class SentencesTest(absltest.TestCase):
         self.assertGreater(last['simcse/loss'], np.log(8) - last['simcse/mi'])
         tensors = read_tensors(folder / 'whole' / 'weights.safetensors')
         self.assertEmpty([p for p in tensors if 'momentum' in p or 'head' in p])
-        loaded, found = vectors_of(folder / 'whole')
+        loaded, actual = vectors_of(folder / 'whole')
         self.assertEqual(loaded.config.pooling, 'cls')
-        self.assertEqual(found.shape, (2, 64))
+        self.assertEqual(actual.shape, (2, 64))
 
 
     def test_the_prompt_of_init_stands_before_each(self):
@@ -135,7 +135,7 @@ class ConditionedTest(absltest.TestCase):
         for brought in ('generator', 'discriminator', 'lower', 'diffcse'):
             self.assertEmpty([p for p in paths if brought in p])
         with self.assertRaisesRegex(
-            commands.UsageError,
+            errors.UsageError,
             'stage 1 has trained: --init .*infocse_stage1 --infocse.output=la',
         ):
             run_here(
@@ -162,7 +162,7 @@ class PairsTest(absltest.TestCase):
         self.assertIn(
             'a.csv: a is first, b second, negatives other\n', shown
         )
-        loaded, found = vectors_of(folder / 'w')
+        loaded, actual = vectors_of(folder / 'w')
         (layer,) = loaded.config.dense
         self.assertEqual((layer.width, layer.activation), (64, 'tanh'))
         plain = loaded.encode(
@@ -172,7 +172,7 @@ class PairsTest(absltest.TestCase):
         expected = np.tanh(
             plain[0] @ layer['dense_0/kernel'] + layer['dense_0/bias']
         )
-        np.testing.assert_allclose(found[1], expected, atol=1e-5)
+        np.testing.assert_allclose(actual[1], expected, atol=1e-5)
         shown = run_here(
             folder / 'again', f'--init={folder}/w', '--objectives=simcse',
             f'--pairs={FOLDER}/a.csv', '--pair_columns=second,first',
@@ -204,18 +204,18 @@ class PairsTest(absltest.TestCase):
             with mock.patch.object(
                 opened.loaded, 'encode', wraps=opened.loaded.encode
             ) as encode:
-                found = opened.vectors(texts)
+                actual = opened.vectors(texts)
             self.assertEqual(encode.call_count, 3 * times)
-            self.assertEqual(found.dtype, 'float16')
-            np.testing.assert_allclose(found, expected, atol=1e-3)
+            self.assertEqual(actual.dtype, 'float16')
+            np.testing.assert_allclose(actual, expected, atol=1e-3)
         others = guide.parent / 'others'  # weights, all else the same
         shutil.copytree(guide, others)
         tensors = read_tensors(guide / 'weights.safetensors')
         name = next(path for path in tensors if path.endswith('embeddings'))
         moved = {**tensors, name: tensors[name][::-1]}
         write_tensors(others / 'weights.safetensors', moved)
-        found = Guide(str(others)).vectors(texts)
-        self.assertGreater(np.abs(found - expected).max(), 0.01)
+        actual = Guide(str(others)).vectors(texts)
+        self.assertGreater(np.abs(actual - expected).max(), 0.01)
         flags = (
             '--objectives=simcse', f'--pairs={FOLDER}/a.csv',
             '--vocab_size=400', f'--simcse.guide={guide}',
@@ -227,7 +227,7 @@ class PairsTest(absltest.TestCase):
         tensors[name] = tensors[name] + 1
         write_tensors(guide / 'weights.safetensors', tensors)
         with self.assertRaisesRegex(
-            commands.UsageError, r'--simcse.guide was .* \(weights \w+\), is'
+            errors.UsageError, r'--simcse.guide was .* \(weights \w+\), is'
         ):
             run_here(folder, *flags)
 
@@ -263,7 +263,7 @@ class PairsTest(absltest.TestCase):
             with (
                 self.subTest(message),
                 self.assertRaisesRegex(
-                    (commands.UsageError, ValueError, OSError), message
+                    (errors.UsageError, ValueError, OSError), message
                 ),
             ):
                 run_here(self.create_tempdir().full_path, *flags)

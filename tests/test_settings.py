@@ -28,13 +28,13 @@ class CheckTest(parameterized.TestCase):
 
     @parameterized.parameters(2, 3, 1000)
     def test_within_bounds(self, value):
-        found = Setting(6, 'K.', at_least=2).check('plm.k', value)
-        self.assertEqual(found, value)
-        self.assertIs(type(found), int)
+        actual = Setting(6, 'K.', at_least=2).check('plm.k', value)
+        self.assertEqual(actual, value)
+        self.assertIs(type(actual), int)
 
     def test_the_type_is_the_defaults(self):
-        found = Setting(0.05, 'T.', at_least=1e-6).check('x', 1)
-        self.assertEqual((type(found), found), (float, 1.0))
+        actual = Setting(0.05, 'T.', at_least=1e-6).check('x', 1)
+        self.assertEqual((type(actual), actual), (float, 1.0))
         self.assertIs(Setting(False, 'S.').check('x', 1), True)
 
     @parameterized.parameters(*TABLE)
@@ -51,8 +51,8 @@ class CheckTest(parameterized.TestCase):
 
     @parameterized.parameters(*FLAGS)
     def test_a_flag_is_one_argument_of_all_encoders(self, flag):
-        found = [
+        actual = [
             (name, ENCODERS[encoder].settings[name])
             for encoder, name in FLAGS[flag].items()
         ]
-        self.assertEqual(found, [found[0]] * len(found))
+        self.assertEqual(actual, [actual[0]] * len(actual))

@@ -66,8 +66,8 @@ def make_config(
 
 
 class SeenTest(absltest.TestCase):
-    def check(self, found, wanted):
-        np.testing.assert_array_equal(found.astype(int), wanted)
+    def check(self, actual, expected):
+        np.testing.assert_array_equal(actual.astype(int), expected)
 
     def test_everything(self):
         self.check(pictures.seen(one([2, 5, 3])), np.ones((3, 3)))
@@ -218,8 +218,8 @@ class TextTest(parameterized.TestCase):
         (['One two. Three.'], ['One two.', 'Three.']),
         (['  One\n two.', 'Three  four.'], ['One two.', 'Three four.']),
     )
-    def test_sentences(self, texts, wanted):
-        self.assertEqual(show.sentences_of(texts), wanted)
+    def test_sentences(self, texts, expected):
+        self.assertEqual(show.sentences_of(texts), expected)
 
     @parameterized.parameters([[]], [['']], [['word']])
     def test_too_little(self, texts):
@@ -281,12 +281,12 @@ class CommandTest(parameterized.TestCase):
     def test_one_mask_for_an_ngram(self):
         """The views of `dim` then, and no other's."""
         _, made = self.run_here('--objectives=infoword', '--dim.one_mask', *TWO)
-        found = {one_view.title: one_view for one_view in made}
-        self.assertEqual(set(found), {'masked', 'joined', 'ngrams'})
-        joined, masked = (found[x].columns for x in ('joined', 'masked'))
-        text = [kind != 'nothing' for kind in found['joined'].kinds]
+        actual = {one_view.title: one_view for one_view in made}
+        self.assertEqual(set(actual), {'masked', 'joined', 'ngrams'})
+        joined, masked = (actual[x].columns for x in ('joined', 'masked'))
+        text = [kind != 'nothing' for kind in actual['joined'].kinds]
         masks = joined.count('[MASK]')
-        self.assertLen(found['ngrams'].starts, masks)
+        self.assertLen(actual['ngrams'].starts, masks)
         self.assertLess(masks, masked.count('[MASK]'))
         self.assertEqual(
             sum(text), len(masked) - masked.count('[MASK]') + masks

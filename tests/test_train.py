@@ -15,7 +15,7 @@ import tensorflow as tf
 from absl.testing import absltest, parameterized
 
 import infoword_tf
-from infoword_tf import checkpoint, commands, files
+from infoword_tf import checkpoint, errors, files
 from infoword_tf.choices import RunChoices
 from infoword_tf.config import Config
 from infoword_tf.data.batches import Batches, open_sources
@@ -42,12 +42,12 @@ class TrainTest(places.Folder, absltest.TestCase):
     def test_a_run_leaves_a_workdir(self):
         workdir = pathlib.Path(self.create_tempdir().full_path) / 'run'
         run_here(workdir, '--objectives=bert_nce:1,mlm:0.5', pictures=True)
-        found = {path.name for path in workdir.iterdir()}
+        actual = {path.name for path in workdir.iterdir()}
         self.assertContainsSubset(
             {'config.json', 'vocab.txt', 'weights.safetensors', 'flags.txt',
              'metrics.jsonl', 'metrics.json', 'bounds.png', 'checkpoints',
              'tensorboard'},
-            found,
+            actual,
         )  # fmt: skip
         self.assertLen(list((workdir / 'checkpoints').iterdir()), 2)
         self.assertTrue(
@@ -117,13 +117,13 @@ class TrainTest(places.Folder, absltest.TestCase):
             check=True,
         )  # fmt: skip
         with quick.small():
-            found = infoword_tf.train(
+            actual = infoword_tf.train(
                 objectives='infoword', settings={'dim.critic': 'cosine'},
                 lower_case=False, vocab_size=600, size=None, steps=2,
                 batch_size=8, seq_len=32, learning_rate=0.002,
                 workdir=self.folder / 'function', **runs.TEXT,
             )  # fmt: skip
-        self.assertEqual(found['step'], 2)
+        self.assertEqual(actual['step'], 2)
         for file in ('config.json', 'weights.safetensors', 'vocab.txt'):
             one, other = ((self.folder / name / file).read_bytes()
                           for name in ('command', 'function'))
@@ -141,7 +141,7 @@ class TrainTest(places.Folder, absltest.TestCase):
             ({'objectives': 'berta', 'workdir': 'w'}, "no row 'berta'"),
             ({'steps': 3, 'minutes': 1, 'workdir': 'w'}, 'both say how long'),
         ):
-            with self.assertRaisesRegex(commands.UsageError, message):
+            with self.assertRaisesRegex(errors.UsageError, message):
                 infoword_tf.train(**chosen)
         with self.assertRaisesRegex(ImportError, 'import infoword_tf, and c'):
             importlib.import_module('infoword_tf.train')
@@ -175,7 +175,7 @@ class TrainTest(places.Folder, absltest.TestCase):
             ('--size=base', 'is not the size of'),
             ('--activation=relu', '--activation is decided by --init'),
         ):
-            with self.assertRaisesRegex(commands.UsageError, message):
+            with self.assertRaisesRegex(errors.UsageError, message):
                 run_here(folder / 'e', f'--init={folder}/a', flag)
 
     def in_minutes(self, workdir, *more):
@@ -207,7 +207,7 @@ class TrainTest(places.Folder, absltest.TestCase):
                 ('--minutes=5', '--minutes was 0.001, is 5.0'),
                 ('--steps=7', '--minutes=0.001 and --steps=7 both say how'),
             ):
-                with self.assertRaisesRegex(commands.UsageError, message):
+                with self.assertRaisesRegex(errors.UsageError, message):
                     run_here(*given, flag)
         self.assertEqual(Config.read(workdir).run['steps'], 3)
 
@@ -266,13 +266,13 @@ class TrainTest(places.Folder, absltest.TestCase):
 class TracedTest(absltest.TestCase):
     def test_each_graph_once_and_when_it_is_needed(self):
         """To trace a function is most of what a short run takes."""
-        found = []
+        actual = []
 
         def noted(kind, name):
             function = getattr(kind, name)
 
             def call(self, *args):
-                found.append(name)
+                actual.append(name)
                 return function(self, *args)
 
             call = tf.autograph.experimental.do_not_convert(call)
@@ -292,7 +292,7 @@ class TracedTest(absltest.TestCase):
                 eagerly=False,
             )  # fmt: skip
         self.assertEqual(
-            found,
+            actual,
             ['train_step', '_act', '_act', '_head_candidates', '_batch_sums',
              '_act', '_act'],
         )  # fmt: skip
@@ -335,33 +335,33 @@ class FlagsReachTest(absltest.TestCase):
         return captured(self.create_tempdir().full_path, *more)
 
     def test_of_the_optimizer_and_the_step(self):
-        found = self.capture(
+        actual = self.capture(
             '--steps=20', '--learning_rate=0.4', '--warmup_steps=8',
             '--weight_decay=0.3', '--clip_norm=0.7', '--dropout=0.4', '--xla',
         )  # fmt: skip
-        optimizer = found['optimizer']
+        optimizer = actual['optimizer']
         self.assertEqual(optimizer.rules.weight_decay, 0.3)
         self.assertEqual(optimizer.rules.clip_norm, 0.7)
-        self.assertEqual(found['model'].encoder.rate, 0.4)
-        self.assertTrue(found['xla'])
-        rates = [float(found['learning_rate'](step)) for step in (0, 7, 14)]
+        self.assertEqual(actual['model'].encoder.rate, 0.4)
+        self.assertTrue(actual['xla'])
+        rates = [float(actual['learning_rate'](step)) for step in (0, 7, 14)]
         np.testing.assert_allclose(rates, [0.05, 0.4, 0.2], rtol=1e-6)
 
     def test_of_published_optimizers(self):
         processor = self.create_tempfile(content='flags : fpu amx_bf16\n')
         path = pathlib.Path(processor.full_path)
         with mock.patch.object(precision, 'CPUINFO', path):
-            found = self.capture(
+            actual = self.capture(
                 '--steps=20', '--learning_rate=0.4', '--optimizer=xlnet',
                 '--clip_norm=0.25', '--precision=auto',
             )  # fmt: skip
         # Nothing is timed: the processor says it.
-        self.assertEqual(found['model'].encoder.compute_dtype, 'bfloat16')
+        self.assertEqual(actual['model'].encoder.compute_dtype, 'bfloat16')
         self.assertEqual(
-            found['optimizer'].rules, optim.chosen('xlnet', clip_norm=0.25)
+            actual['optimizer'].rules, optim.chosen('xlnet', clip_norm=0.25)
         )
         # Two updates of climb, the first of 0.
-        rates = [float(found['learning_rate'](step)) for step in (0, 1, 2)]
+        rates = [float(actual['learning_rate'](step)) for step in (0, 1, 2)]
         np.testing.assert_allclose(rates, [0.0, 0.2, 0.4], rtol=1e-6)
 
     def test_of_the_first_weights(self):
@@ -377,17 +377,17 @@ class FlagsReachTest(absltest.TestCase):
 
     def test_xla_compiles_the_whole_gradient(self):
         for xla in (False, True):
-            found = self.capture(*(['--xla'] if xla else []))
-            trainer = loop.Trainer(**found)
+            actual = self.capture(*(['--xla'] if xla else []))
+            trainer = loop.Trainer(**actual)
             compiled = getattr(trainer.gradients, '_jit_compile', False)
             self.assertEqual(bool(compiled), xla)
 
     def test_a_seed_is_of_weights_order_masks_and_dropout(self):
         first = {}
         for seed in (0, 1):
-            found = self.capture(f'--seed={seed}', '--objectives=mlm')
-            batch = next(iter(found['dataset']))
-            first[seed] = found, {k: v.numpy() for k, v in batch.items()}
+            actual = self.capture(f'--seed={seed}', '--objectives=mlm')
+            batch = next(iter(actual['dataset']))
+            first[seed] = actual, {k: v.numpy() for k, v in batch.items()}
         (one, batch), (two, other) = first[0], first[1]
         self.assertEqual((one['seed'], two['seed']), (0, 1))  # dropout
         path = 'encoder/word_embeddings'
@@ -421,7 +421,7 @@ class FlagsReachTest(absltest.TestCase):
              '--xla cannot cross the devices of one CPU'),
             (3, {}, 'cannot be shared by 3 replicas; take a mult'),
         ):  # fmt: skip
-            with self.assertRaisesRegex(commands.UsageError, message):
+            with self.assertRaisesRegex(errors.UsageError, message):
                 distribution.check(replicas, 8, **more)
         distribution.check(2, 8, one_cpu=True)
         distribution.check(2, 8, xla=True)
@@ -434,7 +434,7 @@ class FlagsReachTest(absltest.TestCase):
             ({'minutes': 3.0}, True, '--minutes is .* or --epochs sets'),
             ({'best': True}, True, '--best is .* are kept anyway'),
         ):
-            with self.assertRaisesRegex(commands.UsageError, message):
+            with self.assertRaisesRegex(errors.UsageError, message):
                 begin.check_end(RunChoices(**changes), labelled)
         for changes, labelled in (
             (early, True),
@@ -505,7 +505,7 @@ class IctTest(parameterized.TestCase):
              'the encoder lookup of --objectives=ict has none'),
         ):  # fmt: skip
             given = f'--objectives={objectives}', '--encoder=lookup', *more
-            with self.assertRaisesRegex(commands.UsageError, message):
+            with self.assertRaisesRegex(errors.UsageError, message):
                 run_here(self.create_tempdir().full_path, *given)
 
 
@@ -566,10 +566,10 @@ class NspTest(places.Folder, parameterized.TestCase):
     def test_both_contradict_each_other(self):
         for rows in ('nsp:1,nsp_nce:1', 'mlm:1,nsp_nce:1,nsp:0.5'):
             message = f"--objectives={rows}: .*pairs.*'masked'.*leave out"
-            with self.assertRaisesRegex(commands.UsageError, message):
+            with self.assertRaisesRegex(errors.UsageError, message):
                 run_here(self.folder, f'--objectives={rows}')
-        found = resolve(ModelChoices('nsp:1,nsp_nce:0'))  # which is not there
-        self.assertEqual(list(found.rows), ['nsp'])
+        actual = resolve(ModelChoices('nsp:1,nsp_nce:0'))  # which is not there
+        self.assertEqual(list(actual.rows), ['nsp'])
 
     def test_text_without_pairs(self):
         sentences = 'One fish two fish. Red fish blue fish.\n'
@@ -629,7 +629,7 @@ class DimTest(places.Folder, parameterized.TestCase):
             infoword_tf.load(workdir).model.objectives['dim'].critic, critic
         )
         with self.assertRaisesRegex(
-            commands.UsageError,
+            errors.UsageError,
             f'--dim.critic was {critic}, is scaled.*another --workdir',
         ):
             run_here(workdir, *given[:2], '--dim.critic=scaled')
@@ -641,28 +641,28 @@ class DimTest(places.Folder, parameterized.TestCase):
             ('bert_nce:1,dim:0', ('mean', 'cosine')),
             ('infoword', ('cls', 'dot')),
         ):
-            found = resolve(ModelChoices(given)).vector
-            self.assertEqual((found.pooling, found.similarity), expected)
+            actual = resolve(ModelChoices(given)).vector
+            self.assertEqual((actual.pooling, actual.similarity), expected)
 
     def finite(self, *more):
         """The records of a run, of which all are finite."""
         run_here(self.folder / 'run', '--steps=3', *more)
-        found = records(self.folder / 'run')
-        for record in found:
+        actual = records(self.folder / 'run')
+        for record in actual:
             for name, value in record.items():
                 self.assertTrue(np.isfinite(value), name)
-        return found
+        return actual
 
     def test_documents_that_are_all_the_same(self):
         for part in ('train', 'heldout'):
             (self.folder / f'{part}.txt').write_text(
                 'one fish two fish red fish blue fish\n\n' * 200
             )
-        found = self.finite(
+        actual = self.finite(
             '--objectives=infoword', f'--corpus=text:{self.folder}/train.txt',
             f'--heldout={self.folder}/heldout.txt',
         )  # fmt: skip
-        self.assertLen(found, 3)
+        self.assertLen(actual, 3)
 
     def test_little_heldout_text(self):
         """Fewer than 128 n-grams of others: it says how many."""

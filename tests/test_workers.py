@@ -12,7 +12,7 @@ from unittest import mock
 import numpy as np
 from absl.testing import absltest
 
-from infoword_tf import commands, files
+from infoword_tf import commands, errors, files
 from infoword_tf.training import distribution
 from tasks import distill, finetune
 from tests import places, runs, zoo
@@ -122,7 +122,7 @@ class TasksTest(absltest.TestCase):
 
     def test_several_models_are_of_one_machine(self):
         with self.assertRaisesRegex(
-            commands.UsageError, '--strategy=multiworker: this command mak'
+            errors.UsageError, '--strategy=multiworker: this command mak'
         ):
             distill.run(strategy='multiworker')
 
@@ -130,10 +130,10 @@ class TasksTest(absltest.TestCase):
 class AgreementTest(absltest.TestCase):
     def everyones(self, others):
         """As if another process had these numbers."""
-        def found(strategy, *numbers):
+        def exchanged(strategy, *numbers):
             return np.asarray([numbers, next(others) or numbers])
 
-        return mock.patch.object(distribution, 'everyones', found)
+        return mock.patch.object(distribution, 'everyones', exchanged)
 
     def test_any(self):
         with self.everyones(iter([(0, 1, 0)])):
@@ -167,8 +167,8 @@ class AgreementTest(absltest.TestCase):
                 distribution.differing(None, record), ['seed', 'text']
             )
         with self.everyones(iter([(5,)])):
-            (found,) = distribution.differing(None, record)
-            self.assertIn('code is not the same', found)
+            (actual,) = distribution.differing(None, record)
+            self.assertIn('code is not the same', actual)
 
 
 class TogetherTest(absltest.TestCase):
@@ -192,7 +192,7 @@ class TogetherTest(absltest.TestCase):
     def test_others_end_too(self):
         said, patched = self.told(True)
         with patched, self.assertRaisesRegex(
-            commands.UsageError, 'another worker has complained'
+            errors.UsageError, 'another worker has complained'
         ):
             with distribution.together(None):
                 pass

@@ -14,24 +14,24 @@ from tests import zoo
 
 class CompleteTest(absltest.TestCase):
     def test_every_row_with_every_encoder_that_it_allows(self):
-        wanted = {
+        expected = {
             (row, encoder)
             for row in TABLE
             for encoder in zoo.encoders_of(row)
         }
-        self.assertEqual({row for row, _ in wanted}, set(TABLE))
+        self.assertEqual({row for row, _ in expected}, set(TABLE))
         listed = {
             (case.objectives, case.encoder)
             for case in zoo.CASES.values()
             if case.objectives not in SUMS
         }
-        self.assertContainsSubset(wanted, listed)
+        self.assertContainsSubset(expected, listed)
         learned = {
             (row, case.encoder)
             for case in zoo.LESSONS.values()
             for row in case.rows
         }
-        self.assertEqual(wanted, learned)
+        self.assertEqual(expected, learned)
 
     def test_every_sum_that_has_a_name(self):
         """One that is another name of a row is that row's case."""

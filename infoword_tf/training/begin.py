@@ -7,7 +7,7 @@ import re
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
-from infoword_tf import commands, preemption
+from infoword_tf import commands, errors, preemption
 from infoword_tf.choices import RunChoices, by_language
 from infoword_tf.config import Config
 from infoword_tf.data import parallel, text_pairs
@@ -33,12 +33,12 @@ def check_brought(given: RunChoices) -> None:
     """Complains of choices that --init decides."""
     for flag in ('vocab', 'lower_case', 'vocab_size', 'tokenizer'):
         if given.init and getattr(given, flag) is not None:
-            raise commands.UsageError(
+            raise errors.UsageError(
                 f'--{flag} is decided by --init={given.init}, which brings '
                 'its vocabulary; leave it out'
             )
     if given.freeze and not given.init:
-        raise commands.UsageError(
+        raise errors.UsageError(
             '--freeze freezes the encoder of --init; name one'
         )
 
@@ -47,7 +47,7 @@ def check_finite(given: RunChoices) -> None:
     """Complains of nan and infinity, which bounds let through."""
     for flag, value in {**vars(given), **given.settings}.items():
         if isinstance(value, float) and not math.isfinite(value):
-            raise commands.UsageError(f'--{flag}={value} is no finite number')
+            raise errors.UsageError(f'--{flag}={value} is no finite number')
 
 
 def check_end(given: RunChoices, labelled: bool) -> None:
@@ -60,32 +60,32 @@ def check_end(given: RunChoices, labelled: bool) -> None:
         ('data_service', 'batches are made here'),
     ):
         if labelled and getattr(given, flag):
-            raise commands.UsageError(
+            raise errors.UsageError(
                 f'--{flag} is for runs on text alone; with labelled examples '
                 f'{instead}; leave it out'
             )
     if given.minutes is not None and given.steps is not None:
-        raise commands.UsageError(
+        raise errors.UsageError(
             f'--minutes={given.minutes:g} and --steps={given.steps} both '
             'say how long; leave out one of the two'
         )
     if given.patience_evals and not (given.best or labelled):
-        raise commands.UsageError(
+        raise errors.UsageError(
             f'--patience_evals={given.patience_evals} waits for better '
             'weights, and the last ones are kept; give --best too'
         )
     if given.on_nonfinite == 'stop' and given.rewinds != RunChoices.rewinds:
-        raise commands.UsageError(
+        raise errors.UsageError(
             f'--rewinds={given.rewinds} goes with --on_nonfinite=rewind'
         )
     for address in given.data_service:
         if not re.fullmatch(r'.+:\d+', address):
-            raise commands.UsageError(
+            raise errors.UsageError(
                 f'--data_service={address}: give HOST:PORT, as cpu1:8600'
             )
     if given.strategy == 'multiworker':
         if given.minutes:
-            raise commands.UsageError(
+            raise errors.UsageError(
                 '--minutes: each machine has a rate of its own; give --steps'
             )
 
@@ -99,7 +99,7 @@ def judged_by(given: RunChoices) -> judgements.Judgements | None:
     flag, spec = 'measure', given.measure
     if isinstance(given.best, str):
         if spec:
-            raise commands.UsageError(
+            raise errors.UsageError(
                 f'--best={given.best} is measured with every evaluation; leave '
                 f'out --measure={spec}'
             )
@@ -109,7 +109,7 @@ def judged_by(given: RunChoices) -> judgements.Judgements | None:
     try:
         return judgements.read(spec)
     except (OSError, ValueError) as error:
-        raise commands.UsageError(f'--{flag}={spec}: {error}') from None
+        raise errors.UsageError(f'--{flag}={spec}: {error}') from None
 
 
 def with_pairs(given: RunChoices) -> RunChoices:
@@ -124,7 +124,7 @@ def with_pairs(given: RunChoices) -> RunChoices:
         if not flag.endswith('.guide') or not folder:
             continue
         if given.pairs is None:
-            raise commands.UsageError(
+            raise errors.UsageError(
                 f'--{flag}={folder} is for --pairs: of copies of a sentence '
                 'every guide says that they are alike; leave it out'
             )
@@ -135,14 +135,14 @@ def with_pairs(given: RunChoices) -> RunChoices:
             'heldout_pairs', 'pair_weights',
         ):  # fmt: skip
             if getattr(given, flag) not in (None, ()):
-                raise commands.UsageError(f'--{flag} is for --pairs; give both')
+                raise errors.UsageError(f'--{flag} is for --pairs; give both')
         return given
     rows = [
         row for row in parse(given.objectives) if 'pairs' in TABLE[row].settings
     ]
     if not rows:
         known = ', '.join(r for r in TABLE if 'pairs' in TABLE[r].settings)
-        raise commands.UsageError(
+        raise errors.UsageError(
             f'--pairs={given.pairs}: no row of --objectives='
             f'{given.objectives} reads pairs; these do: {known}'
         )
@@ -165,7 +165,7 @@ def check_translations(given: RunChoices, resolved: Resolved) -> None:
     if resolved.plan.reads('translations'):
         if not given.parallel:
             readers = resolved.plan.readers_of('translations')
-            raise commands.UsageError(
+            raise errors.UsageError(
                 f'{", ".join(readers)} of --objectives='
                 f'{given.objectives} reads translations; name some with '
                 '--parallel, as --parallel=europarl.{de,en}'
@@ -179,7 +179,7 @@ def check_translations(given: RunChoices, resolved: Resolved) -> None:
                 if any(VIEWS[root(v)].source == 'translations'
                        for v in entry.views)
             )  # fmt: skip
-            raise commands.UsageError(
+            raise errors.UsageError(
                 f'--{flag}: no row of --objectives={given.objectives} reads '
                 f'translations; these do: {known}'
             )
@@ -189,7 +189,7 @@ def check_languages(given: RunChoices, chosen: Mapping[str, Any]) -> None:
     """Complains of shares of the updates that are no text's."""
     several = len(by_language(given.corpus)) > 1 or given.parallel
     if 'language_exponent' in chosen and not several:
-        raise commands.UsageError(
+        raise errors.UsageError(
             f'--language_exponent={given.language_exponent:g} is for text of '
             'several languages; name them as --corpus=de=... --corpus=en=...'
         )
@@ -201,7 +201,7 @@ def check_languages(given: RunChoices, chosen: Mapping[str, Any]) -> None:
         ('parallel', given.parallel, 'has shares by --language_exponent'),
     ):  # fmt: skip
         if there:
-            raise commands.UsageError(
+            raise errors.UsageError(
                 f'--corpus_weights={",".join(given.corpus_weights)}: --{flag} '
                 f'{why}; leave out one of the two'
             )
@@ -220,7 +220,7 @@ def check_shuffle(given: RunChoices, resolved: Resolved) -> None:
         (not found[True], found[None], 'no corpus that is shuffled'),
     ):
         if lacking:
-            raise commands.UsageError(
+            raise errors.UsageError(
                 f'--shuffle_block={given.shuffle_block}: '
                 f'{", ".join(dict.fromkeys(rows))} of --objectives='
                 f'{given.objectives} reads {why}; leave it out'
@@ -240,7 +240,7 @@ def check_companions(resolved: Resolved) -> None:
             continue
         theirs, asked = Config.read(companion.workdir).rows, companion.answers
         if asked and not answering(asked, theirs):
-            raise commands.UsageError(
+            raise errors.UsageError(
                 f'{name} begins with {companion.workdir}, whose rows '
                 f'({", ".join(theirs) or "none"}) {ANSWERS[asked[0]]}: that '
                 f'takes {" or ".join(answering(asked))}; name another workdir'
@@ -279,7 +279,7 @@ def checked(
             check_languages(given, chosen)
             check_shuffle(given, resolved)
     if given.remat and not ENCODERS[resolved.encoder.name].can_remat:
-        raise commands.UsageError(
+        raise errors.UsageError(
             f'--remat: the encoder {resolved.encoder.name} keeps all states; '
             'leave it out, or give --microbatch'
         )

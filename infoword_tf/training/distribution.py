@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
-from infoword_tf.commands import UsageError
+from infoword_tf.errors import UsageError
 from infoword_tf.objectives.objective import Replicas
 from infoword_tf.preemption import Preempted
 

@@ -18,7 +18,7 @@ from typing import Any, NamedTuple
 import keras
 import tensorflow as tf
 
-from infoword_tf.commands import UsageError
+from infoword_tf.errors import UsageError
 
 DECAYING = ('kernel', 'embedding', 'embeddings')  # how their paths end
 # u, v and s of relative attention: XLNet's r_w_bias, r_r_bias and r_s_bias.

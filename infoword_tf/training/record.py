@@ -20,9 +20,9 @@ from infoword_tf.choices import (
     flags_of,
     given_several,
 )
-from infoword_tf.commands import UsageError
 from infoword_tf.config import FILE, WEIGHTS, Config
 from infoword_tf.encoders import ENCODERS
+from infoword_tf.errors import UsageError
 from infoword_tf.objectives import TABLE
 from infoword_tf.plan import companions_of
 from infoword_tf.views.masking import MASKED_SHARE

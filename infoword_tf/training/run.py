@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import tensorflow as tf
 
-from infoword_tf import checkpoint, commands, files
+from infoword_tf import checkpoint, errors, files
 from infoword_tf.choices import STEPS, RunChoices
 from infoword_tf.config import WEIGHTS, Config
 from infoword_tf.data import (
@@ -160,7 +160,7 @@ class Run:
         --best names.
         """
         if plan.labelled and labelled is None:
-            raise commands.UsageError(
+            raise errors.UsageError(
                 f'--objectives={given.objectives} reads labelled examples; '
                 'train it with tasks.classify, tasks.glue, tasks.squad or '
                 'tasks.distill'
@@ -438,7 +438,7 @@ class Run:
             and files.digest_of(pathlib.Path(given.init) / WEIGHTS),
         }
         if unlike := distribution.differing(self.strategy, known):
-            raise commands.UsageError(
+            raise errors.UsageError(
                 'machines of --strategy=multiworker differ in '
                 f'{", ".join(unlike)}; start the same command on all, with the '
                 'same code and text'
@@ -598,7 +598,7 @@ class Run:
             lacking = {w.path for w in objective.weights} - set(there)
             lacking -= {copy.weight.path for copy in objective.copied_weights()}
             if objective.begun and lacking:
-                raise commands.UsageError(f'{row} {objective.begun}')
+                raise errors.UsageError(f'{row} {objective.begun}')
 
     def check_companions(self) -> None:
         """Complains of those of workdirs that read another vocabulary."""
@@ -614,7 +614,7 @@ class Run:
                 theirs.read_bytes() == ours.read_bytes()
             )
             if not same:
-                raise commands.UsageError(
+                raise errors.UsageError(
                     f'{name} begins with {companion.workdir}, which has '
                     f'another {self.tokenizer.file} than this run; name it '
                     f'with --vocab={theirs}, or --init that workdir'
@@ -647,7 +647,7 @@ class Run:
         found = distribution.everyones(self.strategy, first)
         if (found != first).any():
             steps = ', '.join(str(step) for step in found[:, 0].tolist())
-            raise commands.UsageError(
+            raise errors.UsageError(
                 f'--workdir={workdir} is another folder, or another state of '
                 f'it, on each machine (checkpoints of steps {steps}); name one '
                 'that all of them reach'

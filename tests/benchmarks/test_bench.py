@@ -127,19 +127,19 @@ class BenchTest(absltest.TestCase):
         parts = {name: bench.PARTS[name] for name in names}
         self.enterContext(mock.patch.object(kept, 'run', run))
         self.enterContext(mock.patch.object(bench, 'PARTS', parts))
-        done, found = run_bench('--quick')
+        done, actual = run_bench('--quick')
         self.assertRegex(done.out, r'pipeline: \d+ s, room is left\n', done.err)
         self.assertEqual(ran, ['step', 'pipeline'])  # streams is for a full one
-        self.assertEqual(found['step'], TABLE)
-        self.assertEqual(found['pipeline'], '**Failed**: `room is left`\n')
-        self.assertEqual(found['streams'], 'Not measured by this run.\n')
-        self.assertIn('\n| run | quick |\n', found['machine'])
+        self.assertEqual(actual['step'], TABLE)
+        self.assertEqual(actual['pipeline'], '**Failed**: `room is left`\n')
+        self.assertEqual(actual['streams'], 'Not measured by this run.\n')
+        self.assertIn('\n| run | quick |\n', actual['machine'])
         self.assertIn(': `mlm` 2.00 in float32. ', readme.read_text())
 
         fails.clear()
-        _, found = run_bench('--quick')
+        _, actual = run_bench('--quick')
         self.assertEqual(ran, ['step', 'pipeline', 'pipeline'])
-        self.assertEqual(found['pipeline'], TABLE)
+        self.assertEqual(actual['pipeline'], TABLE)
         self.assertEqual((folder / 'speed.png').read_bytes()[1:4], b'PNG')
         run_bench()  # with other flags: all is measured anew
         self.assertLen(ran, 6)

@@ -39,7 +39,7 @@ def run(module, log, *typed):
     CALLS.append(given)
     place = pathlib.Path(given.get('workdir', log.parent))
     place.mkdir(parents=True, exist_ok=True)
-    found = {'f1': 40.0, 'tests': {'EN-WS-353-ALL': {'spearman': 30.0}}}
+    actual = {'f1': 40.0, 'tests': {'EN-WS-353-ALL': {'spearman': 30.0}}}
     if module == 'benchmarks.worth':
         told = {'short': 0.5 + int(given['init'][-1]) / 10}
         (place / 'short.json').write_text(json.dumps(told))
@@ -50,15 +50,15 @@ def run(module, log, *typed):
     elif 'task' in given:
         task, score = worth.task_of(given['task']), SCORES[
             float(given['learning_rate'])]  # fmt: skip
-        found['runs'] = {'all': {'mean': score, 'spread': 0.25}}
-        found[task.metrics[0]] = score
+        actual['runs'] = {'all': {'mean': score, 'spread': 0.25}}
+        actual[task.metrics[0]] = score
         for seed in range(int(given['seeds'])):
             key = f'heldout/{task.row}/{task.metrics[0]}'
             (place / f'seed={seed}').mkdir()
             (place / f'seed={seed}/metrics.json').write_text(
                 json.dumps({key: score + seed / 10})
             )
-    (place / 'metrics.json').write_text(json.dumps(found))
+    (place / 'metrics.json').write_text(json.dumps(actual))
 
 
 class TablesTest(absltest.TestCase):
@@ -104,13 +104,13 @@ class TablesTest(absltest.TestCase):
             return {worth.MEAN: sts, worth.SCIFACT: 0.2 if pooling else 0.9}
 
         with mock.patch.object(worth, 'vectors', judged):
-            found = worth.worth(self.folder)
-        self.assertAlmostEqual(found['learning rate x 1e4'], 3)
+            actual = worth.worth(self.folder)
+        self.assertAlmostEqual(actual['learning rate x 1e4'], 3)
         for name in ('mean of GLUE', *worth.TASKS):
-            for one, wanted in zip(found[name], (75, 85, 95), strict=True):
-                self.assertAlmostEqual(one, wanted, msg=name)
-        self.assertAlmostEqual(found['mean of STS and SciFact'], 40)
-        self.assertEqual((found['SQuAD F1'], found['WS-353']), (40, 30))
+            for one, expected in zip(actual[name], (75, 85, 95), strict=True):
+                self.assertAlmostEqual(one, expected, msg=name)
+        self.assertAlmostEqual(actual['mean of STS and SciFact'], 40)
+        self.assertEqual((actual['SQuAD F1'], actual['WS-353']), (40, 30))
 
     def test_shares(self):
         done = command.run(

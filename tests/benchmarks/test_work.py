@@ -96,8 +96,8 @@ class OperationsTest(parameterized.TestCase):
 
     def test_more_pairs_than_words_are_scored_as_words(self):
         own = work.Work('bert_nce', 'tiny', 8, 62, 64)  # 8 x 9 pairs
-        found = own.score_operations('bert_nce', own.make_views())
-        self.assertEqual(found, 2 * 72 * 128 * 64)
+        actual = own.score_operations('bert_nce', own.make_views())
+        self.assertEqual(actual, 2 * 72 * 128 * 64)
 
     def test_memory_is_keys(self):
         """Of as many tokens again: twice the keys and what looks at them."""
@@ -116,10 +116,10 @@ class OperationsTest(parameterized.TestCase):
         """Of 64 tokens: each has its own distances and those of the block."""
         given = {'d': 128, 'heads': 2, 'queries': 0}
         for t, columns in ((64, 128), (96, 192), (128, 160), (256, 320)):
-            found = work.relative_operations(3, t, content=t, **given)
+            actual = work.relative_operations(3, t, content=t, **given)
             each = 10 * 128 * 128 + 2 * t * 128 + columns * 128
             self.assertEqual(
-                found,
+                actual,
                 6 * 3 * (t * 128 * 256 + t * each) + 4 * 2 * t * 128 * 128,
             )
 
@@ -152,7 +152,7 @@ class JaxTest(absltest.TestCase):
         self.check_losses(re.findall(r'\d\.\d+', lines['loss']))
         self.assertEqual(failed, 'the loss of step 7 is nan')
 
-    def check_losses(self, found):
+    def check_losses(self, actual):
         """They are the trainer's: model, dropout, gradients and AdamW."""
         own = work.Work('infoword', **SMALL)
         strategy = zoo.strategy(1)
@@ -174,8 +174,8 @@ class JaxTest(absltest.TestCase):
                 report = trainer.train(tf.constant(1))
             losses.append(sum(w * float(report[f'{row}/loss'])
                               for row, w in own.rows.items()))  # fmt: skip
-        wanted = losses[0], losses[-1]
-        np.testing.assert_allclose(np.float64(found), wanted, rtol=1e-5)
+        expected = losses[0], losses[-1]
+        np.testing.assert_allclose(np.float64(actual), expected, rtol=1e-5)
 
 
 if __name__ == '__main__':

@@ -61,11 +61,11 @@ def assert_same(a, b):
         np.testing.assert_array_equal(a[name], b[name], err_msg=name)
 
 
-def check_dataset(batches, wanted, first, count):
+def check_dataset(batches, expected, first, count):
     """The dataset of so many steps has the views, bit for bit."""
     dataset = batches.dataset(first, first + count).as_numpy_iterator()
     for step, flat in zip(range(first, first + count), dataset, strict=True):
-        assert_same(flat, views.flatten(wanted.views(step)))
+        assert_same(flat, views.flatten(expected.views(step)))
 
 
 def text_of(view):

@@ -13,7 +13,7 @@ from unittest import mock
 import numpy as np
 from absl.testing import absltest
 
-from infoword_tf import commands
+from infoword_tf import errors
 from infoword_tf.data import sharding
 from tests import places, test_prepare
 from tests.test_prepare import bytes_of
@@ -59,10 +59,10 @@ class BeamTest(absltest.TestCase):
 
     @needs_beam
     def test_the_same_bytes(self):
-        wanted = made(self.folder / 'wanted')
+        expected = made(self.folder / 'wanted')
         index = json.loads((self.folder / 'wanted/store.json').read_text())
         self.assertGreater(len(index['shards']), 6)
-        self.assertEqual(by_beam(self.folder / 'there'), wanted)
+        self.assertEqual(by_beam(self.folder / 'there'), expected)
         self.assertEqual(
             bytes_of(self.folder / 'there'), bytes_of(self.folder / 'wanted')
         )
@@ -70,7 +70,7 @@ class BeamTest(absltest.TestCase):
     @needs_beam
     def test_restarts(self):
         """Of what processes began, and a pipeline that was stopped."""
-        wanted = made(self.folder / 'wanted')
+        expected = made(self.folder / 'wanted')
         real, calls = sharding.write, []
 
         def writing(at):
@@ -97,7 +97,7 @@ class BeamTest(absltest.TestCase):
         self.assertNotIn(5, finished)
         calls.clear()
         with writing(-1):
-            self.assertEqual(by_beam(output), wanted)
+            self.assertEqual(by_beam(output), expected)
         self.assertNoCommonElements(calls, finished)
         self.assertEqual(bytes_of(output), bytes_of(self.folder / 'wanted'))
 
@@ -111,13 +111,13 @@ class BeamTest(absltest.TestCase):
 
     def test_processes_are_of_this_machine(self):
         with self.assertRaisesRegex(
-            commands.UsageError, 'has workers of its own'
+            errors.UsageError, 'has workers of its own'
         ):
             by_beam(self.folder / 'out', processes=2)
 
     @unittest.skipIf(HAS_BEAM, 'Apache Beam is installed')
     def test_without_beam(self):
-        with self.assertRaisesRegex(commands.UsageError, r'infoword_tf\[beam'):
+        with self.assertRaisesRegex(errors.UsageError, r'infoword_tf\[beam'):
             by_beam(self.folder / 'out')
 
 

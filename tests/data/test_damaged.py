@@ -11,10 +11,10 @@ class DamagedTest(parameterized.TestCase):
     @parameterized.parameters(*fuzz.READERS)
     def test_read_or_complained_of(self, kind):
         folder = pathlib.Path(self.create_tempdir().full_path)
-        found, crashes = fuzz.tried(kind, folder, count=100, seed=0)
+        actual, crashes = fuzz.tried(kind, folder, count=100, seed=0)
         self.assertEqual(crashes, {})
-        self.assertGreater(found['read'], 0)  # the good one
-        self.assertGreater(100 - found['read'], 5)
+        self.assertGreater(actual['read'], 0)  # the good one
+        self.assertGreater(100 - actual['read'], 5)
 
     @parameterized.parameters(
         ('npy', b"'<i8', 'fortran_order': False, 'shape': (300000000000,)"),

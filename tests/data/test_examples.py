@@ -54,8 +54,8 @@ SIZES = {
 class ShareRowsTest(parameterized.TestCase):
     def test_by_hand(self):
         """5 with the first 3; 4 with the second, which leaves room for 1."""
-        found = share_rows(np.array([3, 5, 3, 1, 4]), 8)
-        np.testing.assert_array_equal(found, [[1, 0, -1], [4, 2, 3]])
+        actual = share_rows(np.array([3, 5, 3, 1, 4]), 8)
+        np.testing.assert_array_equal(actual, [[1, 0, -1], [4, 2, 3]])
 
     @parameterized.parameters(*SIZES)
     def test_all_are_there_once_and_fit(self, name):
@@ -106,8 +106,8 @@ class SourceTest(parameterized.TestCase):
                 seen.append(everyone)
                 # Strata: those kept, by length, in B equal parts.
                 kept = np.sort(sizes[everyone]).reshape(8, updates)
-                for found in numbers:
-                    lengths = sizes[found]
+                for actual in numbers:
+                    lengths = sizes[actual]
                     self.assertTrue((kept[:, 0] <= lengths).all())
                     self.assertTrue((lengths <= kept[:, -1]).all())
             if n > 8:  # with one update there is one order
@@ -162,46 +162,46 @@ class SourceTest(parameterized.TestCase):
 
 class ExamplesTest(absltest.TestCase):
     def test_sizes(self):
-        found = make([2, 1, 3, 4, 1, 1], texts=2)
-        self.assertEqual(found.size, 3)
-        np.testing.assert_array_equal(found.sizes, [3, 7, 2])
+        actual = make([2, 1, 3, 4, 1, 1], texts=2)
+        self.assertEqual(actual.size, 3)
+        np.testing.assert_array_equal(actual.sizes, [3, 7, 2])
 
     def test_taken(self):
         whole = make([2, 1, 3, 4, 1, 1], texts=2)
-        found = whole.taken(np.array([2, 0]))
-        np.testing.assert_array_equal(found.ids, [10, 11, 0, 1, 2])
+        actual = whole.taken(np.array([2, 0]))
+        np.testing.assert_array_equal(actual.ids, [10, 11, 0, 1, 2])
         np.testing.assert_array_equal(
-            found.segments, whole.segments[[10, 11, 0, 1, 2]]
+            actual.segments, whole.segments[[10, 11, 0, 1, 2]]
         )
-        np.testing.assert_array_equal(found.begins, [0, 1, 2, 4, 5])
-        np.testing.assert_array_equal(found.places, [0, 0, 1, 0])
-        np.testing.assert_array_equal(found.targets['label'], [2, 0])
+        np.testing.assert_array_equal(actual.begins, [0, 1, 2, 4, 5])
+        np.testing.assert_array_equal(actual.places, [0, 0, 1, 0])
+        np.testing.assert_array_equal(actual.targets['label'], [2, 0])
         np.testing.assert_array_equal(
-            found.candidates['span'], [[2, 3], [0, 1]]
+            actual.candidates['span'], [[2, 3], [0, 1]]
         )
-        self.assertIs(found.counts, whole.counts)
+        self.assertIs(actual.counts, whole.counts)
         nobody = whole.taken(np.zeros(0, int))
         self.assertEqual((nobody.size, len(nobody.ids)), (0, 0))
 
     def test_batch(self):
         whole = make([2, 1, 3, 4, 1, 1], texts=2)
         slots = np.array([[1, 0, -1]])
-        found = whole.batch(np.array([1, 0]), slots, 16)
-        np.testing.assert_array_equal(found.lengths, [[3, 4], [2, 1]])
-        self.assertEqual(found.ids.shape, (2, 2, 4))
+        actual = whole.batch(np.array([1, 0]), slots, 16)
+        np.testing.assert_array_equal(actual.lengths, [[3, 4], [2, 1]])
+        self.assertEqual(actual.ids.shape, (2, 2, 4))
         for b, k, ids in (
             (0, 0, [3, 4, 5]), (0, 1, [6, 7, 8, 9]), (1, 0, [0, 1]),
             (1, 1, [2]),
         ):  # fmt: skip
-            np.testing.assert_array_equal(found.ids[b, k, : len(ids)], ids)
+            np.testing.assert_array_equal(actual.ids[b, k, : len(ids)], ids)
             np.testing.assert_array_equal(
-                found.segments[b, k, : len(ids)], np.array(ids) % 3
+                actual.segments[b, k, : len(ids)], np.array(ids) % 3
             )
-        np.testing.assert_array_equal(found.places, [[2, 3], [1, 0]])
-        np.testing.assert_array_equal(found.numbers, [1, 0])
-        np.testing.assert_array_equal(found.targets['label'], [1, 0])
-        np.testing.assert_array_equal(found.sizes, [[3, 7, 0]])
-        np.testing.assert_array_equal(found.tokens, [10])
+        np.testing.assert_array_equal(actual.places, [[2, 3], [1, 0]])
+        np.testing.assert_array_equal(actual.numbers, [1, 0])
+        np.testing.assert_array_equal(actual.targets['label'], [1, 0])
+        np.testing.assert_array_equal(actual.sizes, [[3, 7, 0]])
+        np.testing.assert_array_equal(actual.tokens, [10])
 
 
 class LayOutTest(parameterized.TestCase):
@@ -245,34 +245,34 @@ class LayOutTest(parameterized.TestCase):
     def test_equals_what_is_read(self, layout, pairs):
         loaded = self.in_layout(layout)
         second = PAIRS if pairs else None
-        found, _ = self.lay_out([(TEXTS, second)], 12, loaded, chunk=2)
+        actual, _ = self.lay_out([(TEXTS, second)], 12, loaded, chunk=2)
         expected = self.read(loaded, TEXTS, second, 12)
-        self.assertEqual(found.size, 5)
+        self.assertEqual(actual.size, 5)
         for i, (ids, segments) in enumerate(expected):
-            one = slice(found.begins[i], found.begins[i + 1])
-            np.testing.assert_array_equal(found.ids[one], ids)
-            np.testing.assert_array_equal(found.segments[one], segments)
+            one = slice(actual.begins[i], actual.begins[i + 1])
+            np.testing.assert_array_equal(actual.ids[one], ids)
+            np.testing.assert_array_equal(actual.segments[one], segments)
         last = np.array([len(ids) - 1 for ids, _ in expected])
         places = np.zeros(5) if LAYOUTS[layout].first else last
-        np.testing.assert_array_equal(found.places, places)
-        self.assertEqual(found.texts, 1)
+        np.testing.assert_array_equal(actual.places, places)
+        self.assertEqual(actual.texts, 1)
         # Segments are there where the layout has some, and only there.
         marked = LAYOUTS[layout].last_segment or (
             pairs and LAYOUTS[layout].second_segment
         )
-        self.assertEqual(found.segments.any(), bool(marked))
+        self.assertEqual(actual.segments.any(), bool(marked))
 
     def test_several_texts(self):
         sides = [(TEXTS, PAIRS), (PAIRS, TEXTS)]
-        found, _ = self.lay_out(sides, 16, chunk=3)
-        self.assertEqual((found.size, found.texts), (5, 2))
+        actual, _ = self.lay_out(sides, 16, chunk=3)
+        self.assertEqual((actual.size, actual.texts), (5, 2))
         for k, both in enumerate(sides):
             expected = self.read(self.loaded, *both, 16)
             for i, (ids, segments) in enumerate(expected):
                 text = 2 * i + k
-                one = slice(found.begins[text], found.begins[text + 1])
-                np.testing.assert_array_equal(found.ids[one], ids)
-                np.testing.assert_array_equal(found.segments[one], segments)
+                one = slice(actual.begins[text], actual.begins[text + 1])
+                np.testing.assert_array_equal(actual.ids[one], ids)
+                np.testing.assert_array_equal(actual.segments[one], segments)
 
     def test_what_is_cut_is_counted(self):
         """A text that just fits is not cut."""
@@ -280,15 +280,15 @@ class LayOutTest(parameterized.TestCase):
         self.assertEqual(cut, 0)
         sizes = np.sort(whole.sizes)
         for length in (sizes[-1], sizes[-1] - 1, sizes[-2], sizes[-2] - 1):
-            found, cut = self.lay_out([(TEXTS, None)], length)
+            actual, cut = self.lay_out([(TEXTS, None)], length)
             self.assertEqual(cut, (sizes > length).sum(), length)
-            self.assertEqual(found.sizes.max(), length)
+            self.assertEqual(actual.sizes.max(), length)
             # Its end is cut; [SEP] stays.
             i = int(np.argmax(whole.sizes))
-            one = slice(found.begins[i], found.begins[i + 1])
+            one = slice(actual.begins[i], actual.begins[i + 1])
             left = whole.ids[whole.begins[i] :][: length - 1]
             np.testing.assert_array_equal(
-                found.ids[one], [*left, self.loaded.tokenizer.sep_id]
+                actual.ids[one], [*left, self.loaded.tokenizer.sep_id]
             )
 
     def test_of_two_texts_an_example_is_cut_once(self):

@@ -68,13 +68,13 @@ class TablesTest(texts.Temporary):
         self.check_rows(name, content, lines)
 
     def check_rows(self, name, content, lines):
-        found = self.rows(name, content, pair='about')
-        self.assertEqual(found.first, [row[1] for row in ROWS])
-        self.assertEqual(found.second, [row[2] for row in ROWS])
-        self.assertEqual(found.labels, ['1', '0', '1'])
-        self.assertIsNone(found.scores)
-        np.testing.assert_array_equal(found.lines, lines)
-        self.assertEqual(found.where, str(self.folder / name))
+        actual = self.rows(name, content, pair='about')
+        self.assertEqual(actual.first, [row[1] for row in ROWS])
+        self.assertEqual(actual.second, [row[2] for row in ROWS])
+        self.assertEqual(actual.labels, ['1', '0', '1'])
+        self.assertIsNone(actual.scores)
+        np.testing.assert_array_equal(actual.lines, lines)
+        self.assertEqual(actual.where, str(self.folder / name))
 
     @parameterized.parameters('utf-16', 'utf-16-le', 'utf-16-be')
     def test_utf16(self, encoding):
@@ -154,32 +154,32 @@ class TablesTest(texts.Temporary):
 
     def test_cells_over_several_lines(self):
         """A record's line is that on which it begins."""
-        found = self.rows(
+        actual = self.rows(
             'a.csv', 'review,stars\n"a\nb, c",1\n\nd,0\n"e\n\nf",0\n'
         )
-        self.assertEqual(found.first, ['a\nb, c', 'd', 'e\n\nf'])
-        np.testing.assert_array_equal(found.lines, [2, 5, 6])
+        self.assertEqual(actual.first, ['a\nb, c', 'd', 'e\n\nf'])
+        np.testing.assert_array_equal(actual.lines, [2, 5, 6])
 
     def test_one_text_without_labels(self):
-        found = self.rows('a.tsv', 'review\na\n\nb\n', label=None)
-        self.assertEqual(found.first, ['a', '', 'b'])  # an empty text is one
-        self.assertIsNone(found.labels)
-        self.assertIsNone(found.second)
+        actual = self.rows('a.tsv', 'review\na\n\nb\n', label=None)
+        self.assertEqual(actual.first, ['a', '', 'b'])  # an empty text is one
+        self.assertIsNone(actual.labels)
+        self.assertIsNone(actual.second)
 
     def test_scores(self):
-        found = self.rows(
+        actual = self.rows(
             'a.tsv', 'review\tstars\na\t1.5\nb\t -2e1 \n', regress=True
         )
-        self.assertIsNone(found.labels)
-        self.assertEqual(found.scores.dtype, np.float32)
-        np.testing.assert_array_equal(found.scores, [1.5, -20])
+        self.assertIsNone(actual.labels)
+        self.assertEqual(actual.scores.dtype, np.float32)
+        np.testing.assert_array_equal(actual.scores, [1.5, -20])
 
     def test_names_from_outside(self):
         path = self.write('a.tsv', 'x\t1\ny\t0\n')
         table = tables.open_table(str(path), ['review', 'stars'])
-        found = tables.examples_of(table, 'review', label='stars')
-        self.assertEqual(found.labels, ['1', '0'])
-        np.testing.assert_array_equal(found.lines, [1, 2])
+        actual = tables.examples_of(table, 'review', label='stars')
+        self.assertEqual(actual.labels, ['1', '0'])
+        np.testing.assert_array_equal(actual.lines, [1, 2])
 
     @parameterized.parameters(
         ('x\t1\ny\t0\n', ['x', 'y']),
@@ -218,8 +218,8 @@ class TablesTest(texts.Temporary):
         path = self.write('a.tsv', 'review\tstars\na\t1\nb\nc\t0\t0\nd\t0\n')
         complaints = []
         table = tables.open_table(str(path), broken=complaints.append)
-        found = tables.examples_of(table, 'review', label='stars')
-        self.assertEqual(found.first, ['a', 'd'])
+        actual = tables.examples_of(table, 'review', label='stars')
+        self.assertEqual(actual.first, ['a', 'd'])
         self.assertLen(complaints, 2)
         self.assertIn('line 3: 1 cell(s), where there are 2', complaints[0])
 
@@ -256,9 +256,9 @@ class TablesTest(texts.Temporary):
     def test_other_values_of_json(self):
         lines = [{'review': 2012, 'stars': True},
                  {'stars': False, 'review': '\ud83d\ude00 \ud83d'}]  # fmt: skip
-        found = self.rows('a.jsonl', '\n'.join(map(json.dumps, lines)))
-        self.assertEqual(found.first, ['2012', '😀 ?'])
-        self.assertEqual(found.labels, ['true', 'false'])
+        actual = self.rows('a.jsonl', '\n'.join(map(json.dumps, lines)))
+        self.assertEqual(actual.first, ['2012', '😀 ?'])
+        self.assertEqual(actual.labels, ['true', 'false'])
 
     @parameterized.parameters(
         ('a.tsv', '', 'a.tsv is empty'),
@@ -457,16 +457,16 @@ class TfdsTest(parameterized.TestCase):
     def test_rows(self):
         table = tables.open_table('tfds:rated/small')
         self.assertEqual(table.names, ('label', 'score', 'title/text'))
-        found = tables.examples_of(table, 'title/text', label='label')
-        self.assertEqual(found.first, ['a', 'a'])
-        self.assertCountEqual(found.labels, ['no', 'yes'])
-        self.assertEqual(found.where, 'tfds:rated/small:train')
-        np.testing.assert_array_equal(found.lines, [1, 2])
+        actual = tables.examples_of(table, 'title/text', label='label')
+        self.assertEqual(actual.first, ['a', 'a'])
+        self.assertCountEqual(actual.labels, ['no', 'yes'])
+        self.assertEqual(actual.where, 'tfds:rated/small:train')
+        np.testing.assert_array_equal(actual.lines, [1, 2])
 
     def test_scores(self):
         table = tables.open_table('tfds:rated/small:test')
-        found = tables.examples_of(table, 'title/text', None, 'score', True)
-        np.testing.assert_array_equal(found.scores, np.float32([3.8, 3.8]))
+        actual = tables.examples_of(table, 'title/text', None, 'score', True)
+        np.testing.assert_array_equal(actual.scores, np.float32([3.8, 3.8]))
 
     def test_unlabelled(self):
         table = tables.open_table('tfds:rated/small:test')

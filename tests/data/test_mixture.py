@@ -28,13 +28,13 @@ from tests import zoo
 
 def store(language, documents=60):
     """Text whose pieces say which language it is of."""
-    found = zoo.make_store(seed=language, documents=documents)
+    actual = zoo.make_store(seed=language, documents=documents)
     ids = np.where(
-        found.ids == zoo.SEP,
+        actual.ids == zoo.SEP,
         zoo.SEP,
-        zoo.of_kind(found.ids.astype(np.int32), language, 3),
+        zoo.of_kind(actual.ids.astype(np.int32), language, 3),
     ).astype(np.uint16)
-    return found._replace(
+    return actual._replace(
         ids=ids, counts=np.bincount(ids[ids != zoo.SEP], minlength=zoo.V)
     )
 
@@ -61,14 +61,14 @@ class SharesTest(parameterized.TestCase):
     @parameterized.parameters(8, 100, 1023)
     def test_parted_to_the_last(self, total):
         wanted = shares([5, 1000, 40, 900], 0.7)
-        found = parted(total, wanted)
-        self.assertEqual(found.sum(), total)
-        self.assertGreaterEqual(found.min(), 1)
-        self.assertLess(np.abs(found - total * wanted).max(), 4)
+        actual = parted(total, wanted)
+        self.assertEqual(actual.sum(), total)
+        self.assertGreaterEqual(actual.min(), 1)
+        self.assertLess(np.abs(actual - total * wanted).max(), 4)
 
     def test_the_rarest_has_a_turn(self):
-        found = parted(10, np.array([0.999, 0.0005, 0.0005]))
-        np.testing.assert_array_equal(found, [8, 1, 1])
+        actual = parted(10, np.array([0.999, 0.0005, 0.0005]))
+        np.testing.assert_array_equal(actual, [8, 1, 1])
 
 
 class TurnsTest(absltest.TestCase):
@@ -110,10 +110,10 @@ class MixedTest(parameterized.TestCase):
         """Chi-square of 500 steps in the middle of rounds."""
         text = mixture(exponent)
         source = mixed(WindowSource, text, 4, 0, length=10)
-        found = collections.Counter(
+        actual = collections.Counter(
             source.turns.turn(700 + step)[0] for step in range(500)
         )
-        seen = [found[i] for i in range(3)]
+        seen = [actual[i] for i in range(3)]
         sizes = [len(x.ids) for x in text.stores.values()]
         wanted = np.array(sizes, float) ** exponent
         wanted *= 500 / wanted.sum()

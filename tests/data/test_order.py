@@ -134,9 +134,9 @@ class BlocksTest(parameterized.TestCase):
             number = self.blocks(group)
             sizes, half = np.bincount(number)[1:], len(group) // 2
             seen = np.bincount(number[:half], minlength=len(sizes) + 1)[1:]
-            found = stats.chisquare(seen, sizes * half / len(group)).statistic
+            actual = stats.chisquare(seen, sizes * half / len(group)).statistic
             # Of a half that is drawn without repetition it is half as large.
-            tail = stats.chi2.sf(2 * found, len(sizes) - 1)
+            tail = stats.chi2.sf(2 * actual, len(sizes) - 1)
             self.assertBetween(tail, SIGNIFICANCE, 1 - SIGNIFICANCE)
 
     def test_blocks_come_from_everywhere(self):
@@ -163,10 +163,10 @@ class BlocksTest(parameterized.TestCase):
 
     def test_epochs_differ_and_each_has_all(self):
         visits = np.arange(3000)
-        found = order.visited(visits, 1000, 7, 2, block=5).reshape(3, 1000)
-        for epoch in found:
+        actual = order.visited(visits, 1000, 7, 2, block=5).reshape(3, 1000)
+        for epoch in actual:
             np.testing.assert_array_equal(np.sort(epoch), np.arange(1000))
-        self.assertLess((found[0] == found[1]).sum(), 10)
+        self.assertLess((actual[0] == actual[1]).sum(), 10)
 
     def test_without_blocks_nothing_is_new(self):
         np.testing.assert_array_equal(

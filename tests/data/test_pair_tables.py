@@ -90,10 +90,10 @@ class LayoutsTest(Temporary):
 
     def texts(self, path, *columns, **more):
         """(a, b, negatives) of each example, and the line that a run says."""
-        found = text_pairs.read(path, columns, heldout=path, **more)
-        (file,) = found.train
-        self.assertEqual(found.heldout, [file])
-        _, _, summary = found.notes[0].partition(': ')
+        actual = text_pairs.read(path, columns, heldout=path, **more)
+        (file,) = actual.train
+        self.assertEqual(actual.heldout, [file])
+        _, _, summary = actual.notes[0].partition(': ')
         return [*zip(*file.texts, strict=True)], summary
 
     @parameterized.named_parameters(
@@ -145,9 +145,9 @@ class LayoutsTest(Temporary):
         ]
         rows[-1]['negative_2'] = 'who is 84'
         texts, summary = self.texts(self.records('x.jsonl', rows))
-        wanted = [(*row, '') for row in ROWS]
-        wanted[-1] = (*ROWS[-1], 'who is 84')
-        self.assertEqual(texts, wanted)
+        expected = [(*row, '') for row in ROWS]
+        expected[-1] = (*ROWS[-1], 'who is 84')
+        self.assertEqual(texts, expected)
         self.assertEndsWith(summary, 'negatives negative, negative_2')
 
     def test_chosen_columns(self):

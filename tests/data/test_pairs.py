@@ -88,13 +88,13 @@ class PartTest(parameterized.TestCase):
         store = random_store(seed, longest=longest)
         source = pairs.PairSource(store, room + 1, 4, seed=0)
         number = np.random.default_rng(2).integers(0, source.numbers[-1], 300)
-        found = source._part(number, np.random.default_rng(3))
+        actual = source._part(number, np.random.default_rng(3))
         drawn = np.random.default_rng(3).random((4, 300))
         expected = [
             plain_part(source, *given)
             for given in zip(number, *drawn, strict=True)
         ]
-        np.testing.assert_array_equal(np.transpose(found), expected)
+        np.testing.assert_array_equal(np.transpose(actual), expected)
 
     def test_visits(self):
         """Of R = 10 tokens: 2, 10 and 11 of them; one sentence is left out."""
@@ -107,12 +107,12 @@ class PartTest(parameterized.TestCase):
     def test_every_sentence_end_parts_as_often(self):
         store = make_store([[1, 2, 3, 1, 2], [1, 1]])
         source = pairs.PairSource(store, 30, 2, seed=0)
-        found = source._part(
+        actual = source._part(
             np.zeros(4000, np.int64), np.random.default_rng(0)
         )
-        long = found.end == 9  # one in ten is shorter
+        long = actual.end == 9  # one in ten is shorter
         self.assertBetween(long.mean(), 0.9, 1.0)
-        counts = collections.Counter(found.middle[long].tolist())
+        counts = collections.Counter(actual.middle[long].tolist())
         self.assertEqual(sorted(counts), [1, 3, 6, 7])
         self.assertGreater(
             stats.chisquare(list(counts.values())).pvalue, SIGNIFICANCE
@@ -124,11 +124,11 @@ class PartTest(parameterized.TestCase):
         source = pairs.PairSource(store, 21, 2, seed=0)
         total = int(source.numbers[-1])
         n = 20_000
-        found = source._part(
+        actual = source._part(
             np.arange(n) * total // n, np.random.default_rng(0)
         )
-        inside = found.first < 470  # of the first, and not at its end
-        size = (found.end - found.first)[inside]
+        inside = actual.first < 470  # of the first, and not at its end
+        size = (actual.end - actual.first)[inside]
         counts = np.bincount(size, minlength=21)[2:]
         self.assertEqual(counts.sum(), inside.sum())
         expected = np.full(19, 0.1 / 19)

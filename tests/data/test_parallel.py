@@ -47,16 +47,16 @@ class ParallelTest(Temporary):
 
     def read(self, *values, heldout=(), drop_equal=False):
         values, heldout = self.paths(values), self.paths(heldout)
-        found = parallel.read(values, heldout, drop_equal)
+        actual = parallel.read(values, heldout, drop_equal)
         self.assertEqual(
-            parallel.check(values, heldout), [x.languages for x in found.train]
+            parallel.check(values, heldout), [x.languages for x in actual.train]
         )
-        return found
+        return actual
 
     def all(self, *values):
         """Every pair that is read, of whatever languages, in order."""
-        found = self.read(*values)
-        return sorted(pairs_of(*found.train, *found.heldout))
+        actual = self.read(*values)
+        return sorted(pairs_of(*actual.train, *actual.heldout))
 
 
 class FormatsTest(ParallelTest):
@@ -82,8 +82,8 @@ class FormatsTest(ParallelTest):
         'de-en=x.tsv',
     )
     def test_all_say_the_same(self, value):
-        found = self.read(value)
-        (train,), (held,) = found.train, found.heldout
+        actual = self.read(value)
+        (train,), (held,) = actual.train, actual.heldout
         self.assertEqual(train.languages, ('de', 'en'))
         self.assertEqual(held.languages, ('de', 'en'))
         self.assertEqual(
@@ -98,7 +98,7 @@ class FormatsTest(ParallelTest):
             pairs_of(train), [x for x in PAIRS if x not in lowest]
         )
         self.assertEqual(
-            found.notes, ('de-en: 36 pairs to train on, 4 held out',)
+            actual.notes, ('de-en: 36 pairs to train on, 4 held out',)
         )
 
     def test_put_together(self):
@@ -109,12 +109,12 @@ class FormatsTest(ParallelTest):
             ('fr-en.tsv', tsv([('Salut !', "What's that?"), ('a b', 'of us')])),
         )
         values = ['deu-eng.txt', 't.{de,en}', 'e.{fr,en}', 'fr-en.tsv']
-        found = self.read(*values)
+        actual = self.read(*values)
         self.assertEqual(
-            [x.languages for x in found.train], [('de', 'en'), ('en', 'fr')]
+            [x.languages for x in actual.train], [('de', 'en'), ('en', 'fr')]
         )
         self.assertEqual(
-            found.notes,
+            actual.notes,
             (
                 'de-en: 36 pairs to train on, 4 held out; left out: 40 that '
                 'are there twice',
@@ -123,29 +123,29 @@ class FormatsTest(ParallelTest):
         )
         self.assertIn(
             ("What's that?", 'Salut !'),
-            pairs_of(found.train[1], found.heldout[1]),
+            pairs_of(actual.train[1], actual.heldout[1]),
         )
         for order in itertools.islice(itertools.permutations(values), 0, 99, 9):
             again = self.read(*order)
-            self.assertEqual(again.fingerprint, found.fingerprint)
+            self.assertEqual(again.fingerprint, actual.fingerprint)
             self.assertEqual(
-                [x.texts for x in again.train], [x.texts for x in found.train]
+                [x.texts for x in again.train], [x.texts for x in actual.train]
             )
 
     def test_texts_of_a_language(self):
         self.put(('e.fr', 'un\ndeux\n'), ('e.en', 'one\ntwo\n'))
-        found = self.read('t.{de,en}', 'e.{fr,en}')
-        self.assertEqual(found.languages, ['de', 'en', 'fr'])
+        actual = self.read('t.{de,en}', 'e.{fr,en}')
+        self.assertEqual(actual.languages, ['de', 'en', 'fr'])
         texts = {
-            code: [x.text for x in found.documents_of(code)]
-            for code in found.languages
+            code: [x.text for x in actual.documents_of(code)]
+            for code in actual.languages
         }
         self.assertEqual(
-            texts['en'], found.train[0].texts[1] + found.train[1].texts[0]
+            texts['en'], actual.train[0].texts[1] + actual.train[1].texts[0]
         )
         self.assertLen(texts['fr'], 1)
         self.assertCountEqual(
-            [x.text for x in found.documents()], sum(texts.values(), [])
+            [x.text for x in actual.documents()], sum(texts.values(), [])
         )
 
     def test_files_of_the_same_stem(self):
@@ -167,8 +167,8 @@ class FormatsTest(ParallelTest):
 
     def test_other_codes_are_named(self):
         self.put(('r.quz', 'huk\niskay\n'), ('r.spa', 'uno\ndos\n'))
-        found = self.read('spa-quz=r.{spa,quz}')
-        self.assertEqual(found.train[0].languages, ('es', 'quz'))
+        actual = self.read('spa-quz=r.{spa,quz}')
+        self.assertEqual(actual.train[0].languages, ('es', 'quz'))
 
     def test_scripts(self):
         """A line ends where a line ends, and nowhere else."""
@@ -210,14 +210,14 @@ class TablesTest(ParallelTest):
         self.put(
             ('a.tsv', ' ein\ttwo  \twords\n\ndrei\t four\t5\t6\r\nfünf\t\n')
         )
-        found = self.read('de-en=a.tsv')
+        actual = self.read('de-en=a.tsv')
         self.assertEqual(
-            sorted(pairs_of(*found.train, *found.heldout)),
+            sorted(pairs_of(*actual.train, *actual.heldout)),
             [('drei', 'four'), ('ein', 'two')],
         )
-        self.assertEqual(found.train[0].empty, 1)
+        self.assertEqual(actual.train[0].empty, 1)
         self.assertEqual(
-            found.notes,
+            actual.notes,
             (
                 'de-en: 1 pairs to train on, 1 held out; left out: 1 with an '
                 'empty side',
@@ -239,29 +239,29 @@ class HeldoutTest(ParallelTest):
     def test_one_in_a_hundred_by_hash(self):
         pairs = self.of(3000)
         self.put(('a.tsv', tsv(pairs)))
-        found = self.read('de-en=a.tsv')
+        actual = self.read('de-en=a.tsv')
         held = self.drawn(pairs)
         self.assertBetween(len(held), 20, 45)
-        self.assertEqual(pairs_of(*found.heldout), held)
+        self.assertEqual(pairs_of(*actual.heldout), held)
         self.assertEqual(
-            pairs_of(*found.train), [x for x in pairs if x not in held]
+            pairs_of(*actual.train), [x for x in pairs if x not in held]
         )
         with mock.patch.object(textfiles, 'MAX_HELDOUT', 7):
             fewer = self.read('de-en=a.tsv')
         self.assertLen(pairs_of(*fewer.heldout), 7)
         self.assertContainsSubset(pairs_of(*fewer.heldout), held)
         self.assertLen(pairs_of(*fewer.train), 2993)
-        self.assertNotEqual(fewer.fingerprint, found.fingerprint)
+        self.assertNotEqual(fewer.fingerprint, actual.fingerprint)
 
     @parameterized.parameters((2, 1), (100, 10), (400, 20))
     def test_of_few(self, count, least):
         pairs = self.of(count)
         self.put(('a.tsv', tsv(pairs)))
-        found = self.read('de-en=a.tsv')
-        held = pairs_of(*found.heldout)
+        actual = self.read('de-en=a.tsv')
+        held = pairs_of(*actual.heldout)
         self.assertLen(held, least)
         self.assertContainsSubset(self.drawn(pairs), held)
-        self.assertCountEqual(pairs_of(*found.train) + held, pairs)
+        self.assertCountEqual(pairs_of(*actual.train) + held, pairs)
 
     def test_no_copy_is_trained_on(self):
         """Of either side, in all pairs of languages that have this one."""
@@ -272,11 +272,11 @@ class HeldoutTest(ParallelTest):
             ('h.de', 'auf wieder  sehen!\nSchluss\n'),
             ('h.en', 'So long\nGood day\n'),
         )
-        found = self.read(
+        actual = self.read(
             't.{de,en}', 't.{en,es}', 't.{de,es}', heldout=['h.{de,en}']
         )
         self.assertEqual(
-            [x.texts for x in found.train],
+            [x.texts for x in actual.train],
             [
                 [['Hallo', 'Tag'], ['hello', 'day']],
                 [['Hallo', 'Gut', 'Tag'], ['hola', 'bueno', 'día']],
@@ -284,7 +284,7 @@ class HeldoutTest(ParallelTest):
             ],
         )
         self.assertEqual(
-            [(x.languages, x.texts) for x in found.heldout],
+            [(x.languages, x.texts) for x in actual.heldout],
             [
                 (
                     ('de', 'en'),
@@ -293,7 +293,7 @@ class HeldoutTest(ParallelTest):
             ],
         )
         self.assertEqual(
-            found.notes,
+            actual.notes,
             (
                 'de-en: 2 pairs to train on, 2 held out; left out: 2 of which '
                 'a text is held out',
@@ -312,13 +312,13 @@ class HeldoutTest(ParallelTest):
         for code in codes:
             texts = [f'{code} {i}' for i in range(100)]
             self.put((f't.{code}', lines(texts)))
-        found = self.read(*(f't.{{{code},en}}' for code in codes))
+        actual = self.read(*(f't.{{{code},en}}' for code in codes))
         drawn = set()
-        for held in found.heldout:
+        for held in actual.heldout:
             self.assertLen(held.texts[0], 10)
             drawn |= set(held.texts[held.languages.index('en')])
         self.assertLen(drawn, 10)
-        for train in found.train:
+        for train in actual.train:
             self.assertLen(train.texts[0], 90)
 
     def test_what_is_drawn_is_not_trained_on(self):
@@ -327,13 +327,13 @@ class HeldoutTest(ParallelTest):
         held = self.drawn(pairs)[0]
         more = [(held[0].upper(), 'new'), ('neu', held[1]), ('wenig', 'few')]
         self.put(('a.tsv', tsv(pairs + more)))
-        found = self.read('de-en=a.tsv')
-        self.assertIn(held, pairs_of(*found.heldout))
-        kept = pairs_of(*found.train)
+        actual = self.read('de-en=a.tsv')
+        self.assertIn(held, pairs_of(*actual.heldout))
+        kept = pairs_of(*actual.train)
         self.assertNoCommonElements(kept, more[:2])
         self.assertIn(more[2], kept)
         self.assertRegex(
-            found.notes[0], 'left out: [1-9] of which a text is held out$'
+            actual.notes[0], 'left out: [1-9] of which a text is held out$'
         )
 
     def test_equal_sides(self):
@@ -342,23 +342,23 @@ class HeldoutTest(ParallelTest):
             ('', 'of'), ('OK', 'OK'), ('Tom', 'Tom'), ('x', ''), ('', ''),
         ]  # fmt: skip
         self.put(('a.tsv', tsv(rows)), ('h.tsv', tsv([('A', 'A'), ('b', 'c')])))
-        found = self.read('de-en=a.tsv', heldout=['de-en=h.tsv'])
+        actual = self.read('de-en=a.tsv', heldout=['de-en=h.tsv'])
         self.assertEqual(
-            found.notes,
+            actual.notes,
             (
                 'de-en: 4 pairs to train on, 2 held out; left out: 3 with an '
                 'empty side, 2 that are there twice; 2 have equal sides',
             ),
         )
-        self.assertEqual(found.train[0].empty, 3)
-        found = self.read(
+        self.assertEqual(actual.train[0].empty, 3)
+        actual = self.read(
             'de-en=a.tsv', heldout=['de-en=h.tsv'], drop_equal=True
         )
         self.assertEqual(
-            pairs_of(*found.train), [('ja', 'yes'), ('nein', 'no')]
+            pairs_of(*actual.train), [('ja', 'yes'), ('nein', 'no')]
         )
-        self.assertEqual(pairs_of(*found.heldout), [('b', 'c')])
-        self.assertIn('3 with equal sides', found.notes[0])
+        self.assertEqual(pairs_of(*actual.heldout), [('b', 'c')])
+        self.assertIn('3 with equal sides', actual.notes[0])
 
 
 class LanguagesTest(parameterized.TestCase):
@@ -384,10 +384,10 @@ class LanguagesTest(parameterized.TestCase):
             'pms pol por ron rus slk slv spa sqi srp swe swg swh tam tat tel '
             'tgl tha tuk tur tzl uig ukr urd uzb vie war wuu xho yid yue zsm'
         ).split()
-        found = [languages.known_code(code) for code in tatoeba]
-        self.assertNotIn(None, found)
-        self.assertLen(set(found), len(tatoeba))
-        self.assertEqual(sum(len(code) == 2 for code in found), 84)
+        actual = [languages.known_code(code) for code in tatoeba]
+        self.assertNotIn(None, actual)
+        self.assertLen(set(actual), len(tatoeba))
+        self.assertEqual(sum(len(code) == 2 for code in actual), 84)
         for code in 'ar bg de el en es fr hi ru sw th tr ur vi zh'.split():
             self.assertEqual(languages.known_code(code), code)
 

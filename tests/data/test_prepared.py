@@ -19,8 +19,8 @@ TEXT = datasets.kinds.Text()
 FOLDER = None
 
 
-def texts(*found):
-    return [{'text': text} for text in found]
+def texts(*actual):
+    return [{'text': text} for text in actual]
 
 
 def setUpModule():
@@ -64,9 +64,9 @@ class PreparedTest(parameterized.TestCase):
         self.assertEqual(corpus.name, f'tfds:{name}')
         sentences = ('Ämter are held.', 'Twice.', 'Below.')
         for _ in range(2):
-            (found,) = corpus.heldout()
-            self.assertEqual(found.sentences, sentences)
-            self.assertRegex(found.source, f'^tfds:{name}, test [01]$')
+            (actual,) = corpus.heldout()
+            self.assertEqual(actual.sentences, sentences)
+            self.assertRegex(actual.source, f'^tfds:{name}, test [01]$')
             self.assertEqual(
                 {document.sentences for document in corpus.train()},
                 {(f'Number {n} is here.', 'So it is.') for n in range(300)},
@@ -92,12 +92,12 @@ class PreparedTest(parameterized.TestCase):
                 ('train', corpus.train), ('heldout', corpus.heldout),
                 ('every', corpus.every),
             ):  # fmt: skip
-                found = [
+                actual = [
                     document for part in parts if part.kind == kind
                     for document in part.read()
                 ]  # fmt: skip
-                if found:  # and the order is the same each time
-                    self.assertEqual(found, list(documents()))
+                if actual:  # and the order is the same each time
+                    self.assertEqual(actual, list(documents()))
 
     def test_prepared_in_shards(self):
         output = pathlib.Path(self.create_tempdir().full_path) / 'out'
@@ -106,13 +106,13 @@ class PreparedTest(parameterized.TestCase):
                 corpus='tfds:both', tokenizer='words', shard_size=0.004,
                 processes=1, output=str(output),
             )  # fmt: skip
-            found = opened.open_text(opened.TextChoices(f'store:{output}'))
-            wanted = opened.open_text(
+            actual = opened.open_text(opened.TextChoices(f'store:{output}'))
+            expected = opened.open_text(
                 opened.TextChoices('tfds:both', tokenizer='words')
             )
-        self.assertLen(found.train.ids.shards, 4)
+        self.assertLen(actual.train.ids.shards, 4)
         for part in ('train', 'heldout'):
-            a, b = getattr(found, part), getattr(wanted, part)
+            a, b = getattr(actual, part), getattr(expected, part)
             for field in ('ids', 'flags', 'documents', 'counts'):
                 self.assertEqual(
                     getattr(a, field)[:].tolist(), getattr(b, field)[:].tolist()
@@ -125,8 +125,8 @@ class PreparedTest(parameterized.TestCase):
     )
     def test_what_is_held_out(self, name, heldout, sentence):
         corpus = corpora.open_corpus(f'tfds:{name}', heldout)
-        (found,) = corpus.heldout()
-        self.assertEqual(found.sentences, (sentence,))
+        (actual,) = corpus.heldout()
+        self.assertEqual(actual.sentences, (sentence,))
 
     def test_held_out_by_hash(self):
         """As of text: the same documents are held out."""
@@ -156,7 +156,7 @@ class PreparedTest(parameterized.TestCase):
 
     def test_fingerprints_differ(self):
         """By data set, by feature, by what is held out; not by call."""
-        found = [
+        actual = [
             corpora.open_corpus(*given).fingerprint
             for given in (
                 ('tfds:both',),
@@ -166,27 +166,27 @@ class PreparedTest(parameterized.TestCase):
                 ('tfds:named/one:more/title',),
             )
         ]
-        self.assertLen(set(found), 5)
+        self.assertLen(set(actual), 5)
         self.assertEqual(
-            found[0], corpora.open_corpus('tfds:both', 'test').fingerprint
+            actual[0], corpora.open_corpus('tfds:both', 'test').fingerprint
         )
 
     def test_it_streams(self):
         """The first document comes without the others being read."""
         corpus = corpora.open_corpus('tfds:spoilt')
-        found = prepared.open_prepared('spoilt')
-        self.assertLen(list(prepared.read(found, 'train', ['text'])), 2)
+        actual = prepared.open_prepared('spoilt')
+        self.assertLen(list(prepared.read(actual, 'train', ['text'])), 2)
         with self.assertRaisesRegex(ValueError, 'train [01] is not UTF-8'):
             list(corpus.train())
 
     def test_long_texts_go_on(self):
-        found = prepared.Prepared('tfds:x', None, {})
+        actual = prepared.Prepared('tfds:x', None, {})
         with (
             mock.patch.object(prepared, 'LONGEST', 10),
             mock.patch.object(prepared, 'read', lambda *_: [(
                 b'Six of. Six of. Six of.\nSix of.',)]),
         ):  # fmt: skip
-            parts = list(prepared.read_documents(found, 'train', 'text'))
+            parts = list(prepared.read_documents(actual, 'train', 'text'))
         self.assertEqual(
             parts,
             [Document(('Six of.',) * 2, 'tfds:x, train 0')] * 2,
@@ -225,10 +225,12 @@ class PreparedTest(parameterized.TestCase):
             corpora.open_corpus('tfds:both')
 
     def test_values_of_all_kinds(self):
-        found = prepared.open_prepared('named/one')
-        self.assertEqual(found.splits, ('train',))
-        self.assertCountEqual(found.features, ['id', 'more/title', 'more/body'])
-        rows = list(prepared.read(found, 'train', ['id', 'more/title']))
+        actual = prepared.open_prepared('named/one')
+        self.assertEqual(actual.splits, ('train',))
+        self.assertCountEqual(
+            actual.features, ['id', 'more/title', 'more/body']
+        )
+        rows = list(prepared.read(actual, 'train', ['id', 'more/title']))
         self.assertCountEqual(rows, [(0, b'Title 0. A.'), (1, b'Title 1. A.')])
 
 

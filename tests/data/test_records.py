@@ -120,12 +120,12 @@ class CorporaTest(Recorded):
             text, *others = (
                 corpora.open_corpus(name) for name in self.write_all(values)
             )
-            wanted = [
+            expected = [
                 [document.sentences for document in part()]
                 for part in (text.train, text.heldout, text.every)
             ]
-            self.assertGreaterEqual(len(wanted[2]), len(values))
-            self.assertNotEmpty(wanted[1])
+            self.assertGreaterEqual(len(expected[2]), len(values))
+            self.assertNotEmpty(expected[1])
             keys = {text.fingerprint}
             for corpus in others:
                 self.assertEqual(
@@ -133,14 +133,14 @@ class CorporaTest(Recorded):
                         [document.sentences for document in part()]
                         for part in (corpus.train, corpus.heldout, corpus.every)
                     ],
-                    wanted, corpus.name,
+                    expected, corpus.name,
                 )  # fmt: skip
                 keys.add(corpus.fingerprint)
                 for size in (5000, 10**9):
                     parts = corpora.parts_of(corpus, size)
                     self.assertEqual(
                         [x.sentences for part in parts for x in part.read()],
-                        wanted[2],
+                        expected[2],
                     )
             self.assertLen(keys, 1 + len(others))
 
@@ -183,9 +183,9 @@ class CorporaTest(Recorded):
         parquet.write_table(pyarrow.table(values), self.folder / 'x.parquet')
         write_arrow(self.folder / 'x.arrow', pyarrow.table(values), 1)
         for kind in ('jsonl', 'parquet', 'arrow'):
-            for name, wanted in values.items():
+            for name, expected in values.items():
                 corpus = self.open(f'{kind}:x.{kind}:{name}')
-                self.assertEqual([x.text for x in corpus.every()], wanted)
+                self.assertEqual([x.text for x in corpus.every()], expected)
 
     @parameterized.parameters('jsonl', 'parquet', 'arrow')
     def test_records_without_a_text(self, kind):
@@ -246,12 +246,12 @@ class CorporaTest(Recorded):
         self.assertEqual([x.text for x in corpus.heldout()][0], 'Of test.')
 
     def test_what_follows_the_last_colon(self):
-        for spec, wanted in (
+        for spec, expected in (
             ('a/*.jsonl', ('a/*.jsonl', 'text')),
             ('a:b.jsonl:text', ('a:b.jsonl', 'text')),
             ('x.jsonl:meta/body', ('x.jsonl', 'meta/body')),
         ):
-            self.assertEqual(records.parted(spec), wanted)
+            self.assertEqual(records.parted(spec), expected)
         for spec in ('x.jsonl:', ':text'):
             with self.assertRaisesRegex(ValueError, 'expected GLOB and FIELD'):
                 records.parted(spec)

@@ -29,15 +29,15 @@ class SentencesTest(absltest.TestCase):
 
     def test_all_are_found_whole(self):
         """Each from its start to the next, without the document's [SEP]."""
-        found = Sentences.of(self.store, 99, 2, 0.0)
+        actual = Sentences.of(self.store, 99, 2, 0.0)
         total = 0
-        for begin, length in zip(found.begins, found.lengths, strict=True):
+        for begin, length in zip(actual.begins, actual.lengths, strict=True):
             ids = self.store.ids[begin : begin + length - 2]
             self.assertNotIn(zoo.SEP, ids)
             self.assertTrue(self.store.flags[begin] & SENTENCE_START)
             total += len(ids)
         self.assertEqual(total, (self.store.ids != zoo.SEP).sum())
-        self.assertFalse(found.cut.any())
+        self.assertFalse(actual.cut.any())
 
     def test_the_size_of_a_block_changes_nothing(self):
         """Sentences may begin at its first token, or at its last."""
@@ -46,29 +46,29 @@ class SentencesTest(absltest.TestCase):
         self.assertEqual(counts.sum(), whole.size)
         for size in (1, 7, 64):
             with mock.patch.object(store, '_BLOCK', size):
-                found = Sentences.of(self.store, 99, 2, 0.0)
+                actual = Sentences.of(self.store, 99, 2, 0.0)
                 again = count_sentences(self.store)
-            np.testing.assert_array_equal(found.begins, whole.begins)
+            np.testing.assert_array_equal(actual.begins, whole.begins)
             np.testing.assert_array_equal(again, counts)
 
     def test_longer_ones_are_cut_and_counted(self):
-        found = Sentences.of(self.store, 8, 1, 0.0)
+        actual = Sentences.of(self.store, 8, 1, 0.0)
         whole = Sentences.of(self.store, 99, 1, 0.0)
-        self.assertEqual(found.lengths.max(), 8)
-        np.testing.assert_array_equal(found.cut, whole.lengths > 8)
-        self.assertBetween(found.cut.mean(), 0.2, 0.8)
+        self.assertEqual(actual.lengths.max(), 8)
+        np.testing.assert_array_equal(actual.cut, whole.lengths > 8)
+        self.assertBetween(actual.cut.mean(), 0.2, 0.8)
 
     def test_a_prompt_stands_before_each(self):
         """Behind [CLS]; its tokens count in the length."""
         prompted = self.store._replace(prompt=[7, 8, 9])
-        plain, found = (
+        plain, actual = (
             Sentences.of(*given, 2, 0.0)
             for given in ((self.store, 8), (prompted, 11))
         )
-        np.testing.assert_array_equal(found.lengths, plain.lengths + 3)
-        np.testing.assert_array_equal(found.cut, plain.cut)
+        np.testing.assert_array_equal(actual.lengths, plain.lengths + 3)
+        np.testing.assert_array_equal(actual.cut, plain.cut)
         numbers, slots = np.arange(9), np.arange(9)[:, None]
-        a, b = (x.batch(numbers, slots, 22) for x in (plain, found))
+        a, b = (x.batch(numbers, slots, 22) for x in (plain, actual))
         np.testing.assert_array_equal(b.lengths, a.lengths + 3)
         self.assertTrue((b.ids[..., 1:4] == [7, 8, 9]).all())
         np.testing.assert_array_equal(b.ids[..., 4:], a.ids[..., 1:])
@@ -117,18 +117,18 @@ class PairsTest(Temporary):
         columns = str(self.folder / 't.parquet')
         parquet.write_table(pyarrow.table(table), columns, row_group_size=50)
         files = self.path, tsv, jsonl, columns
-        found = [text_pairs.read(path) for path in files]
-        for other in found[1:]:
-            self.assertEqual(other.train[0].texts, found[0].train[0].texts)
-        self.assertEqual(found[0].fingerprint, found[1].fingerprint)
+        actual = [text_pairs.read(path) for path in files]
+        for other in actual[1:]:
+            self.assertEqual(other.train[0].texts, actual[0].train[0].texts)
+        self.assertEqual(actual[0].fingerprint, actual[1].fingerprint)
 
     def test_a_delimiter(self):
         """That of a file, found or said; lists are no negatives."""
         path = self.write('d.csv', map(';'.join, TRIPLES))
-        wanted = text_pairs.read(self.path).train[0].texts
+        expected = text_pairs.read(self.path).train[0].texts
         for delimiter in (None, ';'):
-            found = text_pairs.read(path, delimiter=delimiter)
-            self.assertEqual(found.train[0].texts, wanted)
+            actual = text_pairs.read(path, delimiter=delimiter)
+            self.assertEqual(actual.train[0].texts, expected)
         with self.assertRaisesRegex(ValueError, 'd.csv has one column'):
             text_pairs.layouts_of(path, delimiter='tab')
         rows = [{'a': 'x', 'b': 'y', 'c': ['z']}] * 40
@@ -139,8 +139,8 @@ class PairsTest(Temporary):
         self.assertLen(file.texts[0], 40)
 
     def test_held_out_are_some_by_a(self):
-        found = text_pairs.read(self.path)
-        train, held = found.train[0].texts, found.heldout[0].texts
+        actual = text_pairs.read(self.path)
+        train, held = actual.train[0].texts, actual.heldout[0].texts
         self.assertBetween(len(held[0]), 2, 25)
         self.assertEqual(len(train[0]) + len(held[0]), 200)
         self.assertEmpty(set(train[0]) & set(held[0]))
@@ -149,9 +149,9 @@ class PairsTest(Temporary):
         self.assertContainsSubset(again, held[0])
 
     def test_columns_by_name(self):
-        found = text_pairs.read(self.path, ['c', 'a'])
-        self.assertStartsWith(found.train[0].texts[0][0], 'wrong')
-        self.assertLen(found.train[0].texts, 2)
+        actual = text_pairs.read(self.path, ['c', 'a'])
+        self.assertStartsWith(actual.train[0].texts[0][0], 'wrong')
+        self.assertLen(actual.train[0].texts, 2)
         with self.assertRaisesRegex(
             ValueError, "no column 'd': its columns are a, b, c"
         ):
@@ -172,9 +172,9 @@ class PairsTest(Temporary):
 
     def test_empty_sides(self):
         lines = ['a,b,c', 'x,,z', ',y,z', *(f'q {i},r {i},' for i in range(90))]
-        found = text_pairs.read(self.write('e.csv', lines))
-        self.assertEqual(found.train[0].empty, 2)
-        self.assertEqual(set(found.train[0].texts[2]), {''})
+        actual = text_pairs.read(self.write('e.csv', lines))
+        self.assertEqual(actual.train[0].empty, 2)
+        self.assertEqual(set(actual.train[0].texts[2]), {''})
 
     def test_a_small_file_without_a_held_out_pair(self):
         """The held-out ones are those of the other file."""
@@ -182,13 +182,16 @@ class PairsTest(Temporary):
         path = self.write('s.csv', ['a,b,c', *(
             f'question {i},it,he' for i in range(200) if not held[i]
         )][:5])  # fmt: skip
-        found = text_pairs.read(str(self.folder / '[st].csv'))
-        self.assertEqual([len(f.texts[0]) for f in found.train],
+        actual = text_pairs.read(str(self.folder / '[st].csv'))
+        self.assertEqual([len(f.texts[0]) for f in actual.train],
                          [4, 200 - sum(held)])  # fmt: skip
-        self.assertEqual([f.where for f in found.heldout], [self.path])
-        train, held = self.tokenized(found.train), self.tokenized(found.heldout)
+        self.assertEqual([f.where for f in actual.heldout], [self.path])
+        train, held = (
+            self.tokenized(actual.train),
+            self.tokenized(actual.heldout),
+        )
         room = text_pairs.TextPairSource.capacity(held, 16)
-        self.assertEqual(room, len(found.heldout[0].texts[0]))
+        self.assertEqual(room, len(actual.heldout[0].texts[0]))
         batch = text_pairs.TextPairSource(held, 16, room, 0).batch(0)
         self.assertLen(batch.numbers, room)
         with self.assertRaisesRegex(
@@ -211,9 +214,9 @@ class PairsTest(Temporary):
             texts = (' '.join(t) for f in files for t in f.texts)
             tokenizer = TOKENIZERS['wordpiece'].learn(texts, 200, True)
             self.template = Template(tokenizer, LAYOUTS['bert'])
-        found, cut = text_pairs.tokenized(files, self.template, 16)
+        actual, cut = text_pairs.tokenized(files, self.template, 16)
         self.assertEqual(cut, 0)
-        return found
+        return actual
 
     def test_prompts(self):
         """That of queries before each a; that of passages before what is there
@@ -223,10 +226,10 @@ class PairsTest(Temporary):
         template = Template(WholeWords.learn([*words, *words]), LAYOUTS['bert'])
         texts = [['question 1', 'question 2'], ['answer 1', 'answer 2'],
                  ['', 'wrong 2']]  # fmt: skip
-        found, _ = text_pairs.tokenized(
+        actual, _ = text_pairs.tokenized(
             [text_pairs.Columns('x', texts, 0)], template, 16, ('ask ', 'find ')
         )
-        (part,) = found.parts
+        (part,) = actual.parts
         names = template.tokenizer.vocabulary
         self.assertEqual(
             [
@@ -243,8 +246,8 @@ class PairsTest(Temporary):
         heldout = self.write('h.csv', other)
 
         def fingerprint(*columns, **more):
-            found = text_pairs.read(self.path, columns, heldout, **more)
-            return found.fingerprint
+            actual = text_pairs.read(self.path, columns, heldout, **more)
+            return actual.fingerprint
 
         seen = [fingerprint(), fingerprint('a', 'c', 'b'),
                 fingerprint(negatives=0)]  # fmt: skip
@@ -257,8 +260,8 @@ class PairsTest(Temporary):
     def test_each_batch_is_of_one_file_and_an_epoch_has_all(self):
         other = [('a', 'b'), *((f'you {i}', f'me {i}') for i in range(90))]
         self.write('t2.csv', map(','.join, other))
-        found = text_pairs.read(str(self.folder / 't*.csv'))
-        train = self.tokenized(found.train)
+        actual = text_pairs.read(str(self.folder / 't*.csv'))
+        train = self.tokenized(actual.train)
         source = text_pairs.TextPairSource(train, 16, 8, 0, stratified=True)
         updates = [part.size // 8 for part in train.parts]
         seen = []
@@ -274,17 +277,17 @@ class PairsTest(Temporary):
     def test_weights_share_the_updates_of_an_epoch(self):
         """Each file goes through all of its own before any comes again."""
         self.write('t2.csv', ['a,b', *(f'you {i},me {i}' for i in range(90))])
-        found = text_pairs.read(str(self.folder / 't*.csv'))
-        train = self.tokenized(found.train)
+        actual = text_pairs.read(str(self.folder / 't*.csv'))
+        train = self.tokenized(actual.train)
 
         def seen(weights, steps):
             """[steps, 8]: the examples of updates, and of which file each."""
             source = text_pairs.TextPairSource(
                 train._replace(weights=weights), 16, 8, 0, stratified=True
             )
-            found = [source.batch(step) for step in range(steps)]
-            second = [(b.lengths[:, 2] == 2).all() for b in found]
-            return np.array([b.numbers for b in found]), np.array(second)
+            actual = [source.batch(step) for step in range(steps)]
+            second = [(b.lengths[:, 2] == 2).all() for b in actual]
+            return np.array([b.numbers for b in actual]), np.array(second)
 
         own = [part.size // 8 for part in train.parts]  # 23 and 10, say
         total = sum(own)

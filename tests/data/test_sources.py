@@ -94,15 +94,15 @@ def opened(name, seed=4):
 
 def arrays(batch, path=''):
     """By name the arrays of a batch."""
-    found = {}
+    actual = {}
     for name, x in (
         batch.items() if isinstance(batch, dict) else batch._asdict().items()
     ):
         if isinstance(x, dict) or hasattr(x, '_asdict'):
-            found |= arrays(x, f'{path}{name}/')
+            actual |= arrays(x, f'{path}{name}/')
         elif x is not None:
-            found[path + name] = np.asarray(x)
-    return found
+            actual[path + name] = np.asarray(x)
+    return actual
 
 
 class SourcesTest(parameterized.TestCase):

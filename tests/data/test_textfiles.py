@@ -54,8 +54,8 @@ class TextTest(Temporary):
     def test_home(self):
         self.write('home.txt', 'Home')
         with mock.patch.dict(os.environ, HOME=str(self.folder)):
-            found = textfiles.find('~/*.txt')
-        self.assertEqual(found, [self.folder / 'home.txt'])
+            actual = textfiles.find('~/*.txt')
+        self.assertEqual(actual, [self.folder / 'home.txt'])
 
     def test_no_file(self):
         with self.assertRaisesRegex(ValueError, r'No file matches.*\*\.txt'):
@@ -117,20 +117,20 @@ class TextTest(Temporary):
     def test_a_long_document_goes_on(self):
         self.write('x.txt', 'One line of it.\n' * 100)
         with mock.patch.object(textfiles, 'LONGEST', 400):
-            found = self.all()
-        self.assertEqual(sum(len(d.sentences) for d in found), 100)
-        self.assertBetween(len(found), 3, 5)
+            actual = self.all()
+        self.assertEqual(sum(len(d.sentences) for d in actual), 100)
+        self.assertBetween(len(actual), 3, 5)
 
     @parameterized.parameters('word and ', 'wort', 'w\u00f6rt', '\u8a9e')
     def test_a_line_that_is_too_long_to_hold(self, text):
         text = (text * 300).strip()
         self.write('x.txt', text + '\nThe end.')
         with mock.patch.object(textfiles, 'LONGEST', 64):
-            found = [s for d in self.all() for s in d.sentences]
-        self.assertEqual(found[-1], 'The end.')
+            actual = [s for d in self.all() for s in d.sentences]
+        self.assertEqual(actual[-1], 'The end.')
         space = ' ' if ' ' in text else ''
-        self.assertEqual(space.join(found[:-1]), text)
-        self.assertLess(max(map(len, found)), 130)
+        self.assertEqual(space.join(actual[:-1]), text)
+        self.assertLess(max(map(len, actual)), 130)
 
     def test_heldout_share(self):
         rng = np.random.default_rng(1)
@@ -167,10 +167,10 @@ class TextTest(Temporary):
         self.assertGreater(len(kept), count)
         return kept[:count]
 
-    def parts(self, found, name='few.txt'):
+    def parts(self, actual, name='few.txt'):
         """Documents as one file: its two parts."""
         path = self.folder / name
-        text = '\n\n'.join('\n'.join(d.sentences) for d in found)
+        text = '\n\n'.join('\n'.join(d.sentences) for d in actual)
         path.write_text(text, encoding='utf-8')
         opened = self.open(name)
         return (
@@ -182,8 +182,8 @@ class TextTest(Temporary):
         few = self.topics(20)
         lowest = min(few, key=lambda d: documents.text_hash(d.text))
         rest = [d.sentences for d in few if d is not lowest]
-        for found in (few, few[::-1], few[7:] + few[:7]):
-            train, heldout = self.parts(found)
+        for actual in (few, few[::-1], few[7:] + few[:7]):
+            train, heldout = self.parts(actual)
             self.assertEqual(heldout, [lowest.sentences])
             self.assertCountEqual(train, rest)
         # No copy of it is trained on.
@@ -203,10 +203,10 @@ class TextTest(Temporary):
     def test_of_a_single_document_its_end_is_held_out(self):
         (one,) = self.topics(1)
         self.assertLess(len(one.sentences), 200)
-        for found in ([one], [one, one]):
-            train, heldout = self.parts(found)
-            self.assertEqual(train, [one.sentences[:-1]] * len(found))
-            self.assertEqual(heldout, [one.sentences[-1:]] * len(found))
+        for actual in ([one], [one, one]):
+            train, heldout = self.parts(actual)
+            self.assertEqual(train, [one.sentences[:-1]] * len(actual))
+            self.assertEqual(heldout, [one.sentences[-1:]] * len(actual))
         many = tuple(s for d in self.topics(30) for s in d.sentences)[:350]
         train, heldout = self.parts([Document(many, 'made')])
         self.assertEqual((train, heldout), ([many[:347]], [many[347:]]))

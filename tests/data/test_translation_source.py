@@ -45,8 +45,8 @@ class TranslationSourceTest(parameterized.TestCase):
             ).sum(axis=1)
             self.assertLessEqual(sizes.max(), 128)
             self.assertGreater(sizes.sum() / (8 * 128), 0.85)
-            found = np.sort(text.slots[text.slots >= 0])
-            np.testing.assert_array_equal(found, np.arange(len(text.numbers)))
+            actual = np.sort(text.slots[text.slots >= 0])
+            np.testing.assert_array_equal(actual, np.arange(len(text.numbers)))
 
     def test_crossed_pairs_are_nearly_as_long(self):
         source = opened([2000], crossed=True)
@@ -64,8 +64,8 @@ class TranslationSourceTest(parameterized.TestCase):
     def test_an_update_is_of_two_languages_by_the_exponent(self):
         source = opened([1600, 400], exponent=0.5)
         turns = [source.turns.turn(step)[0] for step in range(1024)]
-        found = np.bincount(turns) / 1024
-        np.testing.assert_allclose(found, [2 / 3, 1 / 3], atol=0.002)
+        actual = np.bincount(turns) / 1024
+        np.testing.assert_allclose(actual, [2 / 3, 1 / 3], atol=0.002)
         shapes = {
             (x.slots.shape, x.width)
             for x in (source.batch(step) for step in range(8))
@@ -74,8 +74,8 @@ class TranslationSourceTest(parameterized.TestCase):
 
     def test_held_out_are_all_in_their_order(self):
         text = ParallelText({'a-b': bitext(30)})
-        found = TranslationSource(text, T, 15, 0, crossed=True).batch(0)
-        np.testing.assert_array_equal(found.numbers, np.arange(30))
+        actual = TranslationSource(text, T, 15, 0, crossed=True).batch(0)
+        np.testing.assert_array_equal(actual.numbers, np.arange(30))
 
     def test_texts_as_they_were(self):
         texts = [['one two three', 'four', 'a'],

@@ -63,11 +63,11 @@ def run(encoder: Encoder, ids: Any, **given: Any) -> Encoded:
 
 
 def near(
-    found: Any, expected: Any, atol: float = 1e-5, message: str = ''
+    actual: Any, expected: Any, atol: float = 1e-5, message: str = ''
 ) -> None:
     """Asserts that numbers are the same but for rounding."""
     np.testing.assert_allclose(
-        found, expected, rtol=0, atol=atol, err_msg=message
+        actual, expected, rtol=0, atol=atol, err_msg=message
     )
 
 

@@ -29,7 +29,7 @@ def specials_of(*pieces):
 
 class SpelledTest(parameterized.TestCase):
     def test_by_hand(self):
-        found = elmo.spelled(
+        actual = elmo.spelled(
             specials_of('[PAD]', '[UNK]', '[CLS]', '[SEP]', 'é', '##s'), 50, 2
         )
         wide = 9  # the longest piece, two marks and the filter's reach
@@ -42,39 +42,39 @@ class SpelledTest(parameterized.TestCase):
             [259, *(b + 1 for b in b'##s'), 260],
         ]
         self.assertEqual(
-            found.tolist(), [x + [261] * (wide - len(x)) for x in expected]
+            actual.tolist(), [x + [261] * (wide - len(x)) for x in expected]
         )
-        self.assertLess(found.max(), elmo.CHARACTERS)
+        self.assertLess(actual.max(), elmo.CHARACTERS)
 
     def test_a_long_word_is_cut(self):
         """As bilm cuts it: words that begin alike are then the same."""
         long = 'x' * 48
-        found = elmo.spelled(
+        actual = elmo.spelled(
             specials_of(long, long + 'y', long + 'zzz', 'x', 'y'), 50
         )
-        self.assertEqual(found.shape, (5, 50))
-        np.testing.assert_array_equal(found[0], found[1])
-        self.assertEqual(found[0].tolist(), [259, *[121] * 48, 260])
+        self.assertEqual(actual.shape, (5, 50))
+        np.testing.assert_array_equal(actual[0], actual[1])
+        self.assertEqual(actual[0].tolist(), [259, *[121] * 48, 260])
 
     def test_numbers_where_pieces_are_unknown(self):
-        found = elmo.spelled(Specials(2, 3, 4, 12), 50, 3)
+        actual = elmo.spelled(Specials(2, 3, 4, 12), 50, 3)
         self.assertEqual(
-            found[10].tolist(), [259, 50, 49, 260, 261, 261, 261]
+            actual[10].tolist(), [259, 50, 49, 260, 261, 261, 261]
         )
-        self.assertEqual(found[3, 1], elmo.TEXT_END)
+        self.assertEqual(actual[3, 1], elmo.TEXT_END)
 
     def test_padding_beyond_is_of_no_matter(self):
         """What fewer columns leave out is what a filter has found already."""
         encoder = make_encoder()
         pieces = [f'word{i}' for i in range(V)]
         encoder.spell(specials_of(*pieces))
-        found = read(encoder, np.arange(V))
+        actual = read(encoder, np.arange(V))
         whole = np.full((V, 50), elmo.PADDING, np.int16)
         short = encoder.spelling()
         self.assertEqual(short.shape[1], 6 + 2 + 3)
         whole[:, : short.shape[1]] = short
         with mock.patch.object(encoder, 'spelling', lambda: whole):
-            near(read(encoder, np.arange(V)), found, 1e-6)
+            near(read(encoder, np.arange(V)), actual, 1e-6)
 
 
 class CharactersTest(parameterized.TestCase):
@@ -88,15 +88,15 @@ class CharactersTest(parameterized.TestCase):
         }
         ids = np.array([7, 23], np.int32)
         x = w['character_embeddings'][encoder.spelling()[ids]] * np.sqrt(D)
-        found = []
+        actual = []
         for n in (1, 2, 3):
             kernel = w[f'filter_{n}_kernel'].reshape(n, 16, -1)
             places = [
                 np.einsum('bnc,ncf->bf', x[:, i : i + n], kernel)
                 for i in range(x.shape[1] - n + 1)
             ]
-            found.append(np.max(places, axis=0))
-        y = np.maximum(np.hstack(found) + w['filter_bias'], 0)
+            actual.append(np.max(places, axis=0))
+        y = np.maximum(np.hstack(actual) + w['filter_bias'], 0)
         for i in range(2):
             z = y @ w[f'highway_{i}_kernel'] + w[f'highway_{i}_bias']
             gate, new = np.split(z, 2, axis=1)
@@ -109,10 +109,10 @@ class CharactersTest(parameterized.TestCase):
     @parameterized.parameters(1, 3, 6, 30, 200)
     def test_each_piece_is_read_once(self, kinds):
         """However many there are: a fitting share of the tokens."""
-        encoder, found = make_encoder(), []
+        encoder, actual = make_encoder(), []
 
         def once(characters):
-            found.append(characters.shape[0])
+            actual.append(characters.shape[0])
             return Elmo.read(encoder, characters)
 
         ids = np.random.default_rng(3).permutation(
@@ -122,7 +122,7 @@ class CharactersTest(parameterized.TestCase):
         with mock.patch.object(encoder, 'read', once):
             near(encoder.lookup(ids), expected)
             size = next(s for s in (9, 14, 18, 36) if s >= min(kinds, 36))
-            self.assertEqual(found, [size])
+            self.assertEqual(actual, [size])
             # A graph of any shape reads as many as there are.
             graph = tf.function(
                 encoder.lookup,
@@ -144,12 +144,12 @@ class CharactersTest(parameterized.TestCase):
         """Those of a piece that is there twice are the sum."""
         encoder = make_encoder()
         kernel = encoder.projection_kernel.value
-        found = []
+        actual = []
         for ids, scale in (([[5, 5, 5]], 1.0), ([[5]], 3.0)):
             with tf.GradientTape() as tape:
                 y = tf.reduce_sum(encoder.lookup(np.array(ids, np.int32)))
-            found.append(scale * tape.gradient(y, kernel))
-        np.testing.assert_allclose(found[0], found[1], rtol=1e-5)
+            actual.append(scale * tape.gradient(y, kernel))
+        np.testing.assert_allclose(actual[0], actual[1], rtol=1e-5)
 
     def test_its_table(self):
         encoder = make_encoder()
@@ -163,11 +163,11 @@ class DirectionsTest(parameterized.TestCase):
         encoder, ids = make_encoder(), make_ids(B, T)
         other = ids.copy()
         other[:, 4] = SEP
-        found, changed = (
+        actual, changed = (
             encoder(Inputs(x), key=key, all_layers=True).layers[layer].numpy()
             for x in (ids, other)
         )
-        same = found == changed
+        same = actual == changed
         left, right = same[..., : D // 2], same[..., D // 2 :]
         self.assertTrue(left[:, :4].all())
         self.assertFalse(left[:, 4:].any())
@@ -176,17 +176,17 @@ class DirectionsTest(parameterized.TestCase):
 
     def test_layers(self):
         encoder, ids = make_encoder(), make_ids(B, T)
-        found = encoder(Inputs(ids), all_layers=True)
+        actual = encoder(Inputs(ids), all_layers=True)
         e = encoder.lookup(ids)
-        near(found.layers[0], tf.concat([e, e], -1), 1e-6)
+        near(actual.layers[0], tf.concat([e, e], -1), 1e-6)
         left = right = e
         for i, block in enumerate(encoder.blocks):
             new = block.left(left)[0], block.right(right)[0]
             if i:  # from the second on
                 new = left + new[0], right + new[1]
             left, right = new
-            near(found.layers[i + 1], tf.concat(new, -1), 1e-6)
-        np.testing.assert_array_equal(found.states, found.layers[-1])
+            near(actual.layers[i + 1], tf.concat(new, -1), 1e-6)
+        np.testing.assert_array_equal(actual.states, actual.layers[-1])
         self.assertLen(encoder(Inputs(ids), all_layers='below').layers, 2)
 
     @parameterized.product(key=[None, KEY])
@@ -199,12 +199,12 @@ class DirectionsTest(parameterized.TestCase):
         state = encoder.empty_state(B)
         for begin, end in ((0, 4), (4, T)):
             part = ids[:, begin:end]
-            found = encoder(Inputs(part), key=key, state=state)
+            actual = encoder(Inputs(part), key=key, state=state)
             alone = encoder(Inputs(part), key=key).states
-            state = found.state
+            state = actual.state
             left = whole[:, begin:end, : D // 2]
-            near(found.states[..., : D // 2], left, 1e-6)
-            near(found.states[..., D // 2 :], alone[..., D // 2 :], 1e-6)
+            near(actual.states[..., : D // 2], left, 1e-6)
+            near(actual.states[..., D // 2 :], alone[..., D // 2 :], 1e-6)
         self.assertEqual(state['cells'].shape, (2, B, 6))
 
     def test_dropout(self):

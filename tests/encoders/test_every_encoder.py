@@ -84,12 +84,12 @@ def gradients(encoder, states_of):
         total = tf.reduce_sum(
             tf.cast(states_of()[..., :7], tf.float32) ** 3
         )
-    found = tape.gradient(
+    actual = tape.gradient(
         total,
         [weight.value for weight in encoder.weights],
         unconnected_gradients='zero',
     )
-    return [tf.convert_to_tensor(gradient) for gradient in found]
+    return [tf.convert_to_tensor(gradient) for gradient in actual]
 
 
 class StatesTest(parameterized.TestCase):
@@ -102,11 +102,11 @@ class StatesTest(parameterized.TestCase):
             given['block_ids'] = np.int32(np.arange(10) // [[3], [4], [10]])
         whole = run(encoder, ids, **given).states.numpy()
         for all_layers in (False, True):
-            found = run(
+            actual = run(
                 encoder, ids, places=PLACES, all_layers=all_layers, **given
             ).states
             near(
-                found,
+                actual,
                 whole[np.arange(3)[:, None], PLACES],
                 0 if name in EXACT else 1e-5,
             )
@@ -145,7 +145,7 @@ class StatesTest(parameterized.TestCase):
         segments = {}
         if 'segment_ids' in encoder.input_fields:
             segments = {'segment_ids': make_ids(4, 9, seed=3) % 2}
-        found = run(
+        actual = run(
             encoder, ids, key=key, **blocks_of(encoder, blocks), **segments
         ).states
         for row, block in enumerate(blocks):
@@ -157,7 +157,7 @@ class StatesTest(parameterized.TestCase):
                     **{k: x[row : row + 1, part] for k, x in segments.items()},
                 ).states
                 near(
-                    found.numpy()[row, part],
+                    actual.numpy()[row, part],
                     alone[0],
                     1e-6 if name in EXACT else 1e-5,
                 )
@@ -182,16 +182,16 @@ class StatesTest(parameterized.TestCase):
         def states(ids):
             return run(encoder, ids, block_ids=blocks[None], key=key).states
 
-        found = moved(states, ids)
+        actual = moved(states, ids)
         sees = np.tri(8, dtype=bool).T & (blocks[:, None] == blocks)
-        np.testing.assert_array_equal(found[~sees], 0.0)
-        self.assertTrue((found[sees] > 1e-4).all())
+        np.testing.assert_array_equal(actual[~sees], 0.0)
+        self.assertTrue((actual[sees] > 1e-4).all())
 
     @parameterized.parameters('transformer', 'relative', 'modern')
     def test_every_token_sees_every_other_without_blocks(self, kind):
         encoder, ids = make(kind), make_ids(1, 6)
-        found = moved(lambda ids: run(encoder, ids).states, ids)
-        self.assertTrue((found > 1e-3).all())
+        actual = moved(lambda ids: run(encoder, ids).states, ids)
+        self.assertTrue((actual > 1e-3).all())
 
     @parameterized.parameters(*VARIANTS)
     def test_all_layers(self, name):
@@ -199,14 +199,14 @@ class StatesTest(parameterized.TestCase):
         plain = run(encoder, ids)
         self.assertIsNone(plain.layers)
         self.assertIsNone(plain.state)
-        found = run(encoder, ids, all_layers=True)
-        self.assertLen(found.layers, encoder.depth + 1)
-        for layer in found.layers:
+        actual = run(encoder, ids, all_layers=True)
+        self.assertLen(actual.layers, encoder.depth + 1)
+        for layer in actual.layers:
             self.assertEqual(layer.shape, (2, 10, encoder.width))
-        np.testing.assert_array_equal(found.layers[-1], found.states)
-        near(found.states, plain.states)
+        np.testing.assert_array_equal(actual.layers[-1], actual.states)
+        near(actual.states, plain.states)
         below = run(encoder, ids, all_layers='below')
-        for one, two in zip(below.layers, found.layers[:-1], strict=True):
+        for one, two in zip(below.layers, actual.layers[:-1], strict=True):
             near(one, two)
 
     @parameterized.parameters('transformer', 'relative', 'relative_causal')
@@ -260,12 +260,12 @@ class StatesTest(parameterized.TestCase):
             with tf.GradientTape() as tape:
                 states = outcome(ids, blocks)
                 loss = tf.reduce_sum(tf.square(states))
-            found = tape.gradient(
+            actual = tape.gradient(
                 loss, [v.value for v in encoder.trainable_variables]
             )
             return [
                 states,
-                *(tf.convert_to_tensor(g) for g in found if g is not None),
+                *(tf.convert_to_tensor(g) for g in actual if g is not None),
             ]
 
         spec = tf.TensorSpec(shape, tf.int32)

@@ -19,17 +19,17 @@ class LookupTest(parameterized.TestCase):
         encoder = make_encoder()
         expected = encoder.embedding_table.numpy()[IDS]
         for key in (None, KEY):
-            found = run(encoder, IDS, key=key, all_layers=True)
-            np.testing.assert_array_equal(found.states, expected)
-            self.assertLen(found.layers, 1)
-            np.testing.assert_array_equal(found.layers[0], expected)
+            actual = run(encoder, IDS, key=key, all_layers=True)
+            np.testing.assert_array_equal(actual.states, expected)
+            self.assertLen(actual.layers, 1)
+            np.testing.assert_array_equal(actual.layers[0], expected)
         places = np.int32([[3, 3], [0, 39], [1, 2], [5, 4], [7, 8]])
-        found = run(encoder, IDS, places=places, all_layers=True)
+        actual = run(encoder, IDS, places=places, all_layers=True)
         np.testing.assert_array_equal(
-            found.states, expected[np.arange(5)[:, None], places]
+            actual.states, expected[np.arange(5)[:, None], places]
         )
         # Of layers there are all states, whatever the places.
-        np.testing.assert_array_equal(found.layers[0], expected)
+        np.testing.assert_array_equal(actual.layers[0], expected)
         self.assertEqual(
             [weight.path for weight in encoder.weights],
             ['encoder/word_embeddings'],
@@ -65,14 +65,14 @@ class LookupTest(parameterized.TestCase):
         """A share of single numbers, and the others are larger."""
         encoder, rate = make_encoder(rate=0.3), 0.3
         whole = encoder.embedding_table.numpy()[IDS]
-        found = run(encoder, IDS, key=KEY).states.numpy()
-        dropped = found == 0
+        actual = run(encoder, IDS, key=KEY).states.numpy()
+        dropped = actual == 0
         self.assertAlmostEqual(dropped.mean(), rate, delta=0.02)
         np.testing.assert_allclose(
-            found[~dropped], whole[~dropped] / (1 - rate), rtol=1e-6
+            actual[~dropped], whole[~dropped] / (1 - rate), rtol=1e-6
         )
         np.testing.assert_array_equal(run(encoder, IDS).states, whole)
-        np.testing.assert_array_equal(run(encoder, IDS, key=KEY).states, found)
+        np.testing.assert_array_equal(run(encoder, IDS, key=KEY).states, actual)
         other = run(encoder, IDS, key=dropout.new_key(5)).states.numpy()
         self.assertFalse(np.array_equal(other == 0, dropped))
 

@@ -29,20 +29,22 @@ class SizeTest(absltest.TestCase):
                 vocab_size=50_368, layers=22, width=768, heads=12
             )
             encoder.build()
-        found = sum(math.prod(weight.shape) for weight in encoder.weights)
+        actual = sum(math.prod(weight.shape) for weight in encoder.weights)
         d, f = 768, 1152
         layers = 22 * (4 * d * d + 3 * d * f + 2 * d) - d
-        self.assertEqual(found, 50_368 * d + layers + 2 * d)
-        self.assertEqual(found, 149_014_272)
+        self.assertEqual(actual, 50_368 * d + layers + 2 * d)
+        self.assertEqual(actual, 149_014_272)
 
     def test_paths_are_explicit(self):
         block = ['outer_norm_gamma', 'inner_kernel', 'outer_kernel',
                  'attention/qkv_kernel', 'attention/output_kernel']  # fmt: skip
-        wanted = ['word_embeddings', 'norm_gamma', 'last_norm_gamma']
-        wanted += [f'layer_{i}/{name}' for i in range(2) for name in block]
-        wanted += ['layer_1/attention_norm_gamma']  # of the first there is none
-        found = [weight.path for weight in make_encoder(layers=2).weights]
-        self.assertCountEqual(found, [f'encoder/{name}' for name in wanted])
+        expected = ['word_embeddings', 'norm_gamma', 'last_norm_gamma']
+        expected += [f'layer_{i}/{name}' for i in range(2) for name in block]
+        expected += [
+            'layer_1/attention_norm_gamma'
+        ]  # of the first there is none
+        actual = [weight.path for weight in make_encoder(layers=2).weights]
+        self.assertCountEqual(actual, [f'encoder/{name}' for name in expected])
 
 
 class SightTest(parameterized.TestCase):
@@ -68,8 +70,8 @@ class SightTest(parameterized.TestCase):
             self.assertEqual(embeddings, {12})
             self.assertEqual(first, set(range(24)))
             # A second layer that is global, behind one that is not.
-            found = self.moved(24, global_every=2, layers=2)
-        self.assertEqual(found[1], set(range(24)))
+            actual = self.moved(24, global_every=2, layers=2)
+        self.assertEqual(actual[1], set(range(24)))
 
     @parameterized.parameters(9, 100)
     def test_a_local_layer_sees_what_is_near(self, chunks):
@@ -117,7 +119,7 @@ class SightTest(parameterized.TestCase):
 class StatesTest(parameterized.TestCase):
     def test_a_key_at_rate_0_and_a_band_change_no_gradient(self):
         ids = make_ids(3, 19)
-        found = []
+        actual = []
         for chunks, key in ((4, None), (4, KEY), (100, None), (100, KEY)):
             encoder = make_encoder()
             values = [weight.value for weight in encoder.weights]
@@ -128,9 +130,9 @@ class StatesTest(parameterized.TestCase):
                 gradients = map(
                     tf.convert_to_tensor, tape.gradient(total, values)
                 )
-                found.append([states, *gradients])
-        for others in found[1:]:
-            for one, two in zip(others, found[0], strict=True):
+                actual.append([states, *gradients])
+        for others in actual[1:]:
+            for one, two in zip(others, actual[0], strict=True):
                 scale = max(1.0, np.abs(two).max())
                 np.testing.assert_allclose(one, two, atol=1e-5 * scale)
 

@@ -86,8 +86,8 @@ class ArgumentsTest(parameterized.TestCase):
         for i in range(2):
             for name, shape in block.items():
                 expected[f'encoder/layer_{i}/{name}'] = shape
-        found = {w.path: tuple(w.shape) for w in make_encoder().weights}
-        self.assertEqual(found, expected)
+        actual = {w.path: tuple(w.shape) for w in make_encoder().weights}
+        self.assertEqual(actual, expected)
         # Tied, without segments, and causal: without the queries' embedding.
         for i in range(2):
             for name in block:
@@ -98,8 +98,8 @@ class ArgumentsTest(parameterized.TestCase):
         expected['encoder/content_bias'] = (H, E)
         expected['encoder/position_bias'] = (H, E)
         tied = make_encoder(untie=False, segments=0, causal=True)
-        found = {w.path: tuple(w.shape) for w in tied.weights}
-        self.assertEqual(found, expected)
+        actual = {w.path: tuple(w.shape) for w in tied.weights}
+        self.assertEqual(actual, expected)
 
     def test_what_does_not_fit(self):
         encoder, ids = make_encoder(), make_ids(1, 4)
@@ -132,10 +132,12 @@ class StatesTest(parameterized.TestCase):
             given['directions'] = np.int32([1, -1, 1])
         whole = run(encoder, ids, **given)
         places = np.int32([[0, 9], [3, 3], [7, 2]])
-        found = run(encoder, ids, places=places, all_layers=all_layers, **given)
-        near(found.states, take(whole.states, places))
+        actual = run(
+            encoder, ids, places=places, all_layers=all_layers, **given
+        )
+        near(actual.states, take(whole.states, places))
         if memory:
-            near(found.state.states, whole.state.states)
+            near(actual.state.states, whole.state.states)
 
     @parameterized.parameters((False, False), (True, False), (False, True))
     def test_gradients_with_a_key_are_those_without(self, queries, causal):
@@ -197,8 +199,8 @@ class StatesTest(parameterized.TestCase):
 
     def test_all_layers_beside_queries(self):
         encoder, ids = make_encoder(layers=3), make_ids(2, 10)
-        found = run(encoder, ids, all_layers=True)
-        np.testing.assert_array_equal(found.layers[0], encoder.lookup(ids))
+        actual = run(encoder, ids, all_layers=True)
+        np.testing.assert_array_equal(actual.layers[0], encoder.lookup(ids))
         ranks, sees = make_order(2, 10)
         given = {'ranks': ranks, 'sees': sees}
         places = np.int32([[1, 2], [5, 0]])
@@ -214,9 +216,9 @@ class StatesTest(parameterized.TestCase):
 
     def test_scaled_embeddings(self):
         encoder, ids = make_encoder(scale_embeddings=True), make_ids(2, 3)
-        found = run(encoder, ids, all_layers=True).layers[0]
+        actual = run(encoder, ids, all_layers=True).layers[0]
         np.testing.assert_allclose(
-            found, 4 * encoder.embedding_table.numpy()[ids]
+            actual, 4 * encoder.embedding_table.numpy()[ids]
         )
         np.testing.assert_array_equal(
             encoder.lookup(ids), encoder.embedding_table.numpy()[ids]
@@ -248,11 +250,11 @@ class StatesTest(parameterized.TestCase):
         self.assertEqual(memory.states.dtype, tf.bfloat16)
         for key in (None, KEY):
             with tf.GradientTape() as tape:
-                found = run(mixed, ids, state=memory, key=key, **given)
-                total = tf.reduce_sum(tf.cast(found.states, tf.float32) ** 3)
-            self.assertEqual(found.states.dtype, tf.bfloat16)
-            self.assertEqual(found.state.states.dtype, tf.bfloat16)
-            error = np.abs(tf.cast(found.states, tf.float32) - expected)
+                actual = run(mixed, ids, state=memory, key=key, **given)
+                total = tf.reduce_sum(tf.cast(actual.states, tf.float32) ** 3)
+            self.assertEqual(actual.states.dtype, tf.bfloat16)
+            self.assertEqual(actual.state.states.dtype, tf.bfloat16)
+            error = np.abs(tf.cast(actual.states, tf.float32) - expected)
             self.assertLess(error.mean(), 0.03)
             self.assertGreater(error.max(), 0)
             for weight, gradient in zip(
@@ -308,10 +310,10 @@ class OrderTest(parameterized.TestCase):
         changed[0, 4:] = make_ids(4, seed=9)
         after = run(encoder, changed, ranks=ranks, sees=sees).states.numpy()
         np.testing.assert_array_equal(after[0, :4], before[0, :4])
-        found = moved(
+        actual = moved(
             lambda ids: run(encoder, ids, ranks=ranks, sees=sees).states, ids
         )
-        self.assertTrue((found[:4, 4:] > 0).all())
+        self.assertTrue((actual[:4, 4:] > 0).all())
 
     def test_a_query_that_sees_nothing_knows_its_place_alone(self):
         encoder = make_encoder()
@@ -321,11 +323,11 @@ class OrderTest(parameterized.TestCase):
             'places': np.int32([[1]]),
             'queries': True,
         }
-        found = [
+        actual = [
             run(encoder, make_ids(1, 4, seed=seed), **given).states
             for seed in range(2)
         ]
-        np.testing.assert_array_equal(found[0], found[1])
+        np.testing.assert_array_equal(actual[0], actual[1])
 
 
 class MemoryTest(parameterized.TestCase):
@@ -363,9 +365,9 @@ class MemoryTest(parameterized.TestCase):
         whole = run(encoder, ids).states
         memory = encoder.empty_state(2, 10)
         for begin in range(0, 12, 2):
-            found = run(encoder, ids[:, begin : begin + 2], state=memory)
-            near(found.states, whole[:, begin : begin + 2])
-            memory = found.state
+            actual = run(encoder, ids[:, begin : begin + 2], state=memory)
+            near(actual.states, whole[:, begin : begin + 2])
+            memory = actual.state
             np.testing.assert_array_equal(
                 memory.filled, [min(10, begin + 2)] * 2
             )
@@ -396,24 +398,26 @@ class MemoryTest(parameterized.TestCase):
                 )
             ]
 
-        found = gradient(stopped=False)
-        words = found[0]
+        actual = gradient(stopped=False)
+        words = actual[0]
         np.testing.assert_array_equal(words[ids[:, :6]], np.zeros((2, 6, D)))
         self.assertTrue(words[ids[:, 6:]].any(axis=-1).all())
-        for one, two in zip(found, gradient(stopped=True), strict=True):
+        for one, two in zip(actual, gradient(stopped=True), strict=True):
             np.testing.assert_array_equal(one, two)
 
     @parameterized.parameters((None,), (KEY,))
     def test_what_is_not_filled_is_not_seen(self, key):
         encoder, ids = make_encoder(), make_ids(2, 6)
-        found = run(
+        actual = run(
             encoder, ids, state=make_memory(2, 4, filled=[0, 2]), key=key
         )
         alone = run(encoder, ids, key=key).states
-        np.testing.assert_allclose(found.states[0], alone[0], atol=1e-5)
+        np.testing.assert_allclose(actual.states[0], alone[0], atol=1e-5)
         states = make_memory(2, 4).states[:, :, 2:]
         short = Memory(states, tf.constant([2, 2]))
-        near(found.states[1], run(encoder, ids, state=short, key=key).states[1])
+        near(
+            actual.states[1], run(encoder, ids, state=short, key=key).states[1]
+        )
 
     def test_what_is_kept(self):
         """The inputs of each block, of the first tokens, behind the old."""
@@ -427,23 +431,23 @@ class MemoryTest(parameterized.TestCase):
                 {'places': places},
                 {'places': places, 'queries': True},
             ):
-                found = run(
+                actual = run(
                     encoder, ids, state=old, advance=keep, **given
                 ).state
                 np.testing.assert_array_equal(
-                    found.filled, [min(4, count), min(4, 3 + count)]
+                    actual.filled, [min(4, count), min(4, 3 + count)]
                 )
                 for i in range(2):
                     expected = np.concatenate(
                         [old.states[i], layers[i][:, :count]], axis=1
                     )[:, -4:]
-                    near(found.states[i], expected)
+                    near(actual.states[i], expected)
 
     def test_memory_of_no_length(self):
         encoder, ids = make_encoder(), make_ids(2, 6)
-        found = run(encoder, ids, state=encoder.empty_state(2, 0))
-        np.testing.assert_array_equal(found.states, run(encoder, ids).states)
-        self.assertEqual(found.state.states.shape, (2, 2, 0, D))
+        actual = run(encoder, ids, state=encoder.empty_state(2, 0))
+        np.testing.assert_array_equal(actual.states, run(encoder, ids).states)
+        self.assertEqual(actual.state.states.shape, (2, 2, 0, D))
 
     def test_the_size_of_memory_does_not_grow(self):
         encoder = make_encoder()
@@ -587,8 +591,8 @@ class HuggingFaceTest(parameterized.TestCase):
         self.assertEmpty(values)
         return encoder
 
-    def assert_equal(self, found, expected):
-        np.testing.assert_allclose(found, expected, rtol=0, atol=1e-5)
+    def assert_equal(self, actual, expected):
+        np.testing.assert_allclose(actual, expected, rtol=0, atol=1e-5)
 
     def test_the_file_has_these_cases(self):
         names = {xlnet.name_of('both', *case) for case in xlnet.STREAMS}
@@ -620,15 +624,15 @@ class HuggingFaceTest(parameterized.TestCase):
             )
             rules['advance'] = xlnet.KEPT
         asked = {**rules, 'places': given['places'], 'queries': True}
-        found = run(encoder, given['ids'], all_layers=True, **asked)
-        self.assert_equal(found.states, both['states'])
-        self.assert_equal(np.stack(found.layers), both['layers'])
+        actual = run(encoder, given['ids'], all_layers=True, **asked)
+        self.assert_equal(actual.states, both['states'])
+        self.assert_equal(np.stack(actual.layers), both['layers'])
         if memory:
-            self.assert_equal(found.state.states, both['memory'])
+            self.assert_equal(actual.state.states, both['memory'])
         # As in training: nothing that is not wanted.
         for key in (None, KEY):
-            found = run(encoder, given['ids'], key=key, **asked)
-            self.assert_equal(found.states, both['states'])
+            actual = run(encoder, given['ids'], key=key, **asked)
+            self.assert_equal(actual.states, both['states'])
         # The content stream alone.
         self.assert_equal(
             run(encoder, given['ids'], **rules).states,
@@ -647,22 +651,22 @@ class HuggingFaceTest(parameterized.TestCase):
                 tf.constant([xlnet.CAUSAL_MEMORY] * 2),
             )
         for key in (None, KEY):
-            found = run(encoder, given['ids'], key=key, **rules)
-            self.assert_equal(found.states, theirs['states'])
-            self.assert_equal(np.stack(found.layers), theirs['layers'])
+            actual = run(encoder, given['ids'], key=key, **rules)
+            self.assert_equal(actual.states, theirs['states'])
+            self.assert_equal(np.stack(actual.layers), theirs['layers'])
             if memory:
-                self.assert_equal(found.state.states, theirs['memory'])
+                self.assert_equal(actual.state.states, theirs['memory'])
 
     def test_padding(self):
         given = self.given
-        found = run(
+        actual = run(
             self.encoder(),
             given['ids'],
             segment_ids=given['segments'],
             block_ids=given['padding'],
         ).states.numpy()
         real = given['padding'] == 0
-        self.assert_equal(found[real], self.theirs('padding')['states'][real])
+        self.assert_equal(actual[real], self.theirs('padding')['states'][real])
 
 
 class ModelGardenTest(parameterized.TestCase):
@@ -779,7 +783,7 @@ class ModelGardenTest(parameterized.TestCase):
         )
         states, memory = ask(model)
         for key in (None, KEY):
-            found = run(
+            actual = run(
                 encoder,
                 case['ids'],
                 segment_ids=case['segments'],
@@ -792,8 +796,8 @@ class ModelGardenTest(parameterized.TestCase):
                 advance=3,
                 key=key,
             )
-            np.testing.assert_allclose(found.states, states, rtol=0, atol=1e-5)
-            near(found.state.states, np.stack(memory))
+            np.testing.assert_allclose(actual.states, states, rtol=0, atol=1e-5)
+            near(actual.state.states, np.stack(memory))
 
 
 if __name__ == '__main__':

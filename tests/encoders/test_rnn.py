@@ -28,12 +28,12 @@ class RnnTest(parameterized.TestCase):
             theirs.set_weights([w, u, b + np.repeat([0, 1, 0, 0], D)])
             layers.append(theirs(layers[-1]))
         for key in (None, KEY):
-            found = encoder(Inputs(ids), key=key, all_layers=True)
-            self.assertLen(found.layers, 3)
-            for mine, other in zip(found.layers, layers, strict=True):
+            actual = encoder(Inputs(ids), key=key, all_layers=True)
+            self.assertLen(actual.layers, 3)
+            for mine, other in zip(actual.layers, layers, strict=True):
                 np.testing.assert_allclose(mine, other, atol=1e-5)
-            np.testing.assert_allclose(found.states, layers[-1], atol=1e-5)
-            self.assertIsNone(found.state)
+            np.testing.assert_allclose(actual.states, layers[-1], atol=1e-5)
+            self.assertIsNone(actual.state)
         below = encoder(Inputs(ids), all_layers='below').layers
         self.assertLen(below, 2)
 
@@ -43,9 +43,9 @@ class RnnTest(parameterized.TestCase):
         whole = encoder(Inputs(ids), key=key).states
         state, parts = encoder.empty_state(B), []
         for begin, end in ((0, 4), (4, 5), (5, T)):
-            found = encoder(Inputs(ids[:, begin:end]), key=key, state=state)
-            parts.append(found.states)
-            state = found.state
+            actual = encoder(Inputs(ids[:, begin:end]), key=key, state=state)
+            parts.append(actual.states)
+            state = actual.state
         np.testing.assert_allclose(tf.concat(parts, 1), whole, atol=1e-6)
         last = whole[:, -1]
         np.testing.assert_allclose(state['hidden'][-1], last, atol=1e-6)
@@ -58,12 +58,12 @@ class RnnTest(parameterized.TestCase):
     def test_dropout_is_between_layers(self):
         """Of what layers read and of the last states, never in time."""
         encoder, ids = make_encoder(rate=0.5), make_ids(B, T)
-        found = encoder(Inputs(ids), key=KEY, all_layers=True)
+        actual = encoder(Inputs(ids), key=KEY, all_layers=True)
         again = encoder(Inputs(ids), key=KEY)
-        np.testing.assert_array_equal(found.states, again.states)
-        zeros = [np.mean(np.asarray(x) == 0) for x in found.layers]
+        np.testing.assert_array_equal(actual.states, again.states)
+        zeros = [np.mean(np.asarray(x) == 0) for x in actual.layers]
         self.assertEqual(zeros, [0, 0, 0])
-        self.assertBetween(np.mean(found.states.numpy() == 0), 0.4, 0.6)
+        self.assertBetween(np.mean(actual.states.numpy() == 0), 0.4, 0.6)
 
     def test_what_it_does_not_take(self):
         encoder, ids = make_encoder(), make_ids(B, T)

@@ -34,8 +34,8 @@ class SizeTest(parameterized.TestCase):
         with keras.StatelessScope(initialize_variables=False):
             encoder = Transformer(vocab_size=30_522, **SIZES[size])
             encoder.build()
-        found = sum(math.prod(weight.shape) for weight in encoder.weights)
-        self.assertEqual(found, count)
+        actual = sum(math.prod(weight.shape) for weight in encoder.weights)
+        self.assertEqual(actual, count)
 
     def test_every_size_is_counted(self):
         self.assertEqual(
@@ -91,8 +91,8 @@ class WeightsTest(parameterized.TestCase):
             )
         ]  # fmt: skip
         for _ in range(2):  # no second model is called encoder_1
-            found = [weight.path for weight in make_encoder().weights]
-            self.assertEqual(sorted(found), sorted(expected))
+            actual = [weight.path for weight in make_encoder().weights]
+            self.assertEqual(sorted(actual), sorted(expected))
 
     # 0.02 at the width of base; 0.02 sqrt(12) at 64.
     @parameterized.parameters((768, 0.02), (64, 0.0692820))
@@ -149,9 +149,9 @@ class WeightsTest(parameterized.TestCase):
         def weights(seed, **sizes):
             encoder = Transformer(vocab_size=V, heads=2, **sizes)
             encoder.build()
-            found = {weight.path: weight for weight in encoder.weights}
-            initialise(found, seed, sizes['width'])
-            return {path: w.numpy() for path, w in found.items()}
+            actual = {weight.path: weight for weight in encoder.weights}
+            initialise(actual, seed, sizes['width'])
+            return {path: w.numpy() for path, w in actual.items()}
 
         small = weights(3, layers=1, width=16)
         large = weights(3, layers=2, width=16)
@@ -200,15 +200,15 @@ class StatesTest(parameterized.TestCase):
     @parameterized.parameters((None,), (KEY,))
     def test_norms_before_the_blocks_and_one_behind(self, key):
         encoder, ids = make_encoder(pre_norm=True), make_ids(2, 10)
-        found = run(encoder, ids, all_layers=True, key=key)
-        states = found.states.numpy().astype(np.float64)
+        actual = run(encoder, ids, all_layers=True, key=key)
+        states = actual.states.numpy().astype(np.float64)
         # What the last norm leaves: mean 0 and deviation 1 before its weights.
         plain = (states - encoder.last_beta.numpy()) / (
             encoder.last_gamma.numpy()
         )
         np.testing.assert_allclose(plain.mean(axis=-1), 0.0, atol=1e-4)
         np.testing.assert_allclose(plain.std(axis=-1), 1.0, atol=1e-4)
-        np.testing.assert_array_equal(found.layers[-1], found.states)
+        np.testing.assert_array_equal(actual.layers[-1], actual.states)
         # The residual is untouched: blocks that add nothing leave it as it is.
         for weight in encoder.weights:
             if weight.path.endswith(
@@ -230,8 +230,8 @@ class StatesTest(parameterized.TestCase):
         total -= total.mean(axis=-1, keepdims=True)
         total /= total.std(axis=-1, keepdims=True)
         expected = total * encoder.gamma.numpy() + encoder.beta.numpy()
-        found = run(encoder, ids, all_layers=True).layers[0]
-        np.testing.assert_allclose(found, expected, atol=1e-5)
+        actual = run(encoder, ids, all_layers=True).layers[0]
+        np.testing.assert_allclose(actual, expected, atol=1e-5)
 
 
 class ErrorTest(absltest.TestCase):
@@ -285,7 +285,7 @@ class ModelGardenTest(parameterized.TestCase):
                 continue
             variable.assign(value.reshape(variable.shape))
         expected = theirs(inputs)
-        found = run(
+        actual = run(
             ours,
             ids,
             segment_ids=segments,
@@ -294,9 +294,9 @@ class ModelGardenTest(parameterized.TestCase):
         )
         self.assertLen(expected['encoder_outputs'], 3)
         for i, layer in enumerate(expected['encoder_outputs'], 1):
-            near(found.layers[i].numpy()[real], layer.numpy()[real])
+            near(actual.layers[i].numpy()[real], layer.numpy()[real])
         near(
-            found.states.numpy()[real],
+            actual.states.numpy()[real],
             expected['sequence_output'].numpy()[real],
         )
 
@@ -321,7 +321,7 @@ class ModelGardenTest(parameterized.TestCase):
             i = joined.index(last)
             value = weights[f'encoder/{layer}/attention/qkv_{kind}']
             return value[..., i * WIDTH : (i + 1) * WIDTH]
-        found = {
+        actual = {
             'self_attention/attention_output': {
                 'kernel': 'attention/output_kernel',
                 'bias': 'attention_bias',
@@ -337,7 +337,7 @@ class ModelGardenTest(parameterized.TestCase):
                 'beta': 'outer_norm_beta',
             },
         }[part][kind]
-        return weights[f'encoder/{layer}/{found}']
+        return weights[f'encoder/{layer}/{actual}']
 
 
 if __name__ == '__main__':

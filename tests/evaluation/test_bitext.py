@@ -63,17 +63,17 @@ class FilesTest(parameterized.TestCase):
         self.write('README.md', 'of no language')
         self.write('multi.fra-deu.fra', 'Oui')
         (self.folder / 'x-en.x').mkdir()
-        (found,) = bitext.read(self.folder)
-        self.assertEqual(found.language, code)
-        self.assertEqual(found.foreign.texts, ['Ja', 'Nein'])
-        self.assertEqual(found.english.texts, ['Yes', 'No'])
+        (actual,) = bitext.read(self.folder)
+        self.assertEqual(actual.language, code)
+        self.assertEqual(actual.foreign.texts, ['Ja', 'Nein'])
+        self.assertEqual(actual.english.texts, ['Yes', 'No'])
 
     def test_english_first_and_gz(self):
         self.write('en-fr.en.gz', 'Yes', 'No')
         self.write('en-fr.fr', 'Oui', 'Non')
-        (found,) = bitext.read(self.folder)
-        self.assertEqual(found.language, 'fr')
-        self.assertEqual(found.english.texts, ['Yes', 'No'])
+        (actual,) = bitext.read(self.folder)
+        self.assertEqual(actual.language, 'fr')
+        self.assertEqual(actual.english.texts, ['Yes', 'No'])
 
     def test_languages_in_their_order(self):
         for code in ('tur', 'deu', 'fra'):
@@ -93,7 +93,7 @@ class FilesTest(parameterized.TestCase):
     def test_what_xtreme_has_sorted(self):
         """Its English side alone is in the order of the alphabet."""
         words = [f'{i:02}' for i in range(20)]
-        for foreign, english, wanted in (
+        for foreign, english, expected in (
             (words[::-1], words, True),
             (words, words, False),
             (words[::-1], words[::-1], False),
@@ -101,15 +101,15 @@ class FilesTest(parameterized.TestCase):
         ):
             self.write('de-en.de', *foreign)
             self.write('de-en.en', *english)
-            (found,) = bitext.read(self.folder)
-            self.assertEqual(found.is_sorted, wanted)
+            (actual,) = bitext.read(self.folder)
+            self.assertEqual(actual.is_sorted, expected)
 
     def test_copies(self):
-        found = bitext.distinct(['b', 'a', 'b', 'c', 'a', 'b'])
-        self.assertEqual(found.texts, ['b', 'a', 'c'])
-        self.assertEqual(found.place.tolist(), [0, 1, 0, 2, 1, 0])
-        self.assertEqual(found.line.tolist(), [0, 1, 3])
-        self.assertEqual(found.copies, 3)
+        actual = bitext.distinct(['b', 'a', 'b', 'c', 'a', 'b'])
+        self.assertEqual(actual.texts, ['b', 'a', 'c'])
+        self.assertEqual(actual.place.tolist(), [0, 1, 0, 2, 1, 0])
+        self.assertEqual(actual.line.tolist(), [0, 1, 3])
+        self.assertEqual(actual.copies, 3)
 
     @parameterized.parameters(
         # The first line that is odd on one side alone.
@@ -167,14 +167,14 @@ class SearchTest(parameterized.TestCase):
         x, y = signs(n, 0, 4), signs(m, 1, 4)
         cosines, margins = by_hand(x, y, k)
         both = bitext.nearest(x, y, k)
-        for found, scores, values, table in zip(
+        for actual, scores, values, table in zip(
             both, (cosines, cosines.T), bitext.margins(*both),
             (margins, margins.T), strict=True,
         ):  # fmt: skip
             order = first_best(scores)[:, :k]
-            np.testing.assert_array_equal(found.numbers, order)
+            np.testing.assert_array_equal(actual.numbers, order)
             np.testing.assert_allclose(
-                found.scores, np.take_along_axis(scores, order, 1), rtol=1e-6
+                actual.scores, np.take_along_axis(scores, order, 1), rtol=1e-6
             )
             np.testing.assert_allclose(
                 values, np.take_along_axis(table, order, 1), rtol=1e-6
@@ -183,11 +183,11 @@ class SearchTest(parameterized.TestCase):
     def test_lengths_do_not_count(self):
         x, y = signs(9, 0), signs(8, 1)
         plain = bitext.nearest(x, y, 3)
-        for found, other in zip(
+        for actual, other in zip(
             plain, bitext.nearest(4 * x, y / 8, 3), strict=True
         ):
-            np.testing.assert_array_equal(found.numbers, other.numbers)
-            np.testing.assert_array_equal(found.scores, other.scores)
+            np.testing.assert_array_equal(actual.numbers, other.numbers)
+            np.testing.assert_array_equal(actual.scores, other.scores)
 
     @parameterized.parameters((7, 5), (64, 1), (1, 64))
     def test_blocks_do_not_matter(self, block, rows):
@@ -197,11 +197,11 @@ class SearchTest(parameterized.TestCase):
             mock.patch.object(bitext, 'BLOCK', block),
             mock.patch.object(ranking, 'ROWS', rows),
         ):
-            for found, other in zip(
+            for actual, other in zip(
                 bitext.nearest(x, y, 4), whole, strict=True
             ):
-                np.testing.assert_array_equal(found.numbers, other.numbers)
-                np.testing.assert_array_equal(found.scores, other.scores)
+                np.testing.assert_array_equal(actual.numbers, other.numbers)
+                np.testing.assert_array_equal(actual.scores, other.scores)
 
     def test_cosine_and_margin(self):
         """What is near everything is found by cosine, and not by margin.
@@ -214,13 +214,13 @@ class SearchTest(parameterized.TestCase):
             return np.float32([np.cos(angles), np.sin(angles)]).T
 
         x, y = at(0, 20), at(-12, 32, 10)
-        found, back = bitext.translations(x, y)
-        self.assertEqual(found.tolist(), [2, 2])
+        actual, back = bitext.translations(x, y)
+        self.assertEqual(actual.tolist(), [2, 2])
         self.assertEqual(back.tolist(), [0, 1, 0])  # a tie: the lower number
         _, margins = by_hand(x, y, 2)
-        found, back = bitext.translations(x, y, 'margin', 2)
-        self.assertEqual(found.tolist(), margins.argmax(1).tolist())
-        self.assertEqual(found.tolist(), [0, 1])
+        actual, back = bitext.translations(x, y, 'margin', 2)
+        self.assertEqual(actual.tolist(), margins.argmax(1).tolist())
+        self.assertEqual(actual.tolist(), [0, 1])
         self.assertEqual(back.tolist()[:2], [0, 1])
 
     def test_the_margin_is_of_the_nearest_alone(self):
@@ -229,11 +229,11 @@ class SearchTest(parameterized.TestCase):
         cosines, margins = by_hand(x, y, 2)
         order = first_best(cosines)[:, :2]
         own = np.take_along_axis(margins, order, 1).argmax(1)
-        wanted = order[np.arange(40), own]
-        found, _ = bitext.translations(x, y, 'margin', 2)
-        np.testing.assert_array_equal(found, wanted)
-        self.assertTrue((wanted != margins.argmax(1)).any())
-        self.assertTrue((wanted != order[:, 0]).any())
+        expected = order[np.arange(40), own]
+        actual, _ = bitext.translations(x, y, 'margin', 2)
+        np.testing.assert_array_equal(actual, expected)
+        self.assertTrue((expected != margins.argmax(1)).any())
+        self.assertTrue((expected != order[:, 0]).any())
 
     def test_nothing_is_infinite(self):
         """A margin around 0, and a vector of zeros."""
@@ -258,15 +258,15 @@ class MeasureTest(absltest.TestCase):
         source = bitext.distinct(['a', 'b', 'c', 'd'])
         target = bitext.distinct(['x', 'y', 'x', 'z'])
         # a and c find x, b finds z, d finds z.
-        found = bitext.measure(np.array([0, 2, 0, 2]), source, target)
-        self.assertEqual(found['accuracy'], 3 / 4)
+        actual = bitext.measure(np.array([0, 2, 0, 2]), source, target)
+        self.assertEqual(actual['accuracy'], 3 / 4)
         # By line 0, 3, 0, 3 were found: of 0, 1, 2, 3 the first and the last.
-        self.assertEqual(found['by_line'], 2 / 4)
+        self.assertEqual(actual['by_line'], 2 / 4)
         # Each predicted twice, right once: 2 / (1 + 2).
-        self.assertAlmostEqual(found['f1'], (2 / 3 + 2 / 3) / 4)
+        self.assertAlmostEqual(actual['f1'], (2 / 3 + 2 / 3) / 4)
         # The reverse: a sentence that stands twice finds one of two.
-        found = bitext.measure(np.array([2, 1, 3]), target, source)
-        self.assertEqual(found['accuracy'], 3 / 4)  # a -> c: wrong
+        actual = bitext.measure(np.array([2, 1, 3]), target, source)
+        self.assertEqual(actual['accuracy'], 3 / 4)  # a -> c: wrong
 
     def test_f1_is_that_of_scikit_learn(self):
         from sklearn import metrics
@@ -274,15 +274,15 @@ class MeasureTest(absltest.TestCase):
         random = np.random.default_rng(0)
         for share in (0.0, 0.3, 0.9, 1.0):
             right = np.arange(200)
-            found = np.where(
+            actual = np.where(
                 random.random(200) < share, right, random.integers(0, 200, 200)
             )
-            wanted = metrics.f1_score(
-                right, found, average='weighted', zero_division=0
+            expected = metrics.f1_score(
+                right, actual, average='weighted', zero_division=0
             )
-            self.assertAlmostEqual(bitext.weighted_f1(found), wanted)
+            self.assertAlmostEqual(bitext.weighted_f1(actual), expected)
             sentences = bitext.distinct(map(str, right))
-            measured = bitext.measure(found, sentences, sentences)
-            wanted = metrics.accuracy_score(right, found)
-            self.assertAlmostEqual(measured['accuracy'], wanted)
-            self.assertAlmostEqual(measured['by_line'], wanted)
+            measured = bitext.measure(actual, sentences, sentences)
+            expected = metrics.accuracy_score(right, actual)
+            self.assertAlmostEqual(measured['accuracy'], expected)
+            self.assertAlmostEqual(measured['by_line'], expected)

@@ -35,11 +35,11 @@ class MergeTest(absltest.TestCase):
         numbers = np.array([random.permutation(30) for _ in range(4)])
         first, second = random.standard_normal((2, 4, 30))
         want = ranking.merge([(first, numbers), (second, numbers)], 10)
-        found = ranking.merge(
+        actual = ranking.merge(
             [(7 * first - 3, numbers), (second / 9 + 1, numbers)], 10
         )
-        np.testing.assert_array_equal(found[1], want[1])
-        np.testing.assert_allclose(found[0], want[0], rtol=1e-4)
+        np.testing.assert_array_equal(actual[1], want[1])
+        np.testing.assert_allclose(actual[0], want[0], rtol=1e-4)
         # A search alone keeps its order.
         alone = ranking.merge([(first, numbers)], 30)[1]
         order = np.take_along_axis(numbers, np.argsort(-first, axis=1), 1)
@@ -52,12 +52,12 @@ class MergeTest(absltest.TestCase):
         numbers = np.array([random.permutation(400)[:150] for _ in range(4)])
         numbers = numbers.reshape(2, 2, 150)
         first, second = zip(scores, numbers, strict=True)
-        found = ranking.merge([first, second], 200)
+        actual = ranking.merge([first, second], 200)
         n = ranking.MERGED
         cut = [(s[:, :n], x[:, :n]) for s, x in (first, second)]
-        for x, y in zip(found, ranking.merge(cut, 200), strict=True):
+        for x, y in zip(actual, ranking.merge(cut, 200), strict=True):
             np.testing.assert_array_equal(x, y)
-        self.assertLess((found[1] >= 0).sum(axis=1).max(), 201)
+        self.assertLess((actual[1] >= 0).sum(axis=1).max(), 201)
 
     def test_nothing_and_equal_scores(self):
         none = np.full((1, 2), -np.inf), np.full((1, 2), -1)
@@ -70,10 +70,10 @@ class MergeTest(absltest.TestCase):
 
 
 class MeasureTest(absltest.TestCase):
-    def check(self, ranked, grades, **wanted):
-        found = ranking.measure(ranked, grades)
-        for name, value in wanted.items():
-            self.assertAlmostEqual(found[name.replace('_', '@')], value, 6)
+    def check(self, ranked, grades, **expected):
+        actual = ranking.measure(ranked, grades)
+        for name, value in expected.items():
+            self.assertAlmostEqual(actual[name.replace('_', '@')], value, 6)
 
     def test_gain_is_linear(self):
         # (1 / log2 3 + 2 / log2 4) / (2 / log2 2 + 1 / log2 3)
@@ -124,8 +124,8 @@ class MeasureTest(absltest.TestCase):
         self.assertEqual(ranking.measure([1, 2], {1: 0, 2: -1}), zero)
 
     def test_all_queries_count(self):
-        found = ranking.evaluate([[1, 2], [], [3]], [{1: 1}, {1: 1}, {3: 0}])
-        self.assertEqual(found, dict.fromkeys(ranking.MEASURES, 0.33333))
+        actual = ranking.evaluate([[1, 2], [], [3]], [{1: 1}, {1: 1}, {3: 0}])
+        self.assertEqual(actual, dict.fromkeys(ranking.MEASURES, 0.33333))
 
     def test_trec_eval_agrees_also_where_scores_are_equal(self):
         """Its answers are in a file that tests/oracles/trec_eval.py wrote."""
@@ -140,7 +140,7 @@ class MeasureTest(absltest.TestCase):
             scores = scores.astype(np.float32) / 7
             _, ranked = best_of(scores, numbers, 1000, 300)
             for query in range(trec_eval.QUERIES):
-                found = ranking.measure(
+                actual = ranking.measure(
                     ranked[query].tolist(),
                     {int(n): int(g) for q, n, g in judged if q == query},
                 )
@@ -148,7 +148,7 @@ class MeasureTest(absltest.TestCase):
                 # MRR@10 is 0.
                 first = values[query, trec_eval.MEASURES.index('recip_rank')]
                 self.assertAlmostEqual(
-                    found['mrr@10'], first if first > 1 / 10.5 else 0, 9
+                    actual['mrr@10'], first if first > 1 / 10.5 else 0, 9
                 )
                 for name, other in (
                     ('ndcg@10', 'ndcg_cut_10'),
@@ -157,7 +157,7 @@ class MeasureTest(absltest.TestCase):
                     ('map', 'map_cut_1000'),
                 ):
                     self.assertAlmostEqual(
-                        found[name],
+                        actual[name],
                         values[query, trec_eval.MEASURES.index(other)],
                         9,
                         name,
@@ -169,19 +169,19 @@ class SearchTest(parameterized.TestCase):
         scores = np.array([[1, 2, 1, 2, -0.0, 0.0]], np.float32)
         for step in (1, 2, 4, 6):
             for top_k in (1, 2, 3, 5, 6):
-                found = best_of(scores, np.arange(6), top_k, step)[1][0]
-                self.assertEqual(found.tolist(), [3, 1, 2, 0, 5, 4][:top_k])
+                actual = best_of(scores, np.arange(6), top_k, step)[1][0]
+                self.assertEqual(actual.tolist(), [3, 1, 2, 0, 5, 4][:top_k])
 
     def test_order_is_that_of_a_full_sort(self):
         random = np.random.default_rng(1)
         scores = random.integers(-20, 20, (7, 500)).astype(np.float32) / 3
         scores[0] = random.standard_normal(500)
         numbers = random.permutation(500)
-        wanted = [np.lexsort((-numbers, -row)) for row in scores]
+        expected = [np.lexsort((-numbers, -row)) for row in scores]
         for step in (1, 64, 500):
-            values, found = best_of(scores, numbers, 100, step)
-            for row, order in enumerate(wanted):
-                np.testing.assert_array_equal(found[row], numbers[order[:100]])
+            values, actual = best_of(scores, numbers, 100, step)
+            for row, order in enumerate(expected):
+                np.testing.assert_array_equal(actual[row], numbers[order[:100]])
                 np.testing.assert_array_equal(
                     values[row], scores[row, order[:100]]
                 )
@@ -226,8 +226,8 @@ class SearchTest(parameterized.TestCase):
         asked = random.normal(size=(queries, 384))
         one, other = random.normal(size=(2, 384))
         block = np.arange(count + 1), np.array([*[one] * count, other])
-        scores, found = ranking.search(asked, [block], count + 1, 'cosine')
-        for row, numbers in zip(scores, found, strict=True):
+        scores, actual = ranking.search(asked, [block], count + 1, 'cosine')
+        for row, numbers in zip(scores, actual, strict=True):
             self.assertLen(set(row), 2)
             ties = numbers[numbers < count]
             self.assertEqual(ties.tolist(), [*range(count)][::-1])
@@ -235,10 +235,10 @@ class SearchTest(parameterized.TestCase):
     def test_cosine_and_dot_differ_by_length(self):
         queries = np.array([[1, 0]], np.float32)
         vectors = np.array([[3, 3], [1, 0], [0, 0]], np.float32)
-        for similarity, wanted in (('cosine', [1, 0, 2]), ('dot', [0, 1, 2])):
+        for similarity, expected in (('cosine', [1, 0, 2]), ('dot', [0, 1, 2])):
             blocks = [(np.arange(3), vectors)]
-            values, found = ranking.search(queries, blocks, 3, similarity)
-            self.assertEqual(found[0].tolist(), wanted)
+            values, actual = ranking.search(queries, blocks, 3, similarity)
+            self.assertEqual(actual[0].tolist(), expected)
             self.assertEqual(values[0, 2], 0)
 
     def test_complaints(self):

@@ -109,8 +109,8 @@ def tried(
                 raise AssertionError(f'{name}, request {number}: answered')
         else:
             texts = request_of(random, longest, largest)
-            found = functions[name](texts=tf.constant(texts, tf.string))
-            for output, tensor in found.items():
+            actual = functions[name](texts=tf.constant(texts, tf.string))
+            for output, tensor in actual.items():
                 assert tensor.shape[0] == len(texts), (name, output)
                 if tensor.dtype.is_floating:
                     values = tensor.numpy()

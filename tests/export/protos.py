@@ -91,5 +91,5 @@ def _pool():
 
 def message(name):
     """The class of a message."""
-    found = _pool().FindMessageTypeByName(f'{PACKAGE}.{name}')
-    return message_factory.GetMessageClass(found)
+    actual = _pool().FindMessageTypeByName(f'{PACKAGE}.{name}')
+    return message_factory.GetMessageClass(actual)

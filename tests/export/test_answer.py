@@ -22,35 +22,35 @@ class AnswerTest(parameterized.TestCase):
     @parameterized.parameters(*KINDS)
     def test_what_python_answers(self, kind):
         model = loaded(kind)
-        wanted = model.answer(QUESTIONS, CONTEXTS)
-        found = workdirs.answer(
+        expected = model.answer(QUESTIONS, CONTEXTS)
+        actual = workdirs.answer(
             served(kind)['answer'], QUESTIONS, pairs=CONTEXTS
         )
         null = model.model.objectives['span'].null
-        self.assertEqual('null_odds' in found, null)
-        for row, reply in enumerate(wanted):
-            self.assertEqual(found['text'][row].decode(), reply.text)
-            self.assertEqual(found['begin'][row], reply.begin)
-            self.assertEqual(found['end'][row], reply.end)
+        self.assertEqual('null_odds' in actual, null)
+        for row, reply in enumerate(expected):
+            self.assertEqual(actual['text'][row].decode(), reply.text)
+            self.assertEqual(actual['begin'][row], reply.begin)
+            self.assertEqual(actual['end'][row], reply.end)
             count = len(reply.best)
             for output, name in (
                 ('scores', 'score'), ('probabilities', 'probability')
             ):  # fmt: skip
                 values = [getattr(answer, name) for answer in reply.best]
                 np.testing.assert_allclose(
-                    found[output][row, :count], values, atol=1e-5
+                    actual[output][row, :count], values, atol=1e-5
                 )
-            self.assertTrue((found['scores'][row, count:] < -1e29).all())
+            self.assertTrue((actual['scores'][row, count:] < -1e29).all())
             raw = CONTEXTS[row].encode()
             for text, begin, end in zip(
-                found['texts'][row], found['begins'][row], found['ends'][row],
+                *(actual[key][row] for key in ('texts', 'begins', 'ends')),
                 strict=True,
-            ):  # fmt: skip
+            ):
                 self.assertEqual(text, raw[begin:end] if begin >= 0 else b'')
                 text.decode()  # whole characters
             if null and count:
                 self.assertAlmostEqual(
-                    float(found['null_odds'][row]), reply.null_odds, places=4
+                    float(actual['null_odds'][row]), reply.null_odds, places=4
                 )
 
     @parameterized.parameters('null', 'conditional')
@@ -69,24 +69,24 @@ class AnswerTest(parameterized.TestCase):
         self.assertEqual(export['default'], 'answer')
         batches = {'all': content, 'none': []}
         run = {'null': comparison.run_elsewhere}.get(kind, answers.elsewhere)
-        found, _ = run(model, batches, sys.executable)
-        wanted = {
+        actual, _ = run(model, batches, sys.executable)
+        expected = {
             batch: comparison.in_python(loaded(kind), texts, names)
             for batch, texts in batches.items()
         }
-        gaps = comparison.largest(found, wanted, 1e-5)
+        gaps = comparison.largest(actual, expected, 1e-5)
         self.assertIn('answer/scores', gaps)
         self.assertLess(max(gaps.values()), 2e-5, gaps)
 
     def test_bfloat16(self):
-        found = workdirs.answer(
+        actual = workdirs.answer(
             served('null', 'bfloat16')['answer'], QUESTIONS, pairs=CONTEXTS
         )
-        wanted = infoword_tf.load(workdir('null'), 'mixed_bfloat16').answer(
+        expected = infoword_tf.load(workdir('null'), 'mixed_bfloat16').answer(
             QUESTIONS, CONTEXTS
         )
-        for row, reply in enumerate(wanted):
-            scores = found['scores'][row]
+        for row, reply in enumerate(expected):
+            scores = actual['scores'][row]
             self.assertEqual((scores > -1e29).sum(), len(reply.best))
             if reply.best:
                 self.assertLess(abs(scores[0] - reply.best[0].score), 0.2)

@@ -96,11 +96,11 @@ class Rest(http.server.BaseHTTPRequestHandler):
         self.asked.append(self.path)
         assert verb in ('predict', 'metadata'), verb
         try:
-            status, found = 200, answer()
+            status, actual = 200, answer()
         except Refusal as refusal:
             status, words = refusal.args
-            found = {'error': words}
-        text = json.dumps(found, ensure_ascii=False, indent=4)
+            actual = {'error': words}
+        text = json.dumps(actual, ensure_ascii=False, indent=4)
         with contextlib.suppress(BrokenPipeError):  # the client waits no more
             self.send_response(status)
             self.end_headers()
@@ -168,21 +168,21 @@ def setUpModule():
 
 class ClientTest(parameterized.TestCase):
     def test_embed(self):
-        found = client.Client(URL).call('embed', texts=[*PLAIN, *TEXTS])
-        self.assertEqual(list(found), ['embeddings'])
-        wanted = workdirs.loaded().encode([*PLAIN, *TEXTS], progress=False)
-        self.assertLess(np.abs(found['embeddings'] - wanted).max(), 1e-6)
-        self.assertIsInstance(found['embeddings'][0], list)
+        actual = client.Client(URL).call('embed', texts=[*PLAIN, *TEXTS])
+        self.assertEqual(list(actual), ['embeddings'])
+        expected = workdirs.loaded().encode([*PLAIN, *TEXTS], progress=False)
+        self.assertLess(np.abs(actual['embeddings'] - expected).max(), 1e-6)
+        self.assertIsInstance(actual['embeddings'][0], list)
 
     def test_outputs_of_all_types(self):
         """Floats, whole numbers and pieces, in the shapes of the tensors."""
         asked = client.Client(URL, version=1)
         for signature in ('tokens', 'fill_mask'):
-            found = asked.call(signature, texts=MASKED)
-            wanted = workdirs.served()[signature](texts=tf.constant(MASKED))
-            self.assertEqual(set(found), set(wanted))
-            for name, tensor in wanted.items():
-                value = np.array(found[name])
+            actual = asked.call(signature, texts=MASKED)
+            expected = workdirs.served()[signature](texts=tf.constant(MASKED))
+            self.assertEqual(set(actual), set(expected))
+            for name, tensor in expected.items():
+                value = np.array(actual[name])
                 self.assertEqual(value.shape, tensor.shape)
                 if tensor.dtype.is_floating:
                     self.assertLess(np.abs(value - tensor).max(), 1e-6)
@@ -192,20 +192,20 @@ class ClientTest(parameterized.TestCase):
                 self.assertEqual(value.tolist(), tensor.numpy().tolist())
 
     def test_any_bytes_and_any_shape(self):
-        found = client.Client(URL).call('echo', texts=TEXTS)
-        self.assertEqual(found['texts'], [os.fsdecode(raw) for raw in TEXTS])
+        actual = client.Client(URL).call('echo', texts=TEXTS)
+        self.assertEqual(actual['texts'], [os.fsdecode(raw) for raw in TEXTS])
         self.assertTrue(any('\udc80' <= max(x, default='') <= '\udcff'
-                            for x in found['texts']))
-        self.assertEqual(found['sizes'], [len(raw) - 4 for raw in TEXTS])
-        self.assertLess(min(found['sizes']), 0)
-        self.assertEqual(found['rank'], 1)
-        self.assertEqual(found['empty'], [[], []])
+                            for x in actual['texts']))
+        self.assertEqual(actual['sizes'], [len(raw) - 4 for raw in TEXTS])
+        self.assertLess(min(actual['sizes']), 0)
+        self.assertEqual(actual['rank'], 1)
+        self.assertEqual(actual['empty'], [[], []])
         self.assertEqual(
-            found['cube'], np.arange(12.0).reshape(2, 3, 2).tolist()
+            actual['cube'], np.arange(12.0).reshape(2, 3, 2).tolist()
         )
 
     def test_second_inputs_and_no_texts(self):
-        for signature, inputs, wanted in (
+        for signature, inputs, expected in (
             ('pair', {'texts': ['one', b'\xff'], 'pairs': [b'of', '二']},
              {'joined': ['one|of', '\udcff|二'], 'longer': [True, False]}),
             ('choose',
@@ -214,10 +214,10 @@ class ClientTest(parameterized.TestCase):
               'choice': [0, 1]}),
             ('embed', {'texts': []}, {'embeddings': []}),
         ):  # fmt: skip
-            found = client.Client(URL).call(signature, **inputs)
-            self.assertEqual(found, wanted)
+            actual = client.Client(URL).call(signature, **inputs)
+            self.assertEqual(actual, expected)
             # Truth is no number.
-            self.assertEqual(repr(found), repr(wanted))
+            self.assertEqual(repr(actual), repr(expected))
 
     def test_the_name_of_an_only_output_is_asked_once(self):
         asked = client.Client(URL + '/', version=1)
@@ -317,9 +317,9 @@ class CommandTest(parameterized.TestCase):
         self.assertEqual(done.stderr, b'')
         rows = [json.loads(line) for line in done.stdout.splitlines()]
         self.assertEqual([list(row) for row in rows], [['embeddings']] * 2)
-        found = np.array([row['embeddings'] for row in rows])
-        wanted = workdirs.loaded().encode(texts, progress=False)
-        self.assertLess(np.abs(found - wanted).max(), 1e-6)
+        actual = np.array([row['embeddings'] for row in rows])
+        expected = workdirs.loaded().encode(texts, progress=False)
+        self.assertLess(np.abs(actual - expected).max(), 1e-6)
 
     @parameterized.parameters(
         ('pair', '--pair', b'one\tof\tmany\n\xff\tlast\n', [
@@ -331,13 +331,13 @@ class CommandTest(parameterized.TestCase):
             {'joined': ['two|lasting', 'two|of'], 'choice': 0},
         ]),
     )  # fmt: skip
-    def test_lines_of_several(self, signature, flag, lines, wanted):
+    def test_lines_of_several(self, signature, flag, lines, expected):
         done = self.run_copy(
             f'--url={URL}', f'--signature={signature}', flag, input=lines
         )
         self.assertEqual(done.stderr, b'')
-        found = [json.loads(line) for line in done.stdout.splitlines()]
-        self.assertEqual(found, wanted)
+        actual = [json.loads(line) for line in done.stdout.splitlines()]
+        self.assertEqual(actual, expected)
 
     def test_complaints(self):
         for arguments, words in (

@@ -26,19 +26,19 @@ class ConvertedTest(parameterized.TestCase):
         for signature, pairs in (
             ('classify', {}), ('classify_pairs', {'pairs': PAIRS})
         ):  # fmt: skip
-            found = workdirs.answer(served(kind)[signature], TEXTS, **pairs)
-            wanted = model.classify(TEXTS, *pairs.values())
+            actual = workdirs.answer(served(kind)[signature], TEXTS, **pairs)
+            expected = model.classify(TEXTS, *pairs.values())
             np.testing.assert_allclose(
-                found['probabilities'], wanted, atol=1e-5
+                actual['probabilities'], expected, atol=1e-5
             )
-            scores = found['scores']
+            scores = actual['scores']
             again = np.exp(scores) / np.exp(scores).sum(1, keepdims=True)
             if scores.shape[1] == 1:
                 again = 1 / (1 + np.exp(-scores))
-            np.testing.assert_allclose(wanted, again, atol=1e-5)
-            np.testing.assert_array_equal(found['labels'], [labels] * 4)
+            np.testing.assert_allclose(expected, again, atol=1e-5)
+            np.testing.assert_array_equal(actual['labels'], [labels] * 4)
             np.testing.assert_array_equal(
-                found['label'], [labels[i] for i in scores.argmax(1)]
+                actual['label'], [labels[i] for i in scores.argmax(1)]
             )
 
     def test_a_pair_is_laid_out_as_the_tokenizers_do(self):
@@ -53,9 +53,9 @@ class ConvertedTest(parameterized.TestCase):
             ids, lengths, second = model.laid_out(
                 tf.constant(texts), tf.constant(pairs)
             )
-            wanted = [[*map(index, row.split())] for row in rows]
-            np.testing.assert_array_equal(ids, wanted)
-            np.testing.assert_array_equal(lengths, [*map(len, wanted)])
+            expected = [[*map(index, row.split())] for row in rows]
+            np.testing.assert_array_equal(ids, expected)
+            np.testing.assert_array_equal(lengths, [*map(len, expected)])
             np.testing.assert_array_equal(second, seconds)
             if kind == 'roberta':
                 self.assertEqual([*map(index, ('<s>', '</s>'))], [0, 2])
@@ -82,17 +82,19 @@ class ConvertedTest(parameterized.TestCase):
     def test_prompts_are_signatures(self):
         for name, prompt in (('', 'ask: '), ('_query', 'ask: '),
                              ('_passage', 'it says ')):  # fmt: skip
-            found = workdirs.answer(served('prompts')[f'embed{name}'], TEXTS)
-            wanted = loaded('prompts').encode(
+            actual = workdirs.answer(served('prompts')[f'embed{name}'], TEXTS)
+            expected = loaded('prompts').encode(
                 [prompt + text for text in TEXTS], progress=False, prompt=''
             )
-            np.testing.assert_allclose(found['embeddings'], wanted, atol=1e-5)
+            np.testing.assert_allclose(
+                actual['embeddings'], expected, atol=1e-5
+            )
 
     def test_masks_are_filled(self):
-        [wanted] = loaded('masks').fill_mask('a [MASK] b')
-        found = workdirs.answer(served('masks')['fill_mask'], ['a [MASK] b'])
+        [expected] = loaded('masks').fill_mask('a [MASK] b')
+        actual = workdirs.answer(served('masks')['fill_mask'], ['a [MASK] b'])
         np.testing.assert_allclose(
-            found['scores'][0, 0], [score for _, score in wanted], atol=1e-5
+            actual['scores'][0, 0], [score for _, score in expected], atol=1e-5
         )
 
     @parameterized.parameters(*KINDS)
@@ -100,14 +102,14 @@ class ConvertedTest(parameterized.TestCase):
         """By its signatures, that which needs no name among them."""
         texts = [text.encode() for text in TEXTS]
         batches = {'all': [*texts, *comparison.NASTY[:6]], 'none': []}
-        found = answers.here(exported(kind), batches)
+        actual = answers.here(exported(kind), batches)
         _, described = read_exported(exported(kind))
         model = loaded(kind)
         default = 'classify' if model.config.labels else 'embed'
         names = [*described['signatures'], 'serving_default']
         for batch, content in batches.items():
-            wanted = comparison.in_python(model, content, names, default)
-            worst = comparison.difference(found[batch], wanted, 1e-5)
+            expected = comparison.in_python(model, content, names, default)
+            worst = comparison.difference(actual[batch], expected, 1e-5)
             self.assertLessEqual(max(worst.values()), 1e-5, worst)
 
     def test_bfloat16_is_what_is_stored_and_what_it_costs_is_said(self):
@@ -121,12 +123,12 @@ class ConvertedTest(parameterized.TestCase):
             '\n'.join(f'g\tf\ty\t0\t{s}\t{a}\t{b}' for s, a, b in rows)
         )
         exact = loaded('prompts')
-        wanted = exact.encode(TEXTS, progress=False)
+        expected = exact.encode(TEXTS, progress=False)
 
         def correlation(pairs, encode, similarity):
             self.assertLen(pairs.scores, 4)
             self.assertEqual(similarity, exact.config.similarity)
-            return 33.0 + np.array_equal(encode(TEXTS), wanted)
+            return 33.0 + np.array_equal(encode(TEXTS), expected)
 
         with mock.patch.object(sts, 'correlation', correlation):
             version = bundle.write(
@@ -141,16 +143,16 @@ class ConvertedTest(parameterized.TestCase):
         [table] = [name for name in shapes if shapes[name] == [60, 16]]
         self.assertEqual(reader.get_variable_to_dtype_map()[table], tf.bfloat16)
         embed = tf.saved_model.load(str(version)).signatures['embed']
-        found = workdirs.answer(embed, TEXTS)['embeddings']
-        self.assertEqual(found.dtype, np.float32)
-        gap = np.abs(found - wanted).max()
+        actual = workdirs.answer(embed, TEXTS)['embeddings']
+        self.assertEqual(actual.dtype, np.float32)
+        gap = np.abs(actual - expected).max()
         self.assertBetween(gap, 1e-6, 0.1)
 
     def test_gaps_in_bfloat16_are_shares_of_the_largest_number(self):
-        wanted = {'tokens/states': np.float32([40, -2, np.nan])}
-        found = {'tokens/states': np.float32([39, -2, 5])}
+        expected = {'tokens/states': np.float32([40, -2, np.nan])}
+        actual = {'tokens/states': np.float32([39, -2, 5])}
         for tolerance, gap in ((1e-5, 1), (0.1, 1 / 40)):
-            gaps = comparison.difference(found, wanted, tolerance)
+            gaps = comparison.difference(actual, expected, tolerance)
             self.assertAlmostEqual(gaps['tokens/states'], gap)
 
     def test_the_card(self):

@@ -80,8 +80,8 @@ class TabsTest(absltest.TestCase):
             self.assertEqual(demo.ask(name, signature, *texts), rows, name)
             first, *second = (text.encode() for text in texts)
             self.assertEqual(self.inputs.pop('texts'), [first])
-            wanted = [second[0].split()] if name == 'choose' else second
-            self.assertEqual([*self.inputs.values()], [wanted] * bool(second))
+            expected = [second[0].split()] if name == 'choose' else second
+            self.assertEqual([*self.inputs.values()], [expected] * bool(second))
 
 
 class CommandTest(command.Checks, absltest.TestCase):
@@ -135,11 +135,11 @@ class CommandTest(command.Checks, absltest.TestCase):
 
         client = gradio_client.Client(url, verbose=False)
         self.addCleanup(client.close)
-        found = client.predict(f'cats {MARKUP}', 1, 2, api_name='/search')
-        self.assertEqual(found['headers'], ['score', 'source', 'text'])
-        self.assertEqual(found['data'][0][2], f'cats in a {MARKUP}')
-        found = client.predict('a', 'a', api_name='/embed')
-        self.assertEqual(found['data'][0], ['cosine', '1.0000'])
+        actual = client.predict(f'cats {MARKUP}', 1, 2, api_name='/search')
+        self.assertEqual(actual['headers'], ['score', 'source', 'text'])
+        self.assertEqual(actual['data'][0][2], f'cats in a {MARKUP}')
+        actual = client.predict('a', 'a', api_name='/embed')
+        self.assertEqual(actual['data'][0], ['cosine', '1.0000'])
         self.assertEqual(
             {x['props']['datatype'] for x in client.config['components']
              if x['type'] == 'dataframe'}, {'str'}

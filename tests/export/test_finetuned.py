@@ -63,22 +63,22 @@ class FinetunedTest(command.Checks, parameterized.TestCase):
         self.assertEqual(default, named)
         _, export = read_exported(finetuned.exported(kind))
         self.assertEqual(export['default'], SIGNATURES[kind])
-        found = ask(kind)
+        actual = ask(kind)
         output, wanted = in_python(kind)
-        np.testing.assert_allclose(found[output], wanted, atol=1e-5)
+        np.testing.assert_allclose(actual[output], wanted, atol=1e-5)
         self.assertGreater(np.ptp(wanted), 1e-3)  # mistakes would be seen
         if kind == 'choices':
-            np.testing.assert_array_equal(found['choice'], wanted.argmax(1))
-            self.assertEqual(found['choice'].dtype, np.int32)
-        elif 'labels' in found:
+            np.testing.assert_array_equal(actual['choice'], wanted.argmax(1))
+            self.assertEqual(actual['choice'].dtype, np.int32)
+        elif 'labels' in actual:
             names = [b'bad', b'fair', b'good']
             if kind == 'several':
                 names = [b'x', b'y', b'z']
                 odds = 1 / (1 + np.exp(-loaded(kind).scores(TEXTS)))
                 np.testing.assert_allclose(wanted, odds, atol=1e-6)
-            np.testing.assert_array_equal(found['labels'], [names] * 4)
+            np.testing.assert_array_equal(actual['labels'], [names] * 4)
             np.testing.assert_array_equal(
-                found['label'], [names[i] for i in wanted.argmax(1)]
+                actual['label'], [names[i] for i in wanted.argmax(1)]
             )
 
     @parameterized.parameters(*SIGNATURES)
@@ -156,14 +156,14 @@ class FinetunedTest(command.Checks, parameterized.TestCase):
             for second in map(tf.constant, (PAIRS, TEXTS))
         ]
         wanted = tf.nn.softmax(np.concatenate(scores, axis=1))
-        found = ask('choices')['probabilities']
-        np.testing.assert_allclose(found, wanted, atol=1e-5)
+        actual = ask('choices')['probabilities']
+        np.testing.assert_allclose(actual, wanted, atol=1e-5)
 
     def test_more_texts_than_a_chunk_holds(self):
         texts, pairs = TEXTS * 300, PAIRS * 300
-        found = ask('pairs', texts, pairs)['scores']
+        actual = ask('pairs', texts, pairs)['scores']
         wanted = np.tile(ask('pairs')['scores'], (300, 1))
-        np.testing.assert_allclose(found, wanted, atol=1e-5)
+        np.testing.assert_allclose(actual, wanted, atol=1e-5)
 
     @parameterized.parameters('number', 'choices', 'several')
     def test_says_what_the_workdir_says(self, kind):
@@ -171,12 +171,12 @@ class FinetunedTest(command.Checks, parameterized.TestCase):
             'all': [*(text.encode() for text in TEXTS), *comparison.NASTY[:6]],
             'none': [],
         }
-        found = answers.here(finetuned.exported(kind), batches)
+        actual = answers.here(finetuned.exported(kind), batches)
         names = [*finetuned.served(kind)]
         asked = SIGNATURES[kind]
         for batch, content in batches.items():
             wanted = comparison.in_python(loaded(kind), content, names, asked)
-            gaps = comparison.difference(found[batch], wanted, 1e-5)
+            gaps = comparison.difference(actual[batch], wanted, 1e-5)
             self.assertTrue(any(name.startswith(asked) for name in gaps))
             self.assertLessEqual(max(gaps.values()), 1e-5, gaps)
 
@@ -210,9 +210,9 @@ class FinetunedTest(command.Checks, parameterized.TestCase):
     @parameterized.parameters('pairs', 'number')
     def test_bfloat16(self, kind):
         output, wanted = in_python(kind)
-        found = ask(kind, precision='bfloat16')[output]
-        self.assertEqual(found.dtype, np.float32)
-        gap = np.abs(found - wanted).max() / max(1, np.abs(wanted).max())
+        actual = ask(kind, precision='bfloat16')[output]
+        self.assertEqual(actual.dtype, np.float32)
+        gap = np.abs(actual - wanted).max() / max(1, np.abs(wanted).max())
         self.assertBetween(gap, 1e-6, 0.1)
 
     def test_other_examples_than_those_it_was_trained_on(self):

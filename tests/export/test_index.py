@@ -13,7 +13,7 @@ from absl.testing import absltest, parameterized
 
 from export import index as indexes
 from export.index import KINDS, Index, sqlite3
-from infoword_tf import commands, files
+from infoword_tf import errors, files
 from infoword_tf.data.documents import Document, passages
 from infoword_tf.evaluation import ranking
 from tests import places
@@ -117,8 +117,8 @@ def killed(folder, kills, count, kind):
             index = Index(disturbed)
             assert len(index) in sizes, len(index)
             if step == 'update':
-                [(score, found)] = index.find('', embed(['text 0']), 1)
-                assert found == ('text 0', 'id 0'), found
+                [(score, actual)] = index.find('', embed(['text 0']), 1)
+                assert actual == ('text 0', 'id 0'), actual
         assert not start(disturbed).wait()
         assert content(disturbed) == content(other)
         texts = log.read_text().splitlines()
@@ -158,7 +158,7 @@ class SearchTest(Case):
                 documents(range(50)), vectors, similarity=similarity
             )
             query = embed(['one'])
-            found = index.find('', query, 20)
+            actual = index.find('', query, 20)
         self.assertEqual(
             [p.name for p in sorted(self.folder.glob('[!.]*'))],
             ['passages.sqlite'] + faiss * ['vectors-1.faiss'],
@@ -168,24 +168,24 @@ class SearchTest(Case):
         kept = indexes.decoded(indexes.encoded(codes, vectors), vectors)
         products = (ranking.prepared(query, similarity) @ kept.T)[0]
         best = np.argsort(-products)[:20]
-        self.assertEqual([p.text for _, p in found], [texts[i] for i in best])
+        self.assertEqual([p.text for _, p in actual], [texts[i] for i in best])
         np.testing.assert_allclose(
-            [score for score, _ in found], products[best], rtol=1e-5
+            [score for score, _ in actual], products[best], rtol=1e-5
         )
 
     def test_binary_orders_anew_what_its_bits_find(self):
         index = self.make(documents(range(400)), 'binary')
         query = embed(['query'])
-        found = index.find('', query, 3, oversample=4)
+        actual = index.find('', query, 3, oversample=4)
         texts = [f'text {n}' for n in range(400)]
         vectors = embed(texts)
         differing = ((query > 0) != (vectors > 0)).sum(axis=1)
         kept = indexes.decoded(indexes.encoded(vectors, 'binary'), 'binary')
         near = np.argsort(differing, kind='stable')[:12]
         best = near[np.argsort(-(query @ kept[near].T)[0])][:3]
-        self.assertEqual([p.text for _, p in found], [texts[i] for i in best])
-        [(_, found)] = index.find('', query, 1, oversample=400)
-        self.assertEqual(found.text, texts[np.argmax(query @ kept.T)])
+        self.assertEqual([p.text for _, p in actual], [texts[i] for i in best])
+        [(_, actual)] = index.find('', query, 1, oversample=400)
+        self.assertEqual(actual.text, texts[np.argmax(query @ kept.T)])
 
     def test_words_are_scored_by_bm25(self):
         """As its formula has it, with stems, and no word that all texts have.
@@ -200,14 +200,14 @@ class SearchTest(Case):
             norm = 1.2 * (0.25 + 0.75 * length / mean)
             return idf * count * 2.2 / (count + norm)
 
-        found = index.find('The boats!', None, 5, words=1)
-        self.assertEqual([p.text for _, p in found], [texts[1], texts[0]])
+        actual = index.find('The boats!', None, 5, words=1)
+        self.assertEqual([p.text for _, p in actual], [texts[1], texts[0]])
         np.testing.assert_allclose(
-            [x for x, _ in found], [score(2, 2), score(1, 3)], rtol=1e-5
+            [x for x, _ in actual], [score(2, 2), score(1, 3)], rtol=1e-5
         )
         for nothing in ('to the', '"', '', 'zebra AND', 'boats* NOT'):
-            found = index.find(nothing, None, 5, words=1)
-            self.assertLen(found, 2 * nothing.startswith('boats'), nothing)
+            actual = index.find(nothing, None, 5, words=1)
+            self.assertLen(actual, 2 * nothing.startswith('boats'), nothing)
 
     def test_both_are_merged(self):
         """Scores of each, of mean 0 and deviation 1, by their shares."""
@@ -215,26 +215,26 @@ class SearchTest(Case):
         query = embed(['cats'])
         sums = {}
         for share, words in ((1.4, 0), (0.6, 1)):
-            found = index.find('boats', query, 100, words)
-            scores = np.array([score for score, _ in found])
+            actual = index.find('boats', query, 100, words)
+            scores = np.array([score for score, _ in actual])
             scores = (scores - scores.mean()) / max(scores.std(), 1e-12)
-            for score, (_, passage) in zip(scores, found, strict=True):
+            for score, (_, passage) in zip(scores, actual, strict=True):
                 sums[passage.text] = sums.get(passage.text, 0) + share * score
-        found = index.find('boats', query, 3, words=0.3)
+        actual = index.find('boats', query, 3, words=0.3)
         best = sorted(sums.values(), reverse=True)[:3]
-        np.testing.assert_allclose([x for x, _ in found], best, rtol=1e-5)
-        for score, passage in found:
+        np.testing.assert_allclose([x for x, _ in actual], best, rtol=1e-5)
+        for score, passage in actual:
             self.assertAlmostEqual(sums[passage.text], score, places=5)
 
     def test_copies_and_fewer_passages_than_answers(self):
         copies = [Document((f'text {n % 3}',), f'id {n}') for n in range(9)]
         index = self.make(copies, 'binary')
         self.assertEqual(self.encoded(), ['text 0', 'text 1', 'text 2'])
-        found = index.find('', embed(['text 1']), 20)
-        self.assertLen(found, 9)
-        self.assertEqual([p.source for _, p in found[:3]],
+        actual = index.find('', embed(['text 1']), 20)
+        self.assertLen(actual, 9)
+        self.assertEqual([p.source for _, p in actual[:3]],
                          ['id 7', 'id 4', 'id 1'])  # fmt: skip
-        self.assertEqual(found[0][0], found[2][0])
+        self.assertEqual(actual[0][0], actual[2][0])
 
     def test_bytes_are_off_by_half_a_step_at_most(self):
         random = np.random.default_rng(0)
@@ -268,7 +268,7 @@ class UpdateTest(Case):
         long = Document((f'{"w " * 70}0', f'{"v " * 70}0'), 'long')
         self.encoded()
         middle = long._replace(sentences=(long.sentences[0], 'an end ' * 20))
-        for texts, wanted in (
+        for texts, expected in (
             ([*documents([1], 'new'), *documents([2, 9]), long,
               Document((), 'id 4'), Document((), 'id 77')],
              [*passages(long), 'new 1', 'text 9']),
@@ -276,7 +276,7 @@ class UpdateTest(Case):
             ([middle, *documents([2])], []),
         ):  # fmt: skip
             index.write(iter(texts), self.embed)
-            self.assertEqual(self.encoded(), sorted(wanted))
+            self.assertEqual(self.encoded(), sorted(expected))
         self.assertEqual(
             [row[:3] for row in content(self.folder)],
             [('id 0', 0, 'text 0'), ('id 1', 0, 'new 1'),
@@ -286,8 +286,8 @@ class UpdateTest(Case):
         )  # fmt: skip
         # Whoever had it open sees what is new, and nothing that left.
         for text in ('new 1', 'text 9'):
-            [(_, found)] = index.find('', embed([text]), 1)
-            self.assertEqual(found.text, text)
+            [(_, actual)] = index.find('', embed([text]), 1)
+            self.assertEqual(actual.text, text)
         self.assertNotIn('text 4', str(index.find('text', embed(['']), 9, 0.5)))
         # What was not new has written nothing.
         self.assertEqual(index.key()['updates'], 2)
@@ -309,7 +309,7 @@ class UpdateTest(Case):
     def test_nothing_would_be_left(self):
         index = self.make(documents([1]))
         before = content(self.folder)
-        with self.assertRaisesRegex(commands.UsageError, 'no text to search'):
+        with self.assertRaisesRegex(errors.UsageError, 'no text to search'):
             index.write([Document((), 'id 1')], self.embed)
         self.assertEqual(content(self.folder), before)
 
@@ -345,8 +345,8 @@ class DamageTest(Case):
                 path.write_bytes(whole[:size])
             with self.subTest(size):
                 query = embed(['text 4'])
-                [(_, found)] = Index(self.folder).find('', query, 1)
-                self.assertEqual(found.text, 'text 4')
+                [(_, actual)] = Index(self.folder).find('', query, 1)
+                self.assertEqual(actual.text, 'text 4')
                 index.mend()
                 self.assertEqual(content(self.folder), before)
 
@@ -358,7 +358,7 @@ class DamageTest(Case):
             path.write_bytes(damaged)
             index = Index(self.folder)
             with self.subTest(len(damaged)), self.assertRaisesRegex(
-                commands.UsageError, 'passages.sqlite: .*if the file is damag'
+                errors.UsageError, 'passages.sqlite: .*if the file is damag'
             ):
                 index.find('text', embed(['one']), 5, 0.5)
         path.write_bytes(whole)
@@ -370,12 +370,12 @@ class DamageTest(Case):
             sqlite3.connect(self.folder / indexes.FILE)
         ) as db:
             db.execute('PRAGMA user_version = 9')
-        with self.assertRaisesRegex(commands.UsageError, 'another version'):
+        with self.assertRaisesRegex(errors.UsageError, 'another version'):
             index.key()
         for name in ('1', 'key.json'):
             folder = pathlib.Path(places.make())
             (folder / name).mkdir()
-            with self.assertRaisesRegex(commands.UsageError, 'other things'):
+            with self.assertRaisesRegex(errors.UsageError, 'other things'):
                 Index(folder)
         self.assertEqual(Index(folder / 'nowhere').key(), {})
 

@@ -56,15 +56,15 @@ def setUpModule():
 
 def texts(count=60):
     """Real ones and nasty ones; what is no UTF-8 is no str."""
-    found = list(HARD)
+    actual = list(HARD)
     for text in comparison.texts(count):
         with contextlib.suppress(UnicodeDecodeError):
-            found.append(text.decode())
-    return found
+            actual.append(text.decode())
+    return actual
 
 
-def near(found, wanted, atol=1e-5):
-    np.testing.assert_allclose(found, wanted, atol=atol)
+def near(actual, expected, atol=1e-5):
+    np.testing.assert_allclose(actual, expected, atol=atol)
 
 
 def make(name, workdir, **more):
@@ -105,14 +105,14 @@ def operations(name):
         for kind in (flatbuffer_utils.schema_fb.BuiltinOperator,
                      flatbuffer_utils.schema_fb.TensorType)
     )  # fmt: skip
-    found = {}
+    actual = {}
     for graph in model.subgraphs:
         for operation in graph.operators:
             code = model.operatorCodes[operation.opcodeIndex]
-            kinds = found.setdefault(builtin[code.builtinCode], set())
+            kinds = actual.setdefault(builtin[code.builtinCode], set())
             for tensor in operation.inputs[1:2]:
                 kinds.add(types[graph.tensors[tensor].type])
-    return found
+    return actual
 
 
 def people_say():
@@ -157,31 +157,33 @@ class TokenizerTest(parameterized.TestCase):
         tokenizer = WordPiece(vocabulary, lower_case, **options)
         litert.write_tokenizer(FOLDER, tokenizer)
         ours = standalone.read_tokenizer(FOLDER)
-        wanted = tokenizer.tokenize(tf.constant(texts())).to_list()
-        for text, ids in zip(texts(), wanted, strict=True):
+        expected = tokenizer.tokenize(tf.constant(texts())).to_list()
+        for text, ids in zip(texts(), expected, strict=True):
             self.assertEqual(ours.ids(text), ids, text[:80])
 
     def test_every_character_alone(self):
         """The file has all that the table says, and nothing else."""
         litert.write_tokenizer(FOLDER, workdirs.tokenizer_of('wordpiece'))
         told = json.loads((FOLDER / 'characters.json').read_text('utf-8'))
-        found = standalone._Characters(told)
+        actual = standalone._Characters(told)
         table = normalization.table(normalization.Normalization())
         codes = set(range(0x20000))
         for first, last, _ in told['runs']:
             codes.update((first - 1, first, last, last + 1))
         for code in codes & set(range(sys.maxunicode + 1)):
             form = table.get(chr(code), chr(code))
-            if found[code] != form:
-                self.assertEqual(found[code], form, hex(code))
+            if actual[code] != form:
+                self.assertEqual(actual[code], form, hex(code))
 
     def test_how_two_texts_are_cut(self):
         for room in (0, 1, 5, 8):
             sizes = np.array([*itertools.product(range(12), range(12))])
-            wanted = template.fitting_lengths(*map(tf.constant, sizes.T), room)
-            for (first, second), *kept in zip(sizes, *wanted, strict=True):
-                found = standalone._fitting_lengths(first, second, room)
-                self.assertEqual(found, tuple(map(int, kept)), (found, room))
+            expected = template.fitting_lengths(
+                *map(tf.constant, sizes.T), room
+            )
+            for (first, second), *kept in zip(sizes, *expected, strict=True):
+                actual = standalone._fitting_lengths(first, second, room)
+                self.assertEqual(actual, tuple(map(int, kept)), (actual, room))
 
 
 class VectorsTest(parameterized.TestCase):
@@ -189,15 +191,15 @@ class VectorsTest(parameterized.TestCase):
     def test_vectors(self, precision):
         name = f'vectors_{precision}'
         people = people_say()
-        found = vectors(precision)
+        actual = vectors(precision)
         loaded = workdirs.load(wide())
         model = standalone.Model(FOLDER / name)
-        wanted = loaded.encode(texts(), progress=False)
-        gap = np.abs(model.encode(texts()) - wanted).max()
+        expected = loaded.encode(texts(), progress=False)
+        gap = np.abs(model.encode(texts()) - expected).max()
         self.assertLess(gap, {'float32': 1e-5}.get(precision, 0.1))
-        self.assertEqual(found['lengths'], [16, 24])
+        self.assertEqual(actual['lengths'], [16, 24])
         self.assertEqual(model.encode([]).shape, (0, 128))
-        embed = found['signatures']['embed']
+        embed = actual['signatures']['embed']
         self.assertGreater(embed['cosine'], 0.98)
         for call, arguments, error, message in (
             (model.classify, (['a'],), ValueError, 'model has embed, no cl'),
@@ -223,16 +225,16 @@ class VectorsTest(parameterized.TestCase):
                 for similarity in ('cosine', 'dot')
             )
             self.assertNotAlmostEqual(cosine, dot)
-            self.assertAlmostEqual(found['sts'][key], cosine)
+            self.assertAlmostEqual(actual['sts'][key], cosine)
 
     def test_operations(self):
         """Dense layers multiply in int8; nothing needs TensorFlow."""
         sizes = {x: vectors(x)['bytes'] for x in ('int8', 'float32')}
-        found = operations('vectors_int8')
-        self.assertNotIn('CUSTOM', found)
-        self.assertEqual(found['FULLY_CONNECTED'], {'INT8'})
-        found = operations('vectors_float32')
-        self.assertEqual(found['FULLY_CONNECTED'], {'FLOAT32'})
+        actual = operations('vectors_int8')
+        self.assertNotIn('CUSTOM', actual)
+        self.assertEqual(actual['FULLY_CONNECTED'], {'INT8'})
+        actual = operations('vectors_float32')
+        self.assertEqual(actual['FULLY_CONNECTED'], {'FLOAT32'})
         self.assertLess(sizes['int8'], 0.4 * sizes['float32'])
         # Both lengths have one set of weights.
         weights = workdirs.load(wide()).model.variables.values()
@@ -282,7 +284,7 @@ class FineTunedTest(parameterized.TestCase):
     @parameterized.parameters('pairs', 'number', 'several')
     def test_beside_the_workdir(self, kind):
         workdir = finetuned.workdir(kind)
-        found = make(kind, workdir, precision='float32')
+        actual = make(kind, workdir, precision='float32')
         loaded = finetuned.loaded(kind)
         model = standalone.Model(FOLDER / kind)
         some = ['a b c', 'x', '', 'y z ' * 30, 'd a']
@@ -291,28 +293,28 @@ class FineTunedTest(parameterized.TestCase):
             'number': ([some], 'rate', 'regress'),
             'several': ([some], 'classify', 'classify'),
         }[kind]
-        wanted = getattr(loaded, call)(*sides)
-        near(getattr(model, call)(*sides), wanted, 2e-5)
+        expected = getattr(loaded, call)(*sides)
+        near(getattr(model, call)(*sides), expected, 2e-5)
         self.assertEqual(tuple(model.labels), loaded.config.labels)
-        self.assertEqual(set(found['signatures']), {name})
+        self.assertEqual(set(actual['signatures']), {name})
         if kind == 'pairs':
             with self.assertRaisesRegex(SystemExit, 'reads two texts'):
                 printed(kind, some)
         elif kind == 'several':
             near(model.scores(*sides), loaded.scores(*sides), 2e-5)
-            self.assertEqual(found['signatures'][name]['same_labels'], 1)
+            self.assertEqual(actual['signatures'][name]['same_labels'], 1)
             rows = tables.TableExamples(
                 some, None, None, None, 'dev.tsv', np.arange(5),
                 label_sets=[{'x'}, {'x'}, set(), {'y', 'z'}, {'z'}],
             )  # fmt: skip
             true = tables.known_labels(rows, 'xyz')
-            wanted = sklearn.metrics.f1_score(
-                true, wanted > 0.5, average='macro', zero_division=0
+            expected = sklearn.metrics.f1_score(
+                true, expected > 0.5, average='macro', zero_division=0
             )
             said = litert.scored(model, rows, loaded.config)
-            self.assertAlmostEqual(said['f1_macro'], wanted, places=6)
+            self.assertAlmostEqual(said['f1_macro'], expected, places=6)
         else:
-            near([answer['score'] for answer in printed(kind, some)], wanted,
+            near([answer['score'] for answer in printed(kind, some)], expected,
                  2e-5)
 
     def test_the_command_and_what_it_costs(self):
@@ -341,9 +343,9 @@ class FineTunedTest(parameterized.TestCase):
                 made.return_value.classify = lambda texts, shift=shift: (
                     np.roll(loaded.classify(texts), shift, axis=1)
                 )
-                found = litert.compared(FOLDER, loaded)
-                self.assertEqual(found['texts'], 2)
-                self.assertEqual(found['signatures']['classify']['same'], same)
+                actual = litert.compared(FOLDER, loaded)
+                self.assertEqual(actual['texts'], 2)
+                self.assertEqual(actual['signatures']['classify']['same'], same)
 
         says = mock.Mock()
         says.classify.return_value = np.array(
@@ -359,8 +361,8 @@ class FineTunedTest(parameterized.TestCase):
             ['a', 'b', 'c'], None, ['1', '0', '1'], None, 'dev.tsv',
             np.arange(3),
         )  # fmt: skip
-        found = litert.scored(says, rows, glue)
-        self.assertAlmostEqual(found['accuracy'], 2 / 3)
+        actual = litert.scored(says, rows, glue)
+        self.assertAlmostEqual(actual['accuracy'], 2 / 3)
 
     def test_alone(self):
         """A moved folder, in a process that has not this project."""
@@ -371,9 +373,9 @@ class FineTunedTest(parameterized.TestCase):
             [sys.executable, '-I', moved / 'model.py', 'a b c', 'x'],
             cwd=FOLDER, capture_output=True, text=True, check=True,
         )  # fmt: skip
-        found = [json.loads(line) for line in done.stdout.splitlines()]
-        self.assertEqual([[*x] for x in found], [['bad', 'fair', 'good']] * 2)
-        near([[*answer.values()] for answer in found],
+        actual = [json.loads(line) for line in done.stdout.splitlines()]
+        self.assertEqual([[*x] for x in actual], [['bad', 'fair', 'good']] * 2)
+        near([[*answer.values()] for answer in actual],
              standalone.Model(moved).classify(['a b c', 'x']), 1e-6)
 
 

@@ -70,12 +70,12 @@ class OptimizedTest(absltest.TestCase):
         )
 
     def test_scale_and_mask_are_in_the_product_of_scores(self):
-        found = [
+        actual = [
             [op.decode() for op in node.attr['fused_ops'].list.s]
             for node in self.nodes.values()
             if 'FusedBatchMatMul' in node.op
         ]
-        self.assertEqual(found, [['Mul', 'Add']])
+        self.assertEqual(actual, [['Mul', 'Add']])
 
     def test_no_weight_is_multiplied_by_a_constant(self):
         muls = [n for n in self.nodes.values() if n.op == 'Mul']

@@ -89,9 +89,9 @@ class SignaturesTest(Case):
                     'tokens': answers, 'scores': answers, 'count': (count,)
                 },
             }.items():  # fmt: skip
-                found = ask(name, ['four words are here'] * count)
-                found = {k: v.shape for k, v in found.items()}
-                self.assertEqual(found, shapes, name)
+                actual = ask(name, ['four words are here'] * count)
+                actual = {k: v.shape for k, v in actual.items()}
+                self.assertEqual(actual, shapes, name)
         for name in SERVED:
             self.assertEqual(
                 SERVED[name].structured_input_signature[1],
@@ -101,10 +101,10 @@ class SignaturesTest(Case):
     def test_ten_thousand_texts(self):
         short = ['a cat', 'and [MASK] dog', '', 'words ' * 7]
         texts = [short[i % 4] for i in range(10_000)]
-        found = ask('embed', texts)['embeddings']
-        wanted = LOADED.encode(short)
+        actual = ask('embed', texts)['embeddings']
+        expected = LOADED.encode(short)
         np.testing.assert_allclose(
-            found, np.tile(wanted, (2500, 1)), atol=1e-5
+            actual, np.tile(expected, (2500, 1)), atol=1e-5
         )
         # One signature's chunks must not see another's order.
         count = ask('fill_mask', texts[:3000])['count']
@@ -112,23 +112,23 @@ class SignaturesTest(Case):
 
     def test_offsets_are_bytes_of_the_text_that_was_sent(self):
         texts = ['Café naïve, the CAT', '漢字 and 😀 text', 'a\0b']
-        found = ask('tokens', texts)
+        actual = ask('tokens', texts)
         pieces = LOADED.tokenizer.vocabulary
         for row, text in enumerate(texts):
-            sent, length = text.encode(), found['lengths'][row]
-            starts, ends = found['starts'][row], found['ends'][row]
+            sent, length = text.encode(), actual['lengths'][row]
+            starts, ends = actual['starts'][row], actual['ends'][row]
             for i in (0, *range(length - 1, len(starts))):
                 self.assertEqual((starts[i], ends[i]), (-1, -1))
             self.assertEqual(list(starts[1 : length - 1]),
                              sorted(starts[1 : length - 1]))
             for i in range(1, length - 1):
-                piece = pieces[found['ids'][row, i]].removeprefix('##')
+                piece = pieces[actual['ids'][row, i]].removeprefix('##')
                 sliced = sent[starts[i] : ends[i]].decode()
                 sliced = sliced.replace('\0', '')
                 if sliced.isascii() and piece != '[UNK]':
                     self.assertEqual(sliced.lower(), piece)
-            self.assertTrue((found['states'][row, length:] == 0).all())
-            self.assertTrue((found['states'][row, :length] != 0).any(-1).all())
+            self.assertTrue((actual['states'][row, length:] == 0).all())
+            self.assertTrue((actual['states'][row, :length] != 0).any(-1).all())
 
     def test_texts_are_a_list(self):
         """A server passes on any rank."""
@@ -145,8 +145,8 @@ class SignaturesTest(Case):
         self.assertEqual(set(answered), set(SERVED))
 
     def test_a_word_that_is_no_utf8_is_unknown(self):
-        found = ask('embed', [b'a \xff b', 'a \u0c80 b'])['embeddings']
-        np.testing.assert_allclose(found[0], found[1], atol=1e-6)
+        actual = ask('embed', [b'a \xff b', 'a \u0c80 b'])['embeddings']
+        np.testing.assert_allclose(actual[0], actual[1], atol=1e-6)
 
     def test_a_text_too_long_keeps_its_masks_and_what_is_near(self):
         tokenizer, room = LOADED.tokenizer, LOADED.max_length - 2
@@ -157,7 +157,7 @@ class SignaturesTest(Case):
             for place in random.choice(len(words), masks, replace=False):
                 words[place] = '[MASK]'
             texts.append(' '.join(words))
-        found = ask('fill_mask', texts)
+        actual = ask('fill_mask', texts)
         for row, text in enumerate(texts):
             ids = []
             for number, part in enumerate(text.split('[MASK]')):
@@ -176,10 +176,10 @@ class SignaturesTest(Case):
             places = [kept.index(m) + 1 for m in answered]
             kept = [tokenizer.cls_id, *(ids[i] for i in kept),
                     tokenizer.sep_id]
-            self.assertEqual(found['count'][row], len(masks))
-            self.assertTrue((found['tokens'][row, len(answered) :] == b'')
+            self.assertEqual(actual['count'][row], len(masks))
+            self.assertTrue((actual['tokens'][row, len(answered) :] == b'')
                             .all())
-            self.assertTrue((found['scores'][row, len(answered) :] == 0).all())
+            self.assertTrue((actual['scores'][row, len(answered) :] == 0).all())
             if places:
                 scores = LOADED.piece_scores(
                     tf.constant([kept], tf.int32),
@@ -188,7 +188,7 @@ class SignaturesTest(Case):
                 )
                 best = tf.math.top_k(scores[0], ANSWERS).values
                 np.testing.assert_allclose(
-                    found['scores'][row, : len(places)], best, atol=1e-5
+                    actual['scores'][row, : len(places)], best, atol=1e-5
                 )
 
     @parameterized.parameters(
@@ -215,9 +215,9 @@ class SignaturesTest(Case):
             model = bundle.write(workdir, self.model)
         self.assertEmpty(serving_ops.unservable(model))
         texts = ['one text', '', 'another text that is much longer ' * 3]
-        found = made.functions['embed'](tf.constant(texts))
+        actual = made.functions['embed'](tf.constant(texts))
         np.testing.assert_allclose(
-            found['embeddings'], loaded.encode(texts), atol=1e-5
+            actual['embeddings'], loaded.encode(texts), atol=1e-5
         )
         self.assertEqual('fill_mask' in made.functions, row == 'mlm')
         self.assertNotIn('objectives/ict/log_scale', made.weights)
@@ -229,17 +229,17 @@ class SignaturesTest(Case):
     def test_rows_with_memory(self, row, layout, last):
         """Written, read again, and asked for real and nasty texts."""
         loaded, served = self.export(row, encoder='relative', pooling='cls')
-        wanted = {'serving_default', 'embed', 'tokens'}
-        wanted |= {'next_token'} if row == 'transformer_xl' else set()
-        self.assertEqual(set(served), wanted)
+        expected = {'serving_default', 'embed', 'tokens'}
+        expected |= {'next_token'} if row == 'transformer_xl' else set()
+        self.assertEqual(set(served), expected)
         for texts in (comparison.texts(40), [b'one text'], [b''], []):
-            wanted = comparison.in_python(loaded, texts, list(served))
-            found = {
+            expected = comparison.in_python(loaded, texts, list(served))
+            actual = {
                 f'{name}/{output}': value
                 for name, function in served.items()
                 for output, value in workdirs.answer(function, texts).items()
             }
-            gaps = comparison.difference(found, wanted, 1e-5)
+            gaps = comparison.difference(actual, expected, 1e-5)
             self.assertLess(max(gaps.values()), 1e-5, gaps)
         answer = workdirs.answer(served['tokens'], ['a cat', ''])
         after = len(layout.split()) - 1
@@ -261,13 +261,13 @@ class SignaturesTest(Case):
         """What Python says, of the end of a long text too; and its card."""
         loaded, served = self.export('gpt')
         texts = ['a list of', '', 'names refer to objects ' * 20 + 'that']
-        found = workdirs.answer(served['next_token'], texts)
+        actual = workdirs.answer(served['next_token'], texts)
         *_, last = loaded.tokenizer.tokenize(texts).to_list()
         self.assertGreater(len(last), loaded.max_length)
         last = tf.constant([last[-loaded.max_length :]])
         scores = loaded.next_scores(last, [loaded.max_length])
         np.testing.assert_allclose(
-            found['scores'][2], np.sort(scores[0])[: -ANSWERS - 1 : -1],
+            actual['scores'][2], np.sort(scores[0])[: -ANSWERS - 1 : -1],
             atol=1e-5,
         )  # fmt: skip
         for row, text in enumerate(texts):
@@ -275,9 +275,9 @@ class SignaturesTest(Case):
                 *loaded.next_pieces(text, ANSWERS), strict=True
             )
             self.assertEqual(
-                tuple(x.decode() for x in found['tokens'][row]), pieces
+                tuple(x.decode() for x in actual['tokens'][row]), pieces
             )
-            np.testing.assert_allclose(found['scores'][row], scores, atol=1e-5)
+            np.testing.assert_allclose(actual['scores'][row], scores, atol=1e-5)
         none = workdirs.answer(served['next_token'], [])
         self.assertEqual(none['tokens'].shape, (0, ANSWERS))
         self.assert_card(
@@ -298,8 +298,8 @@ class SignaturesTest(Case):
             loaded.fill_mask('a [MASK]')
         self.assertEqual(set(served), {'serving_default', 'embed', 'tokens'})
         texts = ['one text', '', 'a [MASK] text ' * 9]
-        found = workdirs.answer(served['embed'], texts)['embeddings']
-        np.testing.assert_allclose(found, loaded.encode(texts), atol=1e-5)
+        actual = workdirs.answer(served['embed'], texts)['embeddings']
+        np.testing.assert_allclose(actual, loaded.encode(texts), atol=1e-5)
         text = self.assert_card()
         self.assertNotIn('fill_mask', text)
         known = 'unigram' not in without
@@ -354,7 +354,7 @@ class BundleTest(Case):
 
     def test_only_what_is_read_is_saved(self):
         # Biases and what norms multiply by are constants of the graphs.
-        wanted = {
+        expected = {
             path
             for path, variable in LOADED.model.variables.items()
             if path.startswith('encoder/') and len(variable.shape) > 1
@@ -363,7 +363,7 @@ class BundleTest(Case):
         shapes = sorted(s for n, s in names if n.startswith('weights/'))
         self.assertEqual(
             shapes,
-            sorted(list(LOADED.model.variables[p].shape) for p in wanted),
+            sorted(list(LOADED.model.variables[p].shape) for p in expected),
         )
 
     def test_a_version_is_never_changed(self):
@@ -494,9 +494,9 @@ class OperationsTest(absltest.TestCase):
             input_signature=[tf.TensorSpec((2, 2))],
         )
         tf.saved_model.save(module, folder, outer.get_concrete_function())
-        found = '\n'.join(serving_ops.unservable(pathlib.Path(folder)))
-        self.assertIn('operation MatrixInverse in ', found)
-        self.assertIn('attribute _XlaMustCompile', found)
+        actual = '\n'.join(serving_ops.unservable(pathlib.Path(folder)))
+        self.assertIn('operation MatrixInverse in ', actual)
+        self.assertIn('attribute _XlaMustCompile', actual)
 
     def test_no_graph(self):
         with self.assertRaisesRegex(FileNotFoundError, 'no saved_model.pb'):
@@ -505,30 +505,30 @@ class OperationsTest(absltest.TestCase):
 
 class DifferenceTest(absltest.TestCase):
     def test_what_counts(self):
-        wanted = {
+        expected = {
             'a/tokens': np.array([[b'x', b'y', b'z', b'w']]),
             'a/scores': np.array([[-1.0, -1.000001, -5.0, -7.0]]),
             'a/count': np.array([1]),
         }
         # What is last may have changed places with what follows.
-        near = {**wanted, 'a/tokens': np.array([[b'y', b'x', b'z', b'v']])}
-        far = {**wanted, 'a/tokens': np.array([[b'z', b'y', b'x', b'w']])}
-        count = {**wanted, 'a/count': np.array([2])}
-        less = {'a/scores': wanted['a/scores'][:, :2]}
-        for found, name, gap in (
-            (wanted, 'a/tokens', 0.0),
+        near = {**expected, 'a/tokens': np.array([[b'y', b'x', b'z', b'v']])}
+        far = {**expected, 'a/tokens': np.array([[b'z', b'y', b'x', b'w']])}
+        count = {**expected, 'a/count': np.array([2])}
+        less = {'a/scores': expected['a/scores'][:, :2]}
+        for actual, name, gap in (
+            (expected, 'a/tokens', 0.0),
             (near, 'a/tokens', 0.0),
             (far, 'a/tokens', np.inf),
             (count, 'a/count', np.inf),
             (less, 'a/scores', np.inf),
             (less, 'a/count', np.inf),
         ):
-            gaps = comparison.difference(found, wanted, 1e-5)
+            gaps = comparison.difference(actual, expected, 1e-5)
             self.assertEqual(gaps[name], gap, name)
 
     def test_what_is_not_finite(self):
         value = np.array([[1.0, 2.0, np.nan]])  # NaN: Python has no answer
-        wanted = {'all': {'a/scores': value}, 'none': {'a/scores': value[:0]}}
+        expected = {'all': {'a/scores': value}, 'none': {'a/scores': value[:0]}}
         for answer, gap in (
             ([1.0, 2.25, 7.0], 0.25),
             ([np.nan, 2.0, 7.0], np.inf),
@@ -537,10 +537,10 @@ class DifferenceTest(absltest.TestCase):
             ([1.0, 2.0, np.nan], np.inf),
         ):
             given = np.array([answer])
-            found = {
+            actual = {
                 'all': {'a/scores': given}, 'none': {'a/scores': given[:0]}
             }  # fmt: skip
-            worst = comparison.largest(found, wanted, 1e-5)
+            worst = comparison.largest(actual, expected, 1e-5)
             self.assertEqual(worst, {'a/scores': gap}, answer)
             with contextlib.redirect_stdout(io.StringIO()) as out:
                 self.assertFalse(comparison.show(worst, 1e-5))
@@ -585,12 +585,12 @@ class CommandsTest(Case):
         gaps = dict(
             re.findall(r'^  (\w+/\w+) +(\S+)', done.out, re.MULTILINE)
         )
-        wanted = {
+        expected = {
             f'{name}/{output}'
             for name, function in SERVED.items()
             for output in function.structured_outputs
         }
-        self.assertEqual(set(gaps), wanted)
+        self.assertEqual(set(gaps), expected)
         self.assertLessEqual(max(map(float, gaps.values())), 1e-5, gaps)
         self.assertEqual(
             {p: p.stat().st_mtime_ns for p in output.rglob('*')}, before
@@ -603,9 +603,9 @@ class CommandsTest(Case):
         self.assertIn('first 3 numbers', (output / 'MODEL_CARD.md').read_text())
         embed = tf.saved_model.load(str(output / '1')).signatures['embed']
         texts = ['a class is an object', 'names']
-        found = workdirs.answer(embed, texts)['embeddings']
-        wanted = infoword_tf.load(WORKDIR).encode(texts, dims=3)
-        np.testing.assert_allclose(found, wanted, atol=1e-5)
+        actual = workdirs.answer(embed, texts)['embeddings']
+        expected = infoword_tf.load(WORKDIR).encode(texts, dims=3)
+        np.testing.assert_allclose(actual, expected, atol=1e-5)
         self.run_it(verify, f'--model={output}/1', '--texts=20')
         done = self.run_it(
             savedmodel, '--dims=999', f'--output={output}x', status=1

@@ -12,7 +12,7 @@ from absl.testing import absltest
 
 from export import index as indexes
 from export import search
-from infoword_tf import commands, progress
+from infoword_tf import commands, errors, progress
 from infoword_tf.data.documents import Document, passages
 from tasks import retrieval
 from tests import corpus
@@ -26,14 +26,14 @@ def many(count, name='w'):
 
 class PassagesTest(absltest.TestCase):
     def test_whole_sentences_of_about_a_hundred_words(self):
-        for sentences, wanted in (
+        for sentences, expected in (
             ((many(60, 'a'), many(40, 'b'), 'c'),
              [f'{many(60, "a")} {many(40, "b")}', 'c']),
             ((many(130, 'd'), 'e e'), [many(130, 'd'), 'e e']),
             (('one two',), ['one two']),
             ((), []),
         ):  # fmt: skip
-            self.assertEqual([*passages(Document(sentences, ''))], wanted)
+            self.assertEqual([*passages(Document(sentences, ''))], expected)
 
 
 class CommandTest(command.Checks, absltest.TestCase):
@@ -139,11 +139,11 @@ class CommandTest(command.Checks, absltest.TestCase):
             self.assertEqual(
                 done.out, search.answer(query, [(score, passage)]) + '\n'
             )
-        found = search.opened(**given, hybrid=True)('cats cats')
-        self.assertEqual([x.text for _, x in found], ['cats cats', 'boats'])
+        actual = search.opened(**given, hybrid=True)('cats cats')
+        self.assertEqual([x.text for _, x in actual], ['cats cats', 'boats'])
         done = self.run_it(*commands.typed(given), '--hybrid', 'cats cats')
-        self.assertEqual(done.out, search.answer('cats cats', found) + '\n')
-        with self.assertRaisesRegex(commands.UsageError, '--model is missing'):
+        self.assertEqual(done.out, search.answer('cats cats', actual) + '\n')
+        with self.assertRaisesRegex(errors.UsageError, '--model is missing'):
             search.opened(corpus=corpus)
 
     def table(self, name, *rows):
@@ -289,7 +289,7 @@ class CommandTest(command.Checks, absltest.TestCase):
     def test_vectors_are_compared_as_the_config_says(self):
         """Of vectors that point elsewhere the longer wins by `dot` alone."""
         corpus = self.text('boats\n\nboats boats cats\n')
-        for similarity, wanted in (
+        for similarity, expected in (
             ('cosine', ['1.000', 'boats', '0.894', 'boats boats cats']),
             ('dot', ['2.000', 'boats boats cats', '1.000', 'boats']),
         ):
@@ -297,7 +297,7 @@ class CommandTest(command.Checks, absltest.TestCase):
             done = self.run_it(f'--model={model}', 'boats', corpus)
             _, *lines = map(str.strip, done.out.splitlines())
             lines[::2] = [line.split()[0] for line in lines[::2]]
-            self.assertEqual(lines, wanted)
+            self.assertEqual(lines, expected)
 
 
 if __name__ == '__main__':

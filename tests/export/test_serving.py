@@ -63,12 +63,12 @@ def missing():
     """Why the C program cannot be made here; '' if it can."""
     if not shutil.which('gcc'):
         return 'there is no gcc'
-    wanted = [
+    expected = [
         TENSORFLOW / 'include/tensorflow/c/c_api.h',
         *LINKED,
         *libraries('2.20'),
     ]
-    lacking = [str(path) for path in wanted if not path.exists()]
+    lacking = [str(path) for path in expected if not path.exists()]
     return f'there is no {lacking[0]}' if lacking else ''
 
 
@@ -90,11 +90,11 @@ class CTest(parameterized.TestCase):
         )  # fmt: skip
         shutil.copytree(MODEL, cls.folder / 'moved')
 
-    def check(self, texts, wanted, serving, *asked, atol=1e-5, **more):
+    def check(self, texts, expected, serving, *asked, atol=1e-5, **more):
         """Compares what the program gives; see `serve`."""
-        found, error = self.serve(texts, libraries(serving), *asked, **more)
+        actual, error = self.serve(texts, libraries(serving), *asked, **more)
         self.assertEqual(error, '')
-        self.assertLess(np.abs(found - wanted).max(), atol)
+        self.assertLess(np.abs(actual - expected).max(), atol)
 
     def serve(
         self, texts, loaded, model='moved', name='embed', output='embeddings',
@@ -133,8 +133,8 @@ class CTest(parameterized.TestCase):
         texts = comparison.texts(60)
         if serving == '2.20':
             texts += [b'one of many, %d' % n for n in range(10_000)]
-        wanted = workdirs.loaded().encode(texts, progress=False)
-        self.check(texts, wanted, serving)
+        expected = workdirs.loaded().encode(texts, progress=False)
+        self.check(texts, expected, serving)
 
     @parameterized.product(
         serving=tuple(serving_ops.TEXT_LIBRARIES),
@@ -147,8 +147,8 @@ class CTest(parameterized.TestCase):
             workdirs.write(run, kind=kind)
             bundle.write(run, model.parent)
         texts = comparison.texts(60)
-        wanted = infoword_tf.load(run).encode(texts, progress=False)
-        self.check(texts, wanted, serving, model)
+        expected = infoword_tf.load(run).encode(texts, progress=False)
+        self.check(texts, expected, serving, model)
 
     @parameterized.parameters(
         *asked_of(
@@ -179,7 +179,7 @@ class CTest(parameterized.TestCase):
     def test_fine_tuned(self, kind, signature, output):
         pairs = FEW[::-1]
         loaded = finetuned.loaded(kind)
-        more, wanted = {
+        more, expected = {
             'classes': lambda: ({}, loaded.classify(FEW)),
             'pairs': lambda: ({'pairs': pairs}, loaded.classify(FEW, pairs)),
             'number': lambda: ({}, loaded.rate(FEW)[:, None]),
@@ -190,7 +190,7 @@ class CTest(parameterized.TestCase):
             ),
         }[kind]()  # fmt: skip
         self.check(
-            FEW, wanted, OLDEST, finetuned.exported(kind), signature, output,
+            FEW, expected, OLDEST, finetuned.exported(kind), signature, output,
             **more,
         )  # fmt: skip
 
@@ -224,13 +224,13 @@ class CTest(parameterized.TestCase):
         )  # fmt: skip
 
     def test_no_texts(self):
-        found, error = self.serve([], libraries('2.12 to 2.19'))
+        actual, error = self.serve([], libraries('2.12 to 2.19'))
         self.assertEqual(error, '')
-        self.assertEqual(found.shape, (0, 64))
+        self.assertEqual(actual.shape, (0, 64))
 
     def test_without_the_libraries(self):
-        found, error = self.serve([b'text'], [])
-        self.assertIsNone(found)
+        actual, error = self.serve([b'text'], [])
+        self.assertIsNone(actual)
         self.assertIn("Op type not registered 'Fast", error)
 
 
@@ -251,11 +251,11 @@ class ConfigurationTest(absltest.TestCase):
         self.assertTrue(model.base_path.startswith('/'))
 
     def test_batching_parameters(self):
-        found = self.read('batching_parameters.txt', 'BatchingParameters')
-        self.assertEqual(found.max_batch_size.value, 256)
-        self.assertGreaterEqual(found.num_batch_threads.value, 1)
-        self.assertFalse(found.pad_variable_length_inputs)
-        self.assertEqual(found.batch_timeout_micros.value, 0)
+        actual = self.read('batching_parameters.txt', 'BatchingParameters')
+        self.assertEqual(actual.max_batch_size.value, 256)
+        self.assertGreaterEqual(actual.num_batch_threads.value, 1)
+        self.assertFalse(actual.pad_variable_length_inputs)
+        self.assertEqual(actual.batch_timeout_micros.value, 0)
 
     def test_compose_starts_what_the_documents_say(self):
         text = (SERVING / 'compose.yaml').read_text()
@@ -273,19 +273,19 @@ class ConfigurationTest(absltest.TestCase):
                 self.assertTrue((SERVING / name).is_file(), name)
 
     def test_grpc_request(self):
-        found = self.read('predict_request.txtpb', 'PredictRequest')
-        self.assertEqual(found.model_spec.name, 'infoword')
+        actual = self.read('predict_request.txtpb', 'PredictRequest')
+        self.assertEqual(actual.model_spec.name, 'infoword')
         self.check(
-            found.model_spec.signature_name,
-            {k: tf.make_ndarray(v) for k, v in found.inputs.items()},
+            actual.model_spec.signature_name,
+            {k: tf.make_ndarray(v) for k, v in actual.inputs.items()},
         )
 
     def test_rest_request(self):
-        found = json.loads((SERVING / 'request.json').read_text())
+        actual = json.loads((SERVING / 'request.json').read_text())
         # One value an instance, and no name: it goes to the only input.
         signature = serving_ops.read(MODEL).signature_def
-        (name,) = signature[found['signature_name']].inputs
-        self.check(found['signature_name'], {name: found['instances']})
+        (name,) = signature[actual['signature_name']].inputs
+        self.check(actual['signature_name'], {name: actual['instances']})
 
     def check(self, name, inputs):
         signature = serving_ops.read(MODEL).signature_def[name]

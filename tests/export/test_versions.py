@@ -83,7 +83,7 @@ class VersionsTest(absltest.TestCase):
 
     def test_a_card_names_no_folders_of_a_machine(self):
         here = pathlib.Path.cwd()
-        for value, wanted in (
+        for value, expected in (
             ('text:/home/anna/my books/*.txt', 'text:.../*.txt'),
             ('--heldout=/home/anna/held.txt', '--heldout=.../held.txt'),
             ('/srv/a/b.tsv,/srv/c.tsv', '.../b.tsv,.../c.tsv'),
@@ -95,7 +95,7 @@ class VersionsTest(absltest.TestCase):
             ('https://books.org/a/b', 'https://books.org/a/b'),
             ('tfds:glue/cola', 'tfds:glue/cola'),
         ):
-            self.assertEqual(card.portable(value), wanted)
+            self.assertEqual(card.portable(value), expected)
         config = Config.read(finetuned.workdir('classes'))
         places = {'corpus': 'text:/srv/a.txt', 'heldout': '/srv/b.txt'}
         _, described = read_exported(finetuned.exported('classes'))

@@ -21,11 +21,11 @@ def given(seed=0):
     return first, last, random.random((W, T)) < 0.7, sizes
 
 
-def same(test, found, wanted):
+def same(test, actual, expected):
     """Spans of a window: (score, first, last), the best first."""
-    for row, spans in enumerate(wanted):
+    for row, spans in enumerate(expected):
         spans = sorted(spans, key=lambda span: -span[0])
-        scores = found.scores[row].numpy()
+        scores = actual.scores[row].numpy()
         spans = spans[: len(scores)]
         np.testing.assert_allclose(
             scores[: len(spans)], [score for score, *_ in spans], rtol=1e-6
@@ -33,7 +33,7 @@ def same(test, found, wanted):
         test.assertTrue((scores[len(spans) :] < NEVER / 2).all())
         for part, column in (('firsts', 1), ('lasts', 2)):
             test.assertEqual(
-                getattr(found, part)[row, : len(spans)].numpy().tolist(),
+                getattr(actual, part)[row, : len(spans)].numpy().tolist(),
                 [span[column] for span in spans],
             )
 
@@ -42,8 +42,8 @@ class SpansTest(parameterized.TestCase):
     @parameterized.product(longest=(1, 4, 30), count=(3, 200))
     def test_two_ends_that_are_added(self, longest, count):
         first, last, most, sizes = given()
-        found = answers.spans(first, last, most, sizes, longest, count)
-        wanted = [
+        actual = answers.spans(first, last, most, sizes, longest, count)
+        expected = [
             [
                 (first[row, i] + last[row, j], i, j)
                 for i, j in itertools.product(range(sizes[row]), repeat=2)
@@ -51,8 +51,8 @@ class SpansTest(parameterized.TestCase):
             ]
             for row in range(W)
         ]
-        same(self, found, wanted)
-        self.assertEqual(found.scores.shape, [W, count])
+        same(self, actual, expected)
+        self.assertEqual(actual.scores.shape, [W, count])
 
     @parameterized.product(longest=(1, 4, 30), count=(3, 200))
     def test_last_ones_after_first_ones(self, longest, count):
@@ -64,10 +64,10 @@ class SpansTest(parameterized.TestCase):
         first = random.standard_normal((W, S)).astype(np.float32)
         first[np.arange(S) >= sizes[:, None]] = NEVER
         last = random.standard_normal((W, T, S)).astype(np.float32)
-        found = answers.spans_after(
+        actual = answers.spans_after(
             starts, first, last, most, sizes, longest, count
         )
-        wanted = [
+        expected = [
             [
                 (first[row, k] + last[row, j, k], starts[row, k], j)
                 for k in range(min(S, sizes[row]))
@@ -78,7 +78,7 @@ class SpansTest(parameterized.TestCase):
             ]
             for row in range(W)
         ]
-        same(self, found, wanted)
+        same(self, actual, expected)
 
     def test_in_a_graph_of_any_shape(self):
         first, last, most, sizes = given()
@@ -92,9 +92,9 @@ class SpansTest(parameterized.TestCase):
             ],
         )
         for rows in (W, 0):
-            found = run(first[:rows], last[:rows], most[:rows], sizes[:rows])
-            wanted = answers.spans(first, last, most, sizes, 4)
-            for one, other in zip(found, wanted, strict=True):
+            actual = run(first[:rows], last[:rows], most[:rows], sizes[:rows])
+            expected = answers.spans(first, last, most, sizes, 4)
+            for one, other in zip(actual, expected, strict=True):
                 np.testing.assert_array_equal(one, other[:rows])
 
 
@@ -104,7 +104,7 @@ class AnswersTest(absltest.TestCase):
     def answers(self, spans, count=3):
         """Spans are (question, score, begin, end), one window each."""
         questions, scores, begins, ends = zip(*spans, strict=True)
-        found = answers.answers(
+        actual = answers.answers(
             tf.constant(self.CONTEXTS),
             tf.constant(questions, tf.int64),
             *(
@@ -115,8 +115,8 @@ class AnswersTest(absltest.TestCase):
             ),
             count,
         )  # fmt: skip
-        return found, [
-            [text.decode() for text in row] for row in found.texts.numpy()
+        return actual, [
+            [text.decode() for text in row] for row in actual.texts.numpy()
         ]
 
     def test_the_best_of_equal_texts(self):
@@ -125,22 +125,22 @@ class AnswersTest(absltest.TestCase):
             (0, -1.0, 2, 6), (1, 5.0, 0, 1), (3, 1.0, 2, 6), (0, NEVER, 0, 3),
             (1, 6.0, 3, 3),
         ]  # fmt: skip
-        found, texts = self.answers(spans)
+        actual, texts = self.answers(spans)
         self.assertEqual(
             texts,
             [['café', 'a', 'cat'], ['a', '', ''], [''] * 3,
              ['\U0001f600', '', '']],
         )  # fmt: skip
         np.testing.assert_allclose(
-            found.scores,
+            actual.scores,
             [[3, 2, 0], [5, NEVER, NEVER], [NEVER] * 3, [1, NEVER, NEVER]],
         )
         self.assertEqual(
-            found.begins.numpy().tolist(),
+            actual.begins.numpy().tolist(),
             [[9, 7, 2], [0, NOWHERE, NOWHERE], [NOWHERE] * 3,
              [2, NOWHERE, NOWHERE]],
         )  # fmt: skip
-        self.assertEqual(found.ends[0].numpy().tolist(), [14, 8, 5])
+        self.assertEqual(actual.ends[0].numpy().tolist(), [14, 8, 5])
 
     def test_of_equal_scores_the_first(self):
         _, texts = self.answers([(0, 1.0, 2, 5), (0, 1.0, 0, 1)], 2)
@@ -151,18 +151,18 @@ class AnswersTest(absltest.TestCase):
         context = 'ab ' * 300_000
         places = 3 * np.arange(3000, dtype=np.int32)[:, None]
         scores = np.arange(3000, dtype=np.float32)[:, None]
-        found = answers.answers(
+        actual = answers.answers(
             tf.constant([context]),
             tf.zeros(3000, tf.int64),
             tf.constant(scores),
             tf.constant(places),
             tf.constant(places + 5),
         )
-        self.assertEqual(found.texts[0, :2].numpy().tolist(), [b'ab ab', b''])
-        self.assertEqual(int(found.begins[0, 0]), 3 * 2999)
+        self.assertEqual(actual.texts[0, :2].numpy().tolist(), [b'ab ab', b''])
+        self.assertEqual(int(actual.begins[0, 0]), 3 * 2999)
 
     def test_no_answer_is_the_lowest_of_all_windows(self):
-        found = answers.lowest(
+        actual = answers.lowest(
             tf.constant([3.0, 1.0, 5.0]), tf.constant([0, 0, 2], tf.int64), 3
         )
-        np.testing.assert_allclose(found, [1, SURE, 5])
+        np.testing.assert_allclose(actual, [1, SURE, 5])

@@ -14,14 +14,14 @@ SIZES = [0, 1, 9, 10, 11, 25, 40, 41]
 
 def plainly(size, room, stride):
     """First piece and length of each window (run_squad.py)."""
-    found, begin = [], 0
+    actual, begin = [], 0
     while begin < size:
         length = min(size - begin, room)
-        found.append((begin, length))
+        actual.append((begin, length))
         if begin + length == size:
             break
         begin += min(length, stride)
-    return found
+    return actual
 
 
 def most_plainly(spans, number, piece):
@@ -40,22 +40,22 @@ class WindowsTest(parameterized.TestCase):
     def test_against_a_loop(self, stride):
         rooms = [10, 9, 10, 10, 10, 7, 10, 11]
         sizes = tf.constant(SIZES, tf.int64)
-        found = context_windows.windows(
+        actual = context_windows.windows(
             sizes, tf.constant(rooms, tf.int64), stride
         )
-        most = context_windows.most_context(found, sizes).numpy().tolist()
-        wanted, best = [], []
+        most = context_windows.most_context(actual, sizes).numpy().tolist()
+        expected, best = [], []
         for i, (size, room) in enumerate(zip(SIZES, rooms, strict=True)):
             spans = plainly(size, room, stride)
-            wanted += [(i, *span) for span in spans]
+            expected += [(i, *span) for span in spans]
             for number, (begin, length) in enumerate(spans):
                 best += [
                     most_plainly(spans, number, piece)
                     for piece in range(begin, begin + length)
                 ]
         self.assertEqual(
-            list(zip(*(x.numpy().tolist() for x in found), strict=True)),
-            wanted,
+            list(zip(*(x.numpy().tolist() for x in actual), strict=True)),
+            expected,
         )
         self.assertEqual(most, best)
         # Each piece is read best in one window.
@@ -63,15 +63,15 @@ class WindowsTest(parameterized.TestCase):
 
     def test_no_contexts(self):
         none = tf.zeros([0], tf.int64)
-        found = context_windows.windows(none, none, 3)
-        self.assertEqual(found.contexts.shape, [0])
-        self.assertEqual(context_windows.most_context(found, none).shape, [0])
+        actual = context_windows.windows(none, none, 3)
+        self.assertEqual(actual.contexts.shape, [0])
+        self.assertEqual(context_windows.most_context(actual, none).shape, [0])
 
     def test_in_a_graph(self):
         @tf.function(input_signature=[tf.TensorSpec([None], tf.int64)] * 2)
         def run(sizes, rooms):
-            found = context_windows.windows(sizes, rooms, 4)
-            return *found, context_windows.most_context(found, sizes)
+            actual = context_windows.windows(sizes, rooms, 4)
+            return *actual, context_windows.most_context(actual, sizes)
 
         given = tf.constant([12, 5], tf.int64), tf.constant([6, 6], tf.int64)
         contexts, firsts, sizes, most = run(*given)
@@ -81,9 +81,9 @@ class WindowsTest(parameterized.TestCase):
         self.assertEqual(int(tf.reduce_sum(tf.cast(most, tf.int32))), 17)
 
     @parameterized.parameters((384, 64), (40, 18), (5, 1))
-    def test_half_a_row_is_the_context_s(self, max_length, wanted):
+    def test_half_a_row_is_the_context_s(self, max_length, expected):
         self.assertEqual(
-            context_windows.question_limit(max_length, 3, 64), wanted
+            context_windows.question_limit(max_length, 3, 64), expected
         )
 
     @parameterized.parameters(
@@ -92,16 +92,16 @@ class WindowsTest(parameterized.TestCase):
         ('end', [7, 8, 3, 9, 3], 3, 3),
         ('xlnet', [9, 3, 7, 8, 3, 2], 2, 0),
     )
-    def test_layouts(self, name, wanted, second, context):
+    def test_layouts(self, name, expected, second, context):
         pieces = types.SimpleNamespace(cls_id=2, sep_id=3, mask_id=4)
         rows, seconds, contexts = context_windows.beside(
             tf.ragged.constant([[7, 8]] * 2, tf.int32),
             tf.ragged.constant([[9], []], tf.int32),
             Template(pieces, LAYOUTS[name]),
         )
-        self.assertEqual(rows[0].numpy().tolist(), wanted)
+        self.assertEqual(rows[0].numpy().tolist(), expected)
         self.assertEqual(rows[1].numpy().tolist(),
-                         [i for i in wanted if i != 9])  # fmt: skip
+                         [i for i in expected if i != 9])  # fmt: skip
         self.assertEqual(int(seconds[0]), second)
         self.assertEqual(contexts.numpy().tolist(), [context] * 2)
 

@@ -26,9 +26,9 @@ class ChooseTest(parameterized.TestCase):
         (0.4, [0, 1, 0, 0, 0]),
         (1e-6, [0, 1, 0, 0, 0]),
     )
-    def test_the_fewest_that_have_the_share(self, top_p, wanted):
-        found = continuing.likeliest(self.P - 1e-12, top_p - 1e-9)
-        np.testing.assert_allclose(found, wanted, atol=1e-9)
+    def test_the_fewest_that_have_the_share(self, top_p, expected):
+        actual = continuing.likeliest(self.P - 1e-12, top_p - 1e-9)
+        np.testing.assert_allclose(actual, expected, atol=1e-9)
 
     def test_a_number_decides(self):
         log_p = np.log(self.P)
@@ -43,9 +43,9 @@ class ChooseTest(parameterized.TestCase):
         """0.5 squares: of .01, .16, .04, .01, .04 in .26."""
         log_p = np.log(self.P) + 7  # sums do not matter
         numbers = (np.arange(2600) + 0.5) / 2600
-        found = [continuing.choose(log_p, n, 0.5, 1.0) for n in numbers]
+        actual = [continuing.choose(log_p, n, 0.5, 1.0) for n in numbers]
         np.testing.assert_array_equal(
-            np.bincount(found), [100, 1600, 400, 100, 400]
+            np.bincount(actual), [100, 1600, 400, 100, 400]
         )
 
     def test_what_cannot_be_is_never_drawn(self):
@@ -84,11 +84,11 @@ class ContinuedTest(parameterized.TestCase):
         loaded = self.loaded[row]
         ids = self.pieces(loaded)[:3]
         count = 5 if row == 'transformer_xl' else 12
-        found = continuing.continued(loaded, ids, count, temperature=0)
-        self.assertNotEmpty(found)
-        for i, piece in enumerate(found):
-            wanted = self.by_hand(loaded, [*ids, *found[:i]])
-            self.assertEqual(np.argmax(wanted), piece)
+        actual = continuing.continued(loaded, ids, count, temperature=0)
+        self.assertNotEmpty(actual)
+        for i, piece in enumerate(actual):
+            expected = self.by_hand(loaded, [*ids, *actual[:i]])
+            self.assertEqual(np.argmax(expected), piece)
 
     @parameterized.parameters('gpt', 'transformer_xl')
     def test_the_same_seed_the_same_text(self, row):
@@ -105,26 +105,26 @@ class ContinuedTest(parameterized.TestCase):
         loaded = self.loaded['gpt']
         ids = self.pieces(loaded, TEXT + ' to be found' * 10)
         self.assertGreater(len(ids), loaded.max_length)
-        (found,) = continuing.continued(loaded, ids, 1, temperature=0)
+        (actual,) = continuing.continued(loaded, ids, 1, temperature=0)
         last = tf.constant([ids[-loaded.max_length :]])
         scores = loaded.next_scores(last, [loaded.max_length])
-        self.assertEqual(found, int(np.argmax(scores)))
+        self.assertEqual(actual, int(np.argmax(scores)))
 
     def test_next_pieces(self):
         for row in ('gpt', 'transformer_xl'):
             loaded = self.loaded[row]
-            wanted = self.by_hand(loaded, self.pieces(loaded))
-            found = loaded.next_pieces(TEXT, 4)
+            expected = self.by_hand(loaded, self.pieces(loaded))
+            actual = loaded.next_pieces(TEXT, 4)
             names = loaded.tokenizer.vocabulary
-            order = np.argsort(-wanted)[:4]
-            self.assertEqual([p for p, _ in found], [names[i] for i in order])
+            order = np.argsort(-expected)[:4]
+            self.assertEqual([p for p, _ in actual], [names[i] for i in order])
             np.testing.assert_allclose(
-                [score for _, score in found], wanted[order], atol=1e-5
+                [score for _, score in actual], expected[order], atol=1e-5
             )
-            self.assertAlmostEqual(np.exp(wanted).sum(), 1, places=5)
+            self.assertAlmostEqual(np.exp(expected).sum(), 1, places=5)
             for special in ('[PAD]', '[CLS]', '[MASK]'):
-                self.assertLess(wanted[names.index(special)], -1e29)
-            self.assertGreater(wanted[names.index('[SEP]')], -100)
+                self.assertLess(expected[names.index(special)], -1e29)
+            self.assertGreater(expected[names.index('[SEP]')], -100)
         self.assertLen(loaded.next_pieces('', 3), 3)
 
     def test_next_pieces_of_a_long_text(self):
@@ -133,12 +133,12 @@ class ContinuedTest(parameterized.TestCase):
         text = TEXT + ' to be found' * 10 + ' where it is'
         last = self.pieces(loaded, text)[-loaded.max_length :]
         scores = loaded.next_scores(tf.constant([last]), [loaded.max_length])
-        found = loaded.next_pieces(text, 4)
+        actual = loaded.next_pieces(text, 4)
         best = np.argsort(-scores[0])[:4]
         names = loaded.tokenizer.vocabulary
-        self.assertEqual([p for p, _ in found], [names[i] for i in best])
+        self.assertEqual([p for p, _ in actual], [names[i] for i in best])
         np.testing.assert_allclose(
-            [score for _, score in found], scores.numpy()[0, best], atol=1e-5
+            [score for _, score in actual], scores.numpy()[0, best], atol=1e-5
         )
 
     def test_ends_with_the_document(self):

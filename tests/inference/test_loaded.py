@@ -97,10 +97,10 @@ def one_by_one(model, text, pooling=None, layers=None):
     pieces = model.tokenizer.tokenize([text]).to_list()[0]
     pieces = pieces[: model.max_length - 2]
     ids = [model.tokenizer.cls_id, *pieces, model.tokenizer.sep_id]
-    found = model.embed(
+    actual = model.embed(
         tf.constant([ids]), tf.constant([len(ids)]), pooling, layers
     )
-    return found.numpy()[0]
+    return actual.numpy()[0]
 
 
 class WordsTest(absltest.TestCase):
@@ -188,12 +188,12 @@ class EncodeTest(parameterized.TestCase):
     )
     def test_is_one_by_one_in_order(self, pooling, layers):
         given = layers
-        found = self.model.encode(
+        actual = self.model.encode(
             SENTENCES, batch_size=2, pooling=pooling, layers=given
         )
-        self.assertEqual(found.dtype, np.float32)
+        self.assertEqual(actual.dtype, np.float32)
         layers = (layers,) if isinstance(layers, int) else layers
-        for text, vector in zip(SENTENCES, found, strict=True):
+        for text, vector in zip(SENTENCES, actual, strict=True):
             alone = one_by_one(self.model, text, pooling, layers)
             np.testing.assert_allclose(vector, alone, atol=1e-5)
         self.assertEqual(self.model.cut, 1)
@@ -201,7 +201,7 @@ class EncodeTest(parameterized.TestCase):
         few = self.model.encode(
             SENTENCES, len(SENTENCES), pooling=pooling, layers=given
         )
-        np.testing.assert_allclose(few, found, atol=1e-5)
+        np.testing.assert_allclose(few, actual, atol=1e-5)
         self.assertEqual(self.model.cut, 1)
 
     @parameterized.parameters(
@@ -244,8 +244,8 @@ class EncodeTest(parameterized.TestCase):
                 'mix': np.mean([y[i, :n] for y in layers], axis=(0, 1)),
             }
             for pooling, vector in expected.items():
-                found = self.model.embed(ids, lengths, pooling)[i]
-                np.testing.assert_allclose(found, vector, atol=1e-5)
+                actual = self.model.embed(ids, lengths, pooling)[i]
+                np.testing.assert_allclose(actual, vector, atol=1e-5)
 
     def test_a_mix(self):
         """Of all layers alike, or with what a row has learned for them."""
@@ -253,8 +253,8 @@ class EncodeTest(parameterized.TestCase):
             self.model.encode(SENTENCES, pooling='mean', layers=i)
             for i in range(3)
         ]
-        found = self.model.encode(SENTENCES, pooling='mean', layers='mix')
-        np.testing.assert_allclose(found, np.mean(layers, axis=0), atol=1e-5)
+        actual = self.model.encode(SENTENCES, pooling='mean', layers='mix')
+        np.testing.assert_allclose(actual, np.mean(layers, axis=0), atol=1e-5)
         model = infoword_tf.load(
             write_workdir(places.make() / 'run', 'label_mix')
         )
@@ -278,31 +278,31 @@ class EncodeTest(parameterized.TestCase):
         workdir = write_workdir(folder / 'run', 'ict_words', pooling='words')
         model = infoword_tf.load(workdir)
         self.assertEqual(model.config.pooling, 'words')
-        found = model.encode(SENTENCES, batch_size=2)
-        self.assertEqual(found.shape, (len(SENTENCES), 16 + 24))
+        actual = model.encode(SENTENCES, batch_size=2)
+        self.assertEqual(actual.shape, (len(SENTENCES), 16 + 24))
         self.assertEqual(model.vector_width(), 16 + 24)
         self.assertEqual(model.vector_width('mean'), 16)
-        for text, vector in zip(SENTENCES, found, strict=True):
+        for text, vector in zip(SENTENCES, actual, strict=True):
             np.testing.assert_allclose(
                 vector, one_by_one(model, text), atol=1e-5
             )
         states = model.encode(SENTENCES, pooling='weighted', normalize=True)
-        np.testing.assert_allclose(found[:, :16], states, atol=1e-5)
-        words = np.linalg.norm(found[:, 16:], axis=1)
+        np.testing.assert_allclose(actual[:, :16], states, atol=1e-5)
+        words = np.linalg.norm(actual[:, 16:], axis=1)
         np.testing.assert_allclose(words, 1, 1e-5)
         with self.assertRaisesRegex(ValueError, 'have learned no words'):
             self.model.encode(['a'], pooling='words')
 
     def test_the_first_numbers_alone(self):
         whole = self.model.encode(SENTENCES)
-        found = self.model.encode(SENTENCES, dims=5)
-        np.testing.assert_array_equal(found, whole[:, :5])
+        actual = self.model.encode(SENTENCES, dims=5)
+        np.testing.assert_array_equal(actual, whole[:, :5])
         config = self.model.config
         cut = config.replace(dims=5, normalize=True)
         with mock.patch.object(self.model, 'config', cut):
             self.assertEqual(self.model.vector_width(), 5)
             self.assertEqual(self.model.vector_width('cls'), whole.shape[1])
-        unit = found / np.linalg.norm(found, axis=1, keepdims=True)
+        unit = actual / np.linalg.norm(actual, axis=1, keepdims=True)
         normal = config.replace(normalize=True)
         with mock.patch.object(self.model, 'config', normal):
             np.testing.assert_allclose(
@@ -314,8 +314,8 @@ class EncodeTest(parameterized.TestCase):
                 self.model.encode(SENTENCES, dims=dims)
 
     def test_normalized(self):
-        found = self.model.encode(SENTENCES, normalize=True)
-        np.testing.assert_allclose(np.linalg.norm(found, axis=1), 1, 1e-5)
+        actual = self.model.encode(SENTENCES, normalize=True)
+        np.testing.assert_allclose(np.linalg.norm(actual, axis=1), 1, 1e-5)
 
     def test_no_texts(self):
         self.assertEqual(self.model.encode([]).shape, (0, 16))
@@ -364,8 +364,8 @@ class EncodeTest(parameterized.TestCase):
 
     def test_nasty_strings(self):
         texts = ['a\0b', b'\xff\xfe bad', 'x' * 1_000_000, '\u202eabc', ' ']
-        found = self.model.encode(texts, progress=False)
-        self.assertTrue(np.isfinite(found).all())
+        actual = self.model.encode(texts, progress=False)
+        self.assertTrue(np.isfinite(actual).all())
 
     def test_complaints(self):
         with self.assertRaisesRegex(TypeError, 'list of texts'):
@@ -423,16 +423,16 @@ class LayoutTest(parameterized.TestCase):
         }
         for pooling, vectors in expected.items():
             for size in (1, 32):
-                found = model.encode(
+                actual = model.encode(
                     SENTENCES, batch_size=size, pooling=pooling
                 )
                 np.testing.assert_allclose(
-                    found, vectors, atol=1e-5, err_msg=pooling
+                    actual, vectors, atol=1e-5, err_msg=pooling
                 )
             self.assertEqual(model.cut, 1)
-        found = model.encode(SENTENCES, pooling='cls', layers=(0, 1))
+        actual = model.encode(SENTENCES, pooling='cls', layers=(0, 1))
         np.testing.assert_allclose(
-            found, [(x[0][-1] + x[1][-1]) / 2 for x in layers], atol=1e-5
+            actual, [(x[0][-1] + x[1][-1]) / 2 for x in layers], atol=1e-5
         )
 
     @parameterized.parameters('transformer_xl', 'rnn_lm', 'elmo', 'plm')
@@ -443,16 +443,16 @@ class LayoutTest(parameterized.TestCase):
         ids = random.integers(5, len(PIECES), (3, 9)).astype(np.int32)
         lengths = np.array([9, 4, 1])
         for pooling in ('cls', 'mean', 'first_last'):
-            found = model.embed(ids, lengths, pooling).numpy()
+            actual = model.embed(ids, lengths, pooling).numpy()
             wider = random.integers(5, len(PIECES), (3, 20)).astype(np.int32)
             for i, length in enumerate(lengths):
                 wider[i, :length] = ids[i, :length]
                 alone = model.embed(
                     ids[i : i + 1, :length], lengths[i : i + 1], pooling
                 )
-                np.testing.assert_allclose(found[i], alone[0], atol=1e-5)
+                np.testing.assert_allclose(actual[i], alone[0], atol=1e-5)
             np.testing.assert_allclose(
-                model.embed(wider, lengths, pooling), found, atol=1e-5
+                model.embed(wider, lengths, pooling), actual, atol=1e-5
             )
 
     def test_the_last_place_has_read_the_text(self):
@@ -527,14 +527,14 @@ class FillMaskTest(absltest.TestCase):
             if row == 'bert_nce':
                 self.model.model.drop('mlm')
             expected = self.scores(row)
-            (found,) = self.model.fill_mask('a [MASK] list', 5)
+            (actual,) = self.model.fill_mask('a [MASK] list', 5)
             best = np.argsort(-expected)[:5]
             self.assertEqual(
-                [piece for piece, _ in found],
+                [piece for piece, _ in actual],
                 [self.model.tokenizer.vocabulary[i] for i in best],
             )
             np.testing.assert_allclose(
-                [value for _, value in found], expected[best], atol=1e-4
+                [value for _, value in actual], expected[best], atol=1e-4
             )
 
     def test_several_masks(self):
@@ -578,62 +578,62 @@ class LackingTest(CopyCase):
         return whole, infoword_tf.load(folder)
 
     def test_the_encoder_alone(self):
-        whole, found = self.without('objectives/', 'unigram')
+        whole, actual = self.without('objectives/', 'unigram')
         for pooling in ('mean', 'cls', 'first_last'):
             np.testing.assert_array_equal(
-                found.encode(SENTENCES, pooling=pooling),
+                actual.encode(SENTENCES, pooling=pooling),
                 whole.encode(SENTENCES, pooling=pooling),
             )
         # It has no weights of its own, and wants counts.
-        self.assertEqual(list(found.model.objectives), ['bert_nce'])
-        self.assertEqual(found.fill_rows, [])
-        self.assertIsNone(found.training_pieces)
+        self.assertEqual(list(actual.model.objectives), ['bert_nce'])
+        self.assertEqual(actual.fill_rows, [])
+        self.assertIsNone(actual.training_pieces)
         with self.assertRaisesRegex(
             ValueError, r'bert_nce .* piece counts .*`unigram` in weights'
         ):
-            found.fill_mask('a [MASK] list')
+            actual.fill_mask('a [MASK] list')
         with self.assertRaisesRegex(
             ValueError,
             r'weighted: rows bert_nce \(ict: weights.safetensors has no '
             r'objectives/ict/pooling_kernel\) .*learned no weights',
         ):
-            found.encode(SENTENCES, pooling='weighted')
-        found.model.drop('bert_nce')
+            actual.encode(SENTENCES, pooling='weighted')
+        actual.model.drop('bert_nce')
         with self.assertRaisesRegex(
             ValueError,
             r'mlm: weights.safetensors has no objectives/mlm/kernel\) fill no',
         ):
-            found.fill_mask('a [MASK] list')
+            actual.fill_mask('a [MASK] list')
 
     def test_without_counts(self):
         """`mlm` needs none, `bert_nce` does."""
-        whole, found = self.without('unigram')
+        whole, actual = self.without('unigram')
         text = 'a [MASK] list'
-        self.assertEqual(found.missing, {})
-        self.assertEqual(found.fill_rows, ['mlm'])
-        self.assertEqual(found.fill_mask(text), whole.fill_mask(text))
-        found.model.drop('mlm')
+        self.assertEqual(actual.missing, {})
+        self.assertEqual(actual.fill_rows, ['mlm'])
+        self.assertEqual(actual.fill_mask(text), whole.fill_mask(text))
+        actual.model.drop('mlm')
         with self.assertRaisesRegex(ValueError, 'this workdir has none'):
-            found.fill_mask(text)
+            actual.fill_mask(text)
 
     def test_one_row_of_three(self):
         """The others answer as before."""
-        whole, found = self.without('objectives/mlm/norm_beta')
-        self.assertEqual(set(found.missing), {'mlm'})
+        whole, actual = self.without('objectives/mlm/norm_beta')
+        self.assertEqual(set(actual.missing), {'mlm'})
         np.testing.assert_array_equal(
-            found.encode(SENTENCES, pooling='weighted'),
+            actual.encode(SENTENCES, pooling='weighted'),
             whole.encode(SENTENCES, pooling='weighted'),
         )
         whole.model.drop('mlm')
         text = 'a [MASK] list'
-        self.assertEqual(found.fill_mask(text), whole.fill_mask(text))
+        self.assertEqual(actual.fill_mask(text), whole.fill_mask(text))
 
     def test_untrained_lacks_the_same(self):
-        whole, found = self.without('objectives/')
-        fresh, wanted = (m.untrained(seed=1) for m in (found, whole))
-        self.assertEqual(fresh.missing, found.missing)
+        whole, actual = self.without('objectives/')
+        fresh, wanted = (m.untrained(seed=1) for m in (actual, whole))
+        self.assertEqual(fresh.missing, actual.missing)
         self.assertEqual(
-            set(fresh.model.objectives), set(found.model.objectives)
+            set(fresh.model.objectives), set(actual.model.objectives)
         )
         np.testing.assert_array_equal(
             fresh.encode(SENTENCES), wanted.encode(SENTENCES)
@@ -648,10 +648,10 @@ class StepTest(CopyCase):
     """Weights and checkpoints of a run that was stopped between the two."""
 
     def warned(self, folder):
-        with warnings.catch_warnings(record=True) as found:
+        with warnings.catch_warnings(record=True) as actual:
             warnings.simplefilter('always')
             infoword_tf.load(folder)
-        return [(str(w.message), w.filename) for w in found]
+        return [(str(w.message), w.filename) for w in actual]
 
     def checkpoint(self, folder, step):
         checkpoint.Checkpoints(folder, keep=2).save(step, {'x': np.zeros(1)})
@@ -728,8 +728,8 @@ class LoadTest(CopyCase, parameterized.TestCase):
         (name, value), *_ = entry['settings'].items()
         del entry['settings'][name]
         (folder / 'config.json').write_text(json.dumps(config))
-        found = infoword_tf.load(folder).config.rows[row].settings
-        self.assertEqual(found[name], value)
+        actual = infoword_tf.load(folder).config.rows[row].settings
+        self.assertEqual(actual[name], value)
 
     def test_cut_weights(self):
         folder = self.copy()

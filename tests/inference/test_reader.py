@@ -149,18 +149,18 @@ class ReaderTest(parameterized.TestCase):
     @parameterized.parameters(*KINDS)
     def test_one_window_after_the_other(self, kind):
         loaded = self.load(kind)
-        found = loaded.answer(QUESTIONS, CONTEXTS)
+        actual = loaded.answer(QUESTIONS, CONTEXTS)
         null = loaded.model.objectives['span'].null
         for question, context, reply in zip(
-            QUESTIONS, CONTEXTS, found, strict=True
+            QUESTIONS, CONTEXTS, actual, strict=True
         ):
-            wanted, lowest = plainly(loaded, question, context)
-            ranked = sorted(wanted, key=lambda text: -wanted[text])[:20]
-            self.assertGreaterEqual(len(reply.best), min(10, len(wanted)))
+            expected, lowest = plainly(loaded, question, context)
+            ranked = sorted(expected, key=lambda text: -expected[text])[:20]
+            self.assertGreaterEqual(len(reply.best), min(10, len(expected)))
             for answer, text in zip(reply.best, ranked, strict=False):
-                self.assertAlmostEqual(answer.score, wanted[text], places=3)
+                self.assertAlmostEqual(answer.score, expected[text], places=3)
                 self.assertAlmostEqual(
-                    answer.score, wanted[answer.text], places=3
+                    answer.score, expected[answer.text], places=3
                 )
                 self.assertEqual(
                     context.encode()[answer.begin : answer.end].decode(),
@@ -190,7 +190,7 @@ class ReaderTest(parameterized.TestCase):
     def test_the_threshold(self):
         loaded = self.load('null')
         (reply,) = loaded.answer(QUESTIONS[:1], CONTEXTS[:1])
-        for gap, wanted in ((-0.1, ''), (0.1, reply.best[0].text)):
+        for gap, expected in ((-0.1, ''), (0.1, reply.best[0].text)):
             folder = pathlib.Path(self.folder) / 'null'
             config = Config.read(folder).replace(
                 null_threshold=reply.null_odds + gap
@@ -199,7 +199,7 @@ class ReaderTest(parameterized.TestCase):
             (again,) = infoword_tf.load(folder).answer(
                 QUESTIONS[:1], CONTEXTS[:1]
             )
-            self.assertEqual(again.text, wanted)
+            self.assertEqual(again.text, expected)
             self.assertEqual(len(again.best), len(reply.best))
 
     def test_batches_change_nothing(self):

@@ -21,16 +21,16 @@ class WordVectorsTest(parameterized.TestCase):
         made = WordVectors(['the', 'größe', 'x.y'], vectors)
         made.write(self.path)
         self.assertStartsWith(self.path.read_text(), '3 4\nthe ')
-        found = wordvectors.read(self.path)
-        self.assertEqual(found.words, made.words)
-        np.testing.assert_array_equal(found.vectors, vectors)
+        actual = wordvectors.read(self.path)
+        self.assertEqual(actual.words, made.words)
+        np.testing.assert_array_equal(actual.vectors, vectors)
 
     def test_as_word2vec_writes_it(self):
         """A space at the end of each line; a word twice."""
         self.path.write_text('3 2\n</s> 1 2 \ncat 3 4 \ncat 5 6 \n')
-        found = wordvectors.read(self.path)
-        self.assertEqual(found.words, ['</s>', 'cat'])
-        np.testing.assert_array_equal(found.vectors, [[1, 2], [3, 4]])
+        actual = wordvectors.read(self.path)
+        self.assertEqual(actual.words, ['</s>', 'cat'])
+        np.testing.assert_array_equal(actual.vectors, [[1, 2], [3, 4]])
 
     @parameterized.parameters(
         ('', 'line 1: no number of words'),

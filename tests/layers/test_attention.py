@@ -71,9 +71,9 @@ class AttentionTest(parameterized.TestCase):
     def test_equals_loops(self, key, masked):
         layer, x = make_layer(), make_x()
         allowed = make_allowed() if masked else None
-        found = layer(tf.constant(x), allowed, key=key)
+        actual = layer(tf.constant(x), allowed, key=key)
         np.testing.assert_allclose(
-            found, loops(layer, x, allowed), rtol=0, atol=2e-6
+            actual, loops(layer, x, allowed), rtol=0, atol=2e-6
         )
 
     @parameterized.parameters((None,), (KEY,))
@@ -83,9 +83,9 @@ class AttentionTest(parameterized.TestCase):
         layer.kernel.assign(30 * layer.kernel.numpy())
         allowed = np.tile(np.eye(T, dtype=bool), (B, 1, 1, 1))
         expected = loops(layer, x, allowed)
-        found = layer(tf.constant(x), allowed, key=key)
+        actual = layer(tf.constant(x), allowed, key=key)
         np.testing.assert_allclose(
-            found, expected, rtol=0, atol=1e-3 * np.abs(expected).max()
+            actual, expected, rtol=0, atol=1e-3 * np.abs(expected).max()
         )
 
     @parameterized.product(key=(None, KEY), masked=(False, True))
@@ -95,13 +95,13 @@ class AttentionTest(parameterized.TestCase):
         whole = layer(tf.constant(x), allowed, key=key).numpy()
         places = np.array([[4, 0, 2], [1, 1, 3]])
         rows = np.arange(B)[:, None]
-        found = layer(
+        actual = layer(
             tf.constant(x),
             allowed[rows, 0, places][:, None] if masked else None,
             queries=tf.constant(x[rows, places]),
             key=key,
         )
-        np.testing.assert_allclose(found, whole[rows, places], atol=1e-5)
+        np.testing.assert_allclose(actual, whole[rows, places], atol=1e-5)
 
     @parameterized.parameters((None,), (KEY,))
     def test_what_is_blocked_changes_nothing(self, key):
@@ -123,8 +123,8 @@ class AttentionTest(parameterized.TestCase):
         allowed[1, 0, 2] = False
         with tf.GradientTape() as tape:
             tape.watch(x)
-            found = layer(x, allowed, key=key)
-            total = tf.reduce_sum(found**2)
+            actual = layer(x, allowed, key=key)
+            total = tf.reduce_sum(actual**2)
         values = [x, *(w.value for w in layer.weights)]
         for gradient in tape.gradient(total, values):
             self.assertTrue(np.isfinite(gradient).all())
@@ -132,7 +132,7 @@ class AttentionTest(parameterized.TestCase):
         value = tf.matmul(x, layer.kernel[:, 2 * D :]) + layer.bias[2 * D :]
         mean = tf.reduce_mean(value[1], axis=0, keepdims=True)
         np.testing.assert_allclose(
-            found[1, 2:3], tf.matmul(mean, layer.output_kernel), atol=1e-5
+            actual[1, 2:3], tf.matmul(mean, layer.output_kernel), atol=1e-5
         )
 
     def test_order_of_tokens_means_nothing_to_it(self):
@@ -176,10 +176,10 @@ class AttentionTest(parameterized.TestCase):
 
 class CausalMaskTest(absltest.TestCase):
     def test_written_out(self):
-        found = attention.causal_mask(3)
-        self.assertEqual(found.dtype, tf.bool)
+        actual = attention.causal_mask(3)
+        self.assertEqual(actual.dtype, tf.bool)
         np.testing.assert_array_equal(
-            found, [[[[1, 0, 0], [1, 1, 0], [1, 1, 1]]]]
+            actual, [[[[1, 0, 0], [1, 1, 0], [1, 1, 1]]]]
         )
 
     def test_length_that_is_not_known(self):
@@ -211,8 +211,8 @@ class ProjectTest(absltest.TestCase):
             return attention.project(x, tf.zeros((3, 5)))
 
         for shape in ((0, 2, 3), (2, 0, 3)):
-            found = run(tf.zeros(shape))
-            self.assertEqual(tuple(found.shape), (*shape[:2], 5))
+            actual = run(tf.zeros(shape))
+            self.assertEqual(tuple(actual.shape), (*shape[:2], 5))
 
 
 if __name__ == '__main__':

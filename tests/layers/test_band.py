@@ -68,7 +68,7 @@ class BandTest(parameterized.TestCase):
             own = block_ids[:, None, :, None] == block_ids[:, None, None, :]
             allowed = tf.logical_and(own, allowed)
         weights = np.random.default_rng(7).standard_normal(given[0].shape)
-        found = []
+        actual = []
         for function in (
             lambda *x: band.mixed(*x, block_ids, reach=reach, key=key),
             lambda *x: mix(*x, allowed, key=key),
@@ -77,8 +77,8 @@ class BandTest(parameterized.TestCase):
                 tape.watch(given)
                 mixed = function(*given)
                 total = tf.reduce_sum(mixed * weights.astype('f'))
-            found.append([mixed, *tape.gradient(total, given)])
-        for one, two in zip(*found, strict=True):
+            actual.append([mixed, *tape.gradient(total, given)])
+        for one, two in zip(*actual, strict=True):
             np.testing.assert_allclose(one, two, rtol=0, atol=2e-6)
 
     def test_dropout_takes_a_share_of_the_weights(self):

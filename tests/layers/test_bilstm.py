@@ -26,14 +26,14 @@ def make():
 class BiLstmTest(absltest.TestCase):
     def test_a_text_is_its_last_states_wherever_it_stands(self):
         layer, x = make()
-        found = layer(x, BLOCKS, texts=3).numpy()
-        self.assertEqual(found.shape, (2, 3, 2 * WIDTH))
+        actual = layer(x, BLOCKS, texts=3).numpy()
+        self.assertEqual(actual.shape, (2, 3, 2 * WIDTH))
         for row, text in ((0, 0), (0, 1), (0, 2), (1, 0)):
             alone = x[row][BLOCKS[row] == text][None]
             left, _ = layer.left(alone)
             right, _ = layer.right(alone)
-            wanted = np.concatenate([left[0, -1], right[0, 0]])
-            np.testing.assert_allclose(found[row, text], wanted, atol=1e-6)
+            expected = np.concatenate([left[0, -1], right[0, 0]])
+            np.testing.assert_allclose(actual[row, text], expected, atol=1e-6)
 
     def test_every_token_of_a_text_counts_and_no_other(self):
         layer, x = make()
@@ -43,10 +43,10 @@ class BiLstmTest(absltest.TestCase):
             changed[0, place] += 1
             after = layer(changed, BLOCKS, texts=3).numpy()
             moved = (after != before).any(axis=-1)
-            wanted = np.zeros((2, 3), bool)
+            expected = np.zeros((2, 3), bool)
             if BLOCKS[0, place] < 3:
-                wanted[0, BLOCKS[0, place]] = True
-            np.testing.assert_array_equal(moved, wanted)
+                expected[0, BLOCKS[0, place]] = True
+            np.testing.assert_array_equal(moved, expected)
 
     def test_training_is_the_same(self):
         layer, x = make()

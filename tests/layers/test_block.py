@@ -114,13 +114,13 @@ class BlockTest(parameterized.TestCase):
         expected = in_numpy(block, x, allowed)
         if places is not None:
             expected = expected[ROWS, places]
-        found = block(
+        actual = block(
             tf.constant(x),
             None if allowed is None else tf.constant(allowed),
             None if places is None else tf.constant(places),
             key=key,
         )
-        np.testing.assert_allclose(found, expected, rtol=0, atol=1e-5)
+        np.testing.assert_allclose(actual, expected, rtol=0, atol=1e-5)
 
     @parameterized.product(
         pre_norm=(False, True), form=('gelu_erf', 'relu'), key=(None, KEY)
@@ -146,9 +146,9 @@ class BlockTest(parameterized.TestCase):
         def run(key):
             with tf.GradientTape() as tape:
                 tape.watch(inputs[0])
-                found = block(inputs[0], allowed, places, key=key)
-                total = tf.reduce_sum(found[..., :7] ** 3)
-            return found, tape.gradient(total, inputs)
+                actual = block(inputs[0], allowed, places, key=key)
+                total = tf.reduce_sum(actual[..., :7] ** 3)
+            return actual, tape.gradient(total, inputs)
 
         (plain, automatic), (keyed, gradients) = run(None), run(KEY)
         np.testing.assert_allclose(keyed, plain, rtol=0, atol=1e-5)
@@ -226,9 +226,9 @@ class BlockTest(parameterized.TestCase):
         x = tf.cast(make_x(), tf.bfloat16)
         exact = tf.cast(x, tf.float32).numpy()
         expected = in_numpy(mixed, exact, MASKS['causal'])
-        found = mixed(x, MASKS['causal'], key=key)
-        self.assertEqual(found.dtype, tf.bfloat16)
-        error = np.abs(tf.cast(found, tf.float64) - expected)
+        actual = mixed(x, MASKS['causal'], key=key)
+        self.assertEqual(actual.dtype, tf.bfloat16)
+        error = np.abs(tf.cast(actual, tf.float64) - expected)
         self.assertLess(error.max(), 0.02 * np.abs(expected).max())
 
     def test_weights_are_the_same(self):

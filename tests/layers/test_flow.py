@@ -106,14 +106,14 @@ class FlowTest(parameterized.TestCase):
                 forward(one + tiny, steps, depth)
                 - forward(one - tiny, steps, depth)
             ) / 2e-6
-            _, wanted = np.linalg.slogdet(jacobian)
-            self.assertAlmostEqual(float(flow.log_det()), wanted, delta=1e-4)
+            _, expected = np.linalg.slogdet(jacobian)
+            self.assertAlmostEqual(float(flow.log_det()), expected, delta=1e-4)
 
     def test_how_many_weights(self):
         """Published: 35 D + 1,152 in each of three steps of 768, 384 and 192
         numbers, couplings 32 wide; nine matrices more are trained otherwise.
         """
-        for permutation, wanted in (
+        for permutation, expected in (
             ('reversal', 3 * (35 * 1344 + 3 * 1152)),
             ('learned', 3 * (768**2 + 384**2 + 192**2)
              + 3 * (1344 * (1 + 32 + 1 / 2) + 3 * (1024 + 64))),
@@ -121,7 +121,7 @@ class FlowTest(parameterized.TestCase):
             flow = Flow(768, 3, 3, 32, permutation)
             flow.build()
             sizes = [np.prod(w.shape) for w in flow.trainable_weights]
-            self.assertEqual(sum(sizes), wanted)
+            self.assertEqual(sum(sizes), expected)
 
     def test_too_many_levels(self):
         Flow(9, 3, 1, 4, 'reversal')  # 9, 5, 3

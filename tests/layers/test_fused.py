@@ -70,38 +70,38 @@ class CompiledTest(absltest.TestCase):
 class GradientTest(parameterized.TestCase):
     def test_upstream_of_each_backend(self):
         one, two = tf.zeros(1), tf.ones(2)
-        for found, expected in (
+        for actual, expected in (
             (fused.upstream_of((one,), None), (one,)),
             (fused.upstream_of((one, two), None), (one, two)),
             (fused.upstream_of((), one), (one,)),
             (fused.upstream_of((), (one, two)), (one, two)),
             (fused.upstream_of((), [(one, two)]), (one, two)),
         ):
-            self.assertLen(found, len(expected))
-            for x, y in zip(found, expected, strict=True):
+            self.assertLen(actual, len(expected))
+            for x, y in zip(actual, expected, strict=True):
                 self.assertIs(x, y)
 
     def test_read_is_the_value(self):
         weight = keras.Variable([1.0, 2.0])
-        found = fused.read(weight)
-        self.assertIsInstance(found, tf.Tensor)
-        np.testing.assert_array_equal(found, [1.0, 2.0])
+        actual = fused.read(weight)
+        self.assertIsInstance(actual, tf.Tensor)
+        np.testing.assert_array_equal(actual, [1.0, 2.0])
 
     @parameterized.parameters('float32', 'bfloat16')
     def test_sum_rows(self, dtype):
         x = np.random.default_rng(0).standard_normal((3, 40, 5))
         x = tf.cast(tf.constant(x), dtype)
         expected = tf.reduce_sum(tf.cast(x, tf.float64), axis=(0, 1))
-        found = fused.sum_rows(x)
-        self.assertEqual(found.dtype, tf.float32)
+        actual = fused.sum_rows(x)
+        self.assertEqual(actual.dtype, tf.float32)
         assert_close(
-            found, expected, 1e-6 if dtype == 'float32' else BFLOAT16
+            actual, expected, 1e-6 if dtype == 'float32' else BFLOAT16
         )
 
     def test_plus_bias(self):
         x, bias = tf.ones((2, 3), tf.bfloat16), tf.constant([0.0, 1.0, 2.0**-9])
-        found = fused.plus_bias(x, bias)
-        np.testing.assert_array_equal(found, [[1.0, 2.0, 1 + 2.0**-9]] * 2)
+        actual = fused.plus_bias(x, bias)
+        np.testing.assert_array_equal(actual, [[1.0, 2.0, 1 + 2.0**-9]] * 2)
         self.assertEqual(fused.plus_bias(x, None).dtype, tf.float32)
 
 

@@ -86,7 +86,7 @@ class NormTest(parameterized.TestCase):
             lambda i: run_norm(i, None), inputs
         )
         for key in (None, KEY):
-            found, gradients = value_and_gradients(
+            actual, gradients = value_and_gradients(
                 lambda i, key=key: [
                     norm.norm(
                         *i.values(), epsilon=EPSILON, dtype='bfloat16', key=key
@@ -94,8 +94,8 @@ class NormTest(parameterized.TestCase):
                 ],
                 inputs,
             )
-            self.assertEqual(found[0].dtype, tf.bfloat16)
-            assert_close(found[0], expected[0], BFLOAT16)
+            self.assertEqual(actual[0].dtype, tf.bfloat16)
+            assert_close(actual[0], expected[0], BFLOAT16)
             for k, gradient in gradients.items():
                 self.assertEqual(gradient.dtype, tf.float32)
                 assert_close(

@@ -45,12 +45,12 @@ class SharedRowTest(parameterized.TestCase):
         kernel = kernel if weighted else None
         block = np.array([[0, 0, 1, 1, 1], [0, 0, 1, 1, 2]])
         real = block[:, None] == np.arange(2)[:, None]
-        found = pool(x, real, kernel)
-        self.assertEqual(found.shape, (4, 3))
+        actual = pool(x, real, kernel)
+        self.assertEqual(actual.shape, (4, 3))
         for i in range(4):
             row, own = i // 2, real[i // 2, i % 2]
             alone = pool(x[row][None, own], np.ones((1, own.sum())), kernel)
-            np.testing.assert_allclose(found[i], alone[0], rtol=1e-5)
+            np.testing.assert_allclose(actual[i], alone[0], rtol=1e-5)
         if weighted:
             nothing = pool(x, np.zeros((2, 2, 5), bool), kernel)
             self.assertTrue(np.isfinite(nothing).all())
@@ -68,9 +68,9 @@ class UnitTest(parameterized.TestCase):
             row = size * random.standard_normal(width).astype(np.float32)
             x = tf.tile(tf.constant(row, tf.float32)[None], [rows, 1])
             first = unit(x[:1]).numpy()
-            for found in (unit(x), unit(x[None])[0], unit(x[:, None])[:, 0]):
+            for actual in (unit(x), unit(x[None])[0], unit(x[:, None])[:, 0]):
                 np.testing.assert_array_equal(
-                    found, np.repeat(first, rows, axis=0)
+                    actual, np.repeat(first, rows, axis=0)
                 )
 
     @parameterized.parameters(False, True)
@@ -80,9 +80,9 @@ class UnitTest(parameterized.TestCase):
         in_graph = tf.function(unit, jit_compile=compiled)
         for rows, width in ((17, 16), (17, 31), (33, 64)):
             row = random.standard_normal((1, width)).astype(np.float32)
-            found = in_graph(tf.constant(np.repeat(row, rows, axis=0)))
+            actual = in_graph(tf.constant(np.repeat(row, rows, axis=0)))
             np.testing.assert_array_equal(
-                found, np.repeat(found[:1], rows, axis=0)
+                actual, np.repeat(actual[:1], rows, axis=0)
             )
 
     def test_the_length_is_1_and_the_direction_stays(self):
@@ -92,19 +92,19 @@ class UnitTest(parameterized.TestCase):
         lengths = np.linalg.norm(x, axis=-1, keepdims=True)
         about = about_unit(tf.constant(x, tf.float32))
         np.testing.assert_allclose(about, x / lengths, rtol=0, atol=1e-6)
-        found = unit(tf.constant(x, tf.float32))
-        np.testing.assert_allclose(found, x / lengths, rtol=0, atol=3e-7)
+        actual = unit(tf.constant(x, tf.float32))
+        np.testing.assert_allclose(actual, x / lengths, rtol=0, atol=3e-7)
         np.testing.assert_allclose(
-            np.linalg.norm(found, axis=-1), 1.0, atol=3e-7
+            np.linalg.norm(actual, axis=-1), 1.0, atol=3e-7
         )
 
     def test_zero_stays_zero(self):
         x = tf.zeros((2, 5))
         with tf.GradientTape() as tape:
             tape.watch(x)
-            found = unit(x)
-            total = tf.reduce_sum(found)
-        np.testing.assert_array_equal(found, np.zeros((2, 5)))
+            actual = unit(x)
+            total = tf.reduce_sum(actual)
+        np.testing.assert_array_equal(actual, np.zeros((2, 5)))
         self.assertTrue(np.isfinite(tape.gradient(total, x)).all())
 
     def test_gradient(self):

@@ -46,11 +46,11 @@ class ProjectorTest(absltest.TestCase):
         for wild in (1.0, 1e4):
             x = np.where(real[:, None], self.x, wild * self.x)
             with tf.GradientTape() as tape:
-                found, _ = self.layer(x, weights, gather=lambda y: y)
-                loss = tf.reduce_sum(found[real] * self.other[real])
+                actual, _ = self.layer(x, weights, gather=lambda y: y)
+                loss = tf.reduce_sum(actual[real] * self.other[real])
             gradients.append(tape.gradient(loss, self.layer.kernel.value))
             np.testing.assert_allclose(
-                found[real], self.written_out(self.x[real], self.x[real]),
+                actual[real], self.written_out(self.x[real], self.x[real]),
                 atol=1e-4,
             )  # fmt: skip
         np.testing.assert_allclose(*gradients, atol=1e-3)
@@ -61,10 +61,10 @@ class ProjectorTest(absltest.TestCase):
         _, moments = self.layer(self.other, one, gather=lambda y: y)
         expected = self.written_out(self.x, self.other)
         for some in (slice(0, N), slice(2, 3)):
-            found, again = self.layer(
+            actual, again = self.layer(
                 self.x[some], one[some], gather=lambda y: y, moments=moments
             )
-            np.testing.assert_allclose(found, expected[some], atol=1e-4)
+            np.testing.assert_allclose(actual, expected[some], atol=1e-4)
             self.assertIs(again[0][0], moments[0][0])
 
 

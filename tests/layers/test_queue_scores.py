@@ -44,12 +44,12 @@ class QueueScoresTest(parameterized.TestCase):
             tf.GradientTape() as tape,
         ):
             tape.watch(queries)
-            found = queue_scores.queue_scores(
+            actual = queue_scores.queue_scores(
                 queries, self.rows, self.ids, self.there, targets,
                 sharpness=sharpness, finish=finish, key=key,
             )  # fmt: skip
             weights = np.arange(1.0, n + 1, dtype=np.float32)
-            loss = tf.reduce_sum(weights * found.others)
+            loss = tf.reduce_sum(weights * actual.others)
         gradient = tape.gradient(loss, queries)
 
         rows = finish(self.rows).numpy().astype(np.float64)
@@ -65,13 +65,13 @@ class QueueScoresTest(parameterized.TestCase):
                 'size': len(kept),
             }.items():
                 np.testing.assert_allclose(
-                    getattr(found, name)[i], value, rtol=2e-5, err_msg=name
+                    getattr(actual, name)[i], value, rtol=2e-5, err_msg=name
                 )
             p = special.softmax((1 + sharpness) * kept)
             expected[i] = weights[i] * (p @ rows[self.there & ~own[i]])
         expected = expected.reshape(B, pairs, 4).sum(axis=1)
         np.testing.assert_allclose(gradient, expected, rtol=1e-4, atol=1e-5)
-        self.assertLess(found.size.numpy().max(), 23)
+        self.assertLess(actual.size.numpy().max(), 23)
 
     @parameterized.product(key=(None, dropout.new_key(1)))
     def test_an_empty_queue_adds_nothing(self, key):
@@ -81,31 +81,31 @@ class QueueScoresTest(parameterized.TestCase):
         for there in (np.zeros(S, bool), self.there):
             with tf.GradientTape() as tape:
                 tape.watch(queries)
-                found = queue_scores.queue_scores(
+                actual = queue_scores.queue_scores(
                     queries, self.rows, ids, there, np.zeros(B, np.int32),
                     sharpness=0.5, key=key,
                 )  # fmt: skip
                 total = tf.reduce_sum(
                     tf.reduce_logsumexp(
-                        tf.stack([found.others, tf.ones(B)]), axis=0
+                        tf.stack([actual.others, tf.ones(B)]), axis=0
                     )
                 )
             self.assertEqual(float(total), B)
             np.testing.assert_array_equal(
                 tape.gradient(total, queries), np.zeros((B, D))
             )
-            np.testing.assert_array_equal(found.weight, np.zeros(B))
-            np.testing.assert_array_equal(found.size, np.zeros(B))
+            np.testing.assert_array_equal(actual.weight, np.zeros(B))
+            np.testing.assert_array_equal(actual.size, np.zeros(B))
 
     def test_copies_that_score_far_above_others(self):
         """Their exponentials would leave none of the others."""
         rows = np.stack([self.queries[0] * 500, *(0 * self.rows[:4])])
-        found = queue_scores.queue_scores(
+        actual = queue_scores.queue_scores(
             tf.constant(self.queries[:1]), rows,
             np.array([7, 1, 2, 3, 4], np.int32), np.ones(5, bool),
             np.array([7], np.int32), key=dropout.new_key(1),
         )  # fmt: skip
-        self.assertAlmostEqual(float(found.others[0]), np.log(4), places=5)
+        self.assertAlmostEqual(float(actual.others[0]), np.log(4), places=5)
 
 
 if __name__ == '__main__':

@@ -75,8 +75,8 @@ class ParityTest(parameterized.TestCase):
         expected, *last = theirs(x, initial_state=list(state.values()))
         if backward:
             expected = expected[:, ::-1]
-        found, new = layer(x, state, key=key)
-        np.testing.assert_allclose(found, expected, atol=1e-5)
+        actual, new = layer(x, state, key=key)
+        np.testing.assert_allclose(actual, expected, atol=1e-5)
         for a, b in zip(new.values(), last, strict=True):
             np.testing.assert_allclose(a, b, atol=1e-5)
 
@@ -101,8 +101,8 @@ class ParityTest(parameterized.TestCase):
         expected = np.stack(states, axis=1)
         self.assertGreater((np.abs(expected) == np.float32(0.3)).sum(), 0)
         for key in (None, KEY):
-            found, new = layer(tf.constant(x), state, key=key)
-            np.testing.assert_allclose(found, expected, atol=1e-5)
+            actual, new = layer(tf.constant(x), state, key=key)
+            np.testing.assert_allclose(actual, expected, atol=1e-5)
             np.testing.assert_allclose(new['hidden'], h, atol=1e-5)
             np.testing.assert_allclose(new['cells'], c, atol=1e-5)
 
@@ -118,7 +118,7 @@ class GradientTest(parameterized.TestCase):
             tf.constant(random(B, T, F)), make_state(layer), make_keep()
         )  # fmt: skip
         upstream = tf.constant(random(B, T, D, seed=9))
-        found = []
+        actual = []
         with absltest.mock.patch.object(recurrent, 'SMALL', small):
             for key in (None, KEY):
                 with tf.GradientTape() as tape:
@@ -126,8 +126,8 @@ class GradientTest(parameterized.TestCase):
                     y, _ = layer(x, state, keep, key)
                     loss = tf.reduce_sum(upstream * y)
                 weights = [weight.value for weight in layer.weights]
-                found.append([y, *tape.gradient(loss, [x, *weights])])
-        for plain, written in zip(*found, strict=True):
+                actual.append([y, *tape.gradient(loss, [x, *weights])])
+        for plain, written in zip(*actual, strict=True):
             self.assertGreater(np.abs(plain).max(), 0)
             np.testing.assert_allclose(written, plain, atol=1e-5)
 
@@ -162,13 +162,13 @@ class StateTest(parameterized.TestCase):
         x, keep = tf.constant(random(B, T, F)), np.ones((T, B, 1), 'float32')
         cut = 3
         keep[cut] = 0
-        found, _ = layer(x, keep=tf.constant(keep), key=key)
+        actual, _ = layer(x, keep=tf.constant(keep), key=key)
         # The token that forgets is the first of what is read from there on.
         split = cut + 1 if backward else cut
         parts = [layer(part, key=key)[0] for part in (x[:, :split],
                                                       x[:, split:])]
         np.testing.assert_allclose(
-            found, tf.concat(parts, axis=1), atol=1e-6
+            actual, tf.concat(parts, axis=1), atol=1e-6
         )
 
     def test_bfloat16_is_near(self):

@@ -149,13 +149,13 @@ class AttentionTest(parameterized.TestCase):
         behind = make_states(M, seed=5) if memory else None
         given = {'signs': signs, 'segments': segments, 'causal': causal,
                  'ranks': ranks}
-        found = run(layer, x, behind, x, key=key, **given)
+        actual = run(layer, x, behind, x, key=key, **given)
         expected = loops(layer, x, behind, x, EVERYWHERE, **given)
-        np.testing.assert_allclose(found, expected, rtol=0, atol=1e-5)
+        np.testing.assert_allclose(actual, expected, rtol=0, atol=1e-5)
         some = x[np.arange(B)[:, None], PLACES]
-        found = run(layer, x, behind, some, PLACES, key=key, **given)
+        actual = run(layer, x, behind, some, PLACES, key=key, **given)
         np.testing.assert_allclose(
-            found,
+            actual,
             expected[np.arange(B)[:, None], PLACES],
             rtol=0,
             atol=1e-5,
@@ -172,9 +172,9 @@ class AttentionTest(parameterized.TestCase):
         given = {'signs': SIGNS, 'segments': SEGMENTS, 'ranks': ranks,
                  'queries': True}
         with mock.patch.dict(globals(), {'SEES': SEES - (SEES > RANKS)}):
-            found = run(layer, x, behind, g, PLACES, key=key, **given)
+            actual = run(layer, x, behind, g, PLACES, key=key, **given)
             expected = loops(layer, x, behind, g, PLACES, **given)
-        np.testing.assert_allclose(found, expected, rtol=0, atol=1e-5)
+        np.testing.assert_allclose(actual, expected, rtol=0, atol=1e-5)
         self.assertEqual(expected[1, 1].any(), memory or not ranks)
 
     @parameterized.product(
@@ -185,13 +185,13 @@ class AttentionTest(parameterized.TestCase):
         behind = make_states(M, seed=5)
         rows = EVERYWHERE if places is None else places
         states = x[np.arange(B)[:, None], rows]
-        found = run(layer, x, behind, states, places, clamp=2, causal=causal,
+        actual = run(layer, x, behind, states, places, clamp=2, causal=causal,
                     key=key)
         clamped, free = (
             loops(layer, x, behind, states, rows, clamp=c, causal=causal)
             for c in (2, -1)
         )
-        np.testing.assert_allclose(found, clamped, rtol=0, atol=1e-5)
+        np.testing.assert_allclose(actual, clamped, rtol=0, atol=1e-5)
         self.assertGreater(np.abs(clamped - free).max(), 0.01)
 
     @parameterized.product(
@@ -221,7 +221,7 @@ class AttentionTest(parameterized.TestCase):
         def gradients(key):
             with tf.GradientTape() as tape:
                 tape.watch(inputs)
-                found = run(
+                actual = run(
                     layer,
                     inputs[0],
                     inputs[2] if len(inputs) == 3 else None,
@@ -230,16 +230,16 @@ class AttentionTest(parameterized.TestCase):
                     key=key,
                     **given,
                 )
-                total = tf.reduce_sum(found**3)
+                total = tf.reduce_sum(actual**3)
             return tape.gradient(total, values)
 
-        for name, plain, found in zip(
+        for name, plain, actual in zip(
             names, gradients(None), gradients(KEY), strict=True
         ):
             scale = np.abs(plain).max()
             self.assertGreater(scale, 1e-4, name)
             np.testing.assert_allclose(
-                found, plain, rtol=0, atol=1e-5 * max(1, scale), err_msg=name
+                actual, plain, rtol=0, atol=1e-5 * max(1, scale), err_msg=name
             )
 
     def test_who_sees_nothing_gets_nothing_and_gives_no_gradient(self):
@@ -249,12 +249,12 @@ class AttentionTest(parameterized.TestCase):
             with tf.GradientTape() as tape:
                 tape.watch([x, g])
                 with mock.patch.dict(globals(), {'SEES': RANKS}):
-                    found = run(
+                    actual = run(
                         layer, x, None, g, PLACES, ranks=True, queries=True,
                         key=key,
                     )
-                own = tf.reduce_sum(found[1, 1] ** 2) + found[1, 1, 0]
-            np.testing.assert_array_equal(found[1, 1], np.zeros(D))
+                own = tf.reduce_sum(actual[1, 1] ** 2) + actual[1, 1, 0]
+            np.testing.assert_array_equal(actual[1, 1], np.zeros(D))
             for gradient in tape.gradient(own, [x, g]):
                 np.testing.assert_array_equal(gradient, np.zeros_like(gradient))
 
@@ -269,9 +269,9 @@ class AttentionTest(parameterized.TestCase):
         ]
         table = relative.sinusoids(T, 0, D)
         both = layer(x, list(zip((x, g), sights, strict=True)), table)
-        for states, sight, found in zip((x, g), sights, both, strict=True):
+        for states, sight, actual in zip((x, g), sights, both, strict=True):
             (alone,) = layer(x, [(states, sight)], table)
-            np.testing.assert_allclose(found, alone, atol=1e-6)
+            np.testing.assert_allclose(actual, alone, atol=1e-6)
 
     def test_biases_may_be_given(self):
         own, given = make_layer(), make_layer(biases=False)
@@ -283,8 +283,8 @@ class AttentionTest(parameterized.TestCase):
         sight = relative.sight(T, segment_ids=SEGMENTS)
         table = relative.sinusoids(T, 0, D)
         (expected,) = own(x, [(x, sight)], table)
-        (found,) = given(x, [(x, sight)], table, biases=own.biases)
-        np.testing.assert_array_equal(found, expected)
+        (actual,) = given(x, [(x, sight)], table, biases=own.biases)
+        np.testing.assert_array_equal(actual, expected)
 
     def test_dropout_acts_on_the_weights_and_is_keyed(self):
         layer, x = make_layer(rate=0.5), make_states(T)
@@ -302,9 +302,9 @@ class AttentionTest(parameterized.TestCase):
         given = {'ranks': True, 'signs': SIGNS, 'segments': SEGMENTS}
         expected = run(exactly, x, behind, x, **given)
         for key in (None, KEY):
-            found = run(mixed, x, behind, x, key=key, **given)
-            self.assertEqual(found.dtype, tf.bfloat16)
-            error = np.abs(tf.cast(found, tf.float32) - expected)
+            actual = run(mixed, x, behind, x, key=key, **given)
+            self.assertEqual(actual.dtype, tf.bfloat16)
+            error = np.abs(tf.cast(actual, tf.float32) - expected)
             self.assertLess(error.max(), 0.1)
             self.assertGreater(error.max(), 0)
 
@@ -333,7 +333,7 @@ class BlockTest(parameterized.TestCase):
                 places=PLACES, queries=True,
             ),
         ]
-        found = block(
+        actual = block(
             tf.constant(x),
             [(tf.constant(x), sights[0]), (tf.constant(g), sights[1])],
             relative.sinusoids(T, 0, D),
@@ -342,8 +342,8 @@ class BlockTest(parameterized.TestCase):
         )
         given = {'signs': SIGNS, 'segments': SEGMENTS, 'ranks': True}
         for stream, states, places, queries in (
-            (found[0], x, EVERYWHERE, False),
-            (found[1], g, PLACES, True),
+            (actual[0], x, EVERYWHERE, False),
+            (actual[1], g, PLACES, True),
         ):
             mixed = loops(block.attention, x, None, states, places,
                           queries=queries, **given)
@@ -389,8 +389,8 @@ class SightTest(parameterized.TestCase):
         self.assertEqual(drawn, list(rows))
 
     def test_nothing_to_hide(self):
-        found = relative.sight(4)
-        self.assertEqual(found, relative.Sight())
+        actual = relative.sight(4)
+        self.assertEqual(actual, relative.Sight())
 
     def test_causal(self):
         self.assert_sees(
@@ -488,7 +488,7 @@ class SightTest(parameterized.TestCase):
         )
 
     def test_who_sees_nothing(self):
-        found = relative.sight(
+        actual = relative.sight(
             3,
             2,
             filled=tf.constant([0, 1]),
@@ -497,9 +497,9 @@ class SightTest(parameterized.TestCase):
             places=np.int32([[0, 1]] * 2),
             queries=True,
         )
-        self.assert_sees(found, '.....', '..x..', '.x...', '.xx..')
+        self.assert_sees(actual, '.....', '..x..', '.x...', '.xx..')
         np.testing.assert_array_equal(
-            found.seeing[:, 0, :, 0], [[False, True], [True, True]]
+            actual.seeing[:, 0, :, 0], [[False, True], [True, True]]
         )
 
     def test_all_rules_hold(self):
@@ -517,19 +517,19 @@ class SightTest(parameterized.TestCase):
         )  # fmt: skip
 
     def test_segments(self):
-        found = relative.sight(
+        actual = relative.sight(
             3, 2, segment_ids=tf.constant([[0, 1, 2]])
         )
-        self.assertIsNone(found.allowed)
+        self.assertIsNone(actual.allowed)
         np.testing.assert_array_equal(
-            found.different[0, 0],
+            actual.different[0, 0],
             [[0, 0, 0, 1, 1], [1, 1, 1, 0, 1], [1, 1, 1, 1, 0]],
         )
-        found = relative.sight(
+        actual = relative.sight(
             3, segment_ids=tf.constant([[0, 1, 2]]), places=np.int32([[2, 0]])
         )
         np.testing.assert_array_equal(
-            found.different[0, 0], [[1, 1, 0], [0, 1, 1]]
+            actual.different[0, 0], [[1, 1, 0], [0, 1, 1]]
         )
 
 
@@ -584,8 +584,8 @@ class SinusoidsTest(parameterized.TestCase):
 class BlocksOfTest(absltest.TestCase):
     def test_sizes(self):
         with mock.patch.object(relative, 'BLOCKS', (64, 32)):
-            found = {n: relative.blocks_of(n) for n in (64, 96, 128, 130, 512)}
-        self.assertEqual(found, {64: 1, 96: 1, 128: 4, 130: 1, 512: 8})
+            actual = {n: relative.blocks_of(n) for n in (64, 96, 128, 130, 512)}
+        self.assertEqual(actual, {64: 1, 96: 1, 128: 4, 130: 1, 512: 8})
 
 
 if __name__ == '__main__':

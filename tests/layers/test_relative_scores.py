@@ -105,12 +105,12 @@ class RelativeScoresTest(parameterized.TestCase):
 
     def loops(self, position, places):
         """What distance K - column is to key j of a token, one by one."""
-        found = np.zeros((B, H, places.shape[1], self.K), np.float32)
-        for b, h, q, j in np.ndindex(*found.shape):
+        actual = np.zeros((B, H, places.shape[1], self.K), np.float32)
+        for b, h, q, j in np.ndindex(*actual.shape):
             distance = self.K - self.T + places[b, q] - j
             row = position[h].reshape(B, places.shape[1], -1)[b, q]
-            found[b, h, q, j] = row[self.K - distance]
-        return found
+            actual[b, h, q, j] = row[self.K - distance]
+        return actual
 
     @parameterized.parameters((None,), (KEY,))
     def test_shift_is_gather_is_the_loop(self, key):
@@ -119,12 +119,12 @@ class RelativeScoresTest(parameterized.TestCase):
         expected = self.loops(inputs['position'].numpy(), everywhere)
         content = tf.zeros((B, H, 6, 8))
         for places in (None, everywhere):
-            found = relative_scores(
+            actual = relative_scores(
                 content, inputs['position'], places=places, length=6, key=key
             )
-            np.testing.assert_array_equal(found, expected)
+            np.testing.assert_array_equal(actual, expected)
         inputs = inputs_of('relative_places')
-        found = relative_scores(
+        actual = relative_scores(
             content[:, :, :4],
             inputs['position'],
             places=tf.constant(PLACES),
@@ -132,7 +132,7 @@ class RelativeScoresTest(parameterized.TestCase):
             key=key,
         )
         np.testing.assert_array_equal(
-            found, self.loops(inputs['position'].numpy(), PLACES)
+            actual, self.loops(inputs['position'].numpy(), PLACES)
         )
 
     @parameterized.parameters((None,), (KEY,))
@@ -140,9 +140,9 @@ class RelativeScoresTest(parameterized.TestCase):
         """Why there are two ways."""
         position = inputs_of('relative_places')['position']
         content = tf.zeros((B, H, 4, 8))
-        found = relative_scores(content, position, length=4, key=key)
+        actual = relative_scores(content, position, length=4, key=key)
         expected = self.loops(position.numpy(), PLACES)
-        self.assertGreater(np.abs(found - expected).max(), 1.0)
+        self.assertGreater(np.abs(actual - expected).max(), 1.0)
 
     @parameterized.product(count=(2, 3), key=(None, KEY))
     def test_blocks_are_the_whole(self, count, key):
@@ -156,11 +156,11 @@ class RelativeScoresTest(parameterized.TestCase):
             for i in range(count)
         ]
         content = inputs_of('relative')['content']
-        found, expected = (
+        actual, expected = (
             relative_scores(content, tf.constant(x), length=6, key=key)
             for x in (np.stack(parts, axis=1), position)
         )
-        np.testing.assert_array_equal(found, expected)
+        np.testing.assert_array_equal(actual, expected)
 
     @parameterized.parameters((None,), (KEY,))
     def test_masked_and_different(self, key):
@@ -169,7 +169,7 @@ class RelativeScoresTest(parameterized.TestCase):
         bare = relative_scores(
             inputs['content'], inputs['position'], length=6, key=key
         )
-        found = relative_scores(
+        actual = relative_scores(
             *inputs.values(),
             different=tf.constant(DIFFERENT),
             allowed=tf.constant(allowed),
@@ -179,7 +179,7 @@ class RelativeScoresTest(parameterized.TestCase):
         segment = inputs['segment'].numpy()[..., None]
         expected = np.where(DIFFERENT, bare + segment, bare)
         expected = np.where(allowed, expected, np.float32(-1e30))
-        np.testing.assert_allclose(found, expected, rtol=1e-6)
+        np.testing.assert_allclose(actual, expected, rtol=1e-6)
 
 
 if __name__ == '__main__':

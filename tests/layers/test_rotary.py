@@ -47,10 +47,10 @@ class TurnsTest(parameterized.TestCase):
         """(1, 0) of plane 0 and (0, 1) of plane 1, by a quarter turn each."""
         quarter = Turn(tf.zeros((1, 1, 2)), tf.ones((1, 1, 2)))
         x = tf.constant([[[1.0, 0.0, 0.0, 1.0]]])
-        (found,) = split_turned(
+        (actual,) = split_turned(
             x, quarter, heads=1, parts=1, turned=1, key=key
         )
-        np.testing.assert_array_equal(found, [[[[0, -1, 1, 0]]]])
+        np.testing.assert_array_equal(actual, [[[[0, -1, 1, 0]]]])
 
     @parameterized.parameters((None,), (KEY,))
     def test_values_are_not_turned(self, key):
@@ -73,14 +73,14 @@ class TurnsTest(parameterized.TestCase):
                 for _ in range(2))  # fmt: skip
 
         def product(i, j):
-            found = (
+            actual = (
                 split_turned(
                     x, turns(tf.constant([[p]]), 8, 50.0),
                     heads=1, parts=1, turned=1,
                 )[0]
                 for x, p in ((q, i), (k, j))
             )  # fmt: skip
-            return float(tf.reduce_sum(math.prod(found)))
+            return float(tf.reduce_sum(math.prod(actual)))
 
         self.assertAlmostEqual(product(9, 5), product(104, 100), places=4)
         self.assertNotAlmostEqual(product(9, 5), product(5, 9), places=2)

@@ -48,11 +48,11 @@ class VocabularyScoresTest(parameterized.TestCase):
         own = scores[np.arange(self.N), targets]
         rank = (scores >= own[:, None]).sum(axis=1) - 1
 
-        found = self.run_piece(inputs, targets, key)
-        self.assertEqual([f.dtype for f in found], [tf.float32] * 3)
-        np.testing.assert_allclose(found[0], own, atol=2e-6)
-        np.testing.assert_allclose(found[1], log_sum, atol=2e-6)
-        np.testing.assert_array_equal(found[2], rank)
+        actual = self.run_piece(inputs, targets, key)
+        self.assertEqual([f.dtype for f in actual], [tf.float32] * 3)
+        np.testing.assert_allclose(actual[0], own, atol=2e-6)
+        np.testing.assert_allclose(actual[1], log_sum, atol=2e-6)
+        np.testing.assert_array_equal(actual[2], rank)
         self.assertGreater(rank.max(), 0)
 
     @parameterized.parameters(False, True)
@@ -153,11 +153,11 @@ class VocabularyScoresTest(parameterized.TestCase):
             'states': tf.constant([[100.0], [-100.0]]),
             'table': tf.constant([[10.0], [0.0], [-10.0]]),
         }
-        found, gradients = value_and_gradients(
+        actual, gradients = value_and_gradients(
             lambda i: self.run_piece(i, np.int32([0, 0]), key)[:2], inputs
         )
-        np.testing.assert_allclose(found[0], [1000.0, -1000.0])
-        np.testing.assert_allclose(found[1], [1000.0, 1000.0])
+        np.testing.assert_allclose(actual[0], [1000.0, -1000.0])
+        np.testing.assert_allclose(actual[1], [1000.0, 1000.0])
         for gradient in gradients.values():
             self.assertTrue(np.isfinite(gradient).all())
 
@@ -185,10 +185,10 @@ class RoundedTest(parameterized.TestCase):
         special_ones = [0.0, -0.0, 3.4e38, -3.4e38, np.inf, -np.inf]
         x = np.append(x[np.isfinite(x)], np.float32(special_ones))
         piece = compiled(rounded) if in_kernel else rounded
-        found = piece(tf.constant(x), 'bfloat16')
-        self.assertEqual(found.dtype, tf.bfloat16)
+        actual = piece(tf.constant(x), 'bfloat16')
+        self.assertEqual(actual.dtype, tf.bfloat16)
         np.testing.assert_array_equal(
-            tf.cast(found, tf.float32),
+            tf.cast(actual, tf.float32),
             tf.cast(tf.cast(x, tf.bfloat16), tf.float32),
         )
         nan = piece(tf.constant([np.nan, -np.nan], tf.float32), 'bfloat16')

@@ -88,9 +88,9 @@ def sums(outcome: Outcome) -> np.ndarray:
 
 def mean(outcome: Outcome) -> Outcome:
     """Floats: the loss by weight, the others by measured pair."""
-    found = Outcome(*sums(outcome))
-    by_pair = Outcome(*(x / max(found.measured, 1e-12) for x in found[:F]))
-    return by_pair._replace(loss=found.loss / max(found.weight, 1e-12))
+    actual = Outcome(*sums(outcome))
+    by_pair = Outcome(*(x / max(actual.measured, 1e-12) for x in actual[:F]))
+    return by_pair._replace(loss=actual.loss / max(actual.weight, 1e-12))
 
 
 def of_pair(

@@ -89,10 +89,10 @@ class ContrastTest(absltest.TestCase):
                 )
                 pair[2:] *= 1 - self.kept[i]  # a shows b: in the loss alone
                 total += pair / 2
-        found = self.outcome()
-        np.testing.assert_allclose(sums(found), total, rtol=1e-5)
-        self.assertEqual(float(found.weight), 5 / 2)
-        self.assertEqual(float(found.measured), 2)
+        actual = self.outcome()
+        np.testing.assert_allclose(sums(actual), total, rtol=1e-5)
+        self.assertEqual(float(actual.weight), 5 / 2)
+        self.assertEqual(float(actual.measured), 2)
 
     def test_candidates_are_drawn_as_measured_positives(self):
         """From the views themselves: none of either side stands whole where
@@ -136,9 +136,9 @@ class ContrastTest(absltest.TestCase):
         )
 
     def test_heldout_candidates_are_counted(self):
-        found = self.outcome(limit=1)
+        actual = self.outcome(limit=1)
         self.assertAlmostEqual(
-            mean(found).log_candidates, np.log(2), places=6
+            mean(actual).log_candidates, np.log(2), places=6
         )
 
     def test_gradient_reaches_both_views_and_its_own_weights(self):
@@ -169,16 +169,16 @@ class ContrastTest(absltest.TestCase):
             states = {side: tf.constant(states) for side in self.views}
             with tf.GradientTape() as tape:
                 tape.watch(list(states.values()))
-                found = self.outcome(states)
-            self.assertAlmostEqual(float(found.mi), 0.0, places=4)
+                actual = self.outcome(states)
+            self.assertAlmostEqual(float(actual.mi), 0.0, places=4)
             self.assertAlmostEqual(
-                float(found.loss), float(found.ceiling), places=4
+                float(actual.loss), float(actual.ceiling), places=4
             )
             self.assertAlmostEqual(
-                float(found.ceiling), B * np.log(B), places=4
+                float(actual.ceiling), B * np.log(B), places=4
             )
-            self.assertEqual(float(found.accuracy), 0.0)
-            for gradient in tape.gradient(found.loss, list(states.values())):
+            self.assertEqual(float(actual.accuracy), 0.0)
+            for gradient in tape.gradient(actual.loss, list(states.values())):
                 self.assertTrue(np.isfinite(gradient).all())
 
     def test_an_oracle_reaches_the_ceiling(self):
@@ -195,13 +195,13 @@ class ContrastTest(absltest.TestCase):
         self.objective.log_scale.assign(9.0)
         vectors = np.eye(D, dtype=np.float32)[numbers]  # [B, 1, D]
         states = dict.fromkeys(self.views, np.repeat(vectors, T, axis=1))
-        found = mean(self.outcome(states))
+        actual = mean(self.outcome(states))
         self.assertAlmostEqual(
-            found.ceiling, (np.log(4) + 3 * np.log(4 / 3)) / 4, places=6
+            actual.ceiling, (np.log(4) + 3 * np.log(4 / 3)) / 4, places=6
         )
-        self.assertAlmostEqual(found.mi, found.ceiling, places=5)
-        self.assertAlmostEqual(found.log_candidates, np.log(4), places=6)
-        self.assertLess(mean(self.outcome()).mi, found.ceiling)
+        self.assertAlmostEqual(actual.mi, actual.ceiling, places=5)
+        self.assertAlmostEqual(actual.log_candidates, np.log(4), places=6)
+        self.assertLess(mean(self.outcome()).mi, actual.ceiling)
 
     def test_the_scale_ends_at_100(self):
         self.objective.log_scale.assign(50.0)
@@ -246,7 +246,7 @@ class SharedRowsTest(parameterized.TestCase):
         model = zoo.make_model(name, rate=0.0)
         variables = {path: v.value for path, v in model.variables.items()}
 
-        def found(views):
+        def measured(views):
             with tf.GradientTape() as tape:
                 outcomes, _ = model.outcomes(views, zoo.statistics())
                 loss = model.loss(outcomes)
@@ -258,8 +258,8 @@ class SharedRowsTest(parameterized.TestCase):
             gradients = [tf.convert_to_tensor(g) for g in gradients]
             return sums(outcomes['ict']), gradients
 
-        alone, gradients = found(self.views(None))
-        shared, others = found(self.views(rows))
+        alone, gradients = measured(self.views(None))
+        shared, others = measured(self.views(rows))
         np.testing.assert_allclose(shared, alone, rtol=1e-5, atol=1e-5)
         for path, one, other in zip(variables, gradients, others, strict=True):
             np.testing.assert_allclose(
@@ -274,8 +274,8 @@ class SharedRowsTest(parameterized.TestCase):
         def vectors(documents):
             views = self.views(5, documents)
             batches, _ = model.batches(views, zoo.statistics())
-            found = objective.vectors(batches['ict'])['passage']
-            return views['passage'].sequences, found
+            actual = objective.vectors(batches['ict'])['passage']
+            return views['passage'].sequences, actual
 
         slots, before = vectors(self.documents)
         text = int(slots[0, 0])
@@ -340,30 +340,30 @@ class WordsTest(absltest.TestCase):
         view = view._replace(
             block_ids=(np.arange(T) >= lengths[:, None]).astype(np.int32)
         )
-        found = self.objective.text_vectors(
+        actual = self.objective.text_vectors(
             view.ids, view.block_ids == 0, states, self.counts
         )
         np.testing.assert_allclose(
-            found / np.sqrt(2), self.expected(view, states, lengths), rtol=0,
+            actual / np.sqrt(2), self.expected(view, states, lengths), rtol=0,
             atol=1e-6,
         )  # fmt: skip
 
     def test_an_empty_text_has_a_vector_whatever_the_padding(self):
         states = self.random.standard_normal((1, 6, D)).astype(np.float32)
         ids = np.array([[zoo.CLS, zoo.SEP, 0, 0, 0, 0]], np.int32)
-        found = [
+        actual = [
             self.objective.text_vectors(
                 ids[:, :n], np.arange(n)[None] < 2, states[:, :n], self.counts
             )
             for n in (2, 3, 6)
         ]
-        for vector in found[1:]:
-            np.testing.assert_allclose(vector, found[0], atol=1e-6)
+        for vector in actual[1:]:
+            np.testing.assert_allclose(vector, actual[0], atol=1e-6)
         table = self.objective.word_embeddings.numpy().astype(np.float64)
         w = np.exp(table[[zoo.CLS, zoo.SEP]] @ self.w)
         mean = w @ table[[zoo.CLS, zoo.SEP]]
         np.testing.assert_allclose(
-            found[0][0, D:], mean / np.linalg.norm(mean), atol=1e-3
+            actual[0][0, D:], mean / np.linalg.norm(mean), atol=1e-3
         )
 
     def test_the_states_alone_must_answer_too(self):
@@ -376,7 +376,7 @@ class WordsTest(absltest.TestCase):
             views[side] = views[side]._replace(block_ids=block_ids)
             vectors[side] = self.expected(views[side], states[side], lengths)
         batch = batch_of(views, states)
-        found = self.objective.score(batch, self.objective.candidates(batch))
+        actual = self.objective.score(batch, self.objective.candidates(batch))
 
         def loss(a, b):
             scores = 20 * a @ b.T
@@ -387,9 +387,9 @@ class WordsTest(absltest.TestCase):
         a, b = vectors.values()
         whole = loss(a, b)
         alone = loss(np.sqrt(2) * a[:, :D], np.sqrt(2) * b[:, :D])
-        np.testing.assert_allclose(found.loss, whole + alone, rtol=1e-5)
+        np.testing.assert_allclose(actual.loss, whole + alone, rtol=1e-5)
         np.testing.assert_allclose(
-            found.mi, B * np.log(B) - whole, rtol=1e-4
+            actual.mi, B * np.log(B) - whole, rtol=1e-4
         )
 
 

@@ -115,10 +115,10 @@ class DiffCseTest(parameterized.TestCase):
 
         def watched(inputs, encoder, **more):
             self.seen[encoder] = inputs
-            found = encode(inputs, encoder, **more)
+            actual = encode(inputs, encoder, **more)
             if encoder == 'generator' and replaced is not None:
-                found = Encoded(replaced)
-            return found
+                actual = Encoded(replaced)
+            return actual
 
         self.batch = self.batch._replace(encode=watched)
         return self.objective.score(self.batch, None)
@@ -266,8 +266,8 @@ class DiffCseTest(parameterized.TestCase):
         with tf.GradientTape() as tape:
             outcome = self.made()
         weights = {p: x.value for p, x in self.model.variables.items()}
-        found = tape.gradient(outcome.loss, weights)
-        moved = {p.split('/')[0] for p, x in found.items() if x is not None}
+        actual = tape.gradient(outcome.loss, weights)
+        moved = {p.split('/')[0] for p, x in actual.items() if x is not None}
         self.assertEqual(moved, {'encoder', 'discriminator', 'objectives'})
         self.assertNoCommonElements(
             {p.split('/')[0] for p in self.model.trainable}, {'generator'}

@@ -128,9 +128,9 @@ def literal(
     return outcome._replace(more=more)
 
 
-def assert_same(found, expected, rtol=2e-6, atol=2e-5):
-    np.testing.assert_allclose(sums(found), sums(expected), rtol, atol)
-    for name, value in found.more.items():
+def assert_same(actual, expected, rtol=2e-6, atol=2e-5):
+    np.testing.assert_allclose(sums(actual), sums(expected), rtol, atol)
+    for name, value in actual.more.items():
         np.testing.assert_allclose(
             float(value), expected.more[name], rtol, atol, err_msg=name
         )
@@ -141,26 +141,26 @@ class LiteralTest(parameterized.TestCase):
     def test_is_the_formula(self, critic, b, key):
         batch = make_batch(b)
         self.assertGreater(len(set(batch[3].sum(axis=1))), 1)
-        found, _ = score(make_objective(critic), batch, key=key)
-        assert_same(found, literal(batch, critic))
-        self.assertEqual(bool(found.more), key is None)
+        actual, _ = score(make_objective(critic), batch, key=key)
+        assert_same(actual, literal(batch, critic))
+        self.assertEqual(bool(actual.more), key is None)
         # Which n-grams are left out matters, and how texts are compared.
         self.assertGreater(
-            float(found.log_candidates - found.mi), float(found.loss) + 0.1
+            float(actual.log_candidates - actual.mi), float(actual.loss) + 0.1
         )
         others = [c for c in CRITICS if c != critic]
         for other in others:
             self.assertNotAlmostEqual(
-                float(found.loss), literal(batch, other).loss, delta=0.1
+                float(actual.loss), literal(batch, other).loss, delta=0.1
             )
 
     @parameterized.parameters(0.05, 2.0)
     def test_temperature_is_of_the_cosine(self, temperature):
         batch = make_batch(8)
         for critic in CRITICS:
-            found, _ = score(make_objective(critic, temperature), batch)
+            actual, _ = score(make_objective(critic, temperature), batch)
             expected = literal(batch, critic, temperature)
-            assert_same(found, expected, rtol=1e-5, atol=1e-4)
+            assert_same(actual, expected, rtol=1e-5, atol=1e-4)
 
     @parameterized.parameters(*CRITICS)
     def test_gradients_are_differences(self, critic):
@@ -182,8 +182,8 @@ class LiteralTest(parameterized.TestCase):
             (loss(both + e) - loss(both - e)) / (2 * step)
             for e in step * np.eye(both.size)
         ]
-        found = np.append(by_a.ravel(), (by_b + by_candidates).ravel())
-        np.testing.assert_allclose(found, expected, rtol=0, atol=1e-5)
+        actual = np.append(by_a.ravel(), (by_b + by_candidates).ravel())
+        np.testing.assert_allclose(actual, expected, rtol=0, atol=1e-5)
 
     @parameterized.parameters(*CRITICS)
     def test_gradient_through_both_texts(self, critic):
@@ -201,8 +201,8 @@ class LiteralTest(parameterized.TestCase):
 
     def test_rows_of_one_text_are_no_candidates_of_each_other(self):
         batch, sequences = make_batch(8), np.arange(8) // 2 * 5
-        found, _ = score(make_objective(), batch, sequences)
-        assert_same(found, literal(batch, sequences=sequences))
+        actual, _ = score(make_objective(), batch, sequences)
+        assert_same(actual, literal(batch, sequences=sequences))
 
     def test_mixed_precision_scores_in_float32(self):
         a, b, targets, weights = make_batch(8)
@@ -233,40 +233,40 @@ class BoundTest(parameterized.TestCase):
     def score(self, a, b, limit=None):
         weights = np.ones(self.targets.shape, np.float32)
         batch = a, b[:, None], self.targets, weights
-        found, _ = score(make_objective(), batch, limit=limit)
-        return found, literal(batch, limit=limit)
+        actual, _ = score(make_objective(), batch, limit=limit)
+        return actual, literal(batch, limit=limit)
 
     @parameterized.parameters(None, 9)
     def test_a_critic_that_knows_lengths_alone(self, limit):
         length = np.eye(D)[lengths_of(self.targets[:, 0])]
-        found, expected = self.score(3 * length, length, limit)
-        assert_same(found, expected)
-        self.assertGreater(float(found.mi), 24 * 0.5)
+        actual, expected = self.score(3 * length, length, limit)
+        assert_same(actual, expected)
+        self.assertGreater(float(actual.mi), 24 * 0.5)
         self.assertAlmostEqual(
-            float(found.more['same_length_mi']), 0.0, places=4
+            float(actual.more['same_length_mi']), 0.0, places=4
         )
-        self.assertGreater(float(found.more['same_length_ceiling']), 24 * 0.5)
+        self.assertGreater(float(actual.more['same_length_ceiling']), 24 * 0.5)
 
     @parameterized.parameters(None, 9)
     def test_an_oracle_reaches_both_ceilings(self, limit):
         b = np.eye(D)[self.targets[:, 0]]
-        found, expected = self.score(30 * b, b, limit)
-        assert_same(found, expected)
+        actual, expected = self.score(30 * b, b, limit)
+        assert_same(actual, expected)
         size = 24 if limit is None else limit + 1
-        self.assertGreater(24 * math.log(size), float(found.ceiling) + 10)
+        self.assertGreater(24 * math.log(size), float(actual.ceiling) + 10)
         for mi, ceiling in (
-            (found.mi, found.ceiling),
-            (found.more[n] for n in make_objective().more),
+            (actual.mi, actual.ceiling),
+            (actual.more[n] for n in make_objective().more),
         ):
             self.assertAlmostEqual(float(mi), float(ceiling), places=3)
         for seed in range(3):
             other, _ = self.score(
                 np.random.default_rng(seed).normal(0, 9, (24, D)), b, limit
             )
-            self.assertLess(float(other.mi), float(found.ceiling))
+            self.assertLess(float(other.mi), float(actual.ceiling))
             self.assertLess(
                 float(other.more['same_length_mi']),
-                float(found.more['same_length_ceiling']),
+                float(actual.more['same_length_ceiling']),
             )
 
 
@@ -333,16 +333,16 @@ class PairsTest(parameterized.TestCase):
         targets[:] = np.arange(4)[:, None]
         targets[2], b[2] = targets[0], b[0]
         weights[:] = 1
-        found = self.first_pair(batch, critic)
+        actual = self.first_pair(batch, critic)
         weights[2] = 0
         without = self.first_pair(batch, critic)
         self.assertAlmostEqual(
-            float(found.loss), float(without.loss), places=5
+            float(actual.loss), float(without.loss), places=5
         )
         # Of all candidates by the positive: the copy adds 1.
         odds = math.exp(float(without.loss))
         for outcome, size, ratio, copies in (
-            (found, 4, odds + 1, 1),
+            (actual, 4, odds + 1, 1),
             (without, 3, odds, 0),
         ):
             self.assertAlmostEqual(
@@ -352,27 +352,27 @@ class PairsTest(parameterized.TestCase):
                 float(outcome.mi), math.log(size / ratio), places=4
             )
         # It ties with the positive, and is no rival of it.
-        self.assertEqual(float(found.accuracy), float(without.accuracy))
+        self.assertEqual(float(actual.accuracy), float(without.accuracy))
 
 
 class LimitTest(parameterized.TestCase):
     @parameterized.product(critic=CRITICS, limit=(1, 4, 7))
     def test_takes_the_first_of_other_sequences(self, critic, limit):
         batch = make_batch(12)
-        found, _ = score(make_objective(critic), batch, limit=limit)
-        assert_same(found, literal(batch, critic, limit=limit))
+        actual, _ = score(make_objective(critic), batch, limit=limit)
+        assert_same(actual, literal(batch, critic, limit=limit))
         self.assertAlmostEqual(
-            mean(found).log_candidates, math.log(limit + 1), places=5
+            mean(actual).log_candidates, math.log(limit + 1), places=5
         )
-        self.assertAlmostEqual(mean(found).chance, 1 / (limit + 1), places=5)
+        self.assertAlmostEqual(mean(actual).chance, 1 / (limit + 1), places=5)
 
     def test_as_many_as_are_reported(self):
         self.assertEqual(TABLE['dim'].heldout_candidates, M)
         batch = make_batch(100)
         self.assertGreater(batch[3].sum(), M + S)
-        found, _ = score(make_objective(), batch, limit=M)
+        actual, _ = score(make_objective(), batch, limit=M)
         np.testing.assert_allclose(
-            [mean(found).log_candidates, mean(found).chance],
+            [mean(actual).log_candidates, mean(actual).chance],
             [math.log(129), 1 / 129],
             rtol=1e-5,
         )
@@ -380,11 +380,11 @@ class LimitTest(parameterized.TestCase):
     def test_beyond_what_there_is(self):
         batch = make_batch(3)
         batch[3][:] = [[1, 1, 1], [1, 0, 0], [1, 1, 0]]
-        found, _ = score(make_objective(), batch, limit=M)
+        actual, _ = score(make_objective(), batch, limit=M)
         # 3 n-grams of others for the first row, 5 for the second, 4.
         sizes = 3 * math.log(4) + math.log(6) + 2 * math.log(5)
-        self.assertAlmostEqual(float(found.log_candidates), sizes, places=4)
-        assert_same(found, literal(batch))
+        self.assertAlmostEqual(float(actual.log_candidates), sizes, places=4)
+        assert_same(actual, literal(batch))
 
     def test_candidates_of_other_text(self):
         """Held-out batches are scored against the first sequences of all."""
@@ -420,10 +420,10 @@ class EdgeTest(parameterized.TestCase):
         for gradient in gradients:
             self.assertTrue(np.isfinite(gradient).all())
 
-    def assert_nothing(self, found, gradients, pairs):
+    def assert_nothing(self, actual, gradients, pairs):
         """No rivals: every pair is sure, and nothing is known."""
         np.testing.assert_allclose(
-            sums(found),
+            sums(actual),
             [0, pairs, 0, 0, 0, 0, pairs, pairs, pairs],
             atol=1e-6,
         )
@@ -432,36 +432,36 @@ class EdgeTest(parameterized.TestCase):
 
     @parameterized.product(critic=CRITICS, limit=(None, M))
     def test_one_sequence(self, critic, limit):
-        found = score(make_objective(critic), make_batch(1), limit=limit)
-        self.assert_nothing(*found, S)
+        actual = score(make_objective(critic), make_batch(1), limit=limit)
+        self.assert_nothing(*actual, S)
 
     @parameterized.product(critic=CRITICS, limit=(None, M))
     def test_the_others_hide_nothing(self, critic, limit):
         batch = make_batch(5)
         batch[3][1:] = 0
-        found = score(make_objective(critic), batch, limit=limit)
-        self.assert_nothing(*found, S)
+        actual = score(make_objective(critic), batch, limit=limit)
+        self.assert_nothing(*actual, S)
 
     @parameterized.product(critic=CRITICS, limit=(None, M))
     def test_nobody_hides_anything(self, critic, limit):
         batch = make_batch(5)
         batch[3][:] = 0
-        found = score(make_objective(critic), batch, limit=limit)
-        self.assert_nothing(*found, 0)
+        actual = score(make_objective(critic), batch, limit=limit)
+        self.assert_nothing(*actual, 0)
 
     @parameterized.parameters(*CRITICS)
     def test_the_same_text_throughout(self, critic):
         """All left out: no loss, and no information."""
         a, b, targets, weights = make_batch(6)
         a[:], b[:], targets[:] = a[0], b[0, 0], 3
-        found, gradients = score(
+        actual, gradients = score(
             make_objective(critic), (a, b, targets, weights)
         )
-        assert_same(found, literal((a, b, targets, weights), critic))
-        self.assertAlmostEqual(float(found.loss), 0.0, places=5)
-        self.assertAlmostEqual(float(found.mi), 0.0, places=4)
-        self.assertAlmostEqual(float(found.ceiling), 0.0, places=4)
-        self.assertGreater(float(found.log_candidates), 10.0)
+        assert_same(actual, literal((a, b, targets, weights), critic))
+        self.assertAlmostEqual(float(actual.loss), 0.0, places=5)
+        self.assertAlmostEqual(float(actual.mi), 0.0, places=4)
+        self.assertAlmostEqual(float(actual.ceiling), 0.0, places=4)
+        self.assertGreater(float(actual.log_candidates), 10.0)
         for gradient in gradients:
             np.testing.assert_allclose(gradient, 0.0, atol=1e-6)
 
@@ -473,14 +473,14 @@ class EdgeTest(parameterized.TestCase):
             # Sums of one term: exact, in whatever order.
             a[:], b[:] = scale * np.eye(D)[0], scale * np.eye(D)[0]
             targets[:] = np.arange(6 * S).reshape(6, S)
-            found, gradients = score(
+            actual, gradients = score(
                 make_objective(critic), (a, b, targets, weights)
             )
-            self.assertAlmostEqual(float(found.mi), 0.0, places=4)
+            self.assertAlmostEqual(float(actual.mi), 0.0, places=4)
             self.assertAlmostEqual(
-                float(found.loss), float(found.ceiling), places=4
+                float(actual.loss), float(actual.ceiling), places=4
             )
-            self.assertEqual(float(found.accuracy), 0.0)
+            self.assertEqual(float(actual.accuracy), 0.0)
             self.assert_finite(gradients)
 
     @parameterized.product(critic=('dot', 'scaled'), limit=(None, 4))
@@ -488,11 +488,11 @@ class EdgeTest(parameterized.TestCase):
         a, b, targets, weights = make_batch(8)
         a, b = 100 * a, 100 * b
         self.assertGreater(np.abs(np.einsum('bd,bsd->bs', a, b)).max(), 1e4)
-        found, gradients = score(
+        actual, gradients = score(
             make_objective(critic), (a, b, targets, weights), limit=limit
         )
         expected = literal((a, b, targets, weights), critic, limit=limit)
-        assert_same(found, expected, rtol=1e-5, atol=0.1)
+        assert_same(actual, expected, rtol=1e-5, atol=0.1)
         self.assert_finite(gradients)
 
 

@@ -62,11 +62,11 @@ class MapsTest(parameterized.TestCase):
         for teacher in range(2, 26):
             for student in range(2, teacher + 1):
                 for map_ in ('skip', 'last'):
-                    found = followed(map_, teacher, student)
-                    self.assertLen(set(found), student - 1)
-                    self.assertEqual(sorted(found), list(found))
-                    self.assertBetween(min(found), 1, teacher - 1)
-                    self.assertLess(max(found), teacher)
+                    actual = followed(map_, teacher, student)
+                    self.assertLen(set(actual), student - 1)
+                    self.assertEqual(sorted(actual), list(actual))
+                    self.assertBetween(min(actual), 1, teacher - 1)
+                    self.assertLess(max(actual), teacher)
                 self.assertEqual(every(teacher, student)[-1], teacher)
 
     @parameterized.parameters(
@@ -162,55 +162,55 @@ class SoftTest(parameterized.TestCase):
     def test_equals_numpy(self, temperature):
         random = np.random.default_rng(0)
         scores, taught = 3 * random.standard_normal((2, 7, 4))
-        found, _ = soft(scores, taught, temperature=temperature)
+        actual, _ = soft(scores, taught, temperature=temperature)
         p, q = (special.softmax(x / temperature, axis=1)
                 for x in (taught, scores))  # fmt: skip
-        wanted = temperature**2 * (p * np.log(p / q)).sum(axis=1).mean()
-        self.assertAlmostEqual(found.loss, wanted, delta=2e-5 * wanted)
+        expected = temperature**2 * (p * np.log(p / q)).sum(axis=1).mean()
+        self.assertAlmostEqual(actual.loss, expected, delta=2e-5 * expected)
         agrees = scores.argmax(axis=1) == taught.argmax(axis=1)
-        self.assertAlmostEqual(found.accuracy, agrees.mean(), places=6)
+        self.assertAlmostEqual(actual.accuracy, agrees.mean(), places=6)
         commonest = taught.argmax(axis=1) == 3
         self.assertBetween(commonest.mean(), 0.1, 0.9)
-        self.assertAlmostEqual(found.chance, commonest.mean(), places=6)
+        self.assertAlmostEqual(actual.chance, commonest.mean(), places=6)
 
     @parameterized.parameters('paper', 'code')
     def test_of_several_labels_the_mean_of_each(self, reduction):
         """By hand, T = 2: of log odds 2 and 0 the KL divergence at 1 and 0 is
         log 2 - H(sigma(1)) = .1109439 nats; of 0 and 0 it is none.
         """
-        found, label = soft(
+        actual, label = soft(
             [[0, 0]], [[2, 0]], True, temperature=2.0, reduction=reduction
         )
         factor = 2 if reduction == 'code' else 1  # no and yes
         self.assertAlmostEqual(
-            found.loss, 4 * 0.1109439 / 2 / factor, places=6
+            actual.loss, 4 * 0.1109439 / 2 / factor, places=6
         )
         self.assertAlmostEqual(label.loss, np.log(2), places=6)
         random = np.random.default_rng(0)
         scores, taught = 3 * random.standard_normal((2, 7, 4))
-        found, _ = soft(
+        actual, _ = soft(
             scores, taught, True, temperature=5.0, reduction=reduction
         )
         p, q = special.expit(taught / 5), special.expit(scores / 5)
         loss = special.rel_entr(p, q) + special.rel_entr(1 - p, 1 - q)
         self.assertAlmostEqual(
-            found.loss, 25 * loss.mean() / factor, delta=1e-5
+            actual.loss, 25 * loss.mean() / factor, delta=1e-5
         )
         agrees = (scores > 0) == (taught > 0)
-        self.assertAlmostEqual(found.accuracy, agrees.mean(), places=6)
-        self.assertAlmostEqual(found.chance, (taught > 0).mean(), places=6)
+        self.assertAlmostEqual(actual.accuracy, agrees.mean(), places=6)
+        self.assertAlmostEqual(actual.chance, (taught > 0).mean(), places=6)
 
     def test_who_says_the_same_loses_nothing(self):
         """Whatever is added to all scores."""
         random = np.random.default_rng(1)
         scores = random.standard_normal((5, 3))
-        found, _ = soft(scores + 7, scores)
-        self.assertAlmostEqual(found.loss, 0, delta=1e-4)
-        self.assertEqual(found.accuracy, 1)
+        actual, _ = soft(scores + 7, scores)
+        self.assertAlmostEqual(actual.loss, 0, delta=1e-4)
+        self.assertEqual(actual.accuracy, 1)
 
     def test_two_alike_are_no_answer(self):
-        found, _ = soft([[1, 1]], [[2, 0]])
-        self.assertEqual(found.accuracy, 0)
+        actual, _ = soft([[1, 1]], [[2, 0]])
+        self.assertEqual(actual.accuracy, 0)
 
     def test_of_a_number_the_squared_distance(self):
         head = Scores('score', encoder_of(1), zoo.SPECIALS)
@@ -227,8 +227,8 @@ class SoftTest(parameterized.TestCase):
                 'score', np.zeros((1, 2), np.float32), states=states
             )
         )
-        found = given.mean(objective.score(batch, None))
-        self.assertAlmostEqual(found.loss, (4 + 0.25) / 2, places=6)
+        actual = given.mean(objective.score(batch, None))
+        self.assertAlmostEqual(actual.loss, (4 + 0.25) / 2, places=6)
         self.assertFalse(objective.bounded or objective.ranked)
 
 
@@ -274,16 +274,16 @@ class SoftSpansTest(parameterized.TestCase):
     def test_equals_numpy(self, temperature, null):
         random = np.random.default_rng(3)
         scores, taught = 3 * random.standard_normal((2, 9, 2))
-        wanted = []
+        expected = []
         for example, places in enumerate(self.PLACES):
             places = places + [self.NOWHERE[0, example]] * null
             for end in range(2):
                 log_p, log_q = (log_softmax(x[places, end] / temperature)
                                 for x in (taught, scores))  # fmt: skip
-                wanted.append((np.exp(log_p) * (log_p - log_q)).sum())
-        wanted = temperature**2 * np.mean(wanted)
-        found = self.loss(scores, taught, temperature, null)
-        self.assertAlmostEqual(found, wanted, delta=1e-4 * wanted)
+                expected.append((np.exp(log_p) * (log_p - log_q)).sum())
+        expected = temperature**2 * np.mean(expected)
+        actual = self.loss(scores, taught, temperature, null)
+        self.assertAlmostEqual(actual, expected, delta=1e-4 * expected)
 
     def test_who_says_the_same_loses_nothing(self):
         """Whatever is said elsewhere, and added to all of a context."""
@@ -343,10 +343,10 @@ class PatienceTest(parameterized.TestCase):
         states, taught = self.drawn()
         unit = [x / np.linalg.norm(x, axis=-1, keepdims=True)
                 for x in (states, taught)]  # fmt: skip
-        wanted = np.square(unit[0] - unit[1]).sum(axis=(1, 2)).mean()
+        expected = np.square(unit[0] - unit[1]).sum(axis=(1, 2)).mean()
         paper = patience(states, taught[:, None])
         code = patience(states, taught[:, None], reduction='code')
-        self.assertAlmostEqual(paper, wanted, delta=1e-5 * wanted)
+        self.assertAlmostEqual(paper, expected, delta=1e-5 * expected)
         self.assertAlmostEqual(500 * code, 500 / (3 * 12) * paper, delta=1e-3)
 
     def test_another_width_is_projected(self):
@@ -412,10 +412,10 @@ class GradientTest(absltest.TestCase):
         view.targets['patience'] = taught.astype(np.float16)
 
     def test_patience_ends_below_the_last_layer(self):
-        _, found = outcomes_of(self.model, self.views, patience=1.0)
-        none = {p for p, g in found.items() if g == 0}
-        last = {p for p in found if p.startswith('encoder/layer_2/')}
-        head = {p for p in found if p.startswith('objectives/label/')}
+        _, actual = outcomes_of(self.model, self.views, patience=1.0)
+        none = {p for p, g in actual.items() if g == 0}
+        last = {p for p in actual if p.startswith('encoder/layer_2/')}
+        head = {p for p in actual if p.startswith('objectives/label/')}
         self.assertLen(head, 4)
         self.assertContainsSubset(last | head, none)
         self.assertEqual(none - last - head, {
@@ -424,11 +424,11 @@ class GradientTest(absltest.TestCase):
         })  # fmt: skip
 
     def test_soft_reaches_all_and_label_of_weight_0_nothing(self):
-        _, found = outcomes_of(self.model, self.views, soft=1.0)
-        self.assertGreater(found['objectives/label/kernel'], 1e-3)
-        self.assertGreater(found['objectives/label/pooler_kernel'], 1e-3)
-        self.assertGreater(found['encoder/layer_2/inner_kernel'], 1e-4)
-        self.assertGreater(found['encoder/word_embeddings'], 1e-4)
+        _, actual = outcomes_of(self.model, self.views, soft=1.0)
+        self.assertGreater(actual['objectives/label/kernel'], 1e-3)
+        self.assertGreater(actual['objectives/label/pooler_kernel'], 1e-3)
+        self.assertGreater(actual['encoder/layer_2/inner_kernel'], 1e-4)
+        self.assertGreater(actual['encoder/word_embeddings'], 1e-4)
 
     def test_both_have_the_same_scores(self):
         """One dropout: a teacher that says what the student says is right."""
@@ -439,9 +439,9 @@ class GradientTest(absltest.TestCase):
         view = self.views['examples']
         shape = view.targets['soft'].shape
         view.targets['soft'] = np.reshape(said, shape)
-        found, _ = outcomes_of(model, self.views, KEY, soft=1.0)
-        self.assertAlmostEqual(float(found['soft'].loss), 0, delta=1e-4)
-        self.assertEqual(float(found['soft'].accuracy), 8)
+        actual, _ = outcomes_of(model, self.views, KEY, soft=1.0)
+        self.assertAlmostEqual(float(actual['soft'].loss), 0, delta=1e-4)
+        self.assertEqual(float(actual['soft'].accuracy), 8)
 
     def test_nothing_of_another_row_s_weights_is_counted_twice(self):
         soft = self.model.objectives['soft']
@@ -507,11 +507,11 @@ class UnknownTest(absltest.TestCase):
         rows = dict.fromkeys(('label', 'soft'), 'example')
         view = examples(text, None, rows, zoo.SPECIALS)
         model = zoo.make_model('soft')
-        found, gradients = outcomes_of(
+        actual, gradients = outcomes_of(
             model, {'examples': view}, label=0.5, soft=0.5
         )
-        self.assertEqual(float(found['label'].weight), 0)
-        self.assertEqual(float(found['soft'].weight), 8)
+        self.assertEqual(float(actual['label'].weight), 0)
+        self.assertEqual(float(actual['soft'].weight), 8)
         self.assertGreater(gradients['objectives/label/kernel'], 1e-4)
 
 

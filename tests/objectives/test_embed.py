@@ -51,14 +51,14 @@ class EmbedTest(parameterized.TestCase):
         for pooling, some in (
             ('mean', slice(None)), ('cls', slice(1)), ('last', slice(-1, None))
         ):  # fmt: skip
-            found = np.array(pooled(states, view, 3, pooling))
-            found = found.reshape(*view.weights['embed'].shape, 5)
+            actual = np.array(pooled(states, view, 3, pooling))
+            actual = actual.reshape(*view.weights['embed'].shape, 5)
             for row, slot in np.ndindex(*view.sequences.shape):
                 own = states[row][view.block_ids[row] == slot]
-                wanted = own[some].mean(axis=0) if len(own) else np.zeros(5)
+                expected = own[some].mean(axis=0) if len(own) else np.zeros(5)
                 self.assertEqual(len(own) > 0, view.sequences[row, slot] >= 0)
                 np.testing.assert_allclose(
-                    found[row, slot], wanted, atol=1e-6
+                    actual[row, slot], expected, atol=1e-6
                 )
 
     @parameterized.parameters(('embed', 0.05), ('embed_lookup', 0.1))
@@ -112,11 +112,11 @@ class EmbedTest(parameterized.TestCase):
         for case in ('embed', 'embed_distance'):
             outcome, own, taught, view = self.found(case)
             real = view.weights[case] > 0
-            found = np.array(outcome.predictions['cosine'])
-            self.assertEqual(found.shape, real.shape)
+            actual = np.array(outcome.predictions['cosine'])
+            self.assertEqual(actual.shape, real.shape)
             cosines = (length_1(own[real.ravel()])
                        * length_1(taught[real.ravel()])).sum(axis=1)
-            np.testing.assert_allclose(found[real], cosines, atol=1e-5)
+            np.testing.assert_allclose(actual[real], cosines, atol=1e-5)
 
     def test_candidates_of_held_out_text_are_limited(self):
         outcome, *_ = self.found('embed', embed=4)
@@ -165,8 +165,8 @@ class EmbedTest(parameterized.TestCase):
             ('embed', []), ('embed_lookup', [(16, 24)]),
         ):  # fmt: skip
             model = zoo.make_model(case)
-            found = [tuple(w.shape) for w in model.objectives['embed'].weights]
-            self.assertEqual(found, shapes)
+            actual = [tuple(w.shape) for w in model.objectives['embed'].weights]
+            self.assertEqual(actual, shapes)
 
 
 if __name__ == '__main__':

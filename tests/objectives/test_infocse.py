@@ -36,9 +36,9 @@ class InfoCseTest(parameterized.TestCase):
         self.read = []
 
         def watched(inputs, encoder, **more):
-            found = encode(inputs, encoder, **more)
-            self.encoded[encoder] = inputs, found
-            return found
+            actual = encode(inputs, encoder, **more)
+            self.encoded[encoder] = inputs, actual
+            return actual
 
         self.batch = batches['infocse']._replace(encode=watched)
         first, call = self.objective.network[0], None
@@ -153,10 +153,10 @@ class InfoCseTest(parameterized.TestCase):
                 for p, x in self.model.variables.items()
                 if p.startswith('encoder/')
             }
-            found = tape.gradient(loss, weights)
+            actual = tape.gradient(loss, weights)
             return {
                 path
-                for path, x in found.items()
+                for path, x in actual.items()
                 if x is not None and np.abs(tf.convert_to_tensor(x)).max() > 0
             }
 

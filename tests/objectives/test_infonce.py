@@ -66,30 +66,30 @@ def marginal(log_ratio, unigram=0.0, commonest=None):
 
 class IdentityTest(parameterized.TestCase):
     def test_equal_scores_know_nothing(self):
-        found = values(
+        actual = values(
             infonce.infonce(
                 batch_candidates(tf.fill([N], 3.5), tf.fill([N, M], 3.5)),
                 tf.ones(N),
             )
         )
-        self.assertAlmostEqual(found['loss'], math.log(M + 1), places=5)
-        self.assertAlmostEqual(found['mi'], 0.0, places=5)
-        self.assertAlmostEqual(found['ceiling'], math.log(M + 1), places=5)
-        self.assertAlmostEqual(found['chance'], 1 / (M + 1), places=6)
-        self.assertEqual(found['accuracy'], 0.0)
+        self.assertAlmostEqual(actual['loss'], math.log(M + 1), places=5)
+        self.assertAlmostEqual(actual['mi'], 0.0, places=5)
+        self.assertAlmostEqual(actual['ceiling'], math.log(M + 1), places=5)
+        self.assertAlmostEqual(actual['chance'], 1 / (M + 1), places=6)
+        self.assertEqual(actual['accuracy'], 0.0)
 
     def test_a_perfect_critic_reaches_the_ceiling(self):
-        found = values(
+        actual = values(
             infonce.infonce(
                 batch_candidates(tf.fill([N], 90.0), tf.zeros([N, M])),
                 tf.ones(N),
                 marginal(0.25),
             )
         )
-        self.assertAlmostEqual(found['loss'], 0.0, places=5)
-        self.assertAlmostEqual(found['mi'], math.log(M + 1) - 0.25, places=5)
-        self.assertAlmostEqual(found['mi'], found['ceiling'], places=5)
-        self.assertEqual(found['accuracy'], 1.0)
+        self.assertAlmostEqual(actual['loss'], 0.0, places=5)
+        self.assertAlmostEqual(actual['mi'], math.log(M + 1) - 0.25, places=5)
+        self.assertAlmostEqual(actual['mi'], actual['ceiling'], places=5)
+        self.assertEqual(actual['accuracy'], 1.0)
 
     @parameterized.parameters(*range(5))
     def test_no_critic_passes_the_ceiling(self, seed):
@@ -97,9 +97,9 @@ class IdentityTest(parameterized.TestCase):
         candidates = batch_candidates(scores[:, 0], scores[:, 1:])
         for i in range(N):
             one = tf.one_hot(i, N)
-            found = values(infonce.infonce(candidates, one))
-            self.assertLessEqual(found['mi'], math.log(M) + 1e-6)
-            self.assertAlmostEqual(found['ceiling'], math.log(M), places=5)
+            actual = values(infonce.infonce(candidates, one))
+            self.assertLessEqual(actual['mi'], math.log(M) + 1e-6)
+            self.assertAlmostEqual(actual['ceiling'], math.log(M), places=5)
 
     def test_a_constant_of_a_pair_changes_nothing(self):
         scores = make_scores()
@@ -197,12 +197,12 @@ class OutcomeTest(absltest.TestCase):
         np.testing.assert_array_equal(self.candidates.rank, [1, 0])
 
     def test_weights(self):
-        found = infonce.infonce(self.candidates, tf.constant([2.0, 0.5]))
+        actual = infonce.infonce(self.candidates, tf.constant([2.0, 0.5]))
         loss = 2 * self.losses[0] + 0.5 * self.losses[1]
         size = 2 * self.sizes[0] + 0.5 * self.sizes[1]
         chance = 2 / 2 + 0.5 / 3
         np.testing.assert_allclose(
-            sums(found),
+            sums(actual),
             [loss, 2.5, size - loss, size, size, 0, 0.5, chance, 2.5],
             rtol=1e-5,
         )
@@ -210,34 +210,34 @@ class OutcomeTest(absltest.TestCase):
     def test_what_is_known_of_b(self):
         """Pair by pair: p / q, the frequencies' MI, whether it is commonest."""
         known = marginal([0.25, -1.0], [-0.5, 2.0], [0.0, 1.0])
-        found = infonce.infonce(
+        actual = infonce.infonce(
             self.candidates, tf.constant([2.0, 0.5]), known
         )
         loss = 2 * self.losses[0] + 0.5 * self.losses[1]
         size = 2 * self.sizes[0] + 0.5 * self.sizes[1]
         ceiling = size - 2 * 0.25 + 0.5 * 1.0
         np.testing.assert_allclose(
-            sums(found),
+            sums(actual),
             [loss, 2.5, ceiling - loss, ceiling, size, 0, 0.5, 0.5, 2.5],
             rtol=1e-5,
         )
 
     def test_copies_lower_the_ceiling(self):
         copies = tf.constant([0.25, 1.0])
-        found = infonce.infonce(
+        actual = infonce.infonce(
             self.candidates._replace(log_copies=copies),
             tf.constant([2.0, 0.5]),
         )
         plain = infonce.infonce(self.candidates, tf.constant([2.0, 0.5]))
         self.assertAlmostEqual(
-            float(plain.ceiling - found.ceiling), 2 * 0.25 + 0.5, places=6
+            float(plain.ceiling - actual.ceiling), 2 * 0.25 + 0.5, places=6
         )
         np.testing.assert_array_equal(
-            np.delete(sums(found), 3), np.delete(sums(plain), 3)
+            np.delete(sums(actual), 3), np.delete(sums(plain), 3)
         )
 
     def test_pairs_that_show_b_count_in_the_loss_alone(self):
-        found = infonce.infonce(
+        actual = infonce.infonce(
             self.candidates,
             tf.constant([2.0, 0.5]),
             marginal([9.0, 0.1], [9.0, 0.2], [1.0, 0.0]),
@@ -247,7 +247,7 @@ class OutcomeTest(absltest.TestCase):
         ceiling, size = 0.5 * (self.sizes[1] - 0.1), 0.5 * self.sizes[1]
         mi = ceiling - 0.5 * self.losses[1]
         np.testing.assert_allclose(
-            sums(found),
+            sums(actual),
             [loss, 2.5, mi, ceiling, size, 0.1, 0.5, 0, 0.5],
             rtol=1e-5,
         )
@@ -265,11 +265,11 @@ class OutcomeTest(absltest.TestCase):
 
     def test_scalar_size(self):
         candidates = self.candidates._replace(log_size=1.5)
-        found = infonce.infonce(candidates, tf.constant([2.0, 0.5]))
-        for value in (found.ceiling, found.log_candidates):
+        actual = infonce.infonce(candidates, tf.constant([2.0, 0.5]))
+        for value in (actual.ceiling, actual.log_candidates):
             self.assertAlmostEqual(float(value), 2.5 * 1.5, places=5)
         self.assertAlmostEqual(
-            float(found.chance), 2.5 * math.exp(-1.5), places=5
+            float(actual.chance), 2.5 * math.exp(-1.5), places=5
         )
 
 
@@ -284,21 +284,21 @@ class CountedTest(absltest.TestCase):
         given = [tf.constant(x, tf.float32) for x in (positive, scores)]
         with tf.GradientTape() as tape:
             tape.watch(given)
-            found = infonce.counted(
+            actual = infonce.counted(
                 *given,
                 tf.constant(counts, tf.float32),
                 tf.constant(identical),
             )
-            total = tf.reduce_sum(found.log_sum)
+            total = tf.reduce_sum(actual.log_sum)
         d_positive, d_scores = tape.gradient(total, given)
         for i in range(N):
             literal = np.repeat(scores[i], counts[i])
             everyone = np.append(literal, positive[i])
             self.assertAlmostEqual(
-                float(found.log_sum[i]), special.logsumexp(everyone), places=5
+                float(actual.log_sum[i]), special.logsumexp(everyone), places=5
             )
             self.assertAlmostEqual(
-                float(found.log_size[i]), math.log(len(everyone)), places=5
+                float(actual.log_size[i]), math.log(len(everyone)), places=5
             )
             p = np.exp(everyone - special.logsumexp(everyone))
             self.assertAlmostEqual(float(d_positive[i]), p[-1], places=6)
@@ -307,31 +307,31 @@ class CountedTest(absltest.TestCase):
             np.testing.assert_allclose(d_scores[i], summed, atol=1e-6)
             copies = math.log(1 + counts[i][identical[i]].sum())
             self.assertAlmostEqual(
-                float(found.log_copies[i]), copies, places=6
+                float(actual.log_copies[i]), copies, places=6
             )
             # A rival is a column, however many copies of it there are.
             rivals = (scores[i] >= positive[i]) & (counts[i] > 0)
             self.assertEqual(
-                int(found.rank[i]), int((rivals & ~identical[i]).sum())
+                int(actual.rank[i]), int((rivals & ~identical[i]).sum())
             )
 
     def test_ties_are_rivals_unless_identical(self):
-        found = infonce.counted(
+        actual = infonce.counted(
             tf.constant([1.0]),
             tf.constant([[1.0, 1.0, 0.5, 2.0, 3.0]]),
             tf.constant([[1.0, 1.0, 1.0, 1.0, 0.0]]),
             tf.constant([[True, False, False, False, False]]),
         )
-        self.assertEqual(float(found.rank[0]), 2)
+        self.assertEqual(float(actual.rank[0]), 2)
 
     def test_no_candidates_at_all(self):
         positive, scores = tf.constant([2.0]), tf.constant([[5.0, -5.0]])
         with tf.GradientTape() as tape:
             tape.watch([positive, scores])
-            found = infonce.counted(
+            actual = infonce.counted(
                 positive, scores, tf.zeros((1, 2)), tf.zeros((1, 2), tf.bool)
             )
-            outcome = infonce.infonce(found, tf.ones(1))
+            outcome = infonce.infonce(actual, tf.ones(1))
         np.testing.assert_array_equal(
             sums(outcome), [0, 1, 0, 0, 0, 0, 1, 1, 1]
         )
@@ -345,7 +345,7 @@ class ContrastTest(parameterized.TestCase):
 
     @parameterized.parameters((False, 8 / 3), (True, 5 / 3))
     def test_copies_of_the_positive(self, dropped, odds):
-        found = infonce.contrast(
+        actual = infonce.contrast(
             tf.constant([math.log(3.0)]),
             tf.constant([[0.0, math.log(3.0), 9.0]]),
             tf.constant([[2.0, 1.0, 0.0]]),
@@ -355,7 +355,7 @@ class ContrastTest(parameterized.TestCase):
         )
         mi, most, size = math.log(4 / (8 / 3)), math.log(4 / 2), math.log(4)
         np.testing.assert_allclose(
-            sums(found),
+            sums(actual),
             [math.log(odds), 1, mi, most, size, 0, 1, 0.25, 1],
             rtol=1e-6,
         )
@@ -371,7 +371,7 @@ class ContrastTest(parameterized.TestCase):
         ceiling = np.log((1 + most) / (1 + copies)).mean()
         self.assertLess(ceiling, np.log(1 + most).mean() - 0.5)
 
-        def found(positive, scores):
+        def measured(positive, scores):
             return mean(
                 infonce.contrast(
                     tf.constant(positive, tf.float32),
@@ -383,7 +383,7 @@ class ContrastTest(parameterized.TestCase):
                 )
             )
 
-        oracle = found(np.full(N, 30.0), np.where(identical, 30.0, 0.0))
+        oracle = measured(np.full(N, 30.0), np.where(identical, 30.0, 0.0))
         self.assertAlmostEqual(oracle.mi, ceiling, places=5)
         self.assertAlmostEqual(oracle.ceiling, ceiling, places=5)
         self.assertEqual(oracle.accuracy, 1.0)
@@ -391,7 +391,7 @@ class ContrastTest(parameterized.TestCase):
             # Any critic of (a, b) scores copies as it scores b.
             scores = scale * random.standard_normal((N, 4))
             scores[np.arange(N), b] += 2 * scale
-            critic = found(
+            critic = measured(
                 scores[np.arange(N), b],
                 np.take_along_axis(scores, others, axis=1),
             )
@@ -426,20 +426,20 @@ class KnownInformationTest(parameterized.TestCase):
         )
 
     def test_vocabulary_reports_the_truth(self):
-        found = self.over_vocabulary(np.log(GIVEN)[CONTEXT])
-        self.assertAlmostEqual(found['mi'], KNOWN, places=5)
+        actual = self.over_vocabulary(np.log(GIVEN)[CONTEXT])
+        self.assertAlmostEqual(actual['mi'], KNOWN, places=5)
         self.assertAlmostEqual(
-            found['ceiling'], stats.entropy(P_B), places=5
+            actual['ceiling'], stats.entropy(P_B), places=5
         )
 
     def test_frequencies_alone_are_no_information(self):
-        found = self.over_vocabulary(np.tile(np.log(P_B), (20, 1)))
-        self.assertAlmostEqual(found['mi'], 0.0, places=5)
+        actual = self.over_vocabulary(np.tile(np.log(P_B), (20, 1)))
+        self.assertAlmostEqual(actual['mi'], 0.0, places=5)
 
     def test_less_than_the_best_critic_reports_less(self):
         for power in (0.5, 0.8, 1.5, 3.0):
-            found = self.over_vocabulary(power * np.log(GIVEN)[CONTEXT])
-            self.assertLess(found['mi'], KNOWN - 1e-4)
+            actual = self.over_vocabulary(power * np.log(GIVEN)[CONTEXT])
+            self.assertLess(actual['mi'], KNOWN - 1e-4)
 
     def reported(self, q, counts, shares):
         """MI when M candidates are drawn from q, with the best critic.
@@ -480,26 +480,26 @@ class KnownInformationTest(parameterized.TestCase):
 
         Of draws the mean is off by at most 5 standard errors.
         """
-        found, errors = [], []
+        actual, errors = [], []
         for m in (1, 4, 16):
             counts = np.array(list(compositions(m, 5)))  # 4,845 of 16
             shares = stats.multinomial(m, q).pmf(counts)
             self.assertAlmostEqual(shares.sum(), 1.0)
-            found.append(self.reported(q, counts, shares)[0])
+            actual.append(self.reported(q, counts, shares)[0])
             errors.append(1e-5)
         random = np.random.default_rng(9)
         for m in (64, 256):
             counts = random.multinomial(m, q, size=4000)
             mean, each = self.reported(q, counts, np.full(4000, 1 / 4000))
             self.assertAlmostEqual(mean, each.mean(), places=4)
-            found.append(mean)
+            actual.append(mean)
             errors.append(5 * each.std() / math.sqrt(4000))
-        for value, error in zip(found, errors, strict=True):
+        for value, error in zip(actual, errors, strict=True):
             self.assertLess(value, KNOWN + error)
-        for i in range(1, len(found)):
-            self.assertGreater(found[i], found[i - 1] + errors[i])
-        self.assertLess(found[0], 0.6 * KNOWN)
-        self.assertGreater(found[-1], KNOWN - 0.01)
+        for i in range(1, len(actual)):
+            self.assertGreater(actual[i], actual[i - 1] + errors[i])
+        self.assertLess(actual[0], 0.6 * KNOWN)
+        self.assertGreater(actual[-1], KNOWN - 0.01)
 
     def test_one_candidate_written_out(self):
         """M = 1: log 2 + E log p / (p + p~), by sums of Python."""
@@ -507,8 +507,8 @@ class KnownInformationTest(parameterized.TestCase):
         for a, b, other in itertools.product(range(4), range(5), range(5)):
             r, r_other = GIVEN[a, b] / P_B[b], GIVEN[a, other] / P_B[other]
             total += JOINT[a, b] * P_B[other] * math.log(2 * r / (r + r_other))
-        found, _ = self.reported(P_B, np.eye(5), P_B)
-        self.assertAlmostEqual(found, total, places=5)
+        actual, _ = self.reported(P_B, np.eye(5), P_B)
+        self.assertAlmostEqual(actual, total, places=5)
 
     def test_without_the_divergence_other_draws_would_flatter(self):
         """Why log p / q is taken off: uniform draws, the same critic."""

@@ -284,8 +284,8 @@ class BagTest(Case):
             ),
             None,
         )  # fmt: skip
-        found = outcome.predictions['scores'].numpy().reshape(scores.shape)
-        np.testing.assert_allclose(found, scores, atol=1e-5)
+        actual = outcome.predictions['scores'].numpy().reshape(scores.shape)
+        np.testing.assert_allclose(actual, scores, atol=1e-5)
 
 
 class ZeroTest(Case):
@@ -303,15 +303,15 @@ class ZeroTest(Case):
     def test_frequencies_of_the_measured_set_are_0(self):
         p = MEASURED / MEASURED.sum()
         for constant in (0.0, 3.0):
-            found = self.score(np.log(p) + constant)
-            self.assertAlmostEqual(found.mi, 0, delta=1e-6)
+            actual = self.score(np.log(p) + constant)
+            self.assertAlmostEqual(actual.mi, 0, delta=1e-6)
             entropy = -(p @ np.log(p))
-            self.assertAlmostEqual(found.ceiling, entropy, delta=1e-6)
-            self.assertAlmostEqual(found.loss, entropy, delta=1e-6)
+            self.assertAlmostEqual(actual.ceiling, entropy, delta=1e-6)
+            self.assertAlmostEqual(actual.loss, entropy, delta=1e-6)
             # The best of such critics is right as often as `chance` says.
-            self.assertAlmostEqual(found.accuracy, p.max(), places=6)
-            self.assertAlmostEqual(found.chance, p.max(), places=6)
-        self.assertAlmostEqual(found.log_candidates, math.log(C), places=6)
+            self.assertAlmostEqual(actual.accuracy, p.max(), places=6)
+            self.assertAlmostEqual(actual.chance, p.max(), places=6)
+        self.assertAlmostEqual(actual.log_candidates, math.log(C), places=6)
 
     def test_frequencies_of_several_labels_are_0(self):
         """Of what is measured, label by label; the ceiling is their entropy."""
@@ -333,13 +333,13 @@ class ZeroTest(Case):
 
     def test_those_of_the_training_set_have_unigram_mi(self):
         trained = (TRAINING + 1) / (TRAINING.sum() + C)
-        found = self.score(np.log(trained), 'tanh')
-        self.assertAlmostEqual(found.mi, found.unigram_mi, delta=1e-6)
+        actual = self.score(np.log(trained), 'tanh')
+        self.assertAlmostEqual(actual.mi, actual.unigram_mi, delta=1e-6)
         p = MEASURED / MEASURED.sum()
         self.assertAlmostEqual(
-            found.mi, -(p @ np.log(p / trained)), delta=1e-6
+            actual.mi, -(p @ np.log(p / trained)), delta=1e-6
         )
-        self.assertLess(found.mi, -0.01)
+        self.assertLess(actual.mi, -0.01)
 
     def test_who_knows_all_has_the_ceiling(self):
         head = make(Labels)
@@ -347,11 +347,11 @@ class ZeroTest(Case):
         head.kernel.assign(np.eye(D, C))
         head.bias.assign(np.zeros(C))
         states = 50 * np.eye(D, dtype=np.float32)[targets]
-        found = given.mean(
+        actual = given.mean(
             head.score(batch_of('label', states, targets, weights), None)
         )
-        self.assertAlmostEqual(found.mi, found.ceiling, delta=1e-6)
-        self.assertEqual(found.accuracy, 1)
+        self.assertAlmostEqual(actual.mi, actual.ceiling, delta=1e-6)
+        self.assertEqual(actual.accuracy, 1)
 
 
 class ScoreTest(Case):
@@ -367,15 +367,15 @@ class ScoreTest(Case):
         outcome = head.score(
             batch_of('score', states, targets, weights), None
         )
-        found = dict(zip(SUMS, given.sums(outcome), strict=True))
+        actual = dict(zip(SUMS, given.sums(outcome), strict=True))
         errors = weights * (numbers - targets) ** 2
         self.assertAlmostEqual(
-            found['loss'], errors.sum(), delta=1e-5 * errors.sum()
+            actual['loss'], errors.sum(), delta=1e-5 * errors.sum()
         )
-        self.assertEqual(found['weight'], weights.sum())
-        self.assertEqual(found['measured'], weights.sum())
-        for name in set(found) - {'loss', 'weight', 'measured'}:
-            self.assertEqual(found[name], 0, name)
+        self.assertEqual(actual['weight'], weights.sum())
+        self.assertEqual(actual['measured'], weights.sum())
+        for name in set(actual) - {'loss', 'weight', 'measured'}:
+            self.assertEqual(actual[name], 0, name)
         np.testing.assert_allclose(
             outcome.predictions['scores'], numbers, atol=1e-5
         )
@@ -485,9 +485,9 @@ class MixTest(Case):
             batch_of(row, states, targets, weights, layers=layers), None
         )
         expected = mixed @ has['kernel'] + has['bias']
-        found = outcome.predictions['scores'].numpy()
+        actual = outcome.predictions['scores'].numpy()
         np.testing.assert_allclose(
-            found.reshape(R, J, -1), expected, atol=1e-5
+            actual.reshape(R, J, -1), expected, atol=1e-5
         )
 
     @parameterized.product(
@@ -517,13 +517,13 @@ class DropoutTest(Case):
         head = make(Labels, rate=0.5)
         key, other = dropout.new_key(1), dropout.new_key(2)
         self.assertEqual(self.loss(head, key), self.loss(head, key))
-        found = {
+        actual = {
             self.loss(head, key),
             self.loss(head, other),
             self.loss(head, key, replica=1),
             self.loss(head, None),
         }
-        self.assertLen(found, 4)
+        self.assertLen(actual, 4)
 
     def test_of_rate_0_there_is_none(self):
         head = make(Labels)

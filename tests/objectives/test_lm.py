@@ -76,11 +76,11 @@ class NextPiecesTest(parameterized.TestCase):
         self.assertEqual(total[1], B * T - 1)
         self.assertEqual(total[-1], B * T - 3)
         for key in (None, KEY):
-            found, _ = model.outcomes(
+            actual, _ = model.outcomes(
                 {'streamed': view}, zoo.statistics(), key
             )
             np.testing.assert_allclose(
-                sums(found['transformer_xl']), total, rtol=1e-5
+                sums(actual['transformer_xl']), total, rtol=1e-5
             )
 
     def test_labelled_texts_each_as_if_alone(self):
@@ -88,8 +88,8 @@ class NextPiecesTest(parameterized.TestCase):
         model, text = zoo.make_model('label_gpt', rate=0.0), zoo.make_examples()
         text.ids[0, 0, text.lengths[0, 0] - 1] = zoo.MASK
         text.ids[4, 0, 2] = zoo.SEP
-        wanted = {'label': 'example', 'gpt': 'following'}
-        view = VIEWS['examples'].make(text, None, wanted, zoo.SPECIALS)
+        expected = {'label': 'example', 'gpt': 'following'}
+        view = VIEWS['examples'].make(text, None, expected, zoo.SPECIALS)
         counts = np.arange(1.0, V + 1)
         pieces = Statistics(counts, counts[::-1])
         given = zoo.statistics()
@@ -101,16 +101,16 @@ class NextPiecesTest(parameterized.TestCase):
             states = model.encoder(Inputs(ids[None, :length])).states[0]
             for state, target in zip(states, ids[1:length], strict=False):
                 scores = table @ np.asarray(state) + bias
-                found = of_piece(scores, target, pieces)
+                actual = of_piece(scores, target, pieces)
                 if target in (zoo.SEP, zoo.MASK):  # in the loss alone
-                    found[2:] = 0
+                    actual[2:] = 0
                     ends += 1
-                total += found
+                total += actual
         self.assertEqual(ends, 2)
         self.assertEqual(total[1], text.lengths.sum() - len(text.ids))
         for key in (None, KEY):
-            found, _ = model.outcomes({'examples': view}, given, key)
-            np.testing.assert_allclose(sums(found['gpt']), total, rtol=1e-4)
+            actual, _ = model.outcomes({'examples': view}, given, key)
+            np.testing.assert_allclose(sums(actual['gpt']), total, rtol=1e-4)
 
     @parameterized.parameters('rnn_lm', 'rnn_lm_gru')
     def test_a_table_of_its_own(self, name):
@@ -120,7 +120,7 @@ class NextPiecesTest(parameterized.TestCase):
         paths = set(model.variables)
         self.assertEqual('objectives/rnn_lm/piece_embeddings' in paths, own)
         views = zoo.make_views(name)
-        found, _ = model.outcomes(views, zoo.statistics())
+        actual, _ = model.outcomes(views, zoo.statistics())
         view = views['streamed']
         states = model.encoder(Inputs(view.ids)).states.numpy()
         table = objective.piece_table if own else model.encoder.embedding_table
@@ -129,7 +129,7 @@ class NextPiecesTest(parameterized.TestCase):
             scores, view.targets['rnn_lm'][..., None], axis=2
         )[..., 0]
         self.assertAlmostEqual(
-            float(found['rnn_lm'].loss / found['rnn_lm'].weight),
+            float(actual['rnn_lm'].loss / actual['rnn_lm'].weight),
             np.average(losses, weights=view.weights['rnn_lm']),
             places=4,
         )
@@ -143,7 +143,7 @@ class NextPiecesTest(parameterized.TestCase):
              'objectives/elmo/piece_embeddings'],
         )  # fmt: skip
         objective, view = model.objectives['elmo'], zoo.make_views('elmo')
-        found, _ = model.outcomes(view, zoo.statistics())
+        actual, _ = model.outcomes(view, zoo.statistics())
         view = view['neighbours']
         left, right = np.split(
             model.encoder(Inputs(view.ids)).states.numpy(), 2, axis=2
@@ -163,7 +163,7 @@ class NextPiecesTest(parameterized.TestCase):
                         table @ right[i, j] + bias, row[j - 1],
                         zoo.statistics(),
                     )  # fmt: skip
-        measured = sums(found['elmo'])
+        measured = sums(actual['elmo'])
         np.testing.assert_allclose(measured[2:], total[2:], rtol=1e-4)
         # An end is in the loss alone, once for each direction.
         self.assertEqual(measured[1], total[1] + 2)
@@ -173,10 +173,10 @@ class NextPiecesTest(parameterized.TestCase):
         model = make_model()
         for variable in model.variables.values():
             variable.assign(np.zeros(variable.shape))
-        found, _ = model.outcomes(
+        actual, _ = model.outcomes(
             {'streamed': make_view()}, Statistics(np.ones(V), np.ones(V))
         )
-        outcome = found['transformer_xl']
+        outcome = actual['transformer_xl']
         self.assertAlmostEqual(
             float(outcome.loss / outcome.weight), math.log(V), places=5
         )
@@ -232,16 +232,16 @@ class ChunkTest(parameterized.TestCase):
         def run(*given):
             with tf.GradientTape() as tape:
                 tape.watch(given)
-                found = vocabulary_scores.vocabulary_scores(
+                actual = vocabulary_scores.vocabulary_scores(
                     *given[:2],
                     given[2] if bias else None,
                     targets,
                     dtype=dtype,
                     key=key,
                 )
-                total = tf.reduce_sum(weights[0] * found[0])
-                total += tf.reduce_sum(weights[1] * found[1])
-            return *found, *tape.gradient(total, given)
+                total = tf.reduce_sum(weights[0] * actual[0])
+                total += tf.reduce_sum(weights[1] * actual[1])
+            return *actual, *tape.gradient(total, given)
 
         with mock.patch.object(vocabulary_scores, 'SCORES_AT_ONCE', limit):
             if in_graph:

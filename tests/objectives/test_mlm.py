@@ -153,12 +153,12 @@ def literal(
     ]
 
 
-def assert_same(found, expected, gradients=True):
+def assert_same(actual, expected, gradients=True):
     np.testing.assert_allclose(
-        sums(found[0]), sums(expected[0]), rtol=2e-6, atol=2e-5
+        sums(actual[0]), sums(expected[0]), rtol=2e-6, atol=2e-5
     )
     if gradients:
-        for one, two in zip(found[1], expected[1], strict=True):
+        for one, two in zip(actual[1], expected[1], strict=True):
             np.testing.assert_allclose(one, two, rtol=0, atol=1e-5)
 
 
@@ -171,9 +171,9 @@ class NcePiecesTest(parameterized.TestCase):
         objective = make_objective('bert_nce', drop_hits=drop_hits)
         states, targets, weights = make_batch(b)
         self.assertGreater(len(set(weights.sum(axis=1))), 1)
-        found = score_batch(objective, states, targets, weights, key)
+        actual = score_batch(objective, states, targets, weights, key)
         assert_same(
-            found,
+            actual,
             literal(objective, states, targets, weights, drop_hits=drop_hits),
         )
 
@@ -183,9 +183,9 @@ class NcePiecesTest(parameterized.TestCase):
         states, targets, weights = make_batch(b)
         sequences = np.arange(b) // 2 * 5
         view = make_view('bert_nce', targets, weights, sequences)
-        found = score(objective, view, states)
+        actual = score(objective, view, states)
         assert_same(
-            found, literal(objective, states, targets, weights, sequences)
+            actual, literal(objective, states, targets, weights, sequences)
         )
 
     def test_columns_of_words_equal_columns_of_targets(self):
@@ -208,11 +208,11 @@ class NcePiecesTest(parameterized.TestCase):
         targets = np.array([[9], [9]])
         states = np.random.default_rng(0).standard_normal((2, 1, D))
         view = make_view('bert_nce', targets)
-        found, _ = score(objective, view, np.float32(states))
+        actual, _ = score(objective, view, np.float32(states))
         # Loss log 2 each, MI 0 and no more to be had, of candidates log 2,
         # right twice: no other word.
         np.testing.assert_allclose(
-            sums(found),
+            sums(actual),
             [2 * math.log(2), 2, 0, 0, 2 * math.log(2), 0, 2, 0, 2],
             atol=1e-6,
         )
@@ -281,11 +281,11 @@ class NcePiecesTest(parameterized.TestCase):
     def test_limit_takes_the_first_of_other_sequences(self, b, limit):
         objective = make_objective('bert_nce')
         states, targets, weights = make_batch(b)
-        found = score_batch(objective, states, targets, weights, limit=limit)
+        actual = score_batch(objective, states, targets, weights, limit=limit)
         expected = literal(objective, states, targets, weights, limit=limit)
-        assert_same(found, expected)
+        assert_same(actual, expected)
         self.assertAlmostEqual(
-            mean(found[0]).log_candidates, math.log(limit + 1), places=5
+            mean(actual[0]).log_candidates, math.log(limit + 1), places=5
         )
 
     def test_limit_beyond_what_there_is(self):
@@ -293,12 +293,12 @@ class NcePiecesTest(parameterized.TestCase):
         states, targets, weights = make_batch(3)
         weights[:] = [[1, 1, 1], [1, 0, 0], [1, 1, 0]]
         view = make_view('bert_nce', targets, weights)
-        found, _ = score(objective, view, states, limit=1000)
+        actual, _ = score(objective, view, states, limit=1000)
         # 3 words of others for the first row, 5 for the second, 4.
         sizes = 3 * math.log(4) + math.log(6) + 2 * math.log(5)
-        self.assertAlmostEqual(float(found.log_candidates), sizes, places=4)
+        self.assertAlmostEqual(float(actual.log_candidates), sizes, places=4)
         np.testing.assert_allclose(
-            sums(found), sums(score(objective, view, states)[0]), rtol=1e-6
+            sums(actual), sums(score(objective, view, states)[0]), rtol=1e-6
         )
 
     def test_candidates_of_other_text(self):
@@ -353,14 +353,14 @@ class NcePiecesTest(parameterized.TestCase):
         objective = make_objective('bert_nce', dtype='mixed_bfloat16')
         states, targets, weights = make_batch(b)
         rounded = tf.cast(states, tf.bfloat16)
-        found, (by_states, _) = score_batch(
+        actual, (by_states, _) = score_batch(
             objective, rounded, targets, weights, key
         )
         self.assertEqual(by_states.dtype, tf.bfloat16.as_numpy_dtype)
         rounded = tf.cast(rounded, tf.float32).numpy()
         expected, _ = literal(objective, rounded, targets, weights)
         np.testing.assert_allclose(
-            sums(found), sums(expected), rtol=2e-6, atol=2e-5
+            sums(actual), sums(expected), rtol=2e-6, atol=2e-5
         )
 
     def test_owns_nothing(self):
@@ -413,9 +413,9 @@ class MaskedPiecesTest(parameterized.TestCase):
         objective = make_objective('mlm', transform=transform)
         states, targets, weights = make_batch(8)
         view = make_view('mlm', targets, weights)
-        found, gradients = score(objective, view, states, KEY)
+        actual, gradients = score(objective, view, states, KEY)
         plain, plain_gradients = score(objective, view, states)
-        np.testing.assert_allclose(sums(found), sums(plain), rtol=1e-5)
+        np.testing.assert_allclose(sums(actual), sums(plain), rtol=1e-5)
         for one, two in zip(gradients, plain_gradients, strict=True):
             np.testing.assert_allclose(one, two, atol=1e-5)
 
@@ -510,8 +510,8 @@ class SharedViewTest(absltest.TestCase):
                 for row, weight in zip(rows, (1.0, 0.5), strict=False)
             }
             model = Model(zoo.config('mlm').replace(rows=given), zoo.SPECIALS)
-            found, _ = model.outcomes({'masked': view}, zoo.statistics())
-            return found, float(model.loss(found))
+            actual, _ = model.outcomes({'masked': view}, zoo.statistics())
+            return actual, float(model.loss(actual))
 
         both, loss = outcomes('mlm', 'bert_nce')
         self.assertEqual(list(both), list(rows))
@@ -531,13 +531,13 @@ class SharedViewTest(absltest.TestCase):
         model = zoo.make_model('mlm', rate=0.1)
         views_ = zoo.make_views('mlm')
         view = views_['masked']
-        found = states_of(model.encode(views_, KEY)[0], 'mlm', 'masked')
+        actual = states_of(model.encode(views_, KEY)[0], 'mlm', 'masked')
         expected = model.encoder(
             Inputs(view.ids),
             places=view.places['mlm'],
             key=dropout.fold_in(KEY, zlib.crc32(b'masked')),
         ).states
-        np.testing.assert_array_equal(found, expected)
+        np.testing.assert_array_equal(actual, expected)
 
 
 class ParseTest(parameterized.TestCase):

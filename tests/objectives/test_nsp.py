@@ -56,15 +56,15 @@ class NextSentenceTest(absltest.TestCase):
         scores = pooled @ w['kernel'] + w['bias']
         loss = -special.log_softmax(scores, axis=1)[np.arange(B), self.labels]
         right = scores.argmax(axis=1) == self.labels
-        found = self.outcome()
-        self.assertAlmostEqual(float(found.loss), loss[:4].sum(), places=4)
-        self.assertEqual(float(found.accuracy), right[:4].sum())
+        actual = self.outcome()
+        self.assertAlmostEqual(float(actual.loss), loss[:4].sum(), places=4)
+        self.assertEqual(float(actual.accuracy), right[:4].sum())
         self.assertBetween(right[:4].sum(), 1, 3)
         self.assertEqual(
-            [float(x) for x in found[1:4]], [4.0, 0.0, 0.0]
+            [float(x) for x in actual[1:4]], [4.0, 0.0, 0.0]
         )  # weight, no MI, no ceiling
-        self.assertEqual(float(found.chance), 2.0)
-        self.assertEqual(float(found.measured), 4.0)
+        self.assertEqual(float(actual.chance), 2.0)
+        self.assertEqual(float(actual.measured), 4.0)
 
     def test_the_logistic_function_of_a_difference(self):
         scores = self.objective.class_scores(self.states[:, 0]).numpy()
@@ -78,9 +78,9 @@ class NextSentenceTest(absltest.TestCase):
         """BERT's polarity: class 1 is "random"."""
         self.objective.kernel.assign(np.zeros((D, 2)))
         self.objective.bias.assign([0.0, 50.0])
-        found = self.outcome()
-        self.assertEqual(float(found.accuracy), 2.0)
-        self.assertAlmostEqual(float(found.loss), 100.0, places=3)
+        actual = self.outcome()
+        self.assertEqual(float(actual.accuracy), 2.0)
+        self.assertAlmostEqual(float(actual.loss), 100.0, places=3)
         self.assertAlmostEqual(
             float(self.outcome(labels=np.ones(B)).loss), 0.0, places=5
         )
@@ -98,9 +98,9 @@ class NextSentenceTest(absltest.TestCase):
     def test_scores_that_know_nothing(self):
         self.objective.kernel.assign(np.zeros((D, 2)))
         self.objective.bias.assign([0.0, 0.0])
-        found = self.outcome()
-        self.assertAlmostEqual(float(found.loss), 4 * math.log(2), places=5)
-        self.assertEqual(float(found.accuracy), 0.0)
+        actual = self.outcome()
+        self.assertAlmostEqual(float(actual.loss), 4 * math.log(2), places=5)
+        self.assertEqual(float(actual.accuracy), 0.0)
 
     def test_huge_scores_stay_finite(self):
         self.objective.bias.assign([1e4, -1e4])
@@ -168,35 +168,35 @@ class NextSentenceNceTest(parameterized.TestCase):
             self.numbers[:, 1:] == self.numbers[:, :1], -np.inf, scores[:, 1:]
         )
         right = (rivals < scores[:, :1]).all(axis=1)
-        w, found = self.weights, self.outcome()
-        self.assertAlmostEqual(float(found.loss), w @ loss, places=4)
+        w, actual = self.weights, self.outcome()
+        self.assertAlmostEqual(float(actual.loss), w @ loss, places=4)
         self.assertAlmostEqual(
-            float(found.mi), w @ (math.log(4) - loss), places=4
+            float(actual.mi), w @ (math.log(4) - loss), places=4
         )
         same = self.numbers[:, 1:] == self.numbers[:, :1]
         self.assertAlmostEqual(
-            float(found.ceiling),
+            float(actual.ceiling),
             4 * math.log(4) - w @ np.log(1 + same.sum(axis=1)),
             places=4,
         )
         self.assertAlmostEqual(
-            float(found.log_candidates), 4 * math.log(4), places=4
+            float(actual.log_candidates), 4 * math.log(4), places=4
         )
-        self.assertEqual(float(found.accuracy), w @ right)
-        self.assertAlmostEqual(float(found.chance), 1.0, places=6)
-        self.assertEqual([float(found.weight), float(found.measured)], [4, 4])
+        self.assertEqual(float(actual.accuracy), w @ right)
+        self.assertAlmostEqual(float(actual.chance), 1.0, places=6)
+        self.assertEqual([float(actual.weight), float(actual.measured)], [4, 4])
 
     def test_scores_that_know_nothing(self):
         self.objective.psi.assign(np.zeros((D, 1)))
-        found = self.outcome()
-        self.assertAlmostEqual(float(found.mi), 0.0, places=5)
-        self.assertEqual(float(found.accuracy), 0.0)
+        actual = self.outcome()
+        self.assertAlmostEqual(float(actual.mi), 0.0, places=5)
+        self.assertEqual(float(actual.accuracy), 0.0)
 
     def test_the_order_of_the_negatives_means_nothing(self):
-        found = self.outcome()
+        actual = self.outcome()
         self.states['negatives'] = self.states['negatives'][:, ::-1]
         np.testing.assert_allclose(
-            sums(self.outcome()), sums(found), rtol=1e-6
+            sums(self.outcome()), sums(actual), rtol=1e-6
         )
 
     def test_gradient_is_that_of_a_softmax(self):
@@ -259,9 +259,9 @@ class ModelTest(parameterized.TestCase):
             np.testing.assert_array_equal(
                 getattr(masked.args[0], field), getattr(made['masked'], field)
             )
-        wanted = [made['masked'].places[row] for row in model.objectives]
+        expected = [made['masked'].places[row] for row in model.objectives]
         np.testing.assert_array_equal(
-            masked.kwargs['places'], np.concatenate(wanted, axis=1)
+            masked.kwargs['places'], np.concatenate(expected, axis=1)
         )
         if passes == 2:
             negatives = calls[8 * K]
@@ -363,7 +363,7 @@ class ModelTest(parameterized.TestCase):
         """On the same pairs and masks, from the same weights."""
         both = zoo.make_model('bert', rate=0.0)
         made = zoo.make_views('bert')
-        found, _ = both.outcomes(made, zoo.statistics())
+        actual, _ = both.outcomes(made, zoo.statistics())
         for name, row in (('mlm_transform', 'mlm'), ('nsp', 'nsp')):
             alone = zoo.make_model(name, rate=0.0)
             if row == 'nsp':  # the sum's views hold what it reads alone
@@ -376,7 +376,7 @@ class ModelTest(parameterized.TestCase):
                 variable.assign(both.variables[path].numpy())
             np.testing.assert_allclose(
                 sums(alone.outcomes(made, zoo.statistics())[0][row]),
-                sums(found[row]),
+                sums(actual[row]),
                 rtol=1e-5,
                 atol=1e-5,
             )

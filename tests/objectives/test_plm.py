@@ -11,13 +11,13 @@ from keras import ops
 from scipy import stats
 
 from infoword_tf import views
-from infoword_tf.commands import UsageError
 from infoword_tf.config import Config, EncoderConfig, RowConfig
 from infoword_tf.data.batches import Batches
 from infoword_tf.data.opened import TextChoices, open_text
 from infoword_tf.data.store import SEPARATOR, WORD_START, Store
 from infoword_tf.data.streams import StreamSource
 from infoword_tf.encoders import ENCODERS, Encoded, Encoder, Inputs
+from infoword_tf.errors import UsageError
 from infoword_tf.layers import dropout
 from infoword_tf.model import Model
 from infoword_tf.objectives import parse
@@ -138,8 +138,8 @@ class ScoreTest(parameterized.TestCase):
         states = random.standard_normal((8, 5, D)).astype(np.float32)
         key = None if seed is None else dropout.new_key(seed)
         batch = batch_of(made, {'permuted': tf.constant(states)}, key)
-        found = objective.score(batch, objective.candidates(batch))
-        wanted = literal(
+        actual = objective.score(batch, objective.candidates(batch))
+        expected = literal(
             model.encoder.embedding_table.numpy().astype(np.float64),
             objective.piece_bias.numpy(),
             states,
@@ -147,9 +147,9 @@ class ScoreTest(parameterized.TestCase):
             view.weights['plm'],
         )
         np.testing.assert_allclose(
-            sums(found), wanted, rtol=1e-5, atol=1e-5
+            sums(actual), expected, rtol=1e-5, atol=1e-5
         )
-        self.assertEqual(wanted[1], 8 * 5 - 2)
+        self.assertEqual(expected[1], 8 * 5 - 2)
 
     def test_weights(self):
         """The word embeddings are the encoder's; there is no transform."""
@@ -236,8 +236,8 @@ class IndependenceTest(parameterized.TestCase):
             places = view.places['plm'][:, p]
             ids = view.ids.copy()
             ids[rows, places] = (ids[rows, places] + 1) % V
-            found, around = self.states(model, view._replace(ids=ids))
-            differ = np.abs(found - queries).max(axis=-1) > 1e-6
+            actual, around = self.states(model, view._replace(ids=ids))
+            differ = np.abs(actual - queries).max(axis=-1) > 1e-6
             behind = np.take_along_axis(
                 view.sees, view.places['plm'], axis=1
             ) > view.ranks[rows, places][:, None]
@@ -253,13 +253,13 @@ class IndependenceTest(parameterized.TestCase):
         half = zoo.T // 2
         ids = view.ids.copy()
         ids[:, half:] = (ids[:, half:] + 1) % V
-        found, around = self.states(model, view._replace(ids=ids))
+        actual, around = self.states(model, view._replace(ids=ids))
         first = view.places['plm'] < half
-        np.testing.assert_allclose(found[first], queries[first], atol=1e-6)
+        np.testing.assert_allclose(actual[first], queries[first], atol=1e-6)
         np.testing.assert_allclose(
             around[:, :half], content[:, :half], atol=1e-6
         )
-        self.assertGreater(np.abs(found - queries)[~first].max(), 0.01)
+        self.assertGreater(np.abs(actual - queries)[~first].max(), 0.01)
 
 
 class BatchesTest(absltest.TestCase):
@@ -285,10 +285,10 @@ class BatchesTest(absltest.TestCase):
         random = views.generator(3, 0, 'permutation')
         draw = permuted.permutation(streams, random, k=3, order='strict')
         rows = {'plm': 'queries'}
-        wanted = VIEWS['permuted'].make(streams, draw, rows, zoo.SPECIALS)
-        found = make_views(seed=3, k=3, order='strict')['permuted']
-        np.testing.assert_array_equal(found.ranks, wanted.ranks)
-        self.assertEqual(found.places['plm'].shape, (8, T // 3))
+        expected = VIEWS['permuted'].make(streams, draw, rows, zoo.SPECIALS)
+        actual = make_views(seed=3, k=3, order='strict')['permuted']
+        np.testing.assert_array_equal(actual.ranks, expected.ranks)
+        self.assertEqual(actual.places['plm'].shape, (8, T // 3))
 
     def test_the_dataset_has_it_all(self):
         batches = make_batches()
@@ -350,15 +350,15 @@ class ChoicesTest(parameterized.TestCase):
         )
 
     def test_defaults(self):
-        found = self.choose('xlnet')
-        self.assertEqual(found.rows['plm'].settings, SETTINGS)
-        self.assertEqual(found.encoder.name, 'relative')
-        self.assertEqual(found.plan.views['permuted'].draw.settings, SETTINGS)
+        actual = self.choose('xlnet')
+        self.assertEqual(actual.rows['plm'].settings, SETTINGS)
+        self.assertEqual(actual.encoder.name, 'relative')
+        self.assertEqual(actual.plan.views['permuted'].draw.settings, SETTINGS)
 
     def test_given(self):
         given = {'k': 4, 'order': 'strict'}
-        found = self.choose('plm', **given)
-        self.assertEqual(found.plan.views['permuted'].draw.settings, given)
+        actual = self.choose('plm', **given)
+        self.assertEqual(actual.plan.views['permuted'].draw.settings, given)
 
     @parameterized.parameters({'k': 4}, {'order': 'strict'})
     def test_for_other_rows(self, **given):

@@ -40,15 +40,15 @@ class PrecisionTest(parameterized.TestCase):
         for key in (None, KEY):
             batches, _ = mixed.batches(made, zoo.statistics(), key)
             batch = batches[row]
-            found = mixed.objectives[row]
-            found = found.score(batch, found.candidates(batch))
+            actual = mixed.objectives[row]
+            actual = actual.score(batch, actual.candidates(batch))
             batch = self.widened(batch)
             expected = exact.objectives[row]
             expected = expected.score(batch, expected.candidates(batch))
-            for value in [*found[:F], *found.more.values()]:
+            for value in [*actual[:F], *actual.more.values()]:
                 self.assertEqual(value.dtype, tf.float32)
             np.testing.assert_allclose(
-                sums(found), sums(expected), rtol=1e-6, atol=1e-5
+                sums(actual), sums(expected), rtol=1e-6, atol=1e-5
             )
 
     def widened(self, batch):

@@ -23,7 +23,7 @@ def texts_of(view, slots):
     ]
 
 
-def sides_of(row, found, views, keys=False):
+def sides_of(row, actual, views, keys=False):
     """By side: vectors [n, D], texts, sequences, weights, measured."""
     sides = {'dim': {'b': 'ngrams'}, 'ict': {s: s for s in (
         'passage', 'sentence'
@@ -36,7 +36,7 @@ def sides_of(row, found, views, keys=False):
         if view.ids.ndim == 3:
             slots //= view.ids.shape[1]
         key = {'dim': 'keys', 'ict': f'{name}_keys'}[row] if keys else name
-        vectors = np.asarray(found[key], np.float64)
+        vectors = np.asarray(actual[key], np.float64)
         sequences = view.sequences
         if sequences.ndim == 1:
             sequences = np.repeat(sequences, weights.shape[1])
@@ -50,21 +50,21 @@ def sides_of(row, found, views, keys=False):
     return made
 
 
-def expected_of(row, found, views, queued):
+def expected_of(row, actual, views, queued):
     """The sums over pairs, one after the other.
 
     Args:
         found: what the row compares.
         queued: by side, the vectors and texts that are queued.
     """
-    own = sides_of(row, found, views)
+    own = sides_of(row, actual, views)
     total = np.zeros(F)
     for side, (b, texts, sequences, weights, measured) in own.items():
         if row == 'ict':
             a = own['sentence' if side == 'passage' else 'passage'][0]
             a = 20 * a
         else:
-            a = np.asarray(found['a'], np.float64)[:, 0]
+            a = np.asarray(actual['a'], np.float64)[:, 0]
             a = np.repeat(a, len(b) // len(a), axis=0)
         for i in np.flatnonzero(weights):
             others = np.flatnonzero((weights > 0) & (sequences != sequences[i]))
@@ -107,16 +107,16 @@ class QueueTest(parameterized.TestCase):
             )  # fmt: skip
             batch = batches[row]
             outcome = objective.score(batch, objective.candidates(batch))
-            found = {n: np.array(x) for n, x in
+            actual = {n: np.array(x) for n, x in
                      objective.vectors(batch).items()}  # fmt: skip
             np.testing.assert_allclose(
-                sums(outcome), expected_of(row, found, views, queued),
+                sums(outcome), expected_of(row, actual, views, queued),
                 rtol=2e-5, atol=1e-4,
             )  # fmt: skip
             self.assertGreater(float(outcome.loss), 1.0)
-            keys = sides_of(row, found, views, keys=True)
+            keys = sides_of(row, actual, views, keys=True)
             for side, (vectors, texts, _, weights, _) in keys.items():
-                own = sides_of(row, found, views)[side][0]
+                own = sides_of(row, actual, views)[side][0]
                 self.assertGreater(np.abs(vectors - own).max(), 0.01)
                 there = np.flatnonzero(weights)
                 queued[side] = (
@@ -138,11 +138,11 @@ class QueueTest(parameterized.TestCase):
         block = np.array([[0, 0, 0, 1, 1, 1, 1, 2], [0, 0, 0, 0, 2, 2, 2, 2]])
         column = np.array([[0, 1, 2, 0, 1, 2, 3, 0], [0, 1, 2, 3, 0, 0, 0, 0]])
         real = block[:, None] == np.arange(2)[:, None]
-        found = text_ids(*map(tf.constant, (ids, real, column))).numpy()
-        self.assertEqual(found[0, 1], found[1, 0])
-        self.assertNotEqual(found[0, 0], found[1, 0])
+        actual = text_ids(*map(tf.constant, (ids, real, column))).numpy()
+        self.assertEqual(actual[0, 1], actual[1, 0])
+        self.assertNotEqual(actual[0, 0], actual[1, 0])
         alone = text_ids(tf.constant(ids[1:]), tf.constant(real[1:, 0]))
-        self.assertEqual(alone.numpy(), found[1, 0])
+        self.assertEqual(alone.numpy(), actual[1, 0])
 
     def test_a_momentum_encoder_needs_a_queue(self):
         for row in ('ict', 'dim'):

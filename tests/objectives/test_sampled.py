@@ -58,24 +58,24 @@ class InclusionTest(parameterized.TestCase):
 
     @parameterized.parameters(1, 3, 5, 7, 8)
     def test_in_proportion_and_one_at_most(self, size):
-        found = inclusion(self.COUNTS, size)
-        self.assertAlmostEqual(found.sum(), size)
+        actual = inclusion(self.COUNTS, size)
+        self.assertAlmostEqual(actual.sum(), size)
         order = [5, 1, 3, 4, 0, 6, 2, 7]  # equal ones as they stand
         q = np.log(np.arange(2, 10) / np.arange(1, 9))
-        certain = (found[order] == 1).sum()
-        rest = (found[order] / q)[certain:]
+        certain = (actual[order] == 1).sum()
+        rest = (actual[order] / q)[certain:]
         np.testing.assert_allclose(rest, np.broadcast_to(rest[:1], rest.shape))
-        self.assertTrue((np.diff(found[order]) <= 0).all())
-        self.assertGreater(found.min(), 0)
+        self.assertTrue((np.diff(actual[order]) <= 0).all())
+        self.assertGreater(actual.min(), 0)
         if certain:  # none is, that would not have to be
             scale = (size - certain + 1) / q[certain - 1 :].sum()
             self.assertGreaterEqual(scale * q[certain - 1], 1 - 1e-9)
 
     def test_by_hand(self):
         """Of 1, log 2, log 3/2, log 4/3 ... of log 9; of 8, all."""
-        found = inclusion(self.COUNTS, 1)
-        self.assertAlmostEqual(found[5], math.log(2) / math.log(9))
-        self.assertAlmostEqual(found[7], math.log(9 / 8) / math.log(9))
+        actual = inclusion(self.COUNTS, 1)
+        self.assertAlmostEqual(actual[5], math.log(2) / math.log(9))
+        self.assertAlmostEqual(actual[7], math.log(9 / 8) / math.log(9))
         np.testing.assert_array_equal(inclusion(self.COUNTS, 8), np.ones(8))
 
 
@@ -84,8 +84,8 @@ class SampledTest(parameterized.TestCase):
         for key in map(dropout.new_key, range(3)):
             whole = sums(outcome(make_objective(0), key))
             for size in (V, 5 * V):
-                found = sums(outcome(make_objective(size), key))
-                np.testing.assert_allclose(found, whole, rtol=1e-5)
+                actual = sums(outcome(make_objective(size), key))
+                np.testing.assert_allclose(actual, whole, rtol=1e-5)
 
     def test_its_gradients_too(self):
         gradients = []
@@ -94,8 +94,8 @@ class SampledTest(parameterized.TestCase):
             weights = [objective.encoder.embedding_table, objective.piece_bias]
             with tf.GradientTape() as tape:
                 loss = outcome(objective, dropout.new_key(0)).loss
-            found = tape.gradient(loss, [w.value for w in weights])
-            gradients.append(list(map(tf.convert_to_tensor, found)))
+            actual = tape.gradient(loss, [w.value for w in weights])
+            gradients.append(list(map(tf.convert_to_tensor, actual)))
         for one, two in zip(*gradients, strict=True):
             np.testing.assert_allclose(one, two, rtol=1e-4, atol=1e-5)
 
@@ -113,7 +113,7 @@ class SampledTest(parameterized.TestCase):
         scores = scores + np.asarray(objective.piece_bias) - np.log(w)
         p = counts / zoo.statistics().measured.sum()
         likely = zoo.statistics().p / w  # a separator is never measured
-        wanted = np.zeros(9)
+        expected = np.zeros(9)
         hits = 0
         for i, j in np.argwhere(view.weights[ROW] > 0):
             b = view.targets[ROW][i, j]
@@ -121,20 +121,20 @@ class SampledTest(parameterized.TestCase):
             others = scores[i, j, drawn[drawn != b]]
             own = scores[i, j, b]
             loss = special.logsumexp([own, *others]) - own
-            wanted[:2] += loss, 1
+            expected[:2] += loss, 1
             if b == zoo.SEP:
                 continue
             most = math.log(w[b] / p[b])
-            wanted[2:5] += most - loss, most, math.log(size)
-            wanted[6] += (others < own).all()
-            wanted[7] += (likely[drawn[drawn != b]] < likely[b]).all()
-            wanted[8] += 1
-        found = sums(objective.score(batch, objective.candidates(batch)))
+            expected[2:5] += most - loss, most, math.log(size)
+            expected[6] += (others < own).all()
+            expected[7] += (likely[drawn[drawn != b]] < likely[b]).all()
+            expected[8] += 1
+        actual = sums(objective.score(batch, objective.candidates(batch)))
         for place in (0, 1, 2, 3, 4, 6, 7, 8):
             np.testing.assert_allclose(
-                found[place], wanted[place], rtol=1e-5
+                actual[place], expected[place], rtol=1e-5
             )
-        self.assertBetween(hits, 1, found[1] - 1)
+        self.assertBetween(hits, 1, actual[1] - 1)
 
     def test_tends_to_the_whole_as_it_grows(self):
         """The mean over draws."""
@@ -142,16 +142,16 @@ class SampledTest(parameterized.TestCase):
         gaps = []
         for size in (5, 15, 45):
             objective = make_objective(size)
-            found = [
+            actual = [
                 mean(outcome(objective, dropout.new_key(1, i)))
                 for i in range(30)
             ]
-            bounds = np.array([x.mi for x in found])
+            bounds = np.array([x.mi for x in actual])
             self.assertAlmostEqual(
-                found[0].log_candidates, math.log(size), places=5
+                actual[0].log_candidates, math.log(size), places=5
             )
             gaps.append(full.mi - bounds.mean())
-            error = bounds.std() / math.sqrt(len(found))
+            error = bounds.std() / math.sqrt(len(actual))
         self.assertLess(abs(gaps[-1]), 0.1 + 3 * error)
         self.assertGreater(abs(gaps[0]), 3 * abs(gaps[-1]))
 
@@ -179,17 +179,17 @@ class SampledTest(parameterized.TestCase):
                              random.choice(V, 4000, p=p))
             likely = (1 - s) * np.maximum(p, 1e-9) + s * np.eye(V)[given]
             states = np.log(likely)[None].astype(np.float32)
-            found = []
+            actual = []
             for i in range(20):
                 batch = batch_of(
                     {VIEW: view}, {VIEW: states}, dropout.new_key(2, i)
                 )
                 candidates = objective.candidates(batch)
-                found.append(mean(objective.score(batch, candidates)).mi)
+                actual.append(mean(objective.score(batch, candidates)).mi)
             true = np.log(likely[np.arange(4000), targets[0]]).mean()
             true -= np.log(p[targets[0]]).mean()
-            error = np.std(found) / math.sqrt(len(found))
-            self.assertLess(np.mean(found), true + 3 * error + 1e-3)
+            error = np.std(actual) / math.sqrt(len(actual))
+            self.assertLess(np.mean(actual), true + 3 * error + 1e-3)
             self.assertLess(true, entropy + 0.1)
 
     def test_held_out_text_is_scored_against_all(self):
@@ -225,8 +225,8 @@ class SampledTest(parameterized.TestCase):
             statistics=nothing,
         )
         objective = make_objective(3)
-        found = objective.score(batch, objective.candidates(batch))
-        self.assertTrue(np.isfinite(sums(found)).all())
+        actual = objective.score(batch, objective.candidates(batch))
+        self.assertTrue(np.isfinite(sums(actual)).all())
 
 
 if __name__ == '__main__':

@@ -88,8 +88,8 @@ class LossTest(parameterized.TestCase):
         objective = model.objectives['simcse']
         view = view_of('simcse', self.numbers[:, :texts], weights)
         if guides is not None:
-            found = guides[:, None, :texts].astype(np.float16)
-            view = view._replace(guides={'simcse': found})
+            actual = guides[:, None, :texts].astype(np.float16)
+            view = view._replace(guides={'simcse': actual})
         batch = batch_of(
             {'sentences': view}, {'sentences': self.texts[:, :texts]}, key,
             limit,
@@ -111,16 +111,16 @@ class LossTest(parameterized.TestCase):
         """Gao et al. 2021, Eq. 1: rows z1, columns z2."""
         logits = self.cosines[:, :, 0, 1] / TAU
         expected = self.losses(logits).mean()
-        found = mean(self.score())
-        self.assertAlmostEqual(found.loss, expected, delta=1e-5)
-        self.assertAlmostEqual(found.mi, np.log(N) - expected, delta=1e-5)
-        self.assertAlmostEqual(found.ceiling, np.log(N), delta=1e-6)
+        actual = mean(self.score())
+        self.assertAlmostEqual(actual.loss, expected, delta=1e-5)
+        self.assertAlmostEqual(actual.mi, np.log(N) - expected, delta=1e-5)
+        self.assertAlmostEqual(actual.ceiling, np.log(N), delta=1e-6)
 
     def test_both_ways(self):
         logits = self.cosines[:, :, 0, 1] / TAU
         expected = (self.losses(logits) + self.losses(logits.T)).mean() / 2
-        found = mean(self.score(directions='both'))
-        self.assertAlmostEqual(found.loss, expected, delta=1e-5)
+        actual = mean(self.score(directions='both'))
+        self.assertAlmostEqual(actual.loss, expected, delta=1e-5)
 
     def test_joint_is_nt_xent(self):
         """Chen et al. 2020, Eq. 1: 2 N - 1 candidates, the positive too."""
@@ -130,8 +130,8 @@ class LossTest(parameterized.TestCase):
         answer = (np.arange(2 * N) + N) % (2 * N)
         positive = logits[np.arange(2 * N), answer]
         expected = (special.logsumexp(logits, axis=1) - positive).mean()
-        found = mean(self.score(directions='joint', temperature=0.1))
-        self.assertAlmostEqual(found.loss, expected, delta=1e-5)
+        actual = mean(self.score(directions='joint', temperature=0.1))
+        self.assertAlmostEqual(actual.loss, expected, delta=1e-5)
 
     def test_hard_negatives_are_columns(self):
         """Gao et al. 2021, Eq. 5: those of all examples, and one's own.
@@ -144,9 +144,9 @@ class LossTest(parameterized.TestCase):
         )
         expected = special.logsumexp(logits, axis=1)
         expected = (expected - np.diag(logits[:, :N])).mean()
-        found = mean(self.score(texts=3))
-        self.assertAlmostEqual(found.loss, expected, delta=1e-5)
-        self.assertAlmostEqual(found.ceiling, np.log(N), delta=1e-6)
+        actual = mean(self.score(texts=3))
+        self.assertAlmostEqual(actual.loss, expected, delta=1e-5)
+        self.assertAlmostEqual(actual.ceiling, np.log(N), delta=1e-6)
 
     def test_a_negative_that_is_not_there_counts_nowhere(self):
         self.numbers[3, 2] = -1
@@ -156,8 +156,8 @@ class LossTest(parameterized.TestCase):
             / TAU, N + 3, axis=1,
         )  # fmt: skip
         expected = special.logsumexp(logits, axis=1) - np.diag(logits[:, :N])
-        found = mean(self.score(texts=3))
-        self.assertAlmostEqual(found.loss, expected.mean(), delta=1e-5)
+        actual = mean(self.score(texts=3))
+        self.assertAlmostEqual(actual.loss, expected.mean(), delta=1e-5)
 
     def test_the_same_text_is_no_negative(self):
         """It counts in the bound, and its share is reported."""
@@ -194,9 +194,9 @@ class LossTest(parameterized.TestCase):
             total += special.logsumexp(
                 [own, *(others / TAU + np.log(weights))]
             ) - own
-        found, plain = mean(self.score(hardness=beta)), mean(self.score())
-        self.assertAlmostEqual(found.loss, total / N, delta=1e-5)
-        self.assertEqual(found.mi, plain.mi)
+        actual, plain = mean(self.score(hardness=beta)), mean(self.score())
+        self.assertAlmostEqual(actual.loss, total / N, delta=1e-5)
+        self.assertEqual(actual.mi, plain.mi)
 
     def test_weights_of_hard_ones_are_constants(self):
         """The gradient is that of a loss in which they are numbers."""
@@ -204,7 +204,7 @@ class LossTest(parameterized.TestCase):
         with tf.GradientTape() as tape:
             self.texts = texts
             outcome = self.score(hardness=2.0)
-        found = tape.gradient(outcome.loss, texts)
+        actual = tape.gradient(outcome.loss, texts)
         weights = np.exp(2.0 * self.cosines[:, :, 0, 1])
         np.fill_diagonal(weights, 0.0)
         weights *= (N - 1) / weights.sum(axis=1, keepdims=True)
@@ -218,7 +218,7 @@ class LossTest(parameterized.TestCase):
             )
         expected = tf.convert_to_tensor(tape.gradient(loss, texts))
         np.testing.assert_allclose(
-            found, expected, atol=1e-5 * np.abs(expected).max()
+            actual, expected, atol=1e-5 * np.abs(expected).max()
         )
 
     @parameterized.parameters('none', 'training', 'kept')
@@ -272,9 +272,9 @@ class LossTest(parameterized.TestCase):
             x = unit(self.texts[:, :2, :width])
             logits = x[:, 0] @ x[:, 1].T / TAU
             losses.append(self.losses(logits).mean())
-        found, plain = mean(self.score(dims='8,3,16')), mean(self.score())
-        self.assertAlmostEqual(found.loss, np.mean(losses), delta=1e-5)
-        self.assertEqual(found.mi, plain.mi)
+        actual, plain = mean(self.score(dims='8,3,16')), mean(self.score())
+        self.assertAlmostEqual(actual.loss, np.mean(losses), delta=1e-5)
+        self.assertEqual(actual.mi, plain.mi)
         for dims, why in (('8,x', 'give numbers'), ('32', 'are 16 wide')):
             with self.assertRaisesRegex(ValueError, why):
                 self.score(dims=dims)
@@ -393,30 +393,30 @@ class LossTest(parameterized.TestCase):
         self.numbers = np.arange(n * K).reshape(n, K)
         self.texts = np.repeat(np.eye(K, D)[[0, 0, 1]][None], n, 0).astype('f')
         for way in WAYS:
-            found = mean(self.score(texts=3, directions=way))
-            self.assertAlmostEqual(found.mi, 0.0, delta=1e-5)
-            self.assertAlmostEqual(found.log_candidates, np.log(n), delta=1e-5)
+            actual = mean(self.score(texts=3, directions=way))
+            self.assertAlmostEqual(actual.mi, 0.0, delta=1e-5)
+            self.assertAlmostEqual(actual.log_candidates, np.log(n), delta=1e-5)
         self.texts = random.standard_normal((n, K, D)).astype(np.float32)
-        found = mean(
+        actual = mean(
             self.score(
                 texts=3, guide='nowhere', guides=self.texts, temperature=1.0
             )
         )
-        self.assertLess(found.mi, 0.0)
-        self.assertLess(found.accuracy, 0.1)
+        self.assertLess(actual.mi, 0.0)
+        self.assertLess(actual.accuracy, 0.1)
 
     def test_a_guide_that_sees_nothing_near_changes_nothing(self):
         """Of unit vectors e_i of each example all others are orthogonal."""
         guides = np.repeat(np.eye(N)[:, None], K, axis=1)
         plain = self.score(texts=3, dims='8')
-        found = self.score(texts=3, dims='8', guides=guides, guide='nowhere')
+        actual = self.score(texts=3, dims='8', guides=guides, guide='nowhere')
         own = N  # their own hard negatives are equal, not nearer
-        np.testing.assert_allclose(sums(found), sums(plain), rtol=1e-6)
-        self.assertEqual(float(found.more['guided']), 0.0)
-        found = self.score(
+        np.testing.assert_allclose(sums(actual), sums(plain), rtol=1e-6)
+        self.assertEqual(float(actual.more['guided']), 0.0)
+        actual = self.score(
             texts=3, guides=guides, guide='nowhere', guide_margin=0.5
         )
-        share = float(found.more['guided']) * (2 * N - 1)
+        share = float(actual.more['guided']) * (2 * N - 1)
         self.assertAlmostEqual(share, own, delta=1e-4)
 
     def test_a_guide_does_not_see_a_queue(self):
@@ -436,8 +436,8 @@ class LossTest(parameterized.TestCase):
         logits = np.hstack([self.cosines[:, :, 0, 1], a @ rows[:4].T]) / TAU
         logits[2, N + 2] = -np.inf
         expected = special.logsumexp(logits, axis=1) - np.diag(logits[:, :N])
-        found = mean(outcome)
-        self.assertAlmostEqual(found.loss, expected.mean(), delta=1e-5)
+        actual = mean(outcome)
+        self.assertAlmostEqual(actual.loss, expected.mean(), delta=1e-5)
         new = self.objective.remember(self.batch)
         np.testing.assert_array_equal(new['rows'].places, [4, 5, 6, 7, 0])
         np.testing.assert_allclose(
@@ -448,15 +448,15 @@ class LossTest(parameterized.TestCase):
     def test_who_knows_nothing_has_no_nats(self):
         """All vectors are one: every candidate scores alike."""
         self.texts[:] = self.texts[0, 0]
-        found = mean(self.score(directions='joint'))
-        self.assertAlmostEqual(found.mi, 0.0, delta=1e-6)
-        self.assertEqual(found.accuracy, 0.0)
+        actual = mean(self.score(directions='joint'))
+        self.assertAlmostEqual(actual.mi, 0.0, delta=1e-6)
+        self.assertEqual(actual.accuracy, 0.0)
 
     def test_equal_pairs_reach_the_ceiling(self):
         self.texts[:, 1] = self.texts[:, 0]
-        found = mean(self.score())
-        self.assertAlmostEqual(found.mi, found.ceiling, delta=1e-4)
-        self.assertEqual(found.accuracy, 1.0)
+        actual = mean(self.score())
+        self.assertAlmostEqual(actual.mi, actual.ceiling, delta=1e-4)
+        self.assertEqual(actual.accuracy, 1.0)
 
 
 class RingTest(absltest.TestCase):
@@ -496,7 +496,7 @@ class PoolingTest(parameterized.TestCase):
         model = zoo.model_of(case, rate=0.0)
         made = zoo.views_of(case.resolved)
         batch = model.batches(made, zoo.statistics(), KEY)[0]['simcse']
-        found = model.objectives['simcse'].vectors(batch)['texts']
+        actual = model.objectives['simcse'].vectors(batch)['texts']
         view = made['sentences']
         for slot in np.ndindex(*view.weights['simcse'].shape):
             row, j = slot
@@ -517,7 +517,7 @@ class PoolingTest(parameterized.TestCase):
                     'last_two': (layers[-2] + layers[-1]).mean(0) / 2,
                 }[pooling]
                 np.testing.assert_allclose(
-                    found[at, copy], expected, atol=2e-5
+                    actual[at, copy], expected, atol=2e-5
                 )
 
     def test_copies_differ_by_dropout_in_held_out_text_too(self):
@@ -585,8 +585,8 @@ class CutTest(absltest.TestCase):
         view, objective = made['sentences'], model.objectives['simcse']
         kept = objective._kept(batch, view).numpy()
         for row, j in np.argwhere(view.weights['simcse'] > 0):
-            found = kept[row][view.block_ids[row] == j]
-            np.testing.assert_array_equal((found == 0).sum(1), int(0.2 * D))
+            actual = kept[row][view.block_ids[row] == j]
+            np.testing.assert_array_equal((actual == 0).sum(1), int(0.2 * D))
         vectors = objective.vectors(batch)
         self.assertEqual(vectors['texts'].shape[1], 1)
         self.assertGreater(
@@ -599,13 +599,13 @@ class CutTest(absltest.TestCase):
             'simcse',
             settings={'simcse.pooling': 'mean', 'simcse.head': 'none'},
         )
-        found = []
+        actual = []
         for one in (case, plain):
             model = zoo.model_of(one, rate=0.0)
             made = zoo.views_of(one.resolved)
             batch = model.batches(made, zoo.statistics(), KEY)[0]['simcse']
-            found.append(model.objectives['simcse'].vectors(batch)['texts'])
-        (a, b), (a_plain, b_plain) = (np.moveaxis(x, 1, 0) for x in found)
+            actual.append(model.objectives['simcse'].vectors(batch)['texts'])
+        (a, b), (a_plain, b_plain) = (np.moveaxis(x, 1, 0) for x in actual)
         np.testing.assert_allclose(b, b_plain, atol=2e-5)
         there = made['sentences'].weights['simcse'].ravel() > 0
         self.assertGreater(np.abs(a - a_plain)[there].max(axis=1).min(), 1e-2)
@@ -637,8 +637,8 @@ class MomentumTest(parameterized.TestCase):
             expected.append(objective.own_head(states[:, 0])[0])
         self.assertEqual(new['objectives/simcse']['count'], 8)
         self.assertLess(8, len(there))  # some slots are empty
-        found = added[-8:]
-        np.testing.assert_allclose(found, unit(np.array(expected)), atol=2e-5)
+        actual = added[-8:]
+        np.testing.assert_allclose(actual, unit(np.array(expected)), atol=2e-5)
 
     @parameterized.parameters(0, 3)
     def test_keys_are_positives(self, pairs):
@@ -714,7 +714,7 @@ class WholeTest(parameterized.TestCase):
     @parameterized.parameters('training', 'projector')
     def test_what_is_exported_learns_its_first_numbers(self, head):
         """Whatever is compared above it: pairs are found by two numbers."""
-        found = []
+        actual = []
         for dims in ('', '2'):
             case = zoo.of(
                 'simcse', 'lookup', pairs=3, pooling='mean', head=head,
@@ -736,8 +736,8 @@ class WholeTest(parameterized.TestCase):
             there = made['sentences'].weights['simcse'].ravel() > 0
             a, b, _ = np.moveaxis(x[there, :, :2], 1, 0)
             best = (unit(a) @ unit(b).T).argmax(axis=1)
-            found.append(np.mean(best == np.arange(32)))
-        self.assertGreater(found[1], 1.5 * found[0])
+            actual.append(np.mean(best == np.arange(32)))
+        self.assertGreater(actual[1], 1.5 * actual[0])
 
     def test_held_out_text_is_normed_as_a_whole(self):
         """In whatever slices it is read, and candidates as what asks."""
@@ -750,15 +750,15 @@ class WholeTest(parameterized.TestCase):
         )  # fmt: skip
         model = zoo.model_of(case, rate=0.0)
         made = zoo.views_of(case.resolved, 9)
-        found = []
+        actual = []
         for size in (32, 2):
             with (
                 eager.eagerly(),
                 mock.patch.object(loop, 'HELDOUT_BATCH', size),
             ):
                 heldout = loop.Heldout(model, made, zoo.statistics())
-                found.append(heldout.evaluate())
-        whole, sliced = found
+                actual.append(heldout.evaluate())
+        whole, sliced = actual
         names = [name for name in whole if name.startswith('heldout/simcse')]
         self.assertIn('heldout/simcse/mi', names)
         for name in names:

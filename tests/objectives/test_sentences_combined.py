@@ -166,10 +166,10 @@ class WrittenOutTest(absltest.TestCase):
                 guides = view.guides[ROW].numpy().astype(np.float32)
                 guides = guides.reshape(*numbers.shape, -1)
                 guides /= np.linalg.norm(guides, axis=2, keepdims=True)
-            wanted = loss_of(settings, *kinds, numbers, there, queue, guides)
-        self.assertAlmostEqual(float(loss), float(wanted), places=4)
+            expected = loss_of(settings, *kinds, numbers, there, queue, guides)
+        self.assertAlmostEqual(float(loss), float(expected), places=4)
         gradient, own = (
-            tape.gradient(x, vectors['texts']).numpy() for x in (loss, wanted)
+            tape.gradient(x, vectors['texts']).numpy() for x in (loss, expected)
         )
         largest = np.abs(own).max()
         for name in set(vectors) - {'texts'}:  # of the momentum encoder

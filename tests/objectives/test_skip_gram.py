@@ -84,16 +84,16 @@ class PairsTest(parameterized.TestCase):
         made = zoo.make_views(name)
         (row,) = zoo.CASES[name].rows
         outcomes, _ = model.outcomes(made, zoo.statistics(), key)
-        found = given.mean(outcomes[row])
+        actual = given.mean(outcomes[row])
         number, (loss, right, chance, mi, ceiling) = expected(
             name, model, made['words']
         )
         self.assertEqual(float(outcomes[row].measured), number)
-        self.assertAlmostEqual(found.loss, loss, places=4)
-        self.assertAlmostEqual(found.accuracy, right, places=6)
-        self.assertAlmostEqual(found.chance, chance, places=6)
-        self.assertAlmostEqual(found.mi, mi, places=4)
-        self.assertAlmostEqual(found.ceiling, ceiling, places=4)
+        self.assertAlmostEqual(actual.loss, loss, places=4)
+        self.assertAlmostEqual(actual.accuracy, right, places=6)
+        self.assertAlmostEqual(actual.chance, chance, places=6)
+        self.assertAlmostEqual(actual.mi, mi, places=4)
+        self.assertAlmostEqual(actual.ceiling, ceiling, places=4)
 
     @parameterized.parameters('skip_gram', 'cbow')
     def test_more_draws_come_near_the_vocabulary(self, row):
@@ -170,22 +170,22 @@ class PairsTest(parameterized.TestCase):
                     np.outer(scores, np.eye(16)[0])
                 )
                 outcomes, _ = model.outcomes(made, zoo.statistics())
-                found = given.mean(outcomes[row])
-                right.append(found.accuracy)
-            self.assertEqual(found.chance, right[0])
-            self.assertEqual(found.chance, max(right))
+                actual = given.mean(outcomes[row])
+                right.append(actual.accuracy)
+            self.assertEqual(actual.chance, right[0])
+            self.assertEqual(actual.chance, max(right))
             self.assertLess(right[1 if size == 64 else 2], 0.95 * right[0])
 
     def test_chance_by_hand(self):
         """p / w: 0.55, 1.58, 0.56; two pairs share each row of draws."""
         statistics = Statistics(np.ones(3), np.array([5, 3, 2]))
-        found = statistics.marginal(
+        actual = statistics.marginal(
             'any',
             tf.constant([0, 1, 2, 0]),
             np.array([0.7, 0.1, 0.2]),
             tf.constant([[1, -1], [0, 0]]),
         )
-        np.testing.assert_array_equal(found.chance, [0, 1, 1, 1])
+        np.testing.assert_array_equal(actual.chance, [0, 1, 1, 1])
 
 
 class RowTest(parameterized.TestCase):
@@ -195,11 +195,11 @@ class RowTest(parameterized.TestCase):
         model = zoo.make_model(name)
         (row,) = zoo.CASES[name].rows
         heldout = loop.Heldout(model, zoo.make_views(name), zoo.statistics())
-        found = heldout.evaluate()
+        actual = heldout.evaluate()
         self.assertEqual(
-            f'heldout/{row}/mi' in found, 'binary' not in name, name
+            f'heldout/{row}/mi' in actual, 'binary' not in name, name
         )
-        self.assertIn(f'heldout/{row}/accuracy', found)
+        self.assertIn(f'heldout/{row}/accuracy', actual)
 
     @parameterized.parameters('skip_gram', 'cbow')
     def test_unknown_words_are_in_no_pair(self, row):

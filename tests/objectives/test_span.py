@@ -130,10 +130,10 @@ def density(examples, number, null, counts):
     """[M] p of every candidate: its part's share, spread over the part."""
     begin, end = examples.candidates['span'][number]
     part = [BINS * i // (end - begin) for i in range(end - begin)]
-    found = [counts[k] / part.count(k) for k in part]
+    actual = [counts[k] / part.count(k) for k in part]
     if null:
-        found.append(counts[BINS])
-    return np.array(found, float) / np.sum(found)
+        actual.append(counts[BINS])
+    return np.array(actual, float) / np.sum(actual)
 
 
 def outcome_of(objective, examples, x, number, training):
@@ -181,13 +181,13 @@ class SpansTest(parameterized.TestCase):
             key,
             statistics=statistics_of(examples, training),
         )
-        found = objective.score(batch, objective.candidates(batch))
+        actual = objective.score(batch, objective.candidates(batch))
         wanted = sum(
             outcome_of(objective, examples, x, number, training)
             for number, x in enumerate(own)
         )
         self.assertEqual(wanted[1], 10 if null else 8)
-        np.testing.assert_allclose(sums(found), wanted, rtol=1e-5, atol=1e-4)
+        np.testing.assert_allclose(sums(actual), wanted, rtol=1e-5, atol=1e-4)
 
     @parameterized.parameters(*ENDS)
     def test_what_shares_a_row_changes_nothing(self, end):
@@ -203,16 +203,16 @@ class SpansTest(parameterized.TestCase):
                 {'examples': states},
                 statistics=statistics,
             )
-            found = objective.score(batch, None)
-            return sums(found), found.predictions
+            actual = objective.score(batch, None)
+            return sums(actual), actual.predictions
 
         together, shared = run(view, states)
         alone = np.zeros(9)
         for number, x in enumerate(own):
             one = examples.taken(np.array([number]))
             lone, _ = rows_of(one, len(x))
-            found, other_way = run(lone, x[None].astype(np.float32))
-            alone += found
+            actual, other_way = run(lone, x[None].astype(np.float32))
+            alone += actual
             row, slot = np.argwhere(slots == number)[0]
             begin = sum(len(own[n]) for n in slots[row, :slot])
             first, end_ = examples.candidates['span'][number]
@@ -261,10 +261,10 @@ class SpansTest(parameterized.TestCase):
             {'examples': states},
             statistics=statistics_of(examples),
         )
-        found = mean(objective.score(batch, None))
-        self.assertAlmostEqual(found.mi, 0.0, delta=1e-6)
-        self.assertGreater(found.ceiling, 1.0)
-        self.assertAlmostEqual(found.loss, found.ceiling, places=5)
+        actual = mean(objective.score(batch, None))
+        self.assertAlmostEqual(actual.mi, 0.0, delta=1e-6)
+        self.assertGreater(actual.ceiling, 1.0)
+        self.assertAlmostEqual(actual.loss, actual.ceiling, places=5)
 
     def test_chance_is_reached_by_guessing_the_likeliest(self):
         """All answers begin at the first of 20 places: chance is 1."""
@@ -276,9 +276,9 @@ class SpansTest(parameterized.TestCase):
             {'examples': states},
             statistics=statistics_of(examples),
         )
-        found = mean(make_objective(null=False).score(batch, None))
-        self.assertAlmostEqual(found.chance, 1.0, places=5)
-        self.assertAlmostEqual(found.ceiling, 0.0, places=4)
+        actual = mean(make_objective(null=False).score(batch, None))
+        self.assertAlmostEqual(actual.chance, 1.0, places=5)
+        self.assertAlmostEqual(actual.ceiling, 0.0, places=4)
 
     def test_counts(self):
         examples = make_examples()
@@ -298,17 +298,17 @@ class SpansTest(parameterized.TestCase):
             objective._slots(view), np.arange(1.0, BINS + 2)
         )
         wanted = density(examples, 0, True, np.arange(1.0, BINS + 2))
-        found = np.exp(np.asarray(log_p)[0, 0])
-        np.testing.assert_allclose(found[2 : size + 2], wanted[:-1], rtol=1e-5)
-        self.assertAlmostEqual(found[0], wanted[-1], places=5)
+        actual = np.exp(np.asarray(log_p)[0, 0])
+        np.testing.assert_allclose(actual[2 : size + 2], wanted[:-1], rtol=1e-5)
+        self.assertAlmostEqual(actual[0], wanted[-1], places=5)
 
     def test_the_best_first_places_and_what_follows_each(self):
         examples = make_examples()
         view, slots = rows_of(examples)
         own, states = states_of(examples, view, slots)
         objective = make_objective('conditional')
-        found = predicted(objective, examples, view, states)
-        found = {name: np.asarray(x) for name, x in found.items()}
+        actual = predicted(objective, examples, view, states)
+        actual = {name: np.asarray(x) for name, x in actual.items()}
         for number, x in enumerate(own):
             row, slot = np.argwhere(slots == number)[0]
             offset = sum(len(own[n]) for n in slots[row, :slot])
@@ -318,25 +318,25 @@ class SpansTest(parameterized.TestCase):
             best = np.argsort(-first[:-1])[: span.STARTS]
             count = len(best)
             np.testing.assert_array_equal(
-                found['starts'][row, slot, :count], best
+                actual['starts'][row, slot, :count], best
             )
             np.testing.assert_allclose(
-                found['first'][row, slot, :count], first[best], rtol=1e-4
+                actual['first'][row, slot, :count], first[best], rtol=1e-4
             )
             self.assertTrue(
-                (found['first'][row, slot, count:] < -1e29).all()
+                (actual['first'][row, slot, count:] < -1e29).all()
             )
             for i, start in enumerate(best):
                 last = scores_of(objective, x, begin + start)[places, 1]
                 np.testing.assert_allclose(
-                    found['last'][row, offset + begin : offset + end, i],
+                    actual['last'][row, offset + begin : offset + end, i],
                     special.log_softmax(last)[:-1],
                     rtol=1e-4,
                     atol=1e-5,
                 )
             none = scores_of(objective, x, 0)[places, 1]
             self.assertAlmostEqual(
-                found['nowhere'][row, slot],
+                actual['nowhere'][row, slot],
                 first[-1] + special.log_softmax(none)[-1],
                 places=4,
             )
@@ -346,19 +346,19 @@ class SpansTest(parameterized.TestCase):
         view, slots = rows_of(examples)
         own, states = states_of(examples, view, slots)
         objective = make_objective()
-        found = predicted(objective, examples, view, states)
-        self.assertEqual(set(found), {'first', 'last', 'nowhere'})
+        actual = predicted(objective, examples, view, states)
+        self.assertEqual(set(actual), {'first', 'last', 'nowhere'})
         both = states @ weights_of(objective)['kernel']
-        np.testing.assert_allclose(found['first'], both[..., 0], rtol=1e-4)
-        np.testing.assert_allclose(found['last'], both[..., 1], rtol=1e-4)
+        np.testing.assert_allclose(actual['first'], both[..., 0], rtol=1e-4)
+        np.testing.assert_allclose(actual['last'], both[..., 1], rtol=1e-4)
         row, slot = np.argwhere(slots == 3)[0]
         nowhere = scores_of(objective, own[3], 0)[0].sum()
         self.assertAlmostEqual(
-            float(found['nowhere'][row, slot]), nowhere, places=4
+            float(actual['nowhere'][row, slot]), nowhere, places=4
         )
         without = make_objective(null=False)
-        found = predicted(without, examples, view, states)
-        self.assertEqual(set(found), {'first', 'last'})
+        actual = predicted(without, examples, view, states)
+        self.assertEqual(set(actual), {'first', 'last'})
 
     @parameterized.parameters(*ENDS)
     def test_gradients_reach_candidates_alone(self, end):
@@ -375,9 +375,9 @@ class SpansTest(parameterized.TestCase):
                 statistics=statistics_of(examples),
             )
             loss = objective.score(batch, None).loss
-        found = tf.convert_to_tensor(tape.gradient(loss, x)).numpy()
-        self.assertTrue(np.isfinite(found).all())
-        touched = np.abs(found).max(axis=2) > 0
+        actual = tf.convert_to_tensor(tape.gradient(loss, x)).numpy()
+        self.assertTrue(np.isfinite(actual).all())
+        touched = np.abs(actual).max(axis=2) > 0
         number = np.asarray(view.candidates['span'])
         example = np.take_along_axis(slots, np.maximum(number, 0), axis=1)
         # One has no answer here, and one but one candidate.

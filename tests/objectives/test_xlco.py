@@ -74,12 +74,12 @@ class LossTest(parameterized.TestCase):
     )
     def test_among_the_batch(self, critic, temperature, finish):
         outcome = self.score(critic=critic, temperature=temperature)
-        wanted = self.losses(
+        expected = self.losses(
             self.others_of_batch(finish), temperature, finish
         )
-        np.testing.assert_allclose(outcome.loss, wanted.sum(), rtol=1e-5)
+        np.testing.assert_allclose(outcome.loss, expected.sum(), rtol=1e-5)
         np.testing.assert_allclose(
-            outcome.mi, (np.log(N) - wanted).sum(), rtol=1e-4, atol=1e-4
+            outcome.mi, (np.log(N) - expected).sum(), rtol=1e-4, atol=1e-4
         )
 
     def test_among_the_queue_as_published(self):
@@ -88,18 +88,18 @@ class LossTest(parameterized.TestCase):
             critic='dot', temperature=0.25, negatives='queue', queue=7,
             momentum=0.9, state=self.held(),
         )  # fmt: skip
-        wanted = self.losses(self.a @ self.queue.T, 0.25)
-        np.testing.assert_allclose(outcome.loss, wanted.sum(), rtol=1e-5)
+        expected = self.losses(self.a @ self.queue.T, 0.25)
+        np.testing.assert_allclose(outcome.loss, expected.sum(), rtol=1e-5)
         self.check_bound(outcome)
 
     def check_bound(self, outcome):
         """Over the batch, whatever the loss contrasts: by the dot over 0.25."""
-        wanted = self.losses(self.others_of_batch(lambda x: x), 0.25)
+        expected = self.losses(self.others_of_batch(lambda x: x), 0.25)
         np.testing.assert_allclose(
-            outcome.mi, (np.log(N) - wanted).sum(), rtol=1e-5
+            outcome.mi, (np.log(N) - expected).sum(), rtol=1e-5
         )
-        for found in (outcome.ceiling, outcome.log_candidates):
-            np.testing.assert_allclose(found, N * np.log(N), rtol=1e-5)
+        for actual in (outcome.ceiling, outcome.log_candidates):
+            np.testing.assert_allclose(actual, N * np.log(N), rtol=1e-5)
 
     def test_held_out_text_has_no_queue(self):
         """There its candidates are the batch's."""
@@ -119,8 +119,8 @@ class LossTest(parameterized.TestCase):
         others = np.concatenate(
             [self.others_of_batch(lambda x: x), self.a @ self.queue.T], axis=1
         )
-        wanted = self.losses(others, 0.25)
-        np.testing.assert_allclose(outcome.loss, wanted.sum(), rtol=1e-5)
+        expected = self.losses(others, 0.25)
+        np.testing.assert_allclose(outcome.loss, expected.sum(), rtol=1e-5)
         self.check_bound(outcome)
 
     def test_copies_of_b_are_no_negatives_of_the_loss(self):
@@ -132,8 +132,8 @@ class LossTest(parameterized.TestCase):
         )  # fmt: skip
         others = self.a @ self.queue.T
         others[3, 2] = -np.inf
-        wanted = self.losses(others, 0.25)
-        np.testing.assert_allclose(outcome.loss, wanted.sum(), rtol=1e-5)
+        expected = self.losses(others, 0.25)
+        np.testing.assert_allclose(outcome.loss, expected.sum(), rtol=1e-5)
         self.assertEqual(float(outcome.more['identical']), 0.0)
 
     def test_a_text_that_is_there_twice(self):
@@ -162,14 +162,14 @@ class LossTest(parameterized.TestCase):
             weights = (np.arange(N) < 3).astype(float)
             self.b = np.repeat(numbers[:, None], D, 1).astype(np.float32)
             self.score(numbers, weights, state, **case)
-            found = self.objective.remember(self.batch)
+            actual = self.objective.remember(self.batch)
             state = dict(state)
             for name in ('rows', 'texts'):
-                update = found[name]
+                update = actual[name]
                 state[name] = tf.tensor_scatter_nd_update(
                     state[name], update.places[:, None], update.values
                 )
-            state['count'] = found['count']
+            state['count'] = actual['count']
         self.assertEqual(int(state['count']), 9)
         np.testing.assert_array_equal(
             state['texts'], [7, 8, 2, 3, 4, 5, 6]
@@ -207,8 +207,8 @@ class LossTest(parameterized.TestCase):
         batch = self.batch._replace(state=self.held())
         outcome = self.objective.score(batch, self.objective.candidates(batch))
         self.a, self.b = self.a @ fast, self.b @ slow
-        wanted = self.losses(self.a @ self.queue.T, 0.25)
-        np.testing.assert_allclose(outcome.loss, wanted.sum(), rtol=1e-5)
+        expected = self.losses(self.a @ self.queue.T, 0.25)
+        np.testing.assert_allclose(outcome.loss, expected.sum(), rtol=1e-5)
         queued = self.objective.remember(batch)['rows']
         np.testing.assert_allclose(queued.values[-N:], self.b, rtol=1e-4)
 
@@ -247,7 +247,7 @@ class EncodedTest(absltest.TestCase):
 
     def test_a_layer_in_the_middle(self):
         """[CLS] of the first of two layers, through both encoders."""
-        found = {}
+        actual = {}
         for layer in (0, 1, 2):
             case = zoo.CASES['infoxlm_code']._replace(
                 objectives='xlco',
@@ -257,18 +257,18 @@ class EncodedTest(absltest.TestCase):
             views = zoo.views_of(case.resolved)
             batches, _ = model.batches(views, zoo.statistics())
             row = model.objectives['xlco']
-            found[layer] = row.vectors(batches['xlco'])
+            actual[layer] = row.vectors(batches['xlco'])
             states = batches['xlco'].encoded['crossed']['encoder'][0]
             if layer:
                 np.testing.assert_array_equal(
-                    found[layer]['texts'],
+                    actual[layer]['texts'],
                     np.reshape(states.layers[layer], (-1, 16)),
                 )
         np.testing.assert_allclose(
-            found[0]['texts'], found[2]['texts'], atol=1e-6
+            actual[0]['texts'], actual[2]['texts'], atol=1e-6
         )
         self.assertGreater(
-            np.abs(found[1]['texts'] - found[2]['texts']).max(), 0.1
+            np.abs(actual[1]['texts'] - actual[2]['texts']).max(), 0.1
         )
 
     def test_keys_are_of_the_momentum_encoder(self):

@@ -82,10 +82,10 @@ class ZeroTest(parameterized.TestCase):
             variables[last].assign(np.eye(16)[0])
             table = variables['encoder/word_embeddings']
             table.assign(np.outer(scores, np.eye(16)[0]))
-        found = heldout.evaluate()
+        actual = heldout.evaluate()
         return {
             path.removeprefix(f'heldout/{row}/'): value
-            for path, value in found.items()
+            for path, value in actual.items()
         }
 
     def targets(self, made, row):
@@ -108,50 +108,50 @@ class ZeroTest(parameterized.TestCase):
         counts = STATISTICS.measured
         p = counts / counts.sum()
         scores = np.where(p > 0, np.log(np.maximum(p, 1e-30)), NEVER)
-        found = self.evaluate(heldout, row, scores)
-        self.assertAlmostEqual(found['mi'], 0.0, delta=1e-6)
+        actual = self.evaluate(heldout, row, scores)
+        self.assertAlmostEqual(actual['mi'], 0.0, delta=1e-6)
         # Not because the targets have these frequencies.
         targets = self.targets(made, row)
         entropy = -(p[p > 0] @ np.log(p[p > 0]))
         ceiling = -np.log(p[targets]).mean()
         self.assertGreater(abs(ceiling - entropy), 1e-3)
-        self.assertAlmostEqual(found['ceiling'], ceiling, delta=2e-6)
+        self.assertAlmostEqual(actual['ceiling'], ceiling, delta=2e-6)
         self.assertAlmostEqual(
-            found['log_candidates'], math.log(len(p)), delta=2e-6
+            actual['log_candidates'], math.log(len(p)), delta=2e-6
         )
         # Who knows how frequent they are has their divergence from the text.
         own = np.bincount(targets, minlength=len(p)) / len(targets)
         there = own > 0
         divergence = own[there] @ np.log(own[there] / p[there])
         scores = np.where(there, np.log(np.maximum(own, 1e-30)), NEVER)
-        found = self.evaluate(heldout, row, scores)
-        self.assertAlmostEqual(found['mi'], divergence, delta=1e-5)
+        actual = self.evaluate(heldout, row, scores)
+        self.assertAlmostEqual(actual['mi'], divergence, delta=1e-5)
         self.assertGreater(divergence, 1e-3)
 
     def check_training_frequencies(self, row, made, heldout):
         """They have unigram_mi."""
-        found = self.evaluate(heldout, row, np.log(STATISTICS.expected))
-        self.assertAlmostEqual(found['mi'], found['unigram_mi'], delta=1e-6)
+        actual = self.evaluate(heldout, row, np.log(STATISTICS.expected))
+        self.assertAlmostEqual(actual['mi'], actual['unigram_mi'], delta=1e-6)
         p = STATISTICS.measured / STATISTICS.measured.sum()
         q = (STATISTICS.training + 1) / (STATISTICS.training + 1).sum()
         targets = self.targets(made, row)
-        wanted = np.log(q[targets] / p[targets]).mean()
-        self.assertAlmostEqual(found['unigram_mi'], wanted, delta=1e-6)
-        self.assertLess(wanted, -0.05)
+        expected = np.log(q[targets] / p[targets]).mean()
+        self.assertAlmostEqual(actual['unigram_mi'], expected, delta=1e-6)
+        self.assertLess(expected, -0.05)
 
     def check_constants(self, row, made, heldout):
         """The best answer of all is chance."""
         counts = np.bincount(self.targets(made, row))
         first, second = np.argsort(-counts)[:2]
         for piece in (first, second, TEXT.tokenizer.specials.mask_id):
-            found = self.evaluate(
+            actual = self.evaluate(
                 heldout, row, np.eye(len(TEXT.tokenizer))[piece]
             )
             answer = counts[piece] if piece < len(counts) else 0
-            self.assertEqual(found['accuracy'], answer / counts.sum())
-            self.assertEqual(found['chance'], counts.max() / counts.sum())
+            self.assertEqual(actual['accuracy'], answer / counts.sum())
+            self.assertEqual(actual['chance'], counts.max() / counts.sum())
         # Far from one in V.
-        self.assertGreater(found['chance'], 20 / len(TEXT.tokenizer))
+        self.assertGreater(actual['chance'], 20 / len(TEXT.tokenizer))
 
     def test_the_best_constant_class_is_chance(self):
         made, heldout = self.open('bert')
@@ -161,12 +161,12 @@ class ZeroTest(parameterized.TestCase):
         bias = heldout.model.objectives['nsp'].bias
         for label in (0, 1):
             bias.assign(np.eye(2)[label])
-            found = heldout.evaluate()
+            actual = heldout.evaluate()
             self.assertEqual(
-                found['heldout/nsp/accuracy'], labels[label] / labels.sum()
+                actual['heldout/nsp/accuracy'], labels[label] / labels.sum()
             )
             self.assertEqual(
-                found['heldout/nsp/chance'], labels.max() / labels.sum()
+                actual['heldout/nsp/chance'], labels.max() / labels.sum()
             )
 
 
@@ -197,15 +197,15 @@ class CeilingTest(parameterized.TestCase):
             batch = batch_of(
                 made, {'masked': tf.constant(states, tf.float32)}, limit=limit
             )
-            found = mean(objective.score(batch, objective.candidates(batch)))
+            actual = mean(objective.score(batch, objective.candidates(batch)))
             self.assertAlmostEqual(
-                found.ceiling, np.mean(ceilings), places=5
+                actual.ceiling, np.mean(ceilings), places=5
             )
             if noise:
-                self.assertLess(found.mi, found.ceiling)
+                self.assertLess(actual.mi, actual.ceiling)
             else:
-                self.assertAlmostEqual(found.mi, found.ceiling, places=5)
-        self.assertGreater(found.log_candidates, found.ceiling + 1)
+                self.assertAlmostEqual(actual.mi, actual.ceiling, places=5)
+        self.assertGreater(actual.log_candidates, actual.ceiling + 1)
 
 
 if __name__ == '__main__':

@@ -21,11 +21,11 @@ NEAR = 2e-6  # between two versions, or processors, of what is asked
 
 def digest(arrays: Mapping[str, np.ndarray]) -> np.ndarray:
     """[16] uint8, of names, kinds, shapes and bytes."""
-    found = hashlib.blake2b(digest_size=16)
+    actual = hashlib.blake2b(digest_size=16)
     for name, array in sorted(arrays.items()):
-        found.update(f'{name} {array.dtype.str} {array.shape}\n'.encode())
-        found.update(np.ascontiguousarray(array).tobytes())
-    return np.frombuffer(found.digest(), np.uint8)
+        actual.update(f'{name} {array.dtype.str} {array.shape}\n'.encode())
+        actual.update(np.ascontiguousarray(array).tobytes())
+    return np.frombuffer(actual.digest(), np.uint8)
 
 
 def write(path: pathlib.Path, arrays: Mapping[str, np.ndarray]) -> None:
@@ -50,7 +50,7 @@ def read(path: pathlib.Path) -> dict[str, np.ndarray]:
 
 
 def compare(
-    found: Mapping[str, np.ndarray], wanted: Mapping[str, np.ndarray]
+    actual: Mapping[str, np.ndarray], expected: Mapping[str, np.ndarray]
 ) -> float:
     """The largest difference.
 
@@ -58,14 +58,14 @@ def compare(
         ValueError: names, shapes or whole numbers differ, or others by more
             than NEAR.
     """
-    if set(found) != set(wanted):
-        raise ValueError(f'names differ: {sorted(set(found) ^ set(wanted))}')
+    if set(actual) != set(expected):
+        raise ValueError(f'names differ: {sorted(set(actual) ^ set(expected))}')
     largest = 0.0
-    for name, array in wanted.items():
-        if array.shape != found[name].shape:
-            raise ValueError(f'{name}: {array.shape}, {found[name].shape}')
+    for name, array in expected.items():
+        if array.shape != actual[name].shape:
+            raise ValueError(f'{name}: {array.shape}, {actual[name].shape}')
         whole = array.dtype.kind != 'f'
-        gap = float(np.abs(array - found[name].astype(array.dtype)).max())
+        gap = float(np.abs(array - actual[name].astype(array.dtype)).max())
         if not gap <= (0 if whole else NEAR):
             raise ValueError(f'{name} differs by {gap:.1e}')
         largest = max(largest, gap)

@@ -133,15 +133,15 @@ def inputs(kind: str) -> dict[str, np.ndarray]:
     if kind in ('openai-gpt', 'gpt2'):
         return {'input_ids': ids}
     ids = np.where(real, ids, 1 if 'roberta' in kind else 0)
-    found = {'input_ids': ids, 'attention_mask': real.astype(np.int64)}
+    actual = {'input_ids': ids, 'attention_mask': real.astype(np.int64)}
     if kind in ('bert', 'electra'):
-        found['token_type_ids'] = (np.arange(T) >= 4).astype(np.int64) * real
+        actual['token_type_ids'] = (np.arange(T) >= 4).astype(np.int64) * real
     if kind == 'xlnet':
         segments = (np.arange(T) >= 4).astype(np.int64) * real
         lengths = real.sum(axis=1)
         segments[np.arange(2), lengths - 1] = 2
-        found['token_type_ids'] = segments
-    return found
+        actual['token_type_ids'] = segments
+    return actual
 
 
 def run(model: Any, kind: str) -> dict[str, np.ndarray]:
@@ -156,7 +156,7 @@ def run(model: Any, kind: str) -> dict[str, np.ndarray]:
         )
     real = given.get('attention_mask', np.ones((2, T)))[..., None]
     layers = np.stack([x.numpy() for x in answers.hidden_states])
-    found = {'layers': (layers * real).astype(np.float32)}
+    actual = {'layers': (layers * real).astype(np.float32)}
     for name, ours in HEADS.items():
         if name in answers:
             logits = answers[name].numpy()
@@ -164,8 +164,8 @@ def run(model: Any, kind: str) -> dict[str, np.ndarray]:
                 logits = logits * real
             elif kind == 'electra' and logits.shape == (2, T):
                 continue  # of the discriminator
-            found[ours] = logits.astype(np.float32)
-    return found
+            actual[ours] = logits.astype(np.float32)
+    return actual
 
 
 def make() -> dict[str, np.ndarray]:
@@ -208,7 +208,7 @@ def load(folders: pathlib.Path) -> float:
     """
     import transformers
 
-    wanted, largest = frozen.read(frozen.FOLDER / 'huggingface.npz'), 0.0
+    expected, largest = frozen.read(frozen.FOLDER / 'huggingface.npz'), 0.0
     for folder in sorted(folders.iterdir()):
         case = folder.name
         written = json.loads((folder / 'config.json').read_text())
@@ -224,15 +224,15 @@ def load(folders: pathlib.Path) -> float:
         ]
         if bad or report['mismatched_keys']:
             raise ValueError(f'{case}: {bad}, {report["mismatched_keys"]}')
-        found = run(model.eval(), written['model_type'])
-        for part, array in found.items():
-            if f'{case}/{part}' not in wanted:
+        actual = run(model.eval(), written['model_type'])
+        for part, array in actual.items():
+            if f'{case}/{part}' not in expected:
                 continue  # GPT's encoder goes out with its head
-            gap = np.abs(array - wanted[f'{case}/{part}']).max()
+            gap = np.abs(array - expected[f'{case}/{part}']).max()
             if not gap <= 1e-5:
                 raise ValueError(f'{case}/{part} differs by {gap:.1e}')
             largest = max(largest, float(gap))
-        print(f'{case}: {", ".join(found)}')
+        print(f'{case}: {", ".join(actual)}')
     return largest
 
 

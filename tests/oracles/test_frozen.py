@@ -18,9 +18,9 @@ class FrozenTest(absltest.TestCase):
         frozen.write(self.path, self.arrays)
 
     def test_what_was_written_is_read(self):
-        found = frozen.read(self.path)
-        self.assertEqual(frozen.compare(found, self.arrays), 0)
-        self.assertEqual(found['real'].dtype, np.float32)
+        actual = frozen.read(self.path)
+        self.assertEqual(frozen.compare(actual, self.arrays), 0)
+        self.assertEqual(actual['real'].dtype, np.float32)
 
     def test_any_change_is_noticed(self):
         for path in (self.path, *sorted(frozen.FOLDER.glob('*.npz'))):

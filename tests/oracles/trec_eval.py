@@ -44,7 +44,7 @@ def make() -> dict[str, np.ndarray]:
             grades,
             {'ndcg_cut.10', 'recall.10,100', 'map_cut.1000', 'recip_rank'},
         )
-        found = evaluator.evaluate(
+        actual = evaluator.evaluate(
             {
                 str(query): dict(zip(NAMES, map(float, row), strict=True))
                 for query, row in enumerate(scores)
@@ -54,7 +54,7 @@ def make() -> dict[str, np.ndarray]:
         arrays[f'{level}/judged'] = np.array(judged, np.int32)
         arrays[f'{level}/values'] = np.array(
             [
-                [found[str(query)][name] for name in MEASURES]
+                [actual[str(query)][name] for name in MEASURES]
                 for query in range(QUERIES)
             ]
         )

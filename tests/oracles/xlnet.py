@@ -114,15 +114,15 @@ def run(model: Any, **inputs: np.ndarray) -> dict[str, np.ndarray]:
     if remembers:
         inputs['mems'] = list(inputs['mems'].transpose(1, 2))
     with torch.no_grad():
-        found = model(**inputs, use_mems=remembers, output_hidden_states=True)
-    layers = found.hidden_states[:: 2 if asks else 1]
+        actual = model(**inputs, use_mems=remembers, output_hidden_states=True)
+    layers = actual.hidden_states[:: 2 if asks else 1]
     made = {
-        'states': found.last_hidden_state.numpy(),
+        'states': actual.last_hidden_state.numpy(),
         'layers': np.stack([x.numpy() for x in layers]),
     }
     if remembers:
         made['memory'] = np.stack(
-            [x.transpose(0, 1).numpy() for x in found.mems]
+            [x.transpose(0, 1).numpy() for x in actual.mems]
         )
     return made
 
@@ -136,8 +136,8 @@ def make() -> dict[str, np.ndarray]:
         'token_type_ids': given['segments'].astype(np.int64),
     }
 
-    def add(case, answers, wanted):
-        for part in wanted:
+    def add(case, answers, expected):
+        for part in expected:
             arrays[f'{case}/{part}'] = answers[part]
 
     rule = given['sees'][:, :, None] > given['ranks'][:, None]

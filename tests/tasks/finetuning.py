@@ -44,14 +44,14 @@ def init():
 @functools.cache
 def sentences():
     """Real ones, of three kinds: (text, kind), one of each in turn."""
-    found = []
+    actual = []
     for kind, topic in KINDS.items():
         words = topics.topics[topic].split()
-        found.append([
+        actual.append([
             (' '.join(words[i : i + 9]).replace('"', "'"), kind)
             for i in range(0, 9 * 40, 9)
         ])  # fmt: skip
-    return [one for three in zip(*found, strict=False) for one in three]
+    return [one for three in zip(*actual, strict=False) for one in three]
 
 
 def write(path, names, rows):

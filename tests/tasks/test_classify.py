@@ -21,7 +21,7 @@ from pyarrow import parquet
 from scipy import special, stats
 
 import infoword_tf
-from infoword_tf import checkpoint, commands, files
+from infoword_tf import checkpoint, commands, errors, files
 from infoword_tf.config import Config, RowConfig
 from infoword_tf.data import tables
 from infoword_tf.objectives import TABLE
@@ -106,12 +106,12 @@ class ClassesTest(Checks, absltest.TestCase):
         p = loaded.classify(rows.first)
         np.testing.assert_allclose(p.sum(axis=1), 1, atol=1e-6)
         true = tables.known_labels(rows, loaded.config.labels)
-        found = p.argmax(axis=1)
+        actual = p.argmax(axis=1)
         self.assertEqual(
-            said['accuracy'], round(measures.accuracy(found, true), 6)
+            said['accuracy'], round(measures.accuracy(actual, true), 6)
         )
         self.assertEqual(
-            said['matthews'], round(measures.matthews(found, true), 6)
+            said['matthews'], round(measures.matthews(actual, true), 6)
         )
         # MI comes from sums, over the same weights and the same rows.
         share = np.bincount(true) / len(true)
@@ -141,17 +141,17 @@ class ClassesTest(Checks, absltest.TestCase):
         self.assertEqual(one.replace('/classes\n', '/function\n'), other)
 
     def test_the_best_record_and_its_weights_stay(self):
-        said, found = last_line(self.done), records(FOLDER / 'classes')
+        said, actual = last_line(self.done), records(FOLDER / 'classes')
         name = 'heldout/label/accuracy'
-        scores = {r['step']: r[name] for r in found if name in r}
+        scores = {r['step']: r[name] for r in actual if name in r}
         self.assertEqual(list(scores), [3, 6])  # 26 // 8 updates an epoch
         best = max(scores, key=scores.get)
         self.assertEqual(said['step'], best)
         self.assertEqual(checkpoint.weights_step(FOLDER / 'classes'), best)
         self.assertEqual(said['accuracy'], round(scores[best], 6))
-        self.assertIn('heldout/label/mi', found[2])
+        self.assertIn('heldout/label/mi', actual[2])
         kept = json.loads((FOLDER / 'classes' / 'metrics.json').read_text())
-        self.assertEqual(kept, {**found[best - 1], **said})
+        self.assertEqual(kept, {**actual[best - 1], **said})
 
     def test_pictures_and_the_progress(self):
         for file in ('confusion.png', 'bounds.png'):
@@ -186,10 +186,10 @@ class ClassesTest(Checks, absltest.TestCase):
     def check_further(self, done):
         loaded = infoword_tf.load(FOLDER / 'classes')
         rows = rows_of(TEST, text='text', label='label')
-        found = loaded.classify(rows.first).argmax(axis=1)
+        actual = loaded.classify(rows.first).argmax(axis=1)
         true = tables.known_labels(rows, loaded.config.labels)
         more = {
-            f'test_{name}': round(measures.MEASURES[name](found, true), 6)
+            f'test_{name}': round(measures.MEASURES[name](actual, true), 6)
             for name in ('accuracy', 'matthews')
         }
         self.assertEqual(last_line(done), {**last_line(self.done), **more})
@@ -225,7 +225,7 @@ class ClassesTest(Checks, absltest.TestCase):
         said = last_line(done)
         loaded = infoword_tf.load(FOLDER / 'parts')
         texts, labels = zip(*rows, strict=True)
-        found = loaded.classify(list(texts)).argmax(axis=1)
+        actual = loaded.classify(list(texts)).argmax(axis=1)
         true = np.array([loaded.config.labels.index(x) for x in labels])
         self.assertEqual(list(said['test_by']), ['fr', 'de'])
         for metric in ('accuracy', 'matthews'):
@@ -233,7 +233,9 @@ class ClassesTest(Checks, absltest.TestCase):
             for name, part in said['test_by'].items():
                 some = np.array(names) == name
                 self.assertEqual(part['rows'], some.sum())
-                worth[name] = measures.MEASURES[metric](found[some], true[some])
+                worth[name] = measures.MEASURES[metric](
+                    actual[some], true[some]
+                )
                 self.assertEqual(part[metric], round(worth[name], 6))
             self.assertNotEqual(*worth.values())
             mean = sum(worth.values()) / 2
@@ -303,16 +305,16 @@ class WaysTest(Checks, parameterized.TestCase):
     def test_a_probe_leaves_the_encoder_as_it_was(self):
         done = run('probe', '--freeze', '--label.mix', '--epochs=1')
         self.assertEqual(done.status, 0, done.err)
-        found, before = tensors('probe'), tensors(finetuning.init())
-        encoder = [path for path in found if path.startswith('encoder/')]
+        actual, before = tensors('probe'), tensors(finetuning.init())
+        encoder = [path for path in actual if path.startswith('encoder/')]
         self.assertNotEmpty(encoder)
         for path in encoder:
-            np.testing.assert_array_equal(found[path], before[path])
-        head = {p for p in found if p.startswith('objectives/label/')}
+            np.testing.assert_array_equal(actual[path], before[path])
+        head = {p for p in actual if p.startswith('objectives/label/')}
         self.assertLen(head, 4)  # scores, and the mix
-        self.assertTrue(found['objectives/label/bias'].any())
+        self.assertTrue(actual['objectives/label/bias'].any())
         scales = next(p for p in head if p.endswith('scales'))
-        self.assertTrue(found[scales].any())
+        self.assertTrue(actual[scales].any())
         # There are no moments of what is not trained, and no dropout.
         (last,) = (FOLDER / 'probe/checkpoints').glob('step-*3.safetensors')
         slots = {p for p in files.read_tensors(last) if '/m/' in p}
@@ -323,10 +325,10 @@ class WaysTest(Checks, parameterized.TestCase):
         done = run('decayed', '--layer_decay=0.01', '--steps=1',
                    '--optimizer=infoword', '--weight_decay=0')  # fmt: skip
         self.assertEqual(done.status, 0, done.err)
-        found, before = tensors('decayed'), tensors(finetuning.init())
+        actual, before = tensors('decayed'), tensors(finetuning.init())
 
         def largest(path):
-            return np.abs(found[path] - before[path]).max()
+            return np.abs(actual[path] - before[path]).max()
 
         # Adam's first update is the rate, of whatever gradient.
         self.assertAlmostEqual(
@@ -379,9 +381,9 @@ class WaysTest(Checks, parameterized.TestCase):
         loaded = infoword_tf.load(FOLDER / 'grades')
         numbers = loaded.rate(dev.first, dev.second)
         for name in ('spearman', 'pearson'):
-            found = measures.MEASURES[name](numbers, dev.scores)
-            self.assertAlmostEqual(said[name], found, delta=1e-5)
-            self.assertAlmostEqual(said[f'test_{name}'], found, delta=1e-5)
+            actual = measures.MEASURES[name](numbers, dev.scores)
+            self.assertAlmostEqual(said[name], actual, delta=1e-5)
+            self.assertAlmostEqual(said[f'test_{name}'], actual, delta=1e-5)
         other = rows_of(pair[0], text='a', pair='b')
         names, cells = predictions('grades')
         self.assertEqual(names, ['line', 'score'])
@@ -418,8 +420,8 @@ class WaysTest(Checks, parameterized.TestCase):
                    f'--test={table}', tables=(table, table))  # fmt: skip
         loaded = infoword_tf.load(FOLDER / 'choices')
         self.assertEqual(loaded.config.labels, columns)
-        found = rows_of(table, text='text', choices=columns, label='label')
-        p = loaded.choose(found.first, found.choices)
+        actual = rows_of(table, text='text', choices=columns, label='label')
+        p = loaded.choose(actual.first, actual.choices)
         self.assertEqual(p.shape, (24, 3))
         self.assertEqual(loaded.choose([], [[]] * 3).shape, (0, 3))
         with self.assertRaisesRegex(TypeError, r'choices\[2\]\[0\] is 0.5 \('):
@@ -436,7 +438,7 @@ class WaysTest(Checks, parameterized.TestCase):
         self.assertEqual([row[1] for row in cells], [columns[k] for k in said])
         with mock.patch.object(measures, 'draw_confusion') as drawn:
             task = finetune.Task('classify', ('accuracy',), columns)
-            finetune.draw(FOLDER / 'choices', task, found, FOLDER)
+            finetune.draw(FOLDER / 'choices', task, actual, FOLDER)
         _, shown, true, taken = drawn.call_args.args
         self.assertEqual(shown, columns)
         np.testing.assert_array_equal(true, np.arange(24) % 3)
@@ -445,7 +447,7 @@ class WaysTest(Checks, parameterized.TestCase):
         for labels, known in (
             (['two', 'one'], columns), (['2', '0'], ('0', '1', '2')),
         ):  # fmt: skip
-            task = classify.task_of(found._replace(labels=labels), own)
+            task = classify.task_of(actual._replace(labels=labels), own)
             self.assertEqual(task.labels, known)
 
     def test_a_sum_reads_the_texts_of_the_examples(self):
@@ -475,7 +477,7 @@ class WaysTest(Checks, parameterized.TestCase):
 
     def test_next_words_are_of_the_examples_where_no_corpus_is_named(self):
         """The run itself is in tests/export/test_finetuned.py."""
-        for objectives, corpus, chosen, found in (
+        for objectives, corpus, chosen, actual in (
             ('label:1,gpt:0.5', None, None, {'gpt.reads': 'examples'}),
             ('label:1,gpt:0.5', None, 'stream', {'gpt.reads': 'stream'}),
             ('label:1,gpt:0.5', 'pydocs', None, {}),
@@ -485,7 +487,7 @@ class WaysTest(Checks, parameterized.TestCase):
             given = finetune.Choices(
                 corpus=corpus, settings={'gpt.reads': chosen}
             )
-            self.assertEqual(finetune.beside(objectives, given), found)
+            self.assertEqual(finetune.beside(objectives, given), actual)
 
     def test_it_ends_early(self):
         """Where nothing better comes: the rate is too small to move."""
@@ -667,11 +669,11 @@ class LabelSetsTest(Checks, absltest.TestCase):
             texts = [text for text, _ in self.examples[begin:end]]
             p = loaded.classify(texts)
             for average in ('micro', 'macro'):
-                wanted = sklearn.metrics.f1_score(
+                expected = sklearn.metrics.f1_score(
                     true, p >= 0.5, average=average, zero_division=0
                 )
                 self.assertAlmostEqual(
-                    values[f'{before}f1_{average}'], wanted, delta=1e-6
+                    values[f'{before}f1_{average}'], expected, delta=1e-6
                 )
             if before:
                 continue
@@ -829,11 +831,11 @@ class ColumnsTest(Checks, absltest.TestCase):
             kind=distill.Choices,
         )  # fmt: skip
         parts, extra = classify.parts_of(own), distill.extra_of(own)
-        for found in (*parts.values(), extra):
-            self.assertEqual(found.first, [row[0] for row in rows])
-            self.assertEqual(found.second, [row[2] for row in rows])
-        for found in parts.values():
-            self.assertEqual(found.labels, [row[1] for row in rows])
+        for actual in (*parts.values(), extra):
+            self.assertEqual(actual.first, [row[0] for row in rows])
+            self.assertEqual(actual.second, [row[2] for row in rows])
+        for actual in parts.values():
+            self.assertEqual(actual.labels, [row[1] for row in rows])
         np.testing.assert_array_equal(parts['train'].lines, range(1, 13))
         np.testing.assert_array_equal(parts['heldout'].lines, range(2, 14))
         own = quick.given(
@@ -901,14 +903,15 @@ class PartsTest(places.Folder, Checks, parameterized.TestCase):
     )  # fmt: skip
     def test_rows_of_each_language(self, test, more, languages):
         name = test.format(self.folder.name)
-        found = classify.tests_of(
+        actual = classify.tests_of(
             self.given(f'--test={self.folder}/./{name}', *more)
         )
-        self.assertEqual(list(found), languages)
-        for language, rows in found.items():
-            wanted = zip(*self.ROWS[language], strict=True)
+        self.assertEqual(list(actual), languages)
+        for language, rows in actual.items():
+            expected = zip(*self.ROWS[language], strict=True)
             self.assertEqual(
-                [rows.first, rows.second, rows.labels], list(map(list, wanted))
+                [rows.first, rows.second, rows.labels],
+                list(map(list, expected)),
             )
 
     @parameterized.named_parameters(
@@ -943,7 +946,7 @@ class PartsTest(places.Folder, Checks, parameterized.TestCase):
             'de\ta\tb\tx\n \tb\tc\ty\n'
         )
         given = [f'--test={test.format(self.folder)}'] if test else []
-        with self.assertRaisesRegex((ValueError, commands.UsageError), message):
+        with self.assertRaisesRegex((ValueError, errors.UsageError), message):
             classify.tests_of(self.given(*given, *more))
 
     def test_a_label_that_training_does_not_have(self):
@@ -981,9 +984,9 @@ class KilledTest(absltest.TestCase):
         self.assertEqual(done.status, 0, done.err)
         self.assertRegex(done.out, r'resuming from .*\(step 3\)')
         for file in ('weights', 'checkpoints/step-000000009'):
-            found = tensors('broken', f'{file}.safetensors')
+            actual = tensors('broken', f'{file}.safetensors')
             for name, value in tensors('whole', f'{file}.safetensors').items():
-                np.testing.assert_array_equal(found[name], value, name)
+                np.testing.assert_array_equal(actual[name], value, name)
         self.assertEqual(untimed(FOLDER / 'whole'), untimed(workdir))
 
     def test_between_the_checkpoint_and_the_first_weights(self):
@@ -1118,7 +1121,7 @@ class ComplaintsTest(places.Folder, Checks, parameterized.TestCase):
              'reads labelled examples; train it with tasks.classify'),
             (['--freeze'], '--freeze freezes the encoder of --init'),
         ):  # fmt: skip
-            with self.assertRaisesRegex(commands.UsageError, message):
+            with self.assertRaisesRegex(errors.UsageError, message):
                 quick.run(f'--workdir={workdir}', *given)
         self.assertFalse(workdir.exists())
 
@@ -1130,12 +1133,12 @@ class PaceTest(absltest.TestCase):
 
     def test_epochs_are_updates(self):
         """Of 100 examples 4 are left over."""
-        found = self.pace(100, 3)
-        self.assertEqual((found.steps, found.eval_every), (9, 3))
+        actual = self.pace(100, 3)
+        self.assertEqual((actual.steps, actual.eval_every), (9, 3))
         self.assertEqual(self.pace(100, 0.5).steps, 2)
         self.assertEqual(self.pace(100, 0).steps, 1)
-        found = self.pace(100, 3, steps=50, eval_every=7)
-        self.assertEqual((found.steps, found.eval_every), (50, 7))
+        actual = self.pace(100, 3, steps=50, eval_every=7)
+        self.assertEqual((actual.steps, actual.eval_every), (50, 7))
         self.assertEqual(self.pace(67_349, 3).log_every, 100)
 
     def test_spread(self):

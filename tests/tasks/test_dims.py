@@ -105,8 +105,8 @@ class DimsTest(command.Checks, absltest.TestCase):
         few, _ = retrieval.exported(path, 2, DIMS)
         vectors = whole(self.texts, None)[:, :DIMS]
         norms = np.linalg.norm(vectors, axis=1, keepdims=True)
-        wanted = vectors / np.maximum(norms, 1e-12)  # some have none of these
-        np.testing.assert_allclose(few(self.texts, None), wanted, rtol=1e-6)
+        expected = vectors / np.maximum(norms, 1e-12)  # some have none of these
+        np.testing.assert_allclose(few(self.texts, None), expected, rtol=1e-6)
         with self.assertRaisesRegex(ValueError, '--dims=65: vectors have 64'):
             retrieval.exported(path, 2, 65)
 
@@ -126,8 +126,8 @@ class DimsTest(command.Checks, absltest.TestCase):
         encode, _ = retrieval.exported(path, 2, 9)
         vectors = encode(self.texts, None)
         scores = np.sort(vectors @ vectors[0])[::-1]
-        found = [line for line in done.out.splitlines() if 'text.txt' in line]
-        for line, score in zip(found, scores[:3], strict=True):
+        actual = [line for line in done.out.splitlines() if 'text.txt' in line]
+        for line, score in zip(actual, scores[:3], strict=True):
             self.assertStartsWith(line, f'  {score:.3f}  ')
         after = [(x.name, x.stat().st_mtime_ns) for x in folder.glob('*')]
         self.assertCountEqual(before, after)

@@ -86,7 +86,7 @@ class KeptTest(absltest.TestCase):
 
     def test_what_encode_gives_once(self):
         one = teacher.Embedder(str(TEACHER))
-        wanted = infoword_tf.load(TEACHER).encode(self.texts)
+        expected = infoword_tf.load(TEACHER).encode(self.texts)
         encode, done = one.loaded.encode, []
 
         def twice(texts, **given):
@@ -101,12 +101,12 @@ class KeptTest(absltest.TestCase):
         with mock.patch.object(
             one.loaded, 'encode', side_effect=encode
         ) as rest:
-            found = one.vectors(self.texts)
+            actual = one.vectors(self.texts)
         self.assertEqual([len(c.args[0]) for c in rest.call_args_list], [8])
-        self.assertEqual(found.dtype, np.float16)
-        np.testing.assert_allclose(found, wanted, atol=3e-4)
+        self.assertEqual(actual.dtype, np.float16)
+        np.testing.assert_allclose(actual, expected, atol=3e-4)
         with mock.patch.object(one.loaded, 'encode') as none:
-            np.testing.assert_array_equal(one.vectors(self.texts), found)
+            np.testing.assert_array_equal(one.vectors(self.texts), actual)
         none.assert_not_called()
 
     def test_keys(self):
@@ -137,18 +137,18 @@ class StartTest(parameterized.TestCase):
     def test_principal_components(self):
         x = np.random.default_rng(0).standard_normal((50, 12)).cumsum(axis=1)
         centred = x - x.mean(axis=0)
-        _, _, wanted = np.linalg.svd(centred, full_matrices=False)
-        found, directions = student.principal(x, 5)
-        signs = np.sign((directions * wanted[:5]).sum(axis=1))
+        _, _, expected = np.linalg.svd(centred, full_matrices=False)
+        actual, directions = student.principal(x, 5)
+        signs = np.sign((directions * expected[:5]).sum(axis=1))
         np.testing.assert_allclose(
-            directions * signs[:, None], wanted[:5], atol=1e-5
+            directions * signs[:, None], expected[:5], atol=1e-5
         )
-        np.testing.assert_allclose(found, centred @ directions.T, atol=1e-4)
+        np.testing.assert_allclose(actual, centred @ directions.T, atol=1e-4)
         largest = np.abs(directions).argmax(axis=1)
         self.assertGreater(directions[np.arange(5), largest].min(), 0)
         # As wide as they are, they stay where they are.
-        found, directions = student.principal(x, 12)
-        np.testing.assert_allclose(found, centred, atol=1e-6)
+        actual, directions = student.principal(x, 12)
+        np.testing.assert_allclose(actual, centred, atol=1e-6)
         np.testing.assert_array_equal(directions, np.eye(12))
 
     @parameterized.parameters(
@@ -156,46 +156,54 @@ class StartTest(parameterized.TestCase):
         ('xlnet', 'last', 'last'), ('bert', 'mean', 'mean'),
         ('xlnet', 'mean', 'mean'), ('bert', 'max', 'mean'),
     )  # fmt: skip
-    def test_states_become_a_vector_as_the_teacher_s(self, layout, own, found):
+    def test_states_become_a_vector_as_the_teacher_s(self, layout, own, actual):
         config = types.SimpleNamespace(layout=layout, pooling=own)
-        self.assertEqual(student.pooling_of(config), found)
+        self.assertEqual(student.pooling_of(config), actual)
 
     def test_weights(self):
         counts = np.array([0, 999, 1, 0])
-        found = student.weights_of('sif', [0], counts)
-        wanted = np.array([0, 1e-3 / (1e-3 + 0.999), 0.5, 1])
-        np.testing.assert_allclose(found, wanted / wanted.mean(), rtol=1e-5)
-        found = student.weights_of('zipf', [0], counts)
-        wanted = np.log([1, 3, 4, 5])
-        np.testing.assert_allclose(found, wanted / wanted.mean(), rtol=1e-5)
+        actual = student.weights_of('sif', [0], counts)
+        expected = np.array([0, 1e-3 / (1e-3 + 0.999), 0.5, 1])
+        np.testing.assert_allclose(
+            actual, expected / expected.mean(), rtol=1e-5
+        )
+        actual = student.weights_of('zipf', [0], counts)
+        expected = np.log([1, 3, 4, 5])
+        np.testing.assert_allclose(
+            actual, expected / expected.mean(), rtol=1e-5
+        )
 
     @parameterized.parameters(16, 64)
     def test_a_table_of_the_teacher_s_own_vectors(self, width):
         one = teacher.Embedder(str(TEACHER))
         texts = TEXT.read_text().splitlines()
-        found = student.lookup_of(one, width, 'sif', texts, {})
+        actual = student.lookup_of(one, width, 'sif', texts, {})
         loaded = one.loaded
         # Of each piece alone, by another way.
         ids = np.array([[loaded.tokenizer.cls_id, i, loaded.tokenizer.sep_id]
                         for i in range(len(loaded.tokenizer))])  # fmt: skip
         pieces = loaded.embed(ids, np.full(len(ids), 3)).numpy()
         centred = pieces - pieces.mean(axis=0)
-        table = found.encoder.embedding_table.numpy()
+        table = actual.encoder.embedding_table.numpy()
         _, _, basis = np.linalg.svd(centred, full_matrices=False)
         kept = centred @ basis[:width].T
         np.testing.assert_allclose(table @ table.T, kept @ kept.T, atol=2e-3)
         # A text is the mean of its pieces with their weights.
-        weights = found.encoder.piece_weights.numpy()
+        weights = actual.encoder.piece_weights.numpy()
         text = TEXTS[1]
         ids = loaded.tokenizer.tokenize([text]).flat_values.numpy()
-        wanted = (table[ids] * weights[ids, None]).sum(axis=0) / (len(ids) + 2)
-        np.testing.assert_allclose(found.encode([text])[0], wanted, atol=1e-5)
+        expected = (table[ids] * weights[ids, None]).sum(axis=0) / (
+            len(ids) + 2
+        )
+        np.testing.assert_allclose(
+            actual.encode([text])[0], expected, atol=1e-5
+        )
         self.assertEqual(weights[loaded.tokenizer.cls_id], 0)
         counts = np.zeros(len(loaded.tokenizer), np.int64)
         for text in texts:
             ids = loaded.tokenizer.tokenize([text]).flat_values.numpy()
             np.add.at(counts, ids, 1)
-        np.testing.assert_array_equal(found.unigram, counts)
+        np.testing.assert_array_equal(actual.unigram, counts)
 
 
 class TableTest(absltest.TestCase):
@@ -208,38 +216,40 @@ class TableTest(absltest.TestCase):
         config = made.config.replace(
             normalize=False, dense=(DenseConfig(32, 'identity'),)
         )
-        found = Loaded(
+        actual = Loaded(
             Model(config, made.tokenizer.specials), made.tokenizer, config
         )
         random = np.random.default_rng(0)
-        for variable in found.model.variables.values():
+        for variable in actual.model.variables.values():
             variable.assign(random.standard_normal(variable.shape))
-        ids, lengths = map(np.array, found.laid_out(TEXTS)[:2])
-        padded = found.embed(ids, lengths).numpy()
-        vectors = found.encode(TEXTS)
-        self.assertEqual(found.cut, 1)
+        ids, lengths = map(np.array, actual.laid_out(TEXTS)[:2])
+        padded = actual.embed(ids, lengths).numpy()
+        vectors = actual.encode(TEXTS)
+        self.assertEqual(actual.cut, 1)
         np.testing.assert_allclose(vectors, padded, atol=1e-5)
         np.testing.assert_allclose(
-            found.encode(TEXTS[::-1])[::-1], vectors, atol=1e-6
+            actual.encode(TEXTS[::-1])[::-1], vectors, atol=1e-6
         )
-        self.assertIs(found.folded.folded, found.folded)
+        self.assertIs(actual.folded.folded, actual.folded)
         self.assertEqual(
-            list(found.folded.model.variables),
+            list(actual.folded.model.variables),
             ['encoder/word_embeddings', 'dense_0/kernel', 'dense_0/bias'],
         )
-        made = Signatures(found)
-        self.assertEqual(list(made.weights), list(found.folded.model.variables))
+        made = Signatures(actual)
+        self.assertEqual(
+            list(made.weights), list(actual.folded.model.variables)
+        )
         embed = made.functions['embed']
         np.testing.assert_allclose(
             embed(tf.constant(TEXTS))['embeddings'], vectors, atol=1e-5
         )
         none = embed(tf.constant([], tf.string))['embeddings']
         self.assertEqual(none.shape, (0, 32))
-        self.assertEqual(found.encode([]).shape, (0, 32))
+        self.assertEqual(actual.encode([]).shape, (0, 32))
         # Other poolings go the other way.
         np.testing.assert_allclose(
-            found.encode(TEXTS, pooling='max'),
-            found.embed(ids, lengths, 'max'),
+            actual.encode(TEXTS, pooling='max'),
+            actual.embed(ids, lengths, 'max'),
             atol=1e-5,
         )
 

@@ -11,7 +11,7 @@ from absl.testing import absltest, parameterized
 
 import infoword_tf
 from export import bundle
-from infoword_tf import commands, convert
+from infoword_tf import convert, errors
 from infoword_tf.config import Config, FlowConfig
 from infoword_tf.layers.flow import Flow
 from infoword_tf.training import optim
@@ -50,8 +50,8 @@ class FitTest(parameterized.TestCase):
             np.float32(x), depth=depth, permutation=permutation, epochs=8,
             learning_rate=2e-3,
         )  # fmt: skip
-        wanted = gaussian_bits(np.cov(x.T))
-        self.assertAlmostEqual(command_of.bits(flow, x), wanted, delta=0.02)
+        expected = gaussian_bits(np.cov(x.T))
+        self.assertAlmostEqual(command_of.bits(flow, x), expected, delta=0.02)
         z = np.float64(flow(np.float32(x)))
         np.testing.assert_allclose(z.mean(0), np.zeros(3), atol=0.1)
         np.testing.assert_allclose(np.cov(z.T), np.eye(3), atol=0.15)
@@ -63,11 +63,11 @@ class FitTest(parameterized.TestCase):
         random = np.random.default_rng(0)
         u, v = random.standard_normal((2, 3000))
         x = np.float32(np.stack([u, u * u + v / 5], axis=1))
-        wanted = gaussian_bits(np.diag([1, 1 / 25]))
-        self.assertGreater(gaussian_bits(np.cov(x.T)), wanted + 1)
+        expected = gaussian_bits(np.diag([1, 1 / 25]))
+        self.assertGreater(gaussian_bits(np.cov(x.T)), expected + 1)
         flow = fitted(x, depth=3, epochs=8, learning_rate=5e-3)
-        found = command_of.bits(flow, x)
-        self.assertBetween(found, wanted - 0.05, wanted + 0.2)
+        actual = command_of.bits(flow, x)
+        self.assertBetween(actual, expected - 0.05, expected + 0.2)
 
     def test_first_weights_norm_every_step(self):
         """Of vectors whose numbers have other means and deviations."""
@@ -132,20 +132,20 @@ class FitTest(parameterized.TestCase):
                 x, depth=1, permutation='reversal', epochs=1,
                 learning_rate=0.0, epsilon=0.0,
             )  # fmt: skip
-        wanted = np.float64(flow(x)).mean(0)[2:] / (4 * math.log(2))
+        expected = np.float64(flow(x)).mean(0)[2:] / (4 * math.log(2))
         (path,) = (p for p in seen if p.endswith('norm_2/bias'))
-        np.testing.assert_allclose(seen[path], wanted, rtol=1e-4)
+        np.testing.assert_allclose(seen[path], expected, rtol=1e-4)
         self.assertEqual(seen['clip'], 0.5)
 
     def test_fewer_directions_than_numbers(self):
         """Bounded by epsilon; and a seed decides all."""
         random = np.random.default_rng(0)
         x = random.standard_normal((500, 2)) @ random.standard_normal((2, 5))
-        found = [
+        actual = [
             fitted(np.float32(x), epochs=2, seed=seed).get_weights()
             for seed in (1, 1, 2)
         ]
-        for one, again, other in zip(*found, strict=True):
+        for one, again, other in zip(*actual, strict=True):
             self.assertTrue(np.isfinite(one).all())
             np.testing.assert_array_equal(one, again)
             self.assertGreater(np.abs(one - other).max(), 1e-4)
@@ -158,7 +158,7 @@ class FitTest(parameterized.TestCase):
             (drawn, {'learning_rate': 1e30, 'epochs': 5},
              'did not stay finite'),
         ):  # fmt: skip
-            with self.assertRaisesRegex(commands.UsageError, message):
+            with self.assertRaisesRegex(errors.UsageError, message):
                 fitted(x, **more)
 
 
@@ -184,16 +184,16 @@ class CommandTest(command.Checks, absltest.TestCase):
 
         loaded = infoword_tf.load(made)
         text = pathlib.Path(runs.TEXT['heldout']).read_text().splitlines()[:20]
-        found = loaded.encode(text, progress=False)
+        actual = loaded.encode(text, progress=False)
         pooled = infoword_tf.load(workdirs.shared()).encode(
             text, pooling='first_last', progress=False
         )
         (flow,) = loaded.model.dense
-        np.testing.assert_allclose(flow(pooled), found, atol=1e-4)
+        np.testing.assert_allclose(flow(pooled), actual, atol=1e-4)
         version = bundle.write(made, folder / 'model')
         served = workdirs.serve(str(version)).signatures['embed']
         np.testing.assert_allclose(
-            served(texts=tf.constant(text))['embeddings'], found, atol=1e-4
+            served(texts=tf.constant(text))['embeddings'], actual, atol=1e-4
         )
         card = (folder / 'model' / 'MODEL_CARD.md').read_text()
         self.assertIn('of widths 64 (an invertible network)', card)

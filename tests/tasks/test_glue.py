@@ -99,19 +99,19 @@ class GlueTest(Checks, absltest.TestCase):
         self.assertEqual(loaded.config.labels, task.labels)
         for split, name in (('dev', 'accuracy'), ('dev_mm', 'mm_accuracy')):
             rows = glue_layout.read('mnli', str(DATA), split)
-            found = loaded.classify(rows.first, rows.second).argmax(axis=1)
+            actual = loaded.classify(rows.first, rows.second).argmax(axis=1)
             true = [task.labels.index(label) for label in rows.labels]
             self.assertEqual(
-                said[name], round(measures.accuracy(found, true), 6)
+                said[name], round(measures.accuracy(actual, true), 6)
             )
         for split, file in (
             ('test', 'predictions.tsv'), ('test_mm', 'predictions_mm.tsv')
         ):  # fmt: skip
             rows = glue_layout.read('mnli', str(DATA), split)
-            found = loaded.classify(rows.first, rows.second).argmax(axis=1)
+            actual = loaded.classify(rows.first, rows.second).argmax(axis=1)
             self.assertEqual(
                 predictions(FOLDER / 'mnli' / file),
-                [task.labels[i] for i in found],
+                [task.labels[i] for i in actual],
             )
         self.assertIn('9 predictions; GLUE wants them as MNLI-m.tsv', done.out)
         self.assertIn('5 predictions; GLUE wants them as MNLI-mm.ts', done.out)
@@ -130,8 +130,8 @@ class GlueTest(Checks, absltest.TestCase):
         loaded = infoword_tf.load(FOLDER / 'sts-b')
         numbers = loaded.rate(rows.first, rows.second)
         for name in ('pearson', 'spearman'):
-            found = measures.MEASURES[name](numbers, rows.scores)
-            self.assertAlmostEqual(said[name], found, delta=1e-5)
+            actual = measures.MEASURES[name](numbers, rows.scores)
+            self.assertAlmostEqual(said[name], actual, delta=1e-5)
         self.assertNotIn('accuracy', said)
         self.assertIn('heldout/score/pearson', records(FOLDER / 'sts-b')[-1])
         rows = glue_layout.read('sts-b', str(DATA), 'test')
@@ -150,16 +150,16 @@ class GlueTest(Checks, absltest.TestCase):
         prepared = finetune.prepare(
             glue.task_of('rte'), {'train': rows, 'heldout': rows}, given
         )
-        found = prepared.labelled.heldout
+        actual = prepared.labelled.heldout
         ids, lengths, second = loaded.laid_out(rows.first, rows.second, 24)
-        for i in range(found.size):
-            one = slice(found.begins[i], found.begins[i + 1])
-            np.testing.assert_array_equal(found.ids[one], ids[i, : lengths[i]])
+        for i in range(actual.size):
+            one = slice(actual.begins[i], actual.begins[i + 1])
+            np.testing.assert_array_equal(actual.ids[one], ids[i, : lengths[i]])
             np.testing.assert_array_equal(
-                found.segments[one], np.arange(lengths[i]) >= second[i]
+                actual.segments[one], np.arange(lengths[i]) >= second[i]
             )
         np.testing.assert_array_equal(
-            found.counts['label'], np.bincount(found.targets['label'])
+            actual.counts['label'], np.bincount(actual.targets['label'])
         )
         self.assertEqual(prepared.given.settings['label.classes'], 2)
         self.assertEqual(prepared.labelled.kept['max_length'], 24)
@@ -174,15 +174,15 @@ class PartsTest(places.Folder, absltest.TestCase):
             path.write_bytes(source.read_bytes())
         own = glue.TaskChoices('mnli', str(self.folder))
         with contextlib.redirect_stdout(io.StringIO()) as shown:
-            found = glue.parts_of(own)
-        self.assertEqual(list(found), ['train', 'heldout', 'test'])
+            actual = glue.parts_of(own)
+        self.assertEqual(list(actual), ['train', 'heldout', 'test'])
         self.assertEqual(
             shown.getvalue(),
             'mnli has no dev_mm file: left out\n'
             'mnli has no test_mm file: left out\n',
         )
-        found = glue.parts_of(dataclasses.replace(own, test=False))
-        self.assertEqual(list(found), ['train', 'heldout'])
+        actual = glue.parts_of(dataclasses.replace(own, test=False))
+        self.assertEqual(list(actual), ['train', 'heldout'])
 
 
 class SweepTest(Checks, absltest.TestCase):
@@ -220,20 +220,20 @@ class SweepTest(Checks, absltest.TestCase):
         self.assertEqual(said['accuracy'], round(max(scores.values()), 6))
         loaded = infoword_tf.load(FOLDER / 'sweep' / said['best'])
         rows = glue_layout.read('rte', str(DATA), 'test')
-        found = loaded.classify(rows.first, rows.second).argmax(axis=1)
+        actual = loaded.classify(rows.first, rows.second).argmax(axis=1)
         self.assertEqual(
             predictions(FOLDER / 'sweep' / 'predictions.tsv'),
-            [LABELS['RTE'][i] for i in found],
+            [LABELS['RTE'][i] for i in actual],
         )
 
     def test_mean_and_spread_of_seeds(self):
         scores = list(self.scores().values())
         runs = last_line(self.done)['runs']
         for rate, some in (('1e-09', scores[:2]), ('0.01', scores[2:])):
-            found = runs[f'learning_rate={rate}-batch_size=8']
-            self.assertAlmostEqual(found['mean'], np.mean(some), delta=1e-6)
+            actual = runs[f'learning_rate={rate}-batch_size=8']
+            self.assertAlmostEqual(actual['mean'], np.mean(some), delta=1e-6)
             self.assertAlmostEqual(
-                found['spread'], np.std(some, ddof=1), delta=1e-6
+                actual['spread'], np.std(some, ddof=1), delta=1e-6
             )
 
     def test_again_it_trains_nothing(self):

@@ -233,9 +233,9 @@ class TfdsTest(parameterized.TestCase):
         glue = tfds.builder_cls('glue').builder_configs
         for task in glue_layout.TASKS.values():
             *columns, classes = FEATURES[task.config]
-            found = glue[task.config]
-            self.assertEqual(found.label_classes, classes)
-            self.assertCountEqual(found.text_features, filter(None, columns))
+            actual = glue[task.config]
+            self.assertEqual(actual.label_classes, classes)
+            self.assertCountEqual(actual.text_features, filter(None, columns))
             self.assertCountEqual(task.names or task.labels, classes or [])
 
 

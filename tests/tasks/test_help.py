@@ -39,10 +39,10 @@ def defined(module):
 class HelpTest(absltest.TestCase):
     def pages(self, *typed):
         """What was printed for each line that was typed, without complaint."""
-        found = answers([line.split() for line in typed], ROOT)
-        for line, (status, _, err) in zip(typed, found, strict=True):
+        actual = answers([line.split() for line in typed], ROOT)
+        for line, (status, _, err) in zip(typed, actual, strict=True):
             self.assertEqual((status, err), (0, ''), line)
-        return [out for _, out, _ in found]
+        return [out for _, out, _ in actual]
 
     def test_the_first_screen(self):
         modules = list(commands())

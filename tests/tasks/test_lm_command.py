@@ -233,7 +233,7 @@ class FiguresTest(CommandCase):
         same_files = {FINGERPRINT: f'0123 {opened.fingerprint}'}
         rest = f'what is held out of {name}; runs/x was trained on the rest'
         every = f'all of {name}; runs/x was trained on'
-        for run, wanted in (
+        for run, expected in (
             ({}, f'all of {name}; runs/x does not say what it was trained on'),
             (other, f'{every} pydocs'),
             ({'corpus': name, 'heldout': 'x'}, f'{every} {name}'),
@@ -249,9 +249,9 @@ class FiguresTest(CommandCase):
             read, part, what = lm.part_of(
                 opened, first.replace(run=run), 'runs/x'
             )
-            self.assertEqual(what, wanted)
-            self.assertEqual(part, 'heldout' if wanted == rest else 'all')
-            self.assertLen([*read()], 1 if wanted == rest else 3)
+            self.assertEqual(what, expected)
+            self.assertEqual(part, 'heldout' if expected == rest else 'all')
+            self.assertLen([*read()], 1 if expected == rest else 3)
         record, printed = self.run_here(
             f'--corpus={name}', model=model, text=False
         )
@@ -415,7 +415,7 @@ class WorkdirTest(places.Folder, absltest.TestCase):
             self.folder / 'run', ('transformer_xl',), 'relative', 'cls',
             max_length=8,
         )  # fmt: skip
-        found = []
+        actual = []
         for more, recorded in (
             ((), {}),
             (('--clamp=2',), {'clamp': 2}),
@@ -432,8 +432,8 @@ class WorkdirTest(places.Folder, absltest.TestCase):
                 if name in done.result
             }
             self.assertEqual(own, recorded)
-            found.append(done.result['perplexity_per_piece'])
-        plain, clamped, same_length, alike = found
+            actual.append(done.result['perplexity_per_piece'])
+        plain, clamped, same_length, alike = actual
         self.assertGreater(abs(clamped - plain), 1e-3)
         self.assertGreater(abs(same_length - plain), 1e-3)
         self.assertGreater(abs(same_length - clamped), 1e-3)
@@ -460,7 +460,7 @@ class UnknownTest(parameterized.TestCase):
             Document((), 'x'),
             Document((sentence,), 'x'),
         ]
-        ids, found, lengths = next(stores.tokenized(documents, tokenizer))
+        ids, actual, lengths = next(stores.tokenized(documents, tokenizer))
         names = [VOCABULARY[i] for i in ids]
         n = len(pieces)
         self.assertEqual(
@@ -469,4 +469,4 @@ class UnknownTest(parameterized.TestCase):
         )
         self.assertEqual(lengths.tolist(), [n + 3, 1, n + 1])
         if flags is not None:
-            self.assertEqual(found.tolist(), [3, 1, *flags, 5, 5, *flags, 5])
+            self.assertEqual(actual.tolist(), [3, 1, *flags, 5, 5, *flags, 5])

@@ -48,9 +48,9 @@ class MeasuresTest(parameterized.TestCase):
     )  # fmt: skip
     def test_worked_by_hand(self, name, predictions, targets, expected):
         measure = measures.MEASURES[name]
-        found = measure(np.array(predictions), np.array(targets))
-        self.assertIsInstance(found, float)
-        self.assertAlmostEqual(found, expected, places=12)
+        actual = measure(np.array(predictions), np.array(targets))
+        self.assertIsInstance(actual, float)
+        self.assertAlmostEqual(actual, expected, places=12)
 
     @parameterized.parameters('f1', 'matthews', 'pearson', 'spearman')
     def test_constant_predictions(self, name):
@@ -67,14 +67,14 @@ class MeasuresTest(parameterized.TestCase):
                 same = same * (1 + np.arange(10) % 3 * 2.0**-23)
                 said = self.assertWarnsRegex(UserWarning, 'all 10 .* rounding')
             with said:
-                found = measures.MEASURES[name](same, TARGETS)
-            self.assertEqual(found, 0.0)
+                actual = measures.MEASURES[name](same, TARGETS)
+            self.assertEqual(actual, 0.0)
             same = np.full_like(same, constant)
             self.assertEqual(measures.MEASURES[name](TARGETS, same), 0.0)
         if name in ('pearson', 'spearman'):
             near = 1 + np.arange(10) * 2.0**-21
-            found = measures.MEASURES[name](near, np.arange(10))
-            self.assertAlmostEqual(found, 1.0)
+            actual = measures.MEASURES[name](near, np.arange(10))
+            self.assertAlmostEqual(actual, 1.0)
 
     @parameterized.parameters(
         (0.5, 103, 0.3287416, 0.6394221),  # tanh(atanh r +- 1.96 0.1060660)
@@ -84,8 +84,8 @@ class MeasuresTest(parameterized.TestCase):
     )
     def test_how_sure_a_correlation_is(self, value, count, low, high):
         """Bonett & Wright 2000: (1 + r^2 / 2) / (n - 3) of Fisher's z."""
-        found = measures.interval(value, count)
-        np.testing.assert_allclose(found, (low, high), atol=1e-6)
+        actual = measures.interval(value, count)
+        np.testing.assert_allclose(actual, (low, high), atol=1e-6)
 
     def test_all_taken_for_the_positive(self):
         ones = np.ones(10, int)

@@ -11,7 +11,7 @@ import numpy as np
 from absl.testing import absltest, parameterized
 
 import infoword_tf
-from infoword_tf import commands
+from infoword_tf import errors
 from infoword_tf.config import Config, RowConfig, TaskConfig
 from infoword_tf.evaluation import ranking
 from tasks import mine
@@ -26,39 +26,39 @@ class RulesTest(absltest.TestCase):
         return mine.chosen_of(range(len(scores)), scores, positive, own, given)
 
     def test_the_best_below_b(self):
-        found = self.chosen([0.9, 0.8, 0.7, 0.6], 0.75, negatives=2)
-        self.assertEqual(found.negatives, [2, 3])
-        self.assertEqual(found.lost, {'margin': 2})
+        actual = self.chosen([0.9, 0.8, 0.7, 0.6], 0.75, negatives=2)
+        self.assertEqual(actual.negatives, [2, 3])
+        self.assertEqual(actual.lost, {'margin': 2})
 
     def test_margins(self):
         scores = [0.79, 0.74, 0.70, 0.5]
-        found = self.chosen(scores, 0.8, margin=0.05)
-        self.assertEqual(found.negatives, [1, 2, 3])
-        found = self.chosen(scores, 0.8, relative_margin=0.1)
-        self.assertEqual(found.negatives, [2, 3])
+        actual = self.chosen(scores, 0.8, margin=0.05)
+        self.assertEqual(actual.negatives, [1, 2, 3])
+        actual = self.chosen(scores, 0.8, relative_margin=0.1)
+        self.assertEqual(actual.negatives, [2, 3])
 
     def test_a_relative_margin_of_a_negative_score_is_below_it(self):
         """positive (1 - m) would be above it."""
-        found = self.chosen([-0.49, -0.52, -0.56], -0.5, relative_margin=0.1)
-        self.assertEqual(found.negatives, [2])
+        actual = self.chosen([-0.49, -0.52, -0.56], -0.5, relative_margin=0.1)
+        self.assertEqual(actual.negatives, [2])
 
     def test_never_ones_own(self):
-        found = self.chosen([0.9, 0.6, 0.5], 0.95, own={0, 2})
-        self.assertEqual(found.negatives, [1])
-        self.assertEqual(found.lost, {'own': 2})
+        actual = self.chosen([0.9, 0.6, 0.5], 0.95, own={0, 2})
+        self.assertEqual(actual.negatives, [1])
+        self.assertEqual(actual.lost, {'own': 2})
 
     def test_window_and_skip(self):
-        found = self.chosen(
+        actual = self.chosen(
             [0.9, 0.8, 0.7, 0.6], 0.95, own={0}, skip=1, window=1
         )
-        self.assertEqual(found.negatives, [2])
-        self.assertEqual(found.lost, {'own': 1, 'skipped': 1})
+        self.assertEqual(actual.negatives, [2])
+        self.assertEqual(actual.lost, {'own': 1, 'skipped': 1})
 
     def test_nothing_is_no_text(self):
         """-1 is not the last one."""
         given = mine.Choices()
-        found = mine.chosen_of([3, -1], [0.1, -np.inf], 0.9, [0, 0], given)
-        self.assertEqual(found.negatives, [3])
+        actual = mine.chosen_of([3, -1], [0.1, -np.inf], 0.9, [0, 0], given)
+        self.assertEqual(actual.negatives, [3])
 
 
 class SearchTest(absltest.TestCase):
@@ -73,11 +73,11 @@ class SearchTest(absltest.TestCase):
                 (np.arange(i, min(i + size, 3000)), texts[i : i + size])
                 for i in range(0, 3000, size)
             )
-            found, numbers = ranking.search(queries, blocks, 20, 'dot')
+            actual, numbers = ranking.search(queries, blocks, 20, 'dot')
             order = np.lexsort((-np.arange(3000)[None] + 0 * scores, -scores))
             np.testing.assert_array_equal(numbers, order[:, :20])
             np.testing.assert_allclose(
-                found, np.take_along_axis(scores, order[:, :20], 1), rtol=1e-5
+                actual, np.take_along_axis(scores, order[:, :20], 1), rtol=1e-5
             )
 
 
@@ -105,7 +105,7 @@ class JudgeTest(parameterized.TestCase):
         if wrong is None:
             return mine.check_judge(str(folder))
         with self.assertRaisesRegex(
-            commands.UsageError, f'^--rescore={folder} {wrong}; name a workdir'
+            errors.UsageError, f'^--rescore={folder} {wrong}; name a workdir'
         ):
             mine.check_judge(str(folder))
 
@@ -210,12 +210,12 @@ class CommandTest(absltest.TestCase):
 
         with mock.patch.object(mine, 'encode', counted):
             _, (one, _, other) = self.mined(negatives=1)
-        wanted = [('query', CLASS), ('query', LOOP)]
-        wanted += [('passage', text) for text in BELONG]
-        self.assertEqual(encoded, collections.Counter(wanted))
+        expected = [('query', CLASS), ('query', LOOP)]
+        expected += [('passage', text) for text in BELONG]
+        self.assertEqual(encoded, collections.Counter(expected))
         self.assertEqual((len(one), len(other)), (1, 1))
         self.assertNotIn('fewer than', self.printed)
 
     def test_a_judge_that_rates_no_pairs(self):
-        with self.assertRaisesRegex(commands.UsageError, 'gives neither'):
+        with self.assertRaisesRegex(errors.UsageError, 'gives neither'):
             self.mined(rescore=str(workdirs.shared()))

@@ -19,8 +19,8 @@ TOPICS = ('debugger', 'string-methods')
 
 def paragraphs(name):
     """Those of a topic of the language reference that are sentences."""
-    found = (' '.join(part.split()) for part in topics[name].split('\n\n'))
-    return [text for text in found if len(text.split()) > 5]
+    actual = (' '.join(part.split()) for part in topics[name].split('\n\n'))
+    return [text for text in actual if len(text.split()) > 5]
 
 
 def clouds(count, width, distance, classes=2):
@@ -46,8 +46,8 @@ class ProbeTest(absltest.TestCase):
         """
         vectors, targets = clouds(80, 64, distance=0)
         deviation = 100 * np.sqrt(0.25 / 80)
-        found = accuracy(vectors, targets, 80)
-        self.assertBetween(found, 50 - 3 * deviation, 50 + 3 * deviation)
+        actual = accuracy(vectors, targets, 80)
+        self.assertBetween(actual, 50 - 3 * deviation, 50 + 3 * deviation)
 
     def test_three_clouds(self):
         vectors, targets = clouds(90, 4, distance=12, classes=3)
@@ -56,12 +56,12 @@ class ProbeTest(absltest.TestCase):
 
     def test_the_scale_of_vectors_does_not_matter(self):
         vectors, targets = clouds(80, 4, distance=1.5)
-        found = [
+        actual = [
             probe.probe(v, targets, probe.splits_of(targets, 40))
             for v in (vectors, 1000 * vectors + 7)
         ]
-        np.testing.assert_array_equal(*(x.predictions for x in found))
-        self.assertEqual(found[0].strengths, found[1].strengths)
+        np.testing.assert_array_equal(*(x.predictions for x in actual))
+        self.assertEqual(actual[0].strengths, actual[1].strengths)
 
     def test_what_is_scored_is_not_trained_on(self):
         """One text far away changes what is said of no other."""
@@ -148,18 +148,18 @@ class FilesTest(places.Folder, command.Checks, parameterized.TestCase):
             f'--train={self.table("rows.csv", rows)}',
         )  # fmt: skip
         self.assertEqual(done.status, 0, done.err)
-        found = json.loads(done.out.splitlines()[-1])
-        self.assertEqual(found, done.result)
+        actual = json.loads(done.out.splitlines()[-1])
+        self.assertEqual(actual, done.result)
         kept = (self.folder / 'out' / 'metrics.json').read_text()
-        self.assertEqual(json.loads(kept), found)
+        self.assertEqual(json.loads(kept), actual)
         counts = [len(paragraphs(name)) for name in TOPICS]
-        self.assertEqual(found['n'], sum(counts))
-        self.assertEqual(found['classes'], list(TOPICS))
+        self.assertEqual(actual['n'], sum(counts))
+        self.assertEqual(actual['classes'], list(TOPICS))
         self.assertEqual(
-            found['majority'], round(100 * max(counts) / sum(counts), 2)
+            actual['majority'], round(100 * max(counts) / sum(counts), 2)
         )
-        self.assertEqual((found['folds'], len(found['C'])), (10, 10))
-        self.assertGreater(found['accuracy'], found['majority'] + 20)
+        self.assertEqual((actual['folds'], len(actual['C'])), (10, 10))
+        self.assertGreater(actual['accuracy'], actual['majority'] + 20)
 
     def test_a_workdir_and_its_export_agree(self):
         rows = [(text, name) for name in TOPICS for text in paragraphs(name)]
@@ -197,8 +197,8 @@ class FilesTest(places.Folder, command.Checks, parameterized.TestCase):
             ),
         ):
             encode, _ = retrieval.vectors_of(None, 'm/1')
-            found = encode(['a', 'b'], None)
-        np.testing.assert_array_equal(found, np.ones((2, 2)))
+            actual = encode(['a', 'b'], None)
+        np.testing.assert_array_equal(actual, np.ones((2, 2)))
 
     def test_complaints(self):
         good = [('a', 'x'), ('b', 'y')] * 5

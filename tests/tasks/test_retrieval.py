@@ -162,7 +162,7 @@ class CommandTest(places.Folder, command.Checks, absltest.TestCase):
         )
         self.assertEqual(record['absent_judgements'], 4)
         ideal = 3 + 2 / math.log2(3) + 1 / 2
-        wanted = {
+        expected = {
             'ndcg@10': (2 / ideal + 0 + 1 + 0) / 4,
             'recall@10': (1 / 3 + 0 + 1 + 0) / 4,
             'recall@100': (1 / 3 + 0 + 1 + 0) / 4,
@@ -170,7 +170,7 @@ class CommandTest(places.Folder, command.Checks, absltest.TestCase):
             'mrr@10': (1 + 0 + 1 + 0) / 4,
         }
         self.assertEqual(
-            record['bm25'], {name: round(x, 5) for name, x in wanted.items()}
+            record['bm25'], {name: round(x, 5) for name, x in expected.items()}
         )
 
     def test_queries_of_another_language(self):
@@ -247,7 +247,7 @@ class CommandTest(places.Folder, command.Checks, absltest.TestCase):
                 )
             )
         (self.data / 'qrels' / 'test.tsv').write_text('q\tb\t1\n')
-        for similarity, found in (('cosine', 0.5), ('dot', 1.0)):
+        for similarity, actual in (('cosine', 0.5), ('dot', 1.0)):
             path = self.folder / similarity / '1'
             counting.save(path, similarity)
             loaded = self._run(
@@ -255,7 +255,7 @@ class CommandTest(places.Folder, command.Checks, absltest.TestCase):
             )
             exported = self._run(f'--model={path}')
             for record in (loaded, exported):
-                self.assertEqual(record['model']['mrr@10'], found)
+                self.assertEqual(record['model']['mrr@10'], actual)
 
     def test_the_baselines_are_compared_alike(self):
         """Untrained vectors as the model's, sums of embeddings by angle."""
@@ -269,17 +269,17 @@ class CommandTest(places.Folder, command.Checks, absltest.TestCase):
                     np.zeros((3, 1)), np.zeros((3, 1), np.int64)
                 )
                 self._run('--init=any', model=model)
-            found = {
+            actual = {
                 call.args[3]: call.args[2] for call in by_vectors.mock_calls
             }
-            wanted = {
+            expected = {
                 'model': similarity,
                 'untrained': similarity,
                 'untrained_embeddings': 'cosine',
                 'embeddings': 'cosine',
             }
             self.assertEqual(
-                found, {retrieval.LABELS[k]: v for k, v in wanted.items()}
+                actual, {retrieval.LABELS[k]: v for k, v in expected.items()}
             )
 
     def test_blocks_change_nothing(self):
@@ -340,7 +340,7 @@ class CommandTest(places.Folder, command.Checks, absltest.TestCase):
         model = f'--model={path}'
         whole, counts = self.encoded(model)
         self.assertEqual(counts, {'query': 3, 'passage': 5})
-        found = (self.out / 'run.trec').read_bytes()
+        actual = (self.out / 'run.trec').read_bytes()
         kept = model, f'--vectors={self.folder}/kept'
         stopped, counts = self.encoded(*kept, most=4)
         self.assertEqual(stopped.status, 130)
@@ -349,7 +349,7 @@ class CommandTest(places.Folder, command.Checks, absltest.TestCase):
             done, counts = self.encoded(*kept)
             self.assertEqual(counts.get('passage', 0), passages)
             self.assertEqual(done.result, whole.result)
-            self.assertEqual((self.out / 'run.trec').read_bytes(), found)
+            self.assertEqual((self.out / 'run.trec').read_bytes(), actual)
         # Other queries ask the same vectors ...
         (self.data / 'qrels' / 'dev.tsv').write_text('q4\tb\t1\n')
         done, counts = self.encoded(*kept, '--split=dev')
@@ -423,8 +423,8 @@ class CommandTest(places.Folder, command.Checks, absltest.TestCase):
             ['q'], ['a', 'b'],
         )  # fmt: skip
         zero = dict.fromkeys(ranking.MEASURES, 0.0)
-        found = retrieval.by_words(task)
-        self.assertEqual(retrieval.measure(task, found), zero)
+        actual = retrieval.by_words(task)
+        self.assertEqual(retrieval.measure(task, actual), zero)
 
     def test_the_sum_of_embeddings(self):
         model = StandIn()
@@ -519,10 +519,10 @@ class RunFileTest(places.Folder, command.Checks, parameterized.TestCase):
             'q1 Q0 a 1 -2 t\nq1 Q0 y 2 5e-1 t\nq1 Q0 e 3 0 t\n'
             'q3 Q0 b 1 1.000000001 t\nq3 Q0 x 1 1 t\nq3 Q0 q3 1 9 t\n'
         )
-        found, printed = self.measured()
+        actual, printed = self.measured()
         log = math.log2
         self.assertEqual(
-            found['run'],
+            actual['run'],
             {
                 name: round(x / 3, 5)
                 for name, x in {
@@ -544,10 +544,10 @@ class RunFileTest(places.Folder, command.Checks, parameterized.TestCase):
         with open(self.data / 'qrels' / 'test.tsv', 'a') as file:
             file.write('q2\tx\t1\n')
         self.path.write_text('q2 Q0 x 1 1 t\nq2 Q0 c 2 0 t\n')
-        found, _ = self.measured()
-        self.assertEqual(found['run']['ndcg@10'], 0.33333)
-        self.assertEqual(found['unknown_documents'], 0)
-        self.assertEqual(found['queries_without_results'], 2)
+        actual, _ = self.measured()
+        self.assertEqual(actual['run']['ndcg@10'], 0.33333)
+        self.assertEqual(actual['unknown_documents'], 0)
+        self.assertEqual(actual['queries_without_results'], 2)
 
     def test_at_most_depth(self):
         with mock.patch.object(evaluation, 'DEPTH', 2):
@@ -639,11 +639,11 @@ class FolderTest(places.Folder, parameterized.TestCase):
     def test_judgements_as_people_have_them(self, text):
         """A byte order mark, blank lines, other characters between cells."""
         path = write_folder(self.folder) / 'qrels' / 'test.tsv'
-        wanted = retrieval.beir_task(self.folder)
+        expected = retrieval.beir_task(self.folder)
         path.write_bytes(text.encode())
-        found = retrieval.beir_task(self.folder)
-        self.assertEqual(found.query_ids, wanted.query_ids)
-        self.assertEqual(found.relevance, wanted.relevance)
+        actual = retrieval.beir_task(self.folder)
+        self.assertEqual(actual.query_ids, expected.query_ids)
+        self.assertEqual(actual.relevance, expected.relevance)
 
     def test_another_split(self):
         write_folder(self.folder)

@@ -27,9 +27,9 @@ SENTENCE = re.compile(r'[A-Z][^.]{20,120}\.')
 def paragraphs(topic, count, unanswered=0):
     """Real ones; a question asks for the third word of a sentence."""
     text = ' '.join(topics.topics[topic].split())
-    found = SENTENCE.findall(text)[: 3 * count]
+    actual = SENTENCE.findall(text)[: 3 * count]
     for number in range(count):
-        three = found[3 * number : 3 * number + 3]
+        three = actual[3 * number : 3 * number + 3]
         context = ' '.join(three)
         words = three[number % 3].split()
         name = f'{topic}-{number}'
@@ -92,8 +92,8 @@ class SquadTest(Checks, parameterized.TestCase):
 
     def test_scores_are_of_the_predictions_that_it_writes(self):
         said = last_line(self.done)
-        found = read('plain', 'predictions.json')
-        scores = squad_scores.scores(golds(), found)
+        actual = read('plain', 'predictions.json')
+        scores = squad_scores.scores(golds(), actual)
         self.assertAlmostEqual(said['f1'], scores['f1'], places=3)
         self.assertAlmostEqual(said['exact'], scores['exact_match'], places=3)
         self.assertFalse((FOLDER / 'plain' / 'null_odds.json').exists())
@@ -112,10 +112,10 @@ class SquadTest(Checks, parameterized.TestCase):
         from official.nlp.tools import squad_evaluate_v1_1
 
         said = last_line(self.done)
-        found = squad_evaluate_v1_1.evaluate(
+        actual = squad_evaluate_v1_1.evaluate(
             dataset(), read('plain', 'predictions.json')
         )
-        self.assertAlmostEqual(said['f1'], 100 * found['final_f1'], places=3)
+        self.assertAlmostEqual(said['f1'], 100 * actual['final_f1'], places=3)
 
     def test_answers_are_parts_of_their_contexts(self):
         best = read('plain', 'nbest.json')
@@ -150,16 +150,16 @@ class SquadTest(Checks, parameterized.TestCase):
     def test_questions_without_an_answer(self):
         done = run('two', '--span.end=conditional', version='2')
         said = last_line(done)
-        found, odds = (
+        actual, odds = (
             read('two', name) for name in ('predictions.json', 'null_odds.json')
         )
-        scores = squad_scores.scores2(golds('2'), found)
+        scores = squad_scores.scores2(golds('2'), actual)
         for name in ('f1', 'exact', 'HasAns_f1', 'NoAns_exact'):
             self.assertAlmostEqual(said[name], scores[name], places=3)
         threshold = Config.read(FOLDER / 'two').null_threshold
         self.assertEqual(said['null_threshold'], threshold)
         self.assertEqual(
-            {name: text == '' for name, text in found.items()},
+            {name: text == '' for name, text in actual.items()},
             {name: value > threshold for name, value in odds.items()},
         )
         # Whatever is served says nothing there too.
@@ -167,7 +167,7 @@ class SquadTest(Checks, parameterized.TestCase):
         paragraph = dataset('2')[0]['paragraphs'][0]
         for qa in paragraph['qas']:
             (reply,) = loaded.answer([qa['question']], [paragraph['context']])
-            self.assertEqual(reply.text, found[qa['id']])
+            self.assertEqual(reply.text, actual[qa['id']])
             self.assertAlmostEqual(reply.null_odds, odds[qa['id']], places=4)
         # "No answer" is one of the best, as likely as its score says.
         for name, best in read('two', 'nbest.json').items():
@@ -199,9 +199,9 @@ class SquadTest(Checks, parameterized.TestCase):
         ({'a': 5.0, 'b': 7.0}, {'a': ['cat'], 'b': ['dog']}, 7.0),
     )
     def test_scores_at_the_best_threshold(self, odds, golds, threshold):
-        found = squad_answers.Predictions({}, {'a': 'cat', 'b': 'dog'}, odds)
+        actual = squad_answers.Predictions({}, {'a': 'cat', 'b': 'dog'}, odds)
         questions = types.SimpleNamespace(golds_by_id=golds)
-        scores, best = squad.judged(questions, found, version2=True)
+        scores, best = squad.judged(questions, actual, version2=True)
         self.assertEqual(best, threshold)
         self.assertEqual((scores['f1'], scores['exact']), (100.0, 100.0))
 

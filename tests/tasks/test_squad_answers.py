@@ -54,7 +54,7 @@ def bert_s(questions, features, first, last, nowhere, **settings):
         examples.append(
             squad_lib.SquadExample(questions.ids[number], '', context.split())
         )
-    found, results = [], []
+    actual, results = [], []
     begins = np.cumsum(features.sizes) - features.sizes
     for i in range(features.examples.size):
         begin, end = features.examples.candidates['span'][i]
@@ -71,7 +71,7 @@ def bert_s(questions, features, first, last, nowhere, **settings):
         here = slice(begins[i], begins[i] + end - begin)
         scores[0, begin:end] = np.where(most, first[here], -1e6)
         scores[1, begin:end] = last[here]
-        found.append(
+        actual.append(
             types.SimpleNamespace(
                 unique_id=i,
                 example_index=number,
@@ -90,7 +90,7 @@ def bert_s(questions, features, first, last, nowhere, **settings):
             )
         )
     return squad_lib.postprocess_output(
-        examples, found, results, do_lower_case=True, **settings
+        examples, actual, results, do_lower_case=True, **settings
     )
 
 
@@ -113,16 +113,16 @@ class AnswersTest(places.Folder, parameterized.TestCase):
         spans = squad_answers.spans(
             features, {'first': first, 'last': last}, longest, 200
         )
-        found = squad_answers.answers(
+        actual = squad_answers.answers(
             questions, features, spans, nowhere if null else None, 10_000
         )
         self.assertGreater(len(set(predicted.values())), 5)
-        self.assertEqual(found.predictions(), dict(predicted))
-        self.assertEqual(set(found.null_odds), set(odds))
+        self.assertEqual(actual.predictions(), dict(predicted))
+        self.assertEqual(set(actual.null_odds), set(odds))
         for name, value in odds.items():
-            self.assertAlmostEqual(found.null_odds[name], value, places=5)
+            self.assertAlmostEqual(actual.null_odds[name], value, places=5)
         for name, entries in best.items():
-            ours = found.best[name]
+            ours = actual.best[name]
             entries = [e for e in entries if e['text'] or null]
             # And one of the best answers.
             kept = {e['text'] for e in entries}
@@ -152,7 +152,7 @@ class AnswersTest(places.Folder, parameterized.TestCase):
         first = random.standard_normal((n, s)).astype(np.float32)
         first[np.arange(s) >= sizes[:, None]] = NEVER
         last = random.standard_normal((sizes.sum(), s)).astype(np.float32)
-        found = squad_answers.spans(
+        actual = squad_answers.spans(
             features,
             {'starts': starts, 'first': first, 'last': last},
             longest,
@@ -160,7 +160,7 @@ class AnswersTest(places.Folder, parameterized.TestCase):
         )
         some = 0
         for i in range(n):
-            wanted = sorted(
+            expected = sorted(
                 (
                     -float(first[i, j] + last[begins[i] + end, j]),
                     starts[i, j],
@@ -173,11 +173,11 @@ class AnswersTest(places.Folder, parameterized.TestCase):
                     starts[i, j], min(starts[i, j] + longest, sizes[i])
                 )
             )[:5]
-            some += len(wanted)
-            scores = found.scores[i]
-            self.assertTrue((scores[len(wanted) :] < -1e29).all())
-            ours = zip(-scores, found.firsts[i], found.lasts[i], strict=True)
-            for one, other in zip(ours, wanted, strict=False):
+            some += len(expected)
+            scores = actual.scores[i]
+            self.assertTrue((scores[len(expected) :] < -1e29).all())
+            ours = zip(-scores, actual.firsts[i], actual.lasts[i], strict=True)
+            for one, other in zip(ours, expected, strict=False):
                 np.testing.assert_allclose(one, other, rtol=1e-6)
         self.assertGreater(some, n)
 
@@ -196,31 +196,31 @@ class AnswersTest(places.Folder, parameterized.TestCase):
         return squad_answers.answers(questions, features, spans, **more)
 
     def test_equal_texts_are_one_answer(self):
-        found = self.given((1, 1, 2.0), (4, 4, 3.0), (0, 1, 1.0), (3, 4, 1.5))
+        actual = self.given((1, 1, 2.0), (4, 4, 3.0), (0, 1, 1.0), (3, 4, 1.5))
         self.assertEqual(
-            [(a.text, a.score, a.begin, a.end) for a in found.best['q']],
+            [(a.text, a.score, a.begin, a.end) for a in actual.best['q']],
             [('cat', 3.0, 16, 19), ('the cat', 1.5, 12, 19)],
         )
         shares = np.exp([3.0, 1.5]) / np.exp([3.0, 1.5]).sum()
         np.testing.assert_allclose(
-            [a.probability for a in found.best['q']], shares
+            [a.probability for a in actual.best['q']], shares
         )
 
     def test_nothing_is_left(self):
-        found = self.given()
-        self.assertEqual(found.predictions(), {'q': ''})
-        self.assertEqual(found.best, {'q': []})
-        found = self.given(nowhere=np.array([-3.0], np.float32))
-        self.assertEqual(found.predictions(threshold=1e9), {'q': ''})
-        self.assertEqual([a.text for a in found.best['q']], [''])
-        json.dumps(found.null_odds, allow_nan=False)
+        actual = self.given()
+        self.assertEqual(actual.predictions(), {'q': ''})
+        self.assertEqual(actual.best, {'q': []})
+        actual = self.given(nowhere=np.array([-3.0], np.float32))
+        self.assertEqual(actual.predictions(threshold=1e9), {'q': ''})
+        self.assertEqual([a.text for a in actual.best['q']], [''])
+        json.dumps(actual.null_odds, allow_nan=False)
 
     def test_the_threshold(self):
-        found = self.given((1, 1, 2.0), nowhere=np.array([5.0], np.float32))
-        self.assertEqual(found.null_odds, {'q': 3.0})
-        self.assertEqual(found.predictions(), {'q': ''})
-        self.assertEqual(found.predictions(3.0), {'q': 'cat'})
-        self.assertEqual([a.text for a in found.best['q']], ['', 'cat'])
+        actual = self.given((1, 1, 2.0), nowhere=np.array([5.0], np.float32))
+        self.assertEqual(actual.null_odds, {'q': 3.0})
+        self.assertEqual(actual.predictions(), {'q': ''})
+        self.assertEqual(actual.predictions(3.0), {'q': 'cat'})
+        self.assertEqual([a.text for a in actual.best['q']], ['', 'cat'])
 
     def test_a_question_without_a_window(self):
         path = write(
@@ -234,11 +234,11 @@ class AnswersTest(places.Folder, parameterized.TestCase):
         spans = squad_answers.spans(
             features, {'first': scores, 'last': scores}, 30
         )
-        found = squad_answers.answers(
+        actual = squad_answers.answers(
             questions, features, spans, np.array([9.0], np.float32)
         )
-        self.assertEqual(found.predictions(7.0), {'a': '', 'b': 'cat'})
-        self.assertEqual(found.best['a'], [])
+        self.assertEqual(actual.predictions(7.0), {'a': '', 'b': 'cat'})
+        self.assertEqual(actual.best['a'], [])
 
     def test_tokens_of_contexts(self):
         """Out of rows that windows share, in the order of these."""
@@ -252,7 +252,7 @@ class AnswersTest(places.Folder, parameterized.TestCase):
             text = examples.batch(np.arange(examples.size), slots, 40)
             view = make_view(text, None, {'span': 'text'}, zoo.SPECIALS)
             self.assertLess(len(view.ids), examples.size)
-            wanted = [
+            expected = [
                 examples.ids[start + begin : start + end]
                 for start, (begin, end) in zip(
                     examples.begins[:-1],
@@ -262,17 +262,17 @@ class AnswersTest(places.Folder, parameterized.TestCase):
             ]
             np.testing.assert_array_equal(
                 squad_answers.of_context(view.ids, view),
-                np.concatenate(wanted),
+                np.concatenate(expected),
             )
 
     def test_files(self):
-        found = self.given(
+        actual = self.given(
             (1, 1, 2.0),
             context='caf\u00e9 cat',
             nowhere=np.array([5.0], np.float32),
         )
         folder = self.folder / 'out'
-        squad_answers.write(folder, found, threshold=4.0)
+        squad_answers.write(folder, actual, threshold=4.0)
         self.assertEqual(
             json.loads((folder / 'predictions.json').read_text()),
             {'q': 'cat'},

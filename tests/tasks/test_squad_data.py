@@ -41,24 +41,24 @@ def learned():
     return sentencepiece.SentencePiece(sentencepiece.learn(texts, 400))
 
 
-def cut(questions, found, window, first, last):
+def cut(questions, actual, window, first, last):
     """The bytes of a span of the tokens of a window."""
-    context = questions.context[found.questions[window]]
-    begin = found.examples.candidates['span'][window, 0]
-    piece = found.begins[context] + found.firsts[window] - begin
+    context = questions.context[actual.questions[window]]
+    begin = actual.examples.candidates['span'][window, 0]
+    piece = actual.begins[context] + actual.firsts[window] - begin
     return questions.contexts.cut(
         context,
-        found.offsets[piece + first, 0],
-        found.offsets[piece + last, 1],
+        actual.offsets[piece + first, 0],
+        actual.offsets[piece + last, 1],
     )
 
 
-def answered(questions, found):
+def answered(questions, actual):
     """By window, its answer as text; None: it has none."""
-    targets = found.examples.targets['span']
-    candidates = found.examples.candidates['span']
+    targets = actual.examples.targets['span']
+    candidates = actual.examples.candidates['span']
     return [
-        cut(questions, found, i, first, last)
+        cut(questions, actual, i, first, last)
         if candidates[i, 0] <= first < candidates[i, 1]
         else None
         for i, (first, last, _) in enumerate(targets)
@@ -77,30 +77,30 @@ class ReadTest(places.Folder, parameterized.TestCase):
              question('é', 'what?', ('cat', 34), ('mat', 27))),
             ('cafe\u0301 cat', asked('cafe\u0301 cat', 'cat', name='r')),
         )  # fmt: skip
-        found = squad_data.read(self.path)
-        self.assertEqual([*found.contexts], [CONTEXT, 'cafe\u0301 cat'])
-        self.assertEqual([*found.ids], ['q', 'é', 'r'])
-        self.assertEqual(found.texts[1], 'what?')
-        self.assertEqual(found.context.tolist(), [0, 0, 1])
-        self.assertEqual(found.answers.tolist(), [[4, 7], [34, 37], [7, 10]])
-        self.assertEqual(found.golds_of(1), ['cat', 'mat'])
-        self.assertEqual(found.notes, ())
+        actual = squad_data.read(self.path)
+        self.assertEqual([*actual.contexts], [CONTEXT, 'cafe\u0301 cat'])
+        self.assertEqual([*actual.ids], ['q', 'é', 'r'])
+        self.assertEqual(actual.texts[1], 'what?')
+        self.assertEqual(actual.context.tolist(), [0, 0, 1])
+        self.assertEqual(actual.answers.tolist(), [[4, 7], [34, 37], [7, 10]])
+        self.assertEqual(actual.golds_of(1), ['cat', 'mat'])
+        self.assertEqual(actual.notes, ())
         for count in (1, 2):
-            some = found.some(count)
+            some = actual.some(count)
             self.assertLen(some.ids, count)
             self.assertEqual(len(some.contexts), len(set(some.context)))
             for i, name in enumerate(some.ids):
-                number = [*found.ids].index(name)
-                self.assertEqual(some.golds_of(i), found.golds_of(number))
+                number = [*actual.ids].index(name)
+                self.assertEqual(some.golds_of(i), actual.golds_of(number))
                 self.assertEqual(
                     some.contexts[some.context[i]],
-                    found.contexts[found.context[number]],
+                    actual.contexts[actual.context[number]],
                 )
-                self.assertEqual(some.texts[i], found.texts[number])
+                self.assertEqual(some.texts[i], actual.texts[number])
                 self.assertEqual(
-                    some.answers[i].tolist(), found.answers[number].tolist()
+                    some.answers[i].tolist(), actual.answers[number].tolist()
                 )
-        self.assertIs(found.some(None), found)
+        self.assertIs(actual.some(None), actual)
 
     def test_some_keep_all_of_their_answers(self):
         """One to three of each, which say whose they are."""
@@ -133,12 +133,12 @@ class ReadTest(places.Folder, parameterized.TestCase):
              question('b', 'who', ('bird', 0), ('cat', 16)),
              question('c', 'who', ('', 0)), question('d', 'who', ('mat', -4))),
         )  # fmt: skip
-        found = squad_data.read(self.path)
+        actual = squad_data.read(self.path)
         unknown = [squad_data.UNKNOWN] * 2
         self.assertEqual(
-            found.answers.tolist(), [unknown, [16, 19], unknown, unknown]
+            actual.answers.tolist(), [unknown, [16, 19], unknown, unknown]
         )
-        (note,) = found.notes
+        (note,) = actual.notes
         self.assertIn('3 of 4 answers are not where their context', note)
         self.assertIn("data[0].paragraphs[0].qas[0] ('dog')", note)
 
@@ -147,10 +147,10 @@ class ReadTest(places.Folder, parameterized.TestCase):
             'b', 'who', is_impossible=True
         ), question('c', 'who', ('dog', 4), is_impossible=True)
         write(self.path, given)
-        found = squad_data.read(self.path, version2=True)
+        actual = squad_data.read(self.path, version2=True)
         none = [squad_data.NONE] * 2
-        self.assertEqual(found.answers.tolist(), [[4, 7], none, none])
-        self.assertEqual([found.golds_of(i) for i in range(3)],
+        self.assertEqual(actual.answers.tolist(), [[4, 7], none, none])
+        self.assertEqual([actual.golds_of(i) for i in range(3)],
                          [['dog'], [], []])  # fmt: skip
         with self.assertRaisesRegex(ValueError, r'qas\[1\] .*--version2'):
             squad_data.read(self.path)
@@ -205,19 +205,19 @@ class FeaturesTest(places.Folder, parameterized.TestCase):
     def read(self, *paragraphs, **more):
         return squad_data.read(write(self.path, *paragraphs), **more)
 
-    def tokens(self, found, number, pieces):
-        begin, end = found.examples.begins[number : number + 2]
-        ids = found.examples.ids[begin:end]
+    def tokens(self, actual, number, pieces):
+        begin, end = actual.examples.begins[number : number + 2]
+        ids = actual.examples.ids[begin:end]
         return ' '.join(pieces.vocabulary[i] for i in ids)
 
     def test_a_short_context(self):
         questions = self.read((CONTEXT, asked(CONTEXT, 'the cat')))
         model = template()
-        found = squad_data.features(questions, model, 64)
-        examples = found.examples
+        actual = squad_data.features(questions, model, 64)
+        examples = actual.examples
         self.assertEqual(examples.size, 1)
         self.assertEqual(
-            self.tokens(found, 0, model.tokenizer),
+            self.tokens(actual, 0, model.tokenizer),
             '[CLS] who saw the cat [SEP] the dog saw the cat on the mat . '
             'a cat , a dog a ##n ##d a mat . [SEP]',
         )
@@ -225,26 +225,26 @@ class FeaturesTest(places.Folder, parameterized.TestCase):
         self.assertEqual(examples.targets['span'].tolist(), [[9, 10, 0]])
         self.assertEqual(examples.segments.tolist(), [0] * 6 + [1] * 21)
         self.assertEqual(examples.places.tolist(), [0])
-        self.assertEqual(answered(questions, found), ['the cat'])
+        self.assertEqual(answered(questions, actual), ['the cat'])
         first, last = examples.counts['span'].reshape(2, BINS + 1)
         self.assertEqual(np.nonzero(first)[0].tolist(), [3])
         self.assertEqual(np.nonzero(last)[0].tolist(), [4])
-        self.assertTrue(found.most.all())
+        self.assertTrue(actual.most.all())
 
     def test_the_layout_of_xlnet(self):
         questions = self.read((CONTEXT, asked(CONTEXT, 'the cat')))
         model = template('xlnet')
-        found = squad_data.features(questions, model, 64, null=True)
+        actual = squad_data.features(questions, model, 64, null=True)
         self.assertTrue(
-            self.tokens(found, 0, model.tokenizer).endswith(
+            self.tokens(actual, 0, model.tokenizer).endswith(
                 'a mat . [SEP] who saw the cat [SEP] [CLS]'
             )
         )
-        examples = found.examples
+        examples = actual.examples
         self.assertEqual(examples.candidates['span'].tolist(), [[0, 20]])
         self.assertEqual(examples.targets['span'].tolist(), [[3, 4, 26]])
         self.assertEqual(examples.segments.tolist(), [0] * 21 + [1] * 5 + [2])
-        self.assertEqual(answered(questions, found), ['the cat'])
+        self.assertEqual(answered(questions, actual), ['the cat'])
 
     @parameterized.product(
         layout=('bert', 'roberta', 'end', 'xlnet'), null=(False, True)
@@ -261,28 +261,28 @@ class FeaturesTest(places.Folder, parameterized.TestCase):
         ]  # fmt: skip
         questions = self.read(*given)
         model = template(layout)
-        found = squad_data.features(
+        actual = squad_data.features(
             questions, model, 48, null=null, stride=7, question=9
         )
-        examples = found.examples
+        examples = actual.examples
         self.assertLessEqual(examples.sizes.max(), 48)
-        self.assertEqual(set(found.questions), {0, 1, 2, 3, 4})
+        self.assertEqual(set(actual.questions), {0, 1, 2, 3, 4})
         contexts = model.tokenizer.tokenize([long, CONTEXT]).to_list()
-        wanted = {'a': 'the cat', 'b': 'a dog', 'c': 'mat.', 'd': 'cat, a'}
-        texts = answered(questions, found)
+        expected = {'a': 'the cat', 'b': 'a dog', 'c': 'mat.', 'd': 'cat, a'}
+        texts = answered(questions, actual)
         for i in range(examples.size):
             ids = examples.ids[examples.begins[i] : examples.begins[i + 1]]
             begin, end = examples.candidates['span'][i]
-            own = contexts[questions.context[found.questions[i]]]
-            first = found.firsts[i]
+            own = contexts[questions.context[actual.questions[i]]]
+            first = actual.firsts[i]
             self.assertEqual(
                 ids[begin:end].tolist(), own[first : first + end - begin]
             )
-            name = questions.ids[found.questions[i]]
+            name = questions.ids[actual.questions[i]]
             target = examples.targets['span'][i]
             self.assertEqual(target[2], examples.places[i])
             if texts[i] is not None:
-                self.assertEqual(texts[i], wanted[name])
+                self.assertEqual(texts[i], expected[name])
             elif name == 'e':
                 self.assertEqual(target[0], end)
                 self.assertEqual(ids[end], model.tokenizer.sep_id)
@@ -294,17 +294,17 @@ class FeaturesTest(places.Folder, parameterized.TestCase):
                 wanted_id = model.tokenizer.sep_id
             self.assertEqual(summed, wanted_id)
         # Each answer is whole in some window.
-        named = {questions.ids[found.questions[i]]
+        named = {questions.ids[actual.questions[i]]
                  for i, text in enumerate(texts) if text}  # fmt: skip
-        self.assertEqual(named, set(wanted))
-        self.assertEqual(len(found.most), found.sizes.sum())
+        self.assertEqual(named, set(expected))
+        self.assertEqual(len(actual.most), actual.sizes.sum())
         # Shares are of windows whose answer is a candidate.
         known = sum(
-            text is not None or (null and found.questions[i] != 4)
+            text is not None or (null and actual.questions[i] != 4)
             for i, text in enumerate(texts)
         )
         self.assertEqual(examples.counts['span'].sum(), 2 * known)
-        notes = ' '.join(found.notes)
+        notes = ' '.join(actual.notes)
         self.assertIn('1 of 5 questions are cut to their first 9', notes)
 
         # Of these, what teaches something.
@@ -314,7 +314,7 @@ class FeaturesTest(places.Folder, parameterized.TestCase):
         )  # fmt: skip
         kept = [
             i for i, text in enumerate(texts)
-            if found.questions[i] != 4 and (null or text is not None)
+            if actual.questions[i] != 4 and (null or text is not None)
         ]  # fmt: skip
         taken = examples.taken(np.array(kept))
         np.testing.assert_array_equal(some.examples.ids, taken.ids)
@@ -334,40 +334,40 @@ class FeaturesTest(places.Folder, parameterized.TestCase):
         context, answer = case
         pieces = learned() if kind == 'sentencepiece' else tokenizer()
         questions = self.read((context, asked(context, answer)))
-        found = squad_data.features(
+        actual = squad_data.features(
             questions, template(pieces=pieces), 64, null=null
         )
-        self.assertEqual(answered(questions, found), [answer])
+        self.assertEqual(answered(questions, actual), [answer])
         # Whatever span is cut out, it is in the context.
-        begin, end = found.examples.candidates['span'][0]
+        begin, end = actual.examples.candidates['span'][0]
         for first in range(begin, end):
             for last in range(first, end):
-                text = cut(questions, found, 0, first, last)
+                text = cut(questions, actual, 0, first, last)
                 self.assertIn(text, context)
 
     def test_an_answer_inside_a_piece(self):
         """Its piece is the answer, as BERT has it."""
         questions = self.read(('the cats', question('q', 'who', ('at', 5))))
-        found = squad_data.features(questions, template(), 64)
-        self.assertEqual(answered(questions, found), ['cat'])
+        actual = squad_data.features(questions, template(), 64)
+        self.assertEqual(answered(questions, actual), ['cat'])
 
     @parameterized.parameters('', ' \n', '\u200b')
     def test_an_empty_context(self, context):
         given = (context, question('a', 'who', ('\u200b', 0))), (
             CONTEXT, asked(CONTEXT, 'dog'))  # fmt: skip
         questions = self.read(*given)
-        found = squad_data.features(questions, template(), 64)
-        self.assertEqual(found.questions.tolist(), [1])
-        notes = ' '.join(found.notes)
+        actual = squad_data.features(questions, template(), 64)
+        self.assertEqual(actual.questions.tolist(), [1])
+        notes = ' '.join(actual.notes)
         self.assertIn('1 of 2 questions have a context without a piece', notes)
         with self.assertRaisesRegex(ValueError, 'no question is left'):
             squad_data.features(self.read(given[0]), template(), 64)
 
     def test_a_question_of_many_pieces(self):
         questions = self.read((CONTEXT, asked(CONTEXT, 'dog', 'who ' * 99)))
-        found = squad_data.features(questions, template(), 384)
-        self.assertEqual(found.examples.candidates['span'][0, 0], 66)
-        self.assertIn('first 64 pieces', found.notes[0])
+        actual = squad_data.features(questions, template(), 384)
+        self.assertEqual(actual.examples.candidates['span'][0, 0], 66)
+        self.assertIn('first 64 pieces', actual.notes[0])
 
     def test_the_shares_give_no_information(self):
         """Ends to end: counts and the row agree about the parts."""

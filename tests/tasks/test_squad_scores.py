@@ -68,8 +68,8 @@ class ScoresTest(parameterized.TestCase):
         ('\u00a0Ünï\u2003the\n', 'ünï'),
         ('“a” b', '“ ” b'),  # only ASCII's punctuation goes
     )
-    def test_normalized(self, text, wanted):
-        self.assertEqual(squad_scores.normalized(text), wanted)
+    def test_normalized(self, text, expected):
+        self.assertEqual(squad_scores.normalized(text), expected)
 
     def test_by_hand(self):
         golds = {
@@ -80,23 +80,23 @@ class ScoresTest(parameterized.TestCase):
         }
         answers = {'right': 'Cat.', 'half': 'cat', 'wrong': 'dog'}
         # Half: precision 1, recall 1/3, so 1/2.
-        found = squad_scores.scores(golds, answers)
-        self.assertAlmostEqual(found['exact_match'], 25)
-        self.assertAlmostEqual(found['f1'], 100 * 1.5 / 4)
-        found = squad_scores.scores2(golds, answers)
-        self.assertAlmostEqual(found['exact'], 100 / 3)
-        self.assertAlmostEqual(found['f1'], 50)
+        actual = squad_scores.scores(golds, answers)
+        self.assertAlmostEqual(actual['exact_match'], 25)
+        self.assertAlmostEqual(actual['f1'], 100 * 1.5 / 4)
+        actual = squad_scores.scores2(golds, answers)
+        self.assertAlmostEqual(actual['exact'], 100 / 3)
+        self.assertAlmostEqual(actual['f1'], 50)
 
     def test_nothing_to_say(self):
         golds = {'none': [], 'articles': ['the'], 'cat': ['cat']}
         answers = {'none': '', 'articles': 'a', 'cat': ''}
-        found = squad_scores.scores2(golds, answers)
-        self.assertAlmostEqual(found['exact'], 200 / 3)
-        self.assertEqual(found['NoAns_f1'], 100)
-        self.assertEqual(found['HasAns_f1'], 50)
+        actual = squad_scores.scores2(golds, answers)
+        self.assertAlmostEqual(actual['exact'], 200 / 3)
+        self.assertEqual(actual['NoAns_f1'], 100)
+        self.assertEqual(actual['HasAns_f1'], 50)
         # In 1.1 two answers of which nothing is left match, with F1 0.
-        found = squad_scores.scores({'articles': ['the']}, {'articles': 'a'})
-        self.assertEqual(found, {'exact_match': 100, 'f1': 0})
+        actual = squad_scores.scores({'articles': ['the']}, {'articles': 'a'})
+        self.assertEqual(actual, {'exact_match': 100, 'f1': 0})
 
     def test_the_best_threshold(self):
         golds = {'a': ['x'], 'b': [], 'c': ['y'], 'd': []}
@@ -122,13 +122,15 @@ class ScoresTest(parameterized.TestCase):
     def test_the_script_of_1(self, seed):
         script = official('squad_evaluate_v1_1')
         golds, answers, _ = drawn(seed, unanswerable=False)
-        wanted = script.evaluate(dataset_of(golds), answers)
-        found = squad_scores.scores(golds, answers)
+        expected = script.evaluate(dataset_of(golds), answers)
+        actual = squad_scores.scores(golds, answers)
         self.assertAlmostEqual(
-            found['exact_match'], 100 * wanted['exact_match'], places=10
+            actual['exact_match'], 100 * expected['exact_match'], places=10
         )
-        self.assertAlmostEqual(found['f1'], 100 * wanted['final_f1'], places=10)
-        self.assertGreater(found['f1'], found['exact_match'] * 0.5)
+        self.assertAlmostEqual(
+            actual['f1'], 100 * expected['final_f1'], places=10
+        )
+        self.assertGreater(actual['f1'], actual['exact_match'] * 0.5)
 
     @parameterized.product(seed=(0, 1, 2, 3), with_odds=(False, True))
     def test_the_script_of_2(self, seed, with_odds):
@@ -146,8 +148,8 @@ class ScoresTest(parameterized.TestCase):
             self.assertEqual(threshold or 0, best[f'final_{name}_thresh'])
         if with_odds:
             answers = {q: x * (odds[q] <= 1) for q, x in answers.items()}
-        wanted = script.evaluate(dataset_of(golds), answers)
-        found = squad_scores.scores2(golds, answers)
-        for name, value in found.items():
-            self.assertAlmostEqual(value, wanted[name], places=10, msg=name)
-        self.assertLen(found, 6)
+        expected = script.evaluate(dataset_of(golds), answers)
+        actual = squad_scores.scores2(golds, answers)
+        for name, value in actual.items():
+            self.assertAlmostEqual(value, expected[name], places=10, msg=name)
+        self.assertLen(actual, 6)

@@ -60,12 +60,12 @@ class StsTest(command.Checks, places.Folder, parameterized.TestCase):
     def test_the_correlation_of_ranks(self):
         """By angles 1, 20, 85, 65, 90 they rank as people say: 100."""
         pairs = sts.read(self.file(PUBLISHED))
-        found = sts.correlation(pairs, angles, 'cosine')
-        self.assertAlmostEqual(found, 100)
+        actual = sts.correlation(pairs, angles, 'cosine')
+        self.assertAlmostEqual(actual, 100)
         # One swap of neighbours among five: 1 - 6 * 2 / (5 * 24) = 0.9.
         swapped = pairs._replace(scores=np.array([4.0, 5.0, 1.0, 2.5, 0.0]))
-        found = sts.correlation(swapped, angles, 'cosine')
-        self.assertAlmostEqual(found, 90)
+        actual = sts.correlation(swapped, angles, 'cosine')
+        self.assertAlmostEqual(actual, 90)
 
     def test_alignment_and_uniformity(self):
         """Right angles are 2 apart, squared; equal texts count once."""
@@ -143,13 +143,13 @@ class StsTest(command.Checks, places.Folder, parameterized.TestCase):
         pairs = sts.read(self.folder)
         self.assertEqual(pairs.parts, {'one': 4, 'two': 3})
         self.assertEqual(pairs.second[2:5], ['95', '90', '2'])
-        found = sts.measure(pairs, sts.similarities(pairs, angles, 'cosine'))
-        values = {name: x['spearman'] for name, x in found['parts'].items()}
+        actual = sts.measure(pairs, sts.similarities(pairs, angles, 'cosine'))
+        values = {name: x['spearman'] for name, x in actual['parts'].items()}
         self.assertEqual(values, {'one': 100.0, 'two': 50.0})
-        self.assertEqual(found['pairs'], 7)
-        self.assertEqual(found['spearman'], 85.71)
-        self.assertEqual(found['mean'], 75.0)
-        self.assertEqual(found['weighted_mean'], 78.57)  # 550 / 7
+        self.assertEqual(actual['pairs'], 7)
+        self.assertEqual(actual['spearman'], 85.71)
+        self.assertEqual(actual['mean'], 75.0)
+        self.assertEqual(actual['weighted_mean'], 78.57)  # 550 / 7
 
     @parameterized.parameters(
         ([1, 2], 'STS.input.x.txt has 3 lines, STS.gs.x.txt has 2'),

@@ -13,7 +13,7 @@ from absl.testing import absltest, parameterized
 from scipy import special
 
 import infoword_tf
-from infoword_tf import commands, files
+from infoword_tf import errors, files
 from infoword_tf.config import Config
 from infoword_tf.data import tables
 from infoword_tf.data.examples import lay_out
@@ -87,8 +87,8 @@ def examples_of(loaded, table=None):
     rows = tables.examples_of(tables.open_table(str(table or TRAIN)), 'text')
     count = len(rows.first)
     targets = {'label': np.zeros(count, np.int32)}
-    found, _ = lay_out(loaded.template, [(rows.first, None)], 24, targets)
-    return rows.first, found
+    actual, _ = lay_out(loaded.template, [(rows.first, None)], 24, targets)
+    return rows.first, actual
 
 
 class KeptTest(parameterized.TestCase):
@@ -139,20 +139,20 @@ class KeptTest(parameterized.TestCase):
         loaded = infoword_tf.load(folder)
         first, second = texts[0]
         if row == 'score':
-            wanted = loaded.rate(first, second)
+            expected = loaded.rate(first, second)
         elif way == 'choices':
-            wanted = loaded.choose(first, [choice for _, choice in texts])
+            expected = loaded.choose(first, [choice for _, choice in texts])
         else:
-            wanted = loaded.classify(first, second)
-        found = special.softmax(scores, axis=1) if labels else scores
-        np.testing.assert_allclose(found, wanted, atol=1e-5)
+            expected = loaded.classify(first, second)
+        actual = special.softmax(scores, axis=1) if labels else scores
+        np.testing.assert_allclose(actual, expected, atol=1e-5)
         for k, (first, second) in enumerate(texts):
             ids, lengths, where = loaded.laid_out(first, second, 24)
             for i, layer in enumerate(layers):
-                wanted = loaded.states(ids, lengths, [layer], second=where)
-                wanted = wanted.numpy()[:, 0]
-                wanted /= np.linalg.norm(wanted, axis=1, keepdims=True)
-                np.testing.assert_allclose(states[:, k, i], wanted, atol=3e-4)
+                expected = loaded.states(ids, lengths, [layer], second=where)
+                expected = expected.numpy()[:, 0]
+                expected /= np.linalg.norm(expected, axis=1, keepdims=True)
+                np.testing.assert_allclose(states[:, k, i], expected, atol=3e-4)
 
     def test_a_pass_that_was_stopped_goes_on(self):
         _, examples = examples_of(self.teacher.loaded)
@@ -172,20 +172,20 @@ class KeptTest(parameterized.TestCase):
         with mock.patch.object(
             again, 'computed', side_effect=again.computed
         ) as rest:
-            found = again.outputs(examples, (2,))
+            actual = again.outputs(examples, (2,))
         sizes = [len(call.args[1]) for call in rest.call_args_list]
         self.assertEqual(sizes, [16, 2])
         # Bit for bit what a pass that nothing stopped computes.
         with mock.patch.dict('os.environ', INFOWORD_CACHE=self.folder()):
             whole = teacher.Teacher(str(TEACHER), TASK).outputs(examples, (2,))
-        for one, other in zip(found, whole, strict=True):
+        for one, other in zip(actual, whole, strict=True):
             np.testing.assert_array_equal(one, other)
         # Now all is there, for other layers too.
         with mock.patch.object(self.teacher, 'computed') as none:
             again = self.teacher.outputs(examples, (2, 3))
         none.assert_not_called()
-        np.testing.assert_array_equal(found[0], again[0])
-        np.testing.assert_array_equal(found[1][:, :, 0], again[1][:, :, 0])
+        np.testing.assert_array_equal(actual[0], again[0])
+        np.testing.assert_array_equal(actual[1][:, :, 0], again[1][:, :, 0])
 
     def test_another_teacher_and_other_examples_have_files_of_their_own(self):
         _, examples = examples_of(self.teacher.loaded)
@@ -225,7 +225,7 @@ class KeptTest(parameterized.TestCase):
         tanh = {**label.settings, 'pooler': 'tanh'}
         spans = {'span': np.zeros((50, 2), np.int32)}
         others = {'span': np.ones((50, 2), np.int32)}
-        found = [
+        actual = [
             key(),
             *(
                 key(config=config.replace(**values))
@@ -244,8 +244,8 @@ class KeptTest(parameterized.TestCase):
             key('span', targets=spans),
             key('span', targets=others),
         ]
-        self.assertLen(set(found), len(found))
-        self.assertEqual(key(targets=others), found[0])
+        self.assertLen(set(actual), len(actual))
+        self.assertEqual(key(targets=others), actual[0])
 
     def test_a_full_disk(self):
         _, examples = examples_of(self.teacher.loaded)
@@ -264,12 +264,12 @@ class KeptTest(parameterized.TestCase):
 class ShortenedTest(absltest.TestCase):
     def test_layers_and_nothing_else(self):
         loaded = infoword_tf.load(TEACHER)
-        found = distill.start_of(str(TEACHER), 2, 'every')
-        self.assertEqual(found.encoder.depth, 2)
-        self.assertEqual(found.config.encoder.arguments['layers'], 2)
-        self.assertEqual(list(found.model.objectives), [])
+        actual = distill.start_of(str(TEACHER), 2, 'every')
+        self.assertEqual(actual.encoder.depth, 2)
+        self.assertEqual(actual.config.encoder.arguments['layers'], 2)
+        self.assertEqual(list(actual.model.objectives), [])
         old = loaded.model.variables
-        for path, variable in found.model.variables.items():
+        for path, variable in actual.model.variables.items():
             origin = path.replace('layer_1/', 'layer_3/')
             origin = origin.replace('layer_0/', 'layer_1/')
             np.testing.assert_array_equal(variable, old[origin], path)
@@ -314,8 +314,8 @@ class StudentTest(Checks, parameterized.TestCase):
         for name, folder in (
             ('teacher_accuracy', TEACHER), ('accuracy', FOLDER / 'student')
         ):  # fmt: skip
-            found = infoword_tf.load(folder).classify(rows.first)
-            right = measures.accuracy(found.argmax(axis=1), true)
+            actual = infoword_tf.load(folder).classify(rows.first)
+            right = measures.accuracy(actual.argmax(axis=1), true)
             self.assertAlmostEqual(said[name], right, places=6)
 
     def test_who_equals_its_teacher_has_nothing_to_learn(self):
@@ -349,15 +349,15 @@ class StudentTest(Checks, parameterized.TestCase):
         """24 of 74 are not labelled, and all are taught."""
         own = distill.Choices(extra=str(EXTRA), init=str(TEACHER), seq_len=24)
         rows = classify.read(str(TRAIN), own)
-        found = finetune.prepare(
+        actual = finetune.prepare(
             TASK, {'train': rows, 'heldout': rows}, own,
             extra=distill.extra_of(own),
         ).labelled  # fmt: skip
-        self.assertEqual(found.train.size, 74)
-        targets = found.train.targets['label']
+        self.assertEqual(actual.train.size, 74)
+        targets = actual.train.targets['label']
         np.testing.assert_array_equal(targets[50:], -1)
         self.assertEqual(targets[:50].min(), 0)
-        self.assertEqual(found.train.counts['label'].sum(), 50)
+        self.assertEqual(actual.train.counts['label'].sum(), 50)
 
     def test_plain_fine_tuning_asks_no_teacher(self):
         with mock.patch.object(teacher.Teacher, 'outputs') as asked:
@@ -404,9 +404,9 @@ class StudentTest(Checks, parameterized.TestCase):
         for row in ('soft_score', 'patience'):
             self.assertAlmostEqual(record[f'{row}/loss'], 0, delta=1e-5)
         numbers = infoword_tf.load(scored).rate([t for t, _ in rows[40:60]])
-        wanted = measures.spearman(numbers, [x for _, x in rows[40:60]])
+        expected = measures.spearman(numbers, [x for _, x in rows[40:60]])
         self.assertAlmostEqual(
-            last_line(done)['teacher_spearman'], wanted, places=6
+            last_line(done)['teacher_spearman'], expected, places=6
         )
         self.assert_complains(
             run('none', *given, '--temperature=2'),
@@ -438,10 +438,10 @@ class StudentTest(Checks, parameterized.TestCase):
         self.assertIn('teacher_accuracy', kept)
         predictions = (FOLDER / 'rte2' / 'predictions.tsv').read_text()
         self.assertLen(predictions.splitlines(), 1 + len(asked))
-        found = Config.read(rte)
+        actual = Config.read(rte)
         learned = Config.read(FOLDER / 'rte2').task
         learned = dataclasses.replace(learned, name='qnli')
-        found.replace(task=learned).write(rte)
+        actual.replace(task=learned).write(rte)
         self.assert_complains(
             finetuning.run(
                 distill, f'--teacher={rte}', '--task=rte',
@@ -659,5 +659,5 @@ class ComplaintsTest(Checks, parameterized.TestCase):
         )
         self.assertEqual(distill.sum_of('label', 1, 0), 'label:0,soft:1')
         self.assertEqual(distill.sum_of('score', 0, 2), 'score:1,patience:2')
-        with self.assertRaises(commands.UsageError):
+        with self.assertRaises(errors.UsageError):
             distill.start_of(str(TEACHER), 9, 'first')

@@ -72,7 +72,7 @@ class TatoebaTest(places.Folder, command.Checks, parameterized.TestCase):
         )
         loaded = workdirs.loaded()
         english = unit(loaded.encode(ENGLISH, progress=False))
-        wanted = {}
+        expected = {}
         for code, foreign in (('deu', FOREIGN), ('fra', COPIED)):
             cosines = unit(loaded.encode(foreign, progress=False)) @ english.T
             # The first of equal texts, whatever the last bits say.
@@ -82,22 +82,25 @@ class TatoebaTest(places.Folder, command.Checks, parameterized.TestCase):
             lines = np.arange(len(foreign))
             same = np.array([foreign[i] == foreign[j] for i, j in
                              zip(back, lines, strict=True)])  # fmt: skip
-            wanted[code] = {
+            expected[code] = {
                 'accuracy': (np.mean(into == lines), np.mean(same)),
                 'by_line': (np.mean(into == lines), np.mean(back == lines)),
                 'f1': (
                     evaluation.weighted_f1(into), evaluation.weighted_f1(back)
                 ),
             }  # fmt: skip
-        for code, measures in wanted.items():
-            found = done.result['languages'][code]
-            self.assertEqual(found['pairs'], 12)
+        for code, measures in expected.items():
+            actual = done.result['languages'][code]
+            self.assertEqual(actual['pairs'], 12)
             for name, (into, back) in measures.items():
                 values = {'xx_en': into, 'en_xx': back,
                           'mean': (into + back) / 2}  # fmt: skip
                 for key, value in values.items():
                     self.assertAlmostEqual(
-                        found[name][key], 100 * value, 2, f'{code} {name} {key}'
+                        actual[name][key],
+                        100 * value,
+                        2,
+                        f'{code} {name} {key}',
                     )
         # Words in another order: most are found, and not all.
         self.assertBetween(done.result['accuracy']['mean'], 30, 99)
@@ -106,7 +109,7 @@ class TatoebaTest(places.Folder, command.Checks, parameterized.TestCase):
                 every = done.result['languages'].values()
                 self.assertAlmostEqual(
                     done.result[name][key],
-                    np.mean([found[name][key] for found in every]),
+                    np.mean([actual[name][key] for actual in every]),
                     delta=0.011,
                 )
         by_line = done.result['languages']['fra']['by_line']
@@ -195,11 +198,11 @@ class TatoebaTest(places.Folder, command.Checks, parameterized.TestCase):
             given = translations.call_args.args
         self.assertEqual(done.status, 0, done.err)
         self.assertEqual(done.result['layer'], 0)
-        for texts, found in zip((FOREIGN, ENGLISH), given, strict=False):
-            wanted = encode(texts, pooling='max', layers=0, progress=False)
-            np.testing.assert_allclose(found, wanted, atol=1e-6)
+        for texts, actual in zip((FOREIGN, ENGLISH), given, strict=False):
+            expected = encode(texts, pooling='max', layers=0, progress=False)
+            np.testing.assert_allclose(actual, expected, atol=1e-6)
             other = encode(texts, pooling='max', progress=False)
-            self.assertGreater(np.abs(other - wanted).max(), 0.1)
+            self.assertGreater(np.abs(other - expected).max(), 0.1)
 
     def test_what_is_wrong(self):
         for message, *given in (

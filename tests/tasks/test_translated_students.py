@@ -7,7 +7,7 @@ import numpy as np
 from absl.testing import absltest, parameterized
 
 import infoword_tf
-from infoword_tf import commands
+from infoword_tf import errors
 from infoword_tf.config import Config
 from infoword_tf.text.sentencepiece import SentencePiece
 from tasks import distill, embedding, finetune, student, teacher
@@ -75,15 +75,15 @@ class TextsTest(absltest.TestCase):
         for part, texts in parts.items():
             self.assertLen(texts.own, 2 * len(texts.sentences))
             for own, taught, language in zip(*texts, strict=True):
-                wanted = taught if language == 'en' else german[taught]
-                self.assertEqual(own, wanted, part)
+                expected = taught if language == 'en' else german[taught]
+                self.assertEqual(own, expected, part)
         held = set(parts['heldout'].sentences)
         self.assertEqual(held, {a for a, _ in PAIRS[::7]})
         self.assertNoCommonElements(parts['train'].sentences, held)
         # The other way round, where the teacher reads German.
-        found = embedding.read(self.given(), None, 'de')['train']
+        actual = embedding.read(self.given(), None, 'de')['train']
         self.assertEqual(
-            set(found.taught), set(GERMAN) - {b for _, b in PAIRS[::7]}
+            set(actual.taught), set(GERMAN) - {b for _, b in PAIRS[::7]}
         )
 
     def test_some_sentences_with_all_their_translations(self):
@@ -124,23 +124,23 @@ class StartTest(absltest.TestCase):
             mock.patch.object(student, 'CHUNK', 7),
             mock.patch.object(student, 'ROUNDS', 200),
         ):
-            found = student.fitted(OWN, GERMAN, vectors, weights)
+            actual = student.fitted(OWN, GERMAN, vectors, weights)
         means = np.zeros((len(GERMAN), len(OWN)))
         for row, ids in zip(means, OWN.tokenize(GERMAN).to_list(), strict=True):
             np.add.at(row, ids, weights[ids] / len(ids))
-        wanted = np.float64(vectors)
-        wanted = np.linalg.solve(
+        expected = np.float64(vectors)
+        expected = np.linalg.solve(
             means.T @ means + student.PENALTY * np.eye(len(OWN)),
-            means.T @ (wanted - wanted.mean(axis=0)),
+            means.T @ (expected - expected.mean(axis=0)),
         )
-        np.testing.assert_allclose(found, wanted, atol=2e-3)
-        self.assertGreater(np.abs(wanted).max(), 1)
+        np.testing.assert_allclose(actual, expected, atol=2e-3)
+        self.assertGreater(np.abs(expected).max(), 1)
         none = means.sum(axis=0) == 0
         self.assertTrue(none.any())
-        np.testing.assert_array_equal(found[none], 0)
+        np.testing.assert_array_equal(actual[none], 0)
         # As many rounds as are taken come near.
         few = student.fitted(OWN, GERMAN, vectors, weights)
-        left = np.linalg.norm(few - wanted) / np.linalg.norm(wanted)
+        left = np.linalg.norm(few - expected) / np.linalg.norm(expected)
         self.assertLess(left, 0.3)
 
     def test_pieces_that_are_spelled_alike(self):
@@ -175,15 +175,15 @@ class StartTest(absltest.TestCase):
 
     def test_layers_with_another_vocabulary(self):
         loaded = infoword_tf.load(TEACHER)
-        found = student.with_vocabulary(loaded, OWN, GERMAN, ENGLISH)
-        self.assertEqual(found.config.tokenizer.kind, 'sentencepiece')
-        self.assertEqual(found.config.rows, {})
-        self.assertEqual(found.encode(GERMAN[:2]).shape, (2, 64))
+        actual = student.with_vocabulary(loaded, OWN, GERMAN, ENGLISH)
+        self.assertEqual(actual.config.tokenizer.kind, 'sentencepiece')
+        self.assertEqual(actual.config.rows, {})
+        self.assertEqual(actual.encode(GERMAN[:2]).shape, (2, 64))
         np.testing.assert_array_equal(
-            found.unigram, student.counts_of(OWN, GERMAN)
+            actual.unigram, student.counts_of(OWN, GERMAN)
         )
-        old, new = loaded.model.variables, found.model.variables
-        path = found.encoder.embedding_table.path
+        old, new = loaded.model.variables, actual.model.variables
+        path = actual.encoder.embedding_table.path
         for name, variable in new.items():
             if name != path:
                 np.testing.assert_array_equal(variable, old[name], name)
@@ -209,7 +209,7 @@ class StartTest(absltest.TestCase):
         own = OWN, np.ones((len(ENGLISH), 64))
         table = student.lookup_of(one, 64, 'sif', ENGLISH, {}, own)
         with self.assertRaisesRegex(
-            commands.UsageError, 'the encoder lookup takes no other vocabulary'
+            errors.UsageError, 'the encoder lookup takes no other vocabulary'
         ):
             student.with_vocabulary(table, OWN, GERMAN, ENGLISH)
 

@@ -83,9 +83,9 @@ def answers(typed, cwd):
         text=True,
         check=True,
     )  # fmt: skip
-    found = list(map(json.loads, done.stdout.splitlines()))
-    assert len(found) == len(typed), done.stderr
-    return found
+    actual = list(map(json.loads, done.stdout.splitlines()))
+    assert len(actual) == len(typed), done.stderr
+    return actual
 
 
 def commands():
@@ -100,7 +100,7 @@ def commands():
 class TypedTest(places.Folder, absltest.TestCase):
     def test_help(self):
         """Every flag that a command reads or passes on, and no failure."""
-        wanted = {
+        expected = {
             'infoword_tf.train': TRAINER,
             'tasks.classify': (*LABELLED, 'train', 'dev', 'sweep'),
             'tasks.distill': (*LABELLED, 'teacher', 'task', 'dev', 'version2'),
@@ -115,14 +115,14 @@ class TypedTest(places.Folder, absltest.TestCase):
             'benchmarks.shares': ('inits', 'examples', 'seeds'),
         }
         modules = list(commands())
-        self.assertContainsSubset(wanted, modules)
+        self.assertContainsSubset(expected, modules)
         self.assertGreater(len(modules), 25)
-        found = answers([[m, '--helpfull'] for m in modules], ROOT)
-        for module, (status, out, err) in zip(modules, found, strict=True):
+        actual = answers([[m, '--helpfull'] for m in modules], ROOT)
+        for module, (status, out, err) in zip(modules, actual, strict=True):
             with self.subTest(module):
                 self.assertEqual((status, err), (0, ''))
                 shown = re.findall(r'^  --(?:\[no\])?([\w.]+)', out, re.M)
-                self.assertContainsSubset(wanted.get(module, ()), shown)
+                self.assertContainsSubset(expected.get(module, ()), shown)
                 self.assertNoCommonElements(shown, ('verbosity', 'pdb'))
 
     def test_complaints(self):
@@ -240,8 +240,8 @@ class TypedTest(places.Folder, absltest.TestCase):
             'export.search --model=empty --corpus=text:one.txt query':
                 'error: --model=empty is no version of an export',
         }
-        found = answers([line.split() for line in typed], self.folder)
-        for line, (status, out, err) in zip(typed, found, strict=True):
+        actual = answers([line.split() for line in typed], self.folder)
+        for line, (status, out, err) in zip(typed, actual, strict=True):
             with self.subTest(line):
                 self.assertEqual((status, out), (1, ''), err)
                 self.assertRegex(err, f'^{typed[line]}')

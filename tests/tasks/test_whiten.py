@@ -9,7 +9,7 @@ from absl.testing import absltest
 
 import infoword_tf
 from export import bundle
-from infoword_tf import commands
+from infoword_tf import errors
 from infoword_tf.config import Config
 from infoword_tf.data import corpora
 from infoword_tf.data.documents import Document
@@ -57,7 +57,7 @@ class FitTest(absltest.TestCase):
             (np.where(x > 1, np.nan, x), 1e-6, 'not finite'),
             (x, 0.0, '--epsilon=0: the vectors of 4 sentences span fewer than'),
         ):
-            with self.assertRaisesRegex(commands.UsageError, message):
+            with self.assertRaisesRegex(errors.UsageError, message):
                 whiten.fit(vectors, 9, epsilon)
         kernel, _ = whiten.fit(x, 3, 0.0)  # so many directions there are
         self.assertTrue(np.isfinite(kernel).all())
@@ -73,8 +73,8 @@ class SpreadTest(absltest.TestCase):
         for most, wanted in (
             (10, range(0, 100, 10)), (30, range(0, 90, 3)), (200, range(100)),
         ):  # fmt: skip
-            found = whiten.spread(lambda: iter(documents), most)
-            self.assertEqual(found, [*map(str, wanted)])
+            actual = whiten.spread(lambda: iter(documents), most)
+            self.assertEqual(actual, [*map(str, wanted)])
 
 
 class CommandTest(absltest.TestCase):
@@ -99,7 +99,7 @@ class CommandTest(absltest.TestCase):
         step = len(every) // 300
         self.assertGreater(step, 1)
         read = every[: 300 * step : step]
-        found = loaded.encode(read, progress=False)
+        actual = loaded.encode(read, progress=False)
         self.assertTrue(loaded.config.normalize)
         longer = infoword_tf.load(folder / 'white')
         longer.config = loaded.config.replace(normalize=False)
@@ -108,20 +108,20 @@ class CommandTest(absltest.TestCase):
         np.testing.assert_allclose(plain.mean(0), np.zeros(8), atol=1e-3)
         np.testing.assert_allclose(np.cov(plain.T), np.eye(8), atol=2e-3)
         lengths = np.linalg.norm(plain, axis=1, keepdims=True)
-        np.testing.assert_allclose(found, plain / lengths, atol=1e-5)
+        np.testing.assert_allclose(actual, plain / lengths, atol=1e-5)
         # Its card reads metrics.json, which is not of a run.
         version = bundle.write(folder / 'white', folder / 'model')
         card = (folder / 'model' / 'MODEL_CARD.md').read_text()
         self.assertIn('of widths 8 (identity)', card)
         served = workdirs.serve(str(version)).signatures['embed']
         np.testing.assert_allclose(
-            served(texts=tf.constant(read[:9]))['embeddings'], found[:9],
+            served(texts=tf.constant(read[:9]))['embeddings'], actual[:9],
             atol=1e-5,
         )  # fmt: skip
         for name, more, message in (
             ('white', {}, 'holds files'), ('wide', {'dims': 9999}, 'dims=9999'),
         ):  # fmt: skip
-            with self.assertRaisesRegex(commands.UsageError, message):
+            with self.assertRaisesRegex(errors.UsageError, message):
                 whiten.run(
                     init=str(folder / 'start'), corpus=text,
                     workdir=str(folder / name), **more,

@@ -42,9 +42,9 @@ class WordsTest(command.Checks, places.Folder, parameterized.TestCase):
     def test_pairs(self):
         """Angles 10, 5, 90 and 165 rank as people say; one word is unknown."""
         (self.data / 'pairs.txt').write_text('\n'.join(PAIRS) + '\n')
-        found = words.measure(words.read(self.data / 'pairs.txt'), vectors())
+        actual = words.measure(words.read(self.data / 'pairs.txt'), vectors())
         self.assertEqual(
-            found,
+            actual,
             {
                 'spearman': 100.0,
                 'interval': [-69.2, 100.0],
@@ -86,18 +86,18 @@ class WordsTest(command.Checks, places.Folder, parameterized.TestCase):
 
     def test_a_word_as_it_is_written_comes_first(self):
         index = {'paris': 0, 'Paris': 1, 'rome': 2}
-        found, known = words.places(
+        actual, known = words.places(
             [['Paris', 'paris'], ['PARIS', 'Rome'], ['Oslo', 'rome']], index
         )
-        np.testing.assert_array_equal(found, [[1, 0], [0, 2], [-1, 2]])
+        np.testing.assert_array_equal(actual, [[1, 0], [0, 2], [-1, 2]])
         np.testing.assert_array_equal(known, [True, True, False])
 
     def test_one_swap_of_ranks(self):
         """Among four: 1 - 6 * 2 / (4 * 15) = 0.8."""
         swapped = ['up\thigh\t9.8', *PAIRS[1:]]
         (self.data / 'pairs.txt').write_text('\n'.join(swapped))
-        found = words.measure(words.read(self.data / 'pairs.txt'), vectors())
-        self.assertEqual(found['spearman'], 80.0)
+        actual = words.measure(words.read(self.data / 'pairs.txt'), vectors())
+        self.assertEqual(actual['spearman'], 80.0)
 
     def test_questions(self):
         """The nearest to b - a + c that is none of the three."""
@@ -112,11 +112,11 @@ class WordsTest(command.Checks, places.Folder, parameterized.TestCase):
             ': fruit', 'man king woman apple', 'man king woman Pear',
         ]  # fmt: skip
         (self.data / 'questions.txt').write_text('\n'.join(lines))
-        found = words.measure(words.read(self.data / 'questions.txt'), made)
-        self.assertEqual(found['sections'], {'royal': 1.0, 'fruit': 0.0})
-        self.assertEqual(found['accuracy'], round(2 / 3, 4))
-        self.assertEqual(found['used'], 3)
-        self.assertEqual(found['left_out'], 1)
+        actual = words.measure(words.read(self.data / 'questions.txt'), made)
+        self.assertEqual(actual['sections'], {'royal': 1.0, 'fruit': 0.0})
+        self.assertEqual(actual['accuracy'], round(2 / 3, 4))
+        self.assertEqual(actual['used'], 3)
+        self.assertEqual(actual['left_out'], 1)
 
     def test_question_words_are_no_answers(self):
         """b - a + c is nearest to c itself where a and b are alike."""
@@ -149,7 +149,7 @@ class WordsTest(command.Checks, places.Folder, parameterized.TestCase):
 
     def test_a_run_of_words(self):
         """Trained, written, read: the tests find the same either way."""
-        workdir, found = self.folder / 'run', []
+        workdir, actual = self.folder / 'run', []
         runs.run_here(
             workdir, '--objectives=skip_gram', '--tokenizer=words',
             '--optimizer=word2vec', '--width=16', '--dropout=0',
@@ -174,8 +174,8 @@ class WordsTest(command.Checks, places.Folder, parameterized.TestCase):
         ):
             done = self.run_it(*given)
             self.assertEqual(done.status, 0, done.err)
-            found.append(done.result['tests'])
-        self.assertEqual(found[0], found[1])
+            actual.append(done.result['tests'])
+        self.assertEqual(actual[0], actual[1])
 
     @parameterized.parameters(
         ('a\tb\n', 'pairs.txt, line 1: no two words and a score'),

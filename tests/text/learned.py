@@ -26,9 +26,9 @@ def learned(kind: str, lower_case: bool = True) -> Tokenizer:
 
 def words_of(tokenizer: Tokenizer, *strings: str) -> list[str]:
     """The pieces of each word, joined: word starts made readable."""
-    found = tokenizer.pieces([string.encode() for string in strings])
+    actual = tokenizer.pieces([string.encode() for string in strings])
     words: list[list[str]] = []
-    for i, start in zip(found.ids, found.word_starts, strict=True):
+    for i, start in zip(actual.ids, actual.word_starts, strict=True):
         if start:
             words.append([])
         words[-1].append(tokenizer.vocabulary[i])

@@ -42,10 +42,10 @@ OPTIONS = {
 @functools.cache
 def real():
     """Lines of Python's manual."""
-    found = [
+    actual = [
         line for text in topics.topics.values() for line in text.splitlines()
     ]
-    return random.Random(0).sample(found, 3000)
+    return random.Random(0).sample(actual, 3000)
 
 
 @functools.cache
@@ -119,26 +119,28 @@ class OracleTest(parameterized.TestCase):
         splits = ids.row_splits.numpy()
         parts = [part.values.numpy() for part in (ids, starts, ends)]
         encodings = theirs.encode_batch(texts, add_special_tokens=False)
-        for i, (text, wanted) in enumerate(zip(texts, encodings, strict=True)):
+        for i, (text, expected) in enumerate(
+            zip(texts, encodings, strict=True)
+        ):
             row = slice(splits[i], splits[i + 1])
             size = np.array([len(c.encode()) for c in text], int)
             place = np.concatenate([[0], np.cumsum(size)])
-            bounds = place[np.array(wanted.offsets, int).reshape(-1, 2)]
+            bounds = place[np.array(expected.offsets, int).reshape(-1, 2)]
             # Of blanks alone nothing is left, wherever that is.
             empty = (bounds[:, 0] == bounds[:, 1])[:, None]
-            found = np.stack([part[row] for part in parts[1:]], 1)
+            actual = np.stack([part[row] for part in parts[1:]], 1)
             if theirs.normalizer and unicodedata.normalize('NFC', text) != text:
-                found = bounds  # theirs forgets what a letter was composed of
+                actual = bounds  # theirs forgets what a letter was composed of
             if text.startswith(' ') and getattr(ours, '_marks_first', False):
-                found[:1] = bounds[:1]  # theirs takes it for the mark
+                actual[:1] = bounds[:1]  # theirs takes it for the mark
             if (
-                list(parts[0][row]) != wanted.ids
-                or not np.array_equal(found * ~empty, bounds * ~empty)
-                or (found[:, 0] != found[:, 1])[empty[:, 0]].any()
+                list(parts[0][row]) != expected.ids
+                or not np.array_equal(actual * ~empty, bounds * ~empty)
+                or (actual[:, 0] != actual[:, 1])[empty[:, 0]].any()
             ):
                 self.fail(
-                    f'{text!r}: {parts[0][row]} {found.tolist()}, not '
-                    f'{wanted.ids} {bounds.tolist()}'
+                    f'{text!r}: {parts[0][row]} {actual.tolist()}, not '
+                    f'{expected.ids} {bounds.tolist()}'
                 )
 
     @parameterized.parameters(*OPTIONS)
@@ -151,11 +153,11 @@ class OracleTest(parameterized.TestCase):
         if option != 'plain':
             texts = texts[:0x100]
         ours, theirs = both(option)
-        wanted = theirs.encode_batch(texts, add_special_tokens=False)
+        expected = theirs.encode_batch(texts, add_special_tokens=False)
         for i in range(0, len(texts), 1024):
-            found = ids_of(ours, texts[i : i + 1024])
+            actual = ids_of(ours, texts[i : i + 1024])
             for text, row, want in zip(
-                texts[i : i + 1024], found, wanted[i : i + 1024], strict=True
+                texts[i : i + 1024], actual, expected[i : i + 1024], strict=True
             ):
                 self.assertEqual(row, want.ids, text)
 
@@ -216,9 +218,9 @@ class OracleTest(parameterized.TestCase):
             for count in range(14)
         ]
         texts += ['a  b   c', ' '.join(texts), *HARD]
-        wanted = theirs.encode_batch(texts, add_special_tokens=False)
+        expected = theirs.encode_batch(texts, add_special_tokens=False)
         self.assertEqual(
-            ids_of(BytePairs(made), texts), [row.ids for row in wanted]
+            ids_of(BytePairs(made), texts), [row.ids for row in expected]
         )
 
 
@@ -287,9 +289,9 @@ class MergesTest(parameterized.TestCase):
         for ignore in False, True:
             made['model']['ignore_merges'] = ignore
             theirs = tokenizers.Tokenizer.from_str(json.dumps(made))
-            (found,) = ids_of(BytePairs(made), ['zqzq'])
-            self.assertEqual(found, theirs.encode('zqzq').ids)
-            self.assertEqual(len(found) == 1, ignore)
+            (actual,) = ids_of(BytePairs(made), ['zqzq'])
+            self.assertEqual(actual, theirs.encode('zqzq').ids)
+            self.assertEqual(len(actual) == 1, ignore)
 
 
 class BytePairsTest(parameterized.TestCase):
@@ -320,9 +322,9 @@ class BytePairsTest(parameterized.TestCase):
             for _ in range(3000)
         ]
         words = self.tokenizer._parted(tf.constant(texts), False)
-        found = tf.RaggedTensor.from_row_splits(words.words, words.splits)
+        actual = tf.RaggedTensor.from_row_splits(words.words, words.splits)
         self.assertEqual(
-            found.to_list(),
+            actual.to_list(),
             [[w.encode() for w in expression.findall(text)] for text in texts],
         )
 
@@ -377,13 +379,13 @@ class BytePairsTest(parameterized.TestCase):
 
     def test_word_starts(self):
         strings = [b'unwanted, (running).', b'', b"it's a . b", 'é 字'.encode()]
-        found = self.tokenizer.pieces(strings)
+        actual = self.tokenizer.pieces(strings)
         np.testing.assert_array_equal(
-            found.ids, self.tokenizer.tokenize(strings).values
+            actual.ids, self.tokenizer.tokenize(strings).values
         )
-        words = [0, *np.flatnonzero(found.word_starts)[1:], len(found.ids)]
+        words = [0, *np.flatnonzero(actual.word_starts)[1:], len(actual.ids)]
         spelled = [
-            self.tokenizer.text(found.ids[a:b].tolist())
+            self.tokenizer.text(actual.ids[a:b].tolist())
             for a, b in itertools.pairwise(words)
         ]
         self.assertEqual(
@@ -395,9 +397,9 @@ class BytePairsTest(parameterized.TestCase):
         """As of RoBERTa, whose <mask> takes it."""
         parts = tf.constant(['the ', ' of a \n', '.', 'end '])
         inside = tf.constant([False, True, True, False])
-        found = self.tokenizer.tokenize_parts(parts, inside)
+        actual = self.tokenizer.tokenize_parts(parts, inside)
         self.assertEqual(
-            found.to_list(),
+            actual.to_list(),
             ids_of(self.tokenizer, ['the', ' of a', '.', 'end ']),
         )
 

@@ -43,8 +43,8 @@ class WidenedTest(parameterized.TestCase):
 
     def test_what_is_whole_stays(self):
         spans = [[(0, 3), (4, 5)], [], [(0, 1)]]
-        found = widened(['abc d', '', 'x'], spans)
-        self.assertEqual(found, [[b'abc', b'd'], [], [b'x']])
+        actual = widened(['abc d', '', 'x'], spans)
+        self.assertEqual(actual, [[b'abc', b'd'], [], [b'x']])
 
     def test_accents_belong_to_what_they_follow(self):
         text = 'cafe\u0301\u0327 a'
@@ -56,14 +56,14 @@ class WidenedTest(parameterized.TestCase):
 
     def test_at_the_end_of_a_text(self):
         """The marks that the next text begins with are not this one's."""
-        found = widened(['a', '\u0301b'], [[(0, 1)], [(2, 3)]])
-        self.assertEqual(found, [[b'a'], [b'b']])
+        actual = widened(['a', '\u0301b'], [[(0, 1)], [(2, 3)]])
+        self.assertEqual(actual, [[b'a'], [b'b']])
 
     def test_bytes_inside_a_character(self):
         text = '中a\U0001f600'
-        found = widened([text], [[(1, 2), (4, 5), (3, 4)]])
+        actual = widened([text], [[(1, 2), (4, 5), (3, 4)]])
         self.assertEqual(
-            found, [['中'.encode(), '\U0001f600'.encode(), b'a']]
+            actual, [['中'.encode(), '\U0001f600'.encode(), b'a']]
         )
 
     def test_what_has_no_bytes_stays(self):
@@ -75,16 +75,16 @@ class WidenedTest(parameterized.TestCase):
         ('a\u200b b\ufe0f', ['a', 'b\ufe0f']),
         ('का', ['का', 'ा']),
     )
-    def test_pieces_of_a_tokenizer(self, text, wanted):
+    def test_pieces_of_a_tokenizer(self, text, expected):
         tokenizer = wordpiece.WordPiece(VOCABULARY)
         texts = tf.constant([text.encode()])
         _, *offsets = tokenizer.tokenize_with_offsets(texts)
         starts, ends = characters.widened(texts, *offsets)
-        found = [
+        actual = [
             text.encode()[a:b].decode()
             for a, b in zip(starts.values, ends.values, strict=True)
         ]
-        self.assertEqual(found, wanted)
+        self.assertEqual(actual, expected)
 
 
 if __name__ == '__main__':

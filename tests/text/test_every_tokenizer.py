@@ -10,8 +10,8 @@ from absl.testing import absltest, parameterized
 
 import infoword_tf
 from export import bundle, comparison, runner, serving_ops
-from infoword_tf.commands import UsageError
 from infoword_tf.data.opened import TextChoices, choose_tokenizer
+from infoword_tf.errors import UsageError
 from infoword_tf.text.tokenizers import TOKENIZERS
 from tests import corpus, places, quick
 from tests.text.learned import LEARNED, SPECIALS, TEXTS, learned
@@ -26,28 +26,28 @@ class PromisesTest(parameterized.TestCase):
     @parameterized.product(kind=list(LEARNED), lower_case=(True, False))
     def test_pieces_of_real_text(self, kind, lower_case):
         tokenizer = learned(kind, lower_case)
-        found = tokenizer.pieces([text.encode() for text in TEXTS])
-        self.assertEqual(found.ids.dtype, np.int32)
-        self.assertEqual(found.word_starts.dtype, bool)
+        actual = tokenizer.pieces([text.encode() for text in TEXTS])
+        self.assertEqual(actual.ids.dtype, np.int32)
+        self.assertEqual(actual.word_starts.dtype, bool)
         ragged = tokenizer.tokenize(TEXTS)
-        np.testing.assert_array_equal(found.ids, ragged.flat_values)
-        np.testing.assert_array_equal(found.row_splits, ragged.row_splits)
+        np.testing.assert_array_equal(actual.ids, ragged.flat_values)
+        np.testing.assert_array_equal(actual.row_splits, ragged.row_splits)
         self.assertEqual(
-            int(found.word_starts.sum()), sum(len(t.split()) for t in TEXTS)
+            int(actual.word_starts.sum()), sum(len(t.split()) for t in TEXTS)
         )
         self.assertLessEqual(
-            np.mean(found.ids == tokenizer.unk_id), UNKNOWN.get(kind, 0)
+            np.mean(actual.ids == tokenizer.unk_id), UNKNOWN.get(kind, 0)
         )
 
     @parameterized.product(
         kind=list(LEARNED), strings=([], [b''], [b'', b''])
     )
     def test_nothing(self, kind, strings):
-        found = learned(kind).pieces(strings)
-        self.assertLen(found.ids, 0)
-        self.assertLen(found.word_starts, 0)
+        actual = learned(kind).pieces(strings)
+        self.assertLen(actual.ids, 0)
+        self.assertLen(actual.word_starts, 0)
         np.testing.assert_array_equal(
-            found.row_splits, [0] * (len(strings) + 1)
+            actual.row_splits, [0] * (len(strings) + 1)
         )
 
     @parameterized.parameters(*LEARNED)
@@ -57,10 +57,10 @@ class PromisesTest(parameterized.TestCase):
             tokenizer.tokenize_with_offsets,
             input_signature=[tf.TensorSpec([None], tf.string)],
         )
-        for found, wanted in zip(
+        for actual, expected in zip(
             graph(NASTY), tokenizer.tokenize_with_offsets(NASTY), strict=True
         ):
-            self.assertEqual(found.to_list(), wanted.to_list())
+            self.assertEqual(actual.to_list(), expected.to_list())
         self.assertEqual(graph([''])[0].dtype, tf.int32)
         for part in graph(['']):
             self.assertEqual(part.to_list(), [[]])
@@ -112,9 +112,9 @@ class PromisesTest(parameterized.TestCase):
         self.assertLen(tokenizer, size)
         self.assertEqual(tokenizer.special_ids, (0, 1, 2, 3, 4))
         self.assertContainsSubset((0, 2, 3, 4), tokenizer.control_ids)
-        found = tokenizer.tokenize(['[PAD][CLS] [SEP] [UNK] [MASK]'])
+        actual = tokenizer.tokenize(['[PAD][CLS] [SEP] [UNK] [MASK]'])
         self.assertNoCommonElements(
-            tokenizer.control_ids, found.flat_values.numpy().tolist()
+            tokenizer.control_ids, actual.flat_values.numpy().tolist()
         )
 
     @parameterized.parameters(*LEARNED)
@@ -122,8 +122,8 @@ class PromisesTest(parameterized.TestCase):
         for lower_case in (True, False):
             tokenizer = learned(kind, lower_case)
             self.assertEqual(tokenizer.lower_case, lower_case)
-            found = tokenizer.tokenize(['The FILE', 'the file']).to_list()
-            self.assertEqual(found[0] == found[1], lower_case)
+            actual = tokenizer.tokenize(['The FILE', 'the file']).to_list()
+            self.assertEqual(actual[0] == actual[1], lower_case)
 
     @parameterized.parameters(*LEARNED)
     def test_the_same_from_the_same_texts(self, kind):
@@ -263,14 +263,14 @@ class Runs:
         )[0, 0].numpy()
         self.assertLess(scores[list(tokenizer.control_ids)].max(), -1e9)
         blank = ' ' * (self.kind == 'words')
-        (found,) = self.loaded.fill_mask(f'a list of [MASK]{blank}.', 3)
+        (actual,) = self.loaded.fill_mask(f'a list of [MASK]{blank}.', 3)
         best = np.argsort(-scores)[:3]
         self.assertEqual(
-            [piece for piece, _ in found],
+            [piece for piece, _ in actual],
             [tokenizer.vocabulary[i] for i in best],
         )
         np.testing.assert_allclose(
-            [value for _, value in found], scores[best], atol=1e-5
+            [value for _, value in actual], scores[best], atol=1e-5
         )
 
     def test_export(self):
@@ -284,12 +284,14 @@ class Runs:
         for batch, content in batches.items():
             runner.write_texts(self.folder / f'{batch}.texts', content)
         runner.main(str(model), str(self.folder))
-        found, wanted = {}, {}
+        actual, expected = {}, {}
         for batch, texts in batches.items():
             with np.load(self.folder / f'{batch}.npz') as file:
-                found[batch] = dict(file)
-            wanted[batch] = comparison.in_python(self.loaded, texts, SIGNATURES)
-        gaps = comparison.largest(found, wanted, 1e-5)
+                actual[batch] = dict(file)
+            expected[batch] = comparison.in_python(
+                self.loaded, texts, SIGNATURES
+            )
+        gaps = comparison.largest(actual, expected, 1e-5)
         self.assertNotEmpty(gaps)
         for name, gap in gaps.items():
             self.assertLess(gap, 1e-5, name)

@@ -69,9 +69,9 @@ def everything():
         range(0xE000, 0xE004), *(range(*ends) for ends in SCRIPTS.values())
     )))  # fmt: skip
     pieces = sorted(pieces)
-    found = [*vocabulary.SPECIALS, *pieces, *(f'##{c}' for c in pieces)]
+    actual = [*vocabulary.SPECIALS, *pieces, *(f'##{c}' for c in pieces)]
     more = ('ab', '##ab', 'a b', 'สวัส', '##สดี', 'ab.', '中国', 'a\u2e52', '[i]')
-    return [*found, *(piece for piece in more if piece not in found)]
+    return [*actual, *(piece for piece in more if piece not in actual)]
 
 
 @functools.cache
@@ -150,16 +150,20 @@ class OracleTest(parameterized.TestCase):
         splits = ids.row_splits.numpy()
         parts = [part.values.numpy() for part in (ids, starts, ends)]
         encodings = theirs.encode_batch(texts, add_special_tokens=False)
-        for i, (text, wanted) in enumerate(zip(texts, encodings, strict=True)):
+        for i, (text, expected) in enumerate(
+            zip(texts, encodings, strict=True)
+        ):
             row = slice(splits[i], splits[i + 1])
             size = np.array([len(c.encode()) for c in text], int)
             place = np.concatenate([[0], np.cumsum(size)])
-            bounds = place[np.array(wanted.offsets, int).reshape(-1, 2)]
-            for found, want in zip(
-                parts, (wanted.ids, *bounds.T), strict=True
+            bounds = place[np.array(expected.offsets, int).reshape(-1, 2)]
+            for actual, want in zip(
+                parts, (expected.ids, *bounds.T), strict=True
             ):
-                if not np.array_equal(found[row], want):
-                    self.fail(f'{text!r}: {list(found[row])}, not {list(want)}')
+                if not np.array_equal(actual[row], want):
+                    self.fail(
+                        f'{text!r}: {list(actual[row])}, not {list(want)}'
+                    )
 
     @parameterized.parameters(*zip(OPTIONS))
     def test_every_code_point(self, options):
@@ -239,9 +243,9 @@ class WordPieceTest(parameterized.TestCase):
         self.assertTrue(np.all(starts.values < ends.values))
         self.assertTrue(np.all(ends.values <= lengths))
         np.testing.assert_array_equal(ours.tokenize(texts).values, ids.values)
-        found = ours.pieces(texts[:100])
+        actual = ours.pieces(texts[:100])
         np.testing.assert_array_equal(
-            found.ids, ours.tokenize(texts[:100]).values
+            actual.ids, ours.tokenize(texts[:100]).values
         )
 
     def test_what_is_said_of_marks(self):
@@ -295,12 +299,12 @@ class WordPieceTest(parameterized.TestCase):
         tf.saved_model.save(module, folder.name)
         self.assertEmpty(serving_ops.unservable(pathlib.Path(folder.name)))
         texts = [*TEXTS, 'ส' * 100, 'ส' * 101, '']
-        for found, wanted in zip(
+        for actual, expected in zip(
             tf.saved_model.load(folder.name).ask(texts),
             ours.tokenize_with_offsets(texts),
             strict=True,
         ):
-            np.testing.assert_array_equal(found, wanted.values)
+            np.testing.assert_array_equal(actual, expected.values)
 
 
 if __name__ == '__main__':

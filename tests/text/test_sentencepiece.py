@@ -58,14 +58,14 @@ class TokenizeTest(parameterized.TestCase):
         """Which throws away all kernels, and with them what is theirs."""
         graph = tf.function(lambda x: self.tokenizer.tokenize(x).flat_values)
         text = tf.constant(['the cafe'])
-        wanted = graph(text)
+        expected = graph(text)
         another = SentencePiece(make(pieces=PIECES[:12]))
         tf.random.set_seed(1)
-        np.testing.assert_array_equal(graph(text), wanted)
-        found = self.tokenizer.tokenize(text).flat_values
-        np.testing.assert_array_equal(found, wanted)
+        np.testing.assert_array_equal(graph(text), expected)
+        actual = self.tokenizer.tokenize(text).flat_values
+        np.testing.assert_array_equal(actual, expected)
         self.assertNotEqual(
-            another.tokenize(text).to_list()[0], wanted.numpy().tolist()
+            another.tokenize(text).to_list()[0], expected.numpy().tolist()
         )
 
     @parameterized.parameters(
@@ -86,9 +86,9 @@ class TokenizeTest(parameterized.TestCase):
         self.assertEqual(
             pieces_of(tokenizer, '[MASK] a'), ['▁', '[', 'mask', ']', '▁a']
         )
-        found = tokenizer.tokenize(['[PAD][CLS] [SEP] [UNK] [MASK]'])
+        actual = tokenizer.tokenize(['[PAD][CLS] [SEP] [UNK] [MASK]'])
         self.assertNoCommonElements(
-            tokenizer.control_ids, found.flat_values.numpy().tolist()
+            tokenizer.control_ids, actual.flat_values.numpy().tolist()
         )
 
     def test_batches_are_ragged_int32(self):
@@ -178,16 +178,16 @@ class OffsetsTest(parameterized.TestCase):
         (b'a \xff\0b', [('▁a', 0, 1), ('▁', 2, 2), ('[UNK]', 2, 4),
                         ('b', 4, 5)]),
     )  # fmt: skip
-    def test_bytes_of_the_original(self, text, wanted):
+    def test_bytes_of_the_original(self, text, expected):
         ids, starts, ends = (
             part.to_list()[1]
             for part in self.tokenizer.tokenize_with_offsets(['b ', text, ''])
         )
-        found = [
+        actual = [
             (self.tokenizer.vocabulary[i], start, end)
             for i, start, end in zip(ids, starts, ends, strict=True)
         ]
-        self.assertEqual(found, wanted)
+        self.assertEqual(actual, expected)
 
     def test_real_text_is_covered(self):
         tokenizer = learned('sentencepiece')
@@ -219,10 +219,10 @@ class OffsetsTest(parameterized.TestCase):
             real = getattr(tf_text.SentencepieceTokenizer, name)
 
             def spy(tokenizer, strings, real=real):
-                found = real(tokenizer, strings)
-                ids = found[0] if isinstance(found, tuple) else found
+                actual = real(tokenizer, strings)
+                ids = actual[0] if isinstance(actual, tuple) else actual
                 given.append(ids.flat_values.shape[0])
-                return found
+                return actual
 
             with mock.patch.object(tf_text.SentencepieceTokenizer, name, spy):
                 getattr(self.tokenizer, name)([text])
@@ -236,25 +236,25 @@ class PartsTest(parameterized.TestCase):
         (('', 'ed (', ') \t', ''), ['', 'ed ▁ (', ')', '']),
         (('  a \u3000 b', '\u3000a'), ['▁a ▁b', '▁a']),
     )
-    def test_only_after_a_space_is_there_a_mark(self, parts, wanted):
+    def test_only_after_a_space_is_there_a_mark(self, parts, expected):
         tokenizer = SentencePiece(make())
-        found = tokenizer.tokenize_parts(
+        actual = tokenizer.tokenize_parts(
             tf.constant(parts), tf.range(len(parts)) > 0
         )
         read = [
             ' '.join(tokenizer.vocabulary[i] for i in row)
-            for row in found.to_list()
+            for row in actual.to_list()
         ]
-        self.assertEqual(read, wanted)
+        self.assertEqual(read, expected)
 
     def test_a_text_without_a_mask_is_as_ever(self):
         tokenizer = learned('sentencepiece')
         texts = [*topics.topics.values(), '', ' x ']
-        found = tokenizer.tokenize_parts(
+        actual = tokenizer.tokenize_parts(
             tf.constant(texts), tf.zeros(len(texts), tf.bool)
         )
         self.assertEqual(
-            found.to_list(), tokenizer.tokenize(texts).to_list()
+            actual.to_list(), tokenizer.tokenize(texts).to_list()
         )
 
 
@@ -265,16 +265,16 @@ class PiecesTest(parameterized.TestCase):
         cls.tokenizer = SentencePiece(make())
 
     def test_fields(self):
-        found = self.tokenizer.pieces([b'unwanted, a.', b'', b'(b)'])
+        actual = self.tokenizer.pieces([b'unwanted, a.', b'', b'(b)'])
         np.testing.assert_array_equal(
-            found.ids, [6, 7, 8, 9, 12, 19, 5, 20, 14, 21]
+            actual.ids, [6, 7, 8, 9, 12, 19, 5, 20, 14, 21]
         )
         np.testing.assert_array_equal(
-            found.word_starts, [1, 0, 0, 0, 1, 0, 1, 0, 0, 0]
+            actual.word_starts, [1, 0, 0, 0, 1, 0, 1, 0, 0, 0]
         )
-        np.testing.assert_array_equal(found.row_splits, [0, 6, 6, 10])
-        self.assertEqual(found.ids.dtype, np.int32)
-        self.assertEqual(found.word_starts.dtype, bool)
+        np.testing.assert_array_equal(actual.row_splits, [0, 6, 6, 10])
+        self.assertEqual(actual.ids.dtype, np.int32)
+        self.assertEqual(actual.word_starts.dtype, bool)
 
     @parameterized.parameters(
         # Punctuation stays with its word; a mark may stand alone before it.
@@ -301,9 +301,9 @@ class PiecesTest(parameterized.TestCase):
     @parameterized.parameters(True, False)
     def test_words_of_real_text_begin_with_marks(self, lower_case):
         tokenizer = learned('sentencepiece', lower_case)
-        found = tokenizer.pieces([text.encode() for text in TEXTS])
+        actual = tokenizer.pieces([text.encode() for text in TEXTS])
         marked = np.char.startswith(np.array(tokenizer.vocabulary), '▁')
-        np.testing.assert_array_equal(found.word_starts, marked[found.ids])
+        np.testing.assert_array_equal(actual.word_starts, marked[actual.ids])
 
     def test_in_a_store(self):
         made = store.write_store(

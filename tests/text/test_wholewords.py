@@ -37,15 +37,15 @@ class TokenizeTest(parameterized.TestCase):
         (' \n', ''),
         (b'\xff the', '[UNK] the'),
     )
-    def test_words(self, text, wanted):
-        (found,) = read(WholeWords(WORDS), text)
-        self.assertEqual(found, wanted.split())
+    def test_words(self, text, expected):
+        (actual,) = read(WholeWords(WORDS), text)
+        self.assertEqual(actual, expected.split())
 
     def test_case_is_folded_where_it_is_wanted(self):
         words = [*SPECIALS, 'the', '\u00e9mil', '\u03c3\u03b1\u03c2']
         tokenizer = WholeWords(words, lower_case=True)
-        (found,) = read(tokenizer, 'THE \u00c9mil \u03a3\u0391\u03a3')
-        self.assertEqual(found, words[5:])
+        (actual,) = read(tokenizer, 'THE \u00c9mil \u03a3\u0391\u03a3')
+        self.assertEqual(actual, words[5:])
         self.assertTrue(tokenizer.lower_case)
         self.assertFalse(WholeWords(words).lower_case)
 
@@ -97,9 +97,9 @@ class PiecesTest(parameterized.TestCase):
     def test_real_text(self):
         """Every word is a piece of its own, and known: nothing is lost."""
         tokenizer = learned('words', lower_case=False)
-        found = tokenizer.pieces([text.encode() for text in TEXTS])
-        self.assertTrue(found.word_starts.all())
-        read = [tokenizer.vocabulary[i] for i in found.ids]
+        actual = tokenizer.pieces([text.encode() for text in TEXTS])
+        self.assertTrue(actual.word_starts.all())
+        read = [tokenizer.vocabulary[i] for i in actual.ids]
         self.assertEqual(' '.join(read), ' '.join(TEXTS))
 
     def test_in_a_store(self):
@@ -126,9 +126,9 @@ class LearnTest(absltest.TestCase):
     TEXTS = ('b a c', 'a <unk> [MASK] B', 'c\u00e9 a b')
 
     def test_by_count_then_by_characters(self):
-        found = wholewords.learn(self.TEXTS)
-        self.assertEqual(found, [*SPECIALS, 'a', 'b', 'B', 'c', 'c\u00e9'])
-        self.assertEqual(wholewords.learn(self.TEXTS, 7), found[:7])
+        actual = wholewords.learn(self.TEXTS)
+        self.assertEqual(actual, [*SPECIALS, 'a', 'b', 'B', 'c', 'c\u00e9'])
+        self.assertEqual(wholewords.learn(self.TEXTS, 7), actual[:7])
         self.assertEqual(
             wholewords.learn(self.TEXTS, lower_case=True),
             [*SPECIALS, 'a', 'b', '[mask]', 'c', 'c\u00e9'],

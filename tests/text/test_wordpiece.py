@@ -57,13 +57,13 @@ class TokenizeTest(parameterized.TestCase):
         )
 
     def test_back_to_text(self):
-        for text, wanted in (
+        for text, expected in (
             ('unwanted running', 'unwanted running'),
             ('Café, a', 'cafe , a'),
             ('', ''),
         ):
             ids = ids_of(self.uncased, text)
-            self.assertEqual(self.uncased.text(ids), wanted)
+            self.assertEqual(self.uncased.text(ids), expected)
         names = self.uncased.vocabulary
         goes_on = next(i for i, x in enumerate(names) if x.startswith('##'))
         self.assertEqual(self.uncased.text([goes_on]), names[goes_on][2:])
@@ -116,16 +116,16 @@ class PiecesTest(parameterized.TestCase):
         cls.tokenizer = wordpiece.WordPiece(UNCASED)
 
     def test_fields(self):
-        found = self.tokenizer.pieces([b'unwanted, a.', b'', b'(b)'])
+        actual = self.tokenizer.pieces([b'unwanted, a.', b'', b'(b)'])
         np.testing.assert_array_equal(
-            found.ids, [9, 6, 7, 12, 13, 21, 22, 14, 23]
+            actual.ids, [9, 6, 7, 12, 13, 21, 22, 14, 23]
         )
         np.testing.assert_array_equal(
-            found.word_starts, [1, 0, 0, 0, 1, 0, 1, 0, 0]
+            actual.word_starts, [1, 0, 0, 0, 1, 0, 1, 0, 0]
         )
-        np.testing.assert_array_equal(found.row_splits, [0, 6, 6, 9])
-        self.assertEqual(found.ids.dtype, np.int32)
-        self.assertEqual(found.word_starts.dtype, bool)
+        np.testing.assert_array_equal(actual.row_splits, [0, 6, 6, 9])
+        self.assertEqual(actual.ids.dtype, np.int32)
+        self.assertEqual(actual.word_starts.dtype, bool)
 
     @parameterized.parameters(
         # Punctuation stays with its word.

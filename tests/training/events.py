@@ -18,8 +18,8 @@ def steps_of(workdir: pathlib.Path, name: str) -> list[int]:
     for path in (workdir / 'tensorboard').rglob('events*'):
         records = tf.data.TFRecordDataset(str(path))
         files.append([event_pb2.Event.FromString(r.numpy()) for r in records])
-    found = []
+    actual = []
     for event in itertools.chain(*sorted(files, key=lambda e: e[-1].wall_time)):
         names = [value.tag for value in event.summary.value]
-        found += [event.step] * names.count(name)
-    return found
+        actual += [event.step] * names.count(name)
+    return actual

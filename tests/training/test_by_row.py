@@ -107,8 +107,8 @@ class ByRowTest(parameterized.TestCase):
     def test_other_rules_take_dense_gradients(self):
         """Adam's averages fall where nothing was read, too."""
         optimizer = optim.AdamW({PATH: keras.Variable(np.ones((V, D)))})
-        found = optimizer.gradient(sparse(*make_gradients(0)[:2]))
-        self.assertIsInstance(found, tf.Tensor)
+        actual = optimizer.gradient(sparse(*make_gradients(0)[:2]))
+        self.assertIsInstance(actual, tf.Tensor)
 
     def test_slots_have_a_number_a_row(self):
         shapes = {k: v.shape for k, v in make_optimizer().slots.items()}
@@ -177,10 +177,10 @@ class TrainerTest(parameterized.TestCase):
             k: tf.constant(v)
             for k, v in zoo.views.flatten(zoo.make_views(name)).items()
         }
-        found = set()
+        actual = set()
         for op in operations(step.get_concrete_function(flat).graph):
             for output in op.outputs:
                 if output.shape.rank == 2 and output.shape[0] == zoo.V:
-                    found.add(op.type)
+                    actual.add(op.type)
         # Not even read: that would copy a table that rows are written to.
-        self.assertEmpty(found)
+        self.assertEmpty(actual)

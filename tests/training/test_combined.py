@@ -6,7 +6,7 @@ import numpy as np
 import tensorflow as tf
 from absl.testing import absltest, parameterized
 
-from infoword_tf.commands import UsageError
+from infoword_tf.errors import UsageError
 from infoword_tf.layers import dropout
 from infoword_tf.model import Model
 from infoword_tf.objectives import TABLE, Replicas
@@ -111,32 +111,32 @@ class CombinedTest(parameterized.TestCase):
     def check_training(self, step, row, drawn):
         """One replica, or two where nothing is drawn, in parts."""
         key = dropout.new_key(0, 3)
-        wanted = step.run(1, None, key)
+        expected = step.run(1, None, key)
         if any(x.whole for x in step.model.objectives.values()):
             with self.assertRaisesRegex(ValueError, 'leave out --microbatch'):
                 step.run(1, PART, key)
         else:
-            self.check(wanted, step.run(1 if drawn else 2, PART, key), row)
+            self.check(expected, step.run(1 if drawn else 2, PART, key), row)
         if row in combined.SUMS:  # without a key nothing is drawn
             self.check(step.run(1, None, None), step.run(2, None, None), '')
 
-    def check(self, wanted, found, parted):
+    def check(self, expected, actual, parted):
         """Sums, gradients and what lasts, within rounding."""
-        largest = max(np.abs(x).max() for x in wanted[0].values())
-        for path, gradient in wanted[0].items():
+        largest = max(np.abs(x).max() for x in expected[0].values())
+        for path, gradient in expected[0].items():
             np.testing.assert_allclose(
-                found[0][path], gradient, rtol=0,
+                actual[0][path], gradient, rtol=0,
                 atol=1e-5 * largest + 1e-8, err_msg=path,
             )  # fmt: skip
-        for row, sums in wanted[1].items():
+        for row, sums in expected[1].items():
             # The answers' own p is that of each part.
             compared = np.isin(loop.SUMS, ('loss', 'weight', 'accuracy'))
             compared |= (row, parted) != ('diffcse', 'diffcse')
             np.testing.assert_allclose(
-                found[1][row][compared], sums[compared], rtol=2e-6,
+                actual[1][row][compared], sums[compared], rtol=2e-6,
                 atol=2e-6 * np.abs(sums).max(), err_msg=row,
             )  # fmt: skip
-        first, *others = *wanted[2], *found[2]
+        first, *others = *expected[2], *actual[2]
         for other in others:
             for a, b in zip(first, other, strict=True):
                 np.testing.assert_allclose(a, b, rtol=1e-5, atol=1e-5)

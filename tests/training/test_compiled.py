@@ -37,10 +37,10 @@ def program(name, stage='hlo'):
 class ProgramTest(parameterized.TestCase):
     @parameterized.parameters(*SOME)
     def test_whole_step(self, name):
-        found = program(name)
-        self.assertStartsWith(found, 'HloModule')
-        self.assertNotRegex(found, r'[\[,]<=')  # no size is a bound alone
-        self.assertIn('dot(', found)
+        actual = program(name)
+        self.assertStartsWith(actual, 'HloModule')
+        self.assertNotRegex(actual, r'[\[,]<=')  # no size is a bound alone
+        self.assertIn('dot(', actual)
 
     def test_names(self):
         known = {name: zoo.CASES[name].rows for name, *_ in BATCHES}

@@ -129,8 +129,8 @@ class ShareTest(absltest.TestCase):
                 for i in range(count)
             ]
             self.assertLen({part.shape for part in parts}, 1)
-            found = np.concatenate(parts)
-            np.testing.assert_array_equal(found[found.any(axis=1)], batch)
+            actual = np.concatenate(parts)
+            np.testing.assert_array_equal(actual[actual.any(axis=1)], batch)
 
 
 class SameAsOneTest(parameterized.TestCase):
@@ -215,11 +215,11 @@ class DropoutTest(absltest.TestCase):
             return batches['mlm'].states('masked'), batches['mlm'].key
 
         with eagerly():
-            found, keys = strategy.run(states, args=(shares(strategy, flat),))
-        first, second = found = local(strategy, found)
+            actual, keys = strategy.run(states, args=(shares(strategy, flat),))
+        first, second = actual = local(strategy, actual)
         self.assertTrue((np.abs(first - second).max(axis=(1, 2)) > 0.1).all())
         half = {k: tf.constant(v[:4]) for k, v in flat.items()}
-        for replica, states in enumerate(found):
+        for replica, states in enumerate(actual):
             own = dropout.fold_in(key, replica)
             with eagerly():
                 expected, _ = model.encode(unflatten(half), own)
@@ -238,9 +238,9 @@ class RematTest(parameterized.TestCase):
         strategy, run, flat, paths = step_of(replicas, name, 8, key, 0.1, remat)
         run = tf.function(run)
         nodes = str(run.get_concrete_function(flat).graph.as_graph_def())
-        *_, found = run(flat)
-        found = [local(strategy, g)[0] for g in found]
-        return dict(zip(paths, found, strict=True)), len(nodes)
+        *_, actual = run(flat)
+        actual = [local(strategy, g)[0] for g in actual]
+        return dict(zip(paths, actual, strict=True)), len(nodes)
 
     @parameterized.parameters(('bert', 1), ('bert', 2))
     def test_the_same_gradients(self, name, replicas):
@@ -355,7 +355,7 @@ class ReplicasTest(absltest.TestCase):
             return tf.stack([replicas.id, replicas.count])
 
         self.assertEqual(
-            [found.tolist() for found in self.run_on_two(numbers)],
+            [actual.tolist() for actual in self.run_on_two(numbers)],
             [[0, 2], [1, 2]],
         )
 
@@ -377,7 +377,7 @@ class ReplicasTest(absltest.TestCase):
             return tf.concat([everyone, tape.gradient(loss, x)], 0)
 
         self.assertEqual(
-            [found.tolist() for found in self.run_on_two(gathered)],
+            [actual.tolist() for actual in self.run_on_two(gathered)],
             [[1.0, 2.0, 10.0], [1.0, 2.0, 20.0]],
         )
 
@@ -392,7 +392,7 @@ class ReplicasTest(absltest.TestCase):
             return tf.stack([total, tape.gradient(loss, x)])
 
         self.assertEqual(
-            [found.tolist() for found in self.run_on_two(summed)],
+            [actual.tolist() for actual in self.run_on_two(summed)],
             [[3.0, 3.0], [3.0, 3.0]],
         )
 
@@ -402,8 +402,8 @@ class ReplicasTest(absltest.TestCase):
             x = tf.cast(replicas.id, tf.float32) + 1.0
             return tf.concat(replicas.sum_all([x * [1.0, 2.0], [x]]), 0)
 
-        for found in self.run_on_two(summed):
-            self.assertEqual(found.tolist(), [3.0, 6.0, 3.0])
+        for actual in self.run_on_two(summed):
+            self.assertEqual(actual.tolist(), [3.0, 6.0, 3.0])
 
     def test_one_replica_keeps_what_it_has(self):
         strategy = zoo.strategy(1)
@@ -416,8 +416,8 @@ class ReplicasTest(absltest.TestCase):
                 0,
             )
 
-        (found,) = local(strategy, strategy.run(alone))
-        self.assertEqual(found.tolist(), [4.0, 4.0, 4.0])
+        (actual,) = local(strategy, strategy.run(alone))
+        self.assertEqual(actual.tolist(), [4.0, 4.0, 4.0])
 
 
 class StrategyTest(absltest.TestCase):

@@ -11,7 +11,7 @@ import numpy as np
 from absl.testing import absltest, parameterized
 
 import infoword_tf
-from infoword_tf import checkpoint, commands
+from infoword_tf import checkpoint, commands, errors
 from infoword_tf.choices import RunChoices
 from infoword_tf.config import Config
 from infoword_tf.data.documents import split_sentences
@@ -33,14 +33,14 @@ def setUpModule():
     FOLDER = places.make()
     text = pathlib.Path(runs.TEXT['heldout']).read_text()
     texts = [split_sentences(line) for line in text.split('\n')]
-    texts = [found for found in texts if len(found) > 1][:40]
+    texts = [actual for actual in texts if len(actual) > 1][:40]
     scores = np.random.default_rng(0).integers(0, 50, len(texts)) / 10
     PAIRS = FOLDER / 'pairs.tsv'
     PAIRS.write_text(
         'score\tsentence1\tsentence2\n'
         + ''.join(
-            f'{score}\t{found[0]}\t{found[1]}\n'
-            for score, found in zip(scores, texts, strict=True)
+            f'{score}\t{actual[0]}\t{actual[1]}\n'
+            for score, actual in zip(scores, texts, strict=True)
         )
     )
     BEIR = FOLDER / 'beir'
@@ -48,9 +48,9 @@ def setUpModule():
     for name, place in (('queries', 0), ('corpus', 1)):
         (BEIR / f'{name}.jsonl').write_text(
             ''.join(
-                json.dumps({'_id': f'{name[0]}{i}', 'text': found[place]})
+                json.dumps({'_id': f'{name[0]}{i}', 'text': actual[place]})
                 + '\n'
-                for i, found in enumerate(texts)
+                for i, actual in enumerate(texts)
             )
         )
     for split, some in (('test', range(30)), ('dev', range(30, 40))):
@@ -152,12 +152,12 @@ class BestTest(parameterized.TestCase):
         # Of another split; and it follows the weights.
         judged = judgements.read(f'retrieval:{BEIR}/qrels/dev.tsv')
         evaluator = Evaluator(judged, loaded)
-        found = evaluator()[RETRIEVAL]
-        self.assertEqual(found, ndcg(workdir, 'dev'))
+        actual = evaluator()[RETRIEVAL]
+        self.assertEqual(actual, ndcg(workdir, 'dev'))
         for variable in loaded.model.variables.values():
             variable.assign(0 * variable)
         with mock.patch.object(loaded.tokenizer, 'tokenize', None):
-            self.assertNotEqual(evaluator()[RETRIEVAL], found)
+            self.assertNotEqual(evaluator()[RETRIEVAL], actual)
 
     def test_a_run_ends_early(self):
         """Where nothing is learned no later value is better."""
@@ -180,7 +180,7 @@ class BestTest(parameterized.TestCase):
         with open(pairs, 'a') as file:
             file.write('3\tone more\tpair\n')
         with self.assertRaisesRegex(
-            commands.UsageError, '--best was sts:.* is sts:'
+            errors.UsageError, '--best was sts:.* is sts:'
         ):
             train(folder / 'broken', *flags)
         shutil.copy(PAIRS, pairs)
@@ -289,7 +289,7 @@ class ComplaintsTest(absltest.TestCase):
             (f'retrieval:{folder}/beir', 'has no qrels/test.tsv; it is where'),
             (f'retrieval:{BEIR}/qrels/train.tsv', 'its splits are dev, test'),
         ):
-            with self.assertRaisesRegex(commands.UsageError, message):
+            with self.assertRaisesRegex(errors.UsageError, message):
                 begin.judged_by(RunChoices(best=best))
         for best in (None, True, False):
             self.assertIsNone(begin.judged_by(RunChoices(best=best)))
@@ -303,10 +303,10 @@ class ComplaintsTest(absltest.TestCase):
             (['--nobest'], False),
             (['--best=sts:a,b.tsv'], 'sts:a,b.tsv'),
         ):
-            found = commands.parse(RunChoices, typed)
-            self.assertEqual(found.get('best'), best)
-            again = commands.typed(found)
-            self.assertEqual(commands.parse(RunChoices, again), found)
+            actual = commands.parse(RunChoices, typed)
+            self.assertEqual(actual.get('best'), best)
+            again = commands.typed(actual)
+            self.assertEqual(commands.parse(RunChoices, again), actual)
 
     def test_none_of_what_is_given_several_times(self):
         """Nothing is said so, since it is not what is the default."""

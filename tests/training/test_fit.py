@@ -60,8 +60,8 @@ class GoalTest(absltest.TestCase):
             ((None, 0.5, 0.5), 1),
             ((-2.0, -1.0), 1),
         ):
-            found = goal.best(self.records(*values))
-            self.assertEqual(found['step'], step)
+            actual = goal.best(self.records(*values))
+            self.assertEqual(actual['step'], step)
         self.assertIsNone(goal.best(self.records(None, None)))
         lowest = goal._replace(lowest=True)
         self.assertEqual(

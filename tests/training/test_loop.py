@@ -37,7 +37,7 @@ class MeasuresTest(absltest.TestCase):
             model, views, zoo.statistics(), {'label': measure}
         )
         self.assertLen(heldout.batches, 2)
-        found = heldout.evaluate()
+        actual = heldout.evaluate()
         ((predictions, view),) = given
         self.assertEqual(set(predictions), {'scores'})
         said = by_example(predictions['scores'], view)
@@ -52,16 +52,16 @@ class MeasuresTest(absltest.TestCase):
         # Bounds are of sums; what a measure calls by a name of theirs is its.
         loss = special.logsumexp(said, axis=1) - said[np.arange(120), true]
         self.assertAlmostEqual(
-            found['heldout/label/loss'], loss.mean(), places=5
+            actual['heldout/label/loss'], loss.mean(), places=5
         )
-        self.assertEqual(found['heldout/label/answer'], 42.0)
-        self.assertEqual(found['heldout/label/accuracy'], 0.25)
+        self.assertEqual(actual['heldout/label/answer'], 42.0)
+        self.assertEqual(actual['heldout/label/accuracy'], 0.25)
 
     def test_without_them_accuracy_is_of_sums(self):
         self.enterContext(eagerly())
         model = zoo.make_model('label')
         views = zoo.make_views('label', 24)
-        found = loop.Heldout(model, views, zoo.statistics()).evaluate()
+        actual = loop.Heldout(model, views, zoo.statistics()).evaluate()
         outcomes, _ = model.outcomes(views, zoo.statistics())
         said = by_example(
             np.asarray(outcomes['label'].predictions['scores']),
@@ -69,7 +69,7 @@ class MeasuresTest(absltest.TestCase):
         )
         true = by_example(views['examples'].targets['label'], views['examples'])
         self.assertAlmostEqual(
-            found['heldout/label/accuracy'],
+            actual['heldout/label/accuracy'],
             np.mean(said.argmax(axis=1) == true),
             places=6,
         )
@@ -98,8 +98,8 @@ class HeldoutTest(parameterized.TestCase):
         index = list(heldout.model.objectives).index(row)
         for batch in heldout.batches:
             sums, *_ = heldout._sums(batch, candidates, {})
-            found = loop.summarise(row, sums[index].numpy())
-            yield found[f'{row}/log_candidates'], found[f'{row}/chance']
+            actual = loop.summarise(row, sums[index].numpy())
+            yield actual[f'{row}/log_candidates'], actual[f'{row}/chance']
 
     @parameterized.named_parameters(
         ('as_drawn', None),
@@ -119,9 +119,9 @@ class HeldoutTest(parameterized.TestCase):
         for size, chance in batches:
             self.assertAlmostEqual(size, math.log(M + 1), places=5)
             self.assertAlmostEqual(chance, 1 / (M + 1), places=7)
-        found = heldout.evaluate()
+        actual = heldout.evaluate()
         self.assertAlmostEqual(
-            found['heldout/dim/log_candidates'], math.log(M + 1), places=5
+            actual['heldout/dim/log_candidates'], math.log(M + 1), places=5
         )
         # No more is encoded for them than has to be.
         head = heldout.first_views['ngrams/weights/dim'].numpy()
@@ -138,15 +138,15 @@ class HeldoutTest(parameterized.TestCase):
         each = made[view].weights[row].sum(axis=1)
         others = each.sum() - each
         self.assertLess(others.max(), TABLE[row].heldout_candidates)
-        found = heldout.evaluate()
+        actual = heldout.evaluate()
         self.assertAlmostEqual(
-            found[f'heldout/{row}/log_candidates'],
+            actual[f'heldout/{row}/log_candidates'],
             (each * np.log(1 + others)).sum() / each.sum(),
             places=5,
         )
         if row == 'dim':
             self.assertAlmostEqual(
-                found[f'heldout/{row}/chance'],
+                actual[f'heldout/{row}/chance'],
                 (each / (1 + others)).sum() / each.sum(),
                 places=6,
             )
@@ -154,24 +154,24 @@ class HeldoutTest(parameterized.TestCase):
     def test_what_is_measured_besides(self):
         """The bound of `dim` among n-grams of equal length."""
         _, heldout = self.make('infoword', 40)
-        found = heldout.evaluate()
+        actual = heldout.evaluate()
         more = {f'heldout/dim/{x}' for x in TABLE['dim'].objective.more}
         self.assertLen(more, 2)
-        self.assertEqual({x for x in found if 'same_length' in x}, more)
+        self.assertEqual({x for x in actual if 'same_length' in x}, more)
         for bound in ('mi', 'ceiling'):
             self.assertLess(
-                found[f'heldout/dim/same_length_{bound}'],
-                found['heldout/dim/ceiling'],
+                actual[f'heldout/dim/same_length_{bound}'],
+                actual['heldout/dim/ceiling'],
             )
 
     def test_the_commonest_b_of_every_row(self):
         made = zoo.make_views('mlm_nsp_nce', 40)
         counted = made['masked'].weights['mlm'] * made['masked'].measured['mlm']
         targets = made['masked'].targets['mlm'][counted > 0]
-        found = loop.commonest(made)
-        self.assertEqual(found['mlm'], np.bincount(targets).argmax())
+        actual = loop.commonest(made)
+        self.assertEqual(actual['mlm'], np.bincount(targets).argmax())
         # A row of one pair and its own negatives to a sequence.
-        self.assertIn(found['nsp_nce'], made['negatives'].targets['nsp_nce'])
+        self.assertIn(actual['nsp_nce'], made['negatives'].targets['nsp_nce'])
 
     def test_nothing_at_all(self):
         _, heldout = self.make('dim', 40, np.zeros(40))
@@ -180,12 +180,12 @@ class HeldoutTest(parameterized.TestCase):
 
     def test_rows_of_a_sum_have_as_many_as_alone(self):
         _, heldout = self.make('infoword', 192)
-        found = heldout.evaluate()
+        actual = heldout.evaluate()
         self.assertAlmostEqual(
-            found['heldout/dim/log_candidates'], math.log(M + 1), places=5
+            actual['heldout/dim/log_candidates'], math.log(M + 1), places=5
         )
         self.assertAlmostEqual(
-            found['heldout/bert_nce/log_candidates'], math.log(1025), places=5
+            actual['heldout/bert_nce/log_candidates'], math.log(1025), places=5
         )
         for row, other in (('dim', 'bert_nce'), ('bert_nce', 'dim')):
             # The sum's encoder, which has more layers than that of its rows.
@@ -193,22 +193,22 @@ class HeldoutTest(parameterized.TestCase):
             model.drop(other)
             _, alone = self.make(row, 192, model=model)
             for name, value in alone.evaluate().items():
-                self.assertAlmostEqual(found[name], value, places=4, msg=name)
+                self.assertAlmostEqual(actual[name], value, places=4, msg=name)
 
     @parameterized.parameters('bert_nce', 'mlm', 'dim', 'ict', 'transformer_xl')
     def test_dropout_is_off(self, name):
         """Whatever the rate: candidates and pairs are encoded without."""
-        found = []
+        actual = []
         for rate in (0.0, 0.5):
             model = zoo.make_model(name, rate=rate)
             made = zoo.make_views(name, 40)
             heldout = loop.Heldout(model, made, zoo.statistics())
-            found.append(heldout.evaluate())
+            actual.append(heldout.evaluate())
             drawn, _ = model.outcomes(
                 made, zoo.statistics(), dropout.new_key(1)
             )
-            found.append(float(drawn[name].loss))
-        without, exact, with_rate, dropped = found
+            actual.append(float(drawn[name].loss))
+        without, exact, with_rate, dropped = actual
         self.assertEqual(without, with_rate)
         # There is something that could have been dropped.
         self.assertNotAlmostEqual(exact, dropped, delta=1e-3 * abs(exact))
@@ -224,10 +224,10 @@ class HeldoutTest(parameterized.TestCase):
         ceilings = []
         for counts in (zoo.statistics().measured, training):
             statistics = Statistics(training, counts)
-            found = loop.Heldout(model, made, statistics).evaluate()
+            actual = loop.Heldout(model, made, statistics).evaluate()
             log_p = np.log((counts / counts.sum())[view.targets['mlm'][hidden]])
             self.assertAlmostEqual(
-                found['heldout/mlm/ceiling'], -log_p.mean(), places=5
+                actual['heldout/mlm/ceiling'], -log_p.mean(), places=5
             )
             ceilings.append(-log_p.mean())
         self.assertGreater(ceilings[1], ceilings[0] + 1)
@@ -267,12 +267,12 @@ class SummariseTest(absltest.TestCase):
         model = zoo.make_model('mlm_nsp_nce', rate=0.0)
         made = zoo.make_views('mlm_nsp_nce', 40)
         heldout = loop.Heldout(model, made, zoo.statistics())
-        found = heldout.evaluate()
+        actual = heldout.evaluate()
         self.assertAlmostEqual(
-            found['heldout/nsp_nce/log_candidates'], math.log(4), places=5
+            actual['heldout/nsp_nce/log_candidates'], math.log(4), places=5
         )
-        self.assertAlmostEqual(found['heldout/nsp_nce/chance'], 0.25, places=6)
+        self.assertAlmostEqual(actual['heldout/nsp_nce/chance'], 0.25, places=6)
         outcomes, _ = model.outcomes(made, heldout.statistics)
         whole = loop.summarise('nsp_nce', given.sums(outcomes['nsp_nce']))
         for name, value in whole.items():
-            self.assertAlmostEqual(found[f'heldout/{name}'], value, places=4)
+            self.assertAlmostEqual(actual[f'heldout/{name}'], value, places=4)

@@ -8,7 +8,7 @@ import numpy as np
 import tensorflow as tf
 from absl.testing import absltest, parameterized
 
-from infoword_tf import commands
+from infoword_tf import errors
 from infoword_tf.choices import OptimizerChoices, flags_of
 from infoword_tf.training import optim
 from tests import zoo
@@ -111,17 +111,17 @@ def state(optimizer):
 
 
 def assert_state(test, optimizer, oracle, tolerance=2e-6):
-    found = state(optimizer)
+    actual = state(optimizer)
     expected = {
         **oracle.weights,
         **{f'm/{k}': v for k, v in oracle.m.items()},
         **{f'v/{k}': v for k, v in oracle.v.items()},
     }
-    test.assertEqual(set(found), set(expected))
+    test.assertEqual(set(actual), set(expected))
     for path, value in expected.items():
         scale = np.abs(value).max()
         np.testing.assert_allclose(
-            found[path], value, rtol=0, atol=tolerance * scale, err_msg=path
+            actual[path], value, rtol=0, atol=tolerance * scale, err_msg=path
         )
 
 
@@ -133,19 +133,19 @@ class NarrowTest(parameterized.TestCase):
         x = np.float32(1 + 3 / 8 * 2**-7)
         chance = tf.range(65536, dtype=tf.int64)
         for sign in (1, -1):
-            found = optim.narrowed(
+            actual = optim.narrowed(
                 tf.fill((65536,), sign * x), tf.cast(chance, tf.uint32)
             ).numpy().astype(np.float64)
-            self.assertEqual(set(abs(found)), {1.0, 1.0078125})
-            self.assertEqual(found.mean(), sign * np.float64(x))
+            self.assertEqual(set(abs(actual)), {1.0, 1.0078125})
+            self.assertEqual(actual.mean(), sign * np.float64(x))
 
     def test_exact_ones_stay(self):
         x = np.array([0.0, 1.0, -0.5, 1e-30, -3.0078125], np.float32)
         x = tf.cast(tf.cast(x, tf.bfloat16), tf.float32)
         for chance in (0, 65535):
-            found = optim.narrowed(x, tf.fill((5,), np.uint32(chance)))
+            actual = optim.narrowed(x, tf.fill((5,), np.uint32(chance)))
             np.testing.assert_array_equal(
-                tf.cast(found, tf.float32).numpy(), x.numpy()
+                tf.cast(actual, tf.float32).numpy(), x.numpy()
             )
 
     @parameterized.parameters('infoword', 'bert')
@@ -185,7 +185,7 @@ class NarrowTest(parameterized.TestCase):
 
     def test_sums_want_float32(self):
         with self.assertRaisesRegex(
-            commands.UsageError, '--moments=bfloat16 is for Adam; --optimizer='
+            errors.UsageError, '--moments=bfloat16 is for Adam; --optimizer='
         ):
             optim.chosen('word2vec', moments='bfloat16')
 
@@ -341,9 +341,9 @@ class PublishedTest(OracleCase):
 
     def test_what_is_chosen_wins(self):
         self.assertEqual(optim.chosen('xlnet'), optim.PRESETS['xlnet'])
-        found = optim.chosen('elmo', weight_decay=0.3, clip_norm=0.0)
-        self.assertEqual((found.weight_decay, found.clip_norm), (0.3, 0.0))
-        self.assertIsNone(found.beta_2)
+        actual = optim.chosen('elmo', weight_decay=0.3, clip_norm=0.0)
+        self.assertEqual((actual.weight_decay, actual.clip_norm), (0.3, 0.0))
+        self.assertIsNone(actual.beta_2)
 
     def test_the_flag_knows_them_all(self):
         self.assertEqual(OptimizerChoices.optimizer, optim.DEFAULT)
@@ -362,28 +362,28 @@ class SharesTest(absltest.TestCase):
             'encoder/layer_2/attention/qkv_kernel', 'encoder/last_norm_beta',
             'objectives/label/kernel',
         ]  # fmt: skip
-        found = optim.layer_shares(paths, 3, 0.5)
+        actual = optim.layer_shares(paths, 3, 0.5)
         self.assertEqual(
-            [found.get(path, 1.0) for path in paths],
+            [actual.get(path, 1.0) for path in paths],
             [0.125, 0.125, 0.25, 0.5, 1.0, 1.0, 1.0],
         )
         twelve = [f'encoder/layer_{i}/inner_kernel' for i in range(12)]
-        found = optim.layer_shares(twelve, 12, 0.75)
+        actual = optim.layer_shares(twelve, 12, 0.75)
         for i, path in enumerate(twelve):
-            self.assertAlmostEqual(found[path], 0.75 ** (11 - i))
+            self.assertAlmostEqual(actual[path], 0.75 ** (11 - i))
 
     def test_of_every_weight_of_a_model(self):
         for name in ('label_mix', 'label_relative', 'label_lookup'):
             model = zoo.make_model(name)
             depth = model.encoder.depth
-            found = optim.layer_shares(model.trainable, depth, 0.5)
+            actual = optim.layer_shares(model.trainable, depth, 0.5)
             for path in model.trainable:
                 if path.startswith('objectives/'):
-                    self.assertNotIn(path, found)
+                    self.assertNotIn(path, actual)
                 elif f'/layer_{depth - 1}/' in path:
-                    self.assertEqual(found[path], 1.0)
+                    self.assertEqual(actual[path], 1.0)
                 elif path.endswith('embeddings'):
-                    self.assertEqual(found[path], 0.5**depth)
+                    self.assertEqual(actual[path], 0.5**depth)
 
     def test_it_is_the_rate_that_is_scaled(self):
         """Of the gradient Adam would divide a factor out again.
@@ -402,12 +402,12 @@ class SharesTest(absltest.TestCase):
                 update(plain, make_gradients(step), 0.1 * share, step)
                 if share == 0.25:
                     update(scaled, make_gradients(step), 0.1, step)
-            found, expected = state(scaled), state(plain)
+            actual, expected = state(scaled), state(plain)
             for path in SHAPES:
                 if shares.get(path, 1.0) == share:
                     for slot in ('', 'm/', 'v/'):
                         np.testing.assert_array_equal(
-                            found[f'{slot}{path}'], expected[f'{slot}{path}']
+                            actual[f'{slot}{path}'], expected[f'{slot}{path}']
                         )
 
     def test_forgotten_moments_are_as_they_were_made(self):
@@ -423,13 +423,13 @@ class SharesTest(absltest.TestCase):
 class ClipTest(absltest.TestCase):
     def moments_norm(self, optimizer):
         """The global norm of m: of the first update, a tenth of g's."""
-        found = state(optimizer)
-        return math.sqrt(sum((found[f'm/{k}'] ** 2).sum() for k in SHAPES))
+        actual = state(optimizer)
+        return math.sqrt(sum((actual[f'm/{k}'] ** 2).sum() for k in SHAPES))
 
     def gradients(self, norm):
-        found = {k: np.ones(s, np.float32) for k, s in SHAPES.items()}
-        size = sum(g.size for g in found.values())
-        return {k: g * np.float32(norm / size**0.5) for k, g in found.items()}
+        actual = {k: np.ones(s, np.float32) for k, s in SHAPES.items()}
+        size = sum(g.size for g in actual.values())
+        return {k: g * np.float32(norm / size**0.5) for k, g in actual.items()}
 
     def test_long_gradients_are_cut_short_ones_stay(self):
         for clip, norm, expected, places in (
@@ -533,9 +533,9 @@ class DecaysTest(parameterized.TestCase):
         layers = zoo.CASES[name].layers
         self.assertLen(relative, layers * (3 if name == 'plm' else 2))
         for other in optim.PRESETS:
-            found = {p for p in variables if optim.chosen(other).decays(p)}
+            actual = {p for p in variables if optim.chosen(other).decays(p)}
             more = relative if other == 'xlnet' else set()
-            self.assertEqual(found, usual | more, other)
+            self.assertEqual(actual, usual | more, other)
 
     def test_slots_of_every_weight(self):
         model = zoo.make_model('mlm')
@@ -563,9 +563,9 @@ class ScheduleTest(parameterized.TestCase):
         (1, 1, [1, 0], 1),
     )
     def test_values(self, warmup_steps, steps, shares, of):
-        found = self.rates(0.2, warmup_steps, steps)
+        actual = self.rates(0.2, warmup_steps, steps)
         np.testing.assert_allclose(
-            found, [0.2 * share / of for share in shares], atol=1e-7
+            actual, [0.2 * share / of for share in shares], atol=1e-7
         )
 
     def test_of_the_paper(self):
@@ -615,8 +615,8 @@ class ScheduleTest(parameterized.TestCase):
     def test_climbs(self):
         for name in optim.PRESETS:
             rules = optim.chosen(name)
-            found = optim.warmup_steps(None, 5, rules)
+            actual = optim.warmup_steps(None, 5, rules)
             warmup = 0 if name in ('elmo', 'word2vec') else 1
-            self.assertEqual(found, warmup, name)
+            self.assertEqual(actual, warmup, name)
             self.assertEqual(optim.warmup_steps(7, 5, rules), 7)
         self.assertEqual(optim.warmup_steps(None, 250), 25)

@@ -52,7 +52,7 @@ class PartsTest(parameterized.TestCase):
                     views, statistics, key, state=state
                 )
                 loss = model.loss(outcomes)
-            wanted = tape.gradient(
+            expected = tape.gradient(
                 loss,
                 variables,
                 unconnected_gradients=tf.UnconnectedGradients.ZERO,
@@ -60,13 +60,13 @@ class PartsTest(parameterized.TestCase):
             step = parts.Step(
                 model, views, statistics, key, Replicas(), state, 3
             )
-            found, sums, kept = step.gradients(variables)
-        wanted, found = (
+            actual, sums, kept = step.gradients(variables)
+        expected, actual = (
             [tf.convert_to_tensor(g).numpy() for g in gradients]
-            for gradients in (wanted, found)
+            for gradients in (expected, actual)
         )
-        largest = max(np.abs(a).max() for a in wanted)  # some are all but 0
-        for path, a, b in zip(model.trainable, wanted, found, strict=True):
+        largest = max(np.abs(a).max() for a in expected)  # some are all but 0
+        for path, a, b in zip(model.trainable, expected, actual, strict=True):
             size = 2 * np.abs(a).max() + largest
             most = 1e-6 if a.ndim else 4e-6  # terms of all pairs cancel there
             self.assertLess(np.abs(a - b).max(), most * size, path)

@@ -77,8 +77,8 @@ class DeviceTest(parameterized.TestCase):
     def test_gpus(self, capabilities, said):
         details = {
             f'gpu{i}': {'device_name': f'GPU {i}'}
-            | ({'compute_capability': found} if found else {})
-            for i, found in enumerate(capabilities)
+            | ({'compute_capability': actual} if actual else {})
+            for i, actual in enumerate(capabilities)
         }
         with (
             mock.patch.object(

@@ -50,7 +50,7 @@ class WrittenOutTest(absltest.TestCase):
     def test_tokens(self):
         text = three()
         view = make(text, label='example')
-        for found, expected in (
+        for actual, expected in (
             (view.ids, [[CLS, 10, SEP, CLS, 30, 31, SEP, SEP],
                         [CLS, 20, 21, 22, SEP, SEP, SEP, SEP]]),
             (view.positions, [[0, 1, 2, 0, 1, 2, 3, 0],
@@ -63,8 +63,8 @@ class WrittenOutTest(absltest.TestCase):
             (view.counts['padding'], [1, 3]),
             (text.tokens, [7, 5]),
         ):  # fmt: skip
-            same(found, expected)
-            self.assertEqual(found.dtype, np.int32)
+            same(actual, expected)
+            self.assertEqual(actual.dtype, np.int32)
 
     def test_what_is_said(self):
         view = make(three(), label='example', score='example')
@@ -125,7 +125,7 @@ class WrittenOutTest(absltest.TestCase):
         same(
             view.ids, [[CLS, 10, MASK, CLS, 30, UNK, MASK, SEP],
                        [CLS, 20, SEP, 22, MASK, SEP, SEP, SEP]])  # fmt: skip
-        for found, expected in (
+        for actual, expected in (
             (view.targets['gpt'], [[10, MASK, 0, 30, UNK, MASK, 0, 0],
                                    [20, SEP, 22, MASK, 0, 0, 0, 0]]),
             (view.weights['gpt'], [[1, 1, 0, 1, 1, 1, 0, 0],
@@ -134,7 +134,7 @@ class WrittenOutTest(absltest.TestCase):
                                     [1, 0, 1, 0, 0, 0, 0, 0]]),
         ):  # fmt: skip
             there = view.weights['gpt'] > 0
-            same(np.where(there, found, 0), expected)
+            same(np.where(there, actual, 0), expected)
         self.assertEqual(view.targets['gpt'].dtype, np.int32)
         self.assertEqual(list(view.places), ['label'])
         self.assertEqual(list(view.measured), ['gpt'])
@@ -223,7 +223,7 @@ class AloneTest(parameterized.TestCase):
         packed = share_rows(whole.sizes, 40)
         self.assertLess(len(packed), n / 1.4)
         longest = int(whole.sizes.max())
-        found = []
+        actual = []
         for slots, width in ((packed, 40), (np.arange(n)[:, None], longest)):
             view = make(
                 whole.batch(np.arange(n), slots, width), label='example'
@@ -233,8 +233,8 @@ class AloneTest(parameterized.TestCase):
                     {'examples': view}, zoo.statistics()
                 )
             scores = outcomes['label'].predictions['scores']
-            found.append(by_example(np.asarray(scores), view))
-        together, alone = found
+            actual.append(by_example(np.asarray(scores), view))
+        together, alone = actual
         self.assertEqual(alone.shape, (n, 2))
         self.assertGreater(np.ptp(alone, axis=0).min(), 0.1)
         near = 1e-6 * max(1, np.abs(alone).max())

@@ -164,13 +164,13 @@ class PairsTest(parameterized.TestCase):
             same(others.sum(axis=1), masking.budgets(text.negatives))
         self.assertFalse((others & text.negatives.separators).any())
 
-        def shares(pairs, found):
+        def shares(pairs, actual):
             """Of masked tokens: where in the pair, in B, shown how."""
-            row, column = np.nonzero(found.masked)
+            row, column = np.nonzero(actual.masked)
             a, b = pairs.firsts[row], pairs.seconds[row]
             in_b = column > a
             part = np.histogram((column - in_b) / (a + b), 10, (0, 1))[0]
-            shown = np.bincount(found.shown[found.masked], minlength=3)
+            shown = np.bincount(actual.shown[actual.masked], minlength=3)
             own = [in_b.sum(), (~in_b).sum()]
             return (x / len(row) for x in (part, shown, np.array(own)))
 
@@ -478,8 +478,8 @@ class WordsTest(parameterized.TestCase):
         for _ in range(300):
             sizes = random.integers(0, 9, (4, 20))
             room = random.integers(0, 40, 4)
-            found = masking._that_fit(sizes, room)
-            for row, left, taken in zip(sizes, room, found, strict=True):
+            actual = masking._that_fit(sizes, room)
+            for row, left, taken in zip(sizes, room, actual, strict=True):
                 for size, is_taken in zip(row, taken, strict=True):
                     self.assertEqual(0 < size <= left, is_taken)
                     left -= size * is_taken

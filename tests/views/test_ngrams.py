@@ -179,16 +179,16 @@ class NgramsTest(parameterized.TestCase):
     def test_targets_are_equal_where_the_tokens_are(self, pieces):
         *_, view = drawn(60, 46, 0.8, pieces=pieces)
         number = {}
-        found = collections.Counter()
+        actual = collections.Counter()
         for row in range(60):
             for slot in np.nonzero(view.weights['dim'][row])[0]:
                 text = tuple(view.ids[row][view.block_ids[row] == slot])
                 target = view.targets['dim'][row, slot]
                 self.assertEqual(number.setdefault(text, target), target)
-                found[text] += 1
+                actual[text] += 1
         self.assertLen(set(number.values()), len(number))
-        self.assertGreater(max(found.values()), 1)
-        self.assertIn(1, found.values())
+        self.assertGreater(max(actual.values()), 1)
+        self.assertIn(1, actual.values())
 
     def test_rows_of_separators_alone(self):
         """One such row, then a batch of nothing else."""

@@ -66,18 +66,18 @@ class OverlapTest(parameterized.TestCase):
 
     @parameterized.product(length=(14, 62, 63), masking=list(MASKINGS))
     def test_cuts_are_of_one_text_and_overlap_by_half(self, length, masking):
-        found = drawn(counted(500, length), masking=masking).text
+        actual = drawn(counted(500, length), masking=masking).text
         for i in range(500):
-            m, n = found.firsts[i], found.seconds[i]
+            m, n = actual.firsts[i], actual.seconds[i]
             self.assertEqual(m + n, length - 1)
             self.assertGreaterEqual(min(m, n), (length - 1) // 4)
-            a, b = found.ids[i, :m], found.ids[i, m + 1 :]
+            a, b = actual.ids[i, :m], actual.ids[i, m + 1 :]
             same(np.diff(a), 1)
             same(np.diff(b), 1)
             common = np.intersect1d(a, b).size
             self.assertGreaterEqual(common, min(m, n) // 2)
         place = np.arange(length)
-        same(found.separators, place == found.firsts[:, None])
+        same(actual.separators, place == actual.firsts[:, None])
 
     def test_a_word_that_a_cut_begins_in_begins_anew(self):
         """Of texts that are one long word: else `spans` would not mask it."""
@@ -90,17 +90,17 @@ class OverlapTest(parameterized.TestCase):
 
     def test_lengths_distances_and_places_are_all_as_likely(self):
         n, length = 40_000, 14
-        found = drawn(counted(n, length)).text
-        lengths = np.bincount(found.firsts)[3:]
+        actual = drawn(counted(n, length)).text
+        lengths = np.bincount(actual.firsts)[3:]
         np.testing.assert_allclose(lengths / n, 1 / 8, atol=0.01)
         # Where A has 6 tokens, B has 7; 3 at least are in both.
-        some = found.firsts == 6
-        behind = (found.ids[:, 7] - found.ids[:, 0])[some]
+        some = actual.firsts == 6
+        behind = (actual.ids[:, 7] - actual.ids[:, 0])[some]
         there, counts = np.unique(behind, return_counts=True)
         same(there, np.arange(-4, 4))
         np.testing.assert_allclose(counts / some.sum(), 1 / 8, atol=0.02)
         # Of these where B begins 3 behind A 10 of 14 tokens are read.
-        begin = found.ids[some, 0][behind == 3] - 100
+        begin = actual.ids[some, 0][behind == 3] - 100
         there, counts = np.unique(begin, return_counts=True)
         same(there, np.arange(5))
         np.testing.assert_allclose(counts / counts.sum(), 0.2, atol=0.05)
@@ -113,17 +113,17 @@ class OverlapTest(parameterized.TestCase):
         windows = windows._replace(ids=windows.ids + 1000 * number)
         alone = drawn(windows).text
         self.assertFalse(alone.labels.any())
-        found = drawn(windows, strangers=0.25).text
-        self.assertAlmostEqual(found.labels.mean(), 0.25, delta=0.03)
+        actual = drawn(windows, strangers=0.25).text
+        self.assertAlmostEqual(actual.labels.mean(), 0.25, delta=0.03)
         place = np.arange(length)
-        second = place > found.firsts[:, None]
+        second = place > actual.firsts[:, None]
         same(
-            np.where(second, found.ids // 1000, number),
-            np.where(second, (number + found.labels[:, None]) % n, number),
+            np.where(second, actual.ids // 1000, number),
+            np.where(second, (number + actual.labels[:, None]) % n, number),
         )
         # All else is as it is without strangers.
-        same(found.firsts, alone.firsts)
-        same(found.ids % 1000, alone.ids % 1000)
+        same(actual.firsts, alone.firsts)
+        same(actual.ids % 1000, alone.ids % 1000)
 
     def test_one_text_has_no_strangers(self):
         self.assertFalse(drawn(counted(1, 62), strangers=1.0).text.labels.any())

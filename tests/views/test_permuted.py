@@ -167,11 +167,11 @@ class PaperTest(absltest.TestCase):
                 ],
             ),
         ):
-            found = permuted.visibility(
+            actual = permuted.visibility(
                 order_of_text, chosen, functional, order
             )
-            same(found[0][0], ranks)
-            same(content(found[0][0], found[1][0]), h)
+            same(actual[0][0], ranks)
+            same(content(actual[0][0], actual[1][0]), h)
 
     def test_an_order_that_is_not_known(self):
         zeros = np.zeros((1, 3), bool)
@@ -311,14 +311,14 @@ class NgramsTest(parameterized.TestCase):
         random = np.random.default_rng(length)
         starts = random.random((9, length)) < rate
         for k in (2, 6):
-            found = permuted.ngrams(starts, k, np.random.default_rng(5))
+            actual = permuted.ngrams(starts, k, np.random.default_rng(5))
             again = np.random.default_rng(5)
             shape = (9, -(-length // (k + 1)))
             n = permuted.ngram_lengths(shape, again)
             left = again.random(shape)
             for row in range(9):
                 same(
-                    found[row], self.literal(starts[row], k, n[row], left[row])
+                    actual[row], self.literal(starts[row], k, n[row], left[row])
                 )
 
     def runs(self, chosen):
@@ -464,17 +464,17 @@ class PermutationTest(parameterized.TestCase):
             same(sees - ranks, ~target)
             for half in range(16):
                 row, part = divmod(half, 2)
-                found = ranks[row, part]
+                actual = ranks[row, part]
                 if order == 'strict':
-                    same(np.sort(found), np.arange(32))
+                    same(np.sort(actual), np.arange(32))
                     number = target[row, part].sum()
                     same(
-                        np.sort(found[target[row, part]]),
+                        np.sort(actual[target[row, part]]),
                         np.arange(32 - number, 32),
                     )
                 else:
-                    same(found[plain[row, part]], -1)
-                    others = found[~plain[row, part]]
+                    same(actual[plain[row, part]], -1)
+                    others = actual[~plain[row, part]]
                     self.assertLen(set(others), len(others))
                     self.assertBetween(others.min(), 0, 31)
 
@@ -601,9 +601,9 @@ class TwoTextsTest(parameterized.TestCase):
                         int(other[half - 1] != other[cut]),
                         int(other[begin - 1] != other[begin]),
                     ] += 1
-        for found in (ends, begins):
-            self.assertEqual(found[0, 1] + found[1, 0], 0)
-            self.assertGreater(found[1, 1], 100)
+        for actual in (ends, begins):
+            self.assertEqual(actual[0, 1] + actual[1, 0], 0)
+            self.assertGreater(actual[1, 1], 100)
 
     @parameterized.parameters(24, 64, 128)
     def test_layout(self, tokens):
@@ -652,10 +652,10 @@ class TwoTextsTest(parameterized.TestCase):
             [drawn(8, 24, seed=seed)[1].away[0] for seed in range(400)]
         ).reshape(400, 24)
         partners = partners.max(axis=1)
-        found = np.bincount(partners[partners > 0], minlength=8)
-        same(found[[1, 3, 5, 7]], 0)
+        actual = np.bincount(partners[partners > 0], minlength=8)
+        same(actual[[1, 3, 5, 7]], 0)
         self.assertGreater(
-            stats.chisquare(found[[2, 4, 6]]).pvalue, SIGNIFICANCE
+            stats.chisquare(actual[[2, 4, 6]]).pvalue, SIGNIFICANCE
         )
 
     @parameterized.parameters(1, 2)
@@ -727,8 +727,8 @@ class ViewTest(absltest.TestCase):
     def test_types(self):
         *_, view = drawn(4, 24)
         for path, array in views.flatten({'v': view}).items():
-            wanted = np.float32 if '/weights/' in path else np.int32
-            self.assertEqual(array.dtype, wanted, path)
+            expected = np.float32 if '/weights/' in path else np.int32
+            self.assertEqual(array.dtype, expected, path)
 
 
 if __name__ == '__main__':

@@ -146,18 +146,18 @@ class PairsTest(absltest.TestCase):
 class NumbersTest(absltest.TestCase):
     def test_of_tokens_alone(self):
         ids = np.array([[5, 6, 7, 0], [5, 6, 7, 9], [6, 5, 7, 0], [5, 6, 7, 9]])
-        found = text_numbers(ids, np.array([3, 3, 3, 4]))
-        self.assertEqual(found[0], found[1])
-        self.assertLen(set(found.tolist()), 3)
+        actual = text_numbers(ids, np.array([3, 3, 3, 4]))
+        self.assertEqual(actual[0], actual[1])
+        self.assertLen(set(actual.tolist()), 3)
         self.assertEqual(text_numbers(ids, np.zeros(4, int)).tolist(), [-1] * 4)
 
     def test_no_two_of_many_are_one(self):
         """Some are expected: n^2 / 2^32 of 20,000."""
         random = np.random.default_rng(0)
         ids = np.unique(random.integers(0, 500, (20_000, 6)), axis=0)
-        found = text_numbers(ids, np.full(len(ids), 6))
-        self.assertLess(len(ids) - len(set(found.tolist())), 3)
-        self.assertGreaterEqual(found.min(), 0)
+        actual = text_numbers(ids, np.full(len(ids), 6))
+        self.assertLess(len(ids) - len(set(actual.tolist())), 3)
+        self.assertGreaterEqual(actual.min(), 0)
 
 
 if __name__ == '__main__':

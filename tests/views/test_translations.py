@@ -141,13 +141,13 @@ class CrossedTest(parameterized.TestCase):
         x = [CLS, *x2, SEP, *x1, SEP] if sources else [CLS, *x1, SEP, *x2, SEP]
         y = [CLS, *y2, SEP, *y1, SEP] if targets else [CLS, *y1, SEP, *y2, SEP]
         a, b = (y, x) if side else (x, y)
-        for name, wanted in (('crossed', a), ('crossed_keys', b)):
+        for name, expected in (('crossed', a), ('crossed_keys', b)):
             view = VIEWS[name].make(
                 text, draw, {'xlco': 'example'}, zoo.SPECIALS
             )
-            padding = T - len(wanted)
-            same(view.ids, [[*wanted, *[SEP] * padding]])
-            same(view.positions[0, : len(wanted)], np.arange(len(wanted)))
+            padding = T - len(expected)
+            same(view.ids, [[*expected, *[SEP] * padding]])
+            same(view.positions[0, : len(expected)], np.arange(len(expected)))
             self.assertEqual(view.counts['padding'], padding)
             assert_view(view, 'xlco', places=[[0]], weights=[[1]])
             self.assertIsNone(view.segment_ids)
@@ -160,11 +160,11 @@ class CrossedTest(parameterized.TestCase):
             tuple(x.ids[i, : x.firsts[i]]) for x in (draw.a, draw.b)
             for i in range(800)
         ]
-        found = [
+        actual = [
             kinds.count(tuple(text_)) for pair in TEXTS for text_ in pair
         ]
         # Each of the four texts comes first in a quarter of both sides.
-        np.testing.assert_allclose(found, 400, atol=70)
+        np.testing.assert_allclose(actual, 400, atol=70)
 
     def test_equal_texts_have_equal_numbers(self):
         other = [[[10, 11], [30, 31, 32]], [[13], [33, 34]]]

@@ -32,15 +32,15 @@ class ProbabilityTest(parameterized.TestCase):
     def test_of_the_code(self, share, expected):
         """Of 100,000 words so many are one word, t = 1e-3."""
         counts = np.array([100_000 * share, 100_000 * (1 - share)])
-        found = keep_probabilities(counts, 1e-3)
-        self.assertAlmostEqual(found[0], expected, places=5)
+        actual = keep_probabilities(counts, 1e-3)
+        self.assertAlmostEqual(actual[0], expected, places=5)
 
     def test_none_is_dropped(self):
         same(keep_probabilities(np.array([9, 1, 0]), 0.0), [1, 1, 0])
 
     def test_noise_is_unigram_to_the_three_quarters(self):
-        found = noise(np.array([0, 16, 81, 256]))
-        np.testing.assert_allclose(found, np.array([0, 8, 27, 64]) / 99)
+        actual = noise(np.array([0, 16, 81, 256]))
+        np.testing.assert_allclose(actual, np.array([0, 8, 27, 64]) / 99)
 
 
 class WindowTest(parameterized.TestCase):

@@ -66,14 +66,14 @@ def two_pairs_draw():
     return pair_draw([[1, 7], [2]])
 
 
-def same(found, expected, message=''):
+def same(actual, expected, message=''):
     """Asserts that numbers are these."""
-    np.testing.assert_array_equal(found, expected, message)
+    np.testing.assert_array_equal(actual, expected, message)
 
 
 def assert_view(view, row=None, **fields):
     """Asserts that fields of a view are these, or what a row has of them."""
     for name, expected in fields.items():
-        found = getattr(view, name)
-        found = found[row] if isinstance(found, dict) else found
-        same(found, expected, name)
+        actual = getattr(view, name)
+        actual = actual[row] if isinstance(actual, dict) else actual
+        same(actual, expected, name)

@@ -202,14 +202,14 @@ class AddedTest(parameterized.TestCase):
         some = texts(seed or 0)
         if kind in ('xlm-r', 'modern'):  # SentencePiece keeps it before blanks
             some = [text.replace('\u200b', '') for text in some]
-        wanted = [
-            found.ids
-            for found in made.encode_batch(some, add_special_tokens=False)
+        expected = [
+            actual.ids
+            for actual in made.encode_batch(some, add_special_tokens=False)
         ]
-        found, starts, ends = tokenizer.tokenize_with_offsets(some)
-        for text, a, b in zip(some, found.to_list(), wanted, strict=True):
+        actual, starts, ends = tokenizer.tokenize_with_offsets(some)
+        for text, a, b in zip(some, actual.to_list(), expected, strict=True):
             self.assertEqual(a, b, repr(text))
-        self.assertEqual(tokenizer.tokenize(some).to_list(), wanted)
+        self.assertEqual(tokenizer.tokenize(some).to_list(), expected)
         self.assertTrue(np.all(starts.values <= ends.values))
         # Where nobody spells a token, nothing is different.
         plain = ['hello  world', ' a-b 1 ', '']
@@ -224,7 +224,7 @@ class AddedTest(parameterized.TestCase):
             written = tokenizers.Tokenizer.from_file(
                 str(out / 'tokenizer.json')
             ).encode_batch(some, add_special_tokens=False)
-            self.assertEqual([found.ids for found in written], wanted)
+            self.assertEqual([actual.ids for actual in written], expected)
 
     @parameterized.parameters('wordpiece', 'cased')
     def test_places(self, kind):
@@ -236,14 +236,14 @@ class AddedTest(parameterized.TestCase):
         tokenizer = self.read(made).tokenizer
         some = ['é\u0301漢字 [DOC]<USER> éa', 'Éa  hello [SEP]', '\x00<user>a']
         _, starts, ends = tokenizer.tokenize_with_offsets(some)
-        for text, a, b, found in zip(
+        for text, a, b, actual in zip(
             some, starts.to_list(), ends.to_list(), made.encode_batch(some),
             strict=True,
         ):  # fmt: skip
             self.assertEqual(
                 list(zip(a, b, strict=True)),
                 [tuple(len(text[:x].encode()) for x in p)
-                 for p in found.offsets],
+                 for p in actual.offsets],
             )  # fmt: skip
 
     @parameterized.parameters(False, True)
@@ -269,11 +269,11 @@ class AddedTest(parameterized.TestCase):
         made.add_tokens(['[DOC]'])
         tokenizer = self.read(made).tokenizer
         number = made.token_to_id('[DOC]')
-        found = tokenizer.pieces([b'[doc] [SEP] hello', b'hello[MASK]'])
-        self.assertIn(number, found.ids)
-        self.assertNoCommonElements(found.ids.tolist(), [0, 2, 3, 4])
-        self.assertTrue(found.word_starts[0])
-        self.assertTrue(found.word_starts[1])
+        actual = tokenizer.pieces([b'[doc] [SEP] hello', b'hello[MASK]'])
+        self.assertIn(number, actual.ids)
+        self.assertNoCommonElements(actual.ids.tolist(), [0, 2, 3, 4])
+        self.assertTrue(actual.word_starts[0])
+        self.assertTrue(actual.word_starts[1])
         self.assertEqual(tokenizer.text([number, 5]), '[DOC] a')
         self.assertNotIn(number, tokenizer.control_ids)
         self.assertEqual(tokenizer.vocabulary[number], '[DOC]')
@@ -281,11 +281,11 @@ class AddedTest(parameterized.TestCase):
     def test_masks(self):
         """Ours and the folder's, of the same id."""
         tokenizer = self.read(byte_pairs()).tokenizer
-        found = blanks.with_masks(
+        actual = blanks.with_masks(
             tokenizer, tf.constant(['the [MASK].', 'the <mask>.'])
         )
-        self.assertEqual(found[0].numpy().tolist(), found[1].numpy().tolist())
-        self.assertIn(tokenizer.mask_id, found[0])
+        self.assertEqual(actual[0].numpy().tolist(), actual[1].numpy().tolist())
+        self.assertIn(tokenizer.mask_id, actual[0])
 
     def test_in_a_graph_that_servers_load(self):
         made = unigram(charsmap())
@@ -325,10 +325,10 @@ class AddedTest(parameterized.TestCase):
             'additional_special_tokens': ['[NEW]', '[FAR]'],
         })  # fmt: skip
         read = pieces.read(self.folder, last + 2, {'model_type': 'bert'})
-        wanted = [[last], [last - 2, last - 1], [last + 1], [3]]
+        expected = [[last], [last - 2, last - 1], [last + 1], [3]]
         some = ['[add]', 'hello last', '[NEW]', '[SEP]']
         # A token that is there twice has its last id.
-        self.assertEqual(read.tokenizer.tokenize(some).to_list(), wanted)
+        self.assertEqual(read.tokenizer.tokenize(some).to_list(), expected)
         self.assertRegex(
             ' '.join(read.said), r"the added token '\[FAR\]' has no embedding"
         )
@@ -451,11 +451,11 @@ class AroundTest(parameterized.TestCase):
             size = int(lengths[0])
             self.assertEqual(ids[0, :size].numpy().tolist(), theirs.ids)
             if segments == 2:
-                found = infoword_tf.inference.states.segments_of(
+                actual = infoword_tf.inference.states.segments_of(
                     layout_of(layout), ids, lengths, second
                 )
-                found = np.zeros(16) if found is None else found[0].numpy()
-                self.assertEqual(found[:size].tolist(), theirs.type_ids)
+                actual = np.zeros(16) if actual is None else actual[0].numpy()
+                self.assertEqual(actual[:size].tolist(), theirs.type_ids)
         # And the same goes out.
         again = around.processor(layout, read.tokenizer)
         made.post_processor = again
@@ -491,9 +491,9 @@ class AroundTest(parameterized.TestCase):
         convert.convert(source, root / 'workdir')
         loaded = infoword_tf.load(root / 'workdir')
         self.assertEqual((loaded.before, loaded.after), ([], []))
-        (wanted,) = loaded.tokenizer.tokenize(['a file']).to_list()
+        (expected,) = loaded.tokenizer.tokenize(['a file']).to_list()
         ids, lengths, _ = loaded.laid_out(tf.constant(['a file']))
-        self.assertEqual(ids[0, : int(lengths[0])].numpy().tolist(), wanted)
+        self.assertEqual(ids[0, : int(lengths[0])].numpy().tolist(), expected)
         vectors = loaded.encode(['', 'a file'], progress=False)
         self.assertTrue(np.isfinite(vectors).all())
         files.write_json(

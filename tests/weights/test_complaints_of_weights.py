@@ -16,12 +16,12 @@ NAME = 'encoder.layer.1.output.dense.weight'
 
 def change(path, **values):
     """Sets values of a JSON file; None takes a key away."""
-    found = json.loads(path.read_text())
+    actual = json.loads(path.read_text())
     for key, value in values.items():
-        found[key] = value
+        actual[key] = value
         if value is None:
-            del found[key]
-    path.write_text(json.dumps(found))
+            del actual[key]
+    path.write_text(json.dumps(actual))
 
 
 def pieces(folder, count):
@@ -48,10 +48,10 @@ def tokenizer_json(folder, normalizer):
 
 def tensors(folder, changed):
     """The weights, changed by a function."""
-    found = folders.state('bert')
-    changed(found)
+    actual = folders.state('bert')
+    changed(actual)
     files.write_tensors(
-        folder / 'model.safetensors', found, {'format': 'pt'}
+        folder / 'model.safetensors', actual, {'format': 'pt'}
     )
 
 
@@ -66,24 +66,24 @@ def flip(folder, byte, value=0xFF):
 def exponent(folder):
     """One bit of one number is another: its exponent is all ones."""
 
-    def changed(found):
+    def changed(actual):
         array = np.full((16, 24), 1.5, np.float32)
         array.view(np.uint32)[3, 4] |= 0x7F800000
-        found[NAME] = array
+        actual[NAME] = array
 
     tensors(folder, changed)
 
 
 def shards(folder):
     """Parts the weights, and loses a part."""
-    found = folders.state('bert')
+    actual = folders.state('bert')
     (folder / 'model.safetensors').unlink()
-    names = sorted(found)
+    names = sorted(actual)
     places = {}
     for number, part in enumerate((names[:9], names[9:])):
         shard = f'model-{number + 1:05}-of-00002.safetensors'
         files.write_tensors(
-            folder / shard, {n: found[n] for n in part}, {'format': 'pt'}
+            folder / shard, {n: actual[n] for n in part}, {'format': 'pt'}
         )
         places |= dict.fromkeys(part, shard)
     files.write_json(
@@ -244,11 +244,11 @@ class ComplaintsTest(parameterized.TestCase):
         name = 'cls.predictions.decoder.weight'
 
         def copied(factor):
-            found = folders.state('bert_tanh')
-            table = found['bert.embeddings.word_embeddings.weight']
+            actual = folders.state('bert_tanh')
+            table = actual['bert.embeddings.word_embeddings.weight']
             files.write_tensors(
                 source / 'model.safetensors',
-                {**found, name: factor * table},
+                {**actual, name: factor * table},
                 {'format': 'pt'},
             )
 
@@ -318,12 +318,12 @@ class ComplaintsTest(parameterized.TestCase):
         source = folders.write(self.root / 'source', 'bert')
         convert.convert(source, self.root / 'new')
 
-        def rename(found):
-            for name in list(found):
+        def rename(actual):
+            for name in list(actual):
                 if 'LayerNorm' in name:
                     old = name.replace('.weight', '.gamma')
                     old = old.replace('.bias', '.beta')
-                    found[old] = found.pop(name)
+                    actual[old] = actual.pop(name)
 
         tensors(source, rename)
         convert.convert(source, self.root / 'old')

@@ -34,7 +34,7 @@ def save(prefix, arrays):
 
 def google_bert(state):
     """Names and shapes as Google's BERT has them, of transformers' ones."""
-    found = {}
+    actual = {}
     for name, array in state.items():
         if 'decoder' in name:
             continue
@@ -51,15 +51,15 @@ def google_bert(state):
             name = 'cls/predictions/output_bias'
         elif name.endswith('/weight'):
             name, array = name.replace('/weight', '/kernel'), array.T
-        found[name] = array
-        found[f'{name}/adam_m'] = np.zeros_like(array)
-    found['global_step'] = np.int64(7)
-    return found
+        actual[name] = array
+        actual[f'{name}/adam_m'] = np.zeros_like(array)
+    actual['global_step'] = np.int64(7)
+    return actual
 
 
 def google_xlnet(state):
     """Names and shapes as Google's XLNet has them."""
-    found, stacked = {}, {}
+    actual, stacked = {}, {}
     for name, array in state.items():
         name = name.replace('transformer.', 'model/transformer/')
         name = re.sub(r'layer\.(\d+)\.', r'layer_\1/', name)
@@ -81,12 +81,12 @@ def google_xlnet(state):
         name = name.replace('.bias', '/bias').replace('.', '/')
         if re.search(r'rel_attn/[qkvor]$', name):
             name = f'{name}/kernel'
-        found[name] = array
+        actual[name] = array
     for name, layers in stacked.items():
-        found[f'model/transformer/{name}'] = np.stack(
+        actual[f'model/transformer/{name}'] = np.stack(
             [layers[i] for i in sorted(layers)]
         )
-    return found
+    return actual
 
 
 class GoogleTest(absltest.TestCase):
@@ -100,10 +100,10 @@ class GoogleTest(absltest.TestCase):
         convert.convert(source, self.root / name)
         return files.read_tensors(self.root / name / 'weights.safetensors')
 
-    def same(self, found, wanted):
-        self.assertEqual(set(found), set(wanted))
-        for path, array in wanted.items():
-            np.testing.assert_array_equal(found[path], array, path)
+    def same(self, actual, expected):
+        self.assertEqual(set(actual), set(expected))
+        for path, array in expected.items():
+            np.testing.assert_array_equal(actual[path], array, path)
 
     def test_bert_of_tensorflow_1(self):
         case = 'bert_pretraining'
@@ -173,12 +173,12 @@ class GoogleTest(absltest.TestCase):
                 'input_type_ids': segments,
             }
         )
-        wanted = answers['sequence_output'].numpy() * real[..., None]
+        expected = answers['sequence_output'].numpy() * real[..., None]
         encoded = infoword_tf.load(self.root / 'a').encoder(
             Inputs(ids, segment_ids=segments, block_ids=1 - real)
         )
-        found = encoded.states.numpy() * real[..., None]
-        np.testing.assert_allclose(found, wanted, atol=1e-5)
+        actual = encoded.states.numpy() * real[..., None]
+        np.testing.assert_allclose(actual, expected, atol=1e-5)
 
     def test_model_garden_pretrainer(self):
         """In its parts, as it is published, and whole."""
@@ -210,7 +210,7 @@ class GoogleTest(absltest.TestCase):
         random = np.random.default_rng(1)
         for weight in model.weights:
             weight.assign(random.normal(0, 0.2, weight.shape))
-        wanted = model(asked)['mlm_logits']
+        expected = model(asked)['mlm_logits']
         for name, checkpoint in (
             ('parts', tf.train.Checkpoint(**model.checkpoint_items)),
             ('whole', tf.train.Checkpoint(model=model)),
@@ -232,7 +232,7 @@ class GoogleTest(absltest.TestCase):
                 places=tf.constant(asked['masked_lm_positions']),
             ).states
             scores = loaded.model.objectives['mlm'].piece_scores(states, None)
-            np.testing.assert_allclose(scores, wanted, atol=3e-5)
+            np.testing.assert_allclose(scores, expected, atol=3e-5)
 
     def test_damaged_checkpoints(self):
         for part in ('index', 'data-00000-of-00001'):

@@ -76,24 +76,24 @@ class ParityTest(parameterized.TestCase):
     @parameterized.parameters(*huggingface.CASES)
     def test_all_layers_and_heads_are_those_of_transformers(self, case):
         kind = huggingface.CASES[case][1]['model_type']
-        wanted = folders.answers(case)
+        expected = folders.answers(case)
         _, workdir = self.converted(case)
         loaded = infoword_tf.load(workdir)
         layers, states = layers_of(loaded, kind)
         if case.startswith('electra') and case != 'electra_wide':
             # Theirs has the embeddings before they are widened.
             np.testing.assert_allclose(
-                layers[1:], wanted['layers'][1:], atol=NEAR
+                layers[1:], expected['layers'][1:], atol=NEAR
             )
         else:
-            np.testing.assert_allclose(layers, wanted['layers'], atol=NEAR)
+            np.testing.assert_allclose(layers, expected['layers'], atol=NEAR)
         objectives = loaded.model.objectives
         heads = 0
-        if 'next' in wanted:
+        if 'next' in expected:
             scores = objectives['nsp'].class_scores(states[:, 0])
-            np.testing.assert_allclose(scores, wanted['next'], atol=NEAR)
+            np.testing.assert_allclose(scores, expected['next'], atol=NEAR)
             heads += 1
-        logits = wanted.get('logits')
+        logits = expected.get('logits')
         if logits is not None and case == 'bert_relu_next':
             scores = objectives['nsp'].class_scores(states[:, 0])
             np.testing.assert_allclose(scores, logits, atol=NEAR)
@@ -153,22 +153,24 @@ class ParityTest(parameterized.TestCase):
         source, workdir = self.converted(case)
         output = workdir.with_name('output')
         convert.give(workdir, output, 'huggingface')
-        wanted = folders.state(case)
-        found = files.read_tensors(output / 'model.safetensors')
+        expected = folders.state(case)
+        actual = files.read_tensors(output / 'model.safetensors')
         if case in ('gpt', 'gpt2'):  # theirs goes out with its head
-            wanted = {f'transformer.{n}': array for n, array in wanted.items()}
+            expected = {
+                f'transformer.{n}': array for n, array in expected.items()
+            }
         bare = {n.split('.', 1)[1] if n.startswith(
             ('bert.', 'roberta.', 'electra.', 'distilbert.', 'transformer.',
              'model.')
-        ) else n: n for n in wanted}  # fmt: skip
-        for name, array in found.items():
-            given = wanted[name] if name in wanted else wanted[bare[name]]
+        ) else n: n for n in expected}  # fmt: skip
+        for name, array in actual.items():
+            given = expected[name] if name in expected else expected[bare[name]]
             if name.endswith('position_embeddings.weight'):
                 array, given = array[2:], given[2:]  # two have no token
             np.testing.assert_array_equal(array, given, name)
         left = {
-            n for n in wanted
-            if n not in found and n.partition('.')[2] not in found
+            n for n in expected
+            if n not in actual and n.partition('.')[2] not in actual
         }  # fmt: skip
         dropped = ('pooler.', 'discriminator_', 'decoder.', 'vocab_projector.w')
         dropped += ('lm_loss.weight', 'generator_lm_head.weight', 'word_emb')
@@ -259,10 +261,10 @@ class ParityTest(parameterized.TestCase):
             if name == case or values['model_type'] == kind:
                 config = values | config
                 break
-        wanted = architectures.encoder_of(config, 'config.json')
+        expected = architectures.encoder_of(config, 'config.json')
         for usual in architectures.ARCHITECTURES[kind].refused[key]:
             self.assertEqual(
-                architectures.encoder_of(config | {key: usual}, ''), wanted
+                architectures.encoder_of(config | {key: usual}, ''), expected
             )
         with self.assertRaisesRegex(ValueError, f'{key} {value!r}; only'):
             architectures.encoder_of(config | {key: value}, 'config.json')
@@ -320,7 +322,7 @@ class ParityTest(parameterized.TestCase):
         more = {} if problem is None else {'problem_type': problem}
         source, workdir = self.converted(case, **more)
         model, kind = infoword_tf.load(workdir), huggingface.CASES[case][1]
-        wanted = folders.answers(case)['logits']
+        expected = folders.answers(case)['logits']
         inputs = huggingface.inputs(kind['model_type'])
         second = tf.constant([4, 4]) if 'token_type_ids' in inputs else None
         row = 'score' if problem == 'regression' else 'label'
@@ -338,14 +340,14 @@ class ParityTest(parameterized.TestCase):
             scores = model.probabilities_of(scores)
         else:
             self.assertLen(model.rate(['a', 'b c']), 2)
-        np.testing.assert_allclose(scores, activation(wanted), atol=NEAR)
+        np.testing.assert_allclose(scores, activation(expected), atol=NEAR)
         convert.give(workdir, workdir.with_name('out'), 'huggingface')
         written = json.loads((workdir.with_name('out') / 'config.json')
                              .read_text())  # fmt: skip
         if problem in (None, 'single_label_classification'):
             problem = None  # that is what they take it for
         self.assertEqual(written.get('problem_type'), problem)
-        self.assertLen(written['id2label'], wanted.shape[1])
+        self.assertLen(written['id2label'], expected.shape[1])
         one, other = (files.read_tensors(x / 'model.safetensors')
                       for x in (source, workdir.with_name('out')))  # fmt: skip
         heads = [name for name in one if name.startswith('classifier')]

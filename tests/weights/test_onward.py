@@ -61,11 +61,11 @@ class OnwardTest(absltest.TestCase):
             },
         )
         texts = tf.constant(['\u00e9 a B'])
-        found = [
+        actual = [
             infoword_tf.load(path).tokenizer.tokenize(texts).to_list()
             for path in (workdir, self.root / 'on')
         ]
-        self.assertEqual(*found)
+        self.assertEqual(*actual)
 
     def test_a_row_without_text_is_not_trained(self):
         workdir = self.converted('bert_classes')
@@ -143,8 +143,8 @@ class ActivationTest(parameterized.TestCase):
                 architectures.config_of(kind, given)
             return
         written = architectures.config_of(kind, given)
-        found = architectures.encoder_of(written, 'config.json')
-        self.assertEqual(found.arguments['activation'], form)
+        actual = architectures.encoder_of(written, 'config.json')
+        self.assertEqual(actual.arguments['activation'], form)
 
 
 if __name__ == '__main__':

@@ -36,13 +36,13 @@ TIES = re.compile(r'(.)\1\1')
 @functools.cache
 def lines():
     """Real lines but those with ties, and nasty ones."""
-    found = [
+    actual = [
         line
         for text in topics.topics.values()
         for line in text.splitlines()
         if line.strip() and not TIES.search(line.strip())
     ]
-    return [*random.Random(0).sample(found, 500), *NASTY]
+    return [*random.Random(0).sample(actual, 500), *NASTY]
 
 
 @functools.cache
@@ -70,8 +70,8 @@ def ids(tokenizer, texts):
 
 def theirs(tokenizer, texts):
     """Ids of the package tokenizers, without specials."""
-    found = tokenizer.encode_batch(texts, add_special_tokens=False)
-    return [encoding.ids for encoding in found]
+    actual = tokenizer.encode_batch(texts, add_special_tokens=False)
+    return [encoding.ids for encoding in actual]
 
 
 def rebuilt(proto, *before):
@@ -116,20 +116,20 @@ class SentencePieceTest(parameterized.TestCase):
         path.write_bytes(model)
         proto = parsed(model)
         size = len(proto.pieces) + 2
-        found = pieces.read(self.folder, size).tokenizer
+        actual = pieces.read(self.folder, size).tokenizer
         own = sentencepiece.SentencePieceProcessor(model_proto=model)
         for text, row in zip(
-            lines(), ids(found, lines()), strict=True
+            lines(), ids(actual, lines()), strict=True
         ):
             # fairseq: one more than the model's, and 3 for the unknown.
-            wanted = [i + 1 if i else 3 for i in own.encode(text)]
-            self.assertEqual(row, wanted, text)
+            expected = [i + 1 if i else 3 for i in own.encode(text)]
+            self.assertEqual(row, expected, text)
         self.assertEqual(
-            (found.cls_id, found.pad_id, found.sep_id, found.unk_id,
-             found.mask_id),
+            (actual.cls_id, actual.pad_id, actual.sep_id, actual.unk_id,
+             actual.mask_id),
             (0, 1, 2, 3, size - 1),
         )  # fmt: skip
-        self.assertEqual(pieces.unshifted(found.model), model)
+        self.assertEqual(pieces.unshifted(actual.model), model)
 
     def test_what_goes_out_gives_the_same_ids(self):
         (self.folder / 'sentencepiece.bpe.model').write_bytes(trained('xlm-r'))
@@ -173,7 +173,7 @@ class SentencePieceTest(parameterized.TestCase):
         (self.folder / 'spiece.model').write_bytes(model)
         files.write_json(self.folder / 'tokenizer_config.json', settings)
         proto = parsed(model)
-        found = pieces.read(self.folder, len(proto.pieces)).tokenizer
+        actual = pieces.read(self.folder, len(proto.pieces)).tokenizer
         before = [
             normalizers.Replace(quotes, '"') for quotes in ('``', "''")
         ]
@@ -184,10 +184,10 @@ class SentencePieceTest(parameterized.TestCase):
         other = rebuilt(proto, *before)
         # Theirs takes Hangul apart.
         texts = [text for text in lines() if '한' not in text]
-        for text, row, wanted in zip(
-            texts, ids(found, texts), theirs(other, texts), strict=True
+        for text, row, expected in zip(
+            texts, ids(actual, texts), theirs(other, texts), strict=True
         ):
-            self.assertEqual(row, wanted, text)
+            self.assertEqual(row, expected, text)
 
     def test_other_orders_are_refused(self):
         with self.assertRaisesRegex(ValueError, 'not with <unk>, <s> and'):
@@ -239,14 +239,14 @@ class PairsTest(parameterized.TestCase):
             other = tokenizers.ByteLevelBPETokenizer(
                 str(folder / 'vocab.json'), str(folder / 'merges.txt')
             )
-        wanted = theirs(other, lines())
-        self.assertEqual(ids(read.tokenizer, lines()), wanted)
+        expected = theirs(other, lines())
+        self.assertEqual(ids(read.tokenizer, lines()), expected)
         out = folder / 'out'
         out.mkdir()
         layout = ARCHITECTURES[kind].layout
         pieces.write(out, read.tokenizer, kind, 40, layout)
         written = tokenizers.Tokenizer.from_file(str(out / 'tokenizer.json'))
-        self.assertEqual(theirs(written, lines()), wanted)
+        self.assertEqual(theirs(written, lines()), expected)
         if kind == 'roberta':  # <s> a </s> </s> b </s>
             pair = written.encode('re', 're').ids
             self.assertEqual([pair[i] for i in (0, 2, 3, 5)], [0, 2, 2, 2])
@@ -258,7 +258,7 @@ class PairsTest(parameterized.TestCase):
         for name in 'tokenizer.json', 'vocab.json':
             again = pieces.read(out, len(names))
             self.assertEqual(again.max_length, 40)
-            self.assertEqual(ids(again.tokenizer, lines()), wanted)
+            self.assertEqual(ids(again.tokenizer, lines()), expected)
             self.assertEqual(
                 again.tokenizer.special_ids, read.tokenizer.special_ids
             )

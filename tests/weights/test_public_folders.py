@@ -52,13 +52,13 @@ class PublicFoldersTest(parameterized.TestCase):
         convert.convert(folder, self.root / 'workdir')
         return infoword_tf.load(self.root / 'workdir'), answers
 
-    def check_ids(self, laid_out, wanted):
+    def check_ids(self, laid_out, expected):
         ids, lengths, _ = laid_out
         ours = [
             row[:size].tolist()
             for row, size in zip(ids.numpy(), lengths.numpy(), strict=True)
         ]
-        self.assertEqual(ours, rows(wanted))
+        self.assertEqual(ours, rows(expected))
 
     @parameterized.parameters(*(c for c in CASES if not of_pairs(c)))
     def test_ids_and_vectors(self, case):
@@ -100,5 +100,5 @@ class PublicFoldersTest(parameterized.TestCase):
         scores = model.text_scores(*map(list, zip(*PAIRS, strict=True)))
         self.near(scores.numpy(), answers['scores'], 'scores')
 
-    def near(self, ours, wanted, name):
-        np.testing.assert_allclose(ours, wanted, atol=NEAR, err_msg=name)
+    def near(self, ours, expected, name):
+        np.testing.assert_allclose(ours, expected, atol=NEAR, err_msg=name)

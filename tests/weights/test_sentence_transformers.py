@@ -150,8 +150,8 @@ class ModulesTest(parameterized.TestCase):
             pooled @ arrays['linear.weight'].T + arrays['linear.bias']
         )
         wanted /= np.linalg.norm(wanted, axis=1, keepdims=True)
-        found = loaded.encode(TEXTS, progress=False)
-        np.testing.assert_allclose(found, wanted, atol=1e-6)
+        actual = loaded.encode(TEXTS, progress=False)
+        np.testing.assert_allclose(actual, wanted, atol=1e-6)
         self.assertEqual(loaded.vector_width(), 7)
 
     def test_prompts_stand_before_texts(self):

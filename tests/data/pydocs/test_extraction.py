@@ -56,11 +56,11 @@ class ExtractTest(texts.Temporary):
             return extraction.extract(files)
 
     def test_names_order_and_duplicates(self):
-        found, skipped = self.extract(self.files(a=SOURCE, b=SOURCE))
-        self.assertEqual([d.source for d in found], EXPECTED)
+        actual, skipped = self.extract(self.files(a=SOURCE, b=SOURCE))
+        self.assertEqual([d.source for d in actual], EXPECTED)
         self.assertEqual(skipped, 0)
         self.assertEqual(
-            found[2].sentences,
+            actual[2].sentences,
             ('The method has a docstring that is long enough.',),
         )
 
@@ -75,11 +75,11 @@ class ExtractTest(texts.Temporary):
             empty='',
         )
         files.append(packages.File(str(self.folder / 'gone.py'), 'p/gone.py'))
-        found, skipped = self.extract(files)
+        actual, skipped = self.extract(files)
         self.assertEqual(
-            [d.source for d in found], ['p/declared.py', 'p/bom.py']
+            [d.source for d in actual], ['p/declared.py', 'p/bom.py']
         )
-        self.assertIn('Café', found[0].text)
+        self.assertIn('Café', actual[0].text)
         self.assertEqual(skipped, 4)
 
     def test_extraction_does_not_import_tensorflow(self):

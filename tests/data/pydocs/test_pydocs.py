@@ -93,8 +93,8 @@ class PrepareTest(texts.Temporary):
         Distribution = collections.namedtuple('Distribution', 'version files')
 
         def name(version):
-            found = {'absl-py': Distribution(version, [])}
-            with mock.patch.object(packages, 'installed', return_value=found):
+            actual = {'absl-py': Distribution(version, [])}
+            with mock.patch.object(packages, 'installed', return_value=actual):
                 return self.prepare(self.folder)[0].name
 
         one, two = name('1'), name('2')

@@ -1,0 +1,5 @@
+"""Errors that name what a user can mend."""
+
+
+class UsageError(Exception):
+    """A request that cannot be met; the message says what to do."""
