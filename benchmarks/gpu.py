@@ -30,9 +30,6 @@ from infoword_tf import commands, errors
 from infoword_tf.choices import flag
 from infoword_tf.sizes import SIZES
 
-# The backend is chosen before Keras is imported.
-os.environ['KERAS_BACKEND'] = 'jax'
-
 LEARNING_RATE = 1e-4
 # As in infoword_tf/training/optim.py, which needs TensorFlow.
 ADAMW = {
@@ -254,4 +251,5 @@ def run(given: Choices, chosen: Mapping[str, Any]) -> None:
 
 
 if __name__ == '__main__':
+    os.environ['KERAS_BACKEND'] = 'jax'  # before Keras is imported
     commands.start(run)
