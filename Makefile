@@ -24,7 +24,7 @@ PY := .venv/bin/python
 export TF_CPP_MIN_LOG_LEVEL ?= 3
 
 .PHONY: help setup quickstart test lint oracles beam-check demo demo-check \
-  serve-check serving-compat bench bench-peers notebooks faults requests fuzz
+  serve-check serving-compat bench bench-peers notebooks faults requests fuzz pages
 help:
 	@sed -n '1,15s/^# //p' Makefile
 
@@ -51,6 +51,10 @@ quickstart: setup
 
 test: setup
 	$(PY) -m pytest -n 2 --dist=worksteal
+
+# docs/settings.md, of the table of rows.
+pages: setup
+	$(PY) -m tests.pages
 
 lint: setup
 	$(PY) -m ruff check .
