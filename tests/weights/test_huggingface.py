@@ -88,6 +88,9 @@ class ParityTest(parameterized.TestCase):
         else:
             np.testing.assert_allclose(layers, expected['layers'], atol=NEAR)
         objectives = loaded.model.objectives
+        masked = ('tokens', 0.15) if 'mlm' in objectives else (None, None)
+        config = loaded.config
+        self.assertEqual((config.masking, config.mask_share), masked)
         heads = 0
         if 'next' in expected:
             scores = objectives['nsp'].class_scores(states[:, 0])
