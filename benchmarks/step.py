@@ -148,7 +148,7 @@ def ours(
         model = Model(own.config(precision), own.specials, work.SEED)
         optimizer = optim.AdamW(
             model.trainable,
-            optim.chosen(weight_decay=WEIGHT_DECAY, clip_norm=CLIP_NORM),
+            optim.preset(weight_decay=WEIGHT_DECAY, clip_norm=CLIP_NORM),
         )
     made = own.make_views()
     batch = tensors_of(made)

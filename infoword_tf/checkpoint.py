@@ -1,15 +1,15 @@
-"""The files of a workdir: what is loaded, and what a run resumes from.
+"""The files of a workdir, and the checkpoints of a run.
 
     config.json  vocab.txt or spm.model  weights.safetensors
-                                               what `load` needs
-    flags.txt  checkpoints/                    what resuming needs
+                                               read by `load`
+    flags.txt  checkpoints/                    read where a run resumes
     metrics.jsonl  metrics.json  bounds.png  tensorboard/
-                                               what happened
+                                               records of the run
 
-A checkpoint is one safetensors file of every weight and moment by its path:
-written beside its place, flushed and renamed, so it is there whole or not at
-all. One path to a weight, whatever holds the layer (a list of layers is
-invisible to other ways of saving).
+A checkpoint is one safetensors file of all weights and moments by path. It is
+written to a temporary file, flushed and renamed, so it is whole or absent.
+Paths do not depend on the object that holds a layer (tf.train.Checkpoint does
+not see layers in a list).
 """
 
 import contextlib
@@ -24,22 +24,21 @@ from infoword_tf import files
 from infoword_tf.config import WEIGHTS
 
 FOLDER, PATTERN = 'checkpoints', 'step-{:09d}.safetensors'
-# Among the tensors of a file: the updates made so far, and how often the run
-# has gone back, if it has.
+# Further tensors of a file: updates so far, and rewinds, if there were any.
 STEP, REWINDS = 'step', 'rewinds'
 
 
 class Checkpoints:
-    """The last few states of a run.
+    """Checkpoints of a run, the last few.
 
     Attributes:
-        rewinds: how often it has gone back to an older one.
+        rewinds: number of times that the run went back to one.
     """
 
     rewinds = 0
 
     def __init__(self, workdir: pathlib.Path, keep: int, chief: bool = True):
-        """Args: of the run; how many to keep; whether this process writes."""
+        """Creates the folder, which holds at most `keep` checkpoints."""
         self.folder, self.keep = workdir / FOLDER, keep
         self.chief = chief
         if chief:
@@ -48,13 +47,13 @@ class Checkpoints:
                 partial.unlink()  # of a run that was killed while it wrote
 
     def paths(self) -> list[pathlib.Path]:
-        """Checkpoints there are, the oldest first."""
+        """Returns the checkpoints' paths, the oldest first."""
         return sorted(self.folder.glob('step-*.safetensors'))
 
     def save(self, step: int, variables: Mapping[str, Any]) -> None:
-        """Writes the state after `step` updates; drops the oldest ones.
+        """Writes the state after `step` updates, and deletes old checkpoints.
 
-        Only where this process writes.
+        Does nothing unless the process is the chief.
         """
         if not self.chief:
             return
@@ -65,11 +64,11 @@ class Checkpoints:
     def rewound(
         self, before: int, step: int, variables: Mapping[str, Any]
     ) -> None:
-        """The state after `before` updates becomes that after `step`."""
+        """Records the state after `before` updates as that after `step`."""
         self.rewinds += 1
         if self.chief:
             self._write(step, variables)
-            # Older ones stay: who knows whether this one is good.
+            # Older ones stay, since this one may be bad too.
             (self.folder / PATTERN.format(before)).unlink()
 
     def _write(self, step: int, variables: Mapping[str, Any]) -> None:
@@ -87,9 +86,9 @@ class Checkpoints:
         """Sets variables from the newest checkpoint that is whole.
 
         Args:
-            state: by path, `State.parts`; None: of another process. What is
-                there for another number of replicas is left out, and that is
-                said.
+            state: `State.variables`; None values are those of other processes.
+                Entries saved by another number of replicas are not read, and a
+                line is printed.
 
         Returns:
             Updates made so far, 0 where there is no checkpoint.
@@ -117,7 +116,7 @@ class Checkpoints:
             files.assign(variables, tensors, str(path))
             print(f'resuming from {path} (step {step})', flush=True)
             _assign_state(state or {}, checkpointed, str(path))
-            # A run goes on from here: damaged newer ones are set aside.
+            # The run continues from this one: damaged newer ones are renamed.
             if self.chief:
                 for damaged in self.paths():
                     if damaged > path:
@@ -135,20 +134,20 @@ class Checkpoints:
 def _assign_state(
     state: Mapping[str, Any], checkpointed: Mapping[str, np.ndarray], where: str
 ) -> None:
-    """Sets each entry whose parts are all there, and says which are not."""
+    """Sets each entry that is complete in a checkpoint; reports the others."""
 
     def by_entry(paths: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
-        found: dict[str, dict[str, Any]] = {}
+        entries: dict[str, dict[str, Any]] = {}
         for path, value in paths.items():
             _, kind, name, *_ = path.split('/')
-            found.setdefault(f'{kind}/{name}', {})[path] = value
-        return found
+            entries.setdefault(f'{kind}/{name}', {})[path] = value
+        return entries
 
-    there = by_entry(checkpointed)
+    saved = by_entry(checkpointed)
     for entry, variables in by_entry(state).items():
-        if set(variables) == set(there.get(entry, {})):
-            own = {k: v for k, v in variables.items() if v is not None}
-            files.assign(own, {k: there[entry][k] for k in own}, where)
+        if set(variables) == set(saved.get(entry, {})):
+            local = {k: v for k, v in variables.items() if v is not None}
+            files.assign(local, {k: saved[entry][k] for k in local}, where)
         else:
             print(
                 f'{entry} starts empty: the checkpoint has none of these '
@@ -160,19 +159,13 @@ def _assign_state(
 def write_weights(
     workdir: pathlib.Path, tensors: Mapping[str, np.ndarray], step: int
 ) -> None:
-    """Writes weights.safetensors, which says of which step it is."""
+    """Writes weights.safetensors, with the number of the step."""
     tensors = {**tensors, STEP: np.asarray(step, np.int64)}
     files.write_tensors(workdir / WEIGHTS, tensors)
 
 
 def weights_step(workdir: pathlib.Path, checked: bool = False) -> int | None:
-    """The step of weights.safetensors.
-
-    None: it is not there, cannot be read, or does not say.
-
-    Args:
-        checked: whether all of it is read, and what is damaged has no step.
-    """
+    """Reads the step of weights.safetensors, or None; `checked`: for damage."""
     path = workdir / WEIGHTS
     if not path.is_file():
         return None
@@ -181,29 +174,28 @@ def weights_step(workdir: pathlib.Path, checked: bool = False) -> int | None:
             step = files.read_tensors(path).get(STEP)
         else:
             step = files.read_tensor(path, STEP)
-    except ValueError:  # whoever reads all of it complains
+    except ValueError:  # reported by whoever reads the weights
         return None
     return None if step is None else int(step)
 
 
 def last_step(workdir: pathlib.Path) -> int | None:
-    """The step of the newest checkpoint; None: there is none."""
+    """Returns the step of the newest checkpoint, if any."""
     paths = sorted((workdir / FOLDER).glob('step-*.safetensors'))
     return int(paths[-1].stem.removeprefix('step-')) if paths else None
 
 
 class Metrics:
-    """metrics.jsonl: one object a logging step, in the order of steps."""
+    """File metrics.jsonl: one object a logging step, in the order of steps."""
 
     def __init__(self, workdir: pathlib.Path, step: int, chief: bool = True):
-        """Opens the file; the chief cuts it to `step`, from where a run goes
-        on.
-        """
+        """Reads the records up to `step`; the chief drops later lines."""
         self.path = workdir / 'metrics.jsonl'
         self.records: list[dict[str, Any]] = []
         if self.path.exists():
             for line in self.path.read_text().splitlines():
-                with contextlib.suppress(ValueError):  # a line cut by a kill
+                # A killed process may have left half a line.
+                with contextlib.suppress(ValueError):
                     record = json.loads(line)
                     if record['step'] <= step:
                         self.records.append(record)

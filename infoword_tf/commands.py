@@ -87,6 +87,8 @@ def own_process() -> None:
     Modules and graphs are millions of objects that stay. Python's collector
     would visit them all, often while they are made, and twice when the process
     ends: a second and a half of a command that takes five.
+    Only time depends on it: if a release of Python breaks it, delete both
+    calls of `gc`.
     """
     lazy.lean()
     gc.set_threshold(*COLLECTED)

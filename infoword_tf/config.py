@@ -1,7 +1,7 @@
-"""What a workdir says of its model: config.json, written and read here alone.
+"""The config of a workdir: config.json, written and read here alone.
 
-    {"version": 3, "encoder": {"name": ..., "arguments": {...}},
-     "rows": {"mlm": {"weight": 1.0, "settings": {...}}}, ...}
+{"version": 3, "encoder": {"name": ..., "arguments": {...}},
+ "rows": {"mlm": {"weight": 1.0, "settings": {...}}}, ...}
 """
 
 import copy
@@ -17,19 +17,19 @@ VERSION = 3
 GELUS_OF_2 = {'tanh': 'gelu_tanh', 'erf': 'gelu_erf'}
 FILE = 'config.json'
 WEIGHTS = 'weights.safetensors'  # beside it: what is exported
-# What prompts are called by what a text is for, the first that is there: in
-# the order of encode_query and encode_document of sentence-transformers 6.
+# By the role of a text, names of its prompt; the first that a config has is
+# taken, as in encode_query and encode_document of sentence-transformers 6.
 ROLES = {
     'query': ('query',),
     'passage': ('document', 'passage', 'corpus'),
 }
-SPECIAL = 'cls', 'sep', 'mask'  # what layouts call special tokens
+SPECIAL = 'cls', 'sep', 'mask'  # names of special tokens in layouts
 EXPORTED = f'assets.extra/{FILE}'  # in the folder of an export's version
 
 
 @dataclasses.dataclass(frozen=True)
 class EncoderConfig:
-    """g_omega: a name in ENCODERS and the arguments of its constructor."""
+    """Encoder g_omega: name in ENCODERS and arguments of the constructor."""
 
     name: str
     arguments: dict[str, Any]
@@ -37,13 +37,7 @@ class EncoderConfig:
 
 @dataclasses.dataclass(frozen=True)
 class TokenizerConfig:
-    """How strings become pieces.
-
-    Attributes:
-        kind: a name in TOKENIZERS.
-        lower_case: whether it folds case.
-        options: further arguments of its constructor.
-    """
+    """Tokenizer: name in TOKENIZERS and arguments of the constructor."""
 
     kind: str
     lower_case: bool
@@ -54,16 +48,15 @@ class TokenizerConfig:
 class Layout:
     """Tokens around a text, or around two.
 
-    A token is 'cls', 'sep' or 'mask', that special one of the tokenizer, or
-    itself as the vocabulary spells it.
+    A token is 'cls', 'sep' or 'mask', for that special token of the tokenizer,
+    or spelled as in the vocabulary.
 
     Attributes:
         before, after: of a text, in order.
-        last_segment: segment of the last token; None: that of the text before
-            it.
-        first: whether the first state is the pooled one (`cls`), or the last.
-        between: stand between two texts.
-        second_segment: of the second text and of what is after it.
+        last_segment: segment of the last token; None: that of the text.
+        first: whether `cls` pools the first state, or the last.
+        between: tokens between two texts.
+        second_segment: of the second text and of the tokens after it.
         around_two: before and after two texts; None: as around one.
     """
 
@@ -77,12 +70,12 @@ class Layout:
 
     @property
     def two(self) -> tuple[tuple[str, ...], tuple[str, ...]]:
-        """Returns the tokens before and after two texts."""
+        """Tokens before and after two texts."""
         return self.around_two or (self.before, self.after)
 
     @property
     def shown(self) -> str:
-        """Writes the layout as '[CLS] text [SEP]', for messages and cards."""
+        """Layout as '[CLS] text [SEP]', for messages and cards."""
         before, after = (
             [f'[{x.upper()}]' if x in SPECIAL else x for x in tokens]
             for tokens in (self.before, self.after)
@@ -92,7 +85,7 @@ class Layout:
 
 @dataclasses.dataclass(frozen=True)
 class RowConfig:
-    """A row of the sum: its weight, and every one of its settings."""
+    """Row of the sum, with all settings."""
 
     weight: float
     settings: dict[str, Any]
@@ -100,13 +93,7 @@ class RowConfig:
 
 @dataclasses.dataclass(frozen=True)
 class DenseConfig:
-    """A dense layer over the vector of a text.
-
-    Attributes:
-        width: of what it gives.
-        activation: name in layers.dense.ACTIVATIONS.
-        bias: whether it has one.
-    """
+    """Dense layer over a vector; activation in layers.dense.ACTIVATIONS."""
 
     width: int
     activation: str
@@ -118,11 +105,10 @@ REVERSAL, LEARNED = PERMUTATIONS = 'reversal', 'learned'
 
 @dataclasses.dataclass(frozen=True)
 class FlowConfig:
-    """An invertible network over the vector of a text, layers/flow.py.
+    """Invertible network over the vector of a text, layers/flow.py.
 
     Attributes:
-        width: of what it takes and gives.
-        levels: how many, each of half the numbers of the one before.
+        levels: number of levels; each transforms half the last one's numbers.
         depth: steps of a level.
         hidden: width of the networks of couplings.
         permutation: one of PERMUTATIONS; older files do not say.
@@ -137,15 +123,12 @@ class FlowConfig:
 
 @dataclasses.dataclass(frozen=True)
 class TaskConfig:
-    """What a row was taught by labelled examples.
+    """Task that labelled examples taught.
 
     Attributes:
-        name: of the task.
-        row: which of the table.
         pairs: whether an example has two texts.
-        metrics: what was measured; the first one chose the weights.
-        data: by 'train' and 'heldout', where the examples are from.
-        sizes: likewise, how many.
+        metrics: names of the measures; the first one selected the weights.
+        data, sizes: source and number of examples, by 'train' and 'heldout'.
     """
 
     name: str
@@ -158,16 +141,15 @@ class TaskConfig:
 
 @dataclasses.dataclass(frozen=True)
 class TeacherConfig:
-    """The model that a student has learned from.
+    """Model that a student has learned from.
 
     Attributes:
         name: its workdir.
         digest: of its weights.
-        layers: that it has.
         weights: how many numbers.
-        metric: what both were measured by on held-out examples; None: nothing
-            was.
-        score: of the teacher there.
+        metric: of teacher and student on held-out examples; None: they were
+            not measured.
+        score: of the teacher by this metric.
     """
 
     name: str
@@ -180,37 +162,36 @@ class TeacherConfig:
 
 @dataclasses.dataclass(frozen=True)
 class Config:
-    """All that decides what a model computes, and what it was trained by.
+    """Values that decide the outputs of a model, and a record of training.
 
     Attributes:
         encoder: g_omega.
         rows: of the sum, by name in TABLE.
-        max_length: T, the longest text that it was trained on, with specials:
-            the limit of `encode` and of exports.
-        tokenizer: of the vocabulary that lies beside it.
-        precision: a Keras dtype policy, as decided.
-        masking: what is masked, a name in MASKINGS.
+        max_length: T of the longest training text, with special tokens: the
+            limit of `encode` and of exports.
+        tokenizer: of the vocabulary in the same folder.
+        precision: a Keras dtype policy, never 'auto'.
+        masking: a name in MASKINGS.
         mask_share: of the tokens; None where nothing is masked.
-        memory_length: tokens of memory in training; None for an encoder that
-            has none.
-        layout: what stands around a text, or around two: a name in
-            text.layout.LAYOUTS, or one that a public tokenizer has.
-        pooling, similarity: how a text becomes a vector, and how two of them
+        memory_length: tokens of memory in training; None for an encoder
+            without memory.
+        layout: special tokens around one or two texts: a name in
+            text.layout.LAYOUTS, or that of a public tokenizer.
+        pooling, similarity: how a text becomes a vector, and how two vectors
             are compared.
-        dense: layers over that vector, in order.
-        dims: how many of its first numbers count; None: all.
-        normalize: whether it then has length 1.
-        prompts: by name, what is put before a text: 'query: '.
-        prompt: name of the one that counts where none is asked for; None:
-            nothing is put before it.
+        dense: layers over the vector, in order.
+        dims: numbers of the vector that are used, the first ones; None: all.
+        normalize: whether vectors have length 1.
+        prompts: by name, the prefix of a text: 'query: '.
+        prompt: name of the default prompt; None: no prefix.
         labels: names of the classes of the row `label`.
         null_threshold: of the row `span`, nats by which "no answer" has to
             score more than the best one.
-        task: what labelled examples taught; None: there were none here.
-        teacher: whose student this is; None: nobody's.
-        vocabulary: digest of the tokenizer's file; None: nobody knows.
-        replicas: that the run had.
-        run: by flag, what decides the weights; compared on resume.
+        task: of labelled examples; None: the model saw none.
+        teacher: of a student; None: the model is none.
+        vocabulary: digest of the tokenizer's file; None: not recorded.
+        replicas: of the run.
+        run: by flag, values that decide the weights; compared on resume.
         version: of this format.
     """
 
@@ -240,21 +221,18 @@ class Config:
     version: int = VERSION
 
     def replace(self, **changes: Any) -> Self:
-        """The same with other values."""
+        """Returns a config with other values."""
         return dataclasses.replace(self, **changes)
 
     def prompt_for(self, role: str) -> str:
-        """Names the prompt of a role in ROLES; '': none, not the default."""
+        """Names the prompt of a role in ROLES; '': no prompt at all."""
         return next((n for n in ROLES[role] if n in self.prompts), '')
 
     def prompt_text(self, name: str | None = None) -> str:
-        """What is put before a text.
-
-        Args:
-            name: of a prompt; None: the config's; '': none.
+        """Returns the prefix of a text; `name` None: the default, '': none.
 
         Raises:
-            ValueError: there is none of that name.
+            ValueError: there is no prompt of that name.
         """
         name = self.prompt if name is None else name
         if not name:
@@ -265,20 +243,16 @@ class Config:
         return self.prompts[name]
 
     def to_json(self) -> dict[str, Any]:
-        """As `from_json` reads it: what JSON can hold, and nothing else."""
+        """Converts to types of JSON, for `from_json`."""
         return json.loads(json.dumps(dataclasses.asdict(self)))
 
     @classmethod
     def from_json(cls, values: Mapping[str, Any], where: str = FILE) -> Self:
-        """Reads what `to_json` gave.
-
-        Args:
-            values: by name.
-            where: for complaints.
+        """Inverts `to_json`.
 
         Raises:
-            ValueError: no object; another version; a value that is lacking,
-                or that nobody knows.
+            ValueError: no object, another version, or a value that is missing
+                or unknown; `where` names the file.
         """
         if not isinstance(values, Mapping):
             raise ValueError(f'{where} is no config: it holds no object')
@@ -326,8 +300,8 @@ class Config:
         """Reads config.json of a workdir.
 
         Raises:
-            FileNotFoundError: it has none.
-            ValueError: as `from_json`.
+            FileNotFoundError: the folder has none.
+            ValueError: see `from_json`.
         """
         path = pathlib.Path(folder) / FILE
         if not path.is_file():
@@ -343,13 +317,13 @@ class Config:
 
 
 def _of_version_2(values: Mapping[str, Any]) -> dict[str, Any]:
-    """The same in today's words: an activation was 'gelu', 'tanh' or 'erf'."""
-    found = {**copy.deepcopy(values), 'version': VERSION}
-    for named in (found['encoder']['arguments'], found.get('run', {})):
+    """Converts version 2, which called an activation 'gelu': 'tanh', 'erf'."""
+    converted = {**copy.deepcopy(values), 'version': VERSION}
+    for named in (converted['encoder']['arguments'], converted.get('run', {})):
         if 'gelu' in named:
             form = named.pop('gelu')
             named['activation'] = GELUS_OF_2.get(form, form)
-    return found
+    return converted
 
 
 def _task(values: Mapping[str, Any] | None) -> TaskConfig | None:
@@ -377,13 +351,10 @@ def _teacher(values: Mapping[str, Any] | None) -> TeacherConfig | None:
 
 
 def read_exported(model: pathlib.Path) -> tuple[Config, dict[str, Any]]:
-    """The config of an export's run, and what the export says of itself.
-
-    Args:
-        model: the folder of a version, DIR/1.
+    """Reads config and description of an export's version, DIR/1.
 
     Raises:
-        FileNotFoundError: it is none.
+        FileNotFoundError: the folder is no version of an export.
         ValueError: its config.json cannot be read.
     """
     path = model / EXPORTED

@@ -1,4 +1,4 @@
-"""Files that are whole or not there: locks, atomic writes, named arrays."""
+"""Atomic files: locks, writes that are whole or absent, named arrays."""
 
 import contextlib
 import fcntl
@@ -14,8 +14,8 @@ from typing import Any
 
 import numpy as np
 
-_ASKING = threading.Lock()
-DIGEST = 'blake2b'  # its name in a file's metadata
+_UMASK_LOCK = threading.Lock()
+DIGEST = 'blake2b'  # key of a file's metadata
 _CHUNK = 1 << 24  # bytes that are summed at a time
 _DTYPES = {
     'bool': 'BOOL', 'uint8': 'U8', 'int8': 'I8', 'int16': 'I16',
@@ -27,10 +27,10 @@ _DTYPES = {
 
 @contextlib.contextmanager
 def locked(workdir: pathlib.Path) -> Iterator[None]:
-    """Holds a workdir for one run; deletes what one that was killed left half
-    written.
+    """Locks a workdir for one run, and deletes half-written files.
 
-    Raises: RuntimeError: another run holds it, or it is a file.
+    Raises:
+        RuntimeError: another run holds it, or it is a file.
     """
     if workdir.is_file():
         raise RuntimeError(f'{workdir} is a file; name a folder')
@@ -49,7 +49,7 @@ def locked(workdir: pathlib.Path) -> Iterator[None]:
 
 
 def cache_dir() -> pathlib.Path:
-    """$INFOWORD_CACHE, else infoword_tf in $XDG_CACHE_HOME or ~/.cache."""
+    """Returns $INFOWORD_CACHE, or infoword_tf in the user's cache folder."""
     if path := os.environ.get('INFOWORD_CACHE'):
         return pathlib.Path(path).expanduser()
     parent = os.environ.get('XDG_CACHE_HOME') or '~/.cache'
@@ -57,14 +57,15 @@ def cache_dir() -> pathlib.Path:
 
 
 def cpus() -> int:
-    """How many CPUs this process may use."""
+    """Returns the number of CPUs that the process may use."""
     if hasattr(os, 'sched_getaffinity'):  # Linux
         return len(os.sched_getaffinity(0))
     return os.cpu_count() or 1
 
 
 def _umask() -> int:
-    with _ASKING:  # another thread would be told 0, and put that back
+    # The mask can only be read by setting it: another thread would read 0.
+    with _UMASK_LOCK:
         mask = os.umask(0)
         os.umask(mask)
     return mask
@@ -72,15 +73,15 @@ def _umask() -> int:
 
 @contextlib.contextmanager
 def written(path: pathlib.Path) -> Iterator[pathlib.Path]:
-    """Gives a temporary path that becomes `path` when all went well.
+    """Yields a temporary path, which becomes `path` unless an error occurs.
 
     Raises:
-        OSError: the disk is full or the like; what was at `path` is still
-            there, and nothing else is left.
+        OSError: such as a full disk; `path` is then as before, and the
+            temporary file is deleted.
     """
     # Processes of several machines may have the same number.
-    own = f'{os.getpid()}.{secrets.token_hex(3)}'
-    partial = path.with_name(f'.{path.name}.{own}')
+    suffix = f'{os.getpid()}.{secrets.token_hex(3)}'
+    partial = path.with_name(f'.{path.name}.{suffix}')
     try:
         yield partial
         with open(partial, 'rb') as file:
@@ -99,7 +100,7 @@ def written(path: pathlib.Path) -> Iterator[pathlib.Path]:
 
 
 def read_json(path: pathlib.Path) -> dict[str, Any]:
-    """An object of a file; ValueError: it is none."""
+    """Reads an object; ValueError: the file holds none."""
     try:
         value = json.loads(path.read_text(encoding='utf-8-sig'))
     except (ValueError, RecursionError) as error:
@@ -116,22 +117,22 @@ def write_json(path: pathlib.Path, value: Any) -> None:
 
 
 def read_integers(path: pathlib.Path) -> np.ndarray:
-    """Integers in a row, [n], of a .npy.
+    """Reads integers [n] of a .npy.
 
     Raises:
-        ValueError: it holds something else, or less than it promises: no
-            memory is taken for what is not there.
+        ValueError: other content, or a truncated file, for which no memory is
+            allocated.
     """
     try:
-        found = np.load(path, mmap_mode='r')
+        array = np.load(path, mmap_mode='r')
     except (OverflowError, MemoryError) as error:
         raise ValueError(f'{path} is damaged: {error}') from None
-    if found.ndim != 1 or found.dtype.kind not in 'iu':
+    if array.ndim != 1 or array.dtype.kind not in 'iu':
         raise ValueError(
-            f'{path} holds {found.dtype} {list(found.shape)}, not integers in '
-            'a row'
+            f'{path} holds {array.dtype} {list(array.shape)}, not integers in '
+            'one dimension'
         )
-    return np.array(found)
+    return np.array(array)
 
 
 def write_tensors(
@@ -139,11 +140,10 @@ def write_tensors(
     tensors: Mapping[str, Any],
     metadata: Mapping[str, str] | None = None,
 ) -> None:
-    """Writes named arrays with their digest, whole or not at all.
+    """Writes named arrays and a digest, whole or not at all.
 
-    The digest is all that its header has, unless `metadata` stands there
-    instead: equal arrays are equal bytes. What is no array yet (a variable)
-    becomes one when it is written.
+    Equal arrays give equal bytes: the header has no metadata but the digest,
+    or `metadata` in place of it. Variables are read one by one.
     """
     header: dict[str, Any] = {
         '__metadata__': dict(metadata or {DIGEST: _digest(tensors)})
@@ -159,8 +159,9 @@ def write_tensors(
         }
     text = json.dumps(header, separators=(',', ':')).encode()
     text += b' ' * (-len(text) % 8)
-    # By hand, one array after the other: the library wants them all at once,
-    # and so holds twice what are variables; it orders metadata by chance.
+    # Written by hand, since the library needs all arrays at once, a second
+    # copy of all variables, and orders metadata randomly. Without this, call
+    # safetensors.numpy.save_file: files are then not equal byte by byte.
     with written(path) as partial, open(partial, 'wb') as file:
         file.write(len(text).to_bytes(8, 'little') + text)
         for name in sorted(tensors):
@@ -169,7 +170,7 @@ def write_tensors(
 
 
 def read_tensor(path: pathlib.Path, name: str) -> np.ndarray | None:
-    """One of the named arrays, unchecked, or None; ValueError: a cut file."""
+    """Reads one array, unchecked, or None; ValueError: a truncated file."""
     from safetensors import SafetensorError, safe_open
 
     try:
@@ -180,7 +181,7 @@ def read_tensor(path: pathlib.Path, name: str) -> np.ndarray | None:
 
 
 def read_tensors(path: pathlib.Path) -> dict[str, np.ndarray]:
-    """Reads named arrays; ValueError: the file is cut, damaged or none such."""
+    """Reads named arrays; ValueError: a truncated, damaged or other file."""
     from safetensors import SafetensorError, safe_open
 
     try:
@@ -189,7 +190,7 @@ def read_tensors(path: pathlib.Path) -> dict[str, np.ndarray]:
             tensors = {name: file.get_tensor(name) for name in file.keys()}
     except SafetensorError as error:
         raise ValueError(f'{path} cannot be read ({error})') from error
-    # A file from elsewhere has no digest.
+    # A file that another library wrote has no digest.
     if metadata.get(DIGEST, digest := _digest(tensors)) != digest:
         raise ValueError(
             f'{path} is damaged: its numbers are not those that were '
@@ -199,27 +200,27 @@ def read_tensors(path: pathlib.Path) -> dict[str, np.ndarray]:
 
 
 def chunks(path: pathlib.Path) -> Iterator[bytes]:
-    """A file's bytes, in parts."""
+    """Yields the bytes of a file in chunks."""
     with open(path, 'rb') as file:
         while chunk := file.read(_CHUNK):
             yield chunk
 
 
 def crc(parts: Iterable[bytes]) -> int:
-    """CRC-32 of bytes that come in parts."""
+    """Computes CRC-32 of bytes that come in chunks."""
     value = 0
-    for part in parts:
-        value = zlib.crc32(part, value)
+    for chunk in parts:
+        value = zlib.crc32(chunk, value)
     return value
 
 
 def digest_of(path: pathlib.Path) -> str:
-    """Of a file's bytes."""
+    """Hashes the bytes of a file."""
     return hashlib.blake2b(path.read_bytes(), digest_size=10).hexdigest()
 
 
 def _digest(tensors: Mapping[str, Any]) -> str:
-    """Of names, shapes and bytes."""
+    """Hashes names, shapes and bytes."""
     hashed = hashlib.blake2b(digest_size=16)
     for name in sorted(tensors):
         array = np.ascontiguousarray(tensors[name])
@@ -231,12 +232,12 @@ def _digest(tensors: Mapping[str, Any]) -> str:
 def assign(
     variables: Mapping[str, Any], tensors: Mapping[str, np.ndarray], where: str
 ) -> None:
-    """Sets variables from arrays of the same paths; ValueError: they differ."""
-    lacking = sorted(set(variables) - set(tensors))
+    """Sets variables from arrays; ValueError: paths or shapes differ."""
+    missing = sorted(set(variables) - set(tensors))
     surplus = sorted(set(tensors) - set(variables))
-    if lacking or surplus:
+    if missing or surplus:
         raise ValueError(
-            f'{where} does not fit the model: it lacks {lacking[:3]} and has '
+            f'{where} does not fit the model: it lacks {missing[:3]} and has '
             f'{surplus[:3]} besides'
         )
     for path, variable in variables.items():

@@ -1,7 +1,7 @@
-"""What --help prints: the flags that nearly everybody sets, and their groups.
+"""The text of --help: the usual flags, and the groups of the others.
 
-Settings of a row are printed where --objectives names it, flags of an encoder
-where the run has it, and the whole text of a flag where somebody asks for it.
+Settings of a row are printed if --objectives names it, flags of an encoder if
+the run has it, and the whole text of a flag by --help=FLAG.
 """
 
 import re
@@ -14,19 +14,19 @@ from infoword_tf.choices import groups_of
 from infoword_tf.encoders import ENCODERS, FLAGS
 from infoword_tf.objectives import SUMS, TABLE, Sum, decided
 
-REPEAT = ';\n    repeat this option'  # absl's own words, behind ours
+REPEAT = ';\n    repeat this option'  # absl appends this to our text
 
 
 def page(
-    values: flags.FlagValues, kind: type | None, about: str, asked: str
+    values: flags.FlagValues, kind: type | None, about: str, topic: str
 ) -> str:
-    """The help of a command.
+    """Writes the help of a command.
 
     Args:
-        values: all flags, with what was typed beside --help.
-        kind: the choices of the command; None: its flags are its own.
+        values: all flags, with the values that were typed beside --help.
+        kind: dataclass of the command's choices; None: it defines flags.
         about: the docstring of its module.
-        asked: '': the first screen; 'full': everything; or the name of a
+        topic: '': the first screen; 'full': everything; or the name of a
             group, a row or a flag.
 
     Raises:
@@ -44,18 +44,18 @@ def page(
         rows.setdefault(name.partition('.')[0], []).append(name)
 
     def whole(names: Iterable[str]) -> str:
-        return '\n'.join(_entry(*_said(values[x], True), 6) for x in names)
+        return '\n'.join(_entry(*_described(values[x], True), 6) for x in names)
 
     others = {k: [x for x in v if x not in first] for k, v in groups.items()}
-    if asked == 'full':
+    if topic == 'full':
         more = (f'{k}:\n{whole(v)}' for k, v in {**others, **rows}.items() if v)
         return '\n\n'.join([about.strip(), whole(first), *more])
-    if asked:
-        single = {asked: [asked]} if asked in known else {}
-        if names := (single | rows | groups).get(asked):
+    if topic:
+        single = {topic: [topic]} if topic in known else {}
+        if names := (single | rows | groups).get(topic):
             return whole(names)
         raise ValueError(
-            f'--help={asked}: there is no such flag, group or row; groups are '
+            f'--help={topic}: there is no such flag, group or row; groups are '
             f'{", ".join(groups)}'
         )
     used, encoder = _used(values)
@@ -66,10 +66,12 @@ def page(
             listed += [_entry(group, ' '.join(f'--{x}' for x in names), 13)]
     command = re.search(r'^    \S(?:.*\\\n)*.*', about, re.M)
     kinds = ['a group'] * bool(listed) + ['a row'] * bool(rows) + ['a flag']
-    parts = [
+    sections = [
         about.strip().split('\n\n')[0],
         command[0] if command else '',
-        '\n'.join(_entry(*_said(values[name], False), 28) for name in first),
+        '\n'.join(
+            _entry(*_described(values[name], False), 28) for name in first
+        ),
         *(f'{row}:\n{whole(rows[row])}' for row in used if row in rows),
         '\n'.join(['Groups of further flags:', *listed] if listed else []),
         _filled(f'Rows with settings: {" ".join(rows)}' if rows else ''),
@@ -78,19 +80,19 @@ def page(
             'all. --flagfile=FILE reads flags from a file.'
         ),
     ]
-    return '\n\n'.join(filter(None, parts))
+    return '\n\n'.join(filter(None, sections))
 
 
 def _used(values: Mapping[str, flags.Flag]) -> tuple[list[str], str]:
-    """The rows of --objectives, where that was typed, and their encoder."""
+    """Returns the rows of a typed --objectives, and the encoder of the run."""
     chosen = {
         name: values[name].value
         for name in ('objectives', 'encoder')
         if name in values and values[name].present
     }
     typed = chosen.get('objectives') or ''
-    parts = SUMS.get(typed, Sum(typed)).rows.split(',')
-    names = [part.partition(':')[0].strip() for part in parts]
+    terms = SUMS.get(typed, Sum(typed)).rows.split(',')
+    names = [term.partition(':')[0].strip() for term in terms]
     rows = [name for name in names if name in TABLE]
     allowed = []
     for entry in map(TABLE.__getitem__, rows):
@@ -100,11 +102,11 @@ def _used(values: Mapping[str, flags.Flag]) -> tuple[list[str], str]:
     return rows, chosen.get('encoder') or next(fit, '')
 
 
-def _said(flag: flags.Flag, whole: bool) -> tuple[str, str]:
-    """--NAME=DEFAULT or --NAME=A|B, and what there is to say of it."""
+def _described(flag: flags.Flag, whole: bool) -> tuple[str, str]:
+    """Formats --NAME=DEFAULT or --NAME=A|B; returns that and the help text."""
     choices = getattr(flag.parser, 'enum_values', ())
     default, text = flag.default, flag.help.partition(REPEAT)[0]
-    if choices:  # absl has them in the text
+    if choices:  # absl repeats the choices before the text
         text = text.partition('>: ')[2]
     if isinstance(default, list):
         default = ','.join(default)
@@ -120,7 +122,7 @@ def _said(flag: flags.Flag, whole: bool) -> tuple[str, str]:
 
 
 def _entry(left: str, text: str, column: int) -> str:
-    """A name and its text beside it, or below where the name is long."""
+    """Formats a name and a text, side by side unless the name is long."""
     indent, left = ' ' * column, f'  {left}'
     if len(left) + 2 > column:
         return f'{left}\n{_filled(text, indent, indent)}'

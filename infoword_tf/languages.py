@@ -5,8 +5,8 @@ ISO 639-1 where a language has two letters, else ISO 639-3.
 
 import re
 
-# Two letters, and the three that mean the same: those of ISO 639-3, of single
-# languages that stand for it (cmn, arb), and what librarians write (ger).
+# Codes of two letters, and the equal ones of three: of ISO 639-3, of a single
+# language that stands for a group (cmn, arb), and of libraries (ger).
 _THREE = {
     three: two
     for two, *others in map(
@@ -29,11 +29,13 @@ _THREE = {
         ta tam|te tel|tg tgk|th tha|ti tir|tk tuk|tl tgl|tn tsn|to ton|tr tur
         ts tso|tt tat|ug uig|uk ukr|ur urd|uz uzb uzn|ve ven|vi vie|vo vol
         wa wln|wo wol|xh xho|yi yid ydd|yo yor|zh zho chi cmn|zu zul
-        """.strip().replace('\n', '|').split('|'),
+        """.strip()
+        .replace('\n', '|')
+        .split('|'),
     )
     for three in others
 }
-# Those of three letters alone.
+# Languages that have a code of three letters alone.
 _ALONE = frozenset(
     'ang arq arz ast awa ber cbk ceb ckb crh csb dsb dtp fil fur gsw haw hsb '
     'ilo jbo kab kmr kok kzj lfn mai max mhr mnk nap nds nov nso orv pam pms '
@@ -44,20 +46,20 @@ _CODE = re.compile('[a-z]{2,3}')
 
 
 def code_of(name: str) -> str | None:
-    """The code of a language, without script and region.
+    """Normalizes the code of a language, without script and region.
 
     Args:
-        name: `de`, `deu`, `de-AT`, `pt_BR.UTF-8` or `sr@latin`. A code that
-            is not known stays as it is.
+        name: `de`, `deu`, `de-AT`, `pt_BR.UTF-8` or `sr@latin`. An unknown
+            code is returned as it is.
 
     Returns:
-        None: it is no code.
+        None: the name is no code.
     """
     code = re.split('[-_.@]', name.strip().lower(), maxsplit=1)[0]
     return _THREE.get(code, code) if _CODE.fullmatch(code) else None
 
 
 def known_code(name: str) -> str | None:
-    """The code of a language that is known here; None: it is none."""
+    """Normalizes the code of a known language; None: an unknown one."""
     code = code_of(name)
     return code if code in _KNOWN else None

@@ -1,9 +1,14 @@
-"""Keras, imported when something is computed and not before.
+"""Lazy imports: Keras at the first operation or layer, not before.
 
-A row and an encoder say what they are (their settings, the views that they
-read) in the file that computes them, and commands read that for their flags.
-Keras, which takes seconds, is imported at the first operation, or when the
-first layer is made. Whoever runs a saved graph does without it: `tensorflow`.
+A row and an encoder declare settings and views in the file that computes them,
+and commands read these files for their flags. Keras takes seconds to import,
+so `--help` and complaints would wait for it. Programs that only run a saved
+graph use `tensorflow`, without Keras.
+
+Nothing here changes what is computed; it saves start time alone. If a new
+release breaks `_Operations` or `Layer`, replace both by the imports of the
+branch TYPE_CHECKING. If a package fails because `_absent` hides another, take
+that one's name out of FOR_OTHERS, or replace the body of `_absent` by `yield`.
 """
 
 import contextlib
@@ -22,7 +27,7 @@ else:
     Variable = Any
 
     class _Operations:
-        """`keras.ops`; each operation is looked up once."""
+        """Namespace `keras.ops`; an operation is looked up once."""
 
         def __getattr__(self, name: str) -> Any:
             from keras import ops
@@ -35,17 +40,17 @@ else:
 
     @functools.cache
     def _layer(cls: type) -> type:
-        """`cls` as a Keras layer."""
+        """Derives a class from `cls` and `keras.layers.Layer`."""
         import keras
 
-        own = {'__module__': cls.__module__, '__qualname__': cls.__qualname__}
-        return type(cls.__name__, (cls, keras.layers.Layer), own)
+        names = {'__module__': cls.__module__, '__qualname__': cls.__qualname__}
+        return type(cls.__name__, (cls, keras.layers.Layer), names)
 
     class Layer:
-        """`keras.layers.Layer` for whoever makes one of these."""
+        """Base of layers, which becomes `keras.layers.Layer` in a call."""
 
         def __new__(cls, *args: Any, **kwargs: Any) -> Any:
-            """A Keras layer, which is an instance of the class too."""
+            """Creates an instance of `cls` that is a Keras layer too."""
             import keras
 
             if not issubclass(cls, keras.layers.Layer):
@@ -55,7 +60,7 @@ else:
 
 @contextlib.contextmanager
 def _absent(*names: str) -> Iterator[None]:
-    """Inside, packages that are not imported yet seem not to be installed."""
+    """Makes packages that are not imported yet seem not installed."""
     hidden = [name for name in names if name not in sys.modules]
     sys.modules.update(dict.fromkeys(hidden))
     try:
@@ -65,27 +70,25 @@ def _absent(*names: str) -> Iterator[None]:
             sys.modules.pop(name, None)
 
 
-# What Keras and TensorFlow import for others, where it is installed.
 FOR_OTHERS = 'jax', 'matplotlib', 'pandas', 'sklearn'
-_left_out: set[str] = set()
+_hidden: set[str] = set()
 
 
 def lean() -> None:
-    """Has `import_keras` leave out FOR_OTHERS, in a process of our own.
+    """Makes `import_keras` skip FOR_OTHERS, in the process of a command.
 
-    Keras wraps models for scikit-learn, reads tables of pandas and draws with
-    matplotlib, and TensorFlow converts JAX to LiteRT. Without these both are
-    imported in half the time, a second or more of every command's.
+    Keras and TensorFlow import these for features that are not used here.
+    Without them a command starts a second or more earlier.
     """
-    _left_out.update(FOR_OTHERS)
+    _hidden.update(FOR_OTHERS)
 
 
 def import_keras() -> None:
     """Imports TensorFlow and Keras.
 
-    What `lean` leaves out can be imported afterwards as ever.
+    The packages that `lean` skips can be imported afterwards.
     """
-    with _absent(*_left_out - {os.environ.get('KERAS_BACKEND')}):
+    with _absent(*_hidden - {os.environ.get('KERAS_BACKEND')}):
         import keras
         import tensorflow
 
@@ -93,13 +96,11 @@ def import_keras() -> None:
 
 
 def tensorflow() -> Any:
-    """TensorFlow for whoever only runs a graph: in half the time.
+    """Imports TensorFlow alone, in half the time, to run a saved graph.
 
-    Importing it imports Keras and JAX, where they are installed, for the sake
-    of those who save optimizers and convert JAX to LiteRT, and Keras imports
-    scikit-learn and matplotlib. A graph needs none of them. Keras and JAX can
-    be imported afterwards as ever. tensorflow_text would import Keras too:
-    its operations alone are loaded.
+    TensorFlow would import Keras and JAX, where installed; a graph needs
+    neither, and both can be imported afterwards. tensorflow_text would import
+    Keras too: its operations alone are loaded.
     """
     if 'tensorflow' in sys.modules:
         import tensorflow as tf
@@ -112,10 +113,10 @@ def tensorflow() -> Any:
 
 
 def remat(function: Callable[..., Any]) -> Callable[..., Any]:
-    """`keras.remat`: what the function computes is not kept for its gradient.
+    """Wraps a function by `keras.remat`: the gradient recomputes the inside.
 
-    Of the tensors that it reads only its arguments have gradients, beside
-    weights.
+    Only arguments and weights get gradients, no other tensors that the
+    function reads.
     """
     import keras
 
@@ -123,7 +124,7 @@ def remat(function: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def dtype_of(x: Any) -> str:
-    """The name of a tensor's dtype on any backend, 'float32' and the like."""
+    """Names a tensor's dtype on any backend, 'float32' and the like."""
     import keras
 
     return keras.backend.standardize_dtype(x.dtype)

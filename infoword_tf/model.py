@@ -2,12 +2,12 @@
 
 In NumPy and `keras.ops` alone: no backend is imported here.
 
-Glossary of shapes: B sequences, T tokens, Q places of all rows, P of one,
-D width, V vocabulary.
+Glossary of shapes: P places of a row, J texts of a sequence.
 """
 
 import contextlib
 import copy
+import itertools
 import math
 import pathlib
 import zlib
@@ -46,36 +46,53 @@ from infoword_tf.views import VIEWS, Reads, Specials, View, root
 
 Tensor = Any
 MAIN = 'encoder'  # the encoder that is trained, and exported
-HELDOUT_KEY = 20190  # of what objectives draw for held-out text
-# Devlin et al. 2019 draw from a normal of 0.02 cut at two deviations; so does
-# the base size, and a narrower one draws wider, see `initialise`.
+HELDOUT_KEY = 20190  # seed of all that is drawn for held-out text
+# Devlin et al. 2019 draw from a normal of 0.02 truncated at two deviations; so
+# does the base size, and a narrower one draws wider, see `initialise`.
 WEIGHT_DEVIATION, BASE_WIDTH = 0.02, 768
 
 
 class StateEntry(NamedTuple):
-    """Something that lasts from step to step.
+    """Entry of the state that steps hand on.
 
     Attributes:
-        empty: arrays in a named tuple or a dict: what the first step finds.
-        by_row: whether its rows are those of the batch, so that each replica
-            has a part of its own; else it is the same on all replicas.
+        empty: arrays in a named tuple or a dict, as the first step reads them.
+        per_sequence: whether each sequence of a batch has its own entry, so
+            that replicas have different ones; else all replicas have the same.
     """
 
     empty: Any
-    by_row: bool
+    per_sequence: bool
+
+
+class Pass(NamedTuple):
+    """A pass of an encoder over a view.
+
+    Attributes:
+        encoder: name of the encoder.
+        number: from 0; the passes of an encoder differ by dropout alone.
+        reads: by row, what is read of the states.
+        key: [2] uint32 of dropout; None: nothing is dropped.
+    """
+
+    encoder: str
+    number: int
+    reads: dict[str, Reads]
+    key: Tensor | None
 
 
 class Model:
-    """g_omega, and by row the objective and its weight in the sum.
+    """Encoder g_omega and the weighted objectives that train the encoder.
 
     Attributes:
-        config: what `config.json` of a workdir holds.
+        config: content of a workdir's `config.json`.
         encoders: by name; 'encoder' is the one that is trained and exported.
-        companions: by name, what the others are.
-        companion_rows: by companion of a workdir, the rows of that one.
+        companions: by name, what the other encoders are.
+        companion_rows: by companion of a workdir, the objectives of that
+            workdir.
         objectives: by row, the objective layer.
         weights: by row, its factor in the sum.
-        reads: by row, the views that it reads and what it wants there.
+        reads: by row and view, what the row reads of the view.
         heldout_candidates: by row, M of held-out text, see `Row`.
         dense: layers over the vector of a text.
     """
@@ -88,16 +105,16 @@ class Model:
         companions: bool = True,
         deviation: float | None = None,
     ):
-        """Builds the model and draws its weights.
+        """Builds the model and draws the weights.
 
         Args:
             seed: of the initial weights, which are the same on each backend;
-                None: they are given later.
+                None: the caller sets the weights.
             companions: whether encoders that only training needs are built.
-            deviation: of the initial weights; None: as `initialise` has it.
+            deviation: of the initial weights; None: that of `initialise`.
 
         Raises:
-            ValueError: two rows bring different encoders of one name.
+            ValueError: two rows declare different encoders of one name.
         """
         self.config = config
         settings = {row: entry.settings for row, entry in config.rows.items()}
@@ -105,23 +122,23 @@ class Model:
         self.encoders: dict[str, Encoder] = {}
         self.companion_rows: dict[str, dict[str, Objective]] = {}
         for name in (MAIN, *self.companions):
-            own, changes = config, {}
+            source, changes = config, {}
             if name != MAIN:
                 companion = self.companions[name]
                 changes = companion.arguments
                 if companion.workdir:
-                    own = _config_of(name, companion.workdir, config)
-            encoder = ENCODERS[own.encoder.name](
-                **{**own.encoder.arguments, **changes},
+                    source = _config_of(name, companion.workdir, config)
+            encoder = ENCODERS[source.encoder.name](
+                **{**source.encoder.arguments, **changes},
                 dtype=config.precision,
                 name=name,
             )
             encoder.spell(specials)
             encoder.build()
             self.encoders[name] = encoder
-            if own is not config:
+            if source is not config:
                 self.companion_rows[name] = _objectives(
-                    own, encoder, specials, config.precision, (name,)
+                    source, encoder, specials, config.precision, (name,)
                 )
         self.objectives = _objectives(
             config, self.encoder, specials, config.precision
@@ -150,14 +167,14 @@ class Model:
         for objective in self.objectives.values():
             objective.follow(self.dense)
         if seed is not None:
-            self.begin(seed, deviation)
+            self.draw_weights(seed, deviation)
 
-    def begin(self, seed: int, deviation: float | None = None) -> None:
-        """Draws all matrices anew, and sets what begins elsewhere.
+    def draw_weights(self, seed: int, deviation: float | None = None) -> None:
+        """Draws all matrices, and copies the weights that start as others.
 
         Raises:
             ValueError, FileNotFoundError: a workdir that a row or a companion
-                begins with cannot be read, or does not fit.
+                starts from cannot be read, or does not fit.
         """
         initialise(self.variables, seed, self.encoder.width, deviation)
         for objective in self.objectives.values():
@@ -168,10 +185,10 @@ class Model:
                 f'what {objective.row} begins with',
             )
         self.read_companions()
-        self.begin_copies()
+        self.assign_copies()
 
     def read_companions(self) -> None:
-        """Gives companions of a workdir its weights."""
+        """Reads the weights of companions that start from a workdir."""
         for name, companion in self.companions.items():
             if not companion.workdir:
                 continue
@@ -184,32 +201,30 @@ class Model:
                 else f'encoder/{p.removeprefix(f"{name}/")}': variable
                 for p, variable in self._paths(layers).items()
             }
-            there = {p: x for p, x in tensors.items() if p in variables}
-            files.assign(variables, there, str(path))
+            needed = {p: x for p, x in tensors.items() if p in variables}
+            files.assign(variables, needed, str(path))
 
-    def begin_copies(self, taken: Collection[str] = ()) -> None:
-        """Makes what begins as a copy what its source is now.
-
-        Companions, and weights of rows.
+    def assign_copies(self, except_for: Collection[str] = ()) -> None:
+        """Sets companions and copied weights of rows to the source weights.
 
         Args:
-            taken: paths of weights that --init had, which stay as they are.
+            except_for: paths of weights that --init has set, which stay.
         """
         for name, companion in self.companions.items():
             if companion.copied or companion.momentum is not None:
-                for copied, source in self._beside(name):
+                for copied, source in self._with_sources(name):
                     copied.assign(source)
         for weight, source, _ in self.copies:
-            if weight.path not in taken:
+            if weight.path not in except_for:
                 weight.assign(source)
 
     def drop(self, row: str) -> None:
-        """Does without a row, whose weights are not there."""
+        """Removes a row, as where a workdir lacks the weights of a row."""
         del self.objectives[row], self.weights[row], self.reads[row]
         del self.heldout_candidates[row]
 
-    def alone(self, row: str, reads: Mapping[str, Reads]) -> 'Model':
-        """The same weights with one row, which reads these views."""
+    def with_row(self, row: str, reads: Mapping[str, Reads]) -> 'Model':
+        """Returns a model of the same weights with one row, of other views."""
         copied = copy.copy(self)
         copied.objectives = {row: self.objectives[row]}
         copied.weights = {row: self.weights[row]}
@@ -218,44 +233,44 @@ class Model:
 
     @property
     def encoder(self) -> Encoder:
-        """The encoder that is trained and exported."""
+        """Encoder that is trained and exported."""
         return self.encoders[MAIN]
 
     @property
     def variables(self) -> dict[str, keras.Variable]:
-        """Every weight by its path, the encoder's first."""
-        brought = [
+        """All weights by path, the encoder's first."""
+        others = [
             o for rows in self.companion_rows.values() for o in rows.values()
         ]
-        return self._paths([*self.encoders.values(), *self._heads, *brought])
+        return self._paths([*self.encoders.values(), *self._heads, *others])
 
     @property
     def trainable(self) -> dict[str, keras.Variable]:
-        """By path, the weights that gradients change."""
-        learning = self._encoders_that(lambda companion: not companion.frozen)
-        weights = self._paths([*learning, *self._heads])
+        """Weights that gradients change, by path."""
+        encoders = self._encoders_that(lambda companion: not companion.frozen)
+        weights = self._paths([*encoders, *self._heads])
         return {path: x for path, x in weights.items() if x.trainable}
 
     @property
     def no_decay(self) -> set[str]:
-        """Paths of weights that do not decay, whatever they are called."""
+        """Paths of weights that objectives exempt from decay."""
         return set().union(*(o.no_decay for o in self.objectives.values()))
 
     @property
     def checkpointed(self) -> dict[str, keras.Variable]:
-        """By path, the weights that checkpoints hold."""
+        """Weights that checkpoints hold, by path."""
         saved = self._encoders_that(lambda companion: companion.saved)
-        brought = [
+        others = [
             objective
             for name, rows in self.companion_rows.items()
             if self.companions[name].saved
             for objective in rows.values()
         ]
-        return self._paths([*saved, *self._heads, *brought])
+        return self._paths([*saved, *self._heads, *others])
 
     @property
     def exported(self) -> dict[str, keras.Variable]:
-        """By path, the weights that a workdir and its exports hold."""
+        """Weights that a workdir and exports hold, by path."""
         not_exported = set().union(
             *(o.not_exported for o in self.objectives.values())
         )
@@ -266,7 +281,7 @@ class Model:
 
     @property
     def copies(self) -> list[Copy]:
-        """Weights of rows that begin as copies of others."""
+        """Weights of rows that start as copies of others."""
         return [
             copy
             for objective in self.objectives.values()
@@ -275,30 +290,31 @@ class Model:
 
     @property
     def averages(self) -> dict[str, list[tuple[Any, Any]]]:
-        """By companion that is an average: each weight, and what it follows.
+        """Weights of each momentum encoder, paired with online weights.
 
-        Weights of rows that follow with it are among them.
+        By companion, pairs (average, online weight), those of rows' weights
+        that are averaged with the encoder included.
         """
         return {
             name: [
-                *self._beside(name),
+                *self._with_sources(name),
                 *(c[:2] for c in self.copies if c.follows == name),
             ]
             for name, companion in self.companions.items()
             if companion.momentum is not None
         }
 
-    def _beside(self, name: str) -> list[tuple[Any, Any]]:
-        """Weights of a companion, each with that of the encoder."""
-        mine = self.encoders[name].weights
-        return list(zip(mine, self.encoder.weights, strict=True))
+    def _with_sources(self, name: str) -> list[tuple[Any, Any]]:
+        """Pairs each weight of a companion with that of the encoder."""
+        weights = self.encoders[name].weights
+        return list(zip(weights, self.encoder.weights, strict=True))
 
-    def _encoders_that(self, chosen: Callable[..., bool]) -> list[Encoder]:
-        """The trained one, and those of companions that are chosen."""
+    def _encoders_that(self, condition: Callable[..., bool]) -> list[Encoder]:
+        """Returns the main encoder and the companions that meet a condition."""
         return [
             encoder
             for name, encoder in self.encoders.items()
-            if name == MAIN or chosen(self.companions[name])
+            if name == MAIN or condition(self.companions[name])
         ]
 
     @property
@@ -318,16 +334,15 @@ class Model:
     def empty_state(
         self, batch: int, memory_length: int | None = None
     ) -> dict[str, StateEntry]:
-        """All that lasts from step to step, as the first step finds it.
+        """Returns the state that the first step reads.
 
-        'memory/VIEW' is what the encoder remembers of a view that goes on,
-        'objectives/ROW' what an objective keeps.
+        'memory/VIEW' is the encoder's memory of a view of streams,
+        'objectives/ROW' the state of an objective.
 
         Args:
             batch: B.
-            memory_length: tokens of memory; None: the config's. An encoder
-                that has memory remembers nothing where it is 0, and none does
-                where no view goes on.
+            memory_length: tokens of memory; None: the config's. Without any,
+                and without a view of streams, no memory is in the state.
         """
         entries = {}
         if memory_length is None:
@@ -340,18 +355,18 @@ class Model:
                     if source == 'streams' and MAIN in reads.encoders:
                         entries[f'memory/{name}'] = StateEntry(
                             self.encoder.empty_state(batch, memory_length),
-                            by_row=True,
+                            per_sequence=True,
                         )
         for row, objective in self.objectives.items():
             if empty := objective.empty_state():
-                entries[f'objectives/{row}'] = StateEntry(empty, by_row=False)
+                entries[f'objectives/{row}'] = StateEntry(empty, False)
         return entries
 
     def advance(self, name: str, length: int) -> int | None:
-        """Tokens of a view of T = length that the next step has behind it.
+        """Returns by how many tokens of T = length the next step moves on.
 
-        A view that goes on by less than its length (XLNet's reuse) has the
-        others before it again. None: all.
+        None: by all. XLNet's streams move on by fewer, and read the others
+        once more.
         """
         for row in self.objectives:
             if name in self.reads[row]:
@@ -366,148 +381,132 @@ class Model:
         key: Tensor | None = None,
         state: Mapping[str, Any] | None = None,
     ) -> tuple[dict[str, dict[str, dict[str, list[Encoded]]]], dict[str, Any]]:
-        """Encodes each view once, at the places of all rows that share it.
+        """Encodes each view once, at the places of all rows that read the view.
 
-        Once by each encoder, and as often as a row asks for another pass.
+        More than once where several encoders, or several passes, are read.
 
         Args:
             key: [2] uint32 of the step and replica, or None without dropout.
-            state: by 'memory/VIEW', what the encoder remembers of the steps
-                before; views that are not there have no memory.
+            state: memories of the step before, by 'memory/VIEW'; a view
+                without one is read without memory.
 
         Returns:
-            By row, view and encoder, what each pass gave at the row's places:
-            [B, P, D], of all tokens where the row wants the text, [B, K, P,
-            D] of a view of K texts each; and the new memories by the same
-            names.
+            By row, view and encoder, the states of each pass at the row's
+            places: [B, P, D], of all tokens [B, T, D] where the row reads
+            them, [B, J, P, D] of a view of J texts; and the new memories.
         """
         by_row: dict[str, Any] = {
             row: {name: {} for name in self.reads[row] if name in views}
             for row in self.objectives
         }
         state = dict(state or {})
-        remembered: dict[str, Any] = {}
+        memories: dict[str, Any] = {}
         for name, view in views.items():
             memory = f'memory/{name}'
-            for encoder, pass_index, rows, dropped in self._passes(name, key):
-                first = encoder == MAIN and not pass_index
-                states, new = self._pass(
-                    encoder,
-                    view,
-                    rows,
-                    self._key(dropped, encoder, name, pass_index),
-                    state.get(memory) if first else None,
-                    name,
+            for pass_ in self._passes(name, key):
+                first = pass_.encoder == MAIN and not pass_.number
+                states, new = self._encode_pass(
+                    pass_, name, view, state.get(memory) if first else None
                 )
                 if first and memory in state:
-                    remembered.setdefault(memory, new)
+                    memories.setdefault(memory, new)
                 for row, encoded in states.items():
-                    by_row[row][name].setdefault(encoder, []).append(encoded)
-        return by_row, remembered
+                    passes = by_row[row][name].setdefault(pass_.encoder, [])
+                    passes.append(encoded)
+        return by_row, memories
 
-    def _passes(
-        self, view: str, key: Tensor | None
-    ) -> Iterator[tuple[str, int, dict[str, Reads], Tensor | None]]:
-        """Passes of a view: encoder, number, rows, key.
+    def _passes(self, view: str, key: Tensor | None) -> Iterator[Pass]:
+        """Yields the passes over a view, encoder by encoder.
 
-        Without a key nothing is dropped, but for rows that read several
-        passes, or copies: these differ by dropout alone, and so they do in
-        held-out text, by one key for all of it.
+        Without a key nothing is dropped, except for rows that read several
+        passes or copies: these differ by dropout alone, so held-out text has
+        it too, by one key for all batches.
         """
         reads = {
             row: self.reads[row][view]
             for row in self.objectives
             if view in self.reads[row]
         }
-        courses = [(reads, key)]
+        groups = [(reads, key)]
         if key is None:
-            several = {
-                row for row, r in reads.items() if r.passes > 1 or r.dropped
+            dropped = {
+                row: r for row, r in reads.items() if r.passes > 1 or r.dropped
             }
-            courses = [
-                ({r: x for r, x in reads.items() if r not in several}, None),
-                (
-                    {r: x for r, x in reads.items() if r in several},
-                    dropout.new_key(HELDOUT_KEY),
-                ),
-            ]
-        for encoder in self.encoders:
-            for mine, dropped in courses:
-                passes = max(
-                    (r.passes for r in mine.values() if encoder in r.encoders),
-                    default=0,
-                )
-                for pass_index in range(passes):
-                    rows = {
-                        row: r
-                        for row, r in mine.items()
-                        if encoder in r.encoders and pass_index < r.passes
-                    }
-                    yield encoder, pass_index, rows, dropped
+            plain = {row: r for row, r in reads.items() if row not in dropped}
+            groups = [(plain, None), (dropped, dropout.new_key(HELDOUT_KEY))]
+        for encoder, (group, group_key) in itertools.product(
+            self.encoders, groups
+        ):
+            for number in itertools.count():
+                rows = {
+                    row: r
+                    for row, r in group.items()
+                    if encoder in r.encoders and number < r.passes
+                }
+                if not rows:
+                    break
+                one_key = self._dropout_key(group_key, encoder, view, number)
+                yield Pass(encoder, number, rows, one_key)
 
-    def _key(
-        self, key: Tensor | None, encoder: str, view: str, pass_index: int
+    def _dropout_key(
+        self, key: Tensor | None, encoder: str, view: str, number: int
     ) -> Tensor | None:
-        """Of a pass; other encoders and passes drop otherwise."""
+        """Derives the dropout key of one pass of one encoder over one view."""
         if key is None:
             return None
-        if encoder == MAIN and not pass_index:
+        if encoder == MAIN and not number:
             return dropout.fold_in(key, zlib.crc32(view.encode()))
         if encoder != MAIN and not self.companions[encoder].dropout:
             return None
-        text = f'{view}/{encoder}/{pass_index}'
+        text = f'{view}/{encoder}/{number}'
         return dropout.fold_in(key, zlib.crc32(text.encode()))
 
-    def _pass(
-        self,
-        encoder: str,
-        view: View,
-        rows: Mapping[str, Reads],
-        key: Tensor | None,
-        memory: Any,
-        name: str,
+    def _encode_pass(
+        self, pass_: Pass, name: str, view: View, memory: Any
     ) -> tuple[dict[str, Encoded], Any]:
-        """One pass of a view: by row its states, and the new memory."""
-        texts = tuple(view.ids.shape[1:-1])  # K of each sequence, or ()
+        """Encodes a view once; returns states by row, and the new memory."""
+        encoder = self.encoders[pass_.encoder]
+        texts = tuple(view.ids.shape[1:-1])  # J of each sequence, or ()
         if texts:
             view = _one_by_one(view)
-        at = {
+        places_of = {
             row: view.places[row]
-            for row, reads in rows.items()
+            for row, reads in pass_.reads.items()
             if row in view.places and not reads.everywhere
         }
-        some = list(at.values())
-        everywhere = len(some) < len(rows)
-        wanted = {reads.layers for reads in rows.values()}
-        all_layers = True in wanted or ('below' in wanted and 'below')
-        more = {}  # what not every encoder has
-        if any(reads.where == 'queries' for reads in rows.values()):
-            more['queries'] = True
+        everywhere = len(places_of) < len(pass_.reads)
+        layers_read = {reads.layers for reads in pass_.reads.values()}
+        all_layers = True in layers_read or ('below' in layers_read and 'below')
+        options = {}  # those that not every encoder has
+        if any(reads.where == 'queries' for reads in pass_.reads.values()):
+            options['queries'] = True
         if memory is not None:
-            more['state'] = memory
-            more['advance'] = self.advance(name, view.ids.shape[1])
+            options['state'] = memory
+            options['advance'] = self.advance(name, view.ids.shape[1])
         inputs = Inputs.of(view)
         if VIEWS[root(name)].any_encoder:
-            if 'positions' not in self.encoders[encoder].input_fields:
-                inputs = inputs._replace(positions=None)  # it knows distances
-            if self.encoders[encoder].arguments.get('segments', 0) < 2:
+            if 'positions' not in encoder.input_fields:
+                # An encoder of relative positions computes distances itself.
+                inputs = inputs._replace(positions=None)
+            if encoder.arguments.get('segments', 0) < 2:
                 inputs = inputs._replace(segment_ids=None)
+        places = list(places_of.values())
         encoded = self._run(
-            encoder,
+            pass_.encoder,
             inputs,
-            places=None if everywhere else ops.concatenate(some, axis=1),
-            key=key,
+            places=None if everywhere else ops.concatenate(places, axis=1),
+            key=pass_.key,
             all_layers=all_layers,
-            **more,
+            **options,
         )
 
-        def parted(x: Tensor) -> Tensor:
+        def by_text(x: Tensor) -> Tensor:
             return ops.reshape(x, (-1, *texts, *x.shape[1:])) if texts else x
 
-        found = {}
+        by_row = {}
         end = 0
-        for row, reads in rows.items():
-            states, places = encoded.states, at.get(row)
+        for row, reads in pass_.reads.items():
+            states, places = encoded.states, places_of.get(row)
             if places is not None and everywhere:
                 states = take(states, places)
             elif places is not None:
@@ -515,17 +514,17 @@ class Model:
                 states = states[:, begin:end]
             layers = None
             if reads.layers:
-                depth = self.encoders[encoder].depth
+                count = encoder.depth + (reads.layers is True)
                 layers = [
-                    parted(x if places is None else take(x, places))
-                    for x in encoded.layers[: depth + (reads.layers is True)]
+                    by_text(x if places is None else take(x, places))
+                    for x in encoded.layers[:count]
                 ]
-            found[row] = Encoded(parted(states), layers)
-        return found, encoded.state
+            by_row[row] = Encoded(by_text(states), layers)
+        return by_row, encoded.state
 
-    def _run(self, encoder: str, inputs: Inputs, **more: Any) -> Encoded:
-        """One encoder; no gradient enters one that is frozen."""
-        encoded = self.encoders[encoder](inputs, **more)
+    def _run(self, encoder: str, inputs: Inputs, **options: Any) -> Encoded:
+        """Calls an encoder; a frozen one gets no gradient."""
+        encoded = self.encoders[encoder](inputs, **options)
         if encoder == MAIN or not self.companions[encoder].frozen:
             return encoded
         return Encoded(
@@ -542,10 +541,10 @@ class Model:
         state: Mapping[str, Any] | None = None,
         limits: Mapping[str, int | None] | None = None,
     ) -> dict[str, Batch]:
-        """Gives what every row knows before anything is encoded.
+        """Returns the batch of every row before anything is encoded.
 
         Args:
-            views, statistics, key, replicas, state: as of `outcomes`.
+            views, statistics, key, replicas, state: see `outcomes`.
             limits: of held-out text, by row, see `Batch.limit`.
         """
         replicas, state = replicas or Replicas(), state or {}
@@ -573,24 +572,24 @@ class Model:
         state: Mapping[str, Any] | None = None,
         limits: Mapping[str, int | None] | None = None,
     ) -> tuple[dict[str, Batch], dict[str, Any]]:
-        """Gives what every row gets of a step; arguments as of `unencoded`.
+        """Encodes a step; arguments of `unencoded`.
 
         Returns:
-            By row; and the new memories.
+            By row, its encoded batch; and the new memories.
         """
         replicas = replicas or Replicas()
         batches = self.unencoded(
             views, statistics, key, replicas, state, limits
         )
-        own = None if key is None else dropout.fold_in(key, replicas.id)
-        by_row, memories = self.encode(views, own, state)
+        replica_key = None if key is None else dropout.fold_in(key, replicas.id)
+        by_row, memories = self.encode(views, replica_key, state)
 
         def encode(
             inputs: Inputs, encoder: str = MAIN, name: str = 'made',
-            **more: Any,
+            **options: Any,
         ) -> Encoded:  # fmt: skip
-            drawn = self._key(own, encoder, name, 0)
-            return self._run(encoder, inputs, key=drawn, **more)
+            one_key = self._dropout_key(replica_key, encoder, name, 0)
+            return self._run(encoder, inputs, key=one_key, **options)
 
         for row in batches:
             batches[row] = batches[row]._replace(
@@ -613,16 +612,16 @@ class Model:
         state: Mapping[str, Any] | None = None,
         rows: Iterable[str] | None = None,
     ) -> tuple[dict[str, Outcome], dict[str, Any]]:
-        """What every row makes of a batch.
+        """Encodes a batch and scores every row.
 
         Args:
-            views: this replica's rows of the global batch.
+            views: this replica's sequences of the global batch.
             key: [2] uint32 of the step, the same on all replicas; None: no
                 dropout, and plain operations.
-            candidates: by row, given (held-out text); of rows that are not
-                there the batch's own.
-            state: what `empty_state` has, of the step before.
-            rows: those whose views are there; None: all.
+            candidates: by row, those of held-out text; the other rows take
+                the batch's.
+            state: of the step before, with the names of `empty_state`.
+            rows: that are scored; None: all.
 
         Returns:
             By row, its sums; and the state of the next step.
@@ -632,10 +631,10 @@ class Model:
         for row in self.objectives if rows is None else rows:
             objective, batch = self.objectives[row], batches[row]
             if candidates and row in candidates:
-                chosen = candidates[row]
+                pool = candidates[row]
             else:
-                chosen = objective.candidates(batch)
-            outcomes[row] = objective.score(batch, chosen)
+                pool = objective.candidates(batch)
+            outcomes[row] = objective.score(batch, pool)
             if f'objectives/{row}' in (state or {}):
                 new[f'objectives/{row}'] = objective.remember(batch)
         return outcomes, new
@@ -643,9 +642,9 @@ class Model:
     def loss(
         self, outcomes: Mapping[str, Outcome], replicas: Replicas | None = None
     ) -> Tensor:
-        """The weighted sum of the rows' means over the global batch.
+        """Returns the weighted sum of the rows' means over the global batch.
 
-        Of several replicas each gets its own share: the shares, and their
+        Each of several replicas gets its share: the shares, and their
         gradients, add up to the whole.
         """
         replicas = replicas or Replicas()
@@ -663,41 +662,43 @@ def _objectives(
     precision: str,
     where: tuple[str, ...] = (),
 ) -> dict[str, Objective]:
-    """By row of a config, its objective, built; `where` begins their paths."""
+    """Builds the objective of each row; `where` prefixes paths of weights."""
     objectives = {}
     for row, entry in config.rows.items():
         kind = TABLE[row].objective
-        own = {k: v for k, v in entry.settings.items() if k in kind.settings}
-        objectives[row] = kind(row, encoder, specials, dtype=precision, **own)
+        fields = {k: v for k, v in entry.settings.items() if k in kind.settings}
+        objectives[row] = kind(
+            row, encoder, specials, dtype=precision, **fields
+        )
         with contextlib.ExitStack() as stack:
-            for part in (*where, 'objectives'):
-                stack.enter_context(keras.name_scope(part))
+            for scope in (*where, 'objectives'):
+                stack.enter_context(keras.name_scope(scope))
             objectives[row].build()
     return objectives
 
 
 def _config_of(name: str, workdir: str, config: Config) -> Config:
-    """The config of a workdir that a companion begins with."""
-    found = Config.read(pathlib.Path(workdir))
-    sizes = [c.encoder.arguments['vocab_size'] for c in (found, config)]
+    """Reads the config of a workdir that a companion starts from."""
+    source = Config.read(pathlib.Path(workdir))
+    sizes = [c.encoder.arguments['vocab_size'] for c in (source, config)]
     if sizes[0] != sizes[1]:
         raise ValueError(
             f'{name} begins with {workdir}, whose vocabulary has {sizes[0]:,} '
-            f'pieces, this run has {sizes[1]:,}: they have to be the same'
+            f'tokens, this run has {sizes[1]:,}: they have to be the same'
         )
-    return found
+    return source
 
 
 def _one_by_one(view: View) -> View:
-    """A view of K texts to a sequence as one of B K sequences."""
+    """Makes a view of J texts to a sequence one of B J sequences."""
 
     def flat(x: Tensor) -> Tensor:
         return ops.reshape(x, (-1, x.shape[-1]))
 
     fields = ('ids', 'positions', 'segment_ids', 'block_ids')
-    given = {name: getattr(view, name) for name in fields}
+    arrays = {name: getattr(view, name) for name in fields}
     return view._replace(
-        **{name: flat(x) for name, x in given.items() if x is not None},
+        **{name: flat(x) for name, x in arrays.items() if x is not None},
         places={row: flat(x) for row, x in view.places.items()},
     )
 
@@ -705,7 +706,6 @@ def _one_by_one(view: View) -> View:
 def _dense(
     layer: DenseConfig | FlowConfig, width: int, name: str
 ) -> Dense | Flow:
-    """A layer over vectors of a width."""
     if isinstance(layer, FlowConfig):
         return Flow(
             width, layer.levels, layer.depth, layer.hidden, layer.permutation,
@@ -720,16 +720,16 @@ def initialise(
     width: int,
     deviation: float | None = None,
 ) -> None:
-    """Draws matrices and tables from a normal cut at two deviations.
+    """Draws matrices and tables from a normal truncated at two deviations.
 
-    Its deviation is, where none is given, 0.02 sqrt(768 / width): products of
-    D terms are then as large at every width as at the published one. With
-    0.02 at 128 wide, attention adds so little to a state that the bound stays
-    at 0 twice as long.
+    The default deviation is 0.02 sqrt(768 / width): products of D terms are
+    then as large at every width as at the published one. With 0.02 at 128
+    wide, attention adds so little to a state that the bound stays at 0 twice
+    as long.
 
-    Each weight's numbers come from (seed, its path) in NumPy, so they depend
-    neither on the backend nor on what else there is. Vectors keep their
-    zeros and ones.
+    The numbers of a weight come from (seed, path) in NumPy, so they depend
+    neither on the backend nor on other weights. Vectors keep their zeros and
+    ones.
     """
     if deviation is None:
         deviation = WEIGHT_DEVIATION * math.sqrt(BASE_WIDTH / width)
@@ -739,7 +739,7 @@ def initialise(
         random = np.random.default_rng([seed, zlib.crc32(path.encode())])
         size = math.prod(variable.shape)
         drawn = random.standard_normal(size, np.float32)
-        # Of a table of a million words there is no second copy of floats.
+        # In place: a table of a million words leaves no room for a copy.
         while (far := np.flatnonzero((drawn > 2) | (drawn < -2))).size:
             drawn[far] = random.standard_normal(far.size, np.float32)
         drawn *= deviation

@@ -1,4 +1,4 @@
-"""A machine is taken back: SIGTERM, by which schedulers say so."""
+"""Preemption: SIGTERM, which schedulers send before they take a machine."""
 
 import contextlib
 import os
@@ -6,19 +6,19 @@ import signal
 import threading
 from collections.abc import Iterator
 
-STATUS = 42  # as TensorFlow's preemption handler has it: start it again
+STATUS = 42  # that of TensorFlow's preemption handler: start the job again
 
 
 class Preempted(BaseException):
-    """A run ended that goes on by the same command; the message says why.
+    """End of a run that the same command continues; the message says why.
 
-    No `Exception`: it comes at any moment, also inside of what catches those.
+    No `Exception`, so that code which catches all exceptions lets it pass.
     """
 
 
 @contextlib.contextmanager
 def handled() -> Iterator[None]:
-    """Inside, SIGTERM raises `Preempted`: where there is nothing to save."""
+    """Raises `Preempted` on SIGTERM, within a context with nothing to save."""
     if threading.current_thread() is not threading.main_thread():
         yield
         return
@@ -34,38 +34,39 @@ def handled() -> Iterator[None]:
 
 
 @contextlib.contextmanager
-def asked_to_stop(grace: float | None) -> Iterator[threading.Event]:
-    """Inside, SIGTERM sets an event, and ends the process if nothing else does.
+def stop_on_sigterm(grace: float | None) -> Iterator[threading.Event]:
+    """Sets an event on SIGTERM, and ends the process after a grace period.
 
     Args:
-        grace: seconds until then; None: signals are left alone.
+        grace: seconds in which the context has to end; None: signals are left
+            alone.
     """
-    asked = threading.Event()
+    stopping = threading.Event()
     in_main = threading.current_thread() is threading.main_thread()
-    if grace is None or not in_main:  # signals are the main thread's
-        yield asked
+    if grace is None or not in_main:  # only the main thread handles signals
+        yield stopping
         return
-    # A handler waits until TensorFlow's loop returns to Python; what it wakes
-    # does not.
+    # Python runs a handler only once TensorFlow's loop has returned. The byte
+    # that the interpreter writes at the signal wakes this thread at once.
     reading, writing = os.pipe()
     os.set_blocking(writing, False)
     done = threading.Event()
 
     def wait() -> None:
-        while (told := os.read(reading, 1)) not in (b'', b'\0'):
-            if told[0] == signal.SIGTERM:
-                asked.set()
+        while (byte := os.read(reading, 1)) not in (b'', b'\0'):
+            if byte[0] == signal.SIGTERM:
+                stopping.set()
                 if not done.wait(grace):
                     os._exit(STATUS)
 
     thread = threading.Thread(target=wait, daemon=True)
     thread.start()
-    before = signal.signal(signal.SIGTERM, lambda *_: asked.set())
-    woken = signal.set_wakeup_fd(writing, warn_on_full_buffer=False)
+    before = signal.signal(signal.SIGTERM, lambda *_: stopping.set())
+    wakeup = signal.set_wakeup_fd(writing, warn_on_full_buffer=False)
     try:
-        yield asked
+        yield stopping
     finally:
-        signal.set_wakeup_fd(woken)
+        signal.set_wakeup_fd(wakeup)
         signal.signal(signal.SIGTERM, before)
         done.set()
         os.write(writing, b'\0')

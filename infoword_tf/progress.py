@@ -1,8 +1,7 @@
-"""How far long work has come: a bar where somebody watches, lines in logs.
+"""Progress of long work: a bar on a terminal, lines in logs.
 
-On a terminal or in a notebook this is tqdm's bar. Elsewhere, in a file or a
-pipe, it is a line every half minute and one at the end; of work that takes less
-there is none.
+On a terminal or in a notebook the bar is tqdm's. In a file or a pipe there is
+a line every half minute and one at the end, and none where work takes less.
 """
 
 import functools
@@ -10,13 +9,11 @@ import io
 import sys
 from typing import Any
 
-EVERY = 30.0  # seconds, where nobody watches
+EVERY = 30.0  # seconds between lines
 
 
 def bar(*args: Any, **kwargs: Any) -> Any:
-    """Shows progress; args as of `tqdm.tqdm`, to which what comes back is
-    alike.
-    """
+    """Shows progress; arguments and result as of `tqdm.tqdm`."""
     import tqdm
 
     watched = sys.stderr.isatty() or 'ipykernel' in sys.modules
@@ -32,17 +29,15 @@ def _lines() -> type:
     import tqdm
 
     class Lines(tqdm.tqdm):
-        """A bar whose every state is a line of its own."""
+        """Bar that prints each state as a line."""
 
         @staticmethod
         def status_printer(file: Any) -> Any:
-            """Makes what writes a state."""
+            """Returns a function that prints a state."""
             return lambda state: state and print(state, file=file, flush=True)
 
         def close(self) -> None:
-            """Writes the last state, without the line break that would follow
-            a bar.
-            """
+            """Writes the last state, without the line break after a bar."""
             self.fp = io.StringIO()
             super().close()
 

@@ -1,7 +1,7 @@
-"""A workdir in memory: what a run starts from, and inference builds on.
+"""A workdir in memory, for inference and for runs that start from one.
 
-The encoder has to be complete. Heads and piece counts may be missing; that is
-reported when they are needed.
+The encoder has to be complete. Heads and token counts may be missing, which
+is an error only where they are needed.
 """
 
 import dataclasses
@@ -27,20 +27,17 @@ from infoword_tf.text.tokenizers import TOKENIZERS
 
 
 class Workdir:
-    """A workdir in memory.
+    """Workdir in memory.
 
     Attributes:
-        model: the encoder with its rows.
-        encoder: with its trained weights.
+        model, encoder: with trained weights.
         tokenizer: strings to ids.
-        config: what `config.json` holds.
-        unigram: [V] int64, how often each piece was in the training text;
-            None where the workdir does not say it.
+        config: content of `config.json`.
+        unigram: [V] int64, token counts of the training text, or None.
         missing: by row of the config that is not in the model, why.
-        layout: what stands around a text.
-        template: what lays texts out so.
-        before, between, after: ids of what stands around them.
-        free_length: pieces of a text that fit between them.
+        layout, template: special tokens around texts; the same in ids.
+        before, between, after: these ids.
+        free_length: tokens of a text that fit between them.
     """
 
     def __init__(
@@ -51,7 +48,7 @@ class Workdir:
         unigram: np.ndarray | None = None,
         missing: Mapping[str, str] | None = None,
     ):
-        """Args: as the attributes; the layout is the config's."""
+        """Combines the parts of a workdir, with the layout of the config."""
         self.model, self.encoder = model, model.encoder
         self.tokenizer, self.config = tokenizer, config
         self.unigram, self.missing = unigram, dict(missing or {})
@@ -68,20 +65,23 @@ class Workdir:
         precision: str = 'float32',
         arguments: Mapping[str, Any] | None = None,
     ) -> Self:
-        """Loads a trained workdir.
+        """Reads a trained workdir.
 
         Args:
-            precision: what it computes in, whatever it was trained in.
-            arguments: of the encoder, instead of those that it was trained
-                with: of those that decide no weights.
+            precision: dtype policy, whatever that of training was.
+            arguments: of the encoder that decide no weights, in place of those
+                of training.
 
-        Raises: FileNotFoundError: it is no finished workdir. ValueError: its
-        weights or vocabulary are cut, or are not those of its config; its
-        encoder has no such arguments; it names what this code does not have.
+        Raises:
+            FileNotFoundError: it is no finished workdir.
+            ValueError: weights or vocabulary are truncated, or are not those
+                of the config; the encoder has no such arguments; the config
+                names what this code does not have.
         """
         workdir = pathlib.Path(workdir)
-        Config.read(workdir)  # what it lacks is said first
-        _there(workdir / WEIGHTS)  # before the work
+        # Missing files are reported before the slow steps.
+        Config.read(workdir)
+        _existing(workdir / WEIGHTS)
         bare = cls.bare(workdir, precision, arguments)
         model = bare.model
         _compare_steps(workdir)
@@ -110,17 +110,18 @@ class Workdir:
         precision: str = 'float32',
         arguments: Mapping[str, Any] | None = None,
     ) -> Self:
-        """As `read`, but all weights are as the layers have them at first, and
-        their file need not be there.
+        """Reads a workdir, but leaves the weights of the layers as built.
+
+        Arguments and errors as of `read`; no weights.safetensors is needed.
         """
         workdir = pathlib.Path(workdir)
         config = Config.read(workdir)
         _check_names(config, workdir / FILE)
         config = _completed(config)
         encoder = config.encoder
-        taken = ENCODERS[encoder.name].settings
+        known = ENCODERS[encoder.name].settings
         for name in arguments or {}:
-            if name not in taken:
+            if name not in known:
                 raise ValueError(
                     f'the encoder {encoder.name} of {workdir} has no {name}'
                 )
@@ -138,10 +139,10 @@ class Workdir:
         return cls(model, tokenizer, config)
 
     def write(self, folder: str | pathlib.Path) -> None:
-        """Makes a workdir of this one, config.json last.
+        """Writes the workdir into a new folder, config.json last.
 
         Raises:
-            FileExistsError: files are there.
+            FileExistsError: the folder holds files.
         """
         folder = pathlib.Path(folder)
         if folder.exists() and any(folder.iterdir()):
@@ -157,27 +158,23 @@ class Workdir:
         self.config.write(folder)
 
     def start(self, model: Model) -> str:
-        """Copies what a fresh model of the same encoder can take from this one.
-
-        Returns:
-            What was taken, what is fresh and what was dropped, for people.
-        """
+        """Copies weights into a fresh model; returns a summary in words."""
         old, new = self.model.variables, model.exported
-        as_there = {path: _as_there(path, old) for path in new}
+        sources = {path: _source_path(path, old) for path in new}
         copies = {copy.weight.path for copy in model.copies}
-        taken = {path for path in new if as_there[path] in old}
+        taken = {path for path in new if sources[path] in old}
         files.assign(
             {path: new[path] for path in new if path in taken},
             {
-                path: old[theirs].numpy()
-                for path, theirs in as_there.items()
-                if theirs in old
+                path: old[source].numpy()
+                for path, source in sources.items()
+                if source in old
             },
             'the workdir to start from',
         )
-        model.begin_copies(taken)
+        model.assign_copies(taken)
 
-        def parts(paths: Sequence[str]) -> str:
+        def layers(paths: Sequence[str]) -> str:
             names = {
                 '/'.join(p.split('/')[: 1 + p.startswith('objectives/')])
                 for p in paths
@@ -185,29 +182,29 @@ class Workdir:
             return ', '.join(sorted(names)) or 'nothing'
 
         return (
-            f'taken {parts([p for p in as_there.values() if p in old])} and '
+            f'taken {layers([p for p in sources.values() if p in old])} and '
             'the tokenizer; '
-            f'fresh {parts([p for p in new if p not in taken | copies])}; '
-            f'dropped {parts([p for p in old if p not in as_there.values()])}'
+            f'fresh {layers([p for p in new if p not in taken | copies])}; '
+            f'dropped {layers([p for p in old if p not in sources.values()])}'
         )
 
     @property
     def max_length(self) -> int:
-        """T: the longest that it was trained on, with specials."""
+        """T of the longest training text, with special tokens."""
         return self.config.max_length
 
     @property
     def training_pieces(self) -> int | None:
-        """How long the training text was; None: the workdir does not say."""
+        """Tokens of the training text; None: not recorded."""
         return None if self.unigram is None else int(self.unigram.sum())
 
 
 def read_tokenizer(folder: pathlib.Path, config: Config) -> Tokenizer:
-    """The tokenizer of a workdir of this config.
+    """Reads the tokenizer of a workdir.
 
     Raises:
-        FileNotFoundError: it is not there.
-        ValueError: it is not that of the config, or nobody knows its kind.
+        FileNotFoundError: its file is missing.
+        ValueError: it is not that of the config, or of an unknown kind.
     """
     _check_names(config, folder / FILE)
     kind = TOKENIZERS[config.tokenizer.kind]
@@ -215,55 +212,57 @@ def read_tokenizer(folder: pathlib.Path, config: Config) -> Tokenizer:
     added = options.pop(ADDED, ())
     tokenizer = with_added(
         kind.read(
-            _there(folder / kind.file), config.tokenizer.lower_case, **options
+            _existing(folder / kind.file),
+            config.tokenizer.lower_case,
+            **options,
         ),
         added,
     )
     if config.vocabulary not in (None, digest_of(tokenizer)):
         raise ValueError(
             f'{folder / kind.file} is damaged, or is that of another '
-            'model: its pieces are not those of the weights; take it from '
+            'model: its tokens are not those of the weights; take it from '
             'a backup, or run the command again that made it'
         )
     return tokenizer
 
 
 def write_tokenizer(folder: pathlib.Path, tokenizer: Tokenizer) -> None:
-    """Writes what `read_tokenizer` reads, whole or not at all."""
+    """Writes the file for `read_tokenizer`, whole or not at all."""
     with files.written(folder / tokenizer.file) as partial:
         tokenizer.write(partial)
 
 
-def _as_there(path: str, old: Mapping[str, Any]) -> str:
-    """The path of a weight in the workdir that a run starts from."""
+def _source_path(path: str, old: Mapping[str, Any]) -> str:
+    """Finds the path of a weight in the workdir that a run starts from."""
     if path in old or not path.startswith('objectives/'):
         return path
     first, row, rest = path.split('/', 2)
     head = TABLE[row].begins_as or row
     alike = [head, *(r for r in TABLE if TABLE[r].begins_as == head)]
-    theirs = ('/'.join([first, other, rest]) for other in alike)
-    return next((other for other in theirs if other in old), path)
+    sources = ('/'.join([first, other, rest]) for other in alike)
+    return next((source for source in sources if source in old), path)
 
 
 def _check_names(config: Config, path: pathlib.Path) -> None:
-    """Complains of a config that other code wrote."""
-    for what, name, known in (
+    """Raises if a config names an unknown encoder, tokenizer or row."""
+    for kind, name, known in (
         ('encoder', config.encoder.name, ENCODERS),
         ('tokenizer', config.tokenizer.kind, TOKENIZERS),
         *(('row', row, TABLE) for row in config.rows),
     ):
         if name not in known:
             raise ValueError(
-                f'{path} names the {what} {name!r}, which this code does not '
+                f'{path} names the {kind} {name!r}, which this code does not '
                 'have; load it with the code that wrote it'
             )
 
 
 def _completed(config: Config) -> Config:
-    """The same, with the defaults of settings that are newer than it."""
+    """Adds the defaults of settings that are newer than a config."""
     rows = {}
     for row, entry in config.rows.items():
-        # Those of the encoder are among its arguments.
+        # Settings of the encoder are among its arguments.
         defaults = {
             name: setting.default
             for name, setting in TABLE[row].settings.items()
@@ -276,7 +275,7 @@ def _completed(config: Config) -> Config:
 
 
 def _compare_steps(workdir: pathlib.Path) -> None:
-    """Says when weights are of no step that metrics or checkpoints end with."""
+    """Warns if the weights are of another step than the last checkpoint."""
     weights, last = (
         checkpoint.weights_step(workdir), checkpoint.last_step(workdir)
     )  # fmt: skip
@@ -288,12 +287,12 @@ def _compare_steps(workdir: pathlib.Path) -> None:
             f'{workdir}/{WEIGHTS} is of step {weights}, its last checkpoint '
             f'of step {last}: the run was stopped between the two, or is just '
             'writing. Its command, run again, writes them anew',
-            stacklevel=4,  # of who calls infoword_tf.load
+            stacklevel=4,  # the caller of infoword_tf.load
         )
 
 
-def _there(path: pathlib.Path) -> pathlib.Path:
-    """The path of a file of a workdir, if it is there."""
+def _existing(path: pathlib.Path) -> pathlib.Path:
+    """Returns the path of a workdir's file, or raises."""
     if not path.is_file():
         raise FileNotFoundError(
             f'{path.parent} has no {path.name}: it is not the workdir of a '

@@ -300,7 +300,7 @@ class Teacher:
 
         reads = self.loaded.model.reads[self.row]['examples']
         # The other rows have no b here.
-        model = self.loaded.model.alone(
+        model = self.loaded.model.with_row(
             self.row, {'examples': reads._replace(layers=True)}
         )
         head = model.objectives[self.row]

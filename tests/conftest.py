@@ -1,4 +1,4 @@
-"""What every test process has before TensorFlow starts."""
+"""Set-up of every test process before TensorFlow starts."""
 
 import gc
 import logging
@@ -30,7 +30,7 @@ if _ROOT not in sys.path:
 
 
 def _split_cpu() -> None:
-    """Two logical devices, so that two replicas can run in this process."""
+    """Makes two logical devices, for two replicas in one process."""
     import tensorflow as tf
 
     tf.config.set_logical_device_configuration(
@@ -40,7 +40,7 @@ def _split_cpu() -> None:
 
 
 def pytest_configure(config):
-    """Where tests run: a process that hands them out imports nothing."""
+    """Prepares processes that run tests, not the one that hands them out."""
     if hasattr(config, 'workerinput') or not config.getoption('-n', None):
         from infoword_tf import commands, lazy
 
@@ -55,7 +55,7 @@ def pytest_configure(config):
 
 
 def _converts(record):
-    """No function of ours is one that AutoGraph cannot read, and says so."""
+    """Asserts that AutoGraph can read all functions of the project."""
     message = record.getMessage()
     assert 'AutoGraph could not transform' not in message, message
     return True
@@ -67,7 +67,7 @@ flags.FLAGS.mark_as_parsed()  # temporary folders of absltest read flags
 
 @pytest.fixture(autouse=True, scope='module')
 def leave_nothing():
-    """What unittest does after a module, and pytest does not."""
+    """Cleans up after a module as unittest does, and pytest does not."""
     import tensorflow as tf
 
     before = _environment()
@@ -79,11 +79,11 @@ def leave_nothing():
 
 
 def _environment():
-    """Variables that change what is computed, or where it is stored."""
+    """Returns variables that change results, or where they are stored."""
     ours = 'CUDA_', 'INFOWORD_', 'KERAS_', 'TF_', 'XLA_'
     return {k: v for k, v in os.environ.items() if k.startswith(ours)}
 
 
 def pytest_collection_modifyitems(items):
-    """Long tests first."""
+    """Sorts long tests first."""
     items.sort(key=lambda item: not item.nodeid.startswith(LONGEST))

@@ -17,7 +17,7 @@ from infoword_tf.layers import dropout
 
 @contextlib.contextmanager
 def eagerly(expected: bool = True) -> Iterator[None]:
-    """Inside, every `tf.function` runs as the Python that it is."""
+    """Runs every `tf.function` as plain Python, within the context."""
     before = tf.config.functions_run_eagerly()
     with warnings.catch_warnings():
         # That datasets stay graphs, which is as it should be.
@@ -30,7 +30,7 @@ def eagerly(expected: bool = True) -> Iterator[None]:
 
 
 def keys_at_once() -> None:
-    """From now on keys and their bits are one operation each.
+    """Makes the derivation of keys, and of bits, one operation each.
 
     The same functions, traced once: they are dozens of operations on two
     numbers, which to trace or to run one by one takes longer than a tiny model.

@@ -48,21 +48,21 @@ Act = Callable[..., None]
 
 
 class NotTried(Exception):
-    """A fault that cannot be tried here; the message says why."""
+    """Fault that this machine cannot try; the message says why."""
 
 
 class Ended(NamedTuple):
-    """How a process ended: its status, of a signal negative, and its words."""
+    """End of a process: status, negative of a signal, and output."""
 
     status: int
-    said: str
+    output: str
 
 
 # ------------------------------------------------------------------------- runs
 
 
 def spawn(call: Callable[[], Any], log: pathlib.Path) -> int:
-    """Forks a process that calls something; returns its number.
+    """Forks a process that calls a function; returns its number.
 
     TensorFlow is imported already, and nothing of it may have run: then a
     fork is a process as good as any, seconds earlier.
@@ -90,31 +90,31 @@ def spawn(call: Callable[[], Any], log: pathlib.Path) -> int:
 
 
 def waited(child: int, log: pathlib.Path) -> Ended:
-    """Of a process that `spawn` began."""
+    """Waits for the end of a process that `spawn` started."""
     _, code = os.waitpid(child, 0)
-    said = log.read_text(errors='replace') if log.exists() else ''
-    return Ended(os.waitstatus_to_exitcode(code), said)
+    output = log.read_text(errors='replace') if log.exists() else ''
+    return Ended(os.waitstatus_to_exitcode(code), output)
 
 
 def forked(call: Callable[[], Any], log: pathlib.Path) -> Ended:
-    """Calls something in a process of its own."""
+    """Calls a function in another process."""
     return waited(spawn(call, log), log)
 
 
 def here(call: Callable[[], Any], log: pathlib.Path) -> Ended:
-    """Calls something in this process, where nothing kills."""
+    """Calls a function in the running process, for faults that do not kill."""
     del log
-    said, status = io.StringIO(), 0
-    with contextlib.redirect_stdout(said), contextlib.redirect_stderr(said):
+    output, status = io.StringIO(), 0
+    with contextlib.redirect_stdout(output), contextlib.redirect_stderr(output):
         try:
             call()
         except SystemExit as left:
             status = left.code or 0
-    return Ended(status, said.getvalue())
+    return Ended(status, output.getvalue())
 
 
 class Bench:
-    """Where runs are disturbed.
+    """Folder in which runs are disturbed.
 
     Attributes:
         folder: of this fault, empty at first.
@@ -126,7 +126,7 @@ class Bench:
         folder: pathlib.Path,
         way: Callable[[Callable[[], Any], pathlib.Path], Ended] = forked,
     ):
-        """Args: as the attributes."""
+        """Sets the attributes."""
         self.folder, self.way = folder, way
 
     def call(
@@ -137,7 +137,7 @@ class Bench:
         cache: pathlib.Path | None = None,
         **ways: Any,
     ) -> Callable[[], None]:
-        """The command, with a fault.
+        """Returns a call of the command, with a fault.
 
         Args:
             name: of the workdir.
@@ -146,7 +146,7 @@ class Bench:
             cache: its own; None: that of all.
             **ways: of `quick.small`.
         """
-        given = runs.arguments(self.folder / name, *FLAGS, *flags)
+        arguments = runs.arguments(self.folder / name, *FLAGS, *flags)
 
         def called() -> None:
             with contextlib.ExitStack() as stack:
@@ -154,48 +154,48 @@ class Bench:
                     changed = {places.CACHE: str(cache)}
                     stack.enter_context(mock.patch.dict(os.environ, changed))
                 stack.enter_context(hook or contextlib.nullcontext())
-                done = functools.partial(quick.run, *given, **ways)
+                done = functools.partial(quick.run, *arguments, **ways)
                 commands.guard(done, [''])
 
         return called
 
     def run(self, name: str, *flags: str, **more: Any) -> Ended:
-        """How it ends; arguments of `call`."""
+        """Runs the command; arguments of `call`."""
         return self.way(self.call(name, *flags, **more), self.log(name))
 
     def log(self, name: str) -> pathlib.Path:
-        """Where a process writes."""
+        """Returns the file that a process writes to."""
         return self.folder / f'{name}.log'
 
     def whole(self, *flags: str, **ways: Any) -> pathlib.Path:
-        """The workdir of an undisturbed run on text, made once for all."""
+        """Returns the workdir of an undisturbed run, made only once."""
         parent = pathlib.Path(runs.TEXT['heldout']).parent
         chosen = '_'.join(x for x in flags if 'corpus' not in x)
         folder = parent / f'whole{chosen}{"graphs" if ways else ""}'
         if not folder.exists():
             ended = Bench(parent, self.way).run(folder.name, *flags, **ways)
-            assert ended.status == 0, ended.said
+            assert ended.status == 0, ended.output
         return folder
 
     def goes_on(self, name: str, *flags: str, **more: Any) -> str:
-        """The same command once more leaves what an undisturbed one has.
+        """Resumes a run, and compares it with an undisturbed one.
 
         Returns:
             From where it went on, in words.
         """
         ended = self.run(name, *flags, **more)
-        assert ended.status == 0, ended.said
+        assert ended.status == 0, ended.output
         ways = {k: x for k, x in more.items() if k not in ('hook', 'cache')}
         same(self.whole(*flags, **ways), self.folder / name)
         step = 0
-        for line in ended.said.splitlines():
+        for line in ended.output.splitlines():
             if line.startswith('resuming from'):
                 step = int(line.rsplit('(step ', 1)[1].rstrip(')'))
         return f'went on from step {step}, the same bytes'
 
 
 def same(whole: pathlib.Path, other: pathlib.Path) -> None:
-    """Two runs have left the same weights, moments and measures."""
+    """Asserts that two runs left the same weights, moments and measures."""
     last = checkpoint.last_step(whole)
     for name in (WEIGHTS, SAVED.format(last), 'vocab.txt'):
         a, b = ((run / name).read_bytes() for run in (whole, other))
@@ -206,11 +206,11 @@ def same(whole: pathlib.Path, other: pathlib.Path) -> None:
 
 
 def one_sentence(ended: Ended, *words: str) -> str:
-    """The complaint that a command ended with, which has some words."""
-    last = ended.said.strip().splitlines()[-1:]
-    assert ended.status == 1, f'status {ended.status}: {ended.said}'
-    assert last and last[0].startswith('error: '), ended.said
-    assert 'Traceback' not in ended.said, ended.said
+    """Returns the complaint of a command, and checks words in it."""
+    last = ended.output.strip().splitlines()[-1:]
+    assert ended.status == 1, f'status {ended.status}: {ended.output}'
+    assert last and last[0].startswith('error: '), ended.output
+    assert 'Traceback' not in ended.output, ended.output
     for word in words:
         assert word in last[0], f'{word!r} is not in {last[0]}'
     return last[0]
@@ -223,7 +223,7 @@ def at(
     when: Callable[..., bool] = lambda *_: True,
     number: int = 1,
 ) -> contextlib.AbstractContextManager:
-    """Inside, something befalls before a call of a function.
+    """Patches a function so that a fault happens before one of the calls.
 
     Args:
         owner, name: of the function.
@@ -233,19 +233,19 @@ def at(
     """
     real, calls = getattr(owner, name), 0
 
-    def called(*given: Any, **more: Any) -> Any:
+    def called(*args: Any, **more: Any) -> Any:
         nonlocal calls
-        if when(*given):
+        if when(*args):
             calls += 1
             if calls == number:
-                act(*given)
-        return real(*given, **more)
+                act(*args)
+        return real(*args, **more)
 
     return mock.patch.object(owner, name, called)
 
 
 def _is(name: str) -> Callable[..., bool]:
-    """Whether a file is moved to a name."""
+    """Returns a condition: a file is renamed to this name."""
     return lambda source, target, *_: name in str(target)
 
 
@@ -286,9 +286,9 @@ PREPARE: dict[str, Callable[[], contextlib.AbstractContextManager]] = {
 # ----------------------------------------------------------------------- faults
 
 
-def _kill(*given: Any) -> None:
-    """kill -9 of this process; a file that is about to be named is cut."""
-    first = given[0]
+def _kill(*args: Any) -> None:
+    """Kills the process by -9; truncates a file that is being renamed."""
+    first = args[0]
     if isinstance(first, pathlib.Path) and first.name.startswith('.'):
         if first.is_file():
             os.truncate(first, first.stat().st_size // 2)
@@ -300,30 +300,30 @@ def _term(*_: Any) -> None:
 
 
 def kill(bench: Bench, phase: str) -> str:
-    """kill -9 in a phase."""
+    """Injects kill -9 in a phase."""
     cache = bench.folder / 'cache' if 'tokenized' in phase else None
     ended = bench.run('run', hook=PHASES[phase](_kill), cache=cache)
     assert ended.status == -signal.SIGKILL, ended
-    said = bench.goes_on('run', cache=cache)
+    result = bench.goes_on('run', cache=cache)
     if cache:
         left = sorted(x.name for x in (cache / 'stores').glob('*/*'))
         assert left == ['heldout', 'train'], left
-    return said
+    return result
 
 
 def term(bench: Bench, phase: str) -> str:
-    """SIGTERM in a phase."""
+    """Injects SIGTERM in a phase."""
     cache = bench.folder / 'cache' if 'tokenized' in phase else None
     ended = bench.run('run', hook=PHASES[phase](_term), cache=cache)
     assert ended.status == preemption.STATUS, ended
-    assert ended.said.rstrip().splitlines()[-1].startswith(
+    assert ended.output.rstrip().splitlines()[-1].startswith(
         'stopped by SIGTERM: the same command goes on'
-    ), ended.said
+    ), ended.output
     return f'status 42; {bench.goes_on("run", cache=cache)}'
 
 
 def term_while_importing(bench: Bench) -> str:
-    """SIGTERM while TensorFlow is imported, of a command of its own."""
+    """Injects SIGTERM while a command imports TensorFlow."""
     code = (
         'import os, runpy, sys\n'
         'class Now:\n'
@@ -333,19 +333,19 @@ def term_while_importing(bench: Bench) -> str:
         'sys.meta_path.insert(0, Now)\n'
         'runpy.run_module("infoword_tf.train", run_name="__main__")\n'
     )
-    given = runs.arguments(bench.folder / 'run', *FLAGS)
+    arguments = runs.arguments(bench.folder / 'run', *FLAGS)
     done = subprocess.run(
-        [sys.executable, '-c', code, *given],
+        [sys.executable, '-c', code, *arguments],
         cwd=runs.ROOT, capture_output=True, text=True, check=False,
     )  # fmt: skip
     assert done.returncode == preemption.STATUS, done.stderr
-    said = 'stopped by SIGTERM: the same command goes on\n'
-    assert done.stderr == said, done.stderr
+    message = 'stopped by SIGTERM: the same command goes on\n'
+    assert done.stderr == message, done.stderr
     return 'status 42'
 
 
 def kill_in_graphs(bench: Bench) -> str:
-    """kill -9 of a run whose steps are compiled."""
+    """Injects kill -9 in a run whose steps are compiled."""
     ways = {'eagerly': False}
     ended = bench.run('run', hook=PHASES['a batch is made'](_kill), **ways)
     assert ended.status == -signal.SIGKILL, ended
@@ -353,7 +353,7 @@ def kill_in_graphs(bench: Bench) -> str:
 
 
 def kill_of_replicas(bench: Bench) -> str:
-    """kill -9 of a run on two logical devices."""
+    """Injects kill -9 in a run on two logical devices."""
     two, ways = ('--strategy=mirrored', '--logical_cpus=2'), {'eagerly': False}
     hook = PHASES['the encoder is written'](_kill)
     ended = bench.run('run', *two, hook=hook, **ways)
@@ -362,7 +362,7 @@ def kill_of_replicas(bench: Bench) -> str:
 
 
 def kill_of_worker(bench: Bench) -> str:
-    """kill -9 of one of two workers, and both are started again."""
+    """Kills one of two workers by -9, and starts both again."""
     flags = '--steps=8', '--eval_every=4', '--checkpoint_every=1'
     whole, folder = (bench.folder / name for name in ('whole', 'run'))
     status, shown = test_workers.train(whole, None, *flags)
@@ -377,26 +377,26 @@ def kill_of_worker(bench: Bench) -> str:
 
 
 def kill_of_prepare(bench: Bench, phase: str) -> str:
-    """kill -9 of `prepare`."""
+    """Injects kill -9 in `prepare`."""
     whole, folder = _store(bench), bench.folder / 'store'
     with PREPARE[phase]():
         ended = bench.way(_prepare(folder), bench.log('store'))
     assert ended.status == -signal.SIGKILL, ended
     assert not (folder / sharded.INDEX).exists()
-    there = len(list((folder / 'train').glob('0*')))
+    count = len(list((folder / 'train').glob('0*')))
     ended = bench.way(_prepare(folder), bench.log('store'))
-    assert ended.status == 0, ended.said
+    assert ended.status == 0, ended.output
     files_of = [
         {str(x.relative_to(top)): x.read_bytes()
          for x in top.rglob('*') if x.is_file()}
         for top in (whole, folder)
     ]  # fmt: skip
     assert files_of[0] == files_of[1], 'the stores differ'
-    return f'went on with {there} shards there, the same bytes'
+    return f'went on with {count} shards there, the same bytes'
 
 
 def kill_of_export(bench: Bench) -> str:
-    """kill -9 of an export that is all but there."""
+    """Injects kill -9 in an export that is almost complete."""
     init, output = bench.whole(), bench.folder / 'export'
 
     def export(to: pathlib.Path) -> None:
@@ -412,7 +412,7 @@ def kill_of_export(bench: Bench) -> str:
     assert ended.status == -signal.SIGKILL, ended
     assert not (output / '1').exists()
     ended = bench.way(call, bench.log('export'))
-    assert ended.status == 0, ended.said
+    assert ended.status == 0, ended.output
     written = [
         {str(x.relative_to(top)) for x in top.rglob('*')}
         for top in (bench.folder / 'whole', output)
@@ -425,11 +425,11 @@ def kill_of_export(bench: Bench) -> str:
 
 
 def kill_at_random(bench: Bench, kills: int = 20) -> str:
-    """kill -9 so many times, at random moments of one run."""
+    """Kills one run by -9 at several random moments."""
     flags = '--steps=60', '--eval_every=20'
-    begun = time.monotonic()
+    began = time.monotonic()
     bench.run('short', '--steps=1')
-    opening = time.monotonic() - begun
+    opening = time.monotonic() - began
     random, reached = np.random.default_rng(0), []
     for _ in range(kills):
         child = spawn(bench.call('run', *flags), bench.log('run'))
@@ -439,20 +439,20 @@ def kill_at_random(bench: Bench, kills: int = 20) -> str:
         assert ended.status == -signal.SIGKILL, ended
         reached.append(checkpoint.last_step(bench.folder / 'run') or 0)
     assert len(set(reached)) > 3, reached
-    said = bench.goes_on('run', *flags)
-    return f'killed from step 0 to {reached[-1]}; {said}'
+    result = bench.goes_on('run', *flags)
+    return f'killed from step 0 to {reached[-1]}; {result}'
 
 
 def again_and_again(bench: Bench) -> str:
-    """A text small enough to be read twice and a half, killed in the end."""
+    """Kills a run in the third pass over a small text."""
     with _older(bench) as (run, flags):
         flags = (*flags, '--steps=60', '--checkpoint_every=10')
         assert run('whole', *flags).status == 0
         hook = at(checkpoint, 'write_weights', _kill, number=6)
         assert run('run', *flags, hook=hook).status == -signal.SIGKILL
         ended = run('run', *flags)
-        assert ended.status == 0, ended.said
-        assert 'resuming from' in ended.said
+        assert ended.status == 0, ended.output
+        assert 'resuming from' in ended.output
     same(bench.folder / 'whole', bench.folder / 'run')
     return 'went on in the third pass over the text, the same bytes'
 
@@ -463,7 +463,7 @@ Older = tuple[Callable[..., Ended], Sequence[str]]
 
 @contextlib.contextmanager
 def _older(bench: Bench) -> Iterator[Older]:
-    """The text and the flags of the workdir that old code has made."""
+    """Returns text and flags of a workdir that old code has written."""
     for name in ('train.txt', 'heldout.txt'):
         shutil.copy(OLDER / name, bench.folder)
     flags = (OLDER / 'run' / 'flags.txt').read_text().split()
@@ -472,8 +472,8 @@ def _older(bench: Bench) -> Iterator[Older]:
     def run(name: str, *more: str, hook: Any = None) -> Ended:
         def called() -> None:
             with hook or contextlib.nullcontext():
-                given = (*flags, *more, f'--workdir={name}')
-                commands.guard(functools.partial(quick.run, *given), [''])
+                words = (*flags, *more, f'--workdir={name}')
+                commands.guard(functools.partial(quick.run, *words), [''])
 
         return bench.way(called, bench.log(name))
 
@@ -486,7 +486,7 @@ def _older(bench: Bench) -> Iterator[Older]:
 
 
 def older(bench: Bench) -> str:
-    """A workdir that code of version 2 has made: loaded, and gone on with.
+    """Loads and resumes a workdir that code of version 2 has written.
 
     It was stopped at step 2 of 4. What is expected is what that code gave.
     """
@@ -514,46 +514,46 @@ def older(bench: Bench) -> str:
 
         for name in ('run', 'whole'):
             ended = bench.way(encoded(name), bench.log(name))
-            assert ended.status == 0, ended.said
+            assert ended.status == 0, ended.output
             if name == 'run':
                 ended = run('run')
-                assert ended.status == 0, ended.said
-                assert '(step 2)' in ended.said, ended.said
+                assert ended.status == 0, ended.output
+                assert '(step 2)' in ended.output, ended.output
     return 'the vectors of then; went on to the weights of then'
 
 
 def two_runs(bench: Bench) -> str:
-    """A second run begins while a first one trains."""
+    """Starts a second run while a first one trains."""
     bench.whole()
     second = []
 
     def begin(*_: Any) -> None:
         second.append(bench.run('run'))
-        said = one_sentence(second[0], 'another run is writing to it')
-        assert 'Traceback' not in said
+        complaint = one_sentence(second[0], 'another run is writing to it')
+        assert 'Traceback' not in complaint
 
     ended = bench.run('run', hook=PHASES['held-out text is measured'](begin))
-    assert ended.status == 0, ended.said
+    assert ended.status == 0, ended.output
     same(bench.whole(), bench.folder / 'run')
     return 'refused by name; the first one left the same bytes'
 
 
-def replicas(bench: Bench, *flags: str, said: str = '') -> str:
-    """One CPU, then two."""
+def replicas(bench: Bench, *flags: str, message: str = '') -> str:
+    """Changes the replicas from one to two."""
     two = '--strategy=mirrored', '--logical_cpus=2'
     hook = PHASES['it has its name, the encoder is old'](_kill)
     assert bench.run('run', *flags, hook=hook).status == -signal.SIGKILL
     ended = bench.run('run', *flags, *two, eagerly=False)
-    assert ended.status == 0, ended.said
+    assert ended.status == 0, ended.output
     words = 'going on with 2 replicas instead of 1: dropout masks differ'
-    for word in (words, said, '(step 4)'):
-        assert word in ended.said, ended.said
+    for word in (words, message, '(step 4)'):
+        assert word in ended.output, ended.output
     assert checkpoint.weights_step(bench.folder / 'run', checked=True) == 6
-    return f'{said or "said"}; went on from step 4'
+    return f'{message or "said"}; went on from step 4'
 
 
 def clocks(bench: Bench) -> str:
-    """The clock jumps by years at each look, and files are of any time."""
+    """Lets the clock jump by years, and gives files random times."""
     random = np.random.default_rng(0)
     real = time.time
 
@@ -577,7 +577,7 @@ def clocks(bench: Bench) -> str:
 
 
 def touched(bench: Bench) -> str:
-    """The text is the same, and its files are newer."""
+    """Touches the files of a text, which stays the same."""
     cache = bench.folder / 'cache'  # the text of another time is another one
     hook = PHASES['it has its name, the encoder is old'](_term)
     ended = bench.run('run', hook=hook, cache=cache)
@@ -590,8 +590,8 @@ def touched(bench: Bench) -> str:
         one_sentence(ended, 'holds a run with other flags', 'corpus')
     finally:
         os.utime(path, ns=(before.st_atime_ns, before.st_mtime_ns))
-    said = bench.goes_on('run', cache=cache)
-    return f'refused by name; put back, it {said}'
+    result = bench.goes_on('run', cache=cache)
+    return f'refused by name; put back, it {result}'
 
 
 # ---------------------------------------------------------------------- damages
@@ -602,7 +602,7 @@ def _cut(path: pathlib.Path) -> None:
 
 
 def _flip(path: pathlib.Path) -> None:
-    """Another bit, in the middle of what no reader passes over."""
+    """Flips a bit in the middle of a file."""
     data = bytearray(path.read_bytes())
     data[-len(data) // 3] ^= 4
     path.write_bytes(data)
@@ -616,7 +616,7 @@ DAMAGES: dict[str, Callable[[pathlib.Path], None]] = {
 
 
 def _stopped(bench: Bench, cache: pathlib.Path | None = None) -> pathlib.Path:
-    """A run that ended after the checkpoint of step 4, with that of step 2."""
+    """Prepares a run that ended after checkpoints of steps 2 and 4."""
     hook = PHASES['it has its name, the encoder is old'](_term)
     real = checkpoint.Checkpoints.save
 
@@ -632,18 +632,18 @@ def _stopped(bench: Bench, cache: pathlib.Path | None = None) -> pathlib.Path:
 
 
 def damaged_checkpoint(bench: Bench, how: str) -> str:
-    """The newest one."""
+    """Damages the newest checkpoint."""
     newest = _stopped(bench) / SAVED.format(4)
     DAMAGES[how](newest)
-    said = bench.goes_on('run')
+    result = bench.goes_on('run')
     aside = newest.with_suffix('.damaged')
     assert aside.exists() == (how != 'gone')
-    assert 'step 2' in said, said
-    return said
+    assert 'step 2' in result, result
+    return result
 
 
 def damaged_checkpoints(bench: Bench) -> str:
-    """All of them."""
+    """Damages all checkpoints."""
     for number, path in enumerate(
         sorted((_stopped(bench) / 'checkpoints').iterdir())
     ):
@@ -653,13 +653,13 @@ def damaged_checkpoints(bench: Bench) -> str:
 
 
 def damaged_encoder(bench: Bench, how: str) -> str:
-    """The weights of a finished run: `load` refuses, the command mends."""
+    """Damages the weights: `load` refuses, the command writes new ones."""
     shutil.copytree(bench.whole(), bench.folder / 'run')
     return _refused_and_mended(bench, WEIGHTS, how)
 
 
 def damaged_vocabulary(bench: Bench, how: str) -> str:
-    """Likewise, of its vocabulary."""
+    """Damages the vocabulary: `load` refuses, the command writes a new one."""
     shutil.copytree(bench.whole(), bench.folder / 'run')
     return _refused_and_mended(bench, 'vocab.txt', how)
 
@@ -675,17 +675,17 @@ def _refused_and_mended(bench: Bench, name: str, how: str) -> str:
 
 
 def damaged_cache(bench: Bench, pattern: str, how: str) -> str:
-    """A file of what was tokenized or learned before."""
+    """Damages a file of the cache."""
     cache = bench.folder / 'cache'
     bench.whole()
     shutil.copytree(os.environ[places.CACHE], cache)
     (path,) = cache.glob(pattern)
     DAMAGES[how](path)
-    said = one_sentence(bench.run('run', cache=cache), path.name, 'delete')
+    complaint = one_sentence(bench.run('run', cache=cache), path.name, 'delete')
     if how != 'a bit flipped':
         return 'refused by name'
     if 'stores' in pattern:
-        assert f'delete {path.parent} ' in said, said
+        assert f'delete {path.parent} ' in complaint, complaint
         shutil.rmtree(path.parent)
     else:
         path.unlink()
@@ -703,16 +703,16 @@ def _prepare(folder: pathlib.Path) -> Callable[[], Any]:
 
 
 def _store(bench: Bench) -> pathlib.Path:
-    """Prepared text, made once for all."""
+    """Prepares a text, once for all faults."""
     whole = bench.whole().parent / 'store'
     if not whole.exists():
         ended = bench.way(_prepare(whole), bench.log('store'))
-        assert ended.status == 0, ended.said
+        assert ended.status == 0, ended.output
     return whole
 
 
 def _prepared(bench: Bench) -> tuple[str, ...]:
-    """Flags of a run on a copy of it."""
+    """Returns the flags of a run on a copy of the prepared text."""
     folder = bench.folder / 'store'
     shutil.copytree(_store(bench), folder)
     return (f'--corpus=store:{folder}',)
@@ -720,7 +720,7 @@ def _prepared(bench: Bench) -> tuple[str, ...]:
 
 @contextlib.contextmanager
 def _of_store() -> Iterator[None]:
-    """Inside, runs have no flags of the text: it is prepared."""
+    """Removes the flags of text from runs within the context."""
     real = runs.arguments
 
     def arguments(workdir: pathlib.Path, *more: str) -> list[str]:
@@ -732,7 +732,7 @@ def _of_store() -> Iterator[None]:
 
 
 def damaged_shard(bench: Bench, how: str, name: str = 'ids.bin') -> str:
-    """A file of prepared text, before the run."""
+    """Damages a file of prepared text before the run."""
     with _of_store():
         flags = _prepared(bench)
         shards = sorted((bench.folder / 'store' / 'train').glob('0*'))
@@ -740,16 +740,16 @@ def damaged_shard(bench: Bench, how: str, name: str = 'ids.bin') -> str:
         for shard in shards:
             shutil.copy(shard / name, bench.folder / shard.name)
             DAMAGES[how](shard / name)
-        said = one_sentence(bench.run('run', *flags), name, 'store/train')
+        complaint = one_sentence(bench.run('run', *flags), name, 'store/train')
         for shard in shards:
             shutil.copy(bench.folder / shard.name, shard / name)
-        assert shards[0].parent.name in said
+        assert shards[0].parent.name in complaint
         bench.goes_on('run', *flags)
     return 'refused by name; put back, the same bytes'
 
 
 def damaged_index(bench: Bench, name: str, how: str) -> str:
-    """A file that all of the shards have in common."""
+    """Damages a file that all shards share."""
     with _of_store():
         flags = _prepared(bench)
         path = bench.folder / 'store' / name
@@ -759,7 +759,7 @@ def damaged_index(bench: Bench, name: str, how: str) -> str:
 
 
 def shard_disappears(bench: Bench) -> str:
-    """All of them are gone while a run reads from them."""
+    """Removes all shards while a run reads them."""
     with _of_store():
         flags = _prepared(bench)
         train = bench.folder / 'store' / 'train'
@@ -773,8 +773,8 @@ def shard_disappears(bench: Bench) -> str:
         # The batches of the first steps have opened some; some have not been.
         hook = at(sharded.Array, 'part', lose, number=6)
         ended = bench.run('run', *flags, hook=hook)
-        said = one_sentence(ended, 'is missing or cut', str(train))
-        assert str(aside) not in said
+        complaint = one_sentence(ended, 'is missing or cut', str(train))
+        assert str(aside) not in complaint
         for shard in aside.iterdir():
             shard.rename(train / shard.name)
         bench.goes_on('run', *flags)
@@ -786,7 +786,7 @@ def shard_disappears(bench: Bench) -> str:
 
 @contextlib.contextmanager
 def _disk(folder: pathlib.Path, kilobytes: int) -> Iterator[None]:
-    """A disk of a size; NotTried: none can be mounted."""
+    """Mounts a disk of a size; NotTried: not permitted."""
     if not os.environ.get(INSIDE):
         raise NotTried('no tmpfs can be mounted here (unshare)')
     folder.mkdir(exist_ok=True)
@@ -803,7 +803,7 @@ def _sh(*command: Any) -> None:
 
 
 def full(bench: Bench, sizes: int = 12) -> str:
-    """The disk is full: of a size, of less, and so on to nearly none."""
+    """Fills disks of smaller and smaller sizes."""
     whole, cache = bench.whole(), pathlib.Path(os.environ[places.CACHE])
     every = [*whole.rglob('*'), *cache.rglob('*')]
     needed = sum(-(-x.stat().st_size // 4096) * 4 for x in every)
@@ -815,18 +815,20 @@ def full(bench: Bench, sizes: int = 12) -> str:
             ended = one.run('run', cache=disk / 'cache')
             if ended.status == 0:
                 continue  # what was needed for a moment alone
-            said = one_sentence(ended, 'No space left on device', str(disk))
-            actual[said.split(' could')[0].rsplit('/')[-1]] = number
+            complaint = one_sentence(
+                ended, 'No space left on device', str(disk)
+            )
+            actual[complaint.split(' could')[0].rsplit('/')[-1]] = number
             _sh('mount', '-o', 'remount,size=99m', disk)
             ended = one.run('run', cache=disk / 'cache')
-            assert ended.status == 0, ended.said
+            assert ended.status == 0, ended.output
             same(whole, disk / 'run')
     assert len(actual) > 2, actual
     return f'stopped by name at {len(actual)} files; with room the same bytes'
 
 
 def read_only(bench: Bench, name: str) -> str:
-    """A folder that nobody may write to, from the second checkpoint on."""
+    """Makes the folder read-only from the second checkpoint on."""
     folder = bench.folder / 'run' / name
     bench.whole()
 
@@ -846,7 +848,7 @@ def read_only(bench: Bench, name: str) -> str:
 
 
 def _give_up_rights() -> None:
-    """From now on root asks for permission as all others do."""
+    """Drops root's permission to write to any file."""
     header = (ctypes.c_uint32 * 2)(0x20080522, 0)
     nothing = (ctypes.c_uint32 * 6)()
     if ctypes.CDLL(None, use_errno=True).capset(header, nothing):
@@ -859,13 +861,13 @@ Fault = Callable[[Bench], str]
 
 
 def _each(fault: Callable[..., str], what: str, *options: Any) -> dict:
-    """A fault with each of some options, by what is said of it."""
+    """Returns a fault with each of several options, by description."""
     actual = {}
     for option in options:
-        given = option if isinstance(option, tuple) else (option,)
-        words = what.format(*given)
+        values = option if isinstance(option, tuple) else (option,)
+        words = what.format(*values)
         actual[words] = functools.partial(
-            lambda bench, given: fault(bench, *given), given=given
+            lambda bench, values: fault(bench, *values), values=values
         )
     return actual
 
@@ -919,15 +921,15 @@ FAULTS: dict[str, dict[str, Fault]] = {
         'one replica, then two': replicas,
         'the same with memory': lambda bench: replicas(
             bench, '--objectives=transformer_xl', '--memory_length=8',
-            said='memory/streamed starts empty'),
+            message='memory/streamed starts empty'),
         'a workdir of version 2': older,
     },
 }  # fmt: skip
 
 
 def main() -> None:
-    """Injects all faults, or some, and prints a table."""
-    given = dict(x.removeprefix('--').split('=') for x in sys.argv[1:])
+    """Injects all faults, or a selection, and prints a table."""
+    options = dict(x.removeprefix('--').split('=') for x in sys.argv[1:])
     if INSIDE not in os.environ and shutil.which('unshare'):
         # Mounts of its own, as root or as somebody who may be root there.
         alone = ['unshare', '-m' if os.geteuid() == 0 else '-rm']
@@ -935,29 +937,29 @@ def main() -> None:
             os.environ[INSIDE] = '1'
             again = [sys.executable, '-m', 'tests.faults', *sys.argv[1:]]
             os.execvp('unshare', [*alone, *again])
-    kinds = given['only'].split(',') if 'only' in given else FAULTS
+    kinds = options['only'].split(',') if 'only' in options else FAULTS
     runs.set_up()
     rows = ['| fault | what happened | held? |', '|---|---|---|']
     failed = False
     for kind in kinds:
         for what, fault in FAULTS[kind].items():
-            if given.get('like', '') not in what:
+            if options.get('like', '') not in what:
                 continue
             began = time.monotonic()
             with tempfile.TemporaryDirectory(prefix='faults_') as folder:
                 try:
-                    said, held = fault(Bench(pathlib.Path(folder))), 'yes'
+                    result, held = fault(Bench(pathlib.Path(folder))), 'yes'
                 except NotTried as error:
-                    said, held = str(error), 'not tried'
+                    result, held = str(error), 'not tried'
                 except Exception as error:
                     traceback.print_exc()
-                    said, held = str(error).splitlines()[:1], 'no'
+                    result, held = str(error).splitlines()[:1], 'no'
                     failed = True
-            rows.append(f'| {what} | {said} | {held} |')
+            rows.append(f'| {what} | {result} | {held} |')
             seconds = time.monotonic() - began
             print(f'{rows[-1]} {seconds:.0f} s', flush=True)
-    if 'output' in given:
-        pathlib.Path(given['output']).write_text('\n'.join(rows) + '\n')
+    if 'output' in options:
+        pathlib.Path(options['output']).write_text('\n'.join(rows) + '\n')
     unittest.doModuleCleanups()
     sys.exit(failed)
 

@@ -58,13 +58,13 @@ def _safetensors() -> bytes:
 
 
 def _npy(array: np.ndarray) -> bytes:
-    made = io.BytesIO()
-    np.save(made, array)
-    return made.getvalue()
+    buffer = io.BytesIO()
+    np.save(buffer, array)
+    return buffer.getvalue()
 
 
 def _spm() -> bytes:
-    """A model of a few pieces."""
+    """Returns a SentencePiece model of a few tokens."""
     from sentencepiece import sentencepiece_model_pb2
 
     model = sentencepiece_model_pb2.ModelProto()
@@ -108,7 +108,7 @@ def _beir(path: pathlib.Path) -> object:
 
 
 def _tokens(path: pathlib.Path) -> object:
-    """A token store of which one file is damaged."""
+    """Reads a token store of which one file is damaged."""
     for name, data in _STORE.items():
         if name != path.name:
             path.with_name(name).write_bytes(data)
@@ -117,7 +117,7 @@ def _tokens(path: pathlib.Path) -> object:
 
 
 def _parquet() -> bytes:
-    """Two row groups of four rows and two columns."""
+    """Writes Parquet: two groups of four lines and two columns."""
     import pyarrow
     from pyarrow import parquet
 
@@ -129,7 +129,7 @@ def _parquet() -> bytes:
 
 
 def _arrow() -> bytes:
-    """A stream of two batches."""
+    """Writes an Arrow stream of two batches."""
     import pyarrow
     from pyarrow import ipc
 
@@ -147,7 +147,7 @@ def _zst(data: bytes) -> bytes:
 
 
 def _records(path: pathlib.Path) -> object:
-    """As a corpus of the kind that its name says."""
+    """Reads a corpus of the kind that the file's name says."""
     kind = path.name.split('.')[1]
     reader = records.Records(kind, 'text')
     reader.check([path])
@@ -233,7 +233,7 @@ _PIECES = [
 
 
 def damaged(data: bytes, random: np.random.Generator, most: int = 5) -> bytes:
-    """A file after some accidents, at most so many."""
+    """Damages bytes of a file in at most `most` places."""
     for _ in range(random.integers(1, most + 1)):
         place, other = sorted(random.integers(0, len(data) + 1, 2))
         piece = _PIECES[random.integers(len(_PIECES))]
@@ -286,7 +286,7 @@ def tried(
 def judged(
     reader: Reader, path: pathlib.Path, data: bytes
 ) -> tuple[str, str | None]:
-    """Reads a file of such bytes.
+    """Reads a file of the given bytes.
 
     Returns:
         'read', or what was raised; and what was wrong with that.
@@ -304,16 +304,16 @@ def judged(
             crash = re.sub(r'\d+|0x..', '', f'no name: {error}')[:120]
         return type(error).__name__, crash
     except Exception:
-        told = traceback.format_exc().strip().splitlines()
-        ours = [x.strip() for x in told if re.search('_tf/|tasks/', x)]
-        return 'crash', f'{told[-1]} | {"".join(ours[-1:])}'
+        lines = traceback.format_exc().strip().splitlines()
+        ours = [x.strip() for x in lines if re.search('_tf/|tasks/', x)]
+        return 'crash', f'{lines[-1]} | {"".join(ours[-1:])}'
 
 
 def main() -> None:
-    """Tries all kinds, and says what each gave."""
-    given = dict(x.removeprefix('--').split('=') for x in sys.argv[1:])
-    count, seed = int(given.get('inputs', 2000)), int(given.get('seed', 0))
-    kinds = given['only'].split(',') if 'only' in given else READERS
+    """Tries all kinds, and prints the outcomes."""
+    options = dict(x.removeprefix('--').split('=') for x in sys.argv[1:])
+    count, seed = int(options.get('inputs', 2000)), int(options.get('seed', 0))
+    kinds = options['only'].split(',') if 'only' in options else READERS
     failed = False
     for kind in kinds:
         with tempfile.TemporaryDirectory() as folder:

@@ -24,7 +24,7 @@ GIGABYTES = 6  # that a process may have; a file that wants more is a crash
 
 
 def changed(fuzz: Any, kind: str, folder: pathlib.Path, inputs: int) -> None:
-    """Reads so many files of a kind; it does not return.
+    """Reads many files of a kind, and exits the process.
 
     Args:
         fuzz: tests.fuzz, imported where atheris sees which lines are reached.
@@ -32,10 +32,10 @@ def changed(fuzz: Any, kind: str, folder: pathlib.Path, inputs: int) -> None:
     import atheris
 
     name, good, reader = fuzz.READERS[kind]
-    kept, read = folder / 'kept', folder / 'read'
-    for made in (kept, read):
-        made.mkdir(parents=True)
-    (kept / 'good').write_bytes(good)
+    corpus, read = folder / 'kept', folder / 'read'
+    for path in (corpus, read):
+        path.mkdir(parents=True)
+    (corpus / 'good').write_bytes(good)
     actual: dict[str, int] = {}
     crashes: dict[str, str] = {}
     count = 0
@@ -58,14 +58,15 @@ def changed(fuzz: Any, kind: str, folder: pathlib.Path, inputs: int) -> None:
         random = np.random.default_rng(seed)
         return fuzz.damaged(data, random, MOST)[:most]
 
-    given = [f'-max_len={LONGEST}', '-verbosity=0', '-seed=1',
+    arguments = [f'-max_len={LONGEST}', '-verbosity=0', '-seed=1',
              f'-rss_limit_mb={GIGABYTES << 10}', f'-artifact_prefix={folder}/']
-    atheris.Setup([sys.argv[0], *given, str(kept)], one, custom_mutator=another)
+    arguments = [sys.argv[0], *arguments, str(corpus)]
+    atheris.Setup(arguments, one, custom_mutator=another)
     atheris.Fuzz()
 
 
 def main() -> None:
-    """All kinds, one after the other; says what each gave."""
+    """Tries all kinds, one after the other, and prints the outcomes."""
     try:
         import atheris
     except ImportError:
@@ -73,14 +74,15 @@ def main() -> None:
     with atheris.instrument_imports(include=['infoword_tf', 'tasks']):
         from tests import fuzz
 
-    given = dict(x.removeprefix('--').split('=') for x in sys.argv[1:])
-    inputs = int(given.get('inputs', 40_000))
+    options = dict(x.removeprefix('--').split('=') for x in sys.argv[1:])
+    inputs = int(options.get('inputs', 40_000))
     memory = pathlib.Path('/dev/shm')
-    parent = given.get('folder') or tempfile.mkdtemp(
+    parent = options.get('folder') or tempfile.mkdtemp(
         dir=memory if memory.is_dir() else None
     )
     total, failed = 0, False
-    for kind in given['only'].split(',') if 'only' in given else fuzz.READERS:
+    only = options.get('only')
+    for kind in only.split(',') if only else fuzz.READERS:
         folder = pathlib.Path(parent) / kind
         sys.stdout.flush()
         child = os.fork()

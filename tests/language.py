@@ -20,11 +20,12 @@ VERBS = frozenset(
     broadcasts builds caches calculates calls cancels casts centres changes
     checks chooses clears clips clones closes collects combines commits
     compares compiles completes composes compresses computes concatenates
-    configures connects constructs contrasts converts copies corrects counts
-    covers creates cuts decays decides declares decodes defines deletes
-    derives describes detects determines differentiates disables discards
-    displays distils distributes divides doubles downloads draws drops
-    embeds empties enables encodes ends enforces enters enumerates erases
+    configures connects constructs continues contrasts converts copies
+    corrects counts covers creates cuts decays decides declares decodes
+    defines deletes derives describes detects determines differentiates
+    disables discards displays distils distributes divides doubles downloads
+    draws drops embeds empties enables encodes ends enforces enters enumerates
+    erases
     estimates evaluates exchanges excludes executes exits expands explains
     exports exposes extends extracts fails fetches fills filters finds fine-
     tunes finishes fits fixes flattens flushes folds follows forgets formats
@@ -36,7 +37,7 @@ VERBS = frozenset(
     masks matches maximizes measures merges minimizes mixes moves multiplies
     names narrows negates normalizes notes notifies obtains opens optimizes
     orders overrides overwrites packs pads pairs parses partitions passes
-    patches perturbs picks places plots points pools precomputes predicts
+    patches perturbs picks places plots points pools pops precomputes predicts
     prefixes prepares prepends prints processes produces projects propagates
     protects proves provides pulls pushes puts raises ranks rates reads
     rearranges rebuilds recalls receives recomputes records recovers reduces
@@ -44,10 +45,12 @@ VERBS = frozenset(
     renders reorders repeats replaces replays reports represents reproduces
     requires resamples rescales reserves resets reshapes resolves restores
     restricts resumes retries returns reuses reverses rewinds rewrites
-    rotates rounds runs samples saves scales scans schedules scores searches
+    rotates rounds runs samples saves scales scans scatters schedules scores
+    searches
     seeds selects sends separates serializes serves sets shares shifts
     shortens shows shuffles signals simulates skips slices smooths solves
-    sorts specifies spells splits spreads stacks standardizes starts states
+    sorts specifies spells splits spreads stacks standardizes stands starts
+    states
     stops stores streams strips subtracts suggests sums swaps switches
     synchronizes takes tells tests times tokenizes trains transforms
     translates transposes traverses treats tries trims truncates turns

@@ -1,4 +1,4 @@
-"""Folders and the cache of tests, put back when a module or class is done.
+"""Folders and the cache of tests, restored after a module or class.
 
     def setUpModule():
         folder = places.make()
@@ -42,11 +42,11 @@ def make(
 
 
 class Folder:
-    """What a TestCase is besides, whose tests have a folder each."""
+    """Mixin of a TestCase whose tests have a folder each."""
 
     @functools.cached_property
     def folder(self) -> pathlib.Path:
-        """Empty at first, and gone when the test is done."""
+        """Folder that is empty at first, and deleted after the test."""
         return make(self.addCleanup, cache=False)
 
 

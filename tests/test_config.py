@@ -1,4 +1,4 @@
-"""What config.json holds, and held."""
+"""The format of config.json, and older versions of it."""
 
 from absl.testing import parameterized
 
@@ -7,7 +7,7 @@ from infoword_tf.encoders import ENCODERS
 
 
 def version_2(name, arguments, gelu):
-    """As it was written then."""
+    """Returns a config as version 2 wrote it."""
     return {
         'version': 2,
         'encoder': {'name': name, 'arguments': arguments},

@@ -38,12 +38,12 @@ def tearDownModule():
 
 
 def state_of(model):
-    """What the first step finds."""
+    """Returns the state that the first step reads."""
     return {k: entry.empty for k, entry in model.empty_state(8).items()}
 
 
 def batch_of(name, model, key=KEY, state=None, statistics=None):
-    """The batch of a toy's row."""
+    """Returns the batch of a toy's row."""
     batches, _ = model.batches(
         zoo.make_views(name),
         statistics or zoo.statistics(),
@@ -81,13 +81,13 @@ class DrawnTest(absltest.TestCase):
         p = zoo.frequencies()
         counts = np.arange(1.0, zoo.V + 1) ** 2
         model = zoo.make_model('toy_drawn')
-        made = zoo.make_views('toy_drawn')
+        views = zoo.make_views('toy_drawn')
         statistics = Statistics(counts, p)
-        outcomes, _ = model.outcomes(made, statistics, KEY)
+        outcomes, _ = model.outcomes(views, statistics, KEY)
         actual = given.mean(outcomes['drawn'])
         q = (counts + 1e-6) ** 0.75
         q /= q.sum()
-        view = made['masked']
+        view = views['masked']
         real = view.weights['drawn'] > 0
         targets = view.targets['drawn'][real]
         kl = np.log(p[targets] / q[targets]).mean()
@@ -171,16 +171,16 @@ class QueueTest(absltest.TestCase):
             )
             before = state.read()['objectives/twice']['rows']
             held = np.array(before)
-            own = objective.own(batches['twice'])
-            seen.append(np.asarray(own.states))
+            pool = objective.own(batches['twice'])
+            seen.append(np.asarray(pool.states))
             new = {'objectives/twice': objective.remember(batches['twice'])}
             state.write(new, tf.constant(False))  # a loss that is not finite
             state.write(new, tf.constant(True))
             np.testing.assert_array_equal(before, held)  # what was read stays
             keys = np.concatenate(seen)
-            kept = state.read()['objectives/twice']
-            self.assertEqual(int(kept['count']), len(keys))
-            for place, row in enumerate(kept['rows'].numpy()):
+            queue = state.read()['objectives/twice']
+            self.assertEqual(int(queue['count']), len(keys))
+            for place, row in enumerate(queue['rows'].numpy()):
                 mine = keys[place::64][-1] if place < len(keys) else 0 * row
                 np.testing.assert_array_equal(row, mine)
 
@@ -241,13 +241,13 @@ class QueueTest(absltest.TestCase):
         model = trainer.model
         trainer.train(tf.constant(1))
         weights = {k: v.numpy() for k, v in model.variables.items()}
-        state = {k: v.numpy() for k, v in trainer.state.parts().items()}
+        state = {k: v.numpy() for k, v in trainer.state.variables().items()}
         self.assertEqual(state['state/objectives/twice/count'], 8)
         table = model.encoder.embedding_table
         table.assign(table * np.nan)
         with self.assertRaises(loop.NonFiniteLoss):
             trainer.train(tf.constant(1))
-        for path, value in trainer.state.parts().items():
+        for path, value in trainer.state.variables().items():
             np.testing.assert_array_equal(value.numpy(), state[path], path)
         for path, variable in model.variables.items():
             if path.startswith('momentum/'):
@@ -263,10 +263,10 @@ class EveryLayerTest(absltest.TestCase):
         actual = batch.layers('masked')
         self.assertLen(actual, model.encoder.depth + 1)
         view = batch.views['masked']
-        wanted = model.encoder(
+        expected = model.encoder(
             Inputs(tf.constant(view.ids)), all_layers=True
         ).layers
-        for one, other in zip(actual, wanted, strict=True):
+        for one, other in zip(actual, expected, strict=True):
             np.testing.assert_allclose(one, other[:, :1], atol=1e-6)
         np.testing.assert_array_equal(actual[-1], batch.states('masked'))
 
@@ -345,10 +345,10 @@ class HardTest(absltest.TestCase):
 
 
 class BegunTest(places.Folder, absltest.TestCase):
-    """(g), (h) What begins with another workdir."""
+    """(g), (h) Rows that start from another workdir."""
 
     def written(self, model):
-        """A workdir of a model."""
+        """Writes a workdir of a model."""
         model.config.write(self.folder)
         files.write_tensors(
             self.folder / 'weights.safetensors',
@@ -403,7 +403,7 @@ class BegunTest(places.Folder, absltest.TestCase):
         )
         with (
             absltest.mock.patch.dict(zoo.CASES, replaced=case),
-            self.assertRaisesRegex(ValueError, 'has 7 pieces, this run has 60'),
+            self.assertRaisesRegex(ValueError, 'has 7 tokens, this run has 60'),
         ):
             Model(zoo.config('replaced'), zoo.SPECIALS)
 
@@ -506,8 +506,8 @@ class BegunRunTest(absltest.TestCase):
             return folder / name
 
         first = run('first', '--objectives=mlm', '--vocab_size=600')
-        begun = '--objectives=replaced', f'--replaced.generator={first}'
-        actual = run('second', *begun, f'--vocab={first}/vocab.txt')
+        options = '--objectives=replaced', f'--replaced.generator={first}'
+        actual = run('second', *options, f'--vocab={first}/vocab.txt')
         parts = {
             name.split('/')[0]
             for name in files.read_tensors(actual / 'weights.safetensors')
@@ -523,11 +523,11 @@ class BegunRunTest(absltest.TestCase):
              'generator begins with .* another vocab.txt'),
         ):  # fmt: skip
             with self.assertRaisesRegex(errors.UsageError, message):
-                run(name, *begun, *more)
+                run(name, *options, *more)
 
 
 class PromisesTest(places.Folder, absltest.TestCase):
-    """What tests of zoo.py promise of all rows, of all toys in one sum."""
+    """Guarantees of tests/zoo.py, for all toys in one sum."""
 
     def test_two_replicas_are_one_device(self):
         weights, states, reports = [], [], []
@@ -538,7 +538,7 @@ class PromisesTest(places.Folder, absltest.TestCase):
                 reports.append(trainer.train(tf.constant(3)))
             weights.append({k: v.numpy() for k, v in model.variables.items()})
             states.append(
-                {k: v.numpy() for k, v in trainer.state.parts().items()}
+                {k: v.numpy() for k, v in trainer.state.variables().items()}
             )
         for metric, value in reports[0].items():
             self.assertAlmostEqual(
@@ -562,13 +562,13 @@ class PromisesTest(places.Folder, absltest.TestCase):
             state = State(model, zoo.strategy(replicas), 8)
             checkpoints = checkpoint.Checkpoints(self.folder, 2)
             if not saved:
-                for number, part in enumerate(state.parts().values()):
+                for number, part in enumerate(state.variables().values()):
                     part.assign(tf.ones_like(part) * (number + 1))
-                saved = {k: v.numpy() for k, v in state.parts().items()}
-                checkpoints.save(5, state.parts())
-            self.assertEqual(checkpoints.restore({}, state.parts()), 5)
+                saved = {k: v.numpy() for k, v in state.variables().items()}
+                checkpoints.save(5, state.variables())
+            self.assertEqual(checkpoints.restore({}, state.variables()), 5)
             state.broadcast()
-            actual = {k: v.numpy() for k, v in state.parts().items()}
+            actual = {k: v.numpy() for k, v in state.variables().items()}
             np.testing.assert_equal(actual, saved)
         # The second replica too, whose variables were never restored.
         both = zoo.strategy(2).run(state.read)['objectives/twice']

@@ -11,7 +11,7 @@ def setUpModule():
 
 
 class FaultsTest(places.Folder, parameterized.TestCase):
-    """What else the suite tries is in test_resume, test_prepare, test_store."""
+    """A few faults; others are in test_resume, test_prepare, test_store."""
 
     @parameterized.parameters(
         ('term', 'SIGTERM while TensorFlow is imported'),

@@ -244,7 +244,7 @@ def of_graphs(folder, rules, warmup_steps, dropout, run, **flags):
     """A model and its graphs, which runs of a sweep share."""
     given = RunChoices(workdir='w', **flags)
     config = zoo.config('simcse', dropout).replace(run=run)
-    return built.shape_of(given, config, optim.chosen(rules), warmup_steps)
+    return built.shape_of(given, config, optim.preset(rules), warmup_steps)
 
 
 def of_batches(folder, **flags):

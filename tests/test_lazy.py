@@ -1,4 +1,4 @@
-"""What a process that is one command's imports, and how it ends."""
+"""Imports of a command's process, and of others."""
 
 import importlib.util
 import json
@@ -52,7 +52,7 @@ print(json.dumps([found, float(tf.constant(2)), keras.__name__]))
 
 
 def answer(code, **environment):
-    """What a program prints in the end."""
+    """Runs a program; returns the last line as JSON."""
     done = subprocess.run(
         [sys.executable, '-c', code],
         cwd=ROOT,

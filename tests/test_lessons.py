@@ -22,7 +22,7 @@ LOSS = 0.5  # of the best constant's
 
 
 class Silent:
-    """An encoder that says 0 wherever it is asked, and learns nothing."""
+    """Encoder whose states are 0 and that learns nothing."""
 
     def __init__(self, encoder):
         self.encoder = encoder
@@ -40,24 +40,24 @@ class Silent:
 
 
 def model_of(case, constant=False):
-    """A fresh model; constant: all that its encoder says is 0."""
+    """Builds a model; `constant`: all states are 0."""
     model = Model(zoo.config_of(case, rate=0.0), zoo.SPECIALS)
     if constant:
         model.encoders['encoder'] = Silent(model.encoder)
     return model
 
 
-def statistics_of(made):
-    """Of the text and of the answers in a batch."""
-    answers = loop.commonest(made)
+def statistics_of(examples):
+    """Returns statistics of the text and of the answers in a batch."""
+    answers = loop.most_common_targets(examples)
     return zoo.statistics(zoo.KINDS)._replace(answers=answers)
 
 
-def learn(model, made):
-    """By row, what it measures of the batch that it was trained on."""
-    optimizer = optim.AdamW(model.trainable, optim.chosen(weight_decay=0.0))
-    statistics = statistics_of(made)
-    flat = {k: tf.constant(x) for k, x in views.flatten(made).items()}
+def learn(model, examples):
+    """Trains on a batch; returns by row the means on that batch."""
+    optimizer = optim.AdamW(model.trainable, optim.preset(weight_decay=0.0))
+    statistics = statistics_of(examples)
+    flat = {k: tf.constant(x) for k, x in views.flatten(examples).items()}
 
     @tf.function(autograph=False)
     def update(step):
@@ -79,7 +79,7 @@ def learn(model, made):
 
 
 def knows(objective, actual, nothing):
-    """Whether a row says more than the best constant, and by how much.
+    """Tells whether a row beats the best constant, and by how much.
 
     Args:
         objective: of the row.
@@ -100,11 +100,11 @@ def knows(objective, actual, nothing):
 
 class LessonsTest(parameterized.TestCase):
     def marks(self, case, constant=False):
-        """By row, whether it knows more than a constant, and how much."""
-        made = zoo.views_of(case.resolved, kinds=zoo.KINDS)
+        """Tells for each row whether it beats a constant, and by how much."""
+        examples = zoo.views_of(case.resolved, kinds=zoo.KINDS)
         deaf = model_of(case, constant=True)
-        nothing, _ = deaf.outcomes(made, statistics_of(made))
-        actual = learn(model_of(case, constant), made)
+        nothing, _ = deaf.outcomes(examples, statistics_of(examples))
+        actual = learn(model_of(case, constant), examples)
         self.assertEqual(set(actual), set(case.rows))
         return {
             row: knows(objective, actual[row], given.mean(nothing[row]))
@@ -113,12 +113,12 @@ class LessonsTest(parameterized.TestCase):
 
     @parameterized.parameters(*zoo.LESSONS)
     def test_every_row_learns(self, name):
-        for row, (passed, said) in self.marks(zoo.LESSONS[name]).items():
+        for row, (passed, measured) in self.marks(zoo.LESSONS[name]).items():
             with self.subTest(row):
-                self.assertTrue(passed, f'{row} over {name}: {said}')
+                self.assertTrue(passed, f'{row} over {name}: {measured}')
 
     def test_who_reads_a_constant_does_not(self):
         """Whatever is measured: MI, answers or the loss."""
         case = zoo.Case('label:1,soft:1,score:1', encoder='lookup')
-        for row, (passed, said) in self.marks(case, constant=True).items():
-            self.assertFalse(passed, f'{row}: {said}')
+        for row, (passed, measured) in self.marks(case, constant=True).items():
+            self.assertFalse(passed, f'{row}: {measured}')

@@ -76,7 +76,7 @@ def make_batches(batch=B):
 
 
 def empty(model, batch=B):
-    """The state of a first step, by name."""
+    """Returns the state of a first step, by name."""
     actual = model.empty_state(batch)
     return {name: entry.empty for name, entry in actual.items()}
 
@@ -90,12 +90,12 @@ class MemoryCase(parameterized.TestCase):
 class ModelTest(MemoryCase):
     def test_steps_with_memory_are_one_long_text(self):
         model, batches = make_model(3 * T), make_batches()
-        made = [batches.views(step)['streamed'] for step in range(4)]
-        ids = np.hstack([view.ids for view in made])
+        views = [batches.views(step)['streamed'] for step in range(4)]
+        ids = np.hstack([view.ids for view in views])
         whole = model.encoder(Inputs(ids)).states
         state = empty(model)
         self.assertEqual(state[MEMORY].states.shape, (1, B, 3 * T, D))
-        for step, view in enumerate(made):
+        for step, view in enumerate(views):
             states, state = model.encode({'streamed': view}, state=state)
             np.testing.assert_allclose(
                 states_of(states, ROW, 'streamed'),
@@ -200,8 +200,8 @@ class TrainerCase(MemoryCase):
             batch_size=batch,
         )
 
-    def parts(self, trainer):
-        return {k: v.numpy() for k, v in trainer.state.parts().items()}
+    def arrays(self, trainer):
+        return {k: v.numpy() for k, v in trainer.state.variables().items()}
 
 
 class TrainerTest(TrainerCase):
@@ -222,24 +222,24 @@ class TrainerTest(TrainerCase):
                 float(outcome.loss / outcome.weight),
                 places=5,
             )
-        for path, part in self.parts(trainer).items():
+        for path, array in self.arrays(trainer).items():
             name, field, replica = path.removeprefix('state/').rsplit('/', 2)
             self.assertEqual((name, replica), (MEMORY, '0'))
             np.testing.assert_allclose(
-                part, getattr(state[MEMORY], field), atol=1e-6
+                array, getattr(state[MEMORY], field), atol=1e-6
             )
-        self.assertEqual(bool(trainer.state.parts()), memory_length > 0)
+        self.assertEqual(bool(trainer.state.variables()), memory_length > 0)
 
     def test_two_replicas_remember_what_one_does(self):
         actual, reports = [], []
         for replicas in (1, 2):
             trainer = self.make(replicas, rate=0.0)
             reports.append(trainer.train(tf.constant(4)))
-            parts = self.parts(trainer)
-            self.assertLen(parts, 2 * replicas)
+            arrays = self.arrays(trainer)
+            self.assertLen(arrays, 2 * replicas)
             actual.append([
                 np.concatenate(
-                    [parts[f'state/{MEMORY}/{field}/{replica}']
+                    [arrays[f'state/{MEMORY}/{field}/{replica}']
                      for replica in range(replicas)],
                     axis=axis,
                 )
@@ -255,27 +255,27 @@ class TrainerTest(TrainerCase):
     def test_a_step_that_is_not_finite_is_forgotten(self, replicas):
         trainer = self.make(replicas, broken=2)
         trainer.train(tf.constant(2))
-        before = self.parts(trainer)
+        before = self.arrays(trainer)
         with self.assertRaisesRegex(loop.NonFiniteLoss, 'step 3'):
             trainer.train(tf.constant(2))
-        np.testing.assert_equal(self.parts(trainer), before)
+        np.testing.assert_equal(self.arrays(trainer), before)
 
     def test_bfloat16_is_kept_exactly(self):
         trainer = self.make(precision='mixed_bfloat16')
         trainer.train(tf.constant(2))
         memory = trainer.state.read()[MEMORY]
         self.assertEqual(memory.states.dtype, tf.bfloat16)
-        part = trainer.state.parts()[f'state/{MEMORY}/states/0']
-        self.assertEqual(part.dtype, tf.float32)
-        np.testing.assert_array_equal(tf.cast(memory.states, tf.float32), part)
+        array = trainer.state.variables()[f'state/{MEMORY}/states/0']
+        self.assertEqual(array.dtype, tf.float32)
+        np.testing.assert_array_equal(tf.cast(memory.states, tf.float32), array)
 
     def test_its_size_does_not_grow(self):
         trainer = self.make()
         sizes = []
         for _ in range(3):
             trainer.train(tf.constant(1))
-            parts = self.parts(trainer).values()
-            sizes.append(sum(part.nbytes for part in parts))
+            arrays = self.arrays(trainer).values()
+            sizes.append(sum(array.nbytes for array in arrays))
         self.assertEqual(set(sizes), {4 * (B * T * D + B)})
 
 
@@ -285,29 +285,29 @@ class CheckpointTest(places.Folder, TrainerCase):
         trainer = self.make(replicas)
         trainer.train(tf.constant(3))
         saved = checkpoint.Checkpoints(self.folder, 2)
-        saved.save(3, trainer.state.parts())
+        saved.save(3, trainer.state.variables())
         fresh = self.make(replicas)
         with contextlib.redirect_stdout(io.StringIO()) as shown:
-            self.assertEqual(saved.restore({}, fresh.state.parts()), 3)
+            self.assertEqual(saved.restore({}, fresh.state.variables()), 3)
         self.assertNotIn('starts empty', shown.getvalue())
-        for path, part in self.parts(trainer).items():
-            self.assertGreater(np.abs(part).max(), 0)
-            np.testing.assert_array_equal(part, self.parts(fresh)[path])
+        for path, array in self.arrays(trainer).items():
+            self.assertGreater(np.abs(array).max(), 0)
+            np.testing.assert_array_equal(array, self.arrays(fresh)[path])
 
     def test_of_other_replicas_or_none(self):
         trainers = {n: self.make(n, steps=2) for n in (1, 2)}
         for saving, other in ((1, 2), (2, 1)):
             trainers[saving].train(tf.constant(1))
             saved = checkpoint.Checkpoints(self.folder / str(saving), 2)
-            saved.save(1, trainers[saving].state.parts())
+            saved.save(1, trainers[saving].state.variables())
             fresh = self.make(other)
-            for memory in (fresh.state.parts(), {}, None):
+            for memory in (fresh.state.variables(), {}, None):
                 with contextlib.redirect_stdout(io.StringIO()) as shown:
                     self.assertEqual(saved.restore({}, memory), 1)
                 says = 'memory/streamed starts empty' in shown.getvalue()
                 self.assertEqual(says, bool(memory))
-            for part in self.parts(fresh).values():
-                self.assertFalse(part.any())
+            for array in self.arrays(fresh).values():
+                self.assertFalse(array.any())
 
 
 class HeldoutTest(MemoryCase):
@@ -361,7 +361,7 @@ class HeldoutTest(MemoryCase):
 
 class CommandCase(places.Folder, parameterized.TestCase):
     def run_here(self, workdir, *more):
-        """Returns what it printed."""
+        """Runs; returns the output."""
         two = any(flag.startswith('--strategy') for flag in more)
         strategy = zoo.strategy(1 + two)
         with mock.patch.object(
@@ -374,7 +374,7 @@ class CommandCase(places.Folder, parameterized.TestCase):
             )  # fmt: skip
 
     def check_resume(self, *more, view='streamed', replicas=1):
-        """A run that was stopped after two steps gives the same bytes."""
+        """Checks that a run stopped after two steps gives the same bytes."""
         whole, broken = self.folder / 'whole', self.folder / 'broken'
         self.run_here(whole, *more)
         shutil.copytree(whole, broken)
@@ -391,14 +391,14 @@ class CommandCase(places.Folder, parameterized.TestCase):
             )
         self.assertEqual(runs.untimed(whole), runs.untimed(broken))
         tensors = files.read_tensors(saved[0])
-        parts = {k: v for k, v in tensors.items() if k.startswith('state/')}
-        self.assertLen(parts, 2 * replicas)
-        filled = parts[f'state/memory/{view}/filled/0']
+        arrays = {k: v for k, v in tensors.items() if k.startswith('state/')}
+        self.assertLen(arrays, 2 * replicas)
+        filled = arrays[f'state/memory/{view}/filled/0']
         self.assertEqual(filled.tolist(), [16] * (4 // replicas))
 
 
 class RealTest(CommandCase):
-    """With the encoder that the rows have."""
+    """Runs that resume, with the encoder of the rows."""
 
     def test_resumes_bit_for_bit(self):
         self.check_resume('--same_length', '--clamp=12')

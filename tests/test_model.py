@@ -20,9 +20,9 @@ class PackedTest(parameterized.TestCase):
     @parameterized.parameters((24, None), (8, KEY))
     def test_packed_ngrams_are_ngrams_one_by_one(self, batch, key):
         model = zoo.make_model('infoword', rate=0.0)
-        made = zoo.make_views('infoword', batch)
-        view = made['ngrams']
-        states = states_of(model.encode(made, key)[0], 'dim', 'ngrams').numpy()
+        views = zoo.make_views('infoword', batch)
+        view = views['ngrams']
+        states = states_of(model.encode(views, key)[0], 'dim', 'ngrams').numpy()
         windows = zoo.make_windows(batch)
         pairs = np.argwhere(view.weights['dim'] > 0)
         self.assertGreater(len(pairs), batch + 3)
@@ -45,14 +45,14 @@ class PackedTest(parameterized.TestCase):
         self.assertGreater(np.ptp(states[:, 0], axis=0).max(), 0.5)
 
     def test_the_start_of_the_masked_text(self):
-        made = zoo.make_views('infoword')
+        views = zoo.make_views('infoword')
         model = zoo.make_model('infoword')
-        actual, _ = model.encode(made)
-        states = model.encoder(Inputs(made['masked'].ids)).states
+        actual, _ = model.encode(views)
+        states = model.encoder(Inputs(views['masked'].ids)).states
         np.testing.assert_allclose(
             states_of(actual, 'dim', 'masked'), states[:, :1], atol=1e-5
         )
-        places = made['masked'].places['bert_nce']
+        places = views['masked'].places['bert_nce']
         np.testing.assert_allclose(
             states_of(actual, 'bert_nce', 'masked'),
             np.take_along_axis(states.numpy(), places[..., None], axis=1),
@@ -63,11 +63,11 @@ class PackedTest(parameterized.TestCase):
 class OnePassTest(absltest.TestCase):
     def test_each_view_once_at_the_places_of_all_its_rows(self):
         model = zoo.make_model('infoword')
-        made = zoo.make_views('infoword')
-        masked, ngrams = made['masked'], made['ngrams']
+        views = zoo.make_views('infoword')
+        masked, ngrams = views['masked'], views['ngrams']
         encoder = mock.Mock(side_effect=model.encoder)
         with mock.patch.dict(model.encoders, encoder=encoder):
-            model.outcomes(made, zoo.statistics(), KEY)
+            model.outcomes(views, zoo.statistics(), KEY)
         self.assertEqual(encoder.call_count, 2)
         for call, view, places in (
             (
@@ -108,11 +108,11 @@ class OnePassTest(absltest.TestCase):
             config = zoo.config('bert_nce').replace(rows=resolved.rows)
             model = Model(config, zoo.SPECIALS)
             self.assertEqual(list(model.objectives), ['bert_nce'])
-            made = zoo.views_of(resolved)
-            self.assertEqual(list(made), ['masked'])
+            views = zoo.views_of(resolved)
+            self.assertEqual(list(views), ['masked'])
             variables = {p: v.value for p, v in model.variables.items()}
             with tf.GradientTape() as tape:
-                outcomes, _ = model.outcomes(made, zoo.statistics(), KEY)
+                outcomes, _ = model.outcomes(views, zoo.statistics(), KEY)
                 loss = model.loss(outcomes)
             gradients = tape.gradient(loss, variables)
             results.append(

@@ -32,7 +32,7 @@ TOKENIZERS = 'wordpiece', 'sentencepiece', 'bytes', 'words'
 
 
 def tried(count):
-    """The same examples each time, and no clock."""
+    """Fixes the examples, and ignores the clock."""
     return hypothesis.settings(
         max_examples=count, derandomize=True, deadline=None, database=None
     )
@@ -116,12 +116,12 @@ class StoreTest(Folder):
     def test_what_is_written_is_read(self, actual):
         tokenizer = workdirs.tokenizer_of('wordpiece')
         with tempfile.TemporaryDirectory(dir=self.folder) as folder:
-            made = stores.write_store(
+            store = stores.write_store(
                 f'{folder}/store',
                 [Document(tuple(x), str(i)) for i, x in enumerate(actual)],
                 tokenizer, progress=False,
             )  # fmt: skip
-            opened = stores.open_store(made.path, tokenizer)
+            opened = stores.open_store(store.path, tokenizer)
             self.assertLen(opened.documents, len(actual) + 1)
             for number, sentences in enumerate(actual):
                 begin, end = opened.documents[number : number + 2]
@@ -279,7 +279,7 @@ class TensorsTest(Folder):
 
 @functools.cache
 def names():
-    """Of all flags, those of rows too."""
+    """Draws values of all flags, settings of rows included."""
     rows = [f'{row}.{x}' for row in TABLE for x in TABLE[row].settings]
     return [*flags_of(RunChoices), *rows]
 
@@ -291,10 +291,10 @@ VALUES = some.text(max_size=12) | some.sampled_from(
 
 class ChoicesTest(Folder):
     def resolved(self, arguments):
-        """Parsed and resolved, or complained of in a sentence."""
+        """Checks that flags are resolved, or refused in a sentence."""
         try:
-            given = RunChoices(**commands.parse(RunChoices, arguments))
-            resolve(given)
+            choices = RunChoices(**commands.parse(RunChoices, arguments))
+            resolve(choices)
         except (errors.UsageError, ValueError) as error:
             self.assertNotEmpty(str(error))
 

@@ -586,7 +586,7 @@ class PreemptedTest(absltest.TestCase):
         code = (
             'import ctypes, os, signal\n'
             'from infoword_tf import preemption\n'
-            'with preemption.asked_to_stop(0.2) as asked:\n'
+            'with preemption.stop_on_sigterm(0.2) as asked:\n'
             '    os.kill(os.getpid(), signal.SIGTERM)\n'
             '    print(asked.is_set(), flush=True)\n'
             '    ctypes.CDLL(None).sleep(60)\n'  # no Python meanwhile

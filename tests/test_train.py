@@ -358,7 +358,7 @@ class FlagsReachTest(absltest.TestCase):
         # Nothing is timed: the processor says it.
         self.assertEqual(actual['model'].encoder.compute_dtype, 'bfloat16')
         self.assertEqual(
-            actual['optimizer'].rules, optim.chosen('xlnet', clip_norm=0.25)
+            actual['optimizer'].rules, optim.preset('xlnet', clip_norm=0.25)
         )
         # Two updates of climb, the first of 0.
         rates = [float(actual['learning_rate'](step)) for step in (0, 1, 2)]

@@ -1,4 +1,4 @@
-"""Several processes are one: workers that stop, go on, and end together."""
+"""Several processes as one: workers that stop, resume and end together."""
 
 import contextlib
 import io
@@ -31,7 +31,7 @@ def setUpModule():
 
 
 def start(*words):
-    """The launcher of two workers with a module and its flags."""
+    """Starts two workers with a module and flags; returns the launcher."""
     return subprocess.Popen(
         [sys.executable, '-m', 'tests.workers', '--workers=2', '--', *words],
         cwd=runs.ROOT, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
@@ -40,7 +40,7 @@ def start(*words):
 
 
 def train(workdir, signalled=None, *more):
-    """Status and output of a run of two workers.
+    """Runs two workers; returns status and output.
 
     Args:
         workdir: of the run.
@@ -128,75 +128,77 @@ class TasksTest(absltest.TestCase):
 
 
 class AgreementTest(absltest.TestCase):
-    def everyones(self, others):
-        """As if another process had these numbers."""
+    def gather_numbers(self, others):
+        """Patches the exchange with another process that has these numbers."""
         def exchanged(strategy, *numbers):
             return np.asarray([numbers, next(others) or numbers])
 
-        return mock.patch.object(distribution, 'everyones', exchanged)
+        return mock.patch.object(distribution, 'gather_numbers', exchanged)
 
     def test_any(self):
-        with self.everyones(iter([(0, 1, 0)])):
+        with self.gather_numbers(iter([(0, 1, 0)])):
             self.assertEqual(
-                distribution.any_says(None, True, False, False),
+                distribution.any_process(None, True, False, False),
                 (True, True, False),
             )
 
     def test_alone(self):
         strategy = zoo.strategy(2)
         self.assertEqual(
-            distribution.any_says(strategy, True, False), (True, False)
+            distribution.any_process(strategy, True, False), (True, False)
         )
-        self.assertEqual(distribution.own_replicas(strategy), [0, 1])
+        self.assertEqual(distribution.local_replicas(strategy), [0, 1])
         self.assertEmpty(distribution.differing(strategy, {'a': 1}))
 
     def test_what_differs(self):
         record = {'text': 'a', 'seed': 1, 'steps': 3}
-        with self.everyones(iter([None, None])):
+        with self.gather_numbers(iter([None, None])):
             self.assertEmpty(distribution.differing(None, record))
-        told = []
+        calls = []
 
         def note(strategy, *numbers):
-            told.append(numbers)
+            calls.append(numbers)
             return np.asarray([numbers])
 
-        with mock.patch.object(distribution, 'everyones', note):
+        with mock.patch.object(distribution, 'gather_numbers', note):
             distribution.differing(None, {**record, 'seed': 2, 'text': 'b'})
-        with self.everyones(iter([None, told[1]])):
+        with self.gather_numbers(iter([None, calls[1]])):
             self.assertEqual(
                 distribution.differing(None, record), ['seed', 'text']
             )
-        with self.everyones(iter([(5,)])):
+        with self.gather_numbers(iter([(5,)])):
             (actual,) = distribution.differing(None, record)
             self.assertIn('code is not the same', actual)
 
 
 class TogetherTest(absltest.TestCase):
-    def told(self, other):
-        """What a process says, where another one says `other`."""
-        said = []
+    def answered(self, other):
+        """Patches the exchange: another process answers `other`."""
+        calls = []
 
-        def any_says(strategy, *wishes):
-            said.append(wishes)
-            return tuple(wish or other for wish in wishes)
+        def any_process(strategy, *values):
+            calls.append(values)
+            return tuple(value or other for value in values)
 
-        return said, mock.patch.object(distribution, 'any_says', any_says)
+        return calls, mock.patch.object(
+            distribution, 'any_process', any_process
+        )
 
     def test_who_fails_says_so(self):
-        said, patched = self.told(False)
+        calls, patched = self.answered(False)
         with patched, self.assertRaisesRegex(OSError, 'full'):
-            with distribution.together(None):
+            with distribution.failing_together(None):
                 raise OSError('the disk is full')
-        self.assertEqual(said, [(True,)])
+        self.assertEqual(calls, [(True,)])
 
     def test_others_end_too(self):
-        said, patched = self.told(True)
+        calls, patched = self.answered(True)
         with patched, self.assertRaisesRegex(
             errors.UsageError, 'another worker has complained'
         ):
-            with distribution.together(None):
+            with distribution.failing_together(None):
                 pass
-        self.assertEqual(said, [(False,)])
+        self.assertEqual(calls, [(False,)])
 
 
 class LostTest(absltest.TestCase):
@@ -211,21 +213,21 @@ class LostTest(absltest.TestCase):
         ):  # fmt: skip
 
             def fail(error=error):
-                with distribution.others_lost():
+                with distribution.ended_by_lost_workers():
                     raise error
 
             if expected is None:
                 with self.assertRaises(tf.errors.InternalError):
                     fail()
                 continue
-            said = io.StringIO()
-            with contextlib.redirect_stderr(said), self.assertRaises(
+            stderr = io.StringIO()
+            with contextlib.redirect_stderr(stderr), self.assertRaises(
                 SystemExit
             ) as left:
                 commands.guard(fail, [''])
             self.assertEqual(left.exception.code, expected)
             self.assertEqual(
-                said.getvalue(),
+                stderr.getvalue(),
                 'stopped since another worker is gone: start the same command '
                 'on all\n',
             )

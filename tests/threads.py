@@ -15,15 +15,15 @@ from infoword_tf.objectives import Replicas
 
 
 class ThreadReplicas(Replicas):
-    """A replica that meets the others at every exchange, in one order."""
+    """Replica that exchanges with the others, all in the same order."""
 
     def __init__(self, number: int, meeting: threading.Barrier, slots: list):
-        """Args: of all replicas the meeting and what each has brought."""
+        """Initializes a replica with the barrier and slots of all."""
         self.id, self.count = number, meeting.parties
         self._meeting, self._slots = meeting, slots
 
     def _all(self, x: Any) -> list[Any]:
-        """What every replica brings."""
+        """Exchanges values; returns one from every replica."""
         self._slots[self.id] = x
         self._meeting.wait(60)
         brought = list(self._slots)
@@ -46,14 +46,14 @@ class ThreadReplicas(Replicas):
         return gathered(tf.convert_to_tensor(x))
 
     def sum(self, x: Any) -> Any:
-        """The sum over replicas, without a gradient."""
+        """Sums over replicas, without a gradient."""
         return sum(self._all(tf.stop_gradient(x)))
 
 
 def run(
     function: Callable[..., Any], of_each: Sequence[Sequence[Any]]
 ) -> list[Any]:
-    """What `function(replicas, *arguments)` returns on each replica.
+    """Calls `function(replicas, *arguments)` on each replica; returns results.
 
     Args:
         function: eager; all exchange the same things in the same order.

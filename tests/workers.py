@@ -26,7 +26,7 @@ PATIENCE = 40.0  # seconds that the others have after one has failed
 
 
 def start(words: Sequence[str], count: int) -> list[subprocess.Popen]:
-    """Starts a module and its flags as `count` workers, on free ports."""
+    """Starts a module with flags as `count` workers, on free ports."""
     sockets = [socket.create_server(('127.0.0.1', 0)) for _ in range(count)]
     hosts = ['{}:{}'.format(*one.getsockname()) for one in sockets]
     for one in sockets:

@@ -808,8 +808,8 @@ def make_trainer(
     """A trainer of a case over as many batches, without dropout."""
     with strategy(replicas).scope():
         model = make_model(name, rate=0.0)
-        model.begin_copies()
-        optimizer = optim.AdamW(model.trainable, optim.chosen(clip_norm=clip))
+        model.assign_copies()
+        optimizer = optim.AdamW(model.trainable, optim.preset(clip_norm=clip))
     return loop.Trainer(
         model,
         dataset([make_views(name, 8, seed=step) for step in range(steps)]),

@@ -494,7 +494,7 @@ class Objective(Settled, Layer):
         """
         super().__init__(dtype=dtype, name=row)
         self.settle(chosen)
-        self.row, self.encoder = row, _Unowned(encoder)
+        self.row, self.encoder = row, _Shared(encoder)
         self.specials = specials
         self.scorer: Any = None
         self.companions: Mapping[str, Any] = {}
@@ -505,7 +505,7 @@ class Objective(Settled, Layer):
 
     def score_with(self, scorer: 'Objective') -> None:
         """Gives it the objective of `Row.scored_by`; weights stay there."""
-        self.scorer = _Unowned(scorer)
+        self.scorer = _Shared(scorer)
 
     def meet(
         self,
@@ -513,15 +513,15 @@ class Objective(Settled, Layer):
         companion_rows: Mapping[str, Mapping[str, 'Objective']],
     ) -> None:
         """Gives it its companions, and the rows of their workdirs."""
-        self.companions = {k: _Unowned(x) for k, x in encoders.items()}
+        self.companions = {k: _Shared(x) for k, x in encoders.items()}
         self.companion_rows = {
-            name: {row: _Unowned(objective) for row, objective in rows.items()}
+            name: {row: _Shared(objective) for row, objective in rows.items()}
             for name, rows in companion_rows.items()
         }
 
     def follow(self, dense: Sequence[Layer]) -> None:
         """Gives it the layers over the vector of a text."""
-        self.dense = [_Unowned(layer) for layer in dense]
+        self.dense = [_Shared(layer) for layer in dense]
 
     def build(self) -> None:
         """Makes the row's own weights; most have none."""
@@ -647,7 +647,7 @@ class Objective(Settled, Layer):
         return dict(batch.state)
 
 
-class _Unowned:
+class _Shared:
     """Holds a layer without making its weights the objective's own."""
 
     def __init__(self, layer: Any):

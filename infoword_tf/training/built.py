@@ -49,7 +49,7 @@ class Built:
     peak: tf.Variable
     state: State
     trainer: loop.Trainer
-    heldout: loop.Heldout | loop.HeldoutParts | None = None
+    heldout: loop.Heldout | loop.HeldoutLanguages | None = None
 
     def __post_init__(self):
         """Keeps what is no matrix: those are drawn."""
@@ -66,11 +66,11 @@ class Built:
             self.first,
             'the first weights',
         )
-        self.model.begin(given.seed, given.init_deviation)
-        self.optimizer.forget()
+        self.model.draw_weights(given.seed, given.init_deviation)
+        self.optimizer.reset()
         self.peak.assign(given.learning_rate)
         self.trainer.step.assign(0)
-        self.trainer.begin_again(dataset, given.seed)
+        self.trainer.restart(dataset, given.seed)
 
 
 def shape_of(

@@ -1,6 +1,6 @@
-"""Replicas under `tf.distribute`: strategies, and what objectives ask of them.
+"""Replicas under `tf.distribute`: strategies, exchanges, `StrategyReplicas`.
 
-Glossary of shapes: B rows of a replica, R replicas.
+Glossary of shapes: n numbers.
 """
 
 import contextlib
@@ -19,14 +19,15 @@ STRATEGIES = ('one', 'mirrored', 'multiworker', 'tpu')
 
 
 def make_strategy(name: str, logical_cpus: int = 1) -> tf.distribute.Strategy:
-    """Makes a strategy: once a process, before anything touches a device.
+    """Creates a strategy: once a process, before any device is used.
 
     Args:
         name: 'one' device, 'mirrored' over the devices of this machine,
             'multiworker' over the machines of TF_CONFIG, or 'tpu'.
-        logical_cpus: parts that the CPU is split into, to try strategies on.
+        logical_cpus: devices that the CPU is split into, to try strategies on.
 
-    Raises: ValueError: an unknown name, or logical CPUs without use.
+    Raises:
+        ValueError: an unknown name, or logical CPUs without use.
     """
     if name not in STRATEGIES:
         raise ValueError(
@@ -60,7 +61,7 @@ def make_strategy(name: str, logical_cpus: int = 1) -> tf.distribute.Strategy:
 def check(
     replicas: int, batch_size: int, one_cpu: bool = False, xla: bool = False
 ) -> None:
-    """Complains of a batch or a compiler that replicas cannot have."""
+    """Raises for a batch that replicas cannot share, and XLA over one CPU."""
     if batch_size % replicas:
         raise UsageError(
             f'--batch_size={batch_size} cannot be shared by {replicas} '
@@ -74,23 +75,23 @@ def check(
 
 
 def shard(x: tf.Tensor, replica: Any, count: int) -> tf.Tensor:
-    """The rows of a replica of `count`, of a part [B, ...] of the global views.
+    """Slices one replica's share, [ceil(B / count), ...], out of [B, ...].
 
-    Where texts share rows the replicas may not divide them: then zeros make up
-    the number, which weigh nothing.
+    The replicas may not divide packed sequences: zeros, of weight 0, are then
+    appended.
     """
     if count == 1:
         return x
     size = -(-x.shape[0] // count)
-    if lacking := size * count - x.shape[0]:
-        x = tf.pad(x, [[0, lacking]] + [[0, 0]] * (x.shape.rank - 1))
+    if padding := size * count - x.shape[0]:
+        x = tf.pad(x, [[0, padding]] + [[0, 0]] * (x.shape.rank - 1))
     begin = replica * size
     return tf.ensure_shape(x[begin : begin + size], (size, *x.shape[1:]))
 
 
 def is_chief(strategy: tf.distribute.Strategy) -> bool:
-    """Whether this process is the one that writes to the workdir."""
-    if not is_several(strategy):
+    """Tells whether the process is the chief, which writes to the workdir."""
+    if not is_multiworker(strategy):
         return True
     resolver = strategy.cluster_resolver
     cluster = resolver.cluster_spec().as_dict()
@@ -98,17 +99,17 @@ def is_chief(strategy: tf.distribute.Strategy) -> bool:
     return (resolver.task_type or first, resolver.task_id or 0) == (first, 0)
 
 
-def is_several(strategy: tf.distribute.Strategy) -> bool:
-    """Whether the replicas are those of several processes."""
+def is_multiworker(strategy: tf.distribute.Strategy) -> bool:
+    """Tells whether several processes share the replicas."""
     return isinstance(strategy, tf.distribute.MultiWorkerMirroredStrategy)
 
 
 @contextlib.contextmanager
-def others_lost() -> Iterator[None]:
-    """Inside, that another process is gone is no error but the end for now.
+def ended_by_lost_workers() -> Iterator[None]:
+    """Turns errors of lost workers into `Preempted`, within the context.
 
     Raises:
-        Preempted: it is gone, and the same command goes on.
+        Preempted: another worker is gone; the same command goes on.
     """
     try:
         yield
@@ -121,59 +122,63 @@ def others_lost() -> Iterator[None]:
         ) from None
 
 
-def own_replicas(strategy: tf.distribute.Strategy) -> list[int]:
-    """The numbers of the replicas that this process has."""
-    found = []
+def local_replicas(strategy: tf.distribute.Strategy) -> list[int]:
+    """Returns the numbers of the replicas of the calling process."""
+    replicas = []
 
     def note(context: tf.distribute.experimental.ValueContext) -> tf.Tensor:
-        found.append(context.replica_id_in_sync_group)
+        replicas.append(context.replica_id_in_sync_group)
         return tf.zeros(())
 
     strategy.experimental_distribute_values_from_function(note)
-    return found
+    return replicas
 
 
-def everyones(strategy: tf.distribute.Strategy, *numbers: int) -> np.ndarray:
-    """[R, n] int64, what the process of every replica says.
+def gather_numbers(
+    strategy: tf.distribute.Strategy, *numbers: int
+) -> np.ndarray:
+    """Gathers numbers of all processes, once for every replica.
 
-    Of several processes all must ask, at the same place of their course: they
-    wait for each other.
+    All processes must call it at the same place: they wait for each other.
 
-    Args:
-        strategy: of the run.
-        numbers: n of them, at least one; what this process says.
+    Returns:
+        [R, n] int64, n at least 1.
     """
-    if not is_several(strategy):
+    if not is_multiworker(strategy):
         return np.asarray([numbers], np.int64)
-    own = strategy.experimental_distribute_values_from_function(
+    local = strategy.experimental_distribute_values_from_function(
         lambda _: tf.constant([numbers], tf.int64)
     )
-    return strategy.gather(own, axis=0).numpy()
+    return strategy.gather(local, axis=0).numpy()
 
 
-def any_says(
-    strategy: tf.distribute.Strategy, *wishes: bool
+def any_process(
+    strategy: tf.distribute.Strategy, *values: bool
 ) -> tuple[bool, ...]:
-    """Each, as True where any process says so; called as `everyones`."""
-    found = everyones(strategy, *map(int, wishes))
-    return tuple(map(bool, found.any(axis=0)))
+    """Combines truth values: True where any process has True.
+
+    Called as `gather_numbers`.
+    """
+    numbers = gather_numbers(strategy, *map(int, values))
+    return tuple(map(bool, numbers.any(axis=0)))
 
 
 @contextlib.contextmanager
-def together(strategy: tf.distribute.Strategy) -> Iterator[None]:
-    """Inside, where nothing is exchanged, one process that fails ends all.
+def failing_together(strategy: tf.distribute.Strategy) -> Iterator[None]:
+    """Makes all processes fail if one does, within the context.
 
-    Else the others would wait for it, and take it for lost.
+    Otherwise the others would wait for it, and take it for lost. Nothing may
+    be exchanged inside.
 
     Raises:
-        UsageError: another one has failed.
+        UsageError: another process has failed.
     """
     try:
         yield
     except Exception:
-        any_says(strategy, True)
+        any_process(strategy, True)
         raise
-    (failed,) = any_says(strategy, False)
+    (failed,) = any_process(strategy, False)
     if failed:
         raise UsageError('another worker has complained, and says of what')
 
@@ -181,22 +186,25 @@ def together(strategy: tf.distribute.Strategy) -> Iterator[None]:
 def differing(
     strategy: tf.distribute.Strategy, record: Mapping[str, Any]
 ) -> list[str]:
-    """Names of what processes say differently; called as `everyones`."""
+    """Returns the names whose values differ between processes.
+
+    Called as `gather_numbers`.
+    """
 
     def number(value: Any) -> int:
         return zlib.crc32(repr(value).encode())
 
     names = sorted(record)
-    known = everyones(strategy, number(names))
+    known = gather_numbers(strategy, number(names))
     if (known != known[0]).any():
         return ['what there is to choose (their code is not the same)']
-    found = everyones(strategy, *(number(record[name]) for name in names))
-    unlike = (found != found[0]).any(axis=0)
-    return [name for name, other in zip(names, unlike, strict=True) if other]
+    values = gather_numbers(strategy, *(number(record[name]) for name in names))
+    differ = (values != values[0]).any(axis=0)
+    return [name for name, marked in zip(names, differ, strict=True) if marked]
 
 
 class StrategyReplicas(Replicas):
-    """The replicas of the step that runs; make one inside `strategy.run`."""
+    """Replicas of the running step, for use inside `strategy.run`."""
 
     def __init__(self):
         """Reads the replica context."""
@@ -205,24 +213,26 @@ class StrategyReplicas(Replicas):
         self.count = self._context.num_replicas_in_sync
 
     def gather(self, x: Any) -> Any:
-        """[B, ...] -> [R B, ...]; the gradient is that of the sum of all
-        replicas' losses.
+        """Gathers [B, ...] over replicas: [R B, ...].
+
+        The gradient is that of the sum of all replicas' losses.
         """
         if self.count == 1:
             return x
-        found = self._context.all_gather(x, axis=0)
+        gathered = self._context.all_gather(x, axis=0)
         # Between workers the static size is lost on the way.
-        return tf.ensure_shape(found, (self.count * x.shape[0], *x.shape[1:]))
+        shape = (self.count * x.shape[0], *x.shape[1:])
+        return tf.ensure_shape(gathered, shape)
 
     def sum(self, x: Any) -> Any:
-        """The sum over replicas, without a gradient."""
+        """Sums over replicas, without a gradient."""
         x = tf.stop_gradient(x)
         if self.count == 1:
             return x
         return self._context.all_reduce(tf.distribute.ReduceOp.SUM, x)
 
     def sum_all(self, gradients: list[Any]) -> list[Any]:
-        """Each tensor summed over replicas, in one exchange."""
+        """Sums each gradient over replicas, all in one exchange."""
         if self.count == 1:
             return gradients
         return self._context.all_reduce(tf.distribute.ReduceOp.SUM, gradients)

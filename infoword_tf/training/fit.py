@@ -1,5 +1,4 @@
-"""Orbit's loop over a trainer: what happens at logging steps, and at the end.
-"""
+"""Orbit's loop over a trainer: logging steps, rewinds, and the end."""
 
 import contextlib
 import dataclasses
@@ -19,11 +18,10 @@ from infoword_tf.checkpoint import Metrics
 from infoword_tf.training import events, loop, report
 from infoword_tf.training.evaluators import Evaluator
 
-# Of held-out text, the loss of the sum: the rows' with their weights.
-LOSS = 'heldout_loss'
-TENSORBOARD = 'tensorboard'  # of a workdir, the folder of its events
-# By what --minutes becomes steps: so many at a time, until they took a share of
-# the minutes or so long.
+LOSS = 'heldout_loss'  # the weighted sum of the rows' held-out losses
+TENSORBOARD = 'tensorboard'  # folder of events in a workdir
+# --minutes is measured by trials of a few steps, until they took this share of
+# the minutes or this many seconds.
 TRIAL_STEPS, TRIAL_SHARE, TRIAL_SECONDS = 5, 0.05, 10.0
 
 
@@ -31,7 +29,7 @@ _COMPLAINT = re.compile(r'ValueError: (.*)')
 
 
 class Pace(NamedTuple):
-    """How often things happen, in updates.
+    """Intervals of a run, in updates.
 
     Attributes:
         steps: of the run.
@@ -47,14 +45,14 @@ class Pace(NamedTuple):
 
 
 class Goal(NamedTuple):
-    """By what the exported weights are selected: the highest value.
+    """Criterion that selects the exported weights.
 
     Attributes:
-        name: of a held-out value, 'heldout/ROW/NAME' or LOSS, or of what an
-            evaluator measures.
-        patience: held-out values without a better one after which a run ends;
+        name: of a held-out value, 'heldout/ROW/NAME' or LOSS, or of an
+            evaluator's measure.
+        patience: evaluations without a better value after which a run ends;
             None: it never ends early.
-        lowest: whether the lowest is the best, as of a loss.
+        lowest: whether the lowest value is the best, as of a loss.
     """
 
     name: str
@@ -64,13 +62,13 @@ class Goal(NamedTuple):
     def best(
         self, records: Sequence[Mapping[str, Any]]
     ) -> Mapping[str, Any] | None:
-        """The record with the best value, the first of equal ones."""
+        """Returns the record with the best value, the first of equals."""
         measured = [r for r in records if self.name in r]
         choose = min if self.lowest else max
         return choose(measured, key=lambda r: r[self.name], default=None)
 
     def reached(self, records: Sequence[Mapping[str, Any]]) -> bool:
-        """Whether nothing better has come for too long."""
+        """Tells whether patience is exhausted."""
         if self.patience is None:
             return False
         measured = [r for r in records if self.name in r]
@@ -81,7 +79,7 @@ class Goal(NamedTuple):
 
 
 class _Enough(Exception):
-    """A run ends before its last step."""
+    """Signal that ends a run before the last step."""
 
 
 def make_pace(
@@ -90,7 +88,7 @@ def make_pace(
     evaluate: int | None = None,
     save: int | None = None,
 ) -> Pace:
-    """Fills in what was not chosen, and rounds up to logging steps.
+    """Fills in defaults, and rounds up to logging steps.
 
     Args:
         log: None: steps / 50, at most 100.
@@ -111,10 +109,10 @@ def make_pace(
 
 
 def steps_in(minutes: float, trainer: loop.Trainer) -> int:
-    """Updates that so many minutes have room for, by the rate of a few.
+    """Estimates how many updates a trainer makes in so many minutes.
 
-    These are made, traced before the clock starts, so the trainer is of no
-    use afterwards: a run of that many updates makes another one.
+    The trainer makes a few, traced before the clock starts, and cannot be
+    used for a run afterwards.
     """
     trainer.train(tf.constant(TRIAL_STEPS))
     steps, seconds = 0, 0.0
@@ -127,8 +125,8 @@ def steps_in(minutes: float, trainer: loop.Trainer) -> int:
     return max(1, round(60 * minutes * steps / seconds))
 
 
-def places_of(dataset: tf.data.Dataset) -> dict[str, int]:
-    """By view, the places of a global batch of flat views: [B, T] in all."""
+def view_sizes(dataset: tf.data.Dataset) -> dict[str, int]:
+    """Returns B T of each view, padding included, in global batches."""
     return {
         name.split('/')[0]: spec.shape.num_elements()
         for name, spec in dataset.element_spec.items()
@@ -137,58 +135,54 @@ def places_of(dataset: tf.data.Dataset) -> dict[str, int]:
 
 
 def count_tokens(
-    values: dict[str, Any], places: Mapping[str, int], steps: int
+    values: dict[str, Any], sizes: Mapping[str, int], steps: int
 ) -> int:
-    """Takes tokens and padding out of what a loop counted: tokens of text that
-    were read, no padding, none of them twice.
+    """Pops the counts of tokens, and turns counts of padding into shares.
 
-    Padding comes back as shares of the places that are computed: 'padding'
-    and, where a view has any, 'VIEW/padding'.
+    'padding' and 'VIEW/padding' become shares of B T (`sizes`).
+
+    Returns:
+        Tokens of text, without padding, each counted once.
     """
-    tokens = sum(values.pop(f'{view}/tokens', 0) for view in places)
+    tokens = sum(values.pop(f'{view}/tokens', 0) for view in sizes)
     padding = 0.0
-    for view, size in places.items():
+    for view, size in sizes.items():
         if f'{view}/padding' in values:
             padding += values[f'{view}/padding']
             values[f'{view}/padding'] /= steps * size
-    values['padding'] = padding / (steps * sum(places.values()))
+    values['padding'] = padding / (steps * sum(sizes.values()))
     return int(tokens)
 
 
-def _alone(*wishes: bool) -> tuple[bool, ...]:
-    """What one process says, which is all there are."""
-    return wishes
+def _same(*values: bool) -> tuple[bool, ...]:
+    """Stands in for `distribution.any_process` where one process runs."""
+    return values
 
 
 @dataclasses.dataclass
 class Fit:
-    """A run's steps, to the last; at logging steps the chief writes and shows.
+    """Training to the last step, with logging steps of the chief.
 
     Attributes:
-        workdir: of the run.
-        trainer, heldout: what trains and what measures.
-        pace: how often.
-        places: by view, those that a step computes: `places_of`.
-        save: keeps the state after so many updates.
-        keep: keeps the weights that were best so far, of a goal.
-        chief: whether this process is the one that writes.
-        goal: by what weights are chosen; None: the last ones are.
-        evaluator: measures more than the held-out values, with them.
-        rewind: goes back to the last checkpoint, and on with an update that
-            is later than the one it was made after; returns that one.
-        checkpoints: which know how often that was.
-        rewinds: how often it may be, of a run and all that resumed it.
-        grace: seconds that there are after SIGTERM; None: none, it ends the
-            process.
-        any_says: of several processes, what any of them says; called at each
-            logging step, where they wait for each other.
+        sizes: B T of each view, see `view_sizes`.
+        save: writes a checkpoint after so many updates.
+        keep: writes the weights, which are the best so far.
+        goal: selects the weights; None: the last ones are exported.
+        evaluator: measures beside the held-out values.
+        rewind: restores the last checkpoint and continues with the update of
+            this number; returns that of the checkpoint.
+        checkpoints: they count rewinds.
+        rewinds: most of them, in a run and all that resumed it.
+        grace: seconds between SIGTERM and the end; None: it ends the process.
+        any_process: combines truth values of all processes, which wait for
+            each other; called at each logging step.
     """
 
     workdir: pathlib.Path
     trainer: loop.Trainer
-    heldout: loop.Heldout | loop.HeldoutParts
+    heldout: loop.Heldout | loop.HeldoutLanguages
     pace: Pace
-    places: Mapping[str, int]
+    sizes: Mapping[str, int]
     save: Callable[[int], None]
     keep: Callable[[int], None]
     chief: bool
@@ -198,33 +192,33 @@ class Fit:
     checkpoints: checkpoint.Checkpoints | None = None
     rewinds: int = 0
     grace: float | None = None
-    any_says: Callable[..., tuple[bool, ...]] = _alone
+    any_process: Callable[..., tuple[bool, ...]] = _same
 
     def run(self) -> dict[str, Any]:
         """Trains from the step of the trainer on.
 
         Returns:
-            What metrics.json holds: the last record, or of a goal the best
+            Content of metrics.json: the last record, or with a goal the best
             one, with the seconds of the whole run.
         """
         first = int(self.trainer.step)
         self.rows = list(self.trainer.model.objectives)
         self.metrics = Metrics(self.workdir, first, self.chief)
         if self.chief:
-            events.cut(self.workdir / TENSORBOARD, first)
+            events.truncate(self.workdir / TENSORBOARD, first)
         records = self.metrics.records
         seconds = records[-1]['seconds'] if records else 0.0
         self.clock = loop.Clock(first, seconds)
-        # A run that was stopped between its checkpoint and its weights.
+        # The run was stopped after a checkpoint, before the weights.
         best = self._best()
         if self.chief and best and best['step'] == first:
             self.keep(first)
-        (enough,) = self.any_says(self.chief and self._enough())
+        (enough,) = self.any_process(self.chief and self._enough())
         if not enough:
             self._train()
-        found = self._close(first) if self.chief else {}
-        self.any_says(False)  # none leaves while another one writes
-        return found
+        metrics = self._close(first) if self.chief else {}
+        self.any_process(False)  # none leaves while another one writes
+        return metrics
 
     def _best(self) -> Mapping[str, Any] | None:
         return self.goal and self.goal.best(self.metrics.records)
@@ -233,7 +227,7 @@ class Fit:
         return self.goal is not None and self.goal.reached(self.metrics.records)
 
     def _train(self) -> None:
-        """Orbit's loop."""
+        """Runs Orbit's loop."""
         pace, self.shown = self.pace, sys.stdout
         controller = orbit.Controller(
             strategy=self.trainer.strategy,
@@ -247,9 +241,9 @@ class Fit:
             ),
             train_actions=[self._act],
         )
-        # Orbit prints lines of its own, with less in them than ours.
+        # Orbit prints progress lines too, which say less than ours.
         with (
-            preemption.asked_to_stop(self.grace) as self.asked,
+            preemption.stop_on_sigterm(self.grace) as self.stopping,
             contextlib.redirect_stdout(io.StringIO()),
             contextlib.suppress(_Enough),
         ):
@@ -259,86 +253,89 @@ class Fit:
                 except loop.NonFiniteLoss as error:
                     self._go_around(error)
                 except tf.errors.InvalidArgumentError as error:
-                    # What making a batch has complained of.
-                    if said := _COMPLAINT.search(error.message):
-                        raise ValueError(said[1]) from None
+                    # The pipeline wraps what making a batch complains of.
+                    if complaint := _COMPLAINT.search(error.message):
+                        raise ValueError(complaint[1]) from None
                     raise
 
     def _go_around(self, error: loop.NonFiniteLoss) -> None:
-        """Goes on after a batch that failed, from older weights.
+        """Continues after a batch that failed, from the last checkpoint.
 
-        That the weights before it were good nobody knows; so what has changed
-        them since the last checkpoint is taken back, and those batches are
-        passed over (Chowdhery et al. 2022, "PaLM", section 5.1).
+        The weights before the failure may be bad already; so all updates
+        since the last checkpoint are undone, and their batches are skipped
+        (Chowdhery et al. 2022, "PaLM", section 5.1).
 
         Raises:
-            NonFiniteLoss: not, or not once more, or there is no checkpoint.
+            NonFiniteLoss: rewinding was not chosen, was done too often, or
+                there is no checkpoint.
         """
-        behind = error.step + 1
+        done = error.step + 1
         if self.rewind is None:
             raise error
-        (nothing,) = self.any_says(checkpoint.last_step(self.workdir) is None)
-        for lacking, why in (
+        (nothing,) = self.any_process(
+            checkpoint.last_step(self.workdir) is None
+        )
+        for impossible, why in (
             (self.checkpoints.rewinds >= self.rewinds,
              f'the run has gone back {self.checkpoints.rewinds} times '
              '(--rewinds)'),
-            (behind >= self.pace.steps, 'there is no batch after it'),
+            (done >= self.pace.steps, 'there is no batch after it'),
             (nothing, 'there is no checkpoint to go back to'),
         ):  # fmt: skip
-            if lacking:
+            if impossible:
                 raise loop.NonFiniteLoss(error.step, error.where, why)
         with contextlib.redirect_stdout(self.shown):
-            saved = self.rewind(behind)
+            saved = self.rewind(done)
             print(
-                f'step {behind:,}: {error.where} is not finite; on with step '
-                f'{behind + 1:,} from the weights of step {saved:,} '
+                f'step {done:,}: {error.where} is not finite; on with step '
+                f'{done + 1:,} from the weights of step {saved:,} '
                 f'({self.checkpoints.rewinds} of {self.rewinds})',
                 flush=True,
             )
         if self.chief:
             self.metrics.forget(saved)
-        self.clock.lap(behind)
+        self.clock.lap(done)
 
     def _act(self, values: dict[str, Any]) -> None:
-        """A logging step; Orbit writes `values` to TensorBoard afterwards."""
+        """Handles a logging step; Orbit then writes `values` to TensorBoard."""
         now, pace = int(self.trainer.step), self.pace
-        better = enough = lone = False
+        better = enough = unsaved = False
         failed: Exception | None = None
         if self.chief:
             try:
                 record = self._measure(now, values)
-            except Exception as error:  # of which the others have to know
+            except Exception as error:  # raised once all processes know of it
                 failed = error
             else:
                 better, enough = self._best() is record, self._enough()
                 # Weights without a checkpoint would be those of another run.
-                lone = better and checkpoint.last_step(self.workdir) is None
-        stop = self.asked.is_set() and now < pace.steps
-        enough, lone, stop, lost = self.any_says(
-            enough, lone, stop, failed is not None
+                unsaved = better and checkpoint.last_step(self.workdir) is None
+        stop = self.stopping.is_set() and now < pace.steps
+        enough, unsaved, stop, lost = self.any_process(
+            enough, unsaved, stop, failed is not None
         )
         if lost:
             raise failed or RuntimeError('worker 0 has failed, and says why')
         due = now % pace.save == 0 or now == pace.steps
-        if due or enough or lone or stop:
+        if due or enough or unsaved or stop:
             self.save(now)
         if better:
             self.keep(now)
         if enough:
             raise _Enough
         if stop:
-            self.any_says(False)  # until it is written
+            self.any_process(False)  # waits until the chief has written
             raise preemption.Preempted(
                 f'by SIGTERM: the same command goes on from step {now:,}'
             )
         self.clock.skip()
 
     def _measure(self, now: int, values: dict[str, Any]) -> dict[str, Any]:
-        """The record of a logging step, written and shown."""
+        """Measures, writes and shows the record of a logging step."""
         pace = self.pace
         steps = now - self.clock.last_step
         elapsed, rate = self.clock.lap(now)
-        tokens = count_tokens(values, self.places, steps)
+        tokens = count_tokens(values, self.sizes, steps)
         values['learning_rate'] = float(self.trainer.learning_rate(now - 1))
         if now % pace.evaluate == 0 or now == pace.steps:
             began = time.monotonic()
@@ -360,28 +357,32 @@ class Fit:
             **values,
         }
         self.metrics.append(record)
-        left = (pace.steps - now) / rate
+        seconds = (pace.steps - now) / rate
         shown = self.goal or self.evaluator
         name = shown and shown.name
-        line = report.progress_line(record, self.rows, pace.steps, left, name)
+        line = report.progress_line(
+            record, self.rows, pace.steps, seconds, name
+        )
         print(line, file=self.shown, flush=True)
         return record
 
     def _close(self, first: int) -> dict[str, Any]:
-        """What is written and said at the end."""
+        """Writes metrics.json and bounds.png, and prints the results."""
         workdir, records, rows = self.workdir, self.metrics.records, self.rows
         last = dict(records[-1]) if records else {'step': first}
-        kept = self._best()
-        if kept:
-            last = {**kept, 'seconds': last['seconds']}
+        best = self._best()
+        if best:
+            last = {**best, 'seconds': last['seconds']}
         if f'heldout/{rows[0]}/loss' not in last:
             last.update(self.heldout.evaluate())
         files.write_json(workdir / 'metrics.json', last)
-        chosen = kept and (self.goal.name, kept['step'])
-        report.draw_bounds(workdir / 'bounds.png', records, rows, chosen)
+        goal = best and (self.goal.name, best['step'])
+        report.draw_bounds(workdir / 'bounds.png', records, rows, goal)
         print(report.closing_table(last, rows))
-        if kept and self.evaluator is not None:
+        if best and self.evaluator is not None:
             print(f'{self.goal.name}: {last[self.goal.name]:.4f}')
-        of = f' of step {kept["step"]:,}' if kept else ''
-        print(f'{workdir}/ holds the encoder{of}, metrics.jsonl and bounds.png')
+        step = f' of step {best["step"]:,}' if best else ''
+        print(
+            f'{workdir}/ holds the encoder{step}, metrics.jsonl and bounds.png'
+        )
         return last

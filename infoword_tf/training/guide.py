@@ -1,13 +1,12 @@
-"""A guide: a workdir whose vectors say which candidates are no negatives.
+"""A guide: a workdir whose vectors tell which candidates are no negatives.
 
-It reads the texts of `--pairs` as strings, each once, before training begins:
-its vocabulary and its size need not be those of the run, and no step encodes
-with it. Its vectors lie in the cache, under a hash of its weights and of the
-texts, and are read from there by the examples of a batch. (Sentences of a
-corpus have no guide: a and b are copies of one sentence, of which each guide
-says that they are alike.)
+Before training begins, the guide encodes each text of `--pairs` once, as a
+string: its vocabulary and its size need not be those of the run, and no step
+encodes with it. Its vectors are kept in the cache, under a hash of its weights
+and of the texts. (Sentences of a corpus have no guide: a and b are copies of
+one sentence, which every guide finds alike.)
 
-Glossary of shapes: n examples, K texts of each, G width of the guide.
+Glossary of shapes: n examples, J texts of each, G width of the guide.
 """
 
 import hashlib
@@ -25,7 +24,7 @@ AT_ONCE = 1 << 16  # texts that are encoded by one call
 
 
 class Guide:
-    """A workdir that makes vectors of texts.
+    """Workdir that makes vectors of texts.
 
     Attributes:
         folder: the workdir.
@@ -33,20 +32,24 @@ class Guide:
     """
 
     def __init__(self, folder: str):
-        """Loads it.
+        """Loads the workdir.
 
         Raises:
             FileNotFoundError: it is no workdir.
-            ValueError: its texts become no vectors.
+            ValueError: it makes no vectors of texts.
         """
         self.folder, self.loaded = folder, infoword_tf.load(folder)
         self.digest = files.digest_of(pathlib.Path(folder) / WEIGHTS)
 
     def vectors(self, texts: Sequence[Sequence[str]]) -> np.ndarray:
-        """Of K times [n] texts, [n, K, G] float16 on disk; 0 where one is ''.
+        """Encodes texts as `encode` does, with the guide's prompts.
 
-        As `encode` has them, with the guide's prompts: that for queries before
-        the first text of an example, that for passages before the others.
+        Args:
+            texts: J times [n]; the first of an example is a query, the others
+                are passages.
+
+        Returns:
+            [n, J, G] float16 on disk; 0 where a text is ''.
 
         Raises:
             OSError: the disk is full.
@@ -63,23 +66,23 @@ class Guide:
             )
             path.parent.mkdir(parents=True, exist_ok=True)
             with files.written(path) as partial:
-                kept = np.lib.format.open_memmap(
+                vectors = np.lib.format.open_memmap(
                     partial, 'w+', np.float16, shape
                 )
                 for k, column in enumerate(texts):
-                    there = np.flatnonzero([text != '' for text in column])
-                    for begin in range(0, len(there), AT_ONCE):
-                        some = there[begin : begin + AT_ONCE]
-                        kept[some, k] = self.loaded.encode(
-                            [column[i] for i in some],
+                    present = np.flatnonzero([text != '' for text in column])
+                    for begin in range(0, len(present), AT_ONCE):
+                        chunk = present[begin : begin + AT_ONCE]
+                        vectors[chunk, k] = self.loaded.encode(
+                            [column[i] for i in chunk],
                             prompt=prompts[k > 0],
                             normalize=True,
                         )
-                kept.flush()
+                vectors.flush()
         return np.load(path, mmap_mode='r')
 
     def _key(self, texts: Sequence[Sequence[str]]) -> str:
-        """Other weights, settings or texts have another."""
+        """Hashes weights, settings and texts."""
         config = self.loaded.config.to_json()
         for name in ('rows', 'run', 'replicas', 'precision'):
             del config[name]

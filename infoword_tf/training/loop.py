@@ -1,8 +1,8 @@
 """The training loop: one step over the replicas, held-out values, the clock.
 
-Orbit drives it (`fit.py`); `run.py` and `built.py` put the pieces together.
+Orbit drives the loop (`fit.py`).
 
-Glossary of shapes: B sequences, E held-out sequences, M candidates.
+Glossary of shapes: E held-out sequences, F sums of a row.
 """
 
 import time
@@ -20,20 +20,20 @@ from infoword_tf.layers import dropout
 from infoword_tf.model import Model
 from infoword_tf.objectives import TABLE, Statistics
 from infoword_tf.objectives.infonce import SUMS
-from infoword_tf.training import optim, parts
+from infoword_tf.training import optim
 from infoword_tf.training.distribution import StrategyReplicas, shard
-from infoword_tf.training.state import State, whole
+from infoword_tf.training.microbatch import MicrobatchStep
+from infoword_tf.training.state import State, apply_updates
 from infoword_tf.views import VIEWS, View, flatten, root, unflatten
 
 BOUNDS = 'mi', 'ceiling', 'log_candidates', 'unigram_mi'
 ANSWERS = 'accuracy', 'chance'
-# Of the predictions for all held-out examples, by name, and their view: what
-# they come to, by name.
+# Scores, by name, of the predictions for all held-out examples and their view.
 Measure = Callable[[dict[str, np.ndarray], View], dict[str, float]]
 
 
 class NonFiniteLoss(RuntimeError):
-    """A loss or gradient was not finite; no weight was changed by it.
+    """Complaint of a loss or gradient that is not finite.
 
     Attributes:
         step: the update that failed, from 0.
@@ -41,7 +41,7 @@ class NonFiniteLoss(RuntimeError):
     """
 
     def __init__(self, step: int, where: str, why: str = ''):
-        """Args: as the attributes; why the run does not go around it."""
+        """Initializes the attributes; `why`: the run cannot skip the batch."""
         super().__init__(
             f'step {step + 1}: {where} is not finite. No weight was changed by '
             'it. Go on from the last checkpoint with a lower --learning_rate '
@@ -59,11 +59,12 @@ def summarise(
     bounded: bool | None = None,
     more: Sequence[str] | None = None,
 ) -> dict[str, float]:
-    """Means of `Outcome.sums` (and `more`) summed over batches and replicas.
+    """Returns `ROW/NAME`, means over pairs; ANSWERS of rows that rank.
 
-    Without what there is of bounds alone where the row bounds nothing, and of
-    answers where it gives none. What a setting decides of that (`bounded`,
-    `more`) is given.
+    Args:
+        sums: [F] of `Outcome.sums`, then of `more`, over batches and replicas.
+        bounded: whether BOUNDS are among them; None: as in the row's class.
+        more: names of further sums; None: those of the class.
     """
     objective = TABLE[row].objective
     more = objective.more if more is None else more
@@ -73,8 +74,8 @@ def summarise(
     )
     if bounded is None:
         bounded = objective.bounded
-    left_out = () if bounded else BOUNDS
-    for name in left_out if objective.ranked else (*left_out, *ANSWERS):
+    absent = () if bounded else BOUNDS
+    for name in absent if objective.ranked else (*absent, *ANSWERS):
         del values[name]
     return {
         f'{row}/{name}': value / (weight if name == 'loss' else measured)
@@ -83,7 +84,7 @@ def summarise(
 
 
 class Trainer(orbit.StandardTrainer):
-    """One training step on every replica, and the sums that it leaves."""
+    """Training step on every replica, and the sums of a loop of steps."""
 
     def __init__(
         self,
@@ -100,16 +101,19 @@ class Trainer(orbit.StandardTrainer):
         state: State | None = None,
         microbatch: int | None = None,
     ):
-        """Args: what a step needs; the dataset has global batches, the
-        statistics are of the training text. A batch is encoded `microbatch`
-        rows of the global one at a time; None: at once.
+        """Creates the variables that a step writes.
 
-        Each replica takes its rows of the global batch by itself: batches are
-        small, and the iterator that tf.distribute would put in front of the
-        dataset has a tuner that no option reaches, whose thread sleeps for up
-        to a minute before the iterator can end.
+        Each replica takes its sequences of the global batch by itself: batches
+        are small, and the iterator that tf.distribute would put in front of
+        the dataset has a tuner that no option reaches, whose thread sleeps for
+        up to a minute before the iterator can end.
 
-        Without a `state` it is empty.
+        Args:
+            dataset: of global batches, flat views.
+            statistics: of the training text.
+            state: None: empty.
+            microbatch: sequences of the global batch that are encoded at a
+                time; None: all.
         """
         super().__init__(dataset)
         self.model, self.strategy, self.optimizer = model, strategy, optimizer
@@ -133,13 +137,12 @@ class Trainer(orbit.StandardTrainer):
                 self._gradients, jit_compile=True, autograph=False
             )
 
-    def begin_again(
+    def restart(
         self, dataset: tf.data.Dataset, seed: int | None = None
     ) -> None:
-        """Trains on another dataset of the same shapes: another run, or the
-        same one (without a seed) from elsewhere.
+        """Switches to another dataset of the same shapes, and another seed.
 
-        Weights, moments, step and state are the caller's to set.
+        The caller sets weights, moments, step and state.
         """
         self.train_dataset = dataset
         if seed is not None:
@@ -148,14 +151,14 @@ class Trainer(orbit.StandardTrainer):
         self.failed_rows.assign(tf.zeros_like(self.failed_rows))
 
     def train_loop_begin(self) -> None:
-        """Forgets the sums of the last loop."""
+        """Sets the sums of the last loop to 0."""
         self.sums.assign(tf.zeros_like(self.sums))
         self.counts.assign(tf.zeros_like(self.counts))
 
-    # There is no Python here that depends on tensors, so nothing to convert.
+    # No Python below depends on tensors, so AutoGraph has nothing to convert.
     @tf.autograph.experimental.do_not_convert
     def train_step(self, iterator: Any) -> None:
-        """One update, unless its loss or gradient is not finite."""
+        """Makes one update, unless the loss or gradient is not finite."""
         batch = next(iterator)
         alive = self.failed_step < 0
         sums, counts, updated = self.strategy.run(
@@ -176,7 +179,7 @@ class Trainer(orbit.StandardTrainer):
     def _replica_step(
         self, batch: Mapping[str, tf.Tensor], step: tf.Tensor, alive: tf.Tensor
     ) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
-        """Returns the global sums [rows, F], counts, whether it updated."""
+        """Returns global sums [rows, F], counts, and if an update was made."""
         replicas = StrategyReplicas()
         batch = {
             name: shard(x, replicas.id, replicas.count)
@@ -208,17 +211,17 @@ class Trainer(orbit.StandardTrainer):
         key: tf.Tensor,
         state: Mapping[str, Any],
     ) -> tuple[list[Any], tf.Tensor, dict[str, Any]]:
-        """This replica's gradient, sums [rows, F] and new state."""
+        """Returns the replica's gradients, sums [rows, F] and new state."""
         replicas = StrategyReplicas()
         variables = list(self.optimizer.variables.values())
         if self.microbatch is not None:
             size = -(-self.microbatch // replicas.count)
-            step = parts.Step(
+            step = MicrobatchStep(
                 self.model, unflatten(batch), self.statistics, key, replicas,
                 state, size,
             )  # fmt: skip
-            gradients, found, state = step.gradients(variables)
-            return gradients, tf.stack([found[row] for row in self.rows]), state
+            gradients, sums, state = step.gradients(variables)
+            return gradients, tf.stack([sums[row] for row in self.rows]), state
         with tf.GradientTape() as tape:
             outcomes, state = self.model.outcomes(
                 unflatten(batch), self.statistics, key, replicas, state=state
@@ -231,11 +234,15 @@ class Trainer(orbit.StandardTrainer):
         return list(map(self.optimizer.gradient, gradients)), sums, state
 
     def train_loop_end(self) -> dict[str, Any]:
-        """Means over the loop, by metric; or NonFiniteLoss."""
+        """Returns means over the loop by metric.
+
+        Raises:
+            NonFiniteLoss: of the first step that failed.
+        """
         failed = int(self.failed_step)
         if failed >= 0:
-            wrong = self.failed_rows.numpy()
-            rows = [r for r, w in zip(self.rows, wrong, strict=True) if w]
+            marks = self.failed_rows.numpy()
+            rows = [r for r, mark in zip(self.rows, marks, strict=True) if mark]
             where = ', '.join(rows) or 'the gradient of the sum'
             raise NonFiniteLoss(failed, where)
         sums = self.sums.numpy()
@@ -246,17 +253,16 @@ class Trainer(orbit.StandardTrainer):
         for name, count in zip(
             self.count_names, self.counts.numpy(), strict=True
         ):
-            view, _, what = name.split('/')
-            report[f'{view}/{what}'] = float(count)
+            view, _, kind = name.split('/')
+            report[f'{view}/{kind}'] = float(count)
         return report
 
 
 class Heldout(orbit.AbstractEvaluator):
-    """Every row's values on the held-out sequences, dropout off.
+    """Evaluation of every row on held-out sequences, without dropout.
 
-    They run on one device whatever the strategy, so that they do not depend
-    on it. What lasts from step to step has a course of its own, empty at the
-    first batch.
+    Runs on one device, so that values do not depend on the strategy. The state
+    is empty at the first batch, and apart from that of training.
     """
 
     def __init__(
@@ -266,8 +272,9 @@ class Heldout(orbit.AbstractEvaluator):
         statistics: Statistics,
         measures: Mapping[str, Measure] = types.MappingProxyType({}),
     ):
-        """Args: views of all held-out sequences [E, ...]; the statistics of
-        their text; by row, what its predictions for all examples come to.
+        """Splits views of all held-out sequences [E, ...] into batches.
+
+        `measures` score the predictions of rows.
         """
         self.model, self.measures = model, dict(measures)
         self.rows = [
@@ -276,7 +283,8 @@ class Heldout(orbit.AbstractEvaluator):
             if views.keys() >= model.reads[row].keys()
         ]
         self.examples = views.get('examples')
-        self.statistics = statistics._replace(answers=commonest(views))
+        answers = most_common_targets(views)
+        self.statistics = statistics._replace(answers=answers)
         flat = flatten(dict(views))
         sequences = len(next(iter(flat.values())))
         size = min(HELDOUT_BATCH, sequences)
@@ -290,17 +298,16 @@ class Heldout(orbit.AbstractEvaluator):
             {k: tf.constant(v[i : i + size]) for k, v in flat.items()}
             for i in range(0, sequences, size)
         ]
-        # The first sequences, enough to hold M candidates besides one's own.
+        # The first sequences, as many as M candidates of other ones need.
         most = 0
         for row in self.rows:
-            wanted = model.heldout_candidates[row] or 0
+            candidates = model.heldout_candidates[row] or 0
             for view in views.values():
-                if wanted and row in view.weights:
+                if candidates and row in view.weights:
                     each = np.sum(view.weights[row], axis=1)
-                    enough = np.cumsum(each) >= wanted + each.max()
+                    enough = np.cumsum(each) >= candidates + each.max()
                     first = np.argmax(enough) if enough.any() else sequences
                     most = max(most, int(first) + 1)
-        # Of the views of these rows alone.
         read = {
             name
             for row in self.rows
@@ -313,10 +320,10 @@ class Heldout(orbit.AbstractEvaluator):
             if k.split('/')[0] in read
         }
         self._sums = tf.function(self._batch_sums, autograph=False)
-        self._candidates = tf.function(self._head_candidates, autograph=False)
+        self._candidates = tf.function(self._first_candidates, autograph=False)
 
-    def _head_candidates(self) -> dict[str, Any]:
-        """By row, where they are of the first sequences."""
+    def _first_candidates(self) -> dict[str, Any]:
+        """Returns candidates of the first sequences, of rows with a limit."""
         limits = {
             row: limit
             for row in self.rows
@@ -344,36 +351,39 @@ class Heldout(orbit.AbstractEvaluator):
             state=state,
             rows=self.rows,
         )
-        state, objectives = whole(state, new), self.model.objectives
+        state = apply_updates(state, new)
+        objectives = self.model.objectives
         sums = [
             tf.stack([*o.sums, *(o.more[x] for x in objectives[row].more)])
             for row, o in outcomes.items()
         ]
-        said = {row: dict(outcomes[row].predictions) for row in self.measures}
-        return sums, state, said
+        predictions = {
+            row: dict(outcomes[row].predictions) for row in self.measures
+        }
+        return sums, state, predictions
 
     def evaluate(self, num_steps: tf.Tensor | None = None) -> dict[str, float]:
-        """All held-out sequences; returns `heldout/ROW/...`."""
+        """Evaluates all held-out sequences; returns `heldout/ROW/...`."""
         sums, report = self.measure()
         return heldout_means(self.model, sums) | report
 
     def measure(self) -> tuple[dict[str, np.ndarray], dict[str, float]]:
-        """By row its sums over all sequences; and what its measures say."""
+        """Returns sums [F] by row, and `heldout/ROW/...` of the measures."""
         candidates, state = self._candidates(), self.state
-        parts, predicted = [], []
+        batch_sums, predictions = [], []
         for batch in self.batches:
-            sums, state, said = self._sums(batch, candidates, state)
-            parts.append([x.numpy().astype(np.float64) for x in sums])
-            predicted.append(said)
+            sums, state, predicted = self._sums(batch, candidates, state)
+            batch_sums.append([x.numpy().astype(np.float64) for x in sums])
+            predictions.append(predicted)
         sums = {
             row: sum(outcomes)
-            for row, *outcomes in zip(self.rows, *parts, strict=True)
+            for row, *outcomes in zip(self.rows, *batch_sums, strict=True)
         }
         report = {}
         for row, measure in self.measures.items():
             values = {
-                name: np.concatenate([said[row][name] for said in predicted])
-                for name in predicted[0][row]
+                name: np.concatenate([x[row][name] for x in predictions])
+                for name in predictions[0][row]
             }
             for name, value in measure(values, self.examples).items():
                 report[f'heldout/{row}/{name}'] = value
@@ -381,50 +391,51 @@ class Heldout(orbit.AbstractEvaluator):
 
 
 def heldout_means(
-    model: Model, sums: Mapping[str, np.ndarray], part: str = ''
+    model: Model, sums: Mapping[str, np.ndarray], prefix: str = ''
 ) -> dict[str, float]:
-    """`heldout/ROW/NAME` of sums by row, or `heldout/ROW/PART_NAME`."""
+    """Returns `heldout/ROW/PREFIX_NAME`, the means of sums [F] by row."""
     report = {}
-    for row, found in sums.items():
-        known = model.objectives[row]
-        means = summarise(row, found.tolist(), known.bounded, known.more)
+    for row, row_sums in sums.items():
+        objective = model.objectives[row]
+        bounded, more = objective.bounded, objective.more
+        means = summarise(row, row_sums.tolist(), bounded, more)
         for name, value in means.items():
             name = name.removeprefix(f'{row}/')
-            report[f'heldout/{row}/{part}{name}'] = value
+            report[f'heldout/{row}/{prefix}{name}'] = value
     return report
 
 
-class HeldoutParts(orbit.AbstractEvaluator):
+class HeldoutLanguages(orbit.AbstractEvaluator):
     """Held-out text of several languages: each apart, and all together.
 
-    Each has candidates, and a zero of MI, of its own.
+    Candidates and the zero of MI are those of a language.
     """
 
-    def __init__(self, parts: Mapping[str, Heldout]):
-        """Args: by language, or two of them ('de-en'), the text."""
-        self.parts = dict(parts)
-        self.model = next(iter(self.parts.values())).model
+    def __init__(self, languages: Mapping[str, Heldout]):
+        """Takes the text by language, or by two languages ('de-en')."""
+        self.languages = dict(languages)
+        self.model = next(iter(self.languages.values())).model
 
     def evaluate(self, num_steps: tf.Tensor | None = None) -> dict[str, float]:
-        """All parts; `heldout/ROW/...`, and `heldout/ROW/LANGUAGE_...`."""
+        """Returns `heldout/ROW/...` of all, and `heldout/ROW/LANGUAGE_...`."""
         report: dict[str, float] = {}
         total: dict[str, np.ndarray] = {}
-        for name, part in self.parts.items():
-            sums, more = part.measure()
+        for language, heldout in self.languages.items():
+            sums, more = heldout.measure()
             report |= more
-            if name:
-                report |= heldout_means(self.model, sums, f'{name}_')
-            for row, found in sums.items():
-                total[row] = total.get(row, 0) + found
+            if language:
+                report |= heldout_means(self.model, sums, f'{language}_')
+            for row, row_sums in sums.items():
+                total[row] = total.get(row, 0) + row_sums
         return heldout_means(self.model, total) | report
 
 
-def commonest(views: Mapping[str, View]) -> dict[str, int]:
-    """By row, the b that most of its measured pairs have."""
+def most_common_targets(views: Mapping[str, View]) -> dict[str, int]:
+    """Returns the most common b among the measured pairs of each row."""
     answers = {}
     for name, view in views.items():
         if VIEWS[root(name)].any_encoder:
-            continue  # counted by class, or no class at all
+            continue  # labels: counted by class, in statistics of their own
         for row, targets in view.targets.items():
             weights = view.weights[row] * view.measured.get(row, 1.0)
             weights = np.broadcast_to(weights, np.shape(targets))
@@ -434,21 +445,21 @@ def commonest(views: Mapping[str, View]) -> dict[str, int]:
 
 
 class Clock:
-    """Seconds and rate of the part of a run that this process does."""
+    """Clock of a run: seconds over all processes, and the current rate."""
 
     def __init__(self, step: int, seconds: float):
-        """Args: where the run goes on, and the seconds it took so far."""
+        """Starts at a step, after the seconds of earlier processes."""
         self.before = seconds
         self.start = self.last = time.monotonic()
         self.last_step = step
 
     def lap(self, step: int) -> tuple[float, float]:
-        """Seconds of the whole run, steps a second since the last lap."""
+        """Returns seconds of the run, and steps a second since the last lap."""
         now = time.monotonic()
         rate = (step - self.last_step) / max(now - self.last, 1e-9)
         self.last, self.last_step = now, step
         return self.before + now - self.start, rate
 
     def skip(self) -> None:
-        """What was done since the last lap was no training."""
+        """Excludes the time since the last lap from the rate."""
         self.last = time.monotonic()

@@ -1,11 +1,10 @@
-"""How weights are updated, as published systems do it: TensorFlow.
+"""Optimizers of published systems: AdamW and Adagrad, in TensorFlow.
 
-AdamW, or Adagrad, by settings that `PRESETS` has by name. The first is the
-paper's (Kong et al. 2019, App. B) and the default: beta 0.9 and 0.98, epsilon
-1e-6, decoupled decay 0.01 that spares biases and norms, linear warm-up and
-linear decay. One clip of the global norm follows the sum of the replicas'
-gradients (a clip before it, as Keras has, is another one for another number
-of replicas).
+`PRESETS` has their settings by name. The first is the paper's (Kong et al.
+2019, App. B) and the default: beta 0.9 and 0.98, epsilon 1e-6, decoupled decay
+0.01 except of biases and norms, linear warm-up and linear decay. The global
+norm is clipped once, after gradients are summed over replicas (clipped before,
+as in Keras, it would depend on their number).
 """
 
 import math
@@ -26,29 +25,29 @@ RELATIVE_BIASES = ('content_bias', 'position_bias', 'segment_bias')
 
 
 class Preset(NamedTuple):
-    """How a system updates its weights, whatever its learning rate.
+    """Settings of an optimizer, other than the learning rate.
 
     Attributes:
         beta_1, beta_2: of the averages of gradients and of their squares;
-            beta_2 None: squares are summed, from 1 on, and gradients taken as
-            they are (Adagrad).
-        epsilon: beside the root of the average of squares.
+            beta_2 None: Adagrad, which sums squares, from 1 on, and does not
+            average gradients.
+        epsilon: added to the root of the average of squares.
         corrected: whether both averages are corrected for their start at 0.
-        weight_decay: a step's share of the learning rate.
-        decaying: how the paths of weights that decay end.
-        decay_corrected: whether that learning rate is the corrected one.
+        weight_decay: of a step, as a share of the learning rate.
+        decaying: endings of the paths of weights that decay.
+        decay_corrected: whether decay uses the corrected learning rate.
         clip_norm: largest global norm of the gradient; 0: no clip.
         lr_decay: decay of the learning rate after the warm-up: 'linear',
             'cosine' or 'none'; with 'none' there is no warm-up by default.
         from_start: whether the decay is counted from the first update on, so
-            that some of it is over when the warm-up ends.
-        floor: share of the peak that is left at the end.
-        lead: in the warm-up, update t, from 0 on, has t + lead steps of it.
-        by_row: of Adagrad, whether a row of a table has one sum of squares,
-            from 0 on, that of their means; and of a table that is looked up
-            only rows that were read are touched.
-        moments: of Adam, as what both averages are kept: 'float32', or
-            'bfloat16', rounded by chance, which is right on average.
+            that a share of it is over when the warm-up ends.
+        floor: share of the peak that remains at the end.
+        lead: update t, from 0 on, has t + lead steps of the warm-up.
+        by_row: row-wise Adagrad: each vector of a table has one sum, from 0
+            on, of its mean squares, and an update touches only the vectors
+            that were looked up.
+        moments: dtype of Adam's averages: 'float32', or 'bfloat16' with
+            stochastic rounding.
     """
 
     beta_1: float = 0.9
@@ -67,7 +66,7 @@ class Preset(NamedTuple):
     moments: str = 'float32'
 
     def decays(self, path: str) -> bool:
-        """Whether a weight decays."""
+        """Tells whether the weight of a path decays."""
         return path.endswith(self.decaying)
 
 
@@ -108,32 +107,32 @@ PRESETS: dict[str, Preset] = {
 }
 
 
-def chosen(
+def preset(
     name: str = DEFAULT,
     weight_decay: float | None = None,
     clip_norm: float | None = None,
     moments: str = 'float32',
 ) -> Preset:
-    """Published settings, and what a run wants otherwise.
+    """Returns published settings with the changes of a run.
 
     Raises:
-        UsageError: moments of Adagrad, which sums: sums want float32.
+        UsageError: `moments` of Adagrad, whose sums need float32.
     """
-    wanted = {'weight_decay': weight_decay, 'clip_norm': clip_norm}
+    changes = {'weight_decay': weight_decay, 'clip_norm': clip_norm}
     rules = PRESETS[name]
     if moments != 'float32' and rules.beta_2 is None:
         raise UsageError(
             f'--moments={moments} is for Adam; --optimizer={name} sums squares'
         )
     return rules._replace(
-        moments=moments, **{k: v for k, v in wanted.items() if v is not None}
+        moments=moments, **{k: v for k, v in changes.items() if v is not None}
     )
 
 
 def warmup_steps(
     chosen: int | None, steps: int, rules: Preset = PRESETS[DEFAULT]
 ) -> int:
-    """Updates of the warm-up: a tenth of all where nothing is chosen."""
+    """Returns the updates of the warm-up; by default a tenth of all."""
     if chosen is not None:
         return chosen
     return 0 if rules.beta_2 is None else max(1, steps // 10)
@@ -146,34 +145,33 @@ def schedule(
     steps: int,
     rules: Preset = PRESETS[DEFAULT],
 ) -> tf.Tensor:
-    """The learning rate of update `step`, float32, by the shape that `rules`
-    have.
+    """Returns the learning rate of update `step`, float32 [].
 
-    Warm-up is linear, by peak / warmup_steps an update; the decay reaches its
-    end one update after the last. By default the first update has one step of
-    the warm-up, and the decay is linear, down to 0.
+    Warm-up is linear, by peak / warmup_steps an update; the decay ends one
+    update after the last. By default the first update has one step of the
+    warm-up, and the decay is linear, down to 0.
     """
     step = tf.cast(step, tf.float32)
     warmup = (step + float(rules.lead)) / max(1, warmup_steps)
     begin = 0 if rules.from_start else warmup_steps
-    left = (steps - step) / max(1, steps - begin)
+    decay = (steps - step) / max(1, steps - begin)
     if rules.lr_decay == 'cosine':
-        left = 0.5 - 0.5 * tf.cos(math.pi * tf.clip_by_value(left, 0.0, 1.0))
+        decay = 0.5 - 0.5 * tf.cos(math.pi * tf.clip_by_value(decay, 0.0, 1.0))
     elif rules.lr_decay == 'none':
-        left = tf.ones_like(step)
+        decay = tf.ones_like(step)
     if rules.floor:
-        left = rules.floor + (1.0 - rules.floor) * left
-    factor = tf.where(step < warmup_steps, warmup, left)
+        decay = rules.floor + (1.0 - rules.floor) * decay
+    factor = tf.where(step < warmup_steps, warmup, decay)
     return peak * tf.clip_by_value(factor, 0.0, 1.0)
 
 
 def layer_shares(
     paths: Iterable[str], depth: int, decay: float
 ) -> dict[str, float]:
-    """What layer-wise decay leaves of the learning rate.
+    """Returns by path the factor of the learning rate, decayed by layer.
 
     1 for heads, then `decay` times less from each layer to the one below, the
-    embeddings below the first. It scales the rate: XLNet's code scales
+    embeddings below the first. The rate is scaled: XLNet's code scales
     gradients, which Adam divides out again.
     """
     shares = {}
@@ -189,13 +187,12 @@ def layer_shares(
 
 
 class AdamW:
-    """Decoupled weight decay (Loshchilov and Hutter 2019) beside Adam.
+    """Adam or Adagrad with decoupled weight decay.
 
-    Or beside Adagrad, where the rules say so.
-
-    Variables are updated through the handle of the replica that runs, so
-    there is no second synchronisation: every replica applies the same
-    gradient to its own copy.
+    The decay is that of Loshchilov and Hutter 2019. Variables are updated
+    through the handle of the running replica, without a second
+    synchronisation: every replica applies the same gradient to its own copy.
+    Moments are `slots`, by 'm/PATH' and 'v/PATH'.
     """
 
     def __init__(
@@ -205,11 +202,10 @@ class AdamW:
         shares: Mapping[str, float] = types.MappingProxyType({}),
         no_decay: Collection[str] = (),
     ):
-        """Makes the moments; call it under the strategy's scope.
+        """Creates the moments, under the strategy's scope.
 
         Args:
-            shares: by path, of the learning rate that a variable has;
-                1 where nothing is said.
+            shares: by path, factors of the learning rate; 1 where missing.
             no_decay: paths of weights that do not decay, whatever the rules.
         """
         self.rules, self.shares, self.no_decay = rules, shares, no_decay
@@ -231,13 +227,13 @@ class AdamW:
         return variable.shape[:1] if self.rules.by_row else variable.shape
 
     def gradient(self, gradient: Any) -> Any:
-        """As `apply` takes it: dense, or rows alone where these are updated."""
+        """Converts a gradient for `apply`: dense, unless row-wise."""
         if self.rules.by_row and isinstance(gradient, tf.IndexedSlices):
             return gradient
         return tf.convert_to_tensor(gradient)
 
-    def forget(self) -> None:
-        """Sets the moments as they were made."""
+    def reset(self) -> None:
+        """Resets the moments to the initial values."""
         for path, slot in self.slots.items():
             start = self.starts[path.split('/')[0]]
             slot.assign(tf.cast(tf.fill(slot.shape, start), slot.dtype))
@@ -253,11 +249,11 @@ class AdamW:
 
         Args:
             gradients: in the order of the variables, summed over replicas,
-                each as `gradient` gives it.
-            allowed: bool; False leaves everything as it is.
+                each converted by `gradient`.
+            allowed: bool []; False leaves everything as it is.
 
         Returns:
-            bool: whether the update was made, that is, it was allowed and
+            bool []: whether the update was made, that is, it was allowed and
             the gradient's norm is finite.
         """
         gradients = [
@@ -270,7 +266,7 @@ class AdamW:
         rules = self.rules
         if rules.clip_norm:
             scale = tf.minimum(1.0, rules.clip_norm / tf.maximum(norm, 1e-12))
-        powers = (0.0, 0.0)  # of a count without end: nothing to correct
+        powers = (0.0, 0.0)  # in the limit of many updates: no correction
         if rules.corrected and rules.beta_2 is not None:
             count = tf.cast(step + 1, tf.float32)
             powers = (rules.beta_1**count, rules.beta_2**count)
@@ -279,9 +275,9 @@ class AdamW:
             decay *= tf.sqrt(1.0 - powers[1]) / (1.0 - powers[0])
 
         def update() -> tf.Tensor:
-            same = {}  # of all variables, in one place of the graph
+            constants = {}  # shared by all variables, which keeps graphs small
             if rules.beta_2 is not None:
-                same = {
+                constants = {
                     'beta1': tf.constant(rules.beta_1),
                     'beta2': tf.constant(rules.beta_2),
                     'epsilon': tf.constant(rules.epsilon),
@@ -323,7 +319,7 @@ class AdamW:
                     beta2_power=powers[1],
                     lr=rate,
                     grad=gradient,
-                    **same,
+                    **constants,
                 )
             return tf.constant(True)
 
@@ -337,11 +333,11 @@ class AdamW:
         powers: tuple[Any, Any],
         step: tf.Tensor,
     ) -> None:
-        """Adam whose averages are bfloat16 between updates.
+        """Updates by Adam whose averages are bfloat16 between updates.
 
-        An average moves by less than half of what bfloat16 tells apart, and
-        would stand still if it were rounded to the nearest. Chance depends on
-        the update and the weight alone, so it is the same on all replicas.
+        An average moves by less than half of bfloat16's resolution, so
+        rounded to the nearest it would never change. The random bits depend
+        on the update and the weight alone: all replicas have the same.
         """
         raw, rules = tf.raw_ops, self.rules
         handles = [self.slots[f'{slot}/{path}'].handle for slot in 'mv']
@@ -360,8 +356,9 @@ class AdamW:
         bits = tf.random.stateless_uniform(
             tf.shape(m), seed, None, None, tf.uint32
         )
-        halves = tf.bitwise.bitwise_and(bits, 0xFFFF), tf.bitwise.right_shift(
-            bits, tf.constant(16, tf.uint32)
+        halves = (
+            tf.bitwise.bitwise_and(bits, 0xFFFF),
+            tf.bitwise.right_shift(bits, tf.constant(16, tf.uint32)),
         )
         for handle, value, chance in zip(handles, (m, v), halves, strict=True):
             raw.AssignVariableOp(resource=handle, value=narrowed(value, chance))
@@ -374,11 +371,9 @@ class AdamW:
         rate: tf.Tensor,
         shrink: Any,
     ) -> None:
-        """Adagrad with one sum of squares a row; `shrink`: what decays of
-        those.
-        """
+        """Updates by row-wise Adagrad; `shrink`: share that decays."""
         raw = tf.raw_ops
-        of = {'resource': self.variables[path].handle}
+        table = {'resource': self.variables[path].handle}
         squares = {'resource': self.slots[f'v/{path}'].handle}
         sparse = isinstance(gradient, tf.IndexedSlices)
         values = (gradient.values if sparse else gradient) * scale
@@ -395,23 +390,21 @@ class AdamW:
         total = tf.reshape(read(squares), tf.shape(new)) + new
         change = -rate * values * tf.math.rsqrt(total + self.rules.epsilon)
         if self.rules.weight_decay:
-            change -= shrink * read(of)
+            change -= shrink * read(table)
         total = tf.squeeze(total, axes)
         if sparse:
-            rows = {'indices': gradient.indices}
-            raw.ResourceScatterUpdate(**squares, **rows, updates=total)
-            raw.ResourceScatterAdd(**of, **rows, updates=change)
+            where = {'indices': gradient.indices}
+            raw.ResourceScatterUpdate(**squares, **where, updates=total)
+            raw.ResourceScatterAdd(**table, **where, updates=change)
         else:
             raw.AssignVariableOp(**squares, value=total)
-            raw.AssignAddVariableOp(**of, value=change)
+            raw.AssignAddVariableOp(**table, value=change)
 
 
 def narrowed(x: tf.Tensor, chance: tf.Tensor) -> tf.Tensor:
-    """Float32 as bfloat16: the one below or above, as near as it is likely.
+    """Rounds float32 to bfloat16 [...], up or down by chance.
 
-    Args:
-        x: [...] float32, finite.
-        chance: [...] uint32, evenly drawn from 0 to 65535.
+    Right on average, with `chance` [...] uint32 evenly drawn from 0 to 65535.
     """
     bits = tf.bitcast(x, tf.uint32) + chance
     bits = tf.bitwise.bitwise_and(bits, tf.constant(0xFFFF0000, tf.uint32))
@@ -419,9 +412,9 @@ def narrowed(x: tf.Tensor, chance: tf.Tensor) -> tf.Tensor:
 
 
 def _distinct(gradient: tf.IndexedSlices) -> tf.IndexedSlices:
-    """The same gradient with every row once: norms and squares are right."""
-    rows, places = tf.unique(gradient.indices)
+    """Sums values of equal indices, for exact norms and squares."""
+    indices, segments = tf.unique(gradient.indices)
     values = tf.math.unsorted_segment_sum(
-        gradient.values, places, tf.size(rows)
+        gradient.values, segments, tf.size(indices)
     )
-    return tf.IndexedSlices(values, rows, gradient.dense_shape)
+    return tf.IndexedSlices(values, indices, gradient.dense_shape)

@@ -1,4 +1,4 @@
-"""What a run shows: the progress line, the closing table, the picture."""
+"""Output of a run: the progress line, the closing table, the picture."""
 
 import pathlib
 from collections.abc import Mapping, Sequence
@@ -26,13 +26,13 @@ def progress_line(
     record: Mapping[str, Any],
     rows: Sequence[str],
     steps: int,
-    left: float,
+    seconds: float,
     goal: str | None = None,
 ) -> str:
-    """One line for a logging step."""
-    clock = f'{int(left) // 60}:{int(left) % 60:02d}'
+    """Formats the line of a logging step, `seconds` before the end."""
+    clock = f'{int(seconds) // 60}:{int(seconds) % 60:02d}'
     padding = record.get('padding', 0.0)
-    parts = [
+    fields = [
         f'step {record["step"]:,}/{steps:,}',
         f'{record["tokens_per_second"]:,.0f} tokens/s'
         + (f' and {padding:.0%} padding' if padding else ''),
@@ -42,23 +42,23 @@ def progress_line(
         mi, ceiling = record.get(f'{row}/mi'), record.get(f'{row}/ceiling')
         if f'{row}/accuracy' not in record:  # regression
             name, unit = 'loss', ''
-            part = f'{row} MI -, loss {record[f"{row}/loss"]:.3f}'
+            field = f'{row} MI -, loss {record[f"{row}/loss"]:.3f}'
         elif mi is None:  # a binary row has no bound
             name, unit = 'accuracy', ''
-            part = f'{row} MI -, accuracy {record[f"{row}/accuracy"]:.3f}'
+            field = f'{row} MI -, accuracy {record[f"{row}/accuracy"]:.3f}'
         else:
             name, unit = 'mi', ' nats'
-            part = f'{row} MI {mi:.3f} of {ceiling:.2f}'
+            field = f'{row} MI {mi:.3f} of {ceiling:.2f}'
         if f'heldout/{row}/{name}' in record:
-            part += f', held out {record[f"heldout/{row}/{name}"]:.3f}'
-        parts.append(part + unit)
+            field += f', held out {record[f"heldout/{row}/{name}"]:.3f}'
+        fields.append(field + unit)
     if goal and goal in record:
-        parts.append(f'{goal.split("/")[-1]} {record[goal]:.4f}')
-    return ' | '.join(parts)
+        fields.append(f'{goal.split("/")[-1]} {record[goal]:.4f}')
+    return ' | '.join(fields)
 
 
 def closing_table(record: Mapping[str, Any], rows: Sequence[str]) -> str:
-    """The last values of every row, training and held-out.
+    """Formats the last values of every row, training and held-out.
 
     A row that measures a second bound (`Objective.more`) has a line for it.
     """
@@ -66,15 +66,15 @@ def closing_table(record: Mapping[str, Any], rows: Sequence[str]) -> str:
     titles = ''.join(f' {title:>9}' for title in COLUMNS.values())
     lines = [f'{"row":<{width}} {"text":<11}{titles}']
     for row in rows:
-        parts = {'training': f'{row}/', 'held out': f'heldout/{row}/'}
-        found = f'heldout/{row}/'
+        prefixes = {'training': f'{row}/', 'held out': f'heldout/{row}/'}
+        heldout = f'heldout/{row}/'
         for key in record:
-            if key.startswith(found) and key.endswith('_mi'):
-                bound = key.removeprefix(found).removesuffix('mi')
-                if f'{found}{bound}ceiling' in record:
+            if key.startswith(heldout) and key.endswith('_mi'):
+                bound = key.removeprefix(heldout).removesuffix('mi')
+                if f'{heldout}{bound}ceiling' in record:
                     text = bound.strip('_').replace('_', ' ')
-                    parts[text] = f'{found}{bound}'
-        for text, prefix in parts.items():
+                    prefixes[text] = f'{heldout}{bound}'
+        for text, prefix in prefixes.items():
             values = (record.get(f'{prefix}{name}') for name in COLUMNS)
             shown = ('-' if v is None else f'{v:.3f}' for v in values)
             cells = ''.join(f' {cell:>9}' for cell in shown)
@@ -90,16 +90,15 @@ def draw_bounds(
 ) -> None:
     """Draws MI and ceiling of every row over steps into a PNG.
 
-    The ceiling has a strip of its own above: it is often ten times as high.
-    Below, MI is in nats on the left and as a share of the ceiling on the
-    right; what the training text's frequencies alone have is a dotted line.
+    The ceiling has a strip above: it is often ten times as high. Below, MI is
+    in nats on the left and as a share of the ceiling on the right; a dotted
+    line is the MI of the training text's frequencies alone.
 
     Args:
-        rows: names of the rows; one without a bound is left out, and where
-            there is no other the picture says so.
-        goal: what weights are chosen by, 'heldout/ROW/NAME', 'heldout_loss'
-            or 'sts/spearman', say, which then has a panel of its own, and the
-            step of those that are kept.
+        rows: names of the rows; those without a bound are not drawn, and
+            without any other the picture says so.
+        goal: what selects the weights ('heldout/ROW/NAME', 'heldout_loss',
+            'sts/spearman'), which then has a panel, and the step of the best.
     """
     from matplotlib.figure import Figure
 
@@ -166,21 +165,21 @@ def draw_bounds(
 def _draw_scores(
     axis: Any, goal: tuple[str, int], scores: Mapping[int, float]
 ) -> None:
-    """Draws what weights are chosen by over steps, that of the kept marked."""
-    own = goal[0].removeprefix('heldout')
-    row, _, name = own.lstrip('/_').rpartition('/')
+    """Draws the goal over steps, and marks the best."""
+    path = goal[0].removeprefix('heldout')
+    row, _, name = path.lstrip('/_').rpartition('/')
     best = scores[goal[1]]
     axis.plot(*zip(*scores.items(), strict=True), color='C0', marker='.')
     axis.plot(goal[1], best, color='C3', marker='o', label=f'kept: {best:.4f}')
     axis.set_title(row, loc='left')
-    axis.set_ylabel(name if own == goal[0] else f'{name}, held out')
+    axis.set_ylabel(name if path == goal[0] else f'{name}, held out')
     axis.set_xlabel('steps')
     axis.spines[['top', 'right']].set_visible(False)
     axis.legend(frameon=False, fontsize=9, loc='lower right')
 
 
 def _compare(axis: Any, row: str, records: Sequence[Mapping[str, Any]]) -> None:
-    """Adds what the frequencies alone have, and the share of the ceiling."""
+    """Adds MI of the frequencies alone, and the axis of shares."""
     from matplotlib import ticker
 
     prefix = f'heldout/{row}'

@@ -364,7 +364,7 @@ class Run:
     def decide(self, resolved: Resolved) -> None:
         """The config, and every number that decides the weights."""
         given, tokenizer, labelled = self.given, self.tokenizer, self.labelled
-        self.rules = optim.chosen(
+        self.rules = optim.preset(
             given.optimizer,
             given.weight_decay,
             given.clip_norm,
@@ -420,7 +420,7 @@ class Run:
             self.strategy.extended.worker_devices[0],
         )
         slow = found == 'float32'
-        (slow,) = distribution.any_says(self.strategy, slow)
+        (slow,) = distribution.any_process(self.strategy, slow)
         if slow and self.given.precision == 'auto':
             return 'float32'
         return found
@@ -491,7 +491,7 @@ class Run:
             statistics = self._statistics()
             built = self._built(given, update, self.dataset(0, 1), statistics)
             built.heldout = self._heldout(built.model)
-            if not built.state.parts():  # which begins empty
+            if not built.state.variables():  # which begins empty
                 self.shared.keep(shape, built)
         self._check_begun(built.model)
         if self.started is not None:
@@ -519,7 +519,7 @@ class Run:
             own = dict.fromkeys(readers, Statistics(pieces, pieces))
         return Statistics(counts, counts, own=own)
 
-    def _heldout(self, model: Model) -> loop.Heldout | loop.HeldoutParts:
+    def _heldout(self, model: Model) -> loop.Heldout | loop.HeldoutLanguages:
         """What measures held-out text: all, or each language apart."""
         labelled, counts = self.labelled, self.counts
         specials, plan = self.tokenizer.specials, self.plan
@@ -561,7 +561,7 @@ class Run:
             )
         if self.translations is None:
             several = len(parts) > 1
-            return loop.HeldoutParts(found) if several else found['']
+            return loop.HeldoutLanguages(found) if several else found['']
         size, rows = len(counts), plan.readers_of('translations')
         lacking = set(rows)
         for languages, part in self.translations.heldout.parts.items():
@@ -589,7 +589,7 @@ class Run:
                 f'{", ".join(sorted(lacking))}: there is not one held-out '
                 'example of translations; name more with --heldout_parallel'
             )
-        return loop.HeldoutParts(found)
+        return loop.HeldoutLanguages(found)
 
     def _check_begun(self, model: Model) -> None:
         """Complains of a row whose weights --init has to bring, and has not."""
@@ -642,9 +642,9 @@ class Run:
         checkpoints = checkpoint.Checkpoints(
             workdir, given.keep_checkpoints, self.chief
         )
-        first = checkpoints.restore(checkpointed, state.parts())
+        first = checkpoints.restore(checkpointed, state.variables())
         state.broadcast()
-        found = distribution.everyones(self.strategy, first)
+        found = distribution.gather_numbers(self.strategy, first)
         if (found != first).any():
             steps = ', '.join(str(step) for step in found[:, 0].tolist())
             raise errors.UsageError(
@@ -673,23 +673,23 @@ class Run:
 
         def save(now: int) -> None:
             """What a run resumes from, and what is exported."""
-            checkpoints.save(now, checkpointed | state.gathered())
+            checkpoints.save(now, checkpointed | state.gather())
             if self.chief and goal is None:
                 write_weights(now)
 
         def rewind(behind: int) -> int:
             """From the last checkpoint on, with a later update."""
-            before = checkpoints.restore(checkpointed, state.parts())
+            before = checkpoints.restore(checkpointed, state.variables())
             state.broadcast()
             trainer.step.assign(behind)
-            trainer.begin_again(self.dataset(behind, given.steps))
-            found = distribution.everyones(self.strategy, before)
+            trainer.restart(self.dataset(behind, given.steps))
+            found = distribution.gather_numbers(self.strategy, before)
             if (found != before).any():
                 raise RuntimeError(
                     f'machines find different checkpoints in {workdir}; start '
                     'the same command again'
                 )
-            checkpoints.rewound(before, behind, checkpointed | state.gathered())
+            checkpoints.rewound(before, behind, checkpointed | state.gather())
             if self.chief and goal is None:
                 write_weights(behind)
             return before
@@ -699,11 +699,11 @@ class Run:
             if checkpoint.weights_step(workdir, checked=True) != first:
                 write_weights(first)
         return fit.Fit(
-            workdir, trainer, built.heldout, self.pace, fit.places_of(dataset),
+            workdir, trainer, built.heldout, self.pace, fit.view_sizes(dataset),
             save, write_weights, self.chief, goal, evaluator,
             rewind if given.on_nonfinite == 'rewind' else None,
             checkpoints, given.rewinds, given.grace_seconds,
-            functools.partial(distribution.any_says, self.strategy),
+            functools.partial(distribution.any_process, self.strategy),
         ).run()  # fmt: skip
 
     def _vectors(self) -> Vectors:
@@ -749,15 +749,15 @@ def run(
     """The whole run: what metrics.json holds; args and errors as of `begin`."""
     one = Run(given, resolved.plan, labelled, judged)
     with contextlib.ExitStack() as stack:
-        stack.enter_context(distribution.others_lost())
+        stack.enter_context(distribution.ended_by_lost_workers())
         one.open_devices()
-        with distribution.together(one.strategy):
+        with distribution.failing_together(one.strategy):
             if one.chief:
                 stack.enter_context(files.locked(one.workdir))
             one.open_text()
         one.decide(resolved)
         one.agree()
-        with distribution.together(one.strategy):
+        with distribution.failing_together(one.strategy):
             if one.chief:
                 one.begin(flagfile)
                 one.check_companions()

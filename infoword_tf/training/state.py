@@ -1,11 +1,10 @@
-"""All that lasts from step to step beside weights and moments.
+"""State that steps hand on, other than weights and moments.
 
-The memory of streams, the queue of an objective, whatever `Model.empty_state`
-has: variables here, arguments and results of a step. State of the rows of a
-batch is divided over the replicas; the rest is the same on all.
+Memories of streams, queues of objectives, all that `Model.empty_state` names:
+variables here, arguments and results of a step. State of a batch's sequences
+is divided over the replicas; the rest is the same on all.
 
-Moving averages of weights last too, as weights of the model; they are updated
-here.
+Moving averages of weights are weights of the model, but are updated here.
 """
 
 from collections.abc import Iterator, Mapping
@@ -15,41 +14,43 @@ import tensorflow as tf
 
 from infoword_tf.model import Model, StateEntry
 from infoword_tf.objectives import ScatterUpdate
-from infoword_tf.training.distribution import is_several, own_replicas
+from infoword_tf.training.distribution import is_multiworker, local_replicas
 
 
 def arrays_of(value: Any) -> dict[str, Any]:
-    """The arrays of an entry by name; it is a named tuple or a dict."""
+    """Returns the arrays of an entry, a named tuple or a dict, by name."""
     return dict(value) if isinstance(value, Mapping) else value._asdict()
 
 
 def _like(value: Any, arrays: Mapping[str, Any]) -> Any:
-    """What `arrays_of` was given, with other arrays."""
+    """Inverts `arrays_of`: packs other arrays as an entry like `value`."""
     if isinstance(value, Mapping):
         return dict(arrays)
     return type(value)(**arrays)
 
 
-def whole(old: Mapping[str, Any], new: Mapping[str, Any]) -> dict[str, Any]:
-    """A new state in which rows that changed stand among those that stay."""
-    found = dict(new)
+def apply_updates(
+    old: Mapping[str, Any], new: Mapping[str, Any]
+) -> dict[str, Any]:
+    """Applies `ScatterUpdate`s and returns the full new state."""
+    state = dict(new)
     for name, arrays in new.items():
         if isinstance(arrays, Mapping):
-            found[name] = {
-                part: tf.tensor_scatter_nd_update(
-                    old[name][part], value.places[:, None], value.values
+            state[name] = {
+                field: tf.tensor_scatter_nd_update(
+                    old[name][field], value.places[:, None], value.values
                 )
                 if isinstance(value, ScatterUpdate)
                 else value
-                for part, value in arrays.items()
+                for field, value in arrays.items()
             }
-    return found
+    return state
 
 
 def _read(variable: tf.Variable) -> tf.Tensor:
-    """What the replica that runs has, not copied.
+    """Reads a variable on the running replica, without a copy.
 
-    Writing some rows of a variable makes every later read of it a copy, which
+    After a scattered write TensorFlow copies a variable at every read, which
     of a long queue costs as much as its products.
     """
     handle = variable.handle
@@ -57,43 +58,44 @@ def _read(variable: tf.Variable) -> tf.Tensor:
     return tf.raw_ops.ReadVariableOp(resource=handle, dtype=variable.dtype)
 
 
-def _write_rows(
-    variable: tf.Variable, rows: ScatterUpdate, allowed: tf.Tensor
+def _scatter(
+    variable: tf.Variable, update: ScatterUpdate, allowed: tf.Tensor
 ) -> None:
-    """Writes some rows of the replica that runs, and touches no other."""
-    handle = variable.handle  # of that replica
-    # What the step read of it has been used by then, and needs no copy.
-    with tf.control_dependencies([allowed, rows.values]):
+    """Applies a scattered update to the running replica's variable."""
+    handle = variable.handle  # of the running replica
+    # After all uses of what the step has read, which therefore needs no copy.
+    with tf.control_dependencies([allowed, update.values]):
         old = tf.raw_ops.ResourceGather(
-            resource=handle, indices=rows.places, dtype=variable.dtype
+            resource=handle, indices=update.places, dtype=variable.dtype
         )
-    values = tf.where(allowed, tf.cast(rows.values, variable.dtype), old)
+    values = tf.where(allowed, tf.cast(update.values, variable.dtype), old)
     tf.raw_ops.ResourceScatterUpdate(
-        resource=handle, indices=rows.places, updates=values
+        resource=handle, indices=update.places, updates=values
     )
 
 
 @tf.function(autograph=False)
-def _alone(variable: tf.Variable) -> tf.Tensor:
-    """What the replica that runs has, as one of a row of replicas."""
+def _with_axis(variable: tf.Variable) -> tf.Tensor:
+    """Returns the running replica's value as [1, ...], to be gathered."""
     return variable.read_value()[None]
 
 
 class State:
-    """The variables of a run's state.
+    """Variables of a run's state.
 
     Floats are float32 whatever the model computes in, which keeps bfloat16
     exactly.
 
     Attributes:
-        compiled: whether steps are programs of XLA, as those of a TPU, which
-            decide themselves what is copied.
+        entries: by name, see `Model.empty_state`.
+        compiled: whether steps are programs of XLA, as on a TPU: XLA decides
+            then what is copied.
     """
 
     def __init__(
         self, model: Model, strategy: tf.distribute.Strategy, batch_size: int
     ):
-        """Makes the variables, empty; none where nothing lasts."""
+        """Creates the variables with the empty state."""
         self.model, self.strategy = model, strategy
         self.compiled = isinstance(strategy, tf.distribute.TPUStrategy)
         local_size = batch_size // strategy.num_replicas_in_sync
@@ -102,8 +104,8 @@ class State:
         with strategy.scope():
             for name, entry in self.entries.items():
                 self._variables[name] = {
-                    part: self._variable(value)
-                    for part, value in arrays_of(entry.empty).items()
+                    field: self._variable(value)
+                    for field, value in arrays_of(entry.empty).items()
                 }
 
     @staticmethod
@@ -119,7 +121,7 @@ class State:
         )
 
     def read(self) -> dict[str, Any]:
-        """By name, what the replica that runs finds."""
+        """Returns the running replica's state by name."""
         values = {}
         for name, variables in self._variables.items():
             empty = self.entries[name].empty
@@ -127,73 +129,71 @@ class State:
             values[name] = _like(
                 empty,
                 {
-                    part: tf.cast(read(variables[part]), value.dtype)
-                    for part, value in arrays_of(empty).items()
+                    field: tf.cast(read(variables[field]), value.dtype)
+                    for field, value in arrays_of(empty).items()
                 },
             )
         return values
 
     def write(self, new: Mapping[str, Any], allowed: tf.Tensor) -> None:
-        """Keeps what the replica that runs leaves to the next step, where
-        allowed.
-        """
+        """Writes the running replica's new state, if allowed."""
         for name, variables in self._variables.items():
             arrays = arrays_of(new[name])
-            for part, variable in variables.items():
-                value = arrays[part]
+            for field, variable in variables.items():
+                value = arrays[field]
                 if isinstance(value, ScatterUpdate):
-                    _write_rows(variable, value, allowed)
+                    _scatter(variable, value, allowed)
                     continue
                 value = tf.cast(value, variable.dtype)
                 old = variable.read_value()
                 variable.assign(tf.where(allowed, value, old))
 
-    def parts(self) -> dict[str, tf.Variable | None]:
-        """The variables by path, as a checkpoint sets them.
+    def variables(self) -> dict[str, tf.Variable | None]:
+        """Returns the variables by path, for a checkpoint to set.
 
-        `state/NAME/PART/REPLICA` for what each replica has of its own, None
-        for those of other processes; `state/NAME/PART` for the rest, which
-        `broadcast` puts on all.
+        `state/NAME/FIELD/REPLICA` where replicas differ, None for replicas of
+        other processes; `state/NAME/FIELD` for the rest, which `broadcast`
+        copies to all replicas.
         """
-        parts: dict[str, tf.Variable | None] = {}
-        for name, part, variable in self._each():
+        variables: dict[str, tf.Variable | None] = {}
+        for name, field, variable in self._fields():
             local = self.strategy.experimental_local_results(variable)
-            path = f'state/{name}/{part}'
-            if not self.entries[name].by_row:
-                parts[path] = local[0]
+            path = f'state/{name}/{field}'
+            if not self.entries[name].per_sequence:
+                variables[path] = local[0]
                 continue
             for replica in range(self.strategy.num_replicas_in_sync):
-                parts[f'{path}/{replica}'] = None
-            own = own_replicas(self.strategy)
-            for replica, value in zip(own, local, strict=True):
-                parts[f'{path}/{replica}'] = value
-        return parts
+                variables[f'{path}/{replica}'] = None
+            replicas = local_replicas(self.strategy)
+            for replica, value in zip(replicas, local, strict=True):
+                variables[f'{path}/{replica}'] = value
+        return variables
 
-    def gathered(self) -> dict[str, Any]:
-        """What `parts` names, for a checkpoint: of other processes too.
+    def gather(self) -> dict[str, Any]:
+        """Returns the values of `variables`, also of other processes.
 
-        Of several processes all must ask, for they wait for each other.
+        All processes must call it at the same place: they wait for each other.
         """
-        found: dict[str, Any] = self.parts()
-        for name, part, variable in self._each():
-            if self.entries[name].by_row and is_several(self.strategy):
-                rows = self.strategy.run(_alone, args=(variable,))
-                for replica, value in enumerate(
-                    self.strategy.gather(rows, axis=0)
-                ):
-                    found[f'state/{name}/{part}/{replica}'] = value
-        return found
+        values: dict[str, Any] = self.variables()
+        for name, field, variable in self._fields():
+            per_sequence = self.entries[name].per_sequence
+            if per_sequence and is_multiworker(self.strategy):
+                local = self.strategy.run(_with_axis, args=(variable,))
+                gathered = self.strategy.gather(local, axis=0)
+                for replica, value in enumerate(gathered):
+                    values[f'state/{name}/{field}/{replica}'] = value
+        return values
 
-    def _each(self) -> Iterator[tuple[str, str, tf.Variable]]:
-        """Entry, part and variable of all that there is."""
+    def _fields(self) -> Iterator[tuple[str, str, tf.Variable]]:
+        """Yields the names of entry and field, and the variable."""
         for name, variables in self._variables.items():
-            for part, variable in variables.items():
-                yield name, part, variable
+            for field, variable in variables.items():
+                yield name, field, variable
 
     def broadcast(self) -> None:
-        """Gives all replicas what the first one has, after `parts` are set."""
-        for name, _, variable in self._each():
-            if not self.entries[name].by_row:
+        """Copies the first replica's values, once `variables` are set."""
+        for name, _, variable in self._fields():
+            if not self.entries[name].per_sequence:
                 first, *others = self.strategy.experimental_local_results(
                     variable
                 )
@@ -201,7 +201,7 @@ class State:
                     other.assign(first)
 
     def follow(self, allowed: tf.Tensor) -> None:
-        """Moves averages of weights, after an update, on this replica."""
+        """Updates averages of weights on the running replica."""
         averages = self.model.averages
         if not averages:
             return
@@ -210,7 +210,7 @@ class State:
             for name, pairs in averages.items():
                 momentum = self.model.companions[name].momentum
                 for copy, source in pairs:
-                    # By handles: each replica has the same numbers.
+                    # By handles, since all replicas compute the same.
                     old, new = (
                         tf.raw_ops.ReadVariableOp(
                             resource=x.value.handle, dtype=tf.float32

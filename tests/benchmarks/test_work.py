@@ -140,7 +140,7 @@ class JaxTest(absltest.TestCase):
             said, traced, counted = line.split()
             self.assertEqual((said, traced), (name, counted))
         optimizer, *lines, failed = printed[len(named) + len(rows) :]
-        rules, (adamw, decaying) = optim.chosen(), json.loads(optimizer)
+        rules, (adamw, decaying) = optim.preset(), json.loads(optimizer)
         self.assertEqual(tuple(decaying), rules.decaying)
         self.assertEqual(adamw, {
             'weight_decay': rules.weight_decay, 'beta_1': rules.beta_1,

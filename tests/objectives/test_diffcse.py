@@ -7,8 +7,9 @@ from scipy import special
 
 from infoword_tf.encoders import Encoded, Inputs
 from infoword_tf.layers import dropout
+from infoword_tf.objectives import Replicas
 from infoword_tf.objectives.masked_copies import masked_copy
-from infoword_tf.training import parts
+from infoword_tf.training.microbatch import MicrobatchStep
 from tests import zoo
 from tests.eager import eagerly
 
@@ -106,7 +107,7 @@ class DiffCseTest(parameterized.TestCase):
             },
         )
         self.model = zoo.model_of(case, rate=rate)
-        self.model.begin_copies()
+        self.model.assign_copies()
         self.views = zoo.views_of(case.resolved)
         batches, _ = self.model.batches(self.views, zoo.statistics(), KEY)
         self.batch = batches['diffcse']
@@ -304,8 +305,8 @@ class DiffCseTest(parameterized.TestCase):
             eagerly(),
             self.assertRaisesRegex(ValueError, 'leave out --microbatch'),
         ):
-            parts.Step(
-                model, views, zoo.statistics(), KEY, parts.Replicas(), {}, 3
+            MicrobatchStep(
+                model, views, zoo.statistics(), KEY, Replicas(), {}, 3
             )
 
 

@@ -25,7 +25,7 @@ class InfoCseTest(parameterized.TestCase):
         settings = {f'infocse.{k}': x for k, x in settings.items()}
         case = case._replace(settings={**case.settings, **settings})
         self.model = zoo.model_of(case, rate=rate)
-        self.model.begin_copies()
+        self.model.assign_copies()
         if other:
             weight = self.model.variables[other]
             weight.assign(np.flip(weight, axis=0))

@@ -616,7 +616,7 @@ class MomentumTest(parameterized.TestCase):
         """Without dropout or repetition; the average begins as a copy."""
         case = zoo.Case('esimcse', settings={'simcse.queue': 16})
         model = zoo.model_of(case, rate=0.1)
-        model.begin_copies()
+        model.assign_copies()
         made = zoo.views_of(case.resolved)
         state = State(model, zoo.strategy(1), 8)
         _, new = model.outcomes(

@@ -215,7 +215,7 @@ class LossTest(parameterized.TestCase):
     def test_the_average_begins_as_the_projection_and_follows(self):
         """0.9 of itself and 0.1 of it, as the momentum encoder does."""
         model = zoo.make_model('infoxlm_code')
-        model.begin_copies()
+        model.assign_copies()
         pairs = model.averages['momentum']
         self.assertLen(pairs, len(model.encoder.weights) + 1)
         average, matrix = pairs[-1]

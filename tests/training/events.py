@@ -8,7 +8,7 @@ from tensorflow.core.util import event_pb2
 
 
 def steps_of(workdir: pathlib.Path, name: str) -> list[int]:
-    """The steps at which a value was written, in the order of its files.
+    """Returns the steps at which a value was written, in the files' order.
 
     Files are ordered by their last event: their names and their first events,
     which say the version, count whole seconds, and a run can be killed and go

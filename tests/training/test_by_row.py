@@ -18,12 +18,12 @@ def make_optimizer(**changes):
     table = random.standard_normal((V, D)).astype(np.float32)
     bias = random.standard_normal(D).astype(np.float32)
     variables = {PATH: keras.Variable(table), 'bias': keras.Variable(bias)}
-    rules = optim.chosen('word2vec')._replace(**changes)
+    rules = optim.preset('word2vec')._replace(**changes)
     return optim.AdamW(variables, rules)
 
 
 def make_gradients(step):
-    """Of rows, some of them twice; and of a bias."""
+    """Draws gradients of rows, a few of them twice, and of a bias."""
     random = np.random.default_rng([1, step])
     rows = random.integers(0, 6, 9)
     values = random.standard_normal((9, D)).astype(np.float32)
@@ -118,7 +118,7 @@ class ByRowTest(parameterized.TestCase):
 def make_trainer(name, replicas):
     with zoo.strategy(replicas).scope():
         model = zoo.make_model(name, rate=0.0)
-        optimizer = optim.AdamW(model.trainable, optim.chosen('word2vec'))
+        optimizer = optim.AdamW(model.trainable, optim.preset('word2vec'))
     return loop.Trainer(
         model,
         zoo.dataset([zoo.make_views(name, 8, seed=s) for s in range(3)]),
@@ -133,7 +133,7 @@ def make_trainer(name, replicas):
 
 
 def operations(graph):
-    """All of a graph, those of functions that it calls too."""
+    """Yields all operations of a graph and of the functions in it."""
     yield from graph.get_operations()
     for function in graph._functions.values():
         inner = getattr(function, 'graph', None)

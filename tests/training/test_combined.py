@@ -10,14 +10,16 @@ from infoword_tf.errors import UsageError
 from infoword_tf.layers import dropout
 from infoword_tf.model import Model
 from infoword_tf.objectives import TABLE, Replicas
-from infoword_tf.training import distribution, loop, parts
-from infoword_tf.training.state import whole
+from infoword_tf.training import distribution, loop
+from infoword_tf.training.microbatch import MicrobatchStep
+from infoword_tf.training.state import apply_updates
 from infoword_tf.views import flatten, unflatten
 from tests import combined, threads, zoo
 from tests.eager import eagerly
 
-B, PART, SLICE = 8, 3, 5  # rows; of a part; of a slice of held-out text
-# What a replica draws by itself in a step.
+# Sequences of a batch, a microbatch, and a batch of held-out text.
+B, MICROBATCH, SLICE = 8, 3, 5
+# Settings with which each replica draws by itself.
 DRAWN = 'simcse.cut_features', 'simcse.cut_tokens'
 
 
@@ -25,25 +27,25 @@ class Step:
     """A step of training of a case, eager, without dropout."""
 
     def __init__(self, case: zoo.Case):
-        """Args: whose model, with weights drawn, and views."""
+        """Builds the model of a case, with random weights, and views."""
         self.model = zoo.model_of(case, rate=0.0)
         flat = flatten(zoo.views_of(case.resolved, B))
         self.flat = {name: tf.constant(x) for name, x in flat.items()}
         self.values = [v.value for v in self.model.trainable.values()]
 
-    def run(self, replicas: int, part: int | None, key: tf.Tensor | None):
-        """Gradients by path, sums by row, and what lasts of each replica."""
+    def run(self, replicas: int, size: int | None, key: tf.Tensor | None):
+        """Returns gradients by path, sums by row, states by replica."""
 
         def step(over, flat):
             model, views = self.model, unflatten(flat)
             entries = model.empty_state(B // replicas)
             state = {name: entry.empty for name, entry in entries.items()}
             arguments = views, zoo.statistics(), key, over, state
-            if part:
-                gradients, sums, new = parts.Step(
-                    model, *arguments, part
+            if size:
+                gradients, sums, new = MicrobatchStep(
+                    model, *arguments, size
                 ).gradients(self.values)
-                return gradients, sums, lasting(state, new)
+                return gradients, sums, row_states(state, new)
             with tf.GradientTape() as tape:
                 outcomes, new = model.outcomes(*arguments[:-1], state=state)
                 loss = model.loss(outcomes, over)
@@ -54,7 +56,7 @@ class Step:
             )
             gradients = [tf.convert_to_tensor(x) for x in gradients]
             sums = {row: outcome.sums for row, outcome in outcomes.items()}
-            return gradients, sums, lasting(state, new)
+            return gradients, sums, row_states(state, new)
 
         rows = [
             [{name: distribution.shard(x, number, replicas)
@@ -65,26 +67,26 @@ class Step:
             done = [step(Replicas(), *rows[0])]
         else:
             done = threads.run(step, rows)
-        gradients, sums, kept = zip(*done, strict=True)
+        gradients, sums, states = zip(*done, strict=True)
         totals = [np.sum(x, axis=0) for x in zip(*gradients, strict=True)]
         return (
             dict(zip(self.model.trainable, totals, strict=True)),
             {row: np.sum([x[row] for x in sums], axis=0) for row in sums[0]},
-            kept,
+            states,
         )
 
 
-def lasting(state, new):
-    """What rows keep until the next step, all replicas alike."""
-    kept = sorted(whole(state, new).items())
+def row_states(state, new):
+    """Returns the states of rows, which all replicas share."""
+    states = sorted(apply_updates(state, new).items())
     return [
-        value for name, entry in kept if name.startswith('objectives/')
+        value for name, entry in states if name.startswith('objectives/')
         for value in tf.nest.flatten(entry)
     ]  # fmt: skip
 
 
 class CombinedTest(parameterized.TestCase):
-    """Of every two settings of a row that may stand together."""
+    """Every two settings of a row that may be combined."""
 
     def setUp(self):
         super().setUp()
@@ -94,7 +96,7 @@ class CombinedTest(parameterized.TestCase):
         (row, row) for row in TABLE if combined.is_combined(row)
     ])  # fmt: skip
     def test_one_step_however_it_is_taken(self, row):
-        """In parts and over replicas; and held-out text in slices."""
+        """In microbatches, over replicas, and in batches of held-out text."""
         cases, never = combined.covering(row)
         self.assertEqual(never, combined.never(row))
         for number, chosen in enumerate(cases):
@@ -109,19 +111,20 @@ class CombinedTest(parameterized.TestCase):
                     self.check_heldout(step)
 
     def check_training(self, step, row, drawn):
-        """One replica, or two where nothing is drawn, in parts."""
+        """Compares microbatches, on up to two replicas, with the batch."""
         key = dropout.new_key(0, 3)
         expected = step.run(1, None, key)
         if any(x.whole for x in step.model.objectives.values()):
             with self.assertRaisesRegex(ValueError, 'leave out --microbatch'):
-                step.run(1, PART, key)
+                step.run(1, MICROBATCH, key)
         else:
-            self.check(expected, step.run(1 if drawn else 2, PART, key), row)
+            actual = step.run(1 if drawn else 2, MICROBATCH, key)
+            self.check(expected, actual, row)
         if row in combined.SUMS:  # without a key nothing is drawn
             self.check(step.run(1, None, None), step.run(2, None, None), '')
 
-    def check(self, expected, actual, parted):
-        """Sums, gradients and what lasts, within rounding."""
+    def check(self, expected, actual, split_row):
+        """Compares sums, gradients and states, within rounding."""
         largest = max(np.abs(x).max() for x in expected[0].values())
         for path, gradient in expected[0].items():
             np.testing.assert_allclose(
@@ -129,9 +132,9 @@ class CombinedTest(parameterized.TestCase):
                 atol=1e-5 * largest + 1e-8, err_msg=path,
             )  # fmt: skip
         for row, sums in expected[1].items():
-            # The answers' own p is that of each part.
+            # The answers' p is that of each microbatch.
             compared = np.isin(loop.SUMS, ('loss', 'weight', 'accuracy'))
-            compared |= (row, parted) != ('diffcse', 'diffcse')
+            compared |= (row, split_row) != ('diffcse', 'diffcse')
             np.testing.assert_allclose(
                 actual[1][row][compared], sums[compared], rtol=2e-6,
                 atol=2e-6 * np.abs(sums).max(), err_msg=row,
@@ -142,7 +145,7 @@ class CombinedTest(parameterized.TestCase):
                 np.testing.assert_allclose(a, b, rtol=1e-5, atol=1e-5)
 
     def check_heldout(self, step):
-        """Of 8 rows, and of 5 and then 3."""
+        """Compares held-out text of 8 sequences with batches of 5 and 3."""
         views = unflatten({k: x.numpy() for k, x in step.flat.items()})
         reports = []
         for size in (B, SLICE):

@@ -19,7 +19,7 @@ SOME = (
 
 
 def program(name, stage='hlo'):
-    """HLO of an update of a case: loss, gradient, clip, weights and state."""
+    """Returns the HLO of an update: loss, gradient, clip, weights and state."""
     trainer = zoo.make_trainer(name, 1, steps=1)
     trainer.state.compiled = True
     batch = next(iter(trainer.train_dataset))

@@ -44,7 +44,7 @@ ALONE = {
 
 
 def shares(strategy, flat):
-    """Each replica's rows of a flat global batch."""
+    """Distributes a flat global batch over the replicas."""
     count = strategy.num_replicas_in_sync
 
     def rows(context):
@@ -58,14 +58,14 @@ def shares(strategy, flat):
 
 
 def local(strategy, values):
-    """What each replica returned, NumPy."""
+    """Returns each replica's value as a NumPy array."""
     return [
         value.numpy() for value in strategy.experimental_local_results(values)
     ]
 
 
 def step_of(replicas, name, batch, key, rate=0.0, remat=False):
-    """A training step of a case: strategy, function, its argument, paths."""
+    """Builds a training step: strategy, function, argument, paths."""
     strategy = zoo.strategy(replicas)
     with strategy.scope():
         model = zoo.make_model(name, rate)
@@ -99,7 +99,7 @@ def step_of(replicas, name, batch, key, rate=0.0, remat=False):
 
 
 def loss_and_gradients(replicas, name, batch, in_graph):
-    """As a training step has them: loss, outcomes [rows, F], gradients."""
+    """Computes a step's loss, outcomes [rows, F] and gradients by path."""
     # Without a graph each fused piece would be compiled by itself.
     key = dropout.new_key(0, 0) if in_graph else None
     strategy, run, flat, paths = step_of(replicas, name, batch, key)
@@ -114,9 +114,11 @@ def loss_and_gradients(replicas, name, batch, in_graph):
 class ShareTest(absltest.TestCase):
     def test_all_rows_once_and_zeros(self):
         x = tf.reshape(tf.range(1, 11), (5, 2))
-        parts = [distribution.shard(x, i, 2) for i in range(2)]
-        self.assertEqual([part.shape for part in parts], [(3, 2)] * 2)
-        np.testing.assert_array_equal(tf.concat(parts, 0), [*x.numpy(), [0, 0]])
+        shards = [distribution.shard(x, i, 2) for i in range(2)]
+        self.assertEqual([shard.shape for shard in shards], [(3, 2)] * 2)
+        np.testing.assert_array_equal(
+            tf.concat(shards, 0), [*x.numpy(), [0, 0]]
+        )
         np.testing.assert_array_equal(distribution.shard(x, 0, 1), x)
 
     def test_a_thousand_replicas(self):
@@ -124,12 +126,12 @@ class ShareTest(absltest.TestCase):
         for rows, count in ((1024, 1000), (2048, 256), (1000, 1000), (7, 3),
                             (5, 8)):  # fmt: skip
             batch = tf.reshape(tf.range(1, 2 * rows + 1), (rows, 2))
-            parts = [
+            shards = [
                 distribution.shard(batch, i, count).numpy()
                 for i in range(count)
             ]
-            self.assertLen({part.shape for part in parts}, 1)
-            actual = np.concatenate(parts)
+            self.assertLen({shard.shape for shard in shards}, 1)
+            actual = np.concatenate(shards)
             np.testing.assert_array_equal(actual[actual.any(axis=1)], batch)
 
 
@@ -143,12 +145,12 @@ class SameAsOneTest(parameterized.TestCase):
         self.check(name, batch, in_graph, 2)
 
     def check(self, name, batch, in_graph, replicas):
-        """Of so many replicas; every_row.py has more of them."""
+        """Compares `replicas` with one; every_row.py uses it for more."""
         loss, sums, gradients = loss_and_gradients(1, name, batch, False)
         loss_2, sums_2, gradients_2 = loss_and_gradients(
             replicas, name, batch, in_graph
         )
-        # Of more parts more sums are rounded.
+        # Of more shards more sums are rounded.
         more = 1 if replicas == 2 else 3
         self.assertAlmostEqual(loss_2, loss, delta=more * 1e-6 * abs(loss))
         # MI is a difference of what may be much larger.
@@ -220,9 +222,9 @@ class DropoutTest(absltest.TestCase):
         self.assertTrue((np.abs(first - second).max(axis=(1, 2)) > 0.1).all())
         half = {k: tf.constant(v[:4]) for k, v in flat.items()}
         for replica, states in enumerate(actual):
-            own = dropout.fold_in(key, replica)
+            replica_key = dropout.fold_in(key, replica)
             with eagerly():
-                expected, _ = model.encode(unflatten(half), own)
+                expected, _ = model.encode(unflatten(half), replica_key)
             expected = expected['mlm']['masked']['encoder'][0].states
             np.testing.assert_allclose(states, expected, atol=1e-5)
         # What a row itself draws is the same on all.
@@ -233,7 +235,7 @@ class RematTest(parameterized.TestCase):
     """--remat: the same gradients, with dropout."""
 
     def gradients(self, name, replicas, remat):
-        """By path; and how large the graph is."""
+        """Returns gradients by path, and the size of the graph."""
         key = dropout.new_key(0, 0)
         strategy, run, flat, paths = step_of(replicas, name, 8, key, 0.1, remat)
         run = tf.function(run)
@@ -244,11 +246,11 @@ class RematTest(parameterized.TestCase):
 
     @parameterized.parameters(('bert', 1), ('bert', 2))
     def test_the_same_gradients(self, name, replicas):
-        kept, small = self.gradients(name, replicas, False)
+        plain, small = self.gradients(name, replicas, False)
         again, large = self.gradients(name, replicas, True)
         self.assertGreater(large, 1.05 * small)  # blocks are there twice
-        largest = max(np.abs(g).max() for g in kept.values())
-        for path, gradient in kept.items():
+        largest = max(np.abs(g).max() for g in plain.values())
+        for path, gradient in plain.items():
             np.testing.assert_allclose(
                 again[path], gradient, rtol=0, atol=1e-6 * largest,
                 err_msg=path,

@@ -1,4 +1,4 @@
-"""--best=sts:FILE and --best=retrieval:DIR: what is measured, and kept."""
+"""--best=sts:FILE and --best=retrieval:DIR: measures, and the best weights."""
 
 import dataclasses
 import json
@@ -53,13 +53,13 @@ def setUpModule():
                 for i, actual in enumerate(texts)
             )
         )
-    for split, some in (('test', range(30)), ('dev', range(30, 40))):
-        rows = ''.join(f'q{i}\tc{i}\t1\n' for i in some)
+    for split, numbers in (('test', range(30)), ('dev', range(30, 40))):
+        rows = ''.join(f'q{i}\tc{i}\t1\n' for i in numbers)
         (BEIR / 'qrels' / f'{split}.tsv').write_text(rows)
 
 
 def spearman(workdir):
-    """What tasks.sts prints."""
+    """Returns the number that tasks.sts prints."""
     done = command.run(
         sts, f'--init={workdir}', f'--data={PAIRS}', f'--workdir={FOLDER}/sts'
     )
@@ -67,7 +67,7 @@ def spearman(workdir):
 
 
 def ndcg(workdir, split='test'):
-    """What tasks.retrieval prints."""
+    """Returns the number that tasks.retrieval prints."""
     with mock.patch.object(retrieval, 'by_words', lambda task: (
         np.zeros((len(task.queries), 0), np.float32),
         np.zeros((len(task.queries), 0), np.int64),
@@ -80,7 +80,7 @@ def ndcg(workdir, split='test'):
 
 
 def train(workdir, *more, **ways):
-    """A run with an evaluation at each of its steps; what it printed."""
+    """Runs with an evaluation at each step; returns the output."""
     return run_here(
         workdir, '--steps=4', '--eval_every=1', '--objectives=skip_gram',
         '--learning_rate=0.01', *more, **ways,
@@ -89,15 +89,15 @@ def train(workdir, *more, **ways):
 
 class BestTest(parameterized.TestCase):
     def check(self, workdir, name):
-        """The weights with the highest value are there; returns it."""
+        """Checks that the weights are the best ones; returns their value."""
         lines = [r for r in records(workdir) if name in r]
         values = [line[name] for line in lines]
         self.assertGreater(len(set(values)), 1)
         best = lines[int(np.argmax(values))]
         self.assertEqual(checkpoint.weights_step(workdir), best['step'])
-        kept = json.loads((workdir / 'metrics.json').read_text())
-        self.assertEqual(kept[name], best[name])
-        self.assertEqual(kept['step'], best['step'])
+        metrics = json.loads((workdir / 'metrics.json').read_text())
+        self.assertEqual(metrics[name], best[name])
+        self.assertEqual(metrics['step'], best['step'])
         return best[name]
 
     @parameterized.named_parameters(
@@ -203,7 +203,7 @@ class BestTest(parameterized.TestCase):
 
 
 class Spelled:
-    """Vectors that texts spell, as '1 0', of a model with this similarity."""
+    """Vectors that texts spell out, as '1 0'."""
 
     def __init__(self, similarity='cosine'):
         self.config = types.SimpleNamespace(
@@ -220,7 +220,7 @@ class Spelled:
 
 
 class MeasureTest(parameterized.TestCase):
-    """What is measured, where vectors are known and numbers are by hand."""
+    """Measures of known vectors, against numbers computed by hand."""
 
     @parameterized.parameters(('cosine', 50.0), ('dot', 100.0))
     def test_similarity(self, similarity, value):
@@ -310,11 +310,11 @@ class ComplaintsTest(absltest.TestCase):
 
     def test_none_of_what_is_given_several_times(self):
         """Nothing is said so, since it is not what is the default."""
-        for given, typed in (
+        for values, typed in (
             ((), ['--corpus=']),
             (('a', 'b'), ['--corpus=a', '--corpus=b']),
             ('a', ['--corpus=a']),
         ):
-            self.assertEqual(commands.typed({'corpus': given}), typed)
+            self.assertEqual(commands.typed({'corpus': values}), typed)
         self.assertEqual(commands.parse(RunChoices, ['--corpus=']),
                          {'corpus': []})  # fmt: skip

@@ -1,4 +1,4 @@
-"""Event files are cut where a run goes on."""
+"""Event files are truncated where a run resumes."""
 
 import pathlib
 
@@ -16,7 +16,7 @@ class CutTest(absltest.TestCase):
         self.folder = self.workdir / 'tensorboard'
 
     def write(self, steps, part='train'):
-        """A file of its own; returns its path."""
+        """Writes a new file; returns its path."""
         before = set(self.folder.rglob('events*'))
         writer = tf.summary.create_file_writer(str(self.folder / part))
         with writer.as_default():
@@ -28,24 +28,24 @@ class CutTest(absltest.TestCase):
 
     def test_what_is_behind_the_step_goes(self):
         early, late = self.write([1, 2, 3]), self.write([4, 5], 'other')
-        kept = self.write([2], 'more')
-        before = kept.read_bytes()
-        events.cut(self.folder, 2)
+        unchanged = self.write([2], 'more')
+        before = unchanged.read_bytes()
+        events.truncate(self.folder, 2)
         self.assertEqual(sorted(steps_of(self.workdir, 'loss')), [1, 2, 2])
         self.assertTrue(early.exists())
         self.assertFalse(late.exists())
-        self.assertEqual(kept.read_bytes(), before)
+        self.assertEqual(unchanged.read_bytes(), before)
 
     def test_a_damaged_end_goes(self):
         path = self.write([1, 2, 3])
         whole = path.read_bytes()
         for damaged in (whole[:-5], whole[:-20] + b'x' * 20):
             path.write_bytes(damaged)
-            events.cut(self.folder, 9)
+            events.truncate(self.folder, 9)
             self.assertEqual(steps_of(self.workdir, 'loss'), [1, 2])
 
     def test_of_a_new_run_nothing_stays(self):
         self.write([1, 2])
-        events.cut(self.folder, 0)
+        events.truncate(self.folder, 0)
         self.assertEmpty(list(self.folder.rglob('events*')))
-        events.cut(self.workdir / 'none', 0)
+        events.truncate(self.workdir / 'none', 0)

@@ -11,7 +11,7 @@ from infoword_tf.training import fit
 
 class CountTest(absltest.TestCase):
     def test_tokens_and_padding(self):
-        """Two steps of two views, 8 x 16 and 8 x 4 places."""
+        """Two steps of two views, 8 x 16 and 8 x 4 sizes."""
         spec = tf.TensorSpec
         dataset = types.SimpleNamespace(
             element_spec={
@@ -21,8 +21,8 @@ class CountTest(absltest.TestCase):
                 'several/ids': spec((8, 2, 2), tf.int32),
             }
         )
-        places = fit.places_of(dataset)
-        self.assertEqual(places, {'passage': 128, 'several': 32})
+        sizes = fit.view_sizes(dataset)
+        self.assertEqual(sizes, {'passage': 128, 'several': 32})
         values = {
             'ict/loss': 2.0,
             'passage/tokens': 150.0,
@@ -30,7 +30,7 @@ class CountTest(absltest.TestCase):
             'several/tokens': 20.0,
             'several/cut_sentences': 3.0,
         }
-        self.assertEqual(fit.count_tokens(values, places, 2), 170)
+        self.assertEqual(fit.count_tokens(values, sizes, 2), 170)
         self.assertEqual(
             values,
             {
@@ -43,10 +43,10 @@ class CountTest(absltest.TestCase):
 
 
 class GoalTest(absltest.TestCase):
-    """By what weights are chosen, and when a run ends."""
+    """Selection of weights, and early ends."""
 
     def records(self, *values):
-        """A logging step each; None: nothing was measured."""
+        """Returns records of logging steps; None: no evaluation."""
         return [
             {'step': i, 'loss': 0.0, **({} if v is None else {'score': v})}
             for i, v in enumerate(values)
@@ -90,16 +90,16 @@ class StepsTest(absltest.TestCase):
     """--minutes: by a clock that the trainer moves, after 30 s of tracing."""
 
     def steps(self, minutes, seconds):
-        """Updates that fit, and those that were tried."""
-        clock, made = [0.0], []
+        """Returns the updates that fit, and those that were tried."""
+        clock, trials = [0.0], []
 
         def train(count):
-            clock[0] += int(count) * seconds + (0 if made else 30.0)
-            made.append(int(count))
+            clock[0] += int(count) * seconds + (0 if trials else 30.0)
+            trials.append(int(count))
 
         trainer = types.SimpleNamespace(train=train)
         with mock.patch.object(fit.time, 'monotonic', lambda: clock[0]):
-            return fit.steps_in(minutes, trainer), sum(made[1:])
+            return fit.steps_in(minutes, trainer), sum(trials[1:])
 
     def test_as_many_as_fit(self):
         for minutes, seconds, steps, tried in (

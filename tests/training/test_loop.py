@@ -1,4 +1,4 @@
-"""Held-out values: how many candidates every sequence is compared with."""
+"""Held-out values: the number of candidates of every sequence."""
 
 import math
 
@@ -19,7 +19,7 @@ M = TABLE['dim'].heldout_candidates
 
 
 class MeasuresTest(absltest.TestCase):
-    """What predictions for all held-out examples come to."""
+    """Scores of the predictions for all held-out examples."""
 
     def test_they_get_all_in_the_order_of_examples(self):
         """120 of them, in 40 rows: two batches."""
@@ -27,10 +27,10 @@ class MeasuresTest(absltest.TestCase):
         model = zoo.make_model('label', rate=0.5)
         views = zoo.make_views('label', 120)
         self.assertGreater(len(views['examples'].ids), HELDOUT_BATCH)
-        given = []
+        calls = []
 
         def measure(predictions, view):
-            given.append((predictions, view))
+            calls.append((predictions, view))
             return {'answer': 42.0, 'accuracy': 0.25}
 
         heldout = loop.Heldout(
@@ -38,19 +38,19 @@ class MeasuresTest(absltest.TestCase):
         )
         self.assertLen(heldout.batches, 2)
         actual = heldout.evaluate()
-        ((predictions, view),) = given
+        ((predictions, view),) = calls
         self.assertEqual(set(predictions), {'scores'})
-        said = by_example(predictions['scores'], view)
-        self.assertEqual(said.shape, (120, 2))
+        scores = by_example(predictions['scores'], view)
+        self.assertEqual(scores.shape, (120, 2))
         outcomes, _ = model.outcomes(views, zoo.statistics())
         whole = by_example(
             np.asarray(outcomes['label'].predictions['scores']), view
         )
-        np.testing.assert_allclose(said, whole, atol=1e-5)
+        np.testing.assert_allclose(scores, whole, atol=1e-5)
         true = by_example(view.targets['label'], view)
         np.testing.assert_array_equal(view.sequences.max(), 119)
         # Bounds are of sums; what a measure calls by a name of theirs is its.
-        loss = special.logsumexp(said, axis=1) - said[np.arange(120), true]
+        loss = special.logsumexp(scores, axis=1) - scores[np.arange(120), true]
         self.assertAlmostEqual(
             actual['heldout/label/loss'], loss.mean(), places=5
         )
@@ -63,37 +63,37 @@ class MeasuresTest(absltest.TestCase):
         views = zoo.make_views('label', 24)
         actual = loop.Heldout(model, views, zoo.statistics()).evaluate()
         outcomes, _ = model.outcomes(views, zoo.statistics())
-        said = by_example(
+        scores = by_example(
             np.asarray(outcomes['label'].predictions['scores']),
             views['examples'],
         )
         true = by_example(views['examples'].targets['label'], views['examples'])
         self.assertAlmostEqual(
             actual['heldout/label/accuracy'],
-            np.mean(said.argmax(axis=1) == true),
+            np.mean(scores.argmax(axis=1) == true),
             places=6,
         )
 
 
 class HeldoutTest(parameterized.TestCase):
-    """Without graphs; of those, see `SummariseTest`."""
+    """Held-out values, computed eagerly."""
 
     def setUp(self):
         super().setUp()
         self.enterContext(eagerly())
 
     def make(self, name, sequences, counts=None, model=None):
-        """Held-out values; counts: of n-grams, by sequence."""
+        """Builds views and `Heldout`; `counts`: n-grams of each sequence."""
         # Dropout is off whatever its rate.
         model = model or zoo.make_model(name, rate=0.5)
-        made = zoo.make_views(name, sequences)
+        views = zoo.make_views(name, sequences)
         if counts is not None:
-            weights = made['ngrams'].weights['dim']
+            weights = views['ngrams'].weights['dim']
             weights[:] = np.arange(weights.shape[1]) < counts[:, None]
-        return made, loop.Heldout(model, made, zoo.statistics())
+        return views, loop.Heldout(model, views, zoo.statistics())
 
     def by_batch(self, heldout, row):
-        """Mean log|B~| and chance of every held-out batch."""
+        """Yields the mean log|B~| and chance of every held-out batch."""
         candidates = heldout._candidates()
         index = list(heldout.model.objectives).index(row)
         for batch in heldout.batches:
@@ -110,9 +110,9 @@ class HeldoutTest(parameterized.TestCase):
     )
     def test_every_sequence_has_as_many(self, counts):
         sequences = 192
-        given = None if counts is None else counts(sequences)
-        made, heldout = self.make('dim', sequences, given)
-        weights = made['ngrams'].weights['dim']
+        heldout_counts = None if counts is None else counts(sequences)
+        views, heldout = self.make('dim', sequences, heldout_counts)
+        weights = views['ngrams'].weights['dim']
         self.assertGreater(weights.sum(), M + weights.shape[1])
         batches = list(self.by_batch(heldout, 'dim'))
         self.assertLen(batches, sequences // 32)
@@ -134,8 +134,8 @@ class HeldoutTest(parameterized.TestCase):
     )
     def test_too_few_of_them(self, row, view, sequences):
         """All there are of others, sequence by sequence."""
-        made, heldout = self.make(row, sequences)
-        each = made[view].weights[row].sum(axis=1)
+        views, heldout = self.make(row, sequences)
+        each = views[view].weights[row].sum(axis=1)
         others = each.sum() - each
         self.assertLess(others.max(), TABLE[row].heldout_candidates)
         actual = heldout.evaluate()
@@ -165,13 +165,14 @@ class HeldoutTest(parameterized.TestCase):
             )
 
     def test_the_commonest_b_of_every_row(self):
-        made = zoo.make_views('mlm_nsp_nce', 40)
-        counted = made['masked'].weights['mlm'] * made['masked'].measured['mlm']
-        targets = made['masked'].targets['mlm'][counted > 0]
-        actual = loop.commonest(made)
+        views = zoo.make_views('mlm_nsp_nce', 40)
+        masked = views['masked']
+        counted = masked.weights['mlm'] * masked.measured['mlm']
+        targets = masked.targets['mlm'][counted > 0]
+        actual = loop.most_common_targets(views)
         self.assertEqual(actual['mlm'], np.bincount(targets).argmax())
         # A row of one pair and its own negatives to a sequence.
-        self.assertIn(actual['nsp_nce'], made['negatives'].targets['nsp_nce'])
+        self.assertIn(actual['nsp_nce'], views['negatives'].targets['nsp_nce'])
 
     def test_nothing_at_all(self):
         _, heldout = self.make('dim', 40, np.zeros(40))
@@ -201,11 +202,11 @@ class HeldoutTest(parameterized.TestCase):
         actual = []
         for rate in (0.0, 0.5):
             model = zoo.make_model(name, rate=rate)
-            made = zoo.make_views(name, 40)
-            heldout = loop.Heldout(model, made, zoo.statistics())
+            views = zoo.make_views(name, 40)
+            heldout = loop.Heldout(model, views, zoo.statistics())
             actual.append(heldout.evaluate())
             drawn, _ = model.outcomes(
-                made, zoo.statistics(), dropout.new_key(1)
+                views, zoo.statistics(), dropout.new_key(1)
             )
             actual.append(float(drawn[name].loss))
         without, exact, with_rate, dropped = actual
@@ -217,14 +218,14 @@ class HeldoutTest(parameterized.TestCase):
         """`mlm` held out: -log p of what [MASK] hides, p of the held-out text.
         """
         training = np.arange(zoo.V) + 1
-        model, made = zoo.make_model('mlm'), zoo.make_views('mlm', 40)
-        view = made['masked']
+        model, views = zoo.make_model('mlm'), zoo.make_views('mlm', 40)
+        view = views['masked']
         hidden = view.measured['mlm'] > 0
         self.assertFalse(hidden.all())
         ceilings = []
         for counts in (zoo.statistics().measured, training):
             statistics = Statistics(training, counts)
-            actual = loop.Heldout(model, made, statistics).evaluate()
+            actual = loop.Heldout(model, views, statistics).evaluate()
             log_p = np.log((counts / counts.sum())[view.targets['mlm'][hidden]])
             self.assertAlmostEqual(
                 actual['heldout/mlm/ceiling'], -log_p.mean(), places=5
@@ -265,14 +266,14 @@ class SummariseTest(absltest.TestCase):
     def test_candidates_of_its_own(self):
         """`nsp_nce` has 4 in held-out text too, in every batch of it."""
         model = zoo.make_model('mlm_nsp_nce', rate=0.0)
-        made = zoo.make_views('mlm_nsp_nce', 40)
-        heldout = loop.Heldout(model, made, zoo.statistics())
+        views = zoo.make_views('mlm_nsp_nce', 40)
+        heldout = loop.Heldout(model, views, zoo.statistics())
         actual = heldout.evaluate()
         self.assertAlmostEqual(
             actual['heldout/nsp_nce/log_candidates'], math.log(4), places=5
         )
         self.assertAlmostEqual(actual['heldout/nsp_nce/chance'], 0.25, places=6)
-        outcomes, _ = model.outcomes(made, heldout.statistics)
+        outcomes, _ = model.outcomes(views, heldout.statistics)
         whole = loop.summarise('nsp_nce', given.sums(outcomes['nsp_nce']))
         for name, value in whole.items():
             self.assertAlmostEqual(actual[f'heldout/{name}'], value, places=4)

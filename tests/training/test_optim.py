@@ -33,7 +33,7 @@ SETTINGS = {
 
 
 class NumpyAdamW:
-    """The oracle, float64: Adam as TensorFlow has it, decay beside it."""
+    """Computes Adam with decoupled decay in float64: the oracle."""
 
     def __init__(self, weights, decay, clip, name='infoword'):
         self.weights = {k: w.astype(np.float64) for k, w in weights.items()}
@@ -76,7 +76,7 @@ def make_weights():
 
 
 def make_gradients(step):
-    """Of sizes from 1e-7, below epsilon, to 3."""
+    """Draws gradients of sizes from 1e-7, below epsilon, to 3."""
     random = np.random.default_rng([1, step])
     return {
         path: (
@@ -86,9 +86,9 @@ def make_gradients(step):
     }
 
 
-def optimizer_of(name, *wanted, shares=MappingProxyType({}), **more):
+def optimizer_of(name, *options, shares=MappingProxyType({}), **more):
     variables = {k: keras.Variable(w) for k, w in make_weights().items()}
-    return optim.AdamW(variables, optim.chosen(name, *wanted, **more), shares)
+    return optim.AdamW(variables, optim.preset(name, *options, **more), shares)
 
 
 def make_optimizer(decay=0.01, clip=1.0):
@@ -105,7 +105,7 @@ def update(optimizer, gradients, rate, step, allowed=True):
 
 
 def state(optimizer):
-    """All weights and moments, NumPy."""
+    """Returns all weights and moments, NumPy."""
     both = {**optimizer.variables, **optimizer.slots}
     return {k: v.numpy().copy() for k, v in both.items()}
 
@@ -159,7 +159,7 @@ class NarrowTest(parameterized.TestCase):
         for kind in ('float32', 'bfloat16'):
             variable = keras.Variable(first)
             optimizer = optim.AdamW(
-                {'kernel': variable}, optim.chosen(name, 0.0, 0.0, kind)
+                {'kernel': variable}, optim.preset(name, 0.0, 0.0, kind)
             )
             self.assertEqual(optimizer.slots['v/kernel'].dtype, kind)
             apply = tf.function(optimizer.apply)
@@ -187,12 +187,12 @@ class NarrowTest(parameterized.TestCase):
         with self.assertRaisesRegex(
             errors.UsageError, '--moments=bfloat16 is for Adam; --optimizer='
         ):
-            optim.chosen('word2vec', moments='bfloat16')
+            optim.preset('word2vec', moments='bfloat16')
 
 
 class OracleCase(parameterized.TestCase):
     def assert_equals_numpy(self, optimizer, oracle, graph, rate, **more):
-        """Six updates; rate: of a step."""
+        """Makes six updates; `rate`: of a step."""
         apply = tf.function(optimizer.apply) if graph else optimizer.apply
         for step in range(6):
             gradients = make_gradients(step)
@@ -221,7 +221,7 @@ class UpdateTest(OracleCase):
     def test_first_update_written_out(self):
         """m = g / 10, v = g^2 / 50, rate * sqrt(1 - .98) / (1 - .9)."""
         variables = {'a_bias': keras.Variable([1.0, 1.0, 1.0])}
-        optimizer = optim.AdamW(variables, optim.chosen(clip_norm=0.0))
+        optimizer = optim.AdamW(variables, optim.preset(clip_norm=0.0))
         g = np.array([2.0, -1e-5, 0.0])
         update(optimizer, {'a_bias': np.float32(g)}, 0.5, 0)
         root = math.sqrt(0.02)
@@ -236,7 +236,7 @@ class UpdateTest(OracleCase):
 
     @parameterized.parameters('infoword', 'word2vec')
     def test_a_row_may_spare_a_weight(self, name):
-        rules = optim.chosen(name, weight_decay=0.5)
+        rules = optim.preset(name, weight_decay=0.5)
         rate, step = tf.constant(0.1), tf.constant(0, tf.int64)
         weights = {
             path: keras.Variable(np.ones((2, 3), 'float32'), name=path[:1])
@@ -262,7 +262,7 @@ class UpdateTest(OracleCase):
 
     def test_paper_settings(self):
         rules = optim.AdamW({}).rules
-        self.assertEqual(rules, optim.chosen('infoword'))
+        self.assertEqual(rules, optim.preset('infoword'))
         self.assertEqual(
             (rules.beta_1, rules.beta_2, rules.epsilon), (0.9, 0.98, 1e-6)
         )
@@ -321,7 +321,7 @@ class PublishedTest(OracleCase):
             ('elmo', 1 / math.sqrt(2)),
         ):  # fmt: skip
             variable = keras.Variable([0.0])
-            rules = optim.chosen(name, clip_norm=0.0)
+            rules = optim.preset(name, clip_norm=0.0)
             optimizer = optim.AdamW({'a_bias': variable}, rules)
             update(optimizer, {'a_bias': np.ones(1, np.float32)}, 0.01, 0)
             np.testing.assert_allclose(
@@ -340,8 +340,8 @@ class PublishedTest(OracleCase):
             )
 
     def test_what_is_chosen_wins(self):
-        self.assertEqual(optim.chosen('xlnet'), optim.PRESETS['xlnet'])
-        actual = optim.chosen('elmo', weight_decay=0.3, clip_norm=0.0)
+        self.assertEqual(optim.preset('xlnet'), optim.PRESETS['xlnet'])
+        actual = optim.preset('elmo', weight_decay=0.3, clip_norm=0.0)
         self.assertEqual((actual.weight_decay, actual.clip_norm), (0.3, 0.0))
         self.assertIsNone(actual.beta_2)
 
@@ -415,14 +415,14 @@ class SharesTest(absltest.TestCase):
             optimizer = optimizer_of(name)
             before = {k: v.numpy() for k, v in optimizer.slots.items()}
             update(optimizer, make_gradients(0), 0.1, 0)
-            optimizer.forget()
+            optimizer.reset()
             for path, slot in optimizer.slots.items():
                 np.testing.assert_array_equal(slot, before[path])
 
 
 class ClipTest(absltest.TestCase):
     def moments_norm(self, optimizer):
-        """The global norm of m: of the first update, a tenth of g's."""
+        """Returns the global norm of m: at first a tenth of the gradient's."""
         actual = state(optimizer)
         return math.sqrt(sum((actual[f'm/{k}'] ** 2).sum() for k in SHAPES))
 
@@ -487,7 +487,7 @@ class DecaysTest(parameterized.TestCase):
     @parameterized.parameters(*zoo.CASES)
     def test_matrices_and_tables_decay_biases_and_norms_do_not(self, name):
         variables = zoo.make_model(name).variables
-        decaying = {p for p in variables if optim.chosen().decays(p)}
+        decaying = {p for p in variables if optim.preset().decays(p)}
         # Relative attention has its biases by head.
         matrices = {
             p
@@ -513,7 +513,7 @@ class DecaysTest(parameterized.TestCase):
             'outer_kernel',
         )
         self.assertEqual(
-            {p for p in variables if optim.chosen().decays(p)},
+            {p for p in variables if optim.preset().decays(p)},
             {
                 'encoder/word_embeddings',
                 'encoder/position_embeddings',
@@ -527,13 +527,13 @@ class DecaysTest(parameterized.TestCase):
     def test_relative_biases_decay_under_xlnet_alone(self, name):
         """r_w_bias, r_r_bias and r_s_bias of its code: u, v and s."""
         variables = zoo.make_model(name).variables
-        usual = {p for p in variables if optim.chosen().decays(p)}
+        usual = {p for p in variables if optim.preset().decays(p)}
         kinds = ('content_bias', 'position_bias', 'segment_bias')
         relative = {p for p in variables if p.endswith(kinds)}
         layers = zoo.CASES[name].layers
         self.assertLen(relative, layers * (3 if name == 'plm' else 2))
         for other in optim.PRESETS:
-            actual = {p for p in variables if optim.chosen(other).decays(p)}
+            actual = {p for p in variables if optim.preset(other).decays(p)}
             more = relative if other == 'xlnet' else set()
             self.assertEqual(actual, usual | more, other)
 
@@ -606,7 +606,7 @@ class ScheduleTest(parameterized.TestCase):
         for step, expected in rates.items():
             rate = optim.schedule(
                 tf.constant(step), peak, warmup_steps, steps,
-                optim.chosen(name),
+                optim.preset(name),
             )  # fmt: skip
             np.testing.assert_allclose(
                 rate, expected, rtol=2e-6, atol=1e-7, err_msg=str(step)
@@ -614,7 +614,7 @@ class ScheduleTest(parameterized.TestCase):
 
     def test_climbs(self):
         for name in optim.PRESETS:
-            rules = optim.chosen(name)
+            rules = optim.preset(name)
             actual = optim.warmup_steps(None, 5, rules)
             warmup = 0 if name in ('elmo', 'word2vec') else 1
             self.assertEqual(actual, warmup, name)

@@ -1,4 +1,4 @@
-"""A batch in parts: what the whole batch gives, dropout and all."""
+"""A batch in microbatches: what the whole batch gives, dropout and all."""
 
 from unittest import mock
 
@@ -9,7 +9,8 @@ from absl.testing import parameterized
 from infoword_tf.layers import dropout
 from infoword_tf.objectives import TABLE, Replicas
 from infoword_tf.objectives.infonce import SUMS
-from infoword_tf.training import parts
+from infoword_tf.training import loop
+from infoword_tf.training.microbatch import MicrobatchStep
 from infoword_tf.views import flatten, unflatten
 from tests import zoo
 from tests.eager import eagerly
@@ -38,7 +39,7 @@ class PartsTest(parameterized.TestCase):
 
     @parameterized.named_parameters(*[(n, n) for n in CASES])
     def test_gradients_are_those_of_the_whole_batch(self, name):
-        """3 rows of 8 at a time: two parts, and a smaller one."""
+        """3 sequences of 8 at a time: two microbatches, and a smaller one."""
         model = zoo.make_model(name, rate=0.1)
         views, statistics = zoo.make_views(name), zoo.statistics()
         variables = [v.value for v in model.trainable.values()]
@@ -57,10 +58,10 @@ class PartsTest(parameterized.TestCase):
                 variables,
                 unconnected_gradients=tf.UnconnectedGradients.ZERO,
             )
-            step = parts.Step(
+            step = MicrobatchStep(
                 model, views, statistics, key, Replicas(), state, 3
             )
-            actual, sums, kept = step.gradients(variables)
+            actual, sums, actual_state = step.gradients(variables)
         expected, actual = (
             [tf.convert_to_tensor(g).numpy() for g in gradients]
             for gradients in (expected, actual)
@@ -72,7 +73,7 @@ class PartsTest(parameterized.TestCase):
             self.assertLess(np.abs(a - b).max(), most * size, path)
         for row, outcome in outcomes.items():
             compared = np.full(len(SUMS), True)
-            if row == 'diffcse':  # the answers' own p is that of each part
+            if row == 'diffcse':  # the answers' p is that of a microbatch
                 compared = np.isin(SUMS, ('loss', 'weight', 'accuracy'))
             np.testing.assert_allclose(
                 sums[row][compared],
@@ -81,19 +82,19 @@ class PartsTest(parameterized.TestCase):
                 atol=1e-5,
                 err_msg=row,
             )
-        tf.nest.assert_same_structure(kept, new)
+        tf.nest.assert_same_structure(actual_state, new)
         for a, b in zip(
-            tf.nest.flatten(kept), tf.nest.flatten(new), strict=True
+            tf.nest.flatten(actual_state), tf.nest.flatten(new), strict=True
         ):
             np.testing.assert_allclose(a, b, rtol=1e-5, atol=1e-5)
 
     @parameterized.parameters(
         ('ict_lookup', 1, 2),
-        # A row that is scored part by part: each has its share of the weight.
+        # Scored microbatch by microbatch, each with its share of the weight.
         ('skip_gram', 2, 6),
     )
     def test_a_run(self, name, replicas, size):
-        """In a graph, a loop over parts; and 3 of the 4 rows of a replica.
+        """In a graph, a loop; and 3 of the 4 sequences of a replica.
 
         What Adam averages shows the length of gradients, which no clip hides.
         """
@@ -102,7 +103,9 @@ class PartsTest(parameterized.TestCase):
             trainer = zoo.make_trainer(
                 name, replicas, 2, clip=0.0, microbatch=microbatch,
             )  # fmt: skip
-            with mock.patch.object(parts, 'Step', wraps=parts.Step) as step:
+            with mock.patch.object(
+                loop, 'MicrobatchStep', wraps=MicrobatchStep
+            ) as step:
                 trainer.train(tf.constant(2))
             if microbatch:  # of the global batch
                 self.assertEqual(step.call_args.args[-1], size // replicas)

@@ -53,17 +53,17 @@ class ProcessorTest(parameterized.TestCase):
         ('says_nothing', 'processor\t: 0\n', UNREAD),
         ('no_such_file', None, UNREAD),
     )  # fmt: skip
-    def test_by_its_instructions(self, text, said):
+    def test_by_its_instructions(self, text, expected):
         path = pathlib.Path(self.create_tempdir().full_path) / 'cpuinfo'
         if text is not None:
             path.write_text(text, encoding='latin-1')
         with mock.patch.object(precision, 'CPUINFO', path):
             for device in ('/cpu:0', None):
-                self.assertEqual(decided(device), f'precision: {said}\n')
+                self.assertEqual(decided(device), f'precision: {expected}\n')
 
 
 class DeviceTest(parameterized.TestCase):
-    """GPUs and TPUs that are not there: what TensorFlow would say of them."""
+    """GPUs and TPUs that TensorFlow is made to report."""
 
     @parameterized.named_parameters(
         ('new', [(9, 0)], 'GPU 0 has compute capability 9.0: mixed_bfloat16'),
@@ -74,7 +74,7 @@ class DeviceTest(parameterized.TestCase):
          'GPU 1 has compute capability 7.0: float32'),
         ('others', [None], 'GPU 0 says no compute capability: float32'),
     )  # fmt: skip
-    def test_gpus(self, capabilities, said):
+    def test_gpus(self, capabilities, expected):
         details = {
             f'gpu{i}': {'device_name': f'GPU {i}'}
             | ({'compute_capability': actual} if actual else {})
@@ -90,7 +90,7 @@ class DeviceTest(parameterized.TestCase):
         ):
             for device in ('/job:localhost/replica:0/task:0/device:GPU:0',
                            None):  # fmt: skip
-                self.assertEqual(decided(device), f'precision: {said}\n')
+                self.assertEqual(decided(device), f'precision: {expected}\n')
 
     def test_tpus(self):
         self.assertEqual(
@@ -100,7 +100,7 @@ class DeviceTest(parameterized.TestCase):
 
 
 def decided(device):
-    """What is printed, which ends in what is decided."""
+    """Returns the printed line, which ends with the decision."""
     with contextlib.redirect_stdout(io.StringIO()) as shown:
         chosen = precision.faster(device)
     line = shown.getvalue()

@@ -3,6 +3,7 @@
 from unittest import mock
 
 from absl.testing import absltest
+from matplotlib.figure import Figure
 
 from infoword_tf.training import report
 from tests import places
@@ -72,9 +73,11 @@ class TextTest(absltest.TestCase):
 
 class PictureTest(places.Folder, absltest.TestCase):
     def drawn(self, draw, *args):
-        """The figure that is saved; it is checked that it can be."""
+        """Returns the figure that is saved, and checks the file."""
         path = self.folder / 'x.png'
-        with mock.patch.object(report, '_save', wraps=report._save) as save:
+        with mock.patch.object(
+            Figure, 'savefig', autospec=True, side_effect=Figure.savefig
+        ) as save:
             draw(path, *args)
         self.assertTrue(path.read_bytes().startswith(b'\x89PNG'))
         return save.call_args[0][0]
@@ -103,9 +106,9 @@ class PictureTest(places.Folder, absltest.TestCase):
             ).axes
             self.assertEqual(axis.get_title(loc='left'), title)
             self.assertEqual(axis.get_ylabel(), label)
-            _, kept = axis.lines
-            self.assertEqual(kept.get_label(), 'kept: 0.2500')
-            self.assertEqual(kept.get_xdata(), [600])
+            _, best = axis.lines
+            self.assertEqual(best.get_label(), 'kept: 0.2500')
+            self.assertEqual(best.get_xdata(), [600])
 
     def test_frequencies_alone_are_a_line(self):
         figure = self.drawn(report.draw_bounds, [RECORD], ['mlm'])

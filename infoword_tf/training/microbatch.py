@@ -1,18 +1,17 @@
-"""A batch in parts: its gradient in the memory of a few rows.
+"""Microbatches: the gradient of a batch in the memory of a few sequences.
 
-The forward and backward pass of a part need memory, not the batch. Rows of the
-table whose candidates depend on no state have a loss that is a sum over pairs:
-their gradients add up. Rows that compare vectors across the batch
-(`Objective.vectors`) are taken in three steps (Gao et al. 2021, "Scaling deep
-contrastive learning batch size under memory limited setup"): all parts are
-encoded without a tape, which leaves the vectors; these are scored, which gives
-the gradient of each vector; and the parts are encoded once more, where that
-gradient is handed down. Dropout is the same both times, and that of the whole
-batch, since its key says which rows a part has. So the gradient is that of the
-whole batch, but for the order of sums.
+Only one microbatch at a time has its forward and backward pass in memory. The
+loss of rows whose candidates depend on no state is a sum over pairs, so their
+gradients add up. Rows that compare vectors across the batch
+(`Objective.vectors`) take three steps (Gao et al. 2021, "Scaling deep
+contrastive learning batch size under memory limited setup"): all microbatches
+are encoded without a tape, which gives the vectors; these are scored, which
+gives the gradient of each vector; and the microbatches are encoded once more
+to propagate that gradient. Dropout is the same both times, and that of the
+whole batch, since its key says which sequences a microbatch has. So the
+gradient is that of the whole batch, but for the order of sums.
 
-Glossary of shapes: R rows of a view (its first axis, on this replica), n rows
-of a part.
+Glossary of shapes: n sequences of a microbatch.
 """
 
 import dataclasses
@@ -28,15 +27,15 @@ from infoword_tf.views import View, flatten, unflatten
 
 
 @dataclasses.dataclass
-class Step:
-    """A step over a batch that is encoded in parts.
+class MicrobatchStep:
+    """Step over a batch that is encoded in microbatches.
 
     Attributes:
-        model, views, statistics, key, replicas, state: as of
-            `Model.outcomes`.
+        model, views, statistics, key, replicas, state: see `Model.outcomes`.
         size: n, at most.
-        comparing: rows of the table that are scored over the whole batch.
-        alone: those that are scored part by part.
+        batches: by row, the whole batch before it is encoded.
+        comparing: rows that are scored over the whole batch.
+        separable: rows that are scored microbatch by microbatch.
     """
 
     model: Model
@@ -48,27 +47,31 @@ class Step:
     size: int
 
     def __post_init__(self):
-        """Sets what is known before anything is encoded."""
+        """Prepares candidates and weights, for which nothing is encoded.
+
+        Raises:
+            ValueError: a row needs the whole batch at once.
+        """
         rows, replicas = self.model.objectives, self.replicas
-        self.whole = self.model.unencoded(
+        self.batches = self.model.unencoded(
             self.views, self.statistics, self.key, replicas, self.state
         )
         self.comparing = [row for row in rows if rows[row].compares]
-        self.alone = [row for row in rows if row not in self.comparing]
+        self.separable = [row for row in rows if row not in self.comparing]
         self.candidates, self.factors = {}, {}
-        for row in self.alone:
+        for row in self.separable:
             if f'objectives/{row}' in self.state:
                 raise ValueError(
                     f'{row} has a state and no `vectors`, so its batch cannot '
-                    'be taken in parts; leave out --microbatch'
+                    'be taken in microbatches; leave out --microbatch'
                 )
             if rows[row].whole:
                 raise ValueError(
                     f'{row} reads what is of the whole batch, which cannot '
-                    'be taken in parts then; leave out --microbatch'
+                    'be taken in microbatches then; leave out --microbatch'
                 )
-            self.candidates[row] = rows[row].candidates(self.whole[row])
-            weight = replicas.sum(rows[row].weight(self.whole[row]))
+            self.candidates[row] = rows[row].candidates(self.batches[row])
+            weight = replicas.sum(rows[row].weight(self.batches[row]))
             self.factors[row] = self.model.weights[row] / tf.maximum(
                 weight, 1e-12
             )
@@ -76,9 +79,7 @@ class Step:
     def gradients(
         self, variables: Sequence[Any]
     ) -> tuple[list[tf.Tensor], dict[str, tf.Tensor], dict[str, Any]]:
-        """What one tape over `Model.outcomes` and `Model.loss` gives.
-
-        Args: whose gradients are wanted.
+        """Computes gradients, as a tape over `Model.loss` would.
 
         Returns:
             This replica's share of each gradient; by row the sums of its
@@ -88,8 +89,8 @@ class Step:
         vectors: dict[str, dict[str, tf.Tensor]] = {}
         for names in groups:
             if any(row in self.comparing for row in self._rows(names)):
-                _, found = self._over_parts(names, self._vectors)
-                vectors |= found
+                _, group_vectors = self._over_microbatches(names, self._vectors)
+                vectors |= group_vectors
         total, sums, upstream, new = self._compare(variables, vectors)
         for names in groups:
 
@@ -98,55 +99,56 @@ class Step:
             ) -> tuple[Any, Any]:
                 return self._backward(variables, upstream, names, begin, size)
 
-            added, memories = self._over_parts(names, backward)
+            added, memories = self._over_microbatches(names, backward)
             total = [a + b for a, b in zip(total, added[0], strict=True)]
             sums |= added[1]
-            new |= {name: _turned(memory) for name, memory in memories.items()}
+            new |= {name: _transposed(x) for name, x in memories.items()}
         return total, sums, new
 
     def _groups(self) -> list[tuple[str, ...]]:
-        """Views of one number of rows, which are parted together."""
-        found: dict[int, list[str]] = {}
+        """Groups views that have the same number of sequences."""
+        groups: dict[int, list[str]] = {}
         for name, view in self.views.items():
-            found.setdefault(view.ids.shape[0], []).append(name)
+            groups.setdefault(view.ids.shape[0], []).append(name)
         for row, reads in self.model.reads.items():
             counts = {self.views[name].ids.shape[0] for name in reads}
             if len(counts) > 1:
                 raise ValueError(
-                    f'{row} reads views of {sorted(counts)} rows, which '
-                    'cannot be split into the same parts'
+                    f'{row} reads views of {sorted(counts)} sequences, which '
+                    'cannot be split into the same microbatches'
                 )
-        return [tuple(names) for names in found.values()]
+        return [tuple(names) for names in groups.values()]
 
     def _rows(self, names: Sequence[str]) -> list[str]:
-        """The rows of the table that read these views."""
+        """Returns the rows that read any of the named views."""
         reads = self.model.reads
         return [row for row in reads if not reads[row].keys().isdisjoint(names)]
 
-    def _batches(
+    def _encode(
         self, names: Sequence[str], begin: Any, size: int
     ) -> tuple[dict[str, Batch], dict[str, Any]]:
-        """Some rows, encoded; and what the encoder remembers of them."""
+        """Encodes a microbatch; returns batches by row, and new memories."""
         flat = flatten({name: self.views[name] for name in names})
-        remembered = {}
+        memories = {}
         for name in names:
             if (memory := self.state.get(f'memory/{name}')) is not None:
-                some = tf.nest.map_structure(
-                    lambda x: _cut(x, begin, size), _turned(memory)
+                memory = tf.nest.map_structure(
+                    lambda x: _slice(x, begin, size), _transposed(memory)
                 )
-                remembered[f'memory/{name}'] = _turned(some)
+                memories[f'memory/{name}'] = _transposed(memory)
+        sliced = {path: _slice(x, begin, size) for path, x in flat.items()}
         return self.model.batches(
-            unflatten({path: _cut(x, begin, size) for path, x in flat.items()}),
+            unflatten(sliced),
             self.statistics,
             dropout.of_rows(self.key, begin, size),
             self.replicas,
-            remembered,
+            memories,
         )
 
     def _vectors(
         self, names: Sequence[str], begin: Any, size: int
     ) -> tuple[Any, Any]:
-        batches, _ = self._batches(names, begin, size)
+        batches, _ = self._encode(names, begin, size)
         return (), {
             row: self.model.objectives[row].vectors(batches[row])
             for row in self._rows(names)
@@ -158,14 +160,19 @@ class Step:
         variables: Sequence[Any],
         vectors: Mapping[str, Mapping[str, tf.Tensor]],
     ) -> tuple[list[tf.Tensor], dict[str, tf.Tensor], Any, dict[str, Any]]:
-        """Scores what was encoded: gradients of weights, and of vectors."""
+        """Scores the vectors of the whole batch.
+
+        Returns:
+            Gradients of weights; by row the sums of its `Outcome`; by row and
+            name gradients of vectors; and the state of the next step.
+        """
         new = {}
         with tf.GradientTape() as tape:
             tape.watch(vectors)
             outcomes = {}
             for row in self.comparing:
                 objective = self.model.objectives[row]
-                batch = self.whole[row]._replace(vectors=vectors[row])
+                batch = self.batches[row]._replace(vectors=vectors[row])
                 candidates = objective.candidates(batch)
                 outcomes[row] = objective.score(batch, candidates)
                 if f'objectives/{row}' in self.state:
@@ -173,13 +180,13 @@ class Step:
             loss = self.model.loss(outcomes, self.replicas)
         if not outcomes:
             return [tf.zeros(v.shape) for v in variables], {}, {}, {}
-        found, upstream = tape.gradient(
+        gradients, upstream = tape.gradient(
             loss,
             (list(variables), vectors),
             unconnected_gradients=tf.UnconnectedGradients.ZERO,
         )
         sums = {row: tf.stack(outcomes[row].sums) for row in outcomes}
-        return list(map(tf.convert_to_tensor, found)), sums, upstream, new
+        return list(map(tf.convert_to_tensor, gradients)), sums, upstream, new
 
     def _backward(
         self,
@@ -189,15 +196,15 @@ class Step:
         begin: Any,
         size: int,
     ) -> tuple[Any, Any]:
-        """Of some rows: gradients and sums; and what is remembered of them."""
+        """Computes gradients, sums and new memories of a microbatch."""
         objectives = self.model.objectives
-        rows = self.views[names[0]].ids.shape[0]
+        sequences = self.views[names[0]].ids.shape[0]
         outcomes = {}
         with tf.GradientTape() as tape:
-            batches, memories = self._batches(names, begin, size)
+            batches, memories = self._encode(names, begin, size)
             loss = tf.zeros(())
             for row in self._rows(names):
-                if row in self.alone:
+                if row in self.separable:
                     outcomes[row] = objectives[row].score(
                         batches[row], self.candidates[row]
                     )
@@ -206,85 +213,89 @@ class Step:
                 vectors = objectives[row].vectors(batches[row])
                 for name, x in vectors.items():
                     each = upstream[row][name]
-                    each = _cut(each, begin, size, each.shape[0] // rows)
+                    count = each.shape[0] // sequences
+                    each = _slice(each, begin, size, count)
                     x, each = (tf.cast(y, tf.float32) for y in (x, each))
                     loss += tf.reduce_sum(x * each)
-        found = tape.gradient(
+        gradients = tape.gradient(
             loss,
             list(variables),
             unconnected_gradients=tf.UnconnectedGradients.ZERO,
         )
         sums = {row: tf.stack(outcomes[row].sums) for row in outcomes}
-        return (list(map(tf.convert_to_tensor, found)), sums), {
-            name: _turned(memory) for name, memory in memories.items()
+        return (list(map(tf.convert_to_tensor, gradients)), sums), {
+            name: _transposed(memory) for name, memory in memories.items()
         }
 
-    def _over_parts(
+    def _over_microbatches(
         self, names: Sequence[str], function: Callable[..., tuple[Any, Any]]
     ) -> tuple[Any, Any]:
-        """What `function(names, begin, size)` gives of some views, n rows after
-        n rows: what it gives first added up, the rest put together.
+        """Applies `function(names, begin, size)` to all microbatches of views.
+
+        Returns:
+            Its first results added up; its second ones concatenated.
         """
-        rows = self.views[names[0]].ids.shape[0]
-        size = min(self.size, rows)
-        count, rest = divmod(rows, size)
-        some = tf.function(
+        sequences = self.views[names[0]].ids.shape[0]
+        size = min(self.size, sequences)
+        count, rest = divmod(sequences, size)
+        one = tf.function(
             lambda begin, size: function(names, begin, size), autograph=False
         )
-        found = some(tf.constant(0), size)
-        added, kept = map(tf.nest.flatten, found)
+        first = one(tf.constant(0), size)
+        total, joined = map(tf.nest.flatten, first)
         if count > 1:
 
-            def body(i: Any, added: Any, arrays: Any) -> tuple[Any, Any, Any]:
-                more, parts = map(tf.nest.flatten, some(i * size, size))
-                added = [a + b for a, b in zip(added, more, strict=True)]
+            def body(i: Any, total: Any, arrays: Any) -> tuple[Any, Any, Any]:
+                added, slices = map(tf.nest.flatten, one(i * size, size))
+                total = [a + b for a, b in zip(total, added, strict=True)]
                 arrays = [
-                    array.write(i - 1, part)
-                    for array, part in zip(arrays, parts, strict=True)
+                    array.write(i - 1, x)
+                    for array, x in zip(arrays, slices, strict=True)
                 ]
-                return i + 1, added, arrays
+                return i + 1, total, arrays
 
             arrays = [
                 tf.TensorArray(x.dtype, count - 1, element_shape=x.shape)
-                for x in kept
+                for x in joined
             ]
-            _, added, arrays = tf.while_loop(
+            _, total, arrays = tf.while_loop(
                 lambda i, *_: i < count,
                 body,
-                (tf.constant(1), added, arrays),
+                (tf.constant(1), total, arrays),
                 parallel_iterations=1,
             )
-            for k, (x, array) in enumerate(zip(kept, arrays, strict=True)):
+            for k, (x, array) in enumerate(zip(joined, arrays, strict=True)):
                 whole = tf.concat([x, array.concat()], axis=0)
                 shape = (count * x.shape[0], *x.shape[1:])
-                kept[k] = tf.ensure_shape(whole, shape)
+                joined[k] = tf.ensure_shape(whole, shape)
         if rest:
-            last = some(tf.constant(count * size), rest)
-            more, parts = map(tf.nest.flatten, last)
-            added = [a + b for a, b in zip(added, more, strict=True)]
-            kept = [
+            last = one(tf.constant(count * size), rest)
+            added, slices = map(tf.nest.flatten, last)
+            total = [a + b for a, b in zip(total, added, strict=True)]
+            joined = [
                 tf.concat([x, y], axis=0)
-                for x, y in zip(kept, parts, strict=True)
+                for x, y in zip(joined, slices, strict=True)
             ]
         return (
-            tf.nest.pack_sequence_as(found[0], added),
-            tf.nest.pack_sequence_as(found[1], kept),
+            tf.nest.pack_sequence_as(first[0], total),
+            tf.nest.pack_sequence_as(first[1], joined),
         )
 
 
-def _cut(x: tf.Tensor, begin: Any, size: int, each: int = 1) -> tf.Tensor:
-    """The rows of a part, of an array with `each` of them for a row."""
+def _slice(x: tf.Tensor, begin: Any, size: int, each: int = 1) -> tf.Tensor:
+    """Slices the entries of a microbatch, `each` entries a sequence."""
     start = [begin * each, *[0] * (x.shape.rank - 1)]
-    return tf.slice(x, start, (size * each, *x.shape[1:]))  # XLA: of one size
+    # XLA needs a size that is the same in each iteration.
+    return tf.slice(x, start, (size * each, *x.shape[1:]))
 
 
-def _turned(memory: Any) -> Any:
-    """A memory [L, B, ...] (or [B]) with rows first; or again as it was."""
+def _transposed(memory: Any) -> Any:
+    """Swaps the first two axes of a memory [L, B, ...]; [B] stays."""
 
-    def turned(x: tf.Tensor) -> tf.Tensor:
+    def transposed(x: tf.Tensor) -> tf.Tensor:
         if x.shape.rank == 1:
             return x
         rest = range(2, x.shape.rank)
         return tf.transpose(x, (1, 0, *rest))
 
-    return tf.nest.map_structure(turned, memory)
+    return tf.nest.map_structure(transposed, memory)
