@@ -109,7 +109,7 @@ def run_theirs(
         layout = glue_layout.TASKS[given.task]
         parts = {
             'train': glue_layout.read(
-                given.task, given.data_dir, 'train').some(given.examples),
+                given.task, given.data_dir, 'train').subset(given.examples),
             'heldout': glue_layout.read(given.task, given.data_dir, 'dev'),
         }  # fmt: skip
         targets = {

@@ -30,7 +30,7 @@ from export.index import KINDS, Index, Passage, has_faiss
 from infoword_tf import commands, errors
 from infoword_tf.choices import TextChoices, again, flag
 from infoword_tf.config import read_exported
-from infoword_tf.data import rows
+from infoword_tf.data import table_documents
 from infoword_tf.data.documents import Document
 from tasks import retrieval
 from tasks.vectors import digest
@@ -91,7 +91,7 @@ def refuse(complaints: Mapping[str, Any]) -> None:
 def indexed(given: Choices) -> tuple[str, Callable[[], Iterable[Document]]]:
     """The text to index: what changes when it does, and its documents."""
     if given.documents is not None:
-        return rows.documents_of(
+        return table_documents.documents_of(
             given.documents, given.id, given.text, given.delimiter
         )
     from infoword_tf.data import corpora

@@ -34,7 +34,7 @@ class SourceSpec(NamedTuple):
 
     @property
     def reads(self) -> str:
-        """The field of `data.batches.Inputs` that it reads."""
+        """The field of `data.batches.RunInputs` that it reads."""
         return _INPUTS.get(self.source, 'text')
 
 
@@ -74,7 +74,7 @@ class Plan(NamedTuple):
         return list(dict.fromkeys(v.source_spec for v in self.views.values()))
 
     def reads(self, what: str) -> bool:
-        """Whether some row reads this field of `data.batches.Inputs`."""
+        """Whether some row reads this field of `data.batches.RunInputs`."""
         return any(spec.reads == what for spec in self.source_specs)
 
     @property
@@ -83,7 +83,7 @@ class Plan(NamedTuple):
         return self.reads('examples')
 
     def readers_of(self, what: str) -> list[str]:
-        """The rows that read a field of `data.batches.Inputs`, in order."""
+        """The rows that read a field of `data.batches.RunInputs`, in order."""
         return list(
             dict.fromkeys(
                 row

@@ -4,10 +4,10 @@ r"""Prepares text that is trained on often, or by many: a sharded token store.
         --vocab_size=32000
     python -m infoword_tf.train --corpus=store:DIR --objectives=mlm ...
 
-Text is tokenized in shards, one process a core. A shard that is whole stays: a
-command that was stopped goes on with the others, and makes the same bytes
-whatever the number of processes. The same command once more checks every byte
-of a store that is finished. A run trains on a store exactly as on its text.
+Text is tokenized in shards, one process a core. Finished shards stay: a command
+that was stopped continues with the others, and makes the same bytes whatever
+the number of processes. The same command once more checks every byte of a
+finished store. A run trains on a store exactly as on its text.
 
 --beam_options=runner=... gives the shards to a pipeline of Apache Beam, with
 the same bytes (data/beam.py).
@@ -38,8 +38,8 @@ from infoword_tf.data.sharding import SETTINGS, TRAIN, WORK, Job
 
 MEGABYTE = 1 << 20
 _ALIVE = 1.0  # seconds after which a process looks for the one that began it
-# Stores of former versions were asked for these as well. Today's say that
-# nothing was, so that equal text still is an equal store.
+# Choices of older versions, with the values that filter nothing, so that equal
+# text still is an equal store.
 _FORMERLY = {
     'min_words': None, 'max_words': None, 'language': None,
     'duplicates': 'keep', 'similarity': 0.8,
@@ -47,8 +47,8 @@ _FORMERLY = {
 
 
 @dataclasses.dataclass(frozen=True)
-class Choices:
-    """All that the command may choose."""
+class PrepareChoices:
+    """Choices of the command."""
 
     corpus: tuple[str, ...] = again(
         TextChoices, 'corpus', (), help='The text, as of infoword_tf.train; '
@@ -71,9 +71,9 @@ class Choices:
 
 
 def _begin(threads: int, parent: int) -> None:
-    """A process of several: its share of the cores, and no GPU.
+    """Starts a worker process, with a share of the cores and no GPU.
 
-    It ends with the one that began it, however that ended.
+    The process ends with its parent, however that ended.
     """
     os.environ['TF_NUM_INTRAOP_THREADS'] = str(threads)
     os.environ['TF_NUM_INTEROP_THREADS'] = '1'
@@ -90,11 +90,7 @@ def _begin(threads: int, parent: int) -> None:
 
 
 def _in_processes(job: Job, numbers: Sequence[int], processes: int) -> None:
-    """Writes these shards, so many at a time, on this machine.
-
-    Raises:
-        RuntimeError: a process was killed.
-    """
+    """Writes shards in processes, so many at a time."""
     with progress.bar(
         desc='tokenizing', total=len(numbers), unit=' shards',
         disable=not numbers,
@@ -125,77 +121,77 @@ def _in_processes(job: Job, numbers: Sequence[int], processes: int) -> None:
             pool.shutdown(cancel_futures=True)
 
 
-def _check(given: Choices) -> None:
-    """Complains of choices before anything is read."""
-    commands.require(vars(given), corpus='a text', output='a folder for it')
-    if '://' in given.output:
+def _check(choices: PrepareChoices) -> None:
+    """Raises UsageError for wrong choices, before anything is read."""
+    commands.require(vars(choices), corpus='a text', output='a folder for it')
+    if '://' in choices.output:
         raise errors.UsageError(
-            f'--output={given.output} is no folder of this machine; write to '
+            f'--output={choices.output} is no folder of this machine; write to '
             'one, and copy it there (gsutil, rclone)'
         )
     for name in ('corpus', 'heldout'):
-        values = given_several(getattr(given, name))
+        values = given_several(getattr(choices, name))
         if len(values) > 1 or any(by_language(values)):
             raise errors.UsageError(
                 f'--{name}={" ".join(values)}: a store has one text, without '
                 'a language; prepare each with the same --vocab, and train '
                 'with --corpus=de=store:DIR for each'
             )
-    name = given_several(given.corpus)[0]
+    name = given_several(choices.corpus)[0]
     if name.startswith('store:'):
         raise errors.UsageError(f'--corpus={name} is prepared already')
-    opened.choose_tokenizer(given)  # complains
-    if given.beam_options:
-        if given.processes:
+    opened.choose_tokenizer(choices)  # raises
+    if choices.beam_options:
+        if choices.processes:
             raise errors.UsageError(
-                f'--processes={given.processes} is for this machine, and the '
+                f'--processes={choices.processes} is for this machine, and the '
                 'runner of --beam_options has workers of its own; leave out '
                 'one of the two'
             )
         commands.import_extra('apache_beam', 'beam', '--beam_options')
 
 
-@commands.takes(Choices)
-def run(given: Choices, chosen: Mapping[str, Any]) -> dict[str, Any]:
-    """The whole command; returns what store.json says, without its shards.
+@commands.takes(PrepareChoices)
+def run(choices: PrepareChoices, chosen: Mapping[str, Any]) -> dict[str, Any]:
+    """Runs the command; returns the content of store.json without shards.
 
     Raises:
         UsageError: choices that do not go together, or the folder holds
             another store.
-        ValueError: of the text, as the message says.
+        ValueError: the text is missing or damaged, as the message says.
         RuntimeError: another command writes to the folder.
     """
     del chosen
-    _check(given)
-    folder = pathlib.Path(given.output).expanduser()
-    (name,), heldout = map(given_several, (given.corpus, given.heldout))
+    _check(choices)
+    folder = pathlib.Path(choices.output).expanduser()
+    (name,), heldout = map(given_several, (choices.corpus, choices.heldout))
     with files.locked(folder):
         corpus = corpora.open_corpus(name, *heldout)
-        asked = _asked(given, corpus)
+        decisive = _decisive(choices, corpus)
         if (folder / sharded.INDEX).exists():
-            there = sharded.open_prepared(folder)
-            index = there.index
-            _check_same(folder, index['asked'], asked)
-            there.check()
+            store = sharded.open_prepared(folder)
+            index = store.index
+            _check_same(folder, index['asked'], decisive)
+            store.check()
         else:
             job = Job(
                 folder, name, *(heldout or [None]),
-                max(1, int(given.shard_size * MEGABYTE)),
+                max(1, int(choices.shard_size * MEGABYTE)),
                 None if corpus.rule is None else corpus.rule(),
                 corpus.fingerprint,
             )  # fmt: skip
-            sharding.parts.cache_clear()
+            sharding.chunks.cache_clear()
             sharding.tokenizer.cache_clear()
-            _begun(given, job, corpus, asked)
-            count = len(sharding.parts(job))
+            _start(choices, job, corpus, decisive)
+            count = len(sharding.chunks(job))
             todo = [n for n in range(count) if not job.finished(n).exists()]
-            if given.beam_options:
+            if choices.beam_options:
                 from infoword_tf.data import beam
 
-                beam.make(job, todo, given.beam_options)
+                beam.make(job, todo, choices.beam_options)
             else:
-                _in_processes(job, todo, given.processes or files.cpus())
-            index = sharding.finish(job, count, asked)
+                _in_processes(job, todo, choices.processes or files.cpus())
+            index = sharding.finish(job, count, decisive)
         shutil.rmtree(folder / WORK, ignore_errors=True)
     left_out = [f'{n:,} {why}' for why, n in index['left_out'].items()]
     print(
@@ -208,9 +204,11 @@ def run(given: Choices, chosen: Mapping[str, Any]) -> dict[str, Any]:
     return {k: x for k, x in index.items() if k not in ('shards', 'asked')}
 
 
-def _asked(given: Choices, corpus: corpora.Corpus) -> dict[str, Any]:
-    """What decides the bytes of a store."""
-    values = dataclasses.asdict(given)
+def _decisive(
+    choices: PrepareChoices, corpus: corpora.Corpus
+) -> dict[str, Any]:
+    """Returns all that decides the bytes of a store."""
+    values = dataclasses.asdict(choices)
     for name in ('output', 'processes', 'beam_options', 'language_exponent'):
         del values[name]
     for name in ('corpus', 'heldout'):
@@ -236,15 +234,16 @@ def _check_same(
             )
 
 
-def _begun(
-    given: Choices, job: Job, corpus: corpora.Corpus, asked: dict[str, Any]
-) -> None:
-    """Begins a store, or goes on with it."""
+def _start(
+    choices: PrepareChoices, job: Job, corpus: corpora.Corpus,
+    decisive: dict[str, Any],
+) -> None:  # fmt: skip
+    """Starts a store, or continues an unfinished one."""
     work = job.output / WORK
     path = work / SETTINGS
     if path.exists():
-        _check_same(job.output, files.read_json(path)['asked'], asked)
-        # What was half written when it was stopped; stores sweep themselves.
+        _check_same(job.output, files.read_json(path)['asked'], decisive)
+        # Half-written files of a stopped command; stores sweep themselves.
         for partial in (job.output / TRAIN).glob('.*.[0-9]*'):
             partial.unlink()
         return
@@ -255,12 +254,12 @@ def _begun(
             f'--output={job.output} holds {min([*others, WORK])} and is no '
             'store; name another folder'
         )
-    tokenizer = opened.open_tokenizer(given, {'': corpus}, files.cache_dir())
+    tokenizer = opened.open_tokenizer(choices, {'': corpus}, files.cache_dir())
     work.mkdir(exist_ok=True)
     with files.written(work / type(tokenizer).file) as partial:
         tokenizer.write(partial)
     config = dataclasses.asdict(tokenizer.config)
-    files.write_json(path, {'asked': asked, 'tokenizer': config})
+    files.write_json(path, {'asked': decisive, 'tokenizer': config})
 
 
 if __name__ == '__main__':

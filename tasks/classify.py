@@ -175,7 +175,7 @@ def read_parted(
     try:
         parts = {'': table}
         if by is not None:
-            parts = chosen_of(tables.parted(table, by), only, path)
+            parts = chosen_of(tables.split_by(table, by), only, path)
         return {
             name: tables.examples_of(
                 part, own.text, own.pair, label, own.regress, choices,
@@ -184,7 +184,7 @@ def read_parted(
             for name, part in parts.items()
         }
     except tables.NoColumn as error:
-        if not tables.begins_with_a_row(table):
+        if not tables.lacks_names(table):
             raise
         names = ','.join(['NAME'] * len(table.names))
         raise ValueError(

@@ -318,10 +318,10 @@ def lay_out(
     *said: Any,
     what: str = 'rows',
 ) -> 'Examples':
-    """`data.examples.lay_out`, which prints how many texts are cut."""
+    """`data.examples.format_texts`, which prints how many texts are cut."""
     from infoword_tf.data import examples
 
-    found, cut = examples.lay_out(loaded.template, texts, length, *said)
+    found, cut = examples.format_texts(loaded.template, texts, length, *said)
     if cut:
         print(
             f'{where}: {cut:,} of {len(texts[0][0]):,} {what} are cut '
@@ -443,7 +443,7 @@ def prepare(
     """
     given, row = asked(task, given), task.row
     parts = {part: parts[part] for part in ('train', 'heldout')}
-    parts['train'] = parts['train'].some(given.examples)
+    parts['train'] = parts['train'].subset(given.examples)
     texts = given.settings.get(f'{row}.texts') or 'joined'
     if parts['train'].choices is not None:
         texts = 'choices'

@@ -82,7 +82,7 @@ def parts_of(own: Choices) -> 'dict[str, Questions]':
     from tasks import squad_data
 
     return {
-        part: squad_data.read(pathlib.Path(path), own.version2).some(count)
+        part: squad_data.read(pathlib.Path(path), own.version2).subset(count)
         for part, path, count in (
             ('train', own.train, own.examples),
             ('heldout', own.dev, own.dev_examples),

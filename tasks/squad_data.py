@@ -77,7 +77,7 @@ class Strings:
         """The bytes of one of them."""
         return self.data[self.begins[number] : self.begins[number + 1]]
 
-    def some(self, numbers: np.ndarray) -> Self:
+    def subset(self, numbers: np.ndarray) -> Self:
         """Some of them."""
         return type(self).of([self.raw(i) for i in numbers])
 
@@ -130,7 +130,7 @@ class Questions:
     gold_begins: np.ndarray
     notes: tuple[str, ...] = ()
 
-    def some(self, count: int | None) -> Self:
+    def subset(self, count: int | None) -> Self:
         """So many of them, see `tables.subset`; None: all."""
         if count is None or count >= len(self.ids):
             return self
@@ -139,9 +139,9 @@ class Questions:
         golds = [self.golds_of(i) for i in numbers]
         return dataclasses.replace(
             self,
-            contexts=self.contexts.some(kept),
-            ids=self.ids.some(numbers),
-            texts=self.texts.some(numbers),
+            contexts=self.contexts.subset(kept),
+            ids=self.ids.subset(numbers),
+            texts=self.texts.subset(numbers),
             context=context.astype(np.int32),
             answers=self.answers[numbers],
             golds=Strings.of([_encoded(x) for part in golds for x in part]),

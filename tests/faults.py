@@ -771,7 +771,7 @@ def shard_disappears(bench: Bench) -> str:
                 shard.rename(aside / shard.name)
 
         # The batches of the first steps have opened some; some have not been.
-        hook = at(sharded.Array, 'part', lose, number=6)
+        hook = at(sharded.ShardedArray, 'shard', lose, number=6)
         ended = bench.run('run', *flags, hook=hook)
         complaint = one_sentence(ended, 'is missing or cut', str(train))
         assert str(aside) not in complaint

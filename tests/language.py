@@ -15,45 +15,44 @@ from collections.abc import Iterator, Sequence
 VERBS = frozenset(
     """
     accepts accumulates adds adjusts advances aligns allocates allows
-    answers appends applies asks assembles asserts assigns attends averages
-    balances batches begins binds blocks bounds branches breaks brings
-    broadcasts builds caches calculates calls cancels casts centres changes
-    checks chooses clears clips clones closes collects combines commits
-    compares compiles completes composes compresses computes concatenates
-    configures connects constructs continues contrasts converts copies
-    corrects counts covers creates cuts decays decides declares decodes
-    defines deletes derives describes detects determines differentiates
-    disables discards displays distils distributes divides doubles downloads
-    draws drops embeds empties enables encodes ends enforces enters enumerates
-    erases
-    estimates evaluates exchanges excludes executes exits expands explains
-    exports exposes extends extracts fails fetches fills filters finds fine-
-    tunes finishes fits fixes flattens flushes folds follows forgets formats
-    forwards freezes gathers generates gets gives groups guards handles
-    hands hashes hides holds identifies ignores imports includes indexes
-    infers initializes inserts installs interpolates inverts invokes
+    answers appends applies apportions asks assembles asserts assigns
+    attends averages balances batches begins binds blocks bounds branches
+    breaks brings broadcasts builds caches calculates calls cancels casts
+    centres changes checks chooses clears clips clones closes collects
+    colours combines commits compares compiles completes composes compresses
+    computes concatenates configures connects constructs continues contrasts
+    converts copies corrects correlates counts covers creates cuts decays
+    decides declares decodes defines deletes derives describes detects
+    determines differentiates disables discards displays distils distributes
+    divides doubles downloads draws drops embeds empties enables encodes
+    ends enforces enters enumerates erases estimates evaluates exchanges
+    excludes executes exits expands explains exports exposes extends
+    extracts fails fetches fills filters finds fine- fine-tunes finishes
+    fits fixes flattens flushes folds follows forgets formats forwards
+    freezes gathers generates gets gives groups guards guesses handles hands
+    hashes hides holds identifies ignores implements imports includes
+    indexes infers initializes inserts installs interpolates inverts invokes
     isolates iterates joins keeps knows labels learns leaves lets limits
     lists loads locates locks logs looks lowers maintains makes maps marks
-    masks matches maximizes measures merges minimizes mixes moves multiplies
-    names narrows negates normalizes notes notifies obtains opens optimizes
-    orders overrides overwrites packs pads pairs parses partitions passes
-    patches perturbs picks places plots points pools pops precomputes predicts
-    prefixes prepares prepends prints processes produces projects propagates
-    protects proves provides pulls pushes puts raises ranks rates reads
-    rearranges rebuilds recalls receives recomputes records recovers reduces
-    refers refuses registers rejects releases reloads removes renames
-    renders reorders repeats replaces replays reports represents reproduces
-    requires resamples rescales reserves resets reshapes resolves restores
-    restricts resumes retries returns reuses reverses rewinds rewrites
-    rotates rounds runs samples saves scales scans scatters schedules scores
-    searches
-    seeds selects sends separates serializes serves sets shares shifts
-    shortens shows shuffles signals simulates skips slices smooths solves
-    sorts specifies spells splits spreads stacks standardizes stands starts
-    states
+    masks matches maximizes measures merges mines minimizes mixes moves
+    multiplies names narrows negates normalises normalizes notes notifies
+    numbers obtains opens optimizes orders overrides overwrites packs pads
+    pairs parses partitions passes patches permutes perturbs picks places
+    plans plots points pools pops precomputes predicts prefixes prepares
+    prepends prints processes produces projects propagates protects proves
+    provides pulls pushes puts queues raises ranks rates reads rearranges
+    rebuilds recalls receives recomputes records recovers reduces refers
+    refuses registers rejects releases reloads removes renames renders
+    reorders repeats replaces replays reports represents reproduces requires
+    resamples rescales reserves resets reshapes resolves restores restricts
+    resumes retries returns reuses reverses rewinds rewrites rotates rounds
+    runs samples saves scales scans scatters schedules scores searches seeds
+    selects sends separates serializes serves sets shares shifts shortens
+    shows shuffles signals simulates skips slices smooths solves sorts
+    specifies spells splits spreads stacks standardizes stands starts states
     stops stores streams strips subtracts suggests sums swaps switches
-    synchronizes takes tells tests times tokenizes trains transforms
-    translates transposes traverses treats tries trims truncates turns
+    synchronizes takes tells tests times tokenizes traces trains transforms
+    translates transposes traverses treats tries trims truncates tunes turns
     unpacks updates uploads uses validates verifies views visits waits walks
     warms warns weighs weights whitens wraps writes yields zeroes
     """.split()

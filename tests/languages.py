@@ -48,9 +48,9 @@ def write(folder: pathlib.Path) -> None:
     """
     folder.mkdir(parents=True, exist_ok=True)
     for language, size in (('en', 350), ('de', 250), ('fr', 100)):
-        said = sentences(language)[:size]
+        texts = sentences(language)[:size]
         lines = [
-            line + ('\n' if i % 5 == 4 else '') for i, line in enumerate(said)
+            line + ('\n' if i % 5 == 4 else '') for i, line in enumerate(texts)
         ]
         (folder / f'text.{language}').write_text('\n'.join(lines) + '\n')
     for name, two in (('two', 'de en'), ('three', 'en fr')):

@@ -545,12 +545,12 @@ def of_lm():
 
 def of_text():
     """A text of the zoo's vocabulary."""
-    from infoword_tf.data.opened import Text
+    from infoword_tf.data.opened import OpenedText
 
     words = '[PAD]', '[UNK]', '[CLS]', '[SEP]', '[MASK]'
     words += tuple(f'w{n}' for n in range(len(words), zoo.V))
     store = zoo.make_store()
-    return Text(WholeWords(words), store, store, 'text')
+    return OpenedText(WholeWords(words), store, store, 'text')
 
 
 def of_workdir():

@@ -22,7 +22,14 @@ from absl.testing import absltest, parameterized
 from infoword_tf import files, prepare
 from infoword_tf.choices import RunChoices, TextChoices, flags_of
 from infoword_tf.config import DenseConfig, EncoderConfig
-from infoword_tf.data import corpora, opened, prepared, pydocs, rows, text_pairs
+from infoword_tf.data import (
+    corpora,
+    opened,
+    prepared,
+    pydocs,
+    table_documents,
+    text_pairs,
+)
 from infoword_tf.data import store as stores
 from infoword_tf.data.documents import Document
 from infoword_tf.evaluation import judgements
@@ -115,7 +122,7 @@ def of_prepared(folder, name, path, splits, file, size, time):
     })  # fmt: skip
     builder = types.SimpleNamespace(info=info)
     return prepared.fingerprint(
-        prepared.Prepared('tfds:x', builder, {}), path, splits
+        prepared.TfdsDataset('tfds:x', builder, {}), path, splits
     )
 
 
@@ -223,7 +230,7 @@ def of_judgements(folder, scheme, first, second, third, time):
 def of_table(folder, name, text, time, id, columns, delimiter):
     """Documents of a table."""
     write(folder / name, f'n,t,u\n1,{text},x\n', time)
-    return rows.documents_of(
+    return table_documents.documents_of(
         str(folder / name), id, columns, delimiter
     )[0]  # fmt: skip
 
@@ -348,7 +355,7 @@ KEYS = {
         }, {'time': (EARLY, LATE)})
         for scheme in ('sts', 'retrieval', 'tatoeba')
     },
-    'rows.documents_of': Key(of_table, {
+    'table_documents.documents_of': Key(of_table, {
         'name': ('a.csv', 'b.csv'), 'text': ('one', 'more'),
         'time': (EARLY, LATE), 'id': (None, 'n'), 'columns': ('t', 't,u'),
         'delimiter': (None, ','),
@@ -380,7 +387,7 @@ OTHERS = {
     'infoword_tf/data/documents.py text_hash': 'what is held out',
     'infoword_tf/data/opened.py _digest': 'hashes what the others say',
     'infoword_tf/data/service.py digest': 'test_data_service: another run',
-    'infoword_tf/data/sharding.py finish': 'of `prepare._asked`, below',
+    'infoword_tf/data/sharding.py finish': 'of `prepare._decisive`, below',
     'infoword_tf/files.py _digest': 'the bytes of a file, in it',
     'infoword_tf/files.py digest_of': 'the bytes of a file',
     'infoword_tf/folders.py _digest': 'test_folders',
@@ -502,19 +509,19 @@ class RecordTest(parameterized.TestCase):
     def test_every_flag_of_prepare(self):
         folder = pathlib.Path(self.create_tempdir().full_path)
         vocab = write(folder / 'vocab.txt', 'a')
-        base = prepare.Choices(corpus=('x',), vocab=str(vocab))
-        key = prepare._asked(base, corpus())
+        base = prepare.PrepareChoices(corpus=('x',), vocab=str(vocab))
+        key = prepare._decisive(base, corpus())
         free = 'output', 'processes', 'beam_options', 'language_exponent'
-        for name, (kind, known) in flags_of(prepare.Choices).items():
+        for name, (kind, known) in flags_of(prepare.PrepareChoices).items():
             value = other(kind, getattr(base, name), known)
             if name == 'vocab':
                 value = str(write(folder / 'other.txt', 'b'))
             changed = dataclasses.replace(base, **{name: value})
-            same = prepare._asked(changed, corpus()) == key
+            same = prepare._decisive(changed, corpus()) == key
             self.assertEqual(same, name in free, name)
-        self.assertNotEqual(prepare._asked(base, corpus('1')), key)
+        self.assertNotEqual(prepare._decisive(base, corpus('1')), key)
         write(vocab, 'b')
-        self.assertNotEqual(prepare._asked(base, corpus()), key)
+        self.assertNotEqual(prepare._decisive(base, corpus()), key)
 
 
 if __name__ == '__main__':

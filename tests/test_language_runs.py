@@ -204,7 +204,7 @@ class LanguagesTest(absltest.TestCase):
               f'--heldout=fr={FOLDER}/text.fr'),
              'no --corpus has this language; there is de'),
             (('--objectives=gpt', *corpora('de', 'en', 'fr'),
-              '--batch_size=2'), '2 rows for 3 languages'),
+              '--batch_size=2'), '2 sequences for 3 languages'),
             (('--objectives=mlm', *corpora('de', 'en'),
               '--corpus_weights=de=2,fr=1'),
              'corpus_weights=fr=1: no --corpus has this name; there is de, en'),

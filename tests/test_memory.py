@@ -474,7 +474,7 @@ class CommandTest(MemoryCase, CommandCase):
         for more, message in (
             (('--objectives=mlm', '--memory_length=8'), 'transformer of .* no'),
             ((f'--objectives=mlm:1,{ROW}:1',), 'no encoder serves all rows'),
-            (('--batch_size=100000',), 'too few for 100000 rows of 16'),
+            (('--batch_size=100000',), 'too few for 100000 sequences of 16'),
             (('--memory_length=-1',), 'non-negative'),
         ):
             with self.assertRaisesRegex((UsageError, ValueError), message):

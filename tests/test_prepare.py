@@ -64,15 +64,15 @@ def corpus():
     return f'text:{FOLDER}/*.txt*'
 
 
-def made(output, *words, **more):
+def prepared(output, *words, **more):
     """What the command says, and its result."""
-    said = io.StringIO()
-    given = {
+    log = io.StringIO()
+    choices = {
         'corpus': corpus(), 'vocab_size': 400, 'shard_size': 0.005,
         'processes': 1, 'output': str(output), **more,
     }  # fmt: skip
-    with contextlib.redirect_stdout(said), contextlib.redirect_stderr(said):
-        return prepare.run(*words, **given), said.getvalue()
+    with contextlib.redirect_stdout(log), contextlib.redirect_stderr(log):
+        return prepare.run(*words, **choices), log.getvalue()
 
 
 def text_of(name, **more):
@@ -84,7 +84,7 @@ def text_of(name, **more):
 def whole():
     """A store of the text."""
     output = FOLDER / 'whole'
-    return output, *made(output)
+    return output, *prepared(output)
 
 
 def bytes_of(folder):
@@ -112,19 +112,19 @@ def killed(*_):
     os.kill(os.getpid(), signal.SIGKILL)
 
 
-class PiecesTest(parameterized.TestCase):
+class ChunksTest(parameterized.TestCase):
     @parameterized.product(size=(1, 100, 1777, 10**9), by_line=(False, True))
-    def test_documents_of_a_file_in_pieces(self, size, by_line):
+    def test_documents_of_a_file_in_chunks(self, size, by_line):
         path = FOLDER / 'a.txt'
-        actual = textfiles.pieces([path], size, by_line)
+        actual = textfiles.chunks([path], size, by_line)
         reader = textfiles.Files('lines' if by_line else 'text')
         expected = [x.sentences for x in reader.read([path], '')]
         self.assertEqual(
-            [x.sentences for piece in actual
-             for x in reader.read_piece(piece)],
+            [x.sentences for chunk in actual
+             for x in reader.read_chunk(chunk)],
             expected,
         )  # fmt: skip
-        self.assertEqual(sum(piece.size for piece in actual),
+        self.assertEqual(sum(chunk.size for chunk in actual),
                          path.stat().st_size)  # fmt: skip
         # Of documents of 200 bytes each is one, or all of them are.
         if size == 1:
@@ -143,12 +143,12 @@ class PiecesTest(parameterized.TestCase):
             path = folder / f'{number}.txt'
             path.write_text(text, newline='')
             text = textfiles.Files('text')
-            expected = [*text.read_piece(textfiles.Piece(path))]
+            expected = [*text.read_chunk(textfiles.Chunk(path))]
             for size in (1, 2, 3, 5, 7, 20, 9000):
-                actual = textfiles.pieces([path], size)
+                actual = textfiles.chunks([path], size)
                 self.assertEqual(
-                    [x.sentences for piece in actual
-                     for x in text.read_piece(piece)],
+                    [x.sentences for chunk in actual
+                     for x in text.read_chunk(chunk)],
                     [x.sentences for x in expected],
                 )  # fmt: skip
 
@@ -158,7 +158,7 @@ class PrepareTest(parameterized.TestCase):
         return pathlib.Path(self.create_tempdir().full_path) / 'store'
 
     def test_the_same_tokens_as_of_the_text(self):
-        output, result, said = whole()
+        output, result, log = whole()
         self.assertGreater(len(list((output / 'train').glob('0*'))), 5)
         text = text_of(corpus(), vocab_size=400)
         store = text_of(f'store:{output}')
@@ -178,7 +178,7 @@ class PrepareTest(parameterized.TestCase):
              'heldout': len(text.heldout.documents) - 1},
         )  # fmt: skip
         self.assertEqual(result['left_out'], {})
-        self.assertIn('left out: none', said)
+        self.assertIn('left out: none', log)
 
     @parameterized.parameters(
         (WindowSource, 30), (DocumentSource, 40), (StreamSource, 17)
@@ -198,22 +198,25 @@ class PrepareTest(parameterized.TestCase):
         folder = pathlib.Path(self.create_tempdir().full_path)
         name, heldout = topics.write_topics(folder / 'text')
         text = {'vocab_size': 400, 'corpus': name, 'heldout': heldout}
-        made(folder / 'store', shard_size=0.02, **text)
+        prepared(folder / 'store', shard_size=0.02, **text)
         read = {}
         for block in (None, 4000):
             with mock.patch.object(order, 'GROUP', 3):
-                there = text_of(f'store:{folder}/store').train
+                sharded_store = text_of(f'store:{folder}/store').train
                 source, plain = (
                     WindowSource(store, 16, 32, 3, shuffle_block=block)
-                    for store in (there, there._replace(ids=there.ids[:]))
+                    for store in (
+                        sharded_store,
+                        sharded_store._replace(ids=sharded_store.ids[:]),
+                    )
                 )
-                there.ids.opened.clear()
+                sharded_store.ids.opened.clear()
                 for step in (0, 1):
                     np.testing.assert_array_equal(
                         source.batch(step).ids, plain.batch(step).ids
                     )
-                read[block] = len(there.ids.opened)
-        self.assertGreater(len(there.ids.shards), 9)
+                read[block] = len(sharded_store.ids.opened)
+        self.assertGreater(len(sharded_store.ids.shards), 9)
         self.assertGreater(read[None], 8)
         # Three blocks, each of one shard or two.
         self.assertLessEqual(read[4000], 6)
@@ -254,12 +257,12 @@ class PrepareTest(parameterized.TestCase):
         expected = text_of(f'store:{whole()[0]}')
         for kind, name in self.records(folder).items():
             output = folder / kind
-            result, said = made(output, corpus=name)
+            result, log = prepared(output, corpus=name)
             shards = len(list((output / 'train').glob('0*')))
             self.assertEqual(kind == 'jsonl.zst', shards == 1)
             self.assertEqual(result['left_out'], {'without a text': 3})
-            self.assertIn('left out: 3 without a text', said)
-            self.assertEqual(said.count('3 record(s) without a text'), 1)
+            self.assertIn('left out: 3 without a text', log)
+            self.assertEqual(log.count('3 record(s) without a text'), 1)
             store = text_of(f'store:{output}')
             for part in ('train', 'heldout'):
                 a, b = getattr(expected, part), getattr(store, part)
@@ -302,7 +305,7 @@ class PrepareTest(parameterized.TestCase):
         folder = pathlib.Path(self.create_tempdir().full_path)
         for number in range(30):
             (folder / f'{number:02d}.txt').write_text(f'Text {number} is it.')
-        result, _ = made(
+        result, _ = prepared(
             folder / 'out', corpus=f'text:{folder}/*.txt', vocab_size=60,
             shard_size=0.0002,
         )  # fmt: skip
@@ -315,27 +318,27 @@ class PrepareTest(parameterized.TestCase):
     def test_processes(self):
         """Two processes make the same bytes, of what one left behind."""
         output = self.folder()
-        self.begun(output)
+        self.unfinished(output)
         for number in (1, 4, 5):
             (output / f'work/{number:06d}.done.json').unlink()
-        made(output, processes=2)
+        prepared(output, processes=2)
         self.assertEqual(bytes_of(output), bytes_of(whole()[0]))
 
-    def begun(self, output, **given):
+    def unfinished(self, output, **choices):
         """A store that lacks only the end."""
         with (
             mock.patch.object(sharding, 'finish', side_effect=ValueError),
             self.assertRaises(ValueError),
         ):
-            made(output, **given)
+            prepared(output, **choices)
 
     def test_a_vocabulary_file_that_was_changed_on_the_way(self):
         """By one letter, at the same time: shards would be of two of them."""
         output = self.folder()
         path = output.parent / 'vocab.txt'
         shutil.copy(whole()[0] / 'vocab.txt', path)
-        given = {'vocab': str(path), 'vocab_size': None}
-        self.begun(output, **given)
+        choices = {'vocab': str(path), 'vocab_size': None}
+        self.unfinished(output, **choices)
         stat, text = path.stat(), path.read_text()
         path.write_text(text.replace('word1\n', 'wird1\n'))
         os.utime(path, ns=(stat.st_atime_ns, stat.st_mtime_ns))
@@ -343,9 +346,9 @@ class PrepareTest(parameterized.TestCase):
         with self.assertRaisesRegex(
             errors.UsageError, 'begun otherwise: --vocab was'
         ):
-            made(output, **given)
+            prepared(output, **choices)
         path.write_text(text)
-        made(output, **given)
+        prepared(output, **choices)
 
     def test_text_that_changes_while_the_last_shard_is_written(self):
         folder = pathlib.Path(self.create_tempdir().full_path)
@@ -355,7 +358,7 @@ class PrepareTest(parameterized.TestCase):
 
         def write(number, job):
             real(number, job)
-            if number == len(sharding.parts(job)) - 1:
+            if number == len(sharding.chunks(job)) - 1:
                 with open(folder / 'a.txt', 'a') as file:
                     file.write('\nOne more.\n')
 
@@ -363,7 +366,7 @@ class PrepareTest(parameterized.TestCase):
             mock.patch.object(sharding, 'write', write),
             self.assertRaisesRegex(ValueError, 'changed while it was read'),
         ):
-            made(folder / 'store', corpus=f'text:{folder}/*.txt')
+            prepared(folder / 'store', corpus=f'text:{folder}/*.txt')
         self.assertFalse((folder / 'store' / 'store.json').exists())
 
     def test_a_process_that_is_killed(self):
@@ -372,8 +375,8 @@ class PrepareTest(parameterized.TestCase):
             mock.patch.object(prepare, '_begin', killed),
             self.assertRaisesRegex(RuntimeError, 'a process was killed'),
         ):
-            made(output, processes=2)
-        made(output)
+            prepared(output, processes=2)
+        prepared(output)
         self.assertEqual(bytes_of(output), bytes_of(whole()[0]))
 
     def test_a_process_ends_with_the_one_that_began_it(self):
@@ -400,8 +403,8 @@ class PrepareTest(parameterized.TestCase):
         path.write_text('\n\n'.join(f'Text number {i}.' for i in range(60)))
         real = sharding.write
 
-        def changing(*given):
-            real(*given)
+        def changing(*choices):
+            real(*choices)
             with open(path, 'a') as file:
                 file.write('\n\nAnother one.')
 
@@ -410,13 +413,13 @@ class PrepareTest(parameterized.TestCase):
             mock.patch.object(sharding, 'write', changing),
             self.assertRaisesRegex(ValueError, 'has changed while it was read'),
         ):
-            made(folder / 'out', **more)
+            prepared(folder / 'out', **more)
         with self.assertRaisesRegex(errors.UsageError, 'text has changed'):
-            made(folder / 'out', **more)
+            prepared(folder / 'out', **more)
         # An output among its files is one, too.
         other = f'text:{folder}/**/*.txt'
         with self.assertRaisesRegex(ValueError, 'lies among its files'):
-            made(folder / 'inside', corpus=other, vocab_size=60)
+            prepared(folder / 'inside', corpus=other, vocab_size=60)
 
     @parameterized.parameters('begin', 'write', 'finish')
     def test_stopped(self, where):
@@ -451,24 +454,24 @@ class PrepareTest(parameterized.TestCase):
             else:
                 stack.enter_context(stopping(4))
             with self.assertRaises(KeyboardInterrupt):
-                made(output)
+                prepared(output)
         self.assertFalse((output / 'store.json').exists())
         with self.assertRaisesRegex(ValueError, 'is no prepared text'):
             text_of(f'store:{output}')
         with stopping(-1):
-            made(output)
+            prepared(output)
         self.assertEqual(bytes_of(output), bytes_of(whole()[0]))
         self.assertEqual(calls, sorted(set(calls)))
         # And once more: there is nothing to do.
         with stopping(0):
-            made(output)
+            prepared(output)
         self.assertEqual(bytes_of(output), bytes_of(whole()[0]))
 
     def test_trained_on(self):
         """The command learns from a store what it learns from the text."""
         folder = pathlib.Path(self.create_tempdir().full_path)
         name, heldout = runs.TEXT['corpus'], runs.TEXT['heldout']
-        made(folder / 'store', corpus=name, heldout=heldout, vocab_size=600)
+        prepared(folder / 'store', corpus=name, heldout=heldout, vocab_size=600)
         runs.run_here(folder / 'text', '--steps=2', '--objectives=bert_nce')
         flags = [
             x for x in runs.arguments(folder / 'run', '--steps=2')
@@ -519,7 +522,7 @@ class PrepareTest(parameterized.TestCase):
                 store.ids[:], store.flags[:]
             # The same command looks at all of it, too.
             with self.assertRaisesRegex(ValueError, message):
-                made(output)
+                prepared(output)
         output = folder / 'lost'
         shutil.copytree(whole()[0], output)
         (output / 'train/000003/ids.bin').unlink()
@@ -544,11 +547,11 @@ class PrepareTest(parameterized.TestCase):
         with self.assertRaisesRegex(
             errors.UsageError, 'begun otherwise: --min_words was 3 and is No'
         ):
-            made(output)
+            prepared(output)
 
     def test_complaints(self):
         output = whole()[0]
-        for given, message in (
+        for choices, message in (
             ({'output': output, 'vocab_size': 300}, '--vocab_size was 400'),
             ({'output': FOLDER}, 'holds .* and is no store'),
             ({'output': 'gs://bucket/store'}, 'is no folder of this machine'),
@@ -559,30 +562,30 @@ class PrepareTest(parameterized.TestCase):
             with self.subTest(message):
                 other = self.folder()
                 with self.assertRaisesRegex(errors.UsageError, message):
-                    made(**{'output': other, **given})
+                    prepared(**{'output': other, **choices})
         for kind, message in ((0, 'no held-out doc'), (1, 'no training doc')):
 
             def one_part(text, size, kind=kind):
-                return [corpora.Part('train', text.train),
-                        corpora.Part('heldout', text.heldout)][kind:][:1]
+                return [corpora.CorpusChunk('train', text.train),
+                        corpora.CorpusChunk('heldout', text.heldout)][kind:][:1]
 
             with (
-                mock.patch.object(corpora, 'parts_of', one_part),
+                mock.patch.object(corpora, 'chunks_of', one_part),
                 self.assertRaisesRegex(ValueError, message),
             ):
-                made(self.folder())
+                prepared(self.folder())
         for more in ({'vocab_size': 9}, {'lower_case': True}):
             with self.assertRaisesRegex(
                 errors.UsageError, f'--{[*more][0]} was decided'
             ):
                 text_of(f'store:{output}', **more)
-        for given, message in (
+        for choices, message in (
             ([f'store:{output}', 'x'], 'has a held-out part of its'),
             (['store:gs://bucket/store'], 'is no folder of this ma'),
-            ([f'store:{output}'], 'holds pieces and no text'),
+            ([f'store:{output}'], 'holds tokens and no text'),
         ):
             with self.assertRaisesRegex(ValueError, message):
-                next(corpora.open_corpus(*given).train())
+                next(corpora.open_corpus(*choices).train())
 
 
 if __name__ == '__main__':

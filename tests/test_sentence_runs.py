@@ -12,7 +12,7 @@ from absl.testing import absltest
 import infoword_tf
 from infoword_tf import errors, sizes
 from infoword_tf.data.documents import split_sentences
-from infoword_tf.data.sentences import Sentences
+from infoword_tf.data.sentences import StoreSentences
 from infoword_tf.files import read_tensors, write_tensors
 from infoword_tf.training.guide import Guide
 from tests import places, quick, runs
@@ -84,13 +84,13 @@ class SentencesTest(absltest.TestCase):
             for x in ('Names: ', 'a class', 'Names: a class')
         )
         self.assertEqual(both, prompt + text)
-        seen, batch = [], Sentences.batch
+        seen, batch = [], StoreSentences.batch
 
         def watched(*given):
             seen.append(batch(*given).ids)
             return batch(*given)
 
-        with mock.patch.object(Sentences, 'batch', watched):
+        with mock.patch.object(StoreSentences, 'batch', watched):
             run_here(
                 folder / 'second', '--objectives=simcse', '--steps=1',
                 f'--init={folder}/first',

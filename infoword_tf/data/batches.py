@@ -1,7 +1,6 @@
 """Batches of views, each a pure function of (seed, step).
 
-Glossary of shapes: B sequences of the global batch, E held-out sequences,
-T tokens.
+Glossary of shapes: E held-out sequences.
 """
 
 import dataclasses
@@ -22,22 +21,19 @@ from infoword_tf.data.text_pairs import TextPairs
 from infoword_tf.data.translations import ParallelText
 from infoword_tf.plan import Plan, SourceSpec
 
-HELDOUT_SEED = 20190  # held-out text is cut and masked alike in every run
+HELDOUT_SEED = 20190  # held-out text is masked alike in every run
 HELDOUT_SEQUENCES = 512
 HELDOUT_BATCH = 32
-
 
 Text = Store | Mixture | Examples | TextPairs | ParallelText
 
 
-class Inputs(NamedTuple):
-    """All that the rows of a run may read; None: there is none.
+class RunInputs(NamedTuple):
+    """Text that the rows of a run read, by kind; None: no text of a kind.
 
     Attributes:
-        text: a corpus, or those of several languages.
-        examples: labelled ones.
-        pairs: texts that people have paired.
-        translations: texts of two languages.
+        text: a corpus, or a mixture of languages.
+        examples, pairs, translations: labelled, by people, of two languages.
     """
 
     text: Store | Mixture | None = None
@@ -46,7 +42,7 @@ class Inputs(NamedTuple):
     translations: ParallelText | None = None
 
     def of(self, source_spec: SourceSpec) -> Text | None:
-        """What a source reads."""
+        """Returns the text of a source."""
         return getattr(self, source_spec.reads)
 
 
@@ -57,7 +53,7 @@ def open_source(
     seed: int,
     **arguments: Any,
 ) -> Source:
-    """A source, read as a plan says."""
+    """Opens a source as a plan says, for batches of `batch_size`."""
     if source_spec.source not in SOURCES:
         raise ValueError(
             f'a view reads the source {source_spec.source!r}; known are '
@@ -85,52 +81,53 @@ def open_sources(
     translations: ParallelText | None = None,
     shuffle_block: int | None = None,
 ) -> dict[SourceSpec, Source]:
-    """All that a plan reads, to be trained on; see `open_source`.
+    """Opens all sources of a plan, for training; see `open_source`.
 
     Args:
-        shuffle_block: tokens of a block, of sources that are read so.
+        shuffle_block: tokens of a block, of sources that shuffle by blocks.
     """
-    inputs = Inputs(store, examples, pairs, translations)
-    found = {}
+    inputs = RunInputs(store, examples, pairs, translations)
+    sources = {}
     for source_spec in plan.source_specs:
         kind = SOURCES[source_spec.source]
         arguments = dict(kind.in_training)
         if kind.by_blocks:
             arguments['shuffle_block'] = shuffle_block
-        found[source_spec] = open_source(
+        sources[source_spec] = open_source(
             inputs.of(source_spec), source_spec, batch_size, seed, **arguments
         )
-    return found
+    return sources
 
 
 @dataclasses.dataclass
 class DrawnText:
-    """A text, the global batch of a step, and what was drawn in it."""
+    """Text of a step, with all draws so far by name and settings."""
 
     text: Any
     seed: int
     step: int
-    found: dict[Any, Any] = dataclasses.field(default_factory=dict)
+    draws: dict[Any, Any] = dataclasses.field(default_factory=dict)
 
     def draw(self, draw: views.Draw | None) -> Any:
-        """What a draw gives; of the same name and settings, the same."""
+        """Makes a draw, or returns the one of equal name and settings."""
         if draw is None:
             return None
         key = draw.name, tuple(draw.settings.items())
-        if key not in self.found:
+        if key not in self.draws:
             random = views.generator(self.seed, self.step, draw.name)
-            self.found[key] = draw.function(self.text, random, **draw.settings)
-        return self.found[key]
+            self.draws[key] = draw.function(self.text, random, **draw.settings)
+        return self.draws[key]
 
 
 @dataclasses.dataclass
 class Batches:
-    """The global batch of every step, as views.
+    """Global batch of every step, as views.
 
     Attributes:
         sources, plan, specials: what is read, and how.
         seed: of the draws.
-        service: who makes them, while anybody answers; None: this process.
+        service: makes the batches while any of its processes answers; None:
+            this process makes them.
     """
 
     sources: Mapping[SourceSpec, Source]
@@ -140,7 +137,7 @@ class Batches:
     service: Service | None = None
 
     def draw(self, step: int) -> dict[str, tuple[Any, Any]]:
-        """By view, the text of a step and what was drawn in it."""
+        """Draws the text of a step; returns (text, draw) of each view."""
         drawn = {
             source_spec: DrawnText(source.batch(step), self.seed, step)
             for source_spec, source in self.sources.items()
@@ -154,9 +151,9 @@ class Batches:
     def make(
         self, drawn: Mapping[str, tuple[Any, Any]]
     ) -> dict[str, views.View]:
-        """The views of what was drawn.
+        """Makes the views of drawn texts.
 
-        However many views show a text, the first of them counts its tokens.
+        Where several views show a text, the first of them counts its tokens.
         """
         made_views: dict[str, views.View] = {}
         counted = set()
@@ -165,28 +162,29 @@ class Batches:
                 continue  # held-out text of one language has not all views
             text, draw = drawn[name]
             rows = {row: reads.where for row, reads in view.rows.items()}
-            made = view.spec.make(text, draw, rows, self.specials)
+            made_view = view.spec.make(text, draw, rows, self.specials)
             if view.source_spec not in counted:
                 counted.add(view.source_spec)
-                made = made._replace(
-                    counts={**made.counts, 'tokens': text.tokens}
+                made_view = made_view._replace(
+                    counts={**made_view.counts, 'tokens': text.tokens}
                 )
-            made_views[name] = made
+            made_views[name] = made_view
         return made_views
 
     def views(self, step: int) -> dict[str, views.View]:
-        """The views of a step, NumPy, whole global batch."""
+        """Returns the views of a step, NumPy, whole global batch."""
         return self.make(self.draw(step))
 
     def flat(self, step: int) -> dict[str, np.ndarray]:
-        """The same by flat names, from whoever makes them."""
-        found = self.service and self.service.batch(step)
-        return views.flatten(self.views(step)) if found is None else found
+        """Returns a step's views as a flat dict, of the service if possible."""
+        arrays = self.service and self.service.batch(step)
+        return views.flatten(self.views(step)) if arrays is None else arrays
 
     def dataset(self, first: int, last: int) -> Any:
-        """A `tf.data.Dataset` of the flat views of steps first to last - 1.
+        """Makes a `tf.data.Dataset` of flat views of steps first to last - 1.
 
-        Of global batches, whatever the replicas: each worker makes them all.
+        Each element is a global batch, whatever the replicas: every worker
+        makes all of it.
         """
         import tensorflow as tf
 
@@ -211,11 +209,11 @@ class Batches:
             load, num_parallel_calls=calls, deterministic=True
         )
         options = tf.data.Options()
-        # There is nothing to tune, and the tuner's thread can miss the end of
-        # its iterator: destroying that then waits forever.
+        # The tuner has nothing to tune, and its thread can miss the end of its
+        # iterator, whose destruction then waits forever.
         options.autotune.enabled = False
         if self.service:
-            # Threads that wait for answers are not those of the step.
+            # Threads that wait for answers must not be the step's.
             options.threading.private_threadpool_size = calls
         return dataset.with_options(options).prefetch(4)
 
@@ -229,59 +227,59 @@ def heldout_views(
     translations: ParallelText | None = None,
     most: int | None = None,
 ) -> dict[str, views.View]:
-    """The held-out sequences, always the same ones: [E, ...] arrays.
+    """Makes the held-out sequences, always the same: [E, ...] arrays.
 
-    They depend on the text alone, not on the run's seed, batch size or
-    replicas. Rows that go on from step to step lie one step after the other.
+    They depend on the text alone, not on seed, batch size or replicas of the
+    run. Sequences that continue from step to step lie one step after the other.
 
     Args:
-        store, plan, specials, examples, pairs, translations: what is read,
-            and how. Views of what is not there are left out.
+        store, plan, specials, examples, pairs, translations: what is read, and
+            how; views whose text is None are omitted.
         most: sequences of a corpus; None: HELDOUT_SEQUENCES.
 
     Raises:
-        ValueError: there is less text than one sequence.
+        ValueError: the text is shorter than one sequence.
     """
     drawn: dict[str, tuple[Any, Any]] = {}
-    multiple = 1  # of which E is one
-    inputs = Inputs(store, examples, pairs, translations)
+    multiple = 1  # E is a multiple of it
+    inputs = RunInputs(store, examples, pairs, translations)
     for source_spec in plan.source_specs:
         source = SOURCES[source_spec.source]
         arguments = dict(source_spec.arguments)
-        read = inputs.of(source_spec)
-        if read is None:
+        text = inputs.of(source_spec)
+        if text is None:
             continue
-        capacity = source.capacity(read, **arguments)
+        capacity = source.capacity(text, **arguments)
         if capacity < 1:
             raise ValueError(
                 source.too_little.format(
-                    tokens=len(read.ids), length=arguments['length']
+                    tokens=len(text.ids), length=arguments['length']
                 )
             )
         batch = capacity if source.whole else min(HELDOUT_BATCH, capacity)
-        if source.heldout_rows:
-            batch = multiple = source.heldout_rows
+        if source.heldout_sequences:
+            batch = multiple = source.heldout_sequences
         batches = Batches(
-            {source_spec: open_source(read, source_spec, batch, HELDOUT_SEED)},
+            {source_spec: open_source(text, source_spec, batch, HELDOUT_SEED)},
             plan,
             specials,
             HELDOUT_SEED,
         )
         steps = max(1, min(most or HELDOUT_SEQUENCES, capacity) // batch)
-        parts = [batches.draw(step) for step in range(steps)]
-        for name in parts[0]:
-            texts, draws = zip(*(part[name] for part in parts), strict=True)
+        draws_of_steps = [batches.draw(step) for step in range(steps)]
+        for name in draws_of_steps[0]:
+            texts, draws = zip(*(x[name] for x in draws_of_steps), strict=True)
             drawn[name] = _joined(texts), _joined(draws)
-    made = Batches({}, plan, specials, HELDOUT_SEED).make(drawn)
-    if not made:
+    made_views = Batches({}, plan, specials, HELDOUT_SEED).make(drawn)
+    if not made_views:
         return {}
-    size = max(len(view.ids) for view in made.values())
+    size = max(len(view.ids) for view in made_views.values())
     size += -size % multiple
-    return {name: _padded(view, size) for name, view in made.items()}
+    return {name: _padded(view, size) for name, view in made_views.items()}
 
 
 def _padded(view: views.View, size: int) -> views.View:
-    """A view with more sequences, which weigh nothing."""
+    """Adds sequences of weight 0 until a view has `size`."""
     lacking = size - len(view.ids)
     if not lacking:
         return view
@@ -298,13 +296,13 @@ def _padded(view: views.View, size: int) -> views.View:
     return views.unflatten(flat)['view']
 
 
-def _joined(parts: Sequence[Any]) -> Any:
-    """Batches of one text or draw as one: arrays, and tuples of them.
+def _joined(batches: Sequence[Any]) -> Any:
+    """Concatenates the batches of one text or draw, field by field.
 
-    What is no array is the same of all.
+    What is no array is equal in all of them.
     """
-    if len(parts) > 1 and isinstance(parts[0], tuple):
-        return type(parts[0])(*map(_joined, zip(*parts, strict=True)))
-    if len(parts) > 1 and isinstance(parts[0], np.ndarray):
-        return np.concatenate(parts)
-    return parts[0]
+    if len(batches) > 1 and isinstance(batches[0], tuple):
+        return type(batches[0])(*map(_joined, zip(*batches, strict=True)))
+    if len(batches) > 1 and isinstance(batches[0], np.ndarray):
+        return np.concatenate(batches)
+    return batches[0]

@@ -1,7 +1,6 @@
 """Shards of a prepared store, made by a pipeline of Apache Beam.
 
-An element is the number of a shard, which data/sharding.py writes, whatever
-drives it.
+An element is the number of a shard, which data/sharding.py writes.
 """
 
 from collections.abc import Sequence
@@ -14,7 +13,7 @@ from infoword_tf.data.sharding import Job
 
 
 def make(job: Job, numbers: Sequence[int], options: Sequence[str]) -> None:
-    """Writes these shards, wherever the runner has its workers.
+    """Writes shards on the workers of a runner.
 
     Args:
         job: its text and its folder have the same names on every worker.

@@ -1,7 +1,7 @@
-"""Files of translations: what they hold, in its order.
+"""Files of translations, read in their order.
 
-Two aligned files (a line of one translates that of the other), or a table whose
-first two columns are the texts; the same packed.
+Two aligned files (a line of one translates that of the other), or a table
+whose first two columns are the texts; the same packed.
 """
 
 import pathlib
@@ -15,22 +15,22 @@ from infoword_tf.data import readers, tables
 
 Languages = tuple[str, str]
 
-_LOOKED_AT = 1000  # rows that say what is in a column
-_CHANCE = 5  # so many English rows may be in a column by chance
-# Frequent in English, and no words of others.
+_SAMPLE = 1000  # lines from which the content of a column is judged
+_CHANCE = 5  # so many English lines may be in a column by chance
+# Frequent in English, and no words of other languages.
 _ENGLISH = frozenset(
     "the that this what you your they with not are and she his don't i'm it's "
     "how who why there where will would can't".split()
 )
 
 
-class File(NamedTuple):
-    """What is read at once.
+class BitextFile(NamedTuple):
+    """Table, or pair of aligned files.
 
     Attributes:
         paths: of a table, or of two files that are aligned.
         languages: of a and b.
-        ordered: whether they are in the order of the columns.
+        ordered: whether `languages` are in the order of the columns.
     """
 
     paths: tuple[pathlib.Path, ...]
@@ -38,10 +38,12 @@ class File(NamedTuple):
     ordered: bool = True
 
     def read(self) -> tuple[Languages, list[list[str]]]:
-        """The languages of a and b, and both, texts with single spaces.
+        """Returns the languages of a and b, and the texts of both.
+
+        White space in the texts becomes single spaces.
 
         Raises:
-            ValueError: what is wrong, with its line.
+            ValueError: the files are malformed, with the line; or empty.
         """
         languages = self.languages
         if len(self.paths) == 2:
@@ -59,7 +61,7 @@ class File(NamedTuple):
 
 
 def no_order(path: pathlib.Path, languages: Languages) -> ValueError:
-    """The complaint of a table whose first column may be of either language."""
+    """Makes the error for a table whose column order is unknown."""
     a, b = languages
     return ValueError(
         f'{path}: which of its columns is {a} and which is {b} cannot be told; '
@@ -68,18 +70,14 @@ def no_order(path: pathlib.Path, languages: Languages) -> ValueError:
 
 
 def _single(text: str) -> str:
-    """A text with single spaces."""
+    """Makes white space single spaces."""
     return ' '.join(text.split())
 
 
 def check_aligned(
     paths: Sequence[pathlib.Path], texts: Sequence[Sequence[str]]
 ) -> None:
-    """Complains of two files whose lines, `texts`, are not as many.
-
-    Raises:
-        ValueError: they are not; it says where they probably part.
-    """
+    """Raises ValueError where two files have unequal numbers of lines."""
     if len(texts[0]) != len(texts[1]):
         one, other = paths
         raise ValueError(
@@ -92,16 +90,16 @@ def check_aligned(
 def _unlike(
     paths: Sequence[pathlib.Path], texts: Sequence[Sequence[str]]
 ) -> str:
-    """Where two files of unlike length may part."""
+    """Guesses where two files of unlike length diverge, for a message."""
     before = ('', '')
     for number, pair in enumerate(zip(*texts, strict=False), 1):
         repeats = [x == y for x, y in zip(pair, before, strict=True)]
-        for path, text, other, same in zip(
+        for path, text, other, repeats_line in zip(
             paths, pair, pair[::-1], repeats, strict=True
         ):
             if other and not text:
                 return f'perhaps at line {number} of {path}, which is empty'
-            if text and same and not all(repeats):
+            if text and repeats_line and not all(repeats):
                 return (
                     f'perhaps at line {number} of {path}, which repeats the '
                     'one before'
@@ -112,7 +110,7 @@ def _unlike(
 
 
 def _columns(path: pathlib.Path) -> list[list[str]]:
-    """The first two columns of a table."""
+    """Reads the first two columns of a table."""
     texts: list[list[str]] = [[], []]
     for line, cells in tables.read_tsv(path):
         if len(cells) < 2:
@@ -127,21 +125,21 @@ def _columns(path: pathlib.Path) -> list[list[str]]:
     return texts
 
 
-def _in_order(file: File, texts: Sequence[Sequence[str]]) -> Languages:
-    """The languages of the columns of a table."""
+def _in_order(file: BitextFile, texts: Sequence[Sequence[str]]) -> Languages:
+    """Finds the languages of the columns of a table."""
     (path,), languages = file.paths, file.languages
-    some = np.unique(np.linspace(0, len(texts[0]) - 1, _LOOKED_AT).astype(int))
-    looked_at = [[column[i] for i in some] for column in texts]
-    for number, column in enumerate(looked_at, 1):
-        there = [text for text in column if text]
-        if 2 * sum(any(map(str.isalpha, x)) for x in there) < len(there):
+    numbers = np.linspace(0, len(texts[0]) - 1, _SAMPLE).astype(int)
+    sample = [[column[i] for i in np.unique(numbers)] for column in texts]
+    for number, column in enumerate(sample, 1):
+        filled = [text for text in column if text]
+        if 2 * sum(any(map(str.isalpha, x)) for x in filled) < len(filled):
             raise ValueError(
                 f'{path}: most of column {number} has no letters, but the '
                 'first two columns are the texts; put them first (cut -f2,3)'
             )
     if 'en' not in languages:
         return languages
-    english = [sum(map(_is_english, column)) for column in looked_at]
+    english = [sum(map(_is_english, column)) for column in sample]
     place = languages.index('en')
     is_swapped = english[1 - place] > 2 * english[place]
     if not file.ordered:

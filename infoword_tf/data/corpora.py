@@ -1,6 +1,6 @@
 """Corpora by name: pydocs, text:GLOB, jsonl:GLOB, tfds:NAME, store:DIR, ...
 
-The part before the first colon is the kind of a corpus and selects a row of
+The text before the first colon is the kind of a corpus and selects an entry of
 `CORPORA`; the rest is the kind's own.
 """
 
@@ -23,16 +23,16 @@ class Corpus(NamedTuple):
     """Documents to train on, and documents to measure on.
 
     Attributes:
-      fingerprint: hexadecimal; changes when the text would. What is derived
-        from a corpus is kept under it.
+      fingerprint: hexadecimal; changes when the text would. Stores and learned
+        vocabularies lie in the cache under keys made of it.
       train: in the same order in every pass.
       heldout: likewise; none of its documents is in `train`.
-      every: likewise, all of it in its order; None where what is held out
-        has a name of its own (files, a split).
-      parts: size in bytes -> the same text in parts of about that size, each
-        of which is read alone; None: there are but two, train and heldout.
+      every: the whole corpus in order; None where held-out text has a name of
+        its own (files, a split).
+      chunks: size in bytes -> the corpus in chunks of about that size, each of
+        which is read alone; None: only train and heldout are.
       rule: decides which documents of `every` are held out.
-      store: what was prepared; such a corpus has no text to read.
+      store: prepared store; such a corpus has no text to read.
     """
 
     name: str
@@ -40,16 +40,16 @@ class Corpus(NamedTuple):
     train: Documents
     heldout: Documents
     every: Documents | None = None
-    parts: Callable[[int], list['Part']] | None = None
+    chunks: Callable[[int], list['CorpusChunk']] | None = None
     rule: Callable[[], textfiles.HeldoutRule] | None = None
-    store: sharded.Opened | None = None
+    store: sharded.PreparedStore | None = None
 
 
-class Part(NamedTuple):
-    """A part of a corpus.
+class CorpusChunk(NamedTuple):
+    """Chunk of a corpus.
 
     Attributes:
-      kind: 'train' or 'heldout', or 'every': the corpus' rule parts it.
+      kind: 'train' or 'heldout', or 'every', which the corpus' rule divides.
       read: yields its documents; returns how many records have no text.
     """
 
@@ -57,11 +57,12 @@ class Part(NamedTuple):
     read: Documents
 
 
-def parts_of(corpus: Corpus, size: int) -> list[Part]:
-    """All of a corpus in order, in parts of about `size` bytes."""
-    if corpus.parts is not None:
-        return corpus.parts(size)
-    return [Part('train', corpus.train), Part('heldout', corpus.heldout)]
+def chunks_of(corpus: Corpus, size: int) -> list[CorpusChunk]:
+    """Divides a corpus into chunks of about `size` bytes, in order."""
+    if corpus.chunks is not None:
+        return corpus.chunks(size)
+    kinds = {'train': corpus.train, 'heldout': corpus.heldout}
+    return [CorpusChunk(kind, read) for kind, read in kinds.items()]
 
 
 def open_corpus(
@@ -70,7 +71,7 @@ def open_corpus(
     cache: pathlib.Path | None = None,
     whole: bool = False,
 ) -> Corpus:
-    """Opens a corpus by its name.
+    """Opens a corpus by name.
 
     Args:
       name: `pydocs` (built at the first use, in half a minute), `text:GLOB`,
@@ -78,13 +79,14 @@ def open_corpus(
         `tfds:NAME[/CONFIG][:VERSION][:FEATURE]`, a data set that
         tensorflow-datasets has prepared, or `store:DIR`, what
         `infoword_tf.prepare` has made.
-      heldout: a second GLOB whose documents are held out instead of a part
-        of the corpus, of `tfds:` a split. Not for `pydocs`; `lines:` must
-        have one, since lines that are taken out would tear its text.
-      whole: whether `lines:` may come without one; nothing is held out then.
+      heldout: a second GLOB whose documents are held out instead of some of the
+        corpus, or a split of `tfds:`. Not for `pydocs`; `lines:` must have one,
+        since removed lines would tear its text.
+      whole: whether `lines:` may come without `heldout`, and none is held out.
 
-    Raises: ValueError: no such corpus, or no text. Of a file that is read to
-    its end later, what is no UTF-8 is reported then.
+    Raises:
+      ValueError: no such corpus, or no text. Later bytes that are no UTF-8 are
+        reported when they are read.
     """
     kind, _, spec = name.partition(':')
     if kind not in CORPORA:
@@ -103,13 +105,13 @@ def open_corpus(
 
 
 def chained(corpora: Sequence[Corpus]) -> Corpus:
-    """Several corpora as one, each after the other."""
+    """Joins several corpora, each after the other."""
     if len(corpora) == 1:
         return corpora[0]
 
-    def of(part: str) -> Documents:
+    def of(split: str) -> Documents:
         return lambda: itertools.chain.from_iterable(
-            getattr(corpus, part)() for corpus in corpora
+            getattr(corpus, split)() for corpus in corpora
         )
 
     whole = all(corpus.every is not None for corpus in corpora)
@@ -132,8 +134,8 @@ def _pydocs(spec: str, heldout: str | None, cache: pathlib.Path) -> Corpus:
         )
     folder = pydocs.prepare(cache)
     train, held = (
-        functools.partial(pydocs.read, folder / f'{part}.jsonl')
-        for part in ('train', 'heldout')
+        functools.partial(pydocs.read, folder / f'{split}.jsonl')
+        for split in ('train', 'heldout')
     )
     return Corpus(
         'pydocs',
@@ -148,19 +150,19 @@ def _by_hash(
     name: str,
     fingerprint: str,
     every: Documents,
-    parts: Callable[[int], list[Part]],
+    chunks: Callable[[int], list[CorpusChunk]],
 ) -> Corpus:
-    """Documents of which some are held out by the hash of their text."""
-    # Decided once, and where documents are wanted: it reads some of them.
-    split = functools.cache(lambda: textfiles.split(every(), name))
+    """Makes a corpus in which documents are held out by hash."""
+    # Decided once, when documents are first needed, since it reads some.
+    rule = functools.cache(lambda: textfiles.split(every(), name))
     return Corpus(
         name,
         fingerprint,
-        lambda: textfiles.train(every(), split()),
-        lambda: textfiles.heldout(every(), split()),
+        lambda: textfiles.train(every(), rule()),
+        lambda: textfiles.heldout(every(), rule()),
         every,
-        parts,
-        split,
+        chunks,
+        rule,
     )
 
 
@@ -182,18 +184,18 @@ def _tfds(spec: str, heldout: str | None, cache: pathlib.Path) -> Corpus:
         )
 
     def every(
-        split: str, some: prepared.Examples = prepared.ALL
+        split: str, examples: prepared.ExampleRange = prepared.ALL
     ) -> Iterator[Document]:
-        return prepared.read_documents(dataset, split, feature, some)
+        return prepared.read_documents(dataset, split, feature, examples)
 
-    def parts(size: int) -> list[Part]:
+    def chunks(size: int) -> list[CorpusChunk]:
         kinds = {'every': train} if heldout is None else {
             'train': train, 'heldout': heldout
         }  # fmt: skip
         return [
-            Part(kind, functools.partial(every, split, some))
+            CorpusChunk(kind, functools.partial(every, split, examples))
             for kind, split in kinds.items()
-            for some in prepared.parts(dataset, split, size)
+            for examples in prepared.ranges(dataset, split, size)
         ]
 
     used = [split for split in (train, heldout) if split]
@@ -202,8 +204,8 @@ def _tfds(spec: str, heldout: str | None, cache: pathlib.Path) -> Corpus:
         functools.partial(every, split) for split in (train, heldout)
     )
     if heldout is None:
-        return _by_hash(*of_all, of_train, parts)
-    return Corpus(*of_all, of_train, of_heldout, parts=parts)
+        return _by_hash(*of_all, of_train, chunks)
+    return Corpus(*of_all, of_train, of_heldout, chunks=chunks)
 
 
 def _store(spec: str, heldout: str | None, cache: pathlib.Path) -> Corpus:
@@ -217,7 +219,7 @@ def _store(spec: str, heldout: str | None, cache: pathlib.Path) -> Corpus:
 
     def no_text() -> Iterator[Document]:
         raise ValueError(
-            f'store:{spec} holds pieces and no text, which is needed here; '
+            f'store:{spec} holds tokens and no text, which is needed here; '
             'name the text itself'
         )
 
@@ -230,19 +232,19 @@ def _store(spec: str, heldout: str | None, cache: pathlib.Path) -> Corpus:
 def _files(
     kind: str, spec: str, heldout: str | None, cache: pathlib.Path
 ) -> Corpus:
-    """Files of one's own; `heldout` names others."""
+    """Opens files as a corpus; `heldout` matches other files."""
     del cache  # nothing is built: the files are the corpus
-    how, paths, every = _opened(kind, spec)
+    reader, paths, every = _opened(kind, spec)
     name = f'{kind}:{spec}'
     if heldout is None and kind == 'lines':
         return Corpus(
-            name, _fingerprint(how.key, paths, []), every, lambda: iter(()),
-            every, _parts({'train': (how, paths)}),
+            name, _fingerprint(reader.key, paths, []), every, lambda: iter(()),
+            every, _chunks({'train': (reader, paths)}),
         )  # fmt: skip
     if heldout is None:
-        key = _fingerprint(f'{how.key}, split', paths, [])
-        return _by_hash(name, key, every, _parts({'every': (how, paths)}))
-    field = getattr(how, 'field', records.FIELD)
+        key = _fingerprint(f'{reader.key}, split', paths, [])
+        return _by_hash(name, key, every, _chunks({'every': (reader, paths)}))
+    field = getattr(reader, 'field', records.FIELD)
     heldout_spec = heldout.removeprefix(f'{kind}:')
     other, heldout_paths, every_heldout = _opened(kind, heldout_spec, field)
     both = {p.resolve() for p in paths} & {p.resolve() for p in heldout_paths}
@@ -252,61 +254,61 @@ def _files(
             f'{name} and --heldout={heldout}: what is held out must not '
             'be trained on. Narrow one of the patterns.'
         )
-    key = ' '.join(dict.fromkeys((how.key, other.key)))
-    both = {'train': (how, paths), 'heldout': (other, heldout_paths)}
+    key = ' '.join(dict.fromkeys((reader.key, other.key)))
+    both = {'train': (reader, paths), 'heldout': (other, heldout_paths)}
     return Corpus(
         name, _fingerprint(key, paths, heldout_paths), every, every_heldout,
-        parts=_parts(both),
+        chunks=_chunks(both),
     )  # fmt: skip
 
 
 def _opened(
     kind: str, spec: str, field: str = records.FIELD
 ) -> tuple[textfiles.Files, list[pathlib.Path], Documents]:
-    """What reads files of a kind, and those of a pattern, looked at."""
-    how, pattern = textfiles.Files(kind), spec
+    """Returns the reader of a kind, the checked files, and all documents."""
+    reader, pattern = textfiles.Files(kind), spec
     if kind in records.READERS:
-        pattern, field = records.parted(spec, field)
-        how = records.Records(kind, field)
-    paths = how.find(pattern)
-    how.check(paths)
-    every = functools.partial(how.read, paths, pattern)
-    next(every())  # complains now where there is no text at all
-    return how, paths, every
+        pattern, field = records.split_spec(spec, field)
+        reader = records.Records(kind, field)
+    paths = reader.find(pattern)
+    reader.check(paths)
+    every = functools.partial(reader.read, paths, pattern)
+    next(every())  # raises here where there is no text at all
+    return reader, paths, every
 
 
-def _parts(
+def _chunks(
     groups: Mapping[str, tuple[textfiles.Files, Sequence[pathlib.Path]]],
-) -> Callable[[int], list[Part]]:
-    """What cuts files into parts; by kind of a part, its files."""
+) -> Callable[[int], list[CorpusChunk]]:
+    """Returns a function that divides files, by kind, into chunks."""
 
-    def parts(size: int) -> list[Part]:
-        found = []
-        for of, (how, paths) in groups.items():
-            together: list[list[textfiles.Piece]] = []
+    def chunks(size: int) -> list[CorpusChunk]:
+        corpus_chunks = []
+        for kind, (reader, paths) in groups.items():
+            together: list[list[textfiles.Chunk]] = []
             room = 0
-            for piece in how.pieces(paths, size):
-                if not together or piece.size > room:
+            for chunk in reader.chunks(paths, size):
+                if not together or chunk.size > room:
                     together.append([])
                     room = size
-                together[-1].append(piece)
-                room -= piece.size
-            found += [
-                Part(of, functools.partial(how.read_pieces, pieces))
-                for pieces in together
+                together[-1].append(chunk)
+                room -= chunk.size
+            corpus_chunks += [
+                CorpusChunk(kind, functools.partial(reader.read_chunks, group))
+                for group in together
             ]
-        return found
+        return corpus_chunks
 
-    return parts
+    return chunks
 
 
 def _fingerprint(
     kind: str, paths: Sequence[pathlib.Path], heldout: Sequence[pathlib.Path]
 ) -> str:
-    """32 hex digits of the files' paths, sizes and times of change."""
+    """Hashes the files' paths, sizes and times of change: 32 hex digits."""
     digest = hashlib.blake2b(f'{kind} 1'.encode(), digest_size=16)
-    for part in (paths, heldout):
-        for path in part:
+    for group in (paths, heldout):
+        for path in group:
             stat = path.stat()
             record = (os.fspath(path.resolve()), stat.st_size, stat.st_mtime_ns)
             digest.update(repr(record).encode())

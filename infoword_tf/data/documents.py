@@ -1,4 +1,4 @@
-"""What every corpus yields, documents, and how their text becomes sentences.
+"""Documents, which every corpus yields, and how text becomes sentences.
 
 Inside a sentence words are separated by single spaces (byte 0x20) and by
 nothing else, so that a word of the project, whitespace-delimited text, is
@@ -14,14 +14,14 @@ from infoword_tf.text.vocabulary import UNKNOWN
 
 
 class Document(NamedTuple):
-    """A piece of text that belongs together.
+    """Text that belongs together.
 
     Attributes:
       sentences: its sentences in order, none of them empty.
       source: where it is from, for people: `package/module.py:Qualified.name`
         for a docstring, `path:line` for a text file.
-      characters: how many it has where it is from, with its end; None: those
-        of `text`, and one for its end.
+      characters: how many its source has, with an end; None: as many as `text`,
+        and one for an end.
     """
 
     sentences: tuple[str, ...]
@@ -30,37 +30,37 @@ class Document(NamedTuple):
 
     @property
     def text(self) -> str:
-        """The sentences, joined by single spaces."""
+        """Sentences, joined by single spaces."""
         return ' '.join(self.sentences)
 
 
 _UNKNOWN = re.compile(rf'(?:(?<= )|^){UNKNOWN}(?= |$)')
 
 
-def parts(text: str) -> list[str]:
-    """What lies before, between and after the words `<unk>` of a text.
+def split_at_unknown(text: str) -> list[str]:
+    """Splits a text at the words `<unk>`.
 
-    No tokenizer keeps such a word: it would be spelled out, and `unk` learned
-    as if it were one. Stores hold one [UNK] for each instead.
+    No tokenizer has a token for `<unk>`: it would be spelled out, and `unk`
+    learned as if it were a word. Stores hold one [UNK] for each instead.
     """
     if UNKNOWN not in text:
         return [text]
-    return [part.strip() for part in _UNKNOWN.split(text)]
+    return [between.strip() for between in _UNKNOWN.split(text)]
 
 
 def passages(document: Document, words: int = 100) -> Iterator[str]:
-    """Whole sentences of a document together, about so many words each."""
-    piece: list[str] = []
+    """Yields whole sentences together, about `words` words each."""
+    passage: list[str] = []
     count = 0
     for sentence in document.sentences:
         size = len(sentence.split())
-        if piece and count + size > words:
-            yield ' '.join(piece)
-            piece, count = [], 0
-        piece.append(sentence)
+        if passage and count + size > words:
+            yield ' '.join(passage)
+            passage, count = [], 0
+        passage.append(sentence)
         count += size
-    if piece:
-        yield ' '.join(piece)
+    if passage:
+        yield ' '.join(passage)
 
 
 # Titles, Latin and units that are followed by a capital inside a sentence.
@@ -80,14 +80,14 @@ _BEFORE_NUMBERS = frozenset(
 # End punctuation, closing quotes and brackets, one space, and what may begin a
 # sentence: opening quotes and brackets, then a digit or a letter that is not
 # lower case (the regex knows ASCII, `_is_boundary` the other alphabets).
-# Chinese and Japanese put no space there, and their ends end nothing else.
+# Chinese and Japanese put no space there, and their marks end sentences alone.
 _BOUNDARY = re.compile(
-    # One class first, which is searched for much faster than two alternatives.
+    # One class first is searched for much faster than two alternatives.
     r"""[.!?؟।॥。！？](?:(?<![。！？])[.!?؟।॥]*["'”’»)\]]*[ ]"""
     r"""(?=["'“‘«(\[]*([^\W_a-z]))"""
     r"""|(?<=[。！？])[。！？]*+[」』”’）]*+[ ]?(?=\S))"""
 )
-SPLITTING = 2  # of `split_sentences`: changes when what it gives does
+SPLITTING = 2  # version of `split_sentences`, part of keys of the cache
 _INITIALS = re.compile(r'(?:[A-Z]\.)+')
 _OPENING = '"\'“‘«(['
 
@@ -95,9 +95,9 @@ _OPENING = '"\'“‘«(['
 def split_sentences(text: str) -> list[str]:
     """Splits text by rule, fast and the same everywhere.
 
-    A sentence ends at `.`, `!`, `?` or what Arabic and Hindi have instead, with
+    A sentence ends at `.`, `!`, `?` or the marks of Arabic and Hindi, with
     closing quotes and brackets, when white space and a capital (or a letter of
-    a script that has none), a digit or an opening quote follow. It does not
+    a script without capitals), a digit or an opening quote follow. It does not
     end after common English abbreviations, single initials or a lone ellipsis.
     In Chinese and Japanese it ends after their own marks.
     """
@@ -113,7 +113,7 @@ def split_sentences(text: str) -> list[str]:
 
 
 def _is_boundary(text: str, match: re.Match[str], start: int) -> bool:
-    """Whether a sentence that began at `start` ends where `match` found."""
+    """Tells whether a sentence that began at `start` ends at a match."""
     following = match[1]
     if following.islower():
         return False
@@ -135,14 +135,14 @@ def _is_boundary(text: str, match: re.Match[str], start: int) -> bool:
 
 
 def text_hash(text: str) -> int:
-    """64 bits that are those of a text on every machine."""
+    """Hashes a text to 64 bits, equal on every machine."""
     # Lone surrogates have no UTF-8; a docstring may hold them as escapes.
     digest = hashlib.blake2b(text.encode('utf-8', 'replace'), digest_size=8)
     return int.from_bytes(digest.digest(), 'big')
 
 
 def hash_bucket(text: str, buckets: int) -> int:
-    """The bucket, 0 .. buckets - 1, that a text falls into on every machine.
+    """Returns the bucket of a text, 0 .. buckets - 1, equal on every machine.
 
     Corpora hold out the documents of bucket 0: a choice that depends on the
     text alone, so that it survives reordering and other documents.

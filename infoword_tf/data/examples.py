@@ -1,13 +1,13 @@
 """The source `examples`: labelled texts, addressed by step.
 
-An update has exactly B examples, packed into rows (`views.examples`). An epoch
-is stratified by length, so that every update needs the same number of rows: its
-examples, sorted by length, fall into B strata, and each update has one random
-example of each stratum. Each example is seen once an epoch, except for the
-remainder of n / B; each epoch leaves out other ones.
+An update has exactly B examples, packed into sequences (`views.examples`). An
+epoch is stratified by length, so that every update needs the same number of
+sequences: examples, sorted by length, fall into B strata, and each update has
+one random example of each stratum. Each example is seen once an epoch, except
+for the remainder of n / B; each epoch leaves out others.
 
-Glossary of shapes: n examples, K texts of each, B of an update, R rows, J
-examples that a row has room for, T tokens of a row.
+Glossary of shapes: n examples, X texts of each, S sequences, J examples that a
+sequence has room for, C classes.
 """
 
 import bisect
@@ -24,7 +24,7 @@ from infoword_tf.views.examples import Labelled
 if TYPE_CHECKING:  # it imports TensorFlow
     from infoword_tf.text.template import Template
 
-MULTIPLE = 8  # of which the tokens of a row are one
+MULTIPLE = 8  # T is a multiple of it
 
 
 class Examples(NamedTuple):
@@ -33,14 +33,14 @@ class Examples(NamedTuple):
     Attributes:
         ids: [tokens] int32, with specials, one text after the other.
         segments: [tokens] int8.
-        begins: [n K + 1] int64: text k of example i is `ids[begins[i K + k]:
-            begins[i K + k + 1]]`.
-        places: [n K] int32, where in each text its pooled state is.
+        begins: [n X + 1] int64: text k of example i is `ids[begins[i X + k]:
+            begins[i X + k + 1]]`.
+        places: [n X] int32, where in each text its pooled state is.
         targets: by row, [n, ...], see `views.examples.Labelled`.
         candidates: by row, [n, 2] int32, see `views.examples.Labelled`.
         counts: by row, [C] int64: how often each b occurs.
-        texts: K.
-        of_tokens: by row, [tokens, ...]: b that are of each token.
+        texts: X.
+        of_tokens: by row, [tokens, ...]: b of each token.
     """
 
     ids: np.ndarray
@@ -55,38 +55,38 @@ class Examples(NamedTuple):
 
     @property
     def size(self) -> int:
-        """n."""
+        """Number n of examples."""
         return (len(self.begins) - 1) // self.texts
 
     @property
     def sizes(self) -> np.ndarray:
-        """[n] int64: tokens of each example."""
+        """Tokens of each example, [n] int64."""
         return np.diff(self.begins[:: self.texts])
 
-    def pieces(self, size: int, control_ids: Sequence[int]) -> np.ndarray:
-        """[V] int64: how often each piece occurs that texts can have."""
+    def tally(self, size: int, control_ids: Sequence[int]) -> np.ndarray:
+        """Counts the tokens that texts can have, [V] int64."""
         counts = np.bincount(self.ids, minlength=size)
         counts[list(control_ids)] = 0
         return counts
 
     def tokens_of(self, numbers: np.ndarray) -> np.ndarray:
-        """[tokens] int64: where those of some examples are."""
+        """Returns where the tokens of examples are, [tokens] int64."""
         begins, sizes = self.begins[:: self.texts][numbers], self.sizes[numbers]
         return np.arange(sizes.sum()) + np.repeat(
             begins - np.cumsum(sizes) + sizes, sizes
         )
 
-    def taken(self, numbers: np.ndarray) -> 'Examples':
-        """Some of them, in another order; `counts` are those of all."""
-        rows = (numbers[:, None] * self.texts + np.arange(self.texts)).ravel()
-        sizes = np.diff(self.begins)[rows]
+    def select(self, numbers: np.ndarray) -> 'Examples':
+        """Selects examples, in another order, with the `counts` of all."""
+        texts = (numbers[:, None] * self.texts + np.arange(self.texts)).ravel()
+        sizes = np.diff(self.begins)[texts]
         begins = np.concatenate([[0], np.cumsum(sizes)])
         source = self.tokens_of(numbers)
         return self._replace(
             ids=self.ids[source],
             segments=self.segments[source],
             begins=begins,
-            places=self.places[rows],
+            places=self.places[texts],
             targets={k: v[numbers] for k, v in self.targets.items()},
             candidates={k: v[numbers] for k, v in self.candidates.items()},
             of_tokens={k: v[source] for k, v in self.of_tokens.items()},
@@ -95,12 +95,10 @@ class Examples(NamedTuple):
     def batch(
         self, numbers: np.ndarray, slots: np.ndarray, width: int
     ) -> Labelled:
-        """Examples [B], padded to T tokens, with the rows that they share:
-        `slots` [R, J] says which, -1 for none.
-        """
-        rows = numbers[:, None] * self.texts + np.arange(self.texts)  # [B, K]
-        begins = self.begins[rows]
-        lengths = self.begins[rows + 1] - begins
+        """Reads examples [B], padded; `slots` [S, J] are of each sequence."""
+        texts = numbers[:, None] * self.texts + np.arange(self.texts)  # [B, X]
+        begins = self.begins[texts]
+        lengths = self.begins[texts + 1] - begins
         column = np.arange(lengths.max(initial=1))
         source = begins[:, :, None] + np.minimum(
             column, lengths[:, :, None] - 1
@@ -109,7 +107,7 @@ class Examples(NamedTuple):
             ids=self.ids[source],
             segments=self.segments[source].astype(np.int32),
             lengths=lengths.astype(np.int32),
-            places=self.places[rows],
+            places=self.places[texts],
             numbers=numbers.astype(np.int32),
             targets={k: v[numbers] for k, v in self.targets.items()},
             candidates={k: v[numbers] for k, v in self.candidates.items()},
@@ -119,7 +117,7 @@ class Examples(NamedTuple):
         )
 
 
-def lay_out(
+def format_texts(
     template: 'Template',
     texts: Sequence[Sequence[str]],
     max_length: int,
@@ -127,35 +125,43 @@ def lay_out(
     counts: Mapping[str, np.ndarray] = types.MappingProxyType({}),
     chunk: int = 4096,
 ) -> tuple[Examples, int]:
-    """Examples of strings.
+    """Tokenizes and formats texts as examples.
 
     Args:
-        texts: K times (n first texts, n second ones or None).
-        max_length: T at most of each text; the longer one of two is cut first.
+        texts: X times (n first texts, n second texts or None).
+        max_length: T of a text at most; the longer of two loses tokens first.
+        chunk: texts of a call.
 
     Returns:
-        The examples, and of how many a text was cut.
+        The examples, and how many have a truncated text.
     """
     k, n = len(texts), len(texts[0][0])
     layout = template.layout
     ids, segments, lengths, cut = [], [], [], 0
     for begin in range(0, n, chunk):
-        parts, longer = [], []
+        formatted_texts, longer = [], []
         for first, second in texts:
-            some = slice(begin, begin + chunk)
-            sides = first[some], None if second is None else second[some]
-            found = template.laid_out(*sides, max_length)
-            parts.append([None if x is None else x.numpy() for x in found])
-            longer.append(_cut(template, sides, parts[-1][1], max_length))
-        width = max(part[0].shape[1] for part in parts)
+            span = slice(begin, begin + chunk)
+            sides = (
+                first[span],
+                None if second is None else second[span],
+            )
+            formatted = template.laid_out(*sides, max_length)
+            formatted_texts.append(
+                [None if x is None else x.numpy() for x in formatted]
+            )
+            longer.append(
+                _cut(template, sides, formatted_texts[-1][1], max_length)
+            )
+        width = max(arrays[0].shape[1] for arrays in formatted_texts)
         column = np.arange(width)
-        rows = [
-            np.pad(part[0], [(0, 0), (0, width - part[0].shape[1])])
-            for part in parts
+        padded = [
+            np.pad(arrays[0], [(0, 0), (0, width - arrays[0].shape[1])])
+            for arrays in formatted_texts
         ]
-        sizes = np.stack([part[1] for part in parts], axis=1)  # [n, K]
+        sizes = np.stack([x[1] for x in formatted_texts], axis=1)  # [n, X]
         seconds = np.stack(
-            [sz if s is None else s for _, sz, s in parts], axis=1
+            [sz if s is None else s for _, sz, s in formatted_texts], axis=1
         )
         where = np.where(
             column >= seconds[:, :, None], layout.second_segment, 0
@@ -164,7 +170,7 @@ def lay_out(
         if layout.last_segment is not None:
             where = np.where(last, layout.last_segment, where)
         real = column < sizes[:, :, None]
-        ids.append(np.stack(rows, axis=1)[real])
+        ids.append(np.stack(padded, axis=1)[real])
         segments.append(where[real])
         lengths.append(sizes.ravel())
         cut += int(np.any(longer, axis=0).sum())
@@ -188,18 +194,19 @@ def _cut(
     lengths: np.ndarray,
     max_length: int,
 ) -> np.ndarray:
-    """[n] bool: which texts were cut. One that is full may just fit."""
+    """Returns which texts are truncated, [n] bool."""
     cut = np.zeros(len(lengths), bool)
+    # A text of exactly `max_length` tokens may fit.
     full = np.flatnonzero(lengths == max_length)
     if len(full):
-        some = (None if x is None else [x[i] for i in full] for x in sides)
-        _, uncut, _ = template.laid_out(*some, max_length + 1)
+        texts = (None if x is None else [x[i] for i in full] for x in sides)
+        _, uncut, _ = template.laid_out(*texts, max_length + 1)
         cut[full] = uncut.numpy() > max_length
     return cut
 
 
 class Strata:
-    """B examples for each update, one of each stratum of length.
+    """Strata of length, of which each update has one example each.
 
     Attributes:
         updates: of an epoch, in which no example comes twice.
@@ -207,9 +214,9 @@ class Strata:
     """
 
     def __init__(self, sizes: np.ndarray, batch_size: int, seed: int):
-        """Args: tokens of all examples [n], B or more."""
+        """Sorts n examples by `sizes` [n]; n is at least B."""
         self.batch_size, self.seed = batch_size, seed
-        # Of equal lengths, who comes first changes with the seed alone.
+        # The order of equal lengths depends on the seed alone.
         random = np.random.default_rng([seed, 5])
         self.order = np.lexsort((random.random(len(sizes)), sizes))
         self.updates = len(sizes) // batch_size
@@ -217,26 +224,25 @@ class Strata:
         self.epoch = functools.lru_cache(2)(self._epoch)
 
     def members(self, step: int) -> np.ndarray:
-        """[B] int64: the examples of an update, the shortest stratum first."""
+        """Returns the examples of an update, the shortest first, [B] int64."""
         epoch, update = divmod(step, self.updates)
         return self.epoch(epoch)[:, update]
 
     def _epoch(self, epoch: int) -> np.ndarray:
-        """[B, updates]: which example each stratum gives each update."""
+        """Draws the example of each stratum in each update, [B, updates]."""
         random = np.random.default_rng([self.seed, epoch, 6])
         size = len(self.order)
         rest = size - self.updates * self.batch_size
         left_out = random.choice(size, rest, replace=False)
-        kept = np.delete(self.order, left_out)
-        strata = kept.reshape(self.batch_size, self.updates)
+        order = np.delete(self.order, left_out)
+        strata = order.reshape(self.batch_size, self.updates)
         return random.permuted(strata, axis=1)
 
 
 def longest(sizes: np.ndarray, count: int) -> np.ndarray:
-    """[count]: sizes that no example of each stratum exceeds, of sizes [n] in
-    order.
+    """Returns sizes that no example of each stratum exceeds, [count].
 
-    Whichever examples are left out, since n is no multiple of the count.
+    `sizes` [n] are sorted. Holds whichever examples an epoch leaves out.
     """
     updates = len(sizes) // count
     rest = len(sizes) - updates * count
@@ -244,9 +250,9 @@ def longest(sizes: np.ndarray, count: int) -> np.ndarray:
 
 
 class ExampleSource(Source):
-    """Examples of which B make an update, in R rows of T tokens.
+    """Examples of which B make an update, in S sequences of T tokens.
 
-    Of held-out examples one batch has all.
+    Held-out examples are one batch.
     """
 
     whole = True
@@ -261,8 +267,10 @@ class ExampleSource(Source):
         seed: int,
         stratified: bool = False,
     ):
-        """Args: the examples, T at most, B; stratified: whether updates have
-        one example of each stratum, or all come in their order.
+        """Sets how examples are read; a text has at most `length` tokens.
+
+        With `stratified` updates have one example of each stratum, else all
+        come in their order.
         """
         self.store, self.batch_size = store, batch_size
         self.stratified = stratified
@@ -275,35 +283,35 @@ class ExampleSource(Source):
         longest = int(sizes.max())
         if longest > length * store.texts:
             raise ValueError(
-                f'an example has {longest} tokens, a row {length}; raise '
+                f'an example has {longest} tokens, a sequence {length}; raise '
                 '--seq_len'
             )
         self.width = -(-longest // MULTIPLE) * MULTIPLE
         if not stratified:
-            self.slots = share_rows(sizes[:batch_size], self.width)
+            self.slots = pack_examples(sizes[:batch_size], self.width)
             return
         self.strata = Strata(sizes, batch_size, seed)
         self.updates = self.strata.updates
-        self.slots = share_rows(self.strata.longest, self.width)
+        self.slots = pack_examples(self.strata.longest, self.width)
 
     @classmethod
     def capacity(cls, store: Examples, length: int) -> int:
-        """Examples."""
+        """Returns the number of examples."""
         del length
         return store.size
 
     @classmethod
-    def agree(cls, sources: Sequence[Self]) -> None:
-        """As of `Source`: rows, examples to a row, and tokens are the most."""
-        rows, slots = np.max([x.slots.shape for x in sources], axis=0)
+    def unify_shapes(cls, sources: Sequence[Self]) -> None:
+        """Gives sources the most sequences, examples a sequence, and tokens."""
+        sequences, slots = np.max([x.slots.shape for x in sources], axis=0)
         for source in sources:
-            r, j = source.slots.shape
-            lacking = (0, rows - r), (0, slots - j)
+            s, j = source.slots.shape
+            lacking = (0, sequences - s), (0, slots - j)
             source.slots = np.pad(source.slots, lacking, constant_values=-1)
             source.width = max(x.width for x in sources)
 
     def batch(self, step: int) -> Labelled:
-        """The global batch of a step."""
+        """Returns the global batch of a step."""
         if not self.stratified:
             begin = step * self.batch_size
             numbers = np.arange(begin, begin + self.batch_size)
@@ -313,27 +321,28 @@ class ExampleSource(Source):
         )
 
 
-def share_rows(sizes: np.ndarray, max_tokens: int) -> np.ndarray:
-    """Which of [B] examples share a row of `max_tokens` tokens: each, the
-    longest first, goes where least is left over.
+def pack_examples(sizes: np.ndarray, max_tokens: int) -> np.ndarray:
+    """Packs [B] examples into sequences of `max_tokens` tokens.
+
+    Each example, the longest first, goes where it leaves least room.
 
     Returns:
-        [R, J] int32, numbers in the order of B; -1 for none.
+        [S, J] int32, numbers in the order of B; -1 for none.
     """
-    rows: list[list[int]] = []
-    left: list[tuple[int, int]] = []  # what is left of each row, sorted
+    sequences: list[list[int]] = []
+    room: list[tuple[int, int]] = []  # room of each sequence, sorted
     for number in np.argsort(-sizes, kind='stable').tolist():
         size = int(sizes[number])
-        place = bisect.bisect_left(left, (size, -1))
-        if place == len(left):
-            rows.append([])
-            tokens_left, row = max_tokens, len(rows) - 1
+        place = bisect.bisect_left(room, (size, -1))
+        if place == len(room):
+            sequences.append([])
+            tokens, sequence = max_tokens, len(sequences) - 1
         else:
-            tokens_left, row = left.pop(place)
-        rows[row].append(number)
-        bisect.insort(left, (tokens_left - size, row))
-    most = max(map(len, rows), default=0)
-    numbers = np.full((len(rows), most), -1, np.int32)
-    for row, members in enumerate(rows):
-        numbers[row, : len(members)] = members
+            tokens, sequence = room.pop(place)
+        sequences[sequence].append(number)
+        bisect.insort(room, (tokens - size, sequence))
+    most = max(map(len, sequences), default=0)
+    numbers = np.full((len(sequences), most), -1, np.int32)
+    for sequence, members in enumerate(sequences):
+        numbers[sequence, : len(members)] = members
     return numbers

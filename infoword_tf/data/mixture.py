@@ -1,15 +1,15 @@
-"""Texts of several languages as one: which of them each update reads.
+"""Texts of several languages as one: which language each update reads.
 
 Or several parts of one text, such as web and books: whatever has a name.
 
-An update reads one language, so that candidates of its batch are of that one,
-and a bound says what is known of the text and not of its language. Only where
-rows go on from step to step (`streams`) each language has rows of its own. A
-language of n tokens has a share of the updates in proportion to n to the power
-of an exponent (Conneau and Lample 2019, "XLM", §3.1; 0.7 in InfoXLM), or one
-that people give it, whatever the order in which the languages are named.
+An update reads one language, so that the candidates of a batch are of one
+language, and a bound measures the text and not its language. Only where
+sequences continue from step to step (`streams`) each language has sequences of
+its own. A language of n tokens has a share of the updates in proportion to n to
+the power of an exponent (Conneau and Lample 2019, "XLM", §3.1; 0.7 in InfoXLM),
+or as `--corpus_weights` says, whatever the order of languages.
 
-Glossary of shapes: B rows, V vocabulary, P parts: languages, or pairs of them.
+Glossary of shapes: G languages, or pairs of languages.
 """
 
 import functools
@@ -22,74 +22,72 @@ import numpy as np
 from infoword_tf.data.source import Source
 from infoword_tf.data.store import Store
 
-ROUND = 1024  # updates in which each part has its share, one at least
-# What parts are. Those of a run take turns independently of each other.
+ROUND = 1024  # updates in which each language has its share, one at least
+# What takes turns; each kind does so independently of the others in a run.
 FILES, LANGUAGES, TRANSLATIONS = 8, 9, 10
 
 
 def shares(sizes: Sequence[float], exponent: float) -> np.ndarray:
-    """[P] float64 that sum to 1: sizes to a power."""
+    """Returns sizes to a power, scaled to sum to 1: [G] float64."""
     powers = np.array(sizes, np.float64) ** exponent
     return powers / powers.sum()
 
 
 def as_drawn(counts: Sequence[np.ndarray], shares: np.ndarray) -> np.ndarray:
-    """[V] int64, of each piece as often as it is drawn.
+    """Counts the tokens of a mixture as often as drawn, [V] int64.
 
     Args:
-        counts: [V] of each part.
-        shares: [P] of the updates.
+        counts: [V] of each language.
+        shares: [G] of the updates.
     """
-    total = sum(own.sum() for own in counts)
+    total = sum(count.sum() for count in counts)
     p = sum(
-        share * own / max(1, own.sum())
-        for share, own in zip(shares, counts, strict=True)
+        share * count / max(1, count.sum())
+        for share, count in zip(shares, counts, strict=True)
     )
-    # What occurs is counted, however rare its part is.
+    # A token that occurs is counted, however rare its language is.
     drawn = np.where(p > 0, np.maximum(np.rint(total * p), 1), 0)
     return drawn.astype(np.int64)
 
 
-def parted(total: int, shares: np.ndarray) -> np.ndarray:
-    """[P] int64 that sum to a total, as near to its shares as integers are.
-
-    None is 0, so the total is P at least.
-    """
-    wanted = shares * (total - len(shares))
-    counts = np.floor(wanted).astype(np.int64)
-    order = np.argsort(counts - wanted, kind='stable')
+def apportion(total: int, shares: np.ndarray) -> np.ndarray:
+    """Divides a total in proportion to shares: [G] int64, each at least 1."""
+    exact = shares * (total - len(shares))
+    counts = np.floor(exact).astype(np.int64)
+    order = np.argsort(counts - exact, kind='stable')
     counts[order[: total - len(shares) - counts.sum()]] += 1
     return counts + 1
 
 
 class Turns:
-    """Which part has each step, and which of its own steps that is.
+    """Order in which languages take steps.
 
-    A round has every part as often as its count says, in a random order of its
-    own: a function of (seed, round, what the parts are).
+    A round has every language as often as its count says, in a random order
+    that is a function of (seed, round, kind).
     """
 
-    def __init__(self, counts: np.ndarray, seed: int, what: int):
-        """Args: of each part [P], 1 or more; and a number, FILES say."""
-        self.counts, self.key = counts, (seed, what)
+    def __init__(self, counts: np.ndarray, seed: int, kind: int):
+        """Takes counts [G] of at least 1; `kind` is a constant as FILES."""
+        self.counts, self.key = counts, (seed, kind)
         self.order = functools.lru_cache(2)(self._order)
 
     def _order(self, number: int) -> tuple[np.ndarray, np.ndarray]:
-        """[U] of each step of a round: its part, and which of that one's."""
-        part = np.repeat(np.arange(len(self.counts)), self.counts)
-        seed, what = self.key
-        random = np.random.default_rng([seed, number, what])
-        part = random.permutation(part)
-        own = np.zeros(len(part), np.int64)
-        for this, count in enumerate(self.counts):
-            own[part == this] = number * count + np.arange(count)
-        return part, own
+        """Returns languages [U] of a round's steps, and steps of each [U]."""
+        languages = np.repeat(np.arange(len(self.counts)), self.counts)
+        seed, kind = self.key
+        random = np.random.default_rng([seed, number, kind])
+        languages = random.permutation(languages)
+        steps = np.zeros(len(languages), np.int64)
+        for language, count in enumerate(self.counts):
+            is_here = languages == language
+            steps[is_here] = number * count + np.arange(count)
+        return languages, steps
 
     def turn(self, step: int) -> tuple[int, int]:
-        """The part of a step, and which of that one's steps it is."""
+        """Returns the language of a step and that language's own step."""
         number, place = divmod(step, int(self.counts.sum()))
-        part, own = self.order(number)
-        return int(part[place]), int(own[place])
+        languages, steps = self.order(number)
+        return int(languages[place]), int(steps[place])
 
 
 class Mixture(NamedTuple):
@@ -98,7 +96,7 @@ class Mixture(NamedTuple):
     Attributes:
         stores: by language, sorted; all have one vocabulary.
         exponent: of the sizes.
-        weights: by language, instead of sizes; none: these decide.
+        weights: by language, instead of sizes; empty: sizes decide.
     """
 
     stores: Mapping[str, Store]
@@ -107,7 +105,7 @@ class Mixture(NamedTuple):
 
     @property
     def shares(self) -> np.ndarray:
-        """[P] float64 of the updates, in the order of `stores`."""
+        """Shares of the updates, [G] float64, in the order of `stores`."""
         if self.weights:
             return shares([self.weights[name] for name in self.stores], 1.0)
         sizes = [len(store.ids) for store in self.stores.values()]
@@ -115,7 +113,7 @@ class Mixture(NamedTuple):
 
     @property
     def counts(self) -> np.ndarray:
-        """[V] int64, of each piece as often as it is drawn."""
+        """Counts of tokens, each as often as drawn, [V] int64."""
         counts = [store.counts for store in self.stores.values()]
         return as_drawn(counts, self.shares)
 
@@ -123,51 +121,52 @@ class Mixture(NamedTuple):
         self, kind: type[Source], sizes: Sequence[int], seed: int,
         **arguments: Any,
     ) -> list[Source]:  # fmt: skip
-        """A source of each language, for so many rows of each.
+        """Opens a source of each language, with a batch size for each.
 
         Raises:
             ValueError: a language has less than one batch.
         """
-        found, counts = [], self.counts
+        sources, counts = [], self.counts
         for number, (language, store) in enumerate(self.stores.items()):
-            # What is dropped or drawn by frequency goes by that of all.
-            own = counts * (store.counts.sum() / counts.sum())
+            # Dropping and drawing by frequency use counts of all languages.
+            counts_here = counts * (store.counts.sum() / counts.sum())
             try:
                 source = kind(
-                    store._replace(counts=own), batch_size=int(sizes[number]),
-                    seed=seed + number, **arguments,
+                    store._replace(counts=counts_here),
+                    batch_size=int(sizes[number]), seed=seed + number,
+                    **arguments,
                 )  # fmt: skip
             except ValueError as error:
                 raise ValueError(f'{language}: {error}') from None
-            found.append(source)
-        kind.agree(found)
-        return found
+            sources.append(source)
+        kind.unify_shapes(sources)
+        return sources
 
 
 class MixedSource:
-    """A language for each step; `single` and `batch` as of `Source`."""
+    """Source that reads one language each step; see `Source`."""
 
     def __init__(
         self, kind: type[Source], mixture: Mixture, batch_size: int, seed: int,
         **arguments: Any,
     ):  # fmt: skip
-        """Args: how a text is read; of which texts; B."""
+        """Opens all languages; `kind` says how each is read."""
         self.sources = mixture.sources(
             kind, [batch_size] * len(mixture.stores), seed, **arguments
         )
         count = max(ROUND, len(self.sources))
-        self.turns = Turns(parted(count, mixture.shares), seed, LANGUAGES)
+        self.turns = Turns(apportion(count, mixture.shares), seed, LANGUAGES)
         single = [source.single for source in self.sources]
         self.single = None if None in single else sum(single)
 
     def batch(self, step: int) -> Any:
-        """The global batch of a step, of one language."""
-        part, own = self.turns.turn(step)
-        return self.sources[part].batch(own)
+        """Returns the global batch of a step, of one language."""
+        language, own_step = self.turns.turn(step)
+        return self.sources[language].batch(own_step)
 
 
 class MixedRows:
-    """Rows of each language, which go on from step to step; as `Source`."""
+    """Source in which each language has sequences that continue."""
 
     single = None
 
@@ -175,35 +174,31 @@ class MixedRows:
         self, kind: type[Source], mixture: Mixture, batch_size: int, seed: int,
         **arguments: Any,
     ):  # fmt: skip
-        """Args: as of `MixedSource`.
-
-        Raises:
-            ValueError: there are fewer rows than languages.
-        """
-        # Where odd rows read backward a language has both.
+        """Opens all languages, each for a share of the sequences."""
+        # Where odd sequences read backward a language has both directions.
         each = 1 + bool(arguments.get('both_directions'))
         units, languages = batch_size // each, len(mixture.stores)
         if units < languages:
             raise ValueError(
-                f'a batch has {batch_size} rows for {languages} languages, '
-                f'each of which needs {each}; raise --batch_size'
+                f'a batch has {batch_size} sequences for {languages} '
+                f'languages, each of which needs {each}; raise --batch_size'
             )
-        sizes = parted(units, mixture.shares) * each
+        sizes = apportion(units, mixture.shares) * each
         sizes[-1] += batch_size - units * each
         self.sources = mixture.sources(kind, sizes, seed, **arguments)
 
     def batch(self, step: int) -> Any:
-        """The global batch of a step, of all languages."""
-        parts = [source.batch(step) for source in self.sources]
-        fields = zip(*parts, strict=True)
-        return type(parts[0])(*map(np.concatenate, fields))
+        """Returns the global batch of a step, of all languages."""
+        batches = [source.batch(step) for source in self.sources]
+        fields = zip(*batches, strict=True)
+        return type(batches[0])(*map(np.concatenate, fields))
 
 
 def mixed(
     kind: type[Source], mixture: Mixture, batch_size: int, seed: int,
     **arguments: Any,
 ) -> MixedSource | MixedRows:  # fmt: skip
-    """What reads a mixture as `kind` reads a text; args as of `MixedSource`."""
-    goes_on = kind.heldout_rows is not None
+    """Opens a mixture; `kind` says how each language is read."""
+    goes_on = kind.heldout_sequences is not None
     source = MixedRows if goes_on else MixedSource
     return source(kind, mixture, batch_size, seed, **arguments)

@@ -1,4 +1,4 @@
-"""From a corpus to what is trained on: its tokenizer and its token stores.
+"""A run's text: the tokenizer and the token stores of corpora.
 
 Stores and learned vocabularies are kept in the cache, so that the next run on
 the same text opens them at once.
@@ -27,13 +27,13 @@ from infoword_tf.data.store import Store
 from infoword_tf.errors import UsageError
 
 
-class Text(NamedTuple):
-    """A corpus, opened.
+class OpenedText(NamedTuple):
+    """Opened corpora.
 
     Attributes:
-        tokenizer: of both parts.
-        train: its token store, or those of several languages.
-        heldout: likewise.
+        tokenizer: of all stores.
+        train: a token store, or a mixture of several languages.
+        heldout: as `train`.
         fingerprint: changes when the text does.
     """
 
@@ -43,8 +43,8 @@ class Text(NamedTuple):
     fingerprint: str
 
     @property
-    def parts(self) -> dict[str, tuple[Store, Store]]:
-        """By language what is trained on and what is held out; '' of one."""
+    def by_language(self) -> dict[str, tuple[Store, Store]]:
+        """Training and held-out store of each language; '' of a single one."""
         if not isinstance(self.train, Mixture):
             return {'': (self.train, self.heldout)}
         return {
@@ -54,7 +54,7 @@ class Text(NamedTuple):
 
 
 def kind_of(vocab: str) -> str:
-    """The tokenizer that a vocabulary is for, by the name of its file."""
+    """Names the tokenizer of a vocabulary by the name of the file."""
     if vocab.endswith('.model'):
         return 'sentencepiece'
     if vocab.endswith('.json'):
@@ -63,19 +63,21 @@ def kind_of(vocab: str) -> str:
 
 
 def choose_tokenizer(choices: TextChoices) -> str:
-    """The tokenizer that was chosen, or that a vocabulary is for; UsageError:
-    choices that do not go together.
+    """Names the tokenizer that was chosen, or that a vocabulary is for.
+
+    Raises:
+        UsageError: choices that do not go together.
     """
     kind, vocab = choices.tokenizer, choices.vocab
     if not vocab:
         return kind or 'wordpiece'
-    found = kind_of(vocab)
-    says_all = found in ('sentencepiece', 'bytes')
+    needed = kind_of(vocab)
+    says_all = needed in ('sentencepiece', 'bytes')
     if not says_all and kind == 'words':
-        found = kind  # as any file of one word a line
-    if kind not in (None, found):
+        needed = kind  # as any file of one word a line
+    if kind not in (None, needed):
         raise UsageError(
-            f'--tokenizer={kind}: --vocab={vocab} is for {found} (the names '
+            f'--tokenizer={kind}: --vocab={vocab} is for {needed} (the names '
             'of SentencePiece models end in .model, those of byte pairs in '
             '.json, those of words in words.txt); leave out one of the two'
         )
@@ -88,16 +90,16 @@ def choose_tokenizer(choices: TextChoices) -> str:
         raise UsageError(
             f'--lower_case is decided by --vocab={vocab}; leave it out'
         )
-    return found
+    return needed
 
 
 def open_corpora(
     choices: TextChoices, cache: pathlib.Path | None = None
 ) -> dict[str, Corpus]:
-    """The corpora that were chosen, by language, sorted; '' for one alone.
+    """Opens all chosen corpora, by language, sorted; '' if only one.
 
     Raises:
-        UsageError: there is none, or held-out files are of a language that no
+        UsageError: none was chosen, or held-out files are of a language that no
             corpus has.
         ValueError: as `corpora.open_corpus`.
     """
@@ -124,42 +126,42 @@ def open_corpora(
 
 
 def weights_of(choices: TextChoices) -> dict[str, float]:
-    """What --corpus_weights says, by name of each corpus; none: nothing.
+    """Reads --corpus_weights, by name of each corpus; {}: no weights.
 
     Raises:
-        UsageError: it does not fit what --corpus names.
+        UsageError: the weights do not fit --corpus.
     """
-    found, names = {}, by_language(choices.corpus)
-    for one in choices.corpus_weights:
-        name, _, number = one.partition('=')
+    weights, names = {}, by_language(choices.corpus)
+    for entry in choices.corpus_weights:
+        name, _, number = entry.partition('=')
         name = name_of(name)
         if name not in names or '' in names:
             listed = ', '.join(filter(None, names))
             raise UsageError(
-                f'--corpus_weights={one}: no --corpus has this name; there is '
-                f'{listed or "none, as --corpus=web=text:GLOB"}'
+                f'--corpus_weights={entry}: no --corpus has this name; there '
+                f'is {listed or "none, as --corpus=web=text:GLOB"}'
             )
         try:
-            found[name] = float(number)
+            weights[name] = float(number)
         except ValueError:
-            found[name] = 0.0
-        if not 0 < found[name] < math.inf:
+            weights[name] = 0.0
+        if not 0 < weights[name] < math.inf:
             raise UsageError(
-                f'--corpus_weights={one}: give a name and a number above 0, '
+                f'--corpus_weights={entry}: give a name and a number above 0, '
                 'as web=3'
             )
-    if found and (lacking := sorted(set(names) - set(found))):
+    if weights and (lacking := sorted(set(names) - set(weights))):
         raise UsageError(
             f'--corpus_weights={",".join(choices.corpus_weights)}: '
             f'{", ".join(lacking)} has none; give each --corpus one'
         )
-    return found
+    return weights
 
 
 def check_text(choices: TextChoices) -> None:
-    """Complains of files that are not there, before TensorFlow is imported.
+    """Checks that files exist, before TensorFlow is imported.
 
-    What pydocs is built from is always there, and building takes its time.
+    pydocs is always there, and takes time to build.
     """
     choose_tokenizer(choices)
     if by_language(choices.corpus) != {'': 'pydocs'}:
@@ -171,16 +173,15 @@ def open_tokenizer(
     texts: Mapping[str, Corpus],
     cache: pathlib.Path,
 ) -> Any:
-    """What --vocab names, or what was learned from the text.
+    """Reads the tokenizer of --vocab, or learns one from the text.
 
-    Args:
-        texts: by language. Of several each has a share in proportion to its
-            size to the power of --language_exponent, or the one that
-            --corpus_weights gives it: of larger ones some sentences are left
-            out.
+    Several languages have shares in proportion to their sizes to the power of
+    --language_exponent, or those of --corpus_weights: of larger ones some
+    sentences are skipped.
 
-    Raises: UsageError: as `choose_tokenizer`; ValueError: the vocabulary cannot
-    be read, or none be learned.
+    Raises:
+        UsageError: as `choose_tokenizer`.
+        ValueError: the vocabulary cannot be read, or none be learned.
     """
     from infoword_tf.text.tokenizers import TOKENIZERS
 
@@ -200,7 +201,7 @@ def open_tokenizer(
     learned = cache / 'vocabularies' / f'{_digest(key)}.{kind.file}'
     digest = learned.with_name(f'{learned.name}.digest')
     if learned.exists():
-        # One that older code has learned has none.
+        # Vocabularies of older versions have no digest.
         if digest.exists() and digest.read_text() != files.digest_of(learned):
             raise ValueError(
                 f'{learned} is damaged: its bytes are not those that were '
@@ -217,7 +218,7 @@ def open_tokenizer(
         with files.written(digest) as first:
             first.write_text(files.digest_of(partial))
     print(
-        f'learned {len(tokenizer):,} pieces in '
+        f'learned {len(tokenizer):,} tokens in '
         f'{time.monotonic() - began:.0f} s',
         flush=True,
     )
@@ -225,7 +226,7 @@ def open_tokenizer(
 
 
 def fingerprint_of(texts: Mapping[str, Corpus]) -> str:
-    """Changes when one of the texts does."""
+    """Joins the fingerprints of texts, by language."""
     if len(texts) == 1:
         return next(iter(texts.values())).fingerprint
     return ' '.join(f'{k} {x.fingerprint}' for k, x in texts.items())
@@ -234,45 +235,46 @@ def fingerprint_of(texts: Mapping[str, Corpus]) -> str:
 def _to_learn(
     texts: Mapping[str, Corpus], exponent: float, weights: Mapping[str, float]
 ) -> Iterator[str]:
-    """What a vocabulary is learned from: text of all languages."""
+    """Yields the text from which a vocabulary is learned."""
     if len(texts) == 1:
         (corpus,) = texts.values()
         for document in corpus.train():
-            yield ' '.join(documents.parts(document.text))
+            yield ' '.join(documents.split_at_unknown(document.text))
         return
     sizes = [
         sum(len(s) for document in corpus.train() for s in document.sentences)
         for corpus in texts.values()
     ]
-    wanted = shares(sizes, exponent)
+    rates = shares(sizes, exponent)
     if weights:
-        wanted = shares([weights[name] for name in texts], 1.0)
-    wanted = wanted / sizes
+        rates = shares([weights[name] for name in texts], 1.0)
+    rates = rates / sizes
     for corpus, rate in zip(
-        texts.values(), wanted / wanted.max(), strict=True
+        texts.values(), rates / rates.max(), strict=True
     ):
         number = 0
         for document in corpus.train():
             for sentence in document.sentences:
                 number += 1
-                # So many of them, evenly spread.
+                # A share `rate` of the sentences, evenly spread.
                 if math.floor(number * rate) > math.floor((number - 1) * rate):
-                    yield ' '.join(documents.parts(sentence))
+                    yield ' '.join(documents.split_at_unknown(sentence))
 
 
 def open_text(
     choices: TextChoices,
     tokenizer: Any = None,
     more: Mapping[str, Corpus] | None = None,
-) -> Text:
-    """Opens both parts of the corpora, and says how large they are.
+) -> OpenedText:
+    """Opens training and held-out text, and prints the sizes.
 
     Args:
-        tokenizer: what --init brings; None: one is chosen.
-        more: by language, what a vocabulary is learned from besides.
+        tokenizer: that of --init; None: one is chosen.
+        more: further text, by language, from which a vocabulary is learned.
 
-    Raises: as `open_corpora` and `open_tokenizer`, and ValueError: there is no
-    text.
+    Raises:
+        UsageError, ValueError: as `open_corpora` and `open_tokenizer`, or the
+            text is empty.
     """
     cache = files.cache_dir()
     texts = open_corpora(choices, cache)
@@ -280,55 +282,55 @@ def open_text(
         tokenizer = prepared_tokenizer(choices, texts) or open_tokenizer(
             choices, together(texts, more or {}), cache
         )
-    found: dict[str, dict[str, Store]] = {'train': {}, 'heldout': {}}
+    splits: dict[str, dict[str, Store]] = {'train': {}, 'heldout': {}}
     for language, corpus in texts.items():
         train, heldout = _stores(corpus, tokenizer, cache)
-        found['train'][language], found['heldout'][language] = train, heldout
+        splits['train'][language], splits['heldout'][language] = train, heldout
         print(
             (f'{language}: ' if len(texts) > 1 else '')
             + f'{corpus.name}: {len(train.ids):,} tokens to train on, '
-            f'{len(heldout.ids):,} held out, {len(tokenizer):,} pieces',
+            f'{len(heldout.ids):,} held out, vocabulary of {len(tokenizer):,}',
             flush=True,
         )
     fingerprint = fingerprint_of(texts)
     if len(texts) == 1:
-        (train,), (heldout,) = (part.values() for part in found.values())
-        return Text(tokenizer, train, heldout, fingerprint)
+        (train,), (heldout,) = (x.values() for x in splits.values())
+        return OpenedText(tokenizer, train, heldout, fingerprint)
     train, heldout = (
-        Mixture(part, choices.language_exponent, weights_of(choices))
-        for part in found.values()
+        Mixture(by_language, choices.language_exponent, weights_of(choices))
+        for by_language in splits.values()
     )
     drawn = zip(train.stores, train.shares, strict=True)
     listed = ', '.join(f'{language} {share:.1%}' for language, share in drawn)
     print(f'of the updates: {listed}', flush=True)
-    return Text(tokenizer, train, heldout, fingerprint)
+    return OpenedText(tokenizer, train, heldout, fingerprint)
 
 
 def prepared_tokenizer(
     choices: TextChoices, texts: Mapping[str, Corpus]
 ) -> Any:
-    """That of prepared text; None: there is no such text.
+    """Reads the tokenizer of prepared text; None: no text is prepared.
 
     Raises:
-        UsageError: another one is asked for.
+        UsageError: another tokenizer is chosen.
         ValueError: the vocabulary is damaged.
     """
-    opened = [x.store for x in texts.values() if x.store is not None]
-    if not opened:
+    prepared = [x.store for x in texts.values() if x.store is not None]
+    if not prepared:
         return None
     for name in ('tokenizer', 'vocab', 'vocab_size', 'lower_case'):
         if getattr(choices, name) is not None:
             raise UsageError(
-                f'--{name} was decided when {opened[0].folder} was prepared; '
+                f'--{name} was decided when {prepared[0].folder} was prepared; '
                 'leave it out'
             )
-    return opened[0].tokenizer()
+    return prepared[0].tokenizer()
 
 
 def _stores(
     corpus: Corpus, tokenizer: Any, cache: pathlib.Path
 ) -> tuple[Store, Store]:
-    """What is trained on and what is held out; tokenized at the first use."""
+    """Opens training and held-out store; tokenizes at the first use."""
     if corpus.store is not None:
         if corpus.store.index['identity'] != identity_of(tokenizer):
             raise ValueError(
@@ -345,38 +347,38 @@ def _stores(
             str(documents.SPLITTING),
         ]
     )
-    folder, found = cache / 'stores' / _digest(key), []
-    for part, read in (('train', corpus.train), ('heldout', corpus.heldout)):
-        if (folder / part).is_dir():
-            found.append(stores.open_store(folder / part, tokenizer))
+    folder, both = cache / 'stores' / _digest(key), []
+    for split, read in (('train', corpus.train), ('heldout', corpus.heldout)):
+        if (folder / split).is_dir():
+            both.append(stores.open_store(folder / split, tokenizer))
             continue
-        what = 'training' if part == 'train' else 'held-out'
-        some = stores.peek(
+        kind = 'training' if split == 'train' else 'held-out'
+        text = stores.peek(
             read(),
-            f'--corpus={corpus.name} has no {what} documents; give more text, '
+            f'--corpus={corpus.name} has no {kind} documents; give more text, '
             'or name held-out files with --heldout=GLOB',
         )
-        found.append(stores.write_store(folder / part, some, tokenizer))
-    return tuple(found)
+        both.append(stores.write_store(folder / split, text, tokenizer))
+    return tuple(both)
 
 
 def together(
     texts: Mapping[str, Corpus], more: Mapping[str, Corpus]
 ) -> dict[str, Corpus]:
-    """By language, sorted, all there is of it."""
-    found: dict[str, list[Corpus]] = {}
+    """Joins corpora of one language; sorted by language."""
+    grouped: dict[str, list[Corpus]] = {}
     for language, corpus in itertools.chain(texts.items(), more.items()):
-        found.setdefault(language, []).append(corpus)
-    return {k: corpora.chained(some) for k, some in sorted(found.items())}
+        grouped.setdefault(language, []).append(corpus)
+    return {k: corpora.chained(group) for k, group in sorted(grouped.items())}
 
 
 def digest_of(tokenizer: Any) -> str:
-    """Hexadecimal; changes when the vocabulary does."""
+    """Hashes a vocabulary: 12 hex digits."""
     return _digest(tokenizer.identity)[:12]
 
 
 def identity_of(tokenizer: Any) -> str:
-    """Hexadecimal; equal for tokenizers that give equal ids."""
+    """Hashes a tokenizer; equal hashes mean equal ids."""
     options = sorted(tokenizer.options.items())
     return _digest(f'{tokenizer.identity} {tokenizer.lower_case} {options}')
 

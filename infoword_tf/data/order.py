@@ -1,8 +1,8 @@
 """The order in which text is visited: a shuffle without memory.
 
-Of the whole text, or by blocks: these come in a random order, and what is in
-some that follow each other is shuffled together. Then a batch reads in few
-places, as text wants it that lies elsewhere.
+Of the whole text, or by blocks: blocks come in a random order, and the items of
+some adjacent blocks are shuffled together. Then a batch reads at few places,
+which suits text on a remote disk.
 """
 
 import math
@@ -13,11 +13,10 @@ GROUP = 64  # blocks that are shuffled together, to the nearest number that fits
 
 
 def shuffled(places: np.ndarray, size: int, *key: int) -> np.ndarray:
-    """Places [B] int64 of range(size) to where a permutation sends them, which
-    is pseudo-random by `key`.
+    """Permutes places [B] int64 of range(size), pseudo-randomly by `key`.
 
-    Nothing of the size of the corpus is stored: a Feistel network over the
-    next power of four, walked until it lands inside (Black and Rogaway 2002).
+    Nothing of the size of the corpus is stored: a Feistel network over the next
+    power of four, walked until it lands inside (Black and Rogaway 2002).
     """
     half = max(1, math.ceil(math.log2(max(size, 2)) / 2))
     mask = np.uint64((1 << half) - 1)
@@ -43,13 +42,12 @@ def shuffled(places: np.ndarray, size: int, *key: int) -> np.ndarray:
 def shuffled_in_blocks(
     places: np.ndarray, size: int, block: int, *key: int
 ) -> np.ndarray:
-    """As `shuffled`, by blocks of consecutive items.
+    """Permutes places as `shuffled` does, by blocks of consecutive items.
 
-    The items are a circle that is cut somewhere, into blocks and what is left
-    over. A place goes somewhere else in its group of blocks, and each block
-    somewhere else in the circle: so every item is as likely as any other at
-    every place, and two of a group's are of one block as often as one to the
-    number of its blocks.
+    The items are a circle that is cut at a random place, into blocks and a
+    remainder. A place moves within its group of blocks, and each block moves in
+    the circle: so every item is as likely as any other at every place, and two
+    items of a group are of one block with a chance of one in its blocks.
     """
     block = min(block, size)
     whole, blocks = size // block, -(-size // block)
@@ -66,7 +64,7 @@ def shuffled_in_blocks(
         ranks[here] = begin + shuffled(
             places[here] - begin, end - begin, *key, 3 + int(number)
         )
-    # What is left over keeps its place: the cut is there.
+    # The remainder keeps its place: the cut is there.
     which, within = np.divmod(ranks, block)
     full = which < whole
     which[full] = shuffled(which[full], whole, *key, 1)
@@ -81,13 +79,13 @@ def visited(
     salt: int,
     block: int | None = None,
 ) -> np.ndarray:
-    """[B] int64: which of range(size) each visit is to.
+    """Returns the item of each visit, [B] int64 of range(size).
 
-    Epoch e, visits e size to (e + 1) size - 1, goes through all of them in a
-    permutation of its own.
+    Epoch e, visits e size to (e + 1) size - 1, goes through all items in a
+    permutation of its own, with key (seed, e, salt).
 
     Args:
-        seed, salt: its key.
+        visits: [B] int64 numbers, from 0.
         block: items of a block; None: all are shuffled together.
     """
     items = np.empty(len(visits), np.int64)
@@ -104,11 +102,8 @@ def visited(
 
 
 def items_of(block: int | None, size: int, tokens: int) -> int | None:
-    """How many items make a block of so many tokens.
+    """Returns how many items make a block of `block` tokens, or None.
 
-    Args:
-        block: tokens; None: there are no blocks.
-        size: items in all.
-        tokens: likewise.
+    `size` items have `tokens` tokens together.
     """
     return None if block is None else max(1, round(block * size / tokens))

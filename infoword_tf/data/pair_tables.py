@@ -1,18 +1,19 @@
-"""Tables of pairs: which columns are a, b and negatives, and what cells hold.
+"""Tables of pairs: which columns are a, b and negatives, and their texts.
 
-    layout = pair_tables.layout_of('pairs.jsonl')
-    for a, positives, negatives in pair_tables.read(layout):
+    roles = pair_tables.roles_of('pairs.jsonl')
+    for a, positives, negatives in pair_tables.read(roles):
         ...
 
-A row has a text, positives that belong to it and hard negatives that do not.
-Names say which column is which where they can (`positive`, `pos`, `negatives`,
-`hard_neg`, ...), else the order does: a, b, negatives. A cell of JSON lines,
-Parquet or Arrow may be a list, which counts as several texts: so have
-FlagEmbedding (`query`, `pos`, `neg`), Tevatron and DPR (objects with `text`)
-and MS MARCO (`passages`, some of them selected) them. Columns such as an index,
-a score, a label or a source are no texts.
+A record has a text, positives that belong to it and hard negatives that do
+not. Names of columns say which is which where they can (`positive`, `pos`,
+`negatives`, `hard_neg`, ...), else their order does: a, b, negatives. A cell
+of JSON lines, Parquet or Arrow may be a list, which counts as several texts:
+so the files of FlagEmbedding (`query`, `pos`, `neg`), Tevatron and DPR
+(objects with `text`) and MS MARCO (`passages`, some of them selected). Columns
+such as an index, a score, a label or a source hold no texts.
 """
 
+import functools
 import itertools
 import json
 import pathlib
@@ -24,7 +25,7 @@ from infoword_tf.data import readers, records, tables
 
 # Kinds of cells.
 TEXT, NUMBER, LIST, PASSAGES, OTHER = 'text', 'number', 'list', 'passages', ''
-# Columns of MS MARCO's passages: whether people chose each, and its text.
+# In MS MARCO's passages: whether people chose each, and its text.
 SELECTED, PASSAGE = 'is_selected', 'passage_text'
 
 _SIDES = r'(_?(passage|ctx|doc|document|text|sentence)s?)?_?\d*'
@@ -32,8 +33,8 @@ _ANCHOR = re.compile(r'(anchor|query|question)(_?text)?', re.I)
 _POSITIVE = re.compile(rf'pos(itive)?s?{_SIDES}', re.I)
 _NEGATIVE = re.compile(rf'(hard_?)?neg(ative)?s?{_SIDES}', re.I)
 _INDEX = re.compile(r'\s*|Unnamed: [\d.]+|__index_level_\d+__')
-# What names end in: of columns that hold no texts, and of such that hold words
-# about a pair, which are a or b where there is nothing else, and no negatives.
+# Last words of names: of columns that hold no texts, and of columns with words
+# about a pair, which are a or b only for want of others, and never negatives.
 _MEASURES = frozenset(
     'id ids idx index uid uuid guid qid pid docid score scores similarity '
     'similarities distance distances rating rank weight'.split()
@@ -44,20 +45,21 @@ _ABOUT = frozenset(
     'license'.split()
 )
 _NAMED = 6  # columns of one kind in a sentence
+_REMEMBERED = 1024  # files whose roles stay known
 
 
-class Layout(NamedTuple):
+class Roles(NamedTuple):
     """Roles of the columns in a file of pairs.
 
     Attributes:
         where: the file.
         a: the column of first texts.
-        b: those of texts that belong to a; each text makes a pair.
-        negatives: those of texts that do not, in order.
-        unread: all others.
-        lists: negatives that may be several to a row.
+        b: columns of texts that belong to a; each text makes a pair.
+        negatives: columns of texts that do not, in order.
+        unread: all other columns.
+        lists: columns of negatives whose cells may be lists.
         most: how many negatives a pair has at most.
-        delimiter: as of `tables.open_table`.
+        delimiter: see `tables.open_table`.
     """
 
     where: str
@@ -71,7 +73,7 @@ class Layout(NamedTuple):
 
     @property
     def summary(self) -> str:
-        """Describes the role of each column in a line for the log."""
+        """Role of each column, as a line for the log."""
         both = set(self.b) & set(self.negatives)  # of passages
         b = _listed([f'{x} ({SELECTED})' if x in both else x for x in self.b])
         negatives = _listed(
@@ -85,39 +87,55 @@ class Layout(NamedTuple):
         return line
 
 
-def layout_of(
+def roles_of(
     path: str,
     columns: Sequence[str] = (),
     delimiter: str | None = None,
     negatives: int | None = None,
-) -> Layout:
-    """Finds which columns are a, b and negatives; reads the file to its end.
+) -> Roles:
+    """Finds which columns are a, b and negatives; reads the whole file.
+
+    A file that has not changed since an earlier call is not read again.
 
     Args:
         path: of a table, or of an .arrow.
-        columns: names of a, b and negatives, in order; none: names and order
-            of the file say it.
-        delimiter: as of `tables.open_table`.
-        negatives: that a pair has at most; None: all.
+        columns: names of a, b and negatives, in order; empty: names and order
+            in the file decide.
+        negatives: how many a pair has at most; None: all.
 
     Raises:
-        ValueError: the file cannot be read, a column is missing, or what a and
-            b are cannot be told.
+        ValueError: the file cannot be read, a column is missing, or names and
+            order do not show what is a and what is b.
     """
-    # By column, what its cells hold, and where such a cell is first.
+    state = pathlib.Path(path).stat()
+    known = state.st_ino, state.st_dev, state.st_size, state.st_mtime_ns
+    return _roles_of(path, tuple(columns), delimiter, negatives, known)
+
+
+@functools.lru_cache(_REMEMBERED)
+def _roles_of(
+    path: str,
+    columns: tuple[str, ...],
+    delimiter: str | None,
+    negatives: int | None,
+    state: tuple[int, ...],
+) -> Roles:
+    """Finds the roles in a file that is in a state; see `roles_of`."""
+    del state
+    # By column, the kinds of its cells, and where each kind comes first.
     kinds: dict[str, dict[str, str]] = {
         name: {} for name in _names(path, columns, delimiter)
     }
-    sizes: set[tuple[tuple[str, int], ...]] = set()  # of lists, by row
-    for at, row in _rows(path, delimiter):
+    sizes: set[tuple[tuple[str, int], ...]] = set()  # of a record's lists
+    for where, record in _records(path, delimiter):
         nested = []
-        for name, value in row.items():
-            held = kinds.setdefault(name, {})
-            if isinstance(value, str) and TEXT in held:
+        for name, value in record.items():
+            kinds_of_column = kinds.setdefault(name, {})
+            if isinstance(value, str) and TEXT in kinds_of_column:
                 continue
             kind = _kind(value)
             if kind is not None:
-                held.setdefault(kind, at)
+                kinds_of_column.setdefault(kind, where)
             if kind in (LIST, PASSAGES):
                 nested.append((name, _size(value)))
         sizes.add(tuple(nested))
@@ -131,9 +149,9 @@ def layout_of(
         a, b, others = _by_name(path, kinds)
     for name in (a, *b, *others):
         wrong = {OTHER} if name != a else {OTHER, LIST, PASSAGES}
-        for at in (kinds[name][x] for x in wrong & kinds[name].keys()):
+        for where in (kinds[name][x] for x in wrong & kinds[name].keys()):
             raise ValueError(
-                f'{at}: the column {name!r} holds '
+                f'{where}: the column {name!r} holds '
                 + ('a list or an object; a is one text' if name == a else
                    'neither a text nor a list of texts (nor passages, each '
                    f'with {PASSAGE!r}, and {SELECTED!r} of 0 or 1)')
@@ -142,37 +160,37 @@ def layout_of(
     # A cell of such a column may be a single text too.
     single = {x: int(bool(kinds[x].keys() & {TEXT, NUMBER})) for x in lists}
     most = max(
-        (sum((single | dict(row))[x] for x in lists) for row in sizes),
+        (sum((single | dict(size))[x] for x in lists) for size in sizes),
         default=0,
     )
     most += len(others) - len(lists)
     most = most if negatives is None else min(most, negatives)
     others = others if most else ()
     used = {a, *b, *others}
-    return Layout(
+    return Roles(
         path, a, b, others, tuple(name for name in kinds if name not in used),
         lists, most, delimiter,
     )  # fmt: skip
 
 
-def read(layout: Layout) -> Iterator[tuple[str, list[str], list[str]]]:
-    """Yields a, the texts that belong to it, and negatives of each row.
+def read(roles: Roles) -> Iterator[tuple[str, list[str], list[str]]]:
+    """Yields a, the texts that belong to a, and negatives of each record.
 
-    Any text may be '': it is not there. Negatives of lists have no gaps.
+    A missing text is ''. Negatives of lists have no gaps.
 
     Raises:
         ValueError: as of `tables.open_table`, with file and line.
     """
-    for _, row in _rows(layout.where, layout.delimiter):
-        (a,) = _texts(row.get(layout.a))
-        b = [x for name in layout.b for x in _texts(row.get(name), True)]
+    for _, record in _records(roles.where, roles.delimiter):
+        (a,) = _texts(record.get(roles.a))
+        b = [x for name in roles.b for x in _texts(record.get(name), True)]
         negatives = [
             text
-            for name in layout.negatives
-            for text in _texts(row.get(name))
-            if text or name not in layout.lists
+            for name in roles.negatives
+            for text in _texts(record.get(name))
+            if text or name not in roles.lists
         ]
-        yield a, b, negatives[: layout.most]
+        yield a, b, negatives[: roles.most]
 
 
 # ---------------------------------------------------------------------- columns
@@ -181,19 +199,14 @@ def read(layout: Layout) -> Iterator[tuple[str, list[str], list[str]]]:
 def _names(
     path: str, columns: Sequence[str], delimiter: str | None
 ) -> Sequence[str]:
-    """Reads the column names of a file with a header; () for records.
-
-    Raises:
-        ValueError: a column is missing, or the first line reads like a pair:
-            of columns that were chosen this is no question.
-    """
+    """Reads the column names of a file with a header; () for records."""
     if _reader(path) is not None:
         return ()
     table = tables.open_table(path, delimiter=delimiter)
     for name in columns or table.names:
         if not _INDEX.fullmatch(name):
-            tables.column_of(table, name)  # complains, of copies too
-    if not columns and tables.begins_with_a_row(_without_index(table)):
+            tables.column_of(table, name)  # raises, for copies too
+    if not columns and tables.lacks_names(_without_index(table)):
         raise ValueError(
             f'{path}: the first line reads like a pair; let it name the '
             'columns, such as anchor,positive,negative, or say with '
@@ -203,7 +216,7 @@ def _names(
 
 
 def _without_index(table: tables.Table) -> tables.Table:
-    """A table without the first column where that has no name (pandas)."""
+    """Drops a first column without a name, which pandas writes."""
     if len(table.names) < 2 or table.names[0]:
         return table
     rows = ((line, cells[1:]) for line, cells in table.rows)
@@ -213,7 +226,7 @@ def _without_index(table: tables.Table) -> tables.Table:
 def _by_choice(
     path: str, columns: Sequence[str], kinds: Mapping[str, Mapping[str, str]]
 ) -> tuple[str, tuple[str, ...], tuple[str, ...]]:
-    """a, b and negatives in the order of columns; raises as `layout_of`."""
+    """Returns a, b and negatives in the order of columns; see `roles_of`."""
     if len(columns) == 1:
         raise _too_few(path, columns, ())
     a, b, *negatives = columns
@@ -225,20 +238,20 @@ def _by_choice(
 def _by_name(
     path: str, kinds: Mapping[str, Mapping[str, str]]
 ) -> tuple[str, tuple[str, ...], tuple[str, ...]]:
-    """a, b and negatives by names and order; raises as `layout_of`."""
+    """Returns a, b and negatives by names and order; see `roles_of`."""
     texts = [
-        name for name, held in kinds.items()
-        if held.keys() <= {TEXT, NUMBER} and not _INDEX.fullmatch(name)
+        name for name, cells in kinds.items()
+        if cells.keys() <= {TEXT, NUMBER} and not _INDEX.fullmatch(name)
         and not _ends_in(name, _MEASURES)
     ]  # fmt: skip
-    passages = [name for name, held in kinds.items() if PASSAGES in held]
+    passages = [name for name, cells in kinds.items() if PASSAGES in cells]
     lists = [
-        name for name, held in kinds.items() if LIST in held
+        name for name, cells in kinds.items() if LIST in cells
         and name not in passages and not _ends_in(name, _MEASURES | _ABOUT)
     ]  # fmt: skip
     either = [
-        name for name, held in kinds.items()
-        if name in (*texts, *lists) and held.keys() != {NUMBER}
+        name for name, cells in kinds.items()
+        if name in (*texts, *lists) and cells.keys() != {NUMBER}
     ]  # fmt: skip
     b = [name for name in either if _POSITIVE.fullmatch(name)]
     negatives = [name for name in either if _NEGATIVE.fullmatch(name)]
@@ -253,15 +266,15 @@ def _by_name(
     free = [x for x in texts if x not in (*b, *negatives)]
     words = [x for x in free if not _ends_in(x, about)]
     full = [x for x in words if kinds[x].keys() != {NUMBER}]
-    # What is a number, or words about a pair, is a or b for want of others.
-    wanted = 1 if b or passages else 2
-    first = next((x for x in (full, words, free) if len(x) >= wanted), None)
+    # Numbers, and words about a pair, are a or b only for want of others.
+    lacking = 1 if b or passages else 2
+    first = next((x for x in (full, words, free) if len(x) >= lacking), None)
     if first is None:
         read = [*free, *b, *negatives]
         raise _too_few(path, read, [x for x in kinds if x not in read])
     anchors = [x for x in first if _ANCHOR.fullmatch(x)] if by_name or b else []
     a, *others = [*anchors, *(x for x in first if x not in anchors)]
-    if wanted == 2:
+    if lacking == 2:
         b, others = others[:1], others[1:]
     if not by_name:
         others = [x for x in others if not _ends_in(x, about)]
@@ -276,7 +289,7 @@ def _too_few(
     how_many = (
         'no column of texts',
         f'one column of texts, {texts[0]!r}' if texts else '',
-        f'no column of a beside {_listed(texts)}',
+        f'no column of a besides {_listed(texts)}',
     )[min(len(texts), 2)]
     rest = f' (no texts are in {_listed(others)})' if others else ''
     return ValueError(
@@ -287,12 +300,12 @@ def _too_few(
 
 def _ends_in(name: str, words: Iterable[str]) -> bool:
     """Looks up the last word of a name, as of `queryId` or `gold_label_2`."""
-    parts = re.findall(r'[A-Z]+(?![a-z])|[A-Z]?[a-z]+', name)
-    return bool(parts) and parts[-1].lower() in words
+    name_words = re.findall(r'[A-Z]+(?![a-z])|[A-Z]?[a-z]+', name)
+    return bool(name_words) and name_words[-1].lower() in words
 
 
 def _listed(names: Sequence[str]) -> str:
-    """Names in a row, of many the first and the last."""
+    """Lists names; of many the first and the last."""
     if len(names) > _NAMED:
         return f'{names[0]}, {names[1]} ... {names[-1]} ({len(names)} columns)'
     return ', '.join(name or "''" for name in names)
@@ -307,16 +320,18 @@ def _reader(path: str) -> Any:
     return records.READERS.get(suffix.removeprefix('.'))
 
 
-def _rows(
+def _records(
     path: str, delimiter: str | None
 ) -> Iterator[tuple[str, dict[str, Any]]]:
-    """Yields where each row is, and its cells by column."""
+    """Yields the place of each record, and the cells by column."""
     reader = _reader(path)
     if reader is None:
         table = tables.open_table(path, delimiter=delimiter)
         for line, cells in table.rows:
-            row = dict(zip(table.names, cells, strict=True))
-            yield f'{path}, line {line}', row
+            yield (
+                f'{path}, line {line}',
+                dict(zip(table.names, cells, strict=True)),
+            )
         return
     what = 'line' if reader is records.read_jsonl else 'row'
     for number, record in reader(pathlib.Path(path)):
@@ -324,7 +339,7 @@ def _rows(
 
 
 def _kind(value: Any) -> str | None:
-    """Classifies the content of a cell; None where it is empty."""
+    """Names the kind of a cell; None of an empty cell."""
     if value is None or value == '' or value != value:  # NaN
         return None
     if isinstance(value, str):
@@ -351,16 +366,16 @@ def _is_item(value: Any) -> bool:
 
 
 def _passages(value: Any) -> list[tuple[int, str]] | None:
-    """(selected, text) of MS MARCO's passages; None: they are something else.
+    """Reads (selected, text) of MS MARCO's passages; None: no passages.
 
-    An object of two lists, as data sets have it, or a list of objects.
+    Data sets have an object of two lists, or a list of objects.
     """
     names = SELECTED, PASSAGE
     if isinstance(value, dict):
         lists = [value.get(name) for name in names]
         if not all(isinstance(x, list) for x in lists):
             return None
-        # What the shorter one lacks is neither a number nor a text.
+        # The shorter list is filled with None, which is no text.
         pairs = list(itertools.zip_longest(*lists))
     elif isinstance(value, list) and value and all(
         isinstance(x, dict) and SELECTED in x for x in value
@@ -378,9 +393,9 @@ def _size(value: list[Any] | dict[str, Any]) -> int:
 
 
 def _texts(value: Any, positive: bool = False) -> list[str]:
-    """Reads the texts of a cell; of passages the selected ones, or the others.
+    """Reads the texts of a cell; of passages the selected or the other texts.
 
-    One text may be ''.
+    A text may be ''.
     """
     pairs = _passages(value)
     if pairs is not None:
@@ -393,7 +408,7 @@ def _texts(value: Any, positive: bool = False) -> list[str]:
 
 
 def _joined(item: dict[str, str | None] | str | None) -> str | None:
-    """Reads the text of an item; of an object its title, if any, and text."""
+    """Reads the text of an item; of an object the title, if any, and text."""
     if isinstance(item, dict):
         return ' '.join(filter(None, (item.get('title'), item['text'])))
     return item

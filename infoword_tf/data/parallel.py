@@ -1,8 +1,8 @@
-"""Translations: `--parallel`, texts of two languages that say the same.
+"""Translations: `--parallel`, texts of two languages with one meaning.
 
 A value is `[LL-LL=]PATTERN`: `x.{de,en}` are two aligned files, a .tsv or .txt
-has two columns; the same packed. Whatever they are read from, texts of the
-same two languages are put together: a are of the one whose code comes first.
+has two columns; the same packed. Texts of the same two languages are joined,
+whichever file they are from: a is of the language whose code comes first.
 """
 
 import glob
@@ -14,12 +14,12 @@ from collections.abc import Iterable, Sequence
 import numpy as np
 
 from infoword_tf.data import bitexts, documents, readers, textfiles
-from infoword_tf.data.bitexts import File, Languages
-from infoword_tf.data.text_pairs import Columns, Pairs, fingerprint_of
+from infoword_tf.data.bitexts import BitextFile, Languages
+from infoword_tf.data.text_pairs import Columns, PairCorpus, fingerprint_of
 from infoword_tf.languages import code_of, known_code
 
 TRAIN, HELDOUT = '--parallel', '--heldout_parallel'
-LEAST = 20  # so many are held out of a language of few, or a tenth of them
+LEAST = 20  # held-out pairs of two languages, or a tenth of fewer than 200
 TABLES = ('.tsv', '.txt')
 
 _NAME = r'([A-Za-z]{2,3}(?:_\w+)?)'
@@ -30,18 +30,18 @@ _IN_A_NAME = re.compile(
 )
 
 
-class _Found:
-    """Pairs of two languages, each once, and what was left out."""
+class _Gathered:
+    """Pairs of two languages, each once, and counts of pairs left out."""
 
     def __init__(self):
         self.pairs: dict[tuple[str, str], None] = {}
-        self.empty = self.equal = self.again = 0
+        self.empty = self.equal = self.repeated = 0
 
     def add(self, pair: tuple[str, str], drop_equal: bool) -> None:
         if not all(pair):
             self.empty += 1
         elif pair in self.pairs:
-            self.again += 1
+            self.repeated += 1
         else:
             if pair[0] == pair[1]:
                 self.equal += 1
@@ -53,27 +53,31 @@ class _Found:
 def check(
     patterns: Sequence[str], heldout: Sequence[str] = ()
 ) -> list[Languages]:
-    """The pairs of languages there are, in order; reads no file to its end.
+    """Returns the pairs of languages, in order; reads no whole file.
 
     Args:
-        patterns: what `--parallel` names, `[LL-LL=]PATTERN` each.
-        heldout: likewise `--heldout_parallel`.
+        patterns: values of `--parallel`, `[LL-LL=]PATTERN` each.
+        heldout: values of `--heldout_parallel`.
 
     Raises:
-        ValueError: there is no file, or its format or its languages cannot be
-            told; held-out text is trained on, or of other languages.
+        ValueError: no file matches, its format or its languages are unknown,
+            or held-out text is trained on, or of other languages.
     """
-    parts = _files(patterns, TRAIN), _files(heldout, HELDOUT)
-    train, held = ({path.resolve() for file in files for path in file.paths}
-                   for files in parts)  # fmt: skip
-    if same := train & held:
+    return _languages(_files(patterns, TRAIN), _files(heldout, HELDOUT))
+
+
+def _languages(*both: Sequence[BitextFile]) -> list[Languages]:
+    """Returns the pairs of languages to train on; see `check`."""
+    paths, heldout_paths = ({path.resolve() for x in files for path in x.paths}
+                            for files in both)  # fmt: skip
+    if same := paths & heldout_paths:
         raise ValueError(
             f'{min(same)} matches both {TRAIN} and {HELDOUT}; what is held out '
             'is not trained on: narrow one of them'
         )
-    known, asked = (sorted({tuple(sorted(file.languages)) for file in files})
-                    for files in parts)  # fmt: skip
-    for languages in asked:
+    known, measured = (sorted({tuple(sorted(file.languages)) for file in files})
+                       for files in both)  # fmt: skip
+    for languages in measured:
         if languages not in known:
             raise ValueError(
                 f'{HELDOUT} has translations of {"-".join(languages)}, but '
@@ -88,33 +92,34 @@ def read(
     patterns: Sequence[str],
     heldout: Sequence[str] = (),
     drop_equal: bool = False,
-) -> Pairs:
-    """Reads all files, puts those of the same languages together, parts them.
+) -> PairCorpus:
+    """Reads all files, joins equal languages, and holds pairs out.
 
     Args:
         patterns: as of `check`.
-        heldout: likewise, what is held out; none: of each two languages one
+        heldout: patterns of held-out files; empty: of each two languages one
             pair in 100, by the hash of its English text, or of its first; 20 at
             least, or a tenth of fewer than 200, and 2,000 at most.
-        drop_equal: whether pairs are left out whose two texts are the same.
+        drop_equal: whether pairs of two equal texts are left out.
 
     Returns:
         Of each two languages one `Columns`, in order. No pair is trained on
-        of which a text is held out, of whichever pair of languages; white
-        space and case make no difference there.
+        that has a held-out text, of whichever pair of languages; white space
+        and case make no difference there.
 
     Raises:
-        ValueError: as `check`; a file is malformed; files that are aligned
-            differ in length; nothing is left to train on.
+        ValueError: as `check`; a file is malformed; aligned files differ in
+            length; no pair is left to train on.
     """
-    check(patterns, heldout)
-    train = _gather(patterns, TRAIN, drop_equal)
+    files, heldout_files = _files(patterns, TRAIN), _files(heldout, HELDOUT)
+    _languages(files, heldout_files)  # raises
+    train = _gather(files, patterns, TRAIN, drop_equal)
     if heldout:
-        held = _gather(heldout, HELDOUT, drop_equal)
+        held = _gather(heldout_files, heldout, HELDOUT, drop_equal)
         drawn = {which: [*group.pairs] for which, group in held.items()}
     else:
         drawn = {which: _drawn(x.pairs, which) for which, x in train.items()}
-    known: dict[str, set[str]] = {}  # by language, of whichever pairs
+    known: dict[str, set[str]] = {}  # held-out texts by language, of all pairs
     for which, pairs in drawn.items():
         for code, texts in zip(which, zip(*pairs, strict=True), strict=True):
             known.setdefault(code, set()).update(map(_key, texts))
@@ -136,14 +141,14 @@ def read(
         held_out = len(drawn.get(which, ()))
         left_out = {
             'with an empty side': group.empty,
-            'that are there twice': group.again,
+            'that are there twice': group.repeated,
             'with equal sides': group.equal * drop_equal,
             'of which a text is held out': gone - held_out * (not heldout),
         }
-        told = [f'{n:,} {what}' for what, n in left_out.items() if n]
+        reasons = [f'{n:,} {why}' for why, n in left_out.items() if n]
         note = f'{len(left):,} pairs to train on, {held_out:,} held out'
-        if told:
-            note += f'; left out: {", ".join(told)}'
+        if reasons:
+            note += f'; left out: {", ".join(reasons)}'
         if group.equal and not drop_equal:
             note += f'; {group.equal:,} have equal sides'
         notes.append(f'{"-".join(which)}: {note}')
@@ -152,19 +157,20 @@ def read(
         for which, pairs in sorted(drawn.items())
     ]
     fingerprint = fingerprint_of([*columns, *held_columns])
-    return Pairs(columns, held_columns, fingerprint, tuple(notes))
+    return PairCorpus(columns, held_columns, fingerprint, tuple(notes))
 
 
 def _gather(
-    patterns: Sequence[str], flag: str, drop_equal: bool
-) -> dict[Languages, _Found]:
-    """The pairs of files, by languages in order of their codes."""
-    gathered: dict[Languages, _Found] = {}
-    for file in _files(patterns, flag):
+    files: Sequence[BitextFile], patterns: Sequence[str], flag: str,
+    drop_equal: bool,
+) -> dict[Languages, _Gathered]:  # fmt: skip
+    """Reads the pairs of files, by languages in order of codes."""
+    gathered: dict[Languages, _Gathered] = {}
+    for file in files:
         languages, texts = file.read()
         if languages[0] > languages[1]:
             languages, texts = languages[::-1], texts[::-1]
-        group = gathered.setdefault(languages, _Found())
+        group = gathered.setdefault(languages, _Gathered())
         for pair in zip(*texts, strict=True):
             group.add(pair, drop_equal)
     for languages, group in sorted(gathered.items()):
@@ -181,11 +187,11 @@ def _gather(
 def _drawn(
     pairs: Iterable[tuple[str, str]], languages: Languages
 ) -> list[tuple[str, str]]:
-    """One pair in 100 by hash, in order; of few pairs more.
+    """Draws one pair in 100 by hash, in order; of few pairs more.
 
-    By that of its English text (or its first), so that what has been translated
-    into many languages is held out of all together: copies of each other's
-    held-out texts would leave little to train on.
+    The hash is of the English text (or the first), so that a text with
+    translations into many languages is held out of all of them together: else
+    copies of held-out texts would leave little to train on.
     """
     pairs = list(pairs)
     place = languages.index('en') if 'en' in languages else 0
@@ -193,7 +199,7 @@ def _drawn(
     others = hashes % textfiles.HELDOUT_IN != 0  # as of `hash_bucket`
     least = max(1, min(LEAST, len(pairs) // 10))
     count = np.clip((~others).sum(), least, textfiles.MAX_HELDOUT)
-    # The last is the first that counts.
+    # The last key is the first that counts.
     ranks = [_hashes(map('\t'.join, pairs)), hashes, others]
     return [pairs[i] for i in np.sort(np.lexsort(ranks)[:count])]
 
@@ -203,7 +209,7 @@ def _hashes(texts: Iterable[str]) -> np.ndarray:
 
 
 def _key(text: str) -> str:
-    """What copies of a text share."""
+    """Returns the form that copies of a text share."""
     return text.replace(' ', '').casefold()
 
 
@@ -216,19 +222,19 @@ def _columns(
     return Columns(where, texts, empty, languages)
 
 
-# ------------------------------------------------------------- what is named
+# -------------------------------------------------------------------- patterns
 
 
-def _files(patterns: Sequence[str], flag: str) -> list[File]:
-    """All files that are named, each once, in the order of their names."""
-    named = sorted({file for value in patterns for file in _named(value, flag)})
-    for file in named:
+def _files(patterns: Sequence[str], flag: str) -> list[BitextFile]:
+    """Finds all files, each once, in order of names."""
+    files = sorted({x for value in patterns for x in _files_of(value, flag)})
+    for file in files:
         textfiles.check(file.paths)
-    return named
+    return files
 
 
-def _named(value: str, flag: str) -> list[File]:
-    """The files of a value of the flag."""
+def _files_of(value: str, flag: str) -> list[BitextFile]:
+    """Finds the files of a value of the flag."""
     where, languages, pattern = f'{flag}={value}', None, value
     if match := _EXPLICIT.fullmatch(value):
         languages = _two((code_of(match[1]), code_of(match[2])), where)
@@ -255,8 +261,8 @@ def _two(languages: Languages, where: str) -> Languages:
 
 def _aligned(
     pattern: str, languages: Languages | None, flag: str, where: str
-) -> list[File]:
-    """Files that are named in braces, two and two."""
+) -> list[BitextFile]:
+    """Finds the aligned files of a pattern with braces."""
     match = _BRACES.fullmatch(pattern)
     if match is None:
         raise ValueError(
@@ -264,24 +270,24 @@ def _aligned(
             f'{flag}=train.{{de,en}}'
         )
     before, *ends, after = match.groups()
-    told = tuple(map(known_code, ends))
-    if languages is None and None in told:
+    codes = tuple(map(known_code, ends))
+    if languages is None and None in codes:
         raise ValueError(
-            f'{where}: {ends[told.index(None)]!r} is the code of no known '
+            f'{where}: {ends[codes.index(None)]!r} is the code of no known '
             f'language; say which it is as {flag}=LL-LL={pattern}'
         )
-    if languages not in (None, told) and None not in told:
+    if languages not in (None, codes) and None not in codes:
         raise ValueError(
             f'{where} says {"-".join(languages)} before the braces and '
-            f'{"-".join(told)} in them; leave out what is wrong'
+            f'{"-".join(codes)} in them; leave out what is wrong'
         )
-    languages = languages or _two(told, where)
+    languages = languages or _two(codes, where)
     first, second = (f'{before}{end}{after}' for end in ends)
     names = glob.glob(os.path.expanduser(second), recursive=True)
     names = {str(pathlib.Path(x)) for x in names if os.path.isfile(x)}
     files = []
     for path in map(str, textfiles.find(first)):
-        # The names where one part is replaced; one of them has the pattern.
+        # Names in which one occurrence of the first ending is replaced.
         places = [m.start() for m in re.finditer(re.escape(ends[0]), path)]
         others = [
             path[:place] + ends[1] + path[place + len(ends[0]) :]
@@ -294,7 +300,8 @@ def _aligned(
                 'files, or narrow the pattern'
             )
         names.remove(other)
-        files.append(File((pathlib.Path(path), pathlib.Path(other)), languages))
+        paths = pathlib.Path(path), pathlib.Path(other)
+        files.append(BitextFile(paths, languages))
     if names:
         raise ValueError(
             f'{where}: {min(names)} has no neighbour among {first}; give both '
@@ -305,8 +312,8 @@ def _aligned(
 
 def _table(
     path: pathlib.Path, languages: Languages | None, flag: str, where: str
-) -> File:
-    """A file of two columns; its name may say the languages: deu-eng.txt."""
+) -> BitextFile:
+    """Checks a file of two columns, whose name may say the languages."""
     if not readers.unpacked(path).lower().endswith(TABLES):
         raise ValueError(
             f'{where}: the name of {path} does not tell how to read it, since '
@@ -315,19 +322,19 @@ def _table(
             f"as {flag}='x.{{de,en}}'"
         )
     if languages is not None:
-        return File((path,), languages)
-    told = {
+        return BitextFile((path,), languages)
+    candidates = {
         tuple(sorted(codes))
         for match in _IN_A_NAME.finditer(path.name)
         if None not in (codes := tuple(map(known_code, match.groups())))
         and codes[0] != codes[1]
     }
-    if len(told) != 1:
+    if len(candidates) != 1:
         raise ValueError(
             f'{path}: its name does not tell its two languages; say those of '
             f'its first two columns, as in {flag}=en-de={path}'
         )
-    (languages,) = told
+    (languages,) = candidates
     if 'en' not in languages:
         raise bitexts.no_order(path, languages)
-    return File((path,), languages, ordered=False)
+    return BitextFile((path,), languages, ordered=False)

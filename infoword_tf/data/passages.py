@@ -1,6 +1,6 @@
 """The source `documents`: whole documents, shuffled, addressed by step.
 
-Glossary of shapes: B documents, C tokens read of each.
+Glossary of shapes: C tokens read of each document.
 """
 
 import types
@@ -15,19 +15,19 @@ from infoword_tf.data.source import Source
 from infoword_tf.views.cloze import Documents, cloze, passage_sizes
 from infoword_tf.views.packed import fewest_rows
 
-SAMPLE = 64  # batches that say how many rows passages need
+SAMPLE = 64  # batches from which the number of sequences is decided
 
 
 class DocumentSource(Source):
     """Documents of at least two sentences, from a sentence start on.
 
-    One that fits is served whole. Of a longer one each visit reads C tokens
-    from another sentence start, so that all of it is seen. Epochs visit the
-    documents in a permutation of their own, as `windows.WindowSource` does.
+    A document that fits is served whole. Of a longer one each visit reads C
+    tokens from another sentence start, so that all of it is seen. Epochs visit
+    the documents in a permutation of their own, as `windows.WindowSource` does.
 
-    In training two passages may share a row of their view. How many rows it
-    has is the same in every step: the fewest in which each of the first
-    batches fits.
+    In training two passages may share a sequence of their view. The number of
+    sequences is the same in every step: the fewest that hold each of the first
+    batches.
     """
 
     by_blocks = True
@@ -47,9 +47,10 @@ class DocumentSource(Source):
         packed: bool = False,
         shuffle_block: int | None = None,
     ):
-        """Args: C = length, B = batch_size; packed: whether passages share
-        rows, where there are so many short ones that it pays; shuffle_block:
-        see `Source`.
+        """Sets how documents are read, C = `length` tokens of each.
+
+        With `packed` passages share sequences, where so many are short that it
+        pays.
         """
         self.store, self.length = store, length
         self.batch_size, self.seed = batch_size, seed
@@ -67,13 +68,13 @@ class DocumentSource(Source):
             shuffle_block, len(self.documents), len(store.ids)
         )
         if packed:
-            rows = fewest_rows(self._sizes(), length + 2)
-            # An empty place for a sentence costs a quarter of a row.
-            if 4 * (batch_size - rows) > 2 * rows - batch_size:
-                self.rows = rows
+            sequences = fewest_rows(self._sizes(), length + 2)
+            # An empty place for a sentence costs a quarter of a sequence.
+            if 4 * (batch_size - sequences) > 2 * sequences - batch_size:
+                self.rows = sequences
 
     def _sizes(self) -> np.ndarray:
-        """[n, B]: tokens of the passages of some batches."""
+        """Returns the sizes of passages of the first batches, [n, B]."""
         sizes = []
         for step in range(SAMPLE):
             text = self.batch(step)
@@ -83,20 +84,18 @@ class DocumentSource(Source):
 
     @classmethod
     def capacity(cls, store: stores.Store, length: int) -> int:
-        """Documents of two sentences or more."""
+        """Returns the documents of two sentences or more."""
         return int((count_sentences(store) > 1).sum())
 
     @classmethod
-    def agree(cls, sources: Sequence[Self]) -> None:
-        """As of `Source`: as many rows as one text needs, none shared or
-        all.
-        """
-        rows = [source.rows for source in sources]
+    def unify_shapes(cls, sources: Sequence[Self]) -> None:
+        """Gives all sources as many sequences as one needs, or none shared."""
+        sequences = [source.rows for source in sources]
         for source in sources:
-            source.rows = None if None in rows else max(rows)
+            source.rows = None if None in sequences else max(sequences)
 
     def batch(self, step: int) -> Documents:
-        """The global batch of a step."""
+        """Returns the global batch of a step."""
         number = step * self.batch_size + np.arange(self.batch_size)
         chosen = visited(
             number, len(self.documents), self.seed, 3, self.block
@@ -122,14 +121,14 @@ class DocumentSource(Source):
         )
 
     def _sentence(self, begin: int, end: int, where: float) -> int:
-        """A sentence start with some text after it, or the first."""
+        """Picks a sentence start with text after, else returns `begin`."""
         flags = self.store.flags[begin : max(begin + 1, end - self.length // 2)]
         starts = np.nonzero(flags & stores.SENTENCE_START)[0]
         return begin + (starts[int(where * len(starts))] if len(starts) else 0)
 
 
 def count_sentences(store: stores.Store) -> np.ndarray:
-    """[documents] int64: sentences of each, read once in blocks."""
+    """Counts the sentences of each document, in blocks: [documents] int64."""
     counts = np.zeros(len(store.documents) - 1, np.int64)
     for places in stores.sentence_starts(store):
         document = np.searchsorted(store.documents, places, 'right') - 1

@@ -1,9 +1,9 @@
 """Data sets that tensorflow-datasets (TFDS) has prepared, read as streams.
 
-Nothing is downloaded here, and nothing prepared: what TFDS's own folder
-(TFDS_DATA_DIR) does not hold is a complaint that says how to prepare it.
-Features go by their paths, `text` or `title/text`; those with one value an
-example are read.
+Nothing is downloaded or prepared here: a data set that TFDS's own folder
+(TFDS_DATA_DIR) does not hold is an error that says how to prepare it. Features
+go by their paths, `text` or `title/text`; features of one value an example are
+read.
 """
 
 import difflib
@@ -16,16 +16,16 @@ from infoword_tf.data import documents
 from infoword_tf.data.documents import Document
 from infoword_tf.data.textfiles import LONGEST
 
-HELDOUT = ('test', 'validation')  # splits that are held out, the first there
+HELDOUT = ('test', 'validation')  # the first of these splits is held out
 _SPEC = re.compile(r'(?P<name>[^:]+(:\d+\.\d+\.\d+)?)(:(?P<rest>[^:]+))?')
 _EXAMPLES_A_CALL = 256
 
 
-class Prepared(NamedTuple):
-    """A data set of TFDS, opened.
+class TfdsDataset(NamedTuple):
+    """Opened data set of TFDS.
 
     Attributes:
-      name: `tfds:NAME[/CONFIG]`, as the user gave it.
+      name: `tfds:NAME[/CONFIG]`, as the user wrote it.
       builder: TFDS's.
       features: by path, TFDS's features of one value an example.
     """
@@ -36,12 +36,12 @@ class Prepared(NamedTuple):
 
     @property
     def splits(self) -> tuple[str, ...]:
-        """Their names, as they were prepared."""
+        """Names of the splits."""
         return tuple(self.builder.info.splits)
 
 
 def parse(spec: str, rest: str) -> tuple[str, str | None]:
-    """Parts `NAME[/CONFIG][:VERSION]` from the rest; ValueError: no name."""
+    """Splits `NAME[/CONFIG][:VERSION][:rest]`; ValueError: no name."""
     match = _SPEC.fullmatch(spec)
     if match is None:
         raise ValueError(
@@ -51,11 +51,11 @@ def parse(spec: str, rest: str) -> tuple[str, str | None]:
     return match['name'], match['rest']
 
 
-def open_prepared(name: str) -> Prepared:
-    """Opens a data set that lies in TFDS's folder.
+def open_prepared(name: str) -> TfdsDataset:
+    """Opens a data set in TFDS's folder.
 
     Raises:
-        ValueError: there is none of this name, it was never prepared, or
+        ValueError: TFDS knows no such name, the data set was never prepared, or
             tensorflow-datasets cannot be imported.
     """
     try:
@@ -74,7 +74,7 @@ def open_prepared(name: str) -> Prepared:
             + _nearest(name.split('/')[0].split(':')[0], known)
         ) from None
     except (ValueError, AssertionError) as error:
-        # What it says goes on for pages; its first line says what is wrong.
+        # Of the pages of the message the first line says what is wrong.
         why = str(error).split('\n')[0].split('. ')[0]
         raise ValueError(f'tfds:{name} cannot be opened ({why})') from None
     if not (builder.data_path / 'dataset_info.json').exists():
@@ -84,9 +84,9 @@ def open_prepared(name: str) -> Prepared:
             f"as tfds; tfds.builder('{name}').download_and_prepare()\"`, or "
             'name the folder that holds it with TFDS_DATA_DIR'
         )
-    # Sorted: TFDS gives them in another order each time.
+    # Sorted, since TFDS lists features in another order each time.
     features = dict(sorted(_flat(builder.info.features)))
-    return Prepared(f'tfds:{name}', builder, features)
+    return TfdsDataset(f'tfds:{name}', builder, features)
 
 
 def _nearest(name: str, known: Iterable[str]) -> str:
@@ -105,8 +105,8 @@ def _flat(features: Any, path: str = '') -> Iterator[tuple[str, Any]]:
             yield f'{path}{name}', feature
 
 
-def check_split(prepared: Prepared, split: str) -> None:
-    """Complains, with ValueError, of a split that is not there."""
+def check_split(prepared: TfdsDataset, split: str) -> None:
+    """Raises ValueError where the data set has no split of a name."""
     if split not in prepared.splits:
         raise ValueError(
             f'{prepared.name} has no split {split!r}: it has '
@@ -114,23 +114,25 @@ def check_split(prepared: Prepared, split: str) -> None:
         )
 
 
-class Examples(NamedTuple):
-    """Some examples of a split.
+class ExampleRange(NamedTuple):
+    """Range of examples of a split.
 
     Attributes:
-        begin, end: the first, and the one after the last; None: to the end.
+        begin, end: the first example, and the one after the last; None: to the
+            end of the split.
     """
 
     begin: int = 0
     end: int | None = None
 
 
-ALL = Examples()
+ALL = ExampleRange()
 
 
-def parts(prepared: Prepared, split: str, size: int) -> list[Examples]:
-    """A split in parts of about `size` bytes, as large as its examples are on
-    average.
+def ranges(prepared: TfdsDataset, split: str, size: int) -> list[ExampleRange]:
+    """Divides a split into ranges of about `size` bytes.
+
+    Every example counts as many bytes as the average.
     """
     info = prepared.builder.info.splits[split]
     count, total = info.num_examples, info.num_bytes
@@ -138,17 +140,20 @@ def parts(prepared: Prepared, split: str, size: int) -> list[Examples]:
         return [ALL]
     each = max(1, round(size * count / total))
     return [
-        Examples(begin, min(begin + each, count))
+        ExampleRange(begin, min(begin + each, count))
         for begin in range(0, count, each)
     ]
 
 
 def read(
-    prepared: Prepared, split: str, paths: Sequence[str], some: Examples = ALL
+    prepared: TfdsDataset,
+    split: str,
+    paths: Sequence[str],
+    examples: ExampleRange = ALL,
 ) -> Iterator[tuple[Any, ...]]:
-    """Yields the values of some features, example by example.
+    """Yields the values of features, example by example.
 
-    No more of them than a few hundred are in memory.
+    No more than a few hundred examples are in memory.
 
     Yields:
       A value a path: bytes of a text, else a NumPy number.
@@ -162,14 +167,14 @@ def read(
     builder = prepared.builder
     if builder.info.file_format == tfds.core.FileFormat.ARRAY_RECORD:
         source = builder.as_data_source(split)
-        end = len(source) if some.end is None else some.end
-        yield from (values(source[n]) for n in range(some.begin, end))
+        end = len(source) if examples.end is None else examples.end
+        yield from (values(source[n]) for n in range(examples.begin, end))
         return
     # One file after the other, and nothing kept in memory.
     config = tfds.ReadConfig(interleave_cycle_length=1, try_autocache=False)
-    if some.end is not None:
+    if examples.end is not None:
         split = tfds.core.ReadInstruction(
-            split, from_=some.begin, to=some.end, unit='abs'
+            split, from_=examples.begin, to=examples.end, unit='abs'
         )
     dataset = builder.as_dataset(split=split, read_config=config)
     dataset = dataset.map(values).batch(_EXAMPLES_A_CALL)
@@ -184,7 +189,7 @@ def _value(example: Any, path: str) -> Any:
 
 
 def text_of(value: bytes, where: str) -> str:
-    """The text of a feature; ValueError: it is not UTF-8."""
+    """Decodes the text of a feature; ValueError: no UTF-8."""
     try:
         return value.decode()
     except UnicodeDecodeError as error:
@@ -197,11 +202,11 @@ def text_of(value: bytes, where: str) -> str:
 # ----------------------------------------------------------------- as a corpus
 
 
-def text_feature(prepared: Prepared, path: str | None) -> str:
-    """The feature that holds the text of a corpus.
+def text_feature(prepared: TfdsDataset, path: str | None) -> str:
+    """Chooses the feature that holds the text of a corpus.
 
     Raises:
-      ValueError: there is no such text, or more than one to choose from.
+      ValueError: the data set has no such text, or several to choose from.
     """
     import numpy as np
 
@@ -230,28 +235,28 @@ def text_feature(prepared: Prepared, path: str | None) -> str:
     return path or texts[0]
 
 
-def fingerprint(prepared: Prepared, path: str, splits: Sequence[str]) -> str:
-    """32 hex digits of the data set, the feature and the splits' files."""
+def fingerprint(prepared: TfdsDataset, path: str, splits: Sequence[str]) -> str:
+    """Hashes the data set, the feature and the splits' files: 32 hex digits."""
     digest = hashlib.blake2b(b'tfds 1', digest_size=16)
     digest.update(f'{prepared.builder.info.full_name} {path}'.encode())
     for split in splits:
         for file in prepared.builder.info.splits[split].filepaths:
-            found = file.stat()
-            record = (split, file.name, found.length, found.mtime)
+            stat = file.stat()
+            record = (split, file.name, stat.length, stat.mtime)
             digest.update(repr(record).encode())
     return digest.hexdigest()
 
 
 def read_documents(
-    prepared: Prepared, split: str, path: str, some: Examples = ALL
+    prepared: TfdsDataset, split: str, path: str, examples: ExampleRange = ALL
 ) -> Iterator[Document]:
-    """Yields the examples of a split as documents, but empty ones.
+    """Yields the examples of a split that have text, as documents.
 
     A line is a sentence or a paragraph; an example of more than a megabyte
-    goes on as the next document.
+    continues as the next document.
     """
     for number, (value,) in enumerate(
-        read(prepared, split, [path], some), some.begin
+        read(prepared, split, [path], examples), examples.begin
     ):
         where = f'{prepared.name}, {split} {number}'
         sentences: list[str] = []

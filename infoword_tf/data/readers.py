@@ -1,8 +1,8 @@
 """Files as people have them: packed or not, in UTF-8 or in UTF-16.
 
-What ends in .gz or .zst is unpacked while it is read, however many members or
-frames it has. A byte order mark says that a text is UTF-16, else it is UTF-8.
-All that is read line by line is read by `lines`.
+A file that ends in .gz or .zst is unpacked while it is read, however many
+members or frames it has. A byte order mark says that a text is UTF-16, else it
+is UTF-8. `lines` reads all text that is read line by line.
 """
 
 import codecs
@@ -15,19 +15,19 @@ from collections.abc import Callable, Iterator
 from typing import BinaryIO
 
 PACKED = {'.gz': 'gzip', '.zst': 'zstd'}  # endings, and programs that test them
-LONGEST = 1 << 26  # bytes; what is no text can be one line without end
+LONGEST = 1 << 26  # bytes of a line; a binary file may have no line end
 _BLOCK = 1 << 18  # bytes that are read at once
 UTF16 = (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)
 
 
 def unpacked(path: pathlib.Path) -> str:
-    """The name of a file without .gz or .zst."""
+    """Returns the name of a file without .gz or .zst."""
     return path.stem if path.suffix in PACKED else path.name
 
 
 @contextlib.contextmanager
 def opened(path: pathlib.Path) -> Iterator[BinaryIO]:
-    """Opens a file, unpacked; ValueError in it: it is cut or damaged."""
+    """Opens a file, unpacked; ValueError: the content is damaged."""
     program = PACKED.get(path.suffix)
     try:
         with _stream(path) as stream:
@@ -60,7 +60,7 @@ def _stream(path: pathlib.Path) -> BinaryIO:
 
 
 def is_plain(path: pathlib.Path) -> bool:
-    """Whether the bytes of a file are those of its text, so it may be cut."""
+    """Tells whether a file is UTF-8 and not packed, so divisible."""
     if path.suffix in PACKED:
         return False
     with open(path, 'rb') as file:
@@ -68,7 +68,7 @@ def is_plain(path: pathlib.Path) -> bool:
 
 
 def line_at(begin: int, number: int) -> str:
-    """A line's number, for people, where lines are counted from a byte on."""
+    """Names a line for people, where lines are counted from a byte on."""
     return f'line {number}' + (f' after byte {begin:,}' if begin else '')
 
 
@@ -78,18 +78,18 @@ def lines(
     end: int | None = None,
     cut: int | None = None,
 ) -> Iterator[str]:
-    """Yields lines with their ends, the first without a byte order mark.
+    """Yields lines with line ends, the first without a byte order mark.
 
     Args:
         path: of a text, perhaps packed.
-        begin, end: bytes of it, at which lines begin; None: to its end. Not
-            all of it: of a plain file.
-        cut: bytes after which a longer line goes on as the next one; None:
-            there is none of more than 64 MB.
+        begin, end: bytes at which lines begin; None: to the end of the file.
+            Other values only for a plain file.
+        cut: bytes after which a longer line continues as the next line; None: a
+            line of more than 64 MB is an error.
 
     Raises:
-        ValueError: it is neither UTF-8 nor UTF-16, or cut, or has a longer
-            line; with its number.
+        ValueError: the file is neither UTF-8 nor UTF-16, or damaged, or has a
+            too long line; with its number.
     """
     with opened(path) as stream:
         if stream.peek(2)[:2] not in UTF16:
@@ -116,8 +116,8 @@ def lines_of(
 ) -> Iterator[str]:
     """Yields the lines of a stream of UTF-8 that is at `begin`; see `lines`."""
     most = cut or LONGEST
-    place = offset = begin  # of what is read, and of what is decoded next
-    number = 1  # of the line that is decoded next
+    place = offset = begin  # of the next byte to read, and to decode
+    number = 1  # of the next line to decode
 
     def read(function: Callable[[int], bytes], size: int) -> bytes:
         nonlocal place
@@ -145,11 +145,11 @@ def lines_of(
         return text
 
     while block := read(stream.read, min(_BLOCK, most - 1)):
-        # Whole lines at once, and by itself the one that the block cuts.
+        # Whole lines at once, and then the line that the block ends in.
         whole = block.rfind(b'\n') + 1
         try:
             texts = decoded(block[:whole]).split('\n')[:-1]
-        except ValueError:  # after the lines before the one that is wrong
+        except ValueError:  # yields the lines before the wrong one
             texts = (
                 decoded(line + b'\n')[:-1]
                 for line in block[:whole].split(b'\n')[:-1]
@@ -163,17 +163,17 @@ def lines_of(
             if cut is None:
                 raise ValueError(
                     f'{path}, {line_at(begin, number)} is longer than '
-                    f'{most >> 20} MB; give a file with a row a line'
+                    f'{most >> 20} MB; give a file with one record a line'
                 )
-            part = _last_break(line)
-            yield decoded(line[:part])
-            line = line[part:] + read(stream.readline, most)
+            size = _last_break(line)
+            yield decoded(line[:size])
+            line = line[size:] + read(stream.readline, most)
         if line:
             yield decoded(line)
 
 
 def _last_break(line: bytes) -> int:
-    """Where a long line can be cut: after a space, else between characters."""
+    """Returns where to divide a long line: after a space, else a character."""
     if cut := line.rfind(b' ') + 1:
         return cut
     cut = len(line) - 1

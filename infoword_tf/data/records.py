@@ -1,6 +1,6 @@
 """Records: the objects of JSON lines, the rows of Parquet and of Arrow.
 
-Tables read all of their columns. Of the corpora `jsonl:`, `parquet:` and
+Tables read all of their columns. In the corpora `jsonl:`, `parquet:` and
 `arrow:` a record is a document, and the lines of one field its paragraphs. A
 field of an object inside a record has a path, as `meta/title`. Files are read
 as streams, however large they or their row groups are.
@@ -16,12 +16,12 @@ from typing import Any
 
 from infoword_tf.data import readers, textfiles
 from infoword_tf.data.documents import Document
-from infoword_tf.data.textfiles import Piece
+from infoword_tf.data.textfiles import Chunk
 
-# Numbers of lines or rows, from 1, and what is there.
-Rows = Iterator[tuple[int, dict[str, Any]]]
+# Numbers of lines or of Parquet's rows, from 1, and the records.
+Numbered = Iterator[tuple[int, dict[str, Any]]]
 
-FIELD = 'text'  # unless another one is named
+FIELD = 'text'  # by default
 _ROWS = 64  # of Parquet and Arrow, that become Python's at a time
 _BUFFER = 1 << 18  # bytes of a column that are read at once
 _SHOWN, _LETTERS = 20, 40  # fields in a complaint; letters of a value
@@ -32,11 +32,10 @@ def read_jsonl(
     begin: int = 0,
     end: int | None = None,
     field: str | None = None,
-) -> Rows:
-    """Yields (line, object) of the bytes [begin, end); a blank line is none.
+) -> Numbered:
+    """Yields (line, object) of the bytes [begin, end), without blank lines.
 
-    Args:
-        field: not asked for: a line is read as a whole.
+    `field` is ignored, since a line is read as a whole.
 
     Raises:
         ValueError: as of `readers.lines`, or a line is no JSON object.
@@ -46,13 +45,13 @@ def read_jsonl(
         if not line.strip():
             continue
         try:
-            record, what = json.loads(line), 'expected a JSON object'
+            record, fault = json.loads(line), 'expected a JSON object'
         except (ValueError, RecursionError) as error:
-            said = str(error).replace('line 1 ', '')  # of one line
-            record, what = None, f'no JSON ({said})'
+            reason = str(error).replace('line 1 ', '')  # of one line
+            record, fault = None, f'no JSON ({reason})'
         if not isinstance(record, dict):
             where = readers.line_at(begin, number)
-            raise ValueError(f'{path}, {where}: {what}')
+            raise ValueError(f'{path}, {where}: {fault}')
         yield number, record
 
 
@@ -61,12 +60,13 @@ def read_columns(
     begin: int = 0,
     end: int | None = None,
     field: str | None = None,
-) -> Rows:
-    """Yields (row, record) of Parquet or Arrow, a stream or a file of it.
+) -> Numbered:
+    """Yields (row, record) of Parquet or Arrow, as a stream or a file.
 
     Args:
-        begin, end: row groups of Parquet; of Arrow all is read.
-        field: the only one that is read; None: all.
+        path: of the file.
+        begin, end: row groups of Parquet; Arrow is read whole.
+        field: the only field to read; None: all.
 
     Raises:
         ValueError: the file is neither, or damaged, or has no such field.
@@ -111,7 +111,7 @@ def read_columns(
                 schema = opened.schema
             if field is not None:
                 types = _types(schema)
-                _value(types, field, where)  # complains
+                _value(types, field, where)  # raises if it is missing
                 way = [field] if field in types else field.split('/')
                 columns = ['.'.join(way) if is_parquet else way[0]]
             for batch in batches():
@@ -131,19 +131,19 @@ def read_columns(
         ) from None
 
 
-READERS: dict[str, Callable[..., Rows]] = {
+READERS: dict[str, Callable[..., Numbered]] = {
     'jsonl': read_jsonl, 'parquet': read_columns, 'arrow': read_columns,
 }  # fmt: skip
 
 
 def _head(path: pathlib.Path) -> bytes:
-    """Six bytes, which say of which format a file is."""
+    """Reads six bytes, from which the format of a file is known."""
     with open(path, 'rb') as file:
         return file.read(6)
 
 
 def _plain(batch: Any) -> Any:
-    """A batch with times as strings: Python's know no nanoseconds."""
+    """Makes times strings, since Python's know no nanoseconds."""
     from pyarrow.types import is_temporal
 
     for place, column in enumerate(batch.columns):
@@ -154,7 +154,7 @@ def _plain(batch: Any) -> Any:
 
 
 def _types(fields: Any) -> dict[str, Any]:
-    """The types of fields, as a record has values."""
+    """Returns the types of fields, nested as values of a record are."""
     from pyarrow.types import is_struct
 
     return {
@@ -163,11 +163,7 @@ def _types(fields: Any) -> dict[str, Any]:
 
 
 def _value(record: dict[str, Any], field: str, where: str) -> Any:
-    """What is in a field; None also where what is around it is null.
-
-    Raises:
-        ValueError: there is no such field; names those that there are.
-    """
+    """Returns the value of a field; None also where an outer object is null."""
     value: Any = record
     try:
         for name in (field,) if field in record else field.split('/'):
@@ -190,8 +186,8 @@ def _paths(record: dict[str, Any], before: str = '') -> Iterator[str]:
             yield f'{before}{name}'
 
 
-def parted(spec: str, field: str = FIELD) -> tuple[str, str]:
-    """GLOB[:FIELD]: a field is what follows the last colon, or `field`."""
+def split_spec(spec: str, field: str = FIELD) -> tuple[str, str]:
+    """Splits GLOB[:FIELD] at the last colon; `field` is the default."""
     pattern, colon, named = spec.rpartition(':')
     if colon and not (pattern and named):
         raise ValueError(f'{spec}: expected GLOB and FIELD around the last :')
@@ -199,17 +195,17 @@ def parted(spec: str, field: str = FIELD) -> tuple[str, str]:
 
 
 class Records(textfiles.Files):
-    """Files of records, of which one field holds the texts."""
+    """Reader of files of records, of which one field holds the texts."""
 
     expected = 'a text in a field of a record'
 
     def __init__(self, kind: str, field: str):
-        """Args: the kind of the corpus; the field's name, or its path."""
+        """Sets the kind of the corpus, and the field's name or path."""
         super().__init__(kind)
         self.field, self.key = field, f'{kind} {field!r}'
 
     def find(self, pattern: str) -> list[pathlib.Path]:
-        """As of texts; a folder is what `datasets.save_to_disk` has left."""
+        """Returns files; a folder is one that `datasets` has saved."""
         folder = pathlib.Path(pattern).expanduser()
         if (folder / 'dataset_dict.json').exists():
             splits = sorted(x.name for x in folder.iterdir() if x.is_dir())
@@ -223,42 +219,42 @@ class Records(textfiles.Files):
         return super().find(pattern)
 
     def check(self, paths: Sequence[pathlib.Path]) -> None:
-        """Reads the first text of each file; raises as `read_piece`."""
+        """Reads the first text of each file; raises as `read_chunk`."""
         for path in paths:
-            next(self.read_piece(Piece(path)), None)
+            next(self.read_chunk(Chunk(path)), None)
 
-    def pieces(self, paths: Sequence[pathlib.Path], size: int) -> list[Piece]:
-        """As of texts: lines, row groups of Parquet, or whole files."""
+    def chunks(self, paths: Sequence[pathlib.Path], size: int) -> list[Chunk]:
+        """Divides files at lines, or at row groups of Parquet."""
         if self.kind == 'jsonl':
-            return textfiles.pieces(paths, size, by_line=True)
+            return textfiles.chunks(paths, size, by_line=True)
         from pyarrow import parquet
 
-        pieces = []
+        chunks = []
         for path in paths:
             if _head(path)[:4] != b'PAR1':
-                pieces.append(Piece(path, size=path.stat().st_size))
+                chunks.append(Chunk(path, size=path.stat().st_size))
                 continue
             file, begin, room = parquet.read_metadata(path), 0, 0
             for end in range(1, file.num_row_groups + 1):
                 room += file.row_group(end - 1).total_byte_size
                 if room >= size or end == file.num_row_groups:
-                    pieces.append(Piece(path, begin, end, room))
+                    chunks.append(Chunk(path, begin, end, room))
                     begin, room = end, 0
-        return pieces
+        return chunks
 
-    def read_piece(self, piece: Piece) -> Generator[Document, None, int]:
-        """As of texts.
+    def read_chunk(self, chunk: Chunk) -> Generator[Document, None, int]:
+        """Yields documents; returns how many records have no text.
 
         Raises:
             ValueError: the file cannot be read, or a record has no such field,
                 or no string there; with its line or row.
         """
-        path, empty = piece.path, 0
-        rows = READERS[self.kind](path, piece.begin, piece.end, self.field)
-        for number, record in rows:
+        path, empty = chunk.path, 0
+        numbered = READERS[self.kind](path, chunk.begin, chunk.end, self.field)
+        for number, record in numbered:
             where = f'{path}, row {number}'
             if self.kind == 'jsonl':
-                where = f'{path}, {readers.line_at(piece.begin, number)}'
+                where = f'{path}, {readers.line_at(chunk.begin, number)}'
             text = _value(record, self.field, where)
             if not isinstance(text, str | None):
                 raise ValueError(

@@ -1,10 +1,10 @@
 """The source `sentences`: sentences of a text, one or several times each.
 
-They share rows and come in strata of length, as labelled examples do
-(data/examples.py): K copies of a sentence are the K texts of an example.
+They share sequences and come in strata of length, as labelled examples do
+(data/examples.py): X copies of a sentence are the X texts of an example.
 
-Glossary of shapes: n sentences, B of an update, K copies, L tokens of the
-longest.
+Glossary of shapes: n sentences, X copies, S sequences, J sentences that a
+sequence has room for.
 """
 
 import types
@@ -21,31 +21,31 @@ from infoword_tf.views.sentences import most_repeated
 HELDOUT = 512  # sentences that are measured
 
 
-class Sentences(NamedTuple):
+class StoreSentences(NamedTuple):
     """All sentences of a store.
 
     Attributes:
         store: the text.
-        begins: [n] int64, their first tokens.
+        begins: [n] int64, places of their first tokens.
         lengths: [n] int64, tokens with [CLS], the store's prompt and [SEP]; T
             at most.
-        cut: [n] bool, which are longer than T.
-        copies: K.
-        repeat: the view's, for which places are left free.
+        truncated: [n] bool, whether a sentence is longer than T.
+        copies: X.
+        repeat: the view's setting, for which places stay free.
     """
 
     store: Store
     begins: np.ndarray
     lengths: np.ndarray
-    cut: np.ndarray
+    truncated: np.ndarray
     copies: int
     repeat: float
 
     @classmethod
     def of(
         cls, store: Store, length: int, copies: int, repeat: float
-    ) -> 'Sentences':
-        """Finds them, in blocks; args: the text, T, K, and `repeat`.
+    ) -> 'StoreSentences':
+        """Finds the sentences of a store, of at most T = `length` tokens.
 
         Raises:
             ValueError: the prompt alone fills T.
@@ -62,8 +62,8 @@ class Sentences(NamedTuple):
         ends = np.append(begins[1:], len(store.ids))
         ends = np.minimum(ends, store.documents[document] - 1)
         tokens = ends - begins
-        some = tokens > 0
-        begins, tokens = begins[some], tokens[some]
+        has_text = tokens > 0
+        begins, tokens = begins[has_text], tokens[has_text]
         return cls(
             store,
             begins,
@@ -75,37 +75,34 @@ class Sentences(NamedTuple):
 
     @property
     def texts(self) -> int:
-        """K."""
+        """Number X of copies."""
         return self.copies
 
     @property
     def size(self) -> int:
-        """n."""
+        """Number n of sentences."""
         return len(self.begins)
 
     @property
     def sizes(self) -> np.ndarray:
-        """[n] int64: tokens that each may take, its repeated ones too."""
+        """Tokens that all copies of a sentence may take, [n] int64."""
         more = most_repeated(self.lengths, self.repeat)
         return self.copies * self.lengths + more
 
-    def taken(self, numbers: np.ndarray) -> 'Sentences':
-        """Some of them, in another order."""
+    def select(self, numbers: np.ndarray) -> 'StoreSentences':
+        """Selects sentences by number."""
         return self._replace(
             begins=self.begins[numbers],
             lengths=self.lengths[numbers],
-            cut=self.cut[numbers],
+            truncated=self.truncated[numbers],
         )
 
     def batch(
         self, numbers: np.ndarray, slots: np.ndarray, width: int
     ) -> Labelled:
-        """As `Examples.batch`; the view puts [CLS] and [SEP] in their places.
+        """Reads sentences [B] by number; see `Examples.batch`.
 
-        Args:
-            numbers: [B].
-            slots: [R, J], which of the B share a row; -1 for none.
-            width: tokens of a row.
+        The view fills in [CLS] and [SEP].
         """
         lengths = self.lengths[numbers]
         first = 1 + len(self.store.prompt)  # token of the sentence
@@ -126,12 +123,12 @@ class Sentences(NamedTuple):
             candidates={},
             slots=slots.astype(np.int32),
             width=width,
-            cut=self.cut[numbers],
+            cut=self.truncated[numbers],
         )
 
 
 class SentenceSource(ExampleSource):
-    """Sentences of which B make an update, each K times.
+    """Sentences of which B make an update, each X times.
 
     Held-out text is one batch of at most 512 sentences.
     """
@@ -153,29 +150,29 @@ class SentenceSource(ExampleSource):
         repeat: float = 0.0,
         stratified: bool = False,
     ):
-        """Args: the text, T, B; K; see `ExampleSource` for the others.
+        """Sets how sentences are read, X = `copies` of each.
 
         Raises:
             ValueError: there are fewer sentences than an update takes.
         """
-        found = Sentences.of(store, length, copies, repeat)
-        if found.size < batch_size:
+        sentences = StoreSentences.of(store, length, copies, repeat)
+        if sentences.size < batch_size:
             raise ValueError(
-                f'the text has {found.size:,} sentences, but a batch takes '
+                f'the text has {sentences.size:,} sentences, but a batch takes '
                 f'{batch_size}; give more text, or lower --batch_size'
             )
         if not stratified:
             random = np.random.default_rng([seed, 7])
-            some = random.permutation(found.size)[:batch_size]
-            found = found.taken(np.sort(some))
+            numbers = random.permutation(sentences.size)[:batch_size]
+            sentences = sentences.select(np.sort(numbers))
         super().__init__(
-            found, int(found.sizes.max()), batch_size, seed, stratified
+            sentences, int(sentences.sizes.max()), batch_size, seed, stratified
         )
 
     @classmethod
     def capacity(
         cls, store: Store, length: int, copies: int = 1, repeat: float = 0.0
     ) -> int:
-        """Sentences, 512 at most."""
+        """Returns the number of sentences, at most 512."""
         del copies, repeat
-        return min(HELDOUT, Sentences.of(store, length, 1, 0.0).size)
+        return min(HELDOUT, StoreSentences.of(store, length, 1, 0.0).size)

@@ -1,13 +1,12 @@
-"""Batches that other processes make: any of them answers for any step.
+"""Batches that other processes make: each answers for any step.
 
-What runs on the other machines is `python -m infoword_tf.data_service`, with
-the flags of the run. A batch is a function of (seed, step), so nobody keeps
-count of what was given to whom: whoever is asked for a step makes it, the same
-as all others and the run itself would. One that does not answer is passed over,
-and asked again later; where none answers the run makes the batch. So nothing is
-lost or repeated, whichever of them is killed. (The service of tf.data hands out
-the next batch that it has, and runs no Python but that of its own process:
-tensorflow/community, RFC 195.)
+`python -m infoword_tf.data_service` runs on the other machines, with the
+flags of the run. A batch is a function of (seed, step), so any process makes
+any step, nobody counts which went where, and nothing is lost or repeated. One
+that does not answer is skipped, and tried again later; where none answers the
+run makes the batch. (The service of tf.data hands out the next batch that it
+has, and runs no Python but that of its own process: tensorflow/community, RFC
+195.)
 
 A request is a step, 8 bytes. The answer is a digest of what the flags lead to
 (16 bytes), the CRC-32 of the rest, and the arrays as a file of safetensors.
@@ -20,19 +19,16 @@ import threading
 import time
 import zlib
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any, Protocol
 
 import numpy as np
 
 from infoword_tf import views
 
-if TYPE_CHECKING:
-    from infoword_tf.data.batches import Batches
-
 SERVICE, METHOD = 'infoword_tf.Batches', 'Make'
 STEPS = 1 << 40  # more than any run has
-TIMEOUT = 30.0  # seconds in which a batch is there
-RETRY = 20.0  # seconds for which one that has not answered is passed over
+TIMEOUT = 30.0  # seconds to wait for a batch
+RETRY = 20.0  # seconds for which a silent process is not asked again
 THREADS = 4  # batches that a process makes at a time
 _DIGEST, _CRC = 16, 4
 _OPTIONS = (
@@ -40,34 +36,39 @@ _OPTIONS = (
     ('grpc.max_send_message_length', -1),
     ('grpc.enable_http_proxy', 0),
     ('grpc.max_reconnect_backoff_ms', 5000),
-    ('grpc.so_reuseport', 0),  # two at one port would share what is asked
+    ('grpc.so_reuseport', 0),  # two at one port would share the requests
 )
 
 
-def digest(batches: 'Batches', *more: Any) -> bytes:
-    """Differs where batches do: hashes the first one.
+class ViewMaker(Protocol):
+    """Maker of the views of any step, as `data.batches.Batches` is."""
 
-    Args:
-        batches: of a run.
-        more: choices that need not show in it: whose turn steps are.
+    def views(self, step: int) -> dict[str, views.View]:
+        """Returns the views of a step: global batches, NumPy."""
+
+
+def digest(batches: ViewMaker, *more: Any) -> bytes:
+    """Hashes the first batch and choices that need not show in a batch.
 
     Raises:
         ValueError: the text cannot be read.
     """
-    found = hashlib.blake2b(repr(more).encode(), digest_size=_DIGEST)
+    hashed = hashlib.blake2b(repr(more).encode(), digest_size=_DIGEST)
     for name, array in sorted(views.flatten(batches.views(0)).items()):
-        found.update(f'{name} {array.dtype} {array.shape}'.encode())
-        found.update(np.ascontiguousarray(array))
-    return found.digest()
+        hashed.update(f'{name} {array.dtype} {array.shape}'.encode())
+        hashed.update(np.ascontiguousarray(array))
+    return hashed.digest()
 
 
-def serve(batches: 'Batches', identity: bytes, address: str) -> tuple[Any, int]:
-    """Makes batches for whoever asks, until the server is stopped.
+def serve(
+    batches: ViewMaker, identity: bytes, address: str
+) -> tuple[Any, int]:
+    """Answers requests for batches until the server is stopped.
 
     Args:
         batches: of all steps.
         identity: their `digest`.
-        address: HOST:PORT that is listened at; port 0: a free one.
+        address: HOST:PORT to listen at; port 0 takes a free one.
 
     Returns:
         gRPC's server, and the port.
@@ -104,10 +105,10 @@ def serve(batches: 'Batches', identity: bytes, address: str) -> tuple[Any, int]:
 
 
 class Service:
-    """Asks for batches; what does not answer is told on standard error."""
+    """Client of the processes that make batches."""
 
     def __init__(self, addresses: Sequence[str], identity: bytes):
-        """Args: HOST:PORT of each; `digest` of the batches of this run."""
+        """Connects to HOST:PORT of each; `identity` is the run's `digest`."""
         import grpc
 
         self.addresses, self.identity = list(addresses), identity
@@ -124,24 +125,24 @@ class Service:
         self._lock = threading.Lock()
 
     def batch(self, step: int) -> dict[str, np.ndarray] | None:
-        """The flat views of a step; None: nobody answers.
+        """Fetches the flat views of a step; None where no process answers.
 
-        Steps go around, so that all have as many to make.
+        Steps go around the processes, so that each makes as many.
 
         Raises:
-            ValueError: one makes other batches, or complains of the text.
+            ValueError: a process makes other batches, or its text is damaged.
         """
         first = step % len(self.addresses)
         for address in self.addresses[first:] + self.addresses[:first]:
             with self._lock:
                 if time.monotonic() < self._silent.get(address, 0.0):
                     continue
-            found = self._asked(address, step)
-            if found is not None:
-                return found
+            arrays = self._fetch(address, step)
+            if arrays is not None:
+                return arrays
         return None
 
-    def _asked(self, address: str, step: int) -> dict[str, np.ndarray] | None:
+    def _fetch(self, address: str, step: int) -> dict[str, np.ndarray] | None:
         from safetensors.numpy import load
 
         try:
@@ -149,12 +150,12 @@ class Service:
                 step.to_bytes(8, 'little'), timeout=TIMEOUT
             )
         except self._error as error:
-            said = ' '.join((error.details() or 'no words').split())
+            reason = ' '.join((error.details() or 'no words').split())
             if error.code() == self._wrong:
                 raise ValueError(
-                    f'--data_service={address}: {said}'
+                    f'--data_service={address}: {reason}'
                 ) from None
-            self._lost(address, said)
+            self._lost(address, reason)
             return None
         if answer[:_DIGEST] != self.identity:
             raise ValueError(
@@ -173,9 +174,9 @@ class Service:
 
     def _lost(self, address: str, why: str) -> None:
         with self._lock:
-            known = address in self._silent
+            is_known = address in self._silent
             self._silent[address] = time.monotonic() + RETRY
-        if not known:
+        if not is_known:
             _say(
                 f'--data_service: {address} does not answer ({why}); others '
                 'make its batches, or this process'

@@ -1,4 +1,4 @@
-"""A prepared store: many token stores, one after the other, read as one.
+"""Prepared stores: many token stores, one after the other, read as one.
 
     DIR/store.json        what it was made of, and its shards with checksums
     DIR/vocab.txt         or another tokenizer's file
@@ -6,11 +6,11 @@
     DIR/train/documents.npy, counts.npy   of all shards together
     DIR/heldout/          one token store
 
-Opening looks at no shard, whatever their number: one is mapped, and its bytes
-are checked, when the first batch reads from it. All other files are checked
-when the store is opened.
+Opening looks at no shard, whatever their number: a shard is mapped, and its
+bytes are checked, when the first batch reads from it. All other files are
+checked when the store is opened.
 
-Glossary of shapes: N tokens, S shards, V vocabulary.
+Glossary of shapes: W tokens, S shards.
 """
 
 import json
@@ -21,16 +21,15 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from infoword_tf import files
 from infoword_tf.config import TokenizerConfig
 from infoword_tf.data import store as stores
-from infoword_tf.data.store import Store
+from infoword_tf.data.store import Store, crc
 
 INDEX, VERSION = 'store.json', 1
 
 
 class Shard(NamedTuple):
-    """A shard, as the index has it.
+    """Entry of the index for a shard.
 
     Attributes:
         name: of its folder.
@@ -45,17 +44,17 @@ class Shard(NamedTuple):
     flags: int
 
 
-class Array:
-    """[N] entries of the files of all shards, as if they were one file.
+class ShardedArray:
+    """Files of all shards, as one array [W].
 
-    It takes what sources ask: a slice, or an integer array of any shape.
+    Takes a slice, or an integer array of any shape.
     """
 
     def __init__(
         self, folder: pathlib.Path, file: str, shards: Sequence[Shard],
         dtype: np.dtype,
     ):  # fmt: skip
-        """Args: the folder of shards; 'ids' or 'flags'; its entries."""
+        """Reads `file`, 'ids' or 'flags', of the shards in a folder."""
         self.folder, self.file, self.dtype = folder, file, dtype
         self.shards = list(shards)
         self.ends = np.cumsum([shard.tokens for shard in shards])  # [S]
@@ -63,73 +62,68 @@ class Array:
         self._lock = threading.Lock()  # batches are made by two threads
 
     def __len__(self) -> int:
-        """N."""
+        """Returns W."""
         return int(self.ends[-1])
 
-    def part(self, number: int) -> np.ndarray:
-        """[n] the entries of a shard.
+    def shard(self, number: int) -> np.ndarray:
+        """Returns the entries of a shard, [n].
 
         Raises:
-            ValueError: its file is missing, cut or damaged.
+            ValueError: its file is missing or damaged.
         """
         with self._lock:
             if number not in self.opened:
                 shard = self.shards[number]
                 path = self.folder / shard.name / f'{self.file}.bin'
                 size = shard.tokens * self.dtype.itemsize
-                what = None
+                fault = None
                 if not path.is_file() or path.stat().st_size != size:
-                    what = 'missing or cut'
+                    fault = 'missing or cut'
                 elif crc(path) != getattr(shard, self.file):
-                    what = 'damaged: its bytes are not those that were written'
-                if what is not None:
+                    fault = 'damaged: its bytes are not those that were written'
+                if fault is not None:
                     raise ValueError(
-                        f'{path} is {what}; {_again(self.folder.parent)}'
+                        f'{path} is {fault}; {_remedy(self.folder.parent)}'
                     )
                 self.opened[number] = np.memmap(path, self.dtype, 'r')
             return self.opened[number]
 
     def __getitem__(self, place: slice | np.ndarray) -> np.ndarray:
-        """What a NumPy array gives for it; places are 0 to N - 1."""
+        """Returns entries, as a NumPy array does; places are 0 to W - 1."""
         if isinstance(place, slice):
             return self._slice(*place.indices(len(self)))
         place = np.asarray(place)
         flat = place.ravel()
-        found = np.empty(len(flat), self.dtype)
+        entries = np.empty(len(flat), self.dtype)
         numbers = np.searchsorted(self.ends, flat, 'right')
         for number in np.unique(numbers):
-            here = numbers == number
+            is_here = numbers == number
             begin = self.ends[number] - self.shards[number].tokens
-            found[here] = self.part(number)[flat[here] - begin]
-        return found.reshape(place.shape)
+            entries[is_here] = self.shard(number)[flat[is_here] - begin]
+        return entries.reshape(place.shape)
 
     def _slice(self, begin: int, end: int, step: int) -> np.ndarray:
         assert step == 1
         first = int(np.searchsorted(self.ends, begin, 'right'))
-        parts = []
+        slices = []
         while begin < end:
             start = int(self.ends[first]) - self.shards[first].tokens
             stop = min(end, int(self.ends[first]))
-            parts.append(self.part(first)[begin - start : stop - start])
+            slices.append(self.shard(first)[begin - start : stop - start])
             begin, first = stop, first + 1
-        return np.concatenate(parts) if parts else np.empty(0, self.dtype)
+        return np.concatenate(slices) if slices else np.empty(0, self.dtype)
 
 
-def crc(path: pathlib.Path) -> int:
-    """CRC-32 of a file's bytes."""
-    return files.crc(files.chunks(path))
-
-
-def _again(folder: pathlib.Path) -> str:
+def _remedy(folder: pathlib.Path) -> str:
     return f'delete {folder} and prepare the text again'
 
 
-class Opened(NamedTuple):
-    """A prepared store.
+class PreparedStore(NamedTuple):
+    """Prepared store.
 
     Attributes:
         folder: DIR.
-        index: what store.json says.
+        index: content of store.json.
     """
 
     folder: pathlib.Path
@@ -137,51 +131,44 @@ class Opened(NamedTuple):
 
     @property
     def fingerprint(self) -> str:
-        """Changes when the text or the tokenizer does; the text's is in it."""
+        """Fingerprint of store and text."""
         return f'{self.index["fingerprint"]} {self.index["asked"]["text"]}'
 
     @property
-    def arrays(self) -> tuple[Array, Array]:
-        """Ids and flags of what is trained on."""
-        shards = [Shard(*one) for one in self.index['shards']]
+    def arrays(self) -> tuple[ShardedArray, ShardedArray]:
+        """Ids and flags of the training text."""
+        shards = [Shard(*fields) for fields in self.index['shards']]
         dtypes = {'ids': self.index['dtype'], 'flags': 'uint8'}
         return tuple(
-            Array(self.folder / 'train', file, shards, np.dtype(dtype))
+            ShardedArray(self.folder / 'train', file, shards, np.dtype(dtype))
             for file, dtype in dtypes.items()
         )
 
     def check(self) -> None:
-        """Complains, with ValueError, of what is lost or damaged anywhere."""
+        """Checks all bytes; ValueError: a file is missing or damaged."""
         for array in self.arrays:
             for number in range(len(array.shards)):
-                array.part(number)
+                array.shard(number)
         for name in self.index['files']:
             self._checked(name)
 
     def _checked(self, name: str) -> pathlib.Path:
-        """A file that is no shard's."""
+        """Returns the path of a file after a check of all bytes."""
         path = self.folder / name
         if not path.is_file() or crc(path) != self.index['files'][name]:
             raise ValueError(
                 f'{path} is missing or damaged: its bytes are not those that '
-                f'were written; {_again(self.folder)}'
+                f'were written; {_remedy(self.folder)}'
             )
         return path
 
     def tokenizer(self) -> Any:
-        """That of its vocabulary; ValueError: the file is damaged."""
+        """Reads the tokenizer; ValueError: the file is damaged."""
         self._checked(self.index['vocabulary'])
         return read_tokenizer(self.folder, self.index['tokenizer'])
 
     def stores(self, tokenizer: Any) -> tuple[Store, Store]:
-        """What is trained on and what is held out.
-
-        Args:
-            tokenizer: the one it was made with, or an equal one.
-
-        Raises:
-            ValueError: a file is missing or damaged.
-        """
+        """Opens the training and the held-out store with a tokenizer."""
         for name in self.index['files']:
             if name.startswith('heldout/'):
                 self._checked(name)
@@ -197,19 +184,20 @@ class Opened(NamedTuple):
 
 
 def read_tokenizer(folder: pathlib.Path, config: Mapping[str, Any]) -> Any:
-    """The tokenizer whose file lies in a folder, of its config as JSON."""
+    """Reads the tokenizer in a folder, described by `TokenizerConfig`."""
     from infoword_tf.text.tokenizers import TOKENIZERS
 
-    told = TokenizerConfig(**config)
-    kind = TOKENIZERS[told.kind]
-    return kind.read(folder / kind.file, told.lower_case, **told.options)
+    read = TokenizerConfig(**config)
+    kind = TOKENIZERS[read.kind]
+    return kind.read(folder / kind.file, read.lower_case, **read.options)
 
 
-def open_prepared(folder: str | pathlib.Path) -> Opened:
-    """Opens what `infoword_tf.prepare` made.
+def open_prepared(folder: str | pathlib.Path) -> PreparedStore:
+    """Opens a prepared store.
 
     Raises:
-        ValueError: it is none, is not finished, or of another version.
+        ValueError: the folder is no prepared store, unfinished, or of another
+            version.
     """
     if '://' in str(folder):
         raise ValueError(
@@ -229,11 +217,11 @@ def open_prepared(folder: str | pathlib.Path) -> Opened:
         version = index['version']
     except (ValueError, KeyError, TypeError, RecursionError) as error:
         raise ValueError(
-            f'{path} is damaged ({error}); {_again(folder)}'
+            f'{path} is damaged ({error}); {_remedy(folder)}'
         ) from error
     if version != VERSION:
         raise ValueError(
             f'{path} is of version {version}, and this reads {VERSION}; '
-            f'{_again(folder)}'
+            f'{_remedy(folder)}'
         )
-    return Opened(folder, index)
+    return PreparedStore(folder, index)

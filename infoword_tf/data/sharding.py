@@ -1,13 +1,13 @@
-"""The making of a prepared store: shards in any order, put together at last.
+"""Writer of a prepared store: shards in any order, joined at last.
 
 `write` knows nothing but a `Job` and writes whole files or none, so that any
 process of any machine that reaches the text and the folder may call it, in any
 order, and again. Until `finish` the folder of the store then has
 
-    work/settings.json, vocab.txt   what was asked, and the tokenizer
+    work/settings.json, vocab.txt   the choices, and the tokenizer
     work/000000.done.json           a shard that `write` has finished
-    work/heldout/000000/            what it holds out
-    train/000000/                   what is trained on
+    work/heldout/000000/            held-out text of the shard
+    train/000000/                   training text of the shard
 """
 
 import dataclasses
@@ -31,12 +31,12 @@ WORK, TRAIN, HELDOUT, SETTINGS = 'work', 'train', 'heldout', 'settings.json'
 
 
 class Job(NamedTuple):
-    """What whoever makes a shard needs to know; all of it decides bytes.
+    """Description of a store to make, which decides all bytes.
 
     Attributes:
         output: DIR.
         corpus: its name.
-        heldout: what else is held out; None: a part of the corpus.
+        heldout: name of the held-out text; None: documents of the corpus.
         shard_size: bytes of text in a shard.
         rule: of the corpus, if it has one.
         text: its fingerprint.
@@ -49,8 +49,8 @@ class Job(NamedTuple):
     rule: textfiles.HeldoutRule | None
     text: str
 
-    def opened(self) -> corpora.Corpus:
-        """The text as it was when the job began; ValueError: it has changed."""
+    def open(self) -> corpora.Corpus:
+        """Opens the text; ValueError: changed since the job began."""
         corpus = corpora.open_corpus(self.corpus, self.heldout)
         if corpus.fingerprint != self.text:
             raise ValueError(
@@ -61,44 +61,44 @@ class Job(NamedTuple):
         return corpus
 
     def finished(self, number: int) -> pathlib.Path:
-        """What says that a shard is whole."""
+        """Returns the file that exists once a shard is whole."""
         return self.output / WORK / f'{number:06d}.done.json'
 
-    def folder(self, part: str, number: int) -> pathlib.Path:
-        """Its tokens to train on, or those that it holds out."""
-        parent = self.output if part == TRAIN else self.output / WORK
-        return parent / part / f'{number:06d}'
+    def folder(self, split: str, number: int) -> pathlib.Path:
+        """Returns the folder of a shard's training or held-out tokens."""
+        parent = self.output if split == TRAIN else self.output / WORK
+        return parent / split / f'{number:06d}'
 
 
 @functools.lru_cache(1)
-def parts(job: Job) -> list[corpora.Part]:
-    """The corpus in parts, of each a shard; opened once a process."""
-    return corpora.parts_of(job.opened(), job.shard_size)
+def chunks(job: Job) -> list[corpora.CorpusChunk]:
+    """Divides the corpus, a chunk a shard; opened once a process."""
+    return corpora.chunks_of(job.open(), job.shard_size)
 
 
 @functools.lru_cache(1)
 def tokenizer(job: Job) -> Any:
-    """That of all shards."""
+    """Reads the tokenizer of all shards."""
     settings = files.read_json(job.output / WORK / SETTINGS)
     return sharded.read_tokenizer(job.output / WORK, settings['tokenizer'])
 
 
 def write(number: int, job: Job) -> None:
-    """Tokenizes the documents of a part."""
-    part = parts(job)[number]
+    """Tokenizes the documents of a shard."""
+    chunk = chunks(job)[number]
     held: list[Document] = []
     beyond = lacking = 0
 
     def counted() -> Iterator[Document]:
         nonlocal lacking
-        lacking = yield from part.read()
+        lacking = yield from chunk.read()
 
     def training() -> Iterator[Document]:
         nonlocal beyond
         for document in counted():
-            trained, out = job.rule.parted(document)
+            trained, out = job.rule.divide(document)
             if out is not None:
-                # No more are held out of all parts together.
+                # No more are held out of all shards together.
                 if len(held) == textfiles.MAX_HELDOUT:
                     beyond += 1
                 else:
@@ -106,12 +106,12 @@ def write(number: int, job: Job) -> None:
             if trained is not None:
                 yield trained
 
-    # Of a text that a rule parts `held` is full when `training` has ended.
+    # Where a rule divides the text, `held` is full when `training` has ended.
     for name, texts in {
         'train': {TRAIN: counted},
         'heldout': {HELDOUT: counted},
         'every': {TRAIN: training, HELDOUT: lambda: held},
-    }[part.kind].items():
+    }[chunk.kind].items():
         folder, documents = job.folder(name, number), iter(texts())
         shutil.rmtree(folder, ignore_errors=True)
         if first := next(documents, None):
@@ -121,35 +121,34 @@ def write(number: int, job: Job) -> None:
     files.write_json(job.finished(number), counts)
 
 
-def finish(job: Job, count: int, asked: Mapping[str, Any]) -> dict[str, Any]:
-    """Puts `count` shards together; the index, which it returns, makes a store.
+def finish(job: Job, count: int, decisive: Mapping[str, Any]) -> dict[str, Any]:
+    """Joins `count` shards into a store; returns the index.
 
-    Args:
-        job: whose shards are all written.
-        asked: what decided the bytes, for the index.
+    `decisive` is all that decided the bytes, for the index.
 
     Raises:
-        ValueError: nothing is trained on, or held out; the text has changed.
+        ValueError: no document is trained on, or held out; the text has
+            changed.
     """
     train, held = (
         [folder for number in range(count)
-         if (folder := job.folder(part, number)).is_dir()]
-        for part in (TRAIN, HELDOUT)
+         if (folder := job.folder(split, number)).is_dir()]
+        for split in (TRAIN, HELDOUT)
     )  # fmt: skip
-    for folders, what in ((train, 'training'), (held, 'held-out')):
+    for folders, kind in ((train, 'training'), (held, 'held-out')):
         if not folders:
             raise ValueError(
-                f'{job.corpus} has no {what} documents; give more text, or '
+                f'{job.corpus} has no {kind} documents; give more text, or '
                 'name held-out files with --heldout (and another --output, or '
                 f'delete {job.output})'
             )
-    job.opened()  # complains
+    job.open()  # raises if the text has changed
     learned, heldout = tokenizer(job), job.output / HELDOUT
     shutil.rmtree(heldout, ignore_errors=True)
-    parted = [stores.open_store(folder, learned) for folder in held]
+    held_stores = [stores.open_store(folder, learned) for folder in held]
     limit = None if job.rule is None else textfiles.MAX_HELDOUT
-    joined = stores.join(heldout, parted, limit, learned)
-    numbers = [len(store.documents) - 1 for store in (joined, *parted)]
+    joined = stores.join(heldout, held_stores, limit, learned)
+    numbers = [len(store.documents) - 1 for store in (joined, *held_stores)]
     done = [files.read_json(job.finished(number)) for number in range(count)]
     left_out = {
         'beyond the held-out': sum(x['beyond'] for x in done)
@@ -183,7 +182,7 @@ def finish(job: Job, count: int, asked: Mapping[str, Any]) -> dict[str, Any]:
             np.save(file, array)
     paths += sorted(heldout.iterdir())
     identity = opened.identity_of(learned)
-    key = json.dumps([asked, identity], sort_keys=True).encode()
+    key = json.dumps([decisive, identity], sort_keys=True).encode()
     index = {
         'version': sharded.VERSION,
         'dtype': metas[0]['dtype'],
@@ -197,9 +196,9 @@ def finish(job: Job, count: int, asked: Mapping[str, Any]) -> dict[str, Any]:
             'heldout': numbers[0],
         },
         'left_out': {why: n for why, n in left_out.items() if n},
-        'asked': asked,
+        'asked': decisive,
         'files': {
-            str(path.relative_to(job.output)): sharded.crc(path)
+            str(path.relative_to(job.output)): stores.crc(path)
             for path in paths
         },
         'shards': shards,

@@ -1,4 +1,4 @@
-"""What every source of text is: a global batch for every step."""
+"""The contract of sources of text: a global batch for every step."""
 
 import abc
 from collections.abc import Mapping, Sequence
@@ -10,24 +10,24 @@ from infoword_tf.data.store import Store
 class Source(abc.ABC):
     """Text addressed by step: nothing is kept between steps.
 
-    Its constructor raises ValueError where there is less than one batch.
+    Constructors take the text (`store`), `length` in tokens, `batch_size` B and
+    the `seed` of the order, then arguments of a plan. They raise ValueError
+    where the text has less than one batch.
 
     Attributes:
-        heldout_rows: B of held-out text, where that is part of what it is
-            (rows that go on with a memory); None: any.
-        whole: whether held-out text is one batch of all that there is.
-        too_little: what is said of held-out text without room for one batch;
-            {tokens} of it, {length} of a row.
-        in_training: arguments of the text that is trained on, beside those
-            that a plan names: how rows are filled, not what is read.
-        by_blocks: whether it takes `shuffle_block`, tokens of which a block is
-            that it reads at a time (data/order.py); None: none of the corpus
-            is shuffled.
-        single: documents of one sentence, which it leaves out; None: it
-            leaves none out.
+        heldout_sequences: B of held-out text, where sequences continue with a
+            memory; None: any.
+        whole: whether held-out text is one batch of the whole text.
+        too_little: message for held-out text without room for one batch;
+            {tokens} of text, {length} of a sequence.
+        in_training: arguments of the training text, besides those of a plan:
+            how sequences are filled, not what is read.
+        by_blocks: whether `shuffle_block`, the tokens of a block, is an
+            argument (data/order.py); None: nothing of a corpus is shuffled.
+        single: documents of one sentence, which are omitted; None: none are.
     """
 
-    heldout_rows: ClassVar[int | None] = None
+    heldout_sequences: ClassVar[int | None] = None
     whole: ClassVar[bool] = False
     too_little: ClassVar[str]
     in_training: ClassVar[Mapping[str, Any]] = {}
@@ -37,20 +37,20 @@ class Source(abc.ABC):
     @classmethod
     @abc.abstractmethod
     def capacity(cls, store: Store, length: int, **arguments: Any) -> int:
-        """Rows that a text has, none of them twice; see the constructor."""
+        """Returns how many different sequences a text has."""
 
     @classmethod
-    def agree(cls, sources: Sequence[Self]) -> None:
+    def unify_shapes(cls, sources: Sequence[Self]) -> None:
         """Gives the batches of sources of several texts one shape.
 
-        Where the shape does not depend on the text there is nothing to do.
+        Does nothing where the shape does not depend on the text.
         """
         del sources
 
     @abc.abstractmethod
     def batch(self, step: int) -> Any:
-        """The global batch of a step, a tuple of `views`.
+        """Returns the global batch of a step, a tuple of `views`.
 
-        Its `tokens` [B] int32 are how many tokens of text each row has, no
-        specials but those of labelled examples, that no step before has had.
+        Its `tokens` [B] int32 count the tokens of each sequence that no step
+        before has read; specials count in labelled examples alone.
         """

@@ -1,4 +1,4 @@
-"""The sources by name: what a batch of text is."""
+"""The sources by name."""
 
 from infoword_tf.data.examples import ExampleSource
 from infoword_tf.data.pairs import NextPairSource, PairSource

@@ -6,9 +6,10 @@ is whole; opening it compares its bytes with their checksums.
 
 Files: `ids.bin` (uint16 or uint32) and `flags.bin` (uint8), one entry a token;
 `documents.npy`, where each document begins (one more entry: the end);
-`counts.npy`, how often each piece occurs; `meta.json`, which has their sums.
+`counts.npy`, how often each token of the vocabulary occurs; `meta.json`, which
+has their checksums.
 
-Glossary of shapes: N tokens, V vocabulary.
+Glossary of shapes: W tokens of the text.
 """
 
 import concurrent.futures
@@ -29,37 +30,37 @@ import numpy as np
 
 from infoword_tf import files
 from infoword_tf import progress as shown
-from infoword_tf.data.documents import Document, parts
+from infoword_tf.data.documents import Document, split_at_unknown
 
 WORD_START, SENTENCE_START, SEPARATOR = 1, 2, 4
 META, SUMS = 'meta.json', 'crc32'
 _DTYPES = {'uint16': np.uint16, 'uint32': np.uint32}
-# Of JSON, and of the line of Python that a .npy begins with.
-_OTHERWISE = (
+# Errors of damaged JSON, and of the line of Python that a .npy begins with.
+_DAMAGED = (
     KeyError, TypeError, AttributeError, RecursionError, SyntaxError,
     tokenize.TokenError,
 )  # fmt: skip
 _SENTENCES_A_CALL = 4096
 _BLOCK = 1 << 24  # flags looked at at once
 
-# (ids [n] int32, flags [n] uint8, lengths of documents [d] int64) of whole
+# (ids [n] int32, flags [n] uint8, lengths of documents [m] int64) of whole
 # documents in order, each with its closing [SEP].
 Texts = Iterator[tuple[np.ndarray, np.ndarray, np.ndarray]]
 
 
 class Store(NamedTuple):
-    """An opened token store.
+    """Opened token store.
 
     Attributes:
-        ids: [N] memory-mapped pieces, [SEP] after each document.
-        flags: [N] uint8, a sum of WORD_START, SENTENCE_START and SEPARATOR;
-            a separator counts as a word.
+        ids: [W] memory-mapped ids, [SEP] after each document.
+        flags: [W] uint8, a sum of WORD_START, SENTENCE_START and SEPARATOR; a
+            separator counts as a word.
         documents: [documents + 1] int64 begins.
         counts: [V] int64, separators not counted.
         path: the folder.
-        unk_id: of [UNK] among the pieces; None: it is none of them.
-        prompt: pieces that stand before each sentence where it is a text of
-            its own; no file has them.
+        unk_id: id of [UNK]; None: the vocabulary has none.
+        prompt: ids that stand before each sentence where it is a text of its
+            own; not in files.
     """
 
     ids: np.ndarray
@@ -71,34 +72,39 @@ class Store(NamedTuple):
     prompt: Sequence[int] = ()
 
 
+def crc(path: pathlib.Path) -> int:
+    """Returns the CRC-32 of a file's bytes."""
+    return files.crc(files.chunks(path))
+
+
 def sentence_starts(store: Store) -> Iterator[np.ndarray]:
-    """Places [n] int64 of the first tokens of sentences, block by block."""
+    """Yields places [n] int64 of first tokens of sentences, block by block."""
     for begin in range(0, len(store.flags), _BLOCK):
         flags = store.flags[begin : begin + _BLOCK]
         yield begin + np.flatnonzero(flags & SENTENCE_START)
 
 
 def open_store(path: str | pathlib.Path, tokenizer: Any) -> Store:
-    """Opens what `write_store` made.
+    """Opens a token store that `write_store` made.
 
     Raises:
-        ValueError: it is cut or damaged, or none.
+        ValueError: the folder is damaged, or is no token store.
     """
     path = pathlib.Path(path)
-    reading = META
+    name_read = META
     try:
-        meta = json.loads((path / reading).read_text())
+        meta = json.loads((path / name_read).read_text())
         dtype, tokens = np.dtype(_DTYPES[meta['dtype']]), meta['tokens']
         if not isinstance(tokens, int):
             raise ValueError(f'tokens are {tokens}')
         sums = dict(meta.get(SUMS, {}))  # stores of older code have none
-        reading = 'documents.npy'
-        documents = files.read_integers(path / reading)
-        reading = 'counts.npy'
-        counts = files.read_integers(path / reading)
-    except (OSError, ValueError, EOFError, *_OTHERWISE) as error:
+        name_read = 'documents.npy'
+        documents = files.read_integers(path / name_read)
+        name_read = 'counts.npy'
+        counts = files.read_integers(path / name_read)
+    except (OSError, ValueError, EOFError, *_DAMAGED) as error:
         raise ValueError(
-            f'{path} is no whole token store: {reading} cannot be read '
+            f'{path} is no whole token store: {name_read} cannot be read '
             f'({error}); delete the folder and run again'
         ) from error
     for name, size in (('ids', dtype.itemsize), ('flags', 1)):
@@ -109,7 +115,7 @@ def open_store(path: str | pathlib.Path, tokenizer: Any) -> Store:
                 f'{path} and run again'
             )
     for name, value in sums.items():
-        if files.crc(files.chunks(path / name)) != value:
+        if crc(path / name) != value:
             raise ValueError(
                 f'{path / name} is damaged: its bytes are not those that were '
                 f'written; delete {path} and run again'
@@ -143,18 +149,18 @@ def tokenized(documents: Iterable[Document], tokenizer: Any) -> Texts:
             yield batch
 
     def work(batch: list[Document]) -> tuple[np.ndarray, ...]:
-        # What goes after each string: [UNK], or, after a closing empty one
-        # of each document, its [SEP].
+        # After each string comes nothing (-1), [UNK], or, after an empty
+        # string that closes each document, [SEP].
         strings: list[bytes] = []
         after: list[int] = []
-        is_first: list[bool] = []  # of its sentence
+        is_first: list[bool] = []  # string of a sentence
         for document in batch:
             for sentence in document.sentences:
-                first, *others = parts(sentence)
+                first, *others = split_at_unknown(sentence)
                 strings.append(first.encode())
                 is_first.append(True)
-                for part in others:
-                    strings.append(part.encode())
+                for other in others:
+                    strings.append(other.encode())
                     after.append(unk_id)
                     is_first.append(False)
                 after.append(-1)
@@ -169,10 +175,10 @@ def tokenized(documents: Iterable[Document], tokenizer: Any) -> Texts:
         is_sep = added == tokenizer.sep_id
         more = np.where(is_sep, WORD_START | SEPARATOR, WORD_START)
         more[first & (ends == begins) & ~is_sep] |= SENTENCE_START
-        some = added >= 0
-        ids = np.insert(pieces.ids, ends[some], added[some])
-        flags = np.insert(flags, ends[some], more[some])
-        closing = (ends[some] + np.arange(some.sum()))[is_sep[some]]
+        adds = added >= 0
+        ids = np.insert(pieces.ids, ends[adds], added[adds])
+        flags = np.insert(flags, ends[adds], more[adds])
+        closing = (ends[adds] + np.arange(adds.sum()))[is_sep[adds]]
         return ids, flags, np.diff(closing, prepend=-1)
 
     unk_id = tokenizer.unk_id
@@ -195,7 +201,7 @@ def write_store(
     tokenizer: Any,
     progress: bool = True,
 ) -> Store:
-    """Tokenizes documents into a new store, whole or not at all.
+    """Tokenizes documents into a new token store, whole or not at all.
 
     Raises:
         OSError: the disk is full (nothing is left behind).
@@ -205,27 +211,23 @@ def write_store(
 
 def join(
     path: str | pathlib.Path,
-    parts: Sequence[Store],
+    stores: Sequence[Store],
     limit: int | None,
     tokenizer: Any,
 ) -> Store:
-    """Makes one store of several, of at most `limit` documents.
+    """Joins token stores into one of at most `limit` documents."""
 
-    Raises:
-        OSError: the disk is full (nothing is left behind).
-    """
-
-    def found() -> Texts:
-        left = limit
-        for part in parts:
-            begins = part.documents
-            if left is not None:
-                begins = begins[: left + 1]
-                left -= len(begins) - 1
+    def texts() -> Texts:
+        room = limit
+        for store in stores:
+            begins = store.documents
+            if room is not None:
+                begins = begins[: room + 1]
+                room -= len(begins) - 1
             end = begins[-1]
-            yield part.ids[:end], part.flags[:end], np.diff(begins)
+            yield store.ids[:end], store.flags[:end], np.diff(begins)
 
-    return _write(path, found(), tokenizer, progress=False)
+    return _write(path, texts(), tokenizer, progress=False)
 
 
 def _write(
@@ -234,7 +236,7 @@ def _write(
     tokenizer: Any,
     progress: bool,
 ) -> Store:
-    """Writes what `tokenized` yields, and opens it."""
+    """Writes texts into a new token store, and returns the store."""
     path = pathlib.Path(path)
     path.parent.mkdir(parents=True, exist_ok=True)
     dtype = np.uint16 if len(tokenizer) <= 2**16 else np.uint32
@@ -263,8 +265,8 @@ def _write(
                 counts += np.bincount(text, minlength=len(counts))
                 _append(ids_file, ids.astype(dtype))
                 _append(flags_file, flags)
-                # A document without a piece (control characters alone) would
-                # be a lone [SEP]; it stays, harmless and rare.
+                # A document without a token (control characters alone) stays
+                # as a lone [SEP], harmless and rare.
                 begins.append(total + np.cumsum(lengths) - lengths)
                 total += len(ids)
                 bar.update(len(ids))
@@ -278,13 +280,10 @@ def _write(
             'dtype': np.dtype(dtype).name,
             'tokens': total,
             'documents': len(begin) - 1,
-            SUMS: {
-                file.name: files.crc(files.chunks(file))
-                for file in sorted(partial.iterdir())
-            },
+            SUMS: {file.name: crc(file) for file in sorted(partial.iterdir())},
         }
         (partial / META).write_text(json.dumps(meta, indent=2) + '\n')
-        partial.chmod(0o755)  # mkdtemp's is for us alone; caches are shared
+        partial.chmod(0o755)  # mkdtemp excludes other users; caches are shared
         try:
             os.rename(partial, path)
         except OSError as error:  # another process may have been first
@@ -306,9 +305,7 @@ def _write(
 
 
 def _hold(folder: int) -> bool:
-    """Locks an opened folder for as long as it is open, or its process lives;
-    False: another process has it, or nothing can be locked there.
-    """
+    """Locks an opened folder; False: another process has, or none can."""
     try:
         fcntl.flock(folder, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except OSError:
@@ -317,7 +314,7 @@ def _hold(folder: int) -> bool:
 
 
 def _sweep(path: pathlib.Path) -> None:
-    """Deletes what processes that were killed have left of a store."""
+    """Deletes half-written stores of killed processes."""
     for left in path.parent.glob(f'{path.name}.*/'):
         with contextlib.suppress(OSError):
             opened = os.open(left, os.O_RDONLY)
@@ -333,7 +330,7 @@ def _append(file: BinaryIO, array: np.ndarray) -> None:
 
 
 def peek(documents: Iterable[Document], where: str) -> Iterator[Document]:
-    """The same documents; ValueError (`where`): there is none."""
+    """Returns the documents; ValueError (`where`): no document."""
     documents = iter(documents)
     first = next(documents, None)
     if first is None:

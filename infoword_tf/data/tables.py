@@ -1,13 +1,13 @@
 """Labelled tables: TSV, CSV, JSON lines, Parquet, Arrow, or a set of TFDS.
 
     table = tables.open_table('reviews.csv.gz')
-    rows = tables.rows_of(table, text='review', label='stars')
-    classes = tables.classes(rows)
-    targets = tables.known_labels(rows, classes)
+    examples = tables.examples_of(table, text='review', label='stars')
+    classes = tables.classes(examples)
+    targets = tables.known_labels(examples, classes)
 
-The first line of TSV and CSV names the columns. A cell of TSV is what lies
+The first line of TSV and CSV names the columns. A cell of TSV is the text
 between tabs, whatever it holds; CSV knows quotes (RFC 4180), and a semicolon,
-a tab or a bar may stand for the comma. Columns of JSON lines are those of all
+a tab or a bar may replace the comma. Columns of JSON lines are those of all
 lines. Several labels of a text are a list, which in TSV and CSV is JSON, or a
 column for each, of 0 and 1. Every file is read as a stream, packed or not
 (readers.py).
@@ -16,6 +16,7 @@ column for each, of 0 and 1. Every file is read as a stream, packed or not
 import csv
 import itertools
 import json
+import operator
 import pathlib
 from collections.abc import (
     Callable,
@@ -33,31 +34,31 @@ from infoword_tf.data import readers, records
 
 Cells = tuple[str | None, ...]
 _LONGEST_CELL = 1 << 24  # characters; a quote that is never closed ends there
-_SNIFFED = 100  # lines of CSV that tell what parts its cells
+_SNIFFED = 100  # lines of CSV from which the delimiter is guessed
 _SUBSET_SEED = 0, 0
 _LARGEST = 3e38  # of float32
-# A first line is compared with so many that follow; a name of more words than
-# this, or of more letters, is cut or taken for a text.
+# A first line is compared with so many that follow; a name of more words is
+# taken for a text, and one of more letters is truncated in messages.
 _NEXT, _WORDS, _LETTERS = 1000, 4, 40
 _SHOWN = 20  # classes in a complaint
-_NO_CELL = (dict, list, bytes)  # what a record may hold, and no row
-# What a column of one label says of a text.
+_NO_CELL = (dict, list, bytes)  # values of records that are no cells
+# Whether a text has the label of a column.
 _YES_OR_NO = {'0': False, '1': True, '0.0': False, '1.0': True,
               'false': False, 'true': True}  # fmt: skip
 
 
 class NoColumn(ValueError):
-    """A table has no column of a name, or several."""
+    """Missing or repeated column of a name."""
 
 
 class Table(NamedTuple):
-    """Rows of named columns, read once.
+    """Lines of named columns, read once.
 
     Attributes:
         where: the file, or the data set and its split.
         names: of the columns.
-        rows: (number of the line, from 1; a cell a column, None where it holds
-            nothing), in order. Of a data set lines count examples.
+        rows: (number of the line, from 1; a cell a column, None where it is
+            empty), in order. In a data set lines count examples.
         is_headed: whether the names are the first line of a file.
         nested: columns whose first cell is a list, an object or bytes.
     """
@@ -75,14 +76,14 @@ class TableExamples(NamedTuple):
     Attributes:
         first: texts.
         second: texts; None: there is one text an example.
-        labels: names of classes; None: they are not known or not wanted.
+        labels: names of classes; None: unknown, or not read.
         scores: [n] float32; likewise.
         where: as of the table.
         lines: [n] int64 numbers of lines.
-        choices: K times n texts, of which the label says one; None: the
-            classes are the same for all.
+        choices: texts among which the label chooses, n of each choice; None:
+            the classes are the same for all.
         label_sets: names of the labels of each, where it may have several or
-            none; None: it has one, in `labels`.
+            none; None: one label each, in `labels`.
     """
 
     first: list[str]
@@ -94,8 +95,8 @@ class TableExamples(NamedTuple):
     choices: list[list[str]] | None = None
     label_sets: list[frozenset[str]] | None = None
 
-    def some(self, count: int | None) -> Self:
-        """So many of them, in their order; None: all. See `subset`."""
+    def subset(self, count: int | None) -> Self:
+        """Selects `count` examples, in order; None: all. See `subset`."""
         if count is None or count >= len(self.first):
             return self
         chosen = subset(len(self.first), count)
@@ -125,19 +126,18 @@ def open_table(
     delimiter: str | None = None,
     lists: Collection[str] = (),
 ) -> Table:
-    """Opens a table; what is wrong further down is said when it is read.
+    """Opens a table; later lines raise errors when read.
 
     Args:
         name: a path that ends in .tsv, .txt (as .tsv), .csv, .jsonl, .parquet
             or .arrow, perhaps packed; or `tfds:NAME[/CONFIG][:SPLIT]`, by
             default its train.
-        names: of the columns, where a TSV or CSV has no line of names. (One
-            that is there all the same is no row.)
-        broken: takes the complaint of a line with too many or too few cells,
-            which is then left out; None: it is raised.
-        lacking: one of `names` that a file may be without.
-        delimiter: of the cells of a CSV, of `DELIMITERS`; None: as its first
-            lines say.
+        names: of the columns, where a TSV or CSV has no line of names. (If it
+            has one all the same, that line is skipped.)
+        broken: called with the complaint of a line with too many or too few
+            cells, which is then skipped; None: it is raised.
+        lacking: one of `names` that a file may lack.
+        delimiter: of the cells of a CSV, of `DELIMITERS`; None: guessed.
         lists: columns whose cells may be lists; they are read as JSON.
 
     Raises:
@@ -163,7 +163,7 @@ def open_table(
     except StopIteration:
         raise ValueError(f'{path} is empty') from None
     if isinstance(first[1], dict):
-        found, rows = tuple(first[1]), itertools.chain([first], rows)
+        columns, rows = tuple(first[1]), itertools.chain([first], rows)
         nested = [
             name
             for name, value in first[1].items()
@@ -171,17 +171,17 @@ def open_table(
                 name in lists and isinstance(value, list)
             )
         ]  # fmt: skip
-        rows = _by_name(rows, found, lists)
-        return Table(str(path), found, rows, nested=tuple(nested))
-    found = tuple(name.strip() for name in first[1])
+        rows = _by_name(rows, columns, lists)
+        return Table(str(path), columns, rows, nested=tuple(nested))
+    columns = tuple(name.strip() for name in first[1])
     if names is not None:
-        if len(found) == len(names) - 1:
+        if len(columns) == len(names) - 1:
             names = [name for name in names if name != lacking]
-        if found != tuple(names):
+        if columns != tuple(names):
             rows = itertools.chain([first], rows)
-        found = tuple(names)
-    rows = _whole(rows, found, path, broken)
-    return Table(str(path), found, rows, names is None)
+        columns = tuple(names)
+    rows = _whole(rows, columns, path, broken)
+    return Table(str(path), columns, rows, names is None)
 
 
 def _whole(
@@ -190,7 +190,7 @@ def _whole(
     path: pathlib.Path,
     broken: Callable[[str], None] | None,
 ) -> Iterator[tuple[int, Cells]]:
-    """Yields rows that have as many cells as there are names."""
+    """Yields lines with a cell for each name."""
     for line, cells in rows:
         if len(cells) == len(names):
             yield line, tuple(cells)
@@ -205,9 +205,9 @@ def _whole(
 
 
 def _by_name(
-    rows: records.Rows, names: Sequence[str], lists: Collection[str] = ()
+    rows: records.Numbered, names: Sequence[str], lists: Collection[str] = ()
 ) -> Iterator[tuple[int, Cells]]:
-    """Yields records as rows; of `lists` the cells may be lists, as JSON."""
+    """Yields records as cells; cells of `lists` may be lists, as JSON."""
     for line, record in rows:
         cells = []
         for name in names:
@@ -217,7 +217,7 @@ def _by_name(
             elif isinstance(value, list) and name in lists:
                 value = valid(json.dumps(value, default=str))
             elif isinstance(value, _NO_CELL):
-                value = None  # whoever wants it complains
+                value = None  # raises where the column is read
             elif value is not None:
                 value = json.dumps(value, default=str).strip('"')
             cells.append(value)
@@ -225,12 +225,12 @@ def _by_name(
 
 
 def valid(text: str) -> str:
-    """Text with `?` for half characters, which JSON may escape: no UTF-8."""
+    """Replaces half characters, which JSON may escape, by `?`."""
     return text.encode('utf-8', 'replace').decode()
 
 
 def read_tsv(path: pathlib.Path) -> Iterator[tuple[int, list[str]]]:
-    """Yields (line, cells) of a file; errors as of `readers.lines`."""
+    """Yields (line, cells) of a file; raises as `readers.lines`."""
     for number, line in enumerate(readers.lines(path), 1):
         yield number, line.removesuffix('\n').removesuffix('\r').split('\t')
 
@@ -238,7 +238,7 @@ def read_tsv(path: pathlib.Path) -> Iterator[tuple[int, list[str]]]:
 def read_csv(
     path: pathlib.Path, delimiter: str | None = None
 ) -> Iterator[tuple[int, list[str]]]:
-    """Yields records with the line that each begins on."""
+    """Yields records with the line on which each begins."""
     csv.field_size_limit(_LONGEST_CELL)
     lines = readers.lines(path)
     first = list(itertools.islice(lines, _SNIFFED))
@@ -262,22 +262,22 @@ def read_csv(
 
 
 def _delimiter(lines: Sequence[str]) -> str:
-    """What parts the cells of CSV, by its first lines.
+    """Guesses the delimiter of CSV from the first lines.
 
     It gives each record as many cells, two at least; a comma if it does, else
-    of several what gives the most. (`csv.Sniffer` fails where a quoted cell
+    the delimiter that gives the most. (`csv.Sniffer` fails where a quoted cell
     holds a delimiter between blanks.)
     """
 
     def cells_of(delimiter: str) -> int:
-        """How many cells each record has; 0: not as many, or one."""
+        """Counts the cells of each record; 0: unequal counts, or one."""
         try:
-            rows = list(csv.reader(lines, delimiter=delimiter))
+            records = list(csv.reader(lines, delimiter=delimiter))
         except csv.Error:
             return 0
-        # The last record may go on below these lines.
-        rows = rows[:-1] if len(lines) == _SNIFFED else rows
-        cells = {len(row) for row in rows if row}
+        # The last record may continue after these lines.
+        records = records[:-1] if len(lines) == _SNIFFED else records
+        cells = {len(record) for record in records if record}
         return cells.pop() if len(cells) == 1 and cells != {1} else 0
 
     comma = DELIMITERS[',']
@@ -287,8 +287,8 @@ def _delimiter(lines: Sequence[str]) -> str:
     return best if cells_of(best) else comma
 
 
-def _read_jsonl(path: pathlib.Path) -> records.Rows:
-    """Yields records with the columns of all lines; null where one has none."""
+def _read_jsonl(path: pathlib.Path) -> records.Numbered:
+    """Yields records with the columns of all lines, null where missing."""
     names: dict[str, None] = {}
     for _, record in records.read_jsonl(path):
         names |= dict.fromkeys(record)
@@ -302,19 +302,19 @@ _READERS = {'.tsv': read_tsv, '.txt': read_tsv, '.csv': read_csv,
 
 
 def _open_tfds(spec: str) -> Table:
-    """A split of a data set; a class is its name, -1 is no label."""
+    """Opens a split of a data set; labels are class names, -1 is no label."""
     from infoword_tf.data import prepared
 
     name, split = prepared.parse(spec, 'SPLIT')
-    found = prepared.open_prepared(name)
+    dataset = prepared.open_prepared(name)
     split = split or 'train'
-    prepared.check_split(found, split)
-    where = f'{found.name}:{split}'
-    names = tuple(found.features)
+    prepared.check_split(dataset, split)
+    where = f'{dataset.name}:{split}'
+    names = tuple(dataset.features)
 
     def cells() -> Iterator[tuple[int, Cells]]:
-        features = [found.features[name] for name in names]
-        rows = prepared.read(found, split, names)
+        features = [dataset.features[name] for name in names]
+        rows = prepared.read(dataset, split, names)
         for line, values in enumerate(rows, 1):
             at = itertools.repeat(f'{where}, line {line}')
             yield line, tuple(map(_cell, features, values, at))
@@ -332,7 +332,7 @@ def _cell(feature: Any, value: Any, where: str) -> str | None:
     return str(value)
 
 
-# ------------------------------------------------------------------------- rows
+# --------------------------------------------------------------------- examples
 
 
 def examples_of(
@@ -345,13 +345,13 @@ def examples_of(
     label_columns: Sequence[str] = (),
     lists: bool = False,
 ) -> TableExamples:
-    """Reads what a task wants of a table.
+    """Reads the columns of a task from a table.
 
     Args:
         table: read to its end.
-        text, pair, label: its columns; None: there is none, or it is not read.
-        regress: labels are scores.
-        choices: columns of texts of which the label says one.
+        text, pair, label: its columns; None: not read.
+        regress: whether labels are scores.
+        choices: columns of texts among which the label chooses.
         label_columns: columns of which each says of one label whether a text
             has it (0 or 1), instead of `label`.
         lists: whether a cell of `label` may be a list of several labels (JSON,
@@ -359,15 +359,15 @@ def examples_of(
 
     Raises:
         NoColumn: a column is missing.
-        ValueError: a row lacks a text or its label, a score is no finite
-            number, several labels are no list, or no 0 or 1, or there is no
-            row; with file and line.
+        ValueError: a line lacks a text or its label, a score is no finite
+            number, several labels are no list, or no 0 or 1, or the table is
+            empty; with file and line.
     """
     labels_in = [*label_columns] or [*filter(None, [label])]
-    wanted = [text, *choices, *filter(None, [pair]), *labels_in]
-    places = [column_of(table, name) for name in wanted]
-    columns: list[list[str]] = [[] for _ in wanted]
-    texts = len(wanted) - len(labels_in)
+    names = [text, *choices, *filter(None, [pair]), *labels_in]
+    places = [column_of(table, name) for name in names]
+    columns: list[list[str]] = [[] for _ in names]
+    texts = len(names) - len(labels_in)
     lines = []
     for line, cells in table.rows:
         for number, place in enumerate(places):
@@ -376,7 +376,7 @@ def examples_of(
                 what = 'label' if is_label else 'text'
                 raise ValueError(
                     f'{table.where}, line {line}: there is no {what} in the '
-                    f'column {wanted[number]}'
+                    f'column {names[number]}'
                 )
             columns[number].append(cell.strip() if is_label else cell)
         lines.append(line)
@@ -388,15 +388,15 @@ def examples_of(
     if label_columns:
         label_sets = _sets_of_columns(label_columns, columns[texts:], where)
     elif regress and labels is not None:
-        found = map(_score, labels, where)
-        scores, labels = np.fromiter(found, np.float32, len(labels)), None
+        scores_read = map(_score, labels, where)
+        scores, labels = np.fromiter(scores_read, np.float32, len(labels)), None
     elif lists and labels is not None and _is_list(labels[0]):
         label_sets, labels = list(map(_label_set, labels, where)), None
     elif lists and labels is not None:
         _check_single(labels, where)
     return TableExamples(
         columns[0],
-        columns[wanted.index(pair)] if pair else None,
+        columns[names.index(pair)] if pair else None,
         labels,
         scores,
         table.where,
@@ -415,10 +415,11 @@ def _is_list(cell: str) -> bool:
 
 
 def _check_single(labels: Sequence[str], where: Sequence[str]) -> None:
-    """Complains of a list among labels, or of one that Python wrote.
+    """Raises ValueError for a list among labels, or one in Python's syntax.
 
-    Raises:
-        ValueError: with its place, of those `where` each label stands.
+    Args:
+        labels: of all examples.
+        where: the place of each, for the message.
     """
     for cell, place in zip(labels, where, strict=True):
         if cell[:1] != '[':
@@ -436,7 +437,7 @@ def _check_single(labels: Sequence[str], where: Sequence[str]) -> None:
 
 
 def _label_set(cell: str, where: str) -> frozenset[str]:
-    """Reads the labels of a text; whole numbers stand for their digits."""
+    """Reads the labels of a text; whole numbers become names."""
     values = json.loads(cell) if _is_list(cell) else None
     if values is None:
         raise ValueError(
@@ -476,18 +477,17 @@ def _shown(cell: str) -> str:
     return repr(cell if len(cell) <= _LETTERS else f'{cell[: _LETTERS - 1]}…')
 
 
-def parted(table: Table, column: str) -> dict[str, Table]:
-    """A table by the values of a column, in the order of their first rows.
+def split_by(table: Table, column: str) -> dict[str, Table]:
+    """Splits a table by the values of a column, in order of appearance.
 
-    Args:
-        table: read to its end, and held in memory.
+    The table is read to its end, and held in memory.
 
     Raises:
-        NoColumn: it has no such column.
-        ValueError: a row has nothing there, with file and line.
+        ValueError: there is no such column (NoColumn), or a cell of it is
+            empty; with file and line.
     """
     place = column_of(table, column)
-    parts: dict[str, list[tuple[int, Cells]]] = {}
+    lines: dict[str, list[tuple[int, Cells]]] = {}
     for line, cells in table.rows:
         value = (cells[place] or '').strip()
         if not value:
@@ -495,37 +495,41 @@ def parted(table: Table, column: str) -> dict[str, Table]:
                 f'{table.where}, line {line}: there is nothing in the column '
                 f'{column}'
             )
-        parts.setdefault(value, []).append((line, cells))
+        lines.setdefault(value, []).append((line, cells))
     return {
-        value: table._replace(rows=iter(rows)) for value, rows in parts.items()
+        value: table._replace(rows=iter(rows)) for value, rows in lines.items()
     }
 
 
 def subset(total: int, count: int) -> np.ndarray:
-    """[count] int64, in order: numbers below `total`.
+    """Draws fixed numbers below `total`, sorted: [count] int64.
 
-    They are always the same; of two counts the smaller are among the larger.
+    Of two counts the smaller subset is part of the larger.
     """
     random = np.random.default_rng(_SUBSET_SEED)
     return np.sort(random.permutation(total)[:count])
 
 
-def joined(rows: TableExamples, more: TableExamples) -> TableExamples:
-    """Two tables of the same columns as one, without labels."""
-    return rows._replace(
-        first=rows.first + more.first,
-        second=rows.second and rows.second + more.second,
+def joined(examples: TableExamples, more: TableExamples) -> TableExamples:
+    """Joins examples of two tables of the same columns, without labels."""
+    return examples._replace(
+        first=examples.first + more.first,
+        second=examples.second and examples.second + more.second,
         labels=None,
         label_sets=None,
         scores=None,
-        lines=np.concatenate([rows.lines, more.lines]),
-        choices=rows.choices
-        and [a + b for a, b in zip(rows.choices, more.choices, strict=True)],
+        lines=np.concatenate([examples.lines, more.lines]),
+        choices=examples.choices
+        and [*map(operator.add, examples.choices, more.choices)],
     )
 
 
 def column_of(table: Table, name: str) -> int:
-    """Which column has a name."""
+    """Returns the place of a column of texts, by name.
+
+    Raises:
+        ValueError: not one column has the name (NoColumn), or cells are nested.
+    """
     if table.names.count(name) != 1:
         how = 'no' if name not in table.names else 'more than one'
         names = ', '.join(
@@ -543,10 +547,10 @@ def column_of(table: Table, name: str) -> int:
     return table.names.index(name)
 
 
-def begins_with_a_row(table: Table) -> bool:
-    """Whether what should be names reads like a row; reads some rows.
+def lacks_names(table: Table) -> bool:
+    """Tells whether the first line reads like an example, not like names.
 
-    A cell of it is empty, a number or a text, or stands in its column again.
+    A cell is empty, a number or a text, or stands in its column again.
     """
 
     def is_no_name(cell: str) -> bool:
@@ -555,10 +559,10 @@ def begins_with_a_row(table: Table) -> bool:
 
     if not table.is_headed:
         return False
-    rows = (cells for _, cells in itertools.islice(table.rows, _NEXT))
+    lines = (cells for _, cells in itertools.islice(table.rows, _NEXT))
     return any(map(is_no_name, table.names)) or any(
         name == cell
-        for cells in rows
+        for cells in lines
         for name, cell in zip(table.names, cells, strict=True)
     )
 
@@ -575,23 +579,23 @@ def _score(cell: str, where: str) -> float:
     )
 
 
-def classes(rows: TableExamples) -> list[str]:
-    """The labels that occur, in order: of whole numbers theirs.
+def classes(examples: TableExamples) -> list[str]:
+    """Returns the labels that occur, sorted; whole numbers by value.
 
     Raises:
-        ValueError: there is one alone, of which nothing can be learned; or
+        ValueError: there is one label, of which nothing can be learned; or
             none, where a text may have several.
     """
-    if rows.label_sets is not None:
-        labels = set().union(*rows.label_sets)
+    if examples.label_sets is not None:
+        labels = set().union(*examples.label_sets)
         if not labels:
-            raise ValueError(f'{rows.where}: no row has a label')
+            raise ValueError(f'{examples.where}: no row has a label')
     else:
-        labels = set(rows.labels)
+        labels = set(examples.labels)
         if len(labels) == 1:
             raise ValueError(
-                f'{rows.where}: every row is labelled {min(labels)!r}; there '
-                'is nothing to tell apart'
+                f'{examples.where}: every row is labelled {min(labels)!r}; '
+                'there is nothing to tell apart'
             )
     try:
         return sorted(labels, key=lambda label: (int(label), label))
@@ -599,8 +603,8 @@ def classes(rows: TableExamples) -> list[str]:
         return sorted(labels)
 
 
-def known_labels(rows: TableExamples, known: Sequence[str]) -> np.ndarray:
-    """Numbers the labels by their places among `known` classes.
+def known_labels(examples: TableExamples, known: Sequence[str]) -> np.ndarray:
+    """Converts labels to indices of the `known` classes.
 
     Returns:
         [n] int32; or [n, C] int32, 1 for those that a text has, where it may
@@ -610,23 +614,23 @@ def known_labels(rows: TableExamples, known: Sequence[str]) -> np.ndarray:
         ValueError: a label is not among them; with its line.
     """
     numbers = {label: number for number, label in enumerate(known)}
-    sets = rows.label_sets
+    sets = examples.label_sets
     if sets is None:
-        sets = [(label,) for label in rows.labels]
-    for row, labels in enumerate(sets):
+        sets = [(label,) for label in examples.labels]
+    for i, labels in enumerate(sets):
         for label in labels:
             if label in numbers:
                 continue
             rest = len(known) - _SHOWN
             raise ValueError(
-                f'{rows.where}, line {rows.lines[row]}: the label {label!r} is '
-                'unknown: known are '
+                f'{examples.where}, line {examples.lines[i]}: the label '
+                f'{label!r} is unknown: known are '
                 + ', '.join(known[:_SHOWN])
                 + (f' and {rest} more' if rest > 0 else '')
             )
-    if rows.label_sets is None:
+    if examples.label_sets is None:
         return np.array([numbers[label] for (label,) in sets], np.int32)
     has = np.zeros((len(sets), len(known)), np.int32)
-    for row, labels in enumerate(sets):
-        has[row, [numbers[label] for label in labels]] = 1
+    for i, labels in enumerate(sets):
+        has[i, [numbers[label] for label in labels]] = 1
     return has

@@ -1,11 +1,11 @@
 """Texts that people have paired: `--pairs`, and the source `text_pairs`.
 
-A row of a file has a, texts b that belong to it, and texts that do not (hard
-negatives); data/pair_tables.py finds them. Each b makes an example. An update
-reads one file, so that all negatives in it are of one kind.
+A record of a file has a, texts b that belong to a, and texts that do not (hard
+negatives); see data/pair_tables.py. Each b makes an example. An update reads
+one file, so that all negatives in it are of one kind.
 
-Glossary of shapes: n examples, K texts of each, B of an update, R rows, J
-examples that a row has room for, F files, G width of a guide.
+Glossary of shapes: n examples, X texts of each, S sequences, J examples that a
+sequence has room for, F files, E width of a guide.
 """
 
 import hashlib
@@ -18,16 +18,16 @@ import numpy as np
 
 from infoword_tf.data import pair_tables, textfiles
 from infoword_tf.data.documents import Document, hash_bucket
-from infoword_tf.data.examples import Examples, ExampleSource, lay_out
+from infoword_tf.data.examples import Examples, ExampleSource, format_texts
 from infoword_tf.data.mixture import FILES, Turns
-from infoword_tf.data.pair_tables import Layout
+from infoword_tf.data.pair_tables import Roles
 from infoword_tf.data.source import Source
 from infoword_tf.views.examples import Labelled
 
 if TYPE_CHECKING:  # it imports TensorFlow
     from infoword_tf.text.template import Template
 
-# K times [n] texts to vectors [n, K, G].
+# X times [n] texts to vectors [n, X, E].
 Guide = Callable[[Sequence[Sequence[str]]], np.ndarray]
 HELD_OUT = 20  # one in so many, by the text of a
 HELDOUT = 512  # examples that are measured
@@ -37,10 +37,10 @@ class Columns(NamedTuple):
     """Examples of one file, or of two languages, as strings.
 
     Attributes:
-        where: the file, or what named it.
-        texts: K times [n]; '' for a negative that is not there.
-        empty: how many rows were left out, because a or b is empty.
-        languages: of translations those of a and b, in order of their codes.
+        where: the file, or the flag's pattern.
+        texts: X times [n]; '' for a missing negative.
+        empty: how many records were omitted, because a or b is empty.
+        languages: of translations, of a and b, in order of their codes.
     """
 
     where: str
@@ -48,21 +48,20 @@ class Columns(NamedTuple):
     empty: int
     languages: tuple[str, str] | None = None
 
-    def taken(self, numbers: Sequence[int]) -> 'Columns':
-        """Some of the examples."""
+    def select(self, numbers: Sequence[int]) -> 'Columns':
+        """Selects examples by number."""
         texts = [[column[i] for i in numbers] for column in self.texts]
         return self._replace(texts=texts)
 
 
-class Pairs(NamedTuple):
-    """All files, opened; also the corpus that a vocabulary is learned from.
+class PairCorpus(NamedTuple):
+    """Pairs of all files, from which a vocabulary may be learned.
 
     Attributes:
-        train, heldout: by file, or by two languages; of a small file nothing
-            may be held out.
+        train, heldout: by file, or by two languages; small files hold nothing
+            out.
         fingerprint: changes when the texts do.
-        notes: what people are told, a line each: what columns are, or what
-            there is of each two languages.
+        notes: lines for the log: the roles of columns, or counts of pairs.
     """
 
     train: list[Columns]
@@ -72,17 +71,17 @@ class Pairs(NamedTuple):
 
     @property
     def languages(self) -> list[str]:
-        """Of translations those that are trained on, in order."""
+        """Languages of the training translations, in order."""
         return sorted({code for x in self.train for code in x.languages or ()})
 
     def documents(self) -> Iterator[Document]:
-        """Every text that is trained on."""
+        """Yields every text that is trained on."""
         for file in self.train:
             for column in file.texts:
                 yield from _documents(column, file.where)
 
     def documents_of(self, language: str) -> Iterator[Document]:
-        """Every translation of one language that is trained on."""
+        """Yields every training translation of one language."""
         for file in self.train:
             for code, column in zip(file.languages, file.texts, strict=True):
                 if code == language:
@@ -94,30 +93,22 @@ def _documents(column: Sequence[str], where: str) -> Iterator[Document]:
         yield Document((' '.join(text.split()),), where)
 
 
-def layouts_of(
+def roles_of(
     pattern: str,
     columns: Sequence[str] = (),
     delimiter: str | None = None,
     negatives: int | None = None,
-) -> list[Layout]:
-    """Files, and which of their columns are a, b and negatives.
-
-    Args:
-        pattern: of files, as in a shell.
-        columns, delimiter, negatives: as of `pair_tables.layout_of`.
-
-    Raises:
-        ValueError: there is no file; as of `pair_tables.layout_of`.
-    """
+) -> list[Roles]:
+    """Finds files and columns; see `pair_tables.roles_of`."""
     return [
-        pair_tables.layout_of(str(path), columns, delimiter, negatives)
+        pair_tables.roles_of(str(path), columns, delimiter, negatives)
         for path in textfiles.find(pattern)
     ]
 
 
-def texts_of(layouts: Sequence[Layout]) -> int:
-    """K, of the file with the most."""
-    return 2 + max(layout.most for layout in layouts)
+def texts_of(files: Sequence[Roles]) -> int:
+    """Returns X, of the file with the most texts."""
+    return 2 + max(roles.most for roles in files)
 
 
 def read(
@@ -126,31 +117,31 @@ def read(
     heldout: str | None = None,
     delimiter: str | None = None,
     negatives: int | None = None,
-) -> Pairs:
-    """Reads all files, and parts them.
+) -> PairCorpus:
+    """Reads all files, and separates training from held-out examples.
 
     Args:
-        pattern, columns, delimiter, negatives: as of `layouts_of`.
-        heldout: pattern of files that are held out; None: one example in
-            20, chosen by the hash of its a.
+        pattern, columns, delimiter, negatives: see `roles_of`.
+        heldout: pattern of held-out files; None: one example in 20 is held out,
+            by the hash of its a.
 
     Raises:
-        ValueError: as `layouts_of`; a row is malformed; there is nothing to
-            train on, or nothing held out.
+        ValueError: as of `roles_of`; a record is malformed; no example is left
+            to train on, or to hold out.
     """
-    layouts = layouts_of(pattern, columns, delimiter, negatives)
-    texts = texts_of(layouts)
-    train = [_read(layout, texts) for layout in layouts]
+    files = roles_of(pattern, columns, delimiter, negatives)
+    texts = texts_of(files)
+    train = [_read(roles, texts) for roles in files]
     if heldout is not None:
-        more = layouts_of(heldout, columns, delimiter, negatives)
-        held = [_read(layout, texts) for layout in more]
-        layouts += more
+        more = roles_of(heldout, columns, delimiter, negatives)
+        held = [_read(roles, texts) for roles in more]
+        files += more
     else:
         held = []
         for number, file in enumerate(train):
             out = [hash_bucket(a, HELD_OUT) == 0 for a in file.texts[0]]
-            held.append(file.taken(np.flatnonzero(out)))
-            train[number] = file.taken(np.flatnonzero(np.logical_not(out)))
+            held.append(file.select(np.flatnonzero(out)))
+            train[number] = file.select(np.flatnonzero(np.logical_not(out)))
             if all(out):
                 raise ValueError(
                     f'{file.where} has nothing left to train on: all of it '
@@ -158,29 +149,29 @@ def read(
                     'pairs, or name others with --heldout_pairs=GLOB'
                 )
     fingerprint = fingerprint_of([*train, *held])
-    held = [file for file in held if file.texts[0]]  # a small one has none
+    held = [file for file in held if file.texts[0]]  # not of small files
     if not held:
         raise ValueError(
             f'--pairs={pattern} holds nothing out: of so few examples none is '
             'drawn; name some with --heldout_pairs=GLOB'
         )
-    return Pairs(train, held, fingerprint, notes_of(layouts))
+    return PairCorpus(train, held, fingerprint, notes_of(files))
 
 
-def notes_of(layouts: Sequence[Layout]) -> tuple[str, ...]:
+def notes_of(files: Sequence[Roles]) -> tuple[str, ...]:
     """Describes the columns, in one line for all files that agree."""
-    files: dict[str, list[str]] = {}
-    for layout in layouts:
-        files.setdefault(layout.summary, []).append(layout.where)
+    names: dict[str, list[str]] = {}
+    for roles in files:
+        names.setdefault(roles.summary, []).append(roles.where)
     return tuple(
         f'{where[0]}{f" and {len(where) - 1:,} more" * (len(where) > 1)}: '
         f'{summary}'
-        for summary, where in files.items()
+        for summary, where in names.items()
     )
 
 
 def fingerprint_of(files: Sequence[Columns]) -> str:
-    """What changes when the texts or their languages do."""
+    """Hashes texts and languages."""
     digest = hashlib.blake2b(digest_size=10)
     for file in files:
         digest.update('-'.join(file.languages or ()).encode())
@@ -193,37 +184,37 @@ def fingerprint_of(files: Sequence[Columns]) -> str:
 def read_pairs(
     pattern: str, columns: Sequence[str] = (), delimiter: str | None = None
 ) -> tuple[list[Columns], tuple[str, ...]]:
-    """a and b of all files, none held out, and notes; raises as `read`."""
-    layouts = layouts_of(pattern, columns, delimiter, 0)
-    return [_read(layout, 2) for layout in layouts], notes_of(layouts)
+    """Reads a and b of all files, none held out, and notes; see `read`."""
+    files = roles_of(pattern, columns, delimiter, 0)
+    return [_read(roles, 2) for roles in files], notes_of(files)
 
 
-def _read(layout: Layout, count: int) -> Columns:
-    """One file, with as many texts as the one that has the most."""
+def _read(roles: Roles, count: int) -> Columns:
+    """Reads one file, with `count` texts an example."""
     texts: list[list[str]] = [[] for _ in range(count)]
     empty = 0
-    for a, positives, negatives in pair_tables.read(layout):
+    for a, positives, negatives in pair_tables.read(roles):
         positives = [text for text in positives if text]
         if not (a and positives):
             empty += 1
             continue
-        # Held-out ones may have more than any that is trained on.
+        # Held-out files may have more negatives than the training files.
         others = [*negatives, *[''] * count][: count - 2]
         for b in positives:
             for column, text in zip(texts, (a, b, *others), strict=True):
                 column.append(text)
     if not texts[0]:
-        raise ValueError(f'{layout.where} has no pair of two texts')
-    return Columns(layout.where, texts, empty)
+        raise ValueError(f'{roles.where} has no pair of two texts')
+    return Columns(roles.where, texts, empty)
 
 
 class TextPairs(NamedTuple):
-    """Examples of F files, tokenized, each of K texts.
+    """Examples of F files, tokenized, each of X texts.
 
     Attributes:
-        parts, files: the examples of each, and where they are from.
-        weights: of each, how many of the updates it has; none: as many as its
-            examples make.
+        parts, files: the examples of each file, and its name.
+        weights: of each file, in proportion to its updates; empty: as many
+            updates as its examples make.
     """
 
     parts: tuple[Examples, ...]
@@ -232,12 +223,12 @@ class TextPairs(NamedTuple):
 
     @property
     def ids(self) -> np.ndarray:
-        """All tokens."""
+        """Ids of all files, [tokens] int32."""
         return np.concatenate([part.ids for part in self.parts])
 
-    def pieces(self, size: int, control_ids: Sequence[int]) -> np.ndarray:
-        """As of `Examples`."""
-        return sum(part.pieces(size, control_ids) for part in self.parts)
+    def tally(self, size: int, control_ids: Sequence[int]) -> np.ndarray:
+        """Counts the tokens of texts, [V] int64; see `Examples.tally`."""
+        return sum(part.tally(size, control_ids) for part in self.parts)
 
 
 def tokenized(
@@ -247,62 +238,62 @@ def tokenized(
     prompts: tuple[str, str] = ('', ''),
     guides: Mapping[str, Guide] = types.MappingProxyType({}),
 ) -> tuple[TextPairs, int]:
-    """Lays the texts of files out.
+    """Tokenizes and formats the texts of files.
 
     Args:
-        files: with K columns each.
-        template: what lays a text out.
-        max_length: T at most of each text; longer ones are cut.
-        prompts: what is put before each a, and before all others.
+        files: with X columns each.
+        max_length: T of a text at most; longer texts are truncated.
+        prompts: put before each a, and before all other texts.
         guides: by row, what makes vectors of texts without these prompts.
 
     Returns:
-        The examples, and of how many a text was cut.
+        The examples, and how many have a truncated text.
     """
-    parts, cut = [], 0
+    formatted, cut = [], 0
     for file in files:
         texts = [
             [f'{prompts[number > 0]}{text}' if text else '' for text in column]
             for number, column in enumerate(file.texts)
         ]
-        part, longer = lay_out(
+        examples, truncated = format_texts(
             template,
             [(column, None) for column in texts],
             max_length,
             {row: guide(file.texts) for row, guide in guides.items()},
         )
-        parts.append(part)
-        cut += longer
-    return TextPairs(tuple(parts), tuple(file.where for file in files)), cut
+        formatted.append(examples)
+        cut += truncated
+    return TextPairs(tuple(formatted), tuple(file.where for file in files)), cut
 
 
 def weights_of(
     chosen: Sequence[str], files: Sequence[str]
 ) -> tuple[float, ...]:
-    """What --pair_weights says of files; ValueError: it does not fit them."""
+    """Reads --pair_weights; ValueError: the weights do not fit the files."""
     if not chosen:
         return ()
-    given = f'--pair_weights={",".join(chosen)}'
+    flag = f'--pair_weights={",".join(chosen)}'
     if len(chosen) != len(files):
         raise ValueError(
-            f'{given}: {len(chosen)} weights for {len(files)} files, '
+            f'{flag}: {len(chosen)} weights for {len(files)} files, '
             f'{", ".join(files)}; give one for each'
         )
     try:
         weights = tuple(map(float, chosen))
     except ValueError:
-        raise ValueError(f'{given}: give numbers, as 2,1') from None
+        raise ValueError(f'{flag}: give numbers, as 2,1') from None
     if not all(0 < weight < math.inf for weight in weights):
-        raise ValueError(f'{given}: weights are above 0')
+        raise ValueError(f'{flag}: weights are above 0')
     return weights
 
 
 class TextPairSource(Source):
     """Examples of which B of one file make an update.
 
-    An epoch has every file's updates once, in a random order. Where files have
-    weights it has as many, but each file such a share of them, one at least;
-    it goes on in the next epoch where it was, or begins anew in this one.
+    An epoch has every file's updates once, in a random order. With weights it
+    has as many updates in all, but each file has its share of them, one at
+    least; a file continues in the next epoch where it stopped, or starts anew
+    in this one.
     """
 
     whole = True
@@ -317,25 +308,26 @@ class TextPairSource(Source):
         seed: int,
         stratified: bool = False,
     ):
-        """Args: as of `ExampleSource`; the held-out examples of all files are
-        one batch.
+        """Sets how pairs are read; see `ExampleSource`.
+
+        The held-out examples of all files are one batch.
 
         Raises:
             ValueError: a file has fewer examples than an update takes.
         """
-        parts = store.parts if stratified else [together(store.parts)]
+        files = store.parts if stratified else [together(store.parts)]
         sources = []
-        for number, part in enumerate(parts):
+        for number, x in enumerate(files):
             try:
                 source = ExampleSource(
-                    part, length, batch_size, seed + number, stratified
+                    x, length, batch_size, seed + number, stratified
                 )
             except ValueError as error:
                 raise ValueError(f'{store.files[number]}: {error}') from None
             sources.append(source)
         self.sources, self.stratified = sources, stratified
-        ExampleSource.agree(sources)  # whichever file an update reads
-        self.longest = max(int(np.diff(part.begins).max()) for part in parts)
+        ExampleSource.unify_shapes(sources)  # one shape, whichever file is read
+        self.longest = max(int(np.diff(x.begins).max()) for x in files)
         if stratified:
             updates = np.array([source.updates for source in sources])
             if store.weights:
@@ -346,43 +338,44 @@ class TextPairSource(Source):
 
     @classmethod
     def capacity(cls, store: TextPairs, length: int) -> int:
-        """Examples, 512 at most."""
+        """Returns the number of examples, at most 512."""
         del length
         return together(store.parts).size
 
     def batch(self, step: int) -> Labelled:
-        """The global batch of a step."""
+        """Returns the global batch of a step."""
         if not self.stratified:
             return self.sources[0].batch(step)._replace(longest=self.longest)
-        file, own = self.turns.turn(step)
-        found = self.sources[file].batch(own)
-        return found._replace(longest=self.longest)
+        file, own_step = self.turns.turn(step)
+        batch = self.sources[file].batch(own_step)
+        return batch._replace(longest=self.longest)
 
 
-def together(parts: Sequence[Examples]) -> Examples:
-    """Examples of several files as one.
+def together(files: Sequence[Examples]) -> Examples:
+    """Joins the examples of several files.
 
-    At most 512, so many of each file as its share.
+    At most 512 examples, of each file in proportion to its size.
     """
-    total = sum(part.size for part in parts)
+    total = sum(examples.size for examples in files)
     most = min(HELDOUT, total)
-    kept = []
-    for part in parts:
-        count = max(1, round(most * part.size / total)) if part.size else 0
-        every = np.linspace(0, part.size - 1, min(count, part.size))
-        kept.append(part.taken(np.unique(every.astype(np.int64))))
+    chosen = []
+    for examples in files:
+        size = examples.size
+        count = max(1, round(most * size / total)) if size else 0
+        every = np.linspace(0, size - 1, min(count, size))
+        chosen.append(examples.select(np.unique(every.astype(np.int64))))
     begins, end = [np.zeros(1, np.int64)], 0
-    for part in kept:
-        begins.append(part.begins[1:] + end)
-        end += part.begins[-1]
+    for examples in chosen:
+        begins.append(examples.begins[1:] + end)
+        end += examples.begins[-1]
     return Examples(
-        np.concatenate([part.ids for part in kept]),
-        np.concatenate([part.segments for part in kept]),
+        np.concatenate([examples.ids for examples in chosen]),
+        np.concatenate([examples.segments for examples in chosen]),
         np.concatenate(begins),
-        np.concatenate([part.places for part in kept]),
+        np.concatenate([examples.places for examples in chosen]),
         {
-            row: np.concatenate([part.targets[row] for part in kept])
-            for row in parts[0].targets
+            row: np.concatenate([examples.targets[row] for examples in chosen])
+            for row in files[0].targets
         },
-        texts=parts[0].texts,
+        texts=files[0].texts,
     )

@@ -1,10 +1,10 @@
 """The corpora `text:GLOB` and `lines:GLOB`: your own text, of any size.
 
-Plain text, or the same packed (readers.py). Of `text:` a line is a sentence
-or a paragraph, and a blank line parts documents. Of `lines:` every line is a
-document, blank ones too, so that each line end of a file becomes one piece:
-what language models are measured on. Files are read in the order of their
-names and never held in memory.
+Plain text, or the same packed (readers.py). In `text:` a line is a sentence or
+a paragraph, and a blank line separates documents. In `lines:` every line is a
+document, blank lines too, so that each line end of a file becomes one token, as
+language models are measured. Files are read in the order of their names and
+never held in memory.
 """
 
 import glob
@@ -21,21 +21,21 @@ from infoword_tf.data.documents import Document
 
 HELDOUT_IN = 100  # one document in so many is held out ...
 MAX_HELDOUT = 2000  # ... and at most so many
-LONGEST = 1 << 20  # bytes; a longer document goes on as the next one
+LONGEST = 1 << 20  # bytes; a longer document continues as the next one
 
 _BREAK = re.compile(rb'\n[ \t\r]*\n')
-_HEAD = 8192  # bytes of a file that are looked at when a corpus is opened
+_HEAD = 8192  # bytes of a file that are checked when a corpus is opened
 
 
 def find(pattern: str) -> list[pathlib.Path]:
-    """The files that a pattern names, sorted.
+    """Returns the files that match a pattern, sorted.
 
     Args:
       pattern: as in a shell: `~`, `*`, `?`, `[...]`, and `**` for folders at
         any depth.
 
     Raises:
-      ValueError: there is none.
+      ValueError: no file matches.
     """
     names = glob.glob(os.path.expanduser(pattern), recursive=True)
     paths = sorted(pathlib.Path(n) for n in names if os.path.isfile(n))
@@ -49,7 +49,7 @@ def find(pattern: str) -> list[pathlib.Path]:
 
 
 def check(paths: Iterable[pathlib.Path]) -> None:
-    """Looks at each file's first bytes; ValueError: binary, or cut."""
+    """Checks each file's first bytes; ValueError: binary, or damaged."""
     for path in paths:
         with readers.opened(path) as stream:
             head = stream.read(_HEAD)
@@ -62,13 +62,13 @@ def check(paths: Iterable[pathlib.Path]) -> None:
                 )
 
 
-class Piece(NamedTuple):
-    """Some documents of a file, one after the other.
+class Chunk(NamedTuple):
+    """Consecutive documents of a file.
 
     Attributes:
       path: the file.
       begin: offset of the first byte; 0 of files that are no plain UTF-8.
-      end: offset of the one after the last; None: the end of the file.
+      end: offset after the last byte; None: the end of the file.
       size: bytes, about.
     """
 
@@ -78,34 +78,34 @@ class Piece(NamedTuple):
     size: int = 0
 
 
-def pieces(
+def chunks(
     paths: Iterable[pathlib.Path], size: int, by_line: bool = False
-) -> list[Piece]:
-    """Files in pieces of about `size` bytes, each of whole documents.
+) -> list[Chunk]:
+    """Divides files into chunks of about `size` bytes, of whole documents.
 
-    Pieces in order yield the documents of the files in order. A file is cut at
-    blank lines (`by_line`: at any) that are found within 4 MB of where they are
-    wanted, and no more of it is read; what is packed stays whole.
+    Chunks in order yield the documents of the files in order. A file is divided
+    at blank lines (`by_line`: at any line) within 4 MB after each multiple of
+    the size, and no more of it is read; a packed file is one chunk.
     """
-    found = []
+    all_chunks = []
     for path in paths:
-        cuts, wanted = [0], size
+        begins, target = [0], size
         total = path.stat().st_size
         if readers.is_plain(path):
             with open(path, 'rb') as file:
-                while wanted < total:
-                    cut = _cut(file, wanted, by_line)
-                    if cut is not None and cut < total:
-                        cuts.append(cut)
-                    wanted = (cut or wanted) + size
-        for begin, end in itertools.pairwise([*cuts, None]):
+                while target < total:
+                    begin = _next_document(file, target, by_line)
+                    if begin is not None and begin < total:
+                        begins.append(begin)
+                    target = (begin or target) + size
+        for begin, end in itertools.pairwise([*begins, None]):
             last = total if end is None else end
-            found.append(Piece(path, begin, end, last - begin))
-    return found
+            all_chunks.append(Chunk(path, begin, end, last - begin))
+    return all_chunks
 
 
-def _cut(file: BinaryIO, place: int, by_line: bool) -> int | None:
-    """Where the first document after a place begins."""
+def _next_document(file: BinaryIO, place: int, by_line: bool) -> int | None:
+    """Returns where the first document after a place begins."""
     file.seek(place)
     if by_line:
         while line := file.readline(LONGEST):
@@ -113,46 +113,46 @@ def _cut(file: BinaryIO, place: int, by_line: bool) -> int | None:
                 break
         return file.tell()
     rest, last = b'', place + 4 * LONGEST
-    while place < last and (chunk := file.read(_HEAD)):
-        rest += chunk
+    while place < last and (block := file.read(_HEAD)):
+        rest += block
         if match := _BREAK.search(rest):
             return place + match.end()
-        # A line of white space may go on in the next chunk.
-        keep = len(rest) - len(rest.rstrip(b' \t\r\n'))
-        place, rest = place + len(rest) - keep, rest[len(rest) - keep :]
+        # A line of white space may continue in the next block.
+        blank = len(rest) - len(rest.rstrip(b' \t\r\n'))
+        place, rest = place + len(rest) - blank, rest[len(rest) - blank :]
     return None
 
 
 class Files:
-    """Files of `text:` or `lines:`; what a corpus asks of files of any kind.
+    """Reader of the files of `text:` or `lines:`, and base of other kinds.
 
     Attributes:
       kind: of the corpus.
       key: changes when other text is read of the same files.
-      expected: what a file holds, for people.
+      expected: content of a file, for messages.
     """
 
     expected = 'one sentence or paragraph a line'
 
     def __init__(self, kind: str):
-        """Args: as of the attributes."""
+        """Sets the kind of the corpus."""
         self.kind = self.key = kind
-        self._is_told = False  # how many records have no text
+        self._is_reported = False  # how many records have no text
 
     find, check = staticmethod(find), staticmethod(check)
 
-    def pieces(self, paths: Sequence[pathlib.Path], size: int) -> list[Piece]:
-        """See the function `pieces`."""
-        return pieces(paths, size, self.kind == 'lines')
+    def chunks(self, paths: Sequence[pathlib.Path], size: int) -> list[Chunk]:
+        """Divides files; see the function `chunks`."""
+        return chunks(paths, size, self.kind == 'lines')
 
-    def read_piece(self, piece: Piece) -> Generator[Document, None, int]:
-        """The documents of a piece; returns how many records have no text.
+    def read_chunk(self, chunk: Chunk) -> Generator[Document, None, int]:
+        """Yields documents; returns how many records have no text.
 
         Raises:
-          ValueError: it is not UTF-8, or cut.
+          ValueError: the file is not UTF-8, or damaged.
         """
-        path = piece.path
-        lines = readers.lines(path, piece.begin, piece.end, cut=LONGEST)
+        path = chunk.path
+        lines = readers.lines(path, chunk.begin, chunk.end, cut=LONGEST)
         if self.kind == 'lines':
             for number, line in enumerate(lines, 1):
                 sentences = tuple(documents.split_sentences(line))
@@ -162,13 +162,13 @@ class Files:
             yield Document(sentences, f'{path}:{number}')
         return 0
 
-    def read_pieces(
-        self, pieces: Iterable[Piece]
+    def read_chunks(
+        self, chunks: Iterable[Chunk]
     ) -> Generator[Document, None, int]:
-        """As `read_piece`, one piece after the other."""
+        """Yields the documents of chunks in order; see `read_chunk`."""
         lacking = 0
-        for piece in pieces:
-            lacking += yield from self.read_piece(piece)
+        for chunk in chunks:
+            lacking += yield from self.read_chunk(chunk)
         return lacking
 
     def read(
@@ -176,16 +176,16 @@ class Files:
     ) -> Iterator[Document]:
         """Yields the documents of the files in order.
 
-        Says, the first time, how many records have no text.
+        Prints, the first time, how many records have no text.
 
         Raises:
-          ValueError: as `read_piece`, or there is no document in any file.
+          ValueError: as `read_chunk`, or no file has a document.
         """
         is_empty, lacking = True, 0
 
         def documents_of_all() -> Iterator[Document]:
             nonlocal lacking
-            lacking = yield from self.read_pieces(map(Piece, paths))
+            lacking = yield from self.read_chunks(map(Chunk, paths))
 
         for document in documents_of_all():
             is_empty = is_empty and not document.sentences
@@ -196,8 +196,8 @@ class Files:
                 f'({paths[0]} ...): they are empty or hold white space alone. '
                 f'Expected {self.expected}.'
             )
-        if lacking and not self._is_told:
-            self._is_told = True
+        if lacking and not self._is_reported:
+            self._is_reported = True
             print(
                 f'{self.kind}:{pattern}: {lacking:,} record(s) without a text '
                 'are left out',
@@ -206,30 +206,32 @@ class Files:
 
 
 class HeldoutRule(NamedTuple):
-    """What is held out of a corpus.
+    """Rule that chooses held-out documents.
 
     Attributes:
-      lowest: the hash of the text that is held out; None: 1 document in 100
-        by hash.
-      is_alone: there is no other text; its last hundredth is held out.
+      lowest: hash of the one document that is held out; None: 1 document in
+        100, by hash.
+      is_alone: whether it is the only document, of which the last hundredth is
+        held out.
     """
 
     lowest: int | None = None
     is_alone: bool = False
 
     def holds_out(self, document: Document) -> bool:
-        """Whether a document is held out, or its end."""
+        """Tells whether a document is held out, at least in part."""
         hashed = documents.text_hash(document.text)
         if self.lowest is None:
             return hashed % HELDOUT_IN == 0
         return hashed == self.lowest
 
-    def parted(
+    def divide(
         self, document: Document
     ) -> tuple[Document | None, Document | None]:
-        """What of a document is trained on, and what is held out.
+        """Returns the training and the held-out part of a document.
 
-        Of the only one there is its last hundredth, a sentence at least.
+        A single document is held out by its last hundredth, a sentence at
+        least.
         """
         if not self.holds_out(document):
             return document, None
@@ -246,23 +248,23 @@ BY_HASH = HeldoutRule()
 
 
 def split(corpus: Iterable[Document], pattern: str) -> HeldoutRule:
-    """Decides what is held out, whatever the order of the documents.
+    """Makes the rule of a corpus, independent of the order of documents.
 
-    1 document in 100 by the hash of its text. Where that leaves one of the
-    two parts empty, the document of the lowest hash, and of a single one its
-    end. It reads on until both parts have a document: of all but small
+    1 document in 100 by the hash of its text. Where no document or every one
+    is held out so, the document of the lowest hash, and of a single document
+    its end. Reads until one document of both kinds is found: of all but small
     corpora the first few hundred.
 
     Raises:
-      ValueError: there is one document, of one sentence.
+      ValueError: the text is one document of one sentence.
     """
     buckets, lowest, highest, sentences = set(), math.inf, -1, 0
     for document in corpus:
-        found = documents.text_hash(document.text)
-        buckets.add(found % HELDOUT_IN == 0)
+        hashed = documents.text_hash(document.text)
+        buckets.add(hashed % HELDOUT_IN == 0)
         if len(buckets) == 2:
             return BY_HASH
-        lowest, highest = min(lowest, found), max(highest, found)
+        lowest, highest = min(lowest, hashed), max(highest, hashed)
         sentences = len(document.sentences)
     if lowest < highest:
         return HeldoutRule(lowest)
@@ -275,47 +277,48 @@ def split(corpus: Iterable[Document], pattern: str) -> HeldoutRule:
 
 
 def train(
-    corpus: Iterable[Document], how: HeldoutRule = BY_HASH
+    corpus: Iterable[Document], rule: HeldoutRule = BY_HASH
 ) -> Iterator[Document]:
     """Yields the documents that are not held out.
 
-    Not those of the held-out hash beyond the limit: a copy of a held-out
+    Held-out documents beyond the limit are omitted: a copy of a held-out
     document may be among them.
     """
     yield from (
-        trained for x in corpus if (trained := how.parted(x)[0]) is not None
+        trained for x in corpus if (trained := rule.divide(x)[0]) is not None
     )
 
 
 def heldout(
     corpus: Iterable[Document],
-    how: HeldoutRule = BY_HASH,
+    rule: HeldoutRule = BY_HASH,
     limit: int = MAX_HELDOUT,
 ) -> Iterator[Document]:
     """Yields the documents that are held out, the first `limit`."""
-    found = (held for x in corpus if (held := how.parted(x)[1]) is not None)
-    # Stops at the limit: there may be gigabytes to come.
-    return itertools.islice(found, limit)
+    # Stops at the limit: gigabytes may follow.
+    every = (held for x in corpus if (held := rule.divide(x)[1]) is not None)
+    return itertools.islice(every, limit)
 
 
 def gathered(
     lines: Iterable[str], whole: bool = False
 ) -> Iterator[tuple[int, tuple[str, ...]]]:
-    """Yields documents: the number of a first line, from 1, and sentences.
+    """Yields documents as (number of the first line from 1, sentences).
 
     Args:
-      whole: blank lines part no documents.
+      lines: of a text.
+      whole: whether blank lines are ignored, instead of separating documents.
     """
     sentences: list[str] = []
-    first = size = 0  # line number and bytes of the document that is read
+    first = size = 0  # first line and bytes of the document being read
     for number, line in enumerate(lines, 1):
-        found = documents.split_sentences(line)
-        if sentences and (size > LONGEST or not (found or whole)):
+        more = documents.split_sentences(line)
+        if sentences and (size > LONGEST or not (more or whole)):
             yield first, tuple(sentences)
             sentences = []
-        if found and not sentences:
+        if more and not sentences:
             first, size = number, 0
-        sentences += found
+        sentences += more
         size += len(line)
     if sentences:
         yield first, tuple(sentences)

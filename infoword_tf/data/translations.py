@@ -1,13 +1,13 @@
 """The source `translations`: pairs of texts of two languages.
 
-An update reads one pair of languages, and fills the rows of a batch with pairs
-of texts, as many as fit. They come in strata of length, as labelled examples do
-(data/examples.py), so that every update has nearly the same rows and hardly a
-place is padding. For `xlco` an example is two pairs: the longest of an update
-with the shortest, so that all are nearly as long.
+An update reads one pair of languages, and fills the sequences of a batch with
+as many pairs of texts as fit. They come in strata of length, as labelled
+examples do (data/examples.py), so that every update has nearly the same number
+of sequences and hardly any padding. For `xlco` an example is two pairs: the
+longest of an update with the shortest, so that all are nearly as long.
 
-Glossary of shapes: n pairs, L tokens of the longest text, R rows, J examples
-that a row has room for, T tokens of a row, P pairs of languages.
+Glossary of shapes: n pairs, S sequences, J examples that a sequence has room
+for, G pairs of languages.
 """
 
 import types
@@ -21,14 +21,14 @@ from infoword_tf.data.examples import (
     ExampleSource,
     Strata,
     longest,
-    share_rows,
+    pack_examples,
 )
 from infoword_tf.data.mixture import (
     ROUND,
     TRANSLATIONS,
     Turns,
+    apportion,
     as_drawn,
-    parted,
     shares,
 )
 from infoword_tf.data.source import Source
@@ -43,42 +43,42 @@ _STRINGS = 8192  # of a call of the tokenizer
 
 
 class TokenPairs(NamedTuple):
-    """Pairs of two languages in flat arrays, or two pairs to an example.
+    """Pairs of two languages in flat arrays.
 
     Attributes:
         ids: [tokens] int32, no specials, one text after the other.
         word_starts: [tokens] bool.
         begins: [2 n + 1] int64: text k of pair i is `ids[begins[2 i + k]:
             begins[2 i + k + 1]]`.
-        cut: [n] bool, of which a text has lost its end.
+        truncated: [n] bool, whether a text of the pair has lost its end.
     """
 
     ids: np.ndarray
     word_starts: np.ndarray
     begins: np.ndarray
-    cut: np.ndarray
+    truncated: np.ndarray
 
     @property
     def size(self) -> int:
-        """n."""
-        return len(self.cut)
+        """Number n of pairs."""
+        return len(self.truncated)
 
     @property
     def lengths(self) -> np.ndarray:
-        """[n, 2] int64."""
+        """Tokens of both texts, [n, 2] int64."""
         return np.diff(self.begins).reshape(-1, 2)
 
-    def pieces(self, size: int) -> np.ndarray:
-        """[V] int64: how often each piece occurs."""
+    def tally(self, size: int) -> np.ndarray:
+        """Counts each token of the vocabulary, [V] int64."""
         return np.bincount(self.ids, minlength=size)
 
     def batch(
         self, numbers: np.ndarray, slots: np.ndarray, width: int, crossed: bool
     ) -> views.Translations:
-        """Some pairs, [n], as a view takes them."""
-        rows = 2 * numbers[:, None] + np.arange(2)
-        begins = self.begins[rows]
-        lengths = self.begins[rows + 1] - begins
+        """Selects pairs [n] by number, in the form that a view takes."""
+        texts = 2 * numbers[:, None] + np.arange(2)
+        begins = self.begins[texts]
+        lengths = self.begins[texts + 1] - begins
         column = np.arange(lengths.max(initial=1))
         place = begins[:, :, None] + np.minimum(column, lengths[:, :, None] - 1)
         return views.Translations(
@@ -88,7 +88,7 @@ class TokenPairs(NamedTuple):
             numbers.astype(np.int32),
             slots.astype(np.int32),
             width,
-            self.cut[numbers],
+            self.truncated[numbers],
             crossed,
         )
 
@@ -98,7 +98,7 @@ class ParallelText(NamedTuple):
 
     Attributes:
         parts: by pair of languages, 'de-en', sorted.
-        exponent: of their sizes, see `data.mixture`.
+        exponent: of sizes, see `data.mixture`.
     """
 
     parts: Mapping[str, TokenPairs]
@@ -106,31 +106,30 @@ class ParallelText(NamedTuple):
 
     @property
     def ids(self) -> np.ndarray:
-        """All tokens."""
+        """Ids of all pairs of languages, [tokens] int32."""
         return np.concatenate([part.ids for part in self.parts.values()])
 
     @property
     def shares(self) -> np.ndarray:
-        """[P] float64 of the updates."""
+        """Shares of the updates, [G] float64."""
         return shares([x.size for x in self.parts.values()], self.exponent)
 
     def counts(self, size: int) -> np.ndarray:
-        """[V] int64, of each piece as often as it is drawn."""
-        found = [part.pieces(size) for part in self.parts.values()]
-        return as_drawn(found, self.shares)
+        """Counts the tokens of the vocabulary as often as drawn, [V] int64."""
+        counts = [part.tally(size) for part in self.parts.values()]
+        return as_drawn(counts, self.shares)
 
 
 def tokenized(
     columns: Columns, tokenizer: 'Tokenizer', max_length: int
 ) -> TokenPairs:
-    """Pairs of texts as pieces; ends beyond half a row are cut.
+    """Tokenizes pairs of texts; a text is truncated to half a sequence.
+
+    A pair is left out where a text has no token (control characters alone).
 
     Args:
-        columns: two texts each.
-        max_length: T of a row with two of them.
-
-    A text of which no piece is left (control characters alone) leaves its pair
-    out.
+        columns: two texts a pair.
+        max_length: T of a sequence with both.
     """
     most = (max_length - views.SPECIALS) // 2
     first, second = columns.texts
@@ -138,32 +137,32 @@ def tokenized(
     strings = [text for pair in pairs for text in pair]
     ids, starts, sizes = [], [], []
     for begin in range(0, len(strings), _STRINGS):
-        some = [text.encode() for text in strings[begin : begin + _STRINGS]]
-        pieces = tokenizer.pieces(some)
+        texts = [text.encode() for text in strings[begin : begin + _STRINGS]]
+        pieces = tokenizer.pieces(texts)
         ids.append(np.asarray(pieces.ids, np.int32))
         starts.append(np.asarray(pieces.word_starts, bool))
         sizes.append(np.diff(pieces.row_splits))
     lengths = np.concatenate(sizes).reshape(-1, 2)
-    kept = (lengths > 0).all(axis=1)
-    sizes = np.where(kept[:, None], np.minimum(lengths, most), 0).ravel()
+    has_tokens = (lengths > 0).all(axis=1)
+    sizes = np.where(has_tokens[:, None], np.minimum(lengths, most), 0).ravel()
     begins = np.cumsum(lengths.ravel()) - lengths.ravel()
     place = np.arange(sizes.sum()) + np.repeat(
         begins - np.cumsum(sizes) + sizes, sizes
     )
-    left = sizes.reshape(-1, 2)[kept].ravel()
+    kept_sizes = sizes.reshape(-1, 2)[has_tokens].ravel()
     return TokenPairs(
         np.concatenate(ids)[place],
         np.concatenate(starts)[place],
-        np.concatenate([[0], np.cumsum(left, dtype=np.int64)]),
-        (lengths > most).any(axis=1)[kept],
+        np.concatenate([[0], np.cumsum(kept_sizes, dtype=np.int64)]),
+        (lengths > most).any(axis=1)[has_tokens],
     )
 
 
 class _Pairs:
-    """Pairs of one two languages, or of two pairs each, in strata.
+    """Pairs of two languages, or examples of two pairs, in strata.
 
     Attributes:
-        slots: [R, J] int32, which examples share a row; -1: none.
+        slots: [S, J] int32, which examples share a sequence; -1: none.
         width: T.
     """
 
@@ -171,11 +170,6 @@ class _Pairs:
         self, store: TokenPairs, length: int, batch_size: int, seed: int,
         crossed: bool, stratified: bool,
     ):  # fmt: skip
-        """Args: as of `TranslationSource`.
-
-        Raises:
-            ValueError: there are fewer pairs than an update takes.
-        """
         self.store, self.crossed, self.stratified = store, crossed, stratified
         least = batch_size * (1 + crossed)
         if store.size < least:
@@ -194,7 +188,7 @@ class _Pairs:
         elif crossed:
             self._fill(least, seed)
         else:
-            # As many pairs as fill the rows.
+            # As many pairs as fill the sequences.
             fit = int(batch_size * length / self.sizes.mean())
             count = min(store.size, max(batch_size, fit))
             in_order = np.sort(self.sizes)
@@ -205,28 +199,26 @@ class _Pairs:
             self._fill(count, seed)
 
     def _fill(self, count: int, seed: int) -> None:
-        """Makes the strata of so many pairs, and the rows that they share."""
+        """Makes strata of `count` pairs, and the sequences of an update."""
         self.count, self.strata = count, Strata(self.sizes, count, seed)
         self.slots = self._shared(self._ordered(self.strata.longest))
 
     def _ordered(self, strata: np.ndarray) -> np.ndarray:
-        """What there is of strata, with the crossed ones side by side: the
-        shortest and the longest, and so on.
-        """
+        """Orders strata; crossed: the shortest, the longest, and so on."""
         if not self.crossed:
             return strata
         half = len(strata) // 2
         return np.stack([strata[:half], strata[:-half-1:-1]], axis=1).ravel()
 
     def _shared(self, sizes: np.ndarray) -> np.ndarray:
-        """The rows of pairs of such sizes."""
+        """Packs pairs of `sizes` into sequences, [S, J]."""
         if self.crossed:
             sizes = sizes.reshape(-1, 2).sum(axis=1) + views.SPECIALS
             self.width = -(-int(sizes.max()) // MULTIPLE) * MULTIPLE
-        return share_rows(sizes, self.width)
+        return pack_examples(sizes, self.width)
 
     def batch(self, step: int) -> views.Translations:
-        """The pairs of a step."""
+        """Returns the pairs of a step."""
         if self.stratified:
             numbers = self._ordered(self.strata.members(step))
         else:
@@ -235,10 +227,10 @@ class _Pairs:
 
 
 class TranslationSource(Source):
-    """Pairs of two languages at a time, as many as fill B rows; or B examples
-    of two pairs each.
+    """Pairs of two languages at a time, as many as fill B sequences.
 
-    Held-out text is one batch of at most 512 pairs.
+    With `crossed`, B examples of two pairs each. Held-out text is one batch of
+    at most 512 pairs.
     """
 
     whole = True
@@ -252,10 +244,6 @@ class TranslationSource(Source):
         """Sets how pairs are read.
 
         Args:
-            store: of one or several pairs of languages.
-            length: T.
-            batch_size: B; of held-out text how many examples.
-            seed: of the order.
             crossed: whether an example is two pairs.
             stratified: whether updates have one example of each stratum of
                 length, or all come in their order.
@@ -264,30 +252,30 @@ class TranslationSource(Source):
             ValueError: two languages have fewer pairs than an update takes.
         """
         self.parts = []
-        for number, (languages, part) in enumerate(store.parts.items()):
+        for number, (languages, pairs) in enumerate(store.parts.items()):
             try:
                 self.parts.append(
                     _Pairs(
-                        part, length, batch_size, seed + number, crossed,
+                        pairs, length, batch_size, seed + number, crossed,
                         stratified,
                     )  # fmt: skip
                 )
             except ValueError as error:
                 raise ValueError(f'{languages}: {error}') from None
-        ExampleSource.agree(self.parts)
+        ExampleSource.unify_shapes(self.parts)
         count = max(ROUND, len(self.parts))
-        self.turns = Turns(parted(count, store.shares), seed, TRANSLATIONS)
+        self.turns = Turns(apportion(count, store.shares), seed, TRANSLATIONS)
 
     @classmethod
     def capacity(
         cls, store: ParallelText, length: int, crossed: bool = False
     ) -> int:
-        """Pairs, 512 at most, or half as many crossed ones."""
+        """Returns how many examples held-out text has, of at most 512 pairs."""
         del length
-        fewest = min(part.size for part in store.parts.values())
+        fewest = min(pairs.size for pairs in store.parts.values())
         return min(HELDOUT, fewest) // (1 + crossed)
 
     def batch(self, step: int) -> views.Translations:
-        """The global batch of a step, of two languages."""
-        part, own = self.turns.turn(step)
-        return self.parts[part].batch(own)
+        """Returns the global batch of a step, of two languages."""
+        number, own_step = self.turns.turn(step)
+        return self.parts[number].batch(own_step)

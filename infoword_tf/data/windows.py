@@ -1,7 +1,4 @@
-"""The source `windows`: full windows of text, shuffled, addressed by step.
-
-Glossary of shapes: B sequences, L tokens of each.
-"""
+"""The source `windows`: full windows of text, shuffled, addressed by step."""
 
 import numpy as np
 
@@ -10,15 +7,15 @@ from infoword_tf.data.order import items_of, visited
 from infoword_tf.data.source import Source
 from infoword_tf.views.masking import Windows
 
-_LOOK_BACK = 64  # pieces; longer words (rules of dashes) are walked back
+_LOOK_BACK = 64  # tokens; longer words (rules of dashes) are walked back
 
 
 class WindowSource(Source):
-    """L consecutive tokens from a word start on, never padded.
+    """Windows of consecutive tokens from a word start on, never padded.
 
-    Epoch e cuts the corpus into windows at an offset of its own and visits
-    them in a permutation of its own, both functions of (seed, e); nothing is
-    kept between steps.
+    Epoch e cuts the corpus into windows at an offset of its own and visits them
+    in a permutation of its own, both functions of (seed, e); nothing is kept
+    between steps.
     """
 
     by_blocks = True
@@ -35,7 +32,7 @@ class WindowSource(Source):
         seed: int,
         shuffle_block: int | None = None,
     ):
-        """Args: L = length, B = batch_size; shuffle_block: see `Source`."""
+        """Sets how the text is read: windows of `length` tokens."""
         self.store, self.length = store, length
         self.batch_size, self.seed = batch_size, seed
         tokens = len(store.ids)
@@ -51,11 +48,11 @@ class WindowSource(Source):
 
     @classmethod
     def capacity(cls, store: stores.Store, length: int) -> int:
-        """Windows of an epoch: one less than fit, to leave its offset room."""
+        """Returns windows of an epoch; one fewer than fit leaves an offset."""
         return len(store.ids) // length - 1
 
     def starts(self, step: int) -> np.ndarray:
-        """[B] int64: where the windows of a step begin."""
+        """Returns where the windows of a step begin, [B] int64."""
         number = step * self.batch_size + np.arange(self.batch_size)
         epochs = number // self.windows
         starts = np.empty(self.batch_size, np.int64)
@@ -68,19 +65,19 @@ class WindowSource(Source):
         return self._word_starts(starts)
 
     def _word_starts(self, starts: np.ndarray) -> np.ndarray:
-        """Moves each place back to where its word begins."""
+        """Moves places [B] back to the beginnings of words."""
         back = starts[:, None] - np.arange(_LOOK_BACK)  # [B, 64]
         flags = self.store.flags[np.maximum(back, 0)] & stores.WORD_START
         steps = np.argmax(flags > 0, axis=1)
-        found = np.take_along_axis(flags, steps[:, None], axis=1)[:, 0] > 0
+        has_start = np.take_along_axis(flags, steps[:, None], axis=1)[:, 0] > 0
         starts = np.maximum(starts - steps, 0)
-        for i in np.nonzero(~found)[0]:
+        for i in np.nonzero(~has_start)[0]:
             while not self.store.flags[starts[i]] & stores.WORD_START:
                 starts[i] -= 1
         return starts
 
     def batch(self, step: int) -> Windows:
-        """The global batch of a step, B full windows."""
+        """Returns the global batch of a step, B full windows."""
         place = self.starts(step)[:, None] + np.arange(self.length)
         flags = self.store.flags[place]
         return Windows(

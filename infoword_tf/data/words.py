@@ -1,6 +1,6 @@
 """The source `words`: passages of known words, without some frequent ones.
 
-Glossary of shapes: B rows, T words of each, L tokens of a passage, M draws.
+Glossary of shapes: W words of a sequence, F tokens of a passage, n draws.
 """
 
 import math
@@ -14,18 +14,19 @@ from infoword_tf.views.words import Words, keep_probabilities, known, noise
 
 
 class WordSource(WindowSource):
-    """Rows of T words, filled one after the other with what is left.
+    """Sequences of W words, filled one after the other with the words kept.
 
-    A step reads B passages of L tokens, in the order of `WindowSource`, and
-    drops [UNK] always and frequent words by chance. L is what leaves B T words
-    less two roots of that number: hardly a step has more, of which the last
-    are lost, and at the size of a batch that trains little is padding.
+    A step reads B passages of F tokens, in the order of `WindowSource`, and
+    drops [UNK] always and frequent words by chance. F is chosen so that B W
+    words remain, less two roots of that number: hardly a step has more, of
+    which the last are lost, and little is padding at the batch sizes of
+    training.
     """
 
     too_little = (
         'the held-out text has {tokens:,} tokens, of which frequent words are '
-        'dropped, and [UNK]: too few for two rows of {length}; hold out more '
-        '(--heldout), or lower --seq_len'
+        'dropped, and [UNK]: too few for two sequences of {length}; hold out '
+        'more (--heldout), or lower --seq_len'
     )
 
     def __init__(
@@ -38,13 +39,11 @@ class WordSource(WindowSource):
         negatives: int,
         shuffle_block: int | None = None,
     ):
-        """Sets how the text is read.
+        """Sets how the text is read, W = `length`.
 
         Args:
-            seed: of the order of the text, of what is dropped and drawn.
             subsample: as in `keep_probabilities`, of this text's counts.
-            negatives: M.
-            shuffle_block: see `Source`.
+            negatives: n.
         """
         counts = known(store.counts, store.unk_id)
         if np.count_nonzero(counts) < 2:
@@ -57,7 +56,7 @@ class WordSource(WindowSource):
         self.edges = np.cumsum(noise(counts))
         size = batch_size * length
         size -= min(2 * math.sqrt(size), size / 2)
-        share = _kept(store, subsample) / len(store.ids)
+        share = _expected(store, subsample) / len(store.ids)
         passage = max(1, int(size / (share * batch_size)))
         super().__init__(store, passage, batch_size, seed, shuffle_block)
 
@@ -65,37 +64,37 @@ class WordSource(WindowSource):
     def capacity(
         cls, store: stores.Store, length: int, subsample: float, negatives: int
     ) -> int:
-        """Rows of an epoch: one less than are filled, as in windows."""
+        """Returns sequences of an epoch, fewer by one, as in windows."""
         del negatives
-        return int(_kept(store, subsample)) // length - 1
+        return int(_expected(store, subsample)) // length - 1
 
     def batch(self, step: int) -> Words:
-        """The global batch of a step."""
+        """Returns the global batch of a step."""
         random = generator(self.seed, step, 'dropped words')
         place = self.starts(step)[:, None] + np.arange(self.length)
-        ids = self.store.ids[place]  # [B, L]
+        ids = self.store.ids[place]  # [B, F]
         ends = (self.store.flags[place] & stores.SEPARATOR) > 0
-        kept = random.random(ids.shape) < self.keep[ids]
+        is_kept = random.random(ids.shape) < self.keep[ids]
         begins = ends.copy()
         begins[:, 0] = True
         shape = self.batch_size, self.row
         size = math.prod(shape)
-        left = np.flatnonzero(kept & ~ends)[:size]
-        found = np.zeros(size, np.int32)
-        found[: len(left)] = ids.reshape(-1)[left]
+        places = np.flatnonzero(is_kept & ~ends)[:size]
+        words = np.zeros(size, np.int32)
+        words[: len(places)] = ids.reshape(-1)[places]
         texts = np.full(size, -1, np.int32)
-        texts[: len(left)] = np.cumsum(begins)[left]
+        texts[: len(places)] = np.cumsum(begins)[places]
         u = random.random((self.batch_size, self.negatives))
         drawn = np.searchsorted(self.edges, u * self.edges[-1], side='right')
         return Words(
-            found.reshape(shape),
+            words.reshape(shape),
             texts.reshape(shape),
             drawn.astype(np.int32),
             (~ends).sum(axis=1).astype(np.int32),
         )
 
 
-def _kept(store: stores.Store, subsample: float) -> float:
-    """How many words are left of a text, to be expected."""
+def _expected(store: stores.Store, subsample: float) -> float:
+    """Returns the expected number of words kept of a text."""
     counts = known(store.counts, store.unk_id)
     return float(counts @ keep_probabilities(counts, subsample))

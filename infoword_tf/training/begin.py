@@ -146,7 +146,7 @@ def with_pairs(given: RunChoices) -> RunChoices:
             f'--pairs={given.pairs}: no row of --objectives='
             f'{given.objectives} reads pairs; these do: {known}'
         )
-    layouts = text_pairs.layouts_of(
+    layouts = text_pairs.roles_of(
         given.pairs, given.pair_columns, given.pair_delimiter,
         given.pair_negatives,
     )  # fmt: skip

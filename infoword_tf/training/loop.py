@@ -288,7 +288,7 @@ class Heldout(orbit.AbstractEvaluator):
         flat = flatten(dict(views))
         sequences = len(next(iter(flat.values())))
         size = min(HELDOUT_BATCH, sequences)
-        rows = StreamSource.heldout_rows
+        rows = StreamSource.heldout_sequences
         self.state = {
             name: entry.empty for name, entry in model.empty_state(rows).items()
         }

@@ -29,7 +29,7 @@ from infoword_tf.data import (
 from infoword_tf.data.examples import Examples
 from infoword_tf.data.mixture import Mixture
 from infoword_tf.data.opened import (
-    Text,
+    OpenedText,
     digest_of,
     open_text,
     open_tokenizer,
@@ -103,8 +103,8 @@ class LabelledData(NamedTuple):
         for row, reads in plan.views['examples'].rows.items():
             if reads.where == FOLLOWING:
                 own[row] = Statistics(
-                    self.train.pieces(len(counts), control_ids),
-                    measured.pieces(len(counts), control_ids),
+                    self.train.tally(len(counts), control_ids),
+                    measured.tally(len(counts), control_ids),
                 )
         return Statistics(counts, counts, own=own)
 
@@ -133,7 +133,7 @@ class Run:
     chief: bool  # whether this process is the one that writes to the workdir
     # Of `open_text`.
     started: Workdir | None  # what --init holds
-    text: Text | None  # the corpus, where rows read one
+    text: OpenedText | None  # the corpus, where rows read one
     pairs: Opened | None  # likewise of --pairs
     translations: Opened | None  # likewise of --parallel
     tokenizer: Any
@@ -269,13 +269,13 @@ class Run:
             counts = self.started.unigram
             return np.zeros(size, np.int64) if counts is None else counts
         if self.pairs is not None:
-            return self.pairs.train.pieces(size, self.tokenizer.control_ids)
+            return self.pairs.train.tally(size, self.tokenizer.control_ids)
         if self.translations is not None:
             return self.translations.train.counts(size)
         return np.zeros(size, np.int64)
 
     def _open_translations(
-        self, tokenizer: Any, found: text_pairs.Pairs
+        self, tokenizer: Any, found: text_pairs.PairCorpus
     ) -> Opened:
         """What --parallel names, as pieces."""
         print('\n'.join(found.notes), flush=True)
@@ -285,7 +285,7 @@ class Run:
             for file in files_of:  # in the order of their languages
                 part = translations.tokenized(file, tokenizer, given.seq_len)
                 some['-'.join(file.languages)] = part
-                cut += int(part.cut.sum())
+                cut += int(part.truncated.sum())
             parts.append(
                 translations.ParallelText(some, given.language_exponent)
             )
@@ -523,7 +523,7 @@ class Run:
         """What measures held-out text: all, or each language apart."""
         labelled, counts = self.labelled, self.counts
         specials, plan = self.tokenizer.specials, self.plan
-        parts = self.text.parts if self.text else {'': (None, None)}
+        parts = self.text.by_language if self.text else {'': (None, None)}
         most = batches.HELDOUT_SEQUENCES // min(len(parts), MOST_LANGUAGES)
         found = {}
         for language, (trained, held) in parts.items():
@@ -566,7 +566,7 @@ class Run:
         lacking = set(rows)
         for languages, part in self.translations.heldout.parts.items():
             trained = self.translations.train.parts[languages]
-            own = Statistics(trained.pieces(size), part.pieces(size))
+            own = Statistics(trained.tally(size), part.tally(size))
             try:
                 views = batches.heldout_views(
                     None,
@@ -723,7 +723,7 @@ class Run:
         return evaluator
 
 
-def _prompted(text: Text, config: Config) -> Text:
+def _prompted(text: OpenedText, config: Config) -> OpenedText:
     """A text whose sentences have the default prompt of a config."""
     prompt = config.prompts.get(config.prompt, '')
     ids = text.tokenizer.tokenize([prompt])[0].numpy().tolist()

@@ -44,8 +44,8 @@ def plan_of(rows=None, masking='spans'):
         'dim': {'one_mask': False, 'momentum': 0.0},
         'ict': {'momentum': 0.0},
     }
-    given = {row: settings.get(row, {}) for row in rows}
-    return make_plan(given, LENGTH + 2, masking)
+    arguments = {row: settings.get(row, {}) for row in rows}
+    return make_plan(arguments, LENGTH + 2, masking)
 
 
 def make_batches(masking='spans', seed=1, batch_size=8, rows=None):
@@ -139,27 +139,27 @@ class BatchesTest(parameterized.TestCase):
         self.assertTrue((a != b).any(axis=1).all())
 
     def test_rows_of_a_view(self):
-        made = make_batches(rows=['mlm']).views(0)
-        self.assertEqual(list(made), ['masked'])
-        self.assertEqual(list(made['masked'].places), ['mlm'])
+        result = make_batches(rows=['mlm']).views(0)
+        self.assertEqual(list(result), ['masked'])
+        self.assertEqual(list(result['masked'].places), ['mlm'])
 
     def test_rows_of_several_views(self):
         batches = make_batches(rows=INFOWORD)
-        made = batches.views(3)
-        self.assertEqual(list(made), ['masked', 'ngrams'])
-        self.assertEqual(list(made['masked'].places), ['bert_nce', 'dim'])
-        self.assertEqual(list(made['masked'].weights), ['bert_nce'])
-        self.assertEqual(list(made['ngrams'].weights), ['dim'])
+        result = batches.views(3)
+        self.assertEqual(list(result), ['masked', 'ngrams'])
+        self.assertEqual(list(result['masked'].places), ['bert_nce', 'dim'])
+        self.assertEqual(list(result['masked'].weights), ['bert_nce'])
+        self.assertEqual(list(result['ngrams'].weights), ['dim'])
         check_dataset(batches, batches, 3, 3)
 
     def test_the_first_view_of_a_text_counts_its_tokens(self):
-        made = make_batches(rows=INFOWORD).views(3)
-        shown = made['masked'].ids[:, 1:-1]
+        result = make_batches(rows=INFOWORD).views(3)
+        shown = result['masked'].ids[:, 1:-1]
         np.testing.assert_array_equal(
-            made['masked'].counts['tokens'],
+            result['masked'].counts['tokens'],
             (shown % 50 != 49).sum(axis=1),  # as `make_store` parts it
         )
-        self.assertNotIn('tokens', made['ngrams'].counts)
+        self.assertNotIn('tokens', result['ngrams'].counts)
 
     def test_a_second_view_changes_nothing_of_the_first(self):
         one = make_batches(rows=['bert_nce']).views(2)['masked']
@@ -227,8 +227,8 @@ class HeldoutViewsTest(parameterized.TestCase):
         store = make_store()._replace(
             ids=(np.arange(TOKENS) % 40).astype(np.uint16)
         )
-        made = heldout_views(store, plan_of(INFOWORD), SPECIALS)
-        view = made['ngrams']
+        result = heldout_views(store, plan_of(INFOWORD), SPECIALS)
+        view = result['ngrams']
         self.assertLen(view.ids, 192)
         number, texts, rows = {}, {}, {}
         for row in range(192):
@@ -315,38 +315,40 @@ class PairsTest(parameterized.TestCase):
         sources = open_sources(self.make(), plan, 8, 1)
         self.assertEqual([r.source for r in sources], [source])
         batches = Batches(sources, plan, SPECIALS, 1)
-        made = batches.views(4)
-        view = made['masked']
+        result = batches.views(4)
+        view = result['masked']
         self.assertTrue((view.segment_ids == 1).any(axis=1).all())
         self.assertEqual(list(view.places), list(rows))
         if source == 'next_pairs':
-            self.assertEqual(made['negatives'].ids.shape, (8, 3, LENGTH + 2))
+            self.assertEqual(result['negatives'].ids.shape, (8, 3, LENGTH + 2))
         check_dataset(batches, batches, 4, 2)
 
     @parameterized.parameters((BERT, 'pairs'), (NCE, 'next_pairs'))
     def test_held_out(self, rows, source):
-        given = self.make(), plan_of(rows, 'tokens'), SPECIALS
-        made = heldout_views(*given)
-        assert_same(views.flatten(made), views.flatten(heldout_views(*given)))
+        arguments = self.make(), plan_of(rows, 'tokens'), SPECIALS
+        result = heldout_views(*arguments)
+        again = heldout_views(*arguments)
+        assert_same(views.flatten(result), views.flatten(again))
         # 120 documents of 49 tokens, two pairs each: 240, in batches of 32.
-        self.assertEqual({len(view.ids) for view in made.values()}, {224})
+        self.assertEqual({len(view.ids) for view in result.values()}, {224})
         if source == 'pairs':
-            view = made['masked']
+            view = result['masked']
             real = view.weights['nsp'] > 0
             self.assertBetween(view.targets['nsp'][real].mean(), 0.4, 0.6)
             # As many in each of the 7 batches, none of them twice.
-            (source,) = open_sources(given[0], given[1], 32, 0).values()
+            (source,) = open_sources(arguments[0], arguments[1], 32, 0).values()
             self.assertEqual(real.sum(), 7 * source.pairs)
             self.assertLessEqual(real.sum(), 240)
         else:
-            negatives = made['negatives']
+            negatives = result['negatives']
             self.assertEqual(negatives.ids.shape[1], 3)
-            # They stand beside their own first piece; some of its tokens are
-            # hidden, or random ones.
-            own, other = made['masked'].ids[:, 1] // 50, negatives.ids[:, :, 1]
-            shown = (own[:, None] < 120) & (other // 50 < 120)
+            # They stand beside their own first segment; some of its tokens are
+            # hidden, or random.
+            first = result['masked'].ids[:, 1] // 50
+            other = negatives.ids[:, :, 1]
+            shown = (first[:, None] < 120) & (other // 50 < 120)
             self.assertGreater(shown.mean(), 0.6)
-            same = own[:, None] == other // 50
+            same = first[:, None] == other // 50
             self.assertGreater(same[shown].mean(), 0.95)
 
     def test_too_little_heldout_text(self):

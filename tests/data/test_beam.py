@@ -39,8 +39,8 @@ def setUpModule():
         (FOLDER / f'{name}.txt').write_text('.\n\n'.join(documents))
 
 
-def made(output, **more):
-    result, _ = test_prepare.made(
+def prepare(output, **more):
+    result, _ = test_prepare.prepared(
         output, corpus=f'text:{FOLDER}/?.txt', vocab_size=300,
         shard_size=0.012, **more,
     )  # fmt: skip
@@ -49,7 +49,7 @@ def made(output, **more):
 
 def by_beam(output, processes=None):
     options = ['runner=FnApiRunner']
-    return made(output, beam_options=options, processes=processes)
+    return prepare(output, beam_options=options, processes=processes)
 
 
 class BeamTest(absltest.TestCase):
@@ -59,7 +59,7 @@ class BeamTest(absltest.TestCase):
 
     @needs_beam
     def test_the_same_bytes(self):
-        expected = made(self.folder / 'wanted')
+        expected = prepare(self.folder / 'wanted')
         index = json.loads((self.folder / 'wanted/store.json').read_text())
         self.assertGreater(len(index['shards']), 6)
         self.assertEqual(by_beam(self.folder / 'there'), expected)
@@ -70,7 +70,7 @@ class BeamTest(absltest.TestCase):
     @needs_beam
     def test_restarts(self):
         """Of what processes began, and a pipeline that was stopped."""
-        expected = made(self.folder / 'wanted')
+        expected = prepare(self.folder / 'wanted')
         real, calls = sharding.write, []
 
         def writing(at):
@@ -84,7 +84,7 @@ class BeamTest(absltest.TestCase):
 
         output, work = self.folder / 'there', self.folder / 'there/work'
         with writing(2), self.assertRaisesRegex(ValueError, 'stopped'):
-            made(output)
+            prepare(output)
         with (
             writing(5),
             self.assertRaisesRegex(Exception, 'stopped'),

@@ -16,9 +16,9 @@ class OpenCorpusTest(texts.Temporary):
         ('held-out part of its own', 'pydocs', 'x.txt'),
         ('nothing after a colon', 'pydocs:x'),
     )
-    def test_complaints(self, message, *given):
+    def test_complaints(self, message, *arguments):
         with self.assertRaisesRegex(ValueError, message):
-            corpora.open_corpus(*given)
+            corpora.open_corpus(*arguments)
 
     def test_pydocs(self):
         folder = self.folder / 'pydocs-0123'

@@ -65,7 +65,7 @@ class PartsTest(parameterized.TestCase):
         ('<unk>s of "<unk>" and x<unk> y', ['<unk>s of "<unk>" and x<unk> y']),
     )
     def test_around_the_words_unk(self, text, expected):
-        self.assertEqual(documents.parts(text), expected)
+        self.assertEqual(documents.split_at_unknown(text), expected)
 
 
 if __name__ == '__main__':

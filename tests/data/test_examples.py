@@ -1,7 +1,6 @@
-"""Labelled examples: rows that they share, strata, and how they are laid out.
+"""Labelled examples: sequences that they share, strata, and formatted texts.
 
-Glossary of shapes: n examples, B of an update, R rows, J examples of a row,
-T tokens of a row.
+Glossary of shapes: n examples, J examples of a sequence.
 """
 
 import math
@@ -14,8 +13,8 @@ from infoword_tf.data.examples import (
     MULTIPLE,
     Examples,
     ExampleSource,
-    lay_out,
-    share_rows,
+    format_texts,
+    pack_examples,
 )
 from infoword_tf.text.layout import LAYOUTS
 from tests.export import workdirs
@@ -54,14 +53,14 @@ SIZES = {
 class ShareRowsTest(parameterized.TestCase):
     def test_by_hand(self):
         """5 with the first 3; 4 with the second, which leaves room for 1."""
-        actual = share_rows(np.array([3, 5, 3, 1, 4]), 8)
+        actual = pack_examples(np.array([3, 5, 3, 1, 4]), 8)
         np.testing.assert_array_equal(actual, [[1, 0, -1], [4, 2, 3]])
 
     @parameterized.parameters(*SIZES)
     def test_all_are_there_once_and_fit(self, name):
         for seed in range(5):
             sizes = SIZES[name](np.random.default_rng(seed), 37)
-            slots = share_rows(sizes, 64)
+            slots = pack_examples(sizes, 64)
             self.assertEqual(slots.dtype, np.int32)
             self.assertEqual(sorted(slots[slots >= 0]), list(range(37)))
             tokens = np.where(slots < 0, 0, sizes[slots]).sum(axis=1)
@@ -75,12 +74,12 @@ class ShareRowsTest(parameterized.TestCase):
     def test_rows_are_full(self):
         """Of texts a quarter as long as a row hardly anything is left over."""
         sizes = np.random.default_rng(0).integers(4, 33, 256)
-        slots = share_rows(sizes, 64)
+        slots = pack_examples(sizes, 64)
         self.assertGreater(sizes.sum() / (64 * len(slots)), 0.97)
 
     def test_one_and_none(self):
-        np.testing.assert_array_equal(share_rows(np.array([8]), 8), [[0]])
-        self.assertEqual(share_rows(np.zeros(0, int), 8).shape, (0, 0))
+        np.testing.assert_array_equal(pack_examples(np.array([8]), 8), [[0]])
+        self.assertEqual(pack_examples(np.zeros(0, int), 8).shape, (0, 0))
 
 
 class SourceTest(parameterized.TestCase):
@@ -105,11 +104,11 @@ class SourceTest(parameterized.TestCase):
                 self.assertLen(set(everyone.tolist()), 8 * updates)
                 seen.append(everyone)
                 # Strata: those kept, by length, in B equal parts.
-                kept = np.sort(sizes[everyone]).reshape(8, updates)
+                sorted_sizes = np.sort(sizes[everyone]).reshape(8, updates)
                 for actual in numbers:
                     lengths = sizes[actual]
-                    self.assertTrue((kept[:, 0] <= lengths).all())
-                    self.assertTrue((lengths <= kept[:, -1]).all())
+                    self.assertTrue((sorted_sizes[:, 0] <= lengths).all())
+                    self.assertTrue((lengths <= sorted_sizes[:, -1]).all())
             if n > 8:  # with one update there is one order
                 self.assertFalse(np.array_equal(*seen[:2]))
             if n == 23:  # and others are left out
@@ -152,7 +151,7 @@ class SourceTest(parameterized.TestCase):
         source = ExampleSource(make(sizes), 64, 21, 0)
         batch = source.batch(0)
         np.testing.assert_array_equal(batch.numbers, np.arange(21))
-        np.testing.assert_array_equal(batch.slots, share_rows(sizes, 64))
+        np.testing.assert_array_equal(batch.slots, pack_examples(sizes, 64))
 
     def test_two_texts(self):
         """Of two texts each may be as long as a row."""
@@ -168,7 +167,7 @@ class ExamplesTest(absltest.TestCase):
 
     def test_taken(self):
         whole = make([2, 1, 3, 4, 1, 1], texts=2)
-        actual = whole.taken(np.array([2, 0]))
+        actual = whole.select(np.array([2, 0]))
         np.testing.assert_array_equal(actual.ids, [10, 11, 0, 1, 2])
         np.testing.assert_array_equal(
             actual.segments, whole.segments[[10, 11, 0, 1, 2]]
@@ -180,7 +179,7 @@ class ExamplesTest(absltest.TestCase):
             actual.candidates['span'], [[2, 3], [0, 1]]
         )
         self.assertIs(actual.counts, whole.counts)
-        nobody = whole.taken(np.zeros(0, int))
+        nobody = whole.select(np.zeros(0, int))
         self.assertEqual((nobody.size, len(nobody.ids)), (0, 0))
 
     def test_batch(self):
@@ -211,9 +210,10 @@ class LayOutTest(parameterized.TestCase):
         super().setUp()
         self.loaded = workdirs.loaded()
 
-    def lay_out(self, sides, length, loaded=None, **more):
+    def format_texts(self, sides, length, loaded=None, **more):
         template = (loaded or self.loaded).template
-        return lay_out(template, sides, length, {'label': np.arange(5)}, **more)
+        targets = {'label': np.arange(5)}
+        return format_texts(template, sides, length, targets, **more)
 
     def in_layout(self, name):
         """The model as if its config said another layout."""
@@ -245,7 +245,7 @@ class LayOutTest(parameterized.TestCase):
     def test_equals_what_is_read(self, layout, pairs):
         loaded = self.in_layout(layout)
         second = PAIRS if pairs else None
-        actual, _ = self.lay_out([(TEXTS, second)], 12, loaded, chunk=2)
+        actual, _ = self.format_texts([(TEXTS, second)], 12, loaded, chunk=2)
         expected = self.read(loaded, TEXTS, second, 12)
         self.assertEqual(actual.size, 5)
         for i, (ids, segments) in enumerate(expected):
@@ -264,7 +264,7 @@ class LayOutTest(parameterized.TestCase):
 
     def test_several_texts(self):
         sides = [(TEXTS, PAIRS), (PAIRS, TEXTS)]
-        actual, _ = self.lay_out(sides, 16, chunk=3)
+        actual, _ = self.format_texts(sides, 16, chunk=3)
         self.assertEqual((actual.size, actual.texts), (5, 2))
         for k, both in enumerate(sides):
             expected = self.read(self.loaded, *both, 16)
@@ -276,11 +276,11 @@ class LayOutTest(parameterized.TestCase):
 
     def test_what_is_cut_is_counted(self):
         """A text that just fits is not cut."""
-        whole, cut = self.lay_out([(TEXTS, None)], 64)
+        whole, cut = self.format_texts([(TEXTS, None)], 64)
         self.assertEqual(cut, 0)
         sizes = np.sort(whole.sizes)
         for length in (sizes[-1], sizes[-1] - 1, sizes[-2], sizes[-2] - 1):
-            actual, cut = self.lay_out([(TEXTS, None)], length)
+            actual, cut = self.format_texts([(TEXTS, None)], length)
             self.assertEqual(cut, (sizes > length).sum(), length)
             self.assertEqual(actual.sizes.max(), length)
             # Its end is cut; [SEP] stays.
@@ -292,19 +292,19 @@ class LayOutTest(parameterized.TestCase):
             )
 
     def test_of_two_texts_an_example_is_cut_once(self):
-        _, cut = self.lay_out([(TEXTS, PAIRS), (PAIRS, TEXTS)], 8)
-        whole, _ = self.lay_out([(TEXTS, PAIRS)], 64)
+        _, cut = self.format_texts([(TEXTS, PAIRS), (PAIRS, TEXTS)], 8)
+        whole, _ = self.format_texts([(TEXTS, PAIRS)], 64)
         self.assertEqual(cut, (whole.sizes > 8).sum())
 
     def test_whichever_of_its_texts_is_cut(self):
         sides = [(TEXTS, None), (PAIRS, None)]
-        whole, _ = self.lay_out(sides, 64)
+        whole, _ = self.format_texts(sides, 64)
         sizes = np.diff(whole.begins).reshape(5, 2)
         for length in (4, 6):
             longer = sizes > length
             self.assertFalse(longer[:, 0].all())
             self.assertTrue((longer[:, 1] > longer[:, 0]).any())
-            _, cut = self.lay_out(sides, length)
+            _, cut = self.format_texts(sides, length)
             self.assertEqual(cut, longer.any(axis=1).sum())
 
 

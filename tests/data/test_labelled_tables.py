@@ -212,7 +212,7 @@ class TablesTest(texts.Temporary):
         table = tables.open_table(str(self.write(name, content)))
         with self.assertRaisesRegex(tables.NoColumn, "no column 'review'"):
             tables.examples_of(table, 'review')
-        self.assertEqual(tables.begins_with_a_row(table), is_row)
+        self.assertEqual(tables.lacks_names(table), is_row)
 
     def test_broken_lines_are_left_out(self):
         path = self.write('a.tsv', 'review\tstars\na\t1\nb\nc\t0\t0\nd\t0\n')
@@ -228,8 +228,8 @@ class TablesTest(texts.Temporary):
         good = 'review\tstars\n' + 'a\t1\n' * 100_000
         path = self.write('a.tsv', good.encode() + b'\xff\t1\n')
         table = tables.open_table(str(path))
-        some = itertools.islice(table.rows, 100_000)
-        self.assertEqual({cells for _, cells in some}, {('a', '1')})
+        first_lines = itertools.islice(table.rows, 100_000)
+        self.assertEqual({cells for _, cells in first_lines}, {('a', '1')})
         with self.assertRaisesRegex(ValueError, 'line 100002 is not UTF-8'):
             next(table.rows)
 
@@ -360,7 +360,7 @@ class TablesTest(texts.Temporary):
             targets.tolist(), [[1, 0, 1, 0], [0] * 4, [0, 0, 1, 1]]
         )
         self.assertEqual(targets.dtype, np.int32)
-        self.assertEqual(rows.some(1).label_sets, [
+        self.assertEqual(rows.subset(1).label_sets, [
             rows.label_sets[i] for i in tables.subset(3, 1)
         ])  # fmt: skip
         self.assertIsNone(tables.joined(rows, rows).label_sets)

@@ -14,9 +14,9 @@ from infoword_tf.data.mixture import (
     MixedSource,
     Mixture,
     Turns,
+    apportion,
     as_drawn,
     mixed,
-    parted,
     shares,
 )
 from infoword_tf.data.streams import StreamSource
@@ -60,14 +60,14 @@ class SharesTest(parameterized.TestCase):
 
     @parameterized.parameters(8, 100, 1023)
     def test_parted_to_the_last(self, total):
-        wanted = shares([5, 1000, 40, 900], 0.7)
-        actual = parted(total, wanted)
+        expected_counts = shares([5, 1000, 40, 900], 0.7)
+        actual = apportion(total, expected_counts)
         self.assertEqual(actual.sum(), total)
         self.assertGreaterEqual(actual.min(), 1)
-        self.assertLess(np.abs(actual - total * wanted).max(), 4)
+        self.assertLess(np.abs(actual - total * expected_counts).max(), 4)
 
     def test_the_rarest_has_a_turn(self):
-        actual = parted(10, np.array([0.999, 0.0005, 0.0005]))
+        actual = apportion(10, np.array([0.999, 0.0005, 0.0005]))
         np.testing.assert_array_equal(actual, [8, 1, 1])
 
 
@@ -75,12 +75,12 @@ class TurnsTest(absltest.TestCase):
     def test_each_round_has_all(self):
         turns = Turns(np.array([3, 1, 6]), 2, FILES)
         for number in range(3):
-            part, own = zip(
+            part, turn = zip(
                 *(turns.turn(10 * number + i) for i in range(10)), strict=True
             )
             np.testing.assert_array_equal(np.bincount(part), [3, 1, 6])
             for this, count in enumerate([3, 1, 6]):
-                mine = [o for p, o in zip(part, own, strict=True) if p == this]
+                mine = [o for p, o in zip(part, turn, strict=True) if p == this]
                 self.assertEqual(
                     mine, list(range(number * count, (number + 1) * count))
                 )
@@ -115,10 +115,12 @@ class MixedTest(parameterized.TestCase):
         )
         seen = [actual[i] for i in range(3)]
         sizes = [len(x.ids) for x in text.stores.values()]
-        wanted = np.array(sizes, float) ** exponent
-        wanted *= 500 / wanted.sum()
-        self.assertGreater(stats.chisquare(seen, wanted).pvalue, 0.01)
-        others = wanted[::-1] if exponent else wanted * [2, 1, 0.5]
+        expected_counts = np.array(sizes, float) ** exponent
+        expected_counts *= 500 / expected_counts.sum()
+        self.assertGreater(stats.chisquare(seen, expected_counts).pvalue, 0.01)
+        others = expected_counts * [2, 1, 0.5]
+        if exponent:
+            others = expected_counts[::-1]
         others *= 500 / others.sum()
         self.assertLess(stats.chisquare(seen, others).pvalue, 1e-6)
 
@@ -134,9 +136,9 @@ class MixedTest(parameterized.TestCase):
         for number, one in enumerate(text.stores.values()):
             alone = WindowSource(one, 10, 4, seed=5 + number)
             steps = [s for s in range(60) if source.turns.turn(s)[0] == number]
-            for own, step in enumerate(steps):
+            for turn, step in enumerate(steps):
                 np.testing.assert_array_equal(
-                    source.batch(step).ids, alone.batch(own).ids
+                    source.batch(step).ids, alone.batch(turn).ids
                 )
 
     def test_parts_come_by_their_weights(self):
@@ -190,15 +192,15 @@ class MixedTest(parameterized.TestCase):
             np.testing.assert_array_equal(before.following, after.ids[:, 0])
         every = [languages_of(batches[0].ids[row]).pop() for row in range(8)]
         np.testing.assert_array_equal(
-            np.bincount(every), parted(8, mixture().shares)
+            np.bincount(every), apportion(8, mixture().shares)
         )
 
     def test_too_few_rows_for_all(self):
         with self.assertRaisesRegex(
-            ValueError, '2 rows for 3 languages.*raise --batch_size'
+            ValueError, '2 sequences for 3 languages.*raise --batch_size'
         ):
             mixed(StreamSource, mixture(), 2, 0, length=10)
-        with self.assertRaisesRegex(ValueError, '4 rows for 3.*needs 2'):
+        with self.assertRaisesRegex(ValueError, '4 sequences for 3.*needs 2'):
             mixed(StreamSource, mixture(), 4, 0, length=10,
                   both_directions=True)  # fmt: skip
 
@@ -237,11 +239,11 @@ class MixedTest(parameterized.TestCase):
         counts = np.where(np.arange(zoo.V) == zoo.UNK, 0, text.counts)
         share = t * counts.sum() / np.maximum(counts, 1)
         expected = np.minimum(np.sqrt(share) + share, 1) * (counts > 0)
-        for source, own in zip(sources, text.stores.values(), strict=True):
+        for source, turn in zip(sources, text.stores.values(), strict=True):
             np.testing.assert_allclose(source.keep, expected, rtol=1e-6)
             # As many as it has, for the length of passages.
             self.assertAlmostEqual(
-                source.store.counts.sum(), own.counts.sum(), delta=1e-6
+                source.store.counts.sum(), turn.counts.sum(), delta=1e-6
             )
 
 

@@ -1,12 +1,13 @@
 """Tables of pairs as people have them: the same texts, whatever the layout."""
 
 import json
+from unittest import mock
 
 import pyarrow
 from absl.testing import absltest, parameterized
 from pyarrow import ipc, parquet
 
-from infoword_tf.data import text_pairs
+from infoword_tf.data import pair_tables, records, text_pairs
 from infoword_tf.data.pair_tables import PASSAGE, SELECTED
 from tests.data.texts import Temporary
 
@@ -84,7 +85,21 @@ RECORDS = {
 }  # fmt: skip
 
 
-class LayoutsTest(Temporary):
+class RolesTest(Temporary):
+    def test_a_file_is_read_once_for_its_roles(self):
+        """And again when it has changed."""
+        path = self.records('x.jsonl', [{'a': 'x', 'b': 'y'}] * 3)
+        real = records.read_jsonl
+        with mock.patch.object(
+            records, 'READERS', {'jsonl': mock.Mock(wraps=real)}
+        ):
+            read = records.READERS['jsonl']
+            for negatives in (None, 0, None, 0):
+                pair_tables.roles_of(path, negatives=negatives)
+            self.assertEqual(read.call_count, 2)
+            self.records('x.jsonl', [{'a': 'x', 'b': 'y', 'neg': 'z'}])
+            self.assertEqual(pair_tables.roles_of(path).most, 1)
+
     def records(self, name, rows):
         return str(self.write(name, '\n'.join(map(json.dumps, rows))))
 
@@ -185,7 +200,7 @@ class LayoutsTest(Temporary):
          "line 2: the column 'passages' holds neither"),
         ([{'id': 'x', 'text': 'y', 'score': 1}],
          "one column of texts, 'text' .no texts are in id, score.: a pair"),
-        ([{'pos': ['x'], 'neg': ['y']}], 'no column of a beside pos, neg'),
+        ([{'pos': ['x'], 'neg': ['y']}], 'no column of a besides pos, neg'),
         ([{'id': 1, 'meta': {'x': 1}}], 'has no column of texts'),
         ([], 'is empty'),
     )  # fmt: skip

@@ -88,11 +88,11 @@ class PartTest(parameterized.TestCase):
         store = random_store(seed, longest=longest)
         source = pairs.PairSource(store, room + 1, 4, seed=0)
         number = np.random.default_rng(2).integers(0, source.numbers[-1], 300)
-        actual = source._part(number, np.random.default_rng(3))
+        actual = source._spans(number, np.random.default_rng(3))
         drawn = np.random.default_rng(3).random((4, 300))
         expected = [
-            plain_part(source, *given)
-            for given in zip(number, *drawn, strict=True)
+            plain_part(source, *arguments)
+            for arguments in zip(number, *drawn, strict=True)
         ]
         np.testing.assert_array_equal(np.transpose(actual), expected)
 
@@ -107,7 +107,7 @@ class PartTest(parameterized.TestCase):
     def test_every_sentence_end_parts_as_often(self):
         store = make_store([[1, 2, 3, 1, 2], [1, 1]])
         source = pairs.PairSource(store, 30, 2, seed=0)
-        actual = source._part(
+        actual = source._spans(
             np.zeros(4000, np.int64), np.random.default_rng(0)
         )
         long = actual.end == 9  # one in ten is shorter
@@ -124,7 +124,7 @@ class PartTest(parameterized.TestCase):
         source = pairs.PairSource(store, 21, 2, seed=0)
         total = int(source.numbers[-1])
         n = 20_000
-        actual = source._part(
+        actual = source._spans(
             np.arange(n) * total // n, np.random.default_rng(0)
         )
         inside = actual.first < 470  # of the first, and not at its end
@@ -282,17 +282,17 @@ class PairSourceTest(PairsTest):
 class SharedRowsTest(parameterized.TestCase):
     def test_written_out(self):
         """Best fit: 3 goes to 7, not to 5; what fits nowhere is cut."""
-        row, sizes = pairs.shared_rows(np.array([3, 5, 7, 2]), 2, 3, 10)
+        row, sizes = pairs.share_sequences(np.array([3, 5, 7, 2]), 2, 3, 10)
         np.testing.assert_array_equal(row, [0, 1, 0, 1])
         np.testing.assert_array_equal(sizes, [3, 5, 7, 2])
-        row, sizes = pairs.shared_rows(np.array([9, 8, 6, 5]), 2, 2, 10)
+        row, sizes = pairs.share_sequences(np.array([9, 8, 6, 5]), 2, 2, 10)
         np.testing.assert_array_equal(row, [0, 1, 1, 0])
         np.testing.assert_array_equal(sizes, [5, 5, 5, 5])
-        row, sizes = pairs.shared_rows(np.array([9, 3]), 1, 2, 10)
+        row, sizes = pairs.share_sequences(np.array([9, 3]), 1, 2, 10)
         np.testing.assert_array_equal(row, [0, 0])
         np.testing.assert_array_equal(sizes, [7, 3])
         # A row that has all the pairs it may have takes no more.
-        row, _ = pairs.shared_rows(np.array([8, 4, 2, 2]), 2, 2, 10)
+        row, _ = pairs.share_sequences(np.array([8, 4, 2, 2]), 2, 2, 10)
         np.testing.assert_array_equal(row, [0, 1, 0, 1])
         row, _ = pairs.shared_rows(np.ones(8, int), 2, 4, 10)
         np.testing.assert_array_equal(np.bincount(row), [4, 4])
@@ -304,17 +304,17 @@ class SharedRowsTest(parameterized.TestCase):
         random = np.random.default_rng(seed)
         slots, room = 4, 60
         before = random.integers(5, room + 1, int(rows * share))
-        row, sizes = pairs.shared_rows(before, rows, slots, room)
+        row, sizes = pairs.share_sequences(before, rows, slots, room)
         self.assertEqual(set(row.tolist()), set(range(rows)))
         self.assertLessEqual(np.bincount(row).max(), slots)
         self.assertLessEqual(np.bincount(row, sizes).max(), room)
         self.assertTrue((sizes <= before).all())
         self.assertGreaterEqual(sizes.min(), pairs.SHORTEST)
         for number in range(rows):  # no more is cut than must be
-            own = row == number
-            lost = before[own].sum() - sizes[own].sum()
+            is_here = row == number
+            lost = before[is_here].sum() - sizes[is_here].sum()
             if lost:
-                self.assertGreater(sizes[own].sum(), room - own.sum())
+                self.assertGreater(sizes[is_here].sum(), room - is_here.sum())
 
 
 class PackedPairsTest(PairsTest):
@@ -378,10 +378,10 @@ class NextPairSourceTest(absltest.TestCase):
             for (a, b), (c, d) in zip(
                 true, pieces(text.negatives), strict=True
             ):
-                own = document_of(store, a[0])
-                self.assertEqual(document_of(store, b[0]), own)
-                self.assertEqual(document_of(store, c[0]), own)
-                self.assertNotEqual(document_of(store, d[0]), own)
+                is_here = document_of(store, a[0])
+                self.assertEqual(document_of(store, b[0]), is_here)
+                self.assertEqual(document_of(store, c[0]), is_here)
+                self.assertNotEqual(document_of(store, d[0]), is_here)
                 if len(a) + len(b) < 39 and len(c) + len(d) < 39:
                     self.assertEqual(a, c)
                 else:  # the same piece, cut elsewhere

@@ -329,9 +329,9 @@ class HeldoutTest(ParallelTest):
         self.put(('a.tsv', tsv(pairs + more)))
         actual = self.read('de-en=a.tsv')
         self.assertIn(held, pairs_of(*actual.heldout))
-        kept = pairs_of(*actual.train)
-        self.assertNoCommonElements(kept, more[:2])
-        self.assertIn(more[2], kept)
+        training = pairs_of(*actual.train)
+        self.assertNoCommonElements(training, more[:2])
+        self.assertIn(more[2], training)
         self.assertRegex(
             actual.notes[0], 'left out: [1-9] of which a text is held out$'
         )

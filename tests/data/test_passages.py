@@ -96,11 +96,11 @@ class DocumentSourceTest(absltest.TestCase):
         store = zoo.make_store(longest=7)
         plan = make_plan({'ict': {'words': 0, 'momentum': 0.0}}, 48)
         training = batches.open_sources(store, plan, 8, 0)
-        made = batches.Batches(training, plan, zoo.SPECIALS, 0).views(0)
-        self.assertEqual(made['passage'].sequences.shape[1:], (2,))
-        self.assertLess(len(made['passage'].ids), 8)
-        made = batches.heldout_views(store, plan, zoo.SPECIALS)
-        for view in made.values():
+        result = batches.Batches(training, plan, zoo.SPECIALS, 0).views(0)
+        self.assertEqual(result['passage'].sequences.shape[1:], (2,))
+        self.assertLess(len(result['passage'].ids), 8)
+        result = batches.heldout_views(store, plan, zoo.SPECIALS)
+        for view in result.values():
             np.testing.assert_array_equal(
                 view.sequences, np.arange(len(view.ids))
             )

@@ -86,7 +86,7 @@ class PreparedTest(parameterized.TestCase):
         corpus = corpora.open_corpus(f'tfds:{name}')
         held = 0 if name == 'alone' else 1
         for size, count in ((4000, 4), (10**9, 1)):
-            parts = corpora.parts_of(corpus, size)
+            parts = corpora.chunks_of(corpus, size)
             self.assertLen(parts, count + held)
             for kind, documents in (
                 ('train', corpus.train), ('heldout', corpus.heldout),
@@ -157,8 +157,8 @@ class PreparedTest(parameterized.TestCase):
     def test_fingerprints_differ(self):
         """By data set, by feature, by what is held out; not by call."""
         actual = [
-            corpora.open_corpus(*given).fingerprint
-            for given in (
+            corpora.open_corpus(*arguments).fingerprint
+            for arguments in (
                 ('tfds:both',),
                 ('tfds:both', 'validation'),
                 ('tfds:alone',),
@@ -180,7 +180,7 @@ class PreparedTest(parameterized.TestCase):
             list(corpus.train())
 
     def test_long_texts_go_on(self):
-        actual = prepared.Prepared('tfds:x', None, {})
+        actual = prepared.TfdsDataset('tfds:x', None, {})
         with (
             mock.patch.object(prepared, 'LONGEST', 10),
             mock.patch.object(prepared, 'read', lambda *_: [(

@@ -137,7 +137,7 @@ class CorporaTest(Recorded):
                 )  # fmt: skip
                 keys.add(corpus.fingerprint)
                 for size in (5000, 10**9):
-                    parts = corpora.parts_of(corpus, size)
+                    parts = corpora.chunks_of(corpus, size)
                     self.assertEqual(
                         [x.sentences for part in parts for x in part.read()],
                         expected[2],
@@ -197,12 +197,12 @@ class CorporaTest(Recorded):
         table = pyarrow.table({'text': values})
         parquet.write_table(table, self.folder / 'x.parquet', row_group_size=6)
         write_arrow(self.folder / 'x.arrow', table, 11)
-        corpus, said = self.open(f'{kind}:x.{kind}'), io.StringIO()
-        with contextlib.redirect_stdout(said):
+        corpus, output = self.open(f'{kind}:x.{kind}'), io.StringIO()
+        with contextlib.redirect_stdout(output):
             for _ in range(2):
                 self.assertLen(list(corpus.every()), 31)
         self.assertEqual(
-            said.getvalue(), f'{kind}:{self.folder}/x.{kind}: 9 record(s) '
+            output.getvalue(), f'{kind}:{self.folder}/x.{kind}: 9 record(s) '
             'without a text are left out\n',
         )  # fmt: skip
         self.assertEqual(list(corpus.every())[5].source[-3:], ':10')
@@ -211,9 +211,9 @@ class CorporaTest(Recorded):
         self.write('x.jsonl', json_lines(
             [{'a': {'b': 'One'}}, {'a': None}, {'a': {'b': None}}]
         ))  # fmt: skip
-        with contextlib.redirect_stdout(io.StringIO()) as said:
+        with contextlib.redirect_stdout(io.StringIO()) as output:
             self.assertLen(list(self.open('jsonl:x.jsonl:a/b').every()), 1)
-        self.assertIn('2 record(s) without', said.getvalue())
+        self.assertIn('2 record(s) without', output.getvalue())
 
     def test_heldout_files(self):
         self.write('a.jsonl', json_lines([{'body': 'One'}, {'body': 'Two'}]))
@@ -225,7 +225,7 @@ class CorporaTest(Recorded):
             self.assertEqual([x.text for x in corpus.heldout()], [text])
             self.assertEqual(
                 [(part.kind, len(list(part.read())))
-                 for part in corpora.parts_of(corpus, 9)],
+                 for part in corpora.chunks_of(corpus, 9)],
                 [('train', 1), ('train', 1), ('heldout', 1)],
             )  # fmt: skip
             values.append(corpus.fingerprint)
@@ -251,10 +251,10 @@ class CorporaTest(Recorded):
             ('a:b.jsonl:text', ('a:b.jsonl', 'text')),
             ('x.jsonl:meta/body', ('x.jsonl', 'meta/body')),
         ):
-            self.assertEqual(records.parted(spec), expected)
+            self.assertEqual(records.split_spec(spec), expected)
         for spec in ('x.jsonl:', ':text'):
             with self.assertRaisesRegex(ValueError, 'expected GLOB and FIELD'):
-                records.parted(spec)
+                records.split_spec(spec)
 
     def test_memory_does_not_grow_with_a_row_group(self):
         """Of 12 and of 72 MB, each of one row group."""
@@ -316,13 +316,13 @@ class ComplaintsTest(Recorded):
         self.write('x.jsonl', lines + b'{"text": 3}\n')
         table = pyarrow.table({'text': ['One.'] * 5, 'b': [1] * 5})
         parquet.write_table(table, self.folder / 'x.parquet', row_group_size=2)
-        part = corpora.parts_of(self.open('parquet:x.parquet'), 1)[1]
+        part = corpora.chunks_of(self.open('parquet:x.parquet'), 1)[1]
         rows = [document.source for document in part.read()]
         self.assertEqual(
             rows, [f'{self.folder}/x.parquet:{row}' for row in (3, 4)]
         )
         corpus = self.open('jsonl:x.jsonl')
-        *parts, last = corpora.parts_of(corpus, 400)
+        *parts, last = corpora.chunks_of(corpus, 400)
         for part in parts:
             self.assertNotEmpty(list(part.read()))
         with self.assertRaisesRegex(

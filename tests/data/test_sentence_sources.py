@@ -12,7 +12,7 @@ from pyarrow import parquet
 from infoword_tf.data import store, text_pairs
 from infoword_tf.data.documents import hash_bucket
 from infoword_tf.data.passages import count_sentences
-from infoword_tf.data.sentences import Sentences, SentenceSource
+from infoword_tf.data.sentences import SentenceSource, StoreSentences
 from infoword_tf.data.store import SENTENCE_START
 from infoword_tf.text.layout import LAYOUTS
 from infoword_tf.text.template import Template
@@ -29,7 +29,7 @@ class SentencesTest(absltest.TestCase):
 
     def test_all_are_found_whole(self):
         """Each from its start to the next, without the document's [SEP]."""
-        actual = Sentences.of(self.store, 99, 2, 0.0)
+        actual = StoreSentences.of(self.store, 99, 2, 0.0)
         total = 0
         for begin, length in zip(actual.begins, actual.lengths, strict=True):
             ids = self.store.ids[begin : begin + length - 2]
@@ -37,43 +37,43 @@ class SentencesTest(absltest.TestCase):
             self.assertTrue(self.store.flags[begin] & SENTENCE_START)
             total += len(ids)
         self.assertEqual(total, (self.store.ids != zoo.SEP).sum())
-        self.assertFalse(actual.cut.any())
+        self.assertFalse(actual.truncated.any())
 
     def test_the_size_of_a_block_changes_nothing(self):
         """Sentences may begin at its first token, or at its last."""
-        whole = Sentences.of(self.store, 99, 2, 0.0)
+        whole = StoreSentences.of(self.store, 99, 2, 0.0)
         counts = count_sentences(self.store)
         self.assertEqual(counts.sum(), whole.size)
         for size in (1, 7, 64):
             with mock.patch.object(store, '_BLOCK', size):
-                actual = Sentences.of(self.store, 99, 2, 0.0)
+                actual = StoreSentences.of(self.store, 99, 2, 0.0)
                 again = count_sentences(self.store)
             np.testing.assert_array_equal(actual.begins, whole.begins)
             np.testing.assert_array_equal(again, counts)
 
     def test_longer_ones_are_cut_and_counted(self):
-        actual = Sentences.of(self.store, 8, 1, 0.0)
-        whole = Sentences.of(self.store, 99, 1, 0.0)
+        actual = StoreSentences.of(self.store, 8, 1, 0.0)
+        whole = StoreSentences.of(self.store, 99, 1, 0.0)
         self.assertEqual(actual.lengths.max(), 8)
-        np.testing.assert_array_equal(actual.cut, whole.lengths > 8)
-        self.assertBetween(actual.cut.mean(), 0.2, 0.8)
+        np.testing.assert_array_equal(actual.truncated, whole.lengths > 8)
+        self.assertBetween(actual.truncated.mean(), 0.2, 0.8)
 
     def test_a_prompt_stands_before_each(self):
         """Behind [CLS]; its tokens count in the length."""
         prompted = self.store._replace(prompt=[7, 8, 9])
         plain, actual = (
-            Sentences.of(*given, 2, 0.0)
-            for given in ((self.store, 8), (prompted, 11))
+            StoreSentences.of(*arguments, 2, 0.0)
+            for arguments in ((self.store, 8), (prompted, 11))
         )
         np.testing.assert_array_equal(actual.lengths, plain.lengths + 3)
-        np.testing.assert_array_equal(actual.cut, plain.cut)
+        np.testing.assert_array_equal(actual.truncated, plain.truncated)
         numbers, slots = np.arange(9), np.arange(9)[:, None]
         a, b = (x.batch(numbers, slots, 22) for x in (plain, actual))
         np.testing.assert_array_equal(b.lengths, a.lengths + 3)
         self.assertTrue((b.ids[..., 1:4] == [7, 8, 9]).all())
         np.testing.assert_array_equal(b.ids[..., 4:], a.ids[..., 1:])
         with self.assertRaisesRegex(ValueError, '--seq_len=5 has no room .* 5'):
-            Sentences.of(prompted, 5, 2, 0.0)
+            StoreSentences.of(prompted, 5, 2, 0.0)
 
     def test_held_out_ones_are_the_same_whatever_is_trained(self):
         room = SentenceSource.capacity(self.store, 16)
@@ -89,7 +89,7 @@ class SentencesTest(absltest.TestCase):
         )
         for step in range(20):
             text = source.batch(step)
-            most = source.store.taken(text.numbers).sizes
+            most = source.store.select(text.numbers).sizes
             sums = np.where(text.slots < 0, 0, most[text.slots]).sum(axis=1)
             self.assertLessEqual(sums.max(), text.width)
 
@@ -130,7 +130,7 @@ class PairsTest(Temporary):
             actual = text_pairs.read(path, delimiter=delimiter)
             self.assertEqual(actual.train[0].texts, expected)
         with self.assertRaisesRegex(ValueError, 'd.csv has one column'):
-            text_pairs.layouts_of(path, delimiter='tab')
+            text_pairs.roles_of(path, delimiter='tab')
         rows = [{'a': 'x', 'b': 'y', 'c': ['z']}] * 40
         path = self.write('l.jsonl', map(json.dumps, rows))
         with self.assertRaisesRegex(ValueError, "column 'c' holds lists"):
@@ -155,12 +155,12 @@ class PairsTest(Temporary):
         with self.assertRaisesRegex(
             ValueError, "no column 'd': its columns are a, b, c"
         ):
-            text_pairs.layouts_of(self.path, ['a', 'd'])
+            text_pairs.roles_of(self.path, ['a', 'd'])
 
     def test_bad_files(self):
         for read, lines, message in (
-            (text_pairs.layouts_of, ['a', 'x'], 'has one column'),
-            (text_pairs.layouts_of, ['who are you today then?,I am me'] * 9,
+            (text_pairs.roles_of, ['a', 'x'], 'has one column'),
+            (text_pairs.roles_of, ['who are you today then?,I am me'] * 9,
              'reads like a pair'),
             (text_pairs.read, ['a,b', 'x,y', 'z'], 'x.csv, line 3: 1 cell'),
             (text_pairs.read, ['a,b', 'x,y'], '--heldout_pairs=GLOB'),
@@ -289,29 +289,29 @@ class PairsTest(Temporary):
             second = [(b.lengths[:, 2] == 2).all() for b in actual]
             return np.array([b.numbers for b in actual]), np.array(second)
 
-        own = [part.size // 8 for part in train.parts]  # 23 and 10, say
-        total = sum(own)
+        of_file = [part.size // 8 for part in train.parts]  # 23 and 10, say
+        total = sum(of_file)
         numbers, second = seen((1.0, 3.0), 3 * total)
         counts = second.reshape(3, total).sum(axis=1)
         np.testing.assert_array_equal(counts, round(total * 3 / 4))
-        for file, some in enumerate((~second, second)):
-            once = numbers[some][: own[file]].ravel()
-            self.assertLen(set(once.tolist()), 8 * own[file])
+        for file, half in enumerate((~second, second)):
+            once = numbers[half][: of_file[file]].ravel()
+            self.assertLen(set(once.tolist()), 8 * of_file[file])
         again, _ = seen((1.0, 3.0), 3 * total)
         np.testing.assert_array_equal(again, numbers)
         plain = seen((), 2 * total)
-        for x, y in zip(plain, seen(tuple(own), 2 * total), strict=True):
+        for x, y in zip(plain, seen(tuple(of_file), 2 * total), strict=True):
             np.testing.assert_array_equal(x, y)
 
     def test_weights_that_do_not_fit(self):
-        for given, message in (
+        for arguments, message in (
             (['1'], '1 weights for 2 files, a, b; give one for each'),
             (['1', 'x'], 'give numbers'),
             (['1', '0'], 'above 0'),
             (['1', 'nan'], 'above 0'),
         ):
             with self.assertRaisesRegex(ValueError, message):
-                text_pairs.weights_of(given, ['a', 'b'])
+                text_pairs.weights_of(arguments, ['a', 'b'])
         self.assertEqual(text_pairs.weights_of(['1', '2.5'], 'ab'), (1.0, 2.5))
 
 

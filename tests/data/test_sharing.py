@@ -76,20 +76,21 @@ class SharingTest(absltest.TestCase):
         batches = self.batches('one', 'two')
         self.assertLen(batches.sources, 1)
         for step in (0, 7):
-            made = batches.views(step)
+            result = batches.views(step)
             np.testing.assert_array_equal(
-                self.text_of(made['first'], 'one'),
-                self.text_of(made['second'], 'two'),
+                self.text_of(result['first'], 'one'),
+                self.text_of(result['second'], 'two'),
             )
             self.assertFalse(
                 np.array_equal(
-                    made['first'].places['one'], made['second'].places['two']
+                    result['first'].places['one'],
+                    result['second'].places['two'],
                 )
             )
             # Neither knows of the other.
             for row, view in (('one', 'first'), ('two', 'second')):
                 alone = self.batches(row).views(step)[view]
-                self.assert_same(made[view], alone)
+                self.assert_same(result[view], alone)
 
     def test_the_text_is_read_once(self):
         batches = self.batches('one', 'two', 'three')
@@ -109,7 +110,7 @@ class SharingTest(absltest.TestCase):
 
         def spec(**settings):
             return VIEWS['masked']._replace(
-                draw=lambda given: Draw('hide', hide, settings)
+                draw=lambda settings_of_row: Draw('hide', hide, settings)
             )
 
         batches = self.batches(
@@ -144,10 +145,10 @@ class SharingTest(absltest.TestCase):
             ['streams'] * 2,
         )
         for step in (0, 3):
-            made = batches.views(step)
+            result = batches.views(step)
             for row, view in zip(rows, ('streamed', 'permuted'), strict=True):
                 self.assert_same(
-                    made[view], self.batches(row).views(step)[view]
+                    result[view], self.batches(row).views(step)[view]
                 )
             drawn = batches.draw(step)
             self.assertEqual(drawn['streamed'][0].ids.shape, (B, zoo.T))
@@ -159,9 +160,9 @@ class SharingTest(absltest.TestCase):
         )
         batches = self.batches('one', 'two', second=short)
         self.assertLen(batches.sources, 2)
-        made = batches.views(1)
-        self.assertEqual(made['first'].ids.shape, (B, zoo.T))
-        self.assertEqual(made['second'].ids.shape, (B, zoo.T // 2 + 2))
+        result = batches.views(1)
+        self.assertEqual(result['first'].ids.shape, (B, zoo.T))
+        self.assertEqual(result['second'].ids.shape, (B, zoo.T // 2 + 2))
 
     def test_held_out_text_too(self):
         """As many rows of each view, the fewer ones with some of no weight."""

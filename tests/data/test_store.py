@@ -50,14 +50,14 @@ class StoreCase(parameterized.TestCase):
 
 class WriteTest(StoreCase):
     def test_two_documents(self):
-        made = self.write()
-        np.testing.assert_array_equal(made.ids, IDS)
-        np.testing.assert_array_equal(made.flags, FLAGS)
-        np.testing.assert_array_equal(made.documents, [0, 9, 12])
+        actual = self.write()
+        np.testing.assert_array_equal(actual.ids, IDS)
+        np.testing.assert_array_equal(actual.flags, FLAGS)
+        np.testing.assert_array_equal(actual.documents, [0, 9, 12])
         np.testing.assert_array_equal(
-            made.counts, [0, 1, 0, 0, 0, 2, 1, 1, 1, 2, 1, 1]
+            actual.counts, [0, 1, 0, 0, 0, 2, 1, 1, 1, 2, 1, 1]
         )
-        self.assertEqual(made.path, self.path)
+        self.assertEqual(actual.path, self.path)
         meta = json.loads((self.path / 'meta.json').read_text())
         self.assertEqual(
             sorted(meta.pop('crc32')),
@@ -68,11 +68,11 @@ class WriteTest(StoreCase):
         )
 
     def test_reopened_is_mapped_and_equal(self):
-        made = self.write()
+        actual = self.write()
         opened = store.open_store(str(self.path), self.tokenizer)
         for field in ('ids', 'flags', 'documents', 'counts'):
             np.testing.assert_array_equal(
-                getattr(opened, field), getattr(made, field)
+                getattr(opened, field), getattr(actual, field)
             )
         for array in (opened.ids, opened.flags):
             self.assertIsInstance(array, np.memmap)
@@ -102,7 +102,7 @@ class WriteTest(StoreCase):
             )
 
     def test_empty_sentences(self):
-        made = self.write(
+        actual = self.write(
             [
                 Document((), ''),
                 Document(('', 'the', '', '\u200b', 'cat', ''), ''),
@@ -110,16 +110,16 @@ class WriteTest(StoreCase):
                 Document(('mat',), ''),
             ]
         )
-        np.testing.assert_array_equal(made.ids, [3, 5, 6, 3, 3, 11, 3])
-        np.testing.assert_array_equal(made.flags, [5, 3, 3, 5, 5, 3, 5])
-        np.testing.assert_array_equal(made.documents, [0, 1, 4, 5, 7])
+        np.testing.assert_array_equal(actual.ids, [3, 5, 6, 3, 3, 11, 3])
+        np.testing.assert_array_equal(actual.flags, [5, 3, 3, 5, 5, 3, 5])
+        np.testing.assert_array_equal(actual.documents, [0, 1, 4, 5, 7])
 
     def test_the_text_of_specials_is_text(self):
-        made = self.write([Document(('[SEP] the [MASK]',), '')])
-        self.assertNotIn(3, made.ids[:-1])
-        self.assertNotIn(4, made.ids)
+        actual = self.write([Document(('[SEP] the [MASK]',), '')])
+        self.assertNotIn(3, actual.ids[:-1])
+        self.assertNotIn(4, actual.ids)
         np.testing.assert_array_equal(
-            np.nonzero(made.flags & SEPARATOR)[0], [len(made.ids) - 1]
+            np.nonzero(actual.flags & SEPARATOR)[0], [len(actual.ids) - 1]
         )
 
     @parameterized.parameters(
@@ -128,9 +128,9 @@ class WriteTest(StoreCase):
     def test_type_of_ids(self, size, dtype):
         vocabulary = VOCABULARY[:5] + [f'w{i}' for i in range(size - 5)]
         self.tokenizer = WordPiece(vocabulary)
-        made = self.write([Document((f'w0 w{size - 6}',), '')])
-        self.assertEqual(made.ids.dtype, dtype)
-        np.testing.assert_array_equal(made.ids, [5, size - 1, 3])
+        actual = self.write([Document((f'w0 w{size - 6}',), '')])
+        self.assertEqual(actual.ids.dtype, dtype)
+        np.testing.assert_array_equal(actual.ids, [5, size - 1, 3])
 
     def test_real_text(self):
         documents = [
@@ -138,28 +138,28 @@ class WriteTest(StoreCase):
             for text in topics.topics.values()
         ]
         with mock.patch.object(store, '_SENTENCES_A_CALL', 100):
-            made = self.write(documents)
+            actual = self.write(documents)
         words = sum(len(d.text.split()) for d in documents)
-        is_separator = (made.flags & SEPARATOR) > 0
+        is_separator = (actual.flags & SEPARATOR) > 0
         self.assertEqual(is_separator.sum(), len(documents))
         self.assertEqual(
-            ((made.flags & WORD) > 0).sum(), words + len(documents)
+            ((actual.flags & WORD) > 0).sum(), words + len(documents)
         )
         self.assertEqual(
-            ((made.flags & SENTENCE) > 0).sum(),
+            ((actual.flags & SENTENCE) > 0).sum(),
             sum(bool(s) for d in documents for s in d.sentences),
         )
         np.testing.assert_array_equal(
-            np.nonzero(is_separator)[0], made.documents[1:] - 1
+            np.nonzero(is_separator)[0], actual.documents[1:] - 1
         )
-        np.testing.assert_array_equal(made.ids[is_separator], 3)
+        np.testing.assert_array_equal(actual.ids[is_separator], 3)
         np.testing.assert_array_equal(
-            made.counts, np.bincount(made.ids[~is_separator], minlength=12)
+            actual.counts, np.bincount(actual.ids[~is_separator], minlength=12)
         )
         # A sentence, and a document, begin with a word.
-        sentence_starts = made.flags[(made.flags & SENTENCE) > 0]
+        sentence_starts = actual.flags[(actual.flags & SENTENCE) > 0]
         self.assertTrue((sentence_starts & WORD).all())
-        self.assertTrue((made.flags[made.documents[:-1]] & WORD).all())
+        self.assertTrue((actual.flags[actual.documents[:-1]] & WORD).all())
 
 
 class FailureTest(StoreCase):
@@ -174,7 +174,7 @@ class FailureTest(StoreCase):
             raise RuntimeError('no more')
 
         bad = RuntimeError('bad bytes')
-        for given, patch, message in (
+        for texts, patch, message in (
             (documents(), mock.patch.object(store, '_SENTENCES_A_CALL', 2),
              'no more'),
             (DOCUMENTS,
@@ -182,7 +182,7 @@ class FailureTest(StoreCase):
              'bad bytes'),
         ):  # fmt: skip
             with patch, self.assertRaisesRegex(RuntimeError, message):
-                self.write(given)
+                self.write(texts)
             self.assertEqual(self.left_behind(), [])
         np.testing.assert_array_equal(self.write().ids, IDS)
 
@@ -211,8 +211,8 @@ class FailureTest(StoreCase):
             # Meanwhile, elsewhere; other text, to tell them apart.
             self.write(DOCUMENTS[1:])
 
-        made = self.write(documents())
-        np.testing.assert_array_equal(made.ids, IDS[9:])
+        actual = self.write(documents())
+        np.testing.assert_array_equal(actual.ids, IDS[9:])
         self.assertEqual(self.left_behind(), ['train'])
 
     def test_what_a_kill_has_left_is_deleted(self):
@@ -253,23 +253,25 @@ class FailureTest(StoreCase):
     def test_a_damaged_file_is_named(self, name):
         """Cut, missing, or with a bit that is another one."""
         end = -1 if '.bin' in name else None
-        said = self.damage(name, lambda data: data[: end or len(data) // 2])
+        message_of_damage = self.damage(
+            name, lambda data: data[: end or len(data) // 2]
+        )
         if name != 'meta.json':
-            self.assertIn(name, said)
+            self.assertIn(name, message_of_damage)
         self.assertIn(name, self.damage(name, lambda data: None))
         if name != 'meta.json':
-            said = self.damage(
+            message_of_damage = self.damage(
                 name, lambda data: data[:-1] + bytes([data[-1] ^ 1])
             )
-            self.assertRegex(said, f'{name} is damaged.*delete')
+            self.assertRegex(message_of_damage, f'{name} is damaged.*delete')
 
     @parameterized.parameters(
         '{}', '[]', '1', '{"dtype": "uint16"}', '{"dtype": {}, "tokens": 1}',
         '{"dtype": "object", "tokens": 1}', '[' * 100_000,
     )  # fmt: skip
     def test_what_is_no_meta_data(self, text):
-        said = self.damage('meta.json', lambda data: text.encode())
-        self.assertIn('meta.json cannot be read', said)
+        message_of_damage = self.damage('meta.json', lambda data: text.encode())
+        self.assertIn('meta.json cannot be read', message_of_damage)
 
     def test_a_store_of_older_code(self):
         """It has no sums."""

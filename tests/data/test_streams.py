@@ -184,7 +184,7 @@ class StreamSourceTest(parameterized.TestCase):
 
     def test_too_little_text(self):
         with self.assertRaisesRegex(
-            ValueError, 'for 4 rows of each direction of 30'
+            ValueError, 'for 4 sequences of each direction of 30'
         ):
             streams.StreamSource(make_store(100), 30, 8, 0, None, True)
         streams.StreamSource(make_store(100), 25, 4, 0)
@@ -247,7 +247,7 @@ class HeldoutTest(absltest.TestCase):
 
     def test_too_little_text(self):
         with self.assertRaisesRegex(
-            ValueError, '159 tokens, too few for 8 rows of 20; hold out more'
+            ValueError, '159 tokens, too few for 8 sequences of 20; hold out'
         ):
             self.make(159)
         self.assertLen(self.make(160)['streamed'].ids, 8)

@@ -110,9 +110,9 @@ class TextTest(Temporary):
             ('a.txt.gz', gzip.compress(text.encode())),
             ('a.txt.zst', ZST(text.encode())), ('a.txt', text.encode('utf-16')),
         ):  # fmt: skip
-            (piece,) = TEXT.pieces([self.write(name, data)], 99)
-            self.assertLen(list(TEXT.read_piece(piece)), 300)
-        self.assertGreater(len(TEXT.pieces([self.write('a.txt', text)], 99)), 9)
+            (chunk,) = TEXT.chunks([self.write(name, data)], 99)
+            self.assertLen(list(TEXT.read_chunk(chunk)), 300)
+        self.assertGreater(len(TEXT.chunks([self.write('a.txt', text)], 99)), 9)
 
     def test_a_long_document_goes_on(self):
         self.write('x.txt', 'One line of it.\n' * 100)
@@ -162,10 +162,10 @@ class TextTest(Temporary):
         topics.write_topics(self.folder / 'topics')
         path = f'{self.folder}/topics/train.txt'
         every = list(TEXT.read(textfiles.find(path), path))
-        kept = [d for d in every if not textfiles.BY_HASH.holds_out(d)]
-        kept = [d for d in kept if len(d.sentences) > 5]
-        self.assertGreater(len(kept), count)
-        return kept[:count]
+        training = [d for d in every if not textfiles.BY_HASH.holds_out(d)]
+        training = [d for d in training if len(d.sentences) > 5]
+        self.assertGreater(len(training), count)
+        return training[:count]
 
     def parts(self, actual, name='few.txt'):
         """Documents as one file: its two parts."""

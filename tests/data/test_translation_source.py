@@ -91,7 +91,7 @@ class TranslationSourceTest(parameterized.TestCase):
         cut = tokenized(columns, tokenizer, 8)  # 2 tokens a side
         words = [tokenizer.vocabulary[i] for i in cut.ids]
         self.assertEqual(words, 'one two uno dos four cuatro a x y'.split())
-        np.testing.assert_array_equal(cut.cut, [True, False, True])
+        np.testing.assert_array_equal(cut.truncated, [True, False, True])
 
     def test_tokens_are_counted_by_row(self):
         source = opened([500])

@@ -24,11 +24,13 @@ class WordSourceTest(absltest.TestCase):
         place = source.starts(3)[:, None] + np.arange(source.length)
         passages = source.store.ids[place]
         ends = source.store.flags[place] & 4 > 0
-        kept = passages[~ends & (passages != zoo.UNK)][:1024]
-        np.testing.assert_array_equal(text.ids.ravel()[: len(kept)], kept)
+        expected = passages[~ends & (passages != zoo.UNK)][:1024]
+        np.testing.assert_array_equal(
+            text.ids.ravel()[: len(expected)], expected
+        )
         self.assertEqual(text.tokens.sum(), (~ends).sum())
         ends[:, 0] = True
-        texts = text.texts.ravel()[: len(kept)]
+        texts = text.texts.ravel()[: len(expected)]
         self.assertEqual(len(np.unique(texts)), ends.sum())
         self.assertTrue((np.diff(texts) >= 0).all())
 
@@ -57,10 +59,10 @@ class WordSourceTest(absltest.TestCase):
 
     def test_held_out_rows(self):
         plan = zoo.CASES['skip_gram'].resolved.plan
-        made = heldout_views(zoo.make_store(3, 400), plan, zoo.SPECIALS)
+        result = heldout_views(zoo.make_store(3, 400), plan, zoo.SPECIALS)
         again = heldout_views(zoo.make_store(3, 400), plan, zoo.SPECIALS)
-        np.testing.assert_array_equal(made['words'].ids, again['words'].ids)
-        self.assertGreater(made['words'].weights['skip_gram'].sum(), 100)
+        np.testing.assert_array_equal(result['words'].ids, again['words'].ids)
+        self.assertGreater(result['words'].weights['skip_gram'].sum(), 100)
 
     def test_complaints(self):
         store = zoo.make_store()

@@ -8,7 +8,7 @@ from absl.testing import absltest, parameterized
 from keras import ops
 from scipy import special
 
-from infoword_tf.data.examples import Examples, share_rows
+from infoword_tf.data.examples import Examples, pack_examples
 from infoword_tf.layers import dropout
 from infoword_tf.objectives import Statistics, span
 from infoword_tf.objectives.span import BINS, ENDS, Spans
@@ -52,7 +52,7 @@ def make_examples(given=GIVEN, nowhere=0):
 
 def rows_of(examples, width=T):
     """All examples, as few rows as they need: the view and the slots."""
-    slots = share_rows(examples.sizes, width)
+    slots = pack_examples(examples.sizes, width)
     text = examples.batch(np.arange(examples.size), slots, width)
     return make_view(text, None, {'span': 'text'}, zoo.SPECIALS), slots
 
@@ -209,7 +209,7 @@ class SpansTest(parameterized.TestCase):
         together, shared = run(view, states)
         alone = np.zeros(9)
         for number, x in enumerate(own):
-            one = examples.taken(np.array([number]))
+            one = examples.select(np.array([number]))
             lone, _ = rows_of(one, len(x))
             actual, other_way = run(lone, x[None].astype(np.float32))
             alone += actual

@@ -6,7 +6,7 @@ import types
 import numpy as np
 from absl.testing import absltest, parameterized
 
-from infoword_tf.data.examples import share_rows
+from infoword_tf.data.examples import pack_examples
 from infoword_tf.inference.answers import BestSpans
 from infoword_tf.objectives.infonce import NEVER
 from infoword_tf.views.examples import examples as make_view
@@ -248,7 +248,7 @@ class AnswersTest(places.Folder, parameterized.TestCase):
                 questions, template(layout), LENGTH, null=True, stride=5
             )
             examples = features.examples
-            slots = share_rows(examples.sizes, 40)
+            slots = pack_examples(examples.sizes, 40)
             text = examples.batch(np.arange(examples.size), slots, 40)
             view = make_view(text, None, {'span': 'text'}, zoo.SPECIALS)
             self.assertLess(len(view.ids), examples.size)

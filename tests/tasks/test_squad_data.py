@@ -86,7 +86,7 @@ class ReadTest(places.Folder, parameterized.TestCase):
         self.assertEqual(actual.golds_of(1), ['cat', 'mat'])
         self.assertEqual(actual.notes, ())
         for count in (1, 2):
-            some = actual.some(count)
+            some = actual.subset(count)
             self.assertLen(some.ids, count)
             self.assertEqual(len(some.contexts), len(set(some.context)))
             for i, name in enumerate(some.ids):
@@ -100,7 +100,7 @@ class ReadTest(places.Folder, parameterized.TestCase):
                 self.assertEqual(
                     some.answers[i].tolist(), actual.answers[number].tolist()
                 )
-        self.assertIs(actual.some(None), actual)
+        self.assertIs(actual.subset(None), actual)
 
     def test_some_keep_all_of_their_answers(self):
         """One to three of each, which say whose they are."""
@@ -110,7 +110,7 @@ class ReadTest(places.Folder, parameterized.TestCase):
             )
             for i in range(7)
         )))  # fmt: skip
-        some = squad_data.read(self.path).some(5)
+        some = squad_data.read(self.path).subset(5)
         self.assertLen(some.ids, 5)
         self.assertEqual(
             some.golds_by_id,
@@ -316,7 +316,7 @@ class FeaturesTest(places.Folder, parameterized.TestCase):
             i for i, text in enumerate(texts)
             if actual.questions[i] != 4 and (null or text is not None)
         ]  # fmt: skip
-        taken = examples.taken(np.array(kept))
+        taken = examples.select(np.array(kept))
         np.testing.assert_array_equal(some.examples.ids, taken.ids)
         np.testing.assert_array_equal(some.examples.segments, taken.segments)
         np.testing.assert_array_equal(

@@ -16,7 +16,7 @@ import infoword_tf
 from infoword_tf import errors, files
 from infoword_tf.config import Config
 from infoword_tf.data import tables
-from infoword_tf.data.examples import lay_out
+from infoword_tf.data.examples import format_texts
 from infoword_tf.training import built
 from tasks import classify, distill, finetune, measures, teacher
 from tests import places
@@ -87,7 +87,7 @@ def examples_of(loaded, table=None):
     rows = tables.examples_of(tables.open_table(str(table or TRAIN)), 'text')
     count = len(rows.first)
     targets = {'label': np.zeros(count, np.int32)}
-    actual, _ = lay_out(loaded.template, [(rows.first, None)], 24, targets)
+    actual, _ = format_texts(loaded.template, [(rows.first, None)], 24, targets)
     return rows.first, actual
 
 
@@ -131,7 +131,7 @@ class KeptTest(parameterized.TestCase):
         task = finetune.Task('classify', ('accuracy',), labels)
         one, texts = teacher.Teacher(str(folder), task), texts_of(way)
         targets = {row: np.zeros(24, np.int32)}
-        examples, _ = lay_out(one.loaded.template, texts, 24, targets)
+        examples, _ = format_texts(one.loaded.template, texts, 24, targets)
         scores, states = one.outputs(examples, layers)
         self.assertEqual(scores.dtype, np.float32)
         self.assertEqual(states.dtype, np.float16)

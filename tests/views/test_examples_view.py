@@ -5,7 +5,7 @@ import dataclasses
 import numpy as np
 from absl.testing import absltest, parameterized
 
-from infoword_tf.data.examples import Examples, share_rows
+from infoword_tf.data.examples import Examples, pack_examples
 from infoword_tf.model import Model
 from infoword_tf.views import VIEWS
 from infoword_tf.views.examples import Labelled, by_example, examples
@@ -220,7 +220,7 @@ class AloneTest(parameterized.TestCase):
             {'label': random.integers(0, 2, n).astype(np.int32)},
             texts=texts,
         )
-        packed = share_rows(whole.sizes, 40)
+        packed = pack_examples(whole.sizes, 40)
         self.assertLess(len(packed), n / 1.4)
         longest = int(whole.sizes.max())
         actual = []

@@ -32,14 +32,14 @@ _FIGURES = (
 def prepare(
     cache: pathlib.Path, names: Sequence[str] = packages.PACKAGES
 ) -> pathlib.Path:
-    """Gives the folder of the corpus for this environment, built if need be.
+    """Returns the folder of the corpus, built if need be.
 
-    Prints one line of figures. What it builds is said, and which packages are
-    left out because they are not installed.
+    Prints one line of figures. Before it builds, says so, and which packages
+    are not installed.
 
     Args:
         cache: where the folder is, or will be.
-        names: the packages that are read besides the standard library.
+        names: packages that are read besides the standard library.
 
     Returns:
         A folder with `train.jsonl` and `heldout.jsonl` (one document a line)
@@ -67,8 +67,8 @@ def prepare(
     return folder
 
 
-def _build(folder: pathlib.Path, sources: Sequence[packages.File]) -> None:
-    """Writes the folder of the corpus atomically: all of it or nothing."""
+def _build(folder: pathlib.Path, sources: list[packages.SourceFile]) -> None:
+    """Writes the folder of the corpus, whole or not at all."""
     began = time.monotonic()
     corpus, skipped = extraction.extract(sources)
     train, held, dropped = heldout.split_heldout(corpus)
@@ -98,7 +98,7 @@ def _build(folder: pathlib.Path, sources: Sequence[packages.File]) -> None:
         except OSError:
             if not folder.exists():
                 raise
-            # Another process was first: its documents are the same.
+            # Another process was first; its documents are equal.
 
 
 def _write(path: pathlib.Path, corpus: Iterable[Document]) -> None:

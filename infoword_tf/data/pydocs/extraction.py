@@ -1,6 +1,6 @@
-"""The documents of many source files, without duplicates.
+"""Documents of many source files, without duplicates.
 
-Sources are parsed, never imported: nothing of them runs.
+Sources are parsed, never imported: no code of theirs runs.
 """
 
 import ast
@@ -10,16 +10,16 @@ from collections.abc import Iterator, Sequence
 
 from infoword_tf import progress
 from infoword_tf.data.documents import Document
-from infoword_tf.data.pydocs.packages import File
+from infoword_tf.data.pydocs.packages import SourceFile
 from infoword_tf.data.pydocs.prose import prose
 
 MIN_WORDS = 8  # of a document: one shingle of heldout.py
-# Statements whose definitions are named as if they stood outside.
+# Statements whose definitions are named as if outside of them.
 _TRANSPARENT = (ast.If, ast.Try, ast.With, ast.ExceptHandler)
 _NAMED = (ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef)
 
 
-def extract(files: Sequence[File]) -> tuple[list[Document], int]:
+def extract(files: Sequence[SourceFile]) -> tuple[list[Document], int]:
     """Reads the documents of all files.
 
     Returns:
@@ -47,7 +47,7 @@ def extract(files: Sequence[File]) -> tuple[list[Document], int]:
 def _docstrings(
     node: ast.AST, name: str, separator: str = ':'
 ) -> Iterator[tuple[str, str]]:
-    """Yields (qualified name, docstring) of a node and of those inside it."""
+    """Yields (qualified name, docstring) of a node and all nodes inside."""
     if not isinstance(node, _TRANSPARENT):
         if docstring := ast.get_docstring(node, clean=False):
             yield name, docstring

@@ -1,4 +1,4 @@
-"""The held-out part of `pydocs`: documents that training shows nowhere else."""
+"""Held-out documents of `pydocs`, which training shows nowhere else."""
 
 import collections
 from collections.abc import Sequence

@@ -1,4 +1,4 @@
-"""Which packages `pydocs` reads, and which of their files.
+"""Packages and files that `pydocs` reads.
 
 The standard library and installed packages, without tests and generated code.
 """
@@ -11,8 +11,8 @@ import sysconfig
 from collections.abc import Iterable
 from typing import NamedTuple
 
-# Written down, so that the text stays the same when requirements change: what
-# setup.py required in November 2026, and what that required.
+# Fixed, so that the text stays the same when requirements change: all that
+# setup.py required in November 2026, directly or not.
 PACKAGES = tuple(
     """
     absl-py ai-edge-litert anyio array-record astunparse attrs
@@ -45,8 +45,8 @@ _SKIPPED_FOLDERS = frozenset(
 )
 
 
-class File(NamedTuple):
-    """A source file: its place on disk, and its name in `Document.source`."""
+class SourceFile(NamedTuple):
+    """Source file: place on disk, and name in `Document.source`."""
 
     path: str
     name: str
@@ -55,7 +55,7 @@ class File(NamedTuple):
 def installed(
     names: Iterable[str],
 ) -> dict[str, importlib.metadata.Distribution]:
-    """Looks packages up by name; leaves out those that are not installed."""
+    """Looks packages up by name; omits packages that are not installed."""
     distributions = {}
     for name in names:
         with contextlib.suppress(importlib.metadata.PackageNotFoundError):
@@ -65,10 +65,10 @@ def installed(
 
 def source_files(
     distributions: Iterable[importlib.metadata.Distribution],
-) -> list[File]:
-    """Lists the files of the standard library, then those of each package.
+) -> list[SourceFile]:
+    """Lists the files of the standard library, then of each package.
 
-    Files of one are sorted by name; tests and generated code are left out.
+    Files of one package are sorted by name, without tests and generated code.
     """
     root = pathlib.Path(sysconfig.get_path('stdlib'))
     names = []
@@ -77,19 +77,20 @@ def source_files(
         inside = pathlib.Path(folder).relative_to(root)
         names += [(inside / file).as_posix() for file in files]
     sources = [
-        File(str(root / name), f'{STDLIB}/{name}') for name in _wanted(names)
+        SourceFile(str(root / name), f'{STDLIB}/{name}')
+        for name in _selected(names)
     ]
     for distribution in distributions:
         names = {file.as_posix() for file in distribution.files or []}
         sources += [
-            File(str(distribution.locate_file(name)), name)
-            for name in _wanted(names)
+            SourceFile(str(distribution.locate_file(name)), name)
+            for name in _selected(names)
         ]
     return sources
 
 
-def _wanted(names: Iterable[str]) -> list[str]:
-    """Sorts the names of source files, tests and generated code left out."""
+def _selected(names: Iterable[str]) -> list[str]:
+    """Sorts the names of source files, without tests and generated code."""
 
     def is_wanted(name: str) -> bool:
         *folders, file = name.split('/')

@@ -1,4 +1,4 @@
-"""What of a docstring is English prose: its sentences, markup made plain.
+"""English prose of a docstring: its sentences, with markup made plain.
 
 Indentation, headings and the first words of a line tell running text from
 code, doctests, tables, and the descriptions of parameters in the styles of
@@ -90,11 +90,11 @@ _MIN_LETTERS = 0.82  # of what is not a space; plain English has 0.95 to 0.98
 
 
 def prose(docstring: str) -> list[str]:
-    """Gives the sentences of English in a docstring, markup made plain.
+    """Extracts the sentences of English in a docstring, markup made plain.
 
     Keeps the summary line, the paragraphs of running text and the items of
-    lists that are sentences. Leaves out code, doctests, tables, headings, and
-    the descriptions of parameters.
+    lists that are sentences. Drops code, doctests, tables, headings, and the
+    descriptions of parameters.
     """
     text = inspect.cleandoc(docstring)
     if '```' in text or '~~~' in text:
@@ -109,11 +109,11 @@ def prose(docstring: str) -> list[str]:
 
 
 def _paragraphs(lines: list[str]) -> list[list[str]]:
-    """Parts lines into paragraphs, those not marked as something else.
+    """Splits lines into paragraphs, and drops lines marked as something else.
 
-    Indentation tells most: what is deeper than the text around it is code, a
-    quotation, or belongs to the line above it. Paragraphs may be empty; the
-    first is what nothing precedes.
+    Indentation tells most: lines deeper than the text around them are code, a
+    quotation, or belong to the line above. Paragraphs may be empty; the first
+    is the one that nothing precedes.
     """
     paragraphs: list[list[str]] = [[]]
     base: int | None = 0  # indentation of the text here; None: the next line's
@@ -169,7 +169,7 @@ def _paragraphs(lines: list[str]) -> list[list[str]]:
 
 
 def _sentences(text: str, is_summary: bool) -> list[str]:
-    """Parts a paragraph into sentences, [] where it is not English prose."""
+    """Splits a paragraph into sentences; [] of all but English prose."""
     for character, pattern, replacement in _MARKUP:
         if character in text:
             text = re.sub(pattern, replacement, text)
@@ -185,7 +185,7 @@ def _sentences(text: str, is_summary: bool) -> list[str]:
 
 
 def _is_english(text: str, min_words: int) -> bool:
-    """Tells whether it is words, most of them letters, one a function word."""
+    """Tells whether a text is mostly letters and has a function word."""
     spaces = text.count(' ')
     if spaces + 1 < min_words or '\\' in text or not text.isprintable():
         return False

@@ -47,7 +47,7 @@ EXPECTED = [
 class ExtractTest(texts.Temporary):
     def files(self, **contents):
         return [
-            packages.File(str(self.write(f'{n}.py', c)), f'p/{n}.py')
+            packages.SourceFile(str(self.write(f'{n}.py', c)), f'p/{n}.py')
             for n, c in contents.items()
         ]
 
@@ -74,7 +74,8 @@ class ExtractTest(texts.Temporary):
             null=b'"""A null byte is not allowed in any source."""\0',
             empty='',
         )
-        files.append(packages.File(str(self.folder / 'gone.py'), 'p/gone.py'))
+        gone = str(self.folder / 'gone.py')
+        files.append(packages.SourceFile(gone, 'p/gone.py'))
         actual, skipped = self.extract(files)
         self.assertEqual(
             [d.source for d in actual], ['p/declared.py', 'p/bom.py']

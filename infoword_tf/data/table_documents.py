@@ -1,4 +1,4 @@
-"""The rows of a table as documents that have names."""
+"""Tables as documents that have names."""
 
 import pathlib
 from collections.abc import Callable, Iterator
@@ -10,23 +10,24 @@ from infoword_tf.data.documents import Document, split_sentences
 def documents_of(
     name: str, id: str | None, text: str, delimiter: str | None = None
 ) -> tuple[str, Callable[[], Iterator[Document]]]:
-    """Opens a table whose rows are documents.
+    """Opens a table as documents, one a line or record.
 
     Args:
         name: of its file.
-        id: the column that names them; None: they are called FILE:LINE.
+        id: the column of names; None: names are FILE:LINE.
         text: columns that are joined by a space, with commas between.
-        delimiter: as of `tables.open_table`.
+        delimiter: see `tables.open_table`.
 
     Returns:
-        What changes when the file does, and what begins a new pass over it.
+        A key that changes when the file does, and a function that reads the
+        documents anew.
 
     Raises:
-        FileNotFoundError, ValueError: there is no such file, or column; when
-            it is read, a row without a name, or with that of another one.
+        FileNotFoundError, ValueError: the file or a column is missing; while
+            reading, a name is empty or repeated.
     """
 
-    def rows() -> Iterator[Document]:
+    def documents() -> Iterator[Document]:
         table = tables.open_table(name, delimiter=delimiter)
         named = None if id is None else tables.column_of(table, id)
         columns = [tables.column_of(table, x) for x in text.split(',')]
@@ -47,8 +48,8 @@ def documents_of(
             joined = ' '.join(cells[i] for i in columns if cells[i])
             yield Document(tuple(split_sentences(joined)), source)
 
-    next(rows(), None)  # complains now
+    next(documents(), None)  # raises here if a column is missing
     path = pathlib.Path(name).expanduser().resolve()
     stat = path.stat()
     state = path, stat.st_size, stat.st_mtime_ns, id, text
-    return repr(state if delimiter is None else (*state, delimiter)), rows
+    return repr(state if delimiter is None else (*state, delimiter)), documents
