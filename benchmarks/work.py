@@ -432,7 +432,7 @@ def relative_operations(
         directed: whether rows have directions.
         segments: whether there are segments.
     """
-    from infoword_tf.layers.relative import blocks_of
+    from infoword_tf.layers.relative import block_count
 
     keys = memory + t
     distances = keys + (1 if causal else t)
@@ -440,7 +440,7 @@ def relative_operations(
     for asking, in_blocks in ((content, content == t), (queries, False)):
         columns = distances
         if in_blocks and not causal:
-            columns = keys + t // blocks_of(t)
+            columns = keys + t // block_count(t)
         each = 2 * d * d  # query and output
         each += 2 * keys * d  # scores, weighted values
         each += columns * d * (2 if directed else 1)

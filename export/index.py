@@ -33,7 +33,7 @@ from infoword_tf import errors, files, progress
 from infoword_tf.data import tables
 from infoword_tf.data.documents import Document, passages
 from infoword_tf.evaluation import ranking
-from infoword_tf.evaluation.retrieval import Found
+from infoword_tf.evaluation.retrieval import Rankings
 from tasks.retrieval import Encoder
 
 # TensorFlow exports a SQLite that has no FTS5. Python's module would call that
@@ -307,7 +307,7 @@ class Index:
 
     def _by_vector(
         self, db: Db, vector: np.ndarray, top_k: int, times: int | None
-    ) -> Found:
+    ) -> Rankings:
         """The best of what FAISS proposes, or of all; as of `Best.sorted`."""
         about = self._key(db)
         kind, similarity = about['vectors'], about['similarity']
@@ -340,7 +340,7 @@ class Index:
         return ranking.search(query, blocks(), top_k, 'dot')
 
 
-def _by_words(db: Db, query: str, top_k: int) -> Found:
+def _by_words(db: Db, query: str, top_k: int) -> Rankings:
     """What BM25 finds, as of `Best.sorted`; who shares no word is no result."""
     words = sorted({*re.findall(r'\w\w+', query.lower())} - STOP)
     rows = db.execute(

@@ -1,4 +1,4 @@
-"""A model for whoever works in Keras: tokenizer, backbone and text encoder.
+"""Keras models: tokenizer, backbone and text encoder.
 
     import keras
     from infoword_tf.keras_models import TextEncoder
@@ -9,16 +9,16 @@
     model = keras.Model(texts, scores)               # compile, fit, save
 
 A preset is a workdir, or a folder of transformers or sentence-transformers.
-Fields are called as KerasHub calls them. What is computed is what
-`infoword_tf.load` of the preset computes; under `training=True` with dropout,
-and by the fused pieces of the trainer.
+Fields have KerasHub's names. Results are those of `infoword_tf.load` of the
+preset; with `training=True` there is dropout, by the trainer's fused
+operations.
 
-A `.keras` file holds all that makes the model again (weights, config and
-vocabulary), and `keras.saving.load_model` reads it in every process that has
-imported this module. `to_workdir` writes the weights as they are into a
-workdir, which all commands and exports take.
+A `.keras` file holds the whole model (weights, config and vocabulary), and
+`keras.saving.load_model` reads it in every process that has imported this
+module. `to_workdir` writes the current weights into a workdir, which all
+commands and exports read.
 
-Glossary of shapes: B texts, T tokens, D width of states, E of vectors.
+Glossary of shapes: E width of vectors.
 """
 
 import base64
@@ -43,7 +43,7 @@ from infoword_tf.layers.pooling import POOLINGS
 from infoword_tf.text import strings
 from infoword_tf.text.layout import layout_of
 from infoword_tf.text.template import Template
-from infoword_tf.text.tokenizer import Tokenizer as Pieces
+from infoword_tf.text.tokenizer import Tokenizer as StringTokenizer
 from infoword_tf.workdir import read_tokenizer, write_tokenizer
 
 if keras.backend.backend() != 'tensorflow':
@@ -54,47 +54,44 @@ if keras.backend.backend() != 'tensorflow':
     )
 
 Tensor = Any
-VERSION = 1  # of what `.keras` files hold
+VERSION = 1  # of the configs in `.keras` files
 PRECISIONS = 'float32', 'mixed_bfloat16'
 IDS, SEGMENTS, MASK = FIELDS = 'token_ids', 'segment_ids', 'padding_mask'
 STATES, VECTORS = 'sequence_output', 'pooled_output'
 _saved = keras.saving.register_keras_serializable('infoword_tf')
 
 
-# ---------------------------------------------------------------- the parts
+# -------------------------------------------------------------------- layers
 
 
-class _OfStrings(keras.layers.Layer):
+class _StringLayer(keras.layers.Layer):
     """A layer that takes strings."""
 
     def __init__(self, **kwargs: Any):
-        """Args: of `keras.layers.Layer`."""
         super().__init__(**kwargs)
-        # Strings are no tensors to Keras, and XLA has none.
+        # Keras does not count strings as tensors, and XLA has none.
         self._convert_input_args = False
         self._allow_non_tensor_positional_args = True
         self.supports_jit = False
 
     @property
     def compute_dtype(self) -> str:
-        """The dtype by which Keras makes the input of a `Sequential` that has
-        none; that of `keras.layers.TextVectorization` too.
-        """
+        """Dtype of the input that Keras gives to a `Sequential` without any."""
         return 'string'
 
     variable_dtype = compute_dtype  # weights are those of layers inside
 
 
 @_saved
-class Tokenizer(_OfStrings):
-    """Strings to what a `Backbone` reads.
+class Tokenizer(_StringLayer):
+    """A layer from strings to the inputs of a `Backbone`.
 
     In the graph of a model, or in `tf.data`: `dataset.map(tokenizer)`.
 
     Attributes:
         sequence_length: T.
-        prompt: name of what is put before a text, see `from_preset`.
-        tokenizer: strings to ids.
+        prompt: name of the text before each text, see `from_preset`.
+        tokenizer: from strings to ids.
     """
 
     def __init__(
@@ -104,9 +101,7 @@ class Tokenizer(_OfStrings):
         prompt: str | None = None,
         **kwargs: Any,
     ):
-        """Args: a model, or what `get_config` has of one; others as
-        `from_preset`.
-        """
+        """Makes the layer of a loaded model or a config; see `from_preset`."""
         super().__init__(**kwargs)
         if isinstance(made_of, Loaded):
             self._config, self.tokenizer = made_of.config, made_of.tokenizer
@@ -139,59 +134,57 @@ class Tokenizer(_OfStrings):
         prompt: str | None = None,
         **kwargs: Any,
     ) -> Self:
-        """The tokenizer of a model.
+        """Reads the tokenizer of a model.
 
         Args:
             preset: a workdir, or a folder of transformers or
                 sentence-transformers.
-            sequence_length: T, special tokens among them, to which texts are
-                cut and padded; None: what the model was trained on.
-            prompt: name of what is put before a text, such as 'query'; None:
-                what the config says, '': nothing. Nothing is put before pairs.
+            sequence_length: T with special tokens, to which texts are truncated
+                and padded; None: that of the model's training.
+            prompt: name of a text before each text, such as 'query'; None: the
+                config's default, '': nothing. Pairs have no prompt.
             **kwargs: of `keras.layers.Layer`.
 
         Raises:
-            FileNotFoundError: the folder is no such model.
-            ValueError: there is no such prompt, or no room for text; what
-                `folders.workdir_of` complains of.
+            FileNotFoundError: the folder is no model.
+            ValueError: an unknown prompt, or no room for text; see
+                `folders.workdir_of`.
         """
         folder = workdir_of(preset)
         config = Config.read(folder)
-        kept = _kept(config, read_tokenizer(folder, config))
-        return cls(kept, sequence_length, prompt, **kwargs)
+        json = _to_json(config, read_tokenizer(folder, config))
+        return cls(json, sequence_length, prompt, **kwargs)
 
     def call(self, inputs: Tensor) -> dict[str, Tensor]:
-        """Lays texts out.
+        """Tokenizes and formats texts.
 
         Args:
-            inputs: strings [B] or [B, 1], or a single one; or two of these in
-                a tuple, whose texts stand in pairs.
+            inputs: strings [B] or [B, 1], or a single string; or a tuple of two
+                such tensors, for pairs of texts.
 
         Returns:
-            'token_ids', 'segment_ids' and 'padding_mask' [B, T] int32, the
-            last 1, and 0 where padding is, which follows the text (no bool,
-            since `fit` over several devices takes means of a batch); [T] of a
-            single string.
+            'token_ids', 'segment_ids' and 'padding_mask' [B, T] int32; [T] of a
+            single string. The mask is 1, and 0 for padding, which follows the
+            text (not bool, since `fit` over several devices takes means of a
+            batch).
 
         Raises:
             ValueError: strings of another shape.
         """
-        found = self.unpadded(inputs)
-        for name, value in found.items():
+        fields = self.unpadded(inputs)
+        for name, value in fields.items():
             lacking = self.sequence_length - tf.shape(value)[1]
             padding = self.tokenizer.pad_id if name == IDS else 0
             value = tf.pad(
                 value, [[0, 0], [0, lacking]], constant_values=padding
             )
             value.set_shape((None, self.sequence_length))
-            alone = _strings(inputs)[0].shape.rank == 0
-            found[name] = value[0] if alone else value
-        return found
+            is_single = _strings(inputs)[0].shape.rank == 0
+            fields[name] = value[0] if is_single else value
+        return fields
 
     def unpadded(self, inputs: Tensor) -> dict[str, Tensor]:
-        """As `call`, but T is that of the longest text, and of a single one B
-        is 1.
-        """
+        """Tokenizes, padded to the longest text; a single string is [1, T]."""
         first, *second = (tf.reshape(x, (-1,)) for x in _strings(inputs))
         if self._before and not second:
             first = tf.strings.join([self._before, first])
@@ -205,22 +198,22 @@ class Tokenizer(_OfStrings):
         return {IDS: ids, SEGMENTS: segment_ids, MASK: real}
 
     def compute_output_spec(self, inputs: Any) -> dict[str, Any]:
-        """Shapes and dtypes of `call`."""
+        """Returns shapes and dtypes of `call`."""
         shape = (*_strings(inputs)[0].shape[:1], self.sequence_length)
         return {name: keras.KerasTensor(shape, 'int32') for name in FIELDS}
 
     def vocabulary_size(self) -> int:
-        """V."""
+        """Returns V."""
         return len(self.tokenizer)
 
     def get_vocabulary(self) -> list[str]:
-        """All pieces, in the order of their ids."""
+        """Lists all tokens, in the order of ids."""
         return list(self.tokenizer.vocabulary)
 
     def get_config(self) -> dict[str, Any]:
-        """All that `from_config` needs."""
+        """Returns the arguments of `from_config`."""
         return {
-            'made_of': _kept(self._config, self.tokenizer),
+            'made_of': _to_json(self._config, self.tokenizer),
             'sequence_length': self.sequence_length,
             'prompt': self.prompt,
             'name': self.name,
@@ -228,14 +221,13 @@ class Tokenizer(_OfStrings):
 
 
 class _Encoder(keras.layers.Layer):
-    """The encoder of a model and what makes vectors of its states.
+    """The encoder of a model, with pooling and weights of vectors.
 
     Attributes:
-        loaded: the model; Keras sees those of its weights that vectors have.
+        loaded: the model; Keras tracks the weights that vectors depend on.
     """
 
     def __init__(self, loaded: Loaded, seed: int | None):
-        """Args: the model, of the right precision; of dropout."""
         super().__init__(
             name='encoder', dtype=loaded.model.config.precision, autocast=False
         )
@@ -254,17 +246,17 @@ class _Encoder(keras.layers.Layer):
     def call(
         self, inputs: Mapping[str, Tensor], training: bool | None = None
     ) -> dict[str, Tensor]:
-        """As `Backbone` says."""
+        """Computes states and vectors, see `Backbone`."""
         key = self._key(inputs, training)
-        alone = POOLINGS[self.loaded.config.pooling] is None
-        if key is None or not alone:
+        is_one_state = POOLINGS[self.loaded.config.pooling] is None
+        if key is None or not is_one_state:
             states, vectors = self.loaded.states_and_vector(
-                *self._given(inputs), key=key
+                *self._encoder_inputs(inputs), key=key
             )
             return {STATES: states, VECTORS: vectors}
-        # What nobody reads leaves the graph: where that are the states,
-        # their last layer is computed at one place, as the trainer does.
-        ids, lengths, segment_ids = self._given(inputs)
+        # Results that nobody reads leave the graph: without the states the
+        # last layer is computed at one place alone, as in the trainer.
+        ids, lengths, segment_ids = self._encoder_inputs(inputs)
         states = self.loaded.states(
             ids, lengths, segment_ids=segment_ids, key=key
         )
@@ -273,29 +265,27 @@ class _Encoder(keras.layers.Layer):
     def vectors(
         self, inputs: Mapping[str, Tensor], training: bool | None = None
     ) -> Tensor:
-        """Of `call` the vectors [B, E] alone."""
+        """Computes the vectors [B, E] of `call` alone."""
         return self._embed(inputs, self._key(inputs, training))
 
     def _embed(
         self, inputs: Mapping[str, Tensor], key: Tensor | None
     ) -> Tensor:
-        ids, lengths, segment_ids = self._given(inputs)
+        ids, lengths, segment_ids = self._encoder_inputs(inputs)
         return self.loaded.embed(ids, lengths, segment_ids=segment_ids, key=key)
 
-    def _given(
+    def _encoder_inputs(
         self, inputs: Mapping[str, Tensor]
     ) -> tuple[Tensor, Tensor, Tensor | None]:
-        """ids [B, T], lengths [B] and what the encoder reads of segments."""
+        """Returns ids [B, T], lengths [B] and the segments that are read."""
         lengths = ops.sum(ops.cast(inputs[MASK], 'int32'), axis=1)
-        knows = self.encoder.arguments.get('segments', 0) > 1
-        return inputs[IDS], lengths, inputs[SEGMENTS] if knows else None
+        has_segments = self.encoder.arguments.get('segments', 0) > 1
+        return inputs[IDS], lengths, inputs[SEGMENTS] if has_segments else None
 
     def _key(
         self, inputs: Mapping[str, Tensor], training: bool | None
     ) -> Tensor | None:
-        """The key of the next step: another for each row of the global batch,
-        whichever replica has it. None: nothing is dropped.
-        """
+        """Returns the next key, for the replica's share of the global batch."""
         if not training:
             return None
         state = self.seed_generator.next()
@@ -303,24 +293,24 @@ class _Encoder(keras.layers.Layer):
         context = tf.distribute.get_replica_context()
         if context is None or context.num_replicas_in_sync == 1:
             return key
-        rows = ops.shape(inputs[IDS])[0]
-        begin = context.replica_id_in_sync_group * rows
-        return by_key.of_rows(key, begin, rows)
+        count = ops.shape(inputs[IDS])[0]
+        begin = context.replica_id_in_sync_group * count
+        return by_key.of_rows(key, begin, count)
 
     def compute_output_spec(
         self, inputs: Mapping[str, Any], training: bool | None = None
     ) -> dict[str, Any]:
-        """Shapes and dtypes of `call`."""
-        rows, length = inputs[IDS].shape
+        """Returns shapes and dtypes of `call`."""
+        batch, length = inputs[IDS].shape
         shapes = {
-            STATES: (rows, length, self.encoder.width),
-            VECTORS: (rows, self.loaded.vector_width()),
+            STATES: (batch, length, self.encoder.width),
+            VECTORS: (batch, self.loaded.vector_width()),
         }
         return {k: keras.KerasTensor(x, 'float32') for k, x in shapes.items()}
 
 
-class _OfPreset:
-    """What `Backbone` and `TextEncoder` have alike."""
+class _Preset:
+    """The common methods of `Backbone` and `TextEncoder`."""
 
     _encoder: _Encoder
 
@@ -334,46 +324,47 @@ class _OfPreset:
         dtype: Any = None,
         **kwargs: Any,
     ) -> Self:
-        """Reads a model, with its weights.
+        """Reads a model with weights.
 
         Args:
             preset: a workdir, or a folder of transformers or
                 sentence-transformers.
-            pooling: name in `layers.pooling.POOLINGS`, of which the vector
-                then is all, without the layers and the length 1 that the
-                config may ask for; None: as the config says.
-            dropout: share; None: what the model was trained with.
+            pooling: name in `layers.pooling.POOLINGS`, whose result is then the
+                vector, without the config's dense layers and normalization;
+                None: as in the config.
+            dropout: share; None: that of the model's training.
             dtype: float32 or mixed_bfloat16; None: Keras' policy.
             **kwargs: `seed` of dropout (None: from Keras',
                 `keras.utils.set_random_seed`), `name`, and `trainable`,
-                whether `fit` changes weights; of a `TextEncoder` too
-                `sequence_length` and `prompt`, as `Tokenizer.from_preset` has
-                them.
+                whether `fit` changes weights; of a `TextEncoder` also
+                `sequence_length` and `prompt`, see `Tokenizer.from_preset`.
 
         Raises:
-            FileNotFoundError: the folder is no such model.
-            ValueError: no such pooling, dtype or prompt; what `load` and
-                `folders.workdir_of` complain of.
+            FileNotFoundError: the folder is no model.
+            ValueError: an unknown pooling, dtype or prompt; see `load` and
+                `folders.workdir_of`.
         """
         loaded = _read(preset, pooling, dropout, dtype)
         return cls(loaded, dtype=dtype, **kwargs)
 
     def to_workdir(self, folder: str | pathlib.Path) -> None:
-        """Writes a workdir of the weights as they are.
+        """Writes a workdir of the current weights.
 
-        Without rows, but those whose weights vectors need: heads that another
-        encoder was trained with do not fit this one.
+        The workdir has only rows whose weights vectors need: heads trained with
+        another encoder do not fit this one.
 
         Raises:
-            FileExistsError: files are there.
+            FileExistsError: the folder has files.
         """
         self._encoder.loaded.write(folder)
 
     def get_config(self) -> dict[str, Any]:
-        """All that `from_config` needs; not the weights."""
+        """Returns the arguments of `from_config`, without weights."""
         loaded = self._encoder.loaded
         return {
-            'made_of': _kept(loaded.config, loaded.tokenizer, loaded.unigram),
+            'made_of': _to_json(
+                loaded.config, loaded.tokenizer, loaded.unigram
+            ),
             'dtype': self._encoder.dtype_policy.name,
             'name': self.name,
             'trainable': self.trainable,
@@ -381,14 +372,14 @@ class _OfPreset:
 
 
 @_saved
-class Backbone(_OfPreset, keras.Model):
-    """What a `Tokenizer` gives, to states and vectors; a functional model.
+class Backbone(_Preset, keras.Model):
+    """A functional model from a `Tokenizer`'s fields to states and vectors.
 
-    Takes 'token_ids', 'segment_ids' and 'padding_mask' [B, T] int32; the last
-    is 0 (or False) for padding, which follows the text. Segments are not read
-    where the encoder has none. Gives float32 in every precision:
-    'sequence_output' [B, T, D], the last states, and 'pooled_output' [B, E],
-    what `encode` makes of the text.
+    Inputs are 'token_ids', 'segment_ids' and 'padding_mask' [B, T] int32; the
+    mask is 0 (or False) for padding, which follows the text. Encoders without
+    segments do not read these. Outputs are float32 in every precision:
+    'sequence_output' [B, T, D], the last layer's states, and 'pooled_output'
+    [B, E], the vector of `encode`.
     """
 
     def __init__(
@@ -399,9 +390,7 @@ class Backbone(_OfPreset, keras.Model):
         name: str | None = None,
         trainable: bool = True,
     ):
-        """Args: a model, or what `get_config` has of one, without its weights;
-        others as `from_preset`.
-        """
+        """Makes the model of a loaded one or of a config; see `from_preset`."""
         encoder = _Encoder(_loaded(made_of, dtype), seed)
         inputs = {
             field: keras.Input((None,), dtype='int32', name=field)
@@ -416,16 +405,16 @@ class Backbone(_OfPreset, keras.Model):
     def from_config(
         cls, config: Mapping[str, Any], custom_objects: Any = None
     ) -> Self:
-        """The same without weights; ValueError: of another version."""
+        """Makes the model without weights, or raises for another version."""
         del custom_objects
         return cls(**config)
 
 
 @_saved
-class TextEncoder(_OfPreset, _OfStrings):
-    """Strings to vectors [B, E] float32, as `encode` makes them; trainable.
+class TextEncoder(_Preset, _StringLayer):
+    """A trainable layer from strings to the vectors [B, E] float32 of `encode`.
 
-    In training texts are padded to T, so that one graph does; else to the
+    In training texts are padded to T, so that one graph is enough; else to the
     longest of a batch.
 
     Attributes:
@@ -442,9 +431,7 @@ class TextEncoder(_OfPreset, _OfStrings):
         name: str | None = None,
         trainable: bool = True,
     ):
-        """Args: a model, or what `get_config` has of one, without its weights;
-        others as `from_preset`.
-        """
+        """Makes the model of a loaded one or of a config; see `from_preset`."""
         loaded = _loaded(made_of, dtype)
         super().__init__(
             name=name, dtype=loaded.model.config.precision, trainable=trainable
@@ -457,22 +444,22 @@ class TextEncoder(_OfPreset, _OfStrings):
         self.built = True
 
     def call(self, inputs: Tensor, training: bool | None = None) -> Tensor:
-        """Strings to vectors; inputs as of `Tokenizer`, of a batch."""
-        if _strings(inputs)[0].shape[:1] == 0:  # no kernel knows what to do
+        """Encodes a batch of strings, in the shapes of `Tokenizer.call`."""
+        if _strings(inputs)[0].shape[:1] == 0:  # kernels fail on no text
             return tf.zeros((0, self._encoder.loaded.vector_width()))
-        rows = self.tokenizer if training else self.tokenizer.unpadded
-        return self._encoder.vectors(rows(inputs), training)
+        tokenize = self.tokenizer if training else self.tokenizer.unpadded
+        return self._encoder.vectors(tokenize(inputs), training)
 
     def compute_output_spec(
         self, inputs: Any, training: bool | None = None
     ) -> Any:
-        """Shape and dtype of `call`."""
-        rows = _strings(inputs)[0].shape[0]
+        """Returns shape and dtype of `call`."""
+        batch = _strings(inputs)[0].shape[0]
         width = self._encoder.loaded.vector_width()
-        return keras.KerasTensor((rows, width), 'float32')
+        return keras.KerasTensor((batch, width), 'float32')
 
     def get_config(self) -> dict[str, Any]:
-        """All that `from_config` needs; not the weights."""
+        """Returns the arguments of `from_config`, without weights."""
         return {
             **super().get_config(),
             'sequence_length': self.tokenizer.sequence_length,
@@ -480,23 +467,25 @@ class TextEncoder(_OfPreset, _OfStrings):
         }
 
 
-# ----------------------------------------------------------- how it is kept
+# ------------------------------------------------------------- serialization
 
 
-def _kept(
-    config: Config, pieces: Pieces, unigram: np.ndarray | None = None
+def _to_json(
+    config: Config,
+    tokenizer: StringTokenizer,
+    unigram: np.ndarray | None = None,
 ) -> dict[str, Any]:
-    """What JSON can hold of a model: all but its weights."""
+    """Serializes a model to JSON, without weights."""
     with tempfile.TemporaryDirectory() as folder:
-        write_tokenizer(pathlib.Path(folder), pieces)
-        kept = {
+        write_tokenizer(pathlib.Path(folder), tokenizer)
+        files = {
             path.name: _text_of(path.read_bytes())
             for path in sorted(pathlib.Path(folder).iterdir())
         }
     return {
         'version': VERSION,
         'config': config.to_json(),
-        'files': kept,
+        'files': files,
         'unigram': None if unigram is None else _text_of(
             np.asarray(unigram, '<i8').tobytes()
         ),
@@ -504,24 +493,24 @@ def _kept(
 
 
 @contextlib.contextmanager
-def _folder_of(kept: Mapping[str, Any]) -> Iterator[pathlib.Path]:
-    """A folder with the config and the vocabulary of what `_kept` gave.
+def _folder_of(json: Mapping[str, Any]) -> Iterator[pathlib.Path]:
+    """Writes config and vocabulary of `_to_json` to a temporary folder.
 
     Raises:
-        ValueError: it is of another version.
+        ValueError: another version.
     """
-    version = kept.get('version')
+    version = json.get('version')
     if version != VERSION:
         raise ValueError(
             f'this .keras file is of version {version} of '
             f'infoword_tf.keras_models, and this code reads version {VERSION}: '
             'load it with the release that wrote it'
         )
-    config = Config.from_json(kept['config'], 'the config in the .keras file')
+    config = Config.from_json(json['config'], 'the config in the .keras file')
     with tempfile.TemporaryDirectory() as name:
         folder = pathlib.Path(name)
         config.write(folder)
-        for file, text in kept['files'].items():
+        for file, text in json['files'].items():
             if pathlib.Path(file).name != file:
                 raise ValueError(
                     f'this .keras file names the file {file!r}, which is none '
@@ -532,7 +521,7 @@ def _folder_of(kept: Mapping[str, Any]) -> Iterator[pathlib.Path]:
 
 
 def _loaded(made_of: Loaded | Mapping[str, Any], dtype: Any) -> Loaded:
-    """The model; of what `_kept` gave, without its weights."""
+    """Returns a loaded model, or makes one of `_to_json` without weights."""
     if isinstance(made_of, Loaded):
         return made_of
     with _folder_of(made_of) as folder:
@@ -548,14 +537,14 @@ def _read(
     dropout: float | None,
     dtype: Any,
 ) -> Loaded:
-    """The model of a preset, with what vectors need and no more."""
+    """Reads the model of a preset, with the rows that vectors need."""
     rate = {} if dropout is None else {'rate': dropout}
     loaded = Loaded.read(workdir_of(preset), _precision(dtype), rate)
     config = loaded.config.replace(
         precision=_precision(dtype), run={}, task=None, teacher=None
     )
     if pooling is not None:
-        loaded.vector_width(pooling)  # complains
+        loaded.vector_width(pooling)  # raises if the model cannot pool so
         config = config.replace(
             pooling=pooling, dense=(), dims=None, normalize=False
         )
@@ -570,7 +559,7 @@ def _read(
 
 
 def _precision(dtype: Any) -> str:
-    """The name of a policy; ValueError: the encoders do not compute in it."""
+    """Returns the name of a policy in PRECISIONS, or raises a ValueError."""
     policy = keras.config.dtype_policy() if dtype is None else dtype
     name = keras.dtype_policies.get(policy).name
     if name not in PRECISIONS:
@@ -582,31 +571,33 @@ def _precision(dtype: Any) -> str:
 
 
 def _strings(inputs: Any) -> list[Any]:
-    """The texts, and those beside them if these are pairs.
+    """Returns the texts; of pairs, first and second texts.
 
     Raises:
-        ValueError: they have another shape than texts have.
+        ValueError: neither [B] nor [B, 1] nor a tuple of two.
     """
-    found = [
+    texts = [
         x if isinstance(x, keras.KerasTensor) else _tensor(x)
         for x in (inputs if isinstance(inputs, tuple) else (inputs,))
     ]
-    if len(found) > 2:
+    if len(texts) > 2:
         raise ValueError(
-            f'a tuple is of two texts to an example, this one has {len(found)}'
+            f'a tuple is of two texts to an example, this one has {len(texts)}'
         )
-    for x in found:
+    for x in texts:
         if len(x.shape) > 2 or (len(x.shape) == 2 and x.shape[1] != 1):
             raise ValueError(
                 f'texts are [B] or [B, 1] strings, these are {tuple(x.shape)}: '
                 'two texts to an example are a tuple of two such tensors'
             )
-    return found
+    return texts
 
 
 def _tensor(texts: Any) -> Tensor:
-    """Strings of one shape, looked at as `encode` does unless they are a
-    tensor; TypeError, ValueError: one is no text.
+    """Converts strings to a tensor; checks Python strings like `encode`.
+
+    Raises:
+        TypeError, ValueError: one is no text.
     """
     listed = isinstance(texts, list) and any(map(tf.is_tensor, texts))
     if listed or tf.is_tensor(texts):

@@ -133,7 +133,7 @@ class Model:
                 dtype=config.precision,
                 name=name,
             )
-            encoder.spell(specials)
+            encoder.set_special_tokens(specials)
             encoder.build()
             self.encoders[name] = encoder
             if source is not config:

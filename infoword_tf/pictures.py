@@ -29,7 +29,7 @@ KINDS = {  # of squares, by their numbers: colours of them and of words; legend
 NAMES = list(KINDS)
 _TEXT = 'The state of each [CLS] in bold stands for its text.'
 WANTS = {  # what a row wants of a view, by `Reads.where`
-    'pieces': 'The states of orange words are compared with what the arrows '
+    'tokens': 'The states of orange words are compared with what the arrows '
     'name.',
     'queries': 'The query states are compared with what the arrows name, in '
     'the order of the numbers.',
@@ -138,7 +138,7 @@ def picture(
         if weights.shape == places.shape:
             real = weights > 0  # no padding
         places = places[real]
-        if what in ('pieces', 'queries'):
+        if what in ('tokens', 'queries'):
             targets, kinds[places] = targets[real], 'asked'
         elif what == 'text' and targets.shape == ids.shape:
             line, places = WANTS['following'], np.arange(len(ids))

@@ -108,7 +108,7 @@ def begin(flow: 'Flow', x: np.ndarray, random: np.random.Generator) -> None:
     """
     for number, step in enumerate(flow.steps):
         if number and number % flow.depth == 0:
-            x, _ = flow.parted(x)
+            x, _ = flow.split_level(x)
         if step.permutation == LEARNED:
             begin_matrix(step, x, random)
             *inner, last = step.net

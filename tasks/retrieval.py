@@ -45,7 +45,7 @@ from infoword_tf.evaluation import ranking
 from infoword_tf.evaluation.retrieval import (
     BLOCK,
     DEPTH,
-    Found,
+    Rankings,
     RetrievalTask,
     beir_task,
     measure,
@@ -337,7 +337,7 @@ def by_vectors(
     similarity: str,
     label: str,
     kept: VectorFile | None = None,
-) -> Found:
+) -> Rankings:
     """What an encoder finds; documents are read and encoded in blocks.
 
     Args:
@@ -391,7 +391,7 @@ def kept_file(
     return VectorFile(folder / f'{name}-{digest}.npy')
 
 
-def by_words(task: RetrievalTask) -> Found:
+def by_words(task: RetrievalTask) -> Rankings:
     """What BM25 finds, see `bm25.Bm25`."""
     numbers = np.empty(task.size, np.int64)
 
@@ -516,11 +516,11 @@ def run(given: Choices, chosen: Mapping[str, Any]) -> dict[str, Any]:
     return finish(workdir, task, found, source, notes)
 
 
-def searched(given: Choices, task: RetrievalTask) -> dict[str, Found]:
+def searched(given: Choices, task: RetrievalTask) -> dict[str, Rankings]:
     """What the model and its baselines find, by name in LABELS."""
     import infoword_tf
 
-    found: dict[str, Found] = {}
+    found: dict[str, Rankings] = {}
 
     def vectors(
         name: str,
@@ -579,7 +579,7 @@ def searched(given: Choices, task: RetrievalTask) -> dict[str, Found]:
 def finish(
     workdir: pathlib.Path,
     task: RetrievalTask,
-    found: Mapping[str, Found],
+    found: Mapping[str, Rankings],
     source: Mapping[str, Any],
     notes: Sequence[str],
 ) -> dict[str, Any]:

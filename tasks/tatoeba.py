@@ -164,7 +164,7 @@ def run(given: Choices, chosen: Mapping[str, Any]) -> dict[str, Any]:
     languages = {}
     print(head(), flush=True)
     for language, own in zip(found, places, strict=True):
-        shares = languages[language.language] = bitext.measured(
+        shares = languages[language.language] = bitext.measure_both(
             language,
             encode(language.foreign.texts, None),
             vectors[own],

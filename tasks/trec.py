@@ -10,14 +10,14 @@ import numpy as np
 
 from infoword_tf import files
 from infoword_tf.data import readers
-from infoword_tf.evaluation.retrieval import Found, RetrievalTask, results
+from infoword_tf.evaluation.retrieval import Rankings, RetrievalTask, results
 
 TAG = 'infoword_tf'  # which system searched
 LARGEST = float(np.finfo(np.float32).max)
 
 
 def write_run(
-    path: pathlib.Path, task: RetrievalTask, found: Found
+    path: pathlib.Path, task: RetrievalTask, found: Rankings
 ) -> str | None:
     """Writes results, whole or not at all.
 
@@ -45,7 +45,7 @@ def write_run(
 
 def read_run(
     path: pathlib.Path, task: RetrievalTask
-) -> tuple[Found, dict[str, int]]:
+) -> tuple[Rankings, dict[str, int]]:
     """Results of whoever searched, in the order that trec_eval gives them.
 
     That is by score, as float32, then by id, both descending; the file's order

@@ -1,6 +1,6 @@
-"""The smallest encoder with memory: what tests of memory put in a row.
+"""The smallest encoder with memory, and a row that has it, for tests of memory.
 
-Glossary of shapes: B rows, T tokens, M tokens of memory, D width.
+The memory has K - T tokens.
 """
 
 import contextlib
@@ -24,14 +24,14 @@ SLOPE = 0.1  # of the distance, in scores
 
 
 class Memory(NamedTuple):
-    """states [1, B, M, D], filled [B] int32: how many of the last are real."""
+    """States [1, B, K - T, D]; filled [B] int32: how many are real."""
 
     states: Any
     filled: Any
 
 
 class Remembering(Encoder):
-    """x + attention to what came before: embeddings, and those remembered."""
+    """x + attention to the embeddings of this text and of the memory."""
 
     remembers = has_memory = True
     causal: bool = setting(False, 'Whether tokens see no later ones.')
@@ -63,8 +63,8 @@ class Remembering(Encoder):
         x = self.lookup(ids)
         length = ids.shape[1]
         if key is not None and self.rate:
-            kept = dropout.keep_mask(key, tuple(x.shape), self.rate)
-            x = ops.where(kept, x / (1 - self.rate), 0.0)
+            mask = dropout.keep_mask(key, tuple(x.shape), self.rate)
+            x = ops.where(mask, x / (1 - self.rate), 0.0)
         x = ops.cast(x, self.compute_dtype)
         known, size = x, 0
         if memory is not None:
@@ -88,11 +88,11 @@ class Remembering(Encoder):
         y = x + ops.matmul(ops.cast(weights, x.dtype), v)
         new = None
         if memory is not None:
-            kept = length if advance is None else advance
-            states = ops.concatenate([old, x[:, :kept]], axis=1)[:, -size:]
+            count = length if advance is None else advance
+            states = ops.concatenate([old, x[:, :count]], axis=1)[:, -size:]
             new = Memory(
                 ops.stop_gradient(states)[None],
-                ops.minimum(memory.filled + kept, size),
+                ops.minimum(memory.filled + count, size),
             )
         return Encoded(
             y if places is None else take(y, places),
@@ -103,11 +103,11 @@ class Remembering(Encoder):
 
 @contextlib.contextmanager
 def row(name='transformer_xl', view=None, **changes):
-    """Inside, a row of the table has this encoder.
+    """Gives a row of the table this encoder, in a `with` statement.
 
     Args:
         name: of the row.
-        view: what is changed in how its view comes about, by field.
+        view: changes of the `ViewSpec` of its view, by field.
         changes: of the row's other fields.
     """
     fixed = next(iter(TABLE[name].encoders.values()))

@@ -144,11 +144,11 @@ WAYS = {
     }, {
         **TWO, 'data_dir': '{}/tatoeba2', 'score': 'cosine', 'layer': 1,
         'pooling': 'cls', 'dims': 3, 'neighbours': 2, 'languages': ('deu',),
-    }, {**VECTORS_OF, 'tasks.tatoeba.bitext.measured': lambda *_: SHARES}),
+    }, {**VECTORS_OF, 'tasks.tatoeba.bitext.measure_both': lambda *_: SHARES}),
     'tatoeba of an export': Way('tasks.tatoeba', {
         **EXPORT, 'data_dir': '{}/tatoeba',
     }, {'model': '{}/two'}, {
-        **VECTORS_OF, 'tasks.tatoeba.bitext.measured': lambda *_: SHARES,
+        **VECTORS_OF, 'tasks.tatoeba.bitext.measure_both': lambda *_: SHARES,
     }),
     'probe': Way('tasks.probe', {**ONE, **TABLE}, {
         **TWO, 'train': '{}/b.csv', 'dev': '{}/a.csv', 'delimiter': ';',

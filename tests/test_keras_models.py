@@ -1,4 +1,4 @@
-"""What Keras users have: the numbers of `load`, trained and saved by Keras."""
+"""Keras models: the numbers of `load`, trained and saved by Keras."""
 
 import contextlib
 import csv
@@ -61,7 +61,7 @@ def setUpModule():
 
 
 def preset(name):
-    """A workdir of MODELS, made once."""
+    """Returns a workdir of MODELS, written once."""
     folder = FOLDER / name
     if not folder.exists():
         workdirs.write(folder, max_length=T, width=16, **MODELS[name])
@@ -78,12 +78,12 @@ def labelled():
                 kind = ' statement' in f'{name} {line}'
                 actual[kind].append(' '.join(words)[:120])
     count = 24
-    texts = [x for some in actual for x in some[:: len(some) // count][:count]]
+    texts = [x for part in actual for x in part[:: len(part) // count][:count]]
     return np.array(texts, object), np.repeat([0, 1], count)
 
 
 def classifier(encoder, rate=1e-2, optimizer='Adam'):
-    """Two classes over the vectors of a text encoder."""
+    """Makes a classifier over the vectors of a text encoder."""
     texts = keras.Input((), dtype='string')
     scores = keras.layers.Dense(2, name='classes')(encoder(texts))
     model = keras.Model(texts, scores)
@@ -95,14 +95,14 @@ def classifier(encoder, rate=1e-2, optimizer='Adam'):
 
 
 def weights_of(model):
-    """All that is trained, in one array."""
+    """Returns all trained weights in one array."""
     return np.concatenate([np.ravel(w) for w in model.trainable_weights])
 
 
 class SameNumbersTest(parameterized.TestCase):
     @parameterized.parameters(*MODELS)
     def test_states_and_vectors(self, name):
-        """Those of `load`, of every encoder and pooling."""
+        """Vectors equal those of `load`, for every encoder and pooling."""
         loaded = infoword_tf.load(preset(name))
         ids, lengths, _ = loaded.laid_out(tf.constant(TEXTS))
         fields = Tokenizer.from_preset(preset(name))(TEXTS)
@@ -204,11 +204,11 @@ class TokenizerTest(parameterized.TestCase):
             self.assertEqual(value.dtype, 'int32')
 
     def test_vocabulary(self):
-        pieces = self.tokenizer.get_vocabulary()
-        self.assertLen(pieces, self.tokenizer.vocabulary_size())
+        vocabulary = self.tokenizer.get_vocabulary()
+        self.assertLen(vocabulary, self.tokenizer.vocabulary_size())
         ids = self.tokenizer('objects')['token_ids'].numpy()
-        said = [pieces[i] for i in ids]
-        self.assertEqual([said[0], said[-1]], ['[CLS]', '[PAD]'])
+        tokens = [vocabulary[i] for i in ids]
+        self.assertEqual([tokens[0], tokens[-1]], ['[CLS]', '[PAD]'])
 
     def test_functional(self):
         texts = keras.Input((1,), dtype='string')
@@ -236,23 +236,23 @@ class TokenizerTest(parameterized.TestCase):
         ((['a'], ['b'], ['c']), ValueError, 'this one has 3'),
         ([1, 2], (TypeError, ValueError), 'string'),
     )
-    def test_what_is_no_text(self, inputs, error, said):
-        with self.assertRaisesRegex(error, said):
+    def test_what_is_no_text(self, inputs, error, message):
+        with self.assertRaisesRegex(error, message):
             self.tokenizer(inputs)
 
     @parameterized.parameters(
         ({'sequence_length': 3}, 'it is 4 or more'),
         ({'prompt': 'query'}, "prompt 'query': this model has none"),
     )
-    def test_bad_arguments(self, arguments, said):
-        with self.assertRaisesRegex(ValueError, said):
+    def test_bad_arguments(self, arguments, message):
+        with self.assertRaisesRegex(ValueError, message):
             Tokenizer.from_preset(preset('mean'), **arguments)
 
 
 class TrainingTest(parameterized.TestCase):
     @parameterized.parameters(*MODELS)
     def test_gradients_reach_all_that_is_trained(self, name):
-        """And only what no vector is made of is not."""
+        """Only weights that no vector depends on are not trained."""
         encoder = TextEncoder.from_preset(preset(name), seed=1)
         weights = encoder.trainable_weights
         with eagerly(), tf.GradientTape() as tape:
@@ -272,7 +272,7 @@ class TrainingTest(parameterized.TestCase):
         self.assertEmpty(encoder.trainable_weights)
 
     def test_fit(self):
-        """Real sentences: what is said of them is learned."""
+        """Real sentences: their scores are learned."""
         keras.utils.set_random_seed(0)
         texts, kinds = labelled()
         model = classifier(
@@ -298,8 +298,8 @@ class TrainingTest(parameterized.TestCase):
         data = tf.data.Dataset.from_tensor_slices((TEXTS, targets)).batch(3)
         with eagerly():
             first, *_, last = [
-                model.fit(*given, verbose=0, shuffle=False).history['loss'][0]
-                for given in ((data,), (texts, targets), (data,))
+                model.fit(*arrays, verbose=0, shuffle=False).history['loss'][0]
+                for arrays in ((data,), (texts, targets), (data,))
             ]
         self.assertLess(last, first)
         self.assertGreater(np.abs(encoder(texts) - before).max(), 1e-4)
@@ -341,7 +341,7 @@ class TrainingTest(parameterized.TestCase):
 
     @parameterized.parameters('mean', 'cls')
     def test_states_and_vectors_of_training_are_of_one_text(self, name):
-        """At dropout 0 those of inference, by the fused pieces."""
+        """At dropout 0 those of inference, by the fused operations."""
         fields = Tokenizer.from_preset(preset(name))(TEXTS)
         backbone = Backbone.from_preset(preset(name), dropout=0.0)
         with eagerly():
@@ -352,9 +352,9 @@ class TrainingTest(parameterized.TestCase):
             np.testing.assert_allclose(actual[key], value, rtol=1e-5, atol=1e-5)
 
     def test_dropout(self):
-        """Of each step another, of none without training."""
+        """Each step has another mask, inference has none."""
 
-        def made():
+        def results():
             keras.utils.set_random_seed(5)
             backbone = Backbone.from_preset(preset('mean'))
             fields = Tokenizer.from_preset(preset('mean'))(TEXTS)
@@ -364,12 +364,12 @@ class TrainingTest(parameterized.TestCase):
                     for dropped in (True, True, False, False, True)
                 ]
 
-        first, second, plain, again, third = made()
+        first, second, plain, again, third = results()
         np.testing.assert_array_equal(plain, again)
         for x, y in ((first, second), (second, third), (first, plain)):
             self.assertGreater(np.abs(x - y).max(), 0.01)
         np.testing.assert_array_equal(
-            made(), [first, second, plain, again, third]
+            results(), [first, second, plain, again, third]
         )
         # Rows of a batch are dropped each in its own way.
         backbone = Backbone.from_preset(preset('mean'), seed=1)
@@ -379,7 +379,7 @@ class TrainingTest(parameterized.TestCase):
         self.assertGreater(np.abs(x - y).max(), 0.01)
 
     def test_two_devices_are_one(self):
-        """Dropout too: masks are those of the rows of the global batch.
+        """Dropout too: masks are those of the global batch.
 
         Texts are tokenized before, since Keras gives replicas no strings.
         """
@@ -444,7 +444,7 @@ class SavedTest(parameterized.TestCase):
             model.fit(texts, kinds, verbose=0)
         path = FOLDER / 'model.keras'
         model.save(path)
-        np.save(FOLDER / 'wanted.npy', model.predict(texts, verbose=0))
+        np.save(FOLDER / 'expected.npy', model.predict(texts, verbose=0))
         np.save(FOLDER / 'texts.npy', texts.astype(str))
         hidden = FOLDER / 'weighted'
         hidden.rename(FOLDER / 'hidden')
@@ -452,14 +452,15 @@ class SavedTest(parameterized.TestCase):
             'import sys, numpy as np, keras, infoword_tf.keras_models\n'
             "texts = np.load(sys.argv[1] + '/texts.npy').astype(object)\n"
             "model = keras.saving.load_model(sys.argv[1] + '/model.keras')\n"
-            'found = model.predict(texts, verbose=0)\n'
-            "wanted = np.load(sys.argv[1] + '/wanted.npy')\n"
-            'np.testing.assert_allclose(found, wanted, rtol=1e-6, atol=1e-6)\n'
+            'actual = model.predict(texts, verbose=0)\n'
+            "expected = np.load(sys.argv[1] + '/expected.npy')\n"
+            'np.testing.assert_allclose(\n'
+            '    actual, expected, rtol=1e-6, atol=1e-6)\n'
             'loss = model.evaluate(texts, np.ones(len(texts)), verbose=0)\n'
             'model.fit(texts, np.ones(len(texts)), verbose=0)\n'
             'after = model.evaluate(texts, np.ones(len(texts)), verbose=0)\n'
             'assert after < loss, (loss, after)\n'
-            "encoder = model.layers[1].to_workdir(sys.argv[1] + '/made')\n"
+            "encoder = model.layers[1].to_workdir(sys.argv[1] + '/written')\n"
         )
         try:
             done = subprocess.run(
@@ -469,12 +470,12 @@ class SavedTest(parameterized.TestCase):
         finally:
             (FOLDER / 'hidden').rename(hidden)
         self.assertEqual(done.returncode, 0, done.stderr)
-        made = infoword_tf.load(FOLDER / 'made')
-        self.assertEqual(list(made.model.objectives), ['ict'])
+        actual = infoword_tf.load(FOLDER / 'written')
+        self.assertEqual(list(actual.model.objectives), ['ict'])
 
     @parameterized.parameters(*MODELS)
     def test_a_backbone(self, name):
-        """Weights as they are, beside what it was made of; words counted."""
+        """Current weights, the preset's tokenizer and token counts."""
         backbone = Backbone.from_preset(preset(name))
         for weight in backbone.trainable_weights:
             weight.assign(weight + 0.01)
@@ -517,7 +518,7 @@ class SavedTest(parameterized.TestCase):
         (('config', 'vocabulary', 'other'), 'its pieces are not those'),
         (('config', 'encoder', 'name', 'later'), 'later'),
     )
-    def test_of_another_version(self, changed, said):
+    def test_of_another_version(self, changed, message):
         path = FOLDER / 'changed.keras'
         Backbone.from_preset(preset('mean')).save(path)
         with zipfile.ZipFile(path) as file:
@@ -532,7 +533,7 @@ class SavedTest(parameterized.TestCase):
         with zipfile.ZipFile(path, 'w') as file:
             for name, data in parts.items():
                 file.writestr(name, data)
-        with self.assertRaisesRegex(ValueError, said):
+        with self.assertRaisesRegex(ValueError, message):
             keras.saving.load_model(path)
 
 
@@ -565,9 +566,9 @@ class ComplaintsTest(parameterized.TestCase):
         ({'pooling': 'median'}, "pooling 'median': known are"),
         ({'pooling': 'weighted'}, 'have learned no weights'),
     )
-    def test_bad_arguments(self, arguments, said):
+    def test_bad_arguments(self, arguments, message):
         for kind in (Backbone, TextEncoder):
-            with self.assertRaisesRegex(ValueError, said):
+            with self.assertRaisesRegex(ValueError, message):
                 kind.from_preset(preset('mean'), **arguments)
 
     def test_no_model(self):

@@ -125,7 +125,7 @@ class RowsTest(absltest.TestCase):
                 for name, view in actual.views.items()
             },
             {
-                'masked': {'bert_nce': 'pieces', 'dim': 'start', 'nsp': 'next'},
+                'masked': {'bert_nce': 'tokens', 'dim': 'start', 'nsp': 'next'},
                 'ngrams': {'dim': 'start'},
             },
         )
@@ -311,8 +311,8 @@ class DrawsTest(parameterized.TestCase):
             plan_of(objectives, **more)
 
     @parameterized.parameters(
-        ({'maskd': Reads('pieces')}, "mlm reads the view 'maskd'; k"),
-        ({'masked': Reads('pieces', encoders=('momentum',))},
+        ({'maskd': Reads('tokens')}, "mlm reads the view 'maskd'; k"),
+        ({'masked': Reads('tokens', encoders=('momentum',))},
          "the encoder 'momentum', which is none of its comp"),
     )  # fmt: skip
     def test_rows_that_read_what_there_is_not(self, views, message):

@@ -127,7 +127,7 @@ class PictureTest(absltest.TestCase):
             weights={'mlm': np.array([[1, 0]])},
         )
         made = pictures.picture(
-            'masked', view, {'mlm': 'pieces'}, WORDS, SPECIALS
+            'masked', view, {'mlm': 'tokens'}, WORDS, SPECIALS
         )
         self.assertEqual(made.columns, ['[CLS]', 'a', '[MASK]', '[SEP]'])
         self.assertEqual(  # the other place is padding

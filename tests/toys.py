@@ -360,13 +360,13 @@ class Auxiliary(Objective):
 
 
 ROWS = {
-    'drawn': Row(Drawn, *WORDS, views={'masked': Reads('pieces')}),
+    'drawn': Row(Drawn, *WORDS, views={'masked': Reads('tokens')}),
     'early': Row(
-        FirstWord, *WORDS, views={'early': Reads('pieces')},
+        FirstWord, *WORDS, views={'early': Reads('tokens')},
         heldout_candidates=16,
     ),  # fmt: skip
     'late': Row(
-        FirstWord, *WORDS, views={'late': Reads('pieces')},
+        FirstWord, *WORDS, views={'late': Reads('tokens')},
         heldout_candidates=16,
     ),  # fmt: skip
     'every_layer': Row(
@@ -399,7 +399,7 @@ LATER = {
     'replaced': Row(
         Replaced,
         *WORDS,
-        views={'masked': Reads('pieces', encoders=('generator',))},
+        views={'masked': Reads('tokens', encoders=('generator',))},
         companions=lambda chosen: {
             'generator': Companion(workdir=chosen['generator'], saved=False),
             'discriminator': Companion(frozen=False),
@@ -408,7 +408,7 @@ LATER = {
     'auxiliary': Row(
         Auxiliary,
         *WORDS,
-        views={'masked': Reads('pieces', layers=True, everywhere=True)},
+        views={'masked': Reads('tokens', layers=True, everywhere=True)},
     ),
 }
 VIEWS = {

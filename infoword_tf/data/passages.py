@@ -13,7 +13,7 @@ from infoword_tf.data import store as stores
 from infoword_tf.data.order import items_of, visited
 from infoword_tf.data.source import Source
 from infoword_tf.views.cloze import Documents, cloze, passage_sizes
-from infoword_tf.views.packed import fewest_rows
+from infoword_tf.views.packed import fewest_sequences
 
 SAMPLE = 64  # batches from which the number of sequences is decided
 
@@ -68,7 +68,7 @@ class DocumentSource(Source):
             shuffle_block, len(self.documents), len(store.ids)
         )
         if packed:
-            sequences = fewest_rows(self._sizes(), length + 2)
+            sequences = fewest_sequences(self._sizes(), length + 2)
             # An empty place for a sentence costs a quarter of a sequence.
             if 4 * (batch_size - sequences) > 2 * sequences - batch_size:
                 self.rows = sequences

@@ -123,7 +123,7 @@ class StoreSentences(NamedTuple):
             candidates={},
             slots=slots.astype(np.int32),
             width=width,
-            cut=self.truncated[numbers],
+            truncated=self.truncated[numbers],
         )
 
 

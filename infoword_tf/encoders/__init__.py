@@ -16,7 +16,7 @@ ENCODERS: dict[str, type[Encoder]] = {
     'rnn': Rnn,
     'elmo': Elmo,
 }
-# By flag, and by encoder that it is of: the argument that it chooses.
+# The argument that a flag chooses: by flag, then by encoder.
 FLAGS: dict[str, dict[str, str]] = {}
 for _encoder, _kind in ENCODERS.items():
     for _name, _setting in _kind.settings.items():

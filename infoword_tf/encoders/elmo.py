@@ -1,19 +1,18 @@
 """ELMo's encoder (Peters et al. 2018): characters, LSTMs of both directions.
 
-A piece is read by its characters, whatever its number: convolutions over them,
-highway layers, a projection (Kim et al. 2016). Over pieces go layers of LSTM
-with projected states (Sak et al. 2014), one from the left and one from the
-right, which never meet: what stands in a state of the left half has not read
-what comes later. From the second layer on each adds to what it reads.
+A token is represented by its characters: convolutions over them, highway
+layers, a projection (Kim et al. 2016). Over tokens run layers of LSTM with
+projected states (Sak et al. 2014), one from the left and one from the right,
+which never meet: the left half of a state depends on no later token. From the
+second layer on each layer adds its output to its input.
 
     layer 0     [e, e]            e of the characters, D / 2 wide
     layer i     [left, right]     states of both directions
 
-All as in allenai/bilm-tf, its characters too, but for dropout by key.
+All as in allenai/bilm-tf, ids of characters too, but for dropout by key.
 
-Glossary of shapes: B rows, T tokens, Q places, N = B T, C characters of a
-piece, F filters, D width, P = D / 2 of a direction, H cells, L layers,
-V vocabulary.
+Glossary of shapes: P places, C characters of a token, F filters,
+E = D / 2 of a direction, U cells, n tokens that are looked up.
 """
 
 import functools
@@ -40,57 +39,56 @@ from infoword_tf.settings import setting
 from infoword_tf.views import Specials
 
 Tensor = Any
-CHARACTERS = 262  # 256 bytes and five marks, from 1 on; 0 is no word's
-# Of a text, of a piece, and what follows a piece.
+CHARACTERS = 262  # 256 bytes and five marks, from 1 on; 0 is unused
+# Ends of a text and of a token; after a token.
 TEXT_BEGIN, TEXT_END, BEGIN, END, PADDING = 257, 258, 259, 260, 261
 FILTERS = (32, 32, 64, 128, 256, 512, 1024)  # of 1 to 7 characters, at 1,024
 PUBLISHED_WIDTH = 1024
-# Shares of a batch's tokens, for the first of which that holds all distinct
-# pieces the characters are read.
+# Shares of a batch's tokens: the characters of as many tokens are read as the
+# first share that holds all distinct ones.
 SHARES = (0.25, 0.375, 0.5, 1.0)
 
 
 def spelled(
     specials: Specials, longest: int = 50, reach: int = len(FILTERS)
 ) -> np.ndarray:
-    """The characters of every piece: [V, C] int16.
+    """Returns the characters of every token: [V, C] int16.
 
-    Its bytes in UTF-8, each + 1, between two marks; of one with more than
-    `longest` - 2 bytes the first ones. [CLS] and [SEP] are the marks where a
-    text begins and ends. Where pieces are unknown, as in a model without a
-    tokenizer, they are spelled as their numbers.
+    They are the bytes in UTF-8, each + 1, between two marks; of longer tokens
+    the first `longest` - 2 bytes. [CLS] and [SEP] are the marks where a text
+    begins and ends. A model without a tokenizer spells tokens as their ids.
 
-    C is no more than the longest piece and `reach` need: all that a filter
-    finds beyond is padding, which it has found once then.
+    C is the longest token plus `reach`: beyond, a filter would read padding
+    alone, which it has read once by then.
 
     Args:
         specials: of the vocabulary.
-        longest: characters of a piece, marks among them.
+        longest: characters of a token, with marks.
         reach: characters of the longest filter.
     """
-    pieces = specials.pieces or map(str, range(specials.size))
+    tokens = specials.tokens or map(str, range(specials.size))
     marks = {specials.cls_id: TEXT_BEGIN, specials.sep_id: TEXT_END}
-    found = [
+    spellings = [
         [marks[i]]
         if i in marks
-        else [byte + 1 for byte in piece.encode()[: longest - 2]]
-        for i, piece in enumerate(pieces)
+        else [byte + 1 for byte in token.encode()[: longest - 2]]
+        for i, token in enumerate(tokens)
     ]
-    most = min(longest, 2 + max(map(len, found)) + reach)
-    table = np.full((len(found), most), PADDING, np.int16)
-    for row, characters in zip(table, found, strict=True):
-        row[: len(characters) + 2] = [BEGIN, *characters, END]
+    most = min(longest, 2 + max(map(len, spellings)) + reach)
+    table = np.full((len(spellings), most), PADDING, np.int16)
+    for line, characters in zip(table, spellings, strict=True):
+        line[: len(characters) + 2] = [BEGIN, *characters, END]
     return table
 
 
 class Directions(Layer):
-    """A layer of both directions."""
+    """One layer: an LSTM from the left and one from the right."""
 
     def __init__(
         self, width: int, cells: int, clip: float | None, residual: bool,
         dtype: Any = None, name: str = 'layer',
     ):  # fmt: skip
-        """Args: P, H, as of `Recurrent`; whether it adds to what it reads."""
+        """Sets E, U, `clip` of `Recurrent`, and whether to add the inputs."""
         super().__init__(dtype=dtype, name=name, autocast=False)
         self.residual = residual
         self.left, self.right = (
@@ -115,16 +113,17 @@ class Directions(Layer):
         keeps: tuple[Tensor | None, Tensor | None] = (None, None),
         key: Tensor | None = None,
     ) -> tuple[Tensor, Tensor, dict[str, Tensor]]:
-        """Runs it.
+        """Runs both directions.
 
         Args:
-            left, right: [B, T, P], what each direction reads.
-            state: of the left one, before the first token.
-            keeps: of each, see `Recurrent`.
+            left, right: [B, T, E], inputs of each direction.
+            state: of the left direction, before the first token.
+            keeps: of each direction, see `Recurrent`.
             key: [2] uint32, or None for inference.
 
         Returns:
-            The same of the layer; the state of the left one after the last.
+            Outputs of each direction [B, T, E]; the left direction's state
+            after the last token.
         """
         new_left, new = self.left(left, state, keeps[0], key)
         new_right, _ = self.right(right, None, keeps[1], key)
@@ -134,14 +133,14 @@ class Directions(Layer):
 
 
 class Elmo(Encoder):
-    """g_omega of `elmo`."""
+    """ELMo's encoder: g_omega of `elmo`."""
 
     input_fields = ('ids', 'block_ids')
     remembers = True
 
     layers: int = setting(2, 'L.', at_least=1)
     width: int = setting(1024, 'D, both directions; even.', at_least=1)
-    inner_width: int = setting(None, 'H; 4 D.', kind=int)
+    inner_width: int = setting(None, 'Cells of each LSTM; 4 D.', kind=int)
     characters: int = setting(50, 'The longest C, with two marks.')
     character_width: int = setting(16, "Of a character's embedding.")
     filters: list = setting(
@@ -150,13 +149,13 @@ class Elmo(Encoder):
         'proportion of the width to 1,024.',
         kind=list,
     )
-    highways: int = setting(2, 'Layers behind them.')
+    highways: int = setting(2, 'Highway layers after them.')
     clip: float = setting(
         3.0, 'The largest number in a cell or a projected state.'
     )
 
     def make_blocks(self) -> None:
-        """As `Encoder.make_blocks`."""
+        """Overrides `Encoder.make_blocks`."""
         width = self.width
         if width % 2:
             raise ValueError(f'width {width} is shared by two directions: '
@@ -167,7 +166,7 @@ class Elmo(Encoder):
         )
         if len(self.filters) > self.characters:
             raise ValueError(
-                f'filters of {len(self.filters)} characters, but a piece has '
+                f'filters of {len(self.filters)} characters, but a token has '
                 f'{self.characters}'
             )
         self.inner_width = self.inner_width or 4 * width
@@ -183,21 +182,21 @@ class Elmo(Encoder):
             )
             for i in range(self.layers)
         ]
-        self.spell(Specials(-1, -1, -1, self.vocab_size))
+        self.set_special_tokens(Specials(-1, -1, -1, self.vocab_size))
 
     @property
     def embedding_width(self) -> int:
-        """P: the characters of a piece give a vector of each direction."""
+        """Width E of a token's vector, which both directions read."""
         return self.width // 2
 
-    def spell(self, specials: Specials) -> None:
-        """As `Encoder.spell`: what the characters of each piece are."""
+    def set_special_tokens(self, specials: Specials) -> None:
+        """Sets the characters of each token of the vocabulary."""
         self.spelling = functools.cache(
             lambda: spelled(specials, self.characters, len(self.filters))
         )
 
     def build(self) -> None:
-        """As `Encoder.build`."""
+        """Overrides `Encoder.build`."""
         sizes = self.arguments
         size, filters = sizes['character_width'], sizes['filters']
         self.character_table = matrix(
@@ -225,31 +224,31 @@ class Elmo(Encoder):
         super().build()
 
     def empty_state(self, batch: int, length: int = 0) -> dict[str, Tensor]:
-        """Of rows that have read nothing from the left: [L, B, ...]."""
-        del length
+        """Returns the memory of no text, of the left direction: [L, B, ...]."""
+        del length  # the memory has one size
         return stacked([block.left.empty_state(batch) for block in self.blocks])
 
     @property
     def embedding_table(self) -> Tensor:
-        """[V, P] float32: every piece by its characters, and nothing else."""
+        """Vectors [V, E] float32 of all tokens, made of the characters."""
         return self.lookup(np.arange(self.vocab_size, dtype='int32'))
 
     def lookup(self, ids: Tensor) -> Tensor:
-        """ids [...] -> by their characters [..., P] float32.
+        """Computes vectors of ids [...] from characters: [..., E] float32.
 
-        Each piece is read once, however often it is there.
+        A token that occurs several times is computed once.
         """
         flat = ops.reshape(ids, (-1,))
         number = flat.shape[0]
-        # Ascending, each once, then V.
+        # Distinct ids in ascending order, then V.
         ordered = ops.sort(flat)
         first = ops.not_equal(ordered[1:], ordered[:-1])
         first = ops.pad(first, ((1, 0),), constant_values=True)
-        pieces = ops.sort(ops.where(first, ordered, self.vocab_size))
+        distinct = ops.sort(ops.where(first, ordered, self.vocab_size))
         count = ops.sum(ops.cast(first, 'int32'))
-        slots = ops.searchsorted(pieces, flat)
+        slots = ops.searchsorted(distinct, flat)
         characters = self.characters_of(
-            ops.minimum(pieces, self.vocab_size - 1)
+            ops.minimum(distinct, self.vocab_size - 1)
         )
         if number is None:  # a graph of any shape
             vectors = self.read(characters[:count])
@@ -258,53 +257,52 @@ class Elmo(Encoder):
                 min(self.vocab_size, math.ceil(share * number))
                 for share in SHARES
             }
-            vectors = self._read_some(characters, count, sorted(sizes))
+            vectors = self._read_first(characters, count, sorted(sizes))
         shape = (*ops.shape(ids), self.embedding_width)
         return ops.reshape(ops.take(vectors, slots, axis=0), shape)
 
-    def _read_some(
+    def _read_first(
         self, characters: Tensor, count: Tensor, sizes: Sequence[int]
     ) -> Tensor:
-        """`read` of the first `count` of [N, C] at least.
+        """Reads at least the first `count` of the tokens [n, C].
 
-        Shapes are static: the first of the sizes that is enough is computed,
-        and what is left of [the last one, P] is zeros.
+        Shapes are static: as many tokens are read as the first of the sizes
+        that is enough, and the rest of [last size, E] is zeros.
         """
         size, *larger = sizes
 
         def read() -> Tensor:
             short = sizes[-1] - size
-            found = self.read(characters[:size])
-            return ops.pad(found, ((0, short), (0, 0)))
+            return ops.pad(self.read(characters[:size]), ((0, short), (0, 0)))
 
         if not larger:
             return read()
         return ops.cond(
             ops.less_equal(count, size),
             read,
-            lambda: self._read_some(characters, count, larger),
+            lambda: self._read_first(characters, count, larger),
         )
 
     def characters_of(self, ids: Tensor) -> Tensor:
-        """ids [N] -> [N, C] int32, see `spelled`."""
+        """Looks up the characters of ids [n] -> [n, C] int32, see `spelled`."""
         table = ops.convert_to_tensor(self.spelling())
         return ops.cast(ops.take(table, ids, axis=0), 'int32')
 
     def read(self, characters: Tensor) -> Tensor:
-        """[N, C] -> [N, P] float32: each piece by its characters."""
+        """Computes vectors from characters: [n, C] -> [n, E] float32."""
         sizes = self.arguments
         x = ops.take(self.character_table, characters, axis=0)
-        # As large as published, of deviation 0.55, at any width.
+        # A deviation of 0.55 as published, at any width.
         x = ops.cast(x * math.sqrt(self.width), self.compute_dtype)
-        found = []
-        for n, kernel in enumerate(self.filter_kernels, 1):
-            places = characters.shape[1] - n + 1
-            beside = ops.concatenate(
-                [x[:, i : i + places] for i in range(n)], axis=-1
-            )  # [N, places, n times a character]
-            y = project(beside, ops.cast(kernel, x.dtype))
-            found.append(ops.max(y, axis=1))
-        x = ops.concatenate(found, axis=-1)  # [N, F]
+        features = []
+        for size, kernel in enumerate(self.filter_kernels, 1):
+            count = characters.shape[1] - size + 1
+            windows = ops.concatenate(
+                [x[:, i : i + count] for i in range(size)], axis=-1
+            )  # [n, count, size times a character]
+            y = project(windows, ops.cast(kernel, x.dtype))
+            features.append(ops.max(y, axis=1))
+        x = ops.concatenate(features, axis=-1)  # [n, F]
         x = ops.relu(with_bias(x, self.filter_bias))
         for i in range(sizes['highways']):
             kernel, bias = self.highway_weights[i]
@@ -313,7 +311,7 @@ class Elmo(Encoder):
                 2,
                 axis=-1,
             )
-            # Closed at first: what comes is carried on.
+            # Closed at first: the input passes unchanged.
             gate = ops.sigmoid(gate - 2.0)
             x = gate * ops.relu(y) + (1.0 - gate) * x
         x = project(x, ops.cast(self.projection_kernel, x.dtype))
@@ -328,14 +326,15 @@ class Elmo(Encoder):
         state: dict[str, Tensor] | None = None,
         advance: int | None = None,
     ) -> Encoded:
-        """As `Encoder.call`. A block of a row is a text by itself.
+        """Encodes a view, see `Encoder.call`; each block is a separate text.
 
         The left direction goes on from the state; the right one begins at the
-        end of each row: what follows is not known yet. (bilm reads another
-        text from the right, whose end is the beginning of its next step.)
+        end of each sequence, since the continuation is not known yet. (bilm
+        reads another text from the right, whose end is the beginning of the
+        next step.)
 
         Raises:
-            ValueError: as of `Rnn.call`.
+            ValueError: see `Rnn.call`.
         """
         self.check_inputs(inputs)
         check_advance(inputs.ids, advance)
@@ -345,9 +344,10 @@ class Elmo(Encoder):
             for backward in (False, True)
         )
         left = right = ops.cast(self.lookup(inputs.ids), self.compute_dtype)
-        layers, new = [ops.concatenate([left, right], axis=-1)], []
+        layers = [ops.concatenate([left, right], axis=-1)]
+        states = []
         for i, block in enumerate(self.blocks):
-            left, right, own = block(
+            left, right, block_state = block(
                 dropout.drop(left, key=keys[2 * i], rate=self.rate),
                 dropout.drop(right, key=keys[2 * i + 1], rate=self.rate),
                 None if state is None else of_layer(state, i),
@@ -355,8 +355,7 @@ class Elmo(Encoder):
                 key,
             )
             layers.append(ops.concatenate([left, right], axis=-1))
-            new.append(own)
+            states.append(block_state)
         if state is not None:
-            state = stacked(new)
-        key = keys[-1]
-        return encoded(layers, places, key, self.rate, all_layers, state)
+            state = stacked(states)
+        return encoded(layers, places, keys[-1], self.rate, all_layers, state)

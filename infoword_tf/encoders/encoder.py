@@ -1,7 +1,6 @@
-"""What every encoder is: inputs in, states out, and the memory between.
+"""The contract of encoders: inputs, states, and memory between steps.
 
-Glossary of shapes: B batch, T tokens, Q places, D width, L layers,
-V vocabulary.
+Glossary of shapes: P places.
 """
 
 from typing import Any, NamedTuple
@@ -24,26 +23,27 @@ ACTIVATION = setting(  # of encoders that have a feed-forward
 
 
 class Inputs(NamedTuple):
-    """What an encoder reads: the fields of a view that say what stands where.
+    """The fields of a view that an encoder reads.
 
-    An encoder takes those that it knows, and complains of the others.
+    An encoder refuses fields that are not among its `input_fields`.
 
     Attributes:
         ids: [B, T] int32.
         positions: [B, T] int32; None: 0, 1, 2, ...
         segment_ids: [B, T] int32; None: all 0.
-        block_ids: [B, T] int32: tokens see tokens of their own block (packed
-            rows; padding is a block of its own); None: one block.
+        block_ids: [B, T] int32: tokens attend within their block (texts
+            packed into a sequence; padding is a separate block); None: one
+            block.
         ranks, sees: [B, T] int32: token i sees j where sees[i] > ranks[j],
             and always itself; a query by the former alone. None: all.
-        directions: [B] int32, -1 for rows whose text is reversed, so that
+        directions: [B] int32, -1 for sequences whose text is reversed, so that
             distances are those of the text; None: all 1.
-        first: [B, P, D], states that the first layer reads in place of what
-            the embeddings give (positions, segments, norm and dropout among
-            them) at the positions `first_places` [B, P], -1 for none. None:
-            nothing is replaced.
-        kept: [B, T, D] float32, what embeddings are multiplied by, after their
-            norm and dropout; None: by nothing.
+        first: [B, P, D], states that the first layer reads at `first_places`
+            instead of the embeddings (after positions, segments, norm and
+            dropout); None: nothing is replaced.
+        first_places: [B, P] int32, -1 for none.
+        multipliers: [B, T, D] float32, factors of the embeddings after norm
+            and dropout; None: all 1.
     """
 
     ids: Tensor
@@ -55,23 +55,23 @@ class Inputs(NamedTuple):
     directions: Tensor | None = None
     first: Tensor | None = None
     first_places: Tensor | None = None
-    kept: Tensor | None = None
+    multipliers: Tensor | None = None
 
     @classmethod
     def of(cls, view: View) -> 'Inputs':
-        """What a view has of these; it is [B, T] then."""
+        """Builds the inputs from the fields of a view [B, T]."""
         return cls(*(getattr(view, name, None) for name in cls._fields))
 
 
 class Encoded(NamedTuple):
-    """What every encoder returns.
+    """The result of an encoder.
 
     Attributes:
-        states: [B, Q, D] at the places asked for, [B, T, D] without places.
-        layers: all states [B, T, D], embeddings first (L + 1 of them, or L
-            below the last), or None where they were not asked for.
-        state: what the next step remembers, as `Encoder.empty_state` has it,
-            where a state was given; else None.
+        states: [B, P, D] at the requested places, [B, T, D] without places.
+        layers: states [B, T, D] of all layers, embeddings first (L + 1, or L
+            below the last), or None unless `all_layers`.
+        state: memory for the next step, like `Encoder.empty_state`; None
+            unless a state went in.
     """
 
     states: Tensor
@@ -80,22 +80,22 @@ class Encoded(NamedTuple):
 
 
 class Encoder(Settled, Layer):
-    """g_omega of the table; its fields are its arguments.
+    """An encoder, g_omega of the paper's table; settings are the arguments.
 
     Attributes:
-        arguments: by name, as config.json keeps them.
-        input_fields: names of `Inputs` that change its states.
-        remembers: whether it has a state that goes on from step to step.
-        has_memory: whether that state is of a number of tokens, which a run
-            chooses; else it is of one size, and always there.
-        causal: whether no token reads a later one; some are told so.
-        contextual: whether a state depends on more than its own piece.
-        biased: whether dense layers and norms have biases, those of heads over
-            it too.
-        can_remat: whether it can compute what is inside a block once more for
-            the gradient, instead of keeping it (Chen et al. 2016, "Training
-            Deep Nets with Sublinear Memory Cost").
-        remat: whether it does.
+        arguments: by name, as in config.json.
+        input_fields: names of `Inputs` that change the states.
+        remembers: whether a state goes on from step to step.
+        has_memory: whether that state covers a number of tokens, which a run
+            chooses; else it has a fixed size and is always used.
+        causal: whether no token reads a later one; an argument of some.
+        contextual: whether a state depends on more than its own token.
+        biased: whether dense layers and norms have biases, also in the heads
+            over this encoder.
+        can_remat: whether blocks can be recomputed in the backward pass
+            instead of stored (Chen et al. 2016, "Training Deep Nets with
+            Sublinear Memory Cost").
+        remat: whether they are.
         embedding_table: [V, D] float32, the input embeddings: g_psi of the
             lookup rows.
     """
@@ -124,16 +124,18 @@ class Encoder(Settled, Layer):
     def __init__(
         self, *, dtype: Any = None, name: str = 'encoder', **chosen: Any
     ):
-        """The only constructor of an encoder; `build()` makes the weights.
+        """Sets the arguments; `build()` makes the weights.
+
+        Subclasses have no constructor: they define `make_blocks`.
 
         Args:
             dtype: Keras dtype policy.
             name: first part of every weight's path.
-            **chosen: of the arguments, those that are not as by default.
+            **chosen: arguments that differ from their defaults.
 
         Raises:
-            TypeError, ValueError: arguments that there are not, or that do
-                not fit together.
+            TypeError, ValueError: unknown arguments, or values that do not fit
+                together.
         """
         super().__init__(dtype=dtype, name=name)
         self.settle(chosen)
@@ -147,61 +149,61 @@ class Encoder(Settled, Layer):
 
     @property
     def embedding_width(self) -> int:
-        """D, but where an encoder widens its embeddings."""
+        """Width of the embeddings: D, or less where a layer projects to D."""
         return self.width
 
     @property
     def depth(self) -> int:
-        """L."""
+        """Number of layers L."""
         return len(self.blocks)
 
     @property
     def query_weights(self) -> list[Any]:
-        """Weights that the query stream alone has: no state depends on them."""
+        """Weights of the query stream alone, on which no state depends."""
         return []
 
     def make_blocks(self) -> None:
-        """Completes what the arguments leave open, and makes the layers.
+        """Completes arguments that have no fixed default, and makes the layers.
 
         Raises:
             ValueError: arguments that do not fit together.
         """
 
     def build(self) -> None:
-        """Makes the weights, each under an explicit path; here of blocks."""
+        """Makes the weights under explicit paths; by default of the blocks."""
         for block in self.blocks:
             block.build()
         self.built = True
 
-    def spell(self, specials: Specials) -> None:
-        """Says what pieces look like, to an encoder that reads characters.
+    def set_special_tokens(self, specials: Specials) -> None:
+        """Tells an encoder that reads characters how tokens are spelled.
 
-        Before it computes; most encoders know pieces by their numbers.
+        Called before it computes; other encoders know tokens by ids alone.
         """
 
     def make_embedding_table(self) -> None:
-        """Makes `embedding_table`, whose path says whose it is."""
+        """Makes `embedding_table`, a weight of the encoder."""
         self.embedding_table = table(
             self, 'word_embeddings', self.vocab_size, self.embedding_width
         )
 
     def lookup(self, ids: Tensor) -> Tensor:
-        """g_psi of the lookup rows: ids [...] -> input embeddings [..., D].
+        """Looks up ids [...] -> input embeddings [..., D] float32.
 
-        float32, since scores are.
+        This is g_psi of rows whose b are tokens.
         """
-        # A table in bfloat16 is one of an export.
+        # The table of an export may be in bfloat16.
         return ops.cast(ops.take(self.embedding_table, ids, axis=0), 'float32')
 
-    def entered(self, x: Tensor, inputs: Inputs) -> Tensor:
-        """Puts `Inputs.first` in its places.
+    def put_first(self, x: Tensor, inputs: Inputs) -> Tensor:
+        """Replaces embeddings by `Inputs.first` at `Inputs.first_places`.
 
         Args:
-            x: [B, T, D] or its rows [B T, D], what the embeddings give.
+            x: [B, T, D] or flattened [B T, D], the embeddings.
             inputs: of the encoder.
 
         Returns:
-            The shape of x: what the first layer reads.
+            The input of the first layer, in the shape of x.
         """
         if inputs.first is None:
             return x
@@ -210,11 +212,11 @@ class Encoder(Settled, Layer):
         return ops.reshape(tokens, ops.shape(x))
 
     def empty_state(self, batch: int, length: int) -> Any:
-        """What remembers nothing yet: arrays in a named tuple or a dict.
+        """Returns an empty memory: arrays in a named tuple or a dict.
 
         Args:
             batch: B.
-            length: tokens that are remembered, where `has_memory`.
+            length: tokens to remember, where `has_memory`.
 
         Raises:
             ValueError: this encoder has no memory.
@@ -222,11 +224,7 @@ class Encoder(Settled, Layer):
         raise ValueError(f'{type(self).__name__} remembers nothing')
 
     def check_inputs(self, inputs: Inputs) -> None:
-        """Complains of inputs that would change nothing.
-
-        Raises:
-            ValueError: one that this encoder does not read.
-        """
+        """Raises a ValueError if an input is not among `input_fields`."""
         for name, value in inputs._asdict().items():
             if value is not None and name not in self.input_fields:
                 raise ValueError(
@@ -247,25 +245,24 @@ class Encoder(Settled, Layer):
         """Encodes a view.
 
         Args:
-            inputs: what it reads.
-            places: [B, Q] int32: where states are wanted; the last layer then
-                computes these alone. None: everywhere.
-            key: [2] uint32 for dropout, or None for inference. Also where B
-                or T are not known before the graph runs, as under Keras'
-                `fit`.
-            all_layers: whether to return every layer's states too; 'below':
-                of those below the last alone, which may then compute
+            inputs: fields of the view.
+            places: [B, P] int32, at which states are returned; the last layer
+                computes nothing else. None: at all tokens.
+            key: [2] uint32 for dropout, or None for inference. B and T need
+                not be known before the graph runs, as under Keras' `fit`.
+            all_layers: whether to return the states of every layer too;
+                'below': of layers below the last, which may then compute
                 `places` alone.
-            state: of the step before; None: nothing is remembered.
-            advance: how many of the first tokens the next step has behind it
+            state: memory of the previous step; None: no memory.
+            advance: how many of the first tokens precede the next step's
                 (XLNet's reuse); None: all.
-            queries: whether states of the query stream are wanted, at
+            queries: whether to return states of the query stream, at
                 `places`.
 
         Returns:
             `Encoded`; states in the compute dtype.
 
         Raises:
-            ValueError: what does not fit together, or this encoder.
+            ValueError: arguments that do not fit together, or this encoder.
         """
         raise NotImplementedError

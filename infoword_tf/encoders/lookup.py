@@ -1,11 +1,11 @@
-"""The cheapest encoder: every token is its own embedding, whatever is around.
+"""The cheapest encoder: the state of a token is its embedding.
 
-g_omega of Skip-gram (Mikolov et al. 2013), and of `ict` a bag of words whose
-weights the row learns. `weighted` lets each piece have a learned weight of its
-own, so that the mean of a text's states is one over weighted pieces: what is
-common can be made small, and what stands around every text nothing.
+It is g_omega of Skip-gram (Mikolov et al. 2013), and makes `ict` a bag of words
+whose weights the row learns. With `weighted` each token of the vocabulary has a
+learned factor, so that common tokens can count less in the mean of a text, and
+special tokens nothing.
 
-Glossary of shapes: B batch, T tokens, Q places, D width, V vocabulary.
+Glossary of shapes: P places.
 """
 
 from typing import Any
@@ -13,7 +13,7 @@ from typing import Any
 from infoword_tf.encoders.encoder import Encoded, Encoder, Inputs
 from infoword_tf.layers import dropout
 from infoword_tf.layers.attention import vector
-from infoword_tf.layers.block import rows_of, take
+from infoword_tf.layers.block import read_vectors, take
 from infoword_tf.lazy import ops
 from infoword_tf.settings import setting
 
@@ -21,17 +21,17 @@ Tensor = Any
 
 
 class Lookup(Encoder):
-    """Embeddings alone, with dropout; only ids change the states."""
+    """Embeddings with dropout; only ids change the states."""
 
     input_fields = ('ids', 'positions', 'segment_ids', 'block_ids')
     contextual = False
 
     width: int = setting(256, 'Width of the vectors.', at_least=1, flag='width')
     rate: float = setting(0.1, 'Dropout of single numbers.', at_least=0.0)
-    weighted: bool = setting(False, 'Whether each piece has a weight.')
+    weighted: bool = setting(False, 'Whether each token has a weight.')
 
     def build(self) -> None:
-        """Makes the table, and the weights, 1 at first."""
+        """Makes the table, and the weights of tokens, initially 1."""
         self.make_embedding_table()
         if self.weighted:
             self.piece_weights = vector(
@@ -40,8 +40,8 @@ class Lookup(Encoder):
         self.built = True
 
     def lookup(self, ids: Tensor) -> Tensor:
-        """As `Encoder.lookup`; the rest of the table is not touched."""
-        return ops.cast(rows_of(self.embedding_table, ids), 'float32')
+        """Overrides `Encoder.lookup`: reads no other vectors of the table."""
+        return ops.cast(read_vectors(self.embedding_table, ids), 'float32')
 
     def call(
         self,
@@ -50,14 +50,14 @@ class Lookup(Encoder):
         key: Tensor | None = None,
         all_layers: bool | str = False,
     ) -> Encoded:
-        """As `Encoder.call`."""
+        """Encodes a view, see `Encoder.call`."""
         self.check_inputs(inputs)
         x = self.lookup(inputs.ids)  # [B, T, D]
         if self.weighted:
             x = x * ops.take(self.piece_weights, inputs.ids)[..., None]
         if key is not None and self.rate:
-            kept = dropout.keep_mask(key, ops.shape(x), self.rate)
-            x = ops.where(kept, x / (1 - self.rate), 0.0)
+            mask = dropout.keep_mask(key, ops.shape(x), self.rate)
+            x = ops.where(mask, x / (1 - self.rate), 0.0)
         x = ops.cast(x, self.compute_dtype)
         states = x if places is None else take(x, places)
         layers = [x] if all_layers is True else []

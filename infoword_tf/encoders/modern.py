@@ -1,10 +1,8 @@
 """The encoder of ModernBERT (Warner et al. 2024, §2.1).
 
-Rotary positions; every third layer sees the whole text, the others what is
-near; GeGLU; no biases; norms before attention and feed-forward. Texts that are
-packed into rows are blocks, so that no padding is computed.
-
-Glossary of shapes: B batch, T tokens, D width, E width of one head.
+Rotary positions; every third layer attends to the whole text, the others to
+near tokens; GeGLU; no biases; norms before attention and feed-forward. Several
+texts can be packed into one sequence as blocks, so that no padding is computed.
 """
 
 from typing import Any
@@ -25,7 +23,8 @@ class ModernTransformer(Stack):
     """g_omega of ModernBERT."""
 
     input_fields = (
-        'ids', 'positions', 'block_ids', 'first', 'first_places', 'kept',
+        'ids', 'positions', 'block_ids', 'first', 'first_places',
+        'multipliers',
     )  # fmt: skip
     biased = False
 
@@ -39,14 +38,14 @@ class ModernTransformer(Stack):
     global_every: int = setting(
         3,
         'One layer in so many sees the whole text, the first layer first; the '
-        'others see what is near.',
+        'others see near tokens.',
         at_least=1,
         flag='global_every',
     )
     local_window: int = setting(
         128,
         'Tokens that these others see: half of them before a token, half '
-        'behind it.',
+        'after it.',
         at_least=2,
         flag='local_window',
     )
@@ -64,14 +63,14 @@ class ModernTransformer(Stack):
     )
 
     def make_blocks(self) -> None:
-        """As `Encoder.make_blocks`."""
+        """Overrides `Encoder.make_blocks`."""
         self.inner_width = self.inner_width or 3 * self.width // 2
         self.reach = self.local_window // 2
         self.blocks = blocks_of(self, self.layers, RotaryBlock, self, 'layer')
         self.blocks[0].first = True
 
     def build(self) -> None:
-        """As `Encoder.build`."""
+        """Overrides `Encoder.build`."""
         self.make_embedding_table()
         self.gamma = vector(self, 'norm_gamma', self.width, 'ones')
         self.last_gamma = vector(self, 'last_norm_gamma', self.width, 'ones')
@@ -84,51 +83,54 @@ class ModernTransformer(Stack):
         key: Tensor | None = None,
         all_layers: bool | str = False,
     ) -> Encoded:
-        """As `Encoder.call`; what is near is counted in places of the row.
+        """Encodes a view, see `Encoder.call`.
 
-        Raises:
-            ValueError: inputs that it does not read.
+        Distances of local attention count positions in the sequence, whatever
+        `Inputs.positions` are.
         """
         self.check_inputs(inputs)
         x = self.lookup(inputs.ids)  # [B, T, D]
         length = ops.shape(inputs.ids)[1]
-        x = self.entered(self.begun(x, inputs.kept, key), inputs)
+        x = self.start_blocks(x, inputs.multipliers, key)
+        x = self.put_first(x, inputs)
         kinds: dict[tuple[bool, bool], dict[str, Any]] = {}
 
-        def given(number: int, at: Tensor | None) -> dict[str, Any]:
-            near = number % self.global_every != 0
-            banded = near and at is None and band.worth(length, self.reach)
-            kind = near, banded  # layers of one kind share what they are given
+        def arguments_of(number: int, at: Tensor | None) -> dict[str, Any]:
+            is_local = number % self.global_every != 0
+            banded = is_local and at is None and band.worth(length, self.reach)
+            kind = is_local, banded  # layers of one kind share their arguments
             if kind not in kinds:
-                kinds[kind] = self._given(inputs, length, *kind, key)
+                kinds[kind] = self._arguments_of(inputs, length, *kind, key)
             return kinds[kind]
 
-        return self.run_blocks(x, length, places, key, all_layers, given)
+        return self.run_blocks(x, length, places, key, all_layers, arguments_of)
 
-    def _given(
+    def _arguments_of(
         self,
         inputs: Inputs,
         length: Any,
-        near: bool,
+        is_local: bool,
         banded: bool,
         key: Tensor | None,
     ) -> dict[str, Any]:
-        """By how much a kind of layer turns tokens, and what these see.
+        """Returns rotation and attention mask of one kind of layer.
 
         Args:
+            inputs: fields of the view.
             length: T.
-            near: whether it sees what is near alone.
-            banded: whether it computes that alone.
+            is_local: whether tokens attend to near tokens alone.
+            banded: whether the other scores are not computed either.
             key: as in `call`.
         """
         positions, block_ids = inputs.positions, inputs.block_ids
         if positions is None:
             positions = ops.arange(length, dtype='int32')[None]
-        theta = self.local_theta if near else self.global_theta
+        theta = self.local_theta if is_local else self.global_theta
         turn = turns(positions, self.width // self.heads, theta)
         if banded:
             return {'turn': turn, 'reach': self.reach, 'block_ids': block_ids}
-        allowed = None
-        if near and not (isinstance(length, int) and length <= self.reach + 1):
-            allowed = band.near(length, self.reach)  # [1, 1, T, T]
-        return {'turn': turn, 'allowed': self.allowed(inputs, allowed, key)}
+        near = None
+        all_near = isinstance(length, int) and length <= self.reach + 1
+        if is_local and not all_near:
+            near = band.near(length, self.reach)  # [1, 1, T, T]
+        return {'turn': turn, 'allowed': self.attention_mask(inputs, near, key)}

@@ -1,15 +1,15 @@
 """Transformer-XL (Dai et al. 2019) and XLNet's two streams (Yang et al. 2019).
 
 Blocks of relative attention over the states of this text and, with memory, of
-the text before it. There is no absolute position, so a text may be of any
-length. The content stream holds what a token is; the query stream, computed at
-some places only, knows where a token is and what it may look at, not what it
-is. Both share all weights.
+the text before. Positions are relative, so a text may have any length. States
+of the content stream depend on their token; those of the query stream, computed
+at the requested places alone, on its position and on the tokens that it may
+attend to. Both share all weights. The memory has K - T tokens.
 
-Glossary of shapes: B rows, T tokens, M tokens of memory, Q places, D width,
-L layers, V vocabulary.
+Glossary of shapes: P places.
 """
 
+import functools
 import math
 from typing import Any, NamedTuple
 
@@ -20,6 +20,7 @@ from infoword_tf.layers.attention import table
 from infoword_tf.layers.block import take
 from infoword_tf.layers.relative import (
     RelativeBlock,
+    Sight,
     make_biases,
     sight,
     sinusoids,
@@ -31,12 +32,12 @@ Tensor = Any
 
 
 class Memory(NamedTuple):
-    """States of the text before, which no gradient enters.
+    """States of the text before, without a gradient.
 
     Attributes:
-        states: [L, B, M, D] in the compute dtype, what went into each block,
+        states: [L, B, K - T, D] in the compute dtype, inputs of each block,
             oldest first.
-        filled: [B] int32: how many of the last places hold something.
+        filled: [B] int32: how many of the last states are of tokens.
     """
 
     states: Tensor
@@ -44,7 +45,7 @@ class Memory(NamedTuple):
 
 
 class RelativeTransformer(Encoder):
-    """g_omega of `transformer_xl` and `plm`."""
+    """Transformer-XL and XLNet: g_omega of `transformer_xl` and `plm`."""
 
     input_fields = (
         'ids', 'segment_ids', 'block_ids', 'ranks', 'sees', 'directions',
@@ -93,7 +94,7 @@ class RelativeTransformer(Encoder):
     )
 
     def make_blocks(self) -> None:
-        """As `Encoder.make_blocks`."""
+        """Overrides `Encoder.make_blocks`."""
         if self.segments not in (0, 2):
             raise ValueError(
                 f'segments are same and different, 2, or 0 for none, not '
@@ -109,30 +110,24 @@ class RelativeTransformer(Encoder):
         )  # fmt: skip
 
     def build(self) -> None:
-        """As `Encoder.build`."""
-        sizes = self.arguments
+        """Overrides `Encoder.build`."""
         self.make_embedding_table()
-        if not sizes['causal']:
-            self.mask_embedding = table(
-                self, 'mask_embedding', 1, self.width
-            )
+        if not self.causal:
+            self.mask_embedding = table(self, 'mask_embedding', 1, self.width)
         self.biases = None
-        if not sizes['untie']:
+        if not self.untie:
             self.biases = make_biases(
-                self,
-                sizes['heads'],
-                self.width // sizes['heads'],
-                bool(sizes['segments']),
+                self, self.heads, self.width // self.heads, bool(self.segments)
             )
         super().build()
 
     @property
     def query_weights(self) -> list[Any]:
-        """As `Encoder.query_weights`."""
+        """Weights of the query stream, see `Encoder.query_weights`."""
         return [] if self.causal else [self.mask_embedding]
 
     def empty_state(self, batch: int, length: int) -> Memory:
-        """Memory of `length` tokens of which none is filled yet."""
+        """Returns a memory of `length` tokens, none filled."""
         shape = (len(self.blocks), batch, length, self.width)
         return Memory(
             ops.zeros(shape, self.compute_dtype),
@@ -149,105 +144,117 @@ class RelativeTransformer(Encoder):
         advance: int | None = None,
         queries: bool = False,
     ) -> Encoded:
-        """As `Encoder.call`.
+        """Encodes a view, see `Encoder.call`.
 
-        The memory is of segment 0, and seen by all blocks; the new one has
-        the size of the one that was given, and of the first tokens takes
-        those of all blocks.
+        The memory is of segment 0, and all blocks attend to it. The new memory
+        has the size of `state`, and takes the first tokens of all blocks.
 
         Raises:
-            ValueError: what does not fit together, or this encoder.
+            ValueError: arguments that do not fit together, or this encoder.
         """
         self.check_inputs(inputs)
-        ids, _, segment_ids, block_ids, ranks, sees, directions, *_ = inputs
-        memory = state
         self._check(inputs, places, queries)
-        length = ids.shape[1] or ops.shape(ids)[1]
-        remembered = 0 if memory is None else memory.states.shape[2]
+        memory = state
+        if memory is not None and not memory.states.shape[2]:
+            memory = None
+        length = inputs.ids.shape[1] or ops.shape(inputs.ids)[1]
         if isinstance(length, int) and (advance or 0) > length:
             raise ValueError(
                 f'{length} tokens, fewer than the {advance} that go on'
             )
         keys = dropout.keys_of(key, len(self.blocks) + 4)
+        *keys, distances_key, x_key, g_key, last_key = keys
 
-        def drop(x: Tensor, site: int) -> Tensor:
-            found = keys[len(self.blocks) + site]
-            if not site:  # distances, which all rows share
-                found = dropout.of_all(found)
-            return dropout.drop(x, key=found, rate=self.rate)
+        def drop(x: Tensor, key: Tensor | None) -> Tensor:
+            return dropout.drop(x, key=key, rate=self.rate)
 
-        sizes = self.arguments
-        rules = {
-            'causal': sizes['causal'],
-            'same_length': sizes['same_length'],
-            'filled': memory.filled if remembered else None,
-            'block_ids': block_ids,
-            'ranks': ranks,
-            'sees': sees,
-            'segment_ids': segment_ids,
-        }
-        everywhere = sight(length, remembered, **rules)
-        at_places = everywhere
-        if places is not None:
-            at_places = sight(
-                length, remembered, places=places, queries=queries, **rules
-            )
-        distances = sinusoids(
-            length,
-            remembered,
-            self.width,
-            causal=sizes['causal'],
-            clamp=sizes['clamp'],
-            longest=sizes['max_length'],
+        everywhere, at_places = self._sights(
+            inputs, length, memory, places, queries
         )
-        distances = drop(ops.convert_to_tensor(distances), 0)
-        x = self.lookup(ids)  # [B, T, D]
-        if sizes['scale_embeddings']:
+        distances = self._distances(length, memory)
+        # All sequences share the distances.
+        distances = drop(distances, dropout.of_all(distances_key))
+        x = self.lookup(inputs.ids)  # [B, T, D]
+        if self.scale_embeddings:
             x = x * math.sqrt(self.width)
-        x = ops.cast(drop(x, 1), self.compute_dtype)
-        x = self.entered(x, inputs)
+        x = ops.cast(drop(x, x_key), self.compute_dtype)
+        x = self.put_first(x, inputs)
         g = None
         if queries:
             shape = (*ops.shape(places)[:2], self.width)
-            g = drop(ops.broadcast_to(self.mask_embedding, shape), 2)
+            g = drop(ops.broadcast_to(self.mask_embedding, shape), g_key)
             g = ops.cast(g, self.compute_dtype)
         below = []
         for i, block in enumerate(self.blocks):
             below.append(x)
-            last = i == len(self.blocks) - 1 and all_layers is not True
-            streams = [] if last and queries else [(x, everywhere)]
-            if last and places is not None and not queries:
+            is_last = i == len(self.blocks) - 1 and all_layers is not True
+            streams = [] if is_last and queries else [(x, everywhere)]
+            if is_last and places is not None and not queries:
                 streams = [(take(x, places), at_places)]
             if queries:
                 streams.append((g, at_places))
-            made = block(
+            outputs = block(
                 x,
                 streams,
                 distances,
-                signs=directions,
-                memory=memory.states[i] if remembered else None,
+                signs=inputs.directions,
+                memory=None if memory is None else memory.states[i],
                 biases=self.biases,
                 key=keys[i],
             )
-            x = made[0]
-            g = made[-1]
+            x, g = outputs[0], outputs[-1]
         if all_layers is True and places is not None and not queries:
             g = take(x, places)
-        states = drop(g, 3)
         layers = None
         if all_layers:
             layers = [*below, x] if all_layers is True else below
-        return Encoded(
-            states,
-            layers,
-            None if memory is None else self._remember(memory, below, advance),
+        if memory is not None:
+            state = self._new_memory(memory, below, advance)
+        return Encoded(drop(g, last_key), layers, state)
+
+    def _distances(self, length: Any, memory: Memory | None) -> Tensor:
+        """Returns the sinusoids [S, D] of all distances."""
+        distances = sinusoids(
+            length,
+            0 if memory is None else memory.states.shape[2],
+            self.width,
+            causal=self.causal,
+            clamp=self.clamp,
+            longest=self.max_length,
         )
+        return ops.convert_to_tensor(distances)
+
+    def _sights(
+        self,
+        inputs: Inputs,
+        length: Any,
+        memory: Memory | None,
+        places: Tensor | None,
+        queries: bool,
+    ) -> tuple[Sight, Sight]:
+        """Returns the masks of all tokens, and of tokens at places."""
+        rules = functools.partial(
+            sight,
+            length,
+            0 if memory is None else memory.states.shape[2],
+            causal=self.causal,
+            same_length=self.same_length,
+            filled=None if memory is None else memory.filled,
+            block_ids=inputs.block_ids,
+            ranks=inputs.ranks,
+            sees=inputs.sees,
+            segment_ids=inputs.segment_ids,
+        )
+        everywhere = rules()
+        if places is None:
+            return everywhere, everywhere
+        return everywhere, rules(places=places, queries=queries)
 
     def _check(
         self, inputs: Inputs, places: Tensor | None, queries: bool
     ) -> None:
-        """Complains of arguments that do not fit."""
-        if inputs.segment_ids is not None and not self.arguments['segments']:
+        """Raises if arguments do not fit together."""
+        if inputs.segment_ids is not None and not self.segments:
             raise ValueError(
                 'segment_ids for an encoder without segments: build it '
                 'with segments=2'
@@ -256,20 +263,18 @@ class RelativeTransformer(Encoder):
             raise ValueError('ranks and sees go together: give both')
         if queries and places is None:
             raise ValueError('queries are computed at places: name places')
-        if queries and self.arguments['causal']:
+        if queries and self.causal:
             raise ValueError('a causal encoder has no query stream')
 
-    def _remember(
+    def _new_memory(
         self, memory: Memory, below: list[Tensor], advance: int | None
     ) -> Memory:
-        """The last M of what was remembered and the first `advance` tokens.
+        """Returns the last states of the memory and the first `advance` tokens.
 
         Args:
-            below: what went into each block, [B, T, D].
+            below: inputs of each block, [B, T, D].
         """
         size = memory.states.shape[2]
-        if not size:
-            return memory
         count = advance
         if advance is None:
             count = below[0].shape[1] or ops.shape(below[0])[1]

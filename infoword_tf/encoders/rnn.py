@@ -1,10 +1,10 @@
 """A recurrent encoder: layers of LSTM, GRU or plain recurrence, left to right.
 
-Each token's state has read all tokens before it, however far, through a state
-of one size that goes on from one text to the next (Mikolov et al. 2010; Zaremba
-et al. 2014 for the places of dropout: never in time).
+The state of a token depends on all tokens before it, through a memory of fixed
+size that goes on from one text to the next (Mikolov et al. 2010). Dropout acts
+between layers, never in time (Zaremba et al. 2014).
 
-Glossary of shapes: B rows, T tokens, Q places, D width, L layers.
+Glossary of shapes: P places.
 """
 
 import math
@@ -30,12 +30,12 @@ class Rnn(Encoder):
     layers: int = setting(2, 'L.', at_least=1)
     cell: str = setting(
         'lstm',
-        'What carries the text so far from word to word.',
+        'What carries the text so far from token to token.',
         choices=CELLS,
     )
 
     def make_blocks(self) -> None:
-        """As `Encoder.make_blocks`."""
+        """Overrides `Encoder.make_blocks`."""
         self.autocast = False  # a state stays float32
         self.blocks = [
             Recurrent(
@@ -53,8 +53,8 @@ class Rnn(Encoder):
         super().build()
 
     def empty_state(self, batch: int, length: int = 0) -> dict[str, Tensor]:
-        """Of rows that have read nothing: [L, B, D] by what a cell has."""
-        del length  # whatever was read, it is of one size
+        """Returns the memory of no text: [L, B, D] by name of a state."""
+        del length  # the memory has one size
         return stacked([block.empty_state(batch) for block in self.blocks])
 
     def call(
@@ -66,34 +66,35 @@ class Rnn(Encoder):
         state: dict[str, Tensor] | None = None,
         advance: int | None = None,
     ) -> Encoded:
-        """As `Encoder.call`. A block of a row begins with an empty state.
+        """Encodes a view, see `Encoder.call`.
+
+        Each block of a sequence begins with an empty memory.
 
         Raises:
-            ValueError: inputs that it does not read; an `advance` that is not
-                all of the text.
+            ValueError: inputs that are not read; an `advance` that is not the
+                whole text.
         """
         self.check_inputs(inputs)
         check_advance(inputs.ids, advance)
         keys = dropout.keys_of(key, len(self.blocks) + 1)
         keep = begins_anew(inputs.block_ids)
-        # Of deviation 0.55 at first, whatever the width: what is much smaller
-        # leaves all gates where they are, and hardly anything to learn from.
+        # A deviation of 0.55 at first, whatever the width: with much smaller
+        # inputs the gates hardly move, and the gradient is too small.
         x = self.lookup(inputs.ids) * math.sqrt(self.width)
         x = ops.cast(x, self.compute_dtype)
-        layers, new = [x], []
+        layers, states = [x], []
         for i, block in enumerate(self.blocks):
-            x, own = block(
+            x, block_state = block(
                 dropout.drop(x, key=keys[i], rate=self.rate),
                 None if state is None else of_layer(state, i),
                 keep,
                 key,
             )
             layers.append(x)
-            new.append(own)
+            states.append(block_state)
         if state is not None:
-            state = stacked(new)
-        key = keys[-1]
-        return encoded(layers, places, key, self.rate, all_layers, state)
+            state = stacked(states)
+        return encoded(layers, places, keys[-1], self.rate, all_layers, state)
 
 
 def encoded(
@@ -104,7 +105,7 @@ def encoded(
     all_layers: bool | str,
     state: dict[str, Tensor] | None,
 ) -> Encoded:
-    """What a recurrent encoder returns, its last states dropped.
+    """Returns a recurrent encoder's result, with dropout on the last layer.
 
     Args:
         layers: L + 1 times [B, T, D], embeddings first.
@@ -113,14 +114,15 @@ def encoded(
         state: for the next step, or None.
     """
     last = layers[-1] if places is None else take(layers[-1], places)
-    found = None
-    if all_layers:
-        found = layers if all_layers is True else layers[:-1]
-    return Encoded(dropout.drop(last, key=key, rate=rate), found, state)
+    if not all_layers:
+        layers = None
+    elif all_layers is not True:
+        layers = layers[:-1]
+    return Encoded(dropout.drop(last, key=key, rate=rate), layers, state)
 
 
 def stacked(states: list[dict[str, Tensor]]) -> dict[str, Tensor]:
-    """States of L layers -> [L, B, ...] by name."""
+    """Stacks the states of L layers: [L, B, ...] by name."""
     return {
         name: ops.stack([state[name] for state in states])
         for name in states[0]
@@ -128,16 +130,12 @@ def stacked(states: list[dict[str, Tensor]]) -> dict[str, Tensor]:
 
 
 def of_layer(state: dict[str, Tensor], number: int) -> dict[str, Tensor]:
-    """What `stacked` had of one layer."""
+    """Returns the states of layer `number`, the reverse of `stacked`."""
     return {name: value[number] for name, value in state.items()}
 
 
 def check_advance(ids: Tensor, advance: int | None) -> None:
-    """Complains of a step that reads tokens again.
-
-    Raises:
-        ValueError: a recurrent state cannot go back to before them.
-    """
+    """Raises a ValueError if a step reads tokens again: no memory goes back."""
     if advance not in (None, ids.shape[1]):
         raise ValueError(
             f'{ids.shape[1]} tokens, of which {advance} go on: a recurrent '

@@ -1,6 +1,6 @@
-"""Blocks on each other, as Transformers without relative positions have them.
+"""Stacks of Transformer blocks: their constructor and the loop over them.
 
-Glossary of shapes: B batch, T tokens, Q places, D width, L layers.
+Glossary of shapes: P places.
 """
 
 import functools
@@ -20,15 +20,13 @@ def blocks_of(
     sizes: Encoder, count: int, kind: type[Sized], layer: Layer, name: str,
     **more: Any,
 ) -> list[Any]:  # fmt: skip
-    """Makes blocks of a kind, of the sizes of an encoder.
+    """Makes blocks with the sizes of an encoder.
 
     Args:
-        sizes: the encoder.
-        count: how many.
-        kind: what they are.
-        layer: whose they are, and whose dtype they have.
-        name: of each, before its number.
-        **more: what such blocks take besides.
+        sizes, count, kind: the encoder, number and class of the blocks.
+        layer: that has the blocks, and gives their dtype.
+        name: of each block, before its number.
+        **more: arguments of this kind alone.
     """
     return [
         kind(
@@ -47,29 +45,30 @@ def blocks_of(
 
 
 class Stack(Encoder):
-    """An encoder whose blocks take rows of tokens, and states at places.
+    """An encoder whose blocks see sequences alone, without memory or streams.
 
     Attributes:
-        gamma, beta: [D] of the norm of the embeddings; None: there is none.
-        last_gamma, last_beta: likewise after the last block.
+        gamma, beta: [D] of the norm of the embeddings; None: no norm.
+        last_gamma, last_beta: [D] of the norm after the last block; None: no
+            norm.
     """
 
     can_remat = True
     gamma = beta = last_gamma = last_beta = None
 
-    def begun(
-        self, x: Tensor, kept: Tensor | None, key: Tensor | None
+    def start_blocks(
+        self, x: Tensor, multipliers: Tensor | None, key: Tensor | None
     ) -> Tensor:
-        """Normalises and drops the sum of the embeddings.
+        """Normalizes the sum of the embeddings, and applies dropout.
 
         Args:
-            x: [B, T, D] float32, D as wide as the embeddings.
-            kept: as of `Inputs`.
+            x: [B, T, D] float32, D the width of the embeddings.
+            multipliers: as in `Inputs`.
             key: as in `Encoder.call`.
 
         Returns:
-            [B, T, D] in the compute dtype; without a key its rows [B T, D],
-            so that no operation has to change a shape from here on.
+            [B, T, D] in the compute dtype; without a key flattened [B T, D],
+            so that no later operation has to change a shape.
         """
         if key is None:
             x = ops.reshape(x, (-1, self.embedding_width))
@@ -82,18 +81,18 @@ class Stack(Encoder):
             x = self._normalized(
                 x, self.gamma, self.beta, key=key, rate=self.rate
             )
-        if kept is None:
+        if multipliers is None:
             return x
-        return x * ops.reshape(ops.cast(kept, x.dtype), ops.shape(x))
+        return x * ops.reshape(ops.cast(multipliers, x.dtype), ops.shape(x))
 
     def _normalized(self, x: Tensor, *weights: Tensor, **more: Any) -> Tensor:
-        how = {'epsilon': self.epsilon, 'dtype': self.compute_dtype}
-        return norm.norm(x, *weights, **how, **more)
+        more |= {'epsilon': self.epsilon, 'dtype': self.compute_dtype}
+        return norm.norm(x, *weights, **more)
 
-    def allowed(
+    def attention_mask(
         self, inputs: Inputs, rule: Tensor | None, key: Tensor | None
     ) -> Tensor | None:
-        """What tokens see: of their own block, and by a rule; None: all.
+        """Builds the mask `allowed` of `Block.call`: within blocks, by a rule.
 
         Args:
             inputs: with the blocks.
@@ -101,7 +100,7 @@ class Stack(Encoder):
             key: as in `Encoder.call`.
 
         Returns:
-            As `Block.call` takes it.
+            None: tokens attend to all tokens.
         """
         allowed, blocks = rule, inputs.block_ids
         if blocks is not None:
@@ -121,27 +120,29 @@ class Stack(Encoder):
         places: Tensor | None,
         key: Tensor | None,
         all_layers: bool | str,
-        given: Callable[[int, Tensor | None], dict[str, Any]],
+        arguments_of: Callable[[int, Tensor | None], dict[str, Any]],
     ) -> Encoded:
-        """Runs the blocks one after the other, and the norm behind them.
+        """Runs the blocks one after another, and the norm after the last.
 
         Args:
-            x: of `begun`.
+            x: result of `start_blocks`.
             length: T.
             places, key, all_layers: as in `Encoder.call`.
-            given: (number of a block, its places) -> what else it takes.
+            arguments_of: (number of a block, its places) -> its other
+                arguments.
         """
-        rows = length if key is None else None
+        flat_length = length if key is None else None
         keys, layers = dropout.keys_of(key, len(self.blocks)), [x]
         for i, block in enumerate(self.blocks):
-            last = i == len(self.blocks) - 1 and all_layers is not True
-            at = places if last else None
+            is_last = i == len(self.blocks) - 1 and all_layers is not True
+            at = places if is_last else None
+            more = arguments_of(i, at)
             run = functools.partial(
-                block, places=at, key=keys[i], length=rows, **given(i, at)
+                block, places=at, key=keys[i], length=flat_length, **more
             )
-            # Of what is given here x alone has a gradient.
+            # Of a block's arguments x alone has a gradient.
             x = remat(run)(x) if self.remat and key is not None else run(x)
-            if all_layers and not last:
+            if all_layers and not is_last:
                 layers.append(x)
         if self.last_gamma is not None:
             x = self._normalized(
@@ -149,8 +150,8 @@ class Stack(Encoder):
             )
             if all_layers is True:
                 layers[-1] = x
-        if rows is not None:
-            shape = (-1, rows, self.width)
+        if flat_length is not None:
+            shape = (-1, flat_length, self.width)
             if all_layers:
                 layers = [ops.reshape(states, shape) for states in layers]
             if all_layers is True:

@@ -2,9 +2,6 @@
 
 Bidirectional and post-norm as BERT's; causal (Radford et al. 2018), pre-norm,
 and narrow embeddings (Clark et al. 2020, ELECTRA) by argument.
-
-Glossary of shapes: B batch, T tokens, Q places, D width, L layers,
-V vocabulary.
 """
 
 from typing import Any
@@ -20,11 +17,11 @@ Tensor = Any
 
 
 class Transformer(Stack):
-    """g_omega of BERT, BERT-NCE and InfoWord."""
+    """Transformer: g_omega of BERT, BERT-NCE and InfoWord."""
 
     input_fields = (
         'ids', 'positions', 'segment_ids', 'block_ids', 'first',
-        'first_places', 'kept',
+        'first_places', 'multipliers',
     )  # fmt: skip
 
     layers: int = setting(2, 'L.', at_least=1)
@@ -49,14 +46,14 @@ class Transformer(Stack):
     )
 
     def make_blocks(self) -> None:
-        """As `Encoder.make_blocks`."""
+        """Overrides `Encoder.make_blocks`."""
         self.inner_width = self.inner_width or 4 * self.width
         self.blocks = blocks_of(
             self, self.layers, Block, self, 'layer', pre_norm=self.pre_norm
         )
 
     def build(self) -> None:
-        """As `Encoder.build`."""
+        """Overrides `Encoder.build`."""
         sizes = self.arguments
         self.embedding_width = self.embedding_width or self.width
         self.make_embedding_table()
@@ -91,10 +88,10 @@ class Transformer(Stack):
         key: Tensor | None = None,
         all_layers: bool | str = False,
     ) -> Encoded:
-        """As `Encoder.call`.
+        """Encodes a view, see `Encoder.call`.
 
         Raises:
-            ValueError: T beyond the positions; inputs that it does not read.
+            ValueError: T beyond the positions; inputs that are not read.
         """
         self.check_inputs(inputs)
         ids, positions, segment_ids, *_ = inputs
@@ -105,28 +102,28 @@ class Transformer(Stack):
                 f'{self.max_length} positions'
             )
         x = self.lookup(ids)  # [B, T, D]
-        # What is the same for all texts is summed first.
+        # Terms that all texts share are summed first.
         if positions is None:
-            places_of = self.position_table[: ops.shape(ids)[1]]  # [T, D]
+            of_positions = self.position_table[: ops.shape(ids)[1]]  # [T, D]
         else:
-            places_of = ops.take(self.position_table, positions, axis=0)
+            of_positions = ops.take(self.position_table, positions, axis=0)
         if self.segment_table is None:
             if segment_ids is not None:
                 raise ValueError('segment_ids for an encoder without segments')
-            x = x + places_of
+            x = x + of_positions
         elif segment_ids is None:
-            x = x + (places_of + self.segment_table[0])
+            x = x + (of_positions + self.segment_table[0])
         else:
-            x = x + places_of
+            x = x + of_positions
             x = x + ops.take(self.segment_table, segment_ids, axis=0)
-        x = self.begun(x, inputs.kept, key)
+        x = self.start_blocks(x, inputs.multipliers, key)
         if self.embedding_width != self.width:
             x = project(x, ops.cast(self.projection_kernel, x.dtype))
             x = ops.add(x, ops.cast(self.projection_bias, x.dtype))
-        x = self.entered(x, inputs)
+        x = self.put_first(x, inputs)
         length = ops.shape(ids)[1]
         earlier = causal_mask(length) if self.causal else None
-        allowed = self.allowed(inputs, earlier, key)
+        allowed = self.attention_mask(inputs, earlier, key)
         return self.run_blocks(
             x, length, places, key, all_layers,
             lambda number, at: {'allowed': allowed},

@@ -1,4 +1,4 @@
-"""How good vectors are: files of judgements, exact search, and measures.
+"""Evaluation of vectors: files of judgements, exact search, and measures.
 
-Vectors come from outside, so nothing here needs TensorFlow or Keras.
+Callers bring the vectors, so nothing here needs TensorFlow or Keras.
 """

@@ -1,16 +1,16 @@
-"""Translations: files of them, finding them by vectors, and how well that goes.
+"""Translations: files, search by vectors, and measures of the search.
 
 Files are those of LASER's Tatoeba test set (Artetxe & Schwenk 2019, "Massively
 Multilingual Sentence Embeddings for Zero-Shot Cross-Lingual Transfer and
-Beyond", §4.3), also by the names that XTREME gives them. Vectors are compared
-by cosine or by the margin of Artetxe & Schwenk 2019 ("Margin-based Parallel
-Corpus Mining with Multilingual Sentence Embeddings").
+Beyond", §4.3), with LASER's or XTREME's names. Vectors are compared by cosine
+or by the margin of Artetxe & Schwenk 2019 ("Margin-based Parallel Corpus Mining
+with Multilingual Sentence Embeddings").
 
-A sentence that stands in a file several times is one: no vector tells its
-copies apart, and as neighbours of each other they would decide margins.
+A sentence that occurs several times in a file counts once: its copies have the
+same vector, and as neighbours of each other they would decide margins.
 
-Glossary of shapes: n lines, N and M sentences of the two sides without copies,
-D width, K neighbours, P pairs.
+Glossary of shapes: n lines, S and s distinct sentences of the two sides,
+k neighbours.
 """
 
 import pathlib
@@ -24,13 +24,13 @@ from infoword_tf.data import bitexts, readers
 from infoword_tf.evaluation import ranking
 from infoword_tf.text import strings
 
-NEIGHBOURS = 4  # K, as published
+NEIGHBOURS = 4  # k, as published
 BLOCK = 4096  # sentences of the second side that are compared at a time
 MEASURES = ('accuracy', 'by_line', 'f1')
 DIRECTIONS = ('xx_en', 'en_xx', 'mean')
 Shares = dict[str, dict[str, float]]  # by measure, then by direction
-_LEAST = 1e-6  # that a cosine is divided by
-_SORTED = 20  # so many sentences are not in order by chance
+_LEAST = 1e-6  # by which a cosine is divided
+_SORTED = 20  # sentences that are not in alphabetical order by chance
 _ENGLISH = ('en', 'eng')
 _CODE = r'[a-z]{2,3}(?:_\w+)?'  # deu, de, deu_Latn
 _NAME = re.compile(
@@ -42,13 +42,13 @@ _NAME = re.compile(
 # ---------------------------------------------------------------------- reading
 
 
-class Sentences(NamedTuple):
-    """The sentences of a file, each once.
+class DistinctSentences(NamedTuple):
+    """The distinct sentences of a file.
 
     Attributes:
-        texts: N, in the order of their first lines.
-        place: [n] int64, which of them each line holds.
-        line: [N] int64, the first line of each, from 0.
+        texts: S, in the order of their first lines.
+        place: [n] int64, index in `texts` of each line.
+        line: [S] int64, the first line of each, from 0.
     """
 
     texts: list[str]
@@ -57,35 +57,35 @@ class Sentences(NamedTuple):
 
     @property
     def copies(self) -> int:
-        """How many lines hold a sentence that stands further up too."""
+        """Number of lines whose sentence occurs further up too."""
         return len(self.place) - len(self.texts)
 
 
 class Bitext(NamedTuple):
-    """A language's sentences and their translations into English, by line.
+    """The sentences of a language and English translations, by line.
 
     Attributes:
-        language: its code, as file names have it.
+        language: its code in file names.
         foreign, english: both sides.
-        is_sorted: whether the English side alone is in the order of the
-            alphabet, as XTREME's own preparation leaves it: then lines belong
-            together no longer.
+        is_sorted: whether the English side alone is in alphabetical order, as
+            XTREME's preparation leaves it: then lines do not match.
     """
 
     language: str
-    foreign: Sentences
-    english: Sentences
+    foreign: DistinctSentences
+    english: DistinctSentences
     is_sorted: bool
 
 
-def distinct(lines: Iterable[str]) -> Sentences:
-    """Sentences without copies."""
+def distinct(lines: Iterable[str]) -> DistinctSentences:
+    """Collects the distinct sentences of lines."""
     texts, place = strings.distinct(lines)
-    return Sentences(texts, place, np.unique(place, return_index=True)[1])
+    first = np.unique(place, return_index=True)[1]
+    return DistinctSentences(texts, place, first)
 
 
 def sentences_of(path: pathlib.Path) -> list[str]:
-    """What the lines of a file (perhaps packed) hold, without blanks around it.
+    """Reads the stripped lines of a file, which may be compressed.
 
     Raises:
         FileNotFoundError: there is no such file.
@@ -102,10 +102,10 @@ def sentences_of(path: pathlib.Path) -> list[str]:
 def aligned(
     first: pathlib.Path, second: pathlib.Path
 ) -> tuple[list[str], list[str]]:
-    """Two files of which a line is the translation of the other's same line.
+    """Reads two files whose lines are translations of each other.
 
     Raises:
-        FileNotFoundError, ValueError: as of `sentences_of`; one has more
+        FileNotFoundError, ValueError: see `sentences_of`; one file has more
             lines than the other, or a line is empty.
     """
     a, b = sentences_of(first), sentences_of(second)
@@ -120,19 +120,20 @@ def aligned(
 
 
 def read(folder: pathlib.Path, languages: Sequence[str] = ()) -> list[Bitext]:
-    """A folder of translations into English, by language.
+    """Reads a folder of translations into English, by language.
 
     Names of files are those of LASER, NAME.deu-eng.deu and NAME.deu-eng.eng,
-    or of XTREME, de-en.de and de-en.en; all of them may be packed.
+    or of XTREME, de-en.de and de-en.en; all may be compressed.
 
     Args:
-        folder: other files in it are left alone.
-        languages: which are wanted; none: all.
+        folder: with these files; others are ignored.
+        languages: to read; none: all.
 
     Raises:
-        FileNotFoundError: there is no such folder, or a file lacks its other
+        FileNotFoundError: there is no such folder, or a file without its other
             side.
-        ValueError: it has none, or not these languages; or as of `aligned`.
+        ValueError: the folder has no translations, or lacks a language; see
+            `aligned`.
     """
     files = _files(folder)
     known = ', '.join(sorted(files))
@@ -141,7 +142,7 @@ def read(folder: pathlib.Path, languages: Sequence[str] = ()) -> list[Bitext]:
             raise ValueError(
                 f'{folder} has no {language}: its languages are {known}'
             )
-    found = []
+    result = []
     for language in sorted(set(languages) or files):
         foreign, english = aligned(*files[language])
         is_sorted = (
@@ -149,19 +150,19 @@ def read(folder: pathlib.Path, languages: Sequence[str] = ()) -> list[Bitext]:
             and english == sorted(english)
             and foreign != sorted(foreign)
         )
-        found.append(
+        result.append(
             Bitext(language, distinct(foreign), distinct(english), is_sorted)
         )
-    return found
+    return result
 
 
 def files_of(folder: pathlib.Path) -> list[pathlib.Path]:
-    """What `read` reads of a folder, in order."""
+    """Lists the files that `read` reads, in order."""
     return [path for both in _files(folder).values() for path in both]
 
 
 def _files(folder: pathlib.Path) -> dict[str, list[pathlib.Path]]:
-    """By language its file and that of its translations."""
+    """Returns, by language, the foreign and the English file."""
     if not folder.is_dir():
         raise FileNotFoundError(f'{folder}: there is no such folder')
     pairs: dict[str, dict[str, pathlib.Path]] = {}
@@ -175,7 +176,7 @@ def _files(folder: pathlib.Path) -> dict[str, list[pathlib.Path]]:
                 pairs.setdefault(name['pair'], {}).setdefault(
                     name['side'], path
                 )
-    found: dict[str, list[pathlib.Path]] = {}
+    files: dict[str, list[pathlib.Path]] = {}
     for pair, sides in pairs.items():
         for code in codes[pair]:
             if code not in sides:
@@ -185,19 +186,19 @@ def _files(folder: pathlib.Path) -> dict[str, list[pathlib.Path]]:
                     'its translations'
                 )
         language = codes[pair][0]
-        if language in found:
+        if language in files:
             raise ValueError(
                 f'{folder} has two test sets of {language}, the second is '
                 f'{pair}; keep one of them there'
             )
-        found[language] = [sides[code] for code in codes[pair]]
-    if not found:
+        files[language] = [sides[code] for code in codes[pair]]
+    if not files:
         raise ValueError(
             f'{folder} holds no translations into English: expected are pairs '
             'of files such as tatoeba.deu-eng.deu and tatoeba.deu-eng.eng, or '
             'de-en.de and de-en.en'
         )
-    return found
+    return files
 
 
 def _is_english(code: str) -> bool:
@@ -207,11 +208,10 @@ def _is_english(code: str) -> bool:
 def english_of(
     languages: Sequence[Bitext],
 ) -> tuple[list[str], list[np.ndarray]]:
-    """English sentences of all languages, each once: many have the same.
+    """Collects the distinct English sentences of all languages.
 
     Returns:
-        The sentences, and of each language which of them are its own, [M]
-        int64.
+        The sentences; of each language the indices [s] int64 of its sentences.
     """
     every = distinct(text for x in languages for text in x.english.texts)
     ends = np.cumsum([len(x.english.texts) for x in languages])
@@ -221,14 +221,12 @@ def english_of(
 # -------------------------------------------------------------------- searching
 
 
-class Found(NamedTuple):
-    """The K nearest sentences of the other side, best first.
-
-    Of two that are as near the one of the lower number is first.
+class Neighbours(NamedTuple):
+    """The k nearest sentences of the other side, best first, then by number.
 
     Attributes:
-        scores: [N, K] float32 cosines.
-        numbers: [N, K] int64.
+        scores: [S, k] float32 cosines.
+        numbers: [S, k] int64.
     """
 
     scores: np.ndarray
@@ -237,14 +235,14 @@ class Found(NamedTuple):
 
 def nearest(
     x: np.ndarray, y: np.ndarray, neighbours: int
-) -> tuple[Found, Found]:
-    """What each x finds among all y, and each y among all x.
+) -> tuple[Neighbours, Neighbours]:
+    """Finds the nearest y of each x, and the nearest x of each y.
 
     Both by the same cosines, which are computed once, a block at a time.
 
     Args:
-        x, y: [N, D] and [M, D].
-        neighbours: K, or as many as there are.
+        x, y: [S, D] and [s, D].
+        neighbours: k, at most the sentences of the other side.
 
     Raises:
         ValueError: a vector holds NaN or infinity.
@@ -252,33 +250,37 @@ def nearest(
     x, y = ranking.prepared(x, 'cosine'), ranking.prepared(y, 'cosine')
     of_x = ranking.Best(len(x), min(neighbours, len(y)))
     of_y = ranking.Best(len(y), min(neighbours, len(x)))
-    # From behind: at a tie `Best` has the larger number first.
+    # Numbered backward: at a tie `Best` has the larger number first.
     number_x, number_y = np.arange(len(x))[::-1], np.arange(len(y))[::-1]
     for column in range(0, len(y), BLOCK):
         columns = slice(column, column + BLOCK)
-        for row in range(0, len(x), ranking.ROWS):
-            rows = slice(row, row + ranking.ROWS)
+        for row in range(0, len(x), ranking.QUERIES):
+            rows = slice(row, row + ranking.QUERIES)
             cosines = x[rows] @ y[columns].T
             of_x.add(rows, cosines, number_y[columns])
             of_y.add(columns, cosines.T, number_x[rows])
     scores, numbers = of_x.sorted()
-    found = Found(scores, len(y) - 1 - numbers)
+    neighbours_of_x = Neighbours(scores, len(y) - 1 - numbers)
     scores, numbers = of_y.sorted()
-    return found, Found(scores, len(x) - 1 - numbers)
+    return neighbours_of_x, Neighbours(scores, len(x) - 1 - numbers)
 
 
-def margins(of_x: Found, of_y: Found) -> tuple[np.ndarray, np.ndarray]:
-    """The margin of everything that was found, [N, K] and [M, K] float64.
+def margins(
+    of_x: Neighbours, of_y: Neighbours
+) -> tuple[np.ndarray, np.ndarray]:
+    """Computes the margins of all neighbours, [S, k] and [s, k] float64.
 
     Artetxe & Schwenk 2019, Eq. 2-3: cos(x, y) over the mean of two means, of
-    the cosines of x with its K nearest y, and of y with its K nearest x.
+    the cosines of x with its k nearest y, and of y with its k nearest x.
     """
     mean_x = of_x.scores.mean(axis=1, dtype=np.float64)
     mean_y = of_y.scores.mean(axis=1, dtype=np.float64)
 
-    def ratio(found: Found, own: np.ndarray, other: np.ndarray) -> np.ndarray:
-        around = (own[:, None] + other[found.numbers]) / 2
-        return found.scores / np.maximum(around, _LEAST)
+    def ratio(
+        near: Neighbours, mean: np.ndarray, other_mean: np.ndarray
+    ) -> np.ndarray:
+        both = (mean[:, None] + other_mean[near.numbers]) / 2
+        return near.scores / np.maximum(both, _LEAST)
 
     return ratio(of_x, mean_x, mean_y), ratio(of_y, mean_y, mean_x)
 
@@ -289,13 +291,13 @@ def translations(
     score: str = 'cosine',
     neighbours: int = NEIGHBOURS,
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Which y each x takes for its translation, [N], and the reverse, [M].
+    """Predicts the translation y of each x, [S], and x of each y, [s].
 
     Args:
-        x, y: [N, D] and [M, D].
-        score: 'cosine': the nearest; 'margin': of the `neighbours` nearest the
-            one with the largest margin.
-        neighbours: K.
+        x, y: [S, D] and [s, D].
+        score: 'cosine': the nearest sentence; 'margin': among the `neighbours`
+            nearest that with the largest margin.
+        neighbours: k.
 
     Raises:
         ValueError: a vector holds NaN or infinity.
@@ -305,8 +307,8 @@ def translations(
         return of_x.numbers[:, 0], of_y.numbers[:, 0]
     both = nearest(x, y, neighbours)
     of_x, of_y = (
-        found.numbers[np.arange(len(scores)), scores.argmax(axis=1)]
-        for found, scores in zip(both, margins(*both), strict=True)
+        near.numbers[np.arange(len(scores)), scores.argmax(axis=1)]
+        for near, scores in zip(both, margins(*both), strict=True)
     )
     return of_x, of_y
 
@@ -315,21 +317,22 @@ def translations(
 
 
 def measure(
-    found: np.ndarray, source: Sentences, target: Sentences
+    numbers: np.ndarray, source: DistinctSentences, target: DistinctSentences
 ) -> dict[str, float]:
-    """How good translations are, in shares of 1.
+    """Measures predicted translations, in shares of 1.
 
     Args:
-        found: [N], which of the target's sentences each of the source's finds.
-        source, target: lines that belong together.
+        numbers: [S], the target sentence that each source sentence predicts.
+        source, target: files whose lines match.
 
     Returns:
-        'accuracy': of how many lines the sentence that was found is the right
-        one, wherever it stands (LASER's with --textual). 'by_line': of how
-        many it is that of the same line, where of copies the first is found
-        (LASER's without it, XTREME's). 'f1': weighted, of lines too (MTEB's).
+        'accuracy': the share of lines whose prediction is the right sentence,
+        in whichever line (LASER's with --textual). 'by_line': the share whose
+        prediction is in the same line, where copies count as their first line
+        (LASER's without --textual, XTREME's). 'f1': weighted, of lines too
+        (MTEB's).
     """
-    predicted = found[source.place]
+    predicted = numbers[source.place]
     lines = target.line[predicted]
     return {
         'accuracy': float(np.mean(predicted == target.place)),
@@ -338,18 +341,18 @@ def measure(
     }
 
 
-def measured(
+def measure_both(
     language: Bitext,
     foreign: np.ndarray,
     english: np.ndarray,
     score: str = 'cosine',
     neighbours: int = NEIGHBOURS,
 ) -> Shares:
-    """What `measure` says of both directions, and their mean.
+    """Measures both directions of a language, and means of the two.
 
     Args:
-        language: its sentences.
-        foreign, english: their vectors, [N, D] and [M, D].
+        language: with the sentences.
+        foreign, english: vectors, [S, D] and [s, D].
         score, neighbours: as of `translations`.
 
     Raises:
@@ -369,11 +372,11 @@ def measured(
 
 
 def weighted_f1(predictions: np.ndarray) -> float:
-    """The mean F1 of n classes, of which example i has class i.
+    """Returns the mean F1 of n classes, where example i has class i.
 
-    As scikit-learn's f1_score(range(n), predictions, average='weighted',
+    Equals scikit-learn's f1_score(range(n), predictions, average='weighted',
     zero_division=0): each class has one example, so its F1 is 0 or
-    2 / (1 + how often it was predicted).
+    2 / (1 + number of predictions of the class).
     """
     counts = np.bincount(predictions, minlength=len(predictions))
     hits = predictions == np.arange(len(predictions))

@@ -1,20 +1,20 @@
-"""How two lists of numbers agree."""
+"""Correlations of predictions with targets."""
 
 import warnings
 
 import numpy as np
 
-# Predictions are float32 and come of sums: their last bits say nothing. A
-# cosine of two vectors is off by 1e-7; numbers closer than this share of the
-# largest are taken for one.
+# Predictions are float32 sums, whose last bits are rounding: a cosine of two
+# vectors is off by 1e-7. Numbers closer than this share of the largest count as
+# equal.
 ROUNDING = 8 * float(np.finfo(np.float32).eps)
 
 
 def pearson(predictions: np.ndarray, targets: np.ndarray) -> float:
     """Computes Pearson's correlation of [n] scores.
 
-    0 where either is constant; predictions that are equal within `ROUNDING`
-    are, and a warning says so.
+    Constant scores have correlation 0. Predictions that are equal within
+    `ROUNDING` count as constant, with a warning.
     """
     if _constant(predictions, targets):
         return 0.0
@@ -22,9 +22,7 @@ def pearson(predictions: np.ndarray, targets: np.ndarray) -> float:
 
 
 def spearman(predictions: np.ndarray, targets: np.ndarray) -> float:
-    """Computes Spearman's: Pearson's of ranks; equal scores share their mean
-    rank. 0 as `pearson`.
-    """
+    """Computes Spearman's, `pearson` of ranks; equal scores share a rank."""
     from scipy import stats
 
     if _constant(predictions, targets):
@@ -41,7 +39,7 @@ def _constant(predictions: np.ndarray, targets: np.ndarray) -> bool:
     if np.ptp(targets) == 0:
         return True
     if not np.ptp(predictions) <= ROUNDING * np.max(np.abs(predictions)):
-        return False  # of NaN too
+        return False  # also if there are NaN
     warnings.warn(
         f'all {len(predictions):,} predictions are equal within rounding (near '
         f'{predictions[0]:.6g}): their correlation counts as 0',

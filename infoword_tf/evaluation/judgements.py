@@ -1,8 +1,8 @@
-"""What a run can measure its vectors by while it trains: `--best=SCHEME:PATH`.
+"""Judgements by which a run measures its vectors: `--best=SCHEME:PATH`.
 
     sts:FILE                      Spearman x 100, see evaluation/sts.py
     retrieval:DIR                 nDCG@10 of a BEIR folder, its split test
-    retrieval:DIR/qrels/dev.tsv   the same of another split
+    retrieval:DIR/qrels/dev.tsv   nDCG@10 of another split
     tatoeba:DIR                   accuracy in percent of finding translations,
                                   evaluation/bitext.py: the mean of both
                                   directions, over all languages of a folder
@@ -22,12 +22,12 @@ NAMES = {
 
 
 class Judgements(NamedTuple):
-    """What people have said of texts.
+    """Judgements of texts by people.
 
     Attributes:
         spec: 'SCHEME:PATH'.
-        name: of the measure, as records have it; higher is better.
-        judged: the pairs, what is to be found, or the languages of a folder.
+        name: of the measure in records; higher is better.
+        judged: scored pairs, a retrieval task, or the languages of a folder.
         fingerprint: changes when the files do.
     """
 
@@ -38,10 +38,10 @@ class Judgements(NamedTuple):
 
 
 def read(spec: str) -> Judgements:
-    """Reads what 'SCHEME:PATH' names.
+    """Reads the judgements 'SCHEME:PATH'.
 
     Raises:
-        FileNotFoundError: it is not there, or a folder lacks a file.
+        FileNotFoundError: a file or folder is missing.
         ValueError: there is no such scheme, or a file is malformed.
     """
     scheme, _, rest = spec.partition(':')
@@ -65,7 +65,7 @@ def read(spec: str) -> Judgements:
         files = retrieval.files_of(folder, split)
     digest = hashlib.blake2b(digest_size=10)
     for file in files:
-        with open(file, 'rb') as opened:
-            part = hashlib.file_digest(opened, hashlib.blake2b)
-        digest.update(part.digest())
+        with open(file, 'rb') as stream:
+            file_digest = hashlib.file_digest(stream, hashlib.blake2b)
+        digest.update(file_digest.digest())
     return Judgements(spec, NAMES[scheme], judged, digest.hexdigest())

@@ -1,7 +1,4 @@
-"""What is to be found among documents, and how good what was found is.
-
-Folders are those of BEIR (Thakur et al. 2021), measures trec_eval's.
-"""
+"""Retrieval tasks: folders of BEIR (Thakur et al. 2021), trec_eval measures."""
 
 import hashlib
 import itertools
@@ -16,29 +13,29 @@ from infoword_tf.evaluation import ranking
 
 DEPTH = 1000  # documents of a ranking, as in BEIR
 BLOCK = 1024  # documents whose texts and vectors are held at a time
-Found = tuple[np.ndarray, np.ndarray]  # scores and numbers, `Best.sorted`
-_DIGEST = 16  # bytes that tell texts apart: not all of them may fit into memory
+Rankings = tuple[np.ndarray, np.ndarray]  # scores and numbers, `Best.sorted`
+_DIGEST = 16  # bytes of a text's hash: the texts may not fit into memory
 
 
 class RetrievalTask(NamedTuple):
-    """What is to be found. Documents are numbers, in the order of their ids.
+    """Queries, documents and judgements; documents are numbered by id.
 
     Attributes:
         name: for people.
-        size: how many documents there are.
+        size: number of documents.
         documents: begins a new pass over (number, text).
-        queries: their texts.
-        relevance: for each query, document -> grade. A number from `size` on
-            is a document that is judged and not there: nobody finds it.
-        own: for each query the document of the same id, which is no result
-            of it, or -1.
-        query_ids: by which files name the queries.
-        document_ids: likewise, by number, also of documents that are judged
-            and not there.
-        absent: judgements of documents that are not there.
+        queries: texts.
+        relevance: for each query, document -> grade. Numbers from `size` on are
+            judged documents that the corpus lacks: no search finds them.
+        same_id: for each query the document of the same id, which is not among
+            its results, or -1.
+        query_ids: of the queries in files.
+        document_ids: of the documents in files, by number, also of judged
+            documents that the corpus lacks.
+        absent: number of judgements of such documents.
         fingerprint: changes when the documents or their order may have.
         copies: by the first document of a text, in the order of `documents`,
-            all others that have the same text.
+            all others of the same text.
     """
 
     name: str
@@ -46,7 +43,7 @@ class RetrievalTask(NamedTuple):
     documents: Callable[[], Iterator[tuple[int, str]]]
     queries: list[str]
     relevance: list[dict[int, int]]
-    own: list[int]
+    same_id: list[int]
     query_ids: Sequence[str]
     document_ids: Sequence[str]
     absent: int = 0
@@ -55,11 +52,11 @@ class RetrievalTask(NamedTuple):
 
     @property
     def distinct(self) -> int:
-        """Counts the documents of `blocks`."""
+        """Number of documents of `blocks`."""
         return self.size - sum(map(len, self.copies.values()))
 
     def blocks(self) -> Iterator[tuple[np.ndarray, list[str]]]:
-        """Documents without copies, BLOCK at a time: numbers [N] and texts."""
+        """Yields numbers [C] and texts of documents without copies."""
         again = set(itertools.chain(*self.copies.values()))
         documents = (x for x in self.documents() if x[0] not in again)
         while block := list(itertools.islice(documents, BLOCK)):
@@ -68,8 +65,10 @@ class RetrievalTask(NamedTuple):
     def with_copies(
         self, numbers: np.ndarray, vectors: np.ndarray
     ) -> tuple[np.ndarray, np.ndarray]:
-        """Numbers [N] of a block and [N, D], with those of copies: equal texts
-        have one vector, which the batch that it was computed in decides.
+        """Adds copies to numbers [C] and vectors [C, D] of a block.
+
+        Equal texts get one vector, because the last bits of a vector depend on
+        its batch.
         """
         groups = [(n, *self.copies.get(n, ())) for n in numbers.tolist()]
         if len(groups) == sum(map(len, groups)):
@@ -83,22 +82,23 @@ def beir_task(
     split: str = 'test',
     queries: pathlib.Path | None = None,
 ) -> RetrievalTask:
-    """A folder as BEIR lays it out; .jsonl may be packed.
+    """Reads a folder of BEIR, whose .jsonl may be compressed.
 
     Queries are those that the split judges. A document's text is its title, a
-    space, and its text. What is judged and not there (as 5 documents of
-    BEIR's ArguAna) counts as not found, as trec_eval has it.
+    space, and its text. Judged documents that the corpus lacks (5 of BEIR's
+    ArguAna) count as not found, like in trec_eval.
 
     Args:
-        folder, split: its name, and which of its judgements.
-        queries: a file like its queries.jsonl with other texts of the same
-            ids, translations say; None: that one.
+        folder: of the task.
+        split: of the judgements.
+        queries: a file like queries.jsonl with other texts of the same ids,
+            for example translations; None: queries.jsonl.
 
     Raises:
-        FileNotFoundError: it is no such folder, or has no such split.
+        FileNotFoundError: a file of BEIR or the split is missing.
         ValueError: a line is malformed, an id occurs twice, or a judgement
-            names a query that is not there, with file and line; or no
-            judgement names a document that is there.
+            names an unknown query, with file and line; or no judgement names a
+            document of the corpus.
     """
     corpus = _find(folder, 'corpus.jsonl')
     names: list[str] = []
@@ -114,12 +114,12 @@ def beir_task(
         raise ValueError(f'{corpus} holds no document')
     number = {name: place for place, name in enumerate(ids)}
     copies = [[number[names[place]] for place in group] for group in groups]
-    asked = queries or _find(folder, 'queries.jsonl')
-    if not asked.is_file():
-        raise FileNotFoundError(f'--queries={asked}: there is no such file')
-    texts = dict(_texts(asked))
-    relevance, missing = _judgements(folder, split, number, texts, asked)
-    absent = sum(n >= len(ids) for found in relevance.values() for n in found)
+    file = queries or _find(folder, 'queries.jsonl')
+    if not file.is_file():
+        raise FileNotFoundError(f'--queries={file}: there is no such file')
+    texts = dict(_texts(file))
+    relevance, missing = _judgements(folder, split, number, texts, file)
+    absent = sum(n >= len(ids) for x in relevance.values() for n in x)
     if absent == sum(map(len, relevance.values())):
         raise ValueError(
             f'{folder}: no document of {corpus.name} is judged in '
@@ -149,11 +149,10 @@ def beir_task(
 
 
 def repeated(texts: Iterable[str]) -> tuple[int, list[list[int]]]:
-    """Which texts are equal; each is held for a moment.
+    """Finds equal texts by hashes, without holding the texts.
 
     Returns:
-        How many texts there are, and of each that occurs several times its
-        places, from 0.
+        The number of texts; for each repeated text its indices, from 0.
     """
     digests = bytearray()
     for text in texts:
@@ -170,7 +169,7 @@ def repeated(texts: Iterable[str]) -> tuple[int, list[list[int]]]:
 
 
 def files_of(folder: pathlib.Path, split: str) -> list[pathlib.Path]:
-    """What `beir_task` reads."""
+    """Lists the files that `beir_task` reads."""
     return [
         _find(folder, 'corpus.jsonl'),
         _find(folder, 'queries.jsonl'),
@@ -179,8 +178,8 @@ def files_of(folder: pathlib.Path, split: str) -> list[pathlib.Path]:
 
 
 def _find(folder: pathlib.Path, name: str) -> pathlib.Path:
-    for packed in ('', *readers.PACKED):
-        path = folder / f'{name}{packed}'
+    for suffix in ('', *readers.PACKED):
+        path = folder / f'{name}{suffix}'
         if path.is_file():
             return path
     raise FileNotFoundError(
@@ -193,9 +192,11 @@ def _find(folder: pathlib.Path, name: str) -> pathlib.Path:
 def _texts(
     path: pathlib.Path, titled: bool = False, known: bool = False
 ) -> Iterator[tuple[str, str]]:
-    """Yields (id, text, after its title if titled) of a file of JSON lines.
+    """Yields (id, text) of a file of JSON lines.
 
-    known: whether it was read before, and no id occurs twice.
+    Args:
+        titled: whether the title comes before the text.
+        known: whether the file was read before, and no id occurs twice.
     """
     seen: dict[str, int] = {}
     for line, record in records.read_jsonl(path):
@@ -223,12 +224,11 @@ def _judgements(
     split: str,
     number: Mapping[str, int],
     queries: Mapping[str, str],
-    asked: pathlib.Path,
+    query_file: pathlib.Path,
 ) -> tuple[dict[str, dict[int, int]], list[str]]:
-    """Query -> document -> grade of qrels/SPLIT.tsv, in the file's order.
+    """Reads query -> document -> grade of qrels/SPLIT.tsv, in the file's order.
 
-    Documents that are not there are numbered on from those that are; their
-    ids come second.
+    Documents that the corpus lacks get the next numbers; their ids come second.
     """
     path = folder / 'qrels' / f'{split}.tsv'
     if not path.is_file():
@@ -240,13 +240,14 @@ def _judgements(
         )
     relevance: dict[str, dict[int, int]] = {}
     absent: dict[str, int] = {}
-    parted = ''
-    for line, row in enumerate(map(str.strip, readers.lines(path)), 1):
-        if not row:
+    separator = ''
+    for line_number, line in enumerate(map(str.strip, readers.lines(path)), 1):
+        if not line:
             continue
-        where, is_first = f'{path}, line {line}', not parted
-        parted = parted or next((x for x in '\t;,' if row.count(x) == 2), '\t')
-        fields = [field.strip() for field in row.split(parted)]
+        where, is_first = f'{path}, line {line_number}', not separator
+        if is_first:
+            separator = next((x for x in '\t;,' if line.count(x) == 2), '\t')
+        fields = [field.strip() for field in line.split(separator)]
         is_header = is_first and not fields[-1].strip('-').isdigit()
         if is_header and len(fields) == 3:
             continue
@@ -256,11 +257,11 @@ def _judgements(
         except ValueError:
             raise ValueError(
                 f'{where}: expected query-id, corpus-id and a whole '
-                f'number, parted by tabs, not {row!r}'
+                f'number, separated by tabs, not {line!r}'
             ) from None
         if query not in queries:
             raise ValueError(
-                f'{where}: no query has the _id {query!r} in {asked}'
+                f'{where}: no query has the _id {query!r} in {query_file}'
             )
         place = number.get(document)
         if place is None:
@@ -277,15 +278,15 @@ def _judgements(
 
 
 def results(
-    task: RetrievalTask, found: Found
+    task: RetrievalTask, rankings: Rankings
 ) -> Iterator[tuple[np.ndarray, np.ndarray]]:
     """Yields (scores, numbers) of each query's results, at most DEPTH."""
-    for scores, numbers, own in zip(*found, task.own, strict=True):
-        places = np.nonzero((numbers >= 0) & (numbers != own))[0][:DEPTH]
+    for scores, numbers, same_id in zip(*rankings, task.same_id, strict=True):
+        places = np.nonzero((numbers >= 0) & (numbers != same_id))[0][:DEPTH]
         yield scores[places], numbers[places]
 
 
-def measure(task: RetrievalTask, found: Found) -> dict[str, float]:
-    """`ranking.evaluate` of what was found."""
-    rankings = [numbers.tolist() for _, numbers in results(task, found)]
-    return ranking.evaluate(rankings, task.relevance)
+def measure(task: RetrievalTask, rankings: Rankings) -> dict[str, float]:
+    """Computes `ranking.evaluate` of the results of a task."""
+    documents = [numbers.tolist() for _, numbers in results(task, rankings)]
+    return ranking.evaluate(documents, task.relevance)

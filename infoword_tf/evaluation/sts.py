@@ -1,8 +1,8 @@
-"""Files of semantic textual similarity: pairs that people have scored.
+"""Semantic textual similarity: files of scored pairs, and measures of vectors.
 
-Read are those of STS-B (Cer et al. 2017), as published or as GLUE has them, of
-SICK (Marelli et al. 2014), and folders laid out as SentEval's of STS12 to STS16
-are, or folders of all these; what is measured is how vectors rank the pairs.
+Formats are those of STS-B (Cer et al. 2017), as published or as in GLUE, of
+SICK (Marelli et al. 2014), of SentEval's folders of STS12 to STS16, and folders
+of all these.
 """
 
 import math
@@ -17,7 +17,7 @@ from infoword_tf.data import readers, tables
 from infoword_tf.evaluation.correlation import spearman
 
 Encode = Callable[[Sequence[str]], np.ndarray]  # n texts -> [n, D] float32
-# Score and sentences: columns of the published file, and by their names.
+# Score and sentences: columns of the published file, and names of columns.
 _PUBLISHED = (4, 5, 6)
 _NAMED = (
     ('score', 'sentence1', 'sentence2'),
@@ -26,15 +26,15 @@ _NAMED = (
 _SAME = 4  # of 5: above it two sentences mean the same
 _BLOCK = 1024  # vectors compared with all others at a time
 _INPUT, _SCORES = 'STS.input.', 'STS.gs.'
-# Test sets whose mean is published since SimCSE (Gao et al. 2021, §6.1), and
-# where SentEval has them: folders of parts, and two files.
+# Test sets whose mean is published since SimCSE (Gao et al. 2021, §6.1). In
+# SentEval five are folders of parts, two are files.
 SETS = ('STS12', 'STS13', 'STS14', 'STS15', 'STS16', 'STS-B', 'SICK-R')
 _YEAR = re.compile(r'STS[-_ ]?(?:20)?(1[2-6])(?!\d)')
 _FILES = {'sts-test.csv': 'STS-B', 'SICK_test_annotated.txt': 'SICK-R'}
 _EXPECTED = (
-    'expected are columns parted by tabs: genre, file, year, number, score, '
+    'expected are columns separated by tabs: genre, file, year, number, score, '
     'sentence, sentence; or, where the first line names them (then commas or '
-    'semicolons may part them too), score, sentence1 and sentence2, or '
+    'semicolons may separate them too), score, sentence1 and sentence2, or '
     'relatedness_score, sentence_A and sentence_B'
 )
 
@@ -45,7 +45,7 @@ class ScoredPairs(NamedTuple):
     Attributes:
         first, second: n sentences each.
         scores: [n] float64, 0 (nothing in common) to 5 (the same).
-        parts: of a folder, by name how many of the pairs, in their order.
+        parts: of a folder, numbers of pairs by name, in order.
     """
 
     first: list[str]
@@ -55,7 +55,7 @@ class ScoredPairs(NamedTuple):
 
     @property
     def texts(self) -> list[str]:
-        """All first sentences, then all second ones."""
+        """First sentences of all pairs, then the second sentences."""
         return [*self.first, *self.second]
 
 
@@ -65,7 +65,7 @@ def read(path: pathlib.Path) -> ScoredPairs:
     Blank lines of a file are skipped; a number may have a decimal comma.
 
     Raises:
-        FileNotFoundError: there is none, or the folder lacks a file.
+        FileNotFoundError: the file, or one of the folder, is missing.
         ValueError: a line has no score or no two sentences, or there are
             fewer than three pairs.
     """
@@ -73,51 +73,50 @@ def read(path: pathlib.Path) -> ScoredPairs:
         return _read_folder(path)
     if not path.is_file():
         raise FileNotFoundError(f'{path}: there is no such file')
-    rows = [
+    lines = [
         (number, cells)
-        for number, cells in _rows(path)
+        for number, cells in _cells(path)
         if any(map(str.strip, cells))
     ]
-    places, begin = _PUBLISHED, 0
-    names = [name.strip() for name in rows[0][1]] if rows else []
-    for wanted in _NAMED:
-        if wanted[1] in names:
-            lacking = [name for name in wanted if name not in names]
+    columns, begin = _PUBLISHED, 0
+    header = [name.strip() for name in lines[0][1]] if lines else []
+    for names in _NAMED:
+        if names[1] in header:
+            lacking = [name for name in names if name not in header]
             if lacking:
                 raise ValueError(
                     f'{path}: its first line names no {" and ".join(lacking)} '
-                    f'beside {wanted[1]}; files for tests may keep the scores '
+                    f'beside {names[1]}; files for tests may keep the scores '
                     'back'
                 )
-            places, begin = tuple(map(names.index, wanted)), 1
-    found = []
-    for number, cells in rows[begin:]:
+            columns, begin = tuple(map(header.index, names)), 1
+    pairs = []
+    for number, cells in lines[begin:]:
         try:
-            score, first, second = (cells[place] for place in places)
-            found.append((_score(score), first.strip(), second.strip()))
+            score, first, second = (cells[column] for column in columns)
+            pairs.append((_score(score), first.strip(), second.strip()))
         except (IndexError, ValueError):
             line = '\t'.join(cells)
             raise ValueError(
                 f'{path}, line {number}: no score and two sentences in '
                 f'{line[:60]!r}; {_EXPECTED}'
             ) from None
-    return _pairs(path, found)
+    return _scored(path, pairs)
 
 
 def read_sets(folder: pathlib.Path) -> dict[str, ScoredPairs]:
-    """Reads the test sets of a folder, such as SentEval's data/downstream.
+    """Reads the test sets of a folder, for example SentEval's data/downstream.
 
-    STS12 to STS16 are folders of parts, in whose name the year stands, STS-B is
-    sts-test.csv, SICK is SICK_test_annotated.txt, wherever they lie below.
+    STS12 to STS16 are folders of parts with the year in their name, STS-B is
+    sts-test.csv, SICK is SICK_test_annotated.txt, at any depth.
 
     Returns:
-        By name, in the order of `SETS`; a folder of parts that is none of
-        these by its own. Empty where there is none, or `folder` itself is one
-        of parts.
+        Sets by name, in the order of `SETS`, then other folders of parts by
+        folder name. Empty without any, or if `folder` itself has parts.
 
     Raises:
-        ValueError: two of them have one name; as of `read`.
-        FileNotFoundError: as of `read`.
+        ValueError: two sets have one name; see `read`.
+        FileNotFoundError: see `read`.
     """
     paths: dict[str, pathlib.Path] = {}
     if any(folder.glob(f'{_INPUT}*.txt')):
@@ -137,14 +136,14 @@ def read_sets(folder: pathlib.Path) -> dict[str, ScoredPairs]:
     return {name: read(paths[name]) for name in [*known, *others]}
 
 
-def _rows(path: pathlib.Path) -> Iterable[tuple[int, list[str]]]:
-    """Lines and their cells, parted by tabs or, without any, as of a CSV."""
+def _cells(path: pathlib.Path) -> Iterable[tuple[int, list[str]]]:
+    """Reads numbered lines as cells: of a TSV, or without tabs of a CSV."""
     first = next(filter(str.strip, readers.lines(path)), '\t')
     return tables.read_tsv(path) if '\t' in first else tables.read_csv(path)
 
 
 def _read_folder(folder: pathlib.Path) -> ScoredPairs:
-    """The parts of a folder, one after the other; see `read`."""
+    """Reads the parts of a folder, one after another; see `read`."""
     parts = {}
     for path in sorted(folder.glob(f'{_INPUT}*.txt')):
         name = path.name.removeprefix(_INPUT)
@@ -166,10 +165,10 @@ def _read_folder(folder: pathlib.Path) -> ScoredPairs:
 
 
 def _read_part(path: pathlib.Path, gold: pathlib.Path) -> ScoredPairs:
-    """The pairs of two files that have a score; see `read`."""
+    """Reads the pairs that have a score from two files; see `read`."""
     if not gold.is_file():
         raise FileNotFoundError(f'{path} has no {gold.name} beside it')
-    lines, scores, found = _lines(path), _lines(gold), []
+    lines, scores, pairs = _lines(path), _lines(gold), []
     for longer, other in ((lines, scores), (scores, lines)):
         while len(longer) > len(other) and not longer[-1].strip():
             longer.pop()  # blank lines at the end of one of them
@@ -182,21 +181,21 @@ def _read_part(path: pathlib.Path, gold: pathlib.Path) -> ScoredPairs:
         if not score.strip():
             continue
         try:
-            found.append((_score(score), *map(str.strip, line.split('\t')[:2])))
+            pairs.append((_score(score), *map(str.strip, line.split('\t')[:2])))
         except ValueError:
             raise ValueError(
                 f'{gold}, line {number}: {score[:60]!r} is no score'
             ) from None
-        if len(found[-1]) < 3:
+        if len(pairs[-1]) < 3:
             raise ValueError(
-                f'{path}, line {number}: no two sentences, parted by a tab, '
+                f'{path}, line {number}: no two sentences, separated by a tab, '
                 f'in {line[:60]!r}'
             )
-    return _pairs(path, found)
+    return _scored(path, pairs)
 
 
 def _score(text: str) -> float:
-    """A finite number, perhaps with a decimal comma; ValueError: it is none."""
+    """Parses a finite number, perhaps with a decimal comma, or raises."""
     score = float(text.replace(',', '.'))
     if not math.isfinite(score):
         raise ValueError(text)
@@ -204,26 +203,24 @@ def _score(text: str) -> float:
 
 
 def _lines(path: pathlib.Path) -> list[str]:
-    # Sentences may hold what `splitlines` would part.
+    # `splitlines` would also split at separators inside sentences.
     lines = readers.lines(path)
     return [line.removesuffix('\n').removesuffix('\r') for line in lines]
 
 
-def _pairs(
-    path: pathlib.Path, found: list[tuple[float, str, str]]
+def _scored(
+    path: pathlib.Path, pairs: list[tuple[float, str, str]]
 ) -> ScoredPairs:
-    if len(found) < 3:
-        raise ValueError(f'{path} has {len(found)} pairs: too few to rank')
-    scores, first, second = zip(*found, strict=True)
+    if len(pairs) < 3:
+        raise ValueError(f'{path} has {len(pairs)} pairs: too few to rank')
+    scores, first, second = zip(*pairs, strict=True)
     return ScoredPairs(list(first), list(second), np.array(scores))
 
 
 def similarities(
     pairs: ScoredPairs, encode: Encode, similarity: str
 ) -> np.ndarray:
-    """[n] float64: how near the vectors of each pair are.
-
-    `similarity` is 'cosine' or 'dot'.
+    """Computes the similarity, 'cosine' or 'dot', of each pair: [n] float64.
 
     Raises:
         ValueError: a vector holds NaN or infinity.
@@ -238,14 +235,14 @@ def similarities(
 
 
 def alignment(pairs: ScoredPairs, vectors: np.ndarray) -> float | None:
-    """Mean squared distance of unit vectors of pairs that mean the same.
+    """Computes the mean squared distance of unit vectors of positive pairs.
 
-    Wang & Isola 2020, §4.1.1, of pairs that score above 4 of 5 (Gao et al.
-    2021, §4.3); None where there is none. The less the better.
+    Wang & Isola 2020, §4.1.1, over pairs that score above 4 of 5 (Gao et al.
+    2021, §4.3); None without any. Less is better.
 
     Args:
         pairs: n.
-        vectors: [2 n, D] of their texts.
+        vectors: [2 n, D], of `pairs.texts`.
     """
     same = np.flatnonzero(pairs.scores > _SAME)
     if not same.size:
@@ -256,10 +253,10 @@ def alignment(pairs: ScoredPairs, vectors: np.ndarray) -> float | None:
 
 
 def uniformity(texts: Sequence[str], vectors: np.ndarray) -> float:
-    """log mean exp(-2 d^2), d the distance of two unit vectors.
+    """Computes log mean exp(-2 d^2), d the distance of two unit vectors.
 
-    Wang & Isola 2020, §4.1.2; over all two of the texts that differ. -4 where
-    they are spread evenly over many directions, 0 where all are one.
+    Wang & Isola 2020, §4.1.2; over all pairs of distinct texts. -4 for vectors
+    spread evenly over many directions, 0 for equal vectors.
 
     Args:
         texts: n.
@@ -282,6 +279,6 @@ def _unit(vectors: np.ndarray) -> np.ndarray:
 
 
 def correlation(pairs: ScoredPairs, encode: Encode, similarity: str) -> float:
-    """Spearman's x 100 over all pairs."""
+    """Computes Spearman's correlation x 100 over all pairs."""
     similarity_scores = similarities(pairs, encode, similarity)
     return 100 * spearman(similarity_scores, pairs.scores)

@@ -1,1 +1,1 @@
-"""Layers: what encoders and objectives are made of, in `keras.ops` alone."""
+"""Layers of encoders and objectives, in `keras.ops` alone."""

@@ -1,9 +1,9 @@
 """Activation of the feed-forward: GELU in its two forms, or ReLU.
 
-With a bias before it (`bias_gelu`), or with a gate beside it (`gated`). Fused
-pieces, see `fused.py`.
+Fused operations (see `fused.py`): after a bias (`bias_gelu`), or times a gate
+(`gated`).
 
-Glossary of shapes: D width, F inner width; `...` any.
+Glossary of shapes: F inner width.
 """
 
 import math
@@ -25,18 +25,18 @@ Tensor = Any
 FORMS = ('gelu_tanh', 'gelu_erf', 'relu')
 
 
-def _tanh_part(x: Tensor) -> Tensor:
-    # Grappler knows this form of the cube, and of `_gelu`, not every other.
+def _tanh_term(x: Tensor) -> Tensor:
+    # Grappler recognizes this form of the cube, and that of `_gelu`.
     inner = math.sqrt(2.0 / math.pi) * (x + 0.044715 * (x * ops.square(x)))
     return ops.tanh(inner)
 
 
 def _gelu(x: Tensor, form: str) -> Tensor:
-    """x [...]. 'gelu_tanh' is Google's BERT, 'gelu_erf' Hugging Face's."""
+    """Applies gelu_tanh (Google's BERT), gelu_erf (Hugging Face's) or relu."""
     if form == 'relu':
         return ops.relu(x)
     if form == 'gelu_tanh':
-        return 0.5 * x * (1.0 + _tanh_part(x))
+        return 0.5 * x * (1.0 + _tanh_term(x))
     return 0.5 * x * (1.0 + ops.erf(x * math.sqrt(0.5)))
 
 
@@ -44,7 +44,7 @@ def _gelu_slope(x: Tensor, form: str) -> Tensor:
     if form == 'relu':
         return ops.cast(ops.greater(x, 0.0), 'float32')
     if form == 'gelu_tanh':
-        t = _tanh_part(x)
+        t = _tanh_term(x)
         inner = math.sqrt(2.0 / math.pi) * (1.0 + 3 * 0.044715 * x * x)
         return 0.5 * (1.0 + t) + 0.5 * x * (1.0 - t * t) * inner
     density = ops.exp(-0.5 * x * x) * (1.0 / math.sqrt(2.0 * math.pi))
@@ -72,7 +72,7 @@ def bias_gelu(
     key: Tensor | None = None,
     rate: float = 0.0,
 ) -> Tensor:
-    """dropout(GELU(x + bias)) (Hendrycks and Gimpel 2016), or ReLU for GELU.
+    """Computes dropout(GELU(x + bias)) (Hendrycks and Gimpel 2016), or ReLU.
 
     Args:
         x: [..., D] in the compute dtype.
@@ -109,17 +109,17 @@ def _gated(x, key, *, form, rate):
 def _gated_grad(upstream, x, key, *, form, rate):
     inner, gate = ops.split(to_float(x), 2, axis=-1)
     upstream = dropout.dropped(to_float(upstream), key, rate)
-    parts = [
+    gradients = [
         upstream * gate * _gelu_slope(inner, form),
         upstream * _gelu(inner, form),
     ]
-    return ops.cast(ops.concatenate(parts, axis=-1), x.dtype)
+    return ops.cast(ops.concatenate(gradients, axis=-1), x.dtype)
 
 
 def gated(
     x: Tensor, *, form: str, key: Tensor | None = None, rate: float = 0.0
 ) -> Tensor:
-    """dropout(GELU(x_1) x_2), GeGLU (Shazeer 2020, "GLU Variants", eq. 5).
+    """Computes GeGLU, dropout(GELU(x_1) x_2) (Shazeer 2020, eq. 5).
 
     Args:
         x: [..., 2 F], x_1 and x_2 side by side, in the compute dtype.

@@ -1,12 +1,11 @@
-"""Attention to what is near: a band of the scores, and no others computed.
+"""Attention to near tokens: a band of the scores, and no others computed.
 
-A token sees those that stand at most `reach` away (Beltagy et al. 2020,
-"Longformer", §3.1). Queries are cut into chunks of that length; each chunk
-meets the keys of its own chunk and of both beside it, so that a row has 3 reach
-scores for each query instead of T.
+A token attends to tokens at a distance of at most `reach` (Beltagy et al. 2020,
+"Longformer", §3.1). Queries are split into chunks of that length. Each chunk
+meets the keys of its own chunk and of both neighbours, so that a query has
+3 reach scores instead of T.
 
-Glossary of shapes: B batch, T tokens, H heads, E width of one head, C chunks,
-R reach.
+Glossary of shapes: E width of one head, C chunks, W reach.
 """
 
 from typing import Any
@@ -17,23 +16,23 @@ from infoword_tf.layers import heads
 from infoword_tf.lazy import ops
 
 Tensor = Any
-CHUNKS = 4  # of fewer, a mask over all scores is as fast
-_NOWHERE = -(1 << 30)  # the block of what is beyond a row
+CHUNKS = 4  # with fewer, a mask over all scores is as fast
+_NOWHERE = -(1 << 30)  # the block of keys beyond a sequence
 
 
 def worth(length: Any, reach: int) -> bool:
-    """Whether a band is less than all: of T that is known, and long."""
+    """Tells whether a band is faster: where T is known, and long."""
     return isinstance(length, int) and length > CHUNKS * reach
 
 
 def near(length: Any, reach: int) -> Tensor:
-    """[1, 1, T, T] bool: which tokens stand at most `reach` apart."""
+    """Returns a mask [1, 1, T, T] bool of tokens at most `reach` apart."""
     i = ops.arange(length, dtype='int32')
     return (ops.absolute(i[:, None] - i) <= reach)[None, None]
 
 
 def _within(length: int, reach: int) -> np.ndarray:
-    """[C, R, 3 R] bool: which of a chunk's keys each of its queries sees."""
+    """Returns a mask [C, W, 3 W] bool of the keys that each query sees."""
     chunks = -(-length // reach)
     query = np.arange(chunks * reach).reshape(chunks, reach, 1)
     key = np.arange(3 * reach) - reach
@@ -42,7 +41,7 @@ def _within(length: int, reach: int) -> np.ndarray:
 
 
 def _chunks(x: Tensor, length: int, reach: int, filler: int = 0) -> Tensor:
-    """[B, T, ...] -> [B, C, R, ...]."""
+    """Splits [B, T, ...] into chunks [B, C, W, ...]."""
     chunks = -(-length // reach)
     ends = [(0, 0), (0, chunks * reach - length)]
     ends += [(0, 0)] * (len(x.shape) - 2)
@@ -50,8 +49,10 @@ def _chunks(x: Tensor, length: int, reach: int, filler: int = 0) -> Tensor:
     return ops.reshape(x, (-1, chunks, reach, *x.shape[2:]))
 
 
-def _beside(x: Tensor, length: int, reach: int, filler: int = 0) -> Tensor:
-    """[B, T, ...] -> [B, C, 3 R, ...]: a chunk, and both beside it."""
+def _with_neighbours(
+    x: Tensor, length: int, reach: int, filler: int = 0
+) -> Tensor:
+    """Joins chunks with both neighbours: [B, T, ...] -> [B, C, 3 W, ...]."""
     x = _chunks(x, length, reach, filler)
     ends = [(0, 0), (1, 1)] + [(0, 0)] * (len(x.shape) - 2)
     x = ops.pad(x, ends, constant_values=filler)
@@ -68,13 +69,13 @@ def mixed(
     key: Tensor | None = None,
     rate: float = 0.0,
 ) -> Tensor:
-    """Values mixed by the softmax of q k over the tokens that are near.
+    """Averages values by the softmax of q k over near tokens.
 
     Args:
         q, k, v: [B, H, T, E], q scaled; T known.
-        block_ids: [B, T] int32: tokens see those of their own block; None:
-            one block.
-        reach: R.
+        block_ids: [B, T] int32: tokens attend within their block; None: one
+            block.
+        reach: W.
         key: [2] uint32, or None for inference.
         rate: of dropout of the weights.
 
@@ -84,21 +85,23 @@ def mixed(
     _, h, length, e = q.shape
     chunks = -(-length // reach)
     q, k, v = (ops.reshape(x, (-1, length, e)) for x in (q, k, v))
-    q = _chunks(q, length, reach)  # [B H, C, R, E]
-    k, v = (_beside(x, length, reach) for x in (k, v))  # [B H, C, 3 R, E]
-    scores = ops.matmul(q, ops.swapaxes(k, -1, -2))  # [B H, C, R, 3 R]
+    q = _chunks(q, length, reach)  # [B H, C, W, E]
+    # [B H, C, 3 W, E]
+    k, v = (_with_neighbours(x, length, reach) for x in (k, v))
+    scores = ops.matmul(q, ops.swapaxes(k, -1, -2))  # [B H, C, W, 3 W]
     shape = (-1, h, chunks, reach, 3 * reach)
-    scores = ops.reshape(scores, shape)  # [B, H, C, R, 3 R]
-    seen = ops.convert_to_tensor(_within(length, reach))
+    scores = ops.reshape(scores, shape)  # [B, H, C, W, 3 W]
+    allowed = ops.convert_to_tensor(_within(length, reach))
     if block_ids is not None:
-        own = _chunks(block_ids, length, reach, _NOWHERE)[..., None]
-        others = _beside(block_ids, length, reach, _NOWHERE)[:, :, None]
-        seen = ops.logical_and(seen, ops.equal(own, others))[:, None]
+        of_queries = _chunks(block_ids, length, reach, _NOWHERE)[..., None]
+        of_keys = _with_neighbours(block_ids, length, reach, _NOWHERE)
+        same = ops.equal(of_queries, of_keys[:, :, None])
+        allowed = ops.logical_and(allowed, same)[:, None]
     never = ops.cast(-1e30, scores.dtype)
     weights = heads.softmax_dropout(
-        ops.where(seen, scores, never), key=key, rate=rate
+        ops.where(allowed, scores, never), key=key, rate=rate
     )
     weights = ops.reshape(weights, (-1, *shape[2:]))
-    x = ops.matmul(weights, v)  # [B H, C, R, E]
+    x = ops.matmul(weights, v)  # [B H, C, W, E]
     x = ops.reshape(x, (-1, h, chunks * reach, e))
     return x[:, :, :length]

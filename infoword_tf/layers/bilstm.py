@@ -1,10 +1,9 @@
-"""A bidirectional LSTM that pools the states of each text of a row.
+"""A bidirectional LSTM that pools the states of each text of a sequence.
 
-What Peters et al. 2018 (§3.2, §4) put over the mixed layers of a frozen
-encoder: a text is the last state of each direction.
+Peters et al. 2018 (§3.2, §4) put it over the mixed layers of a frozen encoder:
+a text's vector is the last state of each direction.
 
-Glossary of shapes: R rows, T tokens of a row, P texts of a row, F width of what
-is read, D width of a state.
+Glossary of shapes: J texts of a sequence, F width of the inputs.
 """
 
 from typing import Any
@@ -18,10 +17,10 @@ Tensor = Any
 
 
 class BiLstm(Layer):
-    """Texts, laid out one after another in rows, -> 2 D each."""
+    """A layer that maps texts, packed into sequences, to vectors [2 D]."""
 
     def __init__(self, width: int, dtype: Any = None, name: str = 'bilstm'):
-        """Args: D of each direction; Keras dtype policy; of the layer."""
+        """Sets D of each direction, the dtype policy, and the layer's name."""
         super().__init__(dtype=dtype, name=name, autocast=False)
         self.left, self.right = (
             Recurrent('lstm', width, backward=backward, dtype=dtype, name=way)
@@ -29,7 +28,7 @@ class BiLstm(Layer):
         )
 
     def build(self, width: int) -> None:
-        """Makes the weights; args: F."""
+        """Makes the weights for inputs of width F."""
         self.left.build(width)
         self.right.build(width)
         self.built = True
@@ -44,18 +43,20 @@ class BiLstm(Layer):
         """Reads every text.
 
         Args:
-            block_ids: [R, T] int32: 0 to P - 1 by text; others are padding.
-            texts: P. One that is nowhere comes to the first state of its row.
+            x: [B, T, F].
+            block_ids: [B, T] int32: 0 to J - 1 by text; others are padding.
+            texts: J. A text without tokens gets the first state of the
+                sequence.
 
         Returns:
-            [R, P, 2 D] float32: after each text's last token, and before its
-            first.
+            [B, J, 2 D] float32: the left direction's state at each text's last
+            token, the right direction's at the first.
         """
         x = ops.cast(x, self.compute_dtype)
         left, _ = self.left(x, None, begins_anew(block_ids), key)
         right, _ = self.right(x, None, begins_anew(block_ids, True), key)
-        own = ops.cast(of_texts(block_ids, texts), 'int32')  # [R, P, T]
-        first = ops.argmax(own, axis=-1)
-        last = first + ops.maximum(ops.sum(own, axis=-1), 1) - 1
+        tokens = ops.cast(of_texts(block_ids, texts), 'int32')  # [B, J, T]
+        first = ops.argmax(tokens, axis=-1)
+        last = first + ops.maximum(ops.sum(tokens, axis=-1), 1) - 1
         ends = [take(left, last), take(right, ops.cast(first, 'int32'))]
         return ops.cast(ops.concatenate(ends, axis=-1), 'float32')

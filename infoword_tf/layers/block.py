@@ -3,7 +3,7 @@
 Post-norm as in BERT (Vaswani et al. 2017, §3.1; Devlin et al. 2019) or
 pre-norm as in GPT-2 (Radford et al. 2019, §2.3; Xiong et al. 2020).
 
-Glossary of shapes: B batch, T tokens, Q places, D width, F inner width.
+Glossary of shapes: P places, F inner width.
 """
 
 from collections.abc import Callable, Sequence
@@ -17,9 +17,9 @@ Tensor = Any
 
 
 class Sized(Layer):
-    """A block with attention of the kind `attends`, and a feed-forward."""
+    """A block of attention and feed-forward; the base of all kinds."""
 
-    attends: Callable[..., Layer]
+    attends: Callable[..., Layer]  # class of the attention
 
     def __init__(
         self,
@@ -41,7 +41,7 @@ class Sized(Layer):
             rate: of dropout, of attention weights and of both sums.
             activation: in `activation.FORMS`.
             epsilon: of both norms.
-            **more: what this kind of attention takes besides.
+            **more: arguments of this kind of attention.
         """
         super().__init__(dtype=dtype, name=name)
         self.width, self.inner_width, self.rate = width, inner_width, rate
@@ -51,7 +51,7 @@ class Sized(Layer):
     def normalized(
         self, x: Tensor, gamma: Tensor, beta: Tensor | None, key: Tensor | None
     ) -> Tensor:
-        """[..., D] -> the same, normalised: nothing is dropped."""
+        """Normalizes x [..., D], without dropout."""
         return norm.norm(
             x, gamma, beta,
             epsilon=self.epsilon, dtype=self.compute_dtype, key=key,
@@ -59,18 +59,19 @@ class Sized(Layer):
 
 
 class Block(Sized):
-    """Post-norm: x = norm(x + attention(x)); x = norm(x + feed_forward(x)).
+    """A block of BERT, or with `pre_norm` of GPT-2.
 
-    Pre-norm: x = x + attention(norm(x)); x = x + feed_forward(norm(x)). Its
-    states are not normalised; an encoder does so after its last block. Both
-    have the same weights; `attention_norm` and `outer_norm` stand after
-    attention and feed-forward, or before them.
+    Post-norm: x = norm(x + attention(x)); x = norm(x + feed_forward(x)).
+    Pre-norm: x = x + attention(norm(x)); x = x + feed_forward(norm(x)), and an
+    encoder normalizes the states after its last block. Both have the same
+    weights: `attention_norm` and `outer_norm` are applied after attention and
+    feed-forward, or before them.
     """
 
     attends = Attention
 
     def __init__(self, *sizes: Any, pre_norm: bool = False, **more: Any):
-        """Args: as `Sized`; whether norms come before what they are for."""
+        """Sets the sizes, as of `Sized`, and whether norms come first."""
         super().__init__(*sizes, **more)
         self.pre_norm = pre_norm
 
@@ -89,21 +90,21 @@ class Block(Sized):
         key: Tensor | None = None,
         length: Any = None,
     ) -> Tensor:
-        """Runs the block, for all tokens or at some places only.
+        """Runs the block, for all tokens or at the given places.
 
         Args:
-            x: [B, T, D]; without a key also its rows [B T, D], which makes
+            x: [B, T, D]; without a key also flattened [B T, D], which takes
                 fewer operations.
             allowed: [B or 1, 1, T, T] bool, True where a token may attend to
                 another (see `attention.causal_mask`), or numbers (see
                 `attention.as_numbers`); None: everywhere.
-            places: [B, Q] int32: only these states are wanted (the others
-                still serve as keys and values). None: all.
+            places: [B, P] int32, tokens whose states are computed, from keys
+                and values of all tokens; None: all.
             key: [2] uint32, or None for inference.
-            length: T, where x is rows.
+            length: T, where x is flattened.
 
         Returns:
-            [B, T or Q, D]; rows for rows, but [B, Q, D] at places.
+            [B, T, D], flattened like x; or [B, P, D] at places.
         """
         keys = dropout.keys_of(key, 3)
         inputs = x
@@ -116,10 +117,7 @@ class Block(Sized):
             queries = residual = take(x, places, length)
             if self.pre_norm:
                 queries = take(inputs, places, length)
-            if allowed is not None:
-                allowed = ops.take_along_axis(
-                    allowed, places[:, None, :, None], axis=2
-                )  # [B, 1, Q, T]
+            allowed = mask_at(allowed, places)
         mixed = self.attention(
             inputs, allowed, queries, key=keys[0], length=length
         )
@@ -139,7 +137,7 @@ class Block(Sized):
 def feed_forward(
     layer: Layer, x: Tensor, key: Tensor | None, rate: float = 0.0
 ) -> Tensor:
-    """[..., D] -> the same, without the closing bias; args as `post_norm`."""
+    """Maps [..., D] to [..., D], without the last bias; see `post_norm`."""
     inner = activation.bias_gelu(
         project(x, layer.inner_kernel),
         layer.inner_bias,
@@ -158,26 +156,26 @@ def post_norm(
     keys: Sequence[Tensor | None],
     rate: float = 0.0,
 ) -> Tensor:
-    """What comes after attention: norm(x + feed_forward(x)), x normed too.
+    """Finishes a post-norm block: adds, normalizes, feed-forward, the same.
 
     Args:
-        layer: with `form`, `epsilon`, `rate` and what `make_feed_forward`
-            makes.
-        mixed, residual: [B, Q, D], of attention and from before it.
+        layer: with `form`, `epsilon`, `rate` and the weights of
+            `make_feed_forward`.
+        mixed, residual: [B, T, D], result of attention and the block's input.
         bias: [D] of attention, or None.
         keys: of the first sum, of the activation and of the second sum.
         rate: of dropout after the activation.
     """
-    how = {'epsilon': layer.epsilon, 'rate': layer.rate}
+    rates = {'epsilon': layer.epsilon, 'rate': layer.rate}
     scale = layer.attention_gamma, layer.attention_beta
-    x = norm.add_norm(mixed, bias, residual, *scale, key=keys[0], **how)
-    inner = feed_forward(layer, x, keys[1], rate)
+    x = norm.add_norm(mixed, bias, residual, *scale, key=keys[0], **rates)
+    y = feed_forward(layer, x, keys[1], rate)
     scale = layer.outer_gamma, layer.outer_beta
-    return norm.add_norm(inner, layer.outer_bias, x, *scale, key=keys[2], **how)
+    return norm.add_norm(y, layer.outer_bias, x, *scale, key=keys[2], **rates)
 
 
 def make_feed_forward(layer: Layer, d: int, f: int) -> None:
-    """Makes the weights of both norms and of the feed-forward; args: D, F."""
+    """Makes the weights of both norms and of the feed-forward, from D and F."""
     layer.attention_gamma = vector(layer, 'attention_norm_gamma', d, 'ones')
     layer.attention_beta = vector(layer, 'attention_norm_beta', d)
     layer.inner_kernel = matrix(layer, 'inner_kernel', d, f)
@@ -188,15 +186,14 @@ def make_feed_forward(layer: Layer, d: int, f: int) -> None:
     layer.outer_beta = vector(layer, 'outer_norm_beta', d)
 
 
-def rows_of(table: Any, ids: Tensor) -> Tensor:
-    """Rows of a weight [V, D] of which only these are read: ids [...] ->
-    [..., D].
+def read_vectors(table: Any, ids: Tensor) -> Tensor:
+    """Reads vectors of a weight [V, D]: ids [...] -> [..., D].
 
-    Under TensorFlow a table that rows are written to is copied whenever it is
-    read as a whole, which `ops.take` does.
+    `ops.take` reads the whole table, and TensorFlow copies a table on reading
+    if an optimizer updates single vectors of it; this reads those of `ids`.
     """
     value = getattr(table, 'value', table)
-    if hasattr(value, '_get'):  # of several replicas the one that runs
+    if hasattr(value, '_get'):  # the copy of the replica that runs
         value = value._get()
     if hasattr(value, 'sparse_read'):
         return value.sparse_read(ids)
@@ -204,20 +201,26 @@ def rows_of(table: Any, ids: Tensor) -> Tensor:
 
 
 def take(x: Tensor, places: Tensor, length: Any = None) -> Tensor:
-    """Rows of each sequence: x [B, T, D] (or rows [B T, D], of length T each),
-    places [B, Q] int32 -> [B, Q, D].
+    """Takes states of x [B, T, D] at places [B, P] int32: [B, P, D].
+
+    With `length` T, x may be flattened [B T, D].
     """
     b, t = ops.shape(places)[0], ops.shape(x)[1] if length is None else length
-    flat = places + t * ops.arange(b, dtype=places.dtype)[:, None]  # [B, Q]
+    flat = places + t * ops.arange(b, dtype=places.dtype)[:, None]  # [B, P]
     return ops.take(ops.reshape(x, (-1, x.shape[-1])), flat, axis=0)
 
 
-def put(x: Tensor, states: Tensor, places: Tensor) -> Tensor:
-    """Other states at some places: x [B, T, D] -> the same shape.
+def mask_at(allowed: Tensor | None, places: Tensor) -> Tensor | None:
+    """Takes a mask [B, 1, T, T] or None for queries at places: [B, 1, P, T]."""
+    if allowed is None:
+        return None
+    return ops.take_along_axis(allowed, places[:, None, :, None], axis=2)
 
-    Args:
-        states: [B, P, D].
-        places: [B, P] int32, none twice in a sequence; -1: nowhere.
+
+def put(x: Tensor, states: Tensor, places: Tensor) -> Tensor:
+    """Replaces x [B, T, D] by states [B, P, D] at places [B, P] int32.
+
+    A place occurs only once in a sequence; -1: nowhere.
     """
     at = ops.one_hot(places, x.shape[1], dtype=x.dtype)  # [B, P, T]
     others = 1.0 - ops.sum(at, axis=1)[..., None]

@@ -1,6 +1,6 @@
-"""A dense layer with its activation, in float32: of heads and of vectors.
+"""A dense layer with an activation, in float32: of heads and of vectors.
 
-Glossary of shapes: B texts, D width in, W width out.
+Glossary of shapes: F width of the result.
 """
 
 from collections.abc import Callable
@@ -19,7 +19,7 @@ ACTIVATIONS: dict[str, Callable[[Tensor], Tensor]] = {
 
 
 class Dense(Layer):
-    """activation(x W + b)."""
+    """A dense layer: activation(x W + b)."""
 
     def __init__(
         self,
@@ -29,7 +29,7 @@ class Dense(Layer):
         bias: bool = True,
         name: str = 'dense',
     ):
-        """Args: D, W, a name in ACTIVATIONS, whether b is there."""
+        """Sets D, F, the activation's name in ACTIVATIONS, whether to add b."""
         super().__init__(name=name)
         if activation not in ACTIVATIONS:
             raise ValueError(
@@ -46,7 +46,7 @@ class Dense(Layer):
         self.built = True
 
     def call(self, x: Tensor) -> Tensor:
-        """[B, D] -> [B, W] float32."""
+        """Maps [B, D] to [B, F] float32."""
         x = ops.matmul(ops.cast(x, 'float32'), self.kernel)
         if self.has_bias:
             x = x + self.bias

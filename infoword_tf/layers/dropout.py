@@ -1,18 +1,16 @@
 """Dropout by an explicit key, the same bits on every backend.
 
-A key is [2] uint32. Everything random inside a model comes from one: it is an
-argument, never a state, so replicas differ by their number, a recomputed
-layer draws the same mask again, and a resumed run goes on bit for bit.
+A key is [2] uint32. All randomness inside a model comes from keys, which are
+arguments, never state: replicas differ by their number, a recomputed layer
+draws the same mask again, and a resumed run goes on bit for bit.
 
-Bits are a hash of (key, site, place in the array) and nothing else: a mask is
-not stored for the backward pass but made again, inside the same fused loop
-that uses it (see `dropped`).
+Bits are a hash of (key, site, index in the array) and nothing else. A mask is
+not stored for the backward pass but computed again, in the fused loop that uses
+it (see `dropped`).
 
-A key may say besides which rows of a batch an array holds (`of_rows`): then its
-bits are those that these rows have in the whole batch, so that a batch may be
-computed in parts.
-
-Glossary of shapes: `...` any.
+A key of [4] (`of_rows`) also says which sequences of a batch an array holds:
+bits are then those of the same sequences in the whole batch, so that
+microbatches have the masks of the batch.
 """
 
 import math
@@ -42,7 +40,7 @@ def _shift(x: Tensor, bits: int) -> Tensor:
 
 
 def _mix(x: Tensor, salt: Tensor) -> Tensor:
-    """A keyed bijection of uint32: every bit of x and salt moves every bit."""
+    """Applies a keyed bijection of uint32: all bits affect all bits."""
     x = ops.multiply(_shift(x, 16), _MIX_1)
     x = ops.bitwise_xor(x, salt)
     x = ops.multiply(_shift(x, 15), _MIX_2)
@@ -50,15 +48,19 @@ def _mix(x: Tensor, salt: Tensor) -> Tensor:
 
 
 def mixed(x: Tensor, salt: Tensor) -> Tensor:
-    """A hash of uint32 [...] with a salt of the same shape."""
+    """Hashes uint32 [...] with a salt of the same shape."""
     return _mix(ops.multiply(x, _GOLDEN), salt)
 
 
 def fold_in(key: Tensor, number: Tensor | int) -> Tensor:
-    """Derives the key of a part (a step, a view, a replica, a site).
+    """Derives the key of a numbered step, view, replica or site.
 
-    Of the integer scalar `number` the low 32 bits count. The key of some rows,
-    [4] uint32, gives another of these rows.
+    Args:
+        key: [2] uint32, or [4] of some sequences (`of_rows`).
+        number: integer scalar, of which the low 32 bits count.
+
+    Returns:
+        The shape of `key`.
     """
     if isinstance(number, int | np.integer):
         number = np.uint32(int(number) & 0xFFFFFFFF)
@@ -67,38 +69,37 @@ def fold_in(key: Tensor, number: Tensor | int) -> Tensor:
 
 @traced_once
 def _folded(key, number):
-    """[2] or [4] uint32 and a uint32 -> the same."""
-    key, salt, *rows = ops.unstack(key)
+    key, salt, *sequences = ops.unstack(key)
     first = _mix(ops.add(ops.multiply(number, _GOLDEN), key), salt)
     second = _mix(ops.add(first, _GOLDEN), ops.bitwise_xor(key, number))
-    return ops.stack([first, second, *rows])
+    return ops.stack([first, second, *sequences])
 
 
 def keys_of(key: Tensor | None, count: int) -> list[Any]:
-    """Derives the keys of the sites 0, 1, ... of a layer; None each of None."""
+    """Derives the keys of the sites 0, 1, ... of a layer; of None each None."""
     return [None if key is None else fold_in(key, i) for i in range(count)]
 
 
 def of_rows(key: Tensor, begin: Tensor | int, count: int) -> Tensor:
-    """A key for some rows of a batch: [4] uint32.
+    """Returns the key of `count` sequences of a batch: [4] uint32.
 
     Args:
         key: [2] uint32, of the whole batch.
-        begin: number of the first row.
-        count: how many there are; the first axis of every array that the key
-            is used for has a multiple of them.
+        begin: number of the first sequence.
+        count: of sequences, a divisor of the first axis of every array that
+            the key is used for.
     """
-    rows = [ops.cast(n, 'uint32') for n in (begin, count)]
-    return ops.concatenate([key, ops.stack(rows)])
+    sequences = [ops.cast(n, 'uint32') for n in (begin, count)]
+    return ops.concatenate([key, ops.stack(sequences)])
 
 
 def of_all(key: Tensor | None) -> Tensor | None:
-    """The same for an array that all rows share."""
+    """Returns the key of an array that all sequences share: [2] uint32."""
     return None if key is None else key[:2]
 
 
 def new_key(*numbers: Tensor | int) -> Tensor:
-    """The key of a list of integers, such as (seed, step, pass, replica)."""
+    """Returns the key of integers, for example (seed, step, pass, replica)."""
     key = ops.convert_to_tensor(np.array([0x8E5B, 0x1D37], 'uint32'))
     for number in numbers:
         key = fold_in(key, number)
@@ -106,38 +107,41 @@ def new_key(*numbers: Tensor | int) -> Tensor:
 
 
 def random_bits(key: Tensor, shape: tuple[Any, ...]) -> Tensor:
-    """Independent uniform uint32 of a shape (below 2^31 values), as `ops.shape`
-    has it: what is not known beforehand is a tensor.
+    """Draws independent uniform uint32.
+
+    Args:
+        shape: of below 2^31 values; dimensions that are not known beforehand
+            are tensors, as of `ops.shape`.
     """
     size = math.prod(shape)
-    places = ops.reshape(
+    indices = ops.reshape(
         ops.cast(ops.arange(size, dtype='int32'), 'uint32'), shape
     )
-    key, salt, *rows = ops.unstack(key)
-    if rows:
-        begin, count = rows
-        places = places + begin * ops.floor_divide(
+    key, salt, *sequences = ops.unstack(key)
+    if sequences:
+        begin, count = sequences
+        indices = indices + begin * ops.floor_divide(
             ops.cast(size, 'uint32'), count
         )
-    return _mix(ops.add(ops.multiply(places, _GOLDEN), key), salt)
+    return _mix(ops.add(ops.multiply(indices, _GOLDEN), key), salt)
 
 
 def uniform(key: Tensor, shape: tuple[Any, ...]) -> Tensor:
-    """Independent uniform float32 in [0, 1), multiples of 2^-24."""
+    """Draws independent uniform float32 in [0, 1), multiples of 2^-24."""
     bits = ops.right_shift(random_bits(key, shape), np.uint32(8))
     return ops.cast(bits, 'float32') * np.float32(2.0**-24)
 
 
 def keep_mask(key: Tensor, shape: tuple[Any, ...], rate: float) -> Tensor:
-    """bool of a shape: True with probability 1 - rate, to 2^-32."""
+    """Draws a mask of a shape: True with probability 1 - rate, to 2^-32."""
     threshold = np.uint32(min(round(rate * 2**32), 2**32 - 1))
     return ops.greater_equal(random_bits(key, shape), threshold)
 
 
 def dropped(x: Tensor, key: Tensor, rate: float) -> Tensor:
-    """x [...] float32 with a share `rate` zeroed, the rest scaled up.
+    """Zeroes a share `rate` of x [...] float32, and scales the rest up.
 
-    For use inside a fused piece: of its gradient it is the same.
+    For use inside a fused operation, where it also maps the gradient.
     """
     if not rate:
         return x
@@ -151,9 +155,7 @@ def _drop_alone(x, key, *, rate):
 
 
 def drop(x: Tensor, *, key: Tensor | None = None, rate: float = 0.0) -> Tensor:
-    """dropout(x) alone, a fused piece (see `fused.py`); x [..., D] in any
-    dtype.
-    """
+    """Applies dropout to x [..., D] of any dtype; a fused operation."""
     if key is None or not rate:
         return x
 

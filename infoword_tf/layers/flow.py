@@ -1,23 +1,24 @@
-"""An invertible network that makes vectors normal: BERT-flow's Glow.
+"""An invertible network that maps vectors to a normal distribution.
 
-Kingma & Dhariwal 2018 (Glow), for vectors instead of images as Li et al. 2020
-("On the Sentence Embeddings from Pre-trained Language Models", §4) have it.
-`levels` times there are `depth` steps, of which each is
+It is Glow (Kingma & Dhariwal 2018), for vectors instead of images as in
+BERT-flow (Li et al. 2020, "On the Sentence Embeddings from Pre-trained Language
+Models", §4). `levels` times there are `depth` steps; each is
 
     x <- reversed((x + b) exp(3 l))     a norm of each number, a permutation
     x1, x2 <- x1, x2 + net(x1)          additive coupling of both halves
 
-as the published program has it (`permutation` 'reversal'), or, with a matrix
-that is trained in their place ('learned', the 1x1 convolution of Glow),
+as in the published program (`permutation` 'reversal'), or, with a trained
+matrix instead of the norm and the permutation ('learned', the 1x1 convolution
+of Glow),
 
     x <- x W + b.
 
-After each level half of the numbers is done; the next level sees the other
-half. What is done, level by level, is the vector. The determinant of the
-Jacobian is the product of those of the steps, for every x. All numbers are
+After each level half of the numbers is final, and the next level reads the
+other half; the final halves, level by level, are the result. The determinant of
+the Jacobian is the product of those of the steps, for every x. All numbers are
 compared with a standard normal, as in the published program.
 
-Glossary of shapes: B texts, D width, H width of the networks of couplings.
+Glossary of shapes: F width of the networks of couplings.
 """
 
 from typing import Any
@@ -28,26 +29,26 @@ from infoword_tf.layers.dense import ACTIVATIONS, Dense
 from infoword_tf.lazy import Layer, ops
 
 Tensor = Any
-# Of what is trained, Glow's `logscale_factor`: rates of scales are larger.
+# Glow's `logscale_factor`, by which scales learn at a larger rate.
 LOG_FACTOR = 3.0
 
 
 class ActNorm(Layer):
-    """activation((x + b) exp(3 l)): Kingma & Dhariwal 2018, §3.1."""
+    """A norm activation((x + b) exp(3 l)) (Kingma & Dhariwal 2018, §3.1)."""
 
     def __init__(self, width: int, activation: str, name: str):
-        """Args: D; a name in dense.ACTIVATIONS; name of the layer."""
+        """Sets D, a name in dense.ACTIVATIONS, and the layer's name."""
         super().__init__(name=name)
         self.width, self.activation = width, activation
 
     def build(self) -> None:
-        """Makes the weights, with which nothing changes."""
+        """Makes the weights, which change nothing at first."""
         self.bias = vector(self, 'bias', self.width)
         self.log_scale = vector(self, 'log_scale', self.width)
         self.built = True
 
     def call(self, x: Tensor) -> Tensor:
-        """[B, D] -> [B, D] float32."""
+        """Maps [B, D] to [B, D] float32."""
         x = (x + self.bias) * ops.exp(LOG_FACTOR * self.log_scale)
         return ACTIVATIONS[self.activation](x)
 
@@ -56,7 +57,7 @@ class Step(Layer):
     """A map of all numbers, then a coupling of both halves."""
 
     def __init__(self, width: int, hidden: int, permutation: str, name: str):
-        """Args: D, at least 2; H; one of PERMUTATIONS; name of the layer."""
+        """Sets D (at least 2), F, a name in PERMUTATIONS, the layer's name."""
         super().__init__(name=name)
         self.half = half = width // 2
         self.permutation = permutation
@@ -90,22 +91,22 @@ class Step(Layer):
         return x if self.permutation == LEARNED else ops.flip(x, axis=1)
 
     def call(self, x: Tensor) -> Tensor:
-        """[B, D] -> [B, D] float32."""
+        """Maps [B, D] to [B, D] float32."""
         x = self.mixed(x)
-        moved = first = x[:, : self.half]
+        shift = first = x[:, : self.half]
         for layer in self.net:
-            moved = layer(moved)
-        return ops.concatenate([first, x[:, self.half :] + moved], axis=1)
+            shift = layer(shift)
+        return ops.concatenate([first, x[:, self.half :] + shift], axis=1)
 
     def log_det(self) -> Tensor:
-        """log |det| of the Jacobian, of any x: a scalar."""
+        """Returns log |det| of the Jacobian, equal for every x: a scalar."""
         if self.permutation == LEARNED:
             return ops.slogdet(self.mix.kernel)[1]
         return LOG_FACTOR * ops.sum(self.mix.log_scale)
 
 
 class Flow(Layer):
-    """[B, D] -> [B, D], and back if one wishes."""
+    """An invertible map of [B, D] to [B, D]."""
 
     def __init__(
         self,
@@ -116,8 +117,7 @@ class Flow(Layer):
         permutation: str,
         name: str = 'flow',
     ):
-        """Args: D; levels, steps of each, H; one of PERMUTATIONS; name of the
-        layer.
+        """Sets D, levels, steps of each, F, and a name in PERMUTATIONS.
 
         Raises:
             ValueError: the last level has no two halves.
@@ -144,21 +144,21 @@ class Flow(Layer):
         self.built = True
 
     def call(self, x: Tensor) -> Tensor:
-        """[B, D] -> [B, D] float32."""
-        x, done = ops.cast(x, 'float32'), []
+        """Maps [B, D] to [B, D] float32."""
+        x, results = ops.cast(x, 'float32'), []
         for number, step in enumerate(self.steps):
             if number and number % self.depth == 0:
-                x, finished = self.parted(x)
-                done.append(finished)
+                x, result = self.split_level(x)
+                results.append(result)
             x = step(x)
-        return ops.concatenate([*done, x], axis=1)
+        return ops.concatenate([*results, x], axis=1)
 
     @staticmethod
-    def parted(x: Tensor) -> tuple[Tensor, Tensor]:
-        """[B, D]: what the next level sees, and what is done."""
-        kept = (x.shape[1] + 1) // 2
-        return x[:, :kept], x[:, kept:]
+    def split_level(x: Tensor) -> tuple[Tensor, Tensor]:
+        """Splits [B, D] into the next level's input and final numbers."""
+        count = (x.shape[1] + 1) // 2
+        return x[:, :count], x[:, count:]
 
     def log_det(self) -> Tensor:
-        """log |det| of the Jacobian, of any x: a scalar."""
+        """Returns log |det| of the Jacobian, equal for every x: a scalar."""
         return sum(step.log_det() for step in self.steps)

@@ -1,9 +1,8 @@
-"""Heads of attention: projections parted into them, and their weights.
+"""Heads of attention: projections split into heads, and attention weights.
 
-Fused pieces, see `fused.py`.
+Fused operations, see `fused.py`.
 
-Glossary of shapes: B batch, T tokens, Q query tokens, H heads, D width,
-E width of one head.
+Glossary of shapes: Q query tokens, E width of one head, n projections.
 """
 
 from typing import Any
@@ -24,19 +23,19 @@ Tensor = Any
 
 
 @compiled
-def _heads(x, bias, *, heads, parts):
+def _heads(x, bias, *, heads, count):
     b, t, width = ops.shape(x)
     y = ops.cast(plus_bias(x, bias), x.dtype)
-    y = ops.reshape(y, (b, t, parts, heads, width // (parts * heads)))
+    y = ops.reshape(y, (b, t, count, heads, width // (count * heads)))
     y = ops.transpose(y, (2, 0, 3, 1, 4))  # [n, B, H, T, E]
-    return tuple(y[i] for i in range(parts))
+    return tuple(y[i] for i in range(count))
 
 
-def joined_heads(parts: tuple[Tensor, ...]) -> Tensor:
-    """n times [B, H, T, E] -> [B, T, n D]: one plain transpose is fastest."""
-    b, h, t, e = ops.shape(parts[0])
-    x = ops.transpose(ops.stack(parts), (1, 3, 0, 2, 4))  # [B, T, n, H, E]
-    return ops.reshape(x, (b, t, len(parts) * h * e))
+def joined_heads(tensors: tuple[Tensor, ...]) -> Tensor:
+    """Joins n times [B, H, T, E] to [B, T, n D] by one plain transpose."""
+    b, h, t, e = ops.shape(tensors[0])
+    x = ops.transpose(ops.stack(tensors), (1, 3, 0, 2, 4))  # [B, T, n, H, E]
+    return ops.reshape(x, (b, t, len(tensors) * h * e))
 
 
 def split_heads(
@@ -44,39 +43,39 @@ def split_heads(
     bias: Tensor | None,
     *,
     heads: int,
-    parts: int,
+    count: int,
     key: Tensor | None = None,
     length: Any = None,
 ) -> tuple[Tensor, ...]:
-    """Adds the bias to joined projections and parts them into heads.
+    """Adds the bias to joined projections and splits the sum into heads.
 
     Args:
         x: [B, T, n D], n projections side by side, in the compute dtype; or
-            rows [B T, n D] without a key.
+            flattened [B T, n D] without a key.
         bias: [n D] float32, or None.
         heads: H.
-        parts: n.
+        count: n.
         key: None runs plain operations.
-        length: T, where x is rows.
+        length: T, where x is flattened.
 
     Returns:
         n tensors [B, H, T, E] in x's dtype.
     """
     if key is None:
         length = ops.shape(x)[1] if length is None else length
-        shape = (-1, length, parts, heads, x.shape[-1] // (parts * heads))
-        # One transpose: what is parted along the first axis is not copied.
+        shape = (-1, length, count, heads, x.shape[-1] // (count * heads))
+        # One transpose: unstacking the first axis copies nothing.
         y = ops.transpose(
             ops.reshape(with_bias(x, bias), shape), (2, 0, 3, 1, 4)
         )  # [n, B, H, T, E]
-        return tuple(ops.unstack(y, parts))
+        return tuple(ops.unstack(y, count))
 
     def function(x, bias):
         def grad(*upstream):
             total = joined_heads(upstream)
             return total, sum_rows(total)
 
-        return _heads(x, bias, heads=heads, parts=parts), grad
+        return _heads(x, bias, heads=heads, count=count), grad
 
     return with_gradient(function, x, read(bias))
 
@@ -99,10 +98,10 @@ def _softmax_drop_grad(upstream, weights, key, *, rate):
 def softmax_dropout(
     scores: Tensor, *, key: Tensor | None = None, rate: float = 0.0
 ) -> Tensor:
-    """dropout(softmax(scores)) over the last axis.
+    """Computes dropout(softmax(scores)) over the last axis.
 
-    The softmax itself is left to the backend (oneDNN's is three times as fast
-    as XLA's on a CPU).
+    The softmax is left to the backend: on a CPU oneDNN's is three times as
+    fast as XLA's.
 
     Args:
         scores: [B, H, Q, T] in the compute dtype, masked places at -1e30.
@@ -114,7 +113,7 @@ def softmax_dropout(
         return ops.softmax(scores, axis=-1)
 
     def function(scores):
-        # The reshape states a shape that kernels do not tell the graph.
+        # The reshape sets a static shape, which compiled kernels lose.
         scores = ops.reshape(scores, ops.shape(scores))
         weights = ops.softmax(scores, axis=-1)
 

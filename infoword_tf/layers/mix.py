@@ -1,7 +1,4 @@
-"""The scalar mix of an encoder's layers (Peters et al. 2018, "ELMo", Eq. 1).
-
-Glossary of shapes: L layers, D width.
-"""
+"""The scalar mix of an encoder's layers (Peters et al. 2018, "ELMo", Eq. 1)."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -13,14 +10,14 @@ Tensor = Any
 
 
 class Mix(Layer):
-    """gamma sum_l softmax(s)_l h_l: l from the embeddings to the last layer.
+    """A weighted mean gamma sum_l softmax(s)_l h_l of embeddings and layers.
 
-    It begins as the mean: s are zeros, gamma is one. A constant added to all s
-    changes nothing.
+    Initially the plain mean: s are zeros, gamma is one. A constant added to all
+    s changes nothing.
     """
 
     def __init__(self, depth: int, name: str = 'mix'):
-        """Args: L, without the embeddings; first part of the paths."""
+        """Sets L, without the embeddings, and the first part of the paths."""
         super().__init__(name=name)
         self.depth = depth
 
@@ -31,7 +28,7 @@ class Mix(Layer):
         self.built = True
 
     def call(self, layers: Sequence[Tensor]) -> Tensor:
-        """L + 1 times [..., D] -> [..., D] float32."""
+        """Maps L + 1 times [..., D] to [..., D] float32."""
         shares = ops.softmax(self.scales)
         mixed = sum(
             shares[i] * ops.cast(layer, 'float32')

@@ -1,11 +1,8 @@
-"""Layer norm (Ba et al. 2016) and the residual sums beside it.
+"""Layer norm (Ba et al. 2016) and residual sums.
 
 A post-norm block ends each half with `add_norm`; a pre-norm block begins it
-with `norm` and ends it with `add`; embeddings end with `norm`.
-
-Fused pieces, see `fused.py`.
-
-Glossary of shapes: D width; `...` any.
+with `norm` and ends it with `add`; embeddings end with `norm`. All are fused
+operations, see `fused.py`.
 """
 
 from typing import Any
@@ -26,10 +23,10 @@ Tensor = Any
 
 
 def _normalise(x: Tensor, epsilon: float) -> tuple[Tensor, Tensor]:
-    """x [..., D] float32 -> normalised [..., D], 1/sigma [..., 1].
+    """Returns x [..., D] float32 normalised, and 1/sigma [..., 1].
 
-    Squares of what is centred, not `ops.var`'s squared differences: of these
-    TensorFlow 2.20's Grappler makes a norm that forgets epsilon.
+    Squares of centred numbers, not `ops.var`'s squared differences, which
+    TensorFlow 2.20's Grappler replaces by a norm without epsilon.
     """
     centred = x - ops.mean(x, axis=-1, keepdims=True)
     variance = ops.mean(ops.square(centred), axis=-1, keepdims=True)
@@ -40,7 +37,7 @@ def _normalise(x: Tensor, epsilon: float) -> tuple[Tensor, Tensor]:
 def _normalise_grad(
     upstream: Tensor, normalised: Tensor, inverse: Tensor
 ) -> Tensor:
-    """Gradient of `_normalise`, all float32 [..., D]."""
+    """Returns the gradient of `_normalise`, float32 [..., D]."""
     along = ops.mean(upstream * normalised, axis=-1, keepdims=True)
     mean = ops.mean(upstream, axis=-1, keepdims=True)
     return inverse * (upstream - mean - normalised * along)
@@ -48,8 +45,7 @@ def _normalise_grad(
 
 @compiled
 def _add_norm(x, bias, residual, gamma, beta, key, *, rate, epsilon):
-    x_part = dropout.dropped(plus_bias(x, bias), key, rate)
-    total = to_float(residual) + x_part
+    total = to_float(residual) + dropout.dropped(plus_bias(x, bias), key, rate)
     normalised, inverse = _normalise(total, epsilon)
     y = normalised * gamma + beta
     return ops.cast(y, x.dtype), ops.cast(normalised, x.dtype), inverse
@@ -61,9 +57,7 @@ def _add_norm_grad(upstream, normalised, inverse, gamma, key, *, rate):
     upstream, normalised = to_float(upstream), to_float(normalised)
     total = _normalise_grad(upstream * gamma, normalised, inverse)
     x = dropout.dropped(total, key, rate)
-    return tuple(
-        ops.cast(part, dtype) for part in (x, total, upstream * normalised)
-    )
+    return tuple(ops.cast(y, dtype) for y in (x, total, upstream * normalised))
 
 
 def add_norm(
@@ -77,7 +71,7 @@ def add_norm(
     key: Tensor | None = None,
     rate: float = 0.0,
 ) -> Tensor:
-    """LayerNorm(residual + dropout(x + bias)): ends half a post-norm block.
+    """Computes LayerNorm(residual + dropout(x + bias)).
 
     Args:
         x, residual: [..., D] in the compute dtype.
@@ -113,8 +107,8 @@ def add_norm(
 
 @compiled
 def _add(x, bias, residual, key, *, rate):
-    x_part = dropout.dropped(plus_bias(x, bias), key, rate)
-    return ops.cast(to_float(residual) + x_part, x.dtype)
+    total = to_float(residual) + dropout.dropped(plus_bias(x, bias), key, rate)
+    return ops.cast(total, x.dtype)
 
 
 def add(
@@ -125,7 +119,7 @@ def add(
     key: Tensor | None = None,
     rate: float = 0.0,
 ) -> Tensor:
-    """residual + dropout(x + bias), of a pre-norm block; as of `add_norm`."""
+    """Computes residual + dropout(x + bias); arguments as of `add_norm`."""
     if key is None:
         return ops.add(with_bias(x, bias), residual)
 
@@ -156,7 +150,7 @@ def _norm_grad(
     x = _normalise_grad(upstream * gamma, normalised, inverse)
     products = upstream * normalised
     if biased:
-        # Both sums in one array: upstream is dropped here, for the bias too.
+        # Both in one array: upstream after dropout is the bias's gradient.
         products = ops.concatenate([products, upstream], axis=-1)
     return ops.cast(x, dtype), products
 
@@ -171,12 +165,12 @@ def norm(
     key: Tensor | None = None,
     rate: float = 0.0,
 ) -> Tensor:
-    """dropout(LayerNorm(x)): ends embeddings, begins half a pre-norm block.
+    """Computes dropout(LayerNorm(x)).
 
     Args:
         x: [..., D].
         gamma: [D] float32.
-        beta: likewise, or None: nothing is added.
+        beta: [D] float32, or None: nothing is added.
         epsilon: added to the variance.
         dtype: of the result.
 

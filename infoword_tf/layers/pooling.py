@@ -1,9 +1,8 @@
-"""From the states of a text to one vector (float32).
+"""Poolings: from the states of a text to one vector, in float32.
 
-Means cover [CLS] and [SEP]; padding never counts.
+Means cover [CLS] and [SEP], never padding.
 
-Glossary of shapes: B texts or rows, J texts of a row, T tokens, D width,
-V vocabulary.
+Glossary of shapes: J texts of a sequence.
 """
 
 from typing import Any
@@ -13,17 +12,20 @@ import numpy as np
 from infoword_tf.lazy import ops
 
 Tensor = Any
-COMMON = 1e-3  # a piece of this frequency weighs half as much as a rare one
+COMMON = 1e-3  # a token of this frequency weighs half as much as a rare one
 
 
 def rarity(counts: np.ndarray) -> np.ndarray:
-    """log a / (a + p) of each piece: what is rare says what a text is about.
+    """Returns the weight log a / (a + p) of each token of the vocabulary.
 
-    The weights of Arora et al. 2017 ("A simple but tough-to-beat baseline",
-    §3), a = 0.001.
+    Frequent tokens say little about a text. The weights are those of Arora et
+    al. 2017 ("A simple but tough-to-beat baseline", §3), a = 0.001.
+
+    Args:
+        counts: [V], of tokens in the training text.
 
     Returns:
-        [V] float32, 0 for a piece that never does.
+        [V] float32, 0 for a token that never occurs.
     """
     p = np.asarray(counts, np.float64)
     p = p / max(1.0, p.sum())
@@ -31,13 +33,13 @@ def rarity(counts: np.ndarray) -> np.ndarray:
 
 
 def of_texts(block_ids: Tensor, texts: int) -> Tensor:
-    """[B, T], 0 to J - 1 by text -> [B, J, T] bool: the tokens of each."""
+    """Returns masks [B, J, T] bool of texts numbered 0 to J - 1 in [B, T]."""
     number = ops.arange(texts, dtype='int32')[:, None]
     return ops.equal(block_ids[:, None], number)
 
 
 def tokens_of(block_ids: Tensor, texts: int) -> Tensor:
-    """[B, T], 0 to J - 1 by text -> [B, J] int32: how many tokens each has."""
+    """Counts tokens of texts numbered 0 to J - 1 in [B, T]: [B, J] int32."""
     return ops.sum(ops.cast(of_texts(block_ids, texts), 'int32'), axis=2)
 
 
@@ -47,14 +49,14 @@ def pool(
     kernel: Tensor | None = None,
     prior: Tensor | None = None,
 ) -> Tensor:
-    """The mean of each text's states, or their mean with learned weights.
+    """Averages the states of each text, with equal or learned weights.
 
     Args:
         states: [B, T, D].
-        real: [B, T] bool, False for padding; or [B, J, T], the tokens of
-            each of J texts that share a row.
+        real: [B, T] bool, False for padding; or [B, J, T], masks of J texts
+            that share a sequence.
         kernel: [D] float32, w of the weights exp(w . h); None: equal weights.
-        prior: [B, T] float32, added to w . h where there is a kernel.
+        prior: [B, T] float32, added to w . h.
 
     Returns:
         [B, D] float32, or [B J, D]; the mean of no token is 0.
@@ -77,15 +79,16 @@ def pool(
 
 
 def pool_highest(states: Tensor, real: Tensor) -> Tensor:
-    """The maximum over a text's states, number by number; args as of `pool`."""
+    """Takes the maximum of each number over a text's states, see `pool`."""
     states = ops.cast(states, 'float32')
     return ops.max(ops.where(real[:, :, None], states, -1e30), axis=1)
 
 
 def pool_by_position(states: Tensor, real: Tensor) -> Tensor:
-    """The mean with weights 1, 2, 3, ...: later tokens of a causal encoder know
-    more (Muennighoff 2022, "SGPT"); args as of `pool`, without texts that share
-    rows.
+    """Averages states with weights 1, 2, 3, ... (Muennighoff 2022, "SGPT").
+
+    Later states of a causal encoder have read more. Arguments as of `pool`,
+    with one text a sequence.
 
     Returns:
         [B, D] float32; the mean of no token is 0.
@@ -100,25 +103,25 @@ def pool_by_position(states: Tensor, real: Tensor) -> Tensor:
 
 
 def about_unit(x: Tensor) -> Tensor:
-    """x [..., D] float32 over its length, to 1e-6, as servers compute it."""
+    """Scales x [..., D] float32 to length 1, to 1e-6, exactly as servers do."""
     squares = ops.sum(ops.square(x), axis=-1, keepdims=True)
     return x * ops.rsqrt(ops.maximum(squares, 1e-24))
 
 
 def unit(x: Tensor) -> Tensor:
-    """x [..., D] float32 over its length, which is 1e-12 at least.
+    """Divides x [..., D] float32 by the length, at least 1e-12.
 
-    Divided by a square root: `keras.ops.normalize` multiplies by `rsqrt`,
-    whose vector lanes and scalar rest differ in the last bits on some
-    processors, so that equal vectors would get unequal scores. The outer
-    maximum keeps graphs from making an `rsqrt` of it again, as Grappler and
-    XLA do with a division by a root; the inner one keeps the gradient finite.
+    By a square root: `keras.ops.normalize` multiplies by `rsqrt`, whose vector
+    lanes and scalar rest differ in the last bits on some processors, so that
+    equal vectors would get unequal scores. The outer maximum keeps Grappler and
+    XLA from replacing the division by an `rsqrt`; the inner one keeps the
+    gradient finite.
     """
     squares = ops.sum(ops.square(x), axis=-1, keepdims=True)
     return x / ops.maximum(ops.sqrt(ops.maximum(squares, 1e-24)), 1e-12)
 
 
-POOLINGS = {  # what is computed of states; None: one of them is the vector
+POOLINGS = {  # how states become a vector; None: one state is the vector
     'cls': None,
     'last': None,
     'mean': pool,
@@ -130,6 +133,6 @@ POOLINGS = {  # what is computed of states; None: one of them is the vector
     'words': pool,
     'mix': pool,
 }
-LEARNED = {'weighted': 'weights', 'words': 'words'}  # what of a row these need
-# Layers whose mean these take, where nobody says; others the last.
+LEARNED = {'weighted': 'weights', 'words': 'words'}  # weights of a row
+# Layers whose mean is pooled by default; other poolings take the last layer.
 LAYERS = {'first_last': (1, -1), 'last_two': (-2, -1), 'mix': 'mix'}

@@ -1,12 +1,11 @@
-"""The projector over the vectors of a contrast, with norms over the batch.
+"""A projector of contrasted vectors, with norms over the batch.
 
-Of DiffCSE (Chuang et al. 2022, §4.1, and its code), which InfoCSE took over;
-SimSiam's and Barlow Twins' are alike. In training the statistics are those of
-the batch, of all its replicas; of held-out text those of all its texts, in
-whatever slices it is read. Nothing of it leaves training, so no averages are
-kept.
+From DiffCSE (Chuang et al. 2022, §4.1, and its code), later InfoCSE; similar to
+those of SimSiam and Barlow Twins. In training the moments are those of the
+global batch; of held-out text those of all its texts, in whatever slices they
+are read. The projector is never exported, so it keeps no moving averages.
 
-Glossary of shapes: n texts of this replica, D width.
+Glossary of shapes: n texts of this replica.
 """
 
 from collections.abc import Callable
@@ -26,21 +25,21 @@ def batch_norm(
     gather: Callable[[Tensor], Tensor],
     moments: Moments | None = None,
 ) -> tuple[Tensor, Moments]:
-    """Takes the mean from x [n, D] and divides it by the deviation.
+    """Subtracts the mean from x [n, D] and divides by the deviation.
 
     Args:
         x: float32.
-        weights: [n] float32, 0 for texts that are none.
+        weights: [n] float32, 0 for padding.
         gather: as `Replicas.gather`.
-        moments: of other texts; None: of these, of the global batch.
+        moments: of other texts; None: of the global batch.
 
     Returns:
-        [n, D]; and the moments that it was normed by.
+        [n, D]; and the moments that were used.
     """
 
-    def total(each: Tensor) -> Tensor:  # [n, D] -> [D]
-        mine = ops.sum(weights[:, None] * each, axis=0, keepdims=True)
-        return ops.sum(gather(mine), axis=0)
+    def total(y: Tensor) -> Tensor:  # [n, D] -> [D]
+        local = ops.sum(weights[:, None] * y, axis=0, keepdims=True)
+        return ops.sum(gather(local), axis=0)
 
     if moments is not None:
         mean, variance = moments
@@ -53,10 +52,10 @@ def batch_norm(
 
 
 class Projector(Layer):
-    """norm(relu(norm(x W) gamma + beta) W'), twice as wide inside."""
+    """A projector norm(relu(norm(x W) gamma + beta) W'), 2 D wide inside."""
 
     def __init__(self, width: int, name: str = 'projector'):
-        """Args: D."""
+        """Sets D."""
         super().__init__(name=name)
         self.width = width
 
@@ -76,10 +75,7 @@ class Projector(Layer):
         gather: Callable[[Tensor], Tensor],
         moments: tuple[Moments, Moments] | None = None,
     ) -> tuple[Tensor, tuple[Moments, Moments]]:
-        """Projects x [n, D] float32; arguments and result as of `batch_norm`.
-
-        The moments are those of both norms.
-        """
+        """Projects x [n, D] float32; see `batch_norm`, with moments of both."""
         inner, outer = moments or (None, None)
         x = ops.matmul(x, ops.convert_to_tensor(self.kernel))
         x, inner = batch_norm(x, weights, gather, inner)

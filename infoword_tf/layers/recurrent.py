@@ -1,4 +1,4 @@
-"""Recurrence over the tokens of a text: LSTM, GRU and the plain one.
+"""Recurrence over the tokens of a text: LSTM, GRU and plain.
 
     plain  h' = tanh(z + h U)                                  (Elman 1990)
     gru    s, r = sigmoid of z + h U; n = tanh(z + r (h U))
@@ -7,17 +7,17 @@
            h' = sigmoid(o) tanh(c'), or that times P
                               (Hochreiter and Schmidhuber 1997; Sak et al. 2014)
 
-z = x W + b is one product for all tokens, made before the loop; what is left to
-it is the product with the state, and what is element-wise. Gates lie beside
-each other in the order written above, as Keras has them (its `gru` is
-`reset_after`, and has a second bias beside h U).
+z = x W + b is one product for all tokens before the loop, which is left with
+the product with the state and element-wise operations. Gates are side by side
+in the order written above, as in Keras (its `gru` is `reset_after`, with a
+second bias added to h U).
 
-A fused piece, see `fused.py`: with a key the loop is one kernel, and so is the
-loop back in time. That one gives the gradient of z alone; those of W, U and P
-are one product each for all tokens, after it.
+A fused operation, see `fused.py`: with a key the loop is one kernel, and so is
+the loop back in time. The latter computes the gradient of z alone; those of W,
+U and P are one product each for all tokens, after it. Without a projection C
+is D.
 
-Glossary of shapes: B rows, T tokens, D width of a state, H of its cells (D
-without a projection), G gates.
+Glossary of shapes: C cells, G gates, F width of inputs or results.
 """
 
 from collections.abc import Callable
@@ -39,17 +39,17 @@ Tensor = Any
 
 
 class Cell(NamedTuple):
-    """What is element-wise in a step, [B, ...] float32.
+    """The element-wise operations of a step, on [B, ...] float32.
 
     Attributes:
-        gates: G, how many times H wide z is.
-        saved: how many times H wide is what the backward pass needs.
-        has_cells: whether c goes on beside h.
-        two: whether z and h U have gradients of their own.
+        gates: G; z is [B, G C].
+        saved: width of what the backward pass needs, in multiples of C.
+        has_cells: whether the state has c besides h.
+        two: whether the gradients of z and h U differ.
         forward: (z, h U, h, c, clip) -> h' without projection, c', saved;
-            c is None where there is none.
-        backward: (saved, h, c, c', gradients of h' and c', clip) -> of z, of
-            h U, of h beside that, of c; None for 0.
+            c is None in a cell without it.
+        backward: (saved, h, c, c', gradients of h' and c', clip) -> gradients
+            of z, of h U, of h (except through h U), of c; None for 0.
     """
 
     gates: int
@@ -94,7 +94,7 @@ def _gru_back(saved, h, c, new_c, d_out, d_c, clip):
 
 def _lstm(z, product, h, c, clip):
     i, f, g, o = ops.split(z + product, 4, axis=-1)
-    # Open at first: what a cell holds stays (Gers et al. 2000).
+    # Open at first, so that cells keep their values (Gers et al. 2000).
     i, f, o = ops.sigmoid(i), ops.sigmoid(f + 1.0), ops.sigmoid(o)
     g = ops.tanh(g)
     c = _clipped(f * c + i * g, clip)
@@ -123,8 +123,8 @@ CELLS = {
     'gru': Cell(3, 4, False, True, compiled(_gru), compiled(_gru_back)),
     'plain': Cell(1, 1, False, False, compiled(_plain), compiled(_plain_back)),
 }
-# Numbers of a kernel up to which the whole loop is one XLA kernel. Beyond,
-# oneDNN's products are faster than XLA's by more than its loop costs.
+# Size of U up to which the whole loop is one XLA kernel. With larger ones
+# oneDNN's faster products outweigh the cost of the loop.
 SMALL = 2**17
 
 
@@ -133,101 +133,105 @@ def _clipped(x: Tensor, limit: float | None) -> Tensor:
 
 
 def _within(gradient: Tensor, clipped: Tensor, limit: float | None) -> Tensor:
-    """The gradient of what was clipped: 0 beyond the limit."""
+    """Returns the gradient of a clipped number: 0 beyond the limit."""
     if limit is None:
         return gradient
     return ops.where(ops.less(ops.abs(clipped), limit), gradient, 0.0)
 
 
 def _loop(z, h, c, keep, kernel, bias, projection, *, cell, clip, saved):
-    """All states [T, B, D], cells if there are, what is saved; as `recur`."""
+    """Returns states [T, B, D], cells if any, and `saved`; see `recur`."""
     cell = CELLS[cell]
     forward = cell.forward if saved else cell.forward.__wrapped__
 
-    def step(carry, given):
+    def step(carry, z):
         h, *cells = carry[: 1 + cell.has_cells]
-        z = given
         if keep is not None:
-            z, old = given[:, :-1], given[:, -1:]
+            z, old = z[:, :-1], z[:, -1:]
             h, cells = h * old, [c * old for c in cells]
         product = _times(h, kernel)
         if bias is not None:
             product = product + bias
-        out, c, kept = forward(z, product, h, *(cells or [None]), clip)
+        out, c, to_save = forward(z, product, h, *(cells or [None]), clip)
         if projection is not None:
             out = _clipped(_times(out, projection), clip)
-        found = (out,) + (c,) * cell.has_cells + (kept,) * saved
-        # Keras under TensorFlow stacks what is like the carry.
-        return found, found
+        results = (out,) + (c,) * cell.has_cells + (to_save,) * saved
+        # Keras under TensorFlow stacks results that are like the carry.
+        return results, results
 
     start = (h,) if c is None else (h, c)
     if saved:
         width = cell.saved * kernel.shape[1] // cell.gates
         start += (ops.zeros((ops.shape(h)[0], width), 'float32'),)
-    # One array: of several Keras wants to know how long they are.
-    given = z if keep is None else ops.concatenate([z, keep], axis=-1)
-    # Known, where it is: XLA wants to know how much the loop stores.
-    return ops.scan(step, start, given, length=z.shape[0])[1]
+    # One array: for several Keras needs a known length.
+    inputs = z if keep is None else ops.concatenate([z, keep], axis=-1)
+    # The static length, if known: XLA needs it to allocate the results.
+    return ops.scan(step, start, inputs, length=z.shape[0])[1]
 
 
 def _loop_back(
     d_states, h, c, keep, states, cells, saved, kernel, projection, *,
     cell, clip,
 ):  # fmt: skip
-    """Back in time: gradients of z, h U and unprojected h'; as of `_loop`."""
-    own = CELLS[cell]
+    """Runs back in time; arguments as of `_loop`.
 
-    def step(carry, given):
-        d_h, *d_cells = carry[: 1 + own.has_cells]
-        given = list(given)
-        d_state, state, kept, h = (given.pop(0) for _ in range(4))
-        new_c, c = (given.pop(0), given.pop(0)) if d_cells else (None, None)
+    Returns:
+        Gradients [T, B, ...] of z; of h U, where they differ; of the projected
+        h' before clipping, with a projection.
+    """
+    cell = CELLS[cell]
+
+    def step(carry, inputs):
+        d_h, *d_cells = carry[: 1 + cell.has_cells]
+        inputs = list(inputs)
+        d_state, state, saved, h = (inputs.pop(0) for _ in range(4))
+        new_c, c = (inputs.pop(0), inputs.pop(0)) if d_cells else (None, None)
         d_out = d_h + d_state
         if projection is not None:
             d_projected = _within(d_out, state, clip)
             d_out = _times(d_projected, ops.transpose(projection))
-        d_z, d_product, beside, d_c = own.backward(
-            kept, h, c, new_c, d_out, *(d_cells or [None]), clip
+        d_z, d_product, d_direct, d_c = cell.backward(
+            saved, h, c, new_c, d_out, *(d_cells or [None]), clip
         )
         d_h = _times(d_product, ops.transpose(kernel))
-        if beside is not None:
-            d_h = d_h + beside
-        if given:  # keep
-            d_h = d_h * given[0]
-            d_c = None if d_c is None else d_c * given[0]
-        found = (d_h,) + (d_c,) * own.has_cells
-        found += (d_z,) + (d_product,) * own.two
+        if d_direct is not None:
+            d_h = d_h + d_direct
+        if inputs:  # keep
+            d_h = d_h * inputs[0]
+            d_c = None if d_c is None else d_c * inputs[0]
+        results = (d_h,) + (d_c,) * cell.has_cells
+        results += (d_z,) + (d_product,) * cell.two
         if projection is not None:
-            found += (d_projected,)
-        return found, found
+            results += (d_projected,)
+        return results, results
 
-    rows, wide = ops.shape(h)[0], kernel.shape[1]
+    batch, gates = ops.shape(h)[0], kernel.shape[1]
     inputs = [d_states, states, saved, _before(h, states, keep)]
     start = [ops.zeros_like(h)]
     if c is not None:
         inputs += [cells, _before(c, cells, keep)]
         start.append(ops.zeros_like(c))
-    start += [ops.zeros((rows, wide), 'float32')] * (1 + own.two)
+    start += [ops.zeros((batch, gates), 'float32')] * (1 + cell.two)
     if projection is not None:
         start.append(ops.zeros_like(h))
     if keep is not None:
         inputs.append(keep)
     length = states.shape[0]
-    found = ops.scan(
+    results = ops.scan(
         step, tuple(start), tuple(inputs), length=length, reverse=True
     )[1]
-    return found[1 + own.has_cells :]
+    return results[1 + cell.has_cells :]
 
 
 def _times(x: Tensor, kernel: Tensor) -> Tensor:
-    """[B, D] times [D, F] in the kernel's dtype -> [B, F] float32."""
+    """Multiplies [B, D] by [D, F] in the kernel's dtype: [B, F] float32."""
     return to_float(ops.matmul(ops.cast(x, kernel.dtype), kernel))
 
 
 def _before(first: Tensor, states: Tensor, keep: Tensor | None) -> Tensor:
-    """What each step finds of the one before it: [T, B, ...]."""
-    found = ops.concatenate([first[None], states[:-1]], axis=0)
-    return found if keep is None else found * keep
+    """Returns the state with which each step begins: [T, B, ...]."""
+    before = ops.concatenate([first[None], states[:-1]], axis=0)
+    return before if keep is None else before * keep
 
 
 _small_loop, _small_loop_back = compiled(_loop), compiled(_loop_back)
@@ -247,27 +251,29 @@ def recur(
     dtype: str = 'float32',
     key: Tensor | None = None,
 ) -> tuple[Tensor, Tensor | None]:
-    """Runs a cell over the tokens of B rows; kernel [D, G H] float32.
+    """Runs a cell over the tokens of B sequences.
 
-    Gradients reach z and the weights. They go back through all T tokens, and
-    stop at the state that was given.
+    Gradients reach z and the weights. They go back through all T tokens, but
+    not into the initial state.
 
     Args:
-        z: [T, B, G H] float32.
+        z: [T, B, G C] float32.
         h: [B, D] float32, the state before the first token.
-        c: [B, H] float32 of `lstm`, else None.
-        bias: [G H] float32, beside the product with the state.
-        projection: [H, D] float32 of `lstm`.
-        keep: [T, B, 1] float32, 0 where a row forgets its state first.
-        clip: the largest |c'|, and |h'| where that is projected.
-        dtype: in which the products after the loop are computed.
+        c: [B, C] float32 of `lstm`, else None.
+        kernel: [D, G C] float32, U.
+        bias: [G C] float32, added to the product with the state.
+        projection: [C, D] float32 of `lstm`.
+        keep: [T, B, 1] float32, 0 where a sequence forgets its state first.
+        clip: the largest |c'|, and |h'| if projected.
+        dtype: of the products after the loop.
         key: None runs plain operations.
 
     Returns:
-        h' of all tokens [T, B, D], c' of the last one [B, H] or None; float32.
+        h' of all tokens [T, B, D], c' of the last token [B, C] or None;
+        float32.
     """
     if key is None or z.shape[0] is None:
-        # Of several arrays Keras wants to know how long they are.
+        # The gradient scans several arrays: for these Keras needs a length.
         states, *cells = _loop(
             z, h, c, keep, kernel, bias, projection,
             cell=cell, clip=clip, saved=False,
@@ -280,7 +286,7 @@ def recur(
         projection = None if projection is None else to_float(projection)
 
     def function(*inputs):
-        # Without this TensorFlow's tape would look into the loop.
+        # Otherwise TensorFlow's tape would record the loop.
         z, kernel, bias, projection = (
             None if x is None else ops.stop_gradient(x) for x in inputs
         )
@@ -313,7 +319,7 @@ def recur(
 
 
 def _product(x: Tensor, gradient: Tensor, kind: Any, dtype: str) -> Tensor:
-    """[T, B, D] and [T, B, F] -> [D, F]: the gradient of a kernel."""
+    """Returns a kernel's gradient [D, F] from [T, B, D] and [T, B, F]."""
     x, gradient = (
         rounded(ops.reshape(a, (-1, a.shape[-1])), dtype) for a in (x, gradient)
     )
@@ -321,7 +327,7 @@ def _product(x: Tensor, gradient: Tensor, kind: Any, dtype: str) -> Tensor:
 
 
 class Recurrent(Layer):
-    """A layer of one direction: [B, T, F] -> [B, T, D]."""
+    """A recurrent layer of one direction: [B, T, F] -> [B, T, D]."""
 
     def __init__(
         self,
@@ -338,13 +344,13 @@ class Recurrent(Layer):
         Args:
             cell: in CELLS.
             width: D.
-            cells: H of an `lstm` whose states are projected to D; None: D,
-                and there is no projection.
+            cells: C of an `lstm` whose states are projected to D; None: D,
+                without a projection.
             clip: see `recur`.
-            backward: whether it reads from the last token to the first.
+            backward: whether tokens are read from the last to the first.
 
         Raises:
-            ValueError: no such cell, or one that has no projection.
+            ValueError: an unknown cell, or one without a projection.
         """
         if cell not in CELLS:
             raise ValueError(f'cell is one of {", ".join(CELLS)}, not {cell!r}')
@@ -356,7 +362,7 @@ class Recurrent(Layer):
         self.clip, self.backward = clip, backward
 
     def build(self, width: int | None = None) -> None:
-        """Makes the weights; args: F, D by default."""
+        """Makes the weights for inputs of width F, by default D."""
         gates = CELLS[self.cell].gates * (self.cells or self.width)
         self.input_kernel = matrix(
             self, 'input_kernel', width or self.width, gates
@@ -373,7 +379,7 @@ class Recurrent(Layer):
         self.built = True
 
     def empty_state(self, batch: Any) -> dict[str, Tensor]:
-        """Of rows that have read nothing: 'hidden' [B, D], 'cells' [B, H]."""
+        """Returns the initial state: 'hidden' [B, D], 'cells' [B, C]."""
         state = {'hidden': ops.zeros((batch, self.width), 'float32')}
         if CELLS[self.cell].has_cells:
             cells = self.cells or self.width
@@ -391,18 +397,17 @@ class Recurrent(Layer):
 
         Args:
             x: [B, T, F] in the compute dtype.
-            state: as of `empty_state`, before the first token that is read;
-                None: empty.
-            keep: [T, B, 1] float32 in the order of the text: 0 where a row
-                forgets its state before that token is read.
+            state: like `empty_state`, before the first token read; None: empty.
+            keep: [T, B, 1] float32 in the order of the text: 0 where a
+                sequence forgets its state before that token is read.
 
         Returns:
             States [B, T, D] in the compute dtype; the state after the last
-            token that is read, without a gradient.
+            token read, without a gradient.
         """
         if state is None:
             state = self.empty_state(ops.shape(x)[0])
-        x = ops.transpose(x, (1, 0, 2))  # a step's rows beside each other
+        x = ops.transpose(x, (1, 0, 2))  # a step's inputs are contiguous
         if self.backward:
             x, keep = (
                 None if a is None else ops.flip(a, axis=0) for a in (x, keep)
@@ -440,10 +445,7 @@ class Recurrent(Layer):
 def begins_anew(
     block_ids: Tensor | None, backward: bool = False
 ) -> Tensor | None:
-    """[B, T] -> [T, B, 1] float32: 0 where a block begins within a row.
-
-    Backward, where it ends.
-    """
+    """Returns `keep` [T, B, 1]: 0 where a block begins (backward: ends)."""
     if block_ids is None:
         return None
     same = ops.equal(block_ids[:, 1:], block_ids[:, :-1])

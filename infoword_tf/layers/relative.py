@@ -4,16 +4,15 @@ A token at i and a key at j score
 
     (q_i + u) k_j + (q_i + v) W r_{i-j} + (q_i + s) e_{ij}   over sqrt(E),
 
-content, distance and, in XLNet, whether both are of one segment. r are
+for content, distance and, in XLNet, whether both are of one segment. r are
 sinusoids of the distance, e one of two vectors; u, v, s are weights that stand
-for a query of no token in particular. Keys are the memory's states, if any,
-and those of all tokens. Queries may be of another stream than keys and values:
+for a query of no token in particular. Keys are the states of the memory, if
+any, and of all tokens. Queries may be of another stream than keys and values:
 XLNet's query stream uses the keys, values and weights of the content stream.
 
-Nothing has a bias but the feed-forward.
+Only the feed-forward has biases. The memory has K - T tokens.
 
-Glossary of shapes: B rows, T tokens, M tokens of memory, K = M + T keys,
-Q query tokens, N distances, H heads, D width, E width of one head.
+Glossary of shapes: Q query tokens, S distances, E width of one head.
 """
 
 import functools
@@ -30,21 +29,21 @@ from infoword_tf.layers.relative_scores import relative_scores, split_queries
 from infoword_tf.lazy import Layer, Variable, ops
 
 Tensor = Any
-# Tokens whose distances are made together, where all attend: few, and their
-# product is small; fewer, and it is many products.
+# Tokens whose products with distances are one matrix, where all tokens are
+# queries: smaller matrices have fewer unused columns, but are more products.
 BLOCKS = (64, 32)
 
 
 class Sight(NamedTuple):
-    """What some tokens may look at: the same in all layers.
+    """Masks of the tokens that queries may attend to, shared by all layers.
 
     Attributes:
-        allowed: [B or 1, 1, Q or 1, K] bool, or None where all is.
-        different: [B, 1, Q, K] bool, True where the segments differ, or None
-            where there is one segment.
-        seeing: [B or 1, 1, Q, 1] bool, False for a query that sees nothing at
-            all, which then gets nothing; None where all see something.
-        places: [B, Q] int32 of the tokens, or None for all in order.
+        allowed: [B or 1, 1, Q or 1, K] bool; None: everything is.
+        different: [B, 1, Q, K] bool, True where the segments differ; None: one
+            segment.
+        seeing: [B or 1, 1, Q, 1] bool, False for a query without any key,
+            whose result is 0; None: all have keys.
+        places: [B, Q] int32 of the queries; None: all tokens in order.
     """
 
     allowed: Tensor | None = None
@@ -67,23 +66,22 @@ def sight(
     places: Tensor | None = None,
     queries: bool = False,
 ) -> Sight:
-    """Puts all rules of who sees whom together.
+    """Combines all rules of attention.
 
     Args:
         length: T.
-        memory: M.
+        memory: K - T.
         causal: whether tokens see no later ones.
-        same_length: whether each sees but the M places before it.
-        filled: [B] int32: how many of the last places of the memory hold
-            something.
+        same_length: whether each token sees the K - T tokens before it alone.
+        filled: [B] int32: how many of the last states of the memory are of
+            tokens.
         block_ids: [B, T] int32: tokens see tokens of their own block, and the
             memory.
         ranks, sees: [B, T] int32: i sees j where sees[i] > ranks[j].
         segment_ids: [B, T] int32; the memory is of segment 0.
-        places: [B, Q] int32 of the query tokens; None: all.
-        queries: whether they are of the query stream: tokens of the content
-            stream always see themselves; of the query stream they do so by
-            their ranks, and never without.
+        places: [B, Q] int32 of the queries; None: all tokens.
+        queries: whether these are of the query stream: tokens of the content
+            stream always see themselves; of the query stream only by ranks.
     """
     j = ops.arange(memory + length, dtype='int32') - memory  # [K]
     if places is None:
@@ -92,12 +90,12 @@ def sight(
         i = places[:, :, None]
 
     def of_queries(x):
-        """[B, T] -> [B, Q, 1]."""
+        """Takes numbers of queries: [B, T] -> [B, Q, 1]."""
         x = x if places is None else ops.take_along_axis(x, places, axis=1)
         return x[:, :, None]
 
     def after_memory(allowed):
-        """[B, Q, T] -> [B, Q, K]: the memory is seen by all."""
+        """Adds the memory, which all see: [B, Q, T] -> [B, Q, K]."""
         if not memory:
             return allowed
         before = ((0, 0), (0, 0), (memory, 0))
@@ -111,8 +109,8 @@ def sight(
     if filled is not None and memory:
         rules.append(j >= -filled[:, None, None])
     if block_ids is not None:
-        own = ops.equal(of_queries(block_ids), block_ids[:, None, :])
-        rules.append(after_memory(own))
+        same = ops.equal(of_queries(block_ids), block_ids[:, None, :])
+        rules.append(after_memory(same))
     if ranks is not None:
         allowed = of_queries(sees) > ranks[:, None, :]
         if not queries:
@@ -141,22 +139,22 @@ def sinusoids(
     clamp: int | None = None,
     longest: int = 512,
 ) -> Tensor:
-    """r: sines, then cosines, of each distance that occurs.
+    """Computes r: sines, then cosines, of each distance that occurs.
 
-    Made in float64 and kept as a constant: float32 angles of distances in the
-    hundreds are off by as much as 1e-5.
+    In float64, as a constant: float32 angles of distances in the hundreds are
+    off by as much as 1e-5.
 
     Args:
-        length: T; where it is not known yet, the rows are cut out of those
-            for `longest` tokens.
-        memory: M.
+        length: T; where unknown, the result is a slice of that for `longest`
+            tokens.
+        memory: K - T.
         width: D.
-        causal: whether there are no distances to later tokens.
-        clamp: the largest distance, farther ones are like it; None: none is.
+        causal: whether to leave out distances to later tokens.
+        clamp: the largest distance, to which others are clipped; None: none.
         longest: see `length`.
 
     Returns:
-        [N, D] float32: distances K, K - 1, ... 1 - T, if causal ... 0.
+        [S, D] float32: distances K, K - 1, ... 1 - T, if causal ... 0.
     """
     is_static = isinstance(length, int)
     most = length if is_static else longest
@@ -174,8 +172,8 @@ def sinusoids(
     return ops.slice(table, (longest - length, 0), (count, width))
 
 
-def blocks_of(length: int) -> int:
-    """Into how many blocks T tokens are cut; see `relative_scores`."""
+def block_count(length: int) -> int:
+    """Returns the number of blocks of T tokens, see `relative_scores`."""
     for size in BLOCKS:
         if length % size == 0 and length >= 4 * size:
             return length // size
@@ -183,7 +181,7 @@ def blocks_of(length: int) -> int:
 
 
 class RelativeAttention(Layer):
-    """Attention of any streams to the content stream and its memory."""
+    """Attention of any streams to the content stream and the memory."""
 
     def __init__(
         self,
@@ -196,8 +194,12 @@ class RelativeAttention(Layer):
         dtype: Any = None,
         name: str = 'attention',
     ):
-        """Args: D, H, rate of dropout, whether segments count, whether no key
-        is later than its query, whether u, v and s are its own or given.
+        """Sets D, H, the rate of dropout, and flags.
+
+        Args:
+            segments: whether scores have the segment term.
+            causal: whether no key is later than its query.
+            biases: whether the layer makes u, v and s; else `call` gets them.
         """
         super().__init__(dtype=dtype, name=name)
         if width % heads:
@@ -205,10 +207,10 @@ class RelativeAttention(Layer):
         if width % 2:
             raise ValueError(f'a width of {width} has no halves')
         self.width, self.heads, self.rate = width, heads, rate
-        self.segments, self.causal, self.own_biases = segments, causal, biases
+        self.segments, self.causal, self.has_biases = segments, causal, biases
 
     def build(self) -> None:
-        """Makes the weights: query, key and value side by side; the others."""
+        """Makes the weights, of query, key and value side by side."""
         d, h = self.width, self.heads
         self.kernel = matrix(self, 'qkv_kernel', d, 3 * d)
         self.position_kernel = matrix(self, 'position_kernel', d, d)
@@ -217,7 +219,7 @@ class RelativeAttention(Layer):
             self.segment_embeddings = table(
                 self, 'segment_embeddings', 2, h, d // h
             )
-        if self.own_biases:
+        if self.has_biases:
             self.biases = make_biases(self, h, d // h, self.segments)
         self.built = True
 
@@ -235,10 +237,12 @@ class RelativeAttention(Layer):
 
         Args:
             x: [B, T, D], the content stream, in the compute dtype.
-            streams: of each, the states [B, Q, D] whose queries are made, and
-                what they see.
-            distances: [N, D], r of `sinusoids`, with or without dropout.
-            signs: [B], -1 for rows whose text is reversed; None: for none.
+            streams: of each, the states [B, Q, D] of the queries, and their
+                masks.
+            distances: [S, D], r of `sinusoids`, with or without dropout.
+            signs: [B], -1 for sequences with reversed text; None: none is.
+            memory: [B, K - T, D], or None.
+            biases: u, v and s; None: those of the layer.
             keys: [2] uint32 of each stream, or None for inference.
 
         Returns:
@@ -252,11 +256,11 @@ class RelativeAttention(Layer):
         q_kernel, kv_kernel = ops.split(self.kernel, [d], axis=-1)
         q_kernel = q_kernel * ops.cast(scale, q_kernel.dtype)
         u, v, *s = (scale * ops.reshape(bias, (-1,)) for bias in biases)
-        remembered = x
+        context = x
         if memory is not None:
-            remembered = ops.concatenate([memory, x], axis=1)  # [B, K, D]
+            context = ops.concatenate([memory, x], axis=1)  # [B, K, D]
         k, values = heads.split_heads(
-            project(remembered, kv_kernel), None, heads=h, parts=2, key=keys[0]
+            project(context, kv_kernel), None, heads=h, count=2, key=keys[0]
         )  # [B, H, K, E] each
         k = ops.swapaxes(k, -1, -2)
         r = self._project_distances(distances, signs is not None)
@@ -265,9 +269,9 @@ class RelativeAttention(Layer):
         for (states, sight), key in zip(streams, keys, strict=True):
             q = project(states, q_kernel)  # [B, Q, D]
             blocks = 1
-            together = self.causal or key is None or sight.places is not None
-            if not together and isinstance(length, int):
-                blocks = blocks_of(length)
+            single = self.causal or key is None or sight.places is not None
+            if not single and isinstance(length, int):
+                blocks = block_count(length)
             q_content, q_position = split_queries(
                 q, u, v, signs, heads=h, blocks=blocks, key=key
             )
@@ -276,7 +280,7 @@ class RelativeAttention(Layer):
                 segment = self._segment(q, s[0])
             scores = relative_scores(
                 ops.matmul(q_content, k),
-                ops.matmul(q_position, cut(r, blocks, length)),
+                ops.matmul(q_position, columns_of(r, blocks, length)),
                 segment,
                 different=sight.different,
                 allowed=sight.allowed,
@@ -294,12 +298,12 @@ class RelativeAttention(Layer):
         return outputs
 
     def _project_distances(self, distances: Tensor, directed: bool) -> Tensor:
-        """W r by head: [H, 1, E, N], or [H, 1, 2 E, N] in two parts.
+        """Computes W r by head: [H, 1, E, S]; `directed` [H, 1, 2 E, S].
 
-        Of the negative distance the sines change sign and the cosines do not:
-        W r is C + S in the text's direction and C - S in a reversed text, so C
-        and S stay two parts, and the query is taken twice, the second time
-        with the row's sign.
+        For the negative distance the sines change sign and the cosines do not:
+        W r is cosines + sines in the text's direction and cosines - sines in a
+        reversed text. Both terms stay apart, and the query is doubled, its
+        second copy times the sign of the sequence.
         """
         d, h = self.width, self.heads
         n = distances.shape[0] or ops.shape(distances)[0]
@@ -321,10 +325,9 @@ class RelativeAttention(Layer):
         return ops.transpose(r, (1, 2, 0))[:, None]
 
     def _segment(self, q: Tensor, s: Tensor) -> Tensor:
-        """(q + s) (e_1 - e_0), what a key of another segment has more: [B, H,
-        Q].
+        """Computes (q + s) (e_1 - e_0), added for other segments: [B, H, Q].
 
-        What all keys of a query have alike is no matter to the softmax.
+        Terms that all keys of a query share do not change the softmax.
         """
         d, h = self.width, self.heads
         gap = self.segment_embeddings[1] - self.segment_embeddings[0]  # [H, E]
@@ -335,8 +338,8 @@ class RelativeAttention(Layer):
         return ops.transpose(ops.cast(product, 'float32') + shift, (0, 2, 1))
 
 
-def cut(r: Tensor, blocks: int, length: Any) -> Tensor:
-    """The columns of each block: [H, 1, E, K + T] -> [H, n, E, K + T / n]."""
+def columns_of(r: Tensor, blocks: int, length: Any) -> Tensor:
+    """Takes each block's columns: [H, 1, E, K + T] -> [H, n, E, K + T / n]."""
     if blocks == 1:
         return r
     size = length // blocks
@@ -350,7 +353,7 @@ def cut(r: Tensor, blocks: int, length: Any) -> Tensor:
 def make_biases(
     layer: Layer, heads: int, width: int, segments: bool
 ) -> list[Variable]:
-    """u, v and, with segments, s: [H, E] each, weights of `layer`."""
+    """Makes the weights u, v and, with segments, s of a layer: [H, E] each."""
     names = ['content_bias', 'position_bias', 'segment_bias']
     return [
         table(layer, name, heads, width)
@@ -359,7 +362,7 @@ def make_biases(
 
 
 class RelativeBlock(Sized):
-    """x = norm(x + attention); x = norm(x + feed_forward(x)), post-norm."""
+    """A post-norm block of relative attention and feed-forward."""
 
     attends = RelativeAttention
 
@@ -379,9 +382,9 @@ class RelativeBlock(Sized):
         biases: Sequence[Tensor] | None = None,
         key: Tensor | None = None,
     ) -> list[Tensor]:
-        """Runs the block for every stream; as `RelativeAttention.call`."""
-        every = dropout.keys_of(key, 4 * len(streams))
-        sites = [every[i : i + 4] for i in range(0, len(every), 4)]
+        """Runs the block for every stream, see `RelativeAttention.call`."""
+        keys = dropout.keys_of(key, 4 * len(streams))
+        sites = [keys[i : i + 4] for i in range(0, len(keys), 4)]
         mixed = self.attention(
             x, streams, distances, signs, memory, biases,
             [keys[0] for keys in sites],

@@ -1,10 +1,10 @@
-"""Scores of relative attention by their parts (Dai et al. 2019, §3.3).
+"""Scores of relative attention: content, distance, segment (Dai et al. 2019).
 
-Queries for content and for distance, and the sum of both, where what one
-product makes by distance goes to the keys. Fused pieces, see `fused.py`.
+Fused operations, see `fused.py`: the queries for content and for distance, and
+the sum of the terms of a score (§3.3), for which products by distance are
+shifted to their keys.
 
-Glossary of shapes: B batch, T tokens, Q query tokens, K keys, N distances,
-n blocks, H heads, D width, E width of one head.
+Glossary of shapes: Q query tokens, S distances, n blocks, E width of one head.
 """
 
 import functools
@@ -30,11 +30,11 @@ def _queries_plain(x, content_bias, position_bias, signs, heads, blocks):
     length, width = x.shape[1] or ops.shape(x)[1], x.shape[-1]
     e, y = width // heads, to_float(x)
 
-    def parted(bias):
+    def by_head(bias):
         return ops.reshape(y + bias, (-1, length, heads, e))
 
-    content = ops.transpose(parted(content_bias), (0, 2, 1, 3))
-    position = parted(position_bias)
+    content = ops.transpose(by_head(content_bias), (0, 2, 1, 3))
+    position = by_head(position_bias)
     if signs is not None:
         signs = to_float(signs)[:, None, None, None]
         position = ops.concatenate([position, signs * position], axis=-1)
@@ -76,18 +76,19 @@ def split_queries(
     blocks: int = 1,
     key: Tensor | None = None,
 ) -> tuple[Tensor, Tensor]:
-    """The two queries of relative attention: q + u and q + v, by head.
+    """Returns the two queries of relative attention: q + u and q + v, by head.
 
     Args:
         x: [B, Q, D], q of all heads, in the compute dtype.
         content_bias, position_bias: [D] float32, u and v.
-        signs: [B], 1 or -1; the position's query is then there twice, side by
-            side, the second one times its sign. None: once.
-        blocks: n, a divisor of Q: runs of tokens that `relative_scores` wants
-            apart.
+        signs: [B], 1 or -1: the position's query is then doubled, the second
+            copy times the sign. None: not doubled.
+        blocks: n, a divisor of Q: runs of tokens that `relative_scores` reads
+            separately.
 
     Returns:
-        [B, H, Q, E]; [H, n, B Q / n, E or 2 E], the rows of a block together.
+        [B, H, Q, E]; [H, n, B Q / n, E or 2 E], the queries of a block
+        contiguous.
     """
     if key is None:
         return _queries_plain(
@@ -108,10 +109,11 @@ def split_queries(
 
 
 def _by_key(x, places, batch, length, keys):
-    """[H, n, B Q / n, N] by distance -> [B, H, Q, K] by key.
+    """Shifts [H, n, B Q / n, S] by distance to [B, H, Q, K] by key.
 
-    Without places each row begins one column earlier than the row above, so
-    that what a block of t rows wants lies N - 1 numbers apart, t numbers in.
+    Without places each query's keys begin one column before those of the query
+    before it: in a flattened block of t queries they are S - 1 numbers apart,
+    from number t on.
     """
     heads, blocks, _, n = x.shape
     n = n or ops.shape(x)[-1]
@@ -124,19 +126,19 @@ def _by_key(x, places, batch, length, keys):
     queries = places.shape[1] or ops.shape(places)[1]
     columns = length - places[..., None] + ops.arange(keys, dtype='int32')
     columns = ops.minimum(columns, n - 1)[:, None]  # [B, 1, Q, K]
-    rows = _rows(heads, batch, queries)  # [H, B, Q, 1]
-    rows = ops.transpose(rows, (1, 0, 2, 3))
-    return ops.take(ops.reshape(x, (-1,)), rows * n + columns)
+    lines = _numbers(heads, batch, queries)  # [H, B, Q, 1]
+    lines = ops.transpose(lines, (1, 0, 2, 3))
+    return ops.take(ops.reshape(x, (-1,)), lines * n + columns)
 
 
-def _rows(*shape):
-    """[..., 1] int32: 0, 1, 2, ..."""
+def _numbers(*shape):
+    """Returns 0, 1, 2, ... as [*shape, 1] int32."""
     size = functools.reduce(lambda x, y: x * y, shape)
     return ops.reshape(ops.arange(size, dtype='int32'), (*shape, 1))
 
 
 def _by_distance(x, places, length, blocks, n):
-    """Gradient of `_by_key`: [B, H, Q, K] -> [H, n, B Q / n, N]."""
+    """Returns the gradient of `_by_key`: [B, H, Q, K] -> [H, n, B Q / n, S]."""
     b, heads, queries, keys = ops.shape(x)
     if places is None:
         t = length // blocks
@@ -147,12 +149,13 @@ def _by_distance(x, places, length, blocks, n):
         x = ops.pad(x, ((0, 0),) * 3 + ((t, 0),))
         return ops.reshape(x, (heads, blocks, b * t, n))
     columns = ops.arange(n, dtype='int32') - length + places[..., None]
-    inside = (columns >= 0) & (columns < keys)  # [B, Q, N]
+    inside = (columns >= 0) & (columns < keys)  # [B, Q, S]
     columns = ops.clip(columns, 0, keys - 1)
-    rows = ops.transpose(_rows(b, heads, queries), (1, 0, 2, 3))  # [H, B, Q, 1]
-    taken = ops.take(ops.reshape(x, (-1,)), rows * keys + columns)
-    taken = ops.where(inside, taken, ops.cast(0, x.dtype))
-    return ops.reshape(taken, (heads, 1, b * queries, n))
+    lines = _numbers(b, heads, queries)
+    lines = ops.transpose(lines, (1, 0, 2, 3))  # [H, B, Q, 1]
+    gradient = ops.take(ops.reshape(x, (-1,)), lines * keys + columns)
+    gradient = ops.where(inside, gradient, ops.cast(0, x.dtype))
+    return ops.reshape(gradient, (heads, 1, b * queries, n))
 
 
 def _relative_plain(
@@ -165,7 +168,7 @@ def _relative_plain(
     if segment is not None:
         total = total + ops.where(different, segment[..., None], 0.0)
     if allowed is not None:
-        # Not -inf: a row without any place would be NaN.
+        # Not -inf: the softmax of a query without any key would be NaN.
         total = ops.where(allowed, total, -1e30)
     return ops.cast(total, content.dtype)
 
@@ -177,8 +180,8 @@ _relative = compiled(_relative_plain)
 def _relative_grad(upstream, different, places, *, length, blocks, n):
     segment = None
     if different is not None:
-        own = ops.where(different, to_float(upstream), 0.0)
-        segment = ops.sum(own, axis=-1)
+        segment = ops.where(different, to_float(upstream), 0.0)
+        segment = ops.sum(segment, axis=-1)
     return _by_distance(upstream, places, length, blocks, n), segment
 
 
@@ -193,34 +196,35 @@ def relative_scores(
     length: Any,
     key: Tensor | None = None,
 ) -> Tensor:
-    """Sums the parts of a relative score (Dai et al. 2019, §3.3) and masks.
+    """Sums the terms of a relative score (Dai et al. 2019, §3.3) and masks.
 
-    What is as large as all scores is read once and written once. The position
-    part comes by distance, as one product makes it, and goes to its keys on
-    the way: of a token at i the columns T - i, T - i + 1, ... belong to keys
-    0, 1, ... (K of them, K - T of which are memory). Where all tokens are
-    queries, the rows of a block of t = T / n tokens need K + t columns only,
-    those of its first row beginning at t; a single block is the usual case.
+    Arrays as large as all scores are read once and written once. The position
+    term comes by distance, from one product, and is shifted to its keys on the
+    way: of a token at i the columns T - i, T - i + 1, ... belong to keys 0, 1,
+    ... (K of them, of which K - T are memory). Where all tokens are queries, a
+    block of t = T / n tokens needs K + t columns only, which for its first
+    token begin at t; a single block is the usual case.
 
     Args:
         content: [B, H, Q, K] in the compute dtype, (q + u) k.
-        position: [H, n, B Q / n, N] in the compute dtype, (q + v) r: with one
-            block distance K in column 0, K - 1, ... down to 1 - T or less far
-            where later keys are not allowed.
+        position: [H, n, B Q / n, S] in the compute dtype, (q + v) r: with one
+            block distances K, K - 1, ... down to 1 - T, or to 0 where later
+            keys are not allowed.
         segment: [B, H, Q] float32, added where key and query differ; or None.
         different: [B, 1, Q, K] bool, goes with `segment`.
         allowed: [B or 1, 1, Q or 1, K] bool, True where attention is allowed;
-            None where all is. The gradient is right where what is not allowed
-            has a weight of 0: rows without any place are not to be used.
+            None: everywhere. The gradient supposes that keys that are not
+            allowed get a weight of 0, so queries without any key are not to be
+            used.
         places: [B, Q] int32 of the query tokens, n = 1; None: all T, in
             order.
         length: T.
 
     Returns:
-        [B, H, Q, K] in the compute dtype, masked places at -1e30.
+        [B, H, Q, K] in the compute dtype, -1e30 where not allowed.
     """
     if key is None or not isinstance(length, int):
-        # XLA wants to know beforehand how far apart rows lie.
+        # XLA needs static strides.
         return _relative_plain(
             content, position, segment, different, allowed, places, length
         )

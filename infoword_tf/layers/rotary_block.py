@@ -1,11 +1,11 @@
 """One block of ModernBERT: rotary attention, then GeGLU, norms before both.
 
-No layer has a bias, nor has a norm (Warner et al. 2024, "ModernBERT", §2.1).
+Neither layers nor norms have biases (Warner et al. 2024, "ModernBERT", §2.1).
 
-Glossary of shapes: B batch, T tokens, Q places, H heads, D width, E width of
-one head, F inner width.
+Glossary of shapes: P places, Q query tokens, E width of one head.
 """
 
+import functools
 import math
 from typing import Any
 
@@ -18,7 +18,7 @@ from infoword_tf.layers.attention import (
     scaled_queries,
     vector,
 )
-from infoword_tf.layers.block import Sized, take
+from infoword_tf.layers.block import Sized, mask_at, take
 from infoword_tf.layers.rotary import Turn, split_turned
 from infoword_tf.lazy import Layer, ops
 
@@ -26,10 +26,10 @@ Tensor = Any
 
 
 class RotaryAttention(Layer):
-    """Self-attention whose queries and keys are turned by their positions."""
+    """Self-attention with queries and keys rotated by position."""
 
     def __init__(self, width: int, heads: int, rate: float, dtype: Any = None):
-        """Args: width D, heads H, rate of dropout; D / H is even."""
+        """Sets D, H (D / H is even) and the rate of dropout."""
         super().__init__(dtype=dtype, name='attention')
         if width % (2 * heads):
             raise ValueError(
@@ -58,40 +58,37 @@ class RotaryAttention(Layer):
         key: Tensor | None = None,
         length: Any = None,
     ) -> Tensor:
-        """Mixes values by softmax(q k / sqrt(E)), q and k turned.
+        """Mixes values by softmax(q k / sqrt(E)), q and k rotated.
 
         Args:
             x, allowed, key, length: as in `Attention`.
             turn: of all T tokens.
-            queries: [B, Q, D], rows of x that attend to x; None: all of x.
-            turn_of_queries: by how much they are turned.
+            queries: [B, Q, D], states of x that attend to x; None: all of x.
+            turn_of_queries: rotations of `queries`.
             reach: of a band, instead of `allowed`; None: no band.
             block_ids: [B, T] int32 of a band.
 
         Returns:
-            [B, T or Q, D]; rows for rows.
+            [B, T or Q, D]; flattened like x.
         """
         root = 1.0 / math.sqrt(self.width // self.heads)
         kernel = self.kernel
         if key is not None:  # into few numbers, as `Attention` does
             scale = scaled_queries(self.width, root)
             kernel = kernel * ops.cast(scale, self.compute_dtype)
-        how = {'heads': self.heads, 'key': key}
+        by_head = functools.partial(split_turned, heads=self.heads, key=key)
         if queries is None:
-            q, k, v = split_turned(
-                project(x, kernel), turn, parts=3, turned=2, length=length,
-                **how,
-            )  # fmt: skip
+            q, k, v = by_head(
+                project(x, kernel), turn, count=3, turned=2, length=length
+            )
         else:
             q_kernel, kv_kernel = ops.split(kernel, [self.width], axis=-1)
-            (q,) = split_turned(
-                project(queries, q_kernel), turn_of_queries, parts=1, turned=1,
-                **how,
-            )  # fmt: skip
-            k, v = split_turned(
-                project(x, kv_kernel), turn, parts=2, turned=1, length=length,
-                **how,
-            )  # fmt: skip
+            (q,) = by_head(
+                project(queries, q_kernel), turn_of_queries, count=1, turned=1
+            )
+            k, v = by_head(
+                project(x, kv_kernel), turn, count=2, turned=1, length=length
+            )
         if key is None:
             q = q * root
         if reach is not None:
@@ -100,18 +97,18 @@ class RotaryAttention(Layer):
             )
         else:
             mixed = mix(q, k, v, allowed, key=key, rate=self.rate)
-        rows = length is not None and queries is None
-        return project(joined(mixed, rows), self.output_kernel)
+        flat = length is not None and queries is None
+        return project(joined(mixed, flat), self.output_kernel)
 
 
 class RotaryBlock(Sized):
-    """x = x + attention(norm(x)); x = x + GeGLU(norm(x)).
+    """A block x = x + attention(norm(x)); x = x + GeGLU(norm(x)).
 
-    Its states are not normalised; an encoder does so after its last block.
+    An encoder normalizes the states after its last block.
 
     Attributes:
-        first: whether its states come normalised, from the embeddings: it has
-            no norm before its attention. Said before `build`.
+        first: whether the input is normalised, being the embeddings: then
+            there is no norm before the attention. Set before `build`.
     """
 
     attends = RotaryAttention
@@ -142,7 +139,7 @@ class RotaryBlock(Sized):
         key: Tensor | None = None,
         length: Any = None,
     ) -> Tensor:
-        """Runs the block, for all tokens or at some places only.
+        """Runs the block, for all tokens or at the given places.
 
         Args:
             x, allowed, places, key, length: as in `Block`.
@@ -150,7 +147,7 @@ class RotaryBlock(Sized):
                 places.
 
         Returns:
-            [B, T or Q, D]; rows for rows, but [B, Q, D] at places.
+            [B, T, D], flattened like x; or [B, P, D] at places.
         """
         keys, inputs = dropout.keys_of(key, 3), x
         if not self.first:
@@ -160,10 +157,7 @@ class RotaryBlock(Sized):
             residual = take(x, places, length)
             queries = take(inputs, places, length)
             turn_of_queries = turn.at(places)
-            if allowed is not None:
-                allowed = ops.take_along_axis(
-                    allowed, places[:, None, :, None], axis=2
-                )  # [B, 1, Q, T]
+            allowed = mask_at(allowed, places)
         mixed = self.attention(
             inputs,
             turn=turn,

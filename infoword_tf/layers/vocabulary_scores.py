@@ -1,8 +1,6 @@
-"""Scores against every row of a table, such as the vocabulary's embeddings.
+"""Scores against a whole table, such as the vocabulary's embeddings.
 
-A fused piece, see `fused.py`, that reads [N, V] numbers once each way.
-
-Glossary of shapes: N states, D width, V vocabulary.
+A fused operation, see `fused.py`, that reads [N, V] numbers once each way.
 """
 
 from typing import Any
@@ -20,15 +18,15 @@ from infoword_tf.layers.fused import (
 from infoword_tf.lazy import ops
 
 Tensor = Any
-# Widths at which states' total is a faster product of float32 than total'
-# states, and its transpose costs little: a third of the time of the latter.
+# Up to this width the table's gradient in float32 takes a third of the time as
+# the transpose of a product states^T total, instead of total^T states.
 NARROW = 128
 SCORES_AT_ONCE = 2**25  # numbers, 128 MiB of float32; see `vocabulary_scores`
 
 
 @compiled
 def _log_sum_and_rank(products, bias, positive):
-    """[N, V], [V] or None, [N] -> log sum exp [N], how many are as high [N]."""
+    """Returns log sum exp [N] of [N, V], and how many reach `positive`."""
 
     def exponential(products, bias):
         return ops.exp(plus_bias(products, bias) - highest[:, None])
@@ -48,11 +46,14 @@ def _log_sum_and_rank(products, bias, positive):
 def _scores_grad(
     products, bias, columns, targets, log_sum, d_positive, d_log_sum, *, dtype
 ):
-    """[N, V] in `dtype`; columns: 0, 1, ... V - 1, which XLA makes slowly."""
+    """Returns gradients [N, V] of scores in `dtype`.
+
+    `columns` are 0, 1, ... V - 1, which would be slow to make under XLA.
+    """
     scores = plus_bias(products, bias)
-    own = ops.equal(columns, targets[:, None])
+    is_target = ops.equal(columns, targets[:, None])
     total = ops.exp(scores - log_sum[:, None]) * d_log_sum[:, None]
-    total = total + ops.where(own, d_positive[:, None], 0.0)
+    total = total + ops.where(is_target, d_positive[:, None], 0.0)
     return rounded(total, dtype)
 
 
@@ -65,25 +66,24 @@ def vocabulary_scores(
     dtype: str = 'float32',
     key: Tensor | None = None,
 ) -> tuple[Tensor, Tensor, Tensor]:
-    """Scores states against every row of a table, reading [N, V] once each way.
+    """Scores states against all vectors of a table.
 
     Beyond `SCORES_AT_ONCE` scores the states are taken in chunks, one after
-    the other, and the backward pass makes their scores again: the same
-    numbers, in memory that does not grow with N.
+    another, and the backward pass computes the scores again: the same numbers,
+    in memory that does not grow with N.
 
     Args:
         states: [N, D] float32.
         table: [V, D] float32.
         bias: [V] float32, or None.
-        targets: [N] int32, each state's own row.
-        dtype: in which the gradient's products are computed; the scores
-            themselves are float32 always.
+        targets: [N] int32, each state's positive.
+        dtype: of the gradient's products; scores are always float32.
         key: None runs plain operations.
 
     Returns:
         The target's score [N]; log sum exp of all scores [N]; the target's
-        rank [N] float32, which has no gradient: how many other rows score at
-        least as high, 0 where it is the best.
+        rank [N] float32, without a gradient: how many other vectors score at
+        least as high, 0 for the best.
     """
     biases = () if bias is None else (read(bias),)
     size = states.shape[0]
@@ -120,46 +120,46 @@ def vocabulary_scores(
 
 
 def _score(states, table, bias, targets):
-    """Products [N, V], without the bias, and targets' scores [N], with it."""
+    """Returns products [N, V] without bias, targets' scores [N] with bias."""
     products = ops.matmul(states, ops.transpose(table))
     positive = ops.take_along_axis(products, targets[:, None], axis=1)[:, 0]
-    own = None if bias is None else ops.take(bias, targets)
-    return products, plus_bias(positive, own)
+    bias = None if bias is None else ops.take(bias, targets)
+    return products, plus_bias(positive, bias)
 
 
 def _gradients(total, states, table, biases):
-    """Of the scores [N, V] -> of states [N, D], table [V, D], biases [V]."""
+    """Maps gradients of scores [N, V] to gradients of the three inputs."""
     d_states = ops.matmul(total, ops.cast(table, total.dtype))
-    rows = ops.cast(states, total.dtype)
-    if total.dtype == 'float32' and rows.shape[1] <= NARROW:
-        d_table = ops.transpose(ops.matmul(ops.transpose(rows), total))
+    states = ops.cast(states, total.dtype)
+    if total.dtype == 'float32' and states.shape[1] <= NARROW:
+        d_table = ops.transpose(ops.matmul(ops.transpose(states), total))
     else:
-        d_table = ops.matmul(ops.transpose(total), rows)
+        d_table = ops.matmul(ops.transpose(total), states)
     d_biases = [sum_rows(total) for _ in biases]
     return to_float(d_states), to_float(d_table), *d_biases
 
 
 def _chunked_scores(states, table, biases, targets, dtype, key):
-    """`vocabulary_scores` in chunks of rows; `scan` runs one at a time."""
+    """Computes `vocabulary_scores` in chunks, one after another by `scan`."""
     summarise, gradient_of = _log_sum_and_rank, _scores_grad
     if key is None:
         summarise, gradient_of = (
-            piece.__wrapped__ for piece in (summarise, gradient_of)
+            operation.__wrapped__ for operation in (summarise, gradient_of)
         )
     size, width = states.shape
     chunks = -(-size * table.shape[0] // SCORES_AT_ONCE)
     chunks = min(chunks, size)
-    rows = -(-size // chunks)
+    count = -(-size // chunks)
     numbers = ops.arange(chunks, dtype='int32')
     columns = ops.arange(table.shape[0], dtype='int32')
 
     def in_chunks(x):
-        """[N, ...] -> [chunks, rows, ...], padded with zeros at the end."""
-        padding = ((0, chunks * rows - size),) + ((0, 0),) * (len(x.shape) - 1)
-        return ops.reshape(ops.pad(x, padding), (chunks, rows, *x.shape[1:]))
+        """Splits [N, ...] into [chunks, count, ...], padded with zeros."""
+        padding = ((0, chunks * count - size),) + ((0, 0),) * (len(x.shape) - 1)
+        return ops.reshape(ops.pad(x, padding), (chunks, count, *x.shape[1:]))
 
     def from_chunks(x):
-        """[chunks, rows, ...] -> [N, ...], without the padding."""
+        """Joins [chunks, count, ...] to [N, ...], without the padding."""
         return ops.reshape(x, (-1, *x.shape[2:]))[:size]
 
     def function(states, table, *biases):
@@ -171,7 +171,7 @@ def _chunked_scores(states, table, biases, targets, dtype, key):
             results = positive, log_sum, rank
             return results, results
 
-        zeros = (ops.zeros((rows,), 'float32'),) * 3
+        zeros = (ops.zeros((count,), 'float32'),) * 3
         _, results = ops.scan(
             forward, zeros, (in_chunks(states), in_chunks(targets))
         )
@@ -185,14 +185,14 @@ def _chunked_scores(states, table, biases, targets, dtype, key):
                 total = gradient_of(
                     products, bias, columns, targets, *rest, dtype=dtype
                 )
-                d_x, *parts = _gradients(total, x, table, biases)
-                own = ops.equal(numbers, number)[:, None, None]
-                d_states = ops.where(own, d_x[None], d_states)
-                sums = (x + y for x, y in zip(sums, parts, strict=True))
+                d_x, *terms = _gradients(total, x, table, biases)
+                is_chunk = ops.equal(numbers, number)[:, None, None]
+                d_states = ops.where(is_chunk, d_x[None], d_states)
+                sums = (x + y for x, y in zip(sums, terms, strict=True))
                 return (d_states, *sums), None
 
             zeros = (
-                ops.zeros((chunks, rows, width), 'float32'),
+                ops.zeros((chunks, count, width), 'float32'),
                 ops.zeros(table.shape, 'float32'),
                 *(ops.zeros(b.shape, 'float32') for b in biases),
             )

@@ -223,7 +223,7 @@ def _wanted(settings: Mapping[str, Any]) -> Reads | None:
 def _wanted_masked(settings: Mapping[str, Any]) -> Reads | None:
     if settings['stage'] == 2:
         return None
-    return Reads('pieces', layers='below', everywhere=True)
+    return Reads('tokens', layers='below', everywhere=True)
 
 
 def _companions(settings: Mapping[str, Any]) -> dict[str, Companion]:

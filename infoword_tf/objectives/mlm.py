@@ -177,7 +177,7 @@ MLM = Row(
     b='masked word',
     relation='the word that stood at the place (BERT)',
     candidates='vocabulary',
-    views={VIEW: Reads('pieces')},
+    views={VIEW: Reads('tokens')},
     encoders=BOTH_SIDES,
     answers=('blanks',),
 )
@@ -193,7 +193,7 @@ TLM = dataclasses.replace(
     objective=TranslatedPieces,
     a='masked text beside its masked translation',
     relation='the word that stood at the place (XLM)',
-    views={TRANSLATED: Reads('pieces')},
+    views={TRANSLATED: Reads('tokens')},
     encoders={'transformer': {'causal': False}},
     begins_as='mlm',
 )
@@ -203,7 +203,7 @@ BERT_NCE = Row(
     b='masked word',
     relation='the word that stood at the place, in spans',
     candidates='masked words of other sequences',
-    views={VIEW: Reads('pieces', masking='spans')},
+    views={VIEW: Reads('tokens', masking='spans')},
     encoders=BOTH_SIDES,
     heldout_candidates=1024,
     answers=('blanks_by_counts',),

@@ -39,6 +39,6 @@ OVERLAP = dataclasses.replace(
     objective=OverlapPieces,
     a='two masked cuts of a text that overlap',
     relation='the word that stood at the place, which the other cut may show',
-    views={VIEW: Reads('pieces', source='windows')},
+    views={VIEW: Reads('tokens', source='windows')},
     begins_as='mlm',
 )

@@ -221,7 +221,7 @@ class SimCSE(Queued):
                 view.ids,
                 view.positions,
                 block_ids=view.block_ids,
-                kept=self._kept(batch, view),
+                multipliers=self._kept(batch, view),
             ),
             name=VIEW,
             places=view.places[self.row] if self.pooling == CLS else None,

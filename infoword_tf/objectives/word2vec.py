@@ -25,7 +25,7 @@ from typing import Any
 import numpy as np
 
 from infoword_tf.layers.attention import table
-from infoword_tf.layers.block import rows_of
+from infoword_tf.layers.block import read_vectors
 from infoword_tf.layers.fused import compiled, upstream_of
 from infoword_tf.lazy import ops
 from infoword_tf.objectives import infonce
@@ -77,7 +77,7 @@ class WindowWords(Objective):
 
     def rows_of(self, ids: Tensor) -> Tensor:
         """g_psi: ids [...] -> rows of the table [..., D]."""
-        return ops.cast(rows_of(self.outputs, ids), 'float32')
+        return ops.cast(read_vectors(self.outputs, ids), 'float32')
 
     def statistics(self, counted: Statistics) -> Statistics:
         """Of what is left of a text, where b come from."""

@@ -101,7 +101,7 @@ class Evaluator:
                 languages, texts, indices, strict=True
             ):
                 vectors = self.vectors.encode_tokenized(side)
-                shares = bitext.measured(language, vectors, pivots[index])
+                shares = bitext.measure_both(language, vectors, pivots[index])
                 values[language.language] = 100 * shares['accuracy']['mean']
             return values
 

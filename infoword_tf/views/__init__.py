@@ -1,4 +1,4 @@
-"""Views: what a and b of a row look like as token ids."""
+"""Views: the inputs of the model, made of texts, for a and b of each row."""
 
 from infoword_tf.views.cloze import PASSAGE, SENTENCE
 from infoword_tf.views.examples import EXAMPLES
@@ -44,7 +44,7 @@ VIEWS: dict[str, ViewSpec] = {
 
 
 def root(view: str) -> str:
-    """The view whose text and draw a view has: what it is cut out of."""
+    """Returns the view whose text and draw a view shares, or `view`."""
     return VIEWS[view].like or view
 
 

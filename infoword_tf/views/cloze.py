@@ -1,11 +1,11 @@
 """The views `passage` and `sentence`: a document, and one sentence of it.
 
-Half of a passage's row would be padding where documents are docstrings, so in
-training two of them share one (`packed.folded`). The batch stays the same
-documents; only where they are computed changes.
+Where documents are docstrings half of the passages' tokens would be padding, so
+in training two of them share a sequence (`packed.folded`). The documents and
+the loss stay the same.
 
-Glossary of shapes: B documents, C tokens read of each, T tokens with specials,
-R rows that the documents share.
+Glossary of shapes: C tokens of a document, S sequences that the documents
+share.
 """
 
 from collections.abc import Mapping
@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from infoword_tf.views.packed import folded, laid_out
+from infoword_tf.views.packed import folded, side_by_side
 from infoword_tf.views.view import Draw, Specials, View, ViewSpec, numbered
 
 FIRST_SHARE, COMPLETE_SHARE = 0.5, 0.1  # of documents, see `cloze`
@@ -23,30 +23,30 @@ class Documents(NamedTuple):
     """A global batch of the source `documents`.
 
     Attributes:
-        ids: [B, C] int32 pieces, from a sentence start on; zeros beyond.
-        lengths: [B] int32, pieces of each.
-        sentence_starts: [B, C] bool; every row begins with True.
-        rows: R, of the view `passage`, from B / 2 to B: two passages may
-            share one. None: each has its own.
+        ids: [B, C] int32 tokens, from the start of a sentence; zeros beyond.
+        lengths: [B] int32, tokens of each.
+        sentence_starts: [B, C] bool, True for the first token.
+        sequences: S of the view `passage`, from B / 2 to B: two passages may
+            share one. None: one passage a sequence.
     """
 
     ids: np.ndarray
     lengths: np.ndarray
     sentence_starts: np.ndarray
-    rows: int | None = None
+    sequences: int | None = None
 
     @property
     def tokens(self) -> np.ndarray:
-        """[B] int32: tokens of text in each row."""
+        """Tokens of each document: [B] int32."""
         return self.lengths
 
 
 class Cloze(NamedTuple):
-    """Which sentence of each document is asked for.
+    """The drawn sentence of each document.
 
     Attributes:
         starts, ends: [B] int32: its first token and the one after its last.
-        complete: [B] bool: the document keeps its sentence.
+        complete: [B] bool: the document keeps the sentence.
         usable: [B] bool: there is another sentence.
     """
 
@@ -59,11 +59,11 @@ class Cloze(NamedTuple):
 def cloze(documents: Documents, random: np.random.Generator) -> Cloze:
     """Draws a sentence of each document (inverse cloze task, Lee et al. 2019).
 
-    The first one half the time, since that is what says what a text is about,
-    else any of the others alike. One time in ten the document keeps it, so
-    that matching words count too.
+    The first sentence half the time, since it says what a text is about, else
+    one of the others with equal probability. One document in ten keeps its
+    sentence, so that the model also learns to match words.
     """
-    rows, tokens = np.nonzero(documents.sentence_starts)
+    _, tokens = np.nonzero(documents.sentence_starts)
     sentences = documents.sentence_starts.sum(axis=1)
     first, later, complete = random.random((3, len(sentences)))
     number = 1 + (later * (sentences - 1)).astype(np.int64)
@@ -90,7 +90,7 @@ def _enclosed(
     specials: Specials,
     counts: np.ndarray,
 ) -> View:
-    """[CLS] text [SEP] padding, wanted whole; `counts` [B]: what is a b."""
+    """Formats [CLS] text [SEP] padding; `counts` [B] bool: which are b."""
     if set(rows.values()) - {'text'}:
         raise ValueError(f'rows of this view read the text alone: {rows}')
     b, max_tokens = ids.shape
@@ -117,7 +117,7 @@ def _enclosed(
 
 
 def passage_sizes(documents: Documents, draw: Cloze) -> np.ndarray:
-    """[B] int32: tokens of each passage, with specials."""
+    """Returns the tokens of each passage, with specials: [B] int32."""
     gap = np.where(draw.complete, 0, draw.ends - draw.starts)
     return documents.lengths - gap + 2
 
@@ -128,15 +128,15 @@ def passage(
     rows: Mapping[str, str],
     specials: Specials,
 ) -> View:
-    """[CLS] document [SEP] without the drawn sentence: a of `ict`.
+    """Makes [CLS] document [SEP] without the drawn sentence: a of `ict`.
 
-    One time in ten with it. Asked for by its sentence, from b to a, such a
-    document weighs nothing: no measured one is whole, and candidates are to
-    be drawn as those are.
+    One document in ten keeps the sentence. In the direction from b to a such a
+    document has no weight: candidates have to be drawn as the measured
+    documents are, and none of these is whole.
 
-    Where passages share rows, each is a block: positions begin anew and
-    attention stays inside; block 2 is what is left over. Two that are too
-    long lose tokens at their ends, the longer one first, and are counted.
+    Passages that share a sequence are blocks: positions restart and attention
+    stays inside; block 2 is padding. Where both are too long, tokens at the end
+    are truncated, first of the longer one, and such passages are counted.
     """
     max_tokens = documents.ids.shape[1]
     gap = np.where(draw.complete, 0, draw.ends - draw.starts)[:, None]
@@ -146,31 +146,31 @@ def passage(
     ids = np.take_along_axis(documents.ids, source, axis=1)
     sizes = passage_sizes(documents, draw)
     counts = draw.usable & ~draw.complete
-    if documents.rows is None:
+    if documents.sequences is None:
         return _enclosed(ids, sizes - 2, rows, draw, specials, counts)
-    slots = folded(sizes, documents.rows)
-    wanted = np.where(slots < 0, 0, sizes[slots])  # [R, 2], the longer first
-    short = np.minimum(wanted[:, 1], (max_tokens + 2) // 2)
-    short = np.where(wanted.sum(axis=1) > max_tokens + 2, short, wanted[:, 1])
-    long = np.minimum(wanted[:, 0], max_tokens + 2 - short)
-    own = np.stack([long, short], axis=1)
-    sizes[slots[slots >= 0]] = own[slots >= 0]
+    slots = folded(sizes, documents.sequences)
+    whole = np.where(slots < 0, 0, sizes[slots])  # [S, 2], the longer first
+    short = np.minimum(whole[:, 1], (max_tokens + 2) // 2)
+    short = np.where(whole.sum(axis=1) > max_tokens + 2, short, whole[:, 1])
+    long = np.minimum(whole[:, 0], max_tokens + 2 - short)
+    truncated = np.stack([long, short], axis=1)
+    sizes[slots[slots >= 0]] = truncated[slots >= 0]
     view = _enclosed(ids, sizes - 2, rows, draw, specials, counts)
-    text, column, block = laid_out(slots, own, max_tokens + 2)
-    left_over = block == 2
+    text, column, block = side_by_side(slots, truncated, max_tokens + 2)
+    is_padding = block == 2
     return _by_slot(view, slots)._replace(
         ids=view.ids[text, column],
-        positions=np.where(left_over, 0, column).astype(np.int32),
+        positions=np.where(is_padding, 0, column).astype(np.int32),
         block_ids=block.astype(np.int32),
         counts={
-            'padding': left_over.sum(axis=1).astype(np.int32),
-            'cut_passages': (own < wanted).sum(axis=1).astype(np.int32),
+            'padding': is_padding.sum(axis=1).astype(np.int32),
+            'cut_passages': (truncated < whole).sum(axis=1).astype(np.int32),
         },
     )
 
 
 def _by_slot(view: View, slots: np.ndarray) -> View:
-    """What there is of each text once, [B, 1] -> [R, 2]; 0 where is none."""
+    """Moves one value a text, [B, 1], to slots [S, 2]; 0 in empty slots."""
 
     def of(field: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
         return {
@@ -192,9 +192,10 @@ def sentence(
     rows: Mapping[str, str],
     specials: Specials,
 ) -> View:
-    """[CLS] the drawn sentence [SEP]: b of `ict`, cut to T / 4.
+    """Makes [CLS] drawn sentence [SEP]: b of `ict`, truncated to T / 4.
 
-    Beside passages that share rows there are two to a text, in their order.
+    Where passages share sequences, the view has [S, 2] sentences in the same
+    order.
     """
     read = documents.ids.shape[1]
     max_tokens = max(1, (read + 2) // 4 - 2)
@@ -202,18 +203,18 @@ def sentence(
     ids = np.take_along_axis(documents.ids, source, axis=1)
     lengths = np.minimum(draw.ends - draw.starts, max_tokens)
     view = _enclosed(ids, lengths, rows, draw, specials, draw.usable)
-    cut = (draw.ends - draw.starts > max_tokens) & draw.usable
-    counts = {**view.counts, 'cut_sentences': cut.astype(np.int32)}
-    if documents.rows is None:
+    truncated = (draw.ends - draw.starts > max_tokens) & draw.usable
+    counts = {**view.counts, 'cut_sentences': truncated.astype(np.int32)}
+    if documents.sequences is None:
         return view._replace(counts=counts)
-    slots = folded(passage_sizes(documents, draw), documents.rows)
+    slots = folded(passage_sizes(documents, draw), documents.sequences)
     empty = slots < 0
     return _by_slot(view, slots)._replace(
         ids=np.where(empty[:, :, None], specials.sep_id, view.ids[slots]),
         block_ids=np.where(empty[:, :, None], 1, view.block_ids[slots]),
         counts={
-            name: np.where(empty, none, x[slots]).sum(axis=1, dtype=np.int32)
-            for (name, x), none in zip(
+            name: np.where(empty, count, x[slots]).sum(axis=1, dtype=np.int32)
+            for (name, x), count in zip(
                 counts.items(), (max_tokens + 2, 0), strict=True
             )
         },
@@ -221,7 +222,7 @@ def sentence(
 
 
 def draw(settings: Mapping[str, Any]) -> Draw:
-    """The sentence of each document."""
+    """Describes the draw of a sentence in each document."""
     del settings
     return Draw('cloze', cloze)
 

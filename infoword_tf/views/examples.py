@@ -1,49 +1,47 @@
-"""The view `examples`: labelled texts, as many to a row as fit.
+"""The view `examples`: labelled texts, as many to a sequence as fit.
 
-An example is K texts, most often one (two sentences that are laid out together
-are one text). Each is a block of its row: positions begin anew in it and
-attention stays inside, so that what an example gives does not depend on what
-it shares a row with.
+An example is k texts, most often one (two sentences that are formatted together
+are one text). Each text is a block of its sequence: positions restart and
+attention stays inside, so that its states do not depend on the other texts of
+the sequence.
 
-Glossary of shapes: B examples, K texts of each, L tokens of the longest, R
-rows, J examples that a row has room for, T tokens of a row.
+Glossary of shapes: n examples, k texts of each, C tokens of the longest,
+S sequences, J examples that a sequence has room for.
 """
 
 import types
 from collections.abc import Mapping
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
-from infoword_tf.views.packed import laid_out
+from infoword_tf.views.packed import side_by_side
 from infoword_tf.views.view import Specials, View, ViewSpec, all_text
 
-FOLLOWING = 'following'  # what rows of next words want
+FOLLOWING = 'following'  # `Reads.where` of rows of next tokens
 
 
 class Labelled(NamedTuple):
     """A global batch of the source `examples`.
 
     Attributes:
-        ids: [B, K, L] int32 with specials; anything beyond `lengths`.
-        segments: [B, K, L] int32.
-        lengths: [B, K] int32.
-        places: [B, K] int32, of the pooled state of each text.
-        numbers: [B] int32, which examples they are.
-        targets: by row, [B, ...] what people say: int32, or numbers. Places
-            of the text for a row that has `candidates`. A class of -1 and a
-            number that is NaN are not known. Of several labels [B, C], 1 for
-            those that a text has. Of pairs [B, K, G], vectors of each text
-            that a guide has made.
-        candidates: by row, [B, 2] int32: of a row whose candidates are places
+        ids: [n, k, C] int32 with specials; anything beyond `lengths`.
+        segments: [n, k, C] int32.
+        lengths: [n, k] int32.
+        places: [n, k] int32, of the pooled state of each text.
+        numbers: [n] int32, of the examples in their table.
+        targets: by row, [n, ...] labels: classes int32 (-1: unknown) or
+            numbers (NaN: unknown). Of several labels [n, labels], 1 for those
+            of a text. Of rows with `candidates`, places of the text. Of pairs
+            [n, k, G], the guide's vectors of each text.
+        candidates: by row, [n, 2] int32: for rows whose candidates are places
             of the text, the first of them and the one after the last.
-        slots: [R, J] int32, which of the B are in each row; -1: none.
+        slots: [S, J] int32, the example in each slot of a sequence; -1: none.
         width: T.
-        of_tokens: by row, [B, K, L, ...] what a teacher says of each token.
-        positions: [B, K, L] int32 where each token stands in its text; None:
-            counting from 0.
-        cut: [B] bool, which examples have lost their ends; None: not counted.
-        longest: tokens of the longest text of any batch; 0: it is not known.
+        of_tokens: by row, [n, k, C, ...], a teacher's outputs for each token.
+        positions: [n, k, C] int32, of each token; None: counting from 0.
+        truncated: [n] bool, whether an example was; None: not counted.
+        longest: tokens of the longest text of any batch; 0: unknown.
     """
 
     ids: np.ndarray
@@ -57,145 +55,159 @@ class Labelled(NamedTuple):
     width: int
     of_tokens: Mapping[str, np.ndarray] = types.MappingProxyType({})
     positions: np.ndarray | None = None
-    cut: np.ndarray | None = None
+    truncated: np.ndarray | None = None
     longest: int = 0
 
     @property
     def sizes(self) -> np.ndarray:
-        """[R, J] int64: tokens of the examples of each row."""
+        """Tokens of the example in each slot: [S, J] int64."""
         return np.where(self.slots < 0, 0, self.lengths.sum(1)[self.slots])
 
     @property
     def tokens(self) -> np.ndarray:
-        """[R] int32: tokens of each row, specials among them."""
+        """Tokens of each sequence, with specials: [S] int32."""
         return self.sizes.sum(axis=1).astype(np.int32)
 
 
 def examples(
     text: Labelled, draw: None, rows: Mapping[str, str], specials: Specials
 ) -> View:
-    """The examples in their rows.
+    """Packs examples into sequences.
 
-    Rows of the table find places [R, J K], targets and weights [R, J], and
-    `sequences` [R, J], the number of each example; targets [R, T, ...] where
-    they are of tokens. An example of which nobody told a row its b weighs
-    nothing there. Rows of next words need no label, see `following`.
+    Rows get places [S, J k], targets and weights [S, J], or targets [S, T, ...]
+    of tokens; `sequences` [S, J] are the examples' numbers. An example without
+    a row's label has weight 0 there. Rows of next tokens need no label, see
+    `following`.
     """
     del draw
-    named = {**text.targets, **text.of_tokens}
-    labelled = [row for row, wanted in rows.items() if wanted != FOLLOWING]
-    if lacking := [row for row in labelled if row not in named]:
-        known = ', '.join(named)
+    labelled = {**text.targets, **text.of_tokens}
+    needed = [row for row, where in rows.items() if where != FOLLOWING]
+    if unlabelled := [row for row in needed if row not in labelled]:
         raise ValueError(
-            f'{", ".join(lacking)}: these examples are labelled for {known}'
+            f'{", ".join(unlabelled)}: these examples are labelled for '
+            f'{", ".join(labelled)}'
         )
-    b, k, longest = text.ids.shape
-    empty = text.slots < 0  # [R, J]
+    n, k, longest = text.ids.shape
+    empty = text.slots < 0  # [S, J]
     slots = np.where(empty, 0, text.slots)
-    r, j = slots.shape
-    texts = (slots[:, :, None] * k + np.arange(k)).reshape(r, j * k)
+    s, j = slots.shape
+    texts = (slots[:, :, None] * k + np.arange(k)).reshape(s, j * k)
     sizes = text.lengths.reshape(-1)[texts]
     sizes = np.where(np.repeat(empty, k, axis=1), 0, sizes)
-    begins = np.cumsum(sizes, axis=1) - sizes  # [R, J K]
-    number, column, block = laid_out(texts, sizes, text.width)
-    left_over = block == j * k
-    column = np.where(left_over, 0, np.minimum(column, longest - 1))
-    ids = text.ids.reshape(b * k, longest)[number, column]
-    ids = np.where(left_over, specials.sep_id, ids).astype(np.int32)
-    segments = text.segments.reshape(b * k, longest)[number, column]
+    begins = np.cumsum(sizes, axis=1) - sizes  # [S, J k]
+    number, column, block = side_by_side(texts, sizes, text.width)
+    is_padding = block == j * k
+    column = np.where(is_padding, 0, np.minimum(column, longest - 1))
+    ids = text.ids.reshape(n * k, longest)[number, column]
+    ids = np.where(is_padding, specials.sep_id, ids).astype(np.int32)
+    segments = text.segments.reshape(n * k, longest)[number, column]
     positions = column
     if text.positions is not None:
-        positions = text.positions.reshape(b * k, longest)[number, column]
+        positions = text.positions.reshape(n * k, longest)[number, column]
     places = text.places.reshape(-1)[texts]
     places = np.where(sizes > 0, begins + places, 0).astype(np.int32)
-    weights = np.where(empty, 0, 1).astype(np.float32)
-    first = begins.reshape(r, j, k)[:, :, 0]  # where each example begins
+    is_example = np.where(empty, 0, 1).astype(np.float32)
+    first = begins.reshape(s, j, k)[:, :, 0]  # first token of each example
 
-    targets, candidates, told, measured = {}, {}, {}, {}
+    targets, candidates, weights, measured = {}, {}, {}, {}
     for row in rows:
         if rows[row] == FOLLOWING:
-            targets[row], told[row], measured[row] = following(
-                ids, np.where(left_over, -1, block), specials
+            targets[row], weights[row], measured[row] = following(
+                ids, np.where(is_padding, -1, block), specials
             )
             continue
-        told[row] = weights
+        weights[row] = is_example
         if row in text.of_tokens:
-            found = text.of_tokens[row]
-            found = found.reshape(b * k, longest, *found.shape[3:])
-            targets[row] = found[number, column]  # [R, T, ...]
+            labels = text.of_tokens[row]
+            labels = labels.reshape(n * k, longest, *labels.shape[3:])
+            targets[row] = labels[number, column]  # [S, T, ...]
             continue
-        found = text.targets[row][slots]  # [R, J, ...]
-        if found.ndim == 2 or found.dtype.kind == 'i':
-            # Of several labels all are known, or none.
-            known = is_known(found).reshape(r, j, -1).any(axis=2)
-            mask = known.reshape(r, j, *[1] * (found.ndim - 2))
-            found, told[row] = np.where(mask, found, 0), weights * known
+        labels = text.targets[row][slots]  # [S, J, ...]
+        labels, known = _without_unknown(labels)
+        weights[row] = is_example * known
         if row in text.candidates:
-            found = np.where(empty[:, :, None], 0, found + first[:, :, None])
-            begin, end = np.moveaxis(text.candidates[row][slots], -1, 0)
+            labels = np.where(empty[:, :, None], 0, labels + first[:, :, None])
             slot = np.minimum(block // k, j - 1)
-            inside = (column >= np.take_along_axis(begin, slot, axis=1)) & (
-                column < np.take_along_axis(end, slot, axis=1)
-            )
-            inside &= ~left_over
+            inside = _inside(text.candidates[row][slots], column, slot)
+            inside &= ~is_padding
             candidates[row] = np.where(inside, slot, -1).astype(np.int32)
-        targets[row] = found.astype(text.targets[row].dtype)
+        targets[row] = labels.astype(text.targets[row].dtype)
     return View(
         ids=ids,
         sequences=np.where(empty, -1, text.numbers[slots]).astype(np.int32),
         positions=positions.astype(np.int32),
-        segment_ids=np.where(left_over, 0, segments).astype(np.int32),
+        segment_ids=np.where(is_padding, 0, segments).astype(np.int32),
         block_ids=block.astype(np.int32),
         places={
             row: places for row in rows if rows[row] not in ('text', FOLLOWING)
         },
         targets=targets,
-        weights=told,
+        weights=weights,
         measured=measured,
         candidates=candidates,
-        counts={'padding': left_over.sum(axis=1).astype(np.int32)},
+        counts={'padding': is_padding.sum(axis=1).astype(np.int32)},
     )
+
+
+def _without_unknown(labels: np.ndarray) -> tuple[np.ndarray, Any]:
+    """Zeroes unknown labels [S, J, ...]; returns which [S, J] are known."""
+    if labels.ndim > 2 and labels.dtype.kind != 'i':
+        return labels, True
+    # Of several labels all are known, or none.
+    known = is_known(labels).reshape(*labels.shape[:2], -1).any(axis=2)
+    mask = known.reshape(*known.shape, *[1] * (labels.ndim - 2))
+    return np.where(mask, labels, 0), known
+
+
+def _inside(
+    bounds: np.ndarray, column: np.ndarray, slot: np.ndarray
+) -> np.ndarray:
+    """Tells which indices [S, T] are within the bounds [S, J, 2] of a slot."""
+    begin, end = (
+        np.take_along_axis(x, slot, axis=1) for x in np.moveaxis(bounds, -1, 0)
+    )
+    return (column >= begin) & (column < end)
 
 
 def following(
     ids: np.ndarray, texts: np.ndarray, specials: Specials
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """What comes after each token of a text: b of rows of next words.
+    """Returns the next token of each token of a text: b of rows of next tokens.
 
-    Every token but the first is a target of the loss, with the special pieces
-    between and after the texts (Radford et al. 2018, §3.2); those are none of
-    MI, whose p(b) has no specials but [UNK].
+    Every token but the first is a target of the loss, special tokens between
+    and after the texts too (Radford et al. 2018, §3.2). MI does not count the
+    latter: its p(b) has no specials but [UNK].
 
     Args:
-        ids: [R, T] int32.
-        texts: [R, T], of which text each token is; -1: of none.
+        ids: [S, T] int32.
+        texts: [S, T], number of each token's text; -1: padding.
         specials: of the vocabulary.
 
     Returns:
-        [R, T] each: targets int32, weights and what is measured float32.
+        [S, T] each: targets int32, weights and `measured` float32.
     """
     targets = np.roll(ids, -1, axis=1)
-    there = (np.roll(texts, -1, axis=1) == texts) & (texts >= 0)
-    there[:, -1] = False  # after it is the row's first
+    has_next = (np.roll(texts, -1, axis=1) == texts) & (texts >= 0)
+    has_next[:, -1] = False  # `roll` moves the first token behind the last
     special = (specials.cls_id, specials.sep_id, specials.mask_id)
     measured = ~np.isin(targets, special)
-    return targets, there.astype(np.float32), measured.astype(np.float32)
+    return targets, has_next.astype(np.float32), measured.astype(np.float32)
 
 
 def is_known(targets: np.ndarray) -> np.ndarray:
-    """Which classes, or numbers, [...] somebody has told: the same, bool."""
+    """Tells which classes or numbers [...] are known: [...] bool."""
     if targets.dtype.kind == 'f':
         return np.isfinite(targets)
     return targets >= 0
 
 
 def by_example(values: np.ndarray, view: View) -> np.ndarray:
-    """What there is of each slot, [R, J, ...], by example: [n, ...]."""
+    """Orders values of slots [S, J, ...] by number of the example: [n, ...]."""
     number = view.sequences.ravel()
     values = values.reshape(-1, *values.shape[2:])
-    found = np.empty((number.max() + 1, *values.shape[1:]), values.dtype)
-    found[number[number >= 0]] = values[number >= 0]
-    return found
+    result = np.empty((number.max() + 1, *values.shape[1:]), values.dtype)
+    result[number[number >= 0]] = values[number >= 0]
+    return result
 
 
 EXAMPLES = ViewSpec(

@@ -1,10 +1,10 @@
-"""What is masked of windows and of pairs, and what is shown instead.
+"""Maskings of windows and pairs: the masked tokens and their replacements.
 
 A draw is a function of a source's global batch and of a generator that comes
 from (seed, step, name of the draw) alone.
 
-Glossary of shapes: B sequences, L tokens of each (without specials), W words,
-P tokens of the budget.
+Glossary of shapes: C tokens of a sequence without specials, W words, P tokens
+of the budget, S sequences that pairs share, J pairs of each.
 """
 
 import functools
@@ -22,9 +22,9 @@ class Windows(NamedTuple):
     """A global batch of the source `windows`.
 
     Attributes:
-        ids: [B, L] int32 pieces; a separator lies between documents.
-        word_starts: [B, L] bool; every row begins with True.
-        separators: [B, L] bool.
+        ids: [B, C] int32 tokens, with a separator between documents.
+        word_starts: [B, C] bool, True for the first token of a sequence.
+        separators: [B, C] bool.
     """
 
     ids: np.ndarray
@@ -33,7 +33,7 @@ class Windows(NamedTuple):
 
     @property
     def tokens(self) -> np.ndarray:
-        """[B] int32: tokens of text in each row."""
+        """Tokens of text in each sequence: [B] int32."""
         return (~self.separators).sum(axis=1).astype(np.int32)
 
 
@@ -41,15 +41,14 @@ class Pairs(NamedTuple):
     """A global batch of the sources `pairs` and `next_pairs`: A [SEP] B.
 
     Attributes:
-        ids: [B, L] int32 pieces; 0 where there is no text.
-        word_starts: [B, L] bool; both pieces begin with True.
-        separators: [B, L] bool: between A and B, and after B.
-        firsts, seconds: [B] int32, how many tokens A and B have.
+        ids: [B, C] int32 tokens; 0 for separators.
+        word_starts: [B, C] bool, True for the first tokens of A and B.
+        separators: [B, C] bool: between A and B, and after B.
+        firsts, seconds: [B] int32, tokens of A and B.
         labels: [B] int32: 1 where B does not follow A (BERT's), else 0.
-        negatives: pairs [B K, ...] of the same A, each with K other B, or None.
-        slots: [R, J] bool: the pairs, in this order, share R rows of a view,
-            each with room for J pairs, and these places hold one. None: each
-            pair has a row of its own.
+        negatives: pairs [B k, ...], each A with k other B, or None.
+        slots: [S, J] bool, the slots of S sequences that the pairs fill, in
+            order. None: one pair a sequence.
     """
 
     ids: np.ndarray
@@ -63,36 +62,38 @@ class Pairs(NamedTuple):
 
     @property
     def tokens(self) -> np.ndarray:
-        """[B or R] int32: tokens of text in each row; its A once."""
-        own = self.firsts + self.seconds
+        """Tokens of text in each sequence, A once: [B or S] int32."""
+        counts = self.firsts + self.seconds
         if self.slots is not None:
-            return self.by_slot(own).sum(axis=1, dtype=np.int32)
+            return self.by_slot(counts).sum(axis=1, dtype=np.int32)
         if self.negatives is not None:
-            others = self.negatives.seconds.reshape(len(own), -1)
-            own = own + others.sum(axis=1)
-        return own.astype(np.int32)
+            others = self.negatives.seconds.reshape(len(counts), -1)
+            counts = counts + others.sum(axis=1)
+        return counts.astype(np.int32)
 
     def by_slot(self, values: np.ndarray) -> np.ndarray:
-        """[B, ...] of each pair -> [R, J, ...], 0 where a slot is empty."""
+        """Moves values of pairs [B, ...] to slots [S, J, ...]; 0 in others."""
         shape = self.slots.shape + values.shape[1:]
-        found = np.zeros(shape, values.dtype)
-        found[self.slots] = values
-        return found
+        result = np.zeros(shape, values.dtype)
+        result[self.slots] = values
+        return result
 
 
 class Masking(NamedTuple):
-    """Which tokens are masked, and what is shown instead.
+    """The masked tokens of a batch, and the replacements.
 
     Attributes:
-        masked: [B, L] bool, tokens to predict; P in each row, or all there
-            are where a row holds fewer; of words fewer where none fits.
-        shown: [B, L] int32 in {0, 1, 2}: [MASK], a random piece, the piece.
-        random: [B, L] float64 in [0, 1): chooses the random piece.
+        masked: [B, C] bool, tokens to predict: P in each sequence, or all of a
+            shorter one; of whole words fewer where none fits.
+        shown: [B, C] int32: 0 for [MASK], 1 for a random token, 2 for the
+            token itself.
+        random: [B, C] float64 in [0, 1), from which the random token comes.
         starts, lengths: [B, P] int32, the spans in the order of drawing,
-            length 0 where a row has fewer; None for words and tokens.
-        shortened: [B] int32, spans that found no room for their words.
-        share: of the tokens, what P is made of.
-        negatives: the same of the text's negatives, see `Pairs`.
+            length 0 beyond the last; None for words and tokens.
+        shortened: [B] int32, spans with fewer words than drawn, for lack of
+            room.
+        share: of the tokens, from which P comes.
+        negatives: the masking of the text's negatives, see `Pairs`.
     """
 
     masked: np.ndarray
@@ -106,17 +107,17 @@ class Masking(NamedTuple):
 
 
 def budget(length: int, share: float = MASKED_SHARE) -> int:
-    """P = ceil(0.15 L): tokens that are predicted in each sequence."""
+    """Returns P = ceil(0.15 C), the tokens to predict in each sequence."""
     return math.ceil(share * length)
 
 
 def packed_budget(
     tokens: int, slots: int, share: float = MASKED_SHARE
 ) -> int:
-    """P of a row that pairs share, each with its own budget.
+    """Returns the largest P of a sequence that pairs share.
 
     A pair has three specials, and of its n tokens ceil(s n), which is less
-    than s n + 1; and 0.15 n + 0.95 at most where s is 0.15.
+    than s n + 1, and at most 0.15 n + 0.95 where s is 0.15.
     """
     text = tokens - 3 * slots
     above = 0.95 if share == MASKED_SHARE else 1.0
@@ -126,16 +127,16 @@ def packed_budget(
 def budgets(
     text: Windows | Pairs, share: float = MASKED_SHARE
 ) -> np.ndarray:
-    """[B] int64: P of each row; a pair's own length is less than L."""
+    """Returns P of each sequence, of pairs by length: [B] int64."""
     if isinstance(text, Pairs):
-        own = text.firsts + text.seconds
-        return np.ceil(share * own).astype(np.int64)
+        lengths = text.firsts + text.seconds
+        return np.ceil(share * lengths).astype(np.int64)
     b, length = text.ids.shape
     return np.full(b, budget(length, share), np.int64)
 
 
 def span_lengths(size: int, random: np.random.Generator) -> np.ndarray:
-    """n ~ N(5, 1) rounded, clipped to 1..10 words: [size] int64."""
+    """Draws n ~ N(5, 1) rounded, clipped to 1..10 words: [size] int64."""
     n = np.rint(random.normal(SPAN_MEAN, SPAN_DEVIATION, size))
     return np.clip(n, 1, LONGEST_SPAN).astype(np.int64)
 
@@ -147,64 +148,66 @@ def spans(
 ) -> Masking:
     """Draws n-grams of whole words until the budget is spent (Kong §5.2).
 
-    Every round draws one span for each row that has budget left: its length
-    once, its place uniformly among all where so many free words follow each
-    other in one document; where they follow nowhere, the longest free run is
-    taken, and counted. The last span is cut to the budget. No two overlap;
-    two that touch stay two.
+    Every round draws one span for each sequence with budget left: its length
+    once, its start uniformly among all starts of so many consecutive free words
+    of one document. Where there is none, the longest free run is taken, and
+    counted. The last span is truncated to the budget. No two overlap; adjacent
+    spans stay two.
     """
     b, length = windows.ids.shape
-    rows = np.arange(b)
+    sequences = np.arange(b)
     # Words by number: begin[w] is the token of word w, begin[W] = L.
     word = np.cumsum(windows.word_starts, axis=1) - 1  # [B, L]
     most = int(word[:, -1].max()) + 1  # W
     begin = np.full((b, most + LONGEST_SPAN + 1), length, np.int32)
-    row, token = np.nonzero(windows.word_starts)
-    begin[row, word[row, token]] = token
-    # Words that cannot be taken: separators, and beyond the last one.
-    taken = begin[:, : most + LONGEST_SPAN] == length
-    row, token = np.nonzero(windows.separators)
-    taken[row, word[row, token]] = True
+    sequence, token = np.nonzero(windows.word_starts)
+    begin[sequence, word[sequence, token]] = token
+    # Words that cannot be masked: separators, those beyond the last word, and
+    # later those of spans.
+    blocked = begin[:, : most + LONGEST_SPAN] == length
+    sequence, token = np.nonzero(windows.separators)
+    blocked[sequence, word[sequence, token]] = True
 
-    left = budgets(windows, share)
+    budget_left = budgets(windows, share)
     masked = np.zeros((b, length), bool)
     all_starts, all_lengths = [], []
     shortened = np.zeros(b, np.int32)
     offsets = np.arange(LONGEST_SPAN)
-    while left.any():
+    while budget_left.any():
         n = span_lengths(b, random)
         u = random.random(b)
         # free[w]: how many words from w on are free, up to 10.
-        free = np.zeros(taken.shape, np.int8)
+        free = np.zeros(blocked.shape, np.int8)
         for _ in range(LONGEST_SPAN):
-            free[:, :-1] = np.where(taken[:, :-1], 0, 1 + free[:, 1:])
+            free[:, :-1] = np.where(blocked[:, :-1], 0, 1 + free[:, 1:])
         longest = free.max(axis=1)
-        left[longest == 0] = 0  # a row of separators: nothing to hide
-        active = left > 0
+        budget_left[longest == 0] = 0  # separators alone: nothing to mask
+        active = budget_left > 0
         shortened += active & (longest < n)
         n = np.minimum(n, longest)
         fits = (free >= n[:, None]) & (n[:, None] > 0)
         ordinal = np.cumsum(fits, axis=1)
         w = np.argmax(ordinal > (u * ordinal[:, -1])[:, None], axis=1)
-        first = begin[rows, w]
-        size = np.minimum(begin[rows, w + n] - first, left) * active
+        first = begin[sequences, w]
+        size = begin[sequences, w + n] - first
+        size = np.minimum(size, budget_left) * active
         covered = w[:, None] + offsets  # [B, 10]
-        row, i = np.nonzero((offsets < n[:, None]) & active[:, None])
-        taken[row, covered[row, i]] = True
+        sequence, i = np.nonzero((offsets < n[:, None]) & active[:, None])
+        blocked[sequence, covered[sequence, i]] = True
         place = np.arange(length)
         masked |= (place >= first[:, None]) & (place < (first + size)[:, None])
-        left -= size
+        budget_left -= size
         all_starts.append(np.where(active, first, 0))
         all_lengths.append(size)
-    # Every round takes a token at least, so there are no more than P.
-    drawn = np.zeros((2, b, budget(length, share)), np.int32)
+    # Every round masks at least one token, so there are at most P spans.
+    bounds = np.zeros((2, b, budget(length, share)), np.int32)
     for number, pair in enumerate(zip(all_starts, all_lengths, strict=True)):
-        drawn[:, :, number] = pair
+        bounds[:, :, number] = pair
     return Masking(
         masked,
         np.zeros((b, length), np.int32),
         np.zeros((b, length)),
-        *drawn,
+        *bounds,
         shortened,
         share,
     )
@@ -213,7 +216,7 @@ def spans(
 def _first_by(
     order: np.ndarray, windows: Windows | Pairs, share: float
 ) -> np.ndarray:
-    """[B, L] bool: the P tokens of lowest order in each row, no separators."""
+    """Masks the P tokens of lowest order, without separators: [B, C] bool."""
     order = np.where(windows.separators, np.inf, order)
     p = budget(order.shape[1], share)
     chosen = np.argsort(order, axis=1, kind='stable')[:, :p]
@@ -226,8 +229,8 @@ def _first_by(
 def _eighty_ten_ten(
     masked: np.ndarray, random: np.random.Generator, share: float
 ) -> Masking:
-    """BERT's 80 % [MASK], 10 % random pieces, 10 % as they are."""
-    # For each piece, with whole words too, as the original does.
+    """Draws replacements: 80 % [MASK], 10 % random tokens, 10 % unchanged."""
+    # For each token, with whole words too, like the official code.
     u = random.random(masked.shape)
     shown = (u >= 0.8).astype(np.int32) + (u >= 0.9)
     return Masking(masked, shown, random.random(masked.shape), share=share)
@@ -240,36 +243,37 @@ def words(
 ) -> Masking:
     """Draws whole words in random order until no other fits the budget.
 
-    A word that does not fit is left out, and the next that does is taken, as
-    in the official code (Devlin et al. 2019): no word is masked in part, and
-    less than the shortest word that is left remains of the budget.
+    Words that do not fit are passed over for the next that does, as in the
+    official code (Devlin et al. 2019): no word is masked in part, and the
+    budget left at the end is less than the shortest unmasked word.
     """
     shape = windows.ids.shape
     word = np.cumsum(windows.word_starts, axis=1) - 1  # [B, L]
     order = np.argsort(random.random(shape), axis=1)  # of words
     sizes = np.zeros(shape, np.int64)
     np.add.at(sizes, (np.arange(shape[0])[:, None], word), ~windows.separators)
-    taken = np.zeros(shape, bool)
+    words_masked = np.zeros(shape, bool)
     fitting = _that_fit(
         np.take_along_axis(sizes, order, axis=1), budgets(windows, share)
     )
-    np.put_along_axis(taken, order, fitting, axis=1)
-    masked = np.take_along_axis(taken, word, axis=1) & ~windows.separators
-    return _eighty_ten_ten(masked, random, share)
+    np.put_along_axis(words_masked, order, fitting, axis=1)
+    masked = np.take_along_axis(words_masked, word, axis=1)
+    return _eighty_ten_ten(masked & ~windows.separators, random, share)
 
 
 def _that_fit(sizes: np.ndarray, max_tokens: np.ndarray) -> np.ndarray:
-    """[B, W] bool: in order, each of sizes [B, W] that still fits room [B]."""
-    taken = np.zeros(sizes.shape, bool)
-    left = max_tokens[:, None]
+    """Selects sizes [B, W], in order, that fit into max_tokens [B]: bool."""
+    selected = np.zeros(sizes.shape, bool)
+    room = max_tokens[:, None]
     while True:
-        fits = (sizes > 0) & (sizes <= left) & ~taken
+        fits = (sizes > 0) & (sizes <= room) & ~selected
         if not fits.any():
-            return taken
-        # All before the first of these for which there is no room: that one
-        # will not fit any more, so the longest that fits gets shorter.
-        taken |= fits & (np.cumsum(sizes * fits, axis=1) <= left)
-        left = max_tokens[:, None] - (sizes * taken).sum(axis=1, keepdims=True)
+            return selected
+        # All before the first of these without room: that one will not fit any
+        # more, so the largest size that fits decreases.
+        selected |= fits & (np.cumsum(sizes * fits, axis=1) <= room)
+        used = (sizes * selected).sum(axis=1, keepdims=True)
+        room = max_tokens[:, None] - used
 
 
 def tokens(
@@ -277,7 +281,7 @@ def tokens(
     random: np.random.Generator,
     share: float = MASKED_SHARE,
 ) -> Masking:
-    """Draws single pieces until the budget is spent (Devlin et al. 2019)."""
+    """Draws single tokens until the budget is spent (Devlin et al. 2019)."""
     order = random.random(windows.ids.shape)
     masked = _first_by(order, windows, share)
     return _eighty_ten_ten(masked, random, share)
@@ -288,17 +292,17 @@ MASKINGS = {'spans': spans, 'words': words, 'tokens': tokens}
 
 @functools.cache
 def masking(name: str) -> Callable[..., Masking]:
-    """The draw of a name in MASKINGS, for a text and its negatives alike."""
+    """Returns the draw of a name in MASKINGS, for a text and any negatives."""
 
     def draw(
         text: Windows | Pairs,
         random: np.random.Generator,
         share: float = MASKED_SHARE,
     ) -> Masking:
-        drawn = MASKINGS[name](text, random, share)
+        result = MASKINGS[name](text, random, share)
         if isinstance(text, Pairs) and text.negatives is not None:
             others = MASKINGS[name](text.negatives, random, share)
-            drawn = drawn._replace(negatives=others)
-        return drawn
+            result = result._replace(negatives=others)
+        return result
 
     return draw

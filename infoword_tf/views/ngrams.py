@@ -1,7 +1,6 @@
-"""The view `ngrams`: what `masked` hides, side by side in one row.
+"""The view `ngrams`: the n-grams that `masked` hides, packed into a sequence.
 
-Glossary of shapes: B sequences, L tokens drawn, P masked tokens, S n-grams of a
-sequence.
+Glossary of shapes: P masked tokens, S n-grams of a sequence.
 """
 
 import math
@@ -20,10 +19,10 @@ from infoword_tf.views.view import Specials, View, ViewSpec, numbered
 
 
 def most_ngrams(length: int, share: float = MASKED_SHARE) -> int:
-    """S: n-grams that a packed row of `ngrams` has room for.
+    """Returns S, the n-grams that a packed sequence has room for.
 
-    Spans of five words are seven pieces (Kong et al. 2019, §5.2 with §4), so
-    a budget of P holds P / 7 of them; beyond P / 5.5 + 2 they are rare.
+    Spans of five words are seven tokens (Kong et al. 2019, §5.2 with §4), so a
+    budget of P holds P / 7 of them; more than P / 5.5 + 2 are rare.
     """
     p = budget(length, share)
     return min(p, math.ceil(p / 5.5) + 2)
@@ -35,12 +34,12 @@ def ngrams(
     rows: Mapping[str, str],
     specials: Specials,
 ) -> View:
-    """[CLS] n-gram [SEP] [CLS] n-gram [SEP] ...: what `masked` hides.
+    """Makes [CLS] n-gram [SEP] [CLS] n-gram [SEP] ... of the masked n-grams.
 
-    b of `dim`, at each [CLS]. The n-grams of a sequence share one row of
-    P + 2 S positions; attention stays inside each, and positions begin anew.
-    Spans beyond the first S are left out and counted. The targets number the
-    distinct n-grams of the batch.
+    b of `dim`, at each [CLS]. The n-grams of a sequence are packed into P + 2 S
+    tokens; attention stays inside each, and positions restart. Spans beyond the
+    first S are dropped and counted. Targets number the distinct n-grams of the
+    batch.
     """
     if draw.starts is None:
         raise ValueError('n-grams are cut out of spans: take the masking spans')
@@ -64,17 +63,17 @@ def ngrams(
     token = windows.ids[sequence, np.clip(source, 0, length - 1)]
     token = np.where(within == 0, specials.cls_id, token)
     token = np.where(last, specials.sep_id, token)
-    # What is left over is a block of its own, which nobody reads.
+    # Padding is a separate block, which no row reads.
     ids = np.full((b, width), specials.sep_id, np.int32)
     positions = np.zeros((b, width), np.int32)
     block_ids = np.full((b, width), s, np.int32)
     ids[sequence, column] = token
     positions[sequence, column] = within
     block_ids[sequence, column] = slot
-    # [B S, longest]: equal rows are equal n-grams.
-    spelled = np.full((b * s, max(1, sizes.max())), -1, np.int32)
-    spelled[sequence * s + slot, within] = token
-    number = numbered(spelled)
+    # One n-gram a line, for `numbered`.
+    padded = np.full((b * s, max(1, sizes.max())), -1, np.int32)
+    padded[sequence * s + slot, within] = token
+    number = numbered(padded)
     real = lengths > 0
     return View(
         ids=ids,

@@ -1,7 +1,7 @@
-"""The view `permuted`: a stream, its targets and who sees whom (XLNet).
+"""The view `permuted` of XLNet: a stream, its targets, an order of prediction.
 
-Glossary of shapes: B sequences, L = T - 3 tokens drawn, T tokens with
-specials, H = T / 2 tokens of a half, P places, N halves.
+Glossary of shapes: C = T - 3 tokens of a stream, F = T / 2 tokens of a half,
+P places, n halves.
 """
 
 from collections.abc import Mapping
@@ -14,22 +14,22 @@ from infoword_tf.views.streams import Streams
 from infoword_tf.views.view import Draw, Specials, View, ViewSpec
 
 LONGEST_NGRAM = 5  # words, Yang et al. 2019, see `targets`
-OTHER_SHARE = 0.5  # of rows whose B does not go on from A
+OTHER_SHARE = 0.5  # of sequences whose B does not continue A
 ORDERS = ('partial', 'strict')  # see `visibility`
 
 
 class Permutation(NamedTuple):
-    """What stands where, what of it is predicted, and in which order.
+    """The tokens and targets of each sequence, and the order of prediction.
 
     Attributes:
-        away, columns: [B, T] int32: the source's token of each place: how
-            many rows below its own it stands, and where in that row; L is
-            [SEP], L + 1 is [CLS].
-        segment_ids: [B, T] int32: 0 for what came before and A, 1 for B, 2
+        away, columns: [B, T] int32, the stream's token at each index: the
+            distance to its stream in the batch, and the index there; C is
+            [SEP], C + 1 is [CLS].
+        segment_ids: [B, T] int32: 0 for tokens read before and A, 1 for B, 2
             for [CLS].
-        places: [B, P] int32, what is predicted, in the order of the text.
-        usable: [B, P] bool: not where a half has fewer words than asked for.
-        ranks, sees: [B, T] int32: who sees whom, as in `views.View`.
+        places: [B, P] int32, of the targets, in the order of the text.
+        usable: [B, P] bool: False where a half has too few words.
+        ranks, sees: [B, T] int32: see `views.View`.
     """
 
     away: np.ndarray
@@ -42,13 +42,13 @@ class Permutation(NamedTuple):
 
 
 def halves(tokens: int, k: int) -> tuple[int, int]:
-    """How many targets each half of T tokens has: floor(T / K) together.
+    """Returns the targets of each half of T tokens, floor(T / k) together.
 
-    The first half is what the memory gets, the second A, B and three
+    The first half was read before, for the memory; the second is A, B and three
     specials (Yang et al. 2019, §2.4 and §2.5; 43 and 42 of 512 tokens).
 
     Raises:
-        ValueError: T has no two halves, or K leaves one of them no target.
+        ValueError: T has no two halves, or k leaves a half without a target.
     """
     if tokens % 2 or tokens < 10:
         raise ValueError(
@@ -72,31 +72,31 @@ def permutation(
     k: int = 6,
     order: str = 'partial',
 ) -> Permutation:
-    """Draws what XLNet predicts of a stream, and in which order (§2.2 - §2.5).
+    """Draws targets of a stream and an order of prediction (§2.2 - §2.5).
 
-    Of L = T - 3 tokens the first T / 2 are read again, as the memory will
-    have them; the others are cut in two, A [SEP] B [SEP] [CLS]. Each half has
-    its targets (`targets`) and an order of its own (`visibility`); the second
-    sees all of the first, which sees nothing of the second.
+    Of C = T - 3 tokens the first T / 2 are read again, as the memory will hold
+    them; the others become A [SEP] B [SEP] [CLS]. Each half has its own targets
+    (`targets`) and order (`visibility`); the second sees all of the first,
+    which sees nothing of the second.
     """
     b, length = streams.ids.shape
     tokens = length + 3
     goals = halves(tokens, k)
     away, columns, segment_ids = _two_texts(streams, random)
-    rows = np.arange(b)[:, None] + away
+    sequences = np.arange(b)[:, None] + away
 
-    def of_each(flags: np.ndarray) -> np.ndarray:
-        """[B, L] of the source, True for specials -> [2 B, H]."""
+    def of_halves(flags: np.ndarray) -> np.ndarray:
+        """Orders flags [B, C] by half, True for specials: [2 B, F]."""
         padded = np.pad(flags, ((0, 0), (0, 2)), constant_values=True)
-        return padded[rows, columns].reshape(2 * b, tokens // 2)
+        return padded[sequences, columns].reshape(2 * b, tokens // 2)
 
-    functional = of_each(streams.separators)
+    functional = of_halves(streams.separators)
     chosen = targets(
-        of_each(streams.word_starts), functional, np.tile(goals, b), k, random
+        of_halves(streams.word_starts), functional, np.tile(goals, b), k, random
     )
     shuffled_places = np.argsort(random.random(chosen.shape), axis=1)
     ranks, sees = (
-        # What the second half has is above all that the first half has.
+        # Ranks of the second half are above all of the first.
         (x.reshape(b, 2, -1) + [[0], [tokens + 2]])
         .reshape(b, tokens)
         .astype(np.int32)
@@ -122,13 +122,16 @@ def permutation(
 def _two_texts(
     streams: Streams, random: np.random.Generator
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """[reuse] A [SEP] B [SEP] [CLS]: away, columns, segments, [B, T] int32.
+    """Draws [reuse] A [SEP] B [SEP] [CLS].
 
-    A ends where a sentence ends, each place alike; where none does, before
-    any word. B goes on there, or, half the time, is as much of another row
-    that reads in the same direction (goes on too where there is no such row).
-    That one begins with a sentence where it can (Yang et al. 2019, official
-    code), else with a word.
+    A ends at a random end of a sentence; where no sentence ends, before a
+    random word. B continues A or, half the time, is equally long text of
+    another stream in the same direction, if there is one. Such text begins with
+    a sentence where possible (Yang et al. 2019, official code), else with a
+    word.
+
+    Returns:
+        away, columns, segments: [B, T] int32.
     """
     b, length = streams.ids.shape
     before = (length + 3) // 2
@@ -141,19 +144,19 @@ def _two_texts(
     ends = sentences[:, 1:].any(axis=1, keepdims=True)
     count = np.cumsum(np.where(ends, sentences, words)[:, 1:], axis=1)
     cut = 1 + np.argmax(count > (which * count[:, -1])[:, None], axis=1)
-    own = np.arange(b)
-    partner = own.copy()
+    itself = np.arange(b)
+    partner = itself.copy()
     for direction in (1, -1):
         (same,) = np.nonzero(streams.directions == direction)
         away = 1 + (jump[same] * (len(same) - 1)).astype(np.int64)
         partner[same] = same[(np.arange(len(same)) + away) % max(1, len(same))]
-    partner = np.where(other < OTHER_SHARE, partner, own)
+    partner = np.where(other < OTHER_SHARE, partner, itself)
     begin = cut
     for starts in (words, sentences):
         known = np.where(starts, np.arange(max_tokens), -1)[partner]
         known[np.arange(max_tokens) > cut[:, None]] = -1
         last = known.max(axis=1)
-        begin = np.where((partner == own) | (last < 0), begin, last)
+        begin = np.where((partner == itself) | (last < 0), begin, last)
 
     place = np.arange(max_tokens + 3)
     cut, begin = cut[:, None], begin[:, None]
@@ -166,10 +169,10 @@ def _two_texts(
     segment = (place > cut).astype(np.int32)
     segment[:, -1] = 2
     first = np.zeros((b, before), np.int64)
-    away = np.where(in_b, (partner - own)[:, None], 0)
+    away = np.where(in_b, (partner - itself)[:, None], 0)
     return tuple(
-        np.hstack(parts).astype(np.int32)
-        for parts in (
+        np.hstack(halves).astype(np.int32)
+        for halves in (
             (first, away),
             (first + np.arange(before), column),
             (first, segment),
@@ -180,7 +183,7 @@ def _two_texts(
 def ngram_lengths(
     shape: tuple[int, ...], random: np.random.Generator
 ) -> np.ndarray:
-    """n in 1..5 words with p ~ 1 / n: [...] int64 (Yang et al. 2019)."""
+    """Draws n in 1..5 words with p ~ 1 / n: int64 (Yang et al. 2019)."""
     p = 1.0 / np.arange(1, LONGEST_NGRAM + 1)
     return 1 + random.choice(LONGEST_NGRAM, shape, p=p / p.sum())
 
@@ -188,30 +191,31 @@ def ngram_lengths(
 def ngrams(
     word_starts: np.ndarray, k: int, random: np.random.Generator
 ) -> np.ndarray:
-    """Draws n-grams of whole words, about one word in K + 1.
+    """Draws n-grams of whole words, about one word in k + 1: [n, F] bool.
 
-    An n-gram lies anywhere within a context of K n other words, and the next
-    one begins its search after that context; one that reaches the end of the
-    text is dropped (Yang et al. 2019, §2.3 and the official code, which counts
-    n and the context in pieces: n by mistake).
+    An n-gram lies anywhere within a context of k n other words, and the search
+    for the next begins after that context. An n-gram that reaches the end of
+    the text is dropped (Yang et al. 2019, §2.3 and the official code, which
+    counts n and the context in tokens: n by mistake).
 
     Args:
-        word_starts: [N, H] bool. What comes before the first one is the end
-            of a word, and stays.
+        word_starts: [n, F] bool. Tokens before the first start are the rest of
+            a word, and not drawn.
         k: words of context for each word.
     """
     size, length = word_starts.shape
     word = np.cumsum(word_starts, axis=1) - 1
-    most = -(-length // (k + 1))  # each takes K + 1 words, or more
+    most = -(-length // (k + 1))  # each takes k + 1 words, or more
     n = ngram_lengths((size, most), random)
     context = k * n
-    left = (random.random((size, most)) * context).astype(np.int64)
-    begin = np.cumsum(n + context, axis=1) - (n + context) + left
-    row, number = np.nonzero(begin + n <= word[:, -1:])
-    # Whether a word is in one: up where one begins, down after its end.
+    before = (random.random((size, most)) * context).astype(np.int64)
+    begin = np.cumsum(n + context, axis=1) - (n + context) + before
+    half, number = np.nonzero(begin + n <= word[:, -1:])
+    # +1 at the first word of each n-gram and -1 after the last: their sum is
+    # positive inside.
     steps = np.zeros((size, length + 1), np.int64)
-    np.add.at(steps, (row, begin[row, number]), 1)
-    np.add.at(steps, (row, (begin + n)[row, number]), -1)
+    np.add.at(steps, (half, begin[half, number]), 1)
+    np.add.at(steps, (half, (begin + n)[half, number]), -1)
     inside = np.cumsum(steps, axis=1) > 0
     chosen = np.take_along_axis(inside, np.maximum(word, 0), axis=1)
     return chosen & (word >= 0)
@@ -224,28 +228,26 @@ def targets(
     k: int,
     random: np.random.Generator,
 ) -> np.ndarray:
-    """Chooses which tokens are predicted: n-grams, then single tokens.
+    """Draws the targets [n, F] bool: n-grams, then single tokens.
 
-    n-grams are one word in K + 1; what lacks of one token in K is filled with
-    single ones, as in the official code. The last n-gram is cut where there
-    are too many.
+    n-grams are one word in k + 1; single tokens fill up to one token in k, as
+    in the official code. The last n-gram is truncated to the goal.
 
     Args:
-        word_starts: [N, H] bool.
-        functional: [N, H] bool, tokens that are never predicted.
-        goals: [N] int, how many are wanted of each; fewer where there are no
-            more.
+        word_starts: [n, F] bool.
+        functional: [n, F] bool, tokens that are never predicted.
+        goals: [n] int, targets of each half; fewer where a half has no more.
     """
     chosen = ngrams(word_starts, k, random) & ~functional
     chosen &= np.cumsum(chosen, axis=1) <= goals[:, None]
-    # The chosen first, then single tokens in any order, then the functional.
+    # n-grams first, then single tokens in random order, then functional ones.
     sort = np.where(chosen, -1.0, random.random(chosen.shape))
     place = _ranked(np.where(functional, 2.0, sort))
     return (place < goals[:, None]) & ~functional
 
 
 def _ranked(x: np.ndarray) -> np.ndarray:
-    """The rank of each number in its row: [N, H] -> [N, H] int64."""
+    """Ranks numbers along the last axis: [n, F] -> [n, F] int64."""
     order = np.argsort(x, axis=1, kind='stable')
     ranks = np.empty_like(order)
     np.put_along_axis(ranks, order, np.arange(x.shape[1])[None], axis=1)
@@ -258,25 +260,25 @@ def visibility(
     functional: np.ndarray,
     order: str = 'partial',
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Who sees whom in a factorisation order: i sees j if sees_i > ranks_j.
+    """Computes attention in a factorisation order: i sees j if sees_i > rank_j.
 
-    'partial' is the official code's: what is neither predicted nor a
-    separator is seen by all from the beginning, and sees all that is like it,
-    and nothing else. Targets and separators come after, in their order;
-    separators see themselves, targets only what comes before them.
+    'partial' is the official code's: context tokens, neither targets nor
+    separators, are seen by all tokens and see each other alone. Targets and
+    separators follow in their order; separators see themselves, targets only
+    tokens before them.
 
     'strict' is the paper's (Yang et al. 2019, §2.2): every token has a rank
-    and sees what comes before it; the targets are the last of the order.
+    and sees tokens of lower rank; the targets are last in the order.
 
     Args:
-        order_of_text: [N, H] int: the rank of each token, a permutation of
-            0..H - 1 in each row.
-        chosen: [N, H] bool, the targets.
-        functional: [N, H] bool, separators; no targets.
+        order_of_text: [n, F] int: the rank of each token, a permutation of
+            0..F - 1 in each half.
+        chosen: [n, F] bool, the targets.
+        functional: [n, F] bool, separators; no targets.
         order: 'partial' or 'strict'.
 
     Returns:
-        ranks, sees: [N, H] int64.
+        ranks, sees: [n, F] int64.
     """
     if order == 'strict':
         last = order_of_text + order_of_text.shape[1] * chosen
@@ -294,10 +296,10 @@ def permuted(
     rows: Mapping[str, str],
     specials: Specials,
 ) -> View:
-    """[reuse] A [SEP] B [SEP] [CLS] in a drawn order: a of `plm`.
+    """Makes [reuse] A [SEP] B [SEP] [CLS] with a drawn order: a of `plm`.
 
-    Nothing is masked: who sees whom hides the targets from their queries
-    (Yang et al. 2019, §2.3).
+    No token is replaced by [MASK]: `ranks` and `sees` hide the targets from
+    their queries (Yang et al. 2019, §2.3).
     """
     if set(rows.values()) - {'queries'}:
         raise ValueError(f'rows of this view read the queries alone: {rows}')
@@ -321,11 +323,10 @@ def permuted(
 
 
 def source_args(length: int, settings: Mapping[str, Any]) -> dict[str, Any]:
-    """How the source is read, for T tokens: without the three specials.
+    """Asks for T - 3 tokens of streams, half of which run backward.
 
-    Each step goes on by half a text, so a token comes twice: in A or B, and
-    then as what came before, of which the memory is made. Half of the rows
-    read backward.
+    Each step advances by half a text, so a token is read twice: in A or B, and
+    then again for the memory.
     """
     halves(length, settings['k'])
     return {
@@ -336,9 +337,9 @@ def source_args(length: int, settings: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def draw(settings: Mapping[str, Any]) -> Draw:
-    """What stands where, what is predicted, and in which order."""
-    given = {name: settings[name] for name in ('k', 'order')}
-    return Draw('permutation', permutation, given)
+    """Describes the draw of texts, targets and order."""
+    chosen = {name: settings[name] for name in ('k', 'order')}
+    return Draw('permutation', permutation, chosen)
 
 
 PERMUTED = ViewSpec(

@@ -1,21 +1,20 @@
-"""Views of whole sentences: several texts that belong together, in one row.
+"""Views of whole sentences: several texts of each example.
 
     view           shows
-    sentences      K texts of each example: copies of a sentence, which differ
-                   by dropout and by what is drawn here; or a pair and its
-                   negatives, as people have written them
-    sentence_keys  the one of them that a momentum encoder reads: the plain
-                   sentence, or the second text of a pair
+    sentences      k texts of each example: copies of a sentence, which differ
+                   by dropout and by random changes; or a pair and its negatives
+                   as given
+    sentence_keys  one of them, for a momentum encoder: the plain sentence, or
+                   the second text of a pair
 
-All are laid out as [CLS] text [SEP] and share rows, as labelled examples do.
+All are formatted as [CLS] text [SEP] and packed like labelled examples.
 
-What is drawn changes the last copy alone, or the only one, where a momentum
-encoder makes b of the plain sentence: `repeat` doubles some of its tokens
-(Wu et al. 2022, "ESimCSE", §3.1), `shuffle` permutes its positions (Yan et al.
-2021, "ConSERT", §3.2).
+The last copy is changed, or the only one where a momentum encoder makes b from
+the plain sentence: `repeat` doubles tokens (Wu et al. 2022, "ESimCSE", §3.1),
+`shuffle` permutes positions (Yan et al. 2021, "ConSERT", §3.2).
 
-Glossary of shapes: B examples, K texts of each, L tokens of the longest, R
-rows, J examples that a row has room for, T tokens of a row.
+Glossary of shapes: n examples, k texts of each, C tokens of the longest,
+S sequences, J examples that a sequence has room for.
 """
 
 from collections.abc import Mapping
@@ -33,13 +32,13 @@ _ODD = np.uint64(0x9E3779B97F4A7C15)
 
 
 class Changed(NamedTuple):
-    """What is drawn in the texts of a batch.
+    """The changed texts of a batch.
 
     Attributes:
-        source: [B, K, L] int64, the token of the text that each place shows.
-        lengths: [B, K] int32, of what is shown.
-        positions: [B, K, L] int32, of each place.
-        key: which of the K texts a momentum encoder reads.
+        source: [n, k, C] int64, index of each token in the text.
+        lengths: [n, k] int32, of the changed texts.
+        positions: [n, k, C] int32, of the tokens.
+        key: which of the k texts a momentum encoder reads.
     """
 
     source: np.ndarray
@@ -49,14 +48,14 @@ class Changed(NamedTuple):
 
 
 def most_repeated(lengths: np.ndarray, repeat: float) -> np.ndarray:
-    """How many tokens of a text are doubled at most.
+    """Returns the largest number of doubled tokens of a text.
 
-    max(2, int(repeat N)) of N tokens with specials (Wu et al. 2022, §3.1), and
-    no special.
+    It is max(2, int(repeat m)) of m tokens with specials (Wu et al. 2022,
+    §3.1), specials excluded.
 
     Args:
-        lengths: [...] integers, N.
-        repeat: share of the tokens; 0: none are doubled.
+        lengths: [...] integers, m.
+        repeat: share of the tokens; 0: none is doubled.
     """
     if not repeat:
         return np.zeros_like(lengths)
@@ -74,7 +73,7 @@ def change(
     """Doubles and permutes tokens of the last copy of each sentence.
 
     Args:
-        text: copies, or texts of pairs, which stay as they are.
+        text: copies, or texts of pairs, which do not change.
         random: of the draw.
         pairs, repeat, shuffle: settings of the view.
     """
@@ -89,7 +88,7 @@ def change(
         number = random.integers(0, most_repeated(last, repeat) + 1)
         order = np.where(inner, random.random((b, longest)), 2.0)
         rank = order.argsort(axis=1).argsort(axis=1)
-        # How often each is shown, and the place behind that.
+        # How often each token is shown, and the index after its last copy.
         counts = (column < last[:, None]).astype(np.int64)
         counts += inner & (rank < number[:, None])
         ends = counts.cumsum(axis=1)
@@ -107,29 +106,29 @@ def change(
         positions = positions.copy()
         order = random.random((b, width))
         order[place >= lengths[:, -1:]] = 2.0
-        # A permutation of 0 to n - 1, with [CLS] and [SEP] as published.
+        # A permutation of all positions, of [CLS] and [SEP] too, as published.
         positions[:, -1] = order.argsort(axis=1, kind='stable')
     return Changed(sources, lengths, positions, int(pairs > 0))
 
 
 def draw(settings: Mapping[str, Any]) -> Draw:
-    """What changes in the copies."""
+    """Describes the draw of changed copies."""
     names = ('pairs', 'repeat', 'shuffle')
     return Draw('sentences', change, {name: settings[name] for name in names})
 
 
 def text_numbers(ids: np.ndarray, lengths: np.ndarray) -> np.ndarray:
-    """A number for each text, the same for the same tokens: a hash.
+    """Hashes the tokens of each text.
 
-    For rows that make their texts in the step, `objective.text_ids` does so in
-    the graph; its numbers are others.
+    `text_ids` does so in the graph, with other numbers, for rows that make
+    texts in the step.
 
     Args:
-        ids: [..., L] int32; anything beyond the lengths.
+        ids: [..., C] int32; anything beyond the lengths.
         lengths: [...].
 
     Returns:
-        [...] int32, not below 0; -1 for a text without tokens.
+        [...] int32, at least 0; -1 for a text without tokens.
     """
     place = np.arange(1, ids.shape[-1] + 1, dtype=np.uint64)
     mixed = (ids.astype(np.uint64) + np.uint64(1)) * (place * _ODD)
@@ -137,9 +136,9 @@ def text_numbers(ids: np.ndarray, lengths: np.ndarray) -> np.ndarray:
     mixed *= _ODD
     mixed ^= mixed >> np.uint64(32)
     real = place <= lengths[..., None]
-    found = np.where(real, mixed, 0).sum(axis=-1, dtype=np.uint64)
-    found = (found & np.uint64(0x7FFFFFFF)).astype(np.int32)
-    return np.where(lengths > 0, found, -1).astype(np.int32)
+    numbers = np.where(real, mixed, 0).sum(axis=-1, dtype=np.uint64)
+    numbers = (numbers & np.uint64(0x7FFFFFFF)).astype(np.int32)
+    return np.where(lengths > 0, numbers, -1).astype(np.int32)
 
 
 def sentences(
@@ -148,18 +147,17 @@ def sentences(
     rows: Mapping[str, str],
     specials: Specials,
 ) -> View:
-    """All texts of each example.
+    """Packs all texts of each example.
 
-    Rows find in `targets` [R, J, K] the number of each text as it was before
-    anything was drawn (equal texts have equal ones, a text that is not there
-    -1), weights [R, J], and places [R, J K] of [CLS]. Those that have a guide
-    find its vectors in `guides` [R, J, K, G].
+    Targets [S, J, k] are numbers of the unchanged texts (equal for equal texts,
+    -1 for a missing text), weights are [S, J], places [S, J k] those of [CLS].
+    Rows with a guide get the guide's vectors in `guides` [S, J, k, G].
     """
-    # A negative of which there are [CLS] and [SEP] alone is not there.
-    there = (text.lengths > 2) | (np.arange(text.ids.shape[1]) < COPIES)
-    numbers = text_numbers(text.ids, np.where(there, text.lengths, 0))
+    # A negative of [CLS] and [SEP] alone is missing.
+    exists = (text.lengths > 2) | (np.arange(text.ids.shape[1]) < COPIES)
+    numbers = text_numbers(text.ids, np.where(exists, text.lengths, 0))
     ids = np.take_along_axis(text.ids, draw.source, axis=2)
-    lengths = np.where(there, draw.lengths, 0)
+    lengths = np.where(exists, draw.lengths, 0)
     ids[:, :, 0] = specials.cls_id
     end = np.maximum(lengths - 1, 0)[:, :, None]
     np.put_along_axis(ids, end, specials.sep_id, axis=2)
@@ -179,11 +177,11 @@ def sentences(
     view = view._replace(
         guides={r: text.targets[r][slots] for r in rows if r in text.targets}
     )
-    if text.cut is None:
+    if text.truncated is None:
         return view
-    cut = text.cut[slots] & (text.slots >= 0)
-    cut = cut.sum(axis=1).astype(np.int32)
-    return view._replace(counts={**view.counts, 'cut_sentences': cut})
+    truncated = text.truncated[slots] & (text.slots >= 0)
+    truncated = truncated.sum(axis=1).astype(np.int32)
+    return view._replace(counts={**view.counts, 'cut_sentences': truncated})
 
 
 def sentence_keys(
@@ -192,13 +190,13 @@ def sentence_keys(
     rows: Mapping[str, str],
     specials: Specials,
 ) -> View:
-    """The text of each example that a momentum encoder reads, unchanged.
+    """Packs the unchanged text of each example that a momentum encoder reads.
 
-    Its rows hold the examples of those of `sentences`, in their order.
+    Its sequences hold the examples of those of `sentences`, in the same order.
     """
     one = slice(draw.key, draw.key + 1)
     width = text.width
-    if not draw.key:  # copies, of which all are as long
+    if not draw.key:  # copies of one length
         width = -(-width // text.ids.shape[1])
     elif text.longest:
         width = min(width, text.slots.shape[1] * text.longest)
@@ -209,7 +207,7 @@ def sentence_keys(
         places=text.places[:, one],
         width=width,
         targets={},
-        cut=None,
+        truncated=None,
     )
     column = np.arange(plain.ids.shape[2])
     shape = plain.ids.shape
@@ -227,7 +225,7 @@ def sentence_keys(
 
 
 def source_args(length: int, settings: Mapping[str, Any]) -> dict[str, Any]:
-    """T tokens of each text at most; copies of sentences."""
+    """Asks for texts of at most T tokens, and copies of sentences."""
     if settings['source'] != 'sentences':
         return {'length': length}
     return {

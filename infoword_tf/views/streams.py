@@ -1,7 +1,6 @@
-"""Views `streamed`, `neighbours`: text as it stands, which goes on in the next
-step.
+"""Views `streamed`, `neighbours`: plain text that continues in the next step.
 
-Glossary of shapes: B rows, n tokens that a row reads in a step, T tokens.
+Glossary of shapes: n tokens that a sequence reads in a step.
 """
 
 from collections.abc import Mapping
@@ -13,19 +12,20 @@ from infoword_tf.views.view import Specials, View, ViewSpec, all_text
 
 
 class Streams(NamedTuple):
-    """A global batch of the source `streams`, each row in reading order.
+    """A global batch of the source `streams`, in reading order.
 
     Attributes:
-        ids: [B, n] int32 pieces; a separator lies between documents. Rows
+        ids: [B, n] int32 tokens, with a separator between documents. Sequences
             begin and end anywhere, inside a word too.
-        word_starts: [B, n] bool: the piece is the first that is read of its
-            word; backward that is its last one.
-        sentence_starts: [B, n] bool, likewise; a separator is a sentence.
+        word_starts: [B, n] bool: whether a token is the first read of its word;
+            backward that is its last.
+        sentence_starts: [B, n] bool, the same of sentences; a separator is a
+            sentence.
         separators: [B, n] bool.
-        directions: [B] int32, +1, or -1 for rows of the reversed text.
-        following: [B] int32, the piece that is read next.
-        again: [B] int32, how many of its first tokens the step before had
-            too; None: none.
+        directions: [B] int32, +1, or -1 for sequences of the reversed text.
+        following: [B] int32, the token read next.
+        again: [B] int32, how many of the first tokens the step before had too;
+            None: none.
     """
 
     ids: np.ndarray
@@ -38,7 +38,7 @@ class Streams(NamedTuple):
 
     @property
     def tokens(self) -> np.ndarray:
-        """[B] int32: tokens of text in each row that are new."""
+        """New tokens of text in each sequence: [B] int32."""
         new = ~self.separators
         if self.again is not None:
             new &= np.arange(new.shape[1]) >= self.again[:, None]
@@ -48,12 +48,12 @@ class Streams(NamedTuple):
 def streamed(
     streams: Streams, draw: None, rows: Mapping[str, str], specials: Specials
 ) -> View:
-    """T tokens of a stream as they stand: a and b of `transformer_xl`.
+    """Makes T tokens of a stream, unchanged: a and b of `transformer_xl`.
 
-    The target of every place is the token that comes next, of the last place
-    the first one of the next step. A separator is a target of the loss, since
-    where a text ends is part of it, but not of MI, whose p(b) has no specials
-    but [UNK]; the other specials are none.
+    The target of every token is the next one, of the last token the first of
+    the next step. A separator is a target of the loss, since a model should
+    know where a text ends, but not of MI, whose p(b) has no specials but
+    [UNK]; other specials are no targets.
     """
     del draw
     if set(rows.values()) - {'text'}:
@@ -73,16 +73,15 @@ def streamed(
 def neighbours(
     streams: Streams, draw: None, rows: Mapping[str, str], specials: Specials
 ) -> View:
-    """The same text, of which each token has two b: a and b of `elmo`.
+    """Makes `streamed` with two b for each token: a and b of `elmo`.
 
-    The targets [B, 2 T] are the token that comes next, of every place, and
-    then the one before it. What is before the first place is of no weight: it
-    was read in another step.
+    Targets [B, 2 T] are the next token of every token, then the previous one.
+    The first token has no previous one: it was read in another step.
     """
     view = streamed(streams, draw, rows, specials)
     before = np.roll(streams.ids, 1, axis=1)
-    there = ~np.isin(before, (specials.cls_id, specials.mask_id))
-    there[:, 0] = False
+    is_target = ~np.isin(before, (specials.cls_id, specials.mask_id))
+    is_target[:, 0] = False
     measured = before != specials.sep_id
 
     def both(following: dict[str, Any], preceding: np.ndarray) -> dict:
@@ -93,7 +92,7 @@ def neighbours(
 
     return view._replace(
         targets=both(view.targets, before),
-        weights=both(view.weights, there),
+        weights=both(view.weights, is_target),
         measured=both(view.measured, measured),
     )
 

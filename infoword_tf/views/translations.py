@@ -1,18 +1,18 @@
-"""Views of translations: two texts in a row, or two sides of two pairs.
+"""Views of translations: a pair in a sequence, or one side of two pairs.
 
     view          shows
     translated    a text and its translation, both masked: a and b of `tlm`
                   (Conneau and Lample 2019, "XLM", §3.3)
     crossed       two texts of one language, one after the other: a of `xlco`
-    crossed_keys  their translations, in an order of their own: b of `xlco`
+    crossed_keys  their translations, ordered independently: b of `xlco`
                   (Chi et al. 2021, "InfoXLM", §3.3, mixup contrast)
 
-Which language comes first, or is a, is drawn; so is, for both sides of `xlco`
-apart, which of the two texts comes first. `xlco` contrasts corrupted texts as
-its code does: 15 of 100 tokens are masked, replaced or kept, as of `mlm`.
+The draw decides which language comes first, or is a, and for each side of
+`xlco` which of the two texts comes first. `xlco` contrasts corrupted texts as
+its code does: 15 of 100 tokens are masked, replaced or unchanged, as of `mlm`.
 
-Glossary of shapes: n pairs, m of two pairs each, L tokens of the longest text,
-R rows, J pairs (or m) that a row has room for, T tokens of a row.
+Glossary of shapes: n pairs, m crossed examples of two pairs each, C tokens of
+the longest text, S sequences, J pairs (or m) that a sequence has room for.
 """
 
 from collections.abc import Mapping
@@ -35,14 +35,14 @@ class Translations(NamedTuple):
     """A global batch of the source `translations`.
 
     Attributes:
-        ids: [n, 2, L] int32 pieces; anything beyond `lengths`.
-        word_starts: [n, 2, L] bool.
+        ids: [n, 2, C] int32 tokens; anything beyond `lengths`.
+        word_starts: [n, 2, C] bool.
         lengths: [n, 2] int32.
-        numbers: [n] int32, which pairs they are.
-        slots: [R, J] int32, which of them share a row, -1 for none; of
-            crossed ones which m, of which i has the pairs 2 i and 2 i + 1.
+        numbers: [n] int32, of the pairs in their corpus.
+        slots: [S, J] int32, the pair in each slot, -1 for none; with `crossed`
+            the example, of which number i has the pairs 2 i and 2 i + 1.
         width: T.
-        cut: [n] bool, of which pairs a text has lost its end.
+        truncated: [n] bool, whether a text of the pair was.
         crossed: whether a slot has two pairs.
     """
 
@@ -52,28 +52,28 @@ class Translations(NamedTuple):
     numbers: np.ndarray
     slots: np.ndarray
     width: int
-    cut: np.ndarray
+    truncated: np.ndarray
     crossed: bool = False
 
     @property
     def tokens(self) -> np.ndarray:
-        """[R] int32: tokens of text of each row, of both languages."""
-        return self.by_row(self.lengths.sum(axis=1)).astype(np.int32)
+        """Tokens of text in each sequence, of both languages: [S] int32."""
+        return self.by_sequence(self.lengths.sum(axis=1)).astype(np.int32)
 
-    def by_row(self, values: np.ndarray) -> np.ndarray:
-        """What there is of pairs, [n], summed by row: [R]."""
+    def by_sequence(self, values: np.ndarray) -> np.ndarray:
+        """Sums values of pairs [n] by sequence: [S]."""
         if self.crossed:
             values = values.reshape(-1, 2).sum(axis=1)
         return np.where(self.slots < 0, 0, values[self.slots]).sum(axis=1)
 
 
 class Translated(NamedTuple):
-    """What is drawn of pairs.
+    """The draw of `translated`.
 
     Attributes:
-        pairs: the texts in the order that was drawn.
-        masking: what of them is masked.
-        restart: whether positions of second texts begin anew.
+        pairs: texts in the drawn order.
+        masking: of both texts.
+        restart: whether positions of second texts restart.
     """
 
     pairs: Pairs
@@ -82,11 +82,11 @@ class Translated(NamedTuple):
 
 
 class Crossed(NamedTuple):
-    """What is drawn of two pairs each.
+    """The draw of `crossed` and `crossed_keys`.
 
     Attributes:
-        a, b: [m] both sides, their two texts in the order that was drawn.
-        a_masking, b_masking: what of them is masked; None: nothing.
+        a, b: [m] both sides, two texts each in the drawn order.
+        a_masking, b_masking: of the sides; None: nothing is masked.
         a_numbers, b_numbers: [m] int32, equal where all tokens are.
     """
 
@@ -98,18 +98,18 @@ class Crossed(NamedTuple):
     b_numbers: np.ndarray
 
 
-def beside(
+def joined_pairs(
     text: Translations,
     first: tuple[np.ndarray, np.ndarray],
     second: tuple[np.ndarray, np.ndarray],
     slots: np.ndarray | None = None,
 ) -> Pairs:
-    """Two texts each, one after the other, with room for T - 2 tokens.
+    """Joins two texts, one after another, with room for T - 2 tokens.
 
     Args:
         text: of the batch.
-        first, second: [k] numbers of pairs, and which side of each.
-        slots: [R, J] bool, as of `Pairs`.
+        first, second: [m] numbers of pairs, and the side of each.
+        slots: [S, J] bool, as of `Pairs`.
     """
     length = text.width - 2
     a, b = text.lengths[first], text.lengths[second]
@@ -138,7 +138,7 @@ def beside(
     )
 
 
-# -------------------------------------------------------------- one row of two
+# --------------------------------------------------------- a pair in a sequence
 
 
 def translate(
@@ -148,22 +148,22 @@ def translate(
     restart: bool,
     share: float = maskings.MASKED_SHARE,
 ) -> Translated:
-    """Draws which language comes first, and what is masked.
+    """Draws the first language and a masking.
 
     Args:
         text: pairs.
         random: of the draw.
         masking: a name in MASKINGS.
-        restart: of the view.
-        share: of the tokens, what is masked.
+        restart: setting of the view.
+        share: of the tokens, to mask.
     """
-    # In the order of their rows.
-    there = text.slots >= 0
-    number = text.slots[there]
+    # In the order of the sequences.
+    filled = text.slots >= 0
+    number = text.slots[filled]
     side = (random.random(len(text.numbers)) < 0.5).astype(np.int64)[number]
-    pairs = beside(text, (number, side), (number, 1 - side), there)
-    drawn = maskings.masking(masking)(pairs, random, share)
-    return Translated(pairs, drawn, restart)
+    pairs = joined_pairs(text, (number, side), (number, 1 - side), filled)
+    draw = maskings.masking(masking)
+    return Translated(pairs, draw(pairs, random, share), restart)
 
 
 def translated(
@@ -172,19 +172,22 @@ def translated(
     rows: Mapping[str, str],
     specials: Specials,
 ) -> View:
-    """[CLS] x [SEP] y [SEP] of each pair, as many to a row as fit, masked.
+    """Packs [CLS] x [SEP] y [SEP] of each pair, masked.
 
-    No token says which language it is of, and there is one segment.
+    There are no language tokens, and one segment.
     """
     view = masked(draw.pairs, draw.masking, rows, specials)
     positions = view.positions
     if draw.restart:
-        firsts = draw.pairs.by_slot(draw.pairs.firsts)  # [R, J]
+        firsts = draw.pairs.by_slot(draw.pairs.firsts)  # [S, J]
         slot = np.minimum(view.block_ids, firsts.shape[1] - 1)
         begins = np.take_along_axis(firsts, slot, axis=1) + 2
         second = (positions >= begins) & (view.block_ids < firsts.shape[1])
         positions = np.where(second, positions - begins, positions)
-    counts = {**view.counts, 'cut_translations': text.by_row(text.cut)}
+    counts = {
+        **view.counts,
+        'cut_translations': text.by_sequence(text.truncated),
+    }
     return view._replace(
         positions=positions.astype(np.int32),
         segment_ids=None,
@@ -192,7 +195,7 @@ def translated(
     )
 
 
-# ------------------------------------------------------------ two sides of two
+# ------------------------------------------------------- one side of two pairs
 
 
 def cross(
@@ -201,17 +204,17 @@ def cross(
     masking: str | None,
     share: float = maskings.MASKED_SHARE,
 ) -> Crossed:
-    """Draws sides and orders of two pairs each, and what is masked.
+    """Draws sides and orders of two pairs each, and maskings.
 
     Three bits: whether the two texts of one language change places, whether
     those of the other do, and which language is a (`xlco_dataset.py` of the
-    code): eight draws.
+    code).
 
     Args:
         text: pairs, of which 2 i and 2 i + 1 are crossed.
         random: of the draw.
         masking: a name in MASKINGS; None: nothing is masked.
-        share: of the tokens, what is masked.
+        share: of the tokens, to mask.
     """
     m = len(text.numbers) // 2
     first = 2 * np.arange(m)
@@ -220,9 +223,11 @@ def cross(
     for which in (side[:, 0], 1 - side[:, 0]):
         order = np.take_along_axis(swapped, which[:, None], axis=1)[:, 0]
         sides.append(
-            beside(text, (first + order, which), (first + 1 - order, which))
+            joined_pairs(
+                text, (first + order, which), (first + 1 - order, which)
+            )
         )
-    drawn = [
+    of_sides = [
         maskings.masking(masking)(x, random, share) if masking else None
         for x in sides
     ]
@@ -232,22 +237,22 @@ def cross(
         )
         for x in sides
     ]
-    return Crossed(*sides, *drawn, *numbers)
+    return Crossed(*sides, *of_sides, *numbers)
 
 
 def _crossed(
     text: Translations,
     side: Pairs,
-    drawn: Masking | None,
+    masking: Masking | None,
     numbers: np.ndarray,
     rows: Mapping[str, str],
     specials: Specials,
 ) -> View:
-    """One side of each, as many to a row as fit."""
-    if drawn is None:
+    """Packs one side of each example."""
+    if masking is None:
         nothing = np.zeros(side.ids.shape, bool)
-        drawn = Masking(nothing, nothing, nothing)
-    ids = hide(side, drawn, specials)['ids'][:, None]
+        masking = Masking(nothing, nothing, nothing)
+    ids = hide(side, masking, specials)['ids'][:, None]
     return examples(
         Labelled(
             ids=ids,
@@ -272,16 +277,16 @@ def crossed(
     rows: Mapping[str, str],
     specials: Specials,
 ) -> View:
-    """a: [CLS] x1 [SEP] x2 [SEP] of two pairs, or x2 first, or both y.
+    """Makes a of `xlco`: [CLS] x1 [SEP] x2 [SEP] of two pairs.
 
-    Rows find in `targets` [R, J, 1] the number of each text, weights [R, J],
-    and places [R, J] of [CLS].
+    x2 may come first, or y be the language of a. Targets [S, J, 1] are numbers
+    of the texts, weights are [S, J], places [S, J] those of [CLS].
     """
     view = _crossed(
         text, draw.a, draw.a_masking, draw.a_numbers, rows, specials
     )
-    cut = text.by_row(text.cut).astype(np.int32)
-    return view._replace(counts={**view.counts, 'cut_translations': cut})
+    truncated = text.by_sequence(text.truncated).astype(np.int32)
+    return view._replace(counts={**view.counts, 'cut_translations': truncated})
 
 
 def crossed_keys(
@@ -290,7 +295,7 @@ def crossed_keys(
     rows: Mapping[str, str],
     specials: Specials,
 ) -> View:
-    """b: the translations of both, in the rows of `crossed`."""
+    """Makes b of `xlco`: translations of both, in the order of `crossed`."""
     return _crossed(
         text, draw.b, draw.b_masking, draw.b_numbers, rows, specials
     )
@@ -300,7 +305,7 @@ def crossed_keys(
 
 
 def draw_pairs(settings: Mapping[str, Any]) -> Draw:
-    """What is drawn of `translated`."""
+    """Describes the draw of `translated`."""
     chosen = {name: settings[name] for name in ('masking', 'restart')}
     return Draw(
         'translated', translate, {**chosen, 'share': settings['mask_share']}
@@ -308,7 +313,7 @@ def draw_pairs(settings: Mapping[str, Any]) -> Draw:
 
 
 def draw_sides(settings: Mapping[str, Any]) -> Draw:
-    """What is drawn of `crossed`."""
+    """Describes the draw of `crossed`."""
     masking = settings['masking'] if settings['masked'] else None
     share = settings['mask_share']
     return Draw('crossed', cross, {'masking': masking, 'share': share})
@@ -331,7 +336,7 @@ CROSSED = ViewSpec(
     make=crossed,
     source='translations',
     draw=draw_sides,
-    source_args=lambda *given: {**all_text(*given), 'crossed': True},
+    source_args=lambda *args: {**all_text(*args), 'crossed': True},
     settings={
         'masked': Setting(
             True,

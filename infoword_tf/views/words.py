@@ -1,12 +1,11 @@
 """The view `words`: the words of a text and, around each, a window of others.
 
-Skip-gram and CBOW (Mikolov et al. 2013) as word2vec.c has them: words that the
-vocabulary lacks ([UNK]) leave the text, frequent ones with a probability, and
-only then windows are taken, each of a width of its own, uniform on 1 to w. They
-end with documents and with rows of the batch (the code's after 1,000 words).
+For Skip-gram and CBOW (Mikolov et al. 2013), like word2vec.c: unknown words
+([UNK]) are dropped, frequent words with a probability, and only then windows
+are formed, with half-widths drawn uniformly from 1 to w. Windows end with
+documents and sequences (the code's after 1,000 words). Tokens T are words.
 
-Glossary of shapes: B rows, T words, J = 2 w + 1 places of a window, M draws,
-V vocabulary.
+Glossary of shapes: J = 2 w + 1 words of a window.
 """
 
 from collections.abc import Mapping
@@ -18,7 +17,7 @@ from numpy.lib.stride_tricks import sliding_window_view
 from infoword_tf.settings import Setting
 from infoword_tf.views.view import Draw, Specials, View, ViewSpec
 
-POWER = 0.75  # of the counts, which negatives are drawn from
+POWER = 0.75  # of the counts, for the distribution of negatives
 
 SUBSAMPLE = Setting(
     1e-3,
@@ -32,10 +31,10 @@ class Words(NamedTuple):
     """A global batch of the source `words`.
 
     Attributes:
-        ids: [B, T] int32, what is left of the text, in its order.
-        texts: [B, T] int32, equal where words are of one passage of one
-            document; -1 for padding, at the end of the batch alone.
-        drawn: [B, M] int32, words for all pairs of a row to be compared with.
+        ids: [B, T] int32, the remaining words of the text, in order.
+        texts: [B, T] int32, equal for words of one passage of one document; -1
+            for padding, at the end of the batch alone.
+        drawn: [B, M] int32, negatives of all pairs of a sequence.
         tokens: [B] int32, of the text before words were dropped.
     """
 
@@ -46,7 +45,7 @@ class Words(NamedTuple):
 
 
 def known(counts: np.ndarray, unk_id: int | None) -> np.ndarray:
-    """[V]: the counts of a text, 0 of what stands for unknown words."""
+    """Returns the counts [V] of a text, with 0 for [UNK]."""
     counts = np.array(counts)
     if unk_id is not None:
         counts[unk_id] = 0
@@ -54,11 +53,11 @@ def known(counts: np.ndarray, unk_id: int | None) -> np.ndarray:
 
 
 def keep_probabilities(counts: np.ndarray, subsample: float) -> np.ndarray:
-    """[V] float64: how likely an occurrence of a word stays in the text.
+    """Returns the probability [V] float64 that an occurrence of a word stays.
 
-    min(1, sqrt(t / f) + t / f), f the word's share of the text, t the
-    threshold: as in the code, where the paper has sqrt(t / f). 0 of what is not
-    counted.
+    min(1, sqrt(t / f) + t / f), with f the word's share of the text and t the
+    threshold, as in the code; the paper has sqrt(t / f). Words without a count
+    have 0.
     """
     counted = (counts > 0).astype(np.float64)
     if not subsample:
@@ -69,13 +68,13 @@ def keep_probabilities(counts: np.ndarray, subsample: float) -> np.ndarray:
 
 
 def noise(counts: np.ndarray) -> np.ndarray:
-    """[V] float64: q, what negatives are drawn from, unigram^0.75."""
+    """Returns q [V] float64, the distribution of negatives: unigram^0.75."""
     weights = np.asarray(counts, np.float64) ** POWER
     return weights / max(1.0, weights.sum())
 
 
 def around(x: np.ndarray, window: int, fill: int) -> np.ndarray:
-    """Each place's window: x [B, T] -> [B, T, J], `fill` beyond the row."""
+    """Returns windows of x [B, T]: [B, T, J], `fill` beyond the sequence."""
     padded = np.pad(x, ((0, 0), (window, window)), constant_values=fill)
     return sliding_window_view(padded, 2 * window + 1, axis=1)
 
@@ -83,11 +82,11 @@ def around(x: np.ndarray, window: int, fill: int) -> np.ndarray:
 def windows(
     text: Words, random: np.random.Generator, window: int
 ) -> np.ndarray:
-    """[B, T, J] bool: the words around each that its window holds.
+    """Draws the words of each word's window: [B, T, J] bool.
 
-    Its half-width is uniform on 1 to w, so that a word at distance d is in it
-    with probability (w - d + 1) / w. It ends where the passage does, and does
-    not hold the word itself.
+    The half-width is uniform on 1 to w, so that a word at distance d is in the
+    window with probability (w - d + 1) / w. The window ends where the passage
+    does, and does not hold the word itself.
     """
     reach = random.integers(1, window + 1, text.ids.shape)
     distance = np.abs(np.arange(-window, window + 1))
@@ -99,35 +98,34 @@ def windows(
 def words(
     text: Words, near: np.ndarray, rows: Mapping[str, str], specials: Specials
 ) -> View:
-    """Every word of a text, with the words around it.
+    """Makes pairs of every word and the words around.
 
-    Of a row that wants 'around' each place has J pairs, of the word with all
-    that its window could hold; what it does not hold weighs nothing. Of one
-    that wants 'middle' each place is one pair, of the mean of its window with
-    the word.
+    For a row that reads 'around' each word has J pairs, with all words that its
+    window could hold; pairs with other words have weight 0. For a row that
+    reads 'middle' each word has one pair, with the mean of its window.
     """
     del specials
-    batch, length, places = near.shape
-    found: dict[str, dict[str, Any]] = {'targets': {}, 'weights': {}}
-    mixes = {}
-    for row, wanted in rows.items():
-        if wanted == 'around':
-            targets = around(text.ids, places // 2, 0).reshape(batch, -1)
-            weights = near.reshape(batch, -1).astype(np.float32)
-        elif wanted == 'middle':
-            size = near.sum(axis=2)
-            targets, weights = text.ids, (size > 0).astype(np.float32)
-            share = 1 / np.maximum(size, 1).astype(np.float32)
+    batch, _, size = near.shape
+    targets, weights, mixes = {}, {}, {}
+    for row, where in rows.items():
+        if where == 'around':
+            targets[row] = around(text.ids, size // 2, 0).reshape(batch, -1)
+            weights[row] = near.reshape(batch, -1).astype(np.float32)
+        elif where == 'middle':
+            count = near.sum(axis=2)
+            targets[row] = text.ids
+            weights[row] = (count > 0).astype(np.float32)
+            share = 1 / np.maximum(count, 1).astype(np.float32)
             mixes[row] = near * share[:, :, None]
         else:
             raise ValueError(
-                f'rows of this view read windows alone: {row} wants {wanted}'
+                f'rows of this view read windows alone: {row} wants {where}'
             )
-        found['targets'][row], found['weights'][row] = targets, weights
     return View(
         ids=text.ids,
         sequences=np.arange(batch, dtype=np.int32),
-        **found,
+        targets=targets,
+        weights=weights,
         mixes=mixes,
         drawn=dict.fromkeys(rows, text.drawn),
         counts={'padding': (text.texts < 0).sum(axis=1).astype(np.int32)},
@@ -135,12 +133,12 @@ def words(
 
 
 def draw(settings: Mapping[str, Any]) -> Draw:
-    """How wide windows are."""
+    """Describes the draw of windows."""
     return Draw('words', windows, {'window': settings['window']})
 
 
 def source_args(length: int, settings: Mapping[str, Any]) -> dict[str, Any]:
-    """T words of what is left of the text, and M negatives for each row."""
+    """Asks for T words that stay in the text, and M negatives a sequence."""
     return {
         'length': length,
         'subsample': settings['subsample'],

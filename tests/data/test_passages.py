@@ -8,7 +8,7 @@ from infoword_tf.data import batches, passages
 from infoword_tf.data import store as stores
 from infoword_tf.plan import make_plan
 from infoword_tf.views import cloze
-from infoword_tf.views.packed import fewest_rows
+from infoword_tf.views.packed import fewest_sequences
 from tests import zoo
 
 
@@ -68,9 +68,9 @@ class DocumentSourceTest(absltest.TestCase):
         source = passages.DocumentSource(short, 50, 8, seed=0, packed=True)
         self.assertBetween(source.rows, 4, 6)
         text = source.batch(7)
-        self.assertEqual(text.rows, source.rows)
+        self.assertEqual(text.sequences, source.rows)
         alone = passages.DocumentSource(short, 50, 8, seed=0)
-        self.assertIsNone(alone.batch(7).rows)
+        self.assertIsNone(alone.batch(7).sequences)
         np.testing.assert_array_equal(text.ids, alone.batch(7).ids)
         full = make_store([[10, 10, 10, 15]] * 9)
         source = passages.DocumentSource(full, 46, 8, seed=0, packed=True)
@@ -89,7 +89,7 @@ class DocumentSourceTest(absltest.TestCase):
             )
             self.assertEqual(view.counts['cut_passages'].sum(), 0)
             sizes.append(cloze.passage_sizes(text, draw))
-        self.assertEqual(fewest_rows(np.array(sizes), 64), source.rows)
+        self.assertEqual(fewest_sequences(np.array(sizes), 64), source.rows)
 
     def test_held_out_text_shares_none(self):
         """Its figures are of the same candidates as ever."""

@@ -41,7 +41,7 @@ class SharingTest(absltest.TestCase):
         }
         table = {
             row: dataclasses.replace(
-                TABLE['mlm'], views={view: Reads('pieces')}
+                TABLE['mlm'], views={view: Reads('tokens')}
             )
             for row, view in zip(
                 ('one', 'two', 'three'), self.specs, strict=True

@@ -1,4 +1,4 @@
-"""Encoders that tests make, and how they call and compare them."""
+"""Helpers that make, call and compare encoders."""
 
 from typing import Any
 
@@ -37,7 +37,7 @@ DEVIATIONS = {'lookup': 1.0, 'rnn': 0.7, 'elmo': 0.5}
 def make(
     kind: str, rate: float = 0.0, dtype: str = 'float32', **sizes: Any
 ) -> Encoder:
-    """An encoder with every weight drawn; sizes: what is not as in SIZES."""
+    """Makes an encoder with random weights; `sizes` replace SIZES."""
     encoder = ENCODERS[kind](
         **{'vocab_size': V, **SIZES[kind], **sizes}, rate=rate, dtype=dtype
     )
@@ -50,29 +50,29 @@ def make(
 
 
 def make_ids(*shape: int, seed: int = 0) -> np.ndarray:
-    """Pieces that are none of the special ones."""
+    """Draws ids without special tokens."""
     random = np.random.default_rng(seed)
     return random.integers(5, V, size=shape).astype(np.int32)
 
 
-def run(encoder: Encoder, ids: Any, **given: Any) -> Encoded:
-    """Calls it; given: fields of `Inputs`, and what else a call takes."""
-    fields = set(Inputs._fields) & set(given)
-    inputs = Inputs(ids, **{name: given.pop(name) for name in fields})
-    return encoder(inputs, **given)
+def run(encoder: Encoder, ids: Any, **arguments: Any) -> Encoded:
+    """Calls an encoder with fields of `Inputs` and other arguments."""
+    fields = set(Inputs._fields) & set(arguments)
+    inputs = Inputs(ids, **{name: arguments.pop(name) for name in fields})
+    return encoder(inputs, **arguments)
 
 
 def near(
     actual: Any, expected: Any, atol: float = 1e-5, message: str = ''
 ) -> None:
-    """Asserts that numbers are the same but for rounding."""
+    """Asserts that numbers are equal up to rounding."""
     np.testing.assert_allclose(
         actual, expected, rtol=0, atol=atol, err_msg=message
     )
 
 
 def moved(states_of: Any, ids: np.ndarray) -> np.ndarray:
-    """How far state j moves where token i of [1, T] is another: [T, T].
+    """Returns how far changing token i of [1, T] moves state j: [T, T].
 
     Args:
         states_of: takes ids, returns states [1, T, D].

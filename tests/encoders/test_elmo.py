@@ -1,4 +1,4 @@
-"""ELMo's encoder: characters, who reads what, its state, published counts."""
+"""ELMo's encoder: characters, directions, memory, published counts."""
 
 import functools
 from unittest import mock
@@ -19,12 +19,12 @@ make_encoder = functools.partial(calls.make, 'elmo')
 
 
 def read(encoder, ids):
-    """Each by itself."""
+    """Computes the vector of each token."""
     return encoder.read(encoder.characters_of(np.asarray(ids)))
 
 
-def specials_of(*pieces):
-    return Specials(2, 3, 4, len(pieces), pieces)
+def specials_of(*tokens):
+    return Specials(2, 3, 4, len(tokens), tokens)
 
 
 class SpelledTest(parameterized.TestCase):
@@ -32,7 +32,7 @@ class SpelledTest(parameterized.TestCase):
         actual = elmo.spelled(
             specials_of('[PAD]', '[UNK]', '[CLS]', '[SEP]', 'é', '##s'), 50, 2
         )
-        wide = 9  # the longest piece, two marks and the filter's reach
+        wide = 9  # the longest token, two marks and the filter's reach
         expected = [
             [259, *(b + 1 for b in b'[PAD]'), 260],
             [259, *(b + 1 for b in b'[UNK]'), 260],
@@ -47,7 +47,7 @@ class SpelledTest(parameterized.TestCase):
         self.assertLess(actual.max(), elmo.CHARACTERS)
 
     def test_a_long_word_is_cut(self):
-        """As bilm cuts it: words that begin alike are then the same."""
+        """Truncated like bilm: long words with equal beginnings are equal."""
         long = 'x' * 48
         actual = elmo.spelled(
             specials_of(long, long + 'y', long + 'zzz', 'x', 'y'), 50
@@ -64,10 +64,10 @@ class SpelledTest(parameterized.TestCase):
         self.assertEqual(actual[3, 1], elmo.TEXT_END)
 
     def test_padding_beyond_is_of_no_matter(self):
-        """What fewer columns leave out is what a filter has found already."""
+        """Fewer columns leave out padding that a filter has read already."""
         encoder = make_encoder()
-        pieces = [f'word{i}' for i in range(V)]
-        encoder.spell(specials_of(*pieces))
+        tokens = [f'word{i}' for i in range(V)]
+        encoder.set_special_tokens(specials_of(*tokens))
         actual = read(encoder, np.arange(V))
         whole = np.full((V, 50), elmo.PADDING, np.int16)
         short = encoder.spelling()
@@ -108,7 +108,7 @@ class CharactersTest(parameterized.TestCase):
 
     @parameterized.parameters(1, 3, 6, 30, 200)
     def test_each_piece_is_read_once(self, kinds):
-        """However many there are: a fitting share of the tokens."""
+        """Any number of distinct tokens, by the next larger share."""
         encoder, actual = make_encoder(), []
 
         def once(characters):
@@ -141,7 +141,7 @@ class CharactersTest(parameterized.TestCase):
         np.testing.assert_allclose(encoder.lookup(ids), expected, atol=1e-5)
 
     def test_gradients_pass(self):
-        """Those of a piece that is there twice are the sum."""
+        """A token that occurs twice has the sum of both gradients."""
         encoder = make_encoder()
         kernel = encoder.projection_kernel.value
         actual = []
@@ -218,7 +218,7 @@ class SizesTest(parameterized.TestCase):
         """93.6 million, as allenai's table of models has it."""
         shapes = []
 
-        def add_weight(layer, shape, **given):
+        def add_weight(layer, shape, **arguments):
             shapes.append(tuple(shape))
             return mock.MagicMock(shape=shape)
 

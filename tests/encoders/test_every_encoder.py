@@ -1,4 +1,4 @@
-"""What every encoder promises, whatever it computes."""
+"""Properties of every encoder."""
 
 import contextlib
 from unittest import mock
@@ -62,24 +62,24 @@ SITES = {
 PLACES = np.int32([[0, 9], [3, 3], [7, 2]])
 
 
-def made(name, variants=VARIANTS, **more):
+def variant(name, variants=VARIANTS, **more):
     kind, sizes = variants[name]
     return make(kind, **sizes, **more)
 
 
 def blocks_of(encoder, block_ids):
-    """Inputs of packed rows: positions begin anew where they are absolute."""
-    given = {'block_ids': np.int32(block_ids)}
+    """Returns fields of packed texts; absolute positions restart."""
+    extra = {'block_ids': np.int32(block_ids)}
     if isinstance(encoder, ENCODERS['transformer']):
-        given['positions'] = np.int32([
+        extra['positions'] = np.int32([
             [row[:i].count(block) for i, block in enumerate(row)]
             for row in np.asarray(block_ids).tolist()
         ])  # fmt: skip
-    return given
+    return extra
 
 
 def gradients(encoder, states_of):
-    """By weight, of a sum of cubes, in which no sign is lost."""
+    """Gradients by weight, of a sum of cubes, which keeps signs."""
     with tf.GradientTape() as tape:
         total = tf.reduce_sum(
             tf.cast(states_of()[..., :7], tf.float32) ** 3
@@ -97,13 +97,13 @@ class StatesTest(parameterized.TestCase):
         name=list(VARIANTS), key=(None, KEY), blocks=(False, True)
     )
     def test_places_are_rows_of_the_whole(self, name, key, blocks):
-        encoder, ids, given = made(name), make_ids(3, 10), {'key': key}
+        encoder, ids, extra = variant(name), make_ids(3, 10), {'key': key}
         if blocks:
-            given['block_ids'] = np.int32(np.arange(10) // [[3], [4], [10]])
-        whole = run(encoder, ids, **given).states.numpy()
+            extra['block_ids'] = np.int32(np.arange(10) // [[3], [4], [10]])
+        whole = run(encoder, ids, **extra).states.numpy()
         for all_layers in (False, True):
             actual = run(
-                encoder, ids, places=PLACES, all_layers=all_layers, **given
+                encoder, ids, places=PLACES, all_layers=all_layers, **extra
             ).states
             near(
                 actual,
@@ -113,7 +113,7 @@ class StatesTest(parameterized.TestCase):
 
     @parameterized.parameters(*VARIANTS)
     def test_gradients_at_places_are_those_of_the_whole(self, name):
-        encoder, ids = made(name), make_ids(3, 10)
+        encoder, ids = variant(name), make_ids(3, 10)
         at_places = gradients(
             encoder, lambda: run(encoder, ids, places=PLACES, key=KEY).states
         )
@@ -131,13 +131,13 @@ class StatesTest(parameterized.TestCase):
     @parameterized.parameters(*VARIANTS)
     def test_rate_0_with_a_key_is_inference(self, name):
         """128 tokens: four blocks of distances with a key, one without."""
-        encoder, ids = made(name, max_length=128), make_ids(2, 128)
+        encoder, ids = variant(name, max_length=128), make_ids(2, 128)
         near(run(encoder, ids, key=KEY).states, run(encoder, ids).states)
 
     @parameterized.product(name=list(VARIANTS), key=(None, KEY))
     def test_packed_rows_are_the_sequences_alone(self, name, key):
-        """Two, three or one in a row, each of segments of its own."""
-        encoder, ids = made(name), make_ids(4, 9)
+        """Two, three or one text in a sequence, each with segments."""
+        encoder, ids = variant(name), make_ids(4, 9)
         blocks = np.array([
             [0] * 4 + [1] * 5, [7] * 2 + [3] * 7, [1] * 3 + [0] * 4 + [2] * 2,
             [1] * 9,
@@ -164,19 +164,19 @@ class StatesTest(parameterized.TestCase):
 
     @parameterized.product(name=list(VARIANTS), key=(None, KEY))
     def test_padding_changes_nothing(self, name, key):
-        encoder, ids = made(name), make_ids(2, 10)
-        given = {'block_ids': np.int32([[0] * 7 + [1] * 3, [0] * 10])}
-        before = run(encoder, ids, key=key, **given).states.numpy()
+        encoder, ids = variant(name), make_ids(2, 10)
+        extra = {'block_ids': np.int32([[0] * 7 + [1] * 3, [0] * 10])}
+        before = run(encoder, ids, key=key, **extra).states.numpy()
         ids[0, 7:] = 9
-        after = run(encoder, ids, key=key, **given).states.numpy()
+        after = run(encoder, ids, key=key, **extra).states.numpy()
         np.testing.assert_array_equal(after[0, :7], before[0, :7])
         np.testing.assert_array_equal(after[1], before[1])
         near(after[:1, :7], run(encoder, ids[:1, :7], key=key).states)
 
     @parameterized.product(name=list(CAUSAL), key=(None, KEY))
     def test_causal(self, name, key):
-        """What has not come yet changes nothing, to the last bit."""
-        encoder, ids = made(name, CAUSAL), make_ids(1, 8)
+        """Later tokens change nothing, to the last bit."""
+        encoder, ids = variant(name, CAUSAL), make_ids(1, 8)
         blocks = np.array([0] * 6 + [1] * 2)
 
         def states(ids):
@@ -195,7 +195,7 @@ class StatesTest(parameterized.TestCase):
 
     @parameterized.parameters(*VARIANTS)
     def test_all_layers(self, name):
-        encoder, ids = made(name), make_ids(2, 10)
+        encoder, ids = variant(name), make_ids(2, 10)
         plain = run(encoder, ids)
         self.assertIsNone(plain.layers)
         self.assertIsNone(plain.state)
@@ -211,21 +211,21 @@ class StatesTest(parameterized.TestCase):
 
     @parameterized.parameters('transformer', 'relative', 'relative_causal')
     def test_dynamic_shapes_in_inference(self, name):
-        encoder = made(name)
+        encoder = variant(name)
 
-        def given(ids, blocks):
+        def fields(ids, blocks):
             if 'segment_ids' not in encoder.input_fields:
                 return {'block_ids': blocks}
             return {'block_ids': blocks, 'segment_ids': ids % 2}
 
         in_graph = tf.function(
             lambda ids, blocks: (
-                run(encoder, ids, **given(ids, blocks)).states,
+                run(encoder, ids, **fields(ids, blocks)).states,
                 run(
                     encoder,
                     ids,
                     places=tf.shape(ids)[1] - 1 - tf.zeros_like(ids[:, :2]),
-                    **given(ids, blocks),
+                    **fields(ids, blocks),
                 ).states,
             ),
             input_signature=[tf.TensorSpec([None, None], tf.int32)] * 2,
@@ -233,7 +233,7 @@ class StatesTest(parameterized.TestCase):
         for shape in ((2, 10), (3, 4), (1, 32)):
             ids, blocks = make_ids(*shape), np.zeros(shape, np.int32)
             blocks[:, 0] = 1
-            expected = run(encoder, ids, **given(ids, blocks)).states
+            expected = run(encoder, ids, **fields(ids, blocks)).states
             whole, at_places = in_graph(ids, blocks)
             near(whole, expected)
             for place in (0, 1):
@@ -243,11 +243,11 @@ class StatesTest(parameterized.TestCase):
         kind=list(ENCODERS), shape=[(None, 12), (None, None)]
     )
     def test_training_graphs_of_unknown_shapes(self, kind, shape):
-        """Masks too, since dropout is on; also those of some rows."""
+        """Dropout masks too, also of a part of the batch."""
         encoder = make(kind, rate=0.1, **zoo.ENCODERS[kind])
         initialise({v.path: v for v in encoder.weights}, 0, encoder.width)
         ids, lengths = make_ids(4, 12), np.array([[12], [6], [4], [9]])
-        given = tf.constant(ids), tf.constant(
+        batch = tf.constant(ids), tf.constant(
             (np.arange(12) >= lengths).astype(np.int32)
         )
         new = dropout.new_key(3, 5)
@@ -269,20 +269,20 @@ class StatesTest(parameterized.TestCase):
             ]
 
         spec = tf.TensorSpec(shape, tf.int32)
-        known = tf.function(trained, autograph=False)(*given)
+        known = tf.function(trained, autograph=False)(*batch)
         unknown = tf.function(
             trained, input_signature=[spec, spec], autograph=False
-        )(*given)
+        )(*batch)
         self.assertGreater(len(known), 1)
         for x, y in zip(known, unknown, strict=True):
             np.testing.assert_allclose(x, y, rtol=1e-5, atol=1e-5)
         # Other rows of a batch are dropped otherwise.
-        dropped = outcome(*given, key=new)
+        dropped = outcome(*batch, key=new)
         self.assertGreater(np.abs(dropped - unknown[0]).max(), 0.01)
 
     @parameterized.parameters(*VARIANTS)
     def test_mixed_bfloat16(self, name):
-        exact, mixed = made(name), made(name, dtype='mixed_bfloat16')
+        exact, mixed = variant(name), variant(name, dtype='mixed_bfloat16')
         for weight in mixed.weights:
             self.assertEqual(weight.dtype, 'float32', weight.path)
             self.assertEqual(weight.value.dtype, tf.float32, weight.path)
@@ -309,7 +309,7 @@ class StatesTest(parameterized.TestCase):
 class DropoutTest(parameterized.TestCase):
     @parameterized.parameters(*VARIANTS)
     def test_is_a_function_of_the_key(self, name):
-        encoder, ids = made(name, rate=0.1), make_ids(3, 10)
+        encoder, ids = variant(name, rate=0.1), make_ids(3, 10)
         first = run(encoder, ids, key=KEY).states.numpy()
         np.testing.assert_array_equal(run(encoder, ids, key=KEY).states, first)
         if name == 'transformer':  # a graph of each would take seconds
@@ -322,16 +322,16 @@ class DropoutTest(parameterized.TestCase):
     @parameterized.parameters(*VARIANTS)
     def test_equal_rows_get_unequal_masks(self, name):
         ids = np.repeat(make_ids(1, 10), 4, axis=0)
-        states = run(made(name, rate=0.1), ids, key=KEY).states.numpy()
+        states = run(variant(name, rate=0.1), ids, key=KEY).states.numpy()
         for row in range(1, 4):
             self.assertGreater(np.abs(states[row] - states[0]).max(), 0.1)
 
     @parameterized.parameters(*SITES)
     def test_every_site_has_a_key_of_its_own(self, kind):
         encoder, ids = make(kind, rate=0.1, layers=3), make_ids(2, 10)
-        given = {}
+        extra = {}
         if kind == 'relative':
-            given = {'places': np.int32([[1, 2], [5, 0]]), 'queries': True}
+            extra = {'places': np.int32([[1, 2], [5, 0]]), 'queries': True}
         keys = []
         for step in range(2):
             with contextlib.ExitStack() as stack:
@@ -343,7 +343,7 @@ class DropoutTest(parameterized.TestCase):
                     )
                     for module, name, _ in SITES[kind]
                 ]
-                run(encoder, ids, key=dropout.new_key(0, step), **given)
+                run(encoder, ids, key=dropout.new_key(0, step), **extra)
             for spy, (_, name, count) in zip(spies, SITES[kind], strict=True):
                 dropping = [c for c in spy.call_args_list if 'rate' in c.kwargs]
                 self.assertLen(dropping, count, name)
@@ -359,15 +359,15 @@ class FirstTest(parameterized.TestCase):
         name=['transformer', 'narrow', 'modern', 'relative'], key=[None, KEY]
     )
     def test_the_first_layer_reads_what_is_put_there(self, name, key):
-        """As it is, though embeddings are normed, dropped and added to."""
+        """`first` is read as it is, without norm, dropout and positions."""
         narrow = 'transformer', {'embedding_width': 8}
         variants = {**VARIANTS, 'narrow': narrow}
-        encoder, ids = made(name, variants, rate=0.2), make_ids(3, 10)
+        encoder, ids = variant(name, variants, rate=0.2), make_ids(3, 10)
         first = 7 * np.random.default_rng(0).standard_normal((3, 2, 16))
         places = np.int32([[0, 9], [3, -1], [-1, -1]])
         plain, changed = (
-            run(encoder, ids, key=key, all_layers=True, **given)
-            for given in ({}, {'first': first, 'first_places': places})
+            run(encoder, ids, key=key, all_layers=True, **extra)
+            for extra in ({}, {'first': first, 'first_places': places})
         )
         expected = np.array(plain.layers[0])
         expected[[0, 0, 1], [0, 9, 3]] = first[[0, 0, 1], [0, 1, 0]]
@@ -390,7 +390,7 @@ class ComplaintsTest(parameterized.TestCase):
             encoder.embedding_table.shape, (V, encoder.embedding_width)
         )
         unread = set(Inputs._fields) - set(encoder.input_fields)
-        for field in unread - {'first', 'first_places', 'kept'}:
+        for field in unread - {'first', 'first_places', 'multipliers'}:
             with self.assertRaisesRegex(
                 ValueError, f'{cls.__name__} does not read {field}; .*ids'
             ):

@@ -1,4 +1,4 @@
-"""The encoder that reads nothing but the token itself."""
+"""The encoder whose states are embeddings."""
 
 import functools
 
@@ -36,15 +36,15 @@ class LookupTest(parameterized.TestCase):
         )
 
     def test_nothing_around_a_token_changes_it(self):
-        """What a view of other encoders says beside its ids is not read."""
+        """Fields of a view other than ids are not read."""
         encoder, zeros = make_encoder(), np.zeros_like(IDS)
-        given = dict.fromkeys(('positions', 'segment_ids', 'block_ids'), zeros)
+        extra = dict.fromkeys(('positions', 'segment_ids', 'block_ids'), zeros)
         np.testing.assert_array_equal(
-            run(encoder, IDS, **given).states, run(encoder, IDS).states
+            run(encoder, IDS, **extra).states, run(encoder, IDS).states
         )
 
     def test_weights_of_pieces(self):
-        """The state of a piece is its embedding times its weight."""
+        """The state of a token is its embedding times its weight."""
         plain = Lookup(vocab_size=V, weighted=True)
         plain.build()
         np.testing.assert_array_equal(plain.piece_weights, np.ones(V))
@@ -62,7 +62,7 @@ class LookupTest(parameterized.TestCase):
         )
 
     def test_dropout(self):
-        """A share of single numbers, and the others are larger."""
+        """A share of single numbers is dropped, the rest scaled."""
         encoder, rate = make_encoder(rate=0.3), 0.3
         whole = encoder.embedding_table.numpy()[IDS]
         actual = run(encoder, IDS, key=KEY).states.numpy()

@@ -1,4 +1,4 @@
-"""ModernBERT's encoder: sizes, and what its layers see.
+"""ModernBERT's encoder: sizes, and attention of its layers.
 
 That its numbers are those of transformers is in tests/weights.
 """
@@ -49,7 +49,7 @@ class SizeTest(absltest.TestCase):
 
 class SightTest(parameterized.TestCase):
     def moved(self, length, **sizes):
-        """Which states another token 12 moves, in one layer after another."""
+        """The states that a change of token 12 moves, layer by layer."""
         encoder, ids = make_encoder(**sizes), make_ids(1, length)
         other = ids.copy()
         other[0, 12] = 5 + (other[0, 12] - 4) % 50
@@ -77,7 +77,7 @@ class SightTest(parameterized.TestCase):
     def test_a_local_layer_sees_what_is_near(self, chunks):
         encoder, ids = make_encoder(layers=2), make_ids(1, 24)
         with mock.patch.object(band, 'CHUNKS', chunks):
-            given = encoder._given(
+            extra = encoder._arguments_of(
                 mock.Mock(positions=None, block_ids=None), 24, True,
                 band.worth(24, 2), None,
             )  # fmt: skip
@@ -87,7 +87,7 @@ class SightTest(parameterized.TestCase):
             )
             one, two = (
                 encoder.blocks[1](tf.reshape(e, (24, WIDTH)), length=24,
-                                  **given).numpy()
+                                  **extra).numpy()
                 for e in (x, other)
             )  # fmt: skip
         moved = np.flatnonzero(np.any(one != two, axis=1))
@@ -98,8 +98,8 @@ class SightTest(parameterized.TestCase):
         place = np.arange(10, dtype=np.int32)[None]
         here = run(encoder, ids).states
         for shift, where in ((0, here), (300, here)):
-            there = run(encoder, ids, positions=place + shift).states
-            np.testing.assert_allclose(there, where, rtol=0, atol=5e-5)
+            shifted = run(encoder, ids, positions=place + shift).states
+            np.testing.assert_allclose(shifted, where, rtol=0, atol=5e-5)
         apart = run(encoder, ids, positions=place * 3).states
         self.assertGreater(np.abs(apart - here).max(), 0.1)
 

@@ -1,4 +1,4 @@
-"""Transformer-XL and XLNet's streams: who sees what, memory, and parity."""
+"""Transformer-XL and XLNet's streams: attention, memory, parity."""
 
 import functools
 
@@ -24,7 +24,7 @@ def make_memory(b, m, layers=2, filled=None):
 
 
 def make_order(b, t, seed=2):
-    """Ranks, and what each sees: -1 for half of the tokens, targets, others."""
+    """Returns ranks and sees: half of the tokens context, then targets."""
     random = np.random.default_rng(seed)
     order = random.permuted(np.tile(np.arange(t), (b, 1)), axis=1)
     kind = random.integers(4, size=(b, t))  # 0, 1: plain; 2: target; 3: [SEP]
@@ -124,16 +124,16 @@ class StatesTest(parameterized.TestCase):
         # Beside each two of the others in both ways.
         all_layers = (key is None) ^ causal ^ (memory == 0)
         encoder, ids = make_encoder(causal=causal), make_ids(3, 10)
-        given = {'key': key, 'segment_ids': ids % 3}
+        extra = {'key': key, 'segment_ids': ids % 3}
         if memory:
-            given['state'] = make_memory(3, memory, filled=[3, 1, 0])
+            extra['state'] = make_memory(3, memory, filled=[3, 1, 0])
         if not causal:
-            given['ranks'], given['sees'] = make_order(3, 10)
-            given['directions'] = np.int32([1, -1, 1])
-        whole = run(encoder, ids, **given)
+            extra['ranks'], extra['sees'] = make_order(3, 10)
+            extra['directions'] = np.int32([1, -1, 1])
+        whole = run(encoder, ids, **extra)
         places = np.int32([[0, 9], [3, 3], [7, 2]])
         actual = run(
-            encoder, ids, places=places, all_layers=all_layers, **given
+            encoder, ids, places=places, all_layers=all_layers, **extra
         )
         near(actual.states, take(whole.states, places))
         if memory:
@@ -144,17 +144,17 @@ class StatesTest(parameterized.TestCase):
         encoder, ids = make_encoder(causal=causal), make_ids(3, 128)
         memory = make_memory(3, 3, filled=[3, 1, 0])
         places = make_ids(3, 5)
-        given = {'segment_ids': ids % 3, 'state': memory, 'places': places}
+        extra = {'segment_ids': ids % 3, 'state': memory, 'places': places}
         if not causal:
-            given['ranks'], given['sees'] = make_order(3, 128)
-            given['directions'] = np.int32([1, -1, 1])
+            extra['ranks'], extra['sees'] = make_order(3, 128)
+            extra['directions'] = np.int32([1, -1, 1])
         if queries:
-            given['queries'] = True
+            extra['queries'] = True
         values = [weight.value for weight in encoder.weights]
 
         def gradients(key):
             with tf.GradientTape() as tape:
-                states = run(encoder, ids, key=key, **given).states
+                states = run(encoder, ids, key=key, **extra).states
                 total = tf.reduce_sum(states[..., :7] ** 3)
             return tape.gradient(total, values, unconnected_gradients='zero')
 
@@ -172,7 +172,7 @@ class StatesTest(parameterized.TestCase):
         encoder, ids = make_encoder(), make_ids(2, 10)
         segments = np.int32([[0] * 4 + [1] * 6] * 2)
         forward = run(encoder, ids, segment_ids=segments, key=key).states
-        given = {'segment_ids': segments[:, ::-1].copy(), 'key': key}
+        extra = {'segment_ids': segments[:, ::-1].copy(), 'key': key}
         both = run(
             encoder,
             np.stack([ids[0], ids[1, ::-1]]),
@@ -182,7 +182,7 @@ class StatesTest(parameterized.TestCase):
         ).states.numpy()
         np.testing.assert_allclose(both[0], forward[0], atol=1e-5)
         np.testing.assert_allclose(both[1, ::-1], forward[1], atol=1e-5)
-        unsigned = run(encoder, ids[:, ::-1].copy(), **given).states.numpy()
+        unsigned = run(encoder, ids[:, ::-1].copy(), **extra).states.numpy()
         self.assertGreater(np.abs(unsigned[:, ::-1] - forward).max(), 0.1)
 
     def test_segments_are_only_the_same_or_not(self):
@@ -202,14 +202,14 @@ class StatesTest(parameterized.TestCase):
         actual = run(encoder, ids, all_layers=True)
         np.testing.assert_array_equal(actual.layers[0], encoder.lookup(ids))
         ranks, sees = make_order(2, 10)
-        given = {'ranks': ranks, 'sees': sees}
+        extra = {'ranks': ranks, 'sees': sees}
         places = np.int32([[1, 2], [5, 0]])
-        asked = {**given, 'places': places, 'queries': True}
+        asked = {**extra, 'places': places, 'queries': True}
         both = run(encoder, ids, all_layers=True, **asked)
         near(both.states, run(encoder, ids, **asked).states)
         for one, two in zip(
             both.layers,
-            run(encoder, ids, all_layers=True, **given).layers,
+            run(encoder, ids, all_layers=True, **extra).layers,
             strict=True,
         ):
             np.testing.assert_allclose(one, two, atol=1e-5)
@@ -235,7 +235,7 @@ class StatesTest(parameterized.TestCase):
         exact, mixed = make_encoder(), make_encoder(dtype='mixed_bfloat16')
         ids, places = make_ids(3, 128), make_ids(3, 4)
         ranks, sees = make_order(3, 128)
-        given = {
+        extra = {
             'places': places,
             'queries': True,
             'segment_ids': ids % 3,
@@ -244,13 +244,13 @@ class StatesTest(parameterized.TestCase):
             'directions': np.int32([1, -1, 1]),
         }
         expected = run(
-            exact, ids, state=exact.empty_state(3, 4), **given
+            exact, ids, state=exact.empty_state(3, 4), **extra
         ).states
         memory = mixed.empty_state(3, 4)
         self.assertEqual(memory.states.dtype, tf.bfloat16)
         for key in (None, KEY):
             with tf.GradientTape() as tape:
-                actual = run(mixed, ids, state=memory, key=key, **given)
+                actual = run(mixed, ids, state=memory, key=key, **extra)
                 total = tf.reduce_sum(tf.cast(actual.states, tf.float32) ** 3)
             self.assertEqual(actual.states.dtype, tf.bfloat16)
             self.assertEqual(actual.state.states.dtype, tf.bfloat16)
@@ -267,14 +267,14 @@ class StatesTest(parameterized.TestCase):
 
 
 class OrderTest(parameterized.TestCase):
-    """What a token may not see changes nothing, to the last bit."""
+    """Tokens out of sight change nothing, to the last bit."""
 
     def moved(self, key):
-        """Which states change with each token: content [T, T], queries."""
+        """Returns the states that each token changes: content, queries."""
         encoder, ids = make_encoder(), make_ids(1, 9)
         ranks, sees = make_order(1, 9)
         places = np.arange(9, dtype=np.int32)[None]
-        given = {
+        extra = {
             'ranks': ranks,
             'sees': sees,
             'key': key,
@@ -283,7 +283,7 @@ class OrderTest(parameterized.TestCase):
 
         def changes(**more):
             def states(ids):
-                return run(encoder, ids, **given, **more).states
+                return run(encoder, ids, **extra, **more).states
 
             return moved(states, ids).T > 0
 
@@ -317,14 +317,14 @@ class OrderTest(parameterized.TestCase):
 
     def test_a_query_that_sees_nothing_knows_its_place_alone(self):
         encoder = make_encoder()
-        given = {
+        extra = {
             'ranks': np.int32([[1, 0, 2, 3]]),
             'sees': np.int32([[1, 0, 3, 4]]),
             'places': np.int32([[1]]),
             'queries': True,
         }
         actual = [
-            run(encoder, make_ids(1, 4, seed=seed), **given).states
+            run(encoder, make_ids(1, 4, seed=seed), **extra).states
             for seed in range(2)
         ]
         np.testing.assert_array_equal(actual[0], actual[1])
@@ -360,7 +360,7 @@ class MemoryTest(parameterized.TestCase):
         self.assertGreater(np.abs(alone - whole[:, 6:]).max(), 0.1)
 
     def test_many_short_steps(self):
-        """Memory that is longer than what came before, and than a step."""
+        """A memory longer than the text so far, and than a step."""
         encoder, ids = make_encoder(causal=True), make_ids(2, 12)
         whole = run(encoder, ids).states
         memory = encoder.empty_state(2, 10)
@@ -420,19 +420,19 @@ class MemoryTest(parameterized.TestCase):
         )
 
     def test_what_is_kept(self):
-        """The inputs of each block, of the first tokens, behind the old."""
+        """The inputs of each block, of the first tokens, after the old ones."""
         encoder, ids = make_encoder(), make_ids(2, 6)
         old = make_memory(2, 4, filled=[0, 3])
         layers = run(encoder, ids, state=old, all_layers=True).layers
         places = np.int32([[1], [2]])
         for keep, count in ((None, 6), (5, 5), (4, 4), (3, 3), (0, 0)):
-            for given in (
+            for extra in (
                 {},
                 {'places': places},
                 {'places': places, 'queries': True},
             ):
                 actual = run(
-                    encoder, ids, state=old, advance=keep, **given
+                    encoder, ids, state=old, advance=keep, **extra
                 ).state
                 np.testing.assert_array_equal(
                     actual.filled, [min(4, count), min(4, 3 + count)]
@@ -477,7 +477,7 @@ class MemoryTest(parameterized.TestCase):
 
     @parameterized.parameters((None,), (KEY,))
     def test_clamp(self, key):
-        """Farther than 2 all is alike: tokens there may change places."""
+        """Beyond distance 2 tokens may change places."""
         ids = make_ids(1, 8)
         swapped = ids[:, [1, 2, 0, 3, 4, 5, 6, 7]]
         for clamp, alike in ((2, True), (None, False)):
@@ -491,7 +491,7 @@ class MemoryTest(parameterized.TestCase):
 
 
 def weights_of(encoder):
-    """numpy by path without the encoder's name."""
+    """Returns weights as NumPy by path without the encoder's name."""
     return {
         weight.path.removeprefix('encoder/'): weight.numpy()
         for weight in encoder.weights
@@ -499,7 +499,7 @@ def weights_of(encoder):
 
 
 def make_case(t=12, m=5, p=2, seed=8):
-    """Two rows, each a text of an order of its own, for a reference."""
+    """Two sequences, each with its own order, for a reference."""
     random = np.random.default_rng(seed)
     ranks, sees = make_order(2, t)
     targets = [np.flatnonzero(sees[b] == ranks[b])[:p] for b in range(2)]
@@ -536,7 +536,7 @@ OURS = {
 
 
 def from_hugging_face(state):
-    """Our weights by path, of the state dict of their XLNetModel."""
+    """Maps the state dict of an XLNetModel to our weights by path."""
     ours = {
         'word_embeddings': state['word_embedding.weight'],
         'mask_embedding': state['mask_emb'][0],
@@ -559,7 +559,7 @@ def from_hugging_face(state):
 
 
 class HuggingFaceTest(parameterized.TestCase):
-    """XLNet as transformers has it, with its weights, gives our states.
+    """XLNet of transformers, with its weights, gives our states.
 
     What it answers is in a file that tests/oracles/xlnet.py has written.
     """
@@ -572,16 +572,16 @@ class HuggingFaceTest(parameterized.TestCase):
         for name, array in arrays.items():
             case, _, part = name.rpartition('/')
             cls.parts.setdefault(case, {})[part] = array
-        cls.given = cls.parts['input']
+        cls.inputs = cls.parts['input']
 
     def theirs(self, kind, *case):
         return self.parts[xlnet.name_of(kind, *case)]
 
-    def encoder(self, activation='gelu_new', **given):
+    def encoder(self, activation='gelu_new', **extra):
         """With their weights, all of which are used."""
         names = {'gelu_new': 'gelu_tanh', 'gelu': 'gelu_erf'}
         encoder = make_encoder(
-            activation=names.get(activation, activation), **given
+            activation=names.get(activation, activation), **extra
         )
         values = from_hugging_face(self.parts['weight'])
         if encoder.arguments['causal']:
@@ -610,32 +610,33 @@ class HuggingFaceTest(parameterized.TestCase):
     def test_two_streams(self, *case):
         memory, activation, clamp, bi_data = case
         encoder = self.encoder(activation, clamp=max(clamp, 0) or None)
-        given, both = self.given, self.theirs('both', *case)
+        extra, both = self.inputs, self.theirs('both', *case)
         rules = {
-            'segment_ids': given['segments'],
-            'ranks': given['ranks'],
-            'sees': given['sees'],
+            'segment_ids': extra['segments'],
+            'ranks': extra['ranks'],
+            'sees': extra['sees'],
         }
         if bi_data:
             rules['directions'] = np.int32([1, -1])
         if memory:
             rules['state'] = Memory(
-                tf.constant(given['memory']), tf.constant([xlnet.MEMORY] * 2)
+                tf.constant(extra['memory']),
+                tf.constant([xlnet.MEMORY] * 2),
             )
             rules['advance'] = xlnet.KEPT
-        asked = {**rules, 'places': given['places'], 'queries': True}
-        actual = run(encoder, given['ids'], all_layers=True, **asked)
+        asked = {**rules, 'places': extra['places'], 'queries': True}
+        actual = run(encoder, extra['ids'], all_layers=True, **asked)
         self.assert_equal(actual.states, both['states'])
         self.assert_equal(np.stack(actual.layers), both['layers'])
         if memory:
             self.assert_equal(actual.state.states, both['memory'])
         # As in training: nothing that is not wanted.
         for key in (None, KEY):
-            actual = run(encoder, given['ids'], key=key, **asked)
+            actual = run(encoder, extra['ids'], key=key, **asked)
             self.assert_equal(actual.states, both['states'])
         # The content stream alone.
         self.assert_equal(
-            run(encoder, given['ids'], **rules).states,
+            run(encoder, extra['ids'], **rules).states,
             self.theirs('content', *case)['states'],
         )
 
@@ -643,37 +644,37 @@ class HuggingFaceTest(parameterized.TestCase):
     def test_one_direction(self, *case):
         memory, same_length = case
         encoder = self.encoder(causal=True, same_length=same_length)
-        given, theirs = self.given, self.theirs('causal', *case)
-        rules = {'segment_ids': given['segments'], 'all_layers': True}
+        extra, theirs = self.inputs, self.theirs('causal', *case)
+        rules = {'segment_ids': extra['segments'], 'all_layers': True}
         if memory:
             rules['state'] = Memory(
-                tf.constant(given['causal_memory']),
+                tf.constant(extra['causal_memory']),
                 tf.constant([xlnet.CAUSAL_MEMORY] * 2),
             )
         for key in (None, KEY):
-            actual = run(encoder, given['ids'], key=key, **rules)
+            actual = run(encoder, extra['ids'], key=key, **rules)
             self.assert_equal(actual.states, theirs['states'])
             self.assert_equal(np.stack(actual.layers), theirs['layers'])
             if memory:
                 self.assert_equal(actual.state.states, theirs['memory'])
 
     def test_padding(self):
-        given = self.given
+        extra = self.inputs
         actual = run(
             self.encoder(),
-            given['ids'],
-            segment_ids=given['segments'],
-            block_ids=given['padding'],
+            extra['ids'],
+            segment_ids=extra['segments'],
+            block_ids=extra['padding'],
         ).states.numpy()
-        real = given['padding'] == 0
+        real = extra['padding'] == 0
         self.assert_equal(actual[real], self.theirs('padding')['states'][real])
 
 
 class ModelGardenTest(parameterized.TestCase):
     """Google's own XLNet, with our weights, gives our states."""
 
-    def reference(self, encoder, ask, **given):
-        """Its model with our weights, which it makes when it first runs."""
+    def reference(self, encoder, ask, **extra):
+        """Runs Google's model with our weights, which it makes at first."""
         import tf_keras
         from official.nlp.modeling.networks import xlnet_base
 
@@ -695,7 +696,7 @@ class ModelGardenTest(parameterized.TestCase):
             inner_activation=lambda x: tf_keras.activations.gelu(
                 x, approximate=True
             ),
-            **given,
+            **extra,
         )
         ask(model)
         ours = weights_of(encoder)

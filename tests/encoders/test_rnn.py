@@ -1,4 +1,4 @@
-"""The recurrent encoder: who reads what, its state, and its places."""
+"""The recurrent encoder: direction, memory, and places."""
 
 import functools
 
@@ -56,7 +56,7 @@ class RnnTest(parameterized.TestCase):
         self.assertEqual('cells' in state, cell == 'lstm')
 
     def test_dropout_is_between_layers(self):
-        """Of what layers read and of the last states, never in time."""
+        """Dropout of layers' inputs and last states, never in time."""
         encoder, ids = make_encoder(rate=0.5), make_ids(B, T)
         actual = encoder(Inputs(ids), key=KEY, all_layers=True)
         again = encoder(Inputs(ids), key=KEY)

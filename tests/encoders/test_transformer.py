@@ -1,4 +1,4 @@
-"""The Transformer: sizes, what it may see, and Google's numbers."""
+"""The Transformer: sizes, attention, and Google's numbers."""
 
 import functools
 import math
@@ -134,16 +134,16 @@ class WeightsTest(parameterized.TestCase):
     def test_a_deviation_that_is_given(self):
         """The same numbers, of another size."""
         path = 'encoder/word_embeddings'
-        usual, given = (
+        usual, scaled = (
             Model(zoo.config('mlm'), zoo.SPECIALS, deviation=deviation)
             .variables[path]
             .numpy()
             for deviation in (None, 0.02)
         )
         np.testing.assert_allclose(
-            given, usual / math.sqrt(768 / 16), rtol=1e-6
+            scaled, usual / math.sqrt(768 / 16), rtol=1e-6
         )
-        self.assertLessEqual(np.abs(given).max(), 0.04)
+        self.assertLessEqual(np.abs(scaled).max(), 0.04)
 
     def test_first_weights_depend_on_seed_and_path_alone(self):
         def weights(seed, **sizes):
@@ -168,7 +168,7 @@ class WeightsTest(parameterized.TestCase):
         )
 
     def test_drift(self):
-        """Outputs of the tiny size at seed 0, as they were on the first day."""
+        """Frozen outputs of the tiny size at seed 0."""
         encoder = Transformer(vocab_size=30_522, **SIZES['tiny'])
         encoder.build()
         initialise({w.path: w for w in encoder.weights}, 0, 768)
@@ -185,17 +185,18 @@ class StatesTest(parameterized.TestCase):
         encoder, ids = make_encoder(), make_ids(2, 10)
         zeros = np.zeros((2, 10), np.int32)
         positions = np.tile(np.arange(10, dtype=np.int32), (2, 1))
-        given = run(
+        expected = run(
             encoder,
             ids,
             positions=positions,
             segment_ids=zeros,
             block_ids=zeros,
         ).states
-        np.testing.assert_allclose(run(encoder, ids).states, given, atol=1e-5)
+        actual = run(encoder, ids).states
+        np.testing.assert_allclose(actual, expected, atol=1e-5)
         for name in ('positions', 'segment_ids'):
             other = run(encoder, ids, **{name: zeros + 1}).states
-            self.assertGreater(np.abs(other - given).max(), 0.1)
+            self.assertGreater(np.abs(other - expected).max(), 0.1)
 
     @parameterized.parameters((None,), (KEY,))
     def test_norms_before_the_blocks_and_one_behind(self, key):

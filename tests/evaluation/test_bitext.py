@@ -1,4 +1,4 @@
-"""Translations by hand, beside scikit-learn, and among planted ones."""
+"""Translations by hand, against scikit-learn, and planted ones."""
 
 import gzip
 import pathlib
@@ -56,7 +56,7 @@ class FilesTest(parameterized.TestCase):
         ('a.b.{}-eng_Latn.{}', 'deu_Latn', 'eng_Latn'),
     )
     def test_names(self, name, code, english):
-        """Those of LASER and of XTREME; all else is left alone."""
+        """Names of LASER and of XTREME; other files are ignored."""
         self.write(name.format(code, code), 'Ja', ' Nein ', end='\r\n')
         self.write(name.format(code, english), 'Yes', 'No')
         self.write(name.format(code, 'fra'), 'Oui')
@@ -80,8 +80,8 @@ class FilesTest(parameterized.TestCase):
             self.write(f'tatoeba.{code}-eng.{code}', code)
             self.write(f'tatoeba.{code}-eng.eng', 'x')
 
-        def languages(*given):
-            return [x.language for x in bitext.read(self.folder, given)]
+        def languages(*names):
+            return [x.language for x in bitext.read(self.folder, names)]
 
         self.assertEqual(languages(), ['deu', 'fra', 'tur'])
         self.assertEqual(languages('tur', 'deu', 'tur'), ['deu', 'tur'])
@@ -91,7 +91,7 @@ class FilesTest(parameterized.TestCase):
             languages('deu', 'spa')
 
     def test_what_xtreme_has_sorted(self):
-        """Its English side alone is in the order of the alphabet."""
+        """The English side alone is in alphabetical order."""
         words = [f'{i:02}' for i in range(20)]
         for foreign, english, expected in (
             (words[::-1], words, True),
@@ -163,7 +163,7 @@ class FilesTest(parameterized.TestCase):
 class SearchTest(parameterized.TestCase):
     @parameterized.parameters((30, 50, 4), (50, 30, 1), (3, 5, 4))
     def test_both_directions(self, n, m, k):
-        """Of equal cosines, which are many here, the lower number is first."""
+        """Among equal cosines, many here, the lower number is first."""
         x, y = signs(n, 0, 4), signs(m, 1, 4)
         cosines, margins = by_hand(x, y, k)
         both = bitext.nearest(x, y, k)
@@ -195,7 +195,7 @@ class SearchTest(parameterized.TestCase):
         whole = bitext.nearest(x, y, 4)
         with (
             mock.patch.object(bitext, 'BLOCK', block),
-            mock.patch.object(ranking, 'ROWS', rows),
+            mock.patch.object(ranking, 'QUERIES', rows),
         ):
             for actual, other in zip(
                 bitext.nearest(x, y, 4), whole, strict=True
@@ -204,7 +204,7 @@ class SearchTest(parameterized.TestCase):
                 np.testing.assert_array_equal(actual.scores, other.scores)
 
     def test_cosine_and_margin(self):
-        """What is near everything is found by cosine, and not by margin.
+        """A hub, near all vectors, is found by cosine, not by margin.
 
         Angles in degrees: y[2] lies between all x.
         """
@@ -228,8 +228,8 @@ class SearchTest(parameterized.TestCase):
         x, y = signs(40, 2, 8), signs(40, 3, 8)
         cosines, margins = by_hand(x, y, 2)
         order = first_best(cosines)[:, :2]
-        own = np.take_along_axis(margins, order, 1).argmax(1)
-        expected = order[np.arange(40), own]
+        best = np.take_along_axis(margins, order, 1).argmax(1)
+        expected = order[np.arange(40), best]
         actual, _ = bitext.translations(x, y, 'margin', 2)
         np.testing.assert_array_equal(actual, expected)
         self.assertTrue((expected != margins.argmax(1)).any())

@@ -1,4 +1,4 @@
-"""Measures by hand and beside trec_eval; search whose blocks do not matter."""
+"""Measures by hand and against trec_eval; search in any blocks."""
 
 import math
 
@@ -19,7 +19,7 @@ def best_of(scores, numbers, top_k, step):
 
 class MergeTest(absltest.TestCase):
     def test_written_out(self):
-        """Of mean 0 and deviation 1; who is not found has the mean."""
+        """Scores of mean 0 and deviation 1; others have the mean."""
         first = np.array([[5.0, 3.0, 1.0]]), np.array([[4, 7, 2]])
         second = np.array([[0.4, 0.2, -np.inf]]), np.array([[7, 9, -1]])
         scores, numbers = ranking.merge([first, second], 5)
@@ -46,7 +46,7 @@ class MergeTest(absltest.TestCase):
         np.testing.assert_array_equal(alone, order)
 
     def test_the_best_of_each_search(self):
-        """What comes after them changes nothing."""
+        """Documents beyond the first MERGED change nothing."""
         random = np.random.default_rng(0)
         scores = -np.sort(-random.standard_normal((2, 2, 150)))
         numbers = np.array([random.permutation(400)[:150] for _ in range(4)])

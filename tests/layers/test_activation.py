@@ -5,18 +5,18 @@ import tensorflow as tf
 from absl.testing import absltest, parameterized
 
 from infoword_tf.layers import activation
-from tests.layers.pieces import (
+from tests.layers.operations import (
     KEY,
     B,
     D,
     T,
     dropping,
-    piece_test,
+    operation_test,
     value_and_gradients,
 )
 
 
-def make_piece(form):
+def make_operation(form):
     def run(inputs, key, rate=0.0):
         return [activation.bias_gelu(**inputs, form=form, key=key, rate=rate)]
 
@@ -40,8 +40,8 @@ def make_unbiased(form):
     return dropping({'x': (B, T, D)}, run)
 
 
-PieceTest = piece_test({
-    **{form: make_piece(form) for form in activation.FORMS},
+OperationTest = operation_test({
+    **{form: make_operation(form) for form in activation.FORMS},
     **{f'gated_{form}': make_gated(form) for form in activation.FORMS},
     'unbiased': make_unbiased('gelu_erf'),
 })  # fmt: skip

@@ -203,7 +203,7 @@ class ProjectTest(absltest.TestCase):
         )
 
     def test_of_nothing(self):
-        """As a served model's rows and tokens may be, in that order."""
+        """B and T are not known, as in a served model."""
         @tf.function(
             input_signature=[tf.TensorSpec((None, None, 3), tf.float32)]
         )

@@ -1,4 +1,4 @@
-"""A band of attention is what a mask over all scores leaves."""
+"""A band of attention equals a mask over all scores."""
 
 import numpy as np
 import tensorflow as tf
@@ -6,7 +6,7 @@ from absl.testing import absltest, parameterized
 
 from infoword_tf.layers import band
 from infoword_tf.layers.attention import mix
-from tests.layers.pieces import KEY
+from tests.layers.operations import KEY
 
 B, H, E = 2, 3, 4
 
@@ -59,25 +59,27 @@ class BandTest(parameterized.TestCase):
     def test_values_and_gradients_are_those_of_the_mask(
         self, length, reach, blocks, key
     ):
-        given = drawn(length)
+        qkv = drawn(length)
         allowed, block_ids = band.near(length, reach), None
         if blocks:
             random = np.random.default_rng(length)
             block_ids = np.sort(random.integers(0, 3, (B, length)), axis=1)
             block_ids = tf.constant(block_ids, tf.int32)
-            own = block_ids[:, None, :, None] == block_ids[:, None, None, :]
-            allowed = tf.logical_and(own, allowed)
-        weights = np.random.default_rng(7).standard_normal(given[0].shape)
+            same_block = (
+                block_ids[:, None, :, None] == block_ids[:, None, None, :]
+            )
+            allowed = tf.logical_and(same_block, allowed)
+        weights = np.random.default_rng(7).standard_normal(qkv[0].shape)
         actual = []
         for function in (
             lambda *x: band.mixed(*x, block_ids, reach=reach, key=key),
             lambda *x: mix(*x, allowed, key=key),
         ):
             with tf.GradientTape() as tape:
-                tape.watch(given)
-                mixed = function(*given)
+                tape.watch(qkv)
+                mixed = function(*qkv)
                 total = tf.reduce_sum(mixed * weights.astype('f'))
-            actual.append([mixed, *tape.gradient(total, given)])
+            actual.append([mixed, *tape.gradient(total, qkv)])
         for one, two in zip(*actual, strict=True):
             np.testing.assert_allclose(one, two, rtol=0, atol=2e-6)
 
@@ -89,14 +91,14 @@ class BandTest(parameterized.TestCase):
         self.assertGreater(float(tf.math.reduce_std(mixed)), 0.02)
 
     def test_of_unknown_batch(self):
-        """As a graph for texts of one length has it."""
+        """Only T is known, as in a graph for texts of one length."""
         function = tf.function(
             lambda q, k, v: band.mixed(q, k, v, None, reach=3),
             input_signature=[tf.TensorSpec((None, H, 13, E))] * 3,
         )
-        given = drawn(13)
+        qkv = drawn(13)
         np.testing.assert_allclose(
-            function(*given), mix(*given, band.near(13, 3)), atol=2e-6
+            function(*qkv), mix(*qkv, band.near(13, 3)), atol=2e-6
         )
 
 

@@ -1,4 +1,4 @@
-"""LSTMs of both directions over the texts of a row."""
+"""LSTMs of both directions over packed texts."""
 
 import numpy as np
 from absl.testing import absltest

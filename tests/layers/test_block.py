@@ -1,4 +1,4 @@
-"""A block, norms behind or before, against NumPy in float64."""
+"""A block, post-norm or pre-norm, against NumPy in float64."""
 
 import math
 
@@ -34,7 +34,7 @@ PATHS = (
 
 
 def make_block(pre_norm, rate=0.0, form='gelu_tanh', dtype='float32'):
-    """Every weight drawn, gammas around 1."""
+    """Makes a block with random weights, gammas around 1."""
     block = Block(
         D, H, F, rate, form, EPSILON, pre_norm=pre_norm, dtype=dtype
     )
@@ -52,7 +52,7 @@ def make_x():
 
 
 def in_numpy(block, x, allowed):
-    """All states, [B, T, D] float64."""
+    """Returns all states, [B, T, D] float64."""
     weights = {
         weight.path.removeprefix('block/'): weight.numpy().astype(np.float64)
         for weight in block.weights
@@ -138,7 +138,7 @@ class BlockTest(parameterized.TestCase):
         pre_norm=(False, True), mask=list(MASKS), places=(None, PLACES)
     )
     def test_a_key_at_rate_0_changes_nothing(self, pre_norm, mask, places):
-        """Neither states nor gradients, which are automatic without a key."""
+        """States and gradients are equal with and without a key."""
         block, x, allowed = make_block(pre_norm), make_x(), MASKS[mask]
         inputs = [tf.constant(x), *(w.value for w in block.weights)]
         names = ['x', *(w.path for w in block.weights)]
@@ -207,7 +207,7 @@ class BlockTest(parameterized.TestCase):
         np.testing.assert_array_equal(block(x), make_block(pre_norm)(x))
 
     def test_pre_norm_dropout_written_out(self):
-        """Of attention's output 0 the sums are left, and their two masks."""
+        """Where attention gives 0, sums and their two masks remain."""
         block, x = make_block(True, rate=0.5), make_x()
         for weight in (block.attention.output_kernel, block.outer_kernel):
             weight.assign(tf.zeros_like(weight))

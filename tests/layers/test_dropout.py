@@ -12,7 +12,7 @@ from absl.testing import absltest, parameterized
 from scipy import stats
 
 from infoword_tf.layers import dropout
-from tests.layers.pieces import B, D, T, dropping, piece_test
+from tests.layers.operations import B, D, T, dropping, operation_test
 
 ALPHA = 1e-4
 COUNT = 1 << 18
@@ -22,7 +22,7 @@ def drop(inputs, key, rate=0.0):
     return [dropout.drop(**inputs, key=key, rate=rate)]
 
 
-PieceTest = piece_test({'drop': dropping({'x': (B, T, D)}, drop)})
+OperationTest = operation_test({'drop': dropping({'x': (B, T, D)}, drop)})
 
 
 def numpy_mask(key, rate, shape=(COUNT,)):
@@ -30,7 +30,7 @@ def numpy_mask(key, rate, shape=(COUNT,)):
 
 
 def for_each(function, numbers):
-    """[n, ...] uint32: the function of each row of numbers, in one graph."""
+    """Maps lists of numbers [n, m] in one graph: [n, ...] uint32."""
     mapped = tf.function(
         lambda x: tf.map_fn(function, x, fn_output_signature=tf.uint32)
     )
@@ -119,7 +119,7 @@ class BitsTest(parameterized.TestCase):
         self.assertGreater(stats.chisquare(counts).pvalue, ALPHA)
 
     def test_first_words_of_many_keys_are_uniform(self):
-        """What is random in one array is so over steps as well."""
+        """Numbers are random over steps too."""
         words = for_each(
             lambda step: dropout.random_bits(dropout.new_key(0, step), (1,)),
             np.arange(4096),
@@ -150,8 +150,8 @@ class BitsTest(parameterized.TestCase):
 class MaskTest(parameterized.TestCase):
     @parameterized.product(rate=(0.01, 0.1, 0.5, 0.9), seed=(0, 1, 2))
     def test_share(self, rate, seed):
-        kept = int(numpy_mask(dropout.new_key(seed), rate).sum())
-        test = stats.binomtest(kept, COUNT, 1 - rate)
+        count = int(numpy_mask(dropout.new_key(seed), rate).sum())
+        test = stats.binomtest(count, COUNT, 1 - rate)
         self.assertGreater(test.pvalue, ALPHA)
 
     def test_rate_0_keeps_all(self):

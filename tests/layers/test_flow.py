@@ -1,4 +1,4 @@
-"""The invertible network, beside itself written out in float64."""
+"""The invertible network against float64 NumPy."""
 
 import numpy as np
 from absl.testing import absltest, parameterized
@@ -7,7 +7,7 @@ from infoword_tf.layers.flow import Flow
 
 
 def drawn(width, levels, depth, permutation, hidden=5):
-    """A flow of random weights, and these by step and layer."""
+    """Makes a flow with random weights, and lists them by step and layer."""
     flow = Flow(width, levels, depth, hidden, permutation)
     flow.build()
     random = np.random.default_rng(0)
@@ -32,7 +32,7 @@ def normed(x, bias, log_scale):
 
 
 def moved(first, layers):
-    """What a coupling adds: [B, half] -> [B, D - half]."""
+    """Computes the shift of a coupling: [B, half] -> [B, D - half]."""
     if len(layers) == 3:  # dense layers, each with a bias
         for kernel, bias in layers[:2]:
             first = np.maximum(first @ kernel + bias, 0)
@@ -48,8 +48,8 @@ def forward(x, steps, depth):
     done = []
     for number, ((first, second), *net) in enumerate(steps):
         if number and number % depth == 0:
-            kept = -(-x.shape[1] // 2)
-            x, finished = x[:, :kept], x[:, kept:]
+            count = -(-x.shape[1] // 2)
+            x, finished = x[:, :count], x[:, count:]
             done.append(finished)
         half = x.shape[1] // 2
         if first.ndim == 2:
@@ -63,7 +63,7 @@ def forward(x, steps, depth):
 
 
 def backward(z, steps, depth):
-    """What the levels have given, from the last one back."""
+    """Inverts the levels, from the last one back."""
     x = z[:, z.shape[1] - len(steps[-1][0][1]) :]
     for number in reversed(range(len(steps))):
         (first, second), *net = steps[number]

@@ -1,4 +1,4 @@
-"""What fused pieces are made with."""
+"""Tools of fused operations."""
 
 import keras
 import numpy as np
@@ -6,7 +6,7 @@ import tensorflow as tf
 from absl.testing import absltest, parameterized
 
 from infoword_tf.layers import fused
-from tests.layers.pieces import BFLOAT16, assert_close
+from tests.layers.operations import BFLOAT16, assert_close
 
 
 class CompiledTest(absltest.TestCase):
@@ -47,7 +47,7 @@ class CompiledTest(absltest.TestCase):
         layers(tf.ones((3, 1)))  # another graph, and shapes of its own
         self.assertEqual(traced, [(3,), (2,), (3, 1), (2, 1)])
 
-    def test_a_piece_that_is_no_kernel_is_traced_once_too(self):
+    def test_an_operation_that_is_no_kernel_is_traced_once_too(self):
         traced = []
 
         @fused.traced_once

@@ -7,29 +7,38 @@ import tensorflow as tf
 from absl.testing import absltest, parameterized
 
 from infoword_tf.layers import heads
-from tests.layers.pieces import KEY, B, D, H, Piece, T, dropping, piece_test
+from tests.layers.operations import (
+    KEY,
+    B,
+    D,
+    H,
+    Operation,
+    T,
+    dropping,
+    operation_test,
+)
 
 
-def heads_piece(parts, bias=True):
+def heads_operation(count, bias=True):
     def run(inputs, key, rate=0.0):
-        given = {'bias': None, **inputs}
-        return list(heads.split_heads(**given, heads=H, parts=parts, key=key))
+        extra = {'bias': None, **inputs}
+        return list(heads.split_heads(**extra, heads=H, count=count, key=key))
 
-    shapes = {'x': (B, T, parts * D)}
+    shapes = {'x': (B, T, count * D)}
     if bias:
-        shapes['bias'] = (parts * D,)
-    return Piece(shapes, run)
+        shapes['bias'] = (count * D,)
+    return Operation(shapes, run)
 
 
 def softmax(inputs, key, rate=0.0):
     return [heads.softmax_dropout(**inputs, key=key, rate=rate)]
 
 
-PieceTest = piece_test({
-    'heads_3': heads_piece(3),
-    'heads_2': heads_piece(2),
-    'heads_1': heads_piece(1),
-    'heads_only_2': heads_piece(2, bias=False),
+OperationTest = operation_test({
+    'heads_3': heads_operation(3),
+    'heads_2': heads_operation(2),
+    'heads_1': heads_operation(1),
+    'heads_only_2': heads_operation(2, bias=False),
     'softmax': dropping({'scores': (B, H, T, T + 2)}, softmax),
 })
 
@@ -40,7 +49,7 @@ class SplitHeadsTest(parameterized.TestCase):
         """[0 .. 11] for each token, then 2 heads of 3 for two projections."""
         x = tf.reshape(tf.range(24.0), (1, 2, 12))
         bias = tf.concat([tf.zeros(6), tf.ones(6)], 0)
-        q, k = heads.split_heads(x, bias, heads=2, parts=2, key=key)
+        q, k = heads.split_heads(x, bias, heads=2, count=2, key=key)
         np.testing.assert_array_equal(
             q,
             [[[[0, 1, 2], [12, 13, 14]], [[3, 4, 5], [15, 16, 17]]]],

@@ -1,4 +1,4 @@
-"""Layer norm and the sums beside it."""
+"""Layer norm and residual sums."""
 
 import math
 
@@ -7,19 +7,19 @@ import tensorflow as tf
 from absl.testing import absltest, parameterized
 
 from infoword_tf.layers import norm
-from tests.layers.pieces import (
+from tests.layers.operations import (
     BFLOAT16,
     EPSILON,
     KEY,
     B,
     D,
-    Piece,
+    Operation,
     T,
     assert_close,
     drop,
     dropping,
     make_inputs,
-    piece_test,
+    operation_test,
     value_and_gradients,
 )
 
@@ -29,8 +29,8 @@ ADD_NORM = {**ADD, 'gamma': (D,), 'beta': (D,)}
 
 
 def add_norm(inputs, key, rate=0.0):
-    given = {'bias': None, **inputs}
-    return [norm.add_norm(**given, epsilon=EPSILON, key=key, rate=rate)]
+    extra = {'bias': None, **inputs}
+    return [norm.add_norm(**extra, epsilon=EPSILON, key=key, rate=rate)]
 
 
 def add_norm_masked(inputs, rate):
@@ -60,19 +60,19 @@ def run_norm(inputs, key, rate=0.0):
     ]
 
 
-PieceTest = piece_test({
+OperationTest = operation_test({
     'norm': dropping(NORM, run_norm),
     'norm_without_beta': dropping(
         {name: NORM[name] for name in NORM if name != 'beta'}, run_norm
     ),
-    'add_norm': Piece(ADD_NORM, add_norm, add_norm_masked),
-    'add_norm_only': Piece(
+    'add_norm': Operation(ADD_NORM, add_norm, add_norm_masked),
+    'add_norm_only': Operation(
         {name: ADD_NORM[name] for name in ADD_NORM if name != 'bias'},
         add_norm,
         add_norm_masked,
     ),
-    'add': Piece(ADD, add, add_masked),
-    'add_only': Piece(
+    'add': Operation(ADD, add, add_masked),
+    'add_only': Operation(
         {name: ADD[name] for name in ADD if name != 'bias'}, add, add_masked
     ),
 })
@@ -80,7 +80,7 @@ PieceTest = piece_test({
 
 class NormTest(parameterized.TestCase):
     def test_norm_from_float32_to_bfloat16(self):
-        """How the embeddings of mixed_bfloat16 begin."""
+        """Embeddings enter a model in mixed_bfloat16 like this."""
         inputs = make_inputs(NORM, 4)
         expected, expected_gradients = value_and_gradients(
             lambda i: run_norm(i, None), inputs

@@ -13,7 +13,7 @@ from infoword_tf.layers.pooling import about_unit, pool, rarity, unit
 
 class RarityTest(absltest.TestCase):
     def test_golden(self):
-        """p of 0.001 weighs half, of 0.009 a tenth; what never is, all."""
+        """p of 0.001 weighs half, of 0.009 a tenth, of 0 one."""
         counts = np.array([10, 90, 0, 9900])
         np.testing.assert_allclose(
             np.exp(rarity(counts)), [1 / 2, 1 / 10, 1, 1 / 991], rtol=1e-6
@@ -38,7 +38,7 @@ class RarityTest(absltest.TestCase):
 class SharedRowTest(parameterized.TestCase):
     @parameterized.parameters(False, True)
     def test_texts_of_a_row_are_pooled_apart(self, weighted):
-        """Also beside a text of nothing, which has some finite vector."""
+        """Also next to a text without tokens, whose vector is finite."""
         random = np.random.default_rng(0)
         x = random.standard_normal((2, 5, 3)).astype(np.float32)
         kernel = random.standard_normal(3).astype(np.float32)
@@ -48,8 +48,8 @@ class SharedRowTest(parameterized.TestCase):
         actual = pool(x, real, kernel)
         self.assertEqual(actual.shape, (4, 3))
         for i in range(4):
-            row, own = i // 2, real[i // 2, i % 2]
-            alone = pool(x[row][None, own], np.ones((1, own.sum())), kernel)
+            row, mask = i // 2, real[i // 2, i % 2]
+            alone = pool(x[row][None, mask], np.ones((1, mask.sum())), kernel)
             np.testing.assert_allclose(actual[i], alone[0], rtol=1e-5)
         if weighted:
             nothing = pool(x, np.zeros((2, 2, 5), bool), kernel)
@@ -62,7 +62,7 @@ class UnitTest(parameterized.TestCase):
         rows=(1, 3, 5, 8, 17, 33, 64), width=(1, 5, 6, 16, 31, 64)
     )
     def test_equal_rows_give_equal_vectors(self, rows, width):
-        """Bit for bit, wherever they stand."""
+        """Equal vectors are scaled bit for bit equally, at any index."""
         random = np.random.default_rng([rows, width])
         for size in (1e-3, 1.0, 1e3):
             row = size * random.standard_normal(width).astype(np.float32)
@@ -111,15 +111,15 @@ class UnitTest(parameterized.TestCase):
         """(g - u (u . g)) / |x|: no part along x itself."""
         random = np.random.default_rng(1)
         x, g = random.standard_normal((2, 4, 9))
-        given = tf.constant(x, tf.float32)
+        inputs = tf.constant(x, tf.float32)
         with tf.GradientTape() as tape:
-            tape.watch(given)
-            total = tf.reduce_sum(unit(given) * tf.constant(g, tf.float32))
+            tape.watch(inputs)
+            total = tf.reduce_sum(unit(inputs) * tf.constant(g, tf.float32))
         length = np.linalg.norm(x, axis=1, keepdims=True)
         u = x / length
         expected = (g - u * (u * g).sum(axis=1, keepdims=True)) / length
         np.testing.assert_allclose(
-            tape.gradient(total, given), expected, atol=1e-6
+            tape.gradient(total, inputs), expected, atol=1e-6
         )
 
 

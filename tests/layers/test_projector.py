@@ -1,4 +1,4 @@
-"""The projector of DiffCSE written out, and which texts its norms count."""
+"""The projector of DiffCSE against NumPy, and the texts of its norms."""
 
 import numpy as np
 import tensorflow as tf
@@ -10,7 +10,7 @@ N, D = 7, 6
 
 
 def normed(x, by):
-    """Less the mean of `by`, over its deviation, as a norm over a batch."""
+    """Subtracts the mean of `by` and divides by its deviation."""
     return (x - by.mean(0)) / np.sqrt(by.var(0) + 1e-5)
 
 
@@ -39,7 +39,7 @@ class ProjectorTest(absltest.TestCase):
         return normed(inner(x, by) @ outer, inner(by, by) @ outer)
 
     def test_texts_that_are_none_count_nowhere(self):
-        """As wild as they may be: neither in means nor in gradients."""
+        """Padding counts neither in means nor in gradients."""
         weights = np.array([1, 0, 1, 1, 0, 1, 1], np.float32)
         real = weights > 0
         gradients = []
@@ -56,15 +56,15 @@ class ProjectorTest(absltest.TestCase):
         np.testing.assert_allclose(*gradients, atol=1e-3)
 
     def test_moments_of_other_texts(self):
-        """However few are normed by them."""
+        """Moments of other texts norm any number of texts."""
         one = np.ones(N, np.float32)
         _, moments = self.layer(self.other, one, gather=lambda y: y)
         expected = self.written_out(self.x, self.other)
-        for some in (slice(0, N), slice(2, 3)):
+        for part in (slice(0, N), slice(2, 3)):
             actual, again = self.layer(
-                self.x[some], one[some], gather=lambda y: y, moments=moments
+                self.x[part], one[part], gather=lambda y: y, moments=moments
             )
-            np.testing.assert_allclose(actual, expected[some], atol=1e-4)
+            np.testing.assert_allclose(actual, expected[part], atol=1e-4)
             self.assertIs(again[0][0], moments[0][0])
 
 

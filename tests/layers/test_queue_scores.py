@@ -20,7 +20,7 @@ class QueueScoresTest(parameterized.TestCase):
         self.queries = random.standard_normal((B, D)).astype(np.float32)
         self.rows = random.standard_normal((S, D)).astype(np.float32)
         self.ids = random.integers(0, 9, S).astype(np.int32)
-        self.there = np.arange(S) < 23
+        self.filled = np.arange(S) < 23
 
     @parameterized.product(
         pairs=(1, 2),
@@ -29,7 +29,7 @@ class QueueScoresTest(parameterized.TestCase):
         key=(None, dropout.new_key(1)),
     )
     def test_sums_and_gradient(self, pairs, sharpness, at_once, key):
-        """Neither copies nor what is not there."""
+        """Neither copies nor empty slots count."""
         n = B * pairs
         targets = np.arange(n, dtype=np.int32)
         self.rows[targets] *= 40  # far above others
@@ -45,7 +45,7 @@ class QueueScoresTest(parameterized.TestCase):
         ):
             tape.watch(queries)
             actual = queue_scores.queue_scores(
-                queries, self.rows, self.ids, self.there, targets,
+                queries, self.rows, self.ids, self.filled, targets,
                 sharpness=sharpness, finish=finish, key=key,
             )  # fmt: skip
             weights = np.arange(1.0, n + 1, dtype=np.float32)
@@ -54,35 +54,35 @@ class QueueScoresTest(parameterized.TestCase):
 
         rows = finish(self.rows).numpy().astype(np.float64)
         scores = np.repeat(self.queries[:, :4] @ rows.T, pairs, axis=0)
-        own = self.ids == targets[:, None]
+        same = self.ids == targets[:, None]
         expected = np.zeros((n, 4))
         for i in range(n):
-            kept = scores[i][self.there & ~own[i]]
-            weigh = np.exp(sharpness * kept)
+            others = scores[i][self.filled & ~same[i]]
+            weigh = np.exp(sharpness * others)
             for name, value in {
-                'others': special.logsumexp((1 + sharpness) * kept),
+                'others': special.logsumexp((1 + sharpness) * others),
                 'weight': weigh.sum(),
-                'size': len(kept),
+                'size': len(others),
             }.items():
                 np.testing.assert_allclose(
                     getattr(actual, name)[i], value, rtol=2e-5, err_msg=name
                 )
-            p = special.softmax((1 + sharpness) * kept)
-            expected[i] = weights[i] * (p @ rows[self.there & ~own[i]])
+            p = special.softmax((1 + sharpness) * others)
+            expected[i] = weights[i] * (p @ rows[self.filled & ~same[i]])
         expected = expected.reshape(B, pairs, 4).sum(axis=1)
         np.testing.assert_allclose(gradient, expected, rtol=1e-4, atol=1e-5)
         self.assertLess(actual.size.numpy().max(), 23)
 
     @parameterized.product(key=(None, dropout.new_key(1)))
     def test_an_empty_queue_adds_nothing(self, key):
-        """Nor does one of copies alone to the loss."""
+        """Nor does a queue of copies alone add to the loss."""
         queries = tf.constant(self.queries)
         ids = np.zeros_like(self.ids)
-        for there in (np.zeros(S, bool), self.there):
+        for filled in (np.zeros(S, bool), self.filled):
             with tf.GradientTape() as tape:
                 tape.watch(queries)
                 actual = queue_scores.queue_scores(
-                    queries, self.rows, ids, there, np.zeros(B, np.int32),
+                    queries, self.rows, ids, filled, np.zeros(B, np.int32),
                     sharpness=0.5, key=key,
                 )  # fmt: skip
                 total = tf.reduce_sum(
@@ -98,7 +98,7 @@ class QueueScoresTest(parameterized.TestCase):
             np.testing.assert_array_equal(actual.size, np.zeros(B))
 
     def test_copies_that_score_far_above_others(self):
-        """Their exponentials would leave none of the others."""
+        """Large scores of copies do not drown the others."""
         rows = np.stack([self.queries[0] * 500, *(0 * self.rows[:4])])
         actual = queue_scores.queue_scores(
             tf.constant(self.queries[:1]), rows,

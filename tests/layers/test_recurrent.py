@@ -29,8 +29,8 @@ def random(*shape, seed=0, scale=1.0):
     return drawn.astype(np.float32)
 
 
-def make(cell, cells=None, clip=None, **given):
-    layer = Recurrent(cell, D, cells, clip, **given)
+def make(cell, cells=None, clip=None, **arguments):
+    layer = Recurrent(cell, D, cells, clip, **arguments)
     layer.build(F)
     for i, weight in enumerate(layer.weights):
         weight.assign(random(*weight.shape, seed=i, scale=0.7))
@@ -45,7 +45,7 @@ def make_state(layer, seed=5):
 
 
 def make_keep():
-    """Rows 0 and 2 begin anew somewhere, the latter at once."""
+    """Sequences 0 and 2 restart, the latter at the first token."""
     keep = np.ones((T, B, 1), np.float32)
     keep[3, 0] = keep[0, 2] = 0
     return tf.constant(keep)
@@ -112,7 +112,7 @@ class GradientTest(parameterized.TestCase):
         way=list(WAYS), backward=[False, True], small=[0, 2**20]
     )
     def test_as_automatic(self, way, backward, small):
-        """Written out against those of the plain loop, small or large."""
+        """Gradients by hand equal those of the plain loop."""
         layer = make(*WAYS[way], backward=backward)
         x, state, keep = (
             tf.constant(random(B, T, F)), make_state(layer), make_keep()

@@ -1,4 +1,4 @@
-"""Relative attention against loops written out, and who sees whom."""
+"""Relative attention against plain loops, and its masks."""
 
 import math
 from unittest import mock
@@ -36,8 +36,8 @@ def draw(layer):
     return layer
 
 
-def make_layer(rate=0.0, segments=True, causal=False, **given):
-    layer = relative.RelativeAttention(D, H, rate, segments, causal, **given)
+def make_layer(rate=0.0, segments=True, causal=False, **extra):
+    layer = relative.RelativeAttention(D, H, rate, segments, causal, **extra)
     layer.build()
     return draw(layer)
 
@@ -108,7 +108,7 @@ def loops(layer, x, memory, states, places, signs=None, segments=None,
 def run(layer, x, memory, states, places=None, signs=None, segments=None,
         clamp=None, ranks=False, causal=False, queries=False, key=None):
     behind = 0 if memory is None else memory.shape[1]
-    given = {'ranks': RANKS, 'sees': SEES} if ranks else {}
+    extra = {'ranks': RANKS, 'sees': SEES} if ranks else {}
     sight = relative.sight(
         T,
         behind,
@@ -117,7 +117,7 @@ def run(layer, x, memory, states, places=None, signs=None, segments=None,
         segment_ids=None if segments is None else tf.constant(segments),
         places=None if places is None else tf.constant(places),
         queries=queries,
-        **{name: tf.constant(value) for name, value in given.items()},
+        **{name: tf.constant(value) for name, value in extra.items()},
     )
     return layer(
         tf.convert_to_tensor(x),
@@ -147,13 +147,13 @@ class AttentionTest(parameterized.TestCase):
         layer = make_layer(causal=causal)
         x = make_states(T)
         behind = make_states(M, seed=5) if memory else None
-        given = {'signs': signs, 'segments': segments, 'causal': causal,
+        extra = {'signs': signs, 'segments': segments, 'causal': causal,
                  'ranks': ranks}
-        actual = run(layer, x, behind, x, key=key, **given)
-        expected = loops(layer, x, behind, x, EVERYWHERE, **given)
+        actual = run(layer, x, behind, x, key=key, **extra)
+        expected = loops(layer, x, behind, x, EVERYWHERE, **extra)
         np.testing.assert_allclose(actual, expected, rtol=0, atol=1e-5)
-        some = x[np.arange(B)[:, None], PLACES]
-        actual = run(layer, x, behind, some, PLACES, key=key, **given)
+        at_places = x[np.arange(B)[:, None], PLACES]
+        actual = run(layer, x, behind, at_places, PLACES, key=key, **extra)
         np.testing.assert_allclose(
             actual,
             expected[np.arange(B)[:, None], PLACES],
@@ -165,15 +165,15 @@ class AttentionTest(parameterized.TestCase):
         key=(None, KEY), memory=(False, True), ranks=(False, True)
     )
     def test_queries_equal_loops(self, key, memory, ranks):
-        """In row 1 the token at 2 comes first, and sees the memory alone."""
+        """In sequence 1 token 2 comes first, and sees the memory alone."""
         layer, x = make_layer(), make_states(T)
         g = make_states(3, seed=6)
         behind = make_states(M, seed=5) if memory else None
-        given = {'signs': SIGNS, 'segments': SEGMENTS, 'ranks': ranks,
+        extra = {'signs': SIGNS, 'segments': SEGMENTS, 'ranks': ranks,
                  'queries': True}
         with mock.patch.dict(globals(), {'SEES': SEES - (SEES > RANKS)}):
-            actual = run(layer, x, behind, g, PLACES, key=key, **given)
-            expected = loops(layer, x, behind, g, PLACES, **given)
+            actual = run(layer, x, behind, g, PLACES, key=key, **extra)
+            expected = loops(layer, x, behind, g, PLACES, **extra)
         np.testing.assert_allclose(actual, expected, rtol=0, atol=1e-5)
         self.assertEqual(expected[1, 1].any(), memory or not ranks)
 
@@ -201,12 +201,12 @@ class AttentionTest(parameterized.TestCase):
         causal = kind == 'causal'
         layer = make_layer(causal=causal)
         x, behind = make_states(T), make_states(M, seed=5)
-        given = {'causal': causal, 'segments': SEGMENTS}
+        extra = {'causal': causal, 'segments': SEGMENTS}
         if not causal:
-            given |= {'ranks': True, 'signs': SIGNS}
+            extra |= {'ranks': True, 'signs': SIGNS}
         states, places = make_states(3, seed=6), PLACES
         if kind == 'queries':
-            given['queries'] = True
+            extra['queries'] = True
         elif kind != 'places':
             states, places = make_states(T, seed=6), None
         if kind == 'strangers':
@@ -228,7 +228,7 @@ class AttentionTest(parameterized.TestCase):
                     inputs[1],
                     places,
                     key=key,
-                    **given,
+                    **extra,
                 )
                 total = tf.reduce_sum(actual**3)
             return tape.gradient(total, values)
@@ -253,9 +253,9 @@ class AttentionTest(parameterized.TestCase):
                         layer, x, None, g, PLACES, ranks=True, queries=True,
                         key=key,
                     )
-                own = tf.reduce_sum(actual[1, 1] ** 2) + actual[1, 1, 0]
+                total = tf.reduce_sum(actual[1, 1] ** 2) + actual[1, 1, 0]
             np.testing.assert_array_equal(actual[1, 1], np.zeros(D))
-            for gradient in tape.gradient(own, [x, g]):
+            for gradient in tape.gradient(total, [x, g]):
                 np.testing.assert_array_equal(gradient, np.zeros_like(gradient))
 
     def test_streams_at_once_are_streams_alone(self):
@@ -274,16 +274,16 @@ class AttentionTest(parameterized.TestCase):
             np.testing.assert_allclose(actual, alone, atol=1e-6)
 
     def test_biases_may_be_given(self):
-        own, given = make_layer(), make_layer(biases=False)
-        self.assertLen(own.weights, 7)
-        self.assertLen(given.weights, 4)
-        for one, two in zip(own.weights[:4], given.weights, strict=True):
+        layer, shared = make_layer(), make_layer(biases=False)
+        self.assertLen(layer.weights, 7)
+        self.assertLen(shared.weights, 4)
+        for one, two in zip(layer.weights[:4], shared.weights, strict=True):
             two.assign(one)
         x = tf.constant(make_states(T))
         sight = relative.sight(T, segment_ids=SEGMENTS)
         table = relative.sinusoids(T, 0, D)
-        (expected,) = own(x, [(x, sight)], table)
-        (actual,) = given(x, [(x, sight)], table, biases=own.biases)
+        (expected,) = layer(x, [(x, sight)], table)
+        (actual,) = shared(x, [(x, sight)], table, biases=layer.biases)
         np.testing.assert_array_equal(actual, expected)
 
     def test_dropout_acts_on_the_weights_and_is_keyed(self):
@@ -299,10 +299,10 @@ class AttentionTest(parameterized.TestCase):
     def test_bfloat16(self):
         exactly, mixed = make_layer(), make_layer(dtype='mixed_bfloat16')
         x, behind = make_states(T), make_states(M, seed=5)
-        given = {'ranks': True, 'signs': SIGNS, 'segments': SEGMENTS}
-        expected = run(exactly, x, behind, x, **given)
+        extra = {'ranks': True, 'signs': SIGNS, 'segments': SEGMENTS}
+        expected = run(exactly, x, behind, x, **extra)
         for key in (None, KEY):
-            actual = run(mixed, x, behind, x, key=key, **given)
+            actual = run(mixed, x, behind, x, key=key, **extra)
             self.assertEqual(actual.dtype, tf.bfloat16)
             error = np.abs(tf.cast(actual, tf.float32) - expected)
             self.assertLess(error.max(), 0.1)
@@ -340,13 +340,13 @@ class BlockTest(parameterized.TestCase):
             signs=tf.constant(SIGNS),
             key=key,
         )
-        given = {'signs': SIGNS, 'segments': SEGMENTS, 'ranks': True}
+        extra = {'signs': SIGNS, 'segments': SEGMENTS, 'ranks': True}
         for stream, states, places, queries in (
             (actual[0], x, EVERYWHERE, False),
             (actual[1], g, PLACES, True),
         ):
             mixed = loops(block.attention, x, None, states, places,
-                          queries=queries, **given)
+                          queries=queries, **extra)
             np.testing.assert_allclose(
                 stream,
                 self.finish(block, exact(states), mixed, activation),
@@ -377,7 +377,7 @@ class BlockTest(parameterized.TestCase):
 
 
 class SightTest(parameterized.TestCase):
-    """Masks written out: a row for each query, x where it looks."""
+    """Masks as strings: a line for each query, x where it attends."""
 
     def assert_sees(self, sight, *rows):
         drawn = [
@@ -406,7 +406,7 @@ class SightTest(parameterized.TestCase):
         )
 
     def test_same_length(self):
-        """Itself and the M places before it."""
+        """A token sees itself and as many before it as the memory has."""
         self.assert_sees(
             relative.sight(3, 2, causal=True, same_length=True),
             'xxx..',
@@ -439,9 +439,9 @@ class SightTest(parameterized.TestCase):
         """Order 3, 1, 5, 2, 4 with target 4 (Kong et al. 2019, §3.1)."""
         ranks = tf.constant([[1, 3, 0, 4, 2]])
         sees = ranks + tf.constant([[1, 1, 1, 0, 1]])
-        given = {'ranks': ranks, 'sees': sees}
+        extra = {'ranks': ranks, 'sees': sees}
         self.assert_sees(
-            relative.sight(5, **given),
+            relative.sight(5, **extra),
             'x.x..',  # after 3
             'xxx.x',  # after 3, 1, 5
             '..x..',  # first
@@ -449,7 +449,7 @@ class SightTest(parameterized.TestCase):
             'x.x.x',  # after 3, 1
         )
         query = relative.sight(
-            5, places=np.int32([[3]]), queries=True, **given
+            5, places=np.int32([[3]]), queries=True, **extra
         )
         self.assert_sees(query, 'xxx.x')
         self.assertTrue(np.all(query.seeing))
@@ -459,12 +459,12 @@ class SightTest(parameterized.TestCase):
 
         It stands between them; the plain ones see each other alone.
         """
-        given = {
+        extra = {
             'ranks': tf.constant([[-1, 5, -1, -1, 0, 3]]),
             'sees': tf.constant([[0, 5, 0, 0, 0, 4]]),
         }
         self.assert_sees(
-            relative.sight(6, 1, **given),
+            relative.sight(6, 1, **extra),
             'xx.xx..',
             'xxxxxxx',
             'xx.xx..',
@@ -474,7 +474,7 @@ class SightTest(parameterized.TestCase):
         )
         self.assert_sees(
             relative.sight(
-                6, 1, places=np.int32([[1, 4]]), queries=True, **given
+                6, 1, places=np.int32([[1, 4]]), queries=True, **extra
             ),
             'xx.xxxx',
             'xx.xx..',
@@ -534,9 +534,9 @@ class SightTest(parameterized.TestCase):
 
 
 class SinusoidsTest(parameterized.TestCase):
-    def distances(self, *given, **rules):
+    def distances(self, *extra, **rules):
         """The first frequency is 1: sine and cosine tell the distance."""
-        table = np.asarray(relative.sinusoids(*given, 4, **rules))
+        table = np.asarray(relative.sinusoids(*extra, 4, **rules))
         angles = np.arctan2(table[:, 0], table[:, 2])
         return angles.round(5).tolist()
 
@@ -584,7 +584,8 @@ class SinusoidsTest(parameterized.TestCase):
 class BlocksOfTest(absltest.TestCase):
     def test_sizes(self):
         with mock.patch.object(relative, 'BLOCKS', (64, 32)):
-            actual = {n: relative.blocks_of(n) for n in (64, 96, 128, 130, 512)}
+            sizes = (64, 96, 128, 130, 512)
+            actual = {n: relative.block_count(n) for n in sizes}
         self.assertEqual(actual, {64: 1, 96: 1, 128: 4, 130: 1, 512: 8})
 
 

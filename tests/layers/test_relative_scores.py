@@ -1,11 +1,19 @@
-"""Relative scores by their parts."""
+"""Relative scores by their terms."""
 
 import numpy as np
 import tensorflow as tf
 from absl.testing import absltest, parameterized
 
 from infoword_tf.layers.relative_scores import relative_scores, split_queries
-from tests.layers.pieces import KEY, B, D, H, Piece, make_inputs, piece_test
+from tests.layers.operations import (
+    KEY,
+    B,
+    D,
+    H,
+    Operation,
+    make_inputs,
+    operation_test,
+)
 
 PLACES = np.int32([[5, 0, 2, 2], [1, 1, 3, 4], [0, 1, 2, 3]])
 DIFFERENT = np.random.default_rng(2).random((B, 1, 6, 8)) < 0.5
@@ -21,7 +29,7 @@ SCORES = {
 }
 
 
-def queries_piece(signs=None, blocks=1):
+def queries_operation(signs=None, blocks=1):
     def run(inputs, key, rate=0.0):
         return list(
             split_queries(
@@ -33,30 +41,30 @@ def queries_piece(signs=None, blocks=1):
             )
         )
 
-    return Piece({'x': (B, 6, D), 'u': (D,), 'v': (D,)}, run)
+    return Operation({'x': (B, 6, D), 'u': (D,), 'v': (D,)}, run)
 
 
-def scores_piece(name):
+def scores_operation(name):
     def run(inputs, key, rate=0.0):
-        given = dict(inputs)
+        extra = dict(inputs)
         if name == 'relative_places':
-            given['places'] = tf.constant(PLACES)
+            extra['places'] = tf.constant(PLACES)
         if 'segment' in inputs:
             queries = inputs['content'].shape[2]
-            given['different'] = tf.constant(DIFFERENT[:, :, :queries])
-        return [relative_scores(**given, length=6, key=key)]
+            extra['different'] = tf.constant(DIFFERENT[:, :, :queries])
+        return [relative_scores(**extra, length=6, key=key)]
 
-    return Piece(SCORES[name], run)
+    return Operation(SCORES[name], run)
 
 
 def inputs_of(name):
     return make_inputs(SCORES[name], len(name))
 
 
-PieceTest = piece_test({
-    'queries': queries_piece(),
-    'queries_signed': queries_piece([1.0, -1.0, 1.0], blocks=3),
-    **{name: scores_piece(name) for name in SCORES},
+OperationTest = operation_test({
+    'queries': queries_operation(),
+    'queries_signed': queries_operation([1.0, -1.0, 1.0], blocks=3),
+    **{name: scores_operation(name) for name in SCORES},
 })
 
 
@@ -104,7 +112,7 @@ class RelativeScoresTest(parameterized.TestCase):
     T, K = 6, 8
 
     def loops(self, position, places):
-        """What distance K - column is to key j of a token, one by one."""
+        """Shifts distances to keys, one number after another."""
         actual = np.zeros((B, H, places.shape[1], self.K), np.float32)
         for b, h, q, j in np.ndindex(*actual.shape):
             distance = self.K - self.T + places[b, q] - j
@@ -137,7 +145,7 @@ class RelativeScoresTest(parameterized.TestCase):
 
     @parameterized.parameters((None,), (KEY,))
     def test_the_shift_is_wrong_on_gathered_rows(self, key):
-        """Why there are two ways."""
+        """Queries at places need a gather instead of the shift."""
         position = inputs_of('relative_places')['position']
         content = tf.zeros((B, H, 4, 8))
         actual = relative_scores(content, position, length=4, key=key)

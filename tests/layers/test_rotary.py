@@ -8,29 +8,29 @@ from absl.testing import absltest, parameterized
 
 from infoword_tf.layers import heads
 from infoword_tf.layers.rotary import Turn, split_turned, turns
-from tests.layers.pieces import KEY, B, D, H, Piece, T, piece_test
+from tests.layers.operations import KEY, B, D, H, Operation, T, operation_test
 
 PLACES = np.random.default_rng(5).integers(0, 50, (B, T)).astype(np.int32)
 
 
-def piece(parts, turned, places=PLACES):
+def operation(count, turned, places=PLACES):
     turn = turns(tf.constant(places), D // H, 100.0)
 
     def run(inputs, key, rate=0.0):
         return list(
             split_turned(
-                inputs['x'], turn, heads=H, parts=parts, turned=turned, key=key
+                inputs['x'], turn, heads=H, count=count, turned=turned, key=key
             )
         )
 
-    return Piece({'x': (B, T, parts * D)}, run)
+    return Operation({'x': (B, T, count * D)}, run)
 
 
-PieceTest = piece_test({
-    'all': piece(3, 2),
-    'keys_and_values': piece(2, 1),
-    'queries': piece(1, 1),
-    'one_row_of_places': piece(3, 2, PLACES[:1]),
+OperationTest = operation_test({
+    'all': operation(3, 2),
+    'keys_and_values': operation(2, 1),
+    'queries': operation(1, 1),
+    'one_row_of_places': operation(3, 2, PLACES[:1]),
 })  # fmt: skip
 
 
@@ -48,7 +48,7 @@ class TurnsTest(parameterized.TestCase):
         quarter = Turn(tf.zeros((1, 1, 2)), tf.ones((1, 1, 2)))
         x = tf.constant([[[1.0, 0.0, 0.0, 1.0]]])
         (actual,) = split_turned(
-            x, quarter, heads=1, parts=1, turned=1, key=key
+            x, quarter, heads=1, count=1, turned=1, key=key
         )
         np.testing.assert_array_equal(actual, [[[[0, -1, 1, 0]]]])
 
@@ -57,7 +57,7 @@ class TurnsTest(parameterized.TestCase):
         random = np.random.default_rng(1)
         x = tf.constant(random.standard_normal((B, T, 3 * D)), tf.float32)
         turn = turns(tf.constant(PLACES), D // H, 100.0)
-        how = {'heads': H, 'parts': 3, 'key': key}
+        how = {'heads': H, 'count': 3, 'key': key}
         q, k, v = split_turned(x, turn, turned=2, **how)
         plain_q, plain_k, plain_v = heads.split_heads(x, None, **how)
         np.testing.assert_array_equal(v, plain_v)
@@ -76,7 +76,7 @@ class TurnsTest(parameterized.TestCase):
             actual = (
                 split_turned(
                     x, turns(tf.constant([[p]]), 8, 50.0),
-                    heads=1, parts=1, turned=1,
+                    heads=1, count=1, turned=1,
                 )[0]
                 for x, p in ((q, i), (k, j))
             )  # fmt: skip
@@ -86,14 +86,14 @@ class TurnsTest(parameterized.TestCase):
         self.assertNotAlmostEqual(product(9, 5), product(5, 9), places=2)
 
     def test_at_some_places(self):
-        own = turns(tf.constant(PLACES), 6, 100.0)
+        turn = turns(tf.constant(PLACES), 6, 100.0)
         shared = turns(tf.constant(PLACES[:1]), 6, 100.0)
         places = np.array([[0, 4], [2, 2], [3, 1]], np.int32)
         row = np.arange(B)[:, None]
         for name in ('cos', 'sin'):
             np.testing.assert_array_equal(
-                getattr(own.at(places), name),
-                getattr(own, name).numpy()[row, places],
+                getattr(turn.at(places), name),
+                getattr(turn, name).numpy()[row, places],
             )
             np.testing.assert_array_equal(
                 getattr(shared.at(places), name),

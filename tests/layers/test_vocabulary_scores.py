@@ -1,4 +1,4 @@
-"""Scores against every row of a table."""
+"""Scores against a whole table."""
 
 from unittest import mock
 
@@ -10,7 +10,12 @@ from scipy import special
 from infoword_tf.layers.fused import compiled, rounded
 from infoword_tf.layers.vocabulary_scores import vocabulary_scores
 from tests.eager import eagerly
-from tests.layers.pieces import BFLOAT16, KEY, assert_close, value_and_gradients
+from tests.layers.operations import (
+    BFLOAT16,
+    KEY,
+    assert_close,
+    value_and_gradients,
+)
 
 
 class VocabularyScoresTest(parameterized.TestCase):
@@ -29,7 +34,7 @@ class VocabularyScoresTest(parameterized.TestCase):
             k: tf.constant(v, tf.float32) for k, v in inputs.items()
         }, targets
 
-    def run_piece(self, inputs, targets, key, dtype='float32'):
+    def run_operation(self, inputs, targets, key, dtype='float32'):
         return vocabulary_scores(
             inputs['states'],
             inputs['table'],
@@ -45,12 +50,12 @@ class VocabularyScoresTest(parameterized.TestCase):
         exact = {k: v.numpy().astype(np.float64) for k, v in inputs.items()}
         scores = exact['states'] @ exact['table'].T + exact.get('bias', 0.0)
         log_sum = np.log(np.exp(scores).sum(axis=1))
-        own = scores[np.arange(self.N), targets]
-        rank = (scores >= own[:, None]).sum(axis=1) - 1
+        target = scores[np.arange(self.N), targets]
+        rank = (scores >= target[:, None]).sum(axis=1) - 1
 
-        actual = self.run_piece(inputs, targets, key)
+        actual = self.run_operation(inputs, targets, key)
         self.assertEqual([f.dtype for f in actual], [tf.float32] * 3)
-        np.testing.assert_allclose(actual[0], own, atol=2e-6)
+        np.testing.assert_allclose(actual[0], target, atol=2e-6)
         np.testing.assert_allclose(actual[1], log_sum, atol=2e-6)
         np.testing.assert_array_equal(actual[2], rank)
         self.assertGreater(rank.max(), 0)
@@ -61,7 +66,7 @@ class VocabularyScoresTest(parameterized.TestCase):
 
         def gradients(key, dtype='float32'):
             return value_and_gradients(
-                lambda i: self.run_piece(i, targets, key, dtype)[:2], inputs
+                lambda i: self.run_operation(i, targets, key, dtype)[:2], inputs
             )[1]
 
         plain = gradients(None)
@@ -73,8 +78,8 @@ class VocabularyScoresTest(parameterized.TestCase):
 
     def test_scores_are_float32_where_gradients_are_bfloat16(self):
         inputs, targets = self.make_inputs(True)
-        exact = self.run_piece(inputs, targets, KEY)
-        mixed = self.run_piece(inputs, targets, KEY, 'bfloat16')
+        exact = self.run_operation(inputs, targets, KEY)
+        mixed = self.run_operation(inputs, targets, KEY, 'bfloat16')
         for one, two in zip(mixed, exact, strict=True):
             np.testing.assert_array_equal(one, two)
 
@@ -82,9 +87,9 @@ class VocabularyScoresTest(parameterized.TestCase):
         v=(1, 2, 15, 16, 17, 32, 47, 100), bias=(False, True)
     )
     def test_any_number_of_columns(self, v, bias):
-        """Runs of columns, and what is left of them, add up to all.
+        """Runs of columns and the columns beyond them add up to all.
 
-        Two are compiled: fewer columns than runs, and some that are left.
+        Two are compiled: fewer columns than runs, and columns beyond them.
         """
         with mock.patch.object(self, 'V', v, create=True):
             inputs, targets = self.make_inputs(bias)
@@ -92,18 +97,18 @@ class VocabularyScoresTest(parameterized.TestCase):
             i.numpy().astype(np.float64) for i in inputs.values()
         )
         scores = x @ table.T + (rest[0] if bias else 0.0)
-        own = scores[np.arange(self.N), targets]
+        target = scores[np.arange(self.N), targets]
         p = special.softmax(scores, axis=1)
         with eagerly(not bias or v not in (2, 47)):
             (positive, log_sum, rank), gradients = value_and_gradients(
-                lambda i: self.run_piece(i, targets, KEY), inputs
+                lambda i: self.run_operation(i, targets, KEY), inputs
             )
-        np.testing.assert_allclose(positive, own, atol=2e-6)
+        np.testing.assert_allclose(positive, target, atol=2e-6)
         np.testing.assert_allclose(
             log_sum, special.logsumexp(scores, axis=1), atol=2e-6
         )
         np.testing.assert_array_equal(
-            rank, (scores >= own[:, None]).sum(axis=1) - 1
+            rank, (scores >= target[:, None]).sum(axis=1) - 1
         )
         # `value_and_gradients` weighs results by these.
         random = np.random.default_rng(99)
@@ -126,7 +131,8 @@ class VocabularyScoresTest(parameterized.TestCase):
         inputs['states'] = inputs['states'] / width**0.5
         plain, fused = (
             value_and_gradients(
-                lambda i, key=key: self.run_piece(i, targets, key)[:2], inputs
+                lambda i, key=key: self.run_operation(i, targets, key)[:2],
+                inputs,
             )[1]
             for key in (None, KEY)
         )
@@ -154,7 +160,7 @@ class VocabularyScoresTest(parameterized.TestCase):
             'table': tf.constant([[10.0], [0.0], [-10.0]]),
         }
         actual, gradients = value_and_gradients(
-            lambda i: self.run_piece(i, np.int32([0, 0]), key)[:2], inputs
+            lambda i: self.run_operation(i, np.int32([0, 0]), key)[:2], inputs
         )
         np.testing.assert_allclose(actual[0], [1000.0, -1000.0])
         np.testing.assert_allclose(actual[1], [1000.0, 1000.0])
@@ -166,7 +172,7 @@ class VocabularyScoresTest(parameterized.TestCase):
         for key in (None, KEY):
             with tf.GradientTape() as tape:
                 tape.watch(inputs['states'])
-                rank = self.run_piece(inputs, targets, key)[2]
+                rank = self.run_operation(inputs, targets, key)[2]
             gradient = tape.gradient(
                 rank,
                 inputs['states'],
@@ -184,14 +190,14 @@ class RoundedTest(parameterized.TestCase):
         x = np.concatenate([bits, halves]).view(np.float32)
         special_ones = [0.0, -0.0, 3.4e38, -3.4e38, np.inf, -np.inf]
         x = np.append(x[np.isfinite(x)], np.float32(special_ones))
-        piece = compiled(rounded) if in_kernel else rounded
-        actual = piece(tf.constant(x), 'bfloat16')
+        operation = compiled(rounded) if in_kernel else rounded
+        actual = operation(tf.constant(x), 'bfloat16')
         self.assertEqual(actual.dtype, tf.bfloat16)
         np.testing.assert_array_equal(
             tf.cast(actual, tf.float32),
             tf.cast(tf.cast(x, tf.bfloat16), tf.float32),
         )
-        nan = piece(tf.constant([np.nan, -np.nan], tf.float32), 'bfloat16')
+        nan = operation(tf.constant([np.nan, -np.nan], tf.float32), 'bfloat16')
         self.assertTrue(np.isnan(tf.cast(nan, tf.float32)).all())
 
     def test_float32_stays(self):

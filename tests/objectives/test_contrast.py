@@ -230,7 +230,7 @@ class SharedRowsTest(parameterized.TestCase):
     def views(self, rows, documents=None):
         documents = documents or self.documents
         arguments = (self.draw, {'ict': 'text'}, zoo.SPECIALS)
-        documents = documents._replace(rows=rows)
+        documents = documents._replace(sequences=rows)
         made = {
             'passage': cloze.passage(documents, *arguments),
             'sentence': cloze.sentence(documents, *arguments),

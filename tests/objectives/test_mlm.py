@@ -488,7 +488,7 @@ class MaskedPiecesTest(parameterized.TestCase):
 class SharedViewTest(absltest.TestCase):
     def test_rows_of_one_pass_are_rows_alone(self):
         windows = zoo.make_windows()
-        rows = {'mlm': 'pieces', 'bert_nce': 'pieces'}
+        rows = {'mlm': 'tokens', 'bert_nce': 'tokens'}
         draws = [
             masking.MASKINGS[name](windows, np.random.default_rng(0))
             for name in ('spans', 'tokens')

@@ -330,7 +330,7 @@ class ModelTest(parameterized.TestCase):
         text = zoo.make_pairs(8, packed=True)
         self.assertGreater(text.slots.sum(), 12)
         draw = masking('tokens')(text, np.random.default_rng(0))
-        rows = {'mlm': 'pieces', 'nsp': 'next'}
+        rows = {'mlm': 'tokens', 'nsp': 'next'}
         together, alone = (
             model.outcomes(
                 {'masked': masked(some, draw, rows, zoo.SPECIALS)},

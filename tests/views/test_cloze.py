@@ -11,7 +11,7 @@ CLS, SEP = zoo.CLS, zoo.SEP
 
 
 def make_documents(lengths_of_sentences, room):
-    """Documents of numbered pieces from 10 on, one row each."""
+    """Makes documents of tokens numbered from 10 on."""
     b = len(lengths_of_sentences)
     ids = np.zeros((b, room), np.int32)
     starts = np.zeros((b, room), bool)
@@ -24,7 +24,7 @@ def make_documents(lengths_of_sentences, room):
 
 class ClozeTest(absltest.TestCase):
     def test_shares(self):
-        """Half the first sentence, else one of the others alike; 1 in 10
+        """The first sentence half the time, else a random one; 1 in 10
         keeps it."""
         documents = make_documents([[3, 2, 4, 1]] * 20_000, 12)
         draw = cloze.cloze(documents, np.random.default_rng(0))
@@ -80,7 +80,7 @@ class ViewsTest(absltest.TestCase):
         same(view.counts['padding'], [4, 2, 4, 6])
 
     def test_sentences_written_out(self):
-        """T / 4 of 8 tokens has room for nothing: one piece stays."""
+        """T / 4 of 8 tokens has room for nothing: one token stays."""
         view = self.sentence
         same(
             view.ids,
@@ -123,8 +123,8 @@ class ViewsTest(absltest.TestCase):
         self.assertLen(set(asked.tolist()), 1)
 
     def test_shared_rows_written_out(self):
-        """Passages of 4, 6, 4 and 2 tokens in two rows of 8."""
-        documents = self.documents._replace(rows=2)
+        """Passages of 4, 6, 4 and 2 tokens in two sequences of 8."""
+        documents = self.documents._replace(sequences=2)
         arguments = (documents, self.draw, {'ict': 'text'}, zoo.SPECIALS)
         view = cloze.passage(*arguments)
         assert_view(
@@ -155,7 +155,7 @@ class ViewsTest(absltest.TestCase):
         same(view.counts['cut_sentences'], [0, 2])
 
     def test_a_row_alone(self):
-        documents = self.documents._replace(rows=3)
+        documents = self.documents._replace(sequences=3)
         arguments = (documents, self.draw, {'ict': 'text'}, zoo.SPECIALS)
         passage = cloze.passage(*arguments)
         sentence = cloze.sentence(*arguments)
@@ -173,14 +173,14 @@ class ViewsTest(absltest.TestCase):
         same(sentence.counts['padding'], [3, 3, 0])
 
     def test_what_does_not_fit_loses_its_end(self):
-        """10 and 9 tokens in a row of 16, and 13 and 4."""
+        """10 and 9 tokens in a sequence of 16, and 13 and 4."""
         documents = make_documents([[3, 8], [1, 7], [5, 2], [1, 2]], 14)
         draw = cloze.Cloze(
             np.zeros(4, np.int32), np.array([3, 1, 5, 1], np.int32),
             np.array([True, False, True, False]), np.ones(4, bool),
         )  # fmt: skip
         arguments = (draw, {'ict': 'text'}, zoo.SPECIALS)
-        view = cloze.passage(documents._replace(rows=2), *arguments)
+        view = cloze.passage(documents._replace(sequences=2), *arguments)
         same(view.sequences, [[0, 3], [1, 2]])
         same(view.ids[0], [CLS, *range(10, 20), SEP, CLS, 41, 42, SEP])
         # 9 and 9: both keep half a row.
@@ -192,26 +192,26 @@ class ViewsTest(absltest.TestCase):
         self.assertLen(set(numbers.ravel().tolist()), 4)
 
     def test_nothing_is_lost(self):
-        """Each text stands in one place, as it is alone."""
+        """Each text occurs once, as it is alone."""
         random = np.random.default_rng(0)
         documents = make_documents(random.integers(1, 9, (16, 3)).tolist(), 26)
         draw = cloze.cloze(documents, random)
         arguments = (draw, {'ict': 'text'}, zoo.SPECIALS)
         alone = cloze.passage(documents, *arguments)
-        view = cloze.passage(documents._replace(rows=10), *arguments)
+        view = cloze.passage(documents._replace(sequences=10), *arguments)
         self.assertEqual(view.ids.shape, (10, 28))
         self.assertEqual(view.counts['cut_passages'].sum(), 0)
         self.assertEqual(sorted(view.sequences[view.sequences >= 0]),
                          list(range(16)))  # fmt: skip
         for row, texts in enumerate(view.sequences):
             for block, text in enumerate(texts):
-                own = view.block_ids[row] == block
+                inside = view.block_ids[row] == block
                 if text < 0:
-                    self.assertFalse(own.any())
+                    self.assertFalse(inside.any())
                     continue
                 whole = alone.block_ids[text] == 0
-                same(view.ids[row, own], alone.ids[text, whole])
-                same(view.positions[row, own], np.arange(own.sum()))
+                same(view.ids[row, inside], alone.ids[text, whole])
+                same(view.positions[row, inside], np.arange(inside.sum()))
         places = view.ids.size
         self.assertEqual(
             view.counts['padding'].sum() + 28 * 16 - places,

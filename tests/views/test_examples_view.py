@@ -1,4 +1,4 @@
-"""Labelled examples in their rows, written out; each as it is alone."""
+"""Packed examples by hand; each equals the example alone."""
 
 import dataclasses
 
@@ -16,7 +16,7 @@ from tests.zoo import CLS, MASK, SEP, UNK
 
 
 def three():
-    """T = 8: a row of examples 0 and 2, and one of example 1 alone."""
+    """T = 8: examples 0 and 2 in one sequence, example 1 alone."""
     ids = np.full((3, 1, 5), -7, np.int32)  # beyond `lengths` is anything
     segments = np.full((3, 1, 5), 9, np.int32)
     for i, (text, kinds) in enumerate((
@@ -79,7 +79,7 @@ class WrittenOutTest(absltest.TestCase):
         self.assertEqual(view.candidates, {})
 
     def test_several_labels_are_known_together(self):
-        """All, or none: -1 is what nobody has said."""
+        """All labels are known, or none: -1 is unknown."""
         text = three()
         targets = np.int32([[1, 0, 1], [-1, -1, -1], [0, 0, 0]])
         text.targets['label'] = targets
@@ -93,7 +93,7 @@ class WrittenOutTest(absltest.TestCase):
         self.assertEqual(view.targets['label'].min(), 0)
 
     def test_places_of_the_text(self):
-        """Targets move with their text; candidates say whose they are."""
+        """Targets move with their text; candidates are of its slot."""
         view = make(three(), span='text')
         self.assertEqual(view.places, {})
         same(view.targets['span'], [[[1, 1], [5, 5]], [[2, 3], [0, 0]]])
@@ -103,7 +103,7 @@ class WrittenOutTest(absltest.TestCase):
         )
 
     def test_a_context_that_comes_first(self):
-        """As XLNet's: what is left over of a row is no candidate."""
+        """Padding of a sequence is no candidate."""
         begins = np.array([[0, 2], [0, 3], [0, 2]], np.int32)
         view = make(three()._replace(candidates={'span': begins}), span='text')
         same(
@@ -133,8 +133,8 @@ class WrittenOutTest(absltest.TestCase):
             (view.measured['gpt'], [[1, 0, 0, 1, 1, 0, 0, 0],
                                     [1, 0, 1, 0, 0, 0, 0, 0]]),
         ):  # fmt: skip
-            there = view.weights['gpt'] > 0
-            same(np.where(there, actual, 0), expected)
+            has_next = view.weights['gpt'] > 0
+            same(np.where(has_next, actual, 0), expected)
         self.assertEqual(view.targets['gpt'].dtype, np.int32)
         self.assertEqual(list(view.places), ['label'])
         self.assertEqual(list(view.measured), ['gpt'])
@@ -188,7 +188,7 @@ class WrittenOutTest(absltest.TestCase):
 
 
 class AloneTest(parameterized.TestCase):
-    """An example gives the same whoever it shares a row with."""
+    """An example has the same states in any sequence."""
 
     @parameterized.named_parameters(
         ('transformer', 'label', {}),

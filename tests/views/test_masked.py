@@ -22,7 +22,7 @@ class MaskedTest(absltest.TestCase):
     def test_spans(self):
         draw = make_draw([[5, 6], [1, 4]], shortened=np.array([0, 2]))
         view = masked(
-            make_windows(), draw, {'bert_nce': 'pieces'}, SPECIALS
+            make_windows(), draw, {'bert_nce': 'tokens'}, SPECIALS
         )
         same(
             view.ids,
@@ -50,14 +50,14 @@ class MaskedTest(absltest.TestCase):
         self.assertEqual(view.weights['bert_nce'].dtype, np.float32)
 
     def test_what_is_shown(self):
-        # [MASK], piece floor(.37 * 100), itself, piece 99; what is not
+        # [MASK], token floor(.37 * 100), itself, token 99; what is not
         # masked stays whatever was drawn for it.
         draw = make_draw(
             [[0, 3], [2, 6]],
             shown=[[0, 1, 0, 1, 2, 0, 1], [1, 1, 2, 0, 0, 0, 1]],
             random=[[0.5, 0.5, 0, 0.37, 0, 0, 0.9], [0.1] * 6 + [0.9999]],
         )
-        view = masked(make_windows(), draw, {'mlm': 'pieces'}, SPECIALS)
+        view = masked(make_windows(), draw, {'mlm': 'tokens'}, SPECIALS)
         assert_view(
             view,
             'mlm',
@@ -81,12 +81,12 @@ class MaskedTest(absltest.TestCase):
             shown=np.ones((2, 7), int),
             random=[[0.0, 0.009, 0, 0, 0, 0, 0], [0.01, 1 - 2**-53] + [0] * 5],
         )
-        view = masked(make_windows(), draw, {'mlm': 'pieces'}, SPECIALS)
+        view = masked(make_windows(), draw, {'mlm': 'tokens'}, SPECIALS)
         same(view.ids[:, 1:3], [[0, 0], [1, 99]])
 
     def test_fewer_hidden_than_the_budget(self):
         draw = make_draw([[4], []])
-        view = masked(make_windows(), draw, {'mlm': 'pieces'}, SPECIALS)
+        view = masked(make_windows(), draw, {'mlm': 'tokens'}, SPECIALS)
         same(view.weights['mlm'], [[1, 0], [0, 0]])
         self.assertEqual(view.places['mlm'][0, 0], 5)
         self.assertEqual(view.targets['mlm'][0, 0], 14)
@@ -100,7 +100,7 @@ class MaskedTest(absltest.TestCase):
         view = masked(
             make_windows(),
             make_draw([[1, 2], [0, 6]]),
-            {'mlm': 'pieces', 'bert_nce': 'pieces'},
+            {'mlm': 'tokens', 'bert_nce': 'tokens'},
             SPECIALS,
         )
         for field in (view.places, view.targets, view.weights):
@@ -111,7 +111,7 @@ class MaskedTest(absltest.TestCase):
         view = masked(
             make_windows(),
             make_draw([[1, 2], [0, 6]]),
-            {'dim': 'start', 'bert_nce': 'pieces'},
+            {'dim': 'start', 'bert_nce': 'tokens'},
             SPECIALS,
         )
         self.assertEqual(list(view.places), ['dim', 'bert_nce'])
@@ -132,7 +132,7 @@ class MaskedTest(absltest.TestCase):
         )
         for name, mask in MASKINGS.items():
             view = masked(
-                windows, mask(windows, random), {'a': 'pieces'}, SPECIALS
+                windows, mask(windows, random), {'a': 'tokens'}, SPECIALS
             )
             self.assertTrue((np.diff(view.places['a']) > 0).all(), name)
             restored = view.ids.copy()
@@ -146,7 +146,7 @@ class MaskedTest(absltest.TestCase):
     def test_leaves_the_text_alone(self):
         windows = make_windows()
         masked(
-            windows, make_draw([[1, 2], [0, 6]]), {'a': 'pieces'}, SPECIALS
+            windows, make_draw([[1, 2], [0, 6]]), {'a': 'tokens'}, SPECIALS
         )
         for array, old in zip(windows, make_windows(), strict=True):
             same(array, old)
@@ -202,7 +202,7 @@ class JoinedTest(absltest.TestCase):
         )
 
     def test_it_shows_no_length(self):
-        """What stands around an n-gram, whichever length that has."""
+        """The context of an n-gram of any length."""
         text = make_windows()
         ids = np.array(
             [[10, 11, 12, 13, 14, 15, 16], [10, 21, 22, 23, 13, 14, 15]],
@@ -252,8 +252,8 @@ class JoinedTest(absltest.TestCase):
             starts=np.array([[1], [2]]),
             lengths=np.array([[1], [1]]),
         )
-        with self.assertRaisesRegex(ValueError, 'the start alone.*pieces'):
-            joined(make_windows(), draw, {'mlm': 'pieces'}, SPECIALS)
+        with self.assertRaisesRegex(ValueError, 'the start alone.*tokens'):
+            joined(make_windows(), draw, {'mlm': 'tokens'}, SPECIALS)
 
 
 class PairViewTest(absltest.TestCase):
@@ -262,7 +262,7 @@ class PairViewTest(absltest.TestCase):
         self.text, self.draw = two_pairs(), two_pairs_draw()
 
     def test_masked_written_out(self):
-        rows = {'mlm': 'pieces', 'nsp': 'next', 'dim': 'start'}
+        rows = {'mlm': 'tokens', 'nsp': 'next', 'dim': 'start'}
         view = masked(self.text, self.draw, rows, SPECIALS)
         assert_view(
             view,
@@ -297,7 +297,7 @@ class PairViewTest(absltest.TestCase):
             shown=np.array([[0, 1, 0, 0, 0, 0, 0, 2, 0], [0] * 9]),
             random=np.full((2, 9), 0.37),
         )
-        view = masked(self.text, draw, {'mlm': 'pieces'}, SPECIALS)
+        view = masked(self.text, draw, {'mlm': 'tokens'}, SPECIALS)
         same(view.ids[0], [2, 10, 37, 12, 3, 13, 14, 15, 16, 17, 3])
 
     def test_the_text_can_be_put_together_again(self):
@@ -313,7 +313,7 @@ class PairViewTest(absltest.TestCase):
         text = make_pairs(rows, 46)
         for name in MASKINGS:
             draw = masking(name)(text, random)
-            view = masked(text, draw, {'mlm': 'pieces'}, SPECIALS)
+            view = masked(text, draw, {'mlm': 'tokens'}, SPECIALS)
             for row, (a, b) in enumerate(rows):
                 real = view.weights['mlm'][row] > 0
                 self.assertEqual(

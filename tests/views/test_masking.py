@@ -1,4 +1,4 @@
-"""What is masked of windows and of pairs: budgets, shares, where."""
+"""Maskings of windows and pairs: budgets, shares, places."""
 
 from unittest import mock
 
@@ -18,7 +18,7 @@ SIGNIFICANCE = 1e-3
 
 
 def make_windows(b, length, word_rate, separator_rate, seed=0):
-    """Random words and documents; a separator is a word of its own."""
+    """Random words and documents; a separator is a word by itself."""
     random = np.random.default_rng(seed)
     word_starts = random.random((b, length)) < word_rate
     separators = random.random((b, length)) < separator_rate
@@ -30,7 +30,7 @@ def make_windows(b, length, word_rate, separator_rate, seed=0):
 
 
 def one_piece_words(b, length, separators=()):
-    """Every token a word; separators at the same places in every row."""
+    """Every token a word; separators at the same places everywhere."""
     is_separator = np.zeros((b, length), bool)
     is_separator[:, list(separators)] = True
     ids = np.full((b, length), 7, np.int32)
@@ -48,7 +48,7 @@ def chi_square_p(observed, expected):
 
 
 def equal_share_p(masked):
-    """P-value of: each place is drawn equally often, P of L in each row.
+    """P-value of uniform places, P of each sequence.
 
     Drawn without replacement the counts vary less than multinomial ones:
     covariance B p (1 - p) (I - 1/L) L / (L - 1), p = P / L.
@@ -74,7 +74,7 @@ class BudgetTest(absltest.TestCase):
 
 
 def make_pairs(b, length, seed=0):
-    """A [SEP] B of all lengths that fit, with padding behind."""
+    """A [SEP] B of all lengths that fit, then padding."""
     random = np.random.default_rng(seed)
     firsts = random.integers(1, length - 1, b).astype(np.int32)
     seconds = random.integers(1, length - firsts).astype(np.int32)
@@ -119,11 +119,11 @@ def with_negatives(b, length):
 class PairsTest(parameterized.TestCase):
     def test_a_budget_for_each_row(self):
         text = make_pairs(200, 46)
-        own = (text.firsts + text.seconds).tolist()
+        sizes = (text.firsts + text.seconds).tolist()
         self.assertEqual(
-            masking.budgets(text).tolist(), [masking.budget(n) for n in own]
+            masking.budgets(text).tolist(), [masking.budget(n) for n in sizes]
         )
-        self.assertGreater(len(set(own)), 30)
+        self.assertGreater(len(set(sizes)), 30)
         windows = make_windows(3, 46, 0.6, 0.1)
         self.assertEqual(masking.budgets(windows).tolist(), [7, 7, 7])
 
@@ -139,7 +139,7 @@ class PairsTest(parameterized.TestCase):
         else:
             same(draw.masked.sum(axis=1), masking.budgets(text))
         self.assertIsNone(draw.negatives)
-        if name == 'spans':  # of one piece each
+        if name == 'spans':  # of one token each
             same(draw.lengths.sum(axis=1), masking.budgets(text))
             self.assertEqual(draw.starts.shape[1], masking.budget(length))
             a = text.firsts[:, None]
@@ -154,7 +154,7 @@ class PairsTest(parameterized.TestCase):
 
     @parameterized.parameters('spans', 'words', 'tokens')
     def test_negatives_are_masked_alike(self, name):
-        """As many tokens at the same places, shown the same way."""
+        """As many tokens as of the true pair, at similar places, alike."""
         text = with_negatives(4000, 40)
         draw = masking.masking(name)(text, np.random.default_rng(0))
         others = draw.negatives.masked
@@ -165,14 +165,14 @@ class PairsTest(parameterized.TestCase):
         self.assertFalse((others & text.negatives.separators).any())
 
         def shares(pairs, actual):
-            """Of masked tokens: where in the pair, in B, shown how."""
+            """Returns shares of masked tokens by place, replacement, text."""
             row, column = np.nonzero(actual.masked)
             a, b = pairs.firsts[row], pairs.seconds[row]
             in_b = column > a
             part = np.histogram((column - in_b) / (a + b), 10, (0, 1))[0]
             shown = np.bincount(actual.shown[actual.masked], minlength=3)
-            own = [in_b.sum(), (~in_b).sum()]
-            return (x / len(row) for x in (part, shown, np.array(own)))
+            sizes = [in_b.sum(), (~in_b).sum()]
+            return (x / len(row) for x in (part, shown, np.array(sizes)))
 
         for true, other in zip(
             shares(text, draw),
@@ -309,7 +309,7 @@ class SpansTest(parameterized.TestCase):
             )
 
     def test_the_place_is_uniform_over_words_not_tokens(self):
-        # Words of 1 and of 4 pieces in turn; 3 words from 22 places.
+        # Words of 1 and of 4 tokens in turn; 3 words from 22 places.
         word_starts = np.zeros((20_000, 60), bool)
         word_starts[:, 0::5] = word_starts[:, 1::5] = True
         windows = masking.Windows(
@@ -385,7 +385,7 @@ class SpansTest(parameterized.TestCase):
 
 
 class MaskingsTest(parameterized.TestCase):
-    """What holds for every way of hiding."""
+    """Properties of every masking."""
 
     @parameterized.parameters('spans', 'words', 'tokens')
     def test_is_a_function_of_its_key(self, name):
@@ -445,7 +445,7 @@ class MaskingsTest(parameterized.TestCase):
             chi_square_p(observed, len(shown) * np.array([0.8, 0.1, 0.1])),
             SIGNIFICANCE,
         )
-        # The piece's own draw, not its word's: neighbours agree by chance,
+        # Each token has its own draw, not its word: neighbours agree by chance,
         # 0.8^2 + 0.1^2 + 0.1^2 = 0.66 of the time.
         both = draw.masked[:, 1:] & draw.masked[:, :-1]
         agree = (draw.shown[:, 1:] == draw.shown[:, :-1])[both]
@@ -485,7 +485,7 @@ class WordsTest(parameterized.TestCase):
                     left -= size * is_taken
 
     def test_a_word_longer_than_the_budget_is_shown(self):
-        """P = 3: of a word of 17 pieces and three of one, the three go."""
+        """P = 3: of a word of 17 tokens and three of one, the three go."""
         word_starts = np.zeros((5, 20), bool)
         word_starts[:, [0, 17, 18, 19]] = True
         windows = one_piece_words(5, 20)._replace(word_starts=word_starts)
@@ -499,7 +499,7 @@ class WordsTest(parameterized.TestCase):
         self.assertGreater(equal_share_p(draw.masked), SIGNIFICANCE)
 
     def test_long_words_are_no_likelier_to_come_first(self):
-        # A word of 2 pieces and 18 of one; P = 3. The long word is masked
+        # A word of 2 tokens and 18 of one; P = 3. The long word is masked
         # when it is among the first 2 drawn of 19.
         word_starts = np.ones((20_000, 20), bool)
         word_starts[:, 6] = False

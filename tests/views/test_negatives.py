@@ -1,4 +1,4 @@
-"""The view `negatives`: a pair beside other second pieces."""
+"""The view `negatives`: a pair with other second texts."""
 
 import numpy as np
 from absl.testing import absltest
@@ -10,7 +10,7 @@ from tests.views.texts import assert_view, same
 
 class NegativesTest(absltest.TestCase):
     def test_written_out(self):
-        """Two of each; one is a copy of the true piece, masked otherwise."""
+        """Two of each; one is a copy of the true text, masked otherwise."""
         others = texts.make_pairs(
             [
                 ([10, 11, 12], [30, 31]),
@@ -46,12 +46,12 @@ class NegativesTest(absltest.TestCase):
         self.assertEqual(numbers[0, 1], numbers[1, 2])
         self.assertLen(set(numbers.ravel().tolist()), 4)
         assert_view(view, 'nsp_nce', weights=[[1], [1]], sequences=[0, 1])
-        # Other second pieces, [30 31] and [13 .. 17], [21] and [30 31].
+        # Other second texts, [30 31] and [13 .. 17], [21] and [30 31].
         # Beside the pair's own 8 and 3 tokens; A is not counted again.
         same(text.tokens, [8 + 7, 3 + 3])
         same(view.counts['padding'], [3, 11])
         with self.assertRaisesRegex(ValueError, 'start alone.*mlm'):
-            negatives(text, draw, {'mlm': 'pieces'}, texts.SPECIALS)
+            negatives(text, draw, {'mlm': 'tokens'}, texts.SPECIALS)
 
 
 if __name__ == '__main__':

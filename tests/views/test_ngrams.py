@@ -1,4 +1,4 @@
-"""The view `ngrams`: what `masked` hides, packed."""
+"""The view `ngrams`: the n-grams that `masked` hides, packed."""
 
 import collections
 
@@ -21,10 +21,10 @@ from tests.views.texts import assert_view, same
 DIM = {'dim': 'start'}
 
 
-def random_windows(b, length, word_rate, separator_rate=0.02, pieces=8):
-    """Few pieces, so that n-grams are there several times."""
+def random_windows(b, length, word_rate, separator_rate=0.02, tokens=8):
+    """Draws windows of few tokens, so that n-grams repeat."""
     random = np.random.default_rng(length)
-    ids = random.integers(5, 5 + pieces, (b, length), dtype=np.int32)
+    ids = random.integers(5, 5 + tokens, (b, length), dtype=np.int32)
     word_starts = random.random((b, length)) < word_rate
     separators = random.random((b, length)) < separator_rate
     word_starts |= separators
@@ -36,7 +36,7 @@ def random_windows(b, length, word_rate, separator_rate=0.02, pieces=8):
 
 
 def span_draw(shape, *rows):
-    """A draw of (start, length) by row, as `spans` returns it."""
+    """Makes a draw of (start, length) by sequence, like `spans`."""
     b, length = shape
     p = budget(length)
     starts, lengths = np.zeros((2, b, p), np.int32)
@@ -145,10 +145,10 @@ class NgramsTest(parameterized.TestCase):
         slots = ngrams.most_ngrams(length)
         for row in range(16):
             count = (draw.lengths[row] > 0).sum()
-            kept = min(count, slots)
+            fitting = min(count, slots)
             end = 0
             shown = seen.ids[row, 1:-1].copy()
-            for slot in range(kept):
+            for slot in range(fitting):
                 start, size = draw.starts[row, slot], draw.lengths[row, slot]
                 here = slice(end, end + size + 2)
                 self.assertEqual(view.places['dim'][row, slot], end)
@@ -167,7 +167,7 @@ class NgramsTest(parameterized.TestCase):
             )
             # Nothing else is masked but what was dropped.
             dropped = draw.lengths[row, slots:].sum()
-            self.assertEqual((shown == 4).sum(), end - 2 * kept + dropped)
+            self.assertEqual((shown == 4).sum(), end - 2 * fitting + dropped)
             same(shown == 4, draw.masked[row])
         self.assertBetween(view.places['dim'].min(), 0, view.ids.shape[1])
 
@@ -176,8 +176,8 @@ class NgramsTest(parameterized.TestCase):
         self.assertGreater(view.counts['dropped_spans'].sum(), 10)
 
     @parameterized.parameters(2, 8, 60)
-    def test_targets_are_equal_where_the_tokens_are(self, pieces):
-        *_, view = drawn(60, 46, 0.8, pieces=pieces)
+    def test_targets_are_equal_where_the_tokens_are(self, tokens):
+        *_, view = drawn(60, 46, 0.8, tokens=tokens)
         number = {}
         actual = collections.Counter()
         for row in range(60):
@@ -191,7 +191,7 @@ class NgramsTest(parameterized.TestCase):
         self.assertIn(1, actual.values())
 
     def test_rows_of_separators_alone(self):
-        """One such row, then a batch of nothing else."""
+        """One sequence of separators, then a batch of these."""
         windows = random_windows(3, 46, 1.0, 0.0)
         windows.separators[1] = True
         draw = spans(windows, np.random.default_rng(0))
@@ -223,7 +223,7 @@ class NgramsTest(parameterized.TestCase):
     def test_has_no_words(self):
         windows, draw, *_ = drawn(3, 46, 1.0)
         with self.assertRaisesRegex(ValueError, 'start alone.*bert_nce'):
-            ngrams.ngrams(windows, draw, {'bert_nce': 'pieces'}, texts.SPECIALS)
+            ngrams.ngrams(windows, draw, {'bert_nce': 'tokens'}, texts.SPECIALS)
 
     def test_rows_that_share_the_view_get_the_same(self):
         windows, draw, *_ = drawn(4, 46, 0.8)

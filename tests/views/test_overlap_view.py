@@ -1,4 +1,4 @@
-"""The view `overlap`: two cuts of a text in one row, masked."""
+"""The view `overlap`: two cuts of a text in one sequence, masked."""
 
 import numpy as np
 from absl.testing import absltest, parameterized
@@ -11,11 +11,11 @@ from tests.views.test_ngrams import random_windows
 from tests.views.texts import assert_view, same
 
 CLS, SEP, MASK = 2, 3, 4
-ROWS = {'overlap': 'pieces'}
+ROWS = {'overlap': 'tokens'}
 
 
 def counted(b, length):
-    """Texts whose tokens say where they stand; all words of one token."""
+    """Makes texts whose ids are indices; all words have one token."""
     ids = np.broadcast_to(np.arange(100, 100 + length), (b, length))
     ids = ids.astype(np.int32)
     words = np.ones((b, length), bool)
@@ -94,15 +94,15 @@ class OverlapTest(parameterized.TestCase):
         lengths = np.bincount(actual.firsts)[3:]
         np.testing.assert_allclose(lengths / n, 1 / 8, atol=0.01)
         # Where A has 6 tokens, B has 7; 3 at least are in both.
-        some = actual.firsts == 6
-        behind = (actual.ids[:, 7] - actual.ids[:, 0])[some]
-        there, counts = np.unique(behind, return_counts=True)
-        same(there, np.arange(-4, 4))
-        np.testing.assert_allclose(counts / some.sum(), 1 / 8, atol=0.02)
+        half = actual.firsts == 6
+        behind = (actual.ids[:, 7] - actual.ids[:, 0])[half]
+        values, counts = np.unique(behind, return_counts=True)
+        same(values, np.arange(-4, 4))
+        np.testing.assert_allclose(counts / half.sum(), 1 / 8, atol=0.02)
         # Of these where B begins 3 behind A 10 of 14 tokens are read.
-        begin = actual.ids[some, 0][behind == 3] - 100
-        there, counts = np.unique(begin, return_counts=True)
-        same(there, np.arange(5))
+        begin = actual.ids[half, 0][behind == 3] - 100
+        values, counts = np.unique(begin, return_counts=True)
+        same(values, np.arange(5))
         np.testing.assert_allclose(counts / counts.sum(), 0.2, atol=0.05)
 
     def test_strangers_are_cut_in_the_same_way_out_of_the_next_text(self):

@@ -1,4 +1,4 @@
-"""Pairs that share rows: each as it is alone."""
+"""Packed pairs: each equals the pair alone."""
 
 import itertools
 import math
@@ -10,16 +10,16 @@ from absl.testing import absltest, parameterized
 from infoword_tf.encoders import Inputs
 from infoword_tf.views.masked import masked
 from infoword_tf.views.masking import MASKINGS, masking, packed_budget
-from infoword_tf.views.packed import fewest_rows, folded
+from infoword_tf.views.packed import fewest_sequences, folded
 from tests import zoo
 from tests.views import texts
 from tests.views.texts import assert_view, same
 
-ROWS = {'mlm': 'pieces', 'nsp': 'next'}
+ROWS = {'mlm': 'tokens', 'nsp': 'next'}
 
 
 def three_pairs():
-    """T = 11: a row of two pairs, 5 + 6 tokens, one of a pair, 6 tokens."""
+    """T = 11: two pairs of 5 + 6 tokens in a sequence, one of 6 alone."""
     text = texts.make_pairs(
         [([10], [11]), ([20], [21, 22]), ([30, 31], [32])], labels=[0, 1, 1]
     )
@@ -28,14 +28,14 @@ def three_pairs():
 
 
 def random_pairs(seed, masking_name, batch=8):
-    """A batch of the source, and what is masked of it."""
+    """Draws a batch of the source and a masking."""
     text = zoo.make_pairs(batch, seed, packed=True)
     draw = masking(masking_name)(text, np.random.default_rng(seed))
     return text, draw
 
 
 def each(text):
-    """For each pair its row, where it begins there, and its length."""
+    """Yields pair, sequence, first index and length."""
     pair = 0
     for row, slots in enumerate(text.slots):
         begin = 0
@@ -55,7 +55,7 @@ class FoldedTest(absltest.TestCase):
         )
 
     def test_no_other_choice_fits_where_it_does_not(self):
-        """All permutations of six texts, in 3 to 6 rows."""
+        """All permutations of six texts, in 3 to 6 sequences."""
         random = np.random.default_rng(0)
         orders = np.array(list(itertools.permutations(range(6))))
         for _ in range(20):
@@ -71,12 +71,13 @@ class FoldedTest(absltest.TestCase):
                 self.assertEqual(lowest, sums.max(axis=1).min())
 
     def test_fewest_rows(self):
-        self.assertEqual(fewest_rows(np.array([[5, 5, 5, 5]]), 10), 2)
-        self.assertEqual(fewest_rows(np.array([[6, 5, 5, 5]]), 10), 3)
-        self.assertEqual(fewest_rows(np.array([[6, 6, 6, 6]]), 10), 4)
+        self.assertEqual(fewest_sequences(np.array([[5, 5, 5, 5]]), 10), 2)
+        self.assertEqual(fewest_sequences(np.array([[6, 5, 5, 5]]), 10), 3)
+        self.assertEqual(fewest_sequences(np.array([[6, 6, 6, 6]]), 10), 4)
         # Of several batches all fit.
-        self.assertEqual(fewest_rows(np.array([[5] * 4, [6, 4, 6, 5]]), 10), 3)
-        self.assertEqual(fewest_rows(np.array([[7, 2, 3]]), 10), 2)
+        sizes = np.array([[5] * 4, [6, 4, 6, 5]])
+        self.assertEqual(fewest_sequences(sizes, 10), 3)
+        self.assertEqual(fewest_sequences(np.array([[7, 2, 3]]), 10), 2)
 
 
 class PackedTest(parameterized.TestCase):
@@ -123,7 +124,7 @@ class PackedTest(parameterized.TestCase):
 
     @parameterized.product(seed=(0, 1, 2, 3), name=list(MASKINGS))
     def test_each_pair_is_as_it_is_alone(self, seed, name):
-        """Pieces, masks and targets; and every place is somebody's."""
+        """Tokens, masks and targets; and every place is of one pair."""
         text, draw = random_pairs(seed, name)
         view = masked(text, draw, ROWS, zoo.SPECIALS)
         alone = masked(text._replace(slots=None), draw, ROWS, zoo.SPECIALS)
@@ -145,15 +146,15 @@ class PackedTest(parameterized.TestCase):
             same(view.positions[row, here], np.arange(size))
             self.assertLen(set(view.block_ids[row, here].tolist()), 1)
             for objective in ROWS:
-                wanted, own = (
+                actual, single = (
                     np.stack([x.places[objective] - shift, x.targets[objective],
                               x.weights[objective]])[:, number]
                     for x, shift, number in ((view, begin, row),
                                              (alone, 0, pair))
                 )  # fmt: skip
-                inside = (wanted[2] > 0) & (wanted[0] >= 0)
-                inside &= wanted[0] < size
-                same(wanted[:, inside], own[:, own[2] > 0])
+                inside = (actual[2] > 0) & (actual[0] >= 0)
+                inside &= actual[0] < size
+                same(actual[:, inside], single[:, single[2] > 0])
         slots = text.slots.shape[1]
         same(view.block_ids == slots, left)
         same(view.counts['padding'], left.sum(axis=1))
@@ -175,14 +176,14 @@ class PackedTest(parameterized.TestCase):
             )
 
     def test_nothing_is_seen_of_other_pairs(self):
-        """By the gradient of a pair's states in what stands everywhere."""
+        """By the gradient of a pair's states with respect to all tokens."""
         text, draw = random_pairs(1, 'tokens')
         view = masked(text, draw, ROWS, zoo.SPECIALS)
         encoder = zoo.make_model('bert', rate=0.0).encoder
         table = encoder.embedding_table
         b, tokens = view.ids.shape
         for _, row, begin, size in itertools.islice(each(text), 4):
-            # Places of a row of their own number each, in a table so long.
+            # Places of a row with one number each, in a table so long.
             with tf.GradientTape() as tape:
                 x = tf.Variable(tf.gather(table, view.ids))
                 encoder.lookup = lambda ids, x=x: tf.identity(x)

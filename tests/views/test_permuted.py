@@ -1,4 +1,4 @@
-"""XLNet's draw: what is predicted, in which order, and who sees whom."""
+"""XLNet's draw: targets, order of prediction, attention."""
 
 import pathlib
 import pydoc_data.topics
@@ -24,7 +24,7 @@ PLM = {'plm': 'queries'}
 
 
 def make_streams(b, tokens, word_rate=0.7, separator_rate=0.02, seed=0):
-    """Random text of T - 3 tokens; odd rows read backward."""
+    """Draws streams of T - 3 tokens; odd ones run backward."""
     random = np.random.default_rng(seed)
     shape = (b, tokens - 3)
     separators = random.random(shape) < separator_rate
@@ -52,12 +52,12 @@ def drawn(b, tokens, k=6, order='partial', seed=0, **text):
 
 
 def content(ranks, sees):
-    """[T, T] bool: what the content stream may look at."""
+    """Returns the mask [T, T] of the content stream."""
     return (sees[:, None] > ranks[None, :]) | np.eye(len(ranks), dtype=bool)
 
 
 def queries(ranks, sees):
-    """[T, T] bool: what a query at each place may look at."""
+    """Returns the mask [T, T] of queries."""
     return sees[:, None] > ranks[None, :]
 
 
@@ -263,18 +263,18 @@ class IndependenceTest(parameterized.TestCase):
             self.assertTrue(np.diag(h).all())
             # A target sees targets that come before it, and only those.
             for part in (slice(half), slice(half, tokens)):
-                own = np.arange(tokens)[part][target[part]]
+                goals = np.arange(tokens)[part][target[part]]
                 same(
-                    g[np.ix_(own, own)],
-                    ranks[own][:, None] > ranks[own][None, :],
+                    g[np.ix_(goals, goals)],
+                    ranks[goals][:, None] > ranks[goals][None, :],
                 )
                 # Plain words see no target of their half.
-                some = np.arange(tokens)[part][plain[part]]
-                self.assertFalse(h[np.ix_(some, own)].any())
+                rest = np.arange(tokens)[part][plain[part]]
+                self.assertFalse(h[np.ix_(rest, goals)].any())
                 # A query sees every plain word of its half.
-                self.assertTrue(g[np.ix_(own, some)].all())
+                self.assertTrue(g[np.ix_(goals, rest)].all())
                 if order == 'partial':
-                    self.assertTrue(h[np.ix_(some, some)].all())
+                    self.assertTrue(h[np.ix_(rest, rest)].all())
 
     def test_nothing_leaks_in_two_steps(self):
         """No path from a target to its query, through any number of layers."""
@@ -385,7 +385,7 @@ class TargetsTest(parameterized.TestCase):
         self.assertFalse((chosen & functional).any())
 
     def test_mostly_ngrams(self):
-        """Of 256 one-piece words 36.6 in n-grams, filled up to 43 (§7.1)."""
+        """Of 256 one-token words 36.6 in n-grams, filled up to 43 (§7.1)."""
         starts = np.ones((400, 256), bool)
         none = np.zeros_like(starts)
         ngrams = permuted.ngrams(starts, 6, np.random.default_rng(3))
@@ -543,7 +543,7 @@ class TwoTextsTest(parameterized.TestCase):
                 [0] * 13 + [1] * 2 + [2],
             ],
         )
-        # B of another row begins with a word: one piece earlier.
+        # B of another row begins with a word: one token earlier.
         starts[0, 12] = False
         _, columns, _ = permuted._two_texts(streams, random)
         same(columns[1, 12:], [13, 11, 13, 14])
@@ -574,7 +574,7 @@ class TwoTextsTest(parameterized.TestCase):
         )
         starts = store.flags & (stores.SENTENCE_START | stores.SEPARATOR) > 0
         sentence = np.cumsum(starts)
-        # Token i is piece i, so that a view says where its pieces are from.
+        # Token i is token i, so that a view says where its tokens are from.
         store = store._replace(ids=np.arange(len(store.ids)))
         source = StreamSource(
             store, tokens - 3, 64, 0, tokens // 2, both_directions=True
@@ -589,9 +589,10 @@ class TwoTextsTest(parameterized.TestCase):
             draw = permuted.permutation(text, random)
             for row in range(64):
                 cut = half + int((draw.segment_ids[row, half:] == 0).sum()) - 1
-                own = number[row]
+                numbers = number[row]
                 ends[
-                    int(own[half] != own[-1]), int(own[cut - 1] != own[cut])
+                    int(numbers[half] != numbers[-1]),
+                    int(numbers[cut - 1] != numbers[cut]),
                 ] += 1
                 partner = row + draw.away[row, cut + 1]
                 if partner != row:
@@ -665,22 +666,22 @@ class TwoTextsTest(parameterized.TestCase):
             same(draw.away, np.zeros((b, 24)))
 
     def test_text_without_a_word_start(self):
-        """One word longer than the second half: A is its first piece."""
+        """One word longer than the second half: A is its first word."""
         streams, draw, view = drawn(3, 24, word_rate=0.0, separator_rate=0.0)
         same(view.ids[:, 13], SEP)
-        own = draw.away[:, 14] == 0
-        same(view.ids[own, 14:22], streams.ids[own, 13:21])
+        continues = draw.away[:, 14] == 0
+        same(view.ids[continues, 14:22], streams.ids[continues, 13:21])
         self.assertTrue(draw.usable.all())  # single tokens
 
 
 class ViewTest(absltest.TestCase):
     def test_has_the_queries_alone(self):
         streams, draw, _ = drawn(4, 24)
-        with self.assertRaisesRegex(ValueError, "queries alone.*'pieces'"):
-            permuted.permuted(streams, draw, {'mlm': 'pieces'}, SPECIALS)
+        with self.assertRaisesRegex(ValueError, "queries alone.*'tokens'"):
+            permuted.permuted(streams, draw, {'mlm': 'tokens'}, SPECIALS)
 
     def test_targets_stand_in_the_view(self):
-        """Nothing is masked: the queries do not see them."""
+        """Targets are hidden from queries, not masked."""
         _, draw, view = drawn(4, 64)
         same(
             view.targets['plm'],
@@ -692,9 +693,9 @@ class ViewTest(absltest.TestCase):
         self.assertEqual(view.counts, {})
 
     def test_batches_can_be_joined(self):
-        """Held-out text is drawn in several steps and made into one view."""
+        """Held-out text is drawn in several steps and joined to one view."""
         parts = [drawn(6, 24, seed=seed) for seed in range(3)]
-        texts, draws, made = zip(*parts, strict=True)
+        texts, draws, results = zip(*parts, strict=True)
         streams, draw = (
             type(x[0])(*map(np.concatenate, zip(*x, strict=True)))
             for x in (texts, draws)
@@ -703,8 +704,8 @@ class ViewTest(absltest.TestCase):
         assert_view(
             view,
             'plm',
-            ids=np.concatenate([x.ids for x in made]),
-            targets=np.concatenate([x.targets['plm'] for x in made]),
+            ids=np.concatenate([x.ids for x in results]),
+            targets=np.concatenate([x.targets['plm'] for x in results]),
         )
 
     def test_flat_and_back(self):

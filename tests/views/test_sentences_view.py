@@ -1,4 +1,4 @@
-"""Copies of sentences, texts of pairs, and what is drawn in them."""
+"""Copies of sentences, texts of pairs, and random changes."""
 
 import numpy as np
 from absl.testing import absltest
@@ -34,7 +34,7 @@ def batch_of(texts, slots, width=32):
     )  # fmt: skip
 
 
-def made(text, view=sentences.sentences, seed=0, **settings):
+def make(text, view=sentences.sentences, seed=0, **settings):
     chosen = {'pairs': 0, 'repeat': 0.0, 'shuffle': False, **settings}
     drawn = change(text, np.random.default_rng(seed), **chosen)
     return view(text, drawn, ROWS, zoo.SPECIALS)
@@ -42,9 +42,9 @@ def made(text, view=sentences.sentences, seed=0, **settings):
 
 class CopiesTest(absltest.TestCase):
     def test_by_hand(self):
-        """Two sentences share a row, each twice; the third has its own."""
+        """Two sentences share a sequence, each twice; the third is alone."""
         texts = [[x, x] for x in ([7, 8], [9], [10, 11, 12])]
-        view = made(batch_of(texts, [[0, 1], [2, -1]], width=16))
+        view = make(batch_of(texts, [[0, 1], [2, -1]], width=16))
         first = [2, 7, 8, 3, 2, 7, 8, 3, 2, 9, 3, 2, 9, 3]
         same(view.ids[0, :14], first)
         same(view.positions[0, :14], [0, 1, 2, 3, 0, 1, 2, 3, 0, 1, 2, 0, 1, 2])
@@ -67,7 +67,7 @@ class CopiesTest(absltest.TestCase):
         counts = []
         for seed in range(400):
             text = batch_of([[words, words]], [[0]], width=40)
-            view = made(text, seed=seed, repeat=0.32)
+            view = make(text, seed=seed, repeat=0.32)
             plain = view.ids[0][view.block_ids[0] == 0]
             same(plain, [2, *words, 3])
             doubled = view.ids[0][view.block_ids[0] == 1]
@@ -92,7 +92,7 @@ class CopiesTest(absltest.TestCase):
         for seed in range(20):
             text = batch_of([[words]], [[0]], width=24)
             view, key = (
-                made(text, of, seed=seed, repeat=0.32)
+                make(text, of, seed=seed, repeat=0.32)
                 for of in (sentences.sentences, sentence_keys)
             )
             shown = view.ids[0][view.block_ids[0] == 0]
@@ -112,7 +112,7 @@ class CopiesTest(absltest.TestCase):
         seen = set()
         for seed in range(20):
             text = batch_of([[words, words]], [[0]])
-            view = made(text, seed=seed, shuffle=True)
+            view = make(text, seed=seed, shuffle=True)
             first, second = (
                 view.positions[0][view.block_ids[0] == i] for i in range(2)
             )
@@ -127,7 +127,7 @@ class PairsTest(absltest.TestCase):
     def test_texts_stay_and_a_negative_may_be_lacking(self):
         texts = [[[7, 8], [9], [10]], [[11], [12, 13], []]]
         text = batch_of(texts, [[0], [1]], width=16)
-        view = made(text, pairs=3, repeat=0.9, shuffle=True)
+        view = make(text, pairs=3, repeat=0.9, shuffle=True)
         same(view.ids[1, :7], [2, 11, 3, 2, 12, 13, 3])
         same(view.block_ids[1, 7:], [3] * 9)
         self.assertEqual(view.targets['simcse'][1, 0, 2], -1)
@@ -136,10 +136,10 @@ class PairsTest(absltest.TestCase):
     def test_keys_are_the_second_texts(self):
         texts = [[[7, 8], [9], [10]], [[11], [12, 13], []]]
         text = batch_of(texts, [[0], [1]], width=16)
-        view = made(text, sentence_keys, pairs=3)
+        view = make(text, sentence_keys, pairs=3)
         same(view.ids[0, :3], [2, 9, 3])
         same(view.ids[1, :4], [2, 12, 13, 3])
-        of_copies = made(batch_of([[[7, 8]] * 2], [[0]], 16), sentence_keys)
+        of_copies = make(batch_of([[[7, 8]] * 2], [[0]], 16), sentence_keys)
         same(of_copies.ids, [[2, 7, 8, 3, 3, 3, 3, 3]])
 
 

@@ -1,4 +1,4 @@
-"""Views of text as it stands: each token and its neighbours are targets."""
+"""Views of plain text: the neighbours of each token are targets."""
 
 import numpy as np
 from absl.testing import absltest
@@ -18,9 +18,9 @@ class StreamedTest(absltest.TestCase):
         return Batches({plan.source_specs[0]: source}, plan, SPECIALS, 0)
 
     def test_targets_are_the_next_inputs(self):
-        made = [self.batches().views(step)['streamed'] for step in range(40)]
+        views = [self.batches().views(step)['streamed'] for step in range(40)]
         separators = 0
-        for view, after in zip(made, made[1:], strict=False):
+        for view, after in zip(views, views[1:], strict=False):
             targets = view.targets[ROW]
             same(targets[:, :-1], view.ids[:, 1:])
             same(targets[:, -1], after.ids[:, 0])
@@ -48,12 +48,12 @@ class StreamedTest(absltest.TestCase):
         text = StreamSource(make_store(997), 20, 3, 0).batch(0)
         for view in (streamed, neighbours):
             with self.assertRaisesRegex(ValueError, 'the text alone'):
-                view(text, None, {'mlm': 'pieces'}, SPECIALS)
+                view(text, None, {'mlm': 'tokens'}, SPECIALS)
 
 
 class NeighboursTest(absltest.TestCase):
     def test_by_hand(self):
-        """2 and 4 are never asked for, 3 not measured."""
+        """2 and 4 are never targets, 3 is not measured."""
         ids = np.array([[7, 2, 3, 4, 1]], np.int32)
         flags = np.zeros_like(ids, bool)
         text = Streams(

@@ -10,8 +10,8 @@ from infoword_tf.views.masking import Masking
 from infoword_tf.views.translations import (
     Translated,
     Translations,
-    beside,
     cross,
+    joined_pairs,
     translate,
 )
 from tests import zoo
@@ -47,7 +47,7 @@ def unmasked(pairs):
 
 
 class Bits:
-    """A generator whose bits are given."""
+    """A generator of fixed bits."""
 
     def __init__(self, *bits):
         self.bits = bits
@@ -58,18 +58,18 @@ class Bits:
 
 
 class TranslatedTest(parameterized.TestCase):
-    def made(self, side, restart):
+    def make(self, side, restart):
         text = translations(TEXTS, [[0, 1]])
         number, side = np.arange(2), np.array(side)
-        there = text.slots >= 0
-        pairs = beside(text, (number, side), (number, 1 - side), there)
+        filled = text.slots >= 0
+        pairs = joined_pairs(text, (number, side), (number, 1 - side), filled)
         draw = Translated(pairs, unmasked(pairs), restart)
         return VIEWS['translated'].make(
-            text, draw, {'tlm': 'pieces'}, zoo.SPECIALS
+            text, draw, {'tlm': 'tokens'}, zoo.SPECIALS
         )
 
     def test_two_pairs_share_a_row(self):
-        view = self.made([0, 1], restart=False)
+        view = self.make([0, 1], restart=False)
         first = [CLS, 10, 11, SEP, 30, 31, 32, SEP]
         second = [CLS, 33, 34, SEP, 12, SEP]
         assert_view(
@@ -82,7 +82,7 @@ class TranslatedTest(parameterized.TestCase):
         self.assertEqual(view.counts['padding'], 2)
 
     def test_positions_begin_anew(self):
-        view = self.made([0, 1], restart=True)
+        view = self.make([0, 1], restart=True)
         same(view.positions, [[0, 1, 2, 3, 0, 1, 2, 3, 0, 1, 2, 3, 0, 1, 0, 0]])
 
     def test_masked_as_of_mlm(self):
@@ -93,8 +93,8 @@ class TranslatedTest(parameterized.TestCase):
             draw = translate(text, np.random.default_rng(seed), 'tokens', False)
             pairs, masked = draw.pairs, draw.masking.masked
             self.assertFalse((masked & pairs.separators).any())
-            own = pairs.firsts + pairs.seconds
-            same(masked.sum(axis=1), np.ceil(0.15 * own))
+            sizes = pairs.firsts + pairs.seconds
+            same(masked.sum(axis=1), np.ceil(0.15 * sizes))
             place = np.arange(masked.shape[1])
             first = masked & (place < pairs.firsts[:, None])
             seen += first.sum(), masked.sum() - first.sum()
@@ -110,18 +110,18 @@ class TranslatedTest(parameterized.TestCase):
         whole = VIEWS['translated'].make(
             text,
             draw._replace(masking=unmasked(draw.pairs)),
-            {'tlm': 'pieces'},
+            {'tlm': 'tokens'},
             zoo.SPECIALS,
         )
         view = VIEWS['translated'].make(
-            text, draw, {'tlm': 'pieces'}, zoo.SPECIALS
+            text, draw, {'tlm': 'tokens'}, zoo.SPECIALS
         )
-        there = view.weights['tlm'] > 0
+        filled = view.weights['tlm'] > 0
         stood = np.take_along_axis(whole.ids, view.places['tlm'], axis=1)
-        same(stood[there], view.targets['tlm'][there])
-        self.assertEqual(there.sum(), draw.masking.masked.sum())
+        same(stood[filled], view.targets['tlm'][filled])
+        self.assertEqual(filled.sum(), draw.masking.masked.sum())
         hidden = np.take_along_axis(view.ids, view.places['tlm'], axis=1)
-        measured = (view.measured['tlm'] > 0) & there
+        measured = (view.measured['tlm'] > 0) & filled
         self.assertTrue((hidden[measured] == MASK).all())
 
     def test_either_language_comes_first(self):

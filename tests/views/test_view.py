@@ -15,7 +15,7 @@ class FlattenTest(absltest.TestCase):
             'masked': masked(
                 texts.make_windows(),
                 draw,
-                {'mlm': 'pieces', 'dim': 'start', 'bert_nce': 'pieces'},
+                {'mlm': 'tokens', 'dim': 'start', 'bert_nce': 'tokens'},
                 texts.SPECIALS,
             ),
             'other': views.View(

@@ -18,7 +18,7 @@ SPECIALS = Specials(2, 3, 4, 60)
 
 
 def make_text(texts, negatives=4):
-    """Words numbered by their place, of passages that are given."""
+    """Makes words numbered by index, of given passages."""
     texts = np.int32(texts)
     ids = 5 + np.arange(texts.size, dtype=np.int32).reshape(texts.shape)
     drawn = np.full((len(texts), negatives), 7, np.int32)
@@ -73,20 +73,20 @@ class WindowTest(parameterized.TestCase):
     def test_views(self):
         text = make_text([[1, 1, 1, 2, 3, 3], [3, 4, 4, 4, -1, -1]])
         near = windows(text, np.random.default_rng(1), 2)
-        made = words(text, near, {'one': 'around', 'two': 'middle'}, SPECIALS)
-        targets = made.targets['one'].reshape(2, 6, 5)
+        view = words(text, near, {'one': 'around', 'two': 'middle'}, SPECIALS)
+        targets = view.targets['one'].reshape(2, 6, 5)
         same(targets[0, 2], [5, 6, 7, 8, 9])
         same(targets[0, 0], [0, 0, 5, 6, 7])
-        same(made.weights['one'].reshape(2, 6, 5), near)
-        same(made.targets['two'], text.ids)
+        same(view.weights['one'].reshape(2, 6, 5), near)
+        same(view.targets['two'], text.ids)
         # A document of one word has no pair, padding neither.
-        same(made.weights['two'], [[1, 1, 1, 0, 1, 1], [0, 1, 1, 1, 0, 0]])
-        mixes = made.mixes['two']
-        np.testing.assert_allclose(mixes.sum(axis=2), made.weights['two'])
+        same(view.weights['two'], [[1, 1, 1, 0, 1, 1], [0, 1, 1, 1, 0, 0]])
+        mixes = view.mixes['two']
+        np.testing.assert_allclose(mixes.sum(axis=2), view.weights['two'])
         same(mixes > 0, near)
-        same(made.counts['padding'], [0, 2])
-        with self.assertRaisesRegex(ValueError, 'one wants pieces'):
-            words(text, near, {'one': 'pieces'}, SPECIALS)
+        same(view.counts['padding'], [0, 2])
+        with self.assertRaisesRegex(ValueError, 'one wants tokens'):
+            words(text, near, {'one': 'tokens'}, SPECIALS)
 
     def test_what_is_read_and_drawn(self):
         settings = {'window': 3, 'subsample': 1e-4, 'negatives': 9}

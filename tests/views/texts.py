@@ -1,4 +1,4 @@
-"""What tests of masked views share: texts and draws that are written out."""
+"""Texts and draws for tests of masked views."""
 
 import numpy as np
 
@@ -9,7 +9,7 @@ SPECIALS = views.Specials(cls_id=2, sep_id=3, mask_id=4, size=100)
 
 
 def make_windows():
-    """Two rows of L = 7 tokens, P = 2; a document ends in the second."""
+    """Makes two sequences of 7 tokens; a document ends in the second."""
     ids = np.array(
         [[10, 11, 12, 13, 14, 15, 16], [20, 21, 22, 3, 23, 24, 25]], np.int32
     )
@@ -29,13 +29,13 @@ def make_draw(masked, shown=None, random=None, **more):
 
 
 def make_pairs(rows, length=9, **more):
-    """Pairs of (A, B): pieces of each."""
+    """Makes pairs (A, B) of tokens."""
     ids = np.zeros((len(rows), length), np.int32)
     separators = np.ones((len(rows), length), bool)
     for row, (a, b) in enumerate(rows):
-        for begin, piece in ((0, a), (len(a) + 1, b)):
-            ids[row, begin : begin + len(piece)] = piece
-            separators[row, begin : begin + len(piece)] = False
+        for begin, text in ((0, a), (len(a) + 1, b)):
+            ids[row, begin : begin + len(text)] = text
+            separators[row, begin : begin + len(text)] = False
     return Pairs(
         ids, np.ones(ids.shape, bool), separators,
         np.array([len(a) for a, _ in rows], np.int32),
@@ -54,7 +54,7 @@ def pair_draw(masked, length=9, **more):
 
 
 def two_pairs():
-    """L = 9: T = 11, P = 2. The first pair is full, the second is padded."""
+    """Makes pairs of at most 9 tokens; the second is padded."""
     return make_pairs(
         [([10, 11, 12], [13, 14, 15, 16, 17]), ([20], [21, 22])],
         labels=[0, 1],
@@ -62,17 +62,17 @@ def two_pairs():
 
 
 def two_pairs_draw():
-    """What is masked of them: x11 and x16, and x21."""
+    """Masks x11 and x16, and x21."""
     return pair_draw([[1, 7], [2]])
 
 
 def same(actual, expected, message=''):
-    """Asserts that numbers are these."""
+    """Asserts that numbers are equal."""
     np.testing.assert_array_equal(actual, expected, message)
 
 
 def assert_view(view, row=None, **fields):
-    """Asserts that fields of a view are these, or what a row has of them."""
+    """Asserts values of a view's fields, or of a row's entries."""
     for name, expected in fields.items():
         actual = getattr(view, name)
         actual = actual[row] if isinstance(actual, dict) else actual

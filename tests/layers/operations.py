@@ -1,8 +1,7 @@
-"""What every fused piece is held against: plain operations, float32.
+"""Tests that all fused operations share: the plain form, in float32.
 
-A `Piece` tells what one takes and how to run it; `piece_test` makes the tests
-that hold its fused form against its plain form and the automatic gradients of
-that.
+An `Operation` has inputs and runs in both forms; `operation_test` makes tests
+that compare the fused form with the plain form and its automatic gradients.
 """
 
 from collections.abc import Callable
@@ -21,14 +20,14 @@ BFLOAT16 = 2.0**-8  # half a unit in the last place, relative
 WIDE = ('x', 'residual', 'scores', 'content', 'position')
 
 
-class Piece(NamedTuple):
-    """One piece under test.
+class Operation(NamedTuple):
+    """One fused operation under test.
 
     Attributes:
-        shapes: of its inputs, by name.
-        run: (inputs, key, rate) -> a list of its results.
-        masked: (inputs, rate) -> the same by plain operations, with the mask
-            of KEY written in; None: the piece drops nothing.
+        shapes: of the inputs, by name.
+        run: (inputs, key, rate) -> list of results.
+        masked: (inputs, rate) -> results of plain operations with the mask of
+            KEY; None: the operation has no dropout.
     """
 
     shapes: dict[str, tuple[int, ...]]
@@ -37,14 +36,14 @@ class Piece(NamedTuple):
 
 
 def drop(x, rate):
-    """Plain dropout by the mask of KEY."""
+    """Applies plain dropout by the mask of KEY."""
     keep = dropout.keep_mask(KEY, tuple(x.shape), rate)
     return tf.where(keep, x / (1 - rate), 0.0)
 
 
 def dropping(shapes, run):
-    """A piece whose last operation is dropout."""
-    return Piece(
+    """An operation that ends with dropout."""
+    return Operation(
         shapes, run, lambda inputs, rate: [drop(run(inputs, None)[0], rate)]
     )
 
@@ -64,7 +63,7 @@ def make_inputs(shapes, seed, dtype='float32'):
 
 
 def value_and_gradients(function, inputs):
-    """Results, and gradients of their product with fixed numbers."""
+    """Returns results, and gradients of their product with fixed numbers."""
     random = np.random.default_rng(99)
     with tf.GradientTape() as tape:
         tape.watch(list(inputs.values()))
@@ -77,7 +76,7 @@ def value_and_gradients(function, inputs):
 
 
 def assert_close(actual, expected, tolerance, what=''):
-    """Within `tolerance` of the largest expected value."""
+    """Asserts that values are within `tolerance` of the largest one."""
     expected = np.asarray(tf.cast(expected, tf.float64))
     np.testing.assert_allclose(
         np.asarray(tf.cast(actual, tf.float64)),
@@ -88,23 +87,23 @@ def assert_close(actual, expected, tolerance, what=''):
     )
 
 
-def piece_test(pieces):
-    """The tests that all pieces share, for those given by name."""
+def operation_test(operations):
+    """Makes the shared tests of operations by name."""
 
     def inputs_of(name, dtype='float32'):
-        return make_inputs(pieces[name].shapes, len(name), dtype)
+        return make_inputs(operations[name].shapes, len(name), dtype)
 
-    class PieceTest(parameterized.TestCase):
-        @parameterized.product(name=list(pieces))
-        def test_rate_0_is_the_plain_piece(self, name):
-            inputs, run = inputs_of(name), pieces[name].run
+    class OperationTest(parameterized.TestCase):
+        @parameterized.product(name=list(operations))
+        def test_rate_0_is_the_plain_operation(self, name):
+            inputs, run = inputs_of(name), operations[name].run
             plain, plain_gradients = value_and_gradients(
                 lambda i: run(i, None), inputs
             )
-            found, gradients = value_and_gradients(
+            actual, gradients = value_and_gradients(
                 lambda i: run(i, KEY), inputs
             )
-            for one, two in zip(found, plain, strict=True):
+            for one, two in zip(actual, plain, strict=True):
                 self.assertEqual(one.dtype, tf.float32)
                 self.assertEqual(one.shape, two.shape)
                 assert_close(one, two, 1e-6)
@@ -112,47 +111,47 @@ def piece_test(pieces):
                 self.assertEqual(gradient.shape, inputs[key].shape)
                 assert_close(gradient, plain_gradients[key], 1e-5, key)
 
-        @parameterized.product(name=list(pieces), key=(None, KEY))
+        @parameterized.product(name=list(operations), key=(None, KEY))
         def test_bfloat16(self, name, key):
-            inputs, run = inputs_of(name, 'bfloat16'), pieces[name].run
+            inputs, run = inputs_of(name, 'bfloat16'), operations[name].run
             exact = {k: tf.cast(v, tf.float32) for k, v in inputs.items()}
             expected, expected_gradients = value_and_gradients(
                 lambda i: run(i, None), exact
             )
-            found, gradients = value_and_gradients(
+            actual, gradients = value_and_gradients(
                 lambda i: run(i, key), inputs
             )
-            for one, two in zip(found, expected, strict=True):
+            for one, two in zip(actual, expected, strict=True):
                 self.assertEqual(one.dtype, tf.bfloat16)
                 assert_close(one, two, 2 * BFLOAT16)
             for k, gradient in gradients.items():
                 self.assertEqual(gradient.dtype, inputs[k].dtype, k)
                 assert_close(gradient, expected_gradients[k], 8 * BFLOAT16, k)
 
-    droppers = [name for name in pieces if pieces[name].masked]
+    droppers = [name for name in operations if operations[name].masked]
     if not droppers:
-        return PieceTest
+        return OperationTest
 
-    class DroppingTest(PieceTest):
+    class DroppingTest(OperationTest):
         @parameterized.product(name=droppers)
         def test_dropout_is_the_mask_of_the_key(self, name):
-            inputs, piece = inputs_of(name), pieces[name]
+            inputs, operation = inputs_of(name), operations[name]
             plain, plain_gradients = value_and_gradients(
-                lambda i: piece.masked(i, RATE), inputs
+                lambda i: operation.masked(i, RATE), inputs
             )
-            found, gradients = value_and_gradients(
-                lambda i: piece.run(i, KEY, RATE), inputs
+            actual, gradients = value_and_gradients(
+                lambda i: operation.run(i, KEY, RATE), inputs
             )
-            assert_close(found[0], plain[0], 1e-6)
+            assert_close(actual[0], plain[0], 1e-6)
             for key, gradient in gradients.items():
                 assert_close(gradient, plain_gradients[key], 1e-5, key)
-            (undropped,) = piece.run(inputs, KEY)
-            moved = tf.reduce_max(abs(found[0] - undropped))
+            (undropped,) = operation.run(inputs, KEY)
+            moved = tf.reduce_max(abs(actual[0] - undropped))
             self.assertGreater(float(moved), 0.05)
 
         @parameterized.product(name=droppers)
         def test_inference_drops_nothing(self, name):
-            inputs, run = inputs_of(name), pieces[name].run
+            inputs, run = inputs_of(name), operations[name].run
             (with_rate,) = run(inputs, None, RATE)
             (without,) = run(inputs, None)
             np.testing.assert_array_equal(with_rate, without)
