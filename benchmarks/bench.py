@@ -3,13 +3,13 @@
     python -m benchmarks.bench --quick
     python -m benchmarks.bench --only=step,encode --workdir=runs/bench
 
-Each part is a benchmark of this folder, run as a process; its contestants are
-processes of their own, in turns, and the machine is watched (turns.py). What is
-finished stays in WORKDIR, so a run that was stopped goes on; a part that failed
-is said in its place, and the next run tries it again. At the end the document,
-the README's sentence and the plot are written from what WORKDIR has; with
+Each table is a benchmark of this folder, run as a process; its contestants are
+processes, too, which run in turns while the machine is watched (turns.py).
+Finished results stay in WORKDIR, so a stopped run goes on; the document names
+a benchmark that failed, and the next run tries it again. At the end the
+document, the README's sentence and the plot are written from WORKDIR; with
 --only they are not, unless --render says so. --quick measures less often and
-leaves some parts out: for figures that are to be published do without.
+leaves some tables out; published figures do without.
 
 Weights are MiniLM's, text is pydocs: nothing is downloaded.
 """
@@ -36,17 +36,17 @@ from infoword_tf.choices import flag
 
 PACKAGES = 'tensorflow', 'keras', 'tf-models-official', 'numpy'
 PEERS = 'torch', 'transformers', 'sentence-transformers', 'onnxruntime'
-DOCUMENTS, EXAMPLES, WORDS = 8000, 4000, 60  # of what is made of pydocs
-MACHINE, SUMMARY = 'machine', 'summary'  # made here
+DOCUMENTS, EXAMPLES, WORDS = 8000, 4000, 60  # of inputs made of pydocs
+MACHINE, SUMMARY = 'machine', 'summary'  # further markers
 
 
 @dataclasses.dataclass(frozen=True)
-class Choices:
-    """All that the command may choose."""
+class BenchChoices:
+    """Choices of the command."""
 
-    quick: bool = flag(False, 'Measure less often, and less.')
-    only: tuple = flag((), 'Names of parts; none: all.')
-    workdir: str = flag('runs/bench', 'What is finished stays there.')
+    quick: bool = flag(False, 'Measure less often, and fewer tables.')
+    only: tuple = flag((), 'Names of tables; none: all.')
+    workdir: str = flag('runs/bench', 'Where finished results stay.')
     weights: str | None = flag(
         None, 'A folder of sentence-transformers with the layout of MiniLM; '
         'none: that of make bench-peers.')
@@ -55,18 +55,18 @@ class Choices:
     readme: str = flag('README.md', 'Where its sentence goes.')
 
 
-# ----------------------------------------------------------------------- parts
+# ---------------------------------------------------------------------- tables
 
 
-class Part(NamedTuple):
-    """A table.
+class Benchmark(NamedTuple):
+    """A table of docs/speed.md.
 
     Attributes:
-        title: in the plot; None: it has too many lines for one.
+        title: in the plot; None: too many lines for the plot.
         module: of the benchmark.
         typed: flags.
-        quick: flags instead of some of them; None: it is left out.
-        full: flags in addition, of a run that is not quick.
+        quick: further flags with --quick; None: left out.
+        full: further flags without --quick.
     """
 
     title: str | None
@@ -78,14 +78,14 @@ class Part(NamedTuple):
 
 # In flags {WORKDIR}, {WEIGHTS} and the names of INPUTS are replaced.
 ENCODE = '--init={WEIGHTS}', '--peers={WEIGHTS}'
-PARTS = {
-    'step': Part(
+BENCHMARKS = {
+    'step': Benchmark(
         'training step', 'step', ('--rows=bert_nce,mlm,infoword',),
         ('--rounds=3', '--steps=2'), ('--rounds=5', '--steps=6'),
     ),
-    # A precision each: all contestants stay in memory.
+    # One precision each, since all contestants stay in memory.
     **{
-        f'base_{length}{name}': Part(
+        f'base_{length}{name}': Benchmark(
             f'base, {length} tokens', 'step',
             ('--size=base', '--rows=bert_nce,mlm,infoword',
              f'--seq_len={length}', f'--batch_size={1024 // length}',
@@ -97,43 +97,43 @@ PARTS = {
             ('', 'float32'), ('_bfloat16', 'mixed_bfloat16')
         )
     },
-    'streams': Part(
+    'streams': Benchmark(
         'two streams', 'step',
         ('--rows=mlm,plm,transformer_xl', '--memory_length=128', '--no_peer',
          '--precisions=float32'),
         None, ('--rounds=3', '--steps=3'),
     ),
-    'finetune': Part(
+    'finetune': Benchmark(
         'fine-tuning', 'trainers',
         ('--of=labels', '--source={WEIGHTS}', '--data_dir={glue}',
          '--workdir={WORKDIR}/finetune'),
         ('--seeds=1', '--steps=24'), ('--seeds=3', '--steps=40'),
     ),
-    'simcse': Part(
+    'simcse': Benchmark(
         'SimCSE', 'trainers',
         ('--of=pairs', '--source={WEIGHTS}', '--pairs={pairs}', '--seq_len=64',
          '--learning_rate=2e-5', '--workdir={WORKDIR}/simcse'),
         ('--seeds=1', '--steps=14', '--batch_size=32'),
         ('--seeds=2', '--steps=20', '--batch_size=64'),
     ),
-    'encode': Part(
+    'encode': Benchmark(
         'encode', 'encode', (*ENCODE, '--ask=texts'),
         ('--texts=200', '--rounds=3'), ('--texts=600', '--rounds=5'),
     ),
-    'calls': Part(
+    'calls': Benchmark(
         'one call', 'encode', (*ENCODE, '--ask=calls'),
         ('--rounds=50',), ('--rounds=200',),
     ),
-    'calls_bfloat16': Part(
+    'calls_bfloat16': Benchmark(
         'a call', 'encode', (*ENCODE, '--ask=calls', '--precision=bfloat16'),
         None, ('--rounds=200',),
     ),
-    'clients': Part(
+    'clients': Benchmark(
         None, 'encode', (*ENCODE, '--ask=clients'),
         ('--rounds=1', '--seconds=0.3', '--clients=1,8'),
         ('--rounds=3', '--seconds=0.4'),
     ),
-    'pipeline': Part(
+    'pipeline': Benchmark(
         'input pipeline', 'pipeline', (),
         ('--megabytes=4', '--batches=100', '--steps=10', '--rounds=2'),
         ('--rounds=5',),
@@ -145,14 +145,14 @@ PARTS = {
 
 
 def documents() -> Iterator[Any]:
-    """Opens some of pydocs."""
+    """Opens the first documents of pydocs."""
     from infoword_tf.data import corpora
 
     return itertools.islice(corpora.open_corpus('pydocs').train(), DOCUMENTS)
 
 
 def write_table(path: pathlib.Path, rows: Sequence[Sequence[str]]) -> None:
-    """Writes rows whole or not at all, parted as the file's name says."""
+    """Writes a csv or tsv atomically."""
     path.parent.mkdir(parents=True, exist_ok=True)
     dialect = 'excel-tab' if path.suffix == '.tsv' else 'excel'
     with files.written(path) as partial, open(
@@ -175,14 +175,14 @@ def make_glue(path: pathlib.Path) -> None:
 
 
 def make_pairs(path: pathlib.Path) -> None:
-    """Makes pairs of a sentence with itself, as --pairs takes them."""
+    """Makes a table for --pairs, of equal sentences."""
     texts = dict.fromkeys(s for d in documents() for s in d.sentences)
     rows = [(text, text) for text in itertools.islice(texts, EXAMPLES)]
     write_table(path, [('a', 'b'), *rows])
 
 
-# By what they are called in flags: where they lie, what comes last of them, and
-# what makes them.
+# By name in flags: the path, the file that is written last, and the function
+# that makes all files.
 INPUTS: dict[str, tuple[str, str, Callable[[pathlib.Path], None]]] = {
     'glue': ('inputs/glue', 'SST-2/dev.tsv', make_glue),
     'pairs': ('inputs/pairs.csv', '', make_pairs),
@@ -193,30 +193,30 @@ INPUTS: dict[str, tuple[str, str, Callable[[pathlib.Path], None]]] = {
 
 
 def flags_of(
-    part: Part, quick: bool, folder: pathlib.Path, weights: str
+    benchmark: Benchmark, quick: bool, folder: pathlib.Path, weights: str
 ) -> list[str]:
-    """Lists what a part is run with."""
-    places = {name: folder / place for name, (place, _, _) in INPUTS.items()}
-    more = part.quick if quick else part.full
+    """Lists the flags of a benchmark."""
+    paths = {name: folder / path for name, (path, _, _) in INPUTS.items()}
+    more = benchmark.quick if quick else benchmark.full
     return [
-        each.format(WORKDIR=folder, WEIGHTS=weights, **places)
-        for each in (*part.typed, *more)
+        each.format(WORKDIR=folder, WEIGHTS=weights, **paths)
+        for each in (*benchmark.typed, *more)
     ]
 
 
-def run_part(
-    name: str, part: Part, typed: Sequence[str], folder: pathlib.Path
+def run_benchmark(
+    name: str, benchmark: Benchmark, typed: Sequence[str], folder: pathlib.Path
 ) -> dict[str, Any]:
-    """Runs a part: what it measured, or why it failed; kept in WORKDIR."""
+    """Runs a benchmark; writes the record, or the failure, to WORKDIR."""
     path, log = folder / f'{name}.json', folder / f'{name}.log'
     began = time.time()
     done: dict[str, Any] = {'given': list(typed)}
     try:
         for needed, (place, last, make) in INPUTS.items():
             missing = not (folder / place / last).exists()
-            if missing and f'{{{needed}}}' in ' '.join(part.typed):
+            if missing and f'{{{needed}}}' in ' '.join(benchmark.typed):
                 make(folder / place)
-        kept.run(f'benchmarks.{part.module}', log, *typed)
+        kept.run(f'benchmarks.{benchmark.module}', log, *typed)
         done['record'] = json.loads(log.read_text().splitlines()[-1])
     except RuntimeError as error:
         done['failed'] = str(error)
@@ -226,13 +226,13 @@ def run_part(
 
 
 def earlier(name: str, folder: pathlib.Path) -> dict[str, Any] | None:
-    """Reads what an earlier run has left of a part."""
+    """Reads the result of an earlier run, if any."""
     path = folder / f'{name}.json'
     return kept.read_json(path) if path.exists() else None
 
 
 def machine_of(quick: bool) -> dict[str, Any]:
-    """What the figures are of, now."""
+    """Describes the machine, packages and commit."""
     from infoword_tf.training import precision
 
     path = precision.CPUINFO
@@ -242,7 +242,7 @@ def machine_of(quick: bool) -> dict[str, Any]:
         for line in text.splitlines()
         if line.startswith('model name')
     ]
-    own = precision.instructions() or ()
+    instructions = precision.instructions() or ()
     sites = (kept.ROOT / '.venv-peers').glob('lib/python3*/site-packages')
     theirs = {
         each.metadata['Name']: each.version
@@ -251,7 +251,9 @@ def machine_of(quick: bool) -> dict[str, Any]:
     return {
         'processor': names[0] if names else platform.machine(),
         'cores': os.cpu_count(),
-        'instructions': [x for x in precision.INSTRUCTIONS if x in own],
+        'instructions': [
+            x for x in precision.INSTRUCTIONS if x in instructions
+        ],
         'bytes': psutil.virtual_memory().total,
         'python': platform.python_version(),
         'packages': {name: metadata.version(name) for name in PACKAGES},
@@ -263,49 +265,49 @@ def machine_of(quick: bool) -> dict[str, Any]:
     }
 
 
-@commands.takes(Choices)
-def run(given: Choices, chosen: Mapping[str, Any]) -> dict[str, Any]:
-    """Runs the parts that are missing, and writes the documents.
+@commands.takes(BenchChoices)
+def run(choices: BenchChoices, chosen: Mapping[str, Any]) -> dict[str, Any]:
+    """Runs missing benchmarks, and writes the documents.
 
     Returns:
-        By part, what was measured.
+        Results by table.
 
     Raises:
-        UsageError: a part is not known, or there are no weights.
+        UsageError: an unknown table, or no weights.
     """
     del chosen
-    unknown = [name for name in given.only if name not in PARTS]
+    unknown = [name for name in choices.only if name not in BENCHMARKS]
     if unknown:
         raise errors.UsageError(
-            f'--only={unknown[0]}: there is no such part; known are '
-            f'{", ".join(PARTS)}'
+            f'--only={unknown[0]}: there is no such table; known are '
+            f'{", ".join(BENCHMARKS)}'
         )
-    folder = pathlib.Path(given.workdir).absolute()
-    weights = str(given.weights or peers.weights())
-    wanted = {
-        name: flags_of(part, given.quick, folder, weights)
-        for name, part in PARTS.items()
-        if not (given.quick and part.quick is None)
+    folder = pathlib.Path(choices.workdir).absolute()
+    weights = str(choices.weights or peers.weights())
+    flags = {
+        name: flags_of(benchmark, choices.quick, folder, weights)
+        for name, benchmark in BENCHMARKS.items()
+        if not (choices.quick and benchmark.quick is None)
     }
-    done = {name: earlier(name, folder) or {} for name in wanted}
+    done = {name: earlier(name, folder) or {} for name in flags}
     missing = [
         name for name, old in done.items()
-        if name in (given.only or wanted)
-        and ('record' not in old or old['given'] != wanted[name])
+        if name in (choices.only or flags)
+        and ('record' not in old or old['given'] != flags[name])
     ]  # fmt: skip
     place = folder / f'{MACHINE}.json'
     if missing:
-        kept.begin(folder)
+        kept.bind_commit(folder)
         if not place.exists():
-            files.write_json(place, machine_of(given.quick))
+            files.write_json(place, machine_of(choices.quick))
     for name in missing:
-        done[name] = run_part(name, PARTS[name], wanted[name], folder)
-        said = done[name].get('failed', 'done').splitlines()[-1]
-        print(f'{name}: {done[name]["took"]:.0f} s, {said}', flush=True)
+        done[name] = run_benchmark(name, BENCHMARKS[name], flags[name], folder)
+        status = done[name].get('failed', 'done').splitlines()[-1]
+        print(f'{name}: {done[name]["took"]:.0f} s, {status}', flush=True)
     done = {name: each for name, each in done.items() if each}
-    if given.render or not given.only:
-        render(done, kept.read_json(place), pathlib.Path(given.docs),
-               pathlib.Path(given.readme))  # fmt: skip
+    if choices.render or not choices.only:
+        render(done, kept.read_json(place), pathlib.Path(choices.docs),
+               pathlib.Path(choices.readme))  # fmt: skip
     return done
 
 
@@ -313,9 +315,9 @@ def run(given: Choices, chosen: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def machine_lines(
-    machine: Mapping[str, Any], found: Mapping[str, Mapping[str, Any]]
+    machine: Mapping[str, Any], results: Mapping[str, Mapping[str, Any]]
 ) -> list[str]:
-    """The table of what the figures are of."""
+    """Formats a table of the machine."""
     packages = {**machine['packages'], **machine['peers']}
     versions = ', '.join(f'{k} {v}' for k, v in packages.items())
     rows = [
@@ -329,38 +331,38 @@ def machine_lines(
         ('commit', machine['commit']),
         ('run', 'quick' if machine['quick'] else 'full'),
     ]  # fmt: skip
-    if 'record' in found.get('step', {}):
-        rates = found['step']['record']['products'].items()
+    if 'record' in results.get('step', {}):
+        rates = results['step']['record']['products'].items()
         rows.append((
             'one large matrix product',
             ', '.join(f'{k} {v / 1e9:,.0f} GFLOP/s' for k, v in rates),
         ))
-    took = sum(part['took'] for part in found.values())
+    took = sum(result['took'] for result in results.values())
     rows.append(('took', f'{took / 60:.0f} minutes'))
     return report.table(('', ''), rows)
 
 
-def part_lines(part: Mapping[str, Any] | None) -> list[str]:
-    """The table of a part, or why there is none."""
-    if part is None:
+def result_lines(result: Mapping[str, Any] | None) -> list[str]:
+    """Formats the table of a benchmark, or the failure."""
+    if result is None:
         return ['Not measured by this run.']
-    if 'failed' in part:
-        words = part['failed'].splitlines()[-1].replace('`', "'")
+    if 'failed' in result:
+        words = result['failed'].splitlines()[-1].replace('`', "'")
         return [f'**Failed**: `{words[:200]}`']
-    return report.lines_of(part['record'])
+    return report.lines_of(result['record'])
 
 
 def summary_lines(
     machine: Mapping[str, Any], record: Mapping[str, Any]
 ) -> list[str]:
-    """The README's sentence about training steps."""
-    said: dict[str, list[str]] = collections.defaultdict(list)
+    """Writes the README's sentence about training steps."""
+    times_of: dict[str, list[str]] = collections.defaultdict(list)
     for row, basis in report.grouped(record):
         if row is not basis and row['name'] in ('bert_nce', 'mlm'):
             times = statistics.median(report.ratios(row, basis))
-            said[row['name']].append(f'{times:.2f} in {row["group"]}')
+            times_of[row['name']].append(f'{times:.2f} in {row["group"]}')
     each = ', '.join(
-        f'`{name}` {" and ".join(times)}' for name, times in said.items()
+        f'`{name}` {" and ".join(times)}' for name, times in times_of.items()
     )
     beside = ', beside other work' if report.busy(record) else ''
     return [
@@ -371,37 +373,30 @@ def summary_lines(
 
 
 def render(
-    found: Mapping[str, Mapping[str, Any]],
+    results: Mapping[str, Mapping[str, Any]],
     machine: Mapping[str, Any],
     docs: pathlib.Path,
     readme: pathlib.Path,
 ) -> None:
-    """Writes the tables, the plot and the README's sentence.
-
-    Args:
-        found: by part, as `run_part` gives it.
-        machine: as `machine_of` gives it.
-        docs: the folder of speed.md.
-        readme: the file.
-    """
-    parts = {name: part_lines(found.get(name)) for name in PARTS}
-    parts[MACHINE] = machine_lines(machine, found)
-    write(docs / 'speed.md', parts)
+    """Writes the tables, the plot and the README's sentence."""
+    lines = {name: result_lines(results.get(name)) for name in BENCHMARKS}
+    lines[MACHINE] = machine_lines(machine, results)
+    write(docs / 'speed.md', lines)
     titled = collections.defaultdict(list)
-    for name, part in found.items():
-        if 'record' in part and PARTS[name].title:
-            titled[PARTS[name].title].append(part['record'])
-    records = {title: report.merged(some) for title, some in titled.items()}
+    for name, result in results.items():
+        if 'record' in result and BENCHMARKS[name].title:
+            titled[BENCHMARKS[name].title].append(result['record'])
+    records = {title: report.merged(x) for title, x in titled.items()}
     with files.written(docs / 'speed.png') as partial:
         report.draw(partial, records)
-    if 'record' in found.get('step', {}):
-        record = found['step']['record']
+    if 'record' in results.get('step', {}):
+        record = results['step']['record']
         write(readme, {SUMMARY: summary_lines(machine, record)})
 
 
-def write(path: pathlib.Path, parts: Mapping[str, Sequence[str]]) -> None:
+def write(path: pathlib.Path, lines: Mapping[str, Sequence[str]]) -> None:
     """Puts lines between the markers of a file."""
-    text = report.fill(path.read_text(encoding='utf-8'), parts)
+    text = report.fill(path.read_text(encoding='utf-8'), lines)
     with files.written(path) as partial:
         partial.write_text(text, encoding='utf-8')
 

@@ -1,7 +1,4 @@
-"""Curves of several runs in one picture, for the documents.
-
-`benchmarks.tables` says which runs, and along what.
-"""
+"""Curves of several runs in one picture, for `benchmarks.tables`."""
 
 import itertools
 import pathlib
@@ -15,7 +12,7 @@ STYLES = '-', '--', ':', '-.'  # of the rows of one run
 
 
 def _share(record: Mapping[str, Any], row: str) -> float:
-    """Held-out MI by its ceiling; 0 where there is nothing to know."""
+    """Divides held-out MI by the ceiling; 0 if the ceiling is 0."""
     mi, ceiling = (record[f'heldout/{row}/{x}'] for x in ('mi', 'ceiling'))
     return mi / ceiling if ceiling > 0 else 0.0
 
@@ -27,8 +24,8 @@ def draw_runs(
 ) -> None:
     """Draws held-out MI of every row of several runs into one PNG.
 
-    As a share of what a perfect critic has on the same candidates: the
-    ceilings of rows differ. The ends of the curves say it in nats.
+    Curves are shares of the ceiling, since ceilings differ between rows; labels
+    at the ends of curves give nats.
     """
     figure, axis = _axis(along)
     ends = []
@@ -57,7 +54,7 @@ def draw_runs(
 
 
 def _axis(along: str) -> tuple[Any, Any]:
-    """A figure for curves over minutes, or another measure, and its axis."""
+    """Creates a figure and an axis for curves over minutes or updates."""
     from matplotlib.figure import Figure
 
     figure = Figure((8, 4.6))
@@ -73,7 +70,7 @@ def _draw_curve(
     points: Sequence[tuple[float, float]],
     style: str = '-',
 ) -> tuple[float, float, Any]:
-    """A run's curve over minutes; its last value and minute, and its colour."""
+    """Draws a curve; returns the last value, the last minute and the colour."""
     import matplotlib
 
     # Ten strong colours, then ten pale ones.
@@ -84,7 +81,7 @@ def _draw_curve(
 
 
 def _heldout(records: Sequence[Mapping[str, Any]], figure: str) -> list[str]:
-    """The rows that have such a held-out figure somewhere."""
+    """Lists rows whose held-out `figure` is in a record."""
     keys = dict.fromkeys(
         key
         for record in records

@@ -1,20 +1,20 @@
-"""How fast texts become vectors, beside other programs with the same weights.
+"""Speed of encoding texts, compared with other programs and the same weights.
 
     python -m benchmarks.encode --init=runs/quickstart
     python -m benchmarks.encode --init=MiniLM --peers=MiniLM --ask=calls
 
 --peers is a folder of sentence-transformers with the weights of --init; without
-it ours alone are asked. Every side is a process of its own (peers/), all are
-asked in turns, and every text is asked for as a string. What is asked, --ask:
+it only our programs run. Every side is a process (peers/) that takes strings;
+sides run in turns. Requests, by --ask:
 
-texts: sentences of `pydocs` or of --lines, as they come, all in one call.
-calls: an export of --init, as a server runs it: 32 texts of 100 words in a
-    call, and one of 12. A server adds its network and its queue.
-clients: one text of 12 words, as a search box sends it, by many clients at once
-    and by the settings of a server (SETTINGS). Each client waits for its vector
-    before it asks again; requests are put together as TensorFlow Serving does
-    it, by threads that take what is waiting. Processor time, of all threads of
-    a side, is what other work disturbs least; threads that spin count.
+texts: sentences of `pydocs` or of --lines, all in one call.
+calls: to an export of --init, run as by a server: 32 texts of 100 words in a
+    call, and one text of 12 words. A server adds its network and its queue.
+clients: one text of 12 words, like a search box, from many clients at once and
+    by settings of a server (SETTINGS). Each client waits for its vector before
+    the next request; threads batch waiting requests as TensorFlow Serving does.
+    Processor time of all threads of a side, spinning threads included, is the
+    figure that other work disturbs least.
 """
 
 import dataclasses
@@ -34,86 +34,86 @@ from infoword_tf.choices import flag
 os.environ['KERAS_BACKEND'] = 'tensorflow'
 
 OURS, ONNX, TORCH = 'savedmodel', 'onnxruntime', 'sentence-transformers'
-# Threads of other libraries go on spinning for so long after a call, and would
-# take a core from whoever is measured next.
+# Threads of other libraries go on spinning for so long after a call, which
+# would take a core from the next contestant.
 PAUSE = 0.3
 CALLS = {(32, 100): 0.1, (1, 12): 1.0}  # texts, words: share of the rounds
 WARM_UP, WORDS = 20, 12
 
 
 @dataclasses.dataclass(frozen=True)
-class Choices:
-    """All that the command may choose."""
+class EncodeChoices:
+    """Choices of the command."""
 
-    init: str | None = flag(None, 'Whose vectors.', model=True)
+    init: str | None = flag(None, 'The workdir that encodes.', model=True)
     peers: str | None = flag(
         None, 'A sentence-transformers folder with the same weights.')
     ask: str = flag(
-        'texts', 'What is asked.', choices=('texts', 'calls', 'clients'))
+        'texts', 'The kind of requests.', choices=('texts', 'calls', 'clients'))
     lines: tuple[str, ...] = flag(
         (), 'Files with a sentence a line, up to a tab, instead of pydocs or, '
         'for calls and clients, the reference of the language.')
     texts: int = flag(2000, 'Sentences at most.', at_least=1)
     rounds: int = flag(3, 'Turns of each.', at_least=1)
     precision: str = flag(
-        'float32', 'What an export computes in.',
+        'float32', 'Precision of an export.',
         choices=('float32', 'bfloat16'))
     seconds: float = flag(0.5, 'For how long clients ask.', at_least=0.1)
     clients: tuple[str, ...] = flag(
-        ('1', '2', '8', '32'), 'How many of them ask at once.')
+        ('1', '2', '8', '32'), 'How many clients ask at once.')
 
 
-def sentences(given: Choices) -> list[str]:
-    """Reads --lines, or some of `pydocs`, or the reference of the language."""
+def sentences(choices: EncodeChoices) -> list[str]:
+    """Reads --lines, or `pydocs`, or the reference of the language."""
     from infoword_tf.data import corpora
 
-    if given.lines:
+    if choices.lines:
         return [
             line.split('\t')[0]
-            for path in given.lines
+            for path in choices.lines
             for line in pathlib.Path(path).read_text().splitlines()
-        ][: given.texts]
-    if given.ask in ('calls', 'clients'):
+        ][: choices.texts]
+    if choices.ask in ('calls', 'clients'):
         return peers.reference()
     first: list[str] = []
     for document in corpora.open_corpus('pydocs').train():
         first += document.sentences
-        if len(first) >= given.texts:
+        if len(first) >= choices.texts:
             break
-    return first[: given.texts]
+    return first[: choices.texts]
 
 
-def of_texts(given: Choices) -> dict[str, Any]:
+def of_texts(choices: EncodeChoices) -> dict[str, Any]:
     """Asks for all texts in one call: a record of `turns`."""
-    kinds = [TORCH, ONNX] if given.peers else []
-    sides = [peers.start(kind, given.peers) for kind in kinds]
-    sides += [peers.start('encode', given.init),
-              peers.start('encode', given.init, 'encode 1', 1)]  # fmt: skip
-    texts = sentences(given)
-    with turns.ended(sides):
-        return peers.in_turns(sides, [texts] * (1 + given.rounds))
+    kinds = [TORCH, ONNX] if choices.peers else []
+    sides = [peers.start(kind, choices.peers) for kind in kinds]
+    sides += [peers.start('encode', choices.init),
+              peers.start('encode', choices.init, 'encode 1', 1)]  # fmt: skip
+    texts = sentences(choices)
+    with turns.closing(sides):
+        return peers.in_turns(sides, [texts] * (1 + choices.rounds))
 
 
 # ----------------------------------------------------------------------- calls
 
 
-def of_calls(given: Choices, model: str) -> dict[str, Any]:
+def of_calls(choices: EncodeChoices, model: str) -> dict[str, Any]:
     """Asks an export and peers for small calls: a record of `turns`."""
-    kinds = [TORCH, ONNX] if given.peers else []
-    if given.peers and given.precision != 'float32':
-        kinds.append(f'{TORCH}-{given.precision}')
+    kinds = [TORCH, ONNX] if choices.peers else []
+    if choices.peers and choices.precision != 'float32':
+        kinds.append(f'{TORCH}-{choices.precision}')
     sides = [peers.start(OURS, model)]
-    sides += [peers.start(kind, given.peers) for kind in kinds]
-    words = ' '.join(sentences(given)).split()
+    sides += [peers.start(kind, choices.peers) for kind in kinds]
+    words = ' '.join(sentences(choices)).split()
     records = []
-    with turns.ended(sides):
+    with turns.closing(sides):
         for (texts, length), share in CALLS.items():
             warm_up = max(2, round(WARM_UP * share))
-            rounds = warm_up + max(5, round(given.rounds * share))
+            rounds = warm_up + max(5, round(choices.rounds * share))
             batches = peers.batches_of(words, texts, length, rounds)
             record = peers.in_turns(sides, batches, warm_up)
             for row in record['rows']:
-                row['group'] = f'{texts} of {length} words, {given.precision}'
+                row['group'] = f'{texts} of {length} words, {choices.precision}'
             records.append(record)
     return report.merged(records) | {'basis': sides[min(1, len(kinds))].name}
 
@@ -121,12 +121,12 @@ def of_calls(given: Choices, model: str) -> dict[str, Any]:
 # --------------------------------------------------------------------- clients
 
 
-class Setting(NamedTuple):
-    """How a server is started.
+class ServerSetting(NamedTuple):
+    """A way to start a server.
 
     Attributes:
-        side: by name, a process.
-        batchers: threads that put requests together; 0: none does.
+        side: name of a process.
+        batchers: threads that batch requests; 0: no batching.
     """
 
     side: str
@@ -134,11 +134,11 @@ class Setting(NamedTuple):
 
     @property
     def served(self) -> bool:
-        """Whether it may be asked by several at once."""
+        """True if several clients may ask at once."""
         return not self.side.startswith('encode')
 
     def __str__(self) -> str:
-        """Its name in tables."""
+        """Returns the name in tables."""
         if not self.served:
             return self.side
         if not self.batchers:
@@ -147,33 +147,33 @@ class Setting(NamedTuple):
 
 
 SETTINGS = (
-    Setting('encode 1'),
-    Setting('encode 2'),
-    Setting(f'{OURS} 1'),
-    Setting(f'{OURS} 1', 2),
-    Setting(f'{OURS} 2'),
-    Setting(f'{OURS} 2', 1),
-    Setting(f'{ONNX} 1'),
-    Setting(f'{ONNX} 1', 2),
-    Setting(f'{ONNX} 2'),
-    Setting(f'{ONNX} 2', 1),
-    # Its tokenizer refuses to be asked by two threads at once.
-    Setting(f'{TORCH} 1', 1),
-    Setting(f'{TORCH} 2', 1),
+    ServerSetting('encode 1'),
+    ServerSetting('encode 2'),
+    ServerSetting(f'{OURS} 1'),
+    ServerSetting(f'{OURS} 1', 2),
+    ServerSetting(f'{OURS} 2'),
+    ServerSetting(f'{OURS} 2', 1),
+    ServerSetting(f'{ONNX} 1'),
+    ServerSetting(f'{ONNX} 1', 2),
+    ServerSetting(f'{ONNX} 2'),
+    ServerSetting(f'{ONNX} 2', 1),
+    # Its tokenizer cannot be called by two threads at once.
+    ServerSetting(f'{TORCH} 1', 1),
+    ServerSetting(f'{TORCH} 2', 1),
 )
-BASIS = SETTINGS[3]  # what export/serving/ has
+BASIS = SETTINGS[3]  # the settings of export/serving/
 
 
 class Clients:
-    """So many clients of a side, a contestant of `turns`.
+    """A contestant of `turns`: several clients of one side.
 
     Attributes:
-        name, group: how the server is started, and how many ask.
-        waited, processor: by turn, what it said of them.
+        name, group: the setting of the server, and the number of clients.
+        waited, processor: seconds by turn, as `peers.side.at_once`.
     """
 
-    def __init__(self, side: Any, setting: Setting, clients: int):
-        """Args: the process, which others share; the rest as the attributes."""
+    def __init__(self, side: Any, setting: ServerSetting, clients: int):
+        """Initializes clients of a side, which other contestants share."""
         self.name = str(setting)
         self.group = f'{clients} client' + 's' * (clients > 1)
         self._side, self._setting, self._clients = side, setting, clients
@@ -182,14 +182,14 @@ class Clients:
 
     @property
     def facts(self) -> dict[str, Any]:
-        """What the side says of itself."""
+        """Facts about the side."""
         return self._side.facts
 
-    def ask(self, asked: Mapping[str, Any]) -> dict[str, Any]:
-        """Has the texts asked for, for so many seconds."""
+    def ask(self, request: Mapping[str, Any]) -> dict[str, Any]:
+        """Lets clients ask for the texts of a request."""
         time.sleep(PAUSE)
         answer = self._side.ask({
-            **asked, 'clients': self._clients,
+            **request, 'clients': self._clients,
             'batchers': self._setting.batchers,
         })  # fmt: skip
         self.waited.append(answer.pop('waited'))
@@ -197,18 +197,18 @@ class Clients:
         return answer
 
     def used(self) -> Any:
-        """Says what the side has used so far."""
+        """Returns the resources that the side has used so far."""
         return self._side.used()
 
     def close(self) -> None:
-        """Does nothing: the side is ended by whoever started it."""
+        """Leaves the side running, for other contestants."""
 
 
-def started(given: Choices, model: str) -> dict[str, turns.Served]:
+def start_sides(choices: EncodeChoices, model: str) -> dict[str, turns.Served]:
     """Starts all sides, each with one thread and with two; by name."""
-    kinds = [('encode', given.init, ()), (OURS, model, (-1,))]
-    if given.peers:
-        kinds += [(ONNX, given.peers, ()), (TORCH, given.peers, ())]
+    kinds = [('encode', choices.init, ()), (OURS, model, (-1,))]
+    if choices.peers:
+        kinds += [(ONNX, choices.peers, ()), (TORCH, choices.peers, ())]
     return {
         f'{kind} {n}': peers.start(kind, path, f'{kind} {n}', n, more)
         for kind, path, more in kinds
@@ -217,57 +217,57 @@ def started(given: Choices, model: str) -> dict[str, turns.Served]:
 
 
 def of_clients(
-    given: Choices, sides: Mapping[str, Any], words: Sequence[str]
+    choices: EncodeChoices, sides: Mapping[str, Any], words: Sequence[str]
 ) -> dict[str, Any]:
-    """Lets clients ask: a record of `turns`, a group a number of clients."""
+    """Lets clients ask: a record of `turns`, grouped by number of clients."""
     texts = [batch[0] for batch in peers.batches_of(words, 1, WORDS, 200)]
     contestants = [
         Clients(sides[setting.side], setting, n)
-        for n in map(int, given.clients)
+        for n in map(int, choices.clients)
         for setting in SETTINGS
         if setting.side in sides and (setting.served or n == 1)
     ]
-    # The first turn traces graphs.
-    asked = [{'texts': texts, 'seconds': given.seconds}] * (1 + given.rounds)
-    record = turns.compete(contestants, 'texts', asked, warm_up=1)
+    request = {'texts': texts, 'seconds': choices.seconds}
+    requests = [request] * (1 + choices.rounds)  # the first traces graphs
+    record = turns.compete(contestants, 'texts', requests, warm_up=1)
     for row, each in zip(record['rows'], contestants, strict=True):
         if 'failed' not in row:
             waited = np.concatenate(each.waited[1:])
             row['percentiles'] = np.percentile(waited, (50, 99)).tolist()
             row['processor'] = float(np.median(each.processor[1:]))
-            # Not of the pauses.
+            # Without the pauses.
             row['cores'] = row['processor'] * float(
                 np.median(np.divide(row['amounts'], row['seconds']))
             )
     return record | {'basis': str(BASIS)}
 
 
-@commands.takes(Choices)
-def run(given: Choices, chosen: Mapping[str, Any]) -> None:
+@commands.takes(EncodeChoices)
+def run(choices: EncodeChoices, chosen: Mapping[str, Any]) -> None:
     """Measures and prints the table.
 
     Raises:
         UsageError: no workdir is named.
     """
     del chosen
-    commands.require(vars(given), init='a workdir')
-    if given.ask == 'texts':
-        record = of_texts(given)
+    commands.require(vars(choices), init='a workdir')
+    if choices.ask == 'texts':
+        record = of_texts(choices)
     else:
         from export import bundle
 
         with tempfile.TemporaryDirectory() as folder:
             model = str(bundle.write(
-                given.init, pathlib.Path(folder), 1, given.precision
+                choices.init, pathlib.Path(folder), 1, choices.precision
             ))  # fmt: skip
-            if given.ask == 'calls':
-                record = of_calls(given, model)
+            if choices.ask == 'calls':
+                record = of_calls(choices, model)
             else:
-                words = ' '.join(sentences(given)).split()
-                sides = started(given, model)
-                with turns.ended(list(sides.values())):
-                    record = of_clients(given, sides, words)
-    settings = dataclasses.asdict(given)
+                words = ' '.join(sentences(choices)).split()
+                sides = start_sides(choices, model)
+                with turns.closing(list(sides.values())):
+                    record = of_clients(choices, sides, words)
+    settings = dataclasses.asdict(choices)
     report.show(record | {'settings': settings})
 
 

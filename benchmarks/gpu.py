@@ -1,20 +1,19 @@
-"""How fast a training step is on one GPU, under JAX.
+"""Speed of a training step on one GPU, under JAX.
 
     python -m benchmarks.gpu --size=base
     python -m benchmarks.gpu --size=large
 
-It wants jax (with CUDA), keras, numpy and absl-py, and a checkout; TensorFlow
-is not imported. A step is the trainer's: forward, backward, one clip of the
-global norm, AdamW, dropout on, compiled whole. It runs over and over on one
-batch of random text that lies on the device, so that nothing is measured but
-the step. The default, 32 x 512 tokens, is meant for one GPU of 80 GB: for the
-backward pass `infoword` keeps 10 GiB at `base` and 28 GiB at `large`, beside
-1.6 and 5.0 GiB of weights, moments and gradients. What the compiler asks for
-in all is printed before anything runs.
+Needs jax (with CUDA), keras, numpy and absl-py, and a checkout; TensorFlow is
+not imported. A step is the trainer's: forward, backward, one clip of the global
+norm, AdamW, dropout on, compiled whole. It runs again and again on one batch of
+random text on the device, so that only the step is measured. The default, 32 x
+512 tokens, is meant for one GPU of 80 GB: for the backward pass `infoword`
+keeps 10 GiB at `base` and 28 GiB at `large`, beside 1.6 and 5.0 GiB of weights,
+moments and gradients. The compiler's memory is printed before anything runs.
 
 Utilisation is the operations of the step's matrix products, counted from the
-views (work.py), over its time, over the device's rate of dense bfloat16
-products: the published one where the device is known, or --peak_tflops.
+views (work.py), over the time of a step, over the device's rate of dense
+bfloat16 products: the published one of a known device, or --peak_tflops.
 """
 
 import dataclasses
@@ -40,8 +39,8 @@ ADAMW = {
     'global_clipnorm': 1.0,
 }
 DECAYING = ('kernel', 'embedding', 'embeddings')
-# TFLOP/s of dense bfloat16 products by the name that JAX gives a device, as
-# NVIDIA's data sheets have them.
+# TFLOP/s of dense bfloat16 products in NVIDIA's data sheets, by JAX's name of
+# the device.
 PEAKS = {
     'NVIDIA H200': 989.0,
     'NVIDIA H100 80GB HBM3': 989.0,
@@ -54,8 +53,8 @@ PEAKS = {
 
 
 @dataclasses.dataclass(frozen=True)
-class Choices:
-    """All that the command may choose."""
+class GpuChoices:
+    """Choices of the command."""
 
     objectives: str = flag(
         'infoword', 'A row, a sum with a name, or weighted rows.')
@@ -63,7 +62,7 @@ class Choices:
     batch_size: int = flag(32, 'Sequences.', at_least=2)
     seq_len: int = flag(
         512, 'Tokens of a sequence, with specials.', at_least=8)
-    vocab_size: int = flag(30522, 'Pieces.', at_least=16)
+    vocab_size: int = flag(30522, 'Tokens of the vocabulary.', at_least=16)
     precision: str = flag(
         'mixed_bfloat16', 'Keras dtype policy.',
         choices=('float32', 'mixed_bfloat16'))
@@ -77,13 +76,13 @@ class Choices:
 
 
 class Program(NamedTuple):
-    """A training step and what it runs on.
+    """A training step, with state and batch.
 
     Attributes:
         step: (state, batch) -> (state, loss), jitted; the state is donated.
         state: number of the step, weights, moments.
         batch: flat views.
-        weights: how many trainable numbers there are.
+        weights: number of trainable weights.
         operations: floating-point operations of a step's matrix products.
     """
 
@@ -94,13 +93,8 @@ class Program(NamedTuple):
     operations: int
 
 
-def make_program(own: work.Work, precision: str) -> Program:
-    """The step of a row or sum, as the trainer on one device makes it.
-
-    Args:
-        own: what it works on.
-        precision: Keras dtype policy.
-    """
+def make_program(task: work.Work, precision: str) -> Program:
+    """Builds the step of a row or sum, as the trainer on one device."""
     import jax
     import keras
 
@@ -108,20 +102,20 @@ def make_program(own: work.Work, precision: str) -> Program:
     from infoword_tf.layers import dropout
     from infoword_tf.model import Model
 
-    model = Model(own.config(precision), own.specials, work.SEED)
+    model = Model(task.config(precision), task.specials, work.SEED)
     variables = list(model.trainable.values())
     optimizer = keras.optimizers.AdamW(LEARNING_RATE, **ADAMW)
     optimizer.exclude_from_weight_decay(
         var_list=[v for v in variables if not v.path.endswith(DECAYING)]
     )
     optimizer.build(variables)
-    made = own.make_views()
+    batch = task.make_views()
 
     def loss_of(weights: Any, batch: Any, key: Any) -> Any:
         pairs = list(zip(variables, weights, strict=True))
         with keras.StatelessScope(state_mapping=pairs):
             outcomes, _ = model.outcomes(
-                views.unflatten(batch), own.statistics, key
+                views.unflatten(batch), task.statistics, key
             )
             return model.loss(outcomes)
 
@@ -141,9 +135,9 @@ def make_program(own: work.Work, precision: str) -> Program:
             [v.value for v in variables],
             [v.value for v in optimizer.variables],
         ),
-        jax.device_put(views.flatten(made)),
+        jax.device_put(views.flatten(batch)),
         sum(math.prod(v.shape) for v in variables),
-        own.operations(made),
+        task.operations(batch),
     )
 
 
@@ -156,10 +150,10 @@ def say(what: str, value: str) -> None:
 
 
 def checked(loss: Any, step: int) -> float:
-    """Makes a number of the loss.
+    """Converts a loss to a number.
 
     Raises:
-        FloatingPointError: it is not finite.
+        FloatingPointError: the loss is not finite.
     """
     loss = float(loss)
     if not math.isfinite(loss):
@@ -167,47 +161,47 @@ def checked(loss: Any, step: int) -> float:
     return loss
 
 
-def utilisation(given: Choices, device: str, rate: float) -> str:
-    """Compares TFLOP/s with what a device can, where that is known."""
-    peak, source = given.peak_tflops, 'as --peak_tflops says'
-    if peak is None and given.precision == 'mixed_bfloat16':
+def utilisation(choices: GpuChoices, device: str, rate: float) -> str:
+    """Compares TFLOP/s with the peak rate of a device, if known."""
+    peak, source = choices.peak_tflops, 'as --peak_tflops says'
+    if peak is None and choices.precision == 'mixed_bfloat16':
         peak, source = PEAKS.get(device), 'as published'
     if peak is None:
         return f'{rate:,.4g} TFLOP/s; --peak_tflops says of how many'
     return f'{rate / peak:.1%}, {rate:,.4g} of {peak:,.4g} TFLOP/s ({source})'
 
 
-@commands.takes(Choices)
-def run(given: Choices, chosen: Mapping[str, Any]) -> None:
-    """Compiles, runs, prints.
+@commands.takes(GpuChoices)
+def run(choices: GpuChoices, chosen: Mapping[str, Any]) -> None:
+    """Compiles and runs a training step, and prints the figures.
 
     Raises:
-        UsageError: there is no such row.
+        UsageError: no such row.
         FloatingPointError: a loss is not finite.
     """
     del chosen
     try:
-        work.rows_of(given.objectives)
+        work.rows_of(choices.objectives)
     except ValueError as error:
         raise errors.UsageError(f'--objectives: {error}') from None
     import jax
 
     device = jax.devices()[0].device_kind
-    own = work.Work(
-        given.objectives,
-        given.size,
-        given.batch_size,
-        given.seq_len,
-        given.vocab_size,
+    task = work.Work(
+        choices.objectives,
+        choices.size,
+        choices.batch_size,
+        choices.seq_len,
+        choices.vocab_size,
     )
     say('device', f'{device}, jax {jax.__version__}')
     say(
         'work',
-        f'{own.objectives}, {own.size}, {own.batch_size} x {own.seq_len} '
-        f'tokens a step, {own.vocab_size:,} pieces, dropout {own.rate}, '
-        f'{given.precision}',
+        f'{task.objectives}, {task.size}, {task.batch_size} x {task.seq_len} '
+        f'tokens a step, vocabulary {task.vocab_size:,}, dropout {task.rate}, '
+        f'{choices.precision}',
     )
-    program = make_program(own, given.precision)
+    program = make_program(task, choices.precision)
     say('weights', f'{program.weights:,}')
     say('products', f'{program.operations / 1e12:,.4g} TFLOP a step')
     began = time.perf_counter()
@@ -228,25 +222,25 @@ def run(given: Choices, chosen: Mapping[str, Any]) -> None:
     state, loss = step(state, program.batch)  # warm
     jax.block_until_ready(state)
     times = []
-    for _ in range(given.rounds):
+    for _ in range(choices.rounds):
         began = time.perf_counter()
-        for _ in range(given.steps):
+        for _ in range(choices.steps):
             state, loss = step(state, program.batch)
         jax.block_until_ready((state, loss))
-        times.append((time.perf_counter() - began) / given.steps)
+        times.append((time.perf_counter() - began) / choices.steps)
     last = checked(loss, int(state[0]))
 
     seconds = statistics.median(times)
-    tokens = work.tokens_of(own.make_views())
+    tokens = work.tokens_of(task.make_views())
     say(
         'tokens/s',
         f'{tokens / seconds:,.0f} ({tokens / max(times):,.0f}-'
-        f'{tokens / min(times):,.0f}), median of {given.rounds} rounds of '
-        f'{given.steps} steps (lowest-highest)',
+        f'{tokens / min(times):,.0f}), median of {choices.rounds} rounds of '
+        f'{choices.steps} steps (lowest-highest)',
     )
     say('step', f'{1e3 * seconds:,.2f} ms')
     rate = program.operations / seconds / 1e12
-    say('utilisation', utilisation(given, device, rate))
+    say('utilisation', utilisation(choices, device, rate))
     say('loss', f'{first:.5f} -> {last:.5f}, step 1 -> {int(state[0])}')
 
 

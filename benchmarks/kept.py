@@ -1,4 +1,4 @@
-"""What tables are made of: commands that were run, in folders of one commit."""
+"""Runs of commands, whose results stay in folders of one commit."""
 
 import concurrent.futures
 import json
@@ -18,11 +18,11 @@ THREADS = 2  # of peers, whose libraries ask for a number
 
 
 class Used(NamedTuple):
-    """What a process and its children have used.
+    """Resources that a process and all child processes have used.
 
     Attributes:
         seconds: of processors.
-        bytes: of memory at most, of the largest of them or of all.
+        bytes: of memory at most, of the largest process or of all.
     """
 
     seconds: float
@@ -30,10 +30,10 @@ class Used(NamedTuple):
 
 
 def call(log: pathlib.Path, *command: str) -> Used:
-    """Runs a process that finds this project; its output is in `log`.
+    """Runs a process that can import the project, with output to `log`.
 
     Raises:
-        RuntimeError: it failed; the message has its last words.
+        RuntimeError: it failed; the message has the end of its output.
     """
     log.parent.mkdir(parents=True, exist_ok=True)
     with open(log, 'w') as out:
@@ -55,41 +55,37 @@ def call(log: pathlib.Path, *command: str) -> Used:
     return Used(used.ru_utime + used.ru_stime, used.ru_maxrss * 1024)
 
 
-def run(module: str, log: pathlib.Path, *given: str) -> Used:
-    """`call` of a command of this project."""
-    return call(log, sys.executable, '-m', module, *given)
+def run(module: str, log: pathlib.Path, *typed: str) -> Used:
+    """Runs a command of the project with flags, see `call`."""
+    return call(log, sys.executable, '-m', module, *typed)
 
 
-def asked(
+def evaluate(
     folder: pathlib.Path,
     task: str,
-    *given: str,
+    *typed: str,
     init: str | pathlib.Path | None = None,
 ) -> dict[str, Any]:
-    """Asks a command of tasks/ about a workdir, once.
+    """Runs a command of tasks/ on a workdir, unless finished before.
 
-    Args:
-        folder: where it says it.
-        task: the command.
-        given: its other flags.
-        init: the workdir; None: the one that `folder` is in.
+    `folder` is its --workdir; the workdir is `init`, or the folder's parent.
 
     Returns:
-        What its metrics.json has.
+        Its metrics.json.
     """
     if not (folder / 'metrics.json').exists():
         run(
             f'tasks.{task}', folder.parent / f'{folder.name}.log',
-            f'--init={init or folder.parent}', *given, f'--workdir={folder}',
+            f'--init={init or folder.parent}', *typed, f'--workdir={folder}',
         )  # fmt: skip
     return read_json(folder / 'metrics.json')
 
 
-def check_there(data: Sequence[str | pathlib.Path]) -> None:
-    """Complains of data that are missing, before anything is trained.
+def check_data(data: Sequence[str | pathlib.Path]) -> None:
+    """Checks that data exist, before anything is trained.
 
     Raises:
-        UsageError: they are.
+        UsageError: a file is missing.
     """
     for path in data:
         if not pathlib.Path(path).exists():
@@ -102,12 +98,12 @@ def check_there(data: Sequence[str | pathlib.Path]) -> None:
 def side_by_side(
     function: Callable[[Any], Any], items: Sequence[Any], lanes: int
 ) -> list[Any]:
-    """What a function gives of each item, several at a time, in order.
+    """Maps a function over items, several at a time; results in order.
 
     Args:
-        function: its processes run on the processors of a lane alone.
+        function: runs on the processors of one lane.
         items: one after the other as lanes are free.
-        lanes: at most as many as there are processors, which they share.
+        lanes: share the processors; at most one for each processor.
     """
     if lanes == 1:
         return [function(item) for item in items]
@@ -130,18 +126,18 @@ def side_by_side(
 
 
 def read_json(path: pathlib.Path) -> dict[str, Any]:
-    """One object."""
+    """Reads a JSON object."""
     return json.loads(path.read_text())
 
 
 def records_of(workdir: pathlib.Path) -> list[dict[str, Any]]:
-    """The lines of metrics.jsonl."""
+    """Reads metrics.jsonl."""
     lines = (workdir / 'metrics.jsonl').read_text().splitlines()
     return [json.loads(line) for line in lines]
 
 
 def commit() -> str:
-    """Of the checkout, `+` after it where files were changed since."""
+    """Returns the commit of the checkout, with `+` if files were changed."""
     done = subprocess.run(
         ['git', 'describe', '--always', '--dirty=+', '--exclude=*'],
         cwd=ROOT,
@@ -152,19 +148,19 @@ def commit() -> str:
     return done.stdout.strip() or 'unknown'
 
 
-def begin(folder: pathlib.Path) -> None:
-    """Holds a folder to one commit: what is finished there is kept.
+def bind_commit(folder: pathlib.Path) -> None:
+    """Binds a folder, where finished runs stay, to the current commit.
 
     Raises:
-        UsageError: the table was begun at another.
+        UsageError: it is bound to another commit.
     """
     path, now = folder / 'commit', commit()
     if not path.exists():
         folder.mkdir(parents=True, exist_ok=True)
         with files.written(path) as partial:
             partial.write_text(now)
-    elif (begun := path.read_text()) != now:
+    elif (first := path.read_text()) != now:
         raise errors.UsageError(
-            f'--workdir={folder} was begun at commit {begun}, and this is '
+            f'--workdir={folder} was begun at commit {first}, and this is '
             f'{now}; take another folder, or go back to that commit'
         )

@@ -1,11 +1,11 @@
-"""Whether the input pipeline keeps up with training: tokens a second.
+"""Speed of the input pipeline, compared with training: tokens a second.
 
     python -m benchmarks.pipeline
 
-On the standard library's own reference text: what a training step of `bert_nce`
-consumes, tokenizing, and batches of masked views through tf.data. Each is a
-process of its own (`--serve`), all in turns. Batches should come at least
-FASTER times as fast as training takes them.
+On reference text of the standard library: training of `bert_nce`, tokenizing,
+and batches of masked views through tf.data. Each is a process (`--serve`), and
+all run in turns. Batches should come at least FASTER times as fast as training
+takes them.
 """
 
 import dataclasses
@@ -28,11 +28,11 @@ TRAINING, TOKENIZING = 'training', 'tokenizing'
 
 
 @dataclasses.dataclass(frozen=True)
-class Choices:
-    """All that the command may choose."""
+class PipelineChoices:
+    """Choices of the command."""
 
     megabytes: float = flag(20.0, 'Text that is tokenized.', at_least=0.5)
-    vocab_size: int = flag(8192, 'Pieces to learn.', at_least=100)
+    vocab_size: int = flag(8192, 'Tokens to learn.', at_least=100)
     size: str = flag('tiny', 'Of the encoder that is trained.')
     batch_size: int = flag(32, 'Sequences of a batch.', at_least=1)
     seq_len: int = flag(
@@ -63,14 +63,14 @@ def read_documents() -> list[Any]:
 
 
 def repeated(documents: Sequence[Any], megabytes: float) -> Iterator[Any]:
-    """Yields the documents over and over, until there is so much text."""
+    """Yields documents again and again, up to an amount of text."""
     size = sum(len(d.text.encode()) for d in documents)
     times = max(1, round(megabytes * 1e6 / size))
     return itertools.chain.from_iterable(itertools.repeat(documents, times))
 
 
 def tokenizing(
-    given: Choices, documents: Sequence[Any], tokenizer: Any
+    choices: PipelineChoices, documents: Sequence[Any], tokenizer: Any
 ) -> Callable[[], dict[str, int]]:
     """Makes turns of `store.tokenized`, whose amounts are tokens."""
     from infoword_tf.data import store
@@ -79,7 +79,7 @@ def tokenizing(
         pass
 
     def turn() -> dict[str, int]:
-        text = repeated(documents, given.megabytes)
+        text = repeated(documents, choices.megabytes)
         tokens = store.tokenized(text, tokenizer)
         return {'amount': sum(len(ids) for ids, _, _ in tokens)}
 
@@ -87,33 +87,37 @@ def tokenizing(
 
 
 def make_batches(
-    given: Choices, text: Any, tokenizer: Any, masking: str, row: str = 'mlm'
+    choices: PipelineChoices,
+    text: Any,
+    tokenizer: Any,
+    masking: str,
+    row: str = 'mlm',
 ) -> Any:
-    """Makes batches of the view that a row reads, masked this way."""
+    """Makes batches of the view that a row reads, by a kind of masking."""
     from infoword_tf.data.batches import Batches, open_sources
     from infoword_tf.plan import make_plan
 
-    plan = make_plan({row: {}}, given.seq_len, masking)
-    sources = open_sources(text, plan, given.batch_size, 0)
+    plan = make_plan({row: {}}, choices.seq_len, masking)
+    sources = open_sources(text, plan, choices.batch_size, 0)
     return Batches(sources, plan, tokenizer.specials, 0)
 
 
-def drawing(given: Choices, batches: Any) -> Callable[[], None]:
+def drawing(choices: PipelineChoices, batches: Any) -> Callable[[], None]:
     """Makes turns of `Batches.dataset`."""
-    count = WARM_UP + given.rounds * given.batches
+    count = WARM_UP + choices.rounds * choices.batches
     iterator = iter(batches.dataset(0, count))
     for _ in range(WARM_UP):
         next(iterator)
 
     def turn() -> None:
-        for _ in range(given.batches):
+        for _ in range(choices.batches):
             next(iterator)
 
     return turn
 
 
 def training(
-    given: Choices, text: Any, tokenizer: Any, batches: Any
+    choices: PipelineChoices, text: Any, tokenizer: Any, batches: Any
 ) -> Callable[[], None]:
     """Makes turns of training `bert_nce`."""
     import tensorflow as tf
@@ -123,22 +127,22 @@ def training(
     from infoword_tf.resolve import ModelChoices, resolve
     from infoword_tf.training import distribution, loop, optim, precision
 
-    policy = given.precision
+    policy = choices.precision
     if policy == 'auto':
         policy = precision.faster()
     config = resolve(
         ModelChoices(
-            size=given.size,
-            positions=max(512, given.seq_len),
-            seq_len=given.seq_len,
-            batch_size=given.batch_size,
+            size=choices.size,
+            positions=max(512, choices.seq_len),
+            seq_len=choices.seq_len,
+            batch_size=choices.batch_size,
         )
     ).config(len(tokenizer), precision=policy)
     strategy = distribution.make_strategy('one')
     with strategy.scope():
         model = Model(config, tokenizer.specials)
         optimizer = optim.AdamW(model.trainable)
-    steps = WARM_UP + given.rounds * given.steps
+    steps = WARM_UP + choices.rounds * choices.steps
     trainer = loop.Trainer(
         model,
         batches.dataset(0, steps),
@@ -148,63 +152,64 @@ def training(
         lambda step: optim.schedule(step, 1e-3, steps, steps),
         Statistics(text.counts, text.counts),
         seed=0,
-        batch_size=given.batch_size,
+        batch_size=choices.batch_size,
     )
     trainer.train(tf.constant(WARM_UP))
 
     def turn() -> None:
-        trainer.train(tf.constant(given.steps))
+        trainer.train(tf.constant(choices.steps))
 
     return turn
 
 
 def contestant(
-    given: Choices, folder: pathlib.Path
+    choices: PipelineChoices, folder: pathlib.Path
 ) -> tuple[Callable[[], Any], dict[str, Any]]:
-    """Makes what --serve names, as `turns.serve` takes it; places count.
+    """Makes the contestant of --serve, for `turns.serve`.
 
-    A few batches are made ahead while others have their turns; so turns are
-    long.
+    Amounts are tokens with padding. Turns are long, because some batches are
+    made ahead during the turns of others.
     """
     from infoword_tf.data import store
     from infoword_tf.text import vocabulary
     from infoword_tf.text.wordpiece import WordPiece
 
     documents = read_documents()
-    pieces = vocabulary.learn((d.text for d in documents), given.vocab_size)
-    tokenizer = WordPiece(pieces)
-    if given.serve == TOKENIZING:
-        return tokenizing(given, documents, tokenizer), {}
+    tokens = vocabulary.learn((d.text for d in documents), choices.vocab_size)
+    tokenizer = WordPiece(tokens)
+    if choices.serve == TOKENIZING:
+        return tokenizing(choices, documents, tokenizer), {}
     text = store.write_store(
-        folder, repeated(documents, given.megabytes / 4), tokenizer,
+        folder, repeated(documents, choices.megabytes / 4), tokenizer,
         progress=False,
     )  # fmt: skip
-    places = given.batch_size * given.seq_len
-    if given.serve == TRAINING:
-        batches = make_batches(given, text, tokenizer, 'spans', 'bert_nce')
-        turn = training(given, text, tokenizer, batches)
-        return turn, {'amount': given.steps * places}
-    turn = drawing(given, make_batches(given, text, tokenizer, given.serve))
-    return turn, {'amount': given.batches * places}
+    places = choices.batch_size * choices.seq_len
+    if choices.serve == TRAINING:
+        batches = make_batches(choices, text, tokenizer, 'spans', 'bert_nce')
+        turn = training(choices, text, tokenizer, batches)
+        return turn, {'amount': choices.steps * places}
+    batches = make_batches(choices, text, tokenizer, choices.serve)
+    turn = drawing(choices, batches)
+    return turn, {'amount': choices.batches * places}
 
 
-@commands.takes(Choices)
-def run(given: Choices, chosen: Mapping[str, Any]) -> None:
-    """Serves one, or lets all run and prints the table."""
-    if given.serve:
+@commands.takes(PipelineChoices)
+def run(choices: PipelineChoices, chosen: Mapping[str, Any]) -> None:
+    """Serves one contestant, or runs all and prints the table."""
+    if choices.serve:
         with tempfile.TemporaryDirectory() as folder:
-            turns.serve(lambda: contestant(given, pathlib.Path(folder) / 'x'))
+            turns.serve(lambda: contestant(choices, pathlib.Path(folder) / 'x'))
         return
     from infoword_tf.views.masking import MASKINGS
 
     names = {
-        TRAINING: f'training bert_nce, {given.size}',
-        TOKENIZING: f'tokenizing {given.megabytes:g} MB',
+        TRAINING: f'training bert_nce, {choices.size}',
+        TOKENIZING: f'tokenizing {choices.megabytes:g} MB',
         **{masking: f'batches, masked {masking}' for masking in MASKINGS},
     }
     record = turns.ways_of(
         'benchmarks.pipeline', names, commands.typed(chosen), 'tokens',
-        given.rounds,
+        choices.rounds,
     )  # fmt: skip
     for row, basis in report.grouped(record):
         times = statistics.median(report.ratios(row, basis))

@@ -1,14 +1,13 @@
-"""What benchmarks measured, for people: tables, a plot, and where they stand.
+"""Tables and a plot of benchmarks, and the documents that have them.
 
-A record (turns.py) becomes a table of Markdown, the same one wherever it is
-shown: `show` prints it for a benchmark that is run alone, and ends with the
-record as JSON; `fill` puts tables between the markers of a document,
+`lines_of` makes a table of Markdown of a record (turns.py). `show` prints it
+for a benchmark that is run alone, and ends with the record as JSON; `fill` puts
+tables between the markers of a document,
 
     <!-- bench: NAME -->
     <!-- end -->
 
-and nothing else of it is touched. Ratios are medians over rounds, with the
-lowest and the highest.
+Ratios are medians over rounds, with the lowest and the highest.
 """
 
 import json
@@ -18,8 +17,8 @@ import statistics
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
-BUSY = 0.05  # of the machine, by others: said in the table
-MANY = 20  # turns: percentiles say something
+BUSY = 0.05  # share of the machine that others may take without a note
+MANY = 20  # turns, from which on percentiles are meaningful
 GIGABYTE = 1e9
 _MARKED = r'(<!-- bench: {} -->\n).*?(<!-- end -->)'
 
@@ -28,7 +27,7 @@ _MARKED = r'(<!-- bench: {} -->\n).*?(<!-- end -->)'
 
 
 def rates(row: Mapping[str, Any]) -> list[float]:
-    """Divides amounts by seconds: what a row did a second, in each turn."""
+    """Divides amounts by seconds, in each turn."""
     return [
         amount / seconds
         for amount, seconds in zip(row['amounts'], row['seconds'], strict=True)
@@ -36,16 +35,16 @@ def rates(row: Mapping[str, Any]) -> list[float]:
 
 
 def ratios(row: Mapping[str, Any], basis: Mapping[str, Any]) -> list[float]:
-    """Divides a row's rate by another one's, in each round."""
+    """Divides the rates of two contestants, in each round."""
     return [a / b for a, b in zip(rates(row), rates(basis), strict=True)]
 
 
 def shown(values: Sequence[float], digits: int | None = None) -> str:
-    """Writes the median, and where there are several the lowest and highest.
+    """Writes the median of values, with the lowest and highest of several.
 
     Args:
         values: at least one.
-        digits: behind the point; None: three that count.
+        digits: after the point; None: three significant digits.
     """
     middle = statistics.median(values)
     if digits is None:
@@ -69,9 +68,9 @@ def table(titles: Sequence[str], rows: Sequence[Sequence[str]]) -> list[str]:
 def grouped(
     record: Mapping[str, Any],
 ) -> Iterator[tuple[Mapping[str, Any], Mapping[str, Any]]]:
-    """Yields each row with the one of its group that it is compared with.
+    """Yields each contestant with the basis of the group.
 
-    That is the first one, or whose name is the record's `basis`.
+    The basis is the contestant of the record's `basis`, or the first.
     """
     rows = [row for row in record['rows'] if 'failed' not in row]
     named = [row for row in rows if row['name'] == record.get('basis')]
@@ -81,10 +80,7 @@ def grouped(
 
 
 def lines_of(record: Mapping[str, Any]) -> list[str]:
-    """Makes the table of a record: everyone beside the basis of its group.
-
-    Columns that no row has anything for are left out.
-    """
+    """Makes the table of a record, without empty columns."""
     pairs = list(grouped(record))
     bases = {basis['name'] for _, basis in pairs}
     of = bases.pop() if len(bases) == 1 else 'the first'
@@ -116,9 +112,9 @@ def lines_of(record: Mapping[str, Any]) -> list[str]:
     before = [None, *groups[:-1]]
     lines = []
     for number, (row, _) in enumerate(pairs):
-        begun = groups[number] if groups[number] != before[number] else ''
+        group = groups[number] if groups[number] != before[number] else ''
         lines.append([
-            *([begun] if any(groups) else []), row['name'],
+            *([group] if any(groups) else []), row['name'],
             *(cells[number] for cells in filled.values()),
         ])  # fmt: skip
     heads = ['', ''] if any(groups) else ['']
@@ -127,11 +123,11 @@ def lines_of(record: Mapping[str, Any]) -> list[str]:
 
 
 def percentile(row: Mapping[str, Any], which: int) -> str:
-    """Writes milliseconds of a turn, where there are many turns.
+    """Writes a percentile of milliseconds, of many turns.
 
     Args:
-        row: may have both `percentiles`, in seconds.
-        which: 0: half of the turns took no longer, 1: 99 of 100.
+        row: of a record; may have `percentiles`, in seconds.
+        which: 0: p50, 1: p99.
     """
     if 'percentiles' in row:
         return f'{1e3 * row["percentiles"][which]:.1f}'
@@ -152,14 +148,14 @@ def of_products(record: Mapping[str, Any], row: Mapping[str, Any]) -> str:
 
 
 def apart(distance: float | None) -> str:
-    """Writes how far vectors are apart, where that is known."""
+    """Writes the distance of vectors, if known."""
     if distance is None:
         return ''
     return f'{distance:.0e}' if distance else '0'
 
 
 def failed(record: Mapping[str, Any]) -> list[str]:
-    """Makes a paragraph for each contestant that failed: its last words."""
+    """Writes a paragraph for each contestant that failed."""
     lines = []
     for row in record['rows']:
         if 'failed' in row:
@@ -169,12 +165,12 @@ def failed(record: Mapping[str, Any]) -> list[str]:
 
 
 def others(share: float) -> str:
-    """Writes what others took of the machine; bold where that is much."""
+    """Writes the share of the machine that others took; bold if large."""
     return f'**{share:.0%}**' if share > BUSY else f'{share:.0%}'
 
 
 def busy(record: Mapping[str, Any]) -> list[str]:
-    """Makes a paragraph where others worked before or meanwhile."""
+    """Writes a paragraph if other work disturbed a benchmark."""
     most = max((row['others'] for row in record['rows']), default=0.0)
     if max(most, record['before']) <= BUSY:
         return []
@@ -208,19 +204,14 @@ def show(record: Mapping[str, Any]) -> None:
 def fill(text: str, parts: Mapping[str, Sequence[str]]) -> str:
     """Puts lines between the markers of a document.
 
-    Args:
-        text: of the document.
-        parts: by name; a name without markers is an error, markers without a
-            name keep what they have.
-
     Raises:
-        ValueError: a name has no markers there, or more than one pair.
+        ValueError: a name has no markers, or more than one pair.
     """
     for name, lines in parts.items():
-        made = '\n'.join(lines) + '\n'
+        block = '\n'.join(lines) + '\n'
         text, count = re.subn(
             _MARKED.format(re.escape(name)),
-            lambda found, made=made: found[1] + made + found[2],
+            lambda match, block=block: match[1] + block + match[2],
             text,
             flags=re.S,
         )
@@ -230,7 +221,7 @@ def fill(text: str, parts: Mapping[str, Sequence[str]]) -> str:
 
 
 def between(text: str) -> dict[str, str]:
-    """Finds what stands between the markers of a document, by name."""
+    """Returns the text between the markers of a document, by name."""
     return dict(
         re.findall(r'<!-- bench: (.*?) -->\n(.*?)<!-- end -->', text, re.S)
     )
@@ -240,12 +231,7 @@ def between(text: str) -> dict[str, str]:
 
 
 def draw(path: pathlib.Path, records: Mapping[str, Mapping[str, Any]]) -> None:
-    """Draws a line for each ratio into a PNG: median, lowest and highest.
-
-    Args:
-        path: of the picture.
-        records: by title.
-    """
+    """Draws a line for each ratio into a PNG: median, lowest and highest."""
     from matplotlib.figure import Figure
 
     names, middles, low, high, disturbed = [], [], [], [], []

@@ -1,4 +1,4 @@
-r"""How much labelled data pretraining is worth: Figure 1 of Kong et al. (2019).
+r"""The worth of pretraining in labelled data: Figure 1 of Kong et al. (2019).
 
     python -m benchmarks.shares --task=sst-2 --data_dir=glue \
         --inits=infoword=runs/infoword,mlm=runs/mlm \
@@ -8,10 +8,10 @@ r"""How much labelled data pretraining is worth: Figure 1 of Kong et al. (2019).
         --workdir=runs/lambdas
 
 Fine-tunes each workdir of --inits on each number of training examples, with
-several seeds, by `tasks.glue` or `tasks.squad`. Fewer examples are part of
+several seeds, by `tasks.glue` or `tasks.squad`. Fewer examples are a subset of
 more, and the same for all seeds. Means and standard deviations go to
-WORKDIR/table.md, and into shares.png: over examples, or where names are
-numbers, as of lambda_DIM, over these. What is finished is kept.
+WORKDIR/table.md, and into shares.png: over examples, or if names are numbers
+(lambda_DIM), over the names. Finished runs stay.
 """
 
 import contextlib
@@ -29,8 +29,8 @@ SQUAD = 'squad'
 
 
 @dataclasses.dataclass(frozen=True)
-class Choices:
-    """All that the command may choose."""
+class SharesChoices:
+    """Choices of the command."""
 
     task: str = flag(
         'sst-2', 'A task of GLUE, or squad.',
@@ -41,20 +41,22 @@ class Choices:
     examples: tuple[str, ...] = flag(
         ('600', '1800', '6000'), 'Numbers of training examples.')
     seeds: int = flag(3, 'Runs of each.', at_least=2)
-    typed: str = flag('', 'Further flags of fine-tuning, parted by blanks.')
+    typed: str = flag('', 'Further flags of fine-tuning, separated by blanks.')
     workdir: str | None = flag(None, 'Where runs, table and picture go.')
 
 
-def spread(given: Choices, name: str, init: str, count: int) -> list[float]:
-    """Fine-tunes with all seeds: mean and standard deviation of the score."""
-    at, squad = given.data_dir, given.task == SQUAD
+def spread(
+    choices: SharesChoices, name: str, init: str, count: int
+) -> list[float]:
+    """Fine-tunes with all seeds; returns mean and deviation of the score."""
+    at, squad = choices.data_dir, choices.task == SQUAD
     data = (f'--train={at}/train-v1.1.json', f'--dev={at}/dev-v1.1.json')
     if not squad:
-        data = f'--task={given.task}', f'--data_dir={at}', '--notest'
-    done = kept.asked(
-        pathlib.Path(given.workdir) / f'{name}_{count}_{given.seeds}',
+        data = f'--task={choices.task}', f'--data_dir={at}', '--notest'
+    done = kept.evaluate(
+        pathlib.Path(choices.workdir) / f'{name}_{count}_{choices.seeds}',
         'squad' if squad else 'glue', *data, f'--examples={count}',
-        f'--seeds={given.seeds}', *given.typed.split(), init=init,
+        f'--seeds={choices.seeds}', *choices.typed.split(), init=init,
     )  # fmt: skip
     (runs,) = done['runs'].values()
     print(f'{name}, {count:,} examples: {runs["mean"]:.4f}', flush=True)
@@ -64,13 +66,7 @@ def spread(given: Choices, name: str, init: str, count: int) -> list[float]:
 def draw(
     path: pathlib.Path, lines: Mapping[str, Mapping[float, Any]], title: str
 ) -> None:
-    """Draws means into a PNG; bars are standard deviations.
-
-    Args:
-        path: of the picture.
-        lines: by name, of each place both.
-        title: what places are.
-    """
+    """Draws means into a PNG; bars are standard deviations."""
     from matplotlib.figure import Figure
 
     figure = Figure((4.6, 3.7), dpi=150, layout='constrained')
@@ -86,9 +82,9 @@ def draw(
     figure.savefig(path, format='png')
 
 
-@commands.takes(Choices)
-def run(given: Choices, chosen: Mapping[str, Any]) -> None:
-    """Fine-tunes, and shows the means.
+@commands.takes(SharesChoices)
+def run(choices: SharesChoices, chosen: Mapping[str, Any]) -> None:
+    """Fine-tunes all workdirs, and prints and draws means.
 
     Raises:
         UsageError: a choice is missing or wrong, or the folder is of another
@@ -96,16 +92,17 @@ def run(given: Choices, chosen: Mapping[str, Any]) -> None:
     """
     del chosen
     commands.require(
-        vars(given), data_dir='the folder of its data', workdir='a folder',
+        vars(choices), data_dir='the folder of its data', workdir='a folder',
         inits='workdirs to compare, infoword=W1,mlm=W2 say',
     )  # fmt: skip
-    inits = dict(each.partition('=')[::2] for each in given.inits)
-    if not all(inits.values()) or not all(map(str.isdigit, given.examples)):
+    inits = dict(each.partition('=')[::2] for each in choices.inits)
+    if not all(inits.values()) or not all(map(str.isdigit, choices.examples)):
         raise errors.UsageError('--inits: give NAME=WORKDIR; --examples: '
                                   'give whole numbers')  # fmt: skip
-    folder, counts = pathlib.Path(given.workdir), list(map(int, given.examples))
-    kept.begin(folder)
-    cells = {name: {count: spread(given, name, init, count)
+    folder = pathlib.Path(choices.workdir)
+    counts = list(map(int, choices.examples))
+    kept.bind_commit(folder)
+    cells = {name: {count: spread(choices, name, init, count)
                     for count in counts}
              for name, init in inits.items()}  # fmt: skip
     lines = report.table(['', *(f'{count:,}' for count in counts)], [

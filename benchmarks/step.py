@@ -1,21 +1,18 @@
-"""How fast a training step is, beside Model Garden's BERT in the same run.
+"""Speed of a training step, compared with Model Garden's BERT.
 
     python -m benchmarks.step
     python -m benchmarks.step --size=tiny --rows=mlm --precisions=float32
 
-Every contestant makes whole updates: forward, backward, one clip of the
-global norm, AdamW, in one `tf.function`, in a process of its own (`--serve`).
-Each round lets every contestant make some steps, in turn (turns.py).
-A machine's speed drifts, so only ratios within a round count: to the peer in
-the same precision. Tokens are those of the text, each once: no specials, no
-second view of it, nothing that is read again. Texts are full, so there is no
-padding but that of packed n-grams.
+Every contestant makes whole updates in a process (`--serve`): forward,
+backward, one clip of the global norm, AdamW, in one `tf.function`. In each
+round every contestant makes some steps, in turn (turns.py). Since a machine's
+speed drifts, only ratios within a round count, to the peer in the same
+precision. Tokens of the text count once: no specials, no second view, nothing
+that is read again. Texts are full, so only packed n-grams have padding.
 
-The share is of the machine's own matrix-product rate: the operations of all
-matrix products of a step, over its time, over the best rate of one large
-product in the same precision, which takes turns with the others.
-
-Glossary of shapes: B sequences, T tokens of each, D width, V vocabulary.
+The share of matrix products is the operations of all products of a step, over
+the time of a step, over the best rate of one large product in the same
+precision, which is another contestant.
 """
 
 import dataclasses
@@ -34,27 +31,27 @@ from infoword_tf.sizes import SIZES
 os.environ['KERAS_BACKEND'] = 'tensorflow'
 
 POLICIES = 'float32', 'mixed_bfloat16'
-PEER, PRODUCTS = 'Model Garden', 'products'  # served beside rows
+PEER, PRODUCTS = 'Model Garden', 'products'  # contestants that are no rows
 LEARNING_RATE, WEIGHT_DECAY, CLIP_NORM = 1e-4, 0.01, 1.0
 SEGMENTS = 2
 PRODUCT_SIZE, PRODUCT_REPEATS = 2048, 3  # repeats in each round
 
 
 @dataclasses.dataclass(frozen=True)
-class Choices:
-    """All that the command may choose."""
+class StepChoices:
+    """Choices of the command."""
 
     size: str = flag('mini', 'Of the encoder, on both sides.',
                      choices=tuple(SIZES))
     batch_size: int = flag(32, 'Sequences.', at_least=1)
     seq_len: int = flag(
         128, 'Tokens of a sequence, with specials.', at_least=8)
-    vocab_size: int = flag(30522, 'Pieces.', at_least=16)
+    vocab_size: int = flag(30522, 'Tokens of the vocabulary.', at_least=16)
     dropout: float = flag(
         0.1, 'Share dropped of states and attention weights.', at_least=0.0)
     rows: tuple[str, ...] = flag(
         ('bert_nce', 'mlm', 'infoword'),
-        'Rows of the table, and sums of them that have a name.')
+        'Rows of the table, and named sums.')
     memory_length: int = flag(
         0, 'Tokens of memory: rows whose encoder has one run without it and, '
         'as ROW+LENGTH, with it.', at_least=0)
@@ -71,54 +68,54 @@ class Contestant(NamedTuple):
     """A model in one precision, ready to run.
 
     Attributes:
-        step: makes one update and returns a tensor of it.
-        said: of a step the `operations`, of floating-point numbers in matrix
+        step: makes one update; returns a tensor to wait for.
+        facts: `operations` of a step, floating-point operations of matrix
             products, and `tokens` of text.
     """
 
     step: Callable[[], Any]
-    said: dict[str, int]
+    facts: dict[str, int]
 
 
 # ------------------------------------------------------------------------ work
 
 
 def work_of(
-    given: Choices, objectives: str, memory_length: int = 0
+    choices: StepChoices, objectives: str, memory_length: int = 0
 ) -> work.Work:
-    """Makes a row or sum of the sizes that were chosen."""
+    """Returns the work of a row or sum with the chosen sizes."""
     return work.Work(
         objectives,
-        given.size,
-        given.batch_size,
-        given.seq_len,
-        given.vocab_size,
-        given.dropout,
+        choices.size,
+        choices.batch_size,
+        choices.seq_len,
+        choices.vocab_size,
+        choices.dropout,
         memory_length,
     )
 
 
-def peer_operations(given: Choices) -> int:
+def peer_operations(choices: StepChoices) -> int:
     """Counts operations of the peer's step.
 
-    Every block asks everywhere. Its head has a D x D transform. Its segment
-    embedding is a product too, of one-hot rows that need no gradient. Its
+    Every block has queries at all tokens. The head has a D x D transform. The
+    segment embedding is a product of one-hot vectors that need no gradient. The
     pooler is not part of the loss and does not run.
     """
-    one = work_of(given, 'mlm')
-    b, t, d = given.batch_size, given.seq_len, one.width
+    one = work_of(choices, 'mlm')
+    b, t, d = choices.batch_size, choices.seq_len, one.width
     pairs = b * one.places
     forward = (
         one.layers * work.block_operations(b, t, t, d)
         + 2 * pairs * d * d
-        + 2 * pairs * d * given.vocab_size
+        + 2 * pairs * d * choices.vocab_size
     )
     segments = 2 * b * t * SEGMENTS * d
     return 3 * forward + 2 * segments
 
 
 def tensors_of(batch: Any) -> dict[str, Any]:
-    """Views as the trainer gets them, flat tensors."""
+    """Converts views to flat tensors, the trainer's inputs."""
     import tensorflow as tf
 
     from infoword_tf import views
@@ -131,27 +128,30 @@ def tensors_of(batch: Any) -> dict[str, Any]:
 
 
 def ours(
-    given: Choices, objectives: str, precision: str, memory_length: int = 0
+    choices: StepChoices,
+    objectives: str,
+    precision: str,
+    memory_length: int = 0,
 ) -> Contestant:
     """Makes a row or sum, stepped by the trainer of `infoword_tf.train`.
 
-    A step costs the same however full its memory is.
+    A step costs the same with an empty memory.
     """
     import tensorflow as tf
 
     from infoword_tf.model import Model
     from infoword_tf.training import distribution, loop, optim
 
-    own = work_of(given, objectives, memory_length)
+    task = work_of(choices, objectives, memory_length)
     strategy = distribution.make_strategy('one')
     with strategy.scope():
-        model = Model(own.config(precision), own.specials, work.SEED)
+        model = Model(task.config(precision), task.specials, work.SEED)
         optimizer = optim.AdamW(
             model.trainable,
             optim.preset(weight_decay=WEIGHT_DECAY, clip_norm=CLIP_NORM),
         )
-    made = own.make_views()
-    batch = tensors_of(made)
+    views = task.make_views()
+    batch = tensors_of(views)
     trainer = loop.Trainer(
         model,
         tf.data.Dataset.from_tensors(batch),
@@ -159,9 +159,9 @@ def ours(
         optimizer,
         tf.Variable(0, dtype=tf.int64, trainable=False),
         lambda step: tf.constant(LEARNING_RATE),
-        own.statistics,
+        task.statistics,
         work.SEED,
-        given.batch_size,
+        choices.batch_size,
     )
 
     @tf.function
@@ -170,17 +170,17 @@ def ours(
         return trainer.sums.read_value()
 
     return Contestant(step, {
-        'operations': own.operations(made), 'tokens': work.tokens_of(made),
+        'operations': task.operations(views), 'tokens': work.tokens_of(views),
     })  # fmt: skip
 
 
-def peer(given: Choices, precision: str) -> Contestant:
-    """Makes Model Garden's BERT, its masked-word head over V at P places."""
+def peer(choices: StepChoices, precision: str) -> Contestant:
+    """Makes Model Garden's BERT with a masked-word head over V at P places."""
     import tensorflow as tf
     import tf_keras
 
-    made = work_of(given, 'mlm').make_views()
-    view = tensors_of(made)
+    views = work_of(choices, 'mlm').make_views()
+    view = tensors_of(views)
     ids, labels = view['masked/ids'], view['masked/targets/mlm']
     weights = view['masked/weights/mlm']
     inputs = {
@@ -191,8 +191,8 @@ def peer(given: Choices, precision: str) -> Contestant:
     }
     tf_keras.mixed_precision.set_global_policy(precision)
     try:
-        model = _peer_model(given)
-        model(inputs)  # makes the head's layers, under the policy too
+        model = _peer_model(choices)
+        model(inputs)  # builds the head, under the policy, too
     finally:
         tf_keras.mixed_precision.set_global_policy('float32')
     # The pooler has no part in the loss.
@@ -223,20 +223,21 @@ def peer(given: Choices, precision: str) -> Contestant:
         return loss
 
     return Contestant(step, {
-        'operations': peer_operations(given), 'tokens': work.tokens_of(made),
+        'operations': peer_operations(choices),
+        'tokens': work.tokens_of(views),
     })  # fmt: skip
 
 
-def _peer_model(given: Choices) -> Any:
+def _peer_model(choices: StepChoices) -> Any:
     import tf_keras
     from official.nlp.modeling import models, networks
 
     def gelu(x: Any) -> Any:
         return tf_keras.activations.gelu(x, approximate=True)
 
-    sizes = SIZES[given.size]
+    sizes = SIZES[choices.size]
     encoder = networks.BertEncoderV2(
-        vocab_size=given.vocab_size,
+        vocab_size=choices.vocab_size,
         hidden_size=sizes['width'],
         num_layers=sizes['layers'],
         num_attention_heads=sizes['heads'],
@@ -244,8 +245,8 @@ def _peer_model(given: Choices) -> Any:
         type_vocab_size=SEGMENTS,
         inner_dim=4 * sizes['width'],
         inner_activation=gelu,
-        output_dropout=given.dropout,
-        attention_dropout=given.dropout,
+        output_dropout=choices.dropout,
+        attention_dropout=choices.dropout,
     )
     return models.BertPretrainerV2(encoder, mlm_activation=gelu)
 
@@ -254,7 +255,7 @@ def _peer_model(given: Choices) -> Any:
 
 
 def products(dtype: str) -> tuple[Callable[[], Any], dict[str, Any]]:
-    """Makes turns of one large matrix product, the best of some."""
+    """Makes turns of one large matrix product, the best of several."""
     import tensorflow as tf
 
     x = tf.random.stateless_normal((PRODUCT_SIZE, PRODUCT_SIZE), (1, 2))
@@ -273,52 +274,54 @@ def products(dtype: str) -> tuple[Callable[[], Any], dict[str, Any]]:
     return turn, {'amount': 2 * PRODUCT_SIZE**3}
 
 
-def contestant(given: Choices) -> tuple[Callable[[], Any], dict[str, Any]]:
-    """Makes what --serve names, as `turns.serve` takes it."""
-    (precision,) = given.precisions
-    if given.serve == PRODUCTS:
+def contestant(
+    choices: StepChoices,
+) -> tuple[Callable[[], Any], dict[str, Any]]:
+    """Makes the contestant of --serve, for `turns.serve`."""
+    (precision,) = choices.precisions
+    if choices.serve == PRODUCTS:
         return products(precision.removeprefix('mixed_'))
-    if given.serve == PEER:
-        one = peer(given, precision)
+    if choices.serve == PEER:
+        one = peer(choices, precision)
     else:
-        one = ours(given, given.serve, precision, given.memory_length)
+        one = ours(choices, choices.serve, precision, choices.memory_length)
     for _ in range(2):
         one.step().numpy()
 
     def turn() -> None:
-        for _ in range(given.steps):
+        for _ in range(choices.steps):
             result = one.step()
         result.numpy()
 
-    return turn, {'amount': given.steps * one.said['tokens'], **one.said}
+    return turn, {'amount': choices.steps * one.facts['tokens'], **one.facts}
 
 
 # ----------------------------------------------------------------- all of them
 
 
-def entries(given: Choices) -> list[tuple[str, str, int]]:
-    """Lists contestants: what each serves, its name, tokens of its memory."""
-    listed = [] if given.no_peer else [(PEER, PEER, 0)]
-    for row in given.rows:
+def entries(choices: StepChoices) -> list[tuple[str, str, int]]:
+    """Lists contestants: value of --serve, name, tokens of memory."""
+    listed = [] if choices.no_peer else [(PEER, PEER, 0)]
+    for row in choices.rows:
         listed.append((row, row, 0))
-        if given.memory_length and work_of(given, row).remembers:
-            listed.append((row, f'{row}+{given.memory_length}',
-                           given.memory_length))  # fmt: skip
+        if choices.memory_length and work_of(choices, row).remembers:
+            listed.append((row, f'{row}+{choices.memory_length}',
+                           choices.memory_length))  # fmt: skip
     return [*listed, (PRODUCTS, PRODUCTS, 0)]
 
 
-def contest(given: Choices) -> dict[str, Any]:
-    """Lets all that was chosen run, in each precision.
+def contest(choices: StepChoices) -> dict[str, Any]:
+    """Runs all contestants, in each precision.
 
     Returns:
-        A record of `turns`; rows have `tokens` and `operations` of a step.
-        Operations of products a second are under `products`, by group.
+        A record of `turns`, whose `rows` have `tokens` and `operations` of a
+        step; operations of products a second are in `products`, by group.
 
     Raises:
         RuntimeError: products failed.
     """
     same = {
-        name: getattr(given, name)
+        name: getattr(choices, name)
         for name in ('size', 'batch_size', 'seq_len', 'vocab_size', 'dropout',
                      'steps')
     }
@@ -327,11 +330,11 @@ def contest(given: Choices) -> dict[str, Any]:
             **same, 'precisions': [precision], 'memory_length': length,
             'serve': serve,
         })), precision)
-        for precision in given.precisions
-        for serve, name, length in entries(given)
+        for precision in choices.precisions
+        for serve, name, length in entries(choices)
     ]  # fmt: skip
-    with turns.ended(started):
-        record = turns.compete(started, 'tokens', [{}] * given.rounds)
+    with turns.closing(started):
+        record = turns.compete(started, 'tokens', [{}] * choices.rounds)
     best = [row for row in record['rows'] if row['name'] == PRODUCTS]
     for row in best:
         if 'failed' in row:
@@ -340,33 +343,33 @@ def contest(given: Choices) -> dict[str, Any]:
     record['products'] = {
         row['group']: max(report.rates(row)) for row in best
     }
-    record['settings'] = {**same, 'rounds': given.rounds}
+    record['settings'] = {**same, 'rounds': choices.rounds}
     return record
 
 
-@commands.takes(Choices)
-def run(given: Choices, chosen: Mapping[str, Any]) -> None:
-    """Serves one, or lets all run and prints the table.
+@commands.takes(StepChoices)
+def run(choices: StepChoices, chosen: Mapping[str, Any]) -> None:
+    """Serves one contestant, or runs all and prints the table.
 
     Raises:
-        UsageError: a row or a precision is not known.
+        UsageError: an unknown row or precision.
     """
     del chosen
     from infoword_tf.objectives import SUMS, TABLE
 
     for name, values, known in (
-        ('rows', given.rows, (*TABLE, *SUMS)),
-        ('precisions', given.precisions, POLICIES),
+        ('rows', choices.rows, (*TABLE, *SUMS)),
+        ('precisions', choices.precisions, POLICIES),
     ):
         if not set(values) <= set(known) or len(set(values)) < len(values):
             raise errors.UsageError(
                 f'--{name}={",".join(values)}: take each once, of '
                 f'{", ".join(known)}'
             )
-    if given.serve:
-        turns.serve(lambda: contestant(given))
+    if choices.serve:
+        turns.serve(lambda: contestant(choices))
         return
-    report.show(contest(given))
+    report.show(contest(choices))
 
 
 if __name__ == '__main__':

@@ -4,12 +4,12 @@ r"""The tables of docs/results.md and docs/pretraining.md.
     python -m benchmarks.tables --flagfiles=mlm_tiny,plm_tiny --minutes=3 \
         --workdir=runs/mine
 
-A table is data (TABLES): flagfiles that train, and what all of them are asked
-afterwards (worth.py). First the rate of each over 100 steps, one after the
-other, so that all are of the same hour; then each trains with each seed for the
-steps that it makes in the same time, and is asked. With --steps all train for
-the same steps instead. What a run learned depends on its steps and seed alone:
-what is finished is kept, so a table that was stopped goes on.
+A table is data (TABLES): flagfiles that train, and an evaluation of the trained
+workdirs (worth.py). First the rate of each flagfile over 100 steps is measured,
+one after the other, so that all are of the same hour; then each trains with
+each seed for the steps that fit into the same time, and is evaluated. With
+--steps all train for the same steps instead. A result depends on steps and seed
+alone, so finished runs stay, and a stopped command goes on.
 
 Prints the table, the mean over the seeds (lowest-highest), and writes it and
 the curves of held-out mutual information to WORKDIR/table.md and curves.png.
@@ -38,16 +38,16 @@ COLUMNS = {
 NOTHING = '--steps=1 --learning_rate=0 --log_every=1'
 
 
-class Table(NamedTuple):
+class RunTable(NamedTuple):
     """A table of the documents.
 
     Attributes:
-        flagfiles: a run each; names in tasks/flags, or files, some with further
-            flags after a space.
-        ask: in `worth.ASKS`; None: nothing.
-        untrained: a flagfile whose first weights are asked too.
-        data: what the runs read, beside whoever runs it.
-        common: flags of all its runs.
+        flagfiles: a run each; names in tasks/flags, or files, perhaps with
+            further flags after a space.
+        ask: an evaluation in `worth.ASKS`, or None.
+        untrained: a flagfile whose initial weights are evaluated, too.
+        data: files that the runs read, in the working folder.
+        common: flags of all runs.
     """
 
     flagfiles: Sequence[str]
@@ -59,13 +59,13 @@ class Table(NamedTuple):
 
 TEXTS = {'data': ('texts',), 'common': ('--corpus=text:texts/*.txt',)}
 TABLES = {
-    'rows': Table(
+    'rows': RunTable(
         ('skip_gram_tiny', 'cbow_tiny', 'rnn_lm_tiny', 'elmo_tiny', 'gpt_tiny',
          'transformer_xl_tiny', 'mlm_tiny', 'bert_nce_tiny', 'bert_tiny',
          'plm_tiny', 'infoword_tiny', 'ict_tiny'),
         'words',
     ),
-    'sentences': Table(
+    'sentences': RunTable(
         ('simcse_mini', 'simcse_mini --simcse.pooling=mean',
          'simcse_mini --simcse.queue=4096 --simcse.momentum=0.999',
          'esimcse_mini', 'consert_mini', 'diffcse_mini', 'infocse_mini',
@@ -74,7 +74,7 @@ TABLES = {
         'vectors',
         data=('runs/sentences_start', 'texts', 'pairs.csv'),
     ),
-    'infocse': Table(
+    'infocse': RunTable(
         ('infocse_mini', 'infocse_mini --infocse.lower=frozen',
          'infocse_mini --infocse.lower=trained',
          'infocse_mini --init=runs/sentences_first --infocse.fresh',
@@ -82,18 +82,18 @@ TABLES = {
         'vectors',
         data=('runs/sentences_first', 'runs/sentences_start', 'texts'),
     ),
-    'recipe': Table(
+    'recipe': RunTable(
         ('mlm_mini', 'mlm_mini --encoder=transformer --learning_rate=1e-3',
          'mlm_mini --dropout=0.1', 'mlm_mini --learning_rate=1e-3',
          'mlm_mini --seq_len=128 --batch_size=32', 'bert_nce_mini',
          'bert_nce_mini --encoder=transformer --learning_rate=1e-3'),
         **TEXTS,
     ),
-    'worth': Table(
+    'worth': RunTable(
         ('mlm_mini', 'bert_nce_mini', 'infoword_mini', 'same_text_mini'),
         'worth', untrained='mlm_mini', **TEXTS,
     ),
-    'overlap': Table(
+    'overlap': RunTable(
         ('mlm_mini', 'mlm_mini --weight_decay=0.3', 'overlap_mini',
          'overlap_mini --weight_decay=0.3', 'overlap_mini --mask_share=0.3'),
         'short', untrained='mlm_mini', **TEXTS,
@@ -102,12 +102,12 @@ TABLES = {
 
 
 @dataclasses.dataclass(frozen=True)
-class Choices:
-    """All that the command may choose."""
+class TablesChoices:
+    """Choices of the command."""
 
-    table: str | None = flag(None, 'Which table.', choices=tuple(TABLES))
+    table: str | None = flag(None, 'Name of a table.', choices=tuple(TABLES))
     flagfiles: tuple[str, ...] = flag(
-        (), 'Others instead: names in tasks/flags, or files.')
+        (), 'Flagfiles instead of a table: names in tasks/flags, or files.')
     minutes: float = flag(1.0, 'Of training, for each run.', at_least=0.01)
     steps: int | None = flag(
         None, 'Of each run, whatever time they take; instead of --minutes.',
@@ -123,21 +123,21 @@ class Choices:
 
 
 def name_of(flagfile: str) -> str:
-    """Names a run: its flagfile without folder, and its further flags."""
+    """Names a run: the flagfile without folder, and further flags."""
     first, *more = flagfile.split()
     return ' '.join([pathlib.Path(first).stem, *more])
 
 
 def folder_of(name: str) -> str:
-    """Names its folder: without what no folder's name has."""
+    """Names the folder of a run, without special characters."""
     return name.replace(' --', '+').replace(' ', '_').replace('/', '_')
 
 
 def train(flagfile: str, workdir: pathlib.Path, *typed: str) -> None:
-    """Runs the trainer, unless it has finished there before.
+    """Runs the trainer, unless finished before.
 
     Raises:
-        RuntimeError: it failed.
+        RuntimeError: training failed.
     """
     if (workdir / 'metrics.json').exists():
         return
@@ -153,7 +153,7 @@ def train(flagfile: str, workdir: pathlib.Path, *typed: str) -> None:
 def steps_of(
     flagfile: str, folder: pathlib.Path, minutes: float, *typed: str
 ) -> int:
-    """Says how many steps fit the time, by a run of a few; measured once."""
+    """Measures the rate of a flagfile; returns the steps that fit the time."""
     workdir = folder / f'{folder_of(name_of(flagfile))}_rate'
     count = RATE_STEPS + WARM_STEPS
     train(
@@ -167,39 +167,39 @@ def steps_of(
     return max(10, round(rate * 60 * minutes / 10) * 10)
 
 
-def planned(
-    given: Choices, table: Table, folder: pathlib.Path
+def plan(
+    choices: TablesChoices, table: RunTable, folder: pathlib.Path
 ) -> Iterator[tuple[str, int, str, str]]:
-    """Measures rates where these decide, and lists all runs, seed by seed.
+    """Lists all runs, seed by seed, after measuring rates if needed.
 
     Yields:
-        Of each run name, seed, flagfile, and what it has besides.
+        Name, seed, flagfile and further flags of each run.
     """
 
     def rated(flagfile: str) -> str:
-        count = given.steps or steps_of(
-            flagfile, folder, given.minutes, *table.common
+        count = choices.steps or steps_of(
+            flagfile, folder, choices.minutes, *table.common
         )
         print(f'{flagfile}: {count:,} steps\n', end='', flush=True)
         return f'--steps={count}'
 
-    steps = kept.side_by_side(rated, table.flagfiles, given.lanes)
-    for seed in range(given.seeds):
+    steps = kept.side_by_side(rated, table.flagfiles, choices.lanes)
+    for seed in range(choices.seeds):
         for flagfile, more in zip(table.flagfiles, steps, strict=True):
             yield name_of(flagfile), seed, flagfile, more
         if table.untrained:
             yield 'untrained', seed, table.untrained, NOTHING
 
 
-def trained(
-    table: Table, folder: pathlib.Path, run: tuple[str, int, str, str]
+def train_and_ask(
+    table: RunTable, folder: pathlib.Path, run: tuple[str, int, str, str]
 ) -> pathlib.Path:
-    """Trains one of `planned`, and asks what the table asks."""
+    """Trains and evaluates a run of `plan`; returns the workdir."""
     name, seed, flagfile, more = run
     workdir = folder / f'{folder_of(name)}_{seed}'
     train(flagfile, workdir, *table.common, *more.split(), f'--seed={seed}')
     if table.ask:
-        worth.told(workdir, table.ask)  # what it tells is kept
+        worth.answers_of(workdir, table.ask)  # leaves them in the workdir
     print(f'{name}, seed {seed}: trained\n', end='', flush=True)
     return workdir
 
@@ -208,19 +208,20 @@ def trained(
 
 
 def spread(values: Sequence[float | None]) -> str:
-    """Writes the mean (lowest-highest) of what seeds gave; '-' for nothing."""
+    """Writes mean (lowest-highest) over seeds; '-' without values."""
     if None in values:
         return '-'
     digits = 3 if abs(values[0]) < 100 else 1
-    shown = [f'{value:.{digits}f}' for value in sorted(values)]
-    mean = f'{statistics.fmean(values):.{digits}f}'
-    same = shown[0] == shown[-1]
-    return mean if same else f'{mean} ({shown[0]}-{shown[-1]})'
+    low, mean, high = (
+        f'{x:.{digits}f}'
+        for x in (min(values), statistics.fmean(values), max(values))
+    )
+    return mean if low == high else f'{mean} ({low}-{high})'
 
 
-def all_told(told: Sequence[Mapping[str, Any]], title: str) -> list[float]:
-    """Joins what runs told; some have a value for each of their own seeds."""
-    values = (one[title] for one in told)
+def join(answers: Sequence[Mapping[str, Any]], title: str) -> list[float]:
+    """Joins the answers of runs; an answer may be a list of values."""
+    values = (answer[title] for answer in answers)
     return [
         number
         for value in values
@@ -229,7 +230,7 @@ def all_told(told: Sequence[Mapping[str, Any]], title: str) -> list[float]:
 
 
 def minutes_of(records: Sequence[Mapping[str, Any]]) -> float:
-    """Adds up minutes of training; evaluation is left out."""
+    """Sums minutes of training, without evaluation."""
     elapsed, last = 0.0, 0
     for record in records:
         elapsed += (record['step'] - last) / record['steps_per_second'] / 60
@@ -238,19 +239,17 @@ def minutes_of(records: Sequence[Mapping[str, Any]]) -> float:
 
 
 def lines_of(
-    table: Table, workdirs: Mapping[str, Sequence[pathlib.Path]]
+    table: RunTable, workdirs: Mapping[str, Sequence[pathlib.Path]]
 ) -> list[str]:
-    """Makes the lines of Markdown.
-
-    Args:
-        table: which.
-        workdirs: by name of its runs, those of all seeds.
-    """
-    told = {
-        name: [worth.told(w, table.ask) if table.ask else {} for w in each]
+    """Makes a table of Markdown."""
+    answers = {
+        name: [
+            worth.answers_of(workdir, table.ask) if table.ask else {}
+            for workdir in each
+        ]
         for name, each in workdirs.items()
     }
-    further = list(next(iter(told.values()))[0])
+    further = list(next(iter(answers.values()))[0])
     titles = ['flagfile', 'row', *COLUMNS.values(), *further]
     titles += ['steps', 'minutes', 'tokens/s']
     lines = []
@@ -268,7 +267,7 @@ def lines_of(
                 for key in COLUMNS
             ]
             cells += [
-                '' if number else spread(all_told(told[name], title))
+                '' if number else spread(join(answers[name], title))
                 for title in further
             ]
             lines.append([*cells, *speed])
@@ -276,14 +275,14 @@ def lines_of(
 
 
 def draw(
-    given: Choices,
+    choices: TablesChoices,
     workdirs: Mapping[str, Sequence[pathlib.Path]],
     path: pathlib.Path,
 ) -> None:
     """Draws means over seeds into a PNG.
 
-    Over minutes by the rate that was measured for all, whatever else the
-    machine did later; or over updates.
+    The axis has updates, or minutes by the rates that were measured before all
+    runs, so that other work during a run does not count.
     """
     drawn = {}
     for name, each in workdirs.items():
@@ -293,37 +292,39 @@ def draw(
              for key in lines[0]}
             for lines in seeds
         ]  # fmt: skip
-        whole = 1 if given.steps else records[-1]['step'] / given.minutes
+        whole = 1 if choices.steps else records[-1]['step'] / choices.minutes
         drawn[name] = [r['step'] / whole for r in records], records
-    along = 'updates' if given.steps else curves.MINUTES
+    along = 'updates' if choices.steps else curves.MINUTES
     curves.draw_runs(path, drawn, along)
 
 
-@commands.takes(Choices)
-def run(given: Choices, chosen: Mapping[str, Any]) -> None:
-    """Measures rates, trains, asks, compares.
+@commands.takes(TablesChoices)
+def run(choices: TablesChoices, chosen: Mapping[str, Any]) -> None:
+    """Measures rates, trains, evaluates, and writes the table.
 
     Raises:
-        UsageError: nothing to compare, both a time and steps, data that are
-            missing, or the folder is of another commit.
+        UsageError: no flagfiles, both a time and steps, missing data, or the
+            folder is of another commit.
     """
-    commands.require(vars(given), workdir='a folder for the table')
-    if bool(given.table) == bool(given.flagfiles):
+    commands.require(vars(choices), workdir='a folder for the table')
+    if bool(choices.table) == bool(choices.flagfiles):
         raise errors.UsageError('give --table, or --flagfiles')
     if 'minutes' in chosen and 'steps' in chosen:
         raise errors.UsageError('give --minutes or --steps, not both')
-    table = TABLES[given.table] if given.table else Table(given.flagfiles)
-    asked = worth.ASKS[table.ask].data if table.ask else ()
-    kept.check_there([*table.data, *asked])
-    folder = pathlib.Path(given.workdir)
-    kept.begin(folder)
-    runs = list(planned(given, table, folder))
+    table = RunTable(choices.flagfiles)
+    if choices.table:
+        table = TABLES[choices.table]
+    data = worth.ASKS[table.ask].data if table.ask else ()
+    kept.check_data([*table.data, *data])
+    folder = pathlib.Path(choices.workdir)
+    kept.bind_commit(folder)
+    runs = list(plan(choices, table, folder))
     workdirs: dict[str, list[pathlib.Path]] = {}
-    train_one = functools.partial(trained, table, folder)
-    each = kept.side_by_side(train_one, runs, given.lanes)
+    train_one = functools.partial(train_and_ask, table, folder)
+    each = kept.side_by_side(train_one, runs, choices.lanes)
     for (name, *_), workdir in zip(runs, each, strict=True):
         workdirs.setdefault(name, []).append(workdir)
-    seeds = f'seeds 0 to {given.seeds - 1}' if given.seeds > 1 else 'seed 0'
+    seeds = f'seeds 0 to {choices.seeds - 1}' if choices.seeds > 1 else 'seed 0'
     precision = kept.read_json(each[0] / 'config.json')['precision']
     text = '\n'.join([
         *lines_of(table, workdirs), '',
@@ -331,11 +332,11 @@ def run(given: Choices, chosen: Mapping[str, Any]) -> None:
     ])  # fmt: skip
     with files.written(folder / 'table.md') as partial:
         partial.write_text(text)
-    draw(given, workdirs, folder / 'curves.png')
+    draw(choices, workdirs, folder / 'curves.png')
     print(text)
 
 
 if __name__ == '__main__':
     commands.start(
-        run, stopped='the same command goes on with what is not finished'
+        run, stopped='the same command goes on with unfinished runs'
     )

@@ -1,21 +1,21 @@
-r"""Training beside other people's trainers: how fast, and how good.
+r"""Training compared with other trainers: speed and quality.
 
     python -m benchmarks.trainers --of=labels --source=all-MiniLM-L6-v2 \
         --task=sst-2 --data_dir=glue --workdir=runs/labels
     python -m benchmarks.trainers --of=pairs --source=all-MiniLM-L6-v2 \
         --pairs=nli-triplets.csv --workdir=runs/pairs
 
-Labels: `tasks.glue` beside transformers' Trainer. Pairs (a csv: a, b and
-negatives): the row `simcse` beside sentence-transformers' trainer; a with
-itself is SimCSE without labels.
+Labels: `tasks.glue` and transformers' Trainer. Pairs (a csv: a, b and
+negatives): the row `simcse` and sentence-transformers' trainer; pairs of equal
+texts are SimCSE without labels.
 
 Both sides begin with the weights of one folder, and read the same text with the
-same batch, length, rate and number of updates, each in a process of its own, in
-turns (turns.py), with another seed each. Theirs runs in the environment that
-`make bench-peers` makes. A rate is the median over updates, so that compiling
-does not count; the score of labels is that of held-out examples after the last
-update. What pairs taught is in WORKDIR/ours_0 and in
-WORKDIR/sentence-transformers_0/model, whose worth `tasks.sts` measures.
+same batch, length, rate and number of updates, each in a process, in turns
+(turns.py), with another seed in each turn. The peer runs in the environment of
+`make bench-peers`. A rate is the median over updates, so that compiling does
+not count; the score of labels is that of held-out examples after the last
+update. Models of pairs are WORKDIR/ours_0 and
+WORKDIR/sentence-transformers_0/model, which `tasks.sts` can evaluate.
 """
 
 import dataclasses
@@ -37,15 +37,15 @@ from tasks.measures import MEASURES
 TRAINER = kept.ROOT / 'benchmarks' / 'peers' / 'trainer.py'
 WEIGHT_DECAY = 0.01  # of labels; of pairs none
 NAMES = {'labels': 'Trainer', 'pairs': 'sentence-transformers'}
-# As they have the same names on both sides.
+# Choices with the same names on both sides.
 SAME = 'steps', 'batch_size', 'seq_len', 'learning_rate'
 
 
 @dataclasses.dataclass(frozen=True)
-class Choices:
-    """All that the command may choose."""
+class TrainersChoices:
+    """Choices of the command."""
 
-    of: str = flag('labels', 'What is learned.', choices=tuple(NAMES))
+    of: str = flag('labels', 'The training data.', choices=tuple(NAMES))
     source: str | None = flag(None, 'A folder of sentence-transformers.')
     task: str = flag(
         'sst-2', 'Of GLUE, labels.', choices=tuple(glue_layout.TASKS))
@@ -56,111 +56,112 @@ class Choices:
     batch_size: int = flag(32, 'Examples of an update.', at_least=2)
     seq_len: int = flag(128, 'Tokens of a text at most.', at_least=8)
     steps: int = flag(60, 'Updates.', at_least=4)
-    learning_rate: float = flag(5e-5, 'Its peak.', at_least=0.0)
+    learning_rate: float = flag(
+        5e-5, 'Peak of the learning rate.', at_least=0.0)
     precision: str = flag(
         'float32', 'Of both.', choices=('float32', 'mixed_bfloat16'))
     seeds: int = flag(3, 'Runs of each side.', at_least=1)
-    workdir: str | None = flag(None, 'Where all of it goes.')
+    workdir: str | None = flag(None, 'Where all files go.')
 
 
 def run_ours(
-    given: Choices, out: pathlib.Path, seed: int
+    choices: TrainersChoices, out: pathlib.Path, seed: int
 ) -> tuple[dict[str, float], kept.Used]:
-    """Trains a workdir: rate and score, and what that took."""
-    same = [f'--{name}={getattr(given, name)}' for name in SAME]
+    """Trains a workdir; returns rate and score, and used resources."""
+    same = [f'--{name}={getattr(choices, name)}' for name in SAME]
     same += [
-        f'--init={given.source}', f'--workdir={out}', f'--seed={seed}',
-        f'--precision={given.precision}', '--log_every=1',
-        f'--eval_every={given.steps}',
+        f'--init={choices.source}', f'--workdir={out}', f'--seed={seed}',
+        f'--precision={choices.precision}', '--log_every=1',
+        f'--eval_every={choices.steps}',
     ]  # fmt: skip
     log = out.parent / f'{out.name}.log'
-    if given.of == 'labels':
+    if choices.of == 'labels':
         used = kept.run(
-            'tasks.glue', log, *same, f'--task={given.task}', '--notest',
-            f'--data_dir={given.data_dir}', f'--examples={given.examples}',
+            'tasks.glue', log, *same, f'--task={choices.task}', '--notest',
+            f'--data_dir={choices.data_dir}', f'--examples={choices.examples}',
             f'--weight_decay={WEIGHT_DECAY}',
         )  # fmt: skip
     else:
         used = kept.run(
             'infoword_tf.train', log, *same, '--objectives=simcse',
-            f'--pairs={given.pairs}', '--simcse.pooling=mean',
-            '--simcse.head=none', f'--simcse.temperature={given.temperature}',
+            f'--pairs={choices.pairs}', '--simcse.pooling=mean',
+            '--simcse.head=none', f'--simcse.temperature={choices.temperature}',
             '--optimizer=adamw', '--weight_decay=0',
-            f'--checkpoint_every={given.steps}',
+            f'--checkpoint_every={choices.steps}',
         )  # fmt: skip
     updates = kept.records_of(out)
     answer = {'rate': statistics.median(u['steps_per_second'] for u in updates)}
-    if given.of == 'labels':
-        measure = glue_layout.TASKS[given.task].measures[0]
+    if choices.of == 'labels':
+        measure = glue_layout.TASKS[choices.task].measures[0]
         answer['score'] = kept.read_json(out / 'metrics.json')[measure]
     return answer, used
 
 
 def run_theirs(
-    given: Choices, out: pathlib.Path, seed: int
+    choices: TrainersChoices, out: pathlib.Path, seed: int
 ) -> tuple[dict[str, float], kept.Used]:
-    """Trains the peer: rate and score, and what that took."""
+    """Trains the peer; returns rate and score, and used resources."""
     out.mkdir(parents=True)
-    spec = {name: getattr(given, name) for name in SAME} | {
-        'of': given.of, 'source': given.source, 'seed': seed,
-        'bf16': given.precision != 'float32', 'threads': kept.THREADS,
+    spec = {name: getattr(choices, name) for name in SAME} | {
+        'of': choices.of, 'source': choices.source, 'seed': seed,
+        'bf16': choices.precision != 'float32', 'threads': kept.THREADS,
     }  # fmt: skip
-    if given.of == 'labels':
-        layout = glue_layout.TASKS[given.task]
-        parts = {
+    if choices.of == 'labels':
+        layout = glue_layout.TASKS[choices.task]
+        splits = {
             'train': glue_layout.read(
-                given.task, given.data_dir, 'train').subset(given.examples),
-            'heldout': glue_layout.read(given.task, given.data_dir, 'dev'),
+                choices.task, choices.data_dir, 'train').subset(choices.examples),
+            'heldout': glue_layout.read(choices.task, choices.data_dir, 'dev'),
         }  # fmt: skip
         targets = {
-            name: tables.known_labels(rows, layout.labels)
-            if layout.labels else rows.scores
-            for name, rows in parts.items()
+            split: tables.known_labels(table, layout.labels)
+            if layout.labels else table.scores
+            for split, table in splits.items()
         }  # fmt: skip
         spec |= {'classes': len(layout.labels), 'weight_decay': WEIGHT_DECAY}
         spec['examples'] = {
-            name: {'first': rows.first, 'second': rows.second,
-                   'targets': targets[name].tolist()}
-            for name, rows in parts.items()
+            split: {'first': table.first, 'second': table.second,
+                    'targets': targets[split].tolist()}
+            for split, table in splits.items()
         }  # fmt: skip
     else:
-        spec |= {'pairs': given.pairs, 'temperature': given.temperature,
+        spec |= {'pairs': choices.pairs, 'temperature': choices.temperature,
                  'save': str(out / 'model')}  # fmt: skip
     files.write_json(out / 'spec.json', spec)
     used = kept.call(
         out / 'log.txt', str(kept.PEERS_PYTHON), str(TRAINER),
-        str(out / 'spec.json'), str(out / 'told.json'),
+        str(out / 'spec.json'), str(out / 'result.json'),
     )  # fmt: skip
-    told = kept.read_json(out / 'told.json')
-    answer = {'rate': 1 / statistics.median(told['seconds'])}
-    if given.of == 'labels':
-        said = np.array(told['said'])
-        said = said.argmax(axis=1) if layout.labels else said
+    result = kept.read_json(out / 'result.json')
+    answer = {'rate': 1 / statistics.median(result['seconds'])}
+    if choices.of == 'labels':
+        scores = np.array(result['scores'])
+        predictions = scores.argmax(axis=1) if layout.labels else scores
         answer['score'] = MEASURES[layout.measures[0]](
-            said, targets['heldout']
+            predictions, targets['heldout']
         )
     return answer, used
 
 
 def side(
-    given: Choices, name: str, train: Callable[..., Any]
+    choices: TrainersChoices, name: str, train: Callable[..., Any]
 ) -> turns.Whole:
-    """Makes a contestant that is trained anew in each turn."""
+    """Makes a contestant that is trained from the start in each turn."""
 
     def turn(seed: int) -> tuple[dict[str, float], kept.Used]:
-        out = pathlib.Path(given.workdir) / f'{name}_{seed}'
+        out = pathlib.Path(choices.workdir) / f'{name}_{seed}'
         shutil.rmtree(out, ignore_errors=True)
-        answer, used = train(given, out, seed)
-        rate = answer.pop('rate') * given.batch_size
+        answer, used = train(choices, out, seed)
+        rate = answer.pop('rate') * choices.batch_size
         return {'seconds': 1.0, 'amount': rate, **answer}, used
 
     return turns.Whole(
-        name, turn, given.task if given.of == 'labels' else ''
+        name, turn, choices.task if choices.of == 'labels' else ''
     )
 
 
-@commands.takes(Choices)
-def run(given: Choices, chosen: Mapping[str, Any]) -> None:
+@commands.takes(TrainersChoices)
+def run(choices: TrainersChoices, chosen: Mapping[str, Any]) -> None:
     """Trains both sides, and prints the table.
 
     Raises:
@@ -168,10 +169,10 @@ def run(given: Choices, chosen: Mapping[str, Any]) -> None:
     """
     del chosen
     data = {'data_dir': "GLUE's data"}
-    if given.of == 'pairs':
+    if choices.of == 'pairs':
         data = {'pairs': 'a csv'}
     commands.require(
-        vars(given), source='a folder of sentence-transformers', **data,
+        vars(choices), source='a folder of sentence-transformers', **data,
         workdir='a folder',
     )  # fmt: skip
     if not kept.PEERS_PYTHON.exists():
@@ -179,12 +180,12 @@ def run(given: Choices, chosen: Mapping[str, Any]) -> None:
             f'{kept.PEERS_PYTHON} is missing: make bench-peers'
         )
     record = turns.compete(
-        [side(given, NAMES[given.of], run_theirs),
-         side(given, 'ours', run_ours)],
+        [side(choices, NAMES[choices.of], run_theirs),
+         side(choices, 'ours', run_ours)],
         'examples',
-        [{'seed': seed} for seed in range(given.seeds)],
+        [{'seed': seed} for seed in range(choices.seeds)],
     )  # fmt: skip
-    report.show(record | {'settings': dataclasses.asdict(given)})
+    report.show(record | {'settings': dataclasses.asdict(choices)})
 
 
 if __name__ == '__main__':

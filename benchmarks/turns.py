@@ -1,18 +1,17 @@
-"""Contestants in turns, each a process of its own; the machine is watched.
+"""Contestants that run in turns, as processes, on a watched machine.
 
 A contestant is a process that answers lines (`Served`), or a command that is
-run once a turn (`Whole`). Every round gives each of them a turn, beginning with
-another one each time, so that what else a machine does falls on all of them;
-what counts are medians and ratios within a round. Beside the seconds of a turn
-a record has what the contestant took of the machine, what others took
-meanwhile, and the most memory that its processes had.
+run once a turn (`Whole`). Every round gives each contestant a turn; each round
+begins with another one, so that other work on the machine disturbs all alike.
+Medians and ratios within a round count. A record also has the cores that a
+contestant used, the share that others took meanwhile, and the peak of memory.
 
-Whoever fails takes part no more, and the table says so. A record is what
-tables are made of (report.py):
+A contestant that fails is left out from then on, and the table says so. A
+record (report.py makes tables of it) is
 
     {'unit': what is counted, 'before': share of the machine that was busy
      before, 'rows': [{'name', 'group', 'seconds': [...], 'amounts': [...],
-     'cores', 'others', 'bytes', what the contestant said of itself, perhaps
+     'cores', 'others', 'bytes', facts of the contestant, perhaps
      'scores' of its turns, perhaps 'failed'}]}
 """
 
@@ -39,10 +38,10 @@ _LISTENED = 1.0  # seconds
 
 
 class Served:
-    """A process that answers each line of JSON with another one.
+    """A process that answers each line of JSON with another line.
 
     Attributes:
-        name, group: in tables; ratios are of one group.
+        name, group: in tables; ratios are within a group.
     """
 
     def __init__(
@@ -52,15 +51,7 @@ class Served:
         group: str = '',
         ours: bool = True,
     ):
-        """Starts it; it need not be ready when this returns.
-
-        Args:
-            name: in tables.
-            command: whose first line on standard output says it is ready.
-            group: of those that are compared.
-            ours: whether it finds this project.
-
-        """
+        """Starts a process, which can import the project if `ours`."""
         self.name, self.group = name, group
         self._facts: dict[str, Any] | None = None
         self._errors = tempfile.TemporaryFile()
@@ -80,30 +71,30 @@ class Served:
 
     @property
     def facts(self) -> dict[str, Any]:
-        """What it says of itself; waits until it is ready.
+        """Facts that the process prints when ready.
 
         Raises:
-            RuntimeError: it ended instead; the message has its last words.
+            RuntimeError: it ended; the message has the end of its output.
         """
         if self._facts is None:
             self._facts = self._answer()
         return self._facts
 
-    def ask(self, asked: Mapping[str, Any]) -> dict[str, Any]:
-        """Its answer; RuntimeError: it ended."""
+    def ask(self, request: Mapping[str, Any]) -> dict[str, Any]:
+        """Sends a request, and returns the answer; RuntimeError as `facts`."""
         _ = self.facts
         with contextlib.suppress(BrokenPipeError):  # it has ended
-            self._process.stdin.write(json.dumps(asked) + '\n')
+            self._process.stdin.write(json.dumps(request) + '\n')
             self._process.stdin.flush()
         return self._answer()
 
     def used(self) -> Used:
-        """By now."""
+        """Returns the resources used so far."""
         process = psutil.Process(self._process.pid)
-        found = [process, *process.children(recursive=True)]
+        processes = [process, *process.children(recursive=True)]
         return Used(
-            sum(sum(each.cpu_times()) for each in found),
-            sum(_most_memory(each.pid) for each in found),
+            sum(sum(each.cpu_times()) for each in processes),
+            sum(_most_memory(each.pid) for each in processes),
         )
 
     def _answer(self) -> dict[str, Any]:
@@ -124,11 +115,11 @@ class Served:
 
 
 class Whole:
-    """A command that is run anew each turn.
+    """A command that is run once a turn.
 
     Attributes:
-        name, group: as of `Served`.
-        facts: none.
+        name, group: as in `Served`.
+        facts: empty.
     """
 
     def __init__(
@@ -137,44 +128,44 @@ class Whole:
         run: Callable[..., tuple[dict[str, Any], Used]],
         group: str = '',
     ):
-        """Args: its name; what runs it: the answer and what it used; group."""
+        """Stores `run`: (fields of a request) -> answer, used resources."""
         self.name, self.group, self.facts = name, group, {}
         self._run, self._used = run, Used(0.0, 0)
 
-    def ask(self, asked: Mapping[str, Any]) -> dict[str, Any]:
-        """Its answer."""
-        answer, used = self._run(**asked)
+    def ask(self, request: Mapping[str, Any]) -> dict[str, Any]:
+        """Runs the command; returns the answer."""
+        answer, used = self._run(**request)
         self._used = Used(
             self._used.seconds + used.seconds, max(self._used.bytes, used.bytes)
         )
         return answer
 
     def used(self) -> Used:
-        """By all runs so far; memory of the largest."""
+        """Returns the resources of all runs so far; memory of the largest."""
         return self._used
 
     def close(self) -> None:
-        """Nothing is left to end."""
+        """Leaves everything, since every run has ended."""
 
 
 def _most_memory(pid: int) -> int:
-    """Reads the bytes that a process had at most."""
+    """Reads the peak of a process's memory, in bytes."""
     for line in pathlib.Path(f'/proc/{pid}/status').read_text().splitlines():
         if line.startswith('VmHWM'):
             return int(line.split()[1]) * 1024
     return 0
 
 
-def module(name: str, *given: str) -> list[str]:
-    """The command that runs a module of this project."""
-    return [sys.executable, '-m', name, *given]
+def module(name: str, *typed: str) -> list[str]:
+    """Returns the command line that runs a module of the project."""
+    return [sys.executable, '-m', name, *typed]
 
 
 # ---------------------------------------------------------------------- rounds
 
 
 def _busy() -> float:
-    """Seconds that all cores have worked since the machine started."""
+    """Returns the busy seconds of all cores since the machine started."""
     times = psutil.cpu_times()
     idle = times.idle + getattr(times, 'iowait', 0.0)
     guests = getattr(times, 'guest', 0.0) + getattr(times, 'guest_nice', 0.0)
@@ -182,29 +173,29 @@ def _busy() -> float:
 
 
 def listen(seconds: float = _LISTENED) -> float:
-    """The share of the machine that is busy while this process waits."""
+    """Measures the busy share of the machine while the process waits."""
     before, began = _busy(), time.perf_counter()
     time.sleep(seconds)
     passed = time.perf_counter() - began
-    # Counters of the kernel are coarser than its clock.
+    # The kernel's counters are coarser than the clock.
     return max(0.0, (_busy() - before) / passed / os.cpu_count())
 
 
 def compete(
     contestants: Sequence[Served | Whole],
     unit: str,
-    asked: Iterable[Mapping[str, Any]],
+    requests: Iterable[Mapping[str, Any]],
     warm_up: int = 0,
     answered: Callable[[Mapping[str, Any]], None] = lambda answers: None,
 ) -> dict[str, Any]:
-    """Lets everybody run in turn.
+    """Runs contestants in turn.
 
     Args:
         contestants: of different names in a group.
-        unit: what an answer's `amount` counts.
-        asked: what all are asked, round by round.
+        unit: of the amounts of answers.
+        requests: to all contestants, round by round.
         warm_up: rounds that do not count.
-        answered: is called with the answers of a round.
+        answered: called with the answers of a round.
 
     Returns:
         A record; see above.
@@ -218,13 +209,13 @@ def compete(
             rows[who] |= each.facts  # waits until it is ready
             running.append(who)
     before = listen()
-    for number, given in enumerate(asked, -warm_up):
+    for number, request in enumerate(requests, -warm_up):
         answers = {}
         start = number % len(contestants)
         for who in sorted(running, key=lambda n: (n < start, n)):
             row, each = rows[who], contestants[who]
             with _failing(row):
-                answer, took = _turn(each, given)
+                answer, took = _turn(each, request)
                 sums[who] += took
                 answers[each.name] = answer
                 if number >= 0:
@@ -238,11 +229,11 @@ def compete(
         answered(answers)
         if number == -1:
             sums = [np.zeros(3) for _ in contestants]
-    for row, (passed, busy, own) in zip(rows, sums, strict=True):
+    for row, (passed, busy, used) in zip(rows, sums, strict=True):
         whole = max(passed, 1e-9)
-        row['cores'] = float(own / whole)
+        row['cores'] = float(used / whole)
         row['others'] = float(
-            np.clip((busy - own) / whole / os.cpu_count(), 0, 1)
+            np.clip((busy - used) / whole / os.cpu_count(), 0, 1)
         )
     return {'unit': unit, 'before': before, 'rows': rows}
 
@@ -254,26 +245,27 @@ def ways_of(
     unit: str,
     rounds: int,
 ) -> dict[str, Any]:
-    """Makes a record of what a benchmark serves, a process for each way.
+    """Runs the contestants that a benchmark serves; returns a record.
 
     Args:
-        name: of its module.
-        ways: that its --serve takes; a mapping has their names in tables.
-        typed: its other flags.
-        unit, rounds: as of `compete`.
+        name: of the benchmark's module.
+        ways: values of --serve, or a mapping of values to names in tables.
+        typed: other flags.
+        unit: as in `compete`.
+        rounds: number of turns.
     """
     names = ways if isinstance(ways, Mapping) else {w: w for w in ways}
-    started = [
-        Served(shown, module(name, *typed, f'--serve={way}'))
-        for way, shown in names.items()
+    contestants = [
+        Served(name_in_tables, module(name, *typed, f'--serve={way}'))
+        for way, name_in_tables in names.items()
     ]
-    with ended(started):
-        return compete(started, unit, [{}] * rounds)
+    with closing(contestants):
+        return compete(contestants, unit, [{}] * rounds)
 
 
 @contextlib.contextmanager
 def _failing(row: dict[str, Any]) -> Iterator[None]:
-    """A contestant that fails takes part no more, and its row says why."""
+    """Records the failure of a contestant."""
     try:
         yield
     except RuntimeError as error:
@@ -281,23 +273,25 @@ def _failing(row: dict[str, Any]) -> Iterator[None]:
 
 
 def _turn(
-    contestant: Served | Whole, given: Mapping[str, Any]
+    contestant: Served | Whole, request: Mapping[str, Any]
 ) -> tuple[dict[str, Any], np.ndarray]:
-    """Gives a turn: the answer, and three numbers of seconds.
+    """Gives a contestant a turn.
 
-    These passed, all cores worked, and the contestant worked itself.
+    Returns:
+        The answer; and seconds that passed, that all cores were busy, and that
+        the contestant used.
     """
-    own, busy = contestant.used().seconds, _busy()
+    used, busy = contestant.used().seconds, _busy()
     began = time.perf_counter()
-    answer = contestant.ask(given)
+    answer = contestant.ask(request)
     passed = time.perf_counter() - began
     busy = _busy() - busy
-    return answer, np.array([passed, busy, contestant.used().seconds - own])
+    return answer, np.array([passed, busy, contestant.used().seconds - used])
 
 
 @contextlib.contextmanager
-def ended(contestants: Sequence[Served | Whole]) -> Iterator[None]:
-    """Ends them, whatever happens."""
+def closing(contestants: Sequence[Served | Whole]) -> Iterator[None]:
+    """Closes contestants at the end, also after an error."""
     try:
         yield
     finally:
@@ -311,23 +305,23 @@ def ended(contestants: Sequence[Served | Whole]) -> Iterator[None]:
 def serve(
     make: Callable[[], tuple[Callable[..., Any], dict[str, Any]]],
 ) -> None:
-    """Answers every line of standard input until there are no more.
+    """Answers every line of standard input.
 
     Args:
-        make: gives what makes a turn, which may return more for the answer,
-            its amount if that is not always the same, and says of it: its
-            `amount`, and what a row has besides.
+        make: returns a function that makes a turn, and facts. The `amount` of a
+            turn is one of the facts, or of the further entries of an answer
+            that the function may return.
     """
     answers = os.fdopen(os.dup(1), 'w')
-    os.dup2(2, 1)  # whatever a library prints goes to the errors
+    os.dup2(2, 1)  # output of libraries goes to standard error
 
     def write(answer: Mapping[str, Any]) -> None:
         answers.write(json.dumps(answer) + '\n')
         answers.flush()
 
-    turn, said = make()
-    amount = said.pop('amount', 1)
-    write(said)
+    turn, facts = make()
+    amount = facts.pop('amount', 1)
+    write(facts)
     for line in sys.stdin:
         began = time.perf_counter()
         more = turn(**json.loads(line)) or {}

@@ -303,8 +303,8 @@ class Work:
         """All arguments of the encoder, its defaults too."""
         from infoword_tf.encoders import ENCODERS
 
-        given = self.resolved.encoder.arguments
-        return ENCODERS[self.encoder](**given).arguments
+        choices = self.resolved.encoder.arguments
+        return ENCODERS[self.encoder](**choices).arguments
 
     def _pieces_read(self, view: View) -> int:
         """How many pieces `elmo` reads of a view, as it computes them."""

@@ -1,19 +1,18 @@
-r"""What a trained workdir is worth, by what people have said and written.
+r"""Evaluations of a trained workdir by people's judgements and labels.
 
     python -m benchmarks.worth --init=runs/mine --ask=worth
 
-The columns that benchmarks.tables puts beside a row's nats; ASKS has their
-names and the data that they read, beside whoever runs it. Prints one JSON
-object, by the head of its column a value (of several seeds all), and writes it
-to NAME.json of the workdir. What is finished there is kept.
+benchmarks.tables puts the results into columns beside a row's nats; ASKS has
+the data that they read, in the working folder. Prints one JSON object, a value
+(or a list, of several seeds) by column, and writes it to NAME.json of the
+workdir. Finished results stay.
 
 words: similarity of words and of sentences, percent.
-vectors: five sets of STS (Spearman x 100) and SciFact, by its own vectors.
-worth: fine-tuned on five tasks of GLUE and on SQuAD 1.1, and as it is, by its
-    vectors of sentences, documents and words; all in percent. The learning rate
-    is the best of RATES on one short task, so that no encoder is measured by
-    another's.
-short: the same of three tasks, with one seed and one rate, to screen rows.
+vectors: five sets of STS (Spearman x 100) and SciFact, by the vectors.
+worth: fine-tuned on five tasks of GLUE and on SQuAD 1.1; and without training,
+    by vectors of sentences, documents and words; all in percent. The learning
+    rate is the best of RATES on one short task, for each encoder.
+short: three tasks of `worth` with one seed and one rate, to screen rows.
 """
 
 import dataclasses
@@ -24,25 +23,25 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from benchmarks import kept
-from benchmarks.kept import asked, read_json
+from benchmarks.kept import evaluate, read_json
 from infoword_tf import commands, files
 from infoword_tf.choices import flag
 from tasks.glue import task_of
 
 
 def ws353(workdir: pathlib.Path, folder: str) -> float:
-    """Asks for Spearman's correlation x 100 with people's words, WS-353."""
-    found = asked(workdir / 'words', 'words', f'--data_dir={folder}')
-    return found['tests']['EN-WS-353-ALL']['spearman']
+    """Measures Spearman's correlation x 100 with people's words, WS-353."""
+    record = evaluate(workdir / 'words', 'words', f'--data_dir={folder}')
+    return record['tests']['EN-WS-353-ALL']['spearman']
 
 
 def words(workdir: pathlib.Path) -> dict[str, float]:
-    """Asks for similarities of words and of sentences."""
-    pairs = asked(workdir / 'sts', 'sts', '--data=sts/sts-dev.csv')
+    """Measures similarities of words and of sentences."""
+    pairs = evaluate(workdir / 'sts', 'sts', '--data=sts/sts-dev.csv')
     return {'WS-353': ws353(workdir, 'words'), 'STS-B dev': pairs['spearman']}
 
 
-# ------------------------------------------------------------------ its vectors
+# --------------------------------------------------------------------- vectors
 
 STS = {
     'STS-B dev': 'sts/sts-dev.csv',
@@ -53,7 +52,7 @@ STS = {
 }
 BEIR = 'scifact'
 MEAN, SCIFACT = 'mean of STS', 'SciFact nDCG@10'
-POOLINGS = None, 'mean', 'first_last'  # None: as the workdir has it
+POOLINGS = None, 'mean', 'first_last'  # None: the workdir's
 
 
 def vectors(
@@ -61,11 +60,7 @@ def vectors(
 ) -> dict[str, float]:
     """Compares vectors with judgements: Spearman x 100, of search nDCG@10.
 
-    In this process, where a command for each set would start a dozen.
-
-    Args:
-        workdir: whose vectors.
-        pooling: theirs, compared by cosine; None: as the workdir has it.
+    It runs in one process, instead of a dozen commands.
     """
     path = workdir / f'judged_{pooling or "own"}.json'
     if path.exists():
@@ -85,16 +80,16 @@ def vectors(
         return value
 
     each = {name: measured(f'sts:{data}') for name, data in STS.items()}
-    found = {
+    results = {
         MEAN: statistics.fmean(each.values()), **each,
         SCIFACT: measured(f'retrieval:{BEIR}'),
     }  # fmt: skip
-    files.write_json(path, found)
-    return found
+    files.write_json(path, results)
+    return results
 
 
 def best_vectors(workdir: pathlib.Path) -> dict[str, float]:
-    """Takes the pooling that pairs of sentences like best; all in percent."""
+    """Takes the results of the pooling that is best on STS, in percent."""
     each = [vectors(workdir, pooling) for pooling in POOLINGS]
     best = max(each, key=lambda one: one[MEAN])
     sts, scifact = best[MEAN], 100 * best[SCIFACT]
@@ -107,12 +102,12 @@ def best_vectors(workdir: pathlib.Path) -> dict[str, float]:
 # ------------------------------------------------------------------- fine-tuned
 
 
-class Task(NamedTuple):
-    """How an encoder is fine-tuned on a task of GLUE.
+class FineTuning(NamedTuple):
+    """Settings of fine-tuning on a task of GLUE.
 
     Attributes:
         examples: to train on at most.
-        epochs: how often each is read.
+        epochs: over the examples.
     """
 
     examples: int
@@ -120,37 +115,29 @@ class Task(NamedTuple):
 
 
 TASKS = {
-    'sst-2': Task(10_000, 2),
-    'cola': Task(8_551, 2),
-    'mrpc': Task(3_668, 3),
-    'qnli': Task(5_000, 2),
-    'sts-b': Task(5_749, 3),
+    'sst-2': FineTuning(10_000, 2),
+    'cola': FineTuning(8_551, 2),
+    'mrpc': FineTuning(3_668, 3),
+    'qnli': FineTuning(5_000, 2),
+    'sts-b': FineTuning(5_749, 3),
 }
 SHORT_TASKS = {
-    'sst-2': Task(6_000, 1),
-    'mrpc': Task(3_668, 5),
-    'sts-b': Task(5_749, 5),
+    'sst-2': FineTuning(6_000, 1),
+    'mrpc': FineTuning(3_668, 5),
+    'sts-b': FineTuning(5_749, 5),
 }
 SEEDS, BATCH = 3, 32
 SHORT_RATE, RATES = 5e-4, (1e-4, 3e-4, 1e-3)
-TRIED = 'sst-2', Task(6_000, 1)  # the task that chooses a rate
-SQUAD = 2_000, 500, 2  # questions, of them to evaluate on, epochs
+TRIED = 'sst-2', FineTuning(6_000, 1)  # the task that decides on a rate
+SQUAD = 2_000, 500, 2  # questions, dev questions, epochs
 
 
 def tuned(
-    folder: pathlib.Path, name: str, task: Task, rate: float, seeds: int
+    folder: pathlib.Path, name: str, task: FineTuning, rate: float, seeds: int
 ) -> list[float]:
-    """Fine-tunes with each seed: scores in percent.
-
-    Args:
-        folder: of these runs, in the workdir of the encoder.
-        name: of the task in GLUE.
-        task: for how long.
-        rate: the peak of the learning rate.
-        seeds: how many.
-    """
+    """Fine-tunes with each seed: scores in percent."""
     steps = -(-task.examples * task.epochs // BATCH)
-    asked(
+    evaluate(
         folder, 'glue', f'--task={name}', '--data_dir=glue',
         f'--examples={task.examples}', f'--epochs={task.epochs}',
         f'--batch_size={BATCH}', f'--learning_rate={rate}',
@@ -168,43 +155,36 @@ def tuned(
 
 def all_tuned(
     workdir: pathlib.Path,
-    tasks: Mapping[str, Task],
+    tasks: Mapping[str, FineTuning],
     rate: float,
     seeds: int,
     before: str = '',
 ) -> dict[str, list[float]]:
-    """Fine-tunes on all tasks: of each seed the mean, and each task.
-
-    Args:
-        workdir: of the encoder.
-        tasks: by name.
-        rate, seeds: see `tuned`.
-        before: the beginning of the names of their folders.
-    """
-    found = {
+    """Fine-tunes on all tasks: the mean over tasks by seed, and each task."""
+    scores = {
         name: tuned(workdir / f'{before}{name}', name, task, rate, seeds)
         for name, task in tasks.items()
     }
-    means = [statistics.fmean(one) for one in zip(*found.values(), strict=True)]
-    return {'mean of GLUE': means, **found}
+    means = [statistics.fmean(x) for x in zip(*scores.values(), strict=True)]
+    return {'mean of GLUE': means, **scores}
 
 
 def worth(workdir: pathlib.Path) -> dict[str, Any]:
-    """Asks for everything."""
+    """Runs all evaluations."""
     name, task = TRIED
     rate = max(RATES, key=lambda rate: tuned(
         workdir / f'rate_{rate:g}', name, task, rate, 1
     ))  # fmt: skip
-    found: dict[str, Any] = all_tuned(workdir, TASKS, rate, SEEDS)
+    scores: dict[str, Any] = all_tuned(workdir, TASKS, rate, SEEDS)
     questions, dev, epochs = SQUAD
-    squad = asked(
+    squad = evaluate(
         workdir / 'squad', 'squad', '--train=squad/train-v1.1.json',
         '--dev=squad/dev-v1.1.json', f'--examples={questions}',
         f'--dev_examples={dev}', f'--epochs={epochs}',
         f'--learning_rate={rate}', '--seq_len=256',
     )  # fmt: skip
     return {
-        **found,
+        **scores,
         'SQuAD F1': squad['f1'],
         **best_vectors(workdir),
         'WS-353': ws353(workdir, 'ws353'),
@@ -213,20 +193,20 @@ def worth(workdir: pathlib.Path) -> dict[str, Any]:
 
 
 def short(workdir: pathlib.Path) -> dict[str, Any]:
-    """Asks for less, of a row that is screened."""
-    found = all_tuned(workdir, SHORT_TASKS, SHORT_RATE, 1, 'short_')
-    return {**found, **best_vectors(workdir)}
+    """Runs short evaluations, to screen rows."""
+    scores = all_tuned(workdir, SHORT_TASKS, SHORT_RATE, 1, 'short_')
+    return {**scores, **best_vectors(workdir)}
 
 
 # ------------------------------------------------------------------ all of them
 
 
 class Ask(NamedTuple):
-    """Something that workdirs are asked.
+    """An evaluation of workdirs.
 
     Attributes:
-        of: a workdir's values, by the heads of their columns.
-        data: what it reads.
+        of: workdir -> values by column.
+        data: files that it reads.
     """
 
     of: Callable[[pathlib.Path], dict[str, Any]]
@@ -244,15 +224,15 @@ ASKS = {
 
 
 @dataclasses.dataclass(frozen=True)
-class Choices:
-    """All that the command may choose."""
+class WorthChoices:
+    """Choices of the command."""
 
     init: str | None = flag(None, 'A workdir.')
-    ask: str = flag('worth', 'What it is asked.', choices=tuple(ASKS))
+    ask: str = flag('worth', 'The evaluation.', choices=tuple(ASKS))
 
 
-def told(workdir: pathlib.Path, name: str) -> dict[str, Any]:
-    """Runs this command in a process of its own, unless it has answered."""
+def answers_of(workdir: pathlib.Path, name: str) -> dict[str, Any]:
+    """Runs the command as a process, unless finished before."""
     path = workdir / f'{name}.json'
     if not path.exists():
         kept.run(
@@ -262,23 +242,21 @@ def told(workdir: pathlib.Path, name: str) -> dict[str, Any]:
     return read_json(path)
 
 
-@commands.takes(Choices)
-def run(given: Choices, chosen: Mapping[str, Any]) -> None:
-    """Asks.
+@commands.takes(WorthChoices)
+def run(choices: WorthChoices, chosen: Mapping[str, Any]) -> None:
+    """Evaluates a workdir, and prints and writes the results.
 
     Raises:
-        UsageError: no workdir is named, or data are missing.
+        UsageError: no workdir, or missing data.
     """
     del chosen
-    commands.require(vars(given), init='the workdir of a run')
-    ask, workdir = ASKS[given.ask], pathlib.Path(given.init)
-    kept.check_there(ask.data)
-    found = ask.of(workdir)
-    files.write_json(workdir / f'{given.ask}.json', found)
-    print(json.dumps(found))
+    commands.require(vars(choices), init='the workdir of a run')
+    ask, workdir = ASKS[choices.ask], pathlib.Path(choices.init)
+    kept.check_data(ask.data)
+    results = ask.of(workdir)
+    files.write_json(workdir / f'{choices.ask}.json', results)
+    print(json.dumps(results))
 
 
 if __name__ == '__main__':
-    commands.start(
-        run, stopped='the same command goes on with what is not finished'
-    )
+    commands.start(run, stopped='the same command goes on with unfinished runs')

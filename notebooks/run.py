@@ -1,14 +1,11 @@
-"""Runs the notebooks of this folder, and keeps them with their pictures.
+"""Runner of the notebooks of this folder, which keeps pictures alone.
 
     make notebooks [ONLY=search]
 
-Each runs from its first cell to its last in an empty folder of its own, which
-is deleted afterwards. It is then written again: with the pictures that it has
-drawn, small, and with nothing else that it has said, so that what changes in a
-notebook is what somebody changed, or a picture. Where a cell fails, or a
-notebook is not as `complaints` wants it, its file stays as it was.
-
-`complaints` needs no Jupyter: the tests ask it too.
+Each notebook runs in an empty temporary folder. It is then written with small
+pictures and without any other output, so that a difference in a notebook is an
+edit or a picture. If a cell fails, or `complaints` finds a fault, the file does
+not change. `complaints` needs no Jupyter; the tests call it, too.
 """
 
 import base64
@@ -31,7 +28,7 @@ LARGEST = 150_000  # bytes of a picture
 WIDEST, COLOURS = 1200, 192  # of a picture: pixels
 TIMEOUT = 600  # seconds of a cell
 PNG = 'image/png'
-# Pictures that documents show as well: (notebook, id of the cell).
+# Pictures that are also in documents: (notebook, id of the cell).
 SHOWN = {
     'search_map.png': ('search', 'map'),
     'serve_answers.png': ('serve', 'answers'),
@@ -48,7 +45,7 @@ _OF_A_MACHINE = re.compile(
 
 
 def pictures_of(cell: Mapping[str, Any]) -> list[bytes]:
-    """The PNGs that a cell shows."""
+    """Returns the PNGs that a cell shows."""
     return [
         base64.b64decode(output['data'][PNG])
         for output in cell.get('outputs', ())
@@ -57,7 +54,7 @@ def pictures_of(cell: Mapping[str, Any]) -> list[bytes]:
 
 
 def complaints(notebook: Mapping[str, Any]) -> Iterator[str]:
-    """What is wrong with a notebook, as its JSON has it, in sentences."""
+    """Yields faults of a notebook's JSON, in sentences."""
     cells = notebook['cells']
     if len(cells) > MOST_CELLS:
         yield f'{len(cells)} cells are more than {MOST_CELLS}'
@@ -73,8 +70,8 @@ def complaints(notebook: Mapping[str, Any]) -> Iterator[str]:
             yield f'{name}: {lines} lines are more than {MOST_LINES}'
         if not source.strip():
             yield f'{name}: is empty'
-        if found := _OF_A_MACHINE.search(source):
-            yield f'{name}: {found[0]} is a path of one machine'
+        if match := _OF_A_MACHINE.search(source):
+            yield f'{name}: {match[0]} is a path of one machine'
         if cell['metadata'] or cell.get('execution_count') is not None:
             yield f'{name}: has metadata, or a number of its run'
         for output in cell.get('outputs', ()):
@@ -86,7 +83,7 @@ def complaints(notebook: Mapping[str, Any]) -> Iterator[str]:
 
 
 def small(picture: bytes) -> bytes:
-    """A PNG at most WIDEST pixels wide, with a palette."""
+    """Scales a PNG to at most WIDEST pixels and a palette."""
     from PIL import Image
 
     image = Image.open(io.BytesIO(picture)).convert('RGB')
@@ -100,7 +97,7 @@ def small(picture: bytes) -> bytes:
 
 
 def strip(notebook: dict[str, Any]) -> None:
-    """Leaves of what a notebook has said its pictures alone."""
+    """Removes all output of a notebook except pictures."""
     notebook['metadata'] = _METADATA
     for cell in notebook['cells']:
         cell['metadata'] = {}
@@ -121,10 +118,10 @@ def run(name: str) -> list[tuple[pathlib.Path, bytes]]:
     """Runs a notebook.
 
     Returns:
-        the files that it makes, and what they will hold.
+        (path, content) of all files to write.
 
     Raises:
-        RuntimeError: a cell failed, or something is wrong with the notebook.
+        RuntimeError: a cell failed, or the notebook has a fault.
     """
     import nbclient
     import nbformat
@@ -153,22 +150,22 @@ def run(name: str) -> list[tuple[pathlib.Path, bytes]]:
     plain = json.loads(nbformat.writes(notebook))
     strip(plain)
     nbformat.validate(plain)
-    if found := list(complaints(plain)):
-        raise RuntimeError(f'{name}: ' + '; '.join(found))
+    if faults := list(complaints(plain)):
+        raise RuntimeError(f'{name}: ' + '; '.join(faults))
     text = json.dumps(plain, indent=1, ensure_ascii=False, sort_keys=True)
-    made = [(path, f'{text}\n'.encode())]
+    outputs = [(path, f'{text}\n'.encode())]
     for picture, (of, cell_id) in SHOWN.items():
         if of == name:
             (cell,) = (c for c in plain['cells'] if c['id'] == cell_id)
-            made.append((ROOT / 'docs' / picture, pictures_of(cell)[-1]))
-    return made
+            outputs.append((ROOT / 'docs' / picture, pictures_of(cell)[-1]))
+    return outputs
 
 
 def main(names: list[str]) -> None:
-    """Runs some notebooks, or all, and writes each when it is done."""
+    """Runs notebooks by name, or all, and writes each at the end."""
     from infoword_tf import files
 
-    # Cells import what is run from a checkout, wherever they run.
+    # Cells import the checkout from their temporary folder.
     paths = [str(ROOT), os.environ.get('PYTHONPATH')]
     os.environ['PYTHONPATH'] = os.pathsep.join(filter(None, paths))
     known = sorted(path.stem for path in FOLDER.glob('*.ipynb'))
@@ -176,10 +173,10 @@ def main(names: list[str]) -> None:
         if name not in known:
             sys.exit(f'error: there is no notebook {name!r}: {known}')
         try:
-            made = run(name)
+            outputs = run(name)
         except RuntimeError as error:
             sys.exit(f'error: {error}')
-        for path, data in made:
+        for path, data in outputs:
             with files.written(path) as partial:
                 partial.write_bytes(data)
             print(f'{path.relative_to(ROOT)}: {len(data):,} bytes')

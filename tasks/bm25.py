@@ -1,10 +1,8 @@
-"""Search by words: BM25, exact, for the baseline of retrieval.
+"""BM25, an exact search by words, as a baseline of retrieval.
 
 Lucene's formula, k1 = 1.5, b = 0.75 (the library bm25s, Lù 2024, with its
 defaults). Words are runs of two or more letters, digits or underscores,
 lower-cased, without 33 English stop words, and stemmed as English (Snowball).
-
-Glossary of shapes: Q queries, N documents, K best.
 """
 
 import functools
@@ -20,10 +18,10 @@ from infoword_tf.evaluation import ranking
 
 
 class Bm25:
-    """The words of all documents, held in memory as numbers."""
+    """An index of the words of all documents, in memory."""
 
     def __init__(self, texts: Iterable[str]):
-        """Counts the words; args: the documents, numbered from 0.
+        """Counts the words of documents, which are numbered from 0.
 
         Raises:
             errors.UsageError: the library is not installed.
@@ -41,10 +39,10 @@ class Bm25:
         top_k: int,
         numbers: np.ndarray | None = None,
     ) -> tuple[np.ndarray, np.ndarray]:
-        """The K best of all documents for Q queries; as of `Best.sorted`.
+        """Returns the best `top_k` documents of queries, as `Best.sorted`.
 
-        A document that shares no word with a query is no result of it.
-        `numbers` [N] are the documents'; None: 0, 1, 2, ...
+        A document without a word of the query is no result. `numbers` [n] are
+        the documents'; None: 0, 1, 2, ...
         """
         best = ranking.Best(len(queries), top_k)
         if self._index is None:
@@ -62,12 +60,12 @@ class Bm25:
 
 @functools.cache
 def library() -> tuple[Any, Callable[..., Any]]:
-    """Imports the library; also gives what parts texts into words.
+    """Imports bm25s; returns the module and a tokenizer of texts into words.
 
     Raises:
-        errors.UsageError: it is not installed.
+        errors.UsageError: bm25s or PyStemmer is not installed.
     """
-    # It tries JAX where there is one: not on TensorFlow's GPU.
+    # bm25s runs JAX if that is installed, which must not take the GPU.
     os.environ.setdefault('JAX_PLATFORMS', 'cpu')
     bm25s, stemmer = (
         commands.import_extra(name, 'tasks', 'search by words, BM25,')

@@ -1,4 +1,4 @@
-r"""Classes, or numbers, of your own texts: any table, no code.
+r"""Classes, labels or numbers of texts: fine-tuning on any table.
 
     python -m tasks.classify --init=runs/minilm --train=mails.csv \
         --dev=mails_dev.csv --text=body --label=folder --workdir=runs/mails
@@ -10,26 +10,26 @@ Tables are .tsv, .csv, .jsonl (also as .gz or .zst) or .parquet files, or
 tfds:NAME[/CONFIG][:SPLIT]. Where the column --label holds lists, or with
 --label_columns=a,b,c (a column of 0 and 1 for each label), a text may have
 several labels, or none.
---columns=a,b,c names the columns of .tsv and .csv files whose first line does
-not. --choices=a,b,c instead of --pair asks which of these columns' texts is
-right; the label is the column's name, or its number from 0. All flags of
-`infoword_tf.train` apply. The weights with the best score on --dev are kept.
-WORKDIR/confusion.png is the confusion matrix of --dev.
+--columns=a,b,c names the columns of .tsv and .csv files without a header line.
+--choices=a,b,c instead of --pair is multiple choice: one of these columns has
+the right text; the label is that column's name, or its number from 0. All flags
+of `infoword_tf.train` apply. The weights with the best score on --dev are
+saved. WORKDIR/confusion.png is the confusion matrix of --dev.
 
-With these weights --test scores another table, and --predict labels one whose
-labels are not read, line by line in WORKDIR/predictions.tsv. Both also work on
-a finished run: the same command with them does not train again. With several
-runs (--seeds, --sweep) each has its scores and predictions in its folder, and
-WORKDIR has those of the best run.
+With these weights --test scores another table, and --predict predicts labels,
+line by line, into WORKDIR/predictions.tsv. Both also work on a finished run:
+the same command with them does not train again. With several runs (--seeds,
+--sweep) each has scores and predictions in its folder, and WORKDIR has those of
+the best run.
 
     python -m tasks.classify --init=runs/mbert --train=glue/MNLI/train.tsv \
         --dev=glue/MNLI/dev_matched.tsv --text=sentence1 --pair=sentence2 \
         --label=gold_label --test=xnli.test.tsv --test_by=language --epochs=1 \
         --workdir=runs/xnli
 
---test may have parts, which are scored apart, and their mean: the values of its
-column --test_by, or several tables, of whose names one * stands for what
-differs (--test=pawsx/*/test_2k.tsv). The example is XNLI (Conneau et al. 2018).
+--test may have groups, which are scored one by one, with their mean: by the
+values of its column --test_by, or several tables with one * in the name
+(--test=pawsx/*/test_2k.tsv). The example is XNLI (Conneau et al. 2018).
 
 The last line of the output is one JSON object, also in WORKDIR/metrics.json.
 From Python it is classify.run(init='runs/minilm', train='mails.csv', ...).
@@ -60,7 +60,7 @@ _ONE_CELL = str.maketrans('\t\n\r', '   ')
 
 @dataclasses.dataclass(frozen=True)
 class TableChoices:
-    """Which examples are read."""
+    """Choices of the examples of a table."""
 
     train: str | None = flag(None, 'A table to train on.')
     dev: str | None = flag(None, 'A table on which the weights are selected.')
@@ -68,8 +68,8 @@ class TableChoices:
         (), 'Column names of TSV and CSV files that have no header line, in '
         'order; a file whose labels are not read may lack that column.')
     delimiter: str | None = again(
-        TextChoices, 'pair_delimiter', None, help='What parts the cells of '
-        '.csv files; by default as their first lines say.')
+        TextChoices, 'pair_delimiter', None, help='Delimiter of .csv files; by '
+        'default the one of their first lines.')
     text: str = flag('text', 'Column of the text.')
     pair: str | None = flag(None, 'Column of a second text.')
     choices: tuple[str, ...] = flag(
@@ -89,33 +89,34 @@ class TableChoices:
 
 
 @dataclasses.dataclass(frozen=True)
-class Choices(TableChoices, finetune.Choices):
-    """All that the command may choose."""
+class ClassifyChoices(TableChoices, finetune.FinetuneChoices):
+    """Choices of the command."""
 
     USUAL: ClassVar[tuple[str, ...]] = (
         'train', 'dev', 'text', 'pair', 'label', 'regress', 'test', 'predict',
-        *finetune.Choices.USUAL,
+        *finetune.FinetuneChoices.USUAL,
     )  # fmt: skip
 
     test: str | None = flag(
         None, 'A labelled table on which the selected weights are scored; or '
         'several, with one * for what differs in their names.')
     test_by: str | None = flag(
-        None, 'Column of --test whose values are scored apart: language, say.')
+        None, 'Column of --test whose values are scored one by one: language, '
+        'say.')
     test_only: tuple[str, ...] = flag(
-        (), 'Which of these values are scored, or of the names that * stands '
-        'for, in this order; by default all.')
+        (), 'Values of --test_by, or names that * stands for, that are scored, '
+        'in this order; by default all.')
     predict: str | None = flag(
         None, 'A table to predict with the selected weights (its labels are '
         f'not read): WORKDIR/{PREDICTIONS}.')
 
 
 class Others(NamedTuple):
-    """What the weights of a run answer besides --dev.
+    """Tables besides --train and --dev.
 
     Attributes:
-        tests: of --test, by name; a table that is not parted has the name ''.
-        predict: of --predict; None: it was not given.
+        tests: groups of --test by name; '' if there is one.
+        predict: of --predict, or None.
     """
 
     tests: Mapping[str, tables.TableExamples]
@@ -123,65 +124,68 @@ class Others(NamedTuple):
 
 
 def read(
-    path: str, own: TableChoices, labelled: bool = True
+    path: str, choices: TableChoices, labelled: bool = True
 ) -> tables.TableExamples:
-    """A table, as the flags say, with or without its labels.
+    """Reads a table with or without labels.
 
     Raises:
-        UsageError: flags that do not go together.
+        UsageError: choices that contradict each other.
         ValueError: the table cannot be read, with file and line.
     """
-    return read_parted(path, own, labelled)['']
+    return read_groups(path, choices, labelled)['']
 
 
-def read_parted(
+def read_groups(
     path: str,
-    own: TableChoices,
+    choices: TableChoices,
     labelled: bool = True,
     by: str | None = None,
     only: Sequence[str] = (),
 ) -> dict[str, tables.TableExamples]:
-    """The same by the value of a column; of `only` some of them, if any.
+    """Reads a table in groups by the values of a column, or by `only` values.
 
-    Without a column there is one part, ''.
+    Without a column there is one group, ''.
     """
-    choices = own.choices
-    if choices and (own.pair or own.regress):
+    options = choices.choices
+    if options and (choices.pair or choices.regress):
         raise errors.UsageError(
             '--choices names the texts that the label chooses from; leave out '
             '--pair and --regress'
         )
-    if own.label_columns and (choices or own.regress):
+    if choices.label_columns and (options or choices.regress):
         raise errors.UsageError(
             '--label_columns names labels of which a text may have several; '
             'leave out --choices and --regress'
         )
-    if len(set(own.label_columns)) < len(own.label_columns):
+    if len(set(choices.label_columns)) < len(choices.label_columns):
         raise errors.UsageError(
-            f'--label_columns={",".join(own.label_columns)} names a column '
+            f'--label_columns={",".join(choices.label_columns)} names a column '
             'twice; name each once'
         )
-    if len(choices) == 1:
+    if len(options) == 1:
         raise errors.UsageError(
-            f'--choices={choices[0]}: name two columns or more'
+            f'--choices={options[0]}: name two columns or more'
         )
     table = tables.open_table(
-        path, own.columns or None, lacking=None if labelled else own.label,
-        delimiter=own.delimiter, lists=[own.label],
-    )  # fmt: skip
-    label = own.label if labelled else None
-    columns = own.label_columns if labelled else ()
-    lists = not (choices or own.regress)
+        path,
+        choices.columns or None,
+        lacking=None if labelled else choices.label,
+        delimiter=choices.delimiter,
+        lists=[choices.label],
+    )
+    label = choices.label if labelled else None
+    columns = choices.label_columns if labelled else ()
+    lists = not (options or choices.regress)
     try:
-        parts = {'': table}
+        groups = {'': table}
         if by is not None:
-            parts = chosen_of(tables.split_by(table, by), only, path)
+            groups = select(tables.split_by(table, by), only, path)
         return {
             name: tables.examples_of(
-                part, own.text, own.pair, label, own.regress, choices,
-                columns, lists,
+                group, choices.text, choices.pair, label, choices.regress,
+                options, columns, lists,
             )  # fmt: skip
-            for name, part in parts.items()
+            for name, group in groups.items()
         }
     except tables.NoColumn as error:
         if not tables.lacks_names(table):
@@ -193,130 +197,133 @@ def read_parted(
         ) from None
 
 
-def chosen_of(
-    parts: Mapping[str, Any], only: Sequence[str], where: str
+def select(
+    groups: Mapping[str, Any], only: Sequence[str], where: str
 ) -> dict[str, Any]:
-    """The parts that --test_only names, in its order; all where it is empty.
+    """Selects groups by --test_only, in that order; all by default.
 
     Raises:
-        UsageError: there is no such part.
+        UsageError: there is no such group.
     """
     for name in only:
-        if name not in parts:
+        if name not in groups:
             raise errors.UsageError(
                 f'--test_only={",".join(only)}: there is no {name!r} in '
-                f'{where}, which has {", ".join(parts)}'
+                f'{where}, which has {", ".join(groups)}'
             )
-    return {name: parts[name] for name in only or parts}
+    return {name: groups[name] for name in only or groups}
 
 
-def parts_of(own: TableChoices) -> dict[str, tables.TableExamples]:
-    """Training and dev examples.
+def splits_of(choices: TableChoices) -> dict[str, tables.TableExamples]:
+    """Reads training and dev examples.
 
     Raises:
-        UsageError: the choices do not say where; see `read`.
+        UsageError: a table is missing, or as `read`.
     """
     commands.require(
-        vars(own),
+        vars(choices),
         train='a table to train on',
         dev='a table to choose the weights by',
     )
-    return {'train': read(own.train, own), 'heldout': read(own.dev, own)}
+    return {
+        'train': read(choices.train, choices),
+        'heldout': read(choices.dev, choices),
+    }
 
 
-def tests_of(own: Choices) -> dict[str, tables.TableExamples]:
-    """The table of --test, its parts, or several tables, by name.
+def tests_of(choices: ClassifyChoices) -> dict[str, tables.TableExamples]:
+    """Reads the groups of --test, by name.
 
     Raises:
-        UsageError: flags that do not go together, or name no part.
-        ValueError: as `read`; or no file has such a name.
+        UsageError: choices that contradict each other, or an unknown group.
+        ValueError: as `read`, or no file matches.
     """
-    pattern, by, only = own.test, own.test_by, own.test_only
+    pattern, by, only = choices.test, choices.test_by, choices.test_only
     if pattern is None:
         for flag in ('test_by', 'test_only'):
-            if getattr(own, flag):
+            if getattr(choices, flag):
                 raise errors.UsageError(f'--{flag} is for --test; give both')
         return {}
-    path = str(pathlib.Path(pattern).expanduser())  # as files are found
+    path = str(pathlib.Path(pattern).expanduser())  # so that prefixes match
     before, star, after = path.partition('*')
     if star and (by or set('*?[') & set(before + after)):
         raise errors.UsageError(
-            f'--test={pattern}: one * stands for the name of a part; leave '
+            f'--test={pattern}: one * stands for the name of a group; leave '
             'out ' + ('--test_by' if by else 'other wildcards')
         )
     if only and not (star or by):
         raise errors.UsageError(
-            f'--test_only={",".join(only)} chooses parts of --test: name a '
+            f'--test_only={",".join(only)} chooses groups of --test: name a '
             'column with --test_by, or several tables with one *'
         )
     if not star:
-        return read_parted(pattern, own, by=by, only=only)
+        return read_groups(pattern, choices, by=by, only=only)
     paths = {
         str(file).removeprefix(before).removesuffix(after): str(file)
         for file in textfiles.find(path)
     }
     return {
-        name: read(path, own)
-        for name, path in chosen_of(paths, only, pattern).items()
+        name: read(path, choices)
+        for name, path in select(paths, only, pattern).items()
     }
 
 
-def others_of(own: Choices, task: finetune.Task) -> Others:
-    """The tables of --test and --predict.
+def others_of(choices: ClassifyChoices, task: finetune.Task) -> Others:
+    """Reads the tables of --test and --predict.
 
     Raises:
         UsageError: as `tests_of`.
-        ValueError: as `read`; or a label is none of the task's.
+        ValueError: as `read`, or an unknown label.
     """
-    tests, predict = tests_of(own), None
-    for rows in tests.values():
-        task.targets(rows)
-    if own.predict:
-        predict = read(own.predict, own, labelled=False)
+    tests, predict = tests_of(choices), None
+    for table in tests.values():
+        task.targets(table)  # complains
+    if choices.predict:
+        predict = read(choices.predict, choices, labelled=False)
     return Others(tests, predict)
 
 
 def task_of(
-    rows: tables.TableExamples, own: TableChoices, model: str | None = None
+    table: tables.TableExamples,
+    choices: TableChoices,
+    model: str | None = None,
 ) -> finetune.Task:
-    """What is asked of a table to train on.
+    """Derives the task from a training table.
 
-    Args:
-        rows: of the table.
-        own: what was chosen.
-        model: a workdir. Several labels stand in its order where they are the
-            same, so that what it knows of them can be used.
+    If the workdir `model` has the same labels, they get its order, so that its
+    head can be used.
 
     Raises:
-        ValueError: it has one class alone, or no label at all.
-        UsageError: a metric that is not for it.
+        ValueError: the table has a single class, or no label.
+        UsageError: a metric that does not suit the labels.
     """
     metrics = ('accuracy', 'f1', 'matthews')
     labels: tuple[str, ...] = ()
-    multilabel = rows.label_sets is not None
-    if own.regress:
+    multilabel = table.label_sets is not None
+    if choices.regress:
         metrics = ('spearman', 'pearson')
-    elif own.choices:
-        numbers = [str(i) for i in range(len(own.choices))]
-        named = set(rows.labels) - set(numbers)
-        labels = tuple(own.choices if named else numbers)
+    elif choices.choices:
+        numbers = [str(i) for i in range(len(choices.choices))]
+        named = set(table.labels) - set(numbers)
+        labels = tuple(choices.choices if named else numbers)
         metrics = ('accuracy',)
     elif multilabel:
-        labels = tuple(tables.classes(rows))
-        if own.label_columns:  # a label that no text has is one
-            labels = own.label_columns
+        labels = tuple(tables.classes(table))
+        if choices.label_columns:  # also labels that no text has
+            labels = choices.label_columns
         known = Config.read(model).labels if model else ()
         if sorted(known) == sorted(labels):
             labels = known
         metrics = ('f1_micro', 'f1_macro')
     else:
-        labels = tuple(tables.classes(rows))
+        labels = tuple(tables.classes(table))
         if len(labels) > 2:
             metrics = ('accuracy', 'matthews')
-    best = own.metric or metrics[0]
+    best = choices.metric or metrics[0]
     if best not in metrics:
         raise errors.UsageError(
-            f'--metric={best}: here there are {", ".join(metrics)}'
+            f'--metric={best}: metrics of these labels are '
+            f'{", ".join(metrics)}'
         )
     others = (m for m in metrics if m != best)
     return finetune.Task(
@@ -327,10 +334,10 @@ def task_of(
 def tested(
     folder: pathlib.Path, task: finetune.Task, others: Others
 ) -> dict[str, Any]:
-    """Scores and predictions of `others_of` by a run's weights.
+    """Scores --test and predicts --predict with the weights of a run.
 
     Returns:
-        As of `scores_of`; predictions go to the folder.
+        As `scores_of`; predictions are written to the folder.
     """
     if not others.tests and others.predict is None:
         return {}
@@ -341,17 +348,17 @@ def tested(
         if '' not in others.tests:
             print(
                 f'{folder}: the weights with the best {task.metrics[0]} on '
-                '--dev, on each part of --test',
+                '--dev, on each group of --test',
                 flush=True,
             )
         scores = scores_of(loaded, task, others.tests)
     if others.predict is not None:
-        rows = others.predict
-        said = finetune.answers(loaded, task, rows)
-        write_predictions(folder / PREDICTIONS, task, rows, said)
+        table = others.predict
+        predictions = finetune.predict(loaded, task, table)
+        write_predictions(folder / PREDICTIONS, task, table, predictions)
         print(
-            f'{folder / PREDICTIONS}: {len(said):,} predictions for '
-            f'{rows.where}',
+            f'{folder / PREDICTIONS}: {len(predictions):,} predictions for '
+            f'{table.where}',
             flush=True,
         )
     return scores
@@ -362,30 +369,30 @@ def scores_of(
     task: finetune.Task,
     tests: Mapping[str, tables.TableExamples],
 ) -> dict[str, Any]:
-    """How good a model is on tables, or on parts of one, by their names.
+    """Scores a model on groups of --test, and prints a table of named groups.
 
     Returns:
-        By 'test_' and metric the mean over the parts; and where they have
-        names, each under 'test_by' with its rows. That one is printed too.
+        Means over groups by 'test_' and metric; of named groups the scores of
+        each under 'test_by', with the number of its examples.
     """
-    parts, are_named = {}, '' not in tests
+    groups, are_named = {}, '' not in tests
     width = max(map(len, (*tests, 'mean')))
 
     def line(name: str, *cells: str) -> None:
         if are_named:
-            shown = [f'{cell:>10}' for cell in cells]
-            print(f'{name:<{width}}', *shown, flush=True)
+            padded = [f'{cell:>10}' for cell in cells]
+            print(f'{name:<{width}}', *padded, flush=True)
 
     line('', *task.metrics, 'rows')
-    for name, rows in tests.items():
-        said = finetune.answers(loaded, task, rows)
-        parts[name] = finetune.measured(
-            task, said, task.targets(rows), measures.LIKELY
+    for name, table in tests.items():
+        predictions = finetune.predict(loaded, task, table)
+        groups[name] = finetune.measured(
+            task, predictions, task.targets(table), measures.LIKELY
         )
-        shown = (f'{value:.4f}' for value in parts[name].values())
-        line(name, *shown, f'{len(said):,}')
+        figures = (f'{value:.4f}' for value in groups[name].values())
+        line(name, *figures, f'{len(predictions):,}')
     means = {
-        m: float(np.mean([part[m] for part in parts.values()]))
+        m: float(np.mean([group[m] for group in groups.values()]))
         for m in task.metrics
     }
     line('mean', *(f'{value:.4f}' for value in means.values()))
@@ -394,9 +401,9 @@ def scores_of(
     }
     if are_named:
         scores['test_by'] = {
-            name: {m: round(value, 6) for m, value in part.items()}
+            name: {m: round(value, 6) for m, value in group.items()}
             | {'rows': len(tests[name].first)}
-            for name, part in parts.items()
+            for name, group in groups.items()
         }
     return scores
 
@@ -404,53 +411,51 @@ def scores_of(
 def write_predictions(
     path: pathlib.Path,
     task: finetune.Task,
-    rows: tables.TableExamples,
-    said: np.ndarray,
+    table: tables.TableExamples,
+    scores: np.ndarray,
 ) -> None:
-    """Writes a TSV of the predictions for some rows, atomically.
+    """Writes a TSV of predictions for a table, atomically.
 
-    A line of names, then a line a row: the number of its line in the table,
-    and the class (of several labels a list of JSON) with the probabilities of
-    all, or a number.
-
-    `said` is as of `finetune.answers`.
+    After a header each line has the line number in the table, and the class (or
+    a JSON list of labels) with the probabilities of all classes, or a number.
+    `scores` are of `finetune.predict`.
     """
     if task.labels:
-        shown = [name.translate(_ONE_CELL) for name in task.shown]
+        classes = [name.translate(_ONE_CELL) for name in task.class_names]
         names = ['labels' if task.multilabel else 'label']
-        names += [f'p({name})' for name in shown]
-        chosen = task.chosen(said, measures.LIKELY)
+        names += [f'p({name})' for name in classes]
+        chosen = task.predictions(scores, measures.LIKELY)
         if task.multilabel:
-            sets = (itertools.compress(task.shown, has) for has in chosen)
+            sets = (itertools.compress(task.class_names, x) for x in chosen)
             labels = [json.dumps([*x], ensure_ascii=False) for x in sets]
         else:
-            labels = [shown[best] for best in chosen]
+            labels = [classes[best] for best in chosen]
         cells = [
-            [label, *(f'{p:.6f}' for p in row)]
-            for label, row in zip(labels, said, strict=True)
+            [label, *(f'{p:.6f}' for p in probabilities)]
+            for label, probabilities in zip(labels, scores, strict=True)
         ]
     else:
-        names, cells = ['score'], [[f'{number:.7g}'] for number in said]
-    lines = zip(('line', *map(str, rows.lines)), (names, *cells), strict=True)
-    text = ''.join('\t'.join([line, *some]) + '\n' for line, some in lines)
+        names, cells = ['score'], [[f'{number:.7g}'] for number in scores]
+    lines = zip(('line', *map(str, table.lines)), (names, *cells), strict=True)
+    text = ''.join('\t'.join([line, *rest]) + '\n' for line, rest in lines)
     with files.written(path) as partial:
         partial.write_text(text, encoding='utf-8')
 
 
-@commands.takes(Choices)
-def run(given: Choices, chosen: Mapping[str, Any]) -> dict[str, Any]:
-    """The whole command."""
-    commands.require(vars(given), workdir='a folder for this run')
-    finetune.check_inits(given.init)
-    parts = parts_of(given)
-    task = task_of(parts['train'], given, given.init)
-    others = others_of(given, task)
-    prepared = finetune.prepare(task, parts, given)
+@commands.takes(ClassifyChoices)
+def run(choices: ClassifyChoices, chosen: Mapping[str, Any]) -> dict[str, Any]:
+    """Fine-tunes on a table, and scores and predicts other tables."""
+    commands.require(vars(choices), workdir='a folder for this run')
+    finetune.check_inits(choices.init)
+    splits = splits_of(choices)
+    task = task_of(splits['train'], choices, choices.init)
+    others = others_of(choices, task)
+    prepared = finetune.prepare(task, splits, choices)
     workdir, values = finetune.train_all(
         task, prepared, chosen, lambda folder: tested(folder, task, others)
     )
-    out = pathlib.Path(given.workdir)
-    finetune.draw(workdir, task, parts['heldout'], out)
+    out = pathlib.Path(choices.workdir)
+    finetune.draw(workdir, task, splits['heldout'], out)
     if others.predict is not None and workdir != out:
         with files.written(out / PREDICTIONS) as partial:
             shutil.copyfile(workdir / PREDICTIONS, partial)

@@ -9,26 +9,27 @@ r"""A small student of a fine-tuned teacher (Sun et al. 2019, "PKD").
         --train=train-v1.1.json --dev=dev-v1.1.json --workdir=runs/squad3
 
 The loss is (1 - alpha) label + alpha soft + beta patience: the labels, the
-teacher's distribution at --temperature, and its states layer by layer (see
-docs/rows.md). The student is the first --layers layers of --init (a pretrained
-workdir, as in the paper; by default of the teacher). Examples are those of
-tasks.glue (--task), of tasks.classify (--train) or of tasks.squad
-(--task=squad with --train and --dev), with their flags; texts of --extra have
-no label: only the teacher labels them. The teacher's outputs for all examples
-are computed once and kept in the cache.
+teacher's distribution at --temperature, and the teacher's states layer by layer
+(see docs/rows.md). The student is the first --layers layers of --init (a
+pretrained workdir, as in the paper; by default the teacher). Examples are those
+of tasks.glue (--task), of tasks.classify (--train) or of tasks.squad
+(--task=squad with --train and --dev), with the flags of these commands; texts
+of --extra are labelled by the teacher alone. The teacher's outputs for all
+examples are computed once, into the cache.
 
     python -m tasks.distill --task=embed --teacher=runs/minilm \
         --student=lookup --corpus=pydocs --workdir=runs/lookup
 
-The teacher may be any workdir whose texts become vectors. Examples are then
-the sentences of a corpus, b is the teacher's vector (the rows `embed` and
-`embed_distance`), and the student its first --layers layers or a table lookup.
+Here the teacher is any workdir that makes vectors of texts. Examples are the
+sentences of a corpus, b is the teacher's vector (the rows `embed` and
+`embed_distance`), and the student the teacher's first --layers layers or a
+lookup table.
 
     python -m tasks.distill --task=embed --teacher=runs/minilm \
         --student=lookup --parallel=en-de=deu-eng.tsv --workdir=runs/two
 
-With --parallel they are translations: the teacher reads one language, and the
-student learns to give both texts its vector of that one.
+With --parallel examples are translations: the teacher reads one language, and
+the student learns to give both texts the teacher's vector.
 
 --patience=none is plain distillation, with --alpha=0 plain fine-tuning.
 --sweep=pkd trains with every combination of the paper's grid, in the units of
@@ -56,12 +57,13 @@ from tasks import (
     glue_layout,
     squad,
 )
+from tasks.finetune import FinetuneChoices
 from tasks.student import start_of
 from tasks.teacher import Teacher
 
 NO_PATIENCE = 'none'
 SOFT = {'label': 'soft', 'score': 'soft_score', 'span': 'soft_span'}
-# Flags of examples with labels alone.
+# Flags that --task=embed refuses.
 OF_LABELS = (
     'patience', 'alpha', 'beta', 'temperature', 'extra', 'data_dir', 'train',
     'dev', 'sweep', 'seeds', 'regress', 'version2', 'dev_examples',
@@ -70,10 +72,13 @@ OF_LABELS = (
 
 
 @dataclasses.dataclass(frozen=True)
-class Choices(
-    glue.TaskChoices, classify.TableChoices, squad.Choices, embedding.Choices
+class DistillChoices(
+    glue.TaskChoices,
+    classify.TableChoices,
+    squad.SquadChoices,
+    embedding.EmbeddingChoices,
 ):
-    """All that the command may choose; of --seq_len None is the task's own."""
+    """Choices of the command; None of --seq_len is the task's default."""
 
     USUAL: ClassVar[tuple[str, ...]] = (
         'teacher', 'task', 'data_dir', 'train', 'dev', 'init', 'student',
@@ -86,10 +91,10 @@ class Choices(
             *glue_layout.TASKS, squad.TASK.name, embedding.TASK),
         help=f'Which of the nine, or {squad.TASK.name}, {embedding.TASK}.')
     seq_len: int | None = again(
-        finetune.Choices, 'seq_len', None, shown=finetune.Choices.seq_len)
-    epochs: float = again(finetune.Choices, 'epochs', finetune.Choices.epochs)
+        FinetuneChoices, 'seq_len', None, shown=FinetuneChoices.seq_len)
+    epochs: float = again(FinetuneChoices, 'epochs', FinetuneChoices.epochs)
     sweep: str | None = again(
-        finetune.Choices, 'sweep', None, choices=('pkd', 'infoword', 'bert'))
+        FinetuneChoices, 'sweep', None, choices=('pkd', 'infoword', 'bert'))
     patience: str = flag(
         'last', "Layers of the teacher that the student's imitate: every n-th "
         '(skip), the last ones, or none.',
@@ -107,7 +112,7 @@ class Choices(
 
 
 def sum_of(row: str, alpha: float, beta: float) -> str:
-    """The rows of a student with their weights, as --objectives has them."""
+    """Writes --objectives of a student: rows with weights."""
     weights = {row: 1 - alpha, SOFT[row]: alpha, 'patience': beta}
     return ','.join(
         f'{name}:{weight:g}'
@@ -116,80 +121,81 @@ def sum_of(row: str, alpha: float, beta: float) -> str:
     )
 
 
-def check(given: Choices, chosen: Mapping[str, Any]) -> None:
-    """Complains of choices that do not go together, before anything is read.
+def check(choices: DistillChoices, chosen: Mapping[str, Any]) -> None:
+    """Refuses contradicting choices, before anything is read.
 
     Raises:
-        UsageError: they do not.
+        UsageError: what contradicts, and what to leave out.
     """
-    commands.require(vars(given), teacher='a workdir to learn from')
-    commands.require(vars(given), workdir='a folder for this run')
-    check_finite(given)
-    if given.task == embedding.TASK:
+    commands.require(
+        vars(choices),
+        teacher='a workdir to learn from',
+        workdir='a folder for this run',
+    )
+    check_finite(choices)
+    if choices.task == embedding.TASK:
         why = '{} is for labels, not for --task=embed; leave it out'
-        embedding.check(given, chosen)
+        embedding.check(choices, chosen)
         commands.refuse(chosen, OF_LABELS, why)
         return
     why = '{} is for --task=embed; leave it out'
     commands.refuse(chosen, embedding.OF_VECTORS, why)
     why = '{} is decided by --alpha, --beta and --patience; leave it out'
     commands.refuse(chosen, ['objectives'], why)
-    if given.task == squad.TASK.name:
+    if choices.task == squad.TASK.name:
         why = '{} is for classes and numbers; of --task=squad leave it out'
         commands.refuse(chosen, ['extra'], why)
         return
-    if bool(given.task) == bool(given.train):
+    if bool(choices.task) == bool(choices.train):
         raise errors.UsageError(
             'name the examples: --task of GLUE with --data_dir, or --train '
             'and --dev'
         )
-    if given.task and glue_layout.TASKS[given.task].regress:
-        numbers = f'--task={given.task}'
+    if choices.task and glue_layout.TASKS[choices.task].regress:
+        numbers = f'--task={choices.task}'
     else:
-        numbers = '--regress' if given.regress and not given.task else ''
-    if numbers and ('temperature' in chosen or given.sweep == 'pkd'):
+        numbers = '--regress' if choices.regress and not choices.task else ''
+    if numbers and ('temperature' in chosen or choices.sweep == 'pkd'):
         raise errors.UsageError(
             f'{numbers} is of numbers, and they have no temperature; leave '
             'out --temperature and --sweep=pkd'
         )
 
 
-def extra_of(given: Choices) -> tables.TableExamples | None:
-    """The texts of --extra, in the columns of the task."""
-    if not given.extra:
+def extra_of(choices: DistillChoices) -> tables.TableExamples | None:
+    """Reads the texts of --extra from the columns of the task."""
+    if not choices.extra:
         return None
-    if given.task:
-        text, pair, _ = glue_layout.TASKS[given.task].columns
-        given = given.decided(text=text, pair=pair)
-    return classify.read(given.extra, given, labelled=False)
+    if choices.task:
+        text, pair, _ = glue_layout.TASKS[choices.task].columns
+        choices = choices.decided(text=text, pair=pair)
+    return classify.read(choices.extra, choices, labelled=False)
 
 
-def taught(
+def add_outputs(
     prepared: finetune.PreparedTask,
     teacher: Teacher,
     task: finetune.Task,
     layers: tuple[int, ...],
 ) -> tuple[dict[str, Any], np.ndarray]:
-    """Examples with the teacher's b beside their labels.
-
-    `layers` of the teacher are followed.
+    """Adds outputs of a teacher, and states of `layers`, to examples.
 
     Returns:
-        By field of `training.run.Labelled`, the examples and their
-        fingerprint; and the teacher's scores of the held-out ones.
+        Changed fields of `training.run.LabelledData`; and the teacher's scores
+        of held-out examples.
     """
     targets: dict[str, Any] = {}
     fingerprints = [prepared.labelled.fingerprint]
-    for part in ('train', 'heldout'):
-        examples = getattr(prepared.labelled, part)
+    for split in ('train', 'heldout'):
+        examples = getattr(prepared.labelled, split)
         scores, states = teacher.outputs(examples, layers)
         soft = {SOFT[task.row]: scores}
         counts = dict.fromkeys([*soft, 'patience'], np.zeros(0, np.int64))
         if task.labels:
-            counts['soft'] = task.counts(task.chosen(scores))
+            counts['soft'] = task.counts(task.predictions(scores))
         of_tokens = soft if task.row == 'span' else {}
         of_texts = {} if of_tokens else soft
-        targets[part] = examples._replace(
+        targets[split] = examples._replace(
             targets={**examples.targets, **of_texts, 'patience': states},
             counts={**examples.counts, **counts},
             of_tokens=of_tokens,
@@ -203,129 +209,131 @@ def judged(
     task: finetune.Task,
     scores: np.ndarray,
     true: np.ndarray,
-    asked: Any,
+    questions: Any,
 ) -> float:
-    """The score of the teacher on held-out examples, by the first metric.
+    """Scores a teacher on held-out examples, by the first metric.
 
-    Of its `scores` against the labels; of spans, on the questions `asked`.
+    Compares `scores` with the labels `true`; a teacher of spans answers the
+    `questions`.
     """
     if task.row == 'span':
-        answers = squad.answered(teacher.folder, asked)
+        answers = squad.answered(teacher.folder, questions)
         null = teacher.settings['null']
-        return squad.judged(asked, answers, null)[0][task.metrics[0]]
+        return squad.judged(questions, answers, null)[0][task.metrics[0]]
     return finetune.measured(task, scores, true)[task.metrics[0]]
 
 
 def prepare(
-    task: finetune.Task, parts: Mapping[str, Any], given: Choices
+    task: finetune.Task, splits: Mapping[str, Any], choices: DistillChoices
 ) -> tuple[finetune.PreparedTask, dict[str, Any]]:
-    """A student before its training, and examples with the teacher's b.
+    """Prepares a student, and examples with the teacher's outputs.
 
     Returns:
-        As `finetune.prepare`, and what is said of the teacher.
+        As `finetune.prepare`; and entries of metrics.json about the teacher.
 
     Raises:
-        UsageError: teacher and student do not go together.
+        UsageError: teacher and student do not fit.
     """
-    row, settings = task.row, given.settings
-    teacher = Teacher(given.teacher, task)
-    init = given.init or given.teacher
-    student = start_of(init, given.layers, given.take)
-    length = given.seq_len or finetune.Choices.seq_len
+    row, settings = task.row, choices.settings
+    teacher = Teacher(choices.teacher, task)
+    init = choices.init or choices.teacher
+    student = start_of(init, choices.layers, choices.take)
+    length = choices.seq_len or FinetuneChoices.seq_len
     if row == 'span':
-        length = given.seq_len or teacher.loaded.config.max_length
+        length = choices.seq_len or teacher.loaded.config.max_length
         end = settings.get('span.end') or teacher.settings['end']
-        reads = {'null': given.version2, 'end': end}
+        reads = {'null': choices.version2, 'end': end}
     else:
         reads = {
             'texts': settings.get(f'{row}.texts') or teacher.settings['texts']
         }
-        if parts['train'].choices is not None:
+        if splits['train'].choices is not None:
             reads = {'texts': 'choices'}
     teacher.check(student, length, **reads)
     layers: tuple[int, ...] = ()
-    if given.patience != NO_PATIENCE:
+    if choices.patience != NO_PATIENCE:
         depths = teacher.depth, student.encoder.depth
         try:
-            layers = followed(given.patience, *depths)
+            layers = followed(choices.patience, *depths)
         except ValueError as error:
             raise errors.UsageError(
-                f'--patience={given.patience}: {error}'
+                f'--patience={choices.patience}: {error}'
             ) from None
 
-    def decide(given: Choices) -> Choices:
-        beta = given.beta if layers else 0.0
-        rows = sum_of(row, given.alpha, beta)
-        code = CODE if given.sweep == 'pkd' else None  # whose betas these are
-        found: dict[str, Any] = {}
+    def decide(choices: DistillChoices) -> DistillChoices:
+        beta = choices.beta if layers else 0.0
+        rows = sum_of(row, choices.alpha, beta)
+        # The betas of the grid are in units of the published code.
+        code = CODE if choices.sweep == 'pkd' else None
+        decided: dict[str, Any] = {}
         for soft in ('soft', 'soft_span'):
             if f'{soft}:' in rows:
-                found[f'{soft}.temperature'] = given.temperature
+                decided[f'{soft}.temperature'] = choices.temperature
         for name in ('soft.reduction', 'patience.reduction'):
             if f'{name.partition(".")[0]}:' in rows:
-                found[name] = given.settings.get(name) or code
+                decided[name] = choices.settings.get(name) or code
         if 'patience:' in rows and teacher.width != student.encoder.width:
-            found['patience.width'] = teacher.width
-        return given.decided(found, objectives=rows)
+            decided['patience.width'] = teacher.width
+        return choices.decided(decided, objectives=rows)
 
-    given = decide(given).decided(
+    choices = decide(choices).decided(
         {f'{row}.{name}': value for name, value in reads.items()},
         init=init,
         seq_len=length,
     )
     if row == 'span':
-        prepared = squad.prepare(parts, given, given.version2, student)
+        prepared = squad.prepare(splits, choices, choices.version2, student)
     else:
-        extra = extra_of(given)
-        prepared = finetune.prepare(task, parts, given, student, extra)
-    labelled, said = prepared.labelled, {}
-    if given.sweep == 'pkd' or given.objectives != f'{row}:1':
-        changes, scores = taught(prepared, teacher, task, layers)
+        extra = extra_of(choices)
+        prepared = finetune.prepare(task, splits, choices, student, extra)
+    labelled, results = prepared.labelled, {}
+    if choices.sweep == 'pkd' or choices.objectives != f'{row}:1':
+        changes, scores = add_outputs(prepared, teacher, task, layers)
         true = labelled.heldout.targets[row]
-        best = judged(teacher, task, scores, true, parts['heldout'])
-        known = teacher.described(task.metrics[0], best)
-        kept = {**labelled.kept, 'teacher': known}
-        labelled = labelled._replace(**changes, kept=kept)
-        said = {f'teacher_{task.metrics[0]}': round(best, 6)}
+        best = judged(teacher, task, scores, true, splits['heldout'])
+        config = teacher.described(task.metrics[0], best)
+        fields = {**labelled.kept, 'teacher': config}
+        labelled = labelled._replace(**changes, kept=fields)
+        results = {f'teacher_{task.metrics[0]}': round(best, 6)}
     record = {
         **labelled.record,
-        'teacher': f'{given.teacher} (weights {teacher.digest})',
+        'teacher': f'{choices.teacher} (weights {teacher.digest})',
         'layers': student.encoder.depth,
-        'take': given.take,
-        'patience': given.patience,
+        'take': choices.take,
+        'patience': choices.patience,
     }
     labelled = labelled._replace(record=record)
     return dataclasses.replace(
         prepared, labelled=labelled, decide=decide
-    ), said
+    ), results
 
 
-@commands.takes(Choices)
-def run(given: Choices, chosen: Mapping[str, Any]) -> dict[str, Any]:
-    """The whole command."""
-    finetune.check_one_machine(given)
-    check(given, chosen)
-    finetune.check_inits(given.teacher, given.init)
-    if given.task == embedding.TASK:
-        return embedding.run(given, chosen)
-    out = pathlib.Path(given.workdir)
-    if given.task == squad.TASK.name:
-        parts, task = squad.parts_of(given), squad.TASK
-    elif given.task:
-        parts, task = glue.parts_of(given), glue.task_of(given.task)
+@commands.takes(DistillChoices)
+def run(choices: DistillChoices, chosen: Mapping[str, Any]) -> dict[str, Any]:
+    """Distils a teacher into a student; returns metrics.json."""
+    finetune.check_one_machine(choices)
+    check(choices, chosen)
+    finetune.check_inits(choices.teacher, choices.init)
+    if choices.task == embedding.TASK:
+        return embedding.run(choices, chosen)
+    out = pathlib.Path(choices.workdir)
+    if choices.task == squad.TASK.name:
+        splits, task = squad.splits_of(choices), squad.TASK
+    elif choices.task:
+        splits, task = glue.splits_of(choices), glue.task_of(choices.task)
     else:
-        parts = classify.parts_of(given)
-        task = classify.task_of(parts['train'], given, given.teacher)
-    prepared, said = prepare(task, parts, given)
+        splits = classify.splits_of(choices)
+        task = classify.task_of(splits['train'], choices, choices.teacher)
+    prepared, results = prepare(task, splits, choices)
     workdir, values = finetune.train_all(task, prepared, chosen)
-    if given.task == squad.TASK.name:
-        asked = parts['heldout']
-        values |= squad.answer(workdir, asked, given.version2, out)
-    elif given.task:
-        values |= glue.answer(workdir, given.task, parts, out)
+    if choices.task == squad.TASK.name:
+        questions = splits['heldout']
+        values |= squad.answer(workdir, questions, choices.version2, out)
+    elif choices.task:
+        values |= glue.answer(workdir, choices.task, splits, out)
     else:
-        finetune.draw(workdir, task, parts['heldout'], out)
-    return finetune.finish(out, {**values, **said})
+        finetune.draw(workdir, task, splits['heldout'], out)
+    return finetune.finish(out, {**values, **results})
 
 
 if __name__ == '__main__':

@@ -1,12 +1,12 @@
-"""Students of a workdir whose texts become vectors, for tasks.distill.
+"""Students of an embedding model, for tasks.distill.
 
-Examples are the sentences of a corpus, each once, without labels: b is the
-vector that the teacher gives it. The student is the first layers of a
+Examples are the distinct sentences of a corpus, without labels: b is the
+teacher's vector of the sentence. The student is the first layers of a
 transformer, or the encoder `lookup`.
 
-Of translations both texts are examples, with one b: the vector that the teacher
-gives the text in its own language (Reimers & Gurevych 2020, "Making Monolingual
-Sentence Embeddings Multilingual", Eq. 1).
+Of translations both texts are examples with one b: the teacher's vector of the
+text in the language that the teacher reads (Reimers & Gurevych 2020, "Making
+Monolingual Sentence Embeddings Multilingual", Eq. 1).
 """
 
 import dataclasses
@@ -50,10 +50,10 @@ if TYPE_CHECKING:
 TASK = 'embed'
 LAYERS, LOOKUP = STUDENTS = ('layers', 'lookup')
 OBJECTIVES = 'embed_distance'
-# What begins elsewhere for a table lookup.
+# Defaults of --student=lookup that differ.
 LOOKUP_DEFAULTS = {'learning_rate': 1e-3, 'batch_size': 256, 'dropout': 0.0}
-HELDOUT = 1000  # sentences of a corpus, of two languages: of all held out
-# Flags of vectors alone.
+HELDOUT = 1000  # held-out sentences of a corpus, pairs of two languages
+# Flags that need --task=embed.
 OF_PAIRS = 'teacher_language', 'heldout_parallel', 'drop_equal'
 OF_VECTORS = ('student', 'weighting', 'parallel', *OF_PAIRS)
 VOCABULARY = ('vocab', 'vocab_size', 'tokenizer', 'lower_case')
@@ -62,8 +62,8 @@ GOALS = {'embed': 'heldout/embed/mi',
 
 
 @dataclasses.dataclass(frozen=True)
-class Choices(finetune.Choices):
-    """What may be chosen of a student, and of the text of its teacher."""
+class EmbeddingChoices(finetune.FinetuneChoices):
+    """Choices of a student, and of the text that a teacher reads."""
 
     teacher: str | None = flag(
         None, 'A workdir that was fine-tuned on the same task.', model=True)
@@ -77,40 +77,40 @@ class Choices(finetune.Choices):
         LAYERS, 'Student of an embedding model: layers of --init, or a lookup '
         'table.', choices=STUDENTS)
     weighting: str = flag(
-        SIF, 'Initial weights of the pieces of a lookup table: a / (a + '
+        SIF, 'Initial weights of the tokens of a lookup table: a / (a + '
         'frequency), or log(1 + rank).', choices=WEIGHTINGS)
     teacher_language: str = flag(
         'en', 'Language that --teacher reads, of those of --parallel.')
 
 
-def check(given: Choices, chosen: Mapping[str, Any]) -> None:
-    """Complains of choices that do not go together, before anything is read.
+def check(choices: EmbeddingChoices, chosen: Mapping[str, Any]) -> None:
+    """Refuses contradicting choices, before anything is read.
 
     Raises:
-        UsageError: they do not.
+        UsageError: what contradicts, and what to leave out.
     """
-    if not given.parallel:
+    if not choices.parallel:
         commands.require(
-            vars(given), corpus='text for the teacher to read, or --parallel'
+            vars(choices), corpus='text for the teacher to read, or --parallel'
         )
         commands.refuse(chosen, OF_PAIRS, '{} is for --parallel; give both')
-    if given.heldout and not given.corpus:
+    if choices.heldout and not choices.corpus:
         raise errors.UsageError(
             '--heldout is of --corpus; of --parallel it is --heldout_parallel'
         )
-    choose_tokenizer(given)  # complains
-    lookup = given.student == LOOKUP
+    choose_tokenizer(choices)  # complains
+    lookup = choices.student == LOOKUP
     commands.refuse(
         chosen,
         ('layers', 'take') if lookup else ('weighting', 'width'),
-        f'--student={given.student} has no {{}}; leave it out',
+        f'--student={choices.student} has no {{}}; leave it out',
     )
-    if lookup and given.init:
+    if lookup and choices.init:
         raise errors.UsageError(
-            '--student=lookup starts from pieces of --teacher; leave out '
+            '--student=lookup starts from tokens of --teacher; leave out '
             '--init'
         )
-    objectives = given.objectives or OBJECTIVES
+    objectives = choices.objectives or OBJECTIVES
     for row in parse(objectives):
         if row not in GOALS:
             raise errors.UsageError(
@@ -120,39 +120,39 @@ def check(given: Choices, chosen: Mapping[str, Any]) -> None:
 
 
 class Texts(NamedTuple):
-    """n texts of a student, and of each what its teacher reads.
+    """The n texts of a student, paired with the texts that the teacher reads.
 
     Attributes:
-        own: each once with the same `taught`.
-        taught: the same text, or what it is a translation of.
-        languages: codes of `own`; '' of a corpus.
+        student: texts, distinct among those with the same `teacher`.
+        teacher: the same text, or the one that it translates.
+        languages: codes of `student`; '' of a corpus.
     """
 
-    own: list[str]
-    taught: list[str]
+    student: list[str]
+    teacher: list[str]
     languages: list[str]
 
     @classmethod
-    def of(cls, rows: Iterable[tuple[str, str, str]]) -> 'Texts':
-        """Of what each has of the three."""
-        rows = list(rows)
-        return cls(*([row[i] for row in rows] for i in range(3)))
+    def of(cls, examples: Iterable[tuple[str, str, str]]) -> 'Texts':
+        """Collects (student, teacher, language)."""
+        examples = list(examples)
+        return cls(*([example[i] for example in examples] for i in range(3)))
 
     @property
     def sentences(self) -> list[str]:
-        """What the teacher reads, each once."""
-        return list(dict.fromkeys(self.taught))
+        """Distinct texts that the teacher reads."""
+        return list(dict.fromkeys(self.teacher))
 
-    def where(self, wanted: Callable[[str], bool]) -> 'Texts':
-        """Those of which the teacher reads such a sentence."""
-        return self.of(row for row in zip(*self, strict=True) if wanted(row[1]))
+    def where(self, condition: Callable[[str], bool]) -> 'Texts':
+        """Selects texts by a condition on the teacher's text."""
+        examples = zip(*self, strict=True)
+        return self.of(x for x in examples if condition(x[1]))
 
 
 def sentences_of(
     corpus: Iterable[documents.Document], count: int | None = None
 ) -> Iterator[tuple[str, str, str]]:
-    """Rows of `Texts`: the sentences of documents; so many at most, each once.
-    """
+    """Yields distinct sentences of documents, at most so many, for `Texts`."""
     every = ((s, s, '') for document in corpus for s in document.sentences)
     return itertools.islice(_once(every), count)
 
@@ -160,39 +160,40 @@ def sentences_of(
 def translations_of(
     pairs: text_pairs.Columns, language: str, count: int | None = None
 ) -> Iterator[tuple[str, str, str]]:
-    """Likewise both texts of translations, of which `language` is one's."""
+    """Yields both texts of translations, for `Texts`; `language` is read."""
     side = pairs.languages.index(language)
     other = pairs.languages[1 - side]
     both = zip(pairs.texts[side], pairs.texts[1 - side], strict=True)
-    for taught, translation in itertools.islice(both, count):
-        yield taught, taught, language
-        yield translation, taught, other
+    for text, translation in itertools.islice(both, count):
+        yield text, text, language
+        yield translation, text, other
 
 
-def _once(found: Iterable[tuple[str, ...]]) -> Iterator[Any]:
-    """Each row of two texts and more where they come first."""
+def _once(examples: Iterable[tuple[str, ...]]) -> Iterator[Any]:
+    """Yields examples whose first two texts did not occur before."""
     seen: set[bytes] = set()
-    for row in found:
-        text = '\n'.join(row[:2]).encode('utf-8', 'replace')
+    for example in examples:
+        text = '\n'.join(example[:2]).encode('utf-8', 'replace')
         digest = hashlib.blake2b(text, digest_size=10).digest()
         if digest not in seen:
             seen.add(digest)
-            yield row
+            yield example
 
 
-def check_parallel(given: Choices) -> str | None:
-    """The code of --teacher_language, or None without --parallel.
+def check_parallel(choices: EmbeddingChoices) -> str | None:
+    """Returns the code of --teacher_language; None without --parallel.
 
     Reads no file to its end.
 
     Raises:
-        UsageError: no translations are of this language.
+        UsageError: no translations of this language.
         ValueError: as `parallel.check`.
     """
-    if not given.parallel:
+    if not choices.parallel:
         return None
-    language, named = code_of(given.teacher_language), given.teacher_language
-    pairs = parallel.check(given.parallel, given.heldout_parallel)
+    named = choices.teacher_language
+    language = code_of(named)
+    pairs = parallel.check(choices.parallel, choices.heldout_parallel)
     if not any(language in pair for pair in pairs):
         raise errors.UsageError(
             f'--teacher_language={named}: no translations of --parallel are of '
@@ -203,64 +204,68 @@ def check_parallel(given: Choices) -> str | None:
 
 
 def read(
-    given: TextChoices, count: int | None = None, language: str | None = None
+    choices: TextChoices, count: int | None = None, language: str | None = None
 ) -> dict[str, Texts]:
-    """Held-out texts, and those to train on: of so many sentences, drawn from
-    all that the teacher reads; None: of all.
+    """Reads texts to train on and held-out texts.
 
-    `language` is the one that the teacher reads, of translations.
+    Args:
+        choices: of the command.
+        count: sentences of the teacher that are drawn; None: all.
+        language: of translations, the one that the teacher reads.
 
     Raises:
-        UsageError: there is no sentence in one of the parts.
+        UsageError: a split has no sentence.
     """
-    found: dict[str, list[tuple[str, str, str]]] = {'train': [], 'heldout': []}
-    if given.corpus:
-        corpus = corpora.chained([*open_corpora(given).values()])
-        found['train'] += sentences_of(corpus.train())
-        found['heldout'] += sentences_of(corpus.heldout(), HELDOUT)
+    examples: dict[str, list[tuple[str, str, str]]] = {
+        'train': [], 'heldout': []
+    }  # fmt: skip
+    if choices.corpus:
+        corpus = corpora.chained([*open_corpora(choices).values()])
+        examples['train'] += sentences_of(corpus.train())
+        examples['heldout'] += sentences_of(corpus.heldout(), HELDOUT)
     if language is not None:
         pairs = parallel.read(
-            given.parallel, given.heldout_parallel, given.drop_equal
+            choices.parallel, choices.heldout_parallel, choices.drop_equal
         )
         print(*pairs.notes, sep='\n', flush=True)
-        for part, most in (('train', None), ('heldout', HELDOUT)):
-            for some in getattr(pairs, part):
-                if language in some.languages:
-                    found[part] += translations_of(some, language, most)
-    parts = {part: Texts.of(_once(rows)) for part, rows in found.items()}
-    held = set(parts['heldout'].taught)
-    parts['train'] = parts['train'].where(lambda s: s not in held)
-    sentences = parts['train'].sentences
+        for split, most in (('train', None), ('heldout', HELDOUT)):
+            for columns in getattr(pairs, split):
+                if language in columns.languages:
+                    examples[split] += translations_of(columns, language, most)
+    splits = {split: Texts.of(_once(x)) for split, x in examples.items()}
+    held = set(splits['heldout'].teacher)
+    splits['train'] = splits['train'].where(lambda s: s not in held)
+    sentences = splits['train'].sentences
     if count is not None and count < len(sentences):
-        some = {sentences[i] for i in tables.subset(len(sentences), count)}
-        parts['train'] = parts['train'].where(lambda s: s in some)
-    where = f'--parallel={" ".join(given.parallel)}'
-    if given.corpus:
+        subset = {sentences[i] for i in tables.subset(len(sentences), count)}
+        splits['train'] = splits['train'].where(lambda s: s in subset)
+    where = f'--parallel={" ".join(choices.parallel)}'
+    if choices.corpus:
         where = f'--corpus={corpus.name}'
-    for part, texts in parts.items():
-        if not texts.own:
+    for split, texts in splits.items():
+        if not texts.student:
             raise errors.UsageError(
-                f'{where} has no sentence for {part}; give more text'
+                f'{where} has no sentence for {split}; give more text'
             )
-    return parts
+    return splits
 
 
-def tokenizer_of(given: Choices, texts: Texts) -> 'Tokenizer':
-    """What --vocab names, or what was learned from texts."""
+def tokenizer_of(choices: EmbeddingChoices, texts: Texts) -> 'Tokenizer':
+    """Opens the tokenizer of --vocab, or learns one from texts."""
     digest = hashlib.blake2b(digest_size=16)
-    for text in texts.own:
+    for text in texts.student:
         digest.update(text.encode('utf-8', 'replace') + b'\n')
 
     def every() -> Iterator[documents.Document]:
-        for text in texts.own:
+        for text in texts.student:
             yield documents.Document((' '.join(text.split()),), '')
 
     corpus = corpora.Corpus('', digest.hexdigest(), every, tuple)
-    return open_tokenizer(given, {'': corpus}, files.cache_dir())
+    return open_tokenizer(choices, {'': corpus}, files.cache_dir())
 
 
 def by_language(languages: Sequence[str]) -> Callable[..., dict[str, float]]:
-    """Of cosines of examples in these languages, the mean of each."""
+    """Returns a function that averages cosines by language of examples."""
     places = {
         code: np.flatnonzero(np.array(languages) == code)
         for code in sorted(set(languages) - {''})
@@ -271,67 +276,68 @@ def by_language(languages: Sequence[str]) -> Callable[..., dict[str, float]]:
 
         cosines = by_example(predictions['cosine'], view)
         return {
-            f'cosine_{code}': float(cosines[some].mean())
-            for code, some in places.items()
+            f'cosine_{code}': float(cosines[numbers].mean())
+            for code, numbers in places.items()
         }
 
     return measure
 
 
 def prepare(
-    teacher: Embedder, parts: Mapping[str, Texts], given: Choices
+    teacher: Embedder, splits: Mapping[str, Texts], choices: EmbeddingChoices
 ) -> finetune.PreparedTask:
-    """A student before its training, and the texts of `read` as vectors."""
+    """Prepares a student, and the teacher's vectors of the texts of `read`."""
     from infoword_tf.training import fit
     from infoword_tf.training.run import LabelledData
 
-    own, taught, vectors = {}, {}, {}
-    for part, some in parts.items():
-        sentences = some.sentences
-        place = {sentence: i for i, sentence in enumerate(sentences)}
-        places = [place[sentence] for sentence in some.taught]
-        taught[part] = teacher.prompted(some.taught, places)
-        own[part] = teacher.prompted(some.own, places)
-        vectors[part] = teacher.vectors(teacher.prompted(sentences))[places]
-    init, started = given.init or teacher.folder, None
-    read, tokenizer = own['train'], None
+    student, read, vectors = {}, {}, {}  # `read`: by the teacher
+    for split, texts in splits.items():
+        sentences = texts.sentences
+        number = {sentence: i for i, sentence in enumerate(sentences)}
+        numbers = [number[sentence] for sentence in texts.teacher]
+        read[split] = teacher.prompted(texts.teacher, numbers)
+        student[split] = teacher.prompted(texts.student, numbers)
+        vectors[split] = teacher.vectors(teacher.prompted(sentences))[numbers]
+    init, started = choices.init or teacher.folder, None
+    tokenizer = None
     record: dict[str, Any] = {}
-    # Of its own where one is chosen, or where translations are read and no
-    # --init brings one.
-    chosen = any(getattr(given, name) is not None for name in VOCABULARY)
-    if chosen or (given.parallel and not given.init):
-        tokenizer = tokenizer_of(given, parts['train'])
+    # A vocabulary is chosen by flags, or learned for translations unless --init
+    # has one.
+    chosen = any(getattr(choices, name) is not None for name in VOCABULARY)
+    if chosen or (choices.parallel and not choices.init):
+        tokenizer = tokenizer_of(choices, splits['train'])
         record['vocab'] = (
-            f'{given.vocab or "learned"} (text {digest_of(tokenizer)})'
+            f'{choices.vocab or "learned"} (text {digest_of(tokenizer)})'
         )
-        # Decided, and no longer by --init.
-        given = given.decided(**dict.fromkeys(VOCABULARY))
-    if given.student == LOOKUP:
-        width, pooling = given.width or teacher.width, MEAN
-        what = 'pieces' if tokenizer is None else 'texts'
+        # The start has the tokenizer now.
+        choices = choices.decided(**dict.fromkeys(VOCABULARY))
+    if choices.student == LOOKUP:
+        width, pooling = choices.width or teacher.width, MEAN
+        what = 'tokens' if tokenizer is None else 'texts'
         source = f'{what} of --teacher={teacher.folder}'
-        record |= {'weighting': given.weighting}
+        record |= {'weighting': choices.weighting}
     else:
-        started, source = start_of(init, given.layers, given.take), ''
+        started, source = start_of(init, choices.layers, choices.take), ''
         if tokenizer is not None:
             started = with_vocabulary(
-                started, tokenizer, read, taught['train']
+                started, tokenizer, student['train'], read['train']
             )
-            source = f'--init={init}, with other pieces'
+            source = f'--init={init}, with other tokens'
         width, pooling = started.encoder.width, pooling_of(started.config)
-        record |= {'layers': started.encoder.depth, 'take': given.take}
-    objectives = given.objectives or OBJECTIVES
+        record |= {'layers': started.encoder.depth, 'take': choices.take}
+    objectives = choices.objectives or OBJECTIVES
     rows = built(parse(objectives))
     back = 0 if width == teacher.width else teacher.width
     settings = {f'{row}.pooling': pooling for row in rows}
     settings |= {f'{row}.width': back for row in rows}
-    # The width is that of the start.
-    given = given.decided(
+    # The start has the width now.
+    choices = choices.decided(
         settings, objectives=objectives, width=None, init=init
     )
     if started is None:
         started = lookup_of(
-            teacher, width, given.weighting, read, resolve_rows(given),
+            teacher, width, choices.weighting, student['train'],
+            resolve_rows(choices),
             None if tokenizer is None else (tokenizer, vectors['train']),
         )  # fmt: skip
     else:
@@ -339,28 +345,28 @@ def prepare(
             pooling=pooling, similarity=teacher.loaded.config.similarity
         )
     examples, digest = {}, hashlib.blake2b(digest_size=16)
-    for part, some in own.items():
-        examples[part] = finetune.lay_out(
-            started, [(some, None)], given.seq_len, part,
-            dict.fromkeys(rows, vectors[part]), what='sentences',
+    for split, texts in student.items():
+        examples[split] = finetune.format_examples(
+            started, [(texts, None)], choices.seq_len, split,
+            dict.fromkeys(rows, vectors[split]), what='sentences',
         )  # fmt: skip
-        digest.update(teacher.key('texts', *some).encode())
-        if taught[part] != some:
-            digest.update(teacher.key('texts', *taught[part]).encode())
+        digest.update(teacher.key('texts', *texts).encode())
+        if read[split] != texts:
+            digest.update(teacher.key('texts', *read[split]).encode())
     config = teacher.loaded.config
-    kept = {
+    fields = {
         'normalize': config.normalize,
         'prompts': config.prompts,
         'prompt': config.prompt,
     }
     record |= {
         'task': TASK,
-        'student': given.student,
+        'student': choices.student,
         'teacher': f'{teacher.folder} (weights {teacher.digest})',
     }
     measures = {}
-    if any(parts['heldout'].languages):
-        measure = by_language(parts['heldout'].languages)
+    if any(splits['heldout'].languages):
+        measure = by_language(splits['heldout'].languages)
         measures = dict.fromkeys(rows, measure)
     labelled = LabelledData(
         examples['train'],
@@ -368,24 +374,24 @@ def prepare(
         digest.hexdigest(),
         fit.Goal(next(GOALS[row] for row in GOALS if row in rows)),
         measures,
-        kept,
+        fields,
         started,
         source=source,
         record=record,
     )
-    return finetune.PreparedTask(labelled, given)
+    return finetune.PreparedTask(labelled, choices)
 
 
-def run(given: Choices, chosen: Mapping[str, Any]) -> dict[str, Any]:
-    """The command with --task=embed."""
-    own = LOOKUP_DEFAULTS if given.student == LOOKUP else {}
-    given = given.decided(
-        seq_len=given.seq_len or finetune.Choices.seq_len,
-        **{name: own[name] for name in own if name not in chosen},
+def run(choices: EmbeddingChoices, chosen: Mapping[str, Any]) -> dict[str, Any]:
+    """Runs tasks.distill with --task=embed."""
+    defaults = LOOKUP_DEFAULTS if choices.student == LOOKUP else {}
+    choices = choices.decided(
+        seq_len=choices.seq_len or finetune.FinetuneChoices.seq_len,
+        **{k: value for k, value in defaults.items() if k not in chosen},
     )
     # Before TensorFlow is imported.
-    parts = read(given, given.examples, check_parallel(given))
-    prepared = prepare(Embedder(given.teacher), parts, given)
+    splits = read(choices, choices.examples, check_parallel(choices))
+    prepared = prepare(Embedder(choices.teacher), splits, choices)
     best = finetune.train_once(prepared, chosen)
     values = {
         name.removeprefix('heldout/'): round(value, 6)
@@ -393,7 +399,7 @@ def run(given: Choices, chosen: Mapping[str, Any]) -> dict[str, Any]:
         if name.startswith('heldout/')
     }
     return finetune.finish(
-        pathlib.Path(given.workdir),
+        pathlib.Path(choices.workdir),
         {'task': TASK, **values, 'step': best['step'],
          'seconds': best.get('seconds')},
     )  # fmt: skip

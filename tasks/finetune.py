@@ -1,9 +1,9 @@
-"""What the commands that train on labelled examples share.
+"""Fine-tuning, shared by all commands that train on labelled examples.
 
 Fine-tuning is a run of `infoword_tf.train` whose row reads examples: `label`,
-`score` or `span`, alone or in a sum (`--objectives=label:1,mlm:0.1` keeps
-pretraining). All choices of that command apply here too. The weights with the
-best held-out score are kept.
+`score` or `span`, alone or in a sum (`--objectives=label:1,mlm:0.1` goes on
+pretraining). All choices of that command apply. The weights with the best
+held-out score are saved.
 """
 
 import dataclasses
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from infoword_tf.inference.loaded import Loaded
     from infoword_tf.training.run import LabelledData
 
-# By flag, what is tried.
+# By flag, the values of a sweep.
 GRIDS: dict[str, dict[str, tuple[float, ...]]] = {
     # Kong et al. 2019, App. B; 10 epochs, 4 of CoLA, are its --epochs.
     'infoword': {
@@ -47,8 +47,8 @@ GRIDS: dict[str, dict[str, tuple[float, ...]]] = {
         'batch_size': (16, 32),
         'epochs': (2, 3, 4),
     },
-    # Sun et al. 2019, §4.2; 4 epochs are its --epochs. Runs that differ in
-    # their rate alone, which share their graphs, follow each other.
+    # Sun et al. 2019, §4.2; 4 epochs are its --epochs. The rate is last, since
+    # runs that differ in the rate alone share graphs.
     'pkd': {
         'temperature': (5, 10, 20),
         'alpha': (0.2, 0.5, 0.7),
@@ -59,12 +59,12 @@ GRIDS: dict[str, dict[str, tuple[float, ...]]] = {
 
 
 @dataclasses.dataclass(frozen=True)
-class Choices(RunChoices):
-    """What such commands may choose besides.
+class FinetuneChoices(RunChoices):
+    """Choices of a command that fine-tunes.
 
-    Some begin elsewhere (Devlin et al. 2019, App. A.3, but for the optimizer,
-    whose averages are corrected for their start: Mosbach et al. 2021, §5, on
-    small data).
+    Defaults differ from pretraining: Devlin et al. 2019, App. A.3, with an
+    optimizer that corrects its averages (Mosbach et al. 2021, §5, on small
+    data).
     """
 
     USUAL: ClassVar[tuple[str, ...]] = (
@@ -91,15 +91,14 @@ class Choices(RunChoices):
 
 
 class Task(NamedTuple):
-    """What is asked of a text, or of two.
+    """A task: classes, labels or numbers of texts or of pairs of texts.
 
     Attributes:
-        name: for people, and what a workdir is compared by.
-        metrics: names in MEASURES; the first chooses the weights.
-        labels: classes in their order, as the data write them; none: a number
-            is asked.
-        names: of the classes for people, where they are others.
-        multilabel: whether a text may have several of them, or none.
+        name: for people and for comparisons of workdirs.
+        metrics: names in MEASURES; the first selects the weights.
+        labels: ordered classes, as the data write them; empty for numbers.
+        names: of the classes for people; empty if as `labels`.
+        multilabel: whether a text may have several labels, or none.
     """
 
     name: str
@@ -109,36 +108,41 @@ class Task(NamedTuple):
     multilabel: bool = False
 
     @property
-    def shown(self) -> tuple[str, ...]:
-        """The classes as people read them."""
+    def class_names(self) -> tuple[str, ...]:
+        """Names of the classes for people."""
         return self.names or self.labels
 
     @property
     def row(self) -> str:
-        """Of the table."""
+        """Name of the row that learns the task."""
         return 'label' if self.labels else 'score'
 
-    def targets(self, rows: TableExamples) -> np.ndarray:
-        """[n]: int32 numbers of classes, or float32; [n, C] int32 of several.
+    def targets(self, table: TableExamples) -> np.ndarray:
+        """Converts labels of a table to targets.
+
+        Returns:
+            [n] int32 numbers of classes, or [n] float32 numbers, or [n, C]
+            int32 of 0 and 1 if `multilabel`.
 
         Raises:
-            ValueError: a label that is none of the task's, or several where
-                the task has one.
+            ValueError: an unknown label, or lists of labels in place of labels
+                (or the reverse).
         """
         if not self.labels:
-            return np.asarray(rows.scores, np.float32)
-        if self.multilabel != (rows.label_sets is not None):
+            return np.asarray(table.scores, np.float32)
+        if self.multilabel != (table.label_sets is not None):
             one, other = 'one label', 'lists of labels'
             if self.multilabel:
                 one, other = other, one
             raise ValueError(
-                f'{rows.where} has {other}, and the training table {one}'
+                f'{table.where} has {other}, and the training table {one}'
             )
-        return tables.known_labels(rows, self.labels)
+        return tables.known_labels(table, self.labels)
 
     def counts(self, targets: np.ndarray) -> np.ndarray:
-        """How often each class occurs, [C] int64; of several labels how often
-        no and yes to each, [2 C]; nothing of numbers.
+        """Counts classes, [C] int64; if `multilabel` no and yes, [2 C].
+
+        Numbers are not counted: [0].
         """
         if not self.labels:
             return np.zeros(0, np.int64)
@@ -147,58 +151,56 @@ class Task(NamedTuple):
             return np.stack([len(targets) - has, has], axis=1).ravel()
         return np.bincount(targets, minlength=len(self.labels))
 
-    def chosen(self, scores: np.ndarray, least: float = 0.0) -> np.ndarray:
-        """Decides classes or labels by scores.
+    def predictions(self, scores: np.ndarray, least: float = 0.0) -> np.ndarray:
+        """Decides on classes or labels by scores.
 
         Args:
             scores: [n, C] of classes, or numbers [n].
-            least: what one of several labels has to score; of probabilities
-                `measures.LIKELY`.
+            least: the lowest score of a predicted label if `multilabel`; of
+                probabilities `measures.LIKELY`.
 
         Returns:
-            [n] classes, or the numbers; of several labels [n, C] int32, 1 for
-            those that a text has.
+            [n] classes, or the numbers; if `multilabel` [n, C] int32, 1 for a
+            predicted label.
         """
         if self.multilabel:
             return (scores >= least).astype(np.int32)
         return scores.argmax(axis=1) if self.labels else scores
 
 
-def texts_of(rows: TableExamples, texts: str) -> list[tuple[list[str], Any]]:
-    """K times (n first texts, n second ones or None).
-
-    `texts` is one of `objectives.label.TEXTS`.
+def texts_of(table: TableExamples, texts: str) -> list[tuple[list[str], Any]]:
+    """Returns all inputs of examples: (n texts, n second texts or None).
 
     Raises:
-        UsageError: two texts are asked for, and there is one.
+        UsageError: a second text or choices are missing.
     """
     if texts == 'choices':
-        if rows.choices is None:
+        if table.choices is None:
             raise errors.UsageError(
-                f'--label.texts=choices: {rows.where} has no choices; name '
+                f'--label.texts=choices: {table.where} has no choices; name '
                 'their columns with --choices'
             )
-        return [(rows.first, choice) for choice in rows.choices]
+        return [(table.first, choice) for choice in table.choices]
     if texts == 'both_ways':
-        if rows.second is None:
+        if table.second is None:
             raise errors.UsageError(
-                f'both_ways reads two texts: {rows.where} has one a row; name '
+                f'both_ways reads two texts: {table.where} has one a row; name '
                 'the column of the second with --pair'
             )
-        return [(rows.first, rows.second), (rows.second, rows.first)]
-    return [(rows.first, rows.second)]
+        return [(table.first, table.second), (table.second, table.first)]
+    return [(table.first, table.second)]
 
 
 def measured(
     task: Task, scores: np.ndarray, true: np.ndarray, least: float = 0.0
 ) -> dict[str, float]:
-    """Measures what scores choose, by metric; args as of `Task.chosen`."""
-    chosen = task.chosen(scores, least)
-    return {m: measures.MEASURES[m](chosen, true) for m in task.metrics}
+    """Measures predictions, by metric; args as in `Task.predictions`."""
+    predictions = task.predictions(scores, least)
+    return {m: measures.MEASURES[m](predictions, true) for m in task.metrics}
 
 
 def measure_of(task: Task) -> Callable[..., dict[str, float]]:
-    """`measured` of predictions for all held-out examples."""
+    """Returns a function that measures all held-out examples."""
 
     def measure(predictions: dict[str, np.ndarray], view: Any) -> dict:
         from infoword_tf.views.examples import by_example
@@ -212,58 +214,57 @@ def measure_of(task: Task) -> Callable[..., dict[str, float]]:
     return measure
 
 
-def beside(objectives: str, given: RunChoices) -> dict[str, Any]:
-    """By flag, that those rows of a sum read the examples which may (`gpt`).
+def read_examples(objectives: str, choices: RunChoices) -> dict[str, Any]:
+    """Makes language models of a sum read the examples, without a corpus.
 
-    Where no corpus is named, and nobody says otherwise.
+    Returns:
+        Settings by flag, such as `gpt.reads`; those that were chosen stay.
     """
-    rows = () if given.corpus else built(parse(objectives))
+    rows = () if choices.corpus else built(parse(objectives))
     flags = [f'{x}.reads' for x in rows if 'reads' in TABLE[x].settings]
-    return {flag: given.settings.get(flag) or EXAMPLES for flag in flags}
+    return {flag: choices.settings.get(flag) or EXAMPLES for flag in flags}
 
 
-def own_text(
-    parts: Mapping[str, tuple[Sequence[str], Sequence[str] | None]],
+def write_corpus(
+    splits: Mapping[str, tuple[Sequence[str], Sequence[str] | None]],
 ) -> dict[str, str]:
-    """--corpus and --heldout of the examples' own texts.
+    """Writes texts of examples; returns --corpus and --heldout.
 
-    For rows that read text without labels, where no corpus is named. `parts`
-    are 'train' and 'heldout': first texts, and second ones or None.
+    `splits` are 'train' and 'heldout': first texts, and second texts or None.
     """
-    found, written = {}, {}
+    paths, written = {}, {}
     digest = hashlib.blake2b(digest_size=10)
-    for part, (first, second) in parts.items():
+    for split, (first, second) in splits.items():
         both = zip(first, second or [''] * len(first), strict=True)
-        written[part] = ''.join(
+        written[split] = ''.join(
             '\n'.join(' '.join(x.split()) for x in pair if x.strip()) + '\n\n'
             for pair in both
         )
-        digest.update(written[part].encode())
+        digest.update(written[split].encode())
     folder = files.cache_dir() / 'examples' / digest.hexdigest()
     folder.mkdir(parents=True, exist_ok=True)
-    for part, text in written.items():
-        path = folder / f'{part}.txt'
+    for split, text in written.items():
+        path = folder / f'{split}.txt'
         if not path.exists():
             with files.written(path) as partial:
                 partial.write_text(text, encoding='utf-8')
-        found[part] = str(path)
-    return {'corpus': f'text:{found["train"]}', 'heldout': found['heldout']}
+        paths[split] = str(path)
+    return {'corpus': f'text:{paths["train"]}', 'heldout': paths['heldout']}
 
 
-class Part(NamedTuple):
-    """Some examples, as a model reads them.
+class TaskSplit(NamedTuple):
+    """Training or held-out examples, as a model's inputs.
 
     Attributes:
-        examples: of the part.
-        said: their labels, as a fingerprint takes them.
-        where, size: the file, for people, and how many it has.
-        texts: all of them, for rows that read text alone: first ones, and
-            second ones or None.
-        measure: what predictions for all of them come to, by metric.
+        examples: of the split.
+        labels: arrays that a fingerprint takes.
+        where, size: the file, for people, and the number of its examples.
+        texts: first texts, and second texts or None, for rows that read text.
+        measure: of predictions for all examples, by metric.
     """
 
     examples: 'Examples'
-    said: Sequence[np.ndarray]
+    labels: Sequence[np.ndarray]
     where: str
     size: int
     texts: tuple[Sequence[str], Sequence[str] | None]
@@ -272,88 +273,86 @@ class Part(NamedTuple):
 
 @dataclasses.dataclass(frozen=True)
 class PreparedTask:
-    """What a run of a task needs, made once for all runs of a sweep.
+    """Data and choices of a task, prepared once for all runs of a sweep.
 
     Attributes:
-        labelled: the examples, and what is made of them.
-        given: what was chosen, with what the task decides.
-        resolved: what that leads to; None: it is not known yet.
-        decide: more of the same, from what a sweep varies.
+        labelled: the examples, with their measures.
+        choices: of the command, with those that the task determines.
+        resolved: of `choices`; None if not resolved yet.
+        decide: completes choices that a sweep has changed.
     """
 
     labelled: 'LabelledData'
-    given: Choices
+    choices: FinetuneChoices
     resolved: Resolved | None = None
-    decide: Callable[[Choices], Choices] = lambda given: given
+    decide: Callable[[FinetuneChoices], FinetuneChoices] = lambda x: x
 
 
 def check_inits(*inits: str | None) -> None:
-    """Complains of workdirs before examples are read and TensorFlow starts.
-
-    Raises:
-        FileNotFoundError, ValueError: as `Config.read`, but of None.
-    """
+    """Reads the config of workdirs, to complain before TensorFlow starts."""
     for init in filter(None, inits):
         Config.read(init)
 
 
-def check_one_machine(given: Choices) -> None:
-    """Complains of several machines, of commands that several models take.
+def check_one_machine(choices: FinetuneChoices) -> None:
+    """Refuses --strategy=multiworker, where a command makes several models.
 
     Raises:
-        UsageError: --strategy=multiworker.
+        UsageError: that strategy was chosen.
     """
-    if given.strategy == 'multiworker':
+    if choices.strategy == 'multiworker':
         raise errors.UsageError(
             '--strategy=multiworker: this command makes several models, one '
             'after the other; take one machine, with --strategy=mirrored'
         )
 
 
-def lay_out(
+def format_examples(
     loaded: 'Loaded',
     texts: Sequence[Any],
     length: int,
     where: str,
-    *said: Any,
+    *labels: Any,
     what: str = 'rows',
 ) -> 'Examples':
-    """`data.examples.format_texts`, which prints how many texts are cut."""
+    """Calls `data.examples.format_texts`, and prints how many are truncated."""
     from infoword_tf.data import examples
 
-    found, cut = examples.format_texts(loaded.template, texts, length, *said)
+    formatted, cut = examples.format_texts(
+        loaded.template, texts, length, *labels
+    )
     if cut:
         print(
-            f'{where}: {cut:,} of {len(texts[0][0]):,} {what} are cut '
-            f'at --seq_len={length} tokens',
+            f'{where}: {cut:,} of {len(texts[0][0]):,} {what} are truncated '
+            f'to --seq_len={length} tokens',
             flush=True,
         )
-    return found
+    return formatted
 
 
 def prepare_task(
     task: Task,
-    given: Choices,
-    read: Callable[['Loaded', Mapping[str, Any]], Mapping[str, Part]],
+    choices: FinetuneChoices,
+    read: Callable[['Loaded', Mapping[str, Any]], Mapping[str, TaskSplit]],
     started: 'Loaded | None' = None,
     pairs: bool = True,
-    **kept: Any,
+    **fields: Any,
 ) -> PreparedTask:
-    """Lays examples out as the model of --init reads them.
+    """Formats examples as inputs of the model of --init.
 
     Args:
-        task: what is asked.
-        given: as `asked` gives it.
+        task: of the examples.
+        choices: as `with_objectives` returns them.
         read: (model, settings of its row) -> 'train' and 'heldout'.
-        started: what --init holds, where it is in memory.
+        started: --init, if it is in memory.
         pairs: whether an example has two texts.
-        **kept: fields of the config that serving wants.
+        **fields: of config.json, for serving.
 
     Raises:
-        UsageError: choices that do not go together.
+        UsageError: choices that contradict each other.
         ValueError: the examples or --init cannot be read.
     """
-    row, rows = task.row, resolve_rows(given)
+    row, rows = task.row, resolve_rows(choices)
 
     commands.hush_tensorflow()
     import infoword_tf
@@ -361,52 +360,54 @@ def prepare_task(
     from infoword_tf.training.run import LabelledData, Shared
 
     shared = Shared()
-    if given.strategy == 'multiworker':  # before --init touches a device
-        shared.strategy = distribution.make_strategy(given.strategy)
-    loaded = started or infoword_tf.load(given.init)
-    resolved = resolve(given, loaded.config)
-    check_translations(given, resolved)
+    if choices.strategy == 'multiworker':  # before --init touches a device
+        shared.strategy = distribution.make_strategy(choices.strategy)
+    loaded = started or infoword_tf.load(choices.init)
+    resolved = resolve(choices, loaded.config)
+    check_translations(choices, resolved)
     loaded = loaded.with_layout(resolved.vector.layout)
-    parts = read(loaded, rows[row].settings)
+    splits = read(loaded, rows[row].settings)
     digest = hashlib.blake2b(digest_size=16)
-    for part in parts.values():
-        examples = part.examples
-        for array in (examples.ids, examples.begins, *part.said):
+    for split in splits.values():
+        examples = split.examples
+        for array in (examples.ids, examples.begins, *split.labels):
             digest.update(np.ascontiguousarray(array).tobytes())
-    if resolved.plan.reads('text') and not given.corpus:
-        texts = {name: part.texts for name, part in parts.items()}
-        given = given.decided(**own_text(texts))
+    if resolved.plan.reads('text') and not choices.corpus:
+        texts = {name: split.texts for name, split in splits.items()}
+        choices = choices.decided(**write_corpus(texts))
     learned = TaskConfig(
         task.name,
         row,
         pairs,
         task.metrics,
-        {name: part.where for name, part in parts.items()},
-        {name: part.size for name, part in parts.items()},
+        {name: split.where for name, split in splits.items()},
+        {name: split.size for name, split in splits.items()},
     )
     labelled = LabelledData(
-        parts['train'].examples,
-        parts['heldout'].examples,
+        splits['train'].examples,
+        splits['heldout'].examples,
         digest.hexdigest(),
         fit.Goal(f'heldout/{row}/{task.metrics[0]}'),
-        {row: parts['heldout'].measure},
-        # What it is served with is what it was trained on.
-        {'max_length': given.seq_len, 'task': learned, **kept},
+        {row: splits['heldout'].measure},
+        # A model is served with the length that it was trained on.
+        {'max_length': choices.seq_len, 'task': learned, **fields},
         loaded,
         shared,
         record={'task': task.name},
     )
-    return PreparedTask(labelled, given, resolved)
+    return PreparedTask(labelled, choices, resolved)
 
 
-def asked(task: Task, given: Choices, **settings: Any) -> Choices:
-    """What was chosen, with the sum and the settings that train a task.
+def with_objectives(
+    task: Task, choices: FinetuneChoices, **settings: Any
+) -> FinetuneChoices:
+    """Adds --objectives and settings of a task to the choices.
 
     Raises:
         UsageError: --init is missing, or --objectives are of another task.
     """
-    commands.require(vars(given), init='a workdir to start from')
-    row, objectives = task.row, given.objectives or task.row
+    commands.require(vars(choices), init='a workdir to start from')
+    row, objectives = task.row, choices.objectives or task.row
     if row not in built(parse(objectives)):
         raise errors.UsageError(
             f'--objectives={objectives}: the task {task.name} trains {row}; '
@@ -415,117 +416,113 @@ def asked(task: Task, given: Choices, **settings: Any) -> Choices:
     settings_by_flag = {
         f'{row}.{name}': value for name, value in settings.items()
     }
-    return given.decided(
-        settings_by_flag | beside(objectives, given), objectives=objectives
+    return choices.decided(
+        settings_by_flag | read_examples(objectives, choices),
+        objectives=objectives,
     )
 
 
 def prepare(
     task: Task,
-    parts: Mapping[str, TableExamples],
-    given: Choices,
+    splits: Mapping[str, TableExamples],
+    choices: FinetuneChoices,
     started: 'Loaded | None' = None,
     extra: TableExamples | None = None,
 ) -> PreparedTask:
-    """What runs on the rows of tables need.
+    """Prepares runs on the examples of tables, see `prepare_task`.
 
-    Args:
-        task: what is asked.
-        parts: 'train' and 'heldout'.
-        given: what was chosen.
-        started: as of `prepare_task`.
-        extra: texts without labels, to train on besides.
+    `splits` are 'train' and 'heldout'; texts of `extra` have no labels.
 
     Raises:
-        UsageError: --init is missing, or choices that do not go together.
-        ValueError: the rows or --init cannot be read; a class that is asked
-            for was never seen.
+        UsageError: --init is missing, or choices contradict each other.
+        ValueError: the tables or --init cannot be read, or a held-out class
+            does not occur in training.
     """
-    given, row = asked(task, given), task.row
-    parts = {part: parts[part] for part in ('train', 'heldout')}
-    parts['train'] = parts['train'].subset(given.examples)
-    texts = given.settings.get(f'{row}.texts') or 'joined'
-    if parts['train'].choices is not None:
+    choices, row = with_objectives(task, choices), task.row
+    splits = {split: splits[split] for split in ('train', 'heldout')}
+    splits['train'] = splits['train'].subset(choices.examples)
+    texts = choices.settings.get(f'{row}.texts') or 'joined'
+    if splits['train'].choices is not None:
         texts = 'choices'
-    targets = {part: task.targets(rows) for part, rows in parts.items()}
-    counts = {part: task.counts(x) for part, x in targets.items()}
-    kept: dict[str, Any] = {}
+    targets = {split: task.targets(table) for split, table in splits.items()}
+    counts = {split: task.counts(x) for split, x in targets.items()}
+    fields: dict[str, Any] = {}
     if task.labels:
-        # Of several labels yes, which is every second count.
+        # If `multilabel`, every second count is of a yes.
         train, heldout = (
-            counts[part][task.multilabel :: 1 + task.multilabel] > 0
-            for part in ('train', 'heldout')
+            counts[split][task.multilabel :: 1 + task.multilabel] > 0
+            for split in ('train', 'heldout')
         )
         lacking = heldout & ~train
-        # How frequent it is nobody knows then, nor what a text tells of it.
+        # Then neither its frequency is known, nor anything of it learned.
         if lacking.any():
             raise ValueError(
-                f'{parts["train"].where}: none of the '
+                f'{splits["train"].where}: none of the '
                 f'{len(targets["train"]):,} examples is '
-                f'{task.shown[lacking.argmax()]!r}, which '
-                f'{parts["heldout"].where} has; take more of them'
+                f'{task.class_names[lacking.argmax()]!r}, which '
+                f'{splits["heldout"].where} has; take more of them'
             )
-        given = given.decided({
+        choices = choices.decided({
             'label.classes': len(task.labels),
             'label.multilabel': task.multilabel,
             'label.texts': texts,
         })
-        kept['labels'] = task.shown
+        fields['labels'] = task.class_names
     if extra is not None:
         known = targets['train']
-        nobody = np.full(
+        unknown = np.full(
             (len(extra.first), *known.shape[1:]),
             -1 if task.labels else np.nan,
             known.dtype,
         )
-        targets['train'] = np.concatenate([known, nobody])
-        parts['train'] = tables.joined(parts['train'], extra)
-    ways = {part: texts_of(rows, texts) for part, rows in parts.items()}
+        targets['train'] = np.concatenate([known, unknown])
+        splits['train'] = tables.joined(splits['train'], extra)
+    inputs = {split: texts_of(table, texts) for split, table in splits.items()}
 
-    def read(loaded: 'Loaded', _: Mapping[str, Any]) -> dict[str, Part]:
-        # Scores of other classes are no start.
-        other = tuple(loaded.config.labels) != task.shown
+    def read(loaded: 'Loaded', _: Mapping[str, Any]) -> dict[str, TaskSplit]:
+        # A head of other classes is of no use.
+        other = tuple(loaded.config.labels) != task.class_names
         if task.labels and other and 'label' in loaded.model.objectives:
             loaded.model.drop('label')
-        found = {}
-        for part, rows in parts.items():
-            examples = lay_out(
-                loaded, ways[part], given.seq_len, rows.where,
-                {row: targets[part]}, {row: counts[part]},
+        formatted = {}
+        for split, table in splits.items():
+            examples = format_examples(
+                loaded, inputs[split], choices.seq_len, table.where,
+                {row: targets[split]}, {row: counts[split]},
             )  # fmt: skip
-            found[part] = Part(
-                examples, [targets[part]], rows.where, len(rows.first),
-                (rows.first, rows.second), measure_of(task),
+            formatted[split] = TaskSplit(
+                examples, [targets[split]], table.where, len(table.first),
+                (table.first, table.second), measure_of(task),
             )  # fmt: skip
-        return found
+        return formatted
 
-    pairs = ways['train'][0][1] is not None
-    return prepare_task(task, given, read, started, pairs, **kept)
+    pairs = inputs['train'][0][1] is not None
+    return prepare_task(task, choices, read, started, pairs, **fields)
 
 
-def paced(given: Choices, examples: int) -> Choices:
-    """With its steps: an epoch of n examples between two held-out scores."""
-    updates = max(1, examples // given.batch_size)
-    steps = given.steps or max(1, round(given.epochs * updates))
-    return given.decided(
+def with_steps(choices: FinetuneChoices, examples: int) -> FinetuneChoices:
+    """Sets the steps of --epochs, and a held-out score after every epoch."""
+    updates = max(1, examples // choices.batch_size)
+    steps = choices.steps or max(1, round(choices.epochs * updates))
+    return choices.decided(
         steps=steps,
-        eval_every=given.eval_every or min(updates, steps),
-        log_every=given.log_every or min(100, max(1, steps // 50)),
+        eval_every=choices.eval_every or min(updates, steps),
+        log_every=choices.log_every or min(100, max(1, steps // 50)),
     )
 
 
 def train_once(
     prepared: PreparedTask, chosen: Mapping[str, Any], **changes: Any
 ) -> dict[str, Any]:
-    """One run, with some choices changed: its best record of metrics.jsonl.
+    """Trains once; returns the best record of metrics.jsonl.
 
-    `chosen` has by name the choices that were made, for people.
+    `chosen` are the explicit choices by name; `changes` are made to choices.
     """
-    given, labelled = prepared.given, prepared.labelled
+    choices, labelled = prepared.choices, prepared.labelled
     if changes:
-        given = prepared.decide(given.decided(**changes))
+        choices = prepared.decide(choices.decided(**changes))
     return begin(
-        paced(given, labelled.train.size),
+        with_steps(choices, labelled.train.size),
         chosen,
         labelled,
         None if changes else prepared.resolved,
@@ -535,27 +532,27 @@ def train_once(
 def train_one_of_many(
     prepared: PreparedTask, chosen: Mapping[str, Any], **changes: Any
 ) -> dict[str, Any]:
-    """As `train_once`, unless the run has ended; without checkpoints.
+    """Calls `train_once` unless the run is finished; removes checkpoints.
 
     Raises:
-        UsageError: its folder holds another run.
+        UsageError: the folder holds another run.
     """
     from infoword_tf import checkpoint
 
-    given = prepared.given.decided(**changes)
-    folder = pathlib.Path(given.workdir)
-    steps = paced(given, prepared.labelled.train.size).steps
-    best = done(folder, prepared, steps, chosen)
+    choices = prepared.choices.decided(**changes)
+    folder = pathlib.Path(choices.workdir)
+    steps = with_steps(choices, prepared.labelled.train.size).steps
+    best = finished_run(folder, prepared, steps, chosen)
     if best is None:
         print(f'{folder}:', flush=True)
         best = train_once(prepared, chosen, **changes)
-        # It has ended, and many of them fill a disk.
+        # Checkpoints of many runs would fill the disk.
         shutil.rmtree(folder / checkpoint.FOLDER)
     return best
 
 
 def leave_to_chief(prepared: PreparedTask) -> None:
-    """Ends every worker but the first: one measures, writes and says."""
+    """Ends every worker but the first, which measures, writes and prints."""
     from infoword_tf.training import distribution
 
     if not distribution.is_chief(prepared.labelled.shared.strategy):
@@ -569,30 +566,31 @@ def train_all(
     chosen: Mapping[str, Any],
     tested: Callable[[pathlib.Path], dict[str, Any]] = lambda folder: {},
 ) -> tuple[pathlib.Path, dict[str, Any]]:
-    """One run, or all of --sweep and --seeds.
+    """Trains once, or all runs of --sweep and --seeds.
 
     Args:
-        task: what is asked.
-        prepared, chosen: as of `train_once`.
-        tested: what else is said of the weights of a run, by 'test_' and
+        task: of the runs.
+        prepared, chosen: as in `train_once`.
+        tested: returns further scores of a run's workdir, by 'test_' and
             metric.
 
     Returns:
-        The workdir whose weights were best, and what is said of them.
+        The workdir with the best weights, and its entries of metrics.json.
 
     Raises:
-        UsageError: --steps beside a grid of epochs, or several runs of
-            several machines.
+        UsageError: --steps with a grid of epochs, or several runs of several
+            machines.
     """
-    given = prepared.given
-    grid = GRIDS[given.sweep] if given.sweep else {}
-    seeds = range(given.seed, given.seed + given.seeds)
-    workdir = pathlib.Path(given.workdir)
-    if 'epochs' in grid and given.steps is not None:
+    choices = prepared.choices
+    grid = GRIDS[choices.sweep] if choices.sweep else {}
+    seeds = range(choices.seed, choices.seed + choices.seeds)
+    workdir = pathlib.Path(choices.workdir)
+    if 'epochs' in grid and choices.steps is not None:
         raise errors.UsageError(
-            f'--sweep={given.sweep} tries numbers of epochs; leave out --steps'
+            f'--sweep={choices.sweep} tries numbers of epochs; leave out '
+            '--steps'
         )
-    several = given.strategy == 'multiworker'
+    several = choices.strategy == 'multiworker'
     if several and (grid or len(seeds) > 1):
         raise errors.UsageError(
             '--strategy=multiworker makes one run at a time; leave out --sweep '
@@ -616,16 +614,16 @@ def train_all(
                 prepared, chosen, **cell, seed=seed, workdir=str(folder)
             )
             if more := tested(folder):
-                keep(folder, more)
+                update_metrics(folder, more)
             runs.setdefault(name or 'all', []).append(
                 (folder, {**result(task, best), **more})
             )
     metric = task.metrics[0]
     table = {}
-    for name, found in runs.items():
-        table[name], shown = {}, []
+    for name, results in runs.items():
+        table[name], figures = {}, []
         for key, before in ((metric, ''), (f'test_{metric}', 'test_')):
-            numbers = [values[key] for _, values in found if key in values]
+            numbers = [values[key] for _, values in results if key in values]
             if not numbers:
                 continue
             mean, deviation = spread(numbers)
@@ -633,9 +631,10 @@ def train_all(
                 f'{before}mean': round(mean, 6),
                 f'{before}spread': round(deviation, 6),
             }
-            shown.append(f'{key} {mean:.4f} +- {deviation:.4f}')
+            figures.append(f'{key} {mean:.4f} +- {deviation:.4f}')
         print(
-            f'{name}: {", ".join(shown)} over {len(found)} seeds', flush=True
+            f'{name}: {", ".join(figures)} over {len(results)} seeds',
+            flush=True,
         )
     folder, values = max(
         itertools.chain.from_iterable(runs.values()),
@@ -644,21 +643,16 @@ def train_all(
     return folder, {**values, 'best': folder.name, 'runs': table}
 
 
-def done(
+def finished_run(
     folder: pathlib.Path,
     prepared: PreparedTask,
     steps: int,
     chosen: Mapping[str, Any],
 ) -> dict[str, Any] | None:
-    """The best record of a run of many that has ended, or None.
-
-    Args:
-        folder: of the run.
-        prepared, steps: what it would be trained on now, for so many updates.
-        chosen: by name the choices that were made.
+    """Returns metrics.json of a finished run of a sweep; None if unfinished.
 
     Raises:
-        UsageError: it was another run.
+        UsageError: the folder holds a run with other examples, steps or flags.
     """
     path = folder / 'metrics.json'
     if not path.is_file():
@@ -669,8 +663,8 @@ def done(
     ]  # fmt: skip
     if prepared.labelled.fingerprint not in str(old):
         differ.append('other examples')
-    # Elsewhere, or of no account.
-    said = (
+    # Compared above, or without effect on the weights.
+    ignored = (
         *FREE, 'steps', 'seed', 'seeds', 'epochs', 'test', 'notest', 'test_by',
         'test_only', 'predict', 'columns', 'delimiter',
     )  # fmt: skip
@@ -678,7 +672,7 @@ def done(
         {
             line
             for line in text.splitlines()
-            if line.lstrip('-').partition('=')[0] not in said
+            if line.lstrip('-').partition('=')[0] not in ignored
         }
         for text in (
             commands.flagfile(chosen), (folder / 'flags.txt').read_text()
@@ -694,33 +688,33 @@ def done(
     return json.loads(path.read_text())
 
 
-def answers(loaded: 'Loaded', task: Task, rows: TableExamples) -> np.ndarray:
-    """Predictions: float32 [n, C] probabilities of classes, or [n] numbers."""
+def predict(loaded: 'Loaded', task: Task, table: TableExamples) -> np.ndarray:
+    """Predicts probabilities of classes [n, C], or numbers [n]; float32."""
     if not task.labels:
-        return loaded.rate(rows.first, rows.second)
-    if rows.choices is not None:
-        return loaded.choose(rows.first, rows.choices)
-    return loaded.classify(rows.first, rows.second)
+        return loaded.rate(table.first, table.second)
+    if table.choices is not None:
+        return loaded.choose(table.first, table.choices)
+    return loaded.classify(table.first, table.second)
 
 
 def draw(
-    workdir: pathlib.Path, task: Task, rows: TableExamples, out: pathlib.Path
+    workdir: pathlib.Path, task: Task, table: TableExamples, out: pathlib.Path
 ) -> None:
-    """Draws the confusion matrix of classes: OUT/confusion.png.
-
-    Several labels of a text have none.
-    """
+    """Draws a confusion matrix into OUT/confusion.png, of single classes."""
     if not task.labels or task.multilabel:
         return
     import infoword_tf
 
-    said = answers(infoword_tf.load(workdir), task, rows).argmax(axis=1)
-    path = out / 'confusion.png'
-    measures.draw_confusion(path, task.shown, task.targets(rows), said)
+    loaded = infoword_tf.load(workdir)
+    predictions = predict(loaded, task, table).argmax(axis=1)
+    measures.draw_confusion(
+        out / 'confusion.png', task.class_names, task.targets(table),
+        predictions,
+    )  # fmt: skip
 
 
 def result(task: Task, best: Mapping[str, Any]) -> dict[str, Any]:
-    """What a command prints of its best record of metrics.jsonl."""
+    """Selects the printed values of the best record of metrics.jsonl."""
     prefix = f'heldout/{task.row}/'
     bound = [m for m in ('mi', 'ceiling', 'loss') if f'{prefix}{m}' in best]
     return {
@@ -734,14 +728,14 @@ def result(task: Task, best: Mapping[str, Any]) -> dict[str, Any]:
 def finish(
     workdir: pathlib.Path, values: Mapping[str, Any]
 ) -> dict[str, Any]:
-    """Keeps a result beside all that was measured of it, and says it."""
-    keep(workdir, values)
+    """Adds a result to metrics.json, and prints the last line."""
+    update_metrics(workdir, values)
     print(json.dumps(values), flush=True)
     return dict(values)
 
 
-def keep(folder: pathlib.Path, values: Mapping[str, Any]) -> None:
-    """Adds to metrics.json; what it had of a test may be of other weights."""
+def update_metrics(folder: pathlib.Path, values: Mapping[str, Any]) -> None:
+    """Adds to metrics.json, without old scores of --test."""
     path = folder / 'metrics.json'
     old = json.loads(path.read_text()) if path.is_file() else {}
     old = {k: v for k, v in old.items() if not k.startswith('test_')}
@@ -749,6 +743,6 @@ def keep(folder: pathlib.Path, values: Mapping[str, Any]) -> None:
 
 
 def spread(values: Sequence[float]) -> tuple[float, float]:
-    """Mean and standard deviation (of a sample) of some seeds."""
+    """Returns mean and standard deviation (of a sample) over seeds."""
     deviation = np.std(values, ddof=1) if len(values) > 1 else 0.0
     return float(np.mean(values)), float(deviation)

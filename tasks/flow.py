@@ -1,34 +1,31 @@
-r"""Makes the vectors of a workdir normal: a last network, fitted on text.
+r"""A normalizing flow: a last network over vectors, trained on text.
 
     python -m tasks.flow --init=runs/books --corpus='text:books/*.txt' \
         --pooling=first_last --workdir=runs/books_flow
 
-An invertible network (layers/flow.py) is trained to give sentences of the
-corpus standard normal vectors, by their exact likelihood (Li et al. 2020, "On
-the Sentence Embeddings from Pre-trained Language Models"). The encoder stays as
-it is. The new workdir is that of --init with the network as its last layer, so
-that `encode`, exports and every evaluation have it.
+An invertible network (layers/flow.py) is trained to make the vectors of
+sentences standard normal, by exact likelihood (Li et al. 2020, "On the Sentence
+Embeddings from Pre-trained Language Models"). The encoder does not change. The
+new workdir is --init with the network as its last layer, which `encode`,
+exports and every evaluation apply.
 
-As the published program (bohanli/BERT-flow) has it: 3 levels of 3 steps, each a
-norm of every number and a reversal of their order, couplings 32 wide; batches
-of 64 sentences (32 pairs); the loss in bits of a number; BERT's Adam with a
-constant learning rate, weight decay 0.01 of all weights, and the clip of its
-sum over both sentences of a pair. --permutation=learned has a trained matrix in
-place of norm and reversal.
+As in the published program (bohanli/BERT-flow): 3 levels of 3 steps, each with
+a norm of every number, a reversal of the numbers and a coupling 32 wide;
+batches of 64 sentences (32 pairs); the loss in bits a number; BERT's Adam with
+a constant learning rate, weight decay 0.01 of all weights, and its clip of the
+loss summed over both sentences of a pair. --permutation=learned has a trained
+matrix instead of norm and reversal.
 
-Five things differ: vectors have no dropout; they are scaled to variance 1
-before, so that no rate depends on their scale; the first weights give mean 0
-and deviation 1 to the vectors of up to 4,096 sentences, where the program takes
-its first batch; there are ten epochs, where its command has one; and there is
-noise, of which epsilon is the variance as a share
-of the mean variance of a number. Where text spans fewer directions than vectors
-have numbers, its likelihood has no bound without it.
+Five differences: vectors have no dropout; they are scaled to variance 1 first,
+so that no rate depends on their scale; the initial weights give mean 0 and
+deviation 1 to the vectors of up to 4,096 sentences (there: of the first batch);
+there are ten epochs (there: one); and there is noise, whose variance is epsilon
+times the mean variance of a number. Without noise, the likelihood of text that
+spans fewer directions than a vector has numbers is unbounded.
 
-Bits are those of a number of a vector, -log2 p(x) / D, in the vectors' own
-scale; of held-out sentences too, where the corpus has some. The last line of
-the output is one JSON object, also in WORKDIR/metrics.json.
-
-Glossary of shapes: n vectors, B of an update, D width.
+Bits are -log2 p(x) / D, in the scale of the vectors, also of held-out sentences
+if the corpus has any. The last line of the output is one JSON object, also in
+WORKDIR/metrics.json.
 """
 
 import dataclasses
@@ -48,17 +45,17 @@ if TYPE_CHECKING:  # they make Keras layers
     from infoword_tf.inference.loaded import Loaded
     from infoword_tf.layers.flow import ActNorm, Flow, Step
 
-FIRST = 4096  # vectors that decide the first weights, at most
+FIRST = 4096  # vectors that determine the initial weights, at most
 HELDOUT = 2000  # sentences that are measured, at most
-# optimization_bert_flow.py: none of its weights has a name that is spared; its
-# loss is the sum over both sentences of a pair, and ours their mean.
+# optimization_bert_flow.py excludes no weight of the flow from decay. There the
+# loss is the sum over both sentences of a pair; here it is the mean.
 DECAYING, CLIP_NORM = ('kernel', 'bias', 'log_scale'), 0.5
-DEVIATION = 0.05  # of the first kernels of couplings, glow_ops_1x1.py
+DEVIATION = 0.05  # of the initial kernels of couplings, glow_ops_1x1.py
 
 
 @dataclasses.dataclass(frozen=True)
-class Choices(whiten.LayerChoices):
-    """All that the command may choose."""
+class FlowChoices(whiten.LayerChoices):
+    """Choices of the command."""
 
     levels: int = flag(
         3, 'Levels of the network, each of half the numbers of the last one.',
@@ -77,16 +74,16 @@ class Choices(whiten.LayerChoices):
         1e-6, 'Variance of the noise, as a share of the mean variance of a '
         'number.', at_least=0.0)
     seed: int = flag(
-        0, 'Random seed of the first weights, of order and of noise.',
+        0, 'Random seed of initial weights, order and noise.',
         at_least=0)
 
 
 def bits(flow: 'Flow', vectors: np.ndarray) -> float:
-    """-log2 p(x) / D, the mean over [n, D]."""
+    """Averages -log2 p(x) / D over vectors [n, D]."""
     width = vectors.shape[1]
     squares = [
-        np.square(np.float64(flow(some))).sum(axis=1)
-        for some in np.array_split(vectors, math.ceil(len(vectors) / FIRST))
+        np.square(np.float64(flow(chunk))).sum(axis=1)
+        for chunk in np.array_split(vectors, math.ceil(len(vectors) / FIRST))
     ]
     nats = (
         np.concatenate(squares).mean() / 2
@@ -97,13 +94,13 @@ def bits(flow: 'Flow', vectors: np.ndarray) -> float:
 
 
 def begin(flow: 'Flow', x: np.ndarray, random: np.random.Generator) -> None:
-    """First weights: all numbers of mean 0 and deviation 1 in every step.
+    """Sets initial weights: mean 0 and deviation 1 after every step.
 
-    Couplings add nothing yet. A matrix is these norms and then a rotation.
+    Couplings add 0. A matrix is a norm followed by a rotation.
 
     Args:
         flow: with weights of any values.
-        x: [n, D], by which.
+        x: [n, D], vectors that are normed.
         random: draws rotations, and the inner weights of couplings.
     """
     for number, step in enumerate(flow.steps):
@@ -131,13 +128,13 @@ def begin(flow: 'Flow', x: np.ndarray, random: np.random.Generator) -> None:
 
 
 def moments(x: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Mean and deviation of each number of [n, D], none of them 0."""
+    """Returns mean and deviation of each number, [D]; no deviation is 0."""
     deviation = x.std(axis=0)
     return x.mean(axis=0), np.maximum(deviation, 1e-6 * deviation.max())
 
 
 def begin_norm(norm: 'ActNorm', x: np.ndarray) -> None:
-    """Gives a norm the weights for which [n, D] is normed."""
+    """Sets the weights of a norm by vectors [n, D]."""
     from infoword_tf.layers.flow import LOG_FACTOR
 
     mean, deviation = moments(x)
@@ -148,7 +145,7 @@ def begin_norm(norm: 'ActNorm', x: np.ndarray) -> None:
 def begin_matrix(
     step: 'Step', x: np.ndarray, random: np.random.Generator
 ) -> None:
-    """Gives the matrix of a step a rotation of [n, D] that is normed."""
+    """Sets the matrix of a step: vectors [n, D] are normed, then rotated."""
     rotation, upper = np.linalg.qr(random.standard_normal([x.shape[1]] * 2))
     rotation *= np.sign(np.diag(upper))  # uniform over all rotations
     mean, deviation = moments(x)
@@ -158,7 +155,7 @@ def begin_matrix(
 
 
 def unscale(step: 'Step', mean: np.ndarray, scale: float) -> None:
-    """Makes the first step take x, where it has learned (x - mean) / scale."""
+    """Folds the scaling (x - mean) / scale into the first step."""
     from infoword_tf.layers.flow import LOG_FACTOR
 
     mix = step.mix
@@ -173,17 +170,12 @@ def unscale(step: 'Step', mean: np.ndarray, scale: float) -> None:
         )
 
 
-def fit(flow: 'Flow', vectors: np.ndarray, given: Choices) -> None:
-    """Gives a flow the weights that make vectors likely.
-
-    Args:
-        flow: with weights of any values.
-        vectors: [n, D].
-        given: how.
+def fit(flow: 'Flow', vectors: np.ndarray, choices: FlowChoices) -> None:
+    """Trains a flow to make vectors [n, D] likely.
 
     Raises:
-        UsageError: vectors are not finite or all the same, or the loss did
-            not stay finite.
+        UsageError: vectors are not finite or all the same, or the loss is not
+            finite.
     """
     import tensorflow as tf
 
@@ -192,12 +184,13 @@ def fit(flow: 'Flow', vectors: np.ndarray, given: Choices) -> None:
     x, mean = whiten.check(vectors)
     scale = math.sqrt(np.square(x - mean).mean())
     x = np.float32((x - mean) / scale)
-    random = np.random.default_rng(given.seed)
-    noise = math.sqrt(given.epsilon)
+    random = np.random.default_rng(choices.seed)
+    noise = math.sqrt(choices.epsilon)
 
-    def noisy(rows: np.ndarray) -> np.ndarray:
-        drawn = random.standard_normal((len(rows), x.shape[1]), np.float32)
-        return x[rows] + np.float32(noise) * drawn
+    def noisy(numbers: np.ndarray) -> np.ndarray:
+        shape = len(numbers), x.shape[1]
+        drawn = random.standard_normal(shape, np.float32)
+        return x[numbers] + np.float32(noise) * drawn
 
     begin(flow, noisy(random.permutation(len(x))[:FIRST]), random)
     weights = flow.trainable_weights
@@ -205,69 +198,68 @@ def fit(flow: 'Flow', vectors: np.ndarray, given: Choices) -> None:
         {w.path: w for w in weights},
         optim.PRESETS['bert']._replace(decaying=DECAYING, clip_norm=CLIP_NORM),
     )
-    rate = tf.constant(given.learning_rate, tf.float32)
+    rate = tf.constant(choices.learning_rate, tf.float32)
     bits = 1 / (x.shape[1] * math.log(2))
 
     @tf.function(
         input_signature=[tf.TensorSpec((None, x.shape[1]))], autograph=False
     )
     def update(batch: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
-        """One update; its loss in nats, but for what is constant, and whether
-        it could be made.
-        """
+        """Updates weights; returns nats less a constant, and success."""
         with tf.GradientTape() as tape:
             squares = tf.reduce_sum(tf.square(flow(batch)), axis=1)
             nats = tf.reduce_mean(squares) / 2 - flow.log_det()
             loss = nats * bits
         gradients = tape.gradient(loss, [w.value for w in weights])
         finite = tf.math.is_finite(nats)
-        # `corrected` is off, so the count of updates says nothing.
+        # Without `corrected` the count of updates is not used.
         return nats, optimizer.apply(gradients, rate, tf.constant(0), finite)
 
-    updates = math.ceil(len(x) / given.batch_size)
-    with progress.bar(total=given.epochs * updates, unit=' updates') as bar:
-        for _ in range(given.epochs):
+    updates = math.ceil(len(x) / choices.batch_size)
+    with progress.bar(total=choices.epochs * updates, unit=' updates') as bar:
+        for _ in range(choices.epochs):
             order = random.permutation(len(x))
-            for rows in np.array_split(order, updates):
-                nats, updated = update(tf.constant(noisy(rows)))
+            for batch in np.array_split(order, updates):
+                nats, updated = update(tf.constant(noisy(batch)))
                 if not updated:
                     raise errors.UsageError(
                         'the likelihood did not stay finite; raise --epsilon '
-                        f'(now {given.epsilon:g}) or lower --learning_rate '
-                        f'(now {given.learning_rate:g})'
+                        f'(now {choices.epsilon:g}) or lower --learning_rate '
+                        f'(now {choices.learning_rate:g})'
                     )
                 bar.set_postfix(nats=f'{float(nats):.1f}', refresh=False)
                 bar.update()
     unscale(flow.steps[0], mean, scale)
 
 
-@commands.takes(Choices)
-def run(given: Choices, chosen: Mapping[str, Any]) -> dict[str, Any]:
-    """The whole command; as `whiten.extend`."""
+@commands.takes(FlowChoices)
+def run(choices: FlowChoices, chosen: Mapping[str, Any]) -> dict[str, Any]:
+    """Adds a flow to a workdir; see `whiten.extend`."""
 
     def normal(
         loaded: 'Loaded', texts: list[str], corpus: corpora.Corpus
     ) -> whiten.Fitted:
         from infoword_tf.layers.flow import Flow
 
-        sizes = loaded.vector_width(), given.levels, given.depth, given.hidden
-        flow = Flow(*sizes, given.permutation)
+        width = loaded.vector_width()
+        sizes = width, choices.levels, choices.depth, choices.hidden
+        flow = Flow(*sizes, choices.permutation)
         flow.build()
         vectors = loaded.encode(texts)
-        fit(flow, vectors, given)
+        fit(flow, vectors, choices)
         measured = {'bits': round(bits(flow, vectors), 4)}
         if heldout := whiten.spread(corpus.heldout, HELDOUT):
             held = loaded.encode(heldout, progress=False)
             measured['heldout_bits'] = round(bits(flow, held), 4)
-        said = ', '.join(f'{name} {x:.3f}' for name, x in measured.items())
+        figures = ', '.join(f'{name} {x:.3f}' for name, x in measured.items())
         return whiten.Fitted(
-            FlowConfig(*sizes, given.permutation),
+            FlowConfig(*sizes, choices.permutation),
             {w.path.removeprefix(f'{flow.name}/'): w for w in flow.weights},
-            f'made normal on {len(texts):,} sentences: {said}',
+            f'made normal on {len(texts):,} sentences: {figures}',
             measured,
         )
 
-    return whiten.extend('flow', given, normal)
+    return whiten.extend('flow', choices, normal)
 
 
 if __name__ == '__main__':

@@ -1,10 +1,9 @@
-"""GLUE's nine tasks: where their files lie, and what is in them.
+"""Files and columns of GLUE's nine tasks.
 
 GLUE (Wang et al. 2019) has a folder a task, of tab-separated files without
-quotes, each task with columns of its own. TFDS has the same examples in an
-order of its own and other names of labels; here they come in GLUE's order with
-GLUE's labels. A test file's labels are kept back: predictions are written in
-the form that GLUE scores.
+quotes, whose columns differ between tasks. TFDS has the same examples in
+another order and with other names of labels; `read` restores GLUE's. Labels of
+test files are secret: predictions are written in GLUE's submission format.
 """
 
 import pathlib
@@ -16,7 +15,7 @@ import numpy as np
 from infoword_tf import files
 from infoword_tf.data import tables
 
-_OWN = ('source', 'label', 'star', 'sentence')  # CoLA's, where no line says so
+_COLA = ('source', 'label', 'star', 'sentence')  # columns without a header line
 _FILES = {'train': ('train.tsv',), 'dev': ('dev.tsv',), 'test': ('test.tsv',)}
 _TFDS = {'train': 'train', 'dev': 'validation', 'test': 'test'}
 _BINARY = ('0', '1')
@@ -30,18 +29,16 @@ class GlueTask(NamedTuple):
     Attributes:
         folder: in GLUE's data.
         columns: of the first text, the second (or None) and the label.
-        measures: names in `measures.MEASURES`; the first one chooses.
-        labels: as GLUE writes them, in the order of their numbers; none of a
-            task of scores.
-        names: the same for people, where TFDS has others.
-        tfds_columns: as `columns`, where TFDS has other names.
-        files: by split, the file in `folder`, or others that may stand there
-            in its place.
+        measures: names in `measures.MEASURES`; the first selects the weights.
+        labels: as GLUE writes them, in the order of their numbers; empty for
+            scores.
+        names: of the labels for people, if TFDS has other labels.
+        tfds_columns: as `columns`, if TFDS has other names.
+        files: by split, possible names of the file in `folder`.
         tfds_splits: by split.
-        header: columns of the training and dev file, where these do not name
-            them.
+        header: columns of training and dev files without a header line.
         has_broken_lines: whether the training file has lines with too few
-            cells, to be left out.
+            cells, which are left out.
     """
 
     folder: str
@@ -57,17 +54,17 @@ class GlueTask(NamedTuple):
 
     @property
     def regress(self) -> bool:
-        """Whether its labels are scores."""
+        """True if labels are scores."""
         return not self.labels
 
     @property
     def config(self) -> str:
-        """Of TFDS's `glue`."""
+        """Name of the configuration of TFDS's `glue`."""
         return self.folder.lower().replace('-', '')
 
     @property
     def submission(self) -> dict[str, str]:
-        """The file that GLUE takes, by split."""
+        """Name of the file of a submission, by split."""
         if 'test_mm' not in self.files:
             return {'test': f'{self.folder}.tsv'}
         return {'test': f'{self.folder}-m.tsv',
@@ -78,7 +75,7 @@ TASKS = {
     'cola': GlueTask(
         'CoLA', ('sentence', None, 'label'), ('matthews',), _BINARY,
         names=('unacceptable', 'acceptable'),
-        header=_OWN,
+        header=_COLA,
     ),
     'sst-2': GlueTask(
         'SST-2', ('sentence', None, 'label'), labels=_BINARY,
@@ -89,7 +86,7 @@ TASKS = {
         _BINARY,
         names=('not_equivalent', 'equivalent'),
         tfds_columns=('sentence1', 'sentence2', 'label'),
-        # Microsoft's own test file; its training file has the dev rows too.
+        # Microsoft's test file; its training file would hold the dev examples.
         files={**_FILES, 'test': ('test.tsv', 'msr_paraphrase_test.txt')},
     ),
     'qqp': GlueTask(
@@ -140,15 +137,14 @@ def read(name: str, data_dir: str, split: str) -> tables.TableExamples:
         name: of the task.
         data_dir: the folder that holds CoLA/, RTE/ and so on, or `tfds:glue`.
         split: 'train', 'dev' or 'test'; of MNLI also 'dev_mm' and 'test_mm',
-            the mismatched ones.
+            of mismatched genres.
 
     Returns:
-        In GLUE's order. Labels are GLUE's; those of a test split are None.
+        Examples in GLUE's order, with GLUE's labels; None of a test split.
 
     Raises:
-        FileNotFoundError: the file is not there.
-        ValueError: it is malformed, or a label is none of the task's; with
-            file and line.
+        FileNotFoundError: the file is missing.
+        ValueError: it is malformed or has an unknown label; with file and line.
     """
     task = TASKS[name]
     columns, known = task.columns, task.labels
@@ -157,30 +153,30 @@ def read(name: str, data_dir: str, split: str) -> tables.TableExamples:
         table = tables.open_table(
             f'{data_dir}/{task.config}:{task.tfds_splits[split]}'
         )
-        # In the order of GLUE's numbers, which TFDS keeps.
+        # TFDS has GLUE's numbers, which restore the order.
         place = table.names.index('idx')
-        rows = sorted(table.rows, key=lambda row: int(row[1][place]))
-        table = table._replace(rows=iter(rows))
+        lines = sorted(table.rows, key=lambda line: int(line[1][place]))
+        table = table._replace(rows=iter(lines))
     else:
         table = _open_file(task, pathlib.Path(data_dir), split)
     text, pair, label = columns
-    rows = tables.examples_of(
+    examples = tables.examples_of(
         table,
         text,
         pair,
         None if split.startswith('test') else label,
         task.regress,
     )
-    if rows.labels is None:
-        return rows
-    numbers = tables.known_labels(rows, known)
-    return rows._replace(labels=[task.labels[number] for number in numbers])
+    if examples.labels is None:
+        return examples
+    labels = [task.labels[i] for i in tables.known_labels(examples, known)]
+    return examples._replace(labels=labels)
 
 
 def _open_file(
     task: GlueTask, data_dir: pathlib.Path, split: str
 ) -> tables.Table:
-    """A split's file; of training, lines that are broken are counted."""
+    """Opens the file of a split, and counts broken lines."""
     folder = data_dir.expanduser() / task.folder
     for name in task.files[split]:
         if (folder / name).is_file():
@@ -188,8 +184,8 @@ def _open_file(
     else:
         raise FileNotFoundError(
             f'{folder / task.files[split][0]}: there is no such file; '
-            '--data_dir is the folder that holds CoLA/, RTE/ and so on as '
-            'GLUE lays them out, or tfds:glue'
+            '--data_dir is the folder that holds CoLA/, RTE/ and so on in '
+            "GLUE's format, or tfds:glue"
         )
     header = None if split == 'test' else task.header
     if not (task.has_broken_lines and split == 'train'):
@@ -212,18 +208,13 @@ def _open_file(
 def write_predictions(
     path: pathlib.Path, name: str, predictions: np.ndarray
 ) -> None:
-    """Writes predictions for a test file as GLUE takes them, or none.
+    """Writes [n] predictions for a test file in GLUE's format, atomically.
 
-    A line of names, then a line an example: its number from 0, and the label
+    After a header each line has the number of an example from 0, and the label
     as GLUE writes it; of STS-B the score, within 0 and 5, to three decimals.
 
-    Args:
-        path: of the file; `GlueTask.submission` has the name that GLUE wants.
-        name: of the task.
-        predictions: [n] as of `finetune.say`.
-
     Raises:
-        ValueError: a score is no number.
+        ValueError: a score is not finite.
     """
     task = TASKS[name]
     if task.regress:

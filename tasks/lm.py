@@ -1,4 +1,4 @@
-r"""Language modelling: how well a model knows which word comes next.
+r"""Language modelling: perplexity of a text, and generated text.
 
     python -m tasks.lm --init=runs/transformer_xl --corpus=pydocs \
         --workdir=runs/transformer_xl_lm
@@ -6,22 +6,22 @@ r"""Language modelling: how well a model knows which word comes next.
         --seq_len=64 --memory_length=256 --workdir=runs/wikitext_lm
 
 All of --corpus is scored, or the files of --heldout. If --init was trained on
-that corpus, only what was held out there is scored; the output says which. The
-text is read as one stream, --seq_len pieces at a time, with --memory_length
+that corpus, only the part held out there is scored; the output says which. The
+text is read as one stream, --seq_len tokens at a time, with --memory_length
 tokens of memory; both may be longer than in training (Dai et al. 2019 set
---clamp and --same_length then). Every piece is scored exactly once, including
-the ends of documents (of `lines:`, of lines); the first one follows such an
+--clamp and --same_length then). Every token is scored exactly once, including
+the ends of documents (with `lines:`, of lines); the first token follows such an
 end. Three figures give the same total in different units:
 
-    perplexity per piece    depends on the vocabulary of pieces
+    perplexity per piece    a piece is a token: depends on the vocabulary
     perplexity per word     words between white space; each end is a word too
-    bits per character      of the text as it is in its files
+    bits per character      of the text in its files
 
-With --tokenizer=words every piece is a word, and the perplexity is what is
-published: line ends count, and `<unk>` is a type like any other. A text that
-was lower-cased is another text, of fewer bits: there are none per character
-then. [UNK] hides what it stands for, so how often it was scored is printed; a
-word `<unk>` of the text itself is one [UNK].
+With --tokenizer=words every token is a word, and the perplexity compares with
+published ones: line ends count, and `<unk>` is a word. A lower-cased text has
+fewer bits than the text in the files, so no bits per character are given. [UNK]
+stands for any unknown word, so the number of scored [UNK] is printed; a word
+`<unk>` of the text is one [UNK].
 
 The last line of the output is one JSON object, also in WORKDIR/metrics.json.
 
@@ -29,7 +29,7 @@ The last line of the output is one JSON object, also in WORKDIR/metrics.json.
         --tokens=50 --temperature=0.8 --top_p=0.9 --seed=1
 
 generates text instead, until a document ends; the same seed gives the same
-text. The last line is one JSON object here too.
+text. The last line is a JSON object, too.
 """
 
 import dataclasses
@@ -51,8 +51,8 @@ if TYPE_CHECKING:  # they import TensorFlow, or Keras
 
 
 @dataclasses.dataclass(frozen=True)
-class Choices:
-    """All that the command may choose."""
+class LmChoices:
+    """Choices of the command."""
 
     init: str | None = flag(
         None, 'The workdir of a finished run of a language model: of gpt, '
@@ -65,7 +65,7 @@ class Choices:
     heldout: str | None = flag(
         None, 'GLOB of the files to score instead, or a split of tfds:.')
     seq_len: int | None = flag(
-        None, "Pieces read at a time; by default the run's own.", at_least=1)
+        None, "Tokens read at a time; by default the run's own.", at_least=1)
     memory_length: int | None = flag(
         None, "Tokens of memory; by default the run's own, 0: none.",
         at_least=0)
@@ -83,23 +83,23 @@ class Choices:
     sample: bool = flag(False, 'Generate text instead of scoring one.')
     prompt: str = flag('', 'The text that --sample continues.')
     tokens: int = flag(
-        50, 'The most pieces that --sample generates.', at_least=1)
+        50, 'The most tokens that --sample generates.', at_least=1)
     temperature: float = flag(
         1.0, 'Sampling temperature of --sample; 0: greedy, the likeliest '
-        'piece.', at_least=0.0)
+        'token.', at_least=0.0)
     top_p: float = flag(
-        1.0, 'Nucleus sampling of --sample: from the fewest pieces that have '
+        1.0, 'Nucleus sampling of --sample: from the fewest tokens that have '
         'this share of the probability.', at_least=1e-6, at_most=1.0)
     seed: int = flag(0, 'Random seed of --sample.', at_least=0)
 
     @property
     def arguments(self) -> dict[str, Any]:
-        """Of the encoder, where they are not the run's own."""
-        found = {'clamp': self.clamp, 'same_length': self.same_length}
-        return {k: v for k, v in found.items() if v is not None}
+        """Arguments of the encoder that replace config.json's."""
+        values = {'clamp': self.clamp, 'same_length': self.same_length}
+        return {k: v for k, v in values.items() if v is not None}
 
 
-# Of scoring alone.
+# Flags that --sample refuses.
 SCORING = 'corpus', 'heldout', 'seq_len', 'memory_length', 'workdir'
 
 
@@ -109,10 +109,11 @@ SCORING = 'corpus', 'heldout', 'seq_len', 'memory_length', 'workdir'
 def part_of(
     corpus: Any, config: 'Config', init: str, heldout: str | None = None
 ) -> tuple[Callable[[], Iterator[Any]], str, str]:
-    """What of a corpus is scored by the workdir `init` of a config.
+    """Decides which documents of a corpus a workdir, `init`, is scored on.
 
     Returns:
-        Its documents, 'all' or 'heldout', and the same in words.
+        A function that iterates over the documents; 'all' or 'heldout'; and
+        the choice in words.
     """
     from infoword_tf.training import record
 
@@ -121,17 +122,17 @@ def part_of(
         if heldout:
             what = f'--heldout={heldout}'
         return corpus.heldout, 'heldout', what
-    # Of those that held out a part, not files.
+    # Only runs that held out a share of the corpus, instead of other files.
     runs = record.runs(config)
     for run in runs:
         fingerprints = (run.get(record.FINGERPRINT) or '').split()
         names = by_language(run.get('corpus'))
         files = by_language(run.get('heldout'), names)
-        parted = {
+        split = {
             name for language, name in names.items() if language not in files
         }
-        if parted and (
-            corpus.name in parted or corpus.fingerprint in fingerprints
+        if split and (
+            corpus.name in split or corpus.fingerprint in fingerprints
         ):
             what = f'what is held out of {corpus.name}'
             why = 'was trained on the rest'
@@ -145,21 +146,21 @@ def part_of(
 
 
 class Counted:
-    """Documents that are counted while they pass.
+    """An iterator over documents that counts words and characters.
 
     Attributes:
         words: between white space, with one for the end of each document.
-        characters: of the text where it is from.
+        characters: of the text in its files.
         unknown: words `<unk>`.
     """
 
     def __init__(self, documents: Iterable[Any]):
-        """Args: documents to iterate over, once."""
+        """Initializes all counts; `documents` are iterated over once."""
         self._documents = documents
         self.words = self.characters = self.unknown = 0
 
     def __iter__(self) -> Iterator[Any]:
-        """The same documents."""
+        """Yields the documents."""
         from infoword_tf.data.documents import UNKNOWN
 
         for document in self._documents:
@@ -179,23 +180,23 @@ class Counted:
 # --------------------------------------------------------------------- scoring
 
 
-def next_piece_row(loaded: 'Loaded', init: str) -> str:
-    """The row of the workdir `init` that scores the next piece.
+def next_token_row(loaded: 'Loaded', init: str) -> str:
+    """Returns the row of the workdir `init` that scores the next token.
 
     Raises:
-        errors.UsageError: it has none, or its weights are missing.
+        errors.UsageError: no row does, or its weights are missing.
     """
     rows = loaded.config.rows
     for row in answering(('next',), rows):
         if row in loaded.missing:
             raise errors.UsageError(
-                f'--init={init} cannot score the next piece: '
+                f'--init={init} cannot score the next token: '
                 f'{loaded.missing[row]}'
             )
         return row
     raise errors.UsageError(
         f'--init={init} was trained on {", ".join(rows)}, which score no next '
-        f'piece; name a run of {" or ".join(answering(("next",)))}'
+        f'token; name a run of {" or ".join(answering(("next",)))}'
     )
 
 
@@ -208,16 +209,16 @@ def score(
     memory_length: int,
     batch_size: int = 1,
 ) -> tuple[float, int]:
-    """Scores every piece of a text once.
+    """Scores every token of a text once.
 
     Args:
-        model, row: of its rows the one that scores.
+        model, row: a model and the row of it that scores.
         specials: of the vocabulary.
         store: the text.
-        length, memory_length, batch_size: as of `Choices`.
+        length, memory_length, batch_size: as in `LmChoices`.
 
     Returns:
-        Nats in all; pieces.
+        The sum of all nats; the number of tokens.
     """
     import tensorflow as tf
 
@@ -239,11 +240,11 @@ def score(
     state = {
         name: entry.empty
         for name, entry in model.empty_state(batch_size, memory_length).items()
-        if name == f'memory/{VIEW}'  # scoring needs no more
+        if name == f'memory/{VIEW}'  # scoring needs no other state
     }
-    nats, pieces = 0.0, 0
+    nats, tokens = 0.0, 0
     with progress.bar(
-        total=len(store.ids), desc='scoring', unit=' pieces', unit_scale=True
+        total=len(store.ids), desc='scoring', unit=' tokens', unit_scale=True
     ) as bar:
         for text, weights in streams.once(store, length, batch_size):
             view = views.VIEWS[VIEW].make(text, None, {row: 'text'}, specials)
@@ -253,17 +254,20 @@ def score(
                 {name: tf.constant(x) for name, x in flat.items()}, state
             )
             nats += float(loss)
-            pieces += int(weights.sum())
+            tokens += int(weights.sum())
             bar.update(int(weights.sum()))
-    return nats, pieces
+    return nats, tokens
 
 
 def figures(
-    nats: float, pieces: int, words: int, characters: int | None
+    nats: float, tokens: int, words: int, characters: int | None
 ) -> dict[str, float]:
-    """A total in nats as perplexities and, where characters are kept, bits."""
+    """Converts a sum of nats to perplexities and, if possible, to bits.
+
+    `characters` is None of a text that was lower-cased.
+    """
     values = {
-        'perplexity_per_piece': math.exp(nats / pieces),
+        'perplexity_per_piece': math.exp(nats / tokens),
         'perplexity_per_word': math.exp(nats / words),
     }
     if characters is not None:
@@ -274,80 +278,81 @@ def figures(
 # --------------------------------------------------------------------- the run
 
 
-@commands.takes(Choices)
-def run(given: Choices, chosen: Mapping[str, Any]) -> dict[str, Any]:
-    """The whole command: returns what its last line says."""
-    return sample(given) if given.sample else score_text(given)
+@commands.takes(LmChoices)
+def run(choices: LmChoices, chosen: Mapping[str, Any]) -> dict[str, Any]:
+    """Scores or generates text; returns the JSON of the last line."""
+    return sample(choices) if choices.sample else score_text(choices)
 
 
-def sample(given: Choices) -> dict[str, Any]:
+def sample(choices: LmChoices) -> dict[str, Any]:
     """Generates text.
 
     Raises:
-        errors.UsageError: a flag of scoring; a model that cannot.
+        errors.UsageError: a flag of scoring, or a model without a row that
+            scores the next token.
     """
-    commands.require(vars(given), init='the workdir of a finished run')
-    for name in SCORING:
-        if getattr(given, name) is not None:
-            raise errors.UsageError(
-                f'--{name} is not for --sample; leave one of the two out'
-            )
+    commands.require(vars(choices), init='the workdir of a finished run')
+    commands.refuse(
+        {name for name in SCORING if getattr(choices, name) is not None},
+        SCORING, '{} is not for --sample; leave one of the two out',
+    )  # fmt: skip
     import infoword_tf
 
-    loaded = infoword_tf.load(given.init, 'float32', given.arguments)
-    next_piece_row(loaded, given.init)
+    loaded = infoword_tf.load(choices.init, 'float32', choices.arguments)
+    next_token_row(loaded, choices.init)
 
     import tensorflow as tf
 
     from infoword_tf.inference.continuing import continued
 
     tokenizer = loaded.tokenizer
-    ids = tokenizer.tokenize(tf.constant([given.prompt]))[0].numpy().tolist()
-    found = continued(
-        loaded, ids, given.tokens, given.temperature, given.top_p, given.seed
-    )
-    text = tokenizer.text([*ids, *found])
+    ids = tokenizer.tokenize(tf.constant([choices.prompt]))[0].numpy().tolist()
+    sampled = continued(
+        loaded, ids, choices.tokens, choices.temperature, choices.top_p,
+        choices.seed,
+    )  # fmt: skip
+    text = tokenizer.text([*ids, *sampled])
     record = {
         'task': 'lm',
-        'weights': given.init,
-        'prompt': given.prompt,
+        'weights': choices.init,
+        'prompt': choices.prompt,
         'text': text,
-        'tokens': len(found),
-        'ended': len(found) < given.tokens,
-        'temperature': given.temperature,
-        'top_p': given.top_p,
-        'seed': given.seed,
+        'tokens': len(sampled),
+        'ended': len(sampled) < choices.tokens,
+        'temperature': choices.temperature,
+        'top_p': choices.top_p,
+        'seed': choices.seed,
     }
     print(text)
     print(json.dumps(record), flush=True)
     return record
 
 
-def score_text(given: Choices) -> dict[str, Any]:
-    """Scores the text; returns what metrics.json holds."""
+def score_text(choices: LmChoices) -> dict[str, Any]:
+    """Scores a text; returns metrics.json."""
     commands.require(
-        vars(given),
+        vars(choices),
         init='the workdir of a finished run',
         corpus='pydocs, text:GLOB, lines:GLOB or tfds:NAME',
         workdir='a folder for metrics.json',
     )
-    workdir = commands.result_folder(given.workdir)
+    workdir = commands.result_folder(choices.workdir)
     from infoword_tf.data import corpora
     from infoword_tf.data import store as stores
 
-    corpus = corpora.open_corpus(given.corpus, given.heldout, whole=True)
+    corpus = corpora.open_corpus(choices.corpus, choices.heldout, whole=True)
 
     import infoword_tf
     from infoword_tf.training import precision
 
-    decided = given.precision
-    if decided == 'auto':
-        decided = precision.faster()
-    loaded = infoword_tf.load(given.init, decided, given.arguments)
+    dtype = choices.precision
+    if dtype == 'auto':
+        dtype = precision.faster()
+    loaded = infoword_tf.load(choices.init, dtype, choices.arguments)
     model, tokenizer = loaded.model, loaded.tokenizer
-    row = next_piece_row(loaded, given.init)
+    row = next_token_row(loaded, choices.init)
     config, encoder = loaded.config, model.encoder
-    memory_length = given.memory_length
+    memory_length = choices.memory_length
     if memory_length is None:
         memory_length = config.memory_length or 0
     elif memory_length and not encoder.has_memory:
@@ -355,18 +360,18 @@ def score_text(given: Choices) -> dict[str, Any]:
             f'--memory_length={memory_length}: the encoder '
             f'{config.encoder.name} has no memory; leave it out'
         )
-    length = given.seq_len or config.max_length
+    length = choices.seq_len or config.max_length
     if 'positions' in encoder.input_fields and length > encoder.max_length:
         raise errors.UsageError(
             f'--seq_len={length}: the encoder has {encoder.max_length} '
             'positions; lower it'
         )
-    read, part, what = part_of(corpus, config, given.init, given.heldout)
+    read, part, what = part_of(corpus, config, choices.init, choices.heldout)
     print(f'scored: {what}', flush=True)
     documents = Counted(
         stores.peek(
             read(),
-            f'--corpus={given.corpus} has no documents to score; give more '
+            f'--corpus={choices.corpus} has no documents to score; give more '
             'text, or name files with --heldout=GLOB',
         )
     )
@@ -374,34 +379,34 @@ def score_text(given: Choices) -> dict[str, Any]:
         text = stores.write_store(
             pathlib.Path(folder) / 'text', documents, tokenizer
         )
-        nats, pieces = score(
+        nats, tokens = score(
             model, row, tokenizer.specials, text, length, memory_length,
-            given.batch_size,
+            choices.batch_size,
         )  # fmt: skip
         unknown = int(text.counts[tokenizer.unk_id])
     characters = None if tokenizer.lower_case else documents.characters
     record = {
         'task': 'lm',
-        'corpus': given.corpus,
-        'heldout': given.heldout,
+        'corpus': choices.corpus,
+        'heldout': choices.heldout,
         'part': part,
-        'weights': given.init,
+        'weights': choices.init,
         'seq_len': length,
         'memory_length': memory_length,
-        **given.arguments,
-        'batch_size': given.batch_size,
+        **choices.arguments,
+        'batch_size': choices.batch_size,
         'nats': nats,
-        'pieces': pieces,
+        'pieces': tokens,
         'words': documents.words,
         'characters': documents.characters,
         'unknown_pieces': unknown,
         'unknown_words_of_the_text': documents.unknown,
         'lower_case': tokenizer.lower_case,
-        **figures(nats, pieces, documents.words, characters),
+        **figures(nats, tokens, documents.words, characters),
     }
     memory = f'{memory_length} tokens of memory'
     if encoder.remembers and not encoder.has_memory:
-        memory = 'its state goes on'
+        memory = 'a state that goes on'
     elif not memory_length:
         memory = 'no memory'
     print(table(record, memory))
@@ -410,15 +415,15 @@ def score_text(given: Choices) -> dict[str, Any]:
 
 
 def table(record: Mapping[str, Any], memory: str) -> str:
-    """What was measured, and what was known of the text before, for people."""
+    """Formats a result for people; `memory` in words."""
     bits = 'none: the text was lower-cased'
     if 'bits_per_character' in record:
         bits = f'{record["bits_per_character"]:10.3f}'
     return (
-        f'{record["pieces"]:,} pieces, {record["words"]:,} words, '
-        f'{record["characters"]:,} characters; {record["seq_len"]} pieces '
+        f'{record["pieces"]:,} tokens, {record["words"]:,} words, '
+        f'{record["characters"]:,} characters; {record["seq_len"]} tokens '
         f'at a time, {memory}\n'
-        f'[UNK]: {record["unknown_pieces"]:,} of the pieces, '
+        f'[UNK]: {record["unknown_pieces"]:,} of the tokens, '
         f'{record["unknown_words_of_the_text"]:,} of them written so in '
         'the text\n'
         f'perplexity per piece  {record["perplexity_per_piece"]:10.2f}\n'

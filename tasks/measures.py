@@ -1,4 +1,4 @@
-"""Measures of predictions, as GLUE defines them, and their confusion matrix."""
+"""Measures of predictions, as GLUE defines them, and confusion matrices."""
 
 import pathlib
 from collections.abc import Mapping, Sequence
@@ -10,67 +10,67 @@ from infoword_tf import files
 from infoword_tf.evaluation.correlation import pearson, spearman
 from infoword_tf.pictures import INK, LINE, QUIET
 
-LIKELY = 0.5  # a probability; from there on a text has one of several labels
-MOST_CLASSES = 50  # of a picture; rarer ones are put together
-_FEW, _SOME = 8, 25  # classes: with counts and shares; with counts
+LIKELY = 0.5  # the least probability of a label, where a text may have several
+MOST_CLASSES = 50  # in a picture; the rarer classes are merged
+_FEW, _SOME = 8, 25  # classes with counts and shares; with counts
 _LONGEST = 24  # letters of a name
-_COLOURS = ('#ffffff', '#8fb8de', '#3f6491')  # from none to all of a row
+_COLOURS = ('#ffffff', '#8fb8de', '#3f6491')  # from share 0 to 1
 
 
 def confusion(
     predictions: np.ndarray, targets: np.ndarray, classes: int
 ) -> np.ndarray:
-    """[classes, classes] int64: the confusion matrix.
+    """Counts pairs of classes, [targets, predictions] int64.
 
-    Of [n] numbers of classes; rows are targets.
+    Predictions and targets are [n] numbers of classes.
     """
     pairs = np.asarray(targets, np.int64) * classes + predictions
     return np.bincount(pairs, minlength=classes**2).reshape(classes, classes)
 
 
 def accuracy(predictions: np.ndarray, targets: np.ndarray) -> float:
-    """The share of [n] predictions that are right."""
+    """Returns the share of [n] predictions that are right."""
     return float(np.mean(np.equal(predictions, targets)))
 
 
 def f1(predictions: np.ndarray, targets: np.ndarray) -> float:
-    """F1 of what is 1: 2 tp / (2 tp + fp + fn); 0 where none is right."""
-    predicted, wanted = np.equal(predictions, 1), np.equal(targets, 1)
-    right = np.sum(predicted & wanted)
+    """Returns F1 of class 1, 2 tp / (2 tp + fp + fn); 0 without tp."""
+    predicted, true = np.equal(predictions, 1), np.equal(targets, 1)
+    right = np.sum(predicted & true)
     if not right:
         return 0.0
-    return float(2 * right / (np.sum(predicted) + np.sum(wanted)))
+    return float(2 * right / (np.sum(predicted) + np.sum(true)))
 
 
 def f1_macro(predictions: np.ndarray, targets: np.ndarray) -> float:
-    """The mean over labels of their F1, [n, C] of 0 and 1 each.
+    """Averages F1 over labels, of [n, C] 0 and 1.
 
-    0 is that of a label which is never right, also where nothing has it.
+    A label that is never right counts 0, even if no text has it.
     """
     return float(np.mean(list(map(f1, predictions.T, targets.T))))
 
 
 def matthews(predictions: np.ndarray, targets: np.ndarray) -> float:
-    """Matthews' correlation of [n] classes, of two or more (Gorodkin 2004).
+    """Returns Matthews' correlation of [n] classes (Gorodkin 2004).
 
     0 where all predictions, or all targets, are one class.
     """
     classes = 1 + int(max(np.max(predictions), np.max(targets)))
     counts = confusion(predictions, targets, classes).astype(np.float64)
     total, right = counts.sum(), np.trace(counts)
-    predicted, wanted = counts.sum(0), counts.sum(1)
-    spread = (total**2 - predicted @ predicted) * (total**2 - wanted @ wanted)
+    predicted, true = counts.sum(0), counts.sum(1)
+    spread = (total**2 - predicted @ predicted) * (total**2 - true @ true)
     if not spread:
         return 0.0
-    return float((right * total - predicted @ wanted) / np.sqrt(spread))
+    return float((right * total - predicted @ true) / np.sqrt(spread))
 
 
 def interval(correlation: float, count: int) -> tuple[float, float]:
-    """An approximate 95 % confidence interval of Spearman's correlation.
+    """Estimates a 95 % confidence interval of Spearman's correlation.
 
     Fisher's z with the variance of Bonett & Wright (2000), (1 + r^2 / 2) /
-    (n - 3), of r, the correlation of n pairs. A perfect order of few may be
-    chance: r counts there as half a swap of neighbours less.
+    (n - 3), for the correlation r of n pairs. A perfect order of few pairs may
+    be chance, so |r| is at most that of half a swap of neighbours.
     """
     if count < 4:
         return -1.0, 1.0
@@ -82,7 +82,7 @@ def interval(correlation: float, count: int) -> tuple[float, float]:
 
 
 def ranked(predictions: np.ndarray, targets: np.ndarray) -> dict[str, Any]:
-    """Spearman's x 100 of [n] pairs, for JSON, and its `interval`."""
+    """Returns Spearman's x 100 of [n] pairs and an `interval`, for JSON."""
     value = spearman(predictions, targets)
     ends = interval(value, len(targets))
     return {
@@ -91,8 +91,8 @@ def ranked(predictions: np.ndarray, targets: np.ndarray) -> dict[str, Any]:
     }
 
 
-def said(record: Mapping[str, Any], pairs: int) -> str:
-    """What `ranked` gives of so many pairs, for people."""
+def described(record: Mapping[str, Any], pairs: int) -> str:
+    """Formats a result of `ranked` for people; `pairs`: how many."""
     low, high = record['interval']
     return (
         f'Spearman {record["spearman"]:.2f} of {pairs:,} pairs '
@@ -120,9 +120,9 @@ def draw_confusion(
     targets: np.ndarray,
     predictions: np.ndarray,
 ) -> None:
-    """Draws a `confusion` matrix into a PNG: counts, and shares of each row.
+    """Draws a confusion matrix into a PNG: counts, and shares of each target.
 
-    Of many classes the commonest are shown, the others as one.
+    Of many classes the commonest are shown, the others merged.
 
     Raises:
         OSError: the PNG cannot be written.
@@ -133,7 +133,7 @@ def draw_confusion(
     right = np.trace(counts)
     short, counts = _commonest(list(map(_cut, names)), counts)
     size, longest = len(short), max(map(len, short))
-    # Inches of a cell: that of few classes holds a count and a share.
+    # In inches; cells of few classes hold a count and a share.
     cell = 0.85 if size <= _FEW else 0.45 if size <= _SOME else 0.2
     is_flat = size <= _FEW and longest <= 13  # names below stand upright
     side = max(size * cell, 2.4)
@@ -161,11 +161,11 @@ def draw_confusion(
 def _cut(name: str) -> str:
     if len(name) > _LONGEST:
         name = f'{name[: _LONGEST - 1]}…'
-    return name.replace('$', r'\$')  # between two there would be mathematics
+    return name.replace('$', r'\$')  # matplotlib reads $...$ as mathematics
 
 
 def _fill(axes: Any, counts: np.ndarray) -> None:
-    """Colours cells by their share of the row, and writes into them."""
+    """Colours cells by the share of a target, and writes counts."""
     from matplotlib.colors import LinearSegmentedColormap
 
     size = len(counts)
@@ -199,14 +199,14 @@ def _fill(axes: Any, counts: np.ndarray) -> None:
 def _commonest(
     names: list[str], counts: np.ndarray
 ) -> tuple[list[str], np.ndarray]:
-    """At most MOST_CLASSES classes; the last is all that are rarer."""
+    """Merges the rarest classes, so that at most MOST_CLASSES are left."""
     if len(names) <= MOST_CLASSES:
         return names, counts
     order = np.argsort(-counts.sum(1), kind='stable')
-    kept = np.sort(order[: MOST_CLASSES - 1])
+    common = np.sort(order[: MOST_CLASSES - 1])
     place = np.full(len(names), MOST_CLASSES - 1)
-    place[kept] = np.arange(MOST_CLASSES - 1)
+    place[common] = np.arange(MOST_CLASSES - 1)
     fewer = np.zeros((MOST_CLASSES, MOST_CLASSES), counts.dtype)
     np.add.at(fewer, (place[:, None], place[None, :]), counts)
-    others = f'{len(names) - len(kept)} others'
-    return [*(names[number] for number in kept), others], fewer
+    others = f'{len(names) - len(common)} others'
+    return [*(names[number] for number in common), others], fewer

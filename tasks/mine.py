@@ -1,21 +1,21 @@
-r"""Mines hard negatives: texts that a model finds for a, and that are not b.
+r"""Mines hard negatives: texts near a, by the vectors of a model, except b.
 
     python -m tasks.mine --init=runs/minilm --pairs=pairs.csv \
         --corpus='text:texts/*.txt' --negatives=3 --workdir=runs/mined
     python -m infoword_tf.train --init=runs/minilm --objectives=simcse \
         --pairs=runs/mined/pairs.csv --simcse.pooling=mean --workdir=runs/hard
 
-Every a searches all documents of --corpus (of data sets with a split that is
-held out, those of the other one) and all b of --pairs, exactly. Texts that are
-a itself or one of its own b are no negatives, nor are the first `--skip` of
-what it finds. A negative scores less than b by `--margin`, and by
-`--relative_margin` of |b's score|: what scores higher is probably an answer
-that nobody has marked. With `--rescore` a cross-encoder (a workdir of `score`
-or of two classes, taught by pairs) gives the scores of these two rules.
+Every a searches all documents of --corpus (of a data set with a held-out split,
+those of the training split) and all b of --pairs, exactly. Excluded are a
+itself, its own b, and the `--skip` best results. A negative scores less than b
+by `--margin` and by `--relative_margin` of |b's score|: a text that scores
+higher is probably an answer that nobody has marked. With `--rescore` a
+cross-encoder (a workdir of `score` or of two classes, trained on pairs) gives
+the scores of these two rules.
 
-WORKDIR/pairs.csv is --pairs with the negatives as further columns; a cell is
-empty where there is none. metrics.json says for how many a how many were found,
-and how many texts each rule cost.
+WORKDIR/pairs.csv is --pairs with the negatives as further columns; missing ones
+are empty cells. metrics.json counts the a by their number of negatives, and the
+texts that each rule excluded.
 """
 
 import collections
@@ -44,8 +44,8 @@ RULES = ('own', 'skipped', 'margin')
 
 
 @dataclasses.dataclass(frozen=True)
-class Choices:
-    """All that the command may choose."""
+class MineChoices:
+    """Choices of the command."""
 
     init: str | None = flag(
         None, 'The workdir whose vectors search.', model=True)
@@ -73,11 +73,11 @@ class Choices:
 
 
 class Mined(NamedTuple):
-    """What was found for one a.
+    """Negatives of one a.
 
     Attributes:
         negatives: numbers of texts.
-        lost: by rule, how many texts it cost.
+        lost: by rule, how many texts it excluded.
     """
 
     negatives: list[int]
@@ -85,60 +85,60 @@ class Mined(NamedTuple):
 
 
 def same(text: str) -> str:
-    """What two copies of a text have in common: case and spaces apart."""
+    """Returns a text without differences of case and white space."""
     return ' '.join(text.casefold().split())
 
 
-def chosen_of(
-    found: Sequence[int],
+def select(
+    texts: Sequence[int],
     scores: Sequence[float],
     positive: float,
-    own: Sequence[bool],
-    given: Choices,
+    excluded: Sequence[bool],
+    choices: MineChoices,
 ) -> Mined:
-    """The negatives of one a.
+    """Selects the negatives of one a by the rules.
 
     Args:
-        found: texts, best first; -1: there were no more.
+        texts: numbers of texts, best first; -1 where there are no more.
         scores: of each.
-        positive: of the b that has the lowest score.
-        own: which are a or one of its b.
-        given: the rules.
+        positive: the lowest score of a b.
+        excluded: which texts are a or one of its b.
+        choices: the rules.
     """
-    # A share of |positive|: of a negative score the bound is below it, too.
+    # Of |positive|, so that the limit is below a negative score, too.
     least = positive - max(
-        given.margin, given.relative_margin * abs(positive)
+        choices.margin, choices.relative_margin * abs(positive)
     )
-    kept: list[int] = []
+    negatives: list[int] = []
     lost: collections.Counter[str] = collections.Counter()
-    for text, score, is_own in zip(found, scores, own, strict=True):
-        seen = lost['skipped'] + lost['margin'] + len(kept)
-        if len(kept) == given.negatives or text < 0:
+    for text, score, is_excluded in zip(texts, scores, excluded, strict=True):
+        seen = lost['skipped'] + lost['margin'] + len(negatives)
+        if len(negatives) == choices.negatives or text < 0:
             break
-        if is_own:
+        if is_excluded:
             lost['own'] += 1
-        elif seen == given.skip + given.window:
+        elif seen == choices.skip + choices.window:
             break
-        elif seen < given.skip:
+        elif seen < choices.skip:
             lost['skipped'] += 1
         elif score > least:
             lost['margin'] += 1
         else:
-            kept.append(text)
-    return Mined(kept, lost)
+            negatives.append(text)
+    return Mined(negatives, lost)
 
 
 def encode(
     loaded: 'Loaded',
     texts: list[str],
     role: str,
-    given: Choices,
+    choices: MineChoices,
     progress: bool = True,
 ) -> np.ndarray:
-    """[n, D], of length 1 where vectors are compared by cosine."""
+    """Encodes texts to [n, D], of length 1 if the similarity is cosine."""
     return loaded.encode(
         texts,
-        given.batch_size,
+        choices.batch_size,
         normalize=loaded.config.similarity == 'cosine',
         progress=progress,
         prompt=loaded.config.prompt_for(role),
@@ -151,18 +151,18 @@ def search(
     known: np.ndarray,
     texts: list[str],
     most: int,
-    given: Choices,
+    choices: MineChoices,
 ) -> tuple[np.ndarray, np.ndarray]:
-    """The best so many of n texts for each of [Q, D], see `Best.sorted`.
+    """Searches n texts for queries [Q, D]; returns as `Best.sorted`.
 
-    Those of the first texts are `known`, [S, D]; others are encoded as `given`.
+    The vectors of the first texts are `known` [S, D]; others are encoded.
     """
     def vectors() -> Iterator[np.ndarray]:
         for begin in range(0, len(known), BLOCK):
             yield known[begin : begin + BLOCK]
         for begin in range(len(known), len(texts), BLOCK):
             rest = texts[begin : begin + BLOCK]
-            yield encode(loaded, rest, 'passage', given, False)
+            yield encode(loaded, rest, 'passage', choices, False)
 
     def blocks() -> Iterator[tuple[np.ndarray, np.ndarray]]:
         begin = 0
@@ -176,12 +176,12 @@ def search(
 
 
 def check_judge(folder: str) -> None:
-    """Complains of a --rescore that rates no pairs of texts.
+    """Refuses a --rescore that does not rate pairs of texts.
 
     Raises:
         FileNotFoundError, ValueError: it is no workdir.
-        UsageError: it gives neither numbers nor one of two classes, or knows
-            single texts.
+        UsageError: it predicts neither numbers nor one of two classes, or was
+            trained on single texts.
     """
     config = Config.read(pathlib.Path(folder))
     heads = [
@@ -190,57 +190,57 @@ def check_judge(folder: str) -> None:
     ]
     classes = [head.get('classes', 2) for head in heads]
     if heads and heads[0].get('multilabel'):
-        wrong = 'gives several labels'
+        fault = 'gives several labels'
     elif config.task is not None and not config.task.pairs:
-        wrong = 'was taught by single texts'
+        fault = 'was taught by single texts'
     elif answering(('numbers',), config.rows) or classes and classes[0] <= 2:
         return
     elif classes:
-        wrong = f'gives {classes[0]} classes'
+        fault = f'gives {classes[0]} classes'
     else:
         rows = ', '.join(config.rows) or 'none'
-        wrong = f'gives neither numbers nor classes (its rows: {rows})'
+        fault = f'gives neither numbers nor classes (its rows: {rows})'
     raise errors.UsageError(
-        f'--rescore={folder} {wrong}; name a workdir of `score`, or of `label` '
+        f'--rescore={folder} {fault}; name a workdir of `score`, or of `label` '
         'with two classes, that was taught by pairs'
     )
 
 
 def rated(loaded: 'Loaded', first: list[str], second: list[str]) -> np.ndarray:
-    """[n] how well a cross-encoder finds that texts belong together."""
+    """Rates pairs of texts with a cross-encoder, [n]."""
     if loaded.rows_that('numbers'):
         return loaded.rate(first, second)
     return loaded.classify(first, second)[:, -1]
 
 
-@commands.takes(Choices)
-def run(given: Choices, chosen: Mapping[str, Any]) -> dict[str, Any]:
-    """The whole command; returns what metrics.json holds.
+@commands.takes(MineChoices)
+def run(choices: MineChoices, chosen: Mapping[str, Any]) -> dict[str, Any]:
+    """Mines negatives and writes pairs.csv; returns metrics.json.
 
     Raises:
-        FileNotFoundError, UsageError, ValueError: what was chosen cannot be.
+        FileNotFoundError, UsageError, ValueError: what is wrong with a choice.
     """
     commands.require(
-        vars(given),
+        vars(choices),
         init='a workdir',
         pairs='a file of pairs',
         workdir='a folder for pairs.csv',
     )
-    workdir = commands.result_folder(given.workdir)
-    Config.read(pathlib.Path(given.init))  # complains before the work
-    if given.rescore:
-        check_judge(given.rescore)
+    workdir = commands.result_folder(choices.workdir)
+    Config.read(pathlib.Path(choices.init))  # complains before the work
+    if choices.rescore:
+        check_judge(choices.rescore)
     parts, notes = text_pairs.read_pairs(
-        given.pairs, given.pair_columns, given.pair_delimiter
+        choices.pairs, choices.pair_columns, choices.pair_delimiter
     )
     print('\n'.join(notes), flush=True)
     firsts = [a for part in parts for a in part.texts[0]]
     seconds = [b for part in parts for b in part.texts[1]]
-    place, row_of = _numbered(seconds), _numbered(firsts)
-    known, queries = list(place), list(row_of)
+    text_of, query_of = _numbered(seconds), _numbered(firsts)
+    known, queries = list(text_of), list(query_of)
     texts = known
-    if given.corpus:
-        corpus = corpora.open_corpus(given.corpus, whole=True)
+    if choices.corpus:
+        corpus = corpora.open_corpus(choices.corpus, whole=True)
         documents = (corpus.every or corpus.train)()
         more = (document.text for document in documents)
         texts = list(_numbered(itertools.chain(known, more)))
@@ -250,71 +250,71 @@ def run(given: Choices, chosen: Mapping[str, Any]) -> dict[str, Any]:
 
     import infoword_tf
 
-    loaded = infoword_tf.load(given.init)
-    most = given.window + given.skip + max(map(len, belongs.values()))
-    vectors = encode(loaded, queries, 'query', given)
-    own_vectors = encode(loaded, known, 'passage', given)
-    scores, found = search(
-        loaded, vectors, own_vectors, texts, min(most, len(texts)), given
+    loaded = infoword_tf.load(choices.init)
+    most = choices.window + choices.skip + max(map(len, belongs.values()))
+    vectors = encode(loaded, queries, 'query', choices)
+    known_vectors = encode(loaded, known, 'passage', choices)
+    scores, results = search(
+        loaded, vectors, known_vectors, texts, min(most, len(texts)), choices
     )
-    if given.rescore:
-        judge = infoword_tf.load(given.rescore)
-        row, column = np.nonzero(found >= 0)
-        scores[row, column] = rated(
+    if choices.rescore:
+        judge = infoword_tf.load(choices.rescore)
+        query, rank = np.nonzero(results >= 0)
+        scores[query, rank] = rated(
             judge,
-            [queries[i] for i in row],
-            [texts[i] for i in found[row, column]],
+            [queries[i] for i in query],
+            [texts[i] for i in results[query, rank]],
         )
-        own_scores = rated(judge, firsts, seconds)
+        pair_scores = rated(judge, firsts, seconds)
     else:
-        own_scores = np.einsum(
+        pair_scores = np.einsum(
             'nd,nd->n',
-            vectors[[row_of[a] for a in firsts]],
-            own_vectors[[place[b] for b in seconds]],
+            vectors[[query_of[a] for a in firsts]],
+            known_vectors[[text_of[b] for b in seconds]],
         )
-    positives: dict[str, float] = {}  # of the b that scores lowest
-    for a, score in zip(firsts, own_scores.tolist(), strict=True):
+    positives: dict[str, float] = {}  # the lowest score of a b
+    for a, score in zip(firsts, pair_scores.tolist(), strict=True):
         positives[a] = min(positives.get(a, np.inf), score)
     mined = {}
-    for a, numbers, rated_as in zip(
-        queries, found.tolist(), scores.tolist(), strict=True
+    for a, numbers, ratings in zip(
+        queries, results.tolist(), scores.tolist(), strict=True
     ):
-        own = [n >= 0 and same(texts[n]) in belongs[a] for n in numbers]
-        mined[a] = chosen_of(numbers, rated_as, positives[a], own, given)
+        excluded = [n >= 0 and same(texts[n]) in belongs[a] for n in numbers]
+        mined[a] = select(numbers, ratings, positives[a], excluded, choices)
     workdir.mkdir(parents=True, exist_ok=True)
     with files.written(workdir / 'pairs.csv') as partial:
         with open(partial, 'w', newline='', encoding='utf-8') as file:
             writer = csv.writer(file)
-            names = [f'negative_{i + 1}' for i in range(given.negatives)]
+            names = [f'negative_{i + 1}' for i in range(choices.negatives)]
             writer.writerow(['a', 'b', *names])
             for a, b in zip(firsts, seconds, strict=True):
-                kept = [texts[i] for i in mined[a].negatives]
-                kept += [''] * (given.negatives - len(kept))
-                writer.writerow([a, b, *kept])
+                cells = [texts[i] for i in mined[a].negatives]
+                cells += [''] * (choices.negatives - len(cells))
+                writer.writerow([a, b, *cells])
     counts = collections.Counter(len(m.negatives) for m in mined.values())
     record = {
         'pairs': len(firsts),
         'queries': len(queries),
         'texts': len(texts),
-        'found': {str(k): counts[k] for k in range(given.negatives + 1)},
+        'found': {str(k): counts[k] for k in range(choices.negatives + 1)},
         'lost': {
             rule: sum(m.lost.get(rule, 0) for m in mined.values())
             for rule in RULES
         },
     }
-    if few := len(queries) - counts[given.negatives]:
+    if few := len(queries) - counts[choices.negatives]:
         print(
             f'{few:,} of {len(queries):,} texts have fewer than '
-            f'{given.negatives} negatives; raise --window (now '
-            f'{given.window}), or lower --relative_margin '
-            f'({given.relative_margin:g})'
+            f'{choices.negatives} negatives; raise --window (now '
+            f'{choices.window}), or lower --relative_margin '
+            f'({choices.relative_margin:g})'
         )
     commands.record(workdir, record)
     return record
 
 
 def _numbered(texts: Iterable[str]) -> dict[str, int]:
-    """Each text once, in order, with its number."""
+    """Numbers distinct texts, in order."""
     return {text: i for i, text in enumerate(dict.fromkeys(texts))}
 
 

@@ -1,4 +1,4 @@
-r"""Transfer tasks: what a linear classifier reads off frozen vectors.
+r"""Transfer tasks: accuracy of a linear classifier of frozen vectors.
 
     python -m tasks.probe --init=runs/minilm --train=MR \
         --workdir=runs/minilm/mr
@@ -6,25 +6,22 @@ r"""Transfer tasks: what a linear classifier reads off frozen vectors.
         --dev=mails_dev.csv --text=body --label=folder \
         --workdir=runs/minilm/mails
 
-The tasks of SentEval (Conneau & Kiela 2018): texts are encoded once,
-and a logistic regression learns their labels. How strong its L2 penalty is
-5-fold cross-validation on the training texts decides. It is scored on --dev; of
-data without such a split by 10-fold cross-validation, where each fold chooses
-anew (nested), over all texts. Folds are stratified, and always the same.
-(SentEval chooses by as many folds as it scores by, and stops Adam early.)
+The tasks of SentEval (Conneau & Kiela 2018): texts are encoded once, and a
+logistic regression learns the labels. The strength of its L2 penalty is chosen
+by 5-fold cross-validation on the training texts. It is scored on --dev, or
+without --dev by nested 10-fold cross-validation over all texts, where each fold
+chooses its own penalty. Folds are stratified, and always the same. (SentEval
+chooses and scores by the same number of folds, and stops Adam early.)
 
-Unlike SentEval's, vectors are standardised: each of their numbers has mean 0
-and standard deviation 1 over the training texts. So the same penalties suit
-vectors of any length, and none counts more because it is large.
+Unlike SentEval's, vectors are standardised: each number has mean 0 and standard
+deviation 1 over the training texts, so that the same penalties suit all
+vectors.
 
 Tables are .tsv, .csv, .jsonl (also as .gz or .zst) or .parquet files, or
-tfds:NAME[/CONFIG][:SPLIT].
-A folder is laid out as SentEval's are: NAME.pos and NAME.neg with a sentence a
-line (MR, CR, MPQA), or train_5500.label and TREC_10.label (TREC), of whose
-labels LABEL:fine the first part counts. With `--model` the vectors are those of
-an export.
-
-Glossary of shapes: n texts, D width.
+tfds:NAME[/CONFIG][:SPLIT]. A folder is in SentEval's format: NAME.pos and
+NAME.neg with a sentence a line (MR, CR, MPQA), or train_5500.label and
+TREC_10.label (TREC) with labels LABEL:fine, of which LABEL is learned. With
+`--model` the vectors are those of an export.
 """
 
 import dataclasses
@@ -40,87 +37,82 @@ from infoword_tf.data import tables
 from infoword_tf.data.tables import TableExamples
 from tasks import measures, retrieval
 
-OUTER, INNER = 10, 5  # folds: of data without a test, and that choose C
+OUTER, INNER = 10, 5  # folds that score without --dev, and that choose C
 STRENGTHS = (1e-4, 1e-3, 1e-2, 1e-1, 1.0)  # C, the inverse of the penalty
 _SEED = 0
 _ITERATIONS = 1000
 _KINDS = ('.neg', '.pos')
 _TRAIN, _TEST = 'train_5500.label', 'TREC_10.label'
 
-Split = tuple[np.ndarray, np.ndarray]  # rows that train, rows that are scored
+# Numbers of the texts that train, and of those that are scored.
+Split = tuple[np.ndarray, np.ndarray]
 
 
 @dataclasses.dataclass(frozen=True)
-class Choices:
-    """All that the command may choose."""
+class ProbeChoices(retrieval.VectorChoices):
+    """Choices of the command."""
 
-    init: str | None = flag(
-        None, 'The workdir of a finished run, or a converted one.', model=True)
-    model: str | None = flag(None, 'An export instead, DIR/1.')
-    dims: int | None = flag(
-        None, 'The first so many numbers of a vector alone.', at_least=1)
     train: str | None = flag(
         None, 'A table to train on, or a folder in the layout of MR or TREC.')
     dev: str | None = flag(
         None, 'A table to score; by default --train is cross-validated.')
     delimiter: str | None = again(
-        TextChoices, 'pair_delimiter', None, help='What parts the cells of '
-        '.csv files; by default as their first lines say.')
+        TextChoices, 'pair_delimiter', None, help='Delimiter of .csv files; by '
+        'default the one of their first lines.')
     text: str = flag('text', 'Column of the text.')
     label: str = flag('label', 'Column of the label.')
     pooling: str | None = flag(
         None, 'Pooling of the vectors; by default that of --init.')
-    workdir: str | None = flag(None, 'Where metrics.json goes.')
 
 
 class Probed(NamedTuple):
-    """What was predicted of the rows that are scored.
+    """Predictions for all scored texts.
 
     Attributes:
         predictions: numbers of classes, in the order of the splits.
-        rows: which rows they are of.
+        texts: number of the text of each.
         strengths: C of each split.
     """
 
     predictions: np.ndarray
-    rows: np.ndarray
+    texts: np.ndarray
     strengths: list[float]
 
 
 # ---------------------------------------------------------------------- reading
 
 
-def read(given: Choices) -> tuple[TableExamples, TableExamples | None]:
-    """What trains, and what is scored; None: there is no such split.
+def read(choices: ProbeChoices) -> tuple[TableExamples, TableExamples | None]:
+    """Reads training texts, and texts to score; None without a test split.
 
     Raises:
-        FileNotFoundError, ValueError: as the message says, with file and line.
-        UsageError: --dev beside a folder.
+        FileNotFoundError, ValueError: a file is missing or malformed.
+        UsageError: --dev with a folder.
     """
-    path = pathlib.Path(given.train).expanduser()
+    path = pathlib.Path(choices.train).expanduser()
     if path.is_dir():
-        if given.dev:
+        if choices.dev:
             raise errors.UsageError(
-                f'--train={given.train} is a folder, which says itself what is '
-                'scored; leave out --dev'
+                f'--train={choices.train} is a folder with its own test split; '
+                'leave out --dev'
             )
         return _read_folder(path)
-    if not given.train.startswith('tfds:') and not path.exists():
+    if not choices.train.startswith('tfds:') and not path.exists():
         raise FileNotFoundError(
-            f'--train={given.train}: there is no such file or folder'
+            f'--train={choices.train}: there is no such file or folder'
         )
 
     def table(name: str) -> TableExamples:
-        found = tables.open_table(name, delimiter=given.delimiter)
-        return tables.examples_of(found, given.text, label=given.label)
+        opened = tables.open_table(name, delimiter=choices.delimiter)
+        return tables.examples_of(opened, choices.text, label=choices.label)
 
-    return table(given.train), table(given.dev) if given.dev else None
+    return table(choices.train), table(choices.dev) if choices.dev else None
 
 
 def _read_folder(
     folder: pathlib.Path,
 ) -> tuple[TableExamples, TableExamples | None]:
-    """SentEval's layouts; see `read`."""
+    """Reads a folder in SentEval's format; see `read`."""
     train, test = folder / _TRAIN, folder / _TEST
     if train.is_file() and test.is_file():
         return _read_questions(train), _read_questions(test)
@@ -134,17 +126,17 @@ def _read_folder(
             f'of each), and without {_TRAIN} and {_TEST}; name one that has '
             'them, or a table'
         )
-    found = [
+    examples = [
         (line, path.suffix[1:], text)
         for path in kinds
         for line, text in _lines(path)
     ]
-    return _examples(folder, found), None
+    return _examples(folder, examples), None
 
 
 def _read_questions(path: pathlib.Path) -> TableExamples:
-    """A file of TREC, `LABEL:fine question` a line."""
-    found = []
+    """Reads a file of TREC, `LABEL:fine question` a line."""
+    examples = []
     for number, line in _lines(path):
         label, _, rest = line.partition(':')
         _, _, question = rest.partition(' ')
@@ -153,44 +145,41 @@ def _read_questions(path: pathlib.Path) -> TableExamples:
                 f'{path}, line {number}: no LABEL:fine and a question in '
                 f'{line[:60]!r}'
             )
-        found.append((number, label, question.strip()))
-    return _examples(path, found)
+        examples.append((number, label, question.strip()))
+    return _examples(path, examples)
 
 
 def _lines(path: pathlib.Path) -> list[tuple[int, str]]:
-    """Lines with their numbers, without those that are blank.
-
-    Latin-1, as the files were published, unless they are UTF-8. Latin-1 has
-    bytes at which `splitlines` would part.
-    """
+    """Numbers lines, and leaves blank lines out."""
     content = path.read_bytes()
     try:
         text = content.decode()
     except UnicodeDecodeError:
-        text = content.decode('latin-1')
+        text = content.decode('latin-1')  # as published
+    # `splitlines` would split at bytes that Latin-1 has inside lines.
     numbered = enumerate(map(str.strip, text.split('\n')), 1)
     return [(number, line) for number, line in numbered if line]
 
 
 def _examples(
-    path: pathlib.Path, found: list[tuple[int, str, str]]
+    path: pathlib.Path, examples: list[tuple[int, str, str]]
 ) -> TableExamples:
-    """Of (line, label, text)."""
-    if not found:
+    """Converts (line, label, text) to a table's examples."""
+    if not examples:
         raise ValueError(f'{path} has no texts')
-    lines, labels, texts = zip(*found, strict=True)
+    lines, labels, texts = zip(*examples, strict=True)
     return TableExamples(
         list(texts), None, list(labels), None, str(path), np.array(lines)
     )
 
 
-def _check_folds(rows: TableExamples, folds: int) -> None:
-    """Complains of a class that not every fold can hold."""
-    names, counts = np.unique(rows.labels, return_counts=True)
+def _check_folds(table: TableExamples, folds: int) -> None:
+    """Raises ValueError if a class has fewer texts than folds."""
+    names, counts = np.unique(table.labels, return_counts=True)
     least = counts.argmin()
     if counts[least] < folds:
         raise ValueError(
-            f'{rows.where}: {counts[least]} of {len(rows.labels):,} rows are '
+            f'{table.where}: {counts[least]} of {len(table.labels):,} rows are '
             f'labelled {str(names[least])!r}; {folds}-fold cross-validation '
             f'needs {folds} of each label'
         )
@@ -202,19 +191,13 @@ def _check_folds(rows: TableExamples, folds: int) -> None:
 def probe(
     vectors: np.ndarray, targets: np.ndarray, splits: Iterable[Split]
 ) -> Probed:
-    """Learns from a part of the vectors what the others are; for each split.
-
-    Args:
-        vectors: [n, D].
-        targets: [n] numbers of classes.
-        splits: as `Split`.
-    """
+    """Learns classes of [n, D] vectors in a split, and predicts the others."""
     from sklearn.linear_model import LogisticRegressionCV
     from sklearn.pipeline import make_pipeline
     from sklearn.preprocessing import StandardScaler
     from threadpoolctl import threadpool_limits
 
-    predictions, rows, strengths = [], [], []
+    predictions, texts, strengths = [], [], []
     for train, scored in splits:
         regression = LogisticRegressionCV(
             Cs=STRENGTHS, cv=_folds(INNER), l1_ratios=(0.0,),
@@ -222,23 +205,25 @@ def probe(
             use_legacy_attributes=False,
         )  # fmt: skip
         model = make_pipeline(StandardScaler(), regression)
-        # Threads take longer to meet than steps of L-BFGS to compute.
+        # Steps of L-BFGS are too short to gain from threads.
         with threadpool_limits(1, 'blas'):
             model.fit(np.asarray(vectors[train], np.float64), targets[train])
-        found = model.predict(np.asarray(vectors[scored], np.float64))
-        predictions.append(found)
-        rows.append(scored)
+        predicted = model.predict(np.asarray(vectors[scored], np.float64))
+        predictions.append(predicted)
+        texts.append(scored)
         strengths.append(float(regression.C_))
-        right = 100 * measures.accuracy(found, targets[scored])
+        right = 100 * measures.accuracy(predicted, targets[scored])
         print(
             f'{right:.2f} % of {len(scored):,} texts (C {strengths[-1]:g})',
             flush=True,
         )
-    return Probed(np.concatenate(predictions), np.concatenate(rows), strengths)
+    return Probed(
+        np.concatenate(predictions), np.concatenate(texts), strengths
+    )
 
 
 def splits_of(targets: np.ndarray, train_count: int) -> list[Split]:
-    """How [n] rows are parted, of which the first `train_count` may train."""
+    """Splits [n] texts, of which the first `train_count` may train."""
     count = len(targets)
     if train_count < count:
         return [(np.arange(train_count), np.arange(train_count, count))]
@@ -254,53 +239,52 @@ def _folds(count: int) -> Any:
 def measure(
     probed: Probed, targets: np.ndarray, train_count: int
 ) -> dict[str, Any]:
-    """Accuracies x 100 for JSON; arguments as of `splits_of`.
+    """Returns accuracies x 100, for JSON; arguments as in `splits_of`.
 
     The standard error is that of a share of n texts, sqrt(p (1 - p) / n);
-    `majority` is what the commonest class of the training texts would reach.
+    `majority` is the accuracy of the commonest class of the training texts.
     """
-    wanted = targets[probed.rows]
-    share = measures.accuracy(probed.predictions, wanted)
+    true = targets[probed.texts]
+    share = measures.accuracy(probed.predictions, true)
     commonest = np.bincount(targets[:train_count]).argmax()
-    error = np.sqrt(share * (1 - share) / len(wanted))
+    error = np.sqrt(share * (1 - share) / len(true))
     return {
         'accuracy': round(100 * share, 2),
         'standard_error': round(100 * float(error), 2),
-        'majority': round(100 * measures.accuracy(commonest, wanted), 2),
-        'n': len(wanted),
+        'majority': round(100 * measures.accuracy(commonest, true), 2),
+        'n': len(true),
         'train_n': train_count,
         'folds': len(probed.strengths) if train_count == len(targets) else 0,
         'C': probed.strengths,
     }
 
 
-@commands.takes(Choices)
-def run(given: Choices, chosen: Mapping[str, Any]) -> dict[str, Any]:
-    """The whole command.
+@commands.takes(ProbeChoices)
+def run(choices: ProbeChoices, chosen: Mapping[str, Any]) -> dict[str, Any]:
+    """Scores a classifier of frozen vectors; returns metrics.json.
 
     Raises:
-        UsageError: neither or both of --init and --model, --pooling of an
-            export, --dev beside a folder, or scikit-learn is not installed.
-        FileNotFoundError, ValueError: of the data, as the message says.
+        UsageError: choices that contradict each other, or scikit-learn is not
+            installed.
+        FileNotFoundError, ValueError: the data or the model cannot be read.
     """
     commands.require(
-        vars(given),
+        vars(choices),
         train='a table, or a folder in the layout of MR or TREC',
         workdir='a folder for metrics.json',
     )
-    retrieval.check_source(given.init, given.model, pooling=given.pooling)
-    workdir = commands.result_folder(given.workdir)
-    train, dev = read(given)
+    workdir = retrieval.check_source(choices, 'pooling')
+    train, dev = read(choices)
     classes = tables.classes(train)
     _check_folds(train, INNER if dev else OUTER)
-    parts = [train, dev] if dev else [train]
-    targets = np.concatenate([tables.known_labels(p, classes) for p in parts])
-    texts = [text for part in parts for text in part.first]
+    splits = [train, dev] if dev else [train]
+    targets = np.concatenate([tables.known_labels(s, classes) for s in splits])
+    texts = [text for split in splits for text in split.first]
     count = len(train.first)
-    # What it lacks is said before anything takes long.
+    # Complains before texts are encoded.
     commands.import_extra('sklearn', 'tasks', 'tasks.probe')
     encode, _ = retrieval.vectors_of(
-        given.init, given.model, given.dims, given.pooling
+        choices.init, choices.model, choices.dims, choices.pooling
     )
     probed = probe(encode(texts, None), targets, splits_of(targets, count))
     scores = measure(probed, targets, count)
@@ -311,11 +295,11 @@ def run(given: Choices, chosen: Mapping[str, Any]) -> dict[str, Any]:
     )
     record = {
         'task': 'probe',
-        'train': given.train,
-        'dev': given.dev,
-        'weights': given.model or given.init,
-        'pooling': given.pooling,
-        'dims': given.dims,
+        'train': choices.train,
+        'dev': choices.dev,
+        'weights': choices.model or choices.init,
+        'pooling': choices.pooling,
+        'dims': choices.dims,
         **scores,
         'classes': classes,
     }

@@ -12,17 +12,17 @@ r"""Retrieval: finds documents by their vectors, compared with four baselines.
         --queries=scifact_de.jsonl --workdir=runs/two_scifact_de
 
 With --corpus the first sentence of each held-out document is a query, and the
-rest of it what should be found among the rests of all. With --data_dir it is
-a BEIR folder (Thakur et al. 2021), and --queries asks it in other words, of
-another language say. Search is exact; measures are trec_eval's. The last row is
-what `export.search --hybrid` does: the model and BM25 merged.
+rest of the document is to be found among the rests of all. --data_dir is a BEIR
+folder (Thakur et al. 2021), and --queries replaces its queries, by translations
+say. Search is exact; measures are trec_eval's. The last line of the table is
+`export.search --hybrid`: the results of the model and of BM25, merged.
 
-Texts are read as a stream, and vectors of one block of documents are held at a
-time. With --vectors they stay in that folder: a command that was stopped goes
-on, and other queries are compared with them without encoding the corpus again.
+Documents are read as a stream, with the vectors of one block in memory. With
+--vectors all vectors stay in that folder: a stopped command goes on, and other
+queries need not encode the corpus again.
 
-What the model found is written to WORKDIR/run.trec, as trec_eval reads it, and
---run measures such a file of whoever searched.
+WORKDIR/run.trec has the results of the model in trec_eval's format; --run
+measures such a file of any system.
 
 The last line of the output is one JSON object, also in WORKDIR/metrics.json.
 """
@@ -63,13 +63,22 @@ RUN = 'run.trec'  # in the workdir
 
 
 @dataclasses.dataclass(frozen=True)
-class Choices:
-    """All that the command may choose."""
+class VectorChoices:
+    """Choices of an evaluation of the vectors of a workdir or an export."""
 
     init: str | None = flag(
-        None, 'The workdir of a finished run; four baselines are measured '
-        'beside it.', model=True)
-    model: str | None = flag(None, 'An exported model, DIR/1.')
+        None, 'The workdir of a finished run, or a converted one.', model=True)
+    model: str | None = flag(None, 'An export instead, DIR/1.')
+    dims: int | None = flag(
+        None, 'How many of the first numbers of a vector are used; by default '
+        'all.', at_least=1)
+    workdir: str | None = flag(None, 'Where metrics.json goes.')
+
+
+@dataclasses.dataclass(frozen=True)
+class RetrievalChoices(VectorChoices):
+    """Choices of the command."""
+
     run: str | None = flag(
         None, "A file of results in trec_eval's format, measured instead of a "
         'model: query-id Q0 doc-id rank score tag.')
@@ -88,13 +97,10 @@ class Choices:
     queries: str | None = flag(
         None, 'A file like queries.jsonl of --data_dir, with the same ids and '
         'other texts: translations, say.')
-    workdir: str | None = flag(None, 'Where metrics.json is written.')
     seed: int | None = flag(
         None, 'Random seed of the untrained baselines; by default the '
         "run's own.", at_least=0)
     batch_size: int = flag(32, 'Texts encoded at a time.', at_least=1)
-    dims: int | None = flag(
-        None, 'The first so many numbers of a vector alone.', at_least=1)
     vectors: str | None = flag(
         None, 'A folder where vectors of documents stay, from which the same '
         'command goes on, and others begin.')
@@ -107,13 +113,13 @@ class Choices:
 
 
 def corpus_task(name: str, heldout: str | None = None) -> RetrievalTask:
-    """First sentences as queries, the rests of their documents to be found.
+    """Builds the search for held-out documents by first sentences.
 
-    Documents of one sentence are left out. Where several documents have the
-    same rest, all of them are relevant: their vectors cannot differ.
+    Documents of one sentence do not count. Documents with the same rest are
+    relevant to each other's queries, because their vectors cannot differ.
 
     Raises:
-        ValueError: there is no such corpus, or nothing to find in it.
+        ValueError: no such corpus, or no document of two sentences.
     """
     from infoword_tf.data import corpora
 
@@ -121,7 +127,7 @@ def corpus_task(name: str, heldout: str | None = None) -> RetrievalTask:
 
     def sentences() -> Iterator[tuple[str, ...]]:
         every = (document.sentences for document in corpus.heldout())
-        return (found for found in every if len(found) > 1)
+        return (document for document in every if len(document) > 1)
 
     def documents() -> Iterator[tuple[int, str]]:
         for number, (_, *rest) in enumerate(sentences()):
@@ -136,7 +142,7 @@ def corpus_task(name: str, heldout: str | None = None) -> RetrievalTask:
     relevance = {number: {number: 1} for number in range(size)}
     for group in groups:
         relevance |= dict.fromkeys(group, dict.fromkeys(group, 1))
-    # Of one width: ties are ordered by id, as strings.
+    # All ids are equally long, because ties are ordered by id, as strings.
     ids = [f'{number:0{len(str(size - 1))}}' for number in range(size)]
     return RetrievalTask(
         name,
@@ -158,26 +164,23 @@ def corpus_task(name: str, heldout: str | None = None) -> RetrievalTask:
 Encoder = Callable[[list[str], str | None], np.ndarray]
 
 
-def check_source(
-    init: str | None, model: str | None, **of_init: str | int | None
-) -> None:
-    """Complains of neither or both of a workdir and an export.
+def check_source(choices: VectorChoices, *of_init: str) -> pathlib.Path:
+    """Checks --init, --model and --workdir; returns the last as a path.
 
-    Args:
-        init, model: as of `vectors_of`.
-        of_init: choices by name that only a workdir leaves.
+    Choices named by `of_init` need --init.
 
     Raises:
-        errors.UsageError: of them, or of such a choice beside an export.
+        errors.UsageError: neither or both of --init and --model, a choice of
+            `of_init` with an export, or --workdir holds a model.
     """
-    if bool(init) == bool(model):
+    if bool(choices.init) == bool(choices.model):
         raise errors.UsageError('give --init or --model')
-    for name, value in of_init.items():
-        if model and value is not None:
+    for name in of_init:
+        if choices.model and getattr(choices, name) is not None:
             raise errors.UsageError(
-                f'--{name} goes with --init: an export pools as it was '
-                'written to'
+                f'--{name} goes with --init: the pooling of an export is fixed'
             )
+    return commands.result_folder(choices.workdir)
 
 
 def vectors_of(
@@ -187,20 +190,20 @@ def vectors_of(
     pooling: str | None = None,
     layer: int | None = None,
 ) -> tuple[Encoder, str]:
-    """What encodes texts, and how vectors are compared.
+    """Returns an encoder of texts, and the similarity of vectors.
 
     Args:
-        init: a workdir, or else
+        init: a workdir; None with `model`.
         model: the folder of an export's version.
-        dims: the first so many numbers of each vector alone; None: all.
+        dims: how many of the first numbers of a vector are used; None: all.
         pooling: as in `Loaded.encode`; of a workdir.
-        layer: whose states are pooled, 0 the embeddings, without the layers
-            that may follow pooling; None: as the workdir says. Of a workdir.
+        layer: the layer that is pooled, 0 the embeddings, without dense layers
+            after pooling; None: as config.json says. Of a workdir.
 
     Raises:
-        FileNotFoundError: there is no such model.
-        ValueError: it cannot be read, its vectors are shorter, or it has no
-            such layer.
+        FileNotFoundError: no such model.
+        ValueError: the model cannot be read, or lacks so many numbers or
+            layers.
     """
     if model:
         return exported(pathlib.Path(model), 64, dims)
@@ -222,7 +225,7 @@ def vectors_of(
 
 
 def encoder_of(loaded: 'Loaded', **settings: Any) -> Encoder:
-    """A workdir as an encoder; `settings` are of `encode`."""
+    """Makes a workdir an `Encoder`; `settings` are arguments of `encode`."""
 
     def encode(texts: list[str], role: str | None) -> np.ndarray:
         prompt = None if role is None else loaded.config.prompt_for(role)
@@ -232,7 +235,7 @@ def encoder_of(loaded: 'Loaded', **settings: Any) -> Encoder:
 
 
 def check_dims(dims: int, width: int) -> None:
-    """Complains of more numbers than vectors have; ValueError."""
+    """Raises ValueError if vectors have fewer numbers than `dims`."""
     if dims > width:
         raise ValueError(f'--dims={dims}: vectors have {width} numbers')
 
@@ -240,12 +243,12 @@ def check_dims(dims: int, width: int) -> None:
 def first_numbers(
     vectors: np.ndarray, dims: int, normalize: bool
 ) -> np.ndarray:
-    """[n, D] -> [n, dims], of length 1 again where vectors are."""
-    found = np.ascontiguousarray(vectors[:, :dims])
+    """Truncates [n, D] to [n, dims], and restores length 1 if `normalize`."""
+    vectors = np.ascontiguousarray(vectors[:, :dims])
     if normalize:
-        norms = np.linalg.norm(found, axis=1, keepdims=True)
-        found = found / np.maximum(norms, 1e-12)
-    return found
+        norms = np.linalg.norm(vectors, axis=1, keepdims=True)
+        vectors = vectors / np.maximum(norms, 1e-12)
+    return vectors
 
 
 def exported(
@@ -254,15 +257,15 @@ def exported(
     dims: int | None = None,
     model: Any = None,
 ) -> tuple[Encoder, str]:
-    """The `embed` signatures of an exported model, and its similarity.
+    """Returns an encoder that calls an export, and the similarity.
 
-    Queries and passages go through those of their prompts, where it has them.
-    `dims` is as in `vectors_of`; `model` is the loaded one where it is at hand.
+    Queries and passages go through the signatures of their prompts, if the
+    model has prompts. `model` is the export, if it is loaded already.
 
     Raises:
-        FileNotFoundError: it is no such model.
-        ValueError: its config cannot be read, it has no such signature, or
-            its vectors are shorter.
+        FileNotFoundError: the folder holds no export.
+        ValueError: its config cannot be read, it has no signature `embed`, or
+            its vectors are shorter than `dims`.
     """
     config, _ = read_exported(folder)  # before TensorFlow is imported
 
@@ -288,27 +291,27 @@ def exported(
         signatures[role] = model.signatures[name]
 
     def embed(texts: list[str], role: str | None = 'passage') -> np.ndarray:
-        # Half characters of a command line or of JSON are no UTF-8. Texts of
-        # like length together: less padding.
+        # `valid`, since lone surrogates of a command line or of JSON are no
+        # UTF-8. Sorted by length, since that saves padding.
         several, place = strings.distinct(map(tables.valid, texts))
         order = sorted(range(len(several)), key=lambda i: len(several[i]))
         vectors = []
         for begin in range(0, len(order), batch_size):
             batch = [several[i] for i in order[begin : begin + batch_size]]
-            made = signatures[role](texts=tf.constant(batch))
-            vectors.append(made['embeddings'].numpy())
-        found = np.concatenate(vectors)[np.argsort(order)[place]]
+            outputs = signatures[role](texts=tf.constant(batch))
+            vectors.append(outputs['embeddings'].numpy())
+        vectors = np.concatenate(vectors)[np.argsort(order)[place]]
         if dims is None:
-            return found
-        return first_numbers(found, dims, config.normalize)
+            return vectors
+        return first_numbers(vectors, dims, config.normalize)
 
     return embed, config.similarity
 
 
 def mean_of_embeddings(loaded: 'Loaded') -> Encoder:
-    """Texts as the sum of the encoder's input embeddings of all their pieces.
+    """Returns an encoder that sums the input embeddings of a text's tokens.
 
-    To be compared by cosine, which is the same for the mean.
+    The sum stands for the mean, since vectors are compared by cosine.
     """
     from scipy import sparse
 
@@ -316,9 +319,9 @@ def mean_of_embeddings(loaded: 'Loaded') -> Encoder:
 
     def embed(texts: list[str], role: str = 'passage') -> np.ndarray:
         del role
-        pieces = loaded.tokenizer.tokenize(texts)
-        ids = np.asarray(pieces.flat_values)
-        splits = np.asarray(pieces.row_splits)
+        tokens = loaded.tokenizer.tokenize(texts)
+        ids = np.asarray(tokens.flat_values)
+        splits = np.asarray(tokens.row_splits)
         counts = sparse.csr_array(
             (np.ones(len(ids), np.float32), ids, splits),
             shape=(len(texts), len(table)),
@@ -328,7 +331,7 @@ def mean_of_embeddings(loaded: 'Loaded') -> Encoder:
     return embed
 
 
-# ----------------------------------------------------------------------- rows
+# -------------------------------------------------------------------- searches
 
 
 def by_vectors(
@@ -336,17 +339,15 @@ def by_vectors(
     encode: Encoder,
     similarity: str,
     label: str,
-    kept: VectorFile | None = None,
+    store: VectorFile | None = None,
 ) -> Rankings:
-    """What an encoder finds; documents are read and encoded in blocks.
+    """Searches by vectors; documents are read and encoded in blocks.
 
     Args:
-        task: what is to be found.
-        encode: queries and passages.
+        task, encode: queries and documents, and the encoder of both.
         similarity: `cosine` or `dot`.
         label: of the progress bar.
-        kept: vectors of the first documents, to which those of all others are
-            added; None: they are not kept.
+        store: has vectors of the first documents, and gets those of others.
     """
     queries = encode(task.queries, 'query')
     with progress.bar(total=task.size, desc=label, unit=' documents') as bar:
@@ -355,12 +356,12 @@ def by_vectors(
             done = 0
             for numbers, texts in task.blocks():
                 end = done + len(numbers)
-                if kept is not None and end <= kept.rows:
-                    vectors = kept.read(done, end)
+                if store is not None and end <= store.rows:
+                    vectors = store.read(done, end)
                 else:
                     vectors = encode(texts, 'passage')
-                    if kept is not None:
-                        kept.append(vectors)
+                    if store is not None:
+                        store.append(vectors)
                 done = end
                 numbers, vectors = task.with_copies(numbers, vectors)
                 yield numbers, vectors
@@ -369,16 +370,12 @@ def by_vectors(
         return ranking.search(queries, blocks(), DEPTH + 1, similarity)
 
 
-def kept_file(
+def open_vectors(
     folder: pathlib.Path, name: str, task: RetrievalTask, **key: Any
 ) -> VectorFile:
-    """The vectors of a task's documents that a folder has; perhaps none yet.
+    """Opens or creates the file of vectors of a task's documents.
 
-    Args:
-        folder: of --vectors.
-        name: of the encoder.
-        task: of which documents.
-        key: what else decides vectors, to the last bit.
+    `name` is the encoder's; `key` all else that vectors depend on.
     """
     key |= {
         'documents': task.fingerprint,
@@ -392,7 +389,7 @@ def kept_file(
 
 
 def by_words(task: RetrievalTask) -> Rankings:
-    """What BM25 finds, see `bm25.Bm25`."""
+    """Searches with BM25, see `bm25.Bm25`."""
     numbers = np.empty(task.size, np.int64)
 
     def texts() -> Iterator[str]:
@@ -416,7 +413,7 @@ LABELS = {
     'run': 'this file',
 }
 NOTES = {  # lines below the table's first
-    'absent_judgements': '{:,} judgements name documents that are not there: '
+    'absent_judgements': '{:,} judgements name documents that are missing: '
     'they count as not found',
     'odd_id': 'run.trec is not written: the id {!r} is empty or has a blank, '
     'which its format cannot hold',
@@ -424,8 +421,8 @@ NOTES = {  # lines below the table's first
     'count',
     'queries_without_results': '{:,} queries have no result in the file: they '
     'count as 0 (as with trec_eval -c)',
-    'unknown_documents': '{:,} documents of the file are not there: they keep '
-    'their rank',
+    'unknown_documents': '{:,} documents of the file are not of the corpus: '
+    'they keep their rank',
 }
 
 
@@ -434,10 +431,7 @@ def table(
     rows: Mapping[str, Mapping[str, float]],
     notes: Sequence[str] = (),
 ) -> str:
-    """What was measured, for people: a line for each way to search.
-
-    `notes` are lines below the first.
-    """
+    """Formats a table with a line for each search; `notes` are more lines."""
     width = max(map(len, LABELS.values()))
     lines = [
         f'{task.name}: {len(task.queries):,} queries, '
@@ -454,25 +448,25 @@ def table(
 # --------------------------------------------------------------------- the run
 
 
-def check(given: Choices, chosen: Mapping[str, Any]) -> pathlib.Path:
-    """Complains of choices that do not go together; returns --workdir.
+def check(choices: RetrievalChoices, chosen: Mapping[str, Any]) -> pathlib.Path:
+    """Refuses contradicting choices; returns --workdir as a path.
 
     Raises:
-        errors.UsageError: they do not.
+        errors.UsageError: what contradicts, and what to leave out.
     """
-    commands.require(vars(given), workdir='a folder for metrics.json')
-    workdir = commands.result_folder(given.workdir)
-    if given.init is None and given.model is None and given.run is None:
+    commands.require(vars(choices), workdir='a folder for metrics.json')
+    workdir = commands.result_folder(choices.workdir)
+    if choices.init is None and choices.model is None and choices.run is None:
         raise errors.UsageError(
             'no model: name a finished run with --init, an exported model '
             'with --model, or a file of results with --run'
         )
-    if given.run is not None:
+    if choices.run is not None:
         commands.refuse(
             chosen, ('init', 'model', 'batch_size', 'dims', 'vectors'),
             '--run names results, and nothing is searched: leave out {}',
         )  # fmt: skip
-    if (given.corpus is None) == (given.data_dir is None):
+    if (choices.corpus is None) == (choices.data_dir is None):
         raise errors.UsageError(
             'name either --corpus (pydocs, text:GLOB, tfds:NAME) or --data_dir '
             '(a BEIR folder)'
@@ -480,47 +474,49 @@ def check(given: Choices, chosen: Mapping[str, Any]) -> pathlib.Path:
     for other, names in (('corpus', ['heldout']),
                          ('data_dir', ['split', 'queries']),
                          ('init', ['seed', 'precision'])):
-        if getattr(given, other) is None:
+        if getattr(choices, other) is None:
             why = f'{{}} is for --{other}; leave it out'
             commands.refuse(chosen, names, why)
     return workdir
 
 
-@commands.takes(Choices)
-def run(given: Choices, chosen: Mapping[str, Any]) -> dict[str, Any]:
-    """Measures the model and its baselines; returns what metrics.json holds."""
-    workdir = check(given, chosen)
-    if given.corpus is not None:
-        task = corpus_task(given.corpus, given.heldout)
+@commands.takes(RetrievalChoices)
+def run(choices: RetrievalChoices, chosen: Mapping[str, Any]) -> dict[str, Any]:
+    """Measures the model and the baselines; returns metrics.json."""
+    workdir = check(choices, chosen)
+    if choices.corpus is not None:
+        task = corpus_task(choices.corpus, choices.heldout)
     else:
-        queries = pathlib.Path(given.queries) if given.queries else None
-        task = beir_task(pathlib.Path(given.data_dir), given.split, queries)
-    if given.run is not None:
-        ranked, counts = read_run(pathlib.Path(given.run), task)
+        queries = pathlib.Path(choices.queries) if choices.queries else None
+        task = beir_task(pathlib.Path(choices.data_dir), choices.split, queries)
+    if choices.run is not None:
+        ranked, counts = read_run(pathlib.Path(choices.run), task)
         notes = [NOTES[name].format(n) for name, n in counts.items() if n]
-        source = {'run_file': given.run, **counts}
+        source = {'run_file': choices.run, **counts}
         return finish(workdir, task, {'run': ranked}, source, notes)
 
-    bm25.library()  # what it lacks is said before all is encoded
+    bm25.library()  # complains before the documents are encoded
     with contextlib.ExitStack() as held:
-        if given.vectors is not None:
-            held.enter_context(files.locked(pathlib.Path(given.vectors)))
-        found = searched(given, task)
+        if choices.vectors is not None:
+            held.enter_context(files.locked(pathlib.Path(choices.vectors)))
+        results = search_all(choices, task)
     notes = []
     if task.absent:
         notes.append(NOTES['absent_judgements'].format(task.absent))
-    odd = write_run(workdir / RUN, task, found['model'])
+    odd = write_run(workdir / RUN, task, results['model'])
     if odd is not None:
         notes.append(NOTES['odd_id'].format(odd))
-    source = {'weights': given.model or given.init, 'dims': given.dims}
-    return finish(workdir, task, found, source, notes)
+    source = {'weights': choices.model or choices.init, 'dims': choices.dims}
+    return finish(workdir, task, results, source, notes)
 
 
-def searched(given: Choices, task: RetrievalTask) -> dict[str, Rankings]:
-    """What the model and its baselines find, by name in LABELS."""
+def search_all(
+    choices: RetrievalChoices, task: RetrievalTask
+) -> dict[str, Rankings]:
+    """Searches with the model and all baselines, by name in LABELS."""
     import infoword_tf
 
-    found: dict[str, Rankings] = {}
+    results: dict[str, Rankings] = {}
 
     def vectors(
         name: str,
@@ -529,62 +525,67 @@ def searched(given: Choices, task: RetrievalTask) -> dict[str, Rankings]:
         source: Sequence[Any] = (),  # arguments of `digest`
         **key: Any,
     ) -> None:
-        kept = None
-        if source and given.vectors is not None:
-            key |= {'dims': given.dims, 'batch_size': given.batch_size}
+        store = None
+        if source and choices.vectors is not None:
+            key |= {'dims': choices.dims, 'batch_size': choices.batch_size}
             key['weights'] = digest(*source)
-            kept = kept_file(pathlib.Path(given.vectors), name, task, **key)
-        found[name] = by_vectors(task, encode, similarity, LABELS[name], kept)
+            store = open_vectors(
+                pathlib.Path(choices.vectors), name, task, **key
+            )
+        results[name] = by_vectors(
+            task, encode, similarity, LABELS[name], store
+        )
 
-    if given.model is not None:
-        folder = pathlib.Path(given.model)
-        encode, similarity = exported(folder, given.batch_size, given.dims)
+    if choices.model is not None:
+        folder = pathlib.Path(choices.model)
+        encode, similarity = exported(folder, choices.batch_size, choices.dims)
         vectors('model', encode, similarity, [folder])
-    if given.init is not None:
+    if choices.init is not None:
         from infoword_tf.training import precision
 
-        decided = given.precision
-        if decided == 'auto':
-            decided = precision.faster()
-        loaded = infoword_tf.load(given.init, decided)
-        if given.dims is not None:
-            check_dims(given.dims, loaded.vector_width())
-        how = {
-            'batch_size': given.batch_size,
-            'dims': given.dims,
+        dtype = choices.precision
+        if dtype == 'auto':
+            dtype = precision.faster()
+        loaded = infoword_tf.load(choices.init, dtype)
+        if choices.dims is not None:
+            check_dims(choices.dims, loaded.vector_width())
+        settings = {
+            'batch_size': choices.batch_size,
+            'dims': choices.dims,
             'progress': False,
         }
         similarity = loaded.config.similarity
-        seed = given.seed
+        seed = choices.seed
         if seed is None:
             seed = loaded.config.run.get('seed', 0)
         fresh = loaded.untrained(seed)
-        folder, own = pathlib.Path(given.init), loaded.tokenizer.file
-        source = folder, [folder / name for name in (FILE, WEIGHTS, own)]
-        key = {'precision': decided}
-        if given.model is None:
-            encode = encoder_of(loaded, **how)
+        folder = pathlib.Path(choices.init)
+        names = FILE, WEIGHTS, loaded.tokenizer.file
+        source = folder, [folder / name for name in names]
+        key = {'precision': dtype}
+        if choices.model is None:
+            encode = encoder_of(loaded, **settings)
             vectors('model', encode, similarity, source, **key)
-        encode = encoder_of(fresh, **how)
+        encode = encoder_of(fresh, **settings)
         vectors('untrained', encode, similarity, source, **key, seed=seed)
         vectors('untrained_embeddings', mean_of_embeddings(fresh), 'cosine')
         vectors('embeddings', mean_of_embeddings(loaded), 'cosine')
-    found['bm25'] = by_words(task)
-    found['hybrid'] = ranking.merge(
-        [found['model'], found['bm25']], DEPTH + 1
+    results['bm25'] = by_words(task)
+    results['hybrid'] = ranking.merge(
+        [results['model'], results['bm25']], DEPTH + 1
     )
-    return found
+    return results
 
 
 def finish(
     workdir: pathlib.Path,
     task: RetrievalTask,
-    found: Mapping[str, Rankings],
+    results: Mapping[str, Rankings],
     source: Mapping[str, Any],
     notes: Sequence[str],
 ) -> dict[str, Any]:
-    """Measures, prints and keeps what was found; returns the record."""
-    rows = {name: measure(task, ranked) for name, ranked in found.items()}
+    """Measures results, prints a table and records the measures."""
+    rows = {name: measure(task, ranked) for name, ranked in results.items()}
     record = {
         'task': task.name,
         'queries': len(task.queries),

@@ -5,13 +5,13 @@ r"""Questions that a context answers: SQuAD 1.1 and 2.0, or files like them.
     python -m tasks.squad --init=runs/minilm --train=train-v2.0.json \
         --dev=dev-v2.0.json --version2 --workdir=runs/squad2
 
-Trains the row `span` and keeps the weights of the best F1 on --dev. With
+Trains the row `span` and saves the weights of the best F1 on --dev. With
 --version2 a question may have no answer: F1 is that at the best threshold of
-the odds that there is none, which the workdir keeps. All flags of
-`infoword_tf.train` count; --span.end=conditional is XLNet's head. In WORKDIR:
+the odds of no answer, which config.json records. All flags of
+`infoword_tf.train` apply; --span.end=conditional is XLNet's head. In WORKDIR:
 
-    predictions.json   by question its answer, as the official scripts read it
-    nbest.json         its best answers, with probabilities and bytes
+    predictions.json   answers by question, for the official scripts
+    nbest.json         best answers, with probabilities and bytes
     null_odds.json     how much more "no answer" scores (--version2)
 
 The last line of the output is one JSON object, also in WORKDIR/metrics.json.
@@ -34,12 +34,12 @@ if TYPE_CHECKING:
     from tasks.squad_answers import Predictions
     from tasks.squad_data import Features, Questions
 
-SEQ_LEN = 384  # Devlin et al. 2019, §4.2, and its code; the epochs too
+SEQ_LEN = 384  # as the epochs, of Devlin et al. 2019, §4.2, and its code
 
 
 @dataclasses.dataclass(frozen=True)
-class Choices(finetune.Choices):
-    """All that the command may choose."""
+class SquadChoices(finetune.FinetuneChoices):
+    """Choices of the command."""
 
     train: str | None = flag(None, 'A SQuAD file to train on.')
     dev: str | None = flag(
@@ -47,124 +47,125 @@ class Choices(finetune.Choices):
     version2: bool = flag(False, 'Questions may have no answer.')
     dev_examples: int | None = flag(
         None, 'Evaluate on this many questions of --dev only.', at_least=1)
-    seq_len: int = again(finetune.Choices, 'seq_len', SEQ_LEN)
-    epochs: float = again(finetune.Choices, 'epochs', 2.0)
+    seq_len: int = again(finetune.FinetuneChoices, 'seq_len', SEQ_LEN)
+    epochs: float = again(finetune.FinetuneChoices, 'epochs', 2.0)
 
 
 class Squad(finetune.Task):
-    """Its row is `span`."""
+    """A task of the row `span`."""
 
     @property
     def row(self) -> str:
-        """Of the table."""
+        """Name of the row that learns the task."""
         return 'span'
 
 
 TASK = Squad('squad', ('f1', 'exact'))
 
 
-def parts_of(own: Choices) -> 'dict[str, Questions]':
-    """Training and dev questions.
+def splits_of(choices: SquadChoices) -> 'dict[str, Questions]':
+    """Reads training and dev questions.
 
     Raises:
-        UsageError: they do not say where.
+        UsageError: --train or --dev is missing.
         FileNotFoundError, ValueError: a file cannot be read.
     """
     commands.require(
-        vars(own),
+        vars(choices),
         train='a file of SQuAD to train on',
         dev='a file of SQuAD to choose the weights by',
     )
-    for path in (own.train, own.dev):
+    for path in (choices.train, choices.dev):
         if not pathlib.Path(path).is_file():  # before TensorFlow is imported
             raise FileNotFoundError(f'{path}: there is no such file')
 
     from tasks import squad_data
 
     return {
-        part: squad_data.read(pathlib.Path(path), own.version2).subset(count)
-        for part, path, count in (
-            ('train', own.train, own.examples),
-            ('heldout', own.dev, own.dev_examples),
+        split: squad_data.read(pathlib.Path(path), choices.version2).subset(n)
+        for split, path, n in (
+            ('train', choices.train, choices.examples),
+            ('heldout', choices.dev, choices.dev_examples),
         )
     }
 
 
 def judged(
-    questions: 'Questions', found: 'Predictions', version2: bool
+    questions: 'Questions', predictions: 'Predictions', version2: bool
 ) -> tuple[dict[str, float], float]:
-    """Scores of answers, percent.
+    """Scores answers, in percent.
 
     Returns:
-        'f1' and 'exact', with `version2` at the best threshold and for
-        questions with and without an answer too; and that threshold, nats.
+        'f1' and 'exact', with `version2` at the best threshold and also for
+        questions with and without an answer; and the threshold, nats.
     """
-    golds = questions.golds_by_id
+    golds, texts = questions.golds_by_id, predictions.texts
     if not version2:
-        scores = squad_scores.scores(golds, found.texts)
+        scores = squad_scores.scores(golds, texts)
         return {'f1': scores['f1'], 'exact': scores['exact_match']}, 0.0
     from infoword_tf.inference.answers import SURE
 
-    raw = squad_scores.raw_scores(golds, found.texts).f1
+    raw = squad_scores.raw_scores(golds, texts).f1
     _, odds = squad_scores.best_threshold(
-        golds, found.texts, raw, found.null_odds
+        golds, texts, raw, predictions.null_odds
     )
     threshold = -SURE if odds is None else odds
-    said = found.predictions(threshold)
-    return squad_scores.scores2(golds, said), threshold
+    answers = predictions.predictions(threshold)
+    return squad_scores.scores2(golds, answers), threshold
 
 
 def measure_of(
     questions: 'Questions', features: 'Features', version2: bool, longest: int
 ) -> Callable[..., dict[str, float]]:
-    """`judged` of predictions for all windows; `longest`: pieces at most."""
+    """Returns a function that scores all windows; `longest`: tokens at most."""
 
     def measure(predictions: dict[str, np.ndarray], view: Any) -> dict:
         from infoword_tf.views.examples import by_example
         from tasks import squad_answers
 
         of_tokens = {'last'} if 'starts' in predictions else {'first', 'last'}
-        said = {
+        scores = {
             name: squad_answers.of_context(values, view)
             if name in of_tokens
             else by_example(values, view)
             for name, values in predictions.items()
         }
-        found = squad_answers.answers(
+        answers = squad_answers.answers(
             questions,
             features,
-            squad_answers.spans(features, said, longest),
-            said.get('nowhere'),
+            squad_answers.spans(features, scores, longest),
+            scores.get('nowhere'),
         )
-        return judged(questions, found, version2)[0]
+        return judged(questions, answers, version2)[0]
 
     return measure
 
 
 def prepare(
-    parts: 'Mapping[str, Questions]',
-    given: finetune.Choices,
+    splits: 'Mapping[str, Questions]',
+    choices: finetune.FinetuneChoices,
     version2: bool,
     started: 'Loaded | None' = None,
 ) -> finetune.PreparedTask:
-    """Windows over the contexts, as the model of --init reads them.
+    """Prepares runs on windows over the contexts; as `finetune.prepare`.
 
-    Args and errors are as of `finetune.prepare`; also that no question is left.
+    Raises:
+        UsageError, ValueError: as `finetune.prepare`, or no question is left.
     """
-    given = finetune.asked(TASK, given, null=version2)
+    choices = finetune.with_objectives(TASK, choices, null=version2)
 
     def read(
         loaded: 'Loaded', settings: Mapping[str, Any]
-    ) -> dict[str, finetune.Part]:
+    ) -> dict[str, finetune.TaskSplit]:
         from tasks import squad_data
 
-        found = {}
-        for part, questions in parts.items():
+        windows = {}
+        for split, questions in splits.items():
             features = squad_data.features(
                 questions,
                 loaded.template,
-                given.seq_len,
-                part == 'train',
+                choices.seq_len,
+                split == 'train',
                 **settings,
             )
             examples = features.examples
@@ -173,7 +174,7 @@ def prepare(
                 f'{examples.size:,} windows'
             )
             print('\n'.join(notes), flush=True)
-            found[part] = finetune.Part(
+            windows[split] = finetune.TaskSplit(
                 examples,
                 [examples.targets['span'], examples.candidates['span']],
                 str(questions.path),
@@ -181,13 +182,13 @@ def prepare(
                 (questions.contexts, None),
                 measure_of(questions, features, version2, settings['longest']),
             )
-        return found
+        return windows
 
-    return finetune.prepare_task(TASK, given, read, started)
+    return finetune.prepare_task(TASK, choices, read, started)
 
 
 def answered(workdir: pathlib.Path, questions: 'Questions') -> 'Predictions':
-    """What the weights of a workdir answer."""
+    """Answers questions with the weights of a workdir."""
     import infoword_tf
     from infoword_tf.inference.reader import Answer
     from tasks.squad_answers import Predictions
@@ -200,7 +201,7 @@ def answered(workdir: pathlib.Path, questions: 'Questions') -> 'Predictions':
     predictions = Predictions({}, {}, {})
     for number, reply in enumerate(replies):
         name = questions.ids[number]
-        # As the context has it, where it is no UTF-8 either.
+        # Cut out of the context's bytes, which may be no UTF-8.
         best = [
             answer._replace(
                 text=contexts.cut(
@@ -226,9 +227,9 @@ def answer(
     version2: bool,
     out: pathlib.Path,
 ) -> dict[str, float]:
-    """Answers of the selected weights, and their scores.
+    """Answers the dev questions with the selected weights, and scores answers.
 
-    The best workdir keeps the null threshold, `out` the predictions.
+    The null threshold goes to the workdir, the predictions to `out`.
     """
     from tasks import squad_answers
 
@@ -243,16 +244,16 @@ def answer(
     return values
 
 
-@commands.takes(Choices)
-def run(given: Choices, chosen: Mapping[str, Any]) -> dict[str, Any]:
-    """The whole command."""
-    commands.require(vars(given), workdir='a folder for this run')
-    finetune.check_inits(given.init)
-    parts = parts_of(given)
-    prepared = prepare(parts, given, given.version2)
+@commands.takes(SquadChoices)
+def run(choices: SquadChoices, chosen: Mapping[str, Any]) -> dict[str, Any]:
+    """Fine-tunes on a file of SQuAD, and answers the dev file."""
+    commands.require(vars(choices), workdir='a folder for this run')
+    finetune.check_inits(choices.init)
+    splits = splits_of(choices)
+    prepared = prepare(splits, choices, choices.version2)
     workdir, values = finetune.train_all(TASK, prepared, chosen)
-    out = pathlib.Path(given.workdir)
-    values |= answer(workdir, parts['heldout'], given.version2, out)
+    out = pathlib.Path(choices.workdir)
+    values |= answer(workdir, splits['heldout'], choices.version2, out)
     return finetune.finish(out, values)
 
 

@@ -1,10 +1,10 @@
-"""Scores of places to answers, their probabilities, and the files of them.
+"""Answers and probabilities from the scores of all windows of a SQuAD file.
 
-What `inference.answers` makes of all windows of a file. Where no span is left
-the answer is ''.
+`inference.answers` decodes; here the answers are written. A question without a
+span has the answer ''.
 
-Glossary of shapes: n windows, N pieces of the contexts of all windows, S first
-places of a window, K spans of a window.
+Glossary of shapes: n windows, P tokens of the contexts of all windows, S spans
+of a window.
 """
 
 import pathlib
@@ -26,11 +26,11 @@ _WINDOWS = 256  # at once
 
 
 def of_context(values: np.ndarray, view: Any) -> np.ndarray:
-    """[N, ...]: what is known of tokens [R, T, ...], of contexts alone.
+    """Selects values [B, T, ...] of context tokens: [P, ...], by window.
 
-    Window by window; `view` is the view `examples` of R rows.
+    `view` is the view `examples`.
     """
-    slot = view.candidates['span']  # [R, T]
+    slot = view.candidates['span']  # [B, T]
     number = np.take_along_axis(view.sequences, np.maximum(slot, 0), axis=1)
     inside = slot >= 0
     order = np.argsort(number[inside], kind='stable')
@@ -43,48 +43,50 @@ def spans(
     longest: int,
     count: int = SPANS,
 ) -> BestSpans:
-    """The best K spans of every window, NumPy arrays.
+    """Finds the best S spans of every window, as NumPy arrays.
 
     Args:
         features: the windows.
-        predictions: as `objectives.span.BestSpans.spans` names them; [N, ...]
-            what there is of tokens, [n, ...] what there is of examples.
-        longest: pieces of a span.
-        count: K.
+        predictions: by the names of `objectives.span.BestSpans.spans`, of
+            tokens [P, ...], of windows [n, ...].
+        longest: tokens of a span.
+        count: S.
     """
     sizes = features.sizes
     begins = np.cumsum(sizes) - sizes
-    found = []
+    chunks = []
     for begin in range(0, len(sizes), _WINDOWS):
-        rows = slice(begin, begin + _WINDOWS)
-        column = np.arange(sizes[rows].max())
-        inside = column < sizes[rows, None]
-        places = np.where(inside, begins[rows, None] + column, 0)
+        chunk = slice(begin, begin + _WINDOWS)
+        column = np.arange(sizes[chunk].max())
+        inside = column < sizes[chunk, None]
+        places = np.where(inside, begins[chunk, None] + column, 0)
         more = (
             predictions['last'][places],
             features.most[places],
-            sizes[rows].astype(np.int32),
+            sizes[chunk].astype(np.int32),
             longest,
             count,
         )
         if 'starts' in predictions:
-            part = decoding.spans_after(
-                predictions['starts'][rows], predictions['first'][rows], *more
+            best = decoding.spans_after(
+                predictions['starts'][chunk],
+                predictions['first'][chunk],
+                *more,
             )
         else:
-            part = decoding.spans(predictions['first'][places], *more)
-        found.append([x.numpy() for x in part])
-    return BestSpans(*map(np.concatenate, zip(*found, strict=True)))
+            best = decoding.spans(predictions['first'][places], *more)
+        chunks.append([x.numpy() for x in best])
+    return BestSpans(*map(np.concatenate, zip(*chunks, strict=True)))
 
 
 class Predictions(NamedTuple):
-    """What is answered, by question.
+    """Answers by question.
 
     Attributes:
-        best: the best answers, '' among them where it may be one.
-        texts: the best one that is not ''; '' where there is none.
-        null_odds: where there may be no answer, how much more that scores
-            than the best one, nats.
+        best: the best answers, with '' if a question may have no answer.
+        texts: the best answer that is not '', or ''.
+        null_odds: how much more "no answer" scores than the best answer, nats;
+            empty if every question has an answer.
     """
 
     best: dict[str, list[Answer]]
@@ -92,7 +94,7 @@ class Predictions(NamedTuple):
     null_odds: dict[str, float]
 
     def predictions(self, threshold: float = 0.0) -> dict[str, str]:
-        """By question its answer, '' where the odds are above a threshold."""
+        """Returns answers, '' where the null odds exceed a threshold."""
         texts = dict(self.texts)
         for name, odds in self.null_odds.items():
             if odds > threshold:
@@ -103,77 +105,79 @@ class Predictions(NamedTuple):
 def answers(
     questions: Questions,
     features: Features,
-    found: BestSpans,
+    spans: BestSpans,
     nowhere: np.ndarray | None = None,
     among: int = AMONG,
 ) -> Predictions:
-    """The best answers of all questions.
+    """Finds the best answers of all questions.
 
     Args:
-        questions, features: of the file, and their windows.
-        found: spans of these.
-        nowhere: [n] float32, what "no answer" scores in each window; None:
-            every question has one.
+        questions, features: of the file, and windows of the questions.
+        spans: of the windows.
+        nowhere: [n] float32, scores of "no answer"; None: every question has
+            an answer.
         among: as in `inference.answers.answers`.
     """
     numbers = features.questions.astype(np.int64)
-    piece = features.begins[questions.context[numbers]] + features.firsts
-    # What is no span points anywhere.
+    token = features.begins[questions.context[numbers]] + features.firsts
+    # Places of unused spans may be anywhere.
     last = len(features.offsets) - 1
     begins, ends = (
-        features.offsets[np.minimum(piece[:, None] + x, last), i]
-        for i, x in enumerate(found[1:])
+        features.offsets[np.minimum(token[:, None] + x, last), i]
+        for i, x in enumerate(spans[1:])
     )
     contexts = [questions.contexts.raw(i) for i in questions.context]
     best = decoding.answers(
-        tf.constant(contexts, tf.string), numbers, found.scores, begins, ends,
+        tf.constant(contexts, tf.string), numbers, spans.scores, begins, ends,
         among=among,
     )  # fmt: skip
     best = [x.numpy().tolist() for x in best[1:]]
     lowest = None
     if nowhere is not None:
         lowest = decoding.lowest(nowhere, numbers, len(contexts)).numpy()
-    made = Predictions({}, {}, {})
+    predictions = Predictions({}, {}, {})
     for number, (scores, firsts, lasts) in enumerate(zip(*best, strict=True)):
         name = questions.ids[number]
-        kept = [
+        candidates = [
             (questions.contexts.cut(questions.context[number], *places),
              score, *places)
             for score, *places in zip(scores, firsts, lasts, strict=True)
             if score > NEVER / 2
         ]  # fmt: skip
-        made.texts[name] = kept[0][0] if kept else ''
+        predictions.texts[name] = candidates[0][0] if candidates else ''
         if lowest is not None:
             none = float(lowest[number])
-            made.null_odds[name] = none - kept[0][1] if kept else SURE
+            predictions.null_odds[name] = (
+                none - candidates[0][1] if candidates else SURE
+            )
             if none < SURE:
-                kept.append(('', none, *[decoding.NOWHERE] * 2))
-        made.best[name] = _with_probabilities(kept)
-    return made
+                candidates.append(('', none, *[decoding.NOWHERE] * 2))
+        predictions.best[name] = _with_probabilities(candidates)
+    return predictions
 
 
 def _with_probabilities(
-    found: Sequence[tuple[str, float, int, int]],
+    candidates: Sequence[tuple[str, float, int, int]],
 ) -> list[Answer]:
-    """Text, score, begin and end of each, sorted, with their softmax."""
-    found = sorted(found, key=lambda answer: -answer[1])
-    shares = np.exp([score - found[0][1] for _, score, *_ in found])
+    """Sorts (text, score, begin, end) by score, and adds the softmax."""
+    best = sorted(candidates, key=lambda candidate: -candidate[1])
+    shares = np.exp([score - best[0][1] for _, score, *_ in best])
     return [
         Answer(text, float(share / shares.sum()), score, *places)
-        for (text, score, *places), share in zip(found, shares, strict=True)
+        for (text, score, *places), share in zip(best, shares, strict=True)
     ]
 
 
 def write(
-    folder: pathlib.Path, found: Predictions, threshold: float = 0.0
+    folder: pathlib.Path, predictions: Predictions, threshold: float = 0.0
 ) -> None:
-    """Writes PREDICTIONS, BEST and, where there may be no answer, ODDS."""
+    """Writes PREDICTIONS, BEST and, if questions may have no answer, ODDS."""
     folder.mkdir(parents=True, exist_ok=True)
-    files.write_json(folder / PREDICTIONS, found.predictions(threshold))
+    files.write_json(folder / PREDICTIONS, predictions.predictions(threshold))
     best = {
-        name: [answer._asdict() for answer in some]
-        for name, some in found.best.items()
+        name: [answer._asdict() for answer in answers]
+        for name, answers in predictions.best.items()
     }
     files.write_json(folder / BEST, best)
-    if found.null_odds:
-        files.write_json(folder / ODDS, found.null_odds)
+    if predictions.null_odds:
+        files.write_json(folder / ODDS, predictions.null_odds)

@@ -1,12 +1,11 @@
 """SQuAD files: questions, contexts, and the windows that a model reads.
 
-Rajpurkar et al. 2016 (1.1) and 2018 (2.0: a question may have no answer). All
-that is kept of a file are strings joined to one and flat arrays. Answers are
-bytes of the context as it is written; the tokenizer's offsets say which pieces
-have them.
+Rajpurkar et al. 2016 (1.1) and 2018 (2.0: a question may have no answer). A
+file is held as joined strings and flat arrays, to save memory. Answers are
+bytes of the context; the tokenizer's offsets map bytes to tokens.
 
-Glossary of shapes: C contexts, Q questions, n windows, P pieces of all
-contexts, N those of all windows.
+Glossary of shapes: C contexts, Q questions, n windows, A tokens of all
+contexts, P tokens of the contexts of all windows.
 """
 
 import dataclasses
@@ -32,10 +31,10 @@ from infoword_tf.text import characters
 from infoword_tf.text.template import Template
 from infoword_tf.text.tokenizer import Tokenizer
 
-SETTINGS = {  # of the row, where a run does not choose
+SETTINGS = {  # defaults of the row
     name: setting.default for name, setting in TABLE['span'].settings.items()
 }
-NONE, UNKNOWN = -1, -2  # instead of an answer's bytes
+NONE, UNKNOWN = -1, -2  # in place of an answer's bytes
 _STRINGS_A_CALL = 4096  # of the tokenizer
 
 
@@ -44,11 +43,11 @@ _STRINGS_A_CALL = 4096  # of the tokenizer
 
 @dataclasses.dataclass(frozen=True)
 class Strings:
-    """Many strings as one.
+    """A sequence of n strings, joined.
 
     Attributes:
-        data: UTF-8; a lone surrogate is written as it is.
-        begins: [n + 1] int64, where each begins.
+        data: UTF-8, also of lone surrogates.
+        begins: [n + 1] int64, offsets of the strings.
     """
 
     data: bytes
@@ -56,33 +55,33 @@ class Strings:
 
     @classmethod
     def of(cls, strings: Sequence[bytes]) -> Self:
-        """Joins them."""
+        """Joins strings."""
         lengths = np.fromiter(map(len, strings), np.int64, len(strings))
         begins = np.concatenate([[0], np.cumsum(lengths)])
         return cls(b''.join(strings), begins)
 
     def __len__(self) -> int:
-        """n."""
+        """Returns the number of strings."""
         return len(self.begins) - 1
 
     def __iter__(self) -> Iterator[str]:
-        """All of them."""
+        """Iterates over all strings."""
         return (self[i] for i in range(len(self)))
 
     def __getitem__(self, number: int) -> str:
-        """One of them."""
+        """Returns a string by number."""
         return _decoded(self.raw(number))
 
     def raw(self, number: int) -> bytes:
-        """The bytes of one of them."""
+        """Returns the bytes of a string."""
         return self.data[self.begins[number] : self.begins[number + 1]]
 
-    def subset(self, numbers: np.ndarray) -> Self:
-        """Some of them."""
+    def take(self, numbers: np.ndarray) -> Self:
+        """Returns strings by number, joined anew."""
         return type(self).of([self.raw(i) for i in numbers])
 
     def cut(self, number: int, begin: int, end: int) -> str:
-        """Bytes of one of them, with all of the characters that they are of."""
+        """Returns bytes of a string, widened to whole characters."""
         raw = self.raw(number)
         while _continues(raw, begin):
             begin -= 1
@@ -92,7 +91,7 @@ class Strings:
 
 
 def _continues(raw: bytes, place: int) -> bool:
-    """Whether a byte is not the first of its character."""
+    """Returns true if a byte goes on with a character."""
     return 0 < place < len(raw) and raw[place] & 0xC0 == 0x80
 
 
@@ -106,18 +105,18 @@ def _decoded(raw: bytes) -> str:
 
 @dataclasses.dataclass(frozen=True)
 class Questions:
-    """What a file says.
+    """The content of a SQuAD file.
 
     Attributes:
         path: of the file.
-        contexts, ids, texts: strings: C contexts, and of Q questions.
-        context: [Q] int32, that of each question.
-        answers: [Q, 2] int64, the first byte of an answer in its context and
-            the one after its last; NONE twice where a question has none,
-            UNKNOWN twice where no answer stands where the file says.
-        golds: strings, all answers of all questions.
-        gold_begins: [Q + 1] int64, where those of each question begin.
-        notes: what is worth saying of it, for people.
+        contexts, ids, texts: C contexts; ids and texts of Q questions.
+        context: [Q] int32, number of the context of each question.
+        answers: [Q, 2] int64, begin and end of an answer in the bytes of the
+            context; NONE twice if a question has no answer, UNKNOWN twice if
+            the context does not have the answer at that position.
+        golds: all answers of all questions.
+        gold_begins: [Q + 1] int64, offsets of the questions in `golds`.
+        notes: remarks for people.
     """
 
     path: pathlib.Path
@@ -131,45 +130,47 @@ class Questions:
     notes: tuple[str, ...] = ()
 
     def subset(self, count: int | None) -> Self:
-        """So many of them, see `tables.subset`; None: all."""
+        """Returns so many questions, see `tables.subset`; None: all."""
         if count is None or count >= len(self.ids):
             return self
         numbers = subset(len(self.ids), count)
-        kept, context = np.unique(self.context[numbers], return_inverse=True)
+        contexts, context = np.unique(
+            self.context[numbers], return_inverse=True
+        )
         golds = [self.golds_of(i) for i in numbers]
         return dataclasses.replace(
             self,
-            contexts=self.contexts.subset(kept),
-            ids=self.ids.subset(numbers),
-            texts=self.texts.subset(numbers),
+            contexts=self.contexts.take(contexts),
+            ids=self.ids.take(numbers),
+            texts=self.texts.take(numbers),
             context=context.astype(np.int32),
             answers=self.answers[numbers],
-            golds=Strings.of([_encoded(x) for part in golds for x in part]),
+            golds=Strings.of([_encoded(x) for texts in golds for x in texts]),
             gold_begins=np.cumsum([0, *map(len, golds)]),
         )
 
     @property
     def golds_by_id(self) -> dict[str, list[str]]:
-        """By question, its answers."""
+        """Correct answers by the id of the question."""
         return {name: self.golds_of(i) for i, name in enumerate(self.ids)}
 
     def golds_of(self, number: int) -> list[str]:
-        """The answers of a question."""
+        """Returns the correct answers of a question."""
         begin, end = self.gold_begins[number : number + 2]
         return [self.golds[i] for i in range(begin, end)]
 
 
 def read(path: pathlib.Path, version2: bool = False) -> Questions:
-    """Reads a file of SQuAD 1.1 or, where questions may have no answer, 2.0.
+    """Reads a file of SQuAD 1.1, or of 2.0 with `version2`.
 
     Raises:
-        FileNotFoundError: there is none.
-        ValueError: it is not what it should be; it has no question, two of
-            one id, or one without an answer that should have one.
+        FileNotFoundError: no such file.
+        ValueError: it is malformed, has no question, an id twice, or a question
+            that lacks an answer.
     """
     contexts, ids, texts, golds = [], [], [], []
     context, answers, gold_begins = [], [], [0]
-    lost: list[str] = []  # questions whose answer is elsewhere
+    lost: list[str] = []  # questions whose contexts lack the answer
     seen: set[bytes] = set()
     for where, paragraph in _paragraphs(path):
         text = _field(paragraph, 'context', str, where)
@@ -183,19 +184,19 @@ def read(path: pathlib.Path, version2: bool = False) -> Questions:
                     f'{here}: another question has its id, {_decoded(name)!r}'
                 )
             seen.add(name)
-            given = _answers(entry, here, version2)
-            found = [_bytes_of(text, raw, *answer) for answer in given]
-            found = [places for places in found if places]
-            if given and not found:
-                lost.append(f'{here} ({given[0][0]!r})')
-            if found:
-                answers.append(found[0])
+            choices = _answers(entry, here, version2)
+            places = [_bytes_of(text, raw, *answer) for answer in choices]
+            places = [place for place in places if place]
+            if choices and not places:
+                lost.append(f'{here} ({choices[0][0]!r})')
+            if places:
+                answers.append(places[0])
             else:
-                answers.append((UNKNOWN if given else NONE,) * 2)
+                answers.append((UNKNOWN if choices else NONE,) * 2)
             ids.append(name)
             texts.append(_encoded(_field(entry, 'question', str, here)))
             context.append(len(contexts) - 1)
-            golds += [_encoded(answer) for answer, _ in given]
+            golds += [_encoded(answer) for answer, _ in choices]
             gold_begins.append(len(golds))
     if not ids:
         raise ValueError(f'{path} has no question')
@@ -219,10 +220,10 @@ def read(path: pathlib.Path, version2: bool = False) -> Questions:
 
 
 def _answers(entry: Any, where: str, version2: bool) -> list[tuple[str, int]]:
-    """Text and first character of each; none where none need be."""
+    """Returns the text and the first character of each answer."""
     impossible = version2 and entry.get('is_impossible', False)
-    given = [] if impossible else _field(entry, 'answers', list, where)
-    if not given and not impossible:
+    choices = [] if impossible else _field(entry, 'answers', list, where)
+    if not choices and not impossible:
         if not version2:
             raise ValueError(
                 f'{where} has no answer; SQuAD 2.0, where a question may have '
@@ -237,14 +238,14 @@ def _answers(entry: Any, where: str, version2: bool) -> list[tuple[str, int]]:
             _field(answer, 'text', str, f'{where}.answers[{i}]'),
             _field(answer, 'answer_start', int, f'{where}.answers[{i}]'),
         )
-        for i, answer in enumerate(given)
+        for i, answer in enumerate(choices)
     ]
 
 
 def _bytes_of(
     context: str, raw: bytes, answer: str, start: int
 ) -> tuple[int, int] | None:
-    """Where an answer stands; None: it stands elsewhere, if anywhere."""
+    """Returns the bytes of an answer; None if the context has other text."""
     if not answer or start < 0 or not context.startswith(answer, start):
         return None
     if len(context) == len(raw):
@@ -254,7 +255,7 @@ def _bytes_of(
 
 
 def _field(value: Any, name: str, kind: type, where: str) -> Any:
-    """One field of an object, unless it is missing, or of another kind."""
+    """Returns a field of an object; ValueError if missing or no `kind`."""
     kinds = {str: 'a string', int: 'a whole number', list: 'a list'}
     field = value.get(name) if isinstance(value, dict) else None
     if not isinstance(field, kind) or isinstance(field, bool):
@@ -263,11 +264,11 @@ def _field(value: Any, name: str, kind: type, where: str) -> Any:
 
 
 def _paragraphs(path: pathlib.Path) -> Iterator[tuple[str, Any]]:
-    """Paragraphs with their place in the file; args and errors as `read`."""
+    """Yields the position in the file and the content of each paragraph."""
     if not path.is_file():
         raise FileNotFoundError(f'{path}: there is no such file')
     try:
-        found = json.loads(path.read_bytes().decode('utf-8-sig'))
+        content = json.loads(path.read_bytes().decode('utf-8-sig'))
     except json.JSONDecodeError as error:
         raise ValueError(
             f'{path}, line {error.lineno}, column {error.colno}: this is no '
@@ -277,7 +278,7 @@ def _paragraphs(path: pathlib.Path) -> Iterator[tuple[str, Any]]:
         raise ValueError(
             f'{path} is no text in UTF-8: byte {error.start}'
         ) from None
-    for number, article in enumerate(_field(found, 'data', list, str(path))):
+    for number, article in enumerate(_field(content, 'data', list, str(path))):
         where = f'{path}, data[{number}]'
         paragraphs = _field(article, 'paragraphs', list, where)
         for place, paragraph in enumerate(paragraphs):
@@ -291,14 +292,13 @@ class Features(NamedTuple):
     """Windows over the contexts of questions.
 
     Attributes:
-        examples: of the row `span`, n of them.
-        questions: [n] int32, that of each window.
-        firsts: [n] int32, the first piece of each among those of its context.
-        most: [N] bool, of the pieces of the context in one window after
-            those in the other: that they have most context there.
-        offsets: [P, 2] int32, bytes of all pieces of all contexts.
-        begins: [C + 1] int64, where those of each context begin.
-        notes: what is worth saying, for people.
+        examples: n windows, for the row `span`.
+        questions: [n] int32, number of the question of each window.
+        firsts: [n] int32, offset of each window in the tokens of its context.
+        most: [P] bool, whether a token has most context in this window.
+        offsets: [A, 2] int32, bytes of all tokens of all contexts.
+        begins: [C + 1] int64, offsets of the contexts in `offsets`.
+        notes: remarks for people.
     """
 
     examples: Examples
@@ -311,7 +311,7 @@ class Features(NamedTuple):
 
     @property
     def sizes(self) -> np.ndarray:
-        """[n] int64: pieces of the context in each window."""
+        """Numbers of context tokens in each window, [n] int64."""
         return np.diff(self.examples.candidates['span'].astype(np.int64))[:, 0]
 
 
@@ -320,69 +320,69 @@ def features(
     template: Template,
     max_length: int,
     training: bool = False,
-    **chosen: Any,
+    **changes: Any,
 ) -> Features:
-    """What a model reads of questions.
+    """Splits contexts into windows, as inputs of a model.
 
-    An answer that its window does not hold whole is "nowhere" there. A window
-    is left out of training where it teaches nothing: "nowhere" is no answer
-    (`null`), or the answer is nobody knows where.
+    In a window without the whole answer the target is "nowhere". Training
+    leaves out windows that teach nothing: "nowhere" without `null`, and those
+    of an UNKNOWN answer.
 
     Args:
         questions: of a file.
-        template: what lays texts out, as a model reads them.
+        template: of the model's inputs.
         max_length: T, of question and context together.
-        training: whether it is to be trained on.
-        **chosen: settings of the row, where they are not the defaults.
+        training: whether the windows are to be trained on.
+        **changes: settings of the row that differ from the defaults.
 
     Raises:
         ValueError: no window is left.
     """
-    settings = SETTINGS | chosen
+    settings = SETTINGS | changes
     null, stride = settings['null'], settings['stride']
     limit = template.free_length(max_length, texts=2)
     longest = question_limit(
         max_length, max_length - limit, settings['question']
     )
     ids, offsets, begins = _tokenized(template.tokenizer, questions.contexts)
-    answers = _pieces_of(questions, offsets, begins)
+    answers = _tokens_of(questions, offsets, begins)
     numbers = np.arange(len(questions.ids))
     lost = answers[:, 0] == UNKNOWN
     empty = np.diff(begins)[questions.context] == 0
     if training:
         numbers = numbers[~lost]
-    parts, cut = [], 0
-    for some in np.array_split(
+    chunks, truncated = [], 0
+    for chunk in np.array_split(
         numbers, -(-len(numbers) // _STRINGS_A_CALL) or 1
     ):
-        asked = template.tokenizer.tokenize(
-            tf.constant([questions.texts.raw(i) for i in some], tf.string)
+        tokens = template.tokenizer.tokenize(
+            tf.constant([questions.texts.raw(i) for i in chunk], tf.string)
         )
-        cut += int((asked.row_lengths().numpy() > longest).sum())
-        asked = asked[:, :longest]
-        context = questions.context[some]
+        truncated += int((tokens.row_lengths().numpy() > longest).sum())
+        tokens = tokens[:, :longest]
+        context = questions.context[chunk]
         sizes = np.diff(begins)[context]
-        found = windows(
-            tf.constant(sizes), limit - asked.row_lengths(), stride
+        split = windows(
+            tf.constant(sizes), limit - tokens.row_lengths(), stride
         )
-        most = most_context(found, tf.constant(sizes)).numpy()
-        found = ContextWindows(*(x.numpy() for x in found))
-        part = _laid_out(
-            found, most, asked, ids, begins[context], answers[some], template,
-            null, training,
+        most = most_context(split, tf.constant(sizes)).numpy()
+        split = ContextWindows(*(x.numpy() for x in split))
+        question, *rest = _formatted(
+            split, most, tokens, ids, begins[context], answers[chunk],
+            template, null, training,
         )  # fmt: skip
-        parts.append((some[part[0]], *part[1:]))
+        chunks.append((chunk[question], *rest))
     (
-        question, firsts, most, rows, segments, lengths, places, targets,
+        question, firsts, most, inputs, segments, lengths, places, targets,
         candidates, known,
-    ) = map(np.concatenate, zip(*parts, strict=True))  # fmt: skip
+    ) = map(np.concatenate, zip(*chunks, strict=True))  # fmt: skip
     if not len(question):
         raise ValueError(
             f'{questions.path}: no question is left; their contexts are empty, '
             'or no answer stands where its context should have it'
         )
     examples = Examples(
-        ids=rows,
+        ids=inputs,
         segments=segments,
         begins=np.concatenate([[0], np.cumsum(lengths)]),
         places=places,
@@ -391,15 +391,15 @@ def features(
         counts={'span': span.counts_of(targets[known], candidates[known])},
     )
     notes = list(questions.notes)
-    many = f'of {len(questions.ids):,} questions'
-    more = int((lost & (questions.answers[:, 0] != UNKNOWN)).sum())
+    total = f'of {len(questions.ids):,} questions'
+    tokenless = int((lost & (questions.answers[:, 0] != UNKNOWN)).sum())
     for count, what in (
-        (more, 'have answers of which the tokenizer leaves nothing'),
-        (int(empty.sum()), 'have a context without a piece'),
-        (cut, f'are cut to their first {longest} pieces'),
+        (tokenless, 'have answers of which the tokenizer leaves nothing'),
+        (int(empty.sum()), 'have a context without a token'),
+        (truncated, f'are truncated to their first {longest} tokens'),
     ):
         if count:
-            notes.append(f'{questions.path}: {count:,} {many} {what}')
+            notes.append(f'{questions.path}: {count:,} {total} {what}')
     return Features(
         examples,
         question.astype(np.int32),
@@ -414,16 +414,16 @@ def features(
 def _tokenized(
     tokenizer: Tokenizer, strings: Strings
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Ids [P] int32, offsets [P, 2] int32 and begins [C + 1] int64."""
+    """Tokenizes contexts: ids [A], offsets [A, 2], begins [C + 1]."""
     ids, offsets, lengths = [], [], []
     every = range(len(strings))
     for begin in every[::_STRINGS_A_CALL]:
-        some = every[begin : begin + _STRINGS_A_CALL]
-        texts = tf.constant([strings.raw(i) for i in some], tf.string)
-        pieces, starts, ends = characters.read(tokenizer, texts)
-        ids.append(pieces.values.numpy())
+        chunk = every[begin : begin + _STRINGS_A_CALL]
+        texts = tf.constant([strings.raw(i) for i in chunk], tf.string)
+        tokens, starts, ends = characters.read(tokenizer, texts)
+        ids.append(tokens.values.numpy())
         offsets.append(np.stack([starts.values, ends.values], axis=1))
-        lengths.append(pieces.row_lengths().numpy())
+        lengths.append(tokens.row_lengths().numpy())
     begins = np.concatenate([[0], *map(np.int64, lengths)])
     return (
         np.concatenate(ids).astype(np.int32),
@@ -432,32 +432,32 @@ def _tokenized(
     )
 
 
-def _pieces_of(
+def _tokens_of(
     questions: Questions, offsets: np.ndarray, begins: np.ndarray
 ) -> np.ndarray:
-    """[Q, 2] int64: first and last piece of each answer in its context.
+    """Finds the first and last token of each answer, [Q, 2] int64.
 
-    NONE and UNKNOWN stay what they are; an answer without a piece is UNKNOWN.
+    NONE and UNKNOWN do not change; an answer without a token is UNKNOWN.
     """
-    # Bytes of all contexts, one after the other, are in order.
+    # With offsets in the joined contexts all answers are one sorted search.
     byte = questions.contexts.begins[:-1]
     starts, ends = (offsets + np.repeat(byte, np.diff(begins))[:, None]).T
-    wanted = questions.answers + byte[questions.context][:, None]
-    first = np.searchsorted(ends, wanted[:, 0], 'right')
-    last = np.searchsorted(starts, wanted[:, 1], 'left') - 1
+    answers = questions.answers + byte[questions.context][:, None]
+    first = np.searchsorted(ends, answers[:, 0], 'right')
+    last = np.searchsorted(starts, answers[:, 1], 'left') - 1
     here, after = begins[questions.context], begins[questions.context + 1]
-    there = (first >= here) & (last >= first) & (last < after)
+    has_tokens = (first >= here) & (last >= first) & (last < after)
     places = np.stack([first - here, last - here], axis=1)
-    places[~there] = UNKNOWN
+    places[~has_tokens] = UNKNOWN
     none = questions.answers[:, 0] < 0
     places[none] = questions.answers[none]
     return places
 
 
-def _laid_out(
-    found: ContextWindows,
+def _formatted(
+    split: ContextWindows,
     most: np.ndarray,
-    asked: tf.RaggedTensor,
+    tokens: tf.RaggedTensor,
     ids: np.ndarray,
     begins: np.ndarray,
     answers: np.ndarray,
@@ -465,39 +465,39 @@ def _laid_out(
     null: bool,
     training: bool,
 ) -> tuple[np.ndarray, ...]:
-    """Windows of some questions as examples.
+    """Formats windows of questions as examples.
 
-    `begins` and `answers` are by question, as `found.contexts` numbers them.
+    `tokens`, `begins` and `answers` are by question, as `split.contexts`.
 
     Returns:
-        Of the windows that stay: question, first piece, `most`, ids,
-        segments, lengths, places, targets, candidates and whether the answer
-        is a candidate.
+        Of the windows that are not left out: question, first token, `most`,
+        ids, segments, lengths, places, targets, candidates and whether the
+        answer is a candidate.
     """
-    layout, answer = template.layout, answers[found.contexts]
-    inside = (answer[:, 0] >= found.firsts) & (
-        answer[:, 1] < found.firsts + found.sizes
+    layout, answer = template.layout, answers[split.contexts]
+    inside = (answer[:, 0] >= split.firsts) & (
+        answer[:, 1] < split.firsts + split.sizes
     )
     unknown = answer[:, 0] == UNKNOWN
     known = ~unknown if null else inside
     if training:
-        most = most[np.repeat(known, found.sizes)]
-        found = ContextWindows(*(x[known] for x in found))
+        most = most[np.repeat(known, split.sizes)]
+        split = ContextWindows(*(x[known] for x in split))
         answer, inside, unknown = answer[known], inside[known], unknown[known]
         known = known[known]
-    ends = np.cumsum(found.sizes)
+    ends = np.cumsum(split.sizes)
     source = np.arange(ends[-1] if len(ends) else 0) + np.repeat(
-        begins[found.contexts] + found.firsts - (ends - found.sizes),
-        found.sizes,
+        begins[split.contexts] + split.firsts - (ends - split.sizes),
+        split.sizes,
     )
-    rows, second, context = beside(
-        tf.gather(asked, found.contexts),
-        tf.RaggedTensor.from_row_lengths(ids[source], found.sizes),
+    inputs, second, context = beside(
+        tf.gather(tokens, split.contexts),
+        tf.RaggedTensor.from_row_lengths(ids[source], split.sizes),
         template,
     )
     second, context = second.numpy(), context.numpy()
-    lengths = rows.row_lengths().numpy()
-    splits = rows.row_splits.numpy()
+    lengths = inputs.row_lengths().numpy()
+    splits = inputs.row_splits.numpy()
     column = np.arange(splits[-1]) - np.repeat(splits[:-1], lengths)
     segments = np.where(
         column >= np.repeat(second, lengths), layout.second_segment, 0
@@ -505,17 +505,17 @@ def _laid_out(
     if layout.last_segment is not None:
         segments[splits[1:] - 1] = layout.last_segment
     places = np.zeros_like(lengths) if layout.first else lengths - 1
-    candidates = np.stack([context, context + found.sizes], axis=1)
-    spans = answer - found.firsts[:, None] + context[:, None]
+    candidates = np.stack([context, context + split.sizes], axis=1)
+    spans = answer - split.firsts[:, None] + context[:, None]
     spans = np.where(inside[:, None], spans, places[:, None])
-    # Nobody knows where: the [SEP] after a context is never a candidate.
+    # UNKNOWN becomes the [SEP] after a context, which is never a candidate.
     spans = np.where(unknown[:, None], candidates[:, 1:], spans)
     targets = np.concatenate([spans, places[:, None]], axis=1)
     return (
-        found.contexts,
-        found.firsts,
+        split.contexts,
+        split.firsts,
         most,
-        rows.values.numpy(),
+        inputs.values.numpy(),
         segments.astype(np.int8),
         lengths,
         places.astype(np.int32),

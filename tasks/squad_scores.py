@@ -1,9 +1,9 @@
-"""Exact match and F1 of answers, as the official scripts of SQuAD have them.
+"""Exact match and F1 of answers, as in the official scripts of SQuAD.
 
-evaluate-v1.1.py (Rajpurkar et al. 2016) and evaluate-v2.0.py (2018), whose ways
-differ: a question without a prediction counts as wrong in 1.1 and does not
-count in 2.0; of two answers that are empty once normalised, F1 is 0 in 1.1 and
-1 in 2.0. Shares are percent, as there.
+evaluate-v1.1.py (Rajpurkar et al. 2016) and evaluate-v2.0.py (2018) differ: a
+question without a prediction is wrong in 1.1 and does not count in 2.0; F1 of
+two answers that are empty once normalised is 0 in 1.1 and 1 in 2.0. Scores are
+percent.
 """
 
 import collections
@@ -17,13 +17,13 @@ _ARTICLES = re.compile(r'\b(a|an|the)\b')
 
 
 def normalized(text: str) -> str:
-    """Lower case, without punctuation, articles and superfluous spaces."""
+    """Lowers case, and removes punctuation, articles and extra spaces."""
     text = _ARTICLES.sub(' ', text.lower().translate(_PUNCTUATION))
     return ' '.join(text.split())
 
 
 def overlap(gold: Sequence[str], answer: Sequence[str]) -> float:
-    """F1 of two bags of words; 0 where they have none in common."""
+    """Returns F1 of two bags of words; 0 without common words."""
     both = collections.Counter(gold) & collections.Counter(answer)
     common = sum(both.values())
     if not common:
@@ -35,12 +35,7 @@ def overlap(gold: Sequence[str], answer: Sequence[str]) -> float:
 def scores(
     golds: Mapping[str, Sequence[str]], answers: Mapping[str, str]
 ) -> dict[str, float]:
-    """SQuAD 1.1: 'exact_match' and 'f1', means over all questions.
-
-    Args:
-        golds: by question, its answers, one or more.
-        answers: by question, what was predicted.
-    """
+    """Returns 'exact_match' and 'f1' of SQuAD 1.1, means over all questions."""
     exact = f1 = 0.0
     for question, known in golds.items():
         if question not in answers:
@@ -54,7 +49,7 @@ def scores(
 
 
 class Raw(NamedTuple):
-    """By question that has a prediction, its scores (SQuAD 2.0)."""
+    """Scores by question with a prediction (SQuAD 2.0)."""
 
     exact: dict[str, float]
     f1: dict[str, float]
@@ -63,7 +58,7 @@ class Raw(NamedTuple):
 def raw_scores(
     golds: Mapping[str, Sequence[str]], answers: Mapping[str, str]
 ) -> Raw:
-    """SQuAD 2.0, question by question; without golds '' is the answer."""
+    """Scores questions by SQuAD 2.0; without golds '' is the answer."""
     raw = Raw({}, {})
     for question, known in golds.items():
         if question not in answers:
@@ -87,15 +82,16 @@ def best_threshold(
     raw: Mapping[str, float],
     null_odds: Mapping[str, float],
 ) -> tuple[float, float | None]:
-    """Where answers are worth more than ''.
+    """Finds the best threshold for answering ''.
 
     Args:
         golds, answers: as in `raw_scores`.
-        raw: one of its results.
+        raw: 'exact' or 'f1' of `raw_scores`.
         null_odds: by question, how much more '' scores than the answer.
 
     Returns:
-        Percent, and the odds above which the answer is ''; None: always.
+        The score in percent, and the odds above which the answer is ''; None
+        if always.
     """
     now = best = sum(not known for known in golds.values())
     odds = None
@@ -114,10 +110,10 @@ def best_threshold(
 def scores2(
     golds: Mapping[str, Sequence[str]], answers: Mapping[str, str]
 ) -> dict[str, float]:
-    """SQuAD 2.0: 'exact' and 'f1' of all questions that have a prediction.
+    """Returns 'exact' and 'f1' of SQuAD 2.0, over questions with predictions.
 
-    The same with 'HasAns_' and 'NoAns_' of those that have an answer, or have
-    none, where there are some.
+    With the prefixes 'HasAns_' and 'NoAns_' also over the questions with and
+    without an answer, if there are any.
 
     Raises:
         ValueError: no question has a prediction.
@@ -131,8 +127,8 @@ def scores2(
         'NoAns_': [q for q in raw.exact if not golds[q]],
     }
     return {
-        name + measure: 100 * sum(part[q] for q in group) / len(group)
+        name + measure: 100 * sum(values[q] for q in group) / len(group)
         for name, group in groups.items()
         if group
-        for measure, part in raw._asdict().items()
+        for measure, values in raw._asdict().items()
     }

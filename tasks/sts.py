@@ -1,4 +1,4 @@
-r"""Semantic textual similarity: do vectors agree with human judgements?
+r"""Semantic textual similarity: agreement of vectors with human judgements.
 
     python -m tasks.sts --init=runs/minilm --data=STS-B/sts-test.csv \
         --workdir=runs/minilm/sts
@@ -8,22 +8,23 @@ r"""Semantic textual similarity: do vectors agree with human judgements?
         --workdir=runs/minilm/all
 
 Spearman's rank correlation (x 100) between people's scores and the similarity
-of vectors, over all pairs of a file: of STS-B (Cer et al. 2017), as published
-(tab-separated: genre, file, year, number, score, sentence, sentence) or as GLUE
-has it (a line of names first, among them sentence1, sentence2, score), or of
-SICK (Marelli et al. 2014: sentence_A, sentence_B, relatedness_score). A folder
-is laid out as SentEval's of STS12 to STS16 are: STS.input.NAME.txt with two
-sentences a line, STS.gs.NAME.txt with their scores, an empty line for a pair
-without one. Of a folder each part counts, all of them as one (what papers since
-SimCSE report) and their mean (SentEval's, also weighted by their pairs). With
-`--model` the vectors are those of an export. Beside it stand alignment and
-uniformity of the vectors (Wang & Isola 2020).
+of vectors, over all pairs of a file, with alignment and uniformity of the
+vectors (Wang & Isola 2020). `--data` is one of
 
-Of a folder of such folders and files each set counts, all pairs of a year
-together, and their mean, as published since SimCSE (Gao et al. 2021, §6.1):
-STS12 to STS16 (folders with the year in their name), sts-test.csv of STS-B and
-SICK_test_annotated.txt, wherever they lie below. Which of the seven are missing
-is printed.
+* a file of STS-B (Cer et al. 2017), as published (tab-separated: genre, file,
+  year, number, score, sentence, sentence) or as in GLUE (a first line of names:
+  sentence1, sentence2, score), or of SICK (Marelli et al. 2014: sentence_A,
+  sentence_B, relatedness_score);
+* a folder of STS12 to STS16 in SentEval's format: STS.input.NAME.txt with two
+  sentences a line, STS.gs.NAME.txt with their scores, an empty line for a pair
+  without one. Printed are each of its files, all pairs together (as in papers
+  since SimCSE) and the mean of the files (as in SentEval), also weighted by
+  pairs;
+* a folder with these below it: each year of STS12 to STS16 (in the names of
+  their folders), sts-test.csv and SICK_test_annotated.txt, and the mean of the
+  sets (Gao et al. 2021, §6.1). Missing sets are named.
+
+With `--model` the vectors are those of an export.
 """
 
 import dataclasses
@@ -51,24 +52,18 @@ from tasks import measures, retrieval
 
 
 @dataclasses.dataclass(frozen=True)
-class Choices:
-    """All that the command may choose."""
+class StsChoices(retrieval.VectorChoices):
+    """Choices of the command."""
 
-    init: str | None = flag(
-        None, 'The workdir of a finished run, or a converted one.', model=True)
-    model: str | None = flag(None, 'An export instead, DIR/1.')
-    dims: int | None = flag(
-        None, 'The first so many numbers of a vector alone.', at_least=1)
     data: str | None = flag(
         None, 'A file of STS-B or SICK with scores, a folder of STS12 to '
         'STS16, or a folder of all of them.')
-    workdir: str | None = flag(None, 'Where metrics.json goes.')
 
 
 def correlations(
     path: str, similarity: str, encoders: Mapping[str, Encode]
 ) -> dict[str, Any]:
-    """Spearman's x 100 on a file for each encoder by name; the file's name."""
+    """Returns Spearman's x 100 on a file for each encoder, for JSON."""
     pairs = read(pathlib.Path(path))
     return {
         'data': pathlib.Path(path).name,
@@ -77,12 +72,12 @@ def correlations(
     }
 
 
-def measure(pairs: ScoredPairs, found: np.ndarray) -> dict[str, Any]:
-    """The correlations of `similarities` with scores, for JSON."""
+def measure(pairs: ScoredPairs, similarity: np.ndarray) -> dict[str, Any]:
+    """Correlates [n] similarities of pairs with people's scores, for JSON."""
 
     def ranked(begin: int, count: int) -> dict[str, Any]:
-        some = slice(begin, begin + count)
-        value = measures.ranked(found[some], pairs.scores[some])
+        span = slice(begin, begin + count)
+        value = measures.ranked(similarity[span], pairs.scores[span])
         return {'pairs': count, **value}
 
     record = ranked(0, len(pairs.scores))
@@ -118,7 +113,7 @@ def measured(
 
 
 def of_sets(sets: Mapping[str, Mapping[str, Any]]) -> dict[str, Any]:
-    """Sums several sets up for JSON, each a record of `measured`."""
+    """Averages over sets, for JSON; `sets`: results of `measured` by name."""
     values = [record['spearman'] for record in sets.values()]
     return {
         'mean': round(float(np.mean(values)), 2),
@@ -128,15 +123,15 @@ def of_sets(sets: Mapping[str, Mapping[str, Any]]) -> dict[str, Any]:
 
 
 def show(record: Mapping[str, Any]) -> None:
-    """Prints what `measured` gives."""
+    """Prints a result of `measured`."""
     for name, part in record.get('parts', {}).items():
-        print(f'{name}: {measures.said(part, part["pairs"])}')
+        print(f'{name}: {measures.described(part, part["pairs"])}')
     if 'parts' in record:
         print(
             f'mean of {len(record["parts"])} parts {record["mean"]:.2f}, '
             f'weighted by their pairs {record["weighted_mean"]:.2f}'
         )
-    print(f'all: {measures.said(record, record["pairs"])}')
+    print(f'all: {measures.described(record, record["pairs"])}')
     print(
         ', '.join(
             f'{name} {"-" if record[name] is None else f"{record[name]:.3f}"}'
@@ -146,26 +141,21 @@ def show(record: Mapping[str, Any]) -> None:
     )
 
 
-@commands.takes(Choices)
-def run(given: Choices, chosen: Mapping[str, Any]) -> dict[str, Any]:
-    """The whole command.
-
-    Raises:
-        UsageError: neither or both of --init and --model.
-    """
+@commands.takes(StsChoices)
+def run(choices: StsChoices, chosen: Mapping[str, Any]) -> dict[str, Any]:
+    """Measures the vectors of --init or --model; returns metrics.json."""
     commands.require(
-        vars(given),
+        vars(choices),
         data='a file of STS-B or SICK, a folder of STS12 to STS16, or a folder '
         'of all of them',
         workdir='a folder for metrics.json',
     )
-    retrieval.check_source(given.init, given.model)
-    workdir = commands.result_folder(given.workdir)
-    path = pathlib.Path(given.data)
+    workdir = retrieval.check_source(choices)
+    path = pathlib.Path(choices.data)
     sets = read_sets(path)
     pairs = None if sets else read(path)
     encode, similarity = retrieval.vectors_of(
-        given.init, given.model, given.dims
+        choices.init, choices.model, choices.dims
     )
     embed = functools.partial(encode, role=None)
     if pairs is not None:
@@ -175,7 +165,8 @@ def run(given: Choices, chosen: Mapping[str, Any]) -> dict[str, Any]:
         records = {}
         for name, of_set in sets.items():
             one = records[name] = measured(of_set, embed, similarity)
-            print(f'{name}: {measures.said(one, one["pairs"])}', flush=True)
+            line = measures.described(one, one['pairs'])
+            print(f'{name}: {line}', flush=True)
         scores = of_sets(records)
         lacking = ', '.join(scores['missing'])
         print(
@@ -185,9 +176,9 @@ def run(given: Choices, chosen: Mapping[str, Any]) -> dict[str, Any]:
         )  # fmt: skip
     record = {
         'task': 'sts',
-        'data': given.data,
-        'weights': given.model or given.init,
-        'dims': given.dims,
+        'data': choices.data,
+        'weights': choices.model or choices.init,
+        'dims': choices.dims,
         **scores,
     }
     commands.record(workdir, record)

@@ -1,16 +1,15 @@
-"""How students are initialised: layers of a workdir, or a lookup table.
+"""Initial weights of students: layers of a workdir, or a lookup table.
 
-The encoder `lookup` is initialised as model2vec does (Tulkens & van Dongen
-2024): the teacher's own vectors of single pieces, their principal components,
-and weights by how rare a piece is.
+The encoder `lookup` is initialised as in model2vec (Tulkens & van Dongen 2024):
+the teacher's vectors of single tokens, reduced to principal components, and
+weights by how rare a token is.
 
-A student may have a vocabulary of its own. Its teacher has no vectors of such
-pieces, but it has of the texts that they stand in: the table begins as the one
-whose means of pieces are most like these (`fitted`). That serves languages too
-that the teacher does not read, whose texts are translations of what it does.
+A student may have another vocabulary. A teacher has no vectors of such tokens,
+but it has vectors of texts: the table is fitted to these as means of tokens
+(`fit_table`). That serves also languages that the teacher does not read, where
+the vectors are those of translations.
 
-Glossary of shapes: n vectors, V vocabulary, W width of the teacher, D of the
-student.
+Glossary of shapes: W width of the teacher.
 """
 
 import dataclasses
@@ -32,18 +31,17 @@ if TYPE_CHECKING:
 FIRST, EVERY = TAKES = ('first', 'every')
 SIF, ZIPF = WEIGHTINGS = ('sif', 'zipf')
 CHUNK = 4096  # texts that are tokenized at once
-BEGINS = '\u2581'  # of SentencePiece: the piece begins a word
-ENDS = '</w>'  # of pairs of characters: the piece ends one
-PENALTY, ROUNDS = 0.03, 10  # of `fitted`
+BEGINS = '\u2581'  # of SentencePiece: the token begins a word
+ENDS = '</w>'  # of pairs of characters: the token ends a word
+PENALTY, ROUNDS = 0.03, 10  # of `fit_table`
 
 
 def principal(vectors: np.ndarray, width: int) -> tuple[np.ndarray, np.ndarray]:
-    """What most of the variance of [n, W] vectors is in.
+    """Projects vectors [n, W] to the directions of the largest variance.
 
     Returns:
-        [n, D] float32, their mean taken away; and the directions [D, W], of
-        length 1, each with its largest number positive; where D is W as they
-        were.
+        [n, D] float32 without the mean; and the directions [D, W], of length 1,
+        with the largest number positive; the identity if D is W.
     """
     x = np.asarray(vectors, np.float64)
     x = x - x.mean(axis=0)
@@ -59,14 +57,14 @@ def principal(vectors: np.ndarray, width: int) -> tuple[np.ndarray, np.ndarray]:
 def weights_of(
     weighting: str, around: Sequence[int], counts: np.ndarray
 ) -> np.ndarray:
-    """[V] float32: how much each piece begins to weigh, 1 on average.
+    """Returns initial weights of tokens, [V] float32, 1 on average.
 
     Args:
         weighting: 'sif', a / (a + p) of Arora et al. 2017 ("A simple but
             tough-to-beat baseline", §3); or 'zipf', log(1 + rank), for
             vocabularies that are sorted by frequency.
-        around: pieces that stand around every text and weigh nothing.
-        counts: [V], how often each occurs.
+        around: special tokens around every text, which get weight 0.
+        counts: [V], how often each token occurs.
     """
     from infoword_tf.layers.pooling import rarity
 
@@ -79,69 +77,69 @@ def weights_of(
 
 
 def counted(tokenizer: 'Tokenizer', texts: Sequence[str]) -> Iterator[Any]:
-    """Yields how often each piece is in each of CHUNK texts: CSR [n, V]."""
+    """Counts tokens in texts; yields a CSR matrix [n, V] for CHUNK texts."""
     from scipy import sparse
 
     for begin in range(0, len(texts), CHUNK):
-        pieces = tokenizer.tokenize(texts[begin : begin + CHUNK])
-        ids, splits = pieces.flat_values.numpy(), pieces.row_splits.numpy()
-        found = sparse.csr_array(
+        tokens = tokenizer.tokenize(texts[begin : begin + CHUNK])
+        ids, splits = tokens.flat_values.numpy(), tokens.row_splits.numpy()
+        counts = sparse.csr_array(
             (np.ones(len(ids), np.float32), ids, splits),
             shape=(len(splits) - 1, len(tokenizer)),
         )
-        found.sum_duplicates()
-        yield found
+        counts.sum_duplicates()
+        yield counts
 
 
 def counts_of(tokenizer: 'Tokenizer', texts: Sequence[str]) -> np.ndarray:
-    """[V] int64: how often each piece is in some texts."""
+    """Counts each token in all texts, [V] int64."""
     counts = np.zeros(len(tokenizer), np.int64)
-    for some in counted(tokenizer, texts):
-        counts += some.sum(axis=0).astype(np.int64)
+    for chunk in counted(tokenizer, texts):
+        counts += chunk.sum(axis=0).astype(np.int64)
     return counts
 
 
-def fitted(
+def fit_table(
     tokenizer: 'Tokenizer',
     texts: Sequence[str],
     vectors: np.ndarray,
     weights: np.ndarray | None = None,
 ) -> np.ndarray:
-    """Of each piece a vector, so that texts are about the mean of their pieces.
+    """Fits embeddings of tokens, so that a mean of tokens is a text's vector.
 
-    The table E that minimises, over texts with their vectors v,
+    The table E minimises, over texts with vectors v,
 
-        sum |mean of w E over the pieces of a text - v|^2 + PENALTY |E|^2,
+        sum |mean of w E over the tokens of a text - v|^2 + PENALTY |E|^2,
 
-    by ROUNDS of conjugate gradients. The mean of all v, which says nothing of a
-    piece, is taken away. A piece that no text has is 0.
+    by ROUNDS of conjugate gradients. The mean of all v is subtracted first,
+    since it distinguishes no tokens. A token that does not occur gets 0.
 
     Args:
-        tokenizer: V pieces.
-        texts, vectors: n of them, [n, W].
+        tokenizer: of V tokens.
+        texts, vectors: n texts, and [n, W].
         weights: w, [V]; None: 1.
 
     Returns:
         [V, W] float32.
     """
-    parts, begin = [], 0
+    chunks, begin = [], 0
     mean = vectors.mean(axis=0, dtype=np.float64).astype(np.float32)
     rest = np.zeros((len(tokenizer), vectors.shape[1]), np.float32)
-    for part in counted(tokenizer, texts):
-        sizes = np.maximum(part.sum(axis=1), 1)
-        part.data /= np.repeat(sizes, np.diff(part.indptr))
+    for chunk in counted(tokenizer, texts):
+        sizes = np.maximum(chunk.sum(axis=1), 1)
+        chunk.data /= np.repeat(sizes, np.diff(chunk.indptr))
         if weights is not None:
-            part.data *= weights[part.indices]
-        end = begin + part.shape[0]
-        rest += part.T @ (vectors[begin:end].astype(np.float32) - mean)
-        parts.append(part)
+            chunk.data *= weights[chunk.indices]
+        end = begin + chunk.shape[0]
+        rest += chunk.T @ (vectors[begin:end].astype(np.float32) - mean)
+        chunks.append(chunk)
         begin = end
     table, direction = np.zeros_like(rest), rest.copy()
     length = np.square(rest).sum(axis=0)
     for _ in range(ROUNDS):
         change = PENALTY * direction
-        for part in parts:
-            change += part.T @ (part @ direction)
+        for chunk in chunks:
+            change += chunk.T @ (chunk @ direction)
         rate = length / np.maximum((direction * change).sum(axis=0), 1e-30)
         table += rate * direction
         rest -= rate * change
@@ -156,20 +154,22 @@ def lookup_of(
     weighting: str,
     texts: Sequence[str],
     rows: Mapping[str, RowConfig],
-    own: 'tuple[Tokenizer, np.ndarray] | None' = None,
+    vocabulary: 'tuple[Tokenizer, np.ndarray] | None' = None,
 ) -> 'Loaded':
-    """The encoder `lookup` of width D as it begins, with a teacher's pieces.
+    """Initializes a student with the encoder `lookup`.
 
     Args:
-        teacher, width, weighting: in WEIGHTINGS.
-        texts: that it will be trained on.
-        rows: by name, those that train it, whose projections begin as the way
-            back to the teacher's vectors.
-        own: a tokenizer, and the vectors [n, W] of the texts, to which a table
-            of its pieces is `fitted`; None: the teacher's.
+        teacher: an embedding model.
+        width: D of the student.
+        weighting: in WEIGHTINGS.
+        texts: to train on.
+        rows: that train the student, by name; their projections are
+            initialized as the way back to the teacher's vectors.
+        vocabulary: a tokenizer, and vectors [n, W] of the texts to fit a table
+            to; None: the teacher's tokens and their vectors.
 
     Raises:
-        UsageError: it would be wider than its teacher.
+        UsageError: the student would be wider than the teacher.
     """
     from infoword_tf.inference.loaded import Loaded
     from infoword_tf.model import Model
@@ -180,7 +180,7 @@ def lookup_of(
             f'{teacher.width} numbers; take as many, or fewer'
         )
     old = teacher.loaded.config
-    tokenizer = own[0] if own else teacher.loaded.tokenizer
+    tokenizer = vocabulary[0] if vocabulary else teacher.loaded.tokenizer
     arguments = {
         'vocab_size': len(tokenizer),
         'width': width,
@@ -197,19 +197,20 @@ def lookup_of(
     )
     counts = counts_of(tokenizer, texts)
     model = Model(config, tokenizer.specials, companions=False)
-    made = Loaded(model, tokenizer, config, counts)
-    weights = weights_of(weighting, [*made.before, *made.after], counts)
-    if own:
-        pieces = fitted(tokenizer, texts, own[1], weights)
+    student = Loaded(model, tokenizer, config, counts)
+    around = [*student.before, *student.after]
+    weights = weights_of(weighting, around, counts)
+    if vocabulary:
+        vectors = fit_table(tokenizer, texts, vocabulary[1], weights)
     else:
-        pieces = teacher.pieces()
-    table, directions = principal(pieces, width)
+        vectors = teacher.token_vectors()
+    table, directions = principal(vectors, width)
     model.encoder.embedding_table.assign(table)
     model.encoder.piece_weights.assign(weights)
     for objective in model.objectives.values():
         if objective.kernel is not None:
             objective.kernel.assign(directions)
-    return made
+    return student
 
 
 def with_vocabulary(
@@ -218,17 +219,17 @@ def with_vocabulary(
     texts: Sequence[str],
     read: Sequence[str],
 ) -> 'Loaded':
-    """The layers of a workdir with another vocabulary, and no rows.
+    """Gives the layers of a workdir another vocabulary, and no rows.
 
-    Pieces that the old vocabulary spells alike keep their embeddings. Others
-    are `fitted` to texts, of which each is the mean of the old embeddings of
-    what stands for it; as long, on average, as those that are kept.
+    Tokens that both vocabularies spell alike keep their embeddings. Others are
+    fitted to texts (`fit_table`), whose vectors are means of old embeddings,
+    and scaled to the average length of the kept embeddings.
 
     Args:
         loaded: the workdir.
-        tokenizer: the new one.
-        texts: n, as it will read them.
-        read: n texts of the same meaning, which the old one spells well.
+        tokenizer: the new vocabulary.
+        texts: n texts, for the new tokenizer.
+        read: n texts of the same meaning, for the old tokenizer.
 
     Raises:
         UsageError: the workdir has no layers, or no table of embeddings.
@@ -246,12 +247,12 @@ def with_vocabulary(
         )
     table = old[path].numpy()
     means = np.concatenate([
-        some @ table / np.maximum(some.sum(axis=1), 1)[:, None]
-        for some in counted(loaded.tokenizer, read)
+        chunk @ table / np.maximum(chunk.sum(axis=1), 1)[:, None]
+        for chunk in counted(loaded.tokenizer, read)
     ])
-    fresh = fitted(tokenizer, texts, means)
-    known = known_pieces(tokenizer, loaded.tokenizer)
-    places, origins = np.array(list(known.items())).T
+    fresh = fit_table(tokenizer, texts, means)
+    known = known_tokens(tokenizer, loaded.tokenizer)
+    numbers, origins = np.array(list(known.items())).T
     centre = table[origins].mean(axis=0)
 
     def length(vectors: np.ndarray) -> float:
@@ -260,7 +261,7 @@ def with_vocabulary(
 
     fresh *= length(table[origins] - centre) / length(fresh)
     fresh += centre
-    fresh[places] = table[origins]
+    fresh[numbers] = table[origins]
     arguments = {**config.encoder.arguments, 'vocab_size': len(tokenizer)}
     config = config.replace(
         encoder=dataclasses.replace(config.encoder, arguments=arguments),
@@ -273,25 +274,25 @@ def with_vocabulary(
         companions=False,
     )
     values = {name: old[name].numpy() for name in model.variables}
-    files.assign(model.variables, {**values, path: fresh}, 'other pieces')
+    files.assign(model.variables, {**values, path: fresh}, 'other tokens')
     return Loaded(model, tokenizer, config, counts_of(tokenizer, texts))
 
 
-def known_pieces(new: 'Tokenizer', old: 'Tokenizer') -> dict[int, int]:
-    """By piece of a vocabulary that of another which is spelled alike.
+def known_tokens(new: 'Tokenizer', old: 'Tokenizer') -> dict[int, int]:
+    """Maps tokens of a vocabulary to equally spelled tokens of another.
 
-    Special pieces by what they are for. One that begins a word is compared
-    with such pieces first (`##s`, `s` and `_s` are how they differ).
+    Special tokens are mapped by function. A token that begins a word is mapped
+    to such a token if possible, across notations (`s`, `##s`, `_s`).
     """
 
     def spelled(tokenizer: 'Tokenizer', number: int) -> str:
-        piece = tokenizer.vocabulary[number]
+        token = tokenizer.vocabulary[number]
         if tokenizer.kind == 'sentencepiece':
-            return piece.replace(BEGINS, ' ')
+            return token.replace(BEGINS, ' ')
         if tokenizer.kind == 'bytes':
             return tokenizer.text([number])
-        text = piece.removeprefix('##').removesuffix(ENDS)
-        begins = text == piece
+        text = token.removeprefix('##').removesuffix(ENDS)
+        begins = text == token
         if tokenizer.kind == 'characters':
             begins = not begins
         return f' {text}' if begins else text
@@ -307,27 +308,26 @@ def known_pieces(new: 'Tokenizer', old: 'Tokenizer') -> dict[int, int]:
         text = spelled(new, number)
         text = text.lower() if old.lower_case else text
         other = text[1:] if text.startswith(' ') else f' {text}'
-        found = first.get(text, first.get(other))
-        if found is not None and number not in new.control_ids:
-            known.setdefault(number, found)
+        origin = first.get(text, first.get(other))
+        if origin is not None and number not in new.control_ids:
+            known.setdefault(number, origin)
     return known
 
 
 def pooling_of(config: Config) -> str:
-    """How a student's states become a vector: as its teacher's, where the rows
-    can, else their mean."""
+    """Returns a student's pooling: the teacher's, or mean if rows lack that."""
     if config.pooling == CLS and not layout_of(config.layout).first:
         return LAST_TOKEN
     return config.pooling if config.pooling in POOLINGS else MEAN
 
 
 def start_of(init: str, layers: int | None, take: str) -> 'Loaded':
-    """A student as it begins: so many layers of a workdir, see TAKES.
+    """Loads a student's start: so many layers of a workdir, see TAKES.
 
-    None: all that there are, with their rows.
+    Without a number all layers, and the rows.
 
     Raises:
-        UsageError: there are not so many.
+        UsageError: the workdir has fewer layers.
     """
     import infoword_tf
 

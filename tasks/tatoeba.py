@@ -1,25 +1,25 @@
-r"""Across languages: does a sentence find its translation?
+r"""Translations: how often the nearest sentence is the translation.
 
     python -m tasks.tatoeba --init=runs/minilm --data_dir=tatoeba/v1 \
         --workdir=runs/minilm/tatoeba
     python -m tasks.tatoeba --init=runs/xlmr --data_dir=tatoeba/v1 --layer=7 \
         --pooling=mean --languages=deu,fra --workdir=runs/xlmr/tatoeba
 
-Every sentence looks for its translation among all of the other language, from
-each language into English and from English into each (Artetxe & Schwenk 2019,
-the Tatoeba test set). The folder is that of LASER: tatoeba.deu-eng.deu and
-tatoeba.deu-eng.eng, a sentence a line, and the same of other languages; names
-may have other codes, as de-en.de and de-en.en.
+Every sentence looks for its translation among all sentences of the other
+language, from each language into English and from English into each (Artetxe &
+Schwenk 2019, the Tatoeba test set). The folder is that of LASER:
+tatoeba.deu-eng.deu and tatoeba.deu-eng.eng, a sentence a line, and two such
+files for each language; other codes, as de-en.de and de-en.en, work too.
 
-Vectors are compared by cosine, whatever the model was trained with. With
+Vectors are compared by cosine, whatever the similarity of the model. With
 --score=margin each sentence takes, of its nearest --neighbours, the one with
 the largest margin (Artetxe & Schwenk 2019, "Margin-based Parallel Corpus
 Mining", Eq. 2-3).
 
-Accuracy compares sentences: where one stands in several lines, each of them is
-right. `by_line`, which is printed where that makes a difference, compares the
-numbers of lines; of copies the first is found. Weighted F1 is that of
-scikit-learn over numbers of lines. What is published as what:
+Accuracy compares sentences: any copy of the right sentence is right. `by_line`
+compares line numbers, and only the first of several copies is right; it is
+printed where the two differ. Weighted F1 is scikit-learn's over line numbers.
+Published figures:
 
     LASER      error rates are 100 - accuracy, in both directions
     XTREME     `by_line`, en>xx, the mean over 36 languages
@@ -48,23 +48,17 @@ SHOWN = ('accuracy', 'f1')  # in the table
 
 
 @dataclasses.dataclass(frozen=True)
-class Choices:
-    """All that the command may choose."""
+class TatoebaChoices(retrieval.VectorChoices):
+    """Choices of the command."""
 
-    init: str | None = flag(
-        None, 'The workdir of a finished run, or a converted one.', model=True)
-    model: str | None = flag(None, 'An export instead, DIR/1.')
     layer: int | None = flag(
         None, 'Layer of --init whose states are pooled, 0 the embeddings; by '
         'default as the workdir says.', at_least=0)
     pooling: str | None = flag(
         None, 'Pooling of the vectors; by default that of --init.')
-    dims: int | None = flag(
-        None, 'The first so many numbers of a vector alone.', at_least=1)
     neighbours: int = flag(
         bitext.NEIGHBOURS, 'Nearest sentences that a margin is made of.',
         at_least=1)
-    workdir: str | None = flag(None, 'Where metrics.json goes.')
     data_dir: str | None = flag(
         None, "A folder of translations into English, as LASER's Tatoeba.")
     languages: tuple[str, ...] = flag(
@@ -74,7 +68,7 @@ class Choices:
 
 
 def mean(languages: Collection[bitext.Shares]) -> bitext.Shares:
-    """Over languages, each of which counts the same."""
+    """Averages over languages, with equal weights."""
     return {
         name: {
             direction: float(np.mean([x[name][direction] for x in languages]))
@@ -85,7 +79,7 @@ def mean(languages: Collection[bitext.Shares]) -> bitext.Shares:
 
 
 def percent(shares: bitext.Shares) -> bitext.Shares:
-    """x 100, rounded, for JSON."""
+    """Returns shares x 100, rounded, for JSON."""
     return {
         name: {k: round(100 * value, 2) for k, value in values.items()}
         for name, values in shares.items()
@@ -93,15 +87,15 @@ def percent(shares: bitext.Shares) -> bitext.Shares:
 
 
 def head() -> str:
-    """The two lines above a table of `row`s."""
+    """Returns the two lines above a table of `line`s."""
     above = f'{"":17}{"accuracy":>26}{"weighted F1":>26}'
     names = ''.join(f'{x:>10}{y:>8}{z:>8}' for x, y, z in [
         ('xx>en', 'en>xx', 'mean')] * len(SHOWN))  # fmt: skip
     return f'{above}\n{"language":<10}{"pairs":>7}{names}'
 
 
-def row(name: str, pairs: int | None, shares: bitext.Shares) -> str:
-    """A line of the table."""
+def line(name: str, pairs: int | None, shares: bitext.Shares) -> str:
+    """Formats the figures of a language as a line of the table."""
     cells = ''.join(
         f'{100 * shares[measure][direction]:{10 if i == 0 else 8}.2f}'
         for measure in SHOWN
@@ -110,83 +104,80 @@ def row(name: str, pairs: int | None, shares: bitext.Shares) -> str:
     return f'{name:<10}{"" if pairs is None else f"{pairs:,}":>7}{cells}'
 
 
-def notes(found: bitext.Bitext, shares: bitext.Shares) -> list[str]:
-    """What is to be known of a language's files."""
-    said = []
-    if copies := found.foreign.copies + found.english.copies:
+def notes(pairs: bitext.Bitext, shares: bitext.Shares) -> list[str]:
+    """Returns remarks on a language's files: copies, a suspicious order."""
+    remarks = []
+    if copies := pairs.foreign.copies + pairs.english.copies:
         values = ', '.join(
             f'{100 * shares["by_line"][direction]:.2f}'
             for direction in bitext.DIRECTIONS
         )
-        said.append(
-            f'{found.language}: {copies:,} lines repeat a sentence of their '
+        remarks.append(
+            f'{pairs.language}: {copies:,} lines repeat a sentence of their '
             f'file; by number of the line accuracy is {values}'
         )
-    if found.is_sorted:
-        said.append(
-            f'{found.language}: the English sentences are in the order of the '
+    if pairs.is_sorted:
+        remarks.append(
+            f'{pairs.language}: the English sentences are in the order of the '
             "alphabet, as XTREME's preparation leaves them, and so probably "
             'beside wrong ones; take the files of LASER'
         )
-    return said
+    return remarks
 
 
-@commands.takes(Choices)
-def run(given: Choices, chosen: Mapping[str, Any]) -> dict[str, Any]:
-    """The whole command.
+@commands.takes(TatoebaChoices)
+def run(choices: TatoebaChoices, chosen: Mapping[str, Any]) -> dict[str, Any]:
+    """Searches for translations by vectors; returns metrics.json.
 
     Raises:
-        UsageError: neither or both of --init and --model, or choices that do
-            not go together.
-        FileNotFoundError, ValueError: of the data, as the message says.
+        UsageError: choices that contradict each other.
+        FileNotFoundError, ValueError: the data or the model cannot be read.
     """
     commands.require(
-        vars(given),
+        vars(choices),
         data_dir="a folder of translations into English, as LASER's Tatoeba",
         workdir='a folder for metrics.json',
     )
-    retrieval.check_source(
-        given.init, given.model, layer=given.layer, pooling=given.pooling
-    )
-    by_margin = given.score == 'margin'
+    workdir = retrieval.check_source(choices, 'layer', 'pooling')
+    by_margin = choices.score == 'margin'
     if 'neighbours' in chosen and not by_margin:
         raise errors.UsageError(
-            f'--neighbours={given.neighbours} goes with --score=margin; a '
+            f'--neighbours={choices.neighbours} goes with --score=margin; a '
             'cosine has none'
         )
-    workdir = commands.result_folder(given.workdir)
-    found = bitext.read(pathlib.Path(given.data_dir), given.languages)
+    bitexts = bitext.read(pathlib.Path(choices.data_dir), choices.languages)
     encode, _ = retrieval.vectors_of(
-        given.init, given.model, given.dims, given.pooling, given.layer
-    )
-    english, places = bitext.english_of(found)
+        choices.init, choices.model, choices.dims, choices.pooling,
+        choices.layer,
+    )  # fmt: skip
+    english, numbers = bitext.english_of(bitexts)
     vectors = encode(english, None)
     languages = {}
     print(head(), flush=True)
-    for language, own in zip(found, places, strict=True):
+    for language, translations in zip(bitexts, numbers, strict=True):
         shares = languages[language.language] = bitext.measure_both(
             language,
             encode(language.foreign.texts, None),
-            vectors[own],
-            given.score,
-            given.neighbours,
+            vectors[translations],
+            choices.score,
+            choices.neighbours,
         )
         pairs = len(language.foreign.place)
-        print(row(language.language, pairs, shares), flush=True)
+        print(line(language.language, pairs, shares), flush=True)
     average = mean(languages.values())
-    print(row(f'mean of {len(found)}', None, average))
-    for language in found:
+    print(line(f'mean of {len(bitexts)}', None, average))
+    for language in bitexts:
         for note in notes(language, languages[language.language]):
             print(note)
     record = {
         'task': 'tatoeba',
-        'data_dir': given.data_dir,
-        'weights': given.model or given.init,
-        'layer': given.layer,
-        'pooling': given.pooling,
-        'dims': given.dims,
-        'score': given.score,
-        'neighbours': given.neighbours if by_margin else None,
+        'data_dir': choices.data_dir,
+        'weights': choices.model or choices.init,
+        'layer': choices.layer,
+        'pooling': choices.pooling,
+        'dims': choices.dims,
+        'score': choices.score,
+        'neighbours': choices.neighbours if by_margin else None,
         **percent(average),
         'languages': {
             x.language: {
@@ -194,7 +185,7 @@ def run(given: Choices, chosen: Mapping[str, Any]) -> dict[str, Any]:
                 'copies': {'xx': x.foreign.copies, 'en': x.english.copies},
                 **percent(languages[x.language]),
             }
-            for x in found
+            for x in bitexts
         },
     }
     commands.record(workdir, record)

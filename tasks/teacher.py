@@ -1,15 +1,14 @@
-"""A workdir as a teacher: its outputs for all examples, kept on disk.
+"""Teachers: outputs of a workdir for all examples, computed once, on disk.
 
-A student's training needs only the teacher's outputs, so they are computed
-once. A fine-tuned teacher gives for each example its scores, float32, or for
-spans those of every token, float16; and for each layer below the last the
+Outputs of a fine-tuned teacher are the scores of each example, float32, or of
+spans the scores of every token, float16; and for each layer below the last the
 normalised pooled state of each text, float16 (which changes `soft_span` and
-`patience` by less than a thousandth). An embedding model gives its vectors,
-float16 (which changes the losses as little). They lie in the cache under a hash
-of the teacher's weights and of the examples, in parts: a pass that was stopped
-is resumed with the next part. One pass serves every student.
+`patience` by less than a thousandth). Outputs of an embedding model are
+vectors, float16 (which changes the losses as little). They lie in the cache
+under a hash of the teacher's weights and of the examples, in chunks: a stopped
+command goes on with the next chunk. All students use the same outputs.
 
-Glossary of shapes: n examples, K texts of each, C classes, L layers, W width.
+Glossary of shapes: n examples, S texts of each, C classes, W width.
 """
 
 import hashlib
@@ -32,37 +31,37 @@ if TYPE_CHECKING:
     from infoword_tf.inference.loaded import Loaded
     from infoword_tf.views import View
 
-PART = 1024  # examples of a file
-BATCH = 32  # that are computed together
+CHUNK = 1024  # examples of a file
+BATCH = 32  # examples that are computed together
 
 
-def parts_of(
+def chunks_of(
     teacher: str,
     key: str,
     order: np.ndarray,
     compute: Callable[[np.ndarray], dict[str, np.ndarray]],
 ) -> list[tuple[pathlib.Path, np.ndarray]]:
-    """The files of a teacher's outputs; computed where that was not done yet.
+    """Returns the files of a teacher's outputs, and computes missing files.
 
     Args:
-        teacher: its workdir, for people.
-        key: of its weights and of the examples.
-        order: [n] numbers of the examples as they are computed.
-        compute: what a file holds of some of them.
+        teacher: the workdir, for people.
+        key: of the teacher's weights and of the examples.
+        order: [n] numbers of examples, as they are computed.
+        compute: (numbers of examples) -> the arrays of a file.
 
     Returns:
-        Each file, and the numbers of the examples that it holds.
+        (file, numbers of its examples) of all files.
 
     Raises:
         OSError: the disk is full.
     """
     folder = files.cache_dir() / 'teachers' / key
     folder.mkdir(parents=True, exist_ok=True)
-    parts = [
-        (folder / f'{begin:09d}.safetensors', order[begin : begin + PART])
-        for begin in range(0, len(order), PART)
+    chunks = [
+        (folder / f'{begin:09d}.safetensors', order[begin : begin + CHUNK])
+        for begin in range(0, len(order), CHUNK)
     ]
-    lacking = [part for part in parts if not part[0].is_file()]
+    lacking = [chunk for chunk in chunks if not chunk[0].is_file()]
     if lacking:
         print(
             f'--teacher={teacher}: its outputs for {len(order):,} examples '
@@ -77,27 +76,27 @@ def parts_of(
         for path, numbers in lacking:
             files.write_tensors(path, compute(numbers))
             bar.update(len(numbers))
-    return parts
+    return chunks
 
 
 class Teacher:
-    """A workdir that knows a task.
+    """A workdir that was fine-tuned on a task.
 
     Attributes:
         folder: the workdir.
-        loaded: it in memory.
+        loaded: the workdir in memory.
         row: 'label', 'score' or 'span'.
         settings: of the row.
         depth, width: L and W.
-        digest: of its weights.
+        digest: of the weights.
     """
 
     def __init__(self, folder: str, task: Task):
-        """Loads it.
+        """Loads a workdir.
 
         Raises:
             FileNotFoundError: it is no workdir.
-            UsageError: it does not know the task.
+            UsageError: it was not fine-tuned on the task.
         """
         import infoword_tf
 
@@ -125,15 +124,15 @@ class Teacher:
                 'name a teacher of such labels'
             )
         labels = self.loaded.config.labels
-        if task.labels and tuple(labels) != task.shown:
+        if task.labels and tuple(labels) != task.class_names:
             raise errors.UsageError(
                 f'--teacher={folder} knows the labels {", ".join(labels)}, '
-                f'the data has {", ".join(task.shown)}; name a teacher of '
-                'the same labels, in the same order'
+                f'the data has {", ".join(task.class_names)}; name a teacher '
+                'of the same labels, in the same order'
             )
         known, names = self.loaded.config.task, {task.name}
         names |= {known.name} if known else set()
-        if len(names - {'classify'}) > 1:  # which is of any table
+        if len(names - {'classify'}) > 1:  # tasks.classify reads any table
             raise errors.UsageError(
                 f'--teacher={folder} was fine-tuned on {known.name}, this is '
                 f'{task.name}; name a teacher of the same task'
@@ -144,12 +143,16 @@ class Teacher:
         self.digest = files.digest_of(pathlib.Path(folder) / WEIGHTS)
 
     def check(self, student: 'Loaded', length: int, **settings: Any) -> None:
-        """Complains of a student that reads examples of T tokens otherwise.
+        """Refuses a student with other inputs than the teacher.
 
-        The settings of its row have to be the teacher's.
+        Args:
+            student: before the training.
+            length: T of the examples.
+            **settings: of the student's row, which must be the teacher's.
 
         Raises:
-            UsageError: it does.
+            UsageError: the vocabulary, the layout, the length or a setting
+                does not fit.
         """
 
         def reads(loaded: 'Loaded') -> tuple[Any, ...]:
@@ -179,7 +182,7 @@ class Teacher:
     def described(
         self, metric: str | None = None, score: float | None = None
     ) -> TeacherConfig:
-        """What a student's config says of it, and of its held-out score."""
+        """Describes the teacher for a student's config.json."""
         values = self.loaded.model.variables.values()
         return TeacherConfig(
             self.folder,
@@ -191,7 +194,7 @@ class Teacher:
         )
 
     def key(self, examples: 'Examples') -> str:
-        """Other weights, settings or examples have another."""
+        """Hashes weights, settings and examples."""
         config = self.loaded.config
         digest = hashlib.blake2b(self.digest.encode(), digest_size=10)
         arguments = [
@@ -209,15 +212,15 @@ class Teacher:
     def outputs(
         self, examples: 'Examples', layers: Sequence[int] = ()
     ) -> tuple[np.ndarray, np.ndarray]:
-        """What it makes of examples; as of `parts_of`.
+        """Computes or reads scores and states, see `chunks_of`.
 
         Returns:
-            [n, C] float32 scores, of numbers [n], of both ends of spans
-            [tokens, 2] float16; states of layers from 1 to L - 1
-            [n, K, layers, W] float16.
+            Scores [n, C] float32, of a teacher of numbers [n], of both ends of
+            spans [tokens, 2] float16; and states of layers from 1 to L - 1,
+            [n, S, layers, W] float16.
         """
         order = np.argsort(-examples.sizes, kind='stable')
-        parts = parts_of(
+        chunks = chunks_of(
             self.folder,
             self.key(examples),
             order,
@@ -226,15 +229,15 @@ class Teacher:
         shape = (len(order), examples.texts, len(layers), self.width)
         states = np.empty(shape, np.float16)
         scores: Any = None
-        for path, numbers in parts:
-            found = files.read_tensor(path, 'scores')
+        for path, numbers in chunks:
+            chunk = files.read_tensor(path, 'scores')
             where, count = numbers, len(order)
             if self.row == 'span':
                 where = examples.tokens_of(numbers)
                 count = len(examples.ids)
             if scores is None:
-                scores = np.empty((count, *found.shape[1:]), found.dtype)
-            scores[where] = found
+                scores = np.empty((count, *chunk.shape[1:]), chunk.dtype)
+            scores[where] = chunk
             for i, layer in enumerate(layers):
                 name = f'layer_{layer}'
                 states[numbers, :, i] = files.read_tensor(path, name)
@@ -243,7 +246,7 @@ class Teacher:
     def computed(
         self, examples: 'Examples', numbers: np.ndarray
     ) -> dict[str, np.ndarray]:
-        """Of some examples, sorted by length, what a file holds."""
+        """Computes the arrays of a file, of examples sorted by length."""
         from infoword_tf.views import flatten
 
         if self._graph is None:
@@ -255,30 +258,31 @@ class Teacher:
         outputs: list[dict[str, np.ndarray]] = []
         for begin in range(0, len(numbers), BATCH):
             view = self.view(examples, numbers[begin : begin + BATCH])
-            made = self._graph(flatten({'examples': view}))
-            made = {name: x.numpy() for name, x in made.items()}
+            batch = self._graph(flatten({'examples': view}))
+            batch = {name: x.numpy() for name, x in batch.items()}
             if self.row == 'span':  # of each token
-                made['scores'] = made['scores'][view.block_ids == 0]
-            outputs.append(made)
+                batch['scores'] = batch['scores'][view.block_ids == 0]
+            outputs.append(batch)
         return {
-            name: np.concatenate([part[name] for part in outputs])
+            name: np.concatenate([batch[name] for batch in outputs])
             for name in outputs[0]
         }
 
     def view(
-        self, examples: 'Examples', some: np.ndarray, wider: int = 0
+        self, examples: 'Examples', numbers: np.ndarray, wider: int = 0
     ) -> 'View':
-        """Some examples, each in a row of its own, as its row reads them.
+        """Draws a view of examples, one a sequence.
 
-        Rows are `wider` times MULTIPLE wider than need be.
+        Sequences have `wider` times MULTIPLE tokens of padding more than the
+        longest example needs.
         """
         from infoword_tf.data.examples import MULTIPLE
         from infoword_tf.views.examples import EXAMPLES
 
-        longest = int(examples.sizes[some].max())
+        longest = int(examples.sizes[numbers].max())
         text = examples.batch(
-            some,
-            np.arange(len(some))[:, None],
+            numbers,
+            np.arange(len(numbers))[:, None],
             (-(-longest // MULTIPLE) + wider) * MULTIPLE,
         )
         where = self.loaded.model.reads[self.row]['examples'].where
@@ -286,10 +290,10 @@ class Teacher:
         return EXAMPLES.make(text, None, {self.row: where}, specials)
 
     def traced(self, few: dict[str, Any], more: dict[str, Any]) -> Any:
-        """Flat views to scores and states, of shapes that `few`, `more` allow.
+        """Traces a graph from flat views to scores and states.
 
-        One graph from the first call on: a pass that goes on computes bit for
-        bit what it would have computed.
+        Dimensions in which `few` and `more` differ are free. It is one graph
+        for all shapes, so that a resumed pass computes the same bits.
         """
         import tensorflow as tf
 
@@ -299,7 +303,7 @@ class Teacher:
         from infoword_tf.views import unflatten
 
         reads = self.loaded.model.reads[self.row]['examples']
-        # The other rows have no b here.
+        # Other rows have no b in these examples.
         model = self.loaded.model.with_row(
             self.row, {'examples': reads._replace(layers=True)}
         )
@@ -310,25 +314,25 @@ class Teacher:
             batches, _ = model.batches(unflatten(flat), nothing)
             batch = batches[self.row]
             if self.row == 'label':
-                made = {'scores': head.candidate_scores(batch)}
+                outputs = {'scores': head.candidate_scores(batch)}
             elif self.row == 'score':
-                made = {'scores': head.numbers(batch)}
+                outputs = {'scores': head.numbers(batch)}
             else:
                 _, ends = head.both_ends(batch)
-                made = {'scores': tf.cast(tf.stack(ends, -1), tf.float16)}
+                outputs = {'scores': tf.cast(tf.stack(ends, -1), tf.float16)}
             view = batch.views['examples']
-            places = None
-            if self.row == 'span':  # whose layers are of all tokens
+            places = None  # where layers have states of all tokens
+            if self.row == 'span':
                 places = view.targets['span'][:, :, 2]
-            elif reads.everywhere:  # likewise
+            elif reads.everywhere:
                 places = view.places[self.row]
-            below = batch.layers('examples')[1:-1]  # [B, K or T, W] each
+            below = batch.layers('examples')[1:-1]  # [B, S or T, W] each
             for i, layer in enumerate(below):
                 if places is not None:
                     layer = take(layer, places)
                 state = unit(tf.cast(layer, tf.float32))
-                made[f'layer_{i + 1}'] = tf.cast(state, tf.float16)
-            return made
+                outputs[f'layer_{i + 1}'] = tf.cast(state, tf.float16)
+            return outputs
 
         shapes = {
             name: tf.TensorSpec(
@@ -342,23 +346,24 @@ class Teacher:
 
 
 class Embedder:
-    """A workdir whose texts become vectors. It reads strings: its vocabulary
-    need not be its student's.
+    """A workdir that makes vectors of strings.
+
+    A student may have another vocabulary.
 
     Attributes:
         folder: the workdir.
-        loaded: it in memory.
+        loaded: the workdir in memory.
         width: W.
-        digest: of its weights.
-        prompts: what it puts before texts, by turns; [''] where it has none.
+        digest: of the weights.
+        prompts: put before texts in turn; [''] without prompts.
     """
 
     def __init__(self, folder: str):
-        """Loads it.
+        """Loads a workdir.
 
         Raises:
             FileNotFoundError: it is no workdir.
-            UsageError: its texts become no vectors.
+            UsageError: it makes no vectors of texts.
         """
         import infoword_tf
 
@@ -378,30 +383,30 @@ class Embedder:
     def prompted(
         self, texts: Sequence[str], numbers: Iterable[int] | None = None
     ) -> list[str]:
-        """Texts with one of the prompts before each, in turn.
+        """Prefixes texts with the prompts, in turn.
 
-        What has the same number has the same prompt; None: 0, 1, 2, ...
+        Texts of the same number have the same prompt; None: 0, 1, 2, ...
         """
         every, count = self.prompts, len(self.prompts)
         numbers = range(len(texts)) if numbers is None else numbers
         pairs = zip(numbers, texts, strict=True)
         return [every[number % count] + text for number, text in pairs]
 
-    def key(self, what: str, *said: str) -> str:
-        """Of vectors; other weights, settings or texts have another."""
+    def key(self, what: str, *texts: str) -> str:
+        """Hashes weights, settings and texts."""
         config = self.loaded.config.to_json()
         named = ('encoder', 'max_length', 'layout', 'pooling', 'normalize',
                  'dense', 'dims')  # fmt: skip
         settings = [config[name] for name in named]
         settings.append(opened.identity_of(self.loaded.tokenizer))
         digest = hashlib.blake2b(self.digest.encode(), digest_size=10)
-        for part in (what, json.dumps(settings, sort_keys=True), *said):
-            digest.update(part.encode() + b'\n')
+        for line in (what, json.dumps(settings, sort_keys=True), *texts):
+            digest.update(line.encode() + b'\n')
         return digest.hexdigest()
 
     def vectors(self, texts: Sequence[str]) -> np.ndarray:
-        """Of texts, prompts and all: [n, W] float16; as of `parts_of`."""
-        return self._kept(
+        """Computes or reads vectors of texts with prompts, [n, W] float16."""
+        return self._read(
             self.key('texts', *texts),
             len(texts),
             lambda numbers: self.loaded.encode(
@@ -409,34 +414,34 @@ class Embedder:
             ),
         )
 
-    def pieces(self) -> np.ndarray:
-        """Of each piece of its vocabulary, alone in its layout: [V, W]."""
+    def token_vectors(self) -> np.ndarray:
+        """Computes or reads vectors of single tokens, [V, W] float16."""
         loaded = self.loaded
         embed = loaded.graph()
 
         def compute(numbers: np.ndarray) -> np.ndarray:
-            rows = [[*loaded.before, i, *loaded.after] for i in numbers]
-            ids = np.array(rows, np.int32)
+            sequences = [[*loaded.before, i, *loaded.after] for i in numbers]
+            ids = np.array(sequences, np.int32)
             lengths = np.full(len(ids), ids.shape[1], np.int32)
             return embed(ids, lengths).numpy()
 
         size = len(loaded.tokenizer)
-        return self._kept(self.key('pieces'), size, compute)
+        return self._read(self.key('pieces'), size, compute)
 
-    def _kept(
+    def _read(
         self,
         key: str,
         count: int,
         compute: Callable[[np.ndarray], np.ndarray],
     ) -> np.ndarray:
-        """[n, W] float16 of `count` things, by what computes some."""
-        parts = parts_of(
+        """Computes or reads `count` vectors, [count, W] float16."""
+        chunks = chunks_of(
             self.folder,
             key,
             np.arange(count),
             lambda numbers: {'vectors': compute(numbers).astype(np.float16)},
         )
         vectors = np.empty((count, self.width), np.float16)
-        for path, numbers in parts:
+        for path, numbers in chunks:
             vectors[numbers] = files.read_tensor(path, 'vectors')
         return vectors

@@ -1,4 +1,4 @@
-"""Results of a search in files, as trec_eval reads them.
+"""Files of search results, in trec_eval's format.
 
 A line is `query-id Q0 doc-id rank score tag`. Scores are float32, as
 trec_eval's own, and written to the last bit.
@@ -17,20 +17,20 @@ LARGEST = float(np.finfo(np.float32).max)
 
 
 def write_run(
-    path: pathlib.Path, task: RetrievalTask, found: Rankings
+    path: pathlib.Path, task: RetrievalTask, ranked: Rankings
 ) -> str | None:
-    """Writes results, whole or not at all.
+    """Writes results atomically.
 
     Returns:
-        An id that is empty or has a blank, which the format cannot hold: then
-        no file is there. Else None.
+        None; or, if the format cannot hold an id because it is empty or has a
+        blank, that id, and no file is left.
     """
     for name in (*task.query_ids, *task.document_ids):
         if name.split() != [name]:
-            path.unlink(missing_ok=True)  # of another run, it would mislead
+            path.unlink(missing_ok=True)  # results of an earlier run
             return name
     path.parent.mkdir(parents=True, exist_ok=True)
-    ranked = zip(task.query_ids, results(task, found), strict=True)
+    ranked = zip(task.query_ids, results(task, ranked), strict=True)
     with (
         files.written(path) as partial,
         open(partial, 'w', encoding='utf-8', errors='replace') as file,
@@ -46,38 +46,38 @@ def write_run(
 def read_run(
     path: pathlib.Path, task: RetrievalTask
 ) -> tuple[Rankings, dict[str, int]]:
-    """Results of whoever searched, in the order that trec_eval gives them.
+    """Reads results of any system, in trec_eval's order.
 
-    That is by score, as float32, then by id, both descending; the file's order
-    and ranks do not count. Queries that nobody judged are left out, and of the
-    others those that the file lacks have no result. A document that is neither
-    there nor judged is a result like any other.
+    The order is by score, as float32, then by id, both descending; the order
+    and the ranks of the file do not count. Queries without judgements are left
+    out; judged queries that the file lacks have no result. A document that is
+    neither in the corpus nor judged is a result like any other.
 
     Returns:
-        What was found, documents that are not known being numbered on from
-        those that are; and how many queries and documents are not as expected.
+        Results, with unknown documents numbered after those of the task; and
+        counts of unexpected queries and documents.
 
     Raises:
-        FileNotFoundError: there is no such file.
-        ValueError: a line is malformed, or a document is found twice for a
-            query, with file and line; or no query is one of the task's.
+        FileNotFoundError: no such file.
+        ValueError: a line is malformed, or a document occurs twice in a query,
+            with file and line; or no query is one of the task's.
     """
     if not path.is_file():
         raise FileNotFoundError(f'--run={path}: there is no such file')
     number = {name: place for place, name in enumerate(task.document_ids)}
     known = len(number)
     ranked: dict[str, dict[int, float]] = {}
-    for line, row in enumerate(readers.lines(path), 1):
-        if not (fields := row.split()):
+    for number_of_line, line in enumerate(readers.lines(path), 1):
+        if not (fields := line.split()):
             continue
-        where = f'{path}, line {line}'
+        where = f'{path}, line {number_of_line}'
         try:
             query, _, document, _, score, _ = fields
             score = float(score)
         except ValueError:
             raise ValueError(
                 f'{where}: expected query-id, Q0, doc-id, rank, score and '
-                f'tag, parted by blanks, not {row.strip()!r}'
+                f'tag, separated by blanks, not {line.strip()!r}'
             ) from None
         if not abs(score) <= LARGEST:  # NaN as well
             raise ValueError(
@@ -91,21 +91,25 @@ def read_run(
                 'too'
             )
         scores[place] = float(np.float32(score))
-    rows = [ranked.get(query, {}) for query in task.query_ids]
-    if not any(rows):
+    listed = [ranked.get(query, {}) for query in task.query_ids]
+    if not any(listed):
         raise ValueError(
             f'{path}: no query of {task.name} has a result there; the two are '
             'not of one data set'
         )
     ids = list(number)
-    shape = len(rows), max(map(len, rows))
-    found = np.full(shape, -np.inf, np.float32), np.full(shape, -1, np.int64)
-    for place, row in enumerate(rows):
-        best = sorted(row, key=lambda n: (row[n], ids[n]), reverse=True)
-        found[0][place, : len(row)] = [row[n] for n in best]
-        found[1][place, : len(row)] = best
-    return found, {
+    shape = len(listed), max(map(len, listed))
+    scores, numbers = (
+        np.full(shape, -np.inf, np.float32), np.full(shape, -1, np.int64)
+    )  # fmt: skip
+    for query, by_number in enumerate(listed):
+        best = sorted(
+            by_number, key=lambda n: (by_number[n], ids[n]), reverse=True
+        )
+        scores[query, : len(best)] = [by_number[n] for n in best]
+        numbers[query, : len(best)] = best
+    return (scores, numbers), {
         'unjudged_queries': len(ranked.keys() - set(task.query_ids)),
-        'queries_without_results': rows.count({}),
+        'queries_without_results': listed.count({}),
         'unknown_documents': len(number) - known,
     }

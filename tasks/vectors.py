@@ -1,7 +1,4 @@
-"""Vectors of documents on disk, so that more of them than memory are searched.
-
-Glossary of shapes: n vectors, D width, m vectors of a block.
-"""
+"""Vectors of documents on disk, for searches that do not fit into memory."""
 
 import hashlib
 import os
@@ -13,28 +10,28 @@ import numpy as np
 
 
 class VectorFile:
-    """[n, D] in a .npy that grows by blocks.
+    """A .npy of [n, D] float32 that grows by blocks.
 
-    It holds whole blocks at any time: its header counts a block when that is
-    on the disk, so whoever was stopped goes on after the last one.
+    Its header counts a block only when that is on the disk, so a command that
+    was stopped goes on after the last whole block.
 
     Attributes:
-        path: of the file; there is none while n is 0.
+        path: of the file, which does not exist while n is 0.
         rows: n.
     """
 
     def __init__(self, path: pathlib.Path):
-        """Opens a file to go on with, or begins one."""
+        """Opens a file to append to, or a new one."""
         self.path, self.rows = path, 0
         self._map: np.ndarray | None = None
         if path.is_file() and path.stat().st_size:
             self.rows = len(self._mapped())
 
     def append(self, vectors: np.ndarray) -> None:
-        """Adds a block [m, D].
+        """Appends a block [m, D].
 
         Raises:
-            ValueError: D is not that of the blocks before.
+            ValueError: the blocks before have another D.
         """
         vectors = np.ascontiguousarray(vectors, np.float32)
         width = vectors.shape[1]
@@ -55,7 +52,7 @@ class VectorFile:
         self.rows, self._map = rows, None
 
     def read(self, begin: int, end: int) -> np.ndarray:
-        """[end - begin, D], read from the disk when it is used."""
+        """Returns [end - begin, D], memory-mapped."""
         return self._mapped()[begin:end]
 
     def _mapped(self) -> np.ndarray:
@@ -65,9 +62,9 @@ class VectorFile:
 
 
 def _write_header(file: BinaryIO, shape: tuple[int, int]) -> int:
-    """Says at its beginning how many rows a file has; returns its own size.
+    """Writes the header of a .npy; returns the header's size in bytes.
 
-    That is the same for all n: NumPy leaves room for arrays that grow.
+    The size is the same for all n: NumPy leaves room for arrays that grow.
     """
     file.seek(0)
     np.lib.format.write_array_header_1_0(
@@ -79,7 +76,7 @@ def _write_header(file: BinaryIO, shape: tuple[int, int]) -> int:
 def digest(
     folder: pathlib.Path, paths: Iterable[pathlib.Path] | None = None
 ) -> str:
-    """32 hex digits that change when files below a folder do; None: any."""
+    """Hashes `paths` in a folder, or all files of the folder: 32 hex digits."""
     if paths is None:
         paths = (p for p in folder.rglob('*') if p.is_file())
     hashed = hashlib.blake2b(digest_size=16)

@@ -1,4 +1,4 @@
-r"""Whitens the vectors of a workdir: a last layer, fitted on text.
+r"""Whitening: a last layer over the vectors of a workdir, fitted on text.
 
     python -m tasks.whiten --init=runs/books --corpus='text:books/*.txt' \
         --pooling=first_last --dims=128 --workdir=runs/books_white
@@ -6,15 +6,13 @@ r"""Whitens the vectors of a workdir: a last layer, fitted on text.
 Vectors x of sentences become (x - mean) U / sqrt(s + epsilon) in their first
 `--dims` directions: U and s are eigenvectors and eigenvalues of the covariance,
 the largest first (Su et al. 2021, "Whitening Sentence Representations", §2).
-Nothing is trained. The new workdir is that of --init with one more dense layer,
-so that `encode`, exports and every evaluation have it.
+Nothing is trained. The new workdir is --init with one more dense layer, which
+`encode`, exports and every evaluation apply.
 
-epsilon is a share of the largest eigenvalue: the published code has none, and
-divides by zero where sentences are fewer than numbers of a vector.
+epsilon is a share of the largest eigenvalue. The published code has none, and
+divides by zero if there are fewer sentences than numbers in a vector.
 
 The last line of the output is one JSON object, also in WORKDIR/metrics.json.
-
-Glossary of shapes: n texts, D width, W dims.
 """
 
 import dataclasses
@@ -28,13 +26,7 @@ import numpy as np
 
 from infoword_tf import commands, errors, files
 from infoword_tf.choices import flag
-from infoword_tf.config import (
-    FILE,
-    WEIGHTS,
-    Config,
-    DenseConfig,
-    FlowConfig,
-)
+from infoword_tf.config import WEIGHTS, Config, DenseConfig, FlowConfig
 from infoword_tf.data import corpora
 
 if TYPE_CHECKING:
@@ -43,29 +35,31 @@ if TYPE_CHECKING:
 
 @dataclasses.dataclass(frozen=True)
 class LayerChoices:
-    """What a command may choose that fits a last layer to vectors of text."""
+    """Choices of a command that fits a last layer to vectors of text."""
 
     init: str | None = flag(
-        None, 'The workdir whose vectors it is fitted to.', model=True)
+        None, 'The workdir that makes the vectors.', model=True)
     corpus: str | None = flag(
-        'pydocs', 'Text whose sentences decide; as of infoword_tf.train.')
+        'pydocs', 'Text whose sentences are read, as of infoword_tf.train.')
     heldout: str | None = flag(
-        None, 'GLOB of held-out text, which does not count here.')
+        None, 'GLOB of held-out text, which is not read.')
     sentences: int = flag(
-        20_000, 'How many of them are read, spread over the text.', at_least=2)
+        20_000, 'How many sentences are read, spread over the text.',
+        at_least=2)
     pooling: str | None = flag(
         None, 'Pooling of the vectors; by default that of --init.',
         choices=('cls', 'last', 'mean', 'max', 'by_position', 'first_last',
                  'last_two'))
-    workdir: str | None = flag(None, 'The workdir that is made.')
+    workdir: str | None = flag(None, 'The new workdir.')
 
 
 @dataclasses.dataclass(frozen=True)
-class Choices(LayerChoices):
-    """All that the command may choose."""
+class WhitenChoices(LayerChoices):
+    """Choices of the command."""
 
     dims: int | None = flag(
-        None, 'Numbers of a vector that stay; all by default.', at_least=1)
+        None, 'Numbers of a new vector; by default as many as before.',
+        at_least=1)
     epsilon: float = flag(
         1e-6, 'Share of the largest eigenvalue that is added to each.',
         at_least=0.0)
@@ -74,19 +68,19 @@ class Choices(LayerChoices):
 def fit(
     vectors: np.ndarray, dims: int, epsilon: float
 ) -> tuple[np.ndarray, np.ndarray]:
-    """The kernel and the bias of x W + b, of which the covariance is I.
+    """Fits a dense layer whose outputs have covariance I.
 
     Args:
         vectors: [n, D].
-        dims: W.
+        dims: W, the width of the layer.
         epsilon: as in the module.
 
     Returns:
-        [D, W] and [W], float32.
+        A kernel [D, W] and a bias [W], float32.
 
     Raises:
-        UsageError: vectors are not finite or all the same; or they span fewer
-            than W directions, and nothing is added to those.
+        UsageError: vectors are not finite, all the same, or span fewer than W
+            directions while epsilon is 0.
     """
     x, mean = check(vectors)
     values, axes = np.linalg.eigh(np.cov(x, rowvar=False))
@@ -104,16 +98,16 @@ def fit(
 
 
 def check(vectors: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """[n, D] and their mean [D], float64, of vectors that differ.
+    """Returns vectors [n, D] and the mean [D], float64.
 
     Raises:
-        UsageError: they are not finite, or all the same.
+        UsageError: vectors are not finite, or all the same.
     """
     x = np.asarray(vectors, np.float64)
     if not np.isfinite(x).all():
         raise errors.UsageError('--init makes vectors that are not finite')
     mean = x.mean(axis=0)
-    # The same but for what float32 rounds.
+    # Equal up to the rounding of float32.
     rounded = np.finfo(np.float32).eps ** 2 * np.square(x).mean()
     if np.square(x - mean).mean() <= rounded:
         raise errors.UsageError(
@@ -130,22 +124,22 @@ class Fitted(NamedTuple):
     """A last layer.
 
     Attributes:
-        layer: what it is.
-        weights: of it, by what stands after its name.
-        said: what was done to the vectors, for people.
-        measured: by name, what metrics.json has of it besides.
+        layer: its entry in config.json.
+        weights: by name below the layer's.
+        summary: of the fit, for people.
+        measured: further entries of metrics.json.
     """
 
     layer: DenseConfig | FlowConfig
     weights: Mapping[str, Any]
-    said: str
+    summary: str
     measured: Mapping[str, float] = types.MappingProxyType({})
 
 
 def spread(
     documents: Callable[[], Iterable[corpora.Document]], most: int
 ) -> list[str]:
-    """Sentences of documents, evenly taken; `documents` begins a pass."""
+    """Takes at most so many sentences, evenly spread over documents."""
 
     def sentences() -> Iterator[str]:
         return (s for d in documents() for s in d.sentences)
@@ -156,55 +150,54 @@ def spread(
 
 def extend(
     task: str,
-    given: LayerChoices,
+    choices: LayerChoices,
     fit: Callable[['Loaded', list[str], corpora.Corpus], Fitted],
 ) -> dict[str, Any]:
-    """Makes the workdir of --init with one more layer over its vectors.
+    """Writes --init with one more layer over the vectors to --workdir.
 
     Args:
-        task: for the record.
-        given: what was chosen.
-        fit: (a model whose `encode` gives vectors that the layer gets,
-            sentences, the corpus) -> the layer.
+        task: the entry of metrics.json.
+        choices: of the command.
+        fit: (a model whose `encode` makes the inputs of the layer, sentences,
+            the corpus) -> the layer.
 
     Returns:
-        What metrics.json holds.
+        metrics.json.
 
     Raises:
-        FileNotFoundError, UsageError, ValueError: what was chosen cannot be;
-            vectors of such a pooling can have no layer, or there are too few
-            sentences.
+        FileNotFoundError, UsageError, ValueError: a choice is wrong, no layer
+            can follow the pooling, or there are too few sentences.
     """
     commands.require(
-        vars(given),
+        vars(choices),
         init='a workdir',
         workdir='a folder for the new one',
     )
-    workdir = pathlib.Path(given.workdir)
+    workdir = pathlib.Path(choices.workdir)
     if workdir.exists() and any(workdir.iterdir()):
         raise errors.UsageError(
             f'--workdir={workdir} holds files; name a new folder'
         )
-    normalize = Config.read(pathlib.Path(given.init)).normalize
-    corpus = corpora.open_corpus(given.corpus, given.heldout)
+    normalize = Config.read(pathlib.Path(choices.init)).normalize
+    corpus = corpora.open_corpus(choices.corpus, choices.heldout)
 
     import infoword_tf
 
-    loaded = infoword_tf.load(given.init)
-    # Vectors get their length last, behind the layer.
+    loaded = infoword_tf.load(choices.init)
+    # Vectors are normalized last, after the layer.
     config = loaded.config.replace(run={}, normalize=False)
-    if given.pooling is not None:
-        config = config.replace(pooling=given.pooling)
+    if choices.pooling is not None:
+        config = config.replace(pooling=choices.pooling)
     loaded.config = config
     if not config.dense and loaded.vector_width() != loaded.encoder.width:
         raise errors.UsageError(
             f'vectors of the pooling {config.pooling} have numbers of words '
             'beside those of states; name another --pooling'
         )
-    texts = spread(corpus.train, given.sentences)
+    texts = spread(corpus.train, choices.sentences)
     if len(texts) < 2:
         raise errors.UsageError(
-            f'--corpus={given.corpus} has fewer than two sentences'
+            f'--corpus={choices.corpus} has fewer than two sentences'
         )
     fitted = fit(loaded, texts, corpus)
     tensors = dict(loaded.model.exported)
@@ -218,14 +211,15 @@ def extend(
     files.write_tensors(workdir / WEIGHTS, tensors)
     dense = *config.dense, fitted.layer
     config = config.replace(dense=dense, normalize=normalize)
-    files.write_json(workdir / FILE, config.to_json())
+    config.write(workdir)
     print(
-        f'{workdir}/: vectors of {fitted.layer.width} numbers, {fitted.said}'
+        f'{workdir}/: vectors of {fitted.layer.width} numbers, '
+        f'{fitted.summary}'
     )
     record = {
         'task': task,
-        'weights': given.init,
-        'corpus': given.corpus,
+        'weights': choices.init,
+        'corpus': choices.corpus,
         'pooling': config.pooling,
         'sentences': len(texts),
         'width': fitted.layer.width,
@@ -235,27 +229,27 @@ def extend(
     return record
 
 
-@commands.takes(Choices)
-def run(given: Choices, chosen: Mapping[str, Any]) -> dict[str, Any]:
-    """The whole command; as `extend`."""
+@commands.takes(WhitenChoices)
+def run(choices: WhitenChoices, chosen: Mapping[str, Any]) -> dict[str, Any]:
+    """Adds a whitening layer to a workdir; see `extend`."""
 
     def whitened(
         loaded: 'Loaded', texts: list[str], corpus: corpora.Corpus
     ) -> Fitted:
         width = loaded.vector_width()
-        dims = given.dims or width
+        dims = choices.dims or width
         if dims > width:
             raise errors.UsageError(
                 f'--dims={dims}: vectors of --init are {width} wide'
             )
-        kernel, bias = fit(loaded.encode(texts), dims, given.epsilon)
+        kernel, bias = fit(loaded.encode(texts), dims, choices.epsilon)
         return Fitted(
             DenseConfig(dims, 'identity'),
             {'kernel': kernel, 'bias': bias},
             f'whitened on {len(texts):,} sentences',
         )
 
-    return extend('whiten', given, whitened)
+    return extend('whiten', choices, whitened)
 
 
 if __name__ == '__main__':

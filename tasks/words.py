@@ -1,19 +1,22 @@
-r"""Word vectors, measured by word similarity and by analogies.
+r"""Word vectors: word similarity and analogies.
 
     python -m tasks.words --init=runs/skip_gram --data_dir=words \
         --workdir=runs/skip_gram/words
 
-Each *.txt and *.tsv of a folder is a test. Pairs with people's scores, parted
-by tabs (WS-353, Finkelstein et al. 2002; SimLex-999, Hill et al. 2015), are
-measured by Spearman's rank correlation (x 100) of cosines: two words, and the
-first column of numbers after them; a first line without a number there is a
-header. Questions, "a b c d" below lines ": section", are answered by the word
-nearest to b - a + c among all but these three (3CosAdd; Mikolov et al. 2013).
-Lines that begin with # are no part of either. A pair or question with a word
-that has no vector is left out, and counted. A word that is not there as it is
-written is looked up in lower case.
+Each *.txt and *.tsv of a folder is a test, of one of two kinds:
 
-Glossary of shapes: V words, D width, Q questions.
+* pairs of words with people's scores, separated by tabs (WS-353, Finkelstein et
+  al. 2002; SimLex-999, Hill et al. 2015), measured by Spearman's rank
+  correlation (x 100) of cosines. The score is the first column of numbers after
+  the two words; a first line without a number there is a header;
+* questions "a b c d" below lines ": section", answered by the word nearest to
+  b - a + c except these three (3CosAdd; Mikolov et al. 2013).
+
+Lines that begin with # are comments. A word without a vector is looked up in
+lower case; a pair or question with a word that has none is left out, and
+counted.
+
+Glossary of shapes: W words, Q questions.
 """
 
 import dataclasses
@@ -35,8 +38,8 @@ AT_ONCE = 256  # questions
 
 
 @dataclasses.dataclass(frozen=True)
-class Choices:
-    """All that the command may choose."""
+class WordsChoices:
+    """Choices of the command."""
 
     init: str | None = flag(
         None, 'The workdir of a finished run, or a converted one.', model=True)
@@ -54,7 +57,7 @@ class Test(NamedTuple):
     Attributes:
         name: of the file, without its ending.
         words: n of 2 or 4.
-        scores: n, of pairs; None: these are questions.
+        scores: n, of pairs; None of questions.
         sections: n, of questions; '' of pairs.
     """
 
@@ -68,7 +71,7 @@ def read(path: pathlib.Path) -> Test:
     """Reads a test of either kind.
 
     Raises:
-        ValueError: a line is neither, or no UTF-8; there is no line.
+        ValueError: a line is malformed or no UTF-8, or all lines are blank.
     """
     lines = [
         (number, line.strip())
@@ -97,7 +100,7 @@ def _questions(path: pathlib.Path, lines: list[tuple[int, str]]) -> Test:
 
 def _pairs(path: pathlib.Path, lines: list[tuple[int, str]]) -> Test:
     rows = [(number, line.split('\t')) for number, line in lines]
-    # Where scores are is seen below the line that may be a header.
+    # The second line tells the column, since the first may be a header.
     cells = rows[min(1, len(rows) - 1)][1] if rows else []
     places = (i for i in range(2, len(cells)) if _number(cells[i]) is not None)
     place = next(places, 2)
@@ -127,48 +130,47 @@ def _wrong(
     return ValueError(f'{path}, line {number}: no {what} in {line[:60]!r}')
 
 
-def places(
+def look_up(
     words: list[list[str]], index: Mapping[str, int]
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Where words are: [n, 2 or 4] int, -1 for none; [n] bool, all are there.
-    """
-    found = np.array([
-        [index.get(word, index.get(word.lower(), -1)) for word in some]
-        for some in words
+    """Looks words up: [n, 2 or 4] int, -1 if unknown; [n] bool, all known."""
+    numbers = np.array([
+        [index.get(word, index.get(word.lower(), -1)) for word in line]
+        for line in words
     ])  # fmt: skip
-    return found, (found >= 0).all(axis=1)
+    return numbers, (numbers >= 0).all(axis=1)
 
 
 def answers(units: np.ndarray, questions: np.ndarray) -> np.ndarray:
-    """[Q]: the number of the word nearest to b - a + c, none of these three.
+    """Finds the words nearest to b - a + c, except a, b and c: [Q] numbers.
 
     Args:
-        units: [V, D] of length 1.
+        units: [W, D] of length 1.
         questions: [Q, 3] numbers of a, b and c.
     """
-    answered = np.empty(len(questions), int)
+    numbers = np.empty(len(questions), int)
     for i in range(0, len(questions), AT_ONCE):
-        some = questions[i : i + AT_ONCE]
-        a, b, c = (units[some[:, j]] for j in range(3))
+        batch = questions[i : i + AT_ONCE]
+        a, b, c = (units[batch[:, j]] for j in range(3))
         scores = (b - a + c) @ units.T
-        np.put_along_axis(scores, some, -np.inf, axis=1)
-        answered[i : i + AT_ONCE] = scores.argmax(axis=1)
-    return answered
+        np.put_along_axis(scores, batch, -np.inf, axis=1)
+        numbers[i : i + AT_ONCE] = scores.argmax(axis=1)
+    return numbers
 
 
 def measure(test: Test, vectors: WordVectors) -> dict[str, Any]:
-    """What a test comes to, for JSON.
+    """Measures word vectors by a test, for JSON.
 
     Raises:
-        UsageError: no line of it has all its words there.
+        UsageError: no line whose words all have vectors.
     """
     index = {word: i for i, word in enumerate(vectors.words)}
-    found, known = places(test.words, index)
+    numbers, known = look_up(test.words, index)
     missing = {
         word
-        for some, line in zip(test.words, found, strict=True)
-        for word, place in zip(some, line, strict=True)
-        if place < 0
+        for words, line in zip(test.words, numbers, strict=True)
+        for word, number in zip(words, line, strict=True)
+        if number < 0
     }
     if not known.any():
         raise errors.UsageError(
@@ -184,11 +186,11 @@ def measure(test: Test, vectors: WordVectors) -> dict[str, Any]:
         'unknown_words': len(missing),
     }
     if test.scores is not None:
-        pairs = units[found[known]]
+        pairs = units[numbers[known]]
         cosines = np.einsum('nd,nd->n', pairs[:, 0], pairs[:, 1])
         scores = np.array(test.scores)[known]
         return {**measures.ranked(cosines, scores), **record}
-    right = answers(units, found[known][:, :3]) == found[known][:, 3]
+    right = answers(units, numbers[known][:, :3]) == numbers[known][:, 3]
     of = np.array(test.sections)[known]
     return {
         'accuracy': round(float(right.mean()), 4),
@@ -201,71 +203,74 @@ def measure(test: Test, vectors: WordVectors) -> dict[str, Any]:
 
 
 def lines_of(name: str, record: Mapping[str, Any]) -> list[str]:
-    """A result, for people."""
+    """Formats a result for people."""
     if 'spearman' in record:
-        value = measures.said(record, record["used"])
+        value = measures.described(record, record['used'])
     else:
         value = f'right {record["accuracy"]:.4f} of {record["used"]:,}'
-    shown = [
+    lines = [
         f'{name}: {value}; {record["left_out"]:,} left out, whose '
         f'{record["unknown_words"]:,} words have no vector'
     ]
     for section, accuracy in record.get('sections', {}).items():
-        shown.append(f'  {section}: {accuracy:.4f}')
-    return shown
+        lines.append(f'  {section}: {accuracy:.4f}')
+    return lines
 
 
-def vectors_of(given: Choices, tests: list[Test]) -> WordVectors:
-    """Those of --vectors, or of a workdir: of pieces, of the tests' words."""
-    if given.vectors:
-        return wordvectors.read(given.vectors)
+def vectors_of(choices: WordsChoices, tests: list[Test]) -> WordVectors:
+    """Reads --vectors, or makes vectors of words with --init.
+
+    A model with sub-word tokens embeds the words of the tests alone.
+    """
+    if choices.vectors:
+        return wordvectors.read(choices.vectors)
     import infoword_tf
 
-    loaded = infoword_tf.load(given.init)
+    loaded = infoword_tf.load(choices.init)
     if loaded.tokenizer.kind == 'words':
         return loaded.word_vectors()
-    words = (word for test in tests for some in test.words for word in some)
+    words = (word for test in tests for line in test.words for word in line)
     return loaded.word_vectors(list(dict.fromkeys(words)))
 
 
-@commands.takes(Choices)
-def run(given: Choices, chosen: Mapping[str, Any]) -> dict[str, Any]:
-    """The whole command.
+@commands.takes(WordsChoices)
+def run(choices: WordsChoices, chosen: Mapping[str, Any]) -> dict[str, Any]:
+    """Measures word vectors by all tests of a folder; returns metrics.json.
 
     Raises:
         UsageError: neither or both of --init and --vectors; no tests.
     """
     commands.require(
-        vars(given),
+        vars(choices),
         data_dir='a folder of *.txt and *.tsv',
         workdir='one for metrics.json',
     )
-    if bool(given.init) == bool(given.vectors):
+    if bool(choices.init) == bool(choices.vectors):
         raise errors.UsageError('give --init or --vectors')
-    workdir = commands.result_folder(given.workdir)
-    folder = pathlib.Path(given.data_dir)
+    workdir = commands.result_folder(choices.workdir)
+    folder = pathlib.Path(choices.data_dir)
     paths = sorted([*folder.glob('*.txt'), *folder.glob('*.tsv')])
     if not paths:
         raise errors.UsageError(
-            f'--data_dir={given.data_dir} holds no *.txt and no *.tsv'
+            f'--data_dir={choices.data_dir} holds no *.txt and no *.tsv'
         )
     names = [path.stem for path in paths]
     if twice := [name for name in names if names.count(name) > 1]:
         raise errors.UsageError(
-            f'--data_dir={given.data_dir} holds two tests {twice[0]!r}: rename '
-            'one, results go by the name without its ending'
+            f'--data_dir={choices.data_dir} holds two tests {twice[0]!r}: '
+            'rename one, results go by the name without its ending'
         )
     tests = [read(path) for path in paths]
-    vectors = vectors_of(given, tests)
-    if given.word2vec:
-        vectors.write(given.word2vec)
+    vectors = vectors_of(choices, tests)
+    if choices.word2vec:
+        vectors.write(choices.word2vec)
     results = {}
     for test in tests:
         results[test.name] = measure(test, vectors)
         print('\n'.join(lines_of(test.name, results[test.name])), flush=True)
     record = {
         'task': 'words',
-        'weights': given.init or given.vectors,
+        'weights': choices.init or choices.vectors,
         'words': len(vectors.words),
         'tests': results,
     }

@@ -42,7 +42,7 @@ class Way(NamedTuple):
 
     Attributes:
         command: its module.
-        given: by flag; {} in texts is the folder.
+        choices: by flag; {} in texts is the folder.
         others: by flag, another value, which changes what is called.
         calls: by what is replaced, what it returns, or a function that it
             calls; Done ends the command.
@@ -50,7 +50,7 @@ class Way(NamedTuple):
     """
 
     command: str
-    given: Mapping[str, Any]
+    choices: Mapping[str, Any]
     others: Mapping[str, Any]
     calls: Mapping[str, Any]
     words: tuple[str, ...] | None = None
@@ -126,7 +126,7 @@ TRAINED = {
     'infoword_tf.training.built.optim.AdamW': FAKE,
     'infoword_tf.training.built.optim.schedule': 0.0,
     'infoword_tf.training.built.State': FAKE,
-    'infoword_tf.training.loop.Trainer': lambda *given: of_trainer(*given),
+    'infoword_tf.training.loop.Trainer': lambda *choices: of_trainer(*choices),
     'infoword_tf.training.loop.Heldout': FAKE,
     'infoword_tf.checkpoint.Checkpoints': Made(lambda _: mock.MagicMock(
         restore=mock.Mock(return_value=0))),
@@ -180,7 +180,7 @@ WAYS = {
         'batch_size': 3, 'precision': 'mixed_bfloat16',
     }, {
         'infoword_tf.load': lambda *_: of_lm(),
-        'tasks.lm.next_piece_row': 'gpt',
+        'tasks.lm.next_token_row': 'gpt',
         'infoword_tf.data.store.write_store':
             lambda _, documents, *__: types.SimpleNamespace(
                 documents=[*documents], counts=collections.Counter()),
@@ -191,7 +191,7 @@ WAYS = {
         'top_p': 0.5, 'seed': 1, 'clamp': 4, 'same_length': True,
     }, {
         'infoword_tf.load': lambda *_: of_lm(),
-        'tasks.lm.next_piece_row': 'gpt',
+        'tasks.lm.next_token_row': 'gpt',
         'infoword_tf.inference.continuing.continued':
             lambda _, ids, count, *__: [1] * count,
     }),
@@ -206,7 +206,7 @@ WAYS = {
         'tasks.retrieval.by_words', 'tasks.retrieval.encoder_of',
         'tasks.retrieval.mean_of_embeddings',
         'tasks.retrieval.ranking.merge', 'tasks.retrieval.digest',
-        'tasks.retrieval.kept_file', 'tasks.retrieval.write_run',
+        'tasks.retrieval.open_vectors', 'tasks.retrieval.write_run',
         'tasks.retrieval.check_dims', 'tasks.retrieval.finish',
     ], FAKE)),
     'retrieval keeps nothing': Way('tasks.retrieval', {**ONE, **BEIR}, {
@@ -231,7 +231,7 @@ WAYS = {
             'infoword_tf.load', 'tasks.retrieval.by_vectors',
             'tasks.retrieval.by_words', 'tasks.retrieval.encoder_of',
             'tasks.retrieval.ranking.merge', 'tasks.retrieval.digest',
-            'tasks.retrieval.kept_file', 'tasks.retrieval.write_run',
+            'tasks.retrieval.open_vectors', 'tasks.retrieval.write_run',
             'tasks.retrieval.check_dims', 'tasks.retrieval.finish',
         ], FAKE),
     }),
@@ -555,29 +555,29 @@ def of_text():
 
 def of_workdir():
     """Weights to begin with."""
-    made = mock.MagicMock(config=zoo.config('mlm'), unigram=None)
-    made.tokenizer = of_text().tokenizer
-    return made
+    stand_in = mock.MagicMock(config=zoo.config('mlm'), unigram=None)
+    stand_in.tokenizer = of_text().tokenizer
+    return stand_in
 
 
 def of_vectors():
     """A workdir whose vectors a text decides."""
-    made = mock.MagicMock(config=zoo.config('simcse'), unigram=None)
-    made.encode.side_effect = lambda texts, *_, **__: np.stack([
+    stand_in = mock.MagicMock(config=zoo.config('simcse'), unigram=None)
+    stand_in.encode.side_effect = lambda texts, *_, **__: np.stack([
         np.random.default_rng(zlib.crc32(x.encode())).standard_normal(4)
         for x in texts
     ]).astype(np.float32)  # fmt: skip
-    made.vector_width.return_value = made.encoder.width = 4
-    made.tokenizer, made.model.exported = of_text().tokenizer, {}
-    return made
+    stand_in.vector_width.return_value = stand_in.encoder.width = 4
+    stand_in.tokenizer, stand_in.model.exported = of_text().tokenizer, {}
+    return stand_in
 
 
 def of_model():
     """One that has weights of an encoder and of a row."""
-    made = mock.MagicMock(trainable={'encoder/layer_0/a': 1, 'row/b': 2})
-    made.encoder.depth, made.encoder.remat = 2, False
-    made.exported = made.checkpointed = made.variables = {}
-    return made
+    stand_in = mock.MagicMock(trainable={'encoder/layer_0/a': 1, 'row/b': 2})
+    stand_in.encoder.depth, stand_in.encoder.remat = 2, False
+    stand_in.exported = stand_in.checkpointed = stand_in.variables = {}
+    return stand_in
 
 
 def of_trainer(model, dataset, strategy, optimizer, step, rate, *_):
@@ -593,16 +593,16 @@ def of_tokenizer():
 
 def of_no_index(folder):
     """An index that is not made yet."""
-    made = mock.MagicMock(folder=folder)
-    made.key.return_value = {}
-    return made
+    stand_in = mock.MagicMock(folder=folder)
+    stand_in.key.return_value = {}
+    return stand_in
 
 
 def of_index(folder):
     """An index of a table, which was made by that model."""
-    made = mock.MagicMock(folder=folder)
-    made.key.return_value = {'model': 'digest', 'corpus': f'{folder}/a.csv'}
-    return made
+    stand_in = mock.MagicMock(folder=folder)
+    stand_in.key.return_value = {'model': 'digest', 'corpus': f'{folder}/a.csv'}
+    return stand_in
 
 
 # Whichever parts its cells there are columns of these names.
@@ -614,18 +614,18 @@ def write_files():
     folder = places.make()
     sentences = 'One thing.', 'Two of them.', 'A third one.', 'And a last.'
     for name, begin in (('a', 0), ('b', 1)):
-        some = sentences[begin:] + sentences[:begin]
+        turned = sentences[begin:] + sentences[:begin]
         (folder / f'{name}.txt').write_text(
-            '\n\n'.join(f'{x} {y}' for x, y in itertools.pairwise(some))
+            '\n\n'.join(f'{x} {y}' for x, y in itertools.pairwise(turned))
         )
         (folder / f'{name}.tsv').write_text(
             'score\tsentence1\tsentence2\n'
-            + ''.join(f'{n}\t{x}\t{some[-n]}\n' for n, x in enumerate(some))
+            + ''.join(f'{n}\t{x}\t{turned[-n]}\n' for n, x in enumerate(turned))
         )
         lines = [
             f'{x},other {x},{n % 2},{n // 2 % 2},{n},'
             f';other {x};{n % 2};;{n % 3};{n}'
-            for n, x in enumerate(some * 12)
+            for n, x in enumerate(turned * 12)
         ]  # fmt: skip
         (folder / f'{name}.csv').write_text(
             '\n'.join([NAMES, *lines]) + '\n'
@@ -640,7 +640,7 @@ def write_files():
         paragraph = {'context': 'Some of it.', 'qas': [
             {'id': f'{name}{n}', 'question': x, 'answers': [
                 {'text': 'Some', 'answer_start': 0}]}
-            for n, x in enumerate(some)
+            for n, x in enumerate(turned)
         ]}  # fmt: skip
         (folder / f'{name}.json').write_text(json.dumps({
             'version': '1.1',
@@ -654,14 +654,14 @@ def write_files():
         for pair in ('deu-eng', 'fra-eng'):
             for code in pair.split('-'):
                 (bitexts / f'tatoeba.{pair}.{code}').write_text(
-                    '\n'.join(f'{code} {x}' for x in some)
+                    '\n'.join(f'{code} {x}' for x in turned)
                 )
         beir = folder / f'beir{more}'
         (beir / 'qrels').mkdir(parents=True)
         for kind in ('corpus', 'queries'):
             (beir / f'{kind}.jsonl').write_text('\n'.join(
                 json.dumps({'_id': f'{kind[0].replace("c", "d")}{n}',
-                            'text': x}) for n, x in enumerate(some)
+                            'text': x}) for n, x in enumerate(turned)
             ))  # fmt: skip
         for n, split in enumerate(('test', 'dev')):
             (beir / 'qrels' / f'{split}.tsv').write_text(
@@ -672,13 +672,15 @@ def write_files():
             (glue / task).mkdir(parents=True)
             for split in ('train', 'dev', 'test'):
                 rows = {
-                    'CoLA': [f'x\t{n % 2}\t\t{x}' for n, x in enumerate(some)],
+                    'CoLA': [
+                        f'x\t{n % 2}\t\t{x}' for n, x in enumerate(turned)
+                    ],
                     'SST-2': ['sentence\tlabel', *(
-                        f'{x}\t{n % 2}' for n, x in enumerate(some))],
+                        f'{x}\t{n % 2}' for n, x in enumerate(turned))],
                 }[task]  # fmt: skip
                 if split == 'test':
                     rows = ['index\tsentence', *(
-                        f'{n}\t{x}' for n, x in enumerate(some))]  # fmt: skip
+                        f'{n}\t{x}' for n, x in enumerate(turned))]  # fmt: skip
                 (glue / task / f'{split}.tsv').write_text('\n'.join(rows))
     text = json.dumps({'_id': 'q0', 'text': 'Another one.'})
     text += '\n' + json.dumps({'_id': 'q1', 'text': 'Yet another.'})
@@ -710,7 +712,7 @@ def run_of(command):
 VARYING = r'\d{12,}|0x[0-9a-f]+|/tmp\w+/text|\d+\.[0-9a-f]{6}\b'
 
 
-class FlagsTest(parameterized.TestCase):
+class EveryFlagTest(parameterized.TestCase):
     @classmethod
     def setUpClass(cls):
         super().setUpClass()
@@ -728,8 +730,8 @@ class FlagsTest(parameterized.TestCase):
         for name in ('out', 'other', 'cache'):
             shutil.rmtree(self.folder / name, ignore_errors=True)
         run, log = run_of(way.command), mock.MagicMock()
-        given = {k: self.in_folder(x)
-                 for k, x in {**way.given, **changes}.items()}  # fmt: skip
+        choices = {k: self.in_folder(x)
+                 for k, x in {**way.choices, **changes}.items()}  # fmt: skip
         with contextlib.ExitStack() as stack:
             stack.enter_context(contextlib.redirect_stdout(io.StringIO()))
             stack.enter_context(contextlib.redirect_stderr(io.StringIO()))
@@ -748,17 +750,17 @@ class FlagsTest(parameterized.TestCase):
                 stack.enter_context(mock.patch(name, noted))
             try:
                 words = () if way.words is None else (way.words,)
-                record = run(*words, **given)
+                record = run(*words, **choices)
                 if isinstance(record, dict):
-                    self.check_record(record, given)
+                    self.check_record(record, choices)
             except Done:
                 pass
         actual: dict[str, str] = {}
         with np.printoptions(threshold=10**6):
             for name, args, more in log.mock_calls:
-                told = [x for x in args if not is_all(x)], more
+                typed = [x for x in args if not is_all(x)], more
                 actual[name] = actual.get(name, '') + re.sub(
-                    VARYING, '', repr(told)
+                    VARYING, '', repr(typed)
                 )
         # These are told all that was chosen, to write it down.
         actual.pop('infoword_tf_commands_record', None)
@@ -768,8 +770,8 @@ class FlagsTest(parameterized.TestCase):
             ('infoword_tf_training_built_Model', 'encoder.remat'),
         ):
             if name in actual:
-                made = getattr(log, name).return_value
-                value = operator.attrgetter(attribute)(made)
+                stand_in = getattr(log, name).return_value
+                value = operator.attrgetter(attribute)(stand_in)
                 actual[attribute] = re.sub(VARYING, '', repr(value))
         return actual
 
@@ -789,9 +791,9 @@ class FlagsTest(parameterized.TestCase):
                     (of,) = (x for x in calls if x.endswith(end))
                     self.assertNotEqual(others[of], calls[of], of)
 
-    def check_record(self, record, given):
+    def check_record(self, record, choices):
         """It says what was chosen: by its name, and of which model."""
-        for flag, value in given.items():
+        for flag, value in choices.items():
             if flag in record and flag not in RESULTS:
                 self.assertEqual(record[flag], value)
             if flag in ('init', 'model', 'vectors'):
@@ -805,7 +807,8 @@ class FlagsTest(parameterized.TestCase):
             every.add(command)
             flags = set(flags_of(run_of(command).choices))
             if 'seeds' in flags:
-                flags -= set(flags_of(finetune.Choices)) - {'init', 'workdir'}
+                kind = finetune.FinetuneChoices
+                flags -= set(flags_of(kind)) - {'init', 'workdir'}
             tried = {
                 flag for way in WAYS.values() if way.command == command
                 for flag in way.others

@@ -91,9 +91,9 @@ def of_store(folder, fingerprint, words, lower_case, strip_accents, name):
     tokenizer = WordPiece(
         WORDS + words, lower_case, strip_accents=strip_accents
     )
-    with mock.patch.object(stores, 'write_store') as made:
+    with mock.patch.object(stores, 'write_store') as instance:
         opened._stores(corpus(fingerprint, name=name), tokenizer, folder)
-    return made.call_args_list[0].args[0].parent.name
+    return instance.call_args_list[0].args[0].parent.name
 
 
 def of_vocabulary(folder, texts, exponent, weights, **named):
@@ -167,16 +167,16 @@ def loaded(words=WORDS, lower_case=True, **changes):
 
 def of_guide(folder, weights, texts, **changes):
     """Vectors of pairs."""
-    made = guide.Guide.__new__(guide.Guide)
-    made.digest, made.loaded = weights, loaded(**changes)
-    return made._key(texts)
+    instance = guide.Guide.__new__(guide.Guide)
+    instance.digest, instance.loaded = weights, loaded(**changes)
+    return instance._key(texts)
 
 
 def of_embedder(folder, weights, what, texts, **changes):
     """Vectors of a teacher's texts."""
-    made = teacher.Embedder.__new__(teacher.Embedder)
-    made.digest, made.loaded = weights, loaded(**changes)
-    return made.key(what, *texts)
+    instance = teacher.Embedder.__new__(teacher.Embedder)
+    instance.digest, instance.loaded = weights, loaded(**changes)
+    return instance.key(what, *texts)
 
 
 def of_teacher(
@@ -184,10 +184,10 @@ def of_teacher(
     span, label,
 ):  # fmt: skip
     """A teacher's outputs for examples."""
-    made = teacher.Teacher.__new__(teacher.Teacher)
-    made.digest, made.row, made.settings = weights, row, settings
-    made.loaded = loaded(encoder=encoder)
-    return made.key(types.SimpleNamespace(
+    instance = teacher.Teacher.__new__(teacher.Teacher)
+    instance.digest, instance.row, instance.settings = weights, row, settings
+    instance.loaded = loaded(encoder=encoder)
+    return instance.key(types.SimpleNamespace(
         ids=np.int32(ids), segments=np.int8(segments),
         begins=np.int64(begins), places=np.int32(places),
         targets={'span': np.int32(span), 'label': np.int32(label)},
@@ -200,7 +200,7 @@ def of_retrieval(folder, name, documents, size, block, **key):
         fingerprint=documents, size=size, distinct=size
     )
     with mock.patch.object(retrieval, 'BLOCK', block):
-        return retrieval.kept_file(folder, name, task, **key).path.name
+        return retrieval.open_vectors(folder, name, task, **key).path.name
 
 
 def of_folder(folder, name, text, time, other, chosen=None):
@@ -249,9 +249,9 @@ def of_normalization(folder, asked, tokenizers_version, code):
 
 def of_graphs(folder, rules, warmup_steps, dropout, run, **flags):
     """A model and its graphs, which runs of a sweep share."""
-    given = RunChoices(workdir='w', **flags)
+    run_of = RunChoices(workdir='w', **flags)
     config = zoo.config('simcse', dropout).replace(run=run)
-    return built.shape_of(given, config, optim.preset(rules), warmup_steps)
+    return built.shape_of(run_of, config, optim.preset(rules), warmup_steps)
 
 
 def of_batches(folder, **flags):
@@ -337,7 +337,7 @@ KEYS = {
         'begins': ([0, 2], [0, 1]), 'places': ([0], [1]), 'row': (
             'span', 'label'), 'span': ([0], [1]),
     }, {'label': ([0], [1])}),
-    'retrieval.kept_file': Key(of_retrieval, {
+    'retrieval.open_vectors': Key(of_retrieval, {
         'name': ('model', 'untrained'), 'documents': ('0', '1'),
         'size': (1, 2), 'block': (1024, 512), 'dims': (None, 8),
         'weights': ('0', '1'), 'batch_size': (32, 64), 'seed': (0, 1),
@@ -402,7 +402,7 @@ OTHERS = {
     'tasks/embedding.py _once': 'equal sentences',
     'tasks/embedding.py prepare': 'of `Embedder.key`',
     'tasks/embedding.py tokenizer_of': 'of `open_tokenizer`',
-    'tasks/finetune.py own_text': 'all of what is written',
+    'tasks/finetune.py write_corpus': 'all of what is written',
     'tasks/finetune.py prepare_task': 'test_classify: other labels',
     'infoword_tf/evaluation/retrieval.py repeated': 'copies of a text',
 }  # fmt: skip
@@ -494,7 +494,7 @@ class RecordTest(parameterized.TestCase):
     def test_every_flag_of_a_run(self):
         config = zoo.config('simcse')
 
-        def said(**changes):
+        def key_of(**changes):
             chosen = dataclasses.replace(RunChoices(workdir='w'), **changes)
             return record.run_record(chosen, config, 3, 'text', 'vocabulary')
 
@@ -502,7 +502,7 @@ class RecordTest(parameterized.TestCase):
         for name, (kind, known) in flags_of(RunChoices).items():
             value = getattr(RunChoices(workdir='w'), name)
             changed = {name: other(kind, value, known)}
-            if said(**changed) == said():
+            if key_of(**changed) == key_of():
                 alike.add(name)
         self.assertEqual(alike, {*self.LED_TO, *self.FREE})
 

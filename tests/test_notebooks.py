@@ -112,10 +112,13 @@ class NotebooksTest(parameterized.TestCase):
         """A notebook with one of each."""
         cells = [{'id': str(i), 'cell_type': 'markdown', 'metadata': {},
                   'source': ['x']} for i in range(13)]  # fmt: skip
-        said = {'output_type': 'stream', 'name': 'stdout', 'text': ['x']}
+        output = {'output_type': 'stream', 'name': 'stdout', 'text': ['x']}
         cells += [
             {'id': 'long', 'metadata': {}, 'source': ['x\n'] * 10 + ['x']},
-            {'id': 'said', 'metadata': {}, 'source': ['x'], 'outputs': [said]},
+            {
+                'id': 'said', 'metadata': {}, 'source': ['x'],
+                'outputs': [output],
+            },
             {'id': 'ran', 'metadata': {}, 'source': ['x'],
              'execution_count': 1},
             {'id': 'where', 'metadata': {}, 'source': ["open('/home/me/x')"]},
@@ -165,8 +168,8 @@ class NotebooksTest(parameterized.TestCase):
     def test_a_notebook_that_fails_stays(self):
         """And what is written is what was made."""
         folder = pathlib.Path(self.create_tempdir().full_path)
-        made = folder / 'x.ipynb'
-        made.write_text('old')
+        copied = folder / 'x.ipynb'
+        copied.write_text('old')
         main = runner['main']
         with mock.patch.dict(main.__globals__, FOLDER=folder, ROOT=folder):
             with mock.patch.dict(
@@ -174,11 +177,11 @@ class NotebooksTest(parameterized.TestCase):
             ):
                 with self.assertRaisesRegex(SystemExit, 'error: no'):
                     main([])
-            self.assertEqual(made.read_text(), 'old')
+            self.assertEqual(copied.read_text(), 'old')
             with mock.patch.dict(
-                main.__globals__, run=lambda name: [(made, name.encode())]
+                main.__globals__, run=lambda name: [(copied, name.encode())]
             ):
                 main([])
-            self.assertEqual(made.read_text(), 'x')
+            self.assertEqual(copied.read_text(), 'x')
             with self.assertRaisesRegex(SystemExit, 'there is no notebook'):
                 main(['y'])

@@ -201,7 +201,7 @@ def known_flags(module):
     return actual
 
 
-class CommandsTest(absltest.TestCase):
+class PackagingCommandsTest(absltest.TestCase):
     def check(self, command):
         words = shlex.split(command)
         if words[0].startswith('.venv-text/'):
@@ -286,24 +286,24 @@ class CommandsTest(absltest.TestCase):
             for word in ('Hardware:', 'Time:', 'Score:'):
                 self.assertIn(word, header, path.name)
             if module != 'infoword_tf.train':
-                given = text.removeprefix(header).replace('\n', ' ')
-                self.check(f'python -m {module} {given}')
-                self.assertIn(f' --workdir=runs/{path.stem} ', given)
+                choices = text.removeprefix(header).replace('\n', ' ')
+                self.check(f'python -m {module} {choices}')
+                self.assertIn(f' --workdir=runs/{path.stem} ', choices)
                 continue
-            given = quick.given(f'--flagfile={path}')
-            self.assertNotEmpty(resolve(given).rows)
-            self.assertEqual(given.workdir, f'runs/{path.stem}', path.name)
-            if given.objectives in {*SUMS, 'simcse'}:
+            choices = quick.given(f'--flagfile={path}')
+            self.assertNotEmpty(resolve(choices).rows)
+            self.assertEqual(choices.workdir, f'runs/{path.stem}', path.name)
+            if choices.objectives in {*SUMS, 'simcse'}:
                 self.assertIn('\n# Not as published', header, path.name)
-            if given.optimizer == 'adamw':
-                self.assert_given(given, weight_decay=0.0, warmup_steps=0)
+            if choices.optimizer == 'adamw':
+                self.assert_given(choices, weight_decay=0.0, warmup_steps=0)
                 adamw.add(path.stem.removesuffix('_mini'))
         self.assertEqual(
             adamw, {'simcse', 'esimcse', 'diffcse', 'infocse', 'pairs'}
         )
 
-    def assert_given(self, given, **expected):
-        actual = {name: getattr(given, name) for name in expected}
+    def assert_given(self, choices, **expected):
+        actual = {name: getattr(choices, name) for name in expected}
         self.assertEqual(actual, expected)
 
     def test_published_sizes(self):
@@ -318,10 +318,10 @@ class CommandsTest(absltest.TestCase):
         ):
             path = ROOT / 'tasks' / 'flags' / f'infoword_{size}.flags'
             self.assertIn('not run here', path.read_text())
-            given = quick.given(f'--flagfile={path}')
-            resolved = resolve(given)
+            choices = quick.given(f'--flagfile={path}')
+            resolved = resolve(choices)
             self.assert_given(
-                given, batch_size=1024, seq_len=512, steps=400_000,
+                choices, batch_size=1024, seq_len=512, steps=400_000,
                 warmup_steps=18_000, learning_rate=rate, optimizer='infoword',
                 init_deviation=0.02, weight_decay=None,
             )  # fmt: skip
@@ -330,7 +330,7 @@ class CommandsTest(absltest.TestCase):
                 {'bert_nce': 1.0, 'dim': 0.8},
             )
             config = resolved.config(
-                given.vocab_size, precision='mixed_bfloat16'
+                choices.vocab_size, precision='mixed_bfloat16'
             )
             # Without drawing them: zeros take no memory that is touched.
             with mock.patch.object(model, 'initialise'):
@@ -347,10 +347,10 @@ class CommandsTest(absltest.TestCase):
         """
         path = ROOT / 'tasks' / 'flags' / 'plm_base.flags'
         self.assertIn('not run here', path.read_text())
-        given = quick.given(f'--flagfile={path}')
-        resolved = resolve(given)
+        choices = quick.given(f'--flagfile={path}')
+        resolved = resolve(choices)
         self.assert_given(
-            given, batch_size=2048, seq_len=512, memory_length=384,
+            choices, batch_size=2048, seq_len=512, memory_length=384,
             steps=500_000, warmup_steps=40_000, learning_rate=4e-4,
             optimizer='xlnet', init_deviation=0.02, weight_decay=None,
             clip_norm=None, tokenizer='sentencepiece', vocab_size=32_000,
@@ -362,7 +362,7 @@ class CommandsTest(absltest.TestCase):
             {'length': 509, 'advance': 256, 'both_directions': True},
         )
         self.assertEqual(resolved.memory_length, 384)
-        config = resolved.config(given.vocab_size, precision='mixed_bfloat16')
+        config = resolved.config(choices.vocab_size, precision='mixed_bfloat16')
         with mock.patch.object(model, 'initialise'):
             built = model.Model(config, Specials(2, 3, 4, 32000))
         d, v, hidden = 768, 32000, 4 * 768
@@ -443,8 +443,8 @@ class DocumentsTest(absltest.TestCase):
     def test_rows_has_all_sums_rows_views_and_encoders(self):
         text = (ROOT / 'docs' / 'rows.md').read_text()
         for name, (rows, settings) in SUMS.items():
-            given = ' '.join(f'`{flag}`' for flag in flags_of(settings))
-            line = f'| `{name}` | `{rows}` | {given} |'.replace('  ', ' ')
+            choices = ' '.join(f'`{flag}`' for flag in flags_of(settings))
+            line = f'| `{name}` | `{rows}` | {choices} |'.replace('  ', ' ')
             self.assertIn(f'\n{line}\n', text)
         for name in TABLE:
             self.assertRegex(text, rf'(?m)^## .*`{name}`', 'a part of its own')
@@ -510,22 +510,22 @@ class DocumentsTest(absltest.TestCase):
             if set(titles) <= set(cells)
         )
         whole = cells_of(results, r'`\w+_mini`|`untrained`')
-        some = [
+        cells_of_results = [
             [cells[known.index(title)] for title in titles]
             for cells in whole if len(cells) == len(known)
         ]
         for cells in rows:
-            self.assertIn(cells, some)
+            self.assertIn(cells, cells_of_results)
         part = re.search(r'^## Speed\n(.*?)^## ', readme, re.M | re.S)[1]
         times = re.findall(r'\d[\d,]*\.\d+', part)
         self.assertLen(times, 4)
-        made = ' '.join(report.between(speed).values())
+        content = ' '.join(report.between(speed).values())
         for figure in times:
-            self.assertIn(f' {figure} (', made, 'with its spread')
+            self.assertIn(f' {figure} (', content, 'with its spread')
 
     def test_speed_has_a_place_for_every_table(self):
         speed = (ROOT / 'docs' / 'speed.md').read_text()
-        expected = {*bench.PARTS, bench.MACHINE}
+        expected = {*bench.BENCHMARKS, bench.MACHINE}
         self.assertEqual(set(report.between(speed)), expected)
         readme = (ROOT / 'README.md').read_text()
         self.assertEqual(set(report.between(readme)), {bench.SUMMARY})

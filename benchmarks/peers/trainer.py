@@ -7,8 +7,8 @@ steps, batch_size, seq_len, learning_rate, seed, bf16, threads. For labels it
 has examples (train and heldout: first, second or null, targets), classes (0: a
 number) and weight_decay; for pairs a csv (a, b and negatives) under pairs,
 temperature, and save, a folder for what was trained. OUTPUT gets the seconds
-from the end of each update to that of the next, and what was said of held-out
-examples at the end. It imports nothing of this project.
+from the end of each update to that of the next, and scores of held-out examples
+at the end. It imports nothing of the project.
 
 Labels: transformers' encoder with a linear layer over the first state; batches
 are padded to their longest text. Pairs: MultipleNegativesRankingLoss.
@@ -31,10 +31,10 @@ import transformers
 
 
 class Classifier(torch.nn.Module):
-    """Encoder, dropout, linear layer over the first state."""
+    """An encoder, dropout, and a linear layer over the first state."""
 
     def __init__(self, weights: str, classes: int):
-        """Args: a folder of transformers; C, 0 of a number."""
+        """Loads a folder of transformers; `classes` is 0 of a number."""
         super().__init__()
         self.encoder = transformers.AutoModel.from_pretrained(
             weights, add_pooling_layer=False
@@ -46,9 +46,9 @@ class Classifier(torch.nn.Module):
         torch.nn.init.zeros_(self.head.bias)
         self.classes = classes
 
-    def forward(self, labels: Any = None, **given: Any) -> dict:
+    def forward(self, labels: Any = None, **inputs: Any) -> dict:
         """Computes loss and scores."""
-        states = self.encoder(**given).last_hidden_state[:, 0]
+        states = self.encoder(**inputs).last_hidden_state[:, 0]
         scores = self.head(self.dropout(states)).float()
         if self.classes:
             loss = torch.nn.functional.cross_entropy(scores, labels)
@@ -59,10 +59,10 @@ class Classifier(torch.nn.Module):
 
 
 class ClockCallback(transformers.TrainerCallback):
-    """When each update ended."""
+    """Times at which updates end."""
 
     def __init__(self) -> None:
-        """Begins with none."""
+        """Initializes an empty list."""
         self.ends: list[float] = []
 
     def on_step_end(self, *args: Any, **kwargs: Any) -> None:
@@ -71,7 +71,7 @@ class ClockCallback(transformers.TrainerCallback):
 
 
 def arguments(spec: dict, folder: str) -> dict[str, Any]:
-    """Gives what both trainers are told alike."""
+    """Returns arguments of both trainers."""
     return {
         'output_dir': folder,
         'max_steps': spec['steps'],
@@ -93,14 +93,14 @@ def train_labels(spec: dict, folder: str, clock: ClockCallback) -> list:
     """Trains; returns scores of the held-out examples, [n, C] or [n]."""
     tokenizer = transformers.AutoTokenizer.from_pretrained(spec['source'])
 
-    def rows(part: dict) -> list[dict]:
+    def examples(split: dict) -> list[dict]:
         tokens = tokenizer(
-            part['first'], part['second'], truncation=True,
+            split['first'], split['second'], truncation=True,
             max_length=spec['seq_len'],
         )  # fmt: skip
         return [
             {'label': target, **{k: v[i] for k, v in tokens.items()}}
-            for i, target in enumerate(part['targets'])
+            for i, target in enumerate(split['targets'])
         ]
 
     trainer = transformers.Trainer(
@@ -112,17 +112,17 @@ def train_labels(spec: dict, folder: str, clock: ClockCallback) -> list:
             max_grad_norm=1.0,
             remove_unused_columns=False,
         ),
-        train_dataset=rows(spec['examples']['train']),
+        train_dataset=examples(spec['examples']['train']),
         data_collator=transformers.DataCollatorWithPadding(tokenizer),
         callbacks=[clock],
     )
     trainer.train()
-    heldout = trainer.predict(rows(spec['examples']['heldout']))
+    heldout = trainer.predict(examples(spec['examples']['heldout']))
     return np.asarray(heldout.predictions).tolist()
 
 
 def train_pairs(spec: dict, folder: str, clock: ClockCallback) -> list:
-    """Trains, and saves the model; returns nothing that was said."""
+    """Trains, and saves the model; returns no scores."""
     import datasets
     import sentence_transformers as st
     from sentence_transformers import losses
@@ -130,8 +130,9 @@ def train_pairs(spec: dict, folder: str, clock: ClockCallback) -> list:
     model = st.SentenceTransformer(spec['source'], device='cpu')
     model.max_seq_length = spec['seq_len']
     with open(spec['pairs'], newline='', encoding='utf-8') as file:
-        names, *rows = csv.reader(file)
-    columns = dict(zip(names, map(list, zip(*rows, strict=True)), strict=True))
+        names, *lines = csv.reader(file)
+    cells = map(list, zip(*lines, strict=True))
+    columns = dict(zip(names, cells, strict=True))
     st.SentenceTransformerTrainer(
         model=model,
         args=st.SentenceTransformerTrainingArguments(
@@ -148,14 +149,14 @@ def train_pairs(spec: dict, folder: str, clock: ClockCallback) -> list:
 
 
 def main(spec: dict) -> dict[str, Any]:
-    """Trains; returns what OUTPUT holds."""
+    """Trains; returns the content of OUTPUT."""
     torch.set_num_threads(spec['threads'])
     transformers.set_seed(spec['seed'])
     clock = ClockCallback()
     train = {'labels': train_labels, 'pairs': train_pairs}[spec['of']]
     with tempfile.TemporaryDirectory() as folder:
-        said = train(spec, folder, clock)
-    return {'said': said, 'seconds': np.diff(clock.ends).tolist()}
+        scores = train(spec, folder, clock)
+    return {'scores': scores, 'seconds': np.diff(clock.ends).tolist()}
 
 
 if __name__ == '__main__':

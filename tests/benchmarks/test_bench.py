@@ -66,7 +66,7 @@ class ReportTest(absltest.TestCase):
         self.assertIn('| 0.600 (0.500-0.700) | 10.0 | 500.0 |', lines[2])
 
 
-class TurnsTest(absltest.TestCase):
+class BenchTurnsTest(absltest.TestCase):
     def test_turns_and_who_fails(self):
         started = [
             turns.Served(name, [sys.executable, '-c', FAKE, *seconds.split()])
@@ -74,7 +74,7 @@ class TurnsTest(absltest.TestCase):
                 ('one', '9 1 2 3'), ('two', '9 2 0'), ('three', '9 4 4 4')
             )
         ]  # fmt: skip
-        with turns.ended(started):
+        with turns.closing(started):
             record = turns.compete(started, 'tokens', [{}] * 4, warm_up=1)
         one, two, three = record['rows']
         self.assertEqual(one['seconds'], [1.0, 2.0, 3.0])
@@ -124,9 +124,9 @@ class BenchTest(absltest.TestCase):
             )  # fmt: skip
             return done, report.between(speed.read_text())
 
-        parts = {name: bench.PARTS[name] for name in names}
+        parts = {name: bench.BENCHMARKS[name] for name in names}
         self.enterContext(mock.patch.object(kept, 'run', run))
-        self.enterContext(mock.patch.object(bench, 'PARTS', parts))
+        self.enterContext(mock.patch.object(bench, 'BENCHMARKS', parts))
         done, actual = run_bench('--quick')
         self.assertRegex(done.out, r'pipeline: \d+ s, room is left\n', done.err)
         self.assertEqual(ran, ['step', 'pipeline'])  # streams is for a full one

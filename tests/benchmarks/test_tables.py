@@ -19,12 +19,12 @@ LINES = [
 ]
 
 
-def trained(given):
+def trained(choices):
     """The lines of metrics.jsonl."""
-    seed, steps = int(given.get('seed', 0)), int(given['steps'])
-    every, rate = int(given.get('log_every', 5)), RATES[given['flagfile']]
+    seed, steps = int(choices.get('seed', 0)), int(choices['steps'])
+    every, rate = int(choices.get('log_every', 5)), RATES[choices['flagfile']]
     for step in range(every, steps + 1, every):
-        first = step == every and 'seed' not in given
+        first = step == every and 'seed' not in choices
         yield json.dumps({
             'step': step, 'tokens_per_second': 100 * rate,
             'steps_per_second': 1.0 if first else rate,  # warms up
@@ -35,24 +35,24 @@ def trained(given):
 
 def run(module, log, *typed):
     """Makes up what a command leaves."""
-    given = dict(flag[2:].split('=') for flag in typed if '=' in flag)
-    CALLS.append(given)
-    place = pathlib.Path(given.get('workdir', log.parent))
+    choices = dict(flag[2:].split('=') for flag in typed if '=' in flag)
+    CALLS.append(choices)
+    place = pathlib.Path(choices.get('workdir', log.parent))
     place.mkdir(parents=True, exist_ok=True)
     actual = {'f1': 40.0, 'tests': {'EN-WS-353-ALL': {'spearman': 30.0}}}
     if module == 'benchmarks.worth':
-        told = {'short': 0.5 + int(given['init'][-1]) / 10}
-        (place / 'short.json').write_text(json.dumps(told))
+        answers = {'short': 0.5 + int(choices['init'][-1]) / 10}
+        (place / 'short.json').write_text(json.dumps(answers))
     elif module == 'infoword_tf.train':
         config = {'rows': {'mlm': {}}, 'precision': 'float32'}
         (place / 'config.json').write_text(json.dumps(config))
-        (place / 'metrics.jsonl').write_text('\n'.join(trained(given)))
-    elif 'task' in given:
-        task, score = worth.task_of(given['task']), SCORES[
-            float(given['learning_rate'])]  # fmt: skip
+        (place / 'metrics.jsonl').write_text('\n'.join(trained(choices)))
+    elif 'task' in choices:
+        task, score = worth.task_of(choices['task']), SCORES[
+            float(choices['learning_rate'])]  # fmt: skip
         actual['runs'] = {'all': {'mean': score, 'spread': 0.25}}
         actual[task.metrics[0]] = score
-        for seed in range(int(given['seeds'])):
+        for seed in range(int(choices['seeds'])):
             key = f'heldout/{task.row}/{task.metrics[0]}'
             (place / f'seed={seed}').mkdir()
             (place / f'seed={seed}/metrics.json').write_text(
@@ -61,7 +61,7 @@ def run(module, log, *typed):
     (place / 'metrics.json').write_text(json.dumps(actual))
 
 
-class TablesTest(absltest.TestCase):
+class BenchmarkTablesTest(absltest.TestCase):
     def setUp(self):
         global CALLS
         super().setUp()
@@ -74,7 +74,7 @@ class TablesTest(absltest.TestCase):
             '--table=overlap', '--minutes=0.5', '--lanes=2', '--seeds=2',
             f'--workdir={self.folder}',
         )  # fmt: skip
-        table = tables.Table(('slow', 'fast'), 'short')
+        table = tables.RunTable(('slow', 'fast'), 'short')
         self.enterContext(mock.patch.dict(tables.TABLES, overlap=table))
         self.enterContext(
             mock.patch.dict(worth.ASKS, short=worth.Ask(worth.short))
@@ -122,7 +122,7 @@ class TablesTest(absltest.TestCase):
         table = (self.folder / 'table.md').read_text().splitlines()
         cells = '| 0.750 +- 0.250 | 0.750 +- 0.250 |'
         self.assertEqual(table[2:], [f'| 0 {cells}', f'| 0.8 {cells}'])
-        asked = [given['init'] + given['examples'] for given in CALLS]
+        asked = [choices['init'] + choices['examples'] for choices in CALLS]
         self.assertEqual(asked, ['a600', 'a6000', 'b600', 'b6000'])
 
 

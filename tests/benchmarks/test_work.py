@@ -86,8 +86,8 @@ READING = [
 class OperationsTest(parameterized.TestCase):
     def test_by_hand(self):
         """Two operations a multiplication, three products for each."""
-        own = work.Work('elmo', **SMALL)
-        self.assertEqual(own.operations(own.make_views()), 6 * ELMO)
+        task = work.Work('elmo', **SMALL)
+        self.assertEqual(task.operations(task.make_views()), 6 * ELMO)
 
     @parameterized.parameters('skip_gram', 'simcse', 'label')
     def test_text_that_is_not_made(self, row):
@@ -95,28 +95,28 @@ class OperationsTest(parameterized.TestCase):
             work.Work(row, **SMALL).make_views()
 
     def test_more_pairs_than_words_are_scored_as_words(self):
-        own = work.Work('bert_nce', 'tiny', 8, 62, 64)  # 8 x 9 pairs
-        actual = own.score_operations('bert_nce', own.make_views())
+        task = work.Work('bert_nce', 'tiny', 8, 62, 64)  # 8 x 9 pairs
+        actual = task.score_operations('bert_nce', task.make_views())
         self.assertEqual(actual, 2 * 72 * 128 * 64)
 
     def test_memory_is_keys(self):
         """Of as many tokens again: twice the keys and what looks at them."""
-        without, own = (
+        without, task = (
             work.Work('transformer_xl', **SMALL, memory_length=length)
             for length in (0, 22)
         )
         more = 2 * 2 * (22 * 128 * 256 + 22 * (2 * 22 * 128 + 22 * 128))
         self.assertEqual(
-            own.operations(own.make_views())
+            task.operations(task.make_views())
             - without.operations(without.make_views()),
             6 * more + 4 * 2 * 22 * 128 * 128,
         )
 
     def test_long_texts_ask_in_blocks(self):
         """Of 64 tokens: each has its own distances and those of the block."""
-        given = {'d': 128, 'heads': 2, 'queries': 0}
+        choices = {'d': 128, 'heads': 2, 'queries': 0}
         for t, columns in ((64, 128), (96, 192), (128, 160), (256, 320)):
-            actual = work.relative_operations(3, t, content=t, **given)
+            actual = work.relative_operations(3, t, content=t, **choices)
             each = 10 * 128 * 128 + 2 * t * 128 + columns * 128
             self.assertEqual(
                 actual,
@@ -137,8 +137,8 @@ class JaxTest(absltest.TestCase):
             UNDER_JAX, ','.join([*named, *rows]), json.dumps(SMALL)
         ).splitlines()
         for name, line in zip([*named, *rows], printed, strict=False):
-            said, traced, counted = line.split()
-            self.assertEqual((said, traced), (name, counted))
+            loss, traced, counted = line.split()
+            self.assertEqual((loss, traced), (name, counted))
         optimizer, *lines, failed = printed[len(named) + len(rows) :]
         rules, (adamw, decaying) = optim.preset(), json.loads(optimizer)
         self.assertEqual(tuple(decaying), rules.decaying)
@@ -154,26 +154,26 @@ class JaxTest(absltest.TestCase):
 
     def check_losses(self, actual):
         """They are the trainer's: model, dropout, gradients and AdamW."""
-        own = work.Work('infoword', **SMALL)
+        task = work.Work('infoword', **SMALL)
         strategy = zoo.strategy(1)
         with strategy.scope():
-            model = Model(own.config('float32'), own.specials, work.SEED)
+            model = Model(task.config('float32'), task.specials, work.SEED)
             optimizer = optim.AdamW(model.trainable)
         trainer = loop.Trainer(
             model,
-            zoo.dataset([own.make_views()]).repeat(),
+            zoo.dataset([task.make_views()]).repeat(),
             strategy,
             optimizer,
             tf.Variable(0, dtype=tf.int64, trainable=False),
             lambda step: tf.constant(1e-4),
-            own.statistics, work.SEED, own.batch_size,
+            task.statistics, work.SEED, task.batch_size,
         )  # fmt: skip
         losses = []
         for _ in range(4):
             with eagerly():
                 report = trainer.train(tf.constant(1))
             losses.append(sum(w * float(report[f'{row}/loss'])
-                              for row, w in own.rows.items()))  # fmt: skip
+                              for row, w in task.rows.items()))  # fmt: skip
         expected = losses[0], losses[-1]
         np.testing.assert_allclose(np.float64(actual), expected, rtol=1e-5)
 

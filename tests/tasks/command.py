@@ -12,7 +12,7 @@ from absl import flags
 from infoword_tf import commands
 
 
-class Done(NamedTuple):
+class CommandDone(NamedTuple):
     """What a command has left.
 
     status: its exit status; result: what `run` returned; out, err: what it
@@ -37,10 +37,10 @@ def run(module, *arguments, words=None, stdin=''):
     commands.define(module.run.choices, values)
     argv = values([module.__name__, *arguments])
 
-    def kept(*given):
+    def run_with_flags(*arguments):
         nonlocal result
         chosen = commands.chosen(module.run.choices, values)
-        result = module.run(*given, **chosen)
+        result = module.run(*arguments, **chosen)
         return result
 
     with (
@@ -51,10 +51,10 @@ def run(module, *arguments, words=None, stdin=''):
     ):
         os.environ.pop(commands.TRACEBACK, None)
         try:
-            commands.guard(kept, argv, words)
+            commands.guard(run_with_flags, argv, words)
         except SystemExit as stopped:
             status = stopped.code
-    return Done(status, result, out.getvalue(), err.getvalue())
+    return CommandDone(status, result, out.getvalue(), err.getvalue())
 
 
 class Checks:

@@ -14,8 +14,8 @@ WORDS = ('who', 'what', 'saw', 'the', 'cat', 'dog', 'on', 'mat', 'cafe')
 
 def question(name, text, *answers, **more):
     """Answers are (text, first character)."""
-    given = [{'text': t, 'answer_start': start} for t, start in answers]
-    return {'id': name, 'question': text, 'answers': given, **more}
+    choices = [{'text': t, 'answer_start': start} for t, start in answers]
+    return {'id': name, 'question': text, 'answers': choices, **more}
 
 
 def contents(*paragraphs, **more):

@@ -98,8 +98,8 @@ class ClassesTest(Checks, absltest.TestCase):
         cls.done = run('classes', '--label.pooler=tanh', pictures=True)
 
     def test_metrics_are_of_predictions_for_the_whole_dev_set(self):
-        said = last_line(self.done)
-        self.assertEqual(said['task'], 'classify')
+        printed = last_line(self.done)
+        self.assertEqual(printed['task'], 'classify')
         rows = rows_of(DEV, text='text', label='label')
         loaded = infoword_tf.load(FOLDER / 'classes')
         self.assertEqual(loaded.config.labels, ('class', 'loop', 'text'))
@@ -108,29 +108,29 @@ class ClassesTest(Checks, absltest.TestCase):
         true = tables.known_labels(rows, loaded.config.labels)
         actual = p.argmax(axis=1)
         self.assertEqual(
-            said['accuracy'], round(measures.accuracy(actual, true), 6)
+            printed['accuracy'], round(measures.accuracy(actual, true), 6)
         )
         self.assertEqual(
-            said['matthews'], round(measures.matthews(actual, true), 6)
+            printed['matthews'], round(measures.matthews(actual, true), 6)
         )
         # MI comes from sums, over the same weights and the same rows.
         share = np.bincount(true) / len(true)
         entropy = -(share @ np.log(share))
-        self.assertAlmostEqual(said['ceiling'], entropy, delta=2e-6)
+        self.assertAlmostEqual(printed['ceiling'], entropy, delta=2e-6)
         loss = -np.log(p[np.arange(len(p)), true]).mean()
-        self.assertAlmostEqual(said['loss'], loss, delta=2e-5)
-        self.assertAlmostEqual(said['mi'], entropy - loss, delta=2e-5)
+        self.assertAlmostEqual(printed['loss'], loss, delta=2e-5)
+        self.assertAlmostEqual(printed['mi'], entropy - loss, delta=2e-5)
 
     def test_the_function_leaves_what_the_command_does(self):
         with quick.small():
-            said = classify.run(
+            printed = classify.run(
                 init=finetuning.init(), train=TRAIN, dev=DEV, epochs=2,
                 learning_rate=0.003, batch_size=8, seq_len=24, log_every=1,
                 precision='float32', settings={'label.pooler': 'tanh'},
                 workdir=FOLDER / 'function',
             )  # fmt: skip
         self.assertEqual(
-            {**last_line(self.done), 'seconds': said['seconds']}, said
+            {**last_line(self.done), 'seconds': printed['seconds']}, printed
         )
         for file in ('config.json', 'weights.safetensors'):
             one, other = ((FOLDER / name / file).read_bytes()
@@ -141,17 +141,17 @@ class ClassesTest(Checks, absltest.TestCase):
         self.assertEqual(one.replace('/classes\n', '/function\n'), other)
 
     def test_the_best_record_and_its_weights_stay(self):
-        said, actual = last_line(self.done), records(FOLDER / 'classes')
+        printed, actual = last_line(self.done), records(FOLDER / 'classes')
         name = 'heldout/label/accuracy'
         scores = {r['step']: r[name] for r in actual if name in r}
         self.assertEqual(list(scores), [3, 6])  # 26 // 8 updates an epoch
         best = max(scores, key=scores.get)
-        self.assertEqual(said['step'], best)
+        self.assertEqual(printed['step'], best)
         self.assertEqual(checkpoint.weights_step(FOLDER / 'classes'), best)
-        self.assertEqual(said['accuracy'], round(scores[best], 6))
+        self.assertEqual(printed['accuracy'], round(scores[best], 6))
         self.assertIn('heldout/label/mi', actual[2])
-        kept = json.loads((FOLDER / 'classes' / 'metrics.json').read_text())
-        self.assertEqual(kept, {**actual[best - 1], **said})
+        saved = json.loads((FOLDER / 'classes' / 'metrics.json').read_text())
+        self.assertEqual(saved, {**actual[best - 1], **printed})
 
     def test_pictures_and_the_progress(self):
         for file in ('confusion.png', 'bounds.png'):
@@ -193,8 +193,8 @@ class ClassesTest(Checks, absltest.TestCase):
             for name in ('accuracy', 'matthews')
         }
         self.assertEqual(last_line(done), {**last_line(self.done), **more})
-        kept = json.loads((FOLDER / 'classes' / 'metrics.json').read_text())
-        self.assertEqual({**kept, **more}, kept)
+        saved = json.loads((FOLDER / 'classes' / 'metrics.json').read_text())
+        self.assertEqual({**saved, **more}, saved)
         rows = rows_of(TEXTS, text='text')
         p = loaded.classify(rows.first)
         names, cells = predictions('classes')
@@ -222,35 +222,35 @@ class ClassesTest(Checks, absltest.TestCase):
         shutil.copytree(FOLDER / 'classes', FOLDER / 'parts')
         done = run('parts', '--label.pooler=tanh', f'--test={table}',
                    '--test_by=language', '--test_only=fr,de')  # fmt: skip
-        said = last_line(done)
+        printed = last_line(done)
         loaded = infoword_tf.load(FOLDER / 'parts')
         texts, labels = zip(*rows, strict=True)
         actual = loaded.classify(list(texts)).argmax(axis=1)
         true = np.array([loaded.config.labels.index(x) for x in labels])
-        self.assertEqual(list(said['test_by']), ['fr', 'de'])
+        self.assertEqual(list(printed['test_by']), ['fr', 'de'])
         for metric in ('accuracy', 'matthews'):
             worth = {}
-            for name, part in said['test_by'].items():
-                some = np.array(names) == name
-                self.assertEqual(part['rows'], some.sum())
+            for name, part in printed['test_by'].items():
+                places_of_group = np.array(names) == name
+                self.assertEqual(part['rows'], places_of_group.sum())
                 worth[name] = measures.MEASURES[metric](
-                    actual[some], true[some]
+                    actual[places_of_group], true[places_of_group]
                 )
                 self.assertEqual(part[metric], round(worth[name], 6))
             self.assertNotEqual(*worth.values())
             mean = sum(worth.values()) / 2
-            self.assertAlmostEqual(said[f'test_{metric}'], mean, delta=1e-6)
+            self.assertAlmostEqual(printed[f'test_{metric}'], mean, delta=1e-6)
         *_, first, second, last, _ = done.out.splitlines()
-        part = said['test_by']['fr']
+        part = printed['test_by']['fr']
         self.assertEqual(
             first.split(),
             ['fr', f'{part["accuracy"]:.4f}', f'{part["matthews"]:.4f}', '12'],
         )
         self.assertStartsWith(second, 'de ')
-        self.assertEqual(last.split()[1], f'{said["test_accuracy"]:.4f}')
+        self.assertEqual(last.split()[1], f'{printed["test_accuracy"]:.4f}')
         self.assertIn('the weights with the best accuracy on --dev', done.out)
-        kept = json.loads((FOLDER / 'parts' / 'metrics.json').read_text())
-        self.assertEqual(kept['test_by'], said['test_by'])
+        saved = json.loads((FOLDER / 'parts' / 'metrics.json').read_text())
+        self.assertEqual(saved['test_by'], printed['test_by'])
 
     def test_a_workdir_of_other_flags_or_rows(self):
         self.assert_complains(
@@ -289,14 +289,15 @@ class ClassesTest(Checks, absltest.TestCase):
             self.prepare(rows, labels, 12)
         cut = (sizes > 12).sum()
         self.assertIn(
-            f'dev.tsv: {cut} of 25 rows are cut at --seq_len=12 tokens',
+            f'dev.tsv: {cut} of 25 rows are truncated to --seq_len=12 tokens',
             shown.getvalue(),
         )
 
     def prepare(self, rows, labels, length=24):
         task = finetune.Task('classify', ('accuracy',), labels)
-        given = finetune.Choices(init=str(FOLDER / 'classes'), seq_len=length)
-        return finetune.prepare(task, {'train': rows, 'heldout': rows}, given)
+        init = str(FOLDER / 'classes')
+        choices = finetune.FinetuneChoices(init=init, seq_len=length)
+        return finetune.prepare(task, {'train': rows, 'heldout': rows}, choices)
 
 
 class WaysTest(Checks, parameterized.TestCase):
@@ -349,7 +350,7 @@ class WaysTest(Checks, parameterized.TestCase):
             'order', '--regress', '--score.loss=cosent', '--epochs=4',
             tables=(table, table),
         )  # fmt: skip
-        said = last_line(done)
+        printed = last_line(done)
         rows = rows_of(table, text='text', label='label', regress=True)
         numbers = infoword_tf.load(FOLDER / 'order').rate(rows.first)
         total = 1 + sum(
@@ -358,8 +359,8 @@ class WaysTest(Checks, parameterized.TestCase):
             for t, c in zip(numbers, rows.scores, strict=True)
             if b < c
         )
-        self.assertAlmostEqual(said['loss'], math.log(total), delta=1e-3)
-        self.assertGreater(said['spearman'], 0.5)
+        self.assertAlmostEqual(printed['loss'], math.log(total), delta=1e-3)
+        self.assertGreater(printed['spearman'], 0.5)
 
     def test_numbers_in_both_orders(self):
         """Spearman chooses; what is said is what `rate` says."""
@@ -376,14 +377,14 @@ class WaysTest(Checks, parameterized.TestCase):
             '--score.texts=both_ways', '--epochs=1', f'--test={pair[1]}',
             f'--predict={pair[0]}', tables=pair,
         )  # fmt: skip
-        said = last_line(done)
+        printed = last_line(done)
         dev = rows_of(pair[1], text='a', pair='b', label='grade', regress=True)
         loaded = infoword_tf.load(FOLDER / 'grades')
         numbers = loaded.rate(dev.first, dev.second)
         for name in ('spearman', 'pearson'):
             actual = measures.MEASURES[name](numbers, dev.scores)
-            self.assertAlmostEqual(said[name], actual, delta=1e-5)
-            self.assertAlmostEqual(said[f'test_{name}'], actual, delta=1e-5)
+            self.assertAlmostEqual(printed[name], actual, delta=1e-5)
+            self.assertAlmostEqual(printed[f'test_{name}'], actual, delta=1e-5)
         other = rows_of(pair[0], text='a', pair='b')
         names, cells = predictions('grades')
         self.assertEqual(names, ['line', 'score'])
@@ -393,8 +394,8 @@ class WaysTest(Checks, parameterized.TestCase):
             rtol=1e-5,
         )
         error = np.square(numbers - dev.scores).mean()
-        self.assertAlmostEqual(said['loss'], error, delta=1e-4)
-        self.assertNotIn('mi', said)
+        self.assertAlmostEqual(printed['loss'], error, delta=1e-4)
+        self.assertNotIn('mi', printed)
         np.testing.assert_allclose(
             numbers, loaded.rate(dev.second, dev.first), atol=1e-5
         )
@@ -434,20 +435,20 @@ class WaysTest(Checks, parameterized.TestCase):
         )
         names, cells = predictions('choices')
         self.assertEqual(names[1:], ['label', *(f'p({c})' for c in columns)])
-        said = p.argmax(axis=1)
-        self.assertEqual([row[1] for row in cells], [columns[k] for k in said])
+        best = p.argmax(axis=1)
+        self.assertEqual([row[1] for row in cells], [columns[k] for k in best])
         with mock.patch.object(measures, 'draw_confusion') as drawn:
             task = finetune.Task('classify', ('accuracy',), columns)
             finetune.draw(FOLDER / 'choices', task, actual, FOLDER)
         _, shown, true, taken = drawn.call_args.args
         self.assertEqual(shown, columns)
         np.testing.assert_array_equal(true, np.arange(24) % 3)
-        np.testing.assert_array_equal(taken, said)
-        own = classify.Choices(choices=columns)
+        np.testing.assert_array_equal(taken, best)
+        options = classify.ClassifyChoices(choices=columns)
         for labels, known in (
             (['two', 'one'], columns), (['2', '0'], ('0', '1', '2')),
         ):  # fmt: skip
-            task = classify.task_of(actual._replace(labels=labels), own)
+            task = classify.task_of(actual._replace(labels=labels), options)
             self.assertEqual(task.labels, known)
 
     def test_a_sum_reads_the_texts_of_the_examples(self):
@@ -473,7 +474,7 @@ class WaysTest(Checks, parameterized.TestCase):
             finetune, 'train_all', side_effect=KeyboardInterrupt
         ) as train_all:
             run('named', '--objectives=label:1,mlm:0.1', f'--corpus={corpus}')
-        self.assertEqual(train_all.call_args.args[1].given.corpus, [corpus])
+        self.assertEqual(train_all.call_args.args[1].choices.corpus, [corpus])
 
     def test_next_words_are_of_the_examples_where_no_corpus_is_named(self):
         """The run itself is in tests/export/test_finetuned.py."""
@@ -484,10 +485,11 @@ class WaysTest(Checks, parameterized.TestCase):
             ('label:1,gpt:0', None, None, {}),
             ('label:1,mlm:0.1', None, None, {}),
         ):
-            given = finetune.Choices(
+            choices = finetune.FinetuneChoices(
                 corpus=corpus, settings={'gpt.reads': chosen}
             )
-            self.assertEqual(finetune.beside(objectives, given), actual)
+            expected = finetune.read_examples(objectives, choices)
+            self.assertEqual(expected, actual)
 
     def test_it_ends_early(self):
         """Where nothing better comes: the rate is too small to move."""
@@ -498,9 +500,9 @@ class WaysTest(Checks, parameterized.TestCase):
         )
         self.assertEqual(records(FOLDER / 'early')[-1], last)
         # The step is that of the weights, the seconds are the run's.
-        said = last_line(done)
-        self.assertEqual((said['step'], last['step']), (3, 9))
-        self.assertEqual(said['seconds'], last['seconds'])
+        printed = last_line(done)
+        self.assertEqual((printed['step'], last['step']), (3, 9))
+        self.assertEqual(printed['seconds'], last['seconds'])
         self.assertLess(first['seconds'], last['seconds'])
         self.assertEqual(checkpoint.weights_step(FOLDER / 'early'), 3)
         with warnings.catch_warnings(action='error'):
@@ -518,23 +520,23 @@ class SeveralTest(absltest.TestCase):
         )  # fmt: skip
         config = Config.read(start).replace(labels=kinds)
         weights = files.read_tensors(start / 'weights.safetensors')
-        made = []
+        calls = []
 
-        def train_(given, *_):
+        def train_(choices, *_):
             """A run that says one kind of everything."""
-            folder = pathlib.Path(given.workdir)
+            folder = pathlib.Path(choices.workdir)
             shutil.copytree(start, folder)
             (folder / checkpoint.FOLDER).mkdir()
             config.write(folder)
-            bias = 1e3 * np.eye(3, dtype=np.float32)[len(made) % 3]
+            bias = 1e3 * np.eye(3, dtype=np.float32)[len(calls) % 3]
             files.write_tensors(
                 folder / 'weights.safetensors',
                 {**weights, 'objectives/label/bias': bias},
             )
-            best = {'step': 1, 'heldout/label/accuracy': scores[len(made)],
+            best = {'step': 1, 'heldout/label/accuracy': scores[len(calls)],
                     'heldout/label/matthews': 0.0}  # fmt: skip
             files.write_json(folder / 'metrics.json', best)
-            made.append(folder)
+            calls.append(folder)
             return best
 
         grid = {'learning_rate': (1.0, 2.0)}
@@ -544,29 +546,29 @@ class SeveralTest(absltest.TestCase):
         ):
             done = run('several', '--sweep=infoword', '--seeds=2',
                        f'--test={TEST}', f'--predict={TEXTS}')  # fmt: skip
-        said = last_line(done)
-        self.assertEqual(said['best'], 'learning_rate=1-seed=1')
-        self.assertEqual(said['accuracy'], 0.9)
+        printed = last_line(done)
+        self.assertEqual(printed['best'], 'learning_rate=1-seed=1')
+        self.assertEqual(printed['accuracy'], 0.9)
         labels = rows_of(TEST, text='text', label='label').labels
         tested = []
-        for number, folder in enumerate(made):
+        for number, folder in enumerate(calls):
             kind = kinds[number % 3]
             name = str(folder.relative_to(FOLDER))
             _, cells = predictions(name)
             self.assertEqual({row[1] for row in cells}, {kind})
             tested.append(round(labels.count(kind) / len(labels), 6))
-            kept = json.loads((folder / 'metrics.json').read_text())
-            self.assertEqual(kept['test_accuracy'], tested[-1])
-        self.assertEqual(said['test_accuracy'], tested[1])
+            saved = json.loads((folder / 'metrics.json').read_text())
+            self.assertEqual(saved['test_accuracy'], tested[-1])
+        self.assertEqual(printed['test_accuracy'], tested[1])
         self.assertEqual(
-            predictions('several'), predictions('several/' + said['best'])
+            predictions('several'), predictions('several/' + printed['best'])
         )
         for name, both, test in (
             ('learning_rate=1', scores[:2], tested[:2]),
             ('learning_rate=2', scores[2:], tested[2:]),
         ):
             self.assertEqual(
-                said['runs'][name],
+                printed['runs'][name],
                 {'mean': round(np.mean(both), 6),
                  'spread': round(np.std(both, ddof=1), 6),
                  'test_mean': round(np.mean(test), 6),
@@ -574,12 +576,12 @@ class SeveralTest(absltest.TestCase):
             )  # fmt: skip
         self.assertIn('test_accuracy 0.', done.out)
         # Without --test nothing is left of the one before.
-        finetune.keep(FOLDER / 'several', {'step': 2})
-        kept = json.loads((FOLDER / 'several' / 'metrics.json').read_text())
-        self.assertEqual({**said, 'step': 2}, {**kept, **{
-            k: v for k, v in said.items() if k.startswith('test_')
+        finetune.update_metrics(FOLDER / 'several', {'step': 2})
+        saved = json.loads((FOLDER / 'several' / 'metrics.json').read_text())
+        self.assertEqual({**printed, 'step': 2}, {**saved, **{
+            k: v for k, v in printed.items() if k.startswith('test_')
         }})  # fmt: skip
-        self.assertNotIn('test_accuracy', kept)
+        self.assertNotIn('test_accuracy', saved)
 
     def test_a_name_that_would_part_a_line(self):
         path = FOLDER / 'odd.tsv'
@@ -800,7 +802,8 @@ class LabelSetsTest(Checks, absltest.TestCase):
             ((train, dev), (columns, '--regress'), 'leave out --choices and'),
             ((train, dev), (columns,), "no column 'text'|no column 'loop'"),
             ((train, dev), ('--label_columns=a,b,a',), 'names a column twice'),
-            ((train, dev), ('--metric=accuracy',), 'here there are f1_micro'),
+            ((train, dev), ('--metric=accuracy',),
+             'metrics of these labels are f1_micro'),
             ((train, dev), ('--examples=1',), 'none of the 1 examples is'),
         ):  # fmt: skip
             done = run('none', *self.flags(), *more, tables=pair)
@@ -824,13 +827,13 @@ class ColumnsTest(Checks, absltest.TestCase):
         bare.write_text(named.read_text().partition('\n')[2])
         short = FOLDER / 'short.csv'
         short.write_text(''.join(f'"{a}","{b}"\n' for a, _, b in rows))
-        given = (f'--columns={",".join(names)}', '--text=one', '--pair=two',
+        choices = (f'--columns={",".join(names)}', '--text=one', '--pair=two',
                  '--label=kind')  # fmt: skip
-        own = quick.given(
-            *given, f'--train={bare}', f'--dev={named}', f'--extra={short}',
-            kind=distill.Choices,
+        options = quick.given(
+            *choices, f'--train={bare}', f'--dev={named}', f'--extra={short}',
+            kind=distill.DistillChoices,
         )  # fmt: skip
-        parts, extra = classify.parts_of(own), distill.extra_of(own)
+        parts, extra = classify.splits_of(options), distill.extra_of(options)
         for actual in (*parts.values(), extra):
             self.assertEqual(actual.first, [row[0] for row in rows])
             self.assertEqual(actual.second, [row[2] for row in rows])
@@ -838,12 +841,12 @@ class ColumnsTest(Checks, absltest.TestCase):
             self.assertEqual(actual.labels, [row[1] for row in rows])
         np.testing.assert_array_equal(parts['train'].lines, range(1, 13))
         np.testing.assert_array_equal(parts['heldout'].lines, range(2, 14))
-        own = quick.given(
-            *given, f'--test={bare}', f'--predict={short}',
-            kind=classify.Choices,
+        options = quick.given(
+            *choices, f'--test={bare}', f'--predict={short}',
+            kind=classify.ClassifyChoices,
         )  # fmt: skip
         task = finetune.Task('classify', ('accuracy',), ('a', 'b'))
-        others = classify.others_of(own, task)
+        others = classify.others_of(options, task)
         self.assertEqual(others.tests[''].labels, parts['train'].labels)
         self.assertEqual(others.predict.second, extra.second)
         self.assertIsNone(others.predict.labels)
@@ -862,7 +865,7 @@ class ColumnsTest(Checks, absltest.TestCase):
         self.assertNotIn('--columns', done.err)
 
 
-class PartsTest(places.Folder, Checks, parameterized.TestCase):
+class ClassifyPartsTest(places.Folder, Checks, parameterized.TestCase):
     """XNLI's forms: one file of all languages, or a file for each."""
 
     ROWS = {
@@ -887,10 +890,10 @@ class PartsTest(places.Folder, Checks, parameterized.TestCase):
             lines = ['\t'.join(row) + '\n' for row in rows]
             (self.folder / f'test-{language}.tsv').write_text(''.join(lines))
 
-    def given(self, *more):
+    def options(self, *more):
         return quick.given(
             '--text=sentence1', '--pair=sentence2', '--label=gold_label',
-            *more, kind=classify.Choices,
+            *more, kind=classify.ClassifyChoices,
         )  # fmt: skip
 
     @parameterized.parameters(
@@ -904,7 +907,7 @@ class PartsTest(places.Folder, Checks, parameterized.TestCase):
     def test_rows_of_each_language(self, test, more, languages):
         name = test.format(self.folder.name)
         actual = classify.tests_of(
-            self.given(f'--test={self.folder}/./{name}', *more)
+            self.options(f'--test={self.folder}/./{name}', *more)
         )
         self.assertEqual(list(actual), languages)
         for language, rows in actual.items():
@@ -928,10 +931,10 @@ class PartsTest(places.Folder, Checks, parameterized.TestCase):
          "--test_only=sw: there is no 'sw' in .*test-.*.tsv, which has de, fr"),
         ('no_file', '{}/train-*.tsv', [], 'No file matches .*train-'),
         ('both', '{}/test-*.tsv', ['--test_by=language'],
-         'one . stands for the name of a part; leave out --test_by'),
+         'one . stands for the name of a group; leave out --test_by'),
         ('two_stars', '{}/*-*.tsv', [], 'leave out other wildcards'),
         ('one_part', '{}/xnli.test.tsv', ['--test_only=de'],
-         '--test_only=de chooses parts of --test: name a column with '),
+         '--test_only=de chooses groups of --test: name a column with '),
         ('no_test', '', ['--test_by=language'], '--test_by is for --test'),
         ('no_labels', '{}/bare-*.tsv',
          ['--columns=sentence1,sentence2,gold_label'],
@@ -945,21 +948,21 @@ class PartsTest(places.Folder, Checks, parameterized.TestCase):
             'language\tsentence1\tsentence2\tgold_label\n'
             'de\ta\tb\tx\n \tb\tc\ty\n'
         )
-        given = [f'--test={test.format(self.folder)}'] if test else []
+        choices = [f'--test={test.format(self.folder)}'] if test else []
         with self.assertRaisesRegex((ValueError, errors.UsageError), message):
-            classify.tests_of(self.given(*given, *more))
+            classify.tests_of(self.options(*choices, *more))
 
     def test_a_label_that_training_does_not_have(self):
-        own = self.given(f'--test={self.whole}', '--test_by=language')
+        options = self.options(f'--test={self.whole}', '--test_by=language')
         task = finetune.Task('classify', ('accuracy',), ('neutral', 'contra'))
         with self.assertRaisesRegex(
             ValueError, "line 4: the label 'contradiction' is unknown: known "
             'are neutral, contra'
         ):
-            classify.others_of(own, task)
+            classify.others_of(options, task)
 
 
-class KilledTest(absltest.TestCase):
+class ClassifyKilledTest(absltest.TestCase):
     def test_in_mid_epoch(self):
         """kill -9; there is no checkpoint but that of the first weights."""
         more = ('--epochs=3', '--checkpoint_every=100')
@@ -1004,7 +1007,7 @@ class KilledTest(absltest.TestCase):
         self.assertEqual(checkpoint.weights_step(FOLDER / 'cut'), 3)
 
 
-class ComplaintsTest(places.Folder, Checks, parameterized.TestCase):
+class ClassifyComplaintsTest(places.Folder, Checks, parameterized.TestCase):
     """Before anything is loaded, in one sentence."""
 
     @parameterized.named_parameters(
@@ -1021,7 +1024,7 @@ class ComplaintsTest(places.Folder, Checks, parameterized.TestCase):
         ('another_row', ['--objectives=label:1,score:1'],
          'score: these examples are labelled for label'),
         ('metric', ['--metric=f1'],
-         '--metric=f1: here there are accuracy, matthews'),
+         '--metric=f1: metrics of these labels are accuracy, matthews'),
         ('no_pair', ['--label.texts=both_ways'],
          'both_ways reads two texts: .*train.tsv has one a row; name the'),
         ('no_choices', ['--label.texts=choices'], 'has no choices'),
@@ -1115,21 +1118,21 @@ class ComplaintsTest(places.Folder, Checks, parameterized.TestCase):
     def test_the_trainer_alone(self):
         """It has no examples, and --freeze wants something to freeze."""
         workdir = pathlib.Path(self.create_tempdir().full_path) / 'none'
-        for given, message in (
+        for choices, message in (
             (['--objectives=label', f'--init={finetuning.init()}',
               '--seq_len=24'],
              'reads labelled examples; train it with tasks.classify'),
             (['--freeze'], '--freeze freezes the encoder of --init'),
         ):  # fmt: skip
             with self.assertRaisesRegex(errors.UsageError, message):
-                quick.run(f'--workdir={workdir}', *given)
+                quick.run(f'--workdir={workdir}', *choices)
         self.assertFalse(workdir.exists())
 
 
 class PaceTest(absltest.TestCase):
     def pace(self, examples, epochs, **more):
-        given = finetune.Choices(batch_size=32, epochs=epochs, **more)
-        return finetune.paced(given, examples)
+        choices = finetune.FinetuneChoices(batch_size=32, epochs=epochs, **more)
+        return finetune.with_steps(choices, examples)
 
     def test_epochs_are_updates(self):
         """Of 100 examples 4 are left over."""

@@ -41,17 +41,17 @@ class DimsTest(command.Checks, absltest.TestCase):
             texts = [line.strip() for line in file if len(line.split()) > 8]
         self.texts = texts[:40]
 
-    def run_it(self, module, *given):
-        return command.run(module, f'--workdir={self.folder}/out', *given)
+    def run_it(self, module, *choices):
+        return command.run(module, f'--workdir={self.folder}/out', *choices)
 
-    def both(self, module, *given):
+    def both(self, module, *choices):
         """What a command says of the workdir, and of the export."""
         records = []
         for source in (
             (f'--init={workdir()}', f'--dims={DIMS}'),
             (f'--model={exported()}',),
         ):
-            done = self.run_it(module, *source, *given)
+            done = self.run_it(module, *source, *choices)
             self.assertEqual(done.status, 0, done.err)
             records.append(done.result)
         self.assertEqual([r['dims'] for r in records], [DIMS, None])
@@ -88,8 +88,8 @@ class DimsTest(command.Checks, absltest.TestCase):
             f'--vectors={self.folder}/kept',
         )  # fmt: skip
         self.assertEqual(ours['model'], theirs['model'])
-        kept = sorted(p.name[:5] for p in self.folder.glob('kept/*.npy'))
-        self.assertEqual(kept, ['model', 'model', 'untra'])
+        paths = sorted(p.name[:5] for p in self.folder.glob('kept/*.npy'))
+        self.assertEqual(paths, ['model', 'model', 'untra'])
         done = self.run_it(
             retrieval, f'--init={workdir()}', '--dims=99',
             f'--corpus={self.corpus}', f'--heldout={self.heldout}',
@@ -116,12 +116,12 @@ class DimsTest(command.Checks, absltest.TestCase):
         counting.save(path)
         counting.write_config(path, 'dot', normalize=True)
         (self.folder / 'text.txt').write_text('\n\n'.join(self.texts))
-        given = (f'--model={path}', f'--corpus=text:{self.folder}/text.txt',
+        choices = (f'--model={path}', f'--corpus=text:{self.folder}/text.txt',
                  '--top_k=3', self.texts[0])  # fmt: skip
-        command.run(search, *given, words='queries')
+        command.run(search, *choices, words='queries')
         [folder] = path.parent.glob('search')
         before = [(x.name, x.stat().st_mtime_ns) for x in folder.glob('*')]
-        done = command.run(search, *given, '--dims=9', words='queries')
+        done = command.run(search, *choices, '--dims=9', words='queries')
         self.assertEqual(done.status, 0, done.err)
         encode, _ = retrieval.exported(path, 2, 9)
         vectors = encode(self.texts, None)
@@ -131,5 +131,5 @@ class DimsTest(command.Checks, absltest.TestCase):
             self.assertStartsWith(line, f'  {score:.3f}  ')
         after = [(x.name, x.stat().st_mtime_ns) for x in folder.glob('*')]
         self.assertCountEqual(before, after)
-        done = command.run(search, *given, '--dims=65', words='queries')
+        done = command.run(search, *choices, '--dims=65', words='queries')
         self.assert_complains(done, '--dims=65: vectors have 64 numbers')

@@ -74,14 +74,14 @@ def run(name, *more):
     )
 
 
-class KeptTest(absltest.TestCase):
+class EmbeddingKeptTest(absltest.TestCase):
     def setUp(self):
         super().setUp()
         self.cache = self.create_tempdir().full_path
         self.enterContext(
             mock.patch.dict('os.environ', INFOWORD_CACHE=self.cache)
         )
-        self.enterContext(mock.patch.object(teacher, 'PART', 16))
+        self.enterContext(mock.patch.object(teacher, 'CHUNK', 16))
         self.texts = TEXT.read_text().splitlines()[:40]
 
     def test_what_encode_gives_once(self):
@@ -89,11 +89,11 @@ class KeptTest(absltest.TestCase):
         expected = infoword_tf.load(TEACHER).encode(self.texts)
         encode, done = one.loaded.encode, []
 
-        def twice(texts, **given):
+        def twice(texts, **choices):
             if len(done) == 2:
                 raise KeyboardInterrupt
             done.append(len(texts))
-            return encode(texts, **given)
+            return encode(texts, **choices)
 
         with mock.patch.object(one.loaded, 'encode', twice):
             with self.assertRaises(KeyboardInterrupt):
@@ -133,7 +133,7 @@ class KeptTest(absltest.TestCase):
         self.assertEqual(teacher.Embedder(str(TEACHER)).prompted(['a']), ['a'])
 
 
-class StartTest(parameterized.TestCase):
+class EmbeddingStartTest(parameterized.TestCase):
     def test_principal_components(self):
         x = np.random.default_rng(0).standard_normal((50, 12)).cumsum(axis=1)
         centred = x - x.mean(axis=0)
@@ -156,8 +156,10 @@ class StartTest(parameterized.TestCase):
         ('xlnet', 'last', 'last'), ('bert', 'mean', 'mean'),
         ('xlnet', 'mean', 'mean'), ('bert', 'max', 'mean'),
     )  # fmt: skip
-    def test_states_become_a_vector_as_the_teacher_s(self, layout, own, actual):
-        config = types.SimpleNamespace(layout=layout, pooling=own)
+    def test_states_become_a_vector_as_the_teacher_s(
+        self, layout, pooling, actual
+    ):
+        config = types.SimpleNamespace(layout=layout, pooling=pooling)
         self.assertEqual(student.pooling_of(config), actual)
 
     def test_weights(self):
@@ -186,8 +188,8 @@ class StartTest(parameterized.TestCase):
         centred = pieces - pieces.mean(axis=0)
         table = actual.encoder.embedding_table.numpy()
         _, _, basis = np.linalg.svd(centred, full_matrices=False)
-        kept = centred @ basis[:width].T
-        np.testing.assert_allclose(table @ table.T, kept @ kept.T, atol=2e-3)
+        pc = centred @ basis[:width].T
+        np.testing.assert_allclose(table @ table.T, pc @ pc.T, atol=2e-3)
         # A text is the mean of its pieces with their weights.
         weights = actual.encoder.piece_weights.numpy()
         text = TEXTS[1]
@@ -212,12 +214,12 @@ class TableTest(absltest.TestCase):
     def test_encode_and_export(self):
         """With a layer behind the mean, and of any length."""
         one = teacher.Embedder(str(TEACHER))
-        made = student.lookup_of(one, 64, 'sif', TEXTS[:2], {})
-        config = made.config.replace(
+        lookup = student.lookup_of(one, 64, 'sif', TEXTS[:2], {})
+        config = lookup.config.replace(
             normalize=False, dense=(DenseConfig(32, 'identity'),)
         )
         actual = Loaded(
-            Model(config, made.tokenizer.specials), made.tokenizer, config
+            Model(config, lookup.tokenizer.specials), lookup.tokenizer, config
         )
         random = np.random.default_rng(0)
         for variable in actual.model.variables.values():
@@ -235,11 +237,11 @@ class TableTest(absltest.TestCase):
             list(actual.folded.model.variables),
             ['encoder/word_embeddings', 'dense_0/kernel', 'dense_0/bias'],
         )
-        made = Signatures(actual)
+        lookup = Signatures(actual)
         self.assertEqual(
-            list(made.weights), list(actual.folded.model.variables)
+            list(lookup.weights), list(actual.folded.model.variables)
         )
-        embed = made.functions['embed']
+        embed = lookup.functions['embed']
         np.testing.assert_allclose(
             embed(tf.constant(TEXTS))['embeddings'], vectors, atol=1e-5
         )
@@ -254,16 +256,16 @@ class TableTest(absltest.TestCase):
         )
 
 
-class CommandTest(Checks, parameterized.TestCase):
+class EmbeddingCommandTest(Checks, parameterized.TestCase):
     def test_lookup(self):
         done = run('lookup', LOOKUP, '--width=16',
                    '--objectives=embed:1,embed_distance:0.5')  # fmt: skip
-        said = last_line(done)
-        self.assertEqual(said['task'], 'embed')
+        printed = last_line(done)
+        self.assertEqual(printed['task'], 'embed')
         (record,) = records(FOLDER / 'lookup')
-        self.assertAlmostEqual(record['heldout/embed/mi'], said['embed/mi'],
+        self.assertAlmostEqual(record['heldout/embed/mi'], printed['embed/mi'],
                                delta=1e-5)  # fmt: skip
-        self.assertIn('embed_distance/cosine', said)
+        self.assertIn('embed_distance/cosine', printed)
         config = Config.read(FOLDER / 'lookup')
         self.assertEqual(config.encoder.name, 'lookup')
         self.assertEqual(config.run['student'], 'lookup')
@@ -305,9 +307,9 @@ class CommandTest(Checks, parameterized.TestCase):
             LOOKUP, '--weighting=zipf', '--examples=20',
             '--objectives=embed_distance:1,embed:1',
         )  # fmt: skip
-        given, labelled = prepared.given, prepared.labelled
-        self.assertEqual(given.learning_rate, 1e-3)
-        self.assertEqual((given.batch_size, given.dropout), (256, 0))
+        choices, labelled = prepared.choices, prepared.labelled
+        self.assertEqual(choices.learning_rate, 1e-3)
+        self.assertEqual((choices.batch_size, choices.dropout), (256, 0))
         self.assertEqual(labelled.record['weighting'], 'zipf')
         self.assertEqual(labelled.train.size, 20)
         self.assertEqual(labelled.goal.name, 'heldout/embed/mi')
@@ -318,29 +320,29 @@ class CommandTest(Checks, parameterized.TestCase):
             student.weights_of('zipf', around, loaded.unigram),
         )
         # What is said counts.
-        given = self.prepared(LOOKUP, '--batch_size=9').given
-        self.assertEqual(given.batch_size, 9)
+        choices = self.prepared(LOOKUP, '--batch_size=9').choices
+        self.assertEqual(choices.batch_size, 9)
 
     def test_it_begins_as_it_was_made(self):
         done = run('untrained', LOOKUP, '--width=16', '--learning_rate=0')
         self.assertEqual(done.status, 0, done.err)
-        self.assertIn(f'pieces of --teacher={TEACHER}: taken enc', done.out)
+        self.assertIn(f'tokens of --teacher={TEACHER}: taken enc', done.out)
         self.assertNotIn('--init', done.out)
         one = teacher.Embedder(str(TEACHER))
         texts = embedding.read(TextChoices(f'lines:{TEXT}', str(HELDOUT)))
         # Each once, and none that is held out.
-        train, heldout = (texts[part].own for part in ('train', 'heldout'))
+        train, heldout = (texts[part].student for part in ('train', 'heldout'))
         self.assertEqual(texts['train'].sentences, train)
         train, heldout = set(train), set(heldout)
         self.assertBetween(len(train), 50, 60)
         self.assertNoCommonElements(train, heldout)
-        start = student.lookup_of(one, 16, 'sif', texts['train'].own, {})
+        start = student.lookup_of(one, 16, 'sif', texts['train'].student, {})
         loaded = infoword_tf.load(FOLDER / 'untrained')
         for path, variable in start.model.variables.items():
             np.testing.assert_array_equal(
                 loaded.model.variables[path], variable
             )
-        _, directions = student.principal(one.pieces(), 16)
+        _, directions = student.principal(one.token_vectors(), 16)
         np.testing.assert_array_equal(
             loaded.model.objectives['embed_distance'].kernel, directions
         )
@@ -389,8 +391,8 @@ class CommandTest(Checks, parameterized.TestCase):
         self.assertEqual(loaded.config.similarity, 'cosine')  # its teacher's
 
     def test_a_run_that_was_stopped_goes_on(self):
-        given = LOOKUP, '--steps=4', '--checkpoint_every=1', '--epochs=9'
-        self.assertEqual(run('whole', *given).status, 0)
+        choices = LOOKUP, '--steps=4', '--checkpoint_every=1', '--epochs=9'
+        self.assertEqual(run('whole', *choices).status, 0)
         save, numbers = checkpoint.Checkpoints.save, itertools.count()
 
         def stopped(*args):
@@ -399,20 +401,20 @@ class CommandTest(Checks, parameterized.TestCase):
                 raise KeyboardInterrupt
 
         with mock.patch.object(checkpoint.Checkpoints, 'save', stopped):
-            self.assertNotEqual(run('parts', *given).status, 0)
-        self.assertEqual(run('parts', *given).status, 0)
+            self.assertNotEqual(run('parts', *choices).status, 0)
+        self.assertEqual(run('parts', *choices).status, 0)
         self.assertEqual(weights(FOLDER / 'whole'), weights(FOLDER / 'parts'))
 
     def test_complaints(self):
         cut = pathlib.Path(make('cut', rows=('ict',), pooling='weighted',
                                 without='objectives/'))  # fmt: skip
-        for given, message in (
+        for choices, message in (
             (('--corpus=',), '--corpus is missing'),
             ((f'--teacher={cut}',), 'makes no vectors of texts: pooling weig'),
             ((f'--teacher={FOLDER}',), 'has no config.json'),
             (('--width=16',), '--student=layers has no --width'),
             ((LOOKUP, '--layers=2'), '--student=lookup has no --layers'),
-            ((LOOKUP, f'--init={TEACHER}'), 'starts from pieces of --teacher'),
+            ((LOOKUP, f'--init={TEACHER}'), 'starts from tokens of --teacher'),
             ((LOOKUP, '--width=65'), '--width=65: the vectors of --teacher='),
             (('--alpha=0.5',), '--alpha is for labels, not for --task=embed'),
             (('--sweep=pkd',), '--sweep is for labels, not'),
@@ -421,7 +423,7 @@ class CommandTest(Checks, parameterized.TestCase):
             ((f'--heldout={TEXT}',), 'match both'),
         ):
             with self.subTest(message):
-                self.assert_complains(run('bad', *given), message)
+                self.assert_complains(run('bad', *choices), message)
         self.assert_complains(
             run('bad', '--task=rte', LOOKUP),
             '--student is for --task=embed; leave it out',

@@ -25,11 +25,11 @@ def setUpModule():
     runs.set_up()
 
 
-def fitted(x, levels=1, depth=2, permutation='learned', **given):
+def fitted(x, levels=1, depth=2, permutation='learned', **choices):
     """A flow that was fitted to vectors."""
     flow = Flow(x.shape[1], levels, depth, 8, permutation)
     flow.build()
-    command_of.fit(flow, x, command_of.Choices(**given))
+    command_of.fit(flow, x, command_of.FlowChoices(**choices))
     return flow
 
 
@@ -39,7 +39,7 @@ def gaussian_bits(covariance):
     return log_det / 2 / len(covariance) / math.log(2)
 
 
-class FitTest(parameterized.TestCase):
+class FlowFitTest(parameterized.TestCase):
     @parameterized.parameters(('learned', 2), ('reversal', 4))
     def test_a_gaussian_has_its_entropy(self, permutation, depth):
         """Of any scale and place, by the covariance that was drawn."""
@@ -162,27 +162,27 @@ class FitTest(parameterized.TestCase):
                 fitted(x, **more)
 
 
-class CommandTest(command.Checks, absltest.TestCase):
+class FlowCommandTest(command.Checks, absltest.TestCase):
     def test_a_workdir_with_a_flow(self):
         """It is encoded, exported, trained on and resumed like any other."""
         folder = places.make()
-        given = (f'--init={workdirs.shared()}', '--pooling=first_last',
+        choices = (f'--init={workdirs.shared()}', '--pooling=first_last',
                  f'--corpus={runs.TEXT["corpus"]}', '--sentences=300',
                  f'--heldout={runs.TEXT["heldout"]}', '--levels=2',
                  '--depth=1', '--hidden=8')  # fmt: skip
-        made = folder / 'flow'
+        workdir = folder / 'flow'
         done = command.run(
-            command_of, *given, '--epochs=2', f'--workdir={made}'
+            command_of, *choices, '--epochs=2', f'--workdir={workdir}'
         )
         self.assertEqual(done.status, 0, done.err)
-        kept = json.loads((made / 'metrics.json').read_text())
-        self.assertEqual(kept, json.loads(done.out.splitlines()[-1]))
-        self.assertEqual((kept['sentences'], kept['width']), (300, 64))
-        self.assertLess(kept['bits'], kept['heldout_bits'])
+        metrics = json.loads((workdir / 'metrics.json').read_text())
+        self.assertEqual(metrics, json.loads(done.out.splitlines()[-1]))
+        self.assertEqual((metrics['sentences'], metrics['width']), (300, 64))
+        self.assertLess(metrics['bits'], metrics['heldout_bits'])
         layer = FlowConfig(64, 2, 1, 8, 'reversal')
-        self.assertEqual(Config.read(made).dense, (layer,))
+        self.assertEqual(Config.read(workdir).dense, (layer,))
 
-        loaded = infoword_tf.load(made)
+        loaded = infoword_tf.load(workdir)
         text = pathlib.Path(runs.TEXT['heldout']).read_text().splitlines()[:20]
         actual = loaded.encode(text, progress=False)
         pooled = infoword_tf.load(workdirs.shared()).encode(
@@ -190,7 +190,7 @@ class CommandTest(command.Checks, absltest.TestCase):
         )
         (flow,) = loaded.model.dense
         np.testing.assert_allclose(flow(pooled), actual, atol=1e-4)
-        version = bundle.write(made, folder / 'model')
+        version = bundle.write(workdir, folder / 'model')
         served = workdirs.serve(str(version)).signatures['embed']
         np.testing.assert_allclose(
             served(texts=tf.constant(text))['embeddings'], actual, atol=1e-4
@@ -198,9 +198,9 @@ class CommandTest(command.Checks, absltest.TestCase):
         card = (folder / 'model' / 'MODEL_CARD.md').read_text()
         self.assertIn('of widths 64 (an invertible network)', card)
         with self.assertRaisesRegex(ValueError, 'an invertible network'):
-            convert.give(made, folder / 'theirs', 'sentence_transformers')
+            convert.give(workdir, folder / 'theirs', 'sentence_transformers')
 
-        flags = (f'--init={made}', '--objectives=simcse', '--steps=2',
+        flags = (f'--init={workdir}', '--objectives=simcse', '--steps=2',
                  '--checkpoint_every=1')  # fmt: skip
         with quick.kept(folder / 'whole', folder / 'broken', at=2):
             runs.run_here(folder / 'whole', *flags)
@@ -210,12 +210,12 @@ class CommandTest(command.Checks, absltest.TestCase):
         self.assertEqual(Config.read(folder / 'whole').dense, (layer,))
 
         for more, message in (
-            (f'--workdir={made}', 'holds files; name a new folder'),
+            (f'--workdir={workdir}', 'holds files; name a new folder'),
             ('--levels=9', '9 levels halve vectors of 64 numbers'),
         ):
             with self.subTest(message):
                 done = command.run(
-                    command_of, *given, f'--workdir={folder}/new', more
+                    command_of, *choices, f'--workdir={folder}/new', more
                 )
                 self.assert_complains(done, message)
         self.assertFalse((folder / 'new').exists())

@@ -90,10 +90,10 @@ def predictions(path):
 class GlueTest(Checks, absltest.TestCase):
     def test_three_classes_and_two_dev_files(self):
         done = run('mnli', '--task=mnli', '--epochs=1', pictures=True)
-        said = last_line(done)
-        self.assertEqual(said['task'], 'mnli')
-        kept = json.loads((FOLDER / 'mnli' / 'metrics.json').read_text())
-        self.assertEqual({**kept, **said}, kept)
+        printed = last_line(done)
+        self.assertEqual(printed['task'], 'mnli')
+        metrics = json.loads((FOLDER / 'mnli' / 'metrics.json').read_text())
+        self.assertEqual({**metrics, **printed}, metrics)
         task = glue_layout.TASKS['mnli']
         loaded = infoword_tf.load(FOLDER / 'mnli')
         self.assertEqual(loaded.config.labels, task.labels)
@@ -102,7 +102,7 @@ class GlueTest(Checks, absltest.TestCase):
             actual = loaded.classify(rows.first, rows.second).argmax(axis=1)
             true = [task.labels.index(label) for label in rows.labels]
             self.assertEqual(
-                said[name], round(measures.accuracy(actual, true), 6)
+                printed[name], round(measures.accuracy(actual, true), 6)
             )
         for split, file in (
             ('test', 'predictions.tsv'), ('test_mm', 'predictions_mm.tsv')
@@ -125,14 +125,14 @@ class GlueTest(Checks, absltest.TestCase):
 
     def test_scores(self):
         done = run('sts-b', '--task=sts-b', '--epochs=1')
-        said = last_line(done)
+        printed = last_line(done)
         rows = glue_layout.read('sts-b', str(DATA), 'dev')
         loaded = infoword_tf.load(FOLDER / 'sts-b')
         numbers = loaded.rate(rows.first, rows.second)
         for name in ('pearson', 'spearman'):
             actual = measures.MEASURES[name](numbers, rows.scores)
-            self.assertAlmostEqual(said[name], actual, delta=1e-5)
-        self.assertNotIn('accuracy', said)
+            self.assertAlmostEqual(printed[name], actual, delta=1e-5)
+        self.assertNotIn('accuracy', printed)
         self.assertIn('heldout/score/pearson', records(FOLDER / 'sts-b')[-1])
         rows = glue_layout.read('sts-b', str(DATA), 'test')
         numbers = np.clip(loaded.rate(rows.first, rows.second), 0, 5)
@@ -146,9 +146,10 @@ class GlueTest(Checks, absltest.TestCase):
         """And what is trained on is what is read later."""
         rows = glue_layout.read('rte', str(DATA), 'dev')
         loaded = infoword_tf.load(finetuning.init())
-        given = finetune.Choices(init=str(finetuning.init()), seq_len=24)
+        init = str(finetuning.init())
+        choices = finetune.FinetuneChoices(init=init, seq_len=24)
         prepared = finetune.prepare(
-            glue.task_of('rte'), {'train': rows, 'heldout': rows}, given
+            glue.task_of('rte'), {'train': rows, 'heldout': rows}, choices
         )
         actual = prepared.labelled.heldout
         ids, lengths, second = loaded.laid_out(rows.first, rows.second, 24)
@@ -161,31 +162,31 @@ class GlueTest(Checks, absltest.TestCase):
         np.testing.assert_array_equal(
             actual.counts['label'], np.bincount(actual.targets['label'])
         )
-        self.assertEqual(prepared.given.settings['label.classes'], 2)
+        self.assertEqual(prepared.choices.settings['label.classes'], 2)
         self.assertEqual(prepared.labelled.kept['max_length'], 24)
 
 
-class PartsTest(places.Folder, absltest.TestCase):
+class GluePartsTest(places.Folder, absltest.TestCase):
     def test_files_that_are_not_there(self):
         for split in ('train', 'dev_matched', 'test_matched'):
             source = DATA / 'MNLI' / f'{split}.tsv'
             path = self.folder / 'MNLI' / source.name
             path.parent.mkdir(exist_ok=True)
             path.write_bytes(source.read_bytes())
-        own = glue.TaskChoices('mnli', str(self.folder))
+        options = glue.TaskChoices('mnli', str(self.folder))
         with contextlib.redirect_stdout(io.StringIO()) as shown:
-            actual = glue.parts_of(own)
+            actual = glue.splits_of(options)
         self.assertEqual(list(actual), ['train', 'heldout', 'test'])
         self.assertEqual(
             shown.getvalue(),
             'mnli has no dev_mm file: left out\n'
             'mnli has no test_mm file: left out\n',
         )
-        actual = glue.parts_of(dataclasses.replace(own, test=False))
+        actual = glue.splits_of(dataclasses.replace(options, test=False))
         self.assertEqual(list(actual), ['train', 'heldout'])
 
 
-class SweepTest(Checks, absltest.TestCase):
+class GlueSweepTest(Checks, absltest.TestCase):
     @classmethod
     def setUpClass(cls):
         super().setUpClass()
@@ -215,10 +216,10 @@ class SweepTest(Checks, absltest.TestCase):
         }
 
     def test_the_best_of_all(self):
-        said, scores = last_line(self.done), self.scores()
-        self.assertEqual(said['best'], max(scores, key=scores.get))
-        self.assertEqual(said['accuracy'], round(max(scores.values()), 6))
-        loaded = infoword_tf.load(FOLDER / 'sweep' / said['best'])
+        printed, scores = last_line(self.done), self.scores()
+        self.assertEqual(printed['best'], max(scores, key=scores.get))
+        self.assertEqual(printed['accuracy'], round(max(scores.values()), 6))
+        loaded = infoword_tf.load(FOLDER / 'sweep' / printed['best'])
         rows = glue_layout.read('rte', str(DATA), 'test')
         actual = loaded.classify(rows.first, rows.second).argmax(axis=1)
         self.assertEqual(
@@ -229,21 +230,21 @@ class SweepTest(Checks, absltest.TestCase):
     def test_mean_and_spread_of_seeds(self):
         scores = list(self.scores().values())
         runs = last_line(self.done)['runs']
-        for rate, some in (('1e-09', scores[:2]), ('0.01', scores[2:])):
+        for rate, part in (('1e-09', scores[:2]), ('0.01', scores[2:])):
             actual = runs[f'learning_rate={rate}-batch_size=8']
-            self.assertAlmostEqual(actual['mean'], np.mean(some), delta=1e-6)
+            self.assertAlmostEqual(actual['mean'], np.mean(part), delta=1e-6)
             self.assertAlmostEqual(
-                actual['spread'], np.std(some, ddof=1), delta=1e-6
+                actual['spread'], np.std(part, ddof=1), delta=1e-6
             )
 
     def test_again_it_trains_nothing(self):
         """Nor where a program was told what else to read."""
-        given = commands.flagfile
+        choices = commands.flagfile
         more = '--test=a\n--predict=b\n--columns=c,d\n'
         with (
             mock.patch.object(finetune, 'begin', side_effect=AssertionError),
             mock.patch.object(
-                commands, 'flagfile', lambda chosen: given(chosen) + more
+                commands, 'flagfile', lambda chosen: choices(chosen) + more
             ),
         ):
             again = run('sweep', *self.flags)
@@ -266,11 +267,11 @@ class SweepTest(Checks, absltest.TestCase):
         self.assertEqual(run_cell, run_alone)
 
     def test_a_cell_of_more_epochs_is_the_run_alone(self):
-        given = ('--task=rte', '--examples=8', '--warmup_steps=1')
+        choices = ('--task=rte', '--examples=8', '--warmup_steps=1')
         with mock.patch.dict(finetune.GRIDS, infoword={'epochs': (1, 2)}):
-            done = run('epochs', *given, '--sweep=infoword')
+            done = run('epochs', *choices, '--sweep=infoword')
         self.assertEqual(done.status, 0, done.err)
-        done = run('two', *given, '--epochs=2')
+        done = run('two', *choices, '--epochs=2')
         self.assertEqual(done.status, 0, done.err)
         alone = untimed(FOLDER / 'two')
         self.assertLen(alone, 2)
@@ -309,11 +310,11 @@ class SomeExamplesTest(absltest.TestCase):
             finetune.prepare(
                 glue.task_of('cola'),
                 {'train': rows, 'heldout': rows._replace(labels=['0', '1'])},
-                finetune.Choices(init='none'),
+                finetune.FinetuneChoices(init='none'),
             )
 
 
-class ComplaintsTest(places.Folder, Checks, parameterized.TestCase):
+class GlueComplaintsTest(places.Folder, Checks, parameterized.TestCase):
     @parameterized.named_parameters(
         ('no_task', [], '--task is missing: name one of GLUE'),
         ('no_data', ['--task=rte', '--data_dir='], '--data_dir is missing'),

@@ -94,7 +94,7 @@ def check(test, rows, name):
         test.assertIsNone(rows.scores)
 
 
-class FilesTest(texts.Temporary):
+class GlueLayoutFilesTest(texts.Temporary):
     def lay_out(self, name, split, path=None):
         header, lines, test_header, test_lines = LAYOUTS[name]
         if split.startswith('test'):
@@ -147,9 +147,9 @@ class FilesTest(texts.Temporary):
             lines = path.read_text().split('\n')
             lines[2:2] = ['8\t1\t2\tWhat']
             path.write_text('\n'.join(lines))
-        with contextlib.redirect_stdout(io.StringIO()) as said:
+        with contextlib.redirect_stdout(io.StringIO()) as output:
             rows = self.read('qqp', 'train')
-        self.assertRegex(said.getvalue(), '1 broken line.* line 3: 4 cell')
+        self.assertRegex(output.getvalue(), '1 broken line.* line 3: 4 cell')
         check(self, rows, 'qqp')
         np.testing.assert_array_equal(rows.lines, [2, 4])
         with self.assertRaisesRegex(ValueError, 'dev.tsv, line 3: 4 cell'):
@@ -183,7 +183,7 @@ class FilesTest(texts.Temporary):
         )  # fmt: skip
 
 
-class TfdsTest(parameterized.TestCase):
+class GlueLayoutTfdsTest(parameterized.TestCase):
     @classmethod
     def setUpClass(cls):
         super().setUpClass()

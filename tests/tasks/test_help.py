@@ -90,11 +90,12 @@ class HelpTest(absltest.TestCase):
             classify[:6], ['train', 'dev', 'text', 'pair', 'label', 'regress']
         )
         self.assertEqual(export[:2], ['init', 'output'])
-        own = [name for name in defined(TRAIN) if '.' not in name]
+        run_flags = [name for name in defined(TRAIN) if '.' not in name]
         other = [x for x, of in FLAGS.items() if 'transformer' not in of]
         self.assertNotEmpty(other)
         self.assertCountEqual(
-            [name for name in train if name != 'help'], set(own) - set(other)
+            [name for name in train if name != 'help'],
+            set(run_flags) - set(other),
         )
 
     def test_rows(self):

@@ -38,7 +38,7 @@ PIECES = 14
 CHARACTERS = 46
 
 
-class StandIn:
+class LmStandIn:
     """What the command uses of a loaded model.
 
     One layer, so that a memory is as good as the text that it is of.
@@ -82,7 +82,7 @@ def score(folder, *more):
     )  # fmt: skip
 
 
-class CommandCase(places.Folder, command.Checks, parameterized.TestCase):
+class LmCommandCase(places.Folder, command.Checks, parameterized.TestCase):
     def setUp(self):
         super().setUp()
         self.text = self.folder / 'text.txt'
@@ -91,14 +91,14 @@ class CommandCase(places.Folder, command.Checks, parameterized.TestCase):
 
     def try_here(self, *more, model=None, text=True):
         """The command on a stand-in."""
-        given = ['--init=somewhere', f'--workdir={self.folder}/out']
+        choices = ['--init=somewhere', f'--workdir={self.folder}/out']
         if text:
-            given += [f'--corpus=lines:{self.folder}/train.txt',
+            choices += [f'--corpus=lines:{self.folder}/train.txt',
                       f'--heldout={self.text}']
         with mock.patch.object(
-            infoword_tf, 'load', lambda *_: model or StandIn()
+            infoword_tf, 'load', lambda *_: model or LmStandIn()
         ):
-            return command.run(lm, *given, *more)
+            return command.run(lm, *choices, *more)
 
     def run_here(self, *more, **kwargs):
         """Returns the record and what was printed."""
@@ -107,7 +107,7 @@ class CommandCase(places.Folder, command.Checks, parameterized.TestCase):
         return done.result, done.out
 
 
-class FiguresTest(CommandCase):
+class FiguresTest(LmCommandCase):
     @parameterized.parameters(
         (), ('--seq_len=1',), ('--seq_len=100',), ('--memory_length=0',),
         ('--batch_size=3',),
@@ -115,7 +115,7 @@ class FiguresTest(CommandCase):
     def test_by_hand(self, *more):
         """Equal scores: every piece costs log V."""
         self.assertLen(TEXT, CHARACTERS)
-        record, printed = self.run_here(*more, model=StandIn(uniform=True))
+        record, printed = self.run_here(*more, model=LmStandIn(uniform=True))
         nats = PIECES * math.log(V)
         for name, value in (
             ('pieces', PIECES),
@@ -140,7 +140,7 @@ class FiguresTest(CommandCase):
             json.loads((self.folder / 'out' / 'metrics.json').read_text()),
             record,
         )
-        self.assertIn('[UNK]: 2 of the pieces, 2 of them written so', printed)
+        self.assertIn('[UNK]: 2 of the tokens, 2 of them written so', printed)
         self.assertIn(f'scored: --heldout={self.text}\n', printed)
         memory = record['memory_length']
         self.assertIn(
@@ -153,7 +153,7 @@ class FiguresTest(CommandCase):
     def test_words_are_what_is_published(self):
         """Every piece is a word or a line end, and `<unk>` is a type."""
         record, _ = self.run_here(
-            model=StandIn(uniform=True, tokenizer=WholeWords)
+            model=LmStandIn(uniform=True, tokenizer=WholeWords)
         )
         self.assertEqual(record['pieces'], WORDS)
         self.assertEqual(record['words'], WORDS)
@@ -166,7 +166,7 @@ class FiguresTest(CommandCase):
     def test_a_text_without_case_has_no_bits_per_character(self):
         for lower_case in (False, True):
             record, printed = self.run_here(
-                model=StandIn(uniform=True, lower_case=lower_case)
+                model=LmStandIn(uniform=True, lower_case=lower_case)
             )
             self.assertEqual(record['lower_case'], lower_case)
             self.assertEqual('bits_per_character' in record, not lower_case)
@@ -182,7 +182,7 @@ class FiguresTest(CommandCase):
     )  # fmt: skip
     def test_each_piece_given_what_it_sees(self, length, memory):
         """Against the encoder on each context by itself."""
-        model = StandIn()
+        model = LmStandIn()
         record, _ = self.run_here(
             f'--seq_len={length}', f'--memory_length={memory}', model=model
         )
@@ -226,7 +226,7 @@ class FiguresTest(CommandCase):
         name = f'text:{self.text}'
         opened = corpora.open_corpus(name)
         # What a run says that began with the weights of another.
-        model = StandIn(uniform=True)
+        model = LmStandIn(uniform=True)
         first = model.config.replace(run={'corpus': name, 'heldout': None})
         first.write(self.folder)
         other = {'corpus': 'pydocs', 'heldout': None}
@@ -267,7 +267,7 @@ class FiguresTest(CommandCase):
 
     def test_memory_alone_goes_on(self):
         """One graph reads all, whatever else rows keep."""
-        model = StandIn()
+        model = LmStandIn()
         row = model.model.objectives['transformer_xl']
         with (
             mock.patch.object(row, 'empty_state', lambda: {'x': np.zeros(2)}),
@@ -297,7 +297,7 @@ class FiguresTest(CommandCase):
         self.assertEqual(counted.characters, 1_255_018)
 
 
-class SampleTest(places.Folder, command.Checks, parameterized.TestCase):
+class LmSampleTest(places.Folder, command.Checks, parameterized.TestCase):
     def setUp(self):
         super().setUp()
         workdirs.write(self.folder / 'run', ('gpt',))
@@ -306,9 +306,9 @@ class SampleTest(places.Folder, command.Checks, parameterized.TestCase):
         return command.run(lm, '--sample', f'--init={self.folder}/run', *more)
 
     def test_writes_on(self):
-        given = '--prompt=names refer to', '--tokens=6', '--top_p=0.9'
+        choices = '--prompt=names refer to', '--tokens=6', '--top_p=0.9'
         first, again, other = (
-            self.run_here(*given, f'--seed={seed}') for seed in (1, 1, 2)
+            self.run_here(*choices, f'--seed={seed}') for seed in (1, 1, 2)
         )
         self.assertEqual(first.status, 0, first.err)
         self.assertEqual(first.out, again.out)
@@ -344,7 +344,7 @@ class SampleTest(places.Folder, command.Checks, parameterized.TestCase):
         done = score(self.folder, '--seq_len=5')
         self.assertEqual(done.status, 0, done.err)
         self.assertEqual(done.result['memory_length'], 0)
-        self.assertIn('5 pieces at a time, no memory', done.out)
+        self.assertIn('5 tokens at a time, no memory', done.out)
         self.assertEqual(done.result['words'], 40)
 
     def test_a_state_that_goes_on(self):
@@ -360,22 +360,22 @@ class SampleTest(places.Folder, command.Checks, parameterized.TestCase):
             )  # fmt: skip
             self.assertEqual(done.status, 0, done.err)
             self.assertIn(
-                f'{length} pieces at a time, its state goes on\n', done.out
+                f'{length} tokens at a time, a state that goes on\n', done.out
             )
             nats.append(done.result['nats'])
         np.testing.assert_allclose(*nats, rtol=1e-5)
 
 
-class BadInputTest(CommandCase):
+class LmBadInputTest(LmCommandCase):
     @parameterized.parameters(
         ('init', '--init is missing'),
         ('corpus', '--corpus is missing'),
         ('workdir', '--workdir is missing'),
     )
     def test_missing(self, flag, message):
-        given = {'init': 'x', 'corpus': 'pydocs', 'workdir': 'y'}
-        del given[flag]
-        done = command.run(lm, *(f'--{k}={v}' for k, v in given.items()))
+        choices = {'init': 'x', 'corpus': 'pydocs', 'workdir': 'y'}
+        del choices[flag]
+        done = command.run(lm, *(f'--{k}={v}' for k, v in choices.items()))
         self.assert_complains(done, message)
 
     def test_a_workdir_that_holds_a_model(self):
@@ -384,13 +384,13 @@ class BadInputTest(CommandCase):
         self.assert_complains(self.try_here(), 'holds a model')
 
     def test_models_that_cannot(self):
-        missing = StandIn()
+        missing = LmStandIn()
         missing.missing = {'transformer_xl': 'there is no bias'}
         for model, more, message in (
-            (StandIn(row='mlm', encoder='transformer'), (),
-             'was trained on mlm, which score no next piece'),
-            (missing, (), 'cannot score the next piece: there is no bias'),
-            (StandIn(encoder='transformer'), ('--memory_length=8',),
+            (LmStandIn(row='mlm', encoder='transformer'), (),
+             'was trained on mlm, which score no next token'),
+            (missing, (), 'cannot score the next token: there is no bias'),
+            (LmStandIn(encoder='transformer'), ('--memory_length=8',),
              '--memory_length=8: the encoder transformer has no'),
         ):  # fmt: skip
             done = self.try_here(*more, model=model)
@@ -405,7 +405,7 @@ class BadInputTest(CommandCase):
         record, printed = self.run_here()
         self.assertEqual(record['unknown_pieces'], 1)
         self.assertEqual(record['unknown_words_of_the_text'], 0)
-        self.assertIn('[UNK]: 1 of the pieces, 0 of them', printed)
+        self.assertIn('[UNK]: 1 of the tokens, 0 of them', printed)
 
 
 class WorkdirTest(places.Folder, absltest.TestCase):
@@ -426,12 +426,12 @@ class WorkdirTest(places.Folder, absltest.TestCase):
         ):
             done = score(self.folder, *more)
             self.assertEqual(done.status, 0, done.err)
-            own = {
+            task = {
                 name: done.result[name]
                 for name in ('clamp', 'same_length')
                 if name in done.result
             }
-            self.assertEqual(own, recorded)
+            self.assertEqual(task, recorded)
             actual.append(done.result['perplexity_per_piece'])
         plain, clamped, same_length, alike = actual
         self.assertGreater(abs(clamped - plain), 1e-3)
@@ -440,7 +440,7 @@ class WorkdirTest(places.Folder, absltest.TestCase):
         self.assertAlmostEqual(alike, plain, 4)
 
 
-class UnknownTest(parameterized.TestCase):
+class LmUnknownTest(parameterized.TestCase):
     """`<unk>` on the way into a store."""
 
     @parameterized.parameters(

@@ -20,7 +20,7 @@ THREE = np.array([0, 0, 0, 1, 1, 2, 2, 2])
 TAKEN = np.array([0, 0, 1, 1, 1, 1, 2, 2])
 
 
-class MeasuresTest(parameterized.TestCase):
+class TaskMeasuresTest(parameterized.TestCase):
     def setUp(self):
         super().setUp()
         self.enterContext(warnings.catch_warnings())
@@ -62,11 +62,13 @@ class MeasuresTest(parameterized.TestCase):
             same = np.full(10, constant)
             if name in ('f1', 'matthews'):
                 same = same.astype(int)
-                said = contextlib.nullcontext()
+                warned = contextlib.nullcontext()
             else:
                 same = same * (1 + np.arange(10) % 3 * 2.0**-23)
-                said = self.assertWarnsRegex(UserWarning, 'all 10 .* rounding')
-            with said:
+                warned = self.assertWarnsRegex(
+                    UserWarning, 'all 10 .* rounding'
+                )
+            with warned:
                 actual = measures.MEASURES[name](same, TARGETS)
             self.assertEqual(actual, 0.0)
             same = np.full_like(same, constant)
@@ -103,7 +105,7 @@ class MeasuresTest(parameterized.TestCase):
         )
 
 
-class PictureTest(parameterized.TestCase):
+class MeasuresPictureTest(parameterized.TestCase):
     def setUp(self):
         super().setUp()
         self.path = pathlib.Path(self.create_tempdir().full_path) / 'a.png'

@@ -20,10 +20,12 @@ from tests.export import workdirs
 
 
 class RulesTest(absltest.TestCase):
-    def chosen(self, scores, positive, own=(), **settings):
-        own = [i in own for i in range(len(scores))]
-        given = mine.Choices(**{'relative_margin': 0.0, **settings})
-        return mine.chosen_of(range(len(scores)), scores, positive, own, given)
+    def chosen(self, scores, positive, excluded=(), **settings):
+        excluded = [i in excluded for i in range(len(scores))]
+        choices = mine.MineChoices(**{'relative_margin': 0.0, **settings})
+        return mine.select(
+            range(len(scores)), scores, positive, excluded, choices
+        )
 
     def test_the_best_below_b(self):
         actual = self.chosen([0.9, 0.8, 0.7, 0.6], 0.75, negatives=2)
@@ -43,25 +45,25 @@ class RulesTest(absltest.TestCase):
         self.assertEqual(actual.negatives, [2])
 
     def test_never_ones_own(self):
-        actual = self.chosen([0.9, 0.6, 0.5], 0.95, own={0, 2})
+        actual = self.chosen([0.9, 0.6, 0.5], 0.95, excluded={0, 2})
         self.assertEqual(actual.negatives, [1])
         self.assertEqual(actual.lost, {'own': 2})
 
     def test_window_and_skip(self):
         actual = self.chosen(
-            [0.9, 0.8, 0.7, 0.6], 0.95, own={0}, skip=1, window=1
+            [0.9, 0.8, 0.7, 0.6], 0.95, excluded={0}, skip=1, window=1
         )
         self.assertEqual(actual.negatives, [2])
         self.assertEqual(actual.lost, {'own': 1, 'skipped': 1})
 
     def test_nothing_is_no_text(self):
         """-1 is not the last one."""
-        given = mine.Choices()
-        actual = mine.chosen_of([3, -1], [0.1, -np.inf], 0.9, [0, 0], given)
+        choices = mine.MineChoices()
+        actual = mine.select([3, -1], [0.1, -np.inf], 0.9, [0, 0], choices)
         self.assertEqual(actual.negatives, [3])
 
 
-class SearchTest(absltest.TestCase):
+class MineSearchTest(absltest.TestCase):
     def test_blocks_after_the_first_are_looked_through(self):
         """Whatever is left out before the partition: ties too."""
         random = np.random.default_rng(0)
@@ -135,7 +137,7 @@ class Judge:
         return np.stack([1 - np.array(scores), scores], axis=1)
 
 
-class CommandTest(absltest.TestCase):
+class MineCommandTest(absltest.TestCase):
     def setUp(self):
         super().setUp()
         self.folder = places.make()
@@ -204,9 +206,9 @@ class CommandTest(absltest.TestCase):
         """All documents, also what a run would hold out."""
         encoded, encode = collections.Counter(), mine.encode
 
-        def counted(loaded, texts, role, *given):
+        def counted(loaded, texts, role, *choices):
             encoded.update((role, text) for text in texts)
-            return encode(loaded, texts, role, *given)
+            return encode(loaded, texts, role, *choices)
 
         with mock.patch.object(mine, 'encode', counted):
             _, (one, _, other) = self.mined(negatives=1)

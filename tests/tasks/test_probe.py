@@ -92,7 +92,7 @@ class ProbeTest(absltest.TestCase):
         )
 
 
-class FilesTest(places.Folder, command.Checks, parameterized.TestCase):
+class ProbeFilesTest(places.Folder, command.Checks, parameterized.TestCase):
     def write(self, name, content):
         path = self.folder / name
         path.write_bytes(content)
@@ -107,8 +107,8 @@ class FilesTest(places.Folder, command.Checks, parameterized.TestCase):
     def run_probe(self, *arguments):
         return command.run(probe, f'--workdir={self.folder}/out', *arguments)
 
-    def read(self, **given):
-        return probe.read(probe.Choices(train=str(self.folder), **given))
+    def read(self, **choices):
+        return probe.read(probe.ProbeChoices(train=str(self.folder), **choices))
 
     def test_the_layout_of_mr(self):
         """Latin-1, whose 0x85 ends no line; blank lines are no texts."""
@@ -150,8 +150,8 @@ class FilesTest(places.Folder, command.Checks, parameterized.TestCase):
         self.assertEqual(done.status, 0, done.err)
         actual = json.loads(done.out.splitlines()[-1])
         self.assertEqual(actual, done.result)
-        kept = (self.folder / 'out' / 'metrics.json').read_text()
-        self.assertEqual(json.loads(kept), actual)
+        metrics = (self.folder / 'out' / 'metrics.json').read_text()
+        self.assertEqual(json.loads(metrics), actual)
         counts = [len(paragraphs(name)) for name in TOPICS]
         self.assertEqual(actual['n'], sum(counts))
         self.assertEqual(actual['classes'], list(TOPICS))
@@ -204,7 +204,7 @@ class FilesTest(places.Folder, command.Checks, parameterized.TestCase):
         good = [('a', 'x'), ('b', 'y')] * 5
         train = self.table('train.csv', good)
         columns = '--init=none', '--text=body', '--label=topic'
-        for message, *given in (
+        for message, *choices in (
             ('give --init or --model', f'--train={train}', '--init='),
             ('--pooling goes with --init', f'--train={train}', '--init=',
              '--model=m', '--pooling=cls'),
@@ -223,7 +223,7 @@ class FilesTest(places.Folder, command.Checks, parameterized.TestCase):
              f'--train={train}'),
         ):  # fmt: skip
             with self.subTest(message):
-                done = self.run_probe(*columns, *given)
+                done = self.run_probe(*columns, *choices)
                 self.assert_complains(done, message)
 
     @parameterized.parameters(
@@ -247,4 +247,4 @@ class FilesTest(places.Folder, command.Checks, parameterized.TestCase):
         done = self.run_probe(
             '--init=none', f'--train={self.folder}', '--dev=dev.csv'
         )
-        self.assert_complains(done, 'says itself what is scored')
+        self.assert_complains(done, 'with its own test split')

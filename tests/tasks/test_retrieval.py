@@ -58,7 +58,7 @@ def write_folder(folder, packed=False):
     return folder
 
 
-class StandIn:
+class RetrievalStandIn:
     """What the command uses of a loaded model."""
 
     def __init__(self, seed=None, similarity='cosine'):
@@ -92,25 +92,25 @@ class StandIn:
 
     def untrained(self, seed):
         self.seeds.append(seed)
-        return StandIn(seed, self.config.similarity)
+        return RetrievalStandIn(seed, self.config.similarity)
 
 
-def attempt(*given, model=None):
+def attempt(*choices, model=None):
     """The command with a stand-in for the workdir."""
-    model = model or StandIn()
+    model = model or RetrievalStandIn()
     with mock.patch.object(infoword_tf, 'load', lambda *_: model):
-        return command.run(retrieval, *given)
+        return command.run(retrieval, *choices)
 
 
-def run(*given, model=None):
+def run(*choices, model=None):
     """Returns (record, printed, model)."""
-    model = model or StandIn()
-    done = attempt(*given, model=model)
+    model = model or RetrievalStandIn()
+    done = attempt(*choices, model=model)
     assert done.status == 0, done.err
     return done.result, done.out, model
 
 
-class CommandTest(places.Folder, command.Checks, absltest.TestCase):
+class RetrievalCommandTest(places.Folder, command.Checks, absltest.TestCase):
     def setUp(self):
         super().setUp()
         self.data = write_folder(self.folder / 'tiny')
@@ -156,8 +156,8 @@ class CommandTest(places.Folder, command.Checks, absltest.TestCase):
             '--init=any', f'--data_dir={self.data}', f'--workdir={self.out}'
         )
         self.assertIn(
-            '4 queries, 5 documents\n4 judgements name documents that are not '
-            'there: they count as not found\n',
+            '4 queries, 5 documents\n4 judgements name documents that are '
+            'missing: they count as not found\n',
             printed,
         )
         self.assertEqual(record['absent_judgements'], 4)
@@ -181,11 +181,11 @@ class CommandTest(places.Folder, command.Checks, absltest.TestCase):
             json.dumps({'_id': name, 'text': text}) + '\n'
             for name, text in texts.items()
         ))  # fmt: skip
-        own = retrieval.beir_task(self.data)
+        english = retrieval.beir_task(self.data)
         task = retrieval.beir_task(self.data, 'test', path)
         self.assertEqual(task.queries, ['trees', 'cats', 'boats'])
         for field in ('relevance', 'own', 'query_ids', 'fingerprint'):
-            self.assertEqual(getattr(task, field), getattr(own, field))
+            self.assertEqual(getattr(task, field), getattr(english, field))
         record = self._run('--init=any', f'--queries={path}')
         self.assertEqual(record['task'], f'tiny (test, queries of {path})')
         self.assertEqual(record['bm25']['ndcg@10'], 1)
@@ -225,13 +225,13 @@ class CommandTest(places.Folder, command.Checks, absltest.TestCase):
         self.assertEqual(beside, loaded | {'weights': str(path)})
 
     def _run(self, *more, **kwargs):
-        return run(*self._given(), *more, **kwargs)[0]
+        return run(*self._typed(), *more, **kwargs)[0]
 
-    def _refused(self, given, message):
-        more = () if given.startswith('--model') else ('--init=any',)
-        self.assert_complains(attempt(*self._given(), *more, given), message)
+    def _refused(self, choices, message):
+        more = () if choices.startswith('--model') else ('--init=any',)
+        self.assert_complains(attempt(*self._typed(), *more, choices), message)
 
-    def _given(self):
+    def _typed(self):
         return f'--data_dir={self.data}', f'--workdir={self.out}'
 
     def test_vectors_are_compared_as_the_config_says(self):
@@ -251,7 +251,7 @@ class CommandTest(places.Folder, command.Checks, absltest.TestCase):
             path = self.folder / similarity / '1'
             counting.save(path, similarity)
             loaded = self._run(
-                '--init=any', model=StandIn(similarity=similarity)
+                '--init=any', model=RetrievalStandIn(similarity=similarity)
             )
             exported = self._run(f'--model={path}')
             for record in (loaded, exported):
@@ -260,7 +260,7 @@ class CommandTest(places.Folder, command.Checks, absltest.TestCase):
     def test_the_baselines_are_compared_alike(self):
         """Untrained vectors as the model's, sums of embeddings by angle."""
         for similarity in ('cosine', 'dot'):
-            model = StandIn(similarity=similarity)
+            model = RetrievalStandIn(similarity=similarity)
             with (
                 mock.patch.object(retrieval, 'by_vectors') as by_vectors,
                 mock.patch.object(retrieval, 'table', return_value=''),
@@ -312,14 +312,14 @@ class CommandTest(places.Folder, command.Checks, absltest.TestCase):
         self.assertLen(set(scores[2, 1:5]), 1)
         self.assertEqual(sorted(numbers[2, :8]), [*range(8)])
 
-    def encoded(self, *given, most=99):
+    def encoded(self, *choices, most=99):
         """The command, and how many texts of which role it encodes; of
         passages so many before somebody stops it.
         """
         counts, exported = collections.Counter(), retrieval.exported
 
-        def counting_calls(*given):
-            encode, similarity = exported(*given)
+        def counting_calls(*choices):
+            encode, similarity = exported(*choices)
 
             def counted(texts, role):
                 counts[role] += len(texts)
@@ -330,7 +330,7 @@ class CommandTest(places.Folder, command.Checks, absltest.TestCase):
             return counted, similarity
 
         with mock.patch.object(retrieval, 'exported', counting_calls):
-            return attempt(*self._given(), *given), dict(counts)
+            return attempt(*self._typed(), *choices), dict(counts)
 
     @mock.patch.object(evaluation, 'BLOCK', 2)
     def test_vectors_that_stay(self):
@@ -341,35 +341,35 @@ class CommandTest(places.Folder, command.Checks, absltest.TestCase):
         whole, counts = self.encoded(model)
         self.assertEqual(counts, {'query': 3, 'passage': 5})
         actual = (self.out / 'run.trec').read_bytes()
-        kept = model, f'--vectors={self.folder}/kept'
-        stopped, counts = self.encoded(*kept, most=4)
+        with_vectors = model, f'--vectors={self.folder}/kept'
+        stopped, counts = self.encoded(*with_vectors, most=4)
         self.assertEqual(stopped.status, 130)
         (self.out / 'run.trec').unlink()
         for passages in (1, 0):  # of 5; then all are there
-            done, counts = self.encoded(*kept)
+            done, counts = self.encoded(*with_vectors)
             self.assertEqual(counts.get('passage', 0), passages)
             self.assertEqual(done.result, whole.result)
             self.assertEqual((self.out / 'run.trec').read_bytes(), actual)
         # Other queries ask the same vectors ...
         (self.data / 'qrels' / 'dev.tsv').write_text('q4\tb\t1\n')
-        done, counts = self.encoded(*kept, '--split=dev')
+        done, counts = self.encoded(*with_vectors, '--split=dev')
         self.assertEqual(counts, {'query': 1})
         # ... other numbers, other models and other documents have their own.
-        done, counts = self.encoded(*kept, '--dims=3')
+        done, counts = self.encoded(*with_vectors, '--dims=3')
         self.assertEqual(counts['passage'], 5)
         (path / 'note').write_text('another')
-        done, counts = self.encoded(*kept)
+        done, counts = self.encoded(*with_vectors)
         self.assertEqual(counts['passage'], 5)
         with open(self.data / 'corpus.jsonl', 'a') as file:
             file.write(json.dumps({'_id': 'z', 'text': 'a new one'}))
-        done, counts = self.encoded(*kept)
+        done, counts = self.encoded(*with_vectors)
         self.assertEqual(counts['passage'], 6)
         self.assertLen(list((self.folder / 'kept').glob('model-*.npy')), 4)
         with files.locked(self.folder / 'kept'):
-            done, counts = self.encoded(*kept)
+            done, counts = self.encoded(*with_vectors)
         self.assert_complains(done, 'another run is writing to it')
         self.assertEqual(counts, {})
-        done = attempt(*self._given(), '--run=x', '--vectors=y')
+        done = attempt(*self._typed(), '--run=x', '--vectors=y')
         self.assert_complains(done, 'leave out --vectors')
 
     def test_heldout_documents_of_a_corpus(self):
@@ -427,7 +427,7 @@ class CommandTest(places.Folder, command.Checks, absltest.TestCase):
         self.assertEqual(retrieval.measure(task, actual), zero)
 
     def test_the_sum_of_embeddings(self):
-        model = StandIn()
+        model = RetrievalStandIn()
         mean = retrieval.mean_of_embeddings(model)
         vectors = mean(['one two one', '', 'two'])
         one, two = mean(['one', 'two'])
@@ -451,11 +451,11 @@ class RunFileTest(places.Folder, command.Checks, parameterized.TestCase):
         self.data = write_folder(self.folder / 'tiny')
         self.path = self.folder / 'given.trec'
 
-    def given(self, workdir='out'):
+    def typed(self, workdir='out'):
         return f'--data_dir={self.data}', f'--workdir={self.folder / workdir}'
 
     def measured(self, path=None):
-        return run(f'--run={path or self.path}', *self.given('measured'))[:2]
+        return run(f'--run={path or self.path}', *self.typed('measured'))[:2]
 
     def test_what_the_model_found(self):
         """It has the model's measures, and is as trec_eval wants it."""
@@ -464,7 +464,7 @@ class RunFileTest(places.Folder, command.Checks, parameterized.TestCase):
             file.write(json.dumps({'_id': 'z', 'text': 'apple growing'}))
             file.write('\n')
             file.write(json.dumps({'_id': 'd', 'text': 'apple growing'}))
-        record, _, _ = run('--init=any', *self.given())
+        record, _, _ = run('--init=any', *self.typed())
         path = self.folder / 'out' / 'run.trec'
         rows = [line.split() for line in path.read_text().splitlines()]
         self.assertEqual(
@@ -474,14 +474,14 @@ class RunFileTest(places.Folder, command.Checks, parameterized.TestCase):
         self.assertEqual([row[2] for row in rows[:2]], ['z', 'd'])
         self.assertNotIn(['q3', 'q3'], [[row[0], row[2]] for row in rows])
         for query in ('q1', 'q2', 'q3'):
-            own = [row for row in rows if row[0] == query]
+            lines = [row for row in rows if row[0] == query]
             self.assertEqual(
-                [int(row[3]) for row in own], list(range(1, len(own) + 1))
+                [int(row[3]) for row in lines], list(range(1, len(lines) + 1))
             )
             order = sorted(
-                own, key=lambda row: (float(row[4]), row[2]), reverse=True
+                lines, key=lambda row: (float(row[4]), row[2]), reverse=True
             )
-            self.assertEqual(own, order)
+            self.assertEqual(lines, order)
         again, printed = self.measured(path)
         self.assertEqual(again['run'], record['model'])
         self.assertEqual(again['run_file'], str(path))
@@ -536,7 +536,7 @@ class RunFileTest(places.Folder, command.Checks, parameterized.TestCase):
         )
         self.assertIn('1 queries of the file are not judged', printed)
         self.assertIn('1 queries have no result in the file', printed)
-        self.assertIn('1 documents of the file are not there', printed)
+        self.assertIn('1 documents of the file are not of the corpus', printed)
         self.assertNotIn('judgements name', printed)
 
     def test_what_was_found_and_is_judged_counts(self):
@@ -551,7 +551,7 @@ class RunFileTest(places.Folder, command.Checks, parameterized.TestCase):
 
     def test_at_most_depth(self):
         with mock.patch.object(evaluation, 'DEPTH', 2):
-            record, _, _ = run('--init=any', *self.given())
+            record, _, _ = run('--init=any', *self.typed())
             path = self.folder / 'out' / 'run.trec'
             self.assertLen(path.read_text().splitlines(), 6)
             self.assertEqual(self.measured(path)[0]['run'], record['model'])
@@ -566,7 +566,7 @@ class RunFileTest(places.Folder, command.Checks, parameterized.TestCase):
         (self.folder / 'out' / 'run.trec').write_text('old')
         with open(self.data / 'corpus.jsonl', 'a') as file:
             file.write(json.dumps({'_id': 'two words', 'text': ''}) + '\n')
-        record, printed, _ = run('--init=any', *self.given())
+        record, printed, _ = run('--init=any', *self.typed())
         self.assertEqual(record['documents'], 6)
         self.assertIn("not written: the id 'two words' is empty", printed)
         self.assertFalse((self.folder / 'out' / 'run.trec').exists())
@@ -581,13 +581,13 @@ class RunFileTest(places.Folder, command.Checks, parameterized.TestCase):
     )
     def test_a_malformed_line_is_named(self, line, message):
         self.path.write_text(f'q1 Q0 b 1 1 t\n{line}\n')
-        done = attempt(f'--run={self.path}', *self.given())
+        done = attempt(f'--run={self.path}', *self.typed())
         self.assert_complains(done, f'given.trec, {message}')
 
     @parameterized.parameters('', 'q4 Q0 a 1 1 t\n')
     def test_queries_of_another_data_set(self, text):
         self.path.write_text(text)
-        done = attempt(f'--run={self.path}', *self.given())
+        done = attempt(f'--run={self.path}', *self.typed())
         self.assert_complains(done, 'no query of tiny .test. has a result')
 
 
@@ -669,7 +669,7 @@ class FolderTest(places.Folder, parameterized.TestCase):
                 retrieval.beir_task(self.folder)
 
 
-class FlagsTest(command.Checks, parameterized.TestCase):
+class RetrievalFlagsTest(command.Checks, parameterized.TestCase):
     @parameterized.parameters(
         ('--init=a --corpus=pydocs', '--workdir is missing'),
         ('--workdir=a --corpus=pydocs', 'no model'),
@@ -689,8 +689,8 @@ class FlagsTest(command.Checks, parameterized.TestCase):
         ('--workdir=a --run=b --batch_size=2 --corpus=d', 'nothing is search'),
         ('--workdir=a --run=b --seed=2 --corpus=d', '--seed is for --init'),
     )  # fmt: skip
-    def test_one_sentence(self, given, message):
-        self.assert_complains(attempt(*given.split()), message)
+    def test_one_sentence(self, choices, message):
+        self.assert_complains(attempt(*choices.split()), message)
 
     def test_the_workdir_of_a_model_is_left_alone(self):
         folder = pathlib.Path(self.create_tempdir().full_path)

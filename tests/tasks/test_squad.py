@@ -91,31 +91,31 @@ class SquadTest(Checks, parameterized.TestCase):
         cls.done = run('plain')
 
     def test_scores_are_of_the_predictions_that_it_writes(self):
-        said = last_line(self.done)
+        line = last_line(self.done)
         actual = read('plain', 'predictions.json')
         scores = squad_scores.scores(golds(), actual)
-        self.assertAlmostEqual(said['f1'], scores['f1'], places=3)
-        self.assertAlmostEqual(said['exact'], scores['exact_match'], places=3)
+        self.assertAlmostEqual(line['f1'], scores['f1'], places=3)
+        self.assertAlmostEqual(line['exact'], scores['exact_match'], places=3)
         self.assertFalse((FOLDER / 'plain' / 'null_odds.json').exists())
         # And they are those by which the weights were chosen.
         best = max(
             (r for r in records(FOLDER / 'plain') if 'heldout/span/f1' in r),
             key=lambda record: record['heldout/span/f1'],
         )
-        self.assertEqual(said['step'], best['step'])
-        self.assertAlmostEqual(said['f1'], best['heldout/span/f1'], places=3)
-        self.assertEqual(read('plain', 'metrics.json')['f1'], said['f1'])
+        self.assertEqual(line['step'], best['step'])
+        self.assertAlmostEqual(line['f1'], best['heldout/span/f1'], places=3)
+        self.assertEqual(read('plain', 'metrics.json')['f1'], line['f1'])
 
     def test_the_official_script_says_the_same(self):
         if importlib.util.find_spec('official') is None:
             self.skipTest('tf-models-official is not installed')
         from official.nlp.tools import squad_evaluate_v1_1
 
-        said = last_line(self.done)
+        line = last_line(self.done)
         actual = squad_evaluate_v1_1.evaluate(
             dataset(), read('plain', 'predictions.json')
         )
-        self.assertAlmostEqual(said['f1'], 100 * actual['final_f1'], places=3)
+        self.assertAlmostEqual(line['f1'], 100 * actual['final_f1'], places=3)
 
     def test_answers_are_parts_of_their_contexts(self):
         best = read('plain', 'nbest.json')
@@ -134,9 +134,9 @@ class SquadTest(Checks, parameterized.TestCase):
 
     def test_windows_are_said_and_mi_is_measured(self):
         self.assertRegex(self.done.out, r'dev.json: 6 questions in \d+ windows')
-        said = last_line(self.done)
+        line = last_line(self.done)
         self.assertAlmostEqual(
-            said['mi'], said['ceiling'] - said['loss'], places=4
+            line['mi'], line['ceiling'] - line['loss'], places=4
         )
         self.assertEqual(Config.read(FOLDER / 'plain').max_length, 40)
 
@@ -149,15 +149,15 @@ class SquadTest(Checks, parameterized.TestCase):
 
     def test_questions_without_an_answer(self):
         done = run('two', '--span.end=conditional', version='2')
-        said = last_line(done)
+        line = last_line(done)
         actual, odds = (
             read('two', name) for name in ('predictions.json', 'null_odds.json')
         )
         scores = squad_scores.scores2(golds('2'), actual)
         for name in ('f1', 'exact', 'HasAns_f1', 'NoAns_exact'):
-            self.assertAlmostEqual(said[name], scores[name], places=3)
+            self.assertAlmostEqual(line[name], scores[name], places=3)
         threshold = Config.read(FOLDER / 'two').null_threshold
-        self.assertEqual(said['null_threshold'], threshold)
+        self.assertEqual(line['null_threshold'], threshold)
         self.assertEqual(
             {name: text == '' for name, text in actual.items()},
             {name: value > threshold for name, value in odds.items()},
@@ -186,10 +186,10 @@ class SquadTest(Checks, parameterized.TestCase):
             for name, best in read('two', 'nbest.json').items()
         }
         for other in [*odds.values(), -1e30]:
-            kept = {n: '' if odds[n] > other else t for n, t in texts.items()}
+            best = {n: '' if odds[n] > other else t for n, t in texts.items()}
             self.assertLessEqual(
-                squad_scores.scores2(golds('2'), kept)['f1'],
-                said['f1'] + 1e-3,
+                squad_scores.scores2(golds('2'), best)['f1'],
+                line['f1'] + 1e-3,
             )
 
     @parameterized.parameters(
@@ -234,6 +234,6 @@ class SquadTest(Checks, parameterized.TestCase):
         self.assert_complains(done, 'other flags')
 
     def test_defaults(self):
-        given = squad.Choices()
-        self.assertEqual((given.seq_len, given.epochs), (384, 2.0))
-        self.assertEqual(given.optimizer, 'adamw')
+        choices = squad.SquadChoices()
+        self.assertEqual((choices.seq_len, choices.epochs), (384, 2.0))
+        self.assertEqual(choices.optimizer, 'adamw')

@@ -94,7 +94,7 @@ def bert_s(questions, features, first, last, nowhere, **settings):
     )
 
 
-class AnswersTest(places.Folder, parameterized.TestCase):
+class SquadAnswersTest(places.Folder, parameterized.TestCase):
     @parameterized.product(longest=(3, 30), null=(False, True))
     def test_what_bert_answers(self, longest, null):
         """Of windows of fewer than 20 pieces: it pairs 20 with 20."""
@@ -125,9 +125,9 @@ class AnswersTest(places.Folder, parameterized.TestCase):
             ours = actual.best[name]
             entries = [e for e in entries if e['text'] or null]
             # And one of the best answers.
-            kept = {e['text'] for e in entries}
-            self.assertGreaterEqual({a.text for a in ours}, kept)
-            self.assertLessEqual(len(ours), len(kept) + 1)
+            texts = {e['text'] for e in entries}
+            self.assertGreaterEqual({a.text for a in ours}, texts)
+            self.assertLessEqual(len(ours), len(texts) + 1)
             if len(ours) > len(entries):
                 continue
             for one, other in zip(ours, entries, strict=True):
@@ -158,7 +158,7 @@ class AnswersTest(places.Folder, parameterized.TestCase):
             longest,
             count=5,
         )
-        some = 0
+        count_of_spans = 0
         for i in range(n):
             expected = sorted(
                 (
@@ -173,15 +173,15 @@ class AnswersTest(places.Folder, parameterized.TestCase):
                     starts[i, j], min(starts[i, j] + longest, sizes[i])
                 )
             )[:5]
-            some += len(expected)
+            count_of_spans += len(expected)
             scores = actual.scores[i]
             self.assertTrue((scores[len(expected) :] < -1e29).all())
             ours = zip(-scores, actual.firsts[i], actual.lasts[i], strict=True)
             for one, other in zip(ours, expected, strict=False):
                 np.testing.assert_allclose(one, other, rtol=1e-6)
-        self.assertGreater(some, n)
+        self.assertGreater(count_of_spans, n)
 
-    def given(self, *answers, context='the cat saw the cat', **more):
+    def answer(self, *answers, context='the cat saw the cat', **more):
         """One window, and spans of it: first, last, score."""
         questions = squad_data.read(
             write(self.folder / 'one.json', (context, asked(context, 'cat')))
@@ -196,7 +196,7 @@ class AnswersTest(places.Folder, parameterized.TestCase):
         return squad_answers.answers(questions, features, spans, **more)
 
     def test_equal_texts_are_one_answer(self):
-        actual = self.given((1, 1, 2.0), (4, 4, 3.0), (0, 1, 1.0), (3, 4, 1.5))
+        actual = self.answer((1, 1, 2.0), (4, 4, 3.0), (0, 1, 1.0), (3, 4, 1.5))
         self.assertEqual(
             [(a.text, a.score, a.begin, a.end) for a in actual.best['q']],
             [('cat', 3.0, 16, 19), ('the cat', 1.5, 12, 19)],
@@ -207,16 +207,16 @@ class AnswersTest(places.Folder, parameterized.TestCase):
         )
 
     def test_nothing_is_left(self):
-        actual = self.given()
+        actual = self.answer()
         self.assertEqual(actual.predictions(), {'q': ''})
         self.assertEqual(actual.best, {'q': []})
-        actual = self.given(nowhere=np.array([-3.0], np.float32))
+        actual = self.answer(nowhere=np.array([-3.0], np.float32))
         self.assertEqual(actual.predictions(threshold=1e9), {'q': ''})
         self.assertEqual([a.text for a in actual.best['q']], [''])
         json.dumps(actual.null_odds, allow_nan=False)
 
     def test_the_threshold(self):
-        actual = self.given((1, 1, 2.0), nowhere=np.array([5.0], np.float32))
+        actual = self.answer((1, 1, 2.0), nowhere=np.array([5.0], np.float32))
         self.assertEqual(actual.null_odds, {'q': 3.0})
         self.assertEqual(actual.predictions(), {'q': ''})
         self.assertEqual(actual.predictions(3.0), {'q': 'cat'})
@@ -266,7 +266,7 @@ class AnswersTest(places.Folder, parameterized.TestCase):
             )
 
     def test_files(self):
-        actual = self.given(
+        actual = self.answer(
             (1, 1, 2.0),
             context='caf\u00e9 cat',
             nowhere=np.array([5.0], np.float32),
@@ -284,5 +284,5 @@ class AnswersTest(places.Folder, parameterized.TestCase):
         self.assertEqual(
             set(best['q'][0]), {'text', 'probability', 'score', 'begin', 'end'}
         )
-        squad_answers.write(self.folder / 'more', self.given((1, 1, 2.0)))
+        squad_answers.write(self.folder / 'more', self.answer((1, 1, 2.0)))
         self.assertFalse((self.folder / 'more' / 'null_odds.json').exists())

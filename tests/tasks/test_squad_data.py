@@ -86,19 +86,19 @@ class ReadTest(places.Folder, parameterized.TestCase):
         self.assertEqual(actual.golds_of(1), ['cat', 'mat'])
         self.assertEqual(actual.notes, ())
         for count in (1, 2):
-            some = actual.subset(count)
-            self.assertLen(some.ids, count)
-            self.assertEqual(len(some.contexts), len(set(some.context)))
-            for i, name in enumerate(some.ids):
+            chosen = actual.subset(count)
+            self.assertLen(chosen.ids, count)
+            self.assertEqual(len(chosen.contexts), len(set(chosen.context)))
+            for i, name in enumerate(chosen.ids):
                 number = [*actual.ids].index(name)
-                self.assertEqual(some.golds_of(i), actual.golds_of(number))
+                self.assertEqual(chosen.golds_of(i), actual.golds_of(number))
                 self.assertEqual(
-                    some.contexts[some.context[i]],
+                    chosen.contexts[chosen.context[i]],
                     actual.contexts[actual.context[number]],
                 )
-                self.assertEqual(some.texts[i], actual.texts[number])
+                self.assertEqual(chosen.texts[i], actual.texts[number])
                 self.assertEqual(
-                    some.answers[i].tolist(), actual.answers[number].tolist()
+                    chosen.answers[i].tolist(), actual.answers[number].tolist()
                 )
         self.assertIs(actual.subset(None), actual)
 
@@ -110,19 +110,19 @@ class ReadTest(places.Folder, parameterized.TestCase):
             )
             for i in range(7)
         )))  # fmt: skip
-        some = squad_data.read(self.path).subset(5)
-        self.assertLen(some.ids, 5)
+        chosen = squad_data.read(self.path).subset(5)
+        self.assertLen(chosen.ids, 5)
         self.assertEqual(
-            some.golds_by_id,
+            chosen.golds_by_id,
             {name: [name + c for c in 'abc'[: 1 + int(name) % 3]]
-             for name in some.ids},
+             for name in chosen.ids},
         )  # fmt: skip
 
     def test_the_order_of_fields_does_not_matter(self):
         """And the list is read article by article."""
-        given = contents((CONTEXT, asked(CONTEXT, 'dog')))
-        given = {'data': given['data'] * 2, 'more': [1, {'data': []}]}
-        text = json.dumps(given, indent=1).replace('}', '} ')
+        choices = contents((CONTEXT, asked(CONTEXT, 'dog')))
+        choices = {'data': choices['data'] * 2, 'more': [1, {'data': []}]}
+        text = json.dumps(choices, indent=1).replace('}', '} ')
         self.path.write_text('\ufeff' + text.replace('"q"', '"p"', 1))
         self.assertEqual([*squad_data.read(self.path).ids], ['p', 'q'])
 
@@ -143,10 +143,10 @@ class ReadTest(places.Folder, parameterized.TestCase):
         self.assertIn("data[0].paragraphs[0].qas[0] ('dog')", note)
 
     def test_questions_without_an_answer(self):
-        given = CONTEXT, asked(CONTEXT, 'dog'), question(
+        choices = CONTEXT, asked(CONTEXT, 'dog'), question(
             'b', 'who', is_impossible=True
         ), question('c', 'who', ('dog', 4), is_impossible=True)
-        write(self.path, given)
+        write(self.path, choices)
         actual = squad_data.read(self.path, version2=True)
         none = [squad_data.NONE] * 2
         self.assertEqual(actual.answers.tolist(), [[4, 7], none, none])
@@ -252,14 +252,14 @@ class FeaturesTest(places.Folder, parameterized.TestCase):
     def test_windows(self, layout, null):
         """Each holds what it should, in all layouts."""
         long = ' '.join([CONTEXT] * 4)
-        given = [
+        choices = [
             (long, asked(long, 'the cat', name='a'),
              question('b', 'who ' * 30, ('a dog', 39)),
              question('c', '', ('mat.', len(long) - 4))),
             (CONTEXT, asked(CONTEXT, 'cat, a', name='d'),
              question('e', 'the mat', ('elsewhere', 0))),
         ]  # fmt: skip
-        questions = self.read(*given)
+        questions = self.read(*choices)
         model = template(layout)
         actual = squad_data.features(
             questions, model, 48, null=null, stride=7, question=9
@@ -273,10 +273,10 @@ class FeaturesTest(places.Folder, parameterized.TestCase):
         for i in range(examples.size):
             ids = examples.ids[examples.begins[i] : examples.begins[i + 1]]
             begin, end = examples.candidates['span'][i]
-            own = contexts[questions.context[actual.questions[i]]]
+            tokens = contexts[questions.context[actual.questions[i]]]
             first = actual.firsts[i]
             self.assertEqual(
-                ids[begin:end].tolist(), own[first : first + end - begin]
+                ids[begin:end].tolist(), tokens[first : first + end - begin]
             )
             name = questions.ids[actual.questions[i]]
             target = examples.targets['span'][i]
@@ -305,27 +305,27 @@ class FeaturesTest(places.Folder, parameterized.TestCase):
         )
         self.assertEqual(examples.counts['span'].sum(), 2 * known)
         notes = ' '.join(actual.notes)
-        self.assertIn('1 of 5 questions are cut to their first 9', notes)
+        self.assertIn('1 of 5 questions are truncated to their first 9', notes)
 
         # Of these, what teaches something.
-        some = squad_data.features(
+        trained = squad_data.features(
             questions, model, 48, null=null, training=True, stride=7,
             question=9,
         )  # fmt: skip
-        kept = [
+        numbers = [
             i for i, text in enumerate(texts)
             if actual.questions[i] != 4 and (null or text is not None)
         ]  # fmt: skip
-        taken = examples.select(np.array(kept))
-        np.testing.assert_array_equal(some.examples.ids, taken.ids)
-        np.testing.assert_array_equal(some.examples.segments, taken.segments)
+        taken = examples.select(np.array(numbers))
+        np.testing.assert_array_equal(trained.examples.ids, taken.ids)
+        np.testing.assert_array_equal(trained.examples.segments, taken.segments)
         np.testing.assert_array_equal(
-            some.examples.targets['span'], taken.targets['span']
+            trained.examples.targets['span'], taken.targets['span']
         )
         np.testing.assert_array_equal(
-            some.examples.counts['span'], examples.counts['span']
+            trained.examples.counts['span'], examples.counts['span']
         )
-        self.assertEqual(len(some.most), some.sizes.sum())
+        self.assertEqual(len(trained.most), trained.sizes.sum())
 
     @parameterized.product(
         case=STRANGE, kind=('wordpiece', 'sentencepiece'), null=(False, True)
@@ -353,21 +353,21 @@ class FeaturesTest(places.Folder, parameterized.TestCase):
 
     @parameterized.parameters('', ' \n', '\u200b')
     def test_an_empty_context(self, context):
-        given = (context, question('a', 'who', ('\u200b', 0))), (
+        choices = (context, question('a', 'who', ('\u200b', 0))), (
             CONTEXT, asked(CONTEXT, 'dog'))  # fmt: skip
-        questions = self.read(*given)
+        questions = self.read(*choices)
         actual = squad_data.features(questions, template(), 64)
         self.assertEqual(actual.questions.tolist(), [1])
         notes = ' '.join(actual.notes)
-        self.assertIn('1 of 2 questions have a context without a piece', notes)
+        self.assertIn('1 of 2 questions have a context without a token', notes)
         with self.assertRaisesRegex(ValueError, 'no question is left'):
-            squad_data.features(self.read(given[0]), template(), 64)
+            squad_data.features(self.read(choices[0]), template(), 64)
 
     def test_a_question_of_many_pieces(self):
         questions = self.read((CONTEXT, asked(CONTEXT, 'dog', 'who ' * 99)))
         actual = squad_data.features(questions, template(), 384)
         self.assertEqual(actual.examples.candidates['span'][0, 0], 66)
-        self.assertIn('first 64 pieces', actual.notes[0])
+        self.assertIn('first 64 tokens', actual.notes[0])
 
     def test_the_shares_give_no_information(self):
         """Ends to end: counts and the row agree about the parts."""

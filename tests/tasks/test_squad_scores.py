@@ -15,10 +15,10 @@ def official(name):
     """A script of the Model Garden, which has the official ones."""
     path = f'official.nlp.tools.{name}'
     try:
-        there = importlib.util.find_spec(path)
+        spec = importlib.util.find_spec(path)
     except ModuleNotFoundError:
-        there = None
-    if there is None:
+        spec = None
+    if spec is None:
         raise absltest.SkipTest('tf-models-official is not installed')
     return importlib.import_module(path)
 

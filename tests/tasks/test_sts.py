@@ -185,7 +185,7 @@ class StsTest(command.Checks, places.Folder, parameterized.TestCase):
         data = self.write_sets()
         with mock.patch.object(
             retrieval, 'vectors_of',
-            lambda *given: (lambda texts, role: angles(texts), 'cosine'),
+            lambda *choices: (lambda texts, role: angles(texts), 'cosine'),
         ):  # fmt: skip
             alone = self.run_it(
                 f'--data={data}/STS/STS14-en-test', '--init=any'
@@ -208,8 +208,8 @@ class StsTest(command.Checks, places.Folder, parameterized.TestCase):
             'not there\n', done.out,
         )  # fmt: skip
         self.assertRegex(done.out, r'\nSTS-B: Spearman 100.00 of 5 pairs')
-        kept = json.loads((self.folder / 'out' / 'metrics.json').read_text())
-        self.assertEqual(kept, done.result)
+        metrics = json.loads((self.folder / 'out' / 'metrics.json').read_text())
+        self.assertEqual(metrics, done.result)
 
     def test_two_sets_of_one_name(self):
         data = self.write_sets()
@@ -217,8 +217,8 @@ class StsTest(command.Checks, places.Folder, parameterized.TestCase):
         done = self.run_it(f'--data={data}', '--init=any')
         self.assert_complains(done, 'has two sets STS-B, .*name a folder with')
 
-    def run_it(self, *given):
-        return command.run(sts, *given, f'--workdir={self.folder}/out')
+    def run_it(self, *choices):
+        return command.run(sts, *choices, f'--workdir={self.folder}/out')
 
     def test_the_command(self):
         texts = ['a cab', 'bees', 'a b', 'deaf', 'x y']
@@ -241,11 +241,11 @@ class StsTest(command.Checks, places.Folder, parameterized.TestCase):
             for a, b in zip(*vectors, strict=True)
         ]
         ranks = np.argsort(np.argsort(cosines))
-        wanted = 100 - 600 * ((ranks - np.arange(5)) ** 2).sum() / (5 * 24)
-        self.assertIn(f'"spearman": {wanted:.1f}', done.out)
+        spearman = 100 - 600 * ((ranks - np.arange(5)) ** 2).sum() / (5 * 24)
+        self.assertIn(f'"spearman": {spearman:.1f}', done.out)
         low, high = done.result['interval']
         self.assertIn(
-            f'all: Spearman {wanted:.2f} of 5 pairs (95 %: {low} to {high})',
+            f'all: Spearman {spearman:.2f} of 5 pairs (95 %: {low} to {high})',
             done.out,
         )
 

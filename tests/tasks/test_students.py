@@ -91,14 +91,14 @@ def examples_of(loaded, table=None):
     return rows.first, actual
 
 
-class KeptTest(parameterized.TestCase):
+class StudentsKeptTest(parameterized.TestCase):
     def setUp(self):
         super().setUp()
         self.cache = self.folder()
         self.enterContext(
             mock.patch.dict('os.environ', INFOWORD_CACHE=self.cache)
         )
-        self.enterContext(mock.patch.object(teacher, 'PART', 16))
+        self.enterContext(mock.patch.object(teacher, 'CHUNK', 16))
         self.enterContext(mock.patch.object(teacher, 'BATCH', 8))
         self.teacher = teacher.Teacher(str(TEACHER), TASK)
 
@@ -291,7 +291,7 @@ class StudentTest(Checks, parameterized.TestCase):
     def test_what_a_run_leaves(self):
         done = run('student', '--patience=skip', '--alpha=0.6', '--beta=0.3',
                    '--temperature=5', '--epochs=1')  # fmt: skip
-        said = last_line(done)
+        printed = last_line(done)
         config = Config.read(FOLDER / 'student')
         self.assertEqual(
             {row: entry.weight for row, entry in config.rows.items()},
@@ -316,7 +316,7 @@ class StudentTest(Checks, parameterized.TestCase):
         ):  # fmt: skip
             actual = infoword_tf.load(folder).classify(rows.first)
             right = measures.accuracy(actual.argmax(axis=1), true)
-            self.assertAlmostEqual(said[name], right, places=6)
+            self.assertAlmostEqual(printed[name], right, places=6)
 
     def test_who_equals_its_teacher_has_nothing_to_learn(self):
         """All layers and the head, and a rate of nothing."""
@@ -326,8 +326,8 @@ class StudentTest(Checks, parameterized.TestCase):
         self.assertAlmostEqual(record['heldout/soft/loss'], 0, delta=1e-5)
         self.assertEqual(record['heldout/soft/accuracy'], 1)
         self.assertAlmostEqual(record['heldout/patience/loss'], 0, delta=1e-5)
-        said = last_line(done)
-        self.assertEqual(said['accuracy'], said['teacher_accuracy'])
+        printed = last_line(done)
+        self.assertEqual(printed['accuracy'], printed['teacher_accuracy'])
 
     def test_texts_without_labels(self):
         """50 of 74 have one; who equals its teacher has nothing to learn of
@@ -347,11 +347,13 @@ class StudentTest(Checks, parameterized.TestCase):
 
     def test_examples_with_and_without(self):
         """24 of 74 are not labelled, and all are taught."""
-        own = distill.Choices(extra=str(EXTRA), init=str(TEACHER), seq_len=24)
-        rows = classify.read(str(TRAIN), own)
+        options = distill.DistillChoices(
+            extra=str(EXTRA), init=str(TEACHER), seq_len=24
+        )
+        rows = classify.read(str(TRAIN), options)
         actual = finetune.prepare(
-            TASK, {'train': rows, 'heldout': rows}, own,
-            extra=distill.extra_of(own),
+            TASK, {'train': rows, 'heldout': rows}, options,
+            extra=distill.extra_of(options),
         ).labelled  # fmt: skip
         self.assertEqual(actual.train.size, 74)
         targets = actual.train.targets['label']
@@ -383,19 +385,19 @@ class StudentTest(Checks, parameterized.TestCase):
     def test_numbers(self):
         scored = make('scored', (), rows=('score',))
         rows = [(t, i / 7) for i, (t, _) in enumerate(finetuning.sentences())]
-        pair = [write(FOLDER / f'{name}.tsv', ('text', 'label'), some)
-                for name, some in (('n', rows[:40]), ('nd', rows[40:60]))]
-        given = (f'--teacher={scored}', f'--train={pair[0]}',
+        pair = [write(FOLDER / f'{name}.tsv', ('text', 'label'), group)
+                for name, group in (('n', rows[:40]), ('nd', rows[40:60]))]
+        choices = (f'--teacher={scored}', f'--train={pair[0]}',
                  f'--dev={pair[1]}', '--regress')  # fmt: skip
         done = run(
-            'numbers', *given, f'--extra={EXTRA}', '--layers=4',
+            'numbers', *choices, f'--extra={EXTRA}', '--layers=4',
             '--batch_size=64', '--learning_rate=0', '--weight_decay=0',
             '--dropout=0',
         )  # fmt: skip
         # Texts without a number are taught, and no part of its loss.
         (record,) = records(FOLDER / 'numbers')
-        said = infoword_tf.load(scored).rate([text for text, _ in rows[:40]])
-        error = np.square(said - [number for _, number in rows[:40]])
+        printed = infoword_tf.load(scored).rate([text for text, _ in rows[:40]])
+        error = np.square(printed - [number for _, number in rows[:40]])
         np.testing.assert_allclose(
             record['score/loss'], error.mean(), rtol=1e-5
         )
@@ -409,7 +411,7 @@ class StudentTest(Checks, parameterized.TestCase):
             last_line(done)['teacher_spearman'], expected, places=6
         )
         self.assert_complains(
-            run('none', *given, '--temperature=2'),
+            run('none', *choices, '--temperature=2'),
             '--regress is of numbers, and they have no temperature',
         )
 
@@ -434,8 +436,8 @@ class StudentTest(Checks, parameterized.TestCase):
             f'--workdir={FOLDER}/rte2',
         )  # fmt: skip
         self.assertEqual(last_line(done)['task'], 'rte')
-        kept = json.loads((FOLDER / 'rte2' / 'metrics.json').read_text())
-        self.assertIn('teacher_accuracy', kept)
+        metrics = json.loads((FOLDER / 'rte2' / 'metrics.json').read_text())
+        self.assertIn('teacher_accuracy', metrics)
         predictions = (FOLDER / 'rte2' / 'predictions.tsv').read_text()
         self.assertLen(predictions.splitlines(), 1 + len(asked))
         actual = Config.read(rte)
@@ -468,20 +470,20 @@ class StudentTest(Checks, parameterized.TestCase):
             if path.startswith('objectives/'):
                 tensors[path] = 20 * tensors[path]  # of which it is sure
         files.write_tensors(tutor / 'weights.safetensors', tensors)
-        given = (
+        choices = (
             f'--teacher={tutor}', '--task=squad', f'--train={files_[0]}',
             f'--dev={files_[1]}', '--batch_size=2', '--steps=1', '--layers=4',
             '--temperature=1', f'--workdir={FOLDER}/answers',
         )  # fmt: skip
         done = finetuning.run(
-            distill, *given, '--learning_rate=0', '--weight_decay=0'
+            distill, *choices, '--learning_rate=0', '--weight_decay=0'
         )
         # Who equals its teacher has nothing to learn of it.
         (record,) = records(FOLDER / 'answers')
         self.assertAlmostEqual(record['heldout/soft_span/loss'], 0, delta=1e-4)
         self.assertAlmostEqual(record['heldout/patience/loss'], 0, delta=1e-5)
-        said = last_line(done)
-        self.assertAlmostEqual(said['f1'], said['teacher_f1'], places=3)
+        printed = last_line(done)
+        self.assertAlmostEqual(printed['f1'], printed['teacher_f1'], places=3)
         self.assertEqual(
             len(json.loads((FOLDER / 'answers/predictions.json').read_text())),
             4,
@@ -491,7 +493,7 @@ class StudentTest(Checks, parameterized.TestCase):
         small = [x for x in finetuning.SMALL if '--seq_len' not in x]
         with mock.patch.object(finetuning, 'SMALL', small):
             done = finetuning.run(
-                distill, *given, '--layers=2', f'--workdir={FOLDER}/answers2'
+                distill, *choices, '--layers=2', f'--workdir={FOLDER}/answers2'
             )
         self.assertEqual(done.status, 0, done.err)
         (record,) = records(FOLDER / 'answers2')
@@ -504,7 +506,7 @@ class StudentTest(Checks, parameterized.TestCase):
             ([f'--teacher={TEACHER}'], 'for label, this task is of span'),
         ):
             self.assert_complains(
-                finetuning.run(distill, *given, *more), message
+                finetuning.run(distill, *choices, *more), message
             )
 
     def test_another_teacher_is_another_run(self):
@@ -513,18 +515,18 @@ class StudentTest(Checks, parameterized.TestCase):
         path = 'objectives/label/bias'
         tensors[path] = tensors[path] + 1
         files.write_tensors(other / 'weights.safetensors', tensors)
-        given = ('--patience=none', f'--init={TEACHER}')
-        self.assertEqual(run('taught', *given).status, 0)
+        choices = ('--patience=none', f'--init={TEACHER}')
+        self.assertEqual(run('taught', *choices).status, 0)
         self.assert_complains(
-            run('taught', *given, f'--teacher={other}'),
+            run('taught', *choices, f'--teacher={other}'),
             'holds a run with other flags: .*--teacher was .*teacher .weights',
         )
 
 
-class SweepTest(absltest.TestCase):
+class StudentsSweepTest(absltest.TestCase):
     def setUp(self):
         super().setUp()
-        self.given = []
+        self.runs = []
         grid = {
             'temperature': (5, 20),
             'alpha': (0.2, 1),
@@ -538,47 +540,47 @@ class SweepTest(absltest.TestCase):
         self.enterContext(mock.patch.object(finetune, 'draw'))
         self.enterContext(mock.patch.object(finetune, 'finish'))
 
-    def train(self, given, *_):
-        self.given.append(given)
-        (pathlib.Path(given.workdir) / 'checkpoints').mkdir(parents=True)
-        best = {'accuracy': len(self.given) / 10, 'matthews': 0}
+    def train(self, choices, *_):
+        self.runs.append(choices)
+        (pathlib.Path(choices.workdir) / 'checkpoints').mkdir(parents=True)
+        best = {'accuracy': len(self.runs) / 10, 'matthews': 0}
         named = {f'heldout/label/{k}': v for k, v in best.items()}
         return {**named, 'step': 1}
 
     def test_every_cell_is_a_run_of_its_own(self):
         done = run('sweep', '--sweep=pkd')
         self.assertEqual(done.status, 0, done.err)
-        self.assertLen(self.given, 8)
+        self.assertLen(self.runs, 8)
         self.assertEqual(
             [(d.settings['soft.temperature'], d.objectives, d.learning_rate)
-             for d in self.given[:4]],
+             for d in self.runs[:4]],
             [(5, 'label:0.8,soft:0.2,patience:10', 5e-5),
              (5, 'label:0.8,soft:0.2,patience:10', 1e-5),
              (5, 'label:0,soft:1,patience:10', 5e-5),
              (5, 'label:0,soft:1,patience:10', 1e-5)],
         )  # fmt: skip
-        self.assertEqual(self.given[-1].settings['soft.temperature'], 20)
-        for given in self.given:
+        self.assertEqual(self.runs[-1].settings['soft.temperature'], 20)
+        for choices in self.runs:
             # The grid's betas are of the code.
-            self.assertEqual(given.settings['soft.reduction'], 'code')
-            self.assertEqual(given.settings['patience.reduction'], 'code')
-        self.assertLen({d.workdir for d in self.given}, 8)
+            self.assertEqual(choices.settings['soft.reduction'], 'code')
+            self.assertEqual(choices.settings['patience.reduction'], 'code')
+        self.assertLen({d.workdir for d in self.runs}, 8)
 
     def test_a_grid_wins_over_what_was_chosen(self):
-        given = finetune.Choices(
+        choices = finetune.FinetuneChoices(
             learning_rate=0.1, workdir=f'{FOLDER}/typed', sweep='bert'
         )
-        prepared = finetune.PreparedTask(mock.MagicMock(), given)
+        prepared = finetune.PreparedTask(mock.MagicMock(), choices)
         prepared.labelled.train.size = 50
         finetune.train_all(TASK, prepared, {})
         grid = finetune.GRIDS['bert']
-        self.assertLen(self.given, 18)
+        self.assertLen(self.runs, 18)
         for name in ('learning_rate', 'batch_size'):
             self.assertEqual(
-                {getattr(d, name) for d in self.given}, set(grid[name]), name
+                {getattr(d, name) for d in self.runs}, set(grid[name]), name
             )
         self.assertEqual(
-            {round(d.steps / (50 // d.batch_size)) for d in self.given},
+            {round(d.steps / (50 // d.batch_size)) for d in self.runs},
             {2, 3, 4},
         )
 
@@ -589,7 +591,7 @@ class SweepTest(absltest.TestCase):
         self.assertEqual(list(shared.built), list('345678'))
 
 
-class ComplaintsTest(Checks, parameterized.TestCase):
+class StudentsComplaintsTest(Checks, parameterized.TestCase):
     @parameterized.named_parameters(
         ('no_teacher', ['--teacher='], '--teacher is missing'),
         ('no_workdir', ['--workdir='], '--workdir is missing'),

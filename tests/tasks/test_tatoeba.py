@@ -42,18 +42,18 @@ class TatoebaTest(places.Folder, command.Checks, parameterized.TestCase):
             write(cls.data / f'tatoeba.{code}-eng.{code}', foreign)
             write(cls.data / f'tatoeba.{code}-eng.eng', ENGLISH)
 
-    def run_it(self, *given, model=None):
+    def run_it(self, *choices, model=None):
         model = model or f'--init={workdirs.shared()}'
         return command.run(
             tatoeba, model, f'--data_dir={self.data}',
-            f'--workdir={self.folder}/out', *given,
+            f'--workdir={self.folder}/out', *choices,
         )  # fmt: skip
 
     def test_the_table(self):
         encoded, vectors_of = collections.Counter(), retrieval.vectors_of
 
-        def counted(*given):
-            encode, similarity = vectors_of(*given)
+        def counted(*choices):
+            encode, similarity = vectors_of(*choices)
 
             def called(texts, role):
                 encoded.update(texts)
@@ -131,8 +131,8 @@ class TatoebaTest(places.Folder, command.Checks, parameterized.TestCase):
         self.assertRegex(done.out, r'\nmean of 2 +\d')
         last = json.loads(done.out.splitlines()[-1])
         self.assertEqual(last, done.result)
-        kept = (self.folder / 'out' / 'metrics.json').read_text()
-        self.assertEqual(json.loads(kept), last)
+        metrics = (self.folder / 'out' / 'metrics.json').read_text()
+        self.assertEqual(json.loads(metrics), last)
 
     @parameterized.parameters('cosine', 'margin')
     def test_an_export_is_no_different(self, score):
@@ -172,7 +172,7 @@ class TatoebaTest(places.Folder, command.Checks, parameterized.TestCase):
         seen = set()
         for count in (2, 4):
             with mock.patch.object(
-                retrieval, 'vectors_of', lambda *given: (encode, 'cosine')
+                retrieval, 'vectors_of', lambda *choices: (encode, 'cosine')
             ):
                 done = self.run_it('--score=margin', '--languages=deu',
                                    f'--neighbours={count}')  # fmt: skip
@@ -189,25 +189,25 @@ class TatoebaTest(places.Folder, command.Checks, parameterized.TestCase):
         last = self.run_it('--languages=deu', '--layer=1')
         same = {'layer': 1, 'pooling': None}
         self.assertEqual({**plain.result, **same}, last.result)
-        given = []
+        choices = []
         encode = workdirs.loaded().encode
         with mock.patch.object(
             tatoeba.bitext, 'translations', wraps=evaluation.translations
         ) as translations:
             done = self.run_it('--languages=deu', '--layer=0', '--pooling=max')
-            given = translations.call_args.args
+            choices = translations.call_args.args
         self.assertEqual(done.status, 0, done.err)
         self.assertEqual(done.result['layer'], 0)
-        for texts, actual in zip((FOREIGN, ENGLISH), given, strict=False):
+        for texts, actual in zip((FOREIGN, ENGLISH), choices, strict=False):
             expected = encode(texts, pooling='max', layers=0, progress=False)
             np.testing.assert_allclose(actual, expected, atol=1e-6)
             other = encode(texts, pooling='max', progress=False)
             self.assertGreater(np.abs(other - expected).max(), 0.1)
 
     def test_what_is_wrong(self):
-        for message, *given in (
+        for message, *choices in (
             ('give --init or --model', '--init='),
-            ('--layer goes with --init: an export pools as it was written to',
+            ('--layer goes with --init: the pooling of an export is fixed',
              '--init=', '--model=m', '--layer=0'),
             ('--pooling goes with --init', '--init=', '--model=m',
              '--pooling=cls'),
@@ -221,14 +221,14 @@ class TatoebaTest(places.Folder, command.Checks, parameterized.TestCase):
             ('--dims=99: vectors have 64 numbers', '--dims=99'),
         ):  # fmt: skip
             with self.subTest(message):
-                self.assert_complains(self.run_it(*given), message)
+                self.assert_complains(self.run_it(*choices), message)
 
     def test_vectors_that_are_not_finite(self):
         def encode(texts, role):
             return np.full((len(texts), 4), np.nan)
 
         with mock.patch.object(
-            retrieval, 'vectors_of', lambda *given: (encode, 'cosine')
+            retrieval, 'vectors_of', lambda *choices: (encode, 'cosine')
         ):
             done = self.run_it()
         self.assert_complains(done, 'vectors that are not finite')

@@ -25,7 +25,7 @@ VERBS = {'sleeps': 'schläft', 'runs': 'läuft', 'eats': 'isst',
          'sings': 'singt', 'waits': 'wartet'}  # fmt: skip
 WHERE = {'here': 'hier', 'today': 'heute', 'at home': 'zu Hause'}
 PAIRS = [
-    tuple(' '.join(some) for some in zip(*words, strict=True))
+    tuple(' '.join(column) for column in zip(*words, strict=True))
     for words in itertools.product(NOUNS.items(), VERBS.items(), WHERE.items())
 ]  # English, German
 ENGLISH, GERMAN = map(list, zip(*PAIRS, strict=True))
@@ -63,58 +63,58 @@ def run(name, *more):
 
 
 class TextsTest(absltest.TestCase):
-    def given(self, *more):
+    def options(self, *more):
         return quick.given(
             f'--parallel={PARALLEL}', f'--heldout_parallel={HELDOUT}', *more,
-            kind=distill.Choices,
+            kind=distill.DistillChoices,
         )  # fmt: skip
 
     def test_both_texts_have_what_the_teacher_reads(self):
-        parts = embedding.read(self.given(), None, 'en')
+        parts = embedding.read(self.options(), None, 'en')
         german = dict(PAIRS)
         for part, texts in parts.items():
-            self.assertLen(texts.own, 2 * len(texts.sentences))
-            for own, taught, language in zip(*texts, strict=True):
+            self.assertLen(texts.student, 2 * len(texts.sentences))
+            for vectors_of, taught, language in zip(*texts, strict=True):
                 expected = taught if language == 'en' else german[taught]
-                self.assertEqual(own, expected, part)
+                self.assertEqual(vectors_of, expected, part)
         held = set(parts['heldout'].sentences)
         self.assertEqual(held, {a for a, _ in PAIRS[::7]})
         self.assertNoCommonElements(parts['train'].sentences, held)
         # The other way round, where the teacher reads German.
-        actual = embedding.read(self.given(), None, 'de')['train']
+        actual = embedding.read(self.options(), None, 'de')['train']
         self.assertEqual(
-            set(actual.taught), set(GERMAN) - {b for _, b in PAIRS[::7]}
+            set(actual.teacher), set(GERMAN) - {b for _, b in PAIRS[::7]}
         )
 
     def test_some_sentences_with_all_their_translations(self):
         """And a sentence that several texts translate is read once."""
         more = FOLDER / 'deu-eng-more.tsv'
         more.write_text('the dog runs here\tda rennt der Hund\n')
-        given = self.given(f'--parallel=en-de={more}')
-        whole = embedding.read(given, None, 'en')['train']
-        self.assertLen(whole.own, 2 * len(whole.sentences) + 1)
-        some = embedding.read(given, 20, 'en')['train']
-        self.assertLen(some.sentences, 20)
+        choices = self.options(f'--parallel=en-de={more}')
+        whole = embedding.read(choices, None, 'en')['train']
+        self.assertLen(whole.student, 2 * len(whole.sentences) + 1)
+        subset = embedding.read(choices, 20, 'en')['train']
+        self.assertLen(subset.sentences, 20)
         rows = set(zip(*whole, strict=True))
         self.assertEqual(
-            set(zip(*some, strict=True)),
-            {row for row in rows if row[1] in some.sentences},
+            set(zip(*subset, strict=True)),
+            {row for row in rows if row[1] in subset.sentences},
         )
 
     def test_sentences_of_a_corpus_beside_them(self):
         corpus, held = FOLDER / 'corpus.txt', FOLDER / 'corpus_held.txt'
         corpus.write_text(f'more text\n{ENGLISH[0]}\n{ENGLISH[1]}\n')
         held.write_text('held out\n')
-        given = self.given(f'--corpus=lines:{corpus}', f'--heldout={held}')
-        texts = embedding.read(given, None, 'en')['train']
+        choices = self.options(f'--corpus=lines:{corpus}', f'--heldout={held}')
+        texts = embedding.read(choices, None, 'en')['train']
         self.assertEqual(
             list(zip(*texts, strict=True))[:2],
             [('more text', 'more text', ''), (ENGLISH[1], ENGLISH[1], '')],
         )  # the other is held out
-        self.assertEqual(texts.own.count(ENGLISH[1]), 1)
+        self.assertEqual(texts.student.count(ENGLISH[1]), 1)
 
 
-class StartTest(absltest.TestCase):
+class TranslatedStudentsStartTest(absltest.TestCase):
     def test_a_table_whose_means_are_like_the_vectors(self):
         """Least squares, solved at once."""
         random = np.random.default_rng(0)
@@ -124,7 +124,7 @@ class StartTest(absltest.TestCase):
             mock.patch.object(student, 'CHUNK', 7),
             mock.patch.object(student, 'ROUNDS', 200),
         ):
-            actual = student.fitted(OWN, GERMAN, vectors, weights)
+            actual = student.fit_table(OWN, GERMAN, vectors, weights)
         means = np.zeros((len(GERMAN), len(OWN)))
         for row, ids in zip(means, OWN.tokenize(GERMAN).to_list(), strict=True):
             np.add.at(row, ids, weights[ids] / len(ids))
@@ -139,13 +139,13 @@ class StartTest(absltest.TestCase):
         self.assertTrue(none.any())
         np.testing.assert_array_equal(actual[none], 0)
         # As many rounds as are taken come near.
-        few = student.fitted(OWN, GERMAN, vectors, weights)
+        few = student.fit_table(OWN, GERMAN, vectors, weights)
         left = np.linalg.norm(few - expected) / np.linalg.norm(expected)
         self.assertLess(left, 0.3)
 
     def test_pieces_that_are_spelled_alike(self):
         new, old = map(workdirs.tokenizer_of, ('sentencepiece', 'wordpiece'))
-        known = student.known_pieces(new, old)
+        known = student.known_tokens(new, old)
         self.assertEqual(
             [known[i] for i in new.special_ids], list(old.special_ids)
         )
@@ -160,14 +160,14 @@ class StartTest(absltest.TestCase):
                 self.assertEqual(one.strip('▁'), other.removeprefix('##'))
         self.assertGreater(len(known), 200)
         self.assertEqual(
-            student.known_pieces(old, old), {i: i for i in range(len(old))}
+            student.known_tokens(old, old), {i: i for i in range(len(old))}
         )
 
     def test_pieces_of_bytes_are_spelled_alike(self):
         new, old = map(workdirs.tokenizer_of, ('bytes', 'wordpiece'))
         spelled = {
             new.vocabulary[i]: old.vocabulary[j]
-            for i, j in student.known_pieces(new, old).items()
+            for i, j in student.known_tokens(new, old).items()
         }
         self.assertEqual(spelled['Ġthe'], 'the')
         self.assertEqual(spelled['ing'], '##ing')
@@ -188,55 +188,55 @@ class StartTest(absltest.TestCase):
             if name != path:
                 np.testing.assert_array_equal(variable, old[name], name)
         table, rows = old[path].numpy(), new[path].numpy()
-        known = student.known_pieces(OWN, loaded.tokenizer)
+        known = student.known_tokens(OWN, loaded.tokenizer)
         for piece, origin in known.items():
             np.testing.assert_array_equal(rows[piece], table[origin])
         # All others are fitted to texts, as long as these on average.
-        kept = table[list(known.values())]
+        old = table[list(known.values())]
         means = [table[ids].mean(axis=0)
                  for ids in loaded.tokenizer.tokenize(ENGLISH).to_list()]
-        means = student.fitted(OWN, GERMAN, np.array(means))
+        means = student.fit_table(OWN, GERMAN, np.array(means))
         fresh = np.setdiff1d(np.arange(len(OWN)), list(known))
-        more = rows - kept.mean(axis=0)
+        more = rows - old.mean(axis=0)
         norms = np.linalg.norm(means, axis=1)
-        scale = np.linalg.norm(kept - kept.mean(axis=0), axis=1).mean()
+        scale = np.linalg.norm(old - old.mean(axis=0), axis=1).mean()
         scale /= norms[norms > 0].mean()
         np.testing.assert_allclose(more[fresh], scale * means[fresh], atol=1e-5)
         self.assertGreater(np.abs(more[fresh]).max(), 0.01)
 
     def test_a_table_has_no_layers(self):
         one = teacher.Embedder(str(TEACHER))
-        own = OWN, np.ones((len(ENGLISH), 64))
-        table = student.lookup_of(one, 64, 'sif', ENGLISH, {}, own)
+        vectors_of = OWN, np.ones((len(ENGLISH), 64))
+        table = student.lookup_of(one, 64, 'sif', ENGLISH, {}, vectors_of)
         with self.assertRaisesRegex(
             errors.UsageError, 'the encoder lookup takes no other vocabulary'
         ):
             student.with_vocabulary(table, OWN, GERMAN, ENGLISH)
 
 
-class CommandTest(Checks, parameterized.TestCase):
+class TranslatedStudentsCommandTest(Checks, parameterized.TestCase):
     def test_a_table_of_two_languages(self):
-        given = '--student=lookup', '--dropout=0'
-        begun = run('begun', *given, '--learning_rate=0')
-        done = run('two', *given, '--steps=20', '--learning_rate=0.02',
+        choices = '--student=lookup', '--dropout=0'
+        started = run('begun', *choices, '--learning_rate=0')
+        done = run('two', *choices, '--steps=20', '--learning_rate=0.02',
                    '--log_every=10', '--batch_size=32')  # fmt: skip
-        self.assertEqual((begun.status, done.status), (0, 0), done.err)
+        self.assertEqual((started.status, done.status), (0, 0), done.err)
         self.assertIn('de-en: 77 pairs to train on, 13 held out', done.out)
         self.assertIn(f'texts of --teacher={TEACHER}: taken', done.out)
-        said, first = last_line(done), last_line(begun)
+        printed, first = last_line(done), last_line(started)
         loaded = infoword_tf.load(FOLDER / 'two')
         self.assertEqual(loaded.tokenizer.kind, 'sentencepiece')
         english, german = zip(*PAIRS[::7], strict=True)
         taught = infoword_tf.load(TEACHER).encode(english)
-        own = {'en': loaded.encode(english), 'de': loaded.encode(german)}
-        for language, vectors in own.items():
+        vectors_of = {'en': loaded.encode(english), 'de': loaded.encode(german)}
+        for language, vectors in vectors_of.items():
             name = f'embed_distance/cosine_{language}'
             cosine = (vectors * taught).sum(axis=1).mean()
-            self.assertAlmostEqual(said[name], cosine, delta=1e-3)
-            self.assertGreater(said[name], first[name])
-        both = [said[f'embed_distance/cosine_{x}'] for x in own]
+            self.assertAlmostEqual(printed[name], cosine, delta=1e-3)
+            self.assertGreater(printed[name], first[name])
+        both = [printed[f'embed_distance/cosine_{x}'] for x in vectors_of]
         self.assertAlmostEqual(
-            said['embed_distance/cosine'], np.mean(both), delta=1e-5
+            printed['embed_distance/cosine'], np.mean(both), delta=1e-5
         )
         # Of what nobody has trained on each finds its translation, at once.
         for name in ('begun', 'two'):
@@ -252,7 +252,7 @@ class CommandTest(Checks, parameterized.TestCase):
         done = run('layers', '--objectives=embed:1,embed_distance:1')
         self.assertEqual(done.status, 0, done.err)
         self.assertIn(
-            f'--init={TEACHER}, with other pieces: taken enc', done.out
+            f'--init={TEACHER}, with other tokens: taken enc', done.out
         )
         (record,) = records(FOLDER / 'layers')
         for row in ('embed', 'embed_distance'):

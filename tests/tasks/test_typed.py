@@ -28,7 +28,7 @@ TRAINER = ('init', 'workdir', 'learning_rate', 'batch_size', 'steps', 'seq_len',
 LABELLED = (*TRAINER, 'epochs', 'examples', 'seeds', 'label.pooler')
 
 
-class Forbid:
+class TypedForbid:
     """An import hook that forbids what takes seconds."""
 
     def find_spec(self, name, path=None, target=None):
@@ -42,7 +42,7 @@ def run_all():
 
     Prints a line of JSON for each: exit status, output, errors.
     """
-    sys.meta_path.insert(0, Forbid())
+    sys.meta_path.insert(0, TypedForbid())
     # Once for all that follow.
     import infoword_tf.data.corpora
     import infoword_tf.resolve
@@ -141,7 +141,7 @@ class TypedTest(places.Folder, absltest.TestCase):
         ):  # fmt: skip
             (self.folder / name).mkdir()
             resolve(choices).config(100).write(self.folder / name)
-        begun = '--objectives=simcse:1,diffcse:1 --diffcse.generator'
+        flags = '--objectives=simcse:1,diffcse:1 --diffcse.generator'
         table = '--train=a.csv --dev=b.csv'
         no_run = 'error: nowhere has no config.json: it is not the workdir'
         no_file = 'error: no.json: there is no such file'
@@ -171,8 +171,8 @@ class TypedTest(places.Folder, absltest.TestCase):
             '--objectives=gpt --shuffle_block=9':
                 'error: --shuffle_block=9: gpt of --objectives=gpt reads no '
                 'corpus that is shuffled; leave it out',
-            f'infoword_tf.train --workdir=w {begun}=nowhere': no_run,
-            f'infoword_tf.train --workdir=w {begun}=ict':
+            f'infoword_tf.train --workdir=w {flags}=nowhere': no_run,
+            f'infoword_tf.train --workdir=w {flags}=ict':
                 r'error: generator begins with ict, whose rows \(ict\) fill no '
                 'blanks: that takes mlm or mmlm or tlm or bert_nce or '
                 'overlap; name another workdir',

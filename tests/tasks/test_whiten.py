@@ -18,7 +18,7 @@ from tests import corpus, places
 from tests.export import workdirs
 
 
-class FitTest(absltest.TestCase):
+class WhitenFitTest(absltest.TestCase):
     def test_covariance_is_the_identity(self):
         random = np.random.default_rng(0)
         mixed = random.standard_normal((6, 6))
@@ -70,14 +70,14 @@ class SpreadTest(absltest.TestCase):
             Document(tuple(map(str, range(i, i + 25))), 'x')
             for i in range(0, 100, 25)
         ]
-        for most, wanted in (
+        for most, variance in (
             (10, range(0, 100, 10)), (30, range(0, 90, 3)), (200, range(100)),
         ):  # fmt: skip
             actual = whiten.spread(lambda: iter(documents), most)
-            self.assertEqual(actual, [*map(str, wanted)])
+            self.assertEqual(actual, [*map(str, variance)])
 
 
-class CommandTest(absltest.TestCase):
+class WhitenCommandTest(absltest.TestCase):
     def test_a_workdir_with_one_more_layer(self):
         """Of a workdir whose vectors have length 1, which the layer's get."""
         folder = places.make()
@@ -91,8 +91,8 @@ class CommandTest(absltest.TestCase):
             pooling='last_two', workdir=str(folder / 'white'),
         )  # fmt: skip
         self.assertEqual((done['sentences'], done['width']), (300, 8))
-        kept = json.loads((folder / 'white' / 'metrics.json').read_text())
-        self.assertEqual(kept, done)
+        metrics = json.loads((folder / 'white' / 'metrics.json').read_text())
+        self.assertEqual(metrics, done)
         loaded = infoword_tf.load(folder / 'white')
         every = [x for d in corpora.open_corpus(text).train()
                  for x in d.sentences]  # fmt: skip

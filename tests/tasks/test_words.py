@@ -31,7 +31,7 @@ def vectors(angles=ANGLES):
     )
 
 
-class WordsTest(command.Checks, places.Folder, parameterized.TestCase):
+class WordsCommandTest(command.Checks, places.Folder, parameterized.TestCase):
     def setUp(self):
         super().setUp()
         self.data = self.folder / 'data'
@@ -86,7 +86,7 @@ class WordsTest(command.Checks, places.Folder, parameterized.TestCase):
 
     def test_a_word_as_it_is_written_comes_first(self):
         index = {'paris': 0, 'Paris': 1, 'rome': 2}
-        actual, known = words.places(
+        actual, known = words.look_up(
             [['Paris', 'paris'], ['PARIS', 'Rome'], ['Oslo', 'rome']], index
         )
         np.testing.assert_array_equal(actual, [[1, 0], [0, 2], [-1, 2]])
@@ -101,7 +101,7 @@ class WordsTest(command.Checks, places.Folder, parameterized.TestCase):
 
     def test_questions(self):
         """The nearest to b - a + c that is none of the three."""
-        made = WordVectors(
+        vectors = WordVectors(
             ['king', 'man', 'woman', 'queen', 'apple'],
             np.float32(
                 [[1, 1, 0], [1, 0, 0], [1, 0, 1], [1, 1, 1], [0, 1, -1]]
@@ -112,7 +112,7 @@ class WordsTest(command.Checks, places.Folder, parameterized.TestCase):
             ': fruit', 'man king woman apple', 'man king woman Pear',
         ]  # fmt: skip
         (self.data / 'questions.txt').write_text('\n'.join(lines))
-        actual = words.measure(words.read(self.data / 'questions.txt'), made)
+        actual = words.measure(words.read(self.data / 'questions.txt'), vectors)
         self.assertEqual(actual['sections'], {'royal': 1.0, 'fruit': 0.0})
         self.assertEqual(actual['accuracy'], round(2 / 3, 4))
         self.assertEqual(actual['used'], 3)
@@ -126,10 +126,10 @@ class WordsTest(command.Checks, places.Folder, parameterized.TestCase):
             words.answers(units, np.array([[0, 1, 2], [1, 0, 2]])), [3, 3]
         )
 
-    def run_it(self, *given):
+    def run_it(self, *choices):
         return command.run(
             words, f'--data_dir={self.data}', f'--workdir={self.folder}/out',
-            *given,
+            *choices,
         )  # fmt: skip
 
     def test_command(self):
@@ -158,21 +158,23 @@ class WordsTest(command.Checks, places.Folder, parameterized.TestCase):
         last = runs.records(workdir)[-1]
         self.assertLess(abs(last['heldout/skip_gram/mi']), 1)
         loaded = infoword_tf.load(workdir)
-        made = loaded.word_vectors()
-        self.assertNotIn('[UNK]', made.words)
-        self.assertEqual(made.vectors.shape, (len(made.words), 16))
-        some = loaded.word_vectors([made.words[3], 'nothing', made.words[0]])
-        self.assertEqual(some.words, [made.words[3], made.words[0]])
-        np.testing.assert_array_equal(some.vectors, made.vectors[[3, 0]])
-        lines = [f'{made.words[i]}\t{made.words[2 * i + 1]}\t{i}'
+        every = loaded.word_vectors()
+        self.assertNotIn('[UNK]', every.words)
+        self.assertEqual(every.vectors.shape, (len(every.words), 16))
+        subset = loaded.word_vectors(
+            [every.words[3], 'nothing', every.words[0]]
+        )
+        self.assertEqual(subset.words, [every.words[3], every.words[0]])
+        np.testing.assert_array_equal(subset.vectors, every.vectors[[3, 0]])
+        lines = [f'{every.words[i]}\t{every.words[2 * i + 1]}\t{i}'
                  for i in range(9)]  # fmt: skip
         (self.data / 'pairs.txt').write_text('\n'.join(lines))
         written = self.folder / 'written.txt'
-        for given in (
+        for choices in (
             [f'--init={workdir}', f'--word2vec={written}'],
             [f'--vectors={written}'],
         ):
-            done = self.run_it(*given)
+            done = self.run_it(*choices)
             self.assertEqual(done.status, 0, done.err)
             actual.append(done.result['tests'])
         self.assertEqual(actual[0], actual[1])
@@ -191,12 +193,12 @@ class WordsTest(command.Checks, places.Folder, parameterized.TestCase):
         self.assert_complains(done, re.escape(message))
 
     def test_bad_flags(self):
-        for given, message in (
+        for choices, message in (
             (['--workdir='], '--workdir is missing'),
             ([], 'give --init or --vectors'),
             (['--vectors=x'], r'holds no \*.txt'),
         ):
-            self.assert_complains(self.run_it(*given), message)
+            self.assert_complains(self.run_it(*choices), message)
         for ending in ('txt', 'tsv'):
             (self.data / f'pairs.{ending}').touch()
         done = self.run_it('--vectors=x')
