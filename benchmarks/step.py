@@ -304,7 +304,7 @@ def entries(choices: StepChoices) -> list[tuple[str, str, int]]:
     listed = [] if choices.no_peer else [(PEER, PEER, 0)]
     for row in choices.rows:
         listed.append((row, row, 0))
-        if choices.memory_length and work_of(choices, row).remembers:
+        if choices.memory_length and work_of(choices, row).has_memory:
             listed.append((row, f'{row}+{choices.memory_length}',
                            choices.memory_length))  # fmt: skip
     return [*listed, (PRODUCTS, PRODUCTS, 0)]

@@ -109,10 +109,10 @@ def run_theirs(
     if choices.of == 'labels':
         layout = glue_layout.TASKS[choices.task]
         splits = {
-            'train': glue_layout.read(
-                choices.task, choices.data_dir, 'train').subset(choices.examples),
-            'heldout': glue_layout.read(choices.task, choices.data_dir, 'dev'),
-        }  # fmt: skip
+            name: glue_layout.read(choices.task, choices.data_dir, part)
+            for name, part in (('train', 'train'), ('heldout', 'dev'))
+        }
+        splits['train'] = splits['train'].subset(choices.examples)
         targets = {
             split: tables.known_labels(table, layout.labels)
             if layout.labels else table.scores

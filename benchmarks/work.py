@@ -2,10 +2,6 @@
 
 No framework is imported here: step.py runs it under TensorFlow, gpu.py under
 JAX. The text is random, which costs what real text costs.
-
-Glossary of shapes: B sequences, T tokens of each, M of memory, K = M + T keys,
-Q places that a view's rows ask for, P of one row, N = B P pairs, S n-grams of a
-sequence, H heads, D width, F = 4 D inner width, V vocabulary.
 """
 
 import dataclasses
@@ -23,11 +19,11 @@ from infoword_tf.views.masking import Pairs, Windows, budget
 from infoword_tf.views.streams import Streams
 
 SEED, POSITIONS = 0, 512
-WORD_SHARE = 2 / 3  # of the pieces begin a word
+WORD_SHARE = 2 / 3  # of the tokens begin a word
 
 
 def rows_of(objectives: str) -> dict[str, float]:
-    """Weight of each row that is built.
+    """Returns the weight of each row that has one.
 
     Args:
         objectives: as `--objectives` of the trainer.
@@ -41,14 +37,14 @@ def rows_of(objectives: str) -> dict[str, float]:
 
 
 class StepSource(NamedTuple):
-    """A source of text: one function of the step."""
+    """Source of text: a function of the step."""
 
     batch: Callable[[int], Any]
 
 
 @dataclasses.dataclass(frozen=True)
 class Work:
-    """A row or a sum of rows, the size of its encoder and of its batch.
+    """A row or a sum of rows, with the sizes of encoder and batch.
 
     Attributes:
         objectives: a row, a sum with a name, or weighted rows.
@@ -57,7 +53,7 @@ class Work:
         seq_len: T of a text, with specials.
         vocab_size: V.
         rate: dropout.
-        memory_length: M, of an encoder that has memory.
+        memory_length: tokens of memory, of an encoder that has it.
     """
 
     objectives: str
@@ -75,7 +71,7 @@ class Work:
 
     @functools.cached_property
     def resolved(self) -> Any:
-        """What the trainer would decide, an `infoword_tf.resolve.Resolved`."""
+        """An `infoword_tf.resolve.Resolved`, as the trainer decides."""
         from infoword_tf.resolve import ModelChoices, resolve
 
         return resolve(
@@ -95,8 +91,8 @@ class Work:
         return self.resolved.encoder.name
 
     @property
-    def remembers(self) -> bool:
-        """Whether it has memory."""
+    def has_memory(self) -> bool:
+        """True for an encoder with memory."""
         return self.resolved.memory_length is not None
 
     @property
@@ -116,19 +112,19 @@ class Work:
 
     @property
     def specials(self) -> Specials:
-        """Ids of the special pieces."""
+        """Ids of the special tokens."""
         return Specials(1, 2, 3, self.vocab_size)
 
     @property
     def statistics(self) -> Any:
-        """Of the text: all pieces are alike."""
+        """Counts of the text, in which all tokens are as frequent."""
         from infoword_tf.objectives import Statistics
 
         counts = np.full(self.vocab_size, 1 / self.vocab_size)
         return Statistics(counts, counts)
 
     def config(self, precision: str) -> Any:
-        """What `infoword_tf.model.Model` wants.
+        """Returns the config of a `infoword_tf.model.Model`.
 
         Args:
             precision: Keras dtype policy.
@@ -137,22 +133,22 @@ class Work:
         return config.replace(memory_length=self.memory_length)
 
     def windows(self, step: int, length: int) -> Windows:
-        """Uniformly random pieces in words of about 1.5."""
-        random, ids = self._pieces(step, length)
+        """Draws uniformly random tokens in words of about 1.5."""
+        random, ids = self._tokens(step, length)
         word_starts = random.random(ids.shape) < WORD_SHARE
         word_starts[:, 0] = True
         return Windows(ids, word_starts, np.zeros(ids.shape, bool))
 
     def documents(self, step: int, length: int) -> Documents:
-        """Full documents of four sentences, as long as the windows."""
-        _, ids = self._pieces(step, length)
+        """Draws full documents of four sentences, as long as the windows."""
+        _, ids = self._tokens(step, length)
         starts = np.zeros(ids.shape, bool)
         starts[:, :: -(-ids.shape[1] // 4)] = True
         lengths = np.full(len(ids), ids.shape[1], np.int32)
         return Documents(ids, lengths, starts)
 
     def pairs(self, step: int, length: int, packed: bool = False) -> Pairs:
-        """Full pairs of two halves, half of them random: none shares a row."""
+        """Draws full pairs of two halves, every second one a random pair."""
         del packed
         text = self.windows(step, length)
         b = self.batch_size
@@ -168,11 +164,11 @@ class Work:
         )  # fmt: skip
 
     def next_pairs(self, step: int, length: int) -> Pairs:
-        """The same, each with three negatives."""
-        own = self.pairs(step, length)
-        negatives = [np.repeat(x, 3, axis=0) for x in own[:6]]
-        return own._replace(
-            labels=np.zeros_like(own.labels), negatives=Pairs(*negatives)
+        """Draws pairs with three negatives each."""
+        pairs = self.pairs(step, length)
+        negatives = [np.repeat(x, 3, axis=0) for x in pairs[:6]]
+        return pairs._replace(
+            labels=np.zeros_like(pairs.labels), negatives=Pairs(*negatives)
         )
 
     def streams(
@@ -182,12 +178,12 @@ class Work:
         advance: int | None = None,
         both_directions: bool = False,
     ) -> Streams:
-        """The windows as rows that go on; every step is another text."""
+        """Draws windows as streams; every step is another text."""
         text = self.windows(step, length)
         directions = np.ones(self.batch_size, np.int32)
         if both_directions:
             directions[1::2] = -1
-        again = np.full_like(directions, length - (advance or length))
+        repeated = np.full_like(directions, length - (advance or length))
         return Streams(
             text.ids,
             text.word_starts,
@@ -195,10 +191,10 @@ class Work:
             text.separators,
             directions,
             text.ids[:, 0],
-            again,
+            repeated,
         )
 
-    def _pieces(
+    def _tokens(
         self, step: int, length: int
     ) -> tuple[np.random.Generator, np.ndarray]:
         random = generator(SEED, step, 'text')
@@ -206,7 +202,7 @@ class Work:
         return random, random.integers(5, self.vocab_size, shape, np.int32)
 
     def make_views(self, step: int = 0) -> dict[str, View]:
-        """The views of a step's global batch, NumPy, as the trainer's are."""
+        """Makes the views of a step's global batch, as the trainer does."""
         from infoword_tf.data.batches import Batches
 
         plan = self.resolved.plan
@@ -230,40 +226,40 @@ class Work:
         return Batches(sources, plan, self.specials, SEED).views(step)
 
     def operations(self, batch: Mapping[str, View]) -> int:
-        """Floating-point operations of the matrix products of a step.
+        """Counts floating-point operations of the matrix products of a step.
 
-        Each view passes through the encoder once; its last block asks at the
-        places of its rows only. Packed n-grams count as they are computed, a
-        whole row looking at itself. The backward pass is two products for
-        each product of the forward pass.
+        Each view passes through the encoder once; in its last block only the
+        places of its rows are queries. Packed n-grams count as they are
+        computed: the whole sequence attends to itself. The backward pass is
+        two products for each product of the forward pass.
 
         Args:
-            batch: what `make_views` gives.
+            batch: views by name, of `make_views`.
         """
-        found = 0
+        total = 0
         for name, view in batch.items():
             *texts, t = view.ids.shape
             b = math.prod(texts)
-            asking = sum(places.shape[-1] for places in view.places.values())
-            if set(view.targets) - set(view.places) or not asking:
-                asking = t  # a row that wants the text
+            queries = sum(places.shape[-1] for places in view.places.values())
+            if set(view.targets) - set(view.places) or not queries:
+                queries = t  # a row that wants the text
             if self.encoder == 'relative':
-                found += self._relative(name, view, b, t, asking)
+                total += self._relative(name, view, b, t, queries)
                 continue
             if self.encoder in ('rnn', 'elmo'):
-                found += 3 * self._recurrent(view)
+                total += 3 * self._recurrent(view)
                 continue
-            found += 3 * (self.layers - 1) * block_operations(
+            total += 3 * (self.layers - 1) * block_operations(
                 b, t, t, self.width
-            ) + 3 * block_operations(b, t, asking, self.width)
+            ) + 3 * block_operations(b, t, queries, self.width)
         for row in self.rows:
-            found += 3 * self.score_operations(row, batch)
-        return found
+            total += 3 * self.score_operations(row, batch)
+        return total
 
     def _relative(
-        self, name: str, view: View, b: int, t: int, asking: int
+        self, name: str, view: View, b: int, t: int, places: int
     ) -> int:
-        """Operations of a pass of the encoder `relative`, both ways."""
+        """Counts operations of the encoder `relative`, forward and backward."""
         block = functools.partial(
             relative_operations,
             b,
@@ -275,39 +271,39 @@ class Work:
             directed=view.directions is not None,
             segments=view.segment_ids is not None,
         )
-        # The query stream asks in all blocks, the content stream in all but
-        # the last one.
+        # The query stream is in all blocks, the content stream in all but the
+        # last one.
         reads = self.resolved.plan.views[name].rows.values()
         queries = 0
         if any(each.where == 'queries' for each in reads):
-            queries = asking
+            queries = places
         return (self.layers - 1) * block(content=t, queries=queries) + (
             block(content=0, queries=queries)
             if queries
-            else block(content=asking, queries=0)
+            else block(content=places, queries=0)
         )
 
     def _recurrent(self, view: View) -> int:
-        """Forward operations of a pass of the encoders `rnn` and `elmo`."""
+        """Counts forward operations of the encoders `rnn` and `elmo`."""
         sizes, d = self._sizes, self.width
         if self.encoder == 'rnn':
             gates = {'lstm': 4, 'gru': 3, 'plain': 1}[sizes['cell']]
             return 2 * view.ids.size * self.layers * 2 * d * gates * d
         p, cells = d // 2, sizes['inner_width']
         direction = 2 * p * 4 * cells + cells * p
-        found = view.ids.size * self.layers * 2 * direction
-        return 2 * (found + self._pieces_read(view) * self._characters())
+        products = view.ids.size * self.layers * 2 * direction
+        return 2 * (products + self._tokens_read(view) * self._characters())
 
     @property
     def _sizes(self) -> dict[str, Any]:
-        """All arguments of the encoder, its defaults too."""
+        """All arguments of the encoder, with defaults."""
         from infoword_tf.encoders import ENCODERS
 
-        choices = self.resolved.encoder.arguments
-        return ENCODERS[self.encoder](**choices).arguments
+        arguments = self.resolved.encoder.arguments
+        return ENCODERS[self.encoder](**arguments).arguments
 
-    def _pieces_read(self, view: View) -> int:
-        """How many pieces `elmo` reads of a view, as it computes them."""
+    def _tokens_read(self, view: View) -> int:
+        """Counts the different tokens that `elmo` computes for a view."""
         from infoword_tf.encoders.elmo import SHARES
 
         sizes = (
@@ -318,7 +314,7 @@ class Work:
         return next(size for size in sizes if size >= count)
 
     def _characters(self) -> int:
-        """Multiplications of `elmo` for each piece that it reads."""
+        """Counts multiplications of `elmo` for each different token."""
         from infoword_tf.encoders.elmo import spelled
 
         sizes = self._sizes
@@ -334,69 +330,64 @@ class Work:
             + total * (self.width // 2)
         )
 
-    def score_operations(
-        self, row: str, batch: Mapping[str, View]
-    ) -> int:
-        """Forward operations of a row's scores.
+    def score_operations(self, row: str, batch: Mapping[str, View]) -> int:
+        """Counts forward operations of a row's scores.
 
         Args:
             row: one of `rows`.
-            batch: what `make_views` gives.
+            batch: views by name, of `make_views`.
+
+        Raises:
+            ValueError: the row has no `products`.
         """
-        b, d = self.batch_size, self.width
-        if row == 'elmo':  # of both directions
-            d //= 2
-        if row in ('nsp', 'same_text'):  # pooler and two classes
-            return 2 * b * d * (d + 2)
-        if row == 'nsp_nce':  # psi and the true and three other pairs
-            return 2 * 4 * b * d
-        if row == 'ict':  # both ways, and pooled as a and as candidates
-            sides = [batch[side].ids for side in ('passage', 'sentence')]
-            queries = columns = len(sides[0])
-            pooled = 2 * 2 * sum(ids.size for ids in sides) * d
-            return 2 * (pooled + 2 * queries * d * columns)
-        if row == 'dim':  # the n-grams of a sequence share their a
-            queries, slots = batch['ngrams'].targets[row].shape
-            columns = queries * slots
-        else:
-            (view,) = (v for v in batch.values() if row in v.targets)
-            queries = view.targets[row].size
-            columns = self.vocab_size
-            if row == 'bert_nce':
-                columns = min(queries, columns)
-            if self.resolved.rows[row].settings.get('transform'):
-                columns += d  # BERT's dense layer before the scores
-        return 2 * queries * d * columns
+        from infoword_tf.objectives import TABLE
+        from infoword_tf.objectives.row import Scoring
+
+        products = TABLE[row].products
+        if products is None:
+            raise ValueError(f'{row} does not count its scores: Row.products')
+        return 2 * products(
+            Scoring(
+                row,
+                self.resolved.rows[row].settings,
+                batch,
+                self.batch_size,
+                self.width,
+                self.vocab_size,
+            )
+        )
 
 
 def tokens_of(batch: Mapping[str, View]) -> int:
-    """Tokens of text of a step, each once: no specials, nothing read again.
+    """Counts the tokens of a step's text, each once, without specials.
 
     Args:
-        batch: what `Work.make_views` gives.
+        batch: views by name, of `Work.make_views`.
     """
     counted = (view.counts.get('tokens', 0) for view in batch.values())
     return int(sum(map(np.sum, counted)))
 
 
-def block_operations(b: int, t: int, asking: int, d: int) -> int:
-    """Forward operations of a block where `asking` tokens of each row ask.
+def block_operations(b: int, t: int, queries: int, d: int) -> int:
+    """Counts forward operations of a Transformer block.
 
-    All T tokens are keys and values; queries, the output and the feed-forward
-    are computed for those that ask.
+    All T tokens are keys and values; the output and the feed-forward are
+    computed for the queries alone.
 
     Args:
         b: B.
         t: T.
-        asking: how many of a row ask.
+        queries: how many tokens of a sequence are queries.
         d: D.
     """
     keys_and_values = t * d * 2 * d
-    queries_and_output = 2 * asking * d * d
-    attention = 2 * asking * t * d  # all heads: scores, weighted values
-    feed_forward = 2 * asking * d * 4 * d
-    return 2 * b * (
-        keys_and_values + queries_and_output + attention + feed_forward
+    queries_and_output = 2 * queries * d * d
+    attention = 2 * queries * t * d  # all heads: scores, weighted values
+    feed_forward = 2 * queries * d * 4 * d
+    return (
+        2
+        * b
+        * (keys_and_values + queries_and_output + attention + feed_forward)
     )
 
 
@@ -413,23 +404,23 @@ def relative_operations(
     directed: bool = False,
     segments: bool = False,
 ) -> int:
-    """Operations of a block of relative attention, forward and backward.
+    """Counts operations of a relative attention block, forward and backward.
 
     Distances are constants: the backward pass of their projection is one
-    product, that of all others two. A directed row takes its distances twice,
-    sines apart from cosines. Where all tokens ask they do so in blocks, each
-    of which needs the distances within its reach.
+    product, that of all others two. A directed sequence takes its distances
+    twice, sines apart from cosines. Where all tokens are queries they come in
+    blocks, each of which needs the distances within its reach.
 
     Args:
         b: B.
         t: T.
-        content: tokens of a row that ask in the content stream.
-        queries: places that ask in the query stream.
+        content: queries of a sequence in the content stream.
+        queries: places in the query stream.
         d: D.
         heads: H.
-        memory: M.
+        memory: tokens of memory.
         causal: whether there are no distances to later tokens.
-        directed: whether rows have directions.
+        directed: whether sequences have directions.
         segments: whether there are segments.
     """
     from infoword_tf.layers.relative import block_count
@@ -437,7 +428,7 @@ def relative_operations(
     keys = memory + t
     distances = keys + (1 if causal else t)
     products = keys * d * 2 * d  # keys and values of the memory too
-    for asking, in_blocks in ((content, content == t), (queries, False)):
+    for number, in_blocks in ((content, content == t), (queries, False)):
         columns = distances
         if in_blocks and not causal:
             columns = keys + t // block_count(t)
@@ -446,5 +437,5 @@ def relative_operations(
         each += columns * d * (2 if directed else 1)
         each += d * heads * segments
         each += 2 * d * 4 * d  # feed-forward
-        products += asking * each
+        products += number * each
     return 2 * (3 * b * products + 2 * distances * d * d)

@@ -41,7 +41,7 @@ from infoword_tf.objectives import (
     decided,
 )
 from infoword_tf.objectives.infonce import Outcome
-from infoword_tf.plan import companions_of
+from infoword_tf.plan import auxiliaries_of
 from infoword_tf.views import VIEWS, Reads, Specials, View, root
 
 Tensor = Any
@@ -87,9 +87,9 @@ class Model:
     Attributes:
         config: content of a workdir's `config.json`.
         encoders: by name; 'encoder' is the one that is trained and exported.
-        companions: by name, what the other encoders are.
-        companion_rows: by companion of a workdir, the objectives of that
-            workdir.
+        auxiliaries: by name, what the other encoders are.
+        auxiliary_rows: by auxiliary encoder that begins with a workdir, the
+            objectives of that workdir.
         objectives: by row, the objective layer.
         weights: by row, its factor in the sum.
         reads: by row and view, what the row reads of the view.
@@ -102,7 +102,7 @@ class Model:
         config: Config,
         specials: Specials,
         seed: int | None = 0,
-        companions: bool = True,
+        auxiliaries: bool = True,
         deviation: float | None = None,
     ):
         """Builds the model and draws the weights.
@@ -110,7 +110,7 @@ class Model:
         Args:
             seed: of the initial weights, which are the same on each backend;
                 None: the caller sets the weights.
-            companions: whether encoders that only training needs are built.
+            auxiliaries: whether encoders that only training needs are built.
             deviation: of the initial weights; None: that of `initialise`.
 
         Raises:
@@ -118,16 +118,16 @@ class Model:
         """
         self.config = config
         settings = {row: entry.settings for row, entry in config.rows.items()}
-        self.companions = companions_of(settings) if companions else {}
+        self.auxiliaries = auxiliaries_of(settings) if auxiliaries else {}
         self.encoders: dict[str, Encoder] = {}
-        self.companion_rows: dict[str, dict[str, Objective]] = {}
-        for name in (MAIN, *self.companions):
+        self.auxiliary_rows: dict[str, dict[str, Objective]] = {}
+        for name in (MAIN, *self.auxiliaries):
             source, changes = config, {}
             if name != MAIN:
-                companion = self.companions[name]
-                changes = companion.arguments
-                if companion.workdir:
-                    source = _config_of(name, companion.workdir, config)
+                auxiliary = self.auxiliaries[name]
+                changes = auxiliary.arguments
+                if auxiliary.workdir:
+                    source = _config_of(name, auxiliary.workdir, config)
             encoder = ENCODERS[source.encoder.name](
                 **{**source.encoder.arguments, **changes},
                 dtype=config.precision,
@@ -137,7 +137,7 @@ class Model:
             encoder.build()
             self.encoders[name] = encoder
             if source is not config:
-                self.companion_rows[name] = _objectives(
+                self.auxiliary_rows[name] = _objectives(
                     source, encoder, specials, config.precision, (name,)
                 )
         self.objectives = _objectives(
@@ -156,8 +156,8 @@ class Model:
             )
         for row, objective in self.objectives.items():
             if scorer := TABLE[row].scored_by:
-                objective.score_with(self.objectives[scorer])
-            objective.meet(self.encoders, self.companion_rows)
+                objective.set_scorer(self.objectives[scorer])
+            objective.set_encoders(self.encoders, self.auxiliary_rows)
         self.dense: list[Dense | Flow] = []
         width = self.encoder.width
         for i, layer in enumerate(config.dense):
@@ -165,7 +165,7 @@ class Model:
             self.dense[-1].build()
             width = layer.width
         for objective in self.objectives.values():
-            objective.follow(self.dense)
+            objective.set_dense(self.dense)
         if seed is not None:
             self.draw_weights(seed, deviation)
 
@@ -173,28 +173,28 @@ class Model:
         """Draws all matrices, and copies the weights that start as others.
 
         Raises:
-            ValueError, FileNotFoundError: a workdir that a row or a companion
-                starts from cannot be read, or does not fit.
+            ValueError, FileNotFoundError: a workdir that a row or an auxiliary
+                encoder begins with cannot be read, or does not fit.
         """
         initialise(self.variables, seed, self.encoder.width, deviation)
         for objective in self.objectives.values():
-            first = objective.first_weights()
+            first = objective.initial_weights()
             files.assign(
                 {path: self.variables[path] for path in first},
                 first,
                 f'what {objective.row} begins with',
             )
-        self.read_companions()
+        self.read_auxiliaries()
         self.assign_copies()
 
-    def read_companions(self) -> None:
-        """Reads the weights of companions that start from a workdir."""
-        for name, companion in self.companions.items():
-            if not companion.workdir:
+    def read_auxiliaries(self) -> None:
+        """Reads the weights of auxiliary encoders that start from a workdir."""
+        for name, auxiliary in self.auxiliaries.items():
+            if not auxiliary.workdir:
                 continue
-            path = pathlib.Path(companion.workdir) / WEIGHTS
+            path = pathlib.Path(auxiliary.workdir) / WEIGHTS
             tensors = files.read_tensors(path)
-            layers = [self.encoders[name], *self.companion_rows[name].values()]
+            layers = [self.encoders[name], *self.auxiliary_rows[name].values()]
             variables = {
                 p.removeprefix(f'{name}/')
                 if p.startswith(f'{name}/objectives/')
@@ -205,13 +205,13 @@ class Model:
             files.assign(variables, needed, str(path))
 
     def assign_copies(self, except_for: Collection[str] = ()) -> None:
-        """Sets companions and copied weights of rows to the source weights.
+        """Sets auxiliaries and copied weights of rows to the source weights.
 
         Args:
             except_for: paths of weights that --init has set, which stay.
         """
-        for name, companion in self.companions.items():
-            if companion.copied or companion.momentum is not None:
+        for name, auxiliary in self.auxiliaries.items():
+            if auxiliary.copied or auxiliary.momentum is not None:
                 for copied, source in self._with_sources(name):
                     copied.assign(source)
         for weight, source, _ in self.copies:
@@ -240,14 +240,14 @@ class Model:
     def variables(self) -> dict[str, keras.Variable]:
         """All weights by path, the encoder's first."""
         others = [
-            o for rows in self.companion_rows.values() for o in rows.values()
+            o for rows in self.auxiliary_rows.values() for o in rows.values()
         ]
         return self._paths([*self.encoders.values(), *self._heads, *others])
 
     @property
     def trainable(self) -> dict[str, keras.Variable]:
         """Weights that gradients change, by path."""
-        encoders = self._encoders_that(lambda companion: not companion.frozen)
+        encoders = self._encoders_that(lambda auxiliary: not auxiliary.frozen)
         weights = self._paths([*encoders, *self._heads])
         return {path: x for path, x in weights.items() if x.trainable}
 
@@ -259,11 +259,11 @@ class Model:
     @property
     def checkpointed(self) -> dict[str, keras.Variable]:
         """Weights that checkpoints hold, by path."""
-        saved = self._encoders_that(lambda companion: companion.saved)
+        saved = self._encoders_that(lambda auxiliary: auxiliary.saved)
         others = [
             objective
-            for name, rows in self.companion_rows.items()
-            if self.companions[name].saved
+            for name, rows in self.auxiliary_rows.items()
+            if self.auxiliaries[name].saved
             for objective in rows.values()
         ]
         return self._paths([*saved, *self._heads, *others])
@@ -290,31 +290,30 @@ class Model:
 
     @property
     def averages(self) -> dict[str, list[tuple[Any, Any]]]:
-        """Weights of each momentum encoder, paired with online weights.
+        """Maps each momentum encoder to (weight, online weight) pairs.
 
-        By companion, pairs (average, online weight), those of rows' weights
-        that are averaged with the encoder included.
+        Weights of rows that are averaged with it are among them.
         """
         return {
             name: [
                 *self._with_sources(name),
                 *(c[:2] for c in self.copies if c.follows == name),
             ]
-            for name, companion in self.companions.items()
-            if companion.momentum is not None
+            for name, auxiliary in self.auxiliaries.items()
+            if auxiliary.momentum is not None
         }
 
     def _with_sources(self, name: str) -> list[tuple[Any, Any]]:
-        """Pairs each weight of a companion with that of the encoder."""
+        """Pairs weights of an auxiliary encoder with those of the encoder."""
         weights = self.encoders[name].weights
         return list(zip(weights, self.encoder.weights, strict=True))
 
     def _encoders_that(self, condition: Callable[..., bool]) -> list[Encoder]:
-        """Returns the main encoder and the companions that meet a condition."""
+        """Returns the main encoder, and auxiliaries that meet a condition."""
         return [
             encoder
             for name, encoder in self.encoders.items()
-            if name == MAIN or condition(self.companions[name])
+            if name == MAIN or condition(self.auxiliaries[name])
         ]
 
     @property
@@ -456,7 +455,7 @@ class Model:
             return None
         if encoder == MAIN and not number:
             return dropout.fold_in(key, zlib.crc32(view.encode()))
-        if encoder != MAIN and not self.companions[encoder].dropout:
+        if encoder != MAIN and not self.auxiliaries[encoder].dropout:
             return None
         text = f'{view}/{encoder}/{number}'
         return dropout.fold_in(key, zlib.crc32(text.encode()))
@@ -525,7 +524,7 @@ class Model:
     def _run(self, encoder: str, inputs: Inputs, **options: Any) -> Encoded:
         """Calls an encoder; a frozen one gets no gradient."""
         encoded = self.encoders[encoder](inputs, **options)
-        if encoder == MAIN or not self.companions[encoder].frozen:
+        if encoder == MAIN or not self.auxiliaries[encoder].frozen:
             return encoded
         return Encoded(
             ops.stop_gradient(encoded.states),
@@ -636,7 +635,7 @@ class Model:
                 pool = objective.candidates(batch)
             outcomes[row] = objective.score(batch, pool)
             if f'objectives/{row}' in (state or {}):
-                new[f'objectives/{row}'] = objective.remember(batch)
+                new[f'objectives/{row}'] = objective.update_state(batch)
         return outcomes, new
 
     def loss(
@@ -678,7 +677,7 @@ def _objectives(
 
 
 def _config_of(name: str, workdir: str, config: Config) -> Config:
-    """Reads the config of a workdir that a companion starts from."""
+    """Reads the config of a workdir that an auxiliary encoder starts from."""
     source = Config.read(pathlib.Path(workdir))
     sizes = [c.encoder.arguments['vocab_size'] for c in (source, config)]
     if sizes[0] != sizes[1]:

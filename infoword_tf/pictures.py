@@ -1,10 +1,8 @@
-"""Pictures of views: what is read, and who may look at whom.
+"""Pictures of views: the tokens, and which of them attend to which.
 
-Drawn from the fields of a view alone, what an encoder is given. A row of
-squares is a token that looks, a column what it may look at.
-
-Glossary of shapes: B texts, T tokens, M tokens of memory, Q tokens of the
-query stream, V vocabulary.
+Drawn from the fields of a view alone, as an encoder gets them: a line of
+squares is a query, a column a key. Shapes: Q places of the query stream, n
+tokens of memory.
 """
 
 import pathlib
@@ -15,6 +13,8 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from infoword_tf import files
+from infoword_tf.views import Reads
+from infoword_tf.views.view import CAPTIONS
 
 INK, QUIET, LINE = '#22303c', '#6b7883', '#c9d1d8'
 KINDS = {  # of squares, by their numbers: colours of them and of words; legend
@@ -27,49 +27,31 @@ KINDS = {  # of squares, by their numbers: colours of them and of words; legend
     'blind': ('#fdf0e2', '', 'a query: it knows its place, not its word'),
 }
 NAMES = list(KINDS)
-_TEXT = 'The state of each [CLS] in bold stands for its text.'
-WANTS = {  # what a row wants of a view, by `Reads.where`
-    'tokens': 'The states of orange words are compared with what the arrows '
-    'name.',
-    'queries': 'The query states are compared with what the arrows name, in '
-    'the order of the numbers.',
-    'start': _TEXT,
-    'example': _TEXT,
-    'next': 'The state of [CLS] tells whether the second piece of text goes '
-    'with the first.',
-    'text': 'All states are wanted: a mean of them stands for the text.',
-    'following': 'Every state is compared with the word that comes next.',
-    'around': 'Each word is compared with those of a window around it.',
-    'middle': 'The mean of each window is compared with the word in its '
-    'middle.',
-}
 HOW = (
     'Each row of squares is a token that looks, with its position and, where '
     'there are several, its segment (A, B, ...); each column is what it may '
     'look at.'
 )
-MOST_WORDS = 96  # columns that have words beside them
+MOST_WORDS = 96  # keys whose words are written
 
 
 class Picture(NamedTuple):
-    """What is drawn of a view: one text of it."""
+    """The first text of a view, with labels and attention mask."""
 
     title: str
-    lines: list[str]  # sentences about it
-    columns: list[str]  # [M + T] words
-    rows: list[str]  # [T + Q] words and more of who looks
-    kinds: list[str]  # [M + T] names in KINDS; 'nothing': no part of a text
-    places: list[int]  # [T + Q] of who looks
+    lines: list[str]  # sentences below the squares
+    keys: list[str]  # [n + T] words
+    queries: list[str]  # [T + Q] words, with positions and targets
+    kinds: list[str]  # [n + T] names in KINDS, of keys
+    places: list[int]  # [T + Q] of queries
     starts: list[int]  # places whose states stand for texts
-    mask: np.ndarray  # [T + Q, M + T] int, numbers of KINDS
+    mask: np.ndarray  # [T + Q, n + T] int, numbers of KINDS
 
 
-def first(field: Any, otherwise: Any = ()) -> np.ndarray:
-    """The first text of a field of a view, or what counts where there is none:
-    [T] of [B, T] or of [B, K, T].
-    """
+def first(field: Any, default: Any = ()) -> np.ndarray:
+    """Returns the first text of a field, [T] of [B, T] or [B, J, T]."""
     if field is None:
-        return np.asarray(otherwise, int)
+        return np.asarray(default, int)
     text = np.asarray(field)[0]
     return text if text.ndim == 1 else text[0]
 
@@ -80,16 +62,16 @@ def seen(
     memory: int = 0,
     queries: Sequence[int] = (),
 ) -> np.ndarray:
-    """Computes what the tokens of the first text may look at.
+    """Computes the attention mask of the first text.
 
     Args:
         view: a `views.View`.
         causal: whether the encoder looks back alone.
-        memory: M, which all tokens see.
+        memory: n, tokens that all others see.
         queries: [Q] places of the query stream.
 
     Returns:
-        [T + Q, M + T] bool: the content stream above the query stream.
+        [T + Q, n + T] bool: the content stream above the query stream.
     """
     places = np.arange(len(first(view.ids)))
     looking = np.array([*places, *queries])[:, None]  # [T + Q, 1]
@@ -107,7 +89,7 @@ def seen(
 def picture(
     title: str,
     view: Any,
-    wants: Mapping[str, str],
+    rows: Mapping[str, Reads],
     words: Sequence[str],
     specials: Any,
     causal: bool = False,
@@ -118,19 +100,22 @@ def picture(
     Args:
         title: name of the view.
         view, causal: as of `seen`.
-        wants: by row, what it wants of the view (`Reads.where`).
-        words, specials: [V] the vocabulary, and of it.
-        memory: [M] ids of what came before.
+        rows: by row, what it reads of the view.
+        words: [V] the vocabulary.
+        specials: of it.
+        memory: [n] ids of the tokens before the text.
     """
     ids = first(view.ids)
     special = np.isin(ids, (specials.cls_id, specials.sep_id))
     kinds = np.where(special, 'special', 'word')
-    asked: dict[int, str] = {}
+    targets_at: dict[int, str] = {}
     numbers: dict[int, int] = {}
     starts: set[int] = set()
-    lines = [f'Read by {" and ".join(wants)}.'] if wants else []
-    for row, what in wants.items():
-        line = WANTS.get(what, f'{row} wants {what!r}.')
+    lines = [f'Read by {" and ".join(rows)}.'] if rows else []
+    for row, reads in rows.items():
+        where = reads.where
+        default = CAPTIONS.get(where, f'{row} wants {where!r}.')
+        line = reads.caption or default
         places, targets, weights = (
             first(x.get(row)) for x in (view.places, view.targets, view.weights)
         )
@@ -138,51 +123,51 @@ def picture(
         if weights.shape == places.shape:
             real = weights > 0  # no padding
         places = places[real]
-        if what in ('tokens', 'queries'):
+        if where in ('tokens', 'queries'):
             targets, kinds[places] = targets[real], 'asked'
-        elif what == 'text' and targets.shape == ids.shape:
-            line, places = WANTS['following'], np.arange(len(ids))
+        elif where == 'text' and targets.shape == ids.shape:
+            line, places = CAPTIONS['following'], np.arange(len(ids))
         else:
             starts.update(places.tolist())
             targets = ()
-        if what == 'queries':
+        if where == 'queries':
             turns = first(view.ranks)[places].argsort().argsort() + 1
             numbers = dict(zip(places.tolist(), turns.tolist(), strict=True))
-        named = (words[target] for target in targets)
-        asked |= zip(places.tolist(), named, strict=False)
+        names = (words[target] for target in targets)
+        targets_at |= zip(places.tolist(), names, strict=False)
         if line not in lines:
             lines.append(line)
     if view.directions is not None and view.directions[0] < 0:
         lines.append('This text is read backward.')
     if np.ndim(view.ids) == 3:
         lines.append(f'One of {np.shape(view.ids)[1]} that belong together.')
-    # A text of which nothing is wanted is padding, or room left over.
+    # A block of which no state is wanted is padding.
     block = first(view.block_ids, 0 * ids)
-    kinds[~np.isin(block, block[[*asked, *starts] or [0]])] = 'nothing'
+    kinds[~np.isin(block, block[[*targets_at, *starts] or [0]])] = 'nothing'
 
     positions = first(view.positions, np.arange(len(ids)))
     segments = first(view.segment_ids, 0 * ids)
     kinds, tokens = ['memory'] * len(memory) + [*kinds], [words[i] for i in ids]
-    places, rows = [*range(len(ids)), *numbers], []
+    places, queries = [*range(len(ids)), *numbers], []
     mask = seen(view, causal, len(memory), [*numbers]) * np.array(
         [NAMES.index(kind) for kind in kinds]
     )
-    for row, place in enumerate(places):
-        name, itself = tokens[place], (row, len(memory) + place)
-        if row >= len(ids):
+    for number, place in enumerate(places):
+        name, itself = tokens[place], (number, len(memory) + place)
+        if number >= len(ids):
             name = f'{numbers[place]}: ?'
             mask[itself] = mask[itself] or NAMES.index('blind')
         elif mask[itself]:
             mask[itself] = NAMES.index('self')
-        if place in asked and (row >= len(ids) or place not in numbers):
-            name += f' → {asked[place]}'
+        if place in targets_at and (number >= len(ids) or place not in numbers):
+            name += f' → {targets_at[place]}'
         name += f' {positions[place]:>3}'
         if any(segments):
             name += f' {chr(ord("A") + segments[place])}'
-        rows.append(name)
-    columns = [words[i] for i in memory] + tokens
+        queries.append(name)
+    keys = [words[i] for i in memory] + tokens
     return Picture(
-        title, lines, columns, rows, kinds, places, sorted(starts), mask
+        title, lines, keys, queries, kinds, places, sorted(starts), mask
     )
 
 
@@ -211,12 +196,12 @@ def draw(
     panels = figure.subplots(
         1, len(pictures), width_ratios=[x for _, x in inches], squeeze=False
     )
-    for axes, one, (looking, columns) in zip(
+    for axes, one, (queries, keys) in zip(
         panels[0], pictures, sizes, strict=True
     ):
         memory = one.kinds.count('memory')
-        length = columns - memory
-        lines = [textwrap.fill(x, max(60, 2 * columns)) for x in one.lines]
+        length = keys - memory
+        lines = [textwrap.fill(x, max(60, 2 * keys)) for x in one.lines]
         axes.imshow(one.mask, shades, vmin=0, vmax=len(KINDS) - 1)
         axes.set_anchor('NW')
         axes.spines[:].set_visible(False)
@@ -225,12 +210,12 @@ def draw(
         axes.axvline(memory - 0.5, color=INK, linewidth=1.0)
         axes.axhline(length - 0.5, color=INK, linewidth=1.0)
         axes.set(xticks=[], yticks=[])
-        if columns > MOST_WORDS:
+        if keys > MOST_WORDS:
             continue
-        axes.set_xticks(range(columns), one.columns, rotation=90)
-        axes.set_yticks(range(looking), one.rows)
-        axes.set_xticks(np.arange(columns) - 0.5, minor=True)
-        axes.set_yticks(np.arange(looking) - 0.5, minor=True)
+        axes.set_xticks(range(keys), one.keys, rotation=90)
+        axes.set_yticks(range(queries), one.queries)
+        axes.set_xticks(np.arange(keys) - 0.5, minor=True)
+        axes.set_yticks(np.arange(queries) - 0.5, minor=True)
         axes.grid(which='minor', color='white', linewidth=0.9)
         axes.tick_params(
             which='both', length=0, labeltop=True, labelbottom=False,
@@ -245,12 +230,12 @@ def draw(
         '\n'.join(textwrap.fill(row, int(13 * wide)) for row in (*rows, HOW)),
         x=0.01, ha='left', fontsize=10, color=INK,
     )  # fmt: skip
-    there = set(np.concatenate([np.unique(one.mask) for one in pictures]))
+    used = set(np.concatenate([np.unique(one.mask) for one in pictures]))
     figure.legend(
         handles=[
             Patch(facecolor=colour, edgecolor=LINE, label=words)
             for number, (colour, _, words) in enumerate(KINDS.values())
-            if number in there
+            if number in used
         ],
         loc='outside lower left', frameon=False, fontsize=9,
         ncols=max(1, int(wide / 4.5)),

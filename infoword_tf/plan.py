@@ -8,7 +8,7 @@ those that sample alike in it share the draw.
 from collections.abc import Container, Iterable, Mapping
 from typing import Any, NamedTuple
 
-from infoword_tf.objectives import TABLE, Companion, decided
+from infoword_tf.objectives import TABLE, Auxiliary, decided
 from infoword_tf.views import VIEWS, Draw, Reads, ViewSpec, root
 from infoword_tf.views.masking import MASKED_SHARE, MASKINGS
 
@@ -207,42 +207,42 @@ def make_plan(
     return Plan(views, None, None)
 
 
-def companions_of(
+def auxiliaries_of(
     rows: Mapping[str, Mapping[str, Any]],
-) -> dict[str, Companion]:
+) -> dict[str, Auxiliary]:
     """The encoders that rows bring along, by name.
 
     Raises: ValueError: two rows bring different ones of one name, or one is
     what it cannot be.
     """
-    companions: dict[str, Companion] = {}
+    auxiliaries: dict[str, Auxiliary] = {}
     for row, settings in rows.items():
-        brought = decided(TABLE[row].companions, settings)
-        for name, companion in brought.items():
-            if companion.momentum is not None and not companion.frozen:
+        brought = decided(TABLE[row].auxiliaries, settings)
+        for name, auxiliary in brought.items():
+            if auxiliary.momentum is not None and not auxiliary.frozen:
                 raise ValueError(
                     f'{name!r} of {row} is a moving average and learns too: '
                     'make it frozen, or leave out its momentum'
                 )
-            copied = companion.copied or companion.momentum is not None
-            if copied and companion.workdir:
+            copied = auxiliary.copied or auxiliary.momentum is not None
+            if copied and auxiliary.workdir:
                 raise ValueError(
                     f'{name!r} of {row} begins as a copy of the trained '
                     'encoder, not with the weights of '
-                    f'{companion.workdir}'
+                    f'{auxiliary.workdir}'
                 )
-            changes = companion.momentum is not None or not companion.frozen
-            if (changes or copied) and not companion.saved:
+            changes = auxiliary.momentum is not None or not auxiliary.frozen
+            if (changes or copied) and not auxiliary.saved:
                 raise ValueError(
                     f'{name!r} of {row} changes in training, or began as a '
                     'copy, so checkpoints must hold it: leave out saved=False'
                 )
-            if companions.setdefault(name, companion) != companion:
+            if auxiliaries.setdefault(name, auxiliary) != auxiliary:
                 raise ValueError(
                     f'{row} brings another {name!r} than the rows before it; '
                     'train them apart'
                 )
-    return companions
+    return auxiliaries
 
 
 def _check(
@@ -253,11 +253,11 @@ def _check(
         raise ValueError(
             f'{row} reads the view {view!r}; known are {", ".join(VIEWS)}'
         )
-    known = {'encoder', *decided(TABLE[row].companions, settings)}
+    known = {'encoder', *decided(TABLE[row].auxiliaries, settings)}
     if lacking := sorted(set(reads.encoders) - known):
         raise ValueError(
             f'{row} reads {view!r} with the encoder {lacking[0]!r}, which is '
-            'none of its companions'
+            'none of its auxiliary encoders'
         )
 
 

@@ -28,7 +28,7 @@ from infoword_tf.objectives import (
 )
 from infoword_tf.plan import (
     Plan,
-    companions_of,
+    auxiliaries_of,
     encoder_arguments,
     make_plan,
 )
@@ -115,7 +115,7 @@ def resolve(choices: ModelChoices, started: Config | None = None) -> Resolved:
         plan = make_plan(
             settings, choices.seq_len, choices.masking, choices.mask_share
         )
-        companions_of(settings)
+        auxiliaries_of(settings)
     except ValueError as error:
         raise _complaint(choices, str(error)) from None
     for row in rows:

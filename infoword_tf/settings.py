@@ -1,9 +1,9 @@
 """A setting of a row, a view or an encoder: default, bounds and help.
 
-It is defined once: as a field of the class that it sets (`Settled`), or in the
-`ViewSpec` of a view. `commands.define` makes the flag `--ROW.NAME` of
-it, and `resolve` the value. Arguments of encoders are such fields too; those
-that name a `flag` become a choice of that name in `choices`.
+It is defined once: as a field of the class that it sets (`Configurable`), or in
+the `ViewSpec` of a view. `commands.define` makes the flag `--ROW.NAME` of it,
+and `resolve` the value. Arguments of encoders are such fields too; those that
+name a `flag` become a choice of that name in `choices`.
 """
 
 import dataclasses
@@ -75,14 +75,14 @@ class Setting:
 
 
 def setting(default: Any, help_: str, **more: Any) -> Any:
-    """A field of a `Settled` class; args as of `Setting`."""
+    """A field of a `Configurable` class; args as of `Setting`."""
     return Setting(default, help_, **more)
 
 
-class Settled:
+class Configurable:
     """A class whose fields are settings, and whose constructor sets them.
 
-        class Contrast(Settled):
+        class Contrast(Configurable):
             temperature: float = setting(0.05, 'What a cosine is divided by.')
 
     Attributes:
@@ -97,7 +97,7 @@ class Settled:
         own = {k: v for k, v in vars(cls).items() if isinstance(v, Setting)}
         cls.settings = {**cls.settings, **own}
 
-    def settle(self, chosen: Mapping[str, Any]) -> None:
+    def set_values(self, chosen: Mapping[str, Any]) -> None:
         """Sets every field, to its default where nothing was chosen.
 
         Raises:

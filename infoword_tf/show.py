@@ -1,4 +1,4 @@
-r"""Draws what a row reads: its views, and who may look at whom in them.
+r"""Draws the views of a row, and which tokens attend to which.
 
     python -m infoword_tf.show --objectives=plm \
         "The quick brown fox jumps over the lazy dog near the river."
@@ -7,9 +7,9 @@ r"""Draws what a row reads: its views, and who may look at whom in them.
     python -m infoword_tf.show --objectives=tlm \
         "A dog." "Ein Hund." "A cat sleeps." "Eine Katze schläft."
 
-A panel is a view: a row of its squares is a token that looks, a column what it
-may look at. Of rows that read translations each two sentences are a pair.
-Without --init or --vocab the words of the sentences are the pieces.
+A panel is a view: a line of its squares is a token that looks, a column what
+it may look at. Of rows that read translations each two sentences are a pair.
+Without --init or --vocab the words of the sentences are the tokens.
 """
 
 import dataclasses
@@ -34,8 +34,8 @@ BATCH = 8  # texts of a step, so that each has others; one is drawn
 
 
 @dataclasses.dataclass(frozen=True)
-class Choices:
-    """All that the command may choose."""
+class ShowChoices:
+    """Choices of the command."""
 
     objectives: str | None = flag(
         None, 'A named sum, or rows, as of infoword_tf.train; by default those '
@@ -61,7 +61,7 @@ class Choices:
 
     @staticmethod
     def settings_of(row: str) -> dict[str, Setting]:
-        """Of the views, and of which are read: nothing else is drawn."""
+        """Returns the settings of views, and settings that choose views."""
         entry = TABLE[row]
         defaults = {k: known.default for k, known in entry.settings.items()}
         read = {
@@ -79,8 +79,9 @@ class Choices:
 
 
 def sentences_of(texts: Sequence[str]) -> list[str]:
-    """The sentences of some texts; a lone one is cut in two, since rows may
-    put a sentence beside another.
+    """Splits texts into sentences, and a lone sentence in two.
+
+    Rows may read two sentences.
 
     Raises:
         UsageError: there are no two words.
@@ -101,21 +102,21 @@ def sentences_of(texts: Sequence[str]) -> list[str]:
     return sentences
 
 
-def choose(given: Choices, length: int) -> resolve.Resolved:
-    """What --objectives, or else --init, wants of a text of T tokens.
+def choose(choices: ShowChoices, length: int) -> resolve.Resolved:
+    """Resolves --objectives, or else --init, for a text of T tokens.
 
     Raises:
-        UsageError: neither is named, or what is asked for cannot be.
+        UsageError: neither is named, or they cannot be resolved.
     """
-    objectives, settings = given.objectives, given.settings
-    masking, share, encoder = given.masking, given.mask_share, None
+    objectives, settings = choices.objectives, choices.settings
+    masking, share, encoder = choices.masking, choices.mask_share, None
     if objectives is None:
-        if not given.init:
+        if not choices.init:
             raise UsageError(
                 '--objectives is missing: name a row or a sum, such as '
                 f'{", ".join(TABLE)}'
             )
-        config = Config.read(pathlib.Path(given.init))
+        config = Config.read(pathlib.Path(choices.init))
         objectives, encoder = ','.join(config.rows), config.encoder.name
         masking = masking or config.masking
         share = share or config.mask_share
@@ -123,7 +124,7 @@ def choose(given: Choices, length: int) -> resolve.Resolved:
             f'{row}.{name}': value
             for row, entry in config.rows.items()
             for name, value in entry.settings.items()
-            if name in Choices.settings_of(row)
+            if name in ShowChoices.settings_of(row)
         }
         settings = {**of_run, **settings}
     return resolve.resolve(
@@ -135,26 +136,26 @@ def choose(given: Choices, length: int) -> resolve.Resolved:
             encoder=encoder,
             positions=max(512, length),
             seq_len=length,
-            memory_length=given.memory_length or None,
+            memory_length=choices.memory_length or None,
         )
     )
 
 
-def shortest(rows: Sequence[str], pieces: int) -> int:
-    """T that holds so many pieces, and that the views can be made of."""
+def shortest(rows: Sequence[str], tokens: int) -> int:
+    """Returns the least T that holds the tokens in all views of the rows."""
     sources = {VIEWS[view].source for row in rows for view in TABLE[row].views}
     if 'translations' in sources:  # two sides, each with room for any sentence
-        return max(8, 2 * pieces + 3)
+        return max(8, 2 * tokens + 3)
     if 'streams' in sources:  # two halves of one size
-        return max(24, pieces + 3 + (pieces + 3) % 2)
-    return max(8, pieces + 2)
+        return max(24, tokens + 3 + (tokens + 3) % 2)
+    return max(8, tokens + 2)
 
 
 def views_of(
     sentences: Sequence[str], tokenizer: Any, plan: Any, length: int, seed: int,
     steps: int,
 ) -> list[dict[str, Any]]:  # fmt: skip
-    """The views of some steps, made as in a run, of copies of the sentences."""
+    """Makes the views of steps, as a run does, of copies of the sentences."""
     from infoword_tf.data import store as stores
     from infoword_tf.data.batches import Batches, open_sources
     from infoword_tf.data.documents import Document
@@ -162,8 +163,8 @@ def views_of(
     from infoword_tf.data.translations import ParallelText, tokenized
 
     where = 'the command line'
-    pieces = len(tokenizer.pieces([s.encode() for s in sentences]).ids)
-    copies = 8 + 2 * BATCH * (steps + 1) * length // (pieces + 1)
+    tokens = len(tokenizer.pieces([s.encode() for s in sentences]).ids)
+    copies = 8 + 2 * BATCH * (steps + 1) * length // (tokens + 1)
     pairs = zip(sentences[::2], sentences[1::2], strict=False)
     sides = [list(side) * 2 * BATCH for side in zip(*pairs, strict=True)]
     pairs = tokenized(Columns(where, sides, 0), tokenizer, length)
@@ -184,54 +185,55 @@ def views_of(
         return [batches.views(step) for step in range(steps)]
 
 
-@commands.takes(Choices)
+@commands.takes(ShowChoices)
 def run(
-    texts: Sequence[str], given: Choices, chosen: Mapping[str, Any]
+    texts: Sequence[str], choices: ShowChoices, chosen: Mapping[str, Any]
 ) -> None:
-    """Draws what is asked for, and prints the path of the PNG.
+    """Draws the views, and prints the path of the PNG.
 
     Raises:
         UsageError, ValueError: as the message says.
     """
-    if given.init and given.vocab:
+    if choices.init and choices.vocab:
         raise UsageError('--init brings its vocabulary; leave out --vocab')
-    resolved = choose(given, given.seq_len or 512)
+    resolved = choose(choices, choices.seq_len or 512)
     if resolved.plan.labelled:
         raise UsageError(
             'these rows read labelled examples as they are: there is no view '
             'of a text to draw'
         )
     sentences = sentences_of(texts)
-    if given.init:
+    if choices.init:
         from infoword_tf.workdir import read_tokenizer
 
-        folder = pathlib.Path(given.init)
+        folder = pathlib.Path(choices.init)
         tokenizer = read_tokenizer(folder, Config.read(folder))
-    elif given.vocab:
+    elif choices.vocab:
         from infoword_tf.data.opened import open_tokenizer
 
-        of_file = TextChoices(vocab=given.vocab, lower_case=given.lower_case)
-        tokenizer = open_tokenizer(of_file, {}, pathlib.Path())
+        vocab, lower_case = choices.vocab, choices.lower_case
+        text = TextChoices(vocab=vocab, lower_case=lower_case)
+        tokenizer = open_tokenizer(text, {}, pathlib.Path())
     else:
         from infoword_tf.text.wholewords import WholeWords
 
         words = (re.findall(r'\w+|[^\w\s]', text) for text in sentences)
         sentences = list(map(' '.join, words))
         tokenizer = WholeWords.learn(
-            sentences, lower_case=bool(given.lower_case)
+            sentences, lower_case=bool(choices.lower_case)
         )
-    pieces = tokenizer.pieces([text.encode() for text in sentences]).ids
-    length = given.seq_len or shortest(resolved.rows, len(pieces))
-    # No word of so short a text is left out as too frequent.
+    tokens = tokenizer.pieces([text.encode() for text in sentences]).ids
+    length = choices.seq_len or shortest(resolved.rows, len(tokens))
+    # In so short a text no word is too frequent.
     whole = {
         f'{row}.subsample': 0.0
         for row, entry in resolved.rows.items()
         if 'subsample' in entry.settings
     }
-    settings = {**whole, **given.settings}
-    resolved = choose(dataclasses.replace(given, settings=settings), length)
+    settings = {**whole, **choices.settings}
+    resolved = choose(dataclasses.replace(choices, settings=settings), length)
     plan, encoder = resolved.plan, resolved.encoder
-    memory = given.memory_length
+    memory = choices.memory_length
     if memory is None:
         memory = 0 if resolved.memory_length is None else length // 4
     advance = min(
@@ -240,20 +242,19 @@ def run(
     )
     steps = 1 + -(-memory // advance)  # until the memory is full
     *before, last = views_of(
-        sentences, tokenizer, plan, length, given.seed, steps
+        sentences, tokenizer, plan, length, choices.seed, steps
     )
-    # Of encoders that are told so it is an argument, with a default.
+    # A value of the class, or a setting with a default.
     causal = ENCODERS[encoder.name].causal
     causal = encoder.arguments.get('causal', getattr(causal, 'default', causal))
-    made = []
+    panels = []
     for name, view in last.items():
-        read = plan.views[name].rows.items()
         past = [pictures.first(views[name].ids)[:advance] for views in before]
-        made.append(
+        panels.append(
             pictures.picture(
                 name,
                 view,
-                {row: reads.where for row, reads in read},
+                plan.views[name].rows,
                 tokenizer.vocabulary,
                 tokenizer.specials,
                 causal,
@@ -265,8 +266,8 @@ def run(
         f'{TABLE[row].relation}.  Candidates: {TABLE[row].candidates}.'
         for row in resolved.rows
     ]
-    pictures.draw(pathlib.Path(given.output), rows, made)
-    print(given.output)
+    pictures.draw(pathlib.Path(choices.output), rows, panels)
+    print(choices.output)
 
 
 if __name__ == '__main__':

@@ -134,7 +134,7 @@ class Workdir:
             config.replace(precision=precision),
             tokenizer.specials,
             seed=None,
-            companions=False,
+            auxiliaries=False,
         )
         return cls(model, tokenizer, config)
 

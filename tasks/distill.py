@@ -47,7 +47,7 @@ import numpy as np
 from infoword_tf import commands, errors
 from infoword_tf.choices import again, flag
 from infoword_tf.data import tables
-from infoword_tf.objectives.distill import CODE, MAPS, followed
+from infoword_tf.objectives.distill import CODE, MAPS, layer_map
 from infoword_tf.training.begin import check_finite
 from tasks import (
     classify,
@@ -254,7 +254,7 @@ def prepare(
     if choices.patience != NO_PATIENCE:
         depths = teacher.depth, student.encoder.depth
         try:
-            layers = followed(choices.patience, *depths)
+            layers = layer_map(choices.patience, *depths)
         except ValueError as error:
             raise errors.UsageError(
                 f'--patience={choices.patience}: {error}'

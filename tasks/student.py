@@ -196,7 +196,7 @@ def lookup_of(
         similarity=old.similarity,
     )
     counts = counts_of(tokenizer, texts)
-    model = Model(config, tokenizer.specials, companions=False)
+    model = Model(config, tokenizer.specials, auxiliaries=False)
     student = Loaded(model, tokenizer, config, counts)
     around = [*student.before, *student.after]
     weights = weights_of(weighting, around, counts)
@@ -271,7 +271,7 @@ def with_vocabulary(
     model = Model(
         config.replace(precision=loaded.model.config.precision),
         tokenizer.specials,
-        companions=False,
+        auxiliaries=False,
     )
     values = {name: old[name].numpy() for name in model.variables}
     files.assign(model.variables, {**values, path: fresh}, 'other tokens')

@@ -21,7 +21,7 @@ from infoword_tf.training.state import State
 from infoword_tf.views import flatten
 from tests import corpus, places, quick, toys, zoo
 from tests.eager import eagerly
-from tests.objectives import given
+from tests.objectives import eq1
 
 ROOT = pathlib.Path(__file__).parent.parent
 KEY = dropout.new_key(0, 0)
@@ -84,7 +84,7 @@ class DrawnTest(absltest.TestCase):
         views = zoo.make_views('toy_drawn')
         statistics = Statistics(counts, p)
         outcomes, _ = model.outcomes(views, statistics, KEY)
-        actual = given.mean(outcomes['drawn'])
+        actual = eq1.mean(outcomes['drawn'])
         q = (counts + 1e-6) ** 0.75
         q /= q.sum()
         view = views['masked']
@@ -171,9 +171,9 @@ class QueueTest(absltest.TestCase):
             )
             before = state.read()['objectives/twice']['rows']
             held = np.array(before)
-            pool = objective.own(batches['twice'])
+            pool = objective.keys(batches['twice'])
             seen.append(np.asarray(pool.states))
-            new = {'objectives/twice': objective.remember(batches['twice'])}
+            new = {'objectives/twice': objective.update_state(batches['twice'])}
             state.write(new, tf.constant(False))  # a loss that is not finite
             state.write(new, tf.constant(True))
             np.testing.assert_array_equal(before, held)  # what was read stays
@@ -227,10 +227,10 @@ class QueueTest(absltest.TestCase):
             source.assign(source + 1.0)
         before = [copy.numpy() for copy, _ in pairs]
         state = State(model, zoo.strategy(1), 8)
-        state.follow(tf.constant(False))
+        state.update_averages(tf.constant(False))
         for (copy, _), old in zip(pairs, before, strict=True):
             np.testing.assert_array_equal(copy.numpy(), old)
-        state.follow(tf.constant(True))
+        state.update_averages(tf.constant(True))
         for (copy, source), old in zip(pairs, before, strict=True):
             np.testing.assert_allclose(
                 copy.numpy(), 0.9 * old + 0.1 * source.numpy(), atol=1e-6
@@ -467,21 +467,21 @@ class TaughtTest(absltest.TestCase):
         self.assertIsNotNone(gradients['encoder/word_embeddings'])
 
     def test_it_is_not_built_where_nothing_is_trained(self):
-        model = Model(zoo.config('toy_taught'), zoo.SPECIALS, companions=False)
+        model = Model(zoo.config('toy_taught'), zoo.SPECIALS, auxiliaries=False)
         self.assertEqual(list(model.encoders), ['encoder'])
 
 
-class CompanionTest(parameterized.TestCase):
+class AuxiliaryTest(parameterized.TestCase):
     @parameterized.parameters(
         ({'frozen': False, 'momentum': 0.5}, 'other', 'average and learns too'),
         ({'saved': False, 'momentum': 0.5}, 'other', 'checkpoints must hold'),
         ({'saved': False, 'frozen': False}, 'other', 'checkpoints must hold'),
         ({'momentum': 0.5}, 'taught:1,other:1', "taught brings another 'guide"),
     )
-    def test_what_one_cannot_be(self, companion, rows, message):
+    def test_what_one_cannot_be(self, auxiliary, rows, message):
         other = dataclasses.replace(
             toys.ROWS['taught'],
-            companions={'guide': toys.Companion(**companion)},
+            auxiliaries={'guide': toys.Auxiliary(**auxiliary)},
         )
         with (
             absltest.mock.patch.dict(TABLE, other=other),

@@ -97,16 +97,16 @@ def compute(folder):
     folder = pathlib.Path(folder)
     for name, case in json.loads((folder / 'cases.json').read_text()).items():
         with np.load(folder / f'{name}.npz') as file:
-            given = dict(file)
-        own = {
-            row: Statistics(*[given.pop(f'own:{row}')] * 2)
+            arguments = dict(file)
+        by_row = {
+            row: Statistics(*[arguments.pop(f'own:{row}')] * 2)
             for row in ('label', 'soft', 'span')
         }
         statistics = Statistics(
-            given.pop('training'), given.pop('measured'), own=own
+            arguments.pop('training'), arguments.pop('measured'), by_row=by_row
         )
         weights, flat = {}, {}
-        for path, array in given.items():
+        for path, array in arguments.items():
             kind, _, path = path.partition(':')
             {'weight': weights, 'view': flat}[kind][path] = array
         actual = {}
@@ -157,7 +157,7 @@ def cases():
     Rows that read one view share its pass. What a head, a teacher's scores or
     a mix are over another encoder is the same operations, and so is a draw.
     """
-    from tests.zoo import CASES, LESSONS, Case
+    from tests.zoo import CASES, JAX, LESSONS, Case
 
     words = 'skip_gram:1,cbow:1'
     binary = CASES['skip_gram_binary'].settings
@@ -195,7 +195,6 @@ def cases():
                 'soft_span.temperature': 2.0,
             }
         ),
-        'label_mix': CASES['label_mix'],
         'sentences': CASES['simcse_joint']._replace(
             settings={
                 **CASES['simcse_joint'].settings,
@@ -203,9 +202,6 @@ def cases():
                 'simcse.cut_tokens': 0.2,
             }
         ),
-        'conditioned': CASES['diffcse_pairs'],
-        'languages': CASES['infoxlm_code'],
-        'translations': CASES['xlco_both'],
         'relative': LESSONS['relative']._replace(
             settings={
                 'span.end': 'conditional',
@@ -221,12 +217,9 @@ def cases():
             }
         ),
         **{
-            name: CASES[name]
-            for name in (
-                'gpt_pre_norm', 'transformer_xl_published', 'plm', 'rnn_lm',
-                'rnn_lm_gru', 'rnn_lm_plain', 'elmo', 'label_elmo',
-                'label_several',
-            )
+            name: case
+            for name, case in CASES.items()
+            if JAX in case.checks
         },
     }  # fmt: skip
 
@@ -308,14 +301,14 @@ class JaxTest(places.Folder, absltest.TestCase):
         from infoword_tf.objectives import TABLE
         from tests import zoo
 
-        listed, given = cases(), {}
+        listed, arguments = cases(), {}
         # Shorter: a recurrence is the same step again.
         self.enterContext(mock.patch.object(zoo, 'T', 32))
         ways_of = ways_of_cases(listed)
         rows = {row for case in listed.values() for row in case.rows}
         self.assertEqual(rows, set(TABLE))
         for name, ways in ways_of.items():
-            given[name] = {
+            arguments[name] = {
                 'ways': ways,
                 'config': zoo.config_of(listed[name], RATE).to_json(),
                 'specials': zoo.SPECIALS,
@@ -327,13 +320,13 @@ class JaxTest(places.Folder, absltest.TestCase):
                 training=zoo.statistics().training,
                 measured=zoo.statistics().measured,
                 **{
-                    f'own:{row}': own.measured
-                    for row, own in zoo.statistics().own.items()
+                    f'own:{row}': by_row.measured
+                    for row, by_row in zoo.statistics().by_row.items()
                 },
                 **{f'weight:{p}': v.numpy() for p, v in weights.items()},
                 **{f'view:{p}': array for p, array in flat.items()},
             )
-        (self.folder / 'cases.json').write_text(json.dumps(given))
+        (self.folder / 'cases.json').write_text(json.dumps(arguments))
         run_forbidden('test_jax.compute(sys.argv[1])', self.folder)
         for name, case in listed.items():
             with np.load(self.folder / f'{name}.jax.npz') as file:

@@ -13,7 +13,7 @@ from infoword_tf.encoders import Encoded
 from infoword_tf.model import Model
 from infoword_tf.training import loop, optim
 from tests import zoo
-from tests.objectives import given
+from tests.objectives import eq1
 
 UPDATES, RATE = 60, 2e-2
 NATS = 0.5  # of MI; the kind alone is worth log 2 to log 4
@@ -75,7 +75,7 @@ def learn(model, examples):
 
     for step in range(UPDATES):
         actual = update(tf.constant(step, tf.int64))
-    return {row: given.mean(outcome) for row, outcome in actual.items()}
+    return {row: eq1.mean(outcome) for row, outcome in actual.items()}
 
 
 def knows(objective, actual, nothing):
@@ -107,7 +107,7 @@ class LessonsTest(parameterized.TestCase):
         actual = learn(model_of(case, constant), examples)
         self.assertEqual(set(actual), set(case.rows))
         return {
-            row: knows(objective, actual[row], given.mean(nothing[row]))
+            row: knows(objective, actual[row], eq1.mean(nothing[row]))
             for row, objective in deaf.objectives.items()
         }
 

@@ -23,7 +23,7 @@ from infoword_tf.plan import make_plan
 from infoword_tf.training import distribution, loop, optim
 from infoword_tf.views import VIEWS
 from tests import places, remembering, runs, zoo
-from tests.objectives.given import states_of
+from tests.objectives.eq1 import states_of
 
 V, D, B, T = zoo.V, 8, 4, 6
 ROW, MEMORY = 'transformer_xl', 'memory/streamed'
@@ -334,7 +334,7 @@ class HeldoutTest(MemoryCase):
                 Inputs(ids[:, begin : place + T])
             ).states[:, -T:]
             scores = states @ tf.transpose(model.encoder.embedding_table)
-            scores += model.objectives[ROW].piece_bias
+            scores += model.objectives[ROW].token_bias
             total += tf.reduce_sum(
                 tf.nn.sparse_softmax_cross_entropy_with_logits(
                     targets[:, place : place + T], scores

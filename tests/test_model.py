@@ -11,7 +11,7 @@ from infoword_tf.layers import dropout
 from infoword_tf.model import Model
 from infoword_tf.resolve import ModelChoices, resolve
 from tests import zoo
-from tests.objectives.given import states_of, sums
+from tests.objectives.eq1 import states_of, sums
 
 KEY = dropout.new_key(5)
 

@@ -263,8 +263,8 @@ class DrawsTest(parameterized.TestCase):
             self.assertEqual(actual.masking, masking)
             for view in actual.views.values():
                 self.assertEqual(view.draw.name, masking)
-            given = drawn(actual, 'masked', text)
-            np.testing.assert_array_equal(given.masked, expected.masked)
+            arguments = drawn(actual, 'masked', text)
+            np.testing.assert_array_equal(arguments.masked, expected.masked)
 
     @parameterized.parameters(
         ('mlm', 'tokens'),
@@ -278,9 +278,11 @@ class DrawsTest(parameterized.TestCase):
         self.assertEqual(plan_of(objectives).masking, masking)
 
     @parameterized.parameters(
-        ('infoword', 'masked'), ('overlap', 'overlap'), ('tlm', 'translated'),
-        ('xlco', 'crossed'),
-    )  # fmt: skip
+        (row, name)
+        for row in TABLE
+        for name, view in plan_of(row).views.items()
+        if view.draw and 'share' in view.draw.settings
+    )
     def test_the_share_that_is_masked(self, objectives, view):
         """Whatever masks; the usual one is 15 in 100."""
         for share, expected in ((None, 0.15), (0.4, 0.4)):
@@ -313,7 +315,7 @@ class DrawsTest(parameterized.TestCase):
     @parameterized.parameters(
         ({'maskd': Reads('tokens')}, "mlm reads the view 'maskd'; k"),
         ({'masked': Reads('tokens', encoders=('momentum',))},
-         "the encoder 'momentum', which is none of its comp"),
+         "the encoder 'momentum', which is none of its aux"),
     )  # fmt: skip
     def test_rows_that_read_what_there_is_not(self, views, message):
         reads = dataclasses.replace(TABLE['mlm'], views=views)
@@ -338,13 +340,13 @@ class DrawsTest(parameterized.TestCase):
         self.assertEqual(actual.views['permuted'].draw.name, 'permutation')
         (source_spec,) = actual.source_specs
         text = zoo.make_streams(**dict(source_spec.arguments))
-        given = drawn(actual, 'permuted', text, 3)
+        arguments = drawn(actual, 'permuted', text, 3)
         expected = permutation(text, np.random.default_rng(3), 4, order)
-        for field, array in given._asdict().items():
+        for field, array in arguments._asdict().items():
             np.testing.assert_array_equal(
                 array, getattr(expected, field), field
             )
-        self.assertEqual(given.places.shape, (8, T // 4))
+        self.assertEqual(arguments.places.shape, (8, T // 4))
 
     @parameterized.parameters(
         ({}, 33, '--seq_len=33: .*even number of 10'),
@@ -378,5 +380,6 @@ class AnswersTest(absltest.TestCase):
             answering(('classes', 'spans'), rows), ['span', 'label']
         )
         self.assertCountEqual(
-            answering(('next',)), ['transformer_xl', 'rnn_lm', 'gpt']
+            answering(('next',)),
+            [row for row in TABLE if 'next' in TABLE[row].answers],
         )

@@ -14,7 +14,7 @@ from infoword_tf.errors import UsageError
 from infoword_tf.objectives import (
     SUMS,
     TABLE,
-    Companion,
+    Auxiliary,
     Vector,
     built,
     decided,
@@ -89,10 +89,10 @@ class ComplaintsTest(parameterized.TestCase):
         self.refused(f'^--objectives={objectives}: .*{message}', objectives,
                      **choices)
 
-    def test_rows_that_bring_other_companions(self):
+    def test_rows_that_bring_other_auxiliaries(self):
         one, two = (
-            dataclasses.replace(TABLE['mlm'], companions={'slow': companion})
-            for companion in (Companion(momentum=0.9), Companion(momentum=0.8))
+            dataclasses.replace(TABLE['mlm'], auxiliaries={'slow': auxiliary})
+            for auxiliary in (Auxiliary(momentum=0.9), Auxiliary(momentum=0.8))
         )
         with mock.patch.dict(TABLE, one=one, two=two):
             self.refused("^--objectives=one,two: two brings another 'slow'",
@@ -145,7 +145,7 @@ class ComplaintsTest(parameterized.TestCase):
     def test_rows_whose_settings_fix_an_argument_differently(self):
         other = dataclasses.replace(
             TABLE['transformer_xl'],
-            objective=lm.NextPieces,
+            objective=lm.NextTokens,
             encoders={'relative': {'causal': True, 'activation': 'gelu_erf'}},
         )
         published = {'transformer_xl.published': True}

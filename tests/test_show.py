@@ -20,6 +20,8 @@ from infoword_tf.config import (
 from infoword_tf.encoders import ENCODERS
 from infoword_tf.objectives import SUMS, TABLE, decided
 from infoword_tf.text.sentencepiece import SentencePiece
+from infoword_tf.views import Reads
+from infoword_tf.views.view import CAPTIONS
 from tests.tasks import command
 
 ROOT = pathlib.Path(__file__).parent.parent
@@ -115,8 +117,8 @@ class SeenTest(absltest.TestCase):
 
 
 class PictureTest(absltest.TestCase):
-    def names(self, made):
-        return [[pictures.NAMES[n] for n in row] for row in made.mask]
+    def names(self, actual):
+        return [[pictures.NAMES[n] for n in row] for row in actual.mask]
 
     def test_hidden_words(self):
         view = one(
@@ -126,16 +128,17 @@ class PictureTest(absltest.TestCase):
             targets={'mlm': np.array([[7, 5]])},
             weights={'mlm': np.array([[1, 0]])},
         )
-        made = pictures.picture(
-            'masked', view, {'mlm': 'tokens'}, WORDS, SPECIALS
+        actual = pictures.picture(
+            'masked', view, {'mlm': Reads('tokens')}, WORDS, SPECIALS
         )
-        self.assertEqual(made.columns, ['[CLS]', 'a', '[MASK]', '[SEP]'])
+        self.assertEqual(actual.keys, ['[CLS]', 'a', '[MASK]', '[SEP]'])
         self.assertEqual(  # the other place is padding
-            made.rows, ['[CLS]   0', 'a   1', '[MASK] → c   2', '[SEP]   8']
+            actual.queries,
+            ['[CLS]   0', 'a   1', '[MASK] → c   2', '[SEP]   8'],
         )
-        self.assertEqual(made.kinds, ['special', 'word', 'asked', 'special'])
+        self.assertEqual(actual.kinds, ['special', 'word', 'asked', 'special'])
         self.assertEqual(
-            self.names(made),
+            self.names(actual),
             [
                 ['self', 'word', 'asked', 'special'],
                 ['special', 'self', 'asked', 'special'],
@@ -155,17 +158,22 @@ class PictureTest(absltest.TestCase):
             targets={'plm': np.array([[5, 6]])},
             weights={'plm': np.array([[1, 1]])},
         )
-        made = pictures.picture(
-            'permuted', view, {'plm': 'queries'}, WORDS, SPECIALS, memory=[8]
+        actual = pictures.picture(
+            'permuted',
+            view,
+            {'plm': Reads('queries')},
+            WORDS,
+            SPECIALS,
+            memory=[8],
         )
-        self.assertEqual(made.columns, ['d', 'a', 'b', '[SEP]'])
+        self.assertEqual(actual.keys, ['d', 'a', 'b', '[SEP]'])
         self.assertEqual(
-            made.rows,
+            actual.queries,
             ['a   0 A', 'b   1 A', '[SEP]   2 B', '2: ? → a   0 A',
              '1: ? → b   1 A'],
         )  # fmt: skip
         self.assertEqual(
-            self.names(made),
+            self.names(actual),
             [
                 ['memory', 'self', 'asked', 'special'],
                 ['memory', 'nothing', 'self', 'nothing'],
@@ -183,33 +191,42 @@ class PictureTest(absltest.TestCase):
             weights={'dim': np.array([[1.0, 0.0]])},
             targets={'dim': np.array([[0, 1]])},
         )
-        made = pictures.picture(
-            'ngrams', view, {'dim': 'start'}, WORDS, SPECIALS
+        actual = pictures.picture(
+            'ngrams', view, {'dim': Reads('start')}, WORDS, SPECIALS
         )
-        self.assertEqual(made.starts, [0])
-        self.assertEqual(made.kinds, ['special', 'word', 'special', 'nothing'])
-        self.assertEqual(self.names(made)[3], ['nothing'] * 4)
-        self.assertNotIn('→', ''.join(made.rows))
+        self.assertEqual(actual.starts, [0])
+        self.assertEqual(
+            actual.kinds, ['special', 'word', 'special', 'nothing']
+        )
+        self.assertEqual(self.names(actual)[3], ['nothing'] * 4)
+        self.assertNotIn('→', ''.join(actual.queries))
 
     def test_next_words(self):
         view = one([5, 6, 7], targets={'lm': np.array([[6, 7, 8]])})
-        made = pictures.picture(
-            'streamed', view, {'lm': 'text'}, WORDS, SPECIALS, causal=True
+        actual = pictures.picture(
+            'streamed',
+            view,
+            {'lm': Reads('text')},
+            WORDS,
+            SPECIALS,
+            causal=True,
         )
-        self.assertEqual(made.rows, ['a → b   0', 'b → c   1', 'c → d   2'])
-        self.assertEqual(made.kinds, ['word'] * 3)
-        self.assertEqual(self.names(made)[1], ['word', 'self', 'nothing'])
+        self.assertEqual(
+            actual.queries, ['a → b   0', 'b → c   1', 'c → d   2']
+        )
+        self.assertEqual(actual.kinds, ['word'] * 3)
+        self.assertEqual(self.names(actual)[1], ['word', 'self', 'nothing'])
 
     def test_backward(self):
         view = one([5, 6], directions=-1)
-        made = pictures.picture('streamed', view, {}, WORDS, SPECIALS)
-        self.assertIn('This text is read backward.', made.lines)
+        actual = pictures.picture('streamed', view, {}, WORDS, SPECIALS)
+        self.assertIn('This text is read backward.', actual.lines)
 
     def test_every_row_has_a_sentence(self):
         """On what it wants, with its settings as they are by default."""
         for row, entry in TABLE.items():
             for reads in entry.reads(settings_of(entry)).values():
-                self.assertIn(reads.where, pictures.WANTS, row)
+                self.assertIn(reads.where, CAPTIONS, row)
 
 
 class TextTest(parameterized.TestCase):
@@ -243,7 +260,7 @@ class CommandTest(parameterized.TestCase):
         (folder / 'vocab.txt').write_text('\n'.join(words) + '\n')
         return folder
 
-    def run_here(self, *given):
+    def run_here(self, *arguments):
         """The command in this process; returns what it printed and drew.
 
         Raises:
@@ -252,7 +269,10 @@ class CommandTest(parameterized.TestCase):
         drawn = mock.Mock(side_effect=pictures.draw)
         with mock.patch.object(pictures, 'draw', drawn):
             done = command.run(
-                show, f'--output={self.output}', *given, words='the sentences'
+                show,
+                f'--output={self.output}',
+                *arguments,
+                words='the sentences',
             )
         if done.status:
             print(done.err, file=sys.stderr)
@@ -270,20 +290,22 @@ class CommandTest(parameterized.TestCase):
         *(name for name in (*TABLE, *SUMS) if name not in LABELLED)
     )
     def test_every_row(self, objectives):
-        printed, made = self.run_here(f'--objectives={objectives}', *TWO)
+        printed, actual = self.run_here(f'--objectives={objectives}', *TWO)
         self.assertEqual(printed, f'{self.output}\n')
         self.assertTrue(self.output.read_bytes().startswith(b'\x89PNG'))
-        self.assertNotEmpty(made)
-        for one_view in made:
+        self.assertNotEmpty(actual)
+        for one_view in actual:
             self.assertIn(one_view.title, views.VIEWS)
             self.assertNotEqual(one_view.title, 'joined')
 
     def test_one_mask_for_an_ngram(self):
         """The views of `dim` then, and no other's."""
-        _, made = self.run_here('--objectives=infoword', '--dim.one_mask', *TWO)
-        actual = {one_view.title: one_view for one_view in made}
+        _, actual = self.run_here(
+            '--objectives=infoword', '--dim.one_mask', *TWO
+        )
+        actual = {one_view.title: one_view for one_view in actual}
         self.assertEqual(set(actual), {'masked', 'joined', 'ngrams'})
-        joined, masked = (actual[x].columns for x in ('joined', 'masked'))
+        joined, masked = (actual[x].keys for x in ('joined', 'masked'))
         text = [kind != 'nothing' for kind in actual['joined'].kinds]
         masks = joined.count('[MASK]')
         self.assertLen(actual['ngrams'].starts, masks)
@@ -291,53 +313,53 @@ class CommandTest(parameterized.TestCase):
         self.assertEqual(
             sum(text), len(masked) - masked.count('[MASK]') + masks
         )
-        _, made = self.run_here('--objectives=dim', '--dim.one_mask', *TWO)
+        _, actual = self.run_here('--objectives=dim', '--dim.one_mask', *TWO)
         self.assertEqual(
-            [one_view.title for one_view in made], ['joined', 'ngrams']
+            [one_view.title for one_view in actual], ['joined', 'ngrams']
         )
 
     def test_text_begins_at_the_beginning(self):
-        _, (made,) = self.run_here('--objectives=mlm', FOX)
+        _, (actual,) = self.run_here('--objectives=mlm', FOX)
         words = ['[CLS]', *FOX.replace(',', ' ,').replace('.', ' .').split()]
-        shown = [row.split(' → ')[-1].split()[0] for row in made.rows]
+        shown = [row.split(' → ')[-1].split()[0] for row in actual.queries]
         self.assertEqual(shown, [*words, '[SEP]'])
 
     def test_memory_is_what_was_read_before(self):
-        _, (made,) = self.run_here(
+        _, (actual,) = self.run_here(
             '--objectives=transformer_xl',
             '--memory_length=30',
             '--seq_len=16',
             FOX,
         )
-        self.assertEqual(made.kinds.count('memory'), 30)
-        self.assertEqual(made.mask.shape, (16, 46))
+        self.assertEqual(actual.kinds.count('memory'), 30)
+        self.assertEqual(actual.mask.shape, (16, 46))
         text = FOX.replace(',', ' ,').replace('.', ' . [SEP]').split()
         # Two steps of 16 and this one: tokens 2 to 47 of the text's circle.
-        self.assertEqual(made.columns, (text * 4)[2:48])
-        _, (made,) = self.run_here(
+        self.assertEqual(actual.keys, (text * 4)[2:48])
+        _, (actual,) = self.run_here(
             '--objectives=transformer_xl', '--memory_length=0', FOX
         )
-        self.assertNotIn('memory', made.kinds)
+        self.assertNotIn('memory', actual.kinds)
 
     def test_half_of_a_permuted_text_is_remembered(self):
-        _, (made,) = self.run_here(
+        _, (actual,) = self.run_here(
             '--objectives=plm', '--memory_length=12', '--seq_len=24', FOX
         )
         _, (before,) = self.run_here(
             '--objectives=plm', '--memory_length=0', '--seq_len=24', FOX
         )
-        self.assertEqual(made.columns[:12], before.columns[:12])
-        self.assertEqual(made.kinds[:13], ['memory'] * 12 + ['word'])
-        self.assertLen(made.rows, 24 + 4)
+        self.assertEqual(actual.keys[:12], before.keys[:12])
+        self.assertEqual(actual.kinds[:13], ['memory'] * 12 + ['word'])
+        self.assertLen(actual.queries, 24 + 4)
 
     def test_settings(self):
         _, (partial,) = self.run_here('--objectives=plm', '--plm.k=3', FOX)
         _, (strict,) = self.run_here(
             '--objectives=plm', '--plm.k=3', '--plm.order=strict', FOX
         )
-        self.assertEqual(partial.rows, strict.rows)
+        self.assertEqual(partial.queries, strict.queries)
         tokens = len(set(partial.places))
-        self.assertLen(partial.rows, tokens + tokens // 3)
+        self.assertLen(partial.queries, tokens + tokens // 3)
         self.assertFalse(np.array_equal(partial.mask, strict.mask))
 
     def test_seed_and_length(self):
@@ -346,9 +368,9 @@ class CommandTest(parameterized.TestCase):
         _, (other,) = self.run_here(
             '--objectives=mlm', '--seq_len=64', '--seed=1', FOX
         )
-        self.assertLen(first.columns, 64)
-        self.assertEqual(first.rows, again.rows)
-        self.assertNotEqual(first.rows, other.rows)
+        self.assertLen(first.keys, 64)
+        self.assertEqual(first.queries, again.queries)
+        self.assertNotEqual(first.queries, other.queries)
 
     @parameterized.parameters(*ENCODERS)
     def test_every_encoder(self, name):
@@ -360,8 +382,8 @@ class CommandTest(parameterized.TestCase):
         )  # fmt: skip
         words = [*WORDS, *' '.join(TWO).lower().split()]
         workdir = self.workdir(words, encoder=name, **{row: {}})
-        _, (made, *_) = self.run_here(f'--init={workdir}', *TWO)
-        ahead = made.mask[0, made.kinds.count('memory') + 1]
+        _, (actual, *_) = self.run_here(f'--init={workdir}', *TWO)
+        ahead = actual.mask[0, actual.kinds.count('memory') + 1]
         looks_back = {'relative': 'transformer_xl', 'rnn': 'rnn_lm'}
         self.assertEqual(ahead == 0, looks_back.get(name) == row)
 
@@ -374,14 +396,14 @@ class CommandTest(parameterized.TestCase):
         workdir = self.workdir(
             ['the', 'fo', '##x', '.'], masking='words', mlm={'transform': True}
         )
-        _, (made,) = self.run_here(
+        _, (actual,) = self.run_here(
             f'--init={workdir}', 'The fox the fox. The fox.'
         )
-        self.assertContainsSubset({'the', 'fo', '##x'}, made.columns)
-        _, (made,) = self.run_here(
+        self.assertContainsSubset({'the', 'fo', '##x'}, actual.keys)
+        _, (actual,) = self.run_here(
             '--objectives=mlm', f'--vocab={workdir}/vocab.txt', FOX
         )
-        self.assertIn('[UNK]', made.columns)
+        self.assertIn('[UNK]', actual.keys)
 
     def test_share_that_is_masked(self):
         """Of 15 tokens; the flag decides over the workdir."""
@@ -391,40 +413,40 @@ class CommandTest(parameterized.TestCase):
         for chosen, masked in (
             (['--objectives=mlm', share], 6), ([init], 9), ([init, share], 6)
         ):  # fmt: skip
-            _, (made,) = self.run_here(*chosen, FOX)
-            self.assertEqual(list(made.kinds).count('asked'), masked)
+            _, (actual,) = self.run_here(*chosen, FOX)
+            self.assertEqual(list(actual.kinds).count('asked'), masked)
 
     def test_settings_of_a_workdir(self):
-        """Those of its run, where no others are given."""
+        """Those of its run, where no others are arguments."""
         workdir = self.workdir(
             FOX.lower().replace(',', '').split(),
             encoder='relative', plm={'k': 3, 'order': 'strict'},
         )  # fmt: skip
-        given = f'--init={workdir}', '--seq_len=48'
-        _, (made,) = self.run_here(*given, FOX)
-        self.assertLen(made.rows, 48 + 48 // 3)
-        same = '--objectives=plm', '--plm.k=3', '--plm.order=strict', *given
+        arguments = f'--init={workdir}', '--seq_len=48'
+        _, (actual,) = self.run_here(*arguments, FOX)
+        self.assertLen(actual.queries, 48 + 48 // 3)
+        same = '--objectives=plm', '--plm.k=3', '--plm.order=strict', *arguments
         _, (again,) = self.run_here(*same, FOX)
-        np.testing.assert_array_equal(made.mask, again.mask)
+        np.testing.assert_array_equal(actual.mask, again.mask)
         for another, k in (('--plm.order=partial', 3), ('--plm.k=4', 4)):
-            _, (other,) = self.run_here(*given, another, FOX)
-            self.assertLen(other.rows, 48 + 48 // k)
-            self.assertFalse(np.array_equal(made.mask, other.mask))
+            _, (other,) = self.run_here(*arguments, another, FOX)
+            self.assertLen(other.queries, 48 + 48 // k)
+            self.assertFalse(np.array_equal(actual.mask, other.mask))
 
     def test_a_sentencepiece_workdir(self):
         workdir = self.folder()
-        pieces = SentencePiece.learn([FOX, *TWO], 60)
-        pieces.write(workdir / pieces.file)
+        tokenizer = SentencePiece.learn([FOX, *TWO], 60)
+        tokenizer.write(workdir / tokenizer.file)
         make_config('sentencepiece', mlm={'transform': False}).write(workdir)
-        for given in (
+        for arguments in (
             f'--init={workdir}',
-            f'--vocab={workdir}/{pieces.file}',
+            f'--vocab={workdir}/{tokenizer.file}',
         ):
-            _, (made,) = self.run_here('--objectives=mlm', given, FOX)
+            _, (actual,) = self.run_here('--objectives=mlm', arguments, FOX)
             self.assertContainsSubset(
-                {'[CLS]', '[SEP]', '[MASK]'}, set(made.columns)
+                {'[CLS]', '[SEP]', '[MASK]'}, set(actual.keys)
             )
-            self.assertTrue(any(t[0] == '\u2581' for t in made.columns))
+            self.assertTrue(any(t[0] == '\u2581' for t in actual.keys))
 
     @parameterized.parameters(
         ([], 'objectives is missing'),
@@ -438,13 +460,13 @@ class CommandTest(parameterized.TestCase):
         (['--init=nowhere', FOX], 'nowhere has no config.json'),
         (['--init=a', '--vocab=b', '--objectives=mlm', FOX], 'out --vocab'),
     )
-    def test_complaints(self, given, message):
+    def test_complaints(self, arguments, message):
         err = io.StringIO()
         with (
             contextlib.redirect_stderr(err),
             self.assertRaises(SystemExit) as caught,
         ):
-            self.run_here(*given)
+            self.run_here(*arguments)
         self.assertEqual(caught.exception.code, 1)
         self.assertRegex(err.getvalue(), f'^error: .*({message})')
         self.assertFalse(self.output.exists())

@@ -142,16 +142,16 @@ class CaseTest(parameterized.TestCase):
     @parameterized.parameters(*zoo.CASES)
     def test_every_row_has_something_to_learn(self, name):
         for batch in (8, 24):
-            made = zoo.make_views(name, batch)
+            all_views = zoo.make_views(name, batch)
             for row in zoo.CASES[name].rows:
-                paired = [v for v in made.values() if row in v.weights]
+                paired = [v for v in all_views.values() if row in v.weights]
                 self.assertNotEmpty(paired)
                 # Of `ict` a document that stands whole is a alone.
                 weights = sum(v.weights[row].sum(axis=1) for v in paired)
-                if 'words' in made:
+                if 'words' in all_views:
                     weights = weights[:-2]  # a batch ends in padding
                 self.assertTrue((weights > 0).all())
-            longest = max(view.ids.shape[1] for view in made.values())
+            longest = max(view.ids.shape[1] for view in all_views.values())
             self.assertEqual(longest, zoo.T)
 
     @parameterized.parameters(8, 24)

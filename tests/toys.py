@@ -1,9 +1,6 @@
 """Rows that are to come, each as a toy: what a researcher writes, in full.
 
 Through public names only. `added()` puts them into the tables.
-
-Glossary of shapes: B sequences, P places, N = B P pairs, M candidates, D width,
-L layers, V vocabulary.
 """
 
 import contextlib
@@ -18,15 +15,15 @@ from infoword_tf.layers import dropout
 from infoword_tf.layers.block import Block, take
 from infoword_tf.layers.pooling import unit
 from infoword_tf.objectives import (
-    Companion,
+    Auxiliary,
     Objective,
     Reads,
     Ring,
     Row,
     gather_pool,
-    gathered,
+    gather_vectors,
     infonce,
-    joined,
+    join_pools,
     text_ids,
 )
 from infoword_tf.settings import setting
@@ -41,12 +38,12 @@ def among_others(batch, a, b, scale=10.0):
     a, b = unit(ops.cast(a, 'float32')), unit(ops.cast(b, 'float32'))
     sequences = next(iter(batch.views.values())).sequences
     everyone = batch.replicas.gather(b)  # [M, D]
-    own = ops.equal(batch.replicas.gather(sequences), sequences[:, None])
+    inside = ops.equal(batch.replicas.gather(sequences), sequences[:, None])
     return infonce.contrast(
         scale * ops.sum(a * b, axis=1),
         scale * ops.matmul(a, ops.transpose(everyone)),
-        ops.cast(ops.logical_not(own), 'float32'),
-        own,
+        ops.cast(ops.logical_not(inside), 'float32'),
+        inside,
         ops.ones_like(a[:, 0]),
         drop_identical=False,
     )
@@ -165,19 +162,21 @@ class Twice(Objective):
             'b': batch.states('masked', *other)[:, 0],
         }
 
-    def own(self, batch):
+    def keys(self, batch):
         view = batch.views['masked']
         texts = text_ids(view.ids, ops.ones_like(view.ids, 'bool'))
-        keys = unit(ops.cast(self.compared(batch)['b'], 'float32'))
-        return gathered(batch, texts, view.sequences, keys)
+        keys = unit(ops.cast(self.vectors_of(batch)['b'], 'float32'))
+        return gather_vectors(batch, texts, view.sequences, keys)
 
     def candidates(self, batch):
-        own = self.own(batch)
-        return joined(own, self.ring.pool(batch.state)) if self.queue else own
+        keys = self.keys(batch)
+        if not self.queue:
+            return keys
+        return join_pools(keys, self.ring.pool(batch.state))
 
     def score(self, batch, candidates):
         a, b = (
-            unit(ops.cast(self.compared(batch)[x], 'float32')) for x in 'ab'
+            unit(ops.cast(self.vectors_of(batch)[x], 'float32')) for x in 'ab'
         )
         view = batch.views['masked']
         texts = text_ids(view.ids, ops.ones_like(view.ids, 'bool'))
@@ -192,9 +191,9 @@ class Twice(Objective):
             trained=candidates.others(view.sequences),
         )
 
-    def remember(self, batch):
-        own = self.own(batch)
-        return self.ring.add(batch.state, own.states, own.ids)
+    def update_state(self, batch):
+        keys = self.keys(batch)
+        return self.ring.add(batch.state, keys.states, keys.ids)
 
 
 # ----------------------------------------------- (d) [CLS] of every layer
@@ -233,22 +232,22 @@ class Hard(Objective):
         return {'texts': batch.states('triple')[:, :, 0]}  # [B, 3, D]
 
     def candidates(self, batch):
-        view, x = batch.views['triple'], self.compared(batch)['texts']
+        view, x = batch.views['triple'], self.vectors_of(batch)['texts']
         names = text_ids(
             ops.reshape(view.ids, (-1, view.ids.shape[-1])),
             ops.ones((1, view.ids.shape[-1]), 'bool'),
         )
         names = ops.reshape(names, (-1, 3))
         sequences = view.sequences, ops.full_like(view.sequences, -1)
-        own, hard = (
-            gathered(batch, names[:, k], of, unit(x[:, k]), kind=k)
+        inside, hard = (
+            gather_vectors(batch, names[:, k], of, unit(x[:, k]), kind=k)
             for k, of in enumerate(sequences, 1)
         )
-        return joined(own, hard), names[:, 1]
+        return join_pools(inside, hard), names[:, 1]
 
     def score(self, batch, candidates):
         pool, names = candidates
-        x = unit(self.compared(batch)['texts'])
+        x = unit(self.vectors_of(batch)['texts'])
         view = batch.views['triple']
         return infonce.contrast(
             10.0 * ops.sum(x[:, 0] * x[:, 1], axis=1),
@@ -284,7 +283,7 @@ class Replaced(Objective):
     generator: str = setting('', 'A workdir with the row mlm.')
 
     def build(self):
-        self.kernel = self.weight_of(
+        self.kernel = self.make_weight(
             'kernel', self.encoder.width, 1, decayed=False, exported=False
         )
         self.built = True
@@ -292,14 +291,14 @@ class Replaced(Objective):
     def score(self, batch, candidates):
         view = batch.views['masked']
         states = batch.states('masked', 'generator')
-        scores = self.companion_rows['generator']['mlm'].piece_scores(
+        scores = self.auxiliary_rows['generator']['mlm'].piece_scores(
             states, batch.statistics.training
         )
         chosen = ops.cast(ops.argmax(scores, axis=-1), 'int32')  # [B, P]
         at = ops.one_hot(view.places[self.row], view.ids.shape[1])  # [B, P, T]
-        there = ops.sum(at, axis=1)
+        masked = ops.sum(at, axis=1)
         words = ops.sum(at * ops.cast(chosen, at.dtype)[..., None], axis=1)
-        ids = ops.where(there > 0, ops.cast(words, 'int32'), view.ids)
+        ids = ops.where(masked > 0, ops.cast(words, 'int32'), view.ids)
         known = batch.encode(Inputs(view.ids), name='text').states[:, 0]
         read = batch.encode(
             Inputs(ids, first=known[:, None], first_places=0 * view.ids[:, :1]),
@@ -307,7 +306,7 @@ class Replaced(Objective):
             name='chosen',
         ).states
         logits = ops.matmul(ops.cast(read, 'float32'), self.kernel)[..., 0]
-        sign = 2.0 * there - 1.0
+        sign = 2.0 * masked - 1.0
         loss = ops.softplus(-sign * logits)
         flat = ops.reshape(loss, (-1,))
         return infonce.unbounded(flat, ops.ones_like(flat))
@@ -316,7 +315,7 @@ class Replaced(Objective):
 # ------- (h) a network of the row's own that begins elsewhere, frozen by a flag
 
 
-class Auxiliary(Objective):
+class ExtraBlock(Objective):
     """Masked words from [h, states of the first layer], by one more block."""
 
     begin: str = setting('', 'A workdir whose block it begins with.')
@@ -333,7 +332,7 @@ class Auxiliary(Objective):
         self.block.trainable = not self.frozen
         self.built = True
 
-    def first_weights(self):
+    def initial_weights(self):
         if not self.begin:
             return {}
         tensors = files.read_tensors(f'{self.begin}/weights.safetensors')
@@ -345,12 +344,12 @@ class Auxiliary(Objective):
         lower = batch.layers('masked')[0]  # [B, T, D]
         h = batch.states('masked')[:, :1]
         x = ops.concatenate([h, lower[:, 1:]], axis=1)
-        x = take(self.block(x, key=batch.fused), view.places[self.row])
+        x = take(self.block(x, key=batch.fused_key), view.places[self.row])
         targets = ops.reshape(view.targets[self.row], (-1,))
         x = ops.reshape(ops.cast(x, 'float32'), (-1, x.shape[-1]))
         table = ops.convert_to_tensor(self.encoder.embedding_table)
         scores = ops.matmul(x, ops.transpose(table))
-        positive, rank = infonce.of_classes(scores, targets)
+        positive, rank = infonce.rank_classes(scores, targets)
         size = float(np.log(scores.shape[1]))
         log_sum = ops.logsumexp(scores, axis=1)
         return infonce.infonce(
@@ -382,8 +381,8 @@ ROWS = {
                 else Reads('start', passes=2)
             )
         },
-        companions=lambda chosen: (
-            {'momentum': Companion(momentum=0.9)} if chosen['queue'] else {}
+        auxiliaries=lambda chosen: (
+            {'momentum': Auxiliary(momentum=0.9)} if chosen['queue'] else {}
         ),
     ),
     'hard': Row(Hard, *WORDS, views={'triple': Reads('start')}),
@@ -391,7 +390,7 @@ ROWS = {
         Taught,
         *WORDS,
         views={'masked': Reads('start', encoders=('encoder', 'guide'))},
-        companions={'guide': Companion()},
+        auxiliaries={'guide': Auxiliary()},
     ),
 }
 # Rows that begin with another workdir.
@@ -400,13 +399,13 @@ LATER = {
         Replaced,
         *WORDS,
         views={'masked': Reads('tokens', encoders=('generator',))},
-        companions=lambda chosen: {
-            'generator': Companion(workdir=chosen['generator'], saved=False),
-            'discriminator': Companion(frozen=False),
+        auxiliaries=lambda chosen: {
+            'generator': Auxiliary(workdir=chosen['generator'], saved=False),
+            'discriminator': Auxiliary(frozen=False),
         },
     ),
     'auxiliary': Row(
-        Auxiliary,
+        ExtraBlock,
         *WORDS,
         views={'masked': Reads('tokens', layers=True, everywhere=True)},
     ),

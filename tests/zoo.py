@@ -4,10 +4,8 @@ A test of something that is promised for every row loops over `CASES`, and one
 of what rows learn over `LESSONS`. test_zoo.py fails when the table or the
 encoders have one that is not here.
 
-Text is random. With `kinds` above 1 each text is of one kind, and its pieces
-say which: no other kind has them.
-
-Glossary of shapes: B sequences, L tokens drawn, T = L + 2, V vocabulary.
+Text is random. With `kinds` above 1 each text is of one kind, and its tokens
+say which: no other kind has them. T is with [CLS] and [SEP].
 """
 
 import dataclasses
@@ -61,18 +59,38 @@ ENCODERS: dict[str, dict[str, Any]] = {
     'relative': {**_EVERY, 'heads': 2},
     'modern': {**_EVERY, 'heads': 2, 'global_every': 2, 'local_window': 16},
 }
-# What cases of an encoder have besides: a band of 16 tokens in every second
-# layer is a third of T.
+# Flags of the cases of an encoder: a band of 16 tokens, a third of T, in every
+# second layer.
 FLAGS: dict[str, dict[str, Any]] = {
     'relative': {'memory_length': 0},
     'modern': {'global_every': 2, 'local_window': 16},
 }
 
 
-class Case(NamedTuple):
-    """One way to run a row or a sum; settings are by 'row.setting'.
+# Guarantees that are tested of some cases, because they take long: each has
+# every row, and what may break it.
+MICROBATCH = 'microbatch'  # training/test_parts.py
+REPLICAS = 'replicas'  # training/test_distribution.py, and every_row.py
+MORE_REPLICAS = 'more replicas'  # the program every_row.py alone
+GRAPH = 'graph'  # on replicas in a graph, with compiled fused operations
+JAX = 'jax'  # test_jax.py, besides its sums
+# Left out of objectives/test_precision.py: a layer of the row itself computes
+# in the model's precision, or the scores are those of another case.
+ROUNDED = 'rounded'
 
-    Two layers where what comes of a second one is tested: once an encoder.
+
+class Case(NamedTuple):
+    """A way to run a row or a sum.
+
+    Two layers where a second one is tested: once an encoder.
+
+    Attributes:
+        objectives: as `--objectives`.
+        encoder: name in ENCODERS.
+        masking: as `--masking`.
+        settings: by 'row.setting'.
+        layers: of the encoder.
+        checks: MICROBATCH to ROUNDED.
     """
 
     objectives: str
@@ -80,6 +98,11 @@ class Case(NamedTuple):
     masking: str | None = None
     settings: dict[str, Any] = {}
     layers: int = 1
+    checks: tuple[str, ...] = ()
+
+    def also(self, *checks: str) -> 'Case':
+        """Returns the case with checks."""
+        return self._replace(checks=checks)
 
     @property
     def rows(self) -> dict[str, float]:
@@ -88,7 +111,7 @@ class Case(NamedTuple):
 
     @property
     def resolved(self) -> Resolved:
-        """As the trainer decides."""
+        """A `Resolved`, as the trainer decides."""
         return resolve(
             ModelChoices(
                 objectives=self.objectives,
@@ -114,91 +137,119 @@ def of(
     layers: int = 1,
     **settings: Any,
 ) -> Case:
-    """A case of one row, whose settings are named without it."""
+    """Makes a case of one row, from settings without the row's name."""
     named = {f'{row}.{name}': value for name, value in settings.items()}
     return Case(row, encoder, masking, named, layers)
 
 
 CASES: dict[str, Case] = {
-    'skip_gram': Case('skip_gram', 'lookup'),
+    'skip_gram': Case('skip_gram', 'lookup').also(MICROBATCH, REPLICAS, GRAPH),
     'skip_gram_vocabulary': of(
         'skip_gram', 'lookup', loss='vocabulary', window=2
     ),
     'skip_gram_binary': of(
         'skip_gram', 'lookup', loss='binary', ratio=3, negatives=8
-    ),
-    'cbow': Case('cbow', 'lookup'),
+    ).also(MORE_REPLICAS),
+    'cbow': Case('cbow', 'lookup').also(MORE_REPLICAS),
     'cbow_vocabulary': of('cbow', 'lookup', loss='vocabulary', window=2),
-    'cbow_binary': of('cbow', 'lookup', loss='binary', ratio=3, negatives=8),
+    'cbow_binary': of(
+        'cbow', 'lookup', loss='binary', ratio=3, negatives=8
+    ).also(MICROBATCH),
     'mlm': Case('mlm'),
-    'mlm_transform': of('mlm', masking='words', transform=True),
-    'mlm_modern': of('mlm', 'modern', layers=3, transform=True),
+    'mlm_transform': of('mlm', masking='words', transform=True).also(
+        MICROBATCH, ROUNDED
+    ),
+    'mlm_modern': of('mlm', 'modern', layers=3, transform=True).also(ROUNDED),
     'bert_nce': Case('bert_nce', masking='spans'),
-    'bert_nce_drop_hits': of('bert_nce', masking='spans', drop_hits=True),
+    'bert_nce_drop_hits': of('bert_nce', masking='spans', drop_hits=True).also(
+        MORE_REPLICAS
+    ),
     'bert_nce_modern': Case('bert_nce', 'modern', masking='spans'),
     'dim': Case('dim', masking='spans'),
     'dim_modern': Case('dim', 'modern', masking='spans'),
     'dim_scaled': of('dim', masking='spans', critic='scaled'),
-    'dim_cosine': of('dim', masking='spans', critic='cosine'),
-    'dim_queue': of('dim', masking='spans', queue=200, momentum=0.9),
+    'dim_cosine': of('dim', masking='spans', critic='cosine').also(
+        MORE_REPLICAS
+    ),
+    'dim_queue': of('dim', masking='spans', queue=200, momentum=0.9).also(
+        MICROBATCH
+    ),
     'dim_one_mask': of('dim', masking='spans', one_mask=True),
     'infoword': Case('infoword', masking='spans', layers=2),
     'infoword_one_mask': Case(
         'infoword', masking='spans', settings={'dim.one_mask': True}
     ),
     'overlap': Case('overlap', masking='words'),
-    'overlap_modern': of('overlap', 'modern', transform=True),
+    'overlap_modern': of('overlap', 'modern', transform=True).also(ROUNDED),
     'nsp': Case('nsp'),
-    'nsp_nce': Case('nsp_nce', masking='words'),
+    'nsp_nce': Case('nsp_nce', masking='words').also(MICROBATCH),
     'same_text': Case('same_text', masking='words'),
     'same_text_modern': Case('same_text', 'modern'),
-    'cuts': Case('overlap:1,same_text:1', 'modern'),
-    'bert': Case('bert'),
-    'mlm_nsp_nce': Case('mlm:1,nsp_nce:0.5'),
-    'infoword_nsp': Case('bert_nce:1,dim:0.8,nsp:1', masking='spans'),
+    'cuts': Case('overlap:1,same_text:1', 'modern').also(MICROBATCH, REPLICAS),
+    'bert': Case('bert').also(REPLICAS),
+    'mlm_nsp_nce': Case('mlm:1,nsp_nce:0.5').also(REPLICAS),
+    'infoword_nsp': Case('bert_nce:1,dim:0.8,nsp:1', masking='spans').also(
+        MICROBATCH, REPLICAS, GRAPH
+    ),
     'ict': Case('ict'),
-    'ict_lookup': Case('ict', 'lookup'),
+    'ict_lookup': Case('ict', 'lookup').also(MORE_REPLICAS),
     'ict_modern': Case('ict', 'modern'),
-    'ict_queue': of('ict', queue=20, momentum=0.9),
-    'ict_words': of('ict', words=24),
+    'ict_queue': of('ict', queue=20, momentum=0.9).also(MICROBATCH),
+    'ict_words': of('ict', words=24).also(MICROBATCH),
     'gpt': Case('gpt'),
-    'gpt_pre_norm': of('gpt', pre_norm=True, sampled=20),
-    'transformer_xl': Case('transformer_xl', 'relative'),
+    'gpt_pre_norm': of('gpt', pre_norm=True, sampled=20).also(
+        MICROBATCH, MORE_REPLICAS, JAX
+    ),
+    'transformer_xl': Case('transformer_xl', 'relative').also(
+        MICROBATCH, MORE_REPLICAS
+    ),
     'transformer_xl_published': of(
         'transformer_xl', 'relative', published=True, sampled=20
+    ).also(JAX),
+    'rnn_lm': Case('rnn_lm', 'rnn', layers=2).also(REPLICAS, GRAPH, JAX),
+    'rnn_lm_gru': of('rnn_lm', 'rnn', cell='gru', tied=False, sampled=24).also(
+        MICROBATCH, JAX
     ),
-    'rnn_lm': Case('rnn_lm', 'rnn', layers=2),
-    'rnn_lm_gru': of('rnn_lm', 'rnn', cell='gru', tied=False, sampled=24),
-    'rnn_lm_plain': of('rnn_lm', 'rnn', cell='plain'),
-    'elmo': Case('elmo', 'elmo', layers=2),
-    'elmo_sampled': of('elmo', 'elmo', sampled=24),
-    'plm': Case('plm', 'relative', layers=2),
-    'plm_strict': of('plm', 'relative', order='strict', k=4),
+    'rnn_lm_plain': of('rnn_lm', 'rnn', cell='plain').also(JAX),
+    'elmo': Case('elmo', 'elmo', layers=2).also(REPLICAS, JAX),
+    'elmo_sampled': of('elmo', 'elmo', sampled=24).also(MICROBATCH),
+    'plm': Case('plm', 'relative', layers=2).also(
+        MICROBATCH, MORE_REPLICAS, JAX
+    ),
+    'plm_strict': of('plm', 'relative', order='strict', k=4).also(ROUNDED),
     'label': Case('label'),
     'label_mix': of(
         'label', layers=2, mix=True, texts='both_ways', pooler='tanh'
-    ),
+    ).also(MICROBATCH, MORE_REPLICAS, JAX),
     'label_lookup': of('label', 'lookup', pooler='gelu'),
     'label_relative': of('label', 'relative', pooler='relu', texts='choices'),
-    'label_elmo': of('label', 'elmo', mix=True, bilstm=True),
+    'label_elmo': of('label', 'elmo', mix=True, bilstm=True).also(JAX),
     'label_rnn': Case('label', 'rnn'),
     'label_modern': of('label', 'modern', mean=True, pooler='gelu_norm'),
     # Of one label, so that `statistics` are those of no and yes.
-    'label_several': of('label', classes=1, multilabel=True),
-    'score': Case('score'),
+    'label_several': of('label', classes=1, multilabel=True).also(
+        MICROBATCH, REPLICAS, JAX
+    ),
+    'score': Case('score').also(MORE_REPLICAS),
     'score_mix': of(
         'score', layers=2, mix=True, texts='both_ways', pooler='tanh'
     ),
     'score_lookup': of('score', 'lookup', pooler='gelu'),
     'score_modern': of('score', 'modern', mean=True, pooler='gelu_norm'),
     'score_relative': of('score', 'relative', pooler='relu'),
-    'score_cosent': of('score', loss='cosent', scale=2.0),
-    'score_elmo': Case('score', 'elmo'),
+    'score_cosent': of('score', loss='cosent', scale=2.0).also(
+        MICROBATCH, MORE_REPLICAS
+    ),
+    'score_elmo': Case('score', 'elmo').also(MICROBATCH),
     'score_rnn': of('score', 'rnn', bilstm=True, pooler='tanh'),
     'label_mlm': Case('label:1,mlm:0.1'),
-    'label_gpt': Case('label:1,gpt:0.5', settings={'gpt.reads': 'examples'}),
+    'label_gpt': Case(
+        'label:1,gpt:0.5', settings={'gpt.reads': 'examples'}
+    ).also(MICROBATCH),
     'span': Case('span'),
-    'span_null': of('span', null=True, stride=16, question=9, longest=5),
+    'span_null': of('span', null=True, stride=16, question=9, longest=5).also(
+        MICROBATCH
+    ),
     'span_conditional': of('span', 'relative', end='conditional', null=True),
     'span_modern': Case('span', 'modern'),
     'soft': Case('soft'),
@@ -206,53 +257,61 @@ CASES: dict[str, Case] = {
     'soft_lookup': Case('soft', 'lookup'),
     'soft_relative': Case('soft', 'relative'),
     'soft_modern': Case('soft', 'modern'),
-    'soft_score': Case('soft_score'),
-    'soft_score_lookup': Case('soft_score', 'lookup'),
+    'soft_score': Case('soft_score').also(MORE_REPLICAS),
+    'soft_score_lookup': Case('soft_score', 'lookup').also(MICROBATCH),
     'soft_score_relative': Case('soft_score', 'relative'),
     'soft_span': of('soft_span', temperature=2.0),
     'soft_span_relative': Case('soft_span', 'relative'),
     'soft_span_conditional': Case(
         'span:0.5,soft_span:0.5', 'relative',
         settings={'span.end': 'conditional', 'span.null': True},
-    ),
+    ).also(MICROBATCH, REPLICAS),
     'patience': Case('patience', layers=2),
     'patience_code': of('patience', layers=2, width=24, reduction='code'),
     'patience_relative': Case('patience', 'relative', layers=2),
     'patience_modern': Case('patience', 'modern', layers=2),
-    'embed': Case('embed'),
-    'embed_lookup': of('embed', 'lookup', temperature=0.1, width=24),
+    'embed': Case('embed').also(MORE_REPLICAS),
+    'embed_lookup': of('embed', 'lookup', temperature=0.1, width=24).also(
+        MICROBATCH
+    ),
     'embed_cls': of('embed', pooling='cls'),
     'embed_relative': of('embed', 'relative', pooling='last'),
     'embed_modern': Case('embed', 'modern'),
     'embed_distance': Case('embed_distance'),
     'embed_distance_lookup': of(
         'embed_distance', 'lookup', distance='mse', width=24
-    ),
-    'embed_distance_relative': of('embed_distance', 'relative', pooling='last'),
+    ).also(MORE_REPLICAS),
+    'embed_distance_relative': of(
+        'embed_distance', 'relative', pooling='last'
+    ).also(MICROBATCH),
     'embed_distance_cls': of('embed_distance', pooling='cls'),
-    'pkd': Case('label:0.3,soft:0.7,patience:0.1', layers=2),
+    'pkd': Case('label:0.3,soft:0.7,patience:0.1', layers=2).also(
+        MICROBATCH, REPLICAS
+    ),
     'simcse': Case('simcse'),
     'simcse_modern': Case('simcse', 'modern'),
     'simcse_lookup': of('simcse', 'lookup', pooling='mean', head='none'),
     'simcse_joint': of(
         'simcse', layers=2, pooling='last_two', directions='joint', queue=12,
         momentum=0.9, hardness=1.0, dims='8', repeat=0.3, shuffle=True,
-    ),
+    ).also(MICROBATCH, REPLICAS, GRAPH),
     'simcse_pairs': of(
         'simcse', pairs=3, head='kept', directions='both', pooling='first_last',
         queue=12,
-    ),
+    ).also(MICROBATCH, MORE_REPLICAS),
     'simcse_moco': of(
         'simcse', keys='positives', queue=12, momentum=0.9, repeat=0.3,
         dims='8',
-    ),
+    ).also(MICROBATCH, MORE_REPLICAS),
     'simcse_guide': of(
         'simcse', pairs=3, guide='nowhere', guide_margin=0.2, pooling='mean',
         directions='joint', temperature=0.2,
-    ),
+    ).also(MICROBATCH, MORE_REPLICAS),
     'esimcse': Case('esimcse', settings={'simcse.queue': 16}),
-    'consert': Case('consert', settings={'simcse.cut_tokens': 0.3}),
-    'diffcse': of('diffcse', sampled=True),
+    'consert': Case('consert', settings={'simcse.cut_tokens': 0.3}).also(
+        MICROBATCH
+    ),
+    'diffcse': of('diffcse', sampled=True).also(MICROBATCH, MORE_REPLICAS),
     'diffcse_published': Case('diffcse_published', layers=2),
     'diffcse_pairs': Case(
         'simcse:1,diffcse:1,infocse:1', layers=2,
@@ -261,12 +320,14 @@ CASES: dict[str, Case] = {
             'diffcse.projected': False, 'diffcse.legacy': True,
             'infocse.lower': 'trained', 'infocse.fresh': True,
         },
-    ),
+    ).also(JAX),
     'infocse': of(
         'infocse', layers=3, lower='detached', layer=1, blocks=1, shuffle=True,
         keys='positives', output='layer',
+    ).also(ROUNDED),
+    'infocse_paper': Case('infocse_paper', layers=2).also(
+        MICROBATCH, MORE_REPLICAS
     ),
-    'infocse_paper': Case('infocse_paper', layers=2),
     'infocse_code': Case(
         'infocse_code', layers=2,
         settings={'simcse.repeat': 0.3, 'infocse.repeat': 0.3},
@@ -283,19 +344,23 @@ CASES: dict[str, Case] = {
     'infoword_ict': Case('bert_nce:1,dim:0.8,ict:1', masking='spans'),
     'mmlm': Case('mmlm'),
     'tlm': Case('tlm'),
-    'tlm_restart': of('tlm', masking='words', restart=True, transform=True),
+    'tlm_restart': of(
+        'tlm', masking='words', restart=True, transform=True
+    ).also(ROUNDED),
     'xlco': Case('xlco'),
     'xlco_both': of(
         'xlco', negatives='both', queue=12, masked=False, project=True
+    ).also(MORE_REPLICAS, JAX),
+    'infoxlm': Case('infoxlm', settings={'mmlm.transform': True}).also(
+        MICROBATCH
     ),
-    'infoxlm': Case('infoxlm', settings={'mmlm.transform': True}),
     'infoxlm_code': Case(
         'infoxlm_code', layers=2,
         settings={
             'xlco.layer': 1, 'xlco.queue': 12, 'xlco.momentum': 0.9,
             'xlco.temperature': 4.0,
         },
-    ),
+    ).also(MICROBATCH, REPLICAS, JAX),
 }  # fmt: skip
 
 # Every row over every encoder that it allows: a sum learns in one graph.
@@ -336,7 +401,7 @@ LESSONS: dict[str, Case] = {
 
 
 def encoders_of(row: str) -> list[str]:
-    """All that a row allows with some of its settings, the first one first."""
+    """Names the encoders that a row allows with its settings, first to last."""
     return list(
         dict.fromkeys(
             encoder
@@ -348,14 +413,14 @@ def encoders_of(row: str) -> list[str]:
 
 
 def config(name: str, rate: float = 0.1, precision: str = 'float32') -> Config:
-    """What config.json would hold for a case, with a tiny encoder."""
+    """Returns the config.json of a case, with a tiny encoder."""
     return config_of(CASES[name], rate, precision)
 
 
 def config_of(
     case: Case, rate: float = 0.1, precision: str = 'float32'
 ) -> Config:
-    """The same of a case that has no name."""
+    """Returns the config.json of a case without a name."""
     actual = case.resolved.config(V, precision=precision)
     arguments = {**ENCODERS[case.encoder], 'rate': rate}
     if case.encoder != 'lookup':
@@ -370,14 +435,14 @@ def config_of(
 def make_model(
     name: str, rate: float = 0.1, precision: str = 'float32', seed: int = 0
 ) -> Model:
-    """The model of a case, all weights drawn: norms and biases too."""
+    """Builds the model of a case, all weights drawn, norms and biases too."""
     return model_of(CASES[name], rate, precision, seed)
 
 
 def model_of(
     case: Case, rate: float = 0.1, precision: str = 'float32', seed: int = 0
 ) -> Model:
-    """The same of a case that has no name.
+    """Builds the model of a case without a name.
 
     Weights are larger than a fresh model's, so that softmax and GELU leave the
     range in which they are all but linear.
@@ -392,7 +457,7 @@ def model_of(
 
 @functools.cache
 def strategy(replicas: int) -> tf.distribute.Strategy:
-    """One device, or two replicas on two logical CPUs.
+    """Creates a strategy: one device, or two replicas on two logical CPUs.
 
     One for the whole process: each strategy numbers its collectives from the
     same number on, and TensorFlow holds a number to the shape that it first
@@ -404,7 +469,7 @@ def strategy(replicas: int) -> tf.distribute.Strategy:
 
 
 def frequencies() -> np.ndarray:
-    """[V] float64, p(b) of `make_windows`: few pieces are most of the text."""
+    """Returns p(b) of `make_windows`, [V] float64: few tokens are frequent."""
     p = np.zeros(V)
     p[UNK] = 1.0
     p[FIRST:] = 4.0 / np.arange(1, V - FIRST + 1)
@@ -414,13 +479,13 @@ def frequencies() -> np.ndarray:
 def drawn(
     random: np.random.Generator, shape: Any, kind: Any = 0, kinds: int = 1
 ) -> np.ndarray:
-    """Random pieces, int32, of texts of some kind of so many."""
+    """Draws random tokens, int32, of texts of a kind, one of `kinds`."""
     ids = random.choice(V, size=shape, p=frequencies()).astype(np.int32)
     return of_kind(ids, kind, kinds)
 
 
 def of_kind(ids: np.ndarray, kind: Any, kinds: int) -> np.ndarray:
-    """Pieces as a text of that kind has them, as many as one of any other."""
+    """Maps tokens to those of a kind, as many as of any other kind."""
     if kinds == 1:
         return ids
     number = np.maximum(ids - FIRST, 0) % ((V - FIRST) // kinds)
@@ -428,23 +493,23 @@ def of_kind(ids: np.ndarray, kind: Any, kinds: int) -> np.ndarray:
 
 
 def statistics(kinds: int = 1) -> Statistics:
-    """Of a text whose pieces are as frequent as that."""
+    """Returns the counts of a text with `frequencies`."""
     counts = np.zeros(V)
     for kind in range(kinds):
-        pieces = of_kind(np.arange(V), kind, kinds)
-        np.add.at(counts, pieces, 10_000 * frequencies() / kinds)
+        tokens = of_kind(np.arange(V), kind, kinds)
+        np.add.at(counts, tokens, 10_000 * frequencies() / kinds)
     classes = np.array([3.0, 5.0] if kinds == 1 else [4.0, 4.0])
     answers = np.arange(2.0 * (BINS + 1)) ** (kinds == 1)
-    own = {
+    by_row = {
         'label': Statistics(classes, classes),
         'soft': Statistics(classes, classes),
         'span': Statistics(answers, answers),
     }
-    return Statistics(counts, counts, own=own)
+    return Statistics(counts, counts, by_row=by_row)
 
 
 def make_windows(batch: int = 8, seed: int = 0, kinds: int = 1) -> Windows:
-    """Random text [B, L]; the first row has the end of a document in it."""
+    """Draws text [B, T - 2]; a document ends in the first sequence."""
     random = np.random.default_rng(seed)
     shape = (batch, T - 2)
     ids = drawn(random, shape, np.arange(batch)[:, None] % kinds, kinds)
@@ -459,9 +524,9 @@ def make_windows(batch: int = 8, seed: int = 0, kinds: int = 1) -> Windows:
 
 
 def make_documents(batch: int = 8, seed: int = 0, kinds: int = 1) -> Documents:
-    """Random documents of two to five sentences, some of them cut.
+    """Draws documents of two to five sentences, some of them truncated.
 
-    Their passages share rows, which two replicas do not divide.
+    Passages share sequences, whose number two replicas do not divide.
     """
     random = np.random.default_rng(seed)
     shape = (batch, T - 2)
@@ -477,7 +542,7 @@ def make_documents(batch: int = 8, seed: int = 0, kinds: int = 1) -> Documents:
 def make_store(
     seed: int = 0, documents: int = 60, longest: int = 25, kinds: int = 1
 ) -> Store:
-    """Random documents of one to six sentences, of 1 to 25 pieces each."""
+    """Draws documents of one to six sentences, of 1 to 25 tokens each."""
     random = np.random.default_rng([seed, 1])
     ids, flags, begins = [], [], [0]
     for number in range(documents):
@@ -504,16 +569,16 @@ def make_store(
 def make_pairs(
     batch: int = 8, seed: int = 0, packed: bool = False, kinds: int = 1
 ) -> Pairs:
-    """Pairs of random documents, some of them not consecutive.
+    """Draws pairs of random documents, some of them not consecutive.
 
-    Those that share rows are short enough to do so.
+    With `packed` they are short enough to share sequences.
     """
     store = make_store(seed, longest=7 if packed else 25, kinds=kinds)
     return PairSource(store, T - 2, batch, seed, packed).batch(0)
 
 
 def make_next_pairs(batch: int = 8, seed: int = 0, kinds: int = 1) -> Pairs:
-    """Pairs of random documents, each with three negatives."""
+    """Draws pairs of random documents, each with three negatives."""
     store = make_store(seed, kinds=kinds)
     return NextPairSource(store, T - 2, batch, seed).batch(0)
 
@@ -526,13 +591,13 @@ def make_examples(
     kinds: int = 1,
     multilabel: bool = False,
 ) -> Labelled:
-    """Random examples of as many texts, for every row that reads some.
+    """Draws examples of as many texts, for every row that reads examples.
 
     A teacher's states and vectors are `width` wide, states of one layer.
-    They share rows, which two replicas do not divide.
+    Texts share sequences, whose number two replicas do not divide.
     """
     random = np.random.default_rng(seed)
-    # Of kinds something is left beside an answer.
+    # With kinds a text has more tokens than the answer.
     sizes = random.integers(4 + (kinds > 1), T // 3 // texts, batch * texts)
     ids = random.choice(V, size=sizes.sum(), p=frequencies()).astype(np.int32)
     begins = np.concatenate([[0], np.cumsum(sizes)])
@@ -577,11 +642,11 @@ def make_examples(
 
 
 def by_kind(examples: Examples, kinds: int) -> Examples:
-    """Examples of one text whose kind says all: classes, numbers, vectors.
+    """Labels examples by their kind: classes, numbers, vectors.
 
-    Of each two kinds one says the opposite of the other. An answer stands
-    where two pieces do that are nowhere else. [CLS] stands at both ends, and
-    the last one sums the text up, so that causal encoders have read it.
+    Of each two kinds one has the opposite of the other. An answer stands
+    where two tokens do that are nowhere else. [CLS] stands at both ends, and
+    the last one represents the text, so that causal encoders have read it.
     """
     kind = np.arange(examples.size) % kinds
     begins, sizes = examples.begins[:-1], examples.sizes
@@ -592,17 +657,17 @@ def by_kind(examples: Examples, kinds: int) -> Examples:
     ids[marked] = [[V - 2], [V - 1]]
     places = np.zeros((len(ids), 2), np.float16)
     places[marked, [[0], [1]]] = 40.0
-    said = (2 * (kind % 2) - 1).astype(np.float32)
-    vectors = said[:, None] * examples.targets['embed'][kind // 2]
+    signs = (2 * (kind % 2) - 1).astype(np.float32)
+    vectors = signs[:, None] * examples.targets['embed'][kind // 2]
     return examples._replace(
         ids=ids,
         places=(sizes - 1).astype(np.int32),
         targets={
             'label': (kind % 2).astype(np.int32),
-            'score': said,
+            'score': signs,
             'span': np.stack([first, first + 1, sizes - 1], axis=1),
-            'soft': said[:, None] * np.float32([-3, 3]),
-            'soft_score': said,
+            'soft': signs[:, None] * np.float32([-3, 3]),
+            'soft_score': signs,
             'patience': vectors[:, None, None].astype(np.float16),
             'embed': vectors,
             'embed_distance': vectors,
@@ -618,7 +683,7 @@ def make_sentences(
     kinds: int = 1,
     **settings: Any,
 ) -> Labelled:
-    """Sentences of random documents, some of them twice."""
+    """Draws sentences of random documents, some of them twice."""
     store = make_store(seed, 5 * batch, longest=T // 3, kinds=kinds)
     source = SentenceSource(
         store, length, batch, seed, **settings, stratified=True
@@ -629,9 +694,9 @@ def make_sentences(
 def make_text_pairs(
     batch: int = 8, seed: int = 0, length: int = T, kinds: int = 1
 ) -> Labelled:
-    """Triples of random texts, the first two of a kind, the third of none.
+    """Draws triples of texts, the first two of a kind, the third of another.
 
-    One in three has no negative. They have a guide too, for rows that ask it.
+    One in three has no negative. They have vectors of a guide too.
     """
     del length
     random = np.random.default_rng([seed, 2])
@@ -666,9 +731,9 @@ def make_translations(
     kinds: int = 1,
     crossed: bool = False,
 ) -> Translations:
-    """Pairs of random texts, both of a kind; two pairs to each if crossed.
+    """Draws pairs of texts, both of a kind; two pairs to each if crossed.
 
-    Whatever the seed, as long ones.
+    Their lengths do not depend on the seed.
     """
     n = batch * (1 + crossed)
     sizes = np.random.default_rng(n).integers(2, (length - 3) // 2, 2 * n)
@@ -692,7 +757,7 @@ def make_words(
     kinds: int = 1,
     **settings: Any,
 ) -> Words:
-    """What is left of random documents, in rows of T."""
+    """Draws the subsampled words of random documents, T to a sequence."""
     store = make_store(seed, documents=20 * batch, kinds=kinds)
     return WordSource(store, length, batch, seed, **settings).batch(0)
 
@@ -705,7 +770,7 @@ def make_streams(
     both_directions: bool = False,
     kinds: int = 1,
 ) -> Streams:
-    """Random text [B, n] that a row of streams reads in some way."""
+    """Draws text [B, n] of streams."""
     del advance
     random = np.random.default_rng(seed)
     shape = (batch, length + 1)
@@ -729,10 +794,10 @@ def make_streams(
 
 
 def dataset(batches: Sequence[dict[str, views.View]]) -> tf.data.Dataset:
-    """Batches of views, flat, one a step.
+    """Makes a dataset of batches of views, flat, one a step.
 
-    Without the tuner, whose thread can hold the end of an iterator up for a
-    minute, whenever that is collected.
+    Without the tuner, whose thread can delay the end of an iterator by a
+    minute when it is collected.
     """
     flat = [views.flatten(batch) for batch in batches]
     actual = tf.data.Dataset.from_tensor_slices(
@@ -743,20 +808,20 @@ def dataset(batches: Sequence[dict[str, views.View]]) -> tf.data.Dataset:
     return actual.with_options(options)
 
 
-class Text(NamedTuple):
+class OneBatch(NamedTuple):
     """A source that has one batch."""
 
     text: Any
 
     def batch(self, step: int) -> Any:
-        """The same at every step."""
+        """Returns the same batch at every step."""
         return self.text
 
 
 def views_of(
     resolved: Resolved, batch: int = 8, seed: int = 0, kinds: int = 1
 ) -> dict[str, views.View]:
-    """The views that rows share, NumPy."""
+    """Makes the views of a run, NumPy."""
     make = {
         'windows': make_windows,
         'documents': make_documents,
@@ -787,14 +852,14 @@ def views_of(
             how['width'] = wide or 16
             how['multilabel'] = multilabel
         text = make[source_spec.source](batch, seed, kinds=kinds, **how)
-        sources[source_spec] = Text(text)
+        sources[source_spec] = OneBatch(text)
     return Batches(sources, resolved.plan, SPECIALS, seed).views(0)
 
 
 def make_views(
     name: str, batch: int = 8, seed: int = 0
 ) -> dict[str, views.View]:
-    """The views of a case's rows."""
+    """Makes the views of a case."""
     return views_of(CASES[name].resolved, batch, seed)
 
 
@@ -805,7 +870,7 @@ def make_trainer(
     clip: float = 1.0,
     microbatch: int | None = None,
 ) -> loop.Trainer:
-    """A trainer of a case over as many batches, without dropout."""
+    """Makes a trainer of a case over as many batches, without dropout."""
     with strategy(replicas).scope():
         model = make_model(name, rate=0.0)
         model.assign_copies()

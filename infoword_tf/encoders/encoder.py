@@ -9,7 +9,7 @@ from infoword_tf.layers.activation import FORMS
 from infoword_tf.layers.attention import table
 from infoword_tf.layers.block import put
 from infoword_tf.lazy import Layer, ops
-from infoword_tf.settings import Settled, setting
+from infoword_tf.settings import Configurable, setting
 from infoword_tf.views import Specials, View
 
 Tensor = Any
@@ -79,7 +79,7 @@ class Encoded(NamedTuple):
     state: Any = None
 
 
-class Encoder(Settled, Layer):
+class Encoder(Configurable, Layer):
     """An encoder, g_omega of the paper's table; settings are the arguments.
 
     Attributes:
@@ -138,7 +138,7 @@ class Encoder(Settled, Layer):
                 together.
         """
         super().__init__(dtype=dtype, name=name)
-        self.settle(chosen)
+        self.set_values(chosen)
         self.blocks: list[Any] = []
         self.make_blocks()
         self.arguments = {

@@ -53,7 +53,7 @@ class Classes(States):
         if every and place is not None:
             layers = [take(layer, place) for layer in layers]
         padding = ops.cast(ops.logical_not(real_places(ids, lengths)), 'int32')
-        states = head.summed(encoded.states, layers, padding, texts=1)
+        states = head.pooled_states(encoded.states, layers, padding, texts=1)
         return head.class_scores(states[:, 0])
 
     def text_scores(

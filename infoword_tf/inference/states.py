@@ -116,7 +116,7 @@ class States(Workdir):
             config.replace(precision=precision),
             self.tokenizer.specials,
             seed,
-            companions=False,
+            auxiliaries=False,
         )
         fresh = self.with_config(config, model)
         for row in fresh.missing:

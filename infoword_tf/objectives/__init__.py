@@ -1,4 +1,4 @@
-"""The table: every row, and the sums that have a name.
+"""The table of all rows, and the sums that have a name.
 
 `--objectives` is a name in SUMS or weighted rows, `bert_nce:1,dim:0.6`.
 """
@@ -24,22 +24,20 @@ from infoword_tf.objectives import (
     word2vec,
     xlco,
 )
-from infoword_tf.objectives.objective import (
-    Batch,
-    Copy,
-    Objective,
+from infoword_tf.objectives.objective import Batch, Copy, Objective
+from infoword_tf.objectives.pools import (
     Pool,
     Replicas,
     Ring,
     ScatterUpdate,
-    Statistics,
     gather_pool,
-    gathered,
-    joined,
+    gather_vectors,
+    join_pools,
     text_ids,
 )
 from infoword_tf.objectives.queue import Queued
-from infoword_tf.objectives.row import Companion, Row, Vector, decided
+from infoword_tf.objectives.row import Auxiliary, Row, Vector, decided
+from infoword_tf.objectives.statistics import Statistics
 from infoword_tf.views import Reads
 
 TABLE: dict[str, Row] = {
@@ -77,12 +75,12 @@ TABLE: dict[str, Row] = {
 
 
 class Sum(NamedTuple):
-    """What a publication trains.
+    """A weighted sum of rows that a publication trains.
 
     Attributes:
-        rows: with their weights, as `--objectives` takes them.
-        settings: by 'ROW.NAME', what it sets in another way than the table;
-            a flag of that name wins.
+        rows: with weights, as in `--objectives`.
+        settings: by 'ROW.NAME', values that differ from the rows' defaults; a
+            flag of that name wins.
     """
 
     rows: str
@@ -134,9 +132,9 @@ SUMS: dict[str, Sum] = {
     ),
     'infoxlm': Sum('mmlm:1,tlm:1,xlco:1'),
     'infoxlm_paper': Sum('mmlm:1,tlm:1,xlco:1', {**_INFOXLM}),
-    # Its losses are sums over pairs, divided by the number of all of them: of
-    # 512 tokens 77 are masked, for one text that is contrasted. Its row of
-    # `tlm` is one pair; ours is full, as one of `mmlm` is.
+    # Published losses are sums over pairs, divided by the number of all pairs:
+    # of 512 tokens 77 are masked, for one text that is contrasted. A published
+    # sequence of `tlm` is one pair; ours is full, as in `mmlm`.
     'infoxlm_code': Sum(
         'mmlm:1,tlm:1,xlco:0.013',
         {
@@ -151,7 +149,7 @@ SUMS: dict[str, Sum] = {
 
 
 def parse(objectives: str) -> dict[str, float]:
-    """`--objectives` -> weight of each row, in the order given.
+    """Parses `--objectives` to the weight of each row, in order.
 
     Raises:
         ValueError: an unknown row, a weight that is no number or negative, a
@@ -198,22 +196,22 @@ def parse(objectives: str) -> dict[str, float]:
 
 
 def built(weights: Mapping[str, float]) -> dict[str, float]:
-    """The rows of a sum that are built, with their weights.
+    """Returns the weights of the rows of a sum that are built.
 
-    Those of weight 0 are not, unless another row reads their scores.
+    A row of weight 0 is built only if another row reads its scores.
     """
-    found = {row: weight for row, weight in weights.items() if weight}
-    for row in list(found):
+    rows = {row: weight for row, weight in weights.items() if weight}
+    for row in list(rows):
         if scorer := TABLE[row].scored_by:
-            found.setdefault(scorer, 0.0)
-    return found
+            rows.setdefault(scorer, 0.0)
+    return rows
 
 
 __all__ = [
     'SUMS',
     'TABLE',
     'Batch',
-    'Companion',
+    'Auxiliary',
     'Copy',
     'Objective',
     'Pool',
@@ -229,8 +227,8 @@ __all__ = [
     'built',
     'decided',
     'gather_pool',
-    'gathered',
-    'joined',
+    'gather_vectors',
+    'join_pools',
     'parse',
     'text_ids',
 ]

@@ -1,14 +1,13 @@
-"""Rows that compare vectors of whole texts.
+"""The row `ict`: a sentence, and the document around it.
 
-    row  a                             b             candidates
-    ict  document without a sentence   that sentence the batch, both ways
+    a                             b               candidates
+    document without a sentence   that sentence   the batch, both ways
 
-`ict` is the inverse cloze task (Lee et al. 2019, §4), which is Deep InfoMax
-(Kong et al. 2019, §4) with a sentence as the n-gram. One encoder for both
-views; f is the cosine times a learned scale.
+The inverse cloze task (Lee et al. 2019, §4) is Deep InfoMax (Kong et al. 2019,
+§4) with a sentence as the n-gram. One encoder for both views; f is the cosine
+times a learned scale.
 
-Glossary of shapes: B rows of a view, J texts of a row, N = B J texts, T tokens,
-M candidates, D width, E width of words, V vocabulary.
+Shapes: J texts of a sequence, N = B J, W width of `words`.
 """
 
 from collections.abc import Callable, Mapping
@@ -18,14 +17,15 @@ from infoword_tf.layers.attention import table, vector
 from infoword_tf.layers.pooling import about_unit, pool, rarity, unit
 from infoword_tf.lazy import ops
 from infoword_tf.objectives import infonce
-from infoword_tf.objectives.objective import Batch, Pool
+from infoword_tf.objectives.objective import Batch
+from infoword_tf.objectives.pools import Pool
 from infoword_tf.objectives.queue import (
     MOMENTUM,
     Queued,
-    companions,
+    auxiliaries,
     encoders,
 )
-from infoword_tf.objectives.row import Row, Vector
+from infoword_tf.objectives.row import Row, Scoring, Vector
 from infoword_tf.settings import setting
 from infoword_tf.views import Reads, View
 
@@ -35,18 +35,21 @@ _AROUND = -1e4  # exp of it is 0; above infonce.NEVER
 
 
 class SentenceContrast(Queued):
-    """`ict`: which of the batch's sentences is missing from which document.
+    """`ict`: which sentence of the batch is missing from which document.
 
-    Vectors are means of states with weights exp(w . h), w learned. With
-    `words` each has a second part, the mean of word vectors e from a table of
-    their own, with weights exp(w' . e) a / (a + p), where rare pieces weigh
-    most; f is the mean of the cosines of both parts. A Transformer needs long
-    to learn that texts which share a rare word belong together; a table of
-    random vectors knows it from the first step on.
+    Learns: vectors of texts for search. They are means of states with weights
+        exp(w . h), w learned. With `words` each has a second part, the mean of
+        word vectors e from another table, with weights exp(w' . e) a / (a + p),
+        where rare tokens weigh most; f is the mean of the cosines of both
+        parts. A Transformer needs long to learn that texts which share a rare
+        word belong together; a table of random vectors knows it at once.
+    Take it: for search without labelled pairs.
+    Needs: documents of two sentences or more, and large batches.
+    Example: python -m infoword_tf.train --objectives=ict --workdir=W
     """
 
     sides = ('passage', 'sentence')
-    queued = ('passage_', 'sentence_')  # what each direction looks among
+    queues = ('passage_', 'sentence_')  # the candidates of each direction
     words: int = setting(
         0,
         'Width of an additional table of word vectors; their weighted mean is '
@@ -69,24 +72,24 @@ class SentenceContrast(Queued):
     def text_vectors(
         self, ids: Tensor, real: Tensor, states: Tensor, counts: Any
     ) -> Tensor:
-        """One vector for each text, to be compared by cosine.
+        """Computes a vector for each text, to be compared by cosine.
 
         Args:
             ids: [B, T] int32.
             real: [B, T] bool, False for padding, or [B, J, T], see `pool`.
             states: [B, T, D] of the encoder.
-            counts: [V], how often each piece is in the training text.
+            counts: [V], how often each token is in the training text.
 
         Returns:
-            [B J, D + E] float32: where there are words, both parts of length 1.
+            [N, D + W] float32: with `words` both parts of length 1.
         """
         kernel = ops.convert_to_tensor(self.pooling_kernel)
         vectors = pool(states, real, kernel)
         if not self.words:
             return vectors
         prior = rarity(counts)
-        # What stands around every text is no word of it, though all that an
-        # empty one has: it weighs nothing beside words, but not padding.
+        # [CLS] and [SEP] are no words: they weigh nothing compared with words,
+        # but count in an empty text.
         prior[[self.specials.cls_id, self.specials.sep_id]] = _AROUND
         table = ops.convert_to_tensor(self.word_embeddings)
         words = pool(
@@ -98,22 +101,22 @@ class SentenceContrast(Queued):
         return ops.concatenate([about_unit(vectors), about_unit(words)], axis=1)
 
     def vectors(self, batch: Batch) -> dict[str, Tensor]:
-        """[N, D + E] of length 1, by side: N texts, some share a row.
+        """Returns [N, D + W] of length 1, by side.
 
-        And as SIDE_keys those of a momentum encoder.
+        SIDE_keys are by the momentum encoder.
         """
-        found = {side: self._side(batch, side) for side in self.sides}
+        vectors = {side: self._side(batch, side) for side in self.sides}
         if self.momentum:
             for side in self.sides:
-                found[f'{side}_keys'] = self._side(batch, side, MOMENTUM)
-        return found
+                vectors[f'{side}_keys'] = self._side(batch, side, MOMENTUM)
+        return vectors
 
     def _side(
         self, batch: Batch, side: str, encoder: str = 'encoder'
     ) -> Tensor:
         view, states = batch.views[side], batch.states(side, encoder)
         *_, length, width = states.shape
-        ids, real = self.texts_of(view)
+        ids, real = self.tokens_of_texts(view)
         vectors = self.text_vectors(
             ids,
             real,
@@ -122,14 +125,14 @@ class SentenceContrast(Queued):
         )
         return unit(vectors)
 
-    def texts_of(self, view: View) -> tuple[Tensor, Tensor]:
-        """As `Queued.texts_of`."""
+    def tokens_of_texts(self, view: View) -> tuple[Tensor, Tensor]:
+        """Returns the tokens of each text; see `Queued`."""
         length = view.ids.shape[-1]
         ids, block_ids = (
             ops.reshape(x, (-1, length)) for x in (view.ids, view.block_ids)
         )
-        # Passages that share a row are its blocks; their sentences stand
-        # alone, as many to a row.
+        # Passages share a sequence as blocks; sentences stand alone, J to a
+        # sequence of passages.
         slots = view.targets[self.row].shape[1]
         if len(view.ids.shape) == 3:
             slots //= view.ids.shape[1]
@@ -137,45 +140,45 @@ class SentenceContrast(Queued):
         return ids, ops.equal(block_ids[:, None], number)
 
     def candidates(self, batch: Batch) -> dict[str, Pool]:
-        """The vectors of the global batch, by side, and of a queue."""
-        vectors, pools = self.compared(batch), {}
+        """Returns the vectors of the global batch and of a queue, by side."""
+        vectors, pools = self.vectors_of(batch), {}
         for side in self.sides:
-            pool = self.pooled(
+            pool = self.pool_of(
                 batch, batch.views[side], vectors[side][:, None]
             )
-            pools[side] = self.behind(batch, pool, f'{side}_')
+            pools[side] = self.with_queue(batch, pool, f'{side}_')
         return pools
 
-    def remember(self, batch: Batch) -> dict[str, Any]:
-        """Queues both sides, as the momentum encoder has them if there is one.
+    def update_state(self, batch: Batch) -> dict[str, Any]:
+        """Queues both sides, by the momentum encoder if `momentum`.
 
-        With the weights of pooling, and the words, as they are now.
+        Pooling and words have no averages: their weights are the current ones.
         """
         if not self.queue:
             return {}
-        kept: dict[str, Any] = {}
-        own = self.compared(batch)
+        state: dict[str, Any] = {}
+        vectors = self.vectors_of(batch)
         for side in self.sides:
-            vectors = own[f'{side}_keys' if self.momentum else side]
-            pool = self.pooled(batch, batch.views[side], vectors[:, None])
-            kept |= self.enqueued(batch, pool, f'{side}_')
-        return kept
+            keys = vectors[f'{side}_keys' if self.momentum else side]
+            pool = self.pool_of(batch, batch.views[side], keys[:, None])
+            state |= self.enqueue(batch, pool, f'{side}_')
+        return state
 
     @property
     def key_width(self) -> int:
-        """D + E."""
+        """D + W."""
         return self.encoder.width + self.words
 
     def score(
         self, batch: Batch, candidates: dict[str, Pool]
     ) -> infonce.Outcome:
-        """The mean of Eq. 1 from a to b and from b to a.
+        """Computes the mean of Eq. 1 from a to b and from b to a.
 
-        Where there are words the states alone must answer, too: the loss is
-        the sum of both, all else is of the whole vectors.
+        With `words` the loss adds that of the states alone; all else is of the
+        whole vectors.
         """
-        own = self.compared(batch)
-        outcome = self._contrast(batch, candidates, own)
+        whole = self.vectors_of(batch)
+        outcome = self._contrast(batch, candidates, whole)
         if not self.words:
             return outcome
 
@@ -188,7 +191,7 @@ class SentenceContrast(Queued):
                 side: others._replace(states=states(others.states))
                 for side, others in candidates.items()
             },
-            {side: states(vectors) for side, vectors in own.items()},
+            {side: states(vectors) for side, vectors in whole.items()},
             states,
         )
         return outcome._replace(loss=outcome.loss + alone.loss)
@@ -197,24 +200,28 @@ class SentenceContrast(Queued):
         self,
         batch: Batch,
         candidates: dict[str, Pool],
-        own: Mapping[str, Tensor],
+        vectors: Mapping[str, Tensor],
         finish: Callable[[Tensor], Tensor] | None = None,
     ) -> infonce.Outcome:
-        """Eq. 1 both ways; own: by side, vectors [N, ...] of length 1.
+        """Computes Eq. 1 both ways.
 
-        `finish` makes such ones of those that are queued.
+        Args:
+            batch, candidates: of the step.
+            vectors: by side, [N, ...] of length 1.
+            finish: makes such vectors of queued ones.
         """
         scale = ops.minimum(
             FIRST_SCALE * ops.exp(self.log_scale), LARGEST_SCALE
         )
-        positive = scale * ops.sum(own['passage'] * own['sentence'], axis=1)
+        positive = vectors['passage'] * vectors['sentence']
+        positive = scale * ops.sum(positive, axis=1)
         outcomes = []
         for query, answer in (self.sides, self.sides[::-1]):
             view, others = batch.views[answer], candidates[answer]
-            targets = self.numbers(view)
-            queries = scale * own[query]
+            targets = self.text_numbers(view)
+            queries = scale * vectors[query]
             scores = ops.matmul(queries, ops.transpose(others.states))  # [B, M]
-            earlier = self.among_earlier(
+            earlier = self.score_queue(
                 batch, others, queries, targets, finish=finish
             )
             outcomes.append(
@@ -233,13 +240,21 @@ class SentenceContrast(Queued):
 
 
 def _vector(settings: Mapping[str, Any]) -> Vector:
-    """The mean with learned weights, or that and the words."""
+    """Pools by the mean with learned weights, with or without words."""
     pooling = 'words' if settings['words'] else 'weighted'
     return Vector(pooling, 'cosine', priority=2)
 
 
-def _wanted(settings: Mapping[str, Any]) -> Reads:
+def _reads(settings: Mapping[str, Any]) -> Reads:
     return Reads('text', encoders=encoders(settings))
+
+
+def _products(scoring: Scoring) -> int:
+    """Counts the products of two poolings of each text, and of both ways."""
+    sides = [scoring.views[side].ids for side in SentenceContrast.sides]
+    pooled = 2 * 2 * sum(ids.size for ids in sides)
+    texts = len(sides[0])
+    return (pooled + 2 * texts * texts) * scoring.width
 
 
 ICT = Row(
@@ -248,10 +263,11 @@ ICT = Row(
     b='that sentence',
     relation='a sentence and the text around it (inverse cloze task)',
     candidates='the batch, both ways',
-    views=dict.fromkeys(SentenceContrast.sides, _wanted),
+    views=dict.fromkeys(SentenceContrast.sides, _reads),
     encoders={'transformer': {}, 'modern': {}, 'lookup': {}},
     heldout_candidates=128,
     vector=_vector,
-    companions=companions,
+    auxiliaries=auxiliaries,
     answers=('vectors',),
+    products=_products,
 )

@@ -4,15 +4,13 @@
     a vector of the sentence, and the   whether the word is  yes and no
     sentence with a generator's words   the sentence's own
 
-DiffCSE (Chuang et al. 2022, §3) beside `simcse`: a generator fills a masked
+DiffCSE (Chuang et al. 2022, §3) with `simcse`: a generator fills a masked
 copy of the sentence; a discriminator tells which words differ. At [CLS] its
-first layer reads the vector in place of what its embeddings give (its code,
+first layer reads the vector in place of an embedding (published code,
 `modeling_bert.py`), so that the scale of the vector counts. The vector has to
-know what the sentence says exactly. Discriminator and generator stay behind
-after training.
+know the words of the sentence. Discriminator and generator are not exported.
 
-Glossary of shapes: R rows of the view, T tokens, N examples, K texts of each,
-D width, V vocabulary.
+Shapes: J examples of a sequence, N = B J, S texts of an example.
 """
 
 import math
@@ -25,11 +23,11 @@ from infoword_tf.lazy import ops
 from infoword_tf.objectives import infonce
 from infoword_tf.objectives.masked_copies import (
     masked_copy,
-    own_rows,
     real_tokens,
+    sequence_key,
 )
 from infoword_tf.objectives.objective import Batch, Objective
-from infoword_tf.objectives.row import Companion, Row
+from infoword_tf.objectives.row import Auxiliary, Row
 from infoword_tf.objectives.sentences import (
     PROJECTOR,
     VIEW,
@@ -45,8 +43,15 @@ GENERATOR, DISCRIMINATOR = 'generator', 'discriminator'
 BLANKS = 'blanks', 'blanks_by_counts'
 
 
-class ReplacedPieces(Objective):
-    """`diffcse`: replaced token detection that knows the sentence's vector."""
+class ReplacedTokens(Objective):
+    """`diffcse`: replaced token detection that reads the sentence's vector.
+
+    Learns: vectors that know the words of a sentence, with `simcse`.
+    Take it: for similarity of sentences without labelled pairs.
+    Needs: `simcse` in the same run, and --init; two more encoders in memory.
+    Example: python -m infoword_tf.train --objectives=simcse:1,diffcse:0.005
+        --init=MODEL --workdir=W
+    """
 
     generator: str = setting(
         '',
@@ -56,7 +61,7 @@ class ReplacedPieces(Objective):
     )
     mask_share: float = setting(
         0.3,
-        'Share of the pieces that are masked for the generator.',
+        'Share of the tokens that are masked for the generator.',
         at_least=0.01,
         at_most=0.99,
     )
@@ -77,25 +82,25 @@ class ReplacedPieces(Objective):
     )
 
     def build(self) -> None:
-        """Makes what turns the discriminator's states into answers."""
+        """Makes the discriminator's output layer."""
         width = self.encoder.width
-        self.kernel = self.weight_of('kernel', width, 2, exported=False)
-        self.bias = self.weight_of('bias', 2, exported=False)
+        self.kernel = self.make_weight('kernel', width, 2, exported=False)
+        self.bias = self.make_weight('bias', 2, exported=False)
         self.built = True
 
     @property
-    def whole(self) -> bool:
-        """Whether a norm, or the longest text, is that of the batch."""
+    def needs_whole_batch(self) -> bool:
+        """True if a norm, or the longest text, is that of the batch."""
         return self.legacy or (self.projected and self.scorer.head == PROJECTOR)
 
     def _words(self, batch: Batch) -> Tensor:
-        """[R, T] int32: the generator's, everywhere but at [CLS].
+        """Returns the generator's words, [B, T] int32, and [CLS].
 
         At every place, masked or not, as published: it may replace words that
         it has seen.
         """
         view = batch.views[VIEW]
-        key = own_rows(batch, view.ids.shape[0])
+        key = sequence_key(batch, view.ids.shape[0])
         real = real_tokens(view, self.row)
         copy = masked_copy(key, view.ids, real, self.mask_share, self.specials)
         states = batch.encode(
@@ -103,7 +108,7 @@ class ReplacedPieces(Objective):
             GENERATOR,
             name='masked_sentences',
         ).states
-        scores = self._scores(states, batch)  # [R, T, V]
+        scores = self._scores(states, batch)  # [B, T, V]
         if self.sampled:
             u = dropout.uniform(dropout.fold_in(key, 3), scores.shape)
             scores = scores - ops.log(-ops.log(ops.maximum(u, 1e-7)))
@@ -112,11 +117,11 @@ class ReplacedPieces(Objective):
         return ops.where(fixed, view.ids, words)
 
     def _scores(self, states: Tensor, batch: Batch) -> Tensor:
-        """[R, T, D] -> [R, T, V], of the generator."""
-        for row in self.companion_rows.get(GENERATOR, {}).values():
+        """Scores words by the generator: [B, T, D] -> [B, T, V]."""
+        for row in self.auxiliary_rows.get(GENERATOR, {}).values():
             if hasattr(row, 'piece_scores'):
                 return row.piece_scores(states, batch.statistics.training)
-        table = self.companions[GENERATOR].embedding_table
+        table = self.auxiliaries[GENERATOR].embedding_table
         x = ops.cast(states, 'float32')
         return ops.matmul(x, ops.transpose(ops.convert_to_tensor(table)))
 
@@ -130,9 +135,9 @@ class ReplacedPieces(Objective):
         return self.scorer.norms(batch.scorer_batch)
 
     def _vectors(self, batch: Batch, norms: Mapping[str, Any]) -> Tensor:
-        """[R, J K, D], of the texts of each row."""
+        """Returns the vectors of the texts of each sequence, [B, J S, D]."""
         view, scorer = batch.views[VIEW], self.scorer
-        texts = scorer.compared(batch.scorer_batch)['texts']  # [N, K, D]
+        texts = scorer.vectors_of(batch.scorer_batch)['texts']  # [N, S, D]
         if self.projected:
             numbers = sentence_numbers(view, self.row)
             texts = scorer.projected(
@@ -141,26 +146,27 @@ class ReplacedPieces(Objective):
         return ops.reshape(texts, (view.ids.shape[0], -1, texts.shape[-1]))
 
     def weight(self, batch: Batch) -> Tensor:
-        """How many pieces are asked for; places, as published."""
+        """Counts the tokens of texts; with `legacy` the padding too."""
         if self.legacy:
             return self._padded(batch)
-        return ops.sum(self._asked(batch))
+        return ops.sum(self._measured(batch))
 
-    def _asked(self, batch: Batch) -> Tensor:
-        """[R, T] float32: 1 for pieces of texts, and no [CLS]."""
+    def _measured(self, batch: Batch) -> Tensor:
+        """Marks tokens of texts but [CLS], [B, T] float32."""
         view = batch.views[VIEW]
-        asked = real_tokens(view, self.row)
+        real = real_tokens(view, self.row)
         return ops.cast(
-            asked & ~ops.equal(view.ids, self.specials.cls_id), 'float32'
+            real & ~ops.equal(view.ids, self.specials.cls_id), 'float32'
         )
 
     def score(
         self, batch: Batch, candidates: Mapping[str, Any] | None
     ) -> infonce.Outcome:
-        """Eq. 1 among two answers; MI is 0 for who knows their share alone.
+        """Computes Eq. 1 of two answers, yes and no.
 
-        With `legacy` the loss counts [CLS] too, where nothing is ever replaced;
-        MI never does.
+        A critic that knows the share of yes alone has an MI of 0. With `legacy`
+        the loss counts [CLS] too, where nothing is ever replaced; MI never
+        does.
         """
         view, words = batch.views[VIEW], self._words(batch)
         states = batch.encode(
@@ -177,17 +183,17 @@ class ReplacedPieces(Objective):
         x = ops.reshape(ops.cast(states, 'float32'), (-1, states.shape[-1]))
         scores = ops.matmul(x, ops.convert_to_tensor(self.kernel)) + self.bias
         replaced = ops.cast(ops.not_equal(words, view.ids), 'int32')
-        replaced = ops.reshape(replaced, (-1,))  # [R T]
-        asked = ops.reshape(self._asked(batch), (-1,))
-        weights = asked
+        replaced = ops.reshape(replaced, (-1,))  # [B T]
+        measured = ops.reshape(self._measured(batch), (-1,))
+        weights = measured
         if self.legacy:
             real = ops.cast(real_tokens(view, self.row), 'float32')
             weights = ops.reshape(real, (-1,))
-        positive, rank = infonce.of_classes(scores, replaced)
-        # p of the answers, of this very batch; of --microbatch of each part.
+        positive, rank = infonce.rank_classes(scores, replaced)
+        # p of the answers in the batch itself, or in the microbatch.
         yes = ops.cast(replaced, 'float32')
-        total = batch.replicas.sum(ops.sum(asked))
-        p = batch.replicas.sum(ops.sum(asked * yes))
+        total = batch.replicas.sum(ops.sum(measured))
+        p = batch.replicas.sum(ops.sum(measured * yes))
         p = ops.clip(p / ops.maximum(total, 1.0), 1e-6, 1 - 1e-6)
         log_p = ops.where(replaced > 0, ops.log(p), ops.log1p(-p))
         log_two = math.log(2)
@@ -201,15 +207,15 @@ class ReplacedPieces(Objective):
                 ops.zeros_like(log_p),
                 ops.cast(ops.equal(replaced > 0, p > 0.5), 'float32'),
             ),
-            measured=asked,
+            measured=measured,
         )
         return outcome._replace(weight=self.weight(batch))
 
     def _padded(self, batch: Batch) -> Tensor:
-        """Places of all texts, each as long as the longest, with [CLS].
+        """Counts the places of texts padded to the longest, with [CLS].
 
-        What the published code divides by. Rows that texts share have no
-        padding, so its loss there, which is soon 0, is left out.
+        The published code divides by it. Sequences that texts share have no
+        padding, so the loss of padding, which is soon 0, is left out.
         """
         view = batch.views[VIEW]
         real = real_tokens(view, self.row)
@@ -220,21 +226,21 @@ class ReplacedPieces(Objective):
         return longest * ops.sum(ops.cast(lengths > 0, 'float32'))
 
 
-def _companions(settings: Mapping[str, Any]) -> dict[str, Companion]:
-    begin = settings['generator'] or None
+def _auxiliaries(settings: Mapping[str, Any]) -> dict[str, Auxiliary]:
+    workdir = settings['generator'] or None
     return {
-        GENERATOR: Companion(
-            workdir=begin,
+        GENERATOR: Auxiliary(
+            workdir=workdir,
             answers=BLANKS,
-            copied=begin is None,
-            saved=begin is None,
+            copied=workdir is None,
+            saved=workdir is None,
             dropout=settings['legacy'],
         ),
-        DISCRIMINATOR: Companion(copied=True, frozen=False),
+        DISCRIMINATOR: Auxiliary(copied=True, frozen=False),
     }
 
 
-def _wanted(settings: Mapping[str, Any]) -> Reads:
+def _reads(settings: Mapping[str, Any]) -> Reads:
     return Reads(
         'example',
         encoders=(),
@@ -243,14 +249,14 @@ def _wanted(settings: Mapping[str, Any]) -> Reads:
 
 
 ROW = Row(
-    objective=ReplacedPieces,
+    objective=ReplacedTokens,
     a="the sentence's vector, and a generator's words",
     b='whether a word is its own',
     relation='the words of the sentence, some of them replaced',
     candidates='yes and no',
-    views={VIEW: _wanted},
+    views={VIEW: _reads},
     encoders={'transformer': {}},
     heldout_candidates=512,  # the norms are of all that simcse contrasts
-    companions=_companions,
+    auxiliaries=_auxiliaries,
     scored_by='simcse',
 )

@@ -1,18 +1,16 @@
-"""The row `dim`: a text from which n-grams are missing, and what is missing.
+"""The row `dim`: a text with masked n-grams, and one of its n-grams.
 
     a  [CLS] of the masked text     b  [CLS] of the n-gram, encoded alone
 
 J_DIM of Kong et al. 2019, §4, Deep InfoMax (Hjelm et al. 2019) over text: one
 encoder for both views, gradient through both, n-grams of other sequences as
-candidates. With `bert_nce` it is InfoWord.
+candidates.
 
-A masked text shows how many pieces each n-gram has, and that alone tells many
-of them apart. Two ways to see past it: MI among the candidates of the
-positive's length, which is measured always, and one [MASK] for an n-gram
-(`one_mask`).
+A masked text shows how many tokens each n-gram has, which alone tells many of
+them apart. Two ways to see past it: MI among the candidates of the positive's
+length, which is measured always, and one [MASK] for an n-gram (`one_mask`).
 
-Glossary of shapes: B sequences, S n-grams of each, N = B S pairs, M
-candidates, D width.
+Shapes: S n-grams of a sequence, N = B S.
 """
 
 import math
@@ -22,14 +20,15 @@ from typing import Any
 from infoword_tf.layers.pooling import of_texts, tokens_of, unit
 from infoword_tf.lazy import ops
 from infoword_tf.objectives import infonce
-from infoword_tf.objectives.objective import Batch, Pool
+from infoword_tf.objectives.objective import Batch
+from infoword_tf.objectives.pools import Pool
 from infoword_tf.objectives.queue import (
     MOMENTUM,
     Queued,
-    companions,
+    auxiliaries,
     encoders,
 )
-from infoword_tf.objectives.row import BOTH_SIDES, Row, Vector
+from infoword_tf.objectives.row import BOTH_SIDES, Row, Scoring, Vector
 from infoword_tf.settings import setting
 from infoword_tf.views import Reads, View
 
@@ -38,10 +37,13 @@ CRITICS = ('dot', 'scaled', 'cosine')  # the paper's is the first
 
 
 class DeepInfoMax(Queued):
-    """`dim`: f over the n-grams that other sequences of the batch hide.
+    """`dim`: a masked n-gram among n-grams of other sequences.
 
-    An n-gram that another sequence hides too is no negative: the training
-    loss leaves it out, since the paper's S~ is a set.
+    Learns: a state of the whole text at [CLS]. An n-gram that another sequence
+        hides too is no negative: the paper's S~ is a set.
+    Take it: with `bert_nce`, as InfoWord, to pretrain for labels and answers.
+    Needs: any text, and batches of many sequences.
+    Example: python -m infoword_tf.train --objectives=infoword --workdir=W
     """
 
     more = 'same_length_mi', 'same_length_ceiling'
@@ -63,57 +65,57 @@ class DeepInfoMax(Queued):
     )
 
     def vectors(self, batch: Batch) -> dict[str, Tensor]:
-        """States of [CLS]: of texts [B, 1, D], of n-grams [B, S, D].
+        """Returns states of [CLS]: of texts [B, 1, D], of n-grams [B, S, D].
 
-        And of these, as 'keys', what a momentum encoder makes of them.
+        'keys' are the n-grams' states of a momentum encoder.
         """
         text = 'joined' if self.one_mask else 'masked'
-        found = {'a': batch.states(text), 'b': batch.states('ngrams')}
+        states = {'a': batch.states(text), 'b': batch.states('ngrams')}
         if self.momentum:
-            found['keys'] = batch.states('ngrams', MOMENTUM)
-        return found
+            states['keys'] = batch.states('ngrams', MOMENTUM)
+        return states
 
     def candidates(self, batch: Batch) -> Pool:
-        """The encoded n-grams of the global batch, and of a queue."""
-        pool = self.behind(batch, self._pool(batch, 'b'))
+        """Returns the encoded n-grams of the global batch, and of a queue."""
+        pool = self.with_queue(batch, self._pool(batch, 'b'))
         if batch.training:
             return pool
         lengths = self._lengths(batch.views['ngrams'])
         return pool._replace(lengths=batch.replicas.gather(lengths))
 
     def _lengths(self, view: View) -> Tensor:
-        """[N] int32: tokens of each n-gram, [CLS] and [SEP] too."""
+        """Counts the tokens of each n-gram with [CLS] and [SEP], [N] int32."""
         slots = view.targets[self.row].shape[1]
         return ops.reshape(tokens_of(view.block_ids, slots), (-1,))
 
     def _pool(self, batch: Batch, name: str) -> Pool:
-        """What there is of `vectors` of that name."""
-        vectors = self.compared(batch)[name]
-        return self.pooled(batch, batch.views['ngrams'], vectors)
+        """Gathers the vectors called `name` over replicas into a pool."""
+        vectors = self.vectors_of(batch)[name]
+        return self.pool_of(batch, batch.views['ngrams'], vectors)
 
-    def texts_of(self, view: View) -> tuple[Tensor, Tensor]:
-        """As `Queued.texts_of`."""
+    def tokens_of_texts(self, view: View) -> tuple[Tensor, Tensor]:
+        """Returns the tokens of each n-gram; see `Queued`."""
         slots = view.targets[self.row].shape[1]
         return view.ids, of_texts(view.block_ids, slots)
 
-    def remember(self, batch: Batch) -> dict[str, Any]:
-        """Queues n-grams, as the momentum encoder has them if there is one."""
+    def update_state(self, batch: Batch) -> dict[str, Any]:
+        """Queues n-grams, by the momentum encoder if `momentum`."""
         if not self.queue:
             return {}
-        return self.enqueued(
+        return self.enqueue(
             batch, self._pool(batch, 'keys' if self.momentum else 'b')
         )
 
     def score(self, batch: Batch, candidates: Pool) -> infonce.Outcome:
-        """Eq. 1 over the n-grams of other sequences.
+        """Computes Eq. 1 over the n-grams of other sequences.
 
         The scores are one [B, D] by [D, M] product: the n-grams of a sequence
-        share their a.
+        have the same a.
         """
         view = batch.views['ngrams']
-        targets = self.numbers(view)  # [N]
-        compared = self.compared(batch)
-        a, b = (ops.cast(compared[x], 'float32') for x in 'ab')
+        targets = self.text_numbers(view)  # [N]
+        vectors = self.vectors_of(batch)
+        a, b = (ops.cast(vectors[x], 'float32') for x in 'ab')
         c = candidates.states  # [M, D]
         slots, width = b.shape[1:]
         finish = None
@@ -124,7 +126,7 @@ class DeepInfoMax(Queued):
             a = a / math.sqrt(width)
         positive = ops.reshape(ops.sum(a * b, axis=-1), (-1,))  # [N]
         a = ops.reshape(a, (-1, width))
-        earlier = self.among_earlier(
+        earlier = self.score_queue(
             batch, candidates, a, targets, finish=finish
         )
         scores = ops.matmul(a, ops.transpose(c))
@@ -139,8 +141,8 @@ class DeepInfoMax(Queued):
         if batch.training:
             return outcome
         # The bound once more, over the candidates of the positive's length.
-        own = self._lengths(view)[:, None]
-        same = ops.equal(candidates.lengths[None, :], own)  # [N, M]
+        lengths = self._lengths(view)[:, None]
+        same = ops.equal(candidates.lengths[None, :], lengths)  # [N, M]
         counts = ops.where(same, counts, 0.0)
         alike = infonce.contrast(
             positive, scores, counts, identical, weights, drop_identical=False
@@ -150,9 +152,15 @@ class DeepInfoMax(Queued):
 
 
 def _vector(settings: Mapping[str, Any]) -> Vector:
-    """The state of [CLS], compared as the critic compares."""
+    """Pools the state of [CLS], compared as by the critic."""
     cosine = settings['critic'] == 'cosine'
     return Vector('cls', 'cosine' if cosine else 'dot', priority=1)
+
+
+def n_gram_products(scoring: Scoring) -> int:
+    """Counts the products of B texts with B S n-grams."""
+    texts, slots = scoring.views['ngrams'].targets[scoring.row].shape
+    return texts * scoring.width * texts * slots
 
 
 _STATE = Reads('start', masking='spans')
@@ -172,5 +180,6 @@ ROW = Row(
     encoders=BOTH_SIDES,
     heldout_candidates=128,
     vector=_vector,
-    companions=companions,
+    auxiliaries=auxiliaries,
+    products=n_gram_products,
 )

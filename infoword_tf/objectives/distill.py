@@ -1,4 +1,4 @@
-"""Rows whose b a teacher gave: a larger model, fine-tuned on the same labels.
+"""Rows whose b is a teacher's: a larger model, fine-tuned on the same labels.
 
     row         a             b                          loss
     soft        text, or two  the teacher's classes      T^2 KL(p || q)
@@ -24,9 +24,8 @@ coordinates. Its code takes their means, and is smaller by a factor of C in
 `soft` and of (k - 1) D in `patience`; a weight of the code, divided by that
 factor, is the weight of the paper.
 
-Glossary of shapes: R rows, J examples of a row, K texts of each, N = R J,
-C classes, Q questions of an example and A answers (label.py), T tokens, D width
-of the student, W of the teacher, k layers of the student.
+Shapes: J examples of a sequence, N = B J, S texts of an example, C classes, Q
+questions of an example and A answers (label.py), W width of the teacher.
 """
 
 from typing import Any
@@ -37,7 +36,7 @@ from infoword_tf.lazy import ops
 from infoword_tf.objectives import infonce
 from infoword_tf.objectives.label import VIEW, flat
 from infoword_tf.objectives.objective import Batch, Objective
-from infoword_tf.objectives.row import Row, as_started
+from infoword_tf.objectives.row import Row, vector_of_init
 from infoword_tf.objectives.span import log_softmax
 from infoword_tf.settings import setting
 from infoword_tf.views import Reads
@@ -53,10 +52,10 @@ REDUCTION = setting(
 )
 
 
-def followed(map_: str, teacher: int, student: int) -> tuple[int, ...]:
-    """The teacher's layers that the student's layers 1 to k - 1 follow.
+def layer_map(map_: str, teacher: int, student: int) -> tuple[int, ...]:
+    """Returns the teacher's layers that layers 1 to k - 1 follow.
 
-    Last: those right below the teacher's last, {7, ..., 11} of 12 for 6. Skip:
+    Last: the layers right below the last, {7, ..., 11} of 12 for 6. Skip:
     every n-th, {2, 4, 6, 8, 10}; layer i follows i L / k, rounded down where k
     does not divide L.
 
@@ -83,12 +82,12 @@ def followed(map_: str, teacher: int, student: int) -> tuple[int, ...]:
 
 
 def every(teacher: int, student: int) -> tuple[int, ...]:
-    """Every n-th of L layers: k of them, the last among them."""
+    """Returns every n-th of L layers, k in all, with the last."""
     return tuple(i * teacher // student for i in range(1, student + 1))
 
 
 class Softened(Objective):
-    """Scores beside a teacher's, both over a temperature T."""
+    """A row that compares scores with a teacher's, at a temperature."""
 
     bounded = False
     temperature: float = setting(
@@ -101,7 +100,7 @@ class Softened(Objective):
 
 
 class Projected(Objective):
-    """What is compared with a teacher's, projected where widths differ."""
+    """A row that projects states to the width of a teacher."""
 
     width: int = setting(
         0,
@@ -121,51 +120,67 @@ class Projected(Objective):
         self.built = True
 
     def projected(self, x: Tensor) -> Tensor:
-        """[..., D] -> [..., W]."""
+        """Projects [..., D] to [..., W]."""
         return x if self.kernel is None else ops.matmul(x, self.kernel)
 
 
 class Soft(Softened):
-    """`soft`: how far the classes' distribution is from the teacher's."""
+    """`soft`: how far the distribution of classes is from the teacher's.
+
+    Learns: labels with the teacher's doubts.
+    Take it: for a small classifier from a large one, with `label`.
+    Needs: a fine-tuned teacher and labelled or plain texts.
+    Example: python -m tasks.distill --teacher=W --layers=3 --train=a.csv
+        --text=body --label=folder --workdir=STUDENT
+    """
 
     reduction: str = REDUCTION
 
     def score(self, batch: Batch, candidates: None) -> infonce.Outcome:
-        """KL divergences; right is who answers as the teacher does."""
+        """Computes KL divergences; right is an answer like the teacher's."""
         scores = self.scorer.candidate_scores(batch.scorer_batch)  # [N, C]
         view = batch.views[VIEW]
-        taught = ops.cast(flat(view.targets[self.row]), 'float32')
-        taught, scores = map(self.scorer.answers, (taught, scores))  # [N Q, A]
+        teacher = ops.cast(flat(view.targets[self.row]), 'float32')
+        teacher, scores = (  # [N Q, A]
+            self.scorer.answers(x) for x in (teacher, scores)
+        )
         log_p, log_q = (
             ops.log_softmax(x / self.temperature, axis=1)
-            for x in (taught, scores)
+            for x in (teacher, scores)
         )
         loss = ops.sum(ops.exp(log_p) * (log_p - log_q), axis=1)
         loss = self.temperature**2 * loss
         if self.reduction == CODE:
             loss = loss / scores.shape[1]
-        answers = ops.argmax(taught, axis=1)
-        _, rank = infonce.of_classes(scores, answers)
-        own = batch.statistics.own[self.row]
+        answers = ops.argmax(teacher, axis=1)
+        _, rank = infonce.rank_classes(scores, answers)
+        statistics = batch.statistics.by_row[self.row]
         return infonce.unbounded(
             loss,
             self.scorer.of_questions(flat(view.weights[self.row])),
             ops.cast(ops.equal(rank, 0), 'float32'),
-            self.scorer.marginal(own, answers).chance,
+            self.scorer.marginal(statistics, answers).chance,
         )
 
 
 class SoftScores(Objective):
-    """`soft_score`: the squared distance to the teacher's number."""
+    """`soft_score`: the squared distance to the teacher's number.
+
+    Learns: a number of a text as the teacher gives it.
+    Take it: as `soft`, with `score`.
+    Needs: a teacher that was fine-tuned on numbers.
+    Example: python -m tasks.distill --teacher=W --layers=3 --train=a.csv
+        --text=body --label=stars --regress --workdir=STUDENT
+    """
 
     bounded = False
     ranked = False
 
     def score(self, batch: Batch, candidates: None) -> infonce.Outcome:
-        """Squared distances."""
+        """Computes squared distances."""
         view = batch.views[VIEW]
-        taught = ops.cast(flat(view.targets[self.row]), 'float32')
-        distance = self.scorer.numbers(batch.scorer_batch) - taught
+        teacher = ops.cast(flat(view.targets[self.row]), 'float32')
+        distance = self.scorer.numbers(batch.scorer_batch) - teacher
         return infonce.unbounded(
             ops.square(distance), flat(view.weights[self.row])
         )
@@ -174,30 +189,43 @@ class SoftScores(Objective):
 class SoftSpans(Softened):
     """`soft_span`: how far places of an answer are from the teacher's.
 
-    The targets of the view are [R, T, 2], f of the teacher for the first and
+    The targets of the view are [B, T, 2], f of the teacher for the first and
     the last place of an answer.
+
+    Learns: answers in contexts with the teacher's doubts.
+    Take it: as `soft`, with `span`.
+    Needs: a teacher of `span`, and questions with contexts.
+    Example: python -m tasks.distill --teacher=W --layers=3 --task=squad
+        --train=train-v1.1.json --dev=dev-v1.1.json --workdir=STUDENT
     """
 
     ranked = False
 
     def score(self, batch: Batch, candidates: None) -> infonce.Outcome:
-        """KL divergences, of both ends their mean."""
+        """Computes KL divergences, the mean of both ends."""
         view = batch.views[VIEW]
         slots, scores = self.scorer.both_ends(batch.scorer_batch)
-        taught = ops.cast(view.targets[self.row], 'float32')
+        teacher = ops.cast(view.targets[self.row], 'float32')
         loss = 0.0
         for end in range(2):
             log_p, log_q = (
-                log_softmax(slots.own, x / self.temperature)
-                for x in (taught[:, :, end], scores[end])
-            )  # [R, J, T]
+                log_softmax(slots.candidates, x / self.temperature)
+                for x in (teacher[:, :, end], scores[end])
+            )  # [B, J, T]
             divergence = ops.sum(ops.exp(log_p) * (log_p - log_q), axis=2)
             loss = loss + 0.5 * self.temperature**2 * divergence
         return infonce.unbounded(flat(loss), flat(view.weights[self.row]))
 
 
 class Patience(Projected):
-    """`patience`: how far normalised states are from the teacher's."""
+    """`patience`: how far normalised states are from the teacher's.
+
+    Learns: the teacher's states below the last layer.
+    Take it: with `label` and `soft`, for students of few layers.
+    Needs: as `soft`, and two layers or more.
+    Example: python -m tasks.distill --teacher=W --layers=3 --patience=skip
+        --train=a.csv --text=body --label=folder --workdir=STUDENT
+    """
 
     bounded = False
     ranked = False
@@ -218,16 +246,16 @@ class Patience(Projected):
         super().build()
 
     def score(self, batch: Batch, candidates: None) -> infonce.Outcome:
-        """Squared distances, of K texts their mean."""
+        """Computes squared distances, the mean of S texts."""
         view = batch.views[VIEW]
-        taught = ops.cast(flat(view.targets[self.row]), 'float32')
-        below = batch.layers(VIEW)[1:]  # k - 1 times [R, J K, D]
+        teacher = ops.cast(flat(view.targets[self.row]), 'float32')
+        below = batch.layers(VIEW)[1:]  # k - 1 times [B, J S, D]
         states = ops.cast(ops.stack(below, axis=2), 'float32')
-        states = ops.reshape(self.projected(states), (-1, *taught.shape[1:]))
-        squares = ops.square(unit(states) - unit(taught))
-        loss = ops.sum(squares, axis=(2, 3))  # [N, K]
+        states = ops.reshape(self.projected(states), (-1, *teacher.shape[1:]))
+        squares = ops.square(unit(states) - unit(teacher))
+        loss = ops.sum(squares, axis=(2, 3))  # [N, S]
         if self.reduction == CODE:
-            loss = loss / (len(below) * taught.shape[-1])
+            loss = loss / (len(below) * teacher.shape[-1])
         return infonce.unbounded(
             ops.mean(loss, axis=1), flat(view.weights[self.row])
         )
@@ -244,7 +272,7 @@ SOFT = Row(
     encoders={
         'transformer': {}, 'relative': {}, 'modern': {}, 'lookup': {},
     },  # fmt: skip
-    vector=as_started,
+    vector=vector_of_init,
     scored_by='label',
 )
 SOFT_SCORE = Row(
@@ -255,7 +283,7 @@ SOFT_SCORE = Row(
     candidates='none: regression, without a bound',
     views=_TARGETS,
     encoders={'transformer': {}, 'relative': {}, 'lookup': {}},
-    vector=as_started,
+    vector=vector_of_init,
     scored_by='score',
 )
 SOFT_SPAN = Row(
@@ -266,7 +294,7 @@ SOFT_SPAN = Row(
     candidates='none: a divergence, without a bound',
     views=_TARGETS,
     encoders={'transformer': {}, 'relative': {}},
-    vector=as_started,
+    vector=vector_of_init,
     scored_by='span',
 )
 PATIENCE = Row(
@@ -277,5 +305,5 @@ PATIENCE = Row(
     candidates='none: a distance, without a bound',
     views={VIEW: Reads('example', layers='below')},
     encoders={'transformer': {}, 'relative': {}, 'modern': {}},
-    vector=as_started,
+    vector=vector_of_init,
 )

@@ -14,8 +14,7 @@ Texts whose b is the same vector, as a sentence's and its translation's may be,
 are no negatives of each other: they are copies of b.
 `embed_distance` bounds nothing (Reimers & Gurevych 2020, Eq. 1).
 
-Glossary of shapes: R rows, J texts of a row, N = R J, T tokens, M candidates,
-D width of the student, W of the teacher.
+Shapes: J texts of a sequence, N = B J, W width of the teacher.
 """
 
 from typing import Any
@@ -25,8 +24,9 @@ from infoword_tf.lazy import ops
 from infoword_tf.objectives import infonce
 from infoword_tf.objectives.distill import Projected
 from infoword_tf.objectives.label import VIEW, flat
-from infoword_tf.objectives.objective import Batch, Pool, gathered, text_ids
-from infoword_tf.objectives.row import Row, as_started
+from infoword_tf.objectives.objective import Batch
+from infoword_tf.objectives.pools import Pool, gather_vectors, text_ids
+from infoword_tf.objectives.row import Row, vector_of_init
 from infoword_tf.settings import setting
 from infoword_tf.views import Reads, View
 
@@ -37,10 +37,10 @@ GRAIN = 2**-12  # to which numbers are rounded before they are compared
 
 
 def pooled(states: Tensor, view: View, texts: int, pooling: str) -> Tensor:
-    """The vector of each text that shares a row with others.
+    """Pools the states of texts that share sequences.
 
     Args:
-        states: [R, T, D] of all tokens.
+        states: [B, T, D] of all tokens.
         view: `examples`.
         texts: J.
         pooling: in POOLINGS.
@@ -49,7 +49,7 @@ def pooled(states: Tensor, view: View, texts: int, pooling: str) -> Tensor:
         [N, D] float32, 0 for a slot without a text.
     """
     block_ids = view.block_ids
-    counted = of_texts(block_ids, texts)  # [R, J, T]
+    counted = of_texts(block_ids, texts)  # [B, J, T]
     if pooling == CLS:
         first = ops.equal(view.positions, 0)
         counted = ops.logical_and(counted, first[:, None])
@@ -61,13 +61,13 @@ def pooled(states: Tensor, view: View, texts: int, pooling: str) -> Tensor:
 
 
 def numbers_of(vectors: Tensor) -> Tensor:
-    """[N, W] -> [N] int32, the same for the same vector: a hash."""
+    """Hashes vectors [N, W] to [N] int32, equal for equal vectors."""
     grains = ops.cast(ops.round(vectors / GRAIN), 'int32')
     return text_ids(grains, ops.ones_like(grains, dtype='bool'))
 
 
-class Taught(Projected):
-    """A student's vector beside its teacher's."""
+class StudentVectors(Projected):
+    """A row that compares a student's vector with a teacher's."""
 
     pooling: str = setting(
         MEAN,
@@ -76,63 +76,78 @@ class Taught(Projected):
         decided_by='--teacher of tasks.distill',
     )
 
-    def own(self, batch: Batch) -> Tensor:
-        """s P, [N, W] float32."""
+    def student(self, batch: Batch) -> Tensor:
+        """Computes s P, [N, W] float32."""
         view = batch.views[VIEW]
         texts = view.weights[self.row].shape[1]
-        own = pooled(batch.states(VIEW), view, texts, self.pooling)
-        return self.projected(own)
+        vectors = pooled(batch.states(VIEW), view, texts, self.pooling)
+        return self.projected(vectors)
 
-    def taught(self, batch: Batch) -> Tensor:
-        """t, [N, W] float32."""
+    def teacher(self, batch: Batch) -> Tensor:
+        """Returns t, [N, W] float32."""
         targets = batch.views[VIEW].targets[self.row]
         return ops.cast(flat(targets), 'float32')
 
-    def said(self, batch: Batch, cosine: Tensor) -> dict[str, Tensor]:
-        """Cosines [N] of both vectors, by example: [R, J]."""
+    def predictions(self, batch: Batch, cosine: Tensor) -> dict[str, Tensor]:
+        """Reshapes cosines [N] of both vectors to [B, J], by example."""
         weights = batch.views[VIEW].weights[self.row]
         return {'cosine': ops.reshape(cosine, ops.shape(weights))}
 
 
-class EmbeddingContrast(Taught):
-    """`embed`: which of the batch's vectors did the teacher give this text?"""
+class EmbeddingContrast(StudentVectors):
+    """`embed`: the teacher's vector of a text among others of the batch.
+
+    Learns: the nearest neighbours of the teacher's vectors.
+    Take it: to distil a model for search into a smaller one.
+    Needs: a teacher (tasks.distill --task=embed) and many texts.
+    Example: python -m tasks.distill --task=embed --teacher=W
+        --corpus=text:GLOB --workdir=STUDENT
+    """
 
     temperature: float = setting(
         0.05, 'Temperature: the cosine is divided by it.', at_least=1e-6
     )
 
     def candidates(self, batch: Batch) -> Pool:
-        """The teacher's vectors of the global batch, of length 1."""
-        view, taught = batch.views[VIEW], self.taught(batch)
-        return gathered(
+        """Gathers the teacher's vectors of the global batch, of length 1."""
+        view, teacher = batch.views[VIEW], self.teacher(batch)
+        return gather_vectors(
             batch,
-            numbers_of(taught),
+            numbers_of(teacher),
             ops.reshape(view.sequences, (-1,)),
-            unit(taught),
+            unit(teacher),
             ops.reshape(view.weights[self.row], (-1,)),
         )
 
     def score(self, batch: Batch, candidates: Pool) -> infonce.Outcome:
-        """Eq. 1, from the student's vector to the teacher's."""
+        """Computes Eq. 1, from the student's vector to the teacher's."""
         view = batch.views[VIEW]
-        taught = self.taught(batch)
-        numbers = numbers_of(taught)
-        own = unit(self.own(batch)) / self.temperature
-        positive = ops.sum(own * unit(taught), axis=1)
+        teacher = self.teacher(batch)
+        numbers = numbers_of(teacher)
+        student = unit(self.student(batch)) / self.temperature
+        positive = ops.sum(student * unit(teacher), axis=1)
         outcome = infonce.contrast(
             positive,
-            ops.matmul(own, ops.transpose(candidates.states)),
+            ops.matmul(student, ops.transpose(candidates.states)),
             candidates.others(ops.reshape(view.sequences, (-1,))),
             ops.equal(candidates.ids[None, :], numbers[:, None]),
             ops.reshape(view.weights[self.row], (-1,)),
             drop_identical=True,
         )
-        said = self.said(batch, positive * self.temperature)
-        return outcome._replace(predictions=said)
+        predictions = self.predictions(batch, positive * self.temperature)
+        return outcome._replace(predictions=predictions)
 
 
-class Distance(Taught):
-    """`embed_distance`: how far a vector is from the teacher's."""
+class Distance(StudentVectors):
+    """`embed_distance`: how far a vector is from the teacher's.
+
+    Learns: the teacher's vectors themselves, so that both can share an index.
+    Take it: for a student over new languages (translations), or where old
+        vectors stay in use.
+    Needs: as `embed`.
+    Example: python -m tasks.distill --task=embed --teacher=W
+        --objectives=embed_distance --corpus=text:GLOB --workdir=STUDENT
+    """
 
     bounded = False
     ranked = False
@@ -144,15 +159,15 @@ class Distance(Taught):
     )
 
     def score(self, batch: Batch, candidates: None) -> infonce.Outcome:
-        """Distances; and cosines, whichever is trained."""
-        own, taught = self.own(batch), self.taught(batch)
-        cosine = ops.sum(unit(own) * unit(taught), axis=1)
+        """Computes distances, and also cosines, whichever is trained."""
+        student, teacher = self.student(batch), self.teacher(batch)
+        cosine = ops.sum(unit(student) * unit(teacher), axis=1)
         loss = 1 - cosine
         if self.distance == MSE:
-            loss = ops.sum(ops.square(own - taught), axis=1)
+            loss = ops.sum(ops.square(student - teacher), axis=1)
         weights = flat(batch.views[VIEW].weights[self.row])
         outcome = infonce.unbounded(
-            loss, weights, predictions=self.said(batch, cosine)
+            loss, weights, predictions=self.predictions(batch, cosine)
         )
         return outcome._replace(more={'cosine': ops.sum(weights * cosine)})
 
@@ -168,7 +183,7 @@ EMBED = Row(
         'transformer': {}, 'relative': {}, 'modern': {}, 'lookup': {},
     },  # fmt: skip
     heldout_candidates=512,
-    vector=as_started,
+    vector=vector_of_init,
 )
 EMBED_DISTANCE = Row(
     objective=Distance,
@@ -178,5 +193,5 @@ EMBED_DISTANCE = Row(
     candidates='none: a distance, without a bound',
     views={VIEW: Reads('text')},
     encoders={'transformer': {}, 'relative': {}, 'lookup': {}},
-    vector=as_started,
+    vector=vector_of_init,
 )

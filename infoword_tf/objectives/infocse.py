@@ -9,13 +9,10 @@ InfoCSE (Wu et al. 2022, §3): two more blocks, the auxiliary network, read both
 and say the masked words. Lower states know little of what is around them, so h
 has to say it.
 
-Stage 1 trains the network beside the encoder (`mlm:1,infocse:1`, the sum
+Stage 1 trains the network and the encoder (`mlm:1,infocse:1`, the sum
 `infocse_stage1`): h and the states are of one masked text, and the gradient
-reaches both. Stage 2 starts from there (--init), beside `simcse`: the gradient
+reaches both. Stage 2 starts from stage 1 (--init), with `simcse`: the gradient
 reaches the encoder through h alone.
-
-Glossary of shapes: B sequences, or R rows of the view, T tokens, P places, D
-width.
 """
 
 from collections.abc import Mapping
@@ -30,13 +27,13 @@ from infoword_tf.objectives import infonce
 from infoword_tf.objectives.masked_copies import (
     MaskedCopy,
     masked_copy,
-    own_rows,
     real_tokens,
+    sequence_key,
 )
 from infoword_tf.objectives.objective import Batch, Copy
-from infoword_tf.objectives.row import Companion, Row
+from infoword_tf.objectives.row import Auxiliary, Row, Scoring
 from infoword_tf.objectives.sentences import VIEW, source_of, text_places
-from infoword_tf.objectives.vocabulary import VocabularyPieces
+from infoword_tf.objectives.vocabulary import VocabularyTokens
 from infoword_tf.settings import setting
 from infoword_tf.views import Reads, View
 
@@ -46,8 +43,16 @@ FROZEN, DETACHED, TRAINED = LOWERS = ('frozen', 'detached', 'trained')
 EMBEDDINGS, LAYER = OUTPUTS = ('embeddings', 'layer')
 
 
-class AuxiliaryPieces(VocabularyPieces):
-    """`infocse`: f over the whole vocabulary, of an auxiliary network."""
+class AuxiliaryTokens(VocabularyTokens):
+    """`infocse`: masked words from a sentence's vector, by two more blocks.
+
+    Learns: vectors that say what the sentence says, with `simcse`.
+    Take it: for similarity of sentences without labelled pairs.
+    Needs: two runs: `--objectives=infocse_stage1`, then `simcse` and `infocse`
+        from its workdir.
+    Example: python -m infoword_tf.train --objectives=simcse:1,infocse:0.005
+        --init=STAGE1 --workdir=W
+    """
 
     stage: int = setting(
         2,
@@ -57,7 +62,7 @@ class AuxiliaryPieces(VocabularyPieces):
         at_most=2,
     )
     mask_share: float = setting(
-        0.4, 'Stage 2: share of the pieces that are masked.',
+        0.4, 'Stage 2: share of the tokens that are masked.',
         at_least=0.01, at_most=0.99,
     )  # fmt: skip
     layer: int = setting(
@@ -77,7 +82,7 @@ class AuxiliaryPieces(VocabularyPieces):
         EMBEDDINGS,
         "What scores words: the encoder's input embeddings, which stage 2 "
         'leaves as they are (embeddings), or the output layer of BERT (layer: '
-        'dense, GELU, norm, a bias of each piece), whose table stage 2 trains '
+        'dense, GELU, norm, a bias of each token), whose table stage 2 trains '
         'apart from the embeddings (the published code).',
         choices=OUTPUTS,
     )
@@ -106,23 +111,23 @@ class AuxiliaryPieces(VocabularyPieces):
         )
         for block in self.network:
             block.build()
-        self.own_table = None
+        self.token_table = None
         if self.output == LAYER:
             self.make_transform()
             if self.stage == 2:
                 shape = self.encoder.embedding_table.shape
-                self.own_table = self.weight_of('output_embeddings', *shape)
+                self.token_table = self.make_weight('output_embeddings', *shape)
         self.built = True
 
     def copied_weights(self) -> list[Copy]:
         """Names the table of stage 2, which begins as the embeddings."""
-        if self.own_table is None:
+        if self.token_table is None:
             return []
-        return [Copy(self.own_table, self.encoder.embedding_table)]
+        return [Copy(self.token_table, self.encoder.embedding_table)]
 
     @property
-    def begun(self) -> str:
-        """A network that nobody has trained says nothing of h."""
+    def init_complaint(self) -> str:
+        """Complaint about a network that no stage 1 has trained."""
         if self.stage == 1 or self.fresh:
             return ''
         more = f' --{self.row}.output={LAYER}' if self.output == LAYER else ''
@@ -134,25 +139,26 @@ class AuxiliaryPieces(VocabularyPieces):
 
     @property
     def table(self) -> Tensor:
-        """[V, D] float32, W: in stage 1 the encoder's own, which it trains."""
-        if self.own_table is not None:
-            return self.own_table
+        """[V, D] float32, g_psi; in stage 1 the encoder's table, trained."""
+        if self.token_table is not None:
+            return self.token_table
         if self.stage == 1 or self.lower == TRAINED:
             return self.encoder.embedding_table
-        whose = self.companions[LOWER] if self.lower == FROZEN else self.encoder
-        return ops.stop_gradient(ops.convert_to_tensor(whose.embedding_table))
+        frozen = self.lower == FROZEN
+        encoder = self.auxiliaries[LOWER] if frozen else self.encoder
+        return ops.stop_gradient(ops.convert_to_tensor(encoder.embedding_table))
 
     def weight(self, batch: Batch) -> Tensor:
-        """How many pieces are masked."""
+        """Counts the masked tokens."""
         if self.stage == 1:
             return super().weight(batch)
-        return ops.sum(self._copy(batch).there)
+        return ops.sum(self._copy(batch).weights)
 
     def _copy(self, batch: Batch) -> MaskedCopy:
-        """The texts, masked; the same whenever it is asked for."""
+        """Masks the texts; every call in a step draws the same."""
         view = batch.views[VIEW]
         return masked_copy(
-            own_rows(batch, view.ids.shape[0]),
+            sequence_key(batch, view.ids.shape[0]),
             view.ids,
             real_tokens(view, self.row),
             self.mask_share,
@@ -160,14 +166,14 @@ class AuxiliaryPieces(VocabularyPieces):
         )
 
     def score(self, batch: Batch, candidates: None) -> infonce.Outcome:
-        """Cross-entropy over V; MI counts the places that show [MASK]."""
+        """Computes cross-entropy over V; MI counts places that show [MASK]."""
         if self.stage == 1:
-            return self._of_masked(batch)
+            return self._score_masked(batch)
         view, copy = batch.views[VIEW], self._copy(batch)
         inputs = Inputs(copy.ids, view.positions, block_ids=view.block_ids)
-        whose = LOWER if self.lower == FROZEN else 'encoder'
+        encoder = LOWER if self.lower == FROZEN else 'encoder'
         lower = batch.encode(
-            inputs, whose, name='masked_sentences', all_layers='below'
+            inputs, encoder, name='masked_sentences', all_layers='below'
         ).layers[self.at]
         if self.lower == DETACHED:
             lower = ops.stop_gradient(lower)
@@ -179,25 +185,27 @@ class AuxiliaryPieces(VocabularyPieces):
                 block_ids=view.block_ids,
                 places={self.row: copy.places},
                 targets={self.row: copy.targets},
-                weights={self.row: copy.there},
+                weights={self.row: copy.weights},
                 measured={self.row: copy.hidden},
             ),
             put(lower, batch.states(VIEW), text_places(view, self.row)),
         )
 
-    def _of_masked(self, batch: Batch) -> infonce.Outcome:
-        """Stage 1: h and the lower states are those of one pass."""
+    def _score_masked(self, batch: Batch) -> infonce.Outcome:
+        """Scores stage 1, with h and the lower states of one pass."""
         view, lower = batch.views[MASKED], batch.layers(MASKED)[self.at]
         x = ops.concatenate([batch.states(MASKED)[:, :1], lower[:, 1:]], axis=1)
         return self._outcome(batch, view, x)
 
     def _outcome(self, batch: Batch, view: View, x: Tensor) -> infonce.Outcome:
-        """Of [B, T, D], what the network reads, and b as targets of a view."""
+        """Runs the network on x [B, T, D] and scores the view's targets."""
         allowed = None
         if view.block_ids is not None:
-            of = view.block_ids
-            allowed = ops.equal(of[:, None, :, None], of[:, None, None, :])
-        key = batch.fused
+            block = view.block_ids
+            allowed = ops.equal(
+                block[:, None, :, None], block[:, None, None, :]
+            )
+        key = batch.fused_key
         if key is not None:
             key = dropout.fold_in(key, batch.replicas.id)
         for i, block in enumerate(self.network):
@@ -210,35 +218,36 @@ class AuxiliaryPieces(VocabularyPieces):
             )
         bias = None
         if self.output == LAYER:
-            x, bias = self.transformed(x, key), self.piece_bias
+            x, bias = self.transformed(x, key), self.token_bias
         return self.among_all(batch, view, x, view.measured[self.row], bias)
 
 
-def _wanted(settings: Mapping[str, Any]) -> Reads | None:
+def _reads(settings: Mapping[str, Any]) -> Reads | None:
     if settings['stage'] == 1:
         return None
     return Reads('example', source=source_of(settings))
 
 
-def _wanted_masked(settings: Mapping[str, Any]) -> Reads | None:
+def _reads_masked(settings: Mapping[str, Any]) -> Reads | None:
     if settings['stage'] == 2:
         return None
     return Reads('tokens', layers='below', everywhere=True)
 
 
-def _companions(settings: Mapping[str, Any]) -> dict[str, Companion]:
+def _auxiliaries(settings: Mapping[str, Any]) -> dict[str, Auxiliary]:
     if settings['stage'] == 1 or settings['lower'] != FROZEN:
         return {}
-    return {LOWER: Companion(copied=True)}
+    return {LOWER: Auxiliary(copied=True)}
 
 
 ROW = Row(
-    objective=AuxiliaryPieces,
+    objective=AuxiliaryTokens,
     a="the sentence's vector, and lower states of its masked copy",
     b='masked word',
     relation='the word that stood at the place',
     candidates='vocabulary',
-    views={VIEW: _wanted, MASKED: _wanted_masked},
+    views={VIEW: _reads, MASKED: _reads_masked},
     encoders={'transformer': {}},
-    companions=_companions,
+    auxiliaries=_auxiliaries,
+    products=Scoring.all_pairs,
 )

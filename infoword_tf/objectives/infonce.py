@@ -1,31 +1,30 @@
-"""Eq. 1 of Kong et al. 2019: the few lines in which every row ends.
+"""Eq. 1 of Kong et al. 2019, the bound in which every row ends.
 
     I(A, B) >= E[ f(a, b) - log sum_{b~ in B~} exp f(a, b~) ] + log|B~|
 
 B~ holds the positive and b of other pairs, or draws from q: scored by the same
 f, and chosen without a look at a or b. A loss may contrast more (hard
-negatives, a queue) or less (what a guide finds); MI, ceiling and accuracy never
-do, for then a critic that knows nothing of a could score above 0.
+negatives, a queue) or less (without what a guide finds); MI, ceiling and
+accuracy never do, for then a critic that knows nothing of a could score above
+0.
 
-What makes rows comparable is one more term: candidates drawn from q instead of
-from p(b) flatter the bound by KL(p(b) || q). It is taken on the very pairs that
-are measured, as the mean of log p(b) / q(b), so
+One more term makes rows comparable: candidates drawn from q instead of from
+p(b) flatter the bound by KL(p(b) || q). It is taken on the very pairs that are
+measured, as the mean of log p(b) / q(b), so
 
     MI = mean[ log|B~| - log p(b) / q(b) - loss ],
 
 which for the whole vocabulary (q = 1/V) is mean[-log p(b)] - cross-entropy: a
 critic that knows p alone has exactly 0, whichever part of a text its row reads.
-(p is the whole text's: one that knows p', how frequent the measured b are
-themselves, has KL(p' || p), which docs/rows.md gives by row.)
+(p is that of the whole text: a critic that knows p' of the measured b has
+KL(p' || p), which docs/rows.md gives by row.)
 For candidates of the batch q is p, and the term is 0. A perfect critic still
 cannot tell the c copies of b among the candidates from b:
 
     ceiling = mean[ log|B~| - log p(b) / q(b) - log(1 + c) ].
 
-All of it is float32 whatever the model computes in. Nothing is masked with
--inf, whose gradient is NaN, but with -1e30.
-
-Glossary of shapes: N scored pairs, M candidates, V vocabulary.
+All of it is float32 whatever the model computes in. Scores are masked with
+-1e30, because the gradient of -inf is NaN.
 """
 
 from collections.abc import Mapping
@@ -38,7 +37,7 @@ NEVER = -1e30
 
 
 class Candidates(NamedTuple):
-    """What the scores of N pairs come to over their candidates.
+    """Scores of N pairs, summed over the candidates.
 
     Attributes:
         positive: [N] f(a, b), nats.
@@ -58,13 +57,13 @@ class Candidates(NamedTuple):
 
 
 class Negatives(NamedTuple):
-    """What the scores of N pairs over some candidates come to.
+    """Scores of N pairs, summed over candidates without the positive.
 
     Attributes:
-        log_sum: [N] log of the sum of exp f(a, b~), without the positive.
-        size: [N] or scalar, how many they are.
+        log_sum: [N] log of the sum of exp f(a, b~).
+        size: [N] or scalar, how many candidates.
         rank: [N] as of `Candidates`.
-        copies: [N] how many of them are the positive too.
+        copies: [N] how many candidates are the positive too.
     """
 
     log_sum: Tensor
@@ -74,15 +73,15 @@ class Negatives(NamedTuple):
 
 
 class Marginal(NamedTuple):
-    """What is known of b without a: see `Statistics.marginal`.
+    """Frequencies of b, known without a: see `Statistics.marginal`.
 
     Attributes:
         log_ratio: [N] or scalar, log p(b) - log q(b): p of the measured text,
             q of what candidates are drawn from.
-        unigram: [N] or scalar, what a critic that knows the training text's
-            frequencies alone makes of the pair, nats of MI.
+        unigram: [N] or scalar, MI in nats of a critic that knows the training
+            text's frequencies alone.
         chance: [N] float32, 1 where the best answer that does not look at a is
-            right; or how likely it is.
+            right; or its probability.
     """
 
     log_ratio: Tensor
@@ -91,7 +90,7 @@ class Marginal(NamedTuple):
 
 
 class Outcome(NamedTuple):
-    """Sums over pairs, float32 scalars: what a row makes of a batch.
+    """Sums over the pairs of a batch, float32 scalars.
 
     Means over several batches or replicas are sums of these divided: the loss
     by `weight`, the others by `measured`.
@@ -99,19 +98,18 @@ class Outcome(NamedTuple):
     Attributes:
         loss: weighted sum of the training loss, nats.
         weight: sum of weights.
-        mi, accuracy: weighted sums over pairs whose b is measured.
+        mi, accuracy: weighted sums over measured pairs.
         ceiling: likewise, the MI of a perfect critic on these candidates.
         log_candidates: likewise, log|B~|.
         unigram_mi: likewise, of the training text's frequencies alone.
         chance: likewise, the accuracy of the best answer that does not look
-            at a: the commonest b; where some pieces are drawn, as
+            at a: the commonest b; where tokens are drawn, as
             `Statistics.marginal` says; or any candidate.
-        measured: sum of the weights of those pairs.
-        more: of held-out text, further sums over those pairs by name, see
+        measured: sum of the weights of measured pairs.
+        more: of held-out text, further sums over measured pairs by name, see
             `Objective.more`.
-        predictions: of rows that read examples, by name, what the row says of
-            each: [R, J, ...], or [R, T, ...] of each token of their view. No
-            sums.
+        predictions: of rows that read examples, answers by name: [B, J, ...]
+            of each example, or [B, T, ...] of each token. No sums.
     """
 
     loss: Tensor
@@ -128,7 +126,7 @@ class Outcome(NamedTuple):
 
     @property
     def sums(self) -> tuple[Tensor, ...]:
-        """Those that every row has, in the order of SUMS."""
+        """The sums that every row has, in the order of SUMS."""
         return self[: len(SUMS)]
 
 
@@ -142,7 +140,7 @@ def infonce(
     measured: Tensor | None = None,
     train_log_sum: Tensor | None = None,
 ) -> Outcome:
-    """Eq. 1, summed over pairs.
+    """Sums Eq. 1 over pairs.
 
     Args:
         candidates: scores over all candidates.
@@ -182,12 +180,12 @@ def negatives(
     counts: Tensor,
     identical: Tensor,
 ) -> Negatives:
-    """A multiset beside the positive: column j stands for `counts` copies.
+    """Sums scores over a multiset: column j stands for `counts` copies.
 
     Args:
         positive: [N] float32 scores of the positives.
         scores: [N, M] float32 scores of the negatives.
-        counts: [N, M] float32 copies of each, 0 for none.
+        counts: [N, M] float32 copies of each.
         identical: [N, M] bool: the column is the positive itself.
     """
     present = counts > 0
@@ -205,8 +203,8 @@ def negatives(
     )
 
 
-def among(positive: Tensor, others: Negatives) -> Candidates:
-    """Adds the positive, [N] float32, to sums over other candidates."""
+def with_positive(positive: Tensor, others: Negatives) -> Candidates:
+    """Adds the positives, [N] float32, to sums over other candidates."""
     return Candidates(
         positive,
         ops.logaddexp(others.log_sum, positive),
@@ -216,14 +214,15 @@ def among(positive: Tensor, others: Negatives) -> Candidates:
     )
 
 
-def counted(
+def over_multiset(
     positive: Tensor,
     scores: Tensor,
     counts: Tensor,
     identical: Tensor,
 ) -> Candidates:
-    """The positive among a multiset; args as of `negatives`."""
-    return among(positive, negatives(positive, scores, counts, identical))
+    """Sums scores over the positive and a multiset, as `negatives`."""
+    others = negatives(positive, scores, counts, identical)
+    return with_positive(positive, others)
 
 
 def contrast(
@@ -239,7 +238,7 @@ def contrast(
     trained: Tensor | None = None,
     earlier: Tensor | None = None,
 ) -> Outcome:
-    """Eq. 1 over the positive and a multiset of negatives.
+    """Sums Eq. 1 over pairs, each with a multiset of negatives.
 
     Args:
         positive, scores, counts, identical: as in `negatives`; the counts are
@@ -248,38 +247,38 @@ def contrast(
         drop_identical: whether the training loss leaves copies of the
             positive out; the bound counts them.
         trained: [N, M] float32, `counts` of the training loss, which may
-            contrast whatever it likes; None: those of the bound.
+            contrast other candidates; None: those of the bound.
         earlier: [N] float32, log of the sum over a queue of exp f(a, b~), for
             the training loss alone.
     """
     every = negatives(positive, scores, counts, identical)
-    kept = every.log_sum
+    log_sum = every.log_sum
     if drop_identical or trained is not None:
         trained = counts if trained is None else trained
         if drop_identical:
             trained = ops.where(identical, 0.0, trained)
-        kept = negatives(positive, scores, trained, identical).log_sum
+        log_sum = negatives(positive, scores, trained, identical).log_sum
     if earlier is not None:
-        kept = ops.logaddexp(kept, earlier)
+        log_sum = ops.logaddexp(log_sum, earlier)
     return infonce(
-        among(positive, every),
+        with_positive(positive, every),
         weights,
         marginal,
         measured,
-        train_log_sum=ops.logaddexp(kept, positive),
+        train_log_sum=ops.logaddexp(log_sum, positive),
     )
 
 
-def of_classes(scores: Tensor, targets: Tensor) -> tuple[Tensor, Tensor]:
-    """The true class among all of them.
+def rank_classes(scores: Tensor, targets: Tensor) -> tuple[Tensor, Tensor]:
+    """Ranks the true class among all classes.
 
     Args:
         scores: [N, C] float32.
         targets: [N] integers; what is no class, as -1, should weigh nothing.
 
     Returns:
-        [N] float32 each: its score, and how many others score at least as
-        high.
+        [N] float32 each: the score of the true class, and how many others
+        score at least as high.
     """
     true = ops.one_hot(targets, scores.shape[1], dtype='float32')
     positive = ops.sum(scores * true, axis=1)
@@ -295,14 +294,14 @@ def unbounded(
     chance: Tensor | None = None,
     predictions: Mapping[str, Tensor] | None = None,
 ) -> Outcome:
-    """A loss that bounds nothing, summed over pairs.
+    """Sums a loss that bounds nothing over pairs.
 
     Args:
         loss, weights: [N] float32.
         correct: [N] float32, 1 where the answer is right; None: there are no
             answers.
-        chance: [N] float32, as in `Marginal`; None: there is none.
-        predictions: as in `Outcome`; None: there are none.
+        chance: [N] float32, as in `Marginal`, or None.
+        predictions: as in `Outcome`, or None.
     """
     total = ops.sum(weights)
     none = ops.zeros_like(total)
@@ -321,7 +320,7 @@ def unbounded(
 
 
 def average(*outcomes: Outcome) -> Outcome:
-    """The mean of several outcomes of the same pairs."""
+    """Averages several outcomes of the same pairs."""
 
     def mean(*sums: Tensor) -> Tensor:
         return sum(sums[1:], sums[0]) / len(sums)

@@ -1,4 +1,4 @@
-"""Rows whose b people gave: the class of a text, or a number.
+"""Rows whose b are labels by people: the class of a text, or a number.
 
     row    a             b          f(a, b)                    candidates
     label  text, or two  its class  psi_b . g_omega(a)         all classes
@@ -13,9 +13,9 @@ Cross-entropy over the classes is Eq. 1, so
     I(text, label) >= H(label) - cross-entropy,
 
 with H(label) as ceiling; a critic that knows how frequent the classes are, and
-nothing else, has exactly 0. A text that may have several labels, or none
-(`multilabel`), is asked for each of C labels whether it has it: b is yes or no,
-with the scores s and 0, so that Eq. 1 is binary cross-entropy. Loss, MI and
+nothing else, has exactly 0. Where a text may have several labels, or none
+(`multilabel`), each of C labels is a question: b is yes or no, with the scores
+s and 0, so that Eq. 1 is binary cross-entropy. Loss, MI and
 ceiling are then means over the labels, of I(text; label c) and H(label c).
 Regression bounds nothing; nor does CoSENT (Su 2022), which learns the order of
 the numbers s alone,
@@ -24,14 +24,13 @@ the numbers s alone,
 
 over all pairs of examples of the global batch.
 
-`texts` says how an example of K texts is encoded (Radford et al. 2018, Fig. 1):
-'joined', one text, or two laid out as one; 'both_ways', two texts in both
-orders, whose states are added; 'choices', K texts of which b is one: each has a
+`texts` says how an example of S texts is encoded (Radford et al. 2018, Fig. 1):
+'joined', one text, or two formatted as one; 'both_ways', two texts in both
+orders, whose states are added; 'choices', S texts of which b is one: each has a
 score, and these are the candidates.
 
-Glossary of shapes: R rows, J examples of a row, K texts of each, N = R J,
-M examples of the global batch, D width, C classes, L layers, Q questions of an
-example (1, or C of several labels), A answers to each (C, or 2).
+Shapes: J examples of a sequence, N = B J, S texts of an example, C classes, Q
+questions of an example (1, or C of several labels), A answers (C, or 2).
 """
 
 from collections.abc import Mapping
@@ -48,16 +47,17 @@ from infoword_tf.layers.pooling import of_texts, pool
 from infoword_tf.lazy import ops
 from infoword_tf.objectives import infonce
 from infoword_tf.objectives.infonce import Marginal
-from infoword_tf.objectives.objective import Batch, Objective, Statistics
-from infoword_tf.objectives.row import Row, as_started
+from infoword_tf.objectives.objective import Batch, Objective
+from infoword_tf.objectives.row import Row, vector_of_init
+from infoword_tf.objectives.statistics import Statistics
 from infoword_tf.settings import setting
 from infoword_tf.views import Reads
 
 Tensor = Any
 VIEW = 'examples'
 NO_POOLER = 'none'
-# Of a dense layer by its activation, in layers.dense.ACTIVATIONS; with NORM
-# behind it a norm follows, and none of both has a bias.
+# Activations of a dense layer, in layers.dense.ACTIVATIONS; with the suffix
+# NORM a norm follows, and neither has a bias.
 NORM = '_norm'
 POOLERS = ('tanh', 'relu', 'gelu', f'gelu{NORM}')
 REGRESSION, COSENT = LOSSES = ('regression', 'cosent')
@@ -70,7 +70,7 @@ TEXTS_HELP = (
 
 
 def flat(x: Tensor) -> Tensor:
-    """[R, J, ...] -> [N, ...]."""
+    """Reshapes [B, J, ...] to [N, ...]."""
     return ops.reshape(x, (-1, *x.shape[2:]))
 
 
@@ -130,10 +130,10 @@ class Head(Objective):
     def class_scores(
         self, states: Tensor, key: Tensor | None = None
     ) -> Tensor:
-        """Pooled states [..., D] -> scores [..., C] float32.
+        """Scores classes: pooled states [..., D] -> [..., C] float32.
 
         Args:
-            states: as `summed` has them.
+            states: of `pooled_states`.
             key: [2] uint32 of dropout, or None for inference.
         """
         x = ops.cast(states, 'float32')
@@ -151,7 +151,7 @@ class Head(Objective):
         x = dropout.drop(x, key=key, rate=self.encoder.arguments['rate'])
         return ops.matmul(x, self.kernel) + self.bias
 
-    def summed(
+    def pooled_states(
         self,
         states: Tensor,
         layers: list[Tensor] | None,
@@ -159,13 +159,13 @@ class Head(Objective):
         texts: int,
         key: Tensor | None = None,
     ) -> Tensor:
-        """One state for each text: [R, P, D], or 2 D of a BiLSTM.
+        """Computes a state for each text: [B, P, D], or 2 D of a BiLSTM.
 
         Args:
-            states: [R, T, D] where all are read (`Reads.everywhere`), else
-                [R, P, D].
-            layers: the same of all layers, for a head that mixes them.
-            block_ids: [R, T] int32, 0 to P - 1 by text, others are padding.
+            states: [B, T, D] where all are read (`Reads.everywhere`), else
+                [B, P, D].
+            layers: states of all layers, for a head that mixes layers.
+            block_ids: [B, T] int32, 0 to P - 1 by text, others are padding.
             texts: P.
             key: [2] uint32 of training, None for inference.
         """
@@ -175,35 +175,42 @@ class Head(Objective):
             return self.reader(states, block_ids, texts=texts, key=key)
         if self.encoder.contextual and not self.mean:
             return states
-        found = pool(states, of_texts(block_ids, texts))
-        return ops.reshape(found, (-1, texts, states.shape[-1]))
+        vectors = pool(states, of_texts(block_ids, texts))
+        return ops.reshape(vectors, (-1, texts, states.shape[-1]))
 
     def scored(self, batch: Batch) -> Tensor:
-        """[N, K, C] float32 of every slot of the view; of both ways K is 1."""
-        key = batch.fused
+        """Scores every slot of the view: [N, S, C] float32."""
+        key = batch.fused_key
         if key is not None:
             key = dropout.fold_in(key, batch.replicas.id)
         view = batch.views[VIEW]
         slots = view.weights[self.row].shape[1]
         texts = view.places[self.row].shape[1]
-        states = self.summed(
+        states = self.pooled_states(
             batch.states(VIEW),
             batch.layers(VIEW),
             view.block_ids,
             texts,
-            batch.fused,
+            batch.fused_key,
         )
         states = ops.reshape(states, (-1, texts // slots, states.shape[-1]))
         return self.class_scores(states, key)
 
-    def by_slot(self, batch: Batch, said: Tensor) -> dict[str, Tensor]:
-        """'scores': [N, ...] as [R, J, ...]."""
+    def by_slot(self, batch: Batch, scores: Tensor) -> dict[str, Tensor]:
+        """Reshapes 'scores' [N, ...] to [B, J, ...]."""
         slots = batch.views[VIEW].weights[self.row].shape[1]
-        return {'scores': ops.reshape(said, (-1, slots, *said.shape[1:]))}
+        return {'scores': ops.reshape(scores, (-1, slots, *scores.shape[1:]))}
 
 
 class Labels(Head):
-    """`label`: Eq. 1 over all classes."""
+    """`label`: the class of a text, by Eq. 1 over all classes.
+
+    Learns: a head over the encoder, and the encoder.
+    Take it: to fine-tune for classes, several labels of a text or choices.
+    Needs: a table of texts with labels, and usually --init.
+    Example: python -m tasks.classify --init=MODEL --train=a.csv --text=body
+        --label=folder --workdir=W
+    """
 
     classes: int = setting(
         2,
@@ -224,12 +231,12 @@ class Labels(Head):
         return 1 if self.texts == 'choices' else self.classes
 
     def candidate_scores(self, batch: Batch) -> Tensor:
-        """[N, C] float32, of each example what its candidates score."""
-        scores = self.scored(batch)  # [N, K, C]
+        """Scores the candidates of each example: [N, C] float32."""
+        scores = self.scored(batch)  # [N, S, C]
         if self.texts == 'choices':
             return scores[:, :, 0]
-        # Both ways: the head is linear in the sum of states, but for a
-        # pooler, which sees each order.
+        # Both ways: without a pooler the head is linear, so that the sum of
+        # scores is that of the summed states.
         return ops.sum(scores, axis=1)
 
     def answers(self, scores: Tensor) -> Tensor:
@@ -246,7 +253,7 @@ class Labels(Head):
         return ops.repeat(weights / self.classes, self.classes)
 
     def marginal(self, statistics: Statistics, targets: Tensor) -> Marginal:
-        """What is known of b without its text.
+        """Computes how well b is guessed without a text.
 
         Args:
             statistics: counts [C] of classes; of several labels [2 C], of no
@@ -268,12 +275,12 @@ class Labels(Head):
         return known._replace(chance=chance)
 
     def score(self, batch: Batch, candidates: None) -> infonce.Outcome:
-        """Cross-entropy of the classes, or of each label."""
+        """Computes cross-entropy of the classes, or of each label."""
         scores = self.candidate_scores(batch)
         view = batch.views[VIEW]
         targets = ops.reshape(flat(view.targets[self.row]), (-1,))
         answers = self.answers(scores)
-        positive, rank = infonce.of_classes(answers, targets)
+        positive, rank = infonce.rank_classes(answers, targets)
         outcome = infonce.infonce(
             infonce.Candidates(
                 positive,
@@ -282,14 +289,19 @@ class Labels(Head):
                 rank,
             ),
             self.of_questions(flat(view.weights[self.row])),
-            self.marginal(batch.statistics.own[self.row], targets),
+            self.marginal(batch.statistics.by_row[self.row], targets),
         )
         return outcome._replace(predictions=self.by_slot(batch, scores))
 
 
 class Scores(Head):
-    """`score`: how far a number is from b, or from its place in the order of
-    all b; no MI, no ceiling.
+    """`score`: a number of a text, or the order of numbers; no MI, no ceiling.
+
+    Learns: a head over the encoder, and the encoder.
+    Take it: to fine-tune for similarity of two texts, ratings and the like.
+    Needs: a table of texts with numbers, and usually --init.
+    Example: python -m tasks.classify --init=MODEL --train=a.csv --text=body
+        --label=stars --regress --workdir=W
     """
 
     bounded = False
@@ -309,25 +321,28 @@ class Scores(Head):
     )
 
     def numbers(self, batch: Batch) -> Tensor:
-        """[N] float32; the sum over both ways."""
+        """Computes a number for each example, [N] float32."""
         return ops.sum(self.scored(batch)[:, :, 0], axis=1)
 
     def vectors(self, batch: Batch) -> dict[str, Tensor]:
-        """The numbers, which CoSENT compares."""
+        """Returns the numbers, which CoSENT compares."""
         return {'numbers': self.numbers(batch)}
 
     @property
-    def compares(self) -> bool:
-        """Only CoSENT does."""
+    def has_vectors(self) -> bool:
+        """True for CoSENT."""
         return self.loss == COSENT
 
     def candidates(self, batch: Batch) -> tuple[Tensor, ...] | None:
-        """Of CoSENT numbers, b and weights of the global batch, [M] each."""
-        if not self.compares:
+        """Gathers numbers, b and weights of the global batch, [M] each.
+
+        For CoSENT; None otherwise.
+        """
+        if not self.has_vectors:
             return None
         view, gather = batch.views[VIEW], batch.replicas.gather
         return (
-            gather(self.compared(batch)['numbers']),
+            gather(self.vectors_of(batch)['numbers']),
             gather(flat(view.targets[self.row])),
             gather(flat(view.weights[self.row])),
         )
@@ -335,8 +350,8 @@ class Scores(Head):
     def score(
         self, batch: Batch, candidates: tuple[Tensor, ...] | None
     ) -> infonce.Outcome:
-        """Squared errors; or CoSENT, as the loss of every example."""
-        numbers = self.compared(batch)['numbers']
+        """Computes squared errors; or CoSENT, as the loss of every example."""
+        numbers = self.vectors_of(batch)['numbers']
         view = batch.views[VIEW]
         if candidates is None:
             loss = ops.square(numbers - flat(view.targets[self.row]))
@@ -354,7 +369,7 @@ class Scores(Head):
 def cosent(
     numbers: Tensor, targets: Tensor, weights: Tensor, scale: float
 ) -> Tensor:
-    """CoSENT of a batch (Su 2022), a scalar; 0 where all b are the same.
+    """Computes CoSENT of a batch (Su 2022), a scalar; 0 where b are equal.
 
     Args:
         numbers, targets: [M] float32.
@@ -399,7 +414,7 @@ LABEL = Row(
     candidates='all labels',
     views={VIEW: _example},
     encoders=_ENCODERS,
-    vector=as_started,
+    vector=vector_of_init,
     answers=('classes',),
 )
 SCORE = Row(
@@ -410,6 +425,6 @@ SCORE = Row(
     candidates='none: regression, without a bound',
     views={VIEW: _example},
     encoders=_ENCODERS,
-    vector=as_started,
+    vector=vector_of_init,
     answers=('numbers',),
 )

@@ -11,12 +11,10 @@ its input embedding, f(a, b) their dot product plus a bias of each word (Radford
 et al. 2018, who have no bias; Dai et al. 2019; Mikolov et al. 2010; Kong et al.
 2019, §3.1 names language models as instances). `rnn_lm` may have a table of its
 own for g_psi; `elmo` has one, for both directions (Peters et al. 2018, Eq. 1).
-A word is a piece of the tokenizer. All places are scored, each word of the text
-once. The rows of `gpt` also continue where those of the previous step ended,
-but have no memory of it. Beside a row of labels `gpt` reads the labelled texts
+A word is a token here. All places are scored, each word of the text once. The
+sequences of `gpt` also continue where those of the previous step ended, but
+have no memory of it. With a row of labels `gpt` reads the labelled texts
 themselves (Radford et al. 2018, Eq. 5): `reads`.
-
-Glossary of shapes: B rows, T tokens, D width, V vocabulary.
 """
 
 from collections.abc import Mapping
@@ -27,11 +25,11 @@ from infoword_tf.layers.attention import table
 from infoword_tf.lazy import ops
 from infoword_tf.objectives import infonce
 from infoword_tf.objectives.objective import Batch
-from infoword_tf.objectives.row import Row, Vector
+from infoword_tf.objectives.row import Row, Scoring, Vector
 from infoword_tf.objectives.vocabulary import (
     DrawnCandidates,
-    SampledPieces,
-    VocabularyPieces,
+    SampledTokens,
+    VocabularyTokens,
 )
 from infoword_tf.settings import setting
 from infoword_tf.views import Reads
@@ -39,37 +37,43 @@ from infoword_tf.views import Reads
 Tensor = Any
 VIEW = 'streamed'
 STREAM, EXAMPLES = 'stream', 'examples'
-VIEWS = {STREAM: VIEW, EXAMPLES: 'examples'}  # by `CausalPieces.reads`
+VIEWS = {STREAM: VIEW, EXAMPLES: 'examples'}  # by `CausalTokens.reads`
 
 
-class NextPieces(SampledPieces):
+class NextTokens(SampledTokens):
     """Rows of next words: f over the vocabulary at every place."""
 
     view = VIEW
 
     def piece_scores(self, states: Tensor) -> Tensor:
-        """f(a, .) over the vocabulary: states [..., D] -> [..., V]."""
+        """Scores the vocabulary: states [..., D] -> f(a, .) [..., V]."""
         table = ops.cast(self.encoder.embedding_table, 'float32')
         scores = ops.matmul(ops.cast(states, 'float32'), ops.transpose(table))
-        return scores + self.piece_bias
+        return scores + self.token_bias
 
     def score(
         self, batch: Batch, candidates: DrawnCandidates | None
     ) -> infonce.Outcome:
-        """Cross-entropy; MI leaves out the ends of texts."""
+        """Computes cross-entropy; MI leaves out the ends of texts."""
         view = batch.views[self.view]
-        return self.among(
+        return self.among_candidates(
             candidates,
             batch,
             view,
             batch.states(self.view),
             view.measured[self.row],
-            self.piece_bias,
+            self.token_bias,
         )
 
 
-class LongContext(NextPieces):
-    """`transformer_xl`."""
+class LongContext(NextTokens):
+    """`transformer_xl`: the next word, from a context longer than a sequence.
+
+    Learns: to continue a text, with the states of earlier sequences as memory.
+    Take it: for a language model that reads long documents.
+    Needs: long texts, and --memory_length.
+    Example: python -m infoword_tf.train --objectives=transformer_xl --workdir=W
+    """
 
     published: bool = setting(
         False,
@@ -82,8 +86,15 @@ class LongContext(NextPieces):
     )
 
 
-class CausalPieces(NextPieces):
-    """`gpt`."""
+class CausalTokens(NextTokens):
+    """`gpt`: the next word, from the words before in the sequence.
+
+    Learns: to continue a text.
+    Take it: for a language model; or with `label`, as Radford et al.
+        fine-tune (`reads`).
+    Needs: any text.
+    Example: python -m infoword_tf.train --objectives=gpt --workdir=W
+    """
 
     pre_norm: bool = setting(
         False,
@@ -104,8 +115,14 @@ class CausalPieces(NextPieces):
         return VIEWS[self.reads]
 
 
-class RecurrentPieces(NextPieces):
-    """`rnn_lm`, whose g_psi may be a table of its own."""
+class RecurrentTokens(NextTokens):
+    """`rnn_lm`: the next word, by an LSTM, a GRU or a plain recurrence.
+
+    Learns: to continue a text; g_psi may be a table of the row (`tied`).
+    Take it: as a small language model, or a baseline.
+    Needs: any text.
+    Example: python -m infoword_tf.train --objectives=rnn_lm --workdir=W
+    """
 
     cell: str = setting(
         CELLS[0],
@@ -123,45 +140,52 @@ class RecurrentPieces(NextPieces):
         """Makes the row's own weights."""
         super().build()
         if not self.tied:
-            self.piece_table = piece_table(self, self.encoder.width)
+            self.token_table = token_table(self, self.encoder.width)
 
     @property
     def table(self) -> Any:
-        """[V, D] float32, g_psi of every piece."""
-        return super().table if self.tied else self.piece_table
+        """[V, D] float32, g_psi of every token."""
+        return super().table if self.tied else self.token_table
 
 
-class Neighbours(SampledPieces):
-    """`elmo`: the word after each place, and the one before it."""
+class Neighbours(SampledTokens):
+    """`elmo`: the words after and before each place, by two LSTMs.
+
+    Learns: states of words, of all layers, from spelling and context.
+    Take it: as features of a tagger or classifier; it needs no vocabulary of
+        word parts.
+    Needs: any text, and words as tokens.
+    Example: python -m infoword_tf.train --objectives=elmo --workdir=W
+    """
 
     def build(self) -> None:
-        """Makes the table and the bias of each piece, of both directions."""
+        """Makes the table and the bias of each token, for both directions."""
         super().build()
-        self.piece_table = piece_table(self, self.encoder.width // 2)
+        self.token_table = token_table(self, self.encoder.width // 2)
 
     @property
     def table(self) -> Any:
-        """[V, D / 2] float32, g_psi of every piece."""
-        return self.piece_table
+        """[V, D / 2] float32, g_psi of every token."""
+        return self.token_table
 
     def score(
         self, batch: Batch, candidates: DrawnCandidates | None
     ) -> infonce.Outcome:
-        """Cross-entropy; the mean over the pairs of both directions."""
+        """Computes cross-entropy, the mean over both directions."""
         view = batch.views['neighbours']
         halves = ops.split(batch.states('neighbours'), 2, axis=-1)
-        return self.among(
+        return self.among_candidates(
             candidates,
             batch,
             view,
             ops.concatenate(halves, axis=1),  # [B, 2 T, D / 2]
             view.measured[self.row],
-            self.piece_bias,
+            self.token_bias,
         )
 
 
-def piece_table(row: VocabularyPieces, width: int) -> Any:
-    """A weight [V, width] of a row: g_psi that is no input embedding."""
+def token_table(row: VocabularyTokens, width: int) -> Any:
+    """Makes a weight [V, width] of a row: g_psi without input embeddings."""
     return table(row, 'piece_embeddings', row.encoder.vocab_size, width)
 
 
@@ -174,7 +198,7 @@ def _following(settings: Mapping[str, Any]) -> Reads | None:
 
 
 def _at_the_end(settings: Mapping[str, Any]) -> Vector:
-    """The mean; a causal encoder knows a text at its end alone."""
+    """Pools by the mean; a causal encoder has read a text at the end only."""
     return Vector(layout='gpt' if settings['reads'] == EXAMPLES else 'end')
 
 
@@ -188,9 +212,10 @@ TRANSFORMER_XL = Row(
     encoders={'relative': {'causal': True}},
     vector=Vector(layout='end'),
     answers=('next',),
+    products=Scoring.all_pairs,
 )
 RNN_LM = Row(
-    objective=RecurrentPieces,
+    objective=RecurrentTokens,
     a='text so far',
     b='next word',
     relation='the word that follows, by an LSTM, GRU or plain recurrence',
@@ -199,9 +224,10 @@ RNN_LM = Row(
     encoders={'rnn': {}},
     vector=Vector(layout='end'),
     answers=('next',),
+    products=Scoring.all_pairs,
 )
 GPT = Row(
-    objective=CausalPieces,
+    objective=CausalTokens,
     a='text so far',
     b='next word',
     relation='the word that follows (language model)',
@@ -217,6 +243,7 @@ GPT = Row(
     },
     vector=_at_the_end,
     answers=('next',),
+    products=Scoring.all_pairs,
 )
 ELMO = Row(
     objective=Neighbours,
@@ -228,4 +255,5 @@ ELMO = Row(
     encoders={'elmo': {}},
     # The mean over tokens and layers: of a model that reads both ways.
     vector=Vector(pooling='mix', layout='end'),
+    products=lambda x: x._replace(width=x.width // 2).all_pairs(),
 )

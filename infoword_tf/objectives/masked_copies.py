@@ -1,9 +1,7 @@
-"""Copies of a batch's texts in which some pieces are masked, made in the step.
+"""Copies of a batch's texts with masked tokens, made in the step.
 
-For rows beside a contrast of sentences, whose own texts stay whole.
-
-Glossary of shapes: R rows of a view, T tokens, P masked places of a row at
-most, D width.
+For rows that are summed with a contrast of sentences, whose own texts stay
+whole. Shapes: P masked places of a sequence at most.
 """
 
 import math
@@ -15,91 +13,92 @@ from infoword_tf.objectives.objective import Batch
 from infoword_tf.views import Specials, View
 
 Tensor = Any
-SHARE = 0.8  # of masked pieces that show [MASK]; half of the others are random
+SHARE = 0.8  # of masked tokens that show [MASK]; half of the others are random
 
 
 class MaskedCopy(NamedTuple):
-    """What was drawn.
+    """A masked copy of texts.
 
     Attributes:
-        ids: [R, T] int32, what is shown.
-        places: [R, P] int32, of masked pieces.
-        there: [R, P] float32, 0 where a row has fewer.
-        targets: [R, P] int32, what stood there.
-        hidden: [R, P] float32, 1 where [MASK] is shown.
+        ids: [B, T] int32.
+        places: [B, P] int32, of masked tokens.
+        weights: [B, P] float32, 0 where a sequence has fewer.
+        targets: [B, P] int32, the tokens before masking.
+        hidden: [B, P] float32, 1 where [MASK] is shown.
     """
 
     ids: Tensor
     places: Tensor
-    there: Tensor
+    weights: Tensor
     targets: Tensor
     hidden: Tensor
 
 
 def real_tokens(view: View, row: str) -> Tensor:
-    """[R, T] bool: tokens of a text, not what is left over of a row.
+    """Returns [B, T] bool: False for padding.
 
-    Nor of rows that fill up a replica's share, whose weights are 0.
+    And for whole sequences that fill up a replica's share, of weight 0.
 
     Args:
-        view: of sentences, with targets [R, J, K] and weights [R, J] of the
+        view: of sentences, with targets [B, J, S] and weights [B, J] of the
             row.
     """
     _, slots, texts = view.targets[row].shape
-    some = ops.any(view.weights[row] > 0, axis=1, keepdims=True)
-    return (view.block_ids < slots * texts) & some
+    weighty = ops.any(view.weights[row] > 0, axis=1, keepdims=True)
+    return (view.block_ids < slots * texts) & weighty
 
 
-def own_rows(batch: Batch, rows: int) -> Tensor:
-    """The key of a step for this replica's rows: those of the global batch.
+def sequence_key(batch: Batch, size: int) -> Tensor:
+    """Returns a key that draws for a replica as for the global batch.
 
     Args:
-        batch: of the step; in parts its key knows which rows it has.
-        rows: R.
+        batch: of the step; the key of a microbatch already says which
+            sequences it has.
+        size: B of the replica.
     """
     if batch.key.shape[0] > 2:
         return batch.key
-    return dropout.of_rows(batch.key, batch.replicas.id * rows, rows)
+    return dropout.of_rows(batch.key, batch.replicas.id * size, size)
 
 
 def masked_copy(
     key: Tensor, ids: Tensor, real: Tensor, share: float, specials: Specials
 ) -> MaskedCopy:
-    """Masks a share of each row's pieces, no special ones.
+    """Masks a share of each sequence's tokens, but no special tokens.
 
-    The nearest number to share n of n, each as likely; 80 % [MASK], 10 % any
-    piece of the vocabulary, 10 % as they are (Devlin et al. 2019, §3.1). The
-    published codes draw each piece by itself, so that the number varies.
+    Of n tokens the nearest number to share n, each as likely; 80 % [MASK], 10 %
+    any token of the vocabulary, 10 % as they are (Devlin et al. 2019, §3.1).
+    The published codes draw each token by itself, so that the number varies.
 
     Args:
-        key: as `own_rows` has it.
-        ids: [R, T] int32.
-        real: [R, T] bool.
-        share: of the pieces.
+        key: of `sequence_key`.
+        ids: [B, T] int32.
+        real: [B, T] bool, False for padding.
+        share: of the tokens.
     """
-    r, t = ids.shape
+    b, t = ids.shape
     special = [ops.equal(ids, i) for i in (specials.cls_id, specials.sep_id)]
     inner = real & ~special[0] & ~special[1]
-    u = dropout.uniform(dropout.fold_in(key, 0), (r, t))
+    u = dropout.uniform(dropout.fold_in(key, 0), (b, t))
     p = math.ceil(share * t)
     places = ops.argsort(ops.where(inner, u, 2.0), axis=1)[:, :p]
     places = ops.cast(places, 'int32')
     count = ops.sum(ops.cast(inner, 'float32'), axis=1, keepdims=True)
     number = ops.cast(ops.floor(share * count + 0.5), 'int32')
-    there = ops.arange(p, dtype='int32')[None] < number  # [R, P]
+    masked = ops.arange(p, dtype='int32')[None] < number  # [B, P]
     targets = ops.take_along_axis(ids, places, axis=1)
-    u = dropout.uniform(dropout.fold_in(key, 1), (r, p))
-    v = dropout.uniform(dropout.fold_in(key, 2), (r, p))
+    u = dropout.uniform(dropout.fold_in(key, 1), (b, p))
+    v = dropout.uniform(dropout.fold_in(key, 2), (b, p))
     drawn = ops.cast(ops.floor(v * specials.size), 'int32')
     shown = ops.where(u < (1 + SHARE) / 2, drawn, targets)
     shown = ops.where(u < SHARE, specials.mask_id, shown)
-    at = ops.one_hot(ops.where(there, places, -1), t, dtype='float32')
-    masked = ops.sum(at, axis=1) > 0  # [R, T]
+    at = ops.one_hot(ops.where(masked, places, -1), t, dtype='float32')
+    replaced = ops.sum(at, axis=1) > 0  # [B, T]
     put = ops.sum(at * ops.cast(shown, 'float32')[..., None], axis=1)
     return MaskedCopy(
-        ids=ops.where(masked, ops.cast(put, 'int32'), ids),
+        ids=ops.where(replaced, ops.cast(put, 'int32'), ids),
         places=places,
-        there=ops.cast(there, 'float32'),
+        weights=ops.cast(masked, 'float32'),
         targets=targets,
         hidden=ops.cast(u < SHARE, 'float32'),
     )

@@ -1,19 +1,16 @@
-"""The rows `mlm` and `bert_nce`: a masked piece from the text around it.
+"""The rows `mlm` and `bert_nce`: a masked token from the text around it.
 
     row       a                             b             candidates
-    mlm       masked text                   masked piece  the whole vocabulary
-    mmlm      the same of many languages    masked piece  the whole vocabulary
-    tlm       masked text and translation   masked piece  the whole vocabulary
-    bert_nce  masked text                   masked piece  masked pieces of other
+    mlm       masked text                   masked token  the whole vocabulary
+    mmlm      the same of many languages    masked token  the whole vocabulary
+    tlm       masked text and translation   masked token  the whole vocabulary
+    bert_nce  masked text                   masked token  masked tokens of other
                                                           sequences
 
 g_omega is the encoder's state at the place, g_psi its input embedding, and
 f(a, b) their dot product (Kong et al. 2019, §3.2 and §4; Devlin et al. 2019).
 `mlm` is cross-entropy; `bert_nce` is the paper's J_MLM, whose best critic is
-pointwise mutual information. See also `infonce.py`.
-
-Glossary of shapes: B sequences, P places, N = B P pairs, M candidates,
-D width, V vocabulary.
+pointwise mutual information. Shapes: N = B P.
 """
 
 import dataclasses
@@ -23,14 +20,10 @@ import numpy as np
 
 from infoword_tf.lazy import ops
 from infoword_tf.objectives import infonce
-from infoword_tf.objectives.objective import (
-    Batch,
-    Objective,
-    Pool,
-    gather_pool,
-)
-from infoword_tf.objectives.row import BOTH_SIDES, Row
-from infoword_tf.objectives.vocabulary import VocabularyPieces, pairs
+from infoword_tf.objectives.objective import Batch, Objective
+from infoword_tf.objectives.pools import Pool, gather_pool
+from infoword_tf.objectives.row import BOTH_SIDES, Row, Scoring
+from infoword_tf.objectives.vocabulary import VocabularyTokens, pairs
 from infoword_tf.settings import setting
 from infoword_tf.views import Reads
 
@@ -38,8 +31,14 @@ Tensor = Any
 VIEW, TRANSLATED = 'masked', 'translated'
 
 
-class MaskedPieces(VocabularyPieces):
-    """`mlm`: f over the whole vocabulary, as BERT trains it.
+class MaskedTokens(VocabularyTokens):
+    """`mlm`: a masked token among the whole vocabulary, as in BERT.
+
+    Learns: words from both sides of them. `mmlm` is the same for texts of many
+        languages.
+    Take it: to pretrain an encoder that is then fine-tuned, or to fill blanks.
+    Needs: any text; `mmlm` a corpus of each language.
+    Example: python -m infoword_tf.train --objectives=mlm --workdir=W
 
     Attributes:
         view: that it reads.
@@ -49,53 +48,62 @@ class MaskedPieces(VocabularyPieces):
     transform: bool = setting(
         False,
         "Use BERT's output transform (dense layer, GELU, norm) and a bias of "
-        'each piece.',
+        'each token.',
     )
 
     def build(self) -> None:
-        """Makes the transform's weights, if it is wanted."""
+        """Makes the weights of `transform`."""
         if self.transform:
             self.make_transform()
         self.built = True
 
     def head(self, x: Tensor, key: Tensor | None = None) -> Tensor:
-        """What is scored: x [B, P, D] -> [B, P, D]."""
+        """Applies the transform, if chosen: x [B, P, D] -> [B, P, D]."""
         return self.transformed(x, key) if self.transform else x
 
     def piece_scores(self, states: Tensor, counts: np.ndarray) -> Tensor:
-        """f(a, .) over the vocabulary: states [B, Q, D] -> [B, Q, V]."""
+        """Scores the vocabulary: states [B, P, D] -> f(a, .) [B, P, V]."""
         x = ops.cast(self.head(states), 'float32')
         table = ops.cast(self.encoder.embedding_table, 'float32')
         scores = ops.matmul(x, ops.transpose(table))
-        return scores + self.piece_bias if self.transform else scores
+        return scores + self.token_bias if self.transform else scores
 
     def score(self, batch: Batch, candidates: None) -> infonce.Outcome:
-        """Cross-entropy over V; MI counts the places that show [MASK]."""
+        """Computes cross-entropy over V; MI counts places that show [MASK]."""
         view = batch.views[self.view]
         return self.among_all(
             batch,
             view,
-            self.head(batch.states(self.view), batch.fused),
+            self.head(batch.states(self.view), batch.fused_key),
             view.measured[self.row],
-            self.piece_bias if self.transform else None,
+            self.token_bias if self.transform else None,
         )
 
 
-class TranslatedPieces(MaskedPieces):
-    """`tlm`: the same where a translation stands beside the text.
+class TranslatedTokens(MaskedTokens):
+    """`tlm`: `mlm` over a text and a translation.
 
-    What the text does not say of a masked piece its translation may (Conneau
-    and Lample 2019, "XLM", §3.3; Chi et al. 2021, "InfoXLM", §3.2).
+    Learns: to align words of two languages, since a masked token can often be
+        read in the translation (Conneau and Lample 2019, "XLM", §3.3; Chi et
+        al. 2021, "InfoXLM", §3.2).
+    Take it: with `mmlm`, for tasks in several languages.
+    Needs: pairs of translations (--parallel).
+    Example: python -m infoword_tf.train --objectives=mmlm:1,tlm:1
+        --parallel=PAIRS --workdir=W
     """
 
     view: ClassVar[str] = TRANSLATED
 
 
-class NcePieces(Objective):
-    """`bert_nce`: f over the masked pieces of other sequences (J_MLM, §4).
+class NceTokens(Objective):
+    """`bert_nce`: a masked token among others of the batch (J_MLM, §4).
 
-    The paper keeps copies of the target among them; without these the best
-    critic is no longer pointwise mutual information.
+    Learns: pointwise mutual information of a token and its context. The paper
+        keeps copies of the target among the candidates; without them the best
+        critic is another one.
+    Take it: with `dim`, as InfoWord; with large vocabularies.
+    Needs: any text, and batches of many sequences.
+    Example: python -m infoword_tf.train --objectives=infoword --workdir=W
     """
 
     drop_hits: bool = setting(
@@ -105,11 +113,11 @@ class NcePieces(Objective):
     )
 
     def piece_scores(self, states: Tensor, counts: np.ndarray) -> Tensor:
-        """f(a, .) + log p(b): states [B, Q, D] -> [B, Q, V].
+        """Scores the vocabulary: states [B, P, D] -> [B, P, V].
 
         The best f is pointwise mutual information, which is highest for rare
-        pieces; with log p(b) it is log p(b | a). counts: [V], of the text that
-        it was trained on.
+        tokens; f + log p(b) is log p(b | a). counts: [V], of the training
+        text.
         """
         x = ops.cast(states, 'float32')
         table = ops.cast(self.encoder.embedding_table, 'float32')
@@ -118,22 +126,22 @@ class NcePieces(Objective):
         return scores + frequencies.astype('float32')
 
     def candidates(self, batch: Batch) -> Pool:
-        """The paper's multiset, "words of other sequences in the batch"."""
+        """Gathers the paper's multiset, "words of other sequences"."""
         return gather_pool(
             batch.views[VIEW], self.row, batch.replicas, batch.limit
         )
 
     def score(self, batch: Batch, candidates: Pool) -> infonce.Outcome:
-        """Eq. 1 over the multiset, by its targets or by its counts.
+        """Computes Eq. 1 over the multiset.
 
         Columns are the targets themselves where there are at most V of them,
-        else the vocabulary with the number of copies of each word.
+        else the vocabulary with the number of copies of each token.
         """
         x, targets, weights, sequences = pairs(
             batch.views[VIEW], self.row, batch.states(VIEW)
         )
-        own = self.encoder.lookup(targets)  # [N, D]
-        positive = ops.sum(x * own, axis=1)
+        embeddings = self.encoder.lookup(targets)  # [N, D]
+        positive = ops.sum(x * embeddings, axis=1)
         size = self.encoder.vocab_size
         if candidates.limit is not None or candidates.ids.shape[0] <= size:
             columns = candidates.ids
@@ -157,22 +165,28 @@ class NcePieces(Objective):
 
 
 def _counts(pool: Pool, sequences: Tensor, size: int) -> Tensor:
-    """[B, V] float32: c[v] - c_b[v], copies of v in other sequences."""
+    """Counts the copies of each token in other sequences, [B, V] float32."""
     weights = pool.weights
     total = ops.segment_sum(weights, pool.ids, num_segments=size)  # [V]
     b = sequences.shape[0]
-    own = ops.equal(pool.sequences[None, :], sequences[:, None])  # [B, M]
-    place = ops.arange(b, dtype='int32')[:, None] * size + pool.ids[None, :]
-    own = ops.segment_sum(
-        ops.reshape(ops.where(own, weights[None, :], 0.0), (-1,)),
-        ops.reshape(place, (-1,)),
+    inside = ops.equal(pool.sequences[None, :], sequences[:, None])  # [B, M]
+    segments = ops.arange(b, dtype='int32')[:, None] * size + pool.ids[None, :]
+    counts = ops.segment_sum(
+        ops.reshape(ops.where(inside, weights[None, :], 0.0), (-1,)),
+        ops.reshape(segments, (-1,)),
         num_segments=b * size,
     )
-    return total[None, :] - ops.reshape(own, (b, size))
+    return total[None, :] - ops.reshape(counts, (b, size))
+
+
+def _products(scoring: Scoring) -> int:
+    """Counts the products with the columns of `NceTokens.score`."""
+    pairs = scoring.views[VIEW].targets[scoring.row].size
+    return scoring.all_pairs(min(pairs, scoring.vocab_size))
 
 
 MLM = Row(
-    objective=MaskedPieces,
+    objective=MaskedTokens,
     a='masked text',
     b='masked word',
     relation='the word that stood at the place (BERT)',
@@ -180,6 +194,7 @@ MLM = Row(
     views={VIEW: Reads('tokens')},
     encoders=BOTH_SIDES,
     answers=('blanks',),
+    products=Scoring.all_pairs,
 )
 MMLM = dataclasses.replace(
     MLM,
@@ -190,7 +205,7 @@ MMLM = dataclasses.replace(
 )
 TLM = dataclasses.replace(
     MLM,
-    objective=TranslatedPieces,
+    objective=TranslatedTokens,
     a='masked text beside its masked translation',
     relation='the word that stood at the place (XLM)',
     views={TRANSLATED: Reads('tokens')},
@@ -198,7 +213,7 @@ TLM = dataclasses.replace(
     begins_as='mlm',
 )
 BERT_NCE = Row(
-    objective=NcePieces,
+    objective=NceTokens,
     a='masked text',
     b='masked word',
     relation='the word that stood at the place, in spans',
@@ -207,4 +222,5 @@ BERT_NCE = Row(
     encoders=BOTH_SIDES,
     heldout_candidates=1024,
     answers=('blanks_by_counts',),
+    products=_products,
 )

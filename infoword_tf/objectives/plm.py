@@ -1,14 +1,12 @@
-"""The row `plm`: a word from what comes before it in a drawn order.
+"""The row `plm`: a word from the words before it in a random order.
 
     row   a              b                       candidates
     plm   permuted text  next word of the order  the whole vocabulary
 
 g_omega is the state of the query stream at the word's place, which knows the
 place and not the word; g_psi is the input embedding, with a bias of each word
-and without a transform (Yang et al. 2019, Eq. 3 and 4). One in K words is
+and without a transform (Yang et al. 2019, Eq. 3 and 4). One in k words is
 predicted, the last ones of the order; see `views.permuted`.
-
-Glossary of shapes: B sequences, P places, D width, V vocabulary.
 """
 
 from typing import Any
@@ -16,28 +14,34 @@ from typing import Any
 from infoword_tf.lazy import ops
 from infoword_tf.objectives import infonce
 from infoword_tf.objectives.objective import Batch
-from infoword_tf.objectives.row import Row, Vector
-from infoword_tf.objectives.vocabulary import VocabularyPieces
+from infoword_tf.objectives.row import Row, Scoring, Vector
+from infoword_tf.objectives.vocabulary import VocabularyTokens
 from infoword_tf.views import Reads
 
 Tensor = Any
 VIEW = 'permuted'
 
 
-class PermutedPieces(VocabularyPieces):
-    """`plm`: f over the whole vocabulary, as XLNet trains it."""
+class PermutedTokens(VocabularyTokens):
+    """`plm`: the next word of a random order, as in XLNet.
+
+    Learns: words from both sides, without [MASK] in the text.
+    Take it: to pretrain an encoder with memory, for tasks with long texts.
+    Needs: long texts; --seq_len with room for two halves.
+    Example: python -m infoword_tf.train --objectives=plm --workdir=W
+    """
 
     def score(self, batch: Batch, candidates: None) -> infonce.Outcome:
-        """Cross-entropy over V; a query never shows its word."""
+        """Computes cross-entropy over V; a query never shows the word."""
         view = batch.views[VIEW]
         measured = ops.ones_like(view.weights[self.row])
         return self.among_all(
-            batch, view, batch.states(VIEW), measured, self.piece_bias
+            batch, view, batch.states(VIEW), measured, self.token_bias
         )
 
 
 ROW = Row(
-    objective=PermutedPieces,
+    objective=PermutedTokens,
     a='permuted text',
     b='next word of the order',
     relation='a word and what comes before it in a drawn order (XLNet)',
@@ -45,4 +49,5 @@ ROW = Row(
     views={VIEW: Reads('queries')},
     encoders={'relative': {'segments': 2, 'causal': False}},
     vector=Vector(layout='xlnet'),
+    products=Scoring.all_pairs,
 )

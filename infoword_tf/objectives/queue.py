@@ -1,14 +1,13 @@
-"""A queue: vectors of earlier steps that are candidates too.
+"""A queue: vectors of earlier steps as further candidates of the loss.
 
 A row that contrasts encoded texts derives from `Queued`. It has two settings
 then: the size of the queue, and a momentum encoder whose vectors fill it (He et
-al. 2020, "MoCo"), so that old ones stay comparable.
+al. 2020, "MoCo"), so that old vectors stay comparable.
 
-The loss contrasts them, the bound does not: another encoder made them, and what
-tells its vectors from those of this step would pass for information.
+The bound leaves the queue out: another encoder made its vectors, and a critic
+that tells the two encoders apart would seem to have information.
 
-Glossary of shapes: B rows, J texts of each, N = B J, T tokens, M candidates, S
-size of the queue, D width.
+Shapes: J texts of a sequence, N = B J.
 """
 
 from collections.abc import Mapping
@@ -16,15 +15,9 @@ from typing import Any, ClassVar
 
 from infoword_tf.layers.queue_scores import QueueScores, queue_scores
 from infoword_tf.lazy import ops
-from infoword_tf.objectives.objective import (
-    Batch,
-    Objective,
-    Pool,
-    Ring,
-    gather_pool,
-    text_ids,
-)
-from infoword_tf.objectives.row import Companion
+from infoword_tf.objectives.objective import Batch, Objective
+from infoword_tf.objectives.pools import Pool, Ring, gather_pool, text_ids
+from infoword_tf.objectives.row import Auxiliary
 from infoword_tf.settings import setting
 from infoword_tf.views import View
 
@@ -36,11 +29,11 @@ class Queued(Objective):
     """A row whose candidates may be of earlier steps.
 
     Attributes:
-        queued: how the names of each queue's state begin; a row has one queue
-            for each kind of b.
+        queues: prefixes of the names of each queue's state; a row has one
+            queue for each kind of b.
     """
 
-    queued: ClassVar[tuple[str, ...]] = ('',)
+    queues: ClassVar[tuple[str, ...]] = ('',)
     queue: int = setting(
         0,
         'How many vectors of earlier steps the loss contrasts too; 0: none.',
@@ -55,7 +48,7 @@ class Queued(Objective):
     )
 
     def build(self) -> None:
-        """Complains of a momentum encoder that does nothing."""
+        """Raises if a momentum encoder has no queue to fill."""
         if self.momentum and not (self.queue or self.keys_are_positives):
             raise ValueError(
                 f'--{self.row}.momentum={self.momentum:g} fills a queue, and '
@@ -65,31 +58,31 @@ class Queued(Objective):
 
     @property
     def keys_are_positives(self) -> bool:
-        """Whether what the momentum encoder makes is b of its own step."""
+        """True if the momentum encoder makes the b of each step."""
         return False
 
     @property
     def key_width(self) -> int:
-        """D of what is queued."""
+        """D of the queue's vectors."""
         return self.encoder.width
 
     @property
     def ring(self) -> Ring:
-        """A queue, as the encoder computes."""
+        """A queue in the encoder's compute dtype."""
         return Ring(self.queue, self.key_width, self.compute_dtype)
 
     def empty_state(self) -> dict[str, Tensor]:
-        """Every queue, without a vector."""
+        """Creates the queues, without a vector."""
         if not self.queue:
             return {}
         return {
             kind + name: array
-            for kind in self.queued
+            for kind in self.queues
             for name, array in self.ring.empty().items()
         }
 
-    def behind(self, batch: Batch, pool: Pool, kind: str = '') -> Pool:
-        """A pool of the batch, with what a queue of `queued` holds.
+    def with_queue(self, batch: Batch, pool: Pool, kind: str = '') -> Pool:
+        """Adds a queue of `queues` to a pool, as `Pool.earlier`.
 
         Held-out text has no queue.
         """
@@ -98,7 +91,7 @@ class Queued(Objective):
         queue = self.ring.pool(self._queue_of(batch, kind))
         return pool._replace(earlier=queue)
 
-    def among_earlier(
+    def score_queue(
         self,
         batch: Batch,
         pool: Pool,
@@ -106,11 +99,11 @@ class Queued(Objective):
         targets: Tensor,
         **more: Any,
     ) -> QueueScores | None:
-        """What the scores over a pool's queue come to; None: it has none.
+        """Sums the scores over a pool's queue; None without a queue.
 
         Args:
             batch: of the step.
-            pool: as of `behind`.
+            pool: as of `with_queue`.
             queries, targets: of `queue_scores`.
             **more: likewise, `sharpness` and `finish`.
         """
@@ -119,37 +112,41 @@ class Queued(Objective):
         earlier = pool.earlier
         return queue_scores(
             queries, earlier.states, earlier.ids, earlier.weights > 0,
-            targets, key=batch.fused, **more,
+            targets, key=batch.fused_key, **more,
         )  # fmt: skip
 
-    def texts_of(self, view: View) -> tuple[Tensor, Tensor]:
-        """Ids [B, T], and [B, J, T] bool: which are of each b in a row."""
+    def tokens_of_texts(self, view: View) -> tuple[Tensor, Tensor]:
+        """Returns ids [B, T], and [B, J, T] bool: the tokens of each b."""
         raise NotImplementedError
 
-    def numbers(self, view: View) -> Tensor:
-        """[N] int32, equal where b are: of a step alone, or of all."""
+    def text_numbers(self, view: View) -> Tensor:
+        """Returns [N] int32, equal where b are equal.
+
+        Within a step; with a queue over all steps.
+        """
         if not self.queue:
             return ops.reshape(view.targets[self.row], (-1,))
-        found = text_ids(*self.texts_of(view), view.positions)
-        return ops.reshape(found, (-1,))
+        ids = text_ids(*self.tokens_of_texts(view), view.positions)
+        return ops.reshape(ids, (-1,))
 
-    def pooled(self, batch: Batch, view: View, vectors: Tensor) -> Pool:
-        """Vectors [B, J, D] of the b of a view, of the global batch."""
+    def pool_of(self, batch: Batch, view: View, vectors: Tensor) -> Pool:
+        """Gathers vectors [B, J, D] of the b of a view over the replicas."""
         pool = gather_pool(
             view, self.row, batch.replicas, batch.limit, vectors
         )
         if not self.queue:
             return pool
-        return pool._replace(ids=batch.replicas.gather(self.numbers(view)))
+        ids = batch.replicas.gather(self.text_numbers(view))
+        return pool._replace(ids=ids)
 
-    def enqueued(
+    def enqueue(
         self, batch: Batch, pool: Pool, kind: str = ''
     ) -> dict[str, Any]:
-        """As `remember`, of one queue: with all of a pool in it."""
-        found = self.ring.add(
+        """Adds a pool to a queue; see `Objective.update_state`."""
+        state = self.ring.add(
             self._queue_of(batch, kind), pool.states, pool.ids, pool.weights
         )
-        return {kind + name: array for name, array in found.items()}
+        return {kind + name: array for name, array in state.items()}
 
     def _queue_of(self, batch: Batch, kind: str) -> dict[str, Tensor]:
         return {
@@ -159,13 +156,13 @@ class Queued(Objective):
         }
 
 
-def companions(settings: Mapping[str, Any]) -> dict[str, Companion]:
-    """What such a row brings along."""
+def auxiliaries(settings: Mapping[str, Any]) -> dict[str, Auxiliary]:
+    """Returns the auxiliary encoders of a `Queued` row."""
     if not settings['momentum']:
         return {}
-    return {MOMENTUM: Companion(momentum=settings['momentum'])}
+    return {MOMENTUM: Auxiliary(momentum=settings['momentum'])}
 
 
 def encoders(settings: Mapping[str, Any]) -> tuple[str, ...]:
-    """Those that encode a view of b: the trained one, and the momentum one."""
+    """Names the encoders of a view of b: the trained and the momentum one."""
     return ('encoder', MOMENTUM) if settings['momentum'] else ('encoder',)

@@ -1,11 +1,11 @@
-"""What a row of the table is, as data."""
+"""A row of the table, as data."""
 
 import dataclasses
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 from infoword_tf.settings import Setting
-from infoword_tf.views import VIEWS, Reads, root
+from infoword_tf.views import VIEWS, Reads, View, root
 
 if TYPE_CHECKING:
     from infoword_tf.objectives.objective import Objective
@@ -16,13 +16,13 @@ Settings = Mapping[str, Any]
 Decided = T | Callable[[Settings], T]
 
 
-# By what a model can be asked because of a row: what the rows of a model that
-# cannot be asked do, for complaints. Every model gives vectors of texts.
+# What a model can be asked because of a row; and, for complaints, what the
+# rows of a model lack that cannot be asked. Every model gives vectors of texts.
 ANSWERS = {
     'vectors': 'have learned no weights',  # of states, for their mean
     'blanks': 'fill no blanks',
     'blanks_by_counts': 'fill no blanks',  # with those of the training text
-    'next': 'score no next piece',
+    'next': 'score no next token',
     'classes': 'know no labels',
     'numbers': 'know no scores',
     'spans': 'answer nothing',
@@ -30,12 +30,12 @@ ANSWERS = {
 
 
 def decided(value: Decided[T], settings: Settings) -> T:
-    """What it is with these settings of the row."""
+    """Evaluates a `Decided` value for settings of a row."""
     return value(settings) if callable(value) else value
 
 
 class Vector(NamedTuple):
-    """How a text becomes a vector, and how two of them are compared.
+    """Pooling of a text to a vector, and comparison of two vectors.
 
     Attributes:
         pooling: in layers.pooling.POOLINGS.
@@ -43,8 +43,8 @@ class Vector(NamedTuple):
         layout: in text.layout.LAYOUTS, what stands around a text that is
             encoded alone. All rows of a sum have the same.
         priority: in a sum the row of the highest priority decides.
-        dense: activations of layers over that, as wide as it is, where --init
-            has none.
+        dense: activations of layers over the pooled vector, as wide as it is,
+            where --init has none.
         keeps: whether layers, length 1 and prompts of --init stay.
     """
 
@@ -56,30 +56,30 @@ class Vector(NamedTuple):
     keeps: bool = False
 
 
-def as_started(settings: Settings) -> None:
-    """None: texts are pooled as in the workdir of --init."""
+def vector_of_init(settings: Settings) -> None:
+    """Returns None: texts are pooled as in the workdir of --init."""
     del settings
 
 
-class Companion(NamedTuple):
-    """An encoder that a row brings along, beside the one that is trained.
+class Auxiliary(NamedTuple):
+    """An auxiliary encoder of a row: momentum, frozen or further trained.
 
-    It has the trained one's sizes, or those of its workdir, and is never
+    It has the trained encoder's sizes, or those of its workdir, and is never
     exported.
 
     Attributes:
-        workdir: where it begins, with that one's sizes and rows, which
-            are `Objective.companion_rows`. None: it is `copied`, or drawn
-            anew.
+        workdir: whose weights it begins with; it has that workdir's sizes
+            and rows (`Objective.auxiliary_rows`). None: it is `copied`, or
+            drawn anew.
         answers: one of these (`Row.answers`) that workdir must give.
-        copied: whether it begins as a copy of the trained one, after that has
-            what --init gives; averages do.
+        copied: whether it begins as a copy of the trained encoder, after that
+            has what --init gives; momentum encoders do.
         arguments: in which it differs from the trained encoder, or from that
             of its workdir.
         frozen: whether no gradient changes it.
-        momentum: makes it a momentum encoder, a moving average of the trained
-            one, which starts as its copy and after each update moves by
-            1 - momentum; None: it is none.
+        momentum: of a momentum encoder: a moving average of the trained one,
+            which starts as its copy and after each update moves by
+            1 - momentum. None: it is no momentum encoder.
         dropout: whether it drops, as the trained one does.
         saved: whether checkpoints hold it; one that is not is made anew, from
             its workdir or the run's seed.
@@ -95,6 +95,37 @@ class Companion(NamedTuple):
     saved: bool = True
 
 
+class Scoring(NamedTuple):
+    """The scores of a row in a step, for `Row.products`.
+
+    Attributes:
+        row: its name.
+        settings: of the row.
+        views: by name, of the global batch.
+        batch_size: B.
+        width: D of the encoder.
+        vocab_size: V.
+    """
+
+    row: str
+    settings: Settings
+    views: Mapping[str, View]
+    batch_size: int
+    width: int
+    vocab_size: int
+
+    def all_pairs(self, candidates: int | None = None) -> int:
+        """Counts the products of all targets with M candidates, V if None.
+
+        And those of a dense layer before the scores (`transform`).
+        """
+        (view,) = (v for v in self.views.values() if self.row in v.targets)
+        columns = self.vocab_size if candidates is None else candidates
+        if self.settings.get('transform'):
+            columns += self.width
+        return view.targets[self.row].size * self.width * columns
+
+
 # Of rows that read what stands on both sides of a place.
 BOTH_SIDES: dict[str, dict[str, Any]] = {
     'transformer': {'causal': False},
@@ -104,7 +135,7 @@ BOTH_SIDES: dict[str, dict[str, Any]] = {
 
 @dataclasses.dataclass(frozen=True)
 class Row:
-    """One row of the table (Kong et al. 2019, Table 1).
+    """A row of the table (Kong et al. 2019, Table 1).
 
     What a setting may decide is a value here, or a function of the row's
     settings that gives one: see `decided`.
@@ -121,13 +152,15 @@ class Row:
             where each batch holds each pair's own candidates.
         vector: how a text becomes a vector; None as its answer: as the
             encoder that the run started from has it.
-        companions: by name, the encoders that it brings along.
+        auxiliaries: by name, its auxiliary encoders.
         scored_by: the row whose scores this one reads, see
             `Batch.scorer_batch`. It is built even where its weight is 0.
         answers: in ANSWERS, what a trained model can be asked because of it.
         begins_as: the row whose weights it takes where --init has none of its
             own, or that of another row that begins so; and as which public
             formats know it.
+        products: counts the multiplications of a step's scores, forward, for
+            benchmarks/step.py; None: no benchmark makes its text.
     """
 
     objective: 'type[Objective]'
@@ -141,16 +174,17 @@ class Row:
     )
     heldout_candidates: Decided[int | None] = None
     vector: Decided[Vector | None] = Vector()
-    companions: Decided[Mapping[str, Companion]] = dataclasses.field(
+    auxiliaries: Decided[Mapping[str, Auxiliary]] = dataclasses.field(
         default_factory=dict
     )
     scored_by: str | None = None
     answers: tuple[str, ...] = ()
     begins_as: str | None = None
+    products: Callable[[Scoring], int] | None = None
 
     @property
     def settings(self) -> dict[str, Setting]:
-        """All that a run may choose: of the row, and of its views."""
+        """Settings that a run may choose: of the row and of the views."""
         settings = dict(self.objective.settings)
         for view in self.views:
             settings |= VIEWS[root(view)].settings
@@ -159,7 +193,7 @@ class Row:
     def reads(
         self, settings: Settings, contextual: bool = True
     ) -> dict[str, Reads]:
-        """Its views with these settings, by name.
+        """Returns the `Reads` of each view that the row reads.
 
         Args:
             settings: of the row.
@@ -167,8 +201,8 @@ class Row:
                 state such as [CLS]: a row that wants it gets all states.
         """
         wishes = {}
-        for view, wanted in self.views.items():
-            reads = decided(wanted, settings)
+        for view, choice in self.views.items():
+            reads = decided(choice, settings)
             if reads is None:
                 continue
             if reads.where == 'example' and not contextual:

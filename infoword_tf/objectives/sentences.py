@@ -8,12 +8,11 @@ SimCSE (Gao et al. 2021); with repetition, a queue and a momentum encoder
 (objectives/queue.py) the sum `esimcse` (Wu et al. 2022). Every option of a
 contrast of sentences is here, once. f is a cosine over a temperature.
 
-Copies of a sentence share a row of the view, so that both passes are one
+Copies of a sentence share a sequence of the view, so that both passes are one
 product; dropout is drawn for each token, so that copies differ.
 
-Glossary of shapes: R rows of the view, J examples of a row, N = R J, K texts
-of each, T tokens, M candidates, D width, E of an exported vector, W of one
-that is compared, S size of the queue, G width of a guide.
+Shapes: J examples of a sequence, N = B J, S texts of an example, E width of an
+exported vector, W of a compared one, G of a guide's.
 """
 
 from collections.abc import Mapping, Sequence
@@ -27,8 +26,9 @@ from infoword_tf.layers.projector import Projector
 from infoword_tf.layers.queue_scores import QueueScores
 from infoword_tf.lazy import ops
 from infoword_tf.objectives import infonce
-from infoword_tf.objectives.objective import Batch, Pool, gathered, joined
-from infoword_tf.objectives.queue import MOMENTUM, Queued, companions
+from infoword_tf.objectives.objective import Batch
+from infoword_tf.objectives.pools import Pool, gather_vectors, join_pools
+from infoword_tf.objectives.queue import MOMENTUM, Queued, auxiliaries
 from infoword_tf.objectives.row import Row, Vector
 from infoword_tf.settings import setting
 from infoword_tf.views import Reads, View
@@ -43,12 +43,12 @@ NO_HEAD, IN_TRAINING, KEPT, PROJECTOR = HEADS = (
 FORWARD, BOTH, JOINT = DIRECTIONS = ('forward', 'both', 'joint')
 
 
-class Shared(NamedTuple):
-    """Pools by side, and norms, that all texts of a batch are scored with.
+class SharedCandidates(NamedTuple):
+    """Candidates of a batch, and the norms of a projector.
 
     Attributes:
-        pools: by side, what the other one looks among.
-        norms: of held-out text, by what they are of, the moments of a
+        pools: by the side of the answer, 'a' or 'b', its candidates.
+        norms: of held-out text, for 'texts' and 'keys', the moments of a
             projector over all of it; {}: those of the batch are used.
     """
 
@@ -57,7 +57,16 @@ class Shared(NamedTuple):
 
 
 class SimCSE(Queued):
-    """`simcse`: which of the batch's texts belongs to which?"""
+    """`simcse`: which texts of the batch belong together.
+
+    Learns: vectors of sentences; a positive is the sentence under other
+        dropout, or the b that people paired with it.
+    Take it: for similarity and search, usually from a pretrained model; the
+        strongest start is `--pairs`.
+    Needs: sentences, or pairs with or without negatives; large batches.
+    Example: python -m infoword_tf.train --objectives=simcse --init=MODEL
+        --pairs=pairs.csv --workdir=W
+    """
 
     more = ('identical',)
 
@@ -151,61 +160,65 @@ class SimCSE(Queued):
                 f'--{self.row}.directions={self.directions} looks for a too; '
                 'leave out one of the two'
             )
-        self.own_head = None
+        self.train_head = None
         if self.head == IN_TRAINING:
             width = self.encoder.width
-            self.own_head = Dense(width, width, 'tanh', name='head')
+            self.train_head = Dense(width, width, 'tanh', name='head')
         elif self.head == PROJECTOR:
-            self.own_head = Projector(self.encoder.width, name='head')
-        if self.own_head:
-            self.own_head.build()
-            self.not_exported |= {w.path for w in self.own_head.weights}
+            self.train_head = Projector(self.encoder.width, name='head')
+        if self.train_head:
+            self.train_head.build()
+            self.not_exported |= {w.path for w in self.train_head.weights}
         super().build()
 
-    def follow(self, dense: Sequence[Any]) -> None:
-        """As `Objective.follow`; then it is known how wide an export is.
+    def set_dense(self, dense: Sequence[Any]) -> None:
+        """Sets the dense layers, which decide how wide an exported vector is.
 
         Raises:
             ValueError: `dims` is no list of widths, or one is wider; or a
                 head of training does not fit.
         """
-        super().follow(dense)
+        super().set_dense(dense)
         width = self.encoder.width
         self.exported_width = self.dense[-1].wide if self.dense else width
-        if self.own_head and self.exported_width != width:
+        if self.train_head and self.exported_width != width:
             raise ValueError(
                 f'--{self.row}.head={self.head} is over {width} numbers, and '
                 f'vectors of --init have {self.exported_width} behind its last '
                 f'layer; give --{self.row}.head={NO_HEAD}'
             )
         self.prefixes = self._prefixes()
-        # Prefixes are of what is exported. Behind a head that is not, it
-        # stands beside what the head makes of it.
-        self.whole_width = width if self.own_head else self.exported_width
-        self.beside = bool(self.own_head and self.prefixes)
+        # Prefixes are of the exported vector. With a head that is not exported
+        # both are compared: the head's output, then the exported vector.
+        self.whole_width = width if self.train_head else self.exported_width
+        self.concatenates = bool(self.train_head and self.prefixes)
 
     def _prefixes(self) -> list[int]:
-        """Widths that `dims` says, but for that of the whole as compared."""
-        found = [part.strip() for part in self.dims.split(',') if part.strip()]
-        if not all(part.isdigit() and 0 < int(part) for part in found):
+        """Parses `dims`, without the width of the whole vector.
+
+        Raises:
+            ValueError: `dims` is no list of widths, or one is wider.
+        """
+        numbers = [x.strip() for x in self.dims.split(',') if x.strip()]
+        if not all(x.isdigit() and 0 < int(x) for x in numbers):
             raise ValueError(
                 f'--{self.row}.dims={self.dims}: give numbers, as 192,96'
             )
         most = self.exported_width
-        if too_wide := [x for x in found if int(x) > most]:
+        if too_wide := [x for x in numbers if int(x) > most]:
             raise ValueError(
                 f'--{self.row}.dims={self.dims}: vectors are {most} wide, less '
                 f'than {too_wide[0]}'
             )
-        widths = map(int, found)
-        return [x for x in widths if self.own_head or x < most]
+        widths = map(int, numbers)
+        return [x for x in widths if self.train_head or x < most]
 
     # ------------------------------------------------------------- vectors
 
     def _pooled(self, view: View, encoded: Encoded) -> Tensor:
-        """[N K, D] float32, of all texts of a view."""
+        """Pools all texts of a view, [N S, D] float32."""
         if self.pooling == CLS:
-            states = ops.cast(encoded.states, 'float32')  # [R, J K, D]
+            states = ops.cast(encoded.states, 'float32')  # [B, J S, D]
             return ops.reshape(states, (-1, states.shape[-1]))
         real = of_texts(view.block_ids, _count(view, self.row))
         if self.pooling == MEAN:
@@ -214,26 +227,26 @@ class SimCSE(Queued):
         return sum(pool(encoded.layers[i], real) for i in at) / len(at)
 
     def _cut(self, batch: Batch) -> Encoded:
-        """The texts, where those that are cut are encoded here."""
+        """Encodes the texts with features or tokens cut out."""
         view = batch.views[VIEW]
         return batch.encode(
             Inputs(
                 view.ids,
                 view.positions,
                 block_ids=view.block_ids,
-                multipliers=self._kept(batch, view),
+                multipliers=self._cut_mask(batch, view),
             ),
             name=VIEW,
             places=view.places[self.row] if self.pooling == CLS else None,
             all_layers=self.pooling in LAYERS,
         )
 
-    def _kept(self, batch: Batch, view: View) -> Tensor:
-        """[R, T, D] float32: 0 for what is cut of first texts, else 1.
+    def _cut_mask(self, batch: Batch, view: View) -> Tensor:
+        """Draws [B, T, D] float32: 0 for cut features of first texts, else 1.
 
-        Of each text so many features are cut, after the norm of the
-        embeddings, and so many tokens, special ones too (Yan et al. 2021,
-        "ConSERT", §3.2, and its code).
+        Of each text a share of the features is cut, after the norm of the
+        embeddings, and a share of the tokens, special tokens too (Yan et al.
+        2021, "ConSERT", §3.2, and its code).
         """
         rows, slots, texts = view.targets[self.row].shape
         number = ops.cast(view.block_ids, 'int32')  # of each token's text
@@ -243,21 +256,22 @@ class SimCSE(Queued):
         u = dropout.uniform(dropout.fold_in(key, 0), (rows, slots, width))
         edge = int(self.cut_features * width)
         lowest = ops.sort(u, axis=-1)[..., edge : edge + 1]
-        features = ops.cast(u >= lowest, 'float32')  # [R, J, D]
+        features = ops.cast(u >= lowest, 'float32')  # [B, J, D]
         slot = ops.minimum(number // texts, slots - 1)
         features = ops.take_along_axis(features, slot[..., None], axis=1)
-        # Of n tokens int(share n) are cut: those that draw the lowest.
+        # Of n tokens int(share n) are cut: the lowest draws.
         u = dropout.uniform(dropout.fold_in(key, 1), number.shape)
         same = ops.cast(number[:, :, None] == number[:, None], 'float32')
         lower = ops.cast(u[:, None] < u[:, :, None], 'float32')
         rank = ops.sum(same * lower, axis=2)
         most = ops.floor(self.cut_tokens * ops.sum(same, axis=2))
-        kept = features * ops.cast(rank >= most, 'float32')[..., None]
-        return ops.where(first[..., None], kept, 1.0)
+        mask = features * ops.cast(rank >= most, 'float32')[..., None]
+        return ops.where(first[..., None], mask, 1.0)
 
     def vectors(self, batch: Batch) -> dict[str, Tensor]:
-        """'texts' [N, K, D] without the head, and 'keys' [N, D] of the
-        momentum encoder.
+        """Returns 'texts' [N, S, D], before the head, and 'keys' [N, D].
+
+        Keys are by the momentum encoder.
         """
         numbers = batch.views[VIEW].targets[self.row]
         cut = self.cut_features or self.cut_tokens
@@ -265,17 +279,17 @@ class SimCSE(Queued):
             batch.views[VIEW],
             self._cut(batch) if cut else batch.encoded[VIEW]['encoder'][0],
         )
-        found = {
+        vectors = {
             'texts': ops.reshape(texts, (-1, numbers.shape[2], texts.shape[1]))
         }
         if self.momentum:
-            found['keys'] = self._pooled(
+            vectors['keys'] = self._pooled(
                 batch.views[KEYS], batch.encoded[KEYS][MOMENTUM][0]
             )
-        return found
+        return vectors
 
     def exported(self, vectors: Tensor) -> Tensor:
-        """[..., D] -> [n, E]: the dense layers that a workdir keeps."""
+        """Applies the exported dense layers: [..., D] -> [n, E]."""
         x = ops.reshape(vectors, (-1, vectors.shape[-1]))
         for layer in self.dense:
             x = layer(x)
@@ -284,26 +298,26 @@ class SimCSE(Queued):
     def _through_head(
         self, batch: Batch, x: Tensor, numbers: Tensor, norm: Any = None
     ) -> tuple[Tensor, Any]:
-        """`projected` of `exported` [n, E], and the moments of its norms."""
+        """Applies the head to `exported` [n, E]; also returns moments."""
         if self.head == PROJECTOR:
-            there = _there(batch.views[VIEW], self.row, numbers)
-            return self.own_head(
+            weights = _weights(batch.views[VIEW], self.row, numbers)
+            return self.train_head(
                 ops.cast(x, 'float32'),
-                ops.reshape(there, (-1,)),
+                ops.reshape(weights, (-1,)),
                 gather=batch.replicas.gather,
                 moments=norm,
             )
-        return (self.own_head(x) if self.own_head else x), None
+        return (self.train_head(x) if self.train_head else x), None
 
     def projected(
         self, batch: Batch, vectors: Tensor, numbers: Tensor, norm: Any = None
     ) -> Tensor:
-        """[..., D] -> the same: dense layers, then the head.
+        """Applies the dense layers, then the head: [..., D] -> [..., D].
 
         Args:
             batch: of the step.
-            vectors: of texts of each example, N or [N, K] of them.
-            numbers: likewise, what each text is; -1 for none.
+            vectors: [N, D] or [N, S, D], of texts.
+            numbers: [N] or [N, S], equal where texts are; -1 for no text.
             norm: the moments that a projector norms by, see `norms`; None:
                 those of the vectors.
         """
@@ -314,22 +328,22 @@ class SimCSE(Queued):
     def finished(
         self, batch: Batch, vectors: Tensor, numbers: Tensor, norm: Any = None
     ) -> Tensor:
-        """[..., W]: as `projected`, of length 1, and what is `beside` it."""
+        """Computes the compared vectors [..., W], each part of length 1."""
         exported = self.exported(vectors)
         x, _ = self._through_head(batch, exported, numbers, norm)
         shape = ops.shape(vectors)[:-1]
-        parts = [x, exported] if self.beside else [x]
+        parts = [x, exported] if self.concatenates else [x]
         parts = [unit(ops.reshape(x, (*shape, x.shape[-1]))) for x in parts]
-        return ops.concatenate(parts, axis=-1) if self.beside else parts[0]
+        return parts[0] if len(parts) == 1 else ops.concatenate(parts, axis=-1)
 
     def norms(self, batch: Batch) -> dict[str, Any]:
         """Computes a projector's norms of a batch, by name; {} without one.
 
-        Of all held-out text at once, so that it does not depend on slices.
+        Of all held-out text at once, so that they do not depend on slices.
         """
         if self.head != PROJECTOR:
             return {}
-        view, vectors = batch.views[VIEW], self.compared(batch)
+        view, vectors = batch.views[VIEW], self.vectors_of(batch)
         numbers = {'texts': sentence_numbers(view, self.row)}
         if self.keys_are_positives:
             numbers['keys'] = _numbers(view, self.row)[0][:, 1]
@@ -339,22 +353,22 @@ class SimCSE(Queued):
         }
 
     def _texts(self, batch: Batch, norms: Mapping[str, Any]) -> Tensor:
-        """[N, K, W], all texts as they are compared.
+        """Computes the compared vectors of all texts, [N, S, W].
 
-        Where keys are positives, b is what the momentum encoder makes of it,
-        and no gradient enters it (He et al. 2020, §3.2, Algorithm 1).
+        Where keys are positives, b is encoded by the momentum encoder, without
+        a gradient (He et al. 2020, §3.2, Algorithm 1).
         """
-        found = self.compared(batch)
+        vectors = self.vectors_of(batch)
         view = batch.views[VIEW]
         numbers = sentence_numbers(view, self.row)
         texts = self.finished(
-            batch, found['texts'], numbers, norms.get('texts')
+            batch, vectors['texts'], numbers, norms.get('texts')
         )
         if not self.keys_are_positives:
             return texts
         numbers, _ = _numbers(view, self.row)
         keys = self.finished(
-            batch, found['keys'], numbers[:, 1], norms.get('keys')
+            batch, vectors['keys'], numbers[:, 1], norms.get('keys')
         )
         keys = ops.stop_gradient(keys)
         return ops.concatenate(
@@ -363,23 +377,23 @@ class SimCSE(Queued):
 
     # ---------------------------------------------------------- candidates
 
-    def candidates(self, batch: Batch) -> Shared:
-        """All texts of the global batch, by kind, and a queue behind them."""
+    def candidates(self, batch: Batch) -> SharedCandidates:
+        """Gathers the texts of the global batch, by kind, and a queue."""
         view = batch.views[VIEW]
         norms = {} if batch.training else self.norms(batch)
-        texts = self._texts(batch, norms)  # [N, K, W]
-        if self.guide:  # what it sees lies behind, [N, K, W + G]
+        texts = self._texts(batch, norms)  # [N, S, W]
+        if self.guide:  # [N, S, W + G], to be gathered at once
             texts = ops.concatenate([texts, _guides(view, self.row)], axis=2)
-        numbers, sequences = _numbers(view, self.row)  # [N, K], [N]
+        numbers, sequences = _numbers(view, self.row)  # [N, S], [N]
 
         def of(text: int, sequences: Tensor) -> Pool:
             mine = numbers[:, text]
-            return gathered(
+            return gather_vectors(
                 batch,
                 mine,
                 sequences,
                 texts[:, text],
-                _there(view, self.row, mine),
+                _weights(view, self.row, mine),
                 kind=text,
             )
 
@@ -387,30 +401,34 @@ class SimCSE(Queued):
         nobody = ops.full_like(sequences, -1)
         pools += [of(k, nobody) for k in range(2, texts.shape[1])]
         if self.directions == FORWARD:
-            return Shared({'b': self.behind(batch, joined(*pools))}, norms)
+            b = self.with_queue(batch, join_pools(*pools))
+            return SharedCandidates({'b': b}, norms)
         a = of(0, sequences)
         if self.directions == BOTH:
-            b = self.behind(batch, joined(*pools))
-            return Shared({'b': b, 'a': a}, norms)
-        # Whoever looks finds all texts, but those of its own example.
-        every = joined(pools[0], a, *pools[1:])
-        return Shared(dict.fromkeys('ba', self.behind(batch, every)), norms)
+            b = self.with_queue(batch, join_pools(*pools))
+            return SharedCandidates({'b': b, 'a': a}, norms)
+        # Each side has all texts as candidates, but those of its example.
+        every = join_pools(pools[0], a, *pools[1:])
+        every = self.with_queue(batch, every)
+        return SharedCandidates(dict.fromkeys('ba', every), norms)
 
-    def score(self, batch: Batch, candidates: Shared) -> infonce.Outcome:
-        """Eq. 1; the mean of both directions where there are two.
+    def score(
+        self, batch: Batch, candidates: SharedCandidates
+    ) -> infonce.Outcome:
+        """Computes Eq. 1, the mean over the directions.
 
         The loss is the mean over the whole vectors and prefixes of exported
-        ones (Kusupati et al. 2022, "Matryoshka", Eq. 1); all else is of the
-        whole, and of no candidates but other answers of the batch: a's where
-        one looks for a, b's where one looks for b.
+        ones (Kusupati et al. 2022, "Matryoshka", Eq. 1). All else is of whole
+        vectors, and of no candidates but other answers of the batch: other a
+        for an a, other b for a b.
         """
         texts = self._texts(batch, candidates.norms)
-        found = self._score(batch, texts, candidates.pools)
-        losses = [found.loss]
+        outcome = self._score(batch, texts, candidates.pools)
+        losses = [outcome.loss]
         for width in self.prefixes:
-            part = self._score(batch, texts, candidates.pools, width)
-            losses.append(part.loss)
-        return found._replace(loss=sum(losses) / len(losses))
+            prefix = self._score(batch, texts, candidates.pools, width)
+            losses.append(prefix.loss)
+        return outcome._replace(loss=sum(losses) / len(losses))
 
     def _score(
         self,
@@ -419,24 +437,24 @@ class SimCSE(Queued):
         pools: dict[str, Pool],
         prefix: int | None = None,
     ) -> infonce.Outcome:
-        """Scores vectors [N, K, W], whole or the first so many numbers."""
+        """Scores vectors [N, S, W], or the first `prefix` numbers of each."""
         view = batch.views[VIEW]
         numbers, sequences = _numbers(view, self.row)
-        weights = _there(view, self.row, numbers[:, 1])
+        weights = _weights(view, self.row, numbers[:, 1])
         wide = texts.shape[2]
 
         def part(x: Tensor) -> Tensor:
             if prefix:
-                begin = self.whole_width if self.beside else 0
+                begin = self.whole_width if self.concatenates else 0
                 return unit(x[..., begin : begin + prefix])
-            return x[..., : self.whole_width] if self.beside else x
+            return x[..., : self.whole_width] if self.concatenates else x
 
         texts = part(texts)
         outcomes = []
         for side, query, answer in (('b', 0, 1), ('a', 1, 0)):
             if side not in pools:
                 continue
-            others, own = pools[side], texts[:, query]
+            others, queries = pools[side], texts[:, query]
             states, trained = others.states, others.others(sequences)
             counts = others.others(sequences, others.kinds[None] == answer)
             identical = ops.equal(others.ids[None], numbers[:, answer, None])
@@ -448,16 +466,16 @@ class SimCSE(Queued):
                 trained = ops.where(near, 0.0, trained)
                 states = states[:, :wide]
             states = part(states)
-            cosines = ops.matmul(own, ops.transpose(states))  # [N, M]
-            positive = ops.sum(own * texts[:, answer], axis=1)
+            cosines = ops.matmul(queries, ops.transpose(states))  # [N, M]
+            positive = ops.sum(queries * texts[:, answer], axis=1)
             positive = positive / self.temperature
-            earlier = self.among_earlier(
+            earlier = self.score_queue(
                 batch,
                 others,
-                own / self.temperature,
+                queries / self.temperature,
                 numbers[:, answer],
                 sharpness=self.hardness * self.temperature,
-                finish=part if prefix or self.beside else None,
+                finish=part if prefix or self.concatenates else None,
             )
             outcome = self._contrast(
                 positive, cosines, counts, trained, identical, weights, earlier
@@ -471,22 +489,25 @@ class SimCSE(Queued):
     def _near(
         self, view: View, query: int, answer: int, others: Tensor
     ) -> Tensor:
-        """[N, M] bool: candidates that the guide finds nearer than the answer.
+        """Marks candidates that the guide finds nearer than the answer.
 
-        Its cosine with what asks is above that of the answer less the margin
-        (Solatorio 2024, "GISTEmbed", §3). Whatever replica the answer is of,
-        it is never masked: `Pool.others` leaves it out, and f(a, b) is apart.
+        The guide's cosine of query and candidate is above that of query and
+        answer less the margin (Solatorio 2024, "GISTEmbed", §3). The answer is
+        never marked: `Pool.others` leaves it out, and f(a, b) is apart.
 
         Args:
             view: of the texts.
-            query, answer: which of the K texts.
-            others: [M, G] its vectors of candidates, of length 1.
+            query, answer: which of the S texts.
+            others: [M, G] the guide's vectors of candidates, of length 1.
+
+        Returns:
+            [N, M] bool.
         """
-        seen = _guides(view, self.row)
-        own = seen[:, query]
-        found = ops.matmul(own, ops.transpose(others))
-        edge = ops.sum(own * seen[:, answer], axis=1) - self.guide_margin
-        return found > edge[:, None]
+        guides = _guides(view, self.row)
+        queries = guides[:, query]
+        cosines = ops.matmul(queries, ops.transpose(others))
+        edge = ops.sum(queries * guides[:, answer], axis=1) - self.guide_margin
+        return cosines > edge[:, None]
 
     def _contrast(
         self,
@@ -498,10 +519,10 @@ class SimCSE(Queued):
         weights: Tensor,
         earlier: QueueScores | None,
     ) -> infonce.Outcome:
-        """Eq. 1 of scores; copies of b are no negatives of the loss.
+        """Computes Eq. 1; copies of b are no negatives of the loss.
 
-        Candidates of the bound are `counts`, those of the loss `trained`, of
-        which it is said how many are `identical`.
+        `counts` are candidates of the bound, `trained` those of the loss; the
+        share of `identical` ones among these is a further measure.
         """
         others = ops.where(identical, 0.0, trained)
         if self.hardness:
@@ -532,44 +553,44 @@ class SimCSE(Queued):
 
     @property
     def keys_are_positives(self) -> bool:
-        """Whether what the momentum encoder makes is b of its own step."""
+        """True if the momentum encoder makes the b of each step."""
         return self.keys == POSITIVES
 
     @property
     def key_width(self) -> int:
         """W."""
-        beside = self.exported_width if self.beside else 0
-        return self.whole_width + beside
+        exported = self.exported_width if self.concatenates else 0
+        return self.whole_width + exported
 
-    def remember(self, batch: Batch) -> dict[str, Any]:
-        """Queues what the momentum encoder, or the encoder itself, made of b.
+    def update_state(self, batch: Batch) -> dict[str, Any]:
+        """Queues b, by the momentum encoder if `momentum`.
 
-        Through the head as it is now, as published: it has no average.
+        The head has no average: as published, it is the current one.
         """
-        view, vectors = batch.views[VIEW], self.compared(batch)
+        view, vectors = batch.views[VIEW], self.vectors_of(batch)
         numbers, sequences = _numbers(view, self.row)
         keys = vectors['keys'] if self.momentum else vectors['texts'][:, 1]
         ids = numbers[:, 1]
-        found = gathered(
+        pool = gather_vectors(
             batch,
             ids,
             sequences,
             self.finished(batch, keys, ids),
-            _there(view, self.row, ids),
+            _weights(view, self.row, ids),
         )
-        return self.enqueued(batch, found)
+        return self.enqueue(batch, pool)
 
 
 def _count(view: View, row: str) -> int:
-    """J K."""
+    """Returns J S, the number of texts of a sequence."""
     _, slots, texts = view.targets[row].shape
     return slots * texts
 
 
 def _numbers(view: View, row: str) -> tuple[Tensor, Tensor]:
-    """[N, K] what each text is, and [N] of which example.
+    """Returns [N, S], equal where texts are, and [N], the example of each.
 
-    A sentence of which there is one copy is its own b.
+    With one copy, a sentence is its own positive.
     """
     numbers = sentence_numbers(view, row)
     if numbers.shape[1] == 1:
@@ -578,43 +599,43 @@ def _numbers(view: View, row: str) -> tuple[Tensor, Tensor]:
 
 
 def _guides(view: View, row: str) -> Tensor:
-    """[N, K, G] float32 of length 1: what a guide makes of each text."""
-    found = ops.cast(view.guides[row], 'float32')
-    return unit(ops.reshape(found, (-1, *found.shape[2:])))
+    """Returns a guide's vectors of the texts, [N, S, G] of length 1."""
+    vectors = ops.cast(view.guides[row], 'float32')
+    return unit(ops.reshape(vectors, (-1, *vectors.shape[2:])))
 
 
-def _share(some: Tensor, counts: Tensor) -> Tensor:
-    """[N]: how many of the candidates, `counts` [N, M], are `some`, bool."""
-    found = ops.sum(ops.where(some, counts, 0.0), axis=1)
-    return found / ops.maximum(ops.sum(counts, axis=1), 1.0)
+def _share(marked: Tensor, counts: Tensor) -> Tensor:
+    """Computes the share of candidates [N, M] that are marked, [N]."""
+    total = ops.sum(ops.where(marked, counts, 0.0), axis=1)
+    return total / ops.maximum(ops.sum(counts, axis=1), 1.0)
 
 
 def sentence_numbers(view: View, row: str) -> Tensor:
-    """[N, K] int32, what each text is; -1 for those that are not there."""
+    """Returns [N, S] int32, equal where texts are; -1 for no text."""
     numbers = view.targets[row]
     return ops.reshape(numbers, (-1, numbers.shape[2]))
 
 
 def text_places(view: View, row: str) -> Tensor:
-    """[R, J K] int32, where each text of a row begins; -1: it is not there."""
-    there = _there(view, row, sentence_numbers(view, row))
+    """Returns where each text begins, [B, J S] int32; -1 for no text."""
+    weights = _weights(view, row, sentence_numbers(view, row))
     places = view.places[row]
-    return ops.where(ops.reshape(there, places.shape) > 0, places, -1)
+    return ops.where(ops.reshape(weights, places.shape) > 0, places, -1)
 
 
-def _there(view: View, row: str, numbers: Tensor) -> Tensor:
-    """The shape of numbers, N or [N, K]: 1.0 for texts that are there."""
-    there = ops.cast(numbers >= 0, 'float32')
+def _weights(view: View, row: str, numbers: Tensor) -> Tensor:
+    """Returns the weights of texts, shaped as numbers; 0 for no text."""
+    real = ops.cast(numbers >= 0, 'float32')
     weights = ops.reshape(view.weights[row], (-1,))
-    return there * (weights if len(there.shape) == 1 else weights[:, None])
+    return real * (weights if len(real.shape) == 1 else weights[:, None])
 
 
 def source_of(settings: Mapping[str, Any]) -> str:
-    """What the texts of a row that reads VIEW are from."""
+    """Names the source of the texts of a row that reads VIEW."""
     return 'text_pairs' if settings['pairs'] else 'sentences'
 
 
-def _wanted(settings: Mapping[str, Any]) -> Reads:
+def _reads(settings: Mapping[str, Any]) -> Reads:
     pooling, pairs = settings['pooling'], settings['pairs']
     cut = settings['cut_features'] or settings['cut_tokens']
     return Reads(
@@ -626,10 +647,10 @@ def _wanted(settings: Mapping[str, Any]) -> Reads:
     )
 
 
-def _wanted_keys(settings: Mapping[str, Any]) -> Reads | None:
+def _reads_keys(settings: Mapping[str, Any]) -> Reads | None:
     if not settings['momentum']:
         return None
-    return _wanted(settings)._replace(encoders=(MOMENTUM,))
+    return _reads(settings)._replace(encoders=(MOMENTUM,))
 
 
 def _encoders(settings: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
@@ -652,9 +673,9 @@ ROW = Row(
     b='the same sentence, or its pair',
     relation='equal but for dropout; or paired by people (`--pairs`)',
     candidates='the batch; own negatives of pairs, a queue',
-    views={VIEW: _wanted, KEYS: _wanted_keys},
+    views={VIEW: _reads, KEYS: _reads_keys},
     encoders=_encoders,
     heldout_candidates=512,
     vector=_vector,
-    companions=companions,
+    auxiliaries=auxiliaries,
 )

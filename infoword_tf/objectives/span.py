@@ -10,19 +10,19 @@ code has the question among them). Where a question may have no answer
 "nowhere" is one more candidate: the place of the pooled state, such as [CLS]
 (Devlin et al. 2019, §4.3). Both ends are pairs of Eq. 1, so the loss is the
 mean of their cross-entropies. With `end='conditional'` the last place is scored
-for a given first one (Yang et al. 2019, as its code has it),
+for a first place (Yang et al. 2019, published code),
 
     w_end . norm(tanh(W [g_omega(a)_b; g_omega(a)_first])),
 
 the true first place in training, the `STARTS` best ones later.
 
-What is known of b without its text is where answers usually stand: p(b) is the
-share of answers that begin (or end) in b's twentieth of the context, spread
-evenly over the places of that twentieth; "nowhere" is a case of its own. A
-critic that knows these shares alone has exactly 0 nats.
+Without its text b is guessed by where answers usually stand: p(b) is the share
+of answers that begin (or end) in b's twentieth of the context, spread evenly
+over the places of that twentieth; "nowhere" is counted apart. A critic that
+knows these shares alone has exactly 0 nats.
 
-Glossary of shapes: R rows, J examples of a row, T tokens, N = 2 R J, D width,
-S = STARTS, C = 2 (BINS + 1) counts.
+Shapes: J examples of a sequence, N = 2 B J, S = STARTS, C = 2 (BINS + 1)
+counts.
 """
 
 from typing import Any, NamedTuple
@@ -36,7 +36,7 @@ from infoword_tf.lazy import ops
 from infoword_tf.objectives import infonce
 from infoword_tf.objectives.infonce import NEVER
 from infoword_tf.objectives.objective import Batch, Objective
-from infoword_tf.objectives.row import Row, as_started
+from infoword_tf.objectives.row import Row, vector_of_init
 from infoword_tf.settings import setting
 from infoword_tf.views import Reads, View
 
@@ -44,18 +44,18 @@ Tensor = Any
 VIEW = 'examples'
 ENDS = ('independent', 'conditional')
 STARTS = 5
-BINS = 20  # that a context is parted into; the number of "nowhere" is the next
-_LEAST = 1e-6  # answers: so that no log is taken of none
+BINS = 20  # twentieths of a context; "nowhere" is counted in one more
+_LEAST = 1e-6  # answers a bin, so that logs are finite
 _EPSILON = 1e-12  # of the norm, as in XLNet
 
 
 def twentieth(place: Any, size: Any) -> Any:
-    """Which of BINS parts of a context of `size` tokens has a place of it."""
+    """Returns the bin of a place in a context of `size` tokens."""
     return BINS * place // size
 
 
 def counts_of(targets: np.ndarray, candidates: np.ndarray) -> np.ndarray:
-    """How often answers begin and end in each part of a context.
+    """Counts how often answers begin and end in each bin of a context.
 
     Args:
         targets: [n, 3] int32, see `Spans`.
@@ -67,28 +67,28 @@ def counts_of(targets: np.ndarray, candidates: np.ndarray) -> np.ndarray:
     begin, end = candidates[:, :1], candidates[:, 1:]
     places = targets[:, :2]
     inside = (places >= begin) & (places < end)
-    part = twentieth(places - begin, np.maximum(end - begin, 1))
-    part = np.where(inside, part, BINS)
+    bins = twentieth(places - begin, np.maximum(end - begin, 1))
+    bins = np.where(inside, bins, BINS)
     return np.concatenate([
-        np.bincount(column, minlength=BINS + 1) for column in part.T
+        np.bincount(column, minlength=BINS + 1) for column in bins.T
     ])  # fmt: skip
 
 
 class Slots(NamedTuple):
-    """What each example of a row may answer.
+    """Candidate places of each example of a sequence.
 
     Attributes:
-        context: [R, J, T] bool, the places of its context.
-        own: [R, J, T] bool, all candidates.
-        nowhere: [R, J] int32, the place that stands for "nowhere".
-        first: [R, J] int32, where the context begins.
-        size: [R, J] int32, its places.
-        token: [R, T] int32, the example that a token belongs to; 0 where it
+        context: [B, J, T] bool, the places of its context.
+        candidates: [B, J, T] bool, all candidates.
+        nowhere: [B, J] int32, the place that stands for "nowhere".
+        first: [B, J] int32, where the context begins.
+        size: [B, J] int32, its places.
+        token: [B, T] int32, the example that a token belongs to; 0 where it
             is no candidate.
     """
 
     context: Tensor
-    own: Tensor
+    candidates: Tensor
     nowhere: Tensor
     first: Tensor
     size: Tensor
@@ -96,15 +96,21 @@ class Slots(NamedTuple):
 
 
 class Spans(Objective):
-    """`span`: Eq. 1 over places, of both ends of an answer.
+    """`span`: the answer in a context, by Eq. 1 over the places of both ends.
 
-    The targets of the view are [R, J, 3]: the first place of the answer, its
-    last, and the place of the pooled state of the text. Both ends are that
-    one where there is no answer. An example whose answer is no candidate (it
-    stands in another window of its context) has predictions and no loss.
+    The targets of the view are [B, J, 3]: the first place of the answer, its
+    last, and the place of the pooled state of the text, where both ends are
+    if there is no answer. An example whose answer is no candidate (it stands
+    in another window of its context) has predictions and no loss.
 
-    The stride, a question's and an answer's length are for whoever lays windows
-    out and cuts answers out (inference/reader.py).
+    The settings of lengths are for inference/reader.py, which makes windows and
+    extracts answers.
+
+    Learns: which words of a text answer a question.
+    Take it: for answers that stand in the text, as in SQuAD.
+    Needs: questions, contexts and answers in SQuAD's format; --init.
+    Example: python -m tasks.squad --init=MODEL --train=train-v1.1.json
+        --dev=dev-v1.1.json --workdir=W
     """
 
     end: str = setting(
@@ -120,23 +126,23 @@ class Spans(Objective):
     )
     stride: int = setting(
         128,
-        'Largest stride between windows over a long context, in pieces.',
+        'Largest stride between windows over a long context, in tokens.',
         at_least=1,
     )
     question: int = setting(
-        64, 'Maximum length of a question, in pieces.', at_least=1
+        64, 'Maximum length of a question, in tokens.', at_least=1
     )
     longest: int = setting(
-        30, 'Maximum length of an answer, in pieces.', at_least=1
+        30, 'Maximum length of an answer, in tokens.', at_least=1
     )
 
     @property
     def conditional(self) -> bool:
-        """Whether last places are scored for a given first one."""
+        """True if last places are scored for a first place."""
         return self.end == 'conditional'
 
     def build(self) -> None:
-        """Makes the weights: of both ends, or of one and then the other."""
+        """Makes the weights of both ends."""
         d = self.encoder.width
         if self.conditional:
             self.start_kernel = table(self, 'start_kernel', d, 1)
@@ -152,12 +158,12 @@ class Spans(Objective):
     # ------------------------------------------------------------- the scores
 
     def ends(self, x: Tensor) -> tuple[Tensor, Tensor]:
-        """[R, T, D] float32 -> f of first and of last places, [R, T] each."""
+        """Scores first and last places: [B, T, D] float32 -> [B, T] each."""
         scores = ops.matmul(x, self.kernel)
         return scores[..., 0], scores[..., 1]
 
     def starts(self, x: Tensor) -> Tensor:
-        """f of first places: [R, T, D] float32 -> [R, T]."""
+        """Scores first places: [B, T, D] float32 -> [B, T]."""
         return ops.matmul(x, self.start_kernel)[..., 0]
 
     def ends_after(
@@ -167,21 +173,21 @@ class Spans(Objective):
         token: Tensor,
         key: Tensor | None = None,
     ) -> Tensor:
-        """f of last places where the first ones are given.
+        """Scores last places, for a first place of each example.
 
         Args:
-            x: [R, T, D] float32.
-            firsts: [R, J] int32, a first place of each example.
-            token: [R, T] int32, the example that each token belongs to.
-            key: of fused pieces; None: plain operations.
+            x: [B, T, D] float32.
+            firsts: [B, J] int32, a first place of each example.
+            token: [B, T] int32, the example that each token belongs to.
+            key: of fused operations; None: plain operations.
 
         Returns:
-            [R, T] float32.
+            [B, T] float32.
         """
         d = x.shape[-1]
         kernel = ops.convert_to_tensor(self.inner_kernel)
-        given = ops.matmul(take(x, firsts), kernel[d:])  # [R, J, D]
-        inner = ops.matmul(x, kernel[:d]) + take(given, token)
+        first = ops.matmul(take(x, firsts), kernel[d:])  # [B, J, D]
+        inner = ops.matmul(x, kernel[:d]) + take(first, token)
         inner = norm.norm(
             ops.tanh(inner + self.inner_bias),
             self.gamma,
@@ -195,11 +201,10 @@ class Spans(Objective):
     def both_ends(
         self, batch: Batch
     ) -> tuple[Slots, tuple[Tensor, Tensor]]:
-        """What each example may answer, and f of first and last places.
+        """Returns candidates, and scores of first and last places.
 
-        Returns:
-            The candidates, and twice [R, T] float32; of last places after the
-            true first one, where the end is conditional.
+        The scores are [B, T] float32 each; of a conditional end those of last
+        places are for the true first place.
         """
         view = batch.views[VIEW]
         slots = self._slots(view)
@@ -207,40 +212,41 @@ class Spans(Objective):
         if not self.conditional:
             return slots, self.ends(x)
         firsts = view.targets[self.row][:, :, 0]
-        last = self.ends_after(x, firsts, slots.token, batch.fused)
+        last = self.ends_after(x, firsts, slots.token, batch.fused_key)
         return slots, (self.starts(x), last)
 
     def weight(self, batch: Batch) -> Tensor:
-        """As `Objective.weight`: of answers that are candidates, both ends."""
+        """Sums the weights of answers that are candidates, of both ends."""
         view = batch.views[VIEW]
-        targets, own = view.targets[self.row], self._slots(view).own
+        targets = view.targets[self.row]
+        candidates = self._slots(view).candidates
         known = ops.logical_and(
-            *(_known(own, targets[:, :, i]) for i in range(2))
+            *(_known(candidates, targets[:, :, i]) for i in range(2))
         )
         return 2 * ops.sum(ops.where(known, view.weights[self.row], 0.0))
 
     def score(self, batch: Batch, candidates: None) -> infonce.Outcome:
-        """Cross-entropy of the first and of the last place."""
+        """Computes cross-entropy of the first and of the last place."""
         view = batch.views[VIEW]
         slots, scores = self.both_ends(batch)
         targets = view.targets[self.row]
-        own = batch.statistics.own[self.row]
+        statistics = batch.statistics.by_row[self.row]
         training, measured = (
             np.reshape(np.asarray(counts, np.float64), (2, BINS + 1))
-            for counts in (own.training, own.measured)
+            for counts in (statistics.training, statistics.measured)
         )
-        parts = [
+        ends = [
             _one_end(
                 slots, scores[i], targets[:, :, i], training[i], measured[i]
             )
             for i in range(2)
         ]
         # Of an answer that is no candidate neither end counts.
-        known = ops.minimum(*(there for there, *_ in parts))
+        known = ops.minimum(*(known for known, *_ in ends))
         weights = ops.reshape(view.weights[self.row] * known, (-1,))
         positive, log_sum, log_size, rank, *marginal = (
             ops.concatenate([ops.reshape(x, (-1,)) for x in both])
-            for both in zip(*(part for _, *part in parts), strict=True)
+            for both in zip(*(end for _, *end in ends), strict=True)
         )
         outcome = infonce.infonce(
             infonce.Candidates(positive, log_sum, log_size, rank),
@@ -255,18 +261,18 @@ class Spans(Objective):
     # -------------------------------------------------------- what it predicts
 
     def spans(self, x: Tensor, slots: Slots) -> dict[str, Tensor]:
-        """Scores of spans, nats: a first place's and a last one's are added.
+        """Scores spans in nats, as the sum of a first and a last place.
 
         Args:
-            x: [R, T, D] float32.
-            slots: what the examples of each row may answer.
+            x: [B, T, D] float32.
+            slots: candidates of each example.
 
         Returns:
-            'first' and 'last' [R, T], f of each; or with a conditional end
-            'starts' [R, J, S], the best first places as tokens of their
-            context, 'first' [R, J, S], their log-probabilities, and 'last' [R,
-            T, S], those of last places after each. Below `NEVER` / 2: there is
-            none. With `null` also 'nowhere' [R, J], of that.
+            'first' and 'last' [B, T], f of each; or with a conditional end
+            'starts' [B, J, S], the best first places as tokens of their
+            context, 'first' [B, J, S], their log-probabilities, and 'last' [B,
+            T, S], those of last places after each. Below `NEVER` / 2: no such
+            place. With `null` also 'nowhere' [B, J].
         """
         if not self.conditional:
             first, last = self.ends(x)
@@ -275,8 +281,8 @@ class Spans(Objective):
                 both = (first + last)[:, :, None]
                 predictions['nowhere'] = take(both, slots.nowhere)[:, :, 0]
             return predictions
-        first = log_softmax(slots.own, self.starts(x))  # [R, J, T]
-        # Beyond the last token there is none, and there may be fewer than S.
+        first = log_softmax(slots.candidates, self.starts(x))  # [B, J, T]
+        # There may be fewer than S places.
         predictions = ops.pad(
             ops.where(slots.context, first, NEVER),
             [[0, 0], [0, 0], [0, STARTS]],
@@ -286,9 +292,9 @@ class Spans(Objective):
         places = ops.minimum(places, ops.shape(x)[1] - 1)
 
         def last(firsts: Tensor) -> Tensor:
-            """[R, T] log-probabilities of last places."""
+            """Computes log-probabilities of last places, [B, T]."""
             scores = self.ends_after(x, firsts, slots.token)
-            total = _log_sum(slots.own, scores)  # [R, J]
+            total = _log_sum(slots.candidates, scores)  # [B, J]
             return scores - take(total[:, :, None], slots.token)[:, :, 0]
 
         predictions = {
@@ -306,9 +312,9 @@ class Spans(Objective):
         return predictions
 
     def _slots(self, view: View) -> Slots:
-        """What each example of the view may answer."""
-        number = view.candidates[self.row]  # [R, T]
-        nowhere = view.targets[self.row][:, :, 2]  # [R, J]
+        """Returns the candidates of each example of the view."""
+        number = view.candidates[self.row]  # [B, T]
+        nowhere = view.targets[self.row][:, :, 2]  # [B, J]
         examples, tokens = nowhere.shape[1], number.shape[1]
         return slots_of(
             ops.equal(
@@ -321,34 +327,34 @@ class Spans(Objective):
 
 
 def slots_of(context: Tensor, nowhere: Tensor, tokens: Any) -> Slots:
-    """Examples by their contexts.
+    """Makes `Slots` from the contexts of examples.
 
     Args:
-        context: [R, J, T] bool.
-        nowhere: [R, J] int32, the place that stands for it.
+        context: [B, J, T] bool.
+        nowhere: [B, J] int32, the place that stands for "nowhere".
         tokens: T where that is a candidate, else None.
     """
-    own = context
+    candidates = context
     if tokens is not None:
         places = ops.arange(tokens, dtype='int32')
-        own = ops.logical_or(
-            own, ops.equal(places[None, None, :], nowhere[:, :, None])
+        candidates = ops.logical_or(
+            candidates, ops.equal(places[None, None, :], nowhere[:, :, None])
         )
     return Slots(
         context,
-        own,
+        candidates,
         nowhere,
         ops.cast(ops.argmax(context, axis=2), 'int32'),
         ops.sum(ops.cast(context, 'int32'), axis=2),
-        ops.cast(ops.argmax(own, axis=1), 'int32'),
+        ops.cast(ops.argmax(candidates, axis=1), 'int32'),
     )
 
 
-def _known(own: Tensor, targets: Tensor) -> Tensor:
-    """[R, J] bool: whether the target [R, J] is a candidate [R, J, T]."""
-    column = ops.arange(own.shape[2], dtype='int32')[None, None, :]
+def _known(candidates: Tensor, targets: Tensor) -> Tensor:
+    """Tells which targets [B, J] are candidates [B, J, T]."""
+    column = ops.arange(candidates.shape[2], dtype='int32')[None, None, :]
     true = ops.equal(column, targets[:, :, None])
-    return ops.any(ops.logical_and(own, true), axis=2)
+    return ops.any(ops.logical_and(candidates, true), axis=2)
 
 
 def _one_end(
@@ -358,42 +364,42 @@ def _one_end(
     training: np.ndarray,
     measured: np.ndarray,
 ) -> tuple[Tensor, ...]:
-    """One end of every answer among its candidates.
+    """Sums scores of one end of every answer over the candidates.
 
     Args:
-        slots: what they are.
-        scores: [R, T] float32.
-        targets: [R, J] int32.
+        slots: the candidates.
+        scores: [B, T] float32.
+        targets: [B, J] int32.
         training, measured: [BINS + 1] counts, see `counts_of`.
 
     Returns:
-        [R, J] each: 1 where the target is a candidate, the fields of
+        [B, J] each: 1 where the target is a candidate, the fields of
         `infonce.Candidates` without copies and those of `infonce.Marginal`.
     """
-    own, tokens = slots.own, scores.shape[1]
+    candidates, tokens = slots.candidates, scores.shape[1]
     column = ops.arange(tokens, dtype='int32')[None, None, :]
-    true = ops.equal(column, targets[:, :, None])  # [R, J, T]
-    known = ops.any(ops.logical_and(own, true), axis=2)
+    true = ops.equal(column, targets[:, :, None])  # [B, J, T]
+    known = ops.any(ops.logical_and(candidates, true), axis=2)
     positive = take(scores[:, :, None], targets)[:, :, 0]
-    others = ops.logical_and(own, ops.logical_not(true))
+    others = ops.logical_and(candidates, ops.logical_not(true))
     as_high = ops.greater_equal(scores[:, None, :], positive[:, :, None])
     as_high = ops.logical_and(as_high, others)
-    size = ops.sum(ops.cast(own, 'float32'), axis=2)
+    size = ops.sum(ops.cast(candidates, 'float32'), axis=2)
     log_size = ops.log(ops.maximum(size, 1.0))
     known_p, expected_p = (
         _log_density(slots, counts)
         for counts in (np.maximum(measured, _LEAST), training + 1)
-    )  # [R, J, T]
+    )  # [B, J, T]
     log_p = _at(known_p, targets)
-    # Several places may be the likeliest: who guesses one of them is right in
-    # so many cases.
+    # Several places may be the likeliest: a guess of one of them is right in
+    # that share of the cases.
     likely = known_p > ops.max(known_p, axis=2, keepdims=True) - 1e-5
     share = 1 / ops.sum(ops.cast(likely, 'float32'), axis=2)
     commonest = ops.any(ops.logical_and(likely, true), axis=2)
     return (
         ops.cast(known, 'float32'),
         positive,
-        _log_sum(own, scores),
+        _log_sum(candidates, scores),
         log_size,
         ops.sum(ops.cast(as_high, 'float32'), axis=2),
         log_p + log_size,
@@ -403,42 +409,42 @@ def _one_end(
 
 
 def _log_density(slots: Slots, counts: np.ndarray) -> Tensor:
-    """[R, J, T] float32: log p of every place, without its text.
+    """Computes log p of every place without a text, [B, J, T] float32.
 
     Args:
-        slots: what the candidates are.
+        slots: the candidates.
         counts: [BINS + 1], above 0.
     """
-    tokens = slots.own.shape[2]
+    tokens = slots.candidates.shape[2]
     size = ops.maximum(slots.size, 1)[:, :, None]
     column = ops.arange(tokens, dtype='int32')[None, None, :]
-    part = twentieth(column - slots.first[:, :, None], size)
-    part = ops.clip(part, 0, BINS - 1)
-    # Places i of part k: those with k n <= BINS i < (k + 1) n.
-    places = -(-(part + 1) * size // BINS) + -part * size // BINS
+    bins = twentieth(column - slots.first[:, :, None], size)
+    bins = ops.clip(bins, 0, BINS - 1)
+    # Places i of bin k: those with k n <= BINS i < (k + 1) n.
+    places = -(-(bins + 1) * size // BINS) + -bins * size // BINS
     log_counts = np.log(counts).astype('float32')
-    log_p = ops.take(log_counts, part) - ops.log(
+    log_p = ops.take(log_counts, bins) - ops.log(
         ops.cast(ops.maximum(places, 1), 'float32')
     )
     log_p = ops.where(slots.context, log_p, float(log_counts[BINS]))
-    log_p = ops.where(slots.own, log_p, NEVER)
+    log_p = ops.where(slots.candidates, log_p, NEVER)
     return log_p - ops.logsumexp(log_p, axis=2, keepdims=True)
 
 
-def _log_sum(own: Tensor, scores: Tensor) -> Tensor:
-    """Of each example over its candidates: [R, J, T], [R, T] -> [R, J]."""
-    scores = ops.where(own, scores[:, None, :], NEVER)
+def _log_sum(candidates: Tensor, scores: Tensor) -> Tensor:
+    """Sums scores [B, T] over candidates [B, J, T], in logs: [B, J]."""
+    scores = ops.where(candidates, scores[:, None, :], NEVER)
     return ops.logsumexp(scores, axis=2)
 
 
-def log_softmax(own: Tensor, scores: Tensor) -> Tensor:
-    """The same, -> [R, J, T]; `NEVER` for what is no candidate."""
-    total = _log_sum(own, scores)[:, :, None]
-    return ops.where(own, scores[:, None, :] - total, NEVER)
+def log_softmax(candidates: Tensor, scores: Tensor) -> Tensor:
+    """Normalizes scores [B, T] over candidates [B, J, T]; else `NEVER`."""
+    total = _log_sum(candidates, scores)[:, :, None]
+    return ops.where(candidates, scores[:, None, :] - total, NEVER)
 
 
 def _at(x: Tensor, places: Tensor) -> Tensor:
-    """[R, J, T] at [R, J] -> [R, J]."""
+    """Takes x [B, J, T] at places [B, J]."""
     return ops.take_along_axis(x, places[:, :, None], axis=2)[:, :, 0]
 
 
@@ -451,6 +457,6 @@ ROW = Row(
     candidates='places of the context',
     views={VIEW: Reads('text')},
     encoders={'transformer': {}, 'relative': {}, 'modern': {}},
-    vector=as_started,
+    vector=vector_of_init,
     answers=('spans',),
 )

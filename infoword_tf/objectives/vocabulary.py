@@ -1,21 +1,20 @@
-"""Pieces against the vocabulary: `mlm`, `plm`, and the rows of next words.
+"""Tokens against the vocabulary: `mlm`, `plm`, and the rows of next words.
 
-Against all of it, or in training against some that are drawn (`sampled`). Each
-piece is then a candidate of a step by itself, with a probability w of its own,
-and its score counts 1 / w times:
+Against all of it, or in training against a sample (`sampled`). Each token is
+then a candidate of a step with a probability w of its own, and its score counts
+1 / w times:
 
     log sum over V of exp f(a, v)  ~  log sum over B~ of exp f(a, v) / w(v)
 
-The true one, b, is always there, once, whether it was drawn or not. Both sums
-are equal on average, and the same where w is 1 throughout. With M the sum of w
-this is InfoNCE over candidates from q = w / M, less KL(p || q), and a bound
-whatever w is. For that E[exp f(a, b) / sum over B~], summed over all b, must be
+The true token b is always a candidate, once, whether it was drawn or not. Both
+sums are equal on average, and equal where w is 1 throughout. With M the sum of
+w this is InfoNCE over candidates from q = w / M, less KL(p || q), and a bound
+whatever w is: that needs E[exp f(a, b) / sum over B~], summed over all b, to be
 1 at most. As b is drawn with w(b), independently of the others, the mean with b
-always there is that of b's share of the sum, 0 where it is not drawn; and the
-shares of what is drawn sum to 1.
+as a candidate is that of b's share of the sum, 0 where it is not drawn; and the
+shares of drawn tokens sum to 1.
 
-Glossary of shapes: B sequences, P places, N = B P pairs, M candidates, D width,
-V vocabulary.
+Shapes: N = B P.
 """
 
 import math
@@ -33,37 +32,40 @@ from infoword_tf.settings import setting
 from infoword_tf.views import View
 
 Tensor = Any
-SPARE = 6  # deviations of how many are drawn, for which there is room
+SPARE = 6  # standard deviations of the number of draws that fit
 
 
 class DrawnCandidates(NamedTuple):
-    """The candidates of a step, which all its pairs share.
+    """Candidates of a step, which all pairs share.
 
     Attributes:
-        ids: [K] int32 pieces, none twice.
-        there: [K] float32, 1 for those that were drawn; K has room to spare.
-        inclusion: [V] float64, NumPy: w, with which each is drawn.
+        ids: [n] int32 tokens, each at most once; n has room to spare.
+        weights: [n] float32, 1 for tokens that were drawn, else 0.
+        inclusion: [V] float64, NumPy: w, the probability of each token.
     """
 
     ids: Tensor
-    there: Tensor
+    weights: Tensor
     inclusion: np.ndarray
 
 
 def inclusion(counts: np.ndarray, size: int) -> np.ndarray:
-    """[V] float64: w, with which each piece is a candidate.
+    """Computes w, the probability that each token is a candidate.
 
     In proportion to the log-uniform distribution over ranks by frequency that
     ELMo was trained with (Peters et al. 2018, their code), but 1 at most: the
-    commonest are always there. They sum to `size`.
+    commonest tokens are always candidates.
 
     Args:
-        counts: [V], how frequent each is.
+        counts: [V], how frequent each token is.
         size: M, at most V.
+
+    Returns:
+        [V] float64, of sum `size`.
     """
     number = np.arange(len(counts))
     q = np.log1p(1 / (number + 1))  # by rank, highest first
-    # So many are certain that the next one is not.
+    # The first so many are certain, and the next is not.
     scale = (size - number) / np.cumsum(q[::-1])[::-1]
     certain = np.argmax(scale * q <= 1 + 1e-9)
     ranked = np.minimum(1, scale[certain] * q)
@@ -74,7 +76,11 @@ def inclusion(counts: np.ndarray, size: int) -> np.ndarray:
 
 
 def pairs(view: View, row: str, x: Tensor) -> tuple[Tensor, ...]:
-    """[B, P, D] -> states [N, D] float32, targets, weights, sequences [N]."""
+    """Flattens x [B, P, D] and the view's targets, weights and sequences.
+
+    Returns:
+        [N, D] float32, and [N] each.
+    """
     targets, weights = view.targets[row], view.weights[row]
     p = targets.shape[1]
     states = ops.reshape(ops.cast(x, 'float32'), (-1, x.shape[-1]))
@@ -86,21 +92,21 @@ def pairs(view: View, row: str, x: Tensor) -> tuple[Tensor, ...]:
     )
 
 
-class VocabularyPieces(Objective):
+class VocabularyTokens(Objective):
     """Rows whose candidates are the vocabulary; g_psi is a lookup."""
 
     def build(self) -> None:
-        """Makes the bias of each piece."""
-        self.piece_bias = vector(self, 'piece_bias', self.encoder.vocab_size)
+        """Makes the bias of each token."""
+        self.token_bias = vector(self, 'piece_bias', self.encoder.vocab_size)
         self.built = True
 
     @property
     def table(self) -> Any:
-        """[V, D] float32, g_psi of every piece."""
+        """[V, D] float32, g_psi of every token."""
         return self.encoder.embedding_table
 
     def make_transform(self) -> None:
-        """Makes BERT's output transform, and the bias of each piece.
+        """Makes BERT's output transform, and the bias of each token.
 
         A dense layer, GELU and a norm (google-research/bert, run_pretraining);
         these have biases where the encoder's own have (`Encoder.biased`).
@@ -112,10 +118,10 @@ class VocabularyPieces(Objective):
         if self.encoder.biased:
             self.bias = vector(self, 'bias', e)
             self.beta = vector(self, 'norm_beta', e)
-        self.piece_bias = vector(self, 'piece_bias', self.encoder.vocab_size)
+        self.token_bias = vector(self, 'piece_bias', self.encoder.vocab_size)
 
     def transformed(self, x: Tensor, key: Tensor | None = None) -> Tensor:
-        """Applies the transform: x [B, P, D] -> [B, P, E] as wide as pieces."""
+        """Applies the transform: x [B, P, D] -> [B, P, E], E of embeddings."""
         sizes = self.encoder.arguments
         x = activation.bias_gelu(
             project(x, ops.cast(self.kernel, x.dtype)),
@@ -140,20 +146,21 @@ class VocabularyPieces(Objective):
         measured: Tensor,
         bias: Tensor | None = None,
     ) -> infonce.Outcome:
-        """Eq. 1 over V, which is cross-entropy.
+        """Computes Eq. 1 over V, which is cross-entropy.
 
         Args:
             batch: of the step.
             view: of it, whose targets are b.
-            x: [B, P, D], what is scored against the input embeddings.
+            x: [B, P, D], scored against the input embeddings.
             measured: [B, P] float32: 0 for pairs of the loss alone.
-            bias: [V] float32 of each piece, or None.
+            bias: [V] float32 of each token, or None.
         """
         x, targets, weights, _ = pairs(view, self.row, x)
         table = ops.convert_to_tensor(self.table)
         positive, log_sum, rank = vocabulary_scores(
-            x, table, bias, targets, dtype=self.compute_dtype, key=batch.fused
-        )
+            x, table, bias, targets, dtype=self.compute_dtype,
+            key=batch.fused_key,
+        )  # fmt: skip
         size = table.shape[0]
         return infonce.infonce(
             infonce.Candidates(positive, log_sum, math.log(size), rank),
@@ -165,8 +172,8 @@ class VocabularyPieces(Objective):
         )
 
 
-class SampledPieces(VocabularyPieces):
-    """Those that may be scored against some of the vocabulary in training."""
+class SampledTokens(VocabularyTokens):
+    """Rows that may train against a sample of the vocabulary."""
 
     sampled: int = setting(
         0,
@@ -176,15 +183,15 @@ class SampledPieces(VocabularyPieces):
     )
 
     def candidates(self, batch: Batch) -> DrawnCandidates | None:
-        """Some of the vocabulary in training, if they are to be drawn.
+        """Draws a sample of the vocabulary in training, if `sampled`.
 
-        By the key of the step, so they are the same on all replicas.
+        By the key of the step, so it is the same on all replicas.
         """
         if not self.sampled or not batch.training:
             return None
         statistics = batch.statistics.of(self.row)
         counts = np.array(statistics.training, float)
-        # It is not counted, and asked for as often as anything.
+        # [SEP] is not counted, and as frequent a target as the commonest token.
         counts[self.specials.sep_id] = counts.max() + 1
         probabilities = inclusion(counts, min(self.sampled, len(counts)))
         deviation = math.sqrt(probabilities @ (1 - probabilities))
@@ -194,12 +201,12 @@ class SampledPieces(VocabularyPieces):
             probabilities.astype('float32'),
         )
         # Of equal numbers the first come first.
-        there, ids = ops.top_k(
+        weights, ids = ops.top_k(
             ops.cast(drawn, 'float32'), min(capacity, len(probabilities))
         )
-        return DrawnCandidates(ids, there, probabilities)
+        return DrawnCandidates(ids, weights, probabilities)
 
-    def among(
+    def among_candidates(
         self,
         candidates: DrawnCandidates | None,
         batch: Batch,
@@ -208,7 +215,7 @@ class SampledPieces(VocabularyPieces):
         measured: Tensor,
         bias: Tensor,
     ) -> infonce.Outcome:
-        """Eq. 1 over what was drawn, see above; over V where nothing was.
+        """Computes Eq. 1 over the sample, see above; over V without one.
 
         Args:
             candidates: what `candidates` returned.
@@ -217,16 +224,16 @@ class SampledPieces(VocabularyPieces):
         if candidates is None:
             return self.among_all(batch, view, x, measured, bias)
         x, targets, weights, _ = pairs(view, self.row, x)
-        ids, there, w = candidates
+        ids, drawn, w = candidates
         table = self.table
         bias = ops.convert_to_tensor(bias) - np.log(w).astype('float32')
         positive = ops.sum(x * ops.take(table, targets, axis=0), axis=1)
         scores = ops.matmul(x, ops.transpose(ops.take(table, ids, axis=0)))
         identical = ops.equal(ids[None, :], targets[:, None])
-        outcome = infonce.counted(
+        outcome = infonce.over_multiset(
             positive + ops.take(bias, targets),
             scores + ops.take(bias, ids),
-            ops.where(identical, 0.0, there[None, :]),
+            ops.where(identical, 0.0, drawn[None, :]),
             identical,
         )
         size = w.sum()
@@ -237,7 +244,7 @@ class SampledPieces(VocabularyPieces):
                 self.row,
                 targets,
                 q=w / size,
-                drawn=ops.where(there > 0, ids, -1)[None, :],
+                drawn=ops.where(drawn > 0, ids, -1)[None, :],
                 inclusion=w,
             ),
             measured=ops.reshape(measured, (-1,)),

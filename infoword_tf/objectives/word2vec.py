@@ -10,13 +10,12 @@ word and M that are drawn from q, unigram^0.75, or the whole vocabulary. The
 original loss is binary: it bounds nothing. [UNK] is in no pair and among no
 draws. Both tables are drawn, where word2vec.c begins with zeros for b.
 
-All pairs of a row of the batch share its draws, so that scores are products of
+All pairs of a sequence share its draws, so that scores are products of
 matrices: words [T, D] with draws [D, M], and with the words around in blocks,
-of which the pairs are a band. Each row of a table is read once a word.
+of which the pairs are a band. Each vector of a table is read once a word.
 
-Glossary of shapes: B rows of the batch, T words, J = 2 w + 1 places of a window
-(1 of `cbow`), M candidates, D width, V vocabulary, S words of a block,
-K = T / S blocks.
+Shapes: J = 2 w + 1 places of a window (1 of `cbow`), W words of a block,
+G = T / W blocks.
 """
 
 import math
@@ -29,8 +28,9 @@ from infoword_tf.layers.block import read_vectors
 from infoword_tf.layers.fused import compiled, upstream_of
 from infoword_tf.lazy import ops
 from infoword_tf.objectives import infonce
-from infoword_tf.objectives.objective import Batch, Objective, Statistics
+from infoword_tf.objectives.objective import Batch, Objective
 from infoword_tf.objectives.row import Row
+from infoword_tf.objectives.statistics import Statistics
 from infoword_tf.settings import setting
 from infoword_tf.views import Reads, View
 from infoword_tf.views.words import (
@@ -43,11 +43,11 @@ from infoword_tf.views.words import (
 Tensor = Any
 LOSSES = ('infonce', 'vocabulary', 'binary')
 VIEW = 'words'
-BLOCK = 32  # words; more of them waste products, fewer read more rows
+BLOCK = 32  # words; more waste products, fewer read more vectors
 
 
 class WindowWords(Objective):
-    """What both rows share: candidates, losses and the table of b."""
+    """Candidates, losses and the table of b of both rows."""
 
     loss: str = setting(
         'infonce',
@@ -76,24 +76,25 @@ class WindowWords(Objective):
         self.built = True
 
     def rows_of(self, ids: Tensor) -> Tensor:
-        """g_psi: ids [...] -> rows of the table [..., D]."""
+        """Looks b up in the table: ids [...] -> g_psi [..., D]."""
         return ops.cast(read_vectors(self.outputs, ids), 'float32')
 
     def statistics(self, counted: Statistics) -> Statistics:
-        """Of what is left of a text, where b come from."""
+        """Returns counts of the subsampled text, where b come from."""
 
-        def left(counts: np.ndarray) -> np.ndarray:
+        def subsampled(counts: np.ndarray) -> np.ndarray:
             counts = known(counts, self.specials.unk_id)
             return counts * keep_probabilities(counts, self.subsample)
 
         return counted._replace(
-            training=left(counted.training), measured=left(counted.measured)
+            training=subsampled(counted.training),
+            measured=subsampled(counted.measured),
         )
 
-    def among(
+    def score_windows(
         self, batch: Batch, x: Tensor, positive: Tensor, targets: Tensor
     ) -> infonce.Outcome:
-        """Each pair among its candidates.
+        """Computes the loss of all pairs.
 
         Args:
             batch: of the step.
@@ -116,11 +117,12 @@ class WindowWords(Objective):
             copies = self.copies(view, ids, targets)
         reduce = 'softplus' if self.loss == 'binary' else 'exp'
         reduced, highest = (
-            part[:, :, None] for part in _reduced(x, rows, reduce, batch.fused)
+            scores[:, :, None]
+            for scores in _reduced(x, rows, reduce, batch.fused_key)
         )
-        # A copy of b is no other word, whatever rounding makes of its score.
-        own = copies + float(self.loss == 'vocabulary') > 0
-        margin = ops.where(own, 1e-5 * (1.0 + ops.abs(positive)), 0.0)
+        # A copy of b is no other word, although rounding may score it higher.
+        has_copy = copies + float(self.loss == 'vocabulary') > 0
+        margin = ops.where(has_copy, 1e-5 * (1.0 + ops.abs(positive)), 0.0)
         first = ops.cast(ops.greater(positive + margin, highest), 'float32')
         weights = ops.reshape(view.weights[self.row], (-1,))
         flat = ops.reshape(targets, (-1,))
@@ -156,60 +158,75 @@ class WindowWords(Objective):
         )
 
     def copies(self, view: View, ids: Tensor, targets: Tensor) -> Tensor:
-        """[B, T, J] float32: how many of the draws [B, M] are b itself."""
+        """Counts the draws [B, M] that equal b, [B, T, J] float32."""
         same = ops.equal(view.ids[:, :, None], ids[:, None, :])
         count = ops.sum(ops.cast(same, 'float32'), axis=2)  # [B, T]
         return _frames(count, 1, targets.shape[2])
 
 
 class SkipGram(WindowWords):
-    """`skip_gram`: the words around a word."""
+    """`skip_gram`: the words around a word.
+
+    Learns: a vector of each word.
+    Take it: for word vectors, or as the start of a lookup encoder.
+    Needs: much text, and words as tokens (--tokenizer=words).
+    Example: python -m infoword_tf.train --objectives=skip_gram
+        --tokenizer=words --workdir=W
+    """
 
     def score(self, batch: Batch, candidates: None) -> infonce.Outcome:
-        """Every pair of a window."""
+        """Scores every pair of a window."""
         view = batch.views[VIEW]
         x = ops.cast(batch.states(VIEW), 'float32')
         batch_size, length, width = x.shape
         places = view.targets[self.row].shape[1] // length
         block = _block(length)
-        # The rows of b: those of the block, and a margin on both sides.
-        around = _frames(view.ids, block, block + places - 1)  # [B, K, ...]
+        # b are words of the block, and of a margin on both sides.
+        around = _frames(view.ids, block, block + places - 1)  # [B, G, ...]
         positive = _near(
             ops.reshape(x, (batch_size, -1, block, width)),
             self.rows_of(around),
-            batch.fused,
+            batch.fused_key,
         )
         positive = ops.reshape(positive, (batch_size, length, places))
         targets = ops.reshape(view.targets[self.row], positive.shape)
-        return self.among(batch, x, positive, targets)
+        return self.score_windows(batch, x, positive, targets)
 
 
 class ContinuousBag(WindowWords):
-    """`cbow`: a word from the mean of those around it."""
+    """`cbow`: a word from the mean of the words around.
+
+    Learns: a vector of each word; faster than `skip_gram`, and less of rare
+        words.
+    Take it: as `skip_gram`, with very much text.
+    Needs: as `skip_gram`.
+    Example: python -m infoword_tf.train --objectives=cbow --tokenizer=words
+        --workdir=W
+    """
 
     def score(self, batch: Batch, candidates: None) -> infonce.Outcome:
-        """Every word with some around it."""
+        """Scores every word that has words around."""
         view = batch.views[VIEW]
         states = ops.cast(batch.states(VIEW), 'float32')
         batch_size, length, width = states.shape
         mixes = view.mixes[self.row]  # [B, T, J]
         block = _block(length)
-        around = _around(states, block, mixes.shape[2] // 2, batch.fused)
+        around = _around(states, block, mixes.shape[2] // 2, batch.fused_key)
         mixes = ops.reshape(mixes, (batch_size, -1, block, mixes.shape[2]))
         x = ops.reshape(ops.matmul(_spread(mixes), around), states.shape)
         positive = ops.sum(x * self.rows_of(view.ids), axis=2, keepdims=True)
-        return self.among(batch, x, positive, view.ids[:, :, None])
+        return self.score_windows(batch, x, positive, view.ids[:, :, None])
 
 
 def _block(length: int) -> int:
-    """S: the largest part of T that blocks may have."""
+    """Returns W, the largest divisor of T that blocks may have."""
     return next(s for s in range(min(BLOCK, length), 0, -1) if not length % s)
 
 
 def _reduced(
     x: Tensor, rows: Tensor, how: str, key: Tensor | None
 ) -> tuple[Tensor, Tensor]:
-    """All scores of each place, reduced: a fused piece, see `fused.py`.
+    """Reduces all scores of each place, as a fused operation (`fused.py`).
 
     Scores lie with the places in the last axis, along which sums over
     candidates are fast.
@@ -218,7 +235,7 @@ def _reduced(
         x: [B, T, D] float32.
         rows: [B or 1, M, D] float32, candidates.
         how: 'exp', the log of the sum of exponentials; 'softplus', the sum of
-            those.
+            softplus.
         key: None runs plain operations.
 
     Returns:
@@ -254,7 +271,7 @@ def _reduced(
 
 @compiled
 def _reduce(scores, *, how):
-    """[B, M, T] -> [B, T] each: reduced, highest."""
+    """Returns the reduced and the highest of scores [B, M, T], [B, T] each."""
     highest = ops.max(scores, axis=1)
     if how == 'softplus':
         return ops.sum(ops.softplus(scores), axis=1), highest
@@ -264,42 +281,42 @@ def _reduce(scores, *, how):
 
 @compiled
 def _reduce_grad(scores, reduced, upstream, *, how):
-    """[B, M, T]: the gradient of `_reduce`'s first result."""
+    """Computes the gradient of `_reduce`'s first result, [B, M, T]."""
     if how == 'softplus':
         return ops.sigmoid(scores) * upstream[:, None]
     return ops.exp(scores - reduced[:, None]) * upstream[:, None]
 
 
 def _frames(x: Tensor, step: int, size: int) -> Tensor:
-    """Blocks with what is around them: [B, T, ...] -> [B, T / step, size, ...].
+    """Cuts overlapping blocks: [B, T, ...] -> [B, T / step, size, ...].
 
     Each is of `step` places and as many more as make up the size, half of them
-    before and half after; zeros beyond the row.
+    before and half after; zeros beyond the sequence.
     """
     margin = (size - step) // 2
-    parts = -(-size // step)
+    number = -(-size // step)
     rest = ((0, 0),) * (len(x.shape) - 2)
     length = x.shape[1]
-    after = (parts - 1) * step - margin
+    after = (number - 1) * step - margin
     padded = ops.pad(x, ((0, 0), (margin, after), *rest))
-    found = []
+    slices = []
     for begin in range(0, size, step):
-        part = padded[:, begin : begin + length]
-        part = ops.reshape(
-            part, (x.shape[0], length // step, step, *x.shape[2:])
+        blocks = padded[:, begin : begin + length]
+        blocks = ops.reshape(
+            blocks, (x.shape[0], length // step, step, *x.shape[2:])
         )
-        found.append(part[:, :, : min(step, size - begin)])
-    return found[0] if parts == 1 else ops.concatenate(found, axis=2)
+        slices.append(blocks[:, :, : min(step, size - begin)])
+    return slices[0] if number == 1 else ops.concatenate(slices, axis=2)
 
 
 def _around(
     x: Tensor, block: int, margin: int, key: Tensor | None
 ) -> Tensor:
-    """`_frames` of states, with its gradient written out.
+    """Computes `_frames` of states, with an explicit gradient.
 
     Args:
         x: [B, T, D] float32.
-        block: S.
+        block: W.
         margin: places before, and after.
         key: None runs plain operations.
     """
@@ -312,12 +329,12 @@ def _around(
         def grad(*args, upstream=None):
             (upstream,) = upstream_of(args, upstream)
             rest = block - margin
-            own = upstream[:, :, margin : margin + block]
+            inner = upstream[:, :, margin : margin + block]
             before = upstream[:, 1:, :margin]  # of the block after
             before = ops.pad(before, ((0, 0), (0, 1), (rest, 0), (0, 0)))
             after = upstream[:, :-1, margin + block :]
             after = ops.pad(after, ((0, 0), (1, 0), (0, rest), (0, 0)))
-            return ops.reshape(own + before + after, x.shape)
+            return ops.reshape(inner + before + after, x.shape)
 
         return _frames(x, block, size), grad
 
@@ -325,9 +342,9 @@ def _around(
 
 
 def _near(x: Tensor, rows: Tensor, key: Tensor | None) -> Tensor:
-    """The band of a product: [B, K, S, D], [B, K, C, D] -> [B, K, S, J].
+    """Multiplies in bands: [B, G, W, D], [B, G, n, D] -> [B, G, W, J].
 
-    Its gradient needs no product that is transposed afterwards.
+    The gradient needs no product that is transposed afterwards.
 
     Args:
         x, rows: float32.
@@ -353,10 +370,10 @@ def _near(x: Tensor, rows: Tensor, key: Tensor | None) -> Tensor:
 
 
 def _band(x: Tensor) -> Tensor:
-    """The diagonals of blocks: [..., S, C] -> [..., S, J], J = C - S + 1.
+    """Takes diagonals: [..., W, n] -> [..., W, J], J = n - W + 1.
 
-    Row i has its places i to i + J - 1: with one more column that is the same
-    place in every row of the numbers in their order.
+    Line i keeps its columns i to i + J - 1. In lines that are one longer than n
+    these begin at the same column.
     """
     *rest, s, c = x.shape
     flat = ops.reshape(x, (*rest, s * c))
@@ -365,7 +382,7 @@ def _band(x: Tensor) -> Tensor:
 
 
 def _spread(x: Tensor) -> Tensor:
-    """What `_band` takes out, among zeros: [..., S, J] -> [..., S, C]."""
+    """Inverts `_band`, with zeros elsewhere: [..., W, J] -> [..., W, n]."""
     *rest, s, j = x.shape
     c = s + j - 1
     wide = ops.pad(x, ((0, 0),) * (len(rest) + 1) + ((0, c + 1 - j),))

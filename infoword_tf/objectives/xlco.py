@@ -1,14 +1,13 @@
-"""The row `xlco`: which texts are the translations of these?
+"""The row `xlco`: two texts and their translations.
 
 a are two texts of one language, one after the other, b their translations, in
 an order of their own, so that neither language nor order tells b from other
-texts (Chi et al. 2021, "InfoXLM", §3.3 and its code). Both are summed up by
+texts (Chi et al. 2021, "InfoXLM", §3.3 and its code). Both are represented by
 [CLS], of the last layer or of one in the middle, and compared by a dot product
 or a cosine. b is read by the same encoder, or by a momentum encoder without a
 gradient; candidates are those of the batch, of a queue, or both.
 
-Glossary of shapes: R rows, J examples that a row has room for, N = R J, M
-candidates, D width.
+Shapes: J examples that fit a sequence, N = B J.
 """
 
 from collections.abc import Mapping
@@ -18,8 +17,9 @@ from infoword_tf.layers.dense import Dense
 from infoword_tf.layers.pooling import unit
 from infoword_tf.lazy import ops
 from infoword_tf.objectives import infonce
-from infoword_tf.objectives.objective import Batch, Copy, Pool, gathered
-from infoword_tf.objectives.queue import MOMENTUM, Queued, companions
+from infoword_tf.objectives.objective import Batch, Copy
+from infoword_tf.objectives.pools import Pool, gather_vectors
+from infoword_tf.objectives.queue import MOMENTUM, Queued, auxiliaries
 from infoword_tf.objectives.row import Row, Vector
 from infoword_tf.settings import setting
 from infoword_tf.views import Reads, View
@@ -31,7 +31,15 @@ QUEUE, BATCH, BOTH = NEGATIVES = ('queue', 'batch', 'both')
 
 
 class CrossLingual(Queued):
-    """`xlco`: a text among texts of the other language."""
+    """`xlco`: a text's translation among other translations.
+
+    Learns: vectors that are near where two texts of any languages say the
+        same.
+    Take it: for search and classification over languages, with `mmlm`, `tlm`.
+    Needs: pairs of translations (--parallel).
+    Example: python -m infoword_tf.train --objectives=infoxlm
+        --parallel=PAIRS --corpus=de=text:GLOB --workdir=W
+    """
 
     more = ('identical',)
 
@@ -63,7 +71,7 @@ class CrossLingual(Queued):
     )
 
     def build(self) -> None:
-        """Makes the projection, if it is wanted.
+        """Makes the weights of `project`.
 
         Raises:
             ValueError: there is no such layer, or no queue to compare with.
@@ -105,11 +113,11 @@ class CrossLingual(Queued):
 
     @property
     def keys_are_positives(self) -> bool:
-        """Always: b is read by the momentum encoder, if there is one."""
+        """True: b is read by the momentum encoder if `momentum`."""
         return True
 
     def vectors(self, batch: Batch) -> dict[str, Tensor]:
-        """'texts' and 'keys' [N, D], of a and of b."""
+        """Returns 'texts' and 'keys' [N, D], of a and of b."""
         keys = MOMENTUM if self.momentum else 'encoder'
         return {
             'texts': self._pooled(batch, VIEW, 'encoder'),
@@ -117,57 +125,57 @@ class CrossLingual(Queued):
         }
 
     def _pooled(self, batch: Batch, view: str, encoder: str) -> Tensor:
-        """[N, D] float32, [CLS] of the layer."""
+        """Returns [CLS] of the layer, [N, D] float32."""
         if self.layer:
             states = batch.layers(view, encoder)[self.layer]
         else:
             states = batch.states(view, encoder)
-        states = ops.cast(states, 'float32')  # [R, J, D]
+        states = ops.cast(states, 'float32')  # [B, J, D]
         return ops.reshape(states, (-1, states.shape[-1]))
 
     def _finished(self, x: Tensor, projection: Dense | None) -> Tensor:
-        """As they are compared: [N, D]."""
+        """Computes the compared vectors [N, D]."""
         if projection:
             x = projection(x)
         return unit(x) if self.critic == COSINE else x
 
     def _keys(self, batch: Batch) -> Tensor:
-        """b [N, D]. No gradient enters what a momentum encoder makes."""
+        """Computes b [N, D]; of a momentum encoder without a gradient."""
         keys = self._finished(
-            self.compared(batch)['keys'], self.average or self.projection
+            self.vectors_of(batch)['keys'], self.average or self.projection
         )
         return ops.stop_gradient(keys) if self.momentum else keys
 
     def candidates(self, batch: Batch) -> Pool:
-        """Other b, and a queue of them."""
-        return self.behind(batch, self._pool(batch))
+        """Returns the b of the global batch, and a queue."""
+        return self.with_queue(batch, self._pool(batch))
 
     def _pool(self, batch: Batch) -> Pool:
-        """All b of the global batch."""
+        """Gathers the b of the global batch."""
         view = batch.views[KEYS]
-        return gathered(
+        return gather_vectors(
             batch,
             _numbers(view, self.row),
             ops.reshape(view.sequences, (-1,)),
             self._keys(batch),
-            _there(view, self.row),
+            _weights(view, self.row),
         )
 
     def score(self, batch: Batch, candidates: Pool) -> infonce.Outcome:
-        """Eq. 1; copies of b are no negatives of the loss.
+        """Computes Eq. 1; copies of b are no negatives of the loss.
 
-        Nor are those of the batch where the queue alone is; they are those of
-        the bound. Held-out text has no queue: there they are of both.
+        With `negatives` queue, other b of the batch are candidates of the
+        bound alone; of held-out text, which has no queue, of the loss too.
         """
         view = batch.views[KEYS]
-        texts = self._finished(self.compared(batch)['texts'], self.projection)
+        texts = self._finished(self.vectors_of(batch)['texts'], self.projection)
         texts = texts / self.temperature
         positive = ops.sum(texts * self._keys(batch), axis=1)
         numbers = _numbers(view, self.row)
-        earlier = self.among_earlier(batch, candidates, texts, numbers)
+        earlier = self.score_queue(batch, candidates, texts, numbers)
         counts = candidates.others(ops.reshape(view.sequences, (-1,)))
         identical = ops.equal(candidates.ids[None], numbers[:, None])
-        weights = _there(view, self.row)
+        weights = _weights(view, self.row)
         trained = None
         if earlier is not None and self.negatives == QUEUE:
             trained = ops.zeros_like(counts)
@@ -185,34 +193,34 @@ class CrossLingual(Queued):
         share = copies / ops.maximum(ops.sum(counts, axis=1), 1.0)
         return outcome._replace(more={'identical': ops.sum(weights * share)})
 
-    def remember(self, batch: Batch) -> dict[str, Any]:
+    def update_state(self, batch: Batch) -> dict[str, Any]:
         """Queues b."""
-        return self.enqueued(batch, self._pool(batch))
+        return self.enqueue(batch, self._pool(batch))
 
 
 def _numbers(view: View, row: str) -> Tensor:
-    """[N] int32, what each text is."""
+    """Returns [N] int32, equal where texts are."""
     return ops.reshape(view.targets[row], (-1,))
 
 
-def _there(view: View, row: str) -> Tensor:
-    """[N] float32, 0 for places of a row that no example has."""
+def _weights(view: View, row: str) -> Tensor:
+    """Returns [N] float32, 0 for padding."""
     return ops.reshape(view.weights[row], (-1,))
 
 
-def _wanted(settings: Mapping[str, Any]) -> Reads:
+def _reads(settings: Mapping[str, Any]) -> Reads:
     return Reads(
         'example', layers=bool(settings['layer']), source='translations'
     )
 
 
-def _wanted_keys(settings: Mapping[str, Any]) -> Reads:
+def _reads_keys(settings: Mapping[str, Any]) -> Reads:
     reader = MOMENTUM if settings['momentum'] else 'encoder'
-    return _wanted(settings)._replace(encoders=(reader,))
+    return _reads(settings)._replace(encoders=(reader,))
 
 
 def _vector(settings: Mapping[str, Any]) -> Vector:
-    """[CLS] where that of the last layer is compared, as it is compared."""
+    """Pools [CLS] if that of the last layer is trained, else the mean."""
     pooling = 'mean' if settings['layer'] else 'cls'
     similarity = 'dot' if settings['critic'] == DOT else 'cosine'
     return Vector(pooling, similarity, priority=4)
@@ -224,8 +232,8 @@ ROW = Row(
     b='their translations',
     relation='say the same',
     candidates='other translations of the batch, a queue',
-    views={VIEW: _wanted, KEYS: _wanted_keys},
+    views={VIEW: _reads, KEYS: _reads_keys},
     heldout_candidates=512,
     vector=_vector,
-    companions=companions,
+    auxiliaries=auxiliaries,
 )

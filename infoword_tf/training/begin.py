@@ -17,7 +17,7 @@ from infoword_tf.encoders import ENCODERS
 from infoword_tf.evaluation import judgements
 from infoword_tf.objectives import TABLE, parse
 from infoword_tf.objectives.row import ANSWERS
-from infoword_tf.plan import answering, companions_of
+from infoword_tf.plan import answering, auxiliaries_of
 from infoword_tf.resolve import Resolved, resolve, resolve_rows
 from infoword_tf.views import VIEWS, root
 
@@ -227,21 +227,21 @@ def check_shuffle(given: RunChoices, resolved: Resolved) -> None:
             )
 
 
-def check_companions(resolved: Resolved) -> None:
-    """Complains of workdirs that companions cannot begin with.
+def check_auxiliaries(resolved: Resolved) -> None:
+    """Complains of workdirs that auxiliary encoders cannot begin with.
 
     Raises:
         UsageError: no row of such a one answers what the run asks.
         OSError, ValueError: it is no workdir.
     """
     rows = {row: entry.settings for row, entry in resolved.rows.items()}
-    for name, companion in companions_of(rows).items():
-        if not companion.workdir:
+    for name, auxiliary in auxiliaries_of(rows).items():
+        if not auxiliary.workdir:
             continue
-        theirs, asked = Config.read(companion.workdir).rows, companion.answers
+        theirs, asked = Config.read(auxiliary.workdir).rows, auxiliary.answers
         if asked and not answering(asked, theirs):
             raise errors.UsageError(
-                f'{name} begins with {companion.workdir}, whose rows '
+                f'{name} begins with {auxiliary.workdir}, whose rows '
                 f'({", ".join(theirs) or "none"}) {ANSWERS[asked[0]]}: that '
                 f'takes {" or ".join(answering(asked))}; name another workdir'
             )
@@ -271,7 +271,7 @@ def checked(
             resolve_rows(given)
             given = with_pairs(given)
         resolved = resolve(given, started)
-        check_companions(resolved)
+        check_auxiliaries(resolved)
         if labelled is None:
             check_translations(given, resolved)
             if resolved.plan.reads('text'):

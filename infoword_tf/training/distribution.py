@@ -12,7 +12,7 @@ import numpy as np
 import tensorflow as tf
 
 from infoword_tf.errors import UsageError
-from infoword_tf.objectives.objective import Replicas
+from infoword_tf.objectives.pools import Replicas
 from infoword_tf.preemption import Preempted
 
 STRATEGIES = ('one', 'mirrored', 'multiworker', 'tpu')

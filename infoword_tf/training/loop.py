@@ -202,7 +202,7 @@ class Trainer(orbit.StandardTrainer):
             tf.logical_and(alive, finite),
         )
         self.state.write(state, updated)
-        self.state.follow(updated)
+        self.state.update_averages(updated)
         return sums, counts, updated
 
     def _gradients(

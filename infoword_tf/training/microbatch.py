@@ -56,7 +56,7 @@ class MicrobatchStep:
         self.batches = self.model.unencoded(
             self.views, self.statistics, self.key, replicas, self.state
         )
-        self.comparing = [row for row in rows if rows[row].compares]
+        self.comparing = [row for row in rows if rows[row].has_vectors]
         self.separable = [row for row in rows if row not in self.comparing]
         self.candidates, self.factors = {}, {}
         for row in self.separable:
@@ -65,7 +65,7 @@ class MicrobatchStep:
                     f'{row} has a state and no `vectors`, so its batch cannot '
                     'be taken in microbatches; leave out --microbatch'
                 )
-            if rows[row].whole:
+            if rows[row].needs_whole_batch:
                 raise ValueError(
                     f'{row} reads what is of the whole batch, which cannot '
                     'be taken in microbatches then; leave out --microbatch'
@@ -176,7 +176,7 @@ class MicrobatchStep:
                 candidates = objective.candidates(batch)
                 outcomes[row] = objective.score(batch, candidates)
                 if f'objectives/{row}' in self.state:
-                    new[f'objectives/{row}'] = objective.remember(batch)
+                    new[f'objectives/{row}'] = objective.update_state(batch)
             loss = self.model.loss(outcomes, self.replicas)
         if not outcomes:
             return [tf.zeros(v.shape) for v in variables], {}, {}, {}

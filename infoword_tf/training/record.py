@@ -24,7 +24,7 @@ from infoword_tf.config import FILE, WEIGHTS, Config
 from infoword_tf.encoders import ENCODERS
 from infoword_tf.errors import UsageError
 from infoword_tf.objectives import TABLE
-from infoword_tf.plan import companions_of
+from infoword_tf.plan import auxiliaries_of
 from infoword_tf.views.masking import MASKED_SHARE
 
 SIZE = 'layers', 'width', 'heads'
@@ -131,9 +131,9 @@ def _plain(name: str, given: RunChoices | type[RunChoices]) -> Any:
 
 
 def _of_workdirs(config: Config) -> dict[str, str]:
-    """By flag, the workdirs that companions begin with."""
+    """By flag, the workdirs that auxiliary encoders begin with."""
     settings = {row: entry.settings for row, entry in config.rows.items()}
-    folders = {x.workdir for x in companions_of(settings).values()} - {None}
+    folders = {x.workdir for x in auxiliaries_of(settings).values()} - {None}
     return {
         f'{row}.{name}': known_by(value)
         for row, own in settings.items()

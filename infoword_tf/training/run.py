@@ -39,7 +39,7 @@ from infoword_tf.evaluation.judgements import Judgements
 from infoword_tf.inference.vectors import Vectors
 from infoword_tf.model import Model
 from infoword_tf.objectives import Statistics
-from infoword_tf.plan import Plan, companions_of
+from infoword_tf.plan import Plan, auxiliaries_of
 from infoword_tf.resolve import Resolved
 from infoword_tf.training import (
     distribution,
@@ -106,7 +106,7 @@ class LabelledData(NamedTuple):
                     self.train.tally(len(counts), control_ids),
                     measured.tally(len(counts), control_ids),
                 )
-        return Statistics(counts, counts, own=own)
+        return Statistics(counts, counts, by_row=own)
 
 
 class Opened(NamedTuple):
@@ -517,7 +517,7 @@ class Run:
             pieces = self.translations.train.counts(len(counts))
             readers = self.plan.readers_of('translations')
             own = dict.fromkeys(readers, Statistics(pieces, pieces))
-        return Statistics(counts, counts, own=own)
+        return Statistics(counts, counts, by_row=own)
 
     def _heldout(self, model: Model) -> loop.Heldout | loop.HeldoutLanguages:
         """What measures held-out text: all, or each language apart."""
@@ -578,7 +578,7 @@ class Run:
                 print(f'{languages} is not measured: {error}', flush=True)
                 continue
             statistics = Statistics(
-                counts, counts, own=dict.fromkeys(rows, own)
+                counts, counts, by_row=dict.fromkeys(rows, own)
             )
             found[languages] = measured = loop.Heldout(
                 model, views, statistics
@@ -597,25 +597,25 @@ class Run:
         for row, objective in model.objectives.items():
             lacking = {w.path for w in objective.weights} - set(there)
             lacking -= {copy.weight.path for copy in objective.copied_weights()}
-            if objective.begun and lacking:
-                raise errors.UsageError(f'{row} {objective.begun}')
+            if objective.init_complaint and lacking:
+                raise errors.UsageError(f'{row} {objective.init_complaint}')
 
-    def check_companions(self) -> None:
+    def check_auxiliaries(self) -> None:
         """Complains of those of workdirs that read another vocabulary."""
         rows = {row: x.settings for row, x in self.config.rows.items()}
-        for name, companion in companions_of(rows).items():
-            if not companion.workdir:
+        for name, auxiliary in auxiliaries_of(rows).items():
+            if not auxiliary.workdir:
                 continue
             theirs, ours = (
                 folder / self.tokenizer.file
-                for folder in (pathlib.Path(companion.workdir), self.workdir)
+                for folder in (pathlib.Path(auxiliary.workdir), self.workdir)
             )
             same = theirs.is_file() and (
                 theirs.read_bytes() == ours.read_bytes()
             )
             if not same:
                 raise errors.UsageError(
-                    f'{name} begins with {companion.workdir}, which has '
+                    f'{name} begins with {auxiliary.workdir}, which has '
                     f'another {self.tokenizer.file} than this run; name it '
                     f'with --vocab={theirs}, or --init that workdir'
                 )
@@ -760,6 +760,6 @@ def run(
         with distribution.failing_together(one.strategy):
             if one.chief:
                 one.begin(flagfile)
-                one.check_companions()
+                one.check_auxiliaries()
         one.build()
         return one.loop()

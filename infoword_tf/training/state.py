@@ -200,7 +200,7 @@ class State:
                 for other in others:
                     other.assign(first)
 
-    def follow(self, allowed: tf.Tensor) -> None:
+    def update_averages(self, allowed: tf.Tensor) -> None:
         """Updates averages of weights on the running replica."""
         averages = self.model.averages
         if not averages:
@@ -208,7 +208,7 @@ class State:
 
         def move() -> tf.Tensor:
             for name, pairs in averages.items():
-                momentum = self.model.companions[name].momentum
+                momentum = self.model.auxiliaries[name].momentum
                 for copy, source in pairs:
                     # By handles, since all replicas compute the same.
                     old, new = (

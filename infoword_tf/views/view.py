@@ -155,6 +155,24 @@ class ViewSpec(NamedTuple):
     any_encoder: bool = False
 
 
+_TEXT = 'The state of each [CLS] in bold stands for its text.'
+CAPTIONS = {  # by `Reads.where`, for pictures
+    'pieces': 'The states of orange words are compared with what the arrows '
+    'name.',
+    'queries': 'The query states are compared with what the arrows name, in '
+    'the order of the numbers.',
+    'start': _TEXT,
+    'example': _TEXT,
+    'next': 'The state of [CLS] tells whether the second piece of text goes '
+    'with the first.',
+    'text': 'All states are wanted: a mean of them stands for the text.',
+    'following': 'Every state is compared with the word that comes next.',
+    'around': 'Each word is compared with those of a window around it.',
+    'middle': 'The mean of each window is compared with the word in its '
+    'middle.',
+}
+
+
 class Reads(NamedTuple):
     """The states, encoders and texts that a row reads of a view.
 
@@ -175,10 +193,12 @@ class Reads(NamedTuple):
             contextual.
         passes: how often each encoder encodes the view, with other dropout.
         dropped: whether held-out text is encoded with dropout, because the
-            compared texts differ by dropout alone. With several passes it
-            always is.
-        source: the one name in SOURCES that the row can use; None: any.
-        masking: the one name in MASKINGS that the row can use; None: any.
+            texts that are compared differ by that alone. With several passes
+            it always is.
+        source: the one name in SOURCES that it can use; None: any.
+        masking: the one name in MASKINGS that it can use; None: any.
+        caption: a sentence about that for pictures (`infoword_tf.show`); '':
+            that of CAPTIONS.
     """
 
     where: str
@@ -189,6 +209,7 @@ class Reads(NamedTuple):
     dropped: bool = False
     source: str | None = None
     masking: str | None = None
+    caption: str = ''
 
 
 def flatten(views: dict[str, View]) -> dict[str, Any]:

@@ -151,7 +151,7 @@ def make(
         run={'source': pathlib.Path(source.where).name},
     )
     model = Model(
-        config, source.pieces.tokenizer.specials, seed=None, companions=False
+        config, source.pieces.tokenizer.specials, seed=None, auxiliaries=False
     )
     variables = model.exported
     # A row that is tied begins with no bias.

@@ -33,7 +33,7 @@ ELMO = (
 
 # Every product of a whole step as JAX traces it, but for sums over rows; then
 # what the optimizer of the command is, and the command.
-UNDER_JAX = '''
+UNDER_JAX = """
 import json
 from benchmarks import gpu, work
 
@@ -71,7 +71,7 @@ try:
     gpu.checked(float('nan'), 7)
 except FloatingPointError as error:
     print(error)
-'''
+"""
 
 
 # The others read labelled examples, or have a benchmark of their own.
@@ -86,8 +86,8 @@ READING = [
 class OperationsTest(parameterized.TestCase):
     def test_by_hand(self):
         """Two operations a multiplication, three products for each."""
-        task = work.Work('elmo', **SMALL)
-        self.assertEqual(task.operations(task.make_views()), 6 * ELMO)
+        one_work = work.Work('elmo', **SMALL)
+        self.assertEqual(one_work.operations(one_work.make_views()), 6 * ELMO)
 
     @parameterized.parameters('skip_gram', 'simcse', 'label')
     def test_text_that_is_not_made(self, row):
@@ -95,28 +95,28 @@ class OperationsTest(parameterized.TestCase):
             work.Work(row, **SMALL).make_views()
 
     def test_more_pairs_than_words_are_scored_as_words(self):
-        task = work.Work('bert_nce', 'tiny', 8, 62, 64)  # 8 x 9 pairs
-        actual = task.score_operations('bert_nce', task.make_views())
+        one_work = work.Work('bert_nce', 'tiny', 8, 62, 64)  # 8 x 9 pairs
+        actual = one_work.score_operations('bert_nce', one_work.make_views())
         self.assertEqual(actual, 2 * 72 * 128 * 64)
 
     def test_memory_is_keys(self):
         """Of as many tokens again: twice the keys and what looks at them."""
-        without, task = (
+        without, one_work = (
             work.Work('transformer_xl', **SMALL, memory_length=length)
             for length in (0, 22)
         )
         more = 2 * 2 * (22 * 128 * 256 + 22 * (2 * 22 * 128 + 22 * 128))
         self.assertEqual(
-            task.operations(task.make_views())
+            one_work.operations(one_work.make_views())
             - without.operations(without.make_views()),
             6 * more + 4 * 2 * 22 * 128 * 128,
         )
 
     def test_long_texts_ask_in_blocks(self):
         """Of 64 tokens: each has its own distances and those of the block."""
-        choices = {'d': 128, 'heads': 2, 'queries': 0}
+        sizes = {'d': 128, 'heads': 2, 'queries': 0}
         for t, columns in ((64, 128), (96, 192), (128, 160), (256, 320)):
-            actual = work.relative_operations(3, t, content=t, **choices)
+            actual = work.relative_operations(3, t, content=t, **sizes)
             each = 10 * 128 * 128 + 2 * t * 128 + columns * 128
             self.assertEqual(
                 actual,
@@ -137,8 +137,8 @@ class JaxTest(absltest.TestCase):
             UNDER_JAX, ','.join([*named, *rows]), json.dumps(SMALL)
         ).splitlines()
         for name, line in zip([*named, *rows], printed, strict=False):
-            loss, traced, counted = line.split()
-            self.assertEqual((loss, traced), (name, counted))
+            name_printed, traced, counted = line.split()
+            self.assertEqual((name_printed, traced), (name, counted))
         optimizer, *lines, failed = printed[len(named) + len(rows) :]
         rules, (adamw, decaying) = optim.preset(), json.loads(optimizer)
         self.assertEqual(tuple(decaying), rules.decaying)
@@ -154,26 +154,28 @@ class JaxTest(absltest.TestCase):
 
     def check_losses(self, actual):
         """They are the trainer's: model, dropout, gradients and AdamW."""
-        task = work.Work('infoword', **SMALL)
+        one_work = work.Work('infoword', **SMALL)
         strategy = zoo.strategy(1)
         with strategy.scope():
-            model = Model(task.config('float32'), task.specials, work.SEED)
+            model = Model(
+                one_work.config('float32'), one_work.specials, work.SEED
+            )
             optimizer = optim.AdamW(model.trainable)
         trainer = loop.Trainer(
             model,
-            zoo.dataset([task.make_views()]).repeat(),
+            zoo.dataset([one_work.make_views()]).repeat(),
             strategy,
             optimizer,
             tf.Variable(0, dtype=tf.int64, trainable=False),
             lambda step: tf.constant(1e-4),
-            task.statistics, work.SEED, task.batch_size,
+            one_work.statistics, work.SEED, one_work.batch_size,
         )  # fmt: skip
         losses = []
         for _ in range(4):
             with eagerly():
                 report = trainer.train(tf.constant(1))
             losses.append(sum(w * float(report[f'{row}/loss'])
-                              for row, w in task.rows.items()))  # fmt: skip
+                              for row, w in one_work.rows.items()))  # fmt: skip
         expected = losses[0], losses[-1]
         np.testing.assert_allclose(np.float64(actual), expected, rtol=1e-5)
 

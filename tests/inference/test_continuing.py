@@ -143,7 +143,7 @@ class ContinuedTest(parameterized.TestCase):
 
     def test_ends_with_the_document(self):
         loaded = self.loaded['gpt']
-        bias = loaded.model.objectives['gpt'].piece_bias
+        bias = loaded.model.objectives['gpt'].token_bias
         before = bias.numpy()
         try:
             bias.assign(np.eye(len(before))[loaded.tokenizer.sep_id] * 1e4)
@@ -157,7 +157,7 @@ class ContinuedTest(parameterized.TestCase):
             lambda: continuing.continued(loaded, [], 3),
             lambda: loaded.next_pieces('text'),
         ):
-            with self.assertRaisesRegex(ValueError, 'mlm score no next piece'):
+            with self.assertRaisesRegex(ValueError, 'mlm score no next token'):
                 ask()
 
     @parameterized.parameters('gpt', 'transformer_xl')

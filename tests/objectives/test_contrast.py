@@ -8,19 +8,19 @@ from scipy import special
 from infoword_tf.model import Model
 from infoword_tf.views import View, cloze
 from tests import zoo
-from tests.objectives.given import F, batch_of, mean, of_pair, sums
+from tests.objectives.eq1 import F, batch_of, mean, of_pair, sums
 
 B, T, D = 4, 5, 16
 
 
-def make_view(random, side, lengths, numbers, weights, kept):
+def make_view(random, side, lengths, numbers, weights, shows_b):
     return View(
         ids=np.zeros((B, T), np.int32),
         sequences=np.arange(B, dtype=np.int32),
         block_ids=(np.arange(T) >= lengths[:, None]).astype(np.int32),
         targets={'ict': np.array(numbers, np.int32)[:, None]},
         weights={'ict': np.array(weights, np.float32)[:, None]},
-        measured={'ict': 1 - np.array(kept, np.float32)[:, None]},
+        measured={'ict': 1 - np.array(shows_b, np.float32)[:, None]},
     )
 
 
@@ -48,11 +48,11 @@ class ContrastTest(absltest.TestCase):
         }
         self.numbers = {'passage': [0, 1, 2, 3], 'sentence': [0, 1, 1, 2]}
         self.weights = {'passage': [1, 0, 1, 0], 'sentence': [1, 1, 1, 0]}
-        self.kept = [0, 1, 0, 0]
+        self.shows_b = [0, 1, 0, 0]
         self.views = {
             side: make_view(
                 random, side, self.lengths[side], self.numbers[side],
-                self.weights[side], self.kept,
+                self.weights[side], self.shows_b,
             )
             for side in ('passage', 'sentence')
         }  # fmt: skip
@@ -77,9 +77,9 @@ class ContrastTest(absltest.TestCase):
         for a, b in (('passage', 'sentence'), ('sentence', 'passage')):
             scores = scale * vectors[a] @ vectors[b].T
             # The fourth weighs nothing, the second only as a sentence.
-            (there,) = np.nonzero(self.views[b].weights['ict'][:, 0])
-            for i in there:
-                others = [j for j in there if j != i]
+            (real,) = np.nonzero(self.views[b].weights['ict'][:, 0])
+            for i in real:
+                others = [j for j in real if j != i]
                 numbers = np.array(self.numbers[b])
                 pair = of_pair(
                     scores[i, i],
@@ -87,7 +87,7 @@ class ContrastTest(absltest.TestCase):
                     numbers[others] == numbers[i],
                     drop_copies=True,
                 )
-                pair[2:] *= 1 - self.kept[i]  # a shows b: in the loss alone
+                pair[2:] *= 1 - self.shows_b[i]  # a shows b: in the loss alone
                 total += pair / 2
         actual = self.outcome()
         np.testing.assert_allclose(sums(actual), total, rtol=1e-5)
@@ -137,17 +137,15 @@ class ContrastTest(absltest.TestCase):
 
     def test_heldout_candidates_are_counted(self):
         actual = self.outcome(limit=1)
-        self.assertAlmostEqual(
-            mean(actual).log_candidates, np.log(2), places=6
-        )
+        self.assertAlmostEqual(mean(actual).log_candidates, np.log(2), places=6)
 
     def test_gradient_reaches_both_views_and_its_own_weights(self):
         states = {k: tf.constant(v) for k, v in self.states.items()}
-        own = [v.value for v in self.objective.weights]
+        inside = [v.value for v in self.objective.weights]
         with tf.GradientTape() as tape:
             tape.watch(list(states.values()))
             loss = self.outcome(states).loss
-        gradients = tape.gradient(loss, [*states.values(), *own])
+        gradients = tape.gradient(loss, [*states.values(), *inside])
         for gradient in gradients:
             self.assertGreater(float(tf.reduce_max(tf.abs(gradient))), 1e-3)
 
@@ -231,13 +229,15 @@ class SharedRowsTest(parameterized.TestCase):
         documents = documents or self.documents
         arguments = (self.draw, {'ict': 'text'}, zoo.SPECIALS)
         documents = documents._replace(sequences=rows)
-        made = {
+        all_views = {
             'passage': cloze.passage(documents, *arguments),
             'sentence': cloze.sentence(documents, *arguments),
         }
         if rows:
-            self.assertEqual(made['passage'].counts['cut_passages'].sum(), 0)
-        return made
+            self.assertEqual(
+                all_views['passage'].counts['cut_passages'].sum(), 0
+            )
+        return all_views
 
     @parameterized.parameters(
         ('ict', 5), ('ict', 8), ('ict_lookup', 6), ('ict_words', 5)
@@ -284,10 +284,10 @@ class SharedRowsTest(parameterized.TestCase):
         slots_after, after = vectors(self.documents._replace(ids=ids))
         np.testing.assert_array_equal(slots_after, slots)
         moved = np.abs(np.array(after) - before).max(axis=1)
-        own = slots.ravel() == text
-        self.assertGreater(moved[own][0], 1e-3)
-        there = (slots.ravel() >= 0) & ~own
-        np.testing.assert_array_equal(moved[there], 0.0)
+        inside = slots.ravel() == text
+        self.assertGreater(moved[inside][0], 1e-3)
+        real = (slots.ravel() >= 0) & ~inside
+        np.testing.assert_array_equal(moved[real], 0.0)
 
 
 class WordsTest(absltest.TestCase):
@@ -380,17 +380,15 @@ class WordsTest(absltest.TestCase):
 
         def loss(a, b):
             scores = 20 * a @ b.T
-            own = np.diag(scores)
+            inside = np.diag(scores)
             rows, columns = (special.logsumexp(scores, axis=i) for i in (0, 1))
-            return (rows + columns - 2 * own).sum() / 2
+            return (rows + columns - 2 * inside).sum() / 2
 
         a, b = vectors.values()
         whole = loss(a, b)
         alone = loss(np.sqrt(2) * a[:, :D], np.sqrt(2) * b[:, :D])
         np.testing.assert_allclose(actual.loss, whole + alone, rtol=1e-5)
-        np.testing.assert_allclose(
-            actual.mi, B * np.log(B) - whole, rtol=1e-4
-        )
+        np.testing.assert_allclose(actual.mi, B * np.log(B) - whole, rtol=1e-4)
 
 
 if __name__ == '__main__':

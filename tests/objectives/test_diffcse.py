@@ -67,34 +67,34 @@ class MaskedCopyTest(absltest.TestCase):
         real = np.arange(t) < lengths[:, None]
         copy = masked_copy(KEY, ids, tf.constant(real), 0.4, zoo.SPECIALS)
         shown, places = np.array(copy.ids), np.array(copy.places)
-        there = np.array(copy.there) > 0
+        is_text = np.array(copy.weights) > 0
         inner = real & ~np.isin(ids, (zoo.CLS, zoo.SEP))
         np.testing.assert_array_equal(
-            there.sum(1), np.floor(0.4 * inner.sum(1) + 0.5)
+            is_text.sum(1), np.floor(0.4 * inner.sum(1) + 0.5)
         )
         masked = np.zeros((r, t), bool)
         rows = np.arange(r)[:, None].repeat(places.shape[1], 1)
-        masked[rows[there], places[there]] = True
-        self.assertEqual(masked.sum(), there.sum())  # no place twice
+        masked[rows[is_text], places[is_text]] = True
+        self.assertEqual(masked.sum(), is_text.sum())  # no place twice
         self.assertFalse((masked & ~inner).any())
         np.testing.assert_array_equal(shown[~masked], ids[~masked])
         np.testing.assert_array_equal(
-            np.array(copy.targets)[there], ids[rows[there], places[there]]
+            np.array(copy.targets)[is_text], ids[rows[is_text], places[is_text]]
         )
-        hidden = np.array(copy.hidden)[there] > 0
-        now = shown[rows[there], places[there]]
-        before = ids[rows[there], places[there]]
+        hidden = np.array(copy.hidden)[is_text] > 0
+        now = shown[rows[is_text], places[is_text]]
+        before = ids[rows[is_text], places[is_text]]
         self.assertTrue((now[hidden] == zoo.MASK).all())
         self.assertAlmostEqual(hidden.mean(), 0.8, delta=0.01)
-        kept = (now == before)[~hidden].mean()
-        self.assertAlmostEqual(kept, 0.5 + 0.5 / zoo.V, delta=0.04)
+        unchanged = (now == before)[~hidden].mean()
+        self.assertAlmostEqual(unchanged, 0.5 + 0.5 / zoo.V, delta=0.04)
         # Each place of a text is masked as often as any other.
         often = masked.sum(0) / np.maximum(inner.sum(0), 1)
         self.assertLess(np.abs(often[inner.any(0)] - 0.4).max(), 0.05)
 
 
 class DiffCseTest(parameterized.TestCase):
-    def made(
+    def make(
         self, rate=0.0, replaced=None, simcse=None,
         objectives='simcse:1,diffcse:0.5', **settings,
     ):  # fmt: skip
@@ -130,7 +130,7 @@ class DiffCseTest(parameterized.TestCase):
         return view.block_ids < slots * texts
 
     def test_the_generator_answers_everywhere_but_at_the_start(self):
-        self.made()
+        self.make()
         view = self.views['sentences']
         read = np.array(self.seen['generator'].ids)
         states = self.model.encoders['generator'](
@@ -150,12 +150,12 @@ class DiffCseTest(parameterized.TestCase):
     @parameterized.parameters(True, False)
     def test_the_vector_stands_at_the_start_of_its_text(self, projected):
         """Behind simcse's head, or before it; of each copy its own."""
-        self.made(projected=projected)
+        self.make(projected=projected)
         inputs, view = self.seen['discriminator'], self.views['sentences']
         simcse = self.model.objectives['simcse']
         texts = simcse.vectors(self.batch.scorer_batch)['texts']
         if projected:
-            texts = simcse.own_head(tf.reshape(texts, (-1, texts.shape[-1])))
+            texts = simcse.train_head(tf.reshape(texts, (-1, texts.shape[-1])))
         places = np.array(inputs.first_places)
         np.testing.assert_allclose(
             tf.reshape(inputs.first, (-1, texts.shape[-1])),
@@ -184,7 +184,7 @@ class DiffCseTest(parameterized.TestCase):
 
         The vector stands where the embeddings' output was: of any length.
         """
-        outcome = self.made(simcse={'head': head})
+        outcome = self.make(simcse={'head': head})
         losses, replaced = self.losses()
         view = self.views['sentences']
         asked = self.real() & (view.ids != zoo.CLS)
@@ -205,7 +205,7 @@ class DiffCseTest(parameterized.TestCase):
 
     def test_who_knows_their_share_alone_has_no_information(self):
         """MI 0: the discriminator's kernel is 0, its bias log p."""
-        self.made()
+        self.make()
         view = self.views['sentences']
         asked = self.real() & (view.ids != zoo.CLS)
         replaced = np.array(self.seen['discriminator'].ids) != view.ids
@@ -221,7 +221,7 @@ class DiffCseTest(parameterized.TestCase):
         `loss_fct` of diffcse/models.py is a mean over them, [CLS] too, 0.005
         of which is added; here without the loss at padding.
         """
-        outcome = self.made(objectives='diffcse_published')
+        outcome = self.make(objectives='diffcse_published')
         losses, replaced = self.losses()
         view = self.views['sentences']
         texts = np.where(self.real(), view.block_ids, -1)
@@ -248,7 +248,7 @@ class DiffCseTest(parameterized.TestCase):
         states[..., 0] = 1
         table = np.zeros((zoo.V, 16))
         table[:, 0] = np.log(p)
-        self.made(replaced=states, sampled=True)
+        self.make(replaced=states, sampled=True)
         self.model.encoders['generator'].embedding_table.assign(table)
         drawn = []
         for number in range(8):
@@ -265,7 +265,7 @@ class DiffCseTest(parameterized.TestCase):
     def test_the_gradient_goes_through_the_vector_alone(self):
         """Into the encoder; into the discriminator; not the generator."""
         with tf.GradientTape() as tape:
-            outcome = self.made()
+            outcome = self.make()
         weights = {p: x.value for p, x in self.model.variables.items()}
         actual = tape.gradient(outcome.loss, weights)
         moved = {p.split('/')[0] for p, x in actual.items() if x is not None}
@@ -286,7 +286,7 @@ class DiffCseTest(parameterized.TestCase):
             self.assertIsNone(gradient)
 
     def test_both_networks_begin_as_the_encoder(self):
-        self.made()
+        self.make()
         encoder = self.model.encoder.weights
         for name in ('generator', 'discriminator'):
             for mine, its in zip(

@@ -11,7 +11,7 @@ from infoword_tf.layers import dropout
 from infoword_tf.objectives import TABLE, infonce
 from infoword_tf.objectives.dim import CRITICS
 from tests import zoo
-from tests.objectives.given import F, batch_of, mean, of_pair, sums
+from tests.objectives.eq1 import F, batch_of, mean, of_pair, sums
 
 D, S, M = 6, 3, 128
 KEY = dropout.new_key(31)
@@ -66,16 +66,16 @@ def make_views(targets, weights, sequences=None):
 def score(objective, batch, sequences=None, limit=None, key=None):
     """An outcome, gradients by a, by b as positives and as candidates."""
     a, b, targets, weights = batch
-    made = make_views(targets, weights, sequences)
+    all_views = make_views(targets, weights, sequences)
     a, b, copy = (tf.constant(x, tf.float32) for x in (a, b, b))
     with tf.GradientTape() as tape:
         tape.watch([a, b, copy])
         states = {'masked': a[:, None], 'ngrams': copy}
         candidates = objective.candidates(
-            batch_of(made, states, key, limit)
+            batch_of(all_views, states, key, limit)
         )
         states = {**states, 'ngrams': b}
-        outcome = objective.score(batch_of(made, states, key), candidates)
+        outcome = objective.score(batch_of(all_views, states, key), candidates)
     return outcome, [g.numpy() for g in tape.gradient(
         outcome.loss, [a, b, copy],
         unconnected_gradients=tf.UnconnectedGradients.ZERO,
@@ -104,14 +104,14 @@ def literal(
 
     total, alike = np.zeros(F), np.zeros(F)
     for i, s in np.argwhere(weights > 0):
-        own = f(a[i], b[i, s])
+        positive = f(a[i], b[i, s])
         others = [
             (f(a[i], np.float64(pool_b[j, q])), pool_targets[j, q])
             for j, q in np.argwhere(pool_weights > 0)
             if sequences[j] != sequences[i]
         ][:limit]
         total += of_pair(
-            own,
+            positive,
             [x for x, _ in others],
             [t == targets[i, s] for _, t in others],
             drop_copies=True,
@@ -120,7 +120,9 @@ def literal(
         length = lengths_of(targets[i, s])
         others = [(x, t) for x, t in others if lengths_of(t) == length]
         alike += of_pair(
-            own, [x for x, _ in others], [t == targets[i, s] for _, t in others]
+            positive,
+            [x for x, _ in others],
+            [t == targets[i, s] for _, t in others],
         )
     outcome = infonce.Outcome(*total)
     bounds = infonce.Outcome(*alike)
@@ -207,12 +209,12 @@ class LiteralTest(parameterized.TestCase):
     def test_mixed_precision_scores_in_float32(self):
         a, b, targets, weights = make_batch(8)
         a, b = (tf.cast(x, tf.bfloat16) for x in (a, b))
-        made = make_views(targets, weights)
+        all_views = make_views(targets, weights)
         states = {'masked': a[:, None], 'ngrams': b}
         objective = TABLE['dim'].objective(
             'dim', None, zoo.SPECIALS, dtype='mixed_bfloat16'
         )
-        batch = batch_of(made, states)
+        batch = batch_of(all_views, states)
         candidates = objective.candidates(batch)
         self.assertEqual(candidates.states.dtype, tf.float32)
         rounded = [tf.cast(x, tf.float32).numpy() for x in (a, b)]
@@ -404,14 +406,16 @@ class LimitTest(parameterized.TestCase):
         )
         total = np.zeros(F)
         for part in (slice(0, 3), slice(3, 8)):
-            made = make_views(
+            all_views = make_views(
                 targets[part], weights[part], np.arange(8)[part]
             )
             states = {
                 'masked': tf.constant(a[part, None]),
                 'ngrams': tf.constant(b[part]),
             }
-            total += sums(objective.score(batch_of(made, states), candidates))
+            total += sums(
+                objective.score(batch_of(all_views, states), candidates)
+            )
         np.testing.assert_allclose(total, sums(expected), rtol=2e-6, atol=2e-5)
 
 

@@ -1,6 +1,6 @@
 """Rows that a teacher teaches: worked values, and where gradients end.
 
-Glossary of shapes: N examples, C classes, D width, k layers of the student.
+Shapes: C classes.
 """
 
 import types
@@ -25,7 +25,7 @@ from infoword_tf.objectives.distill import (
     Patience,
     SoftSpans,
     every,
-    followed,
+    layer_map,
 )
 from infoword_tf.objectives.label import Labels, Scores
 from infoword_tf.objectives.span import slots_of
@@ -33,7 +33,7 @@ from infoword_tf.views import View
 from infoword_tf.views.examples import examples
 from tests import zoo
 from tests.eager import eagerly
-from tests.objectives import given
+from tests.objectives import eq1
 
 KEY = dropout.new_key(5)
 
@@ -55,14 +55,14 @@ class MapsTest(parameterized.TestCase):
         ('skip', 2, 2, (1,)),
     )
     def test_index_sets(self, map_, teacher, student, layers):
-        self.assertEqual(followed(map_, teacher, student), layers)
+        self.assertEqual(layer_map(map_, teacher, student), layers)
 
     def test_all_sizes(self):
         """k - 1 layers in order, none of them the last."""
         for teacher in range(2, 26):
             for student in range(2, teacher + 1):
                 for map_ in ('skip', 'last'):
-                    actual = followed(map_, teacher, student)
+                    actual = layer_map(map_, teacher, student)
                     self.assertLen(set(actual), student - 1)
                     self.assertEqual(sorted(actual), list(actual))
                     self.assertBetween(min(actual), 1, teacher - 1)
@@ -76,7 +76,7 @@ class MapsTest(parameterized.TestCase):
     def test_too_few(self, teacher, student, message):
         for map_ in ('skip', 'last'):
             with self.assertRaisesRegex(ValueError, message):
-                followed(map_, teacher, student)
+                layer_map(map_, teacher, student)
 
 
 def encoder_of(width, depth=2):
@@ -85,7 +85,7 @@ def encoder_of(width, depth=2):
     )
 
 
-def batch_of(row, targets, own=None, **encoded):
+def batch_of(row, targets, by_row=None, **encoded):
     """Of [1, N] examples; encoded: states, or layers, [1, N, D]."""
     count = targets.shape[1]
     view = View(
@@ -95,11 +95,13 @@ def batch_of(row, targets, own=None, **encoded):
         targets={row: targets},
         weights={row: np.ones((1, count), np.float32)},
     )
-    some = Encoded(encoded.get('states'), encoded.get('layers'))
+    one_encoded = Encoded(encoded.get('states'), encoded.get('layers'))
     return Batch(
         {'examples': view},
-        {'examples': {'encoder': [some]}},
-        Statistics(np.ones(3), np.ones(3), own={} if own is None else own),
+        {'examples': {'encoder': [one_encoded]}},
+        Statistics(
+            np.ones(3), np.ones(3), by_row={} if by_row is None else by_row
+        ),
         Replicas(),
         dropout.new_key(0),
         training=False,
@@ -123,19 +125,19 @@ def soft(scores, taught, multilabel=False, **settings):
         'soft', encoder_of(classes), zoo.SPECIALS, **settings
     )
     objective.build()
-    objective.score_with(label)
+    objective.set_scorer(label)
     # Of what the teacher says; of several labels yes is the likelier.
     counts = np.arange(classes * (1 + multilabel))
-    own = {'soft': Statistics(counts, counts)}
-    own['label'] = Statistics(counts[::-1] + 1, counts[::-1] + 1)
+    by_row = {'soft': Statistics(counts, counts)}
+    by_row['label'] = Statistics(counts[::-1] + 1, counts[::-1] + 1)
     states = np.array(scores, np.float32)[None]
     shape = (1, count, classes) if multilabel else (1, count)
-    head = batch_of('label', np.zeros(shape, np.int32), own, states=states)
-    batch = batch_of('soft', np.array(taught, np.float32)[None], own)
+    head = batch_of('label', np.zeros(shape, np.int32), by_row, states=states)
+    batch = batch_of('soft', np.array(taught, np.float32)[None], by_row)
     batch = batch._replace(scorer_batch=head)
     return (
-        given.mean(objective.score(batch, None)),
-        given.mean(label.score(head, None)),
+        eq1.mean(objective.score(batch, None)),
+        eq1.mean(label.score(head, None)),
     )
 
 
@@ -219,7 +221,7 @@ class SoftTest(parameterized.TestCase):
         objective = TABLE['soft_score'].objective(
             'soft_score', encoder_of(1), zoo.SPECIALS
         )
-        objective.score_with(head)
+        objective.set_scorer(head)
         states = np.array([[[1.0], [2.0]]], np.float32)
         batch = batch_of('soft_score', np.array([[3.0, 2.5]], np.float32))
         batch = batch._replace(
@@ -227,7 +229,7 @@ class SoftTest(parameterized.TestCase):
                 'score', np.zeros((1, 2), np.float32), states=states
             )
         )
-        actual = given.mean(objective.score(batch, None))
+        actual = eq1.mean(objective.score(batch, None))
         self.assertAlmostEqual(actual.loss, (4 + 0.25) / 2, places=6)
         self.assertFalse(objective.bounded or objective.ranked)
 
@@ -264,11 +266,11 @@ class SoftSpansTest(parameterized.TestCase):
             zoo.SPECIALS,
             temperature=temperature,
         )
-        objective.score_with(head)
+        objective.set_scorer(head)
         self.assertFalse(objective.bounded or objective.ranked)
         batch = batch_of('soft_span', np.asarray(taught)[None])
         batch.views['examples'].weights['soft_span'] = np.ones((1, 2), 'f')
-        return given.mean(objective.score(batch, None)).loss
+        return eq1.mean(objective.score(batch, None)).loss
 
     @parameterized.product(temperature=(1.0, 5.0), null=(False, True))
     def test_equals_numpy(self, temperature, null):
@@ -316,7 +318,7 @@ def patience(states, taught, **settings):
     layers = [states[None, :, 0] * np.nan]  # embeddings count nothing
     layers += [states[None, :, i] for i in range(states.shape[1])]
     batch = batch_of('patience', np.asarray(taught)[None], layers=layers)
-    return given.mean(objective.score(batch, None)).loss
+    return eq1.mean(objective.score(batch, None)).loss
 
 
 class PatienceTest(parameterized.TestCase):
@@ -362,9 +364,9 @@ class PatienceTest(parameterized.TestCase):
         states, taught = self.drawn(n=20, width=384)
         taught /= np.linalg.norm(taught, axis=-1, keepdims=True)
         near = taught + 0.02 * states
-        for some in (states, near):
-            exact = patience(some, taught[:, None].astype(np.float32))
-            half = patience(some, taught[:, None].astype(np.float16))
+        for one_encoded in (states, near):
+            exact = patience(one_encoded, taught[:, None].astype(np.float32))
+            half = patience(one_encoded, taught[:, None].astype(np.float16))
             self.assertAlmostEqual(half, exact, delta=1e-3 * exact)
 
     def test_one_layer_is_too_few(self):
@@ -401,9 +403,7 @@ class GradientTest(absltest.TestCase):
             settings={'label.pooler': 'tanh'},
             layers=3,
         )
-        self.enterContext(
-            absltest.mock.patch.dict(zoo.CASES, student=case)
-        )
+        self.enterContext(absltest.mock.patch.dict(zoo.CASES, student=case))
         self.model = zoo.make_model('student', rate=0.0)
         self.views = zoo.make_views('student')
         view = self.views['examples']
@@ -435,10 +435,10 @@ class GradientTest(absltest.TestCase):
         model = zoo.make_model('student', rate=0.2)
         batches, _ = model.batches(self.views, zoo.statistics(), KEY)
         head = model.objectives['label']
-        said = head.candidate_scores(batches['label'])
+        class_scores = head.candidate_scores(batches['label'])
         view = self.views['examples']
         shape = view.targets['soft'].shape
-        view.targets['soft'] = np.reshape(said, shape)
+        view.targets['soft'] = np.reshape(class_scores, shape)
         actual, _ = outcomes_of(model, self.views, KEY, soft=1.0)
         self.assertAlmostEqual(float(actual['soft'].loss), 0, delta=1e-4)
         self.assertEqual(float(actual['soft'].accuracy), 8)
@@ -453,9 +453,7 @@ class GradientTest(absltest.TestCase):
         below = batches['patience'].layers('examples')
         self.assertLen(below, 3)
         reads = self.model.reads['patience']['examples']
-        self.model.reads['patience'] = {
-            'examples': reads._replace(layers=True)
-        }
+        self.model.reads['patience'] = {'examples': reads._replace(layers=True)}
         again, _ = self.model.batches(self.views, zoo.statistics())
         layers = again['patience'].layers('examples')
         self.assertLen(layers, 4)
@@ -496,8 +494,8 @@ class UnknownTest(absltest.TestCase):
             ('label', {1, 5}), ('score', {0, 2}), ('soft', set()),
             ('patience', set()),
         ):  # fmt: skip
-            told = view.sequences[view.weights[row] > 0]
-            self.assertEqual(set(told.tolist()), set(range(8)) - nobody)
+            sequences = view.sequences[view.weights[row] > 0]
+            self.assertEqual(set(sequences.tolist()), set(range(8)) - nobody)
             self.assertTrue(np.isfinite(view.targets[row]).all())
         self.assertGreaterEqual(view.targets['label'].min(), 0)
 

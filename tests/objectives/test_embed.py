@@ -1,6 +1,6 @@
 """Rows of a teacher's vectors: worked values, and texts that share a row.
 
-Glossary of shapes: N texts, W width of the teacher, D of the student.
+Shapes: W width of the teacher.
 """
 
 import numpy as np
@@ -25,7 +25,7 @@ class EmbedTest(parameterized.TestCase):
         super().setUp()
         self.enterContext(eagerly())
 
-    def found(self, case, taught=None, **limits):
+    def outcome_of(self, case, taught=None, **limits):
         """Outcomes, s and t of a row of a case; None: as drawn."""
         model = zoo.make_model(case, rate=0.0)
         (row,) = model.objectives
@@ -36,11 +36,11 @@ class EmbedTest(parameterized.TestCase):
             view.targets[row] = np.reshape(taught, shape)
         batches, _ = model.batches(views, zoo.statistics(), limits=limits)
         objective, batch = model.objectives[row], batches[row]
-        own, target = map(
-            np.array, (objective.own(batch), objective.taught(batch))
+        vectors, target = map(
+            np.array, (objective.student(batch), objective.teacher(batch))
         )
         outcome = objective.score(batch, objective.candidates(batch))
-        return outcome, own, target, view
+        return outcome, vectors, target, view
 
     def test_pooled_as_if_each_text_stood_alone(self):
         text = zoo.make_examples()
@@ -48,31 +48,35 @@ class EmbedTest(parameterized.TestCase):
         states = np.random.default_rng(0).standard_normal(
             (*view.ids.shape, 5)
         ).astype(np.float32)  # fmt: skip
-        for pooling, some in (
+        for pooling, encoder_kind in (
             ('mean', slice(None)), ('cls', slice(1)), ('last', slice(-1, None))
         ):  # fmt: skip
             actual = np.array(pooled(states, view, 3, pooling))
             actual = actual.reshape(*view.weights['embed'].shape, 5)
             for row, slot in np.ndindex(*view.sequences.shape):
-                own = states[row][view.block_ids[row] == slot]
-                expected = own[some].mean(axis=0) if len(own) else np.zeros(5)
-                self.assertEqual(len(own) > 0, view.sequences[row, slot] >= 0)
+                vectors = states[row][view.block_ids[row] == slot]
+                expected = (
+                    vectors[encoder_kind].mean(axis=0)
+                    if len(vectors)
+                    else np.zeros(5)
+                )
+                self.assertEqual(
+                    len(vectors) > 0, view.sequences[row, slot] >= 0
+                )
                 np.testing.assert_allclose(
                     actual[row, slot], expected, atol=1e-6
                 )
 
     @parameterized.parameters(('embed', 0.05), ('embed_lookup', 0.1))
     def test_infonce_over_the_teacher_s_vectors(self, case, temperature):
-        outcome, own, taught, view = self.found(case)
+        outcome, vectors, taught, view = self.outcome_of(case)
         real = view.weights['embed'].ravel() > 0
-        own, taught = length_1(own[real]), length_1(taught[real])
-        scores = own @ taught.T / temperature
+        vectors, taught = length_1(vectors[real]), length_1(taught[real])
+        scores = vectors @ taught.T / temperature
         losses = special.logsumexp(scores, axis=1) - np.diag(scores)
         self.assertLen(losses, 8)
         self.assertAlmostEqual(float(outcome.weight), 8)
-        self.assertAlmostEqual(
-            float(outcome.loss), losses.sum(), delta=1e-3
-        )
+        self.assertAlmostEqual(float(outcome.loss), losses.sum(), delta=1e-3)
         self.assertAlmostEqual(
             float(outcome.mi), (np.log(8) - losses).sum(), delta=1e-3
         )
@@ -83,21 +87,18 @@ class EmbedTest(parameterized.TestCase):
         self.assertEqual(float(outcome.accuracy), right.sum())
 
     def test_copies_of_a_vector_are_no_negatives(self):
-        """Of a translation, and of what it translates; the bound counts them.
-        """
-        _, _, taught, view = self.found('embed')
+        """Of a text and its translation; the bound counts copies."""
+        _, _, taught, view = self.outcome_of('embed')
         real = np.flatnonzero(view.weights['embed'])
         taught = taught.copy()
         taught[real[5]] = taught[real[2]]
-        outcome, own, taught, _ = self.found('embed', taught)
-        scores = length_1(own[real]) @ length_1(taught[real]).T / 0.05
+        outcome, vectors, taught, _ = self.outcome_of('embed', taught)
+        scores = length_1(vectors[real]) @ length_1(taught[real]).T / 0.05
         copies = np.zeros((8, 8), bool)
         copies[[2, 5], [5, 2]] = True
         left = np.where(copies, -np.inf, scores)
         losses = special.logsumexp(left, axis=1) - np.diag(scores)
-        self.assertAlmostEqual(
-            float(outcome.loss), losses.sum(), delta=1e-3
-        )
+        self.assertAlmostEqual(float(outcome.loss), losses.sum(), delta=1e-3)
         bound = special.logsumexp(scores, axis=1) - np.diag(scores)
         self.assertAlmostEqual(
             float(outcome.mi), (np.log(8) - bound).sum(), delta=1e-3
@@ -110,16 +111,17 @@ class EmbedTest(parameterized.TestCase):
 
     def test_what_is_said_of_each_text(self):
         for case in ('embed', 'embed_distance'):
-            outcome, own, taught, view = self.found(case)
+            outcome, vectors, taught, view = self.outcome_of(case)
             real = view.weights[case] > 0
             actual = np.array(outcome.predictions['cosine'])
             self.assertEqual(actual.shape, real.shape)
-            cosines = (length_1(own[real.ravel()])
-                       * length_1(taught[real.ravel()])).sum(axis=1)
+            cosines = (
+                length_1(vectors[real.ravel()]) * length_1(taught[real.ravel()])
+            ).sum(axis=1)
             np.testing.assert_allclose(actual[real], cosines, atol=1e-5)
 
     def test_candidates_of_held_out_text_are_limited(self):
-        outcome, *_ = self.found('embed', embed=4)
+        outcome, *_ = self.outcome_of('embed', embed=4)
         self.assertAlmostEqual(
             float(outcome.ceiling), 8 * np.log(5), delta=1e-4
         )
@@ -128,14 +130,14 @@ class EmbedTest(parameterized.TestCase):
         'embed_distance', 'embed_distance_lookup', 'embed_distance_relative'
     )
     def test_distances(self, case):
-        outcome, own, taught, view = self.found(case)
+        outcome, vectors, taught, view = self.outcome_of(case)
         real = view.weights['embed_distance'].ravel() > 0
-        own, taught = own[real], taught[real]
-        cosines = (length_1(own) * length_1(taught)).sum(axis=1)
+        vectors, taught = vectors[real], taught[real]
+        cosines = (length_1(vectors) * length_1(taught)).sum(axis=1)
         losses = 1 - cosines
         if case == 'embed_distance_lookup':
-            self.assertEqual(own.shape, (8, 24))
-            losses = np.square(own - taught).sum(axis=1)
+            self.assertEqual(vectors.shape, (8, 24))
+            losses = np.square(vectors - taught).sum(axis=1)
         np.testing.assert_allclose(outcome.loss, losses.sum(), rtol=1e-4)
         np.testing.assert_allclose(
             outcome.more['cosine'], cosines.sum(), rtol=1e-4, atol=1e-4
@@ -143,8 +145,8 @@ class EmbedTest(parameterized.TestCase):
 
     @parameterized.parameters('embed_distance', 'embed_distance_lookup')
     def test_who_equals_its_teacher_has_nothing_to_learn(self, case):
-        _, own, _, view = self.found(case)
-        outcome, *_ = self.found(case, own)
+        _, vectors, _, view = self.outcome_of(case)
+        outcome, *_ = self.outcome_of(case, vectors)
         self.assertAlmostEqual(float(outcome.loss), 0, delta=1e-4)
         self.assertAlmostEqual(float(outcome.more['cosine']), 8, delta=1e-4)
 
@@ -153,11 +155,11 @@ class EmbedTest(parameterized.TestCase):
     )
     def test_float16_changes_the_loss_by_less_than_a_thousandth(self, case):
         random = np.random.default_rng(1)
-        _, _, taught, _ = self.found(case)
+        _, _, taught, _ = self.outcome_of(case)
         taught = taught + 0.1 * random.standard_normal(taught.shape)
         taught = length_1(taught)
-        exact, *_ = self.found(case, taught.astype(np.float32))
-        rounded, *_ = self.found(case, taught.astype(np.float16))
+        exact, *_ = self.outcome_of(case, taught.astype(np.float32))
+        rounded, *_ = self.outcome_of(case, taught.astype(np.float16))
         np.testing.assert_allclose(rounded.loss, exact.loss, rtol=1e-3)
 
     def test_a_projection_is_there_where_widths_differ(self):

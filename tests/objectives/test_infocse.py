@@ -16,7 +16,7 @@ KEY = dropout.new_key(4)
 
 
 class InfoCseTest(parameterized.TestCase):
-    def made(self, name='infocse_paper', rate=0.0, other=None, **settings):
+    def make(self, name='infocse_paper', rate=0.0, other=None, **settings):
         """A model with a batch of its row; what its network has read.
 
         The weight `other` is none that it is a copy of, nor a copy.
@@ -55,14 +55,14 @@ class InfoCseTest(parameterized.TestCase):
     def test_the_network_reads_h_and_lower_states_of_the_masked_copy(
         self, lower, whose
     ):
-        self.made(lower=lower)
+        self.make(lower=lower)
         (x, more), view = self.read[0], self.views['sentences']
         inputs, encoded = self.encoded[whose]
         lower = np.array(encoded.layers[1])  # the middle of two
         states = np.array(self.batch.states('sentences'))  # [R, J K, D]
-        there = np.repeat(view.weights['infocse'] > 0, 2, axis=1)
+        real = np.repeat(view.weights['infocse'] > 0, 2, axis=1)
         expected = lower.copy()
-        for row, j in np.argwhere(there):
+        for row, j in np.argwhere(real):
             expected[row, view.places['infocse'][row, j]] = states[row, j]
         np.testing.assert_allclose(x, expected, atol=1e-6)
         shown = np.array(inputs.ids)
@@ -105,7 +105,7 @@ class InfoCseTest(parameterized.TestCase):
         With `output=layer` it stands behind BERT's transform (`lm_head` of
         infocse/models_cls_mlm.py).
         """
-        outcome = self.made(other=path, **settings)
+        outcome = self.make(other=path, **settings)
         x, more = self.read[0]
         for i, block in enumerate(self.objective.network):
             key = dropout.fold_in(self.batch.key, 0)
@@ -147,7 +147,7 @@ class InfoCseTest(parameterized.TestCase):
                     if stop
                     else absltest.mock.MagicMock()
                 ):
-                    loss = self.made(**settings).loss
+                    loss = self.make(**settings).loss
             weights = {
                 p: x.value
                 for p, x in self.model.variables.items()
@@ -160,7 +160,7 @@ class InfoCseTest(parameterized.TestCase):
                 if x is not None and np.abs(tf.convert_to_tensor(x)).max() > 0
             }
 
-        self.made()
+        self.make()
         self.assertIn('encoder/layer_1/inner_kernel', gradients(False))
         self.assertEqual(bool(gradients(True)), also)
 
@@ -174,7 +174,7 @@ class InfoCseTest(parameterized.TestCase):
             return run(model, encoder, inputs, **more)
 
         with absltest.mock.patch.object(Model, '_run', counted):
-            outcome = self.made('infocse_stage1')
+            outcome = self.make('infocse_stage1')
         self.assertEqual(passes, [('encoder', 'below')])
         x, _ = self.read[0]
         lower = np.array(self.batch.layers('masked')[1])
@@ -193,7 +193,7 @@ class InfoCseTest(parameterized.TestCase):
         """It begins as the embeddings, or as --init left it."""
         path = 'objectives/infocse/output_embeddings'
         with tf.GradientTape() as tape:
-            loss = self.made(output='layer').loss
+            loss = self.make(output='layer').loss
         model = self.model
         table = model.encoder.embedding_table
         np.testing.assert_array_equal(model.variables[path], table)

@@ -11,7 +11,7 @@ from scipy import special, stats
 from infoword_tf.layers import dropout
 from infoword_tf.layers.vocabulary_scores import vocabulary_scores
 from infoword_tf.objectives import infonce
-from tests.objectives.given import mean, sums
+from tests.objectives.eq1 import mean, sums
 
 N, M = 6, 9
 
@@ -46,7 +46,7 @@ def batch_candidates(positive, negatives, identical=None):
     """Each pair has its positive and the columns of `negatives`."""
     if identical is None:
         identical = tf.zeros(negatives.shape, tf.bool)
-    return infonce.counted(
+    return infonce.over_multiset(
         positive, negatives, tf.ones(negatives.shape), identical
     )
 
@@ -178,7 +178,7 @@ class OutcomeTest(absltest.TestCase):
 
     def setUp(self):
         super().setUp()
-        self.candidates = infonce.counted(
+        self.candidates = infonce.over_multiset(
             tf.constant([0.0, math.log(3.0)]),
             tf.zeros((2, 2)),
             tf.constant([[1.0, 0.0], [1.0, 1.0]]),
@@ -281,16 +281,16 @@ class CountedTest(absltest.TestCase):
         counts = random.integers(0, 4, size=(N, M))
         identical = np.arange(M) == np.arange(N)[:, None]
 
-        given = [tf.constant(x, tf.float32) for x in (positive, scores)]
+        arrays = [tf.constant(x, tf.float32) for x in (positive, scores)]
         with tf.GradientTape() as tape:
-            tape.watch(given)
-            actual = infonce.counted(
-                *given,
+            tape.watch(arrays)
+            actual = infonce.over_multiset(
+                *arrays,
                 tf.constant(counts, tf.float32),
                 tf.constant(identical),
             )
             total = tf.reduce_sum(actual.log_sum)
-        d_positive, d_scores = tape.gradient(total, given)
+        d_positive, d_scores = tape.gradient(total, arrays)
         for i in range(N):
             literal = np.repeat(scores[i], counts[i])
             everyone = np.append(literal, positive[i])
@@ -316,7 +316,7 @@ class CountedTest(absltest.TestCase):
             )
 
     def test_ties_are_rivals_unless_identical(self):
-        actual = infonce.counted(
+        actual = infonce.over_multiset(
             tf.constant([1.0]),
             tf.constant([[1.0, 1.0, 0.5, 2.0, 3.0]]),
             tf.constant([[1.0, 1.0, 1.0, 1.0, 0.0]]),
@@ -328,7 +328,7 @@ class CountedTest(absltest.TestCase):
         positive, scores = tf.constant([2.0]), tf.constant([[5.0, -5.0]])
         with tf.GradientTape() as tape:
             tape.watch([positive, scores])
-            actual = infonce.counted(
+            actual = infonce.over_multiset(
                 positive, scores, tf.zeros((1, 2)), tf.zeros((1, 2), tf.bool)
             )
             outcome = infonce.infonce(actual, tf.ones(1))
@@ -456,7 +456,7 @@ class KnownInformationTest(parameterized.TestCase):
         k = len(counts)
         scores = np.tile(critic[CONTEXT], (k, 1))  # [K 20, 5]
         positive = np.tile(critic[CONTEXT, WORD], k)
-        candidates = infonce.counted(
+        candidates = infonce.over_multiset(
             tf.constant(positive, tf.float32),
             tf.constant(scores, tf.float32),
             tf.constant(np.repeat(counts, 20, axis=0), tf.float32),

@@ -1,7 +1,6 @@
 """Rows whose b people gave, against NumPy; where their axis begins and ends.
 
-Glossary of shapes: R rows, J examples of a row, K texts of each, T tokens,
-D width, C classes, L layers.
+Shapes: J examples of a sequence, S texts of each, C classes.
 """
 
 import math
@@ -21,7 +20,7 @@ from infoword_tf.objectives.label import Labels, Scores
 from infoword_tf.views import View
 from tests import zoo
 from tests.eager import eagerly
-from tests.objectives import given
+from tests.objectives import eq1
 
 R, J, D, C = 5, 3, 6, 4
 TRAINING, MEASURED = np.array([9, 2, 30, 5]), np.array([3, 1, 7, 2])
@@ -61,11 +60,11 @@ def weights_of(head):
 
 def batch_of(
     row, states, targets, weights, key=None, layers=None, block_ids=None,
-    texts=None, own=None, **more,
+    texts=None, by_row=None, **more,
 ):  # fmt: skip
-    """What a head gets; states [R, J K, D], targets and weights [R, J].
+    """What a head gets; states [B, J K, D], targets and weights [B, J].
 
-    Or states [R, T, D] of all tokens, block_ids [R, T] and J K as `texts`.
+    Or states [B, T, D] of all tokens, block_ids [B, T] and J K as `texts`.
     """
     rows, slots = np.shape(weights)
     places = np.zeros((rows, texts or states.shape[1]), np.int32)
@@ -77,11 +76,11 @@ def batch_of(
         targets={row: np.asarray(targets)},
         weights={row: np.asarray(weights, np.float32)},
     )
-    own = {row: own or Statistics(TRAINING, MEASURED)}
+    by_row = {row: by_row or Statistics(TRAINING, MEASURED)}
     batch = Batch(
         {'examples': view},
         {'examples': {'encoder': [Encoded(states, layers)]}},
-        Statistics(np.ones(3), np.ones(3), own=own),
+        Statistics(np.ones(3), np.ones(3), by_row=by_row),
         Replicas(),
         dropout.new_key(0) if key is None else key,
         training=key is not None,
@@ -135,9 +134,9 @@ class Case(parameterized.TestCase):
         super().setUp()
         self.enterContext(eagerly())
 
-    def assert_sums(self, outcome, wanted):
+    def assert_sums(self, outcome, expected_sums):
         np.testing.assert_allclose(
-            given.sums(outcome), wanted, rtol=1e-5, atol=1e-5
+            eq1.sums(outcome), expected_sums, rtol=1e-5, atol=1e-5
         )
 
 
@@ -163,7 +162,7 @@ class LabelTest(Case):
         empty = weights == 0
         states[empty], targets[empty] = 1e3, (targets[empty] + 1) % C
         again = head.score(batch_of('label', states, targets, weights), None)
-        np.testing.assert_array_equal(given.sums(again), given.sums(outcome))
+        np.testing.assert_array_equal(eq1.sums(again), eq1.sums(outcome))
 
     def test_both_ways_add(self):
         head = make(Labels, texts='both_ways')
@@ -203,7 +202,7 @@ class LabelTest(Case):
         targets[0, 0] = 0
         scores = states.reshape(-1, D) @ has['kernel'] + has['bias']
         outcome = head.score(
-            batch_of('label', states, targets, weights, own=NO_AND_YES), None
+            batch_of('label', states, targets, weights, by_row=NO_AND_YES), None
         )
         p, q = MEASURED / 20, (TRAINING + 1) / (50 + 2)  # of yes
         total = np.zeros(len(SUMS))
@@ -229,9 +228,9 @@ class LabelTest(Case):
         head.kernel.assign(np.zeros((D, C)))
         head.bias.assign([2.0, -1.0, 0.0, 3.0])
         targets = np.int32([[[1, 0, 0, 0]]])
-        means = given.mean(head.score(
+        means = eq1.mean(head.score(
             batch_of('label', np.zeros((1, 1, D), np.float32), targets,
-                     [[1.0]], own=NO_AND_YES), None,
+                     [[1.0]], by_row=NO_AND_YES), None,
         ))  # fmt: skip
         self.assertAlmostEqual(means.loss, 1.0454811, places=6)
 
@@ -262,8 +261,8 @@ class BagTest(Case):
         sizes = random.integers(1, 5, (R, J * count))
         sizes[np.repeat(weights == 0, count, axis=1)] = 0
         block_ids = np.full((R, sizes.sum(axis=1).max() + 3), J * count)
-        for own, size in zip(block_ids, sizes, strict=True):
-            own[: size.sum()] = np.repeat(np.arange(J * count), size)
+        for by_row, size in zip(block_ids, sizes, strict=True):
+            by_row[: size.sum()] = np.repeat(np.arange(J * count), size)
         states = random.standard_normal((*block_ids.shape, D))
         states = states.astype(np.float32)
         x = np.zeros((R, J * count, D))
@@ -296,7 +295,7 @@ class ZeroTest(Case):
         for weight in head.weights:
             weight.assign(np.zeros(weight.shape))
         head.bias.assign(bias)
-        return given.mean(
+        return eq1.mean(
             head.score(batch_of('label', *whole_set()), None)
         )
 
@@ -320,10 +319,10 @@ class ZeroTest(Case):
         p = MEASURED / 20
         head.bias.assign(np.log(p / (1 - p)))
         targets = np.arange(20)[:, None, None] < MEASURED
-        means = given.mean(head.score(
+        means = eq1.mean(head.score(
             batch_of('label', np.zeros((20, 1, D), np.float32),
                      targets.astype(np.int32), np.ones((20, 1)),
-                     own=NO_AND_YES), None,
+                     by_row=NO_AND_YES), None,
         ))  # fmt: skip
         self.assertAlmostEqual(means.mi, 0, delta=1e-6)
         entropy = -(p * np.log(p) + (1 - p) * np.log(1 - p)).mean()
@@ -347,7 +346,7 @@ class ZeroTest(Case):
         head.kernel.assign(np.eye(D, C))
         head.bias.assign(np.zeros(C))
         states = 50 * np.eye(D, dtype=np.float32)[targets]
-        actual = given.mean(
+        actual = eq1.mean(
             head.score(batch_of('label', states, targets, weights), None)
         )
         self.assertAlmostEqual(actual.mi, actual.ceiling, delta=1e-6)
@@ -367,7 +366,7 @@ class ScoreTest(Case):
         outcome = head.score(
             batch_of('score', states, targets, weights), None
         )
-        actual = dict(zip(SUMS, given.sums(outcome), strict=True))
+        actual = dict(zip(SUMS, eq1.sums(outcome), strict=True))
         errors = weights * (numbers - targets) ** 2
         self.assertAlmostEqual(
             actual['loss'], errors.sum(), delta=1e-5 * errors.sum()
@@ -412,8 +411,8 @@ class ScoreTest(Case):
         known = [0, 1, 1, -1], [1, 1, 1, 0]
         loss, gradient = self.cosent(numbers, *known)
         self.assertAlmostEqual(loss, 3 * math.log(3.5), places=5)
-        wanted = 3 * np.array([2.5, -2, -0.5, 0]) / 3.5
-        np.testing.assert_allclose(gradient, wanted, atol=1e-5)
+        expected_sums = 3 * np.array([2.5, -2, -0.5, 0]) / 3.5
+        np.testing.assert_allclose(gradient, expected_sums, atol=1e-5)
         # Twice the scale squares both: 1 + 4 + 1/4.
         loss, _ = self.cosent(numbers, *known, scale=2.0)
         self.assertAlmostEqual(loss, 3 * math.log(5.25), places=5)
@@ -431,8 +430,8 @@ class ScoreTest(Case):
         np.testing.assert_array_equal(gradient, 0)
 
     def test_only_cosent_compares(self):
-        self.assertFalse(make(Scores).compares)
-        self.assertTrue(make(Scores, loss='cosent').compares)
+        self.assertFalse(make(Scores).has_vectors)
+        self.assertTrue(make(Scores, loss='cosent').has_vectors)
 
     def test_it_says_that_it_bounds_nothing(self):
         self.assertTrue(TABLE['label'].objective.bounded)

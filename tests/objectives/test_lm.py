@@ -17,7 +17,7 @@ from infoword_tf.views import VIEWS
 from infoword_tf.views.streams import Streams
 from tests import remembering, zoo
 from tests.eager import eagerly
-from tests.objectives.given import F, of_piece, states_of, sums
+from tests.objectives.eq1 import F, of_piece, states_of, sums
 
 V, D, B, T = zoo.V, 6, 3, 7
 KEY = dropout.new_key(3)
@@ -54,13 +54,13 @@ def make_view(seed=0):
     return VIEWS['streamed'].make(streams, None, rows, zoo.SPECIALS)
 
 
-class NextPiecesTest(parameterized.TestCase):
+class NextTokensTest(parameterized.TestCase):
     def test_every_pair_by_itself(self):
         model, view = make_model(), make_view()
         states, _ = model.encode({'streamed': view})
         states = np.asarray(states_of(states, 'transformer_xl', 'streamed'))
         words = np.asarray(model.encoder.embedding_table)
-        bias = np.asarray(model.objectives['transformer_xl'].piece_bias)
+        bias = np.asarray(model.objectives['transformer_xl'].token_bias)
         total = np.zeros(F)
         for i in range(B):
             for j in range(T):
@@ -92,10 +92,10 @@ class NextPiecesTest(parameterized.TestCase):
         view = VIEWS['examples'].make(text, None, expected, zoo.SPECIALS)
         counts = np.arange(1.0, V + 1)
         pieces = Statistics(counts, counts[::-1])
-        given = zoo.statistics()
-        given = given._replace(own={**given.own, 'gpt': pieces})
+        arrays = zoo.statistics()
+        arrays = arrays._replace(by_row={**arrays.by_row, 'gpt': pieces})
         table = np.asarray(model.encoder.embedding_table)
-        bias = np.asarray(model.objectives['gpt'].piece_bias)
+        bias = np.asarray(model.objectives['gpt'].token_bias)
         total, ends = np.zeros(F), 0
         for ids, length in zip(text.ids[:, 0], text.lengths[:, 0], strict=True):
             states = model.encoder(Inputs(ids[None, :length])).states[0]
@@ -109,25 +109,34 @@ class NextPiecesTest(parameterized.TestCase):
         self.assertEqual(ends, 2)
         self.assertEqual(total[1], text.lengths.sum() - len(text.ids))
         for key in (None, KEY):
-            actual, _ = model.outcomes({'examples': view}, given, key)
+            actual, _ = model.outcomes({'examples': view}, arrays, key)
             np.testing.assert_allclose(sums(actual['gpt']), total, rtol=1e-4)
 
     @parameterized.parameters('rnn_lm', 'rnn_lm_gru')
     def test_a_table_of_its_own(self, name):
         """Scores are with it, and not with the input embeddings."""
         model = zoo.make_model(name, rate=0.0)
-        objective, own = model.objectives['rnn_lm'], name == 'rnn_lm_gru'
+        objective, has_table = model.objectives['rnn_lm'], name == 'rnn_lm_gru'
         paths = set(model.variables)
-        self.assertEqual('objectives/rnn_lm/piece_embeddings' in paths, own)
+        self.assertEqual(
+            'objectives/rnn_lm/piece_embeddings' in paths, has_table
+        )
         views = zoo.make_views(name)
         actual, _ = model.outcomes(views, zoo.statistics())
         view = views['streamed']
         states = model.encoder(Inputs(view.ids)).states.numpy()
-        table = objective.piece_table if own else model.encoder.embedding_table
-        scores = states @ np.asarray(table).T + objective.piece_bias.numpy()
-        losses = special.logsumexp(scores, axis=-1) - np.take_along_axis(
-            scores, view.targets['rnn_lm'][..., None], axis=2
-        )[..., 0]
+        table = (
+            objective.token_table
+            if has_table
+            else model.encoder.embedding_table
+        )
+        scores = states @ np.asarray(table).T + objective.token_bias.numpy()
+        losses = (
+            special.logsumexp(scores, axis=-1)
+            - np.take_along_axis(
+                scores, view.targets['rnn_lm'][..., None], axis=2
+            )[..., 0]
+        )
         self.assertAlmostEqual(
             float(actual['rnn_lm'].loss / actual['rnn_lm'].weight),
             np.average(losses, weights=view.weights['rnn_lm']),
@@ -148,8 +157,8 @@ class NextPiecesTest(parameterized.TestCase):
         left, right = np.split(
             model.encoder(Inputs(view.ids)).states.numpy(), 2, axis=2
         )
-        table = objective.piece_table.numpy()
-        bias = objective.piece_bias.numpy()
+        table = objective.token_table.numpy()
+        bias = objective.token_bias.numpy()
         total = np.zeros(F)
         for i, row in enumerate(view.ids):
             for j in range(zoo.T):
@@ -225,33 +234,31 @@ class ChunkTest(parameterized.TestCase):
         def normal(*shape):
             return tf.constant(random.standard_normal(shape), tf.float32)
 
-        given = [normal(n, D), normal(V, D)] + [normal(V)] * bias
+        arrays = [normal(n, D), normal(V, D)] + [normal(V)] * bias
         targets = tf.constant(random.integers(0, V, n), tf.int32)
         weights = normal(2, n)
 
-        def run(*given):
+        def run(*arrays):
             with tf.GradientTape() as tape:
-                tape.watch(given)
+                tape.watch(arrays)
                 actual = vocabulary_scores.vocabulary_scores(
-                    *given[:2],
-                    given[2] if bias else None,
+                    *arrays[:2],
+                    arrays[2] if bias else None,
                     targets,
                     dtype=dtype,
                     key=key,
                 )
                 total = tf.reduce_sum(weights[0] * actual[0])
                 total += tf.reduce_sum(weights[1] * actual[1])
-            return *actual, *tape.gradient(total, given)
+            return *actual, *tape.gradient(total, arrays)
 
         with mock.patch.object(vocabulary_scores, 'SCORES_AT_ONCE', limit):
             if in_graph:
-                return tf.function(run)(*given)
+                return tf.function(run)(*arrays)
             with eagerly():
-                return run(*given)
+                return run(*arrays)
 
-    @parameterized.product(
-        n=(1, 13), key=(None, KEY), in_graph=(False, True)
-    )
+    @parameterized.product(n=(1, 13), key=(None, KEY), in_graph=(False, True))
     def test_equals_the_whole(self, n, key, in_graph):
         """All triples of these and a bias."""
         bias = (n == 1) ^ (key is None) ^ in_graph

@@ -16,7 +16,7 @@ from infoword_tf.model import Model
 from infoword_tf.objectives import TABLE, Statistics, infonce
 from infoword_tf.views import VIEWS, View, masking
 from tests import zoo
-from tests.objectives.given import (
+from tests.objectives.eq1 import (
     F,
     batch_of,
     mean,
@@ -68,9 +68,7 @@ def make_view(row, targets, weights=None, sequences=None, shown=None):
         places={row: tf.constant(places)},
         targets={row: tf.constant(targets, tf.int32)},
         weights={row: tf.constant(weights, tf.float32)},
-        measured={
-            row: tf.constant(ids[:, 1:-1] == zoo.MASK, tf.float32)
-        },
+        measured={row: tf.constant(ids[:, 1:-1] == zoo.MASK, tf.float32)},
     )
 
 
@@ -88,10 +86,12 @@ def score(objective, view, states, key=None, limit=None, statistics=None):
     """An outcome, gradients by states [B, P, D] and by words [V, D]."""
     states = tf.constant(states)
     words = objective.encoder.embedding_table.value
-    given = {'masked': view}
+    views_by_name = {'masked': view}
     with tf.GradientTape() as tape:
         tape.watch(states)
-        batch = batch_of(given, {'masked': states}, key, limit, statistics)
+        batch = batch_of(
+            views_by_name, {'masked': states}, key, limit, statistics
+        )
         outcome = objective.score(batch, objective.candidates(batch))
     gradients = tape.gradient(
         outcome.loss,
@@ -135,16 +135,21 @@ def literal(
             for q in range(p):
                 if not weights[i, q]:
                     continue
-                own = targets[i, q]
-                kept = [w for w in others if not (drop_hits and w == own)]
+                positive = targets[i, q]
+                with_copies = [
+                    w for w in others if not (drop_hits and w == positive)
+                ]
                 s = tf.linalg.matvec(words, states[i, q])
-                loss = tf.reduce_logsumexp(tf.gather(s, [own, *kept])) - s[own]
+                loss = (
+                    tf.reduce_logsumexp(tf.gather(s, [positive, *with_copies]))
+                    - s[positive]
+                )
                 total += loss
                 outcome += of_pair(
-                    float(s[own]),
+                    float(s[positive]),
                     [float(s[w]) for w in others],
-                    [w == own for w in others],
-                    own == COMMONEST,
+                    [w == positive for w in others],
+                    positive == COMMONEST,
                     drop_hits,
                 )
     gradients = tape.gradient(total, [states, words])
@@ -162,7 +167,7 @@ def assert_same(actual, expected, gradients=True):
             np.testing.assert_allclose(one, two, rtol=0, atol=1e-5)
 
 
-class NcePiecesTest(parameterized.TestCase):
+class NceTokensTest(parameterized.TestCase):
     # 4 x 3 and 20 x 3 targets: columns are targets; 24 x 3 > 60: words.
     @parameterized.product(
         b=(4, 20, 24), drop_hits=(False, True), key=(None, KEY)
@@ -221,20 +226,20 @@ class NcePiecesTest(parameterized.TestCase):
     def test_dropping_hits_touches_the_training_loss_alone(self, b):
         states, targets, weights = make_batch(b)
         view = make_view('bert_nce', targets, weights)
-        kept, _ = score(make_objective('bert_nce'), view, states)
+        with_copies, _ = score(make_objective('bert_nce'), view, states)
         objective = make_objective('bert_nce', drop_hits=True)
         dropped, _ = score(objective, view, states)
-        self.assertLess(float(dropped.loss), float(kept.loss) - 0.1)
-        np.testing.assert_array_equal(sums(dropped)[1:], sums(kept)[1:])
+        self.assertLess(float(dropped.loss), float(with_copies.loss) - 0.1)
+        np.testing.assert_array_equal(sums(dropped)[1:], sums(with_copies)[1:])
 
     def test_without_hits_dropping_changes_nothing(self):
         states, _, weights = make_batch(5)
         targets = np.arange(5, 20).reshape(5, 3)
         view = make_view('bert_nce', targets, weights)
-        kept = score(make_objective('bert_nce'), view, states)
+        with_copies = score(make_objective('bert_nce'), view, states)
         objective = make_objective('bert_nce', drop_hits=True)
         np.testing.assert_array_equal(
-            sums(score(objective, view, states)[0]), sums(kept[0])
+            sums(score(objective, view, states)[0]), sums(with_copies[0])
         )
 
     @parameterized.parameters(8, 24)
@@ -367,7 +372,7 @@ class NcePiecesTest(parameterized.TestCase):
         self.assertEmpty(make_objective('bert_nce').weights)
 
 
-class MaskedPiecesTest(parameterized.TestCase):
+class MaskedTokensTest(parameterized.TestCase):
     def written_out(self, objective, states, form):
         """Scores [B, P, V] in NumPy, float64."""
         x = states.astype(np.float64)
@@ -382,11 +387,12 @@ class MaskedPiecesTest(parameterized.TestCase):
             x = x - x.mean(axis=-1, keepdims=True)
             x = x / np.sqrt((x**2).mean(axis=-1, keepdims=True) + 1e-12)
             x = x * objective.gamma.numpy() + objective.beta.numpy()
-            bias = objective.piece_bias.numpy()
+            bias = objective.token_bias.numpy()
         return x @ objective.encoder.embedding_table.numpy().T + bias
 
     @parameterized.product(
-        transform=(False, True), form=('gelu_tanh', 'gelu_erf'),
+        transform=(False, True),
+        form=('gelu_tanh', 'gelu_erf'),
         key=(None, KEY),
     )
     def test_is_cross_entropy(self, transform, form, key):
@@ -453,9 +459,7 @@ class MaskedPiecesTest(parameterized.TestCase):
         self.assertEqual(float(outcome.weight), 24)
         self.assertEqual(float(outcome.measured), 8)
         self.assertAlmostEqual(float(outcome.mi), 0.0, delta=1e-4)
-        self.assertAlmostEqual(
-            float(outcome.ceiling), 8 * entropy, delta=1e-4
-        )
+        self.assertAlmostEqual(float(outcome.ceiling), 8 * entropy, delta=1e-4)
         self.assertEqual(float(outcome.accuracy), 4)  # the word 5
 
     def test_equal_scores_are_never_right(self):
@@ -502,14 +506,16 @@ class SharedViewTest(absltest.TestCase):
             getattr(view, field)['mlm'] = getattr(other, field)['mlm']
 
         def outcomes(*rows):
-            given = {
+            views_by_name = {
                 row: RowConfig(
                     weight,
                     {n: s.default for n, s in TABLE[row].settings.items()},
                 )
                 for row, weight in zip(rows, (1.0, 0.5), strict=False)
             }
-            model = Model(zoo.config('mlm').replace(rows=given), zoo.SPECIALS)
+            model = Model(
+                zoo.config('mlm').replace(rows=views_by_name), zoo.SPECIALS
+            )
             actual, _ = model.outcomes({'masked': view}, zoo.statistics())
             return actual, float(model.loss(actual))
 
@@ -571,11 +577,11 @@ class ParseTest(parameterized.TestCase):
         ('mlm:0', 'every weight is 0'),
         ('mlm:0,bert_nce:0.0', 'every weight is 0'),
     )
-    def test_an_error_names_what_is_wrong(self, given, message):
+    def test_an_error_names_what_is_wrong(self, views_by_name, message):
         with self.assertRaises(ValueError) as raised:
-            objectives.parse(given)
+            objectives.parse(views_by_name)
         self.assertStartsWith(
-            str(raised.exception), f'--objectives={given}: '
+            str(raised.exception), f'--objectives={views_by_name}: '
         )
         self.assertIn(message, str(raised.exception))
 

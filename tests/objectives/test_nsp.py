@@ -15,7 +15,7 @@ from infoword_tf.views import View
 from infoword_tf.views.masked import masked
 from infoword_tf.views.masking import masking
 from tests import zoo
-from tests.objectives.given import batch_of, states_of, sums
+from tests.objectives.eq1 import batch_of, states_of, sums
 
 B, K, D = 5, 3, 16
 
@@ -90,9 +90,7 @@ class NextSentenceTest(absltest.TestCase):
         self.labels = np.array([0, 1, 1, 1, 1])
         self.assertEqual(float(self.outcome().chance), 1.0)
         for answer, chance in ((0, 1.0), (1, 3.0)):
-            self.statistics = zoo.statistics()._replace(
-                answers={'nsp': answer}
-            )
+            self.statistics = zoo.statistics()._replace(answers={'nsp': answer})
             self.assertEqual(float(self.outcome().chance), chance)
 
     def test_scores_that_know_nothing(self):
@@ -132,7 +130,8 @@ class NextSentenceNceTest(parameterized.TestCase):
         self.states = {
             view: random.standard_normal(shape).astype(np.float32)
             for view, shape in (
-                ('masked', (B, 1, D)), ('negatives', (B, K, 1, D))
+                ('masked', (B, 1, D)),
+                ('negatives', (B, K, 1, D)),
             )
         }
         self.numbers = np.arange(B * (1 + K), dtype=np.int32).reshape(B, -1)
@@ -223,10 +222,10 @@ class ModelTest(parameterized.TestCase):
     @parameterized.parameters('nsp', 'nsp_nce', 'bert', 'same_text')
     def test_gradient_reaches_everything(self, name):
         model = zoo.make_model(name, rate=0.0)
-        made = zoo.make_views(name)
+        all_views = zoo.make_views(name)
         variables = {p: v.value for p, v in model.variables.items()}
         with tf.GradientTape() as tape:
-            outcomes, _ = model.outcomes(made, zoo.statistics())
+            outcomes, _ = model.outcomes(all_views, zoo.statistics())
             loss = model.loss(outcomes)
         sizes = {
             path: float(tf.reduce_max(abs(tf.convert_to_tensor(gradient))))
@@ -245,21 +244,22 @@ class ModelTest(parameterized.TestCase):
     def test_passes(self, name, passes):
         """`bert` is one pass of the masked pair; no windows are read."""
         model = zoo.make_model(name)
-        made = zoo.make_views(name)
+        all_views = zoo.make_views(name)
         real = model.encoder
         with mock.patch.dict(
             model.encoders, encoder=mock.Mock(side_effect=real)
         ):
-            model.outcomes(made, zoo.statistics(), dropout.new_key(0))
+            model.outcomes(all_views, zoo.statistics(), dropout.new_key(0))
             encoder = model.encoder
         self.assertEqual(encoder.call_count, passes)
         calls = {len(c.args[0].ids): c for c in encoder.call_args_list}
         masked = calls[8]
         for field in ('ids', 'segment_ids', 'block_ids'):
             np.testing.assert_array_equal(
-                getattr(masked.args[0], field), getattr(made['masked'], field)
+                getattr(masked.args[0], field),
+                getattr(all_views['masked'], field),
             )
-        expected = [made['masked'].places[row] for row in model.objectives]
+        expected = [all_views['masked'].places[row] for row in model.objectives]
         np.testing.assert_array_equal(
             masked.kwargs['places'], np.concatenate(expected, axis=1)
         )
@@ -273,17 +273,19 @@ class ModelTest(parameterized.TestCase):
 
     def test_two_cuts_are_one_pass(self):
         """`overlap` and `same_text` ask one view, which is encoded once."""
-        made = zoo.make_views('cuts')
-        self.assertEqual(list(made), ['overlap'])
-        self.assertEqual(list(made['overlap'].places), ['overlap', 'same_text'])
+        all_views = zoo.make_views('cuts')
+        self.assertEqual(list(all_views), ['overlap'])
+        self.assertEqual(
+            list(all_views['overlap'].places), ['overlap', 'same_text']
+        )
 
     def test_negatives_are_encoded_as_alone(self):
         model = zoo.make_model('mlm_nsp_nce', rate=0.0)
-        made = zoo.make_views('mlm_nsp_nce')
-        states, _ = model.encode(made, dropout.new_key(0))
+        all_views = zoo.make_views('mlm_nsp_nce')
+        states, _ = model.encode(all_views, dropout.new_key(0))
         states = states_of(states, 'nsp_nce', 'negatives')
         self.assertEqual(states.shape, (8, K, 1, D))
-        view = made['negatives']
+        view = all_views['negatives']
         for row, k in ((0, 0), (3, 2), (7, 1)):
             real = view.block_ids[row, k] == 0
             alone = model.encoder(
@@ -298,10 +300,10 @@ class ModelTest(parameterized.TestCase):
     def test_padding_changes_nothing(self, name):
         """Neither what it is, nor how much of it there is."""
         model = zoo.make_model(name, rate=0.0)
-        made = zoo.make_views(name)
-        before, _ = model.outcomes(made, zoo.statistics())
+        all_views = zoo.make_views(name)
+        before, _ = model.outcomes(all_views, zoo.statistics())
         more = {}
-        for name, view in made.items():
+        for name, view in all_views.items():
             last = view.block_ids.max()
             padding = view.block_ids == last
             self.assertTrue(padding.any())
@@ -312,9 +314,7 @@ class ModelTest(parameterized.TestCase):
 
             more[name] = view._replace(
                 ids=wider(np.where(padding, 9, view.ids), 7),
-                segment_ids=wider(
-                    np.where(padding, 1, view.segment_ids), 0
-                ),
+                segment_ids=wider(np.where(padding, 1, view.segment_ids), 0),
                 block_ids=wider(view.block_ids, last),
                 positions=None
                 if view.positions is None
@@ -333,10 +333,10 @@ class ModelTest(parameterized.TestCase):
         rows = {'mlm': 'tokens', 'nsp': 'next'}
         together, alone = (
             model.outcomes(
-                {'masked': masked(some, draw, rows, zoo.SPECIALS)},
+                {'masked': masked(variant, draw, rows, zoo.SPECIALS)},
                 zoo.statistics(),
             )[0]
-            for some in (text, text._replace(slots=None))
+            for variant in (text, text._replace(slots=None))
         )
         self.assertEqual(float(together['nsp'].weight), text.slots.sum())
         for row in rows:
@@ -350,11 +350,11 @@ class ModelTest(parameterized.TestCase):
 
     def test_segments_count(self):
         model = zoo.make_model('nsp', rate=0.0)
-        made = zoo.make_views('nsp')
-        before, _ = model.outcomes(made, zoo.statistics())
-        view = made['masked']
-        made['masked'] = view._replace(segment_ids=0 * view.segment_ids)
-        after, _ = model.outcomes(made, zoo.statistics())
+        all_views = zoo.make_views('nsp')
+        before, _ = model.outcomes(all_views, zoo.statistics())
+        view = all_views['masked']
+        all_views['masked'] = view._replace(segment_ids=0 * view.segment_ids)
+        after, _ = model.outcomes(all_views, zoo.statistics())
         self.assertNotAlmostEqual(
             float(before['nsp'].loss), float(after['nsp'].loss)
         )
@@ -362,20 +362,20 @@ class ModelTest(parameterized.TestCase):
     def test_rows_of_bert_are_rows_alone(self):
         """On the same pairs and masks, from the same weights."""
         both = zoo.make_model('bert', rate=0.0)
-        made = zoo.make_views('bert')
-        actual, _ = both.outcomes(made, zoo.statistics())
+        all_views = zoo.make_views('bert')
+        actual, _ = both.outcomes(all_views, zoo.statistics())
         for name, row in (('mlm_transform', 'mlm'), ('nsp', 'nsp')):
             alone = zoo.make_model(name, rate=0.0)
             if row == 'nsp':  # the sum's views hold what it reads alone
                 for view in ('ids', 'segment_ids', 'block_ids'):
                     np.testing.assert_array_equal(
                         getattr(zoo.make_views(row)['masked'], view),
-                        getattr(made['masked'], view),
+                        getattr(all_views['masked'], view),
                     )
             for path, variable in alone.variables.items():
                 variable.assign(both.variables[path].numpy())
             np.testing.assert_allclose(
-                sums(alone.outcomes(made, zoo.statistics())[0][row]),
+                sums(alone.outcomes(all_views, zoo.statistics())[0][row]),
                 sums(actual[row]),
                 rtol=1e-5,
                 atol=1e-5,

@@ -26,7 +26,7 @@ from infoword_tf.resolve import ModelChoices, resolve
 from infoword_tf.views import VIEWS, permuted
 from infoword_tf.views.streams import Streams
 from tests import corpus, places, quick, zoo
-from tests.objectives.given import batch_of, of_piece, states_of, sums
+from tests.objectives.eq1 import batch_of, of_piece, states_of, sums
 
 V, D, T = zoo.V, 16, 32
 SETTINGS = {'k': 6, 'order': 'partial'}
@@ -94,7 +94,7 @@ def make_batches(seed=0, **settings):
     """The same text at every step."""
     plan = make_plan({'plm': {**SETTINGS, **settings}}, T)
     (reading,) = plan.source_specs
-    sources = {reading: zoo.Text(make_streams())}
+    sources = {reading: zoo.OneBatch(make_streams())}
     return Batches(sources, plan, zoo.SPECIALS, seed)
 
 
@@ -131,24 +131,22 @@ class ScoreTest(parameterized.TestCase):
     def test_formula(self, seed):
         model = make_model()
         objective = model.objectives['plm']
-        made = make_views()
-        view = made['permuted']
+        all_views = make_views()
+        view = all_views['permuted']
         view.weights['plm'][2, 3:] = 0
         random = np.random.default_rng(0)
         states = random.standard_normal((8, 5, D)).astype(np.float32)
         key = None if seed is None else dropout.new_key(seed)
-        batch = batch_of(made, {'permuted': tf.constant(states)}, key)
+        batch = batch_of(all_views, {'permuted': tf.constant(states)}, key)
         actual = objective.score(batch, objective.candidates(batch))
         expected = literal(
             model.encoder.embedding_table.numpy().astype(np.float64),
-            objective.piece_bias.numpy(),
+            objective.token_bias.numpy(),
             states,
             view.targets['plm'],
             view.weights['plm'],
         )
-        np.testing.assert_allclose(
-            sums(actual), expected, rtol=1e-5, atol=1e-5
-        )
+        np.testing.assert_allclose(sums(actual), expected, rtol=1e-5, atol=1e-5)
         self.assertEqual(expected[1], 8 * 5 - 2)
 
     def test_weights(self):
@@ -165,9 +163,11 @@ class ScoreTest(parameterized.TestCase):
 class ModelTest(parameterized.TestCase):
     @parameterized.parameters(*permuted.ORDERS)
     def test_query_states_at_the_places(self, order):
-        model, made = make_model(), make_views(order=order)
-        view = made['permuted']
-        states = states_of(model.encode(made)[0], 'plm', 'permuted').numpy()
+        model, all_views = make_model(), make_views(order=order)
+        view = all_views['permuted']
+        states = states_of(
+            model.encode(all_views)[0], 'plm', 'permuted'
+        ).numpy()
         words = model.encoder.embedding_table.numpy()
         for b in range(8):
             for p, place in enumerate(view.places['plm'][b]):
@@ -181,23 +181,25 @@ class ModelTest(parameterized.TestCase):
                 )
 
     def test_a_query_does_not_know_its_word(self):
-        model, made = make_model(), make_views()
-        before = states_of(model.encode(made)[0], 'plm', 'permuted').numpy()
-        view = made['permuted']
+        model, all_views = make_model(), make_views()
+        before = states_of(
+            model.encode(all_views)[0], 'plm', 'permuted'
+        ).numpy()
+        view = all_views['permuted']
         places = view.places['plm'][:, :1]
         np.put_along_axis(view.ids, places, 7, axis=1)
-        after = states_of(model.encode(made)[0], 'plm', 'permuted').numpy()
+        after = states_of(model.encode(all_views)[0], 'plm', 'permuted').numpy()
         np.testing.assert_array_equal(before[:, 0], after[:, 0])
         self.assertFalse(np.array_equal(before, after))
 
     def test_learns(self):
-        model, made = make_model(), make_views()
+        model, all_views = make_model(), make_views()
         variables = list(model.variables.values())
         losses = []
         for _ in range(30):
             with tf.GradientTape() as tape:
                 outcomes, _ = model.outcomes(
-                    made, zoo.statistics(), dropout.new_key(0)
+                    all_views, zoo.statistics(), dropout.new_key(0)
                 )
                 loss = model.loss(outcomes)
             values = [v.value for v in variables]
@@ -214,7 +216,7 @@ class IndependenceTest(parameterized.TestCase):
 
     def states(self, model, view):
         """Query states at the places [B, P, D], content states [B, T, D]."""
-        given = dict(
+        options = dict(
             segment_ids=view.segment_ids,
             ranks=view.ranks,
             sees=view.sees,
@@ -222,7 +224,7 @@ class IndependenceTest(parameterized.TestCase):
         )
         encoded, _ = model.encode({'permuted': view})
         queries = states_of(encoded, 'plm', 'permuted')
-        content = model.encoder(Inputs(view.ids, **given)).states
+        content = model.encoder(Inputs(view.ids, **options)).states
         return queries.numpy(), content.numpy()
 
     @parameterized.parameters('plm', 'plm_strict')
@@ -238,9 +240,10 @@ class IndependenceTest(parameterized.TestCase):
             ids[rows, places] = (ids[rows, places] + 1) % V
             actual, around = self.states(model, view._replace(ids=ids))
             differ = np.abs(actual - queries).max(axis=-1) > 1e-6
-            behind = np.take_along_axis(
-                view.sees, view.places['plm'], axis=1
-            ) > view.ranks[rows, places][:, None]
+            behind = (
+                np.take_along_axis(view.sees, view.places['plm'], axis=1)
+                > view.ranks[rows, places][:, None]
+            )
             np.testing.assert_array_equal(differ, behind)
             differ = np.abs(around - content).max(axis=-1) > 1e-6
             behind = view.sees > view.ranks[rows, places][:, None]
@@ -356,14 +359,14 @@ class ChoicesTest(parameterized.TestCase):
         self.assertEqual(actual.plan.views['permuted'].draw.settings, SETTINGS)
 
     def test_given(self):
-        given = {'k': 4, 'order': 'strict'}
-        actual = self.choose('plm', **given)
-        self.assertEqual(actual.plan.views['permuted'].draw.settings, given)
+        options = {'k': 4, 'order': 'strict'}
+        actual = self.choose('plm', **options)
+        self.assertEqual(actual.plan.views['permuted'].draw.settings, options)
 
     @parameterized.parameters({'k': 4}, {'order': 'strict'})
-    def test_for_other_rows(self, **given):
+    def test_for_other_rows(self, **options):
         with self.assertRaisesRegex(UsageError, 'is for plm, not for'):
-            self.choose('mlm', **given)
+            self.choose('mlm', **options)
 
     def test_what_cannot_be_split(self):
         with self.assertRaisesRegex(

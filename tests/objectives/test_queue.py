@@ -7,7 +7,7 @@ from absl.testing import absltest, parameterized
 from infoword_tf.layers import dropout
 from infoword_tf.objectives import text_ids
 from tests import zoo
-from tests.objectives.given import F, of_pair, sums
+from tests.objectives.eq1 import F, of_pair, sums
 
 KEY = dropout.new_key(4)
 
@@ -28,7 +28,7 @@ def sides_of(row, actual, views, keys=False):
     sides = {'dim': {'b': 'ngrams'}, 'ict': {s: s for s in (
         'passage', 'sentence'
     )}}[row]  # fmt: skip
-    made = {}
+    layers = {}
     for name, of in sides.items():
         view = views[of]
         weights = view.weights[row]
@@ -40,14 +40,14 @@ def sides_of(row, actual, views, keys=False):
         sequences = view.sequences
         if sequences.ndim == 1:
             sequences = np.repeat(sequences, weights.shape[1])
-        made[name] = (
+        layers[name] = (
             vectors.reshape(-1, vectors.shape[-1]),
             texts_of(view, slots),
             sequences.ravel(),
             weights.ravel(),
             view.measured.get(row, np.ones_like(weights)).ravel(),
         )
-    return made
+    return layers
 
 
 def expected_of(row, actual, views, queued):
@@ -57,11 +57,11 @@ def expected_of(row, actual, views, queued):
         found: what the row compares.
         queued: by side, the vectors and texts that are queued.
     """
-    own = sides_of(row, actual, views)
+    side_vectors = sides_of(row, actual, views)
     total = np.zeros(F)
-    for side, (b, texts, sequences, weights, measured) in own.items():
+    for side, (b, texts, sequences, weights, measured) in side_vectors.items():
         if row == 'ict':
-            a = own['sentence' if side == 'passage' else 'passage'][0]
+            a = side_vectors['sentence' if side == 'passage' else 'passage'][0]
             a = 20 * a
         else:
             a = np.asarray(actual['a'], np.float64)[:, 0]
@@ -77,7 +77,7 @@ def expected_of(row, actual, views, queued):
                 a[i] @ b[i], rows @ a[i], copies, drop_copies=True
             )[0]
             pair[2:] *= measured[i]
-            total += pair / len(own)
+            total += pair / len(side_vectors)
     return total
 
 
@@ -93,7 +93,7 @@ class QueueTest(parameterized.TestCase):
         objective, state = model.objectives[row], model.empty_state(8)
         if row == 'ict':
             objective.log_scale.assign(0.0)
-        kept = {n: np.array(x) for n, x in
+        copied = {n: np.array(x) for n, x in
                 state[f'objectives/{row}'].empty.items()}  # fmt: skip
         queued = {
             side: (np.zeros((0, 16)), [])
@@ -103,7 +103,7 @@ class QueueTest(parameterized.TestCase):
             views = zoo.make_views(name, seed=seed)
             batches, _ = model.batches(
                 views, zoo.statistics(), KEY,
-                state={f'objectives/{row}': kept},
+                state={f'objectives/{row}': copied},
             )  # fmt: skip
             batch = batches[row]
             outcome = objective.score(batch, objective.candidates(batch))
@@ -116,19 +116,19 @@ class QueueTest(parameterized.TestCase):
             self.assertGreater(float(outcome.loss), 1.0)
             keys = sides_of(row, actual, views, keys=True)
             for side, (vectors, texts, _, weights, _) in keys.items():
-                own = sides_of(row, actual, views)[side][0]
-                self.assertGreater(np.abs(vectors - own).max(), 0.01)
-                there = np.flatnonzero(weights)
+                side_vectors = sides_of(row, actual, views)[side][0]
+                self.assertGreater(np.abs(vectors - side_vectors).max(), 0.01)
+                real_places = np.flatnonzero(weights)
                 queued[side] = (
-                    np.concatenate([queued[side][0], vectors[there]]),
-                    queued[side][1] + [texts[i] for i in there],
+                    np.concatenate([queued[side][0], vectors[real_places]]),
+                    queued[side][1] + [texts[i] for i in real_places],
                 )
-            for place, update in objective.remember(batch).items():
+            for place, update in objective.update_state(batch).items():
                 if hasattr(update, 'places'):
-                    kept[place][update.places] = update.values
+                    copied[place][update.places] = update.values
                 else:
-                    kept[place] = np.array(update)
-        counts = [x for n, x in kept.items() if n.endswith('count')]
+                    copied[place] = np.array(update)
+        counts = [x for n, x in copied.items() if n.endswith('count')]
         lengths = [len(texts) for _, texts in queued.values()]
         self.assertEqual(counts, lengths)
         self.assertLess(max(lengths), objective.queue)

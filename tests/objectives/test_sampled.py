@@ -10,11 +10,11 @@ from scipy import special
 from infoword_tf.encoders import Lookup
 from infoword_tf.layers import dropout
 from infoword_tf.objectives import Statistics
-from infoword_tf.objectives.lm import NextPieces
+from infoword_tf.objectives.lm import NextTokens
 from infoword_tf.objectives.vocabulary import inclusion
 from infoword_tf.views import View
 from tests import zoo
-from tests.objectives.given import batch_of, mean, sums
+from tests.objectives.eq1 import batch_of, mean, sums
 
 V, D, B, T = zoo.V, 6, 4, 9
 ROW, VIEW = 'transformer_xl', 'streamed'
@@ -23,10 +23,10 @@ ROW, VIEW = 'transformer_xl', 'streamed'
 def make_objective(sampled, scale=1.0):
     encoder = Lookup(vocab_size=V, width=D)
     encoder.build()
-    objective = NextPieces(ROW, encoder, zoo.SPECIALS, sampled=sampled)
+    objective = NextTokens(ROW, encoder, zoo.SPECIALS, sampled=sampled)
     objective.build()
     random = np.random.default_rng(0)
-    for variable in (encoder.embedding_table, objective.piece_bias):
+    for variable in (encoder.embedding_table, objective.token_bias):
         variable.assign(scale * random.standard_normal(variable.shape))
     return objective
 
@@ -91,7 +91,7 @@ class SampledTest(parameterized.TestCase):
         gradients = []
         for size in (0, V):
             objective = make_objective(size)
-            weights = [objective.encoder.embedding_table, objective.piece_bias]
+            weights = [objective.encoder.embedding_table, objective.token_bias]
             with tf.GradientTape() as tape:
                 loss = outcome(objective, dropout.new_key(0)).loss
             actual = tape.gradient(loss, [w.value for w in weights])
@@ -104,13 +104,13 @@ class SampledTest(parameterized.TestCase):
         objective, view = make_objective(size), make_view()
         key = dropout.new_key(5)
         batch = batch_of({VIEW: view}, {VIEW: STATES}, key)
-        ids, there, w = objective.candidates(batch)
-        drawn = np.asarray(ids)[np.asarray(there) > 0]
+        ids, marks, w = objective.candidates(batch)
+        drawn = np.asarray(ids)[np.asarray(marks) > 0]
         counts = np.array(zoo.statistics().training)
         counts[zoo.SEP] = counts.max() + 1
         np.testing.assert_allclose(w, inclusion(counts, size))
         scores = STATES @ np.asarray(objective.encoder.embedding_table).T
-        scores = scores + np.asarray(objective.piece_bias) - np.log(w)
+        scores = scores + np.asarray(objective.token_bias) - np.log(w)
         p = counts / zoo.statistics().measured.sum()
         likely = zoo.statistics().p / w  # a separator is never measured
         expected = np.zeros(9)
@@ -119,14 +119,14 @@ class SampledTest(parameterized.TestCase):
             b = view.targets[ROW][i, j]
             hits += b in drawn
             others = scores[i, j, drawn[drawn != b]]
-            own = scores[i, j, b]
-            loss = special.logsumexp([own, *others]) - own
+            positive = scores[i, j, b]
+            loss = special.logsumexp([positive, *others]) - positive
             expected[:2] += loss, 1
             if b == zoo.SEP:
                 continue
             most = math.log(w[b] / p[b])
             expected[2:5] += most - loss, most, math.log(size)
-            expected[6] += (others < own).all()
+            expected[6] += (others < positive).all()
             expected[7] += (likely[drawn[drawn != b]] < likely[b]).all()
             expected[8] += 1
         actual = sums(objective.score(batch, objective.candidates(batch)))
@@ -161,7 +161,7 @@ class SampledTest(parameterized.TestCase):
         encoder = Lookup(vocab_size=V, width=V)
         encoder.build()
         encoder.embedding_table.assign(np.eye(V))
-        objective.piece_bias.assign(np.zeros(V))
+        objective.token_bias.assign(np.zeros(V))
         object.__setattr__(objective.encoder, '_layer', encoder)
         view = make_view()
         random = np.random.default_rng(0)
@@ -175,9 +175,9 @@ class SampledTest(parameterized.TestCase):
         entropy = -(p[p > 0] @ np.log(p[p > 0]))
         # f = log p(b | a) where b is a with probability s, else any.
         for s in (0.0, 0.5, 0.9):
-            given = np.where(random.random(4000) < s, targets[0],
+            drawn_counts = np.where(random.random(4000) < s, targets[0],
                              random.choice(V, 4000, p=p))
-            likely = (1 - s) * np.maximum(p, 1e-9) + s * np.eye(V)[given]
+            likely = (1 - s) * np.maximum(p, 1e-9) + s * np.eye(V)[drawn_counts]
             states = np.log(likely)[None].astype(np.float32)
             actual = []
             for i in range(20):
@@ -207,8 +207,8 @@ class SampledTest(parameterized.TestCase):
             batch = batch_of(
                 {VIEW: make_view()}, {VIEW: STATES}, dropout.new_key(i)
             )
-            ids, there, w = objective.candidates(batch)
-            drawn = np.asarray(ids)[np.asarray(there) > 0]
+            ids, marks, w = objective.candidates(batch)
+            drawn = np.asarray(ids)[np.asarray(marks) > 0]
             self.assertLen(set(np.asarray(ids).tolist()), len(ids))
             counts[drawn] += 1
             sizes.append(len(drawn))

@@ -17,7 +17,7 @@ from infoword_tf.training import loop
 from infoword_tf.training.state import State
 from infoword_tf.views import flatten, unflatten
 from tests import eager, zoo
-from tests.objectives.given import (
+from tests.objectives.eq1 import (
     F,
     batch_of,
     mean,
@@ -177,9 +177,7 @@ class LossTest(parameterized.TestCase):
     def test_an_empty_slot_is_nobody(self):
         whole = self.score(weights=[1, 1, 1, 1, 0])
         self.texts, self.numbers = self.texts[:4], self.numbers[:4]
-        np.testing.assert_allclose(
-            sums(whole), sums(self.score()), rtol=1e-5
-        )
+        np.testing.assert_allclose(sums(whole), sums(self.score()), rtol=1e-5)
 
     def test_hard_ones_weigh_more(self):
         """Robinson et al. 2021, Eq. 4, without tau+; MI as without it."""
@@ -190,10 +188,11 @@ class LossTest(parameterized.TestCase):
             others = np.delete(cosines[i], i)
             weights = np.exp(beta * others)
             weights *= len(others) / weights.sum()
-            own = cosines[i, i] / TAU
-            total += special.logsumexp(
-                [own, *(others / TAU + np.log(weights))]
-            ) - own
+            of_b = cosines[i, i] / TAU
+            total += (
+                special.logsumexp([of_b, *(others / TAU + np.log(weights))])
+                - of_b
+            )
         actual, plain = mean(self.score(hardness=beta)), mean(self.score())
         self.assertAlmostEqual(actual.loss, total / N, delta=1e-5)
         self.assertEqual(actual.mi, plain.mi)
@@ -240,7 +239,7 @@ class LossTest(parameterized.TestCase):
         outcome = self.score(dims='4,16', head=head, queue=8, state=state)
         whole = exported = self.texts[:, :2]
         if head != 'none':
-            dense = self.objective.own_head or self.objective.dense[0]
+            dense = self.objective.train_head or self.objective.dense[0]
             whole = np.tanh(whole @ np.array(dense.kernel) + dense.bias)
         if head == 'kept':
             exported = whole
@@ -253,13 +252,11 @@ class LossTest(parameterized.TestCase):
             losses.append(
                 self.losses(np.hstack([a @ b.T, a @ unit(rows)[:5].T]) / TAU)
             )
-        self.assertAlmostEqual(
-            mean(outcome).loss, np.mean(losses), delta=1e-4
-        )
+        self.assertAlmostEqual(mean(outcome).loss, np.mean(losses), delta=1e-4)
         plain = unit(np.array(whole))
         bound = np.log(N) - self.losses(plain[:, 0] @ plain[:, 1].T / TAU)
         self.assertAlmostEqual(mean(outcome).mi, bound.mean(), delta=1e-4)
-        added = self.objective.remember(self.batch)['rows'].values
+        added = self.objective.update_state(self.batch)['rows'].values
         expected = [plain, unit(exported)][:sides]
         np.testing.assert_allclose(
             added, np.concatenate(expected, axis=2)[:, 1], atol=1e-5
@@ -309,7 +306,7 @@ class LossTest(parameterized.TestCase):
             if sides is None:
                 sides = [1, *negatives] if answer == 1 else [0]
             for i in range(N):
-                own = x[i, query] @ x[i, answer] / TAU
+                of_b = x[i, query] @ x[i, answer] / TAU
                 drawn, copies, contrasted, out = [], [], [], []
                 for side, j in itertools.product(sides, range(N)):
                     if (j == i and side < 2) or numbers[j, side] < 0:
@@ -335,10 +332,13 @@ class LossTest(parameterized.TestCase):
                     ]
                 hard = np.exp(beta * np.array(contrasted))
                 hard *= len(hard) / max(hard.sum(), 1e-9)
-                pair = of_pair(own, drawn, copies)
-                pair[0] = special.logsumexp(
-                    [own, *(np.array(contrasted) / TAU + np.log(hard))]
-                ) - own
+                pair = of_pair(of_b, drawn, copies)
+                pair[0] = (
+                    special.logsumexp(
+                        [of_b, *(np.array(contrasted) / TAU + np.log(hard))]
+                    )
+                    - of_b
+                )
                 total += pair
                 guided += np.mean(out)
         return total / len(WAYS[way]), guided / len(WAYS[way])
@@ -410,14 +410,14 @@ class LossTest(parameterized.TestCase):
         guides = np.repeat(np.eye(N)[:, None], K, axis=1)
         plain = self.score(texts=3, dims='8')
         actual = self.score(texts=3, dims='8', guides=guides, guide='nowhere')
-        own = N  # their own hard negatives are equal, not nearer
+        of_b = N  # their own hard negatives are equal, not nearer
         np.testing.assert_allclose(sums(actual), sums(plain), rtol=1e-6)
         self.assertEqual(float(actual.more['guided']), 0.0)
         actual = self.score(
             texts=3, guides=guides, guide='nowhere', guide_margin=0.5
         )
         share = float(actual.more['guided']) * (2 * N - 1)
-        self.assertAlmostEqual(share, own, delta=1e-4)
+        self.assertAlmostEqual(share, of_b, delta=1e-4)
 
     def test_a_guide_does_not_see_a_queue(self):
         with self.assertRaisesRegex(ValueError, 'leave out one of the two'):
@@ -438,7 +438,7 @@ class LossTest(parameterized.TestCase):
         expected = special.logsumexp(logits, axis=1) - np.diag(logits[:, :N])
         actual = mean(outcome)
         self.assertAlmostEqual(actual.loss, expected.mean(), delta=1e-5)
-        new = self.objective.remember(self.batch)
+        new = self.objective.update_state(self.batch)
         np.testing.assert_array_equal(new['rows'].places, [4, 5, 6, 7, 0])
         np.testing.assert_allclose(
             new['rows'].values, unit(self.texts)[:, 1], atol=1e-6
@@ -494,10 +494,10 @@ class PoolingTest(parameterized.TestCase):
             'simcse', settings={'simcse.pooling': pooling}, layers=3
         )
         model = zoo.model_of(case, rate=0.0)
-        made = zoo.views_of(case.resolved)
-        batch = model.batches(made, zoo.statistics(), KEY)[0]['simcse']
+        all_views = zoo.views_of(case.resolved)
+        batch = model.batches(all_views, zoo.statistics(), KEY)[0]['simcse']
         actual = model.objectives['simcse'].vectors(batch)['texts']
-        view = made['sentences']
+        view = all_views['sentences']
         for slot in np.ndindex(*view.weights['simcse'].shape):
             row, j = slot
             at = np.ravel_multi_index(slot, view.weights['simcse'].shape)
@@ -523,18 +523,18 @@ class PoolingTest(parameterized.TestCase):
     def test_copies_differ_by_dropout_in_held_out_text_too(self):
         case = zoo.Case('simcse')
         model = zoo.model_of(case, rate=0.1)
-        made = zoo.views_of(case.resolved)
+        all_views = zoo.views_of(case.resolved)
         objective = model.objectives['simcse']
         for key in (None, KEY):
-            batch = model.batches(made, zoo.statistics(), key)[0]['simcse']
+            batch = model.batches(all_views, zoo.statistics(), key)[0]['simcse']
             a, b = np.moveaxis(objective.vectors(batch)['texts'], 1, 0)
             self.assertGreater(np.abs(a - b).max(), 0.01)
-            again = model.batches(made, zoo.statistics(), key)[0]['simcse']
+            again = model.batches(all_views, zoo.statistics(), key)[0]['simcse']
             np.testing.assert_array_equal(
                 objective.vectors(again)['texts'][:, 0], a
             )
         still = zoo.model_of(case, rate=0.0)
-        batch = still.batches(made, zoo.statistics(), KEY)[0]['simcse']
+        batch = still.batches(all_views, zoo.statistics(), KEY)[0]['simcse']
         a, b = np.moveaxis(still.objectives['simcse'].vectors(batch)['texts'],
                            1, 0)  # fmt: skip
         np.testing.assert_allclose(a, b, atol=1e-5)
@@ -551,15 +551,15 @@ class CutTest(absltest.TestCase):
             },
         )  # fmt: skip
         model = zoo.model_of(case, rate=0.0)
-        made = zoo.views_of(case.resolved)
-        batch = model.batches(made, zoo.statistics(), KEY)[0]['simcse']
-        view = made['sentences']
-        kept = model.objectives['simcse']._kept(batch, view).numpy()
+        all_views = zoo.views_of(case.resolved)
+        batch = model.batches(all_views, zoo.statistics(), KEY)[0]['simcse']
+        view = all_views['sentences']
+        cut_mask = model.objectives['simcse']._cut_mask(batch, view).numpy()
         seen = set()
         for row, j in np.argwhere(view.weights['simcse'] > 0):
-            second = kept[row][view.block_ids[row] == 2 * j + 1]
+            second = cut_mask[row][view.block_ids[row] == 2 * j + 1]
             self.assertTrue((second == 1).all())
-            first = kept[row][view.block_ids[row] == 2 * j]
+            first = cut_mask[row][view.block_ids[row] == 2 * j]
             whole = first.sum(axis=1) == 0
             self.assertEqual(whole.sum(), int(0.3 * len(first)))
             features = np.unique(first[~whole], axis=0)
@@ -567,7 +567,7 @@ class CutTest(absltest.TestCase):
             self.assertEqual((features == 0).sum(), int(0.2 * D))
             seen.add(tuple(features[0]))
         self.assertGreater(len(seen), 5)
-        last = kept[view.block_ids == view.targets['simcse'][0].size]
+        last = cut_mask[view.block_ids == view.targets['simcse'][0].size]
         self.assertTrue((last == 1).all())
 
     def test_the_only_copy_is_cut(self):
@@ -580,12 +580,12 @@ class CutTest(absltest.TestCase):
             },
         )  # fmt: skip
         model = zoo.model_of(case, rate=0.0)
-        made = zoo.views_of(case.resolved)
-        batch = model.batches(made, zoo.statistics(), KEY)[0]['simcse']
-        view, objective = made['sentences'], model.objectives['simcse']
-        kept = objective._kept(batch, view).numpy()
+        all_views = zoo.views_of(case.resolved)
+        batch = model.batches(all_views, zoo.statistics(), KEY)[0]['simcse']
+        view, objective = all_views['sentences'], model.objectives['simcse']
+        cut_mask = objective._cut_mask(batch, view).numpy()
         for row, j in np.argwhere(view.weights['simcse'] > 0):
-            actual = kept[row][view.block_ids[row] == j]
+            actual = cut_mask[row][view.block_ids[row] == j]
             np.testing.assert_array_equal((actual == 0).sum(1), int(0.2 * D))
         vectors = objective.vectors(batch)
         self.assertEqual(vectors['texts'].shape[1], 1)
@@ -602,13 +602,13 @@ class CutTest(absltest.TestCase):
         actual = []
         for one in (case, plain):
             model = zoo.model_of(one, rate=0.0)
-            made = zoo.views_of(one.resolved)
-            batch = model.batches(made, zoo.statistics(), KEY)[0]['simcse']
+            all_views = zoo.views_of(one.resolved)
+            batch = model.batches(all_views, zoo.statistics(), KEY)[0]['simcse']
             actual.append(model.objectives['simcse'].vectors(batch)['texts'])
         (a, b), (a_plain, b_plain) = (np.moveaxis(x, 1, 0) for x in actual)
         np.testing.assert_allclose(b, b_plain, atol=2e-5)
-        there = made['sentences'].weights['simcse'].ravel() > 0
-        self.assertGreater(np.abs(a - a_plain)[there].max(axis=1).min(), 1e-2)
+        real = all_views['sentences'].weights['simcse'].ravel() > 0
+        self.assertGreater(np.abs(a - a_plain)[real].max(axis=1).min(), 1e-2)
 
 
 class MomentumTest(parameterized.TestCase):
@@ -617,15 +617,15 @@ class MomentumTest(parameterized.TestCase):
         case = zoo.Case('esimcse', settings={'simcse.queue': 16})
         model = zoo.model_of(case, rate=0.1)
         model.assign_copies()
-        made = zoo.views_of(case.resolved)
+        all_views = zoo.views_of(case.resolved)
         state = State(model, zoo.strategy(1), 8)
         _, new = model.outcomes(
-            made, zoo.statistics(), KEY, state=state.read()
+            all_views, zoo.statistics(), KEY, state=state.read()
         )
         added = new['objectives/simcse']['rows'].values.numpy()
-        objective, view = model.objectives['simcse'], made['sentences']
-        keys = made['sentence_keys']
-        there = view.weights['simcse'].ravel() > 0
+        objective, view = model.objectives['simcse'], all_views['sentences']
+        keys = all_views['sentence_keys']
+        real = view.weights['simcse'].ravel() > 0
         self.assertLess(keys.ids.shape[1], view.ids.shape[1])
         expected = []
         for slot in np.argwhere(view.weights['simcse'] > 0):
@@ -634,9 +634,9 @@ class MomentumTest(parameterized.TestCase):
             key = keys.ids[row][keys.block_ids[row] == j]
             np.testing.assert_array_equal(key, first)
             states = model.encoder(Inputs(first[None])).states
-            expected.append(objective.own_head(states[:, 0])[0])
+            expected.append(objective.train_head(states[:, 0])[0])
         self.assertEqual(new['objectives/simcse']['count'], 8)
-        self.assertLess(8, len(there))  # some slots are empty
+        self.assertLess(8, len(real))  # some slots are empty
         actual = added[-8:]
         np.testing.assert_allclose(actual, unit(np.array(expected)), atol=2e-5)
 
@@ -654,15 +654,15 @@ class MomentumTest(parameterized.TestCase):
         random = np.random.default_rng(0)
         for weight in model.encoders['momentum'].weights:
             weight.assign(weight + random.normal(0, 0.05, weight.shape))
-        made = zoo.views_of(case.resolved)
-        objective, view = model.objectives['simcse'], made['sentences']
+        all_views = zoo.views_of(case.resolved)
+        objective, view = model.objectives['simcse'], all_views['sentences']
         state = {n: e.empty for n, e in model.empty_state(8).items()}
         rows = unit(random.standard_normal((6, D))).astype(np.float32)
-        kept = state['objectives/simcse']
-        kept |= {'rows': rows, 'count': np.int32(4)}
+        cut_mask = state['objectives/simcse']
+        cut_mask |= {'rows': rows, 'count': np.int32(4)}
         with tf.GradientTape() as tape:
             batches, _ = model.batches(
-                made, zoo.statistics(), KEY, state=state
+                all_views, zoo.statistics(), KEY, state=state
             )
             batch = batches['simcse']
             texts = objective.vectors(batch)
@@ -670,20 +670,22 @@ class MomentumTest(parameterized.TestCase):
             batch = batch._replace(vectors=texts)
             outcome = objective.score(batch, objective.candidates(batch))
         self.assertIsNone(tape.gradient(outcome.loss, texts['keys']))
-        there = view.weights['simcse'].ravel() > 0
-        numbers = view.targets['simcse'].reshape(len(there), -1)[there]
-        q = unit(texts['texts'].numpy()[there, 0])
-        k = unit(texts['keys'].numpy()[there])
+        real = view.weights['simcse'].ravel() > 0
+        numbers = view.targets['simcse'].reshape(len(real), -1)[real]
+        q = unit(texts['texts'].numpy()[real, 0])
+        k = unit(texts['keys'].numpy()[real])
         self.assertEqual(texts['texts'].shape[1], pairs or 1)
-        plain = model.encoder(Inputs(made['sentence_keys'].ids[:1, :8])).states
+        plain = model.encoder(
+            Inputs(all_views['sentence_keys'].ids[:1, :8])
+        ).states
         moved = model.encoders['momentum'](
-            Inputs(made['sentence_keys'].ids[:1, :8])
+            Inputs(all_views['sentence_keys'].ids[:1, :8])
         ).states
         self.assertGreater(np.abs(plain - moved).max(), 0.1)
         logits, same = [q @ k.T], [numbers[:, :1] == numbers[:, :1].T]
         if pairs:
             same = [numbers[:, 1:2] == numbers[:, 1:2].T]
-            hard = unit(texts['texts'].numpy()[there, 2])
+            hard = unit(texts['texts'].numpy()[real, 2])
             logits.append(np.where(numbers[:, 2] < 0, -np.inf, q @ hard.T))
             same.append(numbers[:, 1:2] == numbers[:, 2:].T)
         logits = np.hstack([*logits, q @ rows[:4].T]) / TAU
@@ -692,10 +694,8 @@ class MomentumTest(parameterized.TestCase):
         logits[same] = -np.inf
         np.fill_diagonal(logits, positive)
         expected = special.logsumexp(logits, axis=1) - positive
-        self.assertAlmostEqual(
-            mean(outcome).loss, expected.mean(), delta=1e-4
-        )
-        added = objective.remember(batch)['rows'].values.numpy()
+        self.assertAlmostEqual(mean(outcome).loss, expected.mean(), delta=1e-4)
+        added = objective.update_state(batch)['rows'].values.numpy()
         np.testing.assert_allclose(added, k[-6:], atol=1e-5)
 
     def test_what_a_momentum_encoder_needs(self):
@@ -721,20 +721,20 @@ class WholeTest(parameterized.TestCase):
                 dims=dims,
             )  # fmt: skip
             model = zoo.model_of(case, rate=0.0)
-            made = zoo.views_of(case.resolved, 32, kinds=8)
+            all_views = zoo.views_of(case.resolved, 32, kinds=8)
             weights = [v.value for v in model.trainable.values()]
             optimizer = tf.keras.optimizers.Adam(0.05)
             for _ in range(12):
                 with eager.eagerly(), tf.GradientTape() as tape:
-                    outcomes, _ = model.outcomes(made, zoo.statistics())
+                    outcomes, _ = model.outcomes(all_views, zoo.statistics())
                     loss = model.loss(outcomes)
                 optimizer.apply_gradients(
                     zip(tape.gradient(loss, weights), weights, strict=True)
                 )
-            batch = model.batches(made, zoo.statistics())[0]['simcse']
+            batch = model.batches(all_views, zoo.statistics())[0]['simcse']
             x = model.objectives['simcse'].vectors(batch)['texts'].numpy()
-            there = made['sentences'].weights['simcse'].ravel() > 0
-            a, b, _ = np.moveaxis(x[there, :, :2], 1, 0)
+            real = all_views['sentences'].weights['simcse'].ravel() > 0
+            a, b, _ = np.moveaxis(x[real, :, :2], 1, 0)
             best = (unit(a) @ unit(b).T).argmax(axis=1)
             actual.append(np.mean(best == np.arange(32)))
         self.assertGreater(actual[1], 1.5 * actual[0])
@@ -749,25 +749,25 @@ class WholeTest(parameterized.TestCase):
             },
         )  # fmt: skip
         model = zoo.model_of(case, rate=0.0)
-        made = zoo.views_of(case.resolved, 9)
+        all_views = zoo.views_of(case.resolved, 9)
         actual = []
         for size in (32, 2):
             with (
                 eager.eagerly(),
                 mock.patch.object(loop, 'HELDOUT_BATCH', size),
             ):
-                heldout = loop.Heldout(model, made, zoo.statistics())
+                heldout = loop.Heldout(model, all_views, zoo.statistics())
                 actual.append(heldout.evaluate())
         whole, sliced = actual
         names = [name for name in whole if name.startswith('heldout/simcse')]
         self.assertIn('heldout/simcse/mi', names)
         for name in names:
             self.assertAlmostEqual(sliced[name], whole[name], places=4)
-        batches, _ = model.batches(made, zoo.statistics())
+        batches, _ = model.batches(all_views, zoo.statistics())
         row = model.objectives['diffcse']
         whole = row._vectors(batches['diffcse'], {})
         norms = row.candidates(batches['diffcse'])
-        first = {name: x[:1] for name, x in flatten(made).items()}
+        first = {name: x[:1] for name, x in flatten(all_views).items()}
         batches, _ = model.batches(unflatten(first), zoo.statistics())
         np.testing.assert_allclose(
             row._vectors(batches['diffcse'], norms), whole[:1], atol=1e-4
@@ -777,9 +777,9 @@ class WholeTest(parameterized.TestCase):
         case = zoo.Case('simcse', settings={'simcse.head': 'kept'})
         model = zoo.model_of(case, rate=0.0)
         self.assertIn('dense_0/kernel', model.exported)
-        made = zoo.views_of(case.resolved)
+        all_views = zoo.views_of(case.resolved)
         with tf.GradientTape() as tape:
-            outcomes, _ = model.outcomes(made, zoo.statistics(), KEY)
+            outcomes, _ = model.outcomes(all_views, zoo.statistics(), KEY)
             loss = model.loss(outcomes)
         gradient = tape.gradient(loss, model.dense[0].kernel.value)
         self.assertGreater(np.abs(gradient).max(), 1e-3)

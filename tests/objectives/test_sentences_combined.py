@@ -25,26 +25,26 @@ def unit(x):
     return x / tf.norm(x, axis=-1, keepdims=True)
 
 
-def finished(objective, vectors, there, whole=True):
+def finished(objective, vectors, real, whole=True):
     """Dense layers and head of texts that are there; else 1s.
 
     What is exported has no head of training: `whole` is False.
     """
-    x = tf.boolean_mask(vectors, there)
+    x = tf.boolean_mask(vectors, real)
     for layer in objective.dense:
         x = layer(x)
     if whole and objective.head == 'projector':
-        x, _ = objective.own_head(x, tf.ones(len(x)), gather=lambda x: x)
-    elif whole and objective.own_head:
-        x = objective.own_head(x)
-    places = tf.where(there)
-    shape = tf.constant([*there.shape, x.shape[1]], tf.int64)
+        x, _ = objective.train_head(x, tf.ones(len(x)), gather=lambda x: x)
+    elif whole and objective.train_head:
+        x = objective.train_head(x)
+    places = tf.where(real)
+    shape = tf.constant([*real.shape, x.shape[1]], tf.int64)
     return tf.scatter_nd(places, x, shape) + tf.cast(
-        ~there[..., None], tf.float32
+        ~real[..., None], tf.float32
     )
 
 
-def loss_of(settings, texts, exported, numbers, there, queue, guides):
+def loss_of(settings, texts, exported, numbers, real, queue, guides):
     """The mean loss of examples, nats.
 
     Args:
@@ -75,11 +75,11 @@ def loss_of(settings, texts, exported, numbers, there, queue, guides):
             if side == 'b' or settings['directions'] == 'joint':
                 columns += range(2, several)
             query, answer = x[:, asks], x[:, answers]
-            own = tf.reduce_sum(query * answer, axis=1)
+            of_b = tf.reduce_sum(query * answer, axis=1)
             cosines, counts = [], []
             for k in columns:
                 cosine = query @ tf.transpose(x[:, k])
-                count = np.tile(there[:, k], (n, 1))
+                count = np.tile(real[:, k], (n, 1))
                 # A hard negative of its own is a candidate; its texts are not.
                 count &= (k > 1) | ~np.eye(n, dtype=bool)
                 count &= numbers[None, :, k] != numbers[:, answers, None]
@@ -100,12 +100,12 @@ def loss_of(settings, texts, exported, numbers, there, queue, guides):
                 hard = weights * np.exp(settings['hardness'] * cosine.numpy())
                 total = np.maximum(hard.sum(1, keepdims=True), 1e-12)
                 weights = hard * count.sum(1, keepdims=True) / total
-            positive = tf.exp(own / settings['temperature'])
+            positive = tf.exp(of_b / settings['temperature'])
             every = positive + tf.reduce_sum(
                 weights * tf.exp(cosine / settings['temperature']), axis=1
             )
-            loss = tf.math.log(every) - own / settings['temperature']
-            losses.append(tf.boolean_mask(loss, there[:, 1]))
+            loss = tf.math.log(every) - of_b / settings['temperature']
+            losses.append(tf.boolean_mask(loss, real[:, 1]))
     return tf.reduce_mean(tf.stack(losses))
 
 
@@ -147,36 +147,36 @@ class WrittenOutTest(absltest.TestCase):
             outcome = objective.score(whole, objective.candidates(whole))
             loss = outcome.loss / outcome.weight
             shown = view.weights[ROW].numpy().reshape(-1, 1) > 0
-            there = (numbers >= 0) & shown
+            real = (numbers >= 0) & shown
             kinds = []
             for behind in (True, False):
-                x = finished(objective, vectors['texts'], there, behind)
+                x = finished(objective, vectors['texts'], real, behind)
                 if numbers.shape[1] == 1:
                     x = tf.repeat(x, 2, axis=1)
                 if settings['keys'] == 'positives':
-                    last = there[:, min(1, there.shape[1] - 1)]
+                    last = real[:, min(1, real.shape[1] - 1)]
                     keys = finished(objective, vectors['keys'], last, behind)
                     keys = tf.stop_gradient(keys)[:, None]
                     x = tf.concat([x[:, :1], keys, x[:, 2:]], axis=1)
                 kinds.append(x)
             if numbers.shape[1] == 1:
-                numbers, there = (np.repeat(x, 2, 1) for x in (numbers, there))
+                numbers, real = (np.repeat(x, 2, 1) for x in (numbers, real))
             guides = None
             if settings['guide']:
                 guides = view.guides[ROW].numpy().astype(np.float32)
                 guides = guides.reshape(*numbers.shape, -1)
                 guides /= np.linalg.norm(guides, axis=2, keepdims=True)
-            expected = loss_of(settings, *kinds, numbers, there, queue, guides)
+            expected = loss_of(settings, *kinds, numbers, real, queue, guides)
         self.assertAlmostEqual(float(loss), float(expected), places=4)
-        gradient, own = (
+        gradient, of_b = (
             tape.gradient(x, vectors['texts']).numpy() for x in (loss, expected)
         )
-        largest = np.abs(own).max()
+        largest = np.abs(of_b).max()
         for name in set(vectors) - {'texts'}:  # of the momentum encoder
             others = tape.gradient(loss, vectors[name])
             self.assertTrue(others is None or not np.any(others))
         self.assertGreater(largest, 1e-5)
-        np.testing.assert_allclose(gradient, own, atol=1e-4 * largest)
+        np.testing.assert_allclose(gradient, of_b, atol=1e-4 * largest)
 
 
 if __name__ == '__main__':

@@ -1,7 +1,6 @@
 """Skip-gram and CBOW against pairs that are scored one by one.
 
-Glossary of shapes: B rows, T words, J places of a window, M draws, D width,
-V vocabulary.
+Shapes: J places of a window.
 """
 
 import numpy as np
@@ -15,7 +14,7 @@ from infoword_tf.objectives import Statistics, word2vec
 from infoword_tf.training import loop
 from infoword_tf.views.words import keep_probabilities, known, noise
 from tests import zoo
-from tests.objectives import given
+from tests.objectives import eq1
 
 KEY = dropout.new_key(0, 0)
 COUNTS = known(zoo.statistics().training, zoo.UNK)
@@ -52,14 +51,14 @@ def expected(name, model, view):
     likely = p / (1 - (1 - np.where(q > 0, q, 1)) ** drawn.shape[1])
     sums = []
     for a, b, i in pairs(model, view, row):
-        own = a @ outputs[b]
+        positive = a @ outputs[b]
         drawn = view.drawn[row][i]
         others = outputs[drawn] @ a
         copies = (drawn == b).sum()
-        right = (others[drawn != b] < own).all()
+        right = (others[drawn != b] < positive).all()
         chance = (likely[drawn[drawn != b]] < likely[b]).all()
         if settings['loss'] == 'binary':
-            loss = np.logaddexp(0, -own) + settings['ratio'] * np.sum(
+            loss = np.logaddexp(0, -positive) + settings['ratio'] * np.sum(
                 np.logaddexp(0, others[drawn != b])
             ) / len(drawn)
             sums.append([loss, right, chance, 0, 0])
@@ -67,10 +66,10 @@ def expected(name, model, view):
         if settings['loss'] == 'vocabulary':
             others, copies = outputs @ a, 0
             right, chance = others.argmax() == b, p.argmax() == b
-            loss = special.logsumexp(others) - own
+            loss = special.logsumexp(others) - positive
             most = -np.log(p[b])
         else:
-            loss = special.logsumexp([own, *others]) - own
+            loss = special.logsumexp([positive, *others]) - positive
             most = np.log(1 + len(drawn)) - np.log(p[b] / q[b])
         ceiling = most - np.log(1 + copies)
         sums.append([loss, right, chance, most - loss, ceiling])
@@ -81,12 +80,12 @@ class PairsTest(parameterized.TestCase):
     @parameterized.product(name=CASES, key=(None, KEY))
     def test_one_by_one(self, name, key):
         model = zoo.make_model(name, rate=0.0)
-        made = zoo.make_views(name)
+        all_views = zoo.make_views(name)
         (row,) = zoo.CASES[name].rows
-        outcomes, _ = model.outcomes(made, zoo.statistics(), key)
-        actual = given.mean(outcomes[row])
+        outcomes, _ = model.outcomes(all_views, zoo.statistics(), key)
+        actual = eq1.mean(outcomes[row])
         number, (loss, right, chance, mi, ceiling) = expected(
-            name, model, made['words']
+            name, model, all_views['words']
         )
         self.assertEqual(float(outcomes[row].measured), number)
         self.assertAlmostEqual(actual.loss, loss, places=4)
@@ -100,8 +99,8 @@ class PairsTest(parameterized.TestCase):
         """With scores less log q, that is: the best f is another."""
         case = zoo.CASES[row]
         model = zoo.make_model(row, rate=0.0)
-        made = zoo.make_views(row)
-        view = made['words']
+        all_views = zoo.make_views(row)
+        view = all_views['words']
         random = np.random.default_rng(0)
         q = noise(COUNTS)
         objective = model.objectives[row]
@@ -118,12 +117,12 @@ class PairsTest(parameterized.TestCase):
             outcomes, _ = model.outcomes(
                 {'words': view._replace(drawn={row: drawn})}, zoo.statistics()
             )
-            losses.append(given.mean(outcomes[row]).loss - np.log(size + 1))
+            losses.append(eq1.mean(outcomes[row]).loss - np.log(size + 1))
         outputs[:, -1] = axis
         objective.outputs.assign(outputs)
         objective.loss = 'vocabulary'
-        outcomes, _ = model.outcomes(made, zoo.statistics())
-        exact = given.mean(outcomes[row]).loss
+        outcomes, _ = model.outcomes(all_views, zoo.statistics())
+        exact = eq1.mean(outcomes[row]).loss
         # Less log q(b) of the pairs, which the positive has there.
         weights = view.weights[row]
         exact += np.sum(weights * axis[view.targets[row]]) / weights.sum()
@@ -134,8 +133,8 @@ class PairsTest(parameterized.TestCase):
     def test_who_knows_frequencies_alone_has_0(self):
         """Scores log p(b) of what is left, among the vocabulary."""
         name = 'cbow_vocabulary'
-        made = zoo.make_views(name, batch=24)
-        view = made['words']
+        all_views = zoo.make_views(name, batch=24)
+        view = all_views['words']
         targets = view.targets['cbow'][view.weights['cbow'] > 0]
         keep = keep_probabilities(COUNTS, 1e-3)
         counts = np.bincount(targets, minlength=zoo.V).astype(float)
@@ -145,8 +144,8 @@ class PairsTest(parameterized.TestCase):
         scores = np.where(counts > 0, np.log(np.maximum(counts, 1)), -30.0)
         model.encoder.embedding_table.assign(np.eye(16)[[0] * zoo.V])
         model.objectives['cbow'].outputs.assign(np.outer(scores, np.eye(16)[0]))
-        outcomes, _ = model.outcomes(made, Statistics(counts, counts))
-        self.assertAlmostEqual(given.mean(outcomes['cbow']).mi, 0, places=5)
+        outcomes, _ = model.outcomes(all_views, Statistics(counts, counts))
+        self.assertAlmostEqual(eq1.mean(outcomes['cbow']).mi, 0, places=5)
 
 
     @parameterized.parameters('skip_gram', 'cbow', 'cbow_binary')
@@ -162,15 +161,15 @@ class PairsTest(parameterized.TestCase):
         random = np.random.default_rng(0)
         for size in (4, 64):
             drawn = random.choice(zoo.V, (24, size), p=q).astype(np.int32)
-            made = {'words': view._replace(drawn={row: drawn})}
+            all_views = {'words': view._replace(drawn={row: drawn})}
             right = []
             for w in (1 - (1 - q) ** size, q, 1):
                 scores = np.log((p + 1e-9) / (w + 1e-9))
                 model.objectives[row].outputs.assign(
                     np.outer(scores, np.eye(16)[0])
                 )
-                outcomes, _ = model.outcomes(made, zoo.statistics())
-                actual = given.mean(outcomes[row])
+                outcomes, _ = model.outcomes(all_views, zoo.statistics())
+                actual = eq1.mean(outcomes[row])
                 right.append(actual.accuracy)
             self.assertEqual(actual.chance, right[0])
             self.assertEqual(actual.chance, max(right))

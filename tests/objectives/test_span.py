@@ -14,7 +14,7 @@ from infoword_tf.objectives import Statistics, span
 from infoword_tf.objectives.span import BINS, ENDS, Spans
 from infoword_tf.views.examples import examples as make_view
 from tests import zoo
-from tests.objectives.given import batch_of, mean, sums
+from tests.objectives.eq1 import batch_of, mean, sums
 
 D, T = 6, 64
 # Tokens, first of the context, one past its last, first and last of the
@@ -29,15 +29,15 @@ GIVEN = [
 KEY = dropout.new_key(3)
 
 
-def make_examples(given=GIVEN, nowhere=0):
+def make_examples(cases=GIVEN, nowhere=0):
     """Of random ids; the state that sums up is the first, or the last (-1)."""
-    sizes = np.array([row[0] for row in given])
+    sizes = np.array([row[0] for row in cases])
     places = np.where(nowhere < 0, sizes + nowhere, nowhere)
     targets = np.array([
         (place, place, place) if row[3] is None else (*row[3:], place)
-        for row, place in zip(given, places, strict=True)
+        for row, place in zip(cases, places, strict=True)
     ])  # fmt: skip
-    candidates = np.array([row[1:3] for row in given], np.int32)
+    candidates = np.array([row[1:3] for row in cases], np.int32)
     random = np.random.default_rng(0)
     return Examples(
         random.integers(zoo.FIRST, zoo.V, sizes.sum()).astype(np.int32),
@@ -75,21 +75,21 @@ def make_objective(end='independent', null=True, seed=0):
 def states_of(examples, view, slots, seed=1):
     """By example [tokens, D], and in the rows of the view [R, T, D]."""
     random = np.random.default_rng(seed)
-    own = [random.standard_normal((n, D)) for n in examples.sizes]
+    hidden = [random.standard_normal((n, D)) for n in examples.sizes]
     rows = np.zeros((*view.ids.shape, D), np.float32)
     rows += random.standard_normal(rows.shape)  # what no example is
     for i, row in enumerate(slots):
         end = 0
         for number in row[row >= 0]:
-            begin, end = end, end + len(own[number])
-            rows[i, begin:end] = own[number]
-    return own, rows
+            begin, end = end, end + len(hidden[number])
+            rows[i, begin:end] = hidden[number]
+    return hidden, rows
 
 
 def statistics_of(examples, training=None):
     measured = examples.counts['span']
-    own = Statistics(measured if training is None else training, measured)
-    return zoo.statistics()._replace(own={'span': own})
+    hidden = Statistics(measured if training is None else training, measured)
+    return zoo.statistics()._replace(by_row={'span': hidden})
 
 
 def predicted(objective, examples, view, states):
@@ -148,16 +148,15 @@ def outcome_of(objective, examples, x, number, training):
         half = slice(end * (BINS + 1), (end + 1) * (BINS + 1))
         counts = np.maximum(examples.counts['span'][half], 1e-6)
         p = density(examples, number, objective.null, counts)
-        expected = density(
-            examples, number, objective.null, training[half] + 1
-        )
-        own = scores[places, end]
+        expected = density(examples, number, objective.null, training[half] + 1)
+        hidden = scores[places, end]
         b = places.index(target[end])
-        loss = special.logsumexp(own) - own[b]
+        loss = special.logsumexp(hidden) - hidden[b]
         likely = np.isclose(p, p.max())
         total += [
             loss, 1, -np.log(p[b]) - loss, -np.log(p[b]), np.log(len(places)),
-            np.log(expected[b] / p[b]), (np.delete(own, b) < own[b]).all(),
+            np.log(expected[b] / p[b]),
+            (np.delete(hidden, b) < hidden[b]).all(),
             likely[b] / likely.sum(), 1,
         ]  # fmt: skip
     return total
@@ -172,7 +171,7 @@ class SpansTest(parameterized.TestCase):
         view, slots = rows_of(examples)
         self.assertEqual(slots.shape, (2, 3))
         self.assertEqual(slots.min(), -1)  # one is empty
-        own, states = states_of(examples, view, slots)
+        hidden, states = states_of(examples, view, slots)
         objective = make_objective(end, null)
         training = np.random.default_rng(2).integers(0, 9, 2 * (BINS + 1))
         batch = batch_of(
@@ -182,19 +181,21 @@ class SpansTest(parameterized.TestCase):
             statistics=statistics_of(examples, training),
         )
         actual = objective.score(batch, objective.candidates(batch))
-        wanted = sum(
+        total = sum(
             outcome_of(objective, examples, x, number, training)
-            for number, x in enumerate(own)
+            for number, x in enumerate(hidden)
         )
-        self.assertEqual(wanted[1], 10 if null else 8)
-        np.testing.assert_allclose(sums(actual), wanted, rtol=1e-5, atol=1e-4)
+        self.assertEqual(total[1], 10 if null else 8)
+        np.testing.assert_allclose(
+            sums(actual), total, rtol=1e-5, atol=1e-4
+        )
 
     @parameterized.parameters(*ENDS)
     def test_what_shares_a_row_changes_nothing(self, end):
         examples = make_examples()
         objective = make_objective(end)
         view, slots = rows_of(examples)
-        own, states = states_of(examples, view, slots)
+        hidden, states = states_of(examples, view, slots)
         statistics = statistics_of(examples)
 
         def run(view, states):
@@ -208,13 +209,13 @@ class SpansTest(parameterized.TestCase):
 
         together, shared = run(view, states)
         alone = np.zeros(9)
-        for number, x in enumerate(own):
+        for number, x in enumerate(hidden):
             one = examples.select(np.array([number]))
             lone, _ = rows_of(one, len(x))
             actual, other_way = run(lone, x[None].astype(np.float32))
             alone += actual
             row, slot = np.argwhere(slots == number)[0]
-            begin = sum(len(own[n]) for n in slots[row, :slot])
+            begin = sum(len(hidden[n]) for n in slots[row, :slot])
             first, end_ = examples.candidates['span'][number]
             for name, array in shared.items():
                 array = np.asarray(array)[row]
@@ -225,8 +226,8 @@ class SpansTest(parameterized.TestCase):
                 else:
                     array, other = array[slot], other[0]
                 if np.ndim(array) and array.shape[-1] == span.STARTS:
-                    there = min(span.STARTS, end_ - first)
-                    array, other = array[..., :there], other[..., :there]
+                    most = min(span.STARTS, end_ - first)
+                    array, other = array[..., :most], other[..., :most]
                 np.testing.assert_allclose(array, other, rtol=1e-5, atol=1e-5)
         np.testing.assert_allclose(together, alone, rtol=1e-5, atol=1e-4)
 
@@ -234,15 +235,15 @@ class SpansTest(parameterized.TestCase):
     def test_shares_alone_are_no_information(self, null):
         """A critic that knows where answers usually stand: MI 0."""
         random = np.random.default_rng(4)
-        given = []
+        cases = []
         for _ in range(40):
             size = int(random.integers(1, 50))
             first = int(random.integers(0, size))
             last = int(random.integers(first, size))
             none = null and random.random() < 0.3
             answer = (None, None) if none else (3 + first, 3 + last)
-            given.append((size + 4, 3, 3 + size, *answer))
-        examples = make_examples(given)
+            cases.append((size + 4, 3, 3 + size, *answer))
+        examples = make_examples(cases)
         view, slots = rows_of(examples)
         states = np.zeros((*view.ids.shape, D), np.float32)
         counts = np.maximum(examples.counts['span'], 1e-6).reshape(2, -1)
@@ -297,21 +298,23 @@ class SpansTest(parameterized.TestCase):
         log_p = span._log_density(
             objective._slots(view), np.arange(1.0, BINS + 2)
         )
-        wanted = density(examples, 0, True, np.arange(1.0, BINS + 2))
+        densities = density(examples, 0, True, np.arange(1.0, BINS + 2))
         actual = np.exp(np.asarray(log_p)[0, 0])
-        np.testing.assert_allclose(actual[2 : size + 2], wanted[:-1], rtol=1e-5)
-        self.assertAlmostEqual(actual[0], wanted[-1], places=5)
+        np.testing.assert_allclose(
+            actual[2 : size + 2], densities[:-1], rtol=1e-5
+        )
+        self.assertAlmostEqual(actual[0], densities[-1], places=5)
 
     def test_the_best_first_places_and_what_follows_each(self):
         examples = make_examples()
         view, slots = rows_of(examples)
-        own, states = states_of(examples, view, slots)
+        hidden, states = states_of(examples, view, slots)
         objective = make_objective('conditional')
         actual = predicted(objective, examples, view, states)
         actual = {name: np.asarray(x) for name, x in actual.items()}
-        for number, x in enumerate(own):
+        for number, x in enumerate(hidden):
             row, slot = np.argwhere(slots == number)[0]
-            offset = sum(len(own[n]) for n in slots[row, :slot])
+            offset = sum(len(hidden[n]) for n in slots[row, :slot])
             begin, end = examples.candidates['span'][number]
             places = candidates_of(examples, number, True)
             first = special.log_softmax(scores_of(objective, x, 0)[places, 0])
@@ -323,9 +326,7 @@ class SpansTest(parameterized.TestCase):
             np.testing.assert_allclose(
                 actual['first'][row, slot, :count], first[best], rtol=1e-4
             )
-            self.assertTrue(
-                (actual['first'][row, slot, count:] < -1e29).all()
-            )
+            self.assertTrue((actual['first'][row, slot, count:] < -1e29).all())
             for i, start in enumerate(best):
                 last = scores_of(objective, x, begin + start)[places, 1]
                 np.testing.assert_allclose(
@@ -344,7 +345,7 @@ class SpansTest(parameterized.TestCase):
     def test_scores_of_two_vectors(self):
         examples = make_examples()
         view, slots = rows_of(examples)
-        own, states = states_of(examples, view, slots)
+        hidden, states = states_of(examples, view, slots)
         objective = make_objective()
         actual = predicted(objective, examples, view, states)
         self.assertEqual(set(actual), {'first', 'last', 'nowhere'})
@@ -352,7 +353,7 @@ class SpansTest(parameterized.TestCase):
         np.testing.assert_allclose(actual['first'], both[..., 0], rtol=1e-4)
         np.testing.assert_allclose(actual['last'], both[..., 1], rtol=1e-4)
         row, slot = np.argwhere(slots == 3)[0]
-        nowhere = scores_of(objective, own[3], 0)[0].sum()
+        nowhere = scores_of(objective, hidden[3], 0)[0].sum()
         self.assertAlmostEqual(
             float(actual['nowhere'][row, slot]), nowhere, places=4
         )
@@ -397,8 +398,12 @@ class SpansTest(parameterized.TestCase):
         head(x, last, paragraph, second, training=True)
         objective = make_objective('conditional')
         w = weights_of(objective)
-        parts = (head.start_logits_dense, head.end_logits_inner_dense,
-                 head.end_logits_layer_norm, head.end_logits_output_dense)
+        parts = (
+            head.start_logits_dense,
+            head.end_logits_inner_dense,
+            head.end_logits_layer_norm,
+            head.end_logits_output_dense,
+        )
         for part, values in zip(parts, (
             (w['start_kernel'], [0.0]),
             (w['inner_kernel'], w['inner_bias']),
@@ -422,13 +427,12 @@ class SpansTest(parameterized.TestCase):
             np.asarray(known['end_logits'])[:, inside],
             rtol=1e-4, atol=1e-5,
         )  # fmt: skip
-        first = span.log_softmax(slots.own, objective.starts(states))
+        first = span.log_softmax(slots.candidates, objective.starts(states))
         np.testing.assert_allclose(
             -np.sort(-np.asarray(first)[:, 0], axis=1)[:, : span.STARTS],
             best['start_top_predictions'],
             rtol=1e-4,
         )
-
 
 
 if __name__ == '__main__':

@@ -10,7 +10,7 @@ from infoword_tf.layers import dropout
 from infoword_tf.model import Model
 from infoword_tf.training.state import State
 from tests import zoo
-from tests.objectives.given import batch_of, sums, unit, view_of
+from tests.objectives.eq1 import batch_of, sums, unit, view_of
 
 N, D = 5, 16
 KEY = dropout.new_key(4)
@@ -162,7 +162,7 @@ class LossTest(parameterized.TestCase):
             weights = (np.arange(N) < 3).astype(float)
             self.b = np.repeat(numbers[:, None], D, 1).astype(np.float32)
             self.score(numbers, weights, state, **case)
-            actual = self.objective.remember(self.batch)
+            actual = self.objective.update_state(self.batch)
             state = dict(state)
             for name in ('rows', 'texts'):
                 update = actual[name]
@@ -209,7 +209,7 @@ class LossTest(parameterized.TestCase):
         self.a, self.b = self.a @ fast, self.b @ slow
         expected = self.losses(self.a @ self.queue.T, 0.25)
         np.testing.assert_allclose(outcome.loss, expected.sum(), rtol=1e-5)
-        queued = self.objective.remember(batch)['rows']
+        queued = self.objective.update_state(batch)['rows']
         np.testing.assert_allclose(queued.values[-N:], self.b, rtol=1e-4)
 
     def test_the_average_begins_as_the_projection_and_follows(self):
@@ -224,7 +224,7 @@ class LossTest(parameterized.TestCase):
         before = matrix.numpy()
         np.testing.assert_array_equal(average, before)
         matrix.assign(before + 1)
-        State(model, zoo.strategy(1), 8).follow(tf.constant(True))
+        State(model, zoo.strategy(1), 8).update_averages(tf.constant(True))
         np.testing.assert_allclose(average, before + 0.1, atol=1e-6)
 
     def test_rows_that_are_none_change_nothing(self):

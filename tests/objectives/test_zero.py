@@ -20,7 +20,7 @@ from infoword_tf.objectives import Statistics
 from infoword_tf.training import loop
 from tests import corpus, places, zoo
 from tests.eager import eagerly
-from tests.objectives.given import batch_of, mean
+from tests.objectives.eq1 import batch_of, mean
 from tests.objectives.test_mlm import make_objective
 
 # Windows, pairs and streams; with a bias of each piece and without.
@@ -49,9 +49,7 @@ def setUpModule():
 class ZeroTest(parameterized.TestCase):
     def setUp(self):
         super().setUp()
-        self.enterContext(
-            mock.patch.object(batches, 'HELDOUT_SEQUENCES', 48)
-        )
+        self.enterContext(mock.patch.object(batches, 'HELDOUT_SEQUENCES', 48))
 
     def open(self, name):
         """Held-out values of a case's model, whose weights are all 0."""
@@ -68,8 +66,8 @@ class ZeroTest(parameterized.TestCase):
         for variable in model.variables.values():
             variable.assign(tf.zeros_like(variable))
         plan = zoo.CASES[name].resolved.plan
-        made = batches.heldout_views(TEXT.heldout, plan, specials)
-        return made, loop.Heldout(model, made, STATISTICS)
+        all_views = batches.heldout_views(TEXT.heldout, plan, specials)
+        return all_views, loop.Heldout(model, all_views, STATISTICS)
 
     def evaluate(self, heldout, row, scores):
         """Where f(a, b) is scores[b], whatever a is."""
@@ -88,9 +86,9 @@ class ZeroTest(parameterized.TestCase):
             for path, value in actual.items()
         }
 
-    def targets(self, made, row):
+    def targets(self, all_views, row):
         """What is asked for, of measured pairs [N]."""
-        (view,) = (v for v in made.values() if row in v.targets)
+        (view,) = (v for v in all_views.values() if row in v.targets)
         counted = view.weights[row] * view.measured.get(row, 1.0) > 0
         return view.targets[row][counted]
 
@@ -103,7 +101,7 @@ class ZeroTest(parameterized.TestCase):
             self.check_training_frequencies(row, *opened)
         self.check_constants(row, *opened)
 
-    def check_measured_frequencies(self, row, made, heldout):
+    def check_measured_frequencies(self, row, all_views, heldout):
         """They have MI 0."""
         counts = STATISTICS.measured
         p = counts / counts.sum()
@@ -111,7 +109,7 @@ class ZeroTest(parameterized.TestCase):
         actual = self.evaluate(heldout, row, scores)
         self.assertAlmostEqual(actual['mi'], 0.0, delta=1e-6)
         # Not because the targets have these frequencies.
-        targets = self.targets(made, row)
+        targets = self.targets(all_views, row)
         entropy = -(p[p > 0] @ np.log(p[p > 0]))
         ceiling = -np.log(p[targets]).mean()
         self.assertGreater(abs(ceiling - entropy), 1e-3)
@@ -120,28 +118,30 @@ class ZeroTest(parameterized.TestCase):
             actual['log_candidates'], math.log(len(p)), delta=2e-6
         )
         # Who knows how frequent they are has their divergence from the text.
-        own = np.bincount(targets, minlength=len(p)) / len(targets)
-        there = own > 0
-        divergence = own[there] @ np.log(own[there] / p[there])
-        scores = np.where(there, np.log(np.maximum(own, 1e-30)), NEVER)
+        frequencies = np.bincount(targets, minlength=len(p)) / len(targets)
+        occurs = frequencies > 0
+        divergence = frequencies[occurs] @ np.log(
+            frequencies[occurs] / p[occurs]
+        )
+        scores = np.where(occurs, np.log(np.maximum(frequencies, 1e-30)), NEVER)
         actual = self.evaluate(heldout, row, scores)
         self.assertAlmostEqual(actual['mi'], divergence, delta=1e-5)
         self.assertGreater(divergence, 1e-3)
 
-    def check_training_frequencies(self, row, made, heldout):
+    def check_training_frequencies(self, row, all_views, heldout):
         """They have unigram_mi."""
         actual = self.evaluate(heldout, row, np.log(STATISTICS.expected))
         self.assertAlmostEqual(actual['mi'], actual['unigram_mi'], delta=1e-6)
         p = STATISTICS.measured / STATISTICS.measured.sum()
         q = (STATISTICS.training + 1) / (STATISTICS.training + 1).sum()
-        targets = self.targets(made, row)
+        targets = self.targets(all_views, row)
         expected = np.log(q[targets] / p[targets]).mean()
         self.assertAlmostEqual(actual['unigram_mi'], expected, delta=1e-6)
         self.assertLess(expected, -0.05)
 
-    def check_constants(self, row, made, heldout):
+    def check_constants(self, row, all_views, heldout):
         """The best answer of all is chance."""
-        counts = np.bincount(self.targets(made, row))
+        counts = np.bincount(self.targets(all_views, row))
         first, second = np.argsort(-counts)[:2]
         for piece in (first, second, TEXT.tokenizer.specials.mask_id):
             actual = self.evaluate(
@@ -154,9 +154,9 @@ class ZeroTest(parameterized.TestCase):
         self.assertGreater(actual['chance'], 20 / len(TEXT.tokenizer))
 
     def test_the_best_constant_class_is_chance(self):
-        made, heldout = self.open('bert')
-        weights = made['masked'].weights['nsp'] > 0
-        labels = np.bincount(made['masked'].targets['nsp'][weights])
+        all_views, heldout = self.open('bert')
+        weights = all_views['masked'].weights['nsp'] > 0
+        labels = np.bincount(all_views['masked'].targets['nsp'][weights])
         self.assertNotEqual(*labels)
         bias = heldout.model.objectives['nsp'].bias
         for label in (0, 1):
@@ -176,11 +176,9 @@ class CeilingTest(parameterized.TestCase):
     @parameterized.parameters(None, 100)
     def test_an_oracle_of_words_reaches_it(self, limit):
         """The mean of log (1 + M) / (1 + c): c candidates are b too."""
-        made = zoo.make_views('bert_nce', 24)
-        view = made['masked']
-        targets, weights = (
-            x['bert_nce'] for x in (view.targets, view.weights)
-        )
+        all_views = zoo.make_views('bert_nce', 24)
+        view = all_views['masked']
+        targets, weights = (x['bert_nce'] for x in (view.targets, view.weights))
         ceilings = []
         for i, j in np.argwhere(weights > 0):
             others = np.delete(targets, i, axis=0)
@@ -195,12 +193,12 @@ class CeilingTest(parameterized.TestCase):
         for noise in (0.0, 10.0, 30.0):
             states = oracle + noise * random.standard_normal(oracle.shape)
             batch = batch_of(
-                made, {'masked': tf.constant(states, tf.float32)}, limit=limit
+                all_views,
+                {'masked': tf.constant(states, tf.float32)},
+                limit=limit,
             )
             actual = mean(objective.score(batch, objective.candidates(batch)))
-            self.assertAlmostEqual(
-                actual.ceiling, np.mean(ceilings), places=5
-            )
+            self.assertAlmostEqual(actual.ceiling, np.mean(ceilings), places=5)
             if noise:
                 self.assertLess(actual.mi, actual.ceiling)
             else:

@@ -192,7 +192,7 @@ class FiguresTest(LmCommandCase):
         self.assertLen(ids, PIECES + 1)
         encoder = model.model.encoder
         table = encoder.embedding_table
-        bias = model.model.objectives['transformer_xl'].piece_bias
+        bias = model.model.objectives['transformer_xl'].token_bias
         total = 0.0
         for begin in range(0, PIECES, length):
             end = min(begin + length, PIECES)

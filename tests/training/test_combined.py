@@ -114,7 +114,7 @@ class CombinedTest(parameterized.TestCase):
         """Compares microbatches, on up to two replicas, with the batch."""
         key = dropout.new_key(0, 3)
         expected = step.run(1, None, key)
-        if any(x.whole for x in step.model.objectives.values()):
+        if any(x.needs_whole_batch for x in step.model.objectives.values()):
             with self.assertRaisesRegex(ValueError, 'leave out --microbatch'):
                 step.run(1, MICROBATCH, key)
         else:

@@ -11,36 +11,20 @@ from infoword_tf.training import distribution
 from infoword_tf.views import flatten, unflatten
 from tests import zoo
 from tests.eager import eagerly
-from tests.objectives.given import F
+from tests.objectives.eq1 import F
 
-# Every row, and settings that change what a pair is compared with. Settings
-# that change how a pair is scored are not here.
-COMPARED = (
-    'infoword_nsp', 'mlm_nsp_nce', 'bert', 'bert_nce_drop_hits', 'dim_cosine',
-    'ict_lookup', 'simcse_joint', 'simcse_pairs', 'diffcse', 'infocse_paper',
-    'infoxlm_code', 'xlco_both', 'simcse_guide', 'simcse_moco', 'skip_gram',
-    'skip_gram_binary', 'cbow', 'transformer_xl', 'gpt_pre_norm', 'rnn_lm',
-    'elmo', 'plm', 'cuts', 'label_mix', 'label_several', 'score',
-    'score_cosent',
-    'soft_span_conditional', 'pkd', 'soft_score', 'embed',
-    'embed_distance_lookup',
-)  # fmt: skip
-# Those in a graph, where fused pieces are compiled.
-IN_GRAPH = ('infoword_nsp', 'simcse_joint', 'skip_gram', 'rnn_lm')
-# By case, batch and whether in a graph; every_row.py goes over all of them,
-# this test over sums of rows: of each row alone test_combined.py has more.
+# Cases by batch size, and whether in a graph: every row, and settings that
+# change what a pair is compared with. every_row.py goes over all of them, this
+# test over sums of rows: of each row alone test_combined.py has more.
 BATCHES = [
-    *((name, 8, name in IN_GRAPH) for name in COMPARED),
+    *(
+        (name, 8, zoo.GRAPH in case.checks)
+        for name, case in zoo.CASES.items()
+        if {zoo.REPLICAS, zoo.MORE_REPLICAS} & {*case.checks}
+    ),
     # More targets than there are words: other columns.
     ('bert_nce', 24, False),
 ]
-ALONE = {
-    'dim_cosine', 'ict_lookup', 'simcse_pairs', 'diffcse', 'infocse_paper',
-    'xlco_both', 'simcse_guide', 'simcse_moco', 'skip_gram_binary', 'cbow',
-    'transformer_xl', 'gpt_pre_norm', 'plm', 'label_mix', 'score',
-    'score_cosent', 'soft_score', 'embed', 'embed_distance_lookup',
-    'bert_nce_drop_hits',
-}  # fmt: skip
 
 
 def shares(strategy, flat):
@@ -140,7 +124,9 @@ class SameAsOneTest(parameterized.TestCase):
         rows = {row for name, *_ in BATCHES for row in zoo.CASES[name].rows}
         self.assertEqual(rows, set(TABLE))
 
-    @parameterized.parameters(*[x for x in BATCHES if x[0] not in ALONE])
+    @parameterized.parameters(*(
+        x for x in BATCHES if zoo.MORE_REPLICAS not in zoo.CASES[x[0]].checks
+    ))
     def test_loss_and_gradients(self, name, batch, in_graph):
         self.check(name, batch, in_graph, 2)
 
@@ -246,11 +232,11 @@ class RematTest(parameterized.TestCase):
 
     @parameterized.parameters(('bert', 1), ('bert', 2))
     def test_the_same_gradients(self, name, replicas):
-        plain, small = self.gradients(name, replicas, False)
+        stored, small = self.gradients(name, replicas, False)
         again, large = self.gradients(name, replicas, True)
         self.assertGreater(large, 1.05 * small)  # blocks are there twice
-        largest = max(np.abs(g).max() for g in plain.values())
-        for path, gradient in plain.items():
+        largest = max(np.abs(g).max() for g in stored.values())
+        for path, gradient in stored.items():
             np.testing.assert_allclose(
                 again[path], gradient, rtol=0, atol=1e-6 * largest,
                 err_msg=path,

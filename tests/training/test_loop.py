@@ -13,7 +13,7 @@ from infoword_tf.training import loop
 from infoword_tf.views.examples import by_example
 from tests import zoo
 from tests.eager import eagerly
-from tests.objectives import given
+from tests.objectives import eq1
 
 M = TABLE['dim'].heldout_candidates
 
@@ -274,6 +274,6 @@ class SummariseTest(absltest.TestCase):
         )
         self.assertAlmostEqual(actual['heldout/nsp_nce/chance'], 0.25, places=6)
         outcomes, _ = model.outcomes(views, heldout.statistics)
-        whole = loop.summarise('nsp_nce', given.sums(outcomes['nsp_nce']))
+        whole = loop.summarise('nsp_nce', eq1.sums(outcomes['nsp_nce']))
         for name, value in whole.items():
             self.assertAlmostEqual(actual[f'heldout/{name}'], value, places=4)

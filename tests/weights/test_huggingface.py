@@ -126,7 +126,7 @@ class ParityTest(parameterized.TestCase):
         elif logits is not None and 'plm' in objectives:
             table = loaded.encoder.embedding_table
             scores = tf.matmul(states, table, transpose_b=True)
-            scores = scores + objectives['plm'].piece_bias
+            scores = scores + objectives['plm'].token_bias
             real = np.any(logits, axis=-1)
             np.testing.assert_allclose(
                 np.asarray(scores)[real], logits[real], atol=3 * NEAR

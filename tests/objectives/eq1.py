@@ -2,8 +2,7 @@
 
 And what Eq. 1 makes of one pair, in NumPy: sums of it are what rows report.
 
-Glossary of shapes: B sequences, P places, D width, M candidates, V vocabulary,
-F fields of an `Outcome` that are sums.
+Shapes: F fields of an `Outcome` that are sums.
 """
 
 import math
@@ -94,7 +93,7 @@ def mean(outcome: Outcome) -> Outcome:
 
 
 def of_pair(
-    own: float,
+    positive: float,
     others: Any,
     copies: Any,
     chance: float | None = None,
@@ -114,16 +113,16 @@ def of_pair(
     """
     others, copies = np.asarray(others, float), np.asarray(copies, bool)
     size = math.log(1 + len(others))
-    mi = size + own - special.logsumexp([own, *others])
-    kept = others[~copies] if drop_copies else others
+    mi = size + positive - special.logsumexp([positive, *others])
+    negatives = others[~copies] if drop_copies else others
     return np.array([
-        special.logsumexp([own, *kept]) - own,
+        special.logsumexp([positive, *negatives]) - positive,
         1,
         mi,
         size - math.log(1 + copies.sum()),
         size,
         0,
-        not (others >= own)[~copies].any(),
+        not (others >= positive)[~copies].any(),
         1 / (1 + len(others)) if chance is None else chance,
         1,
     ])  # fmt: skip
