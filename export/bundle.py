@@ -1,4 +1,4 @@
-"""Writes a version: SavedModel, warm-up requests, config, and a card beside.
+"""A version of a model: SavedModel, warm-up requests, config and model card.
 
     DIR/1/saved_model.pb, variables/      what a server loads
     DIR/1/assets.extra/                   warm-up requests, config.json
@@ -28,36 +28,30 @@ if TYPE_CHECKING:  # these import TensorFlow
     from export.signatures import Signatures
     from infoword_tf.inference.loaded import Loaded
 
-# What Keras calls them: weights of a run stay float32 beside the others.
+# The names of Keras: weights that are not cast stay float32.
 POLICIES = {'float32': 'float32', 'bfloat16': 'mixed_bfloat16'}
 
 
 def check_free(output: pathlib.Path, version: int) -> None:
-    """Refuses to touch a version that is there.
-
-    Raises:
-        FileExistsError: it is there.
-    """
+    """Raises FileExistsError if the version exists."""
     if (output / str(version)).exists():
-        there = [int(p.name) for p in output.iterdir() if p.name.isdecimal()]
+        names = [p.name for p in output.iterdir()]
+        last = max(int(name) for name in names if name.isdecimal())
         raise FileExistsError(
             f'{output}/{version} is there already, and a version that may be '
-            f'served is never changed; write --version={max(there) + 1}'
+            f'served is never changed; write --version={last + 1}'
         )
 
 
 def check_same(
     output: pathlib.Path, config: Config, described: dict[str, Any]
 ) -> None:
-    """Complains of a version that would answer otherwise than another one.
+    """Raises ValueError if the versions in `output` answer otherwise.
 
-    Versions of a model share its name: who asks it need not know which one
-    answers. Names and types of outputs (of `describe`) are compared, labels
-    and whether a text has several, and what answers by default; sizes of
-    vectors may differ, as those of a student from its teacher's.
-
-    Raises:
-        ValueError: it would.
+    Versions of a model share its name: a client need not know which one
+    answers. Names and types of outputs (`described`), labels, the number of
+    labels of a text and the default signature are compared; sizes of vectors
+    may differ, as a student's from its teacher's.
     """
 
     def answers(config: Config, described: dict[str, Any]) -> dict[str, Any]:
@@ -94,15 +88,14 @@ def check_same(
 
 
 def with_dims(loaded: 'Loaded', dims: int | None) -> 'Loaded':
-    """The same, whose vectors are their first numbers.
+    """Returns the model with vectors truncated to `dims` numbers.
 
     Raises:
-        ValueError: there are not so many.
+        ValueError: vectors have fewer numbers.
     """
     if dims is not None:
         retrieval.check_dims(dims, loaded.vector_width())
-    loaded.config = loaded.config.replace(dims=dims)
-    return loaded
+    return loaded.with_config(loaded.config.replace(dims=dims))
 
 
 def write(
@@ -117,18 +110,18 @@ def write(
 
     Args:
         init: the workdir of a finished run.
-        output: what servers call the base path of the model.
+        output: the base path of the model, in the words of servers.
         version: the number of the folder in it.
-        precision: 'float32' or 'bfloat16', what the encoder stores and
-            computes in; vectors are float32.
-        sts: a file of STS-B, on which the card shall say what that costs.
-        dims: the first so many numbers of each vector alone; None: all.
+        precision: 'float32' or 'bfloat16', in which the encoder stores and
+            computes; vectors are float32.
+        sts: a file of STS-B; the card then says what `precision` costs on it.
+        dims: how many first numbers of a vector are exported; None: all.
 
     Returns:
         The folder of the version.
 
     Raises:
-        FileExistsError: the version is there.
+        FileExistsError: the version exists.
         FileNotFoundError: `init` is no finished workdir.
         ValueError: the graph holds what servers cannot run, another version
             answers otherwise, or there are more dims than numbers.
@@ -141,11 +134,11 @@ def write(
     from export.signatures import Signatures
 
     loaded = with_dims(infoword_tf.load(init, POLICIES[precision]), dims)
-    signatures = Signatures(loaded)
+    signatures = Signatures.of(loaded)
     described = describe(signatures, version, precision)
     check_same(output, loaded.config, described)
     output.mkdir(parents=True, exist_ok=True)
-    _sweep(output)
+    _delete_partial(output)
     # No number: not served.
     partial = output / f'.{version}.{platform.node()}.{os.getpid()}'
     try:
@@ -180,7 +173,7 @@ def write(
                 card.render(
                     loaded.config,
                     described,
-                    loaded.training_pieces,
+                    loaded.workdir.training_pieces,
                     _text(init / 'flags.txt'),
                     json.loads(_text(init / 'metrics.json') or '{}'),
                 )
@@ -198,14 +191,14 @@ def write(
     return final
 
 
-def _sweep(output: pathlib.Path) -> None:
-    """Deletes what killed exports of this machine have left."""
+def _delete_partial(output: pathlib.Path) -> None:
+    """Deletes partial folders of killed exports on the same machine."""
     for partial in output.glob(f'.*.{platform.node()}.*'):
         number = partial.name.rpartition('.')[2]
         try:
             os.kill(int(number), 0)
         except (ValueError, PermissionError):
-            continue  # somebody else's
+            continue  # of another user
         except ProcessLookupError:
             shutil.rmtree(partial, ignore_errors=True)
 
@@ -213,7 +206,7 @@ def _sweep(output: pathlib.Path) -> None:
 def describe(
     signatures: 'Signatures', version: int, precision: str
 ) -> dict[str, Any]:
-    """What config.json of an export says beside the run's own config."""
+    """Returns the facts that an export adds to the config of the run."""
     import tensorflow as tf
 
     weights = [*signatures.weights.values(), *signatures.constants.values()]
@@ -238,7 +231,7 @@ def _text(path: pathlib.Path) -> str:
 
 
 def _flush(folder: pathlib.Path) -> None:
-    """Sends every file to the disk: a rename must not come before them."""
+    """Flushes every file to the disk, which must be before the rename."""
     for path in folder.rglob('*'):
         if path.is_file():
             with open(path, 'rb') as file:

@@ -1,9 +1,9 @@
-"""MODEL_CARD.md of an export, from what its run wrote down and nothing else.
+"""MODEL_CARD.md of an export, from the files of its run alone.
 
-card.md is its text, with facts in braces, and litert.md that of one for LiteRT;
-card.toml has words for names. A line with a fact that is not there, or None, is
-left out, and so is a section of which no line is left. Of a fact with `:.0`
-nothing is written: it decides that alone.
+The template is card.md, or litert.md for LiteRT, with facts in braces;
+card.toml has words for names. A line with a fact that is missing or None is
+omitted, and so is a section without lines. A fact with `:.0` prints nothing: it
+only decides about its line.
 """
 
 import contextlib
@@ -22,14 +22,14 @@ from infoword_tf.objectives import TABLE, decided
 from infoword_tf.text.layout import layout_of
 
 _FILE = pathlib.Path(__file__)
-# A path from the root, where a value or one of several begins; no URL.
+# An absolute path at the beginning of a value or of a list entry; no URL.
 _ABSOLUTE = re.compile(r'(?<![^:=,;\s])/(?!/)[^,;\n]*')
 
 
 def render(
     config: Config,
     export: Mapping[str, Any],
-    pieces: int | None,
+    tokens: int | None,
     flags: str,
     metrics: Mapping[str, Any],
 ) -> str:
@@ -37,10 +37,10 @@ def render(
 
     Args:
         config: of the run.
-        export: what `bundle.describe` gives.
-        pieces: of the text that it was trained on; None: not known.
+        export: of `bundle.describe`.
+        tokens: of the training text; None: unknown.
         flags: of the run, as a flagfile.
-        metrics: the last values of the run; empty where it has left none.
+        metrics: the last values of the run; empty: there are none.
     """
     facts = {
         'config': config,
@@ -49,7 +49,7 @@ def render(
         **_task(config, metrics),
         **_teacher(config, export['weights'], metrics),
         **_signatures(export),
-        **_training(config, pieces, flags, metrics),
+        **_training(config, tokens, flags, metrics),
         **_values(config, metrics),
     }
     return filled(_FILE.with_suffix('.md'), facts)
@@ -58,9 +58,9 @@ def render(
 def lost(
     config: Config, weights: int, metrics: Mapping[str, Any]
 ) -> str | None:
-    """The section that says whose student it is; None: nobody's.
+    """Renders the section about the teacher; None: the model is no student.
 
-    `weights`: how many it computes with.
+    `weights`: their number in the export.
     """
     facts = _teacher(config, weights, metrics)
     sections = _sections(_FILE.with_suffix('.md'))
@@ -68,30 +68,29 @@ def lost(
 
 
 def portable(value: str) -> str:
-    """A value that names files, without the folders of this machine.
+    """Removes folders of the machine from a value that names files.
 
-    What is below the working directory is named from there on, of other
-    absolute paths the last part alone.
+    Paths below the working directory become relative, of other absolute paths
+    the last part stays.
     """
 
-    def shortened(found: re.Match[str]) -> str:
-        path = pathlib.PurePath(found[0])
-        here = pathlib.Path.cwd()
-        if path != here and path.is_relative_to(here):
-            return str(path.relative_to(here))
+    def shortened(match: re.Match[str]) -> str:
+        path, cwd = pathlib.PurePath(match[0]), pathlib.Path.cwd()
+        if path != cwd and path.is_relative_to(cwd):
+            return str(path.relative_to(cwd))
         return f'.../{path.name}'
 
     return _ABSOLUTE.sub(shortened, value)
 
 
 def shape_of(config: Config) -> str:
-    """Layers, width and heads of the encoder, those that it has."""
+    """Formats the layers, width and heads of the encoder."""
     sizes, names = config.encoder.arguments, ('layers', 'width', 'heads')
     return ', '.join(f'{sizes[name]} {name}' for name in names if name in sizes)
 
 
 def fine_tuned(config: Config) -> str:
-    """On what, after a noun; or nothing."""
+    """Returns ' fine-tuned on TASK', or ''."""
     return f' fine-tuned on {config.task.name}' if config.task else ''
 
 
@@ -99,13 +98,13 @@ def fine_tuned(config: Config) -> str:
 
 
 def filled(template: pathlib.Path, facts: Mapping[str, Any]) -> str:
-    """A card: the sections of a template that have facts."""
+    """Renders the sections of a template that have facts."""
     sections = (_filled(x, facts) for x in _sections(template))
     return '\n\n'.join(filter(None, sections)) + '\n'
 
 
 def _sections(template: pathlib.Path) -> list[str]:
-    """The title and the sections of a template."""
+    """Splits a template into title and sections."""
     return re.split(r'\n+(?=## )', template.read_text('utf-8').strip())
 
 
@@ -115,7 +114,7 @@ def _words() -> dict[str, Any]:
 
 
 def _filled(section: str, facts: Mapping[str, Any]) -> str:
-    """A section with its facts; '' where none of its lines has all."""
+    """Fills in a section; '' if no line has all facts."""
     known = {name: fact for name, fact in facts.items() if fact is not None}
     head, *lines = section.splitlines()
     texts = [head.format_map(known), '']
@@ -128,7 +127,7 @@ def _filled(section: str, facts: Mapping[str, Any]) -> str:
 
 
 def _if(true: Any) -> str | None:
-    """The fact of lines without another."""
+    """Returns a fact that only decides about lines: '' or None."""
     return '' if true else None
 
 
@@ -136,7 +135,7 @@ def _if(true: Any) -> str | None:
 
 
 def _model(config: Config, export: Mapping[str, Any]) -> dict[str, Any]:
-    """What stands above all sections, and in the limits."""
+    """Collects facts about the model: the head and the limits of the card."""
     words, sts = _words(), export.get('sts')
     tokenizer, layout = config.tokenizer, layout_of(config.layout)
     rows = ' and '.join(
@@ -190,31 +189,31 @@ def _model(config: Config, export: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _task(config: Config, metrics: Mapping[str, Any]) -> dict[str, Any]:
-    """The task, and its scores."""
+    """Collects facts about the task, with scores."""
     task = config.task
     if not task:
         return {}
-    asked, settings = 'number', config.rows[task.row].settings
+    answer, settings = 'number', config.rows[task.row].settings
     if 'spans' in TABLE[task.row].answers:
-        asked = 'spans'
+        answer = 'spans'
     elif settings.get('texts') == 'choices':
-        asked = 'choices'
+        answer = 'choices'
     elif settings.get('multilabel'):
-        asked = 'several'
+        answer = 'several'
     elif config.labels:
-        asked = 'labels'
+        answer = 'labels'
     facts = {
         'task': task,
         'train': portable(task.data['train']),
         'dev': portable(task.data['heldout']),
-        'asked': _words()['asked'][asked].format(
+        'asked': _words()['asked'][answer].format(
             of='a text and another' if task.pairs else 'a text',
             labels=', '.join(f'`{label}`' for label in config.labels),
         ),
         'known': {
             'spans': 'place',
             'several': 'label (the mean over all labels)',
-        }.get(asked, 'label'),
+        }.get(answer, 'label'),
     }
     prefix = f'heldout/{task.row}/'
     if f'{prefix}{task.metrics[0]}' in metrics:
@@ -222,7 +221,7 @@ def _task(config: Config, metrics: Mapping[str, Any]) -> dict[str, Any]:
         facts['scores'] = '\n'.join(scores)
         mi, ceiling = (metrics.get(prefix + x) for x in ('mi', 'ceiling'))
         if mi is not None and ceiling:
-            mi = max(mi, 0.0)  # which is a bound, too
+            mi = max(mi, 0.0)  # a bound, too
             facts |= {'mi': mi, 'ceiling': ceiling, 'mi_share': mi / ceiling}
     return facts
 
@@ -230,7 +229,7 @@ def _task(config: Config, metrics: Mapping[str, Any]) -> dict[str, Any]:
 def _teacher(
     config: Config, weights: int, metrics: Mapping[str, Any]
 ) -> dict[str, Any]:
-    """Whose student it is, and what that saved and cost."""
+    """Collects facts about the teacher: the cost of distillation, and gains."""
     teacher = config.teacher
     if not teacher:
         return {}
@@ -252,7 +251,7 @@ def _teacher(
 
 
 def _signatures(export: Mapping[str, Any]) -> dict[str, Any]:
-    """What each takes and gives, with a request."""
+    """Collects facts about signatures: inputs, outputs, an example request."""
     words, signatures, sections = _words(), export['signatures'], []
     for name, outputs in signatures.items():
         kind = 'embed' if 'embed' in name else name
@@ -261,7 +260,7 @@ def _signatures(export: Mapping[str, Any]) -> dict[str, Any]:
         )
         lines = []
         for output, (dtype, *shape) in outputs.items():
-            letters = iter('BK' if name == 'choose' else 'BT')
+            letters = iter('BJ' if name == 'choose' else 'BT')
             sizes = [str(next(letters) if n is None else n) for n in shape]
             meaning = meanings[output].format(
                 masks=limits.MASKS, nowhere=limits.NOWHERE
@@ -289,11 +288,11 @@ def _signatures(export: Mapping[str, Any]) -> dict[str, Any]:
 
 def _training(
     config: Config,
-    pieces: int | None,
+    tokens: int | None,
     flags: str,
     metrics: Mapping[str, Any],
 ) -> dict[str, Any]:
-    """The text, what the run began with, and its flags."""
+    """Collects facts about training: text, initial weights and flags."""
     words, run, lines = _words(), config.run, []
     corpora = by_language(run.get('corpus'))
     heldout = by_language(run.get('heldout'), corpora)
@@ -301,8 +300,8 @@ def _training(
         kind, of = corpus.split(':')[0], f' ({language})' if language else ''
         about = f' ({words["corpora"].get(kind)})' * (kind in words['corpora'])
         size = ''
-        if pieces is not None and not language:
-            size = f', {pieces:,} pieces to train on'
+        if tokens is not None and not language:
+            size = f', {tokens:,} tokens to train on'
         lines.append(f'Text{of}: `{portable(corpus)}`{about}{size}.')
         held = words['heldout'].get(kind, words['heldout']['by_hash'])
         if language in heldout:
@@ -314,7 +313,7 @@ def _training(
         'corpora': '\n'.join(lines) or None,
         'parallel': ', '.join(f'`{portable(x)}`' for x in parallel) or None,
         'init': portable(run.get('init') or '') or None,
-        # Of a run, not of what was fitted to its vectors.
+        # Only a run counts updates; a fitted last layer has none.
         'updates': metrics.get('step'),
         'took': f'; the run took {seconds:,.0f} s' if seconds else '',
         'flags': portable(flags.strip()) or None,
@@ -322,7 +321,7 @@ def _training(
 
 
 def _values(config: Config, metrics: Mapping[str, Any]) -> dict[str, Any]:
-    """MI and more of each row on held-out text."""
+    """Collects MI, ceiling, loss and accuracy of rows on held-out text."""
     if not any(name.startswith('heldout/') for name in metrics):
         return {'unmeasured': ''}
     lines, unbounded = [], []

@@ -1,8 +1,8 @@
-"""A batch in parts, one after the other, inside a graph.
+"""A batch in chunks, one after the other, inside a graph.
 
 Memory does not grow with the batch then.
 
-Glossary of shapes: B texts of a call, C texts of a chunk, T tokens.
+Glossary of shapes: S texts of a chunk, G chunks.
 """
 
 from collections.abc import Callable, Sequence
@@ -14,24 +14,24 @@ Tensor = Any
 
 
 def longest(lengths: Tensor) -> Tensor:
-    """T of [C] lengths, also where there are none."""
+    """Returns T of lengths [S]; 2 at least, also of an empty chunk."""
     return tf.maximum(tf.reduce_max(lengths), 2)
 
 
-def ends(total: Tensor, rows: int) -> Tensor:
-    """Chunks of `rows` of B texts: [] int32 -> [chunks] int32, see below."""
-    return tf.minimum(rows * (1 + tf.range((total + rows - 1) // rows)), total)
+def ends(total: Tensor, size: int) -> Tensor:
+    """Returns ends of chunks of `size` of `total` texts: [G] int32."""
+    return tf.minimum(size * (1 + tf.range((total + size - 1) // size)), total)
 
 
 def ends_by_tokens(lengths: Tensor, tokens: int) -> Tensor:
-    """Chunks of about as many tokens each, which none is longer than.
+    """Returns ends of chunks of about `tokens` tokens each.
 
     Args:
         lengths: [B] int32, at most `tokens` each.
         tokens: of a chunk.
 
     Returns:
-        [chunks] int32. None is empty: no text reaches over a whole chunk.
+        [G] int32. No chunk is empty, because no text is longer than one.
     """
     total = tf.cumsum(lengths)
     chunks = (tf.reduce_sum(lengths) + tokens - 1) // tokens
@@ -43,16 +43,16 @@ def in_chunks(
     chunk: Callable[[Tensor, Tensor], tuple[Tensor, ...]],
     kinds: Sequence[tuple[tuple[int | None, ...], tf.DType]],
 ) -> list[Tensor]:
-    """Computes parts of a batch one after the other and joins them.
+    """Computes chunks of a batch one after the other and joins the outputs.
 
     Args:
-        ends: [parts] int32, the row after the last of each part.
-        chunk: from its first row and the row after its last to tensors whose
-            first axes are joined.
+        ends: [G] int32, the index after the last text of each chunk.
+        chunk: from the first index and the one after the last to tensors
+            whose first axes are joined.
         kinds: of each tensor the shape without the first axis, and the dtype.
 
     Returns:
-        The joined tensors. An empty batch is one empty part, so that its
+        The joined tensors. An empty batch is one empty chunk, so that its
         shapes are those of any other.
     """
     count = tf.maximum(tf.size(ends), 1)
@@ -60,10 +60,10 @@ def in_chunks(
     bounds = tf.pad(bounds, [[0, count - tf.size(ends)]])
 
     def body(number: Tensor, *arrays: tf.TensorArray) -> tuple:
-        parts = chunk(bounds[number], bounds[number + 1])
+        outputs = chunk(bounds[number], bounds[number + 1])
         written = [
-            array.write(number, part)
-            for array, part in zip(arrays, parts, strict=True)
+            array.write(number, output)
+            for array, output in zip(arrays, outputs, strict=True)
         ]
         return number + 1, *written
 

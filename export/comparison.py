@@ -1,4 +1,4 @@
-"""The outputs of an export compared with those in Python, on many texts."""
+"""A comparison of the outputs of an export with answers in Python."""
 
 import json
 import os
@@ -47,21 +47,22 @@ MASKED = (
 
 
 def texts(count: int) -> list[bytes]:
-    """Paragraphs of the language reference, the nasty texts among them."""
+    """Returns paragraphs of the language reference, mixed with nasty texts."""
     from pydoc_data import topics
 
-    found = [
+    paragraphs = [
         ' '.join(paragraph.split()).encode()
         for text in topics.topics.values()
         for paragraph in text.split('\n\n')
     ]
-    chosen = [*found[:: max(1, len(found) // count)][:count], *NASTY, *MASKED]
-    random.Random(0).shuffle(chosen)
-    return chosen
+    step = max(1, len(paragraphs) // count)
+    mixed = [*paragraphs[::step][:count], *NASTY, *MASKED]
+    random.Random(0).shuffle(mixed)
+    return mixed
 
 
 def batches(count: int) -> dict[str, list[bytes]]:
-    """`texts`, one text alone, and none."""
+    """Returns batches of `texts`, of one text and of none, by name."""
     return {'all': texts(count), 'one': [MASKED[1]], 'none': []}
 
 
@@ -71,13 +72,13 @@ def run_elsewhere(
     python: str,
     done: Callable[[], Any] | None = None,
 ) -> tuple[dict[str, Outputs], dict[str, Any]]:
-    """Runs a copy of an export in a process that has not this project.
+    """Runs a copy of an export in a process without access to the project.
 
     Args:
         model: the folder of a version.
         batches: texts by name.
         python: an interpreter that has tensorflow and tensorflow_text.
-        done: called after each signature of each batch; None: nothing is.
+        done: called after each signature of each batch.
 
     Returns:
         By batch the outputs by `signature/output`, and the runner's report.
@@ -91,7 +92,7 @@ def run_elsewhere(
         shutil.copytree(model, moved)
         for batch, content in batches.items():
             runner.write_texts(folder / f'{batch}.texts', content)
-        # -I: neither PYTHONPATH nor this folder, so no way to this project.
+        # -I: neither PYTHONPATH nor this folder, so the project is not found.
         command = [python, '-I', os.path.abspath(runner.__file__)]
         with (
             open(folder / 'errors', 'w+', errors='replace') as errors,
@@ -107,7 +108,7 @@ def run_elsewhere(
                 for _ in process.stdout:
                     if done is not None:
                         done()
-            except BaseException:  # Ctrl-C too: nobody waits for an answer
+            except BaseException:  # Ctrl-C, too: nobody waits for answers
                 process.kill()
                 raise
         if process.returncode:
@@ -129,10 +130,9 @@ def in_python(
     default: str = 'embed',
     done: Callable[[], Any] | None = None,
 ) -> Outputs:
-    """What `runner` gives for these texts, by the calls of `Loaded`.
+    """Computes the outputs of `runner`, by `signature/output`, with `Loaded`.
 
-    Outputs are by `signature/output`; `default` is what `serving_default` is,
-    and `done` as of `run_elsewhere`.
+    `serving_default` is the signature `default`; `done` as of `run_elsewhere`.
     """
     outputs = {}
     for name in names:
@@ -147,7 +147,7 @@ def in_python(
 def _answered(
     loaded: 'Loaded', content: Sequence[bytes], name: str
 ) -> Outputs:
-    """Outputs of one signature by name."""
+    """Computes the outputs of one signature, by name."""
     kind, _, prompt = name.partition('_')
     pairs = content[::-1] if name.endswith('_pairs') else None
     if kind == 'embed':
@@ -169,7 +169,7 @@ def _answered(
 def _classify(
     loaded: 'Loaded', content: Sequence[bytes], pairs: Sequence[bytes] | None
 ) -> Outputs:
-    """Outputs but the best label, which near scores may change."""
+    """Computes all outputs but the best label, which near scores may change."""
     outputs = {'probabilities': loaded.classify(content, pairs)}
     if content:
         names = np.array([label.encode() for label in loaded.config.labels])
@@ -178,7 +178,7 @@ def _classify(
 
 
 def _answer(loaded: 'Loaded', content: Sequence[bytes]) -> Outputs:
-    """Outputs but texts and bytes, which near scores may change.
+    """Computes outputs but texts and bytes, which near scores may change.
 
     Where there are fewer answers than columns scores are NaN.
     """
@@ -187,10 +187,10 @@ def _answer(loaded: 'Loaded', content: Sequence[bytes]) -> Outputs:
     shape = (len(content), N_BEST)
     scores, shares = np.full(shape, np.nan, np.float32), np.zeros(shape, 'f')
     replies = loaded.answer(content, content[::-1])
-    for row, reply in enumerate(replies):
+    for i, reply in enumerate(replies):
         for column, answer in enumerate(reply.best):
-            scores[row, column] = answer.score
-            shares[row, column] = answer.probability
+            scores[i, column] = answer.score
+            shares[i, column] = answer.probability
     outputs = {'scores': scores, 'probabilities': shares}
     if loaded.reader.head.null:
         odds = [reply.null_odds if reply.best else np.nan for reply in replies]
@@ -206,85 +206,80 @@ def _tokens(loaded: 'Loaded', content: Sequence[bytes]) -> Outputs:
     texts = tf.constant(content, tf.string)
     _, *offsets = loaded.tokenizer.tokenize_with_offsets(texts)
     before, after = [-1] * len(loaded.before), [-1] * len(loaded.after)
+    limit = loaded.workdir.free_length
+    offsets = (tf.cast(x, tf.int32)[:, :limit] for x in offsets)
     starts, ends = (
-        table(
-            lay_out(
-                before, tf.cast(x, tf.int32)[:, : loaded.free_length], after
-            ),
-            -1,
-        ).numpy()
-        for x in offsets
+        table(lay_out(before, x, after), -1).numpy() for x in offsets
     )
-    padded, lengths, _ = loaded.laid_out(texts)
+    padded, lengths, _ = loaded.format_texts(texts)
     padded, lengths = padded.numpy(), lengths.numpy()
     states = np.zeros((*padded.shape, loaded.encoder.width), np.float32)
     order = np.argsort(lengths, kind='stable')
     for begin in range(0, len(order), 64):  # another padding than the graph's
-        rows = order[begin : begin + 64]
-        longest = lengths[rows].max()
-        made = loaded.states(
-            tf.constant(padded[rows, :longest]), tf.constant(lengths[rows])
+        chunk = order[begin : begin + 64]
+        longest = lengths[chunk].max()
+        batch = loaded.states(
+            tf.constant(padded[chunk, :longest]), tf.constant(lengths[chunk])
         ).numpy()
-        made[np.arange(longest) >= lengths[rows, None]] = 0
-        states[rows, :longest] = made
+        batch[np.arange(longest) >= lengths[chunk, None]] = 0
+        states[chunk, :longest] = batch
     return {'states': states, 'starts': starts, 'ends': ends, 'ids': padded,
             'lengths': lengths}  # fmt: skip
 
 
 def _fill_mask(loaded: 'Loaded', content: Sequence[bytes]) -> Outputs:
-    """As far as `Loaded.fill_mask` answers; elsewhere the scores are NaN."""
+    """Computes outputs of `fill_mask`; NaN scores where Python refuses."""
     from export.signatures import ANSWERS, MASKS
 
     shape = (len(content), MASKS, ANSWERS)
     tokens, scores = np.full(shape, b'', 'S200'), np.zeros(shape, np.float32)
     count = np.array([text.count(b'[MASK]') for text in content], np.int32)
-    for row in np.nonzero(count)[0]:
+    for i in np.nonzero(count)[0]:
         try:
-            answers = loaded.fill_mask(content[row], ANSWERS)
-        except ValueError:  # too long: the graph cuts, Python refuses
-            scores[row] = np.nan
+            answers = loaded.fill_mask(content[i], ANSWERS)
+        except ValueError:  # too long: the graph truncates, Python refuses
+            scores[i] = np.nan
             continue
         for place, answer in enumerate(answers[:MASKS]):
-            tokens[row, place] = [piece.encode() for piece, _ in answer]
-            scores[row, place] = [score for _, score in answer]
+            tokens[i, place] = [token.encode() for token, _ in answer]
+            scores[i, place] = [score for _, score in answer]
     return {'tokens': tokens, 'scores': scores, 'count': count}
 
 
 def _next_token(loaded: 'Loaded', content: Sequence[bytes]) -> Outputs:
-    """`Loaded.next_pieces` of each text by itself."""
+    """Computes outputs of `next_token`, text by text."""
     from export.signatures import ANSWERS
 
-    answers = [loaded.next_pieces(text, ANSWERS) for text in content]
+    answers = [loaded.next_tokens(text, ANSWERS) for text in content]
     shape = (len(content), min(ANSWERS, len(loaded.tokenizer)))
     tokens, scores = np.full(shape, b'', 'S200'), np.zeros(shape, np.float32)
-    for row, answer in enumerate(answers):
-        tokens[row] = [piece.encode() for piece, _ in answer]
-        scores[row] = [score for _, score in answer]
+    for i, answer in enumerate(answers):
+        tokens[i] = [token.encode() for token, _ in answer]
+        scores[i] = [score for _, score in answer]
     return {'tokens': tokens, 'scores': scores}
 
 
 def difference(
-    found: Outputs, wanted: Outputs, tolerance: float
+    actual: Outputs, expected: Outputs, tolerance: float
 ) -> dict[str, float]:
-    """The largest difference of each output.
+    """Computes the largest difference of each output.
 
-    Whole numbers must be equal, and so must pieces, but for pairs whose
-    scores are closer than `tolerance`; otherwise the difference is infinite.
-    Where the tolerance is one of bfloat16, gaps are shares of the output's
-    largest number, if that is above 1: states of some models are in the tens.
-    So it is where `found` has NaN or infinity, whatever was wanted there. NaN
-    in `wanted` is not compared.
+    Whole numbers and tokens must be equal, but for tokens whose scores are
+    closer than `tolerance`; else the difference is infinite, as it is where
+    `actual` has NaN or infinity. NaN in `expected` is not compared. With the
+    tolerance of bfloat16 gaps are shares of the output's largest number, if
+    that is above 1: states of some models are in the tens.
     """
     return {
-        name: _gap(name, found.get(name), wanted, tolerance) for name in wanted
+        name: _gap(name, actual.get(name), expected, tolerance)
+        for name in expected
     }
 
 
 def _gap(
-    name: str, other: np.ndarray | None, wanted: Outputs, tolerance: float
+    name: str, other: np.ndarray | None, expected: Outputs, tolerance: float
 ) -> float:
-    """See `difference`."""
-    value = wanted[name]
+    value = expected[name]
     if other is None or other.shape != value.shape:
         return float('inf')
     if value.dtype.kind == 'f':
@@ -297,15 +292,15 @@ def _gap(
         return float(gap.max(initial=0.0))
     same = other == value
     if name.endswith('/tokens'):
-        scores = wanted[name.replace('/tokens', '/scores')]
+        scores = expected[name.replace('/tokens', '/scores')]
         same |= _near_a_neighbour(scores, tolerance) | np.isnan(scores)
     return 0.0 if np.all(same) else float('inf')
 
 
 def _near_a_neighbour(scores: np.ndarray, tolerance: float) -> np.ndarray:
-    """[..., n]: which of scores in falling order may change places.
+    """Finds falling scores [..., n] that may change places, [..., n] bool.
 
-    The last may with the one after it, which is not known.
+    The last may, because its successor is unknown.
     """
     gaps = np.diff(scores, axis=-1, prepend=np.inf, append=scores[..., -1:])
     close = np.abs(gaps) <= 2 * tolerance
@@ -313,14 +308,14 @@ def _near_a_neighbour(scores: np.ndarray, tolerance: float) -> np.ndarray:
 
 
 def largest(
-    found: Mapping[str, Outputs],
-    wanted: Mapping[str, Outputs],
+    actual: Mapping[str, Outputs],
+    expected: Mapping[str, Outputs],
     tolerance: float,
 ) -> dict[str, float]:
-    """The largest `difference` of each output over all batches."""
+    """Computes the largest `difference` of each output over all batches."""
     worst: dict[str, float] = {}
-    for batch, outputs in wanted.items():
-        for name, gap in difference(found[batch], outputs, tolerance).items():
+    for batch, outputs in expected.items():
+        for name, gap in difference(actual[batch], outputs, tolerance).items():
             worst[name] = max(worst.get(name, 0.0), gap)
     return worst
 

@@ -1,4 +1,4 @@
-"""Runs an export in the TensorFlow that TensorFlow Serving 2.12 was built from.
+"""A check of an export in the TensorFlow of TensorFlow Serving 2.12.
 
     make serving-compat
     make serving-compat MODEL=models/books/1
@@ -31,8 +31,8 @@ SMALL = {
 
 
 @dataclasses.dataclass(frozen=True)
-class Choices:
-    """All that the command may choose."""
+class CompatChoices:
+    """The choices of the command."""
 
     model: str | None = flag(
         None, 'The folder of a version; by default a small model is trained '
@@ -42,38 +42,38 @@ class Choices:
 
 
 def small_model(folder: pathlib.Path) -> pathlib.Path:
-    """Trains and exports a model of two layers: a version's folder."""
+    """Trains and exports a model of two layers; returns the version."""
     from export import bundle
 
     infoword_tf.train(**SMALL, workdir=str(folder / 'workdir'))
     return bundle.write(folder / 'workdir', folder / 'model')
 
 
-@commands.takes(Choices)
-def run(given: Choices, chosen: Mapping[str, Any]) -> bool:
-    """The whole command; whether all differences are small enough."""
-    if not pathlib.Path(given.python).is_file():
+@commands.takes(CompatChoices)
+def run(choices: CompatChoices, chosen: Mapping[str, Any]) -> bool:
+    """Runs the command; returns whether all differences are small enough."""
+    if not pathlib.Path(choices.python).is_file():
         raise FileNotFoundError(
-            f'--python={given.python} is not there; make serving-compat makes '
-            'it'
+            f'--python={choices.python} is not there; make serving-compat '
+            'makes it'
         )
     from export import comparison
 
     with tempfile.TemporaryDirectory() as name:
-        model = pathlib.Path(given.model or small_model(pathlib.Path(name)))
+        model = pathlib.Path(choices.model or small_model(pathlib.Path(name)))
         _, export = read_exported(model)
         tolerance = comparison.TOLERANCE[export['precision']]
         batches = comparison.batches(600)
-        (there, old), (here, new) = (
+        (served, old), (local, new) = (
             comparison.run_elsewhere(model, batches, python)
-            for python in (os.path.abspath(given.python), sys.executable)
+            for python in (os.path.abspath(choices.python), sys.executable)
         )
     print(
         f'{model}: {len(batches["all"])} texts, one and none; TensorFlow '
         f'{old["tensorflow"]} beside {new["tensorflow"]}; largest differences'
     )
     return comparison.show(
-        comparison.largest(there, here, tolerance), tolerance
+        comparison.largest(served, local, tolerance), tolerance
     )
 
 

@@ -1,10 +1,10 @@
-"""A local page to try an export on: a tab for each thing that it can do.
+"""A local page to try an export on: a tab for each signature.
 
     python -m export.demo --model=models/books/1
     python -m export.demo --model=models/books/1 --corpus='text:books/*.txt'
     python -m export.demo --model=models/books/1 --index=news --port=9000
 
-Flags of `export.search` add its search; all else is by signature, see `TABS`.
+Flags of `export.search` add a tab to search. `TABS` lists the others.
 """
 
 import dataclasses
@@ -26,8 +26,8 @@ Outputs = Mapping[str, np.ndarray]  # by name, and the inputs
 
 
 @dataclasses.dataclass(frozen=True)
-class Choices(search.Choices):
-    """All that the command may choose."""
+class DemoChoices(search.SearchChoices):
+    """The choices of the command."""
 
     host: str = flag(LOCAL[0], 'The address; any but that of this machine lets '
                      'everybody in who reaches it.')  # fmt: skip
@@ -35,42 +35,46 @@ class Choices(search.Choices):
                             'on.', at_least=1, at_most=65535)  # fmt: skip
 
 
-def likeliest(names: str, of: Outputs, first: str = '') -> list[tuple]:
-    """Gives rows of names [1, K] and their shares, the likeliest first."""
-    log = 'probabilities' not in of
-    (shares,) = np.exp(of['scores']) if log else of['probabilities']
-    return [(first + of[names][0][i].decode('utf-8', 'replace'),
+def likeliest(names: str, outputs: Outputs, first: str = '') -> list[tuple]:
+    """Lists names [1, n] with probabilities, the likeliest first."""
+    log = 'probabilities' not in outputs
+    (shares,) = np.exp(outputs['scores']) if log else outputs['probabilities']
+    return [(first + outputs[names][0][i].decode('utf-8', 'replace'),
              f'{shares[i]:.1%}')
             for i in np.argsort(-shares, kind='stable')[:10]]  # fmt: skip
 
 
-def blanks(of: Outputs) -> list[tuple]:
-    """Gives rows of the likeliest tokens of every blank."""
-    rows = []
-    for i in range(min(of['count'][0], of['tokens'].shape[1])):
-        blank = {name: of[name][:, i] for name in ('tokens', 'scores')}
-        rows += likeliest('tokens', blank, f'{i + 1}: ')
-    return rows or [('Write [MASK] where a token is missing.', '')]
+def blanks(outputs: Outputs) -> list[tuple]:
+    """Lists the likeliest tokens of every blank."""
+    lines = []
+    for i in range(min(outputs['count'][0], outputs['tokens'].shape[1])):
+        blank = {name: outputs[name][:, i] for name in ('tokens', 'scores')}
+        lines += likeliest('tokens', blank, f'{i + 1}: ')
+    return lines or [('Write [MASK] where a token is missing.', '')]
 
 
-def likeness(of: Outputs) -> list[tuple]:
-    """Gives rows of how alike the vectors of two texts are."""
-    a, b = of['embeddings']
+def likeness(outputs: Outputs) -> list[tuple]:
+    """Lists measures of how alike the vectors of two texts are."""
+    a, b = outputs['embeddings']
     cosine = a @ b / max(np.linalg.norm(a) * np.linalg.norm(b), 1e-12)
     return [('cosine', f'{cosine:.4f}'), ('inner product', f'{a @ b:.4f}')]
 
 
+def number(outputs: Outputs) -> list[tuple]:
+    """Lists the number of a text."""
+    return [('', f'{outputs["score"][0]:.4g}')]
+
+
 TEXT, PAIR = {'Text': 'texts'}, {'Text': 'texts', 'Second text': 'pairs'}
-# By signature: a title; by field, the input that it goes to; what makes rows.
+# By signature: a title, inputs by field, and a function from outputs to lines.
 TABS = {
     'fill_mask': ('Blanks', {'Text with [MASK] in it': 'texts'}, blanks),
     'next_token': ('Next words', {'How a text begins': 'texts'},
                    partial(likeliest, 'tokens')),
     'classify': ('Classes', TEXT, partial(likeliest, 'labels')),
     'classify_pairs': ('Classes of pairs', PAIR, partial(likeliest, 'labels')),
-    'regress': ('Number', TEXT, lambda of: [('', f'{of["score"][0]:.4g}')]),
-    'regress_pairs': ('Number of pairs', PAIR,
-                      lambda of: [('', f'{of["score"][0]:.4g}')]),
+    'regress': ('Number', TEXT, number),
+    'regress_pairs': ('Number of pairs', PAIR, number),
     'choose': ('Choice', {'Text': 'texts', 'Choices, a line each': 'choices'},
                partial(likeliest, 'choices')),
     'answer': ('Answers', {'Question': 'texts', 'Text': 'pairs'},
@@ -81,33 +85,38 @@ TABS = {
 
 
 def ask(name: str, signature: Any, *texts: str) -> list[tuple]:
-    """Gives the rows of a tab for what its fields hold."""
-    _, fields, rows = TABS[name]
+    """Answers the texts in the fields of a tab, in lines of a table."""
+    _, fields, lines = TABS[name]
     inputs: dict[str, list] = {}
     for key, text in zip(fields.values(), texts, strict=True):
         value = text.splitlines() if key == 'choices' else text
         inputs.setdefault(key, []).append(value)
-    given = {k: lazy.tensorflow().constant(v) for k, v in inputs.items()}
-    return rows({k: v.numpy() for k, v in (given | signature(**given)).items()})
+    tensors = {k: lazy.tensorflow().constant(v) for k, v in inputs.items()}
+    tensors |= signature(**tensors)
+    return lines({k: v.numpy() for k, v in tensors.items()})
 
 
-def page(given: Choices, signatures: Mapping[str, Any], searched: Any) -> Any:
-    """Makes Gradio's page; `searched`: an index and what embeds, or None."""
+def page(
+    choices: DemoChoices, signatures: Mapping[str, Any], searched: Any
+) -> Any:
+    """Builds Gradio's page; `searched`: an index and an encoder, or None."""
     import gradio as gr
 
     def find(query: str, words: float, count: int) -> list[tuple]:
         if not query.strip():
             return []
-        found = search.find(query, *searched, count, words, given.oversample)
-        return [(f'{x:.3f}', part.source, part.text) for x, part in found]
+        results = search.find(
+            query, *searched, count, words, choices.oversample
+        )
+        return [(f'{x:.3f}', p.source, p.text) for x, p in results]
 
     form = partial(gr.Interface, flagging_mode='never', analytics_enabled=False)
-    tabs, share = {}, search.HYBRID if given.hybrid else 0
+    tabs, share = {}, search.HYBRID if choices.hybrid else 0
     if searched:
         tabs['Search'] = form(find, [
             gr.Textbox(label='Question'),
             gr.Slider(0, 1, share, label='Meaning ... words', step=0.1),
-            gr.Slider(1, 50, given.top_k, label='Answers', step=1),
+            gr.Slider(1, 50, choices.top_k, label='Answers', step=1),
         ], gr.Dataframe(headers=['score', 'source', 'text'], wrap=True,
                         column_widths=['15%', '25%', '60%']),
             api_name='search')  # fmt: skip
@@ -117,37 +126,37 @@ def page(given: Choices, signatures: Mapping[str, Any], searched: Any) -> Any:
             tabs[title] = form(partial(ask, name, signatures[name]), boxes,
                                gr.Dataframe(headers=[title, ''], wrap=True),
                                api_name=name)  # fmt: skip
-    return gr.TabbedInterface([*tabs.values()], [*tabs], title=given.model,
+    return gr.TabbedInterface([*tabs.values()], [*tabs], title=choices.model,
                               analytics_enabled=False)  # fmt: skip
 
 
-@commands.takes(Choices)
-def run(given: Choices, chosen: Mapping[str, Any]) -> None:
-    """Answers until Ctrl-C."""
-    commands.require(vars(given), model='an exported model, DIR/1')
-    read_exported(pathlib.Path(given.model))
-    wanted = chosen.keys() - {'model', 'host', 'port'}
-    opened = search.prepare(given, chosen) if wanted else None
+@commands.takes(DemoChoices)
+def run(choices: DemoChoices, chosen: Mapping[str, Any]) -> None:
+    """Serves the page until Ctrl-C."""
+    commands.require(vars(choices), model='an exported model, DIR/1')
+    read_exported(pathlib.Path(choices.model))
+    searches = chosen.keys() - {'model', 'host', 'port'}
+    opened = search.prepare(choices, chosen) if searches else None
     try:
-        socket.create_server((given.host, given.port or 0)).close()
+        socket.create_server((choices.host, choices.port or 0)).close()
     except OSError as error:
         raise errors.UsageError(
-            f'--host={given.host} --port={given.port}: {error.strerror}; name '
-            'another, or leave out --port') from None
+            f'--host={choices.host} --port={choices.port}: {error.strerror}; '
+            'name another, or leave out --port') from None
     commands.import_extra('gradio', 'demo', 'export.demo')
     from starlette.middleware import Middleware, trustedhost
 
-    model = lazy.tensorflow().saved_model.load(given.model)
-    made = page(given, model.signatures, opened and opened(model))
-    # A page from elsewhere may send its reader here under its own name.
-    hosts = LOCAL if given.host in LOCAL else ['*']
+    model = lazy.tensorflow().saved_model.load(choices.model)
+    demo = page(choices, model.signatures, opened and opened(model))
+    # A page of another server may send its reader here under that name.
+    hosts = LOCAL if choices.host in LOCAL else ['*']
     only = Middleware(trustedhost.TrustedHostMiddleware, allowed_hosts=hosts)
-    made.launch(
-        server_name=given.host, server_port=given.port, share=False, quiet=True,
-        ssr_mode=False, prevent_thread_lock=True, footer_links=[],
+    demo.launch(
+        server_name=choices.host, server_port=choices.port, share=False,
+        quiet=True, ssr_mode=False, prevent_thread_lock=True, footer_links=[],
         run_history=False, app_kwargs={'middleware': [only]})
-    print(f'{made.local_url}  (Ctrl-C ends it)', flush=True)
-    made.block_thread()
+    print(f'{demo.local_url}  (Ctrl-C ends it)', flush=True)
+    demo.block_thread()
 
 
 if __name__ == '__main__':

@@ -4,14 +4,13 @@
     vectors-N.faiss   the vectors once more, as FAISS scans them; ids are those
                       of the table `vectors`
 
-SQLite is the truth. Vectors are committed block by block, by a digest of the
-text and of what encodes it. One transaction then exchanges the passages that
-differ, when the next file for FAISS is whole: whoever is killed has the index
-of before, and the same command encodes the rest alone. What FAISS proposes is
-ordered by the vectors of SQLite. Without its file, or without FAISS, those are
-compared all.
+SQLite holds the truth. Vectors are committed block by block, by a digest of
+text and encoder. When the next file for FAISS is whole, one transaction
+exchanges the passages that differ: after a kill the old index stands, and the
+same command encodes the rest alone. The vectors of SQLite order what FAISS
+proposes; without FAISS, or without its file, all of them are compared.
 
-Glossary of shapes: m vectors of a block, D width.
+Glossary of shapes: m vectors of a block.
 """
 
 import array
@@ -36,22 +35,22 @@ from infoword_tf.evaluation import ranking
 from infoword_tf.evaluation.retrieval import Rankings
 from tasks.retrieval import Encoder
 
-# TensorFlow exports a SQLite that has no FTS5. Python's module would call that
-# one, if it came later; so it is bound to its own.
+# TensorFlow exports symbols of a SQLite without FTS5, and Python's module calls
+# them if TensorFlow came first; RTLD_DEEPBIND prefers the module's library.
 _flags = sys.getdlopenflags()
 sys.setdlopenflags(_flags | getattr(os, 'RTLD_DEEPBIND', 0))
 import sqlite3  # noqa: E402
 
 sys.setdlopenflags(_flags)
 
-About = Mapping[str, Any]  # what an index says of itself
+About = Mapping[str, Any]  # the table `about`: model, text, kind of vectors
 Db = sqlite3.Connection
 FILE, FORMAT = 'passages.sqlite', 3
 BLOCK = 4096  # vectors that are encoded, written or compared at once
 SAMPLE = 1 << 14  # vectors that FAISS fits its 8 bits to
-# What FAISS scans, and how many times as many as are wanted it proposes.
+# The index of FAISS, and how many proposals an answer needs.
 KINDS = {'float32': ('Flat', 2), 'int8': ('SQ8', 4), 'binary': ('LSH', 8)}
-# Nearly every text has them, so that they take most of the time.
+# Nearly every text has these words, which would take most of the time.
 STOP = frozenset(
     'a an and are as at be but by for if in into is it no not of on or such '
     'that the their then there these they this to was will with'.split()
@@ -92,18 +91,18 @@ GO = """
     (SELECT source, place, digest FROM staged)
 """
 UNUSED = 'DELETE FROM vectors WHERE digest NOT IN (SELECT digest FROM passages)'
-_THESE = 'WHERE id IN (SELECT value FROM json_each(?))'
+_BY_ID = 'WHERE id IN (SELECT value FROM json_each(?))'
 
 
 class Passage(NamedTuple):
-    """A piece of a document, and where that is from: its name."""
+    """A passage of a document, and the name of the document."""
 
     text: str
     source: str
 
 
 def encoded(vectors: np.ndarray, kind: str) -> list[bytes]:
-    """[m, D] as SQLite keeps them: float32, or a step and a byte a number."""
+    """Encodes vectors [m, D]: float32, or a step and a byte a number."""
     if kind == 'float32':
         return [vector.tobytes() for vector in vectors]
     steps = np.abs(vectors).max(axis=1, keepdims=True) / np.float32(127)
@@ -114,31 +113,31 @@ def encoded(vectors: np.ndarray, kind: str) -> list[bytes]:
 
 
 def decoded(codes: Sequence[bytes], kind: str) -> np.ndarray:
-    """[m, D] float32; of bytes a number is off by half a step at most."""
-    rows = np.frombuffer(b''.join(codes), np.uint8).reshape(len(codes), -1)
+    """Decodes vectors [m, D] float32; bytes are exact to half a step."""
+    data = np.frombuffer(b''.join(codes), np.uint8).reshape(len(codes), -1)
     if kind == 'float32':
-        return rows.view(np.float32)
-    return rows[:, 4:].view(np.int8) * rows[:, :4].copy().view(np.float32)
+        return data.view(np.float32)
+    return data[:, 4:].view(np.int8) * data[:, :4].copy().view(np.float32)
 
 
 def has_faiss() -> bool:
-    """Whether FAISS is installed."""
+    """Returns whether FAISS is installed."""
     return importlib.util.find_spec('faiss') is not None
 
 
 class Index:
-    """Passages, searched as they lie on the disk; any thread may ask.
+    """An index of passages on the disk, for any number of threads.
 
-    What another process writes is seen at the next question. Of all methods
-    UsageError: a file is damaged or locked, or the disk is full.
+    The next search sees what another process wrote. All methods raise
+    UsageError if a file is damaged or locked, or the disk full.
 
     Attributes:
         folder: where the two files are, or will be.
-        cut: done to vectors before they are compared; None: nothing.
+        cut: applied to vectors before they are compared; None: nothing.
     """
 
     def __init__(self, folder: pathlib.Path):
-        """Looks into a folder.
+        """Checks the folder.
 
         Raises:
             errors.UsageError: it holds something else.
@@ -153,11 +152,11 @@ class Index:
             )
 
     def __len__(self) -> int:
-        """How many passages there are."""
+        """Returns the number of passages."""
         return self.key().get('passages', 0)
 
     def key(self) -> About:
-        """What the index says of itself; empty: there is none yet."""
+        """Returns the table `about`; empty: the folder has no index yet."""
         if not (self.folder / FILE).is_file():
             return {}
         with self._opened() as db:
@@ -195,20 +194,20 @@ class Index:
         embed: Encoder | None,
         key: About | None = None,
     ) -> None:
-        """Makes the index, or brings it up to date.
+        """Writes a new index, or updates an old one.
 
-        Of a document whose name is known those passages are exchanged that
-        differ. A text that has a vector is not encoded again.
+        Of a document with a known name the passages that differ are exchanged.
+        A text that has a vector is not encoded again.
 
         Args:
             texts: documents, read once as a stream.
             embed: as of `retrieval.exported`.
-            key: what the index is from now on, with `model`, `vectors` (of
-                KINDS) and `similarity`; all other documents leave. None: what
-                it was, and they stay.
+            key: `about` from now on, with `model`, `vectors` (of KINDS) and
+                `similarity`; all other documents are deleted. None: as it was,
+                and other documents stay.
 
         Raises:
-            errors.UsageError: there would be no passage.
+            errors.UsageError: no passage would be left.
             RuntimeError: another process writes to the folder.
             ValueError: the encoder made a vector that is not finite.
         """
@@ -254,12 +253,12 @@ class Index:
         return self.folder / f'vectors-{number}.faiss'
 
     def _whole(self, about: About) -> bool:
-        """Whether the file for FAISS is there, and not cut."""
+        """Returns whether the file for FAISS exists in full length."""
         path = self._path(about.get('number', 0))
         return path.is_file() and path.stat().st_size == about['bytes']
 
     def mend(self) -> None:
-        """Writes the file for FAISS where it is lacking, or cut."""
+        """Writes the file for FAISS if none of full length exists."""
         if has_faiss() and not self._whole(self.key()):
             self.write((), None)
 
@@ -273,17 +272,17 @@ class Index:
         words: float = 0.0,
         oversample: int | None = None,
     ) -> list[tuple[float, Passage]]:
-        """The best passages and their scores, all as of one moment.
+        """Finds the best passages, with scores, in one transaction.
 
         Args:
-            query: whose words BM25 looks for.
-            vector: that of the query, [1, D]; with words=1 none.
+            query: its words are searched by BM25.
+            vector: of the query, [1, D]; None with words=1.
             top_k: how many, at most.
-            words: the share of BM25 in the score. 0: vectors search alone, and
-                scores are theirs; 1: words alone, likewise. Between them,
-                scores are sums of standardised ones, see `ranking.merge`; at
-                0.5 each has the weight 1.
-            oversample: how many times as many FAISS proposes.
+            words: the share of BM25 in the score. 0: vectors alone, with their
+                scores; 1: words alone. Between them, scores are sums of
+                standardised ones, see `ranking.merge`; at 0.5 each has the
+                weight 1.
+            oversample: how many proposals of FAISS an answer needs.
         """
         depth = ranking.MERGED if 0 < words < 1 else top_k
         rankings = []
@@ -297,22 +296,22 @@ class Index:
                 weights = [2 * (1 - words), 2 * words]
                 rankings = [ranking.merge(rankings, top_k, weights)]
             [([scores], [ids])] = rankings
-            rows = db.execute(
-                f'SELECT id, text, source FROM passages {_THESE}',
+            cursor = db.execute(
+                f'SELECT id, text, source FROM passages {_BY_ID}',
                 [json.dumps(ids.tolist())],
             )
-            there = {id: Passage(*row) for id, *row in rows}
+            by_id = {id: Passage(*row) for id, *row in cursor}
         pairs = zip(scores.tolist(), ids.tolist(), strict=True)
-        return [(score, there[id]) for score, id in pairs if id >= 0]
+        return [(score, by_id[id]) for score, id in pairs if id >= 0]
 
     def _by_vector(
         self, db: Db, vector: np.ndarray, top_k: int, times: int | None
     ) -> Rankings:
-        """The best of what FAISS proposes, or of all; as of `Best.sorted`."""
+        """Finds the best of FAISS's proposals, or of all; see `Best.sorted`."""
         about = self._key(db)
         kind, similarity = about['vectors'], about['similarity']
         query = ranking.prepared((self.cut or np.asarray)(vector), similarity)
-        only, these = '', []
+        where, proposals = '', []
         if not self.cut and has_faiss() and self._whole(about):
             import faiss
 
@@ -320,18 +319,18 @@ class Index:
             if self._scanner[0] != path:
                 scanner = faiss.read_index(path, faiss.IO_FLAG_MMAP_IFC)
                 self._scanner = path, scanner
-            # Threads share out queries: of one they would only wait.
+            # Threads share queries: with a single query they would only wait.
             faiss.omp_set_num_threads(1)
             size = top_k * (times or KINDS[kind][1])
             _, ids = self._scanner[1].search(query, size)
-            only, these = _THESE, [json.dumps(ids[0].tolist())]
-        rows = db.execute(
-            f'SELECT passages.id, code FROM (SELECT * FROM vectors {only}) '
-            'CROSS JOIN passages USING (digest)', these,
+            where, proposals = _BY_ID, [json.dumps(ids[0].tolist())]
+        cursor = db.execute(
+            f'SELECT passages.id, code FROM (SELECT * FROM vectors {where}) '
+            'CROSS JOIN passages USING (digest)', proposals,
         )  # fmt: skip
 
         def blocks() -> Iterator[tuple[np.ndarray, np.ndarray]]:
-            for ids, codes in _blocks(rows):
+            for ids, codes in _blocks(cursor):
                 vectors = decoded(codes, kind)
                 if self.cut:
                     vectors = ranking.prepared(self.cut(vectors), similarity)
@@ -341,27 +340,27 @@ class Index:
 
 
 def _by_words(db: Db, query: str, top_k: int) -> Rankings:
-    """What BM25 finds, as of `Best.sorted`; who shares no word is no result."""
+    """Finds the best passages by BM25, that share a word; see `Best.sorted`."""
     words = sorted({*re.findall(r'\w\w+', query.lower())} - STOP)
-    rows = db.execute(
+    cursor = db.execute(
         'SELECT -rank, rowid FROM words WHERE words MATCH ? '
         'ORDER BY rank, rowid DESC LIMIT ?',
         [' OR '.join(f'"{word}"' for word in words) or '""', top_k],
     )
-    scores, ids = np.array([*rows]).reshape(-1, 2).T
+    scores, ids = np.array([*cursor]).reshape(-1, 2).T
     best = ranking.Best(1, top_k)
     best.add(slice(0, 1), scores[None].astype(np.float32), ids)
     return best.sorted()
 
 
-def _blocks(rows: sqlite3.Cursor) -> Iterator[tuple[tuple[Any, ...], ...]]:
-    """Yields the columns of BLOCK rows at a time."""
-    while block := rows.fetchmany(BLOCK):
+def _blocks(cursor: sqlite3.Cursor) -> Iterator[tuple[tuple[Any, ...], ...]]:
+    """Yields the columns of BLOCK lines at a time."""
+    while block := cursor.fetchmany(BLOCK):
         yield tuple(zip(*block, strict=True))
 
 
 def _stage(db: Db, texts: Iterable[Document], about: About) -> None:
-    """Fills `sources` and `staged`."""
+    """Fills the tables `sources` and `staged`."""
     basis = repr([about[x] for x in ('model', 'vectors', 'similarity')])
     with db:
         db.execute('BEGIN')
@@ -376,15 +375,15 @@ def _stage(db: Db, texts: Iterable[Document], about: About) -> None:
 
 
 def _encode(db: Db, embed: Encoder | None, about: About) -> None:
-    """Commits the vectors that texts of `staged` lack, a block at a time."""
+    """Commits vectors of the texts in `staged` without one, by blocks."""
     db.execute(LACKING)
     [(total,)] = db.execute('SELECT count(*) FROM lacking')
-    rows = db.execute(
+    cursor = db.execute(
         'SELECT digest, text FROM lacking JOIN staged ON staged.rowid = '
         'lacking.staged ORDER BY staged.rowid'
     )
     with progress.bar(total=total, desc='encoding', unit=' passages') as bar:
-        for digests, texts in _blocks(rows):
+        for digests, texts in _blocks(cursor):
             vectors = embed(list(texts), 'passage')
             vectors = ranking.prepared(vectors, about['similarity'])
             codes = encoded(vectors, about['vectors'])
@@ -398,24 +397,24 @@ def _encode(db: Db, embed: Encoder | None, about: About) -> None:
 
 
 def _write_faiss(db: Db, path: pathlib.Path, about: About) -> int:
-    """Writes what `faiss.write_index` would, a block in memory; its bytes."""
+    """Writes a file as `faiss.write_index`, by blocks; returns the bytes."""
     import faiss
 
     kind = about['vectors']
     [(count, *ends)] = db.execute(
         'SELECT count(*), min(id), max(id) FROM vectors'
     )
-    wanted = json.dumps(np.linspace(*ends, SAMPLE, dtype=int).tolist())
-    rows = db.execute(f'SELECT code FROM vectors {_THESE}', [wanted])
-    sample = decoded([*itertools.chain(*rows)], kind)
+    sample_ids = json.dumps(np.linspace(*ends, SAMPLE, dtype=int).tolist())
+    cursor = db.execute(f'SELECT code FROM vectors {_BY_ID}', [sample_ids])
+    sample = decoded([*itertools.chain(*cursor)], kind)
     index = faiss.index_factory(
         sample.shape[1], f'IDMap,{KINDS[kind][0]}',
         faiss.METRIC_L2 if kind == 'binary' else faiss.METRIC_INNER_PRODUCT,
     )  # fmt: skip
     index.train(sample)
     flat = faiss.downcast_index(index.index)
-    # The file of one vector, with all of them counted in its head, ends in the
-    # size of the codes, the code, the number of ids, and the id.
+    # The file of an index of one vector, with the number of all in its head,
+    # ends in the size of the codes, the code, the number of ids, and the id.
     index.add_with_ids(sample[:1], np.zeros(1, np.int64))
     index.ntotal = flat.ntotal = count
     head = faiss.serialize_index(index).tobytes()[: -16 - flat.code_size]
@@ -423,8 +422,8 @@ def _write_faiss(db: Db, path: pathlib.Path, about: About) -> int:
     all_ids = array.array('q')
     with files.written(path) as partial, open(partial, 'wb') as file:
         file.write(head[:-8] + size.to_bytes(8, 'little'))
-        rows = db.execute('SELECT id, code FROM vectors ORDER BY id')
-        for ids, codes in _blocks(rows):
+        cursor = db.execute('SELECT id, code FROM vectors ORDER BY id')
+        for ids, codes in _blocks(cursor):
             file.write(flat.sa_encode(decoded(codes, kind)))
             all_ids.extend(ids)
         file.write(count.to_bytes(8, 'little') + all_ids.tobytes())

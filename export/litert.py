@@ -1,27 +1,26 @@
-"""Makes a file for LiteRT (TensorFlow Lite) of a trained workdir.
+"""A file for LiteRT (TensorFlow Lite) of a trained workdir.
 
     python -m export.litert --init=runs/phone --output=models/phone
     python models/phone/model.py "strings in"
 
 `models/phone/` needs nothing but numpy and ai-edge-litert. A fine-tuned workdir
-gives what it was trained for, classes or numbers of single texts or of pairs;
-any other gives vectors. MODEL_CARD.md says what --precision costs: on texts of
-all kinds, on --dev, on --sts.
+gives classes or numbers of texts or of pairs, any other vectors. MODEL_CARD.md
+says what --precision costs: on texts of all kinds, on --dev, on --sts.
 
     model.tflite      the graphs and their weights: ids in
-    model.json        what model.py needs to know
+    model.json        facts for model.py
     vocab.txt, characters.json   for its tokenizer
     model.py          export/serving/model.py: strings in, which it tokenizes
                       as the workdir does
     MODEL_CARD.md     sizes, and what the precision costs
 
-A graph is of one text, or of two, and of one length: only where all shapes are
-known does XNNPACK take the whole of it. Those of several lengths share their
-weights. In int8 the kernels of dense layers and the embeddings are 8 bits with
-a scale for each column, and states are brought to 8 bits row by row as they
-are multiplied (dynamic range); sums stay float32.
+A graph has one text, or two, and one length, because XNNPACK takes the whole of
+a graph only if all shapes are known. Graphs of several lengths share weights.
+In int8 the kernels of dense layers and the embeddings are 8 bits with a scale
+for each column, and states are quantized vector by vector as they are
+multiplied (dynamic range); sums stay float32.
 
-Glossary of shapes: T tokens, D width, C classes, n texts.
+Glossary of shapes: C classes, n texts.
 """
 
 import dataclasses
@@ -53,23 +52,23 @@ if TYPE_CHECKING:  # it imports TensorFlow
 
 PRECISIONS = ('int8', 'float16', 'float32')
 ENCODERS = ('transformer', 'lookup')
-# Others have no program of equal ids that needs neither TensorFlow nor much
-# code: the package sentencepiece decides between equal scores otherwise.
+# No small program without TensorFlow gives the ids of other tokenizers: the
+# package sentencepiece decides otherwise between equal scores.
 TOKENIZER = 'wordpiece'
-SHORTEST = 16  # tokens of the shortest graph; others twice as many each
+SHORTEST = 16  # tokens of the shortest graph; the next has twice as many
 HEADS = {'classes': 'classify', 'numbers': 'regress'}  # by answer of a row
-# What the card says of a signature's answers beside their change.
+# Measures of a signature's answers on the card.
 ALIKE = {
     'cosine': 'cosine {:.4f} or more',
     'same': '{:.1%} have the same likeliest class',
     'same_labels': '{:.1%} have the same labels',
 }
-_TEXTS = 200  # on which the card compares, beside nasty ones
+_TEXTS = 200  # on which the card compares, and nasty ones
 
 
 @dataclasses.dataclass(frozen=True)
-class Choices:
-    """All that the command may choose."""
+class LitertChoices:
+    """The choices of the command."""
 
     init: str | None = flag(None, 'The workdir of a finished run.', model=True)
     output: str | None = flag(None, 'A folder that is not there yet.')
@@ -93,25 +92,24 @@ class Choices:
 
 
 def check(config: Config, init: Any, output: pathlib.Path) -> None:
-    """Complains of what cannot be written, before TensorFlow starts.
+    """Raises, before TensorFlow starts, if a workdir cannot be converted.
 
     Raises:
-        FileExistsError: something is there.
-        ValueError: an encoder, tokenizer or row that has no place in a file
-            of LiteRT.
+        FileExistsError: `output` exists.
+        ValueError: LiteRT gets no such encoder, tokenizer or row.
     """
     if output.exists():
         raise FileExistsError(
             f'{output} is there already, and phones may have it; name '
             'another --output'
         )
-    rows, kind = config.rows, config.tokenizer.kind
-    others = answering(('spans',), rows) + [
+    examples, kind = config.rows, config.tokenizer.kind
+    others = answering(('spans',), examples) + [
         f'{row} of choices'
-        for row in answering(HEADS, rows)
-        if rows[row].settings.get('texts') == 'choices'
+        for row in answering(HEADS, examples)
+        if examples[row].settings.get('texts') == 'choices'
     ]
-    lstms = [r for r, entry in rows.items() if entry.settings.get('bilstm')]
+    lstms = [r for r, entry in examples.items() if entry.settings.get('bilstm')]
     for wrong, message in (
         (config.encoder.name not in ENCODERS,
          f'has a {config.encoder.name} encoder, and LiteRT gets '
@@ -131,36 +129,39 @@ def check(config: Config, init: Any, output: pathlib.Path) -> None:
 
 
 def lengths_of(longest: int) -> list[int]:
-    """Of which lengths graphs are made: 16, 32, 64, ..., `longest`."""
+    """Returns the lengths of graphs: 16, 32, 64, ..., `longest`."""
     doubled = (SHORTEST << i for i in itertools.count())
     return [*itertools.takewhile(lambda n: n < longest, doubled), longest]
 
 
 def signatures_of(loaded: 'Loaded') -> dict[str, tuple[Callable, int, int]]:
-    """What a workdir answers.
+    """Returns the signatures of a workdir.
 
     Returns:
         By name a function of ids [1, T], length [1] and, of two texts, second
-        [1]; how wide its answer is; and how many texts it takes.
+        [1]; the width of its answer; and the number of its texts.
     """
     signatures = {}
     for answer, name in HEADS.items():
         for row in loaded.rows_that(answer):
             width = loaded.model.objectives[row].columns
-            compute = functools.partial(loaded.class_scores, row=row)
-            for sides in loaded.sides(row):
+            compute = functools.partial(loaded.classes.class_scores, row=row)
+            for sides in loaded.classes.sides(row):
                 full_name = name if sides == 1 else f'{name}_pairs'
                 signatures[full_name] = compute, width, sides
-    return signatures or {'embed': (loaded.embed, loaded.vector_width(), 1)}
+    if not signatures:
+        vectors = loaded.vectors
+        signatures['embed'] = vectors.embed, vectors.width(), 1
+    return signatures
 
 
 def convert(
     loaded: 'Loaded', lengths: Sequence[int], precision: str
 ) -> bytes:
-    """The content of model.tflite: graphs of some lengths.
+    """Converts a workdir to the content of model.tflite.
 
     Raises:
-        ValueError: it computes what LiteRT cannot.
+        ValueError: LiteRT cannot compute the graph.
     """
     import tensorflow as tf
     from tensorflow.lite.python.convert_phase import ConverterError
@@ -195,10 +196,10 @@ def convert(
         try:
             return converter.convert()
         except ConverterError as error:
-            # A line for each place; the first one says what it is.
-            said = str(error).strip().split('error: ')[-1].splitlines()[0]
+            # A line for each place; the first has the reason.
+            reason = str(error).strip().split('error: ')[-1].splitlines()[0]
             raise ValueError(
-                f'LiteRT lacks what this model computes: {said}'
+                f'LiteRT lacks what this model computes: {reason}'
             ) from None
 
 
@@ -217,11 +218,11 @@ def write(
         output: the folder.
         seq_len: T at most; None: what the model was trained on.
         precision: in PRECISIONS.
-        dev: labelled texts that the card shall speak of.
-        sts: a file of STS-B, likewise.
+        dev: labelled texts to measure for the card.
+        sts: a file of STS-B to measure for the card.
 
     Returns:
-        What the card says, as numbers.
+        The numbers of the card.
 
     Raises:
         FileExistsError, ValueError: as `check` and `convert`.
@@ -246,7 +247,8 @@ def write(
         partial.mkdir()
         (partial / 'model.tflite').write_bytes(content)
         write_tokenizer(partial, loaded.tokenizer)
-        files.write_json(partial / 'model.json', told(loaded, lengths))
+        facts = facts_of(loaded, lengths)
+        files.write_json(partial / 'model.json', facts)
         shutil.copy(standalone.__file__, partial / 'model.py')
         record = compared(partial, loaded) | {
             'precision': precision,
@@ -280,8 +282,8 @@ def write(
     return record
 
 
-def told(loaded: 'Loaded', lengths: Sequence[int]) -> dict[str, Any]:
-    """model.json."""
+def facts_of(loaded: 'Loaded', lengths: Sequence[int]) -> dict[str, Any]:
+    """Returns the content of model.json."""
     config, (before, after) = loaded.config, loaded.template.around_two
     return {
         'signatures': {
@@ -290,12 +292,12 @@ def told(loaded: 'Loaded', lengths: Sequence[int]) -> dict[str, Any]:
         },
         'lengths': list(lengths),
         'around': [loaded.before, loaded.after],
-        'around_two': [before, loaded.between, after],
+        'around_two': [before, loaded.template.between, after],
         'padding': loaded.tokenizer.pad_id,
         'prompts': dict(config.prompts),
         'prompt': config.prompt or '',
         'labels': list(config.labels),
-        'multilabel': loaded.multilabel,
+        'multilabel': loaded.classes.multilabel,
         'both_ways': any(
             loaded.model.objectives[row].texts == 'both_ways'
             for row in loaded.rows_that(*HEADS)
@@ -304,7 +306,7 @@ def told(loaded: 'Loaded', lengths: Sequence[int]) -> dict[str, Any]:
 
 
 def write_tokenizer(folder: pathlib.Path, tokenizer: Any) -> None:
-    """Writes what `model.read_tokenizer` reads."""
+    """Writes the files of `model.read_tokenizer`."""
     from infoword_tf.text import normalization
     from infoword_tf.text.added import ADDED
 
@@ -325,7 +327,7 @@ def write_tokenizer(folder: pathlib.Path, tokenizer: Any) -> None:
 
 def _characters(table: Mapping[str, str]) -> dict[str, Any]:
     """Groups characters that become alike, so that the file stays short."""
-    # Where a character is written `*`: what most of them become.
+    # Forms with `*` in the place of the character, which most have in common.
     general = {c: form.replace(c, '*') for c, form in table.items()}
     common = ('', ' ', ' * ')
     runs: list[list[Any]] = []
@@ -340,13 +342,13 @@ def _characters(table: Mapping[str, str]) -> dict[str, Any]:
 
 
 def compared(folder: pathlib.Path, loaded: 'Loaded') -> dict[str, Any]:
-    """How far the answers of a folder of LiteRT are from the workdir's.
+    """Compares the answers of a folder of LiteRT with the workdir's.
 
     Returns:
-        How many texts; and of each signature 'change', the largest of a number
-        of its answers, and of vectors 'cosine', the lowest; of classes 'same',
-        the share of texts with the same likeliest one, or 'same_labels' where
-        a text may have several.
+        'texts', their number, and 'signatures': by name 'change', the largest
+        of a number; of vectors 'cosine', the lowest; of classes 'same', the
+        share of texts with the same likeliest class, or 'same_labels' where a
+        text may have several.
     """
     from export import comparison
 
@@ -355,7 +357,7 @@ def compared(folder: pathlib.Path, loaded: 'Loaded') -> dict[str, Any]:
         for raw in comparison.texts(_TEXTS)
         if (text := raw.decode(errors='ignore')).encode() == raw
     ]
-    model, found = standalone.Model(folder), {}
+    model, signatures = standalone.Model(folder), {}
     for name in signatures_of(loaded):
         sides = [texts, texts[::-1]] if name.endswith('_pairs') else [texts]
         call = {'embed': 'encode', 'regress': 'rate'}.get(
@@ -364,46 +366,47 @@ def compared(folder: pathlib.Path, loaded: 'Loaded') -> dict[str, Any]:
         quiet = {'progress': False} if name == 'embed' else {}
         ours = getattr(loaded, call)(*sides, **quiet)
         theirs = getattr(model, call)(*sides)
-        said = {'change': float(np.abs(ours - theirs).max())}
+        record = {'change': float(np.abs(ours - theirs).max())}
         if name == 'embed':
             norms = np.linalg.norm([ours, theirs], axis=2).prod(axis=0)
             cosines = (ours * theirs).sum(axis=1) / np.maximum(norms, 1e-12)
-            said['cosine'] = float(cosines.min())
-        elif name.startswith('classify') and loaded.multilabel:
+            record['cosine'] = float(cosines.min())
+        elif name.startswith('classify') and loaded.classes.multilabel:
             ours, theirs = (x >= measures.LIKELY for x in (ours, theirs))
             same = ours == theirs
-            said['same_labels'] = float(same.all(axis=1).mean())
+            record['same_labels'] = float(same.all(axis=1).mean())
         elif name.startswith('classify') and ours.shape[1] > 1:
             same = ours.argmax(axis=1) == theirs.argmax(axis=1)
-            said['same'] = float(same.mean())
-        found[name] = said
-    return {'texts': len(texts), 'signatures': found}
+            record['same'] = float(same.mean())
+        signatures[name] = record
+    return {'texts': len(texts), 'signatures': signatures}
 
 
 def scored(
-    model: Any, rows: tables.TableExamples, config: Config
+    model: Any, examples: tables.TableExamples, config: Config
 ) -> dict[str, float]:
-    """How good a `Loaded`, or a `Model` of model.py, is on labelled texts.
+    """Measures a `Loaded`, or a `Model` of model.py, on labelled texts.
 
     Returns:
-        By metric of the task, its value; of a workdir without a task accuracy,
+        Metrics of the task by name; of a workdir without a task accuracy,
         f1_micro of several labels, or Spearman's correlation of numbers.
     """
     names = config.task.metrics if config.task else ()
     labels = config.labels
     if config.task and (glue := glue_layout.TASKS.get(config.task.name)):
         labels = glue.labels  # as its files write them
-    if rows.scores is not None:
-        answers, right = model.rate(rows.first, rows.second), rows.scores
+    if examples.scores is not None:
+        answers = model.rate(examples.first, examples.second)
+        right = examples.scores
         names = names or ('spearman',)
     else:
-        answers = model.classify(rows.first, rows.second)
-        several = rows.label_sets is not None
+        answers = model.classify(examples.first, examples.second)
+        several = examples.label_sets is not None
         if several:
             answers = answers >= measures.LIKELY
         else:
             answers = answers.argmax(axis=1)
-        right = tables.known_labels(rows, labels)
+        right = tables.known_labels(examples, labels)
         names = names or ('f1_micro' if several else 'accuracy',)
     return {n: float(measures.MEASURES[n](answers, right)) for n in names}
 
@@ -411,11 +414,11 @@ def scored(
 def described(
     loaded: 'Loaded', record: Mapping[str, Any], metrics: Mapping[str, Any]
 ) -> str:
-    """MODEL_CARD.md, by litert.md: sizes, and what the precision costs.
+    """Renders the model card: sizes, and the cost of the precision.
 
     Args:
         loaded: the workdir.
-        record: what `write` returns.
+        record: of `write`.
         metrics: the last values of the run.
     """
     from export import card
@@ -423,10 +426,12 @@ def described(
     config, precision = loaded.config, record['precision']
     dev, sts = record.get('dev', {}), record.get('sts')
     changes = (
-        f'| `{name}` | {said["change"]:.4f} | '
-        + ''.join(x.format(said[of]) for of, x in ALIKE.items() if of in said)
+        f'| `{name}` | {values["change"]:.4f} | '
+        + ''.join(
+            text.format(values[x]) for x, text in ALIKE.items() if x in values
+        )
         + ' |'
-        for name, said in record['signatures'].items()
+        for name, values in record['signatures'].items()
     )
     scores = (
         f'{name} {value:.4f} ({dev["float32"][name]:.4f} in float32)'
@@ -455,45 +460,46 @@ def described(
     return card.filled(pathlib.Path(__file__).with_suffix('.md'), facts)
 
 
-@commands.takes(Choices)
-def run(given: Choices, chosen: Mapping[str, Any]) -> None:
-    """The whole command."""
+@commands.takes(LitertChoices)
+def run(choices: LitertChoices, chosen: Mapping[str, Any]) -> None:
+    """Runs the command."""
     commands.require(
-        vars(given),
+        vars(choices),
         init='the workdir to write for LiteRT',
         output='a folder that is not there yet',
     )
     began = time.monotonic()
-    output = pathlib.Path(given.output)
-    config = Config.read(pathlib.Path(given.init))
-    check(config, given.init, output)
-    knows = answering(HEADS, config.rows)
-    if given.dev and not knows:
+    output = pathlib.Path(choices.output)
+    config = Config.read(pathlib.Path(choices.init))
+    check(config, choices.init, output)
+    heads = answering(HEADS, config.rows)
+    if choices.dev and not heads:
         raise errors.UsageError(
-            f'--dev is of labelled texts, and --init={given.init} was taught '
+            f'--dev is of labelled texts, and --init={choices.init} was taught '
             'none; of vectors --sts says what they are worth'
         )
-    if given.sts and knows:
+    if choices.sts and heads:
         raise errors.UsageError(
-            f'--sts is of vectors, and --init={given.init} gives classes or '
+            f'--sts is of vectors, and --init={choices.init} gives classes or '
             'numbers; --dev says what they are worth'
         )
-    if given.sts:
-        task.read(pathlib.Path(given.sts))  # complains before the work
+    if choices.sts:
+        task.read(pathlib.Path(choices.sts))  # complains before the work
     dev = None
-    if given.dev:
-        regress = bool(answering(('numbers',), knows))
+    if choices.dev:
+        regress = bool(answering(('numbers',), heads))
         dev = tables.examples_of(
-            tables.open_table(given.dev, lists=[given.label]),
-            given.text, given.pair, given.label, regress,
-            label_columns=given.label_columns, lists=not regress,
+            tables.open_table(choices.dev, lists=[choices.label]),
+            choices.text, choices.pair, choices.label, regress,
+            label_columns=choices.label_columns, lists=not regress,
         )  # fmt: skip
-    found = write(
-        given.init, output, given.seq_len, given.precision, dev, given.sts
-    )
+    record = write(
+        choices.init, output, choices.seq_len, choices.precision, dev,
+        choices.sts,
+    )  # fmt: skip
     print(
-        f'{output}/: {", ".join(found["signatures"])}; {given.precision}, '
-        f'{found["bytes"] / 1e6:.1f} MB, {time.monotonic() - began:.0f} s; '
+        f'{output}/: {", ".join(record["signatures"])}; {choices.precision}, '
+        f'{record["bytes"] / 1e6:.1f} MB, {time.monotonic() - began:.0f} s; '
         f'{output}/MODEL_CARD.md describes it'
     )
 

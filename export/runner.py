@@ -1,4 +1,4 @@
-"""Runs an export where this project is not: TensorFlow and tensorflow_text.
+"""A runner of exports that needs TensorFlow and tensorflow_text alone.
 
     python runner.py DIR/1 FOLDER
 
@@ -36,13 +36,13 @@ def main(model: str, folder: str, done=lambda line: None) -> None:
         texts = tf.constant(texts, tf.string)
         answers = {}
         for name, function in loaded.signatures.items():
-            given = {'texts': texts}
-            wanted = function.structured_input_signature[1]
-            if 'pairs' in wanted:
-                given['pairs'] = texts[::-1]
-            if 'choices' in wanted:
-                given['choices'] = tf.stack([texts[::-1], texts], axis=1)
-            for output, tensor in function(**given).items():
+            inputs = {'texts': texts}
+            names = function.structured_input_signature[1]
+            if 'pairs' in names:
+                inputs['pairs'] = texts[::-1]
+            if 'choices' in names:
+                inputs['choices'] = tf.stack([texts[::-1], texts], axis=1)
+            for output, tensor in function(**inputs).items():
                 value = tensor.numpy()
                 if value.dtype == object:  # an answer may be a megabyte
                     value = value.astype('S999')

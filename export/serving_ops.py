@@ -1,10 +1,10 @@
-"""What TensorFlow Serving 2.12 to 2.20 can run, as data.
+"""The operations that TensorFlow Serving 2.12 to 2.20 can run.
 
 A server loads a graph only if every operation in it, also in functions that
 nobody calls, is linked into its binary. Serving links all of TensorFlow and,
 as `ops_lib`, the operations of one tensorflow_text:
 
-    Serving            tensorflow_text   lacks, beside later ones
+    Serving            tensorflow_text   lacks, compared with later
     2.12.0 to 2.19.1   2.12.1            RoundRobin trimmers, utf8_binarize
     2.20.0             2.20.0            -
 
@@ -45,7 +45,7 @@ CORE = frozenset("""
 
 # Of tensorflow_text: `FastBertNormalizer` and `FastWordpieceTokenizer`, the
 # model of `SentencepieceTokenizer`, without and with offsets,
-# `WhitespaceTokenizer`, and NFC. They are in the parts fast_bert_normalizer,
+# `WhitespaceTokenizer`, and NFC. They are in the files fast_bert_normalizer,
 # fast_wordpiece_tokenizer, sentencepiece_tokenizer, whitespace_tokenizer_v2 and
 # normalize_ops below.
 TEXT = frozenset("""
@@ -55,7 +55,7 @@ TEXT = frozenset("""
     TFText>WhitespaceTokenizeWithOffsetsV2
 """.split())
 
-# The parts of each `ops_lib` by the names of their files in the wheel,
+# The contents of each `ops_lib` by the names of files in the wheel,
 # `python/ops/_NAME.so`; what only metrics need lies elsewhere.
 _TEXT_2_12 = tuple("""
     boise_offset_converter byte_splitter constrained_sequence_op
@@ -77,9 +77,9 @@ REFUSED = frozenset({'_XlaMustCompile', '_gradient_op_type'})
 
 
 def nodes(path: pathlib.Path) -> Iterator[tuple[str, Any]]:
-    """Yields every operation of a version, a NodeDef, after its function.
+    """Yields the operations of a version: name of the function, NodeDef.
 
-    Which is '' for those of the graph itself.
+    The name is '' for operations of the graph itself.
     """
     graph = read(path).graph_def
     for node in graph.node:
@@ -90,7 +90,7 @@ def nodes(path: pathlib.Path) -> Iterator[tuple[str, Any]]:
 
 
 def read(path: pathlib.Path) -> Any:
-    """The MetaGraphDef of a version.
+    """Reads the MetaGraphDef of a version.
 
     Raises:
         FileNotFoundError: it is no SavedModel.
@@ -109,8 +109,9 @@ def read(path: pathlib.Path) -> Any:
 
 
 def unservable(path: pathlib.Path) -> list[str]:
-    """What keeps a version from being served by Serving 2.12: no lines if all
-    is well, else one for each kind of operation or attribute.
+    """Lists operations and attributes that Serving 2.12 cannot run.
+
+    One line for each kind of operation or attribute; [] if it can be served.
     """
     lines = set()
     for function, node in nodes(path):

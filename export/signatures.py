@@ -11,27 +11,25 @@
     classify_pairs  texts, pairs [B] -> the same
     regress         texts [B] -> score [B]
     regress_pairs   texts, pairs [B] -> the same
-    choose          texts [B], choices [B, K] -> choice [B], probabilities
-                    [B, K]
+    choose          texts [B], choices [B, J] -> choice [B], probabilities
+                    [B, J]
     answer          texts (questions), pairs (contexts) [B] -> text, score,
                     begin, end [B], texts, scores, probabilities, begins, ends
-                    [B, N], null_odds [B]
+                    [B, A], null_odds [B]
 
 `serving_default` is one of them, see `Signatures.default`. They compute what
-`Loaded.encode`, `states`, `fill_mask`, `next_pieces`,
-`classify`, `rate`, `choose` and `answer` compute, through the same layers. A
+the methods of `Loaded` with like names compute, through the same layers. A
 batch goes through the encoder in chunks, one after the other, so that memory
 does not grow with the batch. All but `tokens` and `fill_mask` take texts by
 their length: chunks are of equal length, nearly without padding, and small
 enough for the caches of a processor.
 
-Glossary of shapes: B texts of a call, C texts of a chunk, T tokens with
-specials, N pieces of all texts together, Q masks of a text, D width, C also
-classes, K choices.
+Glossary of shapes: S texts of a chunk, C classes, J choices, A answers.
 """
 
+import dataclasses
 import functools
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import keras
@@ -40,161 +38,188 @@ import tensorflow as tf
 from export import chunks
 from infoword_tf.inference import blanks
 from infoword_tf.inference.loaded import Loaded
-from infoword_tf.text.template import lay_out, padded, table
+from infoword_tf.text.template import lay_out, table
 
-ROWS = 256  # texts of a chunk, at most
+TEXTS = 256  # of a chunk, at most
 TOKENS = 32_768  # tokens of a chunk, at most: 256 texts of 128
 SORTED_TOKENS = 2048  # of a chunk of `embed`, about
 MASKS = 8  # of a text are answered
 ANSWERS = 10  # for each of them
-# What people gave labels for; of single texts where pairs can be asked too.
+# Signatures of people's labels; of single texts where pairs are possible, too.
 LABELLED = (
     'answer', 'choose', 'classify', 'classify_pairs', 'regress',
     'regress_pairs',
 )  # fmt: skip
-NOWHERE = -1  # offset of special pieces and padding
+NOWHERE = -1  # offset of special tokens and padding
+_INPUTS = {
+    'texts': tf.TensorSpec((None,), tf.string, name='texts'),
+    'pairs': tf.TensorSpec((None,), tf.string, name='pairs'),
+    'choices': tf.TensorSpec((None, None), tf.string, name='choices'),
+}
 
 Tensor = Any
+Outputs = dict[str, Tensor]
 
 
+@dataclasses.dataclass(frozen=True)
 class Signatures:
     """The signatures that the rows of a workdir allow, as graphs.
 
     Attributes:
         loaded: the workdir.
         functions: by name, a concrete function of `texts` [B] string, and of
-            `pairs` [B] where it is about two texts, of `choices` [B, K] where
+            `pairs` [B] where it is about two texts, of `choices` [B, J] where
             it is about one of several.
         inputs: by name, the names of what it takes.
         weights: by path, the variables that they read; what only training
             needs is not among them.
-        default: the one that answers where a request names none: what the
-            workdir was trained for, vectors where that was no label.
         constants: by path, the weights that are constants of the graphs.
-        narrow: by path, variables in bfloat16 that stand for those of the
-            workdir.
     """
 
-    def __init__(self, loaded: Loaded):
-        """Traces them."""
-        self.loaded = loaded = loaded.folded
-        texts, pairs = (
-            tf.TensorSpec((None,), tf.string, name=name)
-            for name in ('texts', 'pairs')
-        )
-        choices = tf.TensorSpec((None, None), tf.string, name='choices')
-        # One graph, whatever stands before a text.
-        bare = tf.function(
-            self._embed, input_signature=[texts], autograph=False
-        )
-        prompts = {'embed': None}
-        prompts |= {f'embed_{name}': name for name in loaded.config.prompts}
-        # By name a function, and what it takes.
-        wanted: dict[str, tuple[Callable, list[tf.TensorSpec]]] = {
-            name: (functools.partial(self._prompted, bare, prompt), [texts])
-            for name, prompt in prompts.items()
-        }
-        wanted['tokens'] = self._tokens, [texts]
-        if loaded.fill_rows:
-            wanted['fill_mask'] = self._fill_mask, [texts]
-        if loaded.rows_that('next'):
-            wanted['next_token'] = self._next_token, [texts]
-        for answer, name, function in (
-            ('classes', 'classify', self._classify),
-            ('numbers', 'regress', self._regress),
-        ):
-            for row in loaded.rows_that(answer):
-                if loaded.model.objectives[row].texts == 'choices':
-                    choose = functools.partial(self._choose, row)
-                    wanted['choose'] = choose, [texts, choices]
-                    continue
-                # Of what it was trained on.
-                for sides in loaded.sides(row):
-                    full_name = name if sides == 1 else f'{name}_pairs'
-                    of_row = functools.partial(function, row)
-                    wanted[full_name] = of_row, [texts, pairs][:sides]
-        if loaded.rows_that('spans'):
-            wanted['answer'] = self._answer, [texts, pairs]
-        self.constants, self.narrow = _cast(loaded)
-        with _instead(loaded, self.constants | self.narrow):
-            self.functions = {
+    loaded: Loaded
+    functions: Mapping[str, Callable[..., Outputs]]
+    inputs: Mapping[str, tuple[str, ...]]
+    weights: Mapping[str, tf.Variable]
+    constants: Mapping[str, Tensor]
+
+    @classmethod
+    def of(cls, loaded: Loaded) -> 'Signatures':
+        """Traces the signatures of a workdir."""
+        loaded = loaded.folded
+        constants, narrow = _cast(loaded)
+        graphs = _Graphs(loaded, constants, narrow).functions()
+        with _instead(loaded, constants | narrow):
+            functions = {
                 name: tf.function(
-                    _ranked(function), input_signature=specs, autograph=False
+                    _ranked(function),
+                    input_signature=[_INPUTS[x] for x in inputs],
+                    autograph=False,
                 ).get_concrete_function()
-                for name, (function, specs) in wanted.items()
+                for name, (function, inputs) in graphs.items()
             }
-        self.default = next((n for n in LABELLED if n in wanted), 'embed')
-        self.inputs = {
-            name: [spec.name for spec in specs]
-            for name, (_, specs) in wanted.items()
-        }
-        variables = loaded.model.variables.items()
-        held = {path: variable.value for path, variable in variables}
         read = {
             variable.ref()
-            for function in self.functions.values()
+            for function in functions.values()
             for variable in function.variables
         }
-        self.weights = {
-            path: variable
-            for path, variable in (held | self.narrow).items()
-            if variable.ref() in read
-        }
+        variables = loaded.model.variables.items()
+        weights = {path: variable.value for path, variable in variables}
+        return cls(
+            loaded,
+            functions,
+            {name: inputs for name, (_, inputs) in graphs.items()},
+            {k: v for k, v in (weights | narrow).items() if v.ref() in read},
+            constants,
+        )
+
+    @property
+    def default(self) -> str:
+        """The signature that answers where a request names none.
+
+        What the workdir was trained for, vectors where that was no label.
+        """
+        return next((n for n in LABELLED if n in self.functions), 'embed')
 
     def save(self, folder: str) -> None:
-        """Writes the SavedModel: `serving_default` is what `default` names."""
+        """Writes the SavedModel."""
         # What is saved are graphs and their weights, no layer of Keras.
         module = tf.Module(name='infoword')
         module.weights = self.weights
-        module.tokenizer = self.loaded.tokenizer  # with what it holds
+        module.tokenizer = self.loaded.tokenizer  # with its tables
         signatures = {'serving_default': self.functions[self.default]}
         tf.saved_model.save(module, folder, signatures | self.functions)
 
+
+class _Graphs:
+    """The computations of the signatures: a method each."""
+
+    def __init__(
+        self,
+        loaded: Loaded,
+        constants: Mapping[str, Tensor],
+        narrow: Mapping[str, tf.Variable],
+    ):
+        self.loaded, self.constants, self.narrow = loaded, constants, narrow
+        self.tokenizer = loaded.tokenizer
+        # One graph, whatever stands before a text.
+        self.graph_of_embed = tf.function(
+            self.embed, input_signature=[_INPUTS['texts']], autograph=False
+        )
+
+    def functions(
+        self,
+    ) -> dict[str, tuple[Callable[..., Outputs], tuple[str, ...]]]:
+        """Returns the functions that the rows allow, with names of inputs."""
+        loaded, one, two = self.loaded, ('texts',), ('texts', 'pairs')
+        graphs = {'embed': (self.prompted(None), one)}
+        for prompt in loaded.config.prompts:
+            graphs[f'embed_{prompt}'] = self.prompted(prompt), one
+        graphs['tokens'] = self.tokens, one
+        if loaded.blanks.rows:
+            graphs['fill_mask'] = self.fill_mask, one
+        if loaded.rows_that('next'):
+            graphs['next_token'] = self.next_token, one
+        for answer, name, function in (
+            ('classes', 'classify', self.classify),
+            ('numbers', 'regress', self.regress),
+        ):
+            for row in loaded.rows_that(answer):
+                if loaded.model.objectives[row].texts == 'choices':
+                    choose = functools.partial(self.choose, row)
+                    graphs['choose'] = choose, ('texts', 'choices')
+                    continue
+                # Of what it was trained on.
+                for sides in loaded.classes.sides(row):
+                    full_name = name if sides == 1 else f'{name}_pairs'
+                    of_row = functools.partial(function, row)
+                    graphs[full_name] = of_row, two[:sides]
+        if loaded.rows_that('spans'):
+            graphs['answer'] = self.answer, two
+        return graphs
+
     # ------------------------------------------------------- the signatures
 
-    def _prompted(
-        self, embed: Callable, prompt: str | None, texts: Tensor
-    ) -> dict[str, Tensor]:
-        """`embed` of texts with a prompt before each."""
-        return embed(self.loaded.prompted(texts, prompt))
+    def prompted(self, prompt: str | None) -> Callable[[Tensor], Outputs]:
+        """Returns `embed` of texts with a prompt before each."""
+        prompted = self.loaded.vectors.prompted
+        return lambda texts: self.graph_of_embed(prompted(texts, prompt))
 
-    def _embed(self, texts: Tensor) -> dict[str, Tensor]:
-        """One vector for each text, pooled as the config says."""
-        if self.loaded.is_table:
-            pieces = self.loaded.tokenizer.tokenize(texts)
-            return {'embeddings': self.loaded.embed_pieces(pieces)}
+    def embed(self, texts: Tensor) -> Outputs:
+        """Computes one vector for each text, as the config says."""
+        vectors = self.loaded.vectors
+        if vectors.is_table:
+            tokens = self.tokenizer.tokenize(texts)
+            return {'embeddings': vectors.embed_tokens(tokens)}
         return {
             'embeddings': self._by_length(
-                self.loaded.embed,
-                self.loaded.vector_width(),
-                *self.loaded.laid_out(texts),
+                vectors.embed,
+                vectors.width(),
+                *self.loaded.format_texts(texts),
             )
         }
 
-    def _classify(
+    def classify(
         self, row: str, texts: Tensor, pairs: Tensor | None = None
-    ) -> dict[str, Tensor]:
-        """What each text is, or each two: all classes, the best one's name."""
+    ) -> Outputs:
+        """Computes scores of all classes, and the best one's name."""
         names = tf.constant(self.loaded.config.labels)
         scores = self._scores(row, texts, pairs)
         count = tf.shape(scores)[0]
         return {
             'label': tf.gather(names, tf.argmax(scores, axis=1)),
             'labels': tf.tile(names[None], [count, 1]),
-            'probabilities': self.loaded.probabilities_of(scores),
+            'probabilities': self.loaded.classes.probabilities(scores),
             'scores': scores,
         }
 
-    def _regress(
+    def regress(
         self, row: str, texts: Tensor, pairs: Tensor | None = None
-    ) -> dict[str, Tensor]:
-        """The number of each text, or of each two."""
+    ) -> Outputs:
+        """Computes the number of each text, or pair of texts."""
         return {'score': self._scores(row, texts, pairs)[:, 0]}
 
-    def _choose(
-        self, row: str, texts: Tensor, choices: Tensor
-    ) -> dict[str, Tensor]:
-        """Which of several second texts goes with each."""
+    def choose(self, row: str, texts: Tensor, choices: Tensor) -> Outputs:
+        """Computes which of several second texts goes with each text."""
         shape = tf.shape(choices)
         scores = self._scores(
             row, tf.repeat(texts, shape[1]), tf.reshape(choices, [-1])
@@ -205,19 +230,8 @@ class Signatures:
             'probabilities': probabilities,
         }
 
-    def _scores(
-        self, row: str, texts: Tensor, pairs: Tensor | None = None
-    ) -> Tensor:
-        """[B, C] float32: `Loaded.text_scores`, in chunks."""
-        compute = functools.partial(
-            self._by_length,
-            functools.partial(self.loaded.class_scores, row=row),
-            self.loaded.model.objectives[row].columns,
-        )
-        return self.loaded.text_scores(texts, pairs, row, compute)
-
-    def _answer(self, texts: Tensor, pairs: Tensor) -> dict[str, Tensor]:
-        """What each context says to its question."""
+    def answer(self, texts: Tensor, pairs: Tensor) -> Outputs:
+        """Reads the answer to each question out of a context."""
         reader = self.loaded.reader
         pages = reader.pages(texts, pairs)
         spans = self._by_length(
@@ -226,80 +240,34 @@ class Signatures:
         )  # fmt: skip
         return reader.replies(pairs, pages, spans)
 
-    def _by_length(
-        self,
-        compute: Callable[..., Tensor],
-        width: int,
-        ids: Tensor,
-        lengths: Tensor,
-        *more: Tensor | None,
-    ) -> Tensor:
-        """Computes something of each text, those of like length together.
-
-        Args:
-            compute: of ids [C, T], lengths [C] and of those `more` that are
-                there, [C, ...] -> [C, width] float32.
-            width, ids, lengths, *more: likewise, of B texts.
-        """
-        order = tf.argsort(lengths, stable=True)
-        ids, lengths, *more = (
-            tf.gather(x, order)
-            for x in (ids, lengths, *more)
-            if x is not None
-        )
-
-        def chunk(begin: Tensor, end: Tensor) -> tuple[Tensor, ...]:
-            here = lengths[begin:end]
-            # Constants of the loop itself, not what is passed to it.
-            own = {k: tf.constant(v.numpy()) for k, v in self.constants.items()}
-            with _instead(self.loaded, own | self.narrow):
-                return (
-                    compute(
-                        ids[begin:end, : chunks.longest(here)],
-                        here,
-                        *(x[begin:end] for x in more),
-                    ),
-                )
-
-        (found,) = chunks.in_chunks(
-            chunks.ends_by_tokens(
-                lengths, max(SORTED_TOKENS, self.loaded.max_length)
-            ),
-            chunk,
-            [((width,), tf.float32)],
-        )
-        # As they came.
-        return tf.tensor_scatter_nd_update(found, order[:, None], found)
-
-    def _tokens(self, texts: Tensor) -> dict[str, Tensor]:
-        """The state of each token, and the bytes that it stands for."""
-        ends = chunks.ends(tf.size(texts), self._rows())
-        limit = self.loaded.free_length
+    def tokens(self, texts: Tensor) -> Outputs:
+        """Computes the state of each token, and bytes in the text."""
+        ends = chunks.ends(tf.size(texts), self._texts_of_a_chunk())
+        limit = self.loaded.workdir.free_length
 
         def tokenize(begin: Tensor, end: Tensor) -> tuple[Tensor, ...]:
-            tokenizer = self.loaded.tokenizer
-            here = tokenizer.tokenize_with_offsets(texts[begin:end])
-            here = [tf.cast(x, tf.int32)[:, :limit] for x in here]
-            return *(x.flat_values for x in here), here[0].row_lengths()
+            tokens = self.tokenizer.tokenize_with_offsets(texts[begin:end])
+            tokens = [tf.cast(x, tf.int32)[:, :limit] for x in tokens]
+            return *(x.flat_values for x in tokens), tokens[0].row_lengths()
 
-        # First all pieces, which say how long the longest text is.
-        *found, sizes = chunks.in_chunks(
+        # First all tokens, which say how long the longest text is.
+        *flat, sizes = chunks.in_chunks(
             ends,
             tokenize,
             [((), tf.int32)] * 3 + [((), tf.int64)],
         )
-        pieces, firsts, lasts = (
+        tokens, firsts, lasts = (
             tf.RaggedTensor.from_row_lengths(x, sizes, validate=False)
-            for x in found
+            for x in flat
         )
-        ids, lengths = self._padded(pieces)
+        ids, lengths = self.loaded.states.format_tokens(tokens)
         longest = tf.shape(ids)[1]
 
         def encode(begin: Tensor, end: Tensor) -> tuple[Tensor, ...]:
-            here = lengths[begin:end]
-            length = chunks.longest(here)
-            states = self.loaded.states(ids[begin:end, :length], here)
-            real = tf.sequence_mask(here, length, tf.float32)
+            sizes = lengths[begin:end]
+            length = chunks.longest(sizes)
+            states = self.loaded.states(ids[begin:end, :length], sizes)
+            real = tf.sequence_mask(sizes, length, tf.float32)
             states = states * real[:, :, None]
             return (tf.pad(states, [[0, 0], [0, longest - length], [0, 0]]),)
 
@@ -314,36 +282,40 @@ class Signatures:
         return {'states': states, 'starts': starts, 'ends': ends, 'ids': ids,
                 'lengths': lengths}  # fmt: skip
 
-    def _fill_mask(self, texts: Tensor) -> dict[str, Tensor]:
-        """The likeliest pieces at the first `MASKS` [MASK] of each text."""
-        names = tf.constant(self.loaded.tokenizer.vocabulary)
-        answers = min(ANSWERS, len(self.loaded.tokenizer))
+    def fill_mask(self, texts: Tensor) -> Outputs:
+        """Finds the likeliest tokens for the first `MASKS` masks of texts."""
+        loaded, mask_id = self.loaded, self.tokenizer.mask_id
+        limit = loaded.workdir.free_length
+        names = tf.constant(self.tokenizer.vocabulary)
+        answers = min(ANSWERS, len(self.tokenizer))
 
         def chunk(begin: Tensor, end: Tensor) -> tuple[Tensor, ...]:
-            tokenizer, limit = self.loaded.tokenizer, self.loaded.free_length
-            pieces = blanks.with_masks(tokenizer, texts[begin:end])
-            found = blanks.masks_of(pieces, tokenizer.mask_id)
-            masks = blanks.first_masks(found, MASKS)
-            pieces = blanks.near_masks(pieces, masks, limit)
-            ids, lengths = self._padded(pieces)
-            masks = blanks.masks_of(pieces, tokenizer.mask_id)
+            tokens = blanks.with_masks(self.tokenizer, texts[begin:end])
+            all_masks = blanks.masks_of(tokens, mask_id)
+            masks = blanks.first_masks(all_masks, MASKS)
+            tokens = blanks.near_masks(tokens, masks, limit)
+            ids, lengths = loaded.states.format_tokens(tokens)
+            masks = blanks.masks_of(tokens, mask_id)
             masks = blanks.first_masks(masks, MASKS)
-            there = masks >= 0
-            scores = self.loaded.piece_scores(
+            is_mask = masks >= 0
+            scores = loaded.blanks.token_scores(
                 ids,
                 lengths,
-                tf.where(there, masks + len(self.loaded.before), 0),
+                tf.where(is_mask, masks + len(loaded.before), 0),
             )
             best = tf.math.top_k(scores, answers)
             return (
-                tf.where(there[:, :, None], tf.gather(names, best.indices), ''),
-                tf.where(there[:, :, None], best.values, 0.0),
-                tf.cast(found.row_lengths(), tf.int32),
+                tf.where(
+                    is_mask[:, :, None], tf.gather(names, best.indices), ''
+                ),
+                tf.where(is_mask[:, :, None], best.values, 0.0),
+                tf.cast(all_masks.row_lengths(), tf.int32),
             )
 
         # As many masks as an `embed` has texts: each costs V scores.
+        count = max(1, self._texts_of_a_chunk() // MASKS)
         tokens, scores, count = chunks.in_chunks(
-            chunks.ends(tf.size(texts), max(1, self._rows() // MASKS)),
+            chunks.ends(tf.size(texts), count),
             chunk,
             [
                 ((MASKS, answers), tf.string),
@@ -353,50 +325,103 @@ class Signatures:
         )
         return {'tokens': tokens, 'scores': scores, 'count': count}
 
-    def _next_token(self, texts: Tensor) -> dict[str, Tensor]:
-        """The likeliest pieces after each text."""
-        names = tf.constant(self.loaded.tokenizer.vocabulary)
-        answers = min(ANSWERS, len(self.loaded.tokenizer))
+    def next_token(self, texts: Tensor) -> Outputs:
+        """Finds the likeliest tokens after each text."""
+        continuation = self.loaded.continuation
+        names = tf.constant(self.tokenizer.vocabulary)
+        answers = min(ANSWERS, len(self.tokenizer))
 
         def best(ids: Tensor, lengths: Tensor) -> Tensor:
-            best_pieces = tf.math.top_k(
-                self.loaded.next_scores(ids, lengths), answers
-            )
+            scores = continuation.token_scores(ids, lengths)
+            best = tf.math.top_k(scores, answers)
             # Ids are exact in float32: there are fewer than 2^24.
-            numbers = tf.cast(best_pieces.indices, tf.float32)
-            return tf.concat([best_pieces.values, numbers], axis=1)
+            numbers = tf.cast(best.indices, tf.float32)
+            return tf.concat([best.values, numbers], axis=1)
 
-        best_pieces = self._by_length(
-            best, 2 * answers, *self.loaded.begun(texts)
+        scores, numbers = tf.split(
+            self._by_length(
+                best, 2 * answers, *continuation.format_texts(texts)
+            ),
+            2,
+            axis=1,
         )
-        scores, numbers = tf.split(best_pieces, 2, axis=1)
         return {
             'tokens': tf.gather(names, tf.cast(numbers, tf.int32)),
             'scores': scores,
         }
 
-    # ----------------------------------------------------------- their parts
+    # ------------------------------------------------------------- chunks
 
-    def _rows(self) -> int:
-        """How many texts make a chunk."""
-        return max(1, min(ROWS, TOKENS // self.loaded.max_length))
-
-    def _padded(self, pieces: tf.RaggedTensor) -> tuple[Tensor, Tensor]:
-        """Ids [C, T] and lengths [C] of texts in their layout, cut."""
-        loaded = self.loaded
-        return padded(
-            loaded.template.one(pieces, loaded.max_length),
-            loaded.tokenizer.pad_id,
+    def _scores(
+        self, row: str, texts: Tensor, pairs: Tensor | None = None
+    ) -> Tensor:
+        """Computes `Classes.text_scores` [B, C] float32, in chunks."""
+        classes = self.loaded.classes
+        compute = functools.partial(
+            self._by_length,
+            functools.partial(classes.class_scores, row=row),
+            self.loaded.model.objectives[row].columns,
         )
+        return classes.text_scores(texts, pairs, row, compute)
+
+    def _by_length(
+        self,
+        compute: Callable[..., Tensor],
+        width: int,
+        ids: Tensor,
+        lengths: Tensor,
+        *more: Tensor | None,
+    ) -> Tensor:
+        """Computes an output of texts, in chunks of like length.
+
+        Args:
+            compute: of ids [S, T], lengths [S] and of the `more` that are not
+                None, [S, ...] -> [S, width] float32.
+            width, ids, lengths, *more: likewise, of B texts.
+        """
+        order = tf.argsort(lengths, stable=True)
+        ids, lengths, *more = (
+            tf.gather(x, order)
+            for x in (ids, lengths, *more)
+            if x is not None
+        )
+
+        def chunk(begin: Tensor, end: Tensor) -> tuple[Tensor, ...]:
+            sizes = lengths[begin:end]
+            # Constants of the loop itself, not what is passed to it.
+            constants = {
+                k: tf.constant(v.numpy()) for k, v in self.constants.items()
+            }
+            with _instead(self.loaded, constants | self.narrow):
+                return (
+                    compute(
+                        ids[begin:end, : chunks.longest(sizes)],
+                        sizes,
+                        *(x[begin:end] for x in more),
+                    ),
+                )
+
+        (outputs,) = chunks.in_chunks(
+            chunks.ends_by_tokens(
+                lengths, max(SORTED_TOKENS, self.loaded.max_length)
+            ),
+            chunk,
+            [((width,), tf.float32)],
+        )
+        # As they came.
+        return tf.tensor_scatter_nd_update(outputs, order[:, None], outputs)
+
+    def _texts_of_a_chunk(self) -> int:
+        return max(1, min(TEXTS, TOKENS // self.loaded.max_length))
 
 
 def _ranked(function: Callable) -> Callable:
-    """The same, of tensors that have the rank of the signature alone.
+    """Makes a function refuse tensors of another rank than the signature's.
 
-    A server does not look at ranks, and an operation of tf.text that is given
-    a lone string ends the process. Of another rank than it was told a slice is
-    refused; that it is all of the tensor nobody knows before, so it stays in
-    the graph, and it copies nothing.
+    A server does not check ranks, and an operation of tf.text that gets a lone
+    string ends the process. `tf.slice` refuses another rank than it was traced
+    with; nothing can know before that the slice is all of the tensor, so it
+    stays in the graph, and it copies nothing.
     """
 
     def called(*tensors: Tensor) -> dict[str, Tensor]:
@@ -410,17 +435,17 @@ def _ranked(function: Callable) -> Callable:
 def _cast(
     loaded: Loaded,
 ) -> tuple[dict[str, Tensor], dict[str, tf.Variable]]:
-    """By path, weights of the encoder as constants and as narrow variables.
+    """Makes constants and bfloat16 variables of the encoder's weights, by path.
 
-    Constants are its biases and what its norms multiply by. For one short text
-    it counts what is read in each call, and they are small.
+    Constants are biases and scales of norms: they are small, and for one short
+    text the number of reads in a call counts.
 
-    Where it computes in bfloat16 kernels are constants too, and embeddings
-    variables. A processor that multiplies in bfloat16 wants weights in an order
-    of its own. TensorFlow keeps constants in that order and brings variables
-    into it in each call, after casting them. In float32 the order depends on
-    the number of rows and there is nothing to gain. Embeddings are looked up,
-    not multiplied: as variables they are stored once.
+    In bfloat16 kernels are constants, too, and embeddings variables in
+    bfloat16. A processor that multiplies in bfloat16 wants weights in a special
+    order: TensorFlow stores constants in it, and casts and reorders variables
+    in each call. In float32 the order depends on the number of sequences, and
+    there is nothing to gain. Embeddings are looked up, not multiplied: as
+    variables they are stored once.
     """
     dtype, variables = loaded.encoder.compute_dtype, loaded.model.variables
     constants = {
@@ -430,14 +455,14 @@ def _cast(
     }
     if dtype == 'float32':
         return constants, {}
-    # Those that layers cast at use: it is what they do in `embed` too.
+    # Weights that layers cast at use, as in `Loaded.embed`.
     constants |= {
         path: tf.constant(tf.cast(variable.value, dtype))
         for path, variable in variables.items()
         if path.startswith('encoder/') and path.endswith('_kernel')
     }
     table = variables.get('encoder/word_embeddings')
-    if table is None:  # characters are read
+    if table is None:  # of an encoder that reads characters
         return constants, {}
     narrow = tf.Variable(
         tf.cast(table.value, dtype), trainable=False, name='embeddings'
@@ -446,9 +471,9 @@ def _cast(
 
 
 def _instead(
-    loaded: Loaded, values: dict[str, Tensor]
+    loaded: Loaded, values: Mapping[str, Tensor]
 ) -> keras.StatelessScope:
-    """Inside, weights have these values."""
+    """Replaces weights by values, by path, inside a `with`."""
     scope = keras.StatelessScope()
     for path, value in values.items():
         scope.add_update((loaded.model.variables[path], value))

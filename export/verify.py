@@ -1,4 +1,4 @@
-"""Compares an export with the workdir that it was made from.
+"""A comparison of an export with the workdir that it was made from.
 
     python -m export.verify --model=models/books/1 --init=runs/books
 
@@ -21,8 +21,8 @@ from infoword_tf.config import read_exported
 
 
 @dataclasses.dataclass(frozen=True)
-class Choices:
-    """All that the command may choose."""
+class VerifyChoices:
+    """The choices of the command."""
 
     model: str | None = flag(None, 'The folder of a version: DIR/1.')
     init: str | None = flag(None, 'The workdir it was made from.', model=True)
@@ -31,25 +31,25 @@ class Choices:
         at_least=1)
 
 
-@commands.takes(Choices)
-def run(given: Choices, chosen: Mapping[str, Any]) -> bool:
-    """The whole command; whether all differences are small enough."""
+@commands.takes(VerifyChoices)
+def run(choices: VerifyChoices, chosen: Mapping[str, Any]) -> bool:
+    """Runs the command; returns whether all differences are small enough."""
     commands.require(
-        vars(given),
+        vars(choices),
         model='the folder of a version, DIR/1',
         init='the workdir it was made from',
     )
     from export import bundle, comparison, serving_ops
     from infoword_tf.config import Config
 
-    model, workdir = pathlib.Path(given.model), pathlib.Path(given.init)
+    model, workdir = pathlib.Path(choices.model), pathlib.Path(choices.init)
     config, export = read_exported(model)
     if config.replace(dims=None) != Config.read(workdir):
         raise errors.UsageError(
             f'--model={model} was not made from --init={workdir}: their '
             'config.json differ'
         )
-    batches = comparison.batches(given.texts)
+    batches = comparison.batches(choices.texts)
     names = [*export['signatures'], 'serving_default']
     print(
         f'{model}: {len(batches["all"]):,} texts, one and none through '
@@ -61,13 +61,13 @@ def run(given: Choices, chosen: Mapping[str, Any]) -> bool:
     with progress.bar(
         total=2 * len(names) * len(batches), unit=' answers'
     ) as bar:
-        found, report = comparison.run_elsewhere(
+        actual, report = comparison.run_elsewhere(
             model, batches, sys.executable, bar.update
         )
         loaded = infoword_tf.load(workdir, bundle.POLICIES[export['precision']])
-        bundle.with_dims(loaded, config.dims)
+        loaded = bundle.with_dims(loaded, config.dims)
         default = export.get('default', 'embed')  # of older exports
-        wanted = {
+        expected = {
             batch: comparison.in_python(
                 loaded, texts, names, default, bar.update
             )
@@ -89,7 +89,7 @@ def run(given: Choices, chosen: Mapping[str, Any]) -> bool:
         'differences'
     )
     close = comparison.show(
-        comparison.largest(found, wanted, tolerance), tolerance
+        comparison.largest(actual, expected, tolerance), tolerance
     )
     for problem in problems:
         print(f'  {problem}')

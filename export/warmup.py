@@ -25,7 +25,7 @@ FIELDS = {
 
 
 def _field(name: str, content: bytes) -> bytes:
-    """Gives a field on the wire: its number and kind, its length, itself."""
+    """Encodes a field: number and wire type, length, content."""
     head, length = [FIELDS[name] << 3 | 2], len(content)
     while length > 0x7F:  # seven bits a byte, and whether more follow
         head.append(length & 0x7F | 0x80)
@@ -36,7 +36,7 @@ def _field(name: str, content: bytes) -> bytes:
 def prediction_log(
     signature: str, inputs: Sequence[str], texts: Sequence[str]
 ) -> bytes:
-    """A PredictionLog with a request: every input of a signature is `texts`."""
+    """Encodes a PredictionLog; every input of the signature is `texts`."""
     import tensorflow as tf
 
     request = _field(
@@ -66,8 +66,8 @@ def write(
 
     Args:
         folder: of the version.
-        signatures: by name, what they take; each is asked with one text and
-            with 32.
+        signatures: by name, their inputs; each gets a request of one text
+            and one of 32.
         length: the longest text, in words.
     """
     import tensorflow as tf

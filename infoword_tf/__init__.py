@@ -39,5 +39,6 @@ def load(
     Config.read(workdir)  # complains before TensorFlow is imported
     commands.hush_tensorflow()
     from infoword_tf.inference.loaded import Loaded
+    from infoword_tf.workdir import Workdir
 
-    return Loaded.read(workdir, precision, arguments)
+    return Loaded(Workdir.read(workdir, precision, arguments))

@@ -44,7 +44,7 @@ from infoword_tf.text import strings
 from infoword_tf.text.layout import layout_of
 from infoword_tf.text.template import Template
 from infoword_tf.text.tokenizer import Tokenizer as StringTokenizer
-from infoword_tf.workdir import read_tokenizer, write_tokenizer
+from infoword_tf.workdir import Workdir, read_tokenizer, write_tokenizer
 
 if keras.backend.backend() != 'tensorflow':
     raise ImportError(
@@ -233,7 +233,7 @@ class _Encoder(keras.layers.Layer):
         )
         self.loaded, self.encoder = loaded, loaded.encoder
         self.dense = list(loaded.model.dense)
-        learned = loaded.vector_weights
+        learned = loaded.vectors.weights
         self.rows = [loaded.model.objectives[row] for row in learned]
         used = {id(x) for weights in learned.values() for x in weights}
         for weight in [w for row in self.rows for w in row.weights]:
@@ -250,7 +250,7 @@ class _Encoder(keras.layers.Layer):
         key = self._key(inputs, training)
         is_one_state = POOLINGS[self.loaded.config.pooling] is None
         if key is None or not is_one_state:
-            states, vectors = self.loaded.states_and_vector(
+            states, vectors = self.loaded.vectors.embed_with_states(
                 *self._encoder_inputs(inputs), key=key
             )
             return {STATES: states, VECTORS: vectors}
@@ -525,9 +525,11 @@ def _loaded(made_of: Loaded | Mapping[str, Any], dtype: Any) -> Loaded:
     if isinstance(made_of, Loaded):
         return made_of
     with _folder_of(made_of) as folder:
-        loaded = Loaded.bare(folder, _precision(dtype))
+        loaded = Loaded(Workdir.bare(folder, _precision(dtype)))
     if made_of['unigram'] is not None:
-        loaded.unigram = np.frombuffer(_bytes_of(made_of['unigram']), '<i8')
+        loaded.workdir.unigram = np.frombuffer(
+            _bytes_of(made_of['unigram']), '<i8'
+        )
     return loaded
 
 
@@ -539,7 +541,8 @@ def _read(
 ) -> Loaded:
     """Reads the model of a preset, with the rows that vectors need."""
     rate = {} if dropout is None else {'rate': dropout}
-    loaded = Loaded.read(workdir_of(preset), _precision(dtype), rate)
+    workdir = Workdir.read(workdir_of(preset), _precision(dtype), rate)
+    loaded = Loaded(workdir)
     config = loaded.config.replace(
         precision=_precision(dtype), run={}, task=None, teacher=None
     )
@@ -550,7 +553,7 @@ def _read(
         )
         loaded.model.dense = []
     loaded = loaded.with_config(config)
-    needed = loaded.vector_weights
+    needed = loaded.vectors.weights
     for row in set(loaded.model.objectives) - set(needed):
         loaded.model.drop(row)
     rows = {row: config.rows[row] for row in needed}

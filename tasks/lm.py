@@ -303,13 +303,13 @@ def sample(choices: LmChoices) -> dict[str, Any]:
 
     import tensorflow as tf
 
-    from infoword_tf.inference.continuing import continued
+    from infoword_tf.inference.continuation import generate
 
     tokenizer = loaded.tokenizer
     ids = tokenizer.tokenize(tf.constant([choices.prompt]))[0].numpy().tolist()
-    sampled = continued(
-        loaded, ids, choices.tokens, choices.temperature, choices.top_p,
-        choices.seed,
+    sampled = generate(
+        loaded.continuation, ids, choices.tokens, choices.temperature,
+        choices.top_p, choices.seed,
     )  # fmt: skip
     text = tokenizer.text([*ids, *sampled])
     record = {

@@ -21,7 +21,7 @@ from infoword_tf.data.examples import Examples
 from infoword_tf.data.tables import subset
 from infoword_tf.inference.context_windows import (
     ContextWindows,
-    beside,
+    add_questions,
     most_context,
     question_limit,
     windows,
@@ -490,7 +490,7 @@ def _formatted(
         begins[split.contexts] + split.firsts - (ends - split.sizes),
         split.sizes,
     )
-    inputs, second, context = beside(
+    inputs, second, context = add_questions(
         tf.gather(tokens, split.contexts),
         tf.RaggedTensor.from_row_lengths(ids[source], split.sizes),
         template,

@@ -173,6 +173,7 @@ def lookup_of(
     """
     from infoword_tf.inference.loaded import Loaded
     from infoword_tf.model import Model
+    from infoword_tf.workdir import Workdir
 
     if width > teacher.width:
         raise errors.UsageError(
@@ -197,7 +198,7 @@ def lookup_of(
     )
     counts = counts_of(tokenizer, texts)
     model = Model(config, tokenizer.specials, auxiliaries=False)
-    student = Loaded(model, tokenizer, config, counts)
+    student = Loaded(Workdir(model, tokenizer, config, counts))
     around = [*student.before, *student.after]
     weights = weights_of(weighting, around, counts)
     if vocabulary:
@@ -237,6 +238,7 @@ def with_vocabulary(
     from infoword_tf import files
     from infoword_tf.inference.loaded import Loaded
     from infoword_tf.model import Model
+    from infoword_tf.workdir import Workdir
 
     config, old = loaded.config, loaded.model.variables
     path = getattr(loaded.encoder.embedding_table, 'path', None)
@@ -275,7 +277,8 @@ def with_vocabulary(
     )
     values = {name: old[name].numpy() for name in model.variables}
     files.assign(model.variables, {**values, path: fresh}, 'other tokens')
-    return Loaded(model, tokenizer, config, counts_of(tokenizer, texts))
+    counts = counts_of(tokenizer, texts)
+    return Loaded(Workdir(model, tokenizer, config, counts))
 
 
 def known_tokens(new: 'Tokenizer', old: 'Tokenizer') -> dict[int, int]:

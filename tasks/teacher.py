@@ -115,9 +115,9 @@ class Teacher:
                 f'--teacher={folder} was fine-tuned for {", ".join(rows)}, '
                 f'this task is of {self.row}; name a teacher of the same task'
             )
-        if task.labels and self.loaded.multilabel != task.multilabel:
+        if task.labels and self.loaded.classes.multilabel != task.multilabel:
             theirs, ours = 'one label a text', 'several'
-            if self.loaded.multilabel:
+            if self.loaded.classes.multilabel:
                 theirs, ours = 'several labels a text', 'one'
             raise errors.UsageError(
                 f'--teacher={folder} knows {theirs}, the data has {ours}; '
@@ -371,7 +371,7 @@ class Embedder:
         self.loaded = infoword_tf.load(folder)
         config = self.loaded.config
         try:
-            self.loaded.graph()
+            self.loaded.vectors.graph()
         except ValueError as error:
             raise errors.UsageError(
                 f'--teacher={folder} makes no vectors of texts: {error}'
@@ -417,7 +417,7 @@ class Embedder:
     def token_vectors(self) -> np.ndarray:
         """Computes or reads vectors of single tokens, [V, W] float16."""
         loaded = self.loaded
-        embed = loaded.graph()
+        embed = loaded.vectors.graph()
 
         def compute(numbers: np.ndarray) -> np.ndarray:
             sequences = [[*loaded.before, i, *loaded.after] for i in numbers]

@@ -192,7 +192,7 @@ WAYS = {
     }, {
         'infoword_tf.load': lambda *_: of_lm(),
         'tasks.lm.next_token_row': 'gpt',
-        'infoword_tf.inference.continuing.continued':
+        'infoword_tf.inference.continuation.generate':
             lambda _, ids, count, *__: [1] * count,
     }),
     'retrieval': Way('tasks.retrieval', {

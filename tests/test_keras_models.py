@@ -104,7 +104,7 @@ class SameNumbersTest(parameterized.TestCase):
     def test_states_and_vectors(self, name):
         """Vectors equal those of `load`, for every encoder and pooling."""
         loaded = infoword_tf.load(preset(name))
-        ids, lengths, _ = loaded.laid_out(tf.constant(TEXTS))
+        ids, lengths, _ = loaded.format_texts(tf.constant(TEXTS))
         fields = Tokenizer.from_preset(preset(name))(TEXTS)
         np.testing.assert_array_equal(fields['token_ids'], ids)
         np.testing.assert_array_equal(
@@ -134,7 +134,7 @@ class SameNumbersTest(parameterized.TestCase):
         first, second = TEXTS[:2], TEXTS[2:]
         for name in ('mean', 'relative'):
             loaded = infoword_tf.load(preset(name))
-            ids, lengths, begins = loaded.laid_out(
+            ids, lengths, begins = loaded.format_texts(
                 tf.constant(first), tf.constant(second)
             )
             tokenizer = Tokenizer.from_preset(preset(name))

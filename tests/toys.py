@@ -291,7 +291,7 @@ class Replaced(Objective):
     def score(self, batch, candidates):
         view = batch.views['masked']
         states = batch.states('masked', 'generator')
-        scores = self.auxiliary_rows['generator']['mlm'].piece_scores(
+        scores = self.auxiliary_rows['generator']['mlm'].token_scores(
             states, batch.statistics.training
         )
         chosen = ops.cast(ops.argmax(scores, axis=-1), 'int32')  # [B, P]

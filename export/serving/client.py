@@ -1,4 +1,4 @@
-"""Asks an export that TensorFlow Serving serves, by REST.
+"""A client of exports that TensorFlow Serving serves, by REST.
 
     client = Client('http://localhost:8501')
     client.call('embed', texts=['strings in'])      # {'embeddings': [[...]]}
@@ -80,7 +80,7 @@ class Client:
             raise ServingError(f'{self.url} is no TensorFlow Serving') from None
 
     def _load(self, path: str, body: bytes | None = None) -> dict:
-        """Gives what the server answers, which is JSON with any bytes."""
+        """Returns the answer of the server: JSON that may hold any bytes."""
         kind = {'Content-Type': 'application/json'}
         request = urllib.request.Request(self.model + path, body, kind)
         try:
@@ -106,20 +106,20 @@ def main() -> None:
     parser.add_argument('--pair', action='store_true', help='TEXT<TAB>SECOND')
     parser.add_argument('--choices', action='store_true', help='TEXT<TAB>A...')
     parser.add_argument('texts', nargs='*', help='(lines of standard input)')
-    given = parser.parse_args()
-    texts = [os.fsencode(text) for text in given.texts]
+    args = parser.parse_args()
+    texts = [os.fsencode(text) for text in args.texts]
     texts = texts or [line.rstrip(b'\r\n') for line in sys.stdin.buffer]
     inputs = {'texts': texts}
-    if given.pair or given.choices:
-        parts = [t.split(b'\t', 1 if given.pair else -1) for t in texts]
-        if min(map(len, parts), default=2) < 2:
-            sys.exit(f'error: {min(parts, key=len)[0]} has no tab')
-        name, rest = ('pairs', 1) if given.pair else ('choices', slice(1, None))
-        inputs['texts'] = [part[0] for part in parts]
-        inputs[name] = [part[rest] for part in parts]
+    if args.pair or args.choices:
+        cells = [t.split(b'\t', 1 if args.pair else -1) for t in texts]
+        if min(map(len, cells), default=2) < 2:
+            sys.exit(f'error: {min(cells, key=len)[0]} has no tab')
+        name, rest = ('pairs', 1) if args.pair else ('choices', slice(1, None))
+        inputs['texts'] = [part[0] for part in cells]
+        inputs[name] = [part[rest] for part in cells]
     try:
-        client = Client(given.url, given.model, given.version, given.timeout)
-        outputs = client.call(given.signature, **inputs)
+        client = Client(args.url, args.model, args.version, args.timeout)
+        outputs = client.call(args.signature, **inputs)
     except (ServingError, ValueError) as error:
         sys.exit(f'error: {error}')
     for row in zip(*outputs.values(), strict=True):

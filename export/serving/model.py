@@ -1,4 +1,4 @@
-"""Runs what `export.litert` has written: strings in, vectors or classes out.
+"""A model that `export.litert` has written: strings in, vectors or classes out.
 
     model = Model('models/phone')
     model.encode(['strings in'])           # float32 [n, D]
@@ -8,15 +8,15 @@
 
 As a command it prints one JSON object for each text.
 
-This file stands alone: it lies beside the model that it runs, and needs numpy
-and ai-edge-litert (or TensorFlow). `WordPiece` needs the standard library
-alone. The folder:
+This file stands alone in the folder of the model. It needs numpy and
+ai-edge-litert (or TensorFlow); `WordPiece` needs the standard library alone.
+The folder:
 
     model.tflite      for each length T a signature: ids [1, T], length [1]
                       and, of two texts, where the second begins [1], int32
-    model.json        what signatures there are, and what is put around a text
-    vocab.txt         pieces in the order of their ids
-    characters.json   what becomes of characters before that
+    model.json        signatures, and special tokens around a text
+    vocab.txt         tokens in the order of their ids
+    characters.json   how characters are normalized
 """
 
 from __future__ import annotations
@@ -32,42 +32,41 @@ import unicodedata
 from collections.abc import Sequence
 from typing import Any
 
-_LONGEST_WORD = 100  # characters; a longer one is unknown
-_WORDS = 1 << 16  # that are remembered
+_LONGEST_WORD = 100  # characters; a longer word is unknown
+_WORDS = 1 << 16  # whose tokens are cached
 _UNKNOWN = '[UNK]'
 
 
-class Model:
+class LitertModel:
     """A folder of `export.litert` in memory, for one thread at a time.
 
     Attributes:
-        signatures: by name, how wide its answers are.
+        signatures: the width of answers, by name.
         labels: names of the classes, in the order of their probabilities.
-        lengths: tokens that texts are padded to: the next one that has room.
-        tokenizer: `ids(text)` gives the numbers of its pieces.
+        lengths: numbers of tokens that texts are padded to.
+        tokenizer: `ids(text)` returns the ids of its tokens.
     """
 
     def __init__(self, folder: str | pathlib.Path, threads: int = 1):
-        """Reads it.
+        """Reads the files of a model.
 
         Args:
-            folder: with model.tflite and what lies beside it.
-            threads: that a text is computed with; one is fastest for short
-                ones.
+            folder: of export.litert.
+            threads: for each text; one is fastest for short texts.
 
         Raises:
             ImportError: ai-edge-litert is missing.
-            FileNotFoundError: there is no model.
+            FileNotFoundError: the folder has no model.
         """
         folder = pathlib.Path(folder)
         if not (folder / 'model.json').is_file():
             raise FileNotFoundError(
                 f'{folder} has no model.json: it is not of export.litert'
             )
-        self._told = json.loads((folder / 'model.json').read_text('utf-8'))
-        self.signatures: dict[str, int] = self._told['signatures']
-        self.labels: list[str] = self._told['labels']
-        self.lengths: list[int] = self._told['lengths']
+        self._facts = json.loads((folder / 'model.json').read_text('utf-8'))
+        self.signatures: dict[str, int] = self._facts['signatures']
+        self.labels: list[str] = self._facts['labels']
+        self.lengths: list[int] = self._facts['lengths']
         self.tokenizer = read_tokenizer(folder)
         try:
             from ai_edge_litert.interpreter import Interpreter
@@ -84,12 +83,12 @@ class Model:
         self._runner = functools.cache(interpreter.get_signature_runner)
 
     def encode(self, texts: Sequence[str], prompt: str | None = None) -> Any:
-        """Vectors of texts.
+        """Computes vectors of texts.
 
         Args:
             texts: n strings.
-            prompt: name of what is put before each; None: what the model
-                says, '': nothing.
+            prompt: name of the prompt before each text; None: the model's,
+                '': none.
 
         Returns:
             float32 [n, D].
@@ -97,18 +96,18 @@ class Model:
         Raises:
             ValueError: this model gives no vectors, or has no such prompt.
         """
-        prompts = {'': '', **self._told['prompts']}
-        name = self._told['prompt'] if prompt is None else prompt
+        prompts = {'': '', **self._facts['prompts']}
+        name = self._facts['prompt'] if prompt is None else prompt
         _check_list(texts)
         if name not in prompts:
-            known = ', '.join(self._told['prompts']) or 'none'
+            known = ', '.join(self._facts['prompts']) or 'none'
             raise ValueError(f'prompt {name!r}: this model has {known}')
         return self._all('embed', [prompts[name] + text for text in texts])
 
     def classify(
         self, texts: Sequence[str], pairs: Sequence[str] | None = None
     ) -> Any:
-        """Probabilities of classes.
+        """Computes probabilities of classes.
 
         Args:
             texts: n strings.
@@ -125,7 +124,7 @@ class Model:
         import numpy as np
 
         scores = self.scores(texts, pairs)
-        if self._told['multilabel'] or scores.shape[1] == 1:
+        if self._facts['multilabel'] or scores.shape[1] == 1:
             return 1 / (1 + np.exp(-scores))
         odds = np.exp(scores - scores.max(axis=1, keepdims=True))
         return odds / odds.sum(axis=1, keepdims=True)
@@ -133,13 +132,13 @@ class Model:
     def scores(
         self, texts: Sequence[str], pairs: Sequence[str] | None = None
     ) -> Any:
-        """float32 [n, C], of which `classify` makes probabilities."""
+        """Computes scores (logits) of classes, [n, C] float32."""
         return self._all('classify', texts, pairs)
 
     def rate(
         self, texts: Sequence[str], pairs: Sequence[str] | None = None
     ) -> Any:
-        """float32 [n], the numbers of texts; see `classify`."""
+        """Predicts the numbers of texts, [n] float32; args as of `classify`."""
         return self._all('regress', texts, pairs)[:, 0]
 
     def _all(
@@ -148,7 +147,7 @@ class Model:
         texts: Sequence[str],
         pairs: Sequence[str] | None = None,
     ) -> Any:
-        """What a signature gives for each text: [n, width] float32."""
+        """Computes a signature of each text: [n, width] float32."""
         import numpy as np
 
         sides = [texts] if pairs is None else [texts, pairs]
@@ -159,60 +158,64 @@ class Model:
             )
         _check_list(texts)
         outputs = np.zeros((len(texts), self.signatures[name]), np.float32)
-        for row, example in enumerate(zip(*sides, strict=True)):
+        for i, example in enumerate(zip(*sides, strict=True)):
             ids = [self.tokenizer.ids(text) for text in example]
-            outputs[row] = self._one(name, *ids)
-            if self._told['both_ways']:
-                outputs[row] += self._one(name, *ids[::-1])
+            outputs[i] = self._one(name, *ids)
+            if self._facts['both_ways']:
+                outputs[i] += self._one(name, *ids[::-1])
         return outputs
 
     def _one(
         self, name: str, first: list[int], second: list[int] | None = None
     ) -> Any:
-        """What a signature gives for the pieces of a text, or of two."""
+        """Computes a signature of the ids of a text, or of two: [width]."""
         import numpy as np
 
-        before, *between, after = self._told[
+        before, *between, after = self._facts[
             'around' if second is None else 'around_two'
         ]
         limit = self.lengths[-1] - len(before) - len(after)
         more = {}
         if second is None:
-            row = before + first[:limit]
+            sequence = before + first[:limit]
         else:
             (between,) = between
             sizes = _fitting_lengths(
                 len(first), len(second), limit - len(between)
             )
-            row = before + first[: sizes[0]] + between
-            more['second'] = np.array([len(row)], np.int32)
-            row += second[: sizes[1]]
-        row += after
-        length = self.lengths[bisect.bisect_left(self.lengths, len(row))]
-        ids = np.full((1, length), self._told['padding'], np.int32)
-        ids[0, : len(row)] = row
+            sequence = before + first[: sizes[0]] + between
+            more['second'] = np.array([len(sequence)], np.int32)
+            sequence += second[: sizes[1]]
+        sequence += after
+        size = len(sequence)
+        length = self.lengths[bisect.bisect_left(self.lengths, size)]
+        ids = np.full((1, length), self._facts['padding'], np.int32)
+        ids[0, :size] = sequence
         (answer,) = self._runner(f'{name}_{length}')(
-            ids=ids, length=np.array([len(row)], np.int32), **more
+            ids=ids, length=np.array([size], np.int32), **more
         ).values()
         return answer[0]
 
 
+Model = LitertModel  # the name for users
+
+
 def _check_list(texts: Sequence[str]) -> None:
-    """TypeError: one string, which is a sequence of its characters."""
+    """Raises TypeError of one string, a sequence of characters."""
     if isinstance(texts, str):
         raise TypeError('this takes a list of texts, this is one string')
 
 
 def _fitting_lengths(first: int, second: int, total: int) -> tuple[int, int]:
-    """Pieces of two texts that are kept; the longer one is cut first."""
+    """Returns how many tokens of two texts stay; the longer is truncated."""
     if first + second <= total:
         return first, second
-    kept = min(first, second, total // 2)
-    return (total - kept, kept) if first > second else (kept, total - kept)
+    least = min(first, second, total // 2)
+    return (total - least, least) if first > second else (least, total - least)
 
 
 class WordPiece:
-    """BERT's tokenizer: a word is the longest pieces from its left."""
+    """BERT's tokenizer: the longest token first, from the left of a word."""
 
     def __init__(
         self,
@@ -221,13 +224,13 @@ class WordPiece:
         normalized: dict[str, Any] | None = None,
         added: Sequence[dict[str, Any]] = (),
     ):
-        """Builds it.
+        """Builds the tokenizer.
 
         Args:
-            vocabulary: pieces in the order of their ids.
-            characters: what becomes of them, as characters.json has it.
-            normalized: the same before words are parted, where tokens are
-                found in what is normalised.
+            vocabulary: tokens in the order of their ids.
+            characters: how they are normalized, as in characters.json.
+            normalized: likewise for texts in which `added` tokens with
+                `normalized` are found, before words are split.
             added: tokens that are found in texts before all else.
         """
         self._normalized = _Characters(normalized or {'runs': [], 'forms': {}})
@@ -242,33 +245,34 @@ class WordPiece:
             )
             for normal in (False, True)
         )  # fmt: skip
-        self._ids = {piece: number for number, piece in enumerate(vocabulary)}
+        self._ids = {token: number for number, token in enumerate(vocabulary)}
         self._longest = max(map(len, vocabulary))
         self._characters = _Characters(characters)
-        self._word = functools.lru_cache(_WORDS)(self._pieces)
+        self._word = functools.lru_cache(_WORDS)(self._tokens)
 
     def ids(self, text: str) -> list[int]:
-        """The numbers of the pieces of a text, and of added tokens in it;
-        other special pieces are text.
+        """Returns ids of the tokens of a text, also of added tokens.
+
+        Other special tokens are read as text.
         """
         ids: list[int] = []
-        for part in self._written.parts(text):
-            if isinstance(part, int):
-                ids.append(part)
+        for item in self._written.split(text):
+            if isinstance(item, int):
+                ids.append(item)
             else:
-                ids += self._between(part)
+                ids += self._between(item)
         return ids
 
     def _between(self, text: str) -> list[int]:
-        """Reads the text between two tokens that stand as written."""
+        """Returns ids of a text between two tokens that stand as written."""
         ids: list[int] = []
         if self._normal.pattern:
             text = text.translate(self._normalized)
-        for part in self._normal.parts(text):
-            if isinstance(part, int):
-                ids.append(part)
+        for item in self._normal.split(text):
+            if isinstance(item, int):
+                ids.append(item)
             else:
-                ids += self._plain(part)
+                ids += self._plain(item)
         return ids
 
     def _plain(self, text: str) -> list[int]:
@@ -278,7 +282,7 @@ class WordPiece:
                 ids += self._word(word)
         return ids
 
-    def _pieces(self, word: str) -> tuple[int, ...]:
+    def _tokens(self, word: str) -> tuple[int, ...]:
         unknown = (self._ids[_UNKNOWN],)
         if len(word) > _LONGEST_WORD:
             return unknown
@@ -295,8 +299,9 @@ class WordPiece:
 
 
 class _Added:
-    """Tokens, by what a text spells, that are found in it as `tokenizers` does:
-    the longest one at each place, from the left.
+    """Tokens that are found in a text as written, as by `tokenizers`.
+
+    The longest at each place, from the left.
     """
 
     def __init__(self, tokens: dict[str, dict[str, Any]]):
@@ -305,8 +310,8 @@ class _Added:
         self.pattern = '|'.join(map(re.escape, spelled))
         self._find = re.compile(self.pattern).finditer
 
-    def parts(self, text: str) -> list[str | int]:
-        """Texts, and the ids of tokens between them."""
+    def split(self, text: str) -> list[str | int]:
+        """Splits a text at the tokens: texts, and ids between two texts."""
         if not self.pattern:
             return [text]
         parts: list[str | int] = []
@@ -333,16 +338,16 @@ def _of_word(character: str) -> bool:
 
 
 class _Characters(dict):
-    """For str.translate: what a character becomes, by its number."""
+    """A table for str.translate: normalized forms by code point."""
 
-    def __init__(self, told: dict[str, Any]):
+    def __init__(self, table: dict[str, Any]):
         super().__init__(
-            (ord(character), form) for character, form in told['forms'].items()
+            (ord(character), form) for character, form in table['forms'].items()
         )
-        self._runs = [tuple(run) for run in told['runs']] or [(0, -1, '')]
+        self._runs = [tuple(run) for run in table['runs']] or [(0, -1, '')]
 
     def __missing__(self, code: int) -> str:
-        """Of a character in one of the runs, or one that stays."""
+        """Returns the form of a character in a run, or the character."""
         place = bisect.bisect_right(self._runs, (code, math.inf)) - 1
         first, last, form = self._runs[max(place, 0)]
         inside = first <= code <= last
@@ -351,7 +356,7 @@ class _Characters(dict):
 
 
 def read_tokenizer(folder: pathlib.Path) -> WordPiece:
-    """The tokenizer that lies in a folder."""
+    """Reads the tokenizer of a folder."""
     lines = (folder / 'vocab.txt').read_bytes().decode().split('\n')
     while lines and not lines[-1]:
         lines.pop()
@@ -362,7 +367,7 @@ def read_tokenizer(folder: pathlib.Path) -> WordPiece:
 
 
 def main(texts: Sequence[str]) -> None:
-    """Prints what the model beside this file says of texts."""
+    """Prints the answers of the model in the folder of the file."""
     model = Model(pathlib.Path(__file__).resolve().parent)
     for text in texts:
         if 'embed' in model.signatures:

@@ -1,7 +1,6 @@
-"""Pieces for the blanks of a text, by rows that learned from masked ones.
+"""Tokens for the blanks of a text, by rows that learned from masked ones.
 
-Glossary of shapes: B texts, T tokens, N pieces of all texts together, Q
-places, V vocabulary.
+Glossary of shapes: P masks of a text, J tokens of all texts together.
 """
 
 import re
@@ -11,67 +10,68 @@ import numpy as np
 import tensorflow as tf
 
 from infoword_tf.config import WEIGHTS
-from infoword_tf.inference.states import States
+from infoword_tf.inference.states import Predictor
 from infoword_tf.text import strings, vocabulary
 from infoword_tf.text.tokenizer import Tokenizer
 
 Tensor = Any
-_FAR = 2**30  # from every piece
+_FAR = 2**30  # from every token
 
 
-class Blanks(States):
-    """A workdir that fills in [MASK]."""
+class Blanks(Predictor):
+    """The tokens that a workdir puts in the place of [MASK]."""
 
     @property
-    def fill_rows(self) -> list[str]:
-        """Rows that can fill a blank here; the first one does.
+    def rows(self) -> list[str]:
+        """Names of the rows that can fill a blank; the first one does.
 
-        Some need `unigram`: their scores are of p(b | a) / p(b).
+        Rows whose scores are of p(b | a) / p(b) need `unigram`.
         """
-        more = [] if self.unigram is None else ['blanks_by_counts']
+        more = [] if self.workdir.unigram is None else ['blanks_by_counts']
         return [
             row
             for answer in ('blanks', *more)
-            for row in self.rows_that(answer)
+            for row in self.states.rows_that(answer)
         ]
 
-    def piece_scores(
+    def token_scores(
         self, ids: Tensor, lengths: Tensor, places: Tensor
     ) -> Tensor:
-        """log p of every piece at places [B, Q] of [MASK]; graph or eager.
+        """Computes log p of every token at places of [MASK]; graph or eager.
+
+        Args:
+            ids, lengths: as in `States.__call__`.
+            places: [B, P] int32.
 
         Returns:
-            [B, Q, V] float32 log-probabilities; special pieces but [UNK]
+            [B, P, V] float32 log-probabilities; special tokens but [UNK]
             have none.
 
         Raises:
             ValueError: no row of this model can, or what it needs is missing.
         """
-        rows = self.fill_rows
+        rows, unigram = self.rows, self.workdir.unigram
         if not rows:
-            row = self.row_that('blanks', 'blanks_by_counts')
+            row = self.states.row_that('blanks', 'blanks_by_counts')
             raise ValueError(
-                f'{row} fills blanks with the piece counts of its training '
+                f'{row} fills blanks with the token counts of its training '
                 f'text, and this workdir has none (`unigram` in {WEIGHTS})'
             )
         states = self.states(ids, lengths, places=places)
-        counts = None
-        if self.unigram is not None:
-            counts = np.maximum(self.unigram, 1e-9)
-        return self._pieces_log_p(
-            self.model.objectives[rows[0]].piece_scores(states, counts)
-        )
+        counts = None if unigram is None else np.maximum(unigram, 1e-9)
+        objective = self.workdir.model.objectives[rows[0]]
+        return self._token_log_p(objective.token_scores(states, counts))
 
     def fill_mask(
         self, text: str | bytes, top_k: int = 10
     ) -> list[list[tuple[str, float]]]:
-        """What may stand at each [MASK] of a text.
+        """Fills in the blanks of a text.
 
         Args:
-            text: with [MASK] where a piece is wanted.
+            text: with [MASK] where a token is wanted.
 
         Returns:
-            For each [MASK] the best pieces with their log-probabilities
+            For each [MASK] the best tokens with their log-probabilities
             (nats), best first.
 
         Raises:
@@ -80,29 +80,31 @@ class Blanks(States):
                 no row that can.
         """
         text = strings.checked_one(text)
-        pieces = with_masks(self.tokenizer, tf.constant([text]))
-        masks = masks_of(pieces, self.tokenizer.mask_id)[0]
+        workdir, tokenizer = self.workdir, self.workdir.tokenizer
+        tokens = with_masks(tokenizer, tf.constant([text]))
+        masks = masks_of(tokens, tokenizer.mask_id)[0]
         if not len(masks):
             raise ValueError(f'there is no {vocabulary.MASK} in {text!r}')
-        size = len(pieces.flat_values) + self.max_length - self.free_length
-        if size > self.max_length:
+        size = len(tokens.flat_values) + workdir.max_length
+        size -= workdir.free_length
+        if size > workdir.max_length:
             raise ValueError(
-                f'{size} tokens, but this model takes {self.max_length}; '
+                f'{size} tokens, but this model takes {workdir.max_length}; '
                 'shorten the text'
             )
-        scores = self.piece_scores(
-            self.template.one(pieces, size).to_tensor(),
+        scores = self.token_scores(
+            workdir.template.one(tokens, size).to_tensor(),
             tf.constant([size]),
-            tf.cast(masks, tf.int32)[None] + len(self.before),
+            tf.cast(masks, tf.int32)[None] + len(workdir.before),
         )
-        return self._best_pieces(scores[0], top_k)
+        return self._best_tokens(scores[0], top_k)
 
 
 def with_masks(tokenizer: Tokenizer, texts: Tensor) -> tf.RaggedTensor:
-    """Pieces of texts that have [MASK] in them: [B] -> [B, pieces] int32.
+    """Tokenizes texts [B] that contain [MASK]: [B, None] int32.
 
-    A tokenizer that knows how a text spells it finds it; to others [MASK] is
-    text like any other, so texts are parted there.
+    A tokenizer that knows how a text spells [MASK] finds it; to others it is
+    text like any other, so texts are split there.
     """
     if tokenizer.mask_text is not None:
         mask = re.escape(vocabulary.MASK)
@@ -116,44 +118,47 @@ def with_masks(tokenizer: Tokenizer, texts: Tensor) -> tf.RaggedTensor:
     masks = tf.fill([tf.size(number), 1], tokenizer.mask_id)
     # Before each part but the first.
     masks = tf.ragged.boolean_mask(masks, inside[:, None])
-    pieces = tokenizer.tokenize_parts(parts.flat_values, inside)
-    return parts.with_values(tf.concat([masks, pieces], 1)).merge_dims(1, 2)
+    tokens = tokenizer.tokenize_parts(parts.flat_values, inside)
+    return parts.with_values(tf.concat([masks, tokens], 1)).merge_dims(1, 2)
 
 
-def masks_of(pieces: tf.RaggedTensor, mask_id: int) -> tf.RaggedTensor:
-    """Which pieces of each text are masks: [B, masks] int64."""
-    where = tf.where(tf.equal(pieces.flat_values, mask_id))[:, 0]
-    text = tf.gather(pieces.value_rowids(), where)
+def masks_of(tokens: tf.RaggedTensor, mask_id: int) -> tf.RaggedTensor:
+    """Finds the masks among the tokens of each text: [B, None] int64."""
+    indices = tf.where(tf.equal(tokens.flat_values, mask_id))[:, 0]
+    text = tf.gather(tokens.value_rowids(), indices)
     return tf.RaggedTensor.from_value_rowids(
-        where - tf.gather(pieces.row_starts(), text),
+        indices - tf.gather(tokens.row_starts(), text),
         text,
-        pieces.nrows(),
+        tokens.nrows(),
         validate=False,
     )
 
 
 def first_masks(masks: tf.RaggedTensor, count: int) -> Tensor:
-    """[B, `count`] int32: the first of `masks_of`; beyond them -2^30."""
+    """Returns the first `count` of `masks_of`, [B, P] int32, or -2^30."""
     return tf.cast(masks.to_tensor(-_FAR, shape=(None, count)), tf.int32)
 
 
 def near_masks(
-    pieces: tf.RaggedTensor, masks: Tensor, limit: int
+    tokens: tf.RaggedTensor, masks: Tensor, limit: int
 ) -> tf.RaggedTensor:
-    """Cuts texts [B, pieces] to the `limit` pieces that are nearest to their
-    masks, [B, Q] of `first_masks`.
+    """Truncates texts to the `limit` tokens that are nearest to masks.
 
-    Masks stay, then pieces by their distance from the nearest of these, the
+    Masks stay, then tokens by their distance from the nearest mask, the
     earlier first; in their order. Of a text without masks the beginning stays.
+
+    Args:
+        tokens: [B, None] int32.
+        masks: [B, P] of `first_masks`.
     """
-    text = pieces.value_rowids()
-    place = tf.ragged.range(pieces.row_lengths()).flat_values
-    far = tf.cast(place, tf.int32)[:, None] - tf.gather(masks, text)  # [N, Q]
+    text = tokens.value_rowids()
+    place = tf.ragged.range(tokens.row_lengths()).flat_values
+    far = tf.cast(place, tf.int32)[:, None] - tf.gather(masks, text)  # [J, P]
     far = tf.cast(tf.reduce_min(tf.abs(far), axis=1), tf.int64)
     order = tf.argsort(text * 2**32 + far, stable=True)
     # Texts lie as before, each by distance: its first `limit` stay.
     stay = tf.sort(tf.boolean_mask(order, place < limit))
-    sizes = tf.minimum(pieces.row_lengths(), tf.cast(limit, tf.int64))
+    sizes = tf.minimum(tokens.row_lengths(), tf.cast(limit, tf.int64))
     return tf.RaggedTensor.from_row_lengths(
-        tf.gather(pieces.flat_values, stay), sizes, validate=False
+        tf.gather(tokens.flat_values, stay), sizes, validate=False
     )

@@ -1,13 +1,13 @@
-"""Contexts that are too long for a row: windows over them, beside a question.
+"""Contexts that are too long for a sequence: windows over them, and a question.
 
     bert    [CLS] question [SEP] context [SEP]
     xlnet   context [SEP] question [SEP] [CLS]
 
-A window begins `stride` pieces after the one before it, until one holds the
-last piece (Devlin et al. 2019, as its code has it). A piece that is in several
+A window begins `stride` tokens after the one before it, until one holds the
+last token (Devlin et al. 2019, as its code has it). A token that is in several
 windows is read best where it has most context; spans begin there alone.
 
-Glossary of shapes: B contexts, W windows, N pieces of all windows together.
+Glossary of shapes: G windows of all contexts, J tokens of all windows together.
 """
 
 from typing import Any, NamedTuple
@@ -20,12 +20,12 @@ Tensor = Any
 
 
 class ContextWindows(NamedTuple):
-    """Windows, in the order of their contexts.
+    """Windows, in the order of contexts.
 
     Attributes:
-        contexts: [W] int64, the number of each one's context.
-        firsts: [W] int64, its first piece there.
-        sizes: [W] int64, how many pieces it has.
+        contexts: [G] int64, the index of each window's context.
+        firsts: [G] int64, the first token of the window in its context.
+        sizes: [G] int64, tokens of the window.
     """
 
     contexts: Tensor
@@ -34,11 +34,12 @@ class ContextWindows(NamedTuple):
 
 
 def windows(sizes: Tensor, limits: Tensor, stride: int) -> ContextWindows:
-    """Where windows lie over contexts of sizes [B] int64; graph or eager.
+    """Places windows over contexts of `sizes` tokens; graph or eager.
 
     Args:
-        limits: [B] int64, pieces that a window of it has room for, 1 or more.
-        stride: pieces between the beginnings of windows, at most.
+        sizes: [B] int64.
+        limits: [B] int64, tokens that a window has room for, 1 or more.
+        stride: tokens between the beginnings of windows, at most.
     """
     steps = tf.minimum(limits, tf.cast(stride, limits.dtype))
     beyond = tf.maximum(sizes - limits, 0)
@@ -57,49 +58,56 @@ def windows(sizes: Tensor, limits: Tensor, stride: int) -> ContextWindows:
     )
 
 
-def most_context(found: ContextWindows, sizes: Tensor) -> Tensor:
-    """Which pieces have nowhere more context than in this window.
+def most_context(windows: ContextWindows, sizes: Tensor) -> Tensor:
+    """Finds the tokens that no other window shows with more context.
 
-    The context of a piece is the smaller number of pieces on either side and
+    The context of a token is the smaller number of tokens on either side and
     a hundredth of the window's length. Among equals it is the first window.
+    `sizes` [B] are tokens of the contexts.
 
     Returns:
-        [N] bool, of the pieces of one window after those of the other.
+        [J] bool, window after window.
     """
-    window = tf.repeat(tf.range(tf.size(found.sizes, tf.int64)), found.sizes)
-    begins = tf.cumsum(found.sizes, exclusive=True)
+    window = tf.repeat(
+        tf.range(tf.size(windows.sizes, tf.int64)), windows.sizes
+    )
+    begins = tf.cumsum(windows.sizes, exclusive=True)
     place = tf.range(tf.size(window, tf.int64)) - tf.gather(begins, window)
-    size = tf.gather(found.sizes, window)
+    size = tf.gather(windows.sizes, window)
     context = 100 * tf.minimum(place, size - 1 - place) + size
-    context_score = context * tf.size(found.sizes, tf.int64) - window
-    piece = place + tf.gather(
-        tf.gather(tf.cumsum(sizes, exclusive=True), found.contexts)
-        + found.firsts,
+    context_score = context * tf.size(windows.sizes, tf.int64) - window
+    token = place + tf.gather(
+        tf.gather(tf.cumsum(sizes, exclusive=True), windows.contexts)
+        + windows.firsts,
         window,
     )
     best = tf.math.unsorted_segment_max(
-        context_score, piece, tf.reduce_sum(sizes)
+        context_score, token, tf.reduce_sum(sizes)
     )
-    return tf.equal(context_score, tf.gather(best, piece))
+    return tf.equal(context_score, tf.gather(best, token))
 
 
 def question_limit(max_length: int, specials: int, longest: int) -> int:
-    """Pieces of a question that are read: `longest`, or half of the room."""
+    """Returns how many tokens of a question are read.
+
+    `longest`, or half of the room that is left by `specials` special tokens.
+    """
     return min(longest, (max_length - specials) // 2)
 
 
-def beside(
+def add_questions(
     questions: tf.RaggedTensor, contexts: tf.RaggedTensor, template: Template
 ) -> tuple[tf.RaggedTensor, Tensor, Tensor]:
-    """Lays questions and parts of contexts, [W, pieces] int32 each, out.
+    """Formats questions and windows of contexts, [G, None] int32 each.
 
     Returns:
-        ids [W, tokens]; and [W] int64 where the second text of each begins,
-        and its context.
+        ids [G, None]; and [G] int64 where the second text of each begins, and
+        where its context does.
     """
-    ahead = 'cls' in template.layout.two[1]  # the context, as in XLNet
-    texts = (contexts, questions) if ahead else (questions, contexts)
+    context_first = 'cls' in template.layout.two[1]  # as in XLNet
+    texts = (contexts, questions) if context_first else (questions, contexts)
     before, between = len(template.around_two[0]), len(template.between)
     second = before + texts[0].row_lengths() + between
     first = tf.fill(tf.shape(second), tf.cast(before, second.dtype))
-    return template.two(*texts), second, first if ahead else second
+    ids = template.two(*texts)
+    return ids, second, first if context_first else second

@@ -3,7 +3,7 @@
     model = infoword_tf.load('runs/quickstart')
     model.encode(['a sentence', 'another'])        # float32 [2, D]
     model.fill_mask('read a [MASK] file')
-    model.next_pieces('returns a list of')         # rows of next words
+    model.next_tokens('returns a list of')         # tokens, log p
     model.classify(['a question'], ['a passage'])  # converted classifiers
     model.answer(['who?'], ['a long context'])
 
@@ -12,28 +12,119 @@ Every workdir gives vectors; what else it answers depends on its rows
 """
 
 import functools
-from collections.abc import Sequence
+from collections.abc import Callable
+from operator import attrgetter
+from typing import Any
 
+from infoword_tf.config import Config
+from infoword_tf.inference import variants
 from infoword_tf.inference.blanks import Blanks
 from infoword_tf.inference.classes import Classes
-from infoword_tf.inference.continuing import Continuing
-from infoword_tf.inference.reader import Reader, Reply
+from infoword_tf.inference.continuation import Continuation
+from infoword_tf.inference.reader import Reader
+from infoword_tf.inference.states import States
 from infoword_tf.inference.vectors import Vectors
+from infoword_tf.workdir import Workdir
 
 
-class Loaded(Vectors, Blanks, Continuing, Classes):
-    """A workdir in memory, with all that it may be asked."""
+def _of(name: str, method: Callable[..., Any]) -> Callable[..., Any]:
+    """Makes a method of `Loaded` that calls `method` of the attribute `name`.
 
-    def answer(
-        self,
-        questions: Sequence[str],
-        contexts: Sequence[str],
-        batch_size: int = 32,
-    ) -> list[Reply]:
-        """Answers out of contexts; see `reader.Reader.answer`."""
-        return self.reader.answer(questions, contexts, batch_size)
+    Signature and documentation are those of `method`.
+    """
+
+    @functools.wraps(method)
+    def call(self: 'Loaded', *args: Any, **kwargs: Any) -> Any:
+        return method(getattr(self, name), *args, **kwargs)
+
+    return call
+
+
+def _variant(make: Callable[..., Workdir]) -> Callable[..., 'Loaded']:
+    """Makes a method of `Loaded` that returns a variant of the workdir."""
+
+    @functools.wraps(make)
+    def call(self: 'Loaded', *args: Any, **kwargs: Any) -> 'Loaded':
+        return Loaded(make(self.workdir, *args, **kwargs))
+
+    return call
+
+
+class Loaded:
+    """A workdir in memory, with all answers of the model.
+
+    Attributes:
+        workdir: the model, its tokenizer and config.
+        states: ids to states, which all answers are computed from.
+        vectors, blanks, continuation, classes, reader: the answers.
+    """
+
+    def __init__(self, workdir: Workdir):
+        """Makes the answers; graphs are traced at the first call."""
+        self.workdir = workdir
+        self.states = states = States(workdir)
+        self.vectors, self.blanks = Vectors(states), Blanks(states)
+        self.continuation = Continuation(states)
+        self.classes, self.reader = Classes(states), Reader(states)
+
+    # ------------------------------------------------------------- answers
+
+    encode = _of('vectors', Vectors.encode)
+    embed = _of('vectors', Vectors.embed)
+    word_vectors = _of('vectors', Vectors.word_vectors)
+    vector_width = _of('vectors', Vectors.width)
+    tokenize = _of('vectors', Vectors.tokenize)
+    tokenized = tokenize  # the name of older versions
+    encode_tokenized = _of('vectors', Vectors.encode_tokenized)
+    cut = property(attrgetter('vectors.cut'), doc='`Vectors.cut`.')
+    fill_mask = _of('blanks', Blanks.fill_mask)
+    next_tokens = _of('continuation', Continuation.next_tokens)
+    next_pieces = next_tokens  # the name of older versions
+    classify = _of('classes', Classes.classify)
+    scores = _of('classes', Classes.scores)
+    choose = _of('classes', Classes.choose)
+    rate = _of('classes', Classes.rate)
+    answer = _of('reader', Reader.answer)
+    rows_that = _of('states', States.rows_that)
+    format_texts = _of('states', States.format_texts)
+    laid_out = format_texts  # the name of older versions
+
+    # --------------------------------------------------------- the workdir
+
+    model = property(attrgetter('workdir.model'))
+    encoder = property(attrgetter('workdir.encoder'))
+    tokenizer = property(attrgetter('workdir.tokenizer'))
+    unigram = property(attrgetter('workdir.unigram'))
+    missing = property(attrgetter('workdir.missing'))
+    layout = property(attrgetter('workdir.layout'))
+    template = property(attrgetter('workdir.template'))
+    before = property(attrgetter('workdir.before'))
+    after = property(attrgetter('workdir.after'))
+    max_length = property(attrgetter('workdir.max_length'))
+    write = _of('workdir', Workdir.write)
+    start = _of('workdir', Workdir.start)
+
+    @property
+    def config(self) -> Config:
+        """The config; assigning another changes all answers."""
+        return self.workdir.config
+
+    @config.setter
+    def config(self, config: Config) -> None:
+        # The graphs of the old config must not answer.
+        workdir = variants.with_config(self.workdir, config)
+        vars(self).clear()
+        self.__init__(workdir)
+
+    # ------------------------------------------------------------ variants
+
+    with_config = _variant(variants.with_config)
+    with_layout = _variant(variants.with_layout)
+    untrained = _variant(variants.untrained)
+    shortened = _variant(variants.shortened)
 
     @functools.cached_property
-    def reader(self) -> Reader:
-        """The row of spans at work; ValueError: there is none."""
-        return Reader(self)
+    def folded(self) -> 'Loaded':
+        """The workdir whose embeddings hold the weights of tokens."""
+        workdir = variants.folded(self.workdir)
+        return self if workdir is self.workdir else Loaded(workdir)

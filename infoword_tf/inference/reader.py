@@ -1,10 +1,10 @@
 """Answers to questions, out of contexts of any length, by a row of spans.
 
-Glossary of shapes: B questions, W windows of all contexts, T tokens, X pieces
-of the longest context of a window, K spans of a window, N answers of a
-question.
+Glossary of shapes: G windows of all contexts, J tokens of the longest context
+of a window, S spans of a window, A answers of a question.
 """
 
+import functools
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
@@ -13,9 +13,9 @@ import tensorflow as tf
 from keras import ops
 
 from infoword_tf.inference import answers, context_windows
-from infoword_tf.inference.states import States
+from infoword_tf.inference.states import Predictor
 from infoword_tf.objectives.infonce import NEVER
-from infoword_tf.objectives.span import slots_of
+from infoword_tf.objectives.span import Spans, slots_of
 from infoword_tf.text import characters, strings
 from infoword_tf.text.template import padded, table
 
@@ -24,17 +24,17 @@ _QUESTIONS = 256  # whose windows are in memory at once
 
 
 class Pages(NamedTuple):
-    """Windows as a model reads them.
+    """Windows over contexts, formatted for the model.
 
     Attributes:
-        questions: [W] int64, that of each.
-        ids: [W, T] int32.
-        lengths: [W] int32.
-        second: [W] int32, where the second of the two texts begins.
-        begins: [W] int32, where the context does.
-        sizes: [W] int32, pieces of the context.
-        most: [W, X] bool, which of them have most context here.
-        starts, ends: [W, X] int32, bytes of each of them in its context.
+        questions: [G] int64, the index of each window's question.
+        ids: [G, T] int32.
+        lengths: [G] int32.
+        second: [G] int32, where the second of the two texts begins.
+        begins: [G] int32, where the context does.
+        sizes: [G] int32, tokens of the context.
+        most: [G, J] bool, the tokens that have most context in this window.
+        starts, ends: [G, J] int32, bytes of each token in its context.
     """
 
     questions: Tensor
@@ -52,10 +52,10 @@ class Answer(NamedTuple):
     """One of the answers to a question.
 
     Attributes:
-        text: as the context has it; '': there is none.
+        text: as the context has it; '': no answer.
         probability: among the best answers of the question.
         score: nats.
-        begin, end: bytes of the context; -1: none.
+        begin, end: bytes of the context; -1: no answer.
     """
 
     text: str
@@ -69,7 +69,7 @@ class Reply(NamedTuple):
     """The reply to a question.
 
     Attributes:
-        text, begin, end: of the best answer, '' and -1 where there is none.
+        text, begin, end: of the best answer; '' and -1 for no answer.
         best: the best answers, best first.
         null_odds: how much more "no answer" scores than the best one, nats;
             None of a model to which every question has an answer.
@@ -82,17 +82,22 @@ class Reply(NamedTuple):
     null_odds: float | None
 
 
-class Reader:
-    """The row of a workdir that answers spans, at work; graph or eager."""
+class Reader(Predictor):
+    """The answers that a workdir reads out of contexts."""
 
-    width = 3 * answers.SPANS + 1
+    width = 3 * answers.SPANS + 1  # of `spans`
 
-    def __init__(self, loaded: States):
-        """Finds the row; ValueError: there is none."""
-        self.loaded = loaded
-        self.head = loaded.model.objectives[loaded.row_that('spans')]
+    @functools.cached_property
+    def head(self) -> Spans:
+        """The row of spans; ValueError: the model has none."""
+        objectives = self.workdir.model.objectives
+        return objectives[self.states.row_that('spans')]
+
+    @functools.cached_property
+    def _graph(self) -> Any:
+        """A graph of `spans`."""
         spec = tf.TensorSpec
-        self._graph = tf.function(
+        return tf.function(
             self.spans,
             input_signature=[
                 spec((None, None), tf.int32),
@@ -103,34 +108,37 @@ class Reader:
         )
 
     def pages(self, questions: Tensor, contexts: Tensor) -> Pages:
-        """Windows over contexts, beside their questions: [B] string each."""
-        loaded, head = self.loaded, self.head
-        limit = loaded.template.free_length(loaded.max_length, texts=2)
+        """Formats contexts [B] as windows, with questions [B]; both string."""
+        workdir, head = self.workdir, self.head
+        limit = workdir.template.free_length(workdir.max_length, texts=2)
         longest = context_windows.question_limit(
-            loaded.max_length, loaded.max_length - limit, head.question
+            workdir.max_length, workdir.max_length - limit, head.question
         )
-        asked = loaded.tokenizer.tokenize(questions)[:, :longest]
-        pieces, *offsets = characters.read(loaded.tokenizer, contexts)
-        sizes = pieces.row_lengths()
-        found = context_windows.windows(
-            sizes, limit - asked.row_lengths(), head.stride
+        question_tokens = workdir.tokenizer.tokenize(questions)[:, :longest]
+        tokens, *offsets = characters.read(workdir.tokenizer, contexts)
+        sizes = tokens.row_lengths()
+        windows = context_windows.windows(
+            sizes, limit - question_tokens.row_lengths(), head.stride
         )
-        most = context_windows.most_context(found, sizes)
-        first = tf.gather(pieces.row_starts(), found.contexts) + found.firsts
-        places = tf.ragged.range(first, first + found.sizes)
+        most = context_windows.most_context(windows, sizes)
+        first = tf.gather(tokens.row_starts(), windows.contexts)
+        first += windows.firsts
+        indices = tf.ragged.range(first, first + windows.sizes)
 
-        def part(of: tf.RaggedTensor) -> tf.RaggedTensor:
-            return tf.gather(tf.cast(of.values, tf.int32), places)
+        def in_windows(values: tf.RaggedTensor) -> tf.RaggedTensor:
+            return tf.gather(tf.cast(values.values, tf.int32), indices)
 
-        rows, second, begins = context_windows.beside(
-            tf.gather(asked, found.contexts), part(pieces), loaded.template
+        ids, second, begins = context_windows.add_questions(
+            tf.gather(question_tokens, windows.contexts),
+            in_windows(tokens),
+            workdir.template,
         )
         return Pages(
-            found.contexts,
-            *padded(rows, loaded.tokenizer.pad_id),
-            *(tf.cast(x, tf.int32) for x in (second, begins, found.sizes)),
-            table(places.with_values(most), False),
-            *(table(part(x), 0) for x in offsets),
+            windows.contexts,
+            *padded(ids, workdir.tokenizer.pad_id),
+            *(tf.cast(x, tf.int32) for x in (second, begins, windows.sizes)),
+            table(indices.with_values(most), False),
+            *(table(in_windows(x), 0) for x in offsets),
         )
 
     def spans(
@@ -142,20 +150,20 @@ class Reader:
         sizes: Tensor,
         most: Tensor,
     ) -> Tensor:
-        """The best spans of windows; args as in `Pages`.
+        """Computes the best spans of windows; args as in `Pages`.
 
         Returns:
-            [W, 3 K + 1] float32: K scores, first places, last ones, and what
-            "nowhere" scores (0 of a model that has it not).
+            [G, 3 S + 1] float32: S scores, first places, last places, and the
+            score of no answer (0 of a model that always answers).
         """
-        loaded, head = self.loaded, self.head
-        states = loaded.states(ids, lengths, second=second)
+        head, layout = self.head, self.workdir.layout
+        states = self.states(ids, lengths, second=second)
         length = tf.shape(ids)[1]
         column = tf.range(length)[None, :]
         after = column >= begins[:, None]
         inside = after & (column < (begins + sizes)[:, None])
-        nowhere = tf.zeros_like(lengths) if loaded.layout.first else lengths - 1
-        said = head.spans(
+        nowhere = tf.zeros_like(lengths) if layout.first else lengths - 1
+        scores = head.spans(
             states,
             slots_of(
                 inside[:, None], nowhere[:, None], length if head.null else None
@@ -164,22 +172,22 @@ class Reader:
         # Of tokens, those of contexts.
         places = begins[:, None] + tf.range(tf.shape(most)[1])
         places = tf.minimum(places, length - 1)
-        last = tf.gather(said['last'], places, batch_dims=1)
-        how = most, sizes, head.longest
+        last = tf.gather(scores['last'], places, batch_dims=1)
+        limits = most, sizes, head.longest
         if head.conditional:
-            found = answers.spans_after(
-                said['starts'][:, 0], said['first'][:, 0], last, *how
+            best = answers.spans_after(
+                scores['starts'][:, 0], scores['first'][:, 0], last, *limits
             )
         else:
-            first = tf.gather(said['first'], places, batch_dims=1)
-            found = answers.spans(first, last, *how)
-        none = tf.zeros_like(found.scores[:, :1])
+            first = tf.gather(scores['first'], places, batch_dims=1)
+            best = answers.spans(first, last, *limits)
+        none = tf.zeros_like(best.scores[:, :1])
         return tf.concat(
             [
-                found.scores,
-                tf.cast(found.firsts, tf.float32),
-                tf.cast(found.lasts, tf.float32),
-                said.get('nowhere', none),
+                best.scores,
+                tf.cast(best.firsts, tf.float32),
+                tf.cast(best.lasts, tf.float32),
+                scores.get('nowhere', none),
             ],
             axis=1,
         )
@@ -187,12 +195,12 @@ class Reader:
     def replies(
         self, contexts: Tensor, pages: Pages, spans: Tensor
     ) -> dict[str, Tensor]:
-        """The replies to questions.
+        """Finds the best answers of questions among the spans of windows.
 
         Returns:
             'text', 'score', 'begin' and 'end' [B] of the best answer, 'texts',
-            'scores', 'probabilities', 'begins' and 'ends' [B, N] of the best
-            ones, and 'null_odds' [B] where there may be no answer.
+            'scores', 'probabilities', 'begins' and 'ends' [B, A] of the best
+            answers, and 'null_odds' [B] of a model that may not answer.
         """
         count = answers.SPANS
         scores = spans[:, :count]
@@ -201,28 +209,28 @@ class Reader:
             for i in (1, 2)
         )
         # What is no span points anywhere.
-        most = tf.shape(pages.starts)[1] - 1
+        limit = tf.shape(pages.starts)[1] - 1
         begins, ends = (
-            tf.gather(of, tf.minimum(places, most), batch_dims=1)
-            for of, places in ((pages.starts, firsts), (pages.ends, lasts))
+            tf.gather(offsets, tf.minimum(places, limit), batch_dims=1)
+            for offsets, places in ((pages.starts, firsts), (pages.ends, lasts))
         )
         best = answers.answers(contexts, pages.questions, scores, begins, ends)
         real = best.scores > NEVER / 2
         compared = best.scores
-        found = {
+        several = {
             'texts': best.texts,
             'scores': best.scores,
             'begins': best.begins,
             'ends': best.ends,
         }
-        one = {name[:-1]: value[:, 0] for name, value in found.items()}
+        one = {name[:-1]: value[:, 0] for name, value in several.items()}
         if self.head.null:
             none = answers.lowest(
                 spans[:, -1], pages.questions, tf.size(contexts)
             )
             odds = tf.where(real[:, 0], none - one['score'], answers.SURE)
-            found['null_odds'] = odds
-            silent = odds > self.loaded.config.null_threshold
+            several['null_odds'] = odds
+            silent = odds > self.config.null_threshold
             one |= {
                 'text': tf.where(silent, '', one['text']),
                 'begin': tf.where(silent, answers.NOWHERE, one['begin']),
@@ -230,8 +238,8 @@ class Reader:
             }
             compared = tf.concat([compared, none[:, None]], axis=1)
         shares = ops.softmax(compared, axis=1)[:, : best.scores.shape[1]]
-        found['probabilities'] = tf.where(real, shares, 0.0)
-        return one | found
+        several['probabilities'] = tf.where(real, shares, 0.0)
+        return one | several
 
     def answer(
         self,
@@ -239,17 +247,19 @@ class Reader:
         contexts: Sequence[str],
         batch_size: int = 32,
     ) -> list[Reply]:
-        """Answers questions out of their contexts.
+        """Answers questions out of contexts.
 
         Args:
             questions, contexts: n strings each (or bytes, UTF-8).
             batch_size: windows that are computed together.
 
         Raises:
-            TypeError: one string instead of a sequence of them, or one of
-                them is no text.
-            ValueError: they are not equally many; half a surrogate pair.
+            TypeError: one string instead of a sequence of strings, or an
+                entry that is no text.
+            ValueError: no row of this model answers; questions and contexts
+                of different numbers; half a surrogate pair.
         """
+        _ = self.head  # complains before the work
         questions = strings.checked(questions, 'questions')
         contexts = strings.checked(contexts, 'contexts')
         if len(questions) != len(contexts):
@@ -258,42 +268,42 @@ class Reader:
             )
         replies = []
         for begin in range(0, len(questions), _QUESTIONS):
-            some = slice(begin, begin + _QUESTIONS)
-            asked, given = (
-                tf.constant(texts[some], tf.string)
+            chunk = [
+                tf.constant(texts[begin : begin + _QUESTIONS], tf.string)
                 for texts in (questions, contexts)
-            )
-            pages = self.pages(asked, given)
-            # Those of like length together: hardly any padding is computed.
+            ]
+            pages = self.pages(*chunk)
+            # Windows of like length together: hardly any padding is computed.
             order = np.argsort(pages.lengths.numpy(), kind='stable')
             spans = np.zeros((len(order), self.width), np.float32)
             for start in range(0, len(order), batch_size):
-                rows = order[start : start + batch_size]
-                part = [tf.gather(x, rows) for x in pages[1:7]]
-                longest = tf.reduce_max(part[1])
-                spans[rows] = self._graph(part[0][:, :longest], *part[1:])
-            said = self.replies(given, pages, tf.constant(spans))
-            said = {name: value.numpy() for name, value in said.items()}
+                batch = order[start : start + batch_size]
+                ids, lengths, *more = (tf.gather(x, batch) for x in pages[1:7])
+                longest = tf.reduce_max(lengths)
+                spans[batch] = self._graph(ids[:, :longest], lengths, *more)
+            outputs = self.replies(chunk[1], pages, tf.constant(spans))
+            outputs = {name: value.numpy() for name, value in outputs.items()}
             replies += [
-                self._reply({name: value[row] for name, value in said.items()})
-                for row in range(len(asked))
+                _reply({name: value[i] for name, value in outputs.items()})
+                for i in range(len(chunk[0]))
             ]
         return replies
 
-    def _reply(self, said: dict[str, Any]) -> Reply:
-        """One question of what `replies` gives."""
-        fields = 'texts', 'probabilities', 'scores', 'begins', 'ends'
-        columns = (said[name].tolist() for name in fields)
-        best = [
-            Answer(text.decode(errors='replace'), share, score, *places)
-            for text, share, score, *places in zip(*columns, strict=True)
-            if score > NEVER / 2
-        ]
-        odds = said.get('null_odds')
-        return Reply(
-            said['text'].decode(errors='replace'),
-            int(said['begin']),
-            int(said['end']),
-            best,
-            None if odds is None else float(odds),
-        )
+
+def _reply(outputs: dict[str, Any]) -> Reply:
+    """Makes the reply to one question from outputs of `Reader.replies`."""
+    fields = 'texts', 'probabilities', 'scores', 'begins', 'ends'
+    columns = (outputs[name].tolist() for name in fields)
+    best = [
+        Answer(text.decode(errors='replace'), share, score, *offsets)
+        for text, share, score, *offsets in zip(*columns, strict=True)
+        if score > NEVER / 2
+    ]
+    odds = outputs.get('null_odds')
+    return Reply(
+        outputs['text'].decode(errors='replace'),
+        int(outputs['begin']),
+        int(outputs['end']),
+        best,
+        None if odds is None else float(odds),
+    )

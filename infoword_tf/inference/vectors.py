@@ -1,13 +1,12 @@
 """One vector for each text.
 
-The steps are set by a workdir's config, and are the same wherever vectors are
-computed, in exports too: a prompt before the text (`prompted`), special tokens
-around it (`States.laid_out`), pooling of the states of some layers, with the
-learned weights of a row if it has some, dense layers, and where the config says
-so normalisation to length 1 (`embed`).
+The config of a workdir sets the steps, which are the same wherever vectors are
+computed, in exports too: a prompt before the text (`Vectors.prompted`), special
+tokens around it, pooling of the states of some layers, by learned weights of a
+row where the pooling has them, dense layers, truncation to `dims` and
+normalisation to length 1.
 
-Glossary of shapes: B texts of a batch, T tokens, n texts, N distinct ones, D
-width.
+Glossary of shapes: n texts, m distinct texts.
 """
 
 import functools
@@ -20,40 +19,46 @@ import numpy as np
 import tensorflow as tf
 from keras import ops
 
-from infoword_tf import progress as shown
-from infoword_tf.inference.states import States, last_places, real_places
+from infoword_tf import progress as progress_bars
+from infoword_tf.inference import variants
+from infoword_tf.inference.states import (
+    Predictor,
+    States,
+    cls_places,
+    last_places,
+    real_places,
+)
 from infoword_tf.inference.wordvectors import WordVectors
 from infoword_tf.layers.block import take
 from infoword_tf.layers.pooling import LAYERS, LEARNED, POOLINGS, unit
 from infoword_tf.objectives.contrast import SentenceContrast
 from infoword_tf.text import strings
-from infoword_tf.text.template import padded
 
 Tensor = Any
 _TEXTS_A_CALL = 4096  # of the tokenizer
 
 
 class Tokenized(NamedTuple):
-    """n texts in their layout, cut at the longest that the model reads.
+    """Texts as ids, with special tokens, truncated at `max_length`.
 
     Attributes:
-        ids: of the N distinct texts, flat int32.
-        lengths: of these, [N] int64.
-        place: [n] int64, which of them each text is.
-        cut: how many of the n were longer.
+        ids: of the m distinct texts, flat int32.
+        lengths: [m] int64.
+        indices: [n] int64, the distinct text that each text equals.
+        cut: how many of the n texts were truncated.
     """
 
     ids: np.ndarray
     lengths: np.ndarray
-    place: np.ndarray
+    indices: np.ndarray
     cut: int
 
 
-class Vectors(States):
-    """A workdir that makes vectors of texts, which all do.
+class Vectors(Predictor):
+    """The vectors that a workdir gives texts, and words.
 
     Attributes:
-        cut: how many texts the last `encode` cut at `max_length`.
+        cut: how many texts the last `encode` truncated at `max_length`.
     """
 
     cut = 0
@@ -69,128 +74,163 @@ class Vectors(States):
         segment_ids: Tensor | None = None,
         key: Tensor | None = None,
     ) -> Tensor:
-        """One vector for each text; graph or eager, any shape.
+        """Computes one vector for each sequence; graph or eager, any shape.
 
         Args:
-            ids, lengths, layers, segment_ids, key: as in `states`.
+            ids, lengths, layers, segment_ids, key: as in `States.__call__`.
             pooling: 'cls', 'last', 'mean', 'max', 'by_position' (the mean with
                 weights 1, 2, 3, ...), 'weighted' (weights that a row has
                 learned), 'first_last' (the mean over layers 1 and L), 'mix'
-                (over all layers, see `states`) or 'words' (weighted, and
-                beside it a row's words); None: the config's, with the layers
-                over it and the length 1 that the config may ask for.
+                (over all layers) or 'words' (weighted, followed by a row's
+                vector of words); None: the config's, with its dense layers,
+                `dims` and normalisation.
 
         Returns:
-            [B, `vector_width`] float32.
+            [B, `width`] float32.
 
         Raises:
             ValueError: a pooling that this model does not have.
         """
+        name = self.config.pooling if pooling is None else pooling
+        places = self._places(lengths, name)
+        states = self.states(
+            ids, lengths, LAYERS.get(name) if layers is None else layers,
+            places, segment_ids=segment_ids, key=key,
+        )  # fmt: skip
+        pooled = self._pool(ids, lengths, states, name)
+        return self._finish(pooled) if pooling is None else pooled
 
-        def states(
-            layers: Sequence[int] | str | None, places: Tensor | None = None
-        ) -> Tensor:
-            return self.states(
-                ids, lengths, layers, places,
-                segment_ids=segment_ids, key=key,
-            )  # fmt: skip
-
-        if layers is None:
-            layers = LAYERS.get(pooling or self.config.pooling)
-        return self._vector(ids, lengths, states, pooling, layers)
-
-    def states_and_vector(
+    def embed_with_states(
         self,
         ids: Tensor,
         lengths: Tensor,
         segment_ids: Tensor | None = None,
         key: Tensor | None = None,
     ) -> tuple[Tensor, Tensor]:
-        """What `states` and `embed` give, of one pass; args as there."""
-        layers = LAYERS.get(self.config.pooling)
-        encoded = self._encoded(
+        """Computes states, [B, T, D], and vectors, [B, `width`], in one pass.
+
+        Args as of `embed`, whose vectors they are.
+        """
+        name = self.config.pooling
+        layers = LAYERS.get(name)
+        encoded = self.states.encode(
             ids, lengths, layers is not None,
             segment_ids=segment_ids, key=key,
         )  # fmt: skip
         last = ops.cast(encoded.states, 'float32')
+        places = self._places(lengths, name)
+        states = last
+        if layers is not None:
+            states = self.states.mean(encoded.layers, layers)
+        if places is not None:
+            states = take(states, places)
+        return last, self._finish(self._pool(ids, lengths, states, name))
 
-        def states(
-            layers: Sequence[int] | str | None, places: Tensor | None = None
-        ) -> Tensor:
-            found = last
-            if layers is not None:
-                found = self._mean(encoded.layers, layers)
-            return found if places is None else take(found, places)
+    def embed_tokens(self, tokens: tf.RaggedTensor) -> Tensor:
+        """Computes the vectors of `embed` from a table, without padding.
 
-        return last, self._vector(ids, lengths, states, None, layers)
+        For models that are `is_table`. One operation looks up and adds; for a
+        `folded` workdir no table is made first. Graph or eager.
 
-    def _vector(
-        self,
-        ids: Tensor,
-        lengths: Tensor,
-        states: Callable[..., Tensor],
-        pooling: str | None,
-        layers: Sequence[int] | str | None,
-    ) -> Tensor:
-        """One vector for each text, of states by layers and places; args as of
-        `embed`.
+        Args:
+            tokens: [B, None] int32, of whole texts without special tokens
+                around them; those beyond `free_length` do not count.
+
+        Returns:
+            [B, `width`] float32.
         """
-        if pooling is None:
-            return self._finished(
-                self._vector(ids, lengths, states, self.config.pooling, layers)
-            )
+        workdir, encoder = self.workdir, self.workdir.encoder
+        table = tf.convert_to_tensor(encoder.embedding_table)
+        if encoder.arguments.get('weighted'):
+            weights = tf.convert_to_tensor(encoder.piece_weights)
+            table = table * weights[:, None]
+        splits = tokens.row_splits
+        sizes = tf.minimum(splits[1:] - splits[:-1], workdir.free_length)
+        text = tokens.value_rowids()
+        place = tf.range(splits[-1]) - tf.gather(splits, text)
+        is_read = place < workdir.free_length
+        total = tf.sparse.segment_sum(
+            table,
+            tf.boolean_mask(tokens.flat_values, is_read),
+            tf.boolean_mask(text, is_read),
+            num_segments=tokens.nrows(),
+        )
+        around = [*workdir.before, *workdir.after]
+        ends = tf.reduce_sum(tf.gather(table, around), axis=0)
+        count = tf.cast(sizes + len(around), tf.float32)
+        return self._finish(tf.cast(total + ends, tf.float32) / count[:, None])
+
+    @property
+    def is_table(self) -> bool:
+        """The case that a text's vector is the mean of one vector a token,
+        whatever is around it: `embed_tokens` computes it then."""
+        encoder = self.workdir.encoder
+        return not encoder.contextual and self.config.pooling == 'mean'
+
+    def _places(self, lengths: Tensor, pooling: str) -> Tensor | None:
+        """Returns the one place [B, 1] that a pooling reads, or None: all."""
+        self._pooling_row(pooling)  # complains of an unknown pooling
+        if POOLINGS[pooling] is not None:
+            return None
+        if pooling == 'cls':
+            return cls_places(self.workdir.layout, lengths)
+        return last_places(lengths)
+
+    def _pool(
+        self, ids: Tensor, lengths: Tensor, states: Tensor, pooling: str
+    ) -> Tensor:
+        """Pools states, [B, T, D] or of `_places` [B, 1, D], into vectors."""
         row, compute = self._pooling_row(pooling), POOLINGS[pooling]
         if compute is None:
-            place = last_places(lengths)
-            if pooling == 'cls' and self.layout.first:
-                place = ops.zeros_like(place)
-            # Of the last layer this state alone is computed.
-            pooled = states(layers, place)[:, 0]
-            if len(self.before) + len(self.after):
+            pooled = states[:, 0]
+            if len(self.workdir.before) + len(self.workdir.after):
                 return pooled
-            # Where nothing stands around a text, an empty one has no state.
+            # Without special tokens an empty text has no state.
             real = ops.expand_dims(lengths, 1) > 0
             return ops.where(real, pooled, ops.zeros_like(pooled))
-        states = states(layers)
         real = real_places(ids, lengths)
         if pooling == 'words':
-            return row.text_vectors(ids, real, states, self.unigram)
+            return row.text_vectors(ids, real, states, self.workdir.unigram)
         if row is None:
             return compute(states, real)
         return compute(states, real, ops.convert_to_tensor(row.pooling_kernel))
 
-    def _finished(self, pooled: Tensor) -> Tensor:
-        """The steps after pooling, as the config says."""
-        for layer in self.model.dense:
+    def _finish(self, pooled: Tensor) -> Tensor:
+        """Applies the dense layers, `dims` and the length of the config."""
+        for layer in self.workdir.model.dense:
             pooled = layer(pooled)
         pooled = pooled[:, : self.config.dims]
         return unit(pooled) if self.config.normalize else pooled
 
     def _pooling_row(self, pooling: str) -> SentenceContrast | None:
-        """The row whose weights a pooling needs; None: it needs none."""
+        """Returns the row whose weights a pooling needs, or None.
+
+        Raises:
+            ValueError: an unknown pooling, or no row has its weights.
+        """
         if pooling not in POOLINGS:
             raise ValueError(
                 f'pooling {pooling!r}: known are {", ".join(POOLINGS)}'
             )
         if pooling not in LEARNED:
             return None
-        for row in self.rows_that('vectors'):
-            objective = self.model.objectives[row]
+        for row in self.states.rows_that('vectors'):
+            objective = self.workdir.model.objectives[row]
             if pooling == 'weighted' or (
-                objective.words and self.unigram is not None
+                objective.words and self.workdir.unigram is not None
             ):
                 return objective
         raise ValueError(
-            f'pooling {pooling}: {self._rows} have learned no '
+            f'pooling {pooling}: {self.states.rows_text} have learned no '
             f'{LEARNED[pooling]}; take cls, mean or first_last'
         )
 
     @property
-    def vector_weights(self) -> dict[str, list[Any]]:
-        """By row, its weights that the config's vectors are made with."""
+    def weights(self) -> dict[str, list[Any]]:
+        """The weights of rows that the config's vectors need, by row."""
         pooling = self.config.pooling
         if pooling == 'mix':
-            row = self._mixing_row()
+            row = self.states.mixing_row()
             return {} if row is None else {row.row: row.mixer.weights}
         row = self._pooling_row(pooling)
         if row is None:
@@ -200,137 +240,86 @@ class Vectors(States):
             weights += [row.word_embeddings, row.word_kernel]
         return {row.row: weights}
 
-    def vector_width(self, pooling: str | None = None) -> int:
-        """How long the vectors of a pooling are; args as in `embed`."""
+    def width(self, pooling: str | None = None) -> int:
+        """Returns how many numbers a vector of a pooling has."""
         config, default = self.config, pooling is None
         pooling = pooling or config.pooling
         more = self._pooling_row(pooling).words if pooling == 'words' else 0
-        width = self.encoder.width + more
+        width = self.workdir.encoder.width + more
         if default and config.dense:
             width = config.dense[-1].width
         return min(width, (default and config.dims) or width)
+
+    # -------------------------------------------------------------- graphs
 
     def graph(
         self,
         pooling: str | None = None,
         layers: Sequence[int] | str | None = None,
     ) -> Callable[[Tensor, Tensor], Tensor]:
-        """`embed` as one graph for all shapes: (ids, lengths) -> [B, D]."""
-        if layers not in (None, 'mix'):
-            layers = tuple(layers)
-        return self._traced(pooling, layers)
+        """Returns `embed` as one graph: (ids, lengths) -> [B, D]."""
+        return self._graphs(pooling, _hashable(layers))
 
     @functools.cached_property
-    def _traced(self) -> Callable[..., Any]:
-        return functools.cache(self._trace)
+    def _graphs(self) -> Callable[..., Any]:
+        """The graphs of `graph` by pooling and layers."""
 
-    def _trace(
-        self, pooling: str | None, layers: tuple[int, ...] | str | None
-    ) -> Any:
-        # Complains before the work.
-        self._pooling_row(pooling or self.config.pooling)
-        return tf.function(
-            lambda ids, lengths: self.embed(ids, lengths, pooling, layers),
-            input_signature=[
-                tf.TensorSpec((None, None), tf.int32),
-                tf.TensorSpec((None,), tf.int32),
-            ],
-            autograph=False,
-        )
+        def build(pooling: str | None, layers: Any) -> Any:
+            # Complains before the work.
+            self._pooling_row(pooling or self.config.pooling)
+            return tf.function(
+                lambda ids, lengths: self.embed(ids, lengths, pooling, layers),
+                input_signature=[
+                    tf.TensorSpec((None, None), tf.int32),
+                    tf.TensorSpec((None,), tf.int32),
+                ],
+                autograph=False,
+            )
+
+        return functools.cache(build)
 
     @functools.cached_property
-    def _one_batch(self) -> Callable[..., Any]:
-        """By pooling and layers a graph for texts that are one batch: [B] to
-        vectors, and which of them were cut.
+    def _text_graphs(self) -> Callable[..., Any]:
+        """Graphs of a batch of texts [B], by pooling and layers: vectors, and
+        which texts were truncated.
 
-        One call from strings to vectors. For one short text everything that
-        `tokenized` does call by call takes as long as the encoder.
+        For one short text all that `tokenize` does call by call takes as long
+        as the encoder.
         """
 
-        def trace(pooling: str | None, layers: Any) -> Any:
-            self._pooling_row(pooling or self.config.pooling)
+        def build(pooling: str | None, layers: Any) -> Any:
+            self._pooling_row(pooling or self.config.pooling)  # complains
+            table = None
+            if self._reads_table(pooling, layers):
+                table = Vectors(States(variants.folded(self.workdir)))
 
             def compute(texts: Tensor) -> tuple[Tensor, Tensor]:
-                pieces = self.tokenizer.tokenize(texts)
-                long = pieces.row_lengths() > self.free_length
-                rows = self.template.one(pieces, self.max_length)
-                ids, lengths = padded(rows, self.tokenizer.pad_id)
-                return self.embed(ids, lengths, pooling, layers), long
+                tokens = self.workdir.tokenizer.tokenize(texts)
+                is_long = tokens.row_lengths() > self.workdir.free_length
+                if table is not None:
+                    return table.embed_tokens(tokens), is_long
+                ids, lengths = self.states.format_tokens(tokens)
+                return self.embed(ids, lengths, pooling, layers), is_long
 
             return tf.function(
                 compute, input_signature=[tf.TensorSpec((None,), tf.string)],
                 autograph=False,
             )  # fmt: skip
 
-        return functools.cache(trace)
-
-    # ------------------------------------------------ tables of embeddings
-
-    @property
-    def is_table(self) -> bool:
-        """Whether a text's vector is the mean of what its pieces are alone,
-        whatever is around them: then `embed_pieces` gives it."""
-        return not self.encoder.contextual and self.config.pooling == 'mean'
-
-    def embed_pieces(self, pieces: tf.RaggedTensor) -> Tensor:
-        """One vector for each text, from its pieces: no padding is computed.
-
-        What `embed` gives, of a model that `is_table`, by one operation that
-        looks up and adds; of one that is `folded` too, without first making
-        a table. Graph or eager.
-
-        Args:
-            pieces: [B, None] int32, of whole texts without what stands around
-                them; those beyond `free_length` do not count.
-
-        Returns:
-            [B, `vector_width`] float32.
-        """
-        table = tf.convert_to_tensor(self.encoder.embedding_table)
-        if self.encoder.arguments.get('weighted'):
-            weights = tf.convert_to_tensor(self.encoder.piece_weights)
-            table = table * weights[:, None]
-        splits = pieces.row_splits
-        sizes = tf.minimum(splits[1:] - splits[:-1], self.free_length)
-        text = pieces.value_rowids()
-        place = tf.range(splits[-1]) - tf.gather(splits, text)
-        kept = place < self.free_length
-        total = tf.sparse.segment_sum(
-            table,
-            tf.boolean_mask(pieces.flat_values, kept),
-            tf.boolean_mask(text, kept),
-            num_segments=pieces.nrows(),
-        )
-        around = [*self.before, *self.after]
-        ends = tf.reduce_sum(tf.gather(table, around), axis=0)
-        count = tf.cast(sizes + len(around), tf.float32)
-        return self._finished(
-            tf.cast(total + ends, tf.float32) / count[:, None]
-        )
+        return functools.cache(build)
 
     @functools.cached_property
-    def _table_graph(self) -> Any:
-        """Texts [B] to vectors, and which of them were cut."""
-        folded = self.folded
-
-        def compute(texts: Tensor) -> tuple[Tensor, Tensor]:
-            pieces = self.tokenizer.tokenize(texts)
-            long = pieces.row_lengths() > self.free_length
-            return folded.embed_pieces(pieces), long
-
+    def _token_graph(self) -> Any:
+        """A graph of `embed_tokens`, by the weights at each call."""
         return tf.function(
-            compute, input_signature=[tf.TensorSpec((None,), tf.string)],
-            autograph=False,
-        )  # fmt: skip
-
-    @functools.cached_property
-    def _pieces_graph(self) -> Any:
-        """`embed_pieces`, of weights as they are when it is called."""
-        return tf.function(
-            self.embed_pieces,
+            self.embed_tokens,
             input_signature=[tf.RaggedTensorSpec((None, None), tf.int32, 1)],
             autograph=False,
         )
+
+    def _reads_table(self, pooling: str | None, layers: Any) -> bool:
+        """Tells whether `embed_tokens` computes the vectors."""
+        return self.is_table and pooling is None and not layers
 
     # -------------------------------------------------- strings to vectors
 
@@ -345,66 +334,63 @@ class Vectors(States):
         prompt: str | None = None,
         dims: int | None = None,
     ) -> np.ndarray:
-        """Vectors of texts, in their order.
+        """Computes vectors of texts, in order.
 
         Equal texts are encoded once, and have equal vectors. Texts are sorted
         by length and batched by tokens, so that hardly any padding is
         computed; two batches are computed at a time, or as many as there are
         cores where TensorFlow has one thread for an operation
         (`tf.config.threading.set_intra_op_parallelism_threads(1)`), with which
-        one text alone is faster too. Longer texts than `max_length` are cut;
-        `cut` says how many.
+        one text alone is faster, too. Texts longer than `max_length` are
+        truncated; `cut` says how many.
 
         Args:
             texts: n strings (or bytes, UTF-8), as of `strings.checked`.
-            batch_size: a batch holds so many texts of `max_length`, or as
-                many tokens of shorter ones. Few, so that states stay in the
-                caches of a processor.
+            batch_size: texts of `max_length` in a batch, which holds as many
+                tokens of shorter ones. Few, so that states stay in the caches
+                of a processor.
             pooling, layers: as in `embed`; one layer may be a number.
             normalize: to length 1.
             progress: shows a bar for more than one batch.
-            prompt: name of what is put before each text, as 'query'; None:
-                what the config says, '': nothing.
-            dims: the first so many numbers alone (of length 1 where vectors
-                are), as models trained with `--simcse.dims` allow.
+            prompt: name of the prompt before each text, as 'query'; None: the
+                config's, '': none.
+            dims: how many first numbers of a vector to return (of length 1
+                where vectors are), as models trained with `--simcse.dims`
+                allow.
 
         Returns:
-            float32 [n, `vector_width`], or [n, dims].
+            float32 [n, `width`], or [n, dims].
 
         Raises:
-            TypeError: one string instead of a sequence of them, or one of
-                them is no text.
+            TypeError: one string instead of a sequence of strings, or an
+                entry that is no text.
             ValueError: a pooling, layer or prompt that this model does not
                 have, more `dims` than numbers, or half a surrogate pair.
         """
-        texts, place = strings.distinct(strings.checked(texts))
+        texts, indices = strings.distinct(strings.checked(texts))
         if isinstance(layers, int):
             layers = (layers,)
         for layer in () if layers in (None, 'mix') else layers:
-            depth = self.encoder.depth
+            depth = self.workdir.encoder.depth
             if not -depth - 1 <= layer <= depth:
                 raise ValueError(f'layer {layer}: there are 0 to {depth}')
         self.config.prompt_text(prompt)  # complains before the work
-        width = self.vector_width(pooling)
+        width = self.width(pooling)
         if dims is not None and not 0 < dims <= width:
             raise ValueError(f'dims {dims}: vectors have {width} numbers')
-        if self.is_table and pooling is None and not layers:
+        is_table = self._reads_table(pooling, layers)
+        if is_table or 0 < len(texts) <= batch_size:
+            graph = self._text_graphs(pooling, _hashable(layers))
             vectors = np.empty((len(texts), width), np.float32)
-            long = np.zeros(len(texts), bool)
-            for some in _parts(texts):
-                vectors[some], long[some] = self._table_graph(
-                    self.prompted(texts[some], prompt)
+            is_long = np.zeros(len(texts), bool)
+            for chunk in _chunks(texts) if is_table else [slice(None)]:
+                vectors[chunk], is_long[chunk] = graph(
+                    self.prompted(texts[chunk], prompt)
                 )
-            vectors, self.cut = _each(vectors, place), int(long[place].sum())
-        elif 0 < len(texts) <= batch_size:
-            if layers not in (None, 'mix'):
-                layers = tuple(layers)
-            graph = self._one_batch(pooling, layers)
-            found, long = graph(self.prompted(texts, prompt))
-            vectors = _each(found.numpy(), place)
-            self.cut = int(long.numpy()[place].sum())
+            vectors = _repeat(vectors, indices)
+            self.cut = int(is_long[indices].sum())
         else:
-            tokenized = self._tokenized(texts, place, prompt)
+            tokenized = self._tokenize(texts, indices, prompt)
             self.cut = tokenized.cut
             vectors = self.encode_tokenized(
                 tokenized, batch_size, pooling, progress, layers
@@ -422,45 +408,45 @@ class Vectors(States):
         progress: bool = False,
         layers: Sequence[int] | str | None = None,
     ) -> np.ndarray:
-        """Vectors of texts as `encode` makes them, of `tokenized` ones.
+        """Computes vectors as `encode` does, of texts that `tokenize` returned.
 
         By the weights as they are at each call. Args and errors as of
         `encode`.
 
         Returns:
-            float32 [n, `vector_width`].
+            float32 [n, `width`].
         """
-        ids, lengths = texts.ids, texts.lengths
-        if self.is_table and pooling is None and not layers:
+        workdir, ids, lengths = self.workdir, texts.ids, texts.lengths
+        if self._reads_table(pooling, layers):
             ragged = tf.RaggedTensor.from_row_lengths(ids, lengths)
-            around = len(self.before), len(self.after)
-            pieces = ragged[:, around[0] : -around[1] or None]
-            return _each(self._pieces_graph(pieces).numpy(), texts.place)
-        width = self.vector_width(pooling)
+            before, after = len(workdir.before), len(workdir.after)
+            tokens = ragged[:, before : -after or None]
+            return _repeat(self._token_graph(tokens).numpy(), texts.indices)
+        width = self.width(pooling)
         vectors = np.empty((len(lengths), width), np.float32)
         # Traced here: what surrounds the call is of this thread alone.
         embed = self.graph(pooling, layers).get_concrete_function()
         begins = np.cumsum(lengths) - lengths
         order = np.argsort(lengths, kind='stable')[::-1]
-        tokens = batch_size * self.max_length
+        tokens = batch_size * workdir.max_length
         batches, done = [], 0
         while done < len(lengths):
             longest = lengths[order[done]]
             batches.append(order[done : done + max(1, tokens // longest)])
             done += len(batches[-1])
 
-        def compute(rows: np.ndarray) -> int:
-            column = np.arange(lengths[rows[0]])
-            real = column < lengths[rows, None]
-            source = np.where(real, begins[rows, None] + column, 0)
-            padded = np.where(real, ids[source], self.tokenizer.pad_id)
-            vectors[rows] = embed(
-                tf.constant(padded), tf.constant(lengths[rows], tf.int32)
+        def compute(batch: np.ndarray) -> int:
+            place = np.arange(lengths[batch[0]])
+            real = place < lengths[batch, None]
+            source = np.where(real, begins[batch, None] + place, 0)
+            padded = np.where(real, ids[source], workdir.tokenizer.pad_id)
+            vectors[batch] = embed(
+                tf.constant(padded), tf.constant(lengths[batch], tf.int32)
             )
-            return len(rows)
+            return len(batch)
 
         with (
-            shown.bar(
+            progress_bars.bar(
                 total=len(lengths),
                 unit=' texts',
                 disable=not progress or lengths.sum() <= tokens,
@@ -469,95 +455,103 @@ class Vectors(States):
         ):
             for count in threads.map(compute, batches):
                 bar.update(count)
-        return _each(vectors, texts.place)
+        return _repeat(vectors, texts.indices)
 
-    def tokenized(
+    def tokenize(
         self, texts: Sequence[str], prompt: str | None = None
     ) -> Tokenized:
-        """Texts to be encoded again and again; args as of `encode`."""
-        return self._tokenized(
-            *strings.distinct(strings.checked(texts)), prompt
-        )
+        """Tokenizes texts that are to be encoded again and again; args as of
+        `encode`.
+        """
+        return self._tokenize(*strings.distinct(strings.checked(texts)), prompt)
 
-    def _tokenized(
-        self, texts: Sequence[str], place: np.ndarray, prompt: str | None
+    def _tokenize(
+        self, texts: Sequence[str], indices: np.ndarray, prompt: str | None
     ) -> Tokenized:
-        """Tokenizes what `strings.distinct` returns; see `tokenized`."""
-        flat, lengths = [np.zeros(0, np.int32)], [np.zeros(0, np.int64)]
-        long = np.zeros(len(texts), bool)
-        for some in _parts(texts):
-            pieces = self.tokenizer.tokenize(self.prompted(texts[some], prompt))
-            long[some] = pieces.row_lengths().numpy() > self.free_length
-            rows = self.template.one(pieces, self.max_length)
-            flat.append(rows.flat_values.numpy())
-            lengths.append(rows.row_lengths().numpy())
+        """Tokenizes the outputs of `strings.distinct`."""
+        workdir = self.workdir
+        ids, lengths = [np.zeros(0, np.int32)], [np.zeros(0, np.int64)]
+        is_long = np.zeros(len(texts), bool)
+        for chunk in _chunks(texts):
+            tokens = workdir.tokenizer.tokenize(
+                self.prompted(texts[chunk], prompt)
+            )
+            is_long[chunk] = tokens.row_lengths().numpy() > workdir.free_length
+            tokens = workdir.template.one(tokens, workdir.max_length)
+            ids.append(tokens.flat_values.numpy())
+            lengths.append(tokens.row_lengths().numpy())
         return Tokenized(
-            np.concatenate(flat),
+            np.concatenate(ids),
             np.concatenate(lengths),
-            place,
-            int(long[place].sum()),
+            indices,
+            int(is_long[indices].sum()),
         )
 
     def prompted(
         self, texts: Sequence[str] | Tensor, prompt: str | None = None
     ) -> Tensor:
-        """Texts [B] with what is put before each; args as
-        `Config.prompt_text`.
-        """
+        """Puts a prompt before each text [B]; args as `Config.prompt_text`."""
         before = self.config.prompt_text(prompt)
         texts = tf.convert_to_tensor(texts, tf.string)
         return tf.strings.join([before, texts]) if before else texts
 
     def word_vectors(self, words: Sequence[str] | None = None) -> WordVectors:
-        """Vectors of words.
+        """Returns vectors of words.
 
         Args:
-            words: of which; None: all pieces of the vocabulary that are not
-                special. Of a vocabulary of whole words those that it lacks
-                are left out.
+            words: None: all tokens of the vocabulary but special ones. Words
+                that a vocabulary of whole words lacks are left out.
 
         Returns:
-            Input embeddings where a word is a piece of the vocabulary, or
-            none are named; of other vocabularies what `encode` makes of each
-            word alone.
+            Input embeddings where words are tokens of the vocabulary, or
+            `words` is None; of other vocabularies what `encode` computes of
+            each word alone.
 
         Raises:
-            TypeError: one string instead of a sequence of them.
+            TypeError: one string instead of a sequence of strings.
         """
+        tokenizer = self.workdir.tokenizer
         if words is not None:
             words = strings.checked(words, 'words')
-        if words is not None and self.tokenizer.kind != 'words':
+        if words is not None and tokenizer.kind != 'words':
             return WordVectors(list(words), self.encode(words, progress=False))
-        index = {word: i for i, word in enumerate(self.tokenizer.vocabulary)}
-        for special in (*self.tokenizer.control_ids, self.tokenizer.unk_id):
-            index.pop(self.tokenizer.vocabulary[special], None)
+        ids = {word: i for i, word in enumerate(tokenizer.vocabulary)}
+        for special in (*tokenizer.control_ids, tokenizer.unk_id):
+            ids.pop(tokenizer.vocabulary[special], None)
         if words is not None:
-            index = {word: index[word] for word in words if word in index}
-        table = np.asarray(self.encoder.embedding_table, np.float32)
-        return WordVectors(list(index), table[list(index.values())])
+            ids = {word: ids[word] for word in words if word in ids}
+        table = np.asarray(self.workdir.encoder.embedding_table, np.float32)
+        return WordVectors(list(ids), table[list(ids.values())])
+
+
+def _hashable(layers: Sequence[int] | str | None) -> Any:
+    return layers if layers in (None, 'mix') else tuple(layers)
 
 
 def _batches_at_a_time() -> int:
-    """Of `encode`: two, so that one computes where the other waits for a
-    thread; where an operation has one thread alone, one for each core."""
-    # TensorFlow reads the variable where nothing is set, and does not tell.
+    """Returns how many batches `encode` computes at a time.
+
+    Two, so that one computes where the other waits for a thread; where an
+    operation has one thread alone, one for each core.
+    """
+    # TensorFlow reads the variable if nothing is set, and does not tell.
     threads = tf.config.threading.get_intra_op_parallelism_threads()
     threads = threads or os.environ.get('TF_NUM_INTRAOP_THREADS')
     return max(2, os.cpu_count() or 1) if threads in (1, '1') else 2
 
 
-def _parts(texts: Sequence[str]) -> list[slice]:
-    """All texts, so many at once as a tokenizer gets."""
+def _chunks(texts: Sequence[str]) -> list[slice]:
+    """Splits texts into chunks that a tokenizer gets at once."""
     starts = range(0, len(texts), _TEXTS_A_CALL)
     return [slice(start, start + _TEXTS_A_CALL) for start in starts]
 
 
-def _each(vectors: np.ndarray, place: np.ndarray) -> np.ndarray:
-    """Repeats vectors [N, D] of distinct texts for each text: [n, D]."""
-    return vectors if len(vectors) == len(place) else vectors[place]
+def _repeat(vectors: np.ndarray, indices: np.ndarray) -> np.ndarray:
+    """Repeats vectors [m, D] of distinct texts for each text: [n, D]."""
+    return vectors if len(vectors) == len(indices) else vectors[indices]
 
 
 def _unit(vectors: np.ndarray) -> np.ndarray:
-    """[n, D], in place, to length 1."""
+    """Scales vectors [n, D], in place, to length 1."""
     vectors /= np.maximum(np.linalg.norm(vectors, axis=1, keepdims=True), 1e-12)
     return vectors

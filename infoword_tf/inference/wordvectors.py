@@ -1,9 +1,7 @@
 """Vectors of words, and the text format of word2vec.
 
 The first line has the number of words and their width, each other line a word
-and its numbers, parted by single spaces.
-
-Glossary of shapes: V words, D width.
+and its numbers, between single spaces.
 """
 
 import pathlib
@@ -20,7 +18,7 @@ class WordVectors(NamedTuple):
     """Words, and a vector of each.
 
     Attributes:
-        words: V, each once; of a vocabulary the commonest first.
+        words: V distinct words; of a vocabulary the commonest first.
         vectors: [V, D] float32.
     """
 
@@ -51,14 +49,12 @@ class WordVectors(NamedTuple):
 
 
 def read(path: str | pathlib.Path) -> WordVectors:
-    """Reads the text format.
-
-    A word that is there twice keeps its first vector.
+    """Reads the text format; of equal words the first stays.
 
     Raises:
         FileNotFoundError: there is no such file.
-        ValueError: a line is not as it should be, or there are more or fewer
-            than the first one says; the message names file and line.
+        ValueError: a line is malformed, or there are more or fewer than the
+            first one says; the message names file and line.
     """
     path = pathlib.Path(path)
     if not path.is_file():
@@ -67,7 +63,7 @@ def read(path: str | pathlib.Path) -> WordVectors:
     header = next(lines, '')
     try:
         number, width = map(int, header.split())
-        # A number is two bytes at least: no memory is taken for others.
+        # A number takes two bytes at least: a false count takes no memory.
         if min(number, width) < 0 or number * width > path.stat().st_size:
             raise ValueError
     except ValueError:

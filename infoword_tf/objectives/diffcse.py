@@ -119,8 +119,8 @@ class ReplacedTokens(Objective):
     def _scores(self, states: Tensor, batch: Batch) -> Tensor:
         """Scores words by the generator: [B, T, D] -> [B, T, V]."""
         for row in self.auxiliary_rows.get(GENERATOR, {}).values():
-            if hasattr(row, 'piece_scores'):
-                return row.piece_scores(states, batch.statistics.training)
+            if hasattr(row, 'token_scores'):
+                return row.token_scores(states, batch.statistics.training)
         table = self.auxiliaries[GENERATOR].embedding_table
         x = ops.cast(states, 'float32')
         return ops.matmul(x, ops.transpose(ops.convert_to_tensor(table)))

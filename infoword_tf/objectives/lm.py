@@ -45,7 +45,7 @@ class NextTokens(SampledTokens):
 
     view = VIEW
 
-    def piece_scores(self, states: Tensor) -> Tensor:
+    def token_scores(self, states: Tensor) -> Tensor:
         """Scores the vocabulary: states [..., D] -> f(a, .) [..., V]."""
         table = ops.cast(self.encoder.embedding_table, 'float32')
         scores = ops.matmul(ops.cast(states, 'float32'), ops.transpose(table))

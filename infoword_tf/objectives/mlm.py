@@ -61,7 +61,7 @@ class MaskedTokens(VocabularyTokens):
         """Applies the transform, if chosen: x [B, P, D] -> [B, P, D]."""
         return self.transformed(x, key) if self.transform else x
 
-    def piece_scores(self, states: Tensor, counts: np.ndarray) -> Tensor:
+    def token_scores(self, states: Tensor, counts: np.ndarray) -> Tensor:
         """Scores the vocabulary: states [B, P, D] -> f(a, .) [B, P, V]."""
         x = ops.cast(self.head(states), 'float32')
         table = ops.cast(self.encoder.embedding_table, 'float32')
@@ -112,7 +112,7 @@ class NceTokens(Objective):
         'loss.',
     )
 
-    def piece_scores(self, states: Tensor, counts: np.ndarray) -> Tensor:
+    def token_scores(self, states: Tensor, counts: np.ndarray) -> Tensor:
         """Scores the vocabulary: states [B, P, D] -> [B, P, V].
 
         The best f is pointwise mutual information, which is highest for rare

@@ -48,7 +48,7 @@ class Evaluator:
 
     def _tokenized(self, texts: list[str], role: str | None) -> Tokenized:
         prompt = role and self.vectors.config.prompt_for(role)
-        tokenized = self.vectors.tokenized(texts, prompt)
+        tokenized = self.vectors.tokenize(texts, prompt)
         self.cut += tokenized.cut
         return tokenized
 

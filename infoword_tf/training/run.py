@@ -36,6 +36,7 @@ from infoword_tf.data.opened import (
 )
 from infoword_tf.data.store import Store
 from infoword_tf.evaluation.judgements import Judgements
+from infoword_tf.inference.loaded import Loaded
 from infoword_tf.inference.vectors import Vectors
 from infoword_tf.model import Model
 from infoword_tf.objectives import Statistics
@@ -709,7 +710,9 @@ class Run:
     def _vectors(self) -> Vectors:
         """Of the model that is trained."""
         counts = self.counts if self.counts.any() else None
-        return Vectors(self.built.model, self.tokenizer, self.config, counts)
+        return Loaded(
+            Workdir(self.built.model, self.tokenizer, self.config, counts)
+        ).vectors
 
     def _evaluator(self) -> Evaluator:
         """What measures the vectors of the model that is trained."""

@@ -319,7 +319,7 @@ def write(folder: pathlib.Path, loaded: Loaded) -> list[str]:
     """
     config = loaded.config
     row = huggingface.heads_of(loaded).get('label')
-    if row and not config.dense and 2 in loaded.sides(row) and (
+    if row and not config.dense and 2 in loaded.classes.sides(row) and (
         loaded.model.objectives[row].texts != 'both_ways'
     ):  # fmt: skip
         return _write_classes(folder, loaded)

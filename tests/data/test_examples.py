@@ -219,17 +219,15 @@ class LayOutTest(parameterized.TestCase):
         """The model as if its config said another layout."""
         loaded = self.loaded
         config = loaded.config.replace(layout=name)
-        return type(loaded)(
-            loaded.model, loaded.tokenizer, config, loaded.unigram
-        )
+        return loaded.with_config(config)
 
     def read(self, loaded, first, second, max_length):
         """By text, the ids and segments that the encoder gets, [T] each."""
-        ids, lengths, begins = loaded.laid_out(first, second, max_length)
+        ids, lengths, begins = loaded.format_texts(first, second, max_length)
         encoder = mock.Mock()
         encoder.arguments = {'segments': 3}
         encoder.return_value.states = np.zeros(1)
-        with mock.patch.object(loaded, 'encoder', encoder):
+        with mock.patch.object(loaded.workdir, 'encoder', encoder):
             loaded.states(ids, lengths, second=begins)
         (inputs,), _ = encoder.call_args
         segments = inputs.segment_ids

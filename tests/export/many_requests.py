@@ -52,14 +52,14 @@ def request_of(
     texts = [text_of(random, longest) for _ in range(min(count, 64))]
     texts = (texts * -(-count // len(texts)))[:count]
     if random.integers(100) == 0:
-        some = b'a ', b'word', b'\xff', b'\0', b'[MASK]', 'é'.encode()
-        texts[:1] = [random.choice(some) * (longest // 4)]
+        tokens = b'a ', b'word', b'\xff', b'\0', b'[MASK]', 'é'.encode()
+        texts[:1] = [random.choice(tokens) * (longest // 4)]
     return texts
 
 
 def wrong_of(random: np.random.Generator) -> dict[str, Any]:
     """Arguments that are no texts."""
-    some = [
+    arguments = [
         {'texts': tf.constant([1, 2])},
         {'texts': tf.constant('of no list')},
         {'texts': tf.constant([['of'], ['lists']])},
@@ -67,7 +67,7 @@ def wrong_of(random: np.random.Generator) -> dict[str, Any]:
         {},
         {'texts': tf.constant(['a']), 'more': tf.constant(1)},
     ]
-    return some[random.integers(len(some))]
+    return arguments[random.integers(len(arguments))]
 
 
 def resident() -> int:
@@ -123,8 +123,8 @@ def tried(
 
 def main() -> None:
     """Exports a tiny model, and asks it."""
-    given = dict(x.removeprefix('--').split('=') for x in sys.argv[1:])
-    count = int(given.get('count', 10_000))
+    flags = dict(x.removeprefix('--').split('=') for x in sys.argv[1:])
+    count = int(flags.get('count', 10_000))
     answered, memory = tried(workdirs.served(), count)
     print(dict(answered))
     first, *_, last = memory.values()

@@ -58,34 +58,34 @@ def _add(message, number, name, kind, repeated=None):
 @functools.cache
 def _pool():
     pool = descriptor_pool.DescriptorPool()
-    known = set()
+    knserving = set()
 
     def add(file):
-        if file.name in known:
+        if file.name in knserving:
             return
-        known.add(file.name)
+        knserving.add(file.name)
         for dependency in file.dependencies:
             add(dependency)
         copy = descriptor_pb2.FileDescriptorProto()
         file.CopyToProto(copy)
         pool.Add(copy)
 
-    own = descriptor_pb2.FileDescriptorProto(
+    serving = descriptor_pb2.FileDescriptorProto(
         name='serving.proto', package=PACKAGE, syntax='proto3'
     )
     for descriptor in (_TENSOR, _INT64):
         add(descriptor.file)
-        own.dependency.append(descriptor.file.name)
+        serving.dependency.append(descriptor.file.name)
     for name, fields in _MESSAGES.items():
-        message = own.message_type.add(name=name)
+        message = serving.message_type.add(name=name)
         for field in fields:
             _add(message, *field)
-    message = own.message_type[list(_MESSAGES).index('PredictRequest')]
+    message = serving.message_type[list(_MESSAGES).index('PredictRequest')]
     entry = message.nested_type.add(name='InputsEntry')
     entry.options.map_entry = True
     _add(entry, 1, 'key', 'string')
     _add(entry, 2, 'value', _TENSOR)
-    pool.Add(own)
+    pool.Add(serving)
     return pool
 
 

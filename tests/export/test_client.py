@@ -107,14 +107,14 @@ class Rest(http.server.BaseHTTPRequestHandler):
             self.wfile.write(text.encode('utf-8', 'surrogateescape'))
 
     def predict(self, path, request):
-        def value(given):
-            if isinstance(given, list):
-                return [value(item) for item in given]
-            if isinstance(given, dict):
-                return base64.b64decode(given['b64'], validate=True)
-            return given.encode()
+        def value(proto):
+            if isinstance(proto, list):
+                return [value(item) for item in proto]
+            if isinstance(proto, dict):
+                return base64.b64decode(proto['b64'], validate=True)
+            return proto.encode()
 
-        inputs = {k: value(given) for k, given in request['inputs'].items()}
+        inputs = {k: value(proto) for k, proto in request['inputs'].items()}
         outputs = predict(*model_of(path), request['signature_name'], inputs)
         columns = {name: column(tensor) for name, tensor in outputs.items()}
         if len(columns) == 1:
@@ -155,8 +155,8 @@ def column(tensor):
 
 def setUpModule():
     workdirs.served()  # in one thread
-    own = {'no_proxy': '127.0.0.1', 'NO_PROXY': '127.0.0.1'}
-    environment = mock.patch.dict(os.environ, own)
+    environ = {'no_proxy': '127.0.0.1', 'NO_PROXY': '127.0.0.1'}
+    environment = mock.patch.dict(os.environ, environ)
     unittest.enterModuleContext(environment)
     rest = http.server.ThreadingHTTPServer(('127.0.0.1', 0), Rest)
     threading.Thread(target=rest.serve_forever, args=[0.01]).start()

@@ -50,7 +50,7 @@ class ConvertedTest(parameterized.TestCase):
         ):  # fmt: skip
             model = loaded(kind)
             index = model.tokenizer.vocabulary.index
-            ids, lengths, second = model.laid_out(
+            ids, lengths, second = model.format_texts(
                 tf.constant(texts), tf.constant(pairs)
             )
             expected = [[*map(index, row.split())] for row in rows]
@@ -72,7 +72,7 @@ class ConvertedTest(parameterized.TestCase):
         sizes = (0, 1, 2, 8, 9, 16, 17, 30)
         texts = ['a ' * n for n in sizes for _ in sizes]
         pairs = ['b ' * n for _ in sizes for n in sizes]
-        ids, lengths, _ = model.laid_out(
+        ids, lengths, _ = model.format_texts(
             tf.constant(texts), tf.constant(pairs)
         )
         both = list(zip(texts, pairs, strict=True))

@@ -30,10 +30,10 @@ SIGNATURES = {
 def ask(kind, texts=TEXTS, pairs=PAIRS, precision='float32'):
     """What the export says of texts; the choices are the pair and the text."""
     function = finetuned.served(kind, precision)[SIGNATURES[kind]]
-    given = {'texts': texts, 'pairs': pairs}
-    given['choices'] = list(zip(pairs, texts, strict=True))
+    inputs = {'texts': texts, 'pairs': pairs}
+    inputs['choices'] = list(zip(pairs, texts, strict=True))
     names = function.structured_input_signature[1]
-    return workdirs.answer(function, **{name: given[name] for name in names})
+    return workdirs.answer(function, **{name: inputs[name] for name in names})
 
 
 def in_python(kind, texts=TEXTS, pairs=PAIRS):
@@ -64,56 +64,56 @@ class FinetunedTest(command.Checks, parameterized.TestCase):
         _, export = read_exported(finetuned.exported(kind))
         self.assertEqual(export['default'], SIGNATURES[kind])
         actual = ask(kind)
-        output, wanted = in_python(kind)
-        np.testing.assert_allclose(actual[output], wanted, atol=1e-5)
-        self.assertGreater(np.ptp(wanted), 1e-3)  # mistakes would be seen
+        output, expected = in_python(kind)
+        np.testing.assert_allclose(actual[output], expected, atol=1e-5)
+        self.assertGreater(np.ptp(expected), 1e-3)  # mistakes would be seen
         if kind == 'choices':
-            np.testing.assert_array_equal(actual['choice'], wanted.argmax(1))
+            np.testing.assert_array_equal(actual['choice'], expected.argmax(1))
             self.assertEqual(actual['choice'].dtype, np.int32)
         elif 'labels' in actual:
             names = [b'bad', b'fair', b'good']
             if kind == 'several':
                 names = [b'x', b'y', b'z']
                 odds = 1 / (1 + np.exp(-loaded(kind).scores(TEXTS)))
-                np.testing.assert_allclose(wanted, odds, atol=1e-6)
+                np.testing.assert_allclose(expected, odds, atol=1e-6)
             np.testing.assert_array_equal(actual['labels'], [names] * 4)
             np.testing.assert_array_equal(
-                actual['label'], [names[i] for i in wanted.argmax(1)]
+                actual['label'], [names[i] for i in expected.argmax(1)]
             )
 
     @parameterized.parameters(*SIGNATURES)
     def test_no_texts(self, kind):
         function = finetuned.served(kind)[SIGNATURES[kind]]
-        given = {
+        inputs = {
             name: np.zeros([0, 3][: len(spec.shape)], str)
             for name, spec in function.structured_input_signature[1].items()
         }
-        for output, value in workdirs.answer(function, **given).items():
+        for output, value in workdirs.answer(function, **inputs).items():
             self.assertEmpty(value, output)
 
     def test_both_ways_are_summed(self):
         """By its definition, from scores of each order."""
         model = loaded('pairs')
         a, b = tf.constant(TEXTS), tf.constant(PAIRS)
-        wanted = sum(
-            model.class_scores(*model.laid_out(*sides)).numpy()
+        expected = sum(
+            model.classes.class_scores(*model.format_texts(*sides)).numpy()
             for sides in ((a, b), (b, a))
         )
-        np.testing.assert_allclose(ask('pairs')['scores'], wanted, atol=1e-5)
+        np.testing.assert_allclose(ask('pairs')['scores'], expected, atol=1e-5)
         turned = ask('pairs', PAIRS, TEXTS)['scores']
-        np.testing.assert_allclose(turned, wanted, atol=1e-5)
+        np.testing.assert_allclose(turned, expected, atol=1e-5)
 
     def test_next_words_are_those_of_the_examples(self):
         """Metrics of `gpt` by hand: of the dev pairs, as they are served."""
         workdir, model = finetuned.workdir('numbers'), loaded('numbers')
-        said = json.loads((workdir / 'metrics.json').read_text())
-        self.assertEmpty([x for x in said if x.startswith('streamed/')])
+        metrics_text = json.loads((workdir / 'metrics.json').read_text())
+        self.assertEmpty([x for x in metrics_text if x.startswith('streamed/')])
         tokenizer, counts = model.tokenizer, []
         ends = {tokenizer.sep_id, tokenizer.mask_id}
         for path in finetuned.data():
             lines = path.read_text().splitlines()[1:]
             sides = list(zip(*(x.split('\t')[:2] for x in lines), strict=True))
-            ids, lengths, _ = model.laid_out(*sides)
+            ids, lengths, _ = model.format_texts(*sides)
             a, b = (tokenizer.tokenize([x[0]])[0].numpy() for x in sides)
             self.assertEqual(
                 ids[0, : lengths[0]].numpy().tolist(),
@@ -128,7 +128,7 @@ class FinetunedTest(command.Checks, parameterized.TestCase):
             counted = flat[~np.isin(flat, [*ends])]
             counts.append(np.bincount(counted, minlength=len(tokenizer)))
         states = model.states(ids, lengths)
-        scores = model.model.objectives['gpt'].piece_scores(states)
+        scores = model.model.objectives['gpt'].token_scores(states)
         log_p = tf.nn.log_softmax(scores).numpy()
         losses = np.concatenate([
             -x[np.arange(len(t)), t]
@@ -136,7 +136,7 @@ class FinetunedTest(command.Checks, parameterized.TestCase):
         ])
         measured = ~np.isin(flat, [*ends])
         self.assertAlmostEqual(
-            said['heldout/gpt/loss'], losses.mean(), delta=1e-4
+            metrics_text['heldout/gpt/loss'], losses.mean(), delta=1e-4
         )
         training, heldout = counts
         p = heldout[counted] / heldout.sum()
@@ -147,23 +147,23 @@ class FinetunedTest(command.Checks, parameterized.TestCase):
             ('chance', heldout.max() / heldout.sum()),
         ):
             self.assertAlmostEqual(
-                said[f'heldout/gpt/{name}'], value, delta=1e-4, msg=name
+                metrics_text[f'heldout/gpt/{name}'], value, delta=1e-4, msg=name
             )
 
     def test_a_choice_is_by_the_score_of_its_text(self):
         scores = [
-            loaded('choices').text_scores(tf.constant(TEXTS), second)
+            loaded('choices').classes.text_scores(tf.constant(TEXTS), second)
             for second in map(tf.constant, (PAIRS, TEXTS))
         ]
-        wanted = tf.nn.softmax(np.concatenate(scores, axis=1))
+        expected = tf.nn.softmax(np.concatenate(scores, axis=1))
         actual = ask('choices')['probabilities']
-        np.testing.assert_allclose(actual, wanted, atol=1e-5)
+        np.testing.assert_allclose(actual, expected, atol=1e-5)
 
     def test_more_texts_than_a_chunk_holds(self):
         texts, pairs = TEXTS * 300, PAIRS * 300
         actual = ask('pairs', texts, pairs)['scores']
-        wanted = np.tile(ask('pairs')['scores'], (300, 1))
-        np.testing.assert_allclose(actual, wanted, atol=1e-5)
+        expected = np.tile(ask('pairs')['scores'], (300, 1))
+        np.testing.assert_allclose(actual, expected, atol=1e-5)
 
     @parameterized.parameters('number', 'choices', 'several')
     def test_says_what_the_workdir_says(self, kind):
@@ -175,8 +175,8 @@ class FinetunedTest(command.Checks, parameterized.TestCase):
         names = [*finetuned.served(kind)]
         asked = SIGNATURES[kind]
         for batch, content in batches.items():
-            wanted = comparison.in_python(loaded(kind), content, names, asked)
-            gaps = comparison.difference(actual[batch], wanted, 1e-5)
+            expected = comparison.in_python(loaded(kind), content, names, asked)
+            gaps = comparison.difference(actual[batch], expected, 1e-5)
             self.assertTrue(any(name.startswith(asked) for name in gaps))
             self.assertLessEqual(max(gaps.values()), 1e-5, gaps)
 
@@ -209,10 +209,10 @@ class FinetunedTest(command.Checks, parameterized.TestCase):
 
     @parameterized.parameters('pairs', 'number')
     def test_bfloat16(self, kind):
-        output, wanted = in_python(kind)
+        output, expected = in_python(kind)
         actual = ask(kind, precision='bfloat16')[output]
         self.assertEqual(actual.dtype, np.float32)
-        gap = np.abs(actual - wanted).max() / max(1, np.abs(wanted).max())
+        gap = np.abs(actual - expected).max() / max(1, np.abs(expected).max())
         self.assertBetween(gap, 1e-6, 0.1)
 
     def test_other_examples_than_those_it_was_trained_on(self):
@@ -250,13 +250,13 @@ class FinetunedTest(command.Checks, parameterized.TestCase):
             name = request.model_spec.signature_name
             if name not in (SIGNATURES[kind], 'serving_default'):
                 continue
-            given = {k: tf.make_ndarray(v) for k, v in request.inputs.items()}
+            inputs = {k: tf.make_ndarray(v) for k, v in request.inputs.items()}
             function = finetuned.served(kind)[name]
             specs = function.structured_input_signature[1]
-            self.assertEqual({k: v.ndim for k, v in given.items()},
+            self.assertEqual({k: v.ndim for k, v in inputs.items()},
                              {k: len(x.shape) for k, x in specs.items()})
-            workdirs.answer(function, **given)
-            asked.append(len(given['texts']))
+            workdirs.answer(function, **inputs)
+            asked.append(len(inputs['texts']))
         self.assertEqual(asked, [1, 32] * 2)
 
     @parameterized.parameters(
@@ -271,7 +271,7 @@ class FinetunedTest(command.Checks, parameterized.TestCase):
         ('numbers', '`classify`: a number for a text and another.',
          '`regress_pairs` takes as many `pairs` too'),
         ('choices', '`classify`: which of several second texts goes with',
-         '| `probabilities` | [B, K] | float32 | of each choice |'),
+         '| `probabilities` | [B, J] | float32 | of each choice |'),
     )  # fmt: skip
     def test_the_card(self, kind, asked, how):
         text = workdirs.card_of(finetuned.exported(kind))
@@ -296,7 +296,7 @@ class FinetunedTest(command.Checks, parameterized.TestCase):
 
     def test_the_card_has_nats_beside_their_ceiling(self):
         config, export = read_exported(finetuned.exported('classes'))
-        for mi, said in (
+        for mi, metrics_text in (
             (0.27, 'at least 0.270 nats, of 1.080 that are possible (25%)'),
             (-0.1, 'at least 0.000 nats, of 1.080 that are possible (0%)'),
         ):  # fmt: skip
@@ -306,7 +306,7 @@ class FinetunedTest(command.Checks, parameterized.TestCase):
                 'heldout/label/matthews': 0.25,
             }  # fmt: skip
             text = card.render(config, export, None, '', metrics)
-            self.assertIn(said, text)
+            self.assertIn(metrics_text, text)
             self.assertIn('| accuracy | 0.5000 |\n| matthews | 0.2500 |', text)
         text = card.render(config, export, None, '', {})
         self.assertIn('## Task', text)

@@ -165,8 +165,8 @@ class SearchTest(Case):
         )
         texts = [f'text {n}' for n in range(50)]
         codes = ranking.prepared(embed(texts), similarity)
-        kept = indexes.decoded(indexes.encoded(codes, vectors), vectors)
-        products = (ranking.prepared(query, similarity) @ kept.T)[0]
+        restored = indexes.decoded(indexes.encoded(codes, vectors), vectors)
+        products = (ranking.prepared(query, similarity) @ restored.T)[0]
         best = np.argsort(-products)[:20]
         self.assertEqual([p.text for _, p in actual], [texts[i] for i in best])
         np.testing.assert_allclose(
@@ -180,12 +180,12 @@ class SearchTest(Case):
         texts = [f'text {n}' for n in range(400)]
         vectors = embed(texts)
         differing = ((query > 0) != (vectors > 0)).sum(axis=1)
-        kept = indexes.decoded(indexes.encoded(vectors, 'binary'), 'binary')
+        restored = indexes.decoded(indexes.encoded(vectors, 'binary'), 'binary')
         near = np.argsort(differing, kind='stable')[:12]
-        best = near[np.argsort(-(query @ kept[near].T)[0])][:3]
+        best = near[np.argsort(-(query @ restored[near].T)[0])][:3]
         self.assertEqual([p.text for _, p in actual], [texts[i] for i in best])
         [(_, actual)] = index.find('', query, 1, oversample=400)
-        self.assertEqual(actual.text, texts[np.argmax(query @ kept.T)])
+        self.assertEqual(actual.text, texts[np.argmax(query @ restored.T)])
 
     def test_words_are_scored_by_bm25(self):
         """As its formula has it, with stems, and no word that all texts have.

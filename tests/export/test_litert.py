@@ -88,7 +88,7 @@ def vectors(precision):
 
 
 @functools.cache
-def said():
+def converted():
     """What the command says of classes, and has written."""
     return command.run(
         litert, f'--init={finetuned.workdir("classes")}',
@@ -147,10 +147,10 @@ class TokenizerTest(parameterized.TestCase):
     def test_ids_of_a_wordpiece_vocabulary(self, lower_case, options):
         learned = workdirs.tokenizer_of('wordpiece').vocabulary
         more = {
-            piece
+            token
             for text in HARD
             for character in text
-            for piece in (character, f'##{character}')
+            for token in (character, f'##{character}')
             if character.strip() and character != '\0'
         }
         vocabulary = [*learned, *sorted(more - set(learned))]
@@ -164,11 +164,11 @@ class TokenizerTest(parameterized.TestCase):
     def test_every_character_alone(self):
         """The file has all that the table says, and nothing else."""
         litert.write_tokenizer(FOLDER, workdirs.tokenizer_of('wordpiece'))
-        told = json.loads((FOLDER / 'characters.json').read_text('utf-8'))
-        actual = standalone._Characters(told)
+        characters = json.loads((FOLDER / 'characters.json').read_text('utf-8'))
+        actual = standalone._Characters(characters)
         table = normalization.table(normalization.Normalization())
         codes = set(range(0x20000))
-        for first, last, _ in told['runs']:
+        for first, last, _ in characters['runs']:
             codes.update((first - 1, first, last, last + 1))
         for code in codes & set(range(sys.maxunicode + 1)):
             form = table.get(chr(code), chr(code))
@@ -181,9 +181,9 @@ class TokenizerTest(parameterized.TestCase):
             expected = template.fitting_lengths(
                 *map(tf.constant, sizes.T), room
             )
-            for (first, second), *kept in zip(sizes, *expected, strict=True):
+            for (first, second), *stays in zip(sizes, *expected, strict=True):
                 actual = standalone._fitting_lengths(first, second, room)
-                self.assertEqual(actual, tuple(map(int, kept)), (actual, room))
+                self.assertEqual(actual, tuple(map(int, stays)), (actual, room))
 
 
 class VectorsTest(parameterized.TestCase):
@@ -252,10 +252,10 @@ class VectorsTest(parameterized.TestCase):
         make('prompted_made', workdir, seq_len=20, precision='float32')
         loaded = infoword_tf.load(workdir)
         model = standalone.Model(FOLDER / 'prompted_made')
-        some = ['one two', 'three']
+        strings = ['one two', 'three']
         for prompt in (None, '', 'passage'):
-            near(model.encode(some, prompt),
-                 loaded.encode(some, progress=False, prompt=prompt))
+            near(model.encode(strings, prompt),
+                 loaded.encode(strings, progress=False, prompt=prompt))
         self.assertEqual(model.lengths, [16, 20])
         config.replace(max_length=20).write(workdir)
         long = ['word ' * 50]
@@ -287,11 +287,11 @@ class FineTunedTest(parameterized.TestCase):
         actual = make(kind, workdir, precision='float32')
         loaded = finetuned.loaded(kind)
         model = standalone.Model(FOLDER / kind)
-        some = ['a b c', 'x', '', 'y z ' * 30, 'd a']
+        strings = ['a b c', 'x', '', 'y z ' * 30, 'd a']
         sides, call, name = {
-            'pairs': ([some, some[::-1]], 'classify', 'classify_pairs'),
-            'number': ([some], 'rate', 'regress'),
-            'several': ([some], 'classify', 'classify'),
+            'pairs': ([strings, strings[::-1]], 'classify', 'classify_pairs'),
+            'number': ([strings], 'rate', 'regress'),
+            'several': ([strings], 'classify', 'classify'),
         }[kind]
         expected = getattr(loaded, call)(*sides)
         near(getattr(model, call)(*sides), expected, 2e-5)
@@ -299,26 +299,26 @@ class FineTunedTest(parameterized.TestCase):
         self.assertEqual(set(actual['signatures']), {name})
         if kind == 'pairs':
             with self.assertRaisesRegex(SystemExit, 'reads two texts'):
-                printed(kind, some)
+                printed(kind, strings)
         elif kind == 'several':
             near(model.scores(*sides), loaded.scores(*sides), 2e-5)
             self.assertEqual(actual['signatures'][name]['same_labels'], 1)
             rows = tables.TableExamples(
-                some, None, None, None, 'dev.tsv', np.arange(5),
+                strings, None, None, None, 'dev.tsv', np.arange(5),
                 label_sets=[{'x'}, {'x'}, set(), {'y', 'z'}, {'z'}],
             )  # fmt: skip
             true = tables.known_labels(rows, 'xyz')
             expected = sklearn.metrics.f1_score(
                 true, expected > 0.5, average='macro', zero_division=0
             )
-            said = litert.scored(model, rows, loaded.config)
-            self.assertAlmostEqual(said['f1_macro'], expected, places=6)
+            scores = litert.scored(model, rows, loaded.config)
+            self.assertAlmostEqual(scores['f1_macro'], expected, places=6)
         else:
-            near([answer['score'] for answer in printed(kind, some)], expected,
-                 2e-5)
+            printed_scores = [x['score'] for x in printed(kind, strings)]
+            near(printed_scores, expected, 2e-5)
 
     def test_the_command_and_what_it_costs(self):
-        (_, dev), done = finetuned.data(), said()
+        (_, dev), done = finetuned.data(), converted()
         self.assertEqual(done.status, 0, done.err)
         self.assertIn('/: classify; int8, ', done.out)
         card = (FOLDER / 'said/MODEL_CARD.md').read_text()
@@ -337,10 +337,10 @@ class FineTunedTest(parameterized.TestCase):
         few = [b'a b c', b'x', b'\xff']
         with (
             mock.patch.object(comparison, 'texts', lambda count: few),
-            mock.patch.object(standalone, 'Model') as made,
+            mock.patch.object(standalone, 'Model') as faked,
         ):
             for shift, same in ((0, 1.0), (1, 0.0)):
-                made.return_value.classify = lambda texts, shift=shift: (
+                faked.return_value.classify = lambda texts, shift=shift: (
                     np.roll(loaded.classify(texts), shift, axis=1)
                 )
                 actual = litert.compared(FOLDER, loaded)
@@ -366,7 +366,7 @@ class FineTunedTest(parameterized.TestCase):
 
     def test_alone(self):
         """A moved folder, in a process that has not this project."""
-        self.assertEqual(said().status, 0, said().err)
+        self.assertEqual(converted().status, 0, converted().err)
         moved = FOLDER / 'moved'
         shutil.copytree(FOLDER / 'said', moved)
         done = subprocess.run(
@@ -423,8 +423,8 @@ class ComplaintsTest(command.Checks, absltest.TestCase):
         failed = convert_phase.ConverterError('here: error: no Erfc\nnote: x')
         with mock.patch.object(
             tf.lite.TFLiteConverter, 'from_saved_model'
-        ) as made:
-            made.return_value.convert.side_effect = failed
+        ) as faked:
+            faked.return_value.convert.side_effect = failed
             self.refuse('LiteRT lacks what this model computes: no Erfc$')
         self.assertEmpty(list(FOLDER.glob('.never*')))
 

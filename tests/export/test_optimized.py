@@ -85,9 +85,9 @@ class OptimizedTest(absltest.TestCase):
                 self.assertFalse(kernel(self.nodes, name), node.name)
 
     def test_kernels_in_bfloat16_are_constants(self):
-        with tempfile.TemporaryDirectory() as made:
+        with tempfile.TemporaryDirectory() as copies:
             path = bundle.write(
-                workdirs.shared(), pathlib.Path(made), 1, 'bfloat16'
+                workdirs.shared(), pathlib.Path(copies), 1, 'bfloat16'
             )
             nodes = optimized(str(path))
         products = [n for n in nodes.values() if 'FusedMatMul' in n.op]

@@ -73,7 +73,7 @@ class SignaturesTest(Case):
         self.assertEqual(
             set(SERVED), {'serving_default', 'embed', 'tokens', 'fill_mask'}
         )
-        pieces = LOADED.laid_out(tf.constant(['four words are here']))[0]
+        pieces = LOADED.format_texts(tf.constant(['four words are here']))[0]
         for count, longest in ((0, 2), (1, pieces.shape[1]),
                                (5, pieces.shape[1])):  # fmt: skip
             tokens = count, longest
@@ -122,11 +122,11 @@ class SignaturesTest(Case):
             self.assertEqual(list(starts[1 : length - 1]),
                              sorted(starts[1 : length - 1]))
             for i in range(1, length - 1):
-                piece = pieces[actual['ids'][row, i]].removeprefix('##')
+                token = pieces[actual['ids'][row, i]].removeprefix('##')
                 sliced = sent[starts[i] : ends[i]].decode()
                 sliced = sliced.replace('\0', '')
-                if sliced.isascii() and piece != '[UNK]':
-                    self.assertEqual(sliced.lower(), piece)
+                if sliced.isascii() and token != '[UNK]':
+                    self.assertEqual(sliced.lower(), token)
             self.assertTrue((actual['states'][row, length:] == 0).all())
             self.assertTrue((actual['states'][row, :length] != 0).any(-1).all())
 
@@ -172,18 +172,18 @@ class SignaturesTest(Case):
                 for i in range(len(ids))
             ]
             nearest = sorted(range(len(ids)), key=lambda i, far=far: far[i])
-            kept = sorted(nearest[:room])
-            places = [kept.index(m) + 1 for m in answered]
-            kept = [tokenizer.cls_id, *(ids[i] for i in kept),
+            stays = sorted(nearest[:room])
+            places = [stays.index(m) + 1 for m in answered]
+            stays = [tokenizer.cls_id, *(ids[i] for i in stays),
                     tokenizer.sep_id]
             self.assertEqual(actual['count'][row], len(masks))
             self.assertTrue((actual['tokens'][row, len(answered) :] == b'')
                             .all())
             self.assertTrue((actual['scores'][row, len(answered) :] == 0).all())
             if places:
-                scores = LOADED.piece_scores(
-                    tf.constant([kept], tf.int32),
-                    tf.constant([len(kept)]),
+                scores = LOADED.blanks.token_scores(
+                    tf.constant([stays], tf.int32),
+                    tf.constant([len(stays)]),
                     tf.constant([places], tf.int32),
                 )
                 best = tf.math.top_k(scores[0], ANSWERS).values
@@ -210,17 +210,17 @@ class SignaturesTest(Case):
             settings=settings,
         )  # fmt: skip
         loaded = infoword_tf.load(workdir)
-        made = Signatures(loaded)
-        with workdirs.traced(made):
+        signatures = Signatures.of(loaded)
+        with workdirs.traced(signatures):
             model = bundle.write(workdir, self.model)
         self.assertEmpty(serving_ops.unservable(model))
         texts = ['one text', '', 'another text that is much longer ' * 3]
-        actual = made.functions['embed'](tf.constant(texts))
+        actual = signatures.functions['embed'](tf.constant(texts))
         np.testing.assert_allclose(
             actual['embeddings'], loaded.encode(texts), atol=1e-5
         )
-        self.assertEqual('fill_mask' in made.functions, row == 'mlm')
-        self.assertNotIn('objectives/ict/log_scale', made.weights)
+        self.assertEqual('fill_mask' in signatures.functions, row == 'mlm')
+        self.assertNotIn('objectives/ict/log_scale', signatures.weights)
 
     @parameterized.parameters(
         ('transformer_xl', 'text [SEP]', '[SEP]'),
@@ -252,7 +252,7 @@ class SignaturesTest(Case):
             self.assertEqual(starts[-after:].tolist(), [-1] * after)
             self.assertTrue((starts[:-after] >= 0).all())
         self.assert_card(
-            f'A text is read as `{layout}`, and cut at 24',
+            f'A text is read as `{layout}`, and truncated at 24',
             f"A text's vector is the state of its {last};",
             'Every text is read alone',
         )
@@ -265,14 +265,14 @@ class SignaturesTest(Case):
         *_, last = loaded.tokenizer.tokenize(texts).to_list()
         self.assertGreater(len(last), loaded.max_length)
         last = tf.constant([last[-loaded.max_length :]])
-        scores = loaded.next_scores(last, [loaded.max_length])
+        scores = loaded.continuation.token_scores(last, [loaded.max_length])
         np.testing.assert_allclose(
             actual['scores'][2], np.sort(scores[0])[: -ANSWERS - 1 : -1],
             atol=1e-5,
         )  # fmt: skip
         for row, text in enumerate(texts):
             pieces, scores = zip(
-                *loaded.next_pieces(text, ANSWERS), strict=True
+                *loaded.next_tokens(text, ANSWERS), strict=True
             )
             self.assertEqual(
                 tuple(x.decode() for x in actual['tokens'][row]), pieces
@@ -281,15 +281,15 @@ class SignaturesTest(Case):
         none = workdirs.answer(served['next_token'], [])
         self.assertEqual(none['tokens'].shape, (0, ANSWERS))
         self.assert_card(
-            'the likeliest next pieces, best first',
+            'the likeliest next tokens, best first',
             'than 24 tokens `next_token` reads the end',
         )
 
     @parameterized.parameters(
         ('mlm', ('objectives/',), {'mlm.transform': True},
          'mlm: weights.safetensors has no objectives/mlm/'),
-        ('bert_nce', ('unigram',), {}, 'piece counts of its training text'),
-        ('bert_nce', ('objectives/', 'unigram'), {}, 'piece counts'),
+        ('bert_nce', ('unigram',), {}, 'token counts of its training text'),
+        ('bert_nce', ('objectives/', 'unigram'), {}, 'token counts'),
     )  # fmt: skip
     def test_a_workdir_without_heads(self, row, without, settings, message):
         """Exported as far as it goes; `fill_mask` would need the rest."""
@@ -303,10 +303,10 @@ class SignaturesTest(Case):
         text = self.assert_card()
         self.assertNotIn('fill_mask', text)
         known = 'unigram' not in without
-        self.assertEqual('pieces to train on' in text, known)
+        self.assertEqual('tokens to train on' in text, known)
 
     @parameterized.parameters(
-        # How rare a piece is stands with the weights.
+        # Counts of tokens stand with the weights.
         ('words', {'ict.words': 40}, 'unigram',
          'pooling words.* have learned no words'),
         ('weighted', {}, 'objectives/',
@@ -325,7 +325,7 @@ class SignaturesTest(Case):
     def test_bfloat16_inside_float32_outside(self):
         loaded = infoword_tf.load(WORKDIR, 'mixed_bfloat16')
         texts = ['one text', '', 'a [MASK] text ' * 3]
-        for name, function in Signatures(loaded).functions.items():
+        for name, function in Signatures.of(loaded).functions.items():
             outputs = function(tf.constant(texts))
             for output, tensor in outputs.items():
                 self.assertNotEqual(tensor.dtype, tf.bfloat16, output)
@@ -413,14 +413,14 @@ class BundleTest(Case):
         for fact in (
             'version 1',
             'A transformer encoder (1 layers, 64 width, 2 heads',
-            f'{len(LOADED.tokenizer):,} pieces',
+            f'{len(LOADED.tokenizer):,} tokens',
             'Computes in float32',
             'trained in mixed_bfloat16',
-            'cut at 24 tokens',
+            'truncated at 24 tokens',
             'the mean of the states',
             '`text:books/*.txt`',
             '`books/held.txt`',
-            f'{int(LOADED.unigram.sum()):,} pieces to train on',
+            f'{int(LOADED.unigram.sum()):,} tokens to train on',
             '1,234 updates; the run took 57 s.',
             '--seed=7',
             '| `bert_nce` | masked text, masked word | 0.377 | 6.932 | 6.556 |',
@@ -447,7 +447,7 @@ class BundleTest(Case):
         unbounded = 'The loss of `nsp` bounds no mutual information.'
         averages = 'averages of what'
         for of, pieces, metrics, parts, others in (
-            (config.replace(run={}), 0, {}, ['The run has left none.'],
+            (config.replace(run={}), 0, {}, ['The run has recorded none.'],
              ['Text:']),
             (config, None, {}, ['Text: `text:books/*.txt` (text files, one'],
              ['to train on']),
@@ -536,9 +536,9 @@ class DifferenceTest(absltest.TestCase):
             ([1.0, -np.inf, 7.0], np.inf),
             ([1.0, 2.0, np.nan], np.inf),
         ):
-            given = np.array([answer])
+            batch = np.array([answer])
             actual = {
-                'all': {'a/scores': given}, 'none': {'a/scores': given[:0]}
+                'all': {'a/scores': batch}, 'none': {'a/scores': batch[:0]}
             }  # fmt: skip
             worst = comparison.largest(actual, expected, 1e-5)
             self.assertEqual(worst, {'a/scores': gap}, answer)
@@ -551,14 +551,14 @@ class DifferenceTest(absltest.TestCase):
 def weight(path, value):
     """Inside, one number of a weight of LOADED is another."""
     variable = LOADED.model.variables[path]
-    kept = variable.numpy()
-    changed = kept.copy()
+    stays = variable.numpy()
+    changed = stays.copy()
     changed.flat[0] = value
     variable.assign(changed)
     try:
         yield
     finally:
-        variable.assign(kept)
+        variable.assign(stays)
 
 
 class CommandsTest(Case):
@@ -600,7 +600,8 @@ class CommandsTest(Case):
         """As `encode` gives them; verified, and no version beside others."""
         output = self.folder / 'few'
         self.run_it(savedmodel, f'--output={output}', '--dims=3')
-        self.assertIn('first 3 numbers', (output / 'MODEL_CARD.md').read_text())
+        card_text = (output / 'MODEL_CARD.md').read_text()
+        self.assertIn('truncated to 3 numbers', card_text)
         embed = tf.saved_model.load(str(output / '1')).signatures['embed']
         texts = ['a class is an object', 'names']
         actual = workdirs.answer(embed, texts)['embeddings']
@@ -648,14 +649,14 @@ class CommandsTest(Case):
         other.mkdir()
         Config.read(WORKDIR).replace(run={'seed': 3}).write(other)
         init, model = f'--init={WORKDIR}', f'--model={MODEL}'
-        there = (init, f'--output={MODEL.parent}')
+        flags = (init, f'--output={MODEL.parent}')
         for module, arguments, message in (
-            (savedmodel, there, r'/1 is there already.*--version=2'),
+            (savedmodel, flags, r'/1 is there already.*--version=2'),
             (savedmodel, ('--init=/none', '--output=/none'),
              'no config.json: it is not the workdir'),
-            (savedmodel, there[:1], '--output is missing'),
-            (savedmodel, there[1:], '--init is missing'),
-            (savedmodel, (*there, 'more'), "'more' is no flag"),
+            (savedmodel, flags[:1], '--output is missing'),
+            (savedmodel, flags[1:], '--init is missing'),
+            (savedmodel, (*flags, 'more'), "'more' is no flag"),
             (verify, (init,), '--model is missing: name the folder of a'),
             (verify, (model,), '--init is missing: name the workdir'),
             (verify, (init, '--model=/none'), 'no version of an export'),

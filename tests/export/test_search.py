@@ -66,9 +66,9 @@ class CommandTest(command.Checks, absltest.TestCase):
         shutil.copytree(workdirs.exported(), model)
         text = (self.folder / 'heldout.txt').read_text().splitlines()
         query = next(line for line in text if 20 < len(line.split()) < 40)
-        given = (f'--model={model}',
+        flags = (f'--model={model}',
                  f'--corpus=text:{self.folder}/heldout.txt', '--top_k=2')
-        done = self.run_it(*given, query, ' ')
+        done = self.run_it(*flags, query, ' ')
         first, best, *rest = done.out.splitlines()
         self.assertEqual(first, f'"{query}"')
         self.assertRegex(best, r'^  1\.000  .*heldout\.txt')
@@ -78,13 +78,13 @@ class CommandTest(command.Checks, absltest.TestCase):
         before = index.key()
         self.assertIn('passages', done.err)
         # Queries of standard input, from the same index ...
-        done = self.run_it(*given, stdin=f'{query}\nwhat is a class\n')
+        done = self.run_it(*flags, stdin=f'{query}\nwhat is a class\n')
         self.assertNotIn('passages', done.err)
         self.assertLen([x for x in done.out.splitlines() if x[0] == '"'], 2)
         # ... which is made anew for another text.
         with open(self.folder / 'heldout.txt', 'a') as file:
             file.write('\nA new paragraph about zebras and their stripes.\n')
-        done = self.run_it(*given, 'zebras')
+        done = self.run_it(*flags, 'zebras')
         self.assertIn('passages', done.err)
         after = index.key()
         self.assertEqual(after['model'], before['model'])
@@ -129,19 +129,19 @@ class CommandTest(command.Checks, absltest.TestCase):
     def test_from_python(self):
         """What the command prints, as often as it is asked."""
         _, _, corpus = self.text('boats\n\ncats cats\n').partition('=')
-        given = {'model': str(self.model()), 'corpus': corpus}
-        ask = search.opened(**given, top_k=1)
+        flags = {'model': str(self.model()), 'corpus': corpus}
+        ask = search.opened(**flags, top_k=1)
         for query in ('boats', 'cats cats'):
             ((score, passage),) = ask(query)
             self.assertEqual(passage.text, query)
             self.assertAlmostEqual(score, 1.0, places=6)
-            done = self.run_it(*commands.typed(given), '--top_k=1', query)
+            done = self.run_it(*commands.typed(flags), '--top_k=1', query)
             self.assertEqual(
                 done.out, search.answer(query, [(score, passage)]) + '\n'
             )
-        actual = search.opened(**given, hybrid=True)('cats cats')
+        actual = search.opened(**flags, hybrid=True)('cats cats')
         self.assertEqual([x.text for _, x in actual], ['cats cats', 'boats'])
-        done = self.run_it(*commands.typed(given), '--hybrid', 'cats cats')
+        done = self.run_it(*commands.typed(flags), '--hybrid', 'cats cats')
         self.assertEqual(done.out, search.answer('cats cats', actual) + '\n')
         with self.assertRaisesRegex(errors.UsageError, '--model is missing'):
             search.opened(corpus=corpus)
@@ -155,12 +155,12 @@ class CommandTest(command.Checks, absltest.TestCase):
 
     def test_documents_of_a_table_by_name(self):
         model = self.model()
-        given = f'--model={model}', f'--index={self.folder}/own'
+        flags = f'--model={model}', f'--index={self.folder}/own'
         first = self.table(
             'first.jsonl', ('a', 'Boats', 'on a river.'),
             ('b', 'Cats', 'in a tree.'), ('c', '', 'Nothing else.'),
         )  # fmt: skip
-        done = self.run_it(*given, *first, '--vectors=int8', 'cats in a tree.')
+        done = self.run_it(*flags, *first, '--vectors=int8', 'cats in a tree.')
         self.assertRegex(
             done.out, r'^"cats in a tree."\n  1\.000  b\n +Cats in a tree\.\n'
         )
@@ -169,16 +169,16 @@ class CommandTest(command.Checks, absltest.TestCase):
             'first.jsonl', ('c', '', 'Nothing else.'),
             ('b', 'Dogs', 'in a tree.'),
         )  # fmt: skip
-        done = self.run_it(*given, *first, 'dogs in a tree.')
+        done = self.run_it(*flags, *first, 'dogs in a tree.')
         self.assertIn(' 1/1 ', done.err)
         self.assertRegex(done.out, r'\n  1\.000  b\n +Dogs in a tree\.\n')
         # More documents, one of them under an old name.
         second = self.table(
             'second.jsonl', ('d', '', 'A new one.'), ('c', 'Something', '')
         )
-        done = self.run_it(*given, *second, '--update')
+        done = self.run_it(*flags, *second, '--update')
         self.assertEqual(done.out, f'{self.folder}/own: 3 passages\n')
-        done = self.run_it(*given, 'something', 'a new one.', '--top_k=1')
+        done = self.run_it(*flags, 'something', 'a new one.', '--top_k=1')
         self.assertEqual(
             done.out,
             '"something"\n  1.000  c\n         Something\n'
@@ -186,10 +186,10 @@ class CommandTest(command.Checks, absltest.TestCase):
         )
         self.assertNotIn('passages', done.err)
         # Words are those of the new text.
-        done = self.run_it(*given, '--hybrid', 'dogs', '--top_k=1')
+        done = self.run_it(*flags, '--hybrid', 'dogs', '--top_k=1')
         self.assertRegex(done.out, r'\n +Dogs in a tree\.\n')
         # It is no longer the index of a table.
-        done = self.run_it(*given, *first, 'dogs', status=1)
+        done = self.run_it(*flags, *first, 'dogs', status=1)
         self.assert_complains(done, 'was updated: give --update as well')
         self.assertEqual(
             [p.name for p in model.parent.iterdir()], ['1'],
@@ -199,8 +199,8 @@ class CommandTest(command.Checks, absltest.TestCase):
     def test_documents_without_names_are_lines(self):
         path = self.folder / 'texts.tsv'
         path.write_text('text\nboats\ncats\n')
-        given = f'--model={self.model(similarity="dot")}', f'--documents={path}'
-        done = self.run_it(*given, 'cats', '--top_k=1', '--vectors=binary')
+        flags = f'--model={self.model(similarity="dot")}', f'--documents={path}'
+        done = self.run_it(*flags, 'cats', '--top_k=1', '--vectors=binary')
         self.assertEqual(
             done.out, f'"cats"\n  1.000  {path}:3\n         cats\n'
         )
@@ -208,17 +208,17 @@ class CommandTest(command.Checks, absltest.TestCase):
         with mock.patch.object(
             indexes.Index, 'find', autospec=True, return_value=[]
         ) as find:
-            self.run_it(*given, 'cats', '--top_k=1', '--oversample=1')
+            self.run_it(*flags, 'cats', '--top_k=1', '--oversample=1')
         self.assertEqual(find.call_args.args[3:], (1, 0.0, 1))
 
     def test_an_index_that_is_not_what_was_asked_for(self):
-        own = f'--index={self.folder}/own'
+        idx = f'--index={self.folder}/own'
         first, second = (
             self.table(f'{name}.jsonl', ('a', '', f'{name} boats'))
             for name in ('first', 'second')
         )
         model, other = (f'--model={self.model(x)}' for x in ('one', 'two'))
-        self.run_it(model, own, *first, '--vectors=int8', 'boats')
+        self.run_it(model, idx, *first, '--vectors=int8', 'boats')
         files = {p: p.read_bytes() for p in (self.folder / 'own').rglob('*')
                  if p.is_file()}  # fmt: skip
         (self.folder / 'notes').mkdir()
@@ -228,21 +228,21 @@ class CommandTest(command.Checks, absltest.TestCase):
         for arguments, message in (
             ((), '--model is missing'),
             ((f'--model={self.folder}',), 'is no version of an export'),
-            ((other, own), 'is an index of another model: name that one'),
-            ((other, own, *first), 'is an index of another model'),
-            ((other, own, *first, '--update'), 'is an index of another model'),
-            ((model, own, '--vectors=binary'), 'of the kind int8: leave out'),
-            ((model, own, *first, '--vectors=float32'), 'of the kind int8'),
-            ((model, own, *second), 'is an index of .*first.jsonl: give --up'),
-            ((model, own, '--oversample=3'), 'is for --vectors=binary; the i'),
-            ((model, own, *twice, '--update'),
+            ((other, idx), 'is an index of another model: name that one'),
+            ((other, idx, *first), 'is an index of another model'),
+            ((other, idx, *first, '--update'), 'is an index of another model'),
+            ((model, idx, '--vectors=binary'), 'of the kind int8: leave out'),
+            ((model, idx, *first, '--vectors=float32'), 'of the kind int8'),
+            ((model, idx, *second), 'is an index of .*first.jsonl: give --up'),
+            ((model, idx, '--oversample=3'), 'is for --vectors=binary; the i'),
+            ((model, idx, *twice, '--update'),
              'twice.jsonl, line 2: the _id .a. is that of line 1 too'),
-            ((model, own, *unnamed, '--update'),
+            ((model, idx, *unnamed, '--update'),
              'line 1: the column ._id., which names documents, is empty'),
             ((model, f'--index={self.folder}/no'), 'holds no index yet'),
             ((model, f'--index={self.folder}/notes', *first), 'other things'),
             ((model, '--update', *first), '--update wants --index, and --doc'),
-            ((model, '--update', own), '--update wants --index, and --doc'),
+            ((model, '--update', idx), '--update wants --index, and --doc'),
             ((model, *first, '--corpus=pydocs'), 'give --documents or --corp'),
             ((model, '--id=a'), 'and --delimiter are for --documents; leave'),
             ((model, first[0], '--text=a'), "has no column 'a'"),
@@ -265,26 +265,26 @@ class CommandTest(command.Checks, absltest.TestCase):
     def test_without_faiss(self):
         """Beside the model NumPy searches; of --index the package is named."""
         model = self.model()
-        given = f'--model={model}', self.text('boats\n\nboats cats\n'), 'cats'
+        flags = f'--model={model}', self.text('boats\n\nboats cats\n'), 'cats'
         with mock.patch.object(indexes, 'has_faiss', return_value=False), \
              mock.patch.object(search, 'has_faiss', return_value=False):
-            first = self.run_it(*given, '--vectors=binary')
-            done = self.run_it(*given, f'--index={self.folder}/own', status=1)
+            first = self.run_it(*flags, '--vectors=binary')
+            done = self.run_it(*flags, f'--index={self.folder}/own', status=1)
             self.assert_complains(done, r"install 'infoword_tf\[search\]'")
-        self.assertEqual(self.run_it(*given).out, first.out)
+        self.assertEqual(self.run_it(*flags).out, first.out)
         self.assertLen([*model.parent.glob('search/vectors-*.faiss')], 1)
         old = self.folder / 'old'
         old.mkdir()
         (old / 'key.json').write_text('{"format": 2}')
-        done = self.run_it(*given, f'--index={old}', status=1)
+        done = self.run_it(*flags, f'--index={old}', status=1)
         self.assert_complains(done, 'other things than an index of this vers')
 
     def test_another_version_has_an_index_of_its_own(self):
-        given = self.text('boats\n\nboats boats cats\n'), 'boats'
+        flags = self.text('boats\n\nboats boats cats\n'), 'boats'
         paths = [self.model(version=version) for version in (1, 2)]
-        for number, made in ((0, True), (0, False), (1, True), (0, True)):
-            done = self.run_it(f'--model={paths[number]}', *given)
-            self.assertEqual('passages' in done.err, made, number)
+        for number, is_written in ((0, True), (0, False), (1, True), (0, True)):
+            done = self.run_it(f'--model={paths[number]}', *flags)
+            self.assertEqual('passages' in done.err, is_written, number)
 
     def test_vectors_are_compared_as_the_config_says(self):
         """Of vectors that point elsewhere the longer wins by `dot` alone."""

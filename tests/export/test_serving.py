@@ -260,14 +260,14 @@ class ConfigurationTest(absltest.TestCase):
     def test_compose_starts_what_the_documents_say(self):
         text = (SERVING / 'compose.yaml').read_text()
         # A list of flags, each a line of its own.
-        given = re.findall(r'^ +- (--\S+)$', text, re.MULTILINE)
-        self.assertIn('--tensorflow_intra_op_parallelism=1', given)
+        options = re.findall(r'^ +- (--\S+)$', text, re.MULTILINE)
+        self.assertIn('--tensorflow_intra_op_parallelism=1', options)
         documents = (SERVING.parent.parent / 'docs' / 'serving.md').read_text()
-        for flag in given:
+        for flag in options:
             self.assertIn(flag, documents)
         self.assertIn("TF_NUM_INTEROP_THREADS: '-1'", text)
         self.assertIn('TF_NUM_INTEROP_THREADS=-1', documents)
-        for flag in given:
+        for flag in options:
             if '=/config/' in flag:
                 name = flag.rpartition('/')[2]
                 self.assertTrue((SERVING / name).is_file(), name)

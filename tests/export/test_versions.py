@@ -36,14 +36,14 @@ class VersionsTest(absltest.TestCase):
         self.assertEqual(known.layers, layers)
         self.assertEqual(known.metric, 'accuracy')
         self.assertEqual(known.score, metrics['teacher_accuracy'])
-        said = (folder / 'MODEL_CARD.md').read_text()
-        self.assertIn(f'A student of `.../{teacher.name}`', said)
-        self.assertNotIn(str(finetuned.folder()), said)
+        card_text = (folder / 'MODEL_CARD.md').read_text()
+        self.assertIn(f'A student of `.../{teacher.name}`', card_text)
+        self.assertNotIn(str(finetuned.folder()), card_text)
         score = metrics['heldout/label/accuracy']
         self.assertIn(
             f'| accuracy, held out | {known.score:.4f} | {score:.4f} | '
             f'{score - known.score:+.4f} |',
-            said,
+            card_text,
         )
 
     def test_another_is_refused(self):
@@ -101,9 +101,9 @@ class VersionsTest(absltest.TestCase):
         _, described = read_exported(finetuned.exported('classes'))
         for more in (places, {'init': '/srv/run'}, {'source': '/srv/model'}):
             config = config.replace(run={**config.run, **more})
-            said = card.render(config, described, 5, '--init=/srv/x\n', {})
-            self.assertNotIn('/srv', said)
-            self.assertNotIn(str(finetuned.folder()), said)
+            card_text = card.render(config, described, 5, '--init=/srv/x\n', {})
+            self.assertNotIn('/srv', card_text)
+            self.assertNotIn(str(finetuned.folder()), card_text)
 
     def test_a_card_knows_all_facts_of_its_template(self):
         """A line with one that nobody knows would be left out, unseen."""
@@ -120,13 +120,13 @@ class VersionsTest(absltest.TestCase):
         )
         self.assertEqual(Config.from_json(config.to_json()), config)
         _, described = read_exported(workdirs.exported())
-        said = card.render(
+        card_text = card.render(
             config, {**described, 'weights': 500_000}, None, '', {}
         )
-        self.assertIn('| weights | 2,000,000 | 500,000 | 25% |', said)
-        self.assertIn('| MB in float32 | 8.0 | 2.0 | |', said)
-        self.assertIn('| layers | 6 | 1 | |', said)
-        self.assertNotIn('held out |', said)
+        self.assertIn('| weights | 2,000,000 | 500,000 | 25% |', card_text)
+        self.assertIn('| MB in float32 | 8.0 | 2.0 | |', card_text)
+        self.assertIn('| layers | 6 | 1 | |', card_text)
+        self.assertNotIn('held out |', card_text)
 
 
 if __name__ == '__main__':

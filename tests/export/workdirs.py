@@ -39,9 +39,9 @@ METRICS = {
 @functools.cache
 def folder():
     """Of what is shared, for as long as the process lives."""
-    made = tempfile.mkdtemp()
-    atexit.register(shutil.rmtree, made, ignore_errors=True)
-    return pathlib.Path(made)
+    graphs = tempfile.mkdtemp()
+    atexit.register(shutil.rmtree, graphs, ignore_errors=True)
+    return pathlib.Path(graphs)
 
 
 @functools.cache
@@ -72,7 +72,7 @@ def loaded():
 @functools.cache
 def signatures():
     """Its graphs."""
-    return export_signatures.Signatures(loaded())
+    return export_signatures.Signatures.of(loaded())
 
 
 @functools.cache
@@ -82,14 +82,14 @@ def exported():
         return bundle.write(shared(), folder() / 'model')
 
 
-def traced(made=None):
+def traced(graphs=None):
     """Inside, whatever is exported has these graphs: those of `signatures`.
 
     Tracing is nearly all that an export costs.
     """
-    made = made or signatures()
+    graphs = graphs or signatures()
     return mock.patch.object(
-        export_signatures, 'Signatures', mock.Mock(return_value=made)
+        export_signatures.Signatures, 'of', mock.Mock(return_value=graphs)
     )
 
 
@@ -200,6 +200,6 @@ def write(
     files.write_json(folder / 'metrics.json', METRICS)
     (folder / 'flags.txt').write_text(FLAGS)
     tokenizer.write(folder / tokenizer.file)
-    kept = {k: v for k, v in tensors.items() if not k.startswith(without)}
-    files.write_tensors(folder / 'weights.safetensors', kept)
+    present = {k: v for k, v in tensors.items() if not k.startswith(without)}
+    files.write_tensors(folder / 'weights.safetensors', present)
     return folder

@@ -13,7 +13,7 @@ from infoword_tf.objectives.infonce import NEVER
 W, T, S = 7, 13, 4
 
 
-def given(seed=0):
+def windows(seed=0):
     random = np.random.default_rng(seed)
     first, last = random.standard_normal((2, W, T)).astype(np.float32)
     sizes = random.integers(1, T + 1, W).astype(np.int32)
@@ -41,7 +41,7 @@ def same(test, actual, expected):
 class SpansTest(parameterized.TestCase):
     @parameterized.product(longest=(1, 4, 30), count=(3, 200))
     def test_two_ends_that_are_added(self, longest, count):
-        first, last, most, sizes = given()
+        first, last, most, sizes = windows()
         actual = answers.spans(first, last, most, sizes, longest, count)
         expected = [
             [
@@ -56,7 +56,7 @@ class SpansTest(parameterized.TestCase):
 
     @parameterized.product(longest=(1, 4, 30), count=(3, 200))
     def test_last_ones_after_first_ones(self, longest, count):
-        _, _, most, sizes = given()
+        _, _, most, sizes = windows()
         random = np.random.default_rng(1)
         starts = np.stack([
             np.resize(random.permutation(size), S) for size in sizes
@@ -81,9 +81,9 @@ class SpansTest(parameterized.TestCase):
         same(self, actual, expected)
 
     def test_in_a_graph_of_any_shape(self):
-        first, last, most, sizes = given()
+        first, last, most, sizes = windows()
         run = tf.function(
-            lambda *given: answers.spans(*given, longest=4),
+            lambda *windows: answers.spans(*windows, longest=4),
             input_signature=[
                 tf.TensorSpec((None, None), tf.float32),
                 tf.TensorSpec((None, None), tf.float32),

@@ -24,11 +24,11 @@ def plainly(size, room, stride):
     return actual
 
 
-def most_plainly(spans, number, piece):
+def most_plainly(spans, number, token):
     """Whether a piece of a window has most context there, likewise."""
     scores = [
-        min(piece - begin, begin + length - 1 - piece) + 0.01 * length
-        if begin <= piece < begin + length
+        min(token - begin, begin + length - 1 - token) + 0.01 * length
+        if begin <= token < begin + length
         else -1
         for begin, length in spans
     ]
@@ -50,8 +50,8 @@ class WindowsTest(parameterized.TestCase):
             expected += [(i, *span) for span in spans]
             for number, (begin, length) in enumerate(spans):
                 best += [
-                    most_plainly(spans, number, piece)
-                    for piece in range(begin, begin + length)
+                    most_plainly(spans, number, token)
+                    for token in range(begin, begin + length)
                 ]
         self.assertEqual(
             list(zip(*(x.numpy().tolist() for x in actual), strict=True)),
@@ -73,8 +73,8 @@ class WindowsTest(parameterized.TestCase):
             actual = context_windows.windows(sizes, rooms, 4)
             return *actual, context_windows.most_context(actual, sizes)
 
-        given = tf.constant([12, 5], tf.int64), tf.constant([6, 6], tf.int64)
-        contexts, firsts, sizes, most = run(*given)
+        args = tf.constant([12, 5], tf.int64), tf.constant([6, 6], tf.int64)
+        contexts, firsts, sizes, most = run(*args)
         self.assertEqual(contexts.numpy().tolist(), [0, 0, 0, 1])
         self.assertEqual(firsts.numpy().tolist(), [0, 4, 8, 0])
         self.assertEqual(sizes.numpy().tolist(), [6, 6, 4, 5])
@@ -93,11 +93,11 @@ class WindowsTest(parameterized.TestCase):
         ('xlnet', [9, 3, 7, 8, 3, 2], 2, 0),
     )
     def test_layouts(self, name, expected, second, context):
-        pieces = types.SimpleNamespace(cls_id=2, sep_id=3, mask_id=4)
-        rows, seconds, contexts = context_windows.beside(
+        tokens = types.SimpleNamespace(cls_id=2, sep_id=3, mask_id=4)
+        rows, seconds, contexts = context_windows.add_questions(
             tf.ragged.constant([[7, 8]] * 2, tf.int32),
             tf.ragged.constant([[9], []], tf.int32),
-            Template(pieces, LAYOUTS[name]),
+            Template(tokens, LAYOUTS[name]),
         )
         self.assertEqual(rows[0].numpy().tolist(), expected)
         self.assertEqual(rows[1].numpy().tolist(),
@@ -115,10 +115,10 @@ class WindowsTest(parameterized.TestCase):
         span = collections.namedtuple('DocSpan', ['start', 'length'])
         for size in range(1, 60):
             spans = plainly(size, 11, 4)
-            given = [span(*pair) for pair in spans]
+            args = [span(*pair) for pair in spans]
             for number, (begin, length) in enumerate(spans):
-                for piece in range(begin, begin + length):
+                for token in range(begin, begin + length):
                     self.assertEqual(
-                        squad_lib._check_is_max_context(given, number, piece),
-                        most_plainly(spans, number, piece),
+                        squad_lib._check_is_max_context(args, number, token),
+                        most_plainly(spans, number, token),
                     )

@@ -1,4 +1,4 @@
-"""Strings to vectors, and pieces for blanks, through a workdir."""
+"""Strings to vectors, and tokens for blanks, through a workdir."""
 
 import functools
 import itertools
@@ -139,8 +139,8 @@ class ReadmeTest(absltest.TestCase):
         self.assertEqual(asked['objectives'], 'bert_nce:1,ict:1')
         self.assertEqual(asked['workdir'], str(WORKDIR))
         model, vectors = names['model'], names['vectors']
-        (said,) = re.findall(r'load\(.*# (\..*)', blocks[0])
-        for name in said.split(', '):
+        (comment,) = re.findall(r'load\(.*# (\..*)', blocks[0])
+        for name in comment.split(', '):
             self.assertTrue(hasattr(model, name.removeprefix('.')), name)
         self.assertEqual(vectors.dtype, np.float32)
         self.assertEqual(vectors.shape, (2, model.encoder.arguments['width']))
@@ -187,9 +187,9 @@ class EncodeTest(parameterized.TestCase):
         ),
     )
     def test_is_one_by_one_in_order(self, pooling, layers):
-        given = layers
+        numbers = layers
         actual = self.model.encode(
-            SENTENCES, batch_size=2, pooling=pooling, layers=given
+            SENTENCES, batch_size=2, pooling=pooling, layers=numbers
         )
         self.assertEqual(actual.dtype, np.float32)
         layers = (layers,) if isinstance(layers, int) else layers
@@ -199,7 +199,7 @@ class EncodeTest(parameterized.TestCase):
         self.assertEqual(self.model.cut, 1)
         # What is one batch takes one graph, from strings to vectors.
         few = self.model.encode(
-            SENTENCES, len(SENTENCES), pooling=pooling, layers=given
+            SENTENCES, len(SENTENCES), pooling=pooling, layers=numbers
         )
         np.testing.assert_allclose(few, actual, atol=1e-5)
         self.assertEqual(self.model.cut, 1)
@@ -263,7 +263,7 @@ class EncodeTest(parameterized.TestCase):
             mix.scales.assign(scales)
             mix.gamma.assign([3.0])
             shares = 3 * np.exp(scales) / np.exp(scales).sum()
-            ids, lengths, _ = model.laid_out(tf.constant(SENTENCES))
+            ids, lengths, _ = model.format_texts(tf.constant(SENTENCES))
             np.testing.assert_allclose(
                 model.states(ids, lengths, 'mix'),
                 sum(
@@ -293,22 +293,31 @@ class EncodeTest(parameterized.TestCase):
         with self.assertRaisesRegex(ValueError, 'have learned no words'):
             self.model.encode(['a'], pooling='words')
 
+    def test_another_config_changes_all_answers(self):
+        """Also after a first `encode`, which has traced a graph."""
+        model = infoword_tf.load(WORKDIR)
+        before = model.encode(SENTENCES)
+        model.config = model.config.replace(dims=5, pooling='mean')
+        actual = model.encode(SENTENCES)
+        self.assertEqual(actual.shape[1], 5)
+        self.assertEqual(model.vector_width(), 5)
+        expected = model.encode(SENTENCES, pooling='mean')[:, :5]
+        np.testing.assert_array_equal(actual, expected)
+        self.assertFalse(np.allclose(actual, before[:, :5]))
+
     def test_the_first_numbers_alone(self):
         whole = self.model.encode(SENTENCES)
         actual = self.model.encode(SENTENCES, dims=5)
         np.testing.assert_array_equal(actual, whole[:, :5])
         config = self.model.config
-        cut = config.replace(dims=5, normalize=True)
-        with mock.patch.object(self.model, 'config', cut):
-            self.assertEqual(self.model.vector_width(), 5)
-            self.assertEqual(self.model.vector_width('cls'), whole.shape[1])
+        cut = self.model.with_config(config.replace(dims=5, normalize=True))
+        self.assertEqual(cut.vector_width(), 5)
+        self.assertEqual(cut.vector_width('cls'), whole.shape[1])
         unit = actual / np.linalg.norm(actual, axis=1, keepdims=True)
-        normal = config.replace(normalize=True)
-        with mock.patch.object(self.model, 'config', normal):
-            np.testing.assert_allclose(
-                self.model.encode(SENTENCES, dims=5, normalize=True), unit,
-                atol=1e-5,
-            )  # fmt: skip
+        normal = self.model.with_config(config.replace(normalize=True))
+        np.testing.assert_allclose(
+            normal.encode(SENTENCES, dims=5, normalize=True), unit, atol=1e-5
+        )
         for dims in (0, whole.shape[1] + 1):
             with self.assertRaisesRegex(ValueError, 'vectors have'):
                 self.model.encode(SENTENCES, dims=dims)
@@ -339,14 +348,16 @@ class EncodeTest(parameterized.TestCase):
     def test_lists_of_every_kind(self):
         pandas = pytest.importorskip('pandas')
         texts = ['a list', 'naïve']
-        wanted = self.model.encode(texts)
-        for given in (
+        expected = self.model.encode(texts)
+        for sequence in (
             tuple(texts), iter(texts), np.array(texts), pandas.Series(texts),
             np.array(texts, object), tf.constant(texts),
             dict.fromkeys(texts), ['a list', 'naïve'.encode()],
             [tf.constant('a list'), np.str_('naïve')],
         ):  # fmt: skip
-            np.testing.assert_array_equal(self.model.encode(given), wanted)
+            np.testing.assert_array_equal(
+                self.model.encode(sequence), expected
+            )
 
     @parameterized.parameters(*NO_TEXT)
     def test_what_is_no_text(self, text, error, message):
@@ -358,7 +369,7 @@ class EncodeTest(parameterized.TestCase):
             self.model.tokenized(('a', 'b', text))
         with named(rf'^words\[0\] {message}'):
             self.model.word_vectors([text])
-        for method in (self.model.fill_mask, self.model.next_pieces):
+        for method in (self.model.fill_mask, self.model.next_tokens):
             with named(rf'^text {message}'):
                 method(text)
 
@@ -530,7 +541,7 @@ class FillMaskTest(absltest.TestCase):
             (actual,) = self.model.fill_mask('a [MASK] list', 5)
             best = np.argsort(-expected)[:5]
             self.assertEqual(
-                [piece for piece, _ in actual],
+                [token for token, _ in actual],
                 [self.model.tokenizer.vocabulary[i] for i in best],
             )
             np.testing.assert_allclose(
@@ -572,9 +583,11 @@ class LackingTest(CopyCase):
         whole = infoword_tf.load(folder)
         path = folder / 'weights.safetensors'
         tensors = files.read_tensors(path)
-        there = {k: v for k, v in tensors.items() if not k.startswith(lacking)}
-        self.assertLess(len(there), len(tensors))
-        files.write_tensors(path, there)
+        present = {
+            k: v for k, v in tensors.items() if not k.startswith(lacking)
+        }
+        self.assertLess(len(present), len(tensors))
+        files.write_tensors(path, present)
         return whole, infoword_tf.load(folder)
 
     def test_the_encoder_alone(self):
@@ -586,10 +599,10 @@ class LackingTest(CopyCase):
             )
         # It has no weights of its own, and wants counts.
         self.assertEqual(list(actual.model.objectives), ['bert_nce'])
-        self.assertEqual(actual.fill_rows, [])
-        self.assertIsNone(actual.training_pieces)
+        self.assertEqual(actual.blanks.rows, [])
+        self.assertIsNone(actual.workdir.training_pieces)
         with self.assertRaisesRegex(
-            ValueError, r'bert_nce .* piece counts .*`unigram` in weights'
+            ValueError, r'bert_nce .* token counts .*`unigram` in weights'
         ):
             actual.fill_mask('a [MASK] list')
         with self.assertRaisesRegex(
@@ -610,7 +623,7 @@ class LackingTest(CopyCase):
         whole, actual = self.without('unigram')
         text = 'a [MASK] list'
         self.assertEqual(actual.missing, {})
-        self.assertEqual(actual.fill_rows, ['mlm'])
+        self.assertEqual(actual.blanks.rows, ['mlm'])
         self.assertEqual(actual.fill_mask(text), whole.fill_mask(text))
         actual.model.drop('mlm')
         with self.assertRaisesRegex(ValueError, 'this workdir has none'):
@@ -630,13 +643,13 @@ class LackingTest(CopyCase):
 
     def test_untrained_lacks_the_same(self):
         whole, actual = self.without('objectives/')
-        fresh, wanted = (m.untrained(seed=1) for m in (actual, whole))
+        fresh, expected = (m.untrained(seed=1) for m in (actual, whole))
         self.assertEqual(fresh.missing, actual.missing)
         self.assertEqual(
             set(fresh.model.objectives), set(actual.model.objectives)
         )
         np.testing.assert_array_equal(
-            fresh.encode(SENTENCES), wanted.encode(SENTENCES)
+            fresh.encode(SENTENCES), expected.encode(SENTENCES)
         )
 
     def test_the_encoder_cannot_lack_anything(self):

@@ -53,7 +53,7 @@ def plainly(loaded, question, context):
     head, layout = loaded.model.objectives['span'], loaded.layout
     tokenizer = loaded.tokenizer
     asked = tokenizer.tokenize([question]).to_list()[0][:8]
-    pieces, starts, ends = (
+    tokens, starts, ends = (
         x.to_list()[0] for x in tokenizer.tokenize_with_offsets([context])
     )
     raw = context.encode()
@@ -64,20 +64,20 @@ def plainly(loaded, question, context):
     ]
     room = LENGTH - 3 - len(asked)
     spans, begin = [], 0
-    while begin < len(pieces):
-        spans.append((begin, min(room, len(pieces) - begin)))
-        if sum(spans[-1]) == len(pieces):
+    while begin < len(tokens):
+        spans.append((begin, min(room, len(tokens) - begin)))
+        if sum(spans[-1]) == len(tokens):
             break
         begin += min(room, STRIDE)
     best, lowest = {}, float('inf')
     for number, (begin, size) in enumerate(spans):
-        own = pieces[begin : begin + size]
+        window = tokens[begin : begin + size]
         cls, sep = [tokenizer.cls_id], [tokenizer.sep_id]
         if layout.first:
-            ids, at = [*cls, *asked, *sep, *own, *sep], 0
+            ids, at = [*cls, *asked, *sep, *window, *sep], 0
             offset = second = len(asked) + 2
         else:
-            ids = [*own, *sep, *asked, *sep, *cls]
+            ids = [*window, *sep, *asked, *sep, *cls]
             at, offset, second = len(ids) - 1, 0, size + 1
         states = loaded.states(
             tf.constant([ids]), tf.constant([len(ids)]),

@@ -18,11 +18,11 @@ class WordVectorsTest(parameterized.TestCase):
         random = np.random.default_rng(0)
         vectors = random.standard_normal((3, 4)).astype(np.float32)
         vectors[0] *= 1e-30
-        made = WordVectors(['the', 'größe', 'x.y'], vectors)
-        made.write(self.path)
+        words = WordVectors(['the', 'größe', 'x.y'], vectors)
+        words.write(self.path)
         self.assertStartsWith(self.path.read_text(), '3 4\nthe ')
         actual = wordvectors.read(self.path)
-        self.assertEqual(actual.words, made.words)
+        self.assertEqual(actual.words, words.words)
         np.testing.assert_array_equal(actual.vectors, vectors)
 
     def test_as_word2vec_writes_it(self):

@@ -17,6 +17,7 @@ from infoword_tf.choices import TextChoices
 from infoword_tf.config import Config, DenseConfig
 from infoword_tf.inference.loaded import Loaded
 from infoword_tf.model import Model
+from infoword_tf.workdir import Workdir
 from tasks import (
     distill,
     embedding,
@@ -218,13 +219,12 @@ class TableTest(absltest.TestCase):
         config = lookup.config.replace(
             normalize=False, dense=(DenseConfig(32, 'identity'),)
         )
-        actual = Loaded(
-            Model(config, lookup.tokenizer.specials), lookup.tokenizer, config
-        )
+        model = Model(config, lookup.tokenizer.specials)
+        actual = Loaded(Workdir(model, lookup.tokenizer, config))
         random = np.random.default_rng(0)
         for variable in actual.model.variables.values():
             variable.assign(random.standard_normal(variable.shape))
-        ids, lengths = map(np.array, actual.laid_out(TEXTS)[:2])
+        ids, lengths = map(np.array, actual.format_texts(TEXTS)[:2])
         padded = actual.embed(ids, lengths).numpy()
         vectors = actual.encode(TEXTS)
         self.assertEqual(actual.cut, 1)
@@ -237,7 +237,7 @@ class TableTest(absltest.TestCase):
             list(actual.folded.model.variables),
             ['encoder/word_embeddings', 'dense_0/kernel', 'dense_0/bias'],
         )
-        lookup = Signatures(actual)
+        lookup = Signatures.of(actual)
         self.assertEqual(
             list(lookup.weights), list(actual.folded.model.variables)
         )

@@ -152,7 +152,7 @@ class GlueTest(Checks, absltest.TestCase):
             glue.task_of('rte'), {'train': rows, 'heldout': rows}, choices
         )
         actual = prepared.labelled.heldout
-        ids, lengths, second = loaded.laid_out(rows.first, rows.second, 24)
+        ids, lengths, second = loaded.format_texts(rows.first, rows.second, 24)
         for i in range(actual.size):
             one = slice(actual.begins[i], actual.begins[i + 1])
             np.testing.assert_array_equal(actual.ids[one], ids[i, : lengths[i]])

@@ -147,7 +147,7 @@ class StudentsKeptTest(parameterized.TestCase):
         actual = special.softmax(scores, axis=1) if labels else scores
         np.testing.assert_allclose(actual, expected, atol=1e-5)
         for k, (first, second) in enumerate(texts):
-            ids, lengths, where = loaded.laid_out(first, second, 24)
+            ids, lengths, where = loaded.format_texts(first, second, 24)
             for i, layer in enumerate(layers):
                 expected = loaded.states(ids, lengths, [layer], second=where)
                 expected = expected.numpy()[:, 0]
@@ -275,7 +275,7 @@ class ShortenedTest(absltest.TestCase):
             np.testing.assert_array_equal(variable, old[origin], path)
         # The first two compute what the teacher's second layer is.
         first = distill.start_of(str(TEACHER), 2, 'first')
-        ids, lengths, _ = loaded.laid_out(['a short text'])
+        ids, lengths, _ = loaded.format_texts(['a short text'])
         np.testing.assert_allclose(
             first.states(ids, lengths),
             loaded.states(ids, lengths, [2]),

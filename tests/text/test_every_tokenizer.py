@@ -256,7 +256,7 @@ class Runs:
             after = [tokenizer.vocabulary.index('.')]
         ids = [tokenizer.cls_id, *before, tokenizer.mask_id, *after,
                tokenizer.sep_id]  # fmt: skip
-        scores = self.loaded.piece_scores(
+        scores = self.loaded.blanks.token_scores(
             tf.constant([ids]),
             tf.constant([len(ids)]),
             tf.constant([[len(before) + 1]]),

@@ -113,7 +113,7 @@ class BestTest(parameterized.TestCase):
         )  # fmt: skip
         best = self.check(workdir, STS)
         self.assertEqual(round(best, 2), spearman(workdir))
-        self.assertEqual(infoword_tf.load(workdir).is_table, is_table)
+        self.assertEqual(infoword_tf.load(workdir).vectors.is_table, is_table)
         self.assertRegex(shown, 'sts/spearman is measured every 1 .*are cut')
         self.assertIn(f'| spearman {best:.4f}\n', shown)
         self.assertIn(f'\nsts/spearman: {best:.4f}\n', shown)
@@ -210,7 +210,7 @@ class Spelled:
             similarity=similarity, prompt_for=lambda role: None
         )
 
-    def tokenized(self, texts, prompt=None):
+    def tokenize(self, texts, prompt=None):
         return types.SimpleNamespace(
             vectors=np.float32([text.split() for text in texts]), cut=0
         )

@@ -492,7 +492,7 @@ class AroundTest(parameterized.TestCase):
         loaded = infoword_tf.load(root / 'workdir')
         self.assertEqual((loaded.before, loaded.after), ([], []))
         (expected,) = loaded.tokenizer.tokenize(['a file']).to_list()
-        ids, lengths, _ = loaded.laid_out(tf.constant(['a file']))
+        ids, lengths, _ = loaded.format_texts(tf.constant(['a file']))
         self.assertEqual(ids[0, : int(lengths[0])].numpy().tolist(), expected)
         vectors = loaded.encode(['', 'a file'], progress=False)
         self.assertTrue(np.isfinite(vectors).all())

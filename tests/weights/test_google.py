@@ -231,7 +231,7 @@ class GoogleTest(absltest.TestCase):
                 ),
                 places=tf.constant(asked['masked_lm_positions']),
             ).states
-            scores = loaded.model.objectives['mlm'].piece_scores(states, None)
+            scores = loaded.model.objectives['mlm'].token_scores(states, None)
             np.testing.assert_allclose(scores, expected, atol=3e-5)
 
     def test_damaged_checkpoints(self):

@@ -107,7 +107,7 @@ class ParityTest(parameterized.TestCase):
             second = None
             if 'token_type_ids' in given:
                 second = tf.constant([4, 4])
-            scores = loaded.class_scores(
+            scores = loaded.classes.class_scores(
                 tf.constant(given['input_ids'], tf.int32), lengths, second
             )
             # Theirs reads XLNet's last place, padding or not.
@@ -117,7 +117,7 @@ class ParityTest(parameterized.TestCase):
             )
             heads += 1
         elif logits is not None and 'mlm' in objectives:
-            scores = objectives['mlm'].piece_scores(states, None)
+            scores = objectives['mlm'].token_scores(states, None)
             real = np.any(logits, axis=-1)
             np.testing.assert_allclose(
                 np.asarray(scores)[real], logits[real], atol=3 * NEAR
@@ -136,7 +136,7 @@ class ParityTest(parameterized.TestCase):
             table = loaded.encoder.embedding_table
             scores = tf.matmul(states, table, transpose_b=True)
             np.testing.assert_allclose(scores, logits, atol=3 * NEAR)
-            scores = objectives['gpt'].piece_scores(states)
+            scores = objectives['gpt'].token_scores(states)
             np.testing.assert_allclose(scores, logits, atol=3 * NEAR)
             heads += 1
         has = {
@@ -330,7 +330,7 @@ class ParityTest(parameterized.TestCase):
         second = tf.constant([4, 4]) if 'token_type_ids' in inputs else None
         row = 'score' if problem == 'regression' else 'label'
         self.assertEqual(set(model.model.objectives), {row})
-        scores = model.class_scores(
+        scores = model.classes.class_scores(
             tf.constant(inputs['input_ids'], tf.int32),
             tf.constant([huggingface.T, huggingface.PADDED]), second, row=row,
         )  # fmt: skip
@@ -340,7 +340,7 @@ class ParityTest(parameterized.TestCase):
                 model.classify(texts), activation(model.scores(texts)),
                 atol=1e-6,
             )  # fmt: skip
-            scores = model.probabilities_of(scores)
+            scores = model.classes.probabilities(scores)
         else:
             self.assertLen(model.rate(['a', 'b c']), 2)
         np.testing.assert_allclose(scores, activation(expected), atol=NEAR)

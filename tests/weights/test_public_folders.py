@@ -63,7 +63,7 @@ class PublicFoldersTest(parameterized.TestCase):
     @parameterized.parameters(*(c for c in CASES if not of_pairs(c)))
     def test_ids_and_vectors(self, case):
         model, answers = self.loaded(case)
-        self.check_ids(model.laid_out(list(TEXTS)), answers['ids'])
+        self.check_ids(model.format_texts(list(TEXTS)), answers['ids'])
         if 'offsets' in answers:
             _, *offsets = model.tokenizer.tokenize_with_offsets(list(TEXTS))
             places = np.stack([x.values.numpy() for x in offsets], axis=1)
@@ -81,14 +81,14 @@ class PublicFoldersTest(parameterized.TestCase):
     def test_ids_and_scores_of_pairs(self, case):
         model, answers = self.loaded(case)
         a, b = map(list, zip(*PAIRS, strict=True))
-        self.check_ids(model.laid_out(a, b), answers['ids'])
+        self.check_ids(model.format_texts(a, b), answers['ids'])
         if 'probabilities' not in answers:
             rated = model.rate(a, b)[:, None]
             return self.near(rated, answers['scores'], 'scores')
         # Of `scores` and `classify`, without a graph.
-        scores = model.text_scores(a, b)
+        scores = model.classes.text_scores(a, b)
         self.near(scores.numpy(), answers['scores'], 'scores')
-        probabilities = model.probabilities_of(scores).numpy()
+        probabilities = model.classes.probabilities(scores).numpy()
         self.near(probabilities, answers['probabilities'], 'probabilities')
 
     def test_segments_go_out_and_come_in_again(self):
@@ -97,7 +97,7 @@ class PublicFoldersTest(parameterized.TestCase):
         convert.give(self.root / 'workdir', output, 'huggingface')
         convert.convert(output, again)
         model = infoword_tf.load(again)
-        scores = model.text_scores(*map(list, zip(*PAIRS, strict=True)))
+        scores = model.classes.text_scores(*map(list, zip(*PAIRS, strict=True)))
         self.near(scores.numpy(), answers['scores'], 'scores')
 
     def near(self, ours, expected, name):

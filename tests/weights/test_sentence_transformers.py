@@ -102,7 +102,7 @@ class ModulesTest(parameterized.TestCase):
 
     def states(self, loaded, text):
         """[T, D] of one text with its specials."""
-        ids, lengths, _ = loaded.laid_out([text])
+        ids, lengths, _ = loaded.format_texts([text])
         return loaded.states(ids, lengths)[0].numpy()
 
     @parameterized.parameters(
@@ -295,7 +295,7 @@ class ModulesTest(parameterized.TestCase):
         wanted = folders.answers('bert_classes')['logits']
         for model in loaded, infoword_tf.load(self.root / 'again'):
             lengths = inputs['attention_mask'].sum(axis=1)
-            scores = model.class_scores(
+            scores = model.classes.class_scores(
                 tf.constant(inputs['input_ids'], tf.int32),
                 tf.constant(lengths, tf.int32), tf.constant([4, 4]),
             )  # fmt: skip

@@ -1,12 +1,11 @@
 """Text that goes on, with memory and without it, and what is drawn."""
 
-
 import numpy as np
 import tensorflow as tf
 from absl.testing import parameterized
 
 import infoword_tf
-from infoword_tf.inference import continuing
+from infoword_tf.inference import continuation
 from tests import places
 from tests.export import workdirs
 
@@ -27,23 +26,25 @@ class ChooseTest(parameterized.TestCase):
         (1e-6, [0, 1, 0, 0, 0]),
     )
     def test_the_fewest_that_have_the_share(self, top_p, expected):
-        actual = continuing.likeliest(self.P - 1e-12, top_p - 1e-9)
+        actual = continuation.likeliest(self.P - 1e-12, top_p - 1e-9)
         np.testing.assert_allclose(actual, expected, atol=1e-9)
 
     def test_a_number_decides(self):
         log_p = np.log(self.P)
-        for number, piece in (
+        for number, token in (
             (0.0, 0), (0.099, 0), (0.101, 1), (0.499, 1), (0.501, 2),
             (0.799, 3), (0.801, 4), (1 - 1e-9, 4),
         ):  # fmt: skip
-            self.assertEqual(continuing.choose(log_p, number, 1.0, 1.0), piece)
-            self.assertEqual(continuing.choose(log_p, number, 0.0, 1.0), 1)
+            self.assertEqual(
+                continuation.choose(log_p, number, 1.0, 1.0), token
+            )
+            self.assertEqual(continuation.choose(log_p, number, 0.0, 1.0), 1)
 
     def test_temperature_sharpens(self):
         """0.5 squares: of .01, .16, .04, .01, .04 in .26."""
         log_p = np.log(self.P) + 7  # sums do not matter
         numbers = (np.arange(2600) + 0.5) / 2600
-        actual = [continuing.choose(log_p, n, 0.5, 1.0) for n in numbers]
+        actual = [continuation.choose(log_p, n, 0.5, 1.0) for n in numbers]
         np.testing.assert_array_equal(
             np.bincount(actual), [100, 1600, 400, 100, 400]
         )
@@ -51,7 +52,7 @@ class ChooseTest(parameterized.TestCase):
     def test_what_cannot_be_is_never_drawn(self):
         log_p = np.array([-1e30, 0.0, -1e30], np.float32)
         for number in (0.0, 0.5, 1 - 1e-12):
-            self.assertEqual(continuing.choose(log_p, number, 2.0, 0.9), 1)
+            self.assertEqual(continuation.choose(log_p, number, 2.0, 0.9), 1)
 
 
 class ContinuedTest(parameterized.TestCase):
@@ -73,7 +74,7 @@ class ContinuedTest(parameterized.TestCase):
     def by_hand(self, loaded, ids):
         """log p [V] after all of some ids, read at once."""
         ids = tf.constant([[loaded.tokenizer.sep_id, *ids]])
-        return loaded.next_scores(ids, [ids.shape[1]])[0].numpy()
+        return loaded.continuation.token_scores(ids, [ids.shape[1]])[0].numpy()
 
     @parameterized.parameters('gpt', 'transformer_xl')
     def test_greedy_is_the_likeliest_after_all_that_came(self, row):
@@ -84,18 +85,20 @@ class ContinuedTest(parameterized.TestCase):
         loaded = self.loaded[row]
         ids = self.pieces(loaded)[:3]
         count = 5 if row == 'transformer_xl' else 12
-        actual = continuing.continued(loaded, ids, count, temperature=0)
+        actual = continuation.generate(
+            loaded.continuation, ids, count, temperature=0
+        )
         self.assertNotEmpty(actual)
-        for i, piece in enumerate(actual):
+        for i, token in enumerate(actual):
             expected = self.by_hand(loaded, [*ids, *actual[:i]])
-            self.assertEqual(np.argmax(expected), piece)
+            self.assertEqual(np.argmax(expected), token)
 
     @parameterized.parameters('gpt', 'transformer_xl')
     def test_the_same_seed_the_same_text(self, row):
         loaded = self.loaded[row]
         ids = self.pieces(loaded)
         texts = [
-            continuing.continued(loaded, ids, 6, seed=seed)
+            continuation.generate(loaded.continuation, ids, 6, seed=seed)
             for seed in (1, 1, 2)
         ]
         self.assertEqual(texts[0], texts[1])
@@ -105,16 +108,18 @@ class ContinuedTest(parameterized.TestCase):
         loaded = self.loaded['gpt']
         ids = self.pieces(loaded, TEXT + ' to be found' * 10)
         self.assertGreater(len(ids), loaded.max_length)
-        (actual,) = continuing.continued(loaded, ids, 1, temperature=0)
+        (actual,) = continuation.generate(
+            loaded.continuation, ids, 1, temperature=0
+        )
         last = tf.constant([ids[-loaded.max_length :]])
-        scores = loaded.next_scores(last, [loaded.max_length])
+        scores = loaded.continuation.token_scores(last, [loaded.max_length])
         self.assertEqual(actual, int(np.argmax(scores)))
 
-    def test_next_pieces(self):
+    def test_next_tokens(self):
         for row in ('gpt', 'transformer_xl'):
             loaded = self.loaded[row]
             expected = self.by_hand(loaded, self.pieces(loaded))
-            actual = loaded.next_pieces(TEXT, 4)
+            actual = loaded.next_tokens(TEXT, 4)
             names = loaded.tokenizer.vocabulary
             order = np.argsort(-expected)[:4]
             self.assertEqual([p for p, _ in actual], [names[i] for i in order])
@@ -125,15 +130,17 @@ class ContinuedTest(parameterized.TestCase):
             for special in ('[PAD]', '[CLS]', '[MASK]'):
                 self.assertLess(expected[names.index(special)], -1e29)
             self.assertGreater(expected[names.index('[SEP]')], -100)
-        self.assertLen(loaded.next_pieces('', 3), 3)
+        self.assertLen(loaded.next_tokens('', 3), 3)
 
-    def test_next_pieces_of_a_long_text(self):
+    def test_next_tokens_of_a_long_text(self):
         """Of its last pieces, which are as many as a text may have."""
         loaded = self.loaded['gpt']
         text = TEXT + ' to be found' * 10 + ' where it is'
         last = self.pieces(loaded, text)[-loaded.max_length :]
-        scores = loaded.next_scores(tf.constant([last]), [loaded.max_length])
-        actual = loaded.next_pieces(text, 4)
+        scores = loaded.continuation.token_scores(
+            tf.constant([last]), [loaded.max_length]
+        )
+        actual = loaded.next_tokens(text, 4)
         best = np.argsort(-scores[0])[:4]
         names = loaded.tokenizer.vocabulary
         self.assertEqual([p for p, _ in actual], [names[i] for i in best])
@@ -147,17 +154,17 @@ class ContinuedTest(parameterized.TestCase):
         before = bias.numpy()
         try:
             bias.assign(np.eye(len(before))[loaded.tokenizer.sep_id] * 1e4)
-            self.assertEmpty(continuing.continued(loaded, [], 9))
+            self.assertEmpty(continuation.generate(loaded.continuation, [], 9))
         finally:
             bias.assign(before)
 
     def test_a_row_that_cannot(self):
         loaded = self.loaded['mlm']
         for ask in (
-            lambda: continuing.continued(loaded, [], 3),
-            lambda: loaded.next_pieces('text'),
+            lambda: continuation.generate(loaded.continuation, [], 3),
+            lambda: loaded.next_tokens('text'),
         ):
-            with self.assertRaisesRegex(ValueError, 'mlm score no next token'):
+            with self.assertRaisesRegex(ValueError, 'mlm score no next '):
                 ask()
 
     @parameterized.parameters('gpt', 'transformer_xl')
