@@ -172,11 +172,11 @@ def contestant(
     """
     from infoword_tf.data import store
     from infoword_tf.text import vocabulary
-    from infoword_tf.text.wordpiece import WordPiece
+    from infoword_tf.text.wordpiece import WordPieceTokenizer
 
     documents = read_documents()
     tokens = vocabulary.learn((d.text for d in documents), choices.vocab_size)
-    tokenizer = WordPiece(tokens)
+    tokenizer = WordPieceTokenizer(tokens)
     if choices.serve == TOKENIZING:
         return tokenizing(choices, documents, tokenizer), {}
     text = store.write_store(

@@ -201,7 +201,7 @@ def _answer(loaded: 'Loaded', content: Sequence[bytes]) -> Outputs:
 def _tokens(loaded: 'Loaded', content: Sequence[bytes]) -> Outputs:
     import tensorflow as tf
 
-    from infoword_tf.text.template import lay_out, table
+    from infoword_tf.text.template import to_dense, with_special_tokens
 
     texts = tf.constant(content, tf.string)
     _, *offsets = loaded.tokenizer.tokenize_with_offsets(texts)
@@ -209,7 +209,8 @@ def _tokens(loaded: 'Loaded', content: Sequence[bytes]) -> Outputs:
     limit = loaded.workdir.free_length
     offsets = (tf.cast(x, tf.int32)[:, :limit] for x in offsets)
     starts, ends = (
-        table(lay_out(before, x, after), -1).numpy() for x in offsets
+        to_dense(with_special_tokens(before, x, after), -1).numpy()
+        for x in offsets
     )
     padded, lengths, _ = loaded.format_texts(texts)
     padded, lengths = padded.numpy(), lengths.numpy()

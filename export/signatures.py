@@ -38,7 +38,7 @@ import tensorflow as tf
 from export import chunks
 from infoword_tf.inference import blanks
 from infoword_tf.inference.loaded import Loaded
-from infoword_tf.text.template import lay_out, table
+from infoword_tf.text.template import to_dense, with_special_tokens
 
 TEXTS = 256  # of a chunk, at most
 TOKENS = 32_768  # tokens of a chunk, at most: 256 texts of 128
@@ -277,7 +277,8 @@ class _Graphs:
         before = [NOWHERE] * len(self.loaded.before)
         after = [NOWHERE] * len(self.loaded.after)
         starts, ends = (
-            table(lay_out(before, x, after), NOWHERE) for x in (firsts, lasts)
+            to_dense(with_special_tokens(before, x, after), NOWHERE)
+            for x in (firsts, lasts)
         )
         return {'states': states, 'starts': starts, 'ends': ends, 'ids': ids,
                 'lengths': lengths}  # fmt: skip

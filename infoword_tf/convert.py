@@ -1,4 +1,4 @@
-r"""Public weights to a workdir, and a workdir to a folder for others.
+r"""Public weights to a workdir, and a workdir to a folder for other libraries.
 
     python -m infoword_tf.convert --source=MiniLM --workdir=runs/minilm
     python -m infoword_tf.convert --init=runs/minilm --output=out/minilm \
@@ -48,24 +48,28 @@ class Choices:
 
 
 @commands.takes(Choices)
-def run(given: Choices, chosen: Mapping[str, Any]) -> None:
-    """The whole command; UsageError: flags that do not go together."""
-    if bool(given.source) == bool(given.init):
+def run(choices: Choices, chosen: Mapping[str, Any]) -> None:
+    """Runs the command; UsageError: flags that do not go together."""
+    if bool(choices.source) == bool(choices.init):
         raise errors.UsageError(
             'give --source and --workdir to bring weights in, or --init and '
             '--output to write them out'
         )
-    if given.source:
-        commands.require(vars(given), workdir='the workdir to make')
+    if choices.source:
+        commands.require(vars(choices), workdir='the workdir to make')
         convert(
-            pathlib.Path(given.source),
-            pathlib.Path(given.workdir),
-            given.pooling,
-            _prompts(given.prompts),
+            pathlib.Path(choices.source),
+            pathlib.Path(choices.workdir),
+            choices.pooling,
+            _prompts(choices.prompts),
         )
     else:
-        commands.require(vars(given), output='the folder to write')
-        give(pathlib.Path(given.init), pathlib.Path(given.output), given.format)
+        commands.require(vars(choices), output='the folder to write')
+        write(
+            pathlib.Path(choices.init),
+            pathlib.Path(choices.output),
+            choices.format,
+        )
 
 
 def _prompts(text: str | None) -> dict[str, str] | None:
@@ -94,13 +98,13 @@ def convert(
     """Makes a workdir of a folder with weights.
 
     Args:
-        pooling: where the folder does not say it.
-        prompts: instead of those that the folder has.
+        pooling: for a folder that does not name one.
+        prompts: instead of the folder's.
 
     Raises:
-        FileNotFoundError: there is no such folder, or a file is missing.
+        FileNotFoundError: no such folder, or a missing file.
         FileExistsError: the workdir holds files.
-        ValueError: the folder holds what has no place here, or is damaged.
+        ValueError: a folder that cannot be converted, or is damaged.
     """
     if not source.is_dir():
         raise FileNotFoundError(f'--source={source}: there is no such folder')
@@ -122,6 +126,7 @@ def convert(
         huggingface,
         sentence_transformers,
     )
+    from infoword_tf.workdir import Workdir
 
     vectors, encoder = converted.VectorSettings(), source
     if sentence_transformers.is_one(source):
@@ -138,36 +143,36 @@ def convert(
     if list(encoder.glob('*.index')) and not (
         encoder / huggingface.CONFIG
     ).is_file():
-        found = google.read(encoder)
+        public = google.read(encoder)
     else:
-        found = huggingface.read(encoder)
-    config, model, dropped = converted.make(found, vectors)
-    converted.write(workdir, config, model, found.pieces)
+        public = huggingface.read(encoder)
+    config, model, dropped = converted.make(public, vectors)
+    tokenizer = public.tokenizer.tokenizer
+    Workdir(model, tokenizer, config).write(workdir)
     numbers = sum(math.prod(w.shape) for w in model.exported.values())
     rows = ', '.join(config.rows) or 'none'
     print(
         f'{workdir}/: encoder {config.encoder.name}, '
         f'{config.encoder.arguments["layers"]} layers, '
         f'{config.encoder.arguments["width"]} wide; rows {rows}; '
-        f'{config.tokenizer.kind}, {len(found.pieces.tokenizer):,} pieces; '
+        f'{config.tokenizer.kind}, {len(tokenizer):,} tokens; '
         f'texts of up to {config.max_length} tokens; {numbers / 1e6:.1f} M '
         f'weights, {time.monotonic() - began:.0f} s'
     )
     if dropped:
         print(f'{NOTE}not converted, nothing here uses it: '
               f'{"; ".join(dropped)}')
-    for said in found.pieces.said:
-        print(f'{NOTE}{said}')
+    for note in public.tokenizer.notes:
+        print(f'{NOTE}{note}')
 
 
-def give(init: pathlib.Path, output: pathlib.Path, form: str) -> None:
-    """Writes a workdir as a folder for others (one of FORMATS), whole or not at
-    all.
+def write(init: pathlib.Path, output: pathlib.Path, form: str) -> None:
+    """Writes a workdir as a folder in one of FORMATS, whole or not at all.
 
     Raises:
         FileNotFoundError: `init` is no workdir.
         FileExistsError: `output` is there.
-        ValueError: it has no place in such a folder.
+        ValueError: a workdir that the format cannot hold.
     """
     if output.exists():
         raise FileExistsError(f'--output={output} is there; name a new folder')
@@ -177,15 +182,15 @@ def give(init: pathlib.Path, output: pathlib.Path, form: str) -> None:
 
     from infoword_tf.weights import huggingface, sentence_transformers
 
-    write = {
-        'huggingface': huggingface.write,
-        'sentence_transformers': sentence_transformers.write,
+    library = {
+        'huggingface': huggingface,
+        'sentence_transformers': sentence_transformers,
     }[form]
     output.parent.mkdir(parents=True, exist_ok=True)
     partial = output.with_name(f'.{output.name}.{os.getpid()}')
     partial.mkdir()
     try:
-        dropped = write(partial, loaded)
+        dropped = library.write(partial, loaded)
         os.rename(partial, output)
     finally:
         shutil.rmtree(partial, ignore_errors=True)
@@ -196,6 +201,6 @@ def give(init: pathlib.Path, output: pathlib.Path, form: str) -> None:
 
 
 if __name__ == '__main__':
-    # Nothing is multiplied here, and oneDNN's allocator keeps what it has had.
+    # There are no products here, and oneDNN's allocator keeps memory.
     os.environ['TF_ENABLE_ONEDNN_OPTS'] = '0'
     commands.start(run)

@@ -188,7 +188,7 @@ class Tokenizer(_StringLayer):
         first, *second = (tf.reshape(x, (-1,)) for x in _strings(inputs))
         if self._before and not second:
             first = tf.strings.join([self._before, first])
-        ids, lengths, begins = self._template.laid_out(
+        ids, lengths, begins = self._template.format(
             first, second[0] if second else None, self.sequence_length
         )
         segment_ids = segments_of(self._template.layout, ids, lengths, begins)

@@ -163,7 +163,7 @@ def views_of(
     from infoword_tf.data.translations import ParallelText, tokenized
 
     where = 'the command line'
-    tokens = len(tokenizer.pieces([s.encode() for s in sentences]).ids)
+    tokens = len(tokenizer.tokenize_flat([s.encode() for s in sentences]).ids)
     copies = 8 + 2 * BATCH * (steps + 1) * length // (tokens + 1)
     pairs = zip(sentences[::2], sentences[1::2], strict=False)
     sides = [list(side) * 2 * BATCH for side in zip(*pairs, strict=True)]
@@ -222,7 +222,7 @@ def run(
         tokenizer = WholeWords.learn(
             sentences, lower_case=bool(choices.lower_case)
         )
-    tokens = tokenizer.pieces([text.encode() for text in sentences]).ids
+    tokens = tokenizer.tokenize_flat([text.encode() for text in sentences]).ids
     length = choices.seq_len or shortest(resolved.rows, len(tokens))
     # In so short a text no word is too frequent.
     whole = {

@@ -22,7 +22,7 @@ from infoword_tf.objectives import TABLE
 from infoword_tf.text.added import ADDED, with_added
 from infoword_tf.text.layout import layout_of
 from infoword_tf.text.template import Template
-from infoword_tf.text.tokenizer import Tokenizer
+from infoword_tf.text.tokenizer import TextTokenizer
 from infoword_tf.text.tokenizers import TOKENIZERS
 
 
@@ -43,7 +43,7 @@ class Workdir:
     def __init__(
         self,
         model: Model,
-        tokenizer: Tokenizer,
+        tokenizer: TextTokenizer,
         config: Config,
         unigram: np.ndarray | None = None,
         missing: Mapping[str, str] | None = None,
@@ -199,7 +199,7 @@ class Workdir:
         return None if self.unigram is None else int(self.unigram.sum())
 
 
-def read_tokenizer(folder: pathlib.Path, config: Config) -> Tokenizer:
+def read_tokenizer(folder: pathlib.Path, config: Config) -> TextTokenizer:
     """Reads the tokenizer of a workdir.
 
     Raises:
@@ -227,7 +227,7 @@ def read_tokenizer(folder: pathlib.Path, config: Config) -> Tokenizer:
     return tokenizer
 
 
-def write_tokenizer(folder: pathlib.Path, tokenizer: Tokenizer) -> None:
+def write_tokenizer(folder: pathlib.Path, tokenizer: TextTokenizer) -> None:
     """Writes the file for `read_tokenizer`, whole or not at all."""
     with files.written(folder / tokenizer.file) as partial:
         tokenizer.write(partial)

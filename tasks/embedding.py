@@ -45,7 +45,7 @@ from tasks.student import (
 from tasks.teacher import Embedder
 
 if TYPE_CHECKING:
-    from infoword_tf.text.tokenizer import Tokenizer
+    from infoword_tf.text.tokenizer import TextTokenizer
 
 TASK = 'embed'
 LAYERS, LOOKUP = STUDENTS = ('layers', 'lookup')
@@ -250,7 +250,7 @@ def read(
     return splits
 
 
-def tokenizer_of(choices: EmbeddingChoices, texts: Texts) -> 'Tokenizer':
+def tokenizer_of(choices: EmbeddingChoices, texts: Texts) -> 'TextTokenizer':
     """Opens the tokenizer of --vocab, or learns one from texts."""
     digest = hashlib.blake2b(digest_size=16)
     for text in texts.student:

@@ -311,7 +311,7 @@ def sample(choices: LmChoices) -> dict[str, Any]:
         loaded.continuation, ids, choices.tokens, choices.temperature,
         choices.top_p, choices.seed,
     )  # fmt: skip
-    text = tokenizer.text([*ids, *sampled])
+    text = tokenizer.detokenize([*ids, *sampled])
     record = {
         'task': 'lm',
         'weights': choices.init,

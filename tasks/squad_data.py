@@ -29,7 +29,7 @@ from infoword_tf.inference.context_windows import (
 from infoword_tf.objectives import TABLE, span
 from infoword_tf.text import characters
 from infoword_tf.text.template import Template
-from infoword_tf.text.tokenizer import Tokenizer
+from infoword_tf.text.tokenizer import TextTokenizer
 
 SETTINGS = {  # defaults of the row
     name: setting.default for name, setting in TABLE['span'].settings.items()
@@ -412,7 +412,7 @@ def features(
 
 
 def _tokenized(
-    tokenizer: Tokenizer, strings: Strings
+    tokenizer: TextTokenizer, strings: Strings
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Tokenizes contexts: ids [A], offsets [A, 2], begins [C + 1]."""
     ids, offsets, lengths = [], [], []

@@ -26,7 +26,7 @@ from tasks.teacher import Embedder
 
 if TYPE_CHECKING:
     from infoword_tf.inference.loaded import Loaded
-    from infoword_tf.text.tokenizer import Tokenizer
+    from infoword_tf.text.tokenizer import TextTokenizer
 
 FIRST, EVERY = TAKES = ('first', 'every')
 SIF, ZIPF = WEIGHTINGS = ('sif', 'zipf')
@@ -76,7 +76,7 @@ def weights_of(
     return (weights / weights.mean()).astype(np.float32)
 
 
-def counted(tokenizer: 'Tokenizer', texts: Sequence[str]) -> Iterator[Any]:
+def counted(tokenizer: 'TextTokenizer', texts: Sequence[str]) -> Iterator[Any]:
     """Counts tokens in texts; yields a CSR matrix [n, V] for CHUNK texts."""
     from scipy import sparse
 
@@ -91,7 +91,7 @@ def counted(tokenizer: 'Tokenizer', texts: Sequence[str]) -> Iterator[Any]:
         yield counts
 
 
-def counts_of(tokenizer: 'Tokenizer', texts: Sequence[str]) -> np.ndarray:
+def counts_of(tokenizer: 'TextTokenizer', texts: Sequence[str]) -> np.ndarray:
     """Counts each token in all texts, [V] int64."""
     counts = np.zeros(len(tokenizer), np.int64)
     for chunk in counted(tokenizer, texts):
@@ -100,7 +100,7 @@ def counts_of(tokenizer: 'Tokenizer', texts: Sequence[str]) -> np.ndarray:
 
 
 def fit_table(
-    tokenizer: 'Tokenizer',
+    tokenizer: 'TextTokenizer',
     texts: Sequence[str],
     vectors: np.ndarray,
     weights: np.ndarray | None = None,
@@ -154,7 +154,7 @@ def lookup_of(
     weighting: str,
     texts: Sequence[str],
     rows: Mapping[str, RowConfig],
-    vocabulary: 'tuple[Tokenizer, np.ndarray] | None' = None,
+    vocabulary: 'tuple[TextTokenizer, np.ndarray] | None' = None,
 ) -> 'Loaded':
     """Initializes a student with the encoder `lookup`.
 
@@ -216,7 +216,7 @@ def lookup_of(
 
 def with_vocabulary(
     loaded: 'Loaded',
-    tokenizer: 'Tokenizer',
+    tokenizer: 'TextTokenizer',
     texts: Sequence[str],
     read: Sequence[str],
 ) -> 'Loaded':
@@ -281,19 +281,19 @@ def with_vocabulary(
     return Loaded(Workdir(model, tokenizer, config, counts))
 
 
-def known_tokens(new: 'Tokenizer', old: 'Tokenizer') -> dict[int, int]:
+def known_tokens(new: 'TextTokenizer', old: 'TextTokenizer') -> dict[int, int]:
     """Maps tokens of a vocabulary to equally spelled tokens of another.
 
     Special tokens are mapped by function. A token that begins a word is mapped
     to such a token if possible, across notations (`s`, `##s`, `_s`).
     """
 
-    def spelled(tokenizer: 'Tokenizer', number: int) -> str:
+    def spelled(tokenizer: 'TextTokenizer', number: int) -> str:
         token = tokenizer.vocabulary[number]
         if tokenizer.kind == 'sentencepiece':
             return token.replace(BEGINS, ' ')
         if tokenizer.kind == 'bytes':
-            return tokenizer.text([number])
+            return tokenizer.detokenize([number])
         text = token.removeprefix('##').removesuffix(ENDS)
         begins = text == token
         if tokenizer.kind == 'characters':

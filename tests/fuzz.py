@@ -158,7 +158,7 @@ def _pieces(path: pathlib.Path) -> object:
     from infoword_tf.text import sentencepiece  # which imports TensorFlow
 
     model = sentencepiece.SentencePiece.read(path)
-    return model.pieces([b'ab b', 'é'.encode()])
+    return model.tokenize_flat([b'ab b', 'é'.encode()])
 
 
 def _text(path: pathlib.Path) -> object:

@@ -103,7 +103,7 @@ UNTIMED = {
 }  # fmt: skip
 MLM = {**UNTIMED, 'steps': 50}
 LEARNED = dict.fromkeys([
-    'infoword_tf.text.wordpiece.WordPiece.learn',
+    'infoword_tf.text.wordpiece.WordPieceTokenizer.learn',
     'infoword_tf.text.wholewords.WholeWords.learn',
 ], lambda *_: of_tokenizer())  # fmt: skip
 # All of a run around its loop.
@@ -397,7 +397,7 @@ WAYS = {
     }, {
         'init': '{}/two', 'output': '{}/other',
         'format': 'sentence_transformers',
-    }, {'infoword_tf.convert.give': FAKE}),
+    }, {'infoword_tf.convert.write': FAKE}),
     'prepare': Way('infoword_tf.prepare', {
         'corpus': ('text:{}/a.txt',), 'output': '{}/out', 'vocab_size': 60,
     }, {
@@ -405,7 +405,7 @@ WAYS = {
         'output': '{}/other', 'vocab_size': 61, 'tokenizer': 'words',
         'lower_case': False, 'shard_size': 0.001, 'processes': 3,
     }, {
-        **LEARNED, 'infoword_tf.text.wordpiece.WordPiece.read':
+        **LEARNED, 'infoword_tf.text.wordpiece.WordPieceTokenizer.read':
             lambda *_: of_tokenizer(),
         'infoword_tf.prepare._in_processes': Done,
     }),
@@ -413,7 +413,7 @@ WAYS = {
         'corpus': ('text:{}/a.txt',), 'output': '{}/out',
         'vocab': '{}/vocab.txt',
     }, {'vocab': '{}/vocab2.txt'}, {
-        **LEARNED, 'infoword_tf.text.wordpiece.WordPiece.read':
+        **LEARNED, 'infoword_tf.text.wordpiece.WordPieceTokenizer.read':
             lambda *_: of_tokenizer(),
         'infoword_tf.prepare._in_processes': Done,
     }),
@@ -481,7 +481,7 @@ WAYS = {
         'infoword_tf.training.distribution.make_strategy':
             lambda *_: zoo.strategy(1),
         'infoword_tf.data.opened._stores': Done,
-        'infoword_tf.text.wordpiece.WordPiece.read':
+        'infoword_tf.text.wordpiece.WordPieceTokenizer.read':
             lambda *_: of_tokenizer(),
     }),
     'train on pairs': Way(TRAIN, {

@@ -35,7 +35,7 @@ from infoword_tf.data.documents import Document
 from infoword_tf.evaluation import judgements
 from infoword_tf.text import normalization
 from infoword_tf.text.wholewords import WholeWords
-from infoword_tf.text.wordpiece import WordPiece
+from infoword_tf.text.wordpiece import WordPieceTokenizer
 from infoword_tf.training import built, guide, optim, record, run
 from tasks import retrieval, teacher, vectors
 from tests import places, zoo
@@ -88,7 +88,7 @@ def corpus(fingerprint='0', words='a b', name='c'):
 
 def of_store(folder, fingerprint, words, lower_case, strip_accents, name):
     """Where tokens lie."""
-    tokenizer = WordPiece(
+    tokenizer = WordPieceTokenizer(
         WORDS + words, lower_case, strip_accents=strip_accents
     )
     with mock.patch.object(stores, 'write_store') as instance:
@@ -104,8 +104,12 @@ def of_vocabulary(folder, texts, exponent, weights, **named):
     )  # fmt: skip
     texts = {name: corpus(print_) for name, print_ in texts.items()}
     with (
-        mock.patch.object(WordPiece, 'learn', return_value=WordPiece(WORDS)),
-        mock.patch.object(WholeWords, 'learn', return_value=WordPiece(WORDS)),
+        mock.patch.object(
+            WordPieceTokenizer, 'learn', return_value=WordPieceTokenizer(WORDS)
+        ),
+        mock.patch.object(
+            WholeWords, 'learn', return_value=WordPieceTokenizer(WORDS)
+        ),
     ):
         opened.open_tokenizer(choices, texts, folder)
     (path,) = (folder / 'vocabularies').glob('*.txt')
@@ -158,7 +162,7 @@ def of_pairs(folder, a, b, languages, second, moved, where):
 
 def loaded(words=WORDS, lower_case=True, **changes):
     """A workdir in memory, as keys look at it."""
-    tokenizer = WordPiece(words, lower_case)
+    tokenizer = WordPieceTokenizer(words, lower_case)
     config = zoo.config('simcse').replace(tokenizer=tokenizer.config)
     return types.SimpleNamespace(
         config=config.replace(**changes), tokenizer=tokenizer
@@ -242,7 +246,7 @@ def of_normalization(folder, asked, tokenizers_version, code):
         mock.patch.object(metadata, 'version', return_value=tokenizers_version),
         mock.patch.object(files, 'digest_of', return_value=code),
     ):
-        normalization._kept(lambda: {'x': np.zeros(1)}, *asked)
+        normalization._cached(lambda: {'x': np.zeros(1)}, *asked)
     (path,) = (folder / 'normalization').iterdir()
     return path.name
 
@@ -264,7 +268,7 @@ def of_batches(folder, **flags):
 
 def of_identity(folder, kind, words, lower_case, **options):
     """What tokenizers are equal by."""
-    tokenizer = {'wordpiece': WordPiece, 'words': WholeWords}[kind](
+    tokenizer = {'wordpiece': WordPieceTokenizer, 'words': WholeWords}[kind](
         words, lower_case, **(options if kind == 'wordpiece' else {})
     )
     return opened.identity_of(tokenizer)
@@ -374,7 +378,7 @@ KEYS = {
         'corpus_weights': ((), ('de=2', 'en=1')),
         'shuffle_block': (None, 700),
     }, {'workdir': ('a', 'b')}),
-    'normalization._kept': Key(of_normalization, {
+    'normalization._cached': Key(of_normalization, {
         'asked': ([1], [2]), 'tokenizers_version': ('1', '2'),
         'code': ('0', '1'),
     }),
@@ -393,7 +397,7 @@ OTHERS = {
     'infoword_tf/folders.py _digest': 'test_folders',
     'infoword_tf/text/added.py WithAdded.identity': 'test_added: identity',
     'infoword_tf/text/normalization.py mapped': 'all characters by a table',
-    'infoword_tf/text/pairs.py Pairs.identity': 'test_every_tokenizer',
+    'infoword_tf/text/pairs.py PairEncoding.identity': 'test_every_tokenizer',
     'infoword_tf/text/sentencepiece.py SentencePiece.identity':
         'test_every_tokenizer',
     'infoword_tf/text/sentencepiece.py _Model._create_resource':

@@ -250,7 +250,7 @@ class LanguagesTest(absltest.TestCase):
         self.assertIn('taken encoder, objectives/mlm', shown.getvalue())
         self.assertIn('fresh nothing', shown.getvalue())
         self.assertGreater(records[-1]['tlm/loss'], 0)
-        convert.give(folder / 'run', folder / 'out', 'huggingface')
+        convert.write(folder / 'run', folder / 'out', 'huggingface')
         begun, given = (
             set(read_tensors(folder / x / 'model.safetensors'))
             for x in ('source', 'out')

@@ -86,8 +86,8 @@ class TokenizerTest(absltest.TestCase):
             tokenizer = workdirs.tokenizer_of(kind)
             for ids in ids_of(tokenizer, texts):
                 known = [i for i in ids if i != tokenizer.unk_id]
-                text = tokenizer.text(known)
-                actual = tokenizer.text(ids_of(tokenizer, [text])[0])
+                text = tokenizer.detokenize(known)
+                actual = tokenizer.detokenize(ids_of(tokenizer, [text])[0])
                 self.assertEqual(actual.split(), text.split())
 
     @tried(25)
@@ -95,7 +95,7 @@ class TokenizerTest(absltest.TestCase):
     def test_pieces_begin_words(self, texts):
         for kind in TOKENIZERS:
             tokenizer = workdirs.tokenizer_of(kind)
-            actual = tokenizer.pieces([text.encode() for text in texts])
+            actual = tokenizer.tokenize_flat([text.encode() for text in texts])
             ids = ids_of(tokenizer, texts)
             self.assertEqual(actual.ids.tolist(), sum(ids, []))
             np.testing.assert_array_equal(

@@ -146,7 +146,7 @@ def format_texts(
                 first[span],
                 None if second is None else second[span],
             )
-            formatted = template.laid_out(*sides, max_length)
+            formatted = template.format(*sides, max_length)
             formatted_texts.append(
                 [None if x is None else x.numpy() for x in formatted]
             )
@@ -200,7 +200,7 @@ def _cut(
     full = np.flatnonzero(lengths == max_length)
     if len(full):
         texts = (None if x is None else [x[i] for i in full] for x in sides)
-        _, uncut, _ = template.laid_out(*texts, max_length + 1)
+        _, uncut, _ = template.format(*texts, max_length + 1)
         cut[full] = uncut.numpy() > max_length
     return cut
 

@@ -167,7 +167,7 @@ def tokenized(documents: Iterable[Document], tokenizer: Any) -> Texts:
             strings.append(b'')
             after.append(tokenizer.sep_id)
             is_first.append(False)
-        pieces = tokenizer.pieces(strings)
+        pieces = tokenizer.tokenize_flat(strings)
         begins, ends = pieces.row_splits[:-1], pieces.row_splits[1:]
         first, added = np.array(is_first), np.array(after)
         flags = pieces.word_starts.astype(np.uint8) * WORD_START

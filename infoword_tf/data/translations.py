@@ -36,7 +36,7 @@ from infoword_tf.data.text_pairs import Columns
 from infoword_tf.views import translations as views
 
 if TYPE_CHECKING:  # it imports TensorFlow
-    from infoword_tf.text.tokenizer import Tokenizer
+    from infoword_tf.text.tokenizer import TextTokenizer
 
 HELDOUT = 512  # pairs of each two languages that are measured
 _STRINGS = 8192  # of a call of the tokenizer
@@ -121,7 +121,7 @@ class ParallelText(NamedTuple):
 
 
 def tokenized(
-    columns: Columns, tokenizer: 'Tokenizer', max_length: int
+    columns: Columns, tokenizer: 'TextTokenizer', max_length: int
 ) -> TokenPairs:
     """Tokenizes pairs of texts; a text is truncated to half a sequence.
 
@@ -138,7 +138,7 @@ def tokenized(
     ids, starts, sizes = [], [], []
     for begin in range(0, len(strings), _STRINGS):
         texts = [text.encode() for text in strings[begin : begin + _STRINGS]]
-        pieces = tokenizer.pieces(texts)
+        pieces = tokenizer.tokenize_flat(texts)
         ids.append(np.asarray(pieces.ids, np.int32))
         starts.append(np.asarray(pieces.word_starts, bool))
         sizes.append(np.diff(pieces.row_splits))

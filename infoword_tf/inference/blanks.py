@@ -12,7 +12,7 @@ import tensorflow as tf
 from infoword_tf.config import WEIGHTS
 from infoword_tf.inference.states import Predictor
 from infoword_tf.text import strings, vocabulary
-from infoword_tf.text.tokenizer import Tokenizer
+from infoword_tf.text.tokenizer import TextTokenizer
 
 Tensor = Any
 _FAR = 2**30  # from every token
@@ -100,7 +100,7 @@ class Blanks(Predictor):
         return self._best_tokens(scores[0], top_k)
 
 
-def with_masks(tokenizer: Tokenizer, texts: Tensor) -> tf.RaggedTensor:
+def with_masks(tokenizer: TextTokenizer, texts: Tensor) -> tf.RaggedTensor:
     """Tokenizes texts [B] that contain [MASK]: [B, None] int32.
 
     A tokenizer that knows how a text spells [MASK] finds it; to others it is
@@ -118,7 +118,7 @@ def with_masks(tokenizer: Tokenizer, texts: Tensor) -> tf.RaggedTensor:
     masks = tf.fill([tf.size(number), 1], tokenizer.mask_id)
     # Before each part but the first.
     masks = tf.ragged.boolean_mask(masks, inside[:, None])
-    tokens = tokenizer.tokenize_parts(parts.flat_values, inside)
+    tokens = tokenizer.tokenize_between_masks(parts.flat_values, inside)
     return parts.with_values(tf.concat([masks, tokens], 1)).merge_dims(1, 2)
 
 

@@ -17,7 +17,7 @@ from infoword_tf.inference.states import Predictor
 from infoword_tf.objectives.infonce import NEVER
 from infoword_tf.objectives.span import Spans, slots_of
 from infoword_tf.text import characters, strings
-from infoword_tf.text.template import padded, table
+from infoword_tf.text.template import padded, to_dense
 
 Tensor = Any
 _QUESTIONS = 256  # whose windows are in memory at once
@@ -137,8 +137,8 @@ class Reader(Predictor):
             windows.contexts,
             *padded(ids, workdir.tokenizer.pad_id),
             *(tf.cast(x, tf.int32) for x in (second, begins, windows.sizes)),
-            table(indices.with_values(most), False),
-            *(table(in_windows(x), 0) for x in offsets),
+            to_dense(indices.with_values(most), False),
+            *(to_dense(in_windows(x), 0) for x in offsets),
         )
 
     def spans(

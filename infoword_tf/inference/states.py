@@ -45,7 +45,7 @@ class States:
             ids [B, T], lengths [B] and second [B], as `__call__` takes them.
         """
         workdir = self.workdir
-        return workdir.template.laid_out(
+        return workdir.template.format(
             texts, pairs, max_length or workdir.max_length
         )
 

@@ -1,1 +1,1 @@
-"""Text: tokenizers, and learning what they know."""
+"""Tokenizers, and learning of vocabularies."""

@@ -1,20 +1,19 @@
 """Byte-level byte-pair encoding: GPT-2's tokenizer (Radford et al. 2019, §2.2).
 
-Words are parted by kinds of characters, with the blank before them; their
-bytes are the symbols that merges begin with, so nothing is unknown. Ids and
-offsets are those of `tokenizers`, but the text of a special piece is text like
-any other, and offsets are bytes.
+Text is split into words by kinds of characters, each with the blank before it;
+the bytes of a word are the symbols that merges begin with, so nothing is
+unknown. Ids and offsets are those of `tokenizers`, but the text of a special
+token is text like any other, and offsets count bytes.
 
-A word is what this expression finds:
+A word matches this expression:
 
     's|'t|'re|'ve|'m|'ll|'d| ?\\p{L}+| ?\\p{N}+| ?[^\\s\\p{L}\\p{N}]+|
     \\s+(?!\\S)|\\s+
 
-No operation of TensorFlow has its lookahead. Nor is it needed: whether a word
-begins at a character can be said of that one and its two neighbours.
+TensorFlow has no operation with such a lookahead, and needs none: a character
+and its two neighbours tell whether a word begins there.
 
-Glossary of shapes: B strings, C characters of all strings together, M
-contractions, W words, V vocabulary.
+Glossary of shapes: C characters of all strings together, W words.
 """
 
 import functools
@@ -33,15 +32,21 @@ from infoword_tf.text.normalizers import (
     Composed,
     Mapped,
     Normalizer,
+    characters_of,
+    utf8_widths,
 )
-from infoword_tf.text.pairs import CannotKeep, Pairs, Words
+from infoword_tf.text.pairs import (
+    PairEncoding,
+    SplitWords,
+    UnsupportedTokenizer,
+)
 from infoword_tf.text.tokenizer import string_of
 
 # Kinds of characters; _EDGE is beyond the ends of a string.
 _OTHER, _LETTER, _NUMBER, _WHITE, _BLANK, _APOSTROPHE, _EDGE = range(7)
 _KINDS = 7
-# What is said of a character: it goes on with a word, begins one, or begins
-# one as an apostrophe that may contract.
+# A character goes on with a word, begins one, or is an apostrophe that begins
+# one unless it belongs to a contraction.
 _GOES_ON, _BEGINS, _MAY_CONTRACT = range(3)
 _SHORT = [ord(c) for c in 'stmd']
 _LONG = tuple((ord(a), ord(b)) for a, b in ('re', 've', 'll'))
@@ -54,30 +59,30 @@ _NORMALIZERS = {
 }
 
 
-class BytePairs(Pairs):
-    """Any text as pieces that are bytes."""
+class BytePairs(PairEncoding):
+    """A tokenizer that merges bytes."""
 
     kind = 'bytes'
 
     def __init__(
         self, described: Mapping[str, Any], where: str = 'the tokenizer'
     ):
-        """Args: as of `Pairs`."""
+        """Reads a tokenizer.json; args as of `PairEncoding`."""
         step = described.get('normalizer') or {'type': None}
         split = described.get('pre_tokenizer') or {}
         if step['type'] not in _NORMALIZERS:
-            raise CannotKeep(
+            raise UnsupportedTokenizer(
                 f'{where} normalises by {step["type"]}; beside bytes only NFC '
                 'and Lowercase can be kept'
             )
         if split.get('type') != 'ByteLevel' or not split.get('use_regex', True):
-            raise CannotKeep(
+            raise UnsupportedTokenizer(
                 f'{where} splits words by {split.get("type") or "nothing"}; '
                 'beside bytes only ByteLevel with its own expression can be '
                 'kept'
             )
         post = described.get('post_processor')
-        # Blanks that pieces begin with are in their bytes where it says so.
+        # Without `trim_offsets` the blanks of a token are in its offsets.
         self.trims = post is None or any(
             step.get('trim_offsets', False)
             for step in post.get('processors') or [post]
@@ -85,57 +90,55 @@ class BytePairs(Pairs):
         self._bytes = tf.constant(_symbols_of(described, where), tf.int64)
         self._marks_first = bool(split.get('add_prefix_space', True))
         self._normalizer: Normalizer = _NORMALIZERS[step['type']]()
-        # Of blanks in a row some vocabularies have added pieces, up to so
-        # many: they are no text to merges, but stand between texts.
-        self._rows = _rows_of_blanks(described, where)
+        # Some vocabularies have added tokens for several blanks, which stand
+        # between words and are never merged.
+        self._blank_runs = _blank_runs(described, where)
         self._kinds = tf.constant(_kinds())
-        self._says = tf.constant(_says())
+        self._word_starts = tf.constant(_word_starts())
         super().__init__(described, where, step['type'] == 'Lowercase')
 
     @classmethod
     def learn(
         cls, texts: Iterable[str], size: int, lower_case: bool = True
     ) -> Self:
-        """As `Tokenizer.learn`; accents stay."""
+        """Implements `TextTokenizer.learn`; accents stay."""
         return cls(learn(texts, size, lower_case), 'the learned tokenizer')
 
     @property
     def normalizer(self) -> Normalizer:
-        """As `Tokenizer.normalizer`."""
+        """The `Normalizer` of texts."""
         return self._normalizer
 
-    def tokenize_parts(
-        self, parts: tf.Tensor, inside: tf.Tensor
+    def tokenize_between_masks(
+        self, texts: tf.Tensor, inside: tf.Tensor
     ) -> tf.RaggedTensor:
-        """As `Tokenizer.tokenize_parts`.
+        """Implements `TextTokenizer.tokenize_between_masks`.
 
-        [MASK] has the blank before it, as a word that it stands for.
+        The blank before [MASK] belongs to it, as to the word that it hides.
         """
         before_mask = tf.concat([inside[1:], [False]], 0)
-        parts = tf.where(
+        texts = tf.where(
             before_mask,
-            tf.strings.regex_replace(parts, r'[\s\p{Z}]+$', ''),
-            parts,
+            tf.strings.regex_replace(texts, r'[\s\p{Z}]+$', ''),
+            texts,
         )
-        return self.tokenize(parts)
+        return self.tokenize(texts)
 
-    def text(self, ids: Iterable[int]) -> str:
-        """As `Tokenizer.text`."""
-        pieces = (self._word(self.vocabulary[i]) for i in ids
-                  if i not in self.control_ids)  # fmt: skip
-        return b''.join(piece or b'' for piece in pieces).decode(
-            errors='replace'
-        )
+    def detokenize(self, ids: Iterable[int]) -> str:
+        """Implements `TextTokenizer.detokenize`."""
+        words = (self._word(self.vocabulary[i]) for i in ids
+                 if i not in self.control_ids)  # fmt: skip
+        return b''.join(word or b'' for word in words).decode(errors='replace')
 
     def _more_words(self) -> dict[bytes, int]:
-        return {b' ' * count: number for count, number in self._rows}
+        return {b' ' * count: number for count, number in self._blank_runs}
 
-    def _word(self, piece: str) -> bytes | None:
-        codes = [_BYTES.get(character) for character in piece]
+    def _word(self, token: str) -> bytes | None:
+        codes = [_BYTES.get(character) for character in token]
         return None if None in codes else bytes(codes)
 
-    def _length(self, piece: str) -> int:
-        return len(piece)
+    def _length(self, token: str) -> int:
+        return len(token)
 
     def _symbols(self, words: tf.Tensor) -> tf.RaggedTensor:
         text = tf.io.decode_raw(tf.strings.reduce_join(words), tf.uint8)
@@ -146,27 +149,19 @@ class BytePairs(Pairs):
             validate=False,
         )
 
-    def _parted(self, strings: tf.Tensor, places: bool) -> Words:
+    def _split(self, strings: tf.Tensor, with_offsets: bool) -> SplitWords:
         if self._marks_first:
             marked = tf.strings.regex_full_match(strings, '(?s)( .*)?')
             blanks = tf.where(marked, '', ' ')
             strings = tf.strings.join([blanks, strings])
-        if places:
-            codes, splits, starts, ends = self._normalizer.characters(strings)
-            widths = 1 + sum(
-                tf.cast(codes >= least, tf.int64)
-                for least in (0x80, 0x800, 0x10000)
-            )
-        else:
-            found = tf.strings.unicode_decode(
-                self._normalizer(strings), 'UTF-8'
-            )
-            codes, splits = found.values, found.row_splits
-            starts = ends = widths = splits[:0]
-        if places and self._marks_first:
+        codes, splits, starts, ends = characters_of(
+            self._normalizer, strings, with_offsets
+        )
+        widths = utf8_widths(codes) if with_offsets else splits[:0]
+        if with_offsets and self._marks_first:
             added = tf.gather(tf.cast(~marked, tf.int64), string_of(splits))
             starts, ends = tf.maximum(starts - added, 0), ends - added
-            if not self.trims:  # it is of the character that follows
+            if not self.trims:  # the blank has the bytes of what follows
                 ends = tf.where(ends > 0, ends, tf.concat([ends[1:], [0]], 0))
         begins = self._begins(codes, splits)  # [C] bool
         first = tf.where(begins)[:, 0]
@@ -176,12 +171,12 @@ class BytePairs(Pairs):
             output_encoding='UTF-8',
         )
         before = tf.cumsum(tf.pad(tf.cast(begins, tf.int64), [[1, 0]]))
-        return Words(
+        return SplitWords(
             words, tf.gather(before, splits), first, starts, ends, widths
         )
 
     def _begins(self, codes: tf.Tensor, splits: tf.Tensor) -> tf.Tensor:
-        """Whether a word begins at a character: [C] bool."""
+        """Marks the characters that begin words, [C] bool."""
         size = tf.size(codes)
         # Where strings begin, and where the last one ends.
         edge = tf.scatter_nd(
@@ -192,34 +187,35 @@ class BytePairs(Pairs):
             self._kinds, tf.minimum(codes, tf.size(self._kinds) - 1)
         )
         kind = tf.cast(kind, tf.int32)
-        if self._rows:
-            place = self._place_in_row(codes, edge)
+        if self._blank_runs:
+            place = self._place_in_run(codes, edge)
             kind = tf.where(place >= 0, _EDGE, kind)
         around = tf.pad(kind, [[1, 1]])
         before = tf.where(edge[:-1], _EDGE, around[:-2])
         after = tf.where(edge[1:], _EDGE, around[2:])
-        says = tf.gather(self._says, (before * _KINDS + kind) * _KINDS + after)
-        marks = tf.where(says == _MAY_CONTRACT)
-        says = tf.cond(
-            tf.size(marks) > 0,
-            lambda: _contracted(says, marks[:, 0], codes, edge)[:size],
-            lambda: says,
+        starts = tf.gather(
+            self._word_starts, (before * _KINDS + kind) * _KINDS + after
         )
-        begins = says > _GOES_ON
-        if self._rows:
+        apostrophes = tf.where(starts == _MAY_CONTRACT)
+        starts = tf.cond(
+            tf.size(apostrophes) > 0,
+            lambda: _contracted(starts, apostrophes[:, 0], codes, edge)[:size],
+            lambda: starts,
+        )
+        begins = starts > _GOES_ON
+        if self._blank_runs:
             begins = tf.where(place >= 0, place == 0, begins)
         return begins
 
-    def _place_in_row(self, codes: tf.Tensor, edge: tf.Tensor) -> tf.Tensor:
-        """[C] int32: which one of a piece of blanks a character is, or -1.
-
-        Of blanks in a row the longest piece is taken from the left.
+    def _place_in_run(self, codes: tf.Tensor, edge: tf.Tensor) -> tf.Tensor:
+        """Counts the blanks before each in a token of several, [C] int32; -1 of
+        other characters. Of a run the longest token is taken from the left.
         """
-        longest = self._rows[-1][0]
+        longest = self._blank_runs[-1][0]
         blank = codes == ord(' ')
         before = tf.concat([[False], blank], 0)[:-1]
         begins = blank & (edge[:-1] | ~before)
-        number = tf.cumsum(tf.cast(begins, tf.int32))  # of the row, from 1
+        number = tf.cumsum(tf.cast(begins, tf.int32))  # of the run, from 1
         start = tf.cast(tf.where(begins), tf.int32)[:, 0]
         start = tf.concat([[0], start], 0)
         length = tf.math.unsorted_segment_sum(
@@ -227,39 +223,44 @@ class BytePairs(Pairs):
         )
         length = tf.gather(length, number)
         place = tf.range(tf.size(codes)) - tf.gather(start, number)
-        left = length % longest  # one blank is no piece, but text
-        inside = blank & ((place < length - left) | (left > 1))
+        rest = length % longest  # one blank is no such token, but text
+        inside = blank & ((place < length - rest) | (rest > 1))
         return tf.where(inside, place % longest, -1)
 
 
 def _contracted(
-    says: tf.Tensor, marks: tf.Tensor, codes: tf.Tensor, edge: tf.Tensor
+    starts: tf.Tensor,
+    apostrophes: tf.Tensor,
+    codes: tf.Tensor,
+    edge: tf.Tensor,
 ) -> tf.Tensor:
-    """`says` [C + 3], once contractions are words. marks: [M] int64."""
+    """Makes words of contractions: [C + 3]; apostrophes are places, int64."""
     codes = tf.pad(codes, [[0, 2]])
     edge = tf.concat([edge, [True]], 0)
-    second, third = tf.gather(codes, marks + 1), tf.gather(codes, marks + 2)
+    second, third = (tf.gather(codes, apostrophes + i) for i in (1, 2))
     short = tf.reduce_any(second[:, None] == _SHORT, 1)
-    short &= ~tf.gather(edge, marks + 1)
+    short &= ~tf.gather(edge, apostrophes + 1)
     long = functools.reduce(
         tf.logical_or, ((second == a) & (third == b) for a, b in _LONG)
     )
-    long &= ~tf.gather(edge, marks + 1) & ~tf.gather(edge, marks + 2)
-    says = tf.pad(says, [[0, 3]])
-    one = tf.boolean_mask(marks, short)
-    two = tf.boolean_mask(marks, long)
+    long &= ~tf.gather(edge, apostrophes + 1) & ~tf.gather(
+        edge, apostrophes + 2
+    )
+    starts = tf.pad(starts, [[0, 3]])
+    one = tf.boolean_mask(apostrophes, short)
+    two = tf.boolean_mask(apostrophes, long)
     inside = tf.concat([one + 1, two + 1, two + 2], 0)
     after = tf.concat([one + 2, two + 3], 0)
     for places, value in (inside, _GOES_ON), (after, _BEGINS):
-        says = tf.tensor_scatter_nd_update(
-            says, places[:, None], tf.fill(tf.shape(places), value)
+        starts = tf.tensor_scatter_nd_update(
+            starts, places[:, None], tf.fill(tf.shape(places), value)
         )
-    return says
+    return starts
 
 
 @functools.cache
 def _kinds() -> np.ndarray:
-    """By code point its kind, uint8; beyond them all are _OTHER."""
+    """Returns the kind of each code point, uint8; beyond, all are _OTHER."""
     import tokenizers
     from tokenizers import pre_tokenizers
 
@@ -270,40 +271,44 @@ def _kinds() -> np.ndarray:
     for kind, name in (
         (_LETTER, r'\p{L}+'), (_NUMBER, r'\p{N}+'), (_WHITE, r'\s+')
     ):  # fmt: skip
-        # `tokenizers` has Unicode's classes of its own.
+        # `tokenizers` has tables of Unicode that Python's may differ from.
         splitter = pre_tokenizers.Split(tokenizers.Regex(name), 'removed')
-        found = np.ones(len(codes), bool)
+        of_kind = np.ones(len(codes), bool)
         for _, (begin, end) in splitter.pre_tokenize_str(text):
-            found[begin:end] = False
-        kinds[codes[found]] = kind
+            of_kind[begin:end] = False
+        kinds[codes[of_kind]] = kind
     kinds[ord(' ')], kinds[ord("'")] = _BLANK, _APOSTROPHE
     return kinds[: np.flatnonzero(kinds)[-1] + 2]
 
 
 @functools.cache
-def _says() -> np.ndarray:
-    """By the kinds of a character's neighbour, itself, its other neighbour."""
+def _word_starts() -> np.ndarray:
+    """Tells whether a word begins, by kinds: before, of the character, after.
+
+    Returns:
+        [_KINDS ** 3] int32 of _GOES_ON, _BEGINS and _MAY_CONTRACT.
+    """
     like = {_BLANK: _WHITE, _APOSTROPHE: _OTHER}
-    says = np.zeros(_KINDS**3, np.int32)
+    starts = np.zeros(_KINDS**3, np.int32)
     kinds = range(_KINDS)
     for i, (before, kind, after) in enumerate(
         itertools.product(kinds, kinds, kinds)
     ):
         alike = like.get(before, before) == like.get(kind, kind)
         if kind in (_WHITE, _BLANK):
-            # The last one of several stands with what follows, or apart.
+            # The last blank of several belongs to the word that follows.
             begins = not alike or after not in (_WHITE, _BLANK, _EDGE)
         else:
             begins = before != _BLANK and not alike
         if begins:
             contracts = kind == _APOSTROPHE
-            says[i] = _MAY_CONTRACT if contracts else _BEGINS
-    return says
+            starts[i] = _MAY_CONTRACT if contracts else _BEGINS
+    return starts
 
 
 def _byte_characters() -> dict[str, int]:
-    """How a vocabulary writes bytes: those that print as Latin-1 does, the
-    others by the characters from U+0100 on.
+    """Returns the byte of each character that vocabularies write bytes as:
+    Latin-1 where that prints, else the characters from U+0100 on.
     """
     prints = [*range(33, 127), *range(161, 173), *range(174, 256)]
     others = [byte for byte in range(256) if byte not in prints]
@@ -317,42 +322,41 @@ _BYTES = _byte_characters()
 
 
 def _symbols_of(described: Mapping[str, Any], where: str) -> list[int]:
-    """By byte, the piece that it is alone."""
+    """Lists the tokens of the 256 bytes."""
     index = described['model']['vocab']
     by_byte = sorted(_BYTES, key=_BYTES.get)
     missing = [character for character in by_byte if character not in index]
     if missing:
-        raise CannotKeep(
-            f'{where} lacks pieces for {len(missing)} of 256 bytes, the first '
+        raise UnsupportedTokenizer(
+            f'{where} lacks tokens for {len(missing)} of 256 bytes, the first '
             f'of them {missing[0]!r}; it is of no byte-level encoding'
         )
     return [index[character] for character in by_byte]
 
 
-def _rows_of_blanks(
+def _blank_runs(
     described: Mapping[str, Any], where: str
 ) -> tuple[tuple[int, int], ...]:
-    """Added pieces of blanks alone: how many, from 2, and the piece."""
-    found = {
+    """Lists added tokens of blanks alone: how many, from 2, and the id."""
+    runs = {
         len(token['content']): token['id']
         for token in described.get('added_tokens') or ()
         if token['content'] and not token['content'].strip(' ')
     }
-    if sorted(found) != list(range(2, len(found) + 2)):
-        raise CannotKeep(
-            f'{where} has added pieces of {sorted(found)} blanks; only 2 and '
+    if sorted(runs) != list(range(2, len(runs) + 2)):
+        raise UnsupportedTokenizer(
+            f'{where} has added tokens of {sorted(runs)} blanks; only 2 and '
             'all numbers from there on can be kept'
         )
-    return tuple(sorted(found.items()))
+    return tuple(sorted(runs.items()))
 
 
 def learn(
     texts: Iterable[str], size: int, lower_case: bool = False
 ) -> dict[str, Any]:
-    """Learns what a tokenizer.json holds.
+    """Learns a tokenizer.json; args and errors as of `TextTokenizer.learn`.
 
-    Args and errors are those of `Tokenizer.learn`. Specials come first, then
-    bytes, then what is made of them, the commonest first.
+    Specials come first, then bytes, then merges, the commonest first.
     """
     import json
 
@@ -363,30 +367,30 @@ def learn(
     if size < len(specials) + len(_BYTES):
         raise ValueError(
             f'--vocab_size={size} has no room for {len(specials)} special '
-            f'pieces and {len(_BYTES)} bytes; a few thousand is usual'
+            f'tokens and {len(_BYTES)} bytes; a few thousand is usual'
         )
     sampled = sorted(vocabularies.sample(texts))
     if not any(text.strip() for text in sampled):
         raise ValueError(vocabularies.NO_TEXT)
-    made = tokenizers.Tokenizer(models.BPE())
+    tokenizer = tokenizers.Tokenizer(models.BPE())
     if lower_case:
-        made.normalizer = normalizers.Lowercase()
-    made.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
-    made.train_from_iterator(
+        tokenizer.normalizer = normalizers.Lowercase()
+    tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
+    tokenizer.train_from_iterator(
         sampled,
         trainers.BpeTrainer(
             vocab_size=size,
             special_tokens=[
                 tokenizers.AddedToken(
-                    # Its blank is masked with a word.
-                    piece,
+                    # Masking a word hides the blank before it.
+                    token,
                     special=True,
-                    lstrip=piece == vocabularies.MASK,
+                    lstrip=token == vocabularies.MASK,
                 )
-                for piece in specials
+                for token in specials
             ],
             initial_alphabet=sorted(_BYTES, key=_BYTES.get),
             show_progress=False,
         ),
     )
-    return json.loads(made.to_str())
+    return json.loads(tokenizer.to_str())

@@ -1,11 +1,7 @@
-"""Pieces as whole characters: what is cut out of a text is still text.
+"""Offsets of tokens as people are shown them: of whole characters.
 
-A piece's bytes may end inside a character (of a vocabulary of bytes), or before
-the accents that follow one as characters of their own, which normalisation
-dropped. What is shown to people has all of them.
-
-Glossary of shapes: B strings, N pieces of all strings together, S characters
-of all strings together.
+The bytes of a token may end inside a character (where tokens are bytes), or
+before accents that are characters by themselves, which normalisation dropped.
 """
 
 import functools
@@ -15,12 +11,12 @@ import unicodedata
 import numpy as np
 import tensorflow as tf
 
-from infoword_tf.text.tokenizer import Tokenizer, string_of
+from infoword_tf.text.tokenizer import TextTokenizer, string_of
 
 
 @functools.cache
 def marks() -> np.ndarray:
-    """Code points at which marks (categories M) begin and cease, in turn."""
+    """Returns code points where marks (categories M) begin and end, in turn."""
     mark = [
         unicodedata.category(chr(code))[0] == 'M'
         for code in range(sys.maxunicode + 1)
@@ -31,8 +27,8 @@ def marks() -> np.ndarray:
 def after_spaces(
     strings: tf.Tensor, starts: tf.RaggedTensor, ends: tf.RaggedTensor
 ) -> tf.RaggedTensor:
-    """Where pieces of strings [B] begin, [B, pieces] int64, once the spaces
-    (blank, tab, line ends) that they begin with are none of theirs.
+    """Moves starts of tokens, [B, tokens] int64, after the spaces (blank, tab,
+    line ends) that tokens of strings [B] begin with.
     """
     number = string_of(starts.row_splits)
     lengths = tf.cast(tf.strings.length(strings, unit='BYTE'), tf.int64)
@@ -41,7 +37,7 @@ def after_spaces(
     text = tf.io.decode_raw(joined, tf.uint8)  # [bytes]
     space = (text == 32) | ((text >= 9) & (text <= 13))
     solid = tf.where(~space)[:, 0]
-    # How many of them lie before a byte, and so which is the next.
+    # The number of solid bytes before a byte is the number of the next one.
     before = tf.cumsum(tf.pad(tf.cast(~space, tf.int32), [[1, 0]]))
     following = tf.gather(
         tf.concat([solid, [2**62]], axis=0),
@@ -51,42 +47,43 @@ def after_spaces(
 
 
 def read(
-    tokenizer: Tokenizer, strings: tf.Tensor
+    tokenizer: TextTokenizer, strings: tf.Tensor
 ) -> tuple[tf.RaggedTensor, tf.RaggedTensor, tf.RaggedTensor]:
-    """As `tokenize_with_offsets`, with bytes that people are shown: whole
-    characters, and no blank before a word.
+    """Returns `tokenize_with_offsets` with offsets of whole characters, without
+    the blank before a word.
     """
-    pieces, starts, ends = tokenizer.tokenize_with_offsets(strings)
+    ids, starts, ends = tokenizer.tokenize_with_offsets(strings)
     if not tokenizer.trims:
         starts = after_spaces(strings, starts, ends)
-    return pieces, *widened(strings, starts, ends)
+    return ids, *widened(strings, starts, ends)
 
 
 def widened(
     strings: tf.Tensor, starts: tf.RaggedTensor, ends: tf.RaggedTensor
 ) -> tuple[tf.RaggedTensor, tf.RaggedTensor]:
-    """Bytes of pieces of strings [B], starts and ends [B, pieces] int64,
-    widened to whole characters with their marks.
+    """Moves offsets in strings [B], starts and ends [B, tokens] int64, outward
+    to whole characters with marks.
     """
     codes, offsets = tf.strings.unicode_decode_with_offsets(strings, 'UTF-8')
     lengths = tf.cast(tf.strings.length(strings, unit='BYTE'), tf.int64)
     begins = tf.cumsum(lengths, exclusive=True)  # of strings among all bytes
-    row = string_of(starts.row_splits)
-    of = string_of(offsets.row_splits)
-    characters = offsets.values + tf.gather(begins, of)
+    number = string_of(starts.row_splits)
+    characters = offsets.values + tf.gather(
+        begins, string_of(offsets.row_splits)
+    )
     is_mark = tf.searchsorted(marks(), codes.values, 'right') % 2 == 1
     solid = tf.boolean_mask(characters, ~is_mark)
-    begin, length = tf.gather(begins, row), tf.gather(lengths, row)
-    # The last character that begins at or before a piece does, and the first
-    # one without a mark at or after its end.
+    begin, length = tf.gather(begins, number), tf.gather(lengths, number)
+    # The last character that begins at or before the token's start, and the
+    # first one without a mark at or after the token's end.
     before = tf.searchsorted(characters, starts.values + begin, 'right') - 1
     after = tf.searchsorted(solid, ends.values + begin, 'left')
     characters = tf.concat([characters, [0]], axis=0)
     solid = tf.concat([solid, [tf.int64.max]], axis=0)
     first = tf.gather(characters, tf.maximum(before, 0)) - begin
     last = tf.minimum(tf.gather(solid, after) - begin, length)
-    some = ends.values > starts.values
+    filled = ends.values > starts.values
     return (
-        starts.with_values(tf.where(some, first, starts.values)),
-        ends.with_values(tf.where(some, last, ends.values)),
+        starts.with_values(tf.where(filled, first, starts.values)),
+        ends.with_values(tf.where(filled, last, ends.values)),
     )

@@ -1,10 +1,10 @@
-"""Byte-pair encoding: neighbouring symbols of a word, merged by rank.
+"""Merges of byte-pair encoding, in all words at once.
 
-Sennrich et al. 2016, §3.2, as `tokenizers` does it: of all pairs of neighbours
-that are known, the one of the lowest rank is merged, the leftmost first, until
-none is known. Here it happens in all words at once.
+Sennrich et al. 2016, §3.2, as `tokenizers` does it: of all neighbours in a word
+that have a merge, those of the lowest rank are merged, the leftmost first,
+until no neighbours have a merge.
 
-Glossary of shapes: N symbols of all words together, W words, V vocabulary.
+Glossary of shapes: n symbols of all words together, W words.
 """
 
 from collections.abc import Callable, Sequence
@@ -13,32 +13,28 @@ import numpy as np
 import tensorflow as tf
 
 _NONE = 2**62  # a rank that no pair has
-_LONG = 64  # symbols of a word from which `_apart` pays
+_LONG = 64  # longer words are merged faster with `_undisturbed`
 
 
 class Merges(tf.Module):
-    """Merges of a vocabulary, in graphs and out of them."""
+    """The merges of a vocabulary."""
 
     def __init__(self, merges: Sequence[tuple[int, int, int]], size: int):
-        """Args:
-        merges: left and right symbol and what they become, by rank.
-        size: V.
-        """
+        """Takes left, right and merged symbol by rank; and V."""
         super().__init__(name='merges')
         self._size = size
-        found = np.array(merges, np.int64).reshape(-1, 3)
-        left, right, made = found.T
-        rank = np.arange(len(found))
-        self._merged = _table(left * size + right, rank * size + made, _NONE)
-        # Whether what a merge makes is of no pair of a lower rank: then all
-        # pairs of one kind can be merged at once.
+        left, right, both = np.array(merges, np.int64).reshape(-1, 3).T
+        rank = np.arange(len(both))
+        self._merged = _table(left * size + right, rank * size + both, _NONE)
+        # Where no merged symbol is in a merge of a lower rank, all pairs of
+        # the lowest rank can be merged at once.
         begins = np.full(size, -1)
-        begins[made] = rank  # of several, the last
+        begins[both] = rank  # of several, the last
         self._in_order = bool(
             (begins[left] < rank).all() and (begins[right] < rank).all()
         )
         # The symbols that a symbol begins and ends with, before any merge.
-        first, last = _leaf(left, made, size), _leaf(right, made, size)
+        first, last = _leaf(left, both, size), _leaf(right, both, size)
         self._first, self._last = tf.constant(first), tf.constant(last)
         self._rank_after = _least(left * size + first[right], rank)
         self._rank_before = _least(right * size + last[left], rank)
@@ -46,24 +42,23 @@ class Merges(tf.Module):
     def __call__(
         self, symbols: tf.Tensor, word: tf.Tensor, words: tf.Tensor
     ) -> tuple[tf.Tensor, tf.Tensor]:
-        """Symbols once nothing is left to merge.
+        """Merges symbols until no neighbours have a merge.
 
         Args:
-            symbols: [N] int64, one at least.
-            word: [N] int64, ascending: the number of the word of each.
+            symbols: [n] int64, one at least.
+            word: [n] int64, ascending: the number of each symbol's word.
             words: W, int64.
 
         Returns:
-            `symbols` and `word` of those that are left.
+            `symbols` and `word` after all merges.
         """
 
         def lowest(*state: tf.Tensor) -> tf.Tensor:
-            return _after_no_other(self._lowest(*state, words))
+            return _first_of_runs(self._lowest(*state, words))
 
         def all_known(*state: tf.Tensor) -> tf.Tensor:
-            return _every_second(self._lowest(*state, words)) | self._apart(
-                *state
-            )
+            lowest = _every_second(self._lowest(*state, words))
+            return lowest | self._undisturbed(*state)
 
         if not self._in_order:
             return self._loop(
@@ -78,15 +73,15 @@ class Merges(tf.Module):
 
     def _loop(
         self,
-        chosen: Callable[..., tf.Tensor],
+        choose: Callable[..., tf.Tensor],
         symbols: tf.Tensor,
         word: tf.Tensor,
     ) -> tuple[tf.Tensor, tf.Tensor]:
-        """Rounds of merges, until there is nothing that is chosen.
+        """Merges the pairs that `choose` chooses, until none is left.
 
         Args:
-            chosen: symbols, words and what symbols make with the next one,
-                [N - 1] int64 -> [N - 1] bool, no two beside each other.
+            choose: symbols, words and merges of symbols with the next one,
+                [n - 1] int64 -> [n - 1] bool, no two beside each other.
         """
 
         def step(
@@ -96,13 +91,13 @@ class Merges(tf.Module):
                 symbols[:-1] * self._size + symbols[1:]
             )
             merged = tf.where(word[:-1] == word[1:], merged, _NONE)
-            hit = chosen(symbols, word, merged)
-            made = tf.where(hit, merged % self._size, symbols[:-1])
-            kept = tf.where(tf.concat([[True], ~hit], 0))[:, 0]
-            symbols = tf.concat([made, symbols[-1:]], 0)
+            hit = choose(symbols, word, merged)
+            merged = tf.where(hit, merged % self._size, symbols[:-1])
+            stays = tf.where(tf.concat([[True], ~hit], 0))[:, 0]
+            symbols = tf.concat([merged, symbols[-1:]], 0)
             return (
-                tf.gather(symbols, kept),
-                tf.gather(word, kept),
+                tf.gather(symbols, stays),
+                tf.gather(word, stays),
                 tf.reduce_any(hit),
             )
 
@@ -121,7 +116,7 @@ class Merges(tf.Module):
         merged: tf.Tensor,
         words: tf.Tensor,
     ) -> tf.Tensor:
-        """The pairs of the lowest rank of each word: [N - 1] bool."""
+        """Marks the pairs of the lowest rank in each word, [n - 1] bool."""
         word = word[:-1]
         lowest = tf.math.unsorted_segment_min(merged, word, words)
         return (merged == tf.gather(lowest, word)) & (merged < _NONE)
@@ -133,21 +128,21 @@ class Merges(tf.Module):
         merged: tf.Tensor,
         words: tf.Tensor,
     ) -> tf.Tensor:
-        """The first of them alone."""
+        """Marks the first of the pairs of `_lowest` in each word."""
         hit = self._lowest(symbols, word, merged, words)
         place = tf.range(tf.size(hit, tf.int64))
         first = tf.where(hit, place, _NONE)
         first = tf.math.unsorted_segment_min(first, word[:-1], words)
         return place == tf.gather(first, word[:-1])
 
-    def _apart(
+    def _undisturbed(
         self, symbols: tf.Tensor, word: tf.Tensor, merged: tf.Tensor
     ) -> tf.Tensor:
-        """Pairs whose turn will come whatever happens beside them.
+        """Marks pairs that will be merged whichever merges come first.
 
-        A pair is lost if a neighbour takes one of its symbols before. What
-        will stand beside it is not known, but with which symbol that begins
-        or ends is, so also the lowest rank that it may be merged by.
+        A neighbour could take one of a pair's symbols first. Which symbol the
+        neighbour will be by then is unknown, but its first and last symbol
+        before any merge are, hence also the lowest rank of such a merge.
         """
         rank = merged // self._size
         after = self._rank_after.lookup(
@@ -163,23 +158,23 @@ class Merges(tf.Module):
         return (merged < _NONE) & (rank < after) & (rank < before)
 
 
-def _after_no_other(hit: tf.Tensor) -> tf.Tensor:
-    """[N - 1]: of hits in a row, as in `aaaa`, the first."""
+def _first_of_runs(hit: tf.Tensor) -> tf.Tensor:
+    """Keeps the first of hits in a row, as in `aaaa`, [n - 1]."""
     return hit & ~tf.concat([[False], hit], 0)[:-1]
 
 
 def _every_second(hit: tf.Tensor) -> tf.Tensor:
-    """[N - 1]: of hits in a row every second one, from the first."""
+    """Keeps every second of hits in a row, from the first, [n - 1]."""
     missed = tf.concat([[-1], tf.where(~hit)[:, 0]], 0)
     before = tf.gather(missed, tf.cumsum(tf.cast(~hit, tf.int32)))
     place = tf.range(tf.size(hit, tf.int64))
     return hit & ((place - before) % 2 == 1)
 
 
-def _leaf(part: np.ndarray, made: np.ndarray, size: int) -> np.ndarray:
-    """[V]: where one comes to from a symbol to its part, to that one's."""
+def _leaf(half: np.ndarray, merged: np.ndarray, size: int) -> np.ndarray:
+    """Follows each symbol to a half, and the half of that, to the end: [V]."""
     leaf = np.arange(size)
-    leaf[made] = part
+    leaf[merged] = half
     while (leaf[leaf] != leaf).any():
         leaf = leaf[leaf]
     return leaf
@@ -199,6 +194,6 @@ def _table(
 
 
 def _least(keys: np.ndarray, rank: np.ndarray) -> tf.lookup.StaticHashTable:
-    """The lowest rank of each key; `rank` ascends."""
+    """Builds a table of the lowest rank of each key; `rank` ascends."""
     keys, place = np.unique(keys, return_index=True)
     return _table(keys, rank[place], _NONE)

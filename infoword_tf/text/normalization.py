@@ -1,23 +1,22 @@
 """BERT's normalisation as Hugging Face's `tokenizers` does it, in the graph.
 
-`FastBertNormalize` of tensorflow_text maps each code point by a table that it
-is given. Its own table folds case and deletes what it should not; `fit` asks
-`tokenizers` about every code point instead:
+`FastBertNormalize` of tensorflow_text maps each code point by a table. Its
+default table folds case and deletes too much, so `fit` makes one by asking
+`tokenizers` about every code point:
 
-    BertNormalizer    drops controls, parts Chinese characters, strips
-                      accents, lower-cases: what a code point becomes
-    BertPreTokenizer  what are spaces, and what is a word of its own
+    BertNormalizer    what a code point becomes: controls are dropped, Chinese
+                      characters set apart, accents stripped, case lowered
+    BertPreTokenizer  which are spaces, and which are words by themselves
 
-The tokenizer of tensorflow_text then parts text once more, by the classes of
-its ICU. The table hides from it what they would get wrong: what they do not
-part has spaces around it, and what they alone part (most of it is younger
-than the tables of `tokenizers`) is spelled with private characters, in pieces
-as in text. So no text depends on the ICU that a server has.
+The tokenizer of tensorflow_text then splits text once more, by the classes of
+its ICU. The table guards against differences: a character that ICU would not
+split off gets spaces around it, and one that ICU alone would split off (most
+are younger than the tables of `tokenizers`) is spelled with a private
+character, in tokens as in text. So no text depends on the ICU of a server.
 
-One thing is no function of a code point: NFD, with which accents are stripped,
-also sorts marks that follow one another. Most of those are dropped. Spacing
-marks and marks younger than the tables stay, and two of them that follow
-one another in an order other than NFD's are left in it.
+One thing is no function of a code point: NFD, by which accents are stripped,
+also sorts marks in a row. Most marks are dropped. Spacing marks and marks
+younger than the tables stay, and keep an order other than NFD's.
 
 Glossary of shapes: S bytes, U units of a trie.
 """
@@ -51,11 +50,11 @@ _PRIVATE = (
 )
 _SNOWMAN = '\u2603'  # becomes itself, and nothing else becomes it
 
-# Values of the trie: that there is a form, where in the pool, its bytes.
+# Values of the trie: a flag, the place of the form in the pool, its bytes.
 _CHANGED = 1 << 30
 _LENGTH_BITS = 6
-# Units of the trie (github.com/s-yata/darts-clone): the byte that leads to it,
-# whether it has a value, and what takes it to its children.
+# Units of the trie (github.com/s-yata/darts-clone): the byte that leads to the
+# unit, whether it has a value, and the offset to its children.
 _HAS_VALUE = 1 << 8
 _OFFSET_BIT = 10
 _IS_VALUE = 1 << 31
@@ -68,7 +67,7 @@ class Normalization(NamedTuple):
     """The options of BertNormalizer.
 
     Attributes:
-        lower_case: every letter by itself: no final sigma, no folding.
+        lower_case: lower-case each letter by itself: no final sigma.
         strip_accents: decompose and drop marks; None: as `lower_case`.
         chinese_characters: each is a word of its own.
         clean: drop controls; all spaces are blanks.
@@ -81,53 +80,55 @@ class Normalization(NamedTuple):
 
 
 class _Classes(NamedTuple):
-    """What parts words: spaces and marks for `tokenizers`, all for tf_text."""
+    """Characters that split words: spaces and marks are of `tokenizers`,
+    `split_off` of tensorflow_text.
+    """
 
     spaces: frozenset[str]
     marks: frozenset[str]
-    parted: frozenset[str]
+    split_off: frozenset[str]
 
 
 def fit(
     normalization: Normalization, vocabulary: Sequence[str]
 ) -> tuple[np.ndarray, list[str]]:
-    """What the operations of tensorflow_text need to agree with `tokenizers`.
+    """Makes tensorflow_text agree with `tokenizers`.
 
     Returns:
-        The model for `FastBertNormalizer`, [S] uint8, and the pieces as text
-        that it has normalised spells them.
+        The model for `FastBertNormalizer`, [S] uint8, and the vocabulary as it
+        is spelled in text that this model has normalised.
     """
     known = frozenset().union(*vocabulary)
-    model, spelling = _kept_fitted(
+    model, spelling = _cached_fit(
         normalization,
-        known & _kept_hidden(normalization),
+        known & _cached_hidden(normalization),
         frozenset(c for c in known if any(ord(c) in r for r in _PRIVATE)),
     )
-    pieces = str.maketrans(spelling)
-    return model, [piece.translate(pieces) for piece in vocabulary]
+    characters = str.maketrans(spelling)
+    return model, [token.translate(characters) for token in vocabulary]
 
 
-def _kept(
+def _cached(
     make: Callable[[], dict[str, np.ndarray]], *decided_by: Any
 ) -> dict[str, np.ndarray]:
-    """What `make` gives, or gave when a process of before asked for the same.
+    """Returns `make()`, or the tensors that an earlier process cached.
 
     To ask about every code point takes most of a second, and the answers are
     those of the versions that are installed. A cache that cannot be written,
     or is damaged, costs that second.
     """
-    asked = [metadata.version(x) for x in ('tokenizers', 'tensorflow-text')]
-    own = files.digest_of(pathlib.Path(__file__))
-    key = json.dumps([own, *asked, *decided_by]).encode()
+    versions = [metadata.version(x) for x in ('tokenizers', 'tensorflow-text')]
+    code = files.digest_of(pathlib.Path(__file__))
+    key = json.dumps([code, *versions, *decided_by]).encode()
     name = hashlib.blake2b(key, digest_size=10).hexdigest()
     path = files.cache_dir() / 'normalization' / f'{name}.safetensors'
     with contextlib.suppress(OSError, ValueError):
         return files.read_tensors(path)
-    found = make()
+    tensors = make()
     with contextlib.suppress(OSError):
         path.parent.mkdir(parents=True, exist_ok=True)
-        files.write_tensors(path, found)
-    return found
+        files.write_tensors(path, tensors)
+    return tensors
 
 
 def _codes(characters: Iterable[str]) -> np.ndarray:
@@ -135,53 +136,52 @@ def _codes(characters: Iterable[str]) -> np.ndarray:
 
 
 @functools.cache
-def _kept_hidden(normalization: Normalization) -> frozenset[str]:
-    """`_hidden`, which is asked for once."""
-    found = _kept(
+def _cached_hidden(normalization: Normalization) -> frozenset[str]:
+    tensors = _cached(
         lambda: {'hidden': _codes(sorted(_hidden(normalization)))},
         normalization,
     )
-    return frozenset(map(chr, found['hidden'].tolist()))
+    return frozenset(map(chr, tensors['hidden'].tolist()))
 
 
 @functools.lru_cache(maxsize=8)
-def _kept_fitted(
-    normalization: Normalization, spelled: frozenset[str], taken: frozenset[str]
+def _cached_fit(
+    normalization: Normalization, spelled: frozenset[str], used: frozenset[str]
 ) -> tuple[np.ndarray, dict[str, str]]:
-    """`_fitted`, which is made once."""
-
     def make() -> dict[str, np.ndarray]:
-        model, spelling = _fitted(normalization, spelled, taken)
+        model, spelling = _fit(normalization, spelled, used)
         return {
             'model': model,
             'from': _codes(spelling),
             'to': _codes(spelling.values()),
         }
 
-    found = _kept(make, normalization, sorted(spelled), sorted(taken))
-    both = (map(chr, found[name].tolist()) for name in ('from', 'to'))
-    return found['model'], dict(zip(*both, strict=True))
+    tensors = _cached(make, normalization, sorted(spelled), sorted(used))
+    both = (map(chr, tensors[name].tolist()) for name in ('from', 'to'))
+    return tensors['model'], dict(zip(*both, strict=True))
 
 
 def _hidden(normalization: Normalization) -> frozenset[str]:
-    """Characters that tensorflow_text must not see as they are."""
+    """Returns the characters that tensorflow_text must not see."""
     _, chinese = _forms(normalization)
-    spaces, marks, parted = _classes()
-    return spaces | parted - marks - chinese
+    spaces, marks, split_off = _classes()
+    return spaces | split_off - marks - chinese
 
 
-def _fitted(
-    normalization: Normalization, spelled: frozenset[str], taken: frozenset[str]
+def _fit(
+    normalization: Normalization, spelled: frozenset[str], used: frozenset[str]
 ) -> tuple[np.ndarray, dict[str, str]]:
-    """`fit` for vocabularies with the same characters to spell, and taken."""
+    """Computes the model and the private characters for `spelled`, but none of
+    `used`, which the vocabulary has.
+    """
     forms, chinese = _forms(normalization)
-    spaces, marks, parted = _classes()
+    spaces, marks, split_off = _classes()
     apart = marks | chinese
-    unseen = apart - parted
-    joined = parted - apart - spaces
-    private = (c for c in _private() if c not in taken)
-    unknown = next(private)  # no piece has it, so its word is [UNK]
-    # No text spells a space like this, so pieces that have one stay unused.
+    unseen = apart - split_off
+    joined = split_off - apart - spaces
+    private = (c for c in _private() if c not in used)
+    unknown = next(private)  # no token has it, so its word is [UNK]
+    # No text spells a space like this, so tokens that have one stay unused.
     spelling = {c: next(private) for c in sorted(spelled)}
 
     def spell(character: str) -> str:
@@ -196,18 +196,19 @@ def _fitted(
     table = dict.fromkeys(spelling.values(), unknown)
     table.update((c, spell(c)) for c in spaces | unseen | joined)
     table.update((c, ''.join(map(spell, forms[c]))) for c in forms)
-    # What is said to change costs time, a blank above all.
-    table = {c: form for c, form in table.items() if c != form}
-    return _model(table), spelling
+    # An entry costs time even where nothing changes, a blank above all.
+    return _model(_changes(table)), spelling
+
+
+def _changes(forms: Mapping[str, str]) -> dict[str, str]:
+    return {c: form for c, form in forms.items() if c != form}
 
 
 def table(normalization: Normalization) -> dict[str, str]:
-    """The same for a program that looks characters up one by one.
+    """Maps characters to normal forms, for programs that look each one up.
 
-    Returns:
-        What characters become, if not themselves. Then a word ends at a blank
-        and nowhere else: those that are words of their own have blanks around
-        them.
+    Words then end at blanks and nowhere else: characters that are words by
+    themselves have blanks around them. Others that do not change are left out.
     """
     forms, chinese = _forms(normalization)
     spaces, marks, _ = _classes()
@@ -218,25 +219,25 @@ def table(normalization: Normalization) -> dict[str, str]:
             return ' '
         return f' {character} ' if character in apart else character
 
-    found = {c: spell(c) for c in spaces | apart}
-    found.update((c, ''.join(map(spell, forms[c]))) for c in forms)
-    return {c: form for c, form in found.items() if c != form}
+    spelled = {c: spell(c) for c in spaces | apart}
+    spelled.update((c, ''.join(map(spell, forms[c]))) for c in forms)
+    return _changes(spelled)
 
 
 @functools.lru_cache(maxsize=8)
-def model(normalization: Normalization, parted: bool = False) -> np.ndarray:
-    """What `FastBertNormalizer` needs to do the same and nothing else, [S]
-    uint8; `parted`: what `table` says, blanks around words included.
+def model(normalization: Normalization, apart: bool = False) -> np.ndarray:
+    """Returns a model for `FastBertNormalizer` that normalises alone, [S]
+    uint8; `apart`: with the blanks of `table` around words.
     """
-    if parted:
+    if apart:
         return _model(table(normalization))
     return _model(_forms(normalization)[0])
 
 
 @functools.lru_cache(maxsize=8)
 def mapped(charsmap: bytes) -> np.ndarray:
-    """The same for a table of SentencePiece's: what it makes of characters
-    that stand alone, [S] uint8.
+    """Returns a model for `FastBertNormalizer` of a table of SentencePiece's,
+    by what becomes of single characters, [S] uint8.
     """
     from tokenizers import normalizers
 
@@ -246,23 +247,21 @@ def mapped(charsmap: bytes) -> np.ndarray:
             _SNOWMAN.join(characters)
         )
         forms = dict(zip(characters, normal.split(_SNOWMAN), strict=True))
-        return {'model': _model({c: x for c, x in forms.items() if c != x})}
+        return {'model': _model(_changes(forms))}
 
     digest = hashlib.blake2b(charsmap, digest_size=16).hexdigest()
-    return _kept(make, digest)['model']
+    return _cached(make, digest)['model']
 
 
 @functools.lru_cache(maxsize=8)
 def written(normalization: Normalization) -> np.ndarray:
-    """What `FastBertNormalizer` needs to do as `written_forms` says, [S]
-    uint8.
-    """
+    """Returns a `FastBertNormalizer` model of `written_forms`, [S] uint8."""
     return _model(written_forms(normalization))
 
 
 def written_forms(normalization: Normalization) -> dict[str, str]:
-    """What `BertNormalizer` writes for characters, if not themselves, with its
-    blanks around Chinese ones.
+    """Maps characters to output of `BertNormalizer`, with blanks around
+    Chinese characters.
     """
     forms, chinese = _forms(normalization)
     return {
@@ -272,7 +271,7 @@ def written_forms(normalization: Normalization) -> dict[str, str]:
 
 
 def _characters() -> list[str]:
-    """Those about which `tokenizers` is asked one by one."""
+    """Lists the characters about which `tokenizers` is asked."""
     return [
         chr(c)
         for plane in _DIVERSE
@@ -289,7 +288,9 @@ def _private() -> Iterator[str]:
 def _forms(
     normalization: Normalization,
 ) -> tuple[Mapping[str, str], frozenset[str]]:
-    """What BertNormalizer changes; Chinese forms, without the spaces around."""
+    """Maps characters to output of BertNormalizer, without the spaces around
+    Chinese characters; returns also the latter.
+    """
     from tokenizers import normalizers
 
     normalizer = normalizers.BertNormalizer(
@@ -299,9 +300,9 @@ def _forms(
         clean_text=normalization.clean,
     )
     characters = _characters()
-    # What stands between them keeps NFD from sorting marks.
-    found = normalizer.normalize_str(_SNOWMAN.join(characters))
-    forms = dict(zip(characters, found.split(_SNOWMAN), strict=True))
+    # The snowmen between characters keep NFD from sorting marks.
+    normal = normalizer.normalize_str(_SNOWMAN.join(characters))
+    forms = dict(zip(characters, normal.split(_SNOWMAN), strict=True))
     chinese = set()
     for character, form in forms.items():
         if len(form) == 3 and form[0] == form[2] == ' ':
@@ -309,13 +310,12 @@ def _forms(
             chinese.add(form[1])
     if not forms[chr(_PRIVATE[0][0])]:
         forms.update(dict.fromkeys(_private(), ''))
-    forms = {c: form for c, form in forms.items() if c != form}
-    return forms, frozenset(chinese)
+    return _changes(forms), frozenset(chinese)
 
 
 @functools.cache
 def _classes() -> _Classes:
-    """Asks both, with a letter before and after each character."""
+    """Asks both libraries, with a letter before and after each character."""
     from tokenizers import pre_tokenizers
 
     characters = _characters()
@@ -329,22 +329,24 @@ def _classes() -> _Classes:
         if end < begin
     }
     tokenizer = tf_text.FastWordpieceTokenizer([vocabularies.UNK, 'a'])
-    # To it these mean something else, and no piece has them.
+    # These have other meanings to that tokenizer, and no token has them.
     controls = frozenset(map(chr, range(32)))
     characters = [c for c in characters if c not in controls]
     text = 'a'.join(['', *characters, ''])
     _, begins, _ = tokenizer.tokenize_with_offsets([text])
     lengths = [len(c.encode()) + 1 for c in characters]
-    parted = np.isin(np.cumsum(lengths), begins.values)
+    split_off = np.isin(np.cumsum(lengths), begins.values)
     return _Classes(
         frozenset(spaces),
         frozenset(marks),
-        controls.union(itertools.compress(characters, parted)),
+        controls.union(itertools.compress(characters, split_off)),
     )
 
 
 def _model(table: Mapping[str, str]) -> np.ndarray:
-    """A FastBertNormalizerModel (its .fbs), [S] uint8, of what changes."""
+    """Writes a FastBertNormalizerModel (.fbs) of characters that change, [S]
+    uint8.
+    """
     forms = dict.fromkeys(table.values())
     numbers = {form: number for number, form in enumerate(forms, 1)}
     codes = np.zeros(_ALL, np.int32)
@@ -358,7 +360,7 @@ def _model(table: Mapping[str, str]) -> np.ndarray:
     units = _trie(codes, values)
     header = struct.pack(
         '<I6HiIiI',
-        16,  # the table begins there; before it, what is where in it:
+        16,  # the table begins there, after the places of its fields:
         12, 16, 0, 4, 8, 12,
         12, 12, zero, 8 + 4 * len(units),
     )  # fmt: skip
@@ -371,14 +373,14 @@ def _model(table: Mapping[str, str]) -> np.ndarray:
 
 
 def _trie(codes: np.ndarray, values: np.ndarray) -> np.ndarray:
-    """A double array of darts-clone from UTF-8 to values: [U] uint32.
+    """Builds a double array of darts-clone from UTF-8 to values: [U] uint32.
 
     Units 0 to 255 are the root's children, the bytes that begin characters;
-    children of other nodes are blocks of 64, shared by those that have the
-    same. Values stand after them.
+    children of other nodes are blocks of 64, and equal blocks are one. Values
+    stand after all blocks.
     """
-    # By level: units that lead to it and the numbers of the blocks, from 1,
-    # and where those begin. A block of level 0 is a value.
+    # By level: the units that lead there with the numbers of their blocks,
+    # from 1, and where blocks begin. A block of level 0 is a value.
     leading = [[(np.arange(1, 0x80), codes[1:0x80])]]
     starts, size = [0], _FIRST
     for level, (lead, least) in enumerate(_LEADS):

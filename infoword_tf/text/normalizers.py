@@ -1,6 +1,6 @@
-"""How a text is written before it is parted, and where that came from.
+"""Normalisation of texts in the graph, with offsets into what they were.
 
-Glossary of shapes: B strings, C characters of all strings together.
+Glossary of shapes: C characters of all strings together.
 """
 
 from typing import NamedTuple, Protocol
@@ -9,19 +9,19 @@ import numpy as np
 import tensorflow as tf
 import tensorflow_text as tf_text
 
-from infoword_tf.text.tokenizer import string_of
+from infoword_tf.text.tokenizer import ragged, string_of
 
 BLANK = r'[\x09-\x0d\x{85}\p{Z}]'  # Unicode's White_Space, for RE2
 
 
 class Characters(NamedTuple):
-    """Normalised strings, flat.
+    """Characters of normalised strings.
 
     Attributes:
         codes: [C] int32: code points.
         splits: [B + 1] int64: where each string begins in `codes`.
-        starts, ends: [C] int64: the first byte of what each is made of, in
-            the string that was given, and the one after.
+        starts, ends: [C] int64: in the string before normalisation, the first
+            byte of what became the character, and the byte after.
     """
 
     codes: tf.Tensor
@@ -31,112 +31,128 @@ class Characters(NamedTuple):
 
 
 class Normalizer(Protocol):
-    """Strings to strings."""
+    """A function of strings, and one that also tells offsets."""
 
     def __call__(self, strings: tf.Tensor) -> tf.Tensor:
-        """[B] -> [B]."""
+        """Normalises strings [B]."""
 
     def characters(self, strings: tf.Tensor) -> Characters:
-        """The characters of what it makes, with their places before."""
+        """Normalises strings [B], with the offsets of each character."""
 
 
 class AsWritten:
-    """Nothing is changed."""
+    """No normalisation."""
 
     def __call__(self, strings: tf.Tensor) -> tf.Tensor:
-        """As `Normalizer`."""
+        """Implements `Normalizer`."""
         return strings
 
     def characters(self, strings: tf.Tensor) -> Characters:
-        """As `Normalizer`."""
+        """Implements `Normalizer`."""
         return _decoded(strings)
 
 
 class Composed:
-    """NFC: letters and their accents in one, where Unicode has one."""
+    """NFC: letter and accent as one character if Unicode has one."""
 
     def __call__(self, strings: tf.Tensor) -> tf.Tensor:
-        """As `Normalizer`."""
+        """Implements `Normalizer`."""
         return tf_text.normalize_utf8(strings, 'NFC')
 
     def characters(self, strings: tf.Tensor) -> Characters:
-        """As `Normalizer`."""
-        # Places are found of no string that is empty: each has a blank more.
-        normal, places = tf_text.normalize_utf8_with_offsets_map(
+        """Implements `Normalizer`."""
+        # `find_source_offsets` fails on empty strings, so a blank is appended
+        # to each, and taken out again below.
+        normal, offsets = tf_text.normalize_utf8_with_offsets_map(
             tf.strings.join([strings, ' ']), 'NFC'
         )
-        found = _decoded(normal)
+        codes, splits, *bounds = _decoded(normal)
         starts, ends = (
             tf_text.find_source_offsets(
-                places,
-                tf.RaggedTensor.from_row_splits(
-                    values, found.splits, validate=False
-                ),
+                offsets,
+                ragged(values, splits),
             ).values
-            for values in (found.starts, found.ends)
+            for values in bounds
         )
-        added = tf.scatter_nd(
-            found.splits[1:, None] - 1,
-            tf.ones_like(found.splits[1:]),
-            found.splits[-1:],
+        appended = tf.scatter_nd(
+            splits[1:, None] - 1, tf.ones_like(splits[1:]), splits[-1:]
         )
-        kept = tf.where(added == 0)[:, 0]
+        stays = tf.where(appended == 0)[:, 0]
         return Characters(
-            tf.gather(found.codes, kept),
-            found.splits - tf.range(tf.size(found.splits, tf.int64)),
-            tf.gather(starts, kept),
-            tf.gather(ends, kept),
+            tf.gather(codes, stays),
+            splits - tf.range(tf.size(splits, tf.int64)),
+            tf.gather(starts, stays),
+            tf.gather(ends, stays),
         )
 
 
 class Mapped:
-    """Each character becomes what a table says: case, accents, controls."""
+    """Normalisation by a table of characters: case, accents, controls."""
 
     def __init__(self, model: np.ndarray):
-        """Args: as `normalization.fit` makes it."""
+        """Takes a model that `normalization` made, [S] uint8."""
         self._normalizer = tf_text.FastBertNormalizer(
             model_buffer=tf.constant(model)
         )
 
     def __call__(self, strings: tf.Tensor) -> tf.Tensor:
-        """As `Normalizer`."""
+        """Implements `Normalizer`."""
         return self._normalizer.normalize(strings)
 
     def characters(self, strings: tf.Tensor) -> Characters:
-        """As `Normalizer`."""
-        normal, places = self._normalizer.normalize_with_offsets(strings)
-        found = _decoded(normal)
-        row = string_of(found.splits)
-        begin = tf.gather(places.row_splits, row)
-        lasts = tf.gather(places.values, begin + found.ends - 1)
-        return found._replace(
-            starts=tf.gather(places.values, begin + found.starts),
-            ends=ends_of(strings, row, lasts),
+        """Implements `Normalizer`."""
+        normal, offsets = self._normalizer.normalize_with_offsets(strings)
+        characters = _decoded(normal)
+        string = string_of(characters.splits)
+        begin = tf.gather(offsets.row_splits, string)
+        lasts = tf.gather(offsets.values, begin + characters.ends - 1)
+        return characters._replace(
+            starts=tf.gather(offsets.values, begin + characters.starts),
+            ends=ends_of(strings, string, lasts),
         )
 
 
-# By the last byte of a character that stays, or the first of another: the
-# bytes from there to its end.
+def characters_of(
+    normalizer: Normalizer, strings: tf.Tensor, with_offsets: bool
+) -> Characters:
+    """Normalises strings [B]; without offsets `starts`, `ends` are empty."""
+    if with_offsets:
+        return normalizer.characters(strings)
+    codes = tf.strings.unicode_decode(normalizer(strings), 'UTF-8')
+    splits = codes.row_splits
+    return Characters(codes.values, splits, splits[:0], splits[:0])
+
+
+def utf8_widths(codes: tf.Tensor) -> tf.Tensor:
+    """Returns the bytes of each character in UTF-8, [C] int64."""
+    return 1 + sum(
+        tf.cast(codes >= least, tf.int64) for least in (0x80, 0x800, 0x10000)
+    )
+
+
+# Bytes up to the end of a character, by the byte that
+# `FastBertNormalizer.normalize_with_offsets` points at: the last one of a
+# character that stays as it is, the first one of a character that changes.
 _WIDTHS = np.array([1] * 0xC0 + [2] * 0x20 + [3] * 0x10 + [4] * 0x10)
 
 
-def ends_of(strings: tf.Tensor, row: tf.Tensor, lasts: tf.Tensor) -> tf.Tensor:
-    """The bytes after characters that `FastBertNormalizer` tells the places of.
+def ends_of(
+    strings: tf.Tensor, string: tf.Tensor, lasts: tf.Tensor
+) -> tf.Tensor:
+    """Returns the bytes after characters or tokens, [n] int64.
 
     Args:
-        strings: [B], as they were given to it.
-        row: [N]: the string of each.
-        lasts: [N] int64: what it says of the last byte of its form.
-
-    Returns:
-        [N] int64.
+        strings: [B], before normalisation.
+        string: [n]: the number of each one's string.
+        lasts: [n] int64: the offset that `FastBertNormalizer` has for the last
+            normalised byte.
     """
     lengths = tf.cast(tf.strings.length(strings, unit='BYTE'), tf.int64)
     joined = tf.strings.reduce_join(strings)
     text = tf.cast(tf.io.decode_raw(joined, tf.uint8), tf.int32)
-    place = tf.gather(tf.cumsum(lengths, exclusive=True), row) + lasts
+    place = tf.gather(tf.cumsum(lengths, exclusive=True), string) + lasts
     ends = lasts + tf.gather(_WIDTHS, tf.gather(text, place))
-    return tf.minimum(ends, tf.gather(lengths, row))  # if it is no UTF-8
+    return tf.minimum(ends, tf.gather(lengths, string))  # if it is no UTF-8
 
 
 def _decoded(strings: tf.Tensor) -> Characters:
@@ -145,10 +161,10 @@ def _decoded(strings: tf.Tensor) -> Characters:
     splits = codes.row_splits
     # A string's last character ends with it.
     following = tf.concat([starts.values[1:], [0]], 0)
-    there = splits[1:] > splits[:-1]
+    filled = splits[1:] > splits[:-1]
     ends = tf.tensor_scatter_nd_update(
         following[: tf.size(starts.values)],
-        tf.boolean_mask(splits[1:] - 1, there)[:, None],
-        tf.boolean_mask(lengths, there),
+        tf.boolean_mask(splits[1:] - 1, filled)[:, None],
+        tf.boolean_mask(lengths, filled),
     )
     return Characters(codes.values, splits, starts.values, ends)

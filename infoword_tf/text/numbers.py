@@ -1,8 +1,7 @@
-"""Ids alone: for encoders whose pieces no graph can make of a text.
+"""A vocabulary without a tokenizer: for models that take ids alone.
 
-GPT and RoBERTa join bytes by ranked merges (Sennrich et al. 2016; Radford et
-al. 2019), which no operation of TensorFlow Serving does. Their encoders take
-ids that other tokenizers have made.
+Some public byte-pair encodings split text in ways that no class here has.
+Another program tokenizes the texts of such models.
 """
 
 import json
@@ -10,7 +9,7 @@ import pathlib
 from collections.abc import Iterable, Sequence
 from typing import Any, NoReturn, Self
 
-from infoword_tf.text.tokenizer import Tokenizer
+from infoword_tf.text.tokenizer import TextTokenizer
 
 WHY = (
     'this model has the vocabulary of a byte-pair encoding, which cannot be '
@@ -18,45 +17,45 @@ WHY = (
 )
 
 
-class Numbers(Tokenizer):
-    """A vocabulary whose pieces have names, and no way from text to them."""
+class Numbers(TextTokenizer):
+    """A vocabulary whose tokens have names and ids, but are in no text."""
 
     kind = 'numbers'
     file = 'pieces.json'
 
     def __init__(self, vocabulary: Sequence[str], specials: Sequence[int]):
-        """Args: as the attributes of `Tokenizer`."""
+        """Sets attributes of `TextTokenizer`."""
         super().__init__(vocabulary, specials, sorted(set(specials)), False)
 
     @classmethod
     def learn(
         cls, texts: Iterable[str], size: int, lower_case: bool = True
     ) -> Self:
-        """It cannot learn: ValueError."""
+        """Raises ValueError."""
         raise ValueError(WHY)
 
     @classmethod
     def read(
         cls, path: str | pathlib.Path, lower_case: bool = True, **options: Any
     ) -> Self:
-        """As `Tokenizer.read`, what `write` wrote."""
+        """Reads a file of `write`."""
         del lower_case, options
-        found = json.loads(pathlib.Path(path).read_text(encoding='utf-8'))
-        return cls(found['pieces'], found['specials'])
+        value = json.loads(pathlib.Path(path).read_text(encoding='utf-8'))
+        return cls(value['pieces'], value['specials'])
 
     def write(self, path: str | pathlib.Path) -> None:
-        """Writes pieces and specials as JSON."""
+        """Writes the vocabulary and the special ids as JSON."""
         value = {'pieces': self.vocabulary, 'specials': self.special_ids}
         text = json.dumps(value, ensure_ascii=False)
         pathlib.Path(path).write_text(text, encoding='utf-8')
 
     @property
     def identity(self) -> str:
-        """The pieces."""
+        """The vocabulary."""
         return '\n'.join(self.vocabulary)
 
     def tokenize(self, strings: Any) -> NoReturn:
-        """It cannot: ValueError."""
+        """Raises ValueError."""
         raise ValueError(WHY)
 
-    tokenize_with_offsets = pieces = tokenize
+    tokenize_with_offsets = tokenize_flat = tokenize

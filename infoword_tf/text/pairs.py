@@ -1,10 +1,10 @@
-"""What tokenizers by byte-pair encoding share: words to pieces by merges.
+"""Byte-pair encoding: words to tokens by merges, of characters or of bytes.
 
-Their file is a tokenizer.json as `tokenizers` writes it, so that what it has
-learned can be read, and what we have learned be used there.
+The file of such a tokenizer is a tokenizer.json of the library `tokenizers`,
+which reads what is learned here, and the other way round.
 
-Glossary of shapes: B strings, C characters of all strings together, N pieces,
-W words, V vocabulary.
+Glossary of shapes: C characters of all strings together, n tokens of all
+strings together, W words.
 """
 
 import abc
@@ -21,14 +21,16 @@ from infoword_tf import files
 from infoword_tf.text import vocabulary as vocabularies
 from infoword_tf.text.merges import Merges
 from infoword_tf.text.tokenizer import (
-    Pieces,
-    Tokenizer,
+    FlatTokens,
+    TextTokenizer,
+    lookup_table,
+    ragged,
     string_of,
     with_word_starts,
 )
 
-# What public vocabularies call the special pieces, the best name first. Some
-# have one piece for all of them: it ends a text.
+# Names of the special tokens in public vocabularies, the best first. Some
+# vocabularies have one token for all of them: it ends a text.
 _END = '<|endoftext|>', '<unk>'
 NAMES = {
     vocabularies.PAD: ('[PAD]', '<pad>', *_END),
@@ -39,20 +41,20 @@ NAMES = {
 }
 
 
-class CannotKeep(ValueError):
-    """A tokenizer that is whole, but reads text in a way of its own."""
+class UnsupportedTokenizer(ValueError):
+    """A valid tokenizer that reads text in a way that no class does."""
 
 
-class Words(NamedTuple):
-    """Strings, parted into words, flat.
+class SplitWords(NamedTuple):
+    """Words of several strings.
 
     Attributes:
         words: [W] strings.
         splits: [B + 1] int64: where each string begins in `words`.
-        first: [W] int64: the place of each word's first character.
-        starts: [C] int64: where each character begins in its string, bytes.
-        ends: [C] int64: the byte after it.
-        widths: [C] int64: how much of a piece's length each character is.
+        first: [W] int64: the number of each word's first character.
+        starts: [C] int64: the first byte of each character in its string.
+        ends: [C] int64: the byte after the character.
+        widths: [C] int64: of a character, in units of a token's length.
     """
 
     words: tf.Tensor
@@ -63,11 +65,11 @@ class Words(NamedTuple):
     widths: tf.Tensor
 
 
-class Pairs(Tokenizer):
-    """A tokenizer whose words are merged from symbols.
+class PairEncoding(TextTokenizer):
+    """A tokenizer that merges the symbols of a word to tokens.
 
     Attributes:
-        json: what its file holds.
+        json: the text of its tokenizer.json.
     """
 
     file = 'tokenizer.json'
@@ -79,198 +81,177 @@ class Pairs(Tokenizer):
         where: str,
         lower_case: bool,
     ):
-        """Args: what a tokenizer.json holds, what to call it in a ValueError,
-        whether it folds case.
-        """
+        """Reads a tokenizer.json, `described`; `where` is named in errors."""
         self.json = json.dumps(described, ensure_ascii=False)
-        pieces, merges = _parsed(described, where)
-        index = {piece: i for i, piece in enumerate(pieces)}
+        tokens, merges = _vocabulary_and_merges(described, where)
+        index = {token: i for i, token in enumerate(tokens)}
         specials = [
             next((index[name] for name in known if name in index), None)
             for known in NAMES.values()
         ]
         if None in specials:
-            raise CannotKeep(
-                f'{where} has no piece that ends a text, such as [SEP], </s> '
+            raise UnsupportedTokenizer(
+                f'{where} has no token that ends a text, such as [SEP], </s> '
                 f'or {_END[0]}; add it to added_tokens'
             )
         model = described['model']
         unknown = index.get(model.get('unk_token'))
         added = {token['id'] for token in described.get('added_tokens') or ()}
         super().__init__(
-            pieces,
+            tokens,
             specials,
             sorted(added.union(specials) - {unknown}),
             lower_case,
         )
-        self._merges = Merges(merges, len(pieces))
+        self._merges = Merges(merges, len(tokens))
         self._whole = self._whole_words(index, model)
         self._lengths = tf.constant(
-            [self._length(piece) for piece in pieces], tf.int64
+            [self._length(token) for token in tokens], tf.int64
         )
 
     @abc.abstractmethod
-    def _word(self, piece: str) -> bytes | None:
-        """The word that is just this piece; None: no word is."""
+    def _word(self, token: str) -> bytes | None:
+        """Returns the word that is one token, `token`; None: no word is."""
 
     @abc.abstractmethod
-    def _length(self, piece: str) -> int:
-        """Of a piece, in the units of `Words.widths`."""
+    def _length(self, token: str) -> int:
+        """Returns the length of a token in units of `SplitWords.widths`."""
 
     @abc.abstractmethod
     def _symbols(self, words: tf.Tensor) -> tf.RaggedTensor:
-        """[W] -> ragged ids [W, symbols] int64, before any merge."""
+        """Maps words [W] to symbols, ids [W, symbols] int64, unmerged."""
 
     @abc.abstractmethod
-    def _parted(self, strings: tf.Tensor, places: bool) -> Words:
-        """The words of strings; without `places` no field after `splits`
-        counts.
+    def _split(self, strings: tf.Tensor, with_offsets: bool) -> SplitWords:
+        """Splits strings [B] into words; without `with_offsets` only the
+        fields `words` and `splits` count.
         """
 
     def _whole_words(
         self, index: Mapping[str, int], model: Mapping[str, Any]
     ) -> tf.lookup.StaticHashTable:
-        """Words that are pieces: most of a text needs no merging."""
+        """Collects words that are one token: most of a text needs no merge."""
         words, never = {}, set(self.control_ids)
-        for piece, number in index.items():
-            if number not in never and piece:
-                if (word := self._word(piece)) is not None:
+        for token, number in index.items():
+            if number not in never and token:
+                if (word := self._word(token)) is not None:
                     words[word] = number
         if words and not model.get('ignore_merges'):
-            # Merges need not make a piece of its own text.
+            # Merges may split the text of a token otherwise.
             ids, splits = self._merged(tf.constant(list(words), tf.string))
             first = tf.gather(ids, splits[:-1])
             alone = tf.where(splits[1:] - splits[:-1] == 1, first, -1).numpy()
             words = {
                 word: number
-                for (word, number), found in zip(
+                for (word, number), merged in zip(
                     words.items(), alone, strict=True
                 )
-                if number == found
+                if number == merged
             }
         words |= {b'': -1, **self._more_words()}  # a table must hold something
-        return tf.lookup.StaticHashTable(
-            tf.lookup.KeyValueTensorInitializer(
-                tf.constant(list(words), tf.string),
-                tf.constant(list(words.values()), tf.int64),
-            ),
-            -1,
-        )
+        return lookup_table(words, -1)
 
     def _more_words(self) -> dict[bytes, int]:
-        """Words that are pieces though no merge makes them."""
+        """Returns words that are tokens without a merge."""
         return {}
 
     @classmethod
     def read(
         cls, path: str | pathlib.Path, lower_case: bool = True, **options: Any
     ) -> Self:
-        """As `Tokenizer.read`, a tokenizer.json; it says whether it folds
-        case.
-        """
+        """Reads a tokenizer.json, which says whether case is folded."""
         del lower_case
-        return cls(read_described(path), str(path), **options)
+        return cls(read_tokenizer_json(path), str(path), **options)
 
     def write(self, path: str | pathlib.Path) -> None:
-        """Writes the tokenizer.json as it was given."""
+        """Writes the tokenizer.json."""
         pathlib.Path(path).write_text(self.json, encoding='utf-8')
 
     @functools.cached_property
     def identity(self) -> str:
-        """A digest of all that its file says."""
+        """A digest of the tokenizer.json."""
         text = json.dumps(json.loads(self.json), sort_keys=True)
         digest = hashlib.blake2b(text.encode(), digest_size=16).hexdigest()
         return f'{self.kind} {digest}'
 
     def tokenize(self, strings: tf.Tensor) -> tf.RaggedTensor:
-        """As `Tokenizer.tokenize`."""
-        found = self._parted(tf.convert_to_tensor(strings, tf.string), False)
-        ids, splits = self._pieces(found.words)
-        return tf.RaggedTensor.from_row_splits(
-            tf.cast(ids, tf.int32),
-            tf.gather(splits, found.splits),
-            validate=False,
-        )
+        """Implements `TextTokenizer.tokenize`."""
+        split = self._split(tf.convert_to_tensor(strings, tf.string), False)
+        ids, splits = self._tokens(split.words)
+        return ragged(tf.cast(ids, tf.int32), tf.gather(splits, split.splits))
 
     def tokenize_with_offsets(
         self, strings: tf.Tensor
     ) -> tuple[tf.RaggedTensor, tf.RaggedTensor, tf.RaggedTensor]:
-        """As `Tokenizer.tokenize_with_offsets`.
+        """Implements `TextTokenizer.tokenize_with_offsets`.
 
-        A piece that is a part of a character has all of its bytes. The blank
-        before a word is among the bytes of its first piece where the file says
-        so (`trims`).
+        A token within a character has all of the character's bytes. The blank
+        before a word is among the bytes of its first token unless `trims`.
         """
-        return self._places(strings, trimmed=self.trims)
+        return self._with_offsets(strings, trimmed=self.trims)
 
-    def pieces(self, strings: Sequence[bytes]) -> Pieces:
-        """As `Tokenizer.pieces`."""
-        tokens, starts, _ = self._places(
+    def tokenize_flat(self, strings: Sequence[bytes]) -> FlatTokens:
+        """Implements `TextTokenizer.tokenize_flat`."""
+        tokens, starts, _ = self._with_offsets(
             tf.constant(strings, tf.string), trimmed=False
         )
         return with_word_starts(strings, tokens, starts.values.numpy())
 
     @functools.cached_property
     def _blanks(self) -> tf.Tensor:
-        """[V] int64: blanks that pieces begin with."""
+        """The number of blanks at the beginning of each token, [V] int64."""
         with tf.init_scope():
-            words = (self._word(piece) or b'' for piece in self.vocabulary)
+            words = (self._word(token) or b'' for token in self.vocabulary)
             return tf.constant(
                 [len(word) - len(word.lstrip(b' ')) for word in words], tf.int64
             )
 
-    def _places(
+    def _with_offsets(
         self, strings: tf.Tensor, trimmed: bool
     ) -> tuple[tf.RaggedTensor, tf.RaggedTensor, tf.RaggedTensor]:
-        """`tokenize`, with the bytes of characters that pieces are of;
-        `trimmed`: but the blanks that they begin with.
+        """Implements `tokenize_with_offsets`; `trimmed`: without the blanks
+        that tokens begin with.
         """
-        found = self._parted(tf.convert_to_tensor(strings, tf.string), True)
-        ids, splits = self._pieces(found.words)
-        # Pieces of a word tile it.
-        lengths = tf.gather(self._lengths, ids)  # [N]
+        split = self._split(tf.convert_to_tensor(strings, tf.string), True)
+        ids, splits = self._tokens(split.words)
+        # Tokens of a word tile it.
+        lengths = tf.gather(self._lengths, ids)  # [n]
         within = tf.cumsum(lengths, exclusive=True)
-        before = tf.cumsum(found.widths, exclusive=True)  # [C]
-        begin = tf.gather(before, found.first) - tf.gather(within, splits[:-1])
+        before = tf.cumsum(split.widths, exclusive=True)  # [C]
+        begin = tf.gather(before, split.first) - tf.gather(within, splits[:-1])
         starts = within + tf.gather(begin, string_of(splits))
         first = tf.searchsorted(before, starts, 'right', tf.int64) - 1
         last = starts + lengths - 1
         last = tf.searchsorted(before, last, 'right', tf.int64) - 1
-        begin = tf.gather(found.starts, first)
-        end = tf.gather(found.ends, last)
+        begin = tf.gather(split.starts, first)
+        end = tf.gather(split.ends, last)
         if trimmed:
             first += tf.gather(self._blanks, ids)
-            begin = tf.gather(found.starts, tf.minimum(first, last))
+            begin = tf.gather(split.starts, tf.minimum(first, last))
             begin = tf.where(first > last, end, begin)
-        splits = tf.gather(splits, found.splits)
+        splits = tf.gather(splits, split.splits)
         return tuple(
-            tf.RaggedTensor.from_row_splits(values, splits, validate=False)
-            for values in (
-                tf.cast(ids, tf.int32),
-                begin,
-                end,
-            )
+            ragged(values, splits)
+            for values in (tf.cast(ids, tf.int32), begin, end)
         )
 
-    def _pieces(self, words: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
-        """[W] -> ids of their pieces [N] and splits [W + 1], int64."""
+    def _tokens(self, words: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
+        """Maps words [W] to ids [n] and splits [W + 1], int64."""
         whole = self._whole.lookup(words)  # [W]
 
         def merged() -> tuple[tf.Tensor, tf.Tensor]:
-            left = tf.where(whole < 0)[:, 0]
-            texts, number = tf.unique(tf.gather(words, left))
-            found = tf.RaggedTensor.from_row_splits(
-                *self._merged(texts), validate=False
-            )
+            others = tf.where(whole < 0)[:, 0]
+            texts, number = tf.unique(tf.gather(words, others))
+            tokens = ragged(*self._merged(texts))
             counts = tf.tensor_scatter_nd_update(
                 tf.ones_like(whole),
-                left[:, None],
-                tf.gather(found.row_lengths(), number),
+                others[:, None],
+                tf.gather(tokens.row_lengths(), number),
             )
             splits = tf.cumsum(tf.pad(counts, [[1, 0]]))
             ids = tf.gather(whole, string_of(splits))
             ids = tf.tensor_scatter_nd_update(
-                ids, tf.where(ids < 0), tf.gather(found, number).values
+                ids, tf.where(ids < 0), tf.gather(tokens, number).values
             )
             return ids, splits
 
@@ -281,7 +262,7 @@ class Pairs(Tokenizer):
         )
 
     def _merged(self, words: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
-        """As `_pieces`, by merges alone."""
+        """Computes `_tokens` by merges alone."""
         symbols = self._symbols(words)
         count = symbols.nrows()
         word = string_of(symbols.row_splits)
@@ -289,12 +270,12 @@ class Pairs(Tokenizer):
         return ids, tf.searchsorted(word, tf.range(count + 1), 'left', tf.int64)
 
 
-def read_described(path: str | pathlib.Path) -> dict[str, Any]:
-    """What a tokenizer.json holds.
+def read_tokenizer_json(path: str | pathlib.Path) -> dict[str, Any]:
+    """Reads the tokenizer.json of a byte-pair encoding.
 
     Raises:
         FileNotFoundError: there is no such file.
-        ValueError: it is no JSON, or none of a byte-pair encoding.
+        ValueError: it is no JSON, or of another kind of tokenizer.
     """
     path = pathlib.Path(path)
     if not path.is_file():
@@ -302,23 +283,23 @@ def read_described(path: str | pathlib.Path) -> dict[str, Any]:
             f'{path}: no such vocabulary; --vocab takes a tokenizer.json, a '
             'SentencePiece *.model or a vocab.txt'
         )
-    found = files.read_json(path)
-    if (found.get('model') or {}).get('type') != 'BPE':
+    described = files.read_json(path)
+    if (described.get('model') or {}).get('type') != 'BPE':
         raise ValueError(
             f'{path} holds no byte-pair encoding (its model is not of the '
             'type BPE)'
         )
-    return found
+    return described
 
 
-def _parsed(
+def _vocabulary_and_merges(
     described: Mapping[str, Any], where: str
 ) -> tuple[list[str], list[tuple[int, int, int]]]:
-    """Pieces by their ids, and merges in ids."""
+    """Returns tokens in the order of ids, and merges as ids."""
     model = described['model']
     for name in 'dropout', 'continuing_subword_prefix', 'byte_fallback':
         if model.get(name):
-            raise CannotKeep(
+            raise UnsupportedTokenizer(
                 f'{where}: a byte-pair encoding with {name} cannot be kept'
             )
     index = dict(model['vocab'])
@@ -326,22 +307,21 @@ def _parsed(
         token['content']: token['id']
         for token in described.get('added_tokens') or ()
     }
-    pieces = sorted(index, key=index.get)
-    if [index[piece] for piece in pieces] != list(range(len(pieces))):
+    tokens = sorted(index, key=index.get)
+    if [index[token] for token in tokens] != list(range(len(tokens))):
         raise ValueError(
-            f'{where}: the ids of {len(pieces):,} pieces are not 0 to '
-            f'{len(pieces) - 1:,}, each once'
+            f'{where}: the ids of {len(tokens):,} tokens are not 0 to '
+            f'{len(tokens) - 1:,}, each once'
         )
     merges = []
     for rank, merge in enumerate(model['merges']):
-        parts = merge.split(' ') if isinstance(merge, str) else merge
         try:
-            left, right = parts
+            left, right = merge.split(' ') if isinstance(merge, str) else merge
             merges.append((index[left], index[right], index[left + right]))
         except (KeyError, ValueError, TypeError) as error:
             raise ValueError(
                 f'{where}: the merge {rank + 1:,} of {len(model["merges"]):,}, '
-                f'{merge!r}, is none of two pieces to a third; these merges '
+                f'{merge!r}, is none of two tokens to a third; these merges '
                 'are of another vocabulary'
             ) from error
-    return pieces, merges
+    return tokens, merges

@@ -1,7 +1,4 @@
-"""Texts as callers have them: looked at before a graph reads them, each once.
-
-Glossary of shapes: n texts, N distinct ones.
-"""
+"""Checks of texts that callers pass, before a graph reads them."""
 
 from collections.abc import Iterable
 from typing import Any
@@ -12,35 +9,36 @@ Text = str | bytes
 
 
 def checked(texts: Iterable[Any], name: str = 'texts') -> list[Text]:
-    """Lists texts, each looked at.
+    """Lists texts and checks each.
 
     Args:
-        texts: of strings or UTF-8 bytes: a list, a tuple, a generator, an
-            array, a pandas Series, a tensor. (Bytes that are no UTF-8 are read
-            with U+FFFD in their place, here and in exports.)
-        name: what complaints call them.
+        texts: strings or UTF-8 bytes: a list, a tuple, a generator, an array, a
+            pandas Series, a tensor. (Bytes that are no UTF-8 are read as
+            U+FFFD, here and in exports.)
+        name: of the argument, for errors.
 
     Raises:
-        TypeError: one string instead of several, or what is no text, such as
-            None or NaN; with its number, from 0.
-        ValueError: half a surrogate pair, which UTF-8 cannot hold; likewise.
+        TypeError: one string instead of several; or an element, named by its
+            number from 0, that is no text, such as None or NaN.
+        ValueError: an element with half a surrogate pair, which UTF-8 cannot
+            hold.
     """
     if isinstance(texts, Text):
         raise TypeError(f'{name} are a list of texts, this is one string')
     try:
-        several = iter(texts)
+        elements = iter(texts)
     except TypeError:
         raise TypeError(
             f'{name} are {_shown(texts)}, and no list of texts'
         ) from None
     return [
         checked_one(text, f'{name}[{number}]')
-        for number, text in enumerate(several)
+        for number, text in enumerate(elements)
     ]
 
 
 def checked_one(text: Any, name: str = 'text') -> Text:
-    """Looks at one text; args and errors as of `checked`."""
+    """Checks one text; args and errors as of `checked`."""
     if not isinstance(text, Text) and hasattr(text, '__array__'):
         value = np.asarray(text)  # a scalar of TensorFlow or NumPy
         text = value.item() if value.ndim == 0 else text
@@ -66,27 +64,26 @@ def checked_one(text: Any, name: str = 'text') -> Text:
 
 
 def _shown(value: Any) -> str:
-    """A value and what it is, in few letters."""
-    shown = repr(value)
-    shown = shown if len(shown) <= 40 else f'{shown[:39]}…'
-    kind = type(value).__name__
-    return shown if value is None else f'{shown} ({kind})'
+    """Describes a value and the type in few letters."""
+    text = repr(value)
+    text = text if len(text) <= 40 else f'{text[:39]}…'
+    return text if value is None else f'{text} ({type(value).__name__})'
 
 
 def distinct(texts: Iterable[Text]) -> tuple[list[Text], np.ndarray]:
-    """Parts texts into those that differ and where each stands.
+    """Removes repeated texts.
 
     Returns:
-        N texts in the order of their first places, and [n] int64, which of
-        them each text is. A str and its UTF-8 are one text.
+        The distinct texts in the order in which they come first; and of each
+        of `texts` its number among them, int64. A str and its UTF-8 are equal.
     """
     number: dict[bytes, int] = {}
-    several: list[Text] = []
-    place = []
+    unique: list[Text] = []
+    numbers = []
     for text in texts:
         key = text.encode() if isinstance(text, str) else text
         if key not in number:
-            number[key] = len(several)
-            several.append(text)
-        place.append(number[key])
-    return several, np.array(place, np.int64)
+            number[key] = len(unique)
+            unique.append(text)
+        numbers.append(number[key])
+    return unique, np.array(numbers, np.int64)

@@ -1,6 +1,6 @@
-"""Texts in rows: cut, laid out and padded, in the graph and out of it.
+"""Texts as model inputs: truncated, with special tokens, padded.
 
-Glossary of shapes: B texts, T tokens.
+In the graph and out of it.
 """
 
 from collections.abc import Sequence
@@ -9,24 +9,24 @@ from typing import Any
 import tensorflow as tf
 
 from infoword_tf.text.layout import Layout
-from infoword_tf.text.tokenizer import Tokenizer
+from infoword_tf.text.tokenizer import TextTokenizer
 
 Tensor = Any
 
 
 class Template:
-    """A layout in the ids of a tokenizer: what stands around texts.
+    """A layout in the ids of a tokenizer.
 
     Attributes:
         tokenizer: strings to ids.
-        layout: which special pieces, in words.
-        before, after: around a text, as ids.
-        between: between two, as ids.
-        around_two: before and after two, as ids.
+        layout: the names of the special tokens.
+        before, after: ids before and after one text.
+        between: ids between two texts.
+        around_two: ids before and after two texts.
     """
 
-    def __init__(self, tokenizer: Tokenizer, layout: Layout):
-        """Args: as the attributes."""
+    def __init__(self, tokenizer: TextTokenizer, layout: Layout):
+        """Looks up the ids of a layout."""
         self.tokenizer, self.layout = tokenizer, layout
         ids = {
             'cls': tokenizer.cls_id,
@@ -46,40 +46,42 @@ class Template:
         self.around_two = tuple(map(numbers, layout.two))
 
     def free_length(self, max_length: int, texts: int = 1) -> int:
-        """Pieces of one text, or of two, that fit into T."""
+        """Returns how many tokens of one text, or of two, fit into T."""
         if texts == 2:
-            parts = *self.around_two, self.between
+            specials = *self.around_two, self.between
         else:
-            parts = self.before, self.after
-        return max_length - sum(map(len, parts))
+            specials = self.before, self.after
+        return max_length - sum(map(len, specials))
 
-    def one(self, pieces: tf.RaggedTensor, max_length: int) -> tf.RaggedTensor:
-        """Texts alone, their ends cut: [B, pieces] -> [B, tokens] int32."""
+    def one(self, tokens: tf.RaggedTensor, max_length: int) -> tf.RaggedTensor:
+        """Truncates texts and adds special tokens, both [B, tokens] int32."""
         sizes = tf.minimum(
-            pieces.row_lengths(),
+            tokens.row_lengths(),
             tf.cast(self.free_length(max_length), tf.int64),
         )
-        return lay_out(self.before, _cut(pieces, sizes), self.after)
+        return with_special_tokens(
+            self.before, _truncated(tokens, sizes), self.after
+        )
 
     def two(
         self, first: tf.RaggedTensor, second: tf.RaggedTensor
     ) -> tf.RaggedTensor:
-        """Two texts in a row, all of them: [B, tokens] int32."""
+        """Adds special tokens to pairs of whole texts, [B, tokens] int32."""
         before, after = self.around_two
-        return lay_out(before, first, self.between, second, after)
+        return with_special_tokens(before, first, self.between, second, after)
 
-    def laid_out(
+    def format(
         self, texts: Tensor, pairs: Tensor | None, max_length: int
     ) -> tuple[Tensor, Tensor, Tensor | None]:
-        """Ids of strings, or of pairs of them; of two the longer one is cut.
+        """Tokenizes and formats texts or pairs, the longer of two truncated.
 
         Returns:
-            ids [B, T] and lengths [B], int32; of pairs, where the second text
-            begins, [B] int32, else None.
+            ids [B, T] and lengths [B], int32; of pairs the place where the
+            second text begins, [B] int32, else None.
         """
         first, begins = self.tokenizer.tokenize(texts), None
         if pairs is None:
-            rows = self.one(first, max_length)
+            sequences = self.one(first, max_length)
         else:
             second = self.tokenizer.tokenize(pairs)
             sizes = fitting_lengths(
@@ -87,37 +89,39 @@ class Template:
                 second.row_lengths(),
                 self.free_length(max_length, texts=2),
             )
-            rows = self.two(_cut(first, sizes[0]), _cut(second, sizes[1]))
+            sequences = self.two(
+                _truncated(first, sizes[0]), _truncated(second, sizes[1])
+            )
             before, _ = self.around_two
             begins = len(before) + sizes[0] + len(self.between)
             begins = tf.cast(begins, tf.int32)
-        return *padded(rows, self.tokenizer.pad_id), begins
+        return *padded(sequences, self.tokenizer.pad_id), begins
 
 
 def fitting_lengths(
     first: Tensor, second: Tensor, total: int
 ) -> tuple[Tensor, Tensor]:
-    """How many pieces of two texts fit a room, where the longer is cut first.
+    """Returns how many tokens of two texts fit into `total` together.
 
-    As the `longest_first` of the tokenizers that pairs were trained with.
+    The longer text is truncated first, as `longest_first` of Hugging Face's
+    tokenizers does it.
     """
     swapped = first > second
     short, long = tf.minimum(first, second), tf.maximum(first, second)
     long = tf.where(short > total, short, tf.maximum(short, total - short))
     half = tf.fill(tf.shape(short), tf.cast(total // 2, short.dtype))
     beyond = short + long > total
-    kept_short = tf.where(beyond, half, short)
-    kept_long = tf.where(beyond, total - half, long)
-    kept_long = tf.minimum(kept_long, tf.maximum(first, second))
-    return (
-        tf.where(swapped, kept_long, kept_short),
-        tf.where(swapped, kept_short, kept_long),
-    )
+    short = tf.where(beyond, half, short)
+    long = tf.where(beyond, total - half, long)
+    long = tf.minimum(long, tf.maximum(first, second))
+    return tf.where(swapped, long, short), tf.where(swapped, short, long)
 
 
-def lay_out(*parts: Sequence[int] | tf.RaggedTensor) -> tf.RaggedTensor:
-    """Texts [B, pieces], and special pieces around them: [B, tokens] int32."""
-    count = next(x for x in parts if isinstance(x, tf.RaggedTensor)).nrows()
+def with_special_tokens(
+    *ids: Sequence[int] | tf.RaggedTensor,
+) -> tf.RaggedTensor:
+    """Concatenates texts [B, tokens] int32 and special ids, equal for all."""
+    count = next(x for x in ids if isinstance(x, tf.RaggedTensor)).nrows()
 
     def each(ids: Sequence[int]) -> tf.RaggedTensor:
         return tf.RaggedTensor.from_row_splits(
@@ -126,24 +130,26 @@ def lay_out(*parts: Sequence[int] | tf.RaggedTensor) -> tf.RaggedTensor:
             validate=False,
         )
 
-    rows = [x if isinstance(x, tf.RaggedTensor) else each(x) for x in parts]
-    return tf.concat(rows, axis=1)
+    return tf.concat(
+        [x if isinstance(x, tf.RaggedTensor) else each(x) for x in ids], axis=1
+    )
 
 
-def table(rows: tf.RaggedTensor, beyond: Any) -> Tensor:
-    """Rows of one length: two columns also where there are no rows."""
-    found = rows.to_tensor(beyond)
-    lacking = tf.maximum(2 - tf.shape(found)[1], 0)
-    return tf.pad(found, [[0, 0], [0, lacking]], constant_values=beyond)
+def to_dense(ragged: tf.RaggedTensor, padding: Any) -> Tensor:
+    """Pads to one length, 2 or more also of no sequences at all."""
+    dense = ragged.to_tensor(padding)
+    lacking = tf.maximum(2 - tf.shape(dense)[1], 0)
+    return tf.pad(dense, [[0, 0], [0, lacking]], constant_values=padding)
 
 
-def padded(rows: tf.RaggedTensor, padding: int) -> tuple[Tensor, Tensor]:
-    """[B, tokens] -> ids [B, T] and lengths [B], int32."""
-    return table(rows, padding), tf.cast(rows.row_lengths(), tf.int32)
+def padded(sequences: tf.RaggedTensor, padding: int) -> tuple[Tensor, Tensor]:
+    """Pads [B, tokens] to ids [B, T]; returns also lengths [B], int32."""
+    lengths = tf.cast(sequences.row_lengths(), tf.int32)
+    return to_dense(sequences, padding), lengths
 
 
-def _cut(pieces: tf.RaggedTensor, sizes: Tensor) -> tf.RaggedTensor:
-    """The first pieces of each text, so many."""
-    starts = pieces.row_starts()
+def _truncated(tokens: tf.RaggedTensor, sizes: Tensor) -> tf.RaggedTensor:
+    """Takes the first `sizes` [B] tokens of each text."""
+    starts = tokens.row_starts()
     places = tf.ragged.range(starts, starts + sizes)
-    return tf.gather(pieces.flat_values, places)
+    return tf.gather(tokens.flat_values, places)

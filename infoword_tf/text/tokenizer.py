@@ -1,11 +1,11 @@
-"""What every tokenizer is: strings to ids, in the graph and out of it.
+"""The interface of all tokenizers: strings to ids, in the graph and out of it.
 
-Glossary of shapes: B strings, N pieces of all strings together, V vocabulary.
+Glossary of shapes: n tokens of all strings together.
 """
 
 import abc
 import pathlib
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, ClassVar, NamedTuple, Self
 
 import numpy as np
@@ -15,12 +15,12 @@ from infoword_tf.config import TokenizerConfig
 from infoword_tf.views import Specials
 
 
-class Pieces(NamedTuple):
-    """Tokenized strings, flat.
+class FlatTokens(NamedTuple):
+    """Tokens of several strings in one array.
 
     Attributes:
-        ids: [N] int32.
-        word_starts: [N] bool: the piece begins a whitespace-delimited word.
+        ids: [n] int32.
+        word_starts: [n] bool: the token begins a whitespace-delimited word.
         row_splits: [B + 1] int64: where each string begins in `ids`.
     """
 
@@ -29,35 +29,35 @@ class Pieces(NamedTuple):
     row_splits: np.ndarray
 
 
-class Between(NamedTuple):
-    """Texts that stand between added tokens, [B] each.
+class PlainTexts(NamedTuple):
+    """Texts between added tokens, [B] each.
 
     Attributes:
         texts: strings.
-        after: bool: something stands before the text.
+        follows: bool: something stands before the text.
         begins, ends: bool: the text begins, and ends, what is normalised.
     """
 
     texts: tf.Tensor
-    after: tf.Tensor
+    follows: tf.Tensor
     begins: tf.Tensor
     ends: tf.Tensor
 
 
-class Tokenizer(tf.Module, abc.ABC):
-    """One object for the pipeline and for the SavedModel.
+class TextTokenizer(tf.Module, abc.ABC):
+    """A tokenizer that the data pipeline and the SavedModel share.
 
     Attributes:
-        kind: its name in the config and among the flags.
-        file: what a workdir calls its vocabulary.
-        as_written: whether a text is learned with its case, where nobody says
-            otherwise.
-        unbounded: whether all pieces are learned, where nobody says how many.
-        vocabulary: pieces in the order of their ids.
-        pad_id, unk_id, cls_id, sep_id, mask_id: of the special pieces;
+        kind: name in the config and among the flags.
+        file: name of the vocabulary file in a workdir.
+        as_written: whether `learn` keeps case by default.
+        unbounded: whether `learn` keeps all tokens by default.
+        vocabulary: tokens in the order of their ids.
+        pad_id, unk_id, cls_id, sep_id, mask_id: of the special tokens;
             `special_ids` has them in this order.
-        control_ids: pieces that no text has, these but [UNK] among them.
-        lower_case: whether it folds case.
+        control_ids: of tokens that no text has: the special ones but [UNK],
+            and others.
+        lower_case: whether case is folded.
         trims: whether offsets leave out the blank before a word.
     """
 
@@ -74,7 +74,7 @@ class Tokenizer(tf.Module, abc.ABC):
         control_ids: Sequence[int],
         lower_case: bool,
     ):
-        """Args: as the attributes; `specials` in the order given there."""
+        """Sets the attributes; `specials` are the `special_ids`."""
         super().__init__(name='tokenizer')
         self.vocabulary = tuple(vocabulary)
         self.special_ids = tuple(specials)
@@ -85,45 +85,45 @@ class Tokenizer(tf.Module, abc.ABC):
         self.lower_case = lower_case
 
     @classmethod
-    @abc.abstractmethod
     def learn(
         cls, texts: Iterable[str], size: int, lower_case: bool = True
     ) -> Self:
-        """Learns one from texts, the same from the same set of texts.
+        """Learns a tokenizer from texts; the order of texts does not matter.
 
         Args:
             texts: documents; of a large corpus a sample is used.
-            size: pieces, specials included; a small corpus gives fewer.
-            lower_case: whether it shall fold case.
+            size: most tokens, specials included; a small corpus gives fewer.
+            lower_case: whether to fold case.
 
         Raises:
-            ValueError: there is no text, or `size` is too small for it.
+            ValueError: no text, or a `size` that is too small.
         """
+        raise NotImplementedError
 
     @classmethod
-    @abc.abstractmethod
     def read(
         cls, path: str | pathlib.Path, lower_case: bool = True, **options: Any
     ) -> Self:
-        """Reads what `write` wrote, or what others have made.
+        """Reads a vocabulary that `write` or another library wrote.
 
         Args:
             lower_case: where the file does not say it.
             **options: of the constructor, by name; most have none.
 
         Raises:
-            FileNotFoundError: there is no such file.
-            ValueError: it is not what it should be, or lacks special pieces.
+            FileNotFoundError: no such file.
+            ValueError: a damaged file, or one without special tokens.
         """
+        raise NotImplementedError
 
     @property
     def config(self) -> TokenizerConfig:
-        """How to read it again."""
+        """Kind, case and options, which `read` needs besides the file."""
         return TokenizerConfig(self.kind, self.lower_case, self.options)
 
     @property
     def options(self) -> dict[str, Any]:
-        """What `read` needs besides to make the same one again."""
+        """Arguments of `read` besides path and case that are not defaults."""
         return {}
 
     @abc.abstractmethod
@@ -133,11 +133,11 @@ class Tokenizer(tf.Module, abc.ABC):
     @property
     @abc.abstractmethod
     def identity(self) -> str:
-        """Equal for tokenizers that give equal ids, case aside."""
+        """A string that is equal for tokenizers of equal ids, case aside."""
 
     @property
     def specials(self) -> Specials:
-        """What views, objectives and encoders need to know."""
+        """Special ids and the vocabulary, for views, objectives, encoders."""
         return Specials(
             self.cls_id,
             self.sep_id,
@@ -148,101 +148,124 @@ class Tokenizer(tf.Module, abc.ABC):
         )
 
     @property
-    def inner(self) -> 'Tokenizer':
-        """Returns the tokenizer without added tokens; by default itself."""
+    def inner(self) -> 'TextTokenizer':
+        """The tokenizer without added tokens; by default `self`."""
         return self
 
     @property
     def normalizer(self) -> Any:
-        """What becomes of a text before it is parted, a `Normalizer`; None: it
-        stays as it is written.
-        """
+        """The `Normalizer` of texts; None: texts are not changed."""
         return None
 
     @property
     def mask_text(self) -> str | None:
-        """Returns the spelling of [MASK] in texts; None where it has none."""
+        """The spelling of [MASK] in texts; None where no text has [MASK]."""
         return None
 
     @property
     def ends_texts(self) -> bool:
-        """Whether [SEP] is a piece that no text has: GPT's vocabulary has none
-        such, and one that is unknown stands in for it.
+        """True if [SEP] is in no text. In GPT's vocabulary, which has no [SEP],
+        a token of texts stands in for one.
         """
         return self.sep_id in self.control_ids
 
     def __len__(self) -> int:
-        """V."""
+        """Returns V."""
         return len(self.vocabulary)
 
     @abc.abstractmethod
     def tokenize(self, strings: tf.Tensor) -> tf.RaggedTensor:
-        """Strings [B] -> ragged ids [B, pieces] int32, without specials."""
+        """Maps strings [B] to ids [B, tokens] int32, without specials."""
 
     @abc.abstractmethod
     def tokenize_with_offsets(
         self, strings: tf.Tensor
     ) -> tuple[tf.RaggedTensor, tf.RaggedTensor, tf.RaggedTensor]:
-        """As `tokenize`, with the first byte of each piece and the one after.
+        """Tokenizes strings [B]; offsets count bytes before normalisation.
 
-        Offsets count bytes of the string that was given, not of its
-        normalised form.
+        Returns:
+            ids [B, tokens] int32; the first byte of each token and the one
+            after its last, [B, tokens] int64.
         """
 
-    def tokenize_parts(
-        self, parts: tf.Tensor, inside: tf.Tensor
+    def tokenize_between_masks(
+        self, texts: tf.Tensor, inside: tf.Tensor
     ) -> tf.RaggedTensor:
-        """As `tokenize`, of texts that were parted at [MASK].
+        """Tokenizes the stretches of text before, between and after [MASK].
 
         Args:
-            parts: [B] strings.
-            inside: [B] bool: the part is not the first of its text. It may
-                begin inside a word, for tokenizers to which that matters.
+            texts: [B] strings.
+            inside: [B] bool: a [MASK] stands before the text, which may
+                therefore begin inside a word.
         """
         del inside
-        return self.tokenize(parts)
+        return self.tokenize(texts)
 
-    def tokenize_between(
-        self, parts: Between, places: bool
+    def tokenize_between_added(
+        self, plain: PlainTexts, with_offsets: bool
     ) -> tuple[tf.RaggedTensor, ...]:
-        """As `tokenize_with_offsets`, of texts that stand between added tokens;
-        without `places` ids alone.
+        """Returns `tokenize_with_offsets` of texts between added tokens, or
+        the ids alone.
         """
-        if places:
-            return self.tokenize_with_offsets(parts.texts)
-        return (self.tokenize(parts.texts),)
+        if with_offsets:
+            return self.tokenize_with_offsets(plain.texts)
+        return (self.tokenize(plain.texts),)
 
-    def text(self, ids: Sequence[int]) -> str:
-        """What pieces spell, as far as it is known: a text, not its bytes.
-        Those that no text has are left out.
+    def detokenize(self, ids: Sequence[int]) -> str:
+        """Spells tokens as text, without special tokens.
+
+        What normalisation changed is not restored.
         """
         return ' '.join(
             self.vocabulary[i] for i in ids if i not in self.control_ids
         )
 
-    @abc.abstractmethod
-    def pieces(self, strings: Sequence[bytes]) -> Pieces:
-        """Tokenizes B UTF-8 strings whose words are parted by single spaces.
+    def text(self, ids: Sequence[int]) -> str:
+        """Calls `detokenize`; kept for callers of the older name."""
+        return self.detokenize(ids)
 
-        Returns:
-            `Pieces`. A piece starts a word if a space lies between it and the
-            piece before it: punctuation stays with its word, and characters
-            that normalisation deletes do not part one.
+    @abc.abstractmethod
+    def tokenize_flat(self, strings: Sequence[bytes]) -> FlatTokens:
+        """Tokenizes B UTF-8 strings with single spaces between words.
+
+        A token starts a word if a space lies between it and the token before
+        it: punctuation stays with its word, and characters that normalisation
+        deletes do not end a word.
         """
 
 
 def string_of(splits: tf.Tensor) -> tf.Tensor:
-    """[B + 1] -> [N] int64: the string of each piece."""
+    """Returns the string of each token, [n] int64, of splits [B + 1]."""
     return tf.searchsorted(splits[1:], tf.range(splits[-1]), 'right', tf.int64)
 
 
+def ragged(values: tf.Tensor, splits: tf.Tensor) -> tf.RaggedTensor:
+    """Returns a ragged tensor, without a check of splits."""
+    return tf.RaggedTensor.from_row_splits(values, splits, validate=False)
+
+
+def lookup_table(
+    values: Mapping[str | bytes, int],
+    default: int,
+    dtype: tf.DType = tf.int64,
+) -> tf.lookup.StaticHashTable:
+    """Builds a table from strings to numbers; `default` is for all others."""
+    return tf.lookup.StaticHashTable(
+        tf.lookup.KeyValueTensorInitializer(
+            tf.constant(list(values), tf.string),
+            tf.constant(list(values.values()), dtype),
+        ),
+        default,
+    )
+
+
 def with_word_starts(
-    strings: Sequence[bytes], tokens: tf.RaggedTensor, places: np.ndarray
-) -> Pieces:
-    """Finds the words that pieces belong to.
+    strings: Sequence[bytes], tokens: tf.RaggedTensor, offsets: np.ndarray
+) -> FlatTokens:
+    """Finds the tokens that begin words.
 
     Args:
-        places: [N] of each piece a byte of its string, in its word or the
+        offsets: [n]: a byte of each token's string, in its word or in the
             space before it.
     """
     splits = tokens.row_splits.numpy()
@@ -251,7 +274,7 @@ def with_word_starts(
     text = np.frombuffer(b' '.join(strings) + b' ', np.uint8)
     begin = np.cumsum(lengths + 1) - (lengths + 1)  # [B]
     words = np.cumsum(text == ord(' '))
-    word = words[places + np.repeat(begin, np.diff(splits))]  # [N]
-    return Pieces(
+    word = words[offsets + np.repeat(begin, np.diff(splits))]  # [n]
+    return FlatTokens(
         tokens.flat_values.numpy(), np.diff(word, prepend=-1) != 0, splits
     )

@@ -1,7 +1,7 @@
-"""WordPiece vocabularies in BERT's format: learned, read, checked, written.
+"""Vocabularies in BERT's format: learned, read, checked, written.
 
-A vocabulary is a list of pieces; a piece's id is its place. `vocab.txt` holds
-one piece a line.
+A vocabulary is a list of tokens in the order of their ids. `vocab.txt` holds
+one token a line.
 """
 
 import collections
@@ -21,29 +21,34 @@ NO_TEXT = (
 
 
 def check(vocabulary: Sequence[str], where: str) -> list[str]:
-    """The pieces; ValueError: a special one is missing, or one there twice."""
+    """Returns the tokens; ValueError: a special is missing, or any twice."""
     vocabulary = list(vocabulary)
-    missing = [piece for piece in SPECIALS if piece not in set(vocabulary)]
+    missing = [token for token in SPECIALS if token not in vocabulary]
     if missing:
         raise ValueError(
             f'{where}: the vocabulary lacks {", ".join(missing)}; add a line '
             'for each, or leave out --vocab to learn one from the corpus'
         )
     seen: dict[str, int] = {}
-    for line, piece in enumerate(vocabulary, 1):
-        if piece in seen:
+    for line, token in enumerate(vocabulary, 1):
+        if token in seen:
             raise ValueError(
-                f'{where}: {piece!r} is on line {seen[piece]} and again on '
-                f'line {line}; keep one of them (ids of later pieces move)'
+                f'{where}: {token!r} is on line {seen[token]} and again on '
+                f'line {line}; keep one of them (ids of later tokens move)'
             )
-        seen[piece] = line
+        seen[token] = line
     return vocabulary
 
 
 def special_ids(vocabulary: Sequence[str]) -> tuple[list[int], list[int]]:
-    """Ids of the special pieces; and, sorted, of those but [UNK]."""
-    found = [vocabulary.index(piece) for piece in SPECIALS]
-    return found, sorted(i for i in found if vocabulary[i] != UNK)
+    """Returns the ids of special tokens; and, sorted, without that of [UNK]."""
+    ids = [vocabulary.index(token) for token in SPECIALS]
+    return ids, sorted(i for i in ids if vocabulary[i] != UNK)
+
+
+def unnamed(number: int) -> str:
+    """Names an id without a token, with a blank, which no text spells."""
+    return f'[no {number}]'
 
 
 def read(path: str | pathlib.Path) -> list[str]:
@@ -52,14 +57,14 @@ def read(path: str | pathlib.Path) -> list[str]:
     if not path.is_file():
         raise FileNotFoundError(
             f'{path}: no such vocabulary; --vocab takes a vocab.txt with one '
-            'piece a line, or a SentencePiece *.model'
+            'token a line, or a SentencePiece *.model'
         )
     try:
         lines = path.read_text(encoding='utf-8').split('\n')
     except UnicodeDecodeError as error:
         raise ValueError(
             f'{path}: byte {error.start} is not UTF-8; a vocabulary is a text '
-            'file with one piece a line'
+            'file with one token a line'
         ) from error
     while lines and not lines[-1]:
         lines.pop()
@@ -68,62 +73,65 @@ def read(path: str | pathlib.Path) -> list[str]:
 
 def write(path: str | pathlib.Path, vocabulary: Sequence[str]) -> None:
     """Writes a `vocab.txt`."""
-    text = ''.join(piece + '\n' for piece in vocabulary)
+    text = ''.join(token + '\n' for token in vocabulary)
     pathlib.Path(path).write_text(text, encoding='utf-8')
 
 
 def sample(texts: Iterable[str], megabytes: float = 64.0) -> Iterator[str]:
-    """A uniform sample of texts of bounded size, the same every time.
+    """Samples texts up to a total size, uniformly and reproducibly.
 
-    The texts of the lowest hashes that fit stay, so the sample depends
-    neither on the order in which a corpus arrives nor on its size being
-    known. One text stays however large it is.
+    The texts of the lowest hashes that fit are taken, whatever the order of
+    the corpus. One text is taken however large it is.
     """
     budget, limit = int(megabytes * 1e6), 2**64
-    kept: list[tuple[int, str]] = []  # a heap, the highest hash on top
+    heap: list[tuple[int, str]] = []  # the highest hash on top
     size = 0
     for text in texts:
         digest = hashlib.blake2b(text.encode(), digest_size=8).digest()
         order = int.from_bytes(digest, 'big')
         if order >= limit:
             continue
-        heapq.heappush(kept, (-order, text))
+        heapq.heappush(heap, (-order, text))
         size += len(text)
-        while size > budget and len(kept) > 1:
-            order, last = heapq.heappop(kept)
+        while size > budget and len(heap) > 1:
+            order, last = heapq.heappop(heap)
             limit, size = -order, size - len(last)
-    return (text for _, text in kept)
+    return (text for _, text in heap)
 
 
 def learn(
     texts: Iterable[str], size: int, lower_case: bool = True
 ) -> list[str]:
-    """Learns a WordPiece vocabulary (Schuster and Nakajima 2012) in seconds.
+    """Learns a WordPiece vocabulary (Schuster and Nakajima 2012).
 
-    Args and errors are those of `Tokenizer.learn`; without case there are no
-    accents. Specials come first, then characters and pieces.
+    Args and errors are those of `TextTokenizer.learn`; without case there are
+    no accents. Specials come first, then characters, then longer tokens.
     """
     import tokenizers
     from tokenizers import models, normalizers, pre_tokenizers, trainers
 
-    max_pieces = (size - len(SPECIALS)) // 2  # characters: begin a word, go on
-    if max_pieces < 1:
+    # Each character is a token at the beginning of a word and one inside.
+    max_characters = (size - len(SPECIALS)) // 2
+    if max_characters < 1:
         raise ValueError(
             f'--vocab_size={size} has no room beside the {len(SPECIALS)} '
-            'special pieces; a few thousand is usual'
+            'special tokens; a few thousand is usual'
         )
     texts = list(sample(texts))
     learner = tokenizers.Tokenizer(models.WordPiece(unk_token=UNK))
     learner.normalizer = normalizers.BertNormalizer(lowercase=lower_case)
     learner.pre_tokenizer = pre_tokenizers.BertPreTokenizer()
     alphabet, continuing = _alphabet(
-        texts, learner.normalizer, learner.pre_tokenizer, min(1000, max_pieces)
+        texts,
+        learner.normalizer,
+        learner.pre_tokenizer,
+        min(1000, max_characters),
     )
     trainer = trainers.WordPieceTrainer(
         vocab_size=size,
-        # The trainer numbers continuing characters in the order of a hash
-        # map, another in each call, and breaks ties between merges by number:
-        # naming them here makes it learn the same every time.
+        # The trainer breaks ties between merges by the numbers of characters
+        # inside words, which it gives in the order of a hash map, another in
+        # each call; named here they have the same number every time.
         special_tokens=[*SPECIALS, *(f'##{c}' for c in continuing)],
         initial_alphabet=alphabet,
         limit_alphabet=len(alphabet),
@@ -131,26 +139,26 @@ def learn(
         show_progress=False,
     )
     learner.train_from_iterator(texts, trainer)
-    pieces = learner.get_vocab()
+    index = learner.get_vocab()
     if not alphabet:
         raise ValueError(NO_TEXT)
-    return check(sorted(pieces, key=pieces.get), 'the learned vocabulary')
+    return check(sorted(index, key=index.get), 'the learned vocabulary')
 
 
 def _alphabet(
     texts: Sequence[str], normalizer: Any, pre_tokenizer: Any, most: int
 ) -> tuple[list[str], list[str]]:
-    """The commonest characters, so that rare scripts do not eat a small
-    vocabulary, and which of them go on with a word.
+    """Returns the commonest characters, lest rare scripts fill a small
+    vocabulary, and which of the characters occur inside words.
     """
     words = collections.Counter()
     for text in texts:
         words.update(normalizer.normalize_str(text).split())
     counts, continuing = collections.Counter(), set()
     for word, count in words.items():
-        for piece, _ in pre_tokenizer.pre_tokenize_str(word):
-            for character in piece:
+        for part, _ in pre_tokenizer.pre_tokenize_str(word):
+            for character in part:
                 counts[character] += count
-            continuing.update(piece[1:])
-    chosen = sorted(counts, key=lambda c: (-counts[c], c))[:most]
-    return sorted(chosen), sorted(continuing.intersection(chosen))
+            continuing.update(part[1:])
+    common = sorted(counts, key=lambda c: (-counts[c], c))[:most]
+    return sorted(common), sorted(continuing.intersection(common))

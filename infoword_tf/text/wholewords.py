@@ -1,9 +1,7 @@
-"""Whole words: what white space delimits, as published perplexities count.
+"""Whole words: tokens between white space, as published perplexities count.
 
-Nothing is split and nothing normalised. A word that the vocabulary lacks is
-[UNK], and so is `<unk>`, which public corpora write for one.
-
-Glossary of shapes: B strings, N words of all strings together.
+Nothing is normalised. A word that the vocabulary lacks is [UNK], and so is
+`<unk>`, which public corpora write for one.
 """
 
 import collections
@@ -16,7 +14,7 @@ import tensorflow as tf
 import tensorflow_text as tf_text
 
 from infoword_tf.text import vocabulary as vocabularies
-from infoword_tf.text.tokenizer import Pieces, Tokenizer
+from infoword_tf.text.tokenizer import FlatTokens, TextTokenizer, lookup_table
 
 # White space of one, two and three bytes.
 _WHITE = (
@@ -30,31 +28,23 @@ _WHITE = (
 )
 
 
-class WholeWords(Tokenizer):
-    """The words of a text, the commonest first; a piece is a word."""
+class WholeWords(TextTokenizer):
+    """A tokenizer whose tokens are words."""
 
     kind = 'words'
     file = 'words.txt'
     as_written = unbounded = True
 
     def __init__(self, vocabulary: Sequence[str], lower_case: bool = False):
-        """Args: words in the order of their ids, as of `vocabulary.check`;
-        whether case is folded (accents stay).
-        """
+        """Takes words as of `vocabulary.check`; `lower_case` keeps accents."""
         vocabulary = vocabularies.check(vocabulary, 'the tokenizer')
         specials = vocabularies.special_ids(vocabulary)
         super().__init__(vocabulary, *specials, lower_case)
-        # No text spells a special piece.
+        # No text spells a special token.
         index = {word: i for i, word in enumerate(vocabulary)}
-        for piece in vocabularies.SPECIALS:
-            del index[piece]
-        self._ids = tf.lookup.StaticHashTable(
-            tf.lookup.KeyValueTensorInitializer(
-                tf.constant(list(index), tf.string),
-                tf.constant(list(index.values()), tf.int32),
-            ),
-            self.unk_id,
-        )
+        for token in vocabularies.SPECIALS:
+            del index[token]
+        self._ids = lookup_table(index, self.unk_id, tf.int32)
         self._splitter = tf_text.WhitespaceTokenizer()
 
     @classmethod
@@ -64,14 +54,14 @@ class WholeWords(Tokenizer):
         size: int | None = None,
         lower_case: bool = False,
     ) -> Self:
-        """As `Tokenizer.learn`, from all texts; `size` None: every word."""
+        """Learns from all texts; `size` None: every word."""
         return cls(learn(texts, size, lower_case), lower_case)
 
     @classmethod
     def read(
         cls, path: str | pathlib.Path, lower_case: bool = False, **options: Any
     ) -> Self:
-        """As `Tokenizer.read`, a file of one word a line."""
+        """Reads a file of one word a line."""
         return cls(vocabularies.read(path), lower_case)
 
     def write(self, path: str | pathlib.Path) -> None:
@@ -80,27 +70,27 @@ class WholeWords(Tokenizer):
 
     @property
     def identity(self) -> str:
-        """The words, told apart from pieces that are spelled alike."""
+        """The kind, so that no WordPiece vocabulary is equal, and the words."""
         return '\n'.join([self.kind, *self.vocabulary])
 
     def tokenize(self, strings: tf.Tensor) -> tf.RaggedTensor:
-        """As `Tokenizer.tokenize`."""
+        """Implements `TextTokenizer.tokenize`."""
         return self._looked_up(self._splitter.tokenize(_spaced(strings)))
 
     def tokenize_with_offsets(
         self, strings: tf.Tensor
     ) -> tuple[tf.RaggedTensor, tf.RaggedTensor, tf.RaggedTensor]:
-        """As `Tokenizer.tokenize_with_offsets`."""
+        """Implements `TextTokenizer.tokenize_with_offsets`."""
         words, starts, ends = self._splitter.tokenize_with_offsets(
             _spaced(strings)
         )
         return self._looked_up(words), starts, ends
 
-    def pieces(self, strings: Sequence[bytes]) -> Pieces:
-        """As `Tokenizer.pieces`; every piece is a word."""
-        found = self.tokenize(tf.constant(strings, tf.string))
-        ids = found.flat_values.numpy()
-        return Pieces(ids, np.ones(len(ids), bool), found.row_splits.numpy())
+    def tokenize_flat(self, strings: Sequence[bytes]) -> FlatTokens:
+        """Implements `TextTokenizer.tokenize_flat`; every token is a word."""
+        tokens = self.tokenize(tf.constant(strings, tf.string))
+        ids, splits = tokens.flat_values.numpy(), tokens.row_splits.numpy()
+        return FlatTokens(ids, np.ones(len(ids), bool), splits)
 
     def _looked_up(self, words: tf.RaggedTensor) -> tf.RaggedTensor:
         flat = words.flat_values
@@ -110,8 +100,8 @@ class WholeWords(Tokenizer):
 
 
 def _spaced(strings: tf.Tensor) -> tf.Tensor:
-    """As many spaces as bytes for the white space of `str.split`: of a longer
-    character `WhitespaceTokenizer` leaves bytes in the word before it.
+    """Writes the white space of `str.split` as blanks, as many as bytes:
+    `WhitespaceTokenizer` takes bytes of longer white space for words.
     """
     for characters, spaces in _WHITE:
         strings = tf.strings.regex_replace(strings, characters, spaces)
@@ -125,28 +115,25 @@ def _lower(words: tf.Tensor) -> tf.Tensor:
 def learn(
     texts: Iterable[str], size: int | None = None, lower_case: bool = False
 ) -> list[str]:
-    """Counts the words of all texts: specials, then the commonest, those of one
-    count by their characters; at most `size`.
-    """
+    """Lists specials, then words by count and spelling; at most `size`."""
     specials = vocabularies.SPECIALS
     if size is not None and size <= len(specials):
         raise ValueError(
             f'--vocab_size={size} has no room beside the {len(specials)} '
-            'special pieces; without it every word is learned'
+            'special tokens; without it every word is learned'
         )
-    written: collections.Counter[str] = collections.Counter()
+    cased: collections.Counter[str] = collections.Counter()
     for text in texts:
-        written.update(text.split())
-    words = list(written)
+        cased.update(text.split())
+    words = list(cased)
     if lower_case and words:
         words = [word.decode() for word in _lower(words).numpy()]
     counts: collections.Counter[str] = collections.Counter()
-    for word, count in zip(words, written.values(), strict=True):
+    for word, count in zip(words, cased.values(), strict=True):
         counts[word] += count
     for word in (*specials, vocabularies.UNKNOWN):
         counts.pop(word, None)
     if not counts:
         raise ValueError(vocabularies.NO_TEXT)
-    known = sorted(counts, key=lambda word: (-counts[word], word))
-    max_pieces = None if size is None else size - len(specials)
-    return [*specials, *known[:max_pieces]]
+    words = sorted(counts, key=lambda word: (-counts[word], word))
+    return [*specials, *words][:size]

@@ -1,11 +1,11 @@
-"""WordPiece: BERT's tokenizer (Devlin et al. 2019) over a vocabulary.
+"""WordPiece: BERT's tokenizer (Devlin et al. 2019).
 
-Ids and offsets are those of Hugging Face's BertTokenizerFast (the exception is
-in `normalization`), but the text of a special piece is text like any other,
-and offsets are bytes.
+Ids and offsets are those of Hugging Face's BertTokenizerFast (`normalization`
+names an exception), but the text of a special token is text like any other,
+and offsets count bytes.
 
-Glossary of shapes: B strings, N pieces of all strings together, W words of
-all strings together, V vocabulary.
+Glossary of shapes: n tokens of all strings together, W words of all strings
+together.
 """
 
 import functools
@@ -19,22 +19,24 @@ import tensorflow_text as tf_text
 from infoword_tf.text import normalization
 from infoword_tf.text import vocabulary as vocabularies
 from infoword_tf.text.normalization import Normalization
-from infoword_tf.text.normalizers import Mapped
+from infoword_tf.text.normalizers import Mapped, ends_of
 from infoword_tf.text.tokenizer import (
-    Pieces,
-    Tokenizer,
+    FlatTokens,
+    TextTokenizer,
+    ragged,
     string_of,
     with_word_starts,
 )
 
 _GOES_ON = '##'
-# Characters of a word, normalised; a longer one is [UNK].
-_LONGEST_WORD = 100
+LONGEST_WORD = 100  # normalised characters; a longer word is [UNK]
 _BYTES = 4  # of a character in UTF-8, at most
 
 
-class WordPiece(Tokenizer):
-    """A word is the longest pieces from its left; `##` goes on with one."""
+class WordPieceTokenizer(TextTokenizer):
+    """A tokenizer that takes the longest token from the left of a word; tokens
+    inside words begin with `##`.
+    """
 
     kind = 'wordpiece'
     file = 'vocab.txt'
@@ -47,60 +49,54 @@ class WordPiece(Tokenizer):
         chinese_characters: bool = True,
         clean: bool = True,
     ):
-        """Args: as of `vocabulary.check` and `Normalization`."""
+        """Takes args of `vocabulary.check` and `Normalization`."""
         vocabulary = vocabularies.check(vocabulary, 'the tokenizer')
         specials = vocabularies.special_ids(vocabulary)
         super().__init__(vocabulary, *specials, lower_case)
         self.normalization = Normalization(
             lower_case, strip_accents, chinese_characters, clean
         )
-        table, pieces = normalization.fit(self.normalization, vocabulary)
+        table, spelled = normalization.fit(self.normalization, vocabulary)
         self._normalizer = tf_text.FastBertNormalizer(
             model_buffer=tf.constant(table)
         )
-        self._tokenizer = _splitter(tuple(pieces))
-        begins = [not piece.startswith(_GOES_ON) for piece in vocabulary]
+        self._tokenizer = _splitter(tuple(spelled))
+        begins = [not token.startswith(_GOES_ON) for token in vocabulary]
         self._begins = tf.constant(begins)  # [V]
         self._lengths = tf.constant([  # [V] characters
-            len(piece) - (0 if begin else len(_GOES_ON))
-            for piece, begin in zip(vocabulary, begins, strict=True)
+            len(token.removeprefix(_GOES_ON)) for token in vocabulary
         ])  # fmt: skip
-        # By the last byte of a character that stays, or the first of another:
-        # the bytes from there to its end.
-        self._widths = tf.constant(
-            [1] * 0xC0 + [2] * 0x20 + [3] * 0x10 + [4] * 0x10, tf.int64
-        )
 
     @classmethod
     def learn(
         cls, texts: Iterable[str], size: int, lower_case: bool = True
     ) -> Self:
-        """As `Tokenizer.learn`."""
+        """Implements `TextTokenizer.learn`."""
         return cls(vocabularies.learn(texts, size, lower_case), lower_case)
 
     @classmethod
     def read(
         cls, path: str | pathlib.Path, lower_case: bool = True, **options: Any
     ) -> Self:
-        """As `Tokenizer.read`, a `vocab.txt`."""
+        """Reads a `vocab.txt`."""
         return cls(vocabularies.read(path), lower_case, **options)
 
     @functools.cached_property
     def normalizer(self) -> Mapped:
-        """As `Tokenizer.normalizer`."""
+        """The `Normalizer` of texts."""
         with tf.init_scope():
             return Mapped(normalization.written(self.normalization))
 
     @property
     def options(self) -> dict[str, Any]:
-        """As `Tokenizer.options`: those that are not the defaults."""
-        chosen = self.normalization
+        """Arguments of the constructor that are not the defaults."""
+        normal = self.normalization
         options: dict[str, Any] = {}
-        if chosen.strip_accents not in (None, self.lower_case):
-            options['strip_accents'] = chosen.strip_accents
-        if not chosen.chinese_characters:
+        if normal.strip_accents not in (None, self.lower_case):
+            options['strip_accents'] = normal.strip_accents
+        if not normal.chinese_characters:
             options['chinese_characters'] = False
-        if not chosen.clean:
+        if not normal.clean:
             options['clean'] = False
         return options
 
@@ -110,7 +106,7 @@ class WordPiece(Tokenizer):
 
     @property
     def identity(self) -> str:
-        """How text is normalised, case aside, and the pieces."""
+        """The normalisation, case aside, and the vocabulary."""
         options = self.normalization
         strips = options.strip_accents
         if strips is None:
@@ -121,45 +117,39 @@ class WordPiece(Tokenizer):
         ])  # fmt: skip
 
     def tokenize(self, strings: tf.Tensor) -> tf.RaggedTensor:
-        """As `Tokenizer.tokenize`."""
+        """Implements `TextTokenizer.tokenize`."""
         tokens, _, _ = self._tokenize(self._normalizer.normalize(strings))
         return tokens
 
     def tokenize_with_offsets(
         self, strings: tf.Tensor
     ) -> tuple[tf.RaggedTensor, tf.RaggedTensor, tf.RaggedTensor]:
-        """As `Tokenizer.tokenize_with_offsets`.
+        """Implements `TextTokenizer.tokenize_with_offsets`.
 
-        What normalisation deletes beside a piece is not among its bytes, as an
-        accent that is a character of its own. All pieces of a character that
-        becomes several have its bytes.
+        What normalisation deletes beside a token is not among the token's
+        bytes, as an accent that is a character by itself. All tokens of a
+        character that becomes several have the character's bytes.
         """
         strings = tf.convert_to_tensor(strings, tf.string)
-        tokens, starts, lasts = self._places(strings)
-        lengths = tf.cast(tf.strings.length(strings, unit='BYTE'), tf.int64)
-        row = string_of(tokens.row_splits)
-        joined = tf.strings.reduce_join(strings)
-        text = tf.cast(tf.io.decode_raw(joined, tf.uint8), tf.int32)
-        place = tf.gather(tf.cumsum(lengths, exclusive=True), row) + lasts
-        ends = lasts + tf.gather(self._widths, tf.gather(text, place))
-        ends = tf.minimum(ends, tf.gather(lengths, row))  # if it is no UTF-8
+        tokens, starts, lasts = self._offsets(strings)
+        ends = ends_of(strings, string_of(tokens.row_splits), lasts)
         return tokens, tokens.with_values(starts), tokens.with_values(ends)
 
-    def text(self, ids: Sequence[int]) -> str:
-        """As `Tokenizer.text`; marks stand apart, as words do."""
-        joined = super().text(ids).replace(f' {_GOES_ON}', '')
+    def detokenize(self, ids: Sequence[int]) -> str:
+        """Spells tokens as text; punctuation stands apart, as words do."""
+        joined = super().detokenize(ids).replace(f' {_GOES_ON}', '')
         return joined.removeprefix(_GOES_ON)
 
-    def pieces(self, strings: Sequence[bytes]) -> Pieces:
-        """As `Tokenizer.pieces`."""
-        tokens, starts, _ = self._places(tf.constant(strings, tf.string))
+    def tokenize_flat(self, strings: Sequence[bytes]) -> FlatTokens:
+        """Implements `TextTokenizer.tokenize_flat`."""
+        tokens, starts, _ = self._offsets(tf.constant(strings, tf.string))
         return with_word_starts(strings, tokens, starts.numpy())
 
-    def _places(
+    def _offsets(
         self, strings: tf.Tensor
     ) -> tuple[tf.RaggedTensor, tf.Tensor, tf.Tensor]:
-        """Ids; and by piece, [N] int64 in its string, where its first character
-        begins, and where its last one does or, if it stayed as it was, ends.
+        """Returns ids, the first byte of each token, and the `lasts` of
+        `ends_of`, [n] int64.
         """
         normal, offsets = self._normalizer.normalize_with_offsets(strings)
         tokens, starts, ends = self._tokenize(normal)
@@ -173,7 +163,7 @@ class WordPiece(Tokenizer):
     def _tokenize(
         self, normal: tf.Tensor
     ) -> tuple[tf.RaggedTensor, tf.Tensor, tf.Tensor]:
-        """Normalised strings [B] -> ids, and bytes of those, [N] int64."""
+        """Tokenizes normalised strings [B]; returns ids, starts, ends [n]."""
         tokens, starts, ends = self._tokenizer.tokenize_with_offsets(normal)
         ids, splits = tokens.values, tokens.row_splits
         starts, ends = starts.values, ends.values
@@ -182,11 +172,11 @@ class WordPiece(Tokenizer):
         last = tf.concat([first, splits[-1:]], axis=0)[1:] - 1
         widths = tf.gather(ends, last) - tf.gather(starts, first)  # [W] bytes
         ids, splits, starts, ends = tf.cond(
-            tf.reduce_max(widths) > _LONGEST_WORD,
+            tf.reduce_max(widths) > LONGEST_WORD,
             lambda: self._shortened(ids, splits, starts, ends, first, last),
             lambda: (ids, splits, starts, ends),
         )
-        tokens = tf.RaggedTensor.from_row_splits(ids, splits, validate=False)
+        tokens = ragged(ids, splits)
         return tokens, starts, ends
 
     def _shortened(
@@ -198,37 +188,34 @@ class WordPiece(Tokenizer):
         first: tf.Tensor,
         last: tf.Tensor,
     ) -> tuple[tf.Tensor, ...]:
-        """One [UNK] of a word of too many characters; first, last [W]: its
-        pieces.
-        """
+        """Makes [UNK] of words of too many characters; `first`, `last`: [W]."""
         lengths = tf.gather(self._lengths, ids)
         until = tf.cumsum(lengths)
         before = tf.gather(until - lengths, first)
-        long = tf.gather(until, last) - before > _LONGEST_WORD  # [W]
+        long = tf.gather(until, last) - before > LONGEST_WORD  # [W]
         begins = tf.gather(self._begins, ids)
-        word = tf.cumsum(tf.cast(begins, tf.int32)) - 1  # [N]
+        word = tf.cumsum(tf.cast(begins, tf.int32)) - 1  # [n]
         inside = tf.gather(long, word)
         stays = begins | ~inside
-        kept = tf.where(stays)[:, 0]
+        number = tf.where(stays)[:, 0]
         count = tf.cumsum(tf.pad(tf.cast(stays, splits.dtype), [[1, 0]]))
         ends = tf.where(inside, tf.gather(tf.gather(ends, last), word), ends)
         return (
-            tf.gather(tf.where(inside, self.unk_id, ids), kept),
+            tf.gather(tf.where(inside, self.unk_id, ids), number),
             tf.gather(count, splits),
-            tf.gather(starts, kept),
-            tf.gather(ends, kept),
+            tf.gather(starts, number),
+            tf.gather(ends, number),
         )
 
 
-@functools.lru_cache(maxsize=8)
-def _splitter(pieces: tuple[str, ...]) -> tf_text.FastWordpieceTokenizer:
-    """Words to pieces. Kept: a process opens one vocabulary often."""
+@functools.lru_cache(maxsize=8)  # a process opens one vocabulary often
+def _splitter(vocabulary: tuple[str, ...]) -> tf_text.FastWordpieceTokenizer:
     with tf.init_scope():
         return tf_text.FastWordpieceTokenizer(
-            vocab=list(pieces),
+            vocab=list(vocabulary),
             suffix_indicator=_GOES_ON,
             # It counts bytes; `_shortened` counts characters.
-            max_bytes_per_word=_BYTES * _LONGEST_WORD,
+            max_bytes_per_word=_BYTES * LONGEST_WORD,
             token_out_type=tf.int32,
             unknown_token=vocabularies.UNK,
         )

@@ -1,10 +1,13 @@
-"""Public weights: other people's folders and checkpoints, in and out.
+"""Public weights: folders and checkpoints of other libraries, read and written.
 
-    names            what each kind calls its weights: one map, both directions
-    mapping          puts weights under other names, each checked
-    architectures    what config.json says of an encoder, both directions
-    pieces           tokenizers, both directions
-    tensors          named arrays of files, read one at a time
+    names               names of weights by kind of model, both directions
+    mapping             weights under other names, each checked
+    architectures       encoders in config.json, both directions
+    tokenizer_reader    tokenizers of folders
+    tokenizer_writer    tokenizers to folders
+    unigram, characters       SentencePiece models and Unigram
+    post_processors     special tokens around texts, both directions
+    tensors             named arrays of files, read one at a time
     huggingface, sentence_transformers, google    the folders
-    converted        what a source holds, and the workdir made of it
+    converted           public weights here, and the workdir made of them
 """

@@ -1,6 +1,6 @@
-"""What config.json of others says of an encoder, in the words of ours.
+"""Encoders in config.json of transformers, and as this project configures them.
 
-One table for both directions: by `model_type`, our argument and their key.
+One table for both directions: by `model_type`, arguments here and keys there.
 """
 
 from collections.abc import Callable, Mapping
@@ -15,9 +15,9 @@ ACTIVATIONS = {
     'gelu_fast': 'gelu_tanh',
     'relu': 'relu',
 }
-# The token whose number RoBERTa's positions begin after, and its default.
+# RoBERTa's positions begin after the id of this token; the default.
 _PAD, _PAD_ID = 'pad_token_id', 1
-# What encoders of others have of ours where no key says it.
+# Arguments of public encoders that no key sets.
 _ONLY = {
     'causal': False, 'pre_norm': False, 'embedding_norm': True,
     'embedding_width': None, 'clamp': None, 'same_length': False, 'untie': True,
@@ -42,24 +42,25 @@ class Architecture(NamedTuple):
 
     Attributes:
         encoder: name in ENCODERS.
-        keys: by argument, their key.
-        absent: by argument, what counts where config.json lacks the key.
+        keys: key in config.json by argument.
+        absent: default by argument, where config.json lacks the key.
         fixed: arguments that this kind always has.
-        padded: whether positions begin after the number of the padding.
-        refused: by key the values that alone have a place here; the first is
+        padded: whether positions begin after the id of the token that pads.
+        refused: by key, the only values that can be converted; the first is
             the default of transformers.
         layout: of a text, name in text.layout.LAYOUTS.
-        classes: of the head on the whole text, by row 'label': what stands
-            between its two layers; None: its first layer has no place here.
-        activations: theirs -> ours; the first of a form is what goes out.
-        name: what transformers calls such models, before what they do.
-        fills: what it calls the one that fills masks, behind the name.
-        tied: the row whose head has no weights but the embeddings: it comes in
-            with every encoder of this kind.
-        told: what config.json says, and where it is -> the same by `keys`,
-            where some files say it otherwise.
-        pooling: the key that says whether the head on the whole text reads
-            the first state ('cls') or the mean of all ('mean'), where it may.
+        classes: activation between the two layers of the head on the whole
+            text, the row 'label'.
+        activations: names there and here; of two with one meaning the first is
+            written.
+        name: of such models in transformers, before the task.
+        fills: the task of filling masks, after `name`.
+        tied: the row whose head has no weights but the embeddings, and which
+            every encoder of this kind brings.
+        rewrite: a function of config.json and its path that returns it by
+            `keys`, where some files have other keys.
+        pooling: the key for whether the head on the whole text reads the first
+            state ('cls') or the mean of all ('mean'), if there is a choice.
     """
 
     encoder: str
@@ -74,7 +75,7 @@ class Architecture(NamedTuple):
     classes: str = 'tanh'
     activations: Mapping[str, str] = ACTIVATIONS
     tied: str | None = None
-    told: Callable[[Mapping[str, Any], str], Mapping[str, Any]] | None = None
+    rewrite: Callable[[Mapping[str, Any], str], Mapping[str, Any]] | None = None
     pooling: str | None = None
 
 
@@ -99,23 +100,23 @@ _GPT_FIXED = {'segments': 0, 'causal': True, 'embedding_norm': False}
 
 
 def _modern(config: Mapping[str, Any], where: str) -> dict[str, Any]:
-    """ModernBERT's of transformers 5, in the words of its first release.
+    """Rewrites ModernBERT's config.json of transformers 5 to the first format.
 
     Raises:
         ValueError: rotary positions, or an order of layers, of another kind.
     """
-    told = dict(config)
-    turned = told.get('rope_parameters') or {}
+    rewritten = dict(config)
+    ropes = rewritten.get('rope_parameters') or {}
     for kind, name in (('full', 'global'), ('sliding', 'local')):
-        rope = turned.get(f'{kind}_attention') or {}
+        rope = ropes.get(f'{kind}_attention') or {}
         if rope.get('rope_type', 'default') != 'default':
             raise ValueError(
                 f'{where} has rope_type {rope["rope_type"]!r}; only '
                 "'default' can be converted"
             )
         if 'rope_theta' in rope:
-            told[f'{name}_rope_theta'] = rope['rope_theta']
-    if types := told.get('layer_types'):
+            rewritten[f'{name}_rope_theta'] = rope['rope_theta']
+    if types := rewritten.get('layer_types'):
         every = next(
             (i for i, kind in enumerate(types) if i and kind[0] == 'f'),
             max(len(types), 2),
@@ -129,12 +130,12 @@ def _modern(config: Mapping[str, Any], where: str) -> dict[str, Any]:
                 'full_attention first and then every so many layers can be '
                 'converted'
             )
-        told['global_attn_every_n_layers'] = every
-    return told
+        rewritten['global_attn_every_n_layers'] = every
+    return rewritten
 
 
 def _gpt_2(config: Mapping[str, Any], where: str) -> dict[str, Any]:
-    """GPT-2's with the width that its layers have where none is said."""
+    """Adds the default of the inner width to GPT-2's config.json."""
     del where
     width = 4 * config.get('n_embd', 0)
     inner = config.get('n_inner')
@@ -232,7 +233,7 @@ ARCHITECTURES: dict[str, Architecture] = {
         },
         layout='end',
         tied='gpt',
-        told=_gpt_2,
+        rewrite=_gpt_2,
     ),
     'modernbert': Architecture(
         'modern',
@@ -263,7 +264,7 @@ ARCHITECTURES: dict[str, Architecture] = {
             'decoder_bias': (True,), 'classifier_activation': ('gelu',),
         },
         classes='gelu_norm',
-        told=_modern,
+        rewrite=_modern,
         pooling='classifier_pooling',
     ),
 }  # fmt: skip
@@ -274,16 +275,8 @@ def check_values(
     known: Mapping[str, tuple[Any, ...]],
     where: str,
 ) -> None:
-    """Complains of what a config.json says and nothing here does.
-
-    Args:
-        config: by key.
-        known: by key the values that have a place here, the usual one first;
-            that counts where `config` lacks the key.
-        where: for complaints.
-
-    Raises:
-        ValueError: another value.
+    """Raises ValueError for values of a config.json that cannot be converted;
+    by key, `known` has those that can, the default first.
     """
     for key, values in known.items():
         if config.get(key, values[0]) not in values:
@@ -294,18 +287,18 @@ def check_values(
 
 
 def first_position(config: Mapping[str, Any]) -> int:
-    """Counts the positions of a config.json before the first token's."""
+    """Returns the first token's position by a config.json."""
     if not ARCHITECTURES[config['model_type']].padded:
         return 0
     return config.get(_PAD, _PAD_ID) + 1
 
 
 def encoder_of(config: Mapping[str, Any], where: str) -> EncoderConfig:
-    """The encoder that a config.json describes.
+    """Reads the encoder of a config.json.
 
     Raises:
-        ValueError: no model_type, or one that is not known; a key is missing;
-            a value that our encoders do not have.
+        ValueError: an unknown model_type or none; a missing key; a value that
+            no encoder here has.
     """
     kind = config.get('model_type')
     known = ', '.join(ARCHITECTURES)
@@ -316,8 +309,8 @@ def encoder_of(config: Mapping[str, Any], where: str) -> EncoderConfig:
             f'{where} is of the model_type {kind!r}; known are {known}'
         )
     architecture = ARCHITECTURES[kind]
-    if architecture.told:
-        config = architecture.told(config, where)
+    if architecture.rewrite:
+        config = architecture.rewrite(config, where)
     check_values(config, architecture.refused, where)
     arguments: dict[str, Any] = dict(architecture.fixed)
     for ours, key in architecture.keys.items():
@@ -335,7 +328,7 @@ def encoder_of(config: Mapping[str, Any], where: str) -> EncoderConfig:
     if architecture.padded and not isinstance(config.get(_PAD, _PAD_ID), int):
         raise ValueError(
             f'{where} has {_PAD} {config[_PAD]!r}, after which positions '
-            'begin; set it to the number of the token that pads'
+            'begin; set it to the id of the token that pads'
         )
     arguments['max_length'] -= first_position(config)
     if arguments['max_length'] < 1:
@@ -351,27 +344,28 @@ def encoder_of(config: Mapping[str, Any], where: str) -> EncoderConfig:
 def config_of(
     kind: str, encoder: EncoderConfig, pad_id: int = _PAD_ID
 ) -> dict[str, Any]:
-    """Writes what `encoder_of` would read as an encoder.
+    """Returns the config.json that `encoder_of` reads as an encoder.
 
     Args:
-        kind: its model_type there.
-        encoder: ours.
+        kind: the model_type.
+        encoder: of this project.
         pad_id: of the token that pads.
 
     Raises:
-        ValueError: there is no such encoder.
+        ValueError: transformers has no such encoder.
     """
     architecture = ARCHITECTURES[kind]
-    has = dict(encoder.arguments)
+    arguments = dict(encoder.arguments)
     config: dict[str, Any] = {'model_type': kind, _PAD: pad_id}
     if encoder.name != architecture.encoder:
         raise ValueError(f'{kind} is no encoder {encoder.name}')
-    has['max_length'] = has['max_length'] + first_position(config)
-    if kind == 'electra' and not has.get('embedding_width'):
-        has['embedding_width'] = has['width']
+    arguments['max_length'] += first_position(config)
+    width = arguments['width']
+    if kind == 'electra' and not arguments.get('embedding_width'):
+        arguments['embedding_width'] = width
     theirs = {v: k for k, v in reversed(architecture.activations.items())}
-    only = {**_ONLY, **architecture.fixed, 'inner_width': 4 * has['width']}
-    for name, value in has.items():
+    only = {**_ONLY, **architecture.fixed, 'inner_width': 4 * width}
+    for name, value in arguments.items():
         if name == 'activation' and value in theirs:
             config[architecture.keys[name]] = theirs[value]
         elif name in architecture.keys and name != 'activation':
@@ -379,28 +373,26 @@ def config_of(
         # XLNet has no longest text.
         elif value != only.get(name) and name != 'max_length':
             raise ValueError(f'{kind} has no encoder with {name} {value!r}')
-    # Theirs has dropout of attention weights by itself.
+    # transformers has a rate of its own for attention weights.
     for key in ('attention_probs_dropout_prob', 'attention_dropout',
                 'attn_pdrop'):  # fmt: skip
-        config[key] = has['rate']
+        config[key] = arguments['rate']
     return config
 
 
 def kind_of(encoder: EncoderConfig, roberta: str | None) -> str:
-    """The model_type that an encoder goes out as; `roberta`: the one whose
-    texts are laid out as its texts are, of XLM-R's kind.
-    """
-    has = encoder.arguments
+    """Chooses the model_type; `roberta` is the one for texts in that layout."""
+    arguments = encoder.arguments
     if encoder.name == 'relative':
         return 'xlnet'
     if encoder.name == 'modern':
         return 'modernbert'
-    if has.get('causal'):
-        return 'gpt2' if has.get('pre_norm') else 'openai-gpt'
-    if has.get('embedding_width'):
+    if arguments.get('causal'):
+        return 'gpt2' if arguments.get('pre_norm') else 'openai-gpt'
+    if arguments.get('embedding_width'):
         return 'electra'
-    if has.get('segments', 2) == 0:
+    if arguments.get('segments', 2) == 0:
         return 'distilbert'
-    if roberta and has.get('segments') == 1:
+    if roberta and arguments.get('segments') == 1:
         return roberta
     return 'bert'

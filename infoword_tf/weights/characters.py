@@ -1,10 +1,9 @@
-"""A table of characters for SentencePiece: what a tokenizer does before it.
+"""The table of characters that includes what XLNet does before SentencePiece.
 
-XLNet's tokenizer changes a text before its model's own normalisation. Each
-change is one of a character alone (but for two quotes in a row), so both
-together are one table, which the model applies in the graph and maps offsets
-through. Hangul is read as SentencePiece reads it, whole; the package tokenizers
-takes its syllables apart, and then knows none of them.
+XLNet's tokenizer changes a text before the model normalises it, each character
+by itself (but for two quotes in a row). So both steps are one table, which the
+model applies in the graph, with offsets. Hangul is read as SentencePiece reads
+it, whole; the library tokenizers takes syllables apart and then knows none.
 """
 
 import io
@@ -16,12 +15,12 @@ from typing import Any
 def table(
     proto: Any, strip_accents: bool, lower_case: bool, quotes: bool
 ) -> bytes:
-    """The `precompiled_charsmap` of the changes and then of the model's own
-    table: marks stripped (NFKD), each character lower-cased, `` and '' as ".
+    """Makes the `precompiled_charsmap` of changes before a model's own table:
+    marks stripped (NFKD), characters lower-cased, `` and '' as ".
     """
     import sentencepiece
 
-    own = sentencepiece.SentencePieceProcessor(
+    processor = sentencepiece.SentencePieceProcessor(
         model_proto=proto.SerializeToString()
     )
     characters = [
@@ -40,37 +39,36 @@ def table(
         # Character by character: no other one decides.
         return ''.join(map(str.lower, text)) if lower_case else text
 
-    alone = {c: _normalised(own, changed(c)) for c in characters}
-    found = [(c, made) for c, made in alone.items() if made != c]
-    # Characters in several parts, which the model puts together.
+    alone = {c: _normalised(processor, changed(c)) for c in characters}
+    rules = [(c, form) for c, form in alone.items() if form != c]
+    # Letters with accents of their own, which the model composes.
     for character in characters:
-        parts = unicodedata.normalize('NFD', character)
-        made = _normalised(own, changed(parts)) if len(parts) > 1 else ''
-        if len(parts) > 1 and made != ''.join(map(alone.get, parts)):
-            found.append((parts, made))
+        decomposed = unicodedata.normalize('NFD', character)
+        if len(decomposed) > 1:
+            form = _normalised(processor, changed(decomposed))
+            if form != ''.join(map(alone.get, decomposed)):
+                rules.append((decomposed, form))
     if quotes:
-        found += [(pair, _normalised(own, '"')) for pair in ('``', "''")]
+        rules += [(pair, _normalised(processor, '"')) for pair in ('``', "''")]
     lines = '\n'.join(
-        ' '.join(f'{ord(c):X}' for c in before)
-        + '\t'
-        + ' '.join(f'{ord(c):X}' for c in after)
-        for before, after in found
+        '\t'.join(' '.join(f'{ord(c):X}' for c in side) for side in rule)
+        for rule in rules
     )
     return _compiled(lines)
 
 
-def _normalised(own: Any, text: str) -> str:
-    """A text as the model reads it, its marks for blanks as blanks."""
+def _normalised(processor: Any, text: str) -> str:
+    """Normalises a text as the model does, with blanks for marks."""
     if not text:
         return ''
     if text.isspace():
         return ' '
-    made = own.normalize(f'a{text}a').replace('\u2581', ' ')
-    return made.strip()[1:-1]
+    normal = processor.normalize(f'a{text}a').replace('\u2581', ' ')
+    return normal.strip()[1:-1]
 
 
 def _compiled(lines: str) -> bytes:
-    """The binary form of rules, which the trainer alone makes."""
+    """Compiles rules to the binary form, which only the trainer can do."""
     import pathlib
     import tempfile
 

@@ -1,4 +1,4 @@
-"""What a source of weights holds, in our words, and the workdir made of it."""
+"""Public weights in the terms of this project, and the workdir made of them."""
 
 import dataclasses
 import pathlib
@@ -17,30 +17,29 @@ from infoword_tf.config import (
 from infoword_tf.model import Model
 from infoword_tf.objectives import TABLE
 from infoword_tf.views.masking import MASKED_SHARE
-from infoword_tf.weights.mapping import check, look, take
+from infoword_tf.weights.mapping import find, match, read_weight
 from infoword_tf.weights.names import Naming
-from infoword_tf.weights.pieces import Read
 from infoword_tf.weights.tensors import Tensors
-from infoword_tf.workdir import Workdir
+from infoword_tf.weights.tokenizer_reader import FolderTokenizer
 
-_PART = 2**24  # bytes that are assigned at a time
+_CHUNK = 2**24  # bytes that are assigned at a time
 
 
 @dataclasses.dataclass(frozen=True)
 class EncoderSource:
-    """An encoder elsewhere, before its weights are read.
+    """A public encoder before the weights are read.
 
     Attributes:
-        where: for complaints.
-        naming: what its weights are called.
-        tensors: its weights.
-        encoder: what its configuration says.
-        pieces: its tokenizer.
+        where: for errors.
+        naming: names of the weights.
+        tensors: the weights.
+        encoder: from the configuration.
+        tokenizer: of the folder.
         layout: of a text, as in `Config`.
         pooler: activation below the scores of the row `label`, or `score`.
         mean: whether that row reads the mean of all states.
         labels: names of classes.
-        multilabel: whether a text may have several of them, or none.
+        multilabel: whether a text may have several labels, or none.
         tied: a row whose head has no weights but the encoder's.
     """
 
@@ -48,7 +47,7 @@ class EncoderSource:
     naming: Naming
     tensors: Tensors
     encoder: EncoderConfig
-    pieces: Read
+    tokenizer: FolderTokenizer
     layout: str | Layout
     pooler: str = 'tanh'
     mean: bool = False
@@ -59,16 +58,16 @@ class EncoderSource:
 
 @dataclasses.dataclass(frozen=True)
 class VectorSettings:
-    """How a source makes a vector of a text; the defaults are our own.
+    """Settings by which a model makes a vector of a text.
 
     Attributes:
         pooling, similarity, normalize, dims, prompts, prompt: as in `Config`.
         dense: layers over the vector.
-        tensors: their weights, by our paths.
-        max_length: of a text, with specials; None: the tokenizer's, or the
-            encoder's where that says none.
+        tensors: weights of these layers, by path.
+        max_length: of a text, with specials; None: the tokenizer's, else the
+            encoder's.
         lower_case: whether texts are lower-cased before the tokenizer.
-        classes: whether it answers classes of texts instead of vectors.
+        classes: whether the model gives classes of texts instead of vectors.
     """
 
     pooling: str = 'mean'
@@ -87,31 +86,32 @@ class VectorSettings:
 def make(
     source: EncoderSource, vectors: VectorSettings
 ) -> tuple[Config, Model, list[str]]:
-    """Reads the weights, every name and shape checked.
+    """Reads the weights and checks every name and shape.
 
     Returns:
-        The config of a workdir, its model, and what has no place in it, for
-        people.
+        The config of a workdir, its model, and descriptions of what has no
+        place in a workdir.
 
     Raises:
-        ValueError: as `mapping.look`, `mapping.check` and `mapping.take`; no
-            head of classes where they are wanted; texts that are lower-cased
-            before a tokenizer that keeps case.
+        ValueError: as `mapping.find`, `mapping.match` and
+            `mapping.read_weight`; no head for classes; texts that are
+            lower-cased before a tokenizer that keeps case.
     """
-    held = look(source.naming, source.tensors)
-    if vectors.classes and 'label' not in held.rows:
+    weights = find(source.naming, source.tensors)
+    tokenizer = source.tokenizer.tokenizer
+    if vectors.classes and 'label' not in weights.rows:
         raise ValueError(
             f'{source.where} is to answer classes of texts, and its weights '
             'have no head for them'
         )
-    if vectors.lower_case and not source.pieces.tokenizer.lower_case:
+    if vectors.lower_case and not tokenizer.lower_case:
         raise ValueError(
             f'{source.where} lower-cases texts (do_lower_case) before a '
             'tokenizer that keeps case; set do_lower_case in '
             'tokenizer_config.json instead'
         )
     rows = {}
-    for row in sorted({*held.rows, *filter(None, [source.tied])}):
+    for row in sorted({*weights.rows, *filter(None, [source.tied])}):
         settings: dict[str, Any] = {
             name: setting.default
             for name, setting in TABLE[row].settings.items()
@@ -129,13 +129,13 @@ def make(
             }
         rows[row] = RowConfig(1.0, settings)
     arguments = dict(source.encoder.arguments)
-    places = arguments['max_length']
-    longest = vectors.max_length or source.pieces.max_length or places
+    positions = arguments['max_length']
+    longest = vectors.max_length or source.tokenizer.max_length or positions
     config = Config(
         encoder=EncoderConfig(source.encoder.name, arguments),
         rows=rows,
-        max_length=min(longest, places),
-        tokenizer=source.pieces.tokenizer.config,
+        max_length=min(longest, positions),
+        tokenizer=tokenizer.config,
         masking='tokens' if 'mlm' in rows else None,
         mask_share=MASKED_SHARE if 'mlm' in rows else None,
         memory_length=0 if source.encoder.name == 'relative' else None,
@@ -150,21 +150,19 @@ def make(
         labels=source.labels if 'label' in rows else (),
         run={'source': pathlib.Path(source.where).name},
     )
-    model = Model(
-        config, source.pieces.tokenizer.specials, seed=None, auxiliaries=False
-    )
+    model = Model(config, tokenizer.specials, seed=None, auxiliaries=False)
     variables = model.exported
-    # A row that is tied begins with no bias.
+    # The bias of a tied row stays 0.
     apart = ('dense_', f'objectives/{source.tied}/')
-    own = [path for path in variables if not path.startswith(apart)]
-    lines, dropped = check(
-        source.naming, held, arguments['layers'], own, source.where
+    paths = [path for path in variables if not path.startswith(apart)]
+    lines, dropped = match(
+        source.naming, weights, arguments['layers'], paths, source.where
     )
-    # One after the other: a model may fill half of a memory.
+    # One after the other: a model may fill half of the memory.
     for line in lines:
         variable = variables[line.ours]
         shape = tuple(variable.shape)
-        _assign(variable, take(line, held, shape, source.where))
+        _assign(variable, read_weight(line, weights, shape, source.where))
     for path in sorted(x for x in variables if x.startswith('dense_')):
         array, shape = vectors.tensors.get(path), tuple(variables[path].shape)
         if array is None or array.shape != shape:
@@ -177,21 +175,14 @@ def make(
     if vectors.dims and vectors.normalize:
         dropped.append(
             f'the length of vectors before they are cut to {vectors.dims} '
-            'numbers: they have length 1 after that'
+            'numbers: here they have length 1 after that'
         )
     return config, model, dropped
 
 
 def _assign(variable: Any, array: np.ndarray) -> None:
-    """Sets a variable row by row: TensorFlow copies what it is given twice."""
-    rows = max(1, len(array) * _PART // max(1, array.nbytes))
-    for begin in range(0, len(array), rows):
-        part = slice(begin, begin + rows)
-        variable.value[part].assign(array[part])
-
-
-def write(
-    workdir: pathlib.Path, config: Config, model: Model, pieces: Read
-) -> None:
-    """Makes the workdir, config.json last; FileExistsError: files are there."""
-    Workdir(model, pieces.tokenizer, config).write(workdir)
+    """Sets a variable in chunks, since TensorFlow copies arrays twice."""
+    size = max(1, len(array) * _CHUNK // max(1, array.nbytes))
+    for begin in range(0, len(array), size):
+        chunk = slice(begin, begin + size)
+        variable.value[chunk].assign(array[chunk])

@@ -9,7 +9,7 @@ from typing import Any
 
 from infoword_tf import files
 from infoword_tf.config import EncoderConfig
-from infoword_tf.weights import architectures, pieces
+from infoword_tf.weights import architectures, tokenizer_reader
 from infoword_tf.weights.architectures import ARCHITECTURES
 from infoword_tf.weights.converted import EncoderSource
 from infoword_tf.weights.names import GARDEN, GOOGLE
@@ -19,11 +19,10 @@ _GARDEN_MARK = 'layer_with_weights-'
 
 
 def read(folder: pathlib.Path) -> EncoderSource:
-    """What a folder holds.
+    """Reads all of a folder but the weights.
 
     Raises:
-        FileNotFoundError: it lacks a checkpoint, a configuration or a
-            vocabulary.
+        FileNotFoundError: no checkpoint, configuration or vocabulary.
         ValueError: several checkpoints, or a damaged one.
     """
     tensors, prefix = open_checkpoint(folder)
@@ -51,7 +50,9 @@ def read(folder: pathlib.Path) -> EncoderSource:
         naming=naming,
         tensors=tensors,
         encoder=encoder,
-        pieces=pieces.read(folder, encoder.arguments['vocab_size']),
+        tokenizer=tokenizer_reader.read(
+            folder, encoder.arguments['vocab_size']
+        ),
         layout=ARCHITECTURES[
             'xlnet' if path.name.startswith('xlnet') else 'bert'
         ].layout,
@@ -59,10 +60,10 @@ def read(folder: pathlib.Path) -> EncoderSource:
 
 
 def _xlnet(config: dict[str, Any], path: pathlib.Path) -> EncoderConfig:
-    """The encoder of an xlnet_config.json, whose names are its own."""
-    kept = {'relu': 'relu', 'gelu': 'gelu_new'}
+    """Reads an xlnet_config.json, which has other keys than transformers."""
+    activations = {'relu': 'relu', 'gelu': 'gelu_new'}
     activation = config.get('ff_activation', 'gelu')
-    if activation not in kept:
+    if activation not in activations:
         raise ValueError(f'{path} has the activation {activation!r}')
     return architectures.encoder_of(
         {
@@ -72,7 +73,7 @@ def _xlnet(config: dict[str, Any], path: pathlib.Path) -> EncoderConfig:
             'd_model': config.get('d_model'),
             'n_head': config.get('n_head'),
             'd_inner': config.get('d_inner'),
-            'ff_activation': kept[activation],
+            'ff_activation': activations[activation],
         },
         str(path),
     )

@@ -14,8 +14,14 @@ from infoword_tf.config import EncoderConfig
 from infoword_tf.inference.loaded import Loaded
 from infoword_tf.objectives import TABLE
 from infoword_tf.text.numbers import Numbers
-from infoword_tf.text.tokenizer import Tokenizer
-from infoword_tf.weights import architectures, around, mapping, pieces
+from infoword_tf.text.tokenizer import TextTokenizer
+from infoword_tf.weights import (
+    architectures,
+    mapping,
+    post_processors,
+    tokenizer_reader,
+    tokenizer_writer,
+)
 from infoword_tf.weights.architectures import ARCHITECTURES
 from infoword_tf.weights.converted import EncoderSource
 from infoword_tf.weights.names import HUGGINGFACE, Naming, after_padding
@@ -23,18 +29,19 @@ from infoword_tf.weights.tensors import SINGLE, open_safetensors
 
 CONFIG = 'config.json'
 ADAPTER = 'adapter_config.json'
-# What a head on the whole text was trained for; without a word it is classes.
+# The key for the problem that a head on the whole text solves; by default
+# classes.
 PROBLEM, SEVERAL, NUMBER = (
     'problem_type', 'multi_label_classification', 'regression'
 )  # fmt: skip
 
 
 def read(folder: pathlib.Path) -> EncoderSource:
-    """What a folder holds.
+    """Reads all of a folder but the weights.
 
     Raises:
-        FileNotFoundError: it lacks config.json, weights or a tokenizer.
-        ValueError: it is of an architecture that is not known, or damaged.
+        FileNotFoundError: no config.json, weights or tokenizer.
+        ValueError: an unknown architecture, or damaged files.
     """
     path = folder / CONFIG
     if not path.is_file():
@@ -58,14 +65,18 @@ def read(folder: pathlib.Path) -> EncoderSource:
             'merge them with peft (merge_and_unload) and save the result'
         )
     size = encoder.arguments['vocab_size']
-    tokenizer = pieces.read(folder, size, config)
+    tokenizer = tokenizer_reader.read(folder, size, config)
     layout = architecture.layout
-    if tokenizer.around is not None:
-        layout = around.layout_by(
-            tokenizer.around, tokenizer.tokenizer, layout, encoder, str(folder)
+    if tokenizer.post_processor is not None:
+        layout = post_processors.layout_for(
+            tokenizer.post_processor,
+            tokenizer.tokenizer,
+            layout,
+            encoder,
+            str(folder),
         )
     if architecture.padded and _pads_with_text(config, tokenizer.tokenizer):
-        tokenizer.said.append(
+        tokenizer.notes.append(
             f'{CONFIG} names as padding (pad_token_id) what texts hold; '
             'transformers gives it the position of padding, here it has its '
             'own'
@@ -75,7 +86,7 @@ def read(folder: pathlib.Path) -> EncoderSource:
         naming=naming,
         tensors=open_safetensors(folder, config.get('transformers_weights')),
         encoder=encoder,
-        pieces=tokenizer,
+        tokenizer=tokenizer,
         layout=layout,
         pooler=architecture.classes,
         mean=config.get(architecture.pooling) == 'mean',
@@ -92,10 +103,12 @@ def _naming(config: Mapping[str, Any]) -> Naming:
     return after_padding(naming, first) if first else naming
 
 
-def _pads_with_text(config: Mapping[str, Any], tokenizer: Tokenizer) -> bool:
+def _pads_with_text(
+    config: Mapping[str, Any], tokenizer: TextTokenizer
+) -> bool:
     """Tells whether the padding token of a config.json is in texts.
 
-    It has the position of padding there, wherever it stands.
+    To transformers the token has the position of padding in texts, too.
     """
     pad = architectures.first_position(config) - 1
     is_text = pad != tokenizer.pad_id or pad in (
@@ -105,7 +118,7 @@ def _pads_with_text(config: Mapping[str, Any], tokenizer: Tokenizer) -> bool:
 
 
 def labels_of(config: Mapping[str, Any]) -> tuple[str, ...]:
-    """Names of classes in the order of their numbers, as many as there are."""
+    """Lists the names of classes in the order of numbers."""
     names = config.get('id2label') or {}
     count = len(names) or config.get('num_labels') or 2
     return tuple(str(names.get(str(i), f'LABEL_{i}')) for i in range(count))
@@ -115,7 +128,7 @@ def write(folder: pathlib.Path, loaded: Loaded) -> list[str]:
     """Writes a workdir as a folder that transformers loads.
 
     Returns:
-        What has no place there, for people.
+        Descriptions of what has no place in the folder.
 
     Raises:
         ValueError: transformers has no such encoder or tokenizer.
@@ -127,8 +140,8 @@ def write(folder: pathlib.Path, loaded: Loaded) -> list[str]:
     architecture, naming = ARCHITECTURES[kind], _naming(values)
     if architecture.padded and _pads_with_text(values, tokenizer):
         raise ValueError(
-            f'{kind} begins positions after the number of what pads, and this '
-            'tokenizer pads with what stands around texts'
+            f'{kind} begins positions after the number of the token that pads, '
+            'and this tokenizer pads with a token that stands around texts'
         )
     heads = _heads(loaded, kind)
     rows, ours = list(heads), heads.values()
@@ -156,12 +169,11 @@ def write(folder: pathlib.Path, loaded: Loaded) -> list[str]:
     elif rows:
         model = f'{architecture.name}{architecture.fills}'
     values |= {'architectures': [model], 'torch_dtype': 'float32'}
+    cls, sep = tokenizer.cls_id, tokenizer.sep_id
     if config.layout == 'roberta' or kind == 'modernbert':
-        values |= {'bos_token_id': loaded.tokenizer.cls_id,
-                   'eos_token_id': loaded.tokenizer.sep_id}  # fmt: skip
+        values |= {'bos_token_id': cls, 'eos_token_id': sep}
     if kind == 'modernbert':
-        values |= {'cls_token_id': loaded.tokenizer.cls_id,
-                   'sep_token_id': loaded.tokenizer.sep_id}  # fmt: skip
+        values |= {'cls_token_id': cls, 'sep_token_id': sep}
     if 'label' in rows:
         if architecture.pooling:
             mean = config.rows[heads['label']].settings['mean']
@@ -174,30 +186,30 @@ def write(folder: pathlib.Path, loaded: Loaded) -> list[str]:
         values['id2label'] = {str(i): label for i, label in enumerate(labels)}
         values['label2id'] = {label: i for i, label in enumerate(labels)}
     arguments = encoder.arguments
-    found = mapping.give(
+    arrays = mapping.write(
         naming, tensors, arguments['layers'], arguments['heads'], rows
     )
-    pieces.write(
-        folder, loaded.tokenizer, kind, config.max_length, config.layout
+    tokenizer_writer.write(
+        folder, tokenizer, kind, config.max_length, config.layout
     )
-    files.write_tensors(folder / SINGLE, found, {'format': 'pt'})
+    files.write_tensors(folder / SINGLE, arrays, {'format': 'pt'})
     files.write_json(folder / CONFIG, values)
     return dropped
 
 
 def heads_of(loaded: Loaded) -> dict[str, str]:
-    """Finds the heads that go out: by the row that formats know, ours."""
+    """Maps each head that can be written to a row."""
     return _heads(loaded, _encoder(loaded)[1])
 
 
 def _encoder(loaded: Loaded) -> tuple[EncoderConfig, str]:
-    """Completes the encoder's arguments, and chooses its model_type."""
+    """Completes the encoder's arguments, and chooses a model_type."""
     config = loaded.config
     roberta = None
     if config.layout == 'roberta':
         bytes_ = config.tokenizer.kind == 'bytes'
         roberta = 'roberta' if bytes_ else 'xlm-roberta'
-    # A config may leave out what is so by default.
+    # A config may leave out defaults.
     encoder = EncoderConfig(config.encoder.name, loaded.encoder.arguments)
     return encoder, architectures.kind_of(encoder, roberta)
 
@@ -213,7 +225,7 @@ def _heads(loaded: Loaded, kind: str) -> dict[str, str]:
 
 
 def _fits(row: str, settings: Mapping[str, Any], kind: str) -> bool:
-    """Whether transformers has this head on this kind of encoder."""
+    """Tells whether transformers has a head on a kind of encoder."""
     if row == 'mlm':
         return bool(settings['transform'])
     if row == 'label':

@@ -1,4 +1,4 @@
-"""Puts weights under other names: theirs to ours, and ours to theirs."""
+"""Weights under other names: of a public model to this project's, and back."""
 
 import re
 from collections.abc import Collection, Iterator, Mapping, Sequence
@@ -9,16 +9,16 @@ import numpy as np
 from infoword_tf.weights.names import Form, Naming
 from infoword_tf.weights.tensors import Tensors
 
-_PART = re.compile(r'(.*)\[(\d+)\]$')
+_ELEMENT = re.compile(r'(.*)\[(\d+)\]$')
 
 
 class Line(NamedTuple):
-    """One weight of ours.
+    """A weight of infoword_tf and the counterparts in a public model.
 
     Attributes:
-        ours: its path.
-        theirs: the names that it is made of.
-        form: how.
+        ours: path of the weight.
+        theirs: names of the counterparts.
+        form: how the arrays lie.
     """
 
     ours: str
@@ -29,7 +29,7 @@ class Line(NamedTuple):
 def lines(
     naming: Naming, prefix: str, layers: int, rows: Sequence[str]
 ) -> Iterator[Line]:
-    """All that a model of so many layers, with the heads of rows, has."""
+    """Yields all weights of a model with `layers` and the heads of rows."""
 
     def line(ours, theirs, form, before='', i=0):
         names = (theirs,) if isinstance(theirs, str) else theirs
@@ -50,13 +50,13 @@ def _fill(name: str, prefix: str, layers: int, i: int = 0) -> str:
     return name.format(p=prefix, i=i, i4=i + 4, last=layers + 4)
 
 
-class Held(NamedTuple):
-    """What a file holds.
+class PublicWeights(NamedTuple):
+    """Weights of a public model.
 
     Attributes:
-        tensors: by the names of today.
+        tensors: by name, older names replaced.
         prefix: before the encoder's names.
-        rows: whose heads it has.
+        rows: rows whose heads are among them.
     """
 
     tensors: Mapping[str, np.ndarray]
@@ -64,15 +64,15 @@ class Held(NamedTuple):
     rows: tuple[str, ...]
 
 
-def look(naming: Naming, tensors: Tensors) -> Held:
-    """Finds out what is there; ValueError: no name of such an encoder is."""
+def find(naming: Naming, tensors: Tensors) -> PublicWeights:
+    """Finds prefix and heads; ValueError: weights of another encoder."""
     renamed = {}
     for name in tensors:
         now = name
         for old, new in naming.old.items():
             now = re.sub(old, new, now)
         renamed[now] = name
-    found = Tensors(
+    by_name = Tensors(
         {
             now: (lambda name=name: tensors[name])
             for now, name in renamed.items()
@@ -81,7 +81,7 @@ def look(naming: Naming, tensors: Tensors) -> Held:
     )
     first = naming.encoder['word_embeddings'][0]
     for prefix in naming.prefixes:
-        if prefix + first in found:
+        if prefix + first in by_name:
             break
     else:
         raise ValueError(
@@ -90,52 +90,56 @@ def look(naming: Naming, tensors: Tensors) -> Held:
         )
     rows = []
     for row, head in naming.heads.items():
-        # All of a head but what other heads have, too.
+        # A head is there if a weight is there that no other head has.
         others = {
             theirs
             for other, lines_of in naming.heads.items()
             for theirs, _ in lines_of.values()
             if other != row
         }
-        own = [
+        names = [
             theirs
             for theirs, _ in head.values()
             if '{p}' not in theirs and theirs not in others
         ]
-        if any(_fill(name, prefix, 0) in found for name in own):
+        if any(_fill(name, prefix, 0) in by_name for name in names):
             rows.append(row)
-    return Held(found, prefix, tuple(rows))
+    return PublicWeights(by_name, prefix, tuple(rows))
 
 
-def check(
-    naming: Naming, held: Held, layers: int, paths: Collection[str], where: str
+def match(
+    naming: Naming,
+    weights: PublicWeights,
+    layers: int,
+    paths: Collection[str],
+    where: str,
 ) -> tuple[list[Line], list[str]]:
-    """Checks every name.
+    """Matches every name on both sides.
 
     Returns:
-        What `take` makes each of ours of, and what has no place here, for
-        people.
+        A line for each of `paths`, and descriptions of what has no place here.
 
     Raises:
-        ValueError: names that are missing, or that nobody knows; a tied
-            weight that differs.
+        ValueError: missing or unknown names; a tied weight that differs.
     """
-    wanted = [
+    matched = [
         line
-        for line in lines(naming, held.prefix, layers, held.rows)
+        for line in lines(naming, weights.prefix, layers, weights.rows)
         if line.ours in paths
     ]
-    names = {_whole(name) for line in wanted for name in line.theirs}
-    if lacking := sorted(names - set(held.tensors)):
+    names = {_whole(name) for line in matched for name in line.theirs}
+    if lacking := sorted(names - set(weights.tensors)):
         raise ValueError(
-            f'{where} lacks {_some(lacking)}; config.json asks for them'
+            f'{where} lacks {_listed(lacking)}; config.json asks for them'
         )
-    if unmade := sorted(set(paths) - {line.ours for line in wanted}):
-        raise ValueError(f'{where} has no weights for {_some(unmade)}')
-    surplus = sorted(set(held.tensors) - names)
+    if unmatched := sorted(set(paths) - {line.ours for line in matched}):
+        raise ValueError(f'{where} has no weights for {_listed(unmatched)}')
+    surplus = sorted(set(weights.tensors) - names)
     copies = {
-        _fill(copy, held.prefix, layers): _fill(whose, held.prefix, layers)
-        for copy, whose in naming.copies.items()
+        _fill(copy, weights.prefix, layers): _fill(
+            source, weights.prefix, layers
+        )
+        for copy, source in naming.copies.items()
     }
     dropped, unknown = {}, []
     for name in surplus:
@@ -143,90 +147,95 @@ def check(
             if copies[name] not in names:
                 unknown.append(name)
             elif not np.array_equal(
-                held.tensors[name], held.tensors[copies[name]]
+                weights.tensors[name], weights.tensors[copies[name]]
             ):
                 raise ValueError(
                     f'{where}: {name} differs from {copies[name]}; untied '
                     'weights cannot be converted'
                 )
             continue
-        bare = name.removeprefix(held.prefix)
-        if _begins(bare, naming.unsaid, layers) or _begins(
+        bare = name.removeprefix(weights.prefix)
+        if _begins(bare, naming.ignored, layers) or _begins(
             name.split('/')[-1], ('adam_m', 'adam_v'), layers
         ):
             continue
-        what = _begins(bare, naming.dropped, layers)
-        if what:
-            dropped[naming.dropped[what]] = None
+        if beginning := _begins(bare, naming.dropped, layers):
+            dropped[naming.dropped[beginning]] = None
         else:
             unknown.append(name)
     if unknown:
         raise ValueError(
-            f'{where} has {_some(unknown)}, which has no place here; '
+            f'{where} has {_listed(unknown)}, which has no place here; '
             'is its model_type right?'
         )
-    return wanted, list(dropped)
+    return matched, list(dropped)
 
 
-def take(
-    line: Line, held: Held, shape: tuple[int, ...], where: str
+def read_weight(
+    line: Line, weights: PublicWeights, shape: tuple[int, ...], where: str
 ) -> np.ndarray:
-    """One of ours from what is held; ValueError: it has another shape."""
-    parts = [_part(held.tensors, name) for name in line.theirs]
+    """Reads a weight of infoword_tf; ValueError: another shape."""
+    arrays = [_array(weights.tensors, name) for name in line.theirs]
     try:
-        array = np.ascontiguousarray(line.form.read(parts))
+        weight = np.ascontiguousarray(line.form.read(arrays))
     except ValueError:
-        array = np.empty(0)
-    if array.shape != shape:
+        weight = np.empty(0)
+    if weight.shape != shape:
         raise ValueError(
             f'{where}: {" and ".join(line.theirs)} '
-            f'{"has" if len(parts) == 1 else "have"} the shape '
-            f'{" and ".join(str(part.shape) for part in parts)}, but the '
+            f'{"has" if len(arrays) == 1 else "have"} the shape '
+            f'{" and ".join(str(array.shape) for array in arrays)}, but the '
             f'configuration asks for {shape} as {line.ours}'
         )
-    return array
+    return weight
 
 
-def give(
+def write(
     naming: Naming,
     tensors: Mapping[str, Any],
     layers: int,
     heads: int,
     rows: Sequence[str],
 ) -> dict[str, np.ndarray]:
-    """Ours, by path, to theirs; ValueError: one has no name there."""
-    # Without a head the encoder's names stand alone.
+    """Renames weights of infoword_tf, by path, for a public model.
+
+    Raises:
+        ValueError: a weight without a counterpart.
+    """
+    # Without a head the encoder's names have no prefix.
     prefix = naming.prefixes[0 if rows else -1]
-    theirs, left = {}, set(tensors)
+    theirs, unnamed = {}, set(tensors)
     for line in lines(naming, prefix, layers, rows):
         if line.ours not in tensors:
             continue
-        left.discard(line.ours)
-        parts = line.form.write(np.asarray(tensors[line.ours]), heads)
-        for name, part in zip(line.theirs, parts, strict=True):
-            theirs[name] = np.ascontiguousarray(part)
-    if left:
-        raise ValueError(f'there is no name for {_some(sorted(left))} there')
+        unnamed.discard(line.ours)
+        arrays = line.form.write(np.asarray(tensors[line.ours]), heads)
+        for name, array in zip(line.theirs, arrays, strict=True):
+            theirs[name] = np.ascontiguousarray(array)
+    if unnamed:
+        raise ValueError(
+            f'there is no name for {_listed(sorted(unnamed))} there'
+        )
     return theirs
 
 
 def _whole(name: str) -> str:
-    """'r_w_bias[3]' -> 'r_w_bias'."""
-    match = _PART.match(name)
-    return match[1] if match else name
+    """Removes an index: 'r_w_bias[3]' becomes 'r_w_bias'."""
+    matched = _ELEMENT.match(name)
+    return matched[1] if matched else name
 
 
-def _part(tensors: Mapping[str, np.ndarray], name: str) -> np.ndarray:
-    """An array, or one layer's of one of all (untied biases: one for all)."""
-    match = _PART.match(name)
-    if not match:
+def _array(tensors: Mapping[str, np.ndarray], name: str) -> np.ndarray:
+    """Reads an array, or by an index one layer, unless layers share all."""
+    matched = _ELEMENT.match(name)
+    if not matched:
         return tensors[name]
-    array = tensors[match[1]]
-    return array if array.ndim == 2 else array[int(match[2])]
+    array = tensors[matched[1]]
+    return array if array.ndim == 2 else array[int(matched[2])]
 
 
 def _begins(name: str, known: Any, layers: int) -> str | None:
-    """Which of `known` a name begins with; `{i}` is any number."""
+    """Returns the one of `known` that begins a name; `{i}` is any number."""
     for begin in known:
         pattern = re.escape(begin).replace(r'\{i\}', r'\d+')
         pattern = pattern.replace(r'\{last\}', str(layers + 4))
@@ -235,7 +244,7 @@ def _begins(name: str, known: Any, layers: int) -> str | None:
     return None
 
 
-def _some(names: Sequence[str]) -> str:
-    """The first three, and how many more."""
+def _listed(names: Sequence[str]) -> str:
+    """Lists three names, and how many more."""
     more = f' and {len(names) - 3} more' if len(names) > 3 else ''
     return ', '.join(names[:3]) + more

@@ -1,11 +1,10 @@
-"""What others call our weights: one map, read one way in and the other out.
+"""Names of weights in public models: one map for both directions.
 
-Each line of a map says: our path, the name or names that others have for it,
-and how the numbers lie there (`Form`). `{i}` is a layer. Nothing else of this
-package knows a name.
+Each line of a map has a path of this project, the name or names of public
+models, and how their arrays lie (`Form`). `{i}` is a layer. No other module
+knows such names.
 
-Glossary of shapes: D width, E width of one head, F inner width, H heads,
-C classes.
+Glossary of shapes: E width of one head.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -15,11 +14,11 @@ import numpy as np
 
 
 class Form(NamedTuple):
-    """How arrays of others lie in ours.
+    """A pair of functions between arrays of public models and of infoword_tf.
 
     Attributes:
-        read: their arrays, in the order of their names -> ours.
-        write: ours, and H -> theirs.
+        read: public arrays, in the order of names, to one of this project.
+        write: the other way, given H.
     """
 
     read: Callable[[Sequence[np.ndarray]], np.ndarray]
@@ -27,17 +26,17 @@ class Form(NamedTuple):
 
 
 def _heads(array: np.ndarray, heads: int) -> np.ndarray:
-    """[D, H E] -> [D, H, E]."""
+    """Splits [D, H E] to [D, H, E]."""
     return array.reshape(array.shape[0], heads, -1)
 
 
 def _flat(array: np.ndarray) -> np.ndarray:
-    """[D, H, E] -> [D, H E]."""
+    """Joins [D, H, E] to [D, H E]."""
     return array.reshape(array.shape[0], -1)
 
 
 def _after(first: int) -> Form:
-    """A table whose first rows stand for no token, and are zeros out."""
+    """Skips the first positions of a table, and writes zeros instead."""
 
     def write(x: np.ndarray, heads: int) -> list[np.ndarray]:
         return [np.pad(x, ((first, 0), (0, 0)))]
@@ -56,7 +55,7 @@ JOINED_TURNED = Form(
     lambda x: np.concatenate([part.T for part in x], axis=-1),
     lambda x, heads: [part.T for part in np.split(x, 3, axis=-1)],
 )
-# XLNet and the Model Garden keep the heads apart: [D, H, E].
+# XLNet and the Model Garden have an axis of heads: [D, H, E].
 FLAT = Form(lambda x: _flat(x[0]), lambda x, heads: [_heads(x, heads)])
 FLAT_TURNED = Form(
     lambda x: _flat(x[0]).T, lambda x, heads: [_heads(x.T, heads)]
@@ -81,21 +80,18 @@ Lines = Mapping[str, tuple[str | tuple[str, ...], Form]]
 
 
 class Naming(NamedTuple):
-    """What one kind of model calls its weights.
+    """The names of the weights of one kind of model.
 
     Attributes:
-        encoder: of what stands once; `layer` of each layer.
-        layer: our paths below `encoder/layer_{i}/`.
-        heads: by row, below `objectives/ROW/`.
-        copies: names that repeat another (tied): by name, whose.
-        dropped: beginnings of names that have no place here, with what they
-            are.
-        unsaid: beginnings of names of which nobody need be told: counters
-            and slots of an optimizer.
-        prefixes: that stand before the encoder's names, the first where they
-            are written with a head.
-        old: regular expressions of what stands otherwise in some files, and
-            what it is here; in order.
+        encoder: names outside layers, by path below `encoder/`.
+        layer: names of each layer, by path below `encoder/layer_{i}/`.
+        heads: names of heads by row, by path below `objectives/ROW/`.
+        copies: names of tied weights, and the names of which they are copies.
+        dropped: beginnings of names without a place here, and descriptions.
+        ignored: beginnings of names that are not even mentioned: counters and
+            slots of an optimizer.
+        prefixes: before the encoder's names; the first is written with a head.
+        old: regular expressions for older names, and replacements; in order.
     """
 
     encoder: Lines
@@ -103,13 +99,13 @@ class Naming(NamedTuple):
     heads: Mapping[str, Lines] = {}
     copies: Mapping[str, str] = {}
     dropped: Mapping[str, str] = {}
-    unsaid: tuple[str, ...] = ()
+    ignored: tuple[str, ...] = ()
     prefixes: tuple[str, ...] = ('',)
     old: Mapping[str, str] = {}
 
 
 def after_padding(naming: Naming, first: int) -> Naming:
-    """Gives a naming whose first `first` positions stand for no token."""
+    """Returns a naming whose first `first` positions belong to no token."""
     theirs, _ = naming.encoder['position_embeddings']
     return naming._replace(
         encoder={
@@ -119,7 +115,7 @@ def after_padding(naming: Naming, first: int) -> Naming:
 
 
 class _Style(NamedTuple):
-    """How a framework ends the names of a part, and how its kernels lie."""
+    """Endings of names in a framework, and the form of kernels."""
 
     kernel: str
     bias: str
@@ -131,21 +127,21 @@ class _Style(NamedTuple):
     def dense(
         self, theirs: str, kernel: str = 'kernel', bias: str = 'bias'
     ) -> Lines:
-        """A dense layer."""
+        """Names a dense layer."""
         return {
             kernel: (theirs + self.kernel, self.form),
             bias: (theirs + self.bias, SAME),
         }
 
     def norm(self, ours: str, theirs: str) -> Lines:
-        """A layer norm."""
+        """Names a layer norm."""
         return {
             f'{ours}_gamma': (theirs + self.gamma, SAME),
             f'{ours}_beta': (theirs + self.beta, SAME),
         }
 
     def mlm(self, dense: str, norm: str, bias: str) -> Lines:
-        """The head that fills masks."""
+        """Names the head that fills masks."""
         return {
             **self.dense(dense),
             **self.norm('norm', norm),
@@ -153,7 +149,7 @@ class _Style(NamedTuple):
         }
 
     def pooled(self, pooler: str, classes: str) -> Lines:
-        """A head on what sums a text up."""
+        """Names a head on the state that represents a text."""
         return {
             **self.dense(pooler, 'pooler_kernel', 'pooler_bias'),
             **self.dense(classes),
@@ -170,7 +166,7 @@ class _Style(NamedTuple):
         outer_norm: str,
         parts: Sequence[str] = ('query', 'key', 'value'),
     ) -> Lines:
-        """A layer of a Transformer; PART in `qkv` is each of `parts`."""
+        """Names a layer of a Transformer; PART in `qkv` is each of `parts`."""
         joined = {}
         ends = ('kernel', self.kernel), ('bias', self.bias)
         for (ours, end), form in zip(ends, self.joined, strict=True):
@@ -190,7 +186,7 @@ class _Style(NamedTuple):
     def relative_layer(
         self, below: str, kernel: str, vector: str, norm: str
     ) -> Lines:
-        """A layer of XLNet; PART is what `kernel` and `vector` are of."""
+        """Names a layer of XLNet; PART in patterns is the name of a weight."""
 
         def of(pattern: str, part: str) -> str:
             return pattern.replace('PART', part)
@@ -267,7 +263,7 @@ _BERT = Naming(
         'cls.predictions.decoder.bias': 'cls.predictions.bias',
     },
     dropped={'pooler.': 'the pooler'},
-    unsaid=('embeddings.position_ids', 'embeddings.token_type_ids'),
+    ignored=('embeddings.position_ids', 'embeddings.token_type_ids'),
     prefixes=('bert.', ''),
     old={r'\.gamma$': '.weight', r'\.beta$': '.bias'},
 )
@@ -306,7 +302,7 @@ _DISTILBERT = _BERT._replace(
     },
     copies={'vocab_projector.weight': '{p}embeddings.word_embeddings.weight'},
     dropped={},
-    unsaid=('embeddings.position_ids',),
+    ignored=('embeddings.position_ids',),
     prefixes=('distilbert.', ''),
 )
 # Clark et al. 2020; of the small ones embeddings are narrower than the layers.
@@ -366,7 +362,7 @@ _GPT = Naming(
     ),
     heads={'gpt': {}},  # scores are of the embeddings alone
     copies={'lm_head.weight': '{p}tokens_embed.weight'},
-    unsaid=('position_ids', 'h.{i}.attn.bias'),
+    ignored=('position_ids', 'h.{i}.attn.bias'),
     prefixes=('transformer.', ''),
 )
 # Radford et al. 2019: norms come first, and one more last.
@@ -377,7 +373,7 @@ _GPT_2 = _GPT._replace(
         **_TORCH.norm('last_norm', 'ln_f'),
     },
     copies={'lm_head.weight': '{p}wte.weight'},
-    unsaid=('h.{i}.attn.bias', 'h.{i}.attn.masked_bias'),
+    ignored=('h.{i}.attn.bias', 'h.{i}.attn.masked_bias'),
 )
 
 # Warner et al. 2024: no biases; the first layer has no norm before attention.
@@ -463,7 +459,7 @@ GOOGLE: dict[str, Naming] = {
             },
         },
         dropped={'pooler/': 'the pooler'},
-        unsaid=_SLOTS,
+        ignored=_SLOTS,
         prefixes=('bert/',),
     ),
     'xlnet_config.json': Naming(
@@ -478,7 +474,7 @@ GOOGLE: dict[str, Naming] = {
             'LayerNorm',
         ),
         heads={'plm': {'piece_bias': ('model/lm_loss/bias', SAME)}},
-        unsaid=_SLOTS,
+        ignored=_SLOTS,
         prefixes=('model/transformer/',),
     ),
 }
@@ -517,10 +513,10 @@ GARDEN = Naming(
         'next_sentence': 'the head of the next sentence',
         'classification_heads': 'a head of classes',
     },
-    unsaid=('save_counter', 'optimizer', 'global_step'),
+    ignored=('save_counter', 'optimizer', 'global_step'),
     prefixes=('encoder/', 'model/', ''),
-    # Of a pretrainer, whole or in its parts. What two layers share is called
-    # by the first of them.
+    # Of a pretrainer, whole or in its parts. A weight that two layers share has
+    # the name of the first.
     old={
         r'^model/encoder_network/': 'encoder/',
         r'^model/(masked_lm|classification_heads)/': r'\1/',

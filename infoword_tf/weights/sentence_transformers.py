@@ -1,6 +1,6 @@
 """Folders of sentence-transformers: how states become the vector of a text.
 
-    modules.json   its modules in order: Transformer, Pooling, Dense, Normalize;
+    modules.json   the modules in order: Transformer, Pooling, Dense, Normalize;
                    of a CrossEncoder a Transformer alone
     config_sentence_transformers.json   model_type, prompts, similarity
     sentence_bert_config.json   max_seq_length
@@ -20,24 +20,21 @@ from infoword_tf.inference.loaded import Loaded
 from infoword_tf.weights import huggingface
 from infoword_tf.weights.architectures import check_values
 from infoword_tf.weights.converted import VectorSettings
-from infoword_tf.weights.tensors import (
-    SINGLE,
-    Tensors,
-    open_safetensors,
-)
+from infoword_tf.weights.tensors import SINGLE, open_safetensors
+from infoword_tf.weights.tokenizer_reader import read_optional_json
 
 MODULES = 'modules.json'
 SETTINGS = 'config_sentence_transformers.json'
 CONFIG = 'config.json'  # of each module
-# The first that is there counts; the first is written.
+# The first of these in a folder is read; the first of all is written.
 TRANSFORMERS = tuple(
     f'sentence_{kind}_config.json'
     for kind in ('bert', 'roberta', 'distilbert', 'camembert', 'albert',
                  'xlm-roberta', 'xlnet')
 )  # fmt: skip
 VECTORS, CLASSES = 'SentenceTransformer', 'CrossEncoder'
-# By model_type, what the file of the Transformer has to say; as
-# `check_values` reads it.
+# Values that can be converted, for `check_values`: of the Transformer by
+# model_type;
 _TASKS = {
     VECTORS: {
         'transformer_task': ('feature-extraction',),
@@ -52,7 +49,7 @@ _OUTPUTS = {
     VECTORS: ('last_hidden_state', ['last_hidden_state']),
     CLASSES: ('logits', ['logits']),
 }
-# Of all Transformers, and of modules that read vectors.
+# of all Transformers; of modules that read vectors.
 _OF_TEXTS = {
     'processing_kwargs': ({}, None), 'query_length': (None,),
     'document_length': (None,), 'query_expansion': (None,),
@@ -61,8 +58,8 @@ _OF_VECTORS = {
     'module_input_name': ('sentence_embedding',),
     'module_output_name': ('sentence_embedding', None),
 }
-# Ours, and the flag of Pooling; its name in newer files is the same without
-# what stands before it.
+# Poolings here, and flags of the module Pooling. Newer files have names, which
+# are the ends of these flags.
 POOLINGS = {
     'cls': 'pooling_mode_cls_token',
     'mean': 'pooling_mode_mean_tokens',
@@ -82,7 +79,7 @@ _KNOWN = ('Transformer', 'Pooling', 'Dense', 'Normalize', 'Dropout')
 
 
 def is_one(folder: pathlib.Path) -> bool:
-    """Whether a folder is of sentence-transformers."""
+    """Tells whether a folder is of sentence-transformers."""
     return (folder / MODULES).is_file()
 
 
@@ -90,23 +87,24 @@ def read(folder: pathlib.Path) -> tuple[pathlib.Path, VectorSettings]:
     """Finds where the encoder lies, and how a text becomes a vector.
 
     Raises:
-        FileNotFoundError: a module lacks its files.
-        ValueError: a module that is not known, or in another order.
+        FileNotFoundError: a module without files.
+        ValueError: an unknown module, or an order that cannot be converted.
     """
     modules = _modules(folder)
     kinds = [kind for kind, _ in modules]
-    where, settings = f'{folder}/{SETTINGS}', _json(folder / SETTINGS)
+    where = f'{folder}/{SETTINGS}'
+    settings = read_optional_json(folder / SETTINGS)
     kind = settings.get('model_type', VECTORS)
     if kind not in _TASKS:
         raise ValueError(
             f'{where} has the model_type {kind!r}; known are '
             f'{", ".join(_TASKS)}'
         )
-    wanted = ['Transformer'] if kind == CLASSES else ['Transformer', 'Pooling']
-    if kinds[:2] != wanted:
+    known = ['Transformer'] if kind == CLASSES else ['Transformer', 'Pooling']
+    if kinds[:2] != known:
         raise ValueError(
             f'{folder}/{MODULES} begins with {" and ".join(kinds[:2])}, not '
-            f'with {" and ".join(wanted)} as a {kind} that can be converted'
+            f'with {" and ".join(known)} as a {kind} that can be converted'
         )
     encoder = modules[0][1]
     limit, lower_case = _transformer(encoder, kind)
@@ -129,7 +127,7 @@ def read(folder: pathlib.Path) -> tuple[pathlib.Path, VectorSettings]:
             continue
         if kind == 'Normalize':
             path = place / CONFIG
-            check_values(_json(path), _OF_VECTORS, str(path))
+            check_values(read_optional_json(path), _OF_VECTORS, str(path))
             normalize = True
             continue
         if kind != 'Dense' or normalize:
@@ -175,7 +173,7 @@ def read(folder: pathlib.Path) -> tuple[pathlib.Path, VectorSettings]:
 
 
 def _modules(folder: pathlib.Path) -> list[tuple[str, pathlib.Path]]:
-    """What each module is, and where it lies."""
+    """Lists the kind and the folder of each module."""
     import json
 
     path = folder / MODULES
@@ -197,12 +195,12 @@ def _modules(folder: pathlib.Path) -> list[tuple[str, pathlib.Path]]:
 
 
 def _transformer(folder: pathlib.Path, kind: str) -> tuple[int | None, bool]:
-    """How long a text may be, where the module Transformer says it, and
-    whether it lower-cases texts before the tokenizer.
+    """Reads how long texts may be (None: no limit), and whether texts are
+    lower-cased before the tokenizer.
     """
     names = (folder / name for name in TRANSFORMERS)
     path = next((x for x in names if x.is_file()), folder / TRANSFORMERS[0])
-    settings, known = _json(path), _TASKS[kind]
+    settings, known = read_optional_json(path), _TASKS[kind]
     check_values(settings, known | _OF_TEXTS, str(path))
     modalities = settings.get('modality_config', {'text': {}})
     check_values(
@@ -221,10 +219,10 @@ def _transformer(folder: pathlib.Path, kind: str) -> tuple[int | None, bool]:
 def _prompts(
     settings: dict[str, Any], where: str
 ) -> tuple[dict[str, str], str | None]:
-    """Prompts by name, empty ones too, and the name of the default.
+    """Returns prompts by name, and the name of the default.
 
-    Beside a default each role has a prompt: the default is not for texts
-    whose role is known (`encode_query`, `encode_document`).
+    If there is a default, roles without a prompt get an empty one: the default
+    is not for `encode_query` and `encode_document`.
     """
     prompts = {k: v or '' for k, v in (settings.get('prompts') or {}).items()}
     prompt = settings.get('default_prompt_name')
@@ -241,11 +239,6 @@ def _prompts(
     return prompts, prompt
 
 
-def _json(path: pathlib.Path) -> dict[str, Any]:
-    """Reads a file of JSON; {} where there is none."""
-    return files.read_json(path) if path.is_file() else {}
-
-
 def _config(
     folder: pathlib.Path, kind: str
 ) -> tuple[pathlib.Path, dict[str, Any]]:
@@ -256,66 +249,62 @@ def _config(
 
 
 def _pooling(folder: pathlib.Path) -> tuple[str, bool]:
-    """Our name of a Pooling, and whether prompts count."""
+    """Reads the name of a Pooling, and whether states of prompts count."""
     path, config = _config(folder, 'Pooling')
-    named = config.get('pooling_mode')
-    if named is not None:
-        chosen = [named] if isinstance(named, str) else list(named)
-        chosen = [_NEW_NAMES.get(name, name) for name in chosen]
+    modes = config.get('pooling_mode')
+    if modes is not None:
+        modes = [modes] if isinstance(modes, str) else list(modes)
+        modes = [_NEW_NAMES.get(name, name) for name in modes]
     else:
-        chosen = [
-            key.removeprefix('pooling_mode_')
+        names = {flag: name for name, flag in POOLINGS.items()}
+        modes = [
+            names.get(key, key.removeprefix('pooling_mode_'))
             for key, value in config.items()
             if key.startswith('pooling_mode_') and value
-        ]
-        ours = {v.removeprefix('pooling_mode_'): k for k, v in POOLINGS.items()}
-        chosen = [ours.get(name, name) for name in chosen] or ['mean']
-    if len(chosen) != 1 or chosen[0] not in POOLINGS:
+        ] or ['mean']
+    if len(modes) != 1 or modes[0] not in POOLINGS:
         raise ValueError(
-            f'{path} pools by {" and ".join(chosen) or "nothing"}; known is '
+            f'{path} pools by {" and ".join(modes) or "nothing"}; known is '
             f'one of {", ".join(POOLINGS)}'
         )
-    return chosen[0], bool(config.get('include_prompt', True))
+    return modes[0], bool(config.get('include_prompt', True))
 
 
 def _dense(
     folder: pathlib.Path, number: int
 ) -> tuple[DenseConfig, dict[str, Any]]:
-    """One Dense and its weights, by our paths."""
+    """Reads a Dense, and the weights by path."""
     path, config = _config(folder, 'Dense')
     known = {**_OF_VECTORS, 'use_residual': (False, None)}
     check_values(config, known, str(path))
     name = config.get('activation_function', ACTIVATIONS['tanh'])
     ours = {v.rpartition('.')[2]: k for k, v in ACTIVATIONS.items()}
-    if name.rpartition('.')[2] not in ours:
+    activation = ours.get(name.rpartition('.')[2])
+    if activation is None:
         raise ValueError(
             f'{path} has the activation {name}; known are '
             f'{", ".join(ACTIVATIONS.values())}'
         )
-    held: Tensors = open_safetensors(folder)
+    weights = open_safetensors(folder)
     bias = bool(config.get('bias', True))
     names = ['linear.weight', *(['linear.bias'] if bias else [])]
-    if sorted(held) != sorted(names):
+    if sorted(weights) != sorted(names):
         raise ValueError(
-            f'{folder} holds {", ".join(sorted(held))}, not {", ".join(names)}'
+            f'{folder} holds {", ".join(sorted(weights))}, not '
+            f'{", ".join(names)}'
         )
-    arrays = {f'dense_{number}/kernel': held['linear.weight'].T}
+    arrays = {f'dense_{number}/kernel': weights['linear.weight'].T}
     if bias:
-        arrays[f'dense_{number}/bias'] = held['linear.bias']
-    return (
-        DenseConfig(
-            int(config['out_features']), ours[name.rpartition('.')[2]], bias
-        ),
-        arrays,
-    )
+        arrays[f'dense_{number}/bias'] = weights['linear.bias']
+    return DenseConfig(int(config['out_features']), activation, bias), arrays
 
 
 def write(folder: pathlib.Path, loaded: Loaded) -> list[str]:
-    """Writes a workdir as sentence-transformers loads it; as
-    `huggingface.write`.
+    """Writes a workdir as a folder of sentence-transformers.
 
-    What knows classes of pairs, in one order, becomes a CrossEncoder unless
-    layers stand over its vectors; all else a SentenceTransformer.
+    A model that classifies pairs in one order, and has no layers over vectors,
+    becomes a CrossEncoder, others a SentenceTransformer. Returns and raises as
+    `huggingface.write`.
     """
     config = loaded.config
     row = huggingface.heads_of(loaded).get('label')
@@ -359,7 +348,7 @@ def write(folder: pathlib.Path, loaded: Loaded) -> list[str]:
         for layer, x in zip(config.dense, loaded.model.dense, strict=True)
     ]
     dims = config.dims
-    if dims and config.normalize:  # theirs are cut when their length is 1
+    if dims and config.normalize:  # sentence-transformers cuts afterwards
         wide = config.dense[-1].width if config.dense else width
         cut = DenseConfig(dims, 'identity', bias=False)
         layers.append((cut, np.eye(wide, dims, dtype=np.float32), None))
@@ -392,10 +381,10 @@ def write(folder: pathlib.Path, loaded: Loaded) -> list[str]:
 
 
 def _write_classes(folder: pathlib.Path, loaded: Loaded) -> list[str]:
-    """Writes a CrossEncoder, as its own code saves one.
+    """Writes a CrossEncoder, as sentence-transformers saves one.
 
-    One class, or several of which a text may have any, are scored by the
-    logistic function, others by their logits.
+    Scores of one class, or of several that a text may have together, are
+    logistic, others logits.
     """
     config = loaded.config
     dropped = huggingface.write(folder, loaded)
@@ -427,7 +416,7 @@ def _write_settings(
     max_length: int,
     **transformer: str,
 ) -> None:
-    """Writes what stands beside the modules."""
+    """Writes the files beside the modules."""
     files.write_json(
         folder / MODULES,
         [

@@ -1,7 +1,6 @@
-"""Named arrays of other people's files, read when they are asked for.
+"""Named arrays of public files, read one at a time.
 
-A model of 1.3 GB is not held twice: each array is read, turned into ours and
-let go.
+So a model of 1.3 GB is not in memory twice.
 """
 
 import pathlib
@@ -18,20 +17,20 @@ _VALUE = '/.ATTRIBUTES/VARIABLE_VALUE'
 
 
 class Tensors(Mapping[str, np.ndarray]):
-    """Arrays by name; float32 where they are of another float.
+    """Arrays by name; floats of other sizes are read as float32.
 
     Attributes:
-        where: for complaints.
+        where: name of the file, for errors.
     """
 
     def __init__(
         self, readers: Mapping[str, Callable[[], np.ndarray]], where: str
     ):
-        """Args: by name what reads it; `where` as the attribute."""
+        """Takes a function that reads the array of each name."""
         self._readers, self.where = dict(readers), where
 
     def __getitem__(self, name: str) -> np.ndarray:
-        """Reads one; ValueError: it holds what is no finite number."""
+        """Reads an array; ValueError: not all numbers are finite."""
         array = np.asarray(self._readers[name]())
         if array.dtype.kind not in 'iub' and array.dtype != np.float32:
             array = array.astype(np.float32)
@@ -45,27 +44,26 @@ class Tensors(Mapping[str, np.ndarray]):
         return array
 
     def __iter__(self) -> Iterator[str]:
-        """The names."""
+        """Iterates over names."""
         return iter(self._readers)
 
     def __len__(self) -> int:
-        """How many there are."""
+        """Counts the arrays."""
         return len(self._readers)
 
 
 def open_safetensors(folder: pathlib.Path, name: str | None = None) -> Tensors:
     """Opens model.safetensors, or else the shards that an index names.
 
-    An index beside model.safetensors is of older weights: transformers takes
-    the single file first.
+    transformers ignores an index beside model.safetensors, which is of older
+    weights.
 
     Args:
-        folder: holds the weights.
-        name: of the only file or index that counts; None: no one says it.
+        name: of the only file or index that counts; None: not known.
 
     Raises:
-        FileNotFoundError: there are none, or a shard is missing.
-        ValueError: a file is cut or damaged, or weights are pickled alone.
+        FileNotFoundError: no weights, or a missing shard.
+        ValueError: a truncated or damaged file, or pickled weights alone.
     """
     for path in (folder / n for n in ([name] if name else [SINGLE, INDEX])):
         if path.is_file():
@@ -96,10 +94,9 @@ def _shards(index: pathlib.Path) -> Tensors:
                 f'{folder}: {index.name} names the shard {shard}, which is '
                 'not there; fetch it, too'
             )
-        held = _readers(folder / shard)
         readers |= {
             name: reader
-            for name, reader in held.items()
+            for name, reader in _readers(folder / shard).items()
             if places.get(name) == shard
         }
     if lacking := sorted(set(places) - set(readers)):
@@ -110,8 +107,15 @@ def _shards(index: pathlib.Path) -> Tensors:
     return Tensors(readers, str(folder))
 
 
+def _damaged(where: object, error: Exception) -> ValueError:
+    return ValueError(
+        f'{where} cannot be read ({error}); the file is truncated or damaged: '
+        'fetch it again'
+    )
+
+
 def _readers(path: pathlib.Path) -> dict[str, Callable[[], np.ndarray]]:
-    """By name, what reads it of a safetensors file."""
+    """Returns functions that read the arrays of a safetensors file, by name."""
     import ml_dtypes  # noqa: F401  names bfloat16 to NumPy
     from safetensors import SafetensorError, safe_open
 
@@ -119,13 +123,10 @@ def _readers(path: pathlib.Path) -> dict[str, Callable[[], np.ndarray]]:
         with safe_open(path, 'numpy') as file:
             names = list(file.keys())
     except (SafetensorError, OSError) as error:
-        raise ValueError(
-            f'{path} cannot be read ({error}); it is cut or damaged: fetch it '
-            'again'
-        ) from error
+        raise _damaged(path, error) from error
 
     def read(name: str) -> np.ndarray:
-        # Opened each time: what was read of an open file stays in memory.
+        # Opened each time: all that an open file has read stays in memory.
         with safe_open(path, 'numpy') as file:
             return file.get_tensor(name)
 
@@ -133,16 +134,15 @@ def _readers(path: pathlib.Path) -> dict[str, Callable[[], np.ndarray]]:
 
 
 def open_checkpoint(folder: pathlib.Path) -> tuple[Tensors, pathlib.Path]:
-    """Those of a TensorFlow checkpoint, the only one of its folder.
-
-    Names of object checkpoints lose their ends.
+    """Opens the only TensorFlow checkpoint of a folder.
 
     Returns:
-        The arrays, and the path without its ending.
+        The arrays, by name without the ending that object checkpoints add; and
+        the path without `.index`.
 
     Raises:
-        FileNotFoundError: there is none.
-        ValueError: there are several, or it cannot be read.
+        FileNotFoundError: no checkpoint.
+        ValueError: several, or one that cannot be read.
     """
     import tensorflow as tf
 
@@ -157,25 +157,19 @@ def open_checkpoint(folder: pathlib.Path) -> tuple[Tensors, pathlib.Path]:
             f'{folder} holds several checkpoints ({names}); leave one'
         )
     prefix = paths[0].with_suffix('')
-    # What TensorFlow makes of them in Python.
+    # What TensorFlow raises on damaged files.
     damaged = tf.errors.OpError, RuntimeError, ValueError, IndexError
     try:
         reader = tf.train.load_checkpoint(str(prefix))
         names = reader.get_variable_to_shape_map()
     except damaged as error:
-        raise ValueError(
-            f'{prefix} cannot be read ({error}); it is cut or damaged: fetch '
-            'it again'
-        ) from error
+        raise _damaged(prefix, error) from error
 
     def read(name: str) -> np.ndarray:
         try:
             return reader.get_tensor(name)
         except damaged as error:
-            raise ValueError(
-                f'{prefix}: {name} cannot be read ({error}); the file is cut '
-                'or damaged: fetch it again'
-            ) from error
+            raise _damaged(f'{prefix}: {name}', error) from error
 
     return Tensors(
         {

@@ -13,7 +13,7 @@ from absl.testing import absltest, parameterized
 
 from infoword_tf.data import store
 from infoword_tf.data.documents import Document
-from infoword_tf.text.wordpiece import WordPiece
+from infoword_tf.text.wordpiece import WordPieceTokenizer
 
 VOCABULARY = [
     '[PAD]', '[UNK]', '[CLS]', '[SEP]', '[MASK]',
@@ -40,7 +40,7 @@ class StoreCase(parameterized.TestCase):
     @classmethod
     def setUpClass(cls):
         super().setUpClass()
-        cls.tokenizer = WordPiece(VOCABULARY)
+        cls.tokenizer = WordPieceTokenizer(VOCABULARY)
 
     def write(self, documents=DOCUMENTS):
         return store.write_store(
@@ -88,7 +88,7 @@ class WriteTest(StoreCase):
         whole = self.write(documents)
         self.path = self.folder / 'parts'
         calls = mock.patch.object(
-            self.tokenizer, 'pieces', wraps=self.tokenizer.pieces
+            self.tokenizer, 'tokenize_flat', wraps=self.tokenizer.tokenize_flat
         )
         with (
             mock.patch.object(store, '_SENTENCES_A_CALL', sentences),
@@ -127,7 +127,7 @@ class WriteTest(StoreCase):
     )
     def test_type_of_ids(self, size, dtype):
         vocabulary = VOCABULARY[:5] + [f'w{i}' for i in range(size - 5)]
-        self.tokenizer = WordPiece(vocabulary)
+        self.tokenizer = WordPieceTokenizer(vocabulary)
         actual = self.write([Document((f'w0 w{size - 6}',), '')])
         self.assertEqual(actual.ids.dtype, dtype)
         np.testing.assert_array_equal(actual.ids, [5, size - 1, 3])
@@ -178,7 +178,9 @@ class FailureTest(StoreCase):
             (documents(), mock.patch.object(store, '_SENTENCES_A_CALL', 2),
              'no more'),
             (DOCUMENTS,
-             mock.patch.object(self.tokenizer, 'pieces', side_effect=bad),
+             mock.patch.object(
+                 self.tokenizer, 'tokenize_flat', side_effect=bad
+             ),
              'bad bytes'),
         ):  # fmt: skip
             with patch, self.assertRaisesRegex(RuntimeError, message):

@@ -66,7 +66,7 @@ class ConvertedTest(parameterized.TestCase):
 
         model = loaded('classes')
         path = pathlib.Path(self.create_tempdir().full_path) / 'out'
-        convert.give(workdir('classes'), path, 'huggingface')
+        convert.write(workdir('classes'), path, 'huggingface')
         other = tokenizers.Tokenizer.from_file(str(path / 'tokenizer.json'))
         other.enable_truncation(model.max_length, strategy='longest_first')
         sizes = (0, 1, 2, 8, 9, 16, 17, 30)

@@ -26,7 +26,7 @@ from export.serving import model as standalone
 from infoword_tf.config import Config
 from infoword_tf.data import tables
 from infoword_tf.text import normalization, template
-from infoword_tf.text.wordpiece import WordPiece
+from infoword_tf.text.wordpiece import WordPieceTokenizer
 from tasks import sts
 from tests import places
 from tests.export import finetuned, workdirs
@@ -154,7 +154,7 @@ class TokenizerTest(parameterized.TestCase):
             if character.strip() and character != '\0'
         }
         vocabulary = [*learned, *sorted(more - set(learned))]
-        tokenizer = WordPiece(vocabulary, lower_case, **options)
+        tokenizer = WordPieceTokenizer(vocabulary, lower_case, **options)
         litert.write_tokenizer(FOLDER, tokenizer)
         ours = standalone.read_tokenizer(FOLDER)
         expected = tokenizer.tokenize(tf.constant(texts())).to_list()

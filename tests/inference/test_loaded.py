@@ -23,7 +23,7 @@ from infoword_tf.inference import vectors as inference
 from infoword_tf.model import Model
 from infoword_tf.resolve import ModelChoices, resolve
 from infoword_tf.text import vocabulary
-from infoword_tf.text.wordpiece import WordPiece
+from infoword_tf.text.wordpiece import WordPieceTokenizer
 from tests import corpus, places, zoo
 
 ROOT = pathlib.Path(__file__).parent.parent.parent
@@ -65,7 +65,7 @@ def write_workdir(folder, case, more=None, **changes):
     more: other rows; changes: of the config.
     """
     pieces = PIECES
-    tokenizer = WordPiece(pieces)
+    tokenizer = WordPieceTokenizer(pieces)
     config = zoo.config(case)
     arguments = {**config.encoder.arguments, 'vocab_size': len(pieces)}
     if 'layers' in arguments:

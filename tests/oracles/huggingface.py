@@ -6,9 +6,6 @@
 Weights are drawn here by their names, so that the file need not hold them. The
 second form loads the folders that our converter has written of each case (see
 tests/weights/test_huggingface.py) and compares what they answer.
-
-Glossary of shapes: B = 2 rows, T tokens, D width, L layers, C classes,
-V vocabulary.
 """
 
 import argparse
@@ -148,13 +145,13 @@ def run(model: Any, kind: str) -> dict[str, np.ndarray]:
     """layers [L + 1, B, T, D] and what heads say; 0 where padding is."""
     import torch
 
-    given = inputs(kind)
+    fields = inputs(kind)
     with torch.no_grad():
         answers = model(
-            **{name: torch.tensor(array) for name, array in given.items()},
+            **{name: torch.tensor(array) for name, array in fields.items()},
             output_hidden_states=True,
         )
-    real = given.get('attention_mask', np.ones((2, T)))[..., None]
+    real = fields.get('attention_mask', np.ones((2, T)))[..., None]
     layers = np.stack([x.numpy() for x in answers.hidden_states])
     actual = {'layers': (layers * real).astype(np.float32)}
     for name, ours in HEADS.items():
@@ -239,9 +236,9 @@ def load(folders: pathlib.Path) -> float:
 if __name__ == '__main__':
     parser = argparse.ArgumentParser()
     parser.add_argument('--folders', type=pathlib.Path)
-    given, rest = parser.parse_known_args()
-    if given.folders:
-        print(f'{load(given.folders):.1e} apart at most')
+    arguments, rest = parser.parse_known_args()
+    if arguments.folders:
+        print(f'{load(arguments.folders):.1e} apart at most')
     else:
         sys.argv[1:] = rest
         frozen.main('huggingface', make)

@@ -7,8 +7,7 @@ A folder is made here by `write`, without those libraries: its tokenizer by
 transformers and sentence-transformers write themselves: their small files lie
 beside the answers.
 
-Glossary of shapes: n = TEXTS or PAIRS, T tokens of the longest, D width,
-C classes.
+Glossary of shapes: n = TEXTS or PAIRS, C classes.
 """
 
 import base64

@@ -25,7 +25,7 @@ class FrozenTest(absltest.TestCase):
     def test_any_change_is_noticed(self):
         for path in (self.path, *sorted(frozen.FOLDER.glob('*.npz'))):
             arrays = frozen.read(path)
-            said = frozen.digest(arrays)
+            digest = frozen.digest(arrays)
             for name, array in arrays.items():
                 changed = array.copy()
                 whole = changed.dtype.kind != 'f'
@@ -35,10 +35,10 @@ class FrozenTest(absltest.TestCase):
                 )
                 changed = {**arrays, name: changed}
                 self.assertFalse(
-                    np.array_equal(frozen.digest(changed), said), name
+                    np.array_equal(frozen.digest(changed), digest), name
                 )
             # Of the last: as a file.
-            np.savez(self.path, **{frozen.DIGEST: said}, **changed)
+            np.savez(self.path, **{frozen.DIGEST: digest}, **changed)
             with self.assertRaisesRegex(ValueError, 'make oracles'):
                 frozen.read(self.path)
 

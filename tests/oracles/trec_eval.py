@@ -2,7 +2,7 @@
 
     .venv-oracles/bin/python -m tests.oracles.trec_eval [--write]
 
-Glossary of shapes: Q queries, N documents, J judgements.
+Glossary of shapes: Q queries, n documents, J judgements.
 """
 
 import numpy as np
@@ -21,7 +21,7 @@ MEASURES = (
 
 
 def make() -> dict[str, np.ndarray]:
-    """By level: scores [Q, N], judgements [J, 3], values [Q, measures].
+    """By level: scores [Q, n], judgements [J, 3], values [Q, measures].
 
     A judgement is query, document, grade.
     """

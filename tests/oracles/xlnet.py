@@ -5,8 +5,7 @@
 Its weights are drawn here, under its own names. PyTorch and TensorFlow crash
 in one process.
 
-Glossary of shapes: B = 2 rows, T tokens, P places, M tokens of memory, D
-width, L layers.
+Glossary of shapes: P places, m tokens of memory.
 """
 
 import itertools
@@ -34,9 +33,9 @@ CAUSAL_MEMORY = 12
 PADDING = [[0] * T, [0] * 8 + [1] * 4]
 
 
-def name_of(kind: str, *given: Any) -> str:
+def name_of(kind: str, *values: Any) -> str:
     """What a case is called in the file."""
-    return '/'.join([kind, *map(str, given)])
+    return '/'.join([kind, *map(str, values)])
 
 
 def make_inputs() -> dict[str, np.ndarray]:
@@ -105,7 +104,7 @@ def run(model: Any, **inputs: np.ndarray) -> dict[str, np.ndarray]:
 
     Returns:
         states [B, T or P, D]; layers [L + 1, B, T, D], of content, from the
-        embeddings on; memory [L, B, M, D] where some was given.
+        embeddings on; memory [L, B, m, D] where there is some.
     """
     import torch
 
@@ -116,33 +115,33 @@ def run(model: Any, **inputs: np.ndarray) -> dict[str, np.ndarray]:
     with torch.no_grad():
         actual = model(**inputs, use_mems=remembers, output_hidden_states=True)
     layers = actual.hidden_states[:: 2 if asks else 1]
-    made = {
+    answers = {
         'states': actual.last_hidden_state.numpy(),
         'layers': np.stack([x.numpy() for x in layers]),
     }
     if remembers:
-        made['memory'] = np.stack(
+        answers['memory'] = np.stack(
             [x.transpose(0, 1).numpy() for x in actual.mems]
         )
-    return made
+    return answers
 
 
 def make() -> dict[str, np.ndarray]:
     """Inputs, weights and answers of every case, by name."""
-    given = make_inputs()
-    arrays = {f'input/{name}': array for name, array in given.items()}
+    fields = make_inputs()
+    arrays = {f'input/{name}': array for name, array in fields.items()}
     texts = {
-        'input_ids': given['ids'].astype(np.int64),
-        'token_type_ids': given['segments'].astype(np.int64),
+        'input_ids': fields['ids'].astype(np.int64),
+        'token_type_ids': fields['segments'].astype(np.int64),
     }
 
     def add(case, answers, expected):
         for part in expected:
             arrays[f'{case}/{part}'] = answers[part]
 
-    rule = given['sees'][:, :, None] > given['ranks'][:, None]
+    rule = fields['sees'][:, :, None] > fields['ranks'][:, None]
     ordered = {**texts, 'perm_mask': 1 - rule.astype(np.float32)}
-    asked = np.eye(T, dtype=np.float32)[given['places']]
+    asked = np.eye(T, dtype=np.float32)[fields['places']]
     for case in STREAMS:
         memory, activation, clamp, bi_data = case
         model = make_model(
@@ -153,7 +152,7 @@ def make() -> dict[str, np.ndarray]:
             mem_len=MEMORY,
             reuse_len=KEPT,
         )
-        inputs = {**ordered, **({'mems': given['memory']} if memory else {})}
+        inputs = {**ordered, **({'mems': fields['memory']} if memory else {})}
         both = run(model, target_mapping=asked, **inputs)
         parts = ['states', 'layers', 'memory'][: 2 + memory]
         add(name_of('both', *case), both, parts)
@@ -168,11 +167,11 @@ def make() -> dict[str, np.ndarray]:
         )
         inputs = dict(texts)
         if memory:
-            inputs['mems'] = given['causal_memory']
+            inputs['mems'] = fields['causal_memory']
         answers = run(model, **inputs)
         add(name_of('causal', *case), answers, answers)
     model = make_model(attn_type='bi', ff_activation='gelu_new')
-    masked = given['padding'].astype(np.float32)
+    masked = fields['padding'].astype(np.float32)
     add('padding', run(model, **texts, input_mask=masked), ['states'])
     for name, weight in model.state_dict().items():
         arrays[f'weight/{name}'] = weight.numpy()

@@ -6,7 +6,7 @@ import string
 
 from infoword_tf.text.layout import LAYOUTS
 from infoword_tf.text.template import Template
-from infoword_tf.text.wordpiece import WordPiece
+from infoword_tf.text.wordpiece import WordPieceTokenizer
 
 SPECIALS = ('[PAD]', '[UNK]', '[CLS]', '[SEP]', '[MASK]')
 WORDS = ('who', 'what', 'saw', 'the', 'cat', 'dog', 'on', 'mat', 'cafe')
@@ -48,7 +48,7 @@ def asked(context, answer, text='who saw the cat', name='q'):
 def tokenizer():
     """Some words, and letters for all others."""
     letters = string.ascii_lowercase + string.digits + '.,!'
-    return WordPiece(
+    return WordPieceTokenizer(
         [*SPECIALS, *WORDS, *letters, *(f'##{c}' for c in letters)]
     )
 

@@ -198,7 +198,7 @@ class FlowCommandTest(command.Checks, absltest.TestCase):
         card = (folder / 'model' / 'MODEL_CARD.md').read_text()
         self.assertIn('of widths 64 (an invertible network)', card)
         with self.assertRaisesRegex(ValueError, 'an invertible network'):
-            convert.give(workdir, folder / 'theirs', 'sentence_transformers')
+            convert.write(workdir, folder / 'theirs', 'sentence_transformers')
 
         flags = (f'--init={workdir}', '--objectives=simcse', '--steps=2',
                  '--checkpoint_every=1')  # fmt: skip

@@ -17,7 +17,7 @@ from infoword_tf.data import store as stores
 from infoword_tf.encoders import Inputs
 from infoword_tf.model import Model
 from infoword_tf.text.wholewords import WholeWords
-from infoword_tf.text.wordpiece import WordPiece
+from infoword_tf.text.wordpiece import WordPieceTokenizer
 from infoword_tf.training.record import FINGERPRINT
 from tasks import lm
 from tests import places
@@ -49,7 +49,7 @@ class LmStandIn:
         uniform=False,
         row='transformer_xl',
         encoder='relative',
-        tokenizer=WordPiece,
+        tokenizer=WordPieceTokenizer,
         lower_case=False,
     ):
         sizes = {'layers': 1, 'heads': 2, 'causal': True, 'epsilon': 1e-12}
@@ -454,7 +454,7 @@ class LmUnknownTest(parameterized.TestCase):
     def test_one_piece(self, sentence, pieces, flags):
         from infoword_tf.data.documents import Document
 
-        tokenizer = WordPiece(VOCABULARY)
+        tokenizer = WordPieceTokenizer(VOCABULARY)
         documents = [
             Document(('the mat', sentence), 'x'),
             Document((), 'x'),

@@ -3,7 +3,7 @@
 import functools
 from pydoc_data import topics
 
-from infoword_tf.text.tokenizer import Tokenizer
+from infoword_tf.text.tokenizer import TextTokenizer
 from infoword_tf.text.tokenizers import TOKENIZERS
 
 SPECIALS = ('[PAD]', '[UNK]', '[CLS]', '[SEP]', '[MASK]')
@@ -19,14 +19,14 @@ LEARNED = {
 
 
 @functools.cache
-def learned(kind: str, lower_case: bool = True) -> Tokenizer:
+def learned(kind: str, lower_case: bool = True) -> TextTokenizer:
     """One of LEARNED."""
     return TOKENIZERS[kind].learn(TEXTS, LEARNED[kind], lower_case)
 
 
-def words_of(tokenizer: Tokenizer, *strings: str) -> list[str]:
+def words_of(tokenizer: TextTokenizer, *strings: str) -> list[str]:
     """The pieces of each word, joined: word starts made readable."""
-    actual = tokenizer.pieces([string.encode() for string in strings])
+    actual = tokenizer.tokenize_flat([string.encode() for string in strings])
     words: list[list[str]] = []
     for i, start in zip(actual.ids, actual.word_starts, strict=True):
         if start:

@@ -58,29 +58,29 @@ def learned():
 def both(option):
     """Ours and theirs."""
     chosen = dict(OPTIONS[option])
-    made = json.loads(json.dumps(learned()))
-    made['pre_tokenizer']['add_prefix_space'] = chosen.pop(
+    public = json.loads(json.dumps(learned()))
+    public['pre_tokenizer']['add_prefix_space'] = chosen.pop(
         'add_prefix_space', False
     )
-    made |= chosen
-    theirs = tokenizers.Tokenizer.from_str(json.dumps(made))
+    public |= chosen
+    theirs = tokenizers.Tokenizer.from_str(json.dumps(public))
     theirs.post_processor = processors.ByteLevel(
         trim_offsets=True,
-        add_prefix_space=made['pre_tokenizer']['add_prefix_space'],
+        add_prefix_space=public['pre_tokenizer']['add_prefix_space'],
     )
     theirs.encode_special_tokens = True
-    return BytePairs(made), theirs
+    return BytePairs(public), theirs
 
 
 @functools.cache
 def characters(lower_case=True):
     """GPT's kind, learned by theirs: ours and theirs."""
-    made = tokenizers.Tokenizer(
+    public = tokenizers.Tokenizer(
         models.BPE(unk_token='<unk>', end_of_word_suffix=ENDS)
     )
-    made.normalizer = normalizers.BertNormalizer(lowercase=lower_case)
-    made.pre_tokenizer = pre_tokenizers.BertPreTokenizer()
-    made.train_from_iterator(
+    public.normalizer = normalizers.BertNormalizer(lowercase=lower_case)
+    public.pre_tokenizer = pre_tokenizers.BertPreTokenizer()
+    public.train_from_iterator(
         real(),
         trainers.BpeTrainer(
             vocab_size=1500,
@@ -89,8 +89,8 @@ def characters(lower_case=True):
             show_progress=False,
         ),
     )
-    made.encode_special_tokens = True
-    return CharacterPairs(json.loads(made.to_str())), made
+    public.encode_special_tokens = True
+    return CharacterPairs(json.loads(public.to_str())), public
 
 
 def ids_of(tokenizer, texts):
@@ -200,15 +200,15 @@ class OracleTest(parameterized.TestCase):
 
     def test_rows_of_blanks(self):
         """Added pieces of 2 to 5 blanks, as code models have them."""
-        made = json.loads(json.dumps(learned()))
-        size = len(made['model']['vocab'])
+        public = json.loads(json.dumps(learned()))
+        size = len(public['model']['vocab'])
         for count in range(2, 6):
-            made['added_tokens'].append({
+            public['added_tokens'].append({
                 'id': size + count - 2, 'content': ' ' * count,
                 'single_word': False, 'lstrip': False, 'rstrip': False,
                 'normalized': True, 'special': False,
             })  # fmt: skip
-        theirs = tokenizers.Tokenizer.from_str(json.dumps(made))
+        theirs = tokenizers.Tokenizer.from_str(json.dumps(public))
         theirs.encode_special_tokens = True
         texts = [
             f'{before}{" " * count}{after}'
@@ -220,7 +220,7 @@ class OracleTest(parameterized.TestCase):
         texts += ['a  b   c', ' '.join(texts), *HARD]
         expected = theirs.encode_batch(texts, add_special_tokens=False)
         self.assertEqual(
-            ids_of(BytePairs(made), texts), [row.ids for row in expected]
+            ids_of(BytePairs(public), texts), [row.ids for row in expected]
         )
 
 
@@ -230,18 +230,18 @@ class MergesTest(parameterized.TestCase):
         """Also of no order: theirs takes any, in any."""
         generator = random.Random(seed)
         vocab = {piece: i for i, piece in enumerate('abcd')}
-        made = []
+        public = []
         for _ in range(40):
             left, right = generator.choices(list(vocab), k=2)
-            if len(left + right) < 8 and (left, right) not in made:
+            if len(left + right) < 8 and (left, right) not in public:
                 vocab.setdefault(left + right, len(vocab))
-                made.append((left, right))
+                public.append((left, right))
         if seed % 2:
-            generator.shuffle(made)
+            generator.shuffle(public)
         merges = Merges(
-            [(vocab[a], vocab[b], vocab[a + b]) for a, b in made], len(vocab)
+            [(vocab[a], vocab[b], vocab[a + b]) for a, b in public], len(vocab)
         )
-        other = models.BPE(vocab, made)
+        other = models.BPE(vocab, public)
         words = [
             ''.join(generator.choices('abcd', k=generator.randint(1, length)))
             for length in (3, 10, 30, 200)
@@ -284,12 +284,12 @@ class MergesTest(parameterized.TestCase):
 
     def test_a_piece_that_no_merge_makes_is_no_word(self):
         """Unless `ignore_merges`: then a piece is one whatever makes it."""
-        made = json.loads(json.dumps(learned()))
-        made['model']['vocab']['zqzq'] = len(made['model']['vocab'])
+        public = json.loads(json.dumps(learned()))
+        public['model']['vocab']['zqzq'] = len(public['model']['vocab'])
         for ignore in False, True:
-            made['model']['ignore_merges'] = ignore
-            theirs = tokenizers.Tokenizer.from_str(json.dumps(made))
-            (actual,) = ids_of(BytePairs(made), ['zqzq'])
+            public['model']['ignore_merges'] = ignore
+            theirs = tokenizers.Tokenizer.from_str(json.dumps(public))
+            (actual,) = ids_of(BytePairs(public), ['zqzq'])
             self.assertEqual(actual, theirs.encode('zqzq').ids)
             self.assertEqual(len(actual) == 1, ignore)
 
@@ -321,7 +321,7 @@ class BytePairsTest(parameterized.TestCase):
             ''.join(generator.choices("ab'strevlmd  \n1!", k=20))
             for _ in range(3000)
         ]
-        words = self.tokenizer._parted(tf.constant(texts), False)
+        words = self.tokenizer._split(tf.constant(texts), False)
         actual = tf.RaggedTensor.from_row_splits(words.words, words.splits)
         self.assertEqual(
             actual.to_list(),
@@ -365,11 +365,11 @@ class BytePairsTest(parameterized.TestCase):
     def test_back_to_text(self):
         for text in [*HARD, *TEXTS]:
             (ids,) = ids_of(self.tokenizer, [text])
-            self.assertEqual(self.tokenizer.text(ids), text)
-        self.assertEqual(self.tokenizer.text([0, 2, 3]), '')
+            self.assertEqual(self.tokenizer.detokenize(ids), text)
+        self.assertEqual(self.tokenizer.detokenize([0, 2, 3]), '')
         ours, _ = characters()
         (ids,) = ids_of(ours, ['The file is here.'])
-        self.assertEqual(ours.text(ids), 'the file is here .')
+        self.assertEqual(ours.detokenize(ids), 'the file is here .')
 
     def test_the_text_of_a_special_piece_is_text(self):
         (ids,) = ids_of(self.tokenizer, ['[MASK] [SEP]'])
@@ -379,13 +379,13 @@ class BytePairsTest(parameterized.TestCase):
 
     def test_word_starts(self):
         strings = [b'unwanted, (running).', b'', b"it's a . b", 'é 字'.encode()]
-        actual = self.tokenizer.pieces(strings)
+        actual = self.tokenizer.tokenize_flat(strings)
         np.testing.assert_array_equal(
             actual.ids, self.tokenizer.tokenize(strings).values
         )
         words = [0, *np.flatnonzero(actual.word_starts)[1:], len(actual.ids)]
         spelled = [
-            self.tokenizer.text(actual.ids[a:b].tolist())
+            self.tokenizer.detokenize(actual.ids[a:b].tolist())
             for a, b in itertools.pairwise(words)
         ]
         self.assertEqual(
@@ -397,7 +397,7 @@ class BytePairsTest(parameterized.TestCase):
         """As of RoBERTa, whose <mask> takes it."""
         parts = tf.constant(['the ', ' of a \n', '.', 'end '])
         inside = tf.constant([False, True, True, False])
-        actual = self.tokenizer.tokenize_parts(parts, inside)
+        actual = self.tokenizer.tokenize_between_masks(parts, inside)
         self.assertEqual(
             actual.to_list(),
             ids_of(self.tokenizer, ['the', ' of a', '.', 'end ']),
@@ -430,26 +430,26 @@ class BytePairsTest(parameterized.TestCase):
             BytePairs.read(path)
 
         def changed(**model):
-            made = json.loads(json.dumps(learned()))
-            made['model'] |= model
-            return made
+            public = json.loads(json.dumps(learned()))
+            public['model'] |= model
+            return public
 
-        for wrong, said in (
+        for wrong, message in (
             (changed(merges=[['a', 'b'], ['x', 'nothing']]),
-             r"the merge 2 of 2, \['x', 'nothing'\], is none of two pieces"),
+             r"the merge 2 of 2, \['x', 'nothing'\], is none of two tokens"),
             (changed(merges=['a b c']), 'these merges are of another vocab'),
-            (changed(vocab={'a': 9}, merges=[]), 'lacks pieces for 255 of 256'),
+            (changed(vocab={'a': 9}, merges=[]), 'lacks tokens for 255 of 256'),
             (changed(vocab={**learned()['model']['vocab'], 'é': 9999}),
-             'the ids of 1,50. pieces are not 0 to'),
+             'the ids of 1,50. tokens are not 0 to'),
             (changed(dropout=0.1), 'with dropout cannot be kept'),
             ({**changed(), 'normalizer': {'type': 'NFKC'}},
              'normalises by NFKC'),
             ({**changed(), 'pre_tokenizer': {'type': 'Whitespace'}},
              'splits words by Whitespace'),
         ):  # fmt: skip
-            with self.assertRaisesRegex(ValueError, said):
+            with self.assertRaisesRegex(ValueError, message):
                 BytePairs(wrong)
-        self.assertTrue(issubclass(pairs.CannotKeep, ValueError))
+        self.assertTrue(issubclass(pairs.UnsupportedTokenizer, ValueError))
 
 
 if __name__ == '__main__':

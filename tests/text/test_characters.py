@@ -76,7 +76,7 @@ class WidenedTest(parameterized.TestCase):
         ('का', ['का', 'ा']),
     )
     def test_pieces_of_a_tokenizer(self, text, expected):
-        tokenizer = wordpiece.WordPiece(VOCABULARY)
+        tokenizer = wordpiece.WordPieceTokenizer(VOCABULARY)
         texts = tf.constant([text.encode()])
         _, *offsets = tokenizer.tokenize_with_offsets(texts)
         starts, ends = characters.widened(texts, *offsets)

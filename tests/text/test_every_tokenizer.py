@@ -26,7 +26,7 @@ class PromisesTest(parameterized.TestCase):
     @parameterized.product(kind=list(LEARNED), lower_case=(True, False))
     def test_pieces_of_real_text(self, kind, lower_case):
         tokenizer = learned(kind, lower_case)
-        actual = tokenizer.pieces([text.encode() for text in TEXTS])
+        actual = tokenizer.tokenize_flat([text.encode() for text in TEXTS])
         self.assertEqual(actual.ids.dtype, np.int32)
         self.assertEqual(actual.word_starts.dtype, bool)
         ragged = tokenizer.tokenize(TEXTS)
@@ -43,7 +43,7 @@ class PromisesTest(parameterized.TestCase):
         kind=list(LEARNED), strings=([], [b''], [b'', b''])
     )
     def test_nothing(self, kind, strings):
-        actual = learned(kind).pieces(strings)
+        actual = learned(kind).tokenize_flat(strings)
         self.assertLen(actual.ids, 0)
         self.assertLen(actual.word_starts, 0)
         np.testing.assert_array_equal(
@@ -202,24 +202,24 @@ class Runs:
         """The same vocabulary, store and weights; by its name or the flag."""
         other = self.folder / f'list{pathlib.Path(self.file).suffix}'
         other.write_bytes((self.workdir / self.file).read_bytes())
-        self.train('given', f'--vocab={other}', f'--tokenizer={self.kind}')
+        self.train('named', f'--vocab={other}', f'--tokenizer={self.kind}')
         self.train('later', f'--init={self.workdir}', '--steps=1')
-        run, given, later = (
+        run, named, later = (
             (self.folder / name / self.file).read_bytes()
-            for name in ('run', 'given', 'later')
+            for name in ('run', 'named', 'later')
         )
-        self.assertEqual(run, given)
+        self.assertEqual(run, named)
         self.assertEqual(run, later)
         self.assertEqual(
             (self.workdir / 'weights.safetensors').read_bytes(),
-            (self.folder / 'given' / 'weights.safetensors').read_bytes(),
+            (self.folder / 'named' / 'weights.safetensors').read_bytes(),
         )
         self.assertLen(list((self.folder / 'cache' / 'stores').iterdir()), 1)
 
     def test_complaints(self):
-        given = f'--vocab={self.workdir}/{self.file}'
+        vocabulary = f'--vocab={self.workdir}/{self.file}'
         for more, message in (
-            ((given, '--tokenizer=wordpiece'),
+            ((vocabulary, '--tokenizer=wordpiece'),
              f'--tokenizer=wordpiece: --vocab=.*{self.file} is for '
              f'{self.kind}'),
             (('--vocab=a.model', '--tokenizer=words'), 'is for sentencepiece'),
@@ -318,9 +318,9 @@ class SentencePieceTest(Runs, absltest.TestCase):
         tokenizer = self.loaded.tokenizer
         ids = tokenizer.tokenize(['A list of names.'])[0].numpy().tolist()
         self.assertEqual(
-            tokenizer.text([*ids, tokenizer.sep_id]), 'a list of names.'
+            tokenizer.detokenize([*ids, tokenizer.sep_id]), 'a list of names.'
         )
-        self.assertEqual(tokenizer.text([]), '')
+        self.assertEqual(tokenizer.detokenize([]), '')
 
     def check_export(self, operations, card):
         self.assertContainsSubset(
@@ -367,7 +367,7 @@ class WordsTest(Runs, absltest.TestCase):
         tokenizer = self.loaded.tokenizer
         text = ' '.join(tokenizer.vocabulary[5:9])
         ids = tokenizer.tokenize([text])[0].numpy().tolist()
-        self.assertEqual(tokenizer.text([*ids, tokenizer.sep_id]), text)
+        self.assertEqual(tokenizer.detokenize([*ids, tokenizer.sep_id]), text)
 
     def check_export(self, operations, card):
         self.assertIn('a words vocabulary of 600 pieces, with case.', card)

@@ -17,7 +17,7 @@ from tokenizers import models, normalizers, pre_tokenizers
 from export import serving_ops
 from infoword_tf.text import normalization, vocabulary
 from infoword_tf.text.normalization import Normalization
-from infoword_tf.text.wordpiece import WordPiece
+from infoword_tf.text.wordpiece import WordPieceTokenizer
 from tests import places
 
 UNCASED, CASED = Normalization(), Normalization(lower_case=False)
@@ -92,7 +92,7 @@ def both(options):
         clean_text=options.clean,
     )
     theirs.pre_tokenizer = pre_tokenizers.BertPreTokenizer()
-    return WordPiece(pieces, *options), theirs
+    return WordPieceTokenizer(pieces, *options), theirs
 
 
 class KeptTest(absltest.TestCase):
@@ -103,21 +103,21 @@ class KeptTest(absltest.TestCase):
         self.addCleanup(self.forget)
 
     def forget(self):
-        normalization._kept_hidden.cache_clear()
-        normalization._kept_fitted.cache_clear()
+        normalization._cached_hidden.cache_clear()
+        normalization._cached_fit.cache_clear()
 
     def fit(self):
         self.forget()
         pieces = [*vocabulary.SPECIALS, 'a', 'x\u2e52y', '\ue000']
         with mock.patch.object(
-            normalization, '_fitted', side_effect=normalization._fitted
-        ) as made:
+            normalization, '_fit', side_effect=normalization._fit
+        ) as calls:
             model, spelled = normalization.fit(UNCASED, pieces)
-        return model.tobytes(), spelled, made.call_count
+        return model.tobytes(), spelled, calls.call_count
 
     def test_code_points_are_asked_about_once(self):
-        model, spelled, made = self.fit()
-        self.assertEqual(made, 1)
+        model, spelled, calls = self.fit()
+        self.assertEqual(calls, 1)
         self.assertNotEqual(spelled[-2], 'x\u2e52y')
         self.assertLen(list(self.folder.iterdir()), 2)
         self.assertEqual(self.fit(), (model, spelled, 0))
@@ -243,7 +243,7 @@ class WordPieceTest(parameterized.TestCase):
         self.assertTrue(np.all(starts.values < ends.values))
         self.assertTrue(np.all(ends.values <= lengths))
         np.testing.assert_array_equal(ours.tokenize(texts).values, ids.values)
-        actual = ours.pieces(texts[:100])
+        actual = ours.tokenize_flat(texts[:100])
         np.testing.assert_array_equal(
             actual.ids, ours.tokenize(texts[:100]).values
         )
@@ -262,16 +262,18 @@ class WordPieceTest(parameterized.TestCase):
     def test_identity_tells_options_apart(self):
         pieces = [*vocabulary.SPECIALS, 'a']
         names = {
-            (options.lower_case, WordPiece(pieces, *options).identity)
+            (options.lower_case, WordPieceTokenizer(pieces, *options).identity)
             for options in OPTIONS
         }
         self.assertLen(names, len(OPTIONS))
         # What None stands for is the same tokenizer, case aside.
         self.assertEqual(
-            WordPiece(pieces).identity, WordPiece(pieces, False, True).identity
+            WordPieceTokenizer(pieces).identity,
+            WordPieceTokenizer(pieces, False, True).identity,
         )
         self.assertNotEqual(
-            WordPiece(pieces).identity, WordPiece([*pieces, 'b']).identity
+            WordPieceTokenizer(pieces).identity,
+            WordPieceTokenizer([*pieces, 'b']).identity,
         )
 
     def test_options_are_read(self):
@@ -280,7 +282,7 @@ class WordPieceTest(parameterized.TestCase):
         path = pathlib.Path(folder.name) / 'vocab.txt'
         vocabulary.write(path, [*vocabulary.SPECIALS, 'a', 'á'])
         for options in OPTIONS:
-            tokenizer = WordPiece.read(path, **options._asdict())
+            tokenizer = WordPieceTokenizer.read(path, **options._asdict())
             self.assertEqual(tokenizer.normalization, options)
             self.assertEqual(tokenizer.lower_case, options.lower_case)
 

@@ -144,7 +144,7 @@ class TokenizeTest(parameterized.TestCase):
     @parameterized.parameters(
         (make(SPECIALS[:-1]), r'x.model: the model lacks \[MASK\] or <mask>'),
         (make(('[UNK]', '[PAD]')), r'\[CLS\] or <cls> or <s>, \[SEP\] or '),
-        (make(types={'[MASK]': 4}), r'\[MASK\] is a piece that text can spell'),
+        (make(types={'[MASK]': 4}), r'\[MASK\] is a token that text can spell'),
         (make(treat_whitespace_as_suffix=True), 'marks the ends of words'),
         (make(pieces=('a', 'a')), 'x.model is no SentencePiece model'),
         (learned('sentencepiece').model[:1000],
@@ -214,19 +214,19 @@ class OffsetsTest(parameterized.TestCase):
         Of unknown neighbours it gives each byte; a megabyte of them takes
         half a second, and as one piece half a minute.
         """
-        given, text = [], 'x' * 1000 + '漢' * 1000
+        sizes, text = [], 'x' * 1000 + '漢' * 1000
         for name in ('tokenize', 'tokenize_with_offsets'):
             real = getattr(tf_text.SentencepieceTokenizer, name)
 
             def spy(tokenizer, strings, real=real):
                 actual = real(tokenizer, strings)
                 ids = actual[0] if isinstance(actual, tuple) else actual
-                given.append(ids.flat_values.shape[0])
+                sizes.append(ids.flat_values.shape[0])
                 return actual
 
             with mock.patch.object(tf_text.SentencepieceTokenizer, name, spy):
                 getattr(self.tokenizer, name)([text])
-        self.assertEqual(given, [1 + len(text.encode())] * 2)
+        self.assertEqual(sizes, [1 + len(text.encode())] * 2)
 
 
 class PartsTest(parameterized.TestCase):
@@ -238,7 +238,7 @@ class PartsTest(parameterized.TestCase):
     )
     def test_only_after_a_space_is_there_a_mark(self, parts, expected):
         tokenizer = SentencePiece(make())
-        actual = tokenizer.tokenize_parts(
+        actual = tokenizer.tokenize_between_masks(
             tf.constant(parts), tf.range(len(parts)) > 0
         )
         read = [
@@ -250,7 +250,7 @@ class PartsTest(parameterized.TestCase):
     def test_a_text_without_a_mask_is_as_ever(self):
         tokenizer = learned('sentencepiece')
         texts = [*topics.topics.values(), '', ' x ']
-        actual = tokenizer.tokenize_parts(
+        actual = tokenizer.tokenize_between_masks(
             tf.constant(texts), tf.zeros(len(texts), tf.bool)
         )
         self.assertEqual(
@@ -265,7 +265,7 @@ class PiecesTest(parameterized.TestCase):
         cls.tokenizer = SentencePiece(make())
 
     def test_fields(self):
-        actual = self.tokenizer.pieces([b'unwanted, a.', b'', b'(b)'])
+        actual = self.tokenizer.tokenize_flat([b'unwanted, a.', b'', b'(b)'])
         np.testing.assert_array_equal(
             actual.ids, [6, 7, 8, 9, 12, 19, 5, 20, 14, 21]
         )
@@ -301,12 +301,12 @@ class PiecesTest(parameterized.TestCase):
     @parameterized.parameters(True, False)
     def test_words_of_real_text_begin_with_marks(self, lower_case):
         tokenizer = learned('sentencepiece', lower_case)
-        actual = tokenizer.pieces([text.encode() for text in TEXTS])
+        actual = tokenizer.tokenize_flat([text.encode() for text in TEXTS])
         marked = np.char.startswith(np.array(tokenizer.vocabulary), '▁')
         np.testing.assert_array_equal(actual.word_starts, marked[actual.ids])
 
     def test_in_a_store(self):
-        made = store.write_store(
+        stored = store.write_store(
             pathlib.Path(self.create_tempdir().full_path) / 'store',
             [
                 Document(('the b.', '', 'a (b)'), ''),
@@ -315,7 +315,7 @@ class PiecesTest(parameterized.TestCase):
             self.tokenizer,
             progress=False,
         )
-        read = [self.tokenizer.vocabulary[i] for i in made.ids]
+        read = [self.tokenizer.vocabulary[i] for i in stored.ids]
         self.assertEqual(
             read,
             ['▁the', '▁b', '.', '▁a', '▁', '(', 'b', ')', '[SEP]',
@@ -326,7 +326,7 @@ class PiecesTest(parameterized.TestCase):
         )  # fmt: skip
         both = word | sentence
         np.testing.assert_array_equal(
-            made.flags,
+            stored.flags,
             [both, word, 0, both, word, 0, 0, 0, word | end,
              both, 0, 0, word | end],
         )  # fmt: skip
@@ -343,9 +343,9 @@ class LearnTest(absltest.TestCase):
         lines, trainer = [], sentencepiece_library.SentencePieceTrainer
         real = trainer.train
 
-        def spy(sentence_iterator, **given):
+        def spy(sentence_iterator, **options):
             lines.extend(sentence_iterator)
-            return real(sentence_iterator=iter(lines), **given)
+            return real(sentence_iterator=iter(lines), **options)
 
         with mock.patch.object(trainer, 'train', spy):
             tokenizer = SentencePiece.learn(texts, 100)

@@ -165,39 +165,39 @@ class SampleTest(absltest.TestCase):
         self.assertCountEqual(vocabulary.sample(texts, 2.0), texts)
 
     def test_is_bounded_and_not_much_smaller(self):
-        kept = list(vocabulary.sample(self.texts(), 0.1))
-        size = sum(map(len, kept))
+        sampled = list(vocabulary.sample(self.texts(), 0.1))
+        size = sum(map(len, sampled))
         self.assertLessEqual(size, 100_000)
         self.assertGreater(size, 40_000)  # the last halving's loss
-        self.assertContainsSubset(kept, self.texts())
+        self.assertContainsSubset(sampled, self.texts())
 
     def test_does_not_depend_on_the_order(self):
         texts = self.texts()
-        kept = sorted(vocabulary.sample(texts, 0.1))
+        sampled = sorted(vocabulary.sample(texts, 0.1))
         for seed in range(5):
             random.Random(seed).shuffle(texts)
-            self.assertEqual(sorted(vocabulary.sample(texts, 0.1)), kept)
+            self.assertEqual(sorted(vocabulary.sample(texts, 0.1)), sampled)
 
     def test_nor_does_it_with_a_few_large_texts(self):
         for i in range(20):
             texts = [f'{i} {j} ' + 'x' * (700, 700, 100)[j] for j in range(3)]
-            kept = {
+            sampled = {
                 tuple(sorted(vocabulary.sample(order, 0.001)))
                 for order in itertools.permutations(texts)
             }
-            self.assertEqual(len(kept), 1, f'of triple {i}')
+            self.assertEqual(len(sampled), 1, f'of triple {i}')
 
     def test_is_no_prefix(self):
-        kept = set(vocabulary.sample(self.texts(), 0.1))
-        late = [text for text in self.texts()[2000:] if text in kept]
-        self.assertBetween(len(late) / len(kept), 0.3, 0.7)
+        sampled = set(vocabulary.sample(self.texts(), 0.1))
+        late = [text for text in self.texts()[2000:] if text in sampled]
+        self.assertBetween(len(late) / len(sampled), 0.3, 0.7)
 
     def test_large_texts_leave_something(self):
         # Each fits; together they do not. One of them has to stay.
         for i in range(20):
             texts = [f'{i} {j} ' + 'x' * 700 for j in range(2)]
-            kept = list(vocabulary.sample(texts, 0.001))
-            self.assertEqual(len(kept), 1, f'of pair {i}')
+            sampled = list(vocabulary.sample(texts, 0.001))
+            self.assertEqual(len(sampled), 1, f'of pair {i}')
 
     def test_one_text_beyond_the_bound_stays(self):
         texts = ['x' * 5000]

@@ -97,14 +97,14 @@ class PiecesTest(parameterized.TestCase):
     def test_real_text(self):
         """Every word is a piece of its own, and known: nothing is lost."""
         tokenizer = learned('words', lower_case=False)
-        actual = tokenizer.pieces([text.encode() for text in TEXTS])
+        actual = tokenizer.tokenize_flat([text.encode() for text in TEXTS])
         self.assertTrue(actual.word_starts.all())
         read = [tokenizer.vocabulary[i] for i in actual.ids]
         self.assertEqual(' '.join(read), ' '.join(TEXTS))
 
     def test_in_a_store(self):
         """A line end is one token, and `<unk>` a type like any other."""
-        made = store.write_store(
+        stored = store.write_store(
             pathlib.Path(self.create_tempdir().full_path) / 'store',
             [
                 Document(('The <unk> .', 'the'), ''),
@@ -115,11 +115,11 @@ class PiecesTest(parameterized.TestCase):
             progress=False,
         )
         self.assertEqual(
-            [WORDS[i] for i in made.ids],
+            [WORDS[i] for i in stored.ids],
             ['The', '[UNK]', '.', 'the', '[SEP]', '[SEP]', '[UNK]', '[SEP]'],
         )
-        self.assertEqual(made.flags.tolist(), [3, 1, 1, 3, 5, 5, 3, 5])
-        self.assertEqual(made.counts[1], 2)
+        self.assertEqual(stored.flags.tolist(), [3, 1, 1, 3, 5, 5, 3, 5])
+        self.assertEqual(stored.counts[1], 2)
 
 
 class LearnTest(absltest.TestCase):

@@ -22,8 +22,8 @@ class TokenizeTest(parameterized.TestCase):
     @classmethod
     def setUpClass(cls):
         super().setUpClass()
-        cls.uncased = wordpiece.WordPiece(UNCASED)
-        cls.cased = wordpiece.WordPiece(CASED, lower_case=False)
+        cls.uncased = wordpiece.WordPieceTokenizer(UNCASED)
+        cls.cased = wordpiece.WordPieceTokenizer(CASED, lower_case=False)
 
     @parameterized.parameters(
         ('UNwant\u00e9d,running', [9, 6, 7, 12, 10, 11]),
@@ -63,13 +63,13 @@ class TokenizeTest(parameterized.TestCase):
             ('', ''),
         ):
             ids = ids_of(self.uncased, text)
-            self.assertEqual(self.uncased.text(ids), expected)
+            self.assertEqual(self.uncased.detokenize(ids), expected)
         names = self.uncased.vocabulary
         goes_on = next(i for i, x in enumerate(names) if x.startswith('##'))
-        self.assertEqual(self.uncased.text([goes_on]), names[goes_on][2:])
+        self.assertEqual(self.uncased.detokenize([goes_on]), names[goes_on][2:])
         specials = self.uncased.specials
         self.assertEqual(
-            self.uncased.text([specials.cls_id, 13, specials.sep_id]), 'a'
+            self.uncased.detokenize([specials.cls_id, 13, specials.sep_id]), 'a'
         )
 
     def test_batches_are_ragged_int32(self):
@@ -78,7 +78,7 @@ class TokenizeTest(parameterized.TestCase):
         self.assertEqual(ragged.to_list(), [[13, 14], [], [9, 6, 7]])
 
     def test_ids_of_specials_are_read_from_the_vocabulary(self):
-        tokenizer = wordpiece.WordPiece(
+        tokenizer = wordpiece.WordPieceTokenizer(
             ['a', '[MASK]', '[SEP]', 'b', '[UNK]', '[CLS]', '[PAD]']
         )
         self.assertEqual(tokenizer.specials[:4], (5, 2, 1, 7))
@@ -88,12 +88,14 @@ class TokenizeTest(parameterized.TestCase):
 
     def test_vocabulary_is_checked(self):
         with self.assertRaisesRegex(ValueError, r'lacks \[UNK\]'):
-            wordpiece.WordPiece(['[PAD]', '[CLS]', '[SEP]', '[MASK]', 'a'])
+            wordpiece.WordPieceTokenizer(
+                ['[PAD]', '[CLS]', '[SEP]', '[MASK]', 'a']
+            )
 
 
 class OffsetsTest(absltest.TestCase):
     def test_bytes_of_the_original(self):
-        tokenizer = wordpiece.WordPiece(UNCASED)
+        tokenizer = wordpiece.WordPieceTokenizer(UNCASED)
         ids, starts, ends = tokenizer.tokenize_with_offsets(
             ['Café a', 'UNwantéd,b', '中a', 'cafe\u0301 b']
         )
@@ -113,10 +115,10 @@ class PiecesTest(parameterized.TestCase):
     @classmethod
     def setUpClass(cls):
         super().setUpClass()
-        cls.tokenizer = wordpiece.WordPiece(UNCASED)
+        cls.tokenizer = wordpiece.WordPieceTokenizer(UNCASED)
 
     def test_fields(self):
-        actual = self.tokenizer.pieces([b'unwanted, a.', b'', b'(b)'])
+        actual = self.tokenizer.tokenize_flat([b'unwanted, a.', b'', b'(b)'])
         np.testing.assert_array_equal(
             actual.ids, [9, 6, 7, 12, 13, 21, 22, 14, 23]
         )

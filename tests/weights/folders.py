@@ -92,10 +92,10 @@ def byte_pairs(*specials: str) -> tuple[list[str], list[str]]:
     merges += ['\u0120f i', '\u0120fi l', '\u0120fil e', 'o n', 'e r', 'o r',
                'a t', 'e n', 'i s', 'o f']  # fmt: skip
     merges = merges[: huggingface.BYTES - 256 - max(1, len(specials))]
-    made = [merge.replace(' ', '') for merge in merges]
+    merged = [merge.replace(' ', '') for merge in merges]
     if not specials:
-        return [*single, *made, '<|endoftext|>'], merges
-    return [*specials[:-1], *single, *made, specials[-1]], merges
+        return [*single, *merged, '<|endoftext|>'], merges
+    return [*specials[:-1], *single, *merged, specials[-1]], merges
 
 
 PAIRS = {
@@ -135,18 +135,18 @@ def write(
         text = '\n'.join(['#version: 0.2', *merges, ''])
         (folder / 'merges.txt').write_text(text)
     elif kind in ('xlm-roberta', 'xlnet'):
-        made = unigram()
+        described = unigram()
         if kind == 'xlnet':
             names = {'<s>': '<cls>', '</s>': '<sep>'}
-            for entry in made['added_tokens']:
+            for entry in described['added_tokens']:
                 entry['content'] = names.get(
                     entry['content'], entry['content']
                 )
-            made['model']['vocab'] = [
+            described['model']['vocab'] = [
                 (names.get(piece, piece), score)
-                for piece, score in made['model']['vocab']
+                for piece, score in described['model']['vocab']
             ]
-        files.write_json(folder / 'tokenizer.json', made)
+        files.write_json(folder / 'tokenizer.json', described)
     else:
         (folder / 'vocab.txt').write_text('\n'.join(vocabulary()) + '\n')
     return folder

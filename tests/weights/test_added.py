@@ -31,8 +31,12 @@ from infoword_tf.text import added as subject
 from infoword_tf.text import characters
 from infoword_tf.text.layout import layout_of
 from infoword_tf.text.template import Template
-from infoword_tf.text.wordpiece import WordPiece
-from infoword_tf.weights import around, pieces
+from infoword_tf.text.wordpiece import WordPieceTokenizer
+from infoword_tf.weights import (
+    post_processors,
+    tokenizer_reader,
+    tokenizer_writer,
+)
 from tests.weights import folders
 
 SPECIALS = folders.SPECIALS
@@ -70,41 +74,41 @@ def added(seed):
 
 def wordpiece(lower_case=True):
     """BERT's."""
-    made = tokenizers.Tokenizer(
+    public = tokenizers.Tokenizer(
         models.WordPiece(
             {piece: i for i, piece in enumerate(WORDS)},
             unk_token='[UNK]',
             max_input_chars_per_word=100,
         )  # fmt: skip
     )
-    made.normalizer = normalizers.BertNormalizer(lowercase=lower_case)
-    made.pre_tokenizer = pre_tokenizers.BertPreTokenizer()
-    made.add_special_tokens(SPECIALS)
-    return made
+    public.normalizer = normalizers.BertNormalizer(lowercase=lower_case)
+    public.pre_tokenizer = pre_tokenizers.BertPreTokenizer()
+    public.add_special_tokens(SPECIALS)
+    return public
 
 
 def byte_pairs(prefix=False, normalizer=None, trims=True):
     """RoBERTa's."""
     names, merges = folders.PAIRS['roberta']()
-    made = tokenizers.Tokenizer(
+    public = tokenizers.Tokenizer(
         models.BPE(
             {piece: i for i, piece in enumerate(names)},
             [tuple(merge.split(' ')) for merge in merges],
         )
     )
-    made.normalizer = normalizer
-    made.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=prefix)
-    made.post_processor = processors.ByteLevel(trim_offsets=trims)
-    made.add_special_tokens(
+    public.normalizer = normalizer
+    public.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=prefix)
+    public.post_processor = processors.ByteLevel(trim_offsets=trims)
+    public.add_special_tokens(
         ['<s>', '<pad>', '</s>', '<unk>', AddedToken('<mask>', lstrip=True)]
     )
-    return made
+    return public
 
 
 def character_pairs():
     """GPT's."""
     names = ['<unk>', '<s>', *LETTERS, *(f'{c}</w>' for c in LETTERS), 'he']
-    made = tokenizers.Tokenizer(
+    public = tokenizers.Tokenizer(
         models.BPE(
             {piece: i for i, piece in enumerate(names)},
             [('h', 'e')],
@@ -112,10 +116,10 @@ def character_pairs():
             end_of_word_suffix='</w>',
         )  # fmt: skip
     )
-    made.normalizer = normalizers.BertNormalizer()
-    made.pre_tokenizer = pre_tokenizers.BertPreTokenizer()
-    made.add_special_tokens(['<unk>'])
-    return made
+    public.normalizer = normalizers.BertNormalizer()
+    public.pre_tokenizer = pre_tokenizers.BertPreTokenizer()
+    public.add_special_tokens(['<unk>'])
+    return public
 
 
 @functools.cache
@@ -139,19 +143,19 @@ def unigram(normalizer=None, white=True, scheme='always', split=True,
     for i, c in enumerate(LETTERS):
         names += [(f'\u2581{c}', -2 - i / 50), (c, -3 - i / 50)]
     names += [('hello', -2.5), ('lo\u2581w', -2.0), ('<mask>', 0.0)]
-    made = tokenizers.Tokenizer(models.Unigram(names, 3, False))
+    public = tokenizers.Tokenizer(models.Unigram(names, 3, False))
     if normalizer is not None:
-        made.normalizer = normalizer
+        public.normalizer = normalizer
     marks = pre_tokenizers.Metaspace(prepend_scheme=scheme, split=split)
-    made.pre_tokenizer = marks
+    public.pre_tokenizer = marks
     if white:
-        made.pre_tokenizer = pre_tokenizers.Sequence(
+        public.pre_tokenizer = pre_tokenizers.Sequence(
             [pre_tokenizers.WhitespaceSplit(), marks]
         )
-    made.add_special_tokens(
+    public.add_special_tokens(
         ['<s>', '<pad>', '</s>', '<unk>', AddedToken('<mask>', lstrip=True)]
     )
-    return made
+    return public
 
 
 def modern():
@@ -186,30 +190,32 @@ class AddedTest(parameterized.TestCase):
         super().setUp()
         self.folder = pathlib.Path(self.create_tempdir().full_path)
 
-    def read(self, made, size=None, config=None, **settings):
+    def read(self, public, size=None, config=None, **settings):
         """What `pieces` reads of a folder."""
-        made.save(str(self.folder / 'tokenizer.json'))
+        public.save(str(self.folder / 'tokenizer.json'))
         files.write_json(self.folder / 'tokenizer_config.json', settings)
-        return pieces.read(self.folder, size or made.get_vocab_size(), config)
+        return tokenizer_reader.read(
+            self.folder, size or public.get_vocab_size(), config
+        )
 
     @parameterized.product(kind=list(KINDS), seed=(None, 1))
     def test_ids(self, kind, seed):
         """Blanks too, of Unigrams without a table of characters."""
-        made = KINDS[kind]()
+        public = KINDS[kind]()
         if seed:
-            made.add_tokens(added(seed))
-        tokenizer = self.read(made).tokenizer
-        some = texts(seed or 0)
+            public.add_tokens(added(seed))
+        tokenizer = self.read(public).tokenizer
+        strings = texts(seed or 0)
         if kind in ('xlm-r', 'modern'):  # SentencePiece keeps it before blanks
-            some = [text.replace('\u200b', '') for text in some]
+            strings = [text.replace('\u200b', '') for text in strings]
         expected = [
             actual.ids
-            for actual in made.encode_batch(some, add_special_tokens=False)
+            for actual in public.encode_batch(strings, add_special_tokens=False)
         ]
-        actual, starts, ends = tokenizer.tokenize_with_offsets(some)
-        for text, a, b in zip(some, actual.to_list(), expected, strict=True):
+        actual, starts, ends = tokenizer.tokenize_with_offsets(strings)
+        for text, a, b in zip(strings, actual.to_list(), expected, strict=True):
             self.assertEqual(a, b, repr(text))
-        self.assertEqual(tokenizer.tokenize(some).to_list(), expected)
+        self.assertEqual(tokenizer.tokenize(strings).to_list(), expected)
         self.assertTrue(np.all(starts.values <= ends.values))
         # Where nobody spells a token, nothing is different.
         plain = ['hello  world', ' a-b 1 ', '']
@@ -220,25 +226,29 @@ class AddedTest(parameterized.TestCase):
         if seed:  # and out again
             out = self.folder / 'out'
             out.mkdir()
-            pieces.write(out, tokenizer, 'bert', 64, 'bert')
+            tokenizer_writer.write(out, tokenizer, 'bert', 64, 'bert')
             written = tokenizers.Tokenizer.from_file(
                 str(out / 'tokenizer.json')
-            ).encode_batch(some, add_special_tokens=False)
+            ).encode_batch(strings, add_special_tokens=False)
             self.assertEqual([actual.ids for actual in written], expected)
 
     @parameterized.parameters('wordpiece', 'cased')
     def test_places(self, kind):
-        made = KINDS[kind]()
+        public = KINDS[kind]()
         # A token that takes blanks may overlap the next one there.
-        made.add_tokens([
+        public.add_tokens([
             AddedToken('[DOC]', lstrip=True, normalized=False), '<user>', 'Éa',
         ])  # fmt: skip
-        tokenizer = self.read(made).tokenizer
-        some = ['é\u0301漢字 [DOC]<USER> éa', 'Éa  hello [SEP]', '\x00<user>a']
-        _, starts, ends = tokenizer.tokenize_with_offsets(some)
+        tokenizer = self.read(public).tokenizer
+        strings = [
+            'é\u0301漢字 [DOC]<USER> éa',
+            'Éa  hello [SEP]',
+            '\x00<user>a',
+        ]
+        _, starts, ends = tokenizer.tokenize_with_offsets(strings)
         for text, a, b, actual in zip(
-            some, starts.to_list(), ends.to_list(), made.encode_batch(some),
-            strict=True,
+            strings, starts.to_list(), ends.to_list(),
+            public.encode_batch(strings), strict=True,
         ):  # fmt: skip
             self.assertEqual(
                 list(zip(a, b, strict=True)),
@@ -248,11 +258,11 @@ class AddedTest(parameterized.TestCase):
 
     @parameterized.parameters(False, True)
     def test_offsets_have_blanks_where_the_folder_says_so(self, trims):
-        made = byte_pairs(trims=trims)
-        tokenizer = self.read(made).tokenizer
+        public = byte_pairs(trims=trims)
+        tokenizer = self.read(public).tokenizer
         text = 'the file  is\there'
         _, starts, ends = tokenizer.tokenize_with_offsets([text])
-        offsets = made.encode(text).offsets
+        offsets = public.encode(text).offsets
         self.assertEqual(
             list(zip(starts[0].numpy(), ends[0].numpy(), strict=True)), offsets
         )
@@ -265,16 +275,16 @@ class AddedTest(parameterized.TestCase):
 
     def test_training_text_has_no_ends(self):
         """[SEP] in a text that is trained on would end it."""
-        made = wordpiece()
-        made.add_tokens(['[DOC]'])
-        tokenizer = self.read(made).tokenizer
-        number = made.token_to_id('[DOC]')
-        actual = tokenizer.pieces([b'[doc] [SEP] hello', b'hello[MASK]'])
+        public = wordpiece()
+        public.add_tokens(['[DOC]'])
+        tokenizer = self.read(public).tokenizer
+        number = public.token_to_id('[DOC]')
+        actual = tokenizer.tokenize_flat([b'[doc] [SEP] hello', b'hello[MASK]'])
         self.assertIn(number, actual.ids)
         self.assertNoCommonElements(actual.ids.tolist(), [0, 2, 3, 4])
         self.assertTrue(actual.word_starts[0])
         self.assertTrue(actual.word_starts[1])
-        self.assertEqual(tokenizer.text([number, 5]), '[DOC] a')
+        self.assertEqual(tokenizer.detokenize([number, 5]), '[DOC] a')
         self.assertNotIn(number, tokenizer.control_ids)
         self.assertEqual(tokenizer.vocabulary[number], '[DOC]')
 
@@ -288,9 +298,9 @@ class AddedTest(parameterized.TestCase):
         self.assertIn(tokenizer.mask_id, actual[0])
 
     def test_in_a_graph_that_servers_load(self):
-        made = unigram(charsmap())
-        made.add_tokens(added(2))
-        tokenizer = self.read(made).tokenizer
+        public = unigram(charsmap())
+        public.add_tokens(added(2))
+        tokenizer = self.read(public).tokenizer
         module = tf.Module()
         module.tokenizer = tokenizer
         module.ids = tf.function(
@@ -305,12 +315,14 @@ class AddedTest(parameterized.TestCase):
         )
 
     def test_beside_litert(self):
-        made = wordpiece()
-        made.add_tokens(added(3))
-        litert.write_tokenizer(self.folder, self.read(made).tokenizer)
+        public = wordpiece()
+        public.add_tokens(added(3))
+        litert.write_tokenizer(self.folder, self.read(public).tokenizer)
         alone = litert.standalone.read_tokenizer(self.folder)
         for text in texts(3):
-            self.assertEqual(alone.ids(text), made.encode(text).ids, repr(text))
+            self.assertEqual(
+                alone.ids(text), public.encode(text).ids, repr(text)
+            )
 
     # ------------------------------------------------- files of a folder
 
@@ -324,32 +336,38 @@ class AddedTest(parameterized.TestCase):
         files.write_json(self.folder / 'tokenizer_config.json', {
             'additional_special_tokens': ['[NEW]', '[FAR]'],
         })  # fmt: skip
-        read = pieces.read(self.folder, last + 2, {'model_type': 'bert'})
+        read = tokenizer_reader.read(
+            self.folder, last + 2, {'model_type': 'bert'}
+        )
         expected = [[last], [last - 2, last - 1], [last + 1], [3]]
-        some = ['[add]', 'hello last', '[NEW]', '[SEP]']
+        strings = ['[add]', 'hello last', '[NEW]', '[SEP]']
         # A token that is there twice has its last id.
-        self.assertEqual(read.tokenizer.tokenize(some).to_list(), expected)
+        self.assertEqual(read.tokenizer.tokenize(strings).to_list(), expected)
         self.assertRegex(
-            ' '.join(read.said), r"the added token '\[FAR\]' has no embedding"
+            ' '.join(read.notes), r"the added token '\[FAR\]' has no embedding"
         )
         files.write_json(self.folder / 'tokenizer_config.json', {
             'added_tokens_decoder': {
                 str(last): {'content': '[add]', 'special': False},
             },
         })  # fmt: skip
-        read = pieces.read(self.folder, last + 1, {'model_type': 'bert'})
-        self.assertEqual(read.tokenizer.tokenize(some[:1]).to_list(), [[last]])
+        read = tokenizer_reader.read(
+            self.folder, last + 1, {'model_type': 'bert'}
+        )
+        self.assertEqual(
+            read.tokenizer.tokenize(strings[:1]).to_list(), [[last]]
+        )
 
     def test_fewer_tokens_than_embeddings(self):
-        made = unigram(charsmap())
-        read = self.read(made, made.get_vocab_size() + 35)
-        self.assertLen(read.tokenizer, made.get_vocab_size() + 35)
-        self.assertEqual(read.said, [
-            '35 embeddings have no piece of the vocabulary'
+        public = unigram(charsmap())
+        read = self.read(public, public.get_vocab_size() + 35)
+        self.assertLen(read.tokenizer, public.get_vocab_size() + 35)
+        self.assertEqual(read.notes, [
+            '35 embeddings have no token of the vocabulary'
         ])  # fmt: skip
         self.assertEqual(
             read.tokenizer.tokenize(['hello a']).to_list(),
-            [made.encode('hello a').ids],
+            [public.encode('hello a').ids],
         )
 
     @parameterized.parameters(
@@ -362,30 +380,32 @@ class AddedTest(parameterized.TestCase):
           'PreTrainedTokenizerFast'}, 'bert', False),
     )  # fmt: skip
     def test_case_is_what_the_class_says(self, settings, kind, cased):
-        made = wordpiece()
-        read = self.read(made, config={'model_type': kind}, **settings)
+        public = wordpiece()
+        read = self.read(public, config={'model_type': kind}, **settings)
         self.assertEqual(read.tokenizer.lower_case, not cased)
         self.assertEqual(
             read.tokenizer.tokenize(['Hello']).to_list(),
             [[WORDS.index('Hello' if cased else 'hello')]],
         )
-        self.assertEqual(bool(read.said), cased)
+        self.assertEqual(bool(read.notes), cased)
         if cased:
-            self.assertRegex(read.said[0], '^lowercase False, as tokenizer_con')
+            self.assertRegex(
+                read.notes[0], '^lowercase False, as tokenizer_con'
+            )
 
     def test_a_blank_before_a_text(self):
-        made = byte_pairs()
+        public = byte_pairs()
         read = self.read(
-            made, config={'model_type': 'roberta'}, add_prefix_space=True
+            public, config={'model_type': 'roberta'}, add_prefix_space=True
         )
         self.assertEqual(
             read.tokenizer.tokenize(['the']).to_list(),
-            [made.encode(' the', add_special_tokens=False).ids],
+            [public.encode(' the', add_special_tokens=False).ids],
         )
 
     def test_identity(self):
         """What is kept by a tokenizer knows every word of what was added."""
-        inner = WordPiece(WORDS)
+        inner = WordPieceTokenizer(WORDS)
         token = subject.AddedToken('lone', 7)
         others = [
             dataclasses.replace(token, **{field.name: value})
@@ -416,20 +436,25 @@ TEMPLATES = {
 class AroundTest(parameterized.TestCase):
     @parameterized.product(name=list(TEMPLATES), segments=(2, 1))
     def test_templates(self, name, segments):
-        made = wordpiece()
-        made.add_tokens(['[DOC]'])
+        public = wordpiece()
+        public.add_tokens(['[DOC]'])
         single, pair = TEMPLATES[name]
-        made.post_processor = processors.TemplateProcessing(
+        public.post_processor = processors.TemplateProcessing(
             single=single, pair=pair,
             special_tokens=[('[CLS]', 2), ('[SEP]', 3),
-                            ('[DOC]', made.token_to_id('[DOC]'))],
+                            ('[DOC]', public.token_to_id('[DOC]'))],
         )  # fmt: skip
         folder = pathlib.Path(self.create_tempdir().full_path)
-        made.save(str(folder / 'tokenizer.json'))
+        public.save(str(folder / 'tokenizer.json'))
         encoder = EncoderConfig('transformer', {'segments': segments})
-        read = pieces.read(folder, made.get_vocab_size())
+        read = tokenizer_reader.read(folder, public.get_vocab_size())
         give = functools.partial(
-            around.layout_by, read.around, read.tokenizer, 'bert', encoder, 'x'
+            post_processors.layout_for,
+            read.post_processor,
+            read.tokenizer,
+            'bert',
+            encoder,
+            'x',
         )
         if name == 'swapped' or (name == 'odd' and segments == 2):
             with self.assertRaisesRegex(ValueError, '^x .*cannot be|^x .*can'):
@@ -442,8 +467,8 @@ class AroundTest(parameterized.TestCase):
             self.assertIsInstance(layout, Layout)
         template = Template(read.tokenizer, layout_of(layout))
         for pairs in (), ('world hello',):
-            theirs = made.encode('hello', *pairs)
-            ids, lengths, second = template.laid_out(
+            theirs = public.encode('hello', *pairs)
+            ids, lengths, second = template.format(
                 tf.constant(['hello']),
                 tf.constant(pairs) if pairs else None,
                 16,
@@ -457,9 +482,9 @@ class AroundTest(parameterized.TestCase):
                 actual = np.zeros(16) if actual is None else actual[0].numpy()
                 self.assertEqual(actual[:size].tolist(), theirs.type_ids)
         # And the same goes out.
-        again = around.processor(layout, read.tokenizer)
-        made.post_processor = again
-        self.assertEqual(made.encode('hello', 'world').ids,
+        again = post_processors.write(layout, read.tokenizer)
+        public.post_processor = again
+        self.assertEqual(public.encode('hello', 'world').ids,
                          tokenizers.Tokenizer.from_file(
                              str(folder / 'tokenizer.json')
                          ).encode('hello', 'world').ids)  # fmt: skip
@@ -473,14 +498,16 @@ class AroundTest(parameterized.TestCase):
         ]), 'bert'),
     )  # fmt: skip
     def test_processors(self, processor, name):
-        made = wordpiece()
-        made.post_processor = processor
+        public = wordpiece()
+        public.post_processor = processor
         folder = pathlib.Path(self.create_tempdir().full_path)
-        made.save(str(folder / 'tokenizer.json'))
-        read = pieces.read(folder, made.get_vocab_size())
+        public.save(str(folder / 'tokenizer.json'))
+        read = tokenizer_reader.read(folder, public.get_vocab_size())
         encoder = EncoderConfig('transformer', {'segments': 2})
         self.assertEqual(
-            around.layout_by(read.around, read.tokenizer, 'bert', encoder, 'x'),
+            post_processors.layout_for(
+                read.post_processor, read.tokenizer, 'bert', encoder, 'x'
+            ),
             name,
         )
 

@@ -147,9 +147,9 @@ FAULTS = {
         lambda f: (f / 'model.safetensors').write_bytes(
             (f / 'model.safetensors').read_bytes()[:-100]
         ),
-        'cut or damaged',
+        'truncated or damaged',
     ),
-    'flipped_header': (lambda f: flip(f, 20), 'cut or damaged'),
+    'flipped_header': (lambda f: flip(f, 20), 'truncated or damaged'),
     'flipped_number': (exponent, 'not finite; the file is damaged'),
     'lost_shard': (
         lambda f: shards(f).unlink(),
@@ -183,7 +183,7 @@ FAULTS = {
     ),
     'longer_vocabulary': (
         lambda f: pieces(f, 63),
-        '63 pieces, but the encoder has 60 embeddings',
+        '63 tokens, but the encoder has 60 embeddings',
     ),
     'no_specials': (
         lambda f: (f / 'vocab.txt').write_text('a\nb\n'), 'vocabulary lacks'
@@ -301,7 +301,7 @@ class ComplaintsTest(parameterized.TestCase):
             convert.convert(source, source)
         convert.convert(source, self.root / 'workdir')
         with self.assertRaisesRegex(FileExistsError, 'name a new folder'):
-            convert.give(self.root / 'workdir', source, 'huggingface')
+            convert.write(self.root / 'workdir', source, 'huggingface')
 
     def test_rows_beyond_the_vocabulary_have_no_text(self):
         source = folders.write(self.root / 'source', 'bert')

@@ -161,9 +161,9 @@ class GoogleTest(absltest.TestCase):
         files.write_json(self.source / 'bert_config.json', config)
         (self.source / 'vocab.txt').write_text('\n'.join(folders.vocabulary()))
         self.tensors(self.source, 'a')
-        given = huggingface.inputs('bert')
+        fields = huggingface.inputs('bert')
         ids, real, segments = (
-            given[name].astype(np.int32)
+            fields[name].astype(np.int32)
             for name in ('input_ids', 'attention_mask', 'token_type_ids')
         )
         answers = encoder(
@@ -199,11 +199,11 @@ class GoogleTest(absltest.TestCase):
             mlm_activation=tf_utils.get_activation('gelu'),
             classification_heads=[head],
         )
-        given = huggingface.inputs('bert')
+        fields = huggingface.inputs('bert')
         asked = {
-            'input_word_ids': given['input_ids'].astype(np.int32),
-            'input_mask': given['attention_mask'].astype(np.int32),
-            'input_type_ids': given['token_type_ids'].astype(np.int32),
+            'input_word_ids': fields['input_ids'].astype(np.int32),
+            'input_mask': fields['attention_mask'].astype(np.int32),
+            'input_type_ids': fields['token_type_ids'].astype(np.int32),
             'masked_lm_positions': np.int32([[0, 3, 5]] * 2),
         }
         model(asked)
@@ -247,7 +247,7 @@ class GoogleTest(absltest.TestCase):
             path = source / f'one.ckpt.{part}'
             content = path.read_bytes()
             path.write_bytes(content[: len(content) // 2])
-            with self.assertRaisesRegex(ValueError, 'cut or damaged'):
+            with self.assertRaisesRegex(ValueError, 'truncated or damaged'):
                 convert.convert(source, self.root / 'a')
             self.assertFalse((self.root / 'a').exists())
 

@@ -11,7 +11,7 @@ from scipy import special
 import infoword_tf
 from infoword_tf import convert, files
 from infoword_tf.encoders import Inputs
-from infoword_tf.weights import architectures, pieces
+from infoword_tf.weights import architectures, tokenizer_reader
 from infoword_tf.weights.huggingface import labels_of, read
 from tests.oracles import huggingface
 from tests.weights import folders
@@ -53,12 +53,12 @@ def softmax(logits):
 
 def layers_of(loaded, kind):
     """[L + 1, B, T, D] of the oracle's inputs, 0 at padding."""
-    given = huggingface.inputs(kind)
-    ids = tf.constant(given['input_ids'], tf.int32)
-    real = given.get('attention_mask', np.ones(ids.shape))
+    arrays = huggingface.inputs(kind)
+    ids = tf.constant(arrays['input_ids'], tf.int32)
+    real = arrays.get('attention_mask', np.ones(ids.shape))
     more = {}
-    if 'token_type_ids' in given:
-        more['segment_ids'] = tf.constant(given['token_type_ids'], tf.int32)
+    if 'token_type_ids' in arrays:
+        more['segment_ids'] = tf.constant(arrays['token_type_ids'], tf.int32)
     encoded = loaded.encoder(
         Inputs(ids, block_ids=tf.constant(1 - real, tf.int32), **more),
         all_layers=True,
@@ -103,12 +103,12 @@ class ParityTest(parameterized.TestCase):
             heads += 1
         elif logits is not None and logits.ndim == 2:
             lengths = tf.constant([huggingface.T, huggingface.PADDED])
-            given = huggingface.inputs(kind)
+            arrays = huggingface.inputs(kind)
             second = None
-            if 'token_type_ids' in given:
+            if 'token_type_ids' in arrays:
                 second = tf.constant([4, 4])
             scores = loaded.classes.class_scores(
-                tf.constant(given['input_ids'], tf.int32), lengths, second
+                tf.constant(arrays['input_ids'], tf.int32), lengths, second
             )
             # Theirs reads XLNet's last place, padding or not.
             rows = slice(0, 1 if kind == 'xlnet' else 2)
@@ -155,7 +155,7 @@ class ParityTest(parameterized.TestCase):
     def test_out_again_every_number_has_its_name(self, case):
         source, workdir = self.converted(case)
         output = workdir.with_name('output')
-        convert.give(workdir, output, 'huggingface')
+        convert.write(workdir, output, 'huggingface')
         expected = folders.state(case)
         actual = files.read_tensors(output / 'model.safetensors')
         if case in ('gpt', 'gpt2'):  # theirs goes out with its head
@@ -167,10 +167,12 @@ class ParityTest(parameterized.TestCase):
              'model.')
         ) else n: n for n in expected}  # fmt: skip
         for name, array in actual.items():
-            given = expected[name] if name in expected else expected[bare[name]]
+            original = expected.get(name)
+            if original is None:
+                original = expected[bare[name]]
             if name.endswith('position_embeddings.weight'):
-                array, given = array[2:], given[2:]  # two have no token
-            np.testing.assert_array_equal(array, given, name)
+                array, original = array[2:], original[2:]  # two have no token
+            np.testing.assert_array_equal(array, original, name)
         left = {
             n for n in expected
             if n not in actual and n.partition('.')[2] not in actual
@@ -214,7 +216,7 @@ class ParityTest(parameterized.TestCase):
         np.testing.assert_array_equal(
             ours['encoder/position_embeddings'], table
         )
-        convert.give(root / 'workdir', root / 'output', 'huggingface')
+        convert.write(root / 'workdir', root / 'output', 'huggingface')
         config = json.loads((root / 'output' / 'config.json').read_text())
         self.assertEqual(
             (config['pad_token_id'], config['max_position_embeddings']),
@@ -228,7 +230,7 @@ class ParityTest(parameterized.TestCase):
             pathlib.Path(self.create_tempdir().full_path, 'source'),
             'roberta', pad_token_id=0,
         )  # fmt: skip
-        (note,) = read(source).pieces.said
+        (note,) = read(source).tokenizer.notes
         self.assertRegex(note, 'as padding .* what texts hold; transformers')
         files.write_json(source / 'adapter_config.json', {})
         with self.assertRaisesRegex(ValueError, 'an adapter .*merge_and_unl'):
@@ -252,7 +254,7 @@ class ParityTest(parameterized.TestCase):
             states.append(loaded.states(tf.constant([[7, 8, 9]]), [3])[0])
         for other in states[1:]:
             np.testing.assert_allclose(other, states[0], atol=1e-6)
-        convert.give(workdir, workdir.with_name('output'), 'huggingface')
+        convert.write(workdir, workdir.with_name('output'), 'huggingface')
         config = workdir.with_name('output') / 'config.json'
         self.assertEqual(json.loads(config.read_text())['n_inner'], 24)
 
@@ -344,7 +346,7 @@ class ParityTest(parameterized.TestCase):
         else:
             self.assertLen(model.rate(['a', 'b c']), 2)
         np.testing.assert_allclose(scores, activation(expected), atol=NEAR)
-        convert.give(workdir, workdir.with_name('out'), 'huggingface')
+        convert.write(workdir, workdir.with_name('out'), 'huggingface')
         written = json.loads((workdir.with_name('out') / 'config.json')
                              .read_text())  # fmt: skip
         if problem in (None, 'single_label_classification'):
@@ -383,8 +385,8 @@ class ParityTest(parameterized.TestCase):
             'model': {'type': 'BPE', 'vocab': index, 'merges': merges},
         })  # fmt: skip
         workdir = source.with_name('workdir')
-        (said,) = pieces.read(source, huggingface.BYTES).said
-        self.assertRegex(said, 'splits words by Split; .* takes ids alone$')
+        (note,) = tokenizer_reader.read(source, huggingface.BYTES).notes
+        self.assertRegex(note, 'splits words by Split; .* takes ids alone$')
         convert.convert(source, workdir)
         loaded = infoword_tf.load(workdir)
         with self.assertRaisesRegex(ValueError, 'byte-pair.*give ids'):

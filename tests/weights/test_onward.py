@@ -106,20 +106,20 @@ class OnwardTest(absltest.TestCase):
                 else 'sentencepiece',
                 settings={'mlm.transform': True} if 'mlm' in rows else {},
             )  # fmt: skip
-            convert.give(workdir, folder / 'out', 'huggingface')
+            convert.write(workdir, folder / 'out', 'huggingface')
             convert.convert(folder / 'out', folder / 'again')
-            own, again = (
+            first, again = (
                 infoword_tf.load(path) for path in (workdir, folder / 'again')
             )
             self.assertEqual(set(again.model.objectives), set(rows))
             texts = ['read a file', 'Na\u00efve caf\u00e9', '']
             np.testing.assert_array_equal(
-                own.encode(texts, progress=False),
+                first.encode(texts, progress=False),
                 again.encode(texts, progress=False),
             )
             config = json.loads((folder / 'out/config.json').read_text())
             inner = config.get('intermediate_size', config.get('d_inner'))
-            self.assertEqual(inner, 4 * own.encoder.width)
+            self.assertEqual(inner, 4 * first.encoder.width)
 
     def test_narrow_embeddings_are_scored_through_the_transform(self):
         workdir = self.converted('electra_generator')
@@ -137,12 +137,12 @@ class ActivationTest(parameterized.TestCase):
         encoder = ENCODERS[known.encoder](
             **{'vocab_size': 9, 'width': 8, 'activation': form, **known.fixed}
         )
-        given = EncoderConfig(known.encoder, encoder.arguments)
+        partial = EncoderConfig(known.encoder, encoder.arguments)
         if (kind, form) == ('openai-gpt', 'gelu_erf'):
             with self.assertRaisesRegex(ValueError, "activation 'gelu_erf'"):
-                architectures.config_of(kind, given)
+                architectures.config_of(kind, partial)
             return
-        written = architectures.config_of(kind, given)
+        written = architectures.config_of(kind, partial)
         actual = architectures.encoder_of(written, 'config.json')
         self.assertEqual(actual.arguments['activation'], form)
 

@@ -94,7 +94,7 @@ class PublicFoldersTest(parameterized.TestCase):
     def test_segments_go_out_and_come_in_again(self):
         _, answers = self.loaded('segments_by_settings')
         output, again = self.root / 'output', self.root / 'again'
-        convert.give(self.root / 'workdir', output, 'huggingface')
+        convert.write(self.root / 'workdir', output, 'huggingface')
         convert.convert(output, again)
         model = infoword_tf.load(again)
         scores = model.classes.text_scores(*map(list, zip(*PAIRS, strict=True)))

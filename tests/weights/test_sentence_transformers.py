@@ -119,9 +119,9 @@ class ModulesTest(parameterized.TestCase):
         modules(self.source, 'Transformer', 'Pooling')
         pooling(self.source, **{flag: True})
         loaded = self.converted()
-        wanted = [expected(self.states(loaded, text)) for text in TEXTS]
+        outcome = [expected(self.states(loaded, text)) for text in TEXTS]
         np.testing.assert_allclose(
-            loaded.encode(TEXTS, progress=False), wanted, atol=1e-5
+            loaded.encode(TEXTS, progress=False), outcome, atol=1e-5
         )
 
     @parameterized.parameters(
@@ -130,11 +130,11 @@ class ModulesTest(parameterized.TestCase):
         ({'pooling_mode': 'cls', 'pooling_mode_mean_tokens': True}, 'cls'),
         ({'pooling_mode_cls_token': False}, 'mean'),  # its default
     )
-    def test_newer_files_name_one_mode(self, values, wanted):
+    def test_newer_files_name_one_mode(self, values, outcome):
         modules(self.source, 'Transformer', 'Pooling', types=NEW)
         pooling(self.source, **values)
         _, vectors = sentence_transformers.read(self.source)
-        self.assertEqual(vectors.pooling, wanted)
+        self.assertEqual(vectors.pooling, outcome)
 
     def test_dense_and_normalize_follow_in_order(self):
         modules(
@@ -146,12 +146,12 @@ class ModulesTest(parameterized.TestCase):
         loaded = self.converted()
         pooled = loaded.encode(TEXTS, progress=False, pooling='cls')
         self.assertEqual(pooled.shape, (4, D))
-        wanted = np.tanh(
+        outcome = np.tanh(
             pooled @ arrays['linear.weight'].T + arrays['linear.bias']
         )
-        wanted /= np.linalg.norm(wanted, axis=1, keepdims=True)
+        outcome /= np.linalg.norm(outcome, axis=1, keepdims=True)
         actual = loaded.encode(TEXTS, progress=False)
-        np.testing.assert_allclose(actual, wanted, atol=1e-6)
+        np.testing.assert_allclose(actual, outcome, atol=1e-6)
         self.assertEqual(loaded.vector_width(), 7)
 
     def test_prompts_stand_before_texts(self):
@@ -249,7 +249,7 @@ class ModulesTest(parameterized.TestCase):
         ),
     )
     def test_max_seq_length_decides_over_the_tokenizer(
-        self, name, values, wanted
+        self, name, values, outcome
     ):
         modules(self.source, 'Transformer', 'Pooling')
         pooling(self.source, pooling_mode='mean')
@@ -257,7 +257,7 @@ class ModulesTest(parameterized.TestCase):
             self.source / 'tokenizer_config.json', {'model_max_length': 7}
         )
         files.write_json(self.source / name, values)
-        self.assertEqual(self.converted().max_length, wanted)
+        self.assertEqual(self.converted().max_length, outcome)
 
     def test_a_cross_encoder_comes_in_and_goes_out(self):
         """It scores as transformers does."""
@@ -270,7 +270,7 @@ class ModulesTest(parameterized.TestCase):
         self.assertEqual(loaded.classify(TEXTS, TEXTS).shape, (4, 3))
         self.assertEqual(loaded.max_length, 19)
         output = self.root / 'output'
-        convert.give(self.root / 'workdir', output, 'sentence_transformers')
+        convert.write(self.root / 'workdir', output, 'sentence_transformers')
         read = {
             path.name: json.loads(path.read_text())
             for path in output.glob('*.json')
@@ -292,14 +292,14 @@ class ModulesTest(parameterized.TestCase):
         )  # fmt: skip
         convert.convert(output, self.root / 'again')
         inputs = huggingface.inputs('bert')
-        wanted = folders.answers('bert_classes')['logits']
+        outcome = folders.answers('bert_classes')['logits']
         for model in loaded, infoword_tf.load(self.root / 'again'):
             lengths = inputs['attention_mask'].sum(axis=1)
             scores = model.classes.class_scores(
                 tf.constant(inputs['input_ids'], tf.int32),
                 tf.constant(lengths, tf.int32), tf.constant([4, 4]),
             )  # fmt: skip
-            np.testing.assert_allclose(scores, wanted, atol=1e-5)
+            np.testing.assert_allclose(scores, outcome, atol=1e-5)
 
     def test_one_class_is_scored_by_the_logistic_function(self):
         self.source = folders.write(self.root / 'one', 'bert_one_class')
@@ -334,17 +334,17 @@ class ModulesTest(parameterized.TestCase):
         )  # fmt: skip
         pooling(self.source, pooling_mode='mean')
         loaded = self.converted()
-        wanted = loaded.encode(TEXTS, progress=False, pooling='mean')[:, :5]
+        outcome = loaded.encode(TEXTS, progress=False, pooling='mean')[:, :5]
         if normalize:
-            wanted /= np.linalg.norm(wanted, axis=1, keepdims=True)
+            outcome /= np.linalg.norm(outcome, axis=1, keepdims=True)
         output = self.root / 'output'
-        convert.give(self.root / 'workdir', output, 'sentence_transformers')
+        convert.write(self.root / 'workdir', output, 'sentence_transformers')
         settings = json.loads((output / SETTINGS).read_text())
         self.assertEqual(settings.get('truncate_dim'), None if normalize else 5)
         convert.convert(output, self.root / 'again')
         for model in loaded, infoword_tf.load(self.root / 'again'):
             np.testing.assert_allclose(
-                model.encode(TEXTS, progress=False), wanted, atol=1e-6
+                model.encode(TEXTS, progress=False), outcome, atol=1e-6
             )
 
     def test_lower_case_before_a_tokenizer_that_keeps_case(self):
@@ -376,7 +376,7 @@ class ModulesTest(parameterized.TestCase):
         dense(self.source, 2, D)
         dense(self.source, 3, 5, bias=False)
         loaded = self.converted()
-        convert.give(
+        convert.write(
             self.root / 'workdir',
             self.root / 'output',
             'sentence_transformers',

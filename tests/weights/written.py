@@ -21,7 +21,7 @@ def write(output: pathlib.Path) -> None:
         for case in huggingface.CASES:
             root = pathlib.Path(name) / case
             convert.convert(folders.write(root / 'in', case), root / 'run')
-            convert.give(root / 'run', output / case, 'huggingface')
+            convert.write(root / 'run', output / case, 'huggingface')
 
 
 if __name__ == '__main__':

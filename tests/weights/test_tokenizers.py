@@ -17,8 +17,13 @@ from sentencepiece import sentencepiece_model_pb2
 from tokenizers import models, normalizers, pre_tokenizers
 
 from infoword_tf import files
-from infoword_tf.text.wordpiece import WordPiece
-from infoword_tf.weights import characters, pieces
+from infoword_tf.text.wordpiece import WordPieceTokenizer
+from infoword_tf.weights import (
+    characters,
+    tokenizer_reader,
+    tokenizer_writer,
+    unigram,
+)
 from infoword_tf.weights.architectures import ARCHITECTURES
 from tests.weights import folders
 
@@ -76,14 +81,14 @@ def theirs(tokenizer, texts):
 
 def rebuilt(proto, *before):
     """The pipeline that transformers makes of a SentencePiece model."""
-    made = tokenizers.Tokenizer(
+    public = tokenizers.Tokenizer(
         models.Unigram(
             [(piece.piece, piece.score) for piece in proto.pieces],
             next(i for i, p in enumerate(proto.pieces) if p.type == 2),
             False,
         )
     )
-    made.normalizer = normalizers.Sequence(
+    public.normalizer = normalizers.Sequence(
         [
             *before,
             normalizers.Precompiled(
@@ -92,10 +97,10 @@ def rebuilt(proto, *before):
             normalizers.Replace(tokenizers.Regex(' {2,}'), ' '),
         ]
     )
-    made.pre_tokenizer = pre_tokenizers.Sequence(
+    public.pre_tokenizer = pre_tokenizers.Sequence(
         [pre_tokenizers.WhitespaceSplit(), pre_tokenizers.Metaspace()]
     )
-    return made
+    return public
 
 
 def parsed(model):
@@ -116,35 +121,37 @@ class SentencePieceTest(parameterized.TestCase):
         path.write_bytes(model)
         proto = parsed(model)
         size = len(proto.pieces) + 2
-        actual = pieces.read(self.folder, size).tokenizer
-        own = sentencepiece.SentencePieceProcessor(model_proto=model)
+        actual = tokenizer_reader.read(self.folder, size).tokenizer
+        processor = sentencepiece.SentencePieceProcessor(model_proto=model)
         for text, row in zip(
             lines(), ids(actual, lines()), strict=True
         ):
             # fairseq: one more than the model's, and 3 for the unknown.
-            expected = [i + 1 if i else 3 for i in own.encode(text)]
+            expected = [i + 1 if i else 3 for i in processor.encode(text)]
             self.assertEqual(row, expected, text)
         self.assertEqual(
             (actual.cls_id, actual.pad_id, actual.sep_id, actual.unk_id,
              actual.mask_id),
             (0, 1, 2, 3, size - 1),
         )  # fmt: skip
-        self.assertEqual(pieces.unshifted(actual.model), model)
+        self.assertEqual(unigram.unshifted(actual.model), model)
 
     def test_what_goes_out_gives_the_same_ids(self):
         (self.folder / 'sentencepiece.bpe.model').write_bytes(trained('xlm-r'))
         size = len(parsed(trained('xlm-r')).pieces) + 2
-        read = pieces.read(self.folder, size)
+        read = tokenizer_reader.read(self.folder, size)
         out = self.folder / 'out'
         out.mkdir()
-        pieces.write(out, read.tokenizer, 'xlm-roberta', 40, 'roberta')
+        tokenizer_writer.write(
+            out, read.tokenizer, 'xlm-roberta', 40, 'roberta'
+        )
         other = tokenizers.Tokenizer.from_file(str(out / 'tokenizer.json'))
         self.assertEqual(
             theirs(other, lines()), ids(read.tokenizer, lines())
         )
         # And in again, from tokenizer.json alone.
         (out / 'sentencepiece.bpe.model').unlink()
-        again = pieces.read(out, size)
+        again = tokenizer_reader.read(out, size)
         self.assertEqual(again.max_length, 40)
         self.assertEqual(
             ids(again.tokenizer, lines()), ids(read.tokenizer, lines())
@@ -161,7 +168,7 @@ class SentencePieceTest(parameterized.TestCase):
             ) as table,
             self.assertRaises(InterruptedError),
         ):
-            pieces.read(self.folder, size)
+            tokenizer_reader.read(self.folder, size)
         self.assertEqual(
             table.call_args.kwargs,
             {'strip_accents': True, 'lower_case': False, 'quotes': True},
@@ -173,7 +180,7 @@ class SentencePieceTest(parameterized.TestCase):
         (self.folder / 'spiece.model').write_bytes(model)
         files.write_json(self.folder / 'tokenizer_config.json', settings)
         proto = parsed(model)
-        actual = pieces.read(self.folder, len(proto.pieces)).tokenizer
+        actual = tokenizer_reader.read(self.folder, len(proto.pieces)).tokenizer
         before = [
             normalizers.Replace(quotes, '"') for quotes in ('``', "''")
         ]
@@ -191,26 +198,26 @@ class SentencePieceTest(parameterized.TestCase):
 
     def test_other_orders_are_refused(self):
         with self.assertRaisesRegex(ValueError, 'not with <unk>, <s> and'):
-            pieces.shifted(folded(), 'x')
+            unigram.shifted(folded(), 'x')
 
     def test_what_cannot_be_kept(self):
-        made = folders.unigram()
-        made['normalizer'] = {'type': 'NFD'}
-        files.write_json(self.folder / 'tokenizer.json', made)
+        public = folders.unigram()
+        public['normalizer'] = {'type': 'NFD'}
+        files.write_json(self.folder / 'tokenizer.json', public)
         with self.assertRaisesRegex(ValueError, 'normalises by NFD'):
-            pieces.read(self.folder, folders.V)
-        made['normalizer'] = None
-        made['pre_tokenizer'] = {'type': 'ByteLevel'}
-        files.write_json(self.folder / 'tokenizer.json', made)
+            tokenizer_reader.read(self.folder, folders.V)
+        public['normalizer'] = None
+        public['pre_tokenizer'] = {'type': 'ByteLevel'}
+        files.write_json(self.folder / 'tokenizer.json', public)
         with self.assertRaisesRegex(ValueError, 'splits by ByteLevel'):
-            pieces.read(self.folder, folders.V)
-        made['pre_tokenizer'] = None
-        files.write_json(self.folder / 'tokenizer.json', made)
+            tokenizer_reader.read(self.folder, folders.V)
+        public['pre_tokenizer'] = None
+        files.write_json(self.folder / 'tokenizer.json', public)
         with self.assertRaisesRegex(ValueError, 'does not mark words'):
-            pieces.read(self.folder, folders.V)
+            tokenizer_reader.read(self.folder, folders.V)
         files.write_json(self.folder / 'tokenizer.json', folders.unigram())
-        with self.assertRaisesRegex(ValueError, '60 pieces.*59 embeddings'):
-            pieces.read(self.folder, folders.V - 1)
+        with self.assertRaisesRegex(ValueError, '60 tokens.*59 embeddings'):
+            tokenizer_reader.read(self.folder, folders.V - 1)
 
 
 class PairsTest(parameterized.TestCase):
@@ -222,8 +229,8 @@ class PairsTest(parameterized.TestCase):
         index = {piece: i for i, piece in enumerate(names)}
         files.write_json(folder / 'vocab.json', index)
         (folder / 'merges.txt').write_text('\n'.join(merges))
-        read = pieces.read(folder, len(names))
-        self.assertEqual(read.said, [])
+        read = tokenizer_reader.read(folder, len(names))
+        self.assertEqual(read.notes, [])
         if kind == 'openai-gpt':
             other = tokenizers.Tokenizer(
                 models.BPE(
@@ -244,7 +251,7 @@ class PairsTest(parameterized.TestCase):
         out = folder / 'out'
         out.mkdir()
         layout = ARCHITECTURES[kind].layout
-        pieces.write(out, read.tokenizer, kind, 40, layout)
+        tokenizer_writer.write(out, read.tokenizer, kind, 40, layout)
         written = tokenizers.Tokenizer.from_file(str(out / 'tokenizer.json'))
         self.assertEqual(theirs(written, lines()), expected)
         if kind == 'roberta':  # <s> a </s> </s> b </s>
@@ -256,7 +263,7 @@ class PairsTest(parameterized.TestCase):
                 settings['model_input_names'], ['input_ids', 'attention_mask']
             )
         for name in 'tokenizer.json', 'vocab.json':
-            again = pieces.read(out, len(names))
+            again = tokenizer_reader.read(out, len(names))
             self.assertEqual(again.max_length, 40)
             self.assertEqual(ids(again.tokenizer, lines()), expected)
             self.assertEqual(
@@ -278,10 +285,10 @@ class PairsTest(parameterized.TestCase):
                 'vocab': {piece: i for i, piece in enumerate(names)},
             },
         })  # fmt: skip
-        read = pieces.read(folder, 304)
+        read = tokenizer_reader.read(folder, 304)
         self.assertLen(read.tokenizer, 304)
-        self.assertRegex(read.said[0], '^2 embeddings have no piece')
-        self.assertLen(read.said, 1)
+        self.assertRegex(read.notes[0], '^2 embeddings have no token')
+        self.assertLen(read.notes, 1)
         self.assertIn(300, ids(read.tokenizer, ['a   b'])[0])
         self.assertIn(301, ids(read.tokenizer, ['a |MAIL|'])[0])
 
@@ -291,10 +298,10 @@ class PairsTest(parameterized.TestCase):
         index = {piece: i for i, piece in enumerate(names)}
         files.write_json(folder / 'vocab.json', index)
         with self.assertRaisesRegex(FileNotFoundError, 'but no merges.txt'):
-            pieces.read(folder, 300)
+            tokenizer_reader.read(folder, 300)
         (folder / 'merges.txt').write_text('h e\nhe llo\n')
         with self.assertRaisesRegex(ValueError, "merge 2 of 2, 'he llo'"):
-            pieces.read(folder, 300)
+            tokenizer_reader.read(folder, 300)
 
 
 def folded():
@@ -314,12 +321,12 @@ class WordPieceTest(parameterized.TestCase):
     )
     def test_options_come_along_and_go_out(self, **settings):
         folder = pathlib.Path(self.create_tempdir().full_path)
-        learned = WordPiece.learn(lines(), 400).vocabulary
+        learned = WordPieceTokenizer.learn(lines(), 400).vocabulary
         learned = [*learned, 'É', 'é', '漢', '漢字', '##字']
         learned = list(dict.fromkeys(learned))
         (folder / 'vocab.txt').write_text('\n'.join(learned))
         files.write_json(folder / 'tokenizer_config.json', settings)
-        read = pieces.read(folder, len(learned))
+        read = tokenizer_reader.read(folder, len(learned))
         other = tokenizers.BertWordPieceTokenizer(
             str(folder / 'vocab.txt'),
             lowercase=settings.get('do_lower_case', True),
@@ -332,14 +339,14 @@ class WordPieceTest(parameterized.TestCase):
         )
         out = folder / 'out'
         out.mkdir()
-        pieces.write(out, read.tokenizer, 'bert', 64, 'bert')
+        tokenizer_writer.write(out, read.tokenizer, 'bert', 64, 'bert')
         written = json.loads((out / 'tokenizer_config.json').read_text())
         for name, value in settings.items():
             self.assertEqual(written[name], value)
-        again = pieces.read(out, len(learned))
+        again = tokenizer_reader.read(out, len(learned))
         self.assertEqual(ids(again.tokenizer, texts), theirs(other, texts))
         (out / 'tokenizer.json').unlink()
-        again = pieces.read(out, len(learned))
+        again = tokenizer_reader.read(out, len(learned))
         self.assertEqual(ids(again.tokenizer, texts), theirs(other, texts))
         self.assertEqual(again.tokenizer.inner.config, read.tokenizer.config)
 

@@ -1,0 +1,629 @@
+"""Tokenizers of public folders, from the files that hold them.
+
+tokenizer.json           WordPiece, Unigram or BPE of the library tokenizers
+vocab.txt                WordPiece, with tokenizer_config.json
+sentencepiece.bpe.model  SentencePiece of XLM-R
+spiece.model             SentencePiece of XLNet
+vocab.json, merges.txt   byte-pair encodings of GPT, GPT-2 and RoBERTa
+"""
+
+import dataclasses
+import itertools
+import pathlib
+from collections.abc import Collection, Mapping, Sequence
+from typing import Any, NamedTuple
+
+from infoword_tf import files
+from infoword_tf.text import vocabulary as vocabularies
+from infoword_tf.text.added import AddedToken, with_added
+from infoword_tf.text.bytepairs import BytePairs
+from infoword_tf.text.characterpairs import ENDS, CharacterPairs
+from infoword_tf.text.layout import LAYOUTS
+from infoword_tf.text.numbers import Numbers
+from infoword_tf.text.pairs import NAMES, UnsupportedTokenizer
+from infoword_tf.text.sentencepiece import SentencePiece, parse_model
+from infoword_tf.text.tokenizer import TextTokenizer
+from infoword_tf.text.vocabulary import unnamed
+from infoword_tf.text.wordpiece import LONGEST_WORD, WordPieceTokenizer
+from infoword_tf.weights import post_processors, unigram
+from infoword_tf.weights.post_processors import PostProcessor
+from infoword_tf.weights.unigram import steps
+
+SHIFTED_MODEL = 'sentencepiece.bpe.model'
+XLNET_MODEL = 'spiece.model'
+
+# The class of transformers that reads the tokenizer of each model_type, where
+# tokenizer_config.json names none; and other names of such classes.
+_CLASSES = {
+    'bert': 'BertTokenizer', 'distilbert': 'BertTokenizer',
+    'electra': 'BertTokenizer', 'roberta': 'RobertaTokenizer',
+    'camembert': 'CamembertTokenizer', 'xlm-roberta': 'XLMRobertaTokenizer',
+    'xlnet': 'XLNetTokenizer', 'gpt2': 'GPT2Tokenizer',
+    'openai-gpt': 'OpenAIGPTTokenizer',
+}  # fmt: skip
+_ALIASES = {
+    'DistilBertTokenizer': 'BertTokenizer',
+    'ElectraTokenizer': 'BertTokenizer',
+    'MobileBertTokenizer': 'BertTokenizer',
+    'SqueezeBertTokenizer': 'BertTokenizer',
+    'BartTokenizer': 'RobertaTokenizer',
+    'LongformerTokenizer': 'RobertaTokenizer',
+}
+# The layout of texts, and the model in a tokenizer.json, by class.
+_LAYOUTS = {
+    'BertTokenizer': ('bert', 'WordPiece'),
+    'RobertaTokenizer': ('roberta', 'BPE'),
+    'CamembertTokenizer': ('roberta', 'Unigram'),
+    'XLMRobertaTokenizer': ('roberta', 'Unigram'),
+    'XLNetTokenizer': ('xlnet', 'Unigram'),
+}
+_GPTS = 'GPT2Tokenizer', 'OpenAIGPTTokenizer'
+_FLAGS = 'lstrip', 'rstrip', 'single_word', 'normalized', 'special'
+_UNTRIMMED = {
+    'type': 'ByteLevel', 'add_prefix_space': False, 'trim_offsets': False,
+    'use_regex': True,
+}  # fmt: skip
+
+Result = tuple[TextTokenizer, PostProcessor | None]
+
+
+class FolderTokenizer(NamedTuple):
+    """The tokenizer of a folder.
+
+    Attributes:
+        tokenizer: of this project.
+        max_length: of texts, with specials; None: the folder does not say it.
+        notes: for people.
+        post_processor: special tokens around texts; None: those of the
+            architecture.
+    """
+
+    tokenizer: TextTokenizer
+    max_length: int | None
+    notes: list[str]
+    post_processor: PostProcessor | None = None
+
+
+@dataclasses.dataclass(frozen=True)
+class _Folder:
+    """Settings of a folder besides the file of the vocabulary.
+
+    Attributes:
+        settings: tokenizer_config.json.
+        class_name: of the tokenizer in transformers, without `Fast`.
+        vocab_size: V of the encoder.
+        notes: for people.
+        added: fields of added tokens that the file of the vocabulary may lack,
+            by content; the id is None where none is known.
+    """
+
+    settings: Mapping[str, Any]
+    class_name: str | None
+    vocab_size: int
+    notes: list[str]
+    added: Mapping[str, dict[str, Any]]
+
+    def count_unnamed(self, ids: Collection[int], where: Any) -> int:
+        """Counts embeddings without a token; ValueError: too few embeddings."""
+        count = max(ids, default=-1) + 1
+        if count > self.vocab_size:
+            raise ValueError(
+                f'{where} has {count:,} tokens, but the encoder has '
+                f'{self.vocab_size:,} embeddings; one of the two is of another '
+                'model'
+            )
+        lacking = self.vocab_size - len(set(ids))
+        if lacking:
+            self.notes.append(
+                f'{lacking} embeddings have no token of the vocabulary'
+            )
+        return lacking
+
+
+def read(
+    folder: pathlib.Path,
+    vocab_size: int,
+    config: Mapping[str, Any] | None = None,
+) -> FolderTokenizer:
+    """Reads the tokenizer of a folder.
+
+    Args:
+        vocab_size: V of the encoder; a shorter vocabulary is filled up with
+            names that no text has.
+        config: the folder's config.json.
+
+    Raises:
+        FileNotFoundError: the folder has no tokenizer.
+        ValueError: a vocabulary of another size, or a tokenizer that reads
+            text in a way that cannot be kept.
+    """
+    settings = read_optional_json(folder / 'tokenizer_config.json')
+    longest = settings.get('model_max_length')
+    if not isinstance(longest, int) or longest > 1_000_000:
+        longest = None
+    known = _Folder(
+        settings, _class_name(settings, config or {}), vocab_size, [],
+        _added_in_settings(folder, settings),
+    )  # fmt: skip
+    for name, reader in _READERS.items():
+        if (folder / name).is_file():
+            tokenizer, post_processor = reader(folder / name, known)
+            if post_processor is not None and not _gives_segments(known):
+                post_processor = post_processor.without_segments()
+            return FolderTokenizer(
+                tokenizer, longest, known.notes, post_processor
+            )
+    *names, last = _READERS
+    raise FileNotFoundError(
+        f'{folder} has no tokenizer: none of {", ".join(names)} and {last}'
+    )
+
+
+def read_optional_json(path: pathlib.Path) -> dict[str, Any]:
+    """Reads a file of JSON; {} if the file is missing."""
+    return files.read_json(path) if path.is_file() else {}
+
+
+def _class_name(
+    settings: Mapping[str, Any], config: Mapping[str, Any]
+) -> str | None:
+    kind = config.get('model_type')
+    if kind == 'modernbert':  # folders name a class that does not matter
+        return None
+    name = settings.get('tokenizer_class') or config.get('tokenizer_class')
+    name = (name or _CLASSES.get(kind, '')).removesuffix('Fast')
+    return _ALIASES.get(name, name) or None
+
+
+def _gives_segments(known: _Folder) -> bool:
+    """Tells whether the tokenizer gives segments to the model."""
+    names = known.settings.get('model_input_names')
+    if names is None:
+        return known.class_name in (None, 'BertTokenizer', 'XLNetTokenizer')
+    return 'token_type_ids' in names
+
+
+# ------------------------------------------------------------- added tokens
+
+
+def _added_in_settings(
+    folder: pathlib.Path, settings: Mapping[str, Any]
+) -> dict[str, dict[str, Any]]:
+    """Reads `_Folder.added` from the small files beside the vocabulary."""
+    tokens: dict[str, dict[str, Any]] = {}
+
+    def add(token: str | Mapping[str, Any], number: int | None = None) -> None:
+        fields = {'content': token} if isinstance(token, str) else token
+        flags = {x: bool(fields.get(x, x == 'special')) for x in _FLAGS}
+        tokens.setdefault(fields['content'], {**flags, 'id': number})
+
+    decoder = settings.get('added_tokens_decoder') or {}
+    for number, token in decoder.items():
+        add(token, int(number))
+    named = dict(settings)
+    if not decoder:
+        named |= read_optional_json(folder / 'special_tokens_map.json')
+    for key, value in named.items():
+        if key in ('additional_special_tokens', 'extra_special_tokens'):
+            values = value.values() if isinstance(value, dict) else value or ()
+            for token in values:
+                add(token)
+        elif key.endswith('_token') and isinstance(value, str | dict):
+            add(value)
+    if not decoder:
+        ids = read_optional_json(folder / 'added_tokens.json')
+        for content, number in ids.items():
+            add({'content': content, 'normalized': True, 'special': False})
+            tokens[content]['id'] = number
+    # Tokens without an id get one after all that have one.
+    order = sorted(filter(None, tokens), key=lambda x: tokens[x]['id'] is None)
+    return {content: tokens[content] for content in order}
+
+
+def _added_tokens(
+    known: _Folder, index: Mapping[str, int], listed: Sequence[Any]
+) -> list[AddedToken]:
+    """Lists added tokens, of tokenizer.json (`listed`) and of other files."""
+    fields = dataclasses.fields(AddedToken)
+    tokens = {
+        token['content']: AddedToken(
+            **{x.name: token.get(x.name, x.default) for x in fields}
+        )
+        for token in listed
+        if token['content']
+    }
+    last = max([*index.values(), *(t.id for t in tokens.values())], default=-1)
+    for content, flags in known.added.items():
+        number = index.get(content, flags['id'])
+        if content in tokens:
+            number = tokens[content].id
+            # Other classes keep the flags of tokenizer.json.
+            if known.class_name not in _CLASSES.values() or flags['id'] is None:
+                continue
+        elif number is None:
+            number = last + 1
+        if number >= known.vocab_size:
+            known.notes.append(
+                f'the added token {content!r} has no embedding, so it is text '
+                'like any other'
+            )
+            continue
+        tokens[content] = AddedToken(content, **{**flags, 'id': number})
+        last = max(last, number)
+    return list(tokens.values())
+
+
+def _with_added(
+    tokenizer: TextTokenizer, tokens: Sequence[AddedToken], known: _Folder
+) -> TextTokenizer:
+    if tokenizer.kind == 'bytes':  # which finds several blanks itself
+        tokens = [token for token in tokens if token.content.strip(' ')]
+    try:
+        return with_added(tokenizer, map(dataclasses.asdict, tokens))
+    except ValueError as error:
+        known.notes.append(f'{error}, so they are text like any other')
+        return tokenizer
+
+
+def _special(token: str, number: int) -> dict[str, Any]:
+    """Describes a special token as tokenizer.json does."""
+    return {
+        'id': number, 'content': token, 'single_word': False,
+        'lstrip': token in NAMES[vocabularies.MASK][:2], 'rstrip': False,
+        'normalized': False, 'special': True,
+    }  # fmt: skip
+
+
+# ------------------------------------------------ without a tokenizer.json
+
+
+def _plain(known: _Folder, tokenizer: TextTokenizer) -> Result:
+    """Completes a tokenizer with added tokens and the class's layout."""
+    vocabulary, names = tokenizer.vocabulary, []
+    if known.class_name in _CLASSES.values():
+        names += [vocabulary[number] for number in tokenizer.special_ids]
+    if known.class_name == 'XLNetTokenizer':
+        names += [x for x in ('<eop>', '<eod>') if x in vocabulary]
+    specials = [_special(x, vocabulary.index(x)) for x in dict.fromkeys(names)]
+    index = {x: i for i, x in enumerate(vocabulary) if x != unnamed(i)}
+    tokens = _added_tokens(known, index, specials)
+    post_processor = _class_post_processor(known, tokenizer)
+    return _with_added(tokenizer, tokens, known), post_processor
+
+
+def _class_post_processor(
+    known: _Folder, tokenizer: TextTokenizer
+) -> PostProcessor | None:
+    """Returns the special tokens that a class of transformers puts around
+    texts; None if unknown.
+    """
+    if known.class_name in _LAYOUTS:
+        layout, _ = _LAYOUTS[known.class_name]
+        return post_processors.of_layout(LAYOUTS[layout], tokenizer)
+    if known.class_name not in _GPTS:
+        return None
+
+    def special(name: str) -> list[tuple[int, int]]:
+        token = known.settings.get(f'{name}_token') or '<|endoftext|>'
+        if not known.settings.get(f'add_{name}_token'):
+            return []
+        if isinstance(token, dict):
+            token = token['content']
+        return [(tokenizer.vocabulary.index(token), 0)]
+
+    one = [*special('bos'), ('A', 0), *special('eos')]
+    two = [*one, *special('bos'), ('B', 0), *special('eos')]
+    return PostProcessor(tuple(one), tuple(two))
+
+
+def _vocab_txt(path: pathlib.Path, known: _Folder) -> Result:
+    settings = known.settings
+    lines = path.read_text(encoding='utf-8-sig').split('\n')
+    while lines and not lines[-1]:
+        lines.pop()
+    if not settings.get('do_basic_tokenize', True):
+        raise ValueError(
+            f'{path.parent}/tokenizer_config.json says do_basic_tokenize '
+            'false; such a tokenizer cannot be kept'
+        )
+    # Of a token that is there twice the last id counts.
+    index = {line: number for number, line in enumerate(lines) if line}
+    hidden = {
+        content: token['id']
+        for content, token in known.added.items()
+        if token['id'] is not None and content not in index
+    }
+    normalizer = _bert_normalizer(settings)
+    return _plain(known, _wordpiece(index, hidden, normalizer, known, path))
+
+
+def _shifted_model(path: pathlib.Path, known: _Folder) -> Result:
+    model = unigram.shifted(path.read_bytes(), path)
+    return _plain(known, _sentencepiece(model, known, path))
+
+
+def _xlnet_model(path: pathlib.Path, known: _Folder) -> Result:
+    model = unigram.with_xlnet_rules(path.read_bytes(), known.settings, path)
+    return _plain(known, _sentencepiece(model, known, path))
+
+
+def _vocab_json(path: pathlib.Path, known: _Folder) -> Result:
+    """Reads vocab.json and merges.txt as a tokenizer.json."""
+    index = files.read_json(path)
+    merges = path.with_name('merges.txt')
+    if not merges.is_file():
+        raise FileNotFoundError(
+            f'{path.parent} has a {path.name} but no {merges.name}; both make '
+            'the tokenizer'
+        )
+    lines = merges.read_text(encoding='utf-8').split('\n')
+    names = dict.fromkeys(itertools.chain(*NAMES.values()))
+    described: dict[str, Any] = {
+        'version': '1.0',
+        'added_tokens': [_special(x, index[x]) for x in names if x in index],
+        'normalizer': None,
+        'pre_tokenizer': {
+            **_UNTRIMMED,
+            'add_prefix_space': bool(known.settings.get('add_prefix_space')),
+            'trim_offsets': True,
+        },
+        'model': {
+            'type': 'BPE',
+            'vocab': index,
+            'merges': [x for x in lines if x and x[:8] != '#version'],
+        },
+    }
+    if any(token.endswith(ENDS) for token in index):
+        described['normalizer'] = _bert_normalizer({})
+        described['pre_tokenizer'] = {'type': 'BertPreTokenizer'}
+        described['model'] |= {'unk_token': '<unk>', 'end_of_word_suffix': ENDS}
+    if known.class_name == 'RobertaTokenizer':
+        trims = bool(known.settings.get('trim_offsets', True))
+        described['post_processor'] = {**_UNTRIMMED, 'trim_offsets': trims}
+    tokenizer = _pair_encoding(described, known, path)
+    return tokenizer, _class_post_processor(known, tokenizer)
+
+
+# ------------------------------------------------------------ tokenizer.json
+
+
+def _tokenizer_json(path: pathlib.Path, known: _Folder) -> Result:
+    described = files.read_json(path)
+    model = dict(described.get('model') or {})
+    kind = model.get('type')
+    if kind is None and 'vocab' in model:  # older files
+        kind = 'BPE' if 'merges' in model else 'WordPiece'
+    described['model'] = {**model, 'type': kind}
+    described |= _class_parts(described, known, path)
+    processor = described.get('post_processor')
+    post_processor = post_processors.read(processor, str(path))
+    if kind == 'BPE':
+        tokenizer = _pair_encoding(described, known, path)
+    elif kind == 'Unigram':
+        tokenizer = _unigram(described, known, path)
+    elif kind == 'WordPiece':
+        tokenizer = _wordpiece_json(described, known, path)
+    else:
+        raise ValueError(
+            f'{path} has a model of the type {kind!r}; known are WordPiece, '
+            'Unigram and BPE'
+        )
+    # Some classes put special tokens around texts whatever the file says.
+    _, usual = _LAYOUTS.get(known.class_name, (None, None))
+    named = known.settings.get('tokenizer_class')
+    if usual and (processor is None or (named and usual == kind)):
+        post_processor = _class_post_processor(known, tokenizer)
+    return tokenizer, post_processor
+
+
+def _class_parts(
+    described: Mapping[str, Any], known: _Folder, path: pathlib.Path
+) -> dict[str, Any]:
+    """Returns parts of a tokenizer.json that transformers 5 replaces, by
+    tokenizer_config.json or by defaults of the tokenizer's class.
+    """
+    kind, settings = described['model']['type'], known.settings
+    parts: dict[str, Any] = {}
+    split = described.get('pre_tokenizer') or {}
+    prefix = settings.get('add_prefix_space')
+    bert = (kind, known.class_name) == ('WordPiece', 'BertTokenizer')
+    normalizer = described.get('normalizer') or {'type': 'BertNormalizer'}
+    if bert and normalizer['type'] == 'BertNormalizer':
+        parts['normalizer'] = _bert_normalizer(settings)
+    elif kind == 'BPE' and split.get('type') == 'ByteLevel':
+        if known.class_name in ('GPT2Tokenizer', 'RobertaTokenizer'):
+            parts['pre_tokenizer'] = {**split, 'add_prefix_space': bool(prefix)}
+        post = described.get('post_processor') or {}
+        roberta = known.class_name == 'RobertaTokenizer'
+        if roberta and 'trim_offsets' in settings:
+            trims = bool(settings['trim_offsets'])
+            parts['post_processor'] = {**post, 'trim_offsets': trims}
+    elif kind == 'Unigram' and known.class_name in (
+        'XLMRobertaTokenizer', 'CamembertTokenizer'
+    ):  # fmt: skip
+        scheme = 'never' if prefix is False else 'always'
+        normalisation = steps(described.get('normalizer'), 'normalizers')
+        precompiled = [x for x in normalisation if x['type'] == 'Precompiled']
+        # These differ in blanks alone, so no note is made.
+        return {
+            'normalizer': precompiled[0] if precompiled else None,
+            'pre_tokenizer': {
+                'type': 'Sequence',
+                'pretokenizers': [
+                    {'type': 'WhitespaceSplit'},
+                    {'type': 'Metaspace', 'prepend_scheme': scheme},
+                ],
+            },
+        }
+    for name, part in parts.items():
+        old = described.get(name) or {}
+        changed = [x for x in part if old.get(x) != part[x] and x in old]
+        if changed:
+            values = ', '.join(f'{x} {part[x]}' for x in changed)
+            known.notes.append(
+                f'{values}, as tokenizer_config.json and {known.class_name} '
+                f'have it, not as {path.name}'
+            )
+    return parts
+
+
+def _wordpiece_json(
+    described: Mapping[str, Any], known: _Folder, path: pathlib.Path
+) -> TextTokenizer:
+    model = described['model']
+    longest = model.get('max_input_chars_per_word', LONGEST_WORD)
+    prefix = model.get('continuing_subword_prefix', '##')
+    if longest != LONGEST_WORD or prefix != '##':
+        raise ValueError(
+            f'{path}: words of up to {longest} characters and tokens that '
+            f'go on with {prefix!r}; only {LONGEST_WORD} and ## can be kept'
+        )
+    _only_step(
+        f'{path} splits words',
+        steps(described.get('pre_tokenizer'), 'pretokenizers'),
+        'BertPreTokenizer',
+    )
+    normalizer = _only_step(
+        f'{path} normalises',
+        steps(described.get('normalizer'), 'normalizers'),
+        'BertNormalizer',
+    )
+    index = {token: i for token, i in model['vocab'].items() if token}
+    tokens = _added_tokens(known, index, described.get('added_tokens') or [])
+    hidden = {t.content: t.id for t in tokens if t.content not in index}
+    plain = _wordpiece(index, hidden, normalizer, known, path)
+    return _with_added(plain, tokens, known)
+
+
+def _only_step(
+    does: str, sequence: Sequence[Any], kind: str
+) -> Mapping[str, Any]:
+    """Returns the one step that can be kept beside WordPiece."""
+    kinds = [step['type'] for step in sequence]
+    if kinds != [kind]:
+        raise ValueError(
+            f'{does} by {kinds or "nothing"}; only {kind} can be kept beside '
+            'WordPiece'
+        )
+    return sequence[0]
+
+
+def _unigram(
+    described: Mapping[str, Any], known: _Folder, path: pathlib.Path
+) -> TextTokenizer:
+    vocabulary = described['model']['vocab']
+    index = {token: i for i, (token, *_) in enumerate(vocabulary)}
+    tokens = _added_tokens(known, index, described.get('added_tokens') or [])
+    model, options = unigram.read(described, tokens, path)
+    plain = _sentencepiece(model, known, path, **options)
+    return _with_added(plain, tokens, known)
+
+
+# ---------------------------------------------------------- the four kinds
+
+
+def _bert_normalizer(settings: Mapping[str, Any]) -> dict[str, Any]:
+    """Describes the normaliser of a tokenizer_config.json as tokenizer.json
+    does.
+    """
+    chinese = bool(settings.get('tokenize_chinese_chars', True))
+    return {
+        'type': 'BertNormalizer',
+        'clean_text': True,
+        'handle_chinese_chars': chinese,
+        'strip_accents': settings.get('strip_accents'),
+        'lowercase': bool(settings.get('do_lower_case', True)),
+    }
+
+
+def _full_vocabulary(
+    index: Mapping[str, int], known: _Folder, where: Any
+) -> list[str]:
+    """Lists V tokens; ids without one get a name."""
+    known.count_unnamed(index.values(), where)
+    tokens = {number: token for token, number in index.items()}
+    return [tokens.get(i, unnamed(i)) for i in range(known.vocab_size)]
+
+
+def _wordpiece(
+    index: Mapping[str, int],
+    hidden: Mapping[str, int],
+    normalizer: Mapping[str, Any],
+    known: _Folder,
+    where: Any,
+) -> WordPieceTokenizer:
+    """Makes a WordPiece; `hidden` are ids of added tokens that are not in the
+    vocabulary.
+    """
+    tokens = _full_vocabulary({**index, **hidden}, known, where)
+    for content, number in hidden.items():
+        if content not in vocabularies.SPECIALS:
+            tokens[number] = unnamed(number)  # no word holds the token
+    return WordPieceTokenizer(
+        vocabularies.check(tokens, str(where)),
+        lower_case=bool(normalizer.get('lowercase', True)),
+        strip_accents=normalizer.get('strip_accents'),
+        chinese_characters=bool(normalizer.get('handle_chinese_chars', True)),
+        clean=bool(normalizer.get('clean_text', True)),
+    )
+
+
+def _sentencepiece(
+    model: bytes, known: _Folder, where: Any, **options: Any
+) -> SentencePiece:
+    """Makes a SentencePiece, with unused tokens up to V."""
+    proto = parse_model(model, where)
+    count = len(proto.pieces)
+    if known.count_unnamed(range(count), where):
+        for number in range(count, known.vocab_size):
+            proto.pieces.add(
+                piece=unnamed(number), type=proto.SentencePiece.UNUSED
+            )
+        model = proto.SerializeToString()
+    return SentencePiece(model, str(where), **options)
+
+
+def _pair_encoding(
+    described: dict[str, Any], known: _Folder, where: Any
+) -> TextTokenizer:
+    """Makes a byte-pair encoding; `Numbers` if text is read in other ways."""
+    model = described['model']
+    index = dict(model['vocab'])
+    listed = described.get('added_tokens') or []
+    tokens = _added_tokens(known, index, listed)
+    index |= {token.content: token.id for token in tokens}
+    vocabulary = _full_vocabulary(index, known, where)
+    more = [
+        _special(token, number)
+        for number, token in enumerate(vocabulary)
+        if index.get(token) != number
+    ]
+    contents = {token['content'] for token in listed}
+    more += [dataclasses.asdict(t) for t in tokens if t.content not in contents]
+    described = {
+        **described,
+        'added_tokens': sorted([*listed, *more], key=lambda token: token['id']),
+        # By default blanks stay in offsets.
+        'post_processor': described.get('post_processor') or _UNTRIMMED,
+    }
+    kind = CharacterPairs if model.get('end_of_word_suffix') else BytePairs
+    try:
+        tokenizer = kind(described, str(where))
+    except UnsupportedTokenizer as error:
+        known.notes.append(f'{error}; so it takes ids alone')
+        specials = [
+            next((index[name] for name in names if name in index), 0)
+            for names in NAMES.values()
+        ]
+        return Numbers(vocabulary, specials)
+    return _with_added(tokenizer, tokens, known)
+
+
+# The first of these files in a folder counts.
+_READERS = {
+    'tokenizer.json': _tokenizer_json,
+    'vocab.txt': _vocab_txt,
+    SHIFTED_MODEL: _shifted_model,
+    XLNET_MODEL: _xlnet_model,
+    'vocab.json': _vocab_json,
+}
