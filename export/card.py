@@ -16,7 +16,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from export import signatures as limits
-from infoword_tf.choices import by_language, given_several
+from infoword_tf.choices import by_language, values_of
 from infoword_tf.config import Config
 from infoword_tf.objectives import TABLE, decided
 from infoword_tf.text.layout import layout_of
@@ -307,7 +307,7 @@ def _training(
         if language in heldout:
             held = f'`{portable(heldout[language])}`'
         lines.append(f'Held out{of}: {held}.')
-    parallel = given_several(run.get('parallel'))
+    parallel = values_of(run.get('parallel'))
     seconds = metrics.get('seconds')
     return {
         'corpora': '\n'.join(lines) or None,

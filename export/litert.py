@@ -43,7 +43,7 @@ from infoword_tf import commands, errors, files
 from infoword_tf.choices import flag
 from infoword_tf.config import Config
 from infoword_tf.data import tables
-from infoword_tf.plan import answering
+from infoword_tf.resolve import answering
 from tasks import glue_layout, measures
 from tasks import sts as task
 

@@ -10,7 +10,8 @@ if TYPE_CHECKING:
 
 
 def __getattr__(name: str) -> Any:
-    """`train`, once it is asked for; see `infoword_tf.training.begin`."""
+    """Imports `train` at the first use, so that `import infoword_tf` is quick.
+    """
     if name != 'train':
         raise AttributeError(f'module {__name__!r} has no attribute {name!r}')
     from infoword_tf.training.begin import train
@@ -25,11 +26,12 @@ def load(
 ) -> 'Loaded':
     """Loads a trained workdir; see `workdir.Workdir.read`.
 
-    A folder of transformers or sentence-transformers will do, or one with a
-    checkpoint of BERT's or XLNet's own code: `folders.workdir_of`.
+    Public folders are converted first: those of transformers and
+    sentence-transformers, and checkpoints of BERT's or XLNet's own code
+    (`folders.workdir_of`).
 
-    TensorFlow says no more than TF_CPP_MIN_LOG_LEVEL lets it, which is fatal
-    errors alone where it is not set; XLA does not heed it.
+    TensorFlow logs by TF_CPP_MIN_LOG_LEVEL, by default fatal errors alone; XLA
+    does not heed it.
     """
     from infoword_tf import commands
     from infoword_tf.config import Config

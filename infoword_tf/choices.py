@@ -1,8 +1,8 @@
-"""What a run may choose: each choice once, with its default, bounds and help.
+"""The choices of a run: each once, with default, bounds and help.
 
-`commands.takes` turns a function of such choices into one that takes them by
-name in Python, and into a command whose flags are made of these fields. None
-means that nothing was chosen.
+`commands.takes` makes of a function of choices one that is called with names in
+Python, and a command with a flag for each field. None means that nothing was
+chosen.
 """
 
 import dataclasses
@@ -17,7 +17,7 @@ from typing import Any, ClassVar, NamedTuple
 from infoword_tf.encoders import ENCODERS, FLAGS
 from infoword_tf.languages import code_of
 
-DELIMITERS = {',': ',', ';': ';', 'tab': '\t', '|': '|'}  # of CSV, as chosen
+DELIMITERS = {',': ',', ';': ';', 'tab': '\t', '|': '|'}  # of CSV
 # Defaults of fields that are None because other choices may decide them.
 VOCAB_SIZE, STEPS = 8192, 1000
 AUTO = (
@@ -32,14 +32,15 @@ class Flag(NamedTuple):
     """A field's flag.
 
     Attributes:
-        help: one sentence or two for --help.
+        help: one sentence or two.
         choices: all values of a string.
         at_least, at_most: of a number.
-        shown: the default that --help shows, where what else was chosen
-            decides it and the field's own is None.
-        repeated: whether it may be given several times, each time with one
+        shown: the default that --help shows, where the field's is None
+            because other choices decide the value.
+        repeated: whether the flag may stand several times, each time with one
             value, which may have commas.
-        model: whether it names one: a workdir, or what `folders` makes one of.
+        model: whether the value names a workdir, or a public folder that
+            `folders` converts.
     """
 
     help: str
@@ -52,20 +53,20 @@ class Flag(NamedTuple):
 
 
 def flag(default: Any, help: str, **more: Any) -> Any:
-    """A field that is a flag too; `more` as of `Flag`."""
+    """Returns a dataclass field that is a flag too; `more` as of `Flag`."""
     return dataclasses.field(
         default=default, metadata={'flag': Flag(help, **more)}
     )
 
 
 def again(kind: type, name: str, default: Any, **more: Any) -> Any:
-    """A field of `kind` that begins elsewhere in a class made from it."""
-    found = flags_of(kind)[name][1]._replace(**more)
-    return flag(default, **found._asdict())
+    """Repeats a field of `kind` for a subclass, with another default."""
+    repeated = flags_of(kind)[name][1]._replace(**more)
+    return flag(default, **repeated._asdict())
 
 
 def flags_of(kind: type) -> dict[str, tuple[type, Flag]]:
-    """By name of a field, its type (without None) and its flag."""
+    """Returns the type (without None) and the flag of each field, by name."""
     flags, hints = {}, typing.get_type_hints(kind)
     for field in dataclasses.fields(kind):
         if 'flag' in field.metadata:
@@ -80,11 +81,10 @@ def flags_of(kind: type) -> dict[str, tuple[type, Flag]]:
 
 
 def groups_of(kind: type) -> tuple[list[str], dict[str, list[str]]]:
-    """What --help shows first, and the flags of each group, by its name.
+    """Returns the flags that --help shows first, and all flags by group.
 
-    A group are the flags that stand in one class. First are those of `USUAL`,
-    if a class has that, behind all that stand in classes made from it;
-    otherwise all are.
+    A group are the flags of one class. If a class has `USUAL`, first are the
+    flags of its subclasses, then those of `USUAL`; otherwise all flags.
     """
     usual = next((x for x in kind.__mro__ if 'USUAL' in vars(x)), object)
     left, first, groups = list(flags_of(kind)), [], {}
@@ -100,14 +100,14 @@ def groups_of(kind: type) -> tuple[list[str], dict[str, list[str]]]:
     return [*first, *getattr(usual, 'USUAL', ())], groups
 
 
-def given_several(values: str | Sequence[str] | None) -> tuple[str, ...]:
-    """What a repeated flag was given, also where it is one string or none."""
+def values_of(values: str | Sequence[str] | None) -> tuple[str, ...]:
+    """Returns the values of a repeated flag, also of one string or None."""
     if not values:
         return ()
     return (values,) if isinstance(values, str) else tuple(values)
 
 
-# A name before a corpus: of a language, --corpus=de=text:GLOB, or another one.
+# A name before a corpus, of a language or not: --corpus=de=text:GLOB.
 _NAMED = re.compile(
     r'([A-Za-z][A-Za-z0-9]*(?:[-_][A-Za-z0-9]+)*)=(.+)', re.DOTALL
 )
@@ -116,7 +116,7 @@ _CORPUS = re.compile('[a-z]+:.*|pydocs', re.DOTALL)
 
 
 def name_of(text: str) -> str:
-    """A name as it counts: a language's as translations name it."""
+    """Normalizes the name of a corpus; that of a language becomes a code."""
     code, *region = re.split('[-_]', text.lower())
     return '_'.join([code_of(code) or code, *region])  # a region stays: pt_br
 
@@ -124,18 +124,18 @@ def name_of(text: str) -> str:
 def by_language(
     values: str | Sequence[str] | None, names: Container[str] | None = None
 ) -> dict[str, str]:
-    """What --corpus or --heldout was given for each language, sorted.
+    """Returns the values of --corpus or --heldout by language, sorted.
 
-    Parts of a text may have other names than those of languages (web, books).
-    The last of each counts, so that what stands in a flagfile can be replaced.
-    One without a name, '', stands alone.
+    A corpus may have another name than a language's (web, books). The last
+    value of a name counts, so that flags replace those of a flagfile. A corpus
+    without a name, '', stands alone.
 
     Args:
-        names: of --heldout, those that --corpus has: no other word before a
-            = is one, but a language's, since files may have such names.
+        names: for --heldout, the names of --corpus. Any other word before a =
+            that is no language belongs to the GLOB.
     """
-    found: dict[str, str] = {}
-    for value in given_several(values):
+    by_name: dict[str, str] = {}
+    for value in values_of(values):
         name = ''
         if named := _NAMED.fullmatch(value):
             name = name_of(named[1])
@@ -143,10 +143,10 @@ def by_language(
                 _CORPUS.fullmatch(named[2]) if names is None else name in names
             ):
                 name = ''
-        if not name or '' in found:
-            found.clear()
-        found[name] = named[2] if name else value
-    return dict(sorted(found.items()))
+        if not name or '' in by_name:
+            by_name.clear()
+        by_name[name] = named[2] if name else value
+    return dict(sorted(by_name.items()))
 
 
 # --------------------------------------------------------------------- choices
@@ -154,41 +154,41 @@ def by_language(
 
 @dataclasses.dataclass(frozen=True)
 class TextChoices:
-    """What a run may choose of its text."""
+    """Choices of the text."""
 
     corpus: tuple[str, ...] = flag(
         ('pydocs',), 'The text: pydocs, text:GLOB, jsonl:GLOB[:FIELD], '
         'parquet:GLOB[:COLUMN], arrow:DIR[:COLUMN], lines:GLOB, '
         'tfds:NAME[/CONFIG][:FEATURE] or store:DIR. In text: a line is a '
-        'sentence or a paragraph, and a blank line ends a document; of the '
-        'next three a record is a document, FIELD is text, or what follows the '
-        'last colon (nested ones as meta/title), and arrow: takes what '
-        'datasets.save_to_disk left, or a GLOB; lines: is one running text '
-        'whose line ends are tokens, and needs --heldout; tfds: was prepared '
-        'by tensorflow-datasets, store: by infoword_tf.prepare. Text and JSON '
-        'lines may be .gz or .zst. Of '
-        'several languages, or several parts of a text, give it several times, '
-        'each with its name: --corpus=de=text:GLOB.', repeated=True)
+        'sentence or a paragraph, and a blank line ends a document. In jsonl:, '
+        'parquet: and arrow: a record is a document; FIELD and COLUMN are '
+        'text by default (nested ones as meta/title), and arrow: reads a '
+        'folder of datasets.save_to_disk, or a GLOB. lines: is one running '
+        'text whose line ends are tokens, and needs --heldout. tfds: was '
+        'prepared by tensorflow-datasets, store: by infoword_tf.prepare. Text '
+        'and JSON lines may be .gz or .zst. Repeat the flag for several '
+        'languages or sources, each with a name: --corpus=de=text:GLOB.',
+        repeated=True)
     heldout: tuple[str, ...] = flag(
-        (), 'GLOB of held-out files, or a split of tfds:. By default the '
-        'corpus itself holds some out: of files 1 document in 100, at least '
-        'one. Of several languages --heldout=de=GLOB.', repeated=True)
+        (), 'GLOB of held-out files, or a split of tfds:. By default a part of '
+        'the corpus is held out: of files 1 document in 100, at least one. '
+        'For several languages --heldout=de=GLOB.', repeated=True)
     language_exponent: float = flag(
-        0.7, 'Of several languages each has a share of the updates in '
-        'proportion to its size to this power; 1: as large as they are, 0: '
-        'all alike.', at_least=0.0)
+        0.7, 'Each of several languages has a share of the updates '
+        'proportional to its size to this power; 1: by size, 0: equal '
+        'shares.', at_least=0.0)
     corpus_weights: tuple[str, ...] = flag(
-        (), 'Of several --corpus each has such a share of the updates instead '
-        'of one by its size, as web=3,books=1.')
+        (), 'Shares of the updates for several --corpus, instead of shares by '
+        'size, as web=3,books=1.')
     shuffle_block: int | None = flag(
-        None, 'Tokens of text that are read at a time: such blocks come in a '
-        'random order, and what is in some 64 of them is shuffled together, '
-        'as text on a disk of the network wants it; by default all of the '
-        'text is.', at_least=1)
+        None, 'Tokens of text that are read at a time, for text on a network '
+        'disk: blocks come in a random order, and the contents of some 64 '
+        'blocks are shuffled together. By default the whole text is shuffled.',
+        at_least=1)
     parallel: tuple[str, ...] = flag(
         (), 'Translations, for rows that read them: two files of aligned lines '
         '(europarl.{de,en}), or a .tsv; --parallel=en-de=... names the '
-        'languages. Give it several times for more.', repeated=True)
+        'languages. Repeat the flag for more.', repeated=True)
     heldout_parallel: tuple[str, ...] = flag(
         (), 'Held-out translations; by default 1 in 100, chosen by the hash of '
         'the English text, or of the first.', repeated=True)
@@ -200,21 +200,21 @@ class TextChoices:
         'text, its positive, and any number of hard negatives; a cell may be '
         'a list of texts.')
     pair_columns: tuple[str, ...] = flag(
-        (), 'Names of these columns, in this order; by default as their names '
-        'say, else all that hold texts in the order of the file.')
+        (), 'Names of the columns of --pairs, in this order; by default by '
+        'well-known names, else all columns of text in the order of the file.'
+    )
     pair_negatives: int | None = flag(
-        None, 'Hard negatives of each pair, at most: the first ones; all by '
-        'default.', at_least=0)
+        None, 'At most this many hard negatives of each pair, the first ones; '
+        'all by default.', at_least=0)
     pair_delimiter: str | None = flag(
-        None, 'What parts the cells of .csv files of pairs; by default as '
-        'their first lines say.', choices=tuple(DELIMITERS))
+        None, 'Delimiter of .csv files of pairs; by default found in the first '
+        'lines.', choices=tuple(DELIMITERS))
     heldout_pairs: str | None = flag(
         None, 'GLOB of held-out pairs; by default 1 pair in 20, chosen by the '
         'hash of its first text.')
     pair_weights: tuple[str, ...] = flag(
-        (), 'Weights of the files of --pairs in the order of their names, as '
-        '2,1: each has such a share of the updates; by default as many as its '
-        'pairs make.')
+        (), 'Shares of the updates for the files of --pairs in the order of '
+        'their names, as 2,1; by default by numbers of pairs.')
     tokenizer: str | None = flag(
         None, 'Tokenizer; by default the one that --vocab belongs to, else '
         'wordpiece.', choices=('wordpiece', 'sentencepiece', 'bytes', 'words'))
@@ -232,14 +232,14 @@ class TextChoices:
 
 
 def _of_encoders() -> Iterator[tuple[str, Any, Any]]:
-    """Names, types and fields of what encoders say that a run may choose."""
+    """Yields names, types and fields of the arguments that have a flag."""
     for name, argument_of in FLAGS.items():
         (first, argument), *_ = argument_of.items()
-        found = ENCODERS[first].settings[argument]
-        kind, default = found.kind or type(found.default), found.default
+        setting = ENCODERS[first].settings[argument]
+        kind, default = setting.kind or type(setting.default), setting.default
         begins = '' if default in (None, '') else f' By default {default}.'
-        text = f'{found.help}{begins} Encoders: {", ".join(argument_of)}.'
-        more = {'choices': found.choices, 'at_least': found.at_least}
+        text = f'{setting.help}{begins} Encoders: {", ".join(argument_of)}.'
+        more = {'choices': setting.choices, 'at_least': setting.at_least}
         yield name, kind | None, flag(None, text, **more)
 
 
@@ -250,12 +250,10 @@ EncoderChoices = dataclasses.make_dataclass(
 
 @dataclasses.dataclass(frozen=True)
 class ModelChoices(EncoderChoices):
-    """What a run may choose of its model and of its batches.
-
-    Those of encoders are not chosen where they are None.
+    """Choices of the model and of the batches.
 
     Attributes:
-        settings: by 'ROW.NAME', of rows and their views; each is a flag.
+        settings: by 'ROW.NAME', of rows and views; each is a flag.
     """
 
     objectives: str | None = flag(
@@ -272,8 +270,8 @@ class ModelChoices(EncoderChoices):
     encoder: str | None = flag(
         None, 'Encoder; by default the first one that all rows allow.')
     size: str | None = flag(
-        None, 'Of the encoder: tiny, mini, small, medium, base, large or elmo.',
-        shown='tiny')
+        None, 'Size of the encoder: tiny, mini, small, medium, base, large or '
+        'elmo.', shown='tiny')
     dropout: float = flag(
         0.1, 'Dropout rate of states and attention weights.', at_least=0.0,
         at_most=0.99)
@@ -282,13 +280,13 @@ class ModelChoices(EncoderChoices):
     batch_size: int = flag(
         32, 'Sequences of the global batch, over all devices.', at_least=1)
     memory_length: int | None = flag(
-        None, 'Memory of the encoder relative: tokens of earlier steps that it '
-        'attends to; --seq_len by default, 0: none.', at_least=0)
+        None, 'Memory of the encoder relative: tokens of earlier steps that '
+        'are attended to; --seq_len by default, 0: no memory.', at_least=0)
 
 
 @dataclasses.dataclass(frozen=True)
 class OptimizerChoices:
-    """What a run may choose of its length and its optimizer."""
+    """Choices of the length and the optimizer."""
 
     steps: int | None = flag(
         None, 'Number of updates.', at_least=1, shown=STEPS)
@@ -313,8 +311,8 @@ class OptimizerChoices:
         None, 'Clip the global gradient norm to this, 0: no clipping; by '
         'default that of --optimizer (infoword: 1).', at_least=0.0)
     moments: str = flag(
-        'float32', "As what Adam's averages are kept between updates; bfloat16 "
-        'takes half of their memory, and is rounded by chance.',
+        'float32', "Type of Adam's averages between updates; bfloat16 takes "
+        'half of the memory, with stochastic rounding.',
         choices=('float32', 'bfloat16'))
     init_deviation: float | None = flag(
         None, 'Standard deviation of the initial weights; 0.02 sqrt(768 / '
@@ -331,8 +329,7 @@ class OptimizerChoices:
 
 @dataclasses.dataclass(frozen=True)
 class SavingChoices:
-    """What a run may choose of its records, and of the weights that it keeps.
-    """
+    """Choices of checkpoints, records, and of the weights that stay."""
 
     checkpoint_every: int | None = flag(
         None, 'Updates between checkpoints, rounded up to a logging step; '
@@ -340,14 +337,14 @@ class SavingChoices:
     keep_checkpoints: int = flag(
         2, 'Number of checkpoints that are kept.', at_least=1)
     on_nonfinite: str = flag(
-        'stop', 'What a loss that is not finite does: it ends the run, or the '
-        'run goes back to the weights of its last checkpoint and on with the '
-        'batch after the one that failed.', choices=('stop', 'rewind'))
+        'stop', 'After a loss that is not finite: stop, or rewind to the '
+        'weights of the last checkpoint and go on with the batch after the '
+        'failed one.', choices=('stop', 'rewind'))
     rewinds: int = flag(
-        3, 'How often a run goes back before it ends after all.', at_least=1)
+        3, 'Rewinds before the run stops after all.', at_least=1)
     grace_seconds: float = flag(
-        25.0, 'After SIGTERM a run saves at its next logging step and ends '
-        'with status 42; where that takes longer it ends without.',
+        25.0, 'Seconds after SIGTERM in which a run may save at its next '
+        'logging step; then it ends without. The exit status is 42.',
         at_least=0.0)
     log_every: int | None = flag(
         None, 'Updates between logging steps; steps / 50, at most 100, by '
@@ -364,9 +361,8 @@ class SavingChoices:
         '--best=retrieval:DIR/qrels/SPLIT.tsv), or that find most '
         'translations of a folder (--best=tatoeba:DIR).')
     measure: str | None = flag(
-        None, 'The same measures (sts:, retrieval:, tatoeba:) with every '
-        'held-out evaluation, without a choice by them: the last weights stay, '
-        'or those of --best.')
+        None, 'A measure as of --best (sts:, retrieval:, tatoeba:) with every '
+        'held-out evaluation; it chooses no weights.')
     patience_evals: int | None = flag(
         None, 'Early stopping: end after this many held-out evaluations '
         'without an improvement.',
@@ -375,7 +371,7 @@ class SavingChoices:
 
 @dataclasses.dataclass(frozen=True)
 class DeviceChoices:
-    """What a run may choose of what computes it."""
+    """Choices of the devices."""
 
     strategy: str = flag(
         'one', 'Devices (tf.distribute): one, all of this machine (mirrored), '
@@ -385,19 +381,19 @@ class DeviceChoices:
         1, 'Split the CPU into this many devices, to try --strategy=mirrored.',
         at_least=1)
     precision: str = flag(
-        'auto', f'Of the arithmetic; {AUTO}',
+        'auto', f'Precision of the arithmetic; {AUTO}',
         choices=('auto', 'float32', 'mixed_bfloat16'))
     microbatch: int | None = flag(
         None, 'Sequences of the global batch that are encoded at a time '
         '(gradient accumulation, or gradient caching), to save memory; the '
         'gradient is that of the whole batch.', at_least=1)
     remat: bool = flag(
-        False, 'Keep the states between the blocks of the encoder alone, and '
-        'compute what is inside them once more for the gradient: less memory, '
+        False, 'Keep only the states between the blocks of the encoder, and '
+        'compute the inside of blocks again for the gradient: less memory, '
         'more time, the same weights.')
     data_service: tuple[str, ...] = flag(
-        (), 'HOST:PORT, with commas, of processes that make the batches '
-        '(infoword_tf.data_service); where none answers this one does.')
+        (), 'HOST:PORT,... of processes that make the batches '
+        '(infoword_tf.data_service); without an answer this one does.')
     xla: bool = flag(
         False, 'Compile the whole forward and backward pass with XLA; for GPU '
         'and TPU.')
@@ -407,7 +403,7 @@ class DeviceChoices:
 class RunChoices(
     TextChoices, ModelChoices, OptimizerChoices, SavingChoices, DeviceChoices
 ):
-    """All that a run may choose."""
+    """All choices of a run."""
 
     USUAL: ClassVar[tuple[str, ...]] = (
         'corpus', 'objectives', 'init', 'size', 'seq_len', 'batch_size',
@@ -416,19 +412,19 @@ class RunChoices(
 
     init: str | None = flag(
         None, 'A workdir to start from, or a folder of transformers or '
-        'sentence-transformers. Taken are its encoder, its tokenizer, and the '
-        'heads of rows that both have.', model=True)
+        'sentence-transformers: the run takes the encoder, the tokenizer, and '
+        'the heads of rows that both have.', model=True)
     workdir: str | None = flag(None, 'The folder of the run.')
 
     def __post_init__(self) -> None:
-        """Where the encoder is not trained nothing of it is dropped."""
+        """Sets dropout to 0 where the encoder is not trained."""
         if self.freeze:
             object.__setattr__(self, 'dropout', 0.0)
 
     def decided(
         self, settings: Mapping[str, Any] | None = None, **fields: Any
     ) -> typing.Self:
-        """With other values; settings that are None stay as they are."""
+        """Returns other choices; settings that are None stay unchanged."""
         changes = {k: v for k, v in (settings or {}).items() if v is not None}
         return dataclasses.replace(
             self, settings={**self.settings, **changes}, **fields
@@ -439,4 +435,4 @@ class RunChoices(
 REPEATED = frozenset(
     name for name, (_, flag) in flags_of(TextChoices).items() if flag.repeated
 )
-BY_LANGUAGE = 'corpus', 'heldout'  # those of which each may name one
+BY_LANGUAGE = 'corpus', 'heldout'  # flags with a value by language

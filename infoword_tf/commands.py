@@ -1,10 +1,10 @@
-"""What every command does alike: complaints, Ctrl-C, the record of a run.
+"""The frame of every command: flags, complaints, Ctrl-C, the record of a run.
 
     commands.start(run)                      # of a module that is run
 
 `run()` does the work; a `UsageError`, or anything else that a user can mend,
-becomes one sentence on standard error and exit status 1. The choices of a
-function that `takes` some are its flags.
+becomes one sentence on standard error and exit status 1. The flags are made of
+the choices that `run` `takes`.
 """
 
 import atexit
@@ -38,14 +38,14 @@ OUT_OF_MEMORY = ('MemoryError', 'ResourceExhaustedError')
 NO_MEMORY = (
     'error: out of memory; lower --batch_size, --seq_len or --size'
 )
-# What Ctrl-C leaves.
+# Printed after Ctrl-C.
 NOTHING = 'nothing was written'
 GOES_ON = 'the same command goes on from the last checkpoint'
 HELP = re.compile(r'--?(?:help|helpshort|\?|help(full|xml))(?:=.*)?')
 NO_FLAG = '{!r} is no flag; flags begin with --'
-# Flags of older runs, as their flags.txt has them.
+# Flags in flags.txt of older runs.
 RENAMED = {f'--gelu={x}': f'--activation=gelu_{x}' for x in ('tanh', 'erf')}
-# When Python's collector looks: after so many more objects than were freed.
+# Thresholds of Python's garbage collector.
 COLLECTED = 100_000, 20, 20
 INTERRUPTED = 130  # as a shell has it: 128 and SIGINT
 
@@ -55,16 +55,14 @@ def start(
     words: str | None = None,
     stopped: str | None = None,
 ) -> None:
-    """Parses the flags and runs a command; it does not return.
-
-    `--help` shows what `helptext` says.
+    """Parses the flags, runs a command and ends the process.
 
     Args:
-        run: the command, with flags of its choices if it `takes` any. What it
-            returns is the exit status where that is False or True.
-        words: what arguments that are no flags are, which `run` then gets as
-            a list; None: there are none.
-        stopped: what Ctrl-C leaves, for people.
+        run: the command, with flags of its choices if it `takes` any. False
+            as its result is exit status 1.
+        words: names the arguments that are no flags, which `run` gets as a
+            list; None: such arguments are refused.
+        stopped: for people, what is left after Ctrl-C.
     """
     own_process()
     kind = getattr(run, 'choices', None)
@@ -74,21 +72,21 @@ def start(
             stopped = stopped or GOES_ON
 
     def main(argv: Sequence[str]) -> None:
-        given = chosen(kind, flags.FLAGS) if kind is not None else {}
-        done = functools.partial(run, **given)
-        guard(done, argv, words, stopped or NOTHING)
+        command = run
+        if kind is not None:  # the values are parsed
+            command = functools.partial(run.parsed, **chosen(kind, flags.FLAGS))
+        guard(command, argv, words, stopped or NOTHING)
 
     app.run(main, flags_parser=functools.partial(_parse, kind))
 
 
 def own_process() -> None:
-    """Makes a process that is one command's begin and end sooner.
+    """Makes the process of a command begin and end sooner.
 
     Modules and graphs are millions of objects that stay. Python's collector
-    would visit them all, often while they are made, and twice when the process
-    ends: a second and a half of a command that takes five.
-    Only time depends on it: if a release of Python breaks it, delete both
-    calls of `gc`.
+    would visit all of them, often while they are made and twice when the
+    process ends: 1.5 seconds of a command that takes five. Only time depends
+    on it: if a release of Python breaks it, delete both calls of `gc`.
     """
     lazy.lean()
     gc.set_threshold(*COLLECTED)
@@ -96,26 +94,26 @@ def own_process() -> None:
 
 
 def _parse(kind: type | None, argv: Sequence[str]) -> list[str]:
-    """Gives what is no flag, unless help was asked for."""
+    """Parses flags and returns other arguments, or prints the help and ends."""
     try:
         typed = _renamed(argv[1:])
         options = itertools.takewhile(lambda x: x != '--', typed)
-        if asked := [x for x in options if HELP.fullmatch(x)]:
-            _help(kind, [x for x in typed if x not in asked], asked[-1])
+        if helps := [x for x in options if HELP.fullmatch(x)]:
+            _help(kind, [x for x in typed if x not in helps], helps[-1])
         return flags.FLAGS([argv[0], *typed])
     except flags.Error:
-        return app.parse_flags_with_usage(argv)  # says it, and ends
+        return app.parse_flags_with_usage(argv)  # prints the error, and ends
 
 
-def _help(kind: type | None, typed: Sequence[str], asked: str) -> NoReturn:
-    """Prints what was asked for, by what else was typed, and ends."""
+def _help(kind: type | None, typed: Sequence[str], help_: str) -> NoReturn:
+    """Prints the page of --help or --help=NAME for other flags, and ends."""
     from infoword_tf import helptext
 
     with contextlib.suppress(flags.Error):
         flags.FLAGS(['', *typed])
     signal.signal(signal.SIGPIPE, signal.SIG_DFL)  # --helpfull | head
     about = sys.modules['__main__'].__doc__ or ''
-    name = HELP.fullmatch(asked)[1] or asked.partition('=')[2]
+    name = HELP.fullmatch(help_)[1] or help_.partition('=')[2]
     try:
         if name == 'xml':
             flags.FLAGS.write_help_in_xml_format(sys.stdout)
@@ -128,9 +126,9 @@ def _help(kind: type | None, typed: Sequence[str], asked: str) -> NoReturn:
 
 
 def _renamed(arguments: Sequence[str]) -> list[str]:
-    """Flags as they are called today, those of flagfiles too."""
-    found = flags.FLAGS.read_flags_from_files(arguments, force_gnu=False)
-    return [RENAMED.get(flag, flag) for flag in found]
+    """Expands flagfiles, and replaces old flags by the flags of today."""
+    typed = flags.FLAGS.read_flags_from_files(arguments, force_gnu=False)
+    return [RENAMED.get(flag, flag) for flag in typed]
 
 
 def guard(
@@ -168,10 +166,9 @@ def guard(
 
 
 def hush_tensorflow() -> None:
-    """Imports TensorFlow; its Python parts say only what concerns a user.
+    """Imports TensorFlow, without the warning about graphs traced often.
 
-    That graphs are traced often, one of each language's held-out text, say, is
-    nothing to be done about.
+    There is one for the held-out text of each language, for example.
     """
     lazy.import_keras()
     import tensorflow as tf
@@ -180,27 +177,27 @@ def hush_tensorflow() -> None:
 
 
 def _concerns_users(record: Any) -> bool:
-    """Whether a message of TensorFlow is shown."""
+    """Tells whether a message of TensorFlow is printed."""
     return 'triggered tf.function retracing' not in record.getMessage()
 
 
 def require(values: Mapping[str, Any], **needed: str) -> None:
-    """Complains of flags without a value; `needed`: by flag, what it names."""
+    """Raises UsageError for flags without a value; `needed` names values."""
     for flag, what in needed.items():
         if not values[flag]:
             raise UsageError(f'--{flag} is missing: name {what}')
 
 
 def import_extra(module: str, extra: str, what: str) -> types.ModuleType:
-    """Imports a module of a package that an extra of this project installs.
+    """Imports a module of a package that an extra of the project installs.
 
     Args:
-        module: its full name, such as 'bm25s'.
+        module: full name, such as 'bm25s'.
         extra: the name in extras_require of setup.py, such as 'tasks'.
-        what: what needs it, for people: how the sentence of the error begins.
+        what: the feature that needs the module: the error begins with it.
 
     Raises:
-        UsageError: it cannot be imported.
+        UsageError: the module cannot be imported.
     """
     try:
         return importlib.import_module(module)
@@ -212,10 +209,10 @@ def import_extra(module: str, extra: str, what: str) -> types.ModuleType:
 
 
 def result_folder(workdir: str) -> pathlib.Path:
-    """--workdir of an evaluation: a folder that is no model's.
+    """Returns --workdir of an evaluation as a folder.
 
     Raises:
-        UsageError: it holds a model, whose own metrics.json would be lost.
+        UsageError: the folder holds a model, whose metrics.json would be lost.
     """
     folder = pathlib.Path(workdir)
     if (folder / 'config.json').exists():
@@ -227,57 +224,110 @@ def result_folder(workdir: str) -> pathlib.Path:
 
 
 def refuse(chosen: Container[str], names: Iterable[str], why: str) -> None:
-    """Complains of the first of these flags that was given; {}: its name."""
+    """Raises UsageError if a flag was chosen; {} of `why` becomes the flag."""
     for name in names:
         if name in chosen:
             raise UsageError(why.format(f'--{name}'))
 
 
 def record(folder: pathlib.Path, values: Mapping[str, Any]) -> None:
-    """Keeps a command's result: metrics.json, and the last line printed."""
+    """Writes the result of a command to metrics.json, and prints the result."""
     folder.mkdir(parents=True, exist_ok=True)
     files.write_json(folder / 'metrics.json', values)
     print(json.dumps(values), flush=True)
 
 
-def takes(kind: type) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
-    """Makes of `run(given, chosen)` a function of choices by name.
+def takes(
+    kind: type,
+    converts: bool = True,
+    check: Callable[[Any], None] | None = None,
+) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+    """Makes of `run(choices, chosen)` a function of choices by name.
 
     From Python `run(steps=3, settings={'dim.critic': 'dot'})` is what
-    `--steps=3 --dim.critic=dot` is to the command: read by the same parser.
+    `--steps=3 --dim.critic=dot` is to the command: checked by the same flags.
     Choices that are None are not made.
 
     Args:
-        kind: a dataclass of `choices.flag`s, what `given` is; `chosen` has by
-            name what was chosen alone. Words of a command come before both.
+        kind: a dataclass of `choices.flag`s, the class of `choices`; `chosen`
+            has by name the explicit ones alone. Words of a command come before
+            both.
+        converts: whether public folders are converted before `run`, which gets
+            workdirs in their place; else `run` does so after its complaints, by
+            `folders.with_workdirs`.
+        check: refuses choices before that.
     """
 
     def decorate(run: Callable[..., Any]) -> Callable[..., Any]:
+        def parsed(*words: Sequence[str], **chosen: Any) -> Any:
+            choices = kind(**chosen)
+            if check is not None:
+                check(choices)
+            if converts:
+                choices, chosen = folders.with_workdirs(choices, chosen)
+            return run(*words, choices, chosen)
+
         @functools.wraps(run)
         def called(*words: Sequence[str], **named: Any) -> Any:
-            made = folders.resolved(kind, parse(kind, typed(named)))
-            return run(*words, kind(**made), made)
+            return parsed(*words, **checked(kind, named))
 
         known = inspect.signature(kind).parameters.values()
         called.__signature__ = inspect.Signature(
             [x.replace(kind=inspect.Parameter.KEYWORD_ONLY) for x in known]
         )
-        called.choices = kind
+        called.choices, called.parsed = kind, parsed
         return called
 
     return decorate
 
 
-def typed(named: Mapping[str, Any]) -> list[str]:
-    """Choices by name as they are typed, sorted by name."""
+def checked(kind: type, named: Mapping[str, Any]) -> dict[str, Any]:
+    """Returns choices by name, converted and bounded as flags are.
+
+    Raises:
+        UsageError: as `parse`.
+    """
+    values = flags.FlagValues()
+    define(kind, values)
+    try:
+        for name, value in sorted(_flat(named).items()):
+            if value is None:
+                continue
+            if name in values:
+                values[name].parse(_argument(values[name], value))
+            else:  # an old name, a flagfile, or no flag
+                values(['', *_renamed(typed({name: value}))])
+    except flags.Error as error:
+        raise UsageError(str(error)) from None
+    return chosen(kind, values)
+
+
+def _argument(flag: flags.Flag, value: Any) -> Any:
+    """Returns a value for the parser of a flag: unchanged, or as text."""
+    if isinstance(value, list | tuple):
+        if isinstance(flag, flags.MultiFlag):
+            # An empty value removes the default.
+            return [str(x) for x in value] or ['']
+        return flags.CsvListSerializer(',').serialize(value)
+    fits = {'float': int | float, 'int': int}.get(flag.flag_type(), bool)
+    return value if isinstance(value, fits | bool) else str(value)
+
+
+def _flat(named: Mapping[str, Any]) -> dict[str, Any]:
+    """Returns choices and settings of rows by the names of flags."""
     flat = {**named, **(named.get(SETTINGS) or {})}
     flat.pop(SETTINGS, None)
+    return flat
+
+
+def typed(named: Mapping[str, Any]) -> list[str]:
+    """Returns choices as arguments of a command line, sorted by name."""
     arguments = []
-    for name, value in sorted(flat.items()):
+    for name, value in sorted(_flat(named).items()):
         if isinstance(value, bool):
             arguments.append(f'--{name}' if value else f'--no{name}')
         elif name in REPEATED and not isinstance(value, str | None):
-            # An empty one takes back what is the default.
+            # An empty value removes the default.
             arguments += [f'--{name}={one}' for one in value or ['']]
         elif isinstance(value, list | tuple):
             serializer = flags.CsvListSerializer(',')
@@ -288,15 +338,15 @@ def typed(named: Mapping[str, Any]) -> list[str]:
 
 
 def flagfile(named: Mapping[str, Any]) -> str:
-    """Choices by name, as a flagfile that makes the command run them again."""
+    """Returns choices as the text of a flagfile."""
     return '\n'.join(typed(named)) + '\n'
 
 
 def parse(kind: type, arguments: Sequence[str]) -> dict[str, Any]:
-    """The choices that were typed, by name.
+    """Parses the arguments of a command line; returns choices by name.
 
     Raises:
-        UsageError: there is no such flag, or it has not such a value.
+        UsageError: a flag is unknown, or a value out of bounds.
     """
     values = flags.FlagValues()
     define(kind, values)
@@ -310,14 +360,17 @@ def parse(kind: type, arguments: Sequence[str]) -> dict[str, Any]:
 
 
 def _has_settings(kind: type) -> bool:
-    """Whether choices are of rows too."""
+    """Tells whether choices have settings of rows."""
     return any(field.name == SETTINGS for field in fields(kind))
 
 
 def define(kind: type, values: flags.FlagValues) -> None:
-    """Flags of choices in `values`, and those of settings.
+    """Defines the flags of choices and of settings of rows.
 
-    `kind.settings_of(row)` says which, by name; without it they are all.
+    Args:
+        kind: of the choices. `kind.settings_of(row)` gives the settings by
+            name; without this method all settings of the row are flags.
+        values: gets the flags.
     """
     defaults = {field.name: field.default for field in fields(kind)}
     for name, (of, flag) in flags_of(kind).items():
@@ -342,21 +395,22 @@ class _TrueOrNamed(flags.ArgumentParser):
     """True or False as of a flag that is only that, or else a string."""
 
     def parse(self, argument: Any) -> bool | str:
-        """As of any parser."""
+        """Returns the truth value of an argument, or the argument."""
         try:
             return flags.BooleanParser().parse(argument)
         except ValueError:
             return argument
 
     def flag_type(self) -> str:
-        """For --help in XML."""
+        """Returns the type for --helpxml."""
         return 'bool or string'
 
 
 def _define_true_or_named(
     name: str, default: Any, text: str, flag_values: flags.FlagValues
 ) -> None:
-    """A flag that may stand alone (--best, --nobest), or name something."""
+    """Defines a flag that may stand alone (--best, --nobest) or have a value.
+    """
     flags.DEFINE_flag(
         flags.Flag(_TrueOrNamed(), None, name, default, text, boolean=True),
         flag_values,
@@ -373,7 +427,7 @@ _DEFINE = {
 def _define(
     name: str, kind: type, default: Any, text: str, known: Any, values: Any
 ) -> None:
-    """A flag; `known`, a `Flag` or a `Setting`, says its choices and bounds."""
+    """Defines a flag with the choices and bounds of a `Flag` or `Setting`."""
     if known.choices:
         flags.DEFINE_enum(
             name, default, known.choices, text, flag_values=values
@@ -392,14 +446,14 @@ def _define(
 
 
 def chosen(kind: type, values: flags.FlagValues) -> dict[str, Any]:
-    """What was typed, by name, as functions that `takes` made want it."""
+    """Returns the explicit values of parsed flags by name."""
     present = {name: values[name].value for name in values
                if values[name].present}  # fmt: skip
     for name in REPEATED & present.keys():
         if isinstance(present[name], list) and '' in present[name]:
-            # An empty one takes all back.
-            behind = present[name][::-1].index('')
-            present[name] = present[name][len(present[name]) - behind :]
-    found = {k: present[k] for k in flags_of(kind) if k in present}
+            # An empty value removes all before it.
+            later = present[name][::-1].index('')
+            present[name] = present[name][len(present[name]) - later :]
+    choices = {k: present[k] for k in flags_of(kind) if k in present}
     settings = {k: v for k, v in present.items() if '.' in k}
-    return {**found, SETTINGS: settings} if settings else found
+    return {**choices, SETTINGS: settings} if settings else choices

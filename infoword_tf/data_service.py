@@ -4,10 +4,10 @@ r"""Makes the batches of a run, on another machine than the one that trains.
     python -m infoword_tf.train --flagfile=run.flags --workdir=runs/mlm \
         --data_service=cpu1:8600,cpu2:8600
 
-It takes the flags of the run, of which those that decide no batch do nothing,
-and writes nothing. It may be started, stopped or killed at any time, before the
-run or after, on as many machines and ports as there are: see data/service.py.
-There are neither passwords nor encryption: listen where strangers do not reach.
+The flags are those of the run; flags that decide no batch do nothing. Nothing
+is written. Services may start, stop or be killed at any time, on any number of
+machines and ports: see data/service.py. There are neither passwords nor
+encryption: listen where strangers do not reach.
 """
 
 import dataclasses
@@ -18,38 +18,40 @@ from typing import Any
 from infoword_tf import commands
 from infoword_tf.choices import RunChoices, flag
 from infoword_tf.data import service
-from infoword_tf.training import begin
+from infoword_tf.training import checks
 
 
 @dataclasses.dataclass(frozen=True)
-class Choices(RunChoices):
-    """Those of the run, and where this is."""
+class ServiceChoices(RunChoices):
+    """The choices of the run, and an address."""
 
     listen: str = flag(
-        '[::]:8600', 'HOST:PORT that is listened at; [::]: all that this '
-        'machine has, port 0: a free one.')
+        '[::]:8600', 'HOST:PORT that is listened at; [::]: all addresses of '
+        'this machine, port 0: a free one.')
 
 
-@commands.takes(Choices)
-def run(given: Choices, chosen: Mapping[str, Any]) -> None:
-    """The command; it ends when it is stopped.
+@commands.takes(ServiceChoices, converts=False)
+def run(choices: ServiceChoices, chosen: Mapping[str, Any]) -> None:
+    """Serves batches until the process is stopped.
 
-    Raises: as `begin.begin`, and RuntimeError: the port is taken.
+    Raises: as `begin.check_and_run`, and RuntimeError: the port is taken.
     """
-    given, resolved = begin.checked(given, chosen)
     # A process that shares a machine with the one that trains takes no GPU.
     os.environ['CUDA_VISIBLE_DEVICES'] = '-1'
+    checked = checks.check(choices, chosen, judges=False)
     commands.hush_tensorflow()
-    from infoword_tf.training.run import Run
+    from infoword_tf.training.run import identity_of, open_data
 
-    one = Run(
-        dataclasses.replace(given, data_service=(), workdir=''), resolved.plan
+    choices = dataclasses.replace(
+        checked.choices, data_service=(), workdir=''
     )
-    one.open_text()
+    batches = open_data(
+        choices, checked.resolved.plan, texts=checked.texts
+    ).batches
     server, port = service.serve(
-        one.batches, one.identity(), given.listen
+        batches, identity_of(choices, batches), choices.listen
     )
-    host = given.listen.rpartition(':')[0]
+    host = choices.listen.rpartition(':')[0]
     print(f'making batches at {host}:{port}', flush=True)
     server.wait_for_termination()
 

@@ -2,4 +2,5 @@
 
 
 class UsageError(Exception):
-    """A request that cannot be met; the message says what to do."""
+    """A request that cannot be met; the message says how to change the request.
+    """

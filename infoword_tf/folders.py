@@ -1,13 +1,16 @@
-"""A folder that others wrote, as the workdir that `convert` makes of it.
+"""Public folders as workdirs.
 
-    folder = workdir_of('MiniLM')     # of sentence-transformers, say
+    workdir = workdir_of('MiniLM')     # of sentence-transformers, say
 
-The workdir is kept in the cache, by the bytes of the folder's files, so that it
-is made once. Whatever is no such folder stays as it is. `load` and all choices
-that name a model go through here.
+`convert` makes the workdir once: the cache has it under a hash of the folder's
+bytes. Other folders stay as they are. `load` and all choices that name a model
+go through here.
 """
 
+import contextlib
+import dataclasses
 import hashlib
+import io
 import json
 import os
 import pathlib
@@ -15,119 +18,154 @@ import shutil
 import subprocess
 import sys
 import tempfile
-from collections.abc import Iterable, Mapping
-from typing import Any
+from collections.abc import Callable, Mapping
+from typing import Any, TypeVar
 
 from infoword_tf import files
 from infoword_tf.choices import SETTINGS, flags_of
+from infoword_tf.errors import UsageError
 
-# Another number where `convert` makes something else of the same folder.
+# Raised when `convert` makes another workdir of the same folder.
 _FORM = 3
-NOTE = 'note: '  # begins what people should know of a conversion
+Choices = TypeVar('Choices')
+Convert = Callable[[pathlib.Path, pathlib.Path], None]
+NOTE = 'note: '  # begins lines about weights that were not converted
 _CONFIG, _MODULES = 'config.json', 'modules.json'
-# Not read: what other libraries and other frameworks have beside weights.
-_BESIDE = {'.md', '.msgpack', '.onnx', '.h5', '.ot', '.gguf'}
+# Not hashed: files of other libraries and frameworks.
+_IGNORED = {'.md', '.msgpack', '.onnx', '.h5', '.ot', '.gguf'}
 
 
-def is_of_others(folder: pathlib.Path) -> bool:
-    """Whether transformers, sentence-transformers, or BERT's or XLNet's own
-    code wrote it."""
+def is_public(folder: pathlib.Path) -> bool:
+    """Tells whether a folder is public: of transformers, sentence-transformers,
+    or BERT's or XLNet's own code."""
     if (folder / _MODULES).is_file():
         return True
     if (folder / _CONFIG).is_file():
         try:
-            said = json.loads((folder / _CONFIG).read_text())
+            config = json.loads((folder / _CONFIG).read_text())
         except (OSError, ValueError):
             return False
         # A workdir has both an encoder and a version.
-        return isinstance(said, dict) and 'encoder' not in said and (
-            'model_type' in said or 'architectures' in said
+        return isinstance(config, dict) and 'encoder' not in config and (
+            'model_type' in config or 'architectures' in config
         )  # fmt: skip
     return folder.is_dir() and any(folder.glob('*.index'))
 
 
-def workdir_of(folder: str | os.PathLike) -> pathlib.Path:
-    """The workdir of a folder; one that is no folder of others is itself.
-
-    Raises:
-        ValueError: it holds what has no place here, as the message says.
-    """
-    folder = pathlib.Path(folder)
-    if not is_of_others(folder):
-        return folder
-    models = files.cache_dir() / 'models'
-    made = models / _digest(folder)
-    if (made / _CONFIG).is_file():
-        return made
-    models.mkdir(parents=True, exist_ok=True)
-    with tempfile.TemporaryDirectory(dir=models, prefix='.') as partial:
-        # In a process of its own: this one has not chosen its devices yet.
-        done = subprocess.run(
-            [
-                sys.executable, '-m', 'infoword_tf.convert',
-                f'--source={folder}', f'--workdir={partial}/{made.name}',
-            ],
-            env={**os.environ, 'CUDA_VISIBLE_DEVICES': '-1'},
-            capture_output=True, text=True, check=False,
-        )  # fmt: skip
-        if done.returncode:
-            said = (done.stderr.strip().splitlines() or ['killed'])[-1]
-            said = said.removeprefix('error: ').removeprefix('--source=')
-            raise ValueError(
-                said if str(folder) in said else f'{folder}: {said}'
-            )
-        shutil.rmtree(made, ignore_errors=True)  # damaged
-        try:
-            os.rename(f'{partial}/{made.name}', made)
-        except OSError:
-            if not (made / _CONFIG).is_file():  # another one was faster
-                raise
-    print(f'{folder}: converted, and kept as {made}', file=sys.stderr)
-    for line in done.stdout.splitlines():
-        if line.startswith(NOTE):
-            print(f'{folder}: {line}', file=sys.stderr)
-    return made
-
-
-def resolved(kind: type, named: Mapping[str, Any]) -> dict[str, Any]:
-    """Choices by name, with workdirs for folders of others.
+def workdir_of(
+    folder: str | os.PathLike, convert: Convert | None = None
+) -> pathlib.Path:
+    """Converts a public folder, once; returns any other folder unchanged.
 
     Args:
-        kind: the dataclass of the choices; those of its flags that are a
-            `model`, and such settings, may name folders.
+        folder: of a model.
+        convert: converts (folder, workdir) in this process; None: a process of
+            its own converts, since this one has not chosen its devices yet.
+
+    Raises:
+        ValueError: the folder cannot be converted; the message says why.
+    """
+    folder = pathlib.Path(folder)
+    if not is_public(folder):
+        return folder
+    models = files.cache_dir() / 'models'
+    workdir = models / _digest(folder)
+    if (workdir / _CONFIG).is_file():
+        return workdir
+    models.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory(dir=models, prefix='.') as partial:
+        try:
+            printed = _converted(
+                folder, pathlib.Path(partial) / workdir.name, convert
+            )
+        except (UsageError, ValueError, OSError, RuntimeError) as error:
+            message = (str(error).strip().splitlines() or ['killed'])[-1]
+            message = message.removeprefix('error: ')
+            message = message.removeprefix('--source=')
+            raise ValueError(
+                message if str(folder) in message else f'{folder}: {message}'
+            ) from None
+        shutil.rmtree(workdir, ignore_errors=True)  # damaged
+        try:
+            os.rename(f'{partial}/{workdir.name}', workdir)
+        except OSError:
+            if not (workdir / _CONFIG).is_file():  # another one was faster
+                raise
+    print(f'{folder}: converted, and kept as {workdir}', file=sys.stderr)
+    for line in printed.splitlines():
+        if line.startswith(NOTE):
+            print(f'{folder}: {line}', file=sys.stderr)
+    return workdir
+
+
+def _converted(
+    folder: pathlib.Path, workdir: pathlib.Path, convert: Convert | None
+) -> str:
+    """Converts by a function or another process; returns the printed lines."""
+    if convert is not None:
+        with contextlib.redirect_stdout(io.StringIO()) as printed:
+            convert(folder, workdir)
+        return printed.getvalue()
+    done = subprocess.run(
+        [
+            sys.executable, '-m', 'infoword_tf.convert',
+            f'--source={folder}', f'--workdir={workdir}',
+        ],
+        env={**os.environ, 'CUDA_VISIBLE_DEVICES': '-1'},
+        capture_output=True, text=True, check=False,
+    )  # fmt: skip
+    if done.returncode:
+        raise ValueError(done.stderr)
+    return done.stdout
+
+
+def with_workdirs(
+    choices: Choices,
+    chosen: Mapping[str, Any],
+    convert: Convert | None = None,
+) -> tuple[Choices, dict[str, Any]]:
+    """Replaces the public folders in choices by converted workdirs.
+
+    Args:
+        choices: a dataclass of flags; those that are a `model`, and such
+            settings, may name folders.
+        chosen: the explicit ones, by name.
+        convert: as of `workdir_of`.
+
+    Returns:
+        Both, with workdirs.
 
     Raises:
         ValueError: as `workdir_of`.
     """
-    found = dict(named)
-    for name in _models(kind, found):
-        if found[name]:
-            found[name] = str(workdir_of(found[name]))
-    if found.get(SETTINGS):
+    changes: dict[str, Any] = {}
+    for name, (_, flag) in flags_of(type(choices)).items():
+        if flag.model and chosen.get(name):
+            changes[name] = str(workdir_of(chosen[name], convert))
+    settings = {}
+    for name, value in chosen.get(SETTINGS, {}).items():
         from infoword_tf.objectives import TABLE
 
-        settings = dict(found[SETTINGS])
-        for name, value in settings.items():
-            row, _, setting = name.partition('.')
-            known = TABLE[row].settings.get(setting) if row in TABLE else None
-            if value and known is not None and known.model:
-                settings[name] = str(workdir_of(value))
-        found[SETTINGS] = settings
-    return found
-
-
-def _models(kind: type, named: Mapping[str, Any]) -> Iterable[str]:
-    known = flags_of(kind)
-    return [name for name in named if name in known and known[name][1].model]
+        row, _, setting = name.partition('.')
+        known = TABLE[row].settings.get(setting) if row in TABLE else None
+        if value and known is not None and known.model:
+            settings[name] = str(workdir_of(value, convert))
+    chosen = {**chosen, **changes}
+    if settings:
+        chosen[SETTINGS] = {**chosen[SETTINGS], **settings}
+        changes[SETTINGS] = {**choices.settings, **settings}
+    if changes:
+        choices = dataclasses.replace(choices, **changes)
+    return choices, chosen
 
 
 def _digest(folder: pathlib.Path) -> str:
-    """Of the names and bytes of all files that may say something."""
+    """Hashes the names and bytes of all files that conversion may read."""
     hashed = hashlib.blake2b(str(_FORM).encode(), digest_size=10)
     for path in sorted(folder.rglob('*')):
         name = path.relative_to(folder)
         hidden = any(part.startswith('.') for part in name.parts)
-        if hidden or path.suffix in _BESIDE or not path.is_file():
+        if hidden or path.suffix in _IGNORED or not path.is_file():
             continue
         hashed.update(f'{name.as_posix()} {path.stat().st_size}\0'.encode())
         for chunk in files.chunks(path):

@@ -41,7 +41,7 @@ from infoword_tf.objectives import (
     decided,
 )
 from infoword_tf.objectives.infonce import Outcome
-from infoword_tf.plan import auxiliaries_of
+from infoword_tf.resolve import auxiliaries_of
 from infoword_tf.views import VIEWS, Reads, Specials, View, root
 
 Tensor = Any

@@ -31,7 +31,7 @@ from infoword_tf.choices import (
     again,
     by_language,
     flag,
-    given_several,
+    values_of,
 )
 from infoword_tf.data import corpora, documents, opened, sharded, sharding
 from infoword_tf.data.sharding import SETTINGS, TRAIN, WORK, Job
@@ -130,14 +130,14 @@ def _check(choices: PrepareChoices) -> None:
             'one, and copy it there (gsutil, rclone)'
         )
     for name in ('corpus', 'heldout'):
-        values = given_several(getattr(choices, name))
+        values = values_of(getattr(choices, name))
         if len(values) > 1 or any(by_language(values)):
             raise errors.UsageError(
                 f'--{name}={" ".join(values)}: a store has one text, without '
                 'a language; prepare each with the same --vocab, and train '
                 'with --corpus=de=store:DIR for each'
             )
-    name = given_several(choices.corpus)[0]
+    name = values_of(choices.corpus)[0]
     if name.startswith('store:'):
         raise errors.UsageError(f'--corpus={name} is prepared already')
     opened.choose_tokenizer(choices)  # raises
@@ -164,7 +164,7 @@ def run(choices: PrepareChoices, chosen: Mapping[str, Any]) -> dict[str, Any]:
     del chosen
     _check(choices)
     folder = pathlib.Path(choices.output).expanduser()
-    (name,), heldout = map(given_several, (choices.corpus, choices.heldout))
+    (name,), heldout = map(values_of, (choices.corpus, choices.heldout))
     with files.locked(folder):
         corpus = corpora.open_corpus(name, *heldout)
         decisive = _decisive(choices, corpus)
@@ -212,7 +212,7 @@ def _decisive(
     for name in ('output', 'processes', 'beam_options', 'language_exponent'):
         del values[name]
     for name in ('corpus', 'heldout'):
-        values[name] = given_several(values[name])
+        values[name] = values_of(values[name])
     if values['vocab']:
         values['vocab'] = files.digest_of(pathlib.Path(values['vocab']))
     values |= _FORMERLY

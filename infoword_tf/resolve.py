@@ -1,12 +1,17 @@
 """What decides a run: choices in, config and plan out. Pure; no flag is read.
 
+`resolve` has two stages. `resolve_text` puts together what the rows read: a
+view is drawn once and shared by all rows that read it, so their settings of the
+view must agree. `resolve_model` decides the encoder and how a text becomes a
+vector, which --init may decide.
+
 The trainer, `show`, the benchmarks and the tests decide here and nowhere else.
-A choice has the name of its flag; None means that it was not made.
+A choice has the name of its flag; None means that nothing was chosen.
 """
 
 import dataclasses
-from collections.abc import Mapping
-from typing import Any
+from collections.abc import Container, Iterable, Mapping
+from typing import Any, NamedTuple
 
 from infoword_tf.choices import ModelChoices
 from infoword_tf.config import (
@@ -21,45 +26,148 @@ from infoword_tf.errors import UsageError
 from infoword_tf.objectives import (
     SUMS,
     TABLE,
+    Auxiliary,
     Vector,
     built,
     decided,
     parse,
 )
-from infoword_tf.plan import (
-    Plan,
-    auxiliaries_of,
-    encoder_arguments,
-    make_plan,
-)
 from infoword_tf.sizes import SIZES
 from infoword_tf.text.layout import layout_of
+from infoword_tf.views import VIEWS, Draw, Reads, ViewSpec, root
+from infoword_tf.views.masking import MASKED_SHARE, MASKINGS
 
 WORDPIECE = TokenizerConfig('wordpiece', lower_case=True)
+# The input of a source; other sources read a corpus.
+_INPUTS = {
+    'examples': 'examples',
+    'text_pairs': 'pairs',
+    'translations': 'translations',
+}
 
 
-@dataclasses.dataclass(frozen=True)
-class Resolved:
-    """What was decided, before the text and the machine are known.
+class SourceSpec(NamedTuple):
+    """A source with arguments.
+
+    Attributes:
+        source: name in data.sources.SOURCES.
+        arguments: (name, value) of that class, sorted: `length` in tokens,
+            and others.
+    """
+
+    source: str
+    arguments: tuple[tuple[str, Any], ...]
+
+    @property
+    def reads(self) -> str:
+        """Name of a field of `data.batches.RunInputs`."""
+        return _INPUTS.get(self.source, 'text')
+
+
+class ViewPlan(NamedTuple):
+    """Recipe of a view of the run.
+
+    Attributes:
+        spec: of the view's family.
+        rows: by row, what the row reads of the view.
+        source_spec: the text that the view is made from.
+        draw: what is sampled in that text; None: nothing.
+    """
+
+    spec: ViewSpec
+    rows: dict[str, Reads]
+    source_spec: SourceSpec
+    draw: Draw | None
+
+
+class Plan(NamedTuple):
+    """Recipe of the batches of a run.
+
+    Attributes:
+        views: by name.
+        masking: name in views.masking.MASKINGS; None: nothing is masked.
+        mask_share: masked share of the tokens; None: nothing is masked.
+    """
+
+    views: dict[str, ViewPlan]
+    masking: str | None
+    mask_share: float | None
+
+    @property
+    def source_specs(self) -> list[SourceSpec]:
+        """Sources of the views, each once."""
+        return list(dict.fromkeys(v.source_spec for v in self.views.values()))
+
+    def reads(self, field: str) -> bool:
+        """Tells whether a row reads a field of `data.batches.RunInputs`."""
+        return any(spec.reads == field for spec in self.source_specs)
+
+    @property
+    def labelled(self) -> bool:
+        """True if a row reads labelled examples."""
+        return self.reads('examples')
+
+    def readers_of(self, field: str) -> list[str]:
+        """Lists the rows that read a field of `data.batches.RunInputs`."""
+        return list(
+            dict.fromkeys(
+                row
+                for spec in self.source_specs
+                if spec.reads == field
+                for row in self.readers(spec)
+            )
+        )
+
+    def readers(self, source_spec: SourceSpec) -> list[str]:
+        """Lists the rows that read a source."""
+        return list(
+            dict.fromkeys(
+                row
+                for view in self.views.values()
+                if view.source_spec == source_spec
+                for row in view.rows
+            )
+        )
+
+
+class ResolvedText(NamedTuple):
+    """Decisions that need no --init.
 
     Attributes:
         rows: by name, weight and every setting.
         plan: how batches are made.
-        encoder: its `vocab_size` is 0 until `config`, unless it was started
-            from another.
-        memory_length: None for an encoder without memory.
-        max_length: T, the limit of what is loaded later.
-        vector: how a text becomes a vector.
-        kept: fields of the config that stay as --init has them.
+        auxiliaries: the auxiliary encoders of the rows, by name.
     """
 
     rows: dict[str, RowConfig]
     plan: Plan
+    auxiliaries: dict[str, Auxiliary]
+
+
+@dataclasses.dataclass(frozen=True)
+class Resolved:
+    """Decisions that need neither the text nor the machine.
+
+    Attributes:
+        rows: by name, weight and every setting.
+        plan: how batches are made.
+        auxiliaries: the auxiliary encoders of the rows, by name.
+        encoder: without --init its `vocab_size` is 0 until `config`.
+        memory_length: None for an encoder without memory.
+        max_length: T, the limit of texts once the workdir is loaded.
+        vector: how a text becomes a vector.
+        vector_fields: further fields of the config that concern the vector,
+            some of them as --init has them.
+    """
+
+    rows: dict[str, RowConfig]
+    plan: Plan
+    auxiliaries: Mapping[str, Auxiliary]
     encoder: EncoderConfig
     memory_length: int | None
     max_length: int
     vector: Vector
-    kept: Mapping[str, Any]
+    vector_fields: Mapping[str, Any]
 
     def config(
         self,
@@ -69,14 +177,14 @@ class Resolved:
         replicas: int = 1,
         run: Mapping[str, Any] | None = None,
     ) -> Config:
-        """The whole config.
+        """Returns the whole config.
 
         Args:
             vocab_size: V.
             tokenizer: of the text.
             precision: a Keras dtype policy.
             replicas: of the run.
-            run: by flag, what decides the weights.
+            run: the record of the run (training/record.py).
         """
         return Config(
             encoder=EncoderConfig(
@@ -95,19 +203,27 @@ class Resolved:
             similarity=self.vector.similarity,
             replicas=replicas,
             run=dict(run or {}),
-            **self.kept,
+            **self.vector_fields,
         )
 
 
 def resolve(choices: ModelChoices, started: Config | None = None) -> Resolved:
-    """Decides what the choices leave open, or says what does not go together.
+    """Decides a run, before the text and the machine are known.
 
     Args:
         choices: of the run.
         started: config of the workdir that --init names.
 
     Raises:
-        UsageError: what was chosen cannot be; the message says what to do.
+        UsageError: choices contradict each other; the message says what to do.
+    """
+    return resolve_model(choices, resolve_text(choices), started)
+
+
+def resolve_text(choices: ModelChoices) -> ResolvedText:
+    """Decides the rows, how batches are made, and the auxiliary encoders.
+
+    Raises: UsageError: as `resolve`.
     """
     rows = resolve_rows(choices)
     settings = {row: entry.settings for row, entry in rows.items()}
@@ -115,42 +231,67 @@ def resolve(choices: ModelChoices, started: Config | None = None) -> Resolved:
         plan = make_plan(
             settings, choices.seq_len, choices.masking, choices.mask_share
         )
-        auxiliaries_of(settings)
+        auxiliaries = auxiliaries_of(settings)
     except ValueError as error:
         raise _complaint(choices, str(error)) from None
     for row in rows:
-        wanted = decided(TABLE[row].heldout_candidates, settings[row])
-        if choices.batch_size < 2 and wanted:
+        needed = decided(TABLE[row].heldout_candidates, settings[row])
+        if choices.batch_size < 2 and needed:
             raise UsageError(
                 f'--batch_size={choices.batch_size}: the candidates of {row} '
                 'come from other sequences of the batch; take 2 or more'
             )
+    return ResolvedText(rows, plan, auxiliaries)
+
+
+def resolve_model(
+    choices: ModelChoices, text: ResolvedText, started: Config | None
+) -> Resolved:
+    """Decides the encoder, and how a text becomes a vector.
+
+    Args: as of `resolve`; text: of `resolve_text`.
+
+    Raises: UsageError: as `resolve`.
+    """
+    rows = text.rows
     name = resolve_encoder(choices, rows, started)
     arguments = _arguments(choices, rows, name, started)
     vector = _vector(choices, rows, started)
     return Resolved(
         rows=rows,
-        plan=plan,
+        plan=text.plan,
+        auxiliaries=text.auxiliaries,
         encoder=EncoderConfig(name, arguments),
         memory_length=_memory_length(choices, name),
         max_length=max(choices.seq_len, started.max_length if started else 0),
         vector=vector,
-        kept=_kept(vector, arguments['width'], started),
+        vector_fields=_vector_fields(vector, arguments['width'], started),
     )
 
 
-def _complaint(choices: ModelChoices, message: str) -> UsageError:
-    return UsageError(f'--objectives={choices.objectives}: {message}')
+def answering(
+    answers: Container[str], rows: Iterable[str] = TABLE
+) -> list[str]:
+    """Returns the rows that give one of the answers (`Row.answers`)."""
+    return [
+        row
+        for row in rows
+        if row in TABLE and any(a in answers for a in TABLE[row].answers)
+    ]
+
+
+# ------------------------------------------------------------------------- rows
 
 
 def resolve_rows(choices: ModelChoices) -> dict[str, RowConfig]:
-    """The rows of a sum that are built, with all their settings.
+    """Returns the rows of a sum that are built, with weights and settings.
 
-    Those of a named sum are its publication's, where no flag says otherwise.
+    Settings of a named sum are those of its publication, unless a flag sets
+    them.
 
     Raises:
         UsageError: as `objectives.parse`; a setting of another row, out of
-            bounds, or without what it needs.
+            bounds, or without a setting that it needs.
     """
     try:
         weights = parse(choices.objectives)
@@ -184,12 +325,174 @@ def resolve_rows(choices: ModelChoices) -> dict[str, RowConfig]:
     for flag in chosen:
         row, _, name = flag.partition('.')
         if needs := TABLE[row].settings[name].needs:
-            other, wanted = needs
-            if rows[row].settings[other] != wanted:
+            other, needed = needs
+            if rows[row].settings[other] != needed:
                 raise UsageError(
-                    f'--{flag} is for --{row}.{other}={wanted}; give both'
+                    f'--{flag} is for --{row}.{other}={needed}; give both'
                 )
     return rows
+
+
+# ------------------------------------------------------------------------- text
+
+
+def make_plan(
+    rows: Mapping[str, Mapping[str, Any]],
+    length: int,
+    masking: str | None = None,
+    mask_share: float | None = None,
+) -> Plan:
+    """Combines the views, sources and draws of all rows.
+
+    Args:
+        rows: settings by row.
+        length: T, tokens of a sequence.
+        masking: name in views.masking.MASKINGS; None: what the rows require,
+            else 'tokens'.
+        mask_share: masked share of the tokens; None: 0.15.
+
+    Raises:
+        ValueError: two rows read one view in different ways, or a length or a
+            masking does not suit them.
+    """
+    if masking not in (None, *MASKINGS):
+        raise ValueError(f'masking {masking}: known are {", ".join(MASKINGS)}')
+    chosen = masking
+    sources: dict[str, str] = {}  # by root of a view
+    narrowed_by: dict[str, str] = {}
+    reads_of = {row: TABLE[row].reads(rows[row]) for row in rows}
+    for row in rows:
+        for view, reads in reads_of[row].items():
+            _check_reads(row, view, reads, rows[row])
+            if reads.masking and masking not in (None, reads.masking):
+                raise ValueError(
+                    f'masking {masking} is not for {row}, which masks '
+                    f'{reads.masking}; leave out --masking, or {row}'
+                )
+            masking = reads.masking or masking
+            origin = root(view)
+            if not reads.source:
+                continue
+            if sources.setdefault(origin, reads.source) != reads.source:
+                raise ValueError(
+                    f'{narrowed_by[origin]} reads {sources[origin]} and {row} '
+                    f'reads {reads.source}, but the view {origin!r} is one for '
+                    'all rows; leave out one of the two'
+                )
+            narrowed_by.setdefault(origin, row)
+    masking, share = masking or 'tokens', mask_share or MASKED_SHARE
+    views: dict[str, ViewPlan] = {}
+    for view in dict.fromkeys(v for row in rows for v in reads_of[row]):
+        readers = {
+            row: reads_of[row][view] for row in rows if view in reads_of[row]
+        }
+        spec = VIEWS[root(view)]
+        source = sources.get(root(view), spec.source)
+        where = {
+            reads.where
+            for by_view in reads_of.values()
+            for other, reads in by_view.items()
+            if root(other) == root(view)
+        }
+        settings = {
+            'masking': masking,
+            'mask_share': share,
+            'where': where,
+            **_view_settings(view, readers, rows),
+        }
+        draw = spec.draw(settings) if spec.draw else None
+        arguments = spec.source_args(length, {**settings, 'source': source})
+        source_spec = SourceSpec(source, tuple(sorted(arguments.items())))
+        views[view] = ViewPlan(VIEWS[view], readers, source_spec, draw)
+    # A draw is a masking, or contains one.
+    draws = [view.draw for view in views.values() if view.draw]
+    drawn = {draw.settings.get('masking', draw.name) for draw in draws}
+    if masking in drawn:
+        return Plan(views, masking, share)
+    for flag, value in (('masking', chosen), ('mask_share', mask_share)):
+        if value is not None:
+            raise ValueError(
+                f'{flag} {value} does nothing where nothing is masked; leave '
+                f'out --{flag}'
+            )
+    return Plan(views, None, None)
+
+
+def _check_reads(
+    row: str, view: str, reads: Reads, settings: Mapping[str, Any]
+) -> None:
+    """Raises ValueError for an unknown view or an undeclared encoder."""
+    if view not in VIEWS:
+        raise ValueError(
+            f'{row} reads the view {view!r}; known are {", ".join(VIEWS)}'
+        )
+    known = {'encoder', *decided(TABLE[row].auxiliaries, settings)}
+    if lacking := sorted(set(reads.encoders) - known):
+        raise ValueError(
+            f'{row} reads {view!r} with the encoder {lacking[0]!r}, which is '
+            'none of its auxiliary encoders'
+        )
+
+
+def _view_settings(
+    view: str, readers: Mapping[str, Reads], rows: Mapping[str, Mapping]
+) -> dict[str, Any]:
+    """Returns the settings of a view, which have to agree between rows."""
+    settings: dict[str, Any] = {}
+    for name in VIEWS[root(view)].settings:
+        values = {row: rows[row][name] for row in readers}
+        if len(set(values.values())) > 1:
+            listed = ', '.join(f'--{r}.{name}={v}' for r, v in values.items())
+            raise ValueError(
+                f'the view {view!r} is one for all rows, but they set it '
+                f'differently ({listed}); give them one value'
+            )
+        settings[name] = next(iter(values.values()))
+    return settings
+
+
+# ----------------------------------------------------------- auxiliary encoders
+
+
+def auxiliaries_of(
+    rows: Mapping[str, Mapping[str, Any]],
+) -> dict[str, Auxiliary]:
+    """Returns the auxiliary encoders of rows, by name.
+
+    Raises: ValueError: two rows bring different encoders of one name, or the
+    fields of an encoder contradict each other.
+    """
+    auxiliaries: dict[str, Auxiliary] = {}
+    for row, settings in rows.items():
+        of_row = decided(TABLE[row].auxiliaries, settings)
+        for name, auxiliary in of_row.items():
+            if auxiliary.momentum is not None and not auxiliary.frozen:
+                raise ValueError(
+                    f'{name!r} of {row} is a moving average and learns too: '
+                    'make it frozen, or leave out its momentum'
+                )
+            copied = auxiliary.copied or auxiliary.momentum is not None
+            if copied and auxiliary.workdir:
+                raise ValueError(
+                    f'{name!r} of {row} begins as a copy of the trained '
+                    'encoder, not with the weights of '
+                    f'{auxiliary.workdir}'
+                )
+            changes = auxiliary.momentum is not None or not auxiliary.frozen
+            if (changes or copied) and not auxiliary.saved:
+                raise ValueError(
+                    f'{name!r} of {row} changes in training, or began as a '
+                    'copy, so checkpoints must hold it: leave out saved=False'
+                )
+            if auxiliaries.setdefault(name, auxiliary) != auxiliary:
+                raise ValueError(
+                    f'{row} brings another {name!r} than the rows before it; '
+                    'train them apart'
+                )
+    return auxiliaries
+
+
+# ---------------------------------------------------------------------- encoder
 
 
 def resolve_encoder(
@@ -197,10 +500,7 @@ def resolve_encoder(
     rows: Mapping[str, Any],
     started: Config | None = None,
 ) -> str:
-    """The name of the encoder that all rows allow, that of --init first.
-
-    Raises:
-        UsageError: there is none, or not the one that was chosen.
+    """Returns the name of an encoder that all rows allow, that of --init first.
     """
     allowed = {
         row: decided(TABLE[row].encoders, entry.settings)
@@ -226,24 +526,30 @@ def resolve_encoder(
     )
 
 
+def encoder_arguments(
+    row: str, encoder: str, settings: Mapping[str, Any]
+) -> dict[str, Any]:
+    """Returns the arguments of an encoder that a row with settings fixes."""
+    arguments = dict(decided(TABLE[row].encoders, settings)[encoder])
+    for name, setting in TABLE[row].settings.items():
+        if setting.encoder:
+            arguments |= setting.encoder[settings[name]]
+    return arguments
+
+
 def _arguments(
     choices: ModelChoices,
     rows: Mapping[str, RowConfig],
     name: str,
     started: Config | None,
 ) -> dict[str, Any]:
-    """Of the encoder: of its size, of the rows, and of the flags.
-
-    Raises:
-        UsageError: rows that fix one differently, a flag that this encoder
-            has not or that --init or a row decides, a text beyond the
-            positions.
+    """Returns the encoder's arguments: by size, rows and flags, or by --init.
     """
-    taken = ENCODERS[name].settings
+    known = ENCODERS[name].settings
     fixed: dict[str, Any] = {}
     for row, entry in rows.items():
-        wanted = encoder_arguments(row, name, entry.settings)
-        for argument, value in wanted.items():
+        of_row = encoder_arguments(row, name, entry.settings)
+        for argument, value in of_row.items():
             if fixed.setdefault(argument, value) != value:
                 raise _complaint(
                     choices,
@@ -254,7 +560,7 @@ def _arguments(
         value, argument = getattr(choices, flag), argument_of.get(name)
         if value is None:
             continue
-        if argument is None and flag in taken:  # which its size decides
+        if argument is None and flag in known:  # --size decides it
             raise UsageError(
                 f'--{flag}={value} is for the encoder '
                 f'{", ".join(argument_of)}, not for {name}; leave it out'
@@ -264,7 +570,7 @@ def _arguments(
                 f'--{flag}: the encoder {name} of '
                 f'--objectives={choices.objectives} has none; leave it out'
             )
-        if started is not None and not taken[argument].free:
+        if started is not None and not known[argument].free:
             raise UsageError(f'--{flag} is decided by --init; leave it out')
         if fixed.setdefault(argument, value) != value:
             raise _complaint(
@@ -287,20 +593,20 @@ def _arguments(
             f'--size={choices.size}: known are {", ".join(SIZES)}'
         )
     if started is not None:
-        arguments = {**_started(choices, rows, name, started), **fixed}
+        arguments = {**_init_arguments(choices, rows, name, started), **fixed}
         arguments['rate'] = choices.dropout
-        if not arguments.get('causal'):  # rows that see what comes later
+        if not arguments.get('causal'):  # rows that see later tokens
             arguments.pop('same_length', None)
     else:
         arguments = {
             'vocab_size': 0,
             'rate': choices.dropout,
             **SIZES['tiny'],
-            **{k: s.default for k, s in taken.items() if s.flag},
+            **{k: s.default for k, s in known.items() if s.flag},
             **(SIZES[choices.size] if choices.size else {}),
             **fixed,
         }
-        arguments = {k: v for k, v in arguments.items() if k in taken}
+        arguments = {k: v for k, v in arguments.items() if k in known}
     if choices.seq_len > arguments['max_length']:
         raise UsageError(
             f'--seq_len={choices.seq_len}: the encoder has '
@@ -310,17 +616,13 @@ def _arguments(
     return arguments
 
 
-def _started(
+def _init_arguments(
     choices: ModelChoices,
     rows: Mapping[str, RowConfig],
     name: str,
     started: Config,
 ) -> dict[str, Any]:
-    """Arguments of the encoder that --init has.
-
-    Raises:
-        UsageError: it is of another size or kind than was chosen.
-    """
+    """Returns the arguments of the encoder of --init, if size and kind fit."""
     arguments = started.encoder.arguments
     size = SIZES[choices.size] if choices.size else {}
     if any(arguments.get(k, v) != v for k, v in size.items()):
@@ -334,26 +636,23 @@ def _started(
             f'--init holds the encoder {started.encoder.name!r}, the rows '
             f'want {name!r}'
         )
-    taken = ENCODERS[name].settings
+    known = ENCODERS[name].settings
     for row, entry in rows.items():
         for setting, value in entry.settings.items():
             fixed = TABLE[row].settings[setting].encoder.get(value, {})
-            for argument, wanted in fixed.items():
-                has = arguments.get(argument, taken[argument].default)
-                if has != wanted:
+            for argument, needed in fixed.items():
+                has = arguments.get(argument, known[argument].default)
+                if has != needed:
                     raise UsageError(
                         f'--{row}.{setting}={value} wants an encoder with '
-                        f'{argument} {wanted}, --init holds one with {has}; '
+                        f'{argument} {needed}, --init holds one with {has}; '
                         'set it as that run did'
                     )
     return dict(arguments)
 
 
 def _memory_length(choices: ModelChoices, encoder: str) -> int | None:
-    """T by default; None for an encoder that has no memory.
-
-    Raises:
-        UsageError: --memory_length for such an encoder.
+    """Returns the memory in tokens, T by default; None: the encoder has none.
     """
     if not ENCODERS[encoder].has_memory:
         if choices.memory_length is not None:
@@ -368,10 +667,63 @@ def _memory_length(choices: ModelChoices, encoder: str) -> int | None:
     return choices.memory_length
 
 
-def _kept(
+# ---------------------------------------------------------------------- vectors
+
+
+def _vector(
+    choices: ModelChoices,
+    rows: Mapping[str, RowConfig],
+    started: Config | None,
+) -> Vector:
+    """Returns how a text becomes a vector: as the row of highest priority says.
+
+    All rows have one layout. Rows of labelled texts take that of --init, or of
+    another row that reads labelled texts.
+    """
+    vectors = {
+        row: decided(TABLE[row].vector, entry.settings)
+        for row, entry in rows.items()
+    }
+    if None in vectors.values():
+        from infoword_tf.layers.pooling import LEARNED
+
+        default = Vector()
+        if started is not None:
+            learned = started.pooling in LEARNED  # by a row of that run
+            default = Vector(
+                'mean' if learned else started.pooling,
+                started.similarity,
+                started.layout,
+                priority=-1,
+            )
+        if started is None or not layout_of(started.layout).first:
+            for row, vector in vectors.items():
+                reads = TABLE[row].reads(rows[row].settings)
+                if vector is not None and 'examples' in reads:
+                    default = default._replace(layout=vector.layout)
+        vectors = {row: vector or default for row, vector in vectors.items()}
+    layouts = {vector.layout for vector in vectors.values()}
+    if len(layouts) > 1:
+        shown = [x if isinstance(x, str) else x.shown for x in layouts]
+        raise _complaint(
+            choices,
+            f'the rows format a text differently ({", ".join(shown)}); '
+            'train them apart',
+        )
+    chosen = max(vectors.values(), key=lambda vector: vector.priority)
+    if started is not None:
+        ours, theirs = layout_of(chosen.layout), layout_of(started.layout)
+        same = 'before', 'after', 'last_segment', 'first'
+        if all(getattr(ours, x) == getattr(theirs, x) for x in same):
+            # Equal for one text; for two the layout of --init stays.
+            chosen = chosen._replace(layout=started.layout)
+    return chosen
+
+
+def _vector_fields(
     vector: Vector, width: int, started: Config | None
 ) -> dict[str, Any]:
-    """What becomes of a vector that is pooled, as `Resolved.kept`."""
+    """Returns fields of the config: dense layers, normalization, prompts."""
     new = tuple(DenseConfig(width, activation) for activation in vector.dense)
     if started is None or not vector.keeps:
         return {'dense': new}
@@ -383,54 +735,5 @@ def _kept(
     }
 
 
-def _vector(
-    choices: ModelChoices,
-    rows: Mapping[str, RowConfig],
-    started: Config | None,
-) -> Vector:
-    """Of the row of the highest priority; all have one layout.
-
-    That of labelled texts is as --init has it, or as another row that reads
-    them wants it.
-
-    Raises:
-        UsageError: they have not.
-    """
-    vectors = {
-        row: decided(TABLE[row].vector, entry.settings)
-        for row, entry in rows.items()
-    }
-    if None in vectors.values():
-        from infoword_tf.layers.pooling import LEARNED
-
-        own = Vector()
-        if started is not None:
-            learned = started.pooling in LEARNED  # by a row of that run
-            own = Vector(
-                'mean' if learned else started.pooling,
-                started.similarity,
-                started.layout,
-                priority=-1,
-            )
-        if started is None or not layout_of(started.layout).first:
-            for row, vector in vectors.items():
-                reads = TABLE[row].reads(rows[row].settings)
-                if vector is not None and 'examples' in reads:
-                    own = own._replace(layout=vector.layout)
-        vectors = {row: vector or own for row, vector in vectors.items()}
-    layouts = {vector.layout for vector in vectors.values()}
-    if len(layouts) > 1:
-        shown = [x if isinstance(x, str) else x.shown for x in layouts]
-        raise _complaint(
-            choices,
-            f'the rows lay a text out differently ({", ".join(shown)}); '
-            'train them apart',
-        )
-    chosen = max(vectors.values(), key=lambda vector: vector.priority)
-    if started is not None:
-        ours, theirs = layout_of(chosen.layout), layout_of(started.layout)
-        same = 'before', 'after', 'last_segment', 'first'
-        if all(getattr(ours, x) == getattr(theirs, x) for x in same):
-            # A lone text is as it was; of two it stays as there.
-            chosen = chosen._replace(layout=started.layout)
-    return chosen
+def _complaint(choices: ModelChoices, message: str) -> UsageError:
+    return UsageError(f'--objectives={choices.objectives}: {message}')

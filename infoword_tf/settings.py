@@ -1,9 +1,9 @@
 """A setting of a row, a view or an encoder: default, bounds and help.
 
-It is defined once: as a field of the class that it sets (`Configurable`), or in
-the `ViewSpec` of a view. `commands.define` makes the flag `--ROW.NAME` of it,
-and `resolve` the value. Arguments of encoders are such fields too; those that
-name a `flag` become a choice of that name in `choices`.
+A setting is defined once: as a field of the class that it configures
+(`Configurable`), or in the `ViewSpec` of a view. `commands.define` makes the
+flag `--ROW.NAME` of a setting, and `resolve` its value. Arguments of encoders
+are settings too; those with a `flag` become a choice of that name in `choices`.
 """
 
 import dataclasses
@@ -13,24 +13,23 @@ from typing import Any, ClassVar
 
 @dataclasses.dataclass(frozen=True)
 class Setting:
-    """What a run may choose.
+    """Default, bounds and help of a value that a run may choose.
 
     Attributes:
-        default: its value where nothing is chosen; its type is the setting's.
-            None: what that means is the class's.
+        default: value where nothing is chosen, of the setting's type. None:
+            the class says what None means.
         help: one sentence for --help.
         choices: all values of a string.
         at_least, at_most: the smallest number, and the largest.
-        flag: of an encoder's argument, what chooses it; '': nothing does.
-        free: of such a one, whether weights that were trained with another
-            value can be read with this one.
-        needs: (another setting, its value) without which this one does
-            nothing.
-        encoder: by value, the encoder's arguments that it fixes.
-        decided_by: what decides it, where no flag of its own does: other
-            flags of a command, or the data.
-        kind: its type, where the default is None.
-        model: whether it names a workdir, as `choices.Flag`.
+        flag: the flag of an encoder's argument; '': there is no flag.
+        free: whether an encoder's argument may differ from the value that the
+            weights were trained with.
+        needs: (another setting, its value), else the setting does nothing.
+        encoder: by value, the encoder's arguments that the value fixes.
+        decided_by: what decides the setting instead of a flag: other flags of
+            a command, or the data.
+        kind: the type, where the default is None.
+        model: whether the value names a workdir, as `choices.Flag`.
     """
 
     default: Any
@@ -49,7 +48,7 @@ class Setting:
     model: bool = False
 
     def check(self, flag: str, value: Any) -> Any:
-        """A value, as the type of the default; ValueError: out of bounds."""
+        """Returns a value as the type of the default, or raises ValueError."""
         if value is None and self.default is None:
             return None
         kind = self.kind or type(self.default)
@@ -75,12 +74,12 @@ class Setting:
 
 
 def setting(default: Any, help_: str, **more: Any) -> Any:
-    """A field of a `Configurable` class; args as of `Setting`."""
+    """Returns a field of a `Configurable` class; args as of `Setting`."""
     return Setting(default, help_, **more)
 
 
 class Configurable:
-    """A class whose fields are settings, and whose constructor sets them.
+    """A class whose fields are settings.
 
         class Contrast(Configurable):
             temperature: float = setting(0.05, 'What a cosine is divided by.')
@@ -92,16 +91,16 @@ class Configurable:
     settings: ClassVar[dict[str, Setting]] = {}
 
     def __init_subclass__(cls, **kwargs: Any):
-        """Called by Python for each class: collects its fields."""
+        """Collects the settings of a class when Python defines the class."""
         super().__init_subclass__(**kwargs)
-        own = {k: v for k, v in vars(cls).items() if isinstance(v, Setting)}
-        cls.settings = {**cls.settings, **own}
+        fields = {k: v for k, v in vars(cls).items() if isinstance(v, Setting)}
+        cls.settings = {**cls.settings, **fields}
 
     def set_values(self, chosen: Mapping[str, Any]) -> None:
-        """Sets every field, to its default where nothing was chosen.
+        """Sets every field to the chosen value, or to the default.
 
         Raises:
-            TypeError: there is no such field.
+            TypeError: a name is no field.
             ValueError: a value is out of bounds.
         """
         if unknown := sorted(set(chosen) - set(self.settings)):

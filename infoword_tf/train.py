@@ -13,7 +13,8 @@ if __name__ == 'infoword_tf.train':  # it would hide the function
         'import infoword_tf, and call infoword_tf.train(...)'
     )
 
-from infoword_tf import commands, train
+from infoword_tf import commands
+from infoword_tf.training.begin import train
 
 if __name__ == '__main__':
     commands.start(train)

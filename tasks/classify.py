@@ -49,6 +49,7 @@ from infoword_tf import commands, errors, files
 from infoword_tf.choices import TextChoices, again, flag
 from infoword_tf.config import Config
 from infoword_tf.data import tables, textfiles
+from infoword_tf.training.checks import refuse_unknown_rows
 from tasks import finetune, measures
 
 if TYPE_CHECKING:
@@ -442,7 +443,7 @@ def write_predictions(
         partial.write_text(text, encoding='utf-8')
 
 
-@commands.takes(ClassifyChoices)
+@commands.takes(ClassifyChoices, check=refuse_unknown_rows)
 def run(choices: ClassifyChoices, chosen: Mapping[str, Any]) -> dict[str, Any]:
     """Fine-tunes on a table, and scores and predicts other tables."""
     commands.require(vars(choices), workdir='a folder for this run')

@@ -48,7 +48,7 @@ from infoword_tf import commands, errors
 from infoword_tf.choices import again, flag
 from infoword_tf.data import tables
 from infoword_tf.objectives.distill import CODE, MAPS, layer_map
-from infoword_tf.training.begin import check_finite
+from infoword_tf.training.checks import refuse_infinite_numbers
 from tasks import (
     classify,
     embedding,
@@ -132,7 +132,7 @@ def check(choices: DistillChoices, chosen: Mapping[str, Any]) -> None:
         teacher='a workdir to learn from',
         workdir='a folder for this run',
     )
-    check_finite(choices)
+    refuse_infinite_numbers(choices)
     if choices.task == embedding.TASK:
         why = '{} is for labels, not for --task=embed; leave it out'
         embedding.check(choices, chosen)
@@ -292,7 +292,7 @@ def prepare(
         true = labelled.heldout.targets[row]
         best = judged(teacher, task, scores, true, splits['heldout'])
         config = teacher.described(task.metrics[0], best)
-        fields = {**labelled.kept, 'teacher': config}
+        fields = {**labelled.config_fields, 'teacher': config}
         labelled = labelled._replace(**changes, kept=fields)
         results = {f'teacher_{task.metrics[0]}': round(best, 6)}
     record = {

@@ -25,7 +25,8 @@ from infoword_tf.data.tables import TableExamples
 from infoword_tf.objectives import TABLE, built, parse
 from infoword_tf.objectives.lm import EXAMPLES
 from infoword_tf.resolve import Resolved, resolve, resolve_rows
-from infoword_tf.training.begin import begin, check_translations
+from infoword_tf.training.begin import check_and_run
+from infoword_tf.training.checks import refuse_translations
 from infoword_tf.training.record import FREE
 from tasks import measures
 
@@ -357,14 +358,14 @@ def prepare_task(
     commands.hush_tensorflow()
     import infoword_tf
     from infoword_tf.training import distribution, fit
-    from infoword_tf.training.run import LabelledData, Shared
+    from infoword_tf.training.run import BuildCache, LabelledData
 
-    shared = Shared()
+    shared = BuildCache()
     if choices.strategy == 'multiworker':  # before --init touches a device
         shared.strategy = distribution.make_strategy(choices.strategy)
     loaded = started or infoword_tf.load(choices.init)
     resolved = resolve(choices, loaded.config)
-    check_translations(choices, resolved)
+    refuse_translations(choices, resolved.plan)
     loaded = loaded.with_layout(resolved.vector.layout)
     splits = read(loaded, rows[row].settings)
     digest = hashlib.blake2b(digest_size=16)
@@ -521,7 +522,7 @@ def train_once(
     choices, labelled = prepared.choices, prepared.labelled
     if changes:
         choices = prepared.decide(choices.decided(**changes))
-    return begin(
+    return check_and_run(
         with_steps(choices, labelled.train.size),
         chosen,
         labelled,

@@ -23,6 +23,7 @@ from typing import Any
 
 from infoword_tf import commands
 from infoword_tf.choices import flag
+from infoword_tf.training.checks import refuse_unknown_rows
 from tasks import finetune, glue_layout
 
 
@@ -111,7 +112,7 @@ def answer(
     return scores
 
 
-@commands.takes(GlueChoices)
+@commands.takes(GlueChoices, check=refuse_unknown_rows)
 def run(choices: GlueChoices, chosen: Mapping[str, Any]) -> dict[str, Any]:
     """Fine-tunes on a task of GLUE, and predicts the test file."""
     commands.require(vars(choices), workdir='a folder for this run')

@@ -42,7 +42,7 @@ from typing import TYPE_CHECKING, Any
 
 from infoword_tf import commands, errors, progress
 from infoword_tf.choices import DeviceChoices, again, by_language, flag
-from infoword_tf.plan import answering
+from infoword_tf.resolve import answering
 
 if TYPE_CHECKING:  # they import TensorFlow, or Keras
     from infoword_tf.config import Config

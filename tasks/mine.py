@@ -34,7 +34,7 @@ from infoword_tf.choices import TextChoices, again, flag
 from infoword_tf.config import Config
 from infoword_tf.data import corpora, text_pairs
 from infoword_tf.evaluation import ranking
-from infoword_tf.plan import answering
+from infoword_tf.resolve import answering
 
 if TYPE_CHECKING:
     from infoword_tf.inference.loaded import Loaded

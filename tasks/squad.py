@@ -27,6 +27,7 @@ import numpy as np
 from infoword_tf import commands
 from infoword_tf.choices import again, flag
 from infoword_tf.config import Config
+from infoword_tf.training.checks import refuse_unknown_rows
 from tasks import finetune, squad_scores
 
 if TYPE_CHECKING:
@@ -244,7 +245,7 @@ def answer(
     return values
 
 
-@commands.takes(SquadChoices)
+@commands.takes(SquadChoices, check=refuse_unknown_rows)
 def run(choices: SquadChoices, chosen: Mapping[str, Any]) -> dict[str, Any]:
     """Fine-tunes on a file of SQuAD, and answers the dev file."""
     commands.require(vars(choices), workdir='a folder for this run')

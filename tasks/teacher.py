@@ -23,7 +23,7 @@ import numpy as np
 from infoword_tf import errors, files, progress
 from infoword_tf.config import WEIGHTS, TeacherConfig
 from infoword_tf.data import opened
-from infoword_tf.plan import answering
+from infoword_tf.resolve import answering
 from tasks.finetune import Task
 
 if TYPE_CHECKING:

@@ -252,7 +252,7 @@ def _is(name: str) -> Callable[..., bool]:
 # The phases of a run: what it does just then.
 PHASES: dict[str, Callable[[Act], contextlib.AbstractContextManager]] = {
     'text is tokenized': lambda act: at(stores, '_append', act, number=2),
-    'the model is built': lambda act: at(training.Run, '_check_begun', act),
+    'the model is built': lambda act: at(training, 'start_from_init', act),
     'a batch is made': lambda act: at(
         windows.WindowSource, 'batch', act, lambda source, step: step == 5
     ),

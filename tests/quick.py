@@ -51,13 +51,15 @@ def small(eagerly: bool = True, pictures: bool = False) -> Iterator[None]:
 
 
 @contextlib.contextmanager
-def kept(workdir: pathlib.Path, copy: pathlib.Path, at: int) -> Iterator[None]:
-    """Of a run inside there is a copy, as a kill leaves it before a checkpoint.
+def copy_before(
+    workdir: pathlib.Path, copy: pathlib.Path, at: int
+) -> Iterator[None]:
+    """Copies the workdir of a run as a kill before a checkpoint leaves it.
 
     Args:
         workdir: of the run.
         copy: where the copy goes.
-        at: the step of the checkpoint that it lacks.
+        at: the step of the checkpoint that the copy lacks.
     """
     save = checkpoint.Checkpoints.save
 
@@ -70,8 +72,8 @@ def kept(workdir: pathlib.Path, copy: pathlib.Path, at: int) -> Iterator[None]:
         yield
 
 
-def given(*arguments: str, kind: type = RunChoices) -> Any:
-    """All choices, these flags among them."""
+def choices(*arguments: str, kind: type = RunChoices) -> Any:
+    """Returns the choices of a command line."""
     return kind(**commands.parse(kind, arguments))
 
 

@@ -75,7 +75,7 @@ class SentencesTest(absltest.TestCase):
         workdir, shown = self.train(
             f'--pairs={path}', f'--heldout_pairs={held}', '--simcse.queue=6'
         )
-        self.assertIn('12 examples to train on, a text of 2 is cut', shown)
+        self.assertIn('12 examples to train on, a text of 2 is trunc', shown)
         self.assertIn('3 rows with an empty a or b are left out', shown)
         self.check_batch(workdir)
 

@@ -22,8 +22,8 @@ def setUpModule():
 
 
 class BadInputTest(places.Folder, parameterized.TestCase):
-    def said(self, status, function, argv=('train',), **more):
-        """What a command that ends so has said on standard error."""
+    def stderr_of(self, status, function, argv=('train',), **more):
+        """Returns the standard error of a command that ends with a status."""
         with (
             contextlib.redirect_stderr(io.StringIO()) as shown,
             self.assertRaises(SystemExit) as raised,
@@ -73,19 +73,19 @@ class BadInputTest(places.Folder, parameterized.TestCase):
     )  # fmt: skip
     def test_one_sentence(self, typed, message):
         workdir = self.create_tempdir().full_path
-        said = self.said(1, lambda: run_here(workdir, *typed.split()))
-        said = said.rpartition('tokens/s]\n')[2]  # behind a progress bar
-        self.assertRegex(said, r'\Aerror: [^\n]+\n\Z')
-        self.assertRegex(said, message)
+        printed = self.stderr_of(1, lambda: run_here(workdir, *typed.split()))
+        printed = printed.rpartition('tokens/s]\n')[2]  # behind a progress bar
+        self.assertRegex(printed, r'\Aerror: [^\n]+\n\Z')
+        self.assertRegex(printed, message)
 
     def test_a_missing_package_names_its_extra(self):
-        said = (
+        printed = (
             'search by words, BM25, needs bm25s (import of bm25s halted; '
             "None in sys.modules): pip install 'infoword_tf[tasks]'"
         )
         with (
             mock.patch.dict(sys.modules, {'bm25s': None}),
-            self.assertRaisesWithLiteralMatch(errors.UsageError, said),
+            self.assertRaisesWithLiteralMatch(errors.UsageError, printed),
         ):
             bm25.library.__wrapped__()
 
@@ -115,7 +115,7 @@ class BadInputTest(places.Folder, parameterized.TestCase):
 
     def test_a_word_that_is_no_flag(self):
         self.assertEqual(
-            self.said(1, infoword_tf.train, ['train', 'tiny']),
+            self.stderr_of(1, infoword_tf.train, ['train', 'tiny']),
             "error: 'tiny' is no flag; flags begin with --\n",
         )
 
@@ -124,7 +124,7 @@ class BadInputTest(places.Folder, parameterized.TestCase):
     )
     def test_too_little_memory(self, error):
         self.assertRegex(
-            self.said(1, mock.Mock(side_effect=error)),
+            self.stderr_of(1, mock.Mock(side_effect=error)),
             r'\Aerror: [^\n]*lower --batch_size[^\n]*\n\Z',
         )
 
@@ -135,8 +135,8 @@ class BadInputTest(places.Folder, parameterized.TestCase):
 
     def test_ctrl_c(self):
         interrupted = mock.Mock(side_effect=KeyboardInterrupt)
-        said = self.said(130, interrupted, stopped='it goes on')
-        self.assertEqual(said, '\nstopped; it goes on\n')
+        printed = self.stderr_of(130, interrupted, stopped='it goes on')
+        self.assertEqual(printed, '\nstopped; it goes on\n')
 
     def test_workdir_is_missing(self):
         with self.assertRaisesRegex(

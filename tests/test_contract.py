@@ -595,7 +595,7 @@ class PromisesTest(places.Folder, absltest.TestCase):
             weights = folder / name / 'weights.safetensors'
             return weights.read_bytes()
 
-        with quick.kept(folder / 'complete', folder / 'broken', at=2):
+        with quick.copy_before(folder / 'complete', folder / 'broken', at=2):
             complete = go_on('complete')
         self.assertEqual(checkpoint.last_step(folder / 'broken'), 1)
         self.assertEqual(go_on('broken'), complete)

@@ -34,33 +34,34 @@ def batches(objectives='mlm', seed=0, batch_size=6):
 class ServiceTest(parameterized.TestCase):
     def setUp(self):
         super().setUp()
-        self.said = io.StringIO()
-        self.enterContext(contextlib.redirect_stderr(self.said))
+        self.printed = io.StringIO()
+        self.enterContext(contextlib.redirect_stderr(self.printed))
         self.asked = []
 
-    def serve(self, made, address='localhost:0'):
+    def serve(self, maker, address='localhost:0'):
         """Serves until the test ends; steps asked for are noted."""
-        flat = made.views
+        flat = maker.views
 
         def noted(step):
             self.asked.append(step)
             return flat(step)
 
-        server, port = service.serve(made, b'x' * 16, address)
-        made.views = noted
+        server, port = service.serve(maker, b'x' * 16, address)
+        maker.views = noted
         self.addCleanup(server.stop, None)
         return server, f'localhost:{port}'
 
-    def served(self, addresses, *more, **given):
+    def served(self, addresses, *more, **choices):
         """Batches that these make."""
-        made = batches(*more, **given)
-        made.service = service.Service(addresses, b'x' * 16)
-        return made
+        maker = batches(*more, **choices)
+        maker.service = service.Service(addresses, b'x' * 16)
+        return maker
 
-    def check(self, made, steps, *more, **given):
-        own = batches(*more, **given)
+    def check(self, maker, steps, *more, **choices):
+        plain = batches(*more, **choices)
         for step in steps:
-            actual, expected = made.flat(step), views.flatten(own.views(step))
+            actual = maker.flat(step)
+            expected = views.flatten(plain.views(step))
             self.assertEqual(set(actual), set(expected))
             for name, array in expected.items():
                 self.assertEqual(actual[name].dtype, array.dtype, name)
@@ -71,72 +72,72 @@ class ServiceTest(parameterized.TestCase):
     )
     def test_the_same_batches(self, row):
         _, address = self.serve(batches(row))
-        made = self.served([address], row)
-        with mock.patch.object(made, 'views', None):  # none is made here
-            self.check(made, (0, 1, 99), row)
+        maker = self.served([address], row)
+        with mock.patch.object(maker, 'views', None):  # none is made here
+            self.check(maker, (0, 1, 99), row)
         self.assertEqual(self.asked, [0, 1, 99])
 
     def test_one_that_is_stopped_is_passed_over_and_asked_again(self):
         """Each step is made once, by whoever is there."""
         server, address = self.serve(batches())
         _, other = self.serve(batches())
-        made = self.served([address, other])
+        maker = self.served([address, other])
         here = []
-        real = made.views
-        made.views = lambda step: here.append(step) or real(step)
-        self.check(made, range(4))
+        real = maker.views
+        maker.views = lambda step: here.append(step) or real(step)
+        self.check(maker, range(4))
         server.stop(None).wait()
-        self.check(made, range(4, 10))
+        self.check(maker, range(4, 10))
         self.assertEqual(self.asked, [*range(10)])
-        self.assertIn(f'{address} does not answer', self.said.getvalue())
-        self.assertLen(self.said.getvalue().splitlines(), 1)
+        self.assertIn(f'{address} does not answer', self.printed.getvalue())
+        self.assertLen(self.printed.getvalue().splitlines(), 1)
         self.asked.clear()
         server, _ = self.serve(batches(), address)
-        self.check(made, range(4))
-        made.service._silent[address] = 0.0  # its time is over
-        made.service._ask[address](b'0' * 5, wait_for_ready=True)
+        self.check(maker, range(4))
+        maker.service._silent[address] = 0.0  # its time is over
+        maker.service._ask[address](b'0' * 5, wait_for_ready=True)
         self.asked.clear()
-        self.check(made, [8])
-        self.assertIn(f'{address} answers again', self.said.getvalue())
+        self.check(maker, [8])
+        self.assertIn(f'{address} answers again', self.printed.getvalue())
         self.assertEqual(self.asked, [8])
         self.assertEmpty(here)
 
     def test_where_none_answers_batches_are_made_here(self):
         server, address = self.serve(batches())
-        made = self.served([address])
-        self.check(made, [0])
+        maker = self.served([address])
+        self.check(maker, [0])
         server.stop(None).wait()
-        self.check(made, [1, 2])
+        self.check(maker, [1, 2])
         self.assertEqual(self.asked, [0])
-        self.assertIn('or this process', self.said.getvalue())
+        self.assertIn('or this process', self.printed.getvalue())
 
     def test_one_that_is_silent_is_left_alone_for_a_while(self):
         """For 20 s by the clock, not for a step: asking may take 30."""
-        made = service.Service(['localhost:1'], b'x' * 16)
-        error = made._error()
+        maker = service.Service(['localhost:1'], b'x' * 16)
+        error = maker._error()
         error.code, error.details = mock.Mock(), mock.Mock(return_value='gone')
-        ask = made._ask['localhost:1'] = mock.Mock(side_effect=error)
+        ask = maker._ask['localhost:1'] = mock.Mock(side_effect=error)
         clock = self.enterContext(mock.patch.object(service, 'time'))
         for now, asked in ((100, 1), (100, 1), (119.9, 1), (120.1, 2),
                            (140, 2), (140.2, 3)):  # fmt: skip
             clock.monotonic.return_value = now
-            self.assertIsNone(made.batch(0))
+            self.assertIsNone(maker.batch(0))
             self.assertEqual(ask.call_count, asked, now)
 
     def test_an_answer_that_was_damaged(self):
         _, address = self.serve(batches())
-        made = self.served([address])
-        ask = made.service._ask[address]
+        maker = self.served([address])
+        ask = maker.service._ask[address]
 
         def damaged(request, timeout):
             answer = bytearray(ask(request, timeout=timeout))
             answer[-1] ^= 1
             return bytes(answer)
 
-        made.service._ask[address] = damaged
-        self.assertIsNone(made.service.batch(0))
-        self.assertIn('was damaged on the way', self.said.getvalue())
-        self.check(made, [0])
+        maker.service._ask[address] = damaged
+        self.assertIsNone(maker.service.batch(0))
+        self.assertIn('was damaged on the way', self.printed.getvalue())
+        self.check(maker, [0])
 
     def test_of_another_run(self):
         def digest(*share, **other):
@@ -155,18 +156,18 @@ class ServiceTest(parameterized.TestCase):
 
     def test_what_it_complains_of(self):
         """A step that is none, too."""
-        made = batches()
-        _, address = self.serve(made)
-        made.views = mock.Mock(side_effect=ValueError('ids.bin is damaged'))
+        maker = batches()
+        _, address = self.serve(maker)
+        maker.views = mock.Mock(side_effect=ValueError('ids.bin is damaged'))
         asking = service.Service([address], b'x' * 16)
         with self.assertRaisesRegex(
             ValueError, f'--data_service={address}: ids.bin is damaged'
         ):
             asking.batch(3)
-        made.views.reset_mock()
+        maker.views.reset_mock()
         with self.assertRaisesRegex(asking._error, 'is no step'):
             asking._ask[address](bytes([255] * 9))
-        made.views.assert_not_called()
+        maker.views.assert_not_called()
 
 
 class CommandTest(absltest.TestCase):
@@ -204,16 +205,16 @@ class CommandTest(absltest.TestCase):
                 two.set()
             return actual
 
-        said = io.StringIO()
+        printed = io.StringIO()
         with (
             mock.patch.object(service.Service, 'batch', asked),
-            contextlib.redirect_stderr(said),
+            contextlib.redirect_stderr(printed),
         ):
             runs.run_here(folder / 'run', *flags, f'--data_service={address}')
-        there = [step for step, actual in sorted(done.items()) if actual]
-        self.assertEqual(there, [0, 1])
+        others = [step for step, actual in sorted(done.items()) if actual]
+        self.assertEqual(others, [0, 1])
         self.assertLen(done, 4)
-        self.assertIn(f'{address} does not answer', said.getvalue())
+        self.assertIn(f'{address} does not answer', printed.getvalue())
         alone, run = folder / 'alone', folder / 'run'
         self.assertEqual(runs.weights(alone), runs.weights(run))
 

@@ -108,13 +108,13 @@ LEARNED = dict.fromkeys([
 ], lambda *_: of_tokenizer())  # fmt: skip
 # All of a run around its loop.
 TRAINED = {
-    'infoword_tf.training.begin.Config.read': lambda *_: zoo.config('mlm'),
+    'infoword_tf.training.checks.Config.read': lambda *_: zoo.config('mlm'),
     'infoword_tf.training.run.Workdir.read': lambda *_: of_workdir(),
     'infoword_tf.training.run.open_text': lambda *_: of_text(),
     'infoword_tf.training.run.Evaluator': lambda *_: FAKE(cut=0),
     'infoword_tf.files.digest_of': str,
     'infoword_tf.training.record.run_record': lambda *_: {},
-    'infoword_tf.training.record.agree': None,
+    'infoword_tf.training.record.write_or_compare': None,
     'infoword_tf.training.distribution.make_strategy':
         lambda *_: zoo.strategy(1),
     'infoword_tf.training.run.batches.open_sources': {},
@@ -122,10 +122,10 @@ TRAINED = {
     'infoword_tf.training.run.batches.heldout_views': FAKE,
     'infoword_tf.training.run.service.Service': FAKE,
     'infoword_tf.training.run.service.digest': FAKE,
-    'infoword_tf.training.built.Model': Made(lambda _: of_model()),
-    'infoword_tf.training.built.optim.AdamW': FAKE,
-    'infoword_tf.training.built.optim.schedule': 0.0,
-    'infoword_tf.training.built.State': FAKE,
+    'infoword_tf.training.run.Model': Made(lambda _: of_model()),
+    'infoword_tf.training.run.optim.AdamW': FAKE,
+    'infoword_tf.training.run.optim.schedule': 0.0,
+    'infoword_tf.training.run.State': FAKE,
     'infoword_tf.training.loop.Trainer': lambda *choices: of_trainer(*choices),
     'infoword_tf.training.loop.Heldout': FAKE,
     'infoword_tf.checkpoint.Checkpoints': Made(lambda _: mock.MagicMock(
@@ -767,7 +767,7 @@ class EveryFlagTest(parameterized.TestCase):
         actual.pop('infoword_tf_training_record_agree', None)
         for name, attribute in (
             ('export_search_Index', 'cut'),
-            ('infoword_tf_training_built_Model', 'encoder.remat'),
+            ('infoword_tf_training_run_Model', 'encoder.remat'),
         ):
             if name in actual:
                 stand_in = getattr(log, name).return_value

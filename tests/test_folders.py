@@ -9,10 +9,11 @@ import numpy as np
 from absl.testing import absltest
 
 import infoword_tf
-from infoword_tf import convert
+from infoword_tf import convert, errors
 from infoword_tf import folders as subject
 from infoword_tf.choices import RunChoices
 from infoword_tf.config import WEIGHTS, Config
+from infoword_tf.training import checks
 from tests import places, runs
 from tests.weights import folders
 
@@ -53,10 +54,10 @@ class FoldersTest(absltest.TestCase):
         (folder / 'tokenizer_config.json').write_text(
             '{"additional_special_tokens": ["[FAR]"]}'
         )
-        with contextlib.redirect_stderr(io.StringIO()) as told:
+        with contextlib.redirect_stderr(io.StringIO()) as printed:
             other = subject.workdir_of(folder)
         self.assertRegex(
-            told.getvalue(), "elsewhere: note: .*token '.FAR.' has no embed"
+            printed.getvalue(), "elsewhere: note: .*token '.FAR.' has no embed"
         )
         self.assertNotEqual(other, MADE)
         self.assertEqual(Config.read(other).encoder.arguments['activation'],
@@ -100,8 +101,33 @@ class FoldersTest(absltest.TestCase):
                   'settings': {'simcse.guide': str(MADE),
                                'nosuch.guide': source,
                                'diffcse.generator': ''}}  # fmt: skip
-        self.assertEqual(subject.resolved(RunChoices, named), expected)
+        choices, actual = subject.with_workdirs(RunChoices(**named), named)
+        self.assertEqual(actual, expected)
+        self.assertEqual(choices, RunChoices(**expected))
         self.assertEqual(named['init'], source)
+
+    def test_complaints_come_first(self):
+        with (
+            mock.patch.object(subject, 'workdir_of') as converted,
+            self.assertRaisesRegex(errors.UsageError, "no row 'mml'"),
+        ):
+            infoword_tf.train(
+                init=str(SOURCE), objectives='mml', workdir=str(FOLDER / 'no')
+            )
+        converted.assert_not_called()
+
+    def test_converted_in_the_same_process(self):
+        expected = (MADE / WEIGHTS).read_bytes()
+        shutil.rmtree(MADE)
+        with (
+            mock.patch.object(subject.subprocess, 'run') as run,
+            contextlib.redirect_stderr(io.StringIO()) as printed,
+        ):
+            actual = subject.workdir_of(SOURCE, checks.convert)
+        run.assert_not_called()
+        self.assertEqual(actual, MADE)
+        self.assertEqual((MADE / WEIGHTS).read_bytes(), expected)
+        self.assertIn('note: not converted', printed.getvalue())
 
     def test_a_run_begins_with_one(self):
         flags = f'--init={SOURCE}', '--objectives=mlm', '--seq_len=16'

@@ -23,7 +23,7 @@ DIRECTIONS = {
     'tests': {'benchmarks', 'export', 'tasks', 'infoword_tf'},
 }
 MASKED = ('layers', 'encoders', 'objectives')  # where scores are masked
-FREE = ('layers', 'encoders', 'objectives', 'views', 'model.py', 'plan.py',
+FREE = ('layers', 'encoders', 'objectives', 'views', 'model.py',
         'resolve.py', 'config.py', 'settings.py', 'pictures.py', 'sizes.py')
 DANGEROUS = ('pickle', 'cPickle', 'cloudpickle', 'dill', 'joblib', 'marshal',
              'shelve', 'tarfile', 'yaml', 'zipfile')  # fmt: skip

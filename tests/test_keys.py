@@ -36,7 +36,8 @@ from infoword_tf.evaluation import judgements
 from infoword_tf.text import normalization
 from infoword_tf.text.wholewords import WholeWords
 from infoword_tf.text.wordpiece import WordPieceTokenizer
-from infoword_tf.training import built, guide, optim, record, run
+from infoword_tf.training import guide, optim, record
+from infoword_tf.training.run import identity_of, shape_of
 from tasks import retrieval, teacher, vectors
 from tests import places, zoo
 
@@ -255,15 +256,12 @@ def of_graphs(folder, rules, warmup_steps, dropout, run, **flags):
     """A model and its graphs, which runs of a sweep share."""
     run_of = RunChoices(workdir='w', **flags)
     config = zoo.config('simcse', dropout).replace(run=run)
-    return built.shape_of(run_of, config, optim.preset(rules), warmup_steps)
+    return shape_of(run_of, config, optim.preset(rules), warmup_steps)
 
 
 def of_batches(folder, **flags):
     """Batches that other processes make; of one view."""
-    one = run.Run.__new__(run.Run)
-    one.given = RunChoices(**flags)
-    one.batches = mock.Mock(views=lambda _: {})
-    return one.identity()
+    return identity_of(RunChoices(**flags), mock.Mock(views=lambda _: {}))
 
 
 def of_identity(folder, kind, words, lower_case, **options):
@@ -364,7 +362,7 @@ KEYS = {
         'time': (EARLY, LATE), 'id': (None, 'n'), 'columns': ('t', 't,u'),
         'delimiter': (None, ','),
     }),
-    'built.shape_of': Key(of_graphs, {
+    'run.shape_of': Key(of_graphs, {
         'rules': ('adamw', 'bert'), 'warmup_steps': (1, 2),
         'dropout': (0.1, 0.2), 'batch_size': (8, 4), 'steps': (9, 8),
         'microbatch': (None, 2), 'remat': (False, True), 'xla': (
@@ -373,7 +371,7 @@ KEYS = {
     }, {
         'run': ({}, {'seed': 1}), 'seed': (0, 1), 'learning_rate': (1.0, 2.0),
     }),
-    'run.Run.identity': Key(of_batches, {
+    'run.identity_of': Key(of_batches, {
         'language_exponent': (0.7, 0.5), 'pair_weights': ((), ('2', '1')),
         'corpus_weights': ((), ('de=2', 'en=1')),
         'shuffle_block': (None, 700),

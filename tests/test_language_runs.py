@@ -110,7 +110,7 @@ class LanguagesTest(absltest.TestCase):
             '--xlco.negatives=both', '--xlco.queue=16', '--xlco.momentum=0.9',
             *corpora('de', 'fr'), f'--parallel={FOLDER}/two.{{de,en}}',
         )  # fmt: skip
-        with quick.kept(workdir, other, at=4):
+        with quick.copy_before(workdir, other, at=4):
             run(workdir, *more)
         run(other, *more)
         self.assertEqual(runs.weights(workdir), runs.weights(other))
@@ -251,11 +251,11 @@ class LanguagesTest(absltest.TestCase):
         self.assertIn('fresh nothing', shown.getvalue())
         self.assertGreater(records[-1]['tlm/loss'], 0)
         convert.write(folder / 'run', folder / 'out', 'huggingface')
-        begun, given = (
+        before, after = (
             set(read_tensors(folder / x / 'model.safetensors'))
             for x in ('source', 'out')
         )
-        self.assertEmpty(given - begun)
+        self.assertEmpty(after - before)
         config = json.loads((folder / 'out' / 'config.json').read_text())
         self.assertEqual(config['architectures'], ['XLMRobertaForMaskedLM'])
         convert.convert(folder / 'out', folder / 'again')
@@ -298,8 +298,8 @@ class LanguagesTest(absltest.TestCase):
         measured = run(folder / 'last', *flags, f'--measure=tatoeba:{folder}')
         self.assertEqual(
             *(
-                [record['tatoeba/accuracy'] for record in some]
-                for some in (records, measured)
+                [record['tatoeba/accuracy'] for record in lines_of_run]
+                for lines_of_run in (records, measured)
             )
         )
         self.assertEqual(checkpoint.weights_step(folder / 'last'), 4)

@@ -290,7 +290,7 @@ class PackagingCommandsTest(absltest.TestCase):
                 self.check(f'python -m {module} {choices}')
                 self.assertIn(f' --workdir=runs/{path.stem} ', choices)
                 continue
-            choices = quick.given(f'--flagfile={path}')
+            choices = quick.choices(f'--flagfile={path}')
             self.assertNotEmpty(resolve(choices).rows)
             self.assertEqual(choices.workdir, f'runs/{path.stem}', path.name)
             if choices.objectives in {*SUMS, 'simcse'}:
@@ -318,7 +318,7 @@ class PackagingCommandsTest(absltest.TestCase):
         ):
             path = ROOT / 'tasks' / 'flags' / f'infoword_{size}.flags'
             self.assertIn('not run here', path.read_text())
-            choices = quick.given(f'--flagfile={path}')
+            choices = quick.choices(f'--flagfile={path}')
             resolved = resolve(choices)
             self.assert_given(
                 choices, batch_size=1024, seq_len=512, steps=400_000,
@@ -347,7 +347,7 @@ class PackagingCommandsTest(absltest.TestCase):
         """
         path = ROOT / 'tasks' / 'flags' / 'plm_base.flags'
         self.assertIn('not run here', path.read_text())
-        choices = quick.given(f'--flagfile={path}')
+        choices = quick.choices(f'--flagfile={path}')
         resolved = resolve(choices)
         self.assert_given(
             choices, batch_size=2048, seq_len=512, memory_length=384,

@@ -9,7 +9,7 @@ from absl.testing import absltest, parameterized
 from infoword_tf.data.sources import SOURCES
 from infoword_tf.objectives import SUMS, TABLE, parse
 from infoword_tf.objectives.row import ANSWERS
-from infoword_tf.plan import SourceSpec, answering, make_plan
+from infoword_tf.resolve import SourceSpec, answering, make_plan
 from infoword_tf.views import VIEWS, Reads
 from infoword_tf.views.cloze import cloze
 from infoword_tf.views.masking import MASKINGS
@@ -263,8 +263,8 @@ class DrawsTest(parameterized.TestCase):
             self.assertEqual(actual.masking, masking)
             for view in actual.views.values():
                 self.assertEqual(view.draw.name, masking)
-            arguments = drawn(actual, 'masked', text)
-            np.testing.assert_array_equal(arguments.masked, expected.masked)
+            drawn_text = drawn(actual, 'masked', text)
+            np.testing.assert_array_equal(drawn_text.masked, expected.masked)
 
     @parameterized.parameters(
         ('mlm', 'tokens'),
@@ -340,13 +340,13 @@ class DrawsTest(parameterized.TestCase):
         self.assertEqual(actual.views['permuted'].draw.name, 'permutation')
         (source_spec,) = actual.source_specs
         text = zoo.make_streams(**dict(source_spec.arguments))
-        arguments = drawn(actual, 'permuted', text, 3)
+        drawn_text = drawn(actual, 'permuted', text, 3)
         expected = permutation(text, np.random.default_rng(3), 4, order)
-        for field, array in arguments._asdict().items():
+        for field, array in drawn_text._asdict().items():
             np.testing.assert_array_equal(
                 array, getattr(expected, field), field
             )
-        self.assertEqual(arguments.places.shape, (8, T // 4))
+        self.assertEqual(drawn_text.places.shape, (8, T // 4))
 
     @parameterized.parameters(
         ({}, 33, '--seq_len=33: .*even number of 10'),

@@ -207,7 +207,7 @@ class ComplaintsTest(parameterized.TestCase):
             TABLE['mlm'], vector=lambda settings: Vector(layout='end')
         )
         with mock.patch.dict(TABLE, other=other):
-            self.refused(r'lay a text out differently \(', 'mlm,other')
+            self.refused(r'format a text differently \(', 'mlm,other')
 
 
 class InitTest(parameterized.TestCase):
@@ -271,8 +271,8 @@ class InitTest(parameterized.TestCase):
             'it as that run did$', 'transformer_xl', started, settings=other,
         )  # fmt: skip
         # Another row takes the encoder as it is.
-        kept = resolve(ModelChoices('plm'), started).encoder.arguments
-        self.assertEqual(kept['scale_embeddings'], value)
+        same = resolve(ModelChoices('plm'), started).encoder.arguments
+        self.assertEqual(same['scale_embeddings'], value)
 
     def test_a_text_beyond_its_positions(self):
         self.refused('^--seq_len=65: the encoder has 64 positions; lower it$',
@@ -285,17 +285,17 @@ class InitTest(parameterized.TestCase):
             ModelChoices('transformer_xl', clamp=16, same_length=True), started
         ).encoder.arguments
         self.assertEqual((actual['clamp'], actual['same_length']), (16, True))
-        kept = resolve(
+        same = resolve(
             ModelChoices('transformer_xl'), started
         ).encoder.arguments
-        self.assertEqual(kept['clamp'], 8)
+        self.assertEqual(same['clamp'], 8)
 
     def test_same_length_stays_with_rows_that_can_have_it(self):
         started = config_of('transformer_xl', same_length=True)
-        kept = resolve(
+        same = resolve(
             ModelChoices('transformer_xl'), started
         ).encoder.arguments
-        self.assertTrue(kept['same_length'])
+        self.assertTrue(same['same_length'])
         gone = resolve(ModelChoices('plm'), started).encoder
         self.assertNotIn('same_length', gone.arguments)
         ENCODERS[gone.name](**gone.arguments)
@@ -338,12 +338,12 @@ class DefaultsTest(parameterized.TestCase):
 
     def test_bert_is_bert(self):
         """With the transform that its rows alone have on request."""
-        for objectives, given, expected in (
+        for objectives, changes, expected in (
             ('bert', {}, True),
             ('bert', {'mlm.transform': False}, False),
             ('mlm:1,nsp:1', {}, False),
         ):
-            rows = resolve(ModelChoices(objectives, settings=given)).rows
+            rows = resolve(ModelChoices(objectives, settings=changes)).rows
             self.assertEqual(rows['mlm'].settings, {'transform': expected})
 
     def test_rows_of_no_weight_are_left_out(self):
@@ -421,7 +421,7 @@ class DefaultsTest(parameterized.TestCase):
             choices = ModelChoices(
                 'label:1,gpt:0.5', settings={'gpt.reads': reads}
             )
-            with self.assertRaisesRegex(UsageError, 'lay a text out diff'):
+            with self.assertRaisesRegex(UsageError, 'format a text diff'):
                 resolve(choices, config_of('mlm'))
         # What was taught so is read so, whatever it is taught next.
         taught = started.replace(layout='gpt')
@@ -433,8 +433,8 @@ class DefaultsTest(parameterized.TestCase):
         )
 
     def test_settings_reach_the_encoder(self):
-        given = {'transformer_xl.published': True}
-        actual = config_of('transformer_xl', settings=given)
+        changes = {'transformer_xl.published': True}
+        actual = config_of('transformer_xl', settings=changes)
         plain = config_of('transformer_xl')
         self.assertEqual(
             actual.encoder.arguments,
@@ -446,8 +446,8 @@ class DefaultsTest(parameterized.TestCase):
         self.assertEqual(actual.rows['transformer_xl'].settings,
                          {'published': True, 'sampled': 0})
         self.assertEqual(Config.from_json(actual.to_json()), actual)
-        made = ENCODERS['relative'](**actual.encoder.arguments)
-        self.assertEqual(made.arguments['activation'], 'relu')
+        encoder = ENCODERS['relative'](**actual.encoder.arguments)
+        self.assertEqual(encoder.arguments['activation'], 'relu')
 
     def test_what_is_masked(self):
         for objectives, masking in (
@@ -548,10 +548,10 @@ class OrderTest(parameterized.TestCase):
             self.assertEqual(actual.vector, expected.vector)
             self.assertEqual(actual.plan.masking, expected.plan.masking)
             self.assertEqual(set(actual.plan.views), set(expected.plan.views))
-            for view, made in actual.plan.views.items():
+            for view, view_plan in actual.plan.views.items():
                 other = expected.plan.views[view]
-                self.assertEqual(made.rows, other.rows)
-                self.assertEqual(made.source_spec, other.source_spec)
+                self.assertEqual(view_plan.rows, other.rows)
+                self.assertEqual(view_plan.source_spec, other.source_spec)
 
     def test_same_complaint_whichever_comes_first(self):
         for rows in itertools.permutations(('mlm', 'dim', 'plm')):

@@ -110,11 +110,11 @@ class CleanTest(absltest.TestCase):
         )
         environment = dict(os.environ)
         del environment['TF_CPP_MIN_LOG_LEVEL']  # of all tests
-        given = arguments(
+        flags = arguments(
             self.create_tempdir().full_path, '--objectives=mlm', '--steps=1'
         )
         done = subprocess.run(
-            [sys.executable, '-c', code, finished(), *given],
+            [sys.executable, '-c', code, finished(), *flags],
             cwd=ROOT,
             env=environment,
             capture_output=True,
@@ -311,7 +311,7 @@ class FlagsTest(absltest.TestCase):
             'data_service',
         }  # fmt: skip
         self.assertEqual(set(record.FREE), free)
-        given = set(flags_of(RunChoices))
+        flags = set(flags_of(RunChoices))
         resolved = resolve(ModelChoices('dim:1,mlm:1,plm:0'))
         config = resolved.config(600)
 
@@ -320,13 +320,13 @@ class FlagsTest(absltest.TestCase):
                 RunChoices(**changes), config, 1, 'text', 'pieces'
             )
 
-        decided = set(written()) - given
+        decided = set(written()) - flags
         self.assertEqual(decided, {
             'corpus (its files, or packages that pydocs reads)', 'dim.critic',
             'dim.temperature', 'dim.one_mask', 'dim.queue', 'dim.momentum',
             'mlm.transform',
         })  # fmt: skip
-        self.assertEqual(given - set(written()), free)
+        self.assertEqual(flags - set(written()), free)
         # Each has a value that changes what is written, by itself or by what
         # it leads to.
         by_meaning = {
@@ -334,7 +334,7 @@ class FlagsTest(absltest.TestCase):
             'dropout', *FLAGS, 'memory_length', 'warmup_steps', 'precision',
             'tokenizer', 'lower_case', 'vocab_size',
         } - {'width'}  # fmt: skip
-        for name in set(written()) & given - by_meaning:
+        for name in set(written()) & flags - by_meaning:
             self.assertNotEqual(written(**{name: 'other'}), written(), name)
 
     def test_what_flags_lead_to_is_compared(self):
@@ -437,7 +437,7 @@ class ExactResumeTest(places.Folder, parameterized.TestCase):
                 '--seq_len=16', *more, eagerly=eagerly,
             )  # fmt: skip
 
-        with quick.kept(folder / 'complete', folder / 'broken', at=2):
+        with quick.copy_before(folder / 'complete', folder / 'broken', at=2):
             go_on('complete')
         self.assertEqual(checkpoint.last_step(folder / 'broken'), 1)
         go_on('broken')
@@ -496,7 +496,7 @@ class NonFiniteTest(places.Folder, absltest.TestCase):
             shown,
         )
         # By hand: the checkpoint of step 2, called that of step 4.
-        with quick.kept(folder / 'by_hand', folder / 'copy', 4):
+        with quick.copy_before(folder / 'by_hand', folder / 'copy', 4):
             run_here(folder / 'by_hand', '--steps=7')
         saved = folder / 'copy' / 'checkpoints'
         self.assertEqual(
@@ -570,14 +570,14 @@ class PreemptedTest(absltest.TestCase):
                 'by SIGTERM: the same command goes on from step 3'
             )
         )
-        said = io.StringIO()
-        with contextlib.redirect_stderr(said), self.assertRaises(
+        printed = io.StringIO()
+        with contextlib.redirect_stderr(printed), self.assertRaises(
             SystemExit
         ) as left:
             commands.guard(run, [''])
         self.assertEqual(left.exception.code, 42)
         self.assertEqual(
-            said.getvalue(),
+            printed.getvalue(),
             'stopped by SIGTERM: the same command goes on from step 3\n',
         )
 

@@ -51,7 +51,7 @@ class SentencesTest(absltest.TestCase):
         """With its momentum encoder: the same weights, and the same queue."""
         folder = places.make()
         flags = '--objectives=esimcse', '--simcse.queue=24', '--steps=4'
-        with quick.kept(folder / 'whole', folder / 'broken', at=4):
+        with quick.copy_before(folder / 'whole', folder / 'broken', at=4):
             run_here(folder / 'whole', *flags)
         run_here(folder / 'broken', *flags)
         self.assertEqual(weights(folder / 'whole'), weights(folder / 'broken'))
@@ -86,9 +86,9 @@ class SentencesTest(absltest.TestCase):
         self.assertEqual(both, prompt + text)
         seen, batch = [], StoreSentences.batch
 
-        def watched(*given):
-            seen.append(batch(*given).ids)
-            return batch(*given)
+        def watched(*arguments):
+            seen.append(batch(*arguments).ids)
+            return batch(*arguments)
 
         with mock.patch.object(StoreSentences, 'batch', watched):
             run_here(
@@ -119,7 +119,7 @@ class ConditionedTest(absltest.TestCase):
         rows = '--objectives=simcse:1,infocse:0.005,diffcse:0.005'
         output = '--infocse.output=layer'
         flags = f'--init={folder}/one', text, rows, output, '--steps=4'
-        with quick.kept(folder / 'whole', folder / 'broken', at=4):
+        with quick.copy_before(folder / 'whole', folder / 'broken', at=4):
             shown = run_here(folder / 'whole', *flags)
         self.assertIn('taken encoder, objectives/infocse', shown)
         self.assertIn('fresh nothing;', shown)

@@ -23,7 +23,7 @@ from infoword_tf.data.opened import TextChoices, open_text
 from infoword_tf.data.store import SEPARATOR
 from infoword_tf.resolve import ModelChoices, resolve
 from infoword_tf.training import (
-    begin,
+    checks,
     distribution,
     fit,
     loop,
@@ -93,9 +93,9 @@ class TrainTest(places.Folder, absltest.TestCase):
         self.assertTrue(np.isfinite(vectors).all())
 
         # The run's flags are a flagfile that runs it again.
-        given = quick.given(f'--flagfile={workdir}/flags.txt')
-        self.assertEqual(given.objectives, 'bert_nce:1,mlm:0.5')
-        self.assertEqual(given.batch_size, 8)
+        flags = quick.choices(f'--flagfile={workdir}/flags.txt')
+        self.assertEqual(flags.objectives, 'bert_nce:1,mlm:0.5')
+        self.assertEqual(flags.batch_size, 8)
 
     def test_the_function_leaves_what_the_command_does(self):
         code = (
@@ -180,7 +180,7 @@ class TrainTest(places.Folder, absltest.TestCase):
 
     def in_minutes(self, workdir, *more):
         """A run of as many updates as fit, 3, stopped and gone on with."""
-        given = (workdir, '--minutes=0.001', *more)
+        flags = (workdir, '--minutes=0.001', *more)
         tried, save = fit.steps_in, checkpoint.Checkpoints.save
 
         def three(minutes, trainer):
@@ -199,16 +199,16 @@ class TrainTest(places.Folder, absltest.TestCase):
             mock.patch.object(checkpoint.Checkpoints, 'save', stopped),
             self.assertRaises(KeyboardInterrupt),
         ):
-            run_here(*given)
+            run_here(*flags)
         # Its steps are in its record: nothing is tried again.
         with mock.patch.object(fit, 'steps_in', side_effect=Stop):
-            run_here(*given)
+            run_here(*flags)
             for flag, message in (
                 ('--minutes=5', '--minutes was 0.001, is 5.0'),
                 ('--steps=7', '--minutes=0.001 and --steps=7 both say how'),
             ):
                 with self.assertRaisesRegex(errors.UsageError, message):
-                    run_here(*given, flag)
+                    run_here(*flags, flag)
         self.assertEqual(Config.read(workdir).run['steps'], 3)
 
     def test_the_best_weights_stay_and_the_run_ends(self):
@@ -228,9 +228,9 @@ class TrainTest(places.Folder, absltest.TestCase):
             )
         self.assertLess(lines[0]['heldout_loss'], lines[1]['heldout_loss'])
         # The seconds are of the run, the rest of the weights.
-        kept = json.loads((workdir / 'metrics.json').read_text())
-        self.assertEqual(kept, {**lines[0], 'seconds': lines[2]['seconds']})
-        self.assertGreater(kept['seconds'], lines[0]['seconds'])
+        metrics = json.loads((workdir / 'metrics.json').read_text())
+        self.assertEqual(metrics, {**lines[0], 'seconds': lines[2]['seconds']})
+        self.assertGreater(metrics['seconds'], lines[0]['seconds'])
         with warnings.catch_warnings(action='error'):
             infoword_tf.load(workdir)  # whose checkpoint is later
         self.assertEqual(checkpoint.weights_step(workdir), 1)
@@ -435,13 +435,15 @@ class FlagsReachTest(absltest.TestCase):
             ({'best': True}, True, '--best is .* are kept anyway'),
         ):
             with self.assertRaisesRegex(errors.UsageError, message):
-                begin.check_end(RunChoices(**changes), labelled)
+                checks.refuse_contradicting_ends(
+                    RunChoices(**changes), labelled
+                )
         for changes, labelled in (
             (early, True),
             ({**early, 'best': True}, False),
             ({'best': True, **several}, False),
         ):
-            begin.check_end(RunChoices(**changes), labelled)
+            checks.refuse_contradicting_ends(RunChoices(**changes), labelled)
 
 
 class StrategyTest(places.Folder, absltest.TestCase):
@@ -504,9 +506,9 @@ class IctTest(parameterized.TestCase):
             ('ict', ('--activation=relu',),
              'the encoder lookup of --objectives=ict has none'),
         ):  # fmt: skip
-            given = f'--objectives={objectives}', '--encoder=lookup', *more
+            flags = f'--objectives={objectives}', '--encoder=lookup', *more
             with self.assertRaisesRegex(errors.UsageError, message):
-                run_here(self.create_tempdir().full_path, *given)
+                run_here(self.create_tempdir().full_path, *flags)
 
 
 class NspTest(places.Folder, parameterized.TestCase):
@@ -514,12 +516,12 @@ class NspTest(places.Folder, parameterized.TestCase):
         """Of one pass of pairs; no MI of `nsp`; it loads and encodes."""
         workdir = pathlib.Path(self.create_tempdir().full_path)
         shown = run_here(workdir, '--objectives=bert', '--steps=2')
-        for said in (
+        for pattern in (
             r'\d+ documents have one sentence and no part in mlm, nsp\n',
             r'nats \| nsp MI -, accuracy 0\.\d+, held out 0\.\d+\n',
             r'nsp +training( +-){4}( +\d\.\d{3}){3}\n',
         ):
-            self.assertRegex(shown, said)
+            self.assertRegex(shown, pattern)
         last = records(workdir)[-1]
         for prefix in ('', 'heldout/'):
             for name in ('loss', 'accuracy', 'chance'):
@@ -598,10 +600,10 @@ class DimTest(places.Folder, parameterized.TestCase):
     @parameterized.parameters('dot', 'cosine')
     def test_alone(self, critic):
         workdir = pathlib.Path(self.create_tempdir().full_path)
-        given = ('--objectives=dim', '--steps=2')
+        flags = ('--objectives=dim', '--steps=2')
         if critic != 'dot':
-            given += (f'--dim.critic={critic}', '--dim.temperature=0.1')
-        run_here(workdir, *given)
+            flags += (f'--dim.critic={critic}', '--dim.temperature=0.1')
+        run_here(workdir, *flags)
         config = Config.read(workdir)
         self.assertEqual(config.masking, 'spans')
         self.assertEqual(config.pooling, 'cls')
@@ -632,16 +634,16 @@ class DimTest(places.Folder, parameterized.TestCase):
             errors.UsageError,
             f'--dim.critic was {critic}, is scaled.*another --workdir',
         ):
-            run_here(workdir, *given[:2], '--dim.critic=scaled')
+            run_here(workdir, *flags[:2], '--dim.critic=scaled')
 
     def test_what_compares_texts(self):
         """Pooling and similarity are of `dim`, where it is trained."""
-        for given, expected in (
+        for flags, expected in (
             ('bert_nce', ('mean', 'cosine')),
             ('bert_nce:1,dim:0', ('mean', 'cosine')),
             ('infoword', ('cls', 'dot')),
         ):
-            actual = resolve(ModelChoices(given)).vector
+            actual = resolve(ModelChoices(flags)).vector
             self.assertEqual((actual.pooling, actual.similarity), expected)
 
     def finite(self, *more):

@@ -34,8 +34,12 @@ from infoword_tf.data.words import WordSource
 from infoword_tf.model import Model
 from infoword_tf.objectives import TABLE, Statistics, decided, parse
 from infoword_tf.objectives.span import BINS
-from infoword_tf.plan import encoder_arguments
-from infoword_tf.resolve import ModelChoices, Resolved, resolve
+from infoword_tf.resolve import (
+    ModelChoices,
+    Resolved,
+    encoder_arguments,
+    resolve,
+)
 from infoword_tf.training import loop, optim
 from infoword_tf.views.cloze import Documents
 from infoword_tf.views.examples import Labelled

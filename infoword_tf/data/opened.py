@@ -158,16 +158,6 @@ def weights_of(choices: TextChoices) -> dict[str, float]:
     return weights
 
 
-def check_text(choices: TextChoices) -> None:
-    """Checks that files exist, before TensorFlow is imported.
-
-    pydocs is always there, and takes time to build.
-    """
-    choose_tokenizer(choices)
-    if by_language(choices.corpus) != {'': 'pydocs'}:
-        open_corpora(choices)
-
-
 def open_tokenizer(
     choices: TextChoices,
     texts: Mapping[str, Corpus],
@@ -265,19 +255,22 @@ def open_text(
     choices: TextChoices,
     tokenizer: Any = None,
     more: Mapping[str, Corpus] | None = None,
+    texts: Mapping[str, Corpus] | None = None,
 ) -> OpenedText:
     """Opens training and held-out text, and prints the sizes.
 
     Args:
         tokenizer: that of --init; None: one is chosen.
         more: further text, by language, from which a vocabulary is learned.
+        texts: by language, the opened corpora; None: they are opened here.
 
     Raises:
         UsageError, ValueError: as `open_corpora` and `open_tokenizer`, or the
             text is empty.
     """
     cache = files.cache_dir()
-    texts = open_corpora(choices, cache)
+    if texts is None:
+        texts = open_corpora(choices, cache)
     if tokenizer is None:
         tokenizer = prepared_tokenizer(choices, texts) or open_tokenizer(
             choices, together(texts, more or {}), cache

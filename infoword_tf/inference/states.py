@@ -12,7 +12,7 @@ from infoword_tf.encoders import Encoded, Inputs
 from infoword_tf.layers.block import take
 from infoword_tf.objectives.infonce import NEVER
 from infoword_tf.objectives.row import ANSWERS
-from infoword_tf.plan import answering
+from infoword_tf.resolve import answering
 from infoword_tf.text.layout import Layout
 from infoword_tf.text.template import padded
 from infoword_tf.workdir import Workdir

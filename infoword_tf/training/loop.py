@@ -1,6 +1,6 @@
 """The training loop: one step over the replicas, held-out values, the clock.
 
-Orbit drives the loop (`fit.py`).
+Orbit drives the loop (`fit.py`); `run.py` builds what it needs.
 
 Glossary of shapes: E held-out sequences, F sums of a row.
 """

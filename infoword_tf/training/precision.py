@@ -1,7 +1,7 @@
-"""In which precision a run computes: read off the device, never timed.
+"""The precision of a run: read off the device, never timed.
 
-Timing would depend on whatever else runs; so the same command on the same
-machine is the same run.
+Timing would depend on whatever else runs; without it the same command on the
+same machine is the same run.
 """
 
 import pathlib
@@ -15,9 +15,7 @@ CAPABILITY = 8, 0  # of the first GPUs of NVIDIA that have them
 
 
 def instructions() -> frozenset[str] | None:
-    """What the processor can do, by Linux's names.
-
-    None: nobody says, as on other systems.
+    """Returns the processor's instruction sets by Linux's names; None: unknown.
     """
     try:
         text = CPUINFO.read_text(errors='replace')
@@ -31,18 +29,18 @@ def instructions() -> frozenset[str] | None:
 
 
 def _of_processor() -> tuple[str, bool]:
-    """What was found, for people, and whether it multiplies bfloat16."""
+    """Describes the processor; and whether bfloat16 is multiplied natively."""
     known = instructions()
     if known is None:
         return 'what the processor can do cannot be read here', False
-    found = [name for name in INSTRUCTIONS if name in known]
-    if not found:
+    names = [name for name in INSTRUCTIONS if name in known]
+    if not names:
         return f'the processor has no {" and no ".join(INSTRUCTIONS)}', False
-    return f'the processor has {" and ".join(found)}', True
+    return f'the processor has {" and ".join(names)}', True
 
 
 def _of_gpus() -> tuple[str, bool]:
-    """Likewise, of the weakest of those that can be seen."""
+    """Describes the weakest visible GPU, as `_of_processor`."""
     import tensorflow as tf
 
     details = [
@@ -59,7 +57,7 @@ def _of_gpus() -> tuple[str, bool]:
 
 
 def faster(device: str | None = None) -> str:
-    """'mixed_bfloat16' where the device multiplies that itself."""
+    """Returns 'mixed_bfloat16' if the device multiplies bfloat16 natively."""
     import tensorflow as tf
 
     if device is not None:
@@ -67,16 +65,18 @@ def faster(device: str | None = None) -> str:
     else:
         kind = 'GPU' if tf.config.get_visible_devices('GPU') else 'CPU'
     if kind == 'TPU':
-        found, has = 'a TPU multiplies bfloat16', True
+        device_is, native = 'a TPU multiplies bfloat16', True
     else:
-        found, has = _of_gpus() if kind == 'GPU' else _of_processor()
-    chosen = 'mixed_bfloat16' if has else 'float32'
-    print(f'precision: {found}: {chosen}', flush=True)
+        device_is, native = (
+            _of_gpus() if kind == 'GPU' else _of_processor()
+        )
+    chosen = 'mixed_bfloat16' if native else 'float32'
+    print(f'precision: {device_is}: {chosen}', flush=True)
     return chosen
 
 
 def decide(chosen: str, workdir: pathlib.Path, device: str) -> str:
-    """A precision, with `auto` decided once for a workdir."""
+    """Returns the dtype policy; decides `auto` once for a workdir."""
     if chosen != 'auto':
         return chosen
     if (workdir / FILE).exists():

@@ -1,7 +1,7 @@
-"""The record of a run: what decides its weights, by flag.
+"""The record of a run: by flag, the values that decide its weights.
 
-A run is resumed only with the flags that it began with. Their effect is what is
-compared: a default counts as the value that it stands for.
+A run resumes only with the flags that it began with. Compared is the effect of
+the flags: a default counts as the value that it stands for.
 """
 
 import json
@@ -18,20 +18,19 @@ from infoword_tf.choices import (
     RunChoices,
     by_language,
     flags_of,
-    given_several,
+    values_of,
 )
 from infoword_tf.config import FILE, WEIGHTS, Config
 from infoword_tf.encoders import ENCODERS
 from infoword_tf.errors import UsageError
-from infoword_tf.objectives import TABLE
-from infoword_tf.plan import auxiliaries_of
+from infoword_tf.objectives import TABLE, Auxiliary
 from infoword_tf.views.masking import MASKED_SHARE
 
 SIZE = 'layers', 'width', 'heads'
-# Of a record, beside flags: the fingerprint of the text, of `data.corpora`.
+# An entry that is no flag: the fingerprint of the text (`data.corpora`).
 FINGERPRINT = 'corpus (its files, or packages that pydocs reads)'
-# Flags that change no weight, but for the order of sums (another number of
-# replicas gives other dropout masks, which is reported).
+# Flags that change no weight except by the order of sums. Another number of
+# replicas gives other dropout masks, which is printed.
 FREE = (
     'workdir',
     'checkpoint_every',
@@ -51,43 +50,45 @@ FREE = (
 
 
 def known_by(folder: str, digest: str | None = None) -> str:
-    """What a record says of a workdir that a run reads.
+    """Describes a workdir that a run reads, by path and weights.
 
     Args:
         folder: the workdir.
-        digest: of its weights; None: they are read.
+        digest: of the weights; None: computed from the file.
     """
     digest = digest or files.digest_of(pathlib.Path(folder) / WEIGHTS)
     return f'{folder} (weights {digest})'
 
 
 def run_record(
-    given: RunChoices,
+    choices: RunChoices,
     config: Config,
     warmup_steps: int,
     fingerprint: str,
     vocabulary: str,
+    auxiliaries: Mapping[str, Auxiliary] = types.MappingProxyType({}),
     more: Mapping[str, Any] = types.MappingProxyType({}),
 ) -> dict[str, Any]:
-    """By flag, all but FREE, its value or what that led to.
+    """Returns values and decisions by flag, without FREE.
 
     Args:
-        given: what was chosen.
-        config: that it led to.
-        warmup_steps: that it led to.
+        choices: of the run.
+        config: decided by the choices.
+        warmup_steps: likewise.
         fingerprint, vocabulary: of the text.
-        more: by flag, what else decides the weights, or what more there is
-            to say of such a value.
+        auxiliaries: auxiliary encoders of the rows, by name.
+        more: by flag, further values that decide the weights, or more exact
+            ones.
     """
     record = {
-        name: _plain(name, given)
+        name: _plain(name, choices)
         for name in flags_of(RunChoices)
         if name not in FREE
     }
     arguments = config.encoder.arguments
     record |= _of_encoder(config.encoder.name, arguments) | {
         FINGERPRINT: fingerprint,
-        'vocab': f'{given.vocab or "learned"} (text {vocabulary})',
+        'vocab': f'{choices.vocab or "learned"} (text {vocabulary})',
         'vocab_size': arguments['vocab_size'],
         'tokenizer': config.tokenizer.kind,
         'lower_case': config.tokenizer.lower_case,
@@ -103,59 +104,61 @@ def run_record(
         'warmup_steps': warmup_steps,
         'precision': config.precision,
     }
-    if given.best:  # one of the held-out values
-        record['eval_every'] = given.eval_every
+    if choices.best:  # one of the held-out values
+        record['eval_every'] = choices.eval_every
     record |= {
         f'{row}.{name}': value
         for row, entry in config.rows.items()
         for name, value in entry.settings.items()
     }
-    record |= _of_workdirs(config) | dict(more)
+    record |= _of_workdirs(config, auxiliaries) | dict(more)
     return json.loads(json.dumps(record))
 
 
-def _plain(name: str, given: RunChoices | type[RunChoices]) -> Any:
-    """A choice as records have it: of repeated flags what counts, in order."""
-    value = getattr(given, name)
+def _plain(name: str, choices: RunChoices | type[RunChoices]) -> Any:
+    """Returns a choice for the record; values of repeated flags are sorted."""
+    value = getattr(choices, name)
     if name == 'corpus_weights':
         return sorted(value)
     if name not in REPEATED:
         return value
     if name in BY_LANGUAGE:
-        corpora = by_language(given.corpus)
-        found = corpora if name == 'corpus' else by_language(value, corpora)
-        several = [f'{k}={x}' if k else x for k, x in found.items()]
+        named = by_language(choices.corpus)
+        if name != 'corpus':
+            named = by_language(value, named)
+        several = [f'{k}={x}' if k else x for k, x in named.items()]
     else:
-        several = sorted(given_several(value))
+        several = sorted(values_of(value))
     return several[0] if len(several) == 1 else (several or None)
 
 
-def _of_workdirs(config: Config) -> dict[str, str]:
-    """By flag, the workdirs that auxiliary encoders begin with."""
-    settings = {row: entry.settings for row, entry in config.rows.items()}
-    folders = {x.workdir for x in auxiliaries_of(settings).values()} - {None}
+def _of_workdirs(
+    config: Config, auxiliaries: Mapping[str, Auxiliary]
+) -> dict[str, str]:
+    """Describes, by flag, the workdirs that auxiliary encoders begin with."""
+    folders = {x.workdir for x in auxiliaries.values()} - {None}
     return {
         f'{row}.{name}': known_by(value)
-        for row, own in settings.items()
-        for name, value in own.items()
+        for row, entry in config.rows.items()
+        for name, value in entry.settings.items()
         if isinstance(value, str) and value in folders
     }
 
 
-def _of_encoder(name: str, given: Mapping[str, Any]) -> dict[str, Any]:
-    """By flag, arguments of an encoder, as by default where none is given."""
+def _of_encoder(name: str, arguments: Mapping[str, Any]) -> dict[str, Any]:
+    """Returns the arguments of an encoder by flag, defaults included."""
     return {
-        known.flag: given.get(argument, known.default)
+        known.flag: arguments.get(argument, known.default)
         for argument, known in ENCODERS[name].settings.items()
         if known.flag and argument not in SIZE
     }
 
 
 def runs(config: Config) -> list[dict[str, Any]]:
-    """The records of a run and, following --init, of those it started from.
+    """Returns the records of a run and, following --init, of earlier runs.
 
-    The last one is of a run without --init, or of public weights, or its --init
-    is no longer there.
+    The last record is of a run without --init, of public weights, or of a run
+    whose --init is gone.
     """
     records, seen = [config.run], set()
     while (init := records[-1].get('init')) and init not in seen:
@@ -168,13 +171,13 @@ def runs(config: Config) -> list[dict[str, Any]]:
 
 
 def begun_steps(workdir: pathlib.Path, minutes: float) -> int | None:
-    """The number of updates that --minutes came to when a run began.
+    """Returns the number of updates of a run that began with --minutes.
 
-    None: no such run began here, or none that could be resumed (`agree`).
+    None: no such run began in the workdir, or it cannot be resumed.
 
     Args:
         workdir: of the run.
-        minutes: that it is to take.
+        minutes: of the run.
     """
     if not (workdir / FILE).exists():
         return None
@@ -184,17 +187,19 @@ def begun_steps(workdir: pathlib.Path, minutes: float) -> int | None:
     return old.get('steps')
 
 
-def agree(workdir: pathlib.Path, config: Config, flagfile: str) -> None:
-    """Writes config.json and flags.txt, or checks them against the old ones.
+def write_or_compare(
+    workdir: pathlib.Path, config: Config, flagfile: str
+) -> None:
+    """Writes config.json and flags.txt; when resumed, compares config.json.
 
     Args:
         workdir: of the run.
-        config: of the run, with its record.
-        flagfile: the flags that were given.
+        config: of the run, with the record.
+        flagfile: the explicit flags.
 
     Raises:
         UsageError: the workdir is of a run with other flags, or holds weights
-            that no run can go on with.
+            without a checkpoint.
     """
     resumed = last_step(workdir) is not None
     if (workdir / WEIGHTS).exists() and not resumed:
@@ -206,25 +211,25 @@ def agree(workdir: pathlib.Path, config: Config, flagfile: str) -> None:
     if (workdir / FILE).exists() and resumed:
         old = Config.read(workdir)
         shared = set(old.rows) & set(config.rows)
-        # Choices that are newer than that run were as they are by default.
-        own = _of_encoder(config.encoder.name, {})
-        begun = {
+        # Choices that are newer than the old run had their defaults in it.
+        of_encoder = _of_encoder(config.encoder.name, {})
+        before = {
             name: _plain(name, RunChoices)
             for name in config.run if name in flags_of(RunChoices)
         }  # fmt: skip
-        begun |= own
-        begun['mask_share'] = MASKED_SHARE if old.masking else None
+        before |= of_encoder
+        before['mask_share'] = MASKED_SHARE if old.masking else None
         for row in shared:
             for name, setting in TABLE[row].settings.items():
-                begun[f'{row}.{name}'] = setting.default
-        begun = json.loads(json.dumps(begun))  # as a record has them
-        begun |= {name: value for name, value in old.run.items()
-                  if value is not None or name not in own}  # fmt: skip
+                before[f'{row}.{name}'] = setting.default
+        before = json.loads(json.dumps(before))  # as a record has them
+        before |= {name: value for name, value in old.run.items()
+                   if value is not None or name not in of_encoder}  # fmt: skip
         differ = [
-            f'--{name} was {begun.get(name)}, is {config.run.get(name)}'
+            f'--{name} was {before.get(name)}, is {config.run.get(name)}'
             for name in dict.fromkeys([*config.run, *old.run])
-            if begun.get(name) != config.run.get(name)
-            # Settings of a row that only one of the two has are no difference.
+            if before.get(name) != config.run.get(name)
+            # A row that only one of the runs has is compared by `objectives`.
             and ('.' not in name or name.split('.')[0] in shared)
         ]
         if differ:

@@ -1,15 +1,17 @@
-"""A run, in order: devices, text, config, model, loop.
+"""A run, in the order in which it happens: `run` is the table of contents.
 
-training/begin.py gives it what was chosen; commands that train on labelled
-examples (tasks/finetune.py) give it those too.
+training/begin.py hands over the checked choices; commands that train on
+labelled examples (tasks/finetune.py) add those. The stages below `run` stand in
+its order, and each gets by name what the stages before it returned.
 """
 
 import contextlib
 import dataclasses
 import functools
 import gc
+import json
 import pathlib
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -37,11 +39,9 @@ from infoword_tf.data.opened import (
 from infoword_tf.data.store import Store
 from infoword_tf.evaluation.judgements import Judgements
 from infoword_tf.inference.loaded import Loaded
-from infoword_tf.inference.vectors import Vectors
 from infoword_tf.model import Model
-from infoword_tf.objectives import Statistics
-from infoword_tf.plan import Plan, auxiliaries_of
-from infoword_tf.resolve import Resolved
+from infoword_tf.objectives import Auxiliary, Statistics
+from infoword_tf.resolve import Plan, Resolved
 from infoword_tf.training import (
     distribution,
     fit,
@@ -50,30 +50,62 @@ from infoword_tf.training import (
     precision,
     record,
 )
-from infoword_tf.training.built import Built, Shared, build, shape_of
 from infoword_tf.training.evaluators import Evaluator
 from infoword_tf.training.guide import Guide
+from infoword_tf.training.state import State
+from infoword_tf.views import Specials
 from infoword_tf.views.examples import FOLLOWING
 from infoword_tf.workdir import Workdir
 
 FAR = 1 << 40  # a step that no run reaches
-# Held-out text has 512 sequences, of several languages each a part of that: a
-# half, a third, and of so many or more a quarter.
+# Held-out text has 512 sequences. Each of several languages has a share: a
+# half, a third, and a quarter of four or more.
 MOST_LANGUAGES = 4
+# Builds that are cached: the shapes of a published grid beside its rates.
+MOST_BUILDS = 6
+# Flags that decide the graphs of a run, beside its config.
+SHAPE = (
+    'batch_size', 'steps', 'microbatch', 'remat', 'xla', 'freeze',
+    'layer_decay', 'logical_cpus',
+)  # fmt: skip
+
+
+@dataclasses.dataclass
+class BuildCache:
+    """The devices and the builds that runs of one process share.
+
+    The runs of a sweep differ in seed and learning rate alone: the first one of
+    a shape traces and compiles its graphs for all.
+
+    Attributes:
+        strategy: None before the first run.
+        builds: by `shape_of`.
+    """
+
+    strategy: tf.distribute.Strategy | None = None
+    builds: dict[str, 'Build'] = dataclasses.field(default_factory=dict)
+
+    def add(self, shape: str, build: 'Build') -> None:
+        """Adds a build, and drops the oldest of too many: each is large."""
+        if len(self.builds) == MOST_BUILDS:
+            del self.builds[next(iter(self.builds))]
+        self.builds[shape] = build
 
 
 class LabelledData(NamedTuple):
-    """What a run is given besides text.
+    """Labelled examples of a run, and decisions of the task.
 
     Attributes:
         train, heldout: labelled examples.
-        fingerprint: changes when they do.
-        goal: by what the exported weights are chosen.
-        measures: by row, what predictions for all held-out examples come to.
-        kept: fields of the config that serving wants: names of classes, say.
-        started: what --init holds, where it is in memory.
-        shared: with other runs on the same examples.
-        source: where `started` is from, for people; '': from --init.
+        fingerprint: changes when the examples do.
+        goal: what chooses the weights that are exported.
+        measures: by row, the function of the predictions for all held-out
+            examples that gives the metrics of the task.
+        config_fields: fields of the config that serving needs, such as the
+            names of classes.
+        started: the workdir of --init, where it is in memory.
+        shared: builds of other runs on the same examples.
+        source: where `started` comes from, for people; '': from --init.
         record: by flag, what else the task decides of the weights.
     """
 
@@ -82,9 +114,9 @@ class LabelledData(NamedTuple):
     fingerprint: str
     goal: fit.Goal
     measures: Mapping[str, loop.Measure]
-    kept: Mapping[str, Any] = {}
+    config_fields: Mapping[str, Any] = {}
     started: Workdir | None = None
-    shared: Shared | None = None
+    shared: BuildCache | None = None
     source: str = ''
     record: Mapping[str, Any] = {}
 
@@ -95,23 +127,23 @@ class LabelledData(NamedTuple):
         plan: Plan,
         control_ids: Sequence[int],
     ) -> Statistics:
-        """Counts of pieces [V], and of the labels of examples."""
+        """Returns counts of tokens [V], and of the labels of examples."""
         measured = self.heldout if heldout else self.train
-        own = {
-            row: Statistics(found, measured.counts[row])
-            for row, found in self.train.counts.items()
+        by_row = {
+            row: Statistics(labels, measured.counts[row])
+            for row, labels in self.train.counts.items()
         }
         for row, reads in plan.views['examples'].rows.items():
             if reads.where == FOLLOWING:
-                own[row] = Statistics(
+                by_row[row] = Statistics(
                     self.train.tally(len(counts), control_ids),
                     measured.tally(len(counts), control_ids),
                 )
-        return Statistics(counts, counts, by_row=own)
+        return Statistics(counts, counts, by_row=by_row)
 
 
-class Opened(NamedTuple):
-    """What --pairs or --parallel names, tokenized.
+class TokenizedPairs(NamedTuple):
+    """Tokenized texts of --pairs or --parallel.
 
     Attributes:
         train, heldout: the examples.
@@ -125,644 +157,853 @@ class Opened(NamedTuple):
     record: Mapping[str, Any] = {}
 
 
-class Run:
-    """The stages of a run; each uses what those before it have left here."""
+class RunData(NamedTuple):
+    """Inputs of a run, opened.
 
-    # Of `open_devices`.
-    strategy: tf.distribute.Strategy
-    replicas: int
-    chief: bool  # whether this process is the one that writes to the workdir
-    # Of `open_text`.
-    started: Workdir | None  # what --init holds
-    text: OpenedText | None  # the corpus, where rows read one
-    pairs: Opened | None  # likewise of --pairs
-    translations: Opened | None  # likewise of --parallel
+    Attributes:
+        started: the workdir of --init.
+        text: the corpus; None: no row reads text.
+        pairs, translations: likewise the texts of --pairs and --parallel.
+        tokenizer: of all texts.
+        counts: [V] int64, of tokens in what is trained on.
+        batches: of all steps.
+    """
+
+    started: Workdir | None
+    text: OpenedText | None
+    pairs: TokenizedPairs | None
+    translations: TokenizedPairs | None
     tokenizer: Any
-    counts: np.ndarray  # [V], of pieces in what is trained on
+    counts: np.ndarray
     batches: batches.Batches
-    # (first step, step after the last) -> global batches
-    dataset: Callable[[int, int], tf.data.Dataset]
-    # Of `decide`; then `given` has its steps and the optimizer's numbers too.
+
+
+class Decisions(NamedTuple):
+    """All numbers that decide the weights, as recorded.
+
+    Attributes:
+        choices: with the number of steps and the numbers of the optimizer.
+        config: with the record of the run.
+        rules: of the optimizer.
+        warmup_steps: updates until the peak learning rate.
+        pace: steps between logging, evaluations and checkpoints.
+    """
+
+    choices: RunChoices
     config: Config
     rules: optim.Preset
     warmup_steps: int
     pace: fit.Pace
-    # Of `build`.
-    built: Built
 
-    def __init__(
-        self,
-        given: RunChoices,
-        plan: Plan,
-        labelled: LabelledData | None = None,
-        judged: Judgements | None = None,
-    ):
-        """Args: what was chosen, what its rows read, their examples, and what
-        --best names.
-        """
-        if plan.labelled and labelled is None:
-            raise errors.UsageError(
-                f'--objectives={given.objectives} reads labelled examples; '
-                'train it with tasks.classify, tasks.glue, tasks.squad or '
-                'tasks.distill'
-            )
-        self.given, self.plan, self.labelled = given, plan, labelled
-        self.judged = judged
-        self.workdir = pathlib.Path(given.workdir)
-        self.shared = (labelled and labelled.shared) or Shared()
 
-    def open_devices(self) -> None:
-        """Those that runs share, or new ones."""
-        given, shared = self.given, self.shared
-        if shared.strategy is None:
-            shared.strategy = distribution.make_strategy(
-                given.strategy, given.logical_cpus
-            )
-        self.strategy = shared.strategy
-        self.replicas = self.strategy.num_replicas_in_sync
-        distribution.check(
-            self.replicas,
-            given.batch_size,
-            one_cpu=given.logical_cpus > 1,
-            xla=given.xla,
-        )
-        # Every worker holds the same weights: one of them writes.
-        self.chief = distribution.is_chief(self.strategy)
+@dataclasses.dataclass
+class Build:
+    """A model with optimizer, state, and the graphs of a step.
 
-    def open_text(self) -> None:
-        """What --init, the corpus and the examples hold."""
-        given, plan, labelled = self.given, self.plan, self.labelled
-        started = labelled.started if labelled else None
-        if given.init and started is None:
-            started = Workdir.read(given.init)
-        tokenizer, text = started and started.tokenizer, None
-        found, spoken = None, {}
-        if plan.reads('translations'):
-            found = parallel.read(
-                given.parallel, given.heldout_parallel, given.drop_equal
-            )
-            spoken = {
-                language: corpora.Corpus(
-                    f'--parallel ({language})',
-                    found.fingerprint,
-                    functools.partial(found.documents_of, language),
-                    tuple,
-                )
-                for language in found.languages
-            }
-        if plan.reads('text'):
-            text = open_text(given, tokenizer, spoken)
-            tokenizer = text.tokenizer
-            if started is not None:
-                text = _prompted(text, started.config)
-        self.pairs = self.translations = None
-        if plan.reads('pairs'):
-            tokenizer, self.pairs = self._open_pairs(tokenizer, started)
-        if found is not None:
-            if tokenizer is None:
-                tokenizer = open_tokenizer(given, spoken, files.cache_dir())
-            self.translations = self._open_translations(tokenizer, found)
-        self.started, self.text, self.tokenizer = started, text, tokenizer
-        self.counts = self._counts()
-        sources = batches.open_sources(
-            text and text.train,
-            plan,
-            given.batch_size,
-            given.seed,
-            labelled and labelled.train,
-            self.pairs and self.pairs.train,
-            self.translations and self.translations.train,
-            given.shuffle_block,
-        )
-        for source_spec, source in sources.items():
-            if source.single is not None:
-                print(
-                    f'{source.single:,} documents have one sentence and no '
-                    f'part in {", ".join(plan.readers(source_spec))}',
-                    flush=True,
-                )
-        self.batches = batches.Batches(
-            sources, plan, tokenizer.specials, given.seed
-        )
-        if given.data_service:
-            self.batches.service = service.Service(
-                given.data_service, self.identity()
-            )
-        self.dataset = self.batches.dataset
+    Attributes:
+        peak: float32 variable, the peak learning rate.
+        heldout: None until the first run has measured text.
+        first: by path, the first values of vectors and scalars. Matrices are
+            drawn from the seed instead.
+    """
 
-    def identity(self) -> bytes:
-        """Of the batches: those of another run have another one."""
-        given = self.given
-        return service.digest(
-            self.batches,
-            given.language_exponent,
-            sorted(given.corpus_weights),
-            given.pair_weights,
-            given.shuffle_block,
-        )
+    model: Model
+    optimizer: optim.AdamW
+    peak: tf.Variable
+    state: State
+    trainer: loop.Trainer
+    heldout: loop.Heldout | loop.HeldoutLanguages | None = None
 
-    def _counts(self) -> np.ndarray:
-        """[V] int64, of pieces in what is trained on, or what --init says."""
-        size = len(self.tokenizer)
-        if self.text is not None:
-            return self.text.train.counts
-        if self.started is not None:
-            counts = self.started.unigram
-            return np.zeros(size, np.int64) if counts is None else counts
-        if self.pairs is not None:
-            return self.pairs.train.tally(size, self.tokenizer.control_ids)
-        if self.translations is not None:
-            return self.translations.train.counts(size)
-        return np.zeros(size, np.int64)
-
-    def _open_translations(
-        self, tokenizer: Any, found: text_pairs.PairCorpus
-    ) -> Opened:
-        """What --parallel names, as pieces."""
-        print('\n'.join(found.notes), flush=True)
-        given, cut, parts = self.given, 0, []
-        for files_of in (found.train, found.heldout):
-            some = {}
-            for file in files_of:  # in the order of their languages
-                part = translations.tokenized(file, tokenizer, given.seq_len)
-                some['-'.join(file.languages)] = part
-                cut += int(part.truncated.sum())
-            parts.append(
-                translations.ParallelText(some, given.language_exponent)
-            )
-        if cut:
-            print(f'of {cut:,} pairs a text is cut', flush=True)
-        return Opened(*parts, found.fingerprint)
-
-    def _open_pairs(
-        self, tokenizer: Any, started: Workdir | None
-    ) -> tuple[Any, Opened]:
-        """What --pairs names; and a tokenizer of it, where there is none."""
-        from infoword_tf.text.layout import LAYOUTS
-        from infoword_tf.text.template import Template
-
-        given = self.given
-        found = text_pairs.read(
-            given.pairs, given.pair_columns, given.heldout_pairs,
-            given.pair_delimiter, given.pair_negatives,
-        )
-        print('\n'.join(found.notes), flush=True)
-        if tokenizer is None:
-            corpus = corpora.Corpus(
-                given.pairs, found.fingerprint, found.documents, tuple
-            )
-            tokenizer = open_tokenizer(
-                given, {'': corpus}, files.cache_dir()
-            )
-        prompts = ('', '')
-        if started is not None:
-            config = started.config
-            prompts = tuple(
-                config.prompt_text(config.prompt_for(role))
-                for role in ('query', 'passage')
-            )
-        template = Template(tokenizer, LAYOUTS['bert'])
-        guides = {
-            flag.removesuffix('.guide'): Guide(folder)
-            for flag, folder in given.settings.items()
-            if flag.endswith('.guide') and folder
+    def __post_init__(self):
+        """Copies the first values that are not drawn."""
+        self.first = {
+            path: variable.numpy()
+            for path, variable in self.model.variables.items()
+            if len(variable.shape) < 2
         }
-        parts = []
-        for what, some in (
-            ('to train on', found.train), ('held out', found.heldout),
-        ):  # fmt: skip
-            part, cut = text_pairs.tokenized(
-                some,
-                template,
-                given.seq_len,
-                prompts,
-                {row: guide.vectors for row, guide in guides.items()},
-            )
-            parts.append(part)
-            sizes = ' and '.join(f'{p.size:,}' for p in part.parts)
-            print(
-                f'{given.pairs}: {sizes} examples {what}'
-                + (f', a text of {cut:,} is cut' if cut else ''),
-                flush=True,
-            )
-        if empty := sum(file.empty for file in found.train):
-            print(
-                f'{given.pairs}: {empty:,} rows with an empty a or b are left '
-                'out',
-                flush=True,
-            )
-        parts[0] = parts[0]._replace(
-            weights=text_pairs.weights_of(given.pair_weights, parts[0].files)
+
+    def reset(self, choices: RunChoices, dataset: tf.data.Dataset) -> None:
+        """Resets weights, optimizer and step, for another seed and rate."""
+        files.assign(
+            {path: self.model.variables[path] for path in self.first},
+            self.first,
+            'the first weights',
         )
-        known = {
-            f'{row}.guide': record.known_by(x.folder, x.digest)
-            for row, x in guides.items()
-        }
-        del guides
-        gc.collect()  # models are full of circles
-        return tokenizer, Opened(*parts, found.fingerprint, known)
-
-    def decide(self, resolved: Resolved) -> None:
-        """The config, and every number that decides the weights."""
-        given, tokenizer, labelled = self.given, self.tokenizer, self.labelled
-        self.rules = optim.preset(
-            given.optimizer,
-            given.weight_decay,
-            given.clip_norm,
-            given.moments,
-        )
-        self.config = resolved.config(
-            len(tokenizer),
-            tokenizer.config,
-            self._precision(),
-            self.replicas,
-        )
-        if labelled is not None:
-            self.config = self.config.replace(**labelled.kept)
-        read = self.text, self.pairs, self.translations, labelled
-        fingerprints = [x.fingerprint for x in read if x is not None]
-        steps = given.steps or STEPS
-        if given.minutes is not None:
-            steps = record.begun_steps(self.workdir, given.minutes)
-            steps = steps or self._timed_steps()
-        self.warmup_steps = optim.warmup_steps(
-            given.warmup_steps, steps, self.rules
-        )
-        self.pace = fit.make_pace(
-            steps, given.log_every, given.eval_every, given.checkpoint_every
-        )
-        self.given = dataclasses.replace(
-            given,
-            steps=steps,
-            eval_every=self.pace.evaluate,
-            weight_decay=self.rules.weight_decay,
-            clip_norm=self.rules.clip_norm,
-        )
-        of_init = self.text is None and self.started is not None
-        digest = digest_of(self.tokenizer)
-        more = dict(labelled.record) if labelled else {}
-        if self.judged is not None and isinstance(given.best, str):
-            more['best'] = f'{given.best} (files {self.judged.fingerprint})'
-        written = record.run_record(
-            self.given,
-            self.config,
-            self.warmup_steps,
-            ' '.join(fingerprints),
-            'of --init' if of_init else digest,
-            {**more, **(self.pairs.record if self.pairs else {})},
-        )
-        self.config = self.config.replace(run=written, vocabulary=digest)
-
-    def _precision(self) -> str:
-        """As chosen; decided by itself it is what all machines have."""
-        found = precision.decide(
-            self.given.precision,
-            self.workdir,
-            self.strategy.extended.worker_devices[0],
-        )
-        slow = found == 'float32'
-        (slow,) = distribution.any_process(self.strategy, slow)
-        if slow and self.given.precision == 'auto':
-            return 'float32'
-        return found
-
-    def agree(self) -> None:
-        """Complains of machines that began with different things."""
-        given = self.given
-        free = ('microbatch', 'remat', 'on_nonfinite', 'rewinds', 'log_every',
-                'checkpoint_every')  # fmt: skip
-        known = {
-            **self.config.run,
-            **{name: getattr(given, name) for name in free},
-            'the config': self.config.replace(run={}).to_json(),
-            'the weights of --init': given.init
-            and files.digest_of(pathlib.Path(given.init) / WEIGHTS),
-        }
-        if unlike := distribution.differing(self.strategy, known):
-            raise errors.UsageError(
-                'machines of --strategy=multiworker differ in '
-                f'{", ".join(unlike)}; start the same command on all, with the '
-                'same code and text'
-            )
-
-    def _timed_steps(self) -> int:
-        """The updates that --minutes have room for."""
-        # Made for that alone: the run begins as if it had not been.
-        given = dataclasses.replace(self.given, steps=1, learning_rate=0.0)
-        statistics = Statistics(self.counts, self.counts)
-        update = self.rules, 0
-        trial = self._built(given, update, self.dataset(0, FAR), statistics)
-        minutes = self.given.minutes
-        steps = fit.steps_in(minutes, trial.trainer)
-        del trial
-        gc.collect()  # models are full of circles
-        print(
-            f'--minutes={minutes:g}: there is time for {steps:,} steps',
-            flush=True,
-        )
-        return steps
-
-    def _built(
-        self,
-        given: RunChoices,
-        update: tuple[optim.Preset, int],
-        dataset: tf.data.Dataset,
-        statistics: Statistics,
-    ) -> Built:
-        return build(
-            given, self.config, self.tokenizer.specials, self.strategy, update,
-            dataset, statistics,
-        )  # fmt: skip
-
-    def begin(self, flagfile: str) -> None:
-        """Writes what decides the run, or compares it with what is there."""
-        record.agree(self.workdir, self.config, flagfile)
-        with files.written(self.workdir / self.tokenizer.file) as partial:
-            self.tokenizer.write(partial)
-
-    def build(self) -> None:
-        """Model, graphs, and all that lasts: new, or as new of `shared`."""
-        given, labelled = self.given, self.labelled
-        update = self.rules, self.warmup_steps
-        shape = shape_of(given, self.config, *update)
-        built = self.shared.built.get(shape)
-        if built is not None:
-            built.begin_again(given, self.dataset(0, 1))
-        else:
-            statistics = self._statistics()
-            built = self._built(given, update, self.dataset(0, 1), statistics)
-            built.heldout = self._heldout(built.model)
-            if not built.state.variables():  # which begins empty
-                self.shared.keep(shape, built)
-        self._check_begun(built.model)
-        if self.started is not None:
-            source = (labelled and labelled.source) or f'--init={given.init}'
-            print(f'{source}: {self.started.start(built.model)}', flush=True)
-            begun, ends = self.started.config, self.config
-            if begun.pooling != ends.pooling:
-                print(
-                    f'{source} pools by {begun.pooling}, this run by '
-                    f'{ends.pooling}', flush=True,
-                )  # fmt: skip
-        self.built = built
-
-    def _statistics(self) -> Statistics:
-        """Of what is trained on."""
-        labelled, counts = self.labelled, self.counts
-        if labelled is not None:
-            return labelled.statistics(
-                counts, False, self.plan, self.tokenizer.control_ids
-            )
-        own = {}
-        if self.translations is not None:
-            pieces = self.translations.train.counts(len(counts))
-            readers = self.plan.readers_of('translations')
-            own = dict.fromkeys(readers, Statistics(pieces, pieces))
-        return Statistics(counts, counts, by_row=own)
-
-    def _heldout(self, model: Model) -> loop.Heldout | loop.HeldoutLanguages:
-        """What measures held-out text: all, or each language apart."""
-        labelled, counts = self.labelled, self.counts
-        specials, plan = self.tokenizer.specials, self.plan
-        parts = self.text.by_language if self.text else {'': (None, None)}
-        most = batches.HELDOUT_SEQUENCES // min(len(parts), MOST_LANGUAGES)
-        found = {}
-        for language, (trained, held) in parts.items():
-            statistics, measures, others = Statistics(counts, counts), {}, ()
-            if not found:  # what is of no language is measured with the first
-                others = labelled and labelled.heldout, (
-                    self.pairs and self.pairs.heldout
-                )
-            if labelled is not None and not found:
-                measures = labelled.measures
-                statistics = labelled.statistics(
-                    counts, True, plan, self.tokenizer.control_ids
-                )
-            if held is not None:
-                statistics = statistics._replace(
-                    training=trained.counts, measured=held.counts
-                )
-            try:
-                views = batches.heldout_views(
-                    held, plan, specials, *others, most=most
-                )
-            except ValueError as error:
-                if len(parts) == 1:
-                    raise
-                views = {}  # of a few lines; the others are measured
-                print(f'{language} is not measured: {error}', flush=True)
-            if views:
-                found[language] = loop.Heldout(
-                    model, views, statistics, measures
-                )
-        if self.text is not None and not found:
-            raise ValueError(
-                'no language has enough held-out text; hold out more '
-                '(--heldout=LANGUAGE=GLOB), or lower --seq_len'
-            )
-        if self.translations is None:
-            several = len(parts) > 1
-            return loop.HeldoutLanguages(found) if several else found['']
-        size, rows = len(counts), plan.readers_of('translations')
-        lacking = set(rows)
-        for languages, part in self.translations.heldout.parts.items():
-            trained = self.translations.train.parts[languages]
-            own = Statistics(trained.tally(size), part.tally(size))
-            try:
-                views = batches.heldout_views(
-                    None,
-                    plan,
-                    specials,
-                    translations=translations.ParallelText({languages: part}),
-                )
-            except ValueError as error:  # of a pair or two
-                print(f'{languages} is not measured: {error}', flush=True)
-                continue
-            statistics = Statistics(
-                counts, counts, by_row=dict.fromkeys(rows, own)
-            )
-            found[languages] = measured = loop.Heldout(
-                model, views, statistics
-            )
-            lacking -= set(measured.rows)
-        if lacking:
-            raise ValueError(
-                f'{", ".join(sorted(lacking))}: there is not one held-out '
-                'example of translations; name more with --heldout_parallel'
-            )
-        return loop.HeldoutLanguages(found)
-
-    def _check_begun(self, model: Model) -> None:
-        """Complains of a row whose weights --init has to bring, and has not."""
-        there = self.started.model.variables if self.started else {}
-        for row, objective in model.objectives.items():
-            lacking = {w.path for w in objective.weights} - set(there)
-            lacking -= {copy.weight.path for copy in objective.copied_weights()}
-            if objective.init_complaint and lacking:
-                raise errors.UsageError(f'{row} {objective.init_complaint}')
-
-    def check_auxiliaries(self) -> None:
-        """Complains of those of workdirs that read another vocabulary."""
-        rows = {row: x.settings for row, x in self.config.rows.items()}
-        for name, auxiliary in auxiliaries_of(rows).items():
-            if not auxiliary.workdir:
-                continue
-            theirs, ours = (
-                folder / self.tokenizer.file
-                for folder in (pathlib.Path(auxiliary.workdir), self.workdir)
-            )
-            same = theirs.is_file() and (
-                theirs.read_bytes() == ours.read_bytes()
-            )
-            if not same:
-                raise errors.UsageError(
-                    f'{name} begins with {auxiliary.workdir}, which has '
-                    f'another {self.tokenizer.file} than this run; name it '
-                    f'with --vocab={theirs}, or --init that workdir'
-                )
-
-    def loop(self) -> dict[str, Any]:
-        """From the last checkpoint or the start to what metrics.json holds."""
-        given, built, workdir = self.given, self.built, self.workdir
-        model, state, trainer = built.model, built.state, built.trainer
-        goal = self.labelled and self.labelled.goal
-        if given.best:
-            goal = fit.Goal(fit.LOSS, lowest=True)
-        evaluator = None
-        if self.judged is not None:
-            if isinstance(given.best, str):
-                goal = fit.Goal(self.judged.name)
-            evaluator = self._evaluator() if self.chief else None
-        if goal is not None:
-            goal = goal._replace(patience=given.patience_evals)
-        checkpointed = {
-            f'model/{k}': v.value for k, v in model.checkpointed.items()
-        }
-        slots = built.optimizer.slots
-        checkpointed |= {f'optimizer/{k}': v for k, v in slots.items()}
-        checkpoints = checkpoint.Checkpoints(
-            workdir, given.keep_checkpoints, self.chief
-        )
-        first = checkpoints.restore(checkpointed, state.variables())
-        state.broadcast()
-        found = distribution.gather_numbers(self.strategy, first)
-        if (found != first).any():
-            steps = ', '.join(str(step) for step in found[:, 0].tolist())
-            raise errors.UsageError(
-                f'--workdir={workdir} is another folder, or another state of '
-                f'it, on each machine (checkpoints of steps {steps}); name one '
-                'that all of them reach'
-            )
-        trainer.step.assign(first)
-        dataset = self.dataset(first, max(given.steps, first + 1))
-        trainer.train_dataset = dataset
-        size = sum(int(tf.size(v)) for v in built.optimizer.variables.values())
-        print(
-            f'{given.objectives}: {size:,} weights, {self.config.precision}, '
-            f'{self.replicas} replica{"s" if self.replicas > 1 else ""}, '
-            f'{given.steps:,} steps of {given.batch_size} x '
-            f'{given.seq_len} tokens',
-            flush=True,
-        )
-
-        def write_weights(now: int) -> None:
-            """What is exported."""
-            tensors = {k: v.numpy() for k, v in model.exported.items()}
-            if self.counts.any():
-                tensors['unigram'] = self.counts
-            checkpoint.write_weights(workdir, tensors, now)
-
-        def save(now: int) -> None:
-            """What a run resumes from, and what is exported."""
-            checkpoints.save(now, checkpointed | state.gather())
-            if self.chief and goal is None:
-                write_weights(now)
-
-        def rewind(behind: int) -> int:
-            """From the last checkpoint on, with a later update."""
-            before = checkpoints.restore(checkpointed, state.variables())
-            state.broadcast()
-            trainer.step.assign(behind)
-            trainer.restart(self.dataset(behind, given.steps))
-            found = distribution.gather_numbers(self.strategy, before)
-            if (found != before).any():
-                raise RuntimeError(
-                    f'machines find different checkpoints in {workdir}; start '
-                    'the same command again'
-                )
-            checkpoints.rewound(before, behind, checkpointed | state.gather())
-            if self.chief and goal is None:
-                write_weights(behind)
-            return before
-
-        # A run that was stopped between the two, or a file that is damaged.
-        if self.chief and first and goal is None:
-            if checkpoint.weights_step(workdir, checked=True) != first:
-                write_weights(first)
-        return fit.Fit(
-            workdir, trainer, built.heldout, self.pace, fit.view_sizes(dataset),
-            save, write_weights, self.chief, goal, evaluator,
-            rewind if given.on_nonfinite == 'rewind' else None,
-            checkpoints, given.rewinds, given.grace_seconds,
-            functools.partial(distribution.any_process, self.strategy),
-        ).run()  # fmt: skip
-
-    def _vectors(self) -> Vectors:
-        """Of the model that is trained."""
-        counts = self.counts if self.counts.any() else None
-        return Loaded(
-            Workdir(self.built.model, self.tokenizer, self.config, counts)
-        ).vectors
-
-    def _evaluator(self) -> Evaluator:
-        """What measures the vectors of the model that is trained."""
-        evaluator = Evaluator(self.judged, self._vectors())
-        print(
-            f'{self.judged.spec}: {self.judged.name} is measured every '
-            f'{self.pace.evaluate:,} steps'
-            + (f', {evaluator.cut:,} texts are cut' if evaluator.cut else ''),
-            flush=True,
-        )
-        return evaluator
-
-
-def _prompted(text: OpenedText, config: Config) -> OpenedText:
-    """A text whose sentences have the default prompt of a config."""
-    prompt = config.prompts.get(config.prompt, '')
-    ids = text.tokenizer.tokenize([prompt])[0].numpy().tolist()
-
-    def with_it(part: Store | Mixture) -> Store | Mixture:
-        if isinstance(part, Mixture):
-            stores = {k: with_it(store) for k, store in part.stores.items()}
-            return part._replace(stores=stores)
-        return part._replace(prompt=ids)
-
-    return text._replace(
-        train=with_it(text.train), heldout=with_it(text.heldout)
-    )
+        self.model.draw_weights(choices.seed, choices.init_deviation)
+        self.optimizer.reset()
+        self.peak.assign(choices.learning_rate)
+        self.trainer.step.assign(0)
+        self.trainer.restart(dataset, choices.seed)
 
 
 def run(
-    given: RunChoices,
+    choices: RunChoices,
     resolved: Resolved,
     flagfile: str,
     labelled: LabelledData | None = None,
     judged: Judgements | None = None,
+    texts: Mapping[str, corpora.Corpus] | None = None,
 ) -> dict[str, Any]:
-    """The whole run: what metrics.json holds; args and errors as of `begin`."""
-    one = Run(given, resolved.plan, labelled, judged)
+    """Trains a run: devices, text, config, agreement, model, loop, saving.
+
+    Args:
+        choices: checked.
+        resolved: what they decide before the text is read.
+        flagfile: the explicit choices, for flags.txt.
+        labelled: the examples of rows that people label.
+        judged: what --best or --measure names.
+        texts: by language, the opened corpora; None: `open_data` opens them.
+
+    Returns:
+        What metrics.json holds.
+
+    Raises: as `begin.check_and_run`.
+    """
+    workdir = pathlib.Path(choices.workdir)
+    shared = (labelled and labelled.shared) or BuildCache()
     with contextlib.ExitStack() as stack:
         stack.enter_context(distribution.ended_by_lost_workers())
-        one.open_devices()
-        with distribution.failing_together(one.strategy):
-            if one.chief:
-                stack.enter_context(files.locked(one.workdir))
-            one.open_text()
-        one.decide(resolved)
-        one.agree()
-        with distribution.failing_together(one.strategy):
-            if one.chief:
-                one.begin(flagfile)
-                one.check_auxiliaries()
-        one.build()
-        return one.loop()
+
+        # ------------------------------------------------------------ devices
+        strategy = open_devices(choices, shared)
+        # Every worker holds the same weights: one of them writes.
+        is_chief = distribution.is_chief(strategy)
+
+        # ------------------------------ text, tokenizer, statistics, batches
+        with distribution.failing_together(strategy):
+            if is_chief:
+                stack.enter_context(files.locked(workdir))
+            data = open_data(choices, resolved.plan, labelled, texts)
+
+        # ----------------------------------- config, steps, optimizer, record
+        decisions = decide(choices, resolved, data, strategy, labelled, judged)
+        choices, config = decisions.choices, decisions.config
+
+        # ---------------------- agreement with other machines and the workdir
+        refuse_differing_machines(strategy, choices, config)
+        with distribution.failing_together(strategy):
+            if is_chief:
+                record.write_or_compare(workdir, config, flagfile)
+                tokenizer_file = workdir / data.tokenizer.file
+                with files.written(tokenizer_file) as partial:
+                    data.tokenizer.write(partial)
+                refuse_other_vocabularies(resolved.auxiliaries, tokenizer_file)
+
+        # ------------------------------------------- model, optimizer, state
+        build = build_or_reuse(
+            decisions, resolved.plan, data, labelled, shared
+        )
+        start_from_init(decisions, build.model, data.started, labelled)
+
+        # --------------------------------------------------- loop and saving
+        return train_and_save(
+            decisions, build, data, strategy, labelled, judged
+        )
+
+
+# -------------------------------------------------------------------- devices
+
+
+def open_devices(
+    choices: RunChoices, shared: BuildCache
+) -> tf.distribute.Strategy:
+    """Creates the strategy, or reuses that of the sweep.
+
+    Raises: UsageError, ValueError: the batch or the compiler does not fit it.
+    """
+    if shared.strategy is None:
+        shared.strategy = distribution.make_strategy(
+            choices.strategy, choices.logical_cpus
+        )
+    distribution.check(
+        shared.strategy.num_replicas_in_sync, choices.batch_size,
+        one_cpu=choices.logical_cpus > 1, xla=choices.xla,
+    )  # fmt: skip
+    return shared.strategy
+
+
+# ----------------------------------------------------------------------- text
+
+
+def open_data(
+    choices: RunChoices,
+    plan: Plan,
+    labelled: LabelledData | None = None,
+    texts: Mapping[str, corpora.Corpus] | None = None,
+) -> RunData:
+    """Opens --init, the corpus and the examples; tokenizes new text.
+
+    Args: as of `run`.
+    """
+    started = labelled.started if labelled else None
+    if choices.init and started is None:
+        started = Workdir.read(choices.init)
+    tokenizer = started and started.tokenizer
+    bitexts, spoken = None, {}
+    if plan.reads('translations'):
+        bitexts = parallel.read(
+            choices.parallel, choices.heldout_parallel, choices.drop_equal
+        )
+        spoken = {
+            language: corpora.Corpus(
+                f'--parallel ({language})',
+                bitexts.fingerprint,
+                functools.partial(bitexts.documents_of, language),
+                tuple,
+            )
+            for language in bitexts.languages
+        }
+    text = pairs = parallel_texts = None
+    if plan.reads('text'):
+        text = open_text(choices, tokenizer, spoken, texts)
+        tokenizer = text.tokenizer
+        if started is not None:
+            text = _prompted(text, started.config)
+    if plan.reads('pairs'):
+        tokenizer, pairs = _open_pairs(choices, tokenizer, started)
+    if bitexts is not None:
+        if tokenizer is None:
+            tokenizer = open_tokenizer(choices, spoken, files.cache_dir())
+        parallel_texts = _tokenize_translations(choices, tokenizer, bitexts)
+    counts = _token_counts(tokenizer, started, text, pairs, parallel_texts)
+    sources = batches.open_sources(
+        text and text.train, plan, choices.batch_size, choices.seed,
+        labelled and labelled.train, pairs and pairs.train,
+        parallel_texts and parallel_texts.train, choices.shuffle_block,
+    )  # fmt: skip
+    for source_spec, source in sources.items():
+        if source.single is not None:
+            print(
+                f'{source.single:,} documents have one sentence and no '
+                f'part in {", ".join(plan.readers(source_spec))}',
+                flush=True,
+            )
+    all_batches = batches.Batches(
+        sources, plan, tokenizer.specials, choices.seed
+    )
+    if choices.data_service:
+        all_batches.service = service.Service(
+            choices.data_service, identity_of(choices, all_batches)
+        )
+    return RunData(
+        started, text, pairs, parallel_texts, tokenizer, counts, all_batches
+    )
+
+
+def identity_of(choices: RunChoices, all_batches: batches.Batches) -> bytes:
+    """Returns a hash of all that determines the batches of a run."""
+    return service.digest(
+        all_batches, choices.language_exponent, sorted(choices.corpus_weights),
+        choices.pair_weights, choices.shuffle_block,
+    )  # fmt: skip
+
+
+def _token_counts(
+    tokenizer: Any,
+    started: Workdir | None,
+    text: OpenedText | None,
+    pairs: TokenizedPairs | None,
+    parallel_texts: TokenizedPairs | None,
+) -> np.ndarray:
+    """Counts tokens, [V] int64: of the corpus, of --init, else of examples."""
+    size = len(tokenizer)
+    if text is not None:
+        return text.train.counts
+    if started is not None:
+        counts = started.unigram
+        return np.zeros(size, np.int64) if counts is None else counts
+    if pairs is not None:
+        return pairs.train.tally(size, tokenizer.control_ids)
+    if parallel_texts is not None:
+        return parallel_texts.train.counts(size)
+    return np.zeros(size, np.int64)
+
+
+def _tokenize_translations(
+    choices: RunChoices, tokenizer: Any, bitexts: text_pairs.PairCorpus
+) -> TokenizedPairs:
+    """Tokenizes the texts of --parallel."""
+    print('\n'.join(bitexts.notes), flush=True)
+    truncated, splits = 0, []
+    for columns_of_split in (bitexts.train, bitexts.heldout):
+        by_languages = {}
+        for columns in columns_of_split:  # in the order of their languages
+            tokens = translations.tokenized(columns, tokenizer, choices.seq_len)
+            by_languages['-'.join(columns.languages)] = tokens
+            truncated += int(tokens.truncated.sum())
+        splits.append(
+            translations.ParallelText(by_languages, choices.language_exponent)
+        )
+    if truncated:
+        print(f'of {truncated:,} pairs a text is truncated', flush=True)
+    return TokenizedPairs(*splits, bitexts.fingerprint)
+
+
+def _open_pairs(
+    choices: RunChoices, tokenizer: Any, started: Workdir | None
+) -> tuple[Any, TokenizedPairs]:
+    """Tokenizes the texts of --pairs; learns a tokenizer if None is passed."""
+    from infoword_tf.text.layout import LAYOUTS
+    from infoword_tf.text.template import Template
+
+    pairs = text_pairs.read(
+        choices.pairs, choices.pair_columns, choices.heldout_pairs,
+        choices.pair_delimiter, choices.pair_negatives,
+    )  # fmt: skip
+    print('\n'.join(pairs.notes), flush=True)
+    if tokenizer is None:
+        corpus = corpora.Corpus(
+            choices.pairs, pairs.fingerprint, pairs.documents, tuple
+        )
+        tokenizer = open_tokenizer(choices, {'': corpus}, files.cache_dir())
+    prompts = ('', '')
+    if started is not None:
+        config = started.config
+        prompts = tuple(
+            config.prompt_text(config.prompt_for(role))
+            for role in ('query', 'passage')
+        )
+    template = Template(tokenizer, LAYOUTS['bert'])
+    guides = {
+        flag.removesuffix('.guide'): Guide(folder)
+        for flag, folder in choices.settings.items()
+        if flag.endswith('.guide') and folder
+    }
+    splits = []
+    for purpose, columns in (
+        ('to train on', pairs.train), ('held out', pairs.heldout),
+    ):  # fmt: skip
+        split, truncated = text_pairs.tokenized(
+            columns,
+            template,
+            choices.seq_len,
+            prompts,
+            {row: guide.vectors for row, guide in guides.items()},
+        )
+        splits.append(split)
+        sizes = ' and '.join(f'{p.size:,}' for p in split.parts)
+        print(
+            f'{choices.pairs}: {sizes} examples {purpose}'
+            + (f', a text of {truncated:,} is truncated' if truncated else ''),
+            flush=True,
+        )
+    if empty := sum(file.empty for file in pairs.train):
+        print(
+            f'{choices.pairs}: {empty:,} rows with an empty a or b are left '
+            'out',
+            flush=True,
+        )
+    splits[0] = splits[0]._replace(
+        weights=text_pairs.weights_of(choices.pair_weights, splits[0].files)
+    )
+    guides_record = {
+        f'{row}.guide': record.known_by(x.folder, x.digest)
+        for row, x in guides.items()
+    }
+    del guides
+    gc.collect()  # models are full of circles
+    pairs = TokenizedPairs(*splits, pairs.fingerprint, guides_record)
+    return tokenizer, pairs
+
+
+def _prompted(text: OpenedText, config: Config) -> OpenedText:
+    """Returns a text whose sentences have the default prompt of a config."""
+    prompt = config.prompts.get(config.prompt, '')
+    ids = text.tokenizer.tokenize([prompt])[0].numpy().tolist()
+
+    def with_prompt(store: Store | Mixture) -> Store | Mixture:
+        if isinstance(store, Mixture):
+            stores = {k: with_prompt(x) for k, x in store.stores.items()}
+            return store._replace(stores=stores)
+        return store._replace(prompt=ids)
+
+    return text._replace(
+        train=with_prompt(text.train), heldout=with_prompt(text.heldout)
+    )
+
+
+# --------------------------------------------------------------------- config
+
+
+def decide(
+    choices: RunChoices,
+    resolved: Resolved,
+    data: RunData,
+    strategy: tf.distribute.Strategy,
+    labelled: LabelledData | None,
+    judged: Judgements | None,
+) -> Decisions:
+    """Decides the config, the number of steps and the optimizer's numbers."""
+    workdir = pathlib.Path(choices.workdir)
+    rules = optim.preset(
+        choices.optimizer, choices.weight_decay, choices.clip_norm,
+        choices.moments,
+    )  # fmt: skip
+    policy = precision.decide(
+        choices.precision, workdir, strategy.extended.worker_devices[0]
+    )
+    (slow,) = distribution.any_process(strategy, policy == 'float32')
+    if slow and choices.precision == 'auto':  # what all machines are good at
+        policy = 'float32'
+    config = resolved.config(
+        len(data.tokenizer), data.tokenizer.config, policy,
+        strategy.num_replicas_in_sync,
+    )  # fmt: skip
+    if labelled is not None:
+        config = config.replace(**labelled.config_fields)
+    read = data.text, data.pairs, data.translations, labelled
+    fingerprints = [x.fingerprint for x in read if x is not None]
+    steps = choices.steps or STEPS
+    if choices.minutes is not None:
+        steps = record.begun_steps(workdir, choices.minutes)
+        steps = steps or _timed_steps(choices, config, data, strategy, rules)
+    warmup_steps = optim.warmup_steps(choices.warmup_steps, steps, rules)
+    pace = fit.make_pace(
+        steps, choices.log_every, choices.eval_every, choices.checkpoint_every
+    )
+    choices = dataclasses.replace(
+        choices,
+        steps=steps,
+        eval_every=pace.evaluate,
+        weight_decay=rules.weight_decay,
+        clip_norm=rules.clip_norm,
+    )
+    of_init = data.text is None and data.started is not None
+    digest = digest_of(data.tokenizer)
+    more = dict(labelled.record) if labelled else {}
+    if judged is not None and isinstance(choices.best, str):
+        more['best'] = f'{choices.best} (files {judged.fingerprint})'
+    written = record.run_record(
+        choices, config, warmup_steps, ' '.join(fingerprints),
+        'of --init' if of_init else digest, resolved.auxiliaries,
+        {**more, **(data.pairs.record if data.pairs else {})},
+    )  # fmt: skip
+    config = config.replace(run=written, vocabulary=digest)
+    return Decisions(choices, config, rules, warmup_steps, pace)
+
+
+def _timed_steps(
+    choices: RunChoices,
+    config: Config,
+    data: RunData,
+    strategy: tf.distribute.Strategy,
+    rules: optim.Preset,
+) -> int:
+    """Measures how many updates --minutes have room for, on a trial model."""
+    trial = make_build(
+        dataclasses.replace(choices, steps=1, learning_rate=0.0), config,
+        data.tokenizer.specials, strategy, (rules, 0),
+        data.batches.dataset(0, FAR), Statistics(data.counts, data.counts),
+    )  # fmt: skip
+    minutes = choices.minutes
+    steps = fit.steps_in(minutes, trial.trainer)
+    del trial
+    gc.collect()  # models are full of circles
+    print(
+        f'--minutes={minutes:g}: there is time for {steps:,} steps',
+        flush=True,
+    )
+    return steps
+
+
+# ------------------------------------------------------------------ agreement
+
+
+def refuse_differing_machines(
+    strategy: tf.distribute.Strategy, choices: RunChoices, config: Config
+) -> None:
+    """Raises UsageError if machines began with different flags or files."""
+    free = ('microbatch', 'remat', 'on_nonfinite', 'rewinds', 'log_every',
+            'checkpoint_every')  # fmt: skip
+    known = {
+        **config.run,
+        **{name: getattr(choices, name) for name in free},
+        'the config': config.replace(run={}).to_json(),
+        'the weights of --init': choices.init
+        and files.digest_of(pathlib.Path(choices.init) / WEIGHTS),
+    }
+    if unlike := distribution.differing(strategy, known):
+        raise errors.UsageError(
+            'machines of --strategy=multiworker differ in '
+            f'{", ".join(unlike)}; start the same command on all, with the '
+            'same code and text'
+        )
+
+
+def refuse_other_vocabularies(
+    auxiliaries: Mapping[str, Auxiliary], tokenizer_file: pathlib.Path
+) -> None:
+    """Raises UsageError if an auxiliary encoder reads other tokens.
+
+    Args:
+        auxiliaries: the auxiliary encoders of the rows, by name.
+        tokenizer_file: of this run.
+    """
+    for name, auxiliary in auxiliaries.items():
+        if not auxiliary.workdir:
+            continue
+        theirs = pathlib.Path(auxiliary.workdir) / tokenizer_file.name
+        same = theirs.is_file() and (
+            theirs.read_bytes() == tokenizer_file.read_bytes()
+        )
+        if not same:
+            raise errors.UsageError(
+                f'{name} begins with {auxiliary.workdir}, which has '
+                f'another {tokenizer_file.name} than this run; name it '
+                f'with --vocab={theirs}, or --init that workdir'
+            )
+
+
+# --------------------------------------------------- model, optimizer, state
+
+
+def build_or_reuse(
+    decisions: Decisions,
+    plan: Plan,
+    data: RunData,
+    labelled: LabelledData | None,
+    shared: BuildCache,
+) -> Build:
+    """Builds model, optimizer and state, or resets a build of the sweep."""
+    choices, config, rules, warmup_steps, _ = decisions
+    shape = shape_of(choices, config, rules, warmup_steps)
+    dataset = data.batches.dataset(0, 1)
+    if shape in shared.builds:
+        reused = shared.builds[shape]
+        reused.reset(choices, dataset)
+        return reused
+    new = make_build(
+        choices, config, data.tokenizer.specials, shared.strategy,
+        (rules, warmup_steps), dataset,
+        _training_statistics(plan, data, labelled),
+    )  # fmt: skip
+    new.heldout = make_heldout(new.model, plan, data, labelled)
+    if not new.state.variables():  # `reset` empties no state
+        shared.add(shape, new)
+    return new
+
+
+def shape_of(
+    choices: RunChoices,
+    config: Config,
+    rules: optim.Preset,
+    warmup_steps: int,
+) -> str:
+    """Returns, as JSON, all that decides the graphs of a run."""
+    flags = [getattr(choices, name) for name in SHAPE]
+    values = config.replace(run={}).to_json()
+    return json.dumps([values, flags, rules, warmup_steps])
+
+
+def make_build(
+    choices: RunChoices,
+    config: Config,
+    specials: Specials,
+    strategy: tf.distribute.Strategy,
+    update: tuple[optim.Preset, int],
+    dataset: tf.data.Dataset,
+    statistics: Statistics,
+) -> Build:
+    """Builds model, optimizer, state and trainer.
+
+    Args:
+        choices: with the number of steps.
+        update: rules of the optimizer, and updates of the warm-up.
+        dataset: flat views, of the shapes of the run's.
+        statistics: of the training text.
+    """
+    rules, warmup_steps = update
+    with strategy.scope():
+        model = Model(
+            config, specials, choices.seed, deviation=choices.init_deviation
+        )
+        model.encoder.remat = choices.remat
+        learning = {
+            path: variable
+            for path, variable in model.trainable.items()
+            if not (choices.freeze and path.startswith('encoder/'))
+        }
+        shares = {}
+        if choices.layer_decay != 1.0:
+            shares = optim.layer_shares(
+                learning, model.encoder.depth, choices.layer_decay
+            )
+        optimizer = optim.AdamW(learning, rules, shares, model.no_decay)
+    peak = tf.Variable(choices.learning_rate, dtype=tf.float32, trainable=False)
+    state = State(model, strategy, choices.batch_size)
+    step = tf.Variable(0, dtype=tf.int64, trainable=False)
+
+    def rate(step: tf.Tensor) -> tf.Tensor:
+        now = peak.read_value()
+        return optim.schedule(step, now, warmup_steps, choices.steps, rules)
+
+    trainer = loop.Trainer(
+        model, dataset, strategy, optimizer, step, rate, statistics,
+        choices.seed, choices.batch_size, choices.xla, state,
+        choices.microbatch,
+    )  # fmt: skip
+    return Build(model, optimizer, peak, state, trainer)
+
+
+def _training_statistics(
+    plan: Plan, data: RunData, labelled: LabelledData | None
+) -> Statistics:
+    """Returns token and label counts of the training text."""
+    counts = data.counts
+    if labelled is not None:
+        return labelled.statistics(
+            counts, False, plan, data.tokenizer.control_ids
+        )
+    by_row = {}
+    if data.translations is not None:
+        tokens = data.translations.train.counts(len(counts))
+        readers = plan.readers_of('translations')
+        by_row = dict.fromkeys(readers, Statistics(tokens, tokens))
+    return Statistics(counts, counts, by_row=by_row)
+
+
+def make_heldout(
+    model: Model,
+    plan: Plan,
+    data: RunData,
+    labelled: LabelledData | None = None,
+) -> loop.Heldout | loop.HeldoutLanguages:
+    """Returns the measurement of held-out text: as a whole, or by language.
+
+    Raises: ValueError: there is not enough held-out text.
+    """
+    counts, specials = data.counts, data.tokenizer.specials
+    stores = data.text.by_language if data.text else {'': (None, None)}
+    most = batches.HELDOUT_SEQUENCES // min(len(stores), MOST_LANGUAGES)
+    measured = {}
+    for language, (trained, held) in stores.items():
+        statistics, measures, others = Statistics(counts, counts), {}, ()
+        if not measured:  # texts of no language are measured with the first
+            others = labelled and labelled.heldout, (
+                data.pairs and data.pairs.heldout
+            )
+        if labelled is not None and not measured:
+            measures = labelled.measures
+            statistics = labelled.statistics(
+                counts, True, plan, data.tokenizer.control_ids
+            )
+        if held is not None:
+            statistics = statistics._replace(
+                training=trained.counts, measured=held.counts
+            )
+        try:
+            views = batches.heldout_views(
+                held, plan, specials, *others, most=most
+            )
+        except ValueError as error:
+            if len(stores) == 1:
+                raise
+            views = {}  # of a few lines; the others are measured
+            print(f'{language} is not measured: {error}', flush=True)
+        if views:
+            measured[language] = loop.Heldout(
+                model, views, statistics, measures
+            )
+    if data.text is not None and not measured:
+        raise ValueError(
+            'no language has enough held-out text; hold out more '
+            '(--heldout=LANGUAGE=GLOB), or lower --seq_len'
+        )
+    if data.translations is not None:
+        measured |= _heldout_translations(model, plan, data)
+        return loop.HeldoutLanguages(measured)
+    return loop.HeldoutLanguages(measured) if len(stores) > 1 else measured['']
+
+
+def _heldout_translations(
+    model: Model, plan: Plan, data: RunData
+) -> dict[str, loop.Heldout]:
+    """Returns the measurement of held-out translations by pair of languages."""
+    counts, rows = data.counts, plan.readers_of('translations')
+    size, measured, lacking = len(counts), {}, set(rows)
+    for languages, held in data.translations.heldout.parts.items():
+        trained = data.translations.train.parts[languages]
+        of_pairs = Statistics(trained.tally(size), held.tally(size))
+        try:
+            views = batches.heldout_views(
+                None,
+                plan,
+                data.tokenizer.specials,
+                translations=translations.ParallelText({languages: held}),
+            )
+        except ValueError as error:  # of a pair or two
+            print(f'{languages} is not measured: {error}', flush=True)
+            continue
+        statistics = Statistics(
+            counts, counts, by_row=dict.fromkeys(rows, of_pairs)
+        )
+        measured[languages] = loop.Heldout(model, views, statistics)
+        lacking -= set(measured[languages].rows)
+    if lacking:
+        raise ValueError(
+            f'{", ".join(sorted(lacking))}: there is not one held-out '
+            'example of translations; name more with --heldout_parallel'
+        )
+    return measured
+
+
+def start_from_init(
+    decisions: Decisions,
+    model: Model,
+    started: Workdir | None,
+    labelled: LabelledData | None,
+) -> None:
+    """Copies the weights of --init into the model, and prints which.
+
+    Raises: UsageError: weights are missing that a row has to begin with.
+    """
+    variables = set(started.model.variables) if started else set()
+    for row, objective in model.objectives.items():
+        lacking = {w.path for w in objective.weights} - variables
+        lacking -= {copy.weight.path for copy in objective.copied_weights()}
+        if objective.init_complaint and lacking:
+            raise errors.UsageError(f'{row} {objective.init_complaint}')
+    if started is None:
+        return
+    source = labelled and labelled.source
+    source = source or f'--init={decisions.choices.init}'
+    print(f'{source}: {started.start(model)}', flush=True)
+    before, after = started.config.pooling, decisions.config.pooling
+    if before != after:
+        print(f'{source} pools by {before}, this run by {after}', flush=True)
+
+
+# ------------------------------------------------------------ loop and saving
+
+
+def train_and_save(
+    decisions: Decisions,
+    build: Build,
+    data: RunData,
+    strategy: tf.distribute.Strategy,
+    labelled: LabelledData | None,
+    judged: Judgements | None,
+) -> dict[str, Any]:
+    """Trains from the last checkpoint, or from the start, to metrics.json.
+
+    Returns:
+        What metrics.json holds.
+    """
+    choices, config = decisions.choices, decisions.config
+    chief = distribution.is_chief(strategy)
+    model, state, trainer = build.model, build.state, build.trainer
+    workdir = pathlib.Path(choices.workdir)
+    goal = _goal(choices, labelled, judged)
+    evaluator = None
+    if judged is not None and chief:
+        evaluator = _evaluator(judged, model, data, config, decisions.pace)
+    checkpointed = {
+        f'model/{k}': v.value for k, v in model.checkpointed.items()
+    }
+    slots = build.optimizer.slots
+    checkpointed |= {f'optimizer/{k}': v for k, v in slots.items()}
+    checkpoints = checkpoint.Checkpoints(
+        workdir, choices.keep_checkpoints, chief
+    )
+    first = checkpoints.restore(checkpointed, state.variables())
+    state.broadcast()
+    restored = distribution.gather_numbers(strategy, first)
+    if (restored != first).any():
+        steps = ', '.join(str(step) for step in restored[:, 0].tolist())
+        raise errors.UsageError(
+            f'--workdir={workdir} is another folder, or another state of '
+            f'it, on each machine (checkpoints of steps {steps}); name one '
+            'that all of them reach'
+        )
+    trainer.step.assign(first)
+    dataset = data.batches.dataset(first, max(choices.steps, first + 1))
+    trainer.train_dataset = dataset
+    size = sum(int(tf.size(v)) for v in build.optimizer.variables.values())
+    replicas = strategy.num_replicas_in_sync
+    print(
+        f'{choices.objectives}: {size:,} weights, {config.precision}, '
+        f'{replicas} replica{"s" if replicas > 1 else ""}, '
+        f'{choices.steps:,} steps of {choices.batch_size} x '
+        f'{choices.seq_len} tokens',
+        flush=True,
+    )
+
+    def write_weights(now: int) -> None:
+        """Writes weights.safetensors, the exported weights."""
+        tensors = {k: v.numpy() for k, v in model.exported.items()}
+        if data.counts.any():
+            tensors['unigram'] = data.counts
+        checkpoint.write_weights(workdir, tensors, now)
+
+    def save(now: int) -> None:
+        """Writes a checkpoint, and the exported weights."""
+        checkpoints.save(now, checkpointed | state.gather())
+        if chief and goal is None:
+            write_weights(now)
+
+    def rewind(failed: int) -> int:
+        """Restores the last checkpoint, and skips to the batch after `failed`.
+        """
+        before = checkpoints.restore(checkpointed, state.variables())
+        state.broadcast()
+        trainer.step.assign(failed)
+        trainer.restart(data.batches.dataset(failed, choices.steps))
+        restored = distribution.gather_numbers(strategy, before)
+        if (restored != before).any():
+            raise RuntimeError(
+                f'machines find different checkpoints in {workdir}; start '
+                'the same command again'
+            )
+        checkpoints.rewound(before, failed, checkpointed | state.gather())
+        if chief and goal is None:
+            write_weights(failed)
+        return before
+
+    # A run that was stopped between the two, or a file that is damaged.
+    if chief and first and goal is None:
+        if checkpoint.weights_step(workdir, checked=True) != first:
+            write_weights(first)
+    return fit.Fit(
+        workdir, trainer, build.heldout, decisions.pace,
+        fit.view_sizes(dataset), save, write_weights, chief, goal, evaluator,
+        rewind if choices.on_nonfinite == 'rewind' else None,
+        checkpoints, choices.rewinds, choices.grace_seconds,
+        functools.partial(distribution.any_process, strategy),
+    ).run()  # fmt: skip
+
+
+def _goal(
+    choices: RunChoices,
+    labelled: LabelledData | None,
+    judged: Judgements | None,
+) -> fit.Goal | None:
+    """Returns the criterion of the weights that stay; None: the last weights.
+    """
+    goal = labelled and labelled.goal
+    if choices.best:
+        goal = fit.Goal(fit.LOSS, lowest=True)
+    if judged is not None and isinstance(choices.best, str):
+        goal = fit.Goal(judged.name)
+    if goal is not None:
+        goal = goal._replace(patience=choices.patience_evals)
+    return goal
+
+
+def _evaluator(
+    judged: Judgements,
+    model: Model,
+    data: RunData,
+    config: Config,
+    pace: fit.Pace,
+) -> Evaluator:
+    """Returns the evaluator of the model in training."""
+    counts = data.counts if data.counts.any() else None
+    loaded = Loaded(Workdir(model, data.tokenizer, config, counts))
+    evaluator = Evaluator(judged, loaded.vectors)
+    print(
+        f'{judged.spec}: {judged.name} is measured every '
+        f'{pace.evaluate:,} steps'
+        + (f', {evaluator.cut:,} texts are truncated' if evaluator.cut else ''),
+        flush=True,
+    )
+    return evaluator

@@ -278,7 +278,7 @@ class ClassesTest(Checks, absltest.TestCase):
             prepared = self.prepare(rows, labels)
             loaded = prepared.labelled.started
             self.assertEqual('label' in loaded.model.objectives, taken)
-            self.assertEqual(prepared.labelled.kept['labels'], labels)
+            self.assertEqual(prepared.labelled.config_fields['labels'], labels)
 
     def test_rows_beyond_the_length_are_counted(self):
         rows = rows_of(DEV, text='text', label='label')
@@ -542,7 +542,7 @@ class SeveralTest(absltest.TestCase):
         grid = {'learning_rate': (1.0, 2.0)}
         with (
             mock.patch.dict(finetune.GRIDS, infoword=grid),
-            mock.patch.object(finetune, 'begin', side_effect=train_),
+            mock.patch.object(finetune, 'check_and_run', side_effect=train_),
         ):
             done = run('several', '--sweep=infoword', '--seeds=2',
                        f'--test={TEST}', f'--predict={TEXTS}')  # fmt: skip
@@ -829,7 +829,7 @@ class ColumnsTest(Checks, absltest.TestCase):
         short.write_text(''.join(f'"{a}","{b}"\n' for a, _, b in rows))
         choices = (f'--columns={",".join(names)}', '--text=one', '--pair=two',
                  '--label=kind')  # fmt: skip
-        options = quick.given(
+        options = quick.choices(
             *choices, f'--train={bare}', f'--dev={named}', f'--extra={short}',
             kind=distill.DistillChoices,
         )  # fmt: skip
@@ -841,7 +841,7 @@ class ColumnsTest(Checks, absltest.TestCase):
             self.assertEqual(actual.labels, [row[1] for row in rows])
         np.testing.assert_array_equal(parts['train'].lines, range(1, 13))
         np.testing.assert_array_equal(parts['heldout'].lines, range(2, 14))
-        options = quick.given(
+        options = quick.choices(
             *choices, f'--test={bare}', f'--predict={short}',
             kind=classify.ClassifyChoices,
         )  # fmt: skip
@@ -891,7 +891,7 @@ class ClassifyPartsTest(places.Folder, Checks, parameterized.TestCase):
             (self.folder / f'test-{language}.tsv').write_text(''.join(lines))
 
     def options(self, *more):
-        return quick.given(
+        return quick.choices(
             '--text=sentence1', '--pair=sentence2', '--label=gold_label',
             *more, kind=classify.ClassifyChoices,
         )  # fmt: skip

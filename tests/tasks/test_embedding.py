@@ -375,7 +375,7 @@ class EmbeddingCommandTest(Checks, parameterized.TestCase):
         # A table is compared as its teacher is, too.
         prepared = self.prepared(f'--teacher={folder}', LOOKUP)
         self.assertEqual(prepared.labelled.started.config.similarity, 'dot')
-        self.assertEqual(prepared.labelled.kept['prompt'], 'query')
+        self.assertEqual(prepared.labelled.config_fields['prompt'], 'query')
 
     def test_a_narrower_student_with_a_vocabulary_of_its_own(self):
         """The teacher reads strings; the projection is left behind."""

@@ -202,7 +202,7 @@ class FlowCommandTest(command.Checks, absltest.TestCase):
 
         flags = (f'--init={workdir}', '--objectives=simcse', '--steps=2',
                  '--checkpoint_every=1')  # fmt: skip
-        with quick.kept(folder / 'whole', folder / 'broken', at=2):
+        with quick.copy_before(folder / 'whole', folder / 'broken', at=2):
             runs.run_here(folder / 'whole', *flags)
         runs.run_here(folder / 'broken', *flags)
         whole, broken = folder / 'whole', folder / 'broken'

@@ -163,7 +163,7 @@ class GlueTest(Checks, absltest.TestCase):
             actual.counts['label'], np.bincount(actual.targets['label'])
         )
         self.assertEqual(prepared.choices.settings['label.classes'], 2)
-        self.assertEqual(prepared.labelled.kept['max_length'], 24)
+        self.assertEqual(prepared.labelled.config_fields['max_length'], 24)
 
 
 class GluePartsTest(places.Folder, absltest.TestCase):
@@ -242,7 +242,9 @@ class GlueSweepTest(Checks, absltest.TestCase):
         choices = commands.flagfile
         more = '--test=a\n--predict=b\n--columns=c,d\n'
         with (
-            mock.patch.object(finetune, 'begin', side_effect=AssertionError),
+            mock.patch.object(
+                finetune, 'check_and_run', side_effect=AssertionError
+            ),
             mock.patch.object(
                 commands, 'flagfile', lambda chosen: choices(chosen) + more
             ),

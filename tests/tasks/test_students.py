@@ -17,7 +17,7 @@ from infoword_tf import errors, files
 from infoword_tf.config import Config
 from infoword_tf.data import tables
 from infoword_tf.data.examples import format_texts
-from infoword_tf.training import built
+from infoword_tf.training.run import BuildCache
 from tasks import classify, distill, finetune, measures, teacher
 from tests import places
 from tests.eager import eagerly
@@ -535,7 +535,7 @@ class StudentsSweepTest(absltest.TestCase):
         }
         self.enterContext(mock.patch.dict(finetune.GRIDS, pkd=grid))
         self.enterContext(
-            mock.patch.object(finetune, 'begin', side_effect=self.train)
+            mock.patch.object(finetune, 'check_and_run', side_effect=self.train)
         )
         self.enterContext(mock.patch.object(finetune, 'draw'))
         self.enterContext(mock.patch.object(finetune, 'finish'))
@@ -585,10 +585,10 @@ class StudentsSweepTest(absltest.TestCase):
         )
 
     def test_few_shapes_are_kept(self):
-        shared = built.Shared()
+        shared = BuildCache()
         for number in range(9):
-            shared.keep(str(number), mock.MagicMock())
-        self.assertEqual(list(shared.built), list('345678'))
+            shared.add(str(number), mock.MagicMock())
+        self.assertEqual(list(shared.builds), list('345678'))
 
 
 class StudentsComplaintsTest(Checks, parameterized.TestCase):

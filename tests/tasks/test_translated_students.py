@@ -64,7 +64,7 @@ def run(name, *more):
 
 class TextsTest(absltest.TestCase):
     def options(self, *more):
-        return quick.given(
+        return quick.choices(
             f'--parallel={PARALLEL}', f'--heldout_parallel={HELDOUT}', *more,
             kind=distill.DistillChoices,
         )  # fmt: skip

@@ -16,7 +16,7 @@ from infoword_tf.choices import RunChoices
 from infoword_tf.config import Config
 from infoword_tf.data.documents import split_sentences
 from infoword_tf.evaluation import judgements
-from infoword_tf.training import begin, distribution
+from infoword_tf.training import checks, distribution
 from infoword_tf.training.evaluators import Evaluator
 from tasks import retrieval, sts
 from tests import places, quick, runs, zoo
@@ -114,7 +114,7 @@ class BestTest(parameterized.TestCase):
         best = self.check(workdir, STS)
         self.assertEqual(round(best, 2), spearman(workdir))
         self.assertEqual(infoword_tf.load(workdir).vectors.is_table, is_table)
-        self.assertRegex(shown, 'sts/spearman is measured every 1 .*are cut')
+        self.assertRegex(shown, 'sts/spearman is measured every 1 .*are trunc')
         self.assertIn(f'| spearman {best:.4f}\n', shown)
         self.assertIn(f'\nsts/spearman: {best:.4f}\n', shown)
         config = Config.read(workdir)
@@ -174,7 +174,7 @@ class BestTest(parameterized.TestCase):
         folder = places.make()
         pairs = shutil.copy(PAIRS, folder / 'own.tsv')
         flags = f'--best=sts:{pairs}', '--checkpoint_every=2'
-        with quick.kept(folder / 'whole', folder / 'broken', at=4):
+        with quick.copy_before(folder / 'whole', folder / 'broken', at=4):
             train(folder / 'whole', *flags)
         self.assertEqual(checkpoint.last_step(folder / 'broken'), 2)
         with open(pairs, 'a') as file:
@@ -290,9 +290,9 @@ class ComplaintsTest(absltest.TestCase):
             (f'retrieval:{BEIR}/qrels/train.tsv', 'its splits are dev, test'),
         ):
             with self.assertRaisesRegex(errors.UsageError, message):
-                begin.judged_by(RunChoices(best=best))
+                checks.read_judgements(RunChoices(best=best))
         for best in (None, True, False):
-            self.assertIsNone(begin.judged_by(RunChoices(best=best)))
+            self.assertIsNone(checks.read_judgements(RunChoices(best=best)))
 
     def test_how_it_is_typed(self):
         """Alone as ever, or with what is measured."""
