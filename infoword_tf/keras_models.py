@@ -43,7 +43,7 @@ from infoword_tf.layers.pooling import POOLINGS
 from infoword_tf.text import strings
 from infoword_tf.text.layout import layout_of
 from infoword_tf.text.template import Template
-from infoword_tf.text.tokenizer import Tokenizer as StringTokenizer
+from infoword_tf.text.tokenizer import TextTokenizer
 from infoword_tf.workdir import Workdir, read_tokenizer, write_tokenizer
 
 if keras.backend.backend() != 'tensorflow':
@@ -472,7 +472,7 @@ class TextEncoder(_Preset, _StringLayer):
 
 def _to_json(
     config: Config,
-    tokenizer: StringTokenizer,
+    tokenizer: TextTokenizer,
     unigram: np.ndarray | None = None,
 ) -> dict[str, Any]:
     """Serializes a model to JSON, without weights."""
