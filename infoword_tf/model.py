@@ -304,7 +304,7 @@ class Model:
         }
 
     def _with_sources(self, name: str) -> list[tuple[Any, Any]]:
-        """Pairs weights of an auxiliary encoder with those of the encoder."""
+        """Pairs weights of an auxiliary encoder with the weights followed."""
         weights = self.encoders[name].weights
         return list(zip(weights, self.encoder.weights, strict=True))
 

@@ -10,6 +10,8 @@ import sys
 
 from absl.testing import parameterized
 
+from tests import language
+
 ROOT = pathlib.Path(__file__).parent.parent
 LIBRARY = ROOT / 'infoword_tf'
 # What each folder may import of the others; benchmarks/encode.py measures
@@ -84,10 +86,10 @@ def infinities(tree):
             actual = name.lower() in ('inf', 'ninf', 'infty', 'finfo')
             actual |= name.lower() == 'infinity'
         elif isinstance(node, ast.Call):
-            given = [x.value for x in node.args if isinstance(x, ast.Constant)]
+            values = [x.value for x in node.args if isinstance(x, ast.Constant)]
             actual = ast.unparse(node.func) == 'float' and any(
                 str(x).strip().lower().lstrip('+-').startswith('inf')
-                for x in given
+                for x in values
             )
         elif isinstance(node, ast.Constant):
             actual = isinstance(node.value, float) and node.value > 3.4e38
@@ -108,11 +110,11 @@ def dangers(tree):
                     yield name
         elif isinstance(node, ast.Call):
             called = ast.unparse(node.func)
-            given = {x.arg: ast.unparse(x.value) for x in node.keywords}
+            keywords = {x.arg: ast.unparse(x.value) for x in node.keywords}
             if called in ('eval', 'exec', 'os.system', 'os.popen') or (
                 called.split('.')[-1] in ('unpack_archive', 'extractall')
-                or given.get('allow_pickle', 'False') != 'False'
-                or given.get('shell', 'False') != 'False'
+                or keywords.get('allow_pickle', 'False') != 'False'
+                or keywords.get('shell', 'False') != 'False'
             ):
                 yield called
 
@@ -129,6 +131,43 @@ class HouseTest(parameterized.TestCase):
         self.assertEqual(done.returncode, 0, done.stdout + done.stderr)
 
     @parameterized.parameters(*DIRECTIONS)
+    def test_language(self, folder):
+        """First lines, names and glossaries; tests are free in their prose."""
+        complaints = [
+            complaint
+            for file in sources(folder)
+            for complaint in language.complaints(file, folder != 'tests')
+        ]
+        self.assertEmpty(complaints, '\n'.join(complaints))
+
+    @parameterized.parameters(
+        ('def f():\n    """What it is."""', ['no verb first', 'pronoun']),
+        ('def f():\n    """Returns the texts."""', []),
+        ('def f():\n    """Returns those texts."""', ['pronoun']),
+        ('class C:\n    """Of a run."""', ['no noun first']),
+        ('class C:\n    """A run."""', []),
+        ('@property\ndef f(self):\n    """The width."""', []),
+        ('found = 1', ['name']),
+        ('def f(given): pass', ['name']),
+        ('self.kept = 1', ['name']),
+        ('tokens = found', []),
+        ('"""Text.\n\nGlossary of shapes: B rows, C classes.\n"""',
+         ['glossary']),
+    )  # fmt: skip
+    def test_what_breaks_a_rule_of_language(self, code, rules):
+        path = pathlib.Path(self.create_tempdir().full_path) / 'code.py'
+        path.write_text(code)
+        actual = [line.split(': ')[1] for line in language.complaints(path)]
+        self.assertLen(actual, len(rules))
+        for rule, start in zip(actual, rules, strict=True):
+            self.assertStartsWith(rule, start)
+
+    def test_classes_have_unique_names(self):
+        names = language.class_names(sources(*set(DIRECTIONS) - {'tests'}))
+        self.assertGreater(len(names), 300)
+        self.assertCountEqual(names, set(names))
+
+    @parameterized.parameters(*DIRECTIONS)
     def test_imports_go_one_way(self, folder):
         forbidden = set(DIRECTIONS) - DIRECTIONS[folder] - {folder}
         for file in sources(folder):
@@ -139,13 +178,13 @@ class HouseTest(parameterized.TestCase):
         """Its folders, and the files beside them, import in no circle."""
         actual = {}
         for file in sources(LIBRARY):
-            own = file.relative_to(LIBRARY).parts[0].removesuffix('.py')
+            room = file.relative_to(LIBRARY).parts[0].removesuffix('.py')
             expected = {
                 module.split('.')[1]
                 for module in imports(file, top_level_only=False)
                 if module.startswith('infoword_tf.')
             }
-            actual[own] = actual.get(own, set()) | expected - {own}
+            actual[room] = actual.get(room, set()) | expected - {room}
         self.assertIn('model', actual['training'])
         graphlib.TopologicalSorter(actual).prepare()  # complains of a circle
 

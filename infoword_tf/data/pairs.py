@@ -47,7 +47,7 @@ TRIES = 16  # other segments, of which the best length is taken
 _BLOCK = 64  # flags looked at at once, three sentences or so
 
 
-class _Spans(NamedTuple):
+class _Sides(NamedTuple):
     """Places of pairs in the store: A is first..middle, B is middle..end."""
 
     first: np.ndarray
@@ -151,7 +151,7 @@ class PairSource(Source):
             labels = np.zeros(self.pairs, np.int32)
             pairs = self._read(true, true, labels, random)
             repeated = np.repeat(np.arange(self.pairs), self.negatives)
-            true = _Spans(*(x[repeated] for x in true))
+            true = _Sides(*(x[repeated] for x in true))
             others = self._others(chosen[repeated], true, random)
             labels = np.ones(len(repeated), np.int32)
             return pairs._replace(
@@ -159,7 +159,7 @@ class PairSource(Source):
             )
         is_random = random.random(self.pairs) < RANDOM_SHARE
         others = self._others(chosen, true, random)
-        second = _Spans(
+        second = _Sides(
             *(
                 np.where(is_random, x, y)
                 for x, y in zip(others, true, strict=True)
@@ -176,14 +176,14 @@ class PairSource(Source):
             self.length + 2,
         )
         order = np.argsort(sequence, kind='stable')
-        true, second = (_Spans(*(x[order] for x in y)) for y in (true, second))
+        true, second = (_Sides(*(x[order] for x in y)) for y in (true, second))
         max_tokens = sizes[order] - SPECIALS
         counts = np.bincount(sequence, minlength=self.batch_size)
         return self._read(
             true, second, labels[order], random, max_tokens
         )._replace(slots=np.arange(self.slots) < counts[:, None])
 
-    def _spans(self, number: np.ndarray, random: np.random.Generator) -> _Spans:
+    def _spans(self, number: np.ndarray, random: np.random.Generator) -> _Sides:
         """Returns where pairs [n] lie, by number, before truncation."""
         max_tokens = self.length - 1
         which = np.searchsorted(self.numbers, number, 'right') - 1
@@ -216,11 +216,11 @@ class PairSource(Source):
         end = self._sentence_after(
             np.where(several > 0, first + enough - 1, middle), stop
         )
-        return _Spans(first, middle, end)
+        return _Sides(first, middle, end)
 
     def _others(
-        self, number: np.ndarray, true: _Spans, random: np.random.Generator
-    ) -> _Spans:
+        self, number: np.ndarray, true: _Sides, random: np.random.Generator
+    ) -> _Sides:
         """Draws a pair of another document for each of n pairs."""
         n, max_tokens = len(number), self.length - 1
         which = np.searchsorted(self.numbers, number, 'right') - 1
@@ -229,7 +229,7 @@ class PairSource(Source):
         drawn = (random.random((TRIES, n)) * left).astype(np.int64)
         drawn += np.where(drawn >= begin, end - begin, 0)
         others = self._spans(drawn.ravel(), random)
-        others = _Spans(*(x.reshape(TRIES, n) for x in others))
+        others = _Sides(*(x.reshape(TRIES, n) for x in others))
         a = true.middle - true.first
         target = cut_lengths(a, true.end - true.middle, max_tokens)
         lengths = cut_lengths(a, others.end - others.middle, max_tokens)
@@ -237,12 +237,12 @@ class PairSource(Source):
             sum(np.abs(x - y) for x, y in zip(lengths, target, strict=True)),
             axis=0,
         )
-        return _Spans(*(x[best, np.arange(n)] for x in others))
+        return _Sides(*(x[best, np.arange(n)] for x in others))
 
     def _read(
         self,
-        first: _Spans,
-        second: _Spans,
+        first: _Sides,
+        second: _Sides,
         labels: np.ndarray,
         random: np.random.Generator,
         max_tokens: np.ndarray | None = None,
@@ -349,7 +349,7 @@ def share_sequences(
     return sequence, sizes
 
 
-def _lengths(first: _Spans, second: _Spans) -> np.ndarray:
+def _lengths(first: _Sides, second: _Sides) -> np.ndarray:
     """Returns lengths of A and B before truncation, [2, n]."""
     return np.stack([first.middle - first.first, second.end - second.middle])
 

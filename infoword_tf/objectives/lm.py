@@ -148,7 +148,7 @@ class RecurrentTokens(NextTokens):
         return super().table if self.tied else self.token_table
 
 
-class Neighbours(SampledTokens):
+class BothNeighbours(SampledTokens):
     """`elmo`: the words after and before each place, by two LSTMs.
 
     Learns: states of words, of all layers, from spelling and context.
@@ -246,7 +246,7 @@ GPT = Row(
     products=Scoring.all_pairs,
 )
 ELMO = Row(
-    objective=Neighbours,
+    objective=BothNeighbours,
     a='what comes before, or after',
     b='next word, or the one before',
     relation='a word and all text on one side of it (ELMo)',
