@@ -606,6 +606,8 @@ class StudentsComplaintsTest(Checks, parameterized.TestCase):
          '--patience=last: a student of 1 layers has none below its last'),
         ('not_tuned', [f'--teacher={finetuning.init()}'],
          'was never fine-tuned: none of its rows knows labels'),
+        ('glue', ['--train=', '--dev=', '--task=sts-b', '--temperature=2'],
+         '--task=sts-b is of numbers, and they have no temperature'),
         ('task', ['--regress', '--label=text'], 'is no score'),
         ('texts', ['--label.texts=choices'],
          'was fine-tuned with --label.texts=joined, this is choices'),
