@@ -293,7 +293,7 @@ def prepare(
         best = judged(teacher, task, scores, true, splits['heldout'])
         config = teacher.described(task.metrics[0], best)
         fields = {**labelled.config_fields, 'teacher': config}
-        labelled = labelled._replace(**changes, kept=fields)
+        labelled = labelled._replace(**changes, config_fields=fields)
         results = {f'teacher_{task.metrics[0]}': round(best, 6)}
     record = {
         **labelled.record,

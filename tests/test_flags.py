@@ -539,7 +539,7 @@ def of_lm():
     loaded.tokenizer.tokenize = lambda texts: tf.strings.unicode_decode(
         texts, 'UTF-8'
     )
-    loaded.tokenizer.text.return_value = ''
+    loaded.tokenizer.detokenize.return_value = ''
     return loaded
 
 

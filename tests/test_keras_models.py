@@ -515,7 +515,7 @@ class SavedTest(parameterized.TestCase):
         (('version', 0), 'is of version 0 .* reads version 1'),
         (('config', 'version', 99), 'has version 99'),
         (('files', '../vocab.txt', ''), 'damaged, or made to do harm'),
-        (('config', 'vocabulary', 'other'), 'its pieces are not those'),
+        (('config', 'vocabulary', 'other'), 'its tokens are not those'),
         (('config', 'encoder', 'name', 'later'), 'later'),
     )
     def test_of_another_version(self, changed, message):

@@ -282,7 +282,7 @@ class TracedTest(absltest.TestCase):
             for kind, name in (
                 (loop.Trainer, 'train_step'),
                 (fit.Fit, '_act'),
-                (loop.Heldout, '_head_candidates'),
+                (loop.Heldout, '_first_candidates'),
                 (loop.Heldout, '_batch_sums'),
             ):
                 stack.enter_context(noted(kind, name))
@@ -293,7 +293,7 @@ class TracedTest(absltest.TestCase):
             )  # fmt: skip
         self.assertEqual(
             actual,
-            ['train_step', '_act', '_act', '_head_candidates', '_batch_sums',
+            ['train_step', '_act', '_act', '_first_candidates', '_batch_sums',
              '_act', '_act'],
         )  # fmt: skip
 

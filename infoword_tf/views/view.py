@@ -157,7 +157,7 @@ class ViewSpec(NamedTuple):
 
 _TEXT = 'The state of each [CLS] in bold stands for its text.'
 CAPTIONS = {  # by `Reads.where`, for pictures
-    'pieces': 'The states of orange words are compared with what the arrows '
+    'tokens': 'The states of orange words are compared with what the arrows '
     'name.',
     'queries': 'The query states are compared with what the arrows name, in '
     'the order of the numbers.',

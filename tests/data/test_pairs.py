@@ -294,7 +294,7 @@ class SharedRowsTest(parameterized.TestCase):
         # A row that has all the pairs it may have takes no more.
         row, _ = pairs.share_sequences(np.array([8, 4, 2, 2]), 2, 2, 10)
         np.testing.assert_array_equal(row, [0, 1, 0, 1])
-        row, _ = pairs.shared_rows(np.ones(8, int), 2, 4, 10)
+        row, _ = pairs.share_sequences(np.ones(8, int), 2, 4, 10)
         np.testing.assert_array_equal(np.bincount(row), [4, 4])
 
     @parameterized.product(

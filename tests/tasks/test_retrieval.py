@@ -184,7 +184,7 @@ class RetrievalCommandTest(places.Folder, command.Checks, absltest.TestCase):
         english = retrieval.beir_task(self.data)
         task = retrieval.beir_task(self.data, 'test', path)
         self.assertEqual(task.queries, ['trees', 'cats', 'boats'])
-        for field in ('relevance', 'own', 'query_ids', 'fingerprint'):
+        for field in ('relevance', 'same_id', 'query_ids', 'fingerprint'):
             self.assertEqual(getattr(task, field), getattr(english, field))
         record = self._run('--init=any', f'--queries={path}')
         self.assertEqual(record['task'], f'tiny (test, queries of {path})')

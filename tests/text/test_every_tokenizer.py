@@ -328,9 +328,9 @@ class SentencePieceTest(Runs, absltest.TestCase):
             operations,
         )
         self.assertIn(
-            'a sentencepiece vocabulary of 600 pieces, lower-cased.', card
+            'a sentencepiece vocabulary of 600 tokens, lower-cased.', card
         )
-        self.assertIn('its unknown piece', card)
+        self.assertIn('its unknown token', card)
         self.assertNotIn('more than 100 bytes', card)
 
 
@@ -370,7 +370,7 @@ class WordsTest(Runs, absltest.TestCase):
         self.assertEqual(tokenizer.detokenize([*ids, tokenizer.sep_id]), text)
 
     def check_export(self, operations, card):
-        self.assertIn('a words vocabulary of 600 pieces, with case.', card)
+        self.assertIn('a words vocabulary of 600 tokens, with case.', card)
         self.assertIn('punctuation stands apart only where', card)
 
 
