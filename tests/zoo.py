@@ -214,7 +214,7 @@ CASES: dict[str, Case] = {
     'rnn_lm_gru': of('rnn_lm', 'rnn', cell='gru', tied=False, sampled=24).also(
         MICROBATCH, JAX
     ),
-    'rnn_lm_plain': of('rnn_lm', 'rnn', cell='plain').also(JAX),
+    'rnn_lm_plain': of('rnn_lm', 'rnn', cell='plain'),
     'elmo': Case('elmo', 'elmo', layers=2).also(REPLICAS, JAX),
     'elmo_sampled': of('elmo', 'elmo', sampled=24).also(MICROBATCH),
     'plm': Case('plm', 'relative', layers=2).also(

@@ -29,8 +29,6 @@ PIPELINE = (
 class ServedTest(parameterized.TestCase):
     @parameterized.parameters(
         (28, *STEP, f'--serve={step.PEER}'),
-        (32, *STEP, '--serve=transformer_xl', '--memory_length=8'),
-        (64, *PIPELINE, '--serve=spans'),
         (32, *PIPELINE, '--serve=training'),
     )
     def test_contestants(self, amount, *typed):

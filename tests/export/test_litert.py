@@ -281,7 +281,7 @@ class VectorsTest(parameterized.TestCase):
 
 
 class FineTunedTest(parameterized.TestCase):
-    @parameterized.parameters('pairs', 'number', 'several')
+    @parameterized.parameters('pairs', 'several')
     def test_beside_the_workdir(self, kind):
         workdir = finetuned.workdir(kind)
         actual = make(kind, workdir, precision='float32')
