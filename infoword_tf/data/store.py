@@ -167,16 +167,16 @@ def tokenized(documents: Iterable[Document], tokenizer: Any) -> Texts:
             strings.append(b'')
             after.append(tokenizer.sep_id)
             is_first.append(False)
-        pieces = tokenizer.tokenize_flat(strings)
-        begins, ends = pieces.row_splits[:-1], pieces.row_splits[1:]
+        flat = tokenizer.tokenize_flat(strings)
+        begins, ends = flat.row_splits[:-1], flat.row_splits[1:]
         first, added = np.array(is_first), np.array(after)
-        flags = pieces.word_starts.astype(np.uint8) * WORD_START
+        flags = flat.word_starts.astype(np.uint8) * WORD_START
         flags[begins[first & (ends > begins)]] |= SENTENCE_START
         is_sep = added == tokenizer.sep_id
         more = np.where(is_sep, WORD_START | SEPARATOR, WORD_START)
         more[first & (ends == begins) & ~is_sep] |= SENTENCE_START
         adds = added >= 0
-        ids = np.insert(pieces.ids, ends[adds], added[adds])
+        ids = np.insert(flat.ids, ends[adds], added[adds])
         flags = np.insert(flags, ends[adds], more[adds])
         closing = (ends[adds] + np.arange(adds.sum()))[is_sep[adds]]
         return ids, flags, np.diff(closing, prepend=-1)

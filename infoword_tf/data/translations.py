@@ -138,10 +138,10 @@ def tokenized(
     ids, starts, sizes = [], [], []
     for begin in range(0, len(strings), _STRINGS):
         texts = [text.encode() for text in strings[begin : begin + _STRINGS]]
-        pieces = tokenizer.tokenize_flat(texts)
-        ids.append(np.asarray(pieces.ids, np.int32))
-        starts.append(np.asarray(pieces.word_starts, bool))
-        sizes.append(np.diff(pieces.row_splits))
+        tokens = tokenizer.tokenize_flat(texts)
+        ids.append(np.asarray(tokens.ids, np.int32))
+        starts.append(np.asarray(tokens.word_starts, bool))
+        sizes.append(np.diff(tokens.row_splits))
     lengths = np.concatenate(sizes).reshape(-1, 2)
     has_tokens = (lengths > 0).all(axis=1)
     sizes = np.where(has_tokens[:, None], np.minimum(lengths, most), 0).ravel()

@@ -163,7 +163,7 @@ CAPTIONS = {  # by `Reads.where`, for pictures
     'the order of the numbers.',
     'start': _TEXT,
     'example': _TEXT,
-    'next': 'The state of [CLS] tells whether the second piece of text goes '
+    'next': 'The state of [CLS] tells whether the second segment of text goes '
     'with the first.',
     'text': 'All states are wanted: a mean of them stands for the text.',
     'following': 'Every state is compared with the word that comes next.',
