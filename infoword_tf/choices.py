@@ -308,8 +308,9 @@ class OptimizerChoices:
         None, 'Decoupled weight decay, not of biases and norms; by default '
         'that of --optimizer (infoword: 0.01).', at_least=0.0)
     clip_norm: float | None = flag(
-        None, 'Clip the global gradient norm to this, 0: no clipping; by '
-        'default that of --optimizer (infoword: 1).', at_least=0.0)
+        None, 'Scale gradients down where the norm over those of all weights '
+        'is larger than this; 0: no clipping; by default that of --optimizer '
+        '(infoword: 1).', at_least=0.0)
     moments: str = flag(
         'float32', "Type of Adam's averages between updates; bfloat16 takes "
         'half of the memory, with stochastic rounding.',

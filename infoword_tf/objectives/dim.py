@@ -107,10 +107,11 @@ class DeepInfoMax(Queued):
         )
 
     def score(self, batch: Batch, candidates: Pool) -> infonce.Outcome:
-        """Computes Eq. 1 over the n-grams of other sequences.
+        """Computes Eq. 1 over b and the n-grams of other sequences.
 
-        The scores are one [B, D] by [D, M] product: the n-grams of a sequence
-        have the same a.
+        Of held-out text the bound among n-grams of the positive's length comes
+        besides. The scores are one [B, D] by [D, M] product: the n-grams of a
+        sequence have the same a.
         """
         view = batch.views['ngrams']
         targets = self.text_numbers(view)  # [N]
@@ -144,6 +145,7 @@ class DeepInfoMax(Queued):
         lengths = self._lengths(view)[:, None]
         same = ops.equal(candidates.lengths[None, :], lengths)  # [N, M]
         counts = ops.where(same, counts, 0.0)
+        # Of this bound the training loss is not used.
         alike = infonce.contrast(
             positive, scores, counts, identical, weights, drop_identical=False
         )

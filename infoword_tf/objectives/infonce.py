@@ -12,14 +12,15 @@ One more term makes rows comparable: candidates drawn from q instead of from
 p(b) flatter the bound by KL(p(b) || q). It is taken on the very pairs that are
 measured, as the mean of log p(b) / q(b), so
 
-    MI = mean[ log|B~| - log p(b) / q(b) - loss ],
+    MI = mean[ log|B~| - log p(b) / q(b) - (log sum over B~ - f(a, b)) ].
 
-which for the whole vocabulary (q = 1/V) is mean[-log p(b)] - cross-entropy: a
-critic that knows p alone has exactly 0, whichever part of a text its row reads.
-(p is that of the whole text: a critic that knows p' of the measured b has
-KL(p' || p), which docs/rows.md gives by row.)
-For candidates of the batch q is p, and the term is 0. A perfect critic still
-cannot tell the c copies of b among the candidates from b:
+For candidates of the batch q is p, and the term is 0: a critic that gives all
+b one score has log|B~| - log|B~|, exactly 0. For the whole vocabulary (q =
+1/V) MI is mean[-log p(b)] - cross-entropy: a critic that knows p alone has
+exactly 0, whichever part of a text its row reads. (p is that of the whole
+text: a critic that knows p' of the measured b has KL(p' || p), see
+docs/rows.md.) A perfect critic still cannot tell the c copies of b among the
+candidates from b:
 
     ceiling = mean[ log|B~| - log p(b) / q(b) - log(1 + c) ].
 
@@ -140,10 +141,10 @@ def infonce(
     measured: Tensor | None = None,
     train_log_sum: Tensor | None = None,
 ) -> Outcome:
-    """Sums Eq. 1 over pairs.
+    """Sums the terms of Eq. 1 over pairs: loss, MI, ceiling, accuracy.
 
     Args:
-        candidates: scores over all candidates.
+        candidates: scores over all candidates, the positive among them.
         weights: [N] float32, 0 for padding.
         marginal: of b. None: candidates are drawn from p(b), and no b is
             commoner than others.
@@ -180,7 +181,9 @@ def negatives(
     counts: Tensor,
     identical: Tensor,
 ) -> Negatives:
-    """Sums scores over a multiset: column j stands for `counts` copies.
+    """Sums scores over columns, each of which counts `counts` times.
+
+    A count of 0 masks a column; of tokens it is how often one was drawn.
 
     Args:
         positive: [N] float32 scores of the positives.
@@ -220,7 +223,7 @@ def over_multiset(
     counts: Tensor,
     identical: Tensor,
 ) -> Candidates:
-    """Sums scores over the positive and a multiset, as `negatives`."""
+    """Sums scores over the positive and over columns, as `negatives`."""
     others = negatives(positive, scores, counts, identical)
     return with_positive(positive, others)
 
@@ -238,7 +241,7 @@ def contrast(
     trained: Tensor | None = None,
     earlier: Tensor | None = None,
 ) -> Outcome:
-    """Sums Eq. 1 over pairs, each with a multiset of negatives.
+    """Adds the positive to negatives, and sums the terms of Eq. 1 over pairs.
 
     Args:
         positive, scores, counts, identical: as in `negatives`; the counts are

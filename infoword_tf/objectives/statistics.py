@@ -55,18 +55,20 @@ class Statistics(NamedTuple):
         drawn: Tensor | None = None,
         inclusion: np.ndarray | None = None,
     ) -> Marginal:
-        """Computes how well targets are guessed without a text.
+        """Computes what is known of each target without a text.
 
-        The best guess without a is the most frequent token. If each token is
-        a candidate with a probability w, it is the token of the highest p / w.
+        That is log p(b) / q(b), the zero of MI; the MI of the frequencies of
+        the training text; and whether the best guess without a is right. This
+        guess is the most frequent token. If each token is a candidate with a
+        probability w, it is the token of the highest p / w.
         (Not of p / q: a copy of b is no wrong answer, and for many draws w is
         far from proportional to q.)
 
         Args:
             row: whose targets they are.
             targets: [N] int32.
-            q: [V], what candidates are drawn from; None: from p(b). There no
-                score of b alone is better than 0.
+            q: [V], what candidates are drawn from; None: from p(b), where
+                the zero is 0: no score of b alone has an MI above it.
             drawn: [n, M] int32, the draws from q that N / n pairs each, one
                 after the other, have for candidates; -1 for no draw. None:
                 all tokens are candidates, or those of the batch.

@@ -179,7 +179,11 @@ class Trainer(orbit.StandardTrainer):
     def _replica_step(
         self, batch: Mapping[str, tf.Tensor], step: tf.Tensor, alive: tf.Tensor
     ) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
-        """Returns global sums [rows, F], counts, and if an update was made."""
+        """Makes one update of a replica, by the gradient of all replicas.
+
+        Returns:
+            Global sums [rows, F], counts, and whether an update was made.
+        """
         replicas = StrategyReplicas()
         batch = {
             name: shard(x, replicas.id, replicas.count)
@@ -211,7 +215,11 @@ class Trainer(orbit.StandardTrainer):
         key: tf.Tensor,
         state: Mapping[str, Any],
     ) -> tuple[list[Any], tf.Tensor, dict[str, Any]]:
-        """Returns the replica's gradients, sums [rows, F] and new state."""
+        """Returns gradients, sums [rows, F] and new state of a replica.
+
+        The loss of a replica is its share of the global mean, so the sum of
+        these gradients over replicas is the gradient of the global batch.
+        """
         replicas = StrategyReplicas()
         variables = list(self.optimizer.variables.values())
         if self.microbatch is not None:

@@ -2,9 +2,10 @@
 
 `PRESETS` has their settings by name. The first is the paper's (Kong et al.
 2019, App. B) and the default: beta 0.9 and 0.98, epsilon 1e-6, decoupled decay
-0.01 except of biases and norms, linear warm-up and linear decay. The global
-norm is clipped once, after gradients are summed over replicas (clipped before,
-as in Keras, it would depend on their number).
+0.01 except of biases and norms, linear warm-up and linear decay. One norm over
+the gradients of all trained weights is clipped, once, after these are summed
+over replicas and microbatches and before the moments (clipped before the sum,
+as in Keras, it would depend on the number of replicas).
 """
 
 import math
@@ -36,7 +37,8 @@ class Preset(NamedTuple):
         weight_decay: of a step, as a share of the learning rate.
         decaying: endings of the paths of weights that decay.
         decay_corrected: whether decay uses the corrected learning rate.
-        clip_norm: largest global norm of the gradient; 0: no clip.
+        clip_norm: largest norm over the gradients of all weights; a larger
+            one is scaled down to it; 0: no clip.
         lr_decay: decay of the learning rate after the warm-up: 'linear',
             'cosine' or 'none'; with 'none' there is no warm-up by default.
         from_start: whether the decay is counted from the first update on, so
@@ -245,7 +247,7 @@ class AdamW:
         step: tf.Tensor,
         allowed: tf.Tensor,
     ) -> tf.Tensor:
-        """Updates every variable of the replica that runs, or none.
+        """Clips the gradients, and updates all variables of this replica.
 
         Args:
             gradients: in the order of the variables, summed over replicas,
