@@ -108,7 +108,10 @@ def factors(row: str) -> dict[str, tuple[Any, ...]]:
     for name, known in TABLE[row].settings.items():
         if row in SUMS and name in SHARED[2:]:
             continue  # those of `simcse`
-        several = known.choices or VALUES.get(name, (False, True))
+        several = known.choices or VALUES.get(name)
+        if several is None:
+            assert isinstance(known.default, bool), f'VALUES of {row}.{name}?'
+            several = False, True
         values[name] = tuple(
             sorted(several, key=lambda x, known=known: x != known.default)
         )

@@ -26,6 +26,8 @@ def values_of(setting: Setting) -> tuple[str, Any]:
         return 'yes or no', 'yes' if setting.default else 'no'
     if setting.default == '':
         return 'text', 'none'
+    if not setting.choices and setting.at_least is None:
+        return 'a number', setting.default
     values = ', '.join(setting.choices) or f'{setting.at_least:g} or more'
     if setting.at_most is not None:
         values = f'{setting.at_least:g} to {setting.at_most:g}'

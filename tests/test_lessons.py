@@ -83,7 +83,7 @@ def knows(objective, actual, nothing):
 
     Args:
         objective: of the row.
-        found: means of its sums.
+        actual: means of the sums of an outcome.
         nothing: the loss of a model that says 0, where that is the best
             constant: of rows without answers.
     """

@@ -37,7 +37,7 @@ DOCUMENTS = [
     ROOT / 'WORKSPACE.md',
     *sorted((ROOT / 'docs').glob('*.md')),
 ]
-LONGEST_README = 160  # lines: it is a page for newcomers
+LONGEST_README = 130  # lines besides those of rows: a page for newcomers
 
 
 def described():
@@ -399,7 +399,7 @@ def cells_of(text, first):
 class DocumentsTest(absltest.TestCase):
     def test_the_readme_is_one_page(self):
         lines = (ROOT / 'README.md').read_text().splitlines()
-        self.assertLessEqual(len(lines), LONGEST_README)
+        self.assertLessEqual(len(lines) - len(TABLE), LONGEST_README)
 
     def test_the_readme_shows_the_whole_table(self):
         text = (ROOT / 'README.md').read_text()
@@ -431,8 +431,10 @@ class DocumentsTest(absltest.TestCase):
                 'soft.temperature',
                 'soft_span.temperature', 'patience.width', 'embed.width',
                 'embed.pooling', 'embed_distance.width',
-                'embed_distance.pooling', 'simcse.pairs', 'diffcse.pairs',
-                'infocse.pairs',
+                'embed_distance.pooling',
+                # Of every row that reads sentences: whether --pairs was given.
+                *(f'{row}.pairs' for row in TABLE
+                  if 'sentences' in TABLE[row].views),
             },
         )  # fmt: skip
         defined = flags.FlagValues()

@@ -71,8 +71,9 @@ FLAGS: dict[str, dict[str, Any]] = {
 }
 
 
-# Guarantees that are tested of some cases, because they take long: each has
-# every row, and what may break it.
+# Guarantees that are tested of some cases, because they take long. Every row
+# has a case with MICROBATCH, one with REPLICAS or MORE_REPLICAS, and one with
+# JAX or among the sums of test_jax.py; so have settings that may break it.
 MICROBATCH = 'microbatch'  # training/test_parts.py
 REPLICAS = 'replicas'  # training/test_distribution.py, and every_row.py
 MORE_REPLICAS = 'more replicas'  # the program every_row.py alone

@@ -42,10 +42,10 @@ class Vector(NamedTuple):
         similarity: 'cosine' or 'dot'.
         layout: in text.layout.LAYOUTS, what stands around a text that is
             encoded alone. All rows of a sum have the same.
-        priority: in a sum the row of the highest priority decides.
+        priority: in a sum the row of the highest priority decides (0 to 4).
         dense: activations of layers over the pooled vector, as wide as it is,
             where --init has none.
-        keeps: whether layers, length 1 and prompts of --init stay.
+        keeps: whether dense layers, normalisation and prompts of --init stay.
     """
 
     pooling: str = 'mean'
@@ -148,8 +148,8 @@ class Row:
         encoders: by name in ENCODERS, those that it allows, each with the
             arguments that this row fixes. The default is the first of
             ENCODERS that all rows of a sum allow.
-        heldout_candidates: M of held-out text, None for the vocabulary, or
-            where each batch holds each pair's own candidates.
+        heldout_candidates: M, how many candidates all held-out pairs share;
+            None for the vocabulary, or where each batch has its own.
         vector: how a text becomes a vector; None as its answer: as the
             encoder that the run started from has it.
         auxiliaries: by name, its auxiliary encoders.

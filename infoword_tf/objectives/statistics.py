@@ -55,7 +55,7 @@ class Statistics(NamedTuple):
         drawn: Tensor | None = None,
         inclusion: np.ndarray | None = None,
     ) -> Marginal:
-        """Computes what is known of each target without a text.
+        """Computes the MI that targets have for a critic without a text.
 
         That is log p(b) / q(b), the zero of MI; the MI of the frequencies of
         the training text; and whether the best guess without a is right. This

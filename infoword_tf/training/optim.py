@@ -247,7 +247,7 @@ class AdamW:
         step: tf.Tensor,
         allowed: tf.Tensor,
     ) -> tf.Tensor:
-        """Clips the gradients, and updates all variables of this replica.
+        """Clips the gradients, and updates all variables of a replica.
 
         Args:
             gradients: in the order of the variables, summed over replicas,

@@ -180,10 +180,11 @@ class Reads(NamedTuple):
         where: 'tokens', at the predicted tokens; 'queries', the query stream
             there, which knows the position and not the token; 'start', at
             [CLS]; 'next', at [CLS], with a label whether the second text
-            follows the first; 'example', the state that represents a labelled
-            text; 'text', all tokens; 'following', tokens of labelled texts,
-            each with its next token; 'around', words with the words around
-            each; 'middle', windows of words with the word in the middle.
+            follows the first; 'example', the state that represents a text,
+            such as that of [CLS]; 'text', all tokens; 'following', tokens of
+            labelled texts, each with its next token; 'around', words with the
+            words around each; 'middle', windows of words with the word in the
+            middle.
         encoders: names of those that encode the view: 'encoder', or auxiliary
             encoders of the row; none for a view that has targets alone.
         layers: whether the row reads the states of all layers; 'below': of
