@@ -53,7 +53,7 @@ class AnswerTest(parameterized.TestCase):
                     float(actual['null_odds'][row]), reply.null_odds, places=4
                 )
 
-    @parameterized.parameters('null')
+    @parameterized.parameters(('null',))
     def test_says_what_the_workdir_says(self, kind):
         """One kind in a process that has not this project."""
         content = [

@@ -207,7 +207,7 @@ class FinetunedTest(command.Checks, parameterized.TestCase):
         self.assertLen(gaps, 1)
         self.assertGreater(min(gaps.values()), 1e-3)
 
-    @parameterized.parameters('pairs')
+    @parameterized.parameters(('pairs',))
     def test_bfloat16(self, kind):
         output, expected = in_python(kind)
         actual = ask(kind, precision='bfloat16')[output]

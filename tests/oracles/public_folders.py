@@ -13,6 +13,7 @@ Glossary of shapes: n = TEXTS or PAIRS, C classes.
 import base64
 import json
 import pathlib
+import re
 import shutil
 import tempfile
 import zlib
@@ -938,6 +939,15 @@ def _shapes(case: str) -> dict[str, list[int]]:
     return shapes
 
 
+# In what libraries save, and no part of a model: their versions, and whether
+# the machine that saved was told that it has no network.
+VOLATILE = {
+    r'("(?:pytorch|transformers|sentence_transformers|transformers_version)"'
+    r': )"[^"]*"': r'\1"0.0.0"',
+    r'("local_files_only": )true': r'\1false',
+}
+
+
 def _saved(
     folder: pathlib.Path, case: str
 ) -> tuple[dict[str, list[int]], dict[str, str]]:
@@ -963,7 +973,10 @@ def _saved(
                     shape = file.get_slice(name).get_shape()
                     shapes[f'{place}:{name}'] = list(shape)
         elif path.is_file() and path.suffix != '.md':
-            texts[place] = path.read_text(encoding='utf-8')
+            text = path.read_text(encoding='utf-8')
+            for pattern, value in VOLATILE.items():
+                text = re.sub(pattern, value, text)
+            texts[place] = text
     return shapes, texts
 
 
