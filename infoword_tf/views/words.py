@@ -158,8 +158,8 @@ WORDS = ViewSpec(
         'subsample': SUBSAMPLE,
         'negatives': Setting(
             64,
-            'Negatives sampled for each row of a batch and shared by all its '
-            'pairs.',
+            'Negatives sampled for each sequence of a batch and shared by all '
+            'its pairs.',
             at_least=1,
         ),
     },
