@@ -71,6 +71,8 @@ class Loaded:
 
     encode = _of('vectors', Vectors.encode)
     embed = _of('vectors', Vectors.embed)
+    embed_tokens = _of('vectors', Vectors.embed_tokens)
+    embed_pieces = embed_tokens  # the name of older versions
     word_vectors = _of('vectors', Vectors.word_vectors)
     vector_width = _of('vectors', Vectors.width)
     tokenize = _of('vectors', Vectors.tokenize)
@@ -78,10 +80,14 @@ class Loaded:
     encode_tokenized = _of('vectors', Vectors.encode_tokenized)
     cut = property(attrgetter('vectors.cut'), doc='`Vectors.cut`.')
     fill_mask = _of('blanks', Blanks.fill_mask)
+    token_scores = _of('blanks', Blanks.token_scores)
+    piece_scores = token_scores  # the name of older versions
     next_tokens = _of('continuation', Continuation.next_tokens)
     next_pieces = next_tokens  # the name of older versions
     classify = _of('classes', Classes.classify)
     scores = _of('classes', Classes.scores)
+    text_scores = _of('classes', Classes.text_scores)
+    class_scores = _of('classes', Classes.class_scores)
     choose = _of('classes', Classes.choose)
     rate = _of('classes', Classes.rate)
     answer = _of('reader', Reader.answer)

@@ -20,6 +20,7 @@ from infoword_tf.choices import RunChoices
 from infoword_tf.config import EncoderConfig, RowConfig
 from infoword_tf.encoders import Inputs
 from infoword_tf.inference import vectors as inference
+from infoword_tf.inference.loaded import Loaded
 from infoword_tf.model import Model
 from infoword_tf.resolve import ModelChoices, resolve
 from infoword_tf.text import vocabulary
@@ -101,6 +102,29 @@ def one_by_one(model, text, pooling=None, layers=None):
         tf.constant([ids]), tf.constant([len(ids)]), pooling, layers
     )
     return actual.numpy()[0]
+
+
+class NamesTest(absltest.TestCase):
+    def test_names_of_older_versions(self):
+        for name, now in (
+            ('next_pieces', 'next_tokens'), ('laid_out', 'format_texts'),
+            ('tokenized', 'tokenize'), ('embed_pieces', 'embed_tokens'),
+            ('piece_scores', 'token_scores'),
+        ):  # fmt: skip
+            self.assertIs(
+                getattr(Loaded, name),
+                getattr(Loaded, now),
+            )
+        loaded = infoword_tf.load(WORKDIR)
+        ids, lengths, _ = loaded.laid_out(['names refer to objects.'])
+        np.testing.assert_allclose(
+            loaded.embed(ids, lengths),
+            loaded.encode(['names refer to objects.']), atol=1e-5,
+        )  # fmt: skip
+        self.assertEqual(
+            loaded.tokenizer.text(ids[0].numpy()),
+            loaded.tokenizer.detokenize(ids[0].numpy()),
+        )
 
 
 class WordsTest(absltest.TestCase):
