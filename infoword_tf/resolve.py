@@ -1,4 +1,4 @@
-"""What decides a run: choices in, config and plan out. Pure; no flag is read.
+"""Decisions of a run: choices in, config and plan out. Pure; reads no flag.
 
 `resolve` has two stages. `resolve_text` puts together what the rows read: a
 view is drawn once and shared by all rows that read it, so their settings of the

@@ -1,4 +1,4 @@
-"""What every case of tests/zoo.py computes, recorded: python -m tests.recorded
+"""Records of every case of tests/zoo.py: python -m tests.recorded
 
 Views, names and shapes of weights, and outcomes on fixed weights. A change of
 one of these changes models that people have trained, so tests/recorded.json is

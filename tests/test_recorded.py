@@ -1,4 +1,4 @@
-"""What rows compute, and what files and flags are called, is as recorded."""
+"""Rows compute, and weights and flags are called, as recorded."""
 
 import json
 

@@ -417,7 +417,7 @@ class CommandTest(parameterized.TestCase):
             self.assertEqual(list(actual.kinds).count('asked'), masked)
 
     def test_settings_of_a_workdir(self):
-        """Those of its run, where no others are arguments."""
+        """The settings are those of the run, unless flags differ."""
         workdir = self.workdir(
             FOX.lower().replace(',', '').split(),
             encoder='relative', plm={'k': 3, 'order': 'strict'},

@@ -1,4 +1,4 @@
-"""What comes next: tokens after a text, and text that goes on.
+"""Continuation: likely next tokens of a text, and generated text.
 
 Text goes on by tokens that are drawn one after the other. Where the encoder
 has memory, a token is read once, and the memory holds what came before it;

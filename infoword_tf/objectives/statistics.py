@@ -1,4 +1,4 @@
-"""How often each b occurs, which says where mutual information is zero."""
+"""Counts of b, which decide where mutual information is zero."""
 
 from collections.abc import Mapping
 from typing import Any, NamedTuple

@@ -87,7 +87,7 @@ class EmbedTest(parameterized.TestCase):
         self.assertEqual(float(outcome.accuracy), right.sum())
 
     def test_copies_of_a_vector_are_no_negatives(self):
-        """Of a text and its translation; the bound counts copies."""
+        """A translation has its vector too; the bound counts copies."""
         _, _, taught, view = self.outcome_of('embed')
         real = np.flatnonzero(view.weights['embed'])
         taught = taught.copy()

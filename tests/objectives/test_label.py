@@ -62,7 +62,7 @@ def batch_of(
     row, states, targets, weights, key=None, layers=None, block_ids=None,
     texts=None, by_row=None, **more,
 ):  # fmt: skip
-    """What a head gets; states [B, J K, D], targets and weights [B, J].
+    """Builds the batch of a head: states [B, J K, D], targets [B, J].
 
     Or states [B, T, D] of all tokens, block_ids [B, T] and J K as `texts`.
     """
