@@ -1,6 +1,34 @@
-"""Errors that name what a user can mend."""
+"""Errors that name what a user can mend.
+
+    raise errors.UsageError('unknown_row', f'no row {row!r}; rows are {rows}')
+
+The id says what is refused, and one place alone raises it: tests name the id,
+so that words can change. The message says what, where, and what to do.
+"""
 
 
-class UsageError(Exception):
-    """A request that cannot be met; the message says how to change the request.
+class _Refusal:
+    """An error with an id.
+
+    Attributes:
+        id: in snake_case, of two to four words.
     """
+
+    def __init__(self, id: str, message: str | None = None):
+        """Sets the id and the message."""
+        if message is None:  # until every place has an id
+            id, message = '', id
+        super().__init__(id, message)
+        self.id = id
+
+    def __str__(self) -> str:
+        """Returns the message."""
+        return self.args[1]
+
+
+class UsageError(_Refusal, Exception):
+    """Flags or choices that cannot be met."""
+
+
+class InputError(_Refusal, ValueError):
+    """Files, texts or arguments that a library cannot use."""
