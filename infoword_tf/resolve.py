@@ -529,11 +529,20 @@ def resolve_encoder(
 def encoder_arguments(
     row: str, encoder: str, settings: Mapping[str, Any]
 ) -> dict[str, Any]:
-    """Returns the arguments of an encoder that a row with settings fixes."""
+    """Returns the arguments of an encoder that a row with settings fixes.
+
+    Raises: UsageError: a setting is about arguments of other encoders.
+    """
     arguments = dict(decided(TABLE[row].encoders, settings)[encoder])
     for name, setting in TABLE[row].settings.items():
-        if setting.encoder:
-            arguments |= setting.encoder[settings[name]]
+        fixed = setting.encoder.get(settings[name], {})
+        known = [x for x in fixed if x in ENCODERS[encoder].settings]
+        if len(known) < len(fixed) and settings[name] != setting.default:
+            raise UsageError(
+                f'--{row}.{name}={settings[name]} is not for the encoder '
+                f'{encoder}; leave it out, or choose another --encoder'
+            )
+        arguments |= {x: fixed[x] for x in known}
     return arguments
 
 
@@ -641,6 +650,8 @@ def _init_arguments(
         for setting, value in entry.settings.items():
             fixed = TABLE[row].settings[setting].encoder.get(value, {})
             for argument, needed in fixed.items():
+                if argument not in known:
+                    continue
                 has = arguments.get(argument, known[argument].default)
                 if has != needed:
                     raise UsageError(

@@ -188,10 +188,12 @@ CASES: dict[str, Case] = {
     'overlap_modern': of('overlap', 'modern', transform=True).also(ROUNDED),
     'nsp': Case('nsp'),
     'nsp_nce': Case('nsp_nce', masking='words').also(MICROBATCH),
+    'nsp_nce_modern': Case('nsp_nce', 'modern'),
     'same_text': Case('same_text', masking='words'),
     'same_text_modern': Case('same_text', 'modern'),
     'cuts': Case('overlap:1,same_text:1', 'modern').also(MICROBATCH, REPLICAS),
     'bert': Case('bert').also(REPLICAS),
+    'bert_modern': Case('bert', 'modern'),
     'mlm_nsp_nce': Case('mlm:1,nsp_nce:0.5').also(REPLICAS),
     'infoword_nsp': Case('bert_nce:1,dim:0.8,nsp:1', masking='spans').also(
         MICROBATCH, REPLICAS, GRAPH
@@ -205,6 +207,7 @@ CASES: dict[str, Case] = {
     'gpt_pre_norm': of('gpt', pre_norm=True, sampled=20).also(
         MICROBATCH, MORE_REPLICAS, JAX
     ),
+    'gpt_modern': Case('gpt', 'modern', layers=2),
     'transformer_xl': Case('transformer_xl', 'relative').also(
         MICROBATCH, MORE_REPLICAS
     ),
@@ -346,6 +349,9 @@ CASES: dict[str, Case] = {
             'diffcse.keys': 'positives',
         },
     ),
+    'conditioned_modern': Case(
+        'simcse:1,diffcse:1,infocse:1', 'modern', layers=2
+    ),
     'infoword_ict': Case('bert_nce:1,dim:0.8,ict:1', masking='spans'),
     'mmlm': Case('mmlm'),
     'tlm': Case('tlm'),
@@ -359,6 +365,7 @@ CASES: dict[str, Case] = {
     'infoxlm': Case('infoxlm', settings={'mmlm.transform': True}).also(
         MICROBATCH
     ),
+    'infoxlm_modern': Case('infoxlm', 'modern'),
     'infoxlm_code': Case(
         'infoxlm_code', layers=2,
         settings={

@@ -231,6 +231,13 @@ class Encoder(Configurable, Layer):
                     f'{type(self).__name__} does not read {name}; it reads '
                     f'{", ".join(self.input_fields)}'
                 )
+        if inputs.segment_ids is not None and not self.arguments.get(
+            'segments', True
+        ):
+            raise ValueError(
+                'segment_ids for an encoder without segments: build it with '
+                'segments=2'
+            )
 
     def call(
         self,

@@ -3,6 +3,8 @@
 Rotary positions; every third layer attends to the whole text, the others to
 near tokens; GeGLU; no biases; norms before attention and feed-forward. Several
 texts can be packed into one sequence as blocks, so that no padding is computed.
+Not ModernBERT's: segments, for rows of two texts, and a causal mask, for rows of
+next words, by argument.
 """
 
 from typing import Any
@@ -10,7 +12,7 @@ from typing import Any
 from infoword_tf.encoders.encoder import ACTIVATION, Encoded, Inputs
 from infoword_tf.encoders.stack import Stack, blocks_of
 from infoword_tf.layers import band
-from infoword_tf.layers.attention import vector
+from infoword_tf.layers.attention import causal_mask, table, vector
 from infoword_tf.layers.rotary import turns
 from infoword_tf.layers.rotary_block import RotaryBlock
 from infoword_tf.lazy import ops
@@ -23,8 +25,8 @@ class ModernTransformer(Stack):
     """g_omega of ModernBERT."""
 
     input_fields = (
-        'ids', 'positions', 'block_ids', 'first', 'first_places',
-        'multipliers',
+        'ids', 'positions', 'segment_ids', 'block_ids', 'first',
+        'first_places', 'multipliers',
     )  # fmt: skip
     biased = False
 
@@ -33,6 +35,8 @@ class ModernTransformer(Stack):
     inner_width: int = setting(
         None, 'Of the GeGLU; 1.5 D, as in the base size.', kind=int
     )
+    segments: int = setting(0, 'Kinds of segment; 0: it knows none.')
+    causal: bool = setting(False, 'Whether tokens see no later ones.')
     activation: str = ACTIVATION
     epsilon: float = setting(1e-5, 'Of every layer norm.')
     global_every: int = setting(
@@ -72,6 +76,10 @@ class ModernTransformer(Stack):
     def build(self) -> None:
         """Overrides `Encoder.build`."""
         self.make_embedding_table()
+        if self.segments:
+            self.segment_table = table(
+                self, 'segment_embeddings', self.segments, self.width
+            )
         self.gamma = vector(self, 'norm_gamma', self.width, 'ones')
         self.last_gamma = vector(self, 'last_norm_gamma', self.width, 'ones')
         super().build()
@@ -90,6 +98,10 @@ class ModernTransformer(Stack):
         """
         self.check_inputs(inputs)
         x = self.lookup(inputs.ids)  # [B, T, D]
+        if self.segments and inputs.segment_ids is None:
+            x = x + self.segment_table[0]
+        elif self.segments:
+            x = x + ops.take(self.segment_table, inputs.segment_ids, axis=0)
         length = ops.shape(inputs.ids)[1]
         x = self.start_blocks(x, inputs.multipliers, key)
         x = self.put_first(x, inputs)
@@ -97,7 +109,10 @@ class ModernTransformer(Stack):
 
         def arguments_of(number: int, at: Tensor | None) -> dict[str, Any]:
             is_local = number % self.global_every != 0
-            banded = is_local and at is None and band.worth(length, self.reach)
+            banded = (
+                is_local and at is None and not self.causal
+                and band.worth(length, self.reach)
+            )  # fmt: skip
             kind = is_local, banded  # layers of one kind share their arguments
             if kind not in kinds:
                 kinds[kind] = self._arguments_of(inputs, length, *kind, key)
@@ -129,8 +144,9 @@ class ModernTransformer(Stack):
         turn = turns(positions, self.width // self.heads, theta)
         if banded:
             return {'turn': turn, 'reach': self.reach, 'block_ids': block_ids}
-        near = None
+        rule = causal_mask(length) if self.causal else None  # [1, 1, T, T]
         all_near = isinstance(length, int) and length <= self.reach + 1
         if is_local and not all_near:
-            near = band.near(length, self.reach)  # [1, 1, T, T]
-        return {'turn': turn, 'allowed': self.attention_mask(inputs, near, key)}
+            near = band.near(length, self.reach)
+            rule = near if rule is None else ops.logical_and(rule, near)
+        return {'turn': turn, 'allowed': self.attention_mask(inputs, rule, key)}

@@ -254,11 +254,6 @@ class RelativeTransformer(Encoder):
         self, inputs: Inputs, places: Tensor | None, queries: bool
     ) -> None:
         """Raises if arguments do not fit together."""
-        if inputs.segment_ids is not None and not self.segments:
-            raise ValueError(
-                'segment_ids for an encoder without segments: build it '
-                'with segments=2'
-            )
         if (inputs.ranks is None) != (inputs.sees is None):
             raise ValueError('ranks and sees go together: give both')
         if queries and places is None:

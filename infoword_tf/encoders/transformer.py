@@ -108,8 +108,6 @@ class Transformer(Stack):
         else:
             of_positions = ops.take(self.position_table, positions, axis=0)
         if self.segment_table is None:
-            if segment_ids is not None:
-                raise ValueError('segment_ids for an encoder without segments')
             x = x + of_positions
         elif segment_ids is None:
             x = x + (of_positions + self.segment_table[0])

@@ -28,7 +28,7 @@ from infoword_tf.objectives.queue import (
     auxiliaries,
     encoders,
 )
-from infoword_tf.objectives.row import BOTH_SIDES, Row, Scoring, Vector
+from infoword_tf.objectives.row import Row, Scoring, Vector
 from infoword_tf.settings import setting
 from infoword_tf.views import Reads, View
 
@@ -179,7 +179,6 @@ ROW = Row(
             encoders=encoders(settings)
         ),
     },
-    encoders=BOTH_SIDES,
     heldout_candidates=128,
     vector=_vector,
     auxiliaries=auxiliaries,

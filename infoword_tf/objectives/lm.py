@@ -239,7 +239,8 @@ GPT = Row(
             'segments': 0,
             'embedding_norm': False,
             'epsilon': 1e-5,
-        }
+        },
+        'modern': {'causal': True},
     },
     vector=_at_the_end,
     answers=('next',),

@@ -22,7 +22,7 @@ from infoword_tf.lazy import ops
 from infoword_tf.objectives import infonce
 from infoword_tf.objectives.objective import Batch, Objective
 from infoword_tf.objectives.pools import Pool, gather_pool
-from infoword_tf.objectives.row import BOTH_SIDES, Row, Scoring
+from infoword_tf.objectives.row import Row, Scoring
 from infoword_tf.objectives.vocabulary import VocabularyTokens, pairs
 from infoword_tf.settings import setting
 from infoword_tf.views import Reads
@@ -192,7 +192,6 @@ MLM = Row(
     relation='the word that stood at the place (BERT)',
     candidates='vocabulary',
     views={VIEW: Reads('tokens')},
-    encoders=BOTH_SIDES,
     answers=('blanks',),
     products=Scoring.all_pairs,
 )
@@ -200,7 +199,6 @@ MMLM = dataclasses.replace(
     MLM,
     a='masked text of one of many languages',
     relation='the word that stood at the place (XLM-R)',
-    encoders={'transformer': {'causal': False}},
     begins_as='mlm',
 )
 TLM = dataclasses.replace(
@@ -209,7 +207,6 @@ TLM = dataclasses.replace(
     a='masked text beside its masked translation',
     relation='the word that stood at the place (XLM)',
     views={TRANSLATED: Reads('tokens')},
-    encoders={'transformer': {'causal': False}},
     begins_as='mlm',
 )
 BERT_NCE = Row(
@@ -219,7 +216,6 @@ BERT_NCE = Row(
     relation='the word that stood at the place, in spans',
     candidates='masked words of other sequences',
     views={VIEW: Reads('tokens', masking='spans')},
-    encoders=BOTH_SIDES,
     heldout_candidates=1024,
     answers=('blanks_by_counts',),
     products=_products,

@@ -129,7 +129,12 @@ class Scoring(NamedTuple):
 # Of rows that read what stands on both sides of a place.
 BOTH_SIDES: dict[str, dict[str, Any]] = {
     'transformer': {'causal': False},
-    'modern': {},
+    'modern': {'causal': False},
+}
+# Of those whose texts have two segments.
+TWO_SEGMENTS: dict[str, dict[str, Any]] = {
+    'transformer': {'causal': False},
+    'modern': {'causal': False, 'segments': 2},
 }
 
 
@@ -170,7 +175,7 @@ class Row:
     candidates: str
     views: Mapping[str, Decided[Reads | None]]
     encoders: Decided[Mapping[str, Mapping[str, Any]]] = dataclasses.field(
-        default_factory=lambda: {'transformer': {'causal': False}}
+        default_factory=lambda: BOTH_SIDES
     )
     heldout_candidates: Decided[int | None] = None
     vector: Decided[Vector | None] = Vector()

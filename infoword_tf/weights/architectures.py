@@ -258,6 +258,7 @@ ARCHITECTURES: dict[str, Architecture] = {
             'global_theta': 160_000.0, 'local_theta': 10_000.0,
         },
         'ModernBert',
+        fixed={'segments': 0, 'causal': False},
         refused={
             'attention_bias': (False, None), 'mlp_bias': (False, None),
             'norm_bias': (False, None), 'classifier_bias': (False, None),
