@@ -272,9 +272,10 @@ class ModelChoices(EncoderChoices):
     size: str | None = flag(
         None, 'Size of the encoder: tiny, mini, small, medium, base, large or '
         'elmo.', shown='tiny')
-    dropout: float = flag(
-        0.1, 'Dropout rate of states and attention weights.', at_least=0.0,
-        at_most=0.99)
+    dropout: float | None = flag(
+        None, 'Dropout rate of states and attention weights; 0.1 by default, '
+        'and 0 for the encoder modern below base that reads running text from '
+        'scratch.', at_least=0.0, at_most=0.99)
     seq_len: int = flag(
         128, 'Sequence length in tokens, special tokens included.', at_least=8)
     batch_size: int = flag(

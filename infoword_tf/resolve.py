@@ -256,6 +256,9 @@ def resolve_model(
     rows = text.rows
     name = resolve_encoder(choices, rows, started)
     arguments = _arguments(choices, rows, name, started)
+    arguments['rate'] = _dropout(
+        choices, text, name, arguments['width'], started
+    )
     vector = _vector(choices, rows, started)
     return Resolved(
         rows=rows,
@@ -503,8 +506,7 @@ def resolve_encoder(
     """Returns the name of an encoder that all rows allow, that of --init first.
     """
     allowed = {
-        row: decided(TABLE[row].encoders, entry.settings)
-        for row, entry in rows.items()
+        row: allowed_encoders(row, entry.settings) for row, entry in rows.items()
     }
     if choices.encoder is not None:
         for row, encoders in allowed.items():
@@ -516,6 +518,8 @@ def resolve_encoder(
                 )
         return choices.encoder
     first = [started.encoder.name] if started is not None else []
+    if named := SUMS.get(choices.objectives):
+        first.append(named.encoder)
     for name in [*first, *ENCODERS]:
         if all(name in encoders for encoders in allowed.values()):
             return name
@@ -526,24 +530,52 @@ def resolve_encoder(
     )
 
 
-def encoder_arguments(
-    row: str, encoder: str, settings: Mapping[str, Any]
-) -> dict[str, Any]:
-    """Returns the arguments of an encoder that a row with settings fixes.
+def allowed_encoders(
+    row: str, settings: Mapping[str, Any]
+) -> dict[str, dict[str, Any]]:
+    """Returns the arguments that a row fixes, by encoder that the row allows.
 
-    Raises: UsageError: a setting is about arguments of other encoders.
+    A setting about an argument allows the encoders that have that argument;
+    its default allows the others too.
     """
-    arguments = dict(decided(TABLE[row].encoders, settings)[encoder])
-    for name, setting in TABLE[row].settings.items():
-        fixed = setting.encoder.get(settings[name], {})
-        known = [x for x in fixed if x in ENCODERS[encoder].settings]
-        if len(known) < len(fixed) and settings[name] != setting.default:
-            raise UsageError(
-                f'--{row}.{name}={settings[name]} is not for the encoder '
-                f'{encoder}; leave it out, or choose another --encoder'
-            )
-        arguments |= {x: fixed[x] for x in known}
-    return arguments
+    allowed = {}
+    for encoder, fixed in decided(TABLE[row].encoders, settings).items():
+        arguments, lacking = dict(fixed), False
+        for name, setting in TABLE[row].settings.items():
+            for argument, value in setting.encoder.get(
+                settings[name], {}
+            ).items():
+                if argument in ENCODERS[encoder].settings:
+                    arguments[argument] = value
+                else:
+                    lacking |= settings[name] != setting.default
+        if not lacking:
+            allowed[encoder] = arguments
+    return allowed
+
+
+def _dropout(
+    choices: ModelChoices, text: ResolvedText, encoder: str, width: int,
+    started: Config | None,
+) -> float:  # fmt: skip
+    """Returns the rate of dropout, chosen or by default.
+
+    Small encoders read running text a few times at most, and learn more of it
+    without dropout. Labels and pairs are read again and again, and some rows
+    contrast two passes that differ by dropout alone.
+    """
+    if choices.dropout is not None:
+        return choices.dropout
+    reads = [r for v in text.plan.views.values() for r in v.rows.values()]
+    running = not (
+        text.plan.reads('examples')
+        or text.plan.reads('pairs')
+        or any(r.dropped or r.passes > 1 for r in reads)
+    )
+    small = width < SIZES['base']['width']
+    if running and small and started is None and encoder == 'modern':
+        return 0.0
+    return 0.1
 
 
 def _arguments(
@@ -557,7 +589,7 @@ def _arguments(
     known = ENCODERS[name].settings
     fixed: dict[str, Any] = {}
     for row, entry in rows.items():
-        of_row = encoder_arguments(row, name, entry.settings)
+        of_row = allowed_encoders(row, entry.settings)[name]
         for argument, value in of_row.items():
             if fixed.setdefault(argument, value) != value:
                 raise _complaint(
@@ -603,13 +635,11 @@ def _arguments(
         )
     if started is not None:
         arguments = {**_init_arguments(choices, rows, name, started), **fixed}
-        arguments['rate'] = choices.dropout
         if not arguments.get('causal'):  # rows that see later tokens
             arguments.pop('same_length', None)
     else:
         arguments = {
             'vocab_size': 0,
-            'rate': choices.dropout,
             **SIZES['tiny'],
             **{k: s.default for k, s in known.items() if s.flag},
             **(SIZES[choices.size] if choices.size else {}),

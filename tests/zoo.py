@@ -37,7 +37,7 @@ from infoword_tf.objectives.span import BINS
 from infoword_tf.resolve import (
     ModelChoices,
     Resolved,
-    encoder_arguments,
+    allowed_encoders,
     resolve,
 )
 from infoword_tf.training import loop, optim
@@ -439,7 +439,7 @@ def config_of(
         arguments['layers'] = case.layers
     for row in case.rows:
         settings = actual.rows[row].settings
-        arguments.update(encoder_arguments(row, case.encoder, settings))
+        arguments.update(allowed_encoders(row, settings)[case.encoder])
     encoder = dataclasses.replace(actual.encoder, arguments=arguments)
     return actual.replace(encoder=encoder)
 

@@ -9,9 +9,9 @@ from infoword_tf.encoders.rnn import Rnn
 from infoword_tf.encoders.transformer import Transformer
 
 ENCODERS: dict[str, type[Encoder]] = {
+    'modern': ModernTransformer,
     'transformer': Transformer,
     'relative': RelativeTransformer,
-    'modern': ModernTransformer,
     'lookup': Lookup,
     'rnn': Rnn,
     'elmo': Elmo,

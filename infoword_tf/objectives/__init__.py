@@ -81,10 +81,12 @@ class Sum(NamedTuple):
         rows: with weights, as in `--objectives`.
         settings: by 'ROW.NAME', values that differ from the rows' defaults; a
             flag of that name wins.
+        encoder: name in ENCODERS of the published one, which is the default.
     """
 
     rows: str
     settings: Mapping[str, Any] = {}
+    encoder: str = 'transformer'
 
 
 _INFOXLM = {
@@ -97,7 +99,7 @@ _INFOXLM = {
 SUMS: dict[str, Sum] = {
     'bert': Sum('mlm:1,nsp:1', {'mlm.transform': True}),
     'infoword': Sum('bert_nce:1,dim:0.8'),
-    'xlnet': Sum('plm:1'),
+    'xlnet': Sum('plm:1', encoder='relative'),
     'esimcse': Sum(
         'simcse:1',
         {
