@@ -270,7 +270,7 @@ SOFT = Row(
     candidates='none: a divergence, without a bound',
     views=_TARGETS,
     encoders={
-        'transformer': {}, 'relative': {}, 'modern': {}, 'lookup': {},
+        'modern': {}, 'transformer': {}, 'relative': {}, 'lookup': {},
     },  # fmt: skip
     vector=vector_of_init,
     scored_by='label',
@@ -304,6 +304,6 @@ PATIENCE = Row(
     relation='what a larger model makes of it, layer by layer (PKD)',
     candidates='none: a distance, without a bound',
     views={VIEW: Reads('example', layers='below')},
-    encoders={'transformer': {}, 'relative': {}, 'modern': {}},
+    encoders={'modern': {}, 'transformer': {}, 'relative': {}},
     vector=vector_of_init,
 )

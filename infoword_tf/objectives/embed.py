@@ -180,7 +180,7 @@ EMBED = Row(
     candidates="the teacher's vectors of the batch",
     views={VIEW: Reads('text')},
     encoders={
-        'transformer': {}, 'relative': {}, 'modern': {}, 'lookup': {},
+        'modern': {}, 'transformer': {}, 'relative': {}, 'lookup': {},
     },  # fmt: skip
     heldout_candidates=512,
     vector=vector_of_init,

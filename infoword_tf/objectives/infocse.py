@@ -247,7 +247,7 @@ ROW = Row(
     relation='the word that stood at the place',
     candidates='vocabulary',
     views={VIEW: _reads, MASKED: _reads_masked},
-    encoders={'transformer': {}, 'modern': {}},
+    encoders={'modern': {}, 'transformer': {}},
     auxiliaries=_auxiliaries,
     products=Scoring.all_pairs,
 )

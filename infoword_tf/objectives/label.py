@@ -404,7 +404,7 @@ def _example(settings: Mapping[str, Any]) -> Reads:
 
 _ENCODERS = {
     name: {}
-    for name in ('transformer', 'relative', 'modern', 'lookup', 'rnn', 'elmo')
+    for name in ('modern', 'transformer', 'relative', 'lookup', 'rnn', 'elmo')
 }
 LABEL = Row(
     objective=Labels,

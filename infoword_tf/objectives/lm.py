@@ -234,13 +234,13 @@ GPT = Row(
     candidates='vocabulary',
     views={VIEW: _streamed, 'examples': _following},
     encoders={
+        'modern': {'causal': True},
         'transformer': {
             'causal': True,
             'segments': 0,
             'embedding_norm': False,
             'epsilon': 1e-5,
         },
-        'modern': {'causal': True},
     },
     vector=_at_the_end,
     answers=('next',),

@@ -128,13 +128,13 @@ class Scoring(NamedTuple):
 
 # Of rows that read what stands on both sides of a place.
 BOTH_SIDES: dict[str, dict[str, Any]] = {
-    'transformer': {'causal': False},
     'modern': {'causal': False},
+    'transformer': {'causal': False},
 }
 # Of those whose texts have two segments.
 TWO_SEGMENTS: dict[str, dict[str, Any]] = {
-    'transformer': {'causal': False},
     'modern': {'causal': False, 'segments': 2},
+    'transformer': {'causal': False},
 }
 
 

@@ -656,8 +656,8 @@ def _reads_keys(settings: Mapping[str, Any]) -> Reads | None:
 def _encoders(settings: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
     cut = settings['cut_features'] or settings['cut_tokens']
     if settings['pooling'] == MEAN and not cut:
-        return {'transformer': {}, 'modern': {}, 'lookup': {}}
-    return {'transformer': {}, 'modern': {}}
+        return {'modern': {}, 'transformer': {}, 'lookup': {}}
+    return {'modern': {}, 'transformer': {}}
 
 
 def _vector(settings: Mapping[str, Any]) -> Vector:

@@ -456,7 +456,7 @@ ROW = Row(
     relation='the answer that people marked',
     candidates='places of the context',
     views={VIEW: Reads('text')},
-    encoders={'transformer': {}, 'relative': {}, 'modern': {}},
+    encoders={'modern': {}, 'transformer': {}, 'relative': {}},
     vector=vector_of_init,
     answers=('spans',),
 )
