@@ -394,10 +394,16 @@ LESSONS: dict[str, Case] = {
     'transformer': Case(_EXAMPLES, layers=2),
     'relative': Case(_EXAMPLES, 'relative', layers=2),
     'modern': Case(
-        'mlm:1,bert_nce:1,dim:1,ict:1,simcse:1,label:1,score:1,span:1,'
+        'mlm:1,bert_nce:1,dim:1,nsp:1,ict:1,simcse:1,label:1,score:1,span:1,'
         'soft:1,patience:1,embed:1,overlap:1,same_text:1', 'modern',
         masking='spans', layers=2,
     ),
+    'modern_nsp_nce': Case('nsp_nce', 'modern'),
+    'modern_gpt': Case('gpt', 'modern'),
+    'modern_conditioned': Case(
+        'simcse:1,diffcse:1,infocse:1', 'modern', layers=2
+    ),
+    'modern_languages': Case('mmlm:1,tlm:1,xlco:1', 'modern'),
     'rnn': Case('label:1,score:1', 'rnn'),
     'elmo': Case('label:1,score:1', 'elmo'),
     'gpt': Case('gpt'),
