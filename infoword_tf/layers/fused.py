@@ -70,6 +70,23 @@ def _as_graph(function: Callable, **options: Any) -> Callable:
     return call
 
 
+def row_major(x: Tensor) -> Tensor:
+    """Stores x [...] and the gradient of x row by row, under JAX.
+
+    Else the sum of a gradient over sequences, such as of the position
+    embeddings, makes XLA lay out all states on a GPU with the batch as the
+    innermost dimension, and transpose them before and after every product.
+    """
+    import keras
+
+    if keras.backend.backend() != 'jax':
+        return x
+    from jax.experimental import layout
+
+    order = layout.Layout(tuple(range(len(x.shape))))
+    return layout.with_layout_constraint(x, order)
+
+
 def to_float(x: Tensor) -> Tensor:
     """Casts x [...] to float32."""
     return ops.cast(x, 'float32')
