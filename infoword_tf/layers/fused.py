@@ -87,6 +87,21 @@ def row_major(x: Tensor) -> Tensor:
     return layout.with_layout_constraint(x, order)
 
 
+def computed_again(x: Tensor) -> Tensor:
+    """Returns x [...] for the backward pass: under JAX behind a barrier.
+
+    Both passes are compiled together there, and XLA would store what the
+    forward pass computes of the same x, in float32, instead of computing twice.
+    """
+    import keras
+
+    if keras.backend.backend() != 'jax':
+        return x
+    import jax
+
+    return jax.lax.optimization_barrier(x)
+
+
 def to_float(x: Tensor) -> Tensor:
     """Casts x [...] to float32."""
     return ops.cast(x, 'float32')
