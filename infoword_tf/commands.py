@@ -49,6 +49,7 @@ NO_MEMORY = (
 NOTHING = 'nothing was written'
 GOES_ON = 'the same command goes on from the last checkpoint'
 HELP = re.compile(r'--?(?:help|helpshort|\?|help(full|xml))(?:=.*)?')
+NO_FLAG = '{!r} is no flag; flags begin with --'
 # Flags in flags.txt of older runs.
 RENAMED = {f'--gelu={x}': f'--activation=gelu_{x}' for x in ('tanh', 'erf')}
 # Thresholds of Python's garbage collector.
@@ -190,8 +191,7 @@ def _concerns_users(record: Any) -> bool:
 def refuse_words(words: Sequence[str]) -> None:
     """Raises UsageError for arguments that are no flags."""
     if words:
-        message = f'{words[0]!r} is no flag; flags begin with --'
-        raise UsageError('no_flag', message)
+        raise UsageError('no_flag', NO_FLAG.format(words[0]))
 
 
 def require(values: Mapping[str, Any], **needed: str) -> None:

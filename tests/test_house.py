@@ -31,7 +31,7 @@ FREE = ('layers', 'encoders', 'objectives', 'views', 'model.py',
         'resolve.py', 'config.py', 'settings.py', 'pictures.py', 'sizes.py')
 DANGEROUS = ('pickle', 'cPickle', 'cloudpickle', 'dill', 'joblib', 'marshal',
              'shelve', 'tarfile', 'yaml', 'zipfile')  # fmt: skip
-REFUSALS = 'UsageError', 'InputError'
+REFUSALS = 'UsageError', 'InputError', 'NoColumn'
 FLAGS = ('commands.py', 'helptext.py')  # make them, and explain them
 
 
@@ -125,7 +125,7 @@ def dangers(tree):
 def refusals(tree):
     """Lines and ids of all errors for users; of a plain ValueError, None.
 
-    The id is None where it is not a literal of two to four words, and '' where
+    The id is None where it is not a literal of two to five words, and '' where
     an error is passed on with its id.
     """
     for node in ast.walk(tree):
@@ -136,7 +136,7 @@ def refusals(tree):
         elif isinstance(node, ast.Call):
             if ast.unparse(node.func).split('.')[-1] in REFUSALS:
                 id = ast.unparse(node.args[0]) if len(node.args) == 2 else ''
-                literal = re.fullmatch(r"'([a-z]+(_[a-z0-9]+){1,3})'", id)
+                literal = re.fullmatch(r"'([a-z]+(_[a-z0-9]+){1,4})'", id)
                 passed = '' if id == 'error.id' else None
                 yield node.lineno, literal[1] if literal else passed
 
@@ -252,9 +252,11 @@ class HouseTest(parameterized.TestCase):
         """Every complaint has an id, which one place alone raises."""
         places = {}
         for file in sources('infoword_tf', 'tasks', 'export'):
+            if file.parent.name == 'serving':
+                continue  # stands alone
             for line, id in refusals(parsed(file)):
                 places.setdefault(id, []).append(f'{file}:{line}')
-        self.assertEmpty(places.pop(None, []), 'no id of two to four words')
+        self.assertEmpty(places.pop(None, []), 'no id of two to five words')
         places.pop('')
         self.assertGreater(len(places), 200)
         twice = {k: v for k, v in places.items() if len(v) > 1}
