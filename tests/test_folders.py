@@ -141,9 +141,10 @@ class FoldersTest(absltest.TestCase):
         shutil.copytree(SOURCE, folder)
         (folder / 'config.json').write_text('{"model_type": "mamba"}')
         with self.assertRaisesRegex(
-            ValueError, "unknown.*'mamba'.*bert"
+            errors.InputError, "'mamba'.*bert"
         ) as raised:
             infoword_tf.load(folder)
+        self.assertEqual(raised.exception.id, 'folder_not_converted')
         self.assertLen(str(raised.exception).splitlines(), 1)
         left = subject.files.cache_dir() / 'models'
         self.assertEmpty([x for x in left.iterdir() if x.name.startswith('.')])

@@ -18,7 +18,7 @@ import pyarrow
 from absl.testing import absltest, parameterized
 from pyarrow import parquet
 
-from infoword_tf import prepare
+from infoword_tf import errors, prepare
 from infoword_tf.choices import TextChoices
 from infoword_tf.data import (
     corpora,
@@ -494,17 +494,16 @@ class PrepareTest(parameterized.TestCase):
 
         def batch(source, step):
             if step >= 3:
-                raise ValueError('ids.bin is damaged; delete it')
+                raise errors.InputError('damage', 'ids.bin is damaged; delete')
             return real(source, step)
 
         with (
             mock.patch.object(WindowSource, 'batch', batch),
-            self.assertRaises(ValueError) as raised,
+            self.assertRaises(errors.InputError) as raised,
         ):
             runs.run_here(self.folder(), '--objectives=bert_nce')
-        self.assertEqual(
-            str(raised.exception), 'ids.bin is damaged; delete it'
-        )
+        self.assertEqual(raised.exception.id, 'batch_failed')
+        self.assertEqual(str(raised.exception), 'ids.bin is damaged; delete')
 
     def test_damaged(self):
         folder = pathlib.Path(self.create_tempdir().full_path)

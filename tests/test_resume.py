@@ -20,7 +20,7 @@ import tensorflow as tf
 from absl.testing import absltest, parameterized
 
 import infoword_tf
-from infoword_tf import checkpoint, commands, errors, files, preemption
+from infoword_tf import checkpoint, commands, files, preemption
 from infoword_tf.choices import RunChoices, flags_of
 from infoword_tf.config import TokenizerConfig
 from infoword_tf.encoders import FLAGS
@@ -199,16 +199,11 @@ class DamageTest(absltest.TestCase):
             run_here(self.workdir, '--steps=4')
 
     def test_other_flags_are_listed(self):
-        for more, message in (
-            (('--steps=5', '--learning_rate=0.5'),
-             '(?s)--steps was 4, is 5.*--learning_rate was 0.002, is 0.5'
-             '.*another --workdir'),
-            (('--steps=4', '--optimizer=transformer_xl'),
-             '(?s)--optimizer was infoword, is transformer_xl'
-             '.*--weight_decay was 0.01, is 0.0; --clip_norm was 1.0, is 0.25'),
+        with refused(
+            'run_other_flags', '--optimizer was infoword, is transformer_xl',
+            '--weight_decay was 0.01, is 0.0; --clip_norm was 1.0, is 0.25',
         ):  # fmt: skip
-            with self.assertRaisesRegex(errors.UsageError, message):
-                run_here(self.workdir, *more)
+            run_here(self.workdir, '--steps=4', '--optimizer=transformer_xl')
         # What changes no weight may differ, and so may the spelling.
         run_here(
             self.workdir, '--steps=4', '--log_every=2', '--masking=spans',
