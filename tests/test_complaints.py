@@ -290,7 +290,7 @@ LINES = (
     ('no_words', 'show --objectives=mlm', 'too_few_words', '--objectives=mlm'),
     ('one_word', 'show --objectives=mlm word', 'too_few_words'),
     ('setting_to_show', 'show --objectives=mlm --plm.k=3 a b',
-     'setting_of_another_row', '--plm.k'),
+     'setting_of_another_row', '.k', 'plm'),
     ('masking_to_show', 'show --objectives=dim --masking=tokens a b',
      'row_masks_otherwise', 'tokens', 'dim'),
     ('odd_length', 'show --objectives=plm --seq_len=25 a b', 'no_two_halves',
