@@ -21,7 +21,14 @@ import re
 import signal
 import sys
 import types
-from collections.abc import Callable, Container, Iterable, Mapping, Sequence
+from collections.abc import (
+    Callable,
+    Container,
+    Iterable,
+    Iterator,
+    Mapping,
+    Sequence,
+)
 from dataclasses import fields
 from typing import Any, NoReturn
 
@@ -140,8 +147,8 @@ def guard(
     """Runs a command whose flags are parsed; see `start`."""
     logging.set_verbosity(logging.WARNING)
     try:
-        if words is None and len(argv) > 1:
-            raise UsageError(NO_FLAG.format(argv[1]))
+        if words is None:
+            refuse_words(argv[1:])
         done = run() if words is None else run(list(argv[1:]))
     except (UsageError, ValueError, OSError, RuntimeError) as error:
         if os.environ.get(TRACEBACK):
@@ -181,11 +188,19 @@ def _concerns_users(record: Any) -> bool:
     return 'triggered tf.function retracing' not in record.getMessage()
 
 
+def refuse_words(words: Sequence[str]) -> None:
+    """Raises UsageError for arguments that are no flags."""
+    if words:
+        raise UsageError('no_flag', NO_FLAG.format(words[0]))
+
+
 def require(values: Mapping[str, Any], **needed: str) -> None:
     """Raises UsageError for flags without a value; `needed` names values."""
     for flag, what in needed.items():
         if not values[flag]:
-            raise UsageError(f'--{flag} is missing: name {what}')
+            raise UsageError(
+                'missing_flag', f'--{flag} is missing: name {what}'
+            )
 
 
 def import_extra(module: str, extra: str, what: str) -> types.ModuleType:
@@ -203,8 +218,9 @@ def import_extra(module: str, extra: str, what: str) -> types.ModuleType:
         return importlib.import_module(module)
     except ImportError as error:
         raise UsageError(
+            'missing_package',
             f'{what} needs {module} ({error}): '
-            f"pip install 'infoword_tf[{extra}]'"
+            f"pip install 'infoword_tf[{extra}]'",
         ) from None
 
 
@@ -217,8 +233,9 @@ def result_folder(workdir: str) -> pathlib.Path:
     folder = pathlib.Path(workdir)
     if (folder / 'config.json').exists():
         raise UsageError(
+            'folder_of_model',
             f'--workdir={workdir} holds a model, whose own metrics.json '
-            'would be lost; name another folder'
+            'would be lost; name another folder',
         )
     return folder
 
@@ -227,7 +244,7 @@ def refuse(chosen: Container[str], names: Iterable[str], why: str) -> None:
     """Raises UsageError if a flag was chosen; {} of `why` becomes the flag."""
     for name in names:
         if name in chosen:
-            raise UsageError(why.format(f'--{name}'))
+            raise UsageError('refused_flag', why.format(f'--{name}'))
 
 
 def record(folder: pathlib.Path, values: Mapping[str, Any]) -> None:
@@ -289,7 +306,7 @@ def checked(kind: type, named: Mapping[str, Any]) -> dict[str, Any]:
     """
     values = flags.FlagValues()
     define(kind, values)
-    try:
+    with _refusing_flags():
         for name, value in sorted(_flat(named).items()):
             if value is None:
                 continue
@@ -297,9 +314,16 @@ def checked(kind: type, named: Mapping[str, Any]) -> dict[str, Any]:
                 values[name].parse(_argument(values[name], value))
             else:  # an old name, a flagfile, or no flag
                 values(['', *_renamed(typed({name: value}))])
-    except flags.Error as error:
-        raise UsageError(str(error)) from None
     return chosen(kind, values)
+
+
+@contextlib.contextmanager
+def _refusing_flags() -> Iterator[None]:
+    """Raises UsageError for an unknown flag, or a value out of bounds."""
+    try:
+        yield
+    except flags.Error as error:
+        raise UsageError('bad_flag', str(error)) from None
 
 
 def _argument(flag: flags.Flag, value: Any) -> Any:
@@ -350,12 +374,8 @@ def parse(kind: type, arguments: Sequence[str]) -> dict[str, Any]:
     """
     values = flags.FlagValues()
     define(kind, values)
-    try:
-        rest = values(['', *_renamed(arguments)])[1:]
-    except flags.Error as error:
-        raise UsageError(str(error)) from None
-    if rest:
-        raise UsageError(NO_FLAG.format(rest[0]))
+    with _refusing_flags():
+        refuse_words(values(['', *_renamed(arguments)])[1:])
     return chosen(kind, values)
 
 

@@ -16,14 +16,10 @@ class _Refusal:
 
     def __init__(self, id: str, message: str | None = None):
         """Sets the id and the message."""
-        if message is None:  # until every place has an id
+        if message is None:  # Keras makes errors anew, of the message alone
             id, message = '', id
-        super().__init__(id, message)
+        super().__init__(message)
         self.id = id
-
-    def __str__(self) -> str:
-        """Returns the message."""
-        return self.args[1]
 
 
 class UsageError(_Refusal, Exception):

@@ -10,6 +10,7 @@ from collections.abc import Iterable, Mapping
 
 from absl import flags
 
+from infoword_tf import errors
 from infoword_tf.choices import groups_of
 from infoword_tf.encoders import ENCODERS, FLAGS
 from infoword_tf.objectives import SUMS, TABLE, Sum, decided
@@ -54,9 +55,10 @@ def page(
         single = {topic: [topic]} if topic in known else {}
         if names := (single | rows | groups).get(topic):
             return whole(names)
-        raise ValueError(
+        raise errors.InputError(
+            'unknown_help',
             f'--help={topic}: there is no such flag, group or row; groups are '
-            f'{", ".join(groups)}'
+            f'{", ".join(groups)}',
         )
     used, encoder = _used(values)
     listed = []

@@ -96,8 +96,9 @@ def sentences_of(texts: Sequence[str]) -> list[str]:
         sentences = [' '.join(words[:middle]), ' '.join(words[middle:])]
     if not all(sentences or ['']):
         raise UsageError(
+            'too_few_words',
             'give a sentence of two words or more: python -m infoword_tf.show '
-            '--objectives=mlm "a sentence"'
+            '--objectives=mlm "a sentence"',
         )
     return sentences
 
@@ -113,8 +114,9 @@ def choose(choices: ShowChoices, length: int) -> resolve.Resolved:
     if objectives is None:
         if not choices.init:
             raise UsageError(
+                'nothing_to_show',
                 '--objectives is missing: name a row or a sum, such as '
-                f'{", ".join(TABLE)}'
+                f'{", ".join(TABLE)}',
             )
         config = Config.read(pathlib.Path(choices.init))
         objectives, encoder = ','.join(config.rows), config.encoder.name
@@ -195,12 +197,15 @@ def run(
         UsageError, ValueError: as the message says.
     """
     if choices.init and choices.vocab:
-        raise UsageError('--init brings its vocabulary; leave out --vocab')
+        raise UsageError(
+            'init_and_vocab', '--init brings its vocabulary; leave out --vocab'
+        )
     resolved = choose(choices, choices.seq_len or 512)
     if resolved.plan.labelled:
         raise UsageError(
+            'labelled_views',
             'these rows read labelled examples as they are: there is no view '
-            'of a text to draw'
+            'of a text to draw',
         )
     sentences = sentences_of(texts)
     if choices.init:

@@ -12,11 +12,11 @@ from unittest import mock
 import numpy as np
 from absl.testing import absltest, parameterized
 
-from infoword_tf import errors, views
+from infoword_tf import views
 from infoword_tf.data import service
 from infoword_tf.data.batches import Batches, open_sources
 from infoword_tf.resolve import ModelChoices, resolve
-from tests import quick, runs, zoo
+from tests import runs, zoo
 
 
 def setUpModule():
@@ -217,9 +217,3 @@ class CommandTest(absltest.TestCase):
         self.assertIn(f'{address} does not answer', printed.getvalue())
         alone, run = folder / 'alone', folder / 'run'
         self.assertEqual(runs.weights(alone), runs.weights(run))
-
-    def test_complaints(self):
-        with self.assertRaisesRegex(
-            errors.UsageError, '--data_service=cpu1: give HOST:PORT'
-        ):
-            quick.run('--workdir=w', '--data_service=cpu1')

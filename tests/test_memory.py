@@ -24,6 +24,7 @@ from infoword_tf.training import distribution, loop, optim
 from infoword_tf.views import VIEWS
 from tests import places, remembering, runs, zoo
 from tests.objectives.eq1 import states_of
+from tests.refused import refused
 
 V, D, B, T = zoo.V, 8, 4, 6
 ROW, MEMORY = 'transformer_xl', 'memory/streamed'
@@ -416,16 +417,8 @@ class RealTest(CommandCase):
             view='permuted', replicas=2,
         )  # fmt: skip
         self.assertIs(self.arguments()['untie'], False)
-        with self.assertRaisesRegex(UsageError, '--untie was False'):
+        with refused('run_other_flags', '--untie was False'):
             self.run_here(self.folder / 'whole', '--objectives=plm')
-
-    def test_what_it_cannot_have(self):
-        for more, message in (
-            (('--objectives=mlm', '--clamp=8'), '--clamp: .* transformer of'),
-            (('--objectives=plm', '--same_length'), 'see no later ones'),
-        ):
-            with self.assertRaisesRegex(UsageError, message):
-                self.run_here(self.folder / 'bad', *more)
 
 
 class CommandTest(MemoryCase, CommandCase):
@@ -453,9 +446,7 @@ class CommandTest(MemoryCase, CommandCase):
             self.assertIn(f'heldout/{ROW}/{name}', last)
         loaded = infoword_tf.load(workdir)
         self.assertLen(loaded.model.empty_state(2), 1)
-        with self.assertRaisesRegex(
-            UsageError, '--memory_length was 40, is 16'
-        ):
+        with refused('run_other_flags', '--memory_length was 40, is 16'):
             self.run_here(workdir)
 
     def test_heldout_values_are_of_no_batch_size(self):
@@ -469,16 +460,6 @@ class CommandTest(MemoryCase, CommandCase):
             last = runs.untimed(workdir)[-1]
             actual.append({k: last[k] for k in last if k[:8] == 'heldout/'})
         self.assertEqual(*actual)
-
-    def test_what_it_cannot_have(self):
-        for more, message in (
-            (('--objectives=mlm', '--memory_length=8'), 'transformer of .* no'),
-            ((f'--objectives=mlm:1,{ROW}:1',), 'no encoder serves all rows'),
-            (('--batch_size=100000',), 'too few for 100000 sequences of 16'),
-            (('--memory_length=-1',), 'non-negative'),
-        ):
-            with self.assertRaisesRegex((UsageError, ValueError), message):
-                self.run_here(self.folder / 'bad', *more)
 
     def test_rows_that_contradict_each_other(self):
         second = {remembering.NAME: {'causal': False}}

@@ -16,6 +16,7 @@ from infoword_tf import commands, errors, files
 from infoword_tf.training import distribution
 from tasks import distill, finetune
 from tests import places, runs, zoo
+from tests.refused import refused
 
 NO_SERVER = 'Could not start gRPC server'  # of TensorFlow: the port is taken
 # Memory of each replica's rows, and an end that the chief alone sees coming.
@@ -193,9 +194,7 @@ class TogetherTest(absltest.TestCase):
 
     def test_others_end_too(self):
         calls, patched = self.answered(True)
-        with patched, self.assertRaisesRegex(
-            errors.UsageError, 'another worker has complained'
-        ):
+        with patched, refused('other_worker_failed'):
             with distribution.failing_together(None):
                 pass
         self.assertEqual(calls, [(False,)])

@@ -204,9 +204,10 @@ def write_or_compare(
     resumed = last_step(workdir) is not None
     if (workdir / WEIGHTS).exists() and not resumed:
         raise UsageError(
+            'weights_without_checkpoint',
             f'--workdir={workdir} holds weights, and no checkpoint to go on '
             f'from; start from them with --init={workdir} and another '
-            '--workdir'
+            '--workdir',
         )
     if (workdir / FILE).exists() and resumed:
         old = Config.read(workdir)
@@ -234,8 +235,9 @@ def write_or_compare(
         ]
         if differ:
             raise UsageError(
+                'run_other_flags',
                 f'{workdir} holds a run with other flags: {"; ".join(differ)}.'
-                ' Give this run another --workdir, or the old flags'
+                ' Give this run another --workdir, or the old flags',
             )
         if old.replicas != config.replicas:
             print(

@@ -624,9 +624,10 @@ def refuse_differing_machines(
     }
     if unlike := distribution.differing(strategy, known):
         raise errors.UsageError(
+            'machines_differ',
             'machines of --strategy=multiworker differ in '
             f'{", ".join(unlike)}; start the same command on all, with the '
-            'same code and text'
+            'same code and text',
         )
 
 
@@ -648,9 +649,10 @@ def refuse_other_vocabularies(
         )
         if not same:
             raise errors.UsageError(
+                'auxiliary_other_vocabulary',
                 f'{name} begins with {auxiliary.workdir}, which has '
                 f'another {tokenizer_file.name} than this run; name it '
-                f'with --vocab={theirs}, or --init that workdir'
+                f'with --vocab={theirs}, or --init that workdir',
             )
 
 
@@ -805,9 +807,10 @@ def make_heldout(
                 model, views, statistics, measures
             )
     if data.text is not None and not measured:
-        raise ValueError(
+        raise errors.InputError(
+            'no_heldout_languages',
             'no language has enough held-out text; hold out more '
-            '(--heldout=LANGUAGE=GLOB), or lower --seq_len'
+            '(--heldout=LANGUAGE=GLOB), or lower --seq_len',
         )
     if data.translations is not None:
         measured |= _heldout_translations(model, plan, data)
@@ -840,9 +843,10 @@ def _heldout_translations(
         measured[languages] = loop.Heldout(model, views, statistics)
         lacking -= set(measured[languages].rows)
     if lacking:
-        raise ValueError(
+        raise errors.InputError(
+            'no_heldout_translations',
             f'{", ".join(sorted(lacking))}: there is not one held-out '
-            'example of translations; name more with --heldout_parallel'
+            'example of translations; name more with --heldout_parallel',
         )
     return measured
 
@@ -862,7 +866,9 @@ def start_from_init(
         lacking = {w.path for w in objective.weights} - variables
         lacking -= {copy.weight.path for copy in objective.copied_weights()}
         if objective.init_complaint and lacking:
-            raise errors.UsageError(f'{row} {objective.init_complaint}')
+            raise errors.UsageError(
+                'init_lacks_weights', f'{row} {objective.init_complaint}'
+            )
     if started is None:
         return
     source = labelled and labelled.source
@@ -911,9 +917,10 @@ def train_and_save(
     if (restored != first).any():
         steps = ', '.join(str(step) for step in restored[:, 0].tolist())
         raise errors.UsageError(
+            'machines_other_workdirs',
             f'--workdir={workdir} is another folder, or another state of '
             f'it, on each machine (checkpoints of steps {steps}); name one '
-            'that all of them reach'
+            'that all of them reach',
         )
     trainer.step.assign(first)
     dataset = data.batches.dataset(first, max(choices.steps, first + 1))
