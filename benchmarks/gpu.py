@@ -190,7 +190,9 @@ def run(choices: GpuChoices, chosen: Mapping[str, Any]) -> None:
     try:
         work.rows_of(choices.objectives)
     except ValueError as error:
-        raise errors.UsageError(f'--objectives: {error}') from None
+        raise errors.UsageError(
+            'gpu_unknown_rows', f'--objectives: {error}'
+        ) from None
     import jax
 
     device = jax.devices()[0].device_kind

@@ -135,8 +135,9 @@ class Task(NamedTuple):
             one, other = 'one label', 'lists of labels'
             if self.multilabel:
                 one, other = other, one
-            raise ValueError(
-                f'{table.where} has {other}, and the training table {one}'
+            raise errors.InputError(
+                'labels_and_sets',
+                f'{table.where} has {other}, and the training table {one}',
             )
         return tables.known_labels(table, self.labels)
 
@@ -178,15 +179,17 @@ def texts_of(table: TableExamples, texts: str) -> list[tuple[list[str], Any]]:
     if texts == 'choices':
         if table.choices is None:
             raise errors.UsageError(
+                'table_without_choices',
                 f'--label.texts=choices: {table.where} has no choices; name '
-                'their columns with --choices'
+                'their columns with --choices',
             )
         return [(table.first, choice) for choice in table.choices]
     if texts == 'both_ways':
         if table.second is None:
             raise errors.UsageError(
+                'table_without_pair',
                 f'both_ways reads two texts: {table.where} has one a row; name '
-                'the column of the second with --pair'
+                'the column of the second with --pair',
             )
         return [(table.first, table.second), (table.second, table.first)]
     return [(table.first, table.second)]
@@ -303,8 +306,9 @@ def check_one_machine(choices: FinetuneChoices) -> None:
     """
     if choices.strategy == 'multiworker':
         raise errors.UsageError(
+            'multiworker_makes_models',
             '--strategy=multiworker: this command makes several models, one '
-            'after the other; take one machine, with --strategy=mirrored'
+            'after the other; take one machine, with --strategy=mirrored',
         )
 
 
@@ -411,8 +415,9 @@ def with_objectives(
     row, objectives = task.row, choices.objectives or task.row
     if row not in built(parse(objectives)):
         raise errors.UsageError(
+            'sum_without_task',
             f'--objectives={objectives}: the task {task.name} trains {row}; '
-            f'write {row}:1 into the sum'
+            f'write {row}:1 into the sum',
         )
     settings_by_flag = {
         f'{row}.{name}': value for name, value in settings.items()
@@ -457,11 +462,12 @@ def prepare(
         lacking = heldout & ~train
         # Then neither its frequency is known, nor anything of it learned.
         if lacking.any():
-            raise ValueError(
+            raise errors.InputError(
+                'class_without_example',
                 f'{splits["train"].where}: none of the '
                 f'{len(targets["train"]):,} examples is '
                 f'{task.class_names[lacking.argmax()]!r}, which '
-                f'{splits["heldout"].where} has; take more of them'
+                f'{splits["heldout"].where} has; take more of them',
             )
         choices = choices.decided({
             'label.classes': len(task.labels),
@@ -588,14 +594,16 @@ def train_all(
     workdir = pathlib.Path(choices.workdir)
     if 'epochs' in grid and choices.steps is not None:
         raise errors.UsageError(
+            'sweep_of_steps',
             f'--sweep={choices.sweep} tries numbers of epochs; leave out '
-            '--steps'
+            '--steps',
         )
     several = choices.strategy == 'multiworker'
     if several and (grid or len(seeds) > 1):
         raise errors.UsageError(
+            'multiworker_sweep',
             '--strategy=multiworker makes one run at a time; leave out --sweep '
-            'and --seeds'
+            'and --seeds',
         )
     if not grid and len(seeds) == 1:
         best = train_once(prepared, chosen)
@@ -683,8 +691,9 @@ def finished_run(
     differ += [f'{line} is gone' for line in sorted(then - now)]
     if differ:
         raise errors.UsageError(
+            'sweep_other_flags',
             f'{folder} holds a run with other flags: {"; ".join(differ)}. '
-            'Give this sweep another --workdir, or the old flags'
+            'Give this sweep another --workdir, or the old flags',
         )
     return json.loads(path.read_text())
 
