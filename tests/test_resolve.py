@@ -353,7 +353,7 @@ class DefaultsTest(parameterized.TestCase):
         self.assertEqual(list(actual.plan.views), ['masked'])
 
     def test_settings_are_of_one_run(self):
-        resolve(ModelChoices('plm', settings={'plm.k': 4}))
+        resolve(ModelChoices('plm', settings={'permuted.k': 4}))
         self.assertEqual(
             resolve(ModelChoices('plm')).rows['plm'].settings['k'], 6
         )

@@ -80,7 +80,7 @@ class LossTest(parameterized.TestCase):
             'simcse',
             settings={
                 'simcse.head': 'none',
-                'simcse.pairs': texts,
+                'sentences.pairs': texts,
                 **{f'simcse.{k}': x for k, x in settings.items()},
             },
         )
@@ -547,7 +547,7 @@ class CutTest(absltest.TestCase):
             'consert',
             settings={
                 'simcse.cut_features': 0.2, 'simcse.cut_tokens': 0.3,
-                'simcse.shuffle': False,
+                'sentences.shuffle': False,
             },
         )  # fmt: skip
         model = zoo.model_of(case, rate=0.0)
@@ -575,7 +575,7 @@ class CutTest(absltest.TestCase):
         case = zoo.Case(
             'simcse',
             settings={
-                'simcse.keys': 'positives', 'simcse.momentum': 0.9,
+                'sentences.keys': 'positives', 'simcse.momentum': 0.9,
                 'simcse.cut_features': 0.2,
             },
         )  # fmt: skip
@@ -594,7 +594,7 @@ class CutTest(absltest.TestCase):
         )
 
     def test_it_changes_the_first_texts_alone(self):
-        case = zoo.Case('consert', settings={'simcse.shuffle': False})
+        case = zoo.Case('consert', settings={'sentences.shuffle': False})
         plain = zoo.Case(
             'simcse',
             settings={'simcse.pooling': 'mean', 'simcse.head': 'none'},
@@ -646,8 +646,8 @@ class MomentumTest(parameterized.TestCase):
         the momentum encoder, which differs here, and gets no gradient.
         """
         settings = {
-            'simcse.keys': 'positives', 'simcse.momentum': 0.9,
-            'simcse.queue': 6, 'simcse.head': 'none', 'simcse.pairs': pairs,
+            'sentences.keys': 'positives', 'simcse.momentum': 0.9,
+            'simcse.queue': 6, 'simcse.head': 'none', 'sentences.pairs': pairs,
         }  # fmt: skip
         case = zoo.Case('simcse', settings=settings)
         model = zoo.model_of(case, rate=0.0)
@@ -744,8 +744,7 @@ class WholeTest(parameterized.TestCase):
         case = zoo.Case(
             'simcse:1,diffcse:1',
             settings={
-                'simcse.head': 'projector', 'simcse.pairs': 3,
-                'diffcse.pairs': 3,
+                'simcse.head': 'projector', 'sentences.pairs': 3,
             },
         )  # fmt: skip
         model = zoo.model_of(case, rate=0.0)
