@@ -9,15 +9,14 @@ import itertools
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from infoword_tf.objectives import TABLE, parse
+from infoword_tf.objectives import TABLE, flag_of
 from tests import zoo
 
-# Rows that share what they read stand in one sum, and have its settings alike.
+# Rows that read what another encodes stand in one sum with it.
 SUMS = {
     'diffcse': 'simcse:1,diffcse:1',
     'infocse': 'simcse:1,infocse:1',
 }
-SHARED = 'pairs', 'keys', 'repeat', 'shuffle'
 LAYERED = 'simcse', 'infocse', 'xlco', 'label', 'score', 'patience'
 # Of numbers and names; a setting that is yes or no, or of few words, has all
 # of its values. One alone: more would be no other code.
@@ -106,7 +105,7 @@ def factors(row: str) -> dict[str, tuple[Any, ...]]:
         'encoder': ENCODERS.get(row) or tuple(zoo.encoders_of(row))
     }
     for name, known in TABLE[row].settings.items():
-        if row in SUMS and name in SHARED[2:]:
+        if row in SUMS and name in ('repeat', 'shuffle'):
             continue  # those of `simcse`
         several = known.choices or VALUES.get(name)
         if several is None:
@@ -133,8 +132,7 @@ def case_of(row: str, chosen: Mapping[str, Any]) -> zoo.Case:
             continue
         if known.needs and chosen[known.needs[0]] != known.needs[1]:
             continue  # it would do nothing
-        for each in parse(objectives) if name in SHARED else (row,):
-            settings[f'{each}.{name}'] = value
+        settings[flag_of(row, name)] = value
     if chosen.get('multilabel'):
         settings[f'{row}.classes'] = 1  # as `zoo.statistics` has it
     if row in SUMS and chosen['keys'] == 'positives':

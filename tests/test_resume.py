@@ -373,15 +373,15 @@ class FlagsTest(absltest.TestCase):
             actual = written(**{name: value})
             different = {k for k in actual if actual[k] != usual[k]}
             self.assertIn(name, different)
-        for objectives, setting in (
-            ('mlm', {'mlm.transform': True}),
-            ('bert_nce', {'bert_nce.drop_hits': True}),
-            ('dim', {'dim.critic': 'cosine'}),
-            ('plm', {'plm.k': 5}),
+        for objectives, flag, value in (
+            ('mlm', 'mlm.transform', True),
+            ('bert_nce', 'bert_nce.drop_hits', True),
+            ('dim', 'dim.critic', 'cosine'),
+            ('plm', 'permuted.k', 5),
         ):
-            (name,) = setting
+            name = f'{objectives}.{flag.partition(".")[2]}'  # by row
             one = written(objectives=objectives)
-            two = written(objectives=objectives, settings=setting)
+            two = written(objectives=objectives, settings={flag: value})
             self.assertEqual({k for k in one if one[k] != two[k]}, {name})
         for name, one, two in (
             ('masking', {}, {'masking': 'words'}),

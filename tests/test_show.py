@@ -340,9 +340,11 @@ class CommandTest(parameterized.TestCase):
         self.assertLen(actual.queries, 24 + 4)
 
     def test_settings(self):
-        _, (partial,) = self.run_here('--objectives=plm', '--plm.k=3', FOX)
+        _, (partial,) = self.run_here(
+            '--objectives=plm', '--permuted.k=3', FOX
+        )
         _, (strict,) = self.run_here(
-            '--objectives=plm', '--plm.k=3', '--plm.order=strict', FOX
+            '--objectives=plm', '--permuted.k=3', '--permuted.order=strict', FOX
         )
         self.assertEqual(partial.queries, strict.queries)
         tokens = len(set(partial.places))
@@ -412,10 +414,15 @@ class CommandTest(parameterized.TestCase):
         arguments = f'--init={workdir}', '--seq_len=48'
         _, (actual,) = self.run_here(*arguments, FOX)
         self.assertLen(actual.queries, 48 + 48 // 3)
-        same = '--objectives=plm', '--plm.k=3', '--plm.order=strict', *arguments
+        same = (
+            '--objectives=plm', '--permuted.k=3', '--permuted.order=strict',
+            *arguments,
+        )  # fmt: skip
         _, (again,) = self.run_here(*same, FOX)
         np.testing.assert_array_equal(actual.mask, again.mask)
-        for another, k in (('--plm.order=partial', 3), ('--plm.k=4', 4)):
+        for another, k in (
+            ('--permuted.order=partial', 3), ('--permuted.k=4', 4)
+        ):  # fmt: skip
             _, (other,) = self.run_here(*arguments, another, FOX)
             self.assertLen(other.queries, 48 + 48 // k)
             self.assertFalse(np.array_equal(actual.mask, other.mask))

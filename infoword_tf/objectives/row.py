@@ -190,6 +190,12 @@ class Row:
             settings |= VIEWS[root(view)].settings
         return settings
 
+    @property
+    def view_of(self) -> dict[str, str]:
+        """View of each setting that is a view's: the one that draws."""
+        views = map(root, self.views)
+        return {name: view for view in views for name in VIEWS[view].settings}
+
     def reads(
         self, settings: Settings, contextual: bool = True
     ) -> dict[str, Reads]:

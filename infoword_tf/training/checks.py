@@ -20,7 +20,7 @@ from infoword_tf.data.opened import choose_tokenizer, open_corpora, weights_of
 from infoword_tf.data.sources import SOURCES
 from infoword_tf.encoders import ENCODERS
 from infoword_tf.evaluation import judgements
-from infoword_tf.objectives import TABLE, Auxiliary, parse
+from infoword_tf.objectives import TABLE, Auxiliary, parse, setting_flags
 from infoword_tf.objectives.row import ANSWERS
 from infoword_tf.resolve import (
     Plan,
@@ -233,9 +233,7 @@ def with_pairs(choices: RunChoices) -> RunChoices:
                     'flag_without_pairs', f'--{flag} is for --pairs; give both'
                 )
         return choices
-    rows = [row for row in resolve_rows(choices)
-            if 'pairs' in TABLE[row].settings]  # fmt: skip
-    if not rows:
+    if 'sentences.pairs' not in setting_flags(resolve_rows(choices)):
         known = (row for row in TABLE if 'pairs' in TABLE[row].settings)
         raise errors.UsageError(
             'pairs_unread',
@@ -248,7 +246,7 @@ def with_pairs(choices: RunChoices) -> RunChoices:
     )  # fmt: skip
     text_pairs.weights_of(choices.pair_weights, [x.where for x in layouts])
     texts = text_pairs.texts_of(layouts)
-    return choices.decided({f'{row}.pairs': texts for row in rows})
+    return choices.decided({'sentences.pairs': texts})
 
 
 def refuse_unreadable_guides(choices: RunChoices) -> None:

@@ -152,7 +152,7 @@ class WordsCommandTest(command.Checks, places.Folder, parameterized.TestCase):
         runs.run_here(
             workdir, '--objectives=skip_gram', '--tokenizer=words',
             '--optimizer=word2vec', '--width=16', '--dropout=0',
-            '--skip_gram.subsample=0', '--skip_gram.negatives=8',
+            '--words.subsample=0', '--words.negatives=8',
         )  # fmt: skip
         last = runs.records(workdir)[-1]
         self.assertLess(abs(last['heldout/skip_gram/mi']), 1)
