@@ -7,6 +7,7 @@ held-out score are saved.
 """
 
 import dataclasses
+import functools
 import hashlib
 import itertools
 import json
@@ -22,6 +23,7 @@ from infoword_tf.choices import RunChoices, again, flag
 from infoword_tf.config import Config, TaskConfig
 from infoword_tf.data import tables
 from infoword_tf.data.tables import TableExamples
+from infoword_tf.evaluation.commonest import Commonest, complaint, of_targets
 from infoword_tf.objectives import TABLE, built, parse
 from infoword_tf.objectives.lm import EXAMPLES
 from infoword_tf.resolve import Resolved, resolve, resolve_rows
@@ -35,6 +37,7 @@ if TYPE_CHECKING:
     from infoword_tf.inference.loaded import Loaded
     from infoword_tf.training.run import LabelledData
 
+NOTHING_LEARNED = 'nothing_learned'  # a sentence in metrics.json
 # By flag, the values of a sweep.
 GRIDS: dict[str, dict[str, tuple[float, ...]]] = {
     # Kong et al. 2019, App. B; 10 epochs, 4 of CoLA, are its --epochs.
@@ -262,6 +265,7 @@ class TaskSplit(NamedTuple):
         where, size: the file, for people, and the number of its examples.
         texts: first texts, and second texts or None, for rows that read text.
         measure: of predictions for all examples, by metric.
+        commonest: scores the commonest answer, by the task's first metric.
     """
 
     examples: 'Examples'
@@ -270,6 +274,7 @@ class TaskSplit(NamedTuple):
     size: int
     texts: tuple[Sequence[str], Sequence[str] | None]
     measure: Callable[..., dict[str, float]]
+    commonest: Callable[[], Commonest]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -279,12 +284,14 @@ class PreparedTask:
     Attributes:
         labelled: the examples, with their measures.
         choices: of the command, with those that the task determines.
+        commonest: scores the commonest answer to held-out examples.
         resolved: of `choices`; None if not resolved yet.
         decide: completes choices that a sweep has changed.
     """
 
     labelled: 'LabelledData'
     choices: FinetuneChoices
+    commonest: Callable[[], Commonest]
     resolved: Resolved | None = None
     decide: Callable[[FinetuneChoices], FinetuneChoices] = lambda x: x
 
@@ -396,7 +403,9 @@ def prepare_task(
         shared,
         record={'task': task.name},
     )
-    return PreparedTask(labelled, choices, resolved)
+    return PreparedTask(
+        labelled, choices, splits['heldout'].commonest, resolved
+    )
 
 
 def with_objectives(
@@ -494,6 +503,10 @@ def prepare(
             formatted[split] = TaskSplit(
                 examples, [targets[split]], table.where, len(table.first),
                 (table.first, table.second), measure_of(task),
+                functools.partial(
+                    of_targets, task.metrics[0], targets[split],
+                    task.class_names,
+                ),
             )  # fmt: skip
         return formatted
 
@@ -591,6 +604,12 @@ def train_all(
             f'--sweep={choices.sweep} tries numbers of epochs; leave out '
             '--steps'
         )
+
+    def further(
+        folder: pathlib.Path, best: Mapping[str, Any]
+    ) -> dict[str, Any]:
+        return nothing_learned(task, prepared, folder, best) | tested(folder)
+
     several = choices.strategy == 'multiworker'
     if several and (grid or len(seeds) > 1):
         raise errors.UsageError(
@@ -601,7 +620,7 @@ def train_all(
         best = train_once(prepared, chosen)
         if several:
             leave_to_chief(prepared)
-        return workdir, {**result(task, best), **tested(workdir)}
+        return workdir, {**result(task, best), **further(workdir, best)}
     runs: dict[str, list[tuple[pathlib.Path, dict]]] = {}
     cells = [
         dict(zip(grid, values, strict=True))
@@ -614,7 +633,7 @@ def train_all(
             best = train_one_of_many(
                 prepared, chosen, **cell, seed=seed, workdir=str(folder)
             )
-            if more := tested(folder):
+            if more := further(folder, best):
                 update_metrics(folder, more)
             runs.setdefault(name or 'all', []).append(
                 (folder, {**result(task, best), **more})
@@ -726,20 +745,47 @@ def result(task: Task, best: Mapping[str, Any]) -> dict[str, Any]:
     }
 
 
+def nothing_learned(
+    task: Task,
+    prepared: PreparedTask,
+    folder: pathlib.Path,
+    best: Mapping[str, Any],
+) -> dict[str, str]:
+    """Compares the best score of a run with that of the commonest answer.
+
+    Returns:
+        A sentence by its name in metrics.json, see `commonest.complaint`; {}
+        if the score is better.
+    """
+    metric = task.metrics[0]
+    sentence = complaint(
+        metric,
+        best[f'heldout/{task.row}/{metric}'],
+        prepared.commonest(),
+        Config.read(folder).run,
+    )
+    if sentence and prepared.choices.sweep:
+        sentence += ', without --sweep'
+    return {NOTHING_LEARNED: sentence} if sentence else {}
+
+
 def finish(
     workdir: pathlib.Path, values: Mapping[str, Any]
 ) -> dict[str, Any]:
-    """Adds a result to metrics.json, and prints the last line."""
+    """Adds a result to metrics.json, and prints the last lines."""
     update_metrics(workdir, values)
+    if NOTHING_LEARNED in values:
+        print(values[NOTHING_LEARNED], flush=True)
     print(json.dumps(values), flush=True)
     return dict(values)
 
 
 def update_metrics(folder: pathlib.Path, values: Mapping[str, Any]) -> None:
-    """Adds to metrics.json, without old scores of --test."""
+    """Adds to metrics.json, without entries that may no longer hold."""
     path = folder / 'metrics.json'
     old = json.loads(path.read_text()) if path.is_file() else {}
-    old = {k: v for k, v in old.items() if not k.startswith('test_')}
+    passing = 'test_', NOTHING_LEARNED
+    old = {k: v for k, v in old.items() if not k.startswith(passing)}
     files.write_json(path, {**old, **values})
 
 
