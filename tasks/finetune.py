@@ -284,16 +284,17 @@ class PreparedTask:
     Attributes:
         labelled: the examples, with their measures.
         choices: of the command, with those that the task determines.
-        commonest: scores the commonest answer to held-out examples.
         resolved: of `choices`; None if not resolved yet.
         decide: completes choices that a sweep has changed.
+        commonest: scores the commonest answer to held-out examples; None: there
+            is none, of vectors.
     """
 
     labelled: 'LabelledData'
     choices: FinetuneChoices
-    commonest: Callable[[], Commonest]
     resolved: Resolved | None = None
     decide: Callable[[FinetuneChoices], FinetuneChoices] = lambda x: x
+    commonest: Callable[[], Commonest] | None = None
 
 
 def check_inits(*inits: str | None) -> None:
@@ -404,7 +405,7 @@ def prepare_task(
         record={'task': task.name},
     )
     return PreparedTask(
-        labelled, choices, splits['heldout'].commonest, resolved
+        labelled, choices, resolved, commonest=splits['heldout'].commonest
     )
 
 
@@ -757,6 +758,8 @@ def nothing_learned(
         A sentence by its name in metrics.json, see `commonest.complaint`; {}
         if the score is better.
     """
+    if prepared.commonest is None:
+        return {}
     metric = task.metrics[0]
     sentence = complaint(
         metric,
