@@ -607,9 +607,10 @@ def train_all(
         )
 
     def further(
-        folder: pathlib.Path, best: Mapping[str, Any]
+        folder: pathlib.Path, best: Mapping[str, Any], **changes: Any
     ) -> dict[str, Any]:
-        return nothing_learned(task, prepared, folder, best) | tested(folder)
+        sentences = nothing_learned(task, prepared, best, **changes)
+        return sentences | tested(folder)
 
     several = choices.strategy == 'multiworker'
     if several and (grid or len(seeds) > 1):
@@ -634,7 +635,7 @@ def train_all(
             best = train_one_of_many(
                 prepared, chosen, **cell, seed=seed, workdir=str(folder)
             )
-            if more := further(folder, best):
+            if more := further(folder, best, **cell):
                 update_metrics(folder, more)
             runs.setdefault(name or 'all', []).append(
                 (folder, {**result(task, best), **more})
@@ -749,10 +750,12 @@ def result(task: Task, best: Mapping[str, Any]) -> dict[str, Any]:
 def nothing_learned(
     task: Task,
     prepared: PreparedTask,
-    folder: pathlib.Path,
     best: Mapping[str, Any],
+    **changes: Any,
 ) -> dict[str, str]:
     """Compares the best score of a run with that of the commonest answer.
+
+    `changes` are made to the choices of the task.
 
     Returns:
         A sentence by its name in metrics.json, see `commonest.complaint`; {}
@@ -760,14 +763,16 @@ def nothing_learned(
     """
     if prepared.commonest is None:
         return {}
-    metric = task.metrics[0]
+    metric, examples = task.metrics[0], prepared.labelled.train.size
+    choices = with_steps(prepared.choices.decided(**changes), examples)
     sentence = complaint(
         metric,
         best[f'heldout/{task.row}/{metric}'],
         prepared.commonest(),
-        Config.read(folder).run,
+        choices.steps,
+        choices.learning_rate,
     )
-    if sentence and prepared.choices.sweep:
+    if sentence and choices.sweep:
         sentence += ', without --sweep'
     return {NOTHING_LEARNED: sentence} if sentence else {}
 

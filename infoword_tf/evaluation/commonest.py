@@ -18,7 +18,7 @@ Glossary of shapes: n examples, C labels.
 
 import math
 from collections.abc import Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
@@ -107,7 +107,8 @@ def complaint(
     metric: str,
     score: float,
     commonest: Commonest,
-    run: Mapping[str, Any],
+    steps: int,
+    learning_rate: float,
 ) -> str | None:
     """Compares a score with that of the commonest answer, and advises.
 
@@ -115,7 +116,7 @@ def complaint(
         metric: for people.
         score: of the model.
         commonest: of the same examples and metric.
-        run: record of the run, with 'steps' and 'learning_rate'.
+        steps, learning_rate: of the run.
 
     Returns:
         A sentence; None if the score is higher by more than one standard
@@ -123,10 +124,10 @@ def complaint(
     """
     if score > commonest.score + commonest.error:
         return None
-    steps = max(LEAST_STEPS, MORE_STEPS * run['steps'])
+    steps = max(LEAST_STEPS, MORE_STEPS * steps)
     tries = [f'more updates (--steps={steps})']
-    if run['learning_rate'] < HIGHEST_RATE:
-        rate = min(HIGHEST_RATE, HIGHER_RATE * run['learning_rate'])
+    if learning_rate < HIGHEST_RATE:
+        rate = min(HIGHEST_RATE, HIGHER_RATE * learning_rate)
         tries.append(f'a higher rate (--learning_rate={rate:.2g})')
     return (
         f'{metric} {score:.4f} is no better than that of {commonest.answer}, '

@@ -96,9 +96,7 @@ class ComplaintTest(parameterized.TestCase):
         (0.1, 2000, 1e-3, '--steps=6000', ''),
     )
     def test_no_better(self, score, steps, rate, more, higher):
-        actual = commonest.complaint(
-            'f1', score, self.ALWAYS, {'steps': steps, 'learning_rate': rate}
-        )
+        actual = commonest.complaint('f1', score, self.ALWAYS, steps, rate)
         self.assertStartsWith(actual, f'f1 {score:.4f} is no better than ')
         self.assertIn("'b' for every text, 0.8125 +- 0.0156", actual)
         self.assertIn(f'({more})', actual)
@@ -106,4 +104,6 @@ class ComplaintTest(parameterized.TestCase):
         self.assertIn(higher, actual)
 
     def test_better_by_more_than_the_error(self):
-        self.assertIsNone(commonest.complaint('f1', 0.8282, self.ALWAYS, {}))
+        self.assertIsNone(
+            commonest.complaint('f1', 0.8282, self.ALWAYS, 92, 3e-5)
+        )

@@ -554,8 +554,7 @@ class SeveralTest(absltest.TestCase):
             FOLDER / 'start', rows=('label',), pooling='cls',
             settings={'label.classes': 3},
         )  # fmt: skip
-        run_record = {'steps': 3, 'learning_rate': 1e-4}
-        config = Config.read(start).replace(labels=kinds, run=run_record)
+        config = Config.read(start).replace(labels=kinds)
         weights = files.read_tensors(start / 'weights.safetensors')
         calls = []
 
