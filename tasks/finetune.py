@@ -7,6 +7,7 @@ held-out score are saved.
 """
 
 import dataclasses
+import functools
 import hashlib
 import itertools
 import json
@@ -22,6 +23,7 @@ from infoword_tf.choices import RunChoices, again, flag
 from infoword_tf.config import Config, TaskConfig
 from infoword_tf.data import tables
 from infoword_tf.data.tables import TableExamples
+from infoword_tf.evaluation.commonest import Commonest, complaint, of_targets
 from infoword_tf.objectives import TABLE, built, parse
 from infoword_tf.objectives.lm import EXAMPLES
 from infoword_tf.resolve import Resolved, resolve, resolve_rows
@@ -35,6 +37,7 @@ if TYPE_CHECKING:
     from infoword_tf.inference.loaded import Loaded
     from infoword_tf.training.run import LabelledData
 
+NOTHING_LEARNED = 'nothing_learned'  # a sentence in metrics.json
 # By flag, the values of a sweep.
 GRIDS: dict[str, dict[str, tuple[float, ...]]] = {
     # Kong et al. 2019, App. B; 10 epochs, 4 of CoLA, are its --epochs.
@@ -265,6 +268,7 @@ class TaskSplit(NamedTuple):
         where, size: the file, for people, and the number of its examples.
         texts: first texts, and second texts or None, for rows that read text.
         measure: of predictions for all examples, by metric.
+        commonest: scores the commonest answer, by the task's first metric.
     """
 
     examples: 'Examples'
@@ -273,6 +277,7 @@ class TaskSplit(NamedTuple):
     size: int
     texts: tuple[Sequence[str], Sequence[str] | None]
     measure: Callable[..., dict[str, float]]
+    commonest: Callable[[], Commonest]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -284,12 +289,15 @@ class PreparedTask:
         choices: of the command, with those that the task determines.
         resolved: of `choices`; None if not resolved yet.
         decide: completes choices that a sweep has changed.
+        commonest: scores the commonest answer to held-out examples; None: there
+            is none, of vectors.
     """
 
     labelled: 'LabelledData'
     choices: FinetuneChoices
     resolved: Resolved | None = None
     decide: Callable[[FinetuneChoices], FinetuneChoices] = lambda x: x
+    commonest: Callable[[], Commonest] | None = None
 
 
 def check_inits(*inits: str | None) -> None:
@@ -400,7 +408,9 @@ def prepare_task(
         shared,
         record={'task': task.name},
     )
-    return PreparedTask(labelled, choices, resolved)
+    return PreparedTask(
+        labelled, choices, resolved, commonest=splits['heldout'].commonest
+    )
 
 
 def with_objectives(
@@ -500,6 +510,10 @@ def prepare(
             formatted[split] = TaskSplit(
                 examples, [targets[split]], table.where, len(table.first),
                 (table.first, table.second), measure_of(task),
+                functools.partial(
+                    of_targets, task.metrics[0], targets[split],
+                    task.class_names,
+                ),
             )  # fmt: skip
         return formatted
 
@@ -598,6 +612,13 @@ def train_all(
             f'--sweep={choices.sweep} tries numbers of epochs; leave out '
             '--steps',
         )
+
+    def further(
+        folder: pathlib.Path, best: Mapping[str, Any], **changes: Any
+    ) -> dict[str, Any]:
+        sentences = nothing_learned(task, prepared, best, **changes)
+        return sentences | tested(folder)
+
     several = choices.strategy == 'multiworker'
     if several and (grid or len(seeds) > 1):
         raise errors.UsageError(
@@ -609,7 +630,7 @@ def train_all(
         best = train_once(prepared, chosen)
         if several:
             leave_to_chief(prepared)
-        return workdir, {**result(task, best), **tested(workdir)}
+        return workdir, {**result(task, best), **further(workdir, best)}
     runs: dict[str, list[tuple[pathlib.Path, dict]]] = {}
     cells = [
         dict(zip(grid, values, strict=True))
@@ -622,7 +643,7 @@ def train_all(
             best = train_one_of_many(
                 prepared, chosen, **cell, seed=seed, workdir=str(folder)
             )
-            if more := tested(folder):
+            if more := further(folder, best, **cell):
                 update_metrics(folder, more)
             runs.setdefault(name or 'all', []).append(
                 (folder, {**result(task, best), **more})
@@ -735,20 +756,53 @@ def result(task: Task, best: Mapping[str, Any]) -> dict[str, Any]:
     }
 
 
+def nothing_learned(
+    task: Task,
+    prepared: PreparedTask,
+    best: Mapping[str, Any],
+    **changes: Any,
+) -> dict[str, str]:
+    """Compares the best score of a run with that of the commonest answer.
+
+    `changes` are made to the choices of the task.
+
+    Returns:
+        A sentence by its name in metrics.json, see `commonest.complaint`; {}
+        if the score is better.
+    """
+    if prepared.commonest is None:
+        return {}
+    metric, examples = task.metrics[0], prepared.labelled.train.size
+    choices = with_steps(prepared.choices.decided(**changes), examples)
+    sentence = complaint(
+        metric,
+        best[f'heldout/{task.row}/{metric}'],
+        prepared.commonest(),
+        choices.steps,
+        choices.learning_rate,
+    )
+    if sentence and choices.sweep:
+        sentence += ', without --sweep'
+    return {NOTHING_LEARNED: sentence} if sentence else {}
+
+
 def finish(
     workdir: pathlib.Path, values: Mapping[str, Any]
 ) -> dict[str, Any]:
-    """Adds a result to metrics.json, and prints the last line."""
+    """Adds a result to metrics.json, and prints the last lines."""
     update_metrics(workdir, values)
+    if NOTHING_LEARNED in values:
+        print(values[NOTHING_LEARNED], flush=True)
     print(json.dumps(values), flush=True)
     return dict(values)
 
 
 def update_metrics(folder: pathlib.Path, values: Mapping[str, Any]) -> None:
-    """Adds to metrics.json, without old scores of --test."""
+    """Adds to metrics.json, without entries that may no longer hold."""
     path = folder / 'metrics.json'
     old = json.loads(path.read_text()) if path.is_file() else {}
-    old = {k: v for k, v in old.items() if not k.startswith('test_')}
+    passing = 'test_', NOTHING_LEARNED
+    old = {k: v for k, v in old.items() if not k.startswith(passing)}
     files.write_json(path, {**old, **values})
 
 

@@ -75,7 +75,9 @@ class SentencesTest(absltest.TestCase):
     def test_the_prompt_of_init_stands_before_each(self):
         """As `encode` has it, in training as in held-out text."""
         folder = places.make()
-        run_here(folder / 'first', '--objectives=simcse', '--steps=1')
+        random = 'simcse contrasts vectors of random weights'
+        log = run_here(folder / 'first', '--objectives=simcse', '--steps=1')
+        self.assertIn(random, log)
         config = json.loads((folder / 'first/config.json').read_text())
         config |= {'prompts': {'query': 'Names: '}, 'prompt': 'query'}
         (folder / 'first/config.json').write_text(json.dumps(config))
@@ -157,6 +159,7 @@ class PairsTest(absltest.TestCase):
             folder / 'w', *flags, '--pair_weights=1,2', '--steps=3'
         )
         self.assertRegex(shown, r'\d+ and \d+ examples to train on, a text of')
+        self.assertNotIn('random weights', shown)
         self.assertIn(
             'a.csv: a is first, b second, negatives other\n', shown
         )
@@ -177,6 +180,7 @@ class PairsTest(absltest.TestCase):
             '--simcse.pooling=mean', '--steps=1',
         )  # fmt: skip
         self.assertIn('taken dense_0, encoder and the tokenizer', shown)
+        self.assertNotIn('random weights', shown)
         self.assertIn('pools by cls, this run by mean', shown)
         self.assertLen(vectors_of(folder / 'again')[0].config.dense, 1)
 

@@ -1,8 +1,10 @@
 """The real command on real text: what a run of each row leaves."""
 
 import contextlib
+import dataclasses
 import importlib
 import inspect
+import io
 import json
 import pathlib
 import subprocess
@@ -29,6 +31,7 @@ from infoword_tf.training import (
     loop,
     optim,
     precision,
+    run,
 )
 from tests import places, quick, runs, zoo
 from tests.refused import refused
@@ -186,19 +189,32 @@ class TrainTest(places.Folder, absltest.TestCase):
                 raise KeyboardInterrupt
             save(self, step, variables)
 
+        shown = io.StringIO()
         with (
             mock.patch.object(fit, 'TRIAL_STEPS', 1),
             mock.patch.object(fit, 'steps_in', three),
             mock.patch.object(checkpoint.Checkpoints, 'save', stopped),
             self.assertRaises(KeyboardInterrupt),
+            contextlib.redirect_stdout(shown),
         ):
             run_here(*flags)
+        self.assertIn('3 updates are too few', shown.getvalue())
         # Its steps are in its record: nothing is tried again.
         with mock.patch.object(fit, 'steps_in', side_effect=Stop):
             run_here(*flags)
             with refused('run_other_flags', '--minutes was 0.001, is 5.0'):
                 run_here(*flags, '--minutes=5')
         self.assertEqual(Config.read(workdir).run['steps'], 3)
+
+    def test_minutes_for_few_updates(self):
+        """Of 0.5 for 60 steps, 1.67 make 200; --init has decided the size."""
+        choices = RunChoices(minutes=0.5, seq_len=96)
+        self.assertEqual(run.FEW_STEPS, 200)
+        advice = run.too_few(60, choices)
+        for part in ('60 updates', '--minutes=2;', '--size', 'than 96'):
+            self.assertIn(part, advice)
+        advice = run.too_few(60, dataclasses.replace(choices, init='runs/a'))
+        self.assertNotIn('--size', advice)
 
     def test_the_best_weights_stay_and_the_run_ends(self):
         """At a rate of 0.3 the loss of the sum rises from the start."""

@@ -156,6 +156,8 @@ class Row:
         scored_by: the row whose scores this one reads, see
             `Batch.scorer_batch`. It is built even where its weight is 0.
         answers: in ANSWERS, what a trained model can be asked because of it.
+        init_advice: what to do before a run without --init, after the row's
+            name; '': nothing.
         begins_as: the row whose weights it takes where --init has none of its
             own, or that of another row that begins so; and as which public
             formats know it.
@@ -179,6 +181,7 @@ class Row:
     )
     scored_by: str | None = None
     answers: tuple[str, ...] = ()
+    init_advice: Decided[str] = ''
     begins_as: str | None = None
     products: Callable[[Scoring], int] | None = None
 

@@ -668,6 +668,16 @@ def _encoders(settings: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
     return {'transformer': {}, 'modern': {}}
 
 
+def _init_advice(settings: Mapping[str, Any]) -> str:
+    if settings['pairs']:
+        return ''
+    return (
+        'contrasts vectors of random weights, which learns little: pretrain '
+        'first (--objectives=mlm) and --init that workdir or a public model, '
+        'or name pairs of texts with --pairs'
+    )
+
+
 def _vector(settings: Mapping[str, Any]) -> Vector:
     dense = ('tanh',) if settings['head'] == KEPT else ()
     return Vector(
@@ -686,4 +696,5 @@ ROW = Row(
     heldout_candidates=512,
     vector=_vector,
     auxiliaries=auxiliaries,
+    init_advice=_init_advice,
 )

@@ -10,6 +10,7 @@ import dataclasses
 import functools
 import gc
 import json
+import math
 import pathlib
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
@@ -40,7 +41,7 @@ from infoword_tf.data.store import Store
 from infoword_tf.evaluation.judgements import Judgements
 from infoword_tf.inference.loaded import Loaded
 from infoword_tf.model import Model
-from infoword_tf.objectives import Auxiliary, Statistics
+from infoword_tf.objectives import TABLE, Auxiliary, Statistics, decided
 from infoword_tf.resolve import Plan, Resolved
 from infoword_tf.training import (
     distribution,
@@ -57,6 +58,7 @@ from infoword_tf.views import Specials
 from infoword_tf.views.examples import FOLLOWING
 from infoword_tf.workdir import Workdir
 
+FEW_STEPS = 200  # of --minutes; with fewer a run is told so
 FAR = 1 << 40  # a step that no run reaches
 # Held-out text has 512 sequences. Each of several languages has a share: a
 # half, a third, and a quarter of four or more.
@@ -603,7 +605,20 @@ def _timed_steps(
         f'--minutes={minutes:g}: there is time for {steps:,} steps',
         flush=True,
     )
+    if steps < FEW_STEPS:
+        print(too_few(steps, choices), flush=True)
     return steps
+
+
+def too_few(steps: int, choices: RunChoices) -> str:
+    """Returns advice to a run whose --minutes have room for few updates."""
+    minutes = math.ceil(choices.minutes * FEW_STEPS / steps)
+    smaller = '' if choices.init else 'a smaller --size or '
+    return (
+        f'{steps:,} updates are too few to learn much: {FEW_STEPS} take '
+        f'--minutes={minutes}; else take {smaller}a shorter --seq_len than '
+        f'{choices.seq_len}'
+    )
 
 
 # ------------------------------------------------------------------ agreement
@@ -859,6 +874,8 @@ def start_from_init(
 ) -> None:
     """Copies the weights of --init into the model, and prints which.
 
+    Without --init it prints what rows advise to do first.
+
     Raises: UsageError: weights are missing that a row has to begin with.
     """
     variables = set(started.model.variables) if started else set()
@@ -870,6 +887,9 @@ def start_from_init(
                 'init_lacks_weights', f'{row} {objective.init_complaint}'
             )
     if started is None:
+        for row, entry in decisions.config.rows.items():
+            if advice := decided(TABLE[row].init_advice, entry.settings):
+                print(f'{row} {advice}', flush=True)
         return
     source = labelled and labelled.source
     source = source or f'--init={decisions.choices.init}'

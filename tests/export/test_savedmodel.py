@@ -24,7 +24,7 @@ from export import (
     warmup,
 )
 from export.signatures import ANSWERS, MASKS, Signatures
-from infoword_tf.config import EXPORTED, Config, read_exported
+from infoword_tf.config import EXPORTED, Config, TaskConfig, read_exported
 from infoword_tf.resolve import ModelChoices, resolve
 from tests.export import answers, many_requests, protos, workdirs
 from tests.tasks import command
@@ -445,13 +445,27 @@ class BundleTest(Case):
             for names in ('mlm', 'mlm,nsp', 'plm', 'bert', 'infoword', 'ict')
         }
         unbounded = 'The loss of `nsp` bounds no mutual information.'
-        averages = 'averages of what'
+        averages, empty = 'averages of what', 'accuracy 0.5000 is no better'
+        task = config.replace(
+            rows=resolve(ModelChoices(objectives='label')).rows,
+            task=TaskConfig(
+                'mails', 'label', False, ('accuracy',),
+                *({'train': size, 'heldout': size} for size in ('a.tsv', 9)),
+            ),
+        )  # fmt: skip
+        scored = {
+            f'heldout/label/{name}': 0.5
+            for name in ('accuracy', 'mi', 'ceiling')
+        }
         for of, pieces, metrics, parts, others in (
             (config.replace(run={}), 0, {}, ['The run has recorded none.'],
              ['Text:']),
             (config, None, {}, ['Text: `text:books/*.txt` (text files, one'],
              ['to train on']),
-            (rows['mlm'], 1, workdirs.METRICS, [], [unbounded]),
+            (rows['mlm'], 1, workdirs.METRICS, [], [unbounded, empty]),
+            (task, 1, scored, ['| accuracy | 0.5000 |\n\nThe mutual'], [empty]),
+            (task, 1, {**scored, 'nothing_learned': empty},
+             [f'| accuracy | 0.5000 |\n\n{empty}\n\nThe mutual'], []),
             (rows['mlm,nsp'], 1, workdirs.METRICS, [unbounded], []),
             # Whether a row compares texts.
             (rows['plm'], 1, {}, [averages], []),

@@ -504,6 +504,42 @@ class WaysTest(Checks, parameterized.TestCase):
             infoword_tf.load(FOLDER / 'early')  # whose checkpoint is later
 
 
+class NothingLearnedTest(absltest.TestCase):
+    """A word says the label: unseen in one update, learned in 32."""
+
+    def run(self, result=None):
+        rows = [(word, word) for word in ('class', 'loop', 'loop')] * 16
+        self.table = write(FOLDER / 'same.tsv', ('text', 'label'), rows)
+        return super().run(result)
+
+    def saved(self, name, *more):
+        done = run(name, *more, tables=(self.table, self.table))
+        metrics = json.loads((FOLDER / name / 'metrics.json').read_text())
+        printed = last_line(done)
+        self.assertEqual(metrics, {**metrics, **printed})
+        return done, printed
+
+    def test_one_update(self):
+        done, printed = self.saved('one', '--steps=1', '--learning_rate=1e-5')
+        # Of 48 two thirds are 'loop': sqrt(2 / 9 / 48) is 0.0680.
+        self.assertLessEqual(printed['accuracy'], 0.6667)
+        sentence = printed[finetune.NOTHING_LEARNED]
+        for part in (
+            f'accuracy {printed["accuracy"]:.4f} is no better',
+            "'loop' for every text, 0.6667 +- 0.0680",
+            '--steps=500',
+            '--learning_rate=3e-05',
+        ):
+            self.assertIn(part, sentence)
+        self.assertEqual(done.out.splitlines()[-2], sentence)
+
+    def test_a_model_that_has_learned(self):
+        done, printed = self.saved('learned', '--steps=32')
+        self.assertEqual(printed['accuracy'], 1.0)
+        self.assertNotIn(finetune.NOTHING_LEARNED, printed)
+        self.assertNotIn('no better', done.out)
+
+
 class SeveralTest(absltest.TestCase):
     def test_the_best_of_all_and_what_each_says(self):
         """The best run is neither the first nor of the best mean."""
@@ -554,6 +590,14 @@ class SeveralTest(absltest.TestCase):
             tested.append(round(labels.count(kind) / len(labels), 6))
             saved = json.loads((folder / 'metrics.json').read_text())
             self.assertEqual(saved['test_accuracy'], tested[-1])
+            # The commonest label is that of 9 of 25.
+            self.assertEqual(
+                finetune.NOTHING_LEARNED in saved, scores[number] < 0.36 + 0.096
+            )
+            if not number:
+                self.assertEndsWith(
+                    saved[finetune.NOTHING_LEARNED], 'without --sweep'
+                )
         self.assertEqual(printed['test_accuracy'], tested[1])
         self.assertEqual(
             predictions('several'), predictions('several/' + printed['best'])
@@ -571,12 +615,15 @@ class SeveralTest(absltest.TestCase):
             )  # fmt: skip
         self.assertIn('test_accuracy 0.', done.out)
         # Without --test nothing is left of the one before.
+        old = {finetune.NOTHING_LEARNED: 'it was not better'}
+        finetune.update_metrics(FOLDER / 'several', old)
         finetune.update_metrics(FOLDER / 'several', {'step': 2})
         saved = json.loads((FOLDER / 'several' / 'metrics.json').read_text())
         self.assertEqual({**printed, 'step': 2}, {**saved, **{
             k: v for k, v in printed.items() if k.startswith('test_')
         }})  # fmt: skip
         self.assertNotIn('test_accuracy', saved)
+        self.assertNotIn(finetune.NOTHING_LEARNED, saved)
 
     def test_a_name_that_would_part_a_line(self):
         path = FOLDER / 'odd.tsv'

@@ -5,6 +5,7 @@ import json
 import re
 import types
 from pydoc_data import topics
+from unittest import mock
 
 import numpy as np
 from absl.testing import parameterized
@@ -204,6 +205,36 @@ class SquadTest(Checks, parameterized.TestCase):
         scores, best = squad.judged(questions, actual, version2=True)
         self.assertEqual(best, threshold)
         self.assertEqual((scores['f1'], scores['exact']), (100.0, 100.0))
+
+    @parameterized.parameters(
+        # Articles do not count: all words have 2/5 with one of four right,
+        # and 6/7 with three of four; the first 5 have 1/2 and 2/3.
+        ({}, False, 'the first 10 words', 100 * 22 / 35, 100 * 8 / 35 / 2**0.5),
+        # Three of five have no answer.
+        ({'c': [], 'd': [], 'e': []}, True, 'no answer', 60.0,
+         100 * (0.6 * 0.4 / 5) ** 0.5),
+    )  # fmt: skip
+    def test_the_commonest_answer(self, more, version2, answer, score, error):
+        golds = {'a': ['cat'], 'b': ['sat on the mat'], **more}
+        contexts = mock.Mock(raw=lambda _: b'The cat sat on the mat.')
+        questions = types.SimpleNamespace(
+            golds_by_id=golds, contexts=contexts, context=[0] * len(golds)
+        )
+        actual = squad.commonest_of(questions, version2)
+        self.assertStartsWith(actual.answer, answer)
+        self.assertAlmostEqual(actual.score, score)
+        self.assertAlmostEqual(actual.error, error)
+
+    def test_nothing_learned_is_said(self):
+        """Of an update that changes nothing."""
+        done = run('nothing', '--steps=1', '--learning_rate=1e-9')
+        line = last_line(done)
+        self.assertIn('--steps=500', line['nothing_learned'])
+        self.assertIn(f'f1 {line["f1"]:.4f} is no', done.out)
+        self.assertEqual(
+            read('nothing', 'metrics.json')['nothing_learned'],
+            line['nothing_learned'],
+        )
 
     def test_beside_other_rows(self):
         """Their text is the contexts, where no corpus is named."""
