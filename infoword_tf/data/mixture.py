@@ -19,6 +19,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from infoword_tf import errors
 from infoword_tf.data.source import Source
 from infoword_tf.data.store import Store
 
@@ -136,8 +137,10 @@ class Mixture(NamedTuple):
                     batch_size=int(sizes[number]), seed=seed + number,
                     **arguments,
                 )  # fmt: skip
-            except ValueError as error:
-                raise ValueError(f'{language}: {error}') from None
+            except errors.InputError as error:
+                raise errors.InputError(
+                    error.id, f'{language}: {error}'
+                ) from None
             sources.append(source)
         kind.unify_shapes(sources)
         return sources
@@ -179,9 +182,10 @@ class MixedRows:
         each = 1 + bool(arguments.get('both_directions'))
         units, languages = batch_size // each, len(mixture.stores)
         if units < languages:
-            raise ValueError(
+            raise errors.InputError(
+                'few_sequences_for_languages',
                 f'a batch has {batch_size} sequences for {languages} '
-                f'languages, each of which needs {each}; raise --batch_size'
+                f'languages, each of which needs {each}; raise --batch_size',
             )
         sizes = apportion(units, mixture.shares) * each
         sizes[-1] += batch_size - units * each

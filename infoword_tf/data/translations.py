@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
+from infoword_tf import errors
 from infoword_tf.data.examples import (
     MULTIPLE,
     ExampleSource,
@@ -173,9 +174,10 @@ class _Pairs:
         self.store, self.crossed, self.stratified = store, crossed, stratified
         least = batch_size * (1 + crossed)
         if store.size < least:
-            raise ValueError(
+            raise errors.InputError(
+                'few_translations',
                 f'there are {store.size:,} pairs of texts, but an update takes '
-                f'{least:,}; give more, or lower --batch_size'
+                f'{least:,}; give more, or lower --batch_size',
             )
         self.width = length
         if crossed:  # either language may be a
@@ -260,8 +262,10 @@ class TranslationSource(Source):
                         stratified,
                     )  # fmt: skip
                 )
-            except ValueError as error:
-                raise ValueError(f'{languages}: {error}') from None
+            except errors.InputError as error:
+                raise errors.InputError(
+                    error.id, f'{languages}: {error}'
+                ) from None
         ExampleSource.unify_shapes(self.parts)
         count = max(ROUND, len(self.parts))
         self.turns = Turns(apportion(count, store.shares), seed, TRANSLATIONS)
