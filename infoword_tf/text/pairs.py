@@ -41,7 +41,7 @@ NAMES = {
 }
 
 
-class UnsupportedTokenizer(ValueError):
+class UnsupportedTokenizer(errors.InputError):
     """A valid tokenizer that reads text in a way that no class does."""
 
 
