@@ -20,7 +20,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from infoword_tf import errors
-from infoword_tf.data.source import Source
+from infoword_tf.data.source import Source, naming
 from infoword_tf.data.store import Store
 
 ROUND = 1024  # updates in which each language has its share, one at least
@@ -131,16 +131,12 @@ class Mixture(NamedTuple):
         for number, (language, store) in enumerate(self.stores.items()):
             # Dropping and drawing by frequency use counts of all languages.
             counts_here = counts * (store.counts.sum() / counts.sum())
-            try:
+            with naming(language):
                 source = kind(
                     store._replace(counts=counts_here),
                     batch_size=int(sizes[number]), seed=seed + number,
                     **arguments,
                 )  # fmt: skip
-            except errors.InputError as error:
-                raise errors.InputError(
-                    error.id, f'{language}: {error}'
-                ) from None
             sources.append(source)
         kind.unify_shapes(sources)
         return sources

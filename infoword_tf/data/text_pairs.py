@@ -22,7 +22,7 @@ from infoword_tf.data.documents import Document, hash_bucket
 from infoword_tf.data.examples import Examples, ExampleSource, format_texts
 from infoword_tf.data.mixture import FILES, Turns
 from infoword_tf.data.pair_tables import Roles
-from infoword_tf.data.source import Source
+from infoword_tf.data.source import Source, naming
 from infoword_tf.views.examples import Labelled
 
 if TYPE_CHECKING:  # it imports TensorFlow
@@ -288,11 +288,11 @@ def weights_of(
         weights = tuple(map(float, chosen))
     except ValueError:
         raise errors.InputError(
-            'weight_no_number', f'{flag}: give numbers, as 2,1'
+            'pair_weight_no_number', f'{flag}: give numbers, as 2,1'
         ) from None
     if not all(0 < weight < math.inf for weight in weights):
         raise errors.InputError(
-            'weight_not_positive', f'{flag}: weights are above 0'
+            'pair_weight_not_positive', f'{flag}: weights are above 0'
         )
     return weights
 
@@ -328,14 +328,10 @@ class TextPairSource(Source):
         files = store.parts if stratified else [together(store.parts)]
         sources = []
         for number, x in enumerate(files):
-            try:
+            with naming(store.files[number]):
                 source = ExampleSource(
                     x, length, batch_size, seed + number, stratified
                 )
-            except errors.InputError as error:
-                raise errors.InputError(
-                    error.id, f'{store.files[number]}: {error}'
-                ) from None
             sources.append(source)
         self.sources, self.stratified = sources, stratified
         ExampleSource.unify_shapes(sources)  # one shape, whichever file is read

@@ -32,7 +32,7 @@ from infoword_tf.data.mixture import (
     as_drawn,
     shares,
 )
-from infoword_tf.data.source import Source
+from infoword_tf.data.source import Source, naming
 from infoword_tf.data.text_pairs import Columns
 from infoword_tf.views import translations as views
 
@@ -255,17 +255,12 @@ class TranslationSource(Source):
         """
         self.parts = []
         for number, (languages, pairs) in enumerate(store.parts.items()):
-            try:
-                self.parts.append(
-                    _Pairs(
-                        pairs, length, batch_size, seed + number, crossed,
-                        stratified,
-                    )  # fmt: skip
-                )
-            except errors.InputError as error:
-                raise errors.InputError(
-                    error.id, f'{languages}: {error}'
-                ) from None
+            with naming(languages):
+                part = _Pairs(
+                    pairs, length, batch_size, seed + number, crossed,
+                    stratified,
+                )  # fmt: skip
+            self.parts.append(part)
         ExampleSource.unify_shapes(self.parts)
         count = max(ROUND, len(self.parts))
         self.turns = Turns(apportion(count, store.shares), seed, TRANSLATIONS)

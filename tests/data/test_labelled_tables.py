@@ -468,7 +468,7 @@ class TfdsTest(parameterized.TestCase):
 
     @parameterized.parameters(
         ('tfds:rated/small:dev', 'unknown_tfds_split', "'dev'"),
-        ('tfds:rated/large', 'tfds_cannot_open', 'large'),
+        ('tfds:rated/large', 'unknown_tfds_name', 'large'),
     )
     def test_names(self, name, id, value):
         with refused(id, value):

@@ -301,9 +301,9 @@ class PairsTest(Temporary):
     def test_weights_that_do_not_fit(self):
         for arguments, id, *values in (
             (['1'], 'wrong_weight_count', '1 weights', '2 files, a, b;'),
-            (['1', 'x'], 'weight_no_number'),
-            (['1', '0'], 'weight_not_positive'),
-            (['1', 'nan'], 'weight_not_positive'),
+            (['1', 'x'], 'pair_weight_no_number'),
+            (['1', '0'], 'pair_weight_not_positive'),
+            (['1', 'nan'], 'pair_weight_not_positive'),
         ):
             with refused(id, *values):
                 text_pairs.weights_of(arguments, ['a', 'b'])

@@ -262,6 +262,19 @@ class SourcesTest(parameterized.TestCase):
             CASES[name].kind(store, length, rows, 0, **more)
 
     @parameterized.parameters(
+        ('windows', of_words(90), 30, 2),
+        ('documents', of_documents(2, 1), 6, 2),
+        ('streams', test_streams.make_store(100), 25, 4),
+        ('examples', test_examples.make([64] * 8), 64, 8),
+        ('text_pairs', of_pairs(90, 8), 8, 8),
+        ('crossed translations', of_translations(100, 16), 40, 8),
+    )
+    def test_just_enough_text(self, name, store, length, rows):
+        source = CASES[name].kind(store, length, rows, 0, **CASES[name].more)
+        shapes = {np.shape(source.batch(step).ids)[:-1] for step in range(50)}
+        self.assertLen(shapes, 1)
+
+    @parameterized.parameters(
         ('documents', of_documents(2, 1), 6, 2),
         ('pairs', of_documents(0, 2), 9, 0),
         ('pairs', test_passages.make_store([[1, 1], [20], [5, 5], [5, 6]]), 11,
