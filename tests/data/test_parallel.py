@@ -170,6 +170,8 @@ class FormatsTest(ParallelTest):
         self.put(('r.quz', 'huk\niskay\n'), ('r.spa', 'uno\ndos\n'))
         actual = self.read('spa-quz=r.{spa,quz}')
         self.assertEqual(actual.train[0].languages, ('es', 'quz'))
+        other = self.read('fr-quz=r.{spa,quz}')
+        self.assertNotEqual(other.fingerprint, actual.fingerprint)
 
     def test_scripts(self):
         """A line ends where a line ends, and nowhere else."""

@@ -82,6 +82,17 @@ class WriteTest(StoreCase):
         self.assertEqual(opened.documents.dtype, np.int64)
         self.assertEqual(opened.counts.dtype, np.int64)
 
+    @parameterized.parameters((None, 12), (4, 24), (3, 21), (2, 12), (1, 9))
+    def test_joined(self, limit, tokens):
+        """The first documents of two stores, each store's in its order."""
+        stores = [self.write()] * (1 if limit is None else 2)
+        actual = store.join(
+            self.folder / 'joined', stores, limit, self.tokenizer
+        )
+        np.testing.assert_array_equal(actual.ids, (IDS * 2)[:tokens])
+        np.testing.assert_array_equal(actual.flags, (FLAGS * 2)[:tokens])
+        self.assertEqual(actual.documents[-1], tokens)
+
     @parameterized.parameters(1, 2, 3, 5)
     def test_documents_of_several_calls(self, sentences):
         documents = [*DOCUMENTS, Document(('Mat.', 'Cat', 'sat'), ''),
