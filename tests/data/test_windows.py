@@ -133,5 +133,6 @@ class WindowSourceTest(parameterized.TestCase):
         statistic = ((observed - expected) ** 2 / expected).sum()
         self.assertLess(statistic, 27.88)  # chi-square of 9, p = 1e-3
 
+
 if __name__ == '__main__':
     absltest.main()
