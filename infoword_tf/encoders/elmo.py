@@ -22,6 +22,7 @@ from typing import Any
 
 import numpy as np
 
+from infoword_tf import errors
 from infoword_tf.encoders.encoder import Encoded, Encoder, Inputs
 from infoword_tf.encoders.rnn import (
     check_advance,
@@ -158,16 +159,19 @@ class Elmo(Encoder):
         """Overrides `Encoder.make_blocks`."""
         width = self.width
         if width % 2:
-            raise ValueError(f'width {width} is shared by two directions: '
-                             'take an even one')  # fmt: skip
+            raise errors.InputError(
+                'odd_elmo_width',
+                f'width {width} is shared by two directions: take an even one',
+            )
         self.filters = list(
             self.filters
             or (max(1, n * width // PUBLISHED_WIDTH) for n in FILTERS)
         )
         if len(self.filters) > self.characters:
-            raise ValueError(
+            raise errors.InputError(
+                'filters_too_long',
                 f'filters of {len(self.filters)} characters, but a token has '
-                f'{self.characters}'
+                f'{self.characters}',
             )
         self.inner_width = self.inner_width or 4 * width
         self.autocast = False  # a state stays float32

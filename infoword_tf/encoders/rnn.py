@@ -10,6 +10,7 @@ Glossary of shapes: P places.
 import math
 from typing import Any
 
+from infoword_tf import errors
 from infoword_tf.encoders.encoder import Encoded, Encoder, Inputs
 from infoword_tf.layers import dropout
 from infoword_tf.layers.block import take
@@ -137,7 +138,8 @@ def of_layer(state: dict[str, Tensor], number: int) -> dict[str, Tensor]:
 def check_advance(ids: Tensor, advance: int | None) -> None:
     """Raises a ValueError if a step reads tokens again: no memory goes back."""
     if advance not in (None, ids.shape[1]):
-        raise ValueError(
+        raise errors.InputError(
+            'recurrent_advance',
             f'{ids.shape[1]} tokens, of which {advance} go on: a recurrent '
-            'state has read them all'
+            'state has read them all',
         )
