@@ -51,6 +51,8 @@ VALUES: dict[str, tuple[Any, ...]] = {
     'width': (0, 24),
     'words': (0, 24),
 }
+# Others of these are the same code over another function.
+CHOICES = {'pooler': ('none', 'tanh', 'gelu_norm')}
 # What does not stand together, by row: these values at once. The complaint
 # names one of them.
 _NO_QUEUE = {'queue': 0, 'momentum': 0.9}
@@ -107,7 +109,7 @@ def factors(row: str) -> dict[str, tuple[Any, ...]]:
     for name, known in TABLE[row].settings.items():
         if row in SUMS and name in ('repeat', 'shuffle'):
             continue  # those of `simcse`
-        several = known.choices or VALUES.get(name)
+        several = CHOICES.get(name) or known.choices or VALUES.get(name)
         if several is None:
             assert isinstance(known.default, bool), f'VALUES of {row}.{name}?'
             several = False, True
