@@ -359,7 +359,7 @@ def score_text(choices: LmChoices) -> dict[str, Any]:
         memory_length = config.memory_length or 0
     elif memory_length and not encoder.has_memory:
         raise errors.UsageError(
-            'encoder_without_memory',
+            'lm_encoder_without_memory',
             f'--memory_length={memory_length}: the encoder '
             f'{config.encoder.name} has no memory; leave it out',
         )

@@ -110,7 +110,7 @@ class FoldersTest(absltest.TestCase):
     def test_complaints_come_first(self):
         with (
             mock.patch.object(subject, 'workdir_of') as converted,
-            self.assertRaisesRegex(errors.UsageError, "'mml'"),
+            refused('unknown_row', "'mml'"),
         ):
             infoword_tf.train(
                 init=str(SOURCE), objectives='mml', workdir=str(FOLDER / 'no')

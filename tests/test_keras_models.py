@@ -245,7 +245,7 @@ class TokenizerTest(parameterized.TestCase):
     def test_bad_arguments(self):
         with refused('sequence_too_short', '3', '4'):
             Tokenizer.from_preset(preset('mean'), sequence_length=3)
-        with self.assertRaisesRegex(ValueError, "'query'"):
+        with refused('config_unknown_prompt', "'query'"):
             Tokenizer.from_preset(preset('mean'), prompt='query')
 
 
@@ -512,14 +512,14 @@ class SavedTest(parameterized.TestCase):
             encoder.to_workdir(folder)
 
     @parameterized.parameters(
-        (('version', 0), 'keras_other_version', '0 .* 1'),
+        (('version', 0), 'keras_other_version', '0', '1'),
         (('config', 'version', 99), 'config_of_other_version', '99'),
         (('files', '../vocab.txt', ''), 'keras_strange_file', '../vocab.txt'),
-        (('config', 'vocabulary', 'other'), 'workdir_other_vocabulary', ''),
+        (('config', 'vocabulary', 'other'), 'workdir_other_vocabulary'),
         (('config', 'encoder', 'name', 'later'), 'workdir_unknown_name',
          'later'),
     )  # fmt: skip
-    def test_of_another_version(self, changed, id, message):
+    def test_of_another_version(self, changed, id, *values):
         path = FOLDER / 'changed.keras'
         Backbone.from_preset(preset('mean')).save(path)
         with zipfile.ZipFile(path) as file:
@@ -534,10 +534,8 @@ class SavedTest(parameterized.TestCase):
         with zipfile.ZipFile(path, 'w') as file:
             for name, data in parts.items():
                 file.writestr(name, data)
-        with self.assertRaisesRegex(ValueError, message) as raised:
+        with refused(id, *values):
             keras.saving.load_model(path)
-        # Until the config's errors have ids.
-        self.assertEqual(getattr(raised.exception, 'id', id), id)
 
 
 class DocumentTest(absltest.TestCase):
@@ -565,13 +563,13 @@ class DocumentTest(absltest.TestCase):
 
 class ComplaintsTest(parameterized.TestCase):
     @parameterized.parameters(
-        ({'dtype': 'mixed_float16'}, 'mixed_float16'),
-        ({'pooling': 'median'}, "'median'"),
-        ({'pooling': 'weighted'}, 'weighted'),
+        ({'dtype': 'mixed_float16'}, 'keras_dtype', 'mixed_float16'),
+        ({'pooling': 'median'}, 'vectors_unknown_pooling', "'median'"),
+        ({'pooling': 'weighted'}, 'pooling_not_learned', 'weighted'),
     )
-    def test_bad_arguments(self, arguments, message):
+    def test_bad_arguments(self, arguments, id, *values):
         for kind in (Backbone, TextEncoder):
-            with self.assertRaisesRegex(ValueError, message):
+            with refused(id, *values):
                 kind.from_preset(preset('mean'), **arguments)
 
     def test_no_model(self):

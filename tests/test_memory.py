@@ -16,7 +16,6 @@ from infoword_tf.config import Config, EncoderConfig, RowConfig
 from infoword_tf.data import store as stores
 from infoword_tf.data.batches import Batches, heldout_views, open_sources
 from infoword_tf.encoders import Inputs
-from infoword_tf.errors import UsageError
 from infoword_tf.model import Model
 from infoword_tf.objectives import TABLE
 from infoword_tf.resolve import make_plan
@@ -466,8 +465,6 @@ class CommandTest(MemoryCase, CommandCase):
         with (
             mock.patch.dict(TABLE, second=TABLE[ROW]),
             remembering.row('second', encoders=second),
-            self.assertRaisesRegex(
-                UsageError, 'wants an encoder with causal True, .* row False'
-            ),
+            refused('rows_fix_other_encoders', 'causal', 'True', 'False'),
         ):
             self.run_here(self.folder / 'bad', f'--objectives={ROW}:1,second:1')

@@ -611,7 +611,7 @@ class OrderTest(parameterized.TestCase):
             parts = [f'{row}:{weight}' for row, weight in case.rows.items()]
             rng.shuffle(parts)
             settings = [
-                (f'{row}.{name}', value)
+                (flag_of(row, name), value)
                 for row, entry in expected.rows.items()
                 for name, value in entry.settings.items()
                 if TABLE[row].settings[name].default != value

@@ -104,7 +104,7 @@ class RelativeTransformer(Encoder):
             )
         if self.same_length and not self.causal:
             raise errors.InputError(
-                'same_length_not_causal', 'same_length needs causal'
+                'same_length_needs_causal', 'same_length needs causal'
             )
         self.inner_width = self.inner_width or 4 * self.width
         self.blocks = blocks_of(

@@ -211,7 +211,7 @@ def flag_of(row: str, setting: str) -> str:
 def setting_flags(
     rows: Iterable[str] = TABLE,
 ) -> dict[str, tuple[Setting, list[str]]]:
-    """Returns the settings of rows by flag, each with its rows.
+    """Returns the settings of rows by flag, each with a list of rows.
 
     A setting of a view is one flag: all rows that read the view have it.
     """

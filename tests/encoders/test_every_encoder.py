@@ -663,7 +663,7 @@ class ComplaintsTest(parameterized.TestCase):
         ('transformer', {'heads': 3}, 'heads_divide_width', 3, 16),
         ('relative', {'heads': 3}, 'heads_divide_width', 3, 16),
         ('relative', {'segments': 3}, 'unknown_segment_count', 3),
-        ('relative', {'same_length': True}, 'same_length_not_causal'),
+        ('relative', {'same_length': True}, 'same_length_needs_causal'),
         ('modern', {'width': 6}, 'rotary_odd_heads', 2, 6),
         ('elmo', {'width': 9}, 'odd_elmo_width', 9),
         ('elmo', {'characters': 6, 'filters': [1] * 7},

@@ -417,7 +417,7 @@ LATE = {
         ('--heldout=blank.txt', None, '1 file'),
         ('--seq_len=65', 'lm_seq_len_over_positions', '--seq_len=65', '64'),
         ('--init={init}', 'scores_no_token', 'mlm'),
-        ('--memory_length=8', 'encoder_without_memory', '=8', 'transformer'),
+        ('--memory_length=8', 'lm_encoder_without_memory', '=8', 'transformer'),
     ],
     'sts': [('--dims=99', 'dims_over_width', '--dims=99', '64')],
     'probe': [('--dims=99 --dev=topics.csv', 'dims_over_width', '64')],
