@@ -279,8 +279,9 @@ def run(choices: BenchChoices, chosen: Mapping[str, Any]) -> dict[str, Any]:
     unknown = [name for name in choices.only if name not in BENCHMARKS]
     if unknown:
         raise errors.UsageError(
+            'unknown_benchmark',
             f'--only={unknown[0]}: there is no such table; known are '
-            f'{", ".join(BENCHMARKS)}'
+            f'{", ".join(BENCHMARKS)}',
         )
     folder = pathlib.Path(choices.workdir).absolute()
     weights = str(choices.weights or peers.weights())

@@ -39,6 +39,13 @@ ADAMW = {
     'global_clipnorm': 1.0,
 }
 DECAYING = ('kernel', 'embedding', 'embeddings')
+# Of XLA on a GPU. Products of two views with the same weights would be merged,
+# which copies the states of both side by side; and states that are rounded to
+# bfloat16 would be kept in float32.
+COMPILER = {
+    'xla_gpu_dot_merger_threshold_mb': 0,
+    'xla_allow_excess_precision': False,
+}
 # TFLOP/s of dense bfloat16 products in NVIDIA's data sheets, by JAX's name of
 # the device.
 PEAKS = {
@@ -129,7 +136,7 @@ def make_program(task: work.Work, precision: str) -> Program:
         return (number + 1, weights, moments), loss
 
     return Program(
-        jax.jit(step, donate_argnums=0),
+        jax.jit(step, donate_argnums=0, compiler_options=COMPILER),
         (
             jax.numpy.zeros((), 'int32'),
             [v.value for v in variables],
@@ -183,7 +190,9 @@ def run(choices: GpuChoices, chosen: Mapping[str, Any]) -> None:
     try:
         work.rows_of(choices.objectives)
     except ValueError as error:
-        raise errors.UsageError(f'--objectives: {error}') from None
+        raise errors.UsageError(
+            'gpu_unknown_rows', f'--objectives: {error}'
+        ) from None
     import jax
 
     device = jax.devices()[0].device_kind

@@ -90,8 +90,9 @@ def check_data(data: Sequence[str | pathlib.Path]) -> None:
     for path in data:
         if not pathlib.Path(path).exists():
             raise errors.UsageError(
+                'benchmark_lacks_file',
                 f'{path}: this table reads it and it is not here; put it, or '
-                'a link, into the folder where you run this'
+                'a link, into the folder where you run this',
             )
 
 
@@ -161,6 +162,7 @@ def bind_commit(folder: pathlib.Path) -> None:
             partial.write_text(now)
     elif (first := path.read_text()) != now:
         raise errors.UsageError(
+            'begun_at_other_commit',
             f'--workdir={folder} was begun at commit {first}, and this is '
-            f'{now}; take another folder, or go back to that commit'
+            f'{now}; take another folder, or go back to that commit',
         )

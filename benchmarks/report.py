@@ -17,6 +17,8 @@ import statistics
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
+from infoword_tf import errors
+
 BUSY = 0.05  # share of the machine that others may take without a note
 MANY = 20  # turns, from which on percentiles are meaningful
 GIGABYTE = 1e9
@@ -216,7 +218,10 @@ def fill(text: str, parts: Mapping[str, Sequence[str]]) -> str:
             flags=re.S,
         )
         if count != 1:
-            raise ValueError(f'{count} pairs of markers of {name!r}, not one')
+            raise errors.InputError(
+                'not_one_marker',
+                f'{count} pairs of markers of {name!r}, not one',
+            )
     return text
 
 

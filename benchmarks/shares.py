@@ -97,8 +97,10 @@ def run(choices: SharesChoices, chosen: Mapping[str, Any]) -> None:
     )  # fmt: skip
     inits = dict(each.partition('=')[::2] for each in choices.inits)
     if not all(inits.values()) or not all(map(str.isdigit, choices.examples)):
-        raise errors.UsageError('--inits: give NAME=WORKDIR; --examples: '
-                                  'give whole numbers')  # fmt: skip
+        raise errors.UsageError(
+            'shares_of_what',
+            '--inits: give NAME=WORKDIR; --examples: give whole numbers',
+        )
     folder = pathlib.Path(choices.workdir)
     counts = list(map(int, choices.examples))
     kept.bind_commit(folder)

@@ -363,8 +363,9 @@ def run(choices: StepChoices, chosen: Mapping[str, Any]) -> None:
     ):
         if not set(values) <= set(known) or len(set(values)) < len(values):
             raise errors.UsageError(
+                'step_unknown_choice',
                 f'--{name}={",".join(values)}: take each once, of '
-                f'{", ".join(known)}'
+                f'{", ".join(known)}',
             )
     if choices.serve:
         turns.serve(lambda: contestant(choices))

@@ -308,9 +308,13 @@ def run(choices: TablesChoices, chosen: Mapping[str, Any]) -> None:
     """
     commands.require(vars(choices), workdir='a folder for the table')
     if bool(choices.table) == bool(choices.flagfiles):
-        raise errors.UsageError('give --table, or --flagfiles')
+        raise errors.UsageError(
+            'no_table_named', 'give --table, or --flagfiles'
+        )
     if 'minutes' in chosen and 'steps' in chosen:
-        raise errors.UsageError('give --minutes or --steps, not both')
+        raise errors.UsageError(
+            'minutes_and_steps', 'give --minutes or --steps, not both'
+        )
     table = RunTable(choices.flagfiles)
     if choices.table:
         table = TABLES[choices.table]

@@ -177,7 +177,8 @@ def run(choices: TrainersChoices, chosen: Mapping[str, Any]) -> None:
     )  # fmt: skip
     if not kept.PEERS_PYTHON.exists():
         raise errors.UsageError(
-            f'{kept.PEERS_PYTHON} is missing: make bench-peers'
+            'no_peers_python',
+            f'{kept.PEERS_PYTHON} is missing: make bench-peers',
         )
     record = turns.compete(
         [side(choices, NAMES[choices.of], run_theirs),

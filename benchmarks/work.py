@@ -12,6 +12,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from infoword_tf import errors
 from infoword_tf.sizes import SIZES
 from infoword_tf.views import Specials, View, generator
 from infoword_tf.views.cloze import Documents
@@ -207,12 +208,16 @@ class Work:
 
         plan = self.resolved.plan
         if plan.labelled:
-            raise ValueError(f'{self.objectives} reads labelled examples')
+            raise errors.InputError(
+                'work_reads_labels',
+                f'{self.objectives} reads labelled examples',
+            )
         for source_spec in plan.source_specs:
             if not hasattr(self, source_spec.source):
-                raise ValueError(
+                raise errors.InputError(
+                    'work_makes_no_source',
                     f'{self.objectives} reads {source_spec.source}, which are '
-                    'not made here; the rate of a run says how fast it is'
+                    'not made here; the rate of a run says how fast it is',
                 )
         sources = {
             source_spec: StepSource(
@@ -345,7 +350,10 @@ class Work:
 
         products = TABLE[row].products
         if products is None:
-            raise ValueError(f'{row} does not count its scores: Row.products')
+            raise errors.InputError(
+                'row_without_products',
+                f'{row} does not count its scores: Row.products',
+            )
         return 2 * products(
             Scoring(
                 row,

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any
 
 import infoword_tf
 from export import serving_ops, warmup
-from infoword_tf import files
+from infoword_tf import errors, files
 from infoword_tf.config import EXPORTED, Config, read_exported
 from tasks import retrieval
 from tasks import sts as task
@@ -80,10 +80,11 @@ def check_same(
             if ours.get(name) != theirs.get(name)
         ]
         if differ:
-            raise ValueError(
+            raise errors.InputError(
+                'other_answers',
                 f'{version} has another {", ".join(differ)} than this '
                 'workdir gives, and all versions of a model must have the '
-                'same; name another --output'
+                'same; name another --output',
             )
 
 
@@ -163,10 +164,11 @@ def write(
         )
         ops = serving_ops.unservable(partial)
         if ops:
-            raise ValueError(
+            raise errors.InputError(
+                'unservable_graph',
                 'TensorFlow Serving cannot run this graph: '
                 f'{"; ".join(ops[:3])}; export/serving_ops.py says which '
-                'operations it has'
+                'operations it has',
             )
         with files.written(output / 'MODEL_CARD.md') as file:
             file.write_text(

@@ -219,6 +219,7 @@ def _task(config: Config, metrics: Mapping[str, Any]) -> dict[str, Any]:
     if f'{prefix}{task.metrics[0]}' in metrics:
         scores = (f'| {x} | {metrics[prefix + x]:.4f} |' for x in task.metrics)
         facts['scores'] = '\n'.join(scores)
+        facts['nothing_learned'] = metrics.get('nothing_learned')
         mi, ceiling = (metrics.get(prefix + x) for x in ('mi', 'ceiling'))
         if mi is not None and ceiling:
             mi = max(mi, 0.0)  # a bound, too

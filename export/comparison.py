@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from export import runner
+from infoword_tf.errors import InputError
 
 if TYPE_CHECKING:  # it imports TensorFlow
     from infoword_tf.inference.loaded import Loaded
@@ -114,7 +115,10 @@ def run_elsewhere(
         if process.returncode:
             lines = (folder / 'errors').read_text(errors='replace')
             last = ' | '.join(lines.strip().splitlines()[-3:])
-            raise ValueError(f'{model} did not run in {python}: {last}')
+            raise InputError(
+                'export_does_not_run',
+                f'{model} did not run in {python}: {last}',
+            )
         report = json.loads((folder / 'report.json').read_text())
         outputs = {}
         for batch in batches:

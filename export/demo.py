@@ -141,8 +141,10 @@ def run(choices: DemoChoices, chosen: Mapping[str, Any]) -> None:
         socket.create_server((choices.host, choices.port or 0)).close()
     except OSError as error:
         raise errors.UsageError(
+            'address_refused',
             f'--host={choices.host} --port={choices.port}: {error.strerror}; '
-            'name another, or leave out --port') from None
+            'name another, or leave out --port',
+        ) from None
     commands.import_extra('gradio', 'demo', 'export.demo')
     from starlette.middleware import Middleware, trustedhost
 

@@ -147,8 +147,9 @@ class Index:
         names = [path.name for path in folder.glob('[!.]*')]
         if folder.is_file() or names and FILE not in names:
             raise errors.UsageError(
+                'folder_of_other_things',
                 f'{folder} holds other things than an index of this version: '
-                'name another folder, or delete that one'
+                'name another folder, or delete that one',
             )
 
     def __len__(self) -> int:
@@ -173,16 +174,18 @@ class Index:
                 yield db
         except sqlite3.Error as error:
             raise errors.UsageError(
+                'unreadable_index',
                 f'{path}: {error}; make room if the disk is full; if the file '
-                f'is damaged delete {self.folder}, and make it again'
+                f'is damaged delete {self.folder}, and make it again',
             ) from error
 
     def _key(self, db: Db) -> About:
         [(version,)] = db.execute('PRAGMA user_version')
         if version not in (0, FORMAT):
             raise errors.UsageError(
+                'index_of_other_version',
                 f'{self.folder} is an index of another version of this '
-                'project; delete it, and make it again'
+                'project; delete it, and make it again',
             )
         return dict(db.execute('SELECT * FROM about')) if version else {}
 
@@ -230,7 +233,8 @@ class Index:
                 )
                 if not about['passages']:
                     raise errors.UsageError(
-                        f'{about.get("corpus")} has no text to search'
+                        'no_text_to_search',
+                        f'{about.get("corpus")} has no text to search',
                     )
                 if not key:
                     about['updates'] = about.get('updates', 0) + changed

@@ -110,22 +110,28 @@ def check(config: Config, init: Any, output: pathlib.Path) -> None:
         if examples[row].settings.get('texts') == 'choices'
     ]
     lstms = [r for r, entry in examples.items() if entry.settings.get('bilstm')]
-    for wrong, message in (
-        (config.encoder.name not in ENCODERS,
-         f'has a {config.encoder.name} encoder, and LiteRT gets '
-         f'{" or ".join(ENCODERS)}; export.savedmodel takes all'),
-        (kind != TOKENIZER,
-         f'has a tokenizer of the kind {kind}, and beside a file of LiteRT '
-         f'goes {TOKENIZER}; export.savedmodel takes all'),
-        (others,
-         f'was taught the row {"".join(others[:1])}, which gives a text '
-         'neither a vector nor classes; export.savedmodel serves it'),
-        (lstms,
-         f'pools with LSTMs (--{"".join(lstms[:1])}.bilstm), which are '
-         'not exported to LiteRT; export.savedmodel takes all'),
+    takes_all = 'export.savedmodel takes all'
+    for wrong, error in (
+        (config.encoder.name not in ENCODERS, errors.InputError(
+            'litert_lacks_encoder',
+            f'--init={init} has a {config.encoder.name} encoder, and LiteRT '
+            f'gets {" or ".join(ENCODERS)}; {takes_all}')),
+        (kind != TOKENIZER, errors.InputError(
+            'litert_lacks_tokenizer',
+            f'--init={init} has a tokenizer of the kind {kind}, and beside a '
+            f'file of LiteRT goes {TOKENIZER}; {takes_all}')),
+        (others, errors.InputError(
+            'litert_lacks_row',
+            f'--init={init} was taught the row {"".join(others[:1])}, which '
+            'gives a text neither a vector nor classes; export.savedmodel '
+            'serves it')),
+        (lstms, errors.InputError(
+            'litert_lacks_lstm',
+            f'--init={init} pools with LSTMs (--{"".join(lstms[:1])}.bilstm), '
+            f'which are not exported to LiteRT; {takes_all}')),
     ):  # fmt: skip
         if wrong:
-            raise ValueError(f'--init={init} {message}')
+            raise error
 
 
 def lengths_of(longest: int) -> list[int]:
@@ -198,8 +204,9 @@ def convert(
         except ConverterError as error:
             # A line for each place; the first has the reason.
             reason = str(error).strip().split('error: ')[-1].splitlines()[0]
-            raise ValueError(
-                f'LiteRT lacks what this model computes: {reason}'
+            raise errors.InputError(
+                'litert_lacks_operation',
+                f'LiteRT lacks what this model computes: {reason}',
             ) from None
 
 
@@ -232,9 +239,10 @@ def write(
     check(config, init, output)
     longest = seq_len or config.max_length
     if longest > config.max_length:
-        raise ValueError(
+        raise errors.InputError(
+            'seq_len_over_model',
             f'--seq_len={seq_len}: this model reads {config.max_length} '
-            'tokens; lower it'
+            'tokens; lower it',
         )
     loaded = infoword_tf.load(init)
     if longest < config.max_length:
@@ -475,13 +483,15 @@ def run(choices: LitertChoices, chosen: Mapping[str, Any]) -> None:
     heads = answering(HEADS, config.rows)
     if choices.dev and not heads:
         raise errors.UsageError(
+            'dev_without_labels',
             f'--dev is of labelled texts, and --init={choices.init} was taught '
-            'none; of vectors --sts says what they are worth'
+            'none; of vectors --sts says what they are worth',
         )
     if choices.sts and heads:
         raise errors.UsageError(
+            'sts_without_vectors',
             f'--sts is of vectors, and --init={choices.init} gives classes or '
-            'numbers; --dev says what they are worth'
+            'numbers; --dev says what they are worth',
         )
     if choices.sts:
         task.read(pathlib.Path(choices.sts))  # complains before the work

@@ -27,11 +27,12 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 from export.index import KINDS, Index, Passage, has_faiss
-from infoword_tf import commands, errors
+from infoword_tf import commands
 from infoword_tf.choices import TextChoices, again, flag
 from infoword_tf.config import read_exported
 from infoword_tf.data import table_documents
 from infoword_tf.data.documents import Document
+from infoword_tf.errors import UsageError
 from tasks import retrieval
 from tasks.vectors import digest
 
@@ -81,11 +82,11 @@ class SearchChoices:
         'all.', at_least=1)
 
 
-def refuse(complaints: Mapping[str, Any]) -> None:
-    """Raises UsageError with the first message whose condition holds."""
-    for message, wrong in complaints.items():
+def refuse(complaints: Mapping[UsageError, Any]) -> None:
+    """Raises the first error whose condition holds."""
+    for error, wrong in complaints.items():
         if wrong:
-            raise errors.UsageError(message)
+            raise error
 
 
 def indexed(
@@ -114,7 +115,7 @@ def prepare(
         None, which loads it, to the index and the encoder of queries.
 
     Raises:
-        errors.UsageError, FileNotFoundError, ValueError: something does not
+        UsageError, FileNotFoundError, ValueError: something does not
             fit; the function may raise them as well.
     """
     commands.require(vars(choices), model='an exported model, DIR/1')
@@ -122,14 +123,23 @@ def prepare(
     name = table or choices.corpus
     named = table is not None or 'corpus' in chosen
     refuse({
-        'give --documents or --corpus': table and 'corpus' in chosen,
-        f'--documents={table} is no file; name a data set of TFDS with '
-        '--corpus': table and table.startswith('tfds:'),
-        '--id, --text and --delimiter are for --documents; leave them out':
+        UsageError('documents_or_corpus', 'give --documents or --corpus'):
+            table and 'corpus' in chosen,
+        UsageError(
+            'documents_of_tfds',
+            f'--documents={table} is no file; name a data set of TFDS with '
+            '--corpus'): table and table.startswith('tfds:'),
+        UsageError(
+            'flag_of_documents',
+            '--id, --text and --delimiter are for --documents; leave them out'):
             not table and {'id', 'text', 'delimiter'} & set(chosen),
-        '--update wants --index, and --documents or --corpus to add to it':
+        UsageError(
+            'update_of_what',
+            '--update wants --index, and --documents or --corpus to add to it'):
             choices.update and not (named and folder),
-        "--index needs FAISS: pip install 'infoword_tf[search]'":
+        UsageError(
+            'missing_faiss',
+            "--index needs FAISS: pip install 'infoword_tf[search]'"):
             folder and not has_faiss(),
     })  # fmt: skip
     path = pathlib.Path(choices.model)
@@ -143,20 +153,33 @@ def prepare(
     kind = about.get('vectors', choices.vectors or 'float32')
     again = about and documents and not choices.update
     refuse({
-        f'--index={folder} holds no index yet: name the text with --corpus or '
-        '--documents': not (about or documents),
-        f'{index.folder} holds vectors of the kind {kind}: leave out '
-        f'--vectors={choices.vectors}, name another folder with --index, or '
-        'delete that one': choices.vectors not in (None, kind),
-        f'--oversample is for --vectors=binary; the index is of {kind}':
+        UsageError(
+            'no_index_yet',
+            f'--index={folder} holds no index yet: name the text with --corpus '
+            'or --documents'): not (about or documents),
+        UsageError(
+            'index_of_other_vectors',
+            f'{index.folder} holds vectors of the kind {kind}: leave out '
+            f'--vectors={choices.vectors}, name another folder with --index, '
+            'or delete that one'): choices.vectors not in (None, kind),
+        UsageError(
+            'oversample_without_bits',
+            f'--oversample is for --vectors=binary; the index is of {kind}'):
             choices.oversample is not None and kind != 'binary',
-        f'{folder} is an index of another model: name that one with --model, '
-        'or another folder with --index':
+        UsageError(
+            'index_of_other_model',
+            f'{folder} is an index of another model: name that one with '
+            '--model, or another folder with --index'):
             folder and about and about['model'] != key['model'],
-        f'{folder} was updated: give --update as well, or search it as it is, '
-        'without --corpus and --documents': again and about.get('updates'),
-        f'{folder} is an index of {about.get("corpus")}: give --update to add '
-        f'{name}, or name another folder with --index':
+        UsageError(
+            'index_was_updated',
+            f'{folder} was updated: give --update as well, or search it as it '
+            'is, without --corpus and --documents'):
+            again and about.get('updates'),
+        UsageError(
+            'index_of_other_text',
+            f'{folder} is an index of {about.get("corpus")}: give --update to '
+            f'add {name}, or name another folder with --index'):
             folder and again and about['corpus'] != name,
     })  # fmt: skip
 
@@ -218,7 +241,7 @@ def opened(
         A function of a query: the best passages and scores, as of `find`.
 
     Raises:
-        errors.UsageError, FileNotFoundError, ValueError: as of `prepare`.
+        UsageError, FileNotFoundError, ValueError: as of `prepare`.
     """
     index, embed = prepare(choices, chosen)(None)
     return functools.partial(

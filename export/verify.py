@@ -46,8 +46,9 @@ def run(choices: VerifyChoices, chosen: Mapping[str, Any]) -> bool:
     config, export = read_exported(model)
     if config.replace(dims=None) != Config.read(workdir):
         raise errors.UsageError(
+            'export_of_other_workdir',
             f'--model={model} was not made from --init={workdir}: their '
-            'config.json differ'
+            'config.json differ',
         )
     batches = comparison.batches(choices.texts)
     names = [*export['signatures'], 'serving_default']

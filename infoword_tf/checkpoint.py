@@ -20,7 +20,7 @@ from typing import Any
 
 import numpy as np
 
-from infoword_tf import files
+from infoword_tf import errors, files
 from infoword_tf.config import WEIGHTS
 
 FOLDER, PATTERN = 'checkpoints', 'step-{:09d}.safetensors'
@@ -123,10 +123,11 @@ class Checkpoints:
                         damaged.rename(damaged.with_suffix('.damaged'))
             return step
         if failures:
-            raise ValueError(
+            raise errors.InputError(
+                'unreadable_checkpoints',
                 'no checkpoint can be read: '
                 + '; '.join(failures)
-                + '; delete the folder to start from the beginning'
+                + '; delete the folder to start from the beginning',
             )
         return 0
 

@@ -25,7 +25,7 @@ AUTO = (
     'itself (AMX, AVX512-BF16, a GPU of compute capability 8.0 or more, a '
     'TPU), else float32.'
 )
-SETTINGS = 'settings'  # the field of all flags --ROW.NAME
+SETTINGS = 'settings'  # the field of all flags --ROW.NAME and --VIEW.NAME
 
 
 class Flag(NamedTuple):
@@ -253,7 +253,7 @@ class ModelChoices(EncoderChoices):
     """Choices of the model and of the batches.
 
     Attributes:
-        settings: by 'ROW.NAME', of rows and views; each is a flag.
+        settings: by flag, of rows ('ROW.NAME') and views ('VIEW.NAME').
     """
 
     objectives: str | None = flag(

@@ -21,7 +21,14 @@ import re
 import signal
 import sys
 import types
-from collections.abc import Callable, Container, Iterable, Mapping, Sequence
+from collections.abc import (
+    Callable,
+    Container,
+    Iterable,
+    Iterator,
+    Mapping,
+    Sequence,
+)
 from dataclasses import fields
 from typing import Any, NoReturn
 
@@ -43,8 +50,31 @@ NOTHING = 'nothing was written'
 GOES_ON = 'the same command goes on from the last checkpoint'
 HELP = re.compile(r'--?(?:help|helpshort|\?|help(full|xml))(?:=.*)?')
 NO_FLAG = '{!r} is no flag; flags begin with --'
-# Flags in flags.txt of older runs.
-RENAMED = {f'--gelu={x}': f'--activation=gelu_{x}' for x in ('tanh', 'erf')}
+# Flags of older runs, flagfiles and programs: a name, or a name with its value.
+RENAMED = {
+    'gelu=tanh': 'activation=gelu_tanh',
+    'gelu=erf': 'activation=gelu_erf',
+    'skip_gram.window': 'words.window',
+    'skip_gram.subsample': 'words.subsample',
+    'skip_gram.negatives': 'words.negatives',
+    'cbow.window': 'words.window',
+    'cbow.subsample': 'words.subsample',
+    'cbow.negatives': 'words.negatives',
+    'tlm.restart': 'translated.restart',
+    'xlco.masked': 'crossed.masked',
+    'plm.k': 'permuted.k',
+    'plm.order': 'permuted.order',
+    'simcse.keys': 'sentences.keys',
+    'simcse.repeat': 'sentences.repeat',
+    'simcse.shuffle': 'sentences.shuffle',
+    'diffcse.keys': 'sentences.keys',
+    'diffcse.repeat': 'sentences.repeat',
+    'diffcse.shuffle': 'sentences.shuffle',
+    'infocse.keys': 'sentences.keys',
+    'infocse.repeat': 'sentences.repeat',
+    'infocse.shuffle': 'sentences.shuffle',
+}
+TYPED = re.compile(r'(--?(?:no)?)([\w.]+)(.*)', re.S)  # --, name, =value
 # Thresholds of Python's garbage collector.
 COLLECTED = 100_000, 20, 20
 INTERRUPTED = 130  # as a shell has it: 128 and SIGINT
@@ -95,14 +125,16 @@ def own_process() -> None:
 
 def _parse(kind: type | None, argv: Sequence[str]) -> list[str]:
     """Parses flags and returns other arguments, or prints the help and ends."""
+    typed = argv[1:]
     try:
-        typed = _renamed(argv[1:])
+        typed = _renamed(typed)
         options = itertools.takewhile(lambda x: x != '--', typed)
         if helps := [x for x in options if HELP.fullmatch(x)]:
             _help(kind, [x for x in typed if x not in helps], helps[-1])
         return flags.FLAGS([argv[0], *typed])
     except flags.Error:
-        return app.parse_flags_with_usage(argv)  # prints the error, and ends
+        # Prints the error, and ends.
+        return app.parse_flags_with_usage([argv[0], *typed])
 
 
 def _help(kind: type | None, typed: Sequence[str], help_: str) -> NoReturn:
@@ -128,7 +160,16 @@ def _help(kind: type | None, typed: Sequence[str], help_: str) -> NoReturn:
 def _renamed(arguments: Sequence[str]) -> list[str]:
     """Expands flagfiles, and replaces old flags by the flags of today."""
     typed = flags.FLAGS.read_flags_from_files(arguments, force_gnu=False)
-    return [RENAMED.get(flag, flag) for flag in typed]
+    return [_of_today(argument) for argument in typed]
+
+
+def _of_today(argument: str) -> str:
+    """Returns an argument, of which an old flag has the name of today."""
+    if not (parts := TYPED.fullmatch(argument)):
+        return argument
+    dashes, name, value = parts.groups()
+    whole = RENAMED.get(name + value)
+    return dashes + (whole or RENAMED.get(name, name) + value)
 
 
 def guard(
@@ -140,8 +181,8 @@ def guard(
     """Runs a command whose flags are parsed; see `start`."""
     logging.set_verbosity(logging.WARNING)
     try:
-        if words is None and len(argv) > 1:
-            raise UsageError(NO_FLAG.format(argv[1]))
+        if words is None:
+            refuse_words(argv[1:])
         done = run() if words is None else run(list(argv[1:]))
     except (UsageError, ValueError, OSError, RuntimeError) as error:
         if os.environ.get(TRACEBACK):
@@ -181,11 +222,19 @@ def _concerns_users(record: Any) -> bool:
     return 'triggered tf.function retracing' not in record.getMessage()
 
 
+def refuse_words(words: Sequence[str]) -> None:
+    """Raises UsageError for arguments that are no flags."""
+    if words:
+        raise UsageError('no_flag', NO_FLAG.format(words[0]))
+
+
 def require(values: Mapping[str, Any], **needed: str) -> None:
     """Raises UsageError for flags without a value; `needed` names values."""
     for flag, what in needed.items():
         if not values[flag]:
-            raise UsageError(f'--{flag} is missing: name {what}')
+            raise UsageError(
+                'missing_flag', f'--{flag} is missing: name {what}'
+            )
 
 
 def import_extra(module: str, extra: str, what: str) -> types.ModuleType:
@@ -203,8 +252,9 @@ def import_extra(module: str, extra: str, what: str) -> types.ModuleType:
         return importlib.import_module(module)
     except ImportError as error:
         raise UsageError(
+            'missing_package',
             f'{what} needs {module} ({error}): '
-            f"pip install 'infoword_tf[{extra}]'"
+            f"pip install 'infoword_tf[{extra}]'",
         ) from None
 
 
@@ -217,8 +267,9 @@ def result_folder(workdir: str) -> pathlib.Path:
     folder = pathlib.Path(workdir)
     if (folder / 'config.json').exists():
         raise UsageError(
+            'folder_of_model',
             f'--workdir={workdir} holds a model, whose own metrics.json '
-            'would be lost; name another folder'
+            'would be lost; name another folder',
         )
     return folder
 
@@ -227,7 +278,7 @@ def refuse(chosen: Container[str], names: Iterable[str], why: str) -> None:
     """Raises UsageError if a flag was chosen; {} of `why` becomes the flag."""
     for name in names:
         if name in chosen:
-            raise UsageError(why.format(f'--{name}'))
+            raise UsageError('refused_flag', why.format(f'--{name}'))
 
 
 def record(folder: pathlib.Path, values: Mapping[str, Any]) -> None:
@@ -289,7 +340,7 @@ def checked(kind: type, named: Mapping[str, Any]) -> dict[str, Any]:
     """
     values = flags.FlagValues()
     define(kind, values)
-    try:
+    with _refusing_flags():
         for name, value in sorted(_flat(named).items()):
             if value is None:
                 continue
@@ -297,9 +348,16 @@ def checked(kind: type, named: Mapping[str, Any]) -> dict[str, Any]:
                 values[name].parse(_argument(values[name], value))
             else:  # an old name, a flagfile, or no flag
                 values(['', *_renamed(typed({name: value}))])
-    except flags.Error as error:
-        raise UsageError(str(error)) from None
     return chosen(kind, values)
+
+
+@contextlib.contextmanager
+def _refusing_flags() -> Iterator[None]:
+    """Raises UsageError for an unknown flag, or a value out of bounds."""
+    try:
+        yield
+    except flags.Error as error:
+        raise UsageError('bad_flag', str(error)) from None
 
 
 def _argument(flag: flags.Flag, value: Any) -> Any:
@@ -314,7 +372,7 @@ def _argument(flag: flags.Flag, value: Any) -> Any:
 
 
 def _flat(named: Mapping[str, Any]) -> dict[str, Any]:
-    """Returns choices and settings of rows by the names of flags."""
+    """Returns choices and settings by the names of flags."""
     flat = {**named, **(named.get(SETTINGS) or {})}
     flat.pop(SETTINGS, None)
     return flat
@@ -350,26 +408,22 @@ def parse(kind: type, arguments: Sequence[str]) -> dict[str, Any]:
     """
     values = flags.FlagValues()
     define(kind, values)
-    try:
-        rest = values(['', *_renamed(arguments)])[1:]
-    except flags.Error as error:
-        raise UsageError(str(error)) from None
-    if rest:
-        raise UsageError(NO_FLAG.format(rest[0]))
+    with _refusing_flags():
+        refuse_words(values(['', *_renamed(arguments)])[1:])
     return chosen(kind, values)
 
 
 def _has_settings(kind: type) -> bool:
-    """Tells whether choices have settings of rows."""
+    """Tells whether choices have settings of rows and views."""
     return any(field.name == SETTINGS for field in fields(kind))
 
 
 def define(kind: type, values: flags.FlagValues) -> None:
-    """Defines the flags of choices and of settings of rows.
+    """Defines the flags of choices and of settings of rows and views.
 
     Args:
-        kind: of the choices. `kind.settings_of(row)` gives the settings by
-            name; without this method all settings of the row are flags.
+        kind: of the choices. `kind.setting_flags()` gives the settings by flag;
+            without this method it is that of `objectives`.
         values: gets the flags.
     """
     defaults = {field.name: field.default for field in fields(kind)}
@@ -378,17 +432,18 @@ def define(kind: type, values: flags.FlagValues) -> None:
         _define(name, of, default, flag.help, flag, values)
     if not _has_settings(kind):
         return
-    from infoword_tf.objectives import TABLE
+    from infoword_tf import objectives
 
-    settings_of = getattr(kind, 'settings_of', lambda row: TABLE[row].settings)
-    for row in TABLE:
-        for name, known in settings_of(row).items():
-            if not known.decided_by:
-                text = known.help
-                if known.default not in (None, ''):
-                    text += f' By default {known.default}.'
-                of = known.kind or type(known.default)
-                _define(f'{row}.{name}', of, None, text, known, values)
+    of_kind = getattr(kind, 'setting_flags', objectives.setting_flags)
+    for name, (known, rows) in of_kind().items():
+        if not known.decided_by:
+            text = known.help
+            if known.default not in (None, ''):
+                text += f' By default {known.default}.'
+            if rows != [name.partition('.')[0]]:  # a view's
+                text += f' Rows: {", ".join(rows)}.'
+            of = known.kind or type(known.default)
+            _define(name, of, None, text, known, values)
 
 
 class _TrueOrNamed(flags.ArgumentParser):

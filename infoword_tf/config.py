@@ -12,6 +12,7 @@ from collections.abc import Mapping
 from typing import Any, Self
 
 from infoword_tf import files
+from infoword_tf.errors import InputError
 
 VERSION = 3
 GELUS_OF_2 = {'tanh': 'gelu_tanh', 'erf': 'gelu_erf'}
@@ -239,7 +240,10 @@ class Config:
             return ''
         if name not in self.prompts:
             known = ', '.join(self.prompts) or 'none'
-            raise ValueError(f'prompt {name!r}: this model has {known}')
+            raise InputError(
+                'config_unknown_prompt',
+                f'prompt {name!r}: this model has {known}',
+            )
         return self.prompts[name]
 
     def to_json(self) -> dict[str, Any]:
@@ -255,17 +259,21 @@ class Config:
                 or unknown; `where` names the file.
         """
         if not isinstance(values, Mapping):
-            raise ValueError(f'{where} is no config: it holds no object')
+            raise InputError(
+                'config_no_object', f'{where} is no config: it holds no object'
+            )
         if 'model_type' in values and 'encoder' not in values:
-            raise ValueError(
+            raise InputError(
+                'config_of_public_folder',
                 f'{where} is of a folder for transformers; bring it in with '
-                'python -m infoword_tf.convert --source=FOLDER --workdir=W'
+                'python -m infoword_tf.convert --source=FOLDER --workdir=W',
             )
         version = values.get('version')
         if version not in (2, VERSION):
-            raise ValueError(
+            raise InputError(
+                'config_of_other_version',
                 f'{where} has version {version}, this code reads version '
-                f'{VERSION}; load it with the release that wrote it'
+                f'{VERSION}; load it with the release that wrote it',
             )
         try:
             if version == 2:
@@ -287,8 +295,9 @@ class Config:
                 }
             )
         except (KeyError, TypeError, AttributeError) as error:
-            raise ValueError(
-                f'{where} is no config of version {VERSION}: {error}'
+            raise InputError(
+                'broken_config',
+                f'{where} is no config of version {VERSION}: {error}',
             ) from error
 
     def write(self, folder: pathlib.Path) -> None:
@@ -312,7 +321,9 @@ class Config:
         try:
             values = json.loads(path.read_text())
         except ValueError as error:
-            raise ValueError(f'{path} is no JSON: {error}') from None
+            raise InputError(
+                'config_no_json', f'{path} is no JSON: {error}'
+            ) from None
         return cls.from_json(values, str(path))
 
 
@@ -367,5 +378,7 @@ def read_exported(model: pathlib.Path) -> tuple[Config, dict[str, Any]]:
         values = json.loads(path.read_text())
         described = values.pop('export')
     except (ValueError, KeyError, TypeError, AttributeError) as error:
-        raise ValueError(f'{path} is not of an export: {error}') from None
+        raise InputError(
+            'broken_exported_config', f'{path} is not of an export: {error}'
+        ) from None
     return Config.from_json(values, str(path)), described

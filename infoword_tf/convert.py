@@ -52,8 +52,9 @@ def run(choices: Choices, chosen: Mapping[str, Any]) -> None:
     """Runs the command; UsageError: flags that do not go together."""
     if bool(choices.source) == bool(choices.init):
         raise errors.UsageError(
+            'source_or_init',
             'give --source and --workdir to bring weights in, or --init and '
-            '--output to write them out'
+            '--output to write them out',
         )
     if choices.source:
         commands.require(vars(choices), workdir='the workdir to make')
@@ -83,8 +84,9 @@ def _prompts(text: str | None) -> dict[str, str] | None:
         isinstance(value, str) for value in prompts.values()
     ):
         raise errors.UsageError(
+            'bad_prompts',
             f'--prompts={text} is no JSON object of strings, such as '
-            '\'{"query": "query: "}\''
+            '\'{"query": "query: "}\'',
         )
     return prompts
 
@@ -133,8 +135,9 @@ def convert(
         encoder, vectors = sentence_transformers.read(source)
         if pooling and pooling != vectors.pooling:
             raise errors.UsageError(
+                'other_pooling',
                 f'--pooling={pooling}, but {source} says {vectors.pooling}; '
-                'leave it out'
+                'leave it out',
             )
     elif pooling:
         vectors = dataclasses.replace(vectors, pooling=pooling)

@@ -14,16 +14,16 @@ class _Refusal:
         id: in snake_case, of two to four words.
     """
 
+    # Without these Keras and AutoGraph make another error of one that is raised
+    # in a layer or a graph: without the id, or no ValueError.
+    _keras_call_info_injected = ag_pass_through = True
+
     def __init__(self, id: str, message: str | None = None):
         """Sets the id and the message."""
-        if message is None:  # until every place has an id
+        if message is None:  # Keras makes errors anew, of the message alone
             id, message = '', id
-        super().__init__(id, message)
+        super().__init__(message)
         self.id = id
-
-    def __str__(self) -> str:
-        """Returns the message."""
-        return self.args[1]
 
 
 class UsageError(_Refusal, Exception):

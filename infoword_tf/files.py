@@ -14,6 +14,8 @@ from typing import Any
 
 import numpy as np
 
+from infoword_tf import errors
+
 _UMASK_LOCK = threading.Lock()
 DIGEST = 'blake2b'  # key of a file's metadata
 _CHUNK = 1 << 24  # bytes that are summed at a time
@@ -104,9 +106,11 @@ def read_json(path: pathlib.Path) -> dict[str, Any]:
     try:
         value = json.loads(path.read_text(encoding='utf-8-sig'))
     except (ValueError, RecursionError) as error:
-        raise ValueError(f'{path} is no JSON: {error}') from None
+        raise errors.InputError(
+            'file_no_json', f'{path} is no JSON: {error}'
+        ) from None
     if not isinstance(value, dict):
-        raise ValueError(f'{path} holds no object')
+        raise errors.InputError('file_no_object', f'{path} holds no object')
     return value
 
 
@@ -126,11 +130,14 @@ def read_integers(path: pathlib.Path) -> np.ndarray:
     try:
         array = np.load(path, mmap_mode='r')
     except (OverflowError, MemoryError) as error:
-        raise ValueError(f'{path} is damaged: {error}') from None
+        raise errors.InputError(
+            'damaged_integers', f'{path} is damaged: {error}'
+        ) from None
     if array.ndim != 1 or array.dtype.kind not in 'iu':
-        raise ValueError(
+        raise errors.InputError(
+            'file_no_integers',
             f'{path} holds {array.dtype} {list(array.shape)}, not integers in '
-            'one dimension'
+            'one dimension',
         )
     return np.array(array)
 
@@ -169,32 +176,37 @@ def write_tensors(
             file.write(array.reshape(-1).view(np.uint8))
 
 
-def read_tensor(path: pathlib.Path, name: str) -> np.ndarray | None:
-    """Reads one array, unchecked, or None; ValueError: a truncated file."""
+@contextlib.contextmanager
+def _safetensors(path: pathlib.Path) -> Iterator[Any]:
+    """Opens a file of arrays; ValueError: a truncated or other file."""
     from safetensors import SafetensorError, safe_open
 
     try:
         with safe_open(path, 'numpy') as file:
-            return file.get_tensor(name) if name in file.keys() else None
+            yield file
     except SafetensorError as error:
-        raise ValueError(f'{path} cannot be read ({error})') from error
+        raise errors.InputError(
+            'unreadable_tensors', f'{path} cannot be read ({error})'
+        ) from error
+
+
+def read_tensor(path: pathlib.Path, name: str) -> np.ndarray | None:
+    """Reads one array, unchecked, or None; ValueError: a truncated file."""
+    with _safetensors(path) as file:
+        return file.get_tensor(name) if name in file.keys() else None
 
 
 def read_tensors(path: pathlib.Path) -> dict[str, np.ndarray]:
     """Reads named arrays; ValueError: a truncated, damaged or other file."""
-    from safetensors import SafetensorError, safe_open
-
-    try:
-        with safe_open(path, 'numpy') as file:
-            metadata = file.metadata() or {}
-            tensors = {name: file.get_tensor(name) for name in file.keys()}
-    except SafetensorError as error:
-        raise ValueError(f'{path} cannot be read ({error})') from error
+    with _safetensors(path) as file:
+        metadata = file.metadata() or {}
+        tensors = {name: file.get_tensor(name) for name in file.keys()}
     # A file that another library wrote has no digest.
     if metadata.get(DIGEST, digest := _digest(tensors)) != digest:
-        raise ValueError(
+        raise errors.InputError(
+            'damaged_tensors',
             f'{path} is damaged: its numbers are not those that were '
-            'written; take it from a backup, or train again'
+            'written; take it from a backup, or train again',
         )
     return tensors
 
@@ -236,15 +248,17 @@ def assign(
     missing = sorted(set(variables) - set(tensors))
     surplus = sorted(set(tensors) - set(variables))
     if missing or surplus:
-        raise ValueError(
+        raise errors.InputError(
+            'other_weights',
             f'{where} does not fit the model: it lacks {missing[:3]} and has '
-            f'{surplus[:3]} besides'
+            f'{surplus[:3]} besides',
         )
     for path, variable in variables.items():
         shape = tuple(tensors[path].shape)
         if shape != tuple(variable.shape):
-            raise ValueError(
+            raise errors.InputError(
+                'other_weight_shape',
                 f'{where}: {path} has shape {shape}, the model wants '
-                f'{tuple(variable.shape)}'
+                f'{tuple(variable.shape)}',
             )
         variable.assign(tensors[path])

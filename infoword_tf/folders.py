@@ -23,7 +23,7 @@ from typing import Any, TypeVar
 
 from infoword_tf import files
 from infoword_tf.choices import SETTINGS, flags_of
-from infoword_tf.errors import UsageError
+from infoword_tf.errors import InputError, UsageError
 
 # Raised when `convert` makes another workdir of the same folder.
 _FORM = 3
@@ -82,8 +82,9 @@ def workdir_of(
             message = (str(error).strip().splitlines() or ['killed'])[-1]
             message = message.removeprefix('error: ')
             message = message.removeprefix('--source=')
-            raise ValueError(
-                message if str(folder) in message else f'{folder}: {message}'
+            raise InputError(
+                'folder_not_converted',
+                message if str(folder) in message else f'{folder}: {message}',
             ) from None
         shutil.rmtree(workdir, ignore_errors=True)  # damaged
         try:
@@ -115,7 +116,7 @@ def _converted(
         capture_output=True, text=True, check=False,
     )  # fmt: skip
     if done.returncode:
-        raise ValueError(done.stderr)
+        raise InputError('conversion_failed', done.stderr)
     return done.stdout
 
 

@@ -1,15 +1,18 @@
 """The text of --help: the usual flags, and the groups of the others.
 
-Settings of a row are printed if --objectives names it, flags of an encoder if
-the run has it, and the whole text of a flag by --help=FLAG.
+Settings of a row and of its views are printed if --objectives names the row,
+flags of an encoder if the run has it, and the whole text of a flag by
+--help=FLAG.
 """
 
+import itertools
 import re
 import textwrap
 from collections.abc import Iterable, Mapping
 
 from absl import flags
 
+from infoword_tf import errors
 from infoword_tf.choices import groups_of
 from infoword_tf.encoders import ENCODERS, FLAGS
 from infoword_tf.objectives import SUMS, TABLE, Sum, decided
@@ -27,7 +30,7 @@ def page(
         kind: dataclass of the command's choices; None: it defines flags.
         about: the docstring of its module.
         topic: '': the first screen; 'full': everything; or the name of a
-            group, a row or a flag.
+            group, a row, a view or a flag.
 
     Raises:
         ValueError: there is nothing of that name.
@@ -39,40 +42,50 @@ def page(
         for flag in defined
     ]
     first, groups = groups_of(kind) if kind else (known, {})
-    rows: dict[str, list[str]] = {}
+    owners: dict[str, list[str]] = {}  # rows, and views
     for name in sorted(name for name in known if '.' in name):
-        rows.setdefault(name.partition('.')[0], []).append(name)
+        owners.setdefault(name.partition('.')[0], []).append(name)
+
+    def of_rows(rows: Iterable[str]) -> dict[str, list[str]]:
+        read = (x for row in rows for x in (row, *TABLE[row].view_of.values()))
+        return {x: owners[x] for x in read if x in owners}
 
     def whole(names: Iterable[str]) -> str:
         return '\n'.join(_entry(*_described(values[x], True), 6) for x in names)
 
     others = {k: [x for x in v if x not in first] for k, v in groups.items()}
     if topic == 'full':
-        more = (f'{k}:\n{whole(v)}' for k, v in {**others, **rows}.items() if v)
+        named = (others | owners).items()
+        more = (f'{k}:\n{whole(names)}' for k, names in named if names)
         return '\n\n'.join([about.strip(), whole(first), *more])
     if topic:
         single = {topic: [topic]} if topic in known else {}
-        if names := (single | rows | groups).get(topic):
+        of_row = of_rows({topic} & TABLE.keys())
+        names = list(itertools.chain(*of_row.values()))
+        if names := names or (single | owners | groups).get(topic):
             return whole(names)
-        raise ValueError(
-            f'--help={topic}: there is no such flag, group or row; groups are '
-            f'{", ".join(groups)}'
+        raise errors.InputError(
+            'unknown_help',
+            f'--help={topic}: there is no such flag, group, row or view; '
+            f'groups are {", ".join(groups)}',
         )
     used, encoder = _used(values)
+    rows = [row for row in sorted(TABLE) if of_rows([row])]
     listed = []
     for group, names in others.items():
         names = [x for x in names if x not in FLAGS or encoder in FLAGS[x]]
         if names:
             listed += [_entry(group, ' '.join(f'--{x}' for x in names), 13)]
     command = re.search(r'^    \S(?:.*\\\n)*.*', about, re.M)
-    kinds = ['a group'] * bool(listed) + ['a row'] * bool(rows) + ['a flag']
+    kinds = ['a group'] * bool(listed)
+    kinds += ['a row', 'a view'] * bool(owners) + ['a flag']
     sections = [
         about.strip().split('\n\n')[0],
         command[0] if command else '',
         '\n'.join(
             _entry(*_described(values[name], False), 28) for name in first
         ),
-        *(f'{row}:\n{whole(rows[row])}' for row in used if row in rows),
+        *(f'{k}:\n{whole(names)}' for k, names in of_rows(used).items()),
         '\n'.join(['Groups of further flags:', *listed] if listed else []),
         _filled(f'Rows with settings: {" ".join(rows)}' if rows else ''),
         _filled(

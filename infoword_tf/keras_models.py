@@ -34,6 +34,7 @@ import numpy as np
 import tensorflow as tf
 from keras import ops
 
+from infoword_tf import errors
 from infoword_tf.config import Config
 from infoword_tf.folders import workdir_of
 from infoword_tf.inference.loaded import Loaded
@@ -118,9 +119,10 @@ class Tokenizer(_StringLayer):
             sequence_length, texts=2
         )
         if sequence_length <= around:
-            raise ValueError(
+            raise errors.InputError(
+                'sequence_too_short',
                 f'sequence_length={sequence_length}: special tokens around two '
-                f'texts are {around}, so it is {around + 1} or more'
+                f'texts are {around}, so it is {around + 1} or more',
             )
         self.sequence_length, self.prompt = sequence_length, prompt
         self._before = self._config.prompt_text(prompt)
@@ -501,10 +503,11 @@ def _folder_of(json: Mapping[str, Any]) -> Iterator[pathlib.Path]:
     """
     version = json.get('version')
     if version != VERSION:
-        raise ValueError(
+        raise errors.InputError(
+            'keras_other_version',
             f'this .keras file is of version {version} of '
             f'infoword_tf.keras_models, and this code reads version {VERSION}: '
-            'load it with the release that wrote it'
+            'load it with the release that wrote it',
         )
     config = Config.from_json(json['config'], 'the config in the .keras file')
     with tempfile.TemporaryDirectory() as name:
@@ -512,9 +515,10 @@ def _folder_of(json: Mapping[str, Any]) -> Iterator[pathlib.Path]:
         config.write(folder)
         for file, text in json['files'].items():
             if pathlib.Path(file).name != file:
-                raise ValueError(
+                raise errors.InputError(
+                    'keras_strange_file',
                     f'this .keras file names the file {file!r}, which is none '
-                    'of a vocabulary: it is damaged, or made to do harm'
+                    'of a vocabulary: it is damaged, or made to do harm',
                 )
             (folder / file).write_bytes(_bytes_of(text))
         yield folder
@@ -566,9 +570,10 @@ def _precision(dtype: Any) -> str:
     policy = keras.config.dtype_policy() if dtype is None else dtype
     name = keras.dtype_policies.get(policy).name
     if name not in PRECISIONS:
-        raise ValueError(
+        raise errors.InputError(
+            'keras_dtype',
             f'dtype {name}: encoders compute in {" or ".join(PRECISIONS)}; '
-            'give dtype, or set keras.config.set_dtype_policy'
+            'give dtype, or set keras.config.set_dtype_policy',
         )
     return name
 
@@ -584,14 +589,16 @@ def _strings(inputs: Any) -> list[Any]:
         for x in (inputs if isinstance(inputs, tuple) else (inputs,))
     ]
     if len(texts) > 2:
-        raise ValueError(
-            f'a tuple is of two texts to an example, this one has {len(texts)}'
+        raise errors.InputError(
+            'more_than_two_texts',
+            f'a tuple is of two texts to an example, this one has {len(texts)}',
         )
     for x in texts:
         if len(x.shape) > 2 or (len(x.shape) == 2 and x.shape[1] != 1):
-            raise ValueError(
+            raise errors.InputError(
+                'keras_text_shape',
                 f'texts are [B] or [B, 1] strings, these are {tuple(x.shape)}: '
-                'two texts to an example are a tuple of two such tensors'
+                'two texts to an example are a tuple of two such tensors',
             )
     return texts
 

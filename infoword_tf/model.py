@@ -27,6 +27,7 @@ from keras import ops
 from infoword_tf import files
 from infoword_tf.config import WEIGHTS, Config, DenseConfig, FlowConfig
 from infoword_tf.encoders import ENCODERS, Encoded, Encoder, Inputs
+from infoword_tf.errors import InputError
 from infoword_tf.layers import dropout
 from infoword_tf.layers.block import take
 from infoword_tf.layers.dense import Dense
@@ -326,7 +327,10 @@ class Model:
         for layer in layers:
             for variable in layer.weights:
                 if variable.path in weights:
-                    raise ValueError(f'two weights are called {variable.path}')
+                    raise InputError(
+                        'two_weights_of_one_name',
+                        f'two weights are called {variable.path}',
+                    )
                 weights[variable.path] = variable
         return weights
 
@@ -681,9 +685,10 @@ def _config_of(name: str, workdir: str, config: Config) -> Config:
     source = Config.read(pathlib.Path(workdir))
     sizes = [c.encoder.arguments['vocab_size'] for c in (source, config)]
     if sizes[0] != sizes[1]:
-        raise ValueError(
+        raise InputError(
+            'auxiliary_of_other_vocabulary',
             f'{name} begins with {workdir}, whose vocabulary has {sizes[0]:,} '
-            f'tokens, this run has {sizes[1]:,}: they have to be the same'
+            f'tokens, this run has {sizes[1]:,}: they have to be the same',
         )
     return source
 

@@ -126,27 +126,32 @@ def _check(choices: PrepareChoices) -> None:
     commands.require(vars(choices), corpus='a text', output='a folder for it')
     if '://' in choices.output:
         raise errors.UsageError(
+            'remote_output',
             f'--output={choices.output} is no folder of this machine; write to '
-            'one, and copy it there (gsutil, rclone)'
+            'one, and copy it there (gsutil, rclone)',
         )
     for name in ('corpus', 'heldout'):
         values = values_of(getattr(choices, name))
         if len(values) > 1 or any(by_language(values)):
             raise errors.UsageError(
+                'several_texts',
                 f'--{name}={" ".join(values)}: a store has one text, without '
                 'a language; prepare each with the same --vocab, and train '
-                'with --corpus=de=store:DIR for each'
+                'with --corpus=de=store:DIR for each',
             )
     name = values_of(choices.corpus)[0]
     if name.startswith('store:'):
-        raise errors.UsageError(f'--corpus={name} is prepared already')
+        raise errors.UsageError(
+            'prepared_already', f'--corpus={name} is prepared already'
+        )
     opened.choose_tokenizer(choices)  # raises
     if choices.beam_options:
         if choices.processes:
             raise errors.UsageError(
+                'processes_and_beam',
                 f'--processes={choices.processes} is for this machine, and the '
                 'runner of --beam_options has workers of its own; leave out '
-                'one of the two'
+                'one of the two',
             )
         commands.import_extra('apache_beam', 'beam', '--beam_options')
 
@@ -229,8 +234,9 @@ def _check_same(
                 f'--{name} was {before.get(name)!r} and is {now[name]!r}'
             )
             raise errors.UsageError(
+                'prepared_otherwise',
                 f'--output={folder} was begun otherwise: {what}; name another '
-                'folder, or delete this one'
+                'folder, or delete this one',
             )
 
 
@@ -251,8 +257,9 @@ def _start(
               if x.name not in ('.lock', WORK)]  # fmt: skip
     if others or (work.is_dir() and any(work.glob('[!.]*/'))):
         raise errors.UsageError(
+            'output_no_store',
             f'--output={job.output} holds {min([*others, WORK])} and is no '
-            'store; name another folder'
+            'store; name another folder',
         )
     tokenizer = opened.open_tokenizer(choices, {'': corpus}, files.cache_dir())
     work.mkdir(exist_ok=True)

@@ -1,9 +1,9 @@
 """Decisions of a run: choices in, config and plan out. Pure; reads no flag.
 
 `resolve` has two stages. `resolve_text` puts together what the rows read: a
-view is drawn once and shared by all rows that read it, so their settings of the
-view must agree. `resolve_model` decides the encoder and how a text becomes a
-vector, which --init may decide.
+view is drawn once and shared by all rows that read it, and a setting of a view
+becomes one of each of them. `resolve_model` decides the encoder and how a text
+becomes a vector, which --init may decide.
 
 The trainer, `show`, the benchmarks and the tests decide here and nowhere else.
 A choice has the name of its flag; None means that nothing was chosen.
@@ -22,7 +22,7 @@ from infoword_tf.config import (
     TokenizerConfig,
 )
 from infoword_tf.encoders import ENCODERS, FLAGS
-from infoword_tf.errors import UsageError
+from infoword_tf.errors import InputError, UsageError
 from infoword_tf.objectives import (
     SUMS,
     TABLE,
@@ -30,7 +30,9 @@ from infoword_tf.objectives import (
     Vector,
     built,
     decided,
+    flag_of,
     parse,
+    setting_flags,
 )
 from infoword_tf.sizes import SIZES
 from infoword_tf.text.layout import layout_of
@@ -232,12 +234,14 @@ def resolve_text(choices: ModelChoices) -> ResolvedText:
             settings, choices.seq_len, choices.masking, choices.mask_share
         )
         auxiliaries = auxiliaries_of(settings)
-    except ValueError as error:
-        raise _complaint(choices, str(error)) from None
+    except InputError as error:
+        message = f'--objectives={choices.objectives}: {error}'
+        raise UsageError(error.id, message) from None
     for row in rows:
         needed = decided(TABLE[row].heldout_candidates, settings[row])
         if choices.batch_size < 2 and needed:
             raise UsageError(
+                'batch_of_one',
                 f'--batch_size={choices.batch_size}: the candidates of {row} '
                 'come from other sequences of the batch; take 2 or more'
             )
@@ -293,13 +297,13 @@ def resolve_rows(choices: ModelChoices) -> dict[str, RowConfig]:
     them.
 
     Raises:
-        UsageError: as `objectives.parse`; a setting of another row, out of
-            bounds, or without a setting that it needs.
+        UsageError: as `objectives.parse`; a setting of another row or view,
+            out of bounds, or without a setting that it needs.
     """
     try:
         weights = parse(choices.objectives)
-    except ValueError as error:
-        raise UsageError(str(error)) from None
+    except InputError as error:
+        raise UsageError(error.id, str(error)) from None
     rows = {
         row: RowConfig(
             weight, {name: s.default for name, s in TABLE[row].settings.items()}
@@ -308,30 +312,39 @@ def resolve_rows(choices: ModelChoices) -> dict[str, RowConfig]:
     }
     named = SUMS.get(choices.objectives)
     chosen = {**(named.settings if named else {}), **choices.settings}
+    known = setting_flags(rows)
     for flag, value in chosen.items():
-        row, _, name = flag.partition('.')
-        if row not in rows:
+        owner, _, name = flag.partition('.')
+        if flag not in known and owner in rows:
+            has = [f'--{x}' for x, (_, of) in known.items() if owner in of]
             raise UsageError(
-                f'--{flag} is for {row}, not for '
-                f'--objectives={choices.objectives}'
+                'unknown_setting',
+                f'--{flag}: {owner} has no such setting; it has '
+                f'{", ".join(has) or "none"}',
             )
-        known = TABLE[row].settings
-        if name not in known:
+        if flag not in known:
+            _, owners = setting_flags().get(flag, (None, [owner]))
             raise UsageError(
-                f'--{flag}: {row} has no such setting; it has '
-                f'{", ".join(known) or "none"}'
+                'setting_of_another_row',
+                f'--{flag} is for {", ".join(owners)}, not for '
+                f'--objectives={choices.objectives}',
             )
+        setting, readers = known[flag]
         try:
-            rows[row].settings[name] = known[name].check(flag, value)
-        except ValueError as error:
-            raise UsageError(str(error)) from None
+            value = setting.check(flag, value)
+        except InputError as error:
+            raise UsageError(error.id, str(error)) from None
+        for row in readers:
+            rows[row].settings[name] = value
     for flag in chosen:
-        row, _, name = flag.partition('.')
-        if needs := TABLE[row].settings[name].needs:
-            other, needed = needs
+        setting, (row, *_) = known[flag]
+        if setting.needs:
+            other, needed = setting.needs
             if rows[row].settings[other] != needed:
                 raise UsageError(
-                    f'--{flag} is for --{row}.{other}={needed}; give both'
+                    'setting_without_effect',
+                    f'--{flag} is for --{flag_of(row, other)}={needed}; give '
+                    'both',
                 )
     return rows
 
@@ -355,11 +368,14 @@ def make_plan(
         mask_share: masked share of the tokens; None: 0.15.
 
     Raises:
-        ValueError: two rows read one view in different ways, or a length or a
+        InputError: two rows read one view in different ways, or a length or a
             masking does not suit them.
     """
     if masking not in (None, *MASKINGS):
-        raise ValueError(f'masking {masking}: known are {", ".join(MASKINGS)}')
+        raise InputError(
+            'unknown_masking',
+            f'masking {masking}: known are {", ".join(MASKINGS)}',
+        )
     chosen = masking
     sources: dict[str, str] = {}  # by root of a view
     narrowed_by: dict[str, str] = {}
@@ -368,19 +384,21 @@ def make_plan(
         for view, reads in reads_of[row].items():
             _check_reads(row, view, reads, rows[row])
             if reads.masking and masking not in (None, reads.masking):
-                raise ValueError(
+                raise InputError(
+                    'row_masks_otherwise',
                     f'masking {masking} is not for {row}, which masks '
-                    f'{reads.masking}; leave out --masking, or {row}'
+                    f'{reads.masking}; leave out --masking, or {row}',
                 )
             masking = reads.masking or masking
             origin = root(view)
             if not reads.source:
                 continue
             if sources.setdefault(origin, reads.source) != reads.source:
-                raise ValueError(
+                raise InputError(
+                    'view_of_two_sources',
                     f'{narrowed_by[origin]} reads {sources[origin]} and {row} '
                     f'reads {reads.source}, but the view {origin!r} is one for '
-                    'all rows; leave out one of the two'
+                    'all rows; leave out one of the two',
                 )
             narrowed_by.setdefault(origin, row)
     masking, share = masking or 'tokens', mask_share or MASKED_SHARE
@@ -397,11 +415,12 @@ def make_plan(
             for other, reads in by_view.items()
             if root(other) == root(view)
         }
+        of_row = rows[next(iter(readers))]  # alike in all rows that read it
         settings = {
             'masking': masking,
             'mask_share': share,
             'where': where,
-            **_view_settings(view, readers, rows),
+            **{name: of_row[name] for name in spec.settings},
         }
         draw = spec.draw(settings) if spec.draw else None
         arguments = spec.source_args(length, {**settings, 'source': source})
@@ -414,9 +433,10 @@ def make_plan(
         return Plan(views, masking, share)
     for flag, value in (('masking', chosen), ('mask_share', mask_share)):
         if value is not None:
-            raise ValueError(
+            raise InputError(
+                'nothing_is_masked',
                 f'{flag} {value} does nothing where nothing is masked; leave '
-                f'out --{flag}'
+                f'out --{flag}',
             )
     return Plan(views, None, None)
 
@@ -424,34 +444,19 @@ def make_plan(
 def _check_reads(
     row: str, view: str, reads: Reads, settings: Mapping[str, Any]
 ) -> None:
-    """Raises ValueError for an unknown view or an undeclared encoder."""
+    """Raises InputError for an unknown view or an undeclared encoder."""
     if view not in VIEWS:
-        raise ValueError(
-            f'{row} reads the view {view!r}; known are {", ".join(VIEWS)}'
+        raise InputError(
+            'unknown_view',
+            f'{row} reads the view {view!r}; known are {", ".join(VIEWS)}',
         )
     known = {'encoder', *decided(TABLE[row].auxiliaries, settings)}
     if lacking := sorted(set(reads.encoders) - known):
-        raise ValueError(
+        raise InputError(
+            'undeclared_auxiliary_encoder',
             f'{row} reads {view!r} with the encoder {lacking[0]!r}, which is '
-            'none of its auxiliary encoders'
+            'none of its auxiliary encoders',
         )
-
-
-def _view_settings(
-    view: str, readers: Mapping[str, Reads], rows: Mapping[str, Mapping]
-) -> dict[str, Any]:
-    """Returns the settings of a view, which have to agree between rows."""
-    settings: dict[str, Any] = {}
-    for name in VIEWS[root(view)].settings:
-        values = {row: rows[row][name] for row in readers}
-        if len(set(values.values())) > 1:
-            listed = ', '.join(f'--{r}.{name}={v}' for r, v in values.items())
-            raise ValueError(
-                f'the view {view!r} is one for all rows, but they set it '
-                f'differently ({listed}); give them one value'
-            )
-        settings[name] = next(iter(values.values()))
-    return settings
 
 
 # ----------------------------------------------------------- auxiliary encoders
@@ -462,7 +467,7 @@ def auxiliaries_of(
 ) -> dict[str, Auxiliary]:
     """Returns the auxiliary encoders of rows, by name.
 
-    Raises: ValueError: two rows bring different encoders of one name, or the
+    Raises: InputError: two rows bring different encoders of one name, or the
     fields of an encoder contradict each other.
     """
     auxiliaries: dict[str, Auxiliary] = {}
@@ -470,27 +475,30 @@ def auxiliaries_of(
         of_row = decided(TABLE[row].auxiliaries, settings)
         for name, auxiliary in of_row.items():
             if auxiliary.momentum is not None and not auxiliary.frozen:
-                raise ValueError(
+                raise InputError(
+                    'momentum_encoder_learns',
                     f'{name!r} of {row} is a moving average and learns too: '
-                    'make it frozen, or leave out its momentum'
+                    'make it frozen, or leave out its momentum',
                 )
             copied = auxiliary.copied or auxiliary.momentum is not None
             if copied and auxiliary.workdir:
-                raise ValueError(
+                raise InputError(
+                    'copied_from_two_models',
                     f'{name!r} of {row} begins as a copy of the trained '
-                    'encoder, not with the weights of '
-                    f'{auxiliary.workdir}'
+                    f'encoder, not with the weights of {auxiliary.workdir}',
                 )
             changes = auxiliary.momentum is not None or not auxiliary.frozen
             if (changes or copied) and not auxiliary.saved:
-                raise ValueError(
+                raise InputError(
+                    'auxiliary_encoder_unsaved',
                     f'{name!r} of {row} changes in training, or began as a '
-                    'copy, so checkpoints must hold it: leave out saved=False'
+                    'copy, so checkpoints must hold it: leave out saved=False',
                 )
             if auxiliaries.setdefault(name, auxiliary) != auxiliary:
-                raise ValueError(
+                raise InputError(
+                    'other_auxiliary_encoder',
                     f'{row} brings another {name!r} than the rows before it; '
-                    'train them apart'
+                    'train them apart',
                 )
     return auxiliaries
 
@@ -506,15 +514,17 @@ def resolve_encoder(
     """Returns the name of an encoder that all rows allow, that of --init first.
     """
     allowed = {
-        row: allowed_encoders(row, entry.settings) for row, entry in rows.items()
+        row: allowed_encoders(row, entry.settings)
+        for row, entry in rows.items()
     }
     if choices.encoder is not None:
         for row, encoders in allowed.items():
             if choices.encoder not in encoders:
                 known = ', '.join(ENCODERS)
                 raise UsageError(
+                    'encoder_not_of_row',
                     f'--encoder={choices.encoder}: {row} allows '
-                    f'{", ".join(encoders)} (there are {known})'
+                    f'{", ".join(encoders)} (there are {known})',
                 )
         return choices.encoder
     first = [started.encoder.name] if started is not None else []
@@ -524,9 +534,10 @@ def resolve_encoder(
         if all(name in encoders for encoders in allowed.values()):
             return name
     listed = (f'{row} allows {", ".join(e)}' for row, e in allowed.items())
-    raise _complaint(
-        choices,
-        f'no encoder serves all rows ({"; ".join(listed)}); train them apart',
+    raise UsageError(
+        'no_encoder_for_all',
+        f'--objectives={choices.objectives}: no encoder serves all rows '
+        f'({"; ".join(listed)}); train them apart',
     )
 
 
@@ -592,10 +603,11 @@ def _arguments(
         of_row = allowed_encoders(row, entry.settings)[name]
         for argument, value in of_row.items():
             if fixed.setdefault(argument, value) != value:
-                raise _complaint(
-                    choices,
-                    f'{row} wants an encoder with {argument} {value}, another '
-                    f'row {fixed[argument]}; train them apart',
+                raise UsageError(
+                    'rows_fix_other_encoders',
+                    f'--objectives={choices.objectives}: {row} wants an '
+                    f'encoder with {argument} {value}, another row '
+                    f'{fixed[argument]}; train them apart',
                 )
     for flag, argument_of in FLAGS.items():
         value, argument = getattr(choices, flag), argument_of.get(name)
@@ -603,35 +615,43 @@ def _arguments(
             continue
         if argument is None and flag in known:  # --size decides it
             raise UsageError(
+                'size_decides_argument',
                 f'--{flag}={value} is for the encoder '
-                f'{", ".join(argument_of)}, not for {name}; leave it out'
+                f'{", ".join(argument_of)}, not for {name}; leave it out',
             )
         if argument is None:
             raise UsageError(
+                'argument_of_another_encoder',
                 f'--{flag}: the encoder {name} of '
-                f'--objectives={choices.objectives} has none; leave it out'
+                f'--objectives={choices.objectives} has none; leave it out',
             )
         if started is not None and not known[argument].free:
-            raise UsageError(f'--{flag} is decided by --init; leave it out')
+            raise UsageError(
+                'init_decides_argument',
+                f'--{flag} is decided by --init; leave it out',
+            )
         if fixed.setdefault(argument, value) != value:
-            raise _complaint(
-                choices,
-                f'--{flag}={value}, but the {argument} is fixed as '
-                f'{fixed[argument]}; leave it out',
+            raise UsageError(
+                'row_fixes_argument',
+                f'--objectives={choices.objectives}: --{flag}={value}, but the '
+                f'{argument} is fixed as {fixed[argument]}; leave it out',
             )
     if choices.width and choices.size:
         raise UsageError(
+            'width_and_size',
             f'--width={choices.width} and --size={choices.size} are both '
-            'a width; leave out one of the two'
+            'a width; leave out one of the two',
         )
     if choices.same_length and not fixed.get('causal'):
         raise UsageError(
+            'same_length_not_causal',
             '--same_length is for rows whose tokens see no later ones, not '
-            f'for --objectives={choices.objectives}; leave it out'
+            f'for --objectives={choices.objectives}; leave it out',
         )
     if choices.size is not None and choices.size not in SIZES:
         raise UsageError(
-            f'--size={choices.size}: known are {", ".join(SIZES)}'
+            'unknown_size',
+            f'--size={choices.size}: known are {", ".join(SIZES)}',
         )
     if started is not None:
         arguments = {**_init_arguments(choices, rows, name, started), **fixed}
@@ -647,10 +667,11 @@ def _arguments(
         }
         arguments = {k: v for k, v in arguments.items() if k in known}
     if choices.seq_len > arguments['max_length']:
+        more = '' if started else ', or raise --positions'
         raise UsageError(
+            'too_few_positions',
             f'--seq_len={choices.seq_len}: the encoder has '
-            f'{arguments["max_length"]} positions; lower it'
-            + ('' if started else ', or raise --positions')
+            f'{arguments["max_length"]} positions; lower it{more}',
         )
     return arguments
 
@@ -666,14 +687,16 @@ def _init_arguments(
     size = SIZES[choices.size] if choices.size else {}
     if any(arguments.get(k, v) != v for k, v in size.items()):
         raise UsageError(
+            'init_of_other_size',
             f'--size={choices.size} is not the size of --init '
             f'({arguments.get("layers", 0)} layers, {arguments["width"]} '
-            'wide); leave out one of the two'
+            'wide); leave out one of the two',
         )
     if started.encoder.name != name:
         raise UsageError(
+            'init_of_other_encoder',
             f'--init holds the encoder {started.encoder.name!r}, the rows '
-            f'want {name!r}'
+            f'want {name!r}',
         )
     known = ENCODERS[name].settings
     for row, entry in rows.items():
@@ -685,9 +708,10 @@ def _init_arguments(
                 has = arguments.get(argument, known[argument].default)
                 if has != needed:
                     raise UsageError(
+                        'init_of_other_setting',
                         f'--{row}.{setting}={value} wants an encoder with '
                         f'{argument} {needed}, --init holds one with {has}; '
-                        'set it as that run did'
+                        'set it as that run did',
                     )
     return dict(arguments)
 
@@ -698,9 +722,10 @@ def _memory_length(choices: ModelChoices, encoder: str) -> int | None:
     if not ENCODERS[encoder].has_memory:
         if choices.memory_length is not None:
             raise UsageError(
+                'encoder_without_memory',
                 f'--memory_length={choices.memory_length}: the encoder '
                 f'{encoder} of --objectives={choices.objectives} has no '
-                'memory of tokens; leave it out'
+                'memory of tokens; leave it out',
             )
         return None
     if choices.memory_length is None:
@@ -746,10 +771,10 @@ def _vector(
     layouts = {vector.layout for vector in vectors.values()}
     if len(layouts) > 1:
         shown = [x if isinstance(x, str) else x.shown for x in layouts]
-        raise _complaint(
-            choices,
-            f'the rows format a text differently ({", ".join(shown)}); '
-            'train them apart',
+        raise UsageError(
+            'rows_of_other_layouts',
+            f'--objectives={choices.objectives}: the rows format a text '
+            f'differently ({", ".join(shown)}); train them apart',
         )
     chosen = max(vectors.values(), key=lambda vector: vector.priority)
     if started is not None:
@@ -774,7 +799,3 @@ def _vector_fields(
         'prompts': started.prompts,
         'prompt': started.prompt,
     }
-
-
-def _complaint(choices: ModelChoices, message: str) -> UsageError:
-    return UsageError(f'--objectives={choices.objectives}: {message}')

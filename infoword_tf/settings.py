@@ -1,14 +1,17 @@
 """A setting of a row, a view or an encoder: default, bounds and help.
 
 A setting is defined once: as a field of the class that it configures
-(`Configurable`), or in the `ViewSpec` of a view. `commands.define` makes the
-flag `--ROW.NAME` of a setting, and `resolve` its value. Arguments of encoders
-are settings too; those with a `flag` become a choice of that name in `choices`.
+(`Configurable`), or in the `ViewSpec` of a view. `commands.define` makes of it
+the flag `--ROW.NAME` or `--VIEW.NAME`, and `resolve` its value. Arguments of
+encoders are settings too; those with a `flag` become a choice of that name in
+`choices`.
 """
 
 import dataclasses
 from collections.abc import Mapping
 from typing import Any, ClassVar
+
+from infoword_tf.errors import InputError
 
 
 @dataclasses.dataclass(frozen=True)
@@ -55,20 +58,24 @@ class Setting:
         try:
             value = kind(value)
         except (TypeError, ValueError):
-            raise ValueError(
-                f'--{flag}={value!r} is no {kind.__name__}'
+            raise InputError(
+                'setting_of_wrong_type',
+                f'--{flag}={value!r} is no {kind.__name__}',
             ) from None
         if self.choices and value not in self.choices:
-            raise ValueError(
-                f'--{flag}={value}: known are {", ".join(self.choices)}'
+            raise InputError(
+                'unknown_setting_value',
+                f'--{flag}={value}: known are {", ".join(self.choices)}',
             )
         if self.at_least is not None and not value >= self.at_least:
-            raise ValueError(
-                f'--{flag}={value}: it is {self.at_least:g} or more'
+            raise InputError(
+                'setting_too_small',
+                f'--{flag}={value}: it is {self.at_least:g} or more',
             )
         if self.at_most is not None and not value <= self.at_most:
-            raise ValueError(
-                f'--{flag}={value}: it is {self.at_most:g} or less'
+            raise InputError(
+                'setting_too_large',
+                f'--{flag}={value}: it is {self.at_most:g} or less',
             )
         return value
 

@@ -26,7 +26,7 @@ from infoword_tf.choices import ModelChoices, TextChoices, again, flag
 from infoword_tf.config import Config
 from infoword_tf.encoders import ENCODERS
 from infoword_tf.errors import UsageError
-from infoword_tf.objectives import TABLE
+from infoword_tf.objectives import TABLE, flag_of, setting_flags
 from infoword_tf.settings import Setting
 from infoword_tf.views import VIEWS
 
@@ -60,22 +60,24 @@ class ShowChoices:
     lower_case: bool | None = again(TextChoices, 'lower_case', None)
 
     @staticmethod
-    def settings_of(row: str) -> dict[str, Setting]:
+    def setting_flags() -> dict[str, tuple[Setting, list[str]]]:
         """Returns the settings of views, and settings that choose views."""
-        entry = TABLE[row]
-        defaults = {k: known.default for k, known in entry.settings.items()}
-        read = {
-            name: {
-                tuple(entry.reads({**defaults, name: value}))
-                for value in known.choices or (False, True)
-            }
-            for name, known in entry.settings.items()
-        }
         return {
-            name: known
-            for name, known in entry.settings.items()
-            if name not in entry.objective.settings or len(read[name]) > 1
+            flag: (known, rows)
+            for flag, (known, rows) in setting_flags().items()
+            if _shows(rows[0], flag.partition('.')[2], known)
         }
+
+
+def _shows(row: str, name: str, known: Setting) -> bool:
+    """Tells whether a setting of a row is a view's, or chooses views."""
+    entry = TABLE[row]
+    defaults = {k: known.default for k, known in entry.settings.items()}
+    read = {
+        tuple(entry.reads({**defaults, name: value}))
+        for value in known.choices or (False, True)
+    }
+    return name in entry.view_of or len(read) > 1
 
 
 def sentences_of(texts: Sequence[str]) -> list[str]:
@@ -96,8 +98,9 @@ def sentences_of(texts: Sequence[str]) -> list[str]:
         sentences = [' '.join(words[:middle]), ' '.join(words[middle:])]
     if not all(sentences or ['']):
         raise UsageError(
+            'too_few_words',
             'give a sentence of two words or more: python -m infoword_tf.show '
-            '--objectives=mlm "a sentence"'
+            '--objectives=mlm "a sentence"',
         )
     return sentences
 
@@ -113,18 +116,20 @@ def choose(choices: ShowChoices, length: int) -> resolve.Resolved:
     if objectives is None:
         if not choices.init:
             raise UsageError(
+                'nothing_to_show',
                 '--objectives is missing: name a row or a sum, such as '
-                f'{", ".join(TABLE)}'
+                f'{", ".join(TABLE)}',
             )
         config = Config.read(pathlib.Path(choices.init))
         objectives, encoder = ','.join(config.rows), config.encoder.name
         masking = masking or config.masking
         share = share or config.mask_share
+        known = ShowChoices.setting_flags()
         of_run = {
-            f'{row}.{name}': value
+            flag: value
             for row, entry in config.rows.items()
             for name, value in entry.settings.items()
-            if name in ShowChoices.settings_of(row)
+            if (flag := flag_of(row, name)) in known
         }
         settings = {**of_run, **settings}
     return resolve.resolve(
@@ -195,12 +200,15 @@ def run(
         UsageError, ValueError: as the message says.
     """
     if choices.init and choices.vocab:
-        raise UsageError('--init brings its vocabulary; leave out --vocab')
+        raise UsageError(
+            'init_and_vocab', '--init brings its vocabulary; leave out --vocab'
+        )
     resolved = choose(choices, choices.seq_len or 512)
     if resolved.plan.labelled:
         raise UsageError(
+            'labelled_views',
             'these rows read labelled examples as they are: there is no view '
-            'of a text to draw'
+            'of a text to draw',
         )
     sentences = sentences_of(texts)
     if choices.init:
@@ -224,13 +232,9 @@ def run(
         )
     tokens = tokenizer.tokenize_flat([text.encode() for text in sentences]).ids
     length = choices.seq_len or shortest(resolved.rows, len(tokens))
-    # In so short a text no word is too frequent.
-    whole = {
-        f'{row}.subsample': 0.0
-        for row, entry in resolved.rows.items()
-        if 'subsample' in entry.settings
-    }
-    settings = {**whole, **choices.settings}
+    settings = choices.settings
+    if 'words' in resolved.plan.views:  # in so short a text all stay
+        settings = {'words.subsample': 0.0, **settings}
     resolved = choose(dataclasses.replace(choices, settings=settings), length)
     plan, encoder = resolved.plan, resolved.encoder
     memory = choices.memory_length

@@ -13,7 +13,7 @@ from typing import Any, Self
 
 import numpy as np
 
-from infoword_tf import checkpoint, files
+from infoword_tf import checkpoint, errors, files
 from infoword_tf.config import FILE, WEIGHTS, Config
 from infoword_tf.data.opened import digest_of
 from infoword_tf.encoders import ENCODERS
@@ -122,8 +122,9 @@ class Workdir:
         known = ENCODERS[encoder.name].settings
         for name in arguments or {}:
             if name not in known:
-                raise ValueError(
-                    f'the encoder {encoder.name} of {workdir} has no {name}'
+                raise errors.InputError(
+                    'encoder_lacks_argument',
+                    f'the encoder {encoder.name} of {workdir} has no {name}',
                 )
         encoder = dataclasses.replace(
             encoder, arguments={**encoder.arguments, **(arguments or {})}
@@ -219,10 +220,11 @@ def read_tokenizer(folder: pathlib.Path, config: Config) -> TextTokenizer:
         added,
     )
     if config.vocabulary not in (None, digest_of(tokenizer)):
-        raise ValueError(
+        raise errors.InputError(
+            'workdir_other_vocabulary',
             f'{folder / kind.file} is damaged, or is that of another '
             'model: its tokens are not those of the weights; take it from '
-            'a backup, or run the command again that made it'
+            'a backup, or run the command again that made it',
         )
     return tokenizer
 
@@ -252,9 +254,10 @@ def _check_names(config: Config, path: pathlib.Path) -> None:
         *(('row', row, TABLE) for row in config.rows),
     ):
         if name not in known:
-            raise ValueError(
+            raise errors.InputError(
+                'workdir_unknown_name',
                 f'{path} names the {kind} {name!r}, which this code does not '
-                'have; load it with the code that wrote it'
+                'have; load it with the code that wrote it',
             )
 
 

@@ -150,22 +150,25 @@ def read_groups(
     options = choices.choices
     if options and (choices.pair or choices.regress):
         raise errors.UsageError(
+            'choices_with_pair',
             '--choices names the texts that the label chooses from; leave out '
-            '--pair and --regress'
+            '--pair and --regress',
         )
     if choices.label_columns and (options or choices.regress):
         raise errors.UsageError(
+            'label_columns_with_choices',
             '--label_columns names labels of which a text may have several; '
-            'leave out --choices and --regress'
+            'leave out --choices and --regress',
         )
     if len(set(choices.label_columns)) < len(choices.label_columns):
         raise errors.UsageError(
+            'label_column_twice',
             f'--label_columns={",".join(choices.label_columns)} names a column '
-            'twice; name each once'
+            'twice; name each once',
         )
     if len(options) == 1:
         raise errors.UsageError(
-            f'--choices={options[0]}: name two columns or more'
+            'single_choice', f'--choices={options[0]}: name two columns or more'
         )
     table = tables.open_table(
         path,
@@ -192,9 +195,10 @@ def read_groups(
         if not tables.lacks_names(table):
             raise
         names = ','.join(['NAME'] * len(table.names))
-        raise ValueError(
+        raise errors.InputError(
+            'first_line_is_row',
             f'{error}; its first line reads like a row: name the columns of '
-            f'such files with --columns={names}'
+            f'such files with --columns={names}',
         ) from None
 
 
@@ -209,8 +213,9 @@ def select(
     for name in only:
         if name not in groups:
             raise errors.UsageError(
+                'unknown_test_group',
                 f'--test_only={",".join(only)}: there is no {name!r} in '
-                f'{where}, which has {", ".join(groups)}'
+                f'{where}, which has {", ".join(groups)}',
             )
     return {name: groups[name] for name in only or groups}
 
@@ -243,19 +248,23 @@ def tests_of(choices: ClassifyChoices) -> dict[str, tables.TableExamples]:
     if pattern is None:
         for flag in ('test_by', 'test_only'):
             if getattr(choices, flag):
-                raise errors.UsageError(f'--{flag} is for --test; give both')
+                raise errors.UsageError(
+                    'flag_without_test', f'--{flag} is for --test; give both'
+                )
         return {}
     path = str(pathlib.Path(pattern).expanduser())  # so that prefixes match
     before, star, after = path.partition('*')
     if star and (by or set('*?[') & set(before + after)):
         raise errors.UsageError(
+            'test_two_stars',
             f'--test={pattern}: one * stands for the name of a group; leave '
-            'out ' + ('--test_by' if by else 'other wildcards')
+            'out ' + ('--test_by' if by else 'other wildcards'),
         )
     if only and not (star or by):
         raise errors.UsageError(
+            'test_only_one_group',
             f'--test_only={",".join(only)} chooses groups of --test: name a '
-            'column with --test_by, or several tables with one *'
+            'column with --test_by, or several tables with one *',
         )
     if not star:
         return read_groups(pattern, choices, by=by, only=only)
@@ -323,8 +332,9 @@ def task_of(
     best = choices.metric or metrics[0]
     if best not in metrics:
         raise errors.UsageError(
+            'unknown_metric',
             f'--metric={best}: metrics of these labels are '
-            f'{", ".join(metrics)}'
+            f'{", ".join(metrics)}',
         )
     others = (m for m in metrics if m != best)
     return finetune.Task(

@@ -148,8 +148,9 @@ def check(choices: DistillChoices, chosen: Mapping[str, Any]) -> None:
         return
     if bool(choices.task) == bool(choices.train):
         raise errors.UsageError(
+            'no_examples_named',
             'name the examples: --task of GLUE with --data_dir, or --train '
-            'and --dev'
+            'and --dev',
         )
     if choices.task and glue_layout.TASKS[choices.task].regress:
         numbers = f'--task={choices.task}'
@@ -157,8 +158,9 @@ def check(choices: DistillChoices, chosen: Mapping[str, Any]) -> None:
         numbers = '--regress' if choices.regress and not choices.task else ''
     if numbers and ('temperature' in chosen or choices.sweep == 'pkd'):
         raise errors.UsageError(
+            'temperature_of_numbers',
             f'{numbers} is of numbers, and they have no temperature; leave '
-            'out --temperature and --sweep=pkd'
+            'out --temperature and --sweep=pkd',
         )
 
 
@@ -257,7 +259,7 @@ def prepare(
             layers = layer_map(choices.patience, *depths)
         except ValueError as error:
             raise errors.UsageError(
-                f'--patience={choices.patience}: {error}'
+                'patience_of_layers', f'--patience={choices.patience}: {error}'
             ) from None
 
     def decide(choices: DistillChoices) -> DistillChoices:

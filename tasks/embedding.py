@@ -96,7 +96,8 @@ def check(choices: EmbeddingChoices, chosen: Mapping[str, Any]) -> None:
         commands.refuse(chosen, OF_PAIRS, '{} is for --parallel; give both')
     if choices.heldout and not choices.corpus:
         raise errors.UsageError(
-            '--heldout is of --corpus; of --parallel it is --heldout_parallel'
+            'heldout_without_corpus',
+            '--heldout is of --corpus; of --parallel it is --heldout_parallel',
         )
     choose_tokenizer(choices)  # complains
     lookup = choices.student == LOOKUP
@@ -107,15 +108,17 @@ def check(choices: EmbeddingChoices, chosen: Mapping[str, Any]) -> None:
     )
     if lookup and choices.init:
         raise errors.UsageError(
+            'lookup_with_init',
             '--student=lookup starts from tokens of --teacher; leave out '
-            '--init'
+            '--init',
         )
     objectives = choices.objectives or OBJECTIVES
     for row in parse(objectives):
         if row not in GOALS:
             raise errors.UsageError(
+                'row_reads_no_teacher',
                 f'--objectives={objectives}: {row} reads no vectors of a '
-                f'teacher; known are {", ".join(GOALS)}'
+                f'teacher; known are {", ".join(GOALS)}',
             )
 
 
@@ -196,9 +199,10 @@ def check_parallel(choices: EmbeddingChoices) -> str | None:
     pairs = parallel.check(choices.parallel, choices.heldout_parallel)
     if not any(language in pair for pair in pairs):
         raise errors.UsageError(
+            'unknown_teacher_language',
             f'--teacher_language={named}: no translations of --parallel are of '
             f'it, they are of {", ".join("-".join(pair) for pair in pairs)}; '
-            'name the language that --teacher reads'
+            'name the language that --teacher reads',
         )
     return language
 
@@ -245,7 +249,8 @@ def read(
     for split, texts in splits.items():
         if not texts.student:
             raise errors.UsageError(
-                f'{where} has no sentence for {split}; give more text'
+                'split_without_sentence',
+                f'{where} has no sentence for {split}; give more text',
             )
     return splits
 

@@ -7,6 +7,7 @@ held-out score are saved.
 """
 
 import dataclasses
+import functools
 import hashlib
 import itertools
 import json
@@ -22,6 +23,7 @@ from infoword_tf.choices import RunChoices, again, flag
 from infoword_tf.config import Config, TaskConfig
 from infoword_tf.data import tables
 from infoword_tf.data.tables import TableExamples
+from infoword_tf.evaluation.commonest import Commonest, complaint, of_targets
 from infoword_tf.objectives import TABLE, built, parse
 from infoword_tf.objectives.lm import EXAMPLES
 from infoword_tf.resolve import Resolved, resolve, resolve_rows
@@ -35,6 +37,7 @@ if TYPE_CHECKING:
     from infoword_tf.inference.loaded import Loaded
     from infoword_tf.training.run import LabelledData
 
+NOTHING_LEARNED = 'nothing_learned'  # a sentence in metrics.json
 # By flag, the values of a sweep.
 GRIDS: dict[str, dict[str, tuple[float, ...]]] = {
     # Kong et al. 2019, App. B; 10 epochs, 4 of CoLA, are its --epochs.
@@ -135,8 +138,9 @@ class Task(NamedTuple):
             one, other = 'one label', 'lists of labels'
             if self.multilabel:
                 one, other = other, one
-            raise ValueError(
-                f'{table.where} has {other}, and the training table {one}'
+            raise errors.InputError(
+                'labels_and_sets',
+                f'{table.where} has {other}, and the training table {one}',
             )
         return tables.known_labels(table, self.labels)
 
@@ -178,15 +182,17 @@ def texts_of(table: TableExamples, texts: str) -> list[tuple[list[str], Any]]:
     if texts == 'choices':
         if table.choices is None:
             raise errors.UsageError(
+                'table_without_choices',
                 f'--label.texts=choices: {table.where} has no choices; name '
-                'their columns with --choices'
+                'their columns with --choices',
             )
         return [(table.first, choice) for choice in table.choices]
     if texts == 'both_ways':
         if table.second is None:
             raise errors.UsageError(
+                'table_without_pair',
                 f'both_ways reads two texts: {table.where} has one a row; name '
-                'the column of the second with --pair'
+                'the column of the second with --pair',
             )
         return [(table.first, table.second), (table.second, table.first)]
     return [(table.first, table.second)]
@@ -262,6 +268,7 @@ class TaskSplit(NamedTuple):
         where, size: the file, for people, and the number of its examples.
         texts: first texts, and second texts or None, for rows that read text.
         measure: of predictions for all examples, by metric.
+        commonest: scores the commonest answer, by the task's first metric.
     """
 
     examples: 'Examples'
@@ -270,6 +277,7 @@ class TaskSplit(NamedTuple):
     size: int
     texts: tuple[Sequence[str], Sequence[str] | None]
     measure: Callable[..., dict[str, float]]
+    commonest: Callable[[], Commonest]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -281,12 +289,15 @@ class PreparedTask:
         choices: of the command, with those that the task determines.
         resolved: of `choices`; None if not resolved yet.
         decide: completes choices that a sweep has changed.
+        commonest: scores the commonest answer to held-out examples; None: there
+            is none, of vectors.
     """
 
     labelled: 'LabelledData'
     choices: FinetuneChoices
     resolved: Resolved | None = None
     decide: Callable[[FinetuneChoices], FinetuneChoices] = lambda x: x
+    commonest: Callable[[], Commonest] | None = None
 
 
 def check_inits(*inits: str | None) -> None:
@@ -303,8 +314,9 @@ def check_one_machine(choices: FinetuneChoices) -> None:
     """
     if choices.strategy == 'multiworker':
         raise errors.UsageError(
+            'multiworker_makes_models',
             '--strategy=multiworker: this command makes several models, one '
-            'after the other; take one machine, with --strategy=mirrored'
+            'after the other; take one machine, with --strategy=mirrored',
         )
 
 
@@ -396,7 +408,9 @@ def prepare_task(
         shared,
         record={'task': task.name},
     )
-    return PreparedTask(labelled, choices, resolved)
+    return PreparedTask(
+        labelled, choices, resolved, commonest=splits['heldout'].commonest
+    )
 
 
 def with_objectives(
@@ -411,8 +425,9 @@ def with_objectives(
     row, objectives = task.row, choices.objectives or task.row
     if row not in built(parse(objectives)):
         raise errors.UsageError(
+            'sum_without_task',
             f'--objectives={objectives}: the task {task.name} trains {row}; '
-            f'write {row}:1 into the sum'
+            f'write {row}:1 into the sum',
         )
     settings_by_flag = {
         f'{row}.{name}': value for name, value in settings.items()
@@ -457,11 +472,12 @@ def prepare(
         lacking = heldout & ~train
         # Then neither its frequency is known, nor anything of it learned.
         if lacking.any():
-            raise ValueError(
+            raise errors.InputError(
+                'class_without_example',
                 f'{splits["train"].where}: none of the '
                 f'{len(targets["train"]):,} examples is '
                 f'{task.class_names[lacking.argmax()]!r}, which '
-                f'{splits["heldout"].where} has; take more of them'
+                f'{splits["heldout"].where} has; take more of them',
             )
         choices = choices.decided({
             'label.classes': len(task.labels),
@@ -494,6 +510,10 @@ def prepare(
             formatted[split] = TaskSplit(
                 examples, [targets[split]], table.where, len(table.first),
                 (table.first, table.second), measure_of(task),
+                functools.partial(
+                    of_targets, task.metrics[0], targets[split],
+                    task.class_names,
+                ),
             )  # fmt: skip
         return formatted
 
@@ -588,20 +608,29 @@ def train_all(
     workdir = pathlib.Path(choices.workdir)
     if 'epochs' in grid and choices.steps is not None:
         raise errors.UsageError(
+            'sweep_of_steps',
             f'--sweep={choices.sweep} tries numbers of epochs; leave out '
-            '--steps'
+            '--steps',
         )
+
+    def further(
+        folder: pathlib.Path, best: Mapping[str, Any], **changes: Any
+    ) -> dict[str, Any]:
+        sentences = nothing_learned(task, prepared, best, **changes)
+        return sentences | tested(folder)
+
     several = choices.strategy == 'multiworker'
     if several and (grid or len(seeds) > 1):
         raise errors.UsageError(
+            'multiworker_sweep',
             '--strategy=multiworker makes one run at a time; leave out --sweep '
-            'and --seeds'
+            'and --seeds',
         )
     if not grid and len(seeds) == 1:
         best = train_once(prepared, chosen)
         if several:
             leave_to_chief(prepared)
-        return workdir, {**result(task, best), **tested(workdir)}
+        return workdir, {**result(task, best), **further(workdir, best)}
     runs: dict[str, list[tuple[pathlib.Path, dict]]] = {}
     cells = [
         dict(zip(grid, values, strict=True))
@@ -614,7 +643,7 @@ def train_all(
             best = train_one_of_many(
                 prepared, chosen, **cell, seed=seed, workdir=str(folder)
             )
-            if more := tested(folder):
+            if more := further(folder, best, **cell):
                 update_metrics(folder, more)
             runs.setdefault(name or 'all', []).append(
                 (folder, {**result(task, best), **more})
@@ -683,8 +712,9 @@ def finished_run(
     differ += [f'{line} is gone' for line in sorted(then - now)]
     if differ:
         raise errors.UsageError(
+            'sweep_other_flags',
             f'{folder} holds a run with other flags: {"; ".join(differ)}. '
-            'Give this sweep another --workdir, or the old flags'
+            'Give this sweep another --workdir, or the old flags',
         )
     return json.loads(path.read_text())
 
@@ -726,20 +756,53 @@ def result(task: Task, best: Mapping[str, Any]) -> dict[str, Any]:
     }
 
 
+def nothing_learned(
+    task: Task,
+    prepared: PreparedTask,
+    best: Mapping[str, Any],
+    **changes: Any,
+) -> dict[str, str]:
+    """Compares the best score of a run with that of the commonest answer.
+
+    `changes` are made to the choices of the task.
+
+    Returns:
+        A sentence by its name in metrics.json, see `commonest.complaint`; {}
+        if the score is better.
+    """
+    if prepared.commonest is None:
+        return {}
+    metric, examples = task.metrics[0], prepared.labelled.train.size
+    choices = with_steps(prepared.choices.decided(**changes), examples)
+    sentence = complaint(
+        metric,
+        best[f'heldout/{task.row}/{metric}'],
+        prepared.commonest(),
+        choices.steps,
+        choices.learning_rate,
+    )
+    if sentence and choices.sweep:
+        sentence += ', without --sweep'
+    return {NOTHING_LEARNED: sentence} if sentence else {}
+
+
 def finish(
     workdir: pathlib.Path, values: Mapping[str, Any]
 ) -> dict[str, Any]:
-    """Adds a result to metrics.json, and prints the last line."""
+    """Adds a result to metrics.json, and prints the last lines."""
     update_metrics(workdir, values)
+    if NOTHING_LEARNED in values:
+        print(values[NOTHING_LEARNED], flush=True)
     print(json.dumps(values), flush=True)
     return dict(values)
 
 
 def update_metrics(folder: pathlib.Path, values: Mapping[str, Any]) -> None:
-    """Adds to metrics.json, without old scores of --test."""
+    """Adds to metrics.json, without entries that may no longer hold."""
     path = folder / 'metrics.json'
     old = json.loads(path.read_text()) if path.is_file() else {}
-    old = {k: v for k, v in old.items() if not k.startswith('test_')}
+    passing = 'test_', NOTHING_LEARNED
+    old = {k: v for k, v in old.items() if not k.startswith(passing)}
     files.write_json(path, {**old, **values})
 
 

@@ -223,9 +223,10 @@ def fit(flow: 'Flow', vectors: np.ndarray, choices: FlowChoices) -> None:
                 nats, updated = update(tf.constant(noisy(batch)))
                 if not updated:
                     raise errors.UsageError(
+                        'flow_not_finite',
                         'the likelihood did not stay finite; raise --epsilon '
                         f'(now {choices.epsilon:g}) or lower --learning_rate '
-                        f'(now {choices.learning_rate:g})'
+                        f'(now {choices.learning_rate:g})',
                     )
                 bar.set_postfix(nats=f'{float(nats):.1f}', refresh=False)
                 bar.update()

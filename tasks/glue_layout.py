@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from infoword_tf import files
+from infoword_tf import errors, files
 from infoword_tf.data import tables
 
 _COLA = ('source', 'label', 'star', 'sentence')  # columns without a header line
@@ -219,7 +219,9 @@ def write_predictions(
     task = TASKS[name]
     if task.regress:
         if not np.isfinite(predictions).all():
-            raise ValueError(f'{path}: a score is no finite number')
+            raise errors.InputError(
+                'glue_score_not_finite', f'{path}: a score is no finite number'
+            )
         clipped = np.clip(predictions, _LOWEST, _HIGHEST)
         cells = [f'{score:.3f}' for score in clipped]
     else:

@@ -190,13 +190,15 @@ def next_token_row(loaded: 'Loaded', init: str) -> str:
     for row in answering(('next',), rows):
         if row in loaded.missing:
             raise errors.UsageError(
+                'token_weights_missing',
                 f'--init={init} cannot score the next token: '
-                f'{loaded.missing[row]}'
+                f'{loaded.missing[row]}',
             )
         return row
     raise errors.UsageError(
+        'scores_no_token',
         f'--init={init} was trained on {", ".join(rows)}, which score no next '
-        f'token; name a run of {" or ".join(answering(("next",)))}'
+        f'token; name a run of {" or ".join(answering(("next",)))}',
     )
 
 
@@ -357,14 +359,16 @@ def score_text(choices: LmChoices) -> dict[str, Any]:
         memory_length = config.memory_length or 0
     elif memory_length and not encoder.has_memory:
         raise errors.UsageError(
+            'lm_encoder_without_memory',
             f'--memory_length={memory_length}: the encoder '
-            f'{config.encoder.name} has no memory; leave it out'
+            f'{config.encoder.name} has no memory; leave it out',
         )
     length = choices.seq_len or config.max_length
     if 'positions' in encoder.input_fields and length > encoder.max_length:
         raise errors.UsageError(
+            'lm_seq_len_over_positions',
             f'--seq_len={length}: the encoder has {encoder.max_length} '
-            'positions; lower it'
+            'positions; lower it',
         )
     read, part, what = part_of(corpus, config, choices.init, choices.heldout)
     print(f'scored: {what}', flush=True)

@@ -201,8 +201,9 @@ def check_judge(folder: str) -> None:
         rows = ', '.join(config.rows) or 'none'
         fault = f'gives neither numbers nor classes (its rows: {rows})'
     raise errors.UsageError(
+        'rescore_cannot_judge',
         f'--rescore={folder} {fault}; name a workdir of `score`, or of `label` '
-        'with two classes, that was taught by pairs'
+        'with two classes, that was taught by pairs',
     )
 
 

@@ -93,8 +93,9 @@ def read(choices: ProbeChoices) -> tuple[TableExamples, TableExamples | None]:
     if path.is_dir():
         if choices.dev:
             raise errors.UsageError(
+                'dev_with_folder',
                 f'--train={choices.train} is a folder with its own test split; '
-                'leave out --dev'
+                'leave out --dev',
             )
         return _read_folder(path)
     if not choices.train.startswith('tfds:') and not path.exists():
@@ -141,9 +142,10 @@ def _read_questions(path: pathlib.Path) -> TableExamples:
         label, _, rest = line.partition(':')
         _, _, question = rest.partition(' ')
         if not label or not question.strip():
-            raise ValueError(
+            raise errors.InputError(
+                'question_without_label',
                 f'{path}, line {number}: no LABEL:fine and a question in '
-                f'{line[:60]!r}'
+                f'{line[:60]!r}',
             )
         examples.append((number, label, question.strip()))
     return _examples(path, examples)
@@ -166,7 +168,7 @@ def _examples(
 ) -> TableExamples:
     """Converts (line, label, text) to a table's examples."""
     if not examples:
-        raise ValueError(f'{path} has no texts')
+        raise errors.InputError('probe_no_texts', f'{path} has no texts')
     lines, labels, texts = zip(*examples, strict=True)
     return TableExamples(
         list(texts), None, list(labels), None, str(path), np.array(lines)
@@ -178,10 +180,11 @@ def _check_folds(table: TableExamples, folds: int) -> None:
     names, counts = np.unique(table.labels, return_counts=True)
     least = counts.argmin()
     if counts[least] < folds:
-        raise ValueError(
+        raise errors.InputError(
+            'fewer_than_folds',
             f'{table.where}: {counts[least]} of {len(table.labels):,} rows are '
             f'labelled {str(names[least])!r}; {folds}-fold cross-validation '
-            f'needs {folds} of each label'
+            f'needs {folds} of each label',
         )
 
 

@@ -135,9 +135,10 @@ def corpus_task(name: str, heldout: str | None = None) -> RetrievalTask:
 
     size, groups = repeated(text for _, text in documents())
     if not size:
-        raise ValueError(
+        raise errors.InputError(
+            'corpus_without_queries',
             f'--corpus={name}: no held-out document has two sentences; give '
-            'more text, or name held-out files with --heldout=GLOB'
+            'more text, or name held-out files with --heldout=GLOB',
         )
     relevance = {number: {number: 1} for number in range(size)}
     for group in groups:
@@ -174,11 +175,12 @@ def check_source(choices: VectorChoices, *of_init: str) -> pathlib.Path:
             `of_init` with an export, or --workdir holds a model.
     """
     if bool(choices.init) == bool(choices.model):
-        raise errors.UsageError('give --init or --model')
+        raise errors.UsageError('init_or_model', 'give --init or --model')
     for name in of_init:
         if choices.model and getattr(choices, name) is not None:
             raise errors.UsageError(
-                f'--{name} goes with --init: the pooling of an export is fixed'
+                'flag_of_init',
+                f'--{name} goes with --init: the pooling of an export is fixed',
             )
     return commands.result_folder(choices.workdir)
 
@@ -213,9 +215,10 @@ def vectors_of(
     if layer is not None:
         depth = loaded.encoder.depth
         if layer > depth:
-            raise ValueError(
+            raise errors.InputError(
+                'no_such_layer',
                 f'--layer={layer}: {init} has layers 0 (its embeddings) to '
-                f'{depth}'
+                f'{depth}',
             )
         pooling = pooling or loaded.config.pooling
     if dims is not None:
@@ -237,7 +240,9 @@ def encoder_of(loaded: 'Loaded', **settings: Any) -> Encoder:
 def check_dims(dims: int, width: int) -> None:
     """Raises ValueError if vectors have fewer numbers than `dims`."""
     if dims > width:
-        raise ValueError(f'--dims={dims}: vectors have {width} numbers')
+        raise errors.InputError(
+            'dims_over_width', f'--dims={dims}: vectors have {width} numbers'
+        )
 
 
 def first_numbers(
@@ -273,7 +278,9 @@ def exported(
     if model is None:
         model = tf.saved_model.load(str(folder))
     if 'embed' not in model.signatures:
-        raise ValueError(f'--model={folder} has no signature `embed`')
+        raise errors.InputError(
+            'export_without_embed', f'--model={folder} has no signature `embed`'
+        )
     if dims is not None:
         outputs = model.signatures['embed'].structured_outputs
         check_dims(dims, outputs['embeddings'].shape[1])
@@ -282,10 +289,11 @@ def exported(
     for role in ROLES:
         prompt = config.prompt_for(role)
         if not prompt and config.prompt_text():
-            raise ValueError(
+            raise errors.InputError(
+                'export_prompts_alone',
                 f'--model={folder} puts the prompt {config.prompt!r} before '
                 f'every text, and has none for a {role}; export it again from '
-                'weights that have one, be it empty'
+                'weights that have one, be it empty',
             )
         name = f'embed_{prompt}' if prompt else 'embed'
         signatures[role] = model.signatures[name]
@@ -458,8 +466,9 @@ def check(choices: RetrievalChoices, chosen: Mapping[str, Any]) -> pathlib.Path:
     workdir = commands.result_folder(choices.workdir)
     if choices.init is None and choices.model is None and choices.run is None:
         raise errors.UsageError(
+            'no_model_named',
             'no model: name a finished run with --init, an exported model '
-            'with --model, or a file of results with --run'
+            'with --model, or a file of results with --run',
         )
     if choices.run is not None:
         commands.refuse(
@@ -468,8 +477,9 @@ def check(choices: RetrievalChoices, chosen: Mapping[str, Any]) -> pathlib.Path:
         )  # fmt: skip
     if (choices.corpus is None) == (choices.data_dir is None):
         raise errors.UsageError(
+            'corpus_or_folder',
             'name either --corpus (pydocs, text:GLOB, tfds:NAME) or --data_dir '
-            '(a BEIR folder)'
+            '(a BEIR folder)',
         )
     for other, names in (('corpus', ['heldout']),
                          ('data_dir', ['split', 'queries']),

@@ -18,6 +18,7 @@ The last line of the output is one JSON object, also in WORKDIR/metrics.json.
 """
 
 import dataclasses
+import functools
 import pathlib
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
@@ -27,6 +28,7 @@ import numpy as np
 from infoword_tf import commands
 from infoword_tf.choices import again, flag
 from infoword_tf.config import Config
+from infoword_tf.evaluation.commonest import Commonest, of_answers
 from infoword_tf.training.checks import refuse_unknown_rows
 from tasks import finetune, squad_scores
 
@@ -35,6 +37,8 @@ if TYPE_CHECKING:
     from tasks.squad_answers import Predictions
     from tasks.squad_data import Features, Questions
 
+# Of an answer that reads no question: words from where the context begins.
+FIRST_WORDS = (1, 2, 3, 5, 10, 20, 30)
 SEQ_LEN = 384  # as the epochs, of Devlin et al. 2019, §4.2, and its code
 
 
@@ -115,6 +119,29 @@ def judged(
     return squad_scores.scores2(golds, answers), threshold
 
 
+def commonest_of(questions: 'Questions', version2: bool) -> Commonest:
+    """Scores the best answer that reads no question, by F1 in percent.
+
+    Answers are the first words of the context, as many as score best, and with
+    `version2` no answer.
+    """
+    golds, contexts = questions.golds_by_id, questions.contexts
+    words = [contexts.raw(i).decode(errors='replace').split()
+             for i in questions.context]  # fmt: skip
+    answers = {'no answer to every question': 0} if version2 else {}
+    answers |= {
+        f'the first {size} words of every context': size
+        for size in FIRST_WORDS
+    }
+    scores = {}
+    for answer, size in answers.items():
+        texts = (' '.join(first[:size]) for first in words)
+        texts = dict(zip(golds, texts, strict=True))
+        f1 = squad_scores.raw_scores(golds, texts).f1
+        scores[answer] = 100 * np.array(list(f1.values()))
+    return of_answers(scores)
+
+
 def measure_of(
     questions: 'Questions', features: 'Features', version2: bool, longest: int
 ) -> Callable[..., dict[str, float]]:
@@ -182,6 +209,7 @@ def prepare(
                 len(questions.ids),
                 (questions.contexts, None),
                 measure_of(questions, features, version2, settings['longest']),
+                functools.partial(commonest_of, questions, version2),
             )
         return windows
 

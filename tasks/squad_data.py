@@ -17,6 +17,7 @@ from typing import Any, NamedTuple, Self
 import numpy as np
 import tensorflow as tf
 
+from infoword_tf import errors
 from infoword_tf.data.examples import Examples
 from infoword_tf.data.tables import subset
 from infoword_tf.inference.context_windows import (
@@ -180,8 +181,9 @@ def read(path: pathlib.Path, version2: bool = False) -> Questions:
             here = f'{where}.qas[{number}]'
             name = _encoded(_field(entry, 'id', str, here))
             if name in seen:
-                raise ValueError(
-                    f'{here}: another question has its id, {_decoded(name)!r}'
+                raise errors.InputError(
+                    'squad_id_twice',
+                    f'{here}: another question has its id, {_decoded(name)!r}',
                 )
             seen.add(name)
             choices = _answers(entry, here, version2)
@@ -199,7 +201,7 @@ def read(path: pathlib.Path, version2: bool = False) -> Questions:
             golds += [_encoded(answer) for answer, _ in choices]
             gold_begins.append(len(golds))
     if not ids:
-        raise ValueError(f'{path} has no question')
+        raise errors.InputError('squad_no_question', f'{path} has no question')
     notes = []
     if lost:
         notes.append(
@@ -225,13 +227,15 @@ def _answers(entry: Any, where: str, version2: bool) -> list[tuple[str, int]]:
     choices = [] if impossible else _field(entry, 'answers', list, where)
     if not choices and not impossible:
         if not version2:
-            raise ValueError(
+            raise errors.InputError(
+                'squad_unanswered',
                 f'{where} has no answer; SQuAD 2.0, where a question may have '
-                'none, is read with --version2'
+                'none, is read with --version2',
             )
         if not entry.get('is_impossible', True):
-            raise ValueError(
-                f'{where} has no answer, and is_impossible says that it has'
+            raise errors.InputError(
+                'squad_answer_missing',
+                f'{where} has no answer, and is_impossible says that it has',
             )
     return [
         (
@@ -259,7 +263,9 @@ def _field(value: Any, name: str, kind: type, where: str) -> Any:
     kinds = {str: 'a string', int: 'a whole number', list: 'a list'}
     field = value.get(name) if isinstance(value, dict) else None
     if not isinstance(field, kind) or isinstance(field, bool):
-        raise ValueError(f'{where}: {name!r} should be {kinds[kind]}')
+        raise errors.InputError(
+            'squad_bad_field', f'{where}: {name!r} should be {kinds[kind]}'
+        )
     return field
 
 
@@ -270,13 +276,14 @@ def _paragraphs(path: pathlib.Path) -> Iterator[tuple[str, Any]]:
     try:
         content = json.loads(path.read_bytes().decode('utf-8-sig'))
     except json.JSONDecodeError as error:
-        raise ValueError(
+        raise errors.InputError(
+            'squad_no_json',
             f'{path}, line {error.lineno}, column {error.colno}: this is no '
-            f'file of SQuAD ({error.msg})'
+            f'file of SQuAD ({error.msg})',
         ) from None
     except UnicodeDecodeError as error:
-        raise ValueError(
-            f'{path} is no text in UTF-8: byte {error.start}'
+        raise errors.InputError(
+            'squad_not_utf8', f'{path} is no text in UTF-8: byte {error.start}'
         ) from None
     for number, article in enumerate(_field(content, 'data', list, str(path))):
         where = f'{path}, data[{number}]'
@@ -377,9 +384,10 @@ def features(
         candidates, known,
     ) = map(np.concatenate, zip(*chunks, strict=True))  # fmt: skip
     if not len(question):
-        raise ValueError(
+        raise errors.InputError(
+            'squad_no_window',
             f'{questions.path}: no question is left; their contexts are empty, '
-            'or no answer stands where its context should have it'
+            'or no answer stands where its context should have it',
         )
     examples = Examples(
         ids=inputs,

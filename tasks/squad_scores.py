@@ -12,6 +12,8 @@ import string
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
+from infoword_tf import errors
+
 _PUNCTUATION = str.maketrans('', '', string.punctuation)
 _ARTICLES = re.compile(r'\b(a|an|the)\b')
 
@@ -120,7 +122,9 @@ def scores2(
     """
     raw = raw_scores(golds, answers)
     if not raw.exact:
-        raise ValueError('no question of the file has a prediction')
+        raise errors.InputError(
+            'squad_no_prediction', 'no question of the file has a prediction'
+        )
     groups = {
         '': list(raw.exact),
         'HasAns_': [q for q in raw.exact if golds[q]],

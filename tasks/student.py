@@ -177,8 +177,9 @@ def lookup_of(
 
     if width > teacher.width:
         raise errors.UsageError(
+            'student_too_wide',
             f'--width={width}: the vectors of --teacher={teacher.folder} have '
-            f'{teacher.width} numbers; take as many, or fewer'
+            f'{teacher.width} numbers; take as many, or fewer',
         )
     old = teacher.loaded.config
     tokenizer = vocabulary[0] if vocabulary else teacher.loaded.tokenizer
@@ -244,8 +245,9 @@ def with_vocabulary(
     path = getattr(loaded.encoder.embedding_table, 'path', None)
     if path not in old or not loaded.encoder.depth:
         raise errors.UsageError(
+            'encoder_keeps_vocabulary',
             f'the encoder {config.encoder.name} takes no other vocabulary; '
-            'leave out --tokenizer, --vocab, --vocab_size and --lower_case'
+            'leave out --tokenizer, --vocab, --vocab_size and --lower_case',
         )
     table = old[path].numpy()
     means = np.concatenate([
@@ -340,7 +342,8 @@ def start_of(init: str, layers: int | None, take: str) -> 'Loaded':
         return loaded
     if layers > depth:
         raise errors.UsageError(
-            f'--layers={layers}: --init={init} has {depth}; take fewer'
+            'student_too_deep',
+            f'--layers={layers}: --init={init} has {depth}; take fewer',
         )
     if take == FIRST:
         return loaded.shortened(range(1, layers + 1))

@@ -142,8 +142,9 @@ def run(choices: TatoebaChoices, chosen: Mapping[str, Any]) -> dict[str, Any]:
     by_margin = choices.score == 'margin'
     if 'neighbours' in chosen and not by_margin:
         raise errors.UsageError(
+            'neighbours_of_cosine',
             f'--neighbours={choices.neighbours} goes with --score=margin; a '
-            'cosine has none'
+            'cosine has none',
         )
     bitexts = bitext.read(pathlib.Path(choices.data_dir), choices.languages)
     encode, _ = retrieval.vectors_of(

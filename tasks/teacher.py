@@ -107,35 +107,40 @@ class Teacher:
         rows = answering(('classes', 'numbers', 'spans'), known)
         if not rows:
             raise errors.UsageError(
+                'teacher_without_labels',
                 f'--teacher={folder} was never fine-tuned: none of its rows '
-                'knows labels; make one with tasks.glue or tasks.classify'
+                'knows labels; make one with tasks.glue or tasks.classify',
             )
         if self.row not in rows:
             raise errors.UsageError(
+                'teacher_of_other_row',
                 f'--teacher={folder} was fine-tuned for {", ".join(rows)}, '
-                f'this task is of {self.row}; name a teacher of the same task'
+                f'this task is of {self.row}; name a teacher of the same task',
             )
         if task.labels and self.loaded.classes.multilabel != task.multilabel:
             theirs, ours = 'one label a text', 'several'
             if self.loaded.classes.multilabel:
                 theirs, ours = 'several labels a text', 'one'
             raise errors.UsageError(
+                'teacher_of_label_sets',
                 f'--teacher={folder} knows {theirs}, the data has {ours}; '
-                'name a teacher of such labels'
+                'name a teacher of such labels',
             )
         labels = self.loaded.config.labels
         if task.labels and tuple(labels) != task.class_names:
             raise errors.UsageError(
+                'teacher_of_other_labels',
                 f'--teacher={folder} knows the labels {", ".join(labels)}, '
                 f'the data has {", ".join(task.class_names)}; name a teacher '
-                'of the same labels, in the same order'
+                'of the same labels, in the same order',
             )
         known, names = self.loaded.config.task, {task.name}
         names |= {known.name} if known else set()
         if len(names - {'classify'}) > 1:  # tasks.classify reads any table
             raise errors.UsageError(
+                'teacher_of_other_task',
                 f'--teacher={folder} was fine-tuned on {known.name}, this is '
-                f'{task.name}; name a teacher of the same task'
+                f'{task.name}; name a teacher of the same task',
             )
         self.settings = self.loaded.config.rows[self.row].settings
         encoder = self.loaded.encoder
@@ -161,22 +166,25 @@ class Teacher:
 
         if reads(student) != reads(self.loaded):
             raise errors.UsageError(
+                'teacher_other_vocabulary',
                 f'--init reads text with another vocabulary than --teacher='
                 f'{self.folder}; start the student from a workdir with its '
-                'own'
+                'own',
             )
         most = self.loaded.encoder.max_length
         if length > most:
             raise errors.UsageError(
+                'seq_len_over_teacher',
                 f'--seq_len={length}: --teacher={self.folder} has {most} '
-                'positions; lower it'
+                'positions; lower it',
             )
         for name, value in settings.items():
             theirs = self.settings[name]
             if value != theirs:
                 raise errors.UsageError(
+                    'teacher_other_setting',
                     f'--teacher={self.folder} was fine-tuned with --{self.row}.'
-                    f'{name}={theirs}, this is {value}; give both the same'
+                    f'{name}={theirs}, this is {value}; give both the same',
                 )
 
     def described(
@@ -374,7 +382,8 @@ class Embedder:
             self.loaded.vectors.graph()
         except ValueError as error:
             raise errors.UsageError(
-                f'--teacher={folder} makes no vectors of texts: {error}'
+                'teacher_without_vectors',
+                f'--teacher={folder} makes no vectors of texts: {error}',
             ) from None
         self.width = self.loaded.vector_width()
         self.digest = files.digest_of(pathlib.Path(folder) / WEIGHTS)

@@ -8,7 +8,7 @@ import pathlib
 
 import numpy as np
 
-from infoword_tf import files
+from infoword_tf import errors, files
 from infoword_tf.data import readers
 from infoword_tf.evaluation.retrieval import Rankings, RetrievalTask, results
 
@@ -75,27 +75,30 @@ def read_run(
             query, _, document, _, score, _ = fields
             score = float(score)
         except ValueError:
-            raise ValueError(
+            raise errors.InputError(
+                'trec_bad_line',
                 f'{where}: expected query-id, Q0, doc-id, rank, score and '
-                f'tag, separated by blanks, not {line.strip()!r}'
+                f'tag, separated by blanks, not {line.strip()!r}',
             ) from None
         if not abs(score) <= LARGEST:  # NaN as well
-            raise ValueError(
-                f'{where}: the score {fields[4]} is no float32'
+            raise errors.InputError(
+                'trec_bad_score',
+                f'{where}: the score {fields[4]} is no float32',
             )
         place = number.setdefault(document, len(number))
         scores = ranked.setdefault(query, {})
         if place in scores:
-            raise ValueError(
-                f'{where}: {document!r} is found for {query!r} further up '
-                'too'
+            raise errors.InputError(
+                'trec_document_twice',
+                f'{where}: {document!r} is found for {query!r} further up too',
             )
         scores[place] = float(np.float32(score))
     listed = [ranked.get(query, {}) for query in task.query_ids]
     if not any(listed):
-        raise ValueError(
+        raise errors.InputError(
+            'trec_other_queries',
             f'{path}: no query of {task.name} has a result there; the two are '
-            'not of one data set'
+            'not of one data set',
         )
     ids = list(number)
     shape = len(listed), max(map(len, listed))

@@ -8,6 +8,8 @@ from typing import BinaryIO
 
 import numpy as np
 
+from infoword_tf import errors
+
 
 class VectorFile:
     """A .npy of [n, D] float32 that grows by blocks.
@@ -36,9 +38,10 @@ class VectorFile:
         vectors = np.ascontiguousarray(vectors, np.float32)
         width = vectors.shape[1]
         if self.rows and self._mapped().shape[1] != width:
-            raise ValueError(
+            raise errors.InputError(
+                'vectors_other_width',
                 f'{self.path} holds vectors of {self._mapped().shape[1]} '
-                f'numbers, these have {width}'
+                f'numbers, these have {width}',
             )
         rows = self.rows + len(vectors)
         with open(self.path, 'r+b' if self.rows else 'w+b') as file:

@@ -89,9 +89,10 @@ def fit(
     raised = values + epsilon * values[0]
     if raised[-1] <= x.shape[1] * np.finfo(np.float64).eps * values[0]:
         raise errors.UsageError(
+            'too_few_directions',
             f'--epsilon={epsilon:g}: the vectors of {len(x):,} sentences span '
             f'fewer than {dims} directions; raise it, take more --sentences, '
-            'or fewer --dims'
+            'or fewer --dims',
         )
     kernel = axes / np.sqrt(raised)
     return kernel.astype(np.float32), (-mean @ kernel).astype(np.float32)
@@ -105,14 +106,17 @@ def check(vectors: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """
     x = np.asarray(vectors, np.float64)
     if not np.isfinite(x).all():
-        raise errors.UsageError('--init makes vectors that are not finite')
+        raise errors.UsageError(
+            'init_not_finite', '--init makes vectors that are not finite'
+        )
     mean = x.mean(axis=0)
     # Equal up to the rounding of float32.
     rounded = np.finfo(np.float32).eps ** 2 * np.square(x).mean()
     if np.square(x - mean).mean() <= rounded:
         raise errors.UsageError(
+            'all_vectors_equal',
             'all sentences have the same vector, so there is nothing to fit: '
-            '--init distinguishes no texts, or --corpus repeats one'
+            '--init distinguishes no texts, or --corpus repeats one',
         )
     return x, mean
 
@@ -176,7 +180,8 @@ def extend(
     workdir = pathlib.Path(choices.workdir)
     if workdir.exists() and any(workdir.iterdir()):
         raise errors.UsageError(
-            f'--workdir={workdir} holds files; name a new folder'
+            'workdir_holds_files',
+            f'--workdir={workdir} holds files; name a new folder',
         )
     normalize = Config.read(pathlib.Path(choices.init)).normalize
     corpus = corpora.open_corpus(choices.corpus, choices.heldout)
@@ -191,13 +196,15 @@ def extend(
     loaded.config = config
     if not config.dense and loaded.vector_width() != loaded.encoder.width:
         raise errors.UsageError(
+            'pooling_adds_numbers',
             f'vectors of the pooling {config.pooling} have numbers of words '
-            'beside those of states; name another --pooling'
+            'beside those of states; name another --pooling',
         )
     texts = spread(corpus.train, choices.sentences)
     if len(texts) < 2:
         raise errors.UsageError(
-            f'--corpus={choices.corpus} has fewer than two sentences'
+            'corpus_too_short',
+            f'--corpus={choices.corpus} has fewer than two sentences',
         )
     fitted = fit(loaded, texts, corpus)
     tensors = dict(loaded.model.exported)
@@ -240,7 +247,8 @@ def run(choices: WhitenChoices, chosen: Mapping[str, Any]) -> dict[str, Any]:
         dims = choices.dims or width
         if dims > width:
             raise errors.UsageError(
-                f'--dims={dims}: vectors of --init are {width} wide'
+                'dims_over_init',
+                f'--dims={dims}: vectors of --init are {width} wide',
             )
         kernel, bias = fit(loaded.encode(texts), dims, choices.epsilon)
         return Fitted(

@@ -81,7 +81,9 @@ def read(path: pathlib.Path) -> Test:
     questions = bool(lines) and lines[0][1].startswith(':')
     test = _questions(path, lines) if questions else _pairs(path, lines)
     if not test.words:
-        raise ValueError(f'{path} has neither pairs nor questions')
+        raise errors.InputError(
+            'words_nothing_to_read', f'{path} has neither pairs nor questions'
+        )
     return test
 
 
@@ -126,8 +128,10 @@ def _number(cell: str) -> float | None:
 
 def _wrong(
     path: pathlib.Path, number: int, what: str, line: str
-) -> ValueError:
-    return ValueError(f'{path}, line {number}: no {what} in {line[:60]!r}')
+) -> errors.InputError:
+    return errors.InputError(
+        'words_bad_line', f'{path}, line {number}: no {what} in {line[:60]!r}'
+    )
 
 
 def look_up(
@@ -174,9 +178,10 @@ def measure(test: Test, vectors: WordVectors) -> dict[str, Any]:
     }
     if not known.any():
         raise errors.UsageError(
+            'words_all_unknown',
             f'{test.name}: no line has all its words among the '
             f'{len(vectors.words):,} that have vectors, so there is nothing '
-            'to measure'
+            'to measure',
         )
     norms = np.linalg.norm(vectors.vectors, axis=1, keepdims=True)
     units = vectors.vectors / np.maximum(norms, 1e-12)
@@ -246,19 +251,21 @@ def run(choices: WordsChoices, chosen: Mapping[str, Any]) -> dict[str, Any]:
         workdir='one for metrics.json',
     )
     if bool(choices.init) == bool(choices.vectors):
-        raise errors.UsageError('give --init or --vectors')
+        raise errors.UsageError('init_or_vectors', 'give --init or --vectors')
     workdir = commands.result_folder(choices.workdir)
     folder = pathlib.Path(choices.data_dir)
     paths = sorted([*folder.glob('*.txt'), *folder.glob('*.tsv')])
     if not paths:
         raise errors.UsageError(
-            f'--data_dir={choices.data_dir} holds no *.txt and no *.tsv'
+            'words_no_files',
+            f'--data_dir={choices.data_dir} holds no *.txt and no *.tsv',
         )
     names = [path.stem for path in paths]
     if twice := [name for name in names if names.count(name) > 1]:
         raise errors.UsageError(
+            'words_test_twice',
             f'--data_dir={choices.data_dir} holds two tests {twice[0]!r}: '
-            'rename one, results go by the name without its ending'
+            'rename one, results go by the name without its ending',
         )
     tests = [read(path) for path in paths]
     vectors = vectors_of(choices, tests)

@@ -9,15 +9,14 @@ import itertools
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from infoword_tf.objectives import TABLE, parse
+from infoword_tf.objectives import TABLE, flag_of
 from tests import zoo
 
-# Rows that share what they read stand in one sum, and have its settings alike.
+# Rows that read what another encodes stand in one sum with it.
 SUMS = {
     'diffcse': 'simcse:1,diffcse:1',
     'infocse': 'simcse:1,infocse:1',
 }
-SHARED = 'pairs', 'keys', 'repeat', 'shuffle'
 LAYERED = 'simcse', 'infocse', 'xlco', 'label', 'score', 'patience'
 # Of numbers and names; a setting that is yes or no, or of few words, has all
 # of its values. One alone: more would be no other code.
@@ -52,6 +51,8 @@ VALUES: dict[str, tuple[Any, ...]] = {
     'width': (0, 24),
     'words': (0, 24),
 }
+# Others of these are the same code over another function.
+CHOICES = {'pooler': ('none', 'tanh', 'gelu_norm')}
 # What does not stand together, by row: these values at once. The complaint
 # names one of them.
 _NO_QUEUE = {'queue': 0, 'momentum': 0.9}
@@ -106,9 +107,9 @@ def factors(row: str) -> dict[str, tuple[Any, ...]]:
         'encoder': ENCODERS.get(row) or tuple(zoo.encoders_of(row))
     }
     for name, known in TABLE[row].settings.items():
-        if row in SUMS and name in SHARED[2:]:
+        if row in SUMS and name in ('repeat', 'shuffle'):
             continue  # those of `simcse`
-        several = known.choices or VALUES.get(name)
+        several = CHOICES.get(name) or known.choices or VALUES.get(name)
         if several is None:
             assert isinstance(known.default, bool), f'VALUES of {row}.{name}?'
             several = False, True
@@ -133,8 +134,7 @@ def case_of(row: str, chosen: Mapping[str, Any]) -> zoo.Case:
             continue
         if known.needs and chosen[known.needs[0]] != known.needs[1]:
             continue  # it would do nothing
-        for each in parse(objectives) if name in SHARED else (row,):
-            settings[f'{each}.{name}'] = value
+        settings[flag_of(row, name)] = value
     if chosen.get('multilabel'):
         settings[f'{row}.classes'] = 1  # as `zoo.statistics` has it
     if row in SUMS and chosen['keys'] == 'positives':

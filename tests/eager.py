@@ -8,18 +8,28 @@ import functools
 import warnings
 from collections.abc import Iterator
 from typing import Any
+from unittest import mock
 
 import numpy as np
 import tensorflow as tf
 
-from infoword_tf.layers import dropout
+from infoword_tf.layers import dropout, fused
+
+LANES = fused.LANES
 
 
 @contextlib.contextmanager
-def eagerly(expected: bool = True) -> Iterator[None]:
-    """Runs every `tf.function` as plain Python, within the context."""
+def eagerly(expected: bool = True, lanes: int = 1) -> Iterator[None]:
+    """Runs every `tf.function` as plain Python, within the context.
+
+    Args:
+        expected: whether it does; False: graphs, within such a context.
+        lanes: runs of columns of fused operations, which are there for the
+            compiler: operation by operation each takes as long as all.
+    """
     before = tf.config.functions_run_eagerly()
-    with warnings.catch_warnings():
+    lanes = lanes if expected else LANES
+    with warnings.catch_warnings(), mock.patch.object(fused, 'LANES', lanes):
         # That datasets stay graphs, which is as it should be.
         warnings.filterwarnings('ignore', 'Even though the `tf.config')
         tf.config.run_functions_eagerly(expected)

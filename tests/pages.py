@@ -1,22 +1,25 @@
-"""docs/settings.md, made of the table of rows: python -m tests.pages"""
+"""docs/settings.md, made of rows and views: python -m tests.pages"""
 
 import pathlib
 from typing import Any
 
-from infoword_tf.objectives import TABLE
+from infoword_tf.objectives import TABLE, setting_flags
 from infoword_tf.settings import Setting
+from infoword_tf.views import VIEWS
 
 PAGE = pathlib.Path(__file__).parent.parent / 'docs' / 'settings.md'
-HEAD = """# Settings of rows
+HEAD = """# Settings of rows and views
 
 ```
 .venv/bin/python -m infoword_tf.train --objectives=dim --dim.critic=cosine \\
   --dim.temperature=0.05 --workdir=runs/cosine
 ```
 
-The settings of a row are its flags, `--ROW.NAME`; one of a row that is not
-trained is refused. [rows.md](rows.md) says what the rows are. `make pages`
-makes this page.
+The settings of a row are its flags, `--ROW.NAME`. Those of a view,
+`--VIEW.NAME`, are set once for all rows that read it. A setting of a row that
+is not trained, or of a view that no row reads, is refused.
+[rows.md](rows.md) says what the rows and views are. `make pages` makes this
+page.
 """
 
 
@@ -35,24 +38,33 @@ def values_of(setting: Setting) -> tuple[str, Any]:
 
 
 def settings_page() -> str:
-    """Returns the page: a table for each row that has settings."""
+    """Returns the page: a section for each row and view with settings."""
+    intros: dict[str, str] = {}
+    tables: dict[str, list[str]] = {}
+    for row, entry in TABLE.items():
+        if views := dict.fromkeys(entry.view_of.values()):
+            listed = ', '.join(f'[`{view}`](#{view})' for view in views)
+            intros[row] = f'Reads a view with settings: {listed}.\n'
+    for flag, (known, rows) in setting_flags().items():
+        if not known.decided_by:
+            owner = flag.partition('.')[0]
+            if rows != [owner]:
+                listed = ', '.join(f'`{row}`' for row in rows)
+                intros[owner] = f'A view, read by {listed}.\n'
+            values = ' | '.join(map(str, values_of(known)))
+            line = f'| `--{flag}` | {values} | {known.help} |'
+            tables.setdefault(owner, []).append(line)
     lines = [HEAD]
-    for row in TABLE:
-        settings = {
-            name: setting
-            for name, setting in TABLE[row].settings.items()
-            if not setting.decided_by
-        }
-        if settings:
+    for owner in dict.fromkeys([*TABLE, *VIEWS]):
+        if owner in intros | tables:
+            lines.append(f'## `{owner}`\n')
+        if owner in intros:
+            lines.append(intros[owner])
+        if owner in tables:
             lines += [
-                f'## `{row}`\n',
                 '| flag | values | default | what it does |',
                 '|---|---|---|---|',
-                *(
-                    f'| `--{row}.{name}` | {" | ".join(map(str, values_of(x)))}'
-                    f' | {x.help} |'
-                    for name, x in settings.items()
-                ),
+                *tables[owner],
                 '',
             ]
     return '\n'.join(lines)

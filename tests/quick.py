@@ -18,7 +18,6 @@ import infoword_tf
 from infoword_tf import checkpoint, commands, sizes
 from infoword_tf.choices import RunChoices
 from infoword_tf.data import batches
-from infoword_tf.layers import fused
 from infoword_tf.training import report
 
 TINY = {'layers': 1, 'width': 64, 'heads': 1}
@@ -42,9 +41,6 @@ def small(eagerly: bool = True, pictures: bool = False) -> Iterator[None]:
             eager.eagerly(eagerly),
         ):
             stack.enter_context(changed)
-        if eagerly:  # runs of columns are there for the compiler
-            one = mock.patch.object(fused, 'LANES', 1)
-            stack.enter_context(one)
         if not pictures:
             stack.enter_context(mock.patch.object(report, 'draw_bounds'))
         yield

@@ -2,7 +2,6 @@
 
 import contextlib
 import io
-import pathlib
 import sys
 from unittest import mock
 
@@ -10,18 +9,358 @@ import tensorflow as tf
 from absl.testing import parameterized
 
 import infoword_tf
-from infoword_tf import commands, errors
-from infoword_tf.choices import RunChoices
+from infoword_tf import commands, errors, prepare, show
 from tasks import bm25
-from tests import places, runs
-from tests.runs import run, run_here
+from tests import languages, places, quick, runs
+from tests.refused import refused
+from tests.runs import run
+from tests.test_sentence_runs import write_pairs
+from tests.test_show import LABELLED
+
+FILES = {
+    'lacking.txt': b'[PAD]\n[UNK]\n[CLS]\n[SEP]\na\n',
+    'twice.txt': b'[PAD]\n[UNK]\n[CLS]\n[SEP]\n[MASK]\na\nb\na\n',
+    'empty.txt': b'',
+    'binary.txt': b'abc\x00def' * 100,
+    'latin.txt': b'Some words.\n' * 10 + b'caf\xe9\n',
+    'one.txt': b'One document alone, no other. ' * 500,
+    'single.txt': b'one fish two fish\n\n' * 200,
+    'lone.txt': b'One fish two fish.\nRed fish blue fish.\n' * 200,
+    'good.txt': b'One fish two fish.\nRed fish blue fish.\n\n' * 50,
+    'one.tsv': b'score\tsentence1\tsentence2\n1\ta\tb',
+    'nan.tsv': b'score\tsentence1\tsentence2\n1\ta\tb\nnan\tc\td\n2\te\tf',
+    'columns.tsv': b'score\tsentence1\n1\ta\n',
+    'beir/corpus.jsonl': b'{"_id": "1", "text": "a"}\n',
+    'beir/queries.jsonl': b'{"_id": "1", "text": "a"}\n',
+    'split/corpus.jsonl': b'{"_id": "1", "text": "a"}\n',
+    'split/queries.jsonl': b'{"_id": "1", "text": "a"}\n',
+    'split/qrels/dev.tsv': b'query-id\tcorpus-id\tscore\n1\t1\t1\n',
+}
+# In command lines $ is the folder of all files, and these are short for more.
+SHORT = {
+    'DE_EN': '--corpus=de=text:$text.de --corpus=en=text:$text.en',
+    'ALIGNED': '--parallel=$two.{de,en}',
+    'PAIRS': '--objectives=simcse --pairs=$a.csv',
+    'FISH': '--objectives=bert --vocab_size=60',
+}
+# By name: a command line, the id of the error, or its class where it is one of
+# Python's, and what the sentence names.
+LINES = (
+    # Flags.
+    ('unknown_flag', 'train --stepps=3', 'bad_flag', 'stepps'),
+    ('old_name', 'train --critic=dot', 'bad_flag', 'critic'),
+    ('bounds', 'train --dim.temperature=0', 'bad_flag', 'dim.temperature'),
+    ('choices', 'train --strategy=many', 'bad_flag', 'mirrored'),
+    ('negative_memory', 'train --memory_length=-1', 'bad_flag',
+     'memory_length'),
+    ('word', 'train tiny', 'no_flag', 'tiny'),
+    ('workdir', 'train --workdir=', 'missing_flag', '--workdir'),
+    ('nan', 'train --learning_rate=nan', 'infinite_number',
+     '--learning_rate=nan'),
+    # What a run is.
+    ('freeze', 'train --freeze', 'freeze_without_init', '--freeze', '--init'),
+    ('vocab_of_init', 'train --init=$run --vocab_size=9', 'init_decides_vocab',
+     '--vocab_size', '--init='),
+    ('minutes_and_steps', 'train --minutes=3 --steps=7', 'minutes_and_steps',
+     '--minutes=3', '--steps=7'),
+    ('minutes_of_machines', 'train --minutes=3 --strategy=multiworker',
+     'minutes_of_machines', '--minutes', '--steps'),
+    ('patience', 'train --patience_evals=2', 'patience_without_best',
+     '--patience_evals=2', '--best'),
+    ('rewinds', 'train --rewinds=2', 'rewinds_of_stop', '--rewinds=2',
+     '--on_nonfinite=rewind'),
+    ('service', 'train --data_service=cpu1', 'service_address',
+     '--data_service=cpu1', 'HOST:PORT'),
+    ('logical_cpus', 'train --logical_cpus=2', 'logical_cpus_unused',
+     '--logical_cpus=2', '--strategy=mirrored'),
+    ('remat', 'train --objectives=cbow --remat', 'encoder_without_remat',
+     'lookup', '--microbatch'),
+    ('moments', 'train --moments=bfloat16 --optimizer=word2vec',
+     'moments_of_sums', '--moments=bfloat16', '--optimizer=word2vec'),
+    ('init', 'train --init=/nowhere', FileNotFoundError, '/nowhere'),
+    ('size_of_init', 'train --init=$run --size=base', 'init_of_other_size',
+     '--size=base'),
+    ('argument_of_init', 'train --init=$run --activation=relu',
+     'init_decides_argument', '--activation', '--init'),
+    # A run that is resumed.
+    ('other_flags', 'train --workdir=$run --steps=5 --learning_rate=0.5',
+     'run_other_flags', '--steps was 4, is 5',
+     '--learning_rate was 0.002, is 0.5'),
+    # Rows and their settings.
+    ('row', 'train --objectives=berta', 'unknown_row', "'berta'", 'bert_nce'),
+    ('weight', 'train --objectives=mlm:x', 'weight_no_number', "'x'"),
+    ('negative', 'train --objectives=mlm:-1', 'negative_weight', 'mlm', '-1'),
+    ('all_zero', 'train --objectives=mlm:0,bert_nce:0', 'all_weights_zero',
+     'mlm:0,bert_nce:0'),
+    ('row_twice', 'train --objectives=mlm,mlm', 'row_twice', "'mlm'"),
+    ('sum', 'train --objectives=bert:1,dim:1', 'sum_among_rows', 'mlm:1,nsp:1'),
+    ('labelled', 'train --objectives=label', 'labelled_objectives',
+     'tasks.classify'),
+    ('transform', 'train --mlm.transform', 'setting_of_another_row',
+     '--mlm.transform', 'mlm'),
+    ('critic', 'train --dim.critic=dot', 'setting_of_another_row',
+     '--dim.critic', '--objectives=bert_nce'),
+    ('critic_of_weight_0', 'train --objectives=bert_nce:1,dim:0 '
+     '--dim.critic=scaled', 'setting_of_another_row', '--dim.critic'),
+    ('temperature', 'train --objectives=infoword --dim.temperature=0.1',
+     'setting_without_effect', '--dim.temperature', '--dim.critic=cosine'),
+    ('temperature_of_critic', 'train --objectives=dim --dim.critic=scaled '
+     '--dim.temperature=0.1', 'setting_without_effect', '--dim.temperature',
+     '--dim.critic=cosine'),
+    ('momentum', 'train --objectives=simcse --simcse.momentum=0.9',
+     'momentum_without_queue', '--simcse.queue'),
+    ('no_queue', 'train --objectives=xlco ALIGNED --xlco.negatives=queue',
+     'xlco_negatives_and_queue', 'queue'),
+    ('unread_queue', 'train --objectives=xlco ALIGNED --xlco.queue=8',
+     'xlco_negatives_and_queue', 'queue'),
+    ('layer', 'train --objectives=xlco ALIGNED --xlco.layer=3',
+     'xlco_unknown_layer', '--xlco.layer=3', '1'),
+    ('both_pairs', 'train --objectives=nsp:1,nsp_nce:1', 'view_of_two_sources',
+     '--objectives=nsp:1,nsp_nce:1', "'masked'"),
+    ('both_pairs_of_three', 'train --objectives=mlm:1,nsp_nce:1,nsp:0.5',
+     'view_of_two_sources', '--objectives=mlm:1,nsp_nce:1,nsp:0.5', "'masked'"),
+    # Encoders and sizes.
+    ('size', 'train --size=huge', 'unknown_size', 'tiny, mini, small'),
+    ('encoder', 'train --encoder=lookup', 'encoder_not_of_row', 'bert_nce',
+     'transformer'),
+    ('encoder_of_a_sum', 'train --encoder=lookup --objectives=bert_nce:1,ict:1',
+     'encoder_not_of_row', 'bert_nce', 'transformer'),
+    ('encoder_of_sentences', 'train --encoder=lookup --objectives=simcse',
+     'encoder_not_of_row', 'simcse', 'transformer'),
+    ('no_encoder', 'train --objectives=mlm:1,transformer_xl:1',
+     'no_encoder_for_all', 'mlm', 'transformer_xl'),
+    ('activation', 'train --objectives=ict --encoder=lookup --activation=relu',
+     'argument_of_another_encoder', 'lookup', '--objectives=ict'),
+    ('clamp', 'train --objectives=mlm --clamp=8', 'argument_of_another_encoder',
+     '--clamp', 'transformer'),
+    ('same_length', 'train --objectives=plm --same_length',
+     'same_length_not_causal', '--same_length'),
+    ('memory', 'train --objectives=mlm --memory_length=8',
+     'encoder_without_memory', 'transformer'),
+    ('length', 'train --seq_len=600', 'too_few_positions', '512'),
+    # Masks and batches.
+    ('masking', 'train --masking=words', 'row_masks_otherwise', 'words',
+     'bert_nce', 'spans'),
+    ('masking_of_infoword', 'train --objectives=infoword --masking=words',
+     'row_masks_otherwise', 'words', 'bert_nce', 'spans'),
+    ('masking_of_dim', 'train --objectives=dim --masking=tokens',
+     'row_masks_otherwise', 'tokens', 'dim', 'spans'),
+    ('one_sequence', 'train --batch_size=1', 'batch_of_one', '--batch_size=1',
+     'bert_nce'),
+    ('one_of_dim', 'train --objectives=dim --batch_size=1', 'batch_of_one',
+     '--batch_size=1', 'dim'),
+    ('one_sentence', 'train --objectives=simcse --batch_size=1', 'batch_of_one',
+     '--batch_size=1', 'simcse'),
+    ('batch', 'train --batch_size=100000', 'few_windows', '100000'),
+    ('streams', 'train --objectives=transformer_xl --batch_size=100000',
+     'few_tokens_for_streams', '100000', '32'),
+    # Text and vocabularies.
+    ('no_files', 'train --corpus=text:/nowhere/*.txt', 'no_file_matches',
+     '/nowhere/'),
+    ('no_kind', 'train --corpus=wikipedia', 'unknown_corpus', 'pydocs'),
+    ('no_heldout_files', 'train --heldout=/nowhere/*.txt', 'no_file_matches',
+     '/nowhere/'),
+    ('no_corpus', 'languages --corpus=', 'missing_corpus', '--corpus'),
+    ('empty_file', 'train --heldout= --corpus=text:$empty.txt',
+     'files_without_text', 'empty.txt'),
+    ('binary_file', 'train --heldout= --corpus=text:$binary.txt', 'binary_file',
+     'binary.txt'),
+    ('other_encoding', 'train --heldout= --corpus=text:$latin.txt',
+     'file_not_utf8', 'latin.txt', '123'),
+    ('one_document', 'train --heldout= --corpus=text:$one.txt',
+     'little_heldout_text', 'held-out', '36'),
+    ('no_pairs', 'train FISH --corpus=text:$single.txt --heldout=$good.txt',
+     'few_documents_for_pairs', '0 of 200'),
+    ('one_long_document', 'train FISH --corpus=text:$lone.txt '
+     '--heldout=$good.txt', 'few_documents_for_pairs', '1 of 1', 'blank'),
+    ('no_heldout_pairs', 'train FISH --corpus=text:$good.txt '
+     '--heldout=$lone.txt', 'little_heldout_text', 'held-out'),
+    ('shuffle_block', 'train --objectives=nsp --shuffle_block=9',
+     'shuffle_block_unread', '--shuffle_block=9', 'nsp'),
+    ('vocab', 'train --vocab=/nowhere/vocab.txt', FileNotFoundError,
+     '/nowhere/vocab.txt'),
+    ('vocab_size', 'train --vocab_size=5', 'small_vocab_size',
+     '--vocab_size=5'),
+    ('vocab_without_mask', 'train --vocab=$lacking.txt',
+     'vocabulary_without_specials', '[MASK]'),
+    ('token_twice', 'train --vocab=$twice.txt', 'token_twice', 'line 6',
+     'line 8'),
+    ('other_tokenizer', 'train --vocab=$twice.txt --tokenizer=bytes',
+     'other_tokenizer', '--tokenizer=bytes', 'wordpiece'),
+    ('vocab_and_size', 'train --vocab=$twice.txt --vocab_size=9',
+     'vocab_and_size', '--vocab_size=9', 'twice.txt'),
+    ('case_of_vocab', 'train --vocab=$x.model --lower_case',
+     'vocab_decides_case', '--lower_case', 'x.model'),
+    # Languages and translations.
+    ('no_translations', 'languages --objectives=tlm', 'missing_translations',
+     'tlm', '--parallel'),
+    ('translations_unread', 'languages --objectives=mlm ALIGNED',
+     'translations_unread', '--parallel', '--objectives=mlm', 'tlm, xlco'),
+    ('no_parallel_files', 'languages --objectives=tlm '
+     '--parallel=nowhere.{de,en}', 'no_file_matches', 'nowhere.de'),
+    ('many_translations', 'languages --objectives=tlm ALIGNED '
+     '--batch_size=5000', 'few_translations', 'de-en', '5,000'),
+    ('heldout_of_whom', 'languages DE_EN --heldout=x', 'heldout_language',
+     'de, en'),
+    ('heldout_of_another', 'languages DE_EN --heldout=fr=$text.fr',
+     'heldout_language', 'fr', 'de, en'),
+    ('many_languages', 'languages DE_EN --corpus=fr=text:$text.fr '
+     '--objectives=gpt --batch_size=2', 'few_sequences_for_languages', '2',
+     '3'),
+    ('exponent', 'train --language_exponent=1', 'exponent_of_one_language',
+     '--language_exponent=1'),
+    ('weight_of_another', 'languages DE_EN --corpus_weights=de=2,fr=1',
+     'weight_of_no_corpus', '--corpus_weights=fr=1', 'de, en'),
+    ('weight_of_none', 'train --corpus_weights=en=2', 'weight_of_no_corpus',
+     '--corpus_weights=en=2', 'none', '--corpus=web='),
+    ('weights_of_all', 'languages DE_EN --corpus_weights=en=2',
+     'corpus_without_weight', 'de'),
+    ('weight_x', 'languages DE_EN --corpus_weights=en=2,de=x',
+     'bad_corpus_weight', '--corpus_weights=de=x'),
+    ('weight_inf', 'languages DE_EN --corpus_weights=en=2,de=inf',
+     'bad_corpus_weight', '--corpus_weights=de=inf'),
+    ('weights_or_exponent', 'languages DE_EN --corpus_weights=en=2,de=1 '
+     '--language_exponent=1', 'weights_replace_flag', '--language_exponent'),
+    ('weights_or_parallel', 'languages DE_EN --corpus_weights=en=2,de=1 '
+     '--objectives=mlm:1,tlm:1 ALIGNED', 'weights_replace_flag', '--parallel'),
+    # Pairs.
+    ('pairs_unread', 'train --objectives=mlm --pairs=$a.csv', 'pairs_unread',
+     '--objectives=mlm', 'simcse'),
+    ('columns_alone', 'train --pair_columns=a,b', 'flag_without_pairs',
+     '--pair_columns', '--pairs'),
+    ('negatives_alone', 'train --pair_negatives=0', 'flag_without_pairs',
+     '--pair_negatives'),
+    ('weights_alone', 'train --pair_weights=1,2', 'flag_without_pairs',
+     '--pair_weights'),
+    ('guide_alone', 'train --objectives=simcse --simcse.guide=nowhere',
+     'guide_without_pairs', '--simcse.guide=nowhere', '--pairs'),
+    ('no_guide', 'train PAIRS --simcse.guide=nowhere', FileNotFoundError,
+     'nowhere'),
+    ('no_column', 'train PAIRS --pair_columns=first,second,hard',
+     'no_single_column', "'hard'", 'first, second, other'),
+    ('many_pairs', 'train PAIRS --batch_size=5000', 'few_examples', 'a.csv',
+     '5000'),
+    ('weights_of_pairs', 'train --objectives=simcse --pairs=$[ab].csv '
+     '--pair_weights=1,2,3', 'wrong_weight_count', '--pair_weights=1,2,3', '3',
+     '2'),
+    # Measures.
+    ('best_and_measure', 'train --best=sts:a --measure=sts:b',
+     'best_and_measure', '--best=sts:a', '--measure=sts:b'),
+    *(
+        (f'best_{number}', f'train --best={best}', 'unreadable_judgements',
+         '--best=', *values)
+        for number, (best, *values) in enumerate((
+            ('sts', 'sts:FILE'),
+            ('squad:x', '--best=squad:x', 'sts:FILE', 'retrieval:DIR',
+             'tatoeba:DIR'),
+            ('sts:$no.tsv', 'no.tsv'),
+            ('sts:$beir', 'beir', 'STS.input.NAME.txt'),
+            ('sts:$one.tsv', 'one.tsv', '1'),
+            ('sts:$nan.tsv', 'line 3', "'nan"),
+            ('sts:$columns.tsv', 'sentence2'),
+            ('retrieval:$run', 'corpus.jsonl'),
+            ('retrieval:$beir', 'qrels/test.tsv'),
+            ('retrieval:$split/qrels/train.tsv', 'dev'),
+        ))
+    ),
+    # Prepared text.
+    ('output_missing', 'prepare --output=', 'missing_flag', '--output'),
+    ('corpus_missing', 'prepare --corpus=', 'missing_flag', '--corpus'),
+    ('other_size', 'prepare --output=$store --vocab_size=70',
+     'prepared_otherwise', '--vocab_size', '60', '70'),
+    ('no_store', 'prepare --output=$run', 'output_no_store', 'run'),
+    ('remote_output', 'prepare --output=gs://bucket/store', 'remote_output',
+     'gs://bucket/store'),
+    ('prepared_already', 'prepare --corpus= --corpus=store:$store',
+     'prepared_already', 'store'),
+    ('several_texts', 'prepare --corpus=de=pydocs --corpus=en=pydocs',
+     'several_texts', 'de=pydocs', 'en=pydocs'),
+    ('beam_processes', 'prepare --beam_options=runner=x', 'processes_and_beam',
+     '--processes=1', '--beam_options'),
+    ('size_of_store', 'languages --corpus=store:$store', 'store_decides_vocab',
+     '--tokenizer', 'store'),
+    ('heldout_of_store', 'train --corpus= --corpus=store:$store',
+     'store_with_heldout', 'store'),
+    ('remote_store', 'languages --corpus=store:gs://bucket/store',
+     'store_not_here', 'gs://bucket/store'),
+    # Pictures.
+    ('nothing_to_show', 'show', 'nothing_to_show', '--objectives'),
+    ('row_to_show', 'show --objectives=nothing a b', 'unknown_row',
+     "'nothing'"),
+    ('no_words', 'show --objectives=mlm', 'too_few_words', '--objectives=mlm'),
+    ('one_word', 'show --objectives=mlm word', 'too_few_words'),
+    ('setting_to_show', 'show --objectives=mlm --plm.k=3 a b',
+     'setting_of_another_row', '.k', 'plm'),
+    ('masking_to_show', 'show --objectives=dim --masking=tokens a b',
+     'row_masks_otherwise', 'tokens', 'dim'),
+    ('odd_length', 'show --objectives=plm --seq_len=25 a b', 'no_two_halves',
+     '25'),
+    ('one_in_99', 'show --objectives=plm --plm.k=99 --seq_len=32 a b',
+     'permuted_k_out_of_range', '99'),
+    ('memory_to_show', 'show --objectives=mlm --memory_length=5 a b',
+     'encoder_without_memory', 'memory'),
+    ('init_to_show', 'show --init=nowhere a b', FileNotFoundError, 'nowhere'),
+    ('vocab_to_show', 'show --init=a --vocab=b --objectives=mlm a b',
+     'init_and_vocab', '--init', '--vocab'),
+    *((f'{row}_to_show', f'show --objectives={row} a b', 'labelled_views')
+      for row in LABELLED),
+    ('examples_to_show', 'show --objectives=gpt --gpt.reads=examples a b',
+     'labelled_views'),
+)  # fmt: skip
 
 
 def setUpModule():
+    """Writes text, pairs and measures, a workdir and a prepared store."""
+    global FOLDER
     runs.set_up()
+    FOLDER = places.make()
+    languages.write(FOLDER)
+    write_pairs(FOLDER / 'a.csv')
+    write_pairs(FOLDER / 'b.csv', wrong=False)
+    for name, content in FILES.items():
+        (FOLDER / name).parent.mkdir(parents=True, exist_ok=True)
+        (FOLDER / name).write_bytes(content)
+    runs.run_here(FOLDER / 'run', '--steps=4')
+    called('prepare', FOLDER)
+
+
+def called(line, folder):
+    """Calls a small command by its line; it writes nothing but in a folder."""
+    for name, more in SHORT.items():
+        line = line.replace(name, more)
+    command, *typed = line.replace('$', f'{FOLDER}/').split()
+    if command == 'train':
+        quick.run(*runs.arguments(folder, *typed))
+    elif command == 'languages':
+        small = *runs.SMALL, '--vocab_size=300', '--tokenizer=sentencepiece'
+        quick.run(*small, f'--workdir={folder}', *typed)
+    elif command == 'prepare':
+        flags = (f'--corpus=text:{FOLDER}/good.txt', '--vocab_size=60',
+                 f'--output={folder}/store', '--processes=1')  # fmt: skip
+        kind = prepare.PrepareChoices
+        prepare.run(**commands.parse(kind, [*flags, *typed]))
+    else:
+        texts = ' '.join(x for x in typed if not x.startswith('--'))
+        flags = [x for x in typed if x.startswith('--')]
+        flags.append(f'--output={folder}/x.png')
+        show.run([texts], **commands.parse(show.ShowChoices, flags))
 
 
 class BadInputTest(places.Folder, parameterized.TestCase):
+    @parameterized.named_parameters(*LINES)
+    def test_refused(self, line, id, *values):
+        kinds = errors.UsageError, ValueError, OSError
+        with (
+            contextlib.redirect_stdout(io.StringIO()),
+            self.assertRaises(kinds) as raised,
+        ):
+            called(line, self.folder)
+        error = raised.exception
+        self.assertIn(id, (getattr(error, 'id', ''), type(error)))
+        for value in values:
+            self.assertIn(value, str(error))
+        self.assertLen(str(error).splitlines(), 1)
+
     def stderr_of(self, status, function, argv=('train',), **more):
         """Returns the standard error of a command that ends with a status."""
         with (
@@ -32,91 +371,25 @@ class BadInputTest(places.Folder, parameterized.TestCase):
         self.assertEqual(raised.exception.code, status)
         return shown.getvalue()
 
-    @parameterized.named_parameters(
-        ('no_files', '--corpus=text:/nowhere/*.txt', '/nowhere/'),
-        ('no_kind', '--corpus=wikipedia', 'pydocs'),
-        ('no_heldout_files', '--heldout=/nowhere/*.txt', '/nowhere/'),
-        ('row', '--objectives=berta', "no row 'berta'.*bert_nce"),
-        ('weight', '--objectives=mlm:x', "'x' is no weight"),
-        ('negative', '--objectives=mlm:-1', 'weights are 0 or more'),
-        ('all_zero', '--objectives=mlm:0,bert_nce:0', 'every weight is 0'),
-        ('twice', '--objectives=mlm,mlm', 'twice'),
-        ('size', '--size=huge', 'tiny, mini, small'),
-        ('encoder', '--encoder=lookup', 'bert_nce allows transformer'),
-        ('masking', '--masking=words', 'bert_nce, which masks spans'),
-        ('length', '--seq_len=600', '512 positions'),
-        ('one_sequence', '--batch_size=1', 'take 2 or more'),
-        ('transform', '--mlm.transform', '--mlm.transform is for mlm, not'),
-        ('vocab', '--vocab=/nowhere/vocab.txt', 'no such vocabulary'),
-        ('batch', '--batch_size=100000', 'a batch takes 100000'),
-        ('init', '--init=/nowhere', 'not the workdir of a run'),
-        ('vocab_size', '--vocab_size=5', 'no room'),
-        ('nan', '--learning_rate=nan', '--learning_rate=nan is no finite'),
-        ('sum', '--objectives=bert:1,dim:1', 'sum mlm:1,nsp:1 and stands'),
-        ('logical', '--logical_cpus=2', 'is for --strategy=mirrored'),
-        ('masking_of_infoword', '--objectives=infoword --masking=words',
-         'masking words is not for bert_nce, which masks spans'),
-        ('masking_of_dim', '--objectives=dim --masking=tokens',
-         'masking tokens is not for dim, which masks spans'),
-        ('critic', '--dim.critic=dot',
-         '--dim.critic is for dim, not for --objectives=bert_nce'),
-        ('critic_of_a_row_of_weight_0',
-         '--objectives=bert_nce:1,dim:0 --dim.critic=scaled',
-         '--dim.critic is for dim, not for'),
-        ('temperature', '--objectives=infoword --dim.temperature=0.1',
-         '--dim.temperature is for --dim.critic=cosine'),
-        ('temperature_of_another_critic',
-         '--objectives=dim --dim.critic=scaled --dim.temperature=0.1',
-         '--dim.temperature is for --dim.critic=cosine'),
-        ('one_sequence_of_dim', '--objectives=dim --batch_size=1',
-         'the candidates of dim come from other sequences.*take 2'),
-    )  # fmt: skip
-    def test_one_sentence(self, typed, message):
-        workdir = self.create_tempdir().full_path
-        printed = self.stderr_of(1, lambda: run_here(workdir, *typed.split()))
-        printed = printed.rpartition('tokens/s]\n')[2]  # behind a progress bar
-        self.assertRegex(printed, r'\Aerror: [^\n]+\n\Z')
-        self.assertRegex(printed, message)
-
     def test_a_missing_package_names_its_extra(self):
-        printed = (
-            'search by words, BM25, needs bm25s (import of bm25s halted; '
-            "None in sys.modules): pip install 'infoword_tf[tasks]'"
-        )
         with (
             mock.patch.dict(sys.modules, {'bm25s': None}),
-            self.assertRaisesWithLiteralMatch(errors.UsageError, printed),
+            refused('missing_package', 'BM25', 'bm25s', 'infoword_tf[tasks]'),
         ):
             bm25.library.__wrapped__()
-
-    @parameterized.named_parameters(
-        ('unknown_flag', ('--stepps=3',), 'stepps'),
-        ('temperature', ('--dim.temperature=0',), 'dim.temperature'),
-        ('old_name', ('--critic=dot',), 'critic'),
-        ('flag_value', ('--strategy=many',), 'mirrored'),
-    )
-    def test_flags_say_what_is_wrong_with_them(self, more, message):
-        with self.assertRaisesRegex(errors.UsageError, message):
-            commands.parse(RunChoices, more)
 
     def test_the_command_says_it_and_fails(self):
         """In a process of its own: nothing but a sentence is seen."""
         status, output = run(
-            self.create_tempdir().full_path,
-            '--strategy=mirrored',
-            '--logical_cpus=3',
+            self.folder, '--strategy=mirrored', '--logical_cpus=3'
         )
         self.assertEqual(status, 1)
-        self.assertEqual(
-            output,
-            'error: --batch_size=8 cannot be shared by 3 replicas; take a '
-            'multiple of 3\n',
-        )
+        self.assertRegex(output, r'\Aerror: .*--batch_size=8 .* 3 .*\n\Z')
 
     def test_a_word_that_is_no_flag(self):
-        self.assertEqual(
+        self.assertRegex(
             self.stderr_of(1, infoword_tf.train, ['train', 'tiny']),
-            "error: 'tiny' is no flag; flags begin with --\n",
+            r"\Aerror: .*'tiny'.*\n\Z",
         )
 
     @parameterized.parameters(
@@ -137,33 +410,3 @@ class BadInputTest(places.Folder, parameterized.TestCase):
         interrupted = mock.Mock(side_effect=KeyboardInterrupt)
         printed = self.stderr_of(130, interrupted, stopped='it goes on')
         self.assertEqual(printed, '\nstopped; it goes on\n')
-
-    def test_workdir_is_missing(self):
-        with self.assertRaisesRegex(
-            errors.UsageError, '--workdir is missing'
-        ):
-            infoword_tf.train()
-
-    def test_vocabularies(self):
-        path = self.folder / 'vocab.txt'
-        begin = '[PAD]\n[UNK]\n[CLS]\n[SEP]\n'
-        for more, message in (
-            ('a\n', r'lacks \[MASK\]'),
-            ('[MASK]\na\nb\na\n', 'line 6 and again on line 8'),
-        ):
-            path.write_text(begin + more)
-            with self.assertRaisesRegex(ValueError, message):
-                run_here(self.folder / 'run', f'--vocab={path}')
-
-    def test_corpora(self):
-        folder = pathlib.Path(self.create_tempdir().full_path)
-        path = folder / 'text.txt'
-        for data, message in (
-            (b'', 'no '),
-            (b'abc\x00def' * 100, 'binary'),
-            (b'Some words.\n' * 10 + b'caf\xe9\n', 'offset 123'),
-            (b'One document alone, no other. ' * 500, 'held-out'),
-        ):
-            path.write_bytes(data)
-            with self.assertRaisesRegex(ValueError, message):
-                run_here(folder / 'run', f'--corpus=text:{path}', '--heldout=')

@@ -4,6 +4,7 @@ from absl.testing import parameterized
 
 from infoword_tf.config import Config
 from infoword_tf.encoders import ENCODERS
+from tests.refused import refused
 
 
 def version_2(name, arguments, gelu):
@@ -43,11 +44,11 @@ class Version2Test(parameterized.TestCase):
     @parameterized.parameters(1, 4, None, '2')
     def test_other_versions(self, version):
         values = version_2('transformer', {}, None) | {'version': version}
-        with self.assertRaisesRegex(ValueError, f'has version {version}'):
+        with refused('config_of_other_version', f'version {version}'):
             Config.from_json(values)
 
     def test_without_an_encoder(self):
         values = version_2('transformer', {}, None)
         del values['encoder']['arguments']
-        with self.assertRaisesRegex(ValueError, 'is no config of version 3'):
+        with refused('broken_config', 'version 3'):
             Config.from_json(values)

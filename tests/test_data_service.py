@@ -12,11 +12,12 @@ from unittest import mock
 import numpy as np
 from absl.testing import absltest, parameterized
 
-from infoword_tf import errors, views
+from infoword_tf import views
 from infoword_tf.data import service
 from infoword_tf.data.batches import Batches, open_sources
 from infoword_tf.resolve import ModelChoices, resolve
-from tests import quick, runs, zoo
+from tests import runs, zoo
+from tests.refused import refused
 
 
 def setUpModule():
@@ -149,9 +150,7 @@ class ServiceTest(parameterized.TestCase):
         self.assertEqual(digest(0.7), digest(0.7))
         _, address = self.serve(batches())
         asking = service.Service([address], b'y' * 16)
-        with self.assertRaisesRegex(
-            ValueError, f'--data_service={address} makes batches of another'
-        ):
+        with refused('service_other_run', f'--data_service={address}'):
             asking.batch(0)
 
     def test_what_it_complains_of(self):
@@ -160,9 +159,7 @@ class ServiceTest(parameterized.TestCase):
         _, address = self.serve(maker)
         maker.views = mock.Mock(side_effect=ValueError('ids.bin is damaged'))
         asking = service.Service([address], b'x' * 16)
-        with self.assertRaisesRegex(
-            ValueError, f'--data_service={address}: ids.bin is damaged'
-        ):
+        with refused('service_refuses', address, 'ids.bin is damaged'):
             asking.batch(3)
         maker.views.reset_mock()
         with self.assertRaisesRegex(asking._error, 'is no step'):
@@ -217,9 +214,3 @@ class CommandTest(absltest.TestCase):
         self.assertIn(f'{address} does not answer', printed.getvalue())
         alone, run = folder / 'alone', folder / 'run'
         self.assertEqual(runs.weights(alone), runs.weights(run))
-
-    def test_complaints(self):
-        with self.assertRaisesRegex(
-            errors.UsageError, '--data_service=cpu1: give HOST:PORT'
-        ):
-            quick.run('--workdir=w', '--data_service=cpu1')

@@ -15,6 +15,7 @@ from infoword_tf.choices import RunChoices
 from infoword_tf.config import WEIGHTS, Config
 from infoword_tf.training import checks
 from tests import places, runs
+from tests.refused import refused
 from tests.weights import folders
 
 TEXTS = ['a cab', 'bad dad', '']
@@ -69,7 +70,7 @@ class FoldersTest(absltest.TestCase):
         (folder / 'model.safetensors').write_bytes(weights)
         with mock.patch.object(subject.subprocess, 'run') as run:
             run.return_value = mock.Mock(returncode=1, stderr='error: asked')
-            with self.assertRaisesRegex(ValueError, 'asked'):
+            with refused('folder_not_converted', 'asked'):
                 subject.workdir_of(folder)
 
     def test_a_damaged_one_is_made_anew(self):
@@ -109,7 +110,7 @@ class FoldersTest(absltest.TestCase):
     def test_complaints_come_first(self):
         with (
             mock.patch.object(subject, 'workdir_of') as converted,
-            self.assertRaisesRegex(errors.UsageError, "no row 'mml'"),
+            refused('unknown_row', "'mml'"),
         ):
             infoword_tf.train(
                 init=str(SOURCE), objectives='mml', workdir=str(FOLDER / 'no')
@@ -140,9 +141,10 @@ class FoldersTest(absltest.TestCase):
         shutil.copytree(SOURCE, folder)
         (folder / 'config.json').write_text('{"model_type": "mamba"}')
         with self.assertRaisesRegex(
-            ValueError, "unknown.*'mamba'.*bert"
+            errors.InputError, "'mamba'.*bert"
         ) as raised:
             infoword_tf.load(folder)
+        self.assertEqual(raised.exception.id, 'folder_not_converted')
         self.assertLen(str(raised.exception).splitlines(), 1)
         left = subject.files.cache_dir() / 'models'
         self.assertEmpty([x for x in left.iterdir() if x.name.startswith('.')])

@@ -5,6 +5,7 @@ import functools
 import graphlib
 import os
 import pathlib
+import re
 import subprocess
 import sys
 
@@ -29,6 +30,7 @@ FREE = ('layers', 'encoders', 'objectives', 'views', 'model.py',
         'resolve.py', 'config.py', 'settings.py', 'pictures.py', 'sizes.py')
 DANGEROUS = ('pickle', 'cPickle', 'cloudpickle', 'dill', 'joblib', 'marshal',
              'shelve', 'tarfile', 'yaml', 'zipfile')  # fmt: skip
+REFUSALS = 'UsageError', 'InputError', 'NoColumn'
 FLAGS = ('commands.py', 'helptext.py')  # make them, and explain them
 
 
@@ -117,6 +119,25 @@ def dangers(tree):
                 or keywords.get('shell', 'False') != 'False'
             ):
                 yield called
+
+
+def refusals(tree):
+    """Lines and ids of all errors for users; of a plain ValueError, None.
+
+    The id is None where it is not a literal of two to five words, and '' where
+    an error is passed on with its id.
+    """
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Raise) and node.exc is not None:
+            raised = getattr(node.exc, 'func', node.exc)
+            if ast.unparse(raised) == 'ValueError':
+                yield node.lineno, None
+        elif isinstance(node, ast.Call):
+            if ast.unparse(node.func).split('.')[-1] in REFUSALS:
+                id = ast.unparse(node.args[0]) if len(node.args) == 2 else ''
+                literal = re.fullmatch(r"'([a-z]+(_[a-z0-9]+){1,4})'", id)
+                passed = '' if id == 'error.id' else None
+                yield node.lineno, literal[1] if literal else passed
 
 
 class HouseTest(parameterized.TestCase):
@@ -224,6 +245,34 @@ class HouseTest(parameterized.TestCase):
     )
     def test_what_is_infinite(self, code, actual):
         self.assertEqual(bool(list(infinities(ast.parse(code)))), actual)
+
+    def test_ids(self):
+        """Every complaint has an id, which one place alone raises."""
+        places = {}
+        for file in sources('infoword_tf', 'tasks', 'export'):
+            if file.parent.name == 'serving':
+                continue  # stands alone
+            for line, id in refusals(parsed(file)):
+                places.setdefault(id, []).append(f'{file}:{line}')
+        self.assertEmpty(places.pop(None, []), 'no id of two to five words')
+        places.pop('')
+        self.assertGreater(len(places), 200)
+        twice = {k: v for k, v in places.items() if len(v) > 1}
+        self.assertEmpty(twice)
+
+    @parameterized.parameters(
+        ("raise errors.UsageError('bad_flag', 'no')", 'bad_flag'),
+        ("return InputError('no_text_2', f'{x}')", 'no_text_2'),
+        ("raise UsageError(error.id, f'--x: {error}') from None", ''),
+        ("raise UsageError('no')", None),
+        ("raise UsageError(name, 'no')", None),
+        ("raise UsageError('flag', 'no')", None),
+        ("raise ValueError('no')", None),
+        ('raise ValueError', None),
+    )
+    def test_what_is_an_id(self, code, id):
+        ((_, actual),) = refusals(ast.parse(code))
+        self.assertEqual(actual, id)
 
     def test_no_file_that_is_read_can_run_code(self):
         for file in sources('infoword_tf', 'tasks', 'export'):

@@ -24,6 +24,7 @@ from infoword_tf.keras_models import Backbone, TextEncoder, Tokenizer
 from tests import places, zoo
 from tests.eager import eagerly
 from tests.export import workdirs
+from tests.refused import refused
 from tests.weights import folders as others
 
 ROOT = pathlib.Path(__file__).parent.parent
@@ -229,24 +230,23 @@ class TokenizerTest(parameterized.TestCase):
         self.assertEqual(next(iter(mapped)).shape, (1, 12))
 
     @parameterized.parameters(
-        (['a', None], TypeError, r'texts\[1\] is None, and no string'),
-        (np.array([['a'], [np.nan]], object), TypeError, r'\[1\] is nan'),
-        (['\ud83c'], ValueError, 'half a surrogate pair'),
-        ([['a', 'b']], ValueError, r'\[B\] or \[B, 1\] strings'),
-        ((['a'], ['b'], ['c']), ValueError, 'this one has 3'),
-        ([1, 2], (TypeError, ValueError), 'string'),
+        (['a', None], r'texts\[1\] is None, and no string'),
+        (np.array([['a'], [np.nan]], object), r'\[1\] is nan'),
+        ([1, 2], 'string'),
+        (['\ud83c'], 'half a surrogate pair'),
+        ([['a', 'b']], r'texts .* \(1, 2\)'),
+        ((['a'], ['b'], ['c']), 'two texts .* 3'),
     )
-    def test_what_is_no_text(self, inputs, error, message):
-        with self.assertRaisesRegex(error, message):
+    def test_what_is_no_text(self, inputs, message):
+        """Keras makes the error anew, with more words and without the id."""
+        with self.assertRaisesRegex((TypeError, ValueError), message):
             self.tokenizer(inputs)
 
-    @parameterized.parameters(
-        ({'sequence_length': 3}, 'it is 4 or more'),
-        ({'prompt': 'query'}, "prompt 'query': this model has none"),
-    )
-    def test_bad_arguments(self, arguments, message):
-        with self.assertRaisesRegex(ValueError, message):
-            Tokenizer.from_preset(preset('mean'), **arguments)
+    def test_bad_arguments(self):
+        with refused('sequence_too_short', '3', '4'):
+            Tokenizer.from_preset(preset('mean'), sequence_length=3)
+        with refused('config_unknown_prompt', "'query'"):
+            Tokenizer.from_preset(preset('mean'), prompt='query')
 
 
 class TrainingTest(parameterized.TestCase):
@@ -508,17 +508,18 @@ class SavedTest(parameterized.TestCase):
             tf.constant(TEXTS)
         ).values()
         np.testing.assert_allclose(vectors, expected, rtol=1e-5, atol=1e-5)
-        with self.assertRaisesRegex(FileExistsError, 'name a new folder'):
+        with self.assertRaisesRegex(FileExistsError, folder.name):
             encoder.to_workdir(folder)
 
     @parameterized.parameters(
-        (('version', 0), 'is of version 0 .* reads version 1'),
-        (('config', 'version', 99), 'has version 99'),
-        (('files', '../vocab.txt', ''), 'damaged, or made to do harm'),
-        (('config', 'vocabulary', 'other'), 'its tokens are not those'),
-        (('config', 'encoder', 'name', 'later'), 'later'),
-    )
-    def test_of_another_version(self, changed, message):
+        (('version', 0), 'keras_other_version', '0', '1'),
+        (('config', 'version', 99), 'config_of_other_version', '99'),
+        (('files', '../vocab.txt', ''), 'keras_strange_file', '../vocab.txt'),
+        (('config', 'vocabulary', 'other'), 'workdir_other_vocabulary'),
+        (('config', 'encoder', 'name', 'later'), 'workdir_unknown_name',
+         'later'),
+    )  # fmt: skip
+    def test_of_another_version(self, changed, id, *values):
         path = FOLDER / 'changed.keras'
         Backbone.from_preset(preset('mean')).save(path)
         with zipfile.ZipFile(path) as file:
@@ -533,7 +534,7 @@ class SavedTest(parameterized.TestCase):
         with zipfile.ZipFile(path, 'w') as file:
             for name, data in parts.items():
                 file.writestr(name, data)
-        with self.assertRaisesRegex(ValueError, message):
+        with refused(id, *values):
             keras.saving.load_model(path)
 
 
@@ -562,13 +563,13 @@ class DocumentTest(absltest.TestCase):
 
 class ComplaintsTest(parameterized.TestCase):
     @parameterized.parameters(
-        ({'dtype': 'mixed_float16'}, 'float32 or mixed_bfloat16'),
-        ({'pooling': 'median'}, "pooling 'median': known are"),
-        ({'pooling': 'weighted'}, 'have learned no weights'),
+        ({'dtype': 'mixed_float16'}, 'keras_dtype', 'mixed_float16'),
+        ({'pooling': 'median'}, 'vectors_unknown_pooling', "'median'"),
+        ({'pooling': 'weighted'}, 'pooling_not_learned', 'weighted'),
     )
-    def test_bad_arguments(self, arguments, message):
+    def test_bad_arguments(self, arguments, id, *values):
         for kind in (Backbone, TextEncoder):
-            with self.assertRaisesRegex(ValueError, message):
+            with refused(id, *values):
                 kind.from_preset(preset('mean'), **arguments)
 
     def test_no_model(self):

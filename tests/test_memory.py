@@ -16,7 +16,6 @@ from infoword_tf.config import Config, EncoderConfig, RowConfig
 from infoword_tf.data import store as stores
 from infoword_tf.data.batches import Batches, heldout_views, open_sources
 from infoword_tf.encoders import Inputs
-from infoword_tf.errors import UsageError
 from infoword_tf.model import Model
 from infoword_tf.objectives import TABLE
 from infoword_tf.resolve import make_plan
@@ -24,6 +23,7 @@ from infoword_tf.training import distribution, loop, optim
 from infoword_tf.views import VIEWS
 from tests import places, remembering, runs, zoo
 from tests.objectives.eq1 import states_of
+from tests.refused import refused
 
 V, D, B, T = zoo.V, 8, 4, 6
 ROW, MEMORY = 'transformer_xl', 'memory/streamed'
@@ -416,16 +416,8 @@ class RealTest(CommandCase):
             view='permuted', replicas=2,
         )  # fmt: skip
         self.assertIs(self.arguments()['untie'], False)
-        with self.assertRaisesRegex(UsageError, '--untie was False'):
+        with refused('run_other_flags', '--untie was False'):
             self.run_here(self.folder / 'whole', '--objectives=plm')
-
-    def test_what_it_cannot_have(self):
-        for more, message in (
-            (('--objectives=mlm', '--clamp=8'), '--clamp: .* transformer of'),
-            (('--objectives=plm', '--same_length'), 'see no later ones'),
-        ):
-            with self.assertRaisesRegex(UsageError, message):
-                self.run_here(self.folder / 'bad', *more)
 
 
 class CommandTest(MemoryCase, CommandCase):
@@ -453,9 +445,7 @@ class CommandTest(MemoryCase, CommandCase):
             self.assertIn(f'heldout/{ROW}/{name}', last)
         loaded = infoword_tf.load(workdir)
         self.assertLen(loaded.model.empty_state(2), 1)
-        with self.assertRaisesRegex(
-            UsageError, '--memory_length was 40, is 16'
-        ):
+        with refused('run_other_flags', '--memory_length was 40, is 16'):
             self.run_here(workdir)
 
     def test_heldout_values_are_of_no_batch_size(self):
@@ -470,23 +460,11 @@ class CommandTest(MemoryCase, CommandCase):
             actual.append({k: last[k] for k in last if k[:8] == 'heldout/'})
         self.assertEqual(*actual)
 
-    def test_what_it_cannot_have(self):
-        for more, message in (
-            (('--objectives=mlm', '--memory_length=8'), 'transformer of .* no'),
-            ((f'--objectives=mlm:1,{ROW}:1',), 'no encoder serves all rows'),
-            (('--batch_size=100000',), 'too few for 100000 sequences of 16'),
-            (('--memory_length=-1',), 'non-negative'),
-        ):
-            with self.assertRaisesRegex((UsageError, ValueError), message):
-                self.run_here(self.folder / 'bad', *more)
-
     def test_rows_that_contradict_each_other(self):
         second = {remembering.NAME: {'causal': False}}
         with (
             mock.patch.dict(TABLE, second=TABLE[ROW]),
             remembering.row('second', encoders=second),
-            self.assertRaisesRegex(
-                UsageError, 'wants an encoder with causal True, .* row False'
-            ),
+            refused('rows_fix_other_encoders', 'causal', 'True', 'False'),
         ):
             self.run_here(self.folder / 'bad', f'--objectives={ROW}:1,second:1')

@@ -23,7 +23,7 @@ from benchmarks import bench, report
 from infoword_tf import commands, model
 from infoword_tf.choices import RunChoices
 from infoword_tf.encoders import ENCODERS
-from infoword_tf.objectives import SUMS, TABLE
+from infoword_tf.objectives import SUMS, TABLE, setting_flags
 from infoword_tf.resolve import resolve
 from infoword_tf.training import optim
 from infoword_tf.views import VIEWS, Specials
@@ -234,10 +234,7 @@ class PackagingCommandsTest(absltest.TestCase):
             values(words[words.index('-m') + 1 :])
             return
         settings = {
-            f'{row}.{name}'
-            for row in TABLE
-            for name, setting in TABLE[row].settings.items()
-            if not setting.decided_by
+            k for k, (x, _) in setting_flags().items() if not x.decided_by
         }
         for flag in re.findall(r'(?<=\s--)[\w.]+', command):
             known = known_flags(module) | settings
@@ -418,12 +415,7 @@ class DocumentsTest(absltest.TestCase):
 
     def test_what_is_decided_otherwise_is_no_flag(self):
         """Whatever was given, the data or another flag decided it."""
-        actual = {
-            f'{row}.{name}'
-            for row in TABLE
-            for name, setting in TABLE[row].settings.items()
-            if setting.decided_by
-        }
+        actual = {k for k, (x, _) in setting_flags().items() if x.decided_by}
         self.assertEqual(
             actual,
             {
@@ -432,9 +424,7 @@ class DocumentsTest(absltest.TestCase):
                 'soft_span.temperature', 'patience.width', 'embed.width',
                 'embed.pooling', 'embed_distance.width',
                 'embed_distance.pooling',
-                # Of every row that reads sentences: whether --pairs was given.
-                *(f'{row}.pairs' for row in TABLE
-                  if 'sentences' in TABLE[row].views),
+                'sentences.pairs',  # whether --pairs was given
             },
         )  # fmt: skip
         defined = flags.FlagValues()

@@ -5,7 +5,7 @@ from absl.testing import absltest, parameterized
 
 from infoword_tf import views
 from infoword_tf.encoders import ENCODERS
-from infoword_tf.objectives import SUMS, TABLE, parse
+from infoword_tf.objectives import SUMS, TABLE, parse, setting_flags
 from infoword_tf.objectives.dim import CRITICS
 from infoword_tf.views.masking import MASKINGS
 from infoword_tf.views.permuted import ORDERS
@@ -95,11 +95,7 @@ class CompleteTest(absltest.TestCase):
 
     def test_settings_are_of_the_rows(self):
         for name, case in zoo.CASES.items():
-            known = {
-                f'{row}.{setting}'
-                for row in case.rows
-                for setting in TABLE[row].settings
-            }
+            known = setting_flags(case.rows)
             self.assertContainsSubset(case.settings, known, name)
 
     def test_sums_are_made_of_rows(self):

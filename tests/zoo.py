@@ -32,7 +32,13 @@ from infoword_tf.data.translations import (
 )
 from infoword_tf.data.words import WordSource
 from infoword_tf.model import Model
-from infoword_tf.objectives import TABLE, Statistics, decided, parse
+from infoword_tf.objectives import (
+    TABLE,
+    Statistics,
+    decided,
+    flag_of,
+    parse,
+)
 from infoword_tf.objectives.span import BINS
 from infoword_tf.resolve import (
     ModelChoices,
@@ -93,7 +99,7 @@ class Case(NamedTuple):
         objectives: as `--objectives`.
         encoder: name in ENCODERS.
         masking: as `--masking`.
-        settings: by 'row.setting'.
+        settings: by flag, 'row.setting' or 'view.setting'.
         layers: of the encoder.
         checks: MICROBATCH to ROUNDED.
     """
@@ -142,8 +148,8 @@ def of(
     layers: int = 1,
     **settings: Any,
 ) -> Case:
-    """Makes a case of one row, from settings without the row's name."""
-    named = {f'{row}.{name}': value for name, value in settings.items()}
+    """Makes a case of one row, from its settings and those of its views."""
+    named = {flag_of(row, name): value for name, value in settings.items()}
     return Case(row, encoder, masking, named, layers)
 
 
@@ -324,9 +330,9 @@ CASES: dict[str, Case] = {
     'diffcse_pairs': Case(
         'simcse:1,diffcse:1,infocse:1', layers=2,
         settings={
-            'simcse.pairs': 3, 'diffcse.pairs': 3, 'infocse.pairs': 3,
-            'diffcse.projected': False, 'diffcse.legacy': True,
-            'infocse.lower': 'trained', 'infocse.fresh': True,
+            'sentences.pairs': 3, 'diffcse.projected': False,
+            'diffcse.legacy': True, 'infocse.lower': 'trained',
+            'infocse.fresh': True,
         },
     ).also(JAX),
     'infocse': of(
@@ -338,15 +344,14 @@ CASES: dict[str, Case] = {
     ),
     'infocse_code': Case(
         'infocse_code', layers=2,
-        settings={'simcse.repeat': 0.3, 'infocse.repeat': 0.3},
+        settings={'sentences.repeat': 0.3},
     ),
     'infocse_stage1': Case('infocse_stage1', layers=2),
     'diffcse_shuffled': Case(
         'simcse:1,diffcse:1',
         settings={
-            'simcse.shuffle': True, 'simcse.momentum': 0.9,
-            'simcse.keys': 'positives', 'diffcse.shuffle': True,
-            'diffcse.keys': 'positives',
+            'sentences.shuffle': True, 'sentences.keys': 'positives',
+            'simcse.momentum': 0.9,
         },
     ),
     'conditioned_modern': Case(

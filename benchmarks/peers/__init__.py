@@ -118,7 +118,8 @@ def weights() -> pathlib.Path:
     folders = sorted((ROOT / '.venv-peers').glob(place))
     if not folders:
         raise errors.UsageError(
+            'no_peer_weights',
             f'{ROOT / ".venv-peers"} has no weights of MiniLM: make '
-            'bench-peers, or name a folder with --weights'
+            'bench-peers, or name a folder with --weights',
         )
     return folders[0]

@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from infoword_tf import views
+from infoword_tf import errors, views
 from infoword_tf.data.examples import Examples
 from infoword_tf.data.mixture import Mixture, mixed
 from infoword_tf.data.service import Service
@@ -55,9 +55,10 @@ def open_source(
 ) -> Source:
     """Opens a source as a plan says, for batches of `batch_size`."""
     if source_spec.source not in SOURCES:
-        raise ValueError(
+        raise errors.InputError(
+            'unknown_source',
             f'a view reads the source {source_spec.source!r}; known are '
-            f'{", ".join(SOURCES)}'
+            f'{", ".join(SOURCES)}',
         )
     kind = SOURCES[source_spec.source]
     if isinstance(store, Mixture):
@@ -251,10 +252,11 @@ def heldout_views(
             continue
         capacity = source.capacity(text, **arguments)
         if capacity < 1:
-            raise ValueError(
+            raise errors.InputError(
+                'little_heldout_text',
                 source.too_little.format(
                     tokens=len(text.ids), length=arguments['length']
-                )
+                ),
             )
         batch = capacity if source.whole else min(HELDOUT_BATCH, capacity)
         if source.heldout_sequences:

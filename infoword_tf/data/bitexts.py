@@ -11,6 +11,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from infoword_tf import errors
 from infoword_tf.data import readers, tables
 
 Languages = tuple[str, str]
@@ -53,19 +54,21 @@ class BitextFile(NamedTuple):
             texts = _columns(self.paths[0])
             languages = _in_order(self, texts) if texts[0] else languages
         if not texts[0]:
-            raise ValueError(
+            raise errors.InputError(
+                'no_translations',
                 f'{" and ".join(map(str, self.paths))}: there is no pair of '
-                f'{"-".join(self.languages)}; give others, or leave it out'
+                f'{"-".join(self.languages)}; give others, or leave it out',
             )
         return languages, texts
 
 
-def no_order(path: pathlib.Path, languages: Languages) -> ValueError:
+def no_order(path: pathlib.Path, languages: Languages) -> errors.InputError:
     """Makes the error for a table whose column order is unknown."""
     a, b = languages
-    return ValueError(
+    return errors.InputError(
+        'order_of_columns',
         f'{path}: which of its columns is {a} and which is {b} cannot be told; '
-        f'say so in their order, as {a}-{b}={path} or {b}-{a}={path}'
+        f'say so in their order, as {a}-{b}={path} or {b}-{a}={path}',
     )
 
 
@@ -80,10 +83,11 @@ def check_aligned(
     """Raises ValueError where two files have unequal numbers of lines."""
     if len(texts[0]) != len(texts[1]):
         one, other = paths
-        raise ValueError(
+        raise errors.InputError(
+            'unequal_lines',
             f'{one} has {len(texts[0]):,} lines and {other} {len(texts[1]):,}, '
             f'but a line of one translates that of the other: '
-            f'{_unlike(paths, texts)}; align them again'
+            f'{_unlike(paths, texts)}; align them again',
         )
 
 
@@ -116,9 +120,10 @@ def _columns(path: pathlib.Path) -> list[list[str]]:
         if len(cells) < 2:
             if not cells[0].strip():
                 continue  # a blank line
-            raise ValueError(
+            raise errors.InputError(
+                'one_column_line',
                 f'{path}, line {line}: there is one column; expected a text, a '
-                'tab and its translation'
+                'tab and its translation',
             )
         for column, cell in zip(texts, cells, strict=False):
             column.append(_single(cell))
@@ -133,9 +138,10 @@ def _in_order(file: BitextFile, texts: Sequence[Sequence[str]]) -> Languages:
     for number, column in enumerate(sample, 1):
         filled = [text for text in column if text]
         if 2 * sum(any(map(str.isalpha, x)) for x in filled) < len(filled):
-            raise ValueError(
+            raise errors.InputError(
+                'columns_without_letters',
                 f'{path}: most of column {number} has no letters, but the '
-                'first two columns are the texts; put them first (cut -f2,3)'
+                'first two columns are the texts; put them first (cut -f2,3)',
             )
     if 'en' not in languages:
         return languages
@@ -148,10 +154,11 @@ def _in_order(file: BitextFile, texts: Sequence[Sequence[str]]) -> Languages:
             raise no_order(path, languages)
         return languages[::-1] if is_swapped else languages
     if is_swapped and english[1 - place] > _CHANCE:
-        raise ValueError(
+        raise errors.InputError(
+            'languages_swapped',
             f'{path}: column {2 - place} reads like English, and not like '
             f'{languages[1 - place]}; name the languages in the order of '
-            f'the columns, {"-".join(languages[::-1])}={path}'
+            f'the columns, {"-".join(languages[::-1])}={path}',
         )
     return languages
 

@@ -12,7 +12,7 @@ import pathlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
-from infoword_tf import files
+from infoword_tf import errors, files
 from infoword_tf.data import prepared, pydocs, records, sharded, textfiles
 from infoword_tf.data.documents import Document
 
@@ -91,15 +91,17 @@ def open_corpus(
     kind, _, spec = name.partition(':')
     if kind not in CORPORA:
         known = ', '.join(CORPORA)
-        raise ValueError(
+        raise errors.InputError(
+            'unknown_corpus',
             f'Unknown corpus {name!r}: its kind must be one of {known}. '
             'Files of your own are text:GLOB, for example '
-            "'text:books/**/*.txt'."
+            "'text:books/**/*.txt'.",
         )
     if kind == 'lines' and heldout is None and not whole:
-        raise ValueError(
+        raise errors.InputError(
+            'corpus_without_heldout',
             f'{name} is one text, without a held-out part of its own: '
-            'name held-out files with --heldout=GLOB'
+            'name held-out files with --heldout=GLOB',
         )
     return CORPORA[kind](spec, heldout, cache or files.cache_dir())
 
@@ -126,11 +128,15 @@ def chained(corpora: Sequence[Corpus]) -> Corpus:
 
 def _pydocs(spec: str, heldout: str | None, cache: pathlib.Path) -> Corpus:
     if spec:
-        raise ValueError(f'pydocs takes nothing after a colon, not {spec!r}.')
+        raise errors.InputError(
+            'pydocs_with_colon',
+            f'pydocs takes nothing after a colon, not {spec!r}.',
+        )
     if heldout is not None:
-        raise ValueError(
+        raise errors.InputError(
+            'pydocs_with_heldout',
             f'pydocs has a held-out part of its own: leave out --heldout '
-            f'(here {heldout!r}), which is for text:GLOB.'
+            f'(here {heldout!r}), which is for text:GLOB.',
         )
     folder = pydocs.prepare(cache)
     train, held = (
@@ -178,9 +184,10 @@ def _tfds(spec: str, heldout: str | None, cache: pathlib.Path) -> Corpus:
     for split in filter(None, (train, heldout)):
         prepared.check_split(dataset, split)
     if train == heldout:
-        raise ValueError(
+        raise errors.InputError(
+            'heldout_is_train_split',
             f'tfds:{spec} is trained on its split {train}: --heldout={heldout} '
-            'must name another one'
+            'must name another one',
         )
 
     def every(
@@ -211,16 +218,18 @@ def _tfds(spec: str, heldout: str | None, cache: pathlib.Path) -> Corpus:
 def _store(spec: str, heldout: str | None, cache: pathlib.Path) -> Corpus:
     del cache  # it is prepared
     if heldout is not None:
-        raise ValueError(
+        raise errors.InputError(
+            'store_with_heldout',
             f'store:{spec} has a held-out part of its own: leave out '
-            f'--heldout={heldout}, or prepare the text with it'
+            f'--heldout={heldout}, or prepare the text with it',
         )
     opened = sharded.open_prepared(spec)
 
     def no_text() -> Iterator[Document]:
-        raise ValueError(
+        raise errors.InputError(
+            'store_without_text',
             f'store:{spec} holds tokens and no text, which is needed here; '
-            'name the text itself'
+            'name the text itself',
         )
 
     return Corpus(
@@ -249,10 +258,11 @@ def _files(
     other, heldout_paths, every_heldout = _opened(kind, heldout_spec, field)
     both = {p.resolve() for p in paths} & {p.resolve() for p in heldout_paths}
     if both:
-        raise ValueError(
+        raise errors.InputError(
+            'heldout_files_trained',
             f'{min(both)} and {len(both) - 1} other file(s) match both '
             f'{name} and --heldout={heldout}: what is held out must not '
-            'be trained on. Narrow one of the patterns.'
+            'be trained on. Narrow one of the patterns.',
         )
     key = ' '.join(dict.fromkeys((reader.key, other.key)))
     both = {'train': (reader, paths), 'heldout': (other, heldout_paths)}

@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, NamedTuple, Self
 
 import numpy as np
 
+from infoword_tf import errors
 from infoword_tf.data.source import Source
 from infoword_tf.views.examples import Labelled
 
@@ -276,15 +277,17 @@ class ExampleSource(Source):
         self.stratified = stratified
         sizes = store.sizes
         if store.size < batch_size:
-            raise ValueError(
+            raise errors.InputError(
+                'few_examples',
                 f'there are {store.size:,} examples, but an update takes '
-                f'{batch_size}; lower --batch_size'
+                f'{batch_size}; lower --batch_size',
             )
         longest = int(sizes.max())
         if longest > length * store.texts:
-            raise ValueError(
+            raise errors.InputError(
+                'long_example',
                 f'an example has {longest} tokens, a sequence {length}; raise '
-                '--seq_len'
+                '--seq_len',
             )
         self.width = -(-longest // MULTIPLE) * MULTIPLE
         if not stratified:

@@ -19,7 +19,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from infoword_tf.data.source import Source
+from infoword_tf import errors
+from infoword_tf.data.source import Source, naming
 from infoword_tf.data.store import Store
 
 ROUND = 1024  # updates in which each language has its share, one at least
@@ -130,14 +131,12 @@ class Mixture(NamedTuple):
         for number, (language, store) in enumerate(self.stores.items()):
             # Dropping and drawing by frequency use counts of all languages.
             counts_here = counts * (store.counts.sum() / counts.sum())
-            try:
+            with naming(language):
                 source = kind(
                     store._replace(counts=counts_here),
                     batch_size=int(sizes[number]), seed=seed + number,
                     **arguments,
                 )  # fmt: skip
-            except ValueError as error:
-                raise ValueError(f'{language}: {error}') from None
             sources.append(source)
         kind.unify_shapes(sources)
         return sources
@@ -179,9 +178,10 @@ class MixedRows:
         each = 1 + bool(arguments.get('both_directions'))
         units, languages = batch_size // each, len(mixture.stores)
         if units < languages:
-            raise ValueError(
+            raise errors.InputError(
+                'few_sequences_for_languages',
                 f'a batch has {batch_size} sequences for {languages} '
-                f'languages, each of which needs {each}; raise --batch_size'
+                f'languages, each of which needs {each}; raise --batch_size',
             )
         sizes = apportion(units, mixture.shares) * each
         sizes[-1] += batch_size - units * each

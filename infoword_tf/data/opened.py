@@ -24,7 +24,7 @@ from infoword_tf.data import store as stores
 from infoword_tf.data.corpora import Corpus
 from infoword_tf.data.mixture import Mixture, shares
 from infoword_tf.data.store import Store
-from infoword_tf.errors import UsageError
+from infoword_tf.errors import InputError, UsageError
 
 
 class OpenedText(NamedTuple):
@@ -77,18 +77,21 @@ def choose_tokenizer(choices: TextChoices) -> str:
         needed = kind  # as any file of one word a line
     if kind not in (None, needed):
         raise UsageError(
+            'other_tokenizer',
             f'--tokenizer={kind}: --vocab={vocab} is for {needed} (the names '
             'of SentencePiece models end in .model, those of byte pairs in '
-            '.json, those of words in words.txt); leave out one of the two'
+            '.json, those of words in words.txt); leave out one of the two',
         )
     if choices.vocab_size is not None:
         raise UsageError(
+            'vocab_and_size',
             f'--vocab_size={choices.vocab_size} is for a vocabulary that is '
-            f'learned, not for --vocab={vocab}; leave out one of the two'
+            f'learned, not for --vocab={vocab}; leave out one of the two',
         )
     if says_all and choices.lower_case is not None:
         raise UsageError(
-            f'--lower_case is decided by --vocab={vocab}; leave it out'
+            'vocab_decides_case',
+            f'--lower_case is decided by --vocab={vocab}; leave it out',
         )
     return needed
 
@@ -107,17 +110,19 @@ def open_corpora(
     heldout = by_language(choices.heldout, names)
     if not names:
         raise UsageError(
-            '--corpus is missing: name a text, as --corpus=text:GLOB'
+            'missing_corpus',
+            '--corpus is missing: name a text, as --corpus=text:GLOB',
         )
     for language, pattern in heldout.items():
         if language not in names:
             listed = ', '.join(filter(None, names))
             raise UsageError(
+                'heldout_language',
                 f'--heldout={language}={pattern}: no --corpus has this '
                 f'language; there is {listed or "none"}'
                 if language
                 else f'--heldout={pattern}: of which language? There are '
-                f'{listed}: --heldout=LANGUAGE={pattern}'
+                f'{listed}: --heldout=LANGUAGE={pattern}',
             )
     return {
         language: corpora.open_corpus(name, heldout.get(language), cache)
@@ -138,8 +143,9 @@ def weights_of(choices: TextChoices) -> dict[str, float]:
         if name not in names or '' in names:
             listed = ', '.join(filter(None, names))
             raise UsageError(
+                'weight_of_no_corpus',
                 f'--corpus_weights={entry}: no --corpus has this name; there '
-                f'is {listed or "none, as --corpus=web=text:GLOB"}'
+                f'is {listed or "none, as --corpus=web=text:GLOB"}',
             )
         try:
             weights[name] = float(number)
@@ -147,13 +153,15 @@ def weights_of(choices: TextChoices) -> dict[str, float]:
             weights[name] = 0.0
         if not 0 < weights[name] < math.inf:
             raise UsageError(
+                'bad_corpus_weight',
                 f'--corpus_weights={entry}: give a name and a number above 0, '
-                'as web=3'
+                'as web=3',
             )
     if weights and (lacking := sorted(set(names) - set(weights))):
         raise UsageError(
+            'corpus_without_weight',
             f'--corpus_weights={",".join(choices.corpus_weights)}: '
-            f'{", ".join(lacking)} has none; give each --corpus one'
+            f'{", ".join(lacking)} has none; give each --corpus one',
         )
     return weights
 
@@ -193,9 +201,10 @@ def open_tokenizer(
     if learned.exists():
         # Vocabularies of older versions have no digest.
         if digest.exists() and digest.read_text() != files.digest_of(learned):
-            raise ValueError(
+            raise InputError(
+                'damaged_vocabulary',
                 f'{learned} is damaged: its bytes are not those that were '
-                'written; delete it and run again'
+                'written; delete it and run again',
             )
         return kind.read(learned, lower_case)
     began = time.monotonic()
@@ -314,8 +323,9 @@ def prepared_tokenizer(
     for name in ('tokenizer', 'vocab', 'vocab_size', 'lower_case'):
         if getattr(choices, name) is not None:
             raise UsageError(
+                'store_decides_vocab',
                 f'--{name} was decided when {prepared[0].folder} was prepared; '
-                'leave it out'
+                'leave it out',
             )
     return prepared[0].tokenizer()
 
@@ -326,10 +336,11 @@ def _stores(
     """Opens training and held-out store; tokenizes at the first use."""
     if corpus.store is not None:
         if corpus.store.index['identity'] != identity_of(tokenizer):
-            raise ValueError(
+            raise InputError(
+                'store_other_vocabulary',
                 f'{corpus.name} was prepared with another vocabulary than '
                 'that of the weights, or of the other texts; prepare it with '
-                'that one (--vocab)'
+                'that one (--vocab)',
             )
         return corpus.store.stores(tokenizer)
     key = '\n'.join(

@@ -21,6 +21,7 @@ import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
+from infoword_tf import errors
 from infoword_tf.data import readers, records, tables
 
 # Kinds of cells.
@@ -140,7 +141,7 @@ def _roles_of(
                 nested.append((name, _size(value)))
         sizes.add(tuple(nested))
     if not kinds:
-        raise ValueError(f'{path} is empty')
+        raise tables.empty(path)
     if columns:
         for name in columns:
             tables.column_of(tables.Table(path, tuple(kinds), iter(())), name)
@@ -150,11 +151,12 @@ def _roles_of(
     for name in (a, *b, *others):
         wrong = {OTHER} if name != a else {OTHER, LIST, PASSAGES}
         for where in (kinds[name][x] for x in wrong & kinds[name].keys()):
-            raise ValueError(
+            raise errors.InputError(
+                'pair_cell_no_text',
                 f'{where}: the column {name!r} holds '
                 + ('a list or an object; a is one text' if name == a else
                    'neither a text nor a list of texts (nor passages, each '
-                   f'with {PASSAGE!r}, and {SELECTED!r} of 0 or 1)')
+                   f'with {PASSAGE!r}, and {SELECTED!r} of 0 or 1)'),
             )  # fmt: skip
     lists = frozenset(x for x in others if kinds[x].keys() & {LIST, PASSAGES})
     # A cell of such a column may be a single text too.
@@ -207,10 +209,11 @@ def _names(
         if not _INDEX.fullmatch(name):
             tables.column_of(table, name)  # raises, for copies too
     if not columns and tables.lacks_names(_without_index(table)):
-        raise ValueError(
+        raise errors.InputError(
+            'header_reads_like_pair',
             f'{path}: the first line reads like a pair; let it name the '
             'columns, such as anchor,positive,negative, or say with '
-            f'--pair_columns={",".join(table.names[:2])} that it does'
+            f'--pair_columns={",".join(table.names[:2])} that it does',
         )
     return table.names
 
@@ -257,10 +260,11 @@ def _by_name(
     negatives = [name for name in either if _NEGATIVE.fullmatch(name)]
     by_name = bool(passages) or any(x in lists for x in (*b, *negatives))
     if lists and not by_name:
-        raise ValueError(
+        raise errors.InputError(
+            'unnamed_lists',
             f'{kinds[lists[0]][LIST]}: the column {lists[0]!r} holds lists, '
             'and its name says neither positives nor negatives; name a, b and '
-            'negatives, as --pair_columns=query,positives,negatives'
+            'negatives, as --pair_columns=query,positives,negatives',
         )
     about = _ABOUT - ({'source'} if 'target' in kinds else set())
     free = [x for x in texts if x not in (*b, *negatives)]
@@ -284,7 +288,7 @@ def _by_name(
 
 def _too_few(
     path: str, texts: Sequence[str], others: Sequence[str]
-) -> ValueError:
+) -> errors.InputError:
     """Makes the error for a table without two columns of texts."""
     how_many = (
         'no column of texts',
@@ -292,9 +296,10 @@ def _too_few(
         f'no column of a besides {_listed(texts)}',
     )[min(len(texts), 2)]
     rest = f' (no texts are in {_listed(others)})' if others else ''
-    return ValueError(
+    return errors.InputError(
+        'few_text_columns',
         f'{path} has {how_many}{rest}: a pair is two, and further ones are '
-        'negatives; name them with --pair_columns'
+        'negatives; name them with --pair_columns',
     )
 
 

@@ -31,6 +31,7 @@ from typing import NamedTuple, Self
 
 import numpy as np
 
+from infoword_tf import errors
 from infoword_tf.data import store as stores
 from infoword_tf.data.order import visited
 from infoword_tf.data.passages import count_sentences
@@ -89,20 +90,22 @@ class PairSource(Source):
         self.documents = np.nonzero(sentences > 1)[0]
         self.single = len(sentences) - len(self.documents)
         if len(self.documents) < 2:
-            raise ValueError(
+            raise errors.InputError(
+                'few_documents_for_pairs',
                 f'{len(self.documents)} of {len(sentences):,} documents have '
                 'two sentences, but pairs take two such documents; give more '
-                'text, with a blank line between documents'
+                'text, with a blank line between documents',
             )
         # By document, the number of its first pair; one more entry: the end.
         self.numbers = np.concatenate(
             [[0], np.cumsum(_visits(store, self.documents, length - 1))]
         )
         if self.numbers[-1] < batch_size:
-            raise ValueError(
+            raise errors.InputError(
+                'few_sentence_pairs',
                 f'the text has {self.numbers[-1]:,} pairs of sentences, but a '
                 f'batch takes {batch_size}; give more text, or lower '
-                '--batch_size'
+                '--batch_size',
             )
         self.packed, self.pairs, self.slots = packed, batch_size, 1
         if packed:

@@ -13,6 +13,7 @@ from collections.abc import Iterable, Sequence
 
 import numpy as np
 
+from infoword_tf import errors
 from infoword_tf.data import bitexts, documents, readers, textfiles
 from infoword_tf.data.bitexts import BitextFile, Languages
 from infoword_tf.data.text_pairs import Columns, PairCorpus, fingerprint_of
@@ -71,19 +72,21 @@ def _languages(*both: Sequence[BitextFile]) -> list[Languages]:
     paths, heldout_paths = ({path.resolve() for x in files for path in x.paths}
                             for files in both)  # fmt: skip
     if same := paths & heldout_paths:
-        raise ValueError(
+        raise errors.InputError(
+            'parallel_file_twice',
             f'{min(same)} matches both {TRAIN} and {HELDOUT}; what is held out '
-            'is not trained on: narrow one of them'
+            'is not trained on: narrow one of them',
         )
     known, measured = (sorted({tuple(sorted(file.languages)) for file in files})
                        for files in both)  # fmt: skip
     for languages in measured:
         if languages not in known:
-            raise ValueError(
+            raise errors.InputError(
+                'heldout_languages_unknown',
                 f'{HELDOUT} has translations of {"-".join(languages)}, but '
                 f'those that are trained on are of '
                 f'{", ".join(map("-".join, known))}; leave them out, or name '
-                f'some of {"-".join(languages)} with {TRAIN}'
+                f'some of {"-".join(languages)} with {TRAIN}',
             )
     return known
 
@@ -130,11 +133,12 @@ def read(
                 if _key(pair[0]) not in a and _key(pair[1]) not in b]
         gone = len(group.pairs) - len(left)
         if not left:
-            raise ValueError(
+            raise errors.InputError(
+                'parallel_all_heldout',
                 f'{TRAIN}={" ".join(patterns)}: of {"-".join(which)} nothing '
                 f'is left to train on, because a text of each of its {gone:,} '
                 f'pairs is held out; give more pairs, or name others with '
-                f'{HELDOUT}'
+                f'{HELDOUT}',
             )
         group.pairs.clear()
         columns.append(_columns(which, left, patterns, group.empty))
@@ -175,11 +179,12 @@ def _gather(
             group.add(pair, drop_equal)
     for languages, group in sorted(gathered.items()):
         if not group.pairs:
-            raise ValueError(
+            raise errors.InputError(
+                'no_whole_translation',
                 f'{flag}={" ".join(patterns)}: no pair of '
                 f'{"-".join(languages)} has two texts'
                 f'{" that differ" if group.equal else ""}; give others, or '
-                'leave them out'
+                'leave them out',
             )
     return gathered
 
@@ -240,9 +245,10 @@ def _files_of(value: str, flag: str) -> list[BitextFile]:
         languages = _two((code_of(match[1]), code_of(match[2])), where)
         pattern = match[3]
     elif re.match(r'\w+-\w+=', value):
-        raise ValueError(
+        raise errors.InputError(
+            'languages_without_codes',
             f'{where}: languages are named by their codes, as in '
-            f'{flag}=en-de=FILE'
+            f'{flag}=en-de=FILE',
         )
     if '{' in pattern or '}' in pattern:
         return _aligned(pattern, languages, flag, where)
@@ -252,9 +258,10 @@ def _files_of(value: str, flag: str) -> list[BitextFile]:
 
 def _two(languages: Languages, where: str) -> Languages:
     if languages[0] == languages[1]:
-        raise ValueError(
+        raise errors.InputError(
+            'one_language_twice',
             f'{where}: translations are of two languages, and both are '
-            f'{languages[0]}; name two, or leave them out'
+            f'{languages[0]}; name two, or leave them out',
         )
     return languages
 
@@ -265,21 +272,24 @@ def _aligned(
     """Finds the aligned files of a pattern with braces."""
     match = _BRACES.fullmatch(pattern)
     if match is None:
-        raise ValueError(
+        raise errors.InputError(
+            'wrong_braces',
             f'{where}: expected one pair of braces with two languages, as in '
-            f'{flag}=train.{{de,en}}'
+            f'{flag}=train.{{de,en}}',
         )
     before, *ends, after = match.groups()
     codes = tuple(map(known_code, ends))
     if languages is None and None in codes:
-        raise ValueError(
+        raise errors.InputError(
+            'unknown_language_code',
             f'{where}: {ends[codes.index(None)]!r} is the code of no known '
-            f'language; say which it is as {flag}=LL-LL={pattern}'
+            f'language; say which it is as {flag}=LL-LL={pattern}',
         )
     if languages not in (None, codes) and None not in codes:
-        raise ValueError(
+        raise errors.InputError(
+            'contradictory_languages',
             f'{where} says {"-".join(languages)} before the braces and '
-            f'{"-".join(codes)} in them; leave out what is wrong'
+            f'{"-".join(codes)} in them; leave out what is wrong',
         )
     languages = languages or _two(codes, where)
     first, second = (f'{before}{end}{after}' for end in ends)
@@ -295,17 +305,19 @@ def _aligned(
         ]
         other = next((x for x in others if x in names), None)
         if other is None:
-            raise ValueError(
+            raise errors.InputError(
+                'missing_neighbour',
                 f'{where}: {path} has no neighbour {others[0]}; give both '
-                'files, or narrow the pattern'
+                'files, or narrow the pattern',
             )
         names.remove(other)
         paths = pathlib.Path(path), pathlib.Path(other)
         files.append(BitextFile(paths, languages))
     if names:
-        raise ValueError(
+        raise errors.InputError(
+            'file_without_neighbour',
             f'{where}: {min(names)} has no neighbour among {first}; give both '
-            'files, or narrow the pattern'
+            'files, or narrow the pattern',
         )
     return files
 
@@ -315,11 +327,12 @@ def _table(
 ) -> BitextFile:
     """Checks a file of two columns, whose name may say the languages."""
     if not readers.unpacked(path).lower().endswith(TABLES):
-        raise ValueError(
+        raise errors.InputError(
+            'unreadable_parallel_name',
             f'{where}: the name of {path} does not tell how to read it, since '
             f'it ends in none of {", ".join(TABLES)} (docs/preparing.md makes '
             'one of .po, .mo and .tmx); two aligned files are named in quotes, '
-            f"as {flag}='x.{{de,en}}'"
+            f"as {flag}='x.{{de,en}}'",
         )
     if languages is not None:
         return BitextFile((path,), languages)
@@ -330,9 +343,10 @@ def _table(
         and codes[0] != codes[1]
     }
     if len(candidates) != 1:
-        raise ValueError(
+        raise errors.InputError(
+            'unnamed_languages',
             f'{path}: its name does not tell its two languages; say those of '
-            f'its first two columns, as in {flag}=en-de={path}'
+            f'its first two columns, as in {flag}=en-de={path}',
         )
     (languages,) = candidates
     if 'en' not in languages:

@@ -9,6 +9,7 @@ from typing import Self
 
 import numpy as np
 
+from infoword_tf import errors
 from infoword_tf.data import store as stores
 from infoword_tf.data.order import items_of, visited
 from infoword_tf.data.source import Source
@@ -59,10 +60,11 @@ class DocumentSource(Source):
         self.documents = np.nonzero(sentences > 1)[0]
         self.single = len(sentences) - len(self.documents)
         if len(self.documents) < batch_size:
-            raise ValueError(
+            raise errors.InputError(
+                'few_documents',
                 f'{len(self.documents):,} of {len(sentences):,} documents '
                 f'have two sentences, but a batch takes {batch_size}; give '
-                'more text, or lower --batch_size'
+                'more text, or lower --batch_size',
             )
         self.block = items_of(
             shuffle_block, len(self.documents), len(store.ids)

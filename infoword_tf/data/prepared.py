@@ -12,6 +12,7 @@ import re
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, NamedTuple
 
+from infoword_tf import errors
 from infoword_tf.data import documents
 from infoword_tf.data.documents import Document
 from infoword_tf.data.textfiles import LONGEST
@@ -44,9 +45,10 @@ def parse(spec: str, rest: str) -> tuple[str, str | None]:
     """Splits `NAME[/CONFIG][:VERSION][:rest]`; ValueError: no name."""
     match = _SPEC.fullmatch(spec)
     if match is None:
-        raise ValueError(
+        raise errors.InputError(
+            'wrong_tfds_name',
             f'tfds:{spec} is no name: expected tfds:NAME[/CONFIG][:{rest}], '
-            'for example tfds:glue/rte'
+            'for example tfds:glue/rte',
         )
     return match['name'], match['rest']
 
@@ -61,28 +63,33 @@ def open_prepared(name: str) -> TfdsDataset:
     try:
         import tensorflow_datasets as tfds
     except Exception as error:  # also where it does not fit TensorFlow
-        raise ValueError(
+        raise errors.InputError(
+            'no_tensorflow_datasets',
             f'tfds:{name} needs tensorflow-datasets, which does not import '
-            f'({error}): `pip install tensorflow-datasets`'
+            f'({error}): `pip install tensorflow-datasets`',
         ) from error
     try:
         builder = tfds.builder(name)
     except tfds.core.DatasetNotFoundError:
         known = tfds.list_builders(with_community_datasets=False)
-        raise ValueError(
+        raise errors.InputError(
+            'unknown_tfds_name',
             f'tfds:{name}: tensorflow-datasets has no data set of this name'
-            + _nearest(name.split('/')[0].split(':')[0], known)
+            + _nearest(name.split('/')[0].split(':')[0], known),
         ) from None
     except (ValueError, AssertionError) as error:
         # Of the pages of the message the first line says what is wrong.
         why = str(error).split('\n')[0].split('. ')[0]
-        raise ValueError(f'tfds:{name} cannot be opened ({why})') from None
+        raise errors.InputError(
+            'tfds_cannot_open', f'tfds:{name} cannot be opened ({why})'
+        ) from None
     if not (builder.data_path / 'dataset_info.json').exists():
-        raise ValueError(
+        raise errors.InputError(
+            'tfds_never_prepared',
             f'tfds:{name} was never prepared: {builder.data_path} is not '
             'there. Prepare it once by `python -c "import tensorflow_datasets '
             f"as tfds; tfds.builder('{name}').download_and_prepare()\"`, or "
-            'name the folder that holds it with TFDS_DATA_DIR'
+            'name the folder that holds it with TFDS_DATA_DIR',
         )
     # Sorted, since TFDS lists features in another order each time.
     features = dict(sorted(_flat(builder.info.features)))
@@ -108,9 +115,10 @@ def _flat(features: Any, path: str = '') -> Iterator[tuple[str, Any]]:
 def check_split(prepared: TfdsDataset, split: str) -> None:
     """Raises ValueError where the data set has no split of a name."""
     if split not in prepared.splits:
-        raise ValueError(
+        raise errors.InputError(
+            'unknown_tfds_split',
             f'{prepared.name} has no split {split!r}: it has '
-            f'{", ".join(prepared.splits)}'
+            f'{", ".join(prepared.splits)}',
         )
 
 
@@ -193,9 +201,10 @@ def text_of(value: bytes, where: str) -> str:
     try:
         return value.decode()
     except UnicodeDecodeError as error:
-        raise ValueError(
+        raise errors.InputError(
+            'tfds_not_utf8',
             f'{where} is not UTF-8: byte 0x{value[error.start]:02x} at offset '
-            f'{error.start:,} ({error.reason})'
+            f'{error.start:,} ({error.reason})',
         ) from None
 
 
@@ -216,21 +225,24 @@ def text_feature(prepared: TfdsDataset, path: str | None) -> str:
         if np.dtype(feature.np_dtype).kind in 'OSU'
     ]
     if not texts:
-        raise ValueError(
+        raise errors.InputError(
+            'tfds_without_text',
             f'{prepared.name} has no text feature: its features are '
-            f'{", ".join(sorted(prepared.builder.info.features))}'
+            f'{", ".join(sorted(prepared.builder.info.features))}',
         )
     if path is not None and path not in texts:
-        raise ValueError(
+        raise errors.InputError(
+            'unknown_tfds_feature',
             f'{prepared.name} has no text feature {path!r}: it has '
-            f'{", ".join(texts)}'
+            f'{", ".join(texts)}',
         )
     if path is None and 'text' in texts:
         return 'text'
     if path is None and len(texts) > 1:
-        raise ValueError(
+        raise errors.InputError(
+            'several_tfds_features',
             f'{prepared.name} has several text features: name one of '
-            f'{", ".join(texts)} after a colon, {prepared.name}:{texts[0]}'
+            f'{", ".join(texts)} after a colon, {prepared.name}:{texts[0]}',
         )
     return path or texts[0]
 

@@ -14,6 +14,8 @@ import zlib
 from collections.abc import Callable, Iterator
 from typing import BinaryIO
 
+from infoword_tf import errors
+
 PACKED = {'.gz': 'gzip', '.zst': 'zstd'}  # endings, and programs that test them
 LONGEST = 1 << 26  # bytes of a line; a binary file may have no line end
 _BLOCK = 1 << 18  # bytes that are read at once
@@ -34,11 +36,12 @@ def opened(path: pathlib.Path) -> Iterator[BinaryIO]:
             yield stream
     except (EOFError, OSError, zlib.error) as error:
         check_system(error)
-        raise ValueError(
+        raise errors.InputError(
+            'file_not_whole',
             f'{path} is not a whole {program} file ({error}). It may have been '
             f'cut off while it was copied: check it by `{program} -t`, and '
             'fetch it again; a file that is not compressed must not end in '
-            f'{path.suffix}.'
+            f'{path.suffix}.',
         ) from None
 
 
@@ -101,9 +104,10 @@ def lines(
         try:
             yield from iter(lambda: text.readline(cut or LONGEST), '')
         except UnicodeDecodeError as error:
-            raise ValueError(
+            raise errors.InputError(
+                'broken_utf16',
                 f'{path} begins as UTF-16 and does not go on so '
-                f'({error.reason}). Convert the file to UTF-8.'
+                f'({error.reason}). Convert the file to UTF-8.',
             ) from None
 
 
@@ -132,11 +136,12 @@ def lines_of(
         except UnicodeDecodeError as error:
             bad = error.start
             where = line_at(begin, number + data[:bad].count(b'\n'))
-            raise ValueError(
+            raise errors.InputError(
+                'file_not_utf8',
                 f'{path}, {where} is not UTF-8: byte 0x{data[bad]:02x} at '
                 f'offset {offset + bad:,} of the text ({error.reason}). '
                 'Convert the file first, for example by `iconv -f LATIN1 -t '
-                'UTF-8`.'
+                'UTF-8`.',
             ) from None
         if offset == 0:
             text = text.removeprefix('\ufeff')
@@ -161,9 +166,10 @@ def lines_of(
         line = block[whole:] + read(stream.readline, most - len(block) + whole)
         while len(line) >= most and not line.endswith(b'\n'):
             if cut is None:
-                raise ValueError(
+                raise errors.InputError(
+                    'long_line',
                     f'{path}, {line_at(begin, number)} is longer than '
-                    f'{most >> 20} MB; give a file with one record a line'
+                    f'{most >> 20} MB; give a file with one record a line',
                 )
             size = _last_break(line)
             yield decoded(line[:size])

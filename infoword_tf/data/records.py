@@ -14,6 +14,7 @@ import pathlib
 from collections.abc import Callable, Generator, Iterator, Sequence
 from typing import Any
 
+from infoword_tf import errors
 from infoword_tf.data import readers, textfiles
 from infoword_tf.data.documents import Document
 from infoword_tf.data.textfiles import Chunk
@@ -51,7 +52,9 @@ def read_jsonl(
             record, fault = None, f'no JSON ({reason})'
         if not isinstance(record, dict):
             where = readers.line_at(begin, number)
-            raise ValueError(f'{path}, {where}: {fault}')
+            raise errors.InputError(
+                'no_json_object', f'{path}, {where}: {fault}'
+            )
         yield number, record
 
 
@@ -126,8 +129,9 @@ def read_columns(
     ) as error:  # fmt: skip
         readers.check_system(error)
         why = str(error).partition('\n')[0]
-        raise ValueError(
-            f'{where} cannot be read as Parquet or Arrow ({why})'
+        raise errors.InputError(
+            'damaged_columns',
+            f'{where} cannot be read as Parquet or Arrow ({why})',
         ) from None
 
 
@@ -171,9 +175,10 @@ def _value(record: dict[str, Any], field: str, where: str) -> Any:
     except (KeyError, TypeError):
         listed = list(itertools.islice(_paths(record), _SHOWN + 1))
         listed[_SHOWN:] = ['...'] * (len(listed) > _SHOWN)
-        raise ValueError(
+        raise errors.InputError(
+            'unknown_field',
             f'{where}: there is no field {field!r}; there are '
-            f'{", ".join(listed) or "none"}'
+            f'{", ".join(listed) or "none"}',
         ) from None
     return value
 
@@ -190,7 +195,10 @@ def split_spec(spec: str, field: str = FIELD) -> tuple[str, str]:
     """Splits GLOB[:FIELD] at the last colon; `field` is the default."""
     pattern, colon, named = spec.rpartition(':')
     if colon and not (pattern and named):
-        raise ValueError(f'{spec}: expected GLOB and FIELD around the last :')
+        raise errors.InputError(
+            'wrong_glob_and_field',
+            f'{spec}: expected GLOB and FIELD around the last :',
+        )
     return (pattern, named) if colon else (spec, field)
 
 
@@ -209,10 +217,11 @@ class Records(textfiles.Files):
         folder = pathlib.Path(pattern).expanduser()
         if (folder / 'dataset_dict.json').exists():
             splits = sorted(x.name for x in folder.iterdir() if x.is_dir())
-            raise ValueError(
+            raise errors.InputError(
+                'several_splits',
                 f'{pattern} has the splits {", ".join(splits)}: name one, as '
                 f'arrow:{pattern}/{splits[-1] if splits else "train"}, and '
-                'another one with --heldout'
+                'another one with --heldout',
             )
         if self.kind == 'arrow' and folder.is_dir():
             pattern = f'{glob.escape(str(folder))}/data-*.arrow'
@@ -257,9 +266,10 @@ class Records(textfiles.Files):
                 where = f'{path}, {readers.line_at(chunk.begin, number)}'
             text = _value(record, self.field, where)
             if not isinstance(text, str | None):
-                raise ValueError(
+                raise errors.InputError(
+                    'field_no_string',
                     f'{where}: the field {self.field!r} is no string, but '
-                    f'{repr(text)[:_LETTERS]}'
+                    f'{repr(text)[:_LETTERS]}',
                 )
             if not text or text.isspace():
                 empty += 1

@@ -12,6 +12,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from infoword_tf import errors
 from infoword_tf.data import store as stores
 from infoword_tf.data.examples import ExampleSource
 from infoword_tf.data.store import Store
@@ -52,9 +53,10 @@ class StoreSentences(NamedTuple):
         """
         around = len(store.prompt) + 2
         if around >= length:
-            raise ValueError(
+            raise errors.InputError(
+                'prompt_fills_sequence',
                 f'--seq_len={length} has no room for a sentence: the prompt of '
-                f'--init, [CLS] and [SEP] are {around} tokens; raise it'
+                f'--init, [CLS] and [SEP] are {around} tokens; raise it',
             )
         begins = np.concatenate(list(stores.sentence_starts(store)))
         # A sentence ends where the next begins, or before a document's [SEP].
@@ -157,9 +159,10 @@ class SentenceSource(ExampleSource):
         """
         sentences = StoreSentences.of(store, length, copies, repeat)
         if sentences.size < batch_size:
-            raise ValueError(
+            raise errors.InputError(
+                'few_sentences',
                 f'the text has {sentences.size:,} sentences, but a batch takes '
-                f'{batch_size}; give more text, or lower --batch_size'
+                f'{batch_size}; give more text, or lower --batch_size',
             )
         if not stratified:
             random = np.random.default_rng([seed, 7])

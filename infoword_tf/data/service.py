@@ -23,7 +23,7 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from infoword_tf import views
+from infoword_tf import errors, views
 
 SERVICE, METHOD = 'infoword_tf.Batches', 'Make'
 STEPS = 1 << 40  # more than any run has
@@ -152,15 +152,17 @@ class Service:
         except self._error as error:
             reason = ' '.join((error.details() or 'no words').split())
             if error.code() == self._wrong:
-                raise ValueError(
-                    f'--data_service={address}: {reason}'
+                raise errors.InputError(
+                    'service_refuses',
+                    f'--data_service={address}: {reason}',
                 ) from None
             self._lost(address, reason)
             return None
         if answer[:_DIGEST] != self.identity:
-            raise ValueError(
+            raise errors.InputError(
+                'service_other_run',
                 f'--data_service={address} makes batches of another run; start '
-                'it with the flags of this one, on the same text'
+                'it with the flags of this one, on the same text',
             )
         crc, data = answer[_DIGEST : _DIGEST + _CRC], answer[_DIGEST + _CRC :]
         if int.from_bytes(crc, 'little') != zlib.crc32(data):

@@ -21,6 +21,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from infoword_tf import errors
 from infoword_tf.config import TokenizerConfig
 from infoword_tf.data import store as stores
 from infoword_tf.data.store import Store, crc
@@ -82,8 +83,9 @@ class ShardedArray:
                 elif crc(path) != getattr(shard, self.file):
                     fault = 'damaged: its bytes are not those that were written'
                 if fault is not None:
-                    raise ValueError(
-                        f'{path} is {fault}; {_remedy(self.folder.parent)}'
+                    raise errors.InputError(
+                        'shard_damaged',
+                        f'{path} is {fault}; {_remedy(self.folder.parent)}',
                     )
                 self.opened[number] = np.memmap(path, self.dtype, 'r')
             return self.opened[number]
@@ -156,9 +158,10 @@ class PreparedStore(NamedTuple):
         """Returns the path of a file after a check of all bytes."""
         path = self.folder / name
         if not path.is_file() or crc(path) != self.index['files'][name]:
-            raise ValueError(
+            raise errors.InputError(
+                'store_file_damaged',
                 f'{path} is missing or damaged: its bytes are not those that '
-                f'were written; {_remedy(self.folder)}'
+                f'were written; {_remedy(self.folder)}',
             )
         return path
 
@@ -200,28 +203,32 @@ def open_prepared(folder: str | pathlib.Path) -> PreparedStore:
             version.
     """
     if '://' in str(folder):
-        raise ValueError(
+        raise errors.InputError(
+            'store_not_here',
             f'store:{folder} is no folder of this machine; copy it here '
-            '(gsutil, rclone) or mount it (gcsfuse), and name that folder'
+            '(gsutil, rclone) or mount it (gcsfuse), and name that folder',
         )
     folder = pathlib.Path(folder).expanduser()
     path = folder / INDEX
     if not path.is_file():
-        raise ValueError(
+        raise errors.InputError(
+            'store_not_prepared',
             f'store:{folder} is no prepared text: there is no {INDEX}; make '
             'one with `python -m infoword_tf.prepare`, or run the same '
-            'command again if it was stopped'
+            'command again if it was stopped',
         )
     try:
         index = json.loads(path.read_bytes())
         version = index['version']
     except (ValueError, KeyError, TypeError, RecursionError) as error:
-        raise ValueError(
-            f'{path} is damaged ({error}); {_remedy(folder)}'
+        raise errors.InputError(
+            'store_index_damaged',
+            f'{path} is damaged ({error}); {_remedy(folder)}',
         ) from error
     if version != VERSION:
-        raise ValueError(
+        raise errors.InputError(
+            'store_other_version',
             f'{path} is of version {version}, and this reads {VERSION}; '
-            f'{_remedy(folder)}'
+            f'{_remedy(folder)}',
         )
     return PreparedStore(folder, index)

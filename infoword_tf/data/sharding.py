@@ -22,7 +22,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from infoword_tf import files
+from infoword_tf import errors, files
 from infoword_tf.data import corpora, opened, sharded, textfiles
 from infoword_tf.data import store as stores
 from infoword_tf.data.documents import Document
@@ -53,10 +53,11 @@ class Job(NamedTuple):
         """Opens the text; ValueError: changed since the job began."""
         corpus = corpora.open_corpus(self.corpus, self.heldout)
         if corpus.fingerprint != self.text:
-            raise ValueError(
+            raise errors.InputError(
+                'corpus_changed',
                 f'{self.corpus} has changed while it was read, or '
                 f'{self.output} lies among its files; leave the text alone, or '
-                f'name another --output, delete {self.output} and run again'
+                f'name another --output, delete {self.output} and run again',
             )
         return corpus
 
@@ -137,10 +138,11 @@ def finish(job: Job, count: int, decisive: Mapping[str, Any]) -> dict[str, Any]:
     )  # fmt: skip
     for folders, kind in ((train, 'training'), (held, 'held-out')):
         if not folders:
-            raise ValueError(
+            raise errors.InputError(
+                'store_without_documents',
                 f'{job.corpus} has no {kind} documents; give more text, or '
                 'name held-out files with --heldout (and another --output, or '
-                f'delete {job.output})'
+                f'delete {job.output})',
             )
     job.open()  # raises if the text has changed
     learned, heldout = tokenizer(job), job.output / HELDOUT

@@ -1,10 +1,21 @@
 """The contract of sources of text: a global batch for every step."""
 
 import abc
-from collections.abc import Mapping, Sequence
+import contextlib
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, ClassVar, Self
 
+from infoword_tf import errors
 from infoword_tf.data.store import Store
+
+
+@contextlib.contextmanager
+def naming(name: str) -> Iterator[None]:
+    """Puts the name of a text before the message of an error."""
+    try:
+        yield
+    except errors.InputError as error:
+        raise errors.InputError(error.id, f'{name}: {error}') from None
 
 
 class Source(abc.ABC):

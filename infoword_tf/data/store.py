@@ -18,6 +18,7 @@ import errno
 import fcntl
 import itertools
 import json
+import operator
 import os
 import pathlib
 import shutil
@@ -28,7 +29,7 @@ from typing import Any, BinaryIO, NamedTuple
 
 import numpy as np
 
-from infoword_tf import files
+from infoword_tf import errors, files
 from infoword_tf import progress as shown
 from infoword_tf.data.documents import Document, split_at_unknown
 
@@ -94,31 +95,33 @@ def open_store(path: str | pathlib.Path, tokenizer: Any) -> Store:
     name_read = META
     try:
         meta = json.loads((path / name_read).read_text())
-        dtype, tokens = np.dtype(_DTYPES[meta['dtype']]), meta['tokens']
-        if not isinstance(tokens, int):
-            raise ValueError(f'tokens are {tokens}')
+        dtype = np.dtype(_DTYPES[meta['dtype']])
+        tokens = operator.index(meta['tokens'])
         sums = dict(meta.get(SUMS, {}))  # stores of older code have none
         name_read = 'documents.npy'
         documents = files.read_integers(path / name_read)
         name_read = 'counts.npy'
         counts = files.read_integers(path / name_read)
     except (OSError, ValueError, EOFError, *_DAMAGED) as error:
-        raise ValueError(
+        raise errors.InputError(
+            'tokens_cannot_be_read',
             f'{path} is no whole token store: {name_read} cannot be read '
-            f'({error}); delete the folder and run again'
+            f'({error}); delete the folder and run again',
         ) from error
     for name, size in (('ids', dtype.itemsize), ('flags', 1)):
         file = path / f'{name}.bin'
         if not file.is_file() or file.stat().st_size != size * tokens:
-            raise ValueError(
+            raise errors.InputError(
+                'tokens_cut',
                 f'{file} is cut or missing, or {META} is damaged; delete '
-                f'{path} and run again'
+                f'{path} and run again',
             )
     for name, value in sums.items():
         if crc(path / name) != value:
-            raise ValueError(
+            raise errors.InputError(
+                'tokens_damaged',
                 f'{path / name} is damaged: its bytes are not those that were '
-                f'written; delete {path} and run again'
+                f'written; delete {path} and run again',
             )
     return Store(
         np.memmap(path / 'ids.bin', dtype, 'r'),
@@ -334,5 +337,5 @@ def peek(documents: Iterable[Document], where: str) -> Iterator[Document]:
     documents = iter(documents)
     first = next(documents, None)
     if first is None:
-        raise ValueError(where)
+        raise errors.InputError('no_documents', where)
     return itertools.chain([first], documents)

@@ -8,6 +8,7 @@ from collections.abc import Iterator
 
 import numpy as np
 
+from infoword_tf import errors
 from infoword_tf.data import store as stores
 from infoword_tf.data.source import Source
 from infoword_tf.views.streams import Streams
@@ -63,9 +64,10 @@ class StreamSource(Source):
         self.advance = advance or length
         self.both_directions = both_directions
         if not 0 < self.advance <= length:
-            raise ValueError(
+            raise errors.InputError(
+                'advance_skips_tokens',
                 f'sequences of {length} tokens cannot advance by '
-                f'{self.advance} a step: the tokens between would be skipped'
+                f'{self.advance} a step: the tokens between would be skipped',
             )
         tokens = len(store.ids)
         circles = 1 + both_directions
@@ -74,9 +76,10 @@ class StreamSource(Source):
             which = f'{self.rows} sequences'
             if both_directions:
                 which += ' of each direction'
-            raise ValueError(
+            raise errors.InputError(
+                'few_tokens_for_streams',
                 f'the text has {tokens:,} tokens, too few for {which} of '
-                f'{length}; give more text, or lower --batch_size or --seq_len'
+                f'{length}; give more text, or lower --batch_size or --seq_len',
             )
         sequence = np.arange(batch_size)
         number, circle = sequence // circles, sequence % circles

@@ -3,6 +3,7 @@
 import pathlib
 from collections.abc import Callable, Iterator
 
+from infoword_tf import errors
 from infoword_tf.data import tables
 from infoword_tf.data.documents import Document, split_sentences
 
@@ -36,14 +37,16 @@ def documents_of(
             where = f'{name}, line {line}'
             source = f'{name}:{line}' if named is None else cells[named] or ''
             if not source.strip():
-                raise ValueError(
+                raise errors.InputError(
+                    'document_without_id',
                     f'{where}: the column {id!r}, which names documents, is '
-                    'empty'
+                    'empty',
                 )
             if named is not None and lines.setdefault(source, line) != line:
-                raise ValueError(
+                raise errors.InputError(
+                    'document_id_twice',
                     f'{where}: the {id} {source!r} is that of line '
-                    f'{lines[source]} too'
+                    f'{lines[source]} too',
                 )
             joined = ' '.join(cells[i] for i in columns if cells[i])
             yield Document(tuple(split_sentences(joined)), source)

@@ -29,6 +29,7 @@ from typing import Any, NamedTuple, Self
 
 import numpy as np
 
+from infoword_tf import errors
 from infoword_tf.choices import DELIMITERS
 from infoword_tf.data import readers, records
 
@@ -47,7 +48,7 @@ _YES_OR_NO = {'0': False, '1': True, '0.0': False, '1.0': True,
               'false': False, 'true': True}  # fmt: skip
 
 
-class NoColumn(ValueError):
+class NoColumn(errors.InputError):
     """Missing or repeated column of a name."""
 
 
@@ -148,11 +149,12 @@ def open_table(
     path = pathlib.Path(name).expanduser()
     suffix = pathlib.Path(readers.unpacked(path)).suffix
     if suffix not in _READERS:
-        raise ValueError(
+        raise errors.InputError(
+            'unknown_table_kind',
             f'{path}: its name must end in {", ".join(_READERS)} (or the same '
             'and .gz or .zst), which says how to read it, or be tfds:NAME; '
             'such tables have a text, or two, a row. Files of a word and its '
-            'label a line (CoNLL) are not read: labels are of whole texts'
+            'label a line (CoNLL) are not read: labels are of whole texts',
         )
     if not path.is_file():
         raise FileNotFoundError(f'{path}: there is no such file')
@@ -161,7 +163,7 @@ def open_table(
     try:
         first = next(rows)
     except StopIteration:
-        raise ValueError(f'{path} is empty') from None
+        raise empty(path) from None
     if isinstance(first[1], dict):
         columns, rows = tuple(first[1]), itertools.chain([first], rows)
         nested = [
@@ -184,6 +186,11 @@ def open_table(
     return Table(str(path), columns, rows, names is None)
 
 
+def empty(path: str | pathlib.Path) -> errors.InputError:
+    """Makes the error for a file without a row."""
+    return errors.InputError('empty_table', f'{path} is empty')
+
+
 def _whole(
     rows: Iterable[tuple[int, Sequence[str]]],
     names: Sequence[str],
@@ -200,7 +207,7 @@ def _whole(
                 f'{len(names)} columns ({", ".join(names)})'
             )
             if broken is None:
-                raise ValueError(complaint)
+                raise errors.InputError('unequal_cells', complaint)
             broken(complaint)
 
 
@@ -253,9 +260,10 @@ def read_csv(
         except StopIteration:
             return
         except csv.Error as error:
-            raise ValueError(
+            raise errors.InputError(
+                'no_csv',
                 f'{path}, line {begin}: no CSV ({error}); where quotes are '
-                'only characters the file is a .tsv'
+                'only characters the file is a .tsv',
             ) from None
         yield begin, cells
         begin = reader.line_num + 1
@@ -374,14 +382,17 @@ def examples_of(
             cell, is_label = cells[place], number >= texts
             if cell is None or (is_label and not cell.strip()):
                 what = 'label' if is_label else 'text'
-                raise ValueError(
+                raise errors.InputError(
+                    'missing_cell',
                     f'{table.where}, line {line}: there is no {what} in the '
-                    f'column {names[number]}'
+                    f'column {names[number]}',
                 )
             columns[number].append(cell.strip() if is_label else cell)
         lines.append(line)
     if not lines:
-        raise ValueError(f'{table.where} has no rows')
+        raise errors.InputError(
+            'table_without_rows', f'{table.where} has no rows'
+        )
     labels = columns[-1] if label and not label_columns else None
     scores = label_sets = None
     where = [f'{table.where}, line {line}' for line in lines]
@@ -425,14 +436,16 @@ def _check_single(labels: Sequence[str], where: Sequence[str]) -> None:
         if cell[:1] != '[':
             continue
         if _is_list(cell):
-            raise ValueError(
+            raise errors.InputError(
+                'label_is_list',
                 f'{place}: {_shown(cell)} is a list of labels, and the first '
-                'row has one label; make a list of every one'
+                'row has one label; make a list of every one',
             )
         if cell[:2] in ('["', "['") and cell[-2:] in ('"]', "']"):
-            raise ValueError(
+            raise errors.InputError(
+                'label_list_not_json',
                 f'{place}: {_shown(cell)} is no list as JSON writes it; write '
-                'several labels as ["a", "b"]'
+                'several labels as ["a", "b"]',
             )
 
 
@@ -440,16 +453,18 @@ def _label_set(cell: str, where: str) -> frozenset[str]:
     """Reads the labels of a text; whole numbers become names."""
     values = json.loads(cell) if _is_list(cell) else None
     if values is None:
-        raise ValueError(
+        raise errors.InputError(
+            'label_no_list',
             f'{where}: {_shown(cell)} is no list of labels, and the first row '
-            'has one; write ["a", "b"], or [] where there is none'
+            'has one; write ["a", "b"], or [] where there is none',
         )
     for value in values:
         is_name = isinstance(value, str) and value.strip()
         if not is_name and type(value) is not int:
-            raise ValueError(
+            raise errors.InputError(
+                'wrong_label_in_list',
                 f'{where}: {_shown(json.dumps(value))} in a list of labels is '
-                'no label; labels are strings, or whole numbers'
+                'no label; labels are strings, or whole numbers',
             )
     return frozenset(str(value).strip() for value in values)
 
@@ -462,9 +477,10 @@ def _sets_of_columns(
     for name, column in zip(names, columns, strict=True):
         for cell, place in zip(column, where, strict=True):
             if cell.lower() not in _YES_OR_NO:
-                raise ValueError(
+                raise errors.InputError(
+                    'label_not_0_or_1',
                     f'{place}: {_shown(cell)} in the column {name} does not '
-                    'say whether the text has that label: expected 0 or 1'
+                    'say whether the text has that label: expected 0 or 1',
                 )
         has.append([_YES_OR_NO[cell.lower()] for cell in column])
     return [
@@ -491,9 +507,10 @@ def split_by(table: Table, column: str) -> dict[str, Table]:
     for line, cells in table.rows:
         value = (cells[place] or '').strip()
         if not value:
-            raise ValueError(
+            raise errors.InputError(
+                'empty_cell',
                 f'{table.where}, line {line}: there is nothing in the column '
-                f'{column}'
+                f'{column}',
             )
         lines.setdefault(value, []).append((line, cells))
     return {
@@ -537,12 +554,14 @@ def column_of(table: Table, name: str) -> int:
             for name in table.names
         )
         raise NoColumn(
-            f'{table.where} has {how} column {name!r}: its columns are {names}'
+            'no_single_column',
+            f'{table.where} has {how} column {name!r}: its columns are {names}',
         )
     if name in table.nested:
-        raise ValueError(
+        raise errors.InputError(
+            'column_of_lists',
             f'{table.where}: the column {name!r} holds lists, objects or '
-            'bytes; give a table with a text, a number or null in each cell'
+            'bytes; give a table with a text, a number or null in each cell',
         )
     return table.names.index(name)
 
@@ -574,8 +593,9 @@ def _score(cell: str, where: str) -> float:
             return score
     except ValueError:
         pass
-    raise ValueError(
-        f'{where}: {cell[:40]!r} is no score: expected a finite number'
+    raise errors.InputError(
+        'label_no_score',
+        f'{where}: {cell[:40]!r} is no score: expected a finite number',
     )
 
 
@@ -589,13 +609,16 @@ def classes(examples: TableExamples) -> list[str]:
     if examples.label_sets is not None:
         labels = set().union(*examples.label_sets)
         if not labels:
-            raise ValueError(f'{examples.where}: no row has a label')
+            raise errors.InputError(
+                'no_label_at_all', f'{examples.where}: no row has a label'
+            )
     else:
         labels = set(examples.labels)
         if len(labels) == 1:
-            raise ValueError(
+            raise errors.InputError(
+                'one_label_alone',
                 f'{examples.where}: every row is labelled {min(labels)!r}; '
-                'there is nothing to tell apart'
+                'there is nothing to tell apart',
             )
     try:
         return sorted(labels, key=lambda label: (int(label), label))
@@ -622,11 +645,12 @@ def known_labels(examples: TableExamples, known: Sequence[str]) -> np.ndarray:
             if label in numbers:
                 continue
             rest = len(known) - _SHOWN
-            raise ValueError(
+            raise errors.InputError(
+                'unknown_label',
                 f'{examples.where}, line {examples.lines[i]}: the label '
                 f'{label!r} is unknown: known are '
                 + ', '.join(known[:_SHOWN])
-                + (f' and {rest} more' if rest > 0 else '')
+                + (f' and {rest} more' if rest > 0 else ''),
             )
     if examples.label_sets is None:
         return np.array([numbers[label] for (label,) in sets], np.int32)

@@ -16,12 +16,13 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
+from infoword_tf import errors
 from infoword_tf.data import pair_tables, textfiles
 from infoword_tf.data.documents import Document, hash_bucket
 from infoword_tf.data.examples import Examples, ExampleSource, format_texts
 from infoword_tf.data.mixture import FILES, Turns
 from infoword_tf.data.pair_tables import Roles
-from infoword_tf.data.source import Source
+from infoword_tf.data.source import Source, naming
 from infoword_tf.views.examples import Labelled
 
 if TYPE_CHECKING:  # it imports TensorFlow
@@ -143,17 +144,19 @@ def read(
             held.append(file.select(np.flatnonzero(out)))
             train[number] = file.select(np.flatnonzero(np.logical_not(out)))
             if all(out):
-                raise ValueError(
+                raise errors.InputError(
+                    'pairs_all_heldout',
                     f'{file.where} has nothing left to train on: all of it '
                     'is held out, by the hash of its first texts; give more '
-                    'pairs, or name others with --heldout_pairs=GLOB'
+                    'pairs, or name others with --heldout_pairs=GLOB',
                 )
     fingerprint = fingerprint_of([*train, *held])
     held = [file for file in held if file.texts[0]]  # not of small files
     if not held:
-        raise ValueError(
+        raise errors.InputError(
+            'no_heldout_pairs',
             f'--pairs={pattern} holds nothing out: of so few examples none is '
-            'drawn; name some with --heldout_pairs=GLOB'
+            'drawn; name some with --heldout_pairs=GLOB',
         )
     return PairCorpus(train, held, fingerprint, notes_of(files))
 
@@ -204,7 +207,9 @@ def _read(roles: Roles, count: int) -> Columns:
             for column, text in zip(texts, (a, b, *others), strict=True):
                 column.append(text)
     if not texts[0]:
-        raise ValueError(f'{roles.where} has no pair of two texts')
+        raise errors.InputError(
+            'no_whole_pair', f'{roles.where} has no pair of two texts'
+        )
     return Columns(roles.where, texts, empty)
 
 
@@ -274,16 +279,21 @@ def weights_of(
         return ()
     flag = f'--pair_weights={",".join(chosen)}'
     if len(chosen) != len(files):
-        raise ValueError(
+        raise errors.InputError(
+            'wrong_weight_count',
             f'{flag}: {len(chosen)} weights for {len(files)} files, '
-            f'{", ".join(files)}; give one for each'
+            f'{", ".join(files)}; give one for each',
         )
     try:
         weights = tuple(map(float, chosen))
     except ValueError:
-        raise ValueError(f'{flag}: give numbers, as 2,1') from None
+        raise errors.InputError(
+            'pair_weight_no_number', f'{flag}: give numbers, as 2,1'
+        ) from None
     if not all(0 < weight < math.inf for weight in weights):
-        raise ValueError(f'{flag}: weights are above 0')
+        raise errors.InputError(
+            'pair_weight_not_positive', f'{flag}: weights are above 0'
+        )
     return weights
 
 
@@ -318,12 +328,10 @@ class TextPairSource(Source):
         files = store.parts if stratified else [together(store.parts)]
         sources = []
         for number, x in enumerate(files):
-            try:
+            with naming(store.files[number]):
                 source = ExampleSource(
                     x, length, batch_size, seed + number, stratified
                 )
-            except ValueError as error:
-                raise ValueError(f'{store.files[number]}: {error}') from None
             sources.append(source)
         self.sources, self.stratified = sources, stratified
         ExampleSource.unify_shapes(sources)  # one shape, whichever file is read

@@ -16,6 +16,7 @@ import re
 from collections.abc import Generator, Iterable, Iterator, Sequence
 from typing import BinaryIO, NamedTuple
 
+from infoword_tf import errors
 from infoword_tf.data import documents, readers
 from infoword_tf.data.documents import Document
 
@@ -40,10 +41,11 @@ def find(pattern: str) -> list[pathlib.Path]:
     names = glob.glob(os.path.expanduser(pattern), recursive=True)
     paths = sorted(pathlib.Path(n) for n in names if os.path.isfile(n))
     if not paths:
-        raise ValueError(
+        raise errors.InputError(
+            'no_file_matches',
             f'No file matches {pattern} (in {os.getcwd()}). Check the '
             'path, and quote the pattern so that the shell leaves it alone, as '
-            "in 'text:DIR/**/*.txt'."
+            "in 'text:DIR/**/*.txt'.",
         )
     return paths
 
@@ -54,11 +56,12 @@ def check(paths: Iterable[pathlib.Path]) -> None:
         with readers.opened(path) as stream:
             head = stream.read(_HEAD)
             if b'\0' in head and head[:2] not in readers.UTF16:
-                raise ValueError(
+                raise errors.InputError(
+                    'binary_file',
                     f'{path} looks binary: there is a NUL byte in its first '
                     f'{_HEAD} bytes. Expected plain text in UTF-8, or such '
                     'text as .gz or .zst; convert the file, or narrow the '
-                    'pattern.'
+                    'pattern.',
                 )
 
 
@@ -191,10 +194,11 @@ class Files:
             is_empty = is_empty and not document.sentences
             yield document
         if is_empty:
-            raise ValueError(
+            raise errors.InputError(
+                'files_without_text',
                 f'There is no text in the {len(paths)} file(s) of {pattern} '
                 f'({paths[0]} ...): they are empty or hold white space alone. '
-                f'Expected {self.expected}.'
+                f'Expected {self.expected}.',
             )
         if lacking and not self._is_reported:
             self._is_reported = True
@@ -269,9 +273,10 @@ def split(corpus: Iterable[Document], pattern: str) -> HeldoutRule:
     if lowest < highest:
         return HeldoutRule(lowest)
     if sentences == 1:
-        raise ValueError(
+        raise errors.InputError(
+            'text_of_one_sentence',
             f'{pattern} is one sentence, of which nothing can be held out: '
-            'give more text, or name held-out files with --heldout=GLOB'
+            'give more text, or name held-out files with --heldout=GLOB',
         )
     return HeldoutRule(lowest, is_alone=True)
 

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
+from infoword_tf import errors
 from infoword_tf.data.examples import (
     MULTIPLE,
     ExampleSource,
@@ -31,7 +32,7 @@ from infoword_tf.data.mixture import (
     as_drawn,
     shares,
 )
-from infoword_tf.data.source import Source
+from infoword_tf.data.source import Source, naming
 from infoword_tf.data.text_pairs import Columns
 from infoword_tf.views import translations as views
 
@@ -173,9 +174,10 @@ class _Pairs:
         self.store, self.crossed, self.stratified = store, crossed, stratified
         least = batch_size * (1 + crossed)
         if store.size < least:
-            raise ValueError(
+            raise errors.InputError(
+                'few_translations',
                 f'there are {store.size:,} pairs of texts, but an update takes '
-                f'{least:,}; give more, or lower --batch_size'
+                f'{least:,}; give more, or lower --batch_size',
             )
         self.width = length
         if crossed:  # either language may be a
@@ -253,15 +255,12 @@ class TranslationSource(Source):
         """
         self.parts = []
         for number, (languages, pairs) in enumerate(store.parts.items()):
-            try:
-                self.parts.append(
-                    _Pairs(
-                        pairs, length, batch_size, seed + number, crossed,
-                        stratified,
-                    )  # fmt: skip
-                )
-            except ValueError as error:
-                raise ValueError(f'{languages}: {error}') from None
+            with naming(languages):
+                part = _Pairs(
+                    pairs, length, batch_size, seed + number, crossed,
+                    stratified,
+                )  # fmt: skip
+            self.parts.append(part)
         ExampleSource.unify_shapes(self.parts)
         count = max(ROUND, len(self.parts))
         self.turns = Turns(apportion(count, store.shares), seed, TRANSLATIONS)

@@ -2,6 +2,7 @@
 
 import numpy as np
 
+from infoword_tf import errors
 from infoword_tf.data import store as stores
 from infoword_tf.data.order import items_of, visited
 from infoword_tf.data.source import Source
@@ -38,11 +39,12 @@ class WindowSource(Source):
         tokens = len(store.ids)
         self.windows = WindowSource.capacity(store, length)
         if self.windows < batch_size:
-            raise ValueError(
+            raise errors.InputError(
+                'few_windows',
                 f'the text has {tokens:,} tokens: room for '
                 f'{max(0, self.windows)} windows of {length}, but a batch '
                 f'takes {batch_size}; give more text, or lower --batch_size '
-                'or --seq_len'
+                'or --seq_len',
             )
         self.block = items_of(shuffle_block, self.windows, tokens)
 

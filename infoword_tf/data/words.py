@@ -7,6 +7,7 @@ import math
 
 import numpy as np
 
+from infoword_tf import errors
 from infoword_tf.data import store as stores
 from infoword_tf.data.windows import WindowSource
 from infoword_tf.views.view import generator
@@ -47,9 +48,10 @@ class WordSource(WindowSource):
         """
         counts = known(store.counts, store.unk_id)
         if np.count_nonzero(counts) < 2:
-            raise ValueError(
+            raise errors.InputError(
+                'one_known_word',
                 'the text has no two different words besides [UNK], so there '
-                'are no negatives; give more text, or a larger --vocab_size'
+                'are no negatives; give more text, or a larger --vocab_size',
             )
         self.row, self.negatives = length, negatives
         self.keep = keep_probabilities(counts, subsample)

@@ -22,18 +22,12 @@ from typing import Any
 
 import numpy as np
 
-from infoword_tf.encoders.encoder import Encoded, Encoder, Inputs
-from infoword_tf.encoders.rnn import (
-    check_advance,
-    encoded,
-    of_layer,
-    stacked,
-)
-from infoword_tf.layers import dropout
+from infoword_tf import errors
+from infoword_tf.encoders.rnn import Recurrence
 from infoword_tf.layers.attention import project
 from infoword_tf.layers.block import matrix, vector
 from infoword_tf.layers.fused import with_bias
-from infoword_tf.layers.recurrent import Recurrent, begins_anew
+from infoword_tf.layers.recurrent import Recurrent
 from infoword_tf.lazy import Layer, ops
 from infoword_tf.settings import setting
 from infoword_tf.views import Specials
@@ -105,18 +99,21 @@ class Directions(Layer):
         self.right.build()
         self.built = True
 
+    def empty_state(self, batch: int) -> dict[str, Tensor]:
+        """Returns the memory of no text, of the left direction: [B, ...]."""
+        return self.left.empty_state(batch)
+
     def call(
         self,
-        left: Tensor,
-        right: Tensor,
+        streams: list[Tensor],
         state: dict[str, Tensor] | None = None,
-        keeps: tuple[Tensor | None, Tensor | None] = (None, None),
+        keeps: Sequence[Tensor | None] = (None, None),
         key: Tensor | None = None,
-    ) -> tuple[Tensor, Tensor, dict[str, Tensor]]:
+    ) -> tuple[list[Tensor], dict[str, Tensor]]:
         """Runs both directions.
 
         Args:
-            left, right: [B, T, E], inputs of each direction.
+            streams: inputs of each direction, [B, T, E].
             state: of the left direction, before the first token.
             keeps: of each direction, see `Recurrent`.
             key: [2] uint32, or None for inference.
@@ -125,18 +122,22 @@ class Directions(Layer):
             Outputs of each direction [B, T, E]; the left direction's state
             after the last token.
         """
-        new_left, new = self.left(left, state, keeps[0], key)
-        new_right, _ = self.right(right, None, keeps[1], key)
+        left, state = self.left(streams[0], state, keeps[0], key)
+        right, _ = self.right(streams[1], None, keeps[1], key)
         if self.residual:
-            new_left, new_right = left + new_left, right + new_right
-        return new_left, new_right, new
+            left, right = streams[0] + left, streams[1] + right
+        return [left, right], state
 
 
-class Elmo(Encoder):
-    """ELMo's encoder: g_omega of `elmo`."""
+class Elmo(Recurrence):
+    """ELMo's encoder: g_omega of `elmo`.
 
-    input_fields = ('ids', 'block_ids')
-    remembers = True
+    The left direction goes on from the state; the right one begins at the end
+    of each sequence, since the continuation is not known yet. (bilm reads
+    another text from the right, whose end is the beginning of the next step.)
+    """
+
+    directions = (False, True)
 
     layers: int = setting(2, 'L.', at_least=1)
     width: int = setting(1024, 'D, both directions; even.', at_least=1)
@@ -158,16 +159,19 @@ class Elmo(Encoder):
         """Overrides `Encoder.make_blocks`."""
         width = self.width
         if width % 2:
-            raise ValueError(f'width {width} is shared by two directions: '
-                             'take an even one')  # fmt: skip
+            raise errors.InputError(
+                'odd_elmo_width',
+                f'width {width} is shared by two directions: take an even one',
+            )
         self.filters = list(
             self.filters
             or (max(1, n * width // PUBLISHED_WIDTH) for n in FILTERS)
         )
         if len(self.filters) > self.characters:
-            raise ValueError(
+            raise errors.InputError(
+                'filters_too_long',
                 f'filters of {len(self.filters)} characters, but a token has '
-                f'{self.characters}'
+                f'{self.characters}',
             )
         self.inner_width = self.inner_width or 4 * width
         self.autocast = False  # a state stays float32
@@ -222,11 +226,6 @@ class Elmo(Encoder):
             self, 'projection_bias', self.embedding_width
         )
         super().build()
-
-    def empty_state(self, batch: int, length: int = 0) -> dict[str, Tensor]:
-        """Returns the memory of no text, of the left direction: [L, B, ...]."""
-        del length  # the memory has one size
-        return stacked([block.left.empty_state(batch) for block in self.blocks])
 
     @property
     def embedding_table(self) -> Tensor:
@@ -317,45 +316,6 @@ class Elmo(Encoder):
         x = project(x, ops.cast(self.projection_kernel, x.dtype))
         return ops.cast(with_bias(x, self.projection_bias), 'float32')
 
-    def call(
-        self,
-        inputs: Inputs,
-        places: Tensor | None = None,
-        key: Tensor | None = None,
-        all_layers: bool | str = False,
-        state: dict[str, Tensor] | None = None,
-        advance: int | None = None,
-    ) -> Encoded:
-        """Encodes a view, see `Encoder.call`; each block is a separate text.
-
-        The left direction goes on from the state; the right one begins at the
-        end of each sequence, since the continuation is not known yet. (bilm
-        reads another text from the right, whose end is the beginning of the
-        next step.)
-
-        Raises:
-            ValueError: see `Rnn.call`.
-        """
-        self.check_inputs(inputs)
-        check_advance(inputs.ids, advance)
-        keys = dropout.keys_of(key, 2 * len(self.blocks) + 1)
-        keeps = tuple(
-            begins_anew(inputs.block_ids, backward)
-            for backward in (False, True)
-        )
-        left = right = ops.cast(self.lookup(inputs.ids), self.compute_dtype)
-        layers = [ops.concatenate([left, right], axis=-1)]
-        states = []
-        for i, block in enumerate(self.blocks):
-            left, right, block_state = block(
-                dropout.drop(left, key=keys[2 * i], rate=self.rate),
-                dropout.drop(right, key=keys[2 * i + 1], rate=self.rate),
-                None if state is None else of_layer(state, i),
-                keeps,
-                key,
-            )
-            layers.append(ops.concatenate([left, right], axis=-1))
-            states.append(block_state)
-        if state is not None:
-            state = stacked(states)
-        return encoded(layers, places, keys[-1], self.rate, all_layers, state)
+    def start(self, ids: Tensor) -> list[Tensor]:
+        """Overrides `Recurrence.start`: both directions read the same."""
+        return [ops.cast(self.lookup(ids), self.compute_dtype)] * 2

@@ -5,6 +5,7 @@ Glossary of shapes: P places.
 
 from typing import Any, NamedTuple
 
+from infoword_tf import errors
 from infoword_tf.layers.activation import FORMS
 from infoword_tf.layers.attention import table
 from infoword_tf.layers.block import put
@@ -221,22 +222,25 @@ class Encoder(Configurable, Layer):
         Raises:
             ValueError: this encoder has no memory.
         """
-        raise ValueError(f'{type(self).__name__} remembers nothing')
+        raise errors.InputError(
+            'remembers_nothing', f'{type(self).__name__} remembers nothing'
+        )
 
     def check_inputs(self, inputs: Inputs) -> None:
-        """Raises a ValueError if an input is not among `input_fields`."""
+        """Raises a ValueError for an input that the encoder does not read."""
         for name, value in inputs._asdict().items():
             if value is not None and name not in self.input_fields:
-                raise ValueError(
+                raise errors.InputError(
+                    'field_not_read',
                     f'{type(self).__name__} does not read {name}; it reads '
-                    f'{", ".join(self.input_fields)}'
+                    f'{", ".join(self.input_fields)}',
                 )
-        if inputs.segment_ids is not None and not self.arguments.get(
-            'segments', True
-        ):
-            raise ValueError(
-                'segment_ids for an encoder without segments: build it with '
-                'segments=2'
+        segments = self.arguments.get('segments')
+        if inputs.segment_ids is not None and segments == 0:
+            raise errors.InputError(
+                'encoder_without_segments',
+                'segment_ids for an encoder without segments: build it '
+                'with segments=2',
             )
 
     def call(

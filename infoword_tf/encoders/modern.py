@@ -3,8 +3,8 @@
 Rotary positions; every third layer attends to the whole text, the others to
 near tokens; GeGLU; no biases; norms before attention and feed-forward. Several
 texts can be packed into one sequence as blocks, so that no padding is computed.
-Not ModernBERT's are segments, for rows of two texts, and a causal mask, for rows
-of next words, both by argument.
+Not ModernBERT's are segments, for rows of two texts, and a causal mask, for
+rows of next words, both by argument.
 """
 
 from typing import Any

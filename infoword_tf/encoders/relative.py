@@ -13,6 +13,7 @@ import functools
 import math
 from typing import Any, NamedTuple
 
+from infoword_tf import errors
 from infoword_tf.encoders.encoder import ACTIVATION, Encoded, Encoder, Inputs
 from infoword_tf.encoders.stack import blocks_of
 from infoword_tf.layers import dropout
@@ -96,12 +97,15 @@ class RelativeTransformer(Encoder):
     def make_blocks(self) -> None:
         """Overrides `Encoder.make_blocks`."""
         if self.segments not in (0, 2):
-            raise ValueError(
+            raise errors.InputError(
+                'unknown_segment_count',
                 f'segments are same and different, 2, or 0 for none, not '
-                f'{self.segments}'
+                f'{self.segments}',
             )
         if self.same_length and not self.causal:
-            raise ValueError('same_length needs causal')
+            raise errors.InputError(
+                'same_length_needs_causal', 'same_length needs causal'
+            )
         self.inner_width = self.inner_width or 4 * self.width
         self.blocks = blocks_of(
             self, self.layers, RelativeBlock, self, 'layer',
@@ -159,8 +163,9 @@ class RelativeTransformer(Encoder):
             memory = None
         length = inputs.ids.shape[1] or ops.shape(inputs.ids)[1]
         if isinstance(length, int) and (advance or 0) > length:
-            raise ValueError(
-                f'{length} tokens, fewer than the {advance} that go on'
+            raise errors.InputError(
+                'advance_beyond_text',
+                f'{length} tokens, fewer than the {advance} that go on',
             )
         keys = dropout.keys_of(key, len(self.blocks) + 4)
         *keys, distances_key, x_key, g_key, last_key = keys
@@ -255,11 +260,18 @@ class RelativeTransformer(Encoder):
     ) -> None:
         """Raises if arguments do not fit together."""
         if (inputs.ranks is None) != (inputs.sees is None):
-            raise ValueError('ranks and sees go together: give both')
+            raise errors.InputError(
+                'ranks_without_sees', 'ranks and sees go together: give both'
+            )
         if queries and places is None:
-            raise ValueError('queries are computed at places: name places')
+            raise errors.InputError(
+                'queries_without_places',
+                'queries are computed at places: name places',
+            )
         if queries and self.causal:
-            raise ValueError('a causal encoder has no query stream')
+            raise errors.InputError(
+                'causal_queries', 'a causal encoder has no query stream'
+            )
 
     def _new_memory(
         self, memory: Memory, below: list[Tensor], advance: int | None

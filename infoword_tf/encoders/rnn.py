@@ -7,9 +7,11 @@ between layers, never in time (Zaremba et al. 2014).
 Glossary of shapes: P places.
 """
 
+import functools
 import math
 from typing import Any
 
+from infoword_tf import errors
 from infoword_tf.encoders.encoder import Encoded, Encoder, Inputs
 from infoword_tf.layers import dropout
 from infoword_tf.layers.block import take
@@ -21,11 +23,107 @@ Tensor = Any
 CELLS = ('lstm', 'gru', 'plain')
 
 
-class Rnn(Encoder):
-    """g_omega of `rnn_lm`."""
+class Recurrence(Encoder):
+    """An encoder of recurrent layers, whose memory has one size.
+
+    A layer reads streams, one of each direction, and returns new ones; side by
+    side they are its states. Only the first direction, from the left, goes on
+    from step to step.
+
+    Attributes:
+        directions: of each stream whether it reads from the right.
+    """
 
     input_fields = ('ids', 'block_ids')
-    remembers = causal = True
+    remembers = True
+    directions: tuple[bool, ...] = (False,)
+
+    def empty_state(self, batch: int, length: int = 0) -> dict[str, Tensor]:
+        """Returns the memory of no text: [L, B, ...] by name of a state."""
+        del length  # the memory has one size
+        return _stacked([block.empty_state(batch) for block in self.blocks])
+
+    def start(self, ids: Tensor) -> list[Tensor]:
+        """Returns the first layer's inputs, by direction: [B, T, ...]."""
+        raise NotImplementedError
+
+    def run_layer(
+        self,
+        block: Any,
+        streams: list[Tensor],
+        state: dict[str, Tensor] | None,
+        keeps: list[Tensor | None],
+        key: Tensor | None,
+    ) -> tuple[list[Tensor], dict[str, Tensor]]:
+        """Runs a layer; arguments and results as of `Directions`."""
+        return block(streams, state, keeps, key)
+
+    def call(
+        self,
+        inputs: Inputs,
+        places: Tensor | None = None,
+        key: Tensor | None = None,
+        all_layers: bool | str = False,
+        state: dict[str, Tensor] | None = None,
+        advance: int | None = None,
+    ) -> Encoded:
+        """Encodes a view, see `Encoder.call`; each block is a separate text.
+
+        Raises:
+            ValueError: inputs that are not read; an `advance` that is not the
+                whole text.
+        """
+        self.check_inputs(inputs)
+        length = inputs.ids.shape[1]
+        if advance not in (None, length):
+            raise errors.InputError(
+                'recurrent_advance',
+                f'{length} tokens, of which {advance} go on: a recurrent state '
+                'has read them all',
+            )
+        count = len(self.directions)
+        keys = dropout.keys_of(key, count * len(self.blocks) + 1)
+        drop = functools.partial(dropout.drop, rate=self.rate)
+        keeps = [begins_anew(inputs.block_ids, way) for way in self.directions]
+        streams = self.start(inputs.ids)
+        layers, states = [_joined(streams)], []
+        for i, block in enumerate(self.blocks):
+            sites = keys[count * i : count * (i + 1)]
+            streams, block_state = self.run_layer(
+                block,
+                [drop(x, key=k) for x, k in zip(streams, sites, strict=True)],
+                state and {name: value[i] for name, value in state.items()},
+                keeps,
+                key,
+            )
+            layers.append(_joined(streams))
+            states.append(block_state)
+        last = layers[-1] if places is None else take(layers[-1], places)
+        if not all_layers:
+            layers = None
+        elif all_layers is not True:
+            layers = layers[:-1]
+        return Encoded(
+            drop(last, key=keys[-1]), layers, state and _stacked(states)
+        )
+
+
+def _joined(streams: list[Tensor]) -> Tensor:
+    """Puts streams side by side."""
+    return streams[0] if len(streams) == 1 else ops.concatenate(streams, -1)
+
+
+def _stacked(states: list[dict[str, Tensor]]) -> dict[str, Tensor]:
+    """Stacks the states of L layers: [L, B, ...] by name."""
+    return {
+        name: ops.stack([state[name] for state in states]) for name in states[0]
+    }
+
+
+class Rnn(Recurrence):
+    """g_omega of `rnn_lm`."""
+
+    causal = True
 
     layers: int = setting(2, 'L.', at_least=1)
     cell: str = setting(
@@ -52,92 +150,21 @@ class Rnn(Encoder):
         self.make_embedding_table()
         super().build()
 
-    def empty_state(self, batch: int, length: int = 0) -> dict[str, Tensor]:
-        """Returns the memory of no text: [L, B, D] by name of a state."""
-        del length  # the memory has one size
-        return stacked([block.empty_state(batch) for block in self.blocks])
-
-    def call(
-        self,
-        inputs: Inputs,
-        places: Tensor | None = None,
-        key: Tensor | None = None,
-        all_layers: bool | str = False,
-        state: dict[str, Tensor] | None = None,
-        advance: int | None = None,
-    ) -> Encoded:
-        """Encodes a view, see `Encoder.call`.
-
-        Each block of a sequence begins with an empty memory.
-
-        Raises:
-            ValueError: inputs that are not read; an `advance` that is not the
-                whole text.
-        """
-        self.check_inputs(inputs)
-        check_advance(inputs.ids, advance)
-        keys = dropout.keys_of(key, len(self.blocks) + 1)
-        keep = begins_anew(inputs.block_ids)
+    def start(self, ids: Tensor) -> list[Tensor]:
+        """Overrides `Recurrence.start`."""
         # A deviation of 0.55 at first, whatever the width: with much smaller
         # inputs the gates hardly move, and the gradient is too small.
-        x = self.lookup(inputs.ids) * math.sqrt(self.width)
-        x = ops.cast(x, self.compute_dtype)
-        layers, states = [x], []
-        for i, block in enumerate(self.blocks):
-            x, block_state = block(
-                dropout.drop(x, key=keys[i], rate=self.rate),
-                None if state is None else of_layer(state, i),
-                keep,
-                key,
-            )
-            layers.append(x)
-            states.append(block_state)
-        if state is not None:
-            state = stacked(states)
-        return encoded(layers, places, keys[-1], self.rate, all_layers, state)
+        x = self.lookup(ids) * math.sqrt(self.width)
+        return [ops.cast(x, self.compute_dtype)]
 
-
-def encoded(
-    layers: list[Tensor],
-    places: Tensor | None,
-    key: Tensor | None,
-    rate: float,
-    all_layers: bool | str,
-    state: dict[str, Tensor] | None,
-) -> Encoded:
-    """Returns a recurrent encoder's result, with dropout on the last layer.
-
-    Args:
-        layers: L + 1 times [B, T, D], embeddings first.
-        places, all_layers: as in `Encoder.call`.
-        key, rate: of dropout.
-        state: for the next step, or None.
-    """
-    last = layers[-1] if places is None else take(layers[-1], places)
-    if not all_layers:
-        layers = None
-    elif all_layers is not True:
-        layers = layers[:-1]
-    return Encoded(dropout.drop(last, key=key, rate=rate), layers, state)
-
-
-def stacked(states: list[dict[str, Tensor]]) -> dict[str, Tensor]:
-    """Stacks the states of L layers: [L, B, ...] by name."""
-    return {
-        name: ops.stack([state[name] for state in states])
-        for name in states[0]
-    }
-
-
-def of_layer(state: dict[str, Tensor], number: int) -> dict[str, Tensor]:
-    """Returns the states of layer `number`, the reverse of `stacked`."""
-    return {name: value[number] for name, value in state.items()}
-
-
-def check_advance(ids: Tensor, advance: int | None) -> None:
-    """Raises a ValueError if a step reads tokens again: no memory goes back."""
-    if advance not in (None, ids.shape[1]):
-        raise ValueError(
-            f'{ids.shape[1]} tokens, of which {advance} go on: a recurrent '
-            'state has read them all'
-        )
+    def run_layer(
+        self,
+        block: Recurrent,
+        streams: list[Tensor],
+        state: dict[str, Tensor] | None,
+        keeps: list[Tensor | None],
+        key: Tensor | None,
+    ) -> tuple[list[Tensor], dict[str, Tensor]]:
+        """Overrides `Recurrence.run_layer`."""
+        y, state = block(streams[0], state, keeps[0], key)
+        return [y], state

@@ -11,6 +11,7 @@ from infoword_tf.encoders.encoder import Encoded, Encoder, Inputs
 from infoword_tf.layers import dropout, norm
 from infoword_tf.layers.attention import as_numbers
 from infoword_tf.layers.block import Sized, take
+from infoword_tf.layers.fused import row_major
 from infoword_tf.lazy import Layer, ops, remat
 
 Tensor = Any
@@ -73,6 +74,7 @@ class Stack(Encoder):
         if key is None:
             x = ops.reshape(x, (-1, self.embedding_width))
         else:
+            x = row_major(x)
             key = dropout.fold_in(key, len(self.blocks))
         if self.gamma is None:
             x = dropout.drop(x, key=key, rate=self.rate)

@@ -6,6 +6,7 @@ and narrow embeddings (Clark et al. 2020, ELECTRA) by argument.
 
 from typing import Any
 
+from infoword_tf import errors
 from infoword_tf.encoders.encoder import ACTIVATION, Encoded, Inputs
 from infoword_tf.encoders.stack import Stack, blocks_of
 from infoword_tf.layers.attention import causal_mask, project, table, vector
@@ -97,9 +98,10 @@ class Transformer(Stack):
         ids, positions, segment_ids, *_ = inputs
         length = ids.shape[1]
         if positions is None and (length or 0) > self.max_length:
-            raise ValueError(
+            raise errors.InputError(
+                'more_tokens_than_positions',
                 f'{length} tokens a sequence, but the encoder has '
-                f'{self.max_length} positions'
+                f'{self.max_length} positions',
             )
         x = self.lookup(ids)  # [B, T, D]
         # Terms that all texts share are summed first.

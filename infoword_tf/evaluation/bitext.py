@@ -20,6 +20,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from infoword_tf import errors
 from infoword_tf.data import bitexts, readers
 from infoword_tf.evaluation import ranking
 from infoword_tf.text import strings
@@ -95,7 +96,10 @@ def sentences_of(path: pathlib.Path) -> list[str]:
         raise FileNotFoundError(f'{path}: there is no such file')
     lines = [line.strip() for line in readers.lines(path)]
     if not any(lines):
-        raise ValueError(f'{path} holds no sentence; expected is one a line')
+        raise errors.InputError(
+            'bitext_no_sentence',
+            f'{path} holds no sentence; expected is one a line',
+        )
     return lines
 
 
@@ -112,9 +116,10 @@ def aligned(
     bitexts.check_aligned((first, second), (a, b))
     for path, lines in ((first, a), (second, b)):
         if '' in lines:
-            raise ValueError(
+            raise errors.InputError(
+                'bitext_empty_line',
                 f'{path}, line {lines.index("") + 1} is empty: fill it, or '
-                'take this line out of both files'
+                'take this line out of both files',
             )
     return a, b
 
@@ -139,8 +144,9 @@ def read(folder: pathlib.Path, languages: Sequence[str] = ()) -> list[Bitext]:
     known = ', '.join(sorted(files))
     for language in languages:
         if language not in files:
-            raise ValueError(
-                f'{folder} has no {language}: its languages are {known}'
+            raise errors.InputError(
+                'bitext_lacks_language',
+                f'{folder} has no {language}: its languages are {known}',
             )
     result = []
     for language in sorted(set(languages) or files):
@@ -187,16 +193,18 @@ def _files(folder: pathlib.Path) -> dict[str, list[pathlib.Path]]:
                 )
         language = codes[pair][0]
         if language in files:
-            raise ValueError(
+            raise errors.InputError(
+                'bitext_language_twice',
                 f'{folder} has two test sets of {language}, the second is '
-                f'{pair}; keep one of them there'
+                f'{pair}; keep one of them there',
             )
         files[language] = [sides[code] for code in codes[pair]]
     if not files:
-        raise ValueError(
+        raise errors.InputError(
+            'no_translations_into_english',
             f'{folder} holds no translations into English: expected are pairs '
             'of files such as tatoeba.deu-eng.deu and tatoeba.deu-eng.eng, or '
-            'de-en.de and de-en.en'
+            'de-en.de and de-en.en',
         )
     return files
 

@@ -12,6 +12,7 @@ import hashlib
 import pathlib
 from typing import NamedTuple
 
+from infoword_tf import errors
 from infoword_tf.evaluation import bitext, retrieval, sts
 
 NAMES = {
@@ -46,9 +47,10 @@ def read(spec: str) -> Judgements:
     """
     scheme, _, rest = spec.partition(':')
     if scheme not in NAMES or not rest:
-        raise ValueError(
+        raise errors.InputError(
+            'unknown_judgement',
             'expected sts:FILE (pairs with scores), retrieval:DIR (a BEIR '
-            'folder) or tatoeba:DIR (translations)'
+            'folder) or tatoeba:DIR (translations)',
         )
     path = pathlib.Path(rest)
     if scheme == 'sts':

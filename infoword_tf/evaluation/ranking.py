@@ -12,6 +12,8 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
 import numpy as np
 
+from infoword_tf import errors
+
 MEASURES = ('ndcg@10', 'recall@100', 'map', 'mrr@10', 'recall@10')
 MERGED = 100  # the best of each search that `merge` sums
 QUERIES = 512  # compared with a block at a time: bounds the memory
@@ -182,13 +184,24 @@ def scan(
     return best.sorted()
 
 
+def finite(vectors: np.ndarray, dtype: type) -> np.ndarray:
+    """Returns vectors [n, D] in a dtype; InputError for NaN and infinity."""
+    vectors = np.asarray(vectors, dtype)
+    if not np.isfinite(vectors).all():
+        raise errors.InputError(
+            'vectors_not_finite', 'the encoder made vectors that are not finite'
+        )
+    return vectors
+
+
 def prepared(vectors: np.ndarray, similarity: str) -> np.ndarray:
     """Returns [n, D] float32 whose products are similarities, or raises."""
     if similarity not in ('cosine', 'dot'):
-        raise ValueError(f'similarity {similarity!r} is neither cosine nor dot')
-    vectors = np.asarray(vectors, np.float32)
-    if not np.isfinite(vectors).all():
-        raise ValueError('the encoder made vectors that are not finite')
+        raise errors.InputError(
+            'unknown_similarity',
+            f'similarity {similarity!r} is neither cosine nor dot',
+        )
+    vectors = finite(vectors, np.float32)
     if similarity == 'cosine':
         norms = np.linalg.norm(vectors, axis=1, keepdims=True)
         vectors = vectors / np.maximum(norms, 1e-12)

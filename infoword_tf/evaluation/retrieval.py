@@ -8,6 +8,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from infoword_tf import errors
 from infoword_tf.data import readers, records, tables
 from infoword_tf.evaluation import ranking
 
@@ -111,7 +112,9 @@ def beir_task(
     _, groups = repeated(texts_alone())
     ids = sorted(names)
     if not ids:
-        raise ValueError(f'{corpus} holds no document')
+        raise errors.InputError(
+            'beir_no_document', f'{corpus} holds no document'
+        )
     number = {name: place for place, name in enumerate(ids)}
     copies = [[number[names[place]] for place in group] for group in groups]
     file = queries or _find(folder, 'queries.jsonl')
@@ -121,9 +124,10 @@ def beir_task(
     relevance, missing = _judgements(folder, split, number, texts, file)
     absent = sum(n >= len(ids) for x in relevance.values() for n in x)
     if absent == sum(map(len, relevance.values())):
-        raise ValueError(
+        raise errors.InputError(
+            'beir_other_documents',
             f'{folder}: no document of {corpus.name} is judged in '
-            f'qrels/{split}.tsv; the two are not of one data set'
+            f'qrels/{split}.tsv; the two are not of one data set',
         )
 
     stat = corpus.stat()
@@ -205,14 +209,16 @@ def _texts(
             record['title'] = ''
         for field in ('_id', 'text', 'title')[: 2 + titled]:
             if not isinstance(record.get(field), str):
-                raise ValueError(
-                    f'{where}: {field} is missing, or is no string'
+                raise errors.InputError(
+                    'beir_no_string',
+                    f'{where}: {field} is missing, or is no string',
                 )
         name, text = record['_id'], record['text']
         first = line if known else seen.setdefault(name, line)
         if first != line:
-            raise ValueError(
-                f'{where}: _id {name!r} is that of line {first} too'
+            raise errors.InputError(
+                'beir_id_twice',
+                f'{where}: _id {name!r} is that of line {first} too',
             )
         if titled:
             text = f'{record["title"]} {text}'
@@ -255,25 +261,30 @@ def _judgements(
             query, document, grade = fields
             grade = int(grade)
         except ValueError:
-            raise ValueError(
+            raise errors.InputError(
+                'beir_no_grade',
                 f'{where}: expected query-id, corpus-id and a whole '
-                f'number, separated by tabs, not {line!r}'
+                f'number, separated by tabs, not {line!r}',
             ) from None
         if query not in queries:
-            raise ValueError(
-                f'{where}: no query has the _id {query!r} in {query_file}'
+            raise errors.InputError(
+                'beir_unknown_query',
+                f'{where}: no query has the _id {query!r} in {query_file}',
             )
         place = number.get(document)
         if place is None:
             place = absent.setdefault(document, len(number) + len(absent))
         grades = relevance.setdefault(query, {})
         if grades.setdefault(place, grade) != grade:
-            raise ValueError(
+            raise errors.InputError(
+                'beir_two_grades',
                 f'{where}: {document!r} has another grade for {query!r} '
-                'further up'
+                'further up',
             )
     if not relevance:
-        raise ValueError(f'{path} holds no judgement')
+        raise errors.InputError(
+            'beir_no_judgement', f'{path} holds no judgement'
+        )
     return relevance, list(absent)
 
 

@@ -13,7 +13,9 @@ from typing import NamedTuple
 
 import numpy as np
 
+from infoword_tf import errors
 from infoword_tf.data import readers, tables
+from infoword_tf.evaluation import ranking
 from infoword_tf.evaluation.correlation import spearman
 
 Encode = Callable[[Sequence[str]], np.ndarray]  # n texts -> [n, D] float32
@@ -84,10 +86,11 @@ def read(path: pathlib.Path) -> ScoredPairs:
         if names[1] in header:
             lacking = [name for name in names if name not in header]
             if lacking:
-                raise ValueError(
+                raise errors.InputError(
+                    'sts_lacks_columns',
                     f'{path}: its first line names no {" and ".join(lacking)} '
                     f'beside {names[1]}; files for tests may keep the scores '
-                    'back'
+                    'back',
                 )
             columns, begin = tuple(map(header.index, names)), 1
     pairs = []
@@ -97,9 +100,10 @@ def read(path: pathlib.Path) -> ScoredPairs:
             pairs.append((_score(score), first.strip(), second.strip()))
         except (IndexError, ValueError):
             line = '\t'.join(cells)
-            raise ValueError(
+            raise errors.InputError(
+                'sts_bad_line',
                 f'{path}, line {number}: no score and two sentences in '
-                f'{line[:60]!r}; {_EXPECTED}'
+                f'{line[:60]!r}; {_EXPECTED}',
             ) from None
     return _scored(path, pairs)
 
@@ -127,9 +131,10 @@ def read_sets(folder: pathlib.Path) -> dict[str, ScoredPairs]:
         year = _YEAR.search(path.name)
         name = _FILES.get(path.name, f'STS{year[1]}' if year else path.name)
         if paths.setdefault(name, path) != path:
-            raise ValueError(
+            raise errors.InputError(
+                'sts_set_twice',
                 f'{folder} has two sets {name}, {paths[name]} and {path}: name '
-                'a folder with one of them'
+                'a folder with one of them',
             )
     known = [name for name in SETS if name in paths]
     others = [name for name in paths if name not in SETS]
@@ -173,9 +178,10 @@ def _read_part(path: pathlib.Path, gold: pathlib.Path) -> ScoredPairs:
         while len(longer) > len(other) and not longer[-1].strip():
             longer.pop()  # blank lines at the end of one of them
     if len(lines) != len(scores):
-        raise ValueError(
+        raise errors.InputError(
+            'sts_unequal_lines',
             f'{path} has {len(lines)} lines, {gold.name} has {len(scores)}: '
-            'a line there is the score of the same line here, or empty'
+            'a line there is the score of the same line here, or empty',
         )
     for number, (line, score) in enumerate(zip(lines, scores, strict=True), 1):
         if not score.strip():
@@ -183,13 +189,15 @@ def _read_part(path: pathlib.Path, gold: pathlib.Path) -> ScoredPairs:
         try:
             pairs.append((_score(score), *map(str.strip, line.split('\t')[:2])))
         except ValueError:
-            raise ValueError(
-                f'{gold}, line {number}: {score[:60]!r} is no score'
+            raise errors.InputError(
+                'sts_no_score',
+                f'{gold}, line {number}: {score[:60]!r} is no score',
             ) from None
         if len(pairs[-1]) < 3:
-            raise ValueError(
+            raise errors.InputError(
+                'sts_no_two_sentences',
                 f'{path}, line {number}: no two sentences, separated by a tab, '
-                f'in {line[:60]!r}'
+                f'in {line[:60]!r}',
             )
     return _scored(path, pairs)
 
@@ -198,7 +206,7 @@ def _score(text: str) -> float:
     """Parses a finite number, perhaps with a decimal comma, or raises."""
     score = float(text.replace(',', '.'))
     if not math.isfinite(score):
-        raise ValueError(text)
+        raise errors.InputError('sts_number_not_finite', text)
     return score
 
 
@@ -212,7 +220,10 @@ def _scored(
     path: pathlib.Path, pairs: list[tuple[float, str, str]]
 ) -> ScoredPairs:
     if len(pairs) < 3:
-        raise ValueError(f'{path} has {len(pairs)} pairs: too few to rank')
+        raise errors.InputError(
+            'sts_too_few_pairs',
+            f'{path} has {len(pairs)} pairs: too few to rank',
+        )
     scores, first, second = zip(*pairs, strict=True)
     return ScoredPairs(list(first), list(second), np.array(scores))
 
@@ -225,9 +236,7 @@ def similarities(
     Raises:
         ValueError: a vector holds NaN or infinity.
     """
-    vectors = np.asarray(encode(pairs.texts), np.float64)
-    if not np.isfinite(vectors).all():
-        raise ValueError('the encoder made vectors that are not finite')
+    vectors = ranking.finite(encode(pairs.texts), np.float64)
     if similarity == 'cosine':
         vectors = _unit(vectors)
     half = len(pairs.first)

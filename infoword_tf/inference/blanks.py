@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
+from infoword_tf import errors
 from infoword_tf.config import WEIGHTS
 from infoword_tf.inference.states import Predictor
 from infoword_tf.text import strings, vocabulary
@@ -53,9 +54,10 @@ class Blanks(Predictor):
         rows, unigram = self.rows, self.workdir.unigram
         if not rows:
             row = self.states.row_that('blanks', 'blanks_by_counts')
-            raise ValueError(
+            raise errors.InputError(
+                'no_token_counts',
                 f'{row} fills blanks with the token counts of its training '
-                f'text, and this workdir has none (`unigram` in {WEIGHTS})'
+                f'text, and this workdir has none (`unigram` in {WEIGHTS})',
             )
         states = self.states(ids, lengths, places=places)
         counts = None if unigram is None else np.maximum(unigram, 1e-9)
@@ -84,13 +86,17 @@ class Blanks(Predictor):
         tokens = with_masks(tokenizer, tf.constant([text]))
         masks = masks_of(tokens, tokenizer.mask_id)[0]
         if not len(masks):
-            raise ValueError(f'there is no {vocabulary.MASK} in {text!r}')
+            raise errors.InputError(
+                'text_without_mask',
+                f'there is no {vocabulary.MASK} in {text!r}',
+            )
         size = len(tokens.flat_values) + workdir.max_length
         size -= workdir.free_length
         if size > workdir.max_length:
-            raise ValueError(
+            raise errors.InputError(
+                'blanks_text_too_long',
                 f'{size} tokens, but this model takes {workdir.max_length}; '
-                'shorten the text'
+                'shorten the text',
             )
         scores = self.token_scores(
             workdir.template.one(tokens, size).to_tensor(),

@@ -11,6 +11,7 @@ import numpy as np
 import tensorflow as tf
 from keras import ops
 
+from infoword_tf import errors
 from infoword_tf.inference.states import Predictor, cls_places, real_places
 from infoword_tf.layers.block import take
 from infoword_tf.objectives.label import Head
@@ -109,8 +110,9 @@ class Classes(Predictor):
         row = row or self.states.row_that('classes')
         objectives = self.workdir.model.objectives
         if row not in objectives:
-            raise ValueError(
-                f'{self.states.rows_text}: {row} is not among them'
+            raise errors.InputError(
+                'row_not_loaded',
+                f'{self.states.rows_text}: {row} is not among them',
             )
         return objectives[row]
 
@@ -201,11 +203,17 @@ class Classes(Predictor):
         if pairs is not None:
             pairs = strings.checked(pairs, second)
         if pairs is not None and len(pairs) != len(texts):
-            raise ValueError(f'{len(texts)} texts and {len(pairs)} pairs')
+            raise errors.InputError(
+                'classes_unequal_pairs',
+                f'{len(texts)} texts and {len(pairs)} pairs',
+            )
         sides = [texts] if pairs is None else [texts, pairs]
         if len(sides) not in self.sides(row):
             expected = 'two texts' if pairs is None else 'one text'
-            raise ValueError(f'{row} was trained on examples of {expected}')
+            raise errors.InputError(
+                'sides_not_trained',
+                f'{row} was trained on examples of {expected}',
+            )
         # Texts of like length together: hardly any padding is computed.
         sizes = [sum(map(len, both)) for both in zip(*sides, strict=True)]
         order = np.argsort(sizes)

@@ -12,6 +12,7 @@ import numpy as np
 import tensorflow as tf
 from keras import ops
 
+from infoword_tf import errors
 from infoword_tf.inference import answers, context_windows
 from infoword_tf.inference.states import Predictor
 from infoword_tf.objectives.infonce import NEVER
@@ -263,8 +264,9 @@ class Reader(Predictor):
         questions = strings.checked(questions, 'questions')
         contexts = strings.checked(contexts, 'contexts')
         if len(questions) != len(contexts):
-            raise ValueError(
-                f'{len(questions)} questions and {len(contexts)} contexts'
+            raise errors.InputError(
+                'unequal_contexts',
+                f'{len(questions)} questions and {len(contexts)} contexts',
             )
         replies = []
         for begin in range(0, len(questions), _QUESTIONS):

@@ -7,6 +7,7 @@ import numpy as np
 import tensorflow as tf
 from keras import ops
 
+from infoword_tf import errors
 from infoword_tf.config import Config
 from infoword_tf.encoders import Encoded, Inputs
 from infoword_tf.layers.block import take
@@ -154,9 +155,10 @@ class States:
         """Returns the first of `rows_that`; ValueError: the model has none."""
         for row in self.rows_that(*answers):
             return row
-        raise ValueError(
+        raise errors.InputError(
+            'no_row_answers',
             f'{self.rows_text} {ANSWERS[answers[0]]}: that takes '
-            f'{" or ".join(answering(answers))}'
+            f'{" or ".join(answering(answers))}',
         )
 
     @property

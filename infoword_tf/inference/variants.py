@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from infoword_tf import files
+from infoword_tf import errors, files
 from infoword_tf.config import Config
 from infoword_tf.model import Model
 from infoword_tf.text.layout import Layout
@@ -49,9 +49,10 @@ def shortened(workdir: Workdir, numbers: Sequence[int]) -> Workdir:
     """
     depth = workdir.encoder.depth
     if not set(numbers) <= set(range(1, depth + 1)):
-        raise ValueError(
+        raise errors.InputError(
+            'too_few_layers',
             f'layers {", ".join(map(str, numbers))} are asked for, but '
-            f'this encoder has {depth}'
+            f'this encoder has {depth}',
         )
 
     def origin(path: str) -> str:

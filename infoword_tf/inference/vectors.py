@@ -19,6 +19,7 @@ import numpy as np
 import tensorflow as tf
 from keras import ops
 
+from infoword_tf import errors
 from infoword_tf import progress as progress_bars
 from infoword_tf.inference import variants
 from infoword_tf.inference.states import (
@@ -209,8 +210,9 @@ class Vectors(Predictor):
             ValueError: an unknown pooling, or no row has its weights.
         """
         if pooling not in POOLINGS:
-            raise ValueError(
-                f'pooling {pooling!r}: known are {", ".join(POOLINGS)}'
+            raise errors.InputError(
+                'vectors_unknown_pooling',
+                f'pooling {pooling!r}: known are {", ".join(POOLINGS)}',
             )
         if pooling not in LEARNED:
             return None
@@ -220,9 +222,10 @@ class Vectors(Predictor):
                 objective.words and self.workdir.unigram is not None
             ):
                 return objective
-        raise ValueError(
+        raise errors.InputError(
+            'pooling_not_learned',
             f'pooling {pooling}: {self.states.rows_text} have learned no '
-            f'{LEARNED[pooling]}; take cls, mean or first_last'
+            f'{LEARNED[pooling]}; take cls, mean or first_last',
         )
 
     @property
@@ -373,11 +376,17 @@ class Vectors(Predictor):
         for layer in () if layers in (None, 'mix') else layers:
             depth = self.workdir.encoder.depth
             if not -depth - 1 <= layer <= depth:
-                raise ValueError(f'layer {layer}: there are 0 to {depth}')
+                raise errors.InputError(
+                    'layer_out_of_range',
+                    f'layer {layer}: there are 0 to {depth}',
+                )
         self.config.prompt_text(prompt)  # complains before the work
         width = self.width(pooling)
         if dims is not None and not 0 < dims <= width:
-            raise ValueError(f'dims {dims}: vectors have {width} numbers')
+            raise errors.InputError(
+                'dims_out_of_range',
+                f'dims {dims}: vectors have {width} numbers',
+            )
         is_table = self._reads_table(pooling, layers)
         if is_table or 0 < len(texts) <= batch_size:
             graph = self._text_graphs(pooling, _hashable(layers))

@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from infoword_tf import files
+from infoword_tf import errors, files
 from infoword_tf.data import readers
 
 
@@ -32,9 +32,10 @@ class WordVectors(NamedTuple):
         """
         for word in self.words:
             if len(word.split()) != 1:
-                raise ValueError(
+                raise errors.InputError(
+                    'not_a_word',
                     f'{word!r} cannot be written as a word: it is empty or '
-                    'has white space'
+                    'has white space',
                 )
         line = ' '.join(['%s', *['%.9g'] * self.vectors.shape[1]]) + '\n'
         path = pathlib.Path(path)
@@ -63,14 +64,15 @@ def read(path: str | pathlib.Path) -> WordVectors:
     header = next(lines, '')
     try:
         number, width = map(int, header.split())
-        # A number takes two bytes at least: a false count takes no memory.
-        if min(number, width) < 0 or number * width > path.stat().st_size:
-            raise ValueError
     except ValueError:
-        raise ValueError(
+        number = width = -1
+    # A number takes two bytes at least: a false count takes no memory.
+    if min(number, width) < 0 or number * width > path.stat().st_size:
+        raise errors.InputError(
+            'word_vectors_header',
             f'{path}, line 1: no number of words and their width, or more of '
-            f'them than the file holds, in {header[:60]!r}'
-        ) from None
+            f'them than the file holds, in {header[:60]!r}',
+        )
     vectors = np.empty((number, width), np.float32)
     words: dict[str, int] = {}
     line = 1
@@ -81,13 +83,15 @@ def read(path: str | pathlib.Path) -> WordVectors:
         except ValueError:
             vector = np.empty(0)
         if not word or len(vector) != width:
-            raise ValueError(
+            raise errors.InputError(
+                'word_vectors_line',
                 f'{path}, line {line}: no word and {width} numbers in '
-                f'{text[:60]!r}'
+                f'{text[:60]!r}',
             )
         if not np.isfinite(vector).all():
-            raise ValueError(
-                f'{path}, line {line}: not all numbers are finite'
+            raise errors.InputError(
+                'word_vectors_not_finite',
+                f'{path}, line {line}: not all numbers are finite',
             )
         if line - 1 > number:
             break
@@ -95,8 +99,9 @@ def read(path: str | pathlib.Path) -> WordVectors:
             vectors[len(words)] = vector
             words[word] = len(words)
     if line - 1 != number:
-        raise ValueError(
+        raise errors.InputError(
+            'word_vectors_count',
             f'{path}, line {line}: the first line says {number} words, '
-            f'there are {"more" if line - 1 > number else line - 1}'
+            f'there are {"more" if line - 1 > number else line - 1}',
         )
     return WordVectors(list(words), vectors[: len(words)])

@@ -12,6 +12,7 @@ from typing import Any
 from infoword_tf.layers import dropout
 from infoword_tf.layers.fused import (
     compiled,
+    computed_again,
     plus_bias,
     read,
     sum_rows,
@@ -89,7 +90,7 @@ def bias_gelu(
     def function(x, bias):
         def grad(upstream):
             total = _bias_gelu_grad(
-                upstream, x, bias, key, form=form, rate=rate
+                upstream, computed_again(x), bias, key, form=form, rate=rate
             )
             return total, sum_rows(total)
 
@@ -135,7 +136,8 @@ def gated(
 
     def function(x):
         def grad(upstream):
-            return _gated_grad(upstream, x, key, form=form, rate=rate)
+            again = computed_again(x)
+            return _gated_grad(upstream, again, key, form=form, rate=rate)
 
         return _gated(x, key, form=form, rate=rate), grad
 

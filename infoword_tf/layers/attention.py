@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 
+from infoword_tf import errors
 from infoword_tf.layers import heads
 from infoword_tf.lazy import Layer, Variable, dtype_of, ops
 
@@ -103,14 +104,22 @@ def scaled_queries(width: int, root: float) -> np.ndarray:
     return scale
 
 
+def check_heads(width: int, heads: int) -> None:
+    """Raises a ValueError if H does not divide D."""
+    if width % heads:
+        raise errors.InputError(
+            'heads_divide_width',
+            f'{heads} heads do not divide a width of {width}',
+        )
+
+
 class Attention(Layer):
     """Self-attention without the output's bias, which `add_norm` adds."""
 
     def __init__(self, width: int, heads: int, rate: float, dtype: Any = None):
         """Sets D, H (a divisor of D) and the rate of dropout."""
         super().__init__(dtype=dtype, name='attention')
-        if width % heads:
-            raise ValueError(f'{heads} heads do not divide a width of {width}')
+        check_heads(width, heads)
         self.width, self.heads, self.rate = width, heads, rate
 
     def build(self) -> None:

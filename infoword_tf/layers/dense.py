@@ -6,6 +6,7 @@ Glossary of shapes: F width of the result.
 from collections.abc import Callable
 from typing import Any
 
+from infoword_tf import errors
 from infoword_tf.layers.attention import table, vector
 from infoword_tf.lazy import Layer, ops
 
@@ -32,8 +33,10 @@ class Dense(Layer):
         """Sets D, F, the activation's name in ACTIVATIONS, whether to add b."""
         super().__init__(name=name)
         if activation not in ACTIVATIONS:
-            raise ValueError(
-                f'activation {activation!r}: known are {", ".join(ACTIVATIONS)}'
+            raise errors.InputError(
+                'unknown_head_activation',
+                f'activation {activation!r}: known are '
+                f'{", ".join(ACTIVATIONS)}',
             )
         self.width, self.wide = width, wide
         self.activation, self.has_bias = activation, bias

@@ -23,6 +23,7 @@ Glossary of shapes: F width of the networks of couplings.
 
 from typing import Any
 
+from infoword_tf import errors
 from infoword_tf.config import LEARNED
 from infoword_tf.layers.attention import vector
 from infoword_tf.layers.dense import ACTIVATIONS, Dense
@@ -128,9 +129,10 @@ class Flow(Layer):
         for _ in range(levels - 1):
             widths.append((widths[-1] + 1) // 2)
         if widths[-1] < 2:
-            raise ValueError(
+            raise errors.InputError(
+                'too_many_levels',
                 f'{levels} levels halve vectors of {width} numbers to less '
-                'than two; take fewer'
+                'than two; take fewer',
             )
         self.steps = [
             Step(widths[i // depth], hidden, permutation, f'step_{i}')

@@ -70,6 +70,38 @@ def _as_graph(function: Callable, **options: Any) -> Callable:
     return call
 
 
+def row_major(x: Tensor) -> Tensor:
+    """Stores x [...] and the gradient of x row by row, under JAX.
+
+    Else the sum of a gradient over sequences, such as of the position
+    embeddings, makes XLA lay out all states on a GPU with the batch as the
+    innermost dimension, and transpose them before and after every product.
+    """
+    import keras
+
+    if keras.backend.backend() != 'jax':
+        return x
+    from jax.experimental import layout
+
+    order = layout.Layout(tuple(range(len(x.shape))))
+    return layout.with_layout_constraint(x, order)
+
+
+def computed_again(x: Tensor) -> Tensor:
+    """Returns x [...] for the backward pass: under JAX behind a barrier.
+
+    Both passes are compiled together there, and XLA would store what the
+    forward pass computes of the same x, in float32, instead of computing twice.
+    """
+    import keras
+
+    if keras.backend.backend() != 'jax':
+        return x
+    import jax
+
+    return jax.lax.optimization_barrier(x)
+
+
 def to_float(x: Tensor) -> Tensor:
     """Casts x [...] to float32."""
     return ops.cast(x, 'float32')

@@ -23,6 +23,7 @@ Glossary of shapes: C cells, G gates, F width of inputs or results.
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
+from infoword_tf import errors
 from infoword_tf.layers.attention import matrix, project, vector
 from infoword_tf.layers.fused import (
     compiled,
@@ -353,9 +354,14 @@ class Recurrent(Layer):
             ValueError: an unknown cell, or one without a projection.
         """
         if cell not in CELLS:
-            raise ValueError(f'cell is one of {", ".join(CELLS)}, not {cell!r}')
+            raise errors.InputError(
+                'unknown_cell',
+                f'cell is one of {", ".join(CELLS)}, not {cell!r}',
+            )
         if cells is not None and cell != 'lstm':
-            raise ValueError(f'the cell {cell} has no projection')
+            raise errors.InputError(
+                'cell_without_projection', f'the cell {cell} has no projection'
+            )
         # A state stays float32.
         super().__init__(dtype=dtype, name=name, autocast=False)
         self.cell, self.width, self.cells = cell, width, cells

@@ -22,8 +22,9 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from infoword_tf import errors
 from infoword_tf.layers import dropout, heads
-from infoword_tf.layers.attention import matrix, project, table
+from infoword_tf.layers.attention import check_heads, matrix, project, table
 from infoword_tf.layers.block import Sized, make_feed_forward, post_norm
 from infoword_tf.layers.relative_scores import relative_scores, split_queries
 from infoword_tf.lazy import Layer, Variable, ops
@@ -202,10 +203,11 @@ class RelativeAttention(Layer):
             biases: whether the layer makes u, v and s; else `call` gets them.
         """
         super().__init__(dtype=dtype, name=name)
-        if width % heads:
-            raise ValueError(f'{heads} heads do not divide a width of {width}')
+        check_heads(width, heads)
         if width % 2:
-            raise ValueError(f'a width of {width} has no halves')
+            raise errors.InputError(
+                'width_without_halves', f'a width of {width} has no halves'
+            )
         self.width, self.heads, self.rate = width, heads, rate
         self.segments, self.causal, self.has_biases = segments, causal, biases
 

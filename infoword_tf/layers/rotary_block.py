@@ -9,6 +9,7 @@ import functools
 import math
 from typing import Any
 
+from infoword_tf import errors
 from infoword_tf.layers import activation, band, dropout, norm
 from infoword_tf.layers.attention import (
     joined,
@@ -32,9 +33,10 @@ class RotaryAttention(Layer):
         """Sets D, H (D / H is even) and the rate of dropout."""
         super().__init__(dtype=dtype, name='attention')
         if width % (2 * heads):
-            raise ValueError(
+            raise errors.InputError(
+                'rotary_odd_heads',
                 f'{heads} heads of an even width do not make up a width of '
-                f'{width}'
+                f'{width}',
             )
         self.width, self.heads, self.rate = width, heads, rate
 

@@ -3,9 +3,10 @@
 `--objectives` is a name in SUMS or weighted rows, `bert_nce:1,dim:0.6`.
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any, NamedTuple
 
+from infoword_tf.errors import InputError
 from infoword_tf.objectives import (
     contrast,
     diffcse,
@@ -38,6 +39,7 @@ from infoword_tf.objectives.pools import (
 from infoword_tf.objectives.queue import Queued
 from infoword_tf.objectives.row import Auxiliary, Row, Vector, decided
 from infoword_tf.objectives.statistics import Statistics
+from infoword_tf.settings import Setting
 from infoword_tf.views import Reads
 
 TABLE: dict[str, Row] = {
@@ -79,8 +81,8 @@ class Sum(NamedTuple):
 
     Attributes:
         rows: with weights, as in `--objectives`.
-        settings: by 'ROW.NAME', values that differ from the rows' defaults; a
-            flag of that name wins.
+        settings: by flag, 'ROW.NAME' or 'VIEW.NAME', values that differ from
+            the defaults; a flag of that name wins.
         encoder: name in ENCODERS of the published one, which is the default.
     """
 
@@ -103,7 +105,7 @@ SUMS: dict[str, Sum] = {
     'esimcse': Sum(
         'simcse:1',
         {
-            'simcse.repeat': 0.32,
+            'sentences.repeat': 0.32,
             'simcse.queue': 160,
             'simcse.momentum': 0.995,
         },
@@ -112,7 +114,7 @@ SUMS: dict[str, Sum] = {
         'simcse:1',
         {
             'simcse.cut_features': 0.2,
-            'simcse.shuffle': True,
+            'sentences.shuffle': True,
             'simcse.directions': 'joint',
             'simcse.temperature': 0.1,
             'simcse.pooling': 'mean',
@@ -162,39 +164,64 @@ def parse(objectives: str) -> dict[str, float]:
     for part in named.rows.split(','):
         row, colon, weight = part.strip().partition(':')
         if row in SUMS:
-            raise ValueError(
+            raise InputError(
+                'sum_among_rows',
                 f'--objectives={objectives}: {row!r} is the sum '
-                f'{SUMS[row].rows} and stands alone; write its rows instead'
+                f'{SUMS[row].rows} and stands alone; write its rows instead',
             )
         if row not in TABLE:
             known = ', '.join([*TABLE, *SUMS])
-            raise ValueError(
+            raise InputError(
+                'unknown_row',
                 f'--objectives={objectives}: there is no row {row!r}; rows are '
-                f'separated by commas; known are {known}'
+                f'separated by commas; known are {known}',
             )
         if row in weights:
-            raise ValueError(
+            raise InputError(
+                'row_twice',
                 f'--objectives={objectives}: {row!r} is there twice; give it '
-                'one weight'
+                'one weight',
             )
         try:
             weights[row] = float(weight if colon else 1.0)
         except ValueError:
-            raise ValueError(
+            raise InputError(
+                'weight_no_number',
                 f'--objectives={objectives}: {weight!r} is no weight; write '
-                f'{row}:0.5, say'
+                f'{row}:0.5, say',
             ) from None
         if not 0 <= weights[row] < float('inf'):
-            raise ValueError(
+            raise InputError(
+                'negative_weight',
                 f'--objectives={objectives}: the weight of {row} is '
-                f'{weight}; weights are 0 or more'
+                f'{weight}; weights are 0 or more',
             )
     if not any(weights.values()):
-        raise ValueError(
+        raise InputError(
+            'all_weights_zero',
             f'--objectives={objectives}: every weight is 0; give at least one '
-            'row a weight above 0'
+            'row a weight above 0',
         )
     return weights
+
+
+def flag_of(row: str, setting: str) -> str:
+    """Names the flag of a row's setting: ROW.NAME, of a view's VIEW.NAME."""
+    return f'{TABLE[row].view_of.get(setting, row)}.{setting}'
+
+
+def setting_flags(
+    rows: Iterable[str] = TABLE,
+) -> dict[str, tuple[Setting, list[str]]]:
+    """Returns the settings of rows by flag, each with a list of rows.
+
+    A setting of a view is one flag: all rows that read the view have it.
+    """
+    flags: dict[str, tuple[Setting, list[str]]] = {}
+    for row in rows:
+        for name, known in TABLE[row].settings.items():
+            flags.setdefault(flag_of(row, name), (known, []))[1].append(row)
+    return flags
 
 
 def built(weights: Mapping[str, float]) -> dict[str, float]:
@@ -228,9 +255,11 @@ __all__ = [
     'Vector',
     'built',
     'decided',
+    'flag_of',
     'gather_pool',
     'gather_vectors',
     'join_pools',
     'parse',
+    'setting_flags',
     'text_ids',
 ]

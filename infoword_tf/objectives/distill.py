@@ -30,6 +30,7 @@ questions of an example and A answers (label.py), W width of the teacher.
 
 from typing import Any
 
+from infoword_tf.errors import InputError
 from infoword_tf.layers.attention import table
 from infoword_tf.layers.pooling import unit
 from infoword_tf.lazy import ops
@@ -67,14 +68,16 @@ def layer_map(map_: str, teacher: int, student: int) -> tuple[int, ...]:
         ValueError: there is nothing to follow, or not enough.
     """
     if student < 2:
-        raise ValueError(
+        raise InputError(
+            'student_of_one_layer',
             f'a student of {student} layers has none below its last that '
-            'could follow its teacher; give it 2 or more, or no patience'
+            'could follow its teacher; give it 2 or more, or no patience',
         )
     if student > teacher:
-        raise ValueError(
+        raise InputError(
+            'student_deeper_than_teacher',
             f'a student of {student} layers cannot follow a teacher of '
-            f'{teacher}; give it {teacher} layers or fewer, or no patience'
+            f'{teacher}; give it {teacher} layers or fewer, or no patience',
         )
     if map_ == LAST:
         return tuple(range(teacher - student + 1, teacher))
@@ -238,10 +241,11 @@ class Patience(Projected):
             ValueError: the encoder has no layer below its last.
         """
         if self.encoder.depth < 2:
-            raise ValueError(
+            raise InputError(
+                'patience_one_layer',
                 f'{self.row} compares layers below the last, and the encoder '
                 f'has {self.encoder.depth}; take 2 or more, or leave '
-                f'{self.row} out'
+                f'{self.row} out',
             )
         super().build()
 

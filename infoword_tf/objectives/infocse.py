@@ -20,6 +20,7 @@ from typing import Any
 
 from infoword_tf.encoders import Inputs
 from infoword_tf.encoders.stack import blocks_of
+from infoword_tf.errors import InputError
 from infoword_tf.layers import dropout
 from infoword_tf.layers.block import Block, put
 from infoword_tf.lazy import ops
@@ -97,14 +98,16 @@ class AuxiliaryTokens(VocabularyTokens):
         depth = self.encoder.depth
         self.at = self.layer or depth // 2
         if depth < 2:
-            raise ValueError(
+            raise InputError(
+                'infocse_one_layer',
                 f'{self.row} reads a layer below the last, and the encoder has '
-                'one layer: choose a larger --size'
+                'one layer: choose a larger --size',
             )
         if not 0 < self.at < depth:
-            raise ValueError(
+            raise InputError(
+                'infocse_unknown_layer',
                 f'--{self.row}.layer={self.layer}: the encoder has {depth} '
-                f'layers, and one below the last is read: 1 to {depth - 1}'
+                f'layers, and one below the last is read: 1 to {depth - 1}',
             )
         self.network = blocks_of(
             self.encoder, self.blocks, Block, self, 'block'

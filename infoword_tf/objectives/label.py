@@ -38,6 +38,7 @@ from typing import Any
 
 import numpy as np
 
+from infoword_tf.errors import InputError
 from infoword_tf.layers import dropout, norm
 from infoword_tf.layers.attention import table, vector
 from infoword_tf.layers.bilstm import BiLstm
@@ -387,13 +388,15 @@ def cosent(
 
 def _example(settings: Mapping[str, Any]) -> Reads:
     if settings['mean'] and settings['bilstm']:
-        raise ValueError(
-            'mean=True and bilstm=True both pool a text; take one of them'
+        raise InputError(
+            'two_poolings_of_text',
+            'mean=True and bilstm=True both pool a text; take one of them',
         )
     if settings.get('multilabel') and settings['texts'] == 'choices':
-        raise ValueError(
+        raise InputError(
+            'multilabel_choices',
             'texts=choices has one right answer, and multilabel any number of '
-            'them; take one of the two'
+            'them; take one of the two',
         )
     return Reads(
         'example',

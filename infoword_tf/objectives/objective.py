@@ -11,6 +11,7 @@ from typing import Any, ClassVar, NamedTuple
 import numpy as np
 
 from infoword_tf.encoders.encoder import Encoded, Encoder
+from infoword_tf.errors import InputError
 from infoword_tf.lazy import Layer, Variable, ops
 from infoword_tf.objectives.infonce import Outcome
 from infoword_tf.objectives.pools import Replicas
@@ -37,7 +38,7 @@ class Copy(NamedTuple):
 
 
 def _nothing(*args: Any, **kwargs: Any) -> Encoded:
-    raise ValueError('nothing can be encoded here')
+    raise InputError('nothing_to_encode', 'nothing can be encoded here')
 
 
 class Batch(NamedTuple):

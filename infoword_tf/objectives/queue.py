@@ -13,6 +13,7 @@ Shapes: J texts of a sequence, N = B J.
 from collections.abc import Mapping
 from typing import Any, ClassVar
 
+from infoword_tf.errors import InputError
 from infoword_tf.layers.queue_scores import QueueScores, queue_scores
 from infoword_tf.lazy import ops
 from infoword_tf.objectives.objective import Batch, Objective
@@ -50,9 +51,10 @@ class Queued(Objective):
     def build(self) -> None:
         """Raises if a momentum encoder has no queue to fill."""
         if self.momentum and not (self.queue or self.keys_are_positives):
-            raise ValueError(
+            raise InputError(
+                'momentum_without_queue',
                 f'--{self.row}.momentum={self.momentum:g} fills a queue, and '
-                f'there is none; give --{self.row}.queue too'
+                f'there is none; give --{self.row}.queue too',
             )
         self.built = True
 

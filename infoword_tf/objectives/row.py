@@ -161,6 +161,8 @@ class Row:
         scored_by: the row whose scores this one reads, see
             `Batch.scorer_batch`. It is built even where its weight is 0.
         answers: in ANSWERS, what a trained model can be asked because of it.
+        init_advice: what to do before a run without --init, after the row's
+            name; '': nothing.
         begins_as: the row whose weights it takes where --init has none of its
             own, or that of another row that begins so; and as which public
             formats know it.
@@ -184,6 +186,7 @@ class Row:
     )
     scored_by: str | None = None
     answers: tuple[str, ...] = ()
+    init_advice: Decided[str] = ''
     begins_as: str | None = None
     products: Callable[[Scoring], int] | None = None
 
@@ -194,6 +197,12 @@ class Row:
         for view in self.views:
             settings |= VIEWS[root(view)].settings
         return settings
+
+    @property
+    def view_of(self) -> dict[str, str]:
+        """View of each setting that is a view's: the one that draws."""
+        views = map(root, self.views)
+        return {name: view for view in views for name in VIEWS[view].settings}
 
     def reads(
         self, settings: Settings, contextual: bool = True

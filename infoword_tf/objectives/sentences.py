@@ -19,6 +19,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 from infoword_tf.encoders import Encoded, Inputs
+from infoword_tf.errors import InputError
 from infoword_tf.layers import dropout
 from infoword_tf.layers.dense import Dense
 from infoword_tf.layers.pooling import LAYERS, of_texts, pool, unit
@@ -137,28 +138,32 @@ class SimCSE(Queued):
     def build(self) -> None:
         """Makes the head that training alone has."""
         if self.guide_margin and not self.guide:
-            raise ValueError(
+            raise InputError(
+                'margin_without_guide',
                 f'--{self.row}.guide_margin={self.guide_margin:g} is of a '
-                f'guide, and there is none; give --{self.row}.guide too'
+                f'guide, and there is none; give --{self.row}.guide too',
             )
         if self.guide and self.queue:
-            raise ValueError(
+            raise InputError(
+                'guide_and_queue',
                 f'--{self.row}.guide={self.guide} sees the texts of a step, '
                 f'and --{self.row}.queue={self.queue} has those of earlier '
-                'ones; leave out one of the two'
+                'ones; leave out one of the two',
             )
         if self.guide:
             self.more = (*type(self).more, 'guided')
         if self.keys_are_positives and not self.momentum:
-            raise ValueError(
-                f'--{self.row}.keys={self.keys} are those of a momentum '
-                f'encoder, and there is none; give --{self.row}.momentum too'
+            raise InputError(
+                'keys_without_momentum',
+                f'--{VIEW}.keys={self.keys} are those of a momentum '
+                f'encoder, and there is none; give --{self.row}.momentum too',
             )
         if self.keys_are_positives and self.directions != FORWARD:
-            raise ValueError(
-                f'--{self.row}.keys={self.keys} are of b alone, and '
+            raise InputError(
+                'keys_of_one_side',
+                f'--{VIEW}.keys={self.keys} are of b alone, and '
                 f'--{self.row}.directions={self.directions} looks for a too; '
-                'leave out one of the two'
+                'leave out one of the two',
             )
         self.train_head = None
         if self.head == IN_TRAINING:
@@ -182,10 +187,11 @@ class SimCSE(Queued):
         width = self.encoder.width
         self.exported_width = self.dense[-1].wide if self.dense else width
         if self.train_head and self.exported_width != width:
-            raise ValueError(
+            raise InputError(
+                'head_of_other_width',
                 f'--{self.row}.head={self.head} is over {width} numbers, and '
                 f'vectors of --init have {self.exported_width} behind its last '
-                f'layer; give --{self.row}.head={NO_HEAD}'
+                f'layer; give --{self.row}.head={NO_HEAD}',
             )
         self.prefixes = self._prefixes()
         # Prefixes are of the exported vector. With a head that is not exported
@@ -201,14 +207,16 @@ class SimCSE(Queued):
         """
         numbers = [x.strip() for x in self.dims.split(',') if x.strip()]
         if not all(x.isdigit() and 0 < int(x) for x in numbers):
-            raise ValueError(
-                f'--{self.row}.dims={self.dims}: give numbers, as 192,96'
+            raise InputError(
+                'dims_no_numbers',
+                f'--{self.row}.dims={self.dims}: give numbers, as 192,96',
             )
         most = self.exported_width
         if too_wide := [x for x in numbers if int(x) > most]:
-            raise ValueError(
+            raise InputError(
+                'dims_too_wide',
                 f'--{self.row}.dims={self.dims}: vectors are {most} wide, less '
-                f'than {too_wide[0]}'
+                f'than {too_wide[0]}',
             )
         widths = map(int, numbers)
         return [x for x in widths if self.train_head or x < most]
@@ -660,6 +668,16 @@ def _encoders(settings: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
     return {'modern': {}, 'transformer': {}}
 
 
+def _init_advice(settings: Mapping[str, Any]) -> str:
+    if settings['pairs']:
+        return ''
+    return (
+        'contrasts vectors of random weights, which learns little: pretrain '
+        'first (--objectives=mlm) and --init that workdir or a public model, '
+        'or name pairs of texts with --pairs'
+    )
+
+
 def _vector(settings: Mapping[str, Any]) -> Vector:
     dense = ('tanh',) if settings['head'] == KEPT else ()
     return Vector(
@@ -678,4 +696,5 @@ ROW = Row(
     heldout_candidates=512,
     vector=_vector,
     auxiliaries=auxiliaries,
+    init_advice=_init_advice,
 )

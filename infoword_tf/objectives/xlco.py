@@ -13,6 +13,7 @@ Shapes: J examples that fit a sequence, N = B J.
 from collections.abc import Mapping
 from typing import Any
 
+from infoword_tf.errors import InputError
 from infoword_tf.layers.dense import Dense
 from infoword_tf.layers.pooling import unit
 from infoword_tf.lazy import ops
@@ -77,19 +78,21 @@ class CrossLingual(Queued):
             ValueError: there is no such layer, or no queue to compare with.
         """
         if self.layer > self.encoder.depth:
-            raise ValueError(
+            raise InputError(
+                'xlco_unknown_layer',
                 f'--{self.row}.layer={self.layer}: the encoder has '
-                f'{self.encoder.depth} layers'
+                f'{self.encoder.depth} layers',
             )
         if bool(self.queue) != (self.negatives != BATCH):
-            raise ValueError(
+            raise InputError(
+                'xlco_negatives_and_queue',
                 f'--{self.row}.negatives={self.negatives} and '
                 f'--{self.row}.queue={self.queue} do not go together: '
                 + (
                     'nothing is compared with the queue; take queue or both'
                     if self.queue
                     else 'there is no queue; give it a size'
-                )
+                ),
             )
         self.projection = self.average = None
         if self.project:

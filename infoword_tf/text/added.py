@@ -21,6 +21,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import tensorflow as tf
 
+from infoword_tf import errors
 from infoword_tf.text.normalizers import (
     BLANK,
     AsWritten,
@@ -102,9 +103,10 @@ class _Finder(tf.Module):
             with tf.init_scope():
                 self.somewhere(tf.constant(['']))
         except tf.errors.InvalidArgumentError as error:
-            raise ValueError(
+            raise errors.InputError(
+                'many_added_tokens',
                 f'{len(tokens)} added tokens are more than a regular '
-                'expression holds'
+                'expression holds',
             ) from error
         # Numbers of tokens; text has the one after the last.
         self._table = lookup_table(

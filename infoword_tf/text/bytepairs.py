@@ -72,14 +72,16 @@ class BytePairs(PairEncoding):
         split = described.get('pre_tokenizer') or {}
         if step['type'] not in _NORMALIZERS:
             raise UnsupportedTokenizer(
+                'bytes_normalizer',
                 f'{where} normalises by {step["type"]}; beside bytes only NFC '
-                'and Lowercase can be kept'
+                'and Lowercase can be kept',
             )
         if split.get('type') != 'ByteLevel' or not split.get('use_regex', True):
             raise UnsupportedTokenizer(
+                'bytes_pre_tokenizer',
                 f'{where} splits words by {split.get("type") or "nothing"}; '
                 'beside bytes only ByteLevel with its own expression can be '
-                'kept'
+                'kept',
             )
         post = described.get('post_processor')
         # Without `trim_offsets` the blanks of a token are in its offsets.
@@ -328,8 +330,9 @@ def _symbols_of(described: Mapping[str, Any], where: str) -> list[int]:
     missing = [character for character in by_byte if character not in index]
     if missing:
         raise UnsupportedTokenizer(
+            'bytes_without_tokens',
             f'{where} lacks tokens for {len(missing)} of 256 bytes, the first '
-            f'of them {missing[0]!r}; it is of no byte-level encoding'
+            f'of them {missing[0]!r}; it is of no byte-level encoding',
         )
     return [index[character] for character in by_byte]
 
@@ -345,8 +348,9 @@ def _blank_runs(
     }
     if sorted(runs) != list(range(2, len(runs) + 2)):
         raise UnsupportedTokenizer(
+            'wrong_blank_tokens',
             f'{where} has added tokens of {sorted(runs)} blanks; only 2 and '
-            'all numbers from there on can be kept'
+            'all numbers from there on can be kept',
         )
     return tuple(sorted(runs.items()))
 
@@ -365,13 +369,14 @@ def learn(
 
     specials = vocabularies.SPECIALS
     if size < len(specials) + len(_BYTES):
-        raise ValueError(
-            f'--vocab_size={size} has no room for {len(specials)} special '
-            f'tokens and {len(_BYTES)} bytes; a few thousand is usual'
+        raise vocabularies.no_room(
+            size,
+            f'for {len(specials)} special tokens and {len(_BYTES)} bytes; a '
+            'few thousand is usual',
         )
     sampled = sorted(vocabularies.sample(texts))
     if not any(text.strip() for text in sampled):
-        raise ValueError(vocabularies.NO_TEXT)
+        raise vocabularies.no_text()
     tokenizer = tokenizers.Tokenizer(models.BPE())
     if lower_case:
         tokenizer.normalizer = normalizers.Lowercase()

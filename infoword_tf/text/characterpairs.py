@@ -11,6 +11,7 @@ from typing import Any, Self
 
 import tensorflow as tf
 
+from infoword_tf import errors
 from infoword_tf.text import normalization
 from infoword_tf.text.normalization import Normalization
 from infoword_tf.text.normalizers import Mapped, characters_of
@@ -40,19 +41,22 @@ class CharacterPairs(PairEncoding):
         kinds = step.get('type'), split.get('type')
         if kinds != ('BertNormalizer', 'BertPreTokenizer'):
             raise UnsupportedTokenizer(
+                'characters_normalizer',
                 f'{where} normalises by {kinds[0]} and splits words by '
                 f'{kinds[1]}; beside characters only BertNormalizer and '
-                'BertPreTokenizer can be kept'
+                'BertPreTokenizer can be kept',
             )
         if model.get('end_of_word_suffix') != ENDS or model.get('fuse_unk'):
             raise UnsupportedTokenizer(
+                'characters_word_ends',
                 f'{where}: words must end in {ENDS}, and each unknown '
-                'character be one unknown token'
+                'character be one unknown token',
             )
         if model.get('unk_token') not in model['vocab']:
             raise UnsupportedTokenizer(
+                'no_unknown_token',
                 f'{where}: its vocabulary has no token for what is unknown; '
-                'name one as unk_token'
+                'name one as unk_token',
             )
         lower_case = bool(step.get('lowercase', True))
         self._normalization = Normalization(
@@ -79,9 +83,10 @@ class CharacterPairs(PairEncoding):
         cls, texts: Iterable[str], size: int, lower_case: bool = True
     ) -> Self:
         """Raises ValueError: character pairs are read, never learned."""
-        raise ValueError(
+        raise errors.InputError(
+            'characters_never_learned',
             'pairs of characters are read from public models alone; learn '
-            '--tokenizer=bytes instead'
+            '--tokenizer=bytes instead',
         )
 
     @functools.cached_property

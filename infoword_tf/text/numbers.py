@@ -9,12 +9,17 @@ import pathlib
 from collections.abc import Iterable, Sequence
 from typing import Any, NoReturn, Self
 
+from infoword_tf import errors
 from infoword_tf.text.tokenizer import TextTokenizer
 
-WHY = (
-    'this model has the vocabulary of a byte-pair encoding, which cannot be '
-    'tokenized in a graph: give ids to `states`, made by its own tokenizer'
-)
+
+def _refusal() -> errors.InputError:
+    return errors.InputError(
+        'ids_without_tokenizer',
+        'this model has the vocabulary of a byte-pair encoding, which cannot '
+        'be tokenized in a graph: give ids to `states`, made by its own '
+        'tokenizer',
+    )
 
 
 class Numbers(TextTokenizer):
@@ -32,7 +37,7 @@ class Numbers(TextTokenizer):
         cls, texts: Iterable[str], size: int, lower_case: bool = True
     ) -> Self:
         """Raises ValueError."""
-        raise ValueError(WHY)
+        raise _refusal()
 
     @classmethod
     def read(
@@ -56,6 +61,6 @@ class Numbers(TextTokenizer):
 
     def tokenize(self, strings: Any) -> NoReturn:
         """Raises ValueError."""
-        raise ValueError(WHY)
+        raise _refusal()
 
     tokenize_with_offsets = tokenize_flat = tokenize

@@ -17,7 +17,7 @@ from typing import Any, NamedTuple, Self
 
 import tensorflow as tf
 
-from infoword_tf import files
+from infoword_tf import errors, files
 from infoword_tf.text import vocabulary as vocabularies
 from infoword_tf.text.merges import Merges
 from infoword_tf.text.tokenizer import (
@@ -41,7 +41,7 @@ NAMES = {
 }
 
 
-class UnsupportedTokenizer(ValueError):
+class UnsupportedTokenizer(errors.InputError):
     """A valid tokenizer that reads text in a way that no class does."""
 
 
@@ -91,8 +91,9 @@ class PairEncoding(TextTokenizer):
         ]
         if None in specials:
             raise UnsupportedTokenizer(
+                'no_end_token',
                 f'{where} has no token that ends a text, such as [SEP], </s> '
-                f'or {_END[0]}; add it to added_tokens'
+                f'or {_END[0]}; add it to added_tokens',
             )
         model = described['model']
         unknown = index.get(model.get('unk_token'))
@@ -285,9 +286,10 @@ def read_tokenizer_json(path: str | pathlib.Path) -> dict[str, Any]:
         )
     described = files.read_json(path)
     if (described.get('model') or {}).get('type') != 'BPE':
-        raise ValueError(
+        raise errors.InputError(
+            'no_byte_pairs',
             f'{path} holds no byte-pair encoding (its model is not of the '
-            'type BPE)'
+            'type BPE)',
         )
     return described
 
@@ -300,7 +302,8 @@ def _vocabulary_and_merges(
     for name in 'dropout', 'continuing_subword_prefix', 'byte_fallback':
         if model.get(name):
             raise UnsupportedTokenizer(
-                f'{where}: a byte-pair encoding with {name} cannot be kept'
+                'unsupported_byte_pairs',
+                f'{where}: a byte-pair encoding with {name} cannot be kept',
             )
     index = dict(model['vocab'])
     index |= {
@@ -309,9 +312,10 @@ def _vocabulary_and_merges(
     }
     tokens = sorted(index, key=index.get)
     if [index[token] for token in tokens] != list(range(len(tokens))):
-        raise ValueError(
+        raise errors.InputError(
+            'wrong_token_ids',
             f'{where}: the ids of {len(tokens):,} tokens are not 0 to '
-            f'{len(tokens) - 1:,}, each once'
+            f'{len(tokens) - 1:,}, each once',
         )
     merges = []
     for rank, merge in enumerate(model['merges']):
@@ -319,9 +323,10 @@ def _vocabulary_and_merges(
             left, right = merge.split(' ') if isinstance(merge, str) else merge
             merges.append((index[left], index[right], index[left + right]))
         except (KeyError, ValueError, TypeError) as error:
-            raise ValueError(
+            raise errors.InputError(
+                'wrong_merge',
                 f'{where}: the merge {rank + 1:,} of {len(model["merges"]):,}, '
                 f'{merge!r}, is none of two tokens to a third; these merges '
-                'are of another vocabulary'
+                'are of another vocabulary',
             ) from error
     return tokens, merges

@@ -22,6 +22,7 @@ import tensorflow as tf
 import tensorflow_text as tf_text
 from tensorflow_text.python.ops import sentencepiece_tokenizer
 
+from infoword_tf import errors
 from infoword_tf.text import normalization
 from infoword_tf.text import vocabulary as vocabularies
 from infoword_tf.text.characters import after_spaces
@@ -400,14 +401,15 @@ def learn(texts: Iterable[str], size: int, lower_case: bool = True) -> bytes:
         for text in sorted(vocabularies.sample(texts))
         for line in _LINE.findall(' '.join(text.split()))
     ]
-    no_room = (
-        f'--vocab_size={size} has no room for the special tokens and the '
-        'characters of the corpus; a few thousand is usual'
+    no_room = vocabularies.no_room(
+        size,
+        'for the special tokens and the characters of the corpus; a few '
+        'thousand is usual',
     )
     if size <= len(vocabularies.SPECIALS):
-        raise ValueError(no_room)
+        raise no_room
     if not lines:
-        raise ValueError(vocabularies.NO_TEXT)
+        raise vocabularies.no_text()
     model = io.BytesIO()
     try:
         sentencepiece.SentencePieceTrainer.train(
@@ -432,7 +434,7 @@ def learn(texts: Iterable[str], size: int, lower_case: bool = True) -> bytes:
     except RuntimeError as error:
         if 'required_chars' not in str(error):
             raise
-        raise ValueError(no_room) from error
+        raise no_room from error
     return model.getvalue()
 
 
@@ -493,9 +495,10 @@ def parse_model(model: bytes, where: Any) -> Any:
     return proto
 
 
-def _damaged(where: Any, error: Exception) -> ValueError:
-    return ValueError(
-        f'{where} is no SentencePiece model, or is damaged ({error})'
+def _damaged(where: Any, error: Any) -> errors.InputError:
+    return errors.InputError(
+        'damaged_model',
+        f'{where} is no SentencePiece model, or is damaged ({error})',
     )
 
 
@@ -504,19 +507,19 @@ def _checked_model(model: bytes, where: str) -> Any:
     import sentencepiece
 
     proto = parse_model(model, where)
+    if not proto.pieces:
+        raise _damaged(where, 'it has no pieces')
     try:
-        if not proto.pieces:
-            raise ValueError('it has no pieces')
         names = [proto.normalizer_spec.name, *(x.piece for x in proto.pieces)]
-        if not all(isinstance(name, str) for name in names):
-            raise ValueError('some of its strings are not UTF-8')
+        ''.join(names)  # bytes among them are not UTF-8
         sentencepiece.SentencePieceProcessor(model_proto=model)
-    except (RuntimeError, ValueError) as error:
+    except (RuntimeError, ValueError, TypeError) as error:
         raise _damaged(where, error) from error
     if proto.trainer_spec.treat_whitespace_as_suffix:
-        raise ValueError(
+        raise errors.InputError(
+            'ends_of_words_marked',
             f'{where} marks the ends of words (treat_whitespace_as_suffix), '
-            'but rows want their beginnings; train it without that option'
+            'but rows want their beginnings; train it without that option',
         )
     return proto
 
@@ -534,16 +537,18 @@ def _special_ids(proto: Any, where: str) -> list[int]:
         elif number is None:
             missing.append(' or '.join(known))
         elif proto.pieces[number].type != proto.pieces[number].CONTROL:
-            raise ValueError(
+            raise errors.InputError(
+                'special_in_texts',
                 f'{where}: {proto.pieces[number].piece} is a token that text '
-                'can spell; train the model with --control_symbols for it'
+                'can spell; train the model with --control_symbols for it',
             )
         ids.append(number)
     if missing:
-        raise ValueError(
+        raise errors.InputError(
+            'model_without_specials',
             f'{where}: the model lacks {", ".join(missing)}; train it with '
             '--control_symbols=[CLS],[SEP],[MASK] --pad_piece=[PAD] --pad_id=0 '
             '--unk_id=1 --bos_id=-1 --eos_id=-1, or leave out --vocab to learn '
-            'one from the corpus'
+            'one from the corpus',
         )
     return ids

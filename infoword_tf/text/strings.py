@@ -5,6 +5,8 @@ from typing import Any
 
 import numpy as np
 
+from infoword_tf import errors
+
 Text = str | bytes
 
 
@@ -54,11 +56,12 @@ def checked_one(text: Any, name: str = 'text') -> Text:
             text.encode()
         except UnicodeEncodeError as error:
             half = text[error.start]
-            raise ValueError(
+            raise errors.InputError(
+                'half_surrogate',
                 f'{name} holds {half!r} at character {error.start}, half a '
                 'surrogate pair, which is no character: join both halves by '
                 "text.encode('utf-16', 'surrogatepass').decode('utf-16', "
-                "'replace')"
+                "'replace')",
             ) from None
     return text
 

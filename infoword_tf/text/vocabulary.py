@@ -11,13 +11,27 @@ import pathlib
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
+from infoword_tf import errors
+
 PAD, UNK, CLS, SEP, MASK = '[PAD]', '[UNK]', '[CLS]', '[SEP]', '[MASK]'
 SPECIALS = (PAD, UNK, CLS, SEP, MASK)
 UNKNOWN = '<unk>'  # how public corpora write a word that was taken out
-NO_TEXT = (
-    'the corpus holds no text to learn a vocabulary from; check --corpus, or '
-    'give a vocabulary with --vocab'
-)
+
+
+def no_text() -> errors.InputError:
+    """Makes the error for a corpus of which nothing can be learned."""
+    return errors.InputError(
+        'no_text_to_learn',
+        'the corpus holds no text to learn a vocabulary from; check --corpus, '
+        'or give a vocabulary with --vocab',
+    )
+
+
+def no_room(size: int, why: str) -> errors.InputError:
+    """Makes the error for a size without room for all tokens."""
+    return errors.InputError(
+        'small_vocab_size', f'--vocab_size={size} has no room {why}'
+    )
 
 
 def check(vocabulary: Sequence[str], where: str) -> list[str]:
@@ -25,16 +39,18 @@ def check(vocabulary: Sequence[str], where: str) -> list[str]:
     vocabulary = list(vocabulary)
     missing = [token for token in SPECIALS if token not in vocabulary]
     if missing:
-        raise ValueError(
+        raise errors.InputError(
+            'vocabulary_without_specials',
             f'{where}: the vocabulary lacks {", ".join(missing)}; add a line '
-            'for each, or leave out --vocab to learn one from the corpus'
+            'for each, or leave out --vocab to learn one from the corpus',
         )
     seen: dict[str, int] = {}
     for line, token in enumerate(vocabulary, 1):
         if token in seen:
-            raise ValueError(
+            raise errors.InputError(
+                'token_twice',
                 f'{where}: {token!r} is on line {seen[token]} and again on '
-                f'line {line}; keep one of them (ids of later tokens move)'
+                f'line {line}; keep one of them (ids of later tokens move)',
             )
         seen[token] = line
     return vocabulary
@@ -62,9 +78,10 @@ def read(path: str | pathlib.Path) -> list[str]:
     try:
         lines = path.read_text(encoding='utf-8').split('\n')
     except UnicodeDecodeError as error:
-        raise ValueError(
+        raise errors.InputError(
+            'vocabulary_not_utf8',
             f'{path}: byte {error.start} is not UTF-8; a vocabulary is a text '
-            'file with one token a line'
+            'file with one token a line',
         ) from error
     while lines and not lines[-1]:
         lines.pop()
@@ -113,9 +130,10 @@ def learn(
     # Each character is a token at the beginning of a word and one inside.
     max_characters = (size - len(SPECIALS)) // 2
     if max_characters < 1:
-        raise ValueError(
-            f'--vocab_size={size} has no room beside the {len(SPECIALS)} '
-            'special tokens; a few thousand is usual'
+        raise no_room(
+            size,
+            f'beside the {len(SPECIALS)} special tokens; a few thousand is '
+            'usual',
         )
     texts = list(sample(texts))
     learner = tokenizers.Tokenizer(models.WordPiece(unk_token=UNK))
@@ -141,7 +159,7 @@ def learn(
     learner.train_from_iterator(texts, trainer)
     index = learner.get_vocab()
     if not alphabet:
-        raise ValueError(NO_TEXT)
+        raise no_text()
     return check(sorted(index, key=index.get), 'the learned vocabulary')
 
 

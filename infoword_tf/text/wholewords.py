@@ -118,9 +118,10 @@ def learn(
     """Lists specials, then words by count and spelling; at most `size`."""
     specials = vocabularies.SPECIALS
     if size is not None and size <= len(specials):
-        raise ValueError(
-            f'--vocab_size={size} has no room beside the {len(specials)} '
-            'special tokens; without it every word is learned'
+        raise vocabularies.no_room(
+            size,
+            f'beside the {len(specials)} special tokens; without it every '
+            'word is learned',
         )
     cased: collections.Counter[str] = collections.Counter()
     for text in texts:
@@ -134,6 +135,6 @@ def learn(
     for word in (*specials, vocabularies.UNKNOWN):
         counts.pop(word, None)
     if not counts:
-        raise ValueError(vocabularies.NO_TEXT)
+        raise vocabularies.no_text()
     words = sorted(counts, key=lambda word: (-counts[word], word))
     return [*specials, *words][:size]

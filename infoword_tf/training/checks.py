@@ -20,7 +20,7 @@ from infoword_tf.data.opened import choose_tokenizer, open_corpora, weights_of
 from infoword_tf.data.sources import SOURCES
 from infoword_tf.encoders import ENCODERS
 from infoword_tf.evaluation import judgements
-from infoword_tf.objectives import TABLE, Auxiliary, parse
+from infoword_tf.objectives import TABLE, Auxiliary, parse, setting_flags
 from infoword_tf.objectives.row import ANSWERS
 from infoword_tf.resolve import (
     Plan,
@@ -102,8 +102,9 @@ def check(
         refuse_auxiliaries_without_answers(resolved.auxiliaries)
     if choices.remat and not ENCODERS[resolved.encoder.name].can_remat:
         raise errors.UsageError(
+            'encoder_without_remat',
             f'--remat: the encoder {resolved.encoder.name} keeps all states; '
-            'leave it out, or give --microbatch'
+            'leave it out, or give --microbatch',
         )
     return Checked(choices, chosen, resolved, texts, judged)
 
@@ -125,15 +126,17 @@ def refuse_unknown_rows(choices: RunChoices) -> None:
     try:
         if choices.objectives:
             parse(choices.objectives)
-    except ValueError as error:
-        raise errors.UsageError(str(error)) from None
+    except errors.InputError as error:
+        raise errors.UsageError(error.id, str(error)) from None
 
 
 def refuse_infinite_numbers(choices: RunChoices) -> None:
     """Raises UsageError for nan and infinity, which bounds let through."""
     for flag, value in {**vars(choices), **choices.settings}.items():
         if isinstance(value, float) and not math.isfinite(value):
-            raise errors.UsageError(f'--{flag}={value} is no finite number')
+            raise errors.UsageError(
+                'infinite_number', f'--{flag}={value} is no finite number'
+            )
 
 
 def refuse_what_init_decides(choices: RunChoices) -> None:
@@ -141,12 +144,14 @@ def refuse_what_init_decides(choices: RunChoices) -> None:
     for flag in ('vocab', 'lower_case', 'vocab_size', 'tokenizer'):
         if choices.init and getattr(choices, flag) is not None:
             raise errors.UsageError(
+                'init_decides_vocab',
                 f'--{flag} is decided by --init={choices.init}, which brings '
-                'its vocabulary; leave it out'
+                'its vocabulary; leave it out',
             )
     if choices.freeze and not choices.init:
         raise errors.UsageError(
-            '--freeze freezes the encoder of --init; name one'
+            'freeze_without_init',
+            '--freeze freezes the encoder of --init; name one',
         )
 
 
@@ -162,32 +167,38 @@ def refuse_contradicting_ends(choices: RunChoices, labelled: bool) -> None:
     ):
         if labelled and getattr(choices, flag):
             raise errors.UsageError(
+                'flag_of_text_runs',
                 f'--{flag} is for runs on text alone; with labelled examples '
-                f'{instead}; leave it out'
+                f'{instead}; leave it out',
             )
     if choices.minutes is not None and choices.steps is not None:
         raise errors.UsageError(
+            'minutes_and_steps',
             f'--minutes={choices.minutes:g} and --steps={choices.steps} both '
-            'say how long; leave out one of the two'
+            'say how long; leave out one of the two',
         )
     if choices.patience_evals and not (choices.best or labelled):
         raise errors.UsageError(
+            'patience_without_best',
             f'--patience_evals={choices.patience_evals} waits for better '
-            'weights, and the last ones are kept; give --best too'
+            'weights, and the last ones are kept; give --best too',
         )
     rewinds = choices.rewinds
     if choices.on_nonfinite == 'stop' and rewinds != RunChoices.rewinds:
         raise errors.UsageError(
-            f'--rewinds={rewinds} goes with --on_nonfinite=rewind'
+            'rewinds_of_stop',
+            f'--rewinds={rewinds} goes with --on_nonfinite=rewind',
         )
     for address in choices.data_service:
         if not re.fullmatch(r'.+:\d+', address):
             raise errors.UsageError(
-                f'--data_service={address}: give HOST:PORT, as cpu1:8600'
+                'service_address',
+                f'--data_service={address}: give HOST:PORT, as cpu1:8600',
             )
     if choices.strategy == 'multiworker' and choices.minutes:
         raise errors.UsageError(
-            '--minutes: each machine has a rate of its own; give --steps'
+            'minutes_of_machines',
+            '--minutes: each machine has a rate of its own; give --steps',
         )
 
 
@@ -195,9 +206,10 @@ def refuse_labelled_rows(choices: RunChoices, plan: Plan) -> None:
     """Raises UsageError for rows whose examples only other commands read."""
     if plan.labelled:
         raise errors.UsageError(
+            'labelled_objectives',
             f'--objectives={choices.objectives} reads labelled examples; '
             'train it with tasks.classify, tasks.glue, tasks.squad or '
-            'tasks.distill'
+            'tasks.distill',
         )
 
 
@@ -210,21 +222,23 @@ def with_pairs(choices: RunChoices) -> RunChoices:
     for flag, folder in choices.settings.items():
         if flag.endswith('.guide') and folder and choices.pairs is None:
             raise errors.UsageError(
+                'guide_without_pairs',
                 f'--{flag}={folder} is for --pairs: of copies of a sentence '
-                'every guide says that they are alike; leave it out'
+                'every guide says that they are alike; leave it out',
             )
     if choices.pairs is None:
         for flag in PAIRS:
             if getattr(choices, flag) not in (None, ()):
-                raise errors.UsageError(f'--{flag} is for --pairs; give both')
+                raise errors.UsageError(
+                    'flag_without_pairs', f'--{flag} is for --pairs; give both'
+                )
         return choices
-    rows = [row for row in resolve_rows(choices)
-            if 'pairs' in TABLE[row].settings]  # fmt: skip
-    if not rows:
+    if 'sentences.pairs' not in setting_flags(resolve_rows(choices)):
         known = (row for row in TABLE if 'pairs' in TABLE[row].settings)
         raise errors.UsageError(
+            'pairs_unread',
             f'--pairs={choices.pairs}: no row of --objectives='
-            f'{choices.objectives} reads pairs; these do: {", ".join(known)}'
+            f'{choices.objectives} reads pairs; these do: {", ".join(known)}',
         )
     layouts = text_pairs.roles_of(
         choices.pairs, choices.pair_columns, choices.pair_delimiter,
@@ -232,7 +246,7 @@ def with_pairs(choices: RunChoices) -> RunChoices:
     )  # fmt: skip
     text_pairs.weights_of(choices.pair_weights, [x.where for x in layouts])
     texts = text_pairs.texts_of(layouts)
-    return choices.decided({f'{row}.pairs': texts for row in rows})
+    return choices.decided({'sentences.pairs': texts})
 
 
 def refuse_unreadable_guides(choices: RunChoices) -> None:
@@ -248,9 +262,10 @@ def refuse_translations(choices: RunChoices, plan: Plan) -> None:
         if not choices.parallel:
             readers = plan.readers_of('translations')
             raise errors.UsageError(
+                'missing_translations',
                 f'{", ".join(readers)} of --objectives='
                 f'{choices.objectives} reads translations; name some with '
-                '--parallel, as --parallel=europarl.{de,en}'
+                '--parallel, as --parallel=europarl.{de,en}',
             )
         parallel.check(choices.parallel, choices.heldout_parallel)
         return
@@ -262,8 +277,9 @@ def refuse_translations(choices: RunChoices, plan: Plan) -> None:
                        for v in entry.views)
             )  # fmt: skip
             raise errors.UsageError(
+                'translations_unread',
                 f'--{flag}: no row of --objectives={choices.objectives} reads '
-                f'translations; these do: {known}'
+                f'translations; these do: {known}',
             )
 
 
@@ -289,8 +305,9 @@ def refuse_shares(choices: RunChoices, chosen: Mapping[str, Any]) -> None:
     several = len(by_language(choices.corpus)) > 1 or choices.parallel
     if 'language_exponent' in chosen and not several:
         raise errors.UsageError(
+            'exponent_of_one_language',
             f'--language_exponent={choices.language_exponent:g} is for text of '
-            'several languages; name them as --corpus=de=... --corpus=en=...'
+            'several languages; name them as --corpus=de=... --corpus=en=...',
         )
     if not weights_of(choices):
         return
@@ -301,8 +318,9 @@ def refuse_shares(choices: RunChoices, chosen: Mapping[str, Any]) -> None:
     ):  # fmt: skip
         if is_chosen:
             raise errors.UsageError(
+                'weights_replace_flag',
                 f'--corpus_weights={",".join(choices.corpus_weights)}: '
-                f'--{flag} {why}; leave out one of the two'
+                f'--{flag} {why}; leave out one of the two',
             )
 
 
@@ -320,9 +338,10 @@ def refuse_shuffle_block(choices: RunChoices, plan: Plan) -> None:
     ):
         if is_refused:
             raise errors.UsageError(
+                'shuffle_block_unread',
                 f'--shuffle_block={choices.shuffle_block}: '
                 f'{", ".join(dict.fromkeys(rows))} of --objectives='
-                f'{choices.objectives} reads {why}; leave it out'
+                f'{choices.objectives} reads {why}; leave it out',
             )
 
 
@@ -336,9 +355,11 @@ def refuse_auxiliaries_without_answers(
         rows, answers = Config.read(auxiliary.workdir).rows, auxiliary.answers
         if answers and not answering(answers, rows):
             raise errors.UsageError(
+                'auxiliary_without_answer',
                 f'{name} begins with {auxiliary.workdir}, whose rows '
                 f'({", ".join(rows) or "none"}) {ANSWERS[answers[0]]}: that '
-                f'takes {" or ".join(answering(answers))}; name another workdir'
+                f'takes {" or ".join(answering(answers))}; name another '
+                'workdir',
             )
 
 
@@ -352,8 +373,9 @@ def read_judgements(choices: RunChoices) -> judgements.Judgements | None:
     if isinstance(choices.best, str):
         if spec:
             raise errors.UsageError(
+                'best_and_measure',
                 f'--best={choices.best} is measured with every evaluation; '
-                f'leave out --measure={spec}'
+                f'leave out --measure={spec}',
             )
         flag, spec = 'best', choices.best
     if spec is None:
@@ -361,4 +383,6 @@ def read_judgements(choices: RunChoices) -> judgements.Judgements | None:
     try:
         return judgements.read(spec)
     except (OSError, ValueError) as error:
-        raise errors.UsageError(f'--{flag}={spec}: {error}') from None
+        raise errors.UsageError(
+            'unreadable_judgements', f'--{flag}={spec}: {error}'
+        ) from None

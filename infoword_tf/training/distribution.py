@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
-from infoword_tf.errors import UsageError
+from infoword_tf.errors import InputError, UsageError
 from infoword_tf.objectives.pools import Replicas
 from infoword_tf.preemption import Preempted
 
@@ -30,14 +30,16 @@ def make_strategy(name: str, logical_cpus: int = 1) -> tf.distribute.Strategy:
         ValueError: an unknown name, or logical CPUs without use.
     """
     if name not in STRATEGIES:
-        raise ValueError(
-            f'--strategy={name}: known are {", ".join(STRATEGIES)}'
+        raise InputError(
+            'unknown_strategy',
+            f'--strategy={name}: known are {", ".join(STRATEGIES)}',
         )
     gpus = tf.config.list_physical_devices('GPU')
     if logical_cpus > 1:
         if name != 'mirrored':
-            raise ValueError(
-                f'--logical_cpus={logical_cpus} is for --strategy=mirrored'
+            raise InputError(
+                'logical_cpus_unused',
+                f'--logical_cpus={logical_cpus} is for --strategy=mirrored',
             )
         tf.config.set_logical_device_configuration(
             tf.config.list_physical_devices('CPU')[0],
@@ -64,13 +66,15 @@ def check(
     """Raises for a batch that replicas cannot share, and XLA over one CPU."""
     if batch_size % replicas:
         raise UsageError(
+            'unequal_replicas',
             f'--batch_size={batch_size} cannot be shared by {replicas} '
-            f'replicas; take a multiple of {replicas}'
+            f'replicas; take a multiple of {replicas}',
         )
     if xla and one_cpu:
         raise UsageError(
+            'xla_on_cpus',
             '--xla cannot cross the devices of one CPU; leave out --xla or '
-            '--logical_cpus'
+            '--logical_cpus',
         )
 
 
@@ -180,7 +184,10 @@ def failing_together(strategy: tf.distribute.Strategy) -> Iterator[None]:
         raise
     (failed,) = any_process(strategy, False)
     if failed:
-        raise UsageError('another worker has complained, and says of what')
+        raise UsageError(
+            'other_worker_failed',
+            'another worker has complained, and says of what',
+        )
 
 
 def differing(

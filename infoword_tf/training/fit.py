@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 import orbit
 import tensorflow as tf
 
-from infoword_tf import checkpoint, files, preemption
+from infoword_tf import checkpoint, errors, files, preemption
 from infoword_tf.checkpoint import Metrics
 from infoword_tf.training import events, loop, report
 from infoword_tf.training.evaluators import Evaluator
@@ -25,7 +25,7 @@ TENSORBOARD = 'tensorboard'  # folder of events in a workdir
 TRIAL_STEPS, TRIAL_SHARE, TRIAL_SECONDS = 5, 0.05, 10.0
 
 
-_COMPLAINT = re.compile(r'ValueError: (.*)')
+_COMPLAINT = re.compile(r'(?:Value|Input)Error: (.*)')
 
 
 class Pace(NamedTuple):
@@ -255,7 +255,9 @@ class Fit:
                 except tf.errors.InvalidArgumentError as error:
                     # The pipeline wraps what making a batch complains of.
                     if complaint := _COMPLAINT.search(error.message):
-                        raise ValueError(complaint[1]) from None
+                        raise errors.InputError(
+                            'batch_failed', complaint[1]
+                        ) from None
                     raise
 
     def _go_around(self, error: loop.NonFiniteLoss) -> None:

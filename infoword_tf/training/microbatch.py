@@ -20,6 +20,7 @@ from typing import Any
 
 import tensorflow as tf
 
+from infoword_tf import errors
 from infoword_tf.layers import dropout
 from infoword_tf.model import Model
 from infoword_tf.objectives import Batch, Replicas, Statistics
@@ -61,14 +62,16 @@ class MicrobatchStep:
         self.candidates, self.factors = {}, {}
         for row in self.separable:
             if f'objectives/{row}' in self.state:
-                raise ValueError(
+                raise errors.InputError(
+                    'microbatch_with_state',
                     f'{row} has a state and no `vectors`, so its batch cannot '
-                    'be taken in microbatches; leave out --microbatch'
+                    'be taken in microbatches; leave out --microbatch',
                 )
             if rows[row].needs_whole_batch:
-                raise ValueError(
+                raise errors.InputError(
+                    'microbatch_of_whole_batch',
                     f'{row} reads what is of the whole batch, which cannot '
-                    'be taken in microbatches then; leave out --microbatch'
+                    'be taken in microbatches then; leave out --microbatch',
                 )
             self.candidates[row] = rows[row].candidates(self.batches[row])
             weight = replicas.sum(rows[row].weight(self.batches[row]))
@@ -113,9 +116,10 @@ class MicrobatchStep:
         for row, reads in self.model.reads.items():
             counts = {self.views[name].ids.shape[0] for name in reads}
             if len(counts) > 1:
-                raise ValueError(
+                raise errors.InputError(
+                    'microbatch_unequal_views',
                     f'{row} reads views of {sorted(counts)} sequences, which '
-                    'cannot be split into the same microbatches'
+                    'cannot be split into the same microbatches',
                 )
         return [tuple(names) for names in groups.values()]
 

@@ -124,7 +124,8 @@ def preset(
     rules = PRESETS[name]
     if moments != 'float32' and rules.beta_2 is None:
         raise UsageError(
-            f'--moments={moments} is for Adam; --optimizer={name} sums squares'
+            'moments_of_sums',
+            f'--moments={moments} is for Adam; --optimizer={name} sums squares',
         )
     return rules._replace(
         moments=moments, **{k: v for k, v in changes.items() if v is not None}

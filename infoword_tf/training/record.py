@@ -23,7 +23,7 @@ from infoword_tf.choices import (
 from infoword_tf.config import FILE, WEIGHTS, Config
 from infoword_tf.encoders import ENCODERS
 from infoword_tf.errors import UsageError
-from infoword_tf.objectives import TABLE, Auxiliary
+from infoword_tf.objectives import TABLE, Auxiliary, flag_of
 from infoword_tf.views.masking import MASKED_SHARE
 
 SIZE = 'layers', 'width', 'heads'
@@ -204,9 +204,10 @@ def write_or_compare(
     resumed = last_step(workdir) is not None
     if (workdir / WEIGHTS).exists() and not resumed:
         raise UsageError(
+            'weights_without_checkpoint',
             f'--workdir={workdir} holds weights, and no checkpoint to go on '
             f'from; start from them with --init={workdir} and another '
-            '--workdir'
+            '--workdir',
         )
     if (workdir / FILE).exists() and resumed:
         old = Config.read(workdir)
@@ -225,17 +226,19 @@ def write_or_compare(
         before = json.loads(json.dumps(before))  # as a record has them
         before |= {name: value for name, value in old.run.items()
                    if value is not None or name not in of_encoder}  # fmt: skip
-        differ = [
-            f'--{name} was {before.get(name)}, is {config.run.get(name)}'
+        differ = {  # of a view once
+            f'--{flag_of(*name.split(".")) if "." in name else name} was '
+            f'{before.get(name)}, is {config.run.get(name)}': None
             for name in dict.fromkeys([*config.run, *old.run])
             if before.get(name) != config.run.get(name)
             # A row that only one of the runs has is compared by `objectives`.
             and ('.' not in name or name.split('.')[0] in shared)
-        ]
+        }
         if differ:
             raise UsageError(
+                'run_other_flags',
                 f'{workdir} holds a run with other flags: {"; ".join(differ)}.'
-                ' Give this run another --workdir, or the old flags'
+                ' Give this run another --workdir, or the old flags',
             )
         if old.replicas != config.replicas:
             print(

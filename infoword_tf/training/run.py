@@ -10,6 +10,7 @@ import dataclasses
 import functools
 import gc
 import json
+import math
 import pathlib
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
@@ -40,7 +41,7 @@ from infoword_tf.data.store import Store
 from infoword_tf.evaluation.judgements import Judgements
 from infoword_tf.inference.loaded import Loaded
 from infoword_tf.model import Model
-from infoword_tf.objectives import Auxiliary, Statistics
+from infoword_tf.objectives import TABLE, Auxiliary, Statistics, decided
 from infoword_tf.resolve import Plan, Resolved
 from infoword_tf.training import (
     distribution,
@@ -57,6 +58,7 @@ from infoword_tf.views import Specials
 from infoword_tf.views.examples import FOLLOWING
 from infoword_tf.workdir import Workdir
 
+FEW_STEPS = 200  # of --minutes; with fewer a run is told so
 FAR = 1 << 40  # a step that no run reaches
 # Held-out text has 512 sequences. Each of several languages has a share: a
 # half, a third, and a quarter of four or more.
@@ -603,7 +605,20 @@ def _timed_steps(
         f'--minutes={minutes:g}: there is time for {steps:,} steps',
         flush=True,
     )
+    if steps < FEW_STEPS:
+        print(too_few(steps, choices), flush=True)
     return steps
+
+
+def too_few(steps: int, choices: RunChoices) -> str:
+    """Returns advice to a run whose --minutes have room for few updates."""
+    minutes = math.ceil(choices.minutes * FEW_STEPS / steps)
+    smaller = '' if choices.init else 'a smaller --size or '
+    return (
+        f'{steps:,} updates are too few to learn much: {FEW_STEPS} take '
+        f'--minutes={minutes}; else take {smaller}a shorter --seq_len than '
+        f'{choices.seq_len}'
+    )
 
 
 # ------------------------------------------------------------------ agreement
@@ -624,9 +639,10 @@ def refuse_differing_machines(
     }
     if unlike := distribution.differing(strategy, known):
         raise errors.UsageError(
+            'machines_differ',
             'machines of --strategy=multiworker differ in '
             f'{", ".join(unlike)}; start the same command on all, with the '
-            'same code and text'
+            'same code and text',
         )
 
 
@@ -648,9 +664,10 @@ def refuse_other_vocabularies(
         )
         if not same:
             raise errors.UsageError(
+                'auxiliary_other_vocabulary',
                 f'{name} begins with {auxiliary.workdir}, which has '
                 f'another {tokenizer_file.name} than this run; name it '
-                f'with --vocab={theirs}, or --init that workdir'
+                f'with --vocab={theirs}, or --init that workdir',
             )
 
 
@@ -805,9 +822,10 @@ def make_heldout(
                 model, views, statistics, measures
             )
     if data.text is not None and not measured:
-        raise ValueError(
+        raise errors.InputError(
+            'no_heldout_languages',
             'no language has enough held-out text; hold out more '
-            '(--heldout=LANGUAGE=GLOB), or lower --seq_len'
+            '(--heldout=LANGUAGE=GLOB), or lower --seq_len',
         )
     if data.translations is not None:
         measured |= _heldout_translations(model, plan, data)
@@ -840,9 +858,10 @@ def _heldout_translations(
         measured[languages] = loop.Heldout(model, views, statistics)
         lacking -= set(measured[languages].rows)
     if lacking:
-        raise ValueError(
+        raise errors.InputError(
+            'no_heldout_translations',
             f'{", ".join(sorted(lacking))}: there is not one held-out '
-            'example of translations; name more with --heldout_parallel'
+            'example of translations; name more with --heldout_parallel',
         )
     return measured
 
@@ -855,6 +874,8 @@ def start_from_init(
 ) -> None:
     """Copies the weights of --init into the model, and prints which.
 
+    Without --init it prints what rows advise to do first.
+
     Raises: UsageError: weights are missing that a row has to begin with.
     """
     variables = set(started.model.variables) if started else set()
@@ -862,8 +883,13 @@ def start_from_init(
         lacking = {w.path for w in objective.weights} - variables
         lacking -= {copy.weight.path for copy in objective.copied_weights()}
         if objective.init_complaint and lacking:
-            raise errors.UsageError(f'{row} {objective.init_complaint}')
+            raise errors.UsageError(
+                'init_lacks_weights', f'{row} {objective.init_complaint}'
+            )
     if started is None:
+        for row, entry in decisions.config.rows.items():
+            if advice := decided(TABLE[row].init_advice, entry.settings):
+                print(f'{row} {advice}', flush=True)
         return
     source = labelled and labelled.source
     source = source or f'--init={decisions.choices.init}'
@@ -911,9 +937,10 @@ def train_and_save(
     if (restored != first).any():
         steps = ', '.join(str(step) for step in restored[:, 0].tolist())
         raise errors.UsageError(
+            'machines_other_workdirs',
             f'--workdir={workdir} is another folder, or another state of '
             f'it, on each machine (checkpoints of steps {steps}); name one '
-            'that all of them reach'
+            'that all of them reach',
         )
     trainer.step.assign(first)
     dataset = data.batches.dataset(first, max(choices.steps, first + 1))

@@ -14,7 +14,14 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from infoword_tf.views.packed import folded, side_by_side
-from infoword_tf.views.view import Draw, Specials, View, ViewSpec, numbered
+from infoword_tf.views.view import (
+    Draw,
+    Specials,
+    View,
+    ViewSpec,
+    numbered,
+    require_where,
+)
 
 FIRST_SHARE, COMPLETE_SHARE = 0.5, 0.1  # of documents, see `cloze`
 
@@ -91,8 +98,7 @@ def _enclosed(
     counts: np.ndarray,
 ) -> View:
     """Formats [CLS] text [SEP] padding; `counts` [B] bool: which are b."""
-    if set(rows.values()) - {'text'}:
-        raise ValueError(f'rows of this view read the text alone: {rows}')
+    require_where(rows, 'text')
     b, max_tokens = ids.shape
     place = np.arange(max_tokens + 2)
     end = lengths[:, None] + 1

@@ -15,6 +15,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from infoword_tf.errors import InputError
 from infoword_tf.views.packed import side_by_side
 from infoword_tf.views.view import Specials, View, ViewSpec, all_text
 
@@ -83,9 +84,10 @@ def examples(
     labelled = {**text.targets, **text.of_tokens}
     needed = [row for row, where in rows.items() if where != FOLLOWING]
     if unlabelled := [row for row in needed if row not in labelled]:
-        raise ValueError(
+        raise InputError(
+            'examples_of_other_rows',
             f'{", ".join(unlabelled)}: these examples are labelled for '
-            f'{", ".join(labelled)}'
+            f'{", ".join(labelled)}',
         )
     n, k, longest = text.ids.shape
     empty = text.slots < 0  # [S, J]

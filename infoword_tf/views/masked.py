@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 
+from infoword_tf.errors import InputError
 from infoword_tf.views.masking import (
     Masking,
     Pairs,
@@ -19,7 +20,13 @@ from infoword_tf.views.masking import (
     masking,
 )
 from infoword_tf.views.packed import packed
-from infoword_tf.views.view import Draw, Specials, View, ViewSpec
+from infoword_tf.views.view import (
+    Draw,
+    Specials,
+    View,
+    ViewSpec,
+    require_where,
+)
 
 # `Reads.where` that pairs which share a sequence can answer.
 BY_PAIR = frozenset({'tokens', 'next'})
@@ -54,7 +61,9 @@ def masked(
         labels = text.labels[:, None].astype(np.int32)
         fields['next'] = start, labels, np.ones((b, 1), np.float32)
     elif 'next' in rows.values():
-        raise ValueError(f'windows are no pairs of text: {rows}')
+        raise InputError(
+            'windows_without_pairs', f'windows are no pairs of text: {rows}'
+        )
     inputs = hide(text, draw, specials)
     counts = {}
     if isinstance(text, Pairs):
@@ -97,9 +106,11 @@ def joined(
     This a of `dim` does not show how long b is.
     """
     if draw.starts is None:
-        raise ValueError('n-grams are joined in spans: take the masking spans')
-    if set(rows.values()) - {'start'}:
-        raise ValueError(f'rows of a joined text read the start alone: {rows}')
+        raise InputError(
+            'joined_without_spans',
+            'n-grams are joined in spans: take the masking spans',
+        )
+    require_where(rows, 'start')
     inputs = hide(text, draw, specials)
     b, length = text.ids.shape
     stays = np.ones((b, length + 2), bool)

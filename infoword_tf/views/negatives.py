@@ -9,7 +9,13 @@ import numpy as np
 
 from infoword_tf.views import masked
 from infoword_tf.views.masking import Masking, Pairs
-from infoword_tf.views.view import Specials, View, ViewSpec, numbered
+from infoword_tf.views.view import (
+    Specials,
+    View,
+    ViewSpec,
+    numbered,
+    require_where,
+)
 
 
 def negatives(
@@ -21,8 +27,7 @@ def negatives(
     Targets [B, 1 + k] are numbers of the second texts, the true one first;
     weights are of pairs, [B, 1].
     """
-    if set(rows.values()) - {'start'}:
-        raise ValueError(f'rows of negatives read the start alone: {rows}')
+    require_where(rows, 'start')
     b = len(pairs.ids)
     inputs = masked.hide(pairs.negatives, draw.negatives, specials)
     inputs = {

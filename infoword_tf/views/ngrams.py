@@ -8,6 +8,7 @@ from collections.abc import Mapping
 
 import numpy as np
 
+from infoword_tf.errors import InputError
 from infoword_tf.views.masking import (
     MASKED_SHARE,
     Masking,
@@ -15,7 +16,13 @@ from infoword_tf.views.masking import (
     Windows,
     budget,
 )
-from infoword_tf.views.view import Specials, View, ViewSpec, numbered
+from infoword_tf.views.view import (
+    Specials,
+    View,
+    ViewSpec,
+    numbered,
+    require_where,
+)
 
 
 def most_ngrams(length: int, share: float = MASKED_SHARE) -> int:
@@ -42,9 +49,11 @@ def ngrams(
     batch.
     """
     if draw.starts is None:
-        raise ValueError('n-grams are cut out of spans: take the masking spans')
-    if set(rows.values()) - {'start'}:
-        raise ValueError(f'rows of n-grams read the start alone: {rows}')
+        raise InputError(
+            'ngrams_without_spans',
+            'n-grams are cut out of spans: take the masking spans',
+        )
+    require_where(rows, 'start')
     b, length = windows.ids.shape
     p, s = (f(length, draw.share) for f in (budget, most_ngrams))
     width = p + 2 * s

@@ -9,6 +9,7 @@ P places.
 
 import numpy as np
 
+from infoword_tf.errors import InputError
 from infoword_tf.views.masking import MASKED_SHARE, Pairs, packed_budget
 from infoword_tf.views.view import View
 
@@ -21,9 +22,10 @@ def packed(view: View, pairs: Pairs, share: float = MASKED_SHARE) -> View:
     pairs, in order. `share` is that of masked tokens.
     """
     if alone := set(view.places) - set(view.weights):
-        raise ValueError(
+        raise InputError(
+            'pairs_without_start',
             f'{", ".join(sorted(alone))}: rows that pairs share have no one '
-            'start'
+            'start',
         )
     tokens = view.ids.shape[1]
     sequences, slots = pairs.slots.shape

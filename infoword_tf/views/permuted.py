@@ -9,9 +9,16 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from infoword_tf.errors import InputError
 from infoword_tf.settings import Setting
 from infoword_tf.views.streams import Streams
-from infoword_tf.views.view import Draw, Specials, View, ViewSpec
+from infoword_tf.views.view import (
+    Draw,
+    Specials,
+    View,
+    ViewSpec,
+    require_where,
+)
 
 LONGEST_NGRAM = 5  # words, Yang et al. 2019, see `targets`
 OTHER_SHARE = 0.5  # of sequences whose B does not continue A
@@ -51,16 +58,18 @@ def halves(tokens: int, k: int) -> tuple[int, int]:
         ValueError: T has no two halves, or k leaves a half without a target.
     """
     if tokens % 2 or tokens < 10:
-        raise ValueError(
+        raise InputError(
+            'no_two_halves',
             f'--seq_len={tokens}: a permuted text is two halves of the same '
             'length, the second with two texts and three specials in it; take '
-            'an even number of 10 or more'
+            'an even number of 10 or more',
         )
     if not 2 <= k <= tokens // 2:
-        raise ValueError(
+        raise InputError(
+            'permuted_k_out_of_range',
             f'k {k}: one in {k} of {tokens} tokens (--seq_len) leaves '
             f'{"no context" if k < 2 else "a half without a target"}; take 2 '
-            f'to {tokens // 2}'
+            f'to {tokens // 2}',
         )
     both = tokens // k
     return both - both // 2, both // 2
@@ -286,7 +295,9 @@ def visibility(
     elif order == 'partial':
         ranks = np.where(chosen | functional, order_of_text, -1)
     else:
-        raise ValueError(f'order {order!r}: known are {", ".join(ORDERS)}')
+        raise InputError(
+            'unknown_order', f'order {order!r}: known are {", ".join(ORDERS)}'
+        )
     return ranks, ranks + ~chosen
 
 
@@ -301,8 +312,7 @@ def permuted(
     No token is replaced by [MASK]: `ranks` and `sees` hide the targets from
     their queries (Yang et al. 2019, §2.3).
     """
-    if set(rows.values()) - {'queries'}:
-        raise ValueError(f'rows of this view read the queries alone: {rows}')
+    require_where(rows, 'queries')
     b = len(streams.ids)
     closing = np.full((b, 2), specials.sep_id, np.int32)
     closing[:, 1] = specials.cls_id

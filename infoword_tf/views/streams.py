@@ -8,7 +8,13 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from infoword_tf.views.view import Specials, View, ViewSpec, all_text
+from infoword_tf.views.view import (
+    Specials,
+    View,
+    ViewSpec,
+    all_text,
+    require_where,
+)
 
 
 class Streams(NamedTuple):
@@ -56,8 +62,7 @@ def streamed(
     [UNK]; other specials are no targets.
     """
     del draw
-    if set(rows.values()) - {'text'}:
-        raise ValueError(f'rows of this view read the text alone: {rows}')
+    require_where(rows, 'text')
     targets = np.hstack([streams.ids[:, 1:], streams.following[:, None]])
     never = np.isin(targets, (specials.cls_id, specials.mask_id))
     measured = targets != specials.sep_id

@@ -15,6 +15,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from infoword_tf.errors import InputError
 from infoword_tf.settings import Setting
 
 
@@ -130,7 +131,7 @@ class ViewSpec(NamedTuple):
 
     Attributes:
         make: (text, result of the draw, rows, specials) -> View; rows: the
-            `Reads.where` of each row. Raises ValueError for a `where` that the
+            `Reads.where` of each row. Raises InputError for a `where` that the
             view does not have.
         source: name in SOURCES of the text, unless a row narrows it.
         draw: settings -> `Draw`; None: nothing is drawn. The settings are
@@ -138,7 +139,7 @@ class ViewSpec(NamedTuple):
             the tokens), and `where`, the set of all rows' `Reads.where`.
         source_args: (T, settings) -> arguments of the source: `length`, the
             tokens that it reads, and others. The settings are those of `draw`
-            and `source`, its name. Raises ValueError if they do not fit
+            and `source`, its name. Raises InputError if they do not fit
             together.
         settings: that rows which read the view may choose.
         like: the view whose source, source_args and draw this view shares.
@@ -211,6 +212,15 @@ class Reads(NamedTuple):
     source: str | None = None
     masking: str | None = None
     caption: str = ''
+
+
+def require_where(rows: Mapping[str, str], *known: str) -> None:
+    """Raises InputError for a row whose `Reads.where` a view does not have."""
+    if set(rows.values()) - set(known):
+        raise InputError(
+            'where_not_in_view',
+            f'rows of this view read {" and ".join(known)} alone: {rows}',
+        )
 
 
 def flatten(views: dict[str, View]) -> dict[str, Any]:

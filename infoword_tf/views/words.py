@@ -15,7 +15,13 @@ import numpy as np
 from numpy.lib.stride_tricks import sliding_window_view
 
 from infoword_tf.settings import Setting
-from infoword_tf.views.view import Draw, Specials, View, ViewSpec
+from infoword_tf.views.view import (
+    Draw,
+    Specials,
+    View,
+    ViewSpec,
+    require_where,
+)
 
 POWER = 0.75  # of the counts, for the distribution of negatives
 
@@ -105,22 +111,19 @@ def words(
     reads 'middle' each word has one pair, with the mean of its window.
     """
     del specials
+    require_where(rows, 'around', 'middle')
     batch, _, size = near.shape
     targets, weights, mixes = {}, {}, {}
     for row, where in rows.items():
         if where == 'around':
             targets[row] = around(text.ids, size // 2, 0).reshape(batch, -1)
             weights[row] = near.reshape(batch, -1).astype(np.float32)
-        elif where == 'middle':
+        else:
             count = near.sum(axis=2)
             targets[row] = text.ids
             weights[row] = (count > 0).astype(np.float32)
             share = 1 / np.maximum(count, 1).astype(np.float32)
             mixes[row] = near * share[:, :, None]
-        else:
-            raise ValueError(
-                f'rows of this view read windows alone: {row} wants {where}'
-            )
     return View(
         ids=text.ids,
         sequences=np.arange(batch, dtype=np.int32),

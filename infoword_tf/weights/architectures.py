@@ -6,6 +6,7 @@ One table for both directions: by `model_type`, arguments here and keys there.
 from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
+from infoword_tf import errors
 from infoword_tf.config import EncoderConfig
 
 ACTIVATIONS = {
@@ -110,9 +111,10 @@ def _modern(config: Mapping[str, Any], where: str) -> dict[str, Any]:
     for kind, name in (('full', 'global'), ('sliding', 'local')):
         rope = ropes.get(f'{kind}_attention') or {}
         if rope.get('rope_type', 'default') != 'default':
-            raise ValueError(
+            raise errors.InputError(
+                'unknown_rope',
                 f'{where} has rope_type {rope["rope_type"]!r}; only '
-                "'default' can be converted"
+                "'default' can be converted",
             )
         if 'rope_theta' in rope:
             rewritten[f'{name}_rope_theta'] = rope['rope_theta']
@@ -125,10 +127,11 @@ def _modern(config: Mapping[str, Any], where: str) -> dict[str, Any]:
             'sliding_attention' if i % every else 'full_attention'
             for i in range(len(types))
         ]:
-            raise ValueError(
+            raise errors.InputError(
+                'unknown_layer_types',
                 f'{where} has the layer_types {", ".join(types)}; only '
                 'full_attention first and then every so many layers can be '
-                'converted'
+                'converted',
             )
         rewritten['global_attn_every_n_layers'] = every
     return rewritten
@@ -281,9 +284,10 @@ def check_values(
     """
     for key, values in known.items():
         if config.get(key, values[0]) not in values:
-            raise ValueError(
+            raise errors.InputError(
+                'value_not_convertible',
                 f'{where} has {key} {config[key]!r}; only {values[0]!r} can be '
-                'converted'
+                'converted',
             )
 
 
@@ -304,10 +308,14 @@ def encoder_of(config: Mapping[str, Any], where: str) -> EncoderConfig:
     kind = config.get('model_type')
     known = ', '.join(ARCHITECTURES)
     if kind is None:
-        raise ValueError(f'{where} has no model_type; set it to one of {known}')
+        raise errors.InputError(
+            'no_model_type',
+            f'{where} has no model_type; set it to one of {known}',
+        )
     if kind not in ARCHITECTURES:
-        raise ValueError(
-            f'{where} is of the model_type {kind!r}; known are {known}'
+        raise errors.InputError(
+            'unknown_model_type',
+            f'{where} is of the model_type {kind!r}; known are {known}',
         )
     architecture = ARCHITECTURES[kind]
     if architecture.rewrite:
@@ -317,25 +325,28 @@ def encoder_of(config: Mapping[str, Any], where: str) -> EncoderConfig:
     for ours, key in architecture.keys.items():
         value = config.get(key, architecture.absent.get(ours))
         if value is None:
-            raise ValueError(f'{where} has no {key}')
+            raise errors.InputError('config_lacks_key', f'{where} has no {key}')
         arguments[ours] = value
     value, activations = arguments['activation'], architecture.activations
     if value not in activations:
-        raise ValueError(
+        raise errors.InputError(
+            'unknown_public_activation',
             f'{where} has the activation {value!r}; known are '
-            f'{", ".join(activations)}'
+            f'{", ".join(activations)}',
         )
     arguments['activation'] = activations[value]
     if architecture.padded and not isinstance(config.get(_PAD, _PAD_ID), int):
-        raise ValueError(
+        raise errors.InputError(
+            'no_padding_id',
             f'{where} has {_PAD} {config[_PAD]!r}, after which positions '
-            'begin; set it to the id of the token that pads'
+            'begin; set it to the id of the token that pads',
         )
     arguments['max_length'] -= first_position(config)
     if arguments['max_length'] < 1:
-        raise ValueError(
+        raise errors.InputError(
+            'no_position_left',
             f'{where} has no position for a token: they begin after {_PAD}, '
-            f'{first_position(config) - 1}'
+            f'{first_position(config) - 1}',
         )
     if arguments.get('embedding_width') == arguments['width']:
         arguments['embedding_width'] = None
@@ -359,7 +370,9 @@ def config_of(
     arguments = dict(encoder.arguments)
     config: dict[str, Any] = {'model_type': kind, _PAD: pad_id}
     if encoder.name != architecture.encoder:
-        raise ValueError(f'{kind} is no encoder {encoder.name}')
+        raise errors.InputError(
+            'kind_other_encoder', f'{kind} is no encoder {encoder.name}'
+        )
     arguments['max_length'] += first_position(config)
     width = arguments['width']
     if kind == 'electra' and not arguments.get('embedding_width'):
@@ -373,7 +386,10 @@ def config_of(
             config[architecture.keys[name]] = value
         # XLNet has no longest text.
         elif value != only.get(name) and name != 'max_length':
-            raise ValueError(f'{kind} has no encoder with {name} {value!r}')
+            raise errors.InputError(
+                'kind_other_argument',
+                f'{kind} has no encoder with {name} {value!r}',
+            )
     # transformers has a rate of its own for attention weights.
     for key in ('attention_probs_dropout_prob', 'attention_dropout',
                 'attn_pdrop'):  # fmt: skip

@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from infoword_tf import errors
 from infoword_tf.config import (
     Config,
     DenseConfig,
@@ -100,15 +101,17 @@ def make(
     weights = find(source.naming, source.tensors)
     tokenizer = source.tokenizer.tokenizer
     if vectors.classes and 'label' not in weights.rows:
-        raise ValueError(
+        raise errors.InputError(
+            'no_class_head',
             f'{source.where} is to answer classes of texts, and its weights '
-            'have no head for them'
+            'have no head for them',
         )
     if vectors.lower_case and not tokenizer.lower_case:
-        raise ValueError(
+        raise errors.InputError(
+            'lower_cases_cased',
             f'{source.where} lower-cases texts (do_lower_case) before a '
             'tokenizer that keeps case; set do_lower_case in '
-            'tokenizer_config.json instead'
+            'tokenizer_config.json instead',
         )
     rows = {}
     for row in sorted({*weights.rows, *filter(None, [source.tied])}):
@@ -166,10 +169,11 @@ def make(
     for path in sorted(x for x in variables if x.startswith('dense_')):
         array, shape = vectors.tensors.get(path), tuple(variables[path].shape)
         if array is None or array.shape != shape:
-            raise ValueError(
+            raise errors.InputError(
+                'converted_weight_shape',
                 f'{source.where}: {path} has the shape '
                 f'{None if array is None else array.shape}, its configuration '
-                f'asks for {shape}'
+                f'asks for {shape}',
             )
         variables[path].assign(array)
     if vectors.dims and vectors.normalize:

@@ -7,7 +7,7 @@
 import pathlib
 from typing import Any
 
-from infoword_tf import files
+from infoword_tf import errors, files
 from infoword_tf.config import EncoderConfig
 from infoword_tf.weights import architectures, tokenizer_reader
 from infoword_tf.weights.architectures import ARCHITECTURES
@@ -64,7 +64,10 @@ def _xlnet(config: dict[str, Any], path: pathlib.Path) -> EncoderConfig:
     activations = {'relu': 'relu', 'gelu': 'gelu_new'}
     activation = config.get('ff_activation', 'gelu')
     if activation not in activations:
-        raise ValueError(f'{path} has the activation {activation!r}')
+        raise errors.InputError(
+            'unknown_google_activation',
+            f'{path} has the activation {activation!r}',
+        )
     return architectures.encoder_of(
         {
             'model_type': 'xlnet',

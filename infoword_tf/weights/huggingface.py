@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from infoword_tf import files
+from infoword_tf import errors, files
 from infoword_tf.config import EncoderConfig
 from infoword_tf.inference.loaded import Loaded
 from infoword_tf.objectives import TABLE
@@ -53,16 +53,18 @@ def read(folder: pathlib.Path) -> EncoderSource:
     labels, problem = labels_of(config), config.get(PROBLEM)
     if problem == NUMBER and 'label' in naming.heads:
         if len(labels) > 1:
-            raise ValueError(
+            raise errors.InputError(
+                'several_regression_numbers',
                 f'{path} has {PROBLEM} {NUMBER!r} of {len(labels)} numbers; '
-                'only one can be converted'
+                'only one can be converted',
             )
         heads = dict(naming.heads)
         naming = naming._replace(heads=heads | {'score': heads.pop('label')})
     if (folder / ADAPTER).is_file():
-        raise ValueError(
+        raise errors.InputError(
+            'adapter_folder',
             f'{folder} holds an adapter ({ADAPTER}) for weights elsewhere; '
-            'merge them with peft (merge_and_unload) and save the result'
+            'merge them with peft (merge_and_unload) and save the result',
         )
     size = encoder.arguments['vocab_size']
     tokenizer = tokenizer_reader.read(folder, size, config)
@@ -139,9 +141,10 @@ def write(folder: pathlib.Path, loaded: Loaded) -> list[str]:
     values = architectures.config_of(kind, encoder, tokenizer.pad_id)
     architecture, naming = ARCHITECTURES[kind], _naming(values)
     if architecture.padded and _pads_with_text(values, tokenizer):
-        raise ValueError(
+        raise errors.InputError(
+            'padding_around_texts',
             f'{kind} begins positions after the number of the token that pads, '
-            'and this tokenizer pads with a token that stands around texts'
+            'and this tokenizer pads with a token that stands around texts',
         )
     heads = _heads(loaded, kind)
     rows, ours = list(heads), heads.values()

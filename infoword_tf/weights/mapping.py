@@ -6,6 +6,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from infoword_tf import errors
 from infoword_tf.weights.names import Form, Naming
 from infoword_tf.weights.tensors import Tensors
 
@@ -84,9 +85,10 @@ def find(naming: Naming, tensors: Tensors) -> PublicWeights:
         if prefix + first in by_name:
             break
     else:
-        raise ValueError(
+        raise errors.InputError(
+            'other_encoder_weights',
             f'{tensors.where} has no {first}: these are not the weights of '
-            'such an encoder'
+            'such an encoder',
         )
     rows = []
     for row, head in naming.heads.items():
@@ -129,11 +131,15 @@ def match(
     ]
     names = {_whole(name) for line in matched for name in line.theirs}
     if lacking := sorted(names - set(weights.tensors)):
-        raise ValueError(
-            f'{where} lacks {_listed(lacking)}; config.json asks for them'
+        raise errors.InputError(
+            'public_weights_lacking',
+            f'{where} lacks {_listed(lacking)}; config.json asks for them',
         )
     if unmatched := sorted(set(paths) - {line.ours for line in matched}):
-        raise ValueError(f'{where} has no weights for {_listed(unmatched)}')
+        raise errors.InputError(
+            'unmatched_weights',
+            f'{where} has no weights for {_listed(unmatched)}',
+        )
     surplus = sorted(set(weights.tensors) - names)
     copies = {
         _fill(copy, weights.prefix, layers): _fill(
@@ -149,9 +155,10 @@ def match(
             elif not np.array_equal(
                 weights.tensors[name], weights.tensors[copies[name]]
             ):
-                raise ValueError(
+                raise errors.InputError(
+                    'untied_copy',
                     f'{where}: {name} differs from {copies[name]}; untied '
-                    'weights cannot be converted'
+                    'weights cannot be converted',
                 )
             continue
         bare = name.removeprefix(weights.prefix)
@@ -164,9 +171,10 @@ def match(
         else:
             unknown.append(name)
     if unknown:
-        raise ValueError(
+        raise errors.InputError(
+            'unknown_public_weights',
             f'{where} has {_listed(unknown)}, which has no place here; '
-            'is its model_type right?'
+            'is its model_type right?',
         )
     return matched, list(dropped)
 
@@ -181,11 +189,12 @@ def read_weight(
     except ValueError:
         weight = np.empty(0)
     if weight.shape != shape:
-        raise ValueError(
+        raise errors.InputError(
+            'public_weight_shape',
             f'{where}: {" and ".join(line.theirs)} '
             f'{"has" if len(arrays) == 1 else "have"} the shape '
             f'{" and ".join(str(array.shape) for array in arrays)}, but the '
-            f'configuration asks for {shape} as {line.ours}'
+            f'configuration asks for {shape} as {line.ours}',
         )
     return weight
 
@@ -213,8 +222,9 @@ def write(
         for name, array in zip(line.theirs, arrays, strict=True):
             theirs[name] = np.ascontiguousarray(array)
     if unnamed:
-        raise ValueError(
-            f'there is no name for {_listed(sorted(unnamed))} there'
+        raise errors.InputError(
+            'unnamed_weights',
+            f'there is no name for {_listed(sorted(unnamed))} there',
         )
     return theirs
 

@@ -7,6 +7,7 @@ of the tokenizer decides.
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
+from infoword_tf import errors
 from infoword_tf.config import SPECIAL, EncoderConfig, Layout
 from infoword_tf.text import layout as layouts
 from infoword_tf.text.layout import LAYOUTS
@@ -47,9 +48,10 @@ def read(described: Mapping[str, Any] | None, where: str) -> PostProcessor:
         steps = [read(step, where) for step in described['processors']]
         steps = [step for step in steps if step != NOTHING]
         if len(steps) > 1:
-            raise ValueError(
+            raise errors.InputError(
+                'several_post_processors',
                 f'{where} puts tokens around a text {len(steps)} times in a '
-                'row (post_processor); once is what can be kept'
+                'row (post_processor); once is what can be kept',
             )
         return steps[0] if steps else NOTHING
     if kind in ('BertProcessing', 'RobertaProcessing'):
@@ -59,10 +61,11 @@ def read(described: Mapping[str, Any] | None, where: str) -> PostProcessor:
             return PostProcessor(one, (*one, sep, ('B', 0), sep))
         return PostProcessor(one, (*one, ('B', 1), (sep[0], 1)))
     if kind != 'TemplateProcessing':
-        raise ValueError(
+        raise errors.InputError(
+            'unknown_post_processor',
             f'{where} has a post_processor of the type {kind!r}; known are '
             'TemplateProcessing, BertProcessing, RobertaProcessing, ByteLevel '
-            'and Sequence'
+            'and Sequence',
         )
     ids = {
         name: token['ids']
@@ -133,9 +136,10 @@ def _layout(
     texts = [name for name, _ in one if isinstance(name, str)]
     pair = [name for name, _ in two if isinstance(name, str)]
     if (texts, pair) != (['A'], ['A', 'B']):
-        raise ValueError(
+        raise errors.InputError(
+            'post_processor_texts',
             f'{where} formats a text as {texts} and two as {pair} '
-            '(post_processor); only A, and A before B, can be kept'
+            '(post_processor); only A, and A before B, can be kept',
         )
     at = [name for name, _ in one].index('A')
     both = [name for name, _ in two]
@@ -163,10 +167,11 @@ def _layout(
         None if same else (before_two, after_two),
     )
     if of_layout(layout, tokenizer) != post_processor:
-        raise ValueError(
+        raise errors.InputError(
+            'post_processor_segments',
             f'{where} gives segments (type_id of its post_processor) other '
             'than 0 to a text and what is before it, one to a second text and '
-            'what is after it, and one to the last token; that cannot be kept'
+            'what is after it, and one to the last token; that cannot be kept',
         )
     return layout
 

@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from infoword_tf import files
+from infoword_tf import errors, files
 from infoword_tf.config import ROLES, DenseConfig, FlowConfig
 from infoword_tf.inference.loaded import Loaded
 from infoword_tf.weights import huggingface
@@ -96,25 +96,28 @@ def read(folder: pathlib.Path) -> tuple[pathlib.Path, VectorSettings]:
     settings = read_optional_json(folder / SETTINGS)
     kind = settings.get('model_type', VECTORS)
     if kind not in _TASKS:
-        raise ValueError(
+        raise errors.InputError(
+            'public_unknown_task',
             f'{where} has the model_type {kind!r}; known are '
-            f'{", ".join(_TASKS)}'
+            f'{", ".join(_TASKS)}',
         )
     known = ['Transformer'] if kind == CLASSES else ['Transformer', 'Pooling']
     if kinds[:2] != known:
-        raise ValueError(
+        raise errors.InputError(
+            'unknown_module_order',
             f'{folder}/{MODULES} begins with {" and ".join(kinds[:2])}, not '
-            f'with {" and ".join(known)} as a {kind} that can be converted'
+            f'with {" and ".join(known)} as a {kind} that can be converted',
         )
     encoder = modules[0][1]
     limit, lower_case = _transformer(encoder, kind)
     prompts, prompt = _prompts(settings, where)
     if kind == CLASSES:
         if prompts.get(prompt):
-            raise ValueError(
+            raise errors.InputError(
+                'prompt_before_classes',
                 f'{where} puts the prompt {prompt!r} before texts, which '
                 'classes cannot have here; set default_prompt_name to null and '
-                'put it before texts yourself'
+                'put it before texts yourself',
             )
         return encoder, VectorSettings(
             max_length=limit, lower_case=lower_case, classes=True
@@ -131,32 +134,36 @@ def read(folder: pathlib.Path) -> tuple[pathlib.Path, VectorSettings]:
             normalize = True
             continue
         if kind != 'Dense' or normalize:
-            raise ValueError(
+            raise errors.InputError(
+                'module_behind',
                 f'{folder}/{MODULES} has {kind} behind '
                 f'{"Normalize" if normalize else "Pooling"}, which cannot '
-                'be converted'
+                'be converted',
             )
         layer, arrays = _dense(place, len(dense))
         dense.append(layer)
         tensors |= arrays
     similarity = settings.get('similarity_fn_name') or 'cosine'
     if similarity not in _SIMILARITIES:
-        raise ValueError(
+        raise errors.InputError(
+            'public_unknown_similarity',
             f'{where} compares vectors by {similarity}; known are '
-            f'{", ".join(sorted(set(_SIMILARITIES)))}'
+            f'{", ".join(sorted(set(_SIMILARITIES)))}',
         )
     dims = settings.get('truncate_dim')
     if dims and normalize and _SIMILARITIES[similarity] == 'dot':
-        raise ValueError(
+        raise errors.InputError(
+            'truncated_dot',
             f'{where} cuts vectors of length 1 to {dims} numbers '
             '(truncate_dim) and compares them by dot; here they have length 1 '
-            'after that: set similarity_fn_name to cosine'
+            'after that: set similarity_fn_name to cosine',
         )
     pooling, whole = _pooling(modules[1][1])
     if any(prompts.values()) and not whole:
-        raise ValueError(
+        raise errors.InputError(
+            'prompts_left_out',
             f'{modules[1][1]} leaves prompts out of the mean '
-            '(include_prompt false), which cannot be converted'
+            '(include_prompt false), which cannot be converted',
         )
     return encoder, VectorSettings(
         pooling=pooling,
@@ -182,12 +189,15 @@ def _modules(folder: pathlib.Path) -> list[tuple[str, pathlib.Path]]:
         modules = [(entry['type'], folder / entry['path']) for entry in entries]
         names = [kind.rpartition('.')[2] for kind, _ in modules]
     except (ValueError, KeyError, TypeError, AttributeError) as error:
-        raise ValueError(f'{path} cannot be read: {error}') from None
+        raise errors.InputError(
+            'modules_unreadable', f'{path} cannot be read: {error}'
+        ) from None
     for (kind, _), name in zip(modules, names, strict=True):
         if name not in _KNOWN or not kind.startswith('sentence_transformers.'):
-            raise ValueError(
+            raise errors.InputError(
+                'public_unknown_module',
                 f'{path} has the module {kind}; known are those of '
-                f'sentence_transformers called {", ".join(_KNOWN)}'
+                f'sentence_transformers called {", ".join(_KNOWN)}',
             )
     return [
         (name, place) for name, (_, place) in zip(names, modules, strict=True)
@@ -232,9 +242,10 @@ def _prompts(
         if not any(name in prompts for name in names):
             prompts[names[0]] = ''
     if prompt not in prompts:
-        raise ValueError(
+        raise errors.InputError(
+            'unknown_default_prompt',
             f'{where} has the default prompt {prompt!r}, but the prompts '
-            f'{", ".join(prompts)}'
+            f'{", ".join(prompts)}',
         )
     return prompts, prompt
 
@@ -263,9 +274,10 @@ def _pooling(folder: pathlib.Path) -> tuple[str, bool]:
             if key.startswith('pooling_mode_') and value
         ] or ['mean']
     if len(modes) != 1 or modes[0] not in POOLINGS:
-        raise ValueError(
+        raise errors.InputError(
+            'unknown_public_pooling',
             f'{path} pools by {" and ".join(modes) or "nothing"}; known is '
-            f'one of {", ".join(POOLINGS)}'
+            f'one of {", ".join(POOLINGS)}',
         )
     return modes[0], bool(config.get('include_prompt', True))
 
@@ -281,17 +293,19 @@ def _dense(
     ours = {v.rpartition('.')[2]: k for k, v in ACTIVATIONS.items()}
     activation = ours.get(name.rpartition('.')[2])
     if activation is None:
-        raise ValueError(
+        raise errors.InputError(
+            'unknown_dense_activation',
             f'{path} has the activation {name}; known are '
-            f'{", ".join(ACTIVATIONS.values())}'
+            f'{", ".join(ACTIVATIONS.values())}',
         )
     weights = open_safetensors(folder)
     bias = bool(config.get('bias', True))
     names = ['linear.weight', *(['linear.bias'] if bias else [])]
     if sorted(weights) != sorted(names):
-        raise ValueError(
+        raise errors.InputError(
+            'dense_other_weights',
             f'{folder} holds {", ".join(sorted(weights))}, not '
-            f'{", ".join(names)}'
+            f'{", ".join(names)}',
         )
     arrays = {f'dense_{number}/kernel': weights['linear.weight'].T}
     if bias:
@@ -313,19 +327,22 @@ def write(folder: pathlib.Path, loaded: Loaded) -> list[str]:
     ):  # fmt: skip
         return _write_classes(folder, loaded)
     if any(isinstance(layer, FlowConfig) for layer in config.dense):
-        raise ValueError(
+        raise errors.InputError(
+            'flow_not_public',
             'this model has an invertible network over vectors (tasks.flow), '
-            'which sentence-transformers does not know'
+            'which sentence-transformers does not know',
         )
     if config.pooling not in POOLINGS:
-        raise ValueError(
+        raise errors.InputError(
+            'pooling_not_public',
             f'pooling {config.pooling} is not known to sentence-transformers; '
-            f'it knows {", ".join(POOLINGS)}'
+            f'it knows {", ".join(POOLINGS)}',
         )
     if config.pooling == 'cls' and not loaded.layout.first:
-        raise ValueError(
+        raise errors.InputError(
+            'last_state_not_public',
             'this model pools the last state of a text, and cls of '
-            'sentence-transformers is the first'
+            'sentence-transformers is the first',
         )
     dropped = huggingface.write(folder, loaded)
     width = loaded.encoder.width

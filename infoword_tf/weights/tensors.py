@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator, Mapping
 
 import numpy as np
 
-from infoword_tf import files
+from infoword_tf import errors, files
 
 INDEX = 'model.safetensors.index.json'
 SINGLE = 'model.safetensors'
@@ -37,9 +37,10 @@ class Tensors(Mapping[str, np.ndarray]):
         # Both are NaN where one is; a mask would be as long as the array.
         ends = (array.min(), array.max()) if array.size else ()
         if array.dtype.kind == 'f' and not np.isfinite(ends).all():
-            raise ValueError(
+            raise errors.InputError(
+                'public_weights_not_finite',
                 f'{self.where}: {name} holds numbers that are not finite; the '
-                'file is damaged: fetch it again'
+                'file is damaged: fetch it again',
             )
         return array
 
@@ -74,11 +75,12 @@ def open_safetensors(folder: pathlib.Path, name: str | None = None) -> Tensors:
         raise FileNotFoundError(f'{folder} has no {name}; fetch it, too')
     for name in PICKLES:
         if (folder / name).is_file():
-            raise ValueError(
+            raise errors.InputError(
+                'pickled_weights',
                 f'{folder} holds its weights pickled ({name}), which can run '
                 'any code when read; where you trust them, load the folder '
                 'with transformers and call save_pretrained(folder), which '
-                f'writes {SINGLE}'
+                f'writes {SINGLE}',
             )
     raise FileNotFoundError(f'{folder} has no {SINGLE}: it holds no weights')
 
@@ -100,17 +102,19 @@ def _shards(index: pathlib.Path) -> Tensors:
             if places.get(name) == shard
         }
     if lacking := sorted(set(places) - set(readers)):
-        raise ValueError(
+        raise errors.InputError(
+            'shard_lacks_weight',
             f'{folder}/{places[lacking[0]]} lacks {lacking[0]}, which '
-            f'{index.name} says it holds; fetch the folder again'
+            f'{index.name} says it holds; fetch the folder again',
         )
     return Tensors(readers, str(folder))
 
 
 def _damaged(where: object, error: Exception) -> ValueError:
-    return ValueError(
+    return errors.InputError(
+        'public_weights_damaged',
         f'{where} cannot be read ({error}); the file is truncated or damaged: '
-        'fetch it again'
+        'fetch it again',
     )
 
 
@@ -153,8 +157,9 @@ def open_checkpoint(folder: pathlib.Path) -> tuple[Tensors, pathlib.Path]:
         )
     if len(paths) > 1:
         names = ', '.join(path.stem for path in paths)
-        raise ValueError(
-            f'{folder} holds several checkpoints ({names}); leave one'
+        raise errors.InputError(
+            'several_checkpoints',
+            f'{folder} holds several checkpoints ({names}); leave one',
         )
     prefix = paths[0].with_suffix('')
     # What TensorFlow raises on damaged files.

@@ -13,7 +13,7 @@ import pathlib
 from collections.abc import Collection, Mapping, Sequence
 from typing import Any, NamedTuple
 
-from infoword_tf import files
+from infoword_tf import errors, files
 from infoword_tf.text import vocabulary as vocabularies
 from infoword_tf.text.added import AddedToken, with_added
 from infoword_tf.text.bytepairs import BytePairs
@@ -107,10 +107,11 @@ class _Folder:
         """Counts embeddings without a token; ValueError: too few embeddings."""
         count = max(ids, default=-1) + 1
         if count > self.vocab_size:
-            raise ValueError(
+            raise errors.InputError(
+                'more_tokens_than_embeddings',
                 f'{where} has {count:,} tokens, but the encoder has '
                 f'{self.vocab_size:,} embeddings; one of the two is of another '
-                'model'
+                'model',
             )
         lacking = self.vocab_size - len(set(ids))
         if lacking:
@@ -322,9 +323,10 @@ def _vocab_txt(path: pathlib.Path, known: _Folder) -> Result:
     while lines and not lines[-1]:
         lines.pop()
     if not settings.get('do_basic_tokenize', True):
-        raise ValueError(
+        raise errors.InputError(
+            'no_basic_tokenize',
             f'{path.parent}/tokenizer_config.json says do_basic_tokenize '
-            'false; such a tokenizer cannot be kept'
+            'false; such a tokenizer cannot be kept',
         )
     # Of a token that is there twice the last id counts.
     index = {line: number for number, line in enumerate(lines) if line}
@@ -404,9 +406,10 @@ def _tokenizer_json(path: pathlib.Path, known: _Folder) -> Result:
     elif kind == 'WordPiece':
         tokenizer = _wordpiece_json(described, known, path)
     else:
-        raise ValueError(
+        raise errors.InputError(
+            'unknown_tokenizer_model',
             f'{path} has a model of the type {kind!r}; known are WordPiece, '
-            'Unigram and BPE'
+            'Unigram and BPE',
         )
     # Some classes put special tokens around texts whatever the file says.
     _, usual = _LAYOUTS.get(known.class_name, (None, None))
@@ -474,9 +477,10 @@ def _wordpiece_json(
     longest = model.get('max_input_chars_per_word', LONGEST_WORD)
     prefix = model.get('continuing_subword_prefix', '##')
     if longest != LONGEST_WORD or prefix != '##':
-        raise ValueError(
+        raise errors.InputError(
+            'wordpiece_other_words',
             f'{path}: words of up to {longest} characters and tokens that '
-            f'go on with {prefix!r}; only {LONGEST_WORD} and ## can be kept'
+            f'go on with {prefix!r}; only {LONGEST_WORD} and ## can be kept',
         )
     _only_step(
         f'{path} splits words',
@@ -501,9 +505,10 @@ def _only_step(
     """Returns the one step that can be kept beside WordPiece."""
     kinds = [step['type'] for step in sequence]
     if kinds != [kind]:
-        raise ValueError(
+        raise errors.InputError(
+            'wordpiece_other_step',
             f'{does} by {kinds or "nothing"}; only {kind} can be kept beside '
-            'WordPiece'
+            'WordPiece',
         )
     return sequence[0]
 

@@ -9,7 +9,7 @@ import json
 import pathlib
 from typing import Any
 
-from infoword_tf import files
+from infoword_tf import errors, files
 from infoword_tf.config import Layout
 from infoword_tf.text import vocabulary as vocabularies
 from infoword_tf.text.added import WithAdded
@@ -68,9 +68,10 @@ def write(
     elif isinstance(inner, PairEncoding):
         fast, more = _pair_encoding(folder, tokenizer, kind, layout)
     else:
-        raise ValueError(
+        raise errors.InputError(
+            'tokenizer_not_public',
             f'a tokenizer of the kind {tokenizer.kind} cannot be written for '
-            'transformers'
+            'transformers',
         )
     settings |= more
     if isinstance(tokenizer, WithAdded):

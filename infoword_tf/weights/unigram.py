@@ -8,6 +8,7 @@ import base64
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from infoword_tf import errors
 from infoword_tf.text.added import AddedToken
 from infoword_tf.text.normalizers import BLANK
 from infoword_tf.text.sentencepiece import (
@@ -35,9 +36,10 @@ def shifted(model: bytes, where: Any) -> bytes:
     proto = parse_model(model, where)
     first = [piece.piece for piece in proto.pieces[:3]]
     if first != ['<unk>', '<s>', '</s>']:
-        raise ValueError(
+        raise errors.InputError(
+            'unigram_other_specials',
             f'{where} begins with {", ".join(first)}, not with <unk>, <s> and '
-            '</s> as the models of XLM-R do'
+            '</s> as the models of XLM-R do',
         )
     by_name = {piece.piece: piece for piece in proto.pieces[:3]}
     rest = list(proto.pieces[3:])
@@ -162,9 +164,10 @@ def _normalisation(
         elif step['type'] == 'Replace' and _joins_blanks(step):
             rewrites.append([_BLANKS, step['content']])
         else:
-            raise ValueError(
+            raise errors.InputError(
+                'unigram_normalizes',
                 f'{where} normalises by {step["type"]}, which cannot be kept '
-                'beside Unigram; fetch the folder with its *.model'
+                'beside Unigram; fetch the folder with its *.model',
             )
     white, scheme, split = False, None, True
     for step in steps(described.get('pre_tokenizer'), 'pretokenizers'):
@@ -175,14 +178,16 @@ def _normalisation(
         elif step['type'] == 'WhitespaceSplit':
             white = True
         else:
-            raise ValueError(
+            raise errors.InputError(
+                'unigram_splits',
                 f'{where} splits by {step["type"]}, which cannot be kept '
-                'beside Unigram'
+                'beside Unigram',
             )
     if scheme is None:
-        raise ValueError(
+        raise errors.InputError(
+            'unigram_unmarked_words',
             f'{where} does not mark words (a pre_tokenizer Metaspace), which '
-            'cannot be kept beside Unigram'
+            'cannot be kept beside Unigram',
         )
     return charsmap, {
         'rewrites': rewrites, 'white': white, 'scheme': scheme, 'split': split,
@@ -238,9 +243,10 @@ def write(tokenizer: SentencePiece, with_added: bool) -> Any:
     proto = parse_model(tokenizer.model, 'the tokenizer')
     piece_type = proto.SentencePiece
     if proto.trainer_spec.model_type != proto.trainer_spec.UNIGRAM:
-        raise ValueError(
+        raise errors.InputError(
+            'not_unigram',
             'only unigram models of SentencePiece have a place in a folder '
-            'for transformers'
+            'for transformers',
         )
     pieces = list(proto.pieces)
     no_text = piece_type.CONTROL, piece_type.UNUSED

@@ -34,7 +34,7 @@ class DamagedTest(parameterized.TestCase):
         self.assertNotEqual(data, good)
         path = pathlib.Path(self.create_tempdir().full_path) / name
         how, crash = fuzz.judged(reader, path, data)
-        self.assertEqual((how, crash), ('ValueError', None))
+        self.assertEqual((how, crash), ('InputError', None))
 
 
 if __name__ == '__main__':

@@ -146,13 +146,6 @@ class SourceTest(parameterized.TestCase):
         ]
         self.assertNotEqual(set(strata[0]), set(strata[1]))
 
-    def test_heldout_ones_are_all_there_in_order(self):
-        sizes = np.random.default_rng(0).integers(1, 65, 21)
-        source = ExampleSource(make(sizes), 64, 21, 0)
-        batch = source.batch(0)
-        np.testing.assert_array_equal(batch.numbers, np.arange(21))
-        np.testing.assert_array_equal(batch.slots, pack_examples(sizes, 64))
-
     def test_two_texts(self):
         """Of two texts each may be as long as a row."""
         source = self.source([40, 30] * 8, texts=2)

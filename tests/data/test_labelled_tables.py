@@ -15,6 +15,7 @@ from pyarrow import parquet
 from infoword_tf.data import readers, tables
 from tests import places
 from tests.data import datasets, texts
+from tests.refused import refused
 
 NAMES = ('stars', 'review', 'about')
 ROWS = [
@@ -85,9 +86,7 @@ class TablesTest(texts.Temporary):
             content, lines = (mark + text).encode(encoding), range(first, 9)
             self.check_rows(name, content, lines[:3])
             self.check_rows(f'{name}.gz', gzip.compress(content), lines[:3])
-        with self.assertRaisesRegex(
-            ValueError, r'a\.tsv begins as UTF-16 and does not go on so'
-        ):
+        with refused('broken_utf16', 'a.tsv '):
             self.rows('a.tsv', TSV.encode('utf-16')[:-1])
 
     def test_parquet(self):
@@ -111,12 +110,10 @@ class TablesTest(texts.Temporary):
             place = tables.column_of(table, name)
             self.assertEqual(tuple(x[place] for _, x in table.rows), cells)
         for name in ('words', 'meta', 'raw'):
-            with self.assertRaisesRegex(
-                ValueError, rf"a\.parquet: the column '{name}' holds lists, ob"
-            ):
+            with refused('column_of_lists', 'a.parquet:', repr(name)):
                 tables.examples_of(tables.open_table(str(path)), name)
         for content in (b'', path.read_bytes()[:-5]):
-            with self.assertRaisesRegex(ValueError, 'a.parquet cannot be read'):
+            with refused('damaged_columns', 'a.parquet '):
                 self.rows('a.parquet', content)
 
     @parameterized.parameters(
@@ -137,7 +134,7 @@ class TablesTest(texts.Temporary):
         path = str(self.write('a.csv', content))
         table = tables.open_table(path)
         if names is None:
-            with self.assertRaisesRegex(ValueError, 'line 2: 2 cell'):
+            with refused('unequal_cells', 'line 2: 2 '):
                 list(table.rows)
             return
         self.assertEqual(table.names, names)
@@ -194,8 +191,9 @@ class TablesTest(texts.Temporary):
         self.assertEqual(tables.examples_of(table, 'review').first, texts)
         for other in ('review', None):
             if '\t' not in content:
+                id = 'no_single_column' if other else 'unequal_cells'
                 table = tables.open_table(path, names, lacking=other)
-                with self.assertRaisesRegex(ValueError, 'no column|1 cell'):
+                with refused(id):
                     tables.examples_of(table, 'review')
 
     @parameterized.parameters(
@@ -210,7 +208,7 @@ class TablesTest(texts.Temporary):
     )
     def test_a_first_line_that_reads_like_a_row(self, name, content, is_row):
         table = tables.open_table(str(self.write(name, content)))
-        with self.assertRaisesRegex(tables.NoColumn, "no column 'review'"):
+        with self.assertRaises(tables.NoColumn):
             tables.examples_of(table, 'review')
         self.assertEqual(tables.lacks_names(table), is_row)
 
@@ -230,7 +228,7 @@ class TablesTest(texts.Temporary):
         table = tables.open_table(str(path))
         first_lines = itertools.islice(table.rows, 100_000)
         self.assertEqual({cells for _, cells in first_lines}, {('a', '1')})
-        with self.assertRaisesRegex(ValueError, 'line 100002 is not UTF-8'):
+        with refused('file_not_utf8', 'line 100002 '):
             next(table.rows)
 
     def test_a_line_without_end_is_not_held(self):
@@ -238,9 +236,7 @@ class TablesTest(texts.Temporary):
         for name in ('a.tsv.gz', 'a.csv.gz'):
             path = self.write(name, zeros)
             tracemalloc.start()
-            with self.assertRaisesRegex(
-                ValueError, f'{name}, line 1 is longer than 64 MB'
-            ):
+            with refused('long_line', f'{name}, line 1 ', ' 64 MB'):
                 tables.open_table(str(path))
             held = tracemalloc.get_traced_memory()[1]
             tracemalloc.stop()
@@ -250,7 +246,7 @@ class TablesTest(texts.Temporary):
             lines = list(readers.lines(self.write('b.tsv', just)))
             self.assertLen(lines, 2)
             longer = self.write('c.tsv', just.replace(b'\tb\n', b'\tbc\n'))
-            with self.assertRaisesRegex(ValueError, 'line 2 is longer'):
+            with refused('long_line', 'line 2 '):
                 list(readers.lines(longer))
 
     def test_other_values_of_json(self):
@@ -261,43 +257,43 @@ class TablesTest(texts.Temporary):
         self.assertEqual(actual.labels, ['true', 'false'])
 
     @parameterized.parameters(
-        ('a.tsv', '', 'a.tsv is empty'),
-        ('a.csv', '', 'a.csv is empty'),
-        ('a.jsonl', '\n\n', 'a.jsonl is empty'),
-        ('a.tsv', 'review\tstars\n', 'a.tsv has no rows'),
-        ('a.tsv', 'text\tstars\na\t1\n',
-         "no column 'review': its columns are text, stars"),
-        ('a.tsv', 'review\treview\tstars\n', "more than one column 'review'"),
-        ('a.tsv', 'review\tstars\na\t1\nb\n',
-         r'a.tsv, line 3: 1 cell\(s\), where there are 2 columns'),
-        ('a.csv', 'review,stars\na,1\nb,c,1\n', r'line 3: 3 cell\(s\)'),
-        ('a.csv', 'review,stars\n"a"b,1\n', 'line 2: no CSV'),
-        ('a.csv', 'review,stars\na,1\n"b,1\nc,0\n', 'line 3: no CSV'),
-        ('a.tsv', b'review\tstars\na\t1\n\xe4\t1\n', 'line 3 is not UTF-8'),
-        ('a.csv', b'review,stars\na,1\n\xe4,1\n', 'line 3 is not UTF-8'),
-        ('a.tsv', 'review\tstars\na\t\n',
-         'line 2: there is no label in the column stars'),
+        # Files with wrong contents: name, contents, id, values.
+        ('a.tsv', '', 'empty_table'),
+        ('a.csv', '', 'empty_table'),
+        ('a.jsonl', '\n\n', 'empty_table'),
+        ('a.tsv', 'review\tstars\n', 'table_without_rows'),
+        ('a.tsv', 'text\tstars\na\t1\n', 'no_single_column', "no column 'rev",
+         ' text, stars'),
+        ('a.tsv', 'review\treview\tstars\n', 'no_single_column',
+         "more than one column 'review'"),
+        ('a.tsv', 'review\tstars\na\t1\nb\n', 'unequal_cells',
+         'a.tsv, line 3: 1 ', ' 2 columns'),
+        ('a.csv', 'review,stars\na,1\nb,c,1\n', 'unequal_cells', 'line 3: 3 '),
+        ('a.csv', 'review,stars\n"a"b,1\n', 'no_csv', 'line 2:'),
+        ('a.csv', 'review,stars\na,1\n"b,1\nc,0\n', 'no_csv', 'line 3:'),
+        ('a.tsv', b'review\tstars\na\t1\n\xe4\t1\n', 'file_not_utf8', 'line 3'),
+        ('a.csv', b'review,stars\na,1\n\xe4,1\n', 'file_not_utf8', 'line 3 '),
+        ('a.tsv', 'review\tstars\na\t\n', 'missing_cell', 'line 2:', 'label',
+         'stars'),
         ('a.jsonl', '{"review": "a", "stars": 1}\n{"review": "b"}\n',
-         'line 2: there is no label'),
+         'missing_cell', 'line 2:', 'label'),
         ('a.jsonl', '{"review": "a", "stars": 1}\n{"stars": 1}\n',
-         'line 2: there is no text in the column review'),
-        ('a.jsonl', '{"review": ["a"], "stars": 1}\n',
-         "the column 'review' holds lists, objects or bytes; give"),
+         'missing_cell', 'line 2:', 'text', 'review'),
+        ('a.jsonl', '{"review": ["a"], "stars": 1}\n', 'column_of_lists',
+         "'review'"),
         ('a.jsonl', '{"review": "a", "stars": 1}\n{"review": ["b"]}\n',
-         'line 2: there is no text'),
+         'missing_cell', 'line 2:', 'text'),
         ('a.jsonl', '{"review": "a", "stars": 1}\n{"review": \n',
-         r'line 2: no JSON \(Expecting value'),
-        ('a.jsonl', '[1]\n', 'line 1: expected a JSON object'),
-        ('a.xlsx', 'x', 'must end in .tsv, .txt, .csv, .jsonl, .parquet'),
-        ('eng.train', 'EU NNP B-NP B-ORG\n',
-         r'eng.train: .* a text, or two, a row. .*CoNLL. are not read: labels'),
-        ('a.tsv.gz', 'review\tstars', 'a.tsv.gz is not a whole gzip file'),
-        ('a.csv.zst', 'review,stars', 'a.csv.zst is not a whole zstd file'),
+         'no_json_object', 'line 2:', '(Expecting value'),
+        ('a.jsonl', '[1]\n', 'no_json_object', 'line 1: expected'),
+        ('a.xlsx', 'x', 'unknown_table_kind', ' .csv, .jsonl, .parquet'),
+        ('eng.train', 'EU NNP B-NP B-ORG\n', 'unknown_table_kind', '(CoNLL)'),
+        ('a.tsv.gz', 'review\tstars', 'file_not_whole', ' gzip '),
+        ('a.csv.zst', 'review,stars', 'file_not_whole', ' zstd '),
     )  # fmt: skip
-    def test_complaints(self, name, content, message):
-        with self.assertRaisesRegex(ValueError, message) as caught:
+    def test_complaints(self, name, content, id, *values):
+        with refused(id, name, *values):
             self.rows(name, content)
-        self.assertIn(name, str(caught.exception))
 
     def test_columns_of_json_lines_are_those_of_all(self):
         path = self.write('a.jsonl', '{"a": "x"}\n\n{"b": 1, "a": "y"}\n')
@@ -307,15 +303,13 @@ class TablesTest(texts.Temporary):
 
     @parameterized.parameters('nan', 'good', 'inf', '1e39', '4,5')
     def test_complaints_of_scores(self, score):
-        with self.assertRaisesRegex(
-            ValueError, f"a.tsv, line 3: '{score}' is no score"
-        ):
+        with refused('label_no_score', f'a.tsv, line 3: {score!r} '):
             self.rows(
                 'a.tsv', f'review\tstars\na\t1\nb\t{score}\n', regress=True
             )
 
     def test_a_pair_without_its_second_column(self):
-        with self.assertRaisesRegex(ValueError, "no column 'about'"):
+        with refused('no_single_column', "'about'"):
             self.rows('a.tsv', 'review\tstars\na\t1\n', pair='about')
 
     def test_no_file(self):
@@ -364,9 +358,7 @@ class TablesTest(texts.Temporary):
             rows.label_sets[i] for i in tables.subset(3, 1)
         ])  # fmt: skip
         self.assertIsNone(tables.joined(rows, rows).label_sets)
-        with self.assertRaisesRegex(
-            ValueError, f'{name}, line .: the label .10. is unknown: .* x, y$'
-        ):
+        with refused('unknown_label', f'{name}, line ', "'10'", ' x, y'):
             tables.known_labels(rows, ['x', 'y'])
 
     def several(self, name, content):
@@ -380,47 +372,48 @@ class TablesTest(texts.Temporary):
 
     @parameterized.parameters(
         ('{"text": "a", "of": ["x"]}\n{"text": "b", "of": "x"}',
-         "2: 'x' is no list of labels, and the first row has one; write "),
+         'label_no_list', "line 2: 'x' "),
         ('{"text": "a", "of": "x"}\n{"text": "b", "of": ["x"]}',
-         r"2: '\[.x.\]' is a list of labels, and the first row has one label"),
+         'label_is_list', "line 2: '[\"x\"]' "),
         ('{"text": "a", "of": "x"}\n{"text": "b", "of": "[\'x\', \'y\']"}',
-         '2: .* is no list as JSON writes it'),
-        ('{"text": "a", "of": [1, 2.5]}', "1: '2.5' in a list of labels"),
-        ('{"text": "a", "of": [true]}', "1: 'true' in a list"),
-        ('{"text": "a", "of": [[1]]}', r"1: '\[1\]' in a list"),
-        ('{"text": "a", "of": [" "]}', '1: .* in a list'),
+         'label_list_not_json', 'line 2:'),
+        ('{"text": "a", "of": [1, 2.5]}', 'wrong_label_in_list',
+         "line 1: '2.5' "),
+        ('{"text": "a", "of": [true]}', 'wrong_label_in_list', "1: 'true' "),
+        ('{"text": "a", "of": [[1]]}', 'wrong_label_in_list', "1: '[1]' "),
+        ('{"text": "a", "of": [" "]}', 'wrong_label_in_list', '1:'),
         ('{"text": "a", "of": ["x"]}\n{"text": "b", "of": null}',
-         '2: there is no label in the column of'),
-        ('{"text": "a", "of": {"x": 1}}', "the column 'of' holds lists, obj"),
+         'missing_cell', 'line 2:', 'label', ' of'),
+        ('{"text": "a", "of": {"x": 1}}', 'column_of_lists', "'of'"),
         ('{"text": "a", "x": 1, "y": 0, "10": 0}\n'
          '{"text": "b", "x": 0, "y": 2, "10": 0}',
-         "2: '2' in the column y does not say .*: expected 0 or 1"),
-        ('{"text": "a", "x": "yes", "y": 0, "10": 0}', "1: 'yes' in the col"),
-        ('{"text": "a", "x": 0, "y": -1, "10": 0}', "1: '-1' in the column y"),
-        ('{"text": "a", "x": 0, "y": null, "10": 0}', '1: there is no label'),
-        ('{"text": "a", "x": 0, "y": 0}', "no column '10'"),
+         'label_not_0_or_1', "line 2: '2' in the column y "),
+        ('{"text": "a", "x": "yes", "y": 0, "10": 0}', 'label_not_0_or_1',
+         "1: 'yes' "),
+        ('{"text": "a", "x": 0, "y": -1, "10": 0}', 'label_not_0_or_1',
+         "1: '-1' in the column y "),
+        ('{"text": "a", "x": 0, "y": null, "10": 0}', 'missing_cell',
+         'line 1:', 'label'),
+        ('{"text": "a", "x": 0, "y": 0}', 'no_single_column', "'10'"),
     )  # fmt: skip
-    def test_complaints_of_several_labels(self, content, message):
-        message = rf'a\.jsonl(, line |.*){message}'
-        with self.assertRaisesRegex(ValueError, message):
+    def test_complaints_of_several_labels(self, content, id, *values):
+        with refused(id, 'a.jsonl', *values):
             self.several('a.jsonl', content)
 
     def test_no_label_at_all(self):
         rows = self.several('a.tsv', 'text\tof\na\t[]\nb\t[]\n')
-        with self.assertRaisesRegex(ValueError, 'a.tsv: no row has a label'):
+        with refused('no_label_at_all', 'a.tsv'):
             tables.classes(rows)
 
     def test_complaints_of_labels(self):
         rows = self.rows('a.tsv', 'review\tstars\na\tno\nb\tno\nc\t maybe \n')
-        with self.assertRaisesRegex(
-            ValueError, "a.tsv, line 4: the label 'maybe' .* known are no, yes"
-        ):
+        with refused('unknown_label', 'a.tsv, line 4:', "'maybe'", ' no, yes'):
             tables.known_labels(rows, ['no', 'yes'])
         rows = rows._replace(labels=['no'] * 3)
-        with self.assertRaisesRegex(ValueError, "every row is labelled 'no'"):
+        with refused('one_label_alone', "'no'"):
             tables.classes(rows)
         many = [str(n) for n in range(150)]
-        with self.assertRaisesRegex(ValueError, '19 and 130 more$'):
+        with refused('unknown_label', ' 19 and 130 '):
             tables.known_labels(rows, many)
 
 
@@ -470,22 +463,20 @@ class TfdsTest(parameterized.TestCase):
 
     def test_unlabelled(self):
         table = tables.open_table('tfds:rated/small:test')
-        with self.assertRaisesRegex(
-            ValueError, 'small:test, line [12]: there is no label'
-        ):
+        with refused('missing_cell', 'small:test, line ', 'label'):
             tables.examples_of(table, 'title/text', label='label')
 
     @parameterized.parameters(
-        ('tfds:rated/small:dev', "no split 'dev': it has"),
-        ('tfds:rated/large', 'large cannot be opened|has no data set|never'),
-        ('tfds:rated/small:1.0.0:test', None),
+        ('tfds:rated/small:dev', 'unknown_tfds_split', "'dev'"),
+        ('tfds:rated/large', 'unknown_tfds_name', 'large'),
     )
-    def test_names(self, name, message):
-        if message is None:
-            self.assertLen(list(tables.open_table(name).rows), 2)
-        else:
-            with self.assertRaisesRegex(ValueError, message):
-                tables.open_table(name)
+    def test_names(self, name, id, value):
+        with refused(id, value):
+            tables.open_table(name)
+
+    def test_a_version(self):
+        table = tables.open_table('tfds:rated/small:1.0.0:test')
+        self.assertLen(list(table.rows), 2)
 
 
 if __name__ == '__main__':

@@ -18,6 +18,7 @@ from infoword_tf.choices import TextChoices
 from infoword_tf.data import corpora, opened, records, textfiles
 from tests import corpus as topics
 from tests.data import texts
+from tests.refused import refused
 
 MEMORY = """
 import pathlib, sys
@@ -230,7 +231,7 @@ class CorporaTest(Recorded):
             )  # fmt: skip
             values.append(corpus.fingerprint)
         self.assertLen(set(values), 2)
-        with self.assertRaisesRegex(ValueError, r'a\.jsonl and 0 other .*both'):
+        with refused('heldout_files_trained', 'a.jsonl and 0 '):
             self.open('jsonl:a.jsonl:body', 'a.jsonl')
 
     def test_a_data_set_of_several_splits(self):
@@ -238,9 +239,7 @@ class CorporaTest(Recorded):
             path = self.folder / 'saved' / split / 'data-00000.arrow'
             write_arrow(path, table_of([f'Of {split}.', 'More.']), 1)
         self.write('saved/dataset_dict.json', '{}')
-        with self.assertRaisesRegex(
-            ValueError, 'splits test, train: name one, as arrow:.*saved/train'
-        ):
+        with refused('several_splits', ' test, train:', 'saved/train,'):
             self.open('arrow:saved')
         corpus = self.open('arrow:saved/train', 'saved/test')
         self.assertEqual([x.text for x in corpus.heldout()][0], 'Of test.')
@@ -253,7 +252,7 @@ class CorporaTest(Recorded):
         ):
             self.assertEqual(records.split_spec(spec), expected)
         for spec in ('x.jsonl:', ':text'):
-            with self.assertRaisesRegex(ValueError, 'expected GLOB and FIELD'):
+            with refused('wrong_glob_and_field', spec):
                 records.split_spec(spec)
 
     def test_memory_does_not_grow_with_a_row_group(self):
@@ -277,39 +276,40 @@ class CorporaTest(Recorded):
 
 
 class ComplaintsTest(Recorded):
-    def complaint(self, name):
+    def check(self, name, id, *values):
         with (
-            self.assertRaises(ValueError) as caught,
+            refused(id, *values),
             contextlib.redirect_stdout(io.StringIO()),
         ):
             list(self.open(name).every())
-        return str(caught.exception)
 
     @parameterized.parameters(
         (b'{"text": "a"}\n{"body": "b", "c": {"d": 1}}\n',
-         "line 2: there is no field 'text'; there are body, c/d"),
+         'unknown_field', 'line 2:', "'text'", ' body, c/d'),
         (b'{"text": "a"}\n\n{"text": 7}\n',
-         "line 3: the field 'text' is no string, but 7"),
-        (b'{"text": 0}\n', "line 1: the field 'text' is no string, but 0"),
-        (b'{"text": "a"}\n{"text": ["b"]}\n', r"no string, but \['b'\]"),
-        (b'{"text": "a"}\n{"text": \n', r'line 2: no JSON \(Expecting value'),
-        (b'{"text": "a"}\n{"text": "b', r'line 2: no JSON \(Unterminated'),
-        (b'{"text": "a\0"}\n', r'line 1: no JSON \(Invalid control char'),
-        (b'[1]\n', 'line 1: expected a JSON object'),
-        (b'{"text": "a"}\n{"text": "\xe9"}\n',
-         'line 2 is not UTF-8: byte 0xe9 at offset 24 of the text'),
-        (b'[' * 100_000 + b'\n', 'line 1: no JSON'),
-        (b'', 'no text in the 1 file'),
-        (b'{"text": null}\n{"text": ""}\n',
-         'no text in the 1 file.*Expected a text in a field'),
+         'field_no_string', 'line 3:', "'text'", ' 7'),
+        (b'{"text": 0}\n', 'field_no_string', 'line 1:', "'text'", ' 0'),
+        (b'{"text": "a"}\n{"text": ["b"]}\n', 'field_no_string', "['b']"),
+        (b'{"text": "a"}\n{"text": \n', 'no_json_object',
+         'line 2: no JSON (Expecting value'),
+        (b'{"text": "a"}\n{"text": "b', 'no_json_object',
+         'line 2: no JSON (Unterminated'),
+        (b'{"text": "a\0"}\n', 'no_json_object',
+         'line 1: no JSON (Invalid control char'),
+        (b'[1]\n', 'no_json_object', 'line 1: expected a JSON object'),
+        (b'{"text": "a"}\n{"text": "\xe9"}\n', 'file_not_utf8', 'line 2 ',
+         '0xe9', ' 24 '),
+        (b'[' * 100_000 + b'\n', 'no_json_object', 'line 1: no JSON'),
+        (b'', 'files_without_text', ' 1 file'),
+        (b'{"text": null}\n{"text": ""}\n', 'files_without_text', ' 1 file',
+         'Expected a text in a field'),
     )  # fmt: skip
-    def test_json_lines(self, content, message):
+    def test_json_lines(self, content, id, *values):
         for end, data in (('', content), ('.gz', gzip.compress(content)),
                           ('.zst', zst(content))):  # fmt: skip
             self.write(f'x.jsonl{end}', data)
-            complaint = self.complaint(f'jsonl:x.jsonl{end}')
-            self.assertRegex(complaint, message)
-            self.assertIn(f'x.jsonl{end}', complaint)
+            name = f'x.jsonl{end}'
+            self.check(f'jsonl:{name}', id, name, *values)
 
     def test_a_line_of_a_part(self):
         lines = json_lines([{'text': f'Text {i}.'} for i in range(50)])
@@ -325,28 +325,26 @@ class ComplaintsTest(Recorded):
         *parts, last = corpora.chunks_of(corpus, 400)
         for part in parts:
             self.assertNotEmpty(list(part.read()))
-        with self.assertRaisesRegex(
-            ValueError, r'x\.jsonl, line \d+ after byte \d+,?\d+: the field'
-        ):
+        with refused('field_no_string', 'x.jsonl, line ', ' after byte '):
             list(last.read())
 
     @parameterized.parameters(
-        ('other', "there is no field 'other'; there are id, meta/body, "
-         'meta/number, text'),
-        ('meta/b', "there is no field 'meta/b'"),
-        ('text/x', "there is no field 'text/x'"),
-        ('meta', "row 1: the field 'meta' is no string, but {'body': "),
-        ('meta/number', "row 1: the field 'meta/number' is no string, but 0"),
-    )  # fmt: skip
-    def test_columns(self, field, message):
+        ('other', 'unknown_field', ' id, meta/body, meta/number, text'),
+        ('meta/b', 'unknown_field'),
+        ('text/x', 'unknown_field'),
+        ('meta', 'field_no_string', "{'body': "),
+        ('meta/number', 'field_no_string', ' 0'),
+    )
+    def test_columns(self, field, id, *values):
         self.write_all(['One.', 'Two.'])
         for name in ('parquet:x.parquet', 'arrow:saved', 'jsonl:x.jsonl'):
-            message = message.replace('row', '(line|row)')
-            self.assertRegex(self.complaint(f'{name}:{field}'), message)
+            kind = 'line' if 'jsonl' in name else 'row'
+            where = f', {kind} 1:' if id == 'field_no_string' else ''
+            self.check(f'{name}:{field}', id, repr(field), where, *values)
 
     def test_many_fields(self):
         self.write('x.jsonl', json_lines([{f'f{i}': 1 for i in range(30)}]))
-        self.assertRegex(self.complaint('jsonl:x.jsonl'), r'f18, f19, \.\.\.$')
+        self.check('jsonl:x.jsonl', 'unknown_field', 'f18, f19, ...')
 
     def test_damaged_columns(self):
         values = [f'Text {i} is here. ' * 20 for i in range(500)]
@@ -356,19 +354,15 @@ class ComplaintsTest(Recorded):
             good = path.read_bytes()
             for bad in (good[:-9], good[: len(good) // 2], good[:6], b'', b'x'):
                 path.write_bytes(bad)
-                self.assertRegex(
-                    self.complaint(name),
-                    f'{path.name} cannot be read as Parquet or Arrow',
-                )
+                self.check(name, 'damaged_columns', f'{path.name} ')
             path.write_bytes(good)
         page = bytearray((self.folder / 'one.parquet').read_bytes())
         held = parquet.read_metadata(self.folder / 'one.parquet').row_group(0)
         begin = held.column(3).dictionary_page_offset
         page[begin + 50 : begin + 200] = bytes(150)
         self.write('one.parquet', bytes(page))
-        self.assertRegex(
-            self.complaint('parquet:one.parquet'),
-            r'one\.parquet, row group 0 cannot be read',
+        self.check(
+            'parquet:one.parquet', 'damaged_columns', 'parquet, row group 0 '
         )
 
     def test_text_that_is_no_utf8(self):
@@ -378,9 +372,8 @@ class ComplaintsTest(Recorded):
         parquet.write_table(table, self.folder / 'x.parquet')
         write_arrow(self.folder / 'x.arrow', table, 5)
         for kind in ('parquet', 'arrow'):
-            self.assertRegex(
-                self.complaint(f'{kind}:x.{kind}'), f'x.{kind}.*Invalid UTF8'
-            )
+            name = f'{kind}:x.{kind}'
+            self.check(name, 'damaged_columns', f'x.{kind}', 'Invalid UTF8')
 
 
 if __name__ == '__main__':

@@ -1,6 +1,6 @@
 """What every source promises, whatever text it reads and however."""
 
-import functools
+from typing import Any, NamedTuple
 
 import numpy as np
 from absl.testing import absltest, parameterized
@@ -25,6 +25,7 @@ from tests.data import (
     test_translation_source,
     test_windows,
 )
+from tests.refused import refused
 
 STRATA = {'stratified': True}
 SENTENCES = {'copies': 2, **STRATA}
@@ -38,6 +39,14 @@ def of_words(tokens):
 def of_documents(count, more=0):
     """So many documents of two sentences, and others of one."""
     return test_passages.make_store([[2, 3]] * count + [[3]] * more)
+
+
+def of_one_word():
+    """Text of one word, and of what is unknown."""
+    store = zoo.make_store()
+    counts = np.zeros_like(store.counts)
+    counts[[7, zoo.UNK]] = len(store.ids), 9
+    return store._replace(counts=counts)
 
 
 def of_examples(count):
@@ -58,38 +67,89 @@ def of_translations(*counts):
     })  # fmt: skip
 
 
-# By name: the class, its text, T, B, and its other arguments.
+class Case(NamedTuple):
+    """A source, and what it promises.
+
+    Attributes:
+        kind, store, length, batch: the class, its text, T and B.
+        more: its other arguments.
+        item: the field that tells the items of a batch apart.
+        epoch: how many items come once an epoch; None: nothing comes to an end.
+        steps: of an epoch.
+        drawn: fields that the seed decides.
+    """
+
+    kind: type
+    store: Any
+    length: int
+    batch: int
+    more: dict = {}
+    item: str = 'ids'
+    epoch: int | None = None
+    steps: int = 0
+    drawn: tuple[str, ...] = ('ids',)
+
+    def opened(self, seed=4):
+        return self.kind(
+            self.store, self.length, self.batch, seed, **self.more
+        )
+
+    @property
+    def plan(self):
+        """Arguments of held-out text too."""
+        return {k: x for k, x in self.more.items() if k not in STRATA}
+
+
 CASES = {
-    'windows': (windows.WindowSource, of_words(1000), 30, 8, {}),
-    'documents': (passages.DocumentSource, of_documents(12, 5), 8, 4, {}),
-    'pairs': (pairs.PairSource, of_documents(12), 20, 4, {}),
-    'packed pairs': (
+    'windows': Case(
+        windows.WindowSource, of_words(1000), 30, 8, epoch=32, steps=4,
+    ),
+    'documents': Case(
+        passages.DocumentSource, of_documents(12, 5), 8, 4, epoch=12, steps=3,
+    ),
+    'pairs': Case(
+        pairs.PairSource, of_documents(12), 20, 4, epoch=12, steps=3,
+    ),
+    'packed pairs': Case(
         pairs.PairSource, of_documents(120), 20, 8, {'packed': True},
+        epoch=120, steps=6,
     ),
-    'next_pairs': (pairs.NextPairSource, of_documents(12), 20, 4, {}),
-    'streams': (streams.StreamSource, test_streams.make_store(900), 20, 4, {}),
-    'words': (
+    'next_pairs': Case(
+        pairs.NextPairSource, of_documents(12), 20, 4, epoch=12, steps=3,
+    ),
+    'streams': Case(  # they go around, nothing is at random
+        streams.StreamSource, test_streams.make_store(900), 20, 4, drawn=(),
+    ),
+    'words': Case(
         words.WordSource, zoo.make_store(0, 200), 24, 4,
-        {'subsample': 0.05, 'negatives': 32},
+        {'subsample': 0.05, 'negatives': 32}, drawn=('ids', 'texts', 'drawn'),
     ),
-    'examples': (examples.ExampleSource, of_examples(50), 24, 8, STRATA),
-    'sentences': (
+    'examples': Case(
+        examples.ExampleSource, of_examples(50), 24, 8, STRATA,
+        'numbers', 48, 6,
+    ),
+    'sentences': Case(
         sentences.SentenceSource, zoo.make_store(longest=12), 16, 8, SENTENCES,
+        'numbers', 216, 27,
     ),
-    'text_pairs': (text_pairs.TextPairSource, of_pairs(90, 40), 8, 8, STRATA),
-    'translations': (
+    'text_pairs': Case(
+        text_pairs.TextPairSource, of_pairs(90), 8, 8, STRATA,
+        'numbers', 88, 11,
+    ),
+    'text_pairs of files': Case(
+        text_pairs.TextPairSource, of_pairs(90, 40), 8, 8, STRATA,
+    ),
+    'translations': Case(
         translations.TranslationSource, of_translations(320), 40, 8, STRATA,
+        'numbers', 319, 29,
     ),
-    'crossed translations': (
+    'crossed translations': Case(
         translations.TranslationSource, of_translations(320), 40, 8,
-        {'crossed': True, **STRATA},
+        {'crossed': True, **STRATA}, 'numbers', 320, 20,
     ),
 }  # fmt: skip
-
-
-def opened(name, seed=4):
-    kind, store, length, rows, more = CASES[name]
-    return kind(store, length, rows, seed, **more)
+IN_ORDER = [name for name, case in CASES.items() if case.kind.whole]
+EPOCHS = [name for name, case in CASES.items() if case.epoch]
 
 
 def arrays(batch, path=''):
@@ -107,13 +167,14 @@ def arrays(batch, path=''):
 
 class SourcesTest(parameterized.TestCase):
     def test_all_are_here(self):
-        kinds = {kind for kind, *_ in CASES.values()}
+        kinds = {case.kind for case in CASES.values()}
         self.assertEqual(kinds, set(SOURCES.values()))
 
     @parameterized.parameters(*CASES)
     def test_a_step_is_of_the_seed_and_its_number_alone(self, name):
         """In whatever order steps are made, and of one shape."""
-        whole, again = opened(name), opened(name)
+        case = CASES[name]
+        whole, again = case.opened(), case.opened()
         steps = (0, 1, 7, 900)
         first = [arrays(whole.batch(step)) for step in steps]
         np.random.seed(0)
@@ -123,86 +184,95 @@ class SourcesTest(parameterized.TestCase):
             for field, array in one.items():
                 np.testing.assert_array_equal(array, two[field], field)
                 self.assertEqual(array.dtype, two[field].dtype)
-        other = arrays(opened(name, seed=5).batch(7))
-        is_fixed = name == 'streams'  # they go around, nothing is at random
-        drawn = ('texts', 'drawn') if name == 'words' else ()
-        for field in ('ids', *drawn):
+        other = arrays(case.opened(seed=5).batch(7))
+        for field in ('ids', *case.drawn):
             same = np.array_equal(other[field], first[2][field])
-            self.assertEqual(same, is_fixed, field)
+            self.assertEqual(same, field not in case.drawn, field)
         for a, b in ((0, 1), (2, 3)):
             self.assertFalse(
                 np.array_equal(first[a]['ids'], first[b]['ids'])
             )
 
-    @parameterized.parameters(
-        # What tells the items of a batch apart, and how many an epoch has in
-        # so many steps; None: all but less than a batch.
-        ('windows', 'ids', 32, 4),
-        ('documents', 'ids', 12, 3),
-        ('pairs', 'ids', 12, 3),
-        ('packed pairs', 'ids', 120, 6),
-        ('next_pairs', 'ids', 12, 3),
-        ('examples', 'numbers', 48, 6),
-        ('sentences', 'numbers', None, None),
-        ('translations', 'numbers', None, None),
-        ('crossed translations', 'numbers', 320, 20),
-    )
-    def test_an_epoch_has_each_once(self, name, field, count, steps):
+    @parameterized.parameters(*EPOCHS)
+    def test_an_epoch_has_each_once(self, name):
         """And the next one in another order."""
-        source = opened(name)
-        if steps is None:
-            steps = getattr(source, 'updates', None) or (
-                320 // source.parts[0].count
-            )
-        epochs = []
-        for begin in (0, steps):
-            seen = [
-                getattr(source.batch(step), field)
-                for step in range(begin, begin + steps)
-            ]
-            seen = np.concatenate(seen)
+        case = CASES[name]
+        source, epochs = case.opened(), []
+        for begin in (0, case.steps):
+            seen = np.concatenate([
+                getattr(source.batch(step), case.item)
+                for step in range(begin, begin + case.steps)
+            ])  # fmt: skip
             seen = seen[:, 0] if seen.ndim > 1 else seen
-            self.assertLen(set(seen.tolist()), len(seen))
-            if count is None:
-                total = source.store.size if name == 'sentences' else 320
-                self.assertGreater(len(seen), total - len(seen) // steps)
-            else:
-                self.assertLen(seen, count)
+            self.assertLen(seen, case.epoch)
+            self.assertLen(set(seen.tolist()), case.epoch)
             epochs.append(seen)
         self.assertFalse(np.array_equal(*epochs))
 
+    @parameterized.parameters(*IN_ORDER)
+    def test_held_out_are_all_in_their_order(self, name):
+        case = CASES[name]
+        arguments = case.store, case.length
+        count = case.kind.capacity(*arguments, **case.plan)
+        batch = case.kind(*arguments, count, 0, **case.plan).batch(0)
+        count *= 1 + bool(case.plan.get('crossed'))
+        np.testing.assert_array_equal(batch.numbers, np.arange(count))
+
     @parameterized.parameters(
-        ('windows', of_words(89), 30, 2,
-         'the text has 89 tokens.*room for 1 windows of 30.*a batch takes 2'
-         '.*--batch_size'),
-        ('windows', of_words(30), 30, 2, '30 tokens.*room for 0 windows of 30'),
-        ('windows', of_words(0), 30, 2, ' 0 tokens.*room for 0 windows of 30'),
-        ('documents', of_documents(2, 1), 6, 3,
-         '2 of 3 documents have two sentences.*takes 3'),
+        ('windows', of_words(89), 30, 2, 'few_windows', ' 89 ', ' 1 windows',
+         ' takes 2;', '--batch_size'),
+        ('windows', of_words(30), 30, 2, 'few_windows', ' 30 ', ' 0 windows'),
+        ('windows', of_words(0), 30, 2, 'few_windows', ' 0 tok', ' 0 windows'),
+        ('documents', of_documents(2, 1), 6, 3, 'few_documents', '2 of 3 ',
+         ' takes 3;'),
         ('pairs', test_passages.make_store([[3, 4], [5]]), 20, 2,
-         '1 of 2 documents have two sentences.*blank'),
+         'few_documents_for_pairs', '1 of 2 '),
         ('pairs', test_passages.make_store([[5], [2]]), 20, 1,
-         '0 of 2 documents have two sentences'),
+         'few_documents_for_pairs', '0 of 2 '),
         ('pairs', test_passages.make_store([[3, 4], [2, 2]]), 20, 3,
-         'has 2 pairs.*takes 3.*--batch_size'),
+         'few_sentence_pairs', ' 2 ', ' takes 3;', '--batch_size'),
         ('streams', test_streams.make_store(100), 30, 4,
-         '100 tokens, too few for 4 sequences of 30; give more'),
-        ('words', zoo.make_store(), 64, 4096, 'lower --batch_size'),
-        ('examples', test_examples.make([3] * 7), 64, 8,
-         'there are 7 examples, but an update takes 8; lower --batch_size'),
-        ('examples', test_examples.make([65] * 8), 64, 8,
-         'an example has 65 tokens, a sequence 64; raise --seq_len'),
-        ('sentences', zoo.make_store(longest=12), 16, 5000,
-         'but a batch takes 5000'),
-        ('text_pairs', of_pairs(90, 4), 8, 8,
-         '4.csv: there are 4 examples, but an update takes 8'),
+         'few_tokens_for_streams', ' 100 ', ' 4 sequences of 30;'),
+        ('streams', test_streams.make_store(100), 30, 8,
+         'few_tokens_for_streams', ' 4 sequences of each direction of 30;',
+         {'both_directions': True}),
+        ('streams', test_streams.make_store(500), 30, 4,
+         'advance_skips_tokens', ' 31 ', {'advance': 31}),
+        ('streams', test_streams.make_store(500), 30, 4,
+         'advance_skips_tokens', ' -1 ', {'advance': -1}),
+        ('words', zoo.make_store(), 64, 4096, 'few_windows', '--batch_size'),
+        ('words', of_one_word(), 8, 2, 'one_known_word', '--vocab_size'),
+        ('examples', test_examples.make([3] * 7), 64, 8, 'few_examples',
+         ' 7 ', ' takes 8;', '--batch_size'),
+        ('examples', test_examples.make([65] * 8), 64, 8, 'long_example',
+         ' 65 ', ' 64;', '--seq_len'),
+        ('sentences', zoo.make_store(longest=12), 16, 5000, 'few_sentences',
+         ' 5000;'),
+        ('sentences', zoo.make_store()._replace(prompt=[7, 8, 9]), 5, 2,
+         'prompt_fills_sequence', '--seq_len=5 ', ' 5 tokens'),
+        ('text_pairs', of_pairs(90, 4), 8, 8, 'few_examples', '4.csv: ', ' 4 ',
+         ' 8;'),
         ('crossed translations', of_translations(100, 10), 40, 8,
-         'a1-b: there are 10 pairs of texts, but an update takes 16'),
+         'few_translations', 'a1-b: ', ' 10 ', ' 16;'),
     )  # fmt: skip
-    def test_too_little_text(self, name, store, length, rows, message):
-        kind, *_, more = CASES[name]
-        with self.assertRaisesRegex(ValueError, message):
-            kind(store, length, rows, 0, **more)
+    def test_too_little_text(self, name, store, length, rows, id, *values):
+        more = values[-1] if isinstance(values[-1], dict) else CASES[name].more
+        values = [x for x in values if isinstance(x, str)]
+        with refused(id, *values):
+            CASES[name].kind(store, length, rows, 0, **more)
+
+    @parameterized.parameters(
+        ('windows', of_words(90), 30, 2),
+        ('documents', of_documents(2, 1), 6, 2),
+        ('streams', test_streams.make_store(100), 25, 4),
+        ('examples', test_examples.make([64] * 8), 64, 8),
+        ('text_pairs', of_pairs(90, 8), 8, 8),
+        ('crossed translations', of_translations(100, 16), 40, 8),
+    )
+    def test_just_enough_text(self, name, store, length, rows):
+        source = CASES[name].kind(store, length, rows, 0, **CASES[name].more)
+        shapes = {np.shape(source.batch(step).ids)[:-1] for step in range(50)}
+        self.assertLen(shapes, 1)
 
     @parameterized.parameters(
         ('documents', of_documents(2, 1), 6, 2),
@@ -219,10 +289,8 @@ class SourcesTest(parameterized.TestCase):
         ('crossed translations', of_translations(30), 40, 15),
     )  # fmt: skip
     def test_rows_that_a_text_has(self, name, store, length, rows):
-        kind, *_, more = CASES[name]
-        more = {k: x for k, x in more.items() if k not in STRATA}
-        capacity = functools.partial(kind.capacity, store, length)
-        self.assertEqual(capacity(**more), rows)
+        case = CASES[name]
+        self.assertEqual(case.kind.capacity(store, length, **case.plan), rows)
 
 
 if __name__ == '__main__':

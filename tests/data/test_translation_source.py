@@ -72,11 +72,6 @@ class TranslationSourceTest(parameterized.TestCase):
         }
         self.assertLen(shapes, 1)
 
-    def test_held_out_are_all_in_their_order(self):
-        text = ParallelText({'a-b': bitext(30)})
-        actual = TranslationSource(text, T, 15, 0, crossed=True).batch(0)
-        np.testing.assert_array_equal(actual.numbers, np.arange(30))
-
     def test_texts_as_they_were(self):
         texts = [['one two three', 'four', 'a'],
                  ['uno dos tres', 'cuatro', 'x y z']]  # fmt: skip

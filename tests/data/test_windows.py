@@ -133,12 +133,6 @@ class WindowSourceTest(parameterized.TestCase):
         statistic = ((observed - expected) ** 2 / expected).sum()
         self.assertLess(statistic, 27.88)  # chi-square of 9, p = 1e-3
 
-    def test_the_smallest_text(self):
-        store = make_store(np.ones(90, int))
-        source = windows.WindowSource(store, 30, 2, seed=0)
-        for step in range(50):
-            self.assertEqual(source.batch(step).ids.shape, (2, 30))
-
 
 if __name__ == '__main__':
     absltest.main()

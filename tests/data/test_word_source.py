@@ -7,6 +7,7 @@ from infoword_tf.data.batches import heldout_views
 from infoword_tf.data.words import WordSource
 from infoword_tf.views.words import keep_probabilities, known, noise
 from tests import zoo
+from tests.refused import refused
 
 
 def make_source(seed=0, batch=16, length=64, subsample=0.05, documents=2000):
@@ -64,15 +65,9 @@ class WordSourceTest(absltest.TestCase):
         np.testing.assert_array_equal(result['words'].ids, again['words'].ids)
         self.assertGreater(result['words'].weights['skip_gram'].sum(), 100)
 
-    def test_complaints(self):
-        store = zoo.make_store()
-        one = np.zeros_like(store.counts)
-        one[7] = len(store.ids)
-        one[zoo.UNK] = 9
-        with self.assertRaisesRegex(ValueError, 'no two different words'):
-            WordSource(store._replace(counts=one), 8, 2, 0, 0.0, 4)
+    def test_too_little_heldout_text(self):
         plan = zoo.CASES['skip_gram'].resolved.plan
-        with self.assertRaisesRegex(ValueError, 'frequent words are'):
+        with refused('little_heldout_text', '[UNK]', '--heldout'):
             heldout_views(zoo.make_store(0, 3), plan, zoo.SPECIALS)
 
 

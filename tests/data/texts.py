@@ -1,5 +1,6 @@
 """What tests of corpora share: a folder of their own, random texts."""
 
+import contextlib
 import pathlib
 import tempfile
 
@@ -24,6 +25,16 @@ class Temporary(parameterized.TestCase):
             content = content.encode()
         path.write_bytes(content)
         return path
+
+
+@contextlib.contextmanager
+def in_one_line():
+    """Expects that an error which is passed on has no line end."""
+    try:
+        yield
+    except ValueError as error:
+        assert '\n' not in str(error), error
+        raise
 
 
 def words(rng, n):

@@ -55,6 +55,15 @@ def make_ids(*shape: int, seed: int = 0) -> np.ndarray:
     return random.integers(5, V, size=shape).astype(np.int32)
 
 
+def make_order(b: int, t: int, seed: int = 2) -> tuple[np.ndarray, np.ndarray]:
+    """Draws ranks and sees: half of the tokens context, then targets."""
+    random = np.random.default_rng(seed)
+    order = random.permuted(np.tile(np.arange(t), (b, 1)), axis=1)
+    kind = random.integers(4, size=(b, t))  # 0, 1: plain; 2: target; 3: [SEP]
+    ranks = np.where(kind < 2, -1, order).astype(np.int32)
+    return ranks, (ranks + (kind != 2)).astype(np.int32)
+
+
 def run(encoder: Encoder, ids: Any, **arguments: Any) -> Encoded:
     """Calls an encoder with fields of `Inputs` and other arguments."""
     fields = set(Inputs._fields) & set(arguments)

@@ -189,24 +189,6 @@ class DirectionsTest(parameterized.TestCase):
         np.testing.assert_array_equal(actual.states, actual.layers[-1])
         self.assertLen(encoder(Inputs(ids), all_layers='below').layers, 2)
 
-    @parameterized.product(key=[None, KEY])
-    def test_the_left_state_goes_on(self, key):
-        """Steps are one long pass from the left, and texts alone from the
-        right.
-        """
-        encoder, ids = make_encoder(), make_ids(B, T)
-        whole = encoder(Inputs(ids), key=key).states
-        state = encoder.empty_state(B)
-        for begin, end in ((0, 4), (4, T)):
-            part = ids[:, begin:end]
-            actual = encoder(Inputs(part), key=key, state=state)
-            alone = encoder(Inputs(part), key=key).states
-            state = actual.state
-            left = whole[:, begin:end, : D // 2]
-            near(actual.states[..., : D // 2], left, 1e-6)
-            near(actual.states[..., D // 2 :], alone[..., D // 2 :], 1e-6)
-        self.assertEqual(state['cells'].shape, (2, B, 6))
-
     def test_dropout(self):
         encoder, ids = make_encoder(rate=0.5), make_ids(B, T)
         dropped = encoder(Inputs(ids), key=KEY).states.numpy()

@@ -30,10 +30,6 @@ class LookupTest(parameterized.TestCase):
         )
         # Of layers there are all states, whatever the places.
         np.testing.assert_array_equal(actual.layers[0], expected)
-        self.assertEqual(
-            [weight.path for weight in encoder.weights],
-            ['encoder/word_embeddings'],
-        )
 
     def test_nothing_around_a_token_changes_it(self):
         """Fields of a view other than ids are not read."""

@@ -35,18 +35,6 @@ class SizeTest(absltest.TestCase):
         self.assertEqual(actual, 50_368 * d + layers + 2 * d)
         self.assertEqual(actual, 149_014_272)
 
-    def test_paths_are_explicit(self):
-        block = ['outer_norm_gamma', 'inner_kernel', 'outer_kernel',
-                 'attention/qkv_kernel', 'attention/output_kernel']  # fmt: skip
-        expected = ['word_embeddings', 'norm_gamma', 'last_norm_gamma']
-        expected += [f'layer_{i}/{name}' for i in range(2) for name in block]
-        expected += [
-            'layer_1/attention_norm_gamma'
-        ]  # of the first there is none
-        actual = [weight.path for weight in make_encoder(layers=2).weights]
-        self.assertCountEqual(actual, [f'encoder/{name}' for name in expected])
-
-
 class SightTest(parameterized.TestCase):
     def moved(self, length, **sizes):
         """The states that a change of token 12 moves, layer by layer."""

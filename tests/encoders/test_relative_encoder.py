@@ -1,14 +1,25 @@
 """Transformer-XL and XLNet's streams: attention, memory, parity."""
 
 import functools
+import operator
 
 import numpy as np
 import tensorflow as tf
 from absl.testing import absltest, parameterized
 
-from infoword_tf.encoders import Memory, RelativeTransformer
+from infoword_tf.encoders import Memory
+from infoword_tf.weights import mapping
+from infoword_tf.weights.names import HUGGINGFACE
 from tests.encoders import calls
-from tests.encoders.calls import KEY, V, make_ids, moved, near, run
+from tests.encoders.calls import (
+    KEY,
+    V,
+    make_ids,
+    make_order,
+    moved,
+    near,
+    run,
+)
 from tests.oracles import frozen, xlnet
 
 D, H, F = 16, 2, 24
@@ -23,150 +34,7 @@ def make_memory(b, m, layers=2, filled=None):
     return Memory(tf.constant(states), tf.constant(filled, tf.int32))
 
 
-def make_order(b, t, seed=2):
-    """Returns ranks and sees: half of the tokens context, then targets."""
-    random = np.random.default_rng(seed)
-    order = random.permuted(np.tile(np.arange(t), (b, 1)), axis=1)
-    kind = random.integers(4, size=(b, t))  # 0, 1: plain; 2: target; 3: [SEP]
-    ranks = np.where(kind < 2, -1, order).astype(np.int32)
-    return ranks, (ranks + (kind != 2)).astype(np.int32)
-
-
-def take(states, places):
-    return np.asarray(states)[np.arange(len(places))[:, None], places]
-
-
-class ArgumentsTest(parameterized.TestCase):
-    def test_defaults_are_written_into_the_arguments(self):
-        self.assertEqual(
-            RelativeTransformer(
-                vocab_size=V, layers=2, width=D, heads=H
-            ).arguments,
-            {
-                'vocab_size': V,
-                'layers': 2,
-                'width': D,
-                'heads': H,
-                'inner_width': 64,
-                'max_length': 512,
-                'segments': 0,
-                'causal': False,
-                'untie': True,
-                'clamp': None,
-                'same_length': False,
-                'rate': 0.1,
-                'activation': 'gelu_tanh',
-                'epsilon': 1e-12,
-                'scale_embeddings': False,
-            },
-        )
-
-    def test_weights(self):
-        block = {
-            'attention/qkv_kernel': (D, 3 * D),
-            'attention/position_kernel': (D, D),
-            'attention/output_kernel': (D, D),
-            'attention/segment_embeddings': (2, H, E),
-            'attention/content_bias': (H, E),
-            'attention/position_bias': (H, E),
-            'attention/segment_bias': (H, E),
-            'attention_norm_gamma': (D,),
-            'attention_norm_beta': (D,),
-            'inner_kernel': (D, F),
-            'inner_bias': (F,),
-            'outer_kernel': (F, D),
-            'outer_bias': (D,),
-            'outer_norm_gamma': (D,),
-            'outer_norm_beta': (D,),
-        }
-        expected = {
-            'encoder/word_embeddings': (V, D),
-            'encoder/mask_embedding': (1, D),
-        }
-        for i in range(2):
-            for name, shape in block.items():
-                expected[f'encoder/layer_{i}/{name}'] = shape
-        actual = {w.path: tuple(w.shape) for w in make_encoder().weights}
-        self.assertEqual(actual, expected)
-        # Tied, without segments, and causal: without the queries' embedding.
-        for i in range(2):
-            for name in block:
-                if name.endswith(('t_bias', 'n_bias', 'segment_embeddings')):
-                    if not name.startswith(('inner', 'outer')):
-                        del expected[f'encoder/layer_{i}/{name}']
-        del expected['encoder/mask_embedding']
-        expected['encoder/content_bias'] = (H, E)
-        expected['encoder/position_bias'] = (H, E)
-        tied = make_encoder(untie=False, segments=0, causal=True)
-        actual = {w.path: tuple(w.shape) for w in tied.weights}
-        self.assertEqual(actual, expected)
-
-    def test_what_does_not_fit(self):
-        encoder, ids = make_encoder(), make_ids(1, 4)
-        places = np.int32([[1]])
-        with self.assertRaisesRegex(ValueError, 'does not read positions'):
-            run(encoder, ids, positions=ids)
-        with self.assertRaisesRegex(ValueError, 'without segments'):
-            run(make_encoder(segments=0), ids, segment_ids=ids)
-        with self.assertRaisesRegex(ValueError, 'go together'):
-            run(encoder, ids, ranks=ids)
-        with self.assertRaisesRegex(ValueError, 'at places'):
-            run(encoder, ids, queries=True)
-        with self.assertRaisesRegex(ValueError, 'causal .* no query stream'):
-            run(make_encoder(causal=True), ids, places=places, queries=True)
-        with self.assertRaisesRegex(ValueError, '4 tokens, fewer than the 5'):
-            run(encoder, ids, state=encoder.empty_state(1, 2), advance=5)
-
-
 class StatesTest(parameterized.TestCase):
-    @parameterized.product(key=(None, KEY), causal=(False, True), memory=(0, 3))
-    def test_places_are_rows_of_the_whole(self, key, causal, memory):
-        # Beside each two of the others in both ways.
-        all_layers = (key is None) ^ causal ^ (memory == 0)
-        encoder, ids = make_encoder(causal=causal), make_ids(3, 10)
-        extra = {'key': key, 'segment_ids': ids % 3}
-        if memory:
-            extra['state'] = make_memory(3, memory, filled=[3, 1, 0])
-        if not causal:
-            extra['ranks'], extra['sees'] = make_order(3, 10)
-            extra['directions'] = np.int32([1, -1, 1])
-        whole = run(encoder, ids, **extra)
-        places = np.int32([[0, 9], [3, 3], [7, 2]])
-        actual = run(
-            encoder, ids, places=places, all_layers=all_layers, **extra
-        )
-        near(actual.states, take(whole.states, places))
-        if memory:
-            near(actual.state.states, whole.state.states)
-
-    @parameterized.parameters((False, False), (True, False), (False, True))
-    def test_gradients_with_a_key_are_those_without(self, queries, causal):
-        encoder, ids = make_encoder(causal=causal), make_ids(3, 128)
-        memory = make_memory(3, 3, filled=[3, 1, 0])
-        places = make_ids(3, 5)
-        extra = {'segment_ids': ids % 3, 'state': memory, 'places': places}
-        if not causal:
-            extra['ranks'], extra['sees'] = make_order(3, 128)
-            extra['directions'] = np.int32([1, -1, 1])
-        if queries:
-            extra['queries'] = True
-        values = [weight.value for weight in encoder.weights]
-
-        def gradients(key):
-            with tf.GradientTape() as tape:
-                states = run(encoder, ids, key=key, **extra).states
-                total = tf.reduce_sum(states[..., :7] ** 3)
-            return tape.gradient(total, values, unconnected_gradients='zero')
-
-        for weight, one, two in zip(
-            encoder.weights, gradients(None), gradients(KEY), strict=True
-        ):
-            one, two = tf.convert_to_tensor(one), tf.convert_to_tensor(two)
-            scale = np.abs(one).max()
-            used = queries or not weight.path.endswith('mask_embedding')
-            self.assertEqual(scale > 0, used, weight.path)
-            near(two, one, 2e-05 * max(1, scale), weight.path)
-
     @parameterized.parameters((None,), (KEY,))
     def test_a_reversed_text_read_backward_is_the_text(self, key):
         encoder, ids = make_encoder(), make_ids(2, 10)
@@ -230,41 +98,6 @@ class StatesTest(parameterized.TestCase):
             run(make_encoder(), ids).states,
             run(make_encoder(max_length=64), ids).states,
         )
-
-    def test_mixed_bfloat16(self):
-        exact, mixed = make_encoder(), make_encoder(dtype='mixed_bfloat16')
-        ids, places = make_ids(3, 128), make_ids(3, 4)
-        ranks, sees = make_order(3, 128)
-        extra = {
-            'places': places,
-            'queries': True,
-            'segment_ids': ids % 3,
-            'ranks': ranks,
-            'sees': sees,
-            'directions': np.int32([1, -1, 1]),
-        }
-        expected = run(
-            exact, ids, state=exact.empty_state(3, 4), **extra
-        ).states
-        memory = mixed.empty_state(3, 4)
-        self.assertEqual(memory.states.dtype, tf.bfloat16)
-        for key in (None, KEY):
-            with tf.GradientTape() as tape:
-                actual = run(mixed, ids, state=memory, key=key, **extra)
-                total = tf.reduce_sum(tf.cast(actual.states, tf.float32) ** 3)
-            self.assertEqual(actual.states.dtype, tf.bfloat16)
-            self.assertEqual(actual.state.states.dtype, tf.bfloat16)
-            error = np.abs(tf.cast(actual.states, tf.float32) - expected)
-            self.assertLess(error.mean(), 0.03)
-            self.assertGreater(error.max(), 0)
-            for weight, gradient in zip(
-                mixed.weights,
-                tape.gradient(total, [w.value for w in mixed.weights]),
-                strict=True,
-            ):
-                self.assertEqual(weight.dtype, 'float32', weight.path)
-                self.assertEqual(gradient.dtype, tf.float32, weight.path)
-
 
 class OrderTest(parameterized.TestCase):
     """Tokens out of sight change nothing, to the last bit."""
@@ -331,48 +164,6 @@ class OrderTest(parameterized.TestCase):
 
 
 class MemoryTest(parameterized.TestCase):
-    @parameterized.parameters(  # each two beside each other in every way
-        (6, None, False, False),
-        (6, KEY, True, True),
-        (9, None, True, True),
-        (9, KEY, False, True),
-        (9, KEY, True, False),
-    )
-    def test_one_causal_pass_is_two_halves_with_memory(
-        self, memory, key, untie, scale
-    ):
-        encoder = make_encoder(
-            causal=True,
-            untie=untie,
-            scale_embeddings=scale,
-            segments=0,
-            activation='relu',
-        )
-        ids = make_ids(2, 12)
-        whole = run(encoder, ids, key=key).states
-        first = run(
-            encoder, ids[:, :6], key=key, state=encoder.empty_state(2, memory)
-        )
-        second = run(encoder, ids[:, 6:], key=key, state=first.state)
-        np.testing.assert_allclose(first.states, whole[:, :6], atol=1e-5)
-        np.testing.assert_allclose(second.states, whole[:, 6:], atol=1e-5)
-        alone = run(encoder, ids[:, 6:], key=key).states
-        self.assertGreater(np.abs(alone - whole[:, 6:]).max(), 0.1)
-
-    def test_many_short_steps(self):
-        """A memory longer than the text so far, and than a step."""
-        encoder, ids = make_encoder(causal=True), make_ids(2, 12)
-        whole = run(encoder, ids).states
-        memory = encoder.empty_state(2, 10)
-        for begin in range(0, 12, 2):
-            actual = run(encoder, ids[:, begin : begin + 2], state=memory)
-            near(actual.states, whole[:, begin : begin + 2])
-            memory = actual.state
-            np.testing.assert_array_equal(
-                memory.filled, [min(10, begin + 2)] * 2
-            )
-            self.assertEqual(memory.states.shape, (2, 2, 10, D))
-
     def test_no_gradient_goes_through_memory(self):
         encoder = make_encoder(causal=True)
         ids = np.arange(5, 29, dtype=np.int32).reshape(2, 12)
@@ -449,13 +240,6 @@ class MemoryTest(parameterized.TestCase):
         np.testing.assert_array_equal(actual.states, run(encoder, ids).states)
         self.assertEqual(actual.state.states.shape, (2, 2, 0, D))
 
-    def test_the_size_of_memory_does_not_grow(self):
-        encoder = make_encoder()
-        memory = encoder.empty_state(2, 5)
-        for step in range(4):
-            memory = run(encoder, make_ids(2, 6, seed=step), state=memory).state
-            self.assertEqual(memory.states.shape, (2, 2, 5, D))
-
     @parameterized.parameters((None,), (KEY,))
     def test_same_length(self, key):
         """In one layer token i sees memory from its place i on."""
@@ -517,45 +301,14 @@ def make_case(t=12, m=5, p=2, seed=8):
     }
 
 
-OURS = {
-    'rel_attn.o': 'attention/output_kernel',
-    'rel_attn.r': 'attention/position_kernel',
-    'rel_attn.r_w_bias': 'attention/content_bias',
-    'rel_attn.r_r_bias': 'attention/position_bias',
-    'rel_attn.r_s_bias': 'attention/segment_bias',
-    'rel_attn.seg_embed': 'attention/segment_embeddings',
-    'rel_attn.layer_norm.weight': 'attention_norm_gamma',
-    'rel_attn.layer_norm.bias': 'attention_norm_beta',
-    'ff.layer_1.weight': 'inner_kernel',
-    'ff.layer_1.bias': 'inner_bias',
-    'ff.layer_2.weight': 'outer_kernel',
-    'ff.layer_2.bias': 'outer_bias',
-    'ff.layer_norm.weight': 'outer_norm_gamma',
-    'ff.layer_norm.bias': 'outer_norm_beta',
-}
-
-
 def from_hugging_face(state):
     """Maps the state dict of an XLNetModel to our weights by path."""
-    ours = {
-        'word_embeddings': state['word_embedding.weight'],
-        'mask_embedding': state['mask_emb'][0],
-    }
-    for i in range(2):
-        block = {name: state[f'layer.{i}.{name}'] for name in OURS}
-        for name, path in OURS.items():
-            value = block[name]
-            if name == 'rel_attn.r':
-                value = value.reshape(D, D)
-            elif name == 'rel_attn.o':  # [D, H, E], from heads to states
-                value = value.reshape(D, D).T
-            elif path.endswith('kernel'):
-                value = value.T
-            ours[f'layer_{i}/{path}'] = value
-        ours[f'layer_{i}/attention/qkv_kernel'] = np.concatenate(
-            [state[f'layer.{i}.rel_attn.{x}'].reshape(D, D) for x in 'qkv'], 1
+    return {
+        line.ours.removeprefix('encoder/'): line.form.read(
+            [state[name] for name in line.theirs]
         )
-    return ours
+        for line in mapping.lines(HUGGINGFACE['xlnet'], '', 2, ())
+    }
 
 
 class HuggingFaceTest(parameterized.TestCase):
@@ -670,6 +423,21 @@ class HuggingFaceTest(parameterized.TestCase):
         self.assert_equal(actual[real], self.theirs('padding')['states'][real])
 
 
+# Names of Google's objects in a layer.
+GARDEN = {
+    'attention/position_kernel': '_attention_layer._encoding_dense.kernel',
+    'attention/output_kernel': '_attention_layer._output_dense.kernel',
+    'attention_norm_gamma': '_attention_layer_norm.gamma',
+    'attention_norm_beta': '_attention_layer_norm.beta',
+    'inner_kernel': '_inner_dense.kernel',
+    'inner_bias': '_inner_dense.bias',
+    'outer_kernel': '_output_dense.kernel',
+    'outer_bias': '_output_dense.bias',
+    'outer_norm_gamma': '_output_layer_norm.gamma',
+    'outer_norm_beta': '_output_layer_norm.beta',
+}
+
+
 class ModelGardenTest(parameterized.TestCase):
     """Google's own XLNet, with our weights, gives our states."""
 
@@ -723,38 +491,15 @@ class ModelGardenTest(parameterized.TestCase):
                 value = [ours[f'layer_{i}/attention/{name}'] for i in range(2)]
             pairs.append((theirs, value))
         for i, layer in enumerate(inside.transformer_xl_layers):
-            block = {
-                path.removeprefix(f'layer_{i}/'): value
-                for path, value in ours.items()
-            }
-            attention = layer._attention_layer
-            q, k, v = np.split(block['attention/qkv_kernel'], 3, axis=1)
+            kernel = ours[f'layer_{i}/attention/qkv_kernel']
+            for name, value in zip(
+                ('query', 'key', 'value'), np.split(kernel, 3, 1), strict=True
+            ):
+                dense = getattr(layer._attention_layer, f'_{name}_dense')
+                pairs.append((dense.kernel, value))
             pairs += [
-                (attention._query_dense.kernel, q),
-                (attention._key_dense.kernel, k),
-                (attention._value_dense.kernel, v),
-                (
-                    attention._encoding_dense.kernel,
-                    block['attention/position_kernel'],
-                ),
-                (
-                    attention._output_dense.kernel,
-                    block['attention/output_kernel'],
-                ),
-                (
-                    layer._attention_layer_norm.gamma,
-                    block['attention_norm_gamma'],
-                ),
-                (
-                    layer._attention_layer_norm.beta,
-                    block['attention_norm_beta'],
-                ),
-                (layer._inner_dense.kernel, block['inner_kernel']),
-                (layer._inner_dense.bias, block['inner_bias']),
-                (layer._output_dense.kernel, block['outer_kernel']),
-                (layer._output_dense.bias, block['outer_bias']),
-                (layer._output_layer_norm.gamma, block['outer_norm_gamma']),
-                (layer._output_layer_norm.beta, block['outer_norm_beta']),
+                (operator.attrgetter(theirs)(layer), ours[f'layer_{i}/{name}'])
+                for name, theirs in GARDEN.items()
             ]
         self.assertLen(pairs, len(model.trainable_variables))
         for theirs, value in pairs:

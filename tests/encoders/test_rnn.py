@@ -8,7 +8,6 @@ import tensorflow as tf
 from absl.testing import absltest, parameterized
 
 from infoword_tf.encoders import Inputs
-from infoword_tf.layers.recurrent import CELLS
 from tests.encoders import calls
 from tests.encoders.calls import KEY, make_ids
 
@@ -37,24 +36,6 @@ class RnnTest(parameterized.TestCase):
         below = encoder(Inputs(ids), all_layers='below').layers
         self.assertLen(below, 2)
 
-    @parameterized.product(cell=list(CELLS), key=[None, KEY])
-    def test_steps_with_state_are_one_long_pass(self, cell, key):
-        encoder, ids = make_encoder(cell=cell), make_ids(B, T)
-        whole = encoder(Inputs(ids), key=key).states
-        state, parts = encoder.empty_state(B), []
-        for begin, end in ((0, 4), (4, 5), (5, T)):
-            actual = encoder(Inputs(ids[:, begin:end]), key=key, state=state)
-            parts.append(actual.states)
-            state = actual.state
-        np.testing.assert_allclose(tf.concat(parts, 1), whole, atol=1e-6)
-        last = whole[:, -1]
-        np.testing.assert_allclose(state['hidden'][-1], last, atol=1e-6)
-        self.assertEqual(
-            {name: x.shape for name, x in state.items()},
-            {name: x.shape for name, x in encoder.empty_state(B).items()},
-        )
-        self.assertEqual('cells' in state, cell == 'lstm')
-
     def test_dropout_is_between_layers(self):
         """Dropout of layers' inputs and last states, never in time."""
         encoder, ids = make_encoder(rate=0.5), make_ids(B, T)
@@ -64,15 +45,6 @@ class RnnTest(parameterized.TestCase):
         zeros = [np.mean(np.asarray(x) == 0) for x in actual.layers]
         self.assertEqual(zeros, [0, 0, 0])
         self.assertBetween(np.mean(actual.states.numpy() == 0), 0.4, 0.6)
-
-    def test_what_it_does_not_take(self):
-        encoder, ids = make_encoder(), make_ids(B, T)
-        ones = np.ones((B, T), np.int32)
-        with self.assertRaisesRegex(ValueError, 'Rnn does not read ranks'):
-            encoder(Inputs(ids, ranks=ones, sees=ones))
-        with self.assertRaisesRegex(ValueError, '9 tokens, of which 4 go on'):
-            encoder(Inputs(ids), state=encoder.empty_state(B), advance=4)
-
 
 if __name__ == '__main__':
     absltest.main()

@@ -1,5 +1,6 @@
 """What an export answers, in this process: five seconds less than another."""
 
+import contextlib
 import pathlib
 import tempfile
 from unittest import mock
@@ -7,8 +8,15 @@ from unittest import mock
 import numpy as np
 import tensorflow as tf
 
-from export import runner
+from export import comparison, runner
+from tests.eager import eagerly
 from tests.export import workdirs
+
+
+@eagerly()
+def in_python(*arguments):
+    """As `comparison.in_python`, without graphs: tracing takes longer."""
+    return comparison.in_python(*arguments)
 
 
 def elsewhere(model, batches, python, done=None):
@@ -16,6 +24,18 @@ def elsewhere(model, batches, python, done=None):
     del python, done
     report = {'imported': [], 'imported_by_the_model': []}
     return here(model, batches), {**report, 'tensorflow': tf.__version__}
+
+
+@contextlib.contextmanager
+def verified_here():
+    """Inside, `verify` takes no process, no graphs, no texts of 1 MB."""
+    short = comparison.NASTY[:-2]
+    with (
+        mock.patch.object(comparison, 'run_elsewhere', elsewhere),
+        mock.patch.object(comparison, 'NASTY', short),
+        eagerly(),
+    ):
+        yield
 
 
 def here(model, batches):

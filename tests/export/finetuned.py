@@ -9,6 +9,7 @@ import json
 
 import numpy as np
 
+from export import bundle
 from infoword_tf import convert, files
 from tasks import classify, distill
 from tests import quick
@@ -125,3 +126,12 @@ def student():
         distill, folder() / 'student', f'--teacher={workdir("classes")}',
         '--text=first', '--label=kind', '--layers=1', '--patience=none',
     )  # fmt: skip
+
+
+@functools.cache
+def versions():
+    """A model of two versions: the teacher, 'classes', and its student."""
+    output = folder() / 'versions'
+    for version, run in enumerate((workdir('classes'), student()), 1):
+        bundle.write(run, output, version)
+    return output

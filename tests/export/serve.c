@@ -1,10 +1,12 @@
-/* Loads an export as a server does, without Python, and asks it of texts.
+/* Loads exports as a server does, without Python, and asks them of texts.
 
-   serve MODEL TEXTS VECTORS INPUTS OUTPUT INDEX [LIBRARY ...]
+   serve [LIBRARY ...]
 
-   MODEL is a version's folder, INPUTS and OUTPUT are the operations of a
-   signature and INDEX which output of the latter; each LIBRARY brings
-   operations. INPUTS are one or more with commas between; TEXTS.0 holds what
+   Each LIBRARY brings operations. A request is a line of standard input, with
+   tabs between MODEL, TEXTS, VECTORS, INPUTS, OUTPUT and INDEX; a line of
+   standard output answers it. MODEL is a version's folder, INPUTS and OUTPUT
+   are the operations of a signature and INDEX which output of the latter.
+   INPUTS are one or more with commas between; TEXTS.0 holds what
    test_serving.py's write_texts wrote for the first of them, TEXTS.1 for the
    second. An input that has more texts than the first is a matrix of as many
    rows. VECTORS gets two int64, rows and width, and then the rows in
@@ -57,7 +59,7 @@ static TF_Tensor *read_texts(const char *texts_of, int which, int64_t *rows) {
   return tensor;
 }
 
-enum { INPUTS = 8 };
+enum { INPUTS = 8, FIELDS = 6 };
 
 static TF_Output find(TF_Graph *graph, const char *name, int index) {
   TF_Output output = {TF_GraphOperationByName(graph, name), index};
@@ -65,28 +67,22 @@ static TF_Output find(TF_Graph *graph, const char *name, int index) {
   return output;
 }
 
-int main(int argc, char **argv) {
-  if (argc < 7) fail("serve MODEL TEXTS VECTORS INPUTS OUTPUT INDEX [LIBRARY]");
-  TF_Status *status = TF_NewStatus();
-  for (int i = 7; i < argc; ++i) {
-    TF_LoadLibrary(argv[i], status);
-    check(status, argv[i]);
-  }
+static void answer(char **fields, TF_Status *status) {
   const char *tags[] = {"serve"};
   TF_Graph *graph = TF_NewGraph();
   TF_SessionOptions *options = TF_NewSessionOptions();
   TF_Session *session = TF_LoadSessionFromSavedModel(
-      options, NULL, argv[1], tags, 1, graph, NULL, status);
+      options, NULL, fields[0], tags, 1, graph, NULL, status);
   check(status, "loading");
 
-  TF_Output inputs[INPUTS], output = find(graph, argv[5], atoi(argv[6]));
+  TF_Output inputs[INPUTS], output = find(graph, fields[4], atoi(fields[5]));
   TF_Tensor *texts[INPUTS], *vectors = NULL;
   int count = 0;
   int64_t rows = 0;
-  for (char *name = strtok(argv[4], ","); name; name = strtok(NULL, ",")) {
+  for (char *name = strtok(fields[3], ","); name; name = strtok(NULL, ",")) {
     if (count == INPUTS) fail("there are too many INPUTS");
     inputs[count] = find(graph, name, 0);
-    texts[count] = read_texts(argv[2], count, &rows);
+    texts[count] = read_texts(fields[1], count, &rows);
     ++count;
   }
   TF_SessionRun(session, NULL, inputs, texts, count, &output, &vectors, 1,
@@ -97,13 +93,35 @@ int main(int argc, char **argv) {
   if (TF_TensorType(vectors) != TF_FLOAT || axes < 1 || axes > 2)
     fail("the output is no matrix of float32");
   int64_t shape[] = {TF_Dim(vectors, 0), axes == 2 ? TF_Dim(vectors, 1) : 1};
-  FILE *file = fopen(argv[3], "wb");
+  FILE *file = fopen(fields[2], "wb");
   if (!file) fail("VECTORS cannot be written");
   size_t size = (size_t)(shape[0] * shape[1]);
   if (fwrite(shape, sizeof shape, 1, file) != 1 ||
       fwrite(TF_TensorData(vectors), sizeof(float), size, file) != size ||
       fclose(file))
     fail("VECTORS cannot be written");
+  TF_DeleteTensor(vectors);
+  while (count) TF_DeleteTensor(texts[--count]);
+  TF_DeleteSession(session, status);
+  check(status, "closing");
+  TF_DeleteSessionOptions(options);
+  TF_DeleteGraph(graph);
   printf("%lld x %lld\n", (long long)shape[0], (long long)shape[1]);
+  fflush(stdout);
+}
+
+int main(int argc, char **argv) {
+  TF_Status *status = TF_NewStatus();
+  for (int i = 1; i < argc; ++i) {
+    TF_LoadLibrary(argv[i], status);
+    check(status, argv[i]);
+  }
+  char line[16384];
+  while (fgets(line, sizeof line, stdin)) {
+    char *fields[FIELDS], *field = strtok(line, "\t\n");
+    for (int i = 0; i < FIELDS; ++i, field = strtok(NULL, "\t\n"))
+      if (!(fields[i] = field)) fail("MODEL TEXTS VECTORS INPUTS OUTPUT INDEX");
+    answer(fields, status);
+  }
   return 0;
 }

@@ -1,7 +1,6 @@
 """Exports of fine-tuned workdirs: classes, numbers and choices of strings."""
 
 import json
-from unittest import mock
 
 import numpy as np
 import tensorflow as tf
@@ -10,6 +9,7 @@ from absl.testing import absltest, parameterized
 import infoword_tf
 from export import card, comparison, serving_ops, verify
 from infoword_tf.config import Config, read_exported
+from tests.eager import eagerly
 from tests.export import answers, finetuned, protos, workdirs
 from tests.export.finetuned import loaded
 from tests.tasks import command
@@ -36,6 +36,7 @@ def ask(kind, texts=TEXTS, pairs=PAIRS, precision='float32'):
     return workdirs.answer(function, **{name: inputs[name] for name in names})
 
 
+@eagerly()
 def in_python(kind, texts=TEXTS, pairs=PAIRS):
     """The same by `Loaded`: the name of an output, and its value."""
     model = loaded(kind)
@@ -95,10 +96,11 @@ class FinetunedTest(command.Checks, parameterized.TestCase):
         """By its definition, from scores of each order."""
         model = loaded('pairs')
         a, b = tf.constant(TEXTS), tf.constant(PAIRS)
-        expected = sum(
-            model.classes.class_scores(*model.format_texts(*sides)).numpy()
-            for sides in ((a, b), (b, a))
-        )
+        with eagerly():
+            expected = sum(
+                model.classes.class_scores(*model.format_texts(*sides)).numpy()
+                for sides in ((a, b), (b, a))
+            )
         np.testing.assert_allclose(ask('pairs')['scores'], expected, atol=1e-5)
         turned = ask('pairs', PAIRS, TEXTS)['scores']
         np.testing.assert_allclose(turned, expected, atol=1e-5)
@@ -127,8 +129,9 @@ class FinetunedTest(command.Checks, parameterized.TestCase):
             flat = np.concatenate(targets)
             counted = flat[~np.isin(flat, [*ends])]
             counts.append(np.bincount(counted, minlength=len(tokenizer)))
-        states = model.states(ids, lengths)
-        scores = model.model.objectives['gpt'].token_scores(states)
+        with eagerly():
+            states = model.states(ids, lengths)
+            scores = model.model.objectives['gpt'].token_scores(states)
         log_p = tf.nn.log_softmax(scores).numpy()
         losses = np.concatenate([
             -x[np.arange(len(t)), t]
@@ -151,10 +154,12 @@ class FinetunedTest(command.Checks, parameterized.TestCase):
             )
 
     def test_a_choice_is_by_the_score_of_its_text(self):
-        scores = [
-            loaded('choices').classes.text_scores(tf.constant(TEXTS), second)
-            for second in map(tf.constant, (PAIRS, TEXTS))
-        ]
+        model = loaded('choices')
+        with eagerly():
+            scores = [
+                model.classes.text_scores(tf.constant(TEXTS), second)
+                for second in map(tf.constant, (PAIRS, TEXTS))
+            ]
         expected = tf.nn.softmax(np.concatenate(scores, axis=1))
         actual = ask('choices')['probabilities']
         np.testing.assert_allclose(actual, expected, atol=1e-5)
@@ -175,18 +180,17 @@ class FinetunedTest(command.Checks, parameterized.TestCase):
         names = [*finetuned.served(kind)]
         asked = SIGNATURES[kind]
         for batch, content in batches.items():
-            expected = comparison.in_python(loaded(kind), content, names, asked)
+            expected = answers.in_python(loaded(kind), content, names, asked)
             gaps = comparison.difference(actual[batch], expected, 1e-5)
             self.assertTrue(any(name.startswith(asked) for name in gaps))
             self.assertLessEqual(max(gaps.values()), 1e-5, gaps)
 
     def test_verify(self):
         """Nasty texts and their pairs."""
-        with mock.patch.object(
-            comparison, 'run_elsewhere', answers.elsewhere
-        ):
+        model = finetuned.exported('pairs')
+        with answers.verified_here():
             done = command.run(
-                verify, f'--model={finetuned.exported("pairs")}',
+                verify, f'--model={model}',
                 f'--init={finetuned.workdir("pairs")}', '--texts=20',
             )  # fmt: skip
         self.assertEqual(done.status, 0, done.out + done.err)
@@ -198,11 +202,11 @@ class FinetunedTest(command.Checks, parameterized.TestCase):
         model = infoword_tf.load(finetuned.workdir(kind))
         name = SIGNATURES[kind]
         content = [text.encode() for text in TEXTS]
-        before = comparison.in_python(model, content, [name])
+        before = answers.in_python(model, content, [name])
         for path, variable in model.model.variables.items():
             if path.startswith('objectives/') and path.endswith('/kernel'):
                 variable.assign(variable / 2)
-        after = comparison.in_python(model, content, [name])
+        after = answers.in_python(model, content, [name])
         gaps = comparison.difference(after, before, 1e-5)
         self.assertLen(gaps, 1)
         self.assertGreater(min(gaps.values()), 1e-3)

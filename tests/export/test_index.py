@@ -13,10 +13,11 @@ from absl.testing import absltest, parameterized
 
 from export import index as indexes
 from export.index import KINDS, Index, sqlite3
-from infoword_tf import errors, files
+from infoword_tf import files
 from infoword_tf.data.documents import Document, passages
 from infoword_tf.evaluation import ranking
 from tests import places
+from tests.refused import refused
 
 WIDTH = 70
 KEY = {'corpus': 'text:*.txt', 'model': 'a', 'similarity': 'dot'}
@@ -309,7 +310,7 @@ class UpdateTest(Case):
     def test_nothing_would_be_left(self):
         index = self.make(documents([1]))
         before = content(self.folder)
-        with self.assertRaisesRegex(errors.UsageError, 'no text to search'):
+        with refused('no_text_to_search'):
             index.write([Document((), 'id 1')], self.embed)
         self.assertEqual(content(self.folder), before)
 
@@ -357,8 +358,9 @@ class DamageTest(Case):
         for damaged in (whole[:-20_000], whole[:100], b'x' * 9999):
             path.write_bytes(damaged)
             index = Index(self.folder)
-            with self.subTest(len(damaged)), self.assertRaisesRegex(
-                errors.UsageError, 'passages.sqlite: .*if the file is damag'
+            with (
+                self.subTest(len(damaged)),
+                refused('unreadable_index', 'passages.sqlite'),
             ):
                 index.find('text', embed(['one']), 5, 0.5)
         path.write_bytes(whole)
@@ -370,12 +372,12 @@ class DamageTest(Case):
             sqlite3.connect(self.folder / indexes.FILE)
         ) as db:
             db.execute('PRAGMA user_version = 9')
-        with self.assertRaisesRegex(errors.UsageError, 'another version'):
+        with refused('index_of_other_version', self.folder):
             index.key()
         for name in ('1', 'key.json'):
             folder = pathlib.Path(places.make())
             (folder / name).mkdir()
-            with self.assertRaisesRegex(errors.UsageError, 'other things'):
+            with refused('folder_of_other_things', folder):
                 Index(folder)
         self.assertEqual(Index(folder / 'nowhere').key(), {})
 

@@ -1,5 +1,6 @@
 """An export as TensorFlow Serving loads it: by C, by its configuration."""
 
+import functools
 import json
 import pathlib
 import re
@@ -17,6 +18,7 @@ from google.protobuf import text_format
 
 import infoword_tf
 from export import bundle, comparison, serving_ops
+from tests.eager import eagerly
 from tests.export import answering, converted, finetuned, protos, workdirs
 
 HERE = pathlib.Path(__file__).parent
@@ -72,6 +74,16 @@ def missing():
     return f'there is no {lacking[0]}' if lacking else ''
 
 
+@functools.cache
+def resource(kind):
+    """A version with a tokenizer of a kind, texts, and their vectors."""
+    run, texts = workdirs.folder() / f'run_{kind}', comparison.texts(60)
+    model = bundle.write(
+        workdirs.write(run, kind=kind), workdirs.folder() / f'resource_{kind}'
+    )
+    return model, texts, infoword_tf.load(run).encode(texts, progress=False)
+
+
 @unittest.skipIf(missing(), missing())
 class CTest(parameterized.TestCase):
     @classmethod
@@ -89,6 +101,19 @@ class CTest(parameterized.TestCase):
             check=True,
         )  # fmt: skip
         shutil.copytree(MODEL, cls.folder / 'moved')
+        cls.programs = {}  # by libraries; TensorFlow is loaded once for each
+
+    @classmethod
+    def program(cls, *loaded):
+        """The C program with these libraries, which answers line by line."""
+        if loaded not in cls.programs:
+            program = cls.programs[loaded] = subprocess.Popen(
+                [cls.folder / 'serve', *loaded],
+                stdin=subprocess.PIPE, stdout=subprocess.PIPE,
+                stderr=subprocess.PIPE, text=True,
+            )  # fmt: skip
+            cls.addClassCleanup(program.communicate)
+        return cls.programs[loaded]
 
     def check(self, texts, expected, serving, *asked, atol=1e-5, **more):
         """Compares what the program gives; see `serve`."""
@@ -111,19 +136,14 @@ class CTest(parameterized.TestCase):
         for number, content in enumerate(inputs.values()):
             write_texts(self.folder / f'texts.{number}', content)
         operations = [signature.inputs[n].name.split(':')[0] for n in inputs]
-        done = subprocess.run(
-            [
-                self.folder / 'serve', model,
-                self.folder / 'texts', self.folder / 'vectors',
-                ','.join(operations), output, index,
-                *loaded,
-            ],
-            capture_output=True,
-            text=True,
-            check=False,
+        request = (
+            model, self.folder / 'texts', self.folder / 'vectors',
+            ','.join(operations), output, index,
         )  # fmt: skip
-        if done.returncode:
-            return None, done.stderr
+        program = self.program(*loaded)
+        print(*request, sep='\t', file=program.stdin, flush=True)
+        if not program.stdout.readline():
+            return None, self.programs.pop(tuple(loaded)).communicate()[1]
         data = (self.folder / 'vectors').read_bytes()
         shape = np.frombuffer(data, np.int64, 2)
         return np.frombuffer(data, np.float32, offset=16).reshape(shape), ''
@@ -142,12 +162,7 @@ class CTest(parameterized.TestCase):
     )
     def test_resources(self, serving, kind):
         """A model, or tables, which a server makes as it loads."""
-        run, model = self.folder / f'run_{kind}', self.folder / kind / '1'
-        if not run.exists():
-            workdirs.write(run, kind=kind)
-            bundle.write(run, model.parent)
-        texts = comparison.texts(60)
-        expected = infoword_tf.load(run).encode(texts, progress=False)
+        model, texts, expected = resource(kind)
         self.check(texts, expected, serving, model)
 
     @parameterized.parameters(
@@ -179,7 +194,7 @@ class CTest(parameterized.TestCase):
     def test_fine_tuned(self, kind, signature, output):
         pairs = FEW[::-1]
         loaded = finetuned.loaded(kind)
-        more, expected = {
+        answers_of = {
             'classes': lambda: ({}, loaded.classify(FEW)),
             'pairs': lambda: ({'pairs': pairs}, loaded.classify(FEW, pairs)),
             'number': lambda: ({}, loaded.rate(FEW)[:, None]),
@@ -188,7 +203,9 @@ class CTest(parameterized.TestCase):
                              for x in both]},
                 loaded.choose(FEW, [pairs, FEW]),
             ),
-        }[kind]()  # fmt: skip
+        }[kind]  # fmt: skip
+        with eagerly():
+            more, expected = answers_of()
         self.check(
             FEW, expected, OLDEST, finetuned.exported(kind), signature, output,
             **more,
@@ -196,12 +213,13 @@ class CTest(parameterized.TestCase):
 
     def test_teacher_and_student(self):
         """Two versions of one model answer the same request."""
-        model = self.folder / 'versions'
         workdirs_of = [finetuned.workdir('classes'), finetuned.student()]
         for version, workdir in enumerate(workdirs_of, 1):
+            with eagerly():
+                expected = workdirs.load(workdir).classify(FEW)
             self.check(
-                FEW, infoword_tf.load(workdir).classify(FEW), OLDEST,
-                bundle.write(workdir, model, version), 'classify',
+                FEW, expected, OLDEST,
+                finetuned.versions() / str(version), 'classify',
                 'probabilities',
             )  # fmt: skip
 

@@ -7,6 +7,7 @@ from absl.testing import parameterized
 
 from infoword_tf.inference import wordvectors
 from infoword_tf.inference.wordvectors import WordVectors
+from tests.refused import refused
 
 
 class WordVectorsTest(parameterized.TestCase):
@@ -33,22 +34,22 @@ class WordVectorsTest(parameterized.TestCase):
         np.testing.assert_array_equal(actual.vectors, [[1, 2], [3, 4]])
 
     @parameterized.parameters(
-        ('', 'line 1: no number of words'),
-        ('cat 1 2\n', 'line 1: no number of words'),
-        ('2 2\ncat 1 2\ndog 1\n', "line 3: no word and 2 numbers in 'dog"),
-        ('1 2\ncat 1 x\n', 'line 2: no word and 2 numbers'),
-        ('1 2\ncat 1 nan\n', 'line 2: not all numbers are finite'),
-        ('2 2\ncat 1 2\n', 'line 2: the first line says 2 words, there are 1'),
-        ('1 1\ncat 1\ndog 2\n', 'line 3: .* says 1 words, there are more'),
+        ('', 'header', 1),
+        ('cat 1 2\n', 'header', 1, 'cat 1 2'),
+        ('2 2\ncat 1 2\ndog 1\n', 'line', 3, 2, "'dog"),
+        ('1 2\ncat 1 x\n', 'line', 2, 2),
+        ('1 2\ncat 1 nan\n', 'not_finite', 2),
+        ('2 2\ncat 1 2\n', 'count', 2, '2 words', 'there are 1'),
+        ('1 1\ncat 1\ndog 2\n', 'count', 3, '1 words', 'more'),
     )
-    def test_malformed(self, text, message):
+    def test_malformed(self, text, id, line, *values):
         self.path.write_text(text)
-        with self.assertRaisesRegex(ValueError, f'v.txt, {message}'):
+        with refused(f'word_vectors_{id}', f'v.txt, line {line}', *values):
             wordvectors.read(self.path)
 
     def test_other_complaints(self):
         with self.assertRaises(FileNotFoundError):
             wordvectors.read(self.path)
-        with self.assertRaisesRegex(ValueError, 'cannot be written'):
+        with refused('not_a_word', 'two words'):
             WordVectors(['two words'], np.ones((1, 2))).write(self.path)
         self.assertFalse(self.path.exists())

@@ -4,12 +4,14 @@ An `Operation` has inputs and runs in both forms; `operation_test` makes tests
 that compare the fused form with the plain form and its automatic gradients.
 """
 
+import math
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import numpy as np
 import tensorflow as tf
 from absl.testing import parameterized
+from scipy import special
 
 from infoword_tf.layers import dropout
 
@@ -73,6 +75,26 @@ def value_and_gradients(function, inputs):
             weights = random.standard_normal(result.shape).astype('f')
             total += tf.reduce_sum(tf.cast(result, tf.float32) * weights)
     return results, tape.gradient(total, inputs)
+
+
+def normed(x, weights, name, epsilon):
+    """Normalizes x [..., D] in float64, by the weights of a norm."""
+    x = x - x.mean(axis=-1, keepdims=True)
+    x = x / np.sqrt((x**2).mean(axis=-1, keepdims=True) + epsilon)
+    return x * weights[f'{name}_gamma'] + weights[f'{name}_beta']
+
+
+def fed_forward(x, weights, form):
+    """Runs a feed-forward in float64."""
+    x = x @ weights['inner_kernel'] + weights['inner_bias']
+    if form == 'relu':
+        x = np.maximum(x, 0)
+    elif form == 'gelu_erf':
+        x = x * (1 + special.erf(x / math.sqrt(2))) / 2
+    else:
+        inner = math.sqrt(2 / math.pi) * (x + 0.044715 * x**3)
+        x = x * (1 + np.tanh(inner)) / 2
+    return x @ weights['outer_kernel'] + weights['outer_bias']
 
 
 def assert_close(actual, expected, tolerance, what=''):

@@ -8,6 +8,8 @@ import tensorflow as tf
 from absl.testing import absltest, parameterized
 
 from infoword_tf.layers import dropout, relative
+from tests.layers.operations import fed_forward, normed
+from tests.refused import refused
 
 B, T, M, H, D, F = 2, 8, 3, 3, 12, 20
 E = D // H
@@ -194,54 +196,6 @@ class AttentionTest(parameterized.TestCase):
         np.testing.assert_allclose(actual, clamped, rtol=0, atol=1e-5)
         self.assertGreater(np.abs(clamped - free).max(), 0.01)
 
-    @parameterized.product(
-        kind=('content', 'causal', 'places', 'queries', 'strangers')
-    )
-    def test_fused_gradients_are_those_of_plain_operations(self, kind):
-        causal = kind == 'causal'
-        layer = make_layer(causal=causal)
-        x, behind = make_states(T), make_states(M, seed=5)
-        extra = {'causal': causal, 'segments': SEGMENTS}
-        if not causal:
-            extra |= {'ranks': True, 'signs': SIGNS}
-        states, places = make_states(3, seed=6), PLACES
-        if kind == 'queries':
-            extra['queries'] = True
-        elif kind != 'places':
-            states, places = make_states(T, seed=6), None
-        if kind == 'strangers':
-            behind = None
-        inputs = [tf.constant(a) for a in (x, states)]
-        if behind is not None:
-            inputs.append(tf.constant(behind))
-        values = [*inputs, *(w.value for w in layer.weights)]
-        names = ['x', 'states', 'memory'][: len(inputs)]
-        names += [w.path for w in layer.weights]
-
-        def gradients(key):
-            with tf.GradientTape() as tape:
-                tape.watch(inputs)
-                actual = run(
-                    layer,
-                    inputs[0],
-                    inputs[2] if len(inputs) == 3 else None,
-                    inputs[1],
-                    places,
-                    key=key,
-                    **extra,
-                )
-                total = tf.reduce_sum(actual**3)
-            return tape.gradient(total, values)
-
-        for name, plain, actual in zip(
-            names, gradients(None), gradients(KEY), strict=True
-        ):
-            scale = np.abs(plain).max()
-            self.assertGreater(scale, 1e-4, name)
-            np.testing.assert_allclose(
-                actual, plain, rtol=0, atol=1e-5 * max(1, scale), err_msg=name
-            )
-
     def test_who_sees_nothing_gets_nothing_and_gives_no_gradient(self):
         layer, x = make_layer(), tf.constant(make_states(T))
         g = tf.constant(make_states(3, seed=6))
@@ -286,32 +240,10 @@ class AttentionTest(parameterized.TestCase):
         (actual,) = shared(x, [(x, sight)], table, biases=layer.biases)
         np.testing.assert_array_equal(actual, expected)
 
-    def test_dropout_acts_on_the_weights_and_is_keyed(self):
-        layer, x = make_layer(rate=0.5), make_states(T)
-        first = run(layer, x, None, x, key=KEY).numpy()
-        np.testing.assert_array_equal(run(layer, x, None, x, key=KEY), first)
-        other = run(layer, x, None, x, key=dropout.fold_in(KEY, 1)).numpy()
-        self.assertGreater(np.abs(other - first).max(), 0.1)
-        np.testing.assert_array_equal(
-            run(layer, x, None, x), run(make_layer(), x, None, x)
-        )
-
-    def test_bfloat16(self):
-        exactly, mixed = make_layer(), make_layer(dtype='mixed_bfloat16')
-        x, behind = make_states(T), make_states(M, seed=5)
-        extra = {'ranks': True, 'signs': SIGNS, 'segments': SEGMENTS}
-        expected = run(exactly, x, behind, x, **extra)
-        for key in (None, KEY):
-            actual = run(mixed, x, behind, x, key=key, **extra)
-            self.assertEqual(actual.dtype, tf.bfloat16)
-            error = np.abs(tf.cast(actual, tf.float32) - expected)
-            self.assertLess(error.max(), 0.1)
-            self.assertGreater(error.max(), 0)
-
     def test_widths(self):
-        with self.assertRaisesRegex(ValueError, '5 heads .* width of 12'):
+        with refused('heads_divide_width', 5, 12):
             relative.RelativeAttention(12, 5, 0.0, False, False)
-        with self.assertRaisesRegex(ValueError, 'width of 9 has no halves'):
+        with refused('width_without_halves', 9):
             relative.RelativeAttention(9, 3, 0.0, False, False)
 
 
@@ -356,24 +288,9 @@ class BlockTest(parameterized.TestCase):
 
     def finish(self, block, states, mixed, activation):
         weights = {w.path.split('/')[-1]: exact(w) for w in block.weights}
-
-        def norm(x, name):
-            x = x - x.mean(axis=-1, keepdims=True)
-            x = x / x.std(axis=-1, keepdims=True)
-            return x * weights[f'{name}_gamma'] + weights[f'{name}_beta']
-
-        def activate(x):
-            if activation == 'relu':
-                return np.maximum(x, 0)
-            if activation == 'gelu_erf':
-                return x * (1 + np.vectorize(math.erf)(x / math.sqrt(2))) / 2
-            inner = math.sqrt(2 / math.pi) * (x + 0.044715 * x**3)
-            return x * (1 + np.tanh(inner)) / 2
-
-        x = norm(states + mixed, 'attention_norm')
-        inner = activate(x @ weights['inner_kernel'] + weights['inner_bias'])
-        outer = inner @ weights['outer_kernel'] + weights['outer_bias']
-        return norm(x + outer, 'outer_norm')
+        x = normed(states + mixed, weights, 'attention_norm', 1e-12)
+        outer = fed_forward(x, weights, activation)
+        return normed(x + outer, weights, 'outer_norm', 1e-12)
 
 
 class SightTest(parameterized.TestCase):

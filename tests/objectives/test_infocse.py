@@ -11,6 +11,7 @@ from infoword_tf.layers import dropout
 from infoword_tf.model import Model
 from infoword_tf.workdir import Workdir
 from tests import zoo
+from tests.refused import refused
 
 KEY = dropout.new_key(4)
 
@@ -217,7 +218,7 @@ class InfoCseTest(parameterized.TestCase):
     def test_a_layer_that_there_is_not(self):
         case = zoo.CASES['infocse_paper']
         case = case._replace(settings={'infocse.layer': 2})
-        with self.assertRaisesRegex(ValueError, 'has 2 layers, .*: 1 to 1'):
+        with refused('infocse_unknown_layer', '--infocse.layer=2', '1 to 1'):
             zoo.model_of(case)
 
 

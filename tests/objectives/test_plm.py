@@ -17,7 +17,6 @@ from infoword_tf.data.opened import TextChoices, open_text
 from infoword_tf.data.store import SEPARATOR, WORD_START, Store
 from infoword_tf.data.streams import StreamSource
 from infoword_tf.encoders import ENCODERS, Encoded, Encoder, Inputs
-from infoword_tf.errors import UsageError
 from infoword_tf.layers import dropout
 from infoword_tf.model import Model
 from infoword_tf.objectives import parse
@@ -26,6 +25,7 @@ from infoword_tf.views import VIEWS, permuted
 from infoword_tf.views.streams import Streams
 from tests import corpus, places, quick, zoo
 from tests.objectives.eq1 import batch_of, of_piece, states_of, sums
+from tests.refused import refused
 
 V, D, T = zoo.V, 16, 32
 SETTINGS = {'k': 6, 'order': 'partial'}
@@ -344,7 +344,7 @@ class TrainTest(absltest.TestCase):
 
 class ChoicesTest(parameterized.TestCase):
     def choose(self, objectives, seq_len=128, **settings):
-        settings = {f'plm.{name}': value for name, value in settings.items()}
+        settings = {f'permuted.{k}': x for k, x in settings.items()}
         return resolve(
             ModelChoices(
                 objectives=objectives, seq_len=seq_len, settings=settings
@@ -364,15 +364,13 @@ class ChoicesTest(parameterized.TestCase):
 
     @parameterized.parameters({'k': 4}, {'order': 'strict'})
     def test_for_other_rows(self, **options):
-        with self.assertRaisesRegex(UsageError, 'is for plm, not for'):
+        with refused('setting_of_another_row', 'plm', '--objectives=mlm'):
             self.choose('mlm', **options)
 
     def test_what_cannot_be_split(self):
-        with self.assertRaisesRegex(
-            UsageError, '--objectives=plm: --seq_len=127: .*even'
-        ):
+        with refused('no_two_halves', '--objectives=plm: --seq_len=127'):
             self.choose('plm', 127)
-        with self.assertRaisesRegex(UsageError, 'k 65: .*without a target'):
+        with refused('permuted_k_out_of_range', 'k 65'):
             self.choose('plm', k=65)
         self.choose('mlm', 127)
 

@@ -8,6 +8,7 @@ from infoword_tf.layers import dropout
 from infoword_tf.objectives import text_ids
 from tests import zoo
 from tests.objectives.eq1 import F, of_pair, sums
+from tests.refused import refused
 
 KEY = dropout.new_key(4)
 
@@ -150,7 +151,7 @@ class QueueTest(parameterized.TestCase):
                 row, masking='spans' if row == 'dim' else None,
                 settings={f'{row}.momentum': 0.9},
             )  # fmt: skip
-            with self.assertRaisesRegex(ValueError, f'give --{row}.queue too'):
+            with refused('momentum_without_queue', f'--{row}.queue'):
                 zoo.model_of(case)
 
 

@@ -251,7 +251,7 @@ class EncodedTest(absltest.TestCase):
         for layer in (0, 1, 2):
             case = zoo.CASES['infoxlm_code']._replace(
                 objectives='xlco',
-                settings={'xlco.layer': layer, 'xlco.masked': False},
+                settings={'xlco.layer': layer, 'crossed.masked': False},
             )
             model = zoo.model_of(case, rate=0.0)
             views = zoo.views_of(case.resolved)

@@ -1,7 +1,6 @@
 """tasks.distill --task=embed: vectors that are kept, and who learns them."""
 
 import itertools
-import pathlib
 import types
 from unittest import mock
 
@@ -30,7 +29,7 @@ from tests import places
 from tests.export import workdirs
 from tests.runs import records, weights
 from tests.tasks import finetuning
-from tests.tasks.command import Checks
+from tests.tasks.command import Checks, succeeded
 from tests.tasks.finetuning import last_line
 
 LOOKUP = '--student=lookup'
@@ -359,9 +358,8 @@ class EmbeddingCommandTest(Checks, parameterized.TestCase):
         folder = make('asked', prompts={'query': 'query: '}, prompt='query',
                       layers=4, pooling='cls', normalize=False,
                       similarity='dot')  # fmt: skip
-        done = run('layers', f'--teacher={folder}', '--layers=2',
-                   '--take=every', '--objectives=embed')  # fmt: skip
-        self.assertEqual(done.status, 0, done.err)
+        done = succeeded(run('layers', f'--teacher={folder}', '--layers=2',
+                   '--take=every', '--objectives=embed'))  # fmt: skip
         config = Config.read(FOLDER / 'layers')
         self.assertEqual(config.encoder.arguments['layers'], 2)
         self.assertEqual(config.pooling, 'cls')
@@ -404,31 +402,3 @@ class EmbeddingCommandTest(Checks, parameterized.TestCase):
             self.assertNotEqual(run('parts', *choices).status, 0)
         self.assertEqual(run('parts', *choices).status, 0)
         self.assertEqual(weights(FOLDER / 'whole'), weights(FOLDER / 'parts'))
-
-    def test_complaints(self):
-        cut = pathlib.Path(make('cut', rows=('ict',), pooling='weighted',
-                                without='objectives/'))  # fmt: skip
-        for choices, message in (
-            (('--corpus=',), '--corpus is missing'),
-            ((f'--teacher={cut}',), 'makes no vectors of texts: pooling weig'),
-            ((f'--teacher={FOLDER}',), 'has no config.json'),
-            (('--width=16',), '--student=layers has no --width'),
-            ((LOOKUP, '--layers=2'), '--student=lookup has no --layers'),
-            ((LOOKUP, f'--init={TEACHER}'), 'starts from tokens of --teacher'),
-            ((LOOKUP, '--width=65'), '--width=65: the vectors of --teacher='),
-            (('--alpha=0.5',), '--alpha is for labels, not for --task=embed'),
-            (('--sweep=pkd',), '--sweep is for labels, not'),
-            (('--layers=5',), '--layers=5: --init='),
-            (('--objectives=mlm',), 'mlm reads no vectors of a teacher'),
-            ((f'--heldout={TEXT}',), 'match both'),
-        ):
-            with self.subTest(message):
-                self.assert_complains(run('bad', *choices), message)
-        self.assert_complains(
-            run('bad', '--task=rte', LOOKUP),
-            '--student is for --task=embed; leave it out',
-        )
-        self.assert_complains(
-            run('bad', '--heldout='), 'is one text, without a held-out part'
-        )
-        self.assertFalse((FOLDER / 'bad' / 'config.json').exists())

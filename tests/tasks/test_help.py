@@ -11,7 +11,7 @@ from absl.testing import absltest
 import infoword_tf
 from infoword_tf.commands import define
 from infoword_tf.encoders import FLAGS
-from infoword_tf.objectives import TABLE
+from infoword_tf.objectives import setting_flags
 from tests.tasks.test_typed import ROOT, answers, commands
 
 TRAIN = 'infoword_tf.train'
@@ -105,7 +105,8 @@ class HelpTest(absltest.TestCase):
         rows = {
             '--help': (),
             '--objectives=simcse --help': ('simcse',),
-            '--help --objectives=simcse': ('simcse',),
+            '--help --objectives=simcse,diffcse': ('simcse', 'diffcse'),
+            '--help --objectives=plm': ('plm',),
             '--helpshort --objectives=mlm:1,dim:0.5': ('mlm', 'dim'),
             '-? --objectives=infoword': ('bert_nce', 'dim'),
             '--help --objectives=berta,mlm': ('mlm',),
@@ -117,8 +118,8 @@ class HelpTest(absltest.TestCase):
             with self.subTest(line):
                 self.assertCountEqual(
                     [name for name in shown(page) if '.' in name],
-                    [f'{row}.{name}' for row in rows[line]
-                     for name, known in TABLE[row].settings.items()
+                    [flag for flag, (known, _)
+                     in setting_flags(rows[line]).items()
                      if not known.decided_by],
                 )  # fmt: skip
 
@@ -140,15 +141,20 @@ class HelpTest(absltest.TestCase):
 
     def test_one_name(self):
         """A group, a row or a flag, of which all is said."""
-        group, row, flag, more = self.pages(*(
+        group, row, view, flag, more = self.pages(*(
             f'{TRAIN} --help={name}'
-            for name in ('optimizer', 'simcse', 'batch_size', 'more')
+            for name in ('optimizer', 'plm', 'words', 'batch_size', 'more')
         ))  # fmt: skip
         self.assertContainsSubset(
             ['steps', 'optimizer', 'weight_decay', 'seed'], shown(group)
         )
         self.assertNotIn('size', shown(group))
-        self.assertIn('simcse.temperature', shown(row))
+        self.assertEqual(shown(row), ['permuted.k', 'permuted.order'])
+        self.assertEqual(
+            shown(view), ['words.negatives', 'words.subsample', 'words.window']
+        )
+        read_by = 'Rows: skip_gram, cbow.'
+        self.assertEqual(' '.join(view.split()).count(read_by), 3)
         self.assertEqual(
             flag,
             '  --batch_size=32\n      Sequences of the global batch, over all '

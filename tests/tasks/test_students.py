@@ -13,7 +13,7 @@ from absl.testing import absltest, parameterized
 from scipy import special
 
 import infoword_tf
-from infoword_tf import errors, files
+from infoword_tf import files
 from infoword_tf.config import Config
 from infoword_tf.data import tables
 from infoword_tf.data.examples import format_texts
@@ -22,9 +22,10 @@ from tasks import classify, distill, finetune, measures, teacher
 from tests import places
 from tests.eager import eagerly
 from tests.export import workdirs
+from tests.refused import refused
 from tests.runs import records
 from tests.tasks import finetuning, squad_files
-from tests.tasks.command import Checks
+from tests.tasks.command import Checks, succeeded
 from tests.tasks.finetuning import last_line, write
 
 LABELS = ('class', 'loop', 'text')
@@ -333,10 +334,9 @@ class StudentTest(Checks, parameterized.TestCase):
         """50 of 74 have one; who equals its teacher has nothing to learn of
         the others either.
         """
-        done = run('extra', f'--extra={EXTRA}', '--patience=none',
+        succeeded(run('extra', f'--extra={EXTRA}', '--patience=none',
                    '--layers=4', '--alpha=1', '--batch_size=72',
-                   '--dropout=0')  # fmt: skip
-        self.assertEqual(done.status, 0, done.err)
+                   '--dropout=0'))  # fmt: skip
         config = Config.read(FOLDER / 'extra')
         weights = {row: entry.weight for row, entry in config.rows.items()}
         self.assertEqual(weights, {'label': 0, 'soft': 1})
@@ -410,10 +410,6 @@ class StudentTest(Checks, parameterized.TestCase):
         self.assertAlmostEqual(
             last_line(done)['teacher_spearman'], expected, places=6
         )
-        self.assert_complains(
-            run('none', *choices, '--temperature=2'),
-            '--regress is of numbers, and they have no temperature',
-        )
 
     def test_a_task_of_glue(self):
         rte = make('rte', ('entailment', 'not_entailment'))
@@ -444,12 +440,12 @@ class StudentTest(Checks, parameterized.TestCase):
         learned = Config.read(FOLDER / 'rte2').task
         learned = dataclasses.replace(learned, name='qnli')
         actual.replace(task=learned).write(rte)
-        self.assert_complains(
+        self.assert_refused(
             finetuning.run(
                 distill, f'--teacher={rte}', '--task=rte',
                 f'--data_dir={FOLDER}/glue', f'--workdir={FOLDER}/none',
             ),
-            'was fine-tuned on qnli, this is rte; name a teacher of the same',
+            'teacher_of_other_task', 'on qnli', 'is rte',
         )  # fmt: skip
 
     def test_answers(self):
@@ -499,14 +495,15 @@ class StudentTest(Checks, parameterized.TestCase):
         (record,) = records(FOLDER / 'answers2')
         self.assertGreater(record['heldout/soft_span/loss'], 0.1)
         self.assertEqual(Config.read(FOLDER / 'answers2').max_length, 32)
-        for more, message in (
-            ([f'--extra={EXTRA}'], '--extra is for classes and numbers'),
-            (['--version2'], 'fine-tuned with --span.null=False, this is True'),
-            (['--dev='], '--dev is missing'),
-            ([f'--teacher={TEACHER}'], 'for label, this task is of span'),
-        ):
-            self.assert_complains(
-                finetuning.run(distill, *choices, *more), message
+        for more, *complaint in (
+            (f'--extra={EXTRA}', None, '--extra is for classes and numbers'),
+            ('--version2', 'teacher_other_setting', '--span.null=False',
+             'this is True'),
+            (f'--teacher={TEACHER}', 'teacher_of_other_row', 'for label',
+             'of span'),
+        ):  # fmt: skip
+            self.assert_refused(
+                finetuning.run(distill, *choices, more), *complaint
             )
 
     def test_another_teacher_is_another_run(self):
@@ -517,10 +514,10 @@ class StudentTest(Checks, parameterized.TestCase):
         files.write_tensors(other / 'weights.safetensors', tensors)
         choices = ('--patience=none', f'--init={TEACHER}')
         self.assertEqual(run('taught', *choices).status, 0)
-        self.assert_complains(
-            run('taught', *choices, f'--teacher={other}'),
-            'holds a run with other flags: .*--teacher was .*teacher .weights',
-        )
+        self.assert_refused(
+            run('taught', *choices, f'--teacher={other}'), None,
+            'holds a run with other flags', f'--teacher was {TEACHER} (weights',
+        )  # fmt: skip
 
 
 class StudentsSweepTest(absltest.TestCase):
@@ -548,8 +545,7 @@ class StudentsSweepTest(absltest.TestCase):
         return {**named, 'step': 1}
 
     def test_every_cell_is_a_run_of_its_own(self):
-        done = run('sweep', '--sweep=pkd')
-        self.assertEqual(done.status, 0, done.err)
+        succeeded(run('sweep', '--sweep=pkd'))
         self.assertLen(self.runs, 8)
         self.assertEqual(
             [(d.settings['soft.temperature'], d.objectives, d.learning_rate)
@@ -591,66 +587,7 @@ class StudentsSweepTest(absltest.TestCase):
         self.assertEqual(list(shared.builds), list('345678'))
 
 
-class StudentsComplaintsTest(Checks, parameterized.TestCase):
-    @parameterized.named_parameters(
-        ('no_teacher', ['--teacher='], '--teacher is missing'),
-        ('no_workdir', ['--workdir='], '--workdir is missing'),
-        ('no_examples', ['--train='], 'name the examples: --task of GLUE'),
-        ('both', ['--task=rte'], 'name the examples: --task of GLUE'),
-        ('no_dev', ['--dev='], '--dev is missing'),
-        ('beta', ['--beta=nan'], '--beta=nan is no finite number'),
-        ('objectives', ['--objectives=label'],
-         '--objectives is decided by --alpha, --beta and --patience'),
-        ('deeper', ['--layers=5'], '--layers=5: --init=.* has 4; take fewer'),
-        ('one_layer', ['--layers=1'],
-         '--patience=last: a student of 1 layers has none below its last'),
-        ('not_tuned', [f'--teacher={finetuning.init()}'],
-         'was never fine-tuned: none of its rows knows labels'),
-        ('glue', ['--train=', '--dev=', '--task=sts-b', '--temperature=2'],
-         '--task=sts-b is of numbers, and they have no temperature'),
-        ('task', ['--regress', '--label=text'], 'is no score'),
-        ('texts', ['--label.texts=choices'],
-         'was fine-tuned with --label.texts=joined, this is choices'),
-        ('positions', ['--seq_len=65'], 'teacher has 64 positions; lower it'),
-        ('no_column', [f'--extra={__file__}.tsv'], 'there is no such file'),
-    )  # fmt: skip
-    def test_flags(self, more, message):
-        self.assert_complains(run('none', *more), message)
-
-    def test_other_labels_and_rows(self):
-        for name, rows, labels, message in (
-            ('two', ('label',), ('class', 'text'),
-             'knows the labels class, text, the data has class, loop, text'),
-            ('turned', ('label',), ('text', 'loop', 'class'),
-             'the same labels, in the same order'),
-            ('numbers_alone', ('score',), (),
-             'was fine-tuned for score, this task is of label'),
-        ):  # fmt: skip
-            folder = make(name, labels, rows=rows)
-            self.assert_complains(run('none', f'--teacher={folder}'), message)
-
-    def test_choices_of_a_teacher_of_classes(self):
-        rows = [(*'abcd', LABELS[i % 3]) for i in range(9)]
-        table = write(FOLDER / 'choices.tsv', ('body', *LABELS, 'label'), rows)
-        self.assert_complains(
-            run('none', f'--train={table}', f'--dev={table}', '--text=body',
-                f'--choices={",".join(LABELS)}'),
-            'fine-tuned with --label.texts=joined, this is choices',
-        )  # fmt: skip
-
-    def test_who_cannot_follow_its_teacher(self):
-        for name, layers, more, flags, message in (
-            ('words', 2, {'kind': 'words'}, [],
-             '--init reads text with another vocabulary than --teacher='),
-            ('deep', 6, {}, ['--layers=5'],
-             'a student of 5 layers cannot follow a teacher of 4'),
-        ):  # fmt: skip
-            other = workdirs.write(
-                FOLDER / name, rows=('mlm',), pooling='cls', layers=layers,
-                **more,
-            )  # fmt: skip
-            done = run('none', f'--init={other}', *flags)
-            self.assert_complains(done, message)
+class UsageTest(absltest.TestCase):
 
     def test_out_of_range(self):
         for flag in ('alpha=1.5', 'beta=-1', 'temperature=0', 'layers=0'):
@@ -663,5 +600,5 @@ class StudentsComplaintsTest(Checks, parameterized.TestCase):
         )
         self.assertEqual(distill.sum_of('label', 1, 0), 'label:0,soft:1')
         self.assertEqual(distill.sum_of('score', 0, 2), 'score:1,patience:2')
-        with self.assertRaises(errors.UsageError):
+        with refused('student_too_deep', '--layers=9'):
             distill.start_of(str(TEACHER), 9, 'first')

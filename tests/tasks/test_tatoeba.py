@@ -1,7 +1,6 @@
 """tasks.tatoeba: real models, and what they are told."""
 
 import collections
-import json
 from unittest import mock
 
 import numpy as np
@@ -129,25 +128,6 @@ class TatoebaTest(places.Folder, command.Checks, parameterized.TestCase):
                  for key in evaluation.DIRECTIONS]  # fmt: skip
         self.assertRegex(done.out, r'\ndeu +12 +' + ' +'.join(cells) + '\n')
         self.assertRegex(done.out, r'\nmean of 2 +\d')
-        last = json.loads(done.out.splitlines()[-1])
-        self.assertEqual(last, done.result)
-        metrics = (self.folder / 'out' / 'metrics.json').read_text()
-        self.assertEqual(json.loads(metrics), last)
-
-    @parameterized.parameters('cosine', 'margin')
-    def test_an_export_is_no_different(self, score):
-        ours = self.run_it(f'--score={score}', '--dims=40')
-        theirs = self.run_it(
-            f'--score={score}', '--dims=40',
-            model=f'--model={workdirs.exported()}',
-        )  # fmt: skip
-        self.assertEqual(theirs.status, 0, theirs.err)
-        for record in (ours.result, theirs.result):
-            record.pop('weights')
-        self.assertEqual(ours.result, theirs.result)
-        self.assertEqual(
-            ours.result['neighbours'], 4 if score == 'margin' else None
-        )
 
     def test_score_and_languages(self):
         """Margins by Eq. 2-3, written out; of 2 neighbours and of 4 others."""
@@ -177,6 +157,7 @@ class TatoebaTest(places.Folder, command.Checks, parameterized.TestCase):
                 done = self.run_it('--score=margin', '--languages=deu',
                                    f'--neighbours={count}')  # fmt: skip
             self.assertEqual(list(done.result['languages']), ['deu'])
+            self.assertEqual(done.result['neighbours'], count)
             for key, way in (('xx_en', cosines), ('en_xx', cosines.T)):
                 value = done.result['accuracy'][key]
                 self.assertAlmostEqual(value, accuracy(way, count), 2)
@@ -204,41 +185,11 @@ class TatoebaTest(places.Folder, command.Checks, parameterized.TestCase):
             other = encode(texts, pooling='max', progress=False)
             self.assertGreater(np.abs(other - expected).max(), 0.1)
 
-    def test_what_is_wrong(self):
-        for message, *choices in (
-            ('give --init or --model', '--init='),
-            ('--layer goes with --init: the pooling of an export is fixed',
-             '--init=', '--model=m', '--layer=0'),
-            ('--pooling goes with --init', '--init=', '--model=m',
-             '--pooling=cls'),
-            ('--neighbours=3 goes with --score=margin', '--neighbours=3'),
-            ('has no tur: its languages are deu, fra$', '--languages=deu,tur'),
-            ('no such folder', f'--data_dir={self.folder}/none'),
-            ('holds no translations into English', f'--data_dir={self.folder}'),
-            ('holds a model', f'--workdir={workdirs.shared()}'),
-            ('--layer=2: .* has layers 0 .its embeddings. to 1$', '--layer=2'),
-            ("pooling 'median': known are cls", '--pooling=median'),
-            ('--dims=99: vectors have 64 numbers', '--dims=99'),
-        ):  # fmt: skip
-            with self.subTest(message):
-                self.assert_complains(self.run_it(*choices), message)
-
-    def test_vectors_that_are_not_finite(self):
-        def encode(texts, role):
-            return np.full((len(texts), 4), np.nan)
-
-        with mock.patch.object(
-            retrieval, 'vectors_of', lambda *choices: (encode, 'cosine')
-        ):
-            done = self.run_it()
-        self.assert_complains(done, 'vectors that are not finite')
-
     def test_sorted_english(self):
         words = [f'word {i:02}' for i in range(30)]
         data = self.folder / 'xtreme'
         data.mkdir()
         write(data / 'de-en.de', words[::-1])
         write(data / 'de-en.en', words)
-        done = self.run_it(f'--data_dir={data}')
-        self.assertEqual(done.status, 0, done.err)
+        done = command.succeeded(self.run_it(f'--data_dir={data}'))
         self.assertIn('de: the English sentences are in the order', done.out)

@@ -16,6 +16,7 @@ from infoword_tf.training.state import apply_updates
 from infoword_tf.views import flatten, unflatten
 from tests import combined, threads, zoo
 from tests.eager import eagerly
+from tests.refused import refused
 
 # Sequences of a batch, a microbatch, and a batch of held-out text.
 B, MICROBATCH, SLICE = 8, 3, 5
@@ -115,7 +116,7 @@ class CombinedTest(parameterized.TestCase):
         key = dropout.new_key(0, 3)
         expected = step.run(1, None, key)
         if any(x.needs_whole_batch for x in step.model.objectives.values()):
-            with self.assertRaisesRegex(ValueError, 'leave out --microbatch'):
+            with refused('microbatch_of_whole_batch', '--microbatch'):
                 step.run(1, MICROBATCH, key)
         else:
             actual = step.run(1 if drawn else 2, MICROBATCH, key)

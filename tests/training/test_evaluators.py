@@ -11,7 +11,7 @@ import numpy as np
 from absl.testing import absltest, parameterized
 
 import infoword_tf
-from infoword_tf import checkpoint, commands, errors
+from infoword_tf import checkpoint, commands
 from infoword_tf.choices import RunChoices
 from infoword_tf.config import Config
 from infoword_tf.data.documents import split_sentences
@@ -20,6 +20,7 @@ from infoword_tf.training import checks, distribution
 from infoword_tf.training.evaluators import Evaluator
 from tasks import retrieval, sts
 from tests import places, quick, runs, zoo
+from tests.refused import refused
 from tests.runs import records, run_here
 from tests.tasks import command
 
@@ -179,9 +180,7 @@ class BestTest(parameterized.TestCase):
         self.assertEqual(checkpoint.last_step(folder / 'broken'), 2)
         with open(pairs, 'a') as file:
             file.write('3\tone more\tpair\n')
-        with self.assertRaisesRegex(
-            errors.UsageError, '--best was sts:.* is sts:'
-        ):
+        with refused('run_other_flags', '--best was sts:'):
             train(folder / 'broken', *flags)
         shutil.copy(PAIRS, pairs)
         train(folder / 'broken', *flags)
@@ -265,32 +264,8 @@ class MeasureTest(parameterized.TestCase):
         self.assertAlmostEqual(measured['tatoeba/accuracy'], 250 / 3)
 
 
-class ComplaintsTest(absltest.TestCase):
-    def test_what_cannot_be_read(self):
-        folder = pathlib.Path(self.create_tempdir().full_path)
-        (folder / 'one.tsv').write_text('score\tsentence1\tsentence2\n1\ta\tb')
-        (folder / 'nan.tsv').write_text(
-            'score\tsentence1\tsentence2\n1\ta\tb\nnan\tc\td\n2\te\tf'
-        )
-        (folder / 'columns.tsv').write_text('score\tsentence1\n1\ta\n')
-        shutil.copytree(BEIR, folder / 'beir')
-        shutil.rmtree(folder / 'beir' / 'qrels')
-        for best, message in (
-            ('', 'expected sts:FILE'),
-            ('sts', 'expected sts:FILE'),
-            ('squad:x', '--best=squad:x: expected sts:FILE .* retrieval:DIR '
-             '.* or tatoeba:D'),
-            (f'sts:{folder}/no.tsv', 'no.tsv: there is no such file'),
-            (f'sts:{folder}', 'is a folder without STS.input.NAME.txt'),
-            (f'sts:{folder}/one.tsv', 'has 1 pairs: too few'),
-            (f'sts:{folder}/nan.tsv', "line 3: no score .* in 'nan"),
-            (f'sts:{folder}/columns.tsv', 'names no sentence2 beside'),
-            (f'retrieval:{folder}', 'is no BEIR folder: it has no corpus.j'),
-            (f'retrieval:{folder}/beir', 'has no qrels/test.tsv; it is where'),
-            (f'retrieval:{BEIR}/qrels/train.tsv', 'its splits are dev, test'),
-        ):
-            with self.assertRaisesRegex(errors.UsageError, message):
-                checks.read_judgements(RunChoices(best=best))
+class ChoiceTest(absltest.TestCase):
+    def test_no_judgements(self):
         for best in (None, True, False):
             self.assertIsNone(checks.read_judgements(RunChoices(best=best)))
 

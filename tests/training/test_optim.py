@@ -8,10 +8,10 @@ import numpy as np
 import tensorflow as tf
 from absl.testing import absltest, parameterized
 
-from infoword_tf import errors
 from infoword_tf.choices import OptimizerChoices, flags_of
 from infoword_tf.training import optim
 from tests import zoo
+from tests.refused import refused
 
 SHAPES = {
     'encoder/word_embeddings': (7, 4),
@@ -184,9 +184,7 @@ class NarrowTest(parameterized.TestCase):
         self.assertAlmostEqual((narrow / wide).mean(), 1.0, delta=0.02)
 
     def test_sums_want_float32(self):
-        with self.assertRaisesRegex(
-            errors.UsageError, '--moments=bfloat16 is for Adam; --optimizer='
-        ):
+        with refused('moments_of_sums', '--moments=bfloat16'):
             optim.preset('word2vec', moments='bfloat16')
 
 

@@ -5,6 +5,7 @@ from absl.testing import absltest
 
 from infoword_tf.views import cloze
 from tests import zoo
+from tests.refused import refused
 from tests.views.texts import assert_view, same
 
 CLS, SEP = zoo.CLS, zoo.SEP
@@ -219,7 +220,7 @@ class ViewsTest(absltest.TestCase):
         )
 
     def test_of_a_text_there_is_all_or_nothing(self):
-        with self.assertRaisesRegex(ValueError, 'the text alone'):
+        with refused('where_not_in_view', 'text', 'dim'):
             cloze.passage(
                 self.documents, self.draw, {'dim': 'start'}, zoo.SPECIALS
             )

@@ -11,6 +11,7 @@ from infoword_tf.views import VIEWS
 from infoword_tf.views.examples import Labelled, by_example, examples
 from tests import zoo
 from tests.eager import eagerly
+from tests.refused import refused
 from tests.views.texts import assert_view, same
 from tests.zoo import CLS, MASK, SEP, UNK
 
@@ -175,9 +176,7 @@ class WrittenOutTest(absltest.TestCase):
 
     def test_a_row_that_they_are_not_labelled_for(self):
         text = three()._replace(targets={'label': np.zeros(3, np.int32)})
-        with self.assertRaisesRegex(
-            ValueError, '^score: these examples are labelled for label$'
-        ):
+        with refused('examples_of_other_rows', 'score', 'label'):
             make(text, label='example', score='example')
 
     def test_the_view_is_there(self):

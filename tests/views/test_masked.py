@@ -5,6 +5,7 @@ from absl.testing import absltest
 
 from infoword_tf.views.masked import joined, masked
 from infoword_tf.views.masking import MASKINGS, Windows, budget, masking
+from tests.refused import refused
 from tests.views.texts import (
     SPECIALS,
     assert_view,
@@ -243,7 +244,7 @@ class JoinedTest(absltest.TestCase):
             self.assertTrue((np.diff(view.block_ids[row]) >= 0).all())
 
     def test_what_it_is_not_for(self):
-        with self.assertRaisesRegex(ValueError, 'joined in spans'):
+        with refused('joined_without_spans'):
             joined(
                 make_windows(), make_draw([[1], [2]]), self.ROWS, SPECIALS
             )
@@ -252,7 +253,7 @@ class JoinedTest(absltest.TestCase):
             starts=np.array([[1], [2]]),
             lengths=np.array([[1], [1]]),
         )
-        with self.assertRaisesRegex(ValueError, 'the start alone.*tokens'):
+        with refused('where_not_in_view', 'start', 'tokens'):
             joined(make_windows(), draw, {'mlm': 'tokens'}, SPECIALS)
 
 
@@ -331,7 +332,7 @@ class PairViewTest(absltest.TestCase):
                 self.assertTrue((view.block_ids[row, end:] == 1).all())
 
     def test_windows_are_no_pairs(self):
-        with self.assertRaisesRegex(ValueError, 'windows are no pairs.*nsp'):
+        with refused('windows_without_pairs', 'nsp'):
             masked(
                 make_windows(), make_draw([[1], [2]]), {'nsp': 'next'}, SPECIALS
             )

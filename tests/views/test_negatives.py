@@ -4,6 +4,7 @@ import numpy as np
 from absl.testing import absltest
 
 from infoword_tf.views.negatives import negatives
+from tests.refused import refused
 from tests.views import texts
 from tests.views.texts import assert_view, same
 
@@ -50,7 +51,7 @@ class NegativesTest(absltest.TestCase):
         # Beside the pair's own 8 and 3 tokens; A is not counted again.
         same(text.tokens, [8 + 7, 3 + 3])
         same(view.counts['padding'], [3, 11])
-        with self.assertRaisesRegex(ValueError, 'start alone.*mlm'):
+        with refused('where_not_in_view', 'start', 'mlm'):
             negatives(text, draw, {'mlm': 'tokens'}, texts.SPECIALS)
 
 

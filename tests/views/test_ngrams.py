@@ -15,6 +15,7 @@ from infoword_tf.views.masking import (
     budget,
     spans,
 )
+from tests.refused import refused
 from tests.views import texts
 from tests.views.texts import assert_view, same
 
@@ -217,12 +218,12 @@ class NgramsTest(parameterized.TestCase):
     def test_wants_spans(self, masking):
         windows = random_windows(3, 46, 1.0)
         draw = MASKINGS[masking](windows, np.random.default_rng(0))
-        with self.assertRaisesRegex(ValueError, 'spans'):
+        with refused('ngrams_without_spans'):
             ngrams.ngrams(windows, draw, DIM, texts.SPECIALS)
 
     def test_has_no_words(self):
         windows, draw, *_ = drawn(3, 46, 1.0)
-        with self.assertRaisesRegex(ValueError, 'start alone.*bert_nce'):
+        with refused('where_not_in_view', 'start', 'bert_nce'):
             ngrams.ngrams(windows, draw, {'bert_nce': 'tokens'}, texts.SPECIALS)
 
     def test_rows_that_share_the_view_get_the_same(self):

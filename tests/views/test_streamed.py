@@ -8,6 +8,7 @@ from infoword_tf.data.streams import StreamSource
 from infoword_tf.resolve import make_plan
 from infoword_tf.views.streams import Streams, neighbours, streamed
 from tests.data.test_streams import ROW, SPECIALS, make_store
+from tests.refused import refused
 from tests.views.texts import same
 
 
@@ -47,7 +48,7 @@ class StreamedTest(absltest.TestCase):
     def test_it_is_wanted_whole(self):
         text = StreamSource(make_store(997), 20, 3, 0).batch(0)
         for view in (streamed, neighbours):
-            with self.assertRaisesRegex(ValueError, 'the text alone'):
+            with refused('where_not_in_view', 'text', 'mlm'):
                 view(text, None, {'mlm': 'tokens'}, SPECIALS)
 
 

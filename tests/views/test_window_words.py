@@ -12,6 +12,7 @@ from infoword_tf.views.words import (
     windows,
     words,
 )
+from tests.refused import refused
 from tests.views.texts import same
 
 SPECIALS = Specials(2, 3, 4, 60)
@@ -85,7 +86,7 @@ class WindowTest(parameterized.TestCase):
         np.testing.assert_allclose(mixes.sum(axis=2), view.weights['two'])
         same(mixes > 0, near)
         same(view.counts['padding'], [0, 2])
-        with self.assertRaisesRegex(ValueError, 'one wants tokens'):
+        with refused('where_not_in_view', 'one', 'tokens'):
             words(text, near, {'one': 'tokens'}, SPECIALS)
 
     def test_what_is_read_and_drawn(self):

@@ -13,6 +13,7 @@ from infoword_tf.config import ROLES, Config, EncoderConfig, TaskConfig
 from infoword_tf.weights import sentence_transformers
 from tasks import retrieval
 from tests.oracles import huggingface
+from tests.refused import refused
 from tests.weights import folders
 
 TEXTS = ['a bad cab.', 'deaf bees', 'x', '']
@@ -31,6 +32,7 @@ CROSS_ENCODER = {
     'model_type': 'CrossEncoder', 'prompts': {}, 'default_prompt_name': None,
     'activation_fn': 'torch.nn.modules.linear.Identity',
 }  # fmt: skip
+ASKING = {'default_prompt_name': 'query', 'similarity_fn_name': 'dot'}
 CLASSES = {
     'transformer_task': 'sequence-classification',
     'modality_config': {
@@ -38,6 +40,12 @@ CLASSES = {
     },
     'module_output_name': 'scores',
 }
+
+
+# Ids of what is refused, and the words of it.
+UNKNOWN, ORDER = 'public_unknown_module', 'unknown_module_order'
+VALUE, TOKENS = 'value_not_convertible', 'token_embeddings'
+AS_VECTORS = 'not with Transformer and Pooling'
 
 
 def modules(folder, *kinds, settings=None, types=None):
@@ -96,6 +104,14 @@ class ModulesTest(parameterized.TestCase):
         self.root = pathlib.Path(self.create_tempdir().full_path)
         self.source = folders.write(self.root / 'source', 'bert')
 
+    def sentence(self, *kinds, settings=None, types=None, **values):
+        """Writes an encoder, its pooling, by `values`, and more modules."""
+        modules(
+            self.source, 'Transformer', 'Pooling', *kinds,
+            settings=settings, types=types,
+        )  # fmt: skip
+        pooling(self.source, **values or {'pooling_mode': 'mean'})
+
     def converted(self, **more):
         convert.convert(self.source, self.root / 'workdir', **more)
         return infoword_tf.load(self.root / 'workdir')
@@ -116,8 +132,7 @@ class ModulesTest(parameterized.TestCase):
         ),
     )
     def test_poolings(self, flag, expected):
-        modules(self.source, 'Transformer', 'Pooling')
-        pooling(self.source, **{flag: True})
+        self.sentence(**{flag: True})
         loaded = self.converted()
         outcome = [expected(self.states(loaded, text)) for text in TEXTS]
         np.testing.assert_allclose(
@@ -131,17 +146,15 @@ class ModulesTest(parameterized.TestCase):
         ({'pooling_mode_cls_token': False}, 'mean'),  # its default
     )
     def test_newer_files_name_one_mode(self, values, outcome):
-        modules(self.source, 'Transformer', 'Pooling', types=NEW)
-        pooling(self.source, **values)
+        self.sentence(types=NEW, **values)
         _, vectors = sentence_transformers.read(self.source)
         self.assertEqual(vectors.pooling, outcome)
 
     def test_dense_and_normalize_follow_in_order(self):
-        modules(
-            self.source, 'Transformer', 'Pooling', 'Dense', 'Dropout',
-            'Normalize', types=NEW,
+        self.sentence(
+            'Dense', 'Dropout', 'Normalize', types=NEW,
+            pooling_mode_cls_token=True,
         )  # fmt: skip
-        pooling(self.source, pooling_mode_cls_token=True)
         arrays = dense(self.source, 2, 7)
         loaded = self.converted()
         pooled = loaded.encode(TEXTS, progress=False, pooling='cls')
@@ -155,19 +168,12 @@ class ModulesTest(parameterized.TestCase):
         self.assertEqual(loaded.vector_width(), 7)
 
     def test_prompts_stand_before_texts(self):
-        modules(
-            self.source,
-            'Transformer',
-            'Pooling',
-            settings={
-                'prompts': {'query': 'ask: ', 'document': ''},
-                'default_prompt_name': 'query',
-                'similarity_fn_name': 'dot',
-            },
-        )
-        pooling(self.source, pooling_mode_mean_tokens=True)
-        loaded = self.converted()
         prompts = {'query': 'ask: ', 'document': ''}
+        self.sentence(
+            settings={**ASKING, 'prompts': prompts},
+            pooling_mode_mean_tokens=True,
+        )
+        loaded = self.converted()
         self.assertEqual(loaded.config.prompts, prompts)
         self.assertEqual(loaded.config.similarity, 'dot')
         bare = loaded.encode(['ask: a cab'], progress=False, prompt='')
@@ -198,11 +204,9 @@ class ModulesTest(parameterized.TestCase):
         self, prompts, default, query, document
     ):
         """What its encode_query and encode_document put before texts."""
-        modules(
-            self.source, 'Transformer', 'Pooling',
-            settings={'prompts': prompts, 'default_prompt_name': default},
-        )  # fmt: skip
-        pooling(self.source, pooling_mode='mean')
+        self.sentence(
+            settings={'prompts': prompts, 'default_prompt_name': default}
+        )
         _, vectors = sentence_transformers.read(self.source)
         config = Config(
             EncoderConfig('lookup', {}), {}, 8,
@@ -224,11 +228,8 @@ class ModulesTest(parameterized.TestCase):
         )
 
     def test_max_seq_length_cuts(self):
-        modules(self.source, 'Transformer', 'Pooling')
-        pooling(self.source, pooling_mode_mean_tokens=True)
-        files.write_json(
-            self.source / 'sentence_bert_config.json', {'max_seq_length': 6}
-        )
+        self.sentence(pooling_mode_mean_tokens=True)
+        files.write_json(self.source / BERT, {'max_seq_length': 6})
         loaded = self.converted()
         np.testing.assert_array_equal(
             loaded.encode(['a b c d e f g'], progress=False),
@@ -242,17 +243,13 @@ class ModulesTest(parameterized.TestCase):
         (BERT, {'max_seq_length': 9}, 9),
         ('sentence_xlm-roberta_config.json', {'max_seq_length': 9}, 9),
         (BERT, {'max_seq_length': 40}, 20),  # there are no more positions
-        (
-            BERT,
-            {'max_seq_length': 5, 'tokenizer_args': {'model_max_length': 9}},
-            9,
-        ),
-    )
+        (BERT, {'max_seq_length': 5,
+                'tokenizer_args': {'model_max_length': 9}}, 9),
+    )  # fmt: skip
     def test_max_seq_length_decides_over_the_tokenizer(
         self, name, values, outcome
     ):
-        modules(self.source, 'Transformer', 'Pooling')
-        pooling(self.source, pooling_mode='mean')
+        self.sentence()
         files.write_json(
             self.source / 'tokenizer_config.json', {'model_max_length': 7}
         )
@@ -321,18 +318,15 @@ class ModulesTest(parameterized.TestCase):
 
     def test_a_cross_encoder_without_a_head_is_refused(self):
         modules(self.source, 'Transformer', settings=CROSS_ENCODER)
-        with self.assertRaisesRegex(ValueError, 'have no head for them'):
+        with refused('no_class_head'):
             self.converted()
 
     @parameterized.parameters(False, True)
     def test_vectors_are_cut(self, normalize):
         """To their first numbers; on the way out and in again, too."""
-        more = ['Normalize'] * normalize
-        modules(
-            self.source, 'Transformer', 'Pooling', *more,
-            settings={'truncate_dim': 5},
-        )  # fmt: skip
-        pooling(self.source, pooling_mode='mean')
+        self.sentence(
+            *['Normalize'] * normalize, settings={'truncate_dim': 5}
+        )
         loaded = self.converted()
         outcome = loaded.encode(TEXTS, progress=False, pooling='mean')[:, :5]
         if normalize:
@@ -348,40 +342,27 @@ class ModulesTest(parameterized.TestCase):
             )
 
     def test_lower_case_before_a_tokenizer_that_keeps_case(self):
-        modules(self.source, 'Transformer', 'Pooling')
-        pooling(self.source, pooling_mode='mean')
+        self.sentence()
         files.write_json(self.source / BERT, {'do_lower_case': True})
         self.assertTrue(self.converted().tokenizer.lower_case)
         files.write_json(
             self.source / 'tokenizer_config.json', {'do_lower_case': False}
         )
-        with self.assertRaisesRegex(ValueError, 'tokenizer that keeps case'):
+        with refused('lower_cases_cased'):
             convert.convert(self.source, self.root / 'other')
 
     def test_out_again_and_in_again(self):
-        modules(
-            self.source,
-            'Transformer',
-            'Pooling',
-            'Dense',
-            'Dense',
-            'Normalize',
-            settings={
-                'prompts': {'query': 'ask: '},
-                'default_prompt_name': 'query',
-                'similarity_fn_name': 'dot',
-            },
-        )
-        pooling(self.source, pooling_mode_max_tokens=True)
+        self.sentence(
+            'Dense', 'Dense', 'Normalize',
+            settings={**ASKING, 'prompts': {'query': 'ask: '}},
+            pooling_mode_max_tokens=True,
+        )  # fmt: skip
         dense(self.source, 2, D)
         dense(self.source, 3, 5, bias=False)
         loaded = self.converted()
-        convert.write(
-            self.root / 'workdir',
-            self.root / 'output',
-            'sentence_transformers',
-        )
-        convert.convert(self.root / 'output', self.root / 'again')
+        output = self.root / 'output'
+        convert.write(self.root / 'workdir', output, 'sentence_transformers')
+        convert.convert(output, self.root / 'again')
         again = infoword_tf.load(self.root / 'again')
         self.assertEqual(again.config.similarity, 'dot')
         self.assertEqual(again.config.prompt, 'query')
@@ -394,22 +375,20 @@ class ModulesTest(parameterized.TestCase):
             again.config.replace(run={}), loaded.config.replace(run={})
         )
         written = json.loads(
-            (self.root / 'output' / '3_Dense' / 'config.json').read_text()
+            (output / '3_Dense' / 'config.json').read_text()
         )
         self.assertEqual((written['in_features'], written['bias']), (D, False))
 
     @parameterized.parameters(
-        (['Transformer', 'Pooling', 'LSTM'], 'LSTM; known are those of'),
-        (['Router', 'Pooling'], 'modules.Router; .*called Transformer'),
-        (['custom_st.Transformer', 'Pooling'], 'custom_st.Transformer; known'),
-        (['Transformer'], 'with Transformer, not with Transformer and Pooling'),
-        (['Pooling', 'Transformer'], 'begins with Pooling and Transformer'),
-        (
-            ['Transformer', 'Pooling', 'Normalize', 'Dense'],
-            'Dense behind Normalize',
-        ),
-    )
-    def test_unknown_modules_are_refused(self, kinds, message):
+        (['Transformer', 'Pooling', 'LSTM'], UNKNOWN, 'LSTM'),
+        (['Router', 'Pooling'], UNKNOWN, 'modules.Router', 'Transformer'),
+        (['custom_st.Transformer', 'Pooling'], UNKNOWN, 'custom_st'),
+        (['Transformer'], ORDER, 'with Transformer, not', AS_VECTORS),
+        (['Pooling', 'Transformer'], ORDER, 'Pooling and Transformer'),
+        (['Transformer', 'Pooling', 'Normalize', 'Dense'], 'module_behind',
+         'Dense', 'Normalize'),
+    )  # fmt: skip
+    def test_unknown_modules_are_refused(self, kinds, id, *values):
         types = {
             'custom_st.Transformer': 'custom_st.Transformer',
             'Router': 'sentence_transformers.base.modules.Router',
@@ -417,67 +396,54 @@ class ModulesTest(parameterized.TestCase):
         modules(self.source, *kinds, types=types)
         if kinds[1:2] == ['Pooling']:
             pooling(self.source, pooling_mode_mean_tokens=True)
-        with self.assertRaisesRegex(ValueError, message):
+        with refused(id, *values):
             self.converted()
         self.assertFalse((self.root / 'workdir').exists())
 
     @parameterized.parameters(
-        (SETTINGS, {'model_type': 'SparseEncoder'}, "type 'SparseEncoder'"),
-        (SETTINGS, CROSS_ENCODER, 'Transformer and Pooling, not with Transf'),
-        (SETTINGS, {'default_prompt_name': 'x'}, "default prompt 'x', but"),
-        (
-            SETTINGS,
-            {'truncate_dim': 4, 'similarity_fn_name': 'dot'},
-            'cuts vectors of length 1 to 4 numbers',
-        ),
-        (BERT, CLASSES, "transformer_task 'sequence-.*; only 'feature-extr"),
-        (BERT, {'query_length': 8}, 'query_length 8; only None'),
-        (BERT, {'processing_kwargs': {'text': {}}}, 'processing_kwargs'),
-        (BERT, {'modality_config': {'image': {}}}, 'method None'),
-        (
-            BERT,
-            {'modality_config': {
-                'text': {'method_output_name': 'pooler_output'}
-            }},
-            "method_output_name 'pooler_output'; only 'last_hidden_state'",
-        ),
-        ('2_Dense/config.json', {'use_residual': True}, 'use_residual True'),
-        (
-            '2_Dense/config.json',
-            {'module_input_name': 'token_embeddings'},
-            "module_input_name 'token_embeddings'; only 'sentence_embedding'",
-        ),
-        (
-            '3_Normalize/config.json',
-            {'module_output_name': 'token_embeddings'},
-            '3_Normalize/config.json has module_output_name',
-        ),
+        (SETTINGS, {'model_type': 'SparseEncoder'}, 'public_unknown_task',
+         "'SparseEncoder'"),
+        (SETTINGS, CROSS_ENCODER, ORDER, 'and Pooling, not with Transformer'),
+        (SETTINGS, {'default_prompt_name': 'x'}, 'unknown_default_prompt',
+         "'x'"),
+        (SETTINGS, {'truncate_dim': 4, 'similarity_fn_name': 'dot'},
+         'truncated_dot', 4),
+        (BERT, CLASSES, VALUE, "task 'sequence-", "only 'feature-extr"),
+        (BERT, {'query_length': 8}, VALUE, 'query_length 8; only None'),
+        (BERT, {'processing_kwargs': {'text': {}}}, VALUE, 'processing_kw'),
+        (BERT, {'modality_config': {'image': {}}}, VALUE, 'method None'),
+        (BERT, {'modality_config': {
+            'text': {'method_output_name': 'pooler_output'}
+        }}, VALUE, "output_name 'pooler_output'; only 'last_hidden_state'"),
+        ('2_Dense/config.json', {'use_residual': True}, VALUE,
+         'use_residual True'),
+        ('2_Dense/config.json', {'module_input_name': TOKENS}, VALUE,
+         f"module_input_name '{TOKENS}'; only 'sentence_embedding'"),
+        ('3_Normalize/config.json', {'module_output_name': TOKENS}, VALUE,
+         '3_Normalize/config.json has module_output_name'),
     )  # fmt: skip
-    def test_what_a_module_says_is_done_or_refused(self, name, values, message):
-        modules(self.source, 'Transformer', 'Pooling', 'Dense', 'Normalize')
-        pooling(self.source, pooling_mode='mean')
+    def test_what_a_module_says_is_done_or_refused(
+        self, name, content, id, *values
+    ):
+        self.sentence('Dense', 'Normalize')
         dense(self.source, 2, 7)
         path = self.source / name
         path.parent.mkdir(exist_ok=True)
         before = json.loads(path.read_text()) if path.is_file() else {}
-        files.write_json(path, before | values)
-        with self.assertRaisesRegex(ValueError, message):
+        files.write_json(path, before | content)
+        with refused(id, *values):
             sentence_transformers.read(self.source)
 
     def test_a_prompt_before_classes_is_refused(self):
         prompts = {'prompts': {'a': 'b '}, 'default_prompt_name': 'a'}
         modules(self.source, 'Transformer', settings=CROSS_ENCODER | prompts)
-        with self.assertRaisesRegex(ValueError, "the prompt 'a' before texts"):
+        with refused('prompt_before_classes', "'a'"):
             sentence_transformers.read(self.source)
 
     def test_two_modes_are_refused(self):
-        modules(self.source, 'Transformer', 'Pooling')
-        pooling(
-            self.source,
-            pooling_mode_mean_tokens=True,
-            pooling_mode_cls_token=True,
-        )
-        with self.assertRaisesRegex(ValueError, 'pools by mean and cls|cls'):
+        mean, cls = 'pooling_mode_mean_tokens', 'pooling_mode_cls_token'
+        self.sentence(**{mean: True, cls: True})
+        with refused('unknown_public_pooling', 'mean', 'cls'):
             self.converted()
 
 

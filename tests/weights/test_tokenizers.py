@@ -2,11 +2,11 @@
 
 import functools
 import io
-import json
 import pathlib
 import random
 import re
 from pydoc_data import topics
+from typing import Any, NamedTuple
 from unittest import mock
 
 import sentencepiece
@@ -25,6 +25,7 @@ from infoword_tf.weights import (
     unigram,
 )
 from infoword_tf.weights.architectures import ARCHITECTURES
+from tests.refused import refused
 from tests.weights import folders
 
 NASTY = [
@@ -110,52 +111,192 @@ def parsed(model):
     return proto
 
 
+class Case(NamedTuple):
+    """A tokenizer as folders hold it.
+
+    Attributes:
+        kind: the model_type.
+        files: what a folder holds, by name.
+        size: tokens.
+        other: what the package tokenizers makes of them.
+        left_out: texts with one of these are of other ids there.
+        alone: files, each of which gives the same ids without the others.
+        layout: of special tokens around texts.
+    """
+
+    kind: str
+    files: dict[str, Any]
+    size: int
+    other: Any
+    left_out: str = '\0'
+    alone: tuple[str, ...] = ()
+    layout: str = 'bert'
+
+
+def of_sentencepiece(first, name, **settings):
+    """Returns a *.model of XLM-R's kind or of XLNet's."""
+    model = trained(first)
+    proto, files = parsed(model), {name: model}
+    if first == 'xlm-r':
+        # fairseq: one more than the model's, and 3 for the unknown.
+        processor = sentencepiece.SentencePieceProcessor(model_proto=model)
+
+        def other(texts):
+            return [
+                [i + 1 if i else 3 for i in row]
+                for row in processor.encode(texts)
+            ]
+
+        return Case(
+            'xlm-roberta', files, len(proto.pieces) + 2, other,
+            alone=('tokenizer.json',), layout='roberta',
+        )  # fmt: skip
+    before = [normalizers.Replace(quotes, '"') for quotes in ('``', "''")]
+    if not settings.get('keep_accents'):
+        before += [normalizers.NFKD(), normalizers.StripAccents()]
+    if settings.get('do_lower_case'):
+        before.append(normalizers.Lowercase())
+    public = functools.partial(theirs, rebuilt(proto, *before))
+    files['tokenizer_config.json'] = settings
+    # Theirs takes Hangul apart.
+    return Case('xlnet', files, len(proto.pieces), public, left_out='한')
+
+
+def of_pairs(kind):
+    """Returns vocab.json and merges.txt."""
+    names, merges = folders.PAIRS[kind]()
+    index = {piece: i for i, piece in enumerate(names)}
+    pairs = [tuple(merge.split()) for merge in merges]
+    if kind == 'openai-gpt':
+        other = tokenizers.Tokenizer(models.BPE(
+            index, pairs, unk_token='<unk>', end_of_word_suffix='</w>'
+        ))  # fmt: skip
+        other.normalizer = normalizers.BertNormalizer()
+        other.pre_tokenizer = pre_tokenizers.BertPreTokenizer()
+    else:
+        other = tokenizers.ByteLevelBPETokenizer(index, pairs)
+    return Case(
+        kind, {'vocab.json': index, 'merges.txt': '\n'.join(merges).encode()},
+        len(names), functools.partial(theirs, other),
+        alone=('tokenizer.json', 'vocab.json'),
+        layout=ARCHITECTURES[kind].layout,
+    )  # fmt: skip
+
+
+def of_wordpiece(**settings):
+    """Returns vocab.txt, and what BERT's class changes."""
+    learned = WordPieceTokenizer.learn(lines(), 400).vocabulary
+    learned = [*learned, 'É', 'é', '漢', '漢字', '##字']
+    learned = list(dict.fromkeys(learned))
+    other = tokenizers.BertWordPieceTokenizer(
+        {piece: i for i, piece in enumerate(learned)},
+        lowercase=settings.get('do_lower_case', True),
+        strip_accents=settings.get('strip_accents'),
+        handle_chinese_chars=settings.get('tokenize_chinese_chars', True),
+    )
+    held = {'vocab.txt': '\n'.join(learned).encode(),
+            'tokenizer_config.json': settings}  # fmt: skip
+    return Case(
+        'bert', held, len(learned), functools.partial(theirs, other),
+        alone=('tokenizer.json', 'vocab.txt'),
+    )  # fmt: skip
+
+
+CASES = {
+    'xlm-r': lambda: of_sentencepiece('xlm-r', 'sentencepiece.bpe.model'),
+    'xlnet': lambda: of_sentencepiece(
+        'xlnet', 'spiece.model', keep_accents=True
+    ),
+    'xlnet_lower': lambda: of_sentencepiece(
+        'xlnet', 'spiece.model', do_lower_case=True
+    ),
+    **{
+        kind: functools.partial(of_pairs, kind)
+        for kind in ('roberta', 'gpt2', 'openai-gpt', 'modernbert')
+    },
+    'bert': of_wordpiece,
+    'bert_cased': lambda: of_wordpiece(do_lower_case=False),
+    'bert_accents': lambda: of_wordpiece(strip_accents=False),
+    'bert_cased_bare': lambda: of_wordpiece(
+        do_lower_case=False, strip_accents=True
+    ),
+    'bert_chinese': lambda: of_wordpiece(tokenize_chinese_chars=False),
+}
+
+
+class EveryTokenizerTest(parameterized.TestCase):
+    """In, out, and in again, from each file that is enough."""
+
+    @parameterized.parameters(*CASES)
+    def test_ids_are_those_of_their_libraries(self, name):
+        case = CASES[name]()
+        folder = pathlib.Path(self.create_tempdir().full_path)
+        for file, content in case.files.items():
+            if isinstance(content, bytes):
+                (folder / file).write_bytes(content)
+            else:
+                files.write_json(folder / file, content)
+        texts = [*lines(), 'É é 漢字 a漢字']
+        texts = [text for text in texts if case.left_out not in text]
+        expected = case.other(texts)
+        read = tokenizer_reader.read(folder, case.size)
+        self.assertEqual(read.notes, [])
+
+        def check(actual):
+            for text, one, two in zip(texts, actual, expected, strict=True):
+                self.assertEqual(one, two, text)
+
+        check(ids(read.tokenizer, texts))
+        if not case.alone:
+            return
+        out = folder / 'out'
+        out.mkdir()
+        tokenizer_writer.write(
+            out, read.tokenizer, case.kind, 40, case.layout
+        )
+        written = tokenizers.Tokenizer.from_file(str(out / 'tokenizer.json'))
+        check(theirs(written, texts))
+        settings = files.read_json(out / 'tokenizer_config.json')
+        for key, value in case.files.get('tokenizer_config.json', {}).items():
+            self.assertEqual(settings[key], value)
+        if case.kind == 'roberta':  # <s> a </s> </s> b </s>
+            pair = written.encode('re', 're').ids
+            self.assertEqual([pair[i] for i in (0, 2, 3, 5)], [0, 2, 2, 2])
+        if case.kind == 'modernbert':  # its model takes no token_type_ids
+            self.assertEqual(
+                settings['model_input_names'], ['input_ids', 'attention_mask']
+            )
+        for path in out.glob('*.model'):
+            path.unlink()
+        for file in case.alone:
+            again = tokenizer_reader.read(out, case.size)
+            self.assertEqual(again.max_length, 40)
+            check(ids(again.tokenizer, texts))
+            self.assertEqual(
+                again.tokenizer.special_ids, read.tokenizer.special_ids
+            )
+            if case.kind == 'bert':
+                config = again.tokenizer.inner.config
+                self.assertEqual(config, read.tokenizer.config)
+            (out / file).unlink()
+
+
 class SentencePieceTest(parameterized.TestCase):
     def setUp(self):
         super().setUp()
         self.folder = pathlib.Path(self.create_tempdir().full_path)
 
-    def test_ids_of_xlm_r_are_shifted(self):
+    def test_specials_of_xlm_r(self):
         model = trained('xlm-r')
-        path = self.folder / 'sentencepiece.bpe.model'
-        path.write_bytes(model)
-        proto = parsed(model)
-        size = len(proto.pieces) + 2
+        (self.folder / 'sentencepiece.bpe.model').write_bytes(model)
+        size = len(parsed(model).pieces) + 2
         actual = tokenizer_reader.read(self.folder, size).tokenizer
-        processor = sentencepiece.SentencePieceProcessor(model_proto=model)
-        for text, row in zip(
-            lines(), ids(actual, lines()), strict=True
-        ):
-            # fairseq: one more than the model's, and 3 for the unknown.
-            expected = [i + 1 if i else 3 for i in processor.encode(text)]
-            self.assertEqual(row, expected, text)
         self.assertEqual(
             (actual.cls_id, actual.pad_id, actual.sep_id, actual.unk_id,
              actual.mask_id),
             (0, 1, 2, 3, size - 1),
         )  # fmt: skip
         self.assertEqual(unigram.unshifted(actual.model), model)
-
-    def test_what_goes_out_gives_the_same_ids(self):
-        (self.folder / 'sentencepiece.bpe.model').write_bytes(trained('xlm-r'))
-        size = len(parsed(trained('xlm-r')).pieces) + 2
-        read = tokenizer_reader.read(self.folder, size)
-        out = self.folder / 'out'
-        out.mkdir()
-        tokenizer_writer.write(
-            out, read.tokenizer, 'xlm-roberta', 40, 'roberta'
-        )
-        other = tokenizers.Tokenizer.from_file(str(out / 'tokenizer.json'))
-        self.assertEqual(
-            theirs(other, lines()), ids(read.tokenizer, lines())
-        )
-        # And in again, from tokenizer.json alone.
-        (out / 'sentencepiece.bpe.model').unlink()
-        again = tokenizer_reader.read(out, size)
-        self.assertEqual(again.max_length, 40)
-        self.assertEqual(
-            ids(again.tokenizer, lines()), ids(read.tokenizer, lines())
-        )
 
     def test_what_xlnet_changes_where_nothing_is_said(self):
         """Accents and quotes; a table of all characters takes seconds."""
@@ -174,103 +315,25 @@ class SentencePieceTest(parameterized.TestCase):
             {'strip_accents': True, 'lower_case': False, 'quotes': True},
         )
 
-    @parameterized.parameters({'do_lower_case': True}, {'keep_accents': True})
-    def test_xlnet_changes_text_first(self, **settings):
-        model = trained('xlnet')
-        (self.folder / 'spiece.model').write_bytes(model)
-        files.write_json(self.folder / 'tokenizer_config.json', settings)
-        proto = parsed(model)
-        actual = tokenizer_reader.read(self.folder, len(proto.pieces)).tokenizer
-        before = [
-            normalizers.Replace(quotes, '"') for quotes in ('``', "''")
-        ]
-        if not settings.get('keep_accents'):
-            before += [normalizers.NFKD(), normalizers.StripAccents()]
-        if settings.get('do_lower_case'):
-            before.append(normalizers.Lowercase())
-        other = rebuilt(proto, *before)
-        # Theirs takes Hangul apart.
-        texts = [text for text in lines() if '한' not in text]
-        for text, row, expected in zip(
-            texts, ids(actual, texts), theirs(other, texts), strict=True
-        ):
-            self.assertEqual(row, expected, text)
-
     def test_other_orders_are_refused(self):
-        with self.assertRaisesRegex(ValueError, 'not with <unk>, <s> and'):
+        with refused('unigram_other_specials', '<unk>, <s>'):
             unigram.shifted(folded(), 'x')
 
-    def test_what_cannot_be_kept(self):
-        public = folders.unigram()
-        public['normalizer'] = {'type': 'NFD'}
+    @parameterized.parameters(
+        ({'normalizer': {'type': 'NFD'}}, 0, 'unigram_normalizes', 'NFD'),
+        ({'pre_tokenizer': {'type': 'ByteLevel'}}, 0, 'unigram_splits',
+         'ByteLevel'),
+        ({'pre_tokenizer': None}, 0, 'unigram_unmarked_words'),
+        ({}, 1, 'more_tokens_than_embeddings', 60, 59),
+    )  # fmt: skip
+    def test_what_cannot_be_kept(self, changed, fewer, id, *values):
+        public = folders.unigram() | changed
         files.write_json(self.folder / 'tokenizer.json', public)
-        with self.assertRaisesRegex(ValueError, 'normalises by NFD'):
-            tokenizer_reader.read(self.folder, folders.V)
-        public['normalizer'] = None
-        public['pre_tokenizer'] = {'type': 'ByteLevel'}
-        files.write_json(self.folder / 'tokenizer.json', public)
-        with self.assertRaisesRegex(ValueError, 'splits by ByteLevel'):
-            tokenizer_reader.read(self.folder, folders.V)
-        public['pre_tokenizer'] = None
-        files.write_json(self.folder / 'tokenizer.json', public)
-        with self.assertRaisesRegex(ValueError, 'does not mark words'):
-            tokenizer_reader.read(self.folder, folders.V)
-        files.write_json(self.folder / 'tokenizer.json', folders.unigram())
-        with self.assertRaisesRegex(ValueError, '60 tokens.*59 embeddings'):
-            tokenizer_reader.read(self.folder, folders.V - 1)
+        with refused(id, *values):
+            tokenizer_reader.read(self.folder, folders.V - fewer)
 
 
 class PairsTest(parameterized.TestCase):
-    @parameterized.parameters('roberta', 'gpt2', 'openai-gpt', 'modernbert')
-    def test_in_and_out(self, kind):
-        """From vocab.json and merges.txt, and from tokenizer.json alone."""
-        folder = pathlib.Path(self.create_tempdir().full_path)
-        names, merges = folders.PAIRS[kind]()
-        index = {piece: i for i, piece in enumerate(names)}
-        files.write_json(folder / 'vocab.json', index)
-        (folder / 'merges.txt').write_text('\n'.join(merges))
-        read = tokenizer_reader.read(folder, len(names))
-        self.assertEqual(read.notes, [])
-        if kind == 'openai-gpt':
-            other = tokenizers.Tokenizer(
-                models.BPE(
-                    index,
-                    [tuple(merge.split()) for merge in merges],
-                    unk_token='<unk>',
-                    end_of_word_suffix='</w>',
-                )
-            )
-            other.normalizer = normalizers.BertNormalizer()
-            other.pre_tokenizer = pre_tokenizers.BertPreTokenizer()
-        else:
-            other = tokenizers.ByteLevelBPETokenizer(
-                str(folder / 'vocab.json'), str(folder / 'merges.txt')
-            )
-        expected = theirs(other, lines())
-        self.assertEqual(ids(read.tokenizer, lines()), expected)
-        out = folder / 'out'
-        out.mkdir()
-        layout = ARCHITECTURES[kind].layout
-        tokenizer_writer.write(out, read.tokenizer, kind, 40, layout)
-        written = tokenizers.Tokenizer.from_file(str(out / 'tokenizer.json'))
-        self.assertEqual(theirs(written, lines()), expected)
-        if kind == 'roberta':  # <s> a </s> </s> b </s>
-            pair = written.encode('re', 're').ids
-            self.assertEqual([pair[i] for i in (0, 2, 3, 5)], [0, 2, 2, 2])
-        if kind == 'modernbert':  # its model takes no token_type_ids
-            settings = files.read_json(out / 'tokenizer_config.json')
-            self.assertEqual(
-                settings['model_input_names'], ['input_ids', 'attention_mask']
-            )
-        for name in 'tokenizer.json', 'vocab.json':
-            again = tokenizer_reader.read(out, len(names))
-            self.assertEqual(again.max_length, 40)
-            self.assertEqual(ids(again.tokenizer, lines()), expected)
-            self.assertEqual(
-                again.tokenizer.special_ids, read.tokenizer.special_ids
-            )
-            (out / name).unlink()
-
     def test_a_longer_table_and_added_pieces(self):
         folder = pathlib.Path(self.create_tempdir().full_path)
         names, merges = folders.byte_pairs()
@@ -309,47 +372,6 @@ def folded():
     proto = parsed(trained('xlm-r'))
     proto.pieces[1].piece = '<cls>'
     return proto.SerializeToString()
-
-
-class WordPieceTest(parameterized.TestCase):
-    @parameterized.parameters(
-        {},
-        {'do_lower_case': False},
-        {'strip_accents': False},
-        {'do_lower_case': False, 'strip_accents': True},
-        {'tokenize_chinese_chars': False},
-    )
-    def test_options_come_along_and_go_out(self, **settings):
-        folder = pathlib.Path(self.create_tempdir().full_path)
-        learned = WordPieceTokenizer.learn(lines(), 400).vocabulary
-        learned = [*learned, 'É', 'é', '漢', '漢字', '##字']
-        learned = list(dict.fromkeys(learned))
-        (folder / 'vocab.txt').write_text('\n'.join(learned))
-        files.write_json(folder / 'tokenizer_config.json', settings)
-        read = tokenizer_reader.read(folder, len(learned))
-        other = tokenizers.BertWordPieceTokenizer(
-            str(folder / 'vocab.txt'),
-            lowercase=settings.get('do_lower_case', True),
-            strip_accents=settings.get('strip_accents'),
-            handle_chinese_chars=settings.get('tokenize_chinese_chars', True),
-        )
-        texts = [*lines(), 'É é 漢字 a漢字']
-        self.assertEqual(
-            ids(read.tokenizer, texts), theirs(other, texts)
-        )
-        out = folder / 'out'
-        out.mkdir()
-        tokenizer_writer.write(out, read.tokenizer, 'bert', 64, 'bert')
-        written = json.loads((out / 'tokenizer_config.json').read_text())
-        for name, value in settings.items():
-            self.assertEqual(written[name], value)
-        again = tokenizer_reader.read(out, len(learned))
-        self.assertEqual(ids(again.tokenizer, texts), theirs(other, texts))
-        (out / 'tokenizer.json').unlink()
-        again = tokenizer_reader.read(out, len(learned))
-        self.assertEqual(ids(again.tokenizer, texts), theirs(other, texts))
-        self.assertEqual(again.tokenizer.inner.config, read.tokenizer.config)
-
 
 
 if __name__ == '__main__':

@@ -1,0 +1,570 @@
+"""All commands in a folder of small files: what they refuse, what they leave.
+
+A line is (flags, id, *values): the id of the error, None where another room
+raises it, and what the complaint names. All run in a folder of small files.
+What EARLY holds is said before TensorFlow is imported.
+"""
+
+import contextlib
+import importlib
+import json
+import subprocess
+import sys
+from typing import NamedTuple
+
+import pyarrow
+from absl.testing import absltest
+from pyarrow import parquet
+
+from infoword_tf.config import Config
+from tests import places
+from tests.export import workdirs
+from tests.runs import ROOT
+from tests.tasks import command, finetuning, squad_files
+from tests.tasks.test_typed import answer
+
+LABELS = ('class', 'loop', 'text')
+FINE = ' '.join(finetuning.SMALL) + ' --init={init}'
+TABLES = ' --train=train.tsv --dev=dev.tsv'
+TAUGHT = ' '.join(finetuning.SMALL) + ' --teacher={teacher} --steps=1'
+# By name a command and its flags; those of a line come later, and win.
+COMMANDS = {
+    'classify': FINE + TABLES,
+    'glue': FINE + ' --task=rte --data_dir=glue',
+    'squad': FINE + ' --train=squad.json --dev=squad.json --seq_len=40',
+    'distill': TAUGHT + ' --layers=2' + TABLES,
+    'distill embed': '--task=embed --teacher={embedder} --steps=1 '
+                     '--corpus=lines:text.txt --heldout=heldout.txt',
+    'distill parallel': '--task=embed --teacher={embedder} --steps=1 '
+                        '--parallel=deu-eng.tsv --vocab_size=120 '
+                        '--heldout_parallel=deu-eng-held.tsv '
+                        '--tokenizer=sentencepiece',
+    'flow': '--init={shared} --corpus=text:text.txt --heldout=heldout.txt '
+            '--pooling=first_last',
+    'lm': '--init={gpt} --corpus=lines:text.txt --heldout=heldout.txt',
+    'mine': '--init={shared} --pairs=pairs.csv',
+    'probe': '--init={shared} --train=topics.csv --text=body --label=topic',
+    'retrieval': '',
+    'sts': '--init={shared} --data=sts.tsv',
+    'tatoeba': '--init={shared} --data_dir=pairs',
+    'whiten': '--init={shared} --corpus=text:text.txt',
+    'words': '--vectors=vectors.txt --data_dir=words',
+}  # fmt: skip
+NEEDED = {
+    'classify': 'init train dev workdir', 'glue': 'data_dir init workdir',
+    'squad': 'train dev workdir', 'distill': 'teacher dev workdir',
+    'distill embed': 'corpus', 'lm': 'init corpus workdir',
+    'words': 'workdir', 'flow': 'init', 'whiten': 'init', 'tatoeba': 'data_dir',
+    'mine': 'init', 'probe': 'train',
+}  # fmt: skip
+XNLI = 'language\tgold_label\tparse\tsentence1\tsentence2\tmatch\n' + ''.join(
+    f'{language}\t{label}\t(ROOT\t{a}\t{b}\tTrue\n'
+    for language, label, a, b in (
+        ('fr', 'neutral', 'Il fait froid.', "L'hiver est là."),
+        ('de', 'neutral', 'Es ist "kalt.', 'Es ist Winter.'),
+        ('fr', 'contradiction', 'Elle dort.', 'Elle court.'),
+        ('de', 'contradiction', 'Sie schläft.', 'Sie rennt.'),
+    )
+)
+GLUE = 'index\tsentence1\tsentence2\tlabel\n'
+FILES = {
+    'a.csv': 'text,label\nx,1\ny,0\n',
+    'one.tsv': 'text\tlabel\na\tx\nb\tx\n',
+    'new.tsv': 'text\tlabel\na\tclass\nb\tnew\n',
+    'hole.tsv': 'text\tlabel\na\tx\nb\t \n',
+    'empty.tsv': '', 'no_rows.tsv': 'text\tlabel\n',
+    'three.tsv': 'text\tlabel\na\tx\tz\n',
+    'nan.tsv': 'text\tlabel\na\t1\nb\tnan\n',
+    'texts.csv': 'id,text\n\n0,"a text"\n',
+    'rows.csv': 'text,1;label\na,2;x\nb,3;x\n',
+    'headless.tsv': 'a text of some words\tloop\nanother\tclass\n',
+    'xnli.tsv': XNLI,
+    'contra.tsv': XNLI.replace('contradiction', 'contra'),
+    'test-de.tsv': 'Es ist kalt.\tEs ist Winter.\tneutral\n'
+                   'Sie schläft.\tSie rennt.\tcontra\n' * 2,
+    'test-fr.tsv': 'Elle dort.\tElle court.\tcontra\n',
+    'bare-de.tsv': 'Sie schläft.\tSie rennt.\n',
+    'hole_by.tsv': 'language\tsentence1\tsentence2\tgold_label\n'
+                   'de\ta\tb\tneutral\n \tb\tc\tneutral\n',
+    'no_label.tsv': 'match\tsentence1\tsentence2\nTrue\ta\tb\n',
+    'sets.jsonl': '{"text": "a", "of": ["class", "loop"]}\n'
+                  '{"text": "b", "of": ["text"]}\n' * 8,
+    'other.jsonl': '{"text": "a", "of": ["class"]}\n'
+                   '{"text": "b", "of": ["odd"]}\n',
+    'lacking.jsonl': '{"text": "a", "of": ["class"]}\n'
+                     '{"text": "b", "of": ["loop"]}\n' * 8,
+    'plain.jsonl': '{"text": "a", "of": "class"}\n',
+    'choices.tsv': 'body\tclass\tloop\ttext\tlabel\n' + ''.join(
+        f'a\tb\tc\td\t{LABELS[i % 3]}\n' for i in range(9)),
+    'glue/RTE/train.tsv': GLUE + '0\ta\tb\tentailment\n' * 8,
+    'glue/RTE/dev.tsv': GLUE + '0\ta\tb\tentailment\n' * 8,
+    'glue/STS-B/train.tsv': GLUE.replace('label', 'score') + '0\ta\tb\t1\n' * 9,
+    'glue/STS-B/dev.tsv': GLUE.replace('label', 'score') + '0\ta\tb\t1\n' * 9,
+    'maybe/RTE/train.tsv': GLUE + '0\ta\tb\tentailment\n' * 2,
+    'maybe/RTE/dev.tsv': GLUE + '0\ta\tb\tentailment\n0\ta\tb\tmaybe\n',
+    'few/CoLA/train.tsv': 'x\t0\t\ta\n' * 8,
+    'few/CoLA/dev.tsv': 'x\t0\t\ta\nx\t1\t\tb\n' * 4,
+    'single/RTE/train.tsv': 'index\tsentence1\tlabel\n0\ta\tentailment\n',
+    'text.txt': 'Names refer to objects. More text here.\n\n' * 9,
+    'heldout.txt': 'Lists can be changed. Loops end.\n',
+    'same.txt': 'Names refer to objects.\n',
+    'blank.txt': '\n\n',
+    'one.txt': 'One document alone, no other.\n' * 9,
+    'two.txt': 'One document alone, no other.\n' * 9,
+    'deu-eng.tsv': 'the dog sleeps\tder Hund schläft\n'
+                   'the cat eats\tdie Katze isst\n' * 8,
+    'deu-eng-held.tsv': 'the man sings\tder Mann singt\n',
+    'pairs.csv': 'a,b\nx,y\n',
+    'topics.csv': 'body,topic\n' + 'a,x\nb,y\n' * 5,
+    'one_topic.csv': 'body,topic\n' + 'a,x\n' * 5,
+    'few.csv': 'body,topic\n' + 'a,x\nb,y\n' * 4 + 'a,x\n',
+    'topic_z.csv': 'body,topic\na,x\nb,z\n',
+    'empty/x': '', 'trec/train_5500.label': 'DESC:def What ?\n',
+    'trec/TREC_10.label': 'DESC:def What ?\n',
+    'beir/corpus.jsonl': '{"_id": "a", "text": "x"}\n'
+                         '{"_id": "b", "text": "y"}\n',
+    'beir/queries.jsonl': '{"_id": "q1", "text": "x"}\n'
+                          '{"_id": "q2", "text": "y"}\n',
+    'beir/qrels/test.tsv': 'q1\ta\t2\nq2\tb\t1\n',
+    'queries.jsonl': '{"_id": "q1", "text": "x"}\n',
+    'no.trec': '', 'q4.trec': 'q4 Q0 a 1 1 t\n',
+    'model/config.json': '{}',
+    'sts.tsv': ''.join(f'm\tx\t2012\t{i}\t{i}\ta {i}\tb {i}\n'
+                       for i in range(5)),
+    'sets/STS/STSBenchmark/sts-test.csv': 'x', 'sets/sts-test.csv': 'x',
+    'pairs/tatoeba.deu-eng.deu': 'Ja\nNein\n',
+    'pairs/tatoeba.deu-eng.eng': 'Yes\nNo\n',
+    'pairs/tatoeba.fra-eng.fra': 'Oui\nNon\n',
+    'pairs/tatoeba.fra-eng.eng': 'Yes\nNo\n',
+    'vectors.txt': '2 2\nup 0 1\nright 1 0\n',
+    'words/pairs.txt': 'up\tright\t1\n',
+    'twice/pairs.txt': '', 'twice/pairs.tsv': '',
+    'unknown/pairs.txt': 'left\tdown\t1\n',
+}  # fmt: skip
+for number, line in enumerate((
+    'q1 Q0 a 1 1', 'q1 Q0 a b 1 1 t', 'q1 Q0 a 1 high t', 'q1 Q0 a 1 nan t',
+    'q1 Q0 a 1 1e39 t', 'q1 Q0 b 2 0 t',
+)):  # fmt: skip
+    FILES[f'{number}.trec'] = f'q1 Q0 b 1 1 t\n{line}\n'
+
+XNLI_FLAGS = ('--batch_size=2 --text=sentence1 --pair=sentence2 '
+              '--label=gold_label --train={0} --dev={0} ')  # fmt: skip
+NAMED = XNLI_FLAGS.format('xnli.tsv')
+CONTRA = XNLI_FLAGS.format('contra.tsv')
+BARE = XNLI_FLAGS.format('test-de.tsv') + (
+    '--columns=sentence1,sentence2,gold_label '
+)
+SETS = '--label=of --train={} --dev={} '
+BOTH = SETS.format('sets.jsonl', 'sets.jsonl')
+SAME = '--train={0} --dev={0} '
+RUN = '--data_dir=beir --run='
+NO_RUN = 'nowhere has no config.json: it is not the workdir'
+
+EARLY = {
+    'classify': [
+        ('--init=nowhere', None, NO_RUN),
+        ('--freeze --init=', None, '--init is missing'),
+        ('--objectives=mlm', 'sum_without_task', '=mlm', 'classify', 'label:1'),
+        ('--objectives=label:0,mlm:1', 'sum_without_task', 'label:1'),
+        ('--metric=f1', 'unknown_metric', '=f1', 'accuracy, matthews'),
+        ('--label.texts=both_ways', 'table_without_pair', 'train.tsv'),
+        ('--label.texts=choices', 'table_without_choices', 'train.tsv'),
+        ('--choices=text', 'single_choice', '=text'),
+        ('--choices=text,label --pair=text', 'choices_with_pair', '--regress'),
+        ('--text=body', None, 'train.tsv', "'body'", 'text, label'),
+        ('--pair=other', None, "'other'"),
+        ('--regress', None, 'train.tsv, line 2', "'class'"),
+        ('--score.pooler=tanh', None, '--score.pooler'),
+        ('--test=none.tsv', None, 'none.tsv', 'no such file'),
+        ('--predict=none.tsv', None, 'none.tsv', 'no such file'),
+        # Tables.
+        ('--train=no.csv', None, 'no.csv'),
+        ('--train=one.tsv', None, 'one.tsv', "'x'"),
+        ('--dev=new.tsv', None, 'new.tsv, line 3', "'new'", 'class, loop'),
+        ('--train=hole.tsv', None, 'hole.tsv, line 3', 'label'),
+        ('--train=empty.tsv', None, 'empty.tsv is empty'),
+        ('--dev=empty.tsv', None, 'empty.tsv is empty'),
+        ('--train=no_rows.tsv', None, 'no_rows.tsv'),
+        ('--train=three.tsv', None, 'three.tsv, line 2', '3 cell'),
+        ('--regress ' + SAME.format('nan.tsv'), None, 'nan.tsv, line 3',
+         "'nan'"),
+        ('--train=lists.parquet', None, 'lists.parquet', "'text'"),
+        ('--text=text,1 --delimiter=; ' + SAME.format('rows.csv'), None,
+         'rows.csv', "'x'"),
+        ('--text=text,1 --train=rows.csv', None, 'rows.csv', "'text,1'",
+         'text, 1;label'),
+        ('--dev=headless.tsv', 'first_line_is_row', 'headless.tsv', "'text'",
+         'a text of some words, loop', '--columns=NAME,NAME'),
+        # Further tables, before anything is trained.
+        ('--test=new.tsv', None, 'new.tsv, line 3', "'new'", 'class'),
+        ('--test=texts.csv', None, 'texts.csv', "'label'", 'id, text'),
+        ('--pair=label --predict=texts.csv', None, 'texts.csv', "'label'"),
+        # Groups of them.
+        (NAMED + '--test=xnli.tsv --test_by=tongue', None, 'xnli.tsv',
+         "'tongue'", 'language, gold_label'),
+        (NAMED + '--test=no_label.tsv --test_by=match', None, 'no_label.tsv',
+         "'gold_label'"),
+        (NAMED + '--test=xnli.tsv --test_by=language --test_only=de,sw',
+         'unknown_test_group', "'sw'", 'xnli.tsv', 'fr, de'),
+        (BARE + '--test=test-*.tsv --test_only=sw', 'unknown_test_group',
+         "'sw'", 'test-*.tsv', 'de, fr'),
+        (NAMED + '--test=train-*.tsv', None, 'train-'),
+        (NAMED + '--test=test-*.tsv --test_by=language', 'test_two_stars',
+         'leave out --test_by'),
+        (NAMED + '--test=*-*.tsv', 'test_two_stars', 'other wildcards'),
+        (NAMED + '--test=xnli.tsv --test_only=de', 'test_only_one_group',
+         '--test_only=de'),
+        (NAMED + '--test_by=language', 'flag_without_test', '--test_by'),
+        (BARE + '--test=bare-*.tsv', None, 'bare-de.tsv, line 1', '2 cell',
+         '3 columns'),
+        (NAMED + '--test=hole_by.tsv --test_by=language', None,
+         'hole_by.tsv, line 3', 'language'),
+        (CONTRA + '--test=xnli.tsv --test_by=language', None, 'line 4',
+         "'contradiction'", 'neutral', 'contra'),
+        # Several labels.
+        (SETS.format('sets.jsonl', 'other.jsonl'), None, 'other.jsonl, line 2',
+         "'odd'"),
+        (SETS.format('lacking.jsonl', 'sets.jsonl'), None, "'text'",
+         'class, loop'),
+        (BOTH + '--dev=dev.tsv --label=label', None, "'label'"),
+        (BOTH + '--regress', None, 'score'),
+        (BOTH + '--label_columns=text,loop,class --regress',
+         'label_columns_with_choices', '--choices'),
+        (BOTH + '--label_columns=text,loop,class', None, "'loop'"),
+        (BOTH + '--label_columns=a,b,a', 'label_column_twice', 'a,b,a'),
+        (BOTH + '--metric=accuracy', 'unknown_metric', 'f1_micro'),
+        (BOTH + '--examples=1', 'class_without_example', '1 examples'),
+        (SETS.format('sets.jsonl', 'plain.jsonl'), 'labels_and_sets',
+         'plain.jsonl', 'one label'),
+    ],
+    'glue': [
+        ('--task=cola', None, 'CoLA/train.tsv', '--data_dir'),
+        ('--task=sts-b --objectives=label', 'sum_without_task', 'sts-b',
+         'score:1'),
+        ('--task=sts-b --label.pooler=tanh', None, '--label.pooler'),
+        ('--data_dir=maybe', None, 'RTE/dev.tsv, line 3', "'maybe'"),
+        ('--data_dir=single', None, 'RTE/train.tsv', "'sentence2'"),
+        ('--data_dir=empty', None, 'empty'),
+        ('--task=cola --data_dir=few', 'class_without_example',
+         "CoLA/train.tsv: none of the 8 examples is 'acceptable'"),
+        ('--init=nowhere', None, NO_RUN),
+    ],
+    'squad': [
+        ('--dev=nowhere.json', None, 'nowhere.json', 'no such file'),
+    ],
+    'distill': [
+        ('--teacher=nowhere', None, NO_RUN),
+        ('--train=', 'no_examples_named', '--task'),
+        ('--task=rte', 'no_examples_named', '--train'),
+        ('--beta=nan', None, '--beta=nan'),
+        ('--objectives=label', None, '--objectives', '--alpha'),
+        ('--train= --dev= --task=sts-b --temperature=2',
+         'temperature_of_numbers', '--task=sts-b'),
+        ('--regress --label=text', None, 'score'),
+        ('--regress --temperature=2', 'temperature_of_numbers', '--regress'),
+    ],
+    'distill embed': [
+        ('--teacher=nowhere', None, NO_RUN),
+        ('--teacher=empty', None, 'has no config.json'),
+        ('--width=16', None, '--student=layers has no --width'),
+        ('--student=lookup --layers=2', None, '=lookup has no --layers'),
+        ('--student=lookup --init={embedder}', 'lookup_with_init', '--teacher'),
+        ('--alpha=0.5', None, '--alpha', '--task=embed'),
+        ('--sweep=pkd', None, '--sweep'),
+        ('--objectives=mlm', 'row_reads_no_teacher', 'mlm', 'embed'),
+        ('--heldout=text.txt', None, 'match both'),
+        ('--task=rte --student=lookup', None, '--student', '--task=embed'),
+        ('--heldout=', None, '--heldout=GLOB'),
+        ('--corpus=text:one.txt --heldout=', 'split_without_sentence',
+         'text:one.txt', 'train'),
+        ('--teacher_language=en', None, '--teacher_language', '--parallel'),
+        ('--drop_equal', None, '--drop_equal', '--parallel'),
+    ],
+    'distill parallel': [
+        ('--teacher_language=fr', 'unknown_teacher_language', '=fr', 'de-en'),
+        ('--heldout=x', 'heldout_without_corpus', '--heldout_parallel'),
+        ('--task=rte', None, '--parallel', '--task=embed'),
+        ('--vocab=x.model', None, '--vocab_size=120'),
+    ],
+    'flow': [
+        ('--init=nowhere', None, NO_RUN),
+        ('--workdir=model', 'workdir_holds_files', '--workdir=model'),
+    ],
+    'lm': [
+        ('--workdir=model', None, 'holds a model'),
+        ('--init=nowhere --corpus=text:one.txt --heldout=one.txt', None,
+         'one.txt'),
+    ],
+    'mine': [
+        ('--init=nowhere', None, NO_RUN),
+        ('--rescore={gpt}', 'rescore_cannot_judge', 'its rows: gpt'),
+    ],
+    'probe': [
+        ('--init=', 'init_or_model'),
+        ('--init= --model=m --pooling=cls', 'flag_of_init', '--pooling'),
+        ('--train=MR', None, '--train=MR', 'no such file or folder'),
+        ('--train=empty', None, '--train=empty', 'NAME.pos'),
+        ('--train=trec --dev=a.csv', 'dev_with_folder', '--train=trec'),
+        ('--dev=no.csv', None, 'no.csv', 'no such file'),
+        ('--label=kind', None, "'kind'"),
+        ('--train=one_topic.csv', None, "'x'"),
+        ('--dev=topic_z.csv', None, 'topic_z.csv, line 3', "'z'", 'x, y'),
+        ('--train=few.csv --dev=topics.csv', 'fewer_than_folds',
+         'few.csv: 4 of 9', "'y'", '5-fold'),
+        ('', 'fewer_than_folds', 'topics.csv: 5 of 10', "'x'", '10-fold'),
+    ],
+    'retrieval': [
+        ('--corpus=pydocs --workdir= --init=a', None, '--workdir is missing'),
+        ('--corpus=pydocs', 'no_model_named', '--init', '--model', '--run'),
+        ('--init=b', 'corpus_or_folder', '--corpus', '--data_dir'),
+        ('--init=b --corpus=c --data_dir=d', 'corpus_or_folder', '--corpus'),
+        ('--init=b --data_dir=d --heldout=c', None, '--heldout', '--corpus'),
+        ('--init=b --corpus=c --split=d', None, '--split', '--data_dir'),
+        ('--init=b --corpus=c --queries=d', None, '--queries', '--data_dir'),
+        ('--model=b --corpus=c --seed=1', None, '--seed', '--init'),
+        ('--init=b --corpus=wiki', None, 'one of pydocs, text'),
+        ('--init=b --data_dir=/nowhere', None, 'is no BEIR folder'),
+        ('--init=b --data_dir=empty', None, 'empty is no BEIR folder'),
+        ('--run=b --init=c --corpus=d', None, 'leave out --init'),
+        ('--run=b --model=c --corpus=d', None, 'leave out --model'),
+        ('--run=b --batch_size=2 --corpus=d', None, 'nothing is search'),
+        ('--run=b --seed=2 --corpus=d', None, '--seed', '--init'),
+        ('--run=b --vectors=y --corpus=d', None, 'leave out --vectors'),
+        ('--init=a --corpus=pydocs --workdir=model', None, 'name another'),
+        ('--run=none.trec --corpus=text:one.txt --heldout=heldout.txt', None,
+         '--run=none.trec', 'no such file'),
+        ('--init={shared} --corpus=text:one.txt --heldout=two.txt',
+         'corpus_without_queries', '--corpus=text:one.txt', '--heldout'),
+        (RUN + '0.trec', 'trec_bad_line', '0.trec, line 2', 'q1 Q0 a 1 1'),
+        (RUN + '1.trec', 'trec_bad_line', 'line 2', 'q1 Q0 a b 1 1 t'),
+        (RUN + '2.trec', 'trec_bad_line', 'line 2', 'q1 Q0 a 1 high t'),
+        (RUN + '3.trec', 'trec_bad_score', 'line 2', 'nan'),
+        (RUN + '4.trec', 'trec_bad_score', 'line 2', '1e39'),
+        (RUN + '5.trec', 'trec_document_twice', 'line 2', "'b'", "'q1'"),
+        (RUN + 'no.trec', 'trec_other_queries', 'beir (test)'),
+        (RUN + 'q4.trec', 'trec_other_queries', 'beir (test)'),
+        ('--init=a --data_dir=beir --queries=queries.jsonl',
+         'beir_unknown_query', 'test.tsv, line 2', "'q2'", 'queries.jsonl'),
+        ('--init=a --data_dir=beir --queries=none.jsonl', None,
+         '--queries=none.jsonl', 'no such file'),
+    ],
+    'sts': [
+        ('--init=', 'init_or_model'),
+        ('--data=no.json', None, 'no.json', 'no such file'),
+        ('--data=sets', 'sts_set_twice', 'STS-B', 'sts-test.csv'),
+    ],
+    'tatoeba': [
+        ('--init=', 'init_or_model'),
+        ('--init= --model=m --layer=0', 'flag_of_init', '--layer'),
+        ('--init= --model=m --pooling=cls', 'flag_of_init', '--pooling'),
+        ('--neighbours=3', 'neighbours_of_cosine', '=3', '--score=margin'),
+        ('--languages=deu,tur', 'bitext_lacks_language', 'tur', 'deu, fra'),
+        ('--data_dir=none', None, 'no such folder'),
+        ('--data_dir=empty', 'no_translations_into_english', 'empty',
+         'tatoeba.deu-eng.deu and tatoeba.deu-eng.eng'),
+        ('--workdir={shared}', None, 'holds a model'),
+        ('--init=nowhere', None, NO_RUN),
+    ],
+    'whiten': [
+        ('--init=nowhere', None, NO_RUN),
+        ('--workdir=model', 'workdir_holds_files', '--workdir=model'),
+    ],
+    'words': [
+        ('--vectors=', 'init_or_vectors'),
+        ('--data_dir=empty', 'words_no_files', '--data_dir=empty', '*.txt'),
+        ('--data_dir=twice', 'words_test_twice', "'pairs'"),
+        ('--data_dir=unknown', 'words_all_unknown', 'pairs', 'the 2'),
+    ],
+}  # fmt: skip
+LATE = {
+    'classify': [
+        ('--objectives=label:1,score:1', None, 'score', 'labelled for label'),
+        ('--learning_rate=nan', None, '--learning_rate=nan'),
+        ('--batch_size=27', None, '26 examples', 'takes 27', '--batch_size'),
+    ],
+    'squad': [
+        ('--init=', None, '--init is missing'),
+        ('--train=squad2.json', 'squad_unanswered', 'squad2.json, data[0]',
+         '--version2'),
+        ('--objectives=mlm', 'sum_without_task', 'squad', 'span'),
+    ],
+    'distill': [
+        ('--extra=no.tsv', None, 'no.tsv', 'no such file'),
+        ('--layers=5', 'student_too_deep', '--layers=5', '--init=', 'has 4'),
+        ('--layers=1', 'patience_of_layers', '--patience=last', '1 layers'),
+        ('--teacher={init}', 'teacher_without_labels', '--teacher='),
+        ('--teacher={two}', 'teacher_of_other_labels', 'class, text,',
+         'class, loop, text'),
+        ('--teacher={turned}', 'teacher_of_other_labels', 'text, loop, class'),
+        ('--teacher={numbers}', 'teacher_of_other_row', 'for score',
+         'of label'),
+        ('--label.texts=choices', 'teacher_other_setting',
+         '--label.texts=joined', 'choices'),
+        ('--text=body --choices=class,loop,text '
+         + SAME.format('choices.tsv'), 'teacher_other_setting',
+         '--label.texts=joined', 'choices'),
+        ('--seq_len=65', 'seq_len_over_teacher', '64 positions'),
+        ('--init={words}', 'teacher_other_vocabulary', '--teacher='),
+        ('--init={deep} --layers=5', 'patience_of_layers', '5 layers', 'of 4'),
+    ],
+    'distill embed': [
+        ('--teacher={cut}', 'teacher_without_vectors', 'pooling weig'),
+        ('--student=lookup --width=65', 'student_too_wide', '--width=65'),
+        ('--layers=5', 'student_too_deep', '--layers=5', '--init='),
+    ],
+    'flow': [('--levels=9', None, '9 levels', '64 numbers')],
+    'lm': [
+        ('--heldout=blank.txt', None, '1 file'),
+        ('--seq_len=65', 'lm_seq_len_over_positions', '--seq_len=65', '64'),
+        ('--init={init}', 'scores_no_token', 'mlm'),
+        ('--memory_length=8', 'lm_encoder_without_memory', '=8', 'transformer'),
+    ],
+    'sts': [('--dims=99', 'dims_over_width', '--dims=99', '64')],
+    'probe': [('--dims=99 --dev=topics.csv', 'dims_over_width', '64')],
+    'retrieval': [
+        ('--init={shared} --data_dir=beir --dims=99', 'dims_over_width', '64'),
+    ],
+    'tatoeba': [
+        ('--layer=2', 'no_such_layer', '--layer=2', 'embeddings) to 1'),
+        ('--pooling=median', None, "'median'", 'cls'),
+        ('--dims=99', 'dims_over_width', '--dims=99', '64'),
+    ],
+    'whiten': [('--dims=9999', 'dims_over_init', '--dims=9999', '64')],
+}  # fmt: skip
+
+
+def setUpModule():
+    global FOLDER, WORKDIRS
+    FOLDER = places.make()
+    for name, text in FILES.items():
+        path = FOLDER / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text)
+    table = pyarrow.table({'text': [['a'], ['b']], 'label': ['x', 'y']})
+    parquet.write_table(table, FOLDER / 'lists.parquet')
+    rows = finetuning.sentences()
+    finetuning.write(FOLDER / 'train.tsv', ('text', 'label'), rows[:26])
+    finetuning.write(FOLDER / 'dev.tsv', ('text', 'label'), rows[50:75])
+    for name, more in (('squad', ()), ('squad2', ({'is_impossible': True},))):
+        squad_files.write(FOLDER / f'{name}.json', (
+            'the cat saw the dog', squad_files.asked('the cat saw', 'cat'),
+            *(squad_files.question('n', 'why', **x) for x in more),
+        ))  # fmt: skip
+
+    def make(name, rows=('mlm',), labels=(), **more):
+        settings = {'label.classes': len(labels)} if 'label' in rows else {}
+        folder = workdirs.write(
+            FOLDER / 'runs' / name, rows=rows, settings=settings, **more
+        )
+        Config.read(folder).replace(labels=labels).write(folder)
+        return folder
+
+    tuned = {'pooling': 'cls', 'layers': 4}
+    WORKDIRS = {
+        'init': finetuning.init(),
+        'shared': workdirs.shared(),
+        'gpt': make('gpt', ('gpt',)),
+        'teacher': make('teacher', ('label',), LABELS, **tuned),
+        'two': make('two', ('label',), LABELS[::2], **tuned),
+        'turned': make('turned', ('label',), LABELS[::-1], **tuned),
+        'numbers': make('numbers', ('score',), **tuned),
+        'words': make('words', kind='words', pooling='cls', layers=2),
+        'deep': make('deep', pooling='cls', layers=6),
+        'embedder': make('embedder'),
+        'cut': make('cut', ('ict',), pooling='weighted', without='objectives/'),
+    }
+
+
+def typed(name, more):
+    """A command and its flags."""
+    module = name.partition(' ')[0]
+    words = f'--workdir=w {COMMANDS[name]} {more}'.format(**WORKDIRS).split()
+    return f'tasks.{module}', *words
+
+
+class Leaves(NamedTuple):
+    """A command that succeeds.
+
+    name: of COMMANDS; more: its flags; same: what an export of the model in
+    place of --init gives too, none: it takes no export.
+    """
+
+    name: str
+    more: str
+    same: tuple[str, ...] = ()
+
+
+LEAVES = (
+    Leaves('lm', ''),
+    Leaves('words', ''),
+    Leaves('whiten', '--dims=2'),
+    Leaves('sts', '', ('spearman',)),
+    Leaves('probe', '--dev=topics.csv', ('accuracy', 'C', 'majority', 'folds')),
+    Leaves('retrieval', '--data_dir=beir --init={shared}', ('model',)),
+    Leaves('tatoeba', '', ('languages', 'neighbours')),
+    Leaves('tatoeba', '--score=margin --dims=40', ('languages', 'neighbours')),
+)
+
+
+class LeavesTest(absltest.TestCase):
+    def leaves(self, case, more, workdir):
+        """What the last line, metrics.json and the function say alike."""
+        module, *words = typed(case.name, f'{case.more} {more}')
+        done = command.run(
+            importlib.import_module(module), *words, f'--workdir={workdir}'
+        )
+        return command.left(done, workdir)
+
+    def test_results(self):
+        """Each in three places, the same when it runs again."""
+        with contextlib.chdir(FOLDER):
+            for number, case in enumerate(LEAVES):
+                with self.subTest(f'{case.name} {case.more}'):
+                    one, again = (
+                        self.leaves(case, '', f'left-{number}-{i}')
+                        for i in range(2)
+                    )
+                    self.assertEqual(one, again)
+                    if not case.same:
+                        continue
+                    model = f'--init= --model={workdirs.exported()}'
+                    served = self.leaves(case, model, f'served-{number}')
+                    for key in case.same:
+                        self.assertEqual(served[key], one[key], key)
+
+
+class RefusedTest(command.Checks, absltest.TestCase):
+    def check(self, name, line, status, id, err):
+        more, expected, *values = line
+        done = command.CommandDone(status, None, '', err, id)
+        with self.subTest(f'{name} {more}'):
+            self.assert_refused(done, expected, *values)
+
+    def test_before_tensorflow(self):
+        lines = [(name, line) for name in EARLY for line in EARLY[name]]
+        lines += [
+            (name, (f'--{flag}=', None, f'--{flag} is missing'))
+            for name, needed in NEEDED.items() for flag in needed.split()
+        ]  # fmt: skip
+        done = subprocess.run(
+            [sys.executable, '-c',
+             'from tests.tasks import test_typed; test_typed.answer_all()'],
+            cwd=FOLDER, env={'PYTHONPATH': str(ROOT)}, text=True, check=False,
+            input=json.dumps([typed(name, more) for name, (more, *_) in lines]),
+            capture_output=True,
+        )  # fmt: skip
+        self.assertEqual(done.returncode, 0, done.stderr)
+        for line, actual in zip(lines, json.loads(done.stdout), strict=True):
+            self.check(*line, *actual)
+        self.assertFalse((FOLDER / 'w').exists())
+
+    def test_of_models(self):
+        with contextlib.chdir(FOLDER):
+            for name, lines in LATE.items():
+                for line in lines:
+                    self.check(name, line, *answer(*typed(name, line[0])))
+        self.assertFalse((FOLDER / 'w').exists())
+
+
+if __name__ == '__main__':
+    absltest.main()
