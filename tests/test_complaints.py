@@ -132,11 +132,11 @@ LINES = (
     ('activation', 'train --objectives=ict --encoder=lookup --activation=relu',
      'argument_of_another_encoder', 'lookup', '--objectives=ict'),
     ('clamp', 'train --objectives=mlm --clamp=8', 'argument_of_another_encoder',
-     '--clamp', 'transformer'),
+     '--clamp', 'modern'),
     ('same_length', 'train --objectives=plm --same_length',
      'same_length_not_causal', '--same_length'),
     ('memory', 'train --objectives=mlm --memory_length=8',
-     'encoder_without_memory', 'transformer'),
+     'encoder_without_memory', 'modern'),
     ('length', 'train --seq_len=600', 'too_few_positions', '512'),
     # Masks and batches.
     ('masking', 'train --masking=words', 'row_masks_otherwise', 'words',

@@ -124,18 +124,18 @@ class ComplaintsTest(parameterized.TestCase):
             self.assertNotEmpty(plan.views, objectives)
 
     @parameterized.parameters(
-        ('mlm', 'lookup', 'mlm allows transformer, modern '),
-        ('mlm,ict', 'lookup', 'mlm allows transformer, modern '),
+        ('mlm', 'lookup', 'mlm allows modern, transformer '),
+        ('mlm,ict', 'lookup', 'mlm allows modern, transformer '),
         ('plm', 'transformer', 'plm allows relative '),
-        ('ict', 'relative', 'ict allows transformer, modern, lookup '),
-        ('mlm', 'rnn', 'mlm allows transformer, modern (there are tr'),
+        ('ict', 'relative', 'ict allows modern, transformer, lookup '),
+        ('mlm', 'rnn', 'mlm allows modern, transformer (there are mo'),
     )
     def test_an_encoder_that_a_row_does_not_allow(self, rows, name, allowed):
         self.refused('encoder_not_of_row', f'--encoder={name}', allowed,
                      objectives=rows, encoder=name)
 
     @parameterized.parameters(
-        ('mlm,plm', 'no_encoder_for_all', 'mlm allows transformer, modern',
+        ('mlm,plm', 'no_encoder_for_all', 'mlm allows modern, transformer',
          'plm allows relative'),
         ('mlm,gpt', 'rows_fix_other_encoders', 'causal', 'True', 'False'),
         ('transformer_xl,plm', 'rows_fix_other_encoders', 'transformer_xl'),
@@ -194,14 +194,14 @@ class ComplaintsTest(parameterized.TestCase):
         for length in (0, 8):
             self.refused(
                 'encoder_without_memory', f'--memory_length={length}',
-                'transformer', '--objectives=mlm', memory_length=length,
+                'modern', '--objectives=mlm', memory_length=length,
             )  # fmt: skip
 
     def test_a_width_is_of_lookup_without_a_size(self):
         actual = resolve(ModelChoices(objectives='cbow', width=100)).encoder
         self.assertEqual(actual.arguments['width'], 100)
         self.refused('size_decides_argument', '--width=100', 'lookup',
-                     'transformer', width=100)
+                     'modern', width=100)
         self.refused('width_and_size', '--width=100', '--size=tiny',
                      objectives='cbow', width=100, size='tiny')
 
@@ -262,9 +262,9 @@ class InitTest(parameterized.TestCase):
 
     def test_another_encoder(self):
         id, lookup = 'init_of_other_encoder', config_of('ict', encoder='lookup')
-        self.refused(id, "holds the encoder 'transformer'", "want 'relative'",
+        self.refused(id, "holds the encoder 'modern'", "want 'relative'",
                      objectives='plm', started=config_of())
-        self.refused(id, "holds the encoder 'lookup'", "want 'transformer'",
+        self.refused(id, "holds the encoder 'lookup'", "want 'modern'",
                      started=lookup)
 
     @parameterized.parameters(False, True)
@@ -361,6 +361,13 @@ class OldFlagsTest(parameterized.TestCase):
             )
 
 
+# Of rows over `modern`, those that read their texts again and again.
+AGAIN = (
+    'simcse', 'diffcse', 'infocse', 'label', 'score', 'span', 'soft',
+    'patience', 'embed',
+)  # fmt: skip
+
+
 class DefaultsTest(parameterized.TestCase):
     @parameterized.parameters(*TABLE, *SUMS)
     def test_all_that_a_config_holds(self, objectives):
@@ -381,7 +388,10 @@ class DefaultsTest(parameterized.TestCase):
         arguments = actual.encoder.arguments
         self.assertEqual(arguments['vocab_size'], V)
         self.assertEqual(arguments['max_length'], 512)
-        self.assertEqual(arguments['rate'], 0.1)
+        read = actual.encoder.name == 'modern' and objectives not in AGAIN
+        self.assertEqual(arguments['rate'], 0.0 if read else 0.1)
+        if objectives in SUMS:
+            self.assertNotEqual(actual.encoder.name, 'modern')
         taken = ENCODERS[actual.encoder.name].settings
         size = {'width': 256} if actual.encoder.name == 'lookup' else {
             k: v for k, v in SIZES['tiny'].items() if k in taken
@@ -457,7 +467,7 @@ class DefaultsTest(parameterized.TestCase):
                 actual = config_of(row, encoder=name)
                 self.assertEqual(actual.encoder.name, name)
         # Without a choice, the first that all allow.
-        self.assertEqual(config_of('ict').encoder.name, 'transformer')
+        self.assertEqual(config_of('ict').encoder.name, 'modern')
         width = config_of('ict', encoder='lookup').encoder.arguments['width']
         self.assertEqual(width, 256)
 
@@ -576,7 +586,7 @@ class VectorTest(parameterized.TestCase):
         for row in ('label', 'score'):
             rows = resolving.resolve_rows(ModelChoices(row))
             actual = resolving.resolve_encoder(ModelChoices(row), rows)
-            self.assertEqual(actual, 'transformer')
+            self.assertEqual(actual, 'modern')
             actual = resolving.resolve_encoder(
                 ModelChoices(row), rows, relative
             )

@@ -9,12 +9,12 @@ import math
 import os
 import pathlib
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from infoword_tf import commands, errors, folders
 from infoword_tf.choices import RunChoices, by_language
-from infoword_tf.config import Config
+from infoword_tf.config import FILE, Config
 from infoword_tf.data import parallel, text_pairs
 from infoword_tf.data.opened import choose_tokenizer, open_corpora, weights_of
 from infoword_tf.data.sources import SOURCES
@@ -98,6 +98,8 @@ def check(
         if labelled is not None and labelled.started is not None:
             started = labelled.started.config
         refuse_unreadable_guides(choices)
+        if started is None:
+            choices = with_older_defaults(choices, text.rows)
         resolved = resolve_model(choices, text, started)
         refuse_auxiliaries_without_answers(resolved.auxiliaries)
     if choices.remat and not ENCODERS[resolved.encoder.name].can_remat:
@@ -107,6 +109,27 @@ def check(
             'leave it out, or give --microbatch',
         )
     return Checked(choices, chosen, resolved, texts, judged)
+
+
+def with_older_defaults(
+    choices: RunChoices, rows: Iterable[str]
+) -> RunChoices:
+    """Returns choices with which a run that older code has begun goes on.
+
+    Encoder and dropout are those of --workdir unless they are chosen, if the
+    rows are the same.
+    """
+    folder = pathlib.Path(choices.workdir or '')
+    if not choices.workdir or not (folder / FILE).is_file():
+        return choices
+    config = Config.read(folder)
+    encoder = choices.encoder or config.encoder.name
+    if encoder != config.encoder.name or set(config.rows) != set(rows):
+        return choices
+    rate = config.encoder.arguments['rate']
+    if choices.dropout is not None:
+        rate = choices.dropout
+    return choices.decided(encoder=encoder, dropout=rate)
 
 
 def convert(source: pathlib.Path, workdir: pathlib.Path) -> None:

@@ -122,6 +122,7 @@ CASES = {
     'modern': Case('modern', everywhere=True, first=True),
     # Its last layer is local.
     'modern_of_3': Case('modern', {'layers': 3}),
+    'modern_causal': Case('modern', {'causal': True, 'segments': 2}),
     'lookup': Case('lookup', exact=True),
     **{
         cell: Case('rnn', {'cell': cell}, exact=True, steps=(HALVES, 0))
@@ -132,10 +133,11 @@ CASES = {
 # Every encoder once, and where the last layer is another; none has memory.
 PLAIN = [
     'transformer', 'relative', 'relative_causal', 'modern', 'modern_of_3',
-    'lookup', 'lstm', 'elmo',
+    'modern_causal', 'lookup', 'lstm', 'elmo',
 ]  # fmt: skip
 CAUSAL = [
-    'transformer_causal', 'pre_norm', 'relative_causal', *CELLS,
+    'transformer_causal', 'pre_norm', 'relative_causal', 'modern_causal',
+    *CELLS,
 ]  # fmt: skip
 REMEMBERING = [name for name, case in CASES.items() if case.steps]
 WITH_FIELDS = ['relative_order', 'relative_behind', 'relative_queries']
@@ -155,6 +157,10 @@ XLNET = (
 MODERN = (
     'outer_norm_gamma 16, inner_kernel 16 48, outer_kernel 24 16, '
     'attention/qkv_kernel 16 48, attention/output_kernel 16 16'
+)
+# The first layer has no norm before its attention.
+MODERN_NORMS = 'norm_gamma 16, last_norm_gamma 16, ' + ''.join(
+    f'layer_{i}/attention_norm_gamma 16, ' for i in (1, 2, 3)
 )
 TABLES = 'word_embeddings 60 {0}, position_embeddings 32 {0}, '
 TABLES += 'segment_embeddings 2 {0}, norm_gamma {0}, norm_beta {0}'
@@ -179,11 +185,9 @@ WEIGHTS = {
     'relative_tied': (
         'word_embeddings 60 16, content_bias 2 8, position_bias 2 8', XLNET
     ),
-    # The first layer has no norm before its attention.
-    'modern': (
-        'word_embeddings 60 16, norm_gamma 16, last_norm_gamma 16, '
-        + ', '.join(f'layer_{i}/attention_norm_gamma 16' for i in (1, 2, 3)),
-        MODERN,
+    'modern': (MODERN_NORMS + 'word_embeddings 60 16', MODERN),
+    'modern_causal': (
+        MODERN_NORMS + 'word_embeddings 60 16, segment_embeddings 2 16', MODERN
     ),
     'lookup': ('word_embeddings 60 16', ''),
     'lstm': (
@@ -221,7 +225,7 @@ DEFAULTS = {
         **ALL, 'width': 128, 'heads': 2, 'inner_width': 192,
         'activation': 'gelu_tanh', 'epsilon': 1e-5, 'global_every': 3,
         'local_window': 128, 'global_theta': 160_000.0,
-        'local_theta': 10_000.0,
+        'local_theta': 10_000.0, 'segments': 0, 'causal': False,
     },
     'lookup': {
         'vocab_size': V, 'width': 256, 'max_length': 512, 'rate': 0.1,
@@ -264,6 +268,11 @@ def variant(name, **more):
 def call(name, encoder, ids, **more):
     """Runs an encoder with all that its case reads."""
     return run(encoder, ids, **CASES[name].fields(encoder, ids) | more)
+
+
+def reads_segments(encoder):
+    segments = encoder.arguments.get('segments', 2)
+    return 'segment_ids' in encoder.input_fields and segments > 0
 
 
 def blocks_of(encoder, block_ids):
@@ -353,7 +362,7 @@ class StatesTest(parameterized.TestCase):
             [1] * 9,
         ])  # fmt: skip
         segments = {}
-        if 'segment_ids' in encoder.input_fields:
+        if reads_segments(encoder):
             segments = {'segment_ids': make_ids(4, 9, seed=3) % 2}
         actual = run(
             encoder, ids, key=key, **blocks_of(encoder, blocks), **segments
@@ -448,7 +457,7 @@ class StatesTest(parameterized.TestCase):
         encoder = variant(name)
 
         def fields(ids, blocks):
-            if 'segment_ids' not in encoder.input_fields:
+            if not reads_segments(encoder):
                 return {'block_ids': blocks}
             return {'block_ids': blocks, 'segment_ids': ids % 2}
 
