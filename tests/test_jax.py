@@ -163,7 +163,7 @@ def cases():
 
     words = 'skip_gram:1,cbow:1'
     binary = CASES['skip_gram_binary'].settings
-    of_cbow = {f'cbow{k[9:]}': v for k, v in binary.items()}
+    of_cbow = {k.replace('skip_gram', 'cbow'): v for k, v in binary.items()}
     losses = [f'{row}.loss' for row in ('skip_gram', 'cbow')]
     return {
         'lookup': LESSONS['lookup']._replace(

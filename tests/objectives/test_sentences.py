@@ -12,7 +12,7 @@ from infoword_tf.config import DenseConfig
 from infoword_tf.encoders import Encoded, Inputs
 from infoword_tf.layers import dropout
 from infoword_tf.model import Model
-from infoword_tf.objectives import Ring
+from infoword_tf.objectives import Ring, flag_of
 from infoword_tf.training import loop
 from infoword_tf.training.state import State
 from infoword_tf.views import flatten, unflatten
@@ -82,7 +82,7 @@ class LossTest(parameterized.TestCase):
             settings={
                 'simcse.head': 'none',
                 'sentences.pairs': texts,
-                **{f'simcse.{k}': x for k, x in settings.items()},
+                **{flag_of('simcse', k): x for k, x in settings.items()},
             },
         )
         model = Model(zoo.config_of(case, rate=0.0), zoo.SPECIALS)
