@@ -422,7 +422,7 @@ LATE = {
     'probe': [('--dims=99 --dev=topics.csv', 'dims_over_width', '64')],
     'retrieval': [
         ('--init={shared} --data_dir=beir --dims=99', 'dims_over_width', '64'),
-        ('--init={shared} --corpus=text:one.txt --heldout=two.txt',
+        ('--init={shared} --corpus=text:one.txt --heldout=same.txt',
          'corpus_without_queries', '--corpus=text:one.txt', '--heldout'),
     ],
     'tatoeba': [
