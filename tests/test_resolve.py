@@ -363,7 +363,7 @@ class OldFlagsTest(parameterized.TestCase):
 
 # Of rows over `modern`, those that read their texts again and again.
 AGAIN = (
-    'simcse', 'diffcse', 'infocse', 'label', 'score', 'span', 'soft',
+    'simcse', 'diffcse', 'label', 'score', 'span', 'soft',
     'patience', 'embed',
 )  # fmt: skip
 
