@@ -72,19 +72,26 @@ class Work:
 
     @functools.cached_property
     def resolved(self) -> Any:
-        """An `infoword_tf.resolve.Resolved`, as the trainer decides."""
-        from infoword_tf.resolve import ModelChoices, resolve
+        """An `infoword_tf.resolve.Resolved`, as the trainer decides.
 
-        return resolve(
-            ModelChoices(
-                objectives=self.objectives,
-                size=self.size,
-                positions=max(POSITIONS, self.seq_len),
-                dropout=self.rate,
-                seq_len=self.seq_len,
-                batch_size=self.batch_size,
-            )
+        The encoder is that of the peers, `transformer`, if the rows allow it.
+        """
+        from infoword_tf import resolve
+
+        choices = resolve.ModelChoices(
+            objectives=self.objectives,
+            size=self.size,
+            positions=max(POSITIONS, self.seq_len),
+            dropout=self.rate,
+            seq_len=self.seq_len,
+            batch_size=self.batch_size,
         )
+        peers = all(
+            'transformer' in resolve.allowed_encoders(row, entry.settings)
+            for row, entry in resolve.resolve_rows(choices).items()
+        )
+        encoder = 'transformer' if peers else None
+        return resolve.resolve(dataclasses.replace(choices, encoder=encoder))
 
     @property
     def encoder(self) -> str:

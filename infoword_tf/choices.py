@@ -273,9 +273,8 @@ class ModelChoices(EncoderChoices):
         None, 'Size of the encoder: tiny, mini, small, medium, base, large or '
         'elmo.', shown='tiny')
     dropout: float | None = flag(
-        None, 'Dropout rate of states and attention weights; 0.1 by default, '
-        'and 0 for the encoder modern below base that reads running text from '
-        'scratch.', at_least=0.0, at_most=0.99)
+        None, 'Dropout rate; 0.1 by default, 0 for a modern encoder below base '
+        'that reads running text from scratch.', at_least=0.0, at_most=0.99)
     seq_len: int = flag(
         128, 'Sequence length in tokens, special tokens included.', at_least=8)
     batch_size: int = flag(

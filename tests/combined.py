@@ -60,6 +60,7 @@ _BOTH_POOL = {'mean': True, 'bilstm': True}
 REFUSED: dict[str, tuple[dict[str, Any], ...]] = {
     'dim': (_NO_QUEUE,),
     'ict': (_NO_QUEUE,),
+    'gpt': ({'encoder': 'modern', 'pre_norm': True},),
     'simcse': (
         {**_NO_QUEUE, 'keys': 'queue'},
         {'keys': 'positives', 'momentum': 0.0},
@@ -93,8 +94,11 @@ IMPLIED = {
     ),
 }
 # Of six encoders each of two rows of one class has these; with all of them
-# there would be thirty cases of each.
+# there would be thirty cases of each. Long cases have one of two.
 ENCODERS = {
+    'diffcse': ('transformer',),
+    'infocse': ('transformer',),
+    'xlco': ('transformer',),
     'label': ('transformer', 'lookup', 'relative'),
     'score': ('transformer', 'modern'),
 }

@@ -221,8 +221,8 @@ class TrainTest(places.Folder, absltest.TestCase):
         workdir = pathlib.Path(self.create_tempdir().full_path)
         run_here(
             workdir, '--steps=20', '--objectives=mlm:1,bert_nce:0.5',
-            '--learning_rate=0.3', '--warmup_steps=0', '--eval_every=1',
-            '--best', '--patience_evals=2',
+            '--encoder=transformer', '--learning_rate=0.3', '--warmup_steps=0',
+            '--eval_every=1', '--best', '--patience_evals=2',
         )  # fmt: skip
         lines = records(workdir)
         self.assertLen(lines, 3)

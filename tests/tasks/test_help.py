@@ -126,11 +126,11 @@ class HelpTest(absltest.TestCase):
     def test_encoders(self):
         """Flags of the encoder that the run has."""
         has = {
-            '--objectives=mlm': ['activation'],
+            '--objectives=bert': ['activation'],
             '--objectives=transformer_xl':
                 ['activation', 'clamp', 'same_length', 'untie'],
             '--objectives=cbow': ['width'],
-            '--encoder=modern': ['activation', 'global_every', 'global_theta',
+            '--objectives=mlm': ['activation', 'global_every', 'global_theta',
                                  'local_theta', 'local_window'],
         }  # fmt: skip
         pages = self.pages(*(f'{TRAIN} --help {line}' for line in has))
