@@ -104,14 +104,17 @@ def _used(values: Mapping[str, flags.Flag]) -> tuple[list[str], str]:
         if name in values and values[name].present
     }
     typed = chosen.get('objectives') or ''
-    terms = SUMS.get(typed, Sum(typed)).rows.split(',')
-    names = [term.partition(':')[0].strip() for term in terms]
+    named = SUMS.get(typed, Sum(typed))
+    names = [term.partition(':')[0].strip() for term in named.rows.split(',')]
     rows = [name for name in names if name in TABLE]
     allowed = []
     for entry in map(TABLE.__getitem__, rows):
         defaults = {k: known.default for k, known in entry.settings.items()}
         allowed.append(decided(entry.encoders, defaults))
-    fit = (name for name in ENCODERS if all(name in x for x in allowed))
+    # Without rows: the encoder of most public models.
+    scratch = rows and typed not in SUMS
+    first = [] if scratch else [named.encoder]
+    fit = (x for x in [*first, *ENCODERS] if all(x in of for of in allowed))
     return rows, chosen.get('encoder') or next(fit, '')
 
 
