@@ -268,7 +268,9 @@ class ModelChoices(EncoderChoices):
         None, 'Share of the tokens that is masked; 0.15 by default.',
         at_least=0.01, at_most=0.9)
     encoder: str | None = flag(
-        None, 'Encoder; by default the first one that all rows allow.')
+        None, 'Encoder; from scratch by default the first of modern, '
+        'transformer, relative, ... that all rows allow; of published sums the '
+        'published one.')
     size: str | None = flag(
         None, 'Size of the encoder: tiny, mini, small, medium, base, large or '
         'elmo.', shown='tiny')
@@ -308,9 +310,9 @@ class OptimizerChoices:
         None, 'Decoupled weight decay, not of biases and norms; by default '
         'that of --optimizer (infoword: 0.01).', at_least=0.0)
     clip_norm: float | None = flag(
-        None, 'Scale gradients down where the norm over those of all weights '
-        'is larger than this; 0: no clipping; by default that of --optimizer '
-        '(infoword: 1).', at_least=0.0)
+        None, 'Scale all gradients down so that their common norm is at most '
+        'this; 0: no clipping; by default that of --optimizer (infoword: 1).',
+        at_least=0.0)
     moments: str = flag(
         'float32', "Type of Adam's averages between updates; bfloat16 takes "
         'half of the memory, with stochastic rounding.',

@@ -571,9 +571,10 @@ def _dropout(
 ) -> float:  # fmt: skip
     """Returns the rate of dropout, chosen or by default.
 
-    Small encoders read running text a few times at most, and learn more of it
-    without dropout. Labels and pairs are read again and again, and some rows
-    contrast two passes that differ by dropout alone.
+    The default is 0 for `modern` below base, from scratch on running text, else
+    0.1 (Devlin et al. 2019). Small encoders read running text a few times at
+    most, and learn more of it without dropout. Labels and pairs are read again
+    and again, and some rows contrast two passes that differ by dropout alone.
     """
     if choices.dropout is not None:
         return choices.dropout

@@ -85,9 +85,7 @@ class CompleteTest(absltest.TestCase):
         self.assertEqual(choices['plm', 'order'], set(ORDERS))
 
     def test_every_number_of_a_row_away_from_its_default(self):
-        """But of `temperature`, whose arithmetic test_dim.py has, and of
-        `classes`, as many as examples have: test_label.py.
-        """
+        """Integers, but `classes`: as many as examples have, test_label.py."""
         for row in TABLE:
             for name, setting in TABLE[row].settings.items():
                 if type(setting.default) is int and name != 'classes':

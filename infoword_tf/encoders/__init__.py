@@ -8,6 +8,7 @@ from infoword_tf.encoders.relative import Memory, RelativeTransformer
 from infoword_tf.encoders.rnn import Rnn
 from infoword_tf.encoders.transformer import Transformer
 
+# From scratch the first that all rows allow is the default.
 ENCODERS: dict[str, type[Encoder]] = {
     'modern': ModernTransformer,
     'transformer': Transformer,

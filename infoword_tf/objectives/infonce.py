@@ -1,4 +1,4 @@
-"""Eq. 1 of Kong et al. 2019, the bound in which every row ends.
+"""Eq. 1 of Kong et al. 2019, the bound of every row that has one.
 
     I(A, B) >= E[ f(a, b) - log sum_{b~ in B~} exp f(a, b~) ] + log|B~|
 
@@ -15,10 +15,10 @@ measured, as the mean of log p(b) / q(b), so
     MI = mean[ log|B~| - log p(b) / q(b) - (log sum over B~ - f(a, b)) ].
 
 For candidates of the batch q is p, and the term is 0: a critic that gives all
-b one score has log|B~| - log|B~|, exactly 0. For the whole vocabulary (q =
-1/V) MI is mean[-log p(b)] - cross-entropy: a critic that knows p alone has
-exactly 0, whichever part of a text its row reads. (p is that of the whole
-text: a critic that knows p' of the measured b has KL(p' || p), see
+b one score has log|B~| - log|B~|, exactly 0, and no score of b alone has more.
+For the whole vocabulary (q = 1/V) MI is mean[-log p(b)] - cross-entropy: a
+critic that knows p alone has exactly 0, whichever part of a text its row reads.
+(p is that of the whole text: a critic that knows p' of the measured b has KL(p' || p), see
 docs/rows.md.) A perfect critic still cannot tell the c copies of b among the
 candidates from b:
 

@@ -1,4 +1,4 @@
-"""The rows `mlm` and `bert_nce`: a masked token from the text around it.
+"""The rows `mlm`, `mmlm`, `tlm`, `bert_nce`: a masked token from the text.
 
     row       a                             b             candidates
     mlm       masked text                   masked token  the whole vocabulary

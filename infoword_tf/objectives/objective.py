@@ -114,9 +114,9 @@ class Objective(Configurable, Layer):
     choose are its fields, each a `settings.setting`.
 
     Attributes:
-        bounded: whether its loss bounds mutual information. That of binary NCE
-            does not, so MI and ceiling are left out of the metrics. `build`
-            sets it where a setting decides it.
+        bounded: whether its loss bounds mutual information. If not, as of
+            binary NCE and distances, MI and ceiling are left out of the
+            metrics. `build` sets it where a setting decides it.
         ranked: whether its answers are right or wrong; else there is no
             accuracy, and the row is compared by its loss.
         more: names of further measures of held-out text; `build` sets it where

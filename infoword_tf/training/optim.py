@@ -37,8 +37,8 @@ class Preset(NamedTuple):
         weight_decay: of a step, as a share of the learning rate.
         decaying: endings of the paths of weights that decay.
         decay_corrected: whether decay uses the corrected learning rate.
-        clip_norm: largest norm over the gradients of all weights; a larger
-            one is scaled down to it; 0: no clip.
+        clip_norm: largest common norm of all gradients, which are scaled
+            down to it; 0: no clip.
         lr_decay: decay of the learning rate after the warm-up: 'linear',
             'cosine' or 'none'; with 'none' there is no warm-up by default.
         from_start: whether the decay is counted from the first update on, so
