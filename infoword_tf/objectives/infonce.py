@@ -18,9 +18,9 @@ For candidates of the batch q is p, and the term is 0: a critic that gives all
 b one score has log|B~| - log|B~|, exactly 0, and no score of b alone has more.
 For the whole vocabulary (q = 1/V) MI is mean[-log p(b)] - cross-entropy: a
 critic that knows p alone has exactly 0, whichever part of a text its row reads.
-(p is that of the whole text: a critic that knows p' of the measured b has KL(p' || p), see
-docs/rows.md.) A perfect critic still cannot tell the c copies of b among the
-candidates from b:
+(p is that of the whole text: a critic that knows p' of the measured b has
+KL(p' || p), see docs/rows.md.) A perfect critic still cannot tell the c copies
+of b among the candidates from b:
 
     ceiling = mean[ log|B~| - log p(b) / q(b) - log(1 + c) ].
 
