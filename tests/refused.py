@@ -1,4 +1,4 @@
-"""What is refused, by the id of the error."""
+"""Assertions about errors, by their ids."""
 
 import contextlib
 from collections.abc import Iterator

@@ -1,4 +1,4 @@
-"""What all layers share: a key at rate 0, dropout by key, and bfloat16."""
+"""Layers at rate 0 with a key, with dropout by key, and in bfloat16."""
 
 import itertools
 from typing import Any, NamedTuple

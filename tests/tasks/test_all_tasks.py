@@ -508,7 +508,7 @@ LEAVES = (
 
 class LeavesTest(absltest.TestCase):
     def leaves(self, case, more, workdir):
-        """What the last line, metrics.json and the function say alike."""
+        """Returns a result: equal as last line, metrics.json and value."""
         module, *words = typed(case.name, f'{case.more} {more}')
         done = command.run(
             importlib.import_module(module), *words, f'--workdir={workdir}'

@@ -867,7 +867,7 @@ class ColumnsTest(Checks, absltest.TestCase):
         self.assertIsNone(others.predict.labels)
 
     def test_a_file_that_has_names(self):
-        """Those of its columns are not asked for."""
+        """Files to be labelled need no column of labels."""
         self.assertNotIn('--columns', run('none', '--text=body').err)
 
 

@@ -226,7 +226,7 @@ class SquadTest(Checks, parameterized.TestCase):
         self.assertAlmostEqual(actual.error, error)
 
     def test_nothing_learned_is_said(self):
-        """Of an update that changes nothing."""
+        """One update at a rate of 1e-9 prints the sentence and records it."""
         done = run('nothing', '--steps=1', '--learning_rate=1e-9')
         line = last_line(done)
         self.assertIn('--steps=500', line['nothing_learned'])

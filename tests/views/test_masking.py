@@ -154,7 +154,7 @@ class PairsTest(parameterized.TestCase):
 
     @parameterized.parameters('spans', 'words', 'tokens')
     def test_negatives_are_masked_alike(self, name):
-        """As many tokens are masked as in the true pair, placed alike."""
+        """Negatives have as many masked tokens, and no masked separator."""
         text = with_negatives(4000, 40)
         draw = masking.masking(name)(text, np.random.default_rng(0))
         others = draw.negatives.masked
