@@ -219,6 +219,11 @@ def spread(values: Sequence[float | None]) -> str:
     return mean if low == high else f'{mean} ({low}-{high})'
 
 
+def name_seeds(count: int) -> str:
+    """Names the seeds of runs: 0, 1, ... below `count`."""
+    return f'seeds 0 to {count - 1}' if count > 1 else 'seed 0'
+
+
 def join(answers: Sequence[Mapping[str, Any]], title: str) -> list[float]:
     """Joins the answers of runs; an answer may be a list of values."""
     values = (answer[title] for answer in answers)
@@ -328,7 +333,7 @@ def run(choices: TablesChoices, chosen: Mapping[str, Any]) -> None:
     each = kept.side_by_side(train_one, runs, choices.lanes)
     for (name, *_), workdir in zip(runs, each, strict=True):
         workdirs.setdefault(name, []).append(workdir)
-    seeds = f'seeds 0 to {choices.seeds - 1}' if choices.seeds > 1 else 'seed 0'
+    seeds = name_seeds(choices.seeds)
     precision = kept.read_json(each[0] / 'config.json')['precision']
     text = '\n'.join([
         *lines_of(table, workdirs), '',
