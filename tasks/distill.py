@@ -92,7 +92,7 @@ class DistillChoices(
         help=f'Which of the nine, or {squad.TASK.name}, {embedding.TASK}.')
     seq_len: int | None = again(
         FinetuneChoices, 'seq_len', None, shown=FinetuneChoices.seq_len)
-    epochs: float = again(FinetuneChoices, 'epochs', FinetuneChoices.epochs)
+    epochs: float | None = again(FinetuneChoices, 'epochs', None)
     sweep: str | None = again(
         FinetuneChoices, 'sweep', None, choices=('pkd', 'infoword', 'bert'))
     patience: str = flag(
@@ -245,6 +245,8 @@ def prepare(
         length = choices.seq_len or teacher.loaded.config.max_length
         end = settings.get('span.end') or teacher.settings['end']
         reads = {'null': choices.version2, 'end': end}
+        if choices.epochs is None:
+            choices = choices.decided(epochs=finetune.EPOCHS)
     else:
         reads = {
             'texts': settings.get(f'{row}.texts') or teacher.settings['texts']

@@ -390,6 +390,7 @@ def prepare(
 def run(choices: EmbeddingChoices, chosen: Mapping[str, Any]) -> dict[str, Any]:
     """Runs tasks.distill with --task=embed."""
     defaults = LOOKUP_DEFAULTS if choices.student == LOOKUP else {}
+    defaults = {'epochs': finetune.EPOCHS, **defaults}
     choices = choices.decided(
         seq_len=choices.seq_len or finetune.FinetuneChoices.seq_len,
         **{k: value for k, value in defaults.items() if k not in chosen},

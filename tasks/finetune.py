@@ -11,7 +11,9 @@ import functools
 import hashlib
 import itertools
 import json
+import math
 import pathlib
+import re
 import shutil
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
@@ -19,6 +21,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 import numpy as np
 
 from infoword_tf import commands, errors, files
+from infoword_tf.checkpoint import last_step
 from infoword_tf.choices import RunChoices, again, flag
 from infoword_tf.config import Config, TaskConfig
 from infoword_tf.data import tables
@@ -38,6 +41,8 @@ if TYPE_CHECKING:
     from infoword_tf.training.run import LabelledData
 
 NOTHING_LEARNED = 'nothing_learned'  # a sentence in metrics.json
+# Without --epochs: more for small tables, at most so many, for enough updates.
+EPOCHS, MOST_EPOCHS, LEAST_UPDATES = 3.0, 10.0, 500
 # By flag, the values of a sweep.
 GRIDS: dict[str, dict[str, tuple[float, ...]]] = {
     # Kong et al. 2019, App. B; 10 epochs, 4 of CoLA, are its --epochs.
@@ -80,9 +85,11 @@ class FinetuneChoices(RunChoices):
     optimizer: str = again(RunChoices, 'optimizer', 'adamw')
     learning_rate: float = again(RunChoices, 'learning_rate', 3e-5)
     objectives: str | None = again(RunChoices, 'objectives', None)
-    epochs: float = flag(
-        3.0, 'Training epochs; --steps sets the number of updates instead.',
-        at_least=0.0)
+    epochs: float | None = flag(
+        None, 'Training epochs; --steps sets the number of updates instead. '
+        f'By default small tables have more epochs, at most {MOST_EPOCHS:g}, '
+        f'so that there are {LEAST_UPDATES} updates.',
+        at_least=0.0, shown=EPOCHS)
     examples: int | None = flag(
         None, 'Train on a random subset of this size; smaller subsets are part '
         'of larger ones.', at_least=1)
@@ -522,14 +529,36 @@ def prepare(
 
 
 def with_steps(choices: FinetuneChoices, examples: int) -> FinetuneChoices:
-    """Sets the steps of --epochs, and a held-out score after every epoch."""
+    """Sets the steps of --epochs, and a held-out score after every epoch.
+
+    Without --epochs and --steps a run that was begun without them keeps its
+    steps.
+    """
     updates = max(1, examples // choices.batch_size)
-    steps = choices.steps or max(1, round(choices.epochs * updates))
+    steps, epochs = choices.steps, choices.epochs
+    if epochs is None:
+        steps = steps or begun_steps(pathlib.Path(choices.workdir or ''))
+        epochs = max(EPOCHS, math.ceil(LEAST_UPDATES / updates))
+        epochs = min(MOST_EPOCHS, epochs)
+    steps = steps or max(1, round(epochs * updates))
     return choices.decided(
         steps=steps,
         eval_every=choices.eval_every or min(updates, steps),
         log_every=choices.log_every or min(100, max(1, steps // 50)),
     )
+
+
+def begun_steps(workdir: pathlib.Path) -> int | None:
+    """Returns the steps of a run that began without --epochs and --steps.
+
+    None: no such run began in the workdir.
+    """
+    path, ended = workdir / 'flags.txt', (workdir / 'metrics.json').is_file()
+    if not path.is_file() or not (ended or last_step(workdir) is not None):
+        return None
+    if re.search('^--(epochs|steps)=', path.read_text(), re.M):
+        return None
+    return Config.read(workdir).run.get('steps')
 
 
 def train_once(
@@ -542,8 +571,18 @@ def train_once(
     choices, labelled = prepared.choices, prepared.labelled
     if changes:
         choices = prepared.decide(choices.decided(**changes))
+    size, unset = labelled.train.size, choices.epochs is choices.steps is None
+    choices = with_steps(choices, size)
+    updates = max(1, size // choices.batch_size)
+    usual = round(EPOCHS * updates)
+    if unset and choices.steps > usual:
+        print(
+            f'{size:,} examples: {choices.steps / updates:g} epochs, since '
+            f'{EPOCHS:g} have only {usual} updates; --epochs sets the number',
+            flush=True,
+        )
     return check_and_run(
-        with_steps(choices, labelled.train.size),
+        choices,
         chosen,
         labelled,
         None if changes else prepared.resolved,

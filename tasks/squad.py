@@ -53,7 +53,9 @@ class SquadChoices(finetune.FinetuneChoices):
     dev_examples: int | None = flag(
         None, 'Evaluate on this many questions of --dev only.', at_least=1)
     seq_len: int = again(finetune.FinetuneChoices, 'seq_len', SEQ_LEN)
-    epochs: float = again(finetune.FinetuneChoices, 'epochs', 2.0)
+    epochs: float = again(
+        finetune.FinetuneChoices, 'epochs', 2.0, shown=None,
+        help='Training epochs; --steps sets the number of updates instead.')
 
 
 class Squad(finetune.Task):

@@ -924,7 +924,35 @@ class ClassifyPartsTest(places.Folder, Checks, parameterized.TestCase):
             )
 
 
-class ClassifyKilledTest(absltest.TestCase):
+class ClassifyKilledTest(Checks, absltest.TestCase):
+    @mock.patch.object(finetuning, 'SMALL', finetuning.SMALL[:-1])
+    def test_begun_with_fewer_epochs(self):
+        """A run keeps its 9 steps; one that begins today has 10 epochs."""
+        with mock.patch.object(finetune, 'LEAST_UPDATES', 1):
+            done = succeeded(run('fewer', '--seeds=2'))
+            self.assertNotIn('epochs, since', done.out)
+            one = untimed(FOLDER / 'fewer/seed=1')
+            with mock.patch.object(
+                checkpoint, 'write_weights', side_effect=KeyboardInterrupt
+            ):
+                run('stopped')
+        with mock.patch.object(
+            finetune, 'check_and_run', side_effect=AssertionError
+        ):
+            again = succeeded(run('fewer', '--seeds=2'))
+        self.assertEqual(last_line(again), last_line(done))
+        self.assertEqual(untimed(FOLDER / 'fewer/seed=1'), one)
+        done = succeeded(run('stopped'))
+        self.assertNotIn('epochs, since', done.out)
+        self.assertEqual(Config.read(FOLDER / 'stopped').run['steps'], 9)
+        done = run('fewer', '--seeds=2', '--epochs=10')
+        self.assert_refused(
+            done, 'sweep_other_flags', '--steps was 9, is 30')
+        done = succeeded(run('more'))
+        self.assertIn(
+            '26 examples: 10 epochs, since 3 have only 9 updates', done.out)
+        self.assertEqual(Config.read(FOLDER / 'more').run['steps'], 30)
+
     def test_in_mid_epoch(self):
         """kill -9; there is no checkpoint but that of the first weights."""
         more = ('--epochs=3', '--checkpoint_every=100')
@@ -981,6 +1009,21 @@ class PaceTest(absltest.TestCase):
         actual = self.pace(100, 3, steps=50, eval_every=7)
         self.assertEqual((actual.steps, actual.eval_every), (50, 7))
         self.assertEqual(self.pace(67_349, 3).log_every, 100)
+
+    def test_small_tables_are_read_more_often(self):
+        """Until 500 updates, 10 epochs at most; what is chosen is exact."""
+        limits = {'EPOCHS': 3.0, 'MOST_EPOCHS': 10.0, 'LEAST_UPDATES': 500}
+        with mock.patch.multiple(finetune, **limits):
+            for examples, steps in (
+                (64, 10 * 2), (1_500, 10 * 46), (2_490, 7 * 77),
+                (3_668, 5 * 114), (5_344, 3 * 167), (8_551, 3 * 267),
+            ):  # fmt: skip
+                self.assertEqual(self.pace(examples, None).steps, steps)
+            self.assertEqual(self.pace(3_668, 3).steps, 342)
+            self.assertEqual(self.pace(3_668, None, steps=7).steps, 7)
+            self.assertEqual(
+                self.pace(67_349, None), self.pace(67_349, 3).decided(
+                    epochs=None))
 
     def test_spread(self):
         self.assertEqual(finetune.spread([3.0]), (3.0, 0.0))

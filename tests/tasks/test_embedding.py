@@ -309,6 +309,7 @@ class EmbeddingCommandTest(Checks, parameterized.TestCase):
         choices, labelled = prepared.choices, prepared.labelled
         self.assertEqual(choices.learning_rate, 1e-3)
         self.assertEqual((choices.batch_size, choices.dropout), (256, 0))
+        self.assertEqual(choices.epochs, 3)  # however few sentences
         self.assertEqual(labelled.record['weighting'], 'zipf')
         self.assertEqual(labelled.train.size, 20)
         self.assertEqual(labelled.goal.name, 'heldout/embed/mi')

@@ -495,6 +495,16 @@ class StudentTest(Checks, parameterized.TestCase):
         (record,) = records(FOLDER / 'answers2')
         self.assertGreater(record['heldout/soft_span/loss'], 0.1)
         self.assertEqual(Config.read(FOLDER / 'answers2').max_length, 32)
+        # Three times, however few the questions are.
+        small = [x for x in small if '--epochs' not in x]
+        with (
+            mock.patch.object(finetuning, 'SMALL', small),
+            mock.patch.object(
+                finetune, 'train_all', side_effect=KeyboardInterrupt
+            ) as train,
+        ):
+            finetuning.run(distill, *choices)
+        self.assertEqual(train.call_args.args[1].choices.epochs, 3)
         for more, *complaint in (
             (f'--extra={EXTRA}', None, '--extra is for classes and numbers'),
             ('--version2', 'teacher_other_setting', '--span.null=False',
