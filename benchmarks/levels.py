@@ -89,8 +89,8 @@ class LevelsChoices:
     workdir: str | None = flag(None, 'Where runs and table go.')
 
 
-class SeedRuns(NamedTuple):
-    """Runs that differ in the seed alone.
+class Group(NamedTuple):
+    """Runs that differ in the seed alone, a cell of the table.
 
     Attributes:
         task: a key of LEVELS.
@@ -124,13 +124,13 @@ def data_of(name: str) -> list[str]:
     return ['--data_dir=glue', '--notest']
 
 
-def levels_of(choices: LevelsChoices) -> list[SeedRuns]:
+def levels_of(choices: LevelsChoices) -> list[Group]:
     """Lists the runs of the table of levels, a cell a line."""
     cells = []
     for name in choices.tasks or LEVELS:
         level = LEVELS[name]
         task = [] if name == SQUAD else [f'--task={name}']
-        cells.append(SeedRuns(
+        cells.append(Group(
             name, pathlib.Path(choices.workdir) / name,
             'glue' if task else SQUAD, choices.seeds or level.seeds,
             [*task, *data_of(name), *level.typed],
@@ -143,10 +143,10 @@ def teacher_of(choices: LevelsChoices, name: str) -> pathlib.Path:
     return pathlib.Path(choices.teachers) / name / 'seed=0'
 
 
-def students_of(choices: LevelsChoices) -> list[SeedRuns]:
+def students_of(choices: LevelsChoices) -> list[Group]:
     """Lists the runs of the table of students, line by line as METHODS."""
     return [
-        SeedRuns(
+        Group(
             name, pathlib.Path(choices.workdir) / name / str(layers) / method,
             'distill', choices.seeds or STUDENT_SEEDS,
             [f'--task={name}', *data_of(name), f'--layers={layers}', *typed,
@@ -158,7 +158,7 @@ def students_of(choices: LevelsChoices) -> list[SeedRuns]:
     ]  # fmt: skip
 
 
-def train(choices: LevelsChoices, run: tuple[SeedRuns, pathlib.Path]) -> None:
+def train(choices: LevelsChoices, run: tuple[Group, pathlib.Path]) -> None:
     """Trains a run, unless finished before, and removes checkpoints."""
     from infoword_tf import checkpoint
 
@@ -195,7 +195,7 @@ def commonest_of(name: str) -> float:
     return of_targets(task.metrics[0], targets, task.class_names).score
 
 
-def level_lines(choices: LevelsChoices, cells: Sequence[SeedRuns]) -> list[str]:
+def level_lines(choices: LevelsChoices, cells: Sequence[Group]) -> list[str]:
     """Makes the table of levels, of finished runs."""
     del choices
     titles = ['task', 'examples', 'score', 'before', 'after',
@@ -217,7 +217,7 @@ def level_lines(choices: LevelsChoices, cells: Sequence[SeedRuns]) -> list[str]:
     return report.table(titles, lines)
 
 
-def student_lines(choices: LevelsChoices, cells: Sequence[SeedRuns]) -> list[str]:
+def student_lines(choices: LevelsChoices, cells: Sequence[Group]) -> list[str]:
     """Makes the table of students, of finished runs."""
     titles = ['task', 'layers', 'score', 'teacher', *METHODS]
     lines = []
@@ -232,7 +232,7 @@ def student_lines(choices: LevelsChoices, cells: Sequence[SeedRuns]) -> list[str
     return report.table(titles, lines)
 
 
-def seeds_of(cells: Sequence[SeedRuns]) -> str:
+def seeds_of(cells: Sequence[Group]) -> str:
     """Names the seeds, with the tasks if not all have the same."""
     tasks: dict[str, dict[str, None]] = {}
     for cell in cells:
