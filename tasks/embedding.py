@@ -384,6 +384,7 @@ def prepare(
         source=source,
         record=record,
     )
+    choices = finetune.with_rate(choices, started.encoder.width)
     return finetune.PreparedTask(labelled, choices)
 
 

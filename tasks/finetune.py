@@ -15,7 +15,7 @@ import math
 import pathlib
 import re
 import shutil
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 
 import numpy as np
@@ -41,8 +41,12 @@ if TYPE_CHECKING:
     from infoword_tf.training.run import LabelledData
 
 NOTHING_LEARNED = 'nothing_learned'  # a sentence in metrics.json
+SEED = 'seed='  # how the folder of a run of several begins or ends
 # Without --epochs: more for small tables, at most so many, for enough updates.
-EPOCHS, MOST_EPOCHS, LEAST_UPDATES = 3.0, 10.0, 500
+EPOCHS, MOST_EPOCHS, LEAST_UPDATES = 3.0, 10.0, 400
+# Without --learning_rate, at width D: RATE (WIDTH / D)^2. At WIDTH it is one of
+# Devlin et al. 2019, App. A.3; narrower encoders want more.
+RATE, WIDTH = 3e-5, 768
 # By flag, the values of a sweep.
 GRIDS: dict[str, dict[str, tuple[float, ...]]] = {
     # Kong et al. 2019, App. B; 10 epochs, 4 of CoLA, are its --epochs.
@@ -72,8 +76,8 @@ class FinetuneChoices(RunChoices):
     """Choices of a command that fine-tunes.
 
     Defaults differ from pretraining: Devlin et al. 2019, App. A.3, with an
-    optimizer that corrects its averages (Mosbach et al. 2021, §5, on small
-    data).
+    optimizer that corrects its averages and enough updates (Mosbach et al.
+    2021, §5, on small data), and a higher rate for narrower encoders.
     """
 
     USUAL: ClassVar[tuple[str, ...]] = (
@@ -83,7 +87,9 @@ class FinetuneChoices(RunChoices):
 
     corpus: tuple[str, ...] = again(RunChoices, 'corpus', ())
     optimizer: str = again(RunChoices, 'optimizer', 'adamw')
-    learning_rate: float = again(RunChoices, 'learning_rate', 3e-5)
+    learning_rate: float | None = again(
+        RunChoices, 'learning_rate', None,
+        help=f'Peak learning rate; by default {RATE:g} ({WIDTH} / width)^2.')
     objectives: str | None = again(RunChoices, 'objectives', None)
     epochs: float | None = flag(
         None, 'Training epochs; --steps sets the number of updates instead. '
@@ -384,6 +390,7 @@ def prepare_task(
         shared.strategy = distribution.make_strategy(choices.strategy)
     loaded = started or infoword_tf.load(choices.init)
     resolved = resolve(choices, loaded.config)
+    choices = with_rate(choices, resolved.encoder.arguments['width'])
     refuse_translations(choices, resolved.plan)
     loaded = loaded.with_layout(resolved.vector.layout)
     splits = read(loaded, rows[row].settings)
@@ -531,13 +538,16 @@ def prepare(
 def with_steps(choices: FinetuneChoices, examples: int) -> FinetuneChoices:
     """Sets the steps of --epochs, and a held-out score after every epoch.
 
-    Without --epochs and --steps a run that was begun without them keeps its
-    steps.
+    A run, or runs of several seeds, that began without --epochs and --steps
+    keep their steps.
     """
     updates = max(1, examples // choices.batch_size)
     steps, epochs = choices.steps, choices.epochs
     if epochs is None:
-        steps = steps or begun_steps(pathlib.Path(choices.workdir or ''))
+        folder = pathlib.Path(choices.workdir or '')
+        others = sorted(folder.parent.glob(f'{SEED}*'))
+        folders = folder, *(others if folder.name.startswith(SEED) else ())
+        steps = steps or begun_with(folders, 'epochs', 'steps')
         epochs = max(EPOCHS, math.ceil(LEAST_UPDATES / updates))
         epochs = min(MOST_EPOCHS, epochs)
     steps = steps or max(1, round(epochs * updates))
@@ -548,17 +558,35 @@ def with_steps(choices: FinetuneChoices, examples: int) -> FinetuneChoices:
     )
 
 
-def begun_steps(workdir: pathlib.Path) -> int | None:
-    """Returns the steps of a run that began without --epochs and --steps.
+def with_rate(choices: FinetuneChoices, width: int) -> FinetuneChoices:
+    """Sets the peak learning rate that is not chosen, by the width D.
 
-    None: no such run began in the workdir.
+    A run, or runs of several seeds, that began without it keep their rate.
     """
-    path, ended = workdir / 'flags.txt', (workdir / 'metrics.json').is_file()
-    if not path.is_file() or not (ended or last_step(workdir) is not None):
-        return None
-    if re.search('^--(epochs|steps)=', path.read_text(), re.M):
-        return None
-    return Config.read(workdir).run.get('steps')
+    rate = choices.learning_rate
+    if rate is None:
+        workdir = pathlib.Path(choices.workdir or '')
+        folders = workdir, *sorted(workdir.glob(f'*{SEED}*'))
+        rate = begun_with(folders, 'learning_rate')
+    if rate is None:
+        rate = float(f'{RATE * (WIDTH / width) ** 2:.2g}')
+    return choices.decided(learning_rate=rate)
+
+
+def begun_with(folders: Iterable[pathlib.Path], *flags: str) -> Any:
+    """Returns the recorded value of the last flag of a run that has begun.
+
+    It is that of the first of the workdirs in which a run began without the
+    flags; None: there is none.
+    """
+    pattern = re.compile(f'^--({"|".join(flags)})=', re.MULTILINE)
+    for workdir in folders:
+        path = workdir / 'flags.txt'
+        ended = (workdir / 'metrics.json').is_file()
+        begun = path.is_file() and (ended or last_step(workdir) is not None)
+        if begun and not pattern.search(path.read_text()):
+            return Config.read(workdir).run.get(flags[-1])
+    return None
 
 
 def train_once(
@@ -601,8 +629,8 @@ def train_one_of_many(
 
     choices = prepared.choices.decided(**changes)
     folder = pathlib.Path(choices.workdir)
-    steps = with_steps(choices, prepared.labelled.train.size).steps
-    best = finished_run(folder, prepared, steps, chosen)
+    planned = with_steps(choices, prepared.labelled.train.size)
+    best = finished_run(folder, prepared, planned, chosen)
     if best is None:
         print(f'{folder}:', flush=True)
         best = train_once(prepared, chosen, **changes)
@@ -678,7 +706,7 @@ def train_all(
     for cell in cells:
         name = '-'.join(f'{key}={value:g}' for key, value in cell.items())
         for seed in seeds:
-            folder = workdir / '-'.join(filter(None, (name, f'seed={seed}')))
+            folder = workdir / '-'.join(filter(None, (name, f'{SEED}{seed}')))
             best = train_one_of_many(
                 prepared, chosen, **cell, seed=seed, workdir=str(folder)
             )
@@ -715,10 +743,15 @@ def train_all(
 def finished_run(
     folder: pathlib.Path,
     prepared: PreparedTask,
-    steps: int,
+    choices: FinetuneChoices,
     chosen: Mapping[str, Any],
 ) -> dict[str, Any] | None:
     """Returns metrics.json of a finished run of a sweep; None if unfinished.
+
+    Args:
+        folder: of the run.
+        prepared, chosen: as in `train_once`.
+        choices: of the run, with its steps.
 
     Raises:
         UsageError: the folder holds a run with other examples, steps or flags.
@@ -727,15 +760,17 @@ def finished_run(
     if not path.is_file():
         return None
     old = Config.read(folder).run
-    differ = [] if old['steps'] == steps else [
-        f'--steps was {old["steps"]}, is {steps}'
-    ]  # fmt: skip
+    differ = [
+        f'--{name} was {old[name]}, is {getattr(choices, name)}'
+        for name in ('steps', 'learning_rate')
+        if old[name] != getattr(choices, name)
+    ]
     if prepared.labelled.fingerprint not in str(old):
         differ.append('other examples')
     # Compared above, or without effect on the weights.
     ignored = (
-        *FREE, 'steps', 'seed', 'seeds', 'epochs', 'test', 'notest', 'test_by',
-        'test_only', 'predict', 'columns', 'delimiter',
+        *FREE, 'steps', 'learning_rate', 'seed', 'seeds', 'epochs', 'test',
+        'notest', 'test_by', 'test_only', 'predict', 'columns', 'delimiter',
     )  # fmt: skip
     now, then = (
         {

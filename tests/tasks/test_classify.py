@@ -945,6 +945,9 @@ class ClassifyKilledTest(Checks, absltest.TestCase):
         done = succeeded(run('stopped'))
         self.assertNotIn('epochs, since', done.out)
         self.assertEqual(Config.read(FOLDER / 'stopped').run['steps'], 9)
+        more = succeeded(run('fewer', '--seeds=3'))
+        self.assertIn('over 3 seeds', more.out)
+        self.assertEqual(Config.read(FOLDER / 'fewer/seed=2').run['steps'], 9)
         done = run('fewer', '--seeds=2', '--epochs=10')
         self.assert_refused(
             done, 'sweep_other_flags', '--steps was 9, is 30')
