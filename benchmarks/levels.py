@@ -55,10 +55,12 @@ LEVELS = {
     'cola': Level(),
     'sst-2': Level(1, ('--epochs=2',)),
     'qnli': Level(),
-    'mnli': Level(1),
-    SQUAD: Level(1, ('--epochs=1',)),
+    'mnli': Level(1, ('--epochs=1',)),
+    SQUAD: Level(1, ('--epochs=1', '--examples=30000')),
 }
-TAUGHT, LAYERS, STUDENT_SEEDS = ('sst-2', 'mrpc'), (3, 2), 3
+# Of students, by task: flags that differ from the defaults.
+TAUGHT = {'mrpc': (), 'sst-2': ('--examples=10000',)}
+LAYERS, STUDENT_SEEDS = (3, 2), 3
 METHODS = {
     'fine-tuning': ('--alpha=0', '--patience=none'),
     'KD': ('--patience=none',),
@@ -150,7 +152,7 @@ def students_of(choices: LevelsChoices) -> list[Group]:
             name, pathlib.Path(choices.workdir) / name / str(layers) / method,
             'distill', choices.seeds or STUDENT_SEEDS,
             [f'--task={name}', *data_of(name), f'--layers={layers}', *typed,
-             f'--teacher={teacher_of(choices, name)}'],
+             f'--teacher={teacher_of(choices, name)}', *TAUGHT[name]],
         )
         for name in choices.tasks or TAUGHT
         for layers in LAYERS

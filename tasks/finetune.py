@@ -583,8 +583,8 @@ def begun_with(folders: Iterable[pathlib.Path], *flags: str) -> Any:
     for workdir in folders:
         path = workdir / 'flags.txt'
         ended = (workdir / 'metrics.json').is_file()
-        begun = path.is_file() and (ended or last_step(workdir) is not None)
-        if begun and not pattern.search(path.read_text()):
+        began = path.is_file() and (ended or last_step(workdir) is not None)
+        if began and not pattern.search(path.read_text()):
             return Config.read(workdir).run.get(flags[-1])
     return None
 
