@@ -925,9 +925,9 @@ class ClassifyPartsTest(places.Folder, Checks, parameterized.TestCase):
 
 
 class ClassifyKilledTest(Checks, absltest.TestCase):
-    @mock.patch.object(finetuning, 'SMALL', finetuning.SMALL[:-1])
+    @mock.patch.object(finetuning, 'SMALL', finetuning.SMALL[1:-1])
     def test_begun_with_fewer_epochs(self):
-        """A run keeps its 9 steps; one that begins today has 10 epochs."""
+        """Runs keep 9 steps and a rate; one that begins now has 10 epochs."""
         with mock.patch.object(finetune, 'LEAST_UPDATES', 1):
             done = succeeded(run('fewer', '--seeds=2'))
             self.assertNotIn('epochs, since', done.out)
@@ -945,9 +945,14 @@ class ClassifyKilledTest(Checks, absltest.TestCase):
         done = succeeded(run('stopped'))
         self.assertNotIn('epochs, since', done.out)
         self.assertEqual(Config.read(FOLDER / 'stopped').run['steps'], 9)
-        more = succeeded(run('fewer', '--seeds=3'))
+        with mock.patch.object(finetune, 'RATE', 1.0):
+            more = succeeded(run('fewer', '--seeds=3'))
         self.assertIn('over 3 seeds', more.out)
-        self.assertEqual(Config.read(FOLDER / 'fewer/seed=2').run['steps'], 9)
+        third, first = (
+            Config.read(FOLDER / f'fewer/seed={x}').run for x in (2, 0)
+        )
+        for name in ('steps', 'learning_rate'):
+            self.assertEqual(third[name], first[name])
         done = run('fewer', '--seeds=2', '--epochs=10')
         self.assert_refused(
             done, 'sweep_other_flags', '--steps was 9, is 30')
@@ -1012,6 +1017,19 @@ class PaceTest(absltest.TestCase):
         actual = self.pace(100, 3, steps=50, eval_every=7)
         self.assertEqual((actual.steps, actual.eval_every), (50, 7))
         self.assertEqual(self.pace(67_349, 3).log_every, 100)
+
+    def test_narrow_encoders_have_a_higher_rate(self):
+        """3e-5 at the width of BERT base, times its square over the width's."""
+        choices = finetune.FinetuneChoices()
+        self.assertIsNone(choices.learning_rate)
+        for width, rate in (
+            (768, 3e-5), (1024, 1.7e-5), (384, 1.2e-4), (256, 2.7e-4),
+            (128, 1.1e-3),
+        ):  # fmt: skip
+            actual = finetune.with_rate(choices, width)
+            self.assertEqual(actual.learning_rate, rate)
+        chosen = finetune.FinetuneChoices(learning_rate=0.5)
+        self.assertIs(finetune.with_rate(chosen, 768).learning_rate, 0.5)
 
     def test_small_tables_are_read_more_often(self):
         """Until 500 updates, 10 epochs at most; what is chosen is exact."""
