@@ -200,7 +200,7 @@ WAYS = {
     }, {
         **TWO, 'data_dir': '{}/beir2', 'split': 'dev',
         'queries': '{}/queries.jsonl', 'seed': 3, 'batch_size': 5, 'dims': 3,
-        'precision': 'mixed_bfloat16', 'vectors': '{}/kept2',
+        'precision': 'mixed_bfloat16', 'vectors': '{}/kept2', 'tune': 'dev',
     }, dict.fromkeys([
         'infoword_tf.load', 'tasks.retrieval.by_vectors',
         'tasks.retrieval.by_words', 'tasks.retrieval.encoder_of',
@@ -359,7 +359,7 @@ WAYS = {
         'model': '{}/two/1', 'documents': '{}/b.csv', 'id': 'number',
         'text': 'other', 'delimiter': ';', 'index': '{}/index2',
         'vectors': 'int8', 'dims': 3, 'oversample': 3,
-        'top_k': 3, 'hybrid': True,
+        'top_k': 3, 'hybrid': True, 'hybrid_share': 0.3,
     }, {
         'export.search.read_exported': lambda _: (zoo.config('simcse'), {}),
         'export.search.digest': 'digest', 'export.search.has_faiss': True,

@@ -16,6 +16,7 @@ from infoword_tf import errors
 
 MEASURES = ('ndcg@10', 'recall@100', 'map', 'mrr@10', 'recall@10')
 MERGED = 100  # the best of each search that `merge` sums
+SHARE = 0.5  # of words in `hybrid`, see docs/serving.md
 QUERIES = 512  # compared with a block at a time: bounds the memory
 Scorer = Callable[[slice], np.ndarray]
 # Weights of a vector's first numbers: different sums show, nearly always, that
@@ -243,6 +244,19 @@ def merge(
         part = slice(query, query + 1)
         best.add(part, sums[None].astype(np.float32), merged)
     return best.sorted()
+
+
+def hybrid(
+    vectors: tuple[np.ndarray, np.ndarray],
+    words: tuple[np.ndarray, np.ndarray],
+    top_k: int,
+    share: float = SHARE,
+) -> tuple[np.ndarray, np.ndarray]:
+    """Merges a search by vectors with one by words; `share` is that of words.
+
+    At 0.5 each has the weight 1 in `merge`, whose arguments the others are.
+    """
+    return merge([vectors, words], top_k, [2 * (1 - share), 2 * share])
 
 
 def _standardised(scores: np.ndarray) -> np.ndarray:

@@ -5,7 +5,7 @@ import math
 import numpy as np
 from absl.testing import absltest, parameterized
 
-from infoword_tf.evaluation import ranking
+from infoword_tf.evaluation import ranking, retrieval
 from tests.oracles import frozen, trec_eval
 from tests.refused import refused
 
@@ -68,6 +68,54 @@ class MergeTest(absltest.TestCase):
         scores, numbers = ranking.merge([none, equal], 2)
         self.assertEqual(numbers.tolist(), [[5, 1]])
         self.assertEqual(scores.tolist(), [[0, 0]])
+
+
+class HybridTest(absltest.TestCase):
+    def searches(self, gaps):
+        """Searches of documents 0, 1, 2, a line for each gap.
+
+        Scores have mean 0 and deviation 1; 0 is above 1 by the gap, 2 last.
+        """
+        gaps = np.array(gaps)
+        mean = np.sqrt((3 - gaps**2 / 2) / 6)
+        scores = [mean + gaps / 2, mean - gaps / 2, -2 * mean]
+        scores = np.transpose(scores)
+        numbers = np.argsort(-scores, axis=1)
+        return np.take_along_axis(scores, numbers, 1), numbers
+
+    def test_written_out(self):
+        """Of three scores with deviation 1 the shares are the weights."""
+        first, second = self.searches([0.7]), self.searches([-1.3])
+        for share in (0, 0.3, 0.4, 1, None):
+            shares = () if share is None else (share,)
+            scores, numbers = ranking.hybrid(first, second, 3, *shares)
+            share = ranking.SHARE if share is None else share
+            gap = 2 * (0.7 * (1 - share) - 1.3 * share)
+            self.assertEqual(numbers.tolist()[0], [gap < 0, gap > 0, 2])
+            self.assertAlmostEqual(scores[0, 0] - scores[0, 1], abs(gap), 5)
+
+    def test_the_best_share(self):
+        """The first query wants less than 0.35, the second more than 0.25."""
+        vectors, words = self.searches([0.7, 0.5]), self.searches([-1.3, -1.5])
+        task = retrieval.RetrievalTask(
+            't', 3, iter, ['', ''], [{0: 1}, {1: 1}], [-1, -1], 'ab', '012'
+        )
+        best, values = retrieval.tune(task, vectors, words)
+        half = round((1 + 1 / math.log2(3)) / 2, 5)
+        self.assertEqual(best, 0.3)
+        self.assertEqual(
+            values, {**dict.fromkeys(retrieval.SHARES, half), 0.3: 1.0}
+        )
+        # Of equal shares it is the default, or that next to it.
+        for query, expected in ((0, 0.3), (1, ranking.SHARE)):
+            part = [tuple(x[[query]] for x in y) for y in (vectors, words)]
+            best, _ = retrieval.tune(task.part([query]), *part)
+            self.assertEqual(best, expected)
+        # A document of the query's id is no result.
+        best, values = retrieval.tune(
+            task._replace(same_id=[1, 0]), vectors, words
+        )
+        self.assertEqual(set(values.values()), {1.0})
 
 
 class MeasureTest(absltest.TestCase):
