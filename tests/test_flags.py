@@ -201,14 +201,18 @@ WAYS = {
         **TWO, 'data_dir': '{}/beir2', 'split': 'dev',
         'queries': '{}/queries.jsonl', 'seed': 3, 'batch_size': 5, 'dims': 3,
         'precision': 'mixed_bfloat16', 'vectors': '{}/kept2', 'tune': 'dev',
-    }, dict.fromkeys([
-        'infoword_tf.load', 'tasks.retrieval.by_vectors',
-        'tasks.retrieval.by_words', 'tasks.retrieval.encoder_of',
-        'tasks.retrieval.mean_of_embeddings',
-        'tasks.retrieval.ranking.merge', 'tasks.retrieval.digest',
-        'tasks.retrieval.open_vectors', 'tasks.retrieval.write_run',
-        'tasks.retrieval.check_dims', 'tasks.retrieval.finish',
-    ], FAKE)),
+    }, {
+        'tasks.retrieval.with_tuned': lambda results, _: (results, {
+            'hybrid_share': 0.3, 'tune_queries': 1}),
+        **dict.fromkeys([
+            'infoword_tf.load', 'tasks.retrieval.by_vectors',
+            'tasks.retrieval.by_words', 'tasks.retrieval.encoder_of',
+            'tasks.retrieval.mean_of_embeddings',
+            'tasks.retrieval.ranking.merge', 'tasks.retrieval.digest',
+            'tasks.retrieval.open_vectors', 'tasks.retrieval.write_run',
+            'tasks.retrieval.check_dims', 'tasks.retrieval.finish',
+        ], FAKE),
+    }),
     'retrieval keeps nothing': Way('tasks.retrieval', {**ONE, **BEIR}, {
         'seed': Into(3, ('untrained',)), 'batch_size': 5, 'dims': 3,
         'precision': 'mixed_bfloat16',
