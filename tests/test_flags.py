@@ -208,7 +208,7 @@ WAYS = {
             'infoword_tf.load', 'tasks.retrieval.by_vectors',
             'tasks.retrieval.by_words', 'tasks.retrieval.encoder_of',
             'tasks.retrieval.mean_of_embeddings',
-            'tasks.retrieval.ranking.merge', 'tasks.retrieval.digest',
+            'tasks.retrieval.ranking.hybrid', 'tasks.retrieval.digest',
             'tasks.retrieval.open_vectors', 'tasks.retrieval.write_run',
             'tasks.retrieval.check_dims', 'tasks.retrieval.finish',
         ], FAKE),
@@ -220,7 +220,7 @@ WAYS = {
         'infoword_tf.load', 'tasks.retrieval.by_vectors',
         'tasks.retrieval.by_words', 'tasks.retrieval.encoder_of',
         'tasks.retrieval.mean_of_embeddings',
-        'tasks.retrieval.ranking.merge', 'tasks.retrieval.write_run',
+        'tasks.retrieval.ranking.hybrid', 'tasks.retrieval.write_run',
         'tasks.retrieval.check_dims', 'tasks.retrieval.finish',
     ], FAKE)),
     'retrieval of an export': Way('tasks.retrieval', {
@@ -234,7 +234,7 @@ WAYS = {
         **dict.fromkeys([
             'infoword_tf.load', 'tasks.retrieval.by_vectors',
             'tasks.retrieval.by_words', 'tasks.retrieval.encoder_of',
-            'tasks.retrieval.ranking.merge', 'tasks.retrieval.digest',
+            'tasks.retrieval.ranking.hybrid', 'tasks.retrieval.digest',
             'tasks.retrieval.open_vectors', 'tasks.retrieval.write_run',
             'tasks.retrieval.check_dims', 'tasks.retrieval.finish',
         ], FAKE),

@@ -20,15 +20,15 @@ def best_of(scores, numbers, top_k, step):
 
 class MergeTest(absltest.TestCase):
     def test_written_out(self):
-        """Scores of mean 0 and deviation 1; others have the mean."""
+        """Scores of mean 0 and deviation 1; others have the lowest."""
         first = np.array([[5.0, 3.0, 1.0]]), np.array([[4, 7, 2]])
         second = np.array([[0.4, 0.2, -np.inf]]), np.array([[7, 9, -1]])
         scores, numbers = ranking.merge([first, second], 5)
         one = math.sqrt(3 / 2)  # 5, 3, 1 have deviation sqrt(8 / 3)
-        # A tie of 4 and 7 would go to 7: 7 has 0 + 1, 4 has 1.22.
-        self.assertEqual(numbers.tolist(), [[4, 7, 9, 2, -1]])
+        # Of 2 and 9, which one search lacks each, the larger comes first.
+        self.assertEqual(numbers.tolist(), [[7, 4, 9, 2, -1]])
         np.testing.assert_allclose(
-            scores, [[one, 1, -1, -one, -np.inf]], rtol=1e-6
+            scores, [[1, one - 1, -one - 1, -one - 1, -np.inf]], rtol=1e-6
         )
 
     def test_no_scale_and_no_origin_counts(self):
@@ -93,6 +93,30 @@ class HybridTest(absltest.TestCase):
             gap = 2 * (0.7 * (1 - share) - 1.3 * share)
             self.assertEqual(numbers.tolist()[0], [gap < 0, gap > 0, 2])
             self.assertAlmostEqual(scores[0, 0] - scores[0, 1], abs(gap), 5)
+
+    def test_documents_without_a_word(self):
+        """They have the score 0: 4, 0, 0, 0 have mean 1, deviation sqrt(3).
+
+        A corpus of four documents has no more scores than that.
+        """
+        numbers = np.array([[5, 6, 7, 8, -1]])
+        vectors = np.array([[4.0, 3, 2, 1, -np.inf]]), numbers
+        numbers = np.array([[7, -1, -1, -1, -1]])
+        words = np.where(numbers < 0, -np.inf, 4.0), numbers
+        scores, numbers = ranking.hybrid(vectors, words, 4, 0.5)
+        five = math.sqrt(5)  # of 4, 3, 2, 1 the first two have 3 and 1 of it
+        three = math.sqrt(3)
+        self.assertEqual(numbers.tolist(), [[7, 5, 6, 8]])
+        np.testing.assert_allclose(
+            scores[0],
+            [three - 1 / five, 3 / five - 1 / three, 1 / five - 1 / three,
+             -3 / five - 1 / three], rtol=1e-6,
+        )  # fmt: skip
+        # Without any word vectors alone count.
+        nothing = np.full((1, 5), -np.inf), np.full((1, 5), -1)
+        scores, numbers = ranking.hybrid(vectors, nothing, 4, 0.5)
+        self.assertEqual(numbers.tolist(), [[5, 6, 7, 8]])
+        self.assertAlmostEqual(scores[0, 0], 3 / five, 6)
 
     def test_the_best_share(self):
         """The first query wants less than 0.35, the second more than 0.25."""
