@@ -70,7 +70,7 @@ class MergeTest(absltest.TestCase):
         self.assertEqual(scores.tolist(), [[0, 0]])
 
 
-class HybridTest(absltest.TestCase):
+class HybridTest(parameterized.TestCase):
     def searches(self, gaps):
         """Searches of documents 0, 1, 2, a line for each gap.
 
@@ -140,6 +140,22 @@ class HybridTest(absltest.TestCase):
             task._replace(same_id=[1, 0]), vectors, words
         )
         self.assertEqual(set(values.values()), {1.0})
+
+    @parameterized.parameters((5, ranking.SHARE), (7, 0.3))
+    def test_chance_chooses_no_share(self, below, expected):
+        """So many of nine queries want less than 0.35, the others more.
+
+        Shares differ by 0.369 (b - (9 - b)) / 9: 0.041 or 0.205; half a
+        standard error is 0.061 or 0.051.
+        """
+        searches = self.searches(9 * [0.7]), self.searches(9 * [-1.3])
+        relevance = below * [{0: 1}] + (9 - below) * [{1: 1}]
+        task = retrieval.RetrievalTask(
+            't', 3, iter, 9 * [''], relevance, 9 * [-1], range(9), '012'
+        )
+        best, values = retrieval.tune(task, *searches)
+        self.assertEqual(best, expected)
+        self.assertEqual(max(values, key=values.get), 0.0)
 
 
 class MeasureTest(absltest.TestCase):
