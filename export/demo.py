@@ -111,11 +111,11 @@ def page(
         return [(f'{x:.3f}', p.source, p.text) for x, p in results]
 
     form = partial(gr.Interface, flagging_mode='never', analytics_enabled=False)
-    tabs, share = {}, search.HYBRID if choices.hybrid else 0
+    tabs = {}
     if searched:
         tabs['Search'] = form(find, [
             gr.Textbox(label='Question'),
-            gr.Slider(0, 1, share, label='Meaning ... words', step=0.1),
+            gr.Slider(0, 1, choices.words, label='Meaning ... words', step=0.1),
             gr.Slider(1, 50, choices.top_k, label='Answers', step=1),
         ], gr.Dataframe(headers=['score', 'source', 'text'], wrap=True,
                         column_widths=['15%', '25%', '60%']),

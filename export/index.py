@@ -284,8 +284,7 @@ class Index:
             top_k: how many, at most.
             words: the share of BM25 in the score. 0: vectors alone, with their
                 scores; 1: words alone. Between them, scores are sums of
-                standardised ones, see `ranking.merge`; at 0.5 each has the
-                weight 1.
+                standardised ones, see `ranking.hybrid`.
             oversample: how many proposals of FAISS an answer needs.
         """
         depth = ranking.MERGED if 0 < words < 1 else top_k
@@ -297,8 +296,7 @@ class Index:
             if words > 0:
                 rankings.append(_by_words(db, query, depth))
             if len(rankings) > 1:
-                weights = [2 * (1 - words), 2 * words]
-                rankings = [ranking.merge(rankings, top_k, weights)]
+                rankings = [ranking.hybrid(*rankings, top_k, words)]
             [([scores], [ids])] = rankings
             cursor = db.execute(
                 f'SELECT id, text, source FROM passages {_BY_ID}',

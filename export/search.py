@@ -3,6 +3,7 @@ r"""A search of text by the meaning of a question, with an exported model.
     python -m export.search --model=DIR/1 --corpus=pydocs "read a csv file"
     python -m export.search --model=DIR/1 --corpus='text:notes/*.txt' < queries
     python -m export.search --model=DIR/1 --hybrid "read a csv file"
+    python -m export.search --model=DIR/1 --hybrid_share=0.3 "read a csv file"
     python -m export.search --model=DIR/1 --index=news --vectors=int8 \
         --documents=news.jsonl --id=_id --text=title,text "who won"
     python -m export.search --model=DIR/1 --index=news --update \
@@ -14,7 +15,7 @@ index is DIR/search/, made at the first search, and again whenever the corpus or
 the model has changed. An index named by --index is never replaced: another
 model, text or kind of vectors is refused. Only passages with new text are
 encoded. With --hybrid the scores of vectors and BM25 are summed, see
-`ranking.merge`.
+`ranking.hybrid`; `tasks.retrieval --tune` chooses --hybrid_share.
 """
 
 import dataclasses
@@ -33,11 +34,11 @@ from infoword_tf.config import read_exported
 from infoword_tf.data import table_documents
 from infoword_tf.data.documents import Document
 from infoword_tf.errors import UsageError
+from infoword_tf.evaluation import ranking
 from tasks import retrieval
 from tasks.vectors import digest
 
 BATCH_SIZE = 64  # passages embedded at once, of like length
-HYBRID = 0.5  # share of words in --hybrid
 
 
 @dataclasses.dataclass(frozen=True)
@@ -77,9 +78,20 @@ class SearchChoices:
     top_k: int = flag(5, 'Answers to a query.', at_least=1)
     hybrid: bool = flag(
         False, 'Search by words (BM25) as well, and add both scores.')
+    hybrid_share: float | None = flag(
+        None, 'The share of words in that sum, and --hybrid as well: 0 is the '
+        'vectors alone, 1 the words alone.', at_least=0.0, at_most=1.0,
+        shown=ranking.SHARE)
     dims: int | None = flag(
         None, 'How many first numbers of vectors are compared; by default '
         'all.', at_least=1)
+
+    @property
+    def words(self) -> float:
+        """The share of words in the score of an answer."""
+        if self.hybrid_share is None:
+            return ranking.SHARE if self.hybrid else 0.0
+        return self.hybrid_share
 
 
 def refuse(complaints: Mapping[UsageError, Any]) -> None:
@@ -246,7 +258,7 @@ def opened(
     index, embed = prepare(choices, chosen)(None)
     return functools.partial(
         find, index=index, embed=embed, top_k=choices.top_k,
-        words=HYBRID if choices.hybrid else 0.0, oversample=choices.oversample,
+        words=choices.words, oversample=choices.oversample,
     )  # fmt: skip
 
 

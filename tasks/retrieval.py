@@ -10,12 +10,15 @@ r"""Retrieval: finds documents by their vectors, compared with four baselines.
         --workdir=runs/others_scifact
     python -m tasks.retrieval --init=runs/two --data_dir=beir/scifact \
         --queries=scifact_de.jsonl --workdir=runs/two_scifact_de
+    python -m tasks.retrieval --init=runs/dim --data_dir=beir/scifact \
+        --tune=train --workdir=runs/dim_scifact
 
 With --corpus the first sentence of each held-out document is a query, and the
 rest of the document is to be found among the rests of all. --data_dir is a BEIR
 folder (Thakur et al. 2021), and --queries replaces its queries, by translations
 say. Search is exact; measures are trec_eval's. The last line of the table is
-`export.search --hybrid`: the results of the model and of BM25, merged.
+`export.search --hybrid`: the results of the model and of BM25, merged. --tune
+chooses the share of words on other queries than those that are measured.
 
 Documents are read as a stream, with the vectors of one block in memory. With
 --vectors all vectors stay in that folder: a stopped command goes on, and other
@@ -50,6 +53,7 @@ from infoword_tf.evaluation.retrieval import (
     beir_task,
     measure,
     repeated,
+    tune,
 )
 from infoword_tf.text import strings
 from tasks import bm25
@@ -97,6 +101,10 @@ class RetrievalChoices(VectorChoices):
     queries: str | None = flag(
         None, 'A file like queries.jsonl of --data_dir, with the same ids and '
         'other texts: translations, say.')
+    tune: str | None = flag(
+        None, 'Choose the share of words in the merged search on the queries '
+        'of another split of --data_dir, or on this number of queries, evenly '
+        'spaced, which are then not measured.')
     seed: int | None = flag(
         None, 'Random seed of the untrained baselines; by default the '
         "run's own.", at_least=0)
@@ -408,6 +416,40 @@ def by_words(task: RetrievalTask) -> Rankings:
     return bm25.Bm25(texts()).search(task.queries, DEPTH + 1, numbers)
 
 
+def for_tuning(
+    choices: RetrievalChoices, task: RetrievalTask
+) -> tuple[RetrievalTask, RetrievalTask]:
+    """Returns the task to measure, and the task that chooses a share of words.
+
+    Raises:
+        FileNotFoundError, ValueError: no such split, or no query is left for
+            either.
+    """
+    size = len(task.queries)
+    if choices.tune.isdecimal():
+        count = int(choices.tune)
+        if not 0 < count < size:
+            raise errors.InputError(
+                'tune_number',
+                f'--tune={count}: {task.name} has {size:,} queries, some to '
+                'choose by and others to measure; name another number',
+            )
+        places = [number * size // count for number in range(count)]
+        rest = sorted({*range(size)} - {*places})
+        return task.part(rest), task.part(places)
+    other = read_split(choices, choices.tune)
+    measured = {*task.query_ids}
+    names = enumerate(other.query_ids)
+    places = [place for place, name in names if name not in measured]
+    if not places:
+        raise errors.InputError(
+            'tune_on_measured',
+            f'--tune={choices.tune}: all its queries are measured; name '
+            'another split, or how many queries choose, such as --tune=50',
+        )
+    return task, other.part(places)
+
+
 # ----------------------------------------------------------------------- table
 
 
@@ -418,6 +460,7 @@ LABELS = {
     'embeddings': "mean of this model's embeddings",
     'bm25': 'BM25',
     'hybrid': 'this model and BM25 merged',
+    'tuned': 'merged by the share of --tune',
     'run': 'this file',
 }
 NOTES = {  # lines below the table's first
@@ -425,6 +468,9 @@ NOTES = {  # lines below the table's first
     'they count as not found',
     'odd_id': 'run.trec is not written: the id {!r} is empty or has a blank, '
     'which its format cannot hold',
+    'tune': 'a share of words of {hybrid_share:g} is the best on '
+    '{tune_queries:,} other queries: export.search '
+    '--hybrid_share={hybrid_share:g}',
     'unjudged_queries': '{:,} queries of the file are not judged: they do not '
     'count',
     'queries_without_results': '{:,} queries have no result in the file: they '
@@ -472,7 +518,8 @@ def check(choices: RetrievalChoices, chosen: Mapping[str, Any]) -> pathlib.Path:
         )
     if choices.run is not None:
         commands.refuse(
-            chosen, ('init', 'model', 'batch_size', 'dims', 'vectors'),
+            chosen,
+            ('init', 'model', 'batch_size', 'dims', 'vectors', 'tune'),
             '--run names results, and nothing is searched: leave out {}',
         )  # fmt: skip
     if (choices.corpus is None) == (choices.data_dir is None):
@@ -487,7 +534,20 @@ def check(choices: RetrievalChoices, chosen: Mapping[str, Any]) -> pathlib.Path:
         if getattr(choices, other) is None:
             why = f'{{}} is for --{other}; leave it out'
             commands.refuse(chosen, names, why)
+    splits = choices.data_dir is not None or choices.tune is None
+    if not (splits or choices.tune.isdecimal()):
+        raise errors.UsageError(
+            'tune_without_split',
+            f'--tune={choices.tune}: --corpus has no splits; name how many '
+            'queries choose, such as --tune=50',
+        )
     return workdir
+
+
+def read_split(choices: RetrievalChoices, split: str) -> RetrievalTask:
+    """Reads a split of --data_dir, with --queries."""
+    queries = pathlib.Path(choices.queries) if choices.queries else None
+    return beir_task(pathlib.Path(choices.data_dir), split, queries)
 
 
 @commands.takes(RetrievalChoices)
@@ -497,26 +557,32 @@ def run(choices: RetrievalChoices, chosen: Mapping[str, Any]) -> dict[str, Any]:
     if choices.corpus is not None:
         task = corpus_task(choices.corpus, choices.heldout)
     else:
-        queries = pathlib.Path(choices.queries) if choices.queries else None
-        task = beir_task(pathlib.Path(choices.data_dir), choices.split, queries)
+        task = read_split(choices, choices.split)
     if choices.run is not None:
         ranked, counts = read_run(pathlib.Path(choices.run), task)
         notes = [NOTES[name].format(n) for name, n in counts.items() if n]
         source = {'run_file': choices.run, **counts}
         return finish(workdir, task, {'run': ranked}, source, notes)
 
+    tuning = task.part(())
+    if choices.tune is not None:
+        task, tuning = for_tuning(choices, task)
     bm25.library()  # complains before the documents are encoded
     with contextlib.ExitStack() as held:
         if choices.vectors is not None:
             held.enter_context(files.locked(pathlib.Path(choices.vectors)))
-        results = search_all(choices, task)
+        results = search_all(choices, task.joined(tuning))
+    source = {'weights': choices.model or choices.init, 'dims': choices.dims}
     notes = []
+    if tuning.queries:
+        results, tuned = with_tuned(results, tuning)
+        source |= {'tune': choices.tune, **tuned}
+        notes.append(NOTES['tune'].format(**tuned))
     if task.absent:
         notes.append(NOTES['absent_judgements'].format(task.absent))
     odd = write_run(workdir / RUN, task, results['model'])
     if odd is not None:
         notes.append(NOTES['odd_id'].format(odd))
-    source = {'weights': choices.model or choices.init, 'dims': choices.dims}
     return finish(workdir, task, results, source, notes)
 
 
@@ -581,10 +647,38 @@ def search_all(
         vectors('untrained_embeddings', mean_of_embeddings(fresh), 'cosine')
         vectors('embeddings', mean_of_embeddings(loaded), 'cosine')
     results['bm25'] = by_words(task)
-    results['hybrid'] = ranking.merge(
-        [results['model'], results['bm25']], DEPTH + 1
+    results['hybrid'] = ranking.hybrid(
+        results['model'], results['bm25'], DEPTH + 1
     )
     return results
+
+
+def with_tuned(
+    results: Mapping[str, Rankings], tuning: RetrievalTask
+) -> tuple[dict[str, Rankings], dict[str, Any]]:
+    """Chooses the share of words on the last queries.
+
+    Args:
+        results: as of `search_all`, of the queries to measure, then of
+            `tuning`.
+        tuning: the queries that choose.
+
+    Returns:
+        Results of the queries to measure, with a row `tuned`; and what is
+        recorded of the choice.
+    """
+    size = len(tuning.queries)
+    last = {name: (x[-size:], y[-size:]) for name, (x, y) in results.items()}
+    first = {name: (x[:-size], y[:-size]) for name, (x, y) in results.items()}
+    share, values = tune(tuning, last['model'], last['bm25'])
+    first['tuned'] = ranking.hybrid(
+        first['model'], first['bm25'], DEPTH + 1, share
+    )
+    return first, {
+        'tune_queries': size,
+        'tune_ndcg@10': {f'{x:g}': value for x, value in values.items()},
+        'hybrid_share': share,
+    }
 
 
 def finish(

@@ -200,15 +200,19 @@ WAYS = {
     }, {
         **TWO, 'data_dir': '{}/beir2', 'split': 'dev',
         'queries': '{}/queries.jsonl', 'seed': 3, 'batch_size': 5, 'dims': 3,
-        'precision': 'mixed_bfloat16', 'vectors': '{}/kept2',
-    }, dict.fromkeys([
-        'infoword_tf.load', 'tasks.retrieval.by_vectors',
-        'tasks.retrieval.by_words', 'tasks.retrieval.encoder_of',
-        'tasks.retrieval.mean_of_embeddings',
-        'tasks.retrieval.ranking.merge', 'tasks.retrieval.digest',
-        'tasks.retrieval.open_vectors', 'tasks.retrieval.write_run',
-        'tasks.retrieval.check_dims', 'tasks.retrieval.finish',
-    ], FAKE)),
+        'precision': 'mixed_bfloat16', 'vectors': '{}/kept2', 'tune': 'dev',
+    }, {
+        'tasks.retrieval.with_tuned': lambda results, _: (results, {
+            'hybrid_share': 0.3, 'tune_queries': 1}),
+        **dict.fromkeys([
+            'infoword_tf.load', 'tasks.retrieval.by_vectors',
+            'tasks.retrieval.by_words', 'tasks.retrieval.encoder_of',
+            'tasks.retrieval.mean_of_embeddings',
+            'tasks.retrieval.ranking.hybrid', 'tasks.retrieval.digest',
+            'tasks.retrieval.open_vectors', 'tasks.retrieval.write_run',
+            'tasks.retrieval.check_dims', 'tasks.retrieval.finish',
+        ], FAKE),
+    }),
     'retrieval keeps nothing': Way('tasks.retrieval', {**ONE, **BEIR}, {
         'seed': Into(3, ('untrained',)), 'batch_size': 5, 'dims': 3,
         'precision': 'mixed_bfloat16',
@@ -216,7 +220,7 @@ WAYS = {
         'infoword_tf.load', 'tasks.retrieval.by_vectors',
         'tasks.retrieval.by_words', 'tasks.retrieval.encoder_of',
         'tasks.retrieval.mean_of_embeddings',
-        'tasks.retrieval.ranking.merge', 'tasks.retrieval.write_run',
+        'tasks.retrieval.ranking.hybrid', 'tasks.retrieval.write_run',
         'tasks.retrieval.check_dims', 'tasks.retrieval.finish',
     ], FAKE)),
     'retrieval of an export': Way('tasks.retrieval', {
@@ -230,7 +234,7 @@ WAYS = {
         **dict.fromkeys([
             'infoword_tf.load', 'tasks.retrieval.by_vectors',
             'tasks.retrieval.by_words', 'tasks.retrieval.encoder_of',
-            'tasks.retrieval.ranking.merge', 'tasks.retrieval.digest',
+            'tasks.retrieval.ranking.hybrid', 'tasks.retrieval.digest',
             'tasks.retrieval.open_vectors', 'tasks.retrieval.write_run',
             'tasks.retrieval.check_dims', 'tasks.retrieval.finish',
         ], FAKE),
@@ -359,7 +363,7 @@ WAYS = {
         'model': '{}/two/1', 'documents': '{}/b.csv', 'id': 'number',
         'text': 'other', 'delimiter': ';', 'index': '{}/index2',
         'vectors': 'int8', 'dims': 3, 'oversample': 3,
-        'top_k': 3, 'hybrid': True,
+        'top_k': 3, 'hybrid': True, 'hybrid_share': 0.3,
     }, {
         'export.search.read_exported': lambda _: (zoo.config('simcse'), {}),
         'export.search.digest': 'digest', 'export.search.has_faiss': True,

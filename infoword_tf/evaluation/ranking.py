@@ -16,6 +16,7 @@ from infoword_tf import errors
 
 MEASURES = ('ndcg@10', 'recall@100', 'map', 'mrr@10', 'recall@10')
 MERGED = 100  # the best of each search that `merge` sums
+SHARE = 0.6  # of words in `hybrid`: the best of docs/serving.md on the mean
 QUERIES = 512  # compared with a block at a time: bounds the memory
 Scorer = Callable[[slice], np.ndarray]
 # Weights of a vector's first numbers: different sums show, nearly always, that
@@ -217,10 +218,11 @@ def merge(
 
     The scores of the MERGED best of a search get mean 0 and deviation 1, so
     that neither scale nor number of documents matters; other documents get the
-    mean.
+    lowest of them.
 
     Args:
-        rankings: of each search, as of `Best.sorted`, MERGED or more.
+        rankings: of each search, as of `Best.sorted`, MERGED or more. A score
+            without a document counts in mean and deviation.
         top_k: k.
         weights: of each search in the sum; None: 1.
 
@@ -232,17 +234,44 @@ def merge(
     queries = len(rankings[0][0])
     best = Best(queries, top_k)
     for query in range(queries):
-        all_numbers, all_scores = [], []
-        for weight, (scores, numbers) in zip(weights, rankings, strict=True):
-            real = np.nonzero(numbers[query] >= 0)[0][:MERGED]
-            all_numbers.append(numbers[query][real])
-            all_scores.append(weight * _standardised(scores[query][real]))
-        joined = np.concatenate(all_numbers)
-        merged, place = np.unique(joined, return_inverse=True)
-        sums = np.bincount(place, np.concatenate(all_scores), len(merged))
+        all_numbers = [numbers[query, :MERGED] for _, numbers in rankings]
+        merged = np.unique(np.concatenate(all_numbers))
+        merged = merged[merged >= 0]
+        sums = np.zeros(len(merged))
+        searches = zip(weights, rankings, all_numbers, strict=True)
+        for weight, (scores, _), numbers in searches:
+            scores = scores[query, :MERGED]
+            scores = weight * _standardised(scores[scores > -np.inf])
+            place = np.searchsorted(merged, numbers[numbers >= 0])
+            if scores.size:
+                summed = np.full(len(merged), scores[-1])
+                summed[place] = scores[: len(place)]
+                sums += summed
         part = slice(query, query + 1)
         best.add(part, sums[None].astype(np.float32), merged)
     return best.sorted()
+
+
+def hybrid(
+    vectors: tuple[np.ndarray, np.ndarray],
+    words: tuple[np.ndarray, np.ndarray],
+    top_k: int,
+    share: float = SHARE,
+) -> tuple[np.ndarray, np.ndarray]:
+    """Merges a search by vectors with one by words.
+
+    A document that has no word of the query has the score 0, so a search by
+    words that finds fewer documents than that by vectors gets as many scores.
+
+    Args:
+        vectors, words: of each search, with as many columns, see `merge`.
+        top_k: k.
+        share: of words; at 0.5 each search has the weight 1.
+    """
+    scores, numbers = words
+    lacking = (numbers < 0) & (vectors[1] >= 0)
+    words = np.where(lacking, 0, scores), numbers
+    return merge([vectors, words], top_k, [2 * (1 - share), 2 * share])
 
 
 def _standardised(scores: np.ndarray) -> np.ndarray:

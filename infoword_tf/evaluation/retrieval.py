@@ -14,7 +14,9 @@ from infoword_tf.evaluation import ranking
 
 DEPTH = 1000  # documents of a ranking, as in BEIR
 BLOCK = 1024  # documents whose texts and vectors are held at a time
+SHARES = tuple(n / 10 for n in range(11))  # of words, which `tune` compares
 Rankings = tuple[np.ndarray, np.ndarray]  # scores and numbers, `Best.sorted`
+_OF_QUERIES = 'queries', 'relevance', 'same_id', 'query_ids'
 _DIGEST = 16  # bytes of a text's hash: the texts may not fit into memory
 
 
@@ -33,7 +35,6 @@ class RetrievalTask(NamedTuple):
         query_ids: of the queries in files.
         document_ids: of the documents in files, by number, also of judged
             documents that the corpus lacks.
-        absent: number of judgements of such documents.
         fingerprint: changes when the documents or their order may have.
         copies: by the first document of a text, in the order of `documents`,
             all others of the same text.
@@ -47,9 +48,27 @@ class RetrievalTask(NamedTuple):
     same_id: list[int]
     query_ids: Sequence[str]
     document_ids: Sequence[str]
-    absent: int = 0
     fingerprint: str = ''
     copies: Mapping[int, Sequence[int]] = {}
+
+    @property
+    def absent(self) -> int:
+        """Number of judgements of documents that the corpus lacks."""
+        return sum(n >= self.size for x in self.relevance for n in x)
+
+    def part(self, places: Sequence[int]) -> 'RetrievalTask':
+        """Returns the task with a part of the queries."""
+        return self._replace(**{
+            name: [getattr(self, name)[place] for place in places]
+            for name in _OF_QUERIES
+        })  # fmt: skip
+
+    def joined(self, other: 'RetrievalTask') -> 'RetrievalTask':
+        """Appends the queries of another split of the same documents."""
+        return self._replace(**{
+            name: [*getattr(self, name), *getattr(other, name)]
+            for name in _OF_QUERIES
+        })  # fmt: skip
 
     @property
     def distinct(self) -> int:
@@ -122,21 +141,13 @@ def beir_task(
         raise FileNotFoundError(f'--queries={file}: there is no such file')
     texts = dict(_texts(file))
     relevance, missing = _judgements(folder, split, number, texts, file)
-    absent = sum(n >= len(ids) for x in relevance.values() for n in x)
-    if absent == sum(map(len, relevance.values())):
-        raise errors.InputError(
-            'beir_other_documents',
-            f'{folder}: no document of {corpus.name} is judged in '
-            f'qrels/{split}.tsv; the two are not of one data set',
-        )
-
     stat = corpus.stat()
 
     def documents() -> Iterator[tuple[int, str]]:
         for name, text in _texts(corpus, titled=True, known=True):
             yield number[name], text
 
-    return RetrievalTask(
+    task = RetrievalTask(
         f'{folder.resolve().name} ({split}'
         + (f', queries of {queries})' if queries else ')'),
         len(ids),
@@ -146,10 +157,16 @@ def beir_task(
         [number.get(query, -1) for query in relevance],
         list(relevance),
         ids + missing,
-        absent,
         repr((str(corpus.resolve()), stat.st_size, stat.st_mtime_ns)),
         {first: others for first, *others in copies},
     )
+    if task.absent == sum(map(len, task.relevance)):
+        raise errors.InputError(
+            'beir_other_documents',
+            f'{folder}: no document of {corpus.name} is judged in '
+            f'qrels/{split}.tsv; the two are not of one data set',
+        )
+    return task
 
 
 def repeated(texts: Iterable[str]) -> tuple[int, list[list[int]]]:
@@ -295,6 +312,33 @@ def results(
     for scores, numbers, same_id in zip(*rankings, task.same_id, strict=True):
         places = np.nonzero((numbers >= 0) & (numbers != same_id))[0][:DEPTH]
         yield scores[places], numbers[places]
+
+
+def tune(
+    task: RetrievalTask, vectors: Rankings, words: Rankings
+) -> tuple[float, dict[float, float]]:
+    """Chooses the share of words in `ranking.hybrid`.
+
+    Returns:
+        That of SHARES which is nearest to the default among the best: behind
+        the best by half a standard error at most, so that a few queries do not
+        choose by chance; and nDCG@10 by share.
+    """
+    values = []
+    for share in SHARES:
+        merged = ranking.hybrid(vectors, words, DEPTH + 1, share)
+        values.append([
+            ranking.measure(numbers.tolist(), grades)['ndcg@10']
+            for (_, numbers), grades in zip(
+                results(task, merged), task.relevance, strict=True
+            )
+        ])
+    means = np.mean(values, axis=1)
+    behind = values[means.argmax()] - np.array(values)
+    error = behind.std(axis=1) / len(task.relevance) ** 0.5
+    best = np.array(SHARES)[behind.mean(axis=1) <= error / 2]
+    nearest = min(best.tolist(), key=lambda x: abs(x - ranking.SHARE))
+    return nearest, dict(zip(SHARES, means.round(5).tolist(), strict=True))
 
 
 def measure(task: RetrievalTask, rankings: Rankings) -> dict[str, float]:

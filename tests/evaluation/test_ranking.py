@@ -5,7 +5,7 @@ import math
 import numpy as np
 from absl.testing import absltest, parameterized
 
-from infoword_tf.evaluation import ranking
+from infoword_tf.evaluation import ranking, retrieval
 from tests.oracles import frozen, trec_eval
 from tests.refused import refused
 
@@ -20,15 +20,15 @@ def best_of(scores, numbers, top_k, step):
 
 class MergeTest(absltest.TestCase):
     def test_written_out(self):
-        """Scores of mean 0 and deviation 1; others have the mean."""
+        """Scores of mean 0 and deviation 1; others have the lowest."""
         first = np.array([[5.0, 3.0, 1.0]]), np.array([[4, 7, 2]])
         second = np.array([[0.4, 0.2, -np.inf]]), np.array([[7, 9, -1]])
         scores, numbers = ranking.merge([first, second], 5)
         one = math.sqrt(3 / 2)  # 5, 3, 1 have deviation sqrt(8 / 3)
-        # A tie of 4 and 7 would go to 7: 7 has 0 + 1, 4 has 1.22.
-        self.assertEqual(numbers.tolist(), [[4, 7, 9, 2, -1]])
+        # Of 2 and 9, which one search lacks each, the larger comes first.
+        self.assertEqual(numbers.tolist(), [[7, 4, 9, 2, -1]])
         np.testing.assert_allclose(
-            scores, [[one, 1, -1, -one, -np.inf]], rtol=1e-6
+            scores, [[1, one - 1, -one - 1, -one - 1, -np.inf]], rtol=1e-6
         )
 
     def test_no_scale_and_no_origin_counts(self):
@@ -68,6 +68,94 @@ class MergeTest(absltest.TestCase):
         scores, numbers = ranking.merge([none, equal], 2)
         self.assertEqual(numbers.tolist(), [[5, 1]])
         self.assertEqual(scores.tolist(), [[0, 0]])
+
+
+class HybridTest(parameterized.TestCase):
+    def searches(self, gaps):
+        """Searches of documents 0, 1, 2, a line for each gap.
+
+        Scores have mean 0 and deviation 1; 0 is above 1 by the gap, 2 last.
+        """
+        gaps = np.array(gaps)
+        mean = np.sqrt((3 - gaps**2 / 2) / 6)
+        scores = [mean + gaps / 2, mean - gaps / 2, -2 * mean]
+        scores = np.transpose(scores)
+        numbers = np.argsort(-scores, axis=1)
+        return np.take_along_axis(scores, numbers, 1), numbers
+
+    def test_written_out(self):
+        """Of three scores with deviation 1 the shares are the weights."""
+        first, second = self.searches([0.7]), self.searches([-1.3])
+        for share in (0, 0.3, 0.4, 1, None):
+            shares = () if share is None else (share,)
+            scores, numbers = ranking.hybrid(first, second, 3, *shares)
+            share = ranking.SHARE if share is None else share
+            gap = 2 * (0.7 * (1 - share) - 1.3 * share)
+            self.assertEqual(numbers.tolist()[0], [gap < 0, gap > 0, 2])
+            self.assertAlmostEqual(scores[0, 0] - scores[0, 1], abs(gap), 5)
+
+    def test_documents_without_a_word(self):
+        """They have the score 0: 4, 0, 0, 0 have mean 1, deviation sqrt(3).
+
+        A corpus of four documents has no more scores than that.
+        """
+        numbers = np.array([[5, 6, 7, 8, -1]])
+        vectors = np.array([[4.0, 3, 2, 1, -np.inf]]), numbers
+        numbers = np.array([[7, -1, -1, -1, -1]])
+        words = np.where(numbers < 0, -np.inf, 4.0), numbers
+        scores, numbers = ranking.hybrid(vectors, words, 4, 0.5)
+        five = math.sqrt(5)  # of 4, 3, 2, 1 the first two have 3 and 1 of it
+        three = math.sqrt(3)
+        self.assertEqual(numbers.tolist(), [[7, 5, 6, 8]])
+        np.testing.assert_allclose(
+            scores[0],
+            [three - 1 / five, 3 / five - 1 / three, 1 / five - 1 / three,
+             -3 / five - 1 / three], rtol=1e-6,
+        )  # fmt: skip
+        # Without any word vectors alone count.
+        nothing = np.full((1, 5), -np.inf), np.full((1, 5), -1)
+        scores, numbers = ranking.hybrid(vectors, nothing, 4, 0.5)
+        self.assertEqual(numbers.tolist(), [[5, 6, 7, 8]])
+        self.assertAlmostEqual(scores[0, 0], 3 / five, 6)
+
+    def test_the_best_share(self):
+        """The first query wants less than 0.35, the second more than 0.25."""
+        vectors, words = self.searches([0.7, 0.5]), self.searches([-1.3, -1.5])
+        task = retrieval.RetrievalTask(
+            't', 3, iter, ['', ''], [{0: 1}, {1: 1}], [-1, -1], 'ab', '012'
+        )
+        best, values = retrieval.tune(task, vectors, words)
+        half = round((1 + 1 / math.log2(3)) / 2, 5)
+        self.assertEqual(best, 0.3)
+        self.assertEqual(
+            values, {**dict.fromkeys(retrieval.SHARES, half), 0.3: 1.0}
+        )
+        # Of equal shares it is the default, or that next to it.
+        for query, expected in ((0, 0.3), (1, ranking.SHARE)):
+            part = [tuple(x[[query]] for x in y) for y in (vectors, words)]
+            best, _ = retrieval.tune(task.part([query]), *part)
+            self.assertEqual(best, expected)
+        # A document of the query's id is no result.
+        best, values = retrieval.tune(
+            task._replace(same_id=[1, 0]), vectors, words
+        )
+        self.assertEqual(set(values.values()), {1.0})
+
+    @parameterized.parameters((5, ranking.SHARE), (7, 0.3))
+    def test_chance_chooses_no_share(self, below, expected):
+        """So many of nine queries want less than 0.35, the others more.
+
+        Shares differ by 0.369 (b - (9 - b)) / 9: 0.041 or 0.205; half a
+        standard error is 0.061 or 0.051.
+        """
+        searches = self.searches(9 * [0.7]), self.searches(9 * [-1.3])
+        relevance = below * [{0: 1}] + (9 - below) * [{1: 1}]
+        task = retrieval.RetrievalTask(
+            't', 3, iter, 9 * [''], relevance, 9 * [-1], range(9), '012'
+        )
+        best, values = retrieval.tune(task, *searches)
+        self.assertEqual(best, expected)
+        self.assertEqual(max(values, key=values.get), 0.0)
 
 
 class MeasureTest(absltest.TestCase):

@@ -14,6 +14,7 @@ from export import index as indexes
 from export import search
 from infoword_tf import commands, errors, progress
 from infoword_tf.data.documents import Document, passages
+from infoword_tf.evaluation import ranking
 from tasks import retrieval
 from tests import corpus
 from tests.export import workdirs
@@ -143,6 +144,13 @@ class CommandTest(command.Checks, absltest.TestCase):
         self.assertEqual([x.text for _, x in actual], ['cats cats', 'boats'])
         done = self.run_it(*commands.typed(flags), '--hybrid', 'cats cats')
         self.assertEqual(done.out, search.answer('cats cats', actual) + '\n')
+        for share in (0.0, 0.3, ranking.SHARE, 1.0):
+            ask = search.opened(**flags, hybrid_share=share)
+            self.assertEqual(ask.keywords['words'], share)
+        self.assertEqual(
+            search.opened(**flags, hybrid=True).keywords['words'],
+            ranking.SHARE,
+        )
         with self.assertRaisesRegex(errors.UsageError, '--model is missing'):
             search.opened(corpus=corpus)
 

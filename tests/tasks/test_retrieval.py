@@ -38,7 +38,7 @@ JUDGEMENTS = (
     'query-id\tcorpus-id\tscore\r\n'
     'q1\ta\t2\r\nq2\tc\t1\r\nq3\tb\t1\r\n'
 )
-SEARCHED = set(retrieval.LABELS) - {'run'}
+SEARCHED = set(retrieval.LABELS) - {'run', 'tuned'}
 
 
 def write_folder(folder, packed=False):
@@ -183,6 +183,43 @@ class RetrievalCommandTest(places.Folder, command.Checks, absltest.TestCase):
         record = self._run('--init=any', f'--queries={path}')
         self.assertEqual(record['task'], f'tiny (test, queries of {path})')
         self.assertEqual(record['bm25']['ndcg@10'], 1)
+
+    def test_tuned_on_another_split(self):
+        """What is measured is that of before, with a row that is tuned."""
+        before = self._run('--init=any')
+        results = (self.out / 'run.trec').read_bytes()
+        # q1 is measured, and hence does not choose.
+        judged = 'q4\te\t1\nq4\tlost\t1\nq1\tb\t1\n'
+        (self.data / 'qrels' / 'dev.tsv').write_text(judged)
+        with mock.patch.object(
+            retrieval, 'tune', return_value=(0.3, {0.3: 0.5})
+        ) as tune:
+            record, printed, _ = run(
+                '--init=any', *self._typed(), '--tune=dev'
+            )
+        task, *last = tune.call_args.args
+        self.assertEqual(task.query_ids, ['q4'])
+        self.assertEqual([len(x) for scored in last for x in scored], [1] * 4)
+        self.assertEqual((self.out / 'run.trec').read_bytes(), results)
+        self.assertContainsSubset({
+            **before, 'tune': 'dev', 'tune_queries': 1, 'hybrid_share': 0.3,
+            'tune_ndcg@10': {'0.3': 0.5},
+        }, record)  # fmt: skip
+        self.assertIn('--hybrid_share=0.3\n', printed)
+        self.assertIn(retrieval.LABELS['tuned'], printed)
+        with mock.patch.object(ranking, 'SHARE', 0.3):
+            again = self._run('--init=any', '--tune=dev')
+        self.assertLen(again['tune_ndcg@10'], 11)
+
+    def test_tuned_on_some_of_the_queries(self):
+        """They are no longer measured."""
+        task = retrieval.beir_task(self.data)
+        record = self._run('--init=any', '--tune=2')
+        self.assertEqual((record['queries'], record['tune_queries']), (1, 2))
+        lines = (self.out / 'run.trec').read_text().splitlines()
+        self.assertEqual({line.split()[0] for line in lines}, {'q3'})
+        self.assertEqual(record['bm25']['ndcg@10'], 1)
+        self.assertEqual(len(task.queries), 3)
 
     def test_packed_files_and_the_seed(self):
         packed = write_folder(self.folder / 'packed' / 'tiny', packed=True)
