@@ -16,7 +16,7 @@ from infoword_tf import errors
 
 MEASURES = ('ndcg@10', 'recall@100', 'map', 'mrr@10', 'recall@10')
 MERGED = 100  # the best of each search that `merge` sums
-SHARE = 0.6  # of words in `hybrid`: the best of docs/serving.md on the mean
+SHARE = 0.5  # of words in `hybrid`, see docs/serving.md
 QUERIES = 512  # compared with a block at a time: bounds the memory
 Scorer = Callable[[slice], np.ndarray]
 # Weights of a vector's first numbers: different sums show, nearly always, that
