@@ -80,9 +80,7 @@ class FinetuneChoices(RunChoices):
     optimizer: str = again(RunChoices, 'optimizer', 'adamw')
     learning_rate: float = again(RunChoices, 'learning_rate', 3e-5)
     objectives: str | None = again(RunChoices, 'objectives', None)
-    epochs: float = flag(
-        3.0, 'Training epochs; --steps sets the number of updates instead.',
-        at_least=0.0)
+    epochs: float = again(RunChoices, 'epochs', 3.0)
     examples: int | None = flag(
         None, 'Train on a random subset of this size; smaller subsets are part '
         'of larger ones.', at_least=1)
@@ -524,7 +522,7 @@ def prepare(
 def with_steps(choices: FinetuneChoices, examples: int) -> FinetuneChoices:
     """Sets the steps of --epochs, and a held-out score after every epoch."""
     updates = max(1, examples // choices.batch_size)
-    steps = choices.steps or max(1, round(choices.epochs * updates))
+    steps = choices.steps_of(updates)
     return choices.decided(
         steps=steps,
         eval_every=choices.eval_every or min(updates, steps),
