@@ -88,7 +88,7 @@ class MineChoices:
     workdir: str | None = flag(None, 'Where pairs.csv and metrics.json go.')
 
 
-class Pairs(NamedTuple):
+class JudgedPairs(NamedTuple):
     """Pairs whose negatives are sought.
 
     Attributes:
@@ -245,7 +245,7 @@ def rated(loaded: 'Loaded', first: list[str], second: list[str]) -> np.ndarray:
     return loaded.classify(first, second)[:, -1]
 
 
-def read_pairs(choices: MineChoices) -> Pairs:
+def read_pairs(choices: MineChoices) -> JudgedPairs:
     """Reads --pairs and --corpus; errors as of `run`."""
     parts, notes = text_pairs.read_pairs(
         choices.pairs, choices.pair_columns, choices.pair_delimiter
@@ -261,10 +261,10 @@ def read_pairs(choices: MineChoices) -> Pairs:
         corpus = corpora.open_corpus(choices.corpus, whole=True)
         documents = (corpus.every or corpus.train)()
         more = (document.text for document in documents)
-    return Pairs(firsts, seconds, belongs, more)
+    return JudgedPairs(firsts, seconds, belongs, more)
 
 
-def read_folder(choices: MineChoices) -> Pairs:
+def read_folder(choices: MineChoices) -> JudgedPairs:
     """Reads the judgements of --data_dir; errors as of `beir_task`."""
     task = retrieval.beir_task(pathlib.Path(choices.data_dir), choices.split)
     texts = dict(task.documents())
@@ -283,7 +283,7 @@ def read_folder(choices: MineChoices) -> Pairs:
             'no_positive_judgement',
             f'{task.name}: no query has a document of a grade above 0',
         )
-    return Pairs(firsts, seconds, belongs, filter(None, texts.values()))
+    return JudgedPairs(firsts, seconds, belongs, filter(None, texts.values()))
 
 
 def check(choices: MineChoices, chosen: Mapping[str, Any]) -> pathlib.Path:

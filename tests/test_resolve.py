@@ -364,7 +364,7 @@ class OldFlagsTest(parameterized.TestCase):
 # Of rows over `modern`, those that read their texts again and again.
 AGAIN = (
     'simcse', 'diffcse', 'label', 'score', 'span', 'soft',
-    'patience', 'embed',
+    'patience', 'embed', 'pairs',
 )  # fmt: skip
 
 
@@ -391,7 +391,8 @@ class DefaultsTest(parameterized.TestCase):
         read = actual.encoder.name == 'modern' and objectives not in AGAIN
         self.assertEqual(arguments['rate'], 0.0 if read else 0.1)
         if objectives in SUMS:
-            self.assertNotEqual(actual.encoder.name, 'modern')
+            modern = actual.encoder.name == 'modern'
+            self.assertEqual(modern, objectives == 'pairs')
         taken = ENCODERS[actual.encoder.name].settings
         size = {'width': 256} if actual.encoder.name == 'lookup' else {
             k: v for k, v in SIZES['tiny'].items() if k in taken
