@@ -199,6 +199,12 @@ def refuse_contradicting_ends(choices: RunChoices, labelled: bool) -> None:
                 f'--{flag} is for runs on text alone; with labelled examples '
                 f'{instead}; leave it out',
             )
+    if choices.epochs is not None and not (choices.pairs or labelled):
+        raise errors.UsageError(
+            'epochs_of_text',
+            f'--epochs={choices.epochs:g} counts passes over --pairs; of '
+            'running text give --steps or --minutes',
+        )
     lengths = [
         f'--{flag}={value:g}' for flag in ('minutes', 'steps', 'epochs')
         if (value := getattr(choices, flag)) is not None
@@ -207,12 +213,6 @@ def refuse_contradicting_ends(choices: RunChoices, labelled: bool) -> None:
         raise errors.UsageError(
             'several_lengths',
             f'{" and ".join(lengths)} each say how long; leave one',
-        )
-    if choices.epochs is not None and not (choices.pairs or labelled):
-        raise errors.UsageError(
-            'epochs_of_text',
-            f'--epochs={choices.epochs:g} counts passes over --pairs; of '
-            'running text give --steps or --minutes',
         )
     if choices.patience_evals and not (choices.best or labelled):
         raise errors.UsageError(
