@@ -119,7 +119,7 @@ SUMS: dict[str, Sum] = {
         encoder='modern',
         of_init={'simcse.pooling': 'pooling'},
         tuned={'learning_rate': 5e-5},
-        epochs=3.0,
+        epochs=2.0,
         least=60,
     ),
     'bert': Sum('mlm:1,nsp:1', {'mlm.transform': True}),
