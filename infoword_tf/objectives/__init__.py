@@ -118,7 +118,7 @@ SUMS: dict[str, Sum] = {
         },
         encoder='modern',
         of_init={'simcse.pooling': 'pooling'},
-        tuned={'learning_rate': 5e-5},
+        tuned={'learning_rate': 1e-4},
         epochs=2.0,
         least=60,
     ),
