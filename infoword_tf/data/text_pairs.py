@@ -349,9 +349,7 @@ class TextPairSource(Source):
             self.turns = Turns(updates, seed, FILES)
 
     @classmethod
-    def capacity(
-        cls, store: TextPairs, length: int, once: bool = False
-    ) -> int:
+    def capacity(cls, store: TextPairs, length: int, once: bool = False) -> int:
         """Returns the number of examples, at most 512."""
         del length
         return together(store.parts, once).size
