@@ -297,8 +297,7 @@ class OptimizerChoices:
         'from the speed of the first ones; tracing and held-out evaluation are '
         'not included.', at_least=1e-6)
     epochs: float | None = flag(
-        None, 'Passes over --pairs or labelled examples, instead of --steps.',
-        at_least=0.0)
+        None, 'Passes over pairs or labels, instead of --steps.', at_least=0.0)
     learning_rate: float = flag(1e-3, 'Peak learning rate.', at_least=0.0)
     warmup_steps: int | None = flag(
         None, 'Warm-up: updates until the peak learning rate; steps / 10 by '
