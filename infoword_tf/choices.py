@@ -258,7 +258,8 @@ class ModelChoices(EncoderChoices):
 
     objectives: str | None = flag(
         'bert_nce', 'What is trained: a named sum, or rows with weights: '
-        'bert_nce:1,mlm:0.5.')
+        'bert_nce:1,mlm:0.5. With --pairs by default the sum pairs, with a '
+        'length and a rate of its own from --init.')
     settings: Mapping[str, Any] = dataclasses.field(default_factory=dict)
     masking: str | None = flag(
         None, 'Unit of masking; by default the one that the rows require, else '
