@@ -258,7 +258,8 @@ class ModelChoices(EncoderChoices):
 
     objectives: str | None = flag(
         'bert_nce', 'What is trained: a named sum, or rows with weights: '
-        'bert_nce:1,mlm:0.5.')
+        'bert_nce:1,mlm:0.5. With --pairs by default the sum pairs, with a '
+        'length and a rate of its own from --init.')
     settings: Mapping[str, Any] = dataclasses.field(default_factory=dict)
     masking: str | None = flag(
         None, 'Unit of masking; by default the one that the rows require, else '
@@ -296,6 +297,8 @@ class OptimizerChoices:
         None, 'Training time instead of --steps, whose number is estimated '
         'from the speed of the first ones; tracing and held-out evaluation are '
         'not included.', at_least=1e-6)
+    epochs: float | None = flag(
+        None, 'Passes over pairs or labels, instead of --steps.', at_least=0.0)
     learning_rate: float = flag(1e-3, 'Peak learning rate.', at_least=0.0)
     warmup_steps: int | None = flag(
         None, 'Warm-up: updates until the peak learning rate; steps / 10 by '
@@ -328,6 +331,10 @@ class OptimizerChoices:
         'trained.')
     seed: int = flag(
         0, 'Random seed of weights, text order, masks and dropout.', at_least=0)
+
+    def steps_of(self, updates: int) -> int:
+        """Returns --steps, or --epochs times the updates of an epoch."""
+        return self.steps or max(1, round(self.epochs * updates))
 
 
 @dataclasses.dataclass(frozen=True)

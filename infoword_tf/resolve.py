@@ -27,6 +27,7 @@ from infoword_tf.objectives import (
     SUMS,
     TABLE,
     Auxiliary,
+    Sum,
     Vector,
     built,
     decided,
@@ -219,15 +220,19 @@ def resolve(choices: ModelChoices, started: Config | None = None) -> Resolved:
     Raises:
         UsageError: choices contradict each other; the message says what to do.
     """
-    return resolve_model(choices, resolve_text(choices), started)
+    return resolve_model(choices, resolve_text(choices, started), started)
 
 
-def resolve_text(choices: ModelChoices) -> ResolvedText:
+def resolve_text(
+    choices: ModelChoices, started: Config | None = None
+) -> ResolvedText:
     """Decides the rows, how batches are made, and the auxiliary encoders.
+
+    Args: as of `resolve`.
 
     Raises: UsageError: as `resolve`.
     """
-    rows = resolve_rows(choices)
+    rows = resolve_rows(choices, started)
     settings = {row: entry.settings for row, entry in rows.items()}
     try:
         plan = make_plan(
@@ -290,11 +295,13 @@ def answering(
 # ------------------------------------------------------------------------- rows
 
 
-def resolve_rows(choices: ModelChoices) -> dict[str, RowConfig]:
+def resolve_rows(
+    choices: ModelChoices, started: Config | None = None
+) -> dict[str, RowConfig]:
     """Returns the rows of a sum that are built, with weights and settings.
 
-    Settings of a named sum are those of its publication, unless a flag sets
-    them.
+    Settings of a named sum are its own, unless --init (`Sum.of_init`) or a
+    flag sets them.
 
     Raises:
         UsageError: as `objectives.parse`; a setting of another row or view,
@@ -310,9 +317,14 @@ def resolve_rows(choices: ModelChoices) -> dict[str, RowConfig]:
         )
         for row, weight in sorted(built(weights).items())
     }
-    named = SUMS.get(choices.objectives)
-    chosen = {**(named.settings if named else {}), **choices.settings}
+    named = SUMS.get(choices.objectives, Sum(''))
     known = setting_flags(rows)
+    of_init = {
+        flag: getattr(started, field, None)
+        for flag, field in named.of_init.items()
+    }
+    of_init = {k: v for k, v in of_init.items() if v in known[k][0].choices}
+    chosen = {**named.settings, **of_init, **choices.settings}
     for flag, value in chosen.items():
         owner, _, name = flag.partition('.')
         if flag not in known and owner in rows:

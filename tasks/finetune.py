@@ -91,11 +91,11 @@ class FinetuneChoices(RunChoices):
         RunChoices, 'learning_rate', None,
         help=f'Peak learning rate; by default {RATE:g} ({WIDTH} / width)^2.')
     objectives: str | None = again(RunChoices, 'objectives', None)
-    epochs: float | None = flag(
-        None, 'Training epochs; --steps sets the number of updates instead. '
+    epochs: float | None = again(
+        RunChoices, 'epochs', None, shown=EPOCHS,
+        help='Training epochs; --steps sets the number of updates instead. '
         f'By default small tables have more epochs, at most {MOST_EPOCHS:g}, '
-        f'so that there are {LEAST_UPDATES} updates.',
-        at_least=0.0, shown=EPOCHS)
+        f'so that there are {LEAST_UPDATES} updates.')
     examples: int | None = flag(
         None, 'Train on a random subset of this size; smaller subsets are part '
         'of larger ones.', at_least=1)
@@ -550,7 +550,7 @@ def with_steps(choices: FinetuneChoices, examples: int) -> FinetuneChoices:
         steps = steps or begun_with(folders, 'epochs', 'steps')
         epochs = max(EPOCHS, math.ceil(LEAST_UPDATES / updates))
         epochs = min(MOST_EPOCHS, epochs)
-    steps = steps or max(1, round(epochs * updates))
+    steps = choices.decided(steps=steps, epochs=epochs).steps_of(updates)
     return choices.decided(
         steps=steps,
         eval_every=choices.eval_every or min(updates, steps),

@@ -2,18 +2,22 @@ r"""Mines hard negatives: texts near a, by the vectors of a model, except b.
 
     python -m tasks.mine --init=runs/minilm --pairs=pairs.csv \
         --corpus='text:texts/*.txt' --negatives=3 --workdir=runs/mined
-    python -m infoword_tf.train --init=runs/minilm --objectives=simcse \
-        --pairs=runs/mined/pairs.csv --simcse.pooling=mean --workdir=runs/hard
+    python -m infoword_tf.train --init=runs/minilm \
+        --pairs=runs/mined/pairs.csv --workdir=runs/hard
+    python -m tasks.mine --init=runs/minilm --data_dir=beir/scifact \
+        --workdir=runs/mined
 
 Every a searches all documents of --corpus (of a data set with a held-out split,
-those of the training split) and all b of --pairs, exactly. Excluded are a
-itself, its own b, and the `--skip` best results. A negative scores less than b
-by `--margin` and by `--relative_margin` of |b's score|: a text that scores
-higher is probably an answer that nobody has marked. With `--rescore` a
-cross-encoder (a workdir of `score` or of two classes, trained on pairs) gives
-the scores of these two rules.
+those of the training split) and all b of --pairs, exactly. Of a BEIR folder
+(--data_dir) a are the judged queries, b their documents of a grade above 0, and
+the corpus is searched. Excluded are a itself, its own b, documents that were
+judged for it, and the `--skip` best results. A negative scores less than b by
+`--margin` and by `--relative_margin` of |b's score|: a text that scores higher
+is probably an answer that nobody has marked. With `--rescore` a cross-encoder
+(a workdir of `score` or of two classes, trained on pairs) gives the scores of
+these two rules.
 
-WORKDIR/pairs.csv is --pairs with the negatives as further columns; missing ones
+WORKDIR/pairs.csv is the pairs with negatives as further columns; missing ones
 are empty cells. metrics.json counts the a by their number of negatives, and the
 texts that each rule excluded.
 """
@@ -30,10 +34,10 @@ import numpy as np
 
 from infoword_tf import commands, errors, files
 from infoword_tf import progress as shown
-from infoword_tf.choices import TextChoices, again, flag
+from infoword_tf.choices import AUTO, DeviceChoices, TextChoices, again, flag
 from infoword_tf.config import Config
 from infoword_tf.data import corpora, text_pairs
-from infoword_tf.evaluation import ranking
+from infoword_tf.evaluation import ranking, retrieval
 from infoword_tf.resolve import answering
 
 if TYPE_CHECKING:
@@ -56,6 +60,15 @@ class MineChoices:
     pair_delimiter: str | None = again(TextChoices, 'pair_delimiter', None)
     corpus: str | None = flag(
         None, 'Text whose documents are candidates too; none: only the b.')
+    data_dir: str | None = flag(
+        None, 'A BEIR folder instead of --pairs and --corpus: corpus.jsonl, '
+        'queries.jsonl, qrels/.')
+    split: str = flag(
+        'train', 'The split of --data_dir: the name of a file of qrels/, '
+        'without .tsv.')
+    positives: int = flag(
+        8, 'Documents of each query of --data_dir, at most, those of the '
+        'highest grades.', at_least=1)
     negatives: int = flag(3, 'Negatives of each a, at most.', at_least=1)
     window: int = flag(
         50, 'How many of the best texts are looked at.', at_least=1)
@@ -69,7 +82,25 @@ class MineChoices:
         None, 'A cross-encoder workdir that gives the scores of the margins.',
         model=True)
     batch_size: int = flag(32, 'Texts encoded at a time.', at_least=1)
+    precision: str = again(
+        DeviceChoices, 'precision', 'float32',
+        help=f'Precision of --init; {AUTO}')
     workdir: str | None = flag(None, 'Where pairs.csv and metrics.json go.')
+
+
+class JudgedPairs(NamedTuple):
+    """Pairs whose negatives are sought.
+
+    Attributes:
+        firsts, seconds: a and b of each.
+        belongs: by a, what is no negative of it, as `same` returns it.
+        more: further candidates.
+    """
+
+    firsts: list[str]
+    seconds: list[str]
+    belongs: Mapping[str, set[str]]
+    more: Iterable[str]
 
 
 class Mined(NamedTuple):
@@ -214,6 +245,71 @@ def rated(loaded: 'Loaded', first: list[str], second: list[str]) -> np.ndarray:
     return loaded.classify(first, second)[:, -1]
 
 
+def read_pairs(choices: MineChoices) -> JudgedPairs:
+    """Reads --pairs and --corpus; errors as of `run`."""
+    parts, notes = text_pairs.read_pairs(
+        choices.pairs, choices.pair_columns, choices.pair_delimiter
+    )
+    print('\n'.join(notes), flush=True)
+    firsts = [a for part in parts for a in part.texts[0]]
+    seconds = [b for part in parts for b in part.texts[1]]
+    belongs: dict[str, set[str]] = {a: {same(a)} for a in firsts}
+    for a, b in zip(firsts, seconds, strict=True):
+        belongs[a].add(same(b))
+    more: Iterable[str] = ()
+    if choices.corpus:
+        corpus = corpora.open_corpus(choices.corpus, whole=True)
+        documents = (corpus.every or corpus.train)()
+        more = (document.text for document in documents)
+    return JudgedPairs(firsts, seconds, belongs, more)
+
+
+def read_folder(choices: MineChoices) -> JudgedPairs:
+    """Reads the judgements of --data_dir; errors as of `beir_task`."""
+    task = retrieval.beir_task(pathlib.Path(choices.data_dir), choices.split)
+    texts = dict(task.documents())
+    firsts: list[str] = []
+    seconds: list[str] = []
+    belongs: dict[str, set[str]] = {}
+    for a, grades in zip(task.queries, task.relevance, strict=True):
+        judged = [n for n in grades if texts.get(n)]
+        best = sorted(judged, key=grades.__getitem__, reverse=True)
+        best = [n for n in best if grades[n] > 0][: choices.positives]
+        firsts += [a] * len(best)
+        seconds += [texts[n] for n in best]
+        belongs.setdefault(a, {same(a)}).update(same(texts[n]) for n in judged)
+    if not firsts:
+        raise errors.InputError(
+            'no_positive_judgement',
+            f'{task.name}: no query has a document of a grade above 0',
+        )
+    return JudgedPairs(firsts, seconds, belongs, filter(None, texts.values()))
+
+
+def check(choices: MineChoices, chosen: Mapping[str, Any]) -> pathlib.Path:
+    """Refuses contradicting choices; returns --workdir as a path."""
+    commands.require(
+        vars(choices), init='a workdir', workdir='a folder for pairs.csv'
+    )
+    if (choices.pairs is None) == (choices.data_dir is None):
+        raise errors.UsageError(
+            'pairs_or_folder',
+            'name either --pairs (a table) or --data_dir (a BEIR folder)',
+        )
+    of_pairs = 'pair_columns', 'pair_delimiter', 'corpus'
+    for other, names in (
+        ('pairs', of_pairs), ('data_dir', ('split', 'positives')),
+    ):  # fmt: skip
+        if getattr(choices, other) is None:
+            why = f'{{}} is for --{other}; leave it out'
+            commands.refuse(chosen, names, why)
+    workdir = commands.result_folder(choices.workdir)
+    Config.read(pathlib.Path(choices.init))  # complains before the work
+    if choices.rescore:
+        check_judge(choices.rescore)
+    return workdir
+
+
 @commands.takes(MineChoices)
 def run(choices: MineChoices, chosen: Mapping[str, Any]) -> dict[str, Any]:
     """Mines negatives and writes pairs.csv; returns metrics.json.
@@ -221,37 +317,20 @@ def run(choices: MineChoices, chosen: Mapping[str, Any]) -> dict[str, Any]:
     Raises:
         FileNotFoundError, UsageError, ValueError: what is wrong with a choice.
     """
-    commands.require(
-        vars(choices),
-        init='a workdir',
-        pairs='a file of pairs',
-        workdir='a folder for pairs.csv',
-    )
-    workdir = commands.result_folder(choices.workdir)
-    Config.read(pathlib.Path(choices.init))  # complains before the work
-    if choices.rescore:
-        check_judge(choices.rescore)
-    parts, notes = text_pairs.read_pairs(
-        choices.pairs, choices.pair_columns, choices.pair_delimiter
-    )
-    print('\n'.join(notes), flush=True)
-    firsts = [a for part in parts for a in part.texts[0]]
-    seconds = [b for part in parts for b in part.texts[1]]
+    workdir = check(choices, chosen)
+    read = read_folder if choices.data_dir else read_pairs
+    firsts, seconds, belongs, more = read(choices)
     text_of, query_of = _numbered(seconds), _numbered(firsts)
     known, queries = list(text_of), list(query_of)
-    texts = known
-    if choices.corpus:
-        corpus = corpora.open_corpus(choices.corpus, whole=True)
-        documents = (corpus.every or corpus.train)()
-        more = (document.text for document in documents)
-        texts = list(_numbered(itertools.chain(known, more)))
-    belongs: dict[str, set[str]] = {a: {same(a)} for a in queries}
-    for a, b in zip(firsts, seconds, strict=True):
-        belongs[a].add(same(b))
+    texts = list(_numbered(itertools.chain(known, more)))
 
     import infoword_tf
+    from infoword_tf.training import precision
 
-    loaded = infoword_tf.load(choices.init)
+    dtype = choices.precision
+    loaded = infoword_tf.load(
+        choices.init, precision.faster() if dtype == 'auto' else dtype
+    )
     most = choices.window + choices.skip + max(map(len, belongs.values()))
     vectors = encode(loaded, queries, 'query', choices)
     known_vectors = encode(loaded, known, 'passage', choices)

@@ -36,6 +36,7 @@ VALUES: dict[str, tuple[Any, ...]] = {
     'mask_share': (0.4,),
     'momentum': (0.0, 0.9),
     'negatives': (8,),
+    'once': (False,),
     'pairs': (0, 3),
     'question': (9,),
     'queue': (0, 12),

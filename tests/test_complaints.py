@@ -61,7 +61,7 @@ LINES = (
     ('freeze', 'train --freeze', 'freeze_without_init', '--freeze', '--init'),
     ('vocab_of_init', 'train --init=$run --vocab_size=9', 'init_decides_vocab',
      '--vocab_size', '--init='),
-    ('minutes_and_steps', 'train --minutes=3 --steps=7', 'minutes_and_steps',
+    ('minutes_and_steps', 'train --minutes=3 --steps=7', 'several_lengths',
      '--minutes=3', '--steps=7'),
     ('minutes_of_machines', 'train --minutes=3 --strategy=multiworker',
      'minutes_of_machines', '--minutes', '--steps'),
@@ -224,6 +224,12 @@ LINES = (
     ('weights_or_parallel', 'languages DE_EN --corpus_weights=en=2,de=1 '
      '--objectives=mlm:1,tlm:1 ALIGNED', 'weights_replace_flag', '--parallel'),
     # Pairs.
+    ('epochs_and_steps', 'train PAIRS --epochs=1.5 --steps=7',
+     'several_lengths', '--steps=7', '--epochs=1.5'),
+    ('epochs_of_text', 'train --epochs=2', 'epochs_of_text', '--epochs=2',
+     '--pairs'),
+    ('sum_without_pairs', 'train --objectives=pairs', 'sum_without_pairs',
+     '--objectives=pairs'),
     ('pairs_unread', 'train --objectives=mlm --pairs=$a.csv', 'pairs_unread',
      '--objectives=mlm', 'simcse'),
     ('columns_alone', 'train --pair_columns=a,b', 'flag_without_pairs',

@@ -304,11 +304,21 @@ WAYS = {
         **TWO, 'pairs': '{}/texts2.csv', 'pair_columns': ('other', 'text'),
         'pair_delimiter': ';', 'corpus': 'text:{}/b.txt', 'negatives': 2,
         'window': 1, 'skip': 1, 'margin': 0.4, 'relative_margin': 0.9,
-        'rescore': '{}/two', 'batch_size': 5,
+        'rescore': '{}/two', 'batch_size': 5, 'precision': 'mixed_bfloat16',
     }, {
         'tasks.mine.Config.read': None, 'tasks.mine.check_judge': None,
         'infoword_tf.load': Made(lambda _: of_vectors()),
         'tasks.mine.rated': lambda _, a, b: np.linspace(0, 1, len(a)),
+        'tasks.mine.csv.writer': FAKE,
+    }),
+    'mine a folder': Way('tasks.mine', {**ONE, **BEIR}, {
+        'data_dir': '{}/beir2', 'split': 'dev', 'positives': 2,
+    }, {
+        'tasks.mine.Config.read': None,
+        'tasks.mine.retrieval.beir_task': lambda *_: mock.Mock(
+            queries=['one'], relevance=[dict.fromkeys(range(3), 1)],
+            documents=lambda: enumerate(('some', 'more', 'text'))),
+        'infoword_tf.load': Made(lambda _: of_vectors()),
         'tasks.mine.csv.writer': FAKE,
     }),
     'savedmodel': Way('export.savedmodel', {
@@ -487,6 +497,15 @@ WAYS = {
         'infoword_tf.data.opened._stores': Done,
         'infoword_tf.text.wordpiece.WordPieceTokenizer.read':
             lambda *_: of_tokenizer(),
+    }),
+    'train on pairs for epochs': Way(TRAIN, {
+        **UNTIMED, 'objectives': 'simcse', 'pairs': '{}/a.csv', 'corpus': (),
+        'epochs': 3.0,
+    }, {'epochs': 4.0}, {
+        **TRAINED, 'infoword_tf.training.run._open_pairs':
+            lambda *_: (of_tokenizer(), FAKE(record={}, fingerprint='')),
+        'infoword_tf.training.run.batches.Batches':
+            lambda *_: FAKE(sources={FAKE(reads='pairs'): FAKE(updates=9)}),
     }),
     'train on pairs': Way(TRAIN, {
         **MLM, 'objectives': 'simcse', 'pairs': '{}/a.csv', 'corpus': (),

@@ -481,9 +481,9 @@ class RecordTest(parameterized.TestCase):
 
     # Of these the config that they led to is compared.
     LED_TO = (
-        'activation', 'dropout', 'encoder', 'lower_case', 'mask_share',
-        'masking', 'memory_length', 'objectives', 'positions', 'precision',
-        'size', 'tokenizer', 'vocab_size', 'warmup_steps',
+        'activation', 'dropout', 'encoder', 'epochs', 'lower_case',
+        'mask_share', 'masking', 'memory_length', 'objectives', 'positions',
+        'precision', 'size', 'tokenizer', 'vocab_size', 'warmup_steps',
     )  # fmt: skip
 
     # These change no weight.

@@ -364,7 +364,7 @@ class OldFlagsTest(parameterized.TestCase):
 # Of rows over `modern`, those that read their texts again and again.
 AGAIN = (
     'simcse', 'diffcse', 'label', 'score', 'span', 'soft',
-    'patience', 'embed',
+    'patience', 'embed', 'pairs',
 )  # fmt: skip
 
 
@@ -391,7 +391,8 @@ class DefaultsTest(parameterized.TestCase):
         read = actual.encoder.name == 'modern' and objectives not in AGAIN
         self.assertEqual(arguments['rate'], 0.0 if read else 0.1)
         if objectives in SUMS:
-            self.assertNotEqual(actual.encoder.name, 'modern')
+            modern = actual.encoder.name == 'modern'
+            self.assertEqual(modern, objectives == 'pairs')
         taken = ENCODERS[actual.encoder.name].settings
         size = {'width': 256} if actual.encoder.name == 'lookup' else {
             k: v for k, v in SIZES['tiny'].items() if k in taken
@@ -405,6 +406,26 @@ class DefaultsTest(parameterized.TestCase):
             self.assertContainsSubset(encoders[actual.encoder.name], arguments)
         self.assertEqual(Config.from_json(actual.to_json()), actual)
         ENCODERS[actual.encoder.name](**arguments)  # takes them all
+
+    @parameterized.parameters(
+        ('cls', {}, 'cls'), ('mean', {}, 'mean'),
+        ('last_two', {}, 'last_two'),
+        ('weighted', {}, 'mean'),  # by a row of that run
+        ('cls', {'simcse.pooling': 'first_last'}, 'first_last'),
+        (None, {}, 'mean'),
+    )  # fmt: skip
+    def test_pairs_are_pooled_as_init_pools(self, pooling, chosen, expected):
+        started = pooling and config_of('mlm').replace(pooling=pooling)
+        choices = ModelChoices(
+            'pairs', settings={'sentences.pairs': 2, **chosen}
+        )
+        actual = resolve(choices, started)
+        self.assertEqual(actual.rows['simcse'].settings['pooling'], expected)
+        self.assertEqual(actual.vector.pooling, expected)
+        where = actual.plan.views['sentences'].rows['simcse'].where
+        self.assertEqual(where, 'example' if expected == 'cls' else 'text')
+        (source_spec,) = actual.plan.source_specs
+        self.assertEqual(dict(source_spec.arguments)['once'], True)
 
     def test_bert_is_bert(self):
         """With the transform that its rows alone have on request."""

@@ -14,6 +14,7 @@ from infoword_tf import sizes
 from infoword_tf.data.documents import split_sentences
 from infoword_tf.data.sentences import StoreSentences
 from infoword_tf.files import read_tensors, write_tensors
+from infoword_tf.objectives import SUMS
 from infoword_tf.training.guide import Guide
 from tests import places, quick, runs
 from tests.refused import refused
@@ -183,6 +184,38 @@ class PairsTest(absltest.TestCase):
         self.assertNotIn('random weights', shown)
         self.assertIn('pools by cls, this run by mean', shown)
         self.assertLen(vectors_of(folder / 'again')[0].config.dense, 1)
+
+    def test_pairs_alone_do_what_is_advised(self):
+        """And a run with a sum of its own goes on as it was."""
+        folder, pairs = places.make(), f'--pairs={FOLDER}/a.csv'
+        few = '--batch_size=8', '--seq_len=32', '--precision=float32'
+        quick.run(
+            pairs, *few, '--simcse.pooling=cls', '--vocab_size=400',
+            '--epochs=0.09', f'--workdir={folder}/w',
+        )  # fmt: skip
+        first = json.loads((folder / 'w' / 'config.json').read_text())
+        self.assertEqual(first['encoder']['name'], 'modern')
+        self.assertEqual(first['run']['steps'], 2)  # of 20 to 28 an epoch
+        self.assertEqual(first['run']['learning_rate'], 1e-3)
+        quick.run(
+            pairs, *few, f'--init={folder}/w', '--steps=1',
+            f'--workdir={folder}/again',
+        )  # fmt: skip
+        config = json.loads((folder / 'again' / 'config.json').read_text())
+        self.assertEqual(
+            (config['pooling'], config['dense']), ('cls', first['dense'])
+        )
+        tuned = SUMS['pairs'].tuned
+        self.assertContainsSubset(tuned, config['run'])
+        flags = pairs, '--objectives=simcse', '--vocab_size=400', '--steps=2'
+        run_here(folder / 'old', *flags)
+        path = folder / 'old' / 'config.json'
+        config = json.loads(path.read_text())
+        del config['run']['simcse.once']  # newer than that run
+        path.write_text(json.dumps(config))
+        before = weights(folder / 'old')
+        run_here(folder / 'old', *flags)
+        self.assertEqual(weights(folder / 'old'), before)
 
     def test_a_guide_of_another_vocabulary(self):
         """Its vectors are kept, and decide the run."""

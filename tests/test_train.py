@@ -23,6 +23,7 @@ from infoword_tf.config import Config
 from infoword_tf.data.batches import Batches, open_sources
 from infoword_tf.data.opened import TextChoices, open_text
 from infoword_tf.data.store import SEPARATOR
+from infoword_tf.objectives import SUMS
 from infoword_tf.resolve import ModelChoices, resolve
 from infoword_tf.training import (
     checks,
@@ -205,6 +206,31 @@ class TrainTest(places.Folder, absltest.TestCase):
             with refused('run_other_flags', '--minutes was 0.001, is 5.0'):
                 run_here(*flags, '--minutes=5')
         self.assertEqual(Config.read(workdir).run['steps'], 3)
+
+    def test_epochs_of_pairs(self):
+        """A sum of pairs that starts from --init has a length of its own."""
+        pairs, text = (mock.Mock(reads=x) for x in ('pairs', 'text'))
+
+        def steps(updates, **choices):
+            sources = {text: mock.Mock(), pairs: mock.Mock(updates=updates)}
+            if not updates:
+                del sources[pairs]
+            return run._steps_of(
+                RunChoices(**choices), mock.Mock(sources=sources)
+            )
+
+        named = SUMS['pairs']
+        advised = {'objectives': 'pairs', 'init': 'm'}
+        self.assertEqual(steps(14, epochs=2.5), 35)
+        self.assertEqual(steps(14, epochs=0.01), 1)
+        self.assertEqual(steps(14, **advised, epochs=1.0), 14)
+        self.assertEqual(steps(14, **advised, steps=5), 5)
+        self.assertEqual(steps(14, **advised), named.least)
+        self.assertEqual(steps(900, **advised), round(900 * named.epochs))
+        for others in ({'init': 'm', 'objectives': 'simcse'},
+                       {'objectives': 'pairs'}):  # fmt: skip
+            self.assertEqual(steps(900, **others), 1000)
+        self.assertEqual(steps(0), 1000)
 
     def test_minutes_for_few_updates(self):
         """Of 0.5 for 60 steps, 1.67 make 200; --init has decided the size."""

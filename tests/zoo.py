@@ -330,9 +330,9 @@ CASES: dict[str, Case] = {
     'diffcse_pairs': Case(
         'simcse:1,diffcse:1,infocse:1', layers=2,
         settings={
-            'sentences.pairs': 3, 'diffcse.projected': False,
-            'diffcse.legacy': True, 'infocse.lower': 'trained',
-            'infocse.fresh': True,
+            'sentences.pairs': 3, 'sentences.once': True,
+            'diffcse.projected': False, 'diffcse.legacy': True,
+            'infocse.lower': 'trained', 'infocse.fresh': True,
         },
     ).also(JAX),
     'infocse': of(
@@ -715,13 +715,18 @@ def make_sentences(
 
 
 def make_text_pairs(
-    batch: int = 8, seed: int = 0, length: int = T, kinds: int = 1
+    batch: int = 8,
+    seed: int = 0,
+    length: int = T,
+    kinds: int = 1,
+    once: bool = False,
 ) -> Labelled:
     """Draws triples of texts, the first two of a kind, the third of another.
 
-    One in three has no negative. They have vectors of a guide too.
+    One in three has no negative. They have vectors of a guide too. Here every
+    a has one b.
     """
-    del length
+    del length, once
     random = np.random.default_rng([seed, 2])
     texts = []
     for number in range(batch):

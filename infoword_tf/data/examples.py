@@ -93,6 +93,18 @@ class Examples(NamedTuple):
             of_tokens={k: v[source] for k, v in self.of_tokens.items()},
         )
 
+    def by_first(self) -> list[np.ndarray]:
+        """Groups examples of equal first texts, in order: numbers of each."""
+        groups: dict[bytes, list[int]] = {}
+        begins = self.begins[:: self.texts]
+        ends = self.begins[1 :: self.texts]
+        for number, (begin, end) in enumerate(
+            zip(begins.tolist(), ends.tolist(), strict=False)
+        ):
+            first = self.ids[begin:end].tobytes()
+            groups.setdefault(first, []).append(number)
+        return [np.array(numbers) for numbers in groups.values()]
+
     def batch(
         self, numbers: np.ndarray, slots: np.ndarray, width: int
     ) -> Labelled:
@@ -267,19 +279,23 @@ class ExampleSource(Source):
         batch_size: int,
         seed: int,
         stratified: bool = False,
+        groups: Sequence[np.ndarray] = (),
     ):
         """Sets how examples are read; a text has at most `length` tokens.
 
         With `stratified` updates have one example of each stratum, else all
-        come in their order.
+        come in their order. Of each of `groups` an epoch reads one example,
+        the next epoch the next one; without groups it reads all.
         """
         self.store, self.batch_size = store, batch_size
-        self.stratified = stratified
+        self.stratified, self.groups = stratified, groups
         sizes = store.sizes
-        if store.size < batch_size:
+        if groups:
+            sizes = np.array([sizes[group].max() for group in groups])
+        if len(sizes) < batch_size:
             raise errors.InputError(
                 'few_examples',
-                f'there are {store.size:,} examples, but an update takes '
+                f'there are {len(sizes):,} examples, but an update takes '
                 f'{batch_size}; lower --batch_size',
             )
         longest = int(sizes.max())
@@ -319,9 +335,16 @@ class ExampleSource(Source):
             begin = step * self.batch_size
             numbers = np.arange(begin, begin + self.batch_size)
             return self.store.batch(numbers, self.slots, self.width)
-        return self.store.batch(
-            self.strata.members(step), self.slots, self.width
-        )
+        numbers = self.strata.members(step)
+        if self.groups:
+            epoch = step // self.updates
+            drawn = (self.groups[number] for number in numbers)
+            # Groups begin at different examples, the longest not together.
+            numbers = np.array([
+                group[(epoch + number) % len(group)]
+                for number, group in zip(numbers, drawn, strict=True)
+            ])  # fmt: skip
+        return self.store.batch(numbers, self.slots, self.width)
 
 
 def pack_examples(sizes: np.ndarray, max_tokens: int) -> np.ndarray:

@@ -317,21 +317,24 @@ class TextPairSource(Source):
         batch_size: int,
         seed: int,
         stratified: bool = False,
+        once: bool = False,
     ):
         """Sets how pairs are read; see `ExampleSource`.
 
-        The held-out examples of all files are one batch.
+        With `once` examples of equal a make one visit an epoch. The held-out
+        examples of all files are one batch.
 
         Raises:
             ValueError: a file has fewer examples than an update takes.
         """
-        files = store.parts if stratified else [together(store.parts)]
+        files = store.parts if stratified else [together(store.parts, once)]
         sources = []
         for number, x in enumerate(files):
             with naming(store.files[number]):
                 source = ExampleSource(
-                    x, length, batch_size, seed + number, stratified
-                )
+                    x, length, batch_size, seed + number, stratified,
+                    x.by_first() if once else (),
+                )  # fmt: skip
             sources.append(source)
         self.sources, self.stratified = sources, stratified
         ExampleSource.unify_shapes(sources)  # one shape, whichever file is read
@@ -342,13 +345,14 @@ class TextPairSource(Source):
                 share = np.array(store.weights) / sum(store.weights)
                 share = np.rint(share * updates.sum()).astype(np.int64)
                 updates = np.maximum(share, 1)  # [F], of an epoch
+            self.updates = int(updates.sum())
             self.turns = Turns(updates, seed, FILES)
 
     @classmethod
-    def capacity(cls, store: TextPairs, length: int) -> int:
+    def capacity(cls, store: TextPairs, length: int, once: bool = False) -> int:
         """Returns the number of examples, at most 512."""
         del length
-        return together(store.parts).size
+        return together(store.parts, once).size
 
     def batch(self, step: int) -> Labelled:
         """Returns the global batch of a step."""
@@ -359,11 +363,17 @@ class TextPairSource(Source):
         return batch._replace(longest=self.longest)
 
 
-def together(files: Sequence[Examples]) -> Examples:
+def together(files: Sequence[Examples], once: bool = False) -> Examples:
     """Joins the examples of several files.
 
-    At most 512 examples, of each file in proportion to its size.
+    At most 512 examples, of each file in proportion to its size; with `once`
+    the first of each a.
     """
+    if once:
+        files = [
+            x.select(np.array([first for first, *_ in x.by_first()], np.int64))
+            for x in files
+        ]
     total = sum(examples.size for examples in files)
     most = min(HELDOUT, total)
     chosen = []

@@ -77,18 +77,27 @@ TABLE: dict[str, Row] = {
 
 
 class Sum(NamedTuple):
-    """A weighted sum of rows that a publication trains.
+    """A weighted sum of rows that a publication trains, or that is advised.
 
     Attributes:
         rows: with weights, as in `--objectives`.
         settings: by flag, 'ROW.NAME' or 'VIEW.NAME', values that differ from
             the defaults; a flag of that name wins.
         encoder: name in ENCODERS of the published one, which is the default.
+        of_init: by flag of a setting, the field of the config of --init whose
+            value is the default, if the setting has it.
+        tuned: by flag, defaults of a run that starts from --init.
+        epochs: the length of such a run, by default; None: of no sum of pairs.
+        least: updates that such a run has at least.
     """
 
     rows: str
     settings: Mapping[str, Any] = {}
     encoder: str = 'transformer'
+    of_init: Mapping[str, str] = {}
+    tuned: Mapping[str, Any] = {}
+    epochs: float | None = None
+    least: int = 0
 
 
 _INFOXLM = {
@@ -98,7 +107,21 @@ _INFOXLM = {
     'xlco.queue': 131_072,
     'xlco.momentum': 0.9999,
 }
+PAIRS = 'pairs'  # the sum of --pairs, unless --objectives names another
 SUMS: dict[str, Sum] = {
+    PAIRS: Sum(
+        'simcse:1',
+        {
+            'simcse.pooling': 'mean',
+            'simcse.head': 'none',
+            'sentences.once': True,
+        },
+        encoder='modern',
+        of_init={'simcse.pooling': 'pooling'},
+        tuned={'learning_rate': 1e-4},
+        epochs=2.0,
+        least=60,
+    ),
     'bert': Sum('mlm:1,nsp:1', {'mlm.transform': True}),
     'infoword': Sum('bert_nce:1,dim:0.8'),
     'xlnet': Sum('plm:1', encoder='relative'),
@@ -237,6 +260,7 @@ def built(weights: Mapping[str, float]) -> dict[str, float]:
 
 
 __all__ = [
+    'PAIRS',
     'SUMS',
     'TABLE',
     'Batch',

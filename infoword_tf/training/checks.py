@@ -20,7 +20,14 @@ from infoword_tf.data.opened import choose_tokenizer, open_corpora, weights_of
 from infoword_tf.data.sources import SOURCES
 from infoword_tf.encoders import ENCODERS
 from infoword_tf.evaluation import judgements
-from infoword_tf.objectives import TABLE, Auxiliary, parse, setting_flags
+from infoword_tf.objectives import (
+    PAIRS,
+    SUMS,
+    TABLE,
+    Auxiliary,
+    parse,
+    setting_flags,
+)
 from infoword_tf.objectives.row import ANSWERS
 from infoword_tf.resolve import (
     Plan,
@@ -36,7 +43,7 @@ if TYPE_CHECKING:
     from infoword_tf.data.corpora import Corpus
     from infoword_tf.training.run import LabelledData
 
-PAIRS = (
+OF_PAIRS = (
     'pair_columns', 'pair_delimiter', 'pair_negatives', 'heldout_pairs',
     'pair_weights',
 )  # fmt: skip
@@ -77,7 +84,7 @@ def check(
     texts = judged = None
     if resolved is None:
         if labelled is None:
-            choices = with_pairs(choices)
+            choices = with_pairs(choices, chosen)
         text = resolve_text(choices)
         if labelled is None:
             refuse_labelled_rows(choices, text.plan)
@@ -87,16 +94,14 @@ def check(
             refuse_shuffle_block(choices, text.plan)
             judged = read_judgements(choices) if judges else None
             # The complaints below are about weights.
-            public = choices
             choices, chosen = folders.with_workdirs(
                 # Other strategies configure devices before anything uses one.
                 choices, chosen, convert if choices.strategy == 'one' else None
             )
-            if choices != public:
-                text = resolve_text(choices)
         started = Config.read(choices.init) if choices.init else None
         if labelled is not None and labelled.started is not None:
             started = labelled.started.config
+        text = resolve_text(choices, started)  # --init may decide settings
         refuse_unreadable_guides(choices)
         if started is None:
             choices = with_older_defaults(choices, text.rows)
@@ -194,11 +199,20 @@ def refuse_contradicting_ends(choices: RunChoices, labelled: bool) -> None:
                 f'--{flag} is for runs on text alone; with labelled examples '
                 f'{instead}; leave it out',
             )
-    if choices.minutes is not None and choices.steps is not None:
+    if choices.epochs is not None and not (choices.pairs or labelled):
         raise errors.UsageError(
-            'minutes_and_steps',
-            f'--minutes={choices.minutes:g} and --steps={choices.steps} both '
-            'say how long; leave out one of the two',
+            'epochs_of_text',
+            f'--epochs={choices.epochs:g} counts passes over --pairs; of '
+            'running text give --steps or --minutes',
+        )
+    lengths = [
+        f'--{flag}={value:g}' for flag in ('minutes', 'steps', 'epochs')
+        if (value := getattr(choices, flag)) is not None
+    ]  # fmt: skip
+    if len(lengths) > 1 and not labelled:
+        raise errors.UsageError(
+            'several_lengths',
+            f'{" and ".join(lengths)} each say how long; leave one',
         )
     if choices.patience_evals and not (choices.best or labelled):
         raise errors.UsageError(
@@ -236,8 +250,12 @@ def refuse_labelled_rows(choices: RunChoices, plan: Plan) -> None:
         )
 
 
-def with_pairs(choices: RunChoices) -> RunChoices:
-    """Sets the settings of rows that --pairs decides.
+def with_pairs(
+    choices: RunChoices, chosen: Mapping[str, Any]
+) -> RunChoices:
+    """Sets the sum, and settings and rates that --pairs decides.
+
+    Args: as of `check_and_run`.
 
     Raises: UsageError: no row reads pairs. ValueError: files, columns or
     weights are missing.
@@ -250,12 +268,23 @@ def with_pairs(choices: RunChoices) -> RunChoices:
                 'every guide says that they are alike; leave it out',
             )
     if choices.pairs is None:
-        for flag in PAIRS:
+        for flag in OF_PAIRS:
             if getattr(choices, flag) not in (None, ()):
                 raise errors.UsageError(
                     'flag_without_pairs', f'--{flag} is for --pairs; give both'
                 )
+        if choices.objectives == PAIRS:
+            raise errors.UsageError(
+                'sum_without_pairs',
+                f'--objectives={PAIRS} is for --pairs; give both',
+            )
         return choices
+    if 'objectives' not in chosen:
+        choices = choices.decided(objectives=PAIRS)
+    if choices.init and (named := SUMS.get(choices.objectives)):
+        choices = choices.decided(
+            **{k: v for k, v in named.tuned.items() if k not in chosen}
+        )
     if 'sentences.pairs' not in setting_flags(resolve_rows(choices)):
         known = (row for row in TABLE if 'pairs' in TABLE[row].settings)
         raise errors.UsageError(

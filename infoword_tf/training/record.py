@@ -37,6 +37,7 @@ FREE = (
     'keep_checkpoints',
     'log_every',
     'eval_every',
+    'epochs',  # they decide the steps
     'strategy',
     'logical_cpus',
     'microbatch',

@@ -41,7 +41,13 @@ from infoword_tf.data.store import Store
 from infoword_tf.evaluation.judgements import Judgements
 from infoword_tf.inference.loaded import Loaded
 from infoword_tf.model import Model
-from infoword_tf.objectives import TABLE, Auxiliary, Statistics, decided
+from infoword_tf.objectives import (
+    SUMS,
+    TABLE,
+    Auxiliary,
+    Statistics,
+    decided,
+)
 from infoword_tf.resolve import Plan, Resolved
 from infoword_tf.training import (
     distribution,
@@ -555,7 +561,7 @@ def decide(
         config = config.replace(**labelled.config_fields)
     read = data.text, data.pairs, data.translations, labelled
     fingerprints = [x.fingerprint for x in read if x is not None]
-    steps = choices.steps or STEPS
+    steps = _steps_of(choices, data.batches)
     if choices.minutes is not None:
         steps = record.begun_steps(workdir, choices.minutes)
         steps = steps or _timed_steps(choices, config, data, strategy, rules)
@@ -582,6 +588,22 @@ def decide(
     )  # fmt: skip
     config = config.replace(run=written, vocabulary=digest)
     return Decisions(choices, config, rules, warmup_steps, pace)
+
+
+def _steps_of(choices: RunChoices, all_batches: batches.Batches) -> int:
+    """Returns the updates of --steps or --epochs, or by default."""
+    updates = [
+        source.updates
+        for source_spec, source in all_batches.sources.items()
+        if source_spec.reads == 'pairs'
+    ]
+    if choices.steps is not None or choices.epochs is not None:
+        return choices.steps_of(*updates[:1] or [0])
+    named = SUMS.get(choices.objectives)
+    if not (updates and choices.init and named and named.epochs):
+        return STEPS
+    steps = choices.decided(epochs=named.epochs).steps_of(updates[0])
+    return max(named.least, steps)
 
 
 def _timed_steps(

@@ -227,7 +227,8 @@ def sentence_keys(
 def source_args(length: int, settings: Mapping[str, Any]) -> dict[str, Any]:
     """Asks for texts of at most T tokens, and copies of sentences."""
     if settings['source'] != 'sentences':
-        return {'length': length}
+        once = {'once': True} if settings['once'] else {}
+        return {'length': length, **once}
     return {
         'length': length,
         'copies': 1 if settings['keys'] == POSITIVES else COPIES,
@@ -242,6 +243,11 @@ SETTINGS = {
         'updates (queue; ESimCSE), or b and the candidates of this one too '
         '(positives; MoCo).',
         choices=KEYS,
+    ),
+    'once': Setting(
+        False,
+        'Read an a of several --pairs once an epoch, with its b in turn; by '
+        'default each b makes an example.',
     ),
     'pairs': Setting(
         0,

@@ -269,6 +269,39 @@ class PairsTest(Temporary):
         self.assertLen(set(seen), 8 * sum(updates))
         self.assertEqual(sum(s[0] for s in seen), 8 * updates[1])
 
+    def test_an_a_of_several_pairs_is_read_once_an_epoch(self):
+        """With its b in turn; held-out text has its first b."""
+        count = [3, 1, 2, *[1] * 6]
+        texts = [
+            [f'who is {a}' for a, n in enumerate(count) for _ in range(n)],
+            [f'me {b}' for n in count for b in range(n)],
+        ]
+        first = np.cumsum([0, *count])
+        store = self.tokenized([text_pairs.Columns('x', texts, 0)])
+        source = text_pairs.TextPairSource(
+            store, 16, 4, 0, stratified=True, once=True
+        )
+        self.assertEqual(source.updates, 2)  # of 9 a, one is left out
+        seen = []
+        for epoch in range(30):
+            numbers = np.concatenate(
+                [source.batch(2 * epoch + i).numbers for i in range(2)]
+            )
+            read = np.searchsorted(first, numbers, side='right') - 1
+            self.assertLen(set(read.tolist()), 8)
+            seen += [numbers[read == 0].tolist()]
+        in_turn = [x for numbers in seen for x in numbers]
+        self.assertCountEqual(set(in_turn), range(3))
+        gaps = {(y[0] - x[0]) % 3 for x, y in itertools.pairwise(seen)
+                if x and y}  # fmt: skip
+        self.assertEqual(gaps, {1})
+        room = text_pairs.TextPairSource.capacity(store, 16, once=True)
+        self.assertEqual(room, 9)
+        held = text_pairs.TextPairSource(store, 16, room, 0, once=True)
+        (part,) = store.parts
+        lengths = np.diff(part.begins).reshape(-1, 2)[first[:-1]]
+        np.testing.assert_array_equal(held.batch(0).lengths, lengths)
+
     def test_weights_share_the_updates_of_an_epoch(self):
         """Each file goes through all of its own before any comes again."""
         self.write('t2.csv', ['a,b', *(f'you {i},me {i}' for i in range(90))])

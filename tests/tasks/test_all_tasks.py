@@ -299,6 +299,8 @@ EARLY = {
     'mine': [
         ('--init=nowhere', None, NO_RUN),
         ('--rescore={gpt}', 'rescore_cannot_judge', 'its rows: gpt'),
+        ('--data_dir=beir', 'pairs_or_folder', '--pairs', '--data_dir'),
+        ('--positives=3', 'refused_flag', '--positives'),
     ],
     'probe': [
         ('--init=', 'init_or_model'),

@@ -143,7 +143,9 @@ class MineCommandTest(absltest.TestCase):
         judge = judge_of({'label': {'classes': 2}})
         models = {str(workdirs.shared()): self.loaded, str(judge): Judge()}
         self.enterContext(
-            mock.patch.object(infoword_tf, 'load', models.__getitem__)
+            mock.patch.object(
+                infoword_tf, 'load', lambda folder, *_: models[folder]
+            )
         )
         self.judge = str(judge)
         first, second, *texts, third = BELONG
@@ -159,9 +161,11 @@ class MineCommandTest(absltest.TestCase):
         """What metrics.json says, and the rows of pairs.csv."""
         with contextlib.redirect_stdout(io.StringIO()) as printed:
             record = mine.run(
-                init=str(workdirs.shared()), pairs=f'{self.folder}/pairs.jsonl',
-                corpus=f'text:{self.folder}/text.txt', relative_margin=0.0,
-                workdir=str(self.folder / 'mined'), **chosen,
+                init=str(workdirs.shared()), relative_margin=0.0,
+                workdir=str(self.folder / 'mined'), **{
+                    'pairs': f'{self.folder}/pairs.jsonl',
+                    'corpus': f'text:{self.folder}/text.txt', **chosen,
+                },
             )  # fmt: skip
         self.printed = printed.getvalue()
         with open(self.folder / 'mined' / 'pairs.csv', newline='') as file:
@@ -215,3 +219,29 @@ class MineCommandTest(absltest.TestCase):
         self.assertEqual(encoded, collections.Counter(expected))
         self.assertEqual((len(one), len(other)), (1, 1))
         self.assertNotIn('fewer than', self.printed)
+
+    def test_no_judged_document_of_a_query_is_its_negative(self):
+        """Whatever its grade, and whether it is one of the pairs."""
+        texts = list(BELONG)
+        first, second, *_, far, _, loop = texts
+        judged = [(0, second, 1), (0, first, 2), (0, 'close', 0),
+                  (1, loop, 1), (1, far, -1)]  # fmt: skip
+        lines = [f'{q}\t{texts.index(b)}\t{grade}' for q, b, grade in judged]
+        (self.folder / 'qrels').mkdir()
+        (self.folder / 'qrels' / 'train.tsv').write_text('\n'.join(lines))
+        for name, each in (('corpus', texts), ('queries', [CLASS, LOOP])):
+            (self.folder / f'{name}.jsonl').write_text('\n'.join(
+                json.dumps({'_id': str(i), 'text': text})
+                for i, text in enumerate(each)
+            ))  # fmt: skip
+        self.pairs = [(CLASS, first), (CLASS, second), (LOOP, loop)]
+        chosen = {'pairs': None, 'corpus': None, 'data_dir': str(self.folder),
+                  'negatives': 9, 'rescore': self.judge}  # fmt: skip
+        record, (one, same, other) = self.mined(**chosen)
+        self.assertCountEqual(one, ['far', 'further', loop])
+        self.assertEqual(same, one)
+        self.assertCountEqual(other, {*texts} - {far, loop})
+        self.assertEqual((record['pairs'], record['texts']), (3, 9))
+        del self.pairs[1]
+        _, (one, _) = self.mined(**chosen, positives=1)
+        self.assertCountEqual(one, ['near', 'far', 'further', loop])
