@@ -98,6 +98,11 @@ TABLES = {
          'overlap_mini --weight_decay=0.3', 'overlap_mini --mask_share=0.3'),
         'short', untrained='mlm_mini', **TEXTS,
     ),
+    'vectors': RunTable(
+        ('vectors_lookup', 'vectors_lookup --ict.words=0',
+         'vectors_lookup --encoder=modern'),
+        'vectors', untrained='vectors_lookup', **TEXTS,
+    ),
 }  # fmt: skip
 
 
