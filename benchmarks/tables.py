@@ -35,6 +35,7 @@ COLUMNS = {
     'accuracy': 'accuracy',
     'chance': 'chance',
 }
+STEPS = '--steps='  # in an entry of a table: neither rate nor --minutes count
 NOTHING = '--steps=1 --learning_rate=0 --log_every=1'
 
 
@@ -43,7 +44,7 @@ class RunTable(NamedTuple):
 
     Attributes:
         flagfiles: a run each; names in tasks/flags, or files, perhaps with
-            further flags after a space.
+            further flags after a space. One with --steps has these.
         ask: an evaluation in `worth.ASKS`, or None.
         untrained: a flagfile whose initial weights are evaluated, too.
         data: files that the runs read, in the working folder.
@@ -99,8 +100,9 @@ TABLES = {
         'short', untrained='mlm_mini', **TEXTS,
     ),
     'vectors': RunTable(
-        ('vectors_lookup', 'vectors_lookup --ict.words=0',
-         'vectors_lookup --encoder=modern'),
+        ('vectors_lookup --steps=800',
+         'vectors_lookup --ict.words=0 --steps=800',
+         'vectors_lookup --encoder=modern --steps=400'),
         'vectors', untrained='vectors_lookup', **TEXTS,
     ),
 }  # fmt: skip
@@ -182,11 +184,13 @@ def plan(
     """
 
     def rated(flagfile: str) -> str:
+        if STEPS in flagfile and not choices.steps:
+            return ''
         count = choices.steps or steps_of(
             flagfile, folder, choices.minutes, *table.common
         )
         print(f'{flagfile}: {count:,} steps\n', end='', flush=True)
-        return f'--steps={count}'
+        return f'{STEPS}{count}'
 
     steps = kept.side_by_side(rated, table.flagfiles, choices.lanes)
     for seed in range(choices.seeds):

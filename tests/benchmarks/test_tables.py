@@ -1,5 +1,6 @@
 """Tables of made-up runs: steps of equal time, and what runs are worth."""
 
+import dataclasses
 import json
 import pathlib
 from unittest import mock
@@ -95,6 +96,18 @@ class BenchmarkTablesTest(absltest.TestCase):
         (self.folder / 'commit').write_text('0123abc')
         done = command.run(tables, *asked)
         self.assertIn('was begun at commit 0123abc', done.err)
+
+    def test_steps_of_an_entry(self):
+        """They stand; the rate of the other entry alone is measured."""
+        table = tables.RunTable(('slow --steps=7', 'fast'))
+        choices = tables.TablesChoices(minutes=0.5)
+        actual = [*tables.plan(choices, table, self.folder)]
+        self.assertEqual(actual[0], ('slow --steps=7', 0, 'slow --steps=7', ''))
+        self.assertStartsWith(actual[1][3], '--steps=')
+        self.assertLen(CALLS, 1)
+        chosen = dataclasses.replace(choices, steps=3)
+        steps = {x[3] for x in tables.plan(chosen, table, self.folder)}
+        self.assertEqual(steps, {'--steps=3'})
 
     def test_worth(self):
         """The best rate of the short task is every task's; so is a pooling."""
