@@ -54,7 +54,7 @@ LEVELS = {
     'rte': Level(),
     'cola': Level(),
     'sst-2': Level(1, ('--epochs=2',)),
-    'qnli': Level(),
+    'qnli': Level(1),
     'mnli': Level(1, ('--epochs=1',)),
     SQUAD: Level(1, ('--epochs=1', '--examples=30000')),
 }

@@ -217,7 +217,10 @@ def train_and_ask(
 
 
 def spread(values: Sequence[float | None]) -> str:
-    """Writes mean (lowest-highest) over seeds; '-' without values."""
+    """Writes mean (lowest-highest) over seeds; '-' without values.
+
+    Below 0 it is (lowest to highest), since '-' is a sign there.
+    """
     if None in values:
         return '-'
     digits = 3 if abs(values[0]) < 100 else 1
@@ -225,7 +228,8 @@ def spread(values: Sequence[float | None]) -> str:
         f'{x:.{digits}f}'
         for x in (min(values), statistics.fmean(values), max(values))
     )
-    return mean if low == high else f'{mean} ({low}-{high})'
+    to = ' to ' if low.startswith('-') else '-'
+    return mean if low == high else f'{mean} ({low}{to}{high})'
 
 
 def name_seeds(count: int) -> str:

@@ -97,6 +97,14 @@ class BenchmarkTablesTest(absltest.TestCase):
         done = command.run(tables, *asked)
         self.assertIn('was begun at commit 0123abc', done.err)
 
+    def test_spread(self):
+        for values, expected in (
+            ([0.5], '0.500'), ([0.25, 0.5], '0.375 (0.250-0.500)'),
+            ([-0.2, 0.1], '-0.050 (-0.200 to 0.100)'), ([120.0], '120.0'),
+            ([None], '-'),
+        ):  # fmt: skip
+            self.assertEqual(tables.spread(values), expected)
+
     def test_steps_of_an_entry(self):
         """They stand; the rate of the other entry alone is measured."""
         table = tables.RunTable(('slow --steps=7', 'fast'))
