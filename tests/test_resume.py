@@ -303,7 +303,7 @@ class FlagsTest(absltest.TestCase):
             'workdir', 'checkpoint_every', 'keep_checkpoints', 'log_every',
             'eval_every', 'strategy', 'logical_cpus', 'microbatch', 'remat',
             'measure', 'on_nonfinite', 'rewinds', 'grace_seconds',
-            'data_service',
+            'data_service', 'epochs',
         }  # fmt: skip
         self.assertEqual(set(record.FREE), free)
         flags = set(flags_of(RunChoices))

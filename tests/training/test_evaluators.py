@@ -16,6 +16,7 @@ from infoword_tf.choices import RunChoices
 from infoword_tf.config import Config
 from infoword_tf.data.documents import split_sentences
 from infoword_tf.evaluation import judgements
+from infoword_tf.evaluation.retrieval import DEPTH
 from infoword_tf.training import checks, distribution
 from infoword_tf.training.evaluators import Evaluator
 from tasks import retrieval, sts
@@ -70,8 +71,8 @@ def spearman(workdir):
 def ndcg(workdir, split='test'):
     """Returns the number that tasks.retrieval prints."""
     with mock.patch.object(retrieval, 'by_words', lambda task: (
-        np.zeros((len(task.queries), 0), np.float32),
-        np.zeros((len(task.queries), 0), np.int64),
+        np.full((len(task.queries), DEPTH + 1), -np.inf, np.float32),
+        np.full((len(task.queries), DEPTH + 1), -1, np.int64),
     )):  # fmt: skip
         done = command.run(
             retrieval, f'--init={workdir}', f'--data_dir={BEIR}',
