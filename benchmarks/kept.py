@@ -149,6 +149,19 @@ def commit() -> str:
     return done.stdout.strip() or 'unknown'
 
 
+def write_table(
+    folder: pathlib.Path, lines: Sequence[str], origin: str
+) -> None:
+    """Writes a table and the commit to FOLDER/table.md, and prints both.
+
+    `origin` names seeds, and what else the figures depend on.
+    """
+    text = '\n'.join([*lines, '', f'Commit {commit()}, {origin}.', ''])
+    with files.written(folder / 'table.md') as partial:
+        partial.write_text(text)
+    print(text)
+
+
 def bind_commit(folder: pathlib.Path) -> None:
     """Binds a folder, where finished runs stay, to the current commit.
 

@@ -29,7 +29,7 @@ from typing import Any, NamedTuple
 
 from benchmarks import kept, report
 from benchmarks.tables import name_seeds, spread
-from infoword_tf import commands, errors, files
+from infoword_tf import commands, errors
 from infoword_tf.choices import flag
 from infoword_tf.evaluation.commonest import of_targets
 from tasks import finetune, glue, glue_layout, squad
@@ -280,13 +280,8 @@ def run(choices: LevelsChoices, chosen: Mapping[str, Any]) -> None:
     runs = [(cell, workdir) for cell in cells for workdir in cell.runs]
     kept.side_by_side(functools.partial(train, choices), runs, choices.lanes)
     precision = kept.read_json(runs[0][1] / 'config.json')['precision']
-    text = '\n'.join([
-        *lines_of(choices, cells), '',
-        f'Commit {kept.commit()}, {seeds_of(cells)}, {precision}.', '',
-    ])  # fmt: skip
-    with files.written(folder / 'table.md') as partial:
-        partial.write_text(text)
-    print(text)
+    lines = lines_of(choices, cells)
+    kept.write_table(folder, lines, f'{seeds_of(cells)}, {precision}')
 
 
 if __name__ == '__main__':

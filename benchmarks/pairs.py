@@ -1,4 +1,4 @@
-r"""What training on pairs gives a public model, by the defaults of --pairs.
+r"""Gains of a public model by training on pairs with the defaults of --pairs.
 
     python -m benchmarks.pairs --init=MiniLM --workdir=runs/tables/pairs
     python -m benchmarks.pairs --init=MiniLM --sets=scifact --seeds=1 \
@@ -282,13 +282,8 @@ def run(choices: PairsChoices, chosen: Any) -> None:
         for line in of_set(choices, name, folder / name)
     ]
     titles = 'pairs', 'measure', 'before', 'after', 'gain (95 %)', 'updates'
-    text = '\n'.join([
-        *report.table(titles, lines), '',
-        f'Commit {kept.commit()}, seeds 0 to {choices.seeds - 1}.', '',
-    ])  # fmt: skip
-    with files.written(folder / 'table.md') as partial:
-        partial.write_text(text)
-    print(text)
+    table = report.table(titles, lines)
+    kept.write_table(folder, table, tables.name_seeds(choices.seeds))
 
 
 if __name__ == '__main__':

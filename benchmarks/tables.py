@@ -23,7 +23,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from benchmarks import curves, kept, report, worth
-from infoword_tf import commands, errors, files
+from infoword_tf import commands, errors
 from infoword_tf.choices import flag
 
 FOLDER = kept.ROOT / 'tasks' / 'flags'
@@ -348,14 +348,9 @@ def run(choices: TablesChoices, chosen: Mapping[str, Any]) -> None:
         workdirs.setdefault(name, []).append(workdir)
     seeds = name_seeds(choices.seeds)
     precision = kept.read_json(each[0] / 'config.json')['precision']
-    text = '\n'.join([
-        *lines_of(table, workdirs), '',
-        f'Commit {kept.commit()}, {seeds}, {precision}.', '',
-    ])  # fmt: skip
-    with files.written(folder / 'table.md') as partial:
-        partial.write_text(text)
+    lines = lines_of(table, workdirs)
+    kept.write_table(folder, lines, f'{seeds}, {precision}')
     draw(choices, workdirs, folder / 'curves.png')
-    print(text)
 
 
 if __name__ == '__main__':

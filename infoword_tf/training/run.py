@@ -592,17 +592,18 @@ def decide(
 
 def _steps_of(choices: RunChoices, all_batches: batches.Batches) -> int:
     """Returns the updates of --steps or --epochs, or by default."""
-    updates = [
+    of_pairs = (
         source.updates
         for source_spec, source in all_batches.sources.items()
         if source_spec.reads == 'pairs'
-    ]
+    )
+    updates = next(of_pairs, 0)  # of an epoch; 0: no row reads pairs
     if choices.steps is not None or choices.epochs is not None:
-        return choices.steps_of(*updates[:1] or [0])
+        return choices.steps_of(updates)
     named = SUMS.get(choices.objectives)
     if not (updates and choices.init and named and named.epochs):
         return STEPS
-    steps = choices.decided(epochs=named.epochs).steps_of(updates[0])
+    steps = choices.decided(epochs=named.epochs).steps_of(updates)
     return max(named.least, steps)
 
 

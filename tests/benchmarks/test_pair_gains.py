@@ -1,4 +1,4 @@
-"""What training on pairs gives: the interval, and the table's lines."""
+"""Gains by training on pairs: the interval, and the lines of the table."""
 
 from unittest import mock
 

@@ -84,7 +84,7 @@ class HybridTest(parameterized.TestCase):
         return np.take_along_axis(scores, numbers, 1), numbers
 
     def test_written_out(self):
-        """Of three scores with deviation 1 the shares are the weights."""
+        """Shares are the weights of scores whose deviation is 1."""
         first, second = self.searches([0.7]), self.searches([-1.3])
         for share in (0, 0.3, 0.4, 1, None):
             shares = () if share is None else (share,)

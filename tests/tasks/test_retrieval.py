@@ -185,7 +185,7 @@ class RetrievalCommandTest(places.Folder, command.Checks, absltest.TestCase):
         self.assertEqual(record['bm25']['ndcg@10'], 1)
 
     def test_tuned_on_another_split(self):
-        """What is measured is that of before, with a row that is tuned."""
+        """--tune adds a row; other rows, of the measured queries, stay."""
         before = self._run('--init=any')
         results = (self.out / 'run.trec').read_bytes()
         # q1 is measured, and hence does not choose.
