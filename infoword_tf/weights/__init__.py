@@ -1,6 +1,7 @@
 """Public weights: folders and checkpoints of other libraries, read and written.
 
-    names               names of weights by kind of model, both directions
+    kinds               public models: settings and names of weights
+    names               forms and styles of such names
     mapping             weights under other names, each checked
     architectures       encoders in config.json, both directions
     tokenizer_reader    tokenizers of folders

@@ -10,9 +10,9 @@ from typing import Any
 from infoword_tf import errors, files
 from infoword_tf.config import EncoderConfig
 from infoword_tf.weights import architectures, tokenizer_reader
-from infoword_tf.weights.architectures import ARCHITECTURES
 from infoword_tf.weights.converted import EncoderSource
-from infoword_tf.weights.names import GARDEN, GOOGLE
+from infoword_tf.weights.kinds import ARCHITECTURES
+from infoword_tf.weights.kinds.google import GARDEN, GOOGLE
 from infoword_tf.weights.tensors import open_checkpoint
 
 _GARDEN_MARK = 'layer_with_weights-'

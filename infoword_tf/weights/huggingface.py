@@ -22,9 +22,9 @@ from infoword_tf.weights import (
     tokenizer_reader,
     tokenizer_writer,
 )
-from infoword_tf.weights.architectures import ARCHITECTURES
 from infoword_tf.weights.converted import EncoderSource
-from infoword_tf.weights.names import HUGGINGFACE, Naming, after_padding
+from infoword_tf.weights.kinds import ARCHITECTURES
+from infoword_tf.weights.names import Naming, after_padding
 from infoword_tf.weights.tensors import SINGLE, open_safetensors
 
 CONFIG = 'config.json'
@@ -100,7 +100,7 @@ def read(folder: pathlib.Path) -> EncoderSource:
 
 def _naming(config: Mapping[str, Any]) -> Naming:
     """Chooses the names of the weights beside a config.json."""
-    naming = HUGGINGFACE[config['model_type']]
+    naming = ARCHITECTURES[config['model_type']].naming
     first = architectures.first_position(config)
     return after_padding(naming, first) if first else naming
 
@@ -235,4 +235,4 @@ def _fits(row: str, settings: Mapping[str, Any], kind: str) -> bool:
         known = ARCHITECTURES[kind]
         same = settings['pooler'] == known.classes
         return same and (not settings.get('mean') or bool(known.pooling))
-    return row in HUGGINGFACE[kind].heads
+    return row in ARCHITECTURES[kind].naming.heads

@@ -9,7 +9,7 @@ from absl.testing import absltest, parameterized
 
 from infoword_tf.encoders import Memory
 from infoword_tf.weights import mapping
-from infoword_tf.weights.names import HUGGINGFACE
+from infoword_tf.weights.kinds import ARCHITECTURES
 from tests.encoders import calls
 from tests.encoders.calls import (
     KEY,
@@ -307,7 +307,7 @@ def from_hugging_face(state):
         line.ours.removeprefix('encoder/'): line.form.read(
             [state[name] for name in line.theirs]
         )
-        for line in mapping.lines(HUGGINGFACE['xlnet'], '', 2, ())
+        for line in mapping.lines(ARCHITECTURES['xlnet'].naming, '', 2, ())
     }
 
 

@@ -24,7 +24,7 @@ from infoword_tf.weights import (
     tokenizer_writer,
     unigram,
 )
-from infoword_tf.weights.architectures import ARCHITECTURES
+from infoword_tf.weights.kinds import ARCHITECTURES
 from tests.refused import refused
 from tests.weights import folders
 

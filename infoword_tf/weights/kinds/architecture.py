@@ -1,0 +1,61 @@
+"""One kind of config.json of transformers, as this project configures it."""
+
+from collections.abc import Callable, Mapping
+from typing import Any, NamedTuple
+
+from infoword_tf.weights.names import Naming
+
+ACTIVATIONS = {
+    'gelu': 'gelu_erf',
+    'gelu_new': 'gelu_tanh',
+    'gelu_pytorch_tanh': 'gelu_tanh',
+    'gelu_fast': 'gelu_tanh',
+    'relu': 'relu',
+}
+
+
+class Architecture(NamedTuple):
+    """One kind of config.json.
+
+    Attributes:
+        encoder: name in ENCODERS.
+        naming: names of the weights.
+        keys: key in config.json by argument.
+        absent: default by argument, where config.json lacks the key.
+        fixed: arguments that this kind always has.
+        padded: whether positions begin after the id of the token that pads.
+        refused: by key, the only values that can be converted; the first is
+            the default of transformers.
+        layout: of a text, name in text.layout.LAYOUTS.
+        classes: activation between the two layers of the head on the whole
+            text, the row 'label'.
+        activations: names there and here; of two with one meaning the first is
+            written.
+        name: of such models in transformers, before the task.
+        fills: the task of filling masks, after `name`.
+        tied: the row whose head has no weights but the embeddings, and which
+            every encoder of this kind brings.
+        rewrite: a function of config.json and its path that returns it by
+            `keys`, where some files have other keys.
+        pooling: the key for whether the head on the whole text reads the first
+            state ('cls') or the mean of all ('mean'), if there is a choice.
+        writes: arguments of an encoder -> whether it is written as this kind;
+            of several kinds it is the first.
+    """
+
+    encoder: str
+    naming: Naming
+    keys: Mapping[str, str]
+    absent: Mapping[str, Any]
+    name: str
+    fills: str = 'ForMaskedLM'
+    fixed: Mapping[str, Any] = {}
+    padded: bool = False
+    refused: Mapping[str, tuple[Any, ...]] = {}
+    layout: str = 'bert'
+    classes: str = 'tanh'
+    activations: Mapping[str, str] = ACTIVATIONS
+    tied: str | None = None
+    rewrite: Callable[[Mapping[str, Any], str], Mapping[str, Any]] | None = None
+    pooling: str | None = None
+    writes: Callable[[Mapping[str, Any]], bool] = lambda arguments: True

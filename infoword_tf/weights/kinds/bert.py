@@ -1,0 +1,178 @@
+"""BERT, and whoever has the same layers."""
+
+from infoword_tf.weights.kinds.architecture import Architecture
+from infoword_tf.weights.names import SAME, TORCH, Lines, Naming
+
+
+def _embeddings(segments: bool = True) -> Lines:
+    tables = {'word': 'word', 'position': 'position'}
+    if segments:
+        tables['segment'] = 'token_type'
+    return {
+        **{
+            f'{ours}_embeddings': (
+                f'embeddings.{theirs}_embeddings.weight',
+                SAME,
+            )
+            for ours, theirs in tables.items()
+        },
+        **TORCH.norm('norm', 'embeddings.LayerNorm'),
+    }
+
+
+# Devlin et al. 2019, and whoever has the same layers. The pooler belongs to
+# the heads that read it.
+_BERT = Naming(
+    encoder=_embeddings(),
+    layer=TORCH.layer(
+        'encoder.layer.{i}.',
+        'attention.self.PART',
+        'attention.output.dense',
+        'attention.output.LayerNorm',
+        'intermediate.dense',
+        'output.dense',
+        'output.LayerNorm',
+    ),
+    heads={
+        'mlm': TORCH.mlm(
+            'cls.predictions.transform.dense',
+            'cls.predictions.transform.LayerNorm',
+            'cls.predictions.bias',
+        ),
+        'nsp': TORCH.pooled('{p}pooler.dense', 'cls.seq_relationship'),
+        'label': TORCH.pooled('{p}pooler.dense', 'classifier'),
+    },
+    copies={
+        'cls.predictions.decoder.weight': (
+            '{p}embeddings.word_embeddings.weight'
+        ),
+        'cls.predictions.decoder.bias': 'cls.predictions.bias',
+    },
+    dropped={'pooler.': 'the pooler'},
+    ignored=('embeddings.position_ids', 'embeddings.token_type_ids'),
+    prefixes=('bert.', ''),
+    old={r'\.gamma$': '.weight', r'\.beta$': '.bias'},
+)
+# Conneau et al. 2020; where positions begin `after_padding` says.
+_ROBERTA = _BERT._replace(
+    heads={
+        'mlm': TORCH.mlm('lm_head.dense', 'lm_head.layer_norm', 'lm_head.bias'),
+        'label': TORCH.pooled('classifier.dense', 'classifier.out_proj'),
+    },
+    copies={
+        'lm_head.decoder.weight': '{p}embeddings.word_embeddings.weight',
+        'lm_head.decoder.bias': 'lm_head.bias',
+    },
+    prefixes=('roberta.', ''),
+)
+# Sanh et al. 2019.
+_DISTILBERT = _BERT._replace(
+    encoder=_embeddings(segments=False),
+    layer=TORCH.layer(
+        'transformer.layer.{i}.',
+        'attention.PART_lin',
+        'attention.out_lin',
+        'sa_layer_norm',
+        'ffn.lin1',
+        'ffn.lin2',
+        'output_layer_norm',
+        parts='qkv',
+    ),
+    heads={
+        'mlm': TORCH.mlm(
+            'vocab_transform', 'vocab_layer_norm', 'vocab_projector.bias'
+        ),
+        'label': TORCH.pooled('pre_classifier', 'classifier'),
+    },
+    copies={'vocab_projector.weight': '{p}embeddings.word_embeddings.weight'},
+    dropped={},
+    ignored=('embeddings.position_ids',),
+    prefixes=('distilbert.', ''),
+)
+# Clark et al. 2020; of the small ones embeddings are narrower than the layers.
+_ELECTRA = _BERT._replace(
+    encoder={
+        **_embeddings(),
+        **TORCH.dense(
+            'embeddings_project', 'projection_kernel', 'projection_bias'
+        ),
+    },
+    heads={
+        'mlm': TORCH.mlm(
+            'generator_predictions.dense',
+            'generator_predictions.LayerNorm',
+            'generator_lm_head.bias',
+        ),
+        'label': TORCH.pooled('classifier.dense', 'classifier.out_proj'),
+    },
+    copies={'generator_lm_head.weight': '{p}embeddings.word_embeddings.weight'},
+    dropped={'discriminator_predictions.': 'the head of the discriminator'},
+    prefixes=('electra.', ''),
+)
+
+_BERT_KEYS = {
+    'vocab_size': 'vocab_size',
+    'layers': 'num_hidden_layers',
+    'width': 'hidden_size',
+    'heads': 'num_attention_heads',
+    'inner_width': 'intermediate_size',
+    'max_length': 'max_position_embeddings',
+    'segments': 'type_vocab_size',
+    'rate': 'hidden_dropout_prob',
+    'activation': 'hidden_act',
+    'epsilon': 'layer_norm_eps',
+}
+_BERT_ABSENT = {
+    'segments': 2, 'rate': 0.1, 'activation': 'gelu', 'epsilon': 1e-12,
+    'max_length': 512,
+}  # fmt: skip
+_BERT_REFUSED = {
+    'position_embedding_type': ('absolute', None), 'is_decoder': (False, None),
+}  # fmt: skip
+
+
+def _roberta(name: str) -> Architecture:
+    return Architecture(
+        'transformer', _ROBERTA, _BERT_KEYS, _BERT_ABSENT, name, padded=True,
+        refused=_BERT_REFUSED, layout='roberta',
+    )  # fmt: skip
+
+
+ARCHITECTURES: dict[str, Architecture] = {
+    'electra': Architecture(
+        'transformer',
+        _ELECTRA,
+        {**_BERT_KEYS, 'embedding_width': 'embedding_size'},
+        {**_BERT_ABSENT, 'embedding_width': 128},
+        'Electra',
+        refused=_BERT_REFUSED,
+        classes='gelu',
+        writes=lambda arguments: bool(arguments.get('embedding_width')),
+    ),
+    'distilbert': Architecture(
+        'transformer',
+        _DISTILBERT,
+        {
+            'vocab_size': 'vocab_size',
+            'layers': 'n_layers',
+            'width': 'dim',
+            'heads': 'n_heads',
+            'inner_width': 'hidden_dim',
+            'max_length': 'max_position_embeddings',
+            'rate': 'dropout',
+            'activation': 'activation',
+        },
+        {'rate': 0.1, 'activation': 'gelu', 'max_length': 512},
+        'DistilBert',
+        fixed={'segments': 0, 'epsilon': 1e-12},
+        classes='relu',
+        writes=lambda arguments: arguments.get('segments', 2) == 0,
+    ),
+    'bert': Architecture(
+        'transformer', _BERT, _BERT_KEYS, _BERT_ABSENT, 'Bert',
+        refused=_BERT_REFUSED,
+    ),
+    'xlm-roberta': _roberta('XLMRoberta'),
+    'roberta': _roberta('Roberta'),
+    'camembert': _roberta('Camembert'),
+}  # fmt: skip

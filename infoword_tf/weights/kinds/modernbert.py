@@ -1,0 +1,113 @@
+"""ModernBERT (Warner et al. 2024)."""
+
+from collections.abc import Mapping
+from typing import Any
+
+from infoword_tf import errors
+from infoword_tf.weights.kinds.architecture import Architecture
+from infoword_tf.weights.names import SAME, TORCH, TURNED, Naming
+
+# No biases; the first layer has no norm before attention.
+_MODERN_HEAD = {
+    'kernel': ('head.dense.weight', TURNED),
+    'norm_gamma': ('head.norm.weight', SAME),
+}
+_MODERN = Naming(
+    encoder={
+        'word_embeddings': ('embeddings.tok_embeddings.weight', SAME),
+        'norm_gamma': ('embeddings.norm.weight', SAME),
+        'last_norm_gamma': ('final_norm.weight', SAME),
+    },
+    layer={
+        'attention_norm_gamma': ('layers.{i}.attn_norm.weight', SAME),
+        'attention/qkv_kernel': ('layers.{i}.attn.Wqkv.weight', TURNED),
+        'attention/output_kernel': ('layers.{i}.attn.Wo.weight', TURNED),
+        'outer_norm_gamma': ('layers.{i}.mlp_norm.weight', SAME),
+        'inner_kernel': ('layers.{i}.mlp.Wi.weight', TURNED),
+        'outer_kernel': ('layers.{i}.mlp.Wo.weight', TURNED),
+    },
+    heads={
+        'mlm': {**_MODERN_HEAD, 'piece_bias': ('decoder.bias', SAME)},
+        'label': {
+            **{f'pooler_{ours}': x for ours, x in _MODERN_HEAD.items()},
+            **TORCH.dense('classifier'),
+        },
+    },
+    copies={'decoder.weight': '{p}embeddings.tok_embeddings.weight'},
+    prefixes=('model.', ''),
+)
+
+
+def _modern(config: Mapping[str, Any], where: str) -> dict[str, Any]:
+    """Rewrites ModernBERT's config.json of transformers 5 to the first format.
+
+    Raises:
+        ValueError: rotary positions, or an order of layers, of another kind.
+    """
+    rewritten = dict(config)
+    ropes = rewritten.get('rope_parameters') or {}
+    for kind, name in (('full', 'global'), ('sliding', 'local')):
+        rope = ropes.get(f'{kind}_attention') or {}
+        if rope.get('rope_type', 'default') != 'default':
+            raise errors.InputError(
+                'unknown_rope',
+                f'{where} has rope_type {rope["rope_type"]!r}; only '
+                "'default' can be converted",
+            )
+        if 'rope_theta' in rope:
+            rewritten[f'{name}_rope_theta'] = rope['rope_theta']
+    if types := rewritten.get('layer_types'):
+        every = next(
+            (i for i, kind in enumerate(types) if i and kind[0] == 'f'),
+            max(len(types), 2),
+        )
+        if types != [
+            'sliding_attention' if i % every else 'full_attention'
+            for i in range(len(types))
+        ]:
+            raise errors.InputError(
+                'unknown_layer_types',
+                f'{where} has the layer_types {", ".join(types)}; only '
+                'full_attention first and then every so many layers can be '
+                'converted',
+            )
+        rewritten['global_attn_every_n_layers'] = every
+    return rewritten
+
+
+ARCHITECTURES: dict[str, Architecture] = {
+    'modernbert': Architecture(
+        'modern',
+        _MODERN,
+        {
+            'vocab_size': 'vocab_size',
+            'layers': 'num_hidden_layers',
+            'width': 'hidden_size',
+            'heads': 'num_attention_heads',
+            'inner_width': 'intermediate_size',
+            'max_length': 'max_position_embeddings',
+            'rate': 'embedding_dropout',
+            'activation': 'hidden_activation',
+            'epsilon': 'norm_eps',
+            'global_every': 'global_attn_every_n_layers',
+            'local_window': 'local_attention',
+            'global_theta': 'global_rope_theta',
+            'local_theta': 'local_rope_theta',
+        },
+        {
+            'rate': 0.0, 'activation': 'gelu', 'epsilon': 1e-5,
+            'max_length': 8192, 'global_every': 3, 'local_window': 128,
+            'global_theta': 160_000.0, 'local_theta': 10_000.0,
+        },
+        'ModernBert',
+        fixed={'segments': 0, 'causal': False},
+        refused={
+            'attention_bias': (False, None), 'mlp_bias': (False, None),
+            'norm_bias': (False, None), 'classifier_bias': (False, None),
+            'decoder_bias': (True,), 'classifier_activation': ('gelu',),
+        },
+        classes='gelu_norm',
+        rewrite=_modern,
+        pooling='classifier_pooling',
+    ),
+}  # fmt: skip
