@@ -135,7 +135,7 @@ SQUAD, LIKE = (2_000, 500, 2), 'qnli'  # questions, dev questions, epochs
 
 
 def hold_out(name: str, folder: pathlib.Path) -> pathlib.Path:
-    """Parts the training examples of a task into training and dev files.
+    """Writes the training examples of a task as training and dev files.
 
     Returns:
         A folder like that of GLUE.
@@ -167,7 +167,7 @@ def tuned(
     task: FineTuning,
     data_dir: pathlib.Path = pathlib.Path('glue'),
 ) -> float:
-    """Fine-tunes a workdir in a folder of it: the score in percent."""
+    """Fine-tunes a workdir, in a folder below: the score in percent."""
     steps = -(-task.examples * task.epochs // BATCH)
     metrics = evaluate(
         workdir / folder, 'glue', f'--task={name}', f'--data_dir={data_dir}',

@@ -119,6 +119,7 @@ class BenchmarkTablesTest(absltest.TestCase):
 
     def test_worth(self):
         """Every task has the rate that is best on a tenth of its examples."""
+
         def judged(workdir, pooling=None):
             del workdir
             sts = {None: 40.0, 'mean': 60.0, 'first_last': 50.0}[pooling]
