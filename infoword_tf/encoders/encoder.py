@@ -172,7 +172,7 @@ class Encoder(Configurable, Layer):
 
     def build(self) -> None:
         """Makes the weights under explicit paths; by default of the blocks."""
-        for block in self.blocks:
+        for block in dict.fromkeys(self.blocks):
             block.build()
         self.built = True
 

@@ -28,6 +28,11 @@ OTHERWISE = [
             ('position_embedding_type', 'relative_key'), ('is_decoder', True)
         )
     ),
+    ('albert', 'num_hidden_groups', 2),
+    ('albert', 'inner_group_num', 2),
+    ('albert', 'position_embedding_type', 'relative_key'),
+    ('mpnet', 'relative_attention_num_buckets', 16),
+    ('mpnet', 'pad_token_id', 0),
     ('xlnet', 'attn_type', 'uni'),
     ('xlnet', 'bi_data', True),
     ('xlnet', 'untie_r', False),
@@ -165,7 +170,7 @@ class ParityTest(parameterized.TestCase):
             }
         bare = {n.split('.', 1)[1] if n.startswith(
             ('bert.', 'roberta.', 'electra.', 'distilbert.', 'transformer.',
-             'model.')
+             'model.', 'mpnet.', 'albert.')
         ) else n: n for n in expected}  # fmt: skip
         for name, array in actual.items():
             original = expected.get(name)
@@ -179,6 +184,7 @@ class ParityTest(parameterized.TestCase):
             if n not in actual and n.partition('.')[2] not in actual
         }  # fmt: skip
         dropped = ('pooler.', 'discriminator_', 'decoder.', 'vocab_projector.w')
+        dropped += ('sop_classifier.',)
         dropped += ('lm_loss.weight', 'generator_lm_head.weight', 'word_emb')
         dropped += ('lm_head.weight',)
         for name in left:
@@ -186,8 +192,10 @@ class ParityTest(parameterized.TestCase):
         before = json.loads((source / 'config.json').read_text())
         after = json.loads((output / 'config.json').read_text())
         for key, value in before.items():
-            if key == 'architectures' and 'electra' in case:
-                continue  # the discriminator's head is left out
+            if key == 'architectures' and case in (
+                'electra', 'electra_wide', 'albert'
+            ):
+                continue  # a head is left out
             if key == 'architectures' and case in ('gpt', 'gpt2'):
                 value = [f'{value[0].removesuffix("Model")}LMHeadModel']
             if case == 'electra_wide' and key in (
