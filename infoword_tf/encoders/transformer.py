@@ -173,8 +173,10 @@ class Transformer(Stack):
         dtype.
         """
         buckets = distance_buckets(self.relative_buckets)
-        by_distance = ops.take(ops.transpose(self.bucket_table), buckets, axis=1)
+        by_head = ops.transpose(self.bucket_table)
+        by_distance = ops.take(by_head, buckets, axis=1)  # [H, 257]
         i, longest = ops.arange(length, dtype='int32'), len(buckets) // 2
         distances = ops.clip(i - i[:, None], -longest, longest)
+        # In float32, as is the sum of the gradients of a bucket.
         bias = ops.take(by_distance, distances + longest, axis=1)[None]
         return ops.cast(bias, self.compute_dtype)
