@@ -312,7 +312,9 @@ CASES: dict[str, Case] = {
     'simcse': Case('simcse'),
     'simcse_modern': Case('simcse', 'modern'),
     'simcse_shared': Case(
-        'simcse:1,ict:1', layers=3, arguments={'shared_layers': True}
+        'simcse:1,ict:1,mlm:1', layers=3,
+        settings={'simcse.cut_features': 0.25, 'mlm.transform': True},
+        arguments={'shared_layers': True, 'embedding_width': 8},
     ).also(MICROBATCH, REPLICAS, JAX),
     'simcse_lookup': of('simcse', 'lookup', pooling='mean', head='none'),
     'simcse_joint': of(

@@ -50,8 +50,11 @@ class Transformer(Stack):
     )
     embedding_width: int = setting(
         None,
-        'Of the embeddings, which a dense layer then takes to D; D.',
+        'Width of the embeddings, which a dense layer then takes to that of '
+        'the layers (ELECTRA, ALBERT); by default that of the layers.',
+        at_least=1,
         kind=int,
+        flag='embedding_width',
     )
     relative_buckets: int = setting(
         0,

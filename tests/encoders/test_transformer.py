@@ -19,6 +19,7 @@ from infoword_tf.sizes import SIZES
 from tests import zoo
 from tests.encoders import calls
 from tests.encoders.calls import KEY, V, make_ids, near, run
+from tests.refused import refused
 
 POSITIONS = 32
 make_encoder = functools.partial(calls.make, 'transformer')
@@ -290,6 +291,12 @@ class StatesTest(parameterized.TestCase):
         np.testing.assert_array_equal(
             actual > 0, (distance >= 0) & (distance < 3)
         )
+
+    @parameterized.parameters('mlm', 'bert_nce', 'gpt', 'simcse:1,infocse:1')
+    def test_states_wider_than_embeddings_are_not_multiplied(self, rows):
+        case = zoo.Case(rows, layers=2, arguments={'embedding_width': 8})
+        with refused('narrow_embeddings', list(case.rows)[-1], 16, 8):
+            Model(zoo.config_of(case), zoo.SPECIALS)
 
 
 if __name__ == '__main__':
