@@ -238,9 +238,11 @@ CASES: dict[str, Case] = {
     'label_mix': of(
         'label', layers=2, mix=True, texts='both_ways', pooler='tanh'
     ).also(MICROBATCH, MORE_REPLICAS, JAX),
-    'label_buckets': Case(
+    'label_shared': Case(
         'label:1,score:1,span:1,embed:1', layers=2,
-        arguments={'relative_buckets': 8},
+        arguments={
+            'relative_buckets': 8, 'shared_layers': True, 'embedding_width': 8,
+        },
     ).also(MICROBATCH, REPLICAS, JAX),
     'label_lookup': of('label', 'lookup', pooler='gelu'),
     'label_relative': of('label', 'relative', pooler='relu', texts='choices'),
@@ -312,10 +314,10 @@ CASES: dict[str, Case] = {
     'simcse': Case('simcse'),
     'simcse_modern': Case('simcse', 'modern'),
     'simcse_shared': Case(
-        'simcse:1,ict:1,mlm:1', layers=3,
+        'simcse:1,ict:1,mlm:1', layers=2,
         settings={'simcse.cut_features': 0.25, 'mlm.transform': True},
         arguments={'shared_layers': True, 'embedding_width': 8},
-    ).also(MICROBATCH, REPLICAS, JAX),
+    ),
     'simcse_lookup': of('simcse', 'lookup', pooling='mean', head='none'),
     'simcse_joint': of(
         'simcse', layers=2, pooling='last_two', directions='joint', queue=12,

@@ -101,7 +101,6 @@ CASES = {
         'transformer', {'relative_buckets': 8, 'segments': 0},
         everywhere=True, dynamic=True,
     ),
-    'shared': Case('transformer', {'shared_layers': True, 'layers': 3}),
     'transformer_causal': Case('transformer', {'causal': True}),
     'pre_norm': Case('transformer', {'causal': True, 'pre_norm': True}),
     'relative': Case('relative', everywhere=True, first=True, dynamic=True),
@@ -137,8 +136,8 @@ CASES = {
 }  # fmt: skip
 # Every encoder once, and where the last layer is another; none has memory.
 PLAIN = [
-    'transformer', 'buckets', 'shared', 'relative', 'relative_causal',
-    'modern', 'modern_of_3', 'modern_causal', 'lookup', 'lstm', 'elmo',
+    'transformer', 'buckets', 'relative', 'relative_causal', 'modern',
+    'modern_of_3', 'modern_causal', 'lookup', 'lstm', 'elmo',
 ]  # fmt: skip
 CAUSAL = [
     'transformer_causal', 'pre_norm', 'relative_causal', 'modern_causal',
