@@ -172,9 +172,7 @@ class Transformer(Stack):
         )  # fmt: skip
 
     def bias_of_distances(self, length: Any) -> Tensor:
-        """Returns what all layers add to scores: [1, H, T, T], in the compute
-        dtype.
-        """
+        """Returns the bias of scores [1, H, T, T], in the compute dtype."""
         buckets = distance_buckets(self.relative_buckets)
         by_head = ops.transpose(self.bucket_table)
         by_distance = ops.take(by_head, buckets, axis=1)  # [H, 257]

@@ -197,7 +197,7 @@ def _roberta(name: str) -> Architecture:
 
 
 def _albert(config: Mapping[str, Any], where: str) -> Mapping[str, Any]:
-    """Checks the widths of ALBERT, which projects whatever they are.
+    """Checks the widths of ALBERT, which projects equal widths too.
 
     Raises:
         ValueError: a projection from D to D.
