@@ -104,8 +104,7 @@ class DistillChoices(
         at_least=0.0, at_most=1.0)
     beta: float = flag(0.1, "Weight of the teacher's states.", at_least=0.0)
     temperature: float = flag(
-        10.0, 'Distillation temperature: the scores of both models are divided '
-        'by it.', at_least=1e-6)
+        10.0, 'Divisor of the scores of both models.', at_least=1e-6)
     extra: str | None = flag(
         None, 'A table of additional unlabelled texts, which only the teacher '
         'labels.')

@@ -456,6 +456,9 @@ WAYS = {
         'global_every': 4, 'local_window': 6, 'local_theta': 7.0,
         'global_theta': 7.0,
     }, TRAINED),
+    'train with shared layers': Way(TRAIN, {**MLM, 'encoder': 'transformer'}, {
+        'relative_buckets': 4, 'shared_layers': True, 'embedding_width': 8,
+    }, TRAINED),
     'train with a memory': Way(TRAIN, {
         **MLM, 'objectives': 'transformer_xl', 'memory_length': 16,
     }, {

@@ -102,6 +102,7 @@ class Case(NamedTuple):
         settings: by flag, 'row.setting' or 'view.setting'.
         layers: of the encoder.
         checks: MICROBATCH to ROUNDED.
+        arguments: of the encoder, by flag.
     """
 
     objectives: str
@@ -110,6 +111,7 @@ class Case(NamedTuple):
     settings: dict[str, Any] = {}
     layers: int = 1
     checks: tuple[str, ...] = ()
+    arguments: dict[str, Any] = {}
 
     def also(self, *checks: str) -> 'Case':
         """Returns the case with checks."""
@@ -133,6 +135,7 @@ class Case(NamedTuple):
                 seq_len=T,
                 batch_size=8,
                 **FLAGS.get(self.encoder, {}),
+                **self.arguments,
             )
         )
 
@@ -235,6 +238,12 @@ CASES: dict[str, Case] = {
     'label_mix': of(
         'label', layers=2, mix=True, texts='both_ways', pooler='tanh'
     ).also(MICROBATCH, MORE_REPLICAS, JAX),
+    'label_shared': Case(
+        'label:1,score:1,span:1,embed:1', layers=2,
+        arguments={
+            'relative_buckets': 8, 'shared_layers': True, 'embedding_width': 8,
+        },
+    ).also(MICROBATCH, REPLICAS, JAX),
     'label_lookup': of('label', 'lookup', pooler='gelu'),
     'label_relative': of('label', 'relative', pooler='relu', texts='choices'),
     'label_elmo': of('label', 'elmo', mix=True, bilstm=True).also(JAX),
@@ -304,6 +313,11 @@ CASES: dict[str, Case] = {
     ),
     'simcse': Case('simcse'),
     'simcse_modern': Case('simcse', 'modern'),
+    'simcse_shared': Case(
+        'simcse:1,ict:1,mlm:1', layers=2,
+        settings={'simcse.cut_features': 0.25, 'mlm.transform': True},
+        arguments={'shared_layers': True, 'embedding_width': 8},
+    ),
     'simcse_lookup': of('simcse', 'lookup', pooling='mean', head='none'),
     'simcse_joint': of(
         'simcse', layers=2, pooling='last_two', directions='joint', queue=12,
@@ -445,7 +459,7 @@ def config_of(
 ) -> Config:
     """Returns the config.json of a case without a name."""
     actual = case.resolved.config(V, precision=precision)
-    arguments = {**ENCODERS[case.encoder], 'rate': rate}
+    arguments = {**ENCODERS[case.encoder], **case.arguments, 'rate': rate}
     if case.encoder != 'lookup':
         arguments['layers'] = case.layers
     for row in case.rows:

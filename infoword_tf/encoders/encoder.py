@@ -43,8 +43,8 @@ class Inputs(NamedTuple):
             instead of the embeddings (after positions, segments, norm and
             dropout); None: nothing is replaced.
         first_places: [B, P] int32, -1 for none.
-        multipliers: [B, T, D] float32, factors of the embeddings after norm
-            and dropout; None: all 1.
+        multipliers: [B, T, E] float32, E the `embedding_width`: factors of the
+            embeddings after norm and dropout; None: all 1.
     """
 
     ids: Tensor
@@ -172,7 +172,7 @@ class Encoder(Configurable, Layer):
 
     def build(self) -> None:
         """Makes the weights under explicit paths; by default of the blocks."""
-        for block in self.blocks:
+        for block in dict.fromkeys(self.blocks):
             block.build()
         self.built = True
 

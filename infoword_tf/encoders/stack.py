@@ -123,6 +123,7 @@ class Stack(Encoder):
         key: Tensor | None,
         all_layers: bool | str,
         arguments_of: Callable[[int, Tensor | None], dict[str, Any]],
+        *learned: Tensor,
     ) -> Encoded:
         """Runs the blocks one after another, and the norm after the last.
 
@@ -132,6 +133,7 @@ class Stack(Encoder):
             places, key, all_layers: as in `Encoder.call`.
             arguments_of: (number of a block, its places) -> its other
                 arguments.
+            *learned: what all blocks read after x, with a gradient.
         """
         flat_length = length if key is None else None
         keys, layers = dropout.keys_of(key, len(self.blocks)), [x]
@@ -142,8 +144,10 @@ class Stack(Encoder):
             run = functools.partial(
                 block, places=at, key=keys[i], length=flat_length, **more
             )
-            # Of a block's arguments x alone has a gradient.
-            x = remat(run)(x) if self.remat and key is not None else run(x)
+            # Under remat other arguments would have no gradient.
+            if self.remat and key is not None:
+                run = remat(run)
+            x = run(x, *learned)
             if all_layers and not is_last:
                 layers.append(x)
         if self.last_gamma is not None:

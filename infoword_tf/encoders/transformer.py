@@ -1,7 +1,9 @@
 """The Transformer of BERT (Devlin et al. 2019): embeddings and blocks.
 
-Bidirectional and post-norm as BERT's; causal (Radford et al. 2018), pre-norm,
-and narrow embeddings (Clark et al. 2020, ELECTRA) by argument.
+Bidirectional and post-norm as BERT's; by argument causal (Radford et al. 2018),
+pre-norm, of narrow embeddings (Clark et al. 2020, ELECTRA), with a bias of each
+distance (Song et al. 2020, MPNet), or of one block that runs L times (Lan et
+al. 2020, ALBERT).
 """
 
 from typing import Any
@@ -9,7 +11,13 @@ from typing import Any
 from infoword_tf import errors
 from infoword_tf.encoders.encoder import ACTIVATION, Encoded, Inputs
 from infoword_tf.encoders.stack import Stack, blocks_of
-from infoword_tf.layers.attention import causal_mask, project, table, vector
+from infoword_tf.layers.attention import (
+    causal_mask,
+    distance_buckets,
+    project,
+    table,
+    vector,
+)
 from infoword_tf.layers.block import Block
 from infoword_tf.lazy import ops
 from infoword_tf.settings import setting
@@ -42,16 +50,40 @@ class Transformer(Stack):
     )
     embedding_width: int = setting(
         None,
-        'Of the embeddings, which a dense layer then takes to D; D.',
+        'Width of the embeddings, which a dense layer then takes to that of '
+        'the layers (ELECTRA, ALBERT); by default that of the layers.',
+        at_least=1,
         kind=int,
+        flag='embedding_width',
+    )
+    relative_buckets: int = setting(
+        0,
+        'Buckets of distances between tokens: of each the heads learn a bias, '
+        'which all layers add to their scores (MPNet has 32); 0: none.',
+        at_least=0,
+        flag='relative_buckets',
+    )
+    shared_layers: bool = setting(
+        False,
+        'Whether all layers have the same weights (ALBERT).',
+        flag='shared_layers',
     )
 
     def make_blocks(self) -> None:
         """Overrides `Encoder.make_blocks`."""
+        count = self.relative_buckets
+        if count and (count % 2 or not 4 <= count <= 256):
+            raise errors.InputError(
+                'unknown_bucket_count',
+                f'{count} buckets of distances: an even number from 4 to 256, '
+                'or 0 for none',
+            )
         self.inner_width = self.inner_width or 4 * self.width
-        self.blocks = blocks_of(
-            self, self.layers, Block, self, 'layer', pre_norm=self.pre_norm
-        )
+        repeats = self.layers if self.shared_layers else 1
+        self.blocks = repeats * blocks_of(
+            self, self.layers // repeats, Block, self, 'layer',
+            pre_norm=self.pre_norm,
+        )  # fmt: skip
 
     def build(self) -> None:
         """Overrides `Encoder.build`."""
@@ -75,6 +107,10 @@ class Transformer(Stack):
                 self, 'projection_kernel', width, self.width
             )
             self.projection_bias = vector(self, 'projection_bias', self.width)
+        if self.relative_buckets:
+            self.bucket_table = table(
+                self, 'relative_bias', self.relative_buckets, self.heads
+            )
         if self.pre_norm:
             self.last_gamma = vector(
                 self, 'last_norm_gamma', self.width, 'ones'
@@ -90,6 +126,8 @@ class Transformer(Stack):
         all_layers: bool | str = False,
     ) -> Encoded:
         """Encodes a view, see `Encoder.call`.
+
+        Distances count tokens of the sequence, whatever `Inputs.positions` are.
 
         Raises:
             ValueError: T beyond the positions; inputs that are not read.
@@ -123,8 +161,23 @@ class Transformer(Stack):
         x = self.put_first(x, inputs)
         length = ops.shape(ids)[1]
         earlier = causal_mask(length) if self.causal else None
-        allowed = self.attention_mask(inputs, earlier, key)
+        allowed, learned = self.attention_mask(inputs, earlier, key), []
+        if self.relative_buckets:
+            learned.append(self.bias_of_distances(length))
+        if key is None and learned and allowed is not None:
+            allowed = learned.pop() + allowed  # one sum for all layers
         return self.run_blocks(
             x, length, places, key, all_layers,
-            lambda number, at: {'allowed': allowed},
+            lambda number, at: {'allowed': allowed}, *learned,
         )  # fmt: skip
+
+    def bias_of_distances(self, length: Any) -> Tensor:
+        """Returns the bias of scores [1, H, T, T], in the compute dtype."""
+        buckets = distance_buckets(self.relative_buckets)
+        by_head = ops.transpose(self.bucket_table)
+        by_distance = ops.take(by_head, buckets, axis=1)  # [H, 257]
+        i, longest = ops.arange(length, dtype='int32'), len(buckets) // 2
+        distances = ops.clip(i - i[:, None], -longest, longest)
+        # In float32, as is the sum of the gradients of a bucket.
+        bias = ops.take(by_distance, distances + longest, axis=1)[None]
+        return ops.cast(bias, self.compute_dtype)

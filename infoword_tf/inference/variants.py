@@ -44,6 +44,8 @@ def untrained(workdir: Workdir, seed: int | None = 0) -> Workdir:
 def shortened(workdir: Workdir, numbers: Sequence[int]) -> Workdir:
     """Returns an encoder of the layers `numbers`, from 1, and no rows.
 
+    Layers that share all weights run as often as there are numbers.
+
     Raises:
         ValueError: the encoder has no such layers.
     """
@@ -60,6 +62,8 @@ def shortened(workdir: Workdir, numbers: Sequence[int]) -> Workdir:
         if not layer:
             return path
         number = numbers[int(layer[1])] - 1
+        if workdir.encoder.arguments.get('shared_layers'):
+            number = 0
         return f'encoder/layer_{number}/{path[layer.end() :]}'
 
     weights = workdir.model.variables

@@ -71,15 +71,18 @@ def mix(
     v: Tensor,
     allowed: Tensor | None,
     *,
+    bias: Tensor | None = None,
     key: Tensor | None = None,
     rate: float = 0.0,
 ) -> Tensor:
-    """Averages values by softmax(q k), q scaled; `allowed` as in `Attention`.
+    """Averages values by softmax(q k + bias), q scaled; see `Attention.call`.
 
     Returns:
         [B, H, Q, E].
     """
     scores = ops.matmul(q, ops.swapaxes(k, -1, -2))  # [B, H, Q, T]
+    if bias is not None:
+        scores = scores + bias
     if allowed is not None:
         if dtype_of(allowed) == 'bool':
             scores = ops.where(allowed, scores, ops.cast(-1e30, scores.dtype))
@@ -102,6 +105,31 @@ def scaled_queries(width: int, root: float) -> np.ndarray:
     scale = np.ones(3 * width, 'float32')
     scale[:width] = root
     return scale
+
+
+def distance_buckets(count: int, longest: int = 128) -> np.ndarray:
+    """Numbers the buckets of distances (Raffel et al. 2020, "T5", §2.1).
+
+    The second half of the buckets is of keys after the query. In
+    both halves the first half are of one distance each, the others widen by
+    logarithm up to `longest`, and the last holds all longer distances too.
+
+    Args:
+        count: of buckets, even.
+        longest: more than count / 4.
+
+    Returns:
+        [2 longest + 1] int32, of the distances -longest to longest from a
+        query to a key.
+    """
+    half, exact = count // 2, count // 4
+    distances = np.arange(longest + 1, dtype='float32')
+    # In float32, as the public models were trained.
+    steps = np.log(np.maximum(distances, exact) / np.float32(exact))
+    steps = steps / np.float32(math.log(longest / exact)) * (half - exact)
+    wide = np.minimum(exact + steps.astype('int32'), half - 1)
+    numbers = np.where(distances < exact, distances, wide).astype('int32')
+    return np.concatenate([numbers[::-1], half + numbers[1:]])
 
 
 def check_heads(width: int, heads: int) -> None:
@@ -135,18 +163,21 @@ class Attention(Layer):
         x: Tensor,
         allowed: Tensor | None = None,
         queries: Tensor | None = None,
+        bias: Tensor | None = None,
         key: Tensor | None = None,
         length: Any = None,
     ) -> Tensor:
-        """Mixes values by softmax(q k / sqrt(E)).
+        """Mixes values by softmax(q k / sqrt(E) + bias).
 
         Args:
             x: [B, T, D] in the compute dtype, or flattened [B T, D] without a
                 key.
-            allowed: [B or 1, 1, T or Q, T] bool, True where a query may attend
-                to a key; or numbers in the compute dtype that are added to the
-                scores (`as_numbers`); None: everywhere.
+            allowed: [B or 1, 1 or H, T or Q, T] bool, True where a query may
+                attend to a key; or numbers in the compute dtype that are added
+                to the scores (`as_numbers`); None: everywhere.
             queries: [B, Q, D], states of x that attend to x; None: all of x.
+            bias: [B or 1, H, T or Q, T] in the compute dtype, with a gradient;
+                None: 0.
             key: [2] uint32, or None for inference.
             length: T, where x is flattened.
 
@@ -154,14 +185,14 @@ class Attention(Layer):
             [B, T or Q, D], without the output's bias; flattened like x.
         """
         root = 1.0 / math.sqrt(self.width // self.heads)
-        kernel, bias = self.kernel, self.bias
+        kernel, qkv_bias = self.kernel, self.bias
         if key is not None:
             # 1/sqrt(E) goes into the query's weights, which are few numbers.
             # In inference q may be fewer, and a served graph should hold no
             # second copy of weights.
             scale = scaled_queries(self.width, root)
             kernel = kernel * ops.cast(scale, self.compute_dtype)
-            bias = bias * scale
+            qkv_bias = qkv_bias * scale
 
         def by_head(x, kernel, bias, count, length=None):
             """Projects x and splits heads: `count` times [B, H, T or Q, E]."""
@@ -171,14 +202,14 @@ class Attention(Layer):
             )  # fmt: skip
 
         if queries is None:
-            q, k, v = by_head(x, kernel, bias, 3, length)
+            q, k, v = by_head(x, kernel, qkv_bias, 3, length)
         else:
             q_kernel, kv_kernel = ops.split(kernel, [self.width], axis=-1)
-            q_bias, kv_bias = ops.split(bias, [self.width])
+            q_bias, kv_bias = ops.split(qkv_bias, [self.width])
             (q,) = by_head(queries, q_kernel, q_bias, 1)
             k, v = by_head(x, kv_kernel, kv_bias, 2, length)
         if key is None:
             q = q * root
-        mixed = mix(q, k, v, allowed, key=key, rate=self.rate)
+        mixed = mix(q, k, v, allowed, bias=bias, key=key, rate=self.rate)
         flat = length is not None and queries is None
         return project(joined(mixed, flat), self.output_kernel)

@@ -85,6 +85,7 @@ class Block(Sized):
     def call(
         self,
         x: Tensor,
+        bias: Tensor | None = None,
         allowed: Tensor | None = None,
         places: Tensor | None = None,
         key: Tensor | None = None,
@@ -95,8 +96,10 @@ class Block(Sized):
         Args:
             x: [B, T, D]; without a key also flattened [B T, D], which takes
                 fewer operations.
-            allowed: [B or 1, 1, T, T] bool, True where a token may attend to
-                another (see `attention.causal_mask`), or numbers (see
+            bias: [1, H, T, T] in the compute dtype, added to the scores of
+                attention, with a gradient; None: 0.
+            allowed: [B or 1, 1 or H, T, T] bool, True where a token may attend
+                to another (see `attention.causal_mask`), or numbers (see
                 `attention.as_numbers`); None: everywhere.
             places: [B, P] int32, tokens whose states are computed, from keys
                 and values of all tokens; None: all.
@@ -117,9 +120,9 @@ class Block(Sized):
             queries = residual = take(x, places, length)
             if self.pre_norm:
                 queries = take(inputs, places, length)
-            allowed = mask_at(allowed, places)
+            allowed, bias = mask_at(allowed, places), mask_at(bias, places)
         mixed = self.attention(
-            inputs, allowed, queries, key=keys[0], length=length
+            inputs, allowed, queries, bias, key=keys[0], length=length
         )
         if not self.pre_norm:
             return post_norm(
@@ -211,10 +214,22 @@ def take(x: Tensor, places: Tensor, length: Any = None) -> Tensor:
 
 
 def mask_at(allowed: Tensor | None, places: Tensor) -> Tensor | None:
-    """Takes a mask [B, 1, T, T] or None for queries at places: [B, 1, P, T]."""
+    """Takes rows of a mask or bias for queries at places [B, P] int32.
+
+    Args:
+        allowed: [B or 1, 1 or H, T, T], or None.
+        places: of the queries.
+
+    Returns:
+        [B, 1 or H, P, T], or None.
+    """
     if allowed is None:
         return None
-    return ops.take_along_axis(allowed, places[:, None, :, None], axis=2)
+    b, h, t, _ = ops.shape(allowed)
+    rows = places[:, None] + t * ops.arange(h, dtype='int32')[:, None]
+    if allowed.shape[0] != 1:
+        rows = rows + h * t * ops.arange(b, dtype='int32')[:, None, None]
+    return ops.take(ops.reshape(allowed, (b * h * t, t)), rows, axis=0)
 
 
 def put(x: Tensor, states: Tensor, places: Tensor) -> Tensor:

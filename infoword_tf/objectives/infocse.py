@@ -34,7 +34,7 @@ from infoword_tf.objectives.masked_copies import (
 from infoword_tf.objectives.objective import Batch, Copy
 from infoword_tf.objectives.row import Auxiliary, Row, Scoring
 from infoword_tf.objectives.sentences import VIEW, source_of, text_places
-from infoword_tf.objectives.vocabulary import VocabularyTokens
+from infoword_tf.objectives.vocabulary import VocabularyTokens, check_widths
 from infoword_tf.settings import setting
 from infoword_tf.views import Reads, View
 
@@ -115,7 +115,9 @@ class AuxiliaryTokens(VocabularyTokens):
         for block in self.network:
             block.build()
         self.token_table = None
-        if self.output == LAYER:
+        if self.output == EMBEDDINGS:
+            check_widths(self)
+        else:
             self.make_transform()
             if self.stage == 2:
                 shape = self.encoder.embedding_table.shape

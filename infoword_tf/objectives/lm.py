@@ -30,6 +30,7 @@ from infoword_tf.objectives.vocabulary import (
     DrawnCandidates,
     SampledTokens,
     VocabularyTokens,
+    check_widths,
 )
 from infoword_tf.settings import setting
 from infoword_tf.views import Reads
@@ -44,6 +45,11 @@ class NextTokens(SampledTokens):
     """Rows of next words: f over the vocabulary at every place."""
 
     view = VIEW
+
+    def build(self) -> None:
+        """Makes the bias of each token."""
+        check_widths(self)
+        super().build()
 
     def token_scores(self, states: Tensor) -> Tensor:
         """Scores the vocabulary: states [..., D] -> f(a, .) [..., V]."""

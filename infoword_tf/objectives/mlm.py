@@ -23,7 +23,11 @@ from infoword_tf.objectives import infonce
 from infoword_tf.objectives.objective import Batch, Objective
 from infoword_tf.objectives.pools import Pool, gather_pool
 from infoword_tf.objectives.row import Row, Scoring
-from infoword_tf.objectives.vocabulary import VocabularyTokens, pairs
+from infoword_tf.objectives.vocabulary import (
+    VocabularyTokens,
+    check_widths,
+    pairs,
+)
 from infoword_tf.settings import setting
 from infoword_tf.views import Reads
 
@@ -55,6 +59,8 @@ class MaskedTokens(VocabularyTokens):
         """Makes the weights of `transform`."""
         if self.transform:
             self.make_transform()
+        else:
+            check_widths(self)
         self.built = True
 
     def head(self, x: Tensor, key: Tensor | None = None) -> Tensor:
@@ -111,6 +117,11 @@ class NceTokens(Objective):
         'Leave copies of the target (accidental hits) out of the training '
         'loss.',
     )
+
+    def build(self) -> None:
+        """Makes no weights."""
+        check_widths(self)
+        self.built = True
 
     def token_scores(self, states: Tensor, counts: np.ndarray) -> Tensor:
         """Scores the vocabulary: states [B, P, D] -> [B, P, V].

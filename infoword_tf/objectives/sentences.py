@@ -250,7 +250,7 @@ class SimCSE(Queued):
         )
 
     def _cut_mask(self, batch: Batch, view: View) -> Tensor:
-        """Draws [B, T, D] float32: 0 for cut features of first texts, else 1.
+        """Draws [B, T, E] float32: 0 for cut features of first texts, else 1.
 
         Of each text a share of the features is cut, after the norm of the
         embeddings, and a share of the tokens, special tokens too (Yan et al.
@@ -260,11 +260,11 @@ class SimCSE(Queued):
         number = ops.cast(view.block_ids, 'int32')  # of each token's text
         first = ops.equal(number % texts, 0) & (number < slots * texts)
         key = dropout.fold_in(batch.key, batch.replicas.id)
-        width = self.encoder.width
+        width = self.encoder.embedding_width  # E
         u = dropout.uniform(dropout.fold_in(key, 0), (rows, slots, width))
         edge = int(self.cut_features * width)
         lowest = ops.sort(u, axis=-1)[..., edge : edge + 1]
-        features = ops.cast(u >= lowest, 'float32')  # [B, J, D]
+        features = ops.cast(u >= lowest, 'float32')  # [B, J, E]
         slot = ops.minimum(number // texts, slots - 1)
         features = ops.take_along_axis(features, slot[..., None], axis=1)
         # Of n tokens int(share n) are cut: the lowest draws.

@@ -22,6 +22,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from infoword_tf import errors
 from infoword_tf.layers import activation, dropout, norm
 from infoword_tf.layers.attention import matrix, project, vector
 from infoword_tf.layers.vocabulary_scores import vocabulary_scores
@@ -90,6 +91,17 @@ def pairs(view: View, row: str, x: Tensor) -> tuple[Tensor, ...]:
         ops.reshape(weights, (-1,)),
         ops.repeat(view.sequences, p),
     )
+
+
+def check_widths(objective: Objective) -> None:
+    """Raises a ValueError if states are wider than embeddings."""
+    d, e = objective.encoder.width, objective.encoder.embedding_width
+    if d != e:
+        raise errors.InputError(
+            'narrow_embeddings',
+            f'{objective.row} multiplies states {d} wide by embeddings {e} '
+            'wide; only rows with a transform (--mlm.transform) can',
+        )
 
 
 class VocabularyTokens(Objective):

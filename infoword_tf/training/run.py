@@ -765,9 +765,8 @@ def make_build(
         }
         shares = {}
         if choices.layer_decay != 1.0:
-            shares = optim.layer_shares(
-                learning, model.encoder.depth, choices.layer_decay
-            )
+            layers = len({*model.encoder.blocks})  # one, if they share weights
+            shares = optim.layer_shares(learning, layers, choices.layer_decay)
         optimizer = optim.AdamW(learning, rules, shares, model.no_decay)
     peak = tf.Variable(choices.learning_rate, dtype=tf.float32, trainable=False)
     state = State(model, strategy, choices.batch_size)

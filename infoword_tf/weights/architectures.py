@@ -16,7 +16,7 @@ _PAD, _PAD_ID = 'pad_token_id', 1
 _ONLY = {
     'causal': False, 'pre_norm': False, 'embedding_norm': True,
     'embedding_width': None, 'clamp': None, 'same_length': False, 'untie': True,
-    'scale_embeddings': False,
+    'scale_embeddings': False, 'relative_buckets': 0, 'shared_layers': False,
 }  # fmt: skip
 
 
@@ -119,6 +119,7 @@ def config_of(
         raise errors.InputError(
             'kind_other_encoder', f'{kind} is no encoder {encoder.name}'
         )
+    check_values(config, architecture.refused, kind)
     arguments['max_length'] += first_position(config)
     width = arguments['width']
     if kind == 'electra' and not arguments.get('embedding_width'):

@@ -173,7 +173,7 @@ def write(folder: pathlib.Path, loaded: Loaded) -> list[str]:
         model = f'{architecture.name}{architecture.fills}'
     values |= {'architectures': [model], 'torch_dtype': 'float32'}
     cls, sep = tokenizer.cls_id, tokenizer.sep_id
-    if config.layout == 'roberta' or kind == 'modernbert':
+    if config.layout == 'roberta' or kind in ('modernbert', 'albert'):
         values |= {'bos_token_id': cls, 'eos_token_id': sep}
     if kind == 'modernbert':
         values |= {'cls_token_id': cls, 'sep_token_id': sep}

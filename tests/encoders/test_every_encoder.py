@@ -97,6 +97,10 @@ CASES = {
         'transformer', everywhere=True, first=True, dynamic=True
     ),
     'narrow': Case('transformer', {'embedding_width': 8}, first=True),
+    'buckets': Case(
+        'transformer', {'relative_buckets': 8, 'segments': 0},
+        everywhere=True, dynamic=True,
+    ),
     'transformer_causal': Case('transformer', {'causal': True}),
     'pre_norm': Case('transformer', {'causal': True, 'pre_norm': True}),
     'relative': Case('relative', everywhere=True, first=True, dynamic=True),
@@ -132,8 +136,8 @@ CASES = {
 }  # fmt: skip
 # Every encoder once, and where the last layer is another; none has memory.
 PLAIN = [
-    'transformer', 'relative', 'relative_causal', 'modern', 'modern_of_3',
-    'modern_causal', 'lookup', 'lstm', 'elmo',
+    'transformer', 'buckets', 'relative', 'relative_causal', 'modern',
+    'modern_of_3', 'modern_causal', 'lookup', 'lstm', 'elmo',
 ]  # fmt: skip
 CAUSAL = [
     'transformer_causal', 'pre_norm', 'relative_causal', 'modern_causal',
@@ -173,6 +177,10 @@ WEIGHTS = {
     'transformer': (TABLES.format(16), BERT),
     'narrow': (
         TABLES.format(8) + ', projection_kernel 8 16, projection_bias 16', BERT
+    ),
+    'buckets': (
+        TABLES.format(16).replace('segment_embeddings 2 16, ', '')
+        + ', relative_bias 8 2', BERT
     ),
     'pre_norm': (
         TABLES.format(16) + ', last_norm_gamma 16, last_norm_beta 16', BERT
@@ -216,6 +224,7 @@ DEFAULTS = {
     'transformer': {
         **ALL, **BLOCKS, 'segments': 2, 'pre_norm': False,
         'embedding_norm': True, 'embedding_width': None,
+        'relative_buckets': 0, 'shared_layers': False,
     },
     'relative': {
         **ALL, **BLOCKS, 'segments': 0, 'untie': True, 'clamp': None,
@@ -670,6 +679,7 @@ class ComplaintsTest(parameterized.TestCase):
 
     @parameterized.parameters(
         ('transformer', {'heads': 3}, 'heads_divide_width', 3, 16),
+        ('transformer', {'relative_buckets': 9}, 'unknown_bucket_count', 9),
         ('relative', {'heads': 3}, 'heads_divide_width', 3, 16),
         ('relative', {'segments': 3}, 'unknown_segment_count', 3),
         ('relative', {'same_length': True}, 'same_length_needs_causal'),

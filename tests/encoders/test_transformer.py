@@ -8,15 +8,18 @@ import math
 
 import keras
 import numpy as np
+import tensorflow as tf
 from absl.testing import absltest, parameterized
 from scipy import stats
 
 from infoword_tf.encoders import Transformer
+from infoword_tf.layers.attention import distance_buckets
 from infoword_tf.model import Model, initialise
 from infoword_tf.sizes import SIZES
 from tests import zoo
 from tests.encoders import calls
 from tests.encoders.calls import KEY, V, make_ids, near, run
+from tests.refused import refused
 
 POSITIONS = 32
 make_encoder = functools.partial(calls.make, 'transformer')
@@ -187,6 +190,113 @@ class StatesTest(parameterized.TestCase):
         expected = total * encoder.gamma.numpy() + encoder.beta.numpy()
         actual = run(encoder, ids, all_layers=True).layers[0]
         np.testing.assert_allclose(actual, expected, atol=1e-5)
+
+    def trained(self, encoder, ids, **more):
+        """States [2, 10, D], and the gradient of each weight."""
+        with tf.GradientTape() as tape:
+            states = run(encoder, ids, **more).states
+            loss = tf.reduce_sum(states[..., :5] ** 3)
+        weights = {weight.path: weight.value for weight in encoder.weights}
+        actual = tape.gradient(loss, weights, unconnected_gradients='zero')
+        gradients = {path: np.array(tf.convert_to_tensor(gradient))
+                     for path, gradient in actual.items()}  # fmt: skip
+        return states.numpy(), gradients
+
+    @parameterized.parameters((None,), (KEY,))
+    def test_shared_layers_are_layers_of_equal_weights(self, key):
+        """Dropout too; the gradient is the sum of theirs."""
+        ids, sizes = make_ids(2, 10), {'layers': 3, 'rate': 0.1}
+        shared = make_encoder(shared_layers=True, **sizes)
+        apart = make_encoder(**sizes)
+        self.assertEqual((shared.depth, len({*shared.blocks})), (3, 1))
+        values = {weight.path: weight.numpy() for weight in shared.weights}
+
+        def first(path):
+            return path.replace('layer_1', 'layer_0').replace(
+                'layer_2', 'layer_0'
+            )
+
+        paths = [weight.path for weight in apart.weights]
+        self.assertCountEqual(values, {first(path) for path in paths})
+        for weight in apart.weights:
+            weight.assign(values[first(weight.path)])
+        for remat in (False, True):
+            shared.remat = remat
+            states, gradients = self.trained(shared, ids, key=key)
+            expected, parts = self.trained(apart, ids, key=key)
+            near(states, expected)
+            for path, gradient in gradients.items():
+                total = sum(parts[x] for x in paths if first(x) == path)
+                np.testing.assert_allclose(
+                    gradient, total, atol=1e-5 * np.abs(total).max()
+                )
+
+    def test_remat_keeps_the_gradient_of_the_buckets(self):
+        ids = make_ids(2, 10)
+        sizes = {'layers': 2, 'relative_buckets': 8, 'rate': 0.1}
+        encoder = make_encoder(**sizes)
+        more = {'key': KEY, 'block_ids': np.int32([[0] * 7 + [1] * 3] * 2)}
+        _, stored = self.trained(encoder, ids, **more)
+        encoder.remat = True
+        _, again = self.trained(encoder, ids, **more)
+        for path, gradient in stored.items():
+            near(again[path], gradient, 1e-5 * np.abs(gradient).max(), path)
+        (biases,) = (g for p, g in stored.items() if 'relative_bias' in p)
+        used = biases[[0, 1, 2, 5, 6]]  # of distances below 10
+        self.assertTrue((np.abs(used) > 1e-3).all())
+
+    def test_buckets_of_distances(self):
+        """MPNet's 32. From 8 on they are sqrt(2) times as wide each."""
+        begins = [*range(8), 8, 12, 16, 23, 32, 46, 64, 91]
+        actual = distance_buckets(32)
+        self.assertLen(actual, 257)
+        for distance in range(-128, 129):
+            bucket = sum(abs(distance) >= begin for begin in begins) - 1
+            bucket += 16 * (distance > 0)
+            self.assertEqual(actual[128 + distance], bucket, distance)
+        # Of 8 the last begins at 16, half way from 2 to 128 by logarithm.
+        np.testing.assert_array_equal(
+            distance_buckets(8)[128:][[0, 1, 2, 15, 16, 17, 128]],
+            [0, 5, 6, 6, 7, 7, 7],
+        )
+
+    def test_what_buckets_add_to_scores(self):
+        encoder, ids = make_encoder(relative_buckets=32), make_ids(2, 10)
+        table = encoder.bucket_table.numpy()
+        bias = encoder.bias_of_distances(200).numpy()
+        self.assertEqual(bias.shape, (1, 2, 200, 200))
+        for query, key, bucket in (
+            (7, 7, 0), (7, 6, 1), (7, 8, 17), (30, 15, 9), (15, 30, 25),
+            (199, 0, 15), (0, 199, 31), (100, 9, 15), (9, 99, 30),
+        ):  # fmt: skip
+            np.testing.assert_array_equal(bias[0, :, query, key], table[bucket])
+        encoder.bucket_table.assign(np.zeros_like(table))
+        plain = make_encoder()
+        values = {weight.path: weight.numpy() for weight in encoder.weights}
+        for weight in plain.weights:
+            weight.assign(values[weight.path])
+        expected = run(plain, ids).states
+        np.testing.assert_array_equal(run(encoder, ids).states, expected)
+        # A bias of one head that is the same at all distances changes nothing.
+        table[:] = [3.0, -5.0]
+        encoder.bucket_table.assign(table)
+        near(run(encoder, ids).states, expected)
+        # So low that a token sees itself, and one or two before it.
+        table[:] = np.where(np.arange(32)[:, None] < 3, 0, -1e4)
+        encoder.bucket_table.assign(table)
+        actual = calls.moved(
+            lambda ids: run(encoder, ids, all_layers=True).layers[1], ids[:1]
+        )
+        distance = np.arange(10) - np.arange(10)[:, None]
+        np.testing.assert_array_equal(
+            actual > 0, (distance >= 0) & (distance < 3)
+        )
+
+    @parameterized.parameters('mlm', 'bert_nce', 'gpt', 'simcse:1,infocse:1')
+    def test_states_wider_than_embeddings_are_not_multiplied(self, rows):
+        case = zoo.Case(rows, layers=2, arguments={'embedding_width': 8})
+        with refused('narrow_embeddings', list(case.rows)[-1], 16, 8):
+            Model(zoo.config_of(case), zoo.SPECIALS)
 
 
 if __name__ == '__main__':

@@ -106,8 +106,8 @@ class BlockTest(parameterized.TestCase):
             expected = expected[ROWS, places]
         actual = block(
             tf.constant(x),
-            None if allowed is None else tf.constant(allowed),
-            None if places is None else tf.constant(places),
+            allowed=None if allowed is None else tf.constant(allowed),
+            places=None if places is None else tf.constant(places),
             key=key,
         )
         np.testing.assert_allclose(actual, expected, rtol=0, atol=1e-5)
@@ -129,11 +129,13 @@ class BlockTest(parameterized.TestCase):
     )
     def test_later_tokens_change_no_earlier_state(self, pre_norm, rate, key):
         block, x = make_block(pre_norm, rate), make_x()
-        before = block(tf.constant(x), causal_mask(T), key=key).numpy()
+        before = block(tf.constant(x), allowed=causal_mask(T), key=key).numpy()
         for t in range(1, T):
             changed = x.copy()
             changed[:, t:] += 3.0
-            after = block(tf.constant(changed), causal_mask(T), key=key)
+            after = block(
+                tf.constant(changed), allowed=causal_mask(T), key=key
+            )
             np.testing.assert_array_equal(after[:, :t], before[:, :t])
             moved = np.abs(after[:, t:] - before[:, t:]).max(axis=-1)
             self.assertGreater(moved.min(), 1e-3)
@@ -143,7 +145,9 @@ class BlockTest(parameterized.TestCase):
         """As an export runs it: B, T and Q are not known."""
         block, x = make_block(pre_norm), make_x()
         run = tf.function(
-            lambda x, places: block(x, causal_mask(tf.shape(x)[1]), places),
+            lambda x, places: block(
+                x, allowed=causal_mask(tf.shape(x)[1]), places=places
+            ),
             input_signature=[
                 tf.TensorSpec([None, None, D]),
                 tf.TensorSpec([None, None], tf.int32),

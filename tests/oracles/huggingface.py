@@ -35,6 +35,15 @@ _DISTIL = {
     'n_heads': 2, 'hidden_dim': 24, 'max_position_embeddings': 20,
 }  # fmt: skip
 _ELECTRA = {**_BERT, 'model_type': 'electra', 'embedding_size': 8}
+_MPNET = {
+    **{k: v for k, v in _ROBERTA.items() if k != 'type_vocab_size'},
+    'model_type': 'mpnet',
+}
+# Of one block that runs three times.
+_ALBERT = {
+    **_BERT, 'model_type': 'albert', 'embedding_size': 8,
+    'hidden_act': 'gelu_new', 'num_hidden_layers': 3,
+}  # fmt: skip
 _XLNET = {
     'model_type': 'xlnet', 'vocab_size': V, 'd_model': 16, 'n_layer': 2,
     'n_head': 2, 'd_inner': 24, 'pad_token_id': 1,
@@ -89,6 +98,12 @@ CASES: dict[str, tuple[str, dict[str, Any]]] = {
     'xlm_roberta_classes': ('XLMRobertaForSequenceClassification', _ROBERTA),
     'roberta': ('RobertaForMaskedLM', _BYTES),
     'roberta_classes': ('RobertaForSequenceClassification', _BYTES),
+    'mpnet': ('MPNetForMaskedLM', _MPNET),
+    'mpnet_classes': ('MPNetForSequenceClassification', _MPNET),
+    'albert': ('AlbertForPreTraining', _ALBERT),
+    'albert_classes': (
+        'AlbertForSequenceClassification', {**_ALBERT, 'hidden_act': 'gelu'}
+    ),
     'xlnet': ('XLNetLMHeadModel', _XLNET),
     'xlnet_classes': ('XLNetForSequenceClassification', _XLNET),
     'gpt': ('OpenAIGPTModel', _GPT),
@@ -129,9 +144,10 @@ def inputs(kind: str) -> dict[str, np.ndarray]:
     real = np.arange(T) < np.array([[T], [PADDED]])
     if kind in ('openai-gpt', 'gpt2'):
         return {'input_ids': ids}
-    ids = np.where(real, ids, 1 if 'roberta' in kind else 0)
+    pads_with_1 = 'roberta' in kind or kind == 'mpnet'
+    ids = np.where(real, ids, int(pads_with_1))
     actual = {'input_ids': ids, 'attention_mask': real.astype(np.int64)}
-    if kind in ('bert', 'electra'):
+    if kind in ('bert', 'electra', 'albert'):
         actual['token_type_ids'] = (np.arange(T) >= 4).astype(np.int64) * real
     if kind == 'xlnet':
         segments = (np.arange(T) >= 4).astype(np.int64) * real

@@ -126,7 +126,8 @@ class HelpTest(absltest.TestCase):
     def test_encoders(self):
         """Flags of the encoder that the run has."""
         has = {
-            '--objectives=bert': ['activation'],
+            '--objectives=bert': ['activation', 'embedding_width',
+                                  'relative_buckets', 'shared_layers'],
             '--objectives=transformer_xl':
                 ['activation', 'clamp', 'same_length', 'untie'],
             '--objectives=cbow': ['width'],

@@ -134,7 +134,7 @@ def write(
         files.write_json(folder / 'vocab.json', index)
         text = '\n'.join(['#version: 0.2', *merges, ''])
         (folder / 'merges.txt').write_text(text)
-    elif kind in ('xlm-roberta', 'xlnet'):
+    elif kind in ('xlm-roberta', 'xlnet', 'mpnet'):
         described = unigram()
         if kind == 'xlnet':
             names = {'<s>': '<cls>', '</s>': '<sep>'}

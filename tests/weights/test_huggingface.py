@@ -1,5 +1,6 @@
 """Folders of transformers: what it answers, we answer, and back again."""
 
+import dataclasses
 import json
 import pathlib
 
@@ -28,6 +29,11 @@ OTHERWISE = [
             ('position_embedding_type', 'relative_key'), ('is_decoder', True)
         )
     ),
+    ('albert', 'num_hidden_groups', 2),
+    ('albert', 'inner_group_num', 2),
+    ('albert', 'position_embedding_type', 'relative_key'),
+    ('mpnet', 'relative_attention_num_buckets', 16),
+    ('mpnet', 'pad_token_id', 0),
     ('xlnet', 'attn_type', 'uni'),
     ('xlnet', 'bi_data', True),
     ('xlnet', 'untie_r', False),
@@ -165,7 +171,7 @@ class ParityTest(parameterized.TestCase):
             }
         bare = {n.split('.', 1)[1] if n.startswith(
             ('bert.', 'roberta.', 'electra.', 'distilbert.', 'transformer.',
-             'model.')
+             'model.', 'mpnet.', 'albert.')
         ) else n: n for n in expected}  # fmt: skip
         for name, array in actual.items():
             original = expected.get(name)
@@ -179,6 +185,7 @@ class ParityTest(parameterized.TestCase):
             if n not in actual and n.partition('.')[2] not in actual
         }  # fmt: skip
         dropped = ('pooler.', 'discriminator_', 'decoder.', 'vocab_projector.w')
+        dropped += ('sop_classifier.',)
         dropped += ('lm_loss.weight', 'generator_lm_head.weight', 'word_emb')
         dropped += ('lm_head.weight',)
         for name in left:
@@ -186,8 +193,10 @@ class ParityTest(parameterized.TestCase):
         before = json.loads((source / 'config.json').read_text())
         after = json.loads((output / 'config.json').read_text())
         for key, value in before.items():
-            if key == 'architectures' and 'electra' in case:
-                continue  # the discriminator's head is left out
+            if key == 'architectures' and case in (
+                'electra', 'electra_wide', 'albert'
+            ):
+                continue  # a head is left out
             if key == 'architectures' and case in ('gpt', 'gpt2'):
                 value = [f'{value[0].removesuffix("Model")}LMHeadModel']
             if case == 'electra_wide' and key in (
@@ -258,6 +267,78 @@ class ParityTest(parameterized.TestCase):
         convert.write(workdir, workdir.with_name('output'), 'huggingface')
         config = workdir.with_name('output') / 'config.json'
         self.assertEqual(json.loads(config.read_text())['n_inner'], 24)
+
+    def test_xlm_r_of_8192_positions(self):
+        """BGE-M3 and others: the first two positions are of no token."""
+        name = 'roberta.embeddings.position_embeddings.weight'
+        tensors = folders.state('xlm_roberta')
+        table = np.pad(tensors[name], ((0, 8172), (0, 0)), 'wrap')
+        _, workdir = self.converted(
+            'xlm_roberta', tensors={**tensors, name: table},
+            max_position_embeddings=8194,
+        )
+        loaded = infoword_tf.load(workdir)
+        self.assertEqual(loaded.config.max_length, 8192)
+        np.testing.assert_array_equal(loaded.encoder.position_table, table[2:])
+        layers, _ = layers_of(loaded, 'xlm-roberta')
+        expected = folders.answers('xlm_roberta')['layers']
+        np.testing.assert_allclose(layers, expected, atol=NEAR)
+        convert.write(workdir, workdir.with_name('output'), 'huggingface')
+        output = workdir.with_name('output')
+        config = json.loads((output / 'config.json').read_text())
+        self.assertEqual(config['max_position_embeddings'], 8194)
+        written = files.read_tensors(output / 'model.safetensors')[name]
+        np.testing.assert_array_equal(written[2:], table[2:])
+
+    def test_layers_of_a_shared_stack(self):
+        """One runs as often as layers are asked for, and goes out again."""
+        _, workdir = self.converted('albert')
+        loaded = infoword_tf.load(workdir)
+        short = loaded.shortened([1, 3])
+        ids, lengths = tf.constant([[7, 8, 9]]), [3]
+        np.testing.assert_allclose(
+            short.states(ids, lengths), loaded.states(ids, lengths, [2]),
+            atol=1e-6,
+        )  # fmt: skip
+        short.write(workdir.with_name('short'))
+        output = workdir.with_name('output')
+        convert.write(workdir.with_name('short'), output, 'huggingface')
+        config = json.loads((output / 'config.json').read_text())
+        self.assertEqual(config['num_hidden_layers'], 2)
+
+    def test_what_mpnet_and_albert_cannot_be(self):
+        """Neither in nor out."""
+        for case, key, value, error, values in (
+            ('albert', 'embedding_size', 16, 'albert_equal_widths', [16]),
+            ('albert', 'hidden_act', 'silu', 'unknown_public_activation',
+             ['silu']),
+            ('mpnet', 'max_position_embeddings', 2, 'no_position_left', [1]),
+        ):  # fmt: skip
+            _, config = huggingface.CASES[case]
+            with refused(error, *values):
+                architectures.encoder_of(config | {key: value}, 'config.json')
+        for case, changed, error, values in (
+            ('mpnet', {'relative_buckets': 16}, 'kind_other_argument',
+             ['mpnet', 'relative_buckets 16']),
+            ('mpnet', {'segments': 2}, 'kind_other_argument', ['segments 2']),
+            ('albert', {'embedding_width': None}, 'kind_other_argument',
+             ['bert', 'shared_layers True']),
+            ('albert', {'relative_buckets': 32}, 'kind_other_argument',
+             ['albert', 'relative_buckets 32']),
+        ):  # fmt: skip
+            _, config = huggingface.CASES[case]
+            encoder = architectures.encoder_of(config, 'config.json')
+            encoder = dataclasses.replace(
+                encoder, arguments={**encoder.arguments, **changed}
+            )
+            kind = architectures.kind_of(encoder, None)
+            with refused(error, *values):
+                architectures.config_of(kind, encoder)
+        with refused('value_not_convertible', 'mpnet', 'pad_token_id 0', 1):
+            encoder = architectures.encoder_of(
+                huggingface.CASES['mpnet'][1], 'config.json'
+            )
+            architectures.config_of('mpnet', encoder, pad_id=0)
 
     @parameterized.parameters(*OTHERWISE)
     def test_what_no_encoder_here_has_is_refused(self, kind, key, value):

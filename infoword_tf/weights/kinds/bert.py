@@ -1,5 +1,9 @@
 """BERT, and whoever has the same layers."""
 
+from collections.abc import Mapping
+from typing import Any
+
+from infoword_tf import errors
 from infoword_tf.weights.kinds.architecture import Architecture
 from infoword_tf.weights.names import SAME, TORCH, Lines, Naming
 
@@ -109,6 +113,60 @@ _ELECTRA = _BERT._replace(
     dropped={'discriminator_predictions.': 'the head of the discriminator'},
     prefixes=('electra.', ''),
 )
+# Song et al. 2020.
+_MPNET = _ROBERTA._replace(
+    encoder={
+        **_embeddings(segments=False),
+        'relative_bias': ('encoder.relative_attention_bias.weight', SAME),
+    },
+    layer=TORCH.layer(
+        'encoder.layer.{i}.',
+        'attention.attn.PART',
+        'attention.attn.o',
+        'attention.LayerNorm',
+        'intermediate.dense',
+        'output.dense',
+        'output.LayerNorm',
+        parts='qkv',
+    ),
+    ignored=('embeddings.position_ids',),
+    prefixes=('mpnet.', ''),
+)
+# Lan et al. 2020.
+_ALBERT = _BERT._replace(
+    encoder={
+        **_embeddings(),
+        **TORCH.dense(
+            'encoder.embedding_hidden_mapping_in',
+            'projection_kernel',
+            'projection_bias',
+        ),
+    },
+    layer=TORCH.layer(
+        'encoder.albert_layer_groups.{i}.albert_layers.0.',
+        'attention.PART',
+        'attention.dense',
+        'attention.LayerNorm',
+        'ffn',
+        'ffn_output',
+        'full_layer_layer_norm',
+    ),
+    heads={
+        'mlm': TORCH.mlm(
+            'predictions.dense', 'predictions.LayerNorm', 'predictions.bias'
+        ),
+        'label': TORCH.pooled('{p}pooler', 'classifier'),
+    },
+    copies={
+        'predictions.decoder.weight': '{p}embeddings.word_embeddings.weight',
+        'predictions.decoder.bias': 'predictions.bias',
+    },
+    dropped={
+        'pooler.': 'the pooler',
+        'sop_classifier.': 'the head of the order of sentences',
+    },
+    prefixes=('albert.', ''),
+)
 
 _BERT_KEYS = {
     'vocab_size': 'vocab_size',
@@ -138,7 +196,57 @@ def _roberta(name: str) -> Architecture:
     )  # fmt: skip
 
 
+def _albert(config: Mapping[str, Any], where: str) -> Mapping[str, Any]:
+    """Checks the widths of ALBERT, which projects equal widths too.
+
+    Raises:
+        ValueError: a projection from D to D.
+    """
+    width = config.get('hidden_size')
+    if width is not None and config.get('embedding_size', 128) == width:
+        raise errors.InputError(
+            'albert_equal_widths',
+            f'{where} has the embedding_size and the hidden_size {width}; '
+            'only a smaller embedding_size can be converted',
+        )
+    return config
+
+
 ARCHITECTURES: dict[str, Architecture] = {
+    'albert': Architecture(
+        'transformer',
+        _ALBERT,
+        {**_BERT_KEYS, 'embedding_width': 'embedding_size'},
+        {
+            **_BERT_ABSENT, 'embedding_width': 128, 'rate': 0.0,
+            'activation': 'gelu_new',
+        },
+        'Albert',
+        fixed={'shared_layers': True},
+        refused={
+            'num_hidden_groups': (1,), 'inner_group_num': (1,),
+            'position_embedding_type': ('absolute', None),
+        },
+        rewrite=_albert,
+        writes=lambda arguments: (
+            arguments.get('shared_layers') and arguments.get('embedding_width')
+        ),
+    ),
+    'mpnet': Architecture(
+        'transformer',
+        _MPNET,
+        {k: v for k, v in _BERT_KEYS.items() if k != 'segments'},
+        {k: v for k, v in _BERT_ABSENT.items() if k != 'segments'},
+        'MPNet',
+        # Whatever config.json says: transformers reads neither key.
+        fixed={'segments': 0, 'relative_buckets': 32},
+        padded=True,
+        refused={
+            'relative_attention_num_buckets': (32,), 'pad_token_id': (1,),
+        },
+        layout='roberta',
+        writes=lambda arguments: arguments.get('relative_buckets'),
+    ),
     'electra': Architecture(
         'transformer',
         _ELECTRA,
