@@ -68,7 +68,10 @@ ENCODERS: dict[str, dict[str, Any]] = {
     'elmo': {**_EVERY, 'inner_width': 24, 'filters': [3, 4, 5]},
     'relative': {**_EVERY, 'heads': 2},
     'modern': {**_EVERY, 'heads': 2, 'global_every': 2, 'local_window': 16},
-}
+    'disentangled': {
+        **_EVERY, 'heads': 2, 'buckets': 16, 'max_distance': 40,
+    },
+}  # fmt: skip
 # Flags of the cases of an encoder: a band of 16 tokens, a third of T, in every
 # second layer.
 FLAGS: dict[str, dict[str, Any]] = {
