@@ -41,7 +41,7 @@ Tensor = Any
 def buckets_of(
     distances: np.ndarray, buckets: int, max_distance: int
 ) -> np.ndarray:
-    """Numbers the rows of distances i - j in the table (He et al. 2021, v2).
+    """Numbers the rows of distances i - j in the table.
 
     Up to k / 2 a distance has its own row, in the middle of the table; the
     logarithm of a longer one counts, up to the last rows from `max_distance`
