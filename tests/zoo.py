@@ -156,6 +156,17 @@ def of(
     return Case(row, encoder, masking, named, layers)
 
 
+_EXAMPLES = (
+    'label:1,score:1,span:1,soft:1,soft_score:1,soft_span:1,patience:1,'
+    'embed:1,embed_distance:1'
+)
+# All rows of an encoder of BERT's blocks; of some the texts exclude others.
+_DISENTANGLED = Case(
+    'mlm:1,bert_nce:1,dim:1,nsp:1,ict:1,simcse:1,overlap:1,same_text:1,'
+    + _EXAMPLES,
+    'disentangled', masking='spans', layers=2,
+)  # fmt: skip
+_DISENTANGLED_PAIRS = Case('nsp_nce:1,mmlm:1,tlm:1,xlco:1', 'disentangled')
 CASES: dict[str, Case] = {
     'skip_gram': Case('skip_gram', 'lookup').also(MICROBATCH, REPLICAS, GRAPH),
     'skip_gram_vocabulary': of(
@@ -374,6 +385,11 @@ CASES: dict[str, Case] = {
         MICROBATCH
     ),
     'infoxlm_modern': Case('infoxlm', 'modern'),
+    'mlm_disentangled': Case('mlm', 'disentangled', layers=2).also(
+        MICROBATCH, REPLICAS, JAX
+    ),
+    'disentangled': _DISENTANGLED,
+    'disentangled_pairs': _DISENTANGLED_PAIRS,
     'infoxlm_code': Case(
         'infoxlm_code', layers=2,
         settings={
@@ -385,10 +401,6 @@ CASES: dict[str, Case] = {
 
 # Every row over every encoder that it allows: a sum learns in one graph.
 KINDS = 4
-_EXAMPLES = (
-    'label:1,score:1,span:1,soft:1,soft_score:1,soft_span:1,patience:1,'
-    'embed:1,embed_distance:1'
-)
 LESSONS: dict[str, Case] = {
     'lookup': Case(
         'skip_gram:1,cbow:1,ict:1,label:1,score:1,soft:1,soft_score:1,'
@@ -412,6 +424,8 @@ LESSONS: dict[str, Case] = {
         'simcse:1,diffcse:1,infocse:1', 'modern', layers=2
     ),
     'modern_languages': Case('mmlm:1,tlm:1,xlco:1', 'modern'),
+    'disentangled': _DISENTANGLED,
+    'disentangled_pairs': _DISENTANGLED_PAIRS,
     'rnn': Case('label:1,score:1', 'rnn'),
     'elmo': Case('label:1,score:1', 'elmo'),
     'gpt': Case('gpt'),

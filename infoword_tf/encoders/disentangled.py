@@ -22,11 +22,14 @@ Tensor = Any
 
 
 class DisentangledTransformer(Stack):
-    """g_omega of DeBERTa; distances count places in the sequence."""
+    """g_omega of DeBERTa.
+
+    Distances count places in the sequence, whatever `Inputs.positions` are.
+    """
 
     input_fields = (
-        'ids', 'segment_ids', 'block_ids', 'first', 'first_places',
-        'multipliers',
+        'ids', 'positions', 'segment_ids', 'block_ids', 'first',
+        'first_places', 'multipliers',
     )  # fmt: skip
 
     layers: int = setting(2, 'L.', at_least=1)

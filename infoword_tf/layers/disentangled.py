@@ -2,12 +2,12 @@
 
 A token at i and a key at j score
 
-    q_i k_j + q_i (W_k r_{i-j} + b_k) + (W_q r_{i-j} + b_q) k_j   over sqrt(3 E),
+    q_i k_j + q_i (W_k r_{i-j} + b_k) + (W_q r_{i-j} + b_q) k_j
 
-for content, for what the query asks of a distance, and for what the distance
-asks of the key. Queries and keys of distances have the weights of those of
-tokens. r are vectors of a table that all layers share: short distances have a
-row each, longer ones share rows, more and more of them.
+over sqrt(3 E), for content, for what the query asks of a distance, and for what
+the distance asks of the key. Queries and keys of distances have the weights of
+those of tokens. r are vectors of a table that all layers share: short distances
+have a row each, longer ones share rows, more and more of them.
 
 Both terms are products by distance that are shifted to keys and queries
 (`relative_scores`): no array has an entry for each pair and each number of a

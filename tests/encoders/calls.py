@@ -22,7 +22,11 @@ SIZES: dict[str, dict[str, Any]] = {
     },
     'modern': {'layers': 4, 'width': 16, 'heads': 2, 'local_window': 4},
     'disentangled': {
-        'layers': 2, 'width': 16, 'heads': 2, 'buckets': 6, 'max_distance': 9,
+        'layers': 2,
+        'width': 16,
+        'heads': 2,
+        'buckets': 6,
+        'max_distance': 9,
     },
     'lookup': {'width': 16},
     'rnn': {'layers': 2, 'width': 8},

@@ -314,8 +314,10 @@ class ParityTest(parameterized.TestCase):
             self.assertEqual(actual, expected, more)
         with refused('config_lacks_key', 'one has no position_buckets'):
             architectures.encoder_of(values | {'position_buckets': -1}, 'one')
-        for key in ('relative_attention', 'position_biased_input',
-                    'pos_att_type', 'norm_rel_ebd', 'share_att_key'):  # fmt: skip
+        for key in (
+            'relative_attention', 'position_biased_input', 'pos_att_type',
+            'norm_rel_ebd', 'share_att_key',
+        ):  # fmt: skip
             bare = {k: x for k, x in values.items() if k != key}
             with refused('value_not_convertible', key):
                 architectures.encoder_of(bare, '')
