@@ -70,7 +70,7 @@ _REPEATED = {
 
 
 def _deberta(config: Mapping[str, Any], where: str) -> dict[str, Any]:
-    """Adds defaults, and gives each value one of its spellings."""
+    """Adds defaults, and replaces several spellings by one."""
     del where
     config = {**_DEFAULTS, **config}
     types = config.get('pos_att_type') or []
