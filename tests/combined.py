@@ -109,7 +109,9 @@ Pair = tuple[tuple[str, Any], tuple[str, Any]]  # two names, each with a value
 def factors(row: str) -> dict[str, tuple[Any, ...]]:
     """What is combined: settings by name, defaults first, and the encoder."""
     values: dict[str, tuple[Any, ...]] = {
-        'encoder': ENCODERS.get(row) or tuple(zoo.encoders_of(row))
+        # Another kind of attention in the blocks of `transformer` is no factor.
+        'encoder': ENCODERS.get(row)
+        or tuple(x for x in zoo.encoders_of(row) if x != 'disentangled')
     }
     for name, known in TABLE[row].settings.items():
         if row in SUMS and name in ('repeat', 'shuffle'):

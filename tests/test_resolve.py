@@ -124,11 +124,11 @@ class ComplaintsTest(parameterized.TestCase):
             self.assertNotEmpty(plan.views, objectives)
 
     @parameterized.parameters(
-        ('mlm', 'lookup', 'mlm allows modern, transformer '),
-        ('mlm,ict', 'lookup', 'mlm allows modern, transformer '),
+        ('mlm', 'lookup', 'mlm allows modern, transformer, disentangled '),
+        ('mlm,ict', 'lookup', 'mlm allows modern, transformer, disent'),
         ('plm', 'transformer', 'plm allows relative '),
-        ('ict', 'relative', 'ict allows modern, transformer, lookup '),
-        ('mlm', 'rnn', 'mlm allows modern, transformer (there are mo'),
+        ('ict', 'relative', 'ict allows modern, transformer, disentang'),
+        ('mlm', 'rnn', 'mlm allows modern, transformer, disentangled (the'),
     )
     def test_an_encoder_that_a_row_does_not_allow(self, rows, name, allowed):
         self.refused('encoder_not_of_row', f'--encoder={name}', allowed,

@@ -68,7 +68,10 @@ ENCODERS: dict[str, dict[str, Any]] = {
     'elmo': {**_EVERY, 'inner_width': 24, 'filters': [3, 4, 5]},
     'relative': {**_EVERY, 'heads': 2},
     'modern': {**_EVERY, 'heads': 2, 'global_every': 2, 'local_window': 16},
-}
+    'disentangled': {
+        **_EVERY, 'heads': 2, 'buckets': 16, 'max_distance': 40,
+    },
+}  # fmt: skip
 # Flags of the cases of an encoder: a band of 16 tokens, a third of T, in every
 # second layer.
 FLAGS: dict[str, dict[str, Any]] = {
@@ -156,6 +159,17 @@ def of(
     return Case(row, encoder, masking, named, layers)
 
 
+_EXAMPLES = (
+    'label:1,score:1,span:1,soft:1,soft_score:1,soft_span:1,patience:1,'
+    'embed:1,embed_distance:1'
+)
+# All rows of an encoder of BERT's blocks; of some the texts exclude others.
+_DISENTANGLED = Case(
+    'mlm:1,bert_nce:1,dim:1,nsp:1,ict:1,simcse:1,overlap:1,same_text:1,'
+    + _EXAMPLES,
+    'disentangled', masking='spans', layers=2,
+)  # fmt: skip
+_DISENTANGLED_PAIRS = Case('nsp_nce:1,mmlm:1,tlm:1,xlco:1', 'disentangled')
 CASES: dict[str, Case] = {
     'skip_gram': Case('skip_gram', 'lookup').also(MICROBATCH, REPLICAS, GRAPH),
     'skip_gram_vocabulary': of(
@@ -385,6 +399,11 @@ CASES: dict[str, Case] = {
         MICROBATCH
     ),
     'infoxlm_modern': Case('infoxlm', 'modern'),
+    'mlm_disentangled': Case('mlm', 'disentangled', layers=2).also(
+        MICROBATCH, REPLICAS, JAX
+    ),
+    'disentangled': _DISENTANGLED,
+    'disentangled_pairs': _DISENTANGLED_PAIRS,
     'infoxlm_code': Case(
         'infoxlm_code', layers=2,
         settings={
@@ -396,10 +415,6 @@ CASES: dict[str, Case] = {
 
 # Every row over every encoder that it allows: a sum learns in one graph.
 KINDS = 4
-_EXAMPLES = (
-    'label:1,score:1,span:1,soft:1,soft_score:1,soft_span:1,patience:1,'
-    'embed:1,embed_distance:1'
-)
 LESSONS: dict[str, Case] = {
     'lookup': Case(
         'skip_gram:1,cbow:1,ict:1,label:1,score:1,soft:1,soft_score:1,'
@@ -423,6 +438,8 @@ LESSONS: dict[str, Case] = {
         'simcse:1,diffcse:1,infocse:1', 'modern', layers=2
     ),
     'modern_languages': Case('mmlm:1,tlm:1,xlco:1', 'modern'),
+    'disentangled': _DISENTANGLED,
+    'disentangled_pairs': _DISENTANGLED_PAIRS,
     'rnn': Case('label:1,score:1', 'rnn'),
     'elmo': Case('label:1,score:1', 'elmo'),
     'gpt': Case('gpt'),

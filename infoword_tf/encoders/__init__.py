@@ -1,5 +1,6 @@
 """Encoders: g_omega of the table. An encoder takes inputs, returns states."""
 
+from infoword_tf.encoders.disentangled import DisentangledTransformer
 from infoword_tf.encoders.elmo import Elmo
 from infoword_tf.encoders.encoder import Encoded, Encoder, Inputs
 from infoword_tf.encoders.lookup import Lookup
@@ -13,6 +14,7 @@ ENCODERS: dict[str, type[Encoder]] = {
     'modern': ModernTransformer,
     'transformer': Transformer,
     'relative': RelativeTransformer,
+    'disentangled': DisentangledTransformer,
     'lookup': Lookup,
     'rnn': Rnn,
     'elmo': Elmo,
@@ -27,6 +29,7 @@ for _encoder, _kind in ENCODERS.items():
 __all__ = [
     'ENCODERS',
     'FLAGS',
+    'DisentangledTransformer',
     'Elmo',
     'Encoded',
     'Encoder',

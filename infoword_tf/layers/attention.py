@@ -65,6 +65,16 @@ def as_numbers(allowed: Tensor, dtype: str) -> Tensor:
     return ops.where(allowed, ops.cast(0.0, dtype), ops.cast(-1e30, dtype))
 
 
+def masked(scores: Tensor, allowed: Tensor | None) -> Tensor:
+    """Masks scores [B, H, Q, T] by `allowed` of `Attention`."""
+    if allowed is None:
+        return scores
+    if dtype_of(allowed) == 'bool':
+        # Not -inf: the softmax of a query without any key would be NaN.
+        return ops.where(allowed, scores, ops.cast(-1e30, scores.dtype))
+    return scores + allowed
+
+
 def mix(
     q: Tensor,
     k: Tensor,
@@ -83,11 +93,7 @@ def mix(
     scores = ops.matmul(q, ops.swapaxes(k, -1, -2))  # [B, H, Q, T]
     if bias is not None:
         scores = scores + bias
-    if allowed is not None:
-        if dtype_of(allowed) == 'bool':
-            scores = ops.where(allowed, scores, ops.cast(-1e30, scores.dtype))
-        else:
-            scores = scores + allowed
+    scores = masked(scores, allowed)
     weights = heads.softmax_dropout(scores, key=key, rate=rate)
     return ops.matmul(weights, v)
 

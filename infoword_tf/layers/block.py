@@ -90,6 +90,7 @@ class Block(Sized):
         places: Tensor | None = None,
         key: Tensor | None = None,
         length: Any = None,
+        **more: Any,
     ) -> Tensor:
         """Runs the block, for all tokens or at the given places.
 
@@ -105,6 +106,7 @@ class Block(Sized):
                 and values of all tokens; None: all.
             key: [2] uint32, or None for inference.
             length: T, where x is flattened.
+            **more: arguments of this kind of attention.
 
         Returns:
             [B, T, D], flattened like x; or [B, P, D] at places.
@@ -121,8 +123,10 @@ class Block(Sized):
             if self.pre_norm:
                 queries = take(inputs, places, length)
             allowed, bias = mask_at(allowed, places), mask_at(bias, places)
+        if bias is not None:
+            more['bias'] = bias
         mixed = self.attention(
-            inputs, allowed, queries, bias, key=keys[0], length=length
+            inputs, allowed, queries, key=keys[0], length=length, **more
         )
         if not self.pre_norm:
             return post_norm(

@@ -2,7 +2,8 @@
 
 Fused operations, see `fused.py`: the queries for content and for distance, and
 the sum of the terms of a score (§3.3), for which products by distance are
-shifted to their keys.
+shifted to their keys; those of keys and distances (He et al. 2021) to their
+queries.
 
 Glossary of shapes: Q query tokens, S distances, n blocks, E width of one head.
 """
@@ -10,6 +11,7 @@ Glossary of shapes: Q query tokens, S distances, n blocks, E width of one head.
 import functools
 from typing import Any
 
+from infoword_tf.layers.attention import masked
 from infoword_tf.layers.fused import (
     compiled,
     sum_rows,
@@ -131,6 +133,27 @@ def _by_key(x, places, batch, length, keys):
     return ops.take(ops.reshape(x, (-1,)), lines * n + columns)
 
 
+def _by_query(x, places, batch, length):
+    """Shifts [H, n, B T / n, S] of keys by distance to [B, H, Q, T].
+
+    As `_by_key` with keys and queries exchanged.
+    """
+    if places is None:
+        return ops.swapaxes(_by_key(x, None, batch, length, length), -1, -2)
+    keys = ops.arange(length, dtype='int32')
+    columns = (length + places[..., None] - keys)[:, None]  # [B, 1, Q, T]
+    lines = _numbers(x.shape[0], batch, length)
+    lines = ops.transpose(lines, (1, 0, 3, 2))  # [B, H, 1, T]
+    n = x.shape[-1] or ops.shape(x)[-1]
+    return ops.take(ops.reshape(x, (-1,)), lines * n + columns)
+
+
+def _everywhere(x, places, length):
+    """Adds rows of queries at places up: [B, H, Q, T] -> [B, H, T, T]."""
+    at = ops.one_hot(places, length, axis=1, dtype=x.dtype)  # [B, T, Q]
+    return ops.matmul(at[:, None], x)
+
+
 def _numbers(*shape):
     """Returns 0, 1, 2, ... as [*shape, 1] int32."""
     size = functools.reduce(lambda x, y: x * y, shape)
@@ -159,7 +182,7 @@ def _by_distance(x, places, length, blocks, n):
 
 
 def _relative_plain(
-    content, position, segment, different, allowed, places, length
+    content, position, segment, of_keys, different, allowed, places, length
 ):
     keys = content.shape[-1] or ops.shape(content)[-1]
     batch = content.shape[0] or ops.shape(content)[0]
@@ -167,10 +190,9 @@ def _relative_plain(
     total = total + to_float(_by_key(position, places, batch, length, keys))
     if segment is not None:
         total = total + ops.where(different, segment[..., None], 0.0)
-    if allowed is not None:
-        # Not -inf: the softmax of a query without any key would be NaN.
-        total = ops.where(allowed, total, -1e30)
-    return ops.cast(total, content.dtype)
+    if of_keys is not None:
+        total = total + to_float(_by_query(of_keys, places, batch, length))
+    return ops.cast(masked(total, allowed), content.dtype)
 
 
 _relative = compiled(_relative_plain)
@@ -185,10 +207,17 @@ def _relative_grad(upstream, different, places, *, length, blocks, n):
     return _by_distance(upstream, places, length, blocks, n), segment
 
 
+@compiled
+def _of_keys_grad(upstream, *, length, blocks, n):
+    upstream = ops.swapaxes(upstream, -1, -2)
+    return _by_distance(upstream, None, length, blocks, n)
+
+
 def relative_scores(
     content: Tensor,
     position: Tensor,
     segment: Tensor | None = None,
+    of_keys: Tensor | None = None,
     *,
     different: Tensor | None = None,
     allowed: Tensor | None = None,
@@ -211,9 +240,13 @@ def relative_scores(
             block distances K, K - 1, ... down to 1 - T, or to 0 where later
             keys are not allowed.
         segment: [B, H, Q] float32, added where key and query differ; or None.
+        of_keys: [H, n, B T / n, 2 T] in the compute dtype, products of keys, of
+            which none is memory, and distances to queries: -T, 1 - T, ... up
+            to T - 1; or None.
         different: [B, 1, Q, K] bool, goes with `segment`.
-        allowed: [B or 1, 1, Q or 1, K] bool, True where attention is allowed;
-            None: everywhere. The gradient supposes that keys that are not
+        allowed: [B or 1, 1, Q or 1, K] bool, True where attention is allowed,
+            or without a key numbers (`attention.as_numbers`); None:
+            everywhere. The gradient supposes that keys that are not
             allowed get a weight of 0, so queries without any key are not to be
             used.
         places: [B, Q] int32 of the query tokens, n = 1; None: all T, in
@@ -226,13 +259,15 @@ def relative_scores(
     if key is None or not isinstance(length, int):
         # XLA needs static strides.
         return _relative_plain(
-            content, position, segment, different, allowed, places, length
-        )
+            content, position, segment, of_keys, different, allowed, places,
+            length,
+        )  # fmt: skip
 
-    def function(content, position, segment):
+    def function(content, position, segment, of_keys):
         scores = _relative(
-            content, position, segment, different, allowed, places, length
-        )
+            content, position, segment, of_keys, different, allowed, places,
+            length,
+        )  # fmt: skip
 
         def grad(upstream):
             by_distance, by_segment = _relative_grad(
@@ -243,8 +278,17 @@ def relative_scores(
                 blocks=position.shape[1],
                 n=position.shape[-1],
             )
-            return upstream, by_distance, by_segment
+            by_key = None
+            if of_keys is not None:
+                by_key = _of_keys_grad(
+                    upstream if places is None
+                    else _everywhere(upstream, places, length),
+                    length=length,
+                    blocks=of_keys.shape[1],
+                    n=of_keys.shape[-1],
+                )  # fmt: skip
+            return upstream, by_distance, by_segment, by_key
 
         return scores, grad
 
-    return with_gradient(function, content, position, segment)
+    return with_gradient(function, content, position, segment, of_keys)

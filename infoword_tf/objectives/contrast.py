@@ -264,7 +264,12 @@ ICT = Row(
     relation='a sentence and the text around it (inverse cloze task)',
     candidates='the batch, both ways',
     views=dict.fromkeys(SentenceContrast.sides, _reads),
-    encoders={'modern': {}, 'transformer': {}, 'lookup': {}},
+    encoders={
+        'modern': {},
+        'transformer': {},
+        'disentangled': {},
+        'lookup': {},
+    },
     heldout_candidates=128,
     vector=_vector,
     auxiliaries=auxiliaries,

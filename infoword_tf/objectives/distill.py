@@ -274,7 +274,8 @@ SOFT = Row(
     candidates='none: a divergence, without a bound',
     views=_TARGETS,
     encoders={
-        'modern': {}, 'transformer': {}, 'relative': {}, 'lookup': {},
+        'modern': {}, 'transformer': {}, 'relative': {}, 'disentangled': {},
+        'lookup': {},
     },  # fmt: skip
     vector=vector_of_init,
     scored_by='label',
@@ -286,7 +287,9 @@ SOFT_SCORE = Row(
     relation='the number that a larger model gives it',
     candidates='none: regression, without a bound',
     views=_TARGETS,
-    encoders={'transformer': {}, 'relative': {}, 'lookup': {}},
+    encoders={
+        'transformer': {}, 'relative': {}, 'disentangled': {}, 'lookup': {},
+    },  # fmt: skip
     vector=vector_of_init,
     scored_by='score',
 )
@@ -297,7 +300,7 @@ SOFT_SPAN = Row(
     relation='how likely a larger model finds each place',
     candidates='none: a divergence, without a bound',
     views=_TARGETS,
-    encoders={'transformer': {}, 'relative': {}},
+    encoders={'transformer': {}, 'relative': {}, 'disentangled': {}},
     vector=vector_of_init,
     scored_by='span',
 )
@@ -308,6 +311,8 @@ PATIENCE = Row(
     relation='what a larger model makes of it, layer by layer (PKD)',
     candidates='none: a distance, without a bound',
     views={VIEW: Reads('example', layers='below')},
-    encoders={'modern': {}, 'transformer': {}, 'relative': {}},
+    encoders={
+        'modern': {}, 'transformer': {}, 'relative': {}, 'disentangled': {},
+    },  # fmt: skip
     vector=vector_of_init,
 )

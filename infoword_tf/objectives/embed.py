@@ -180,7 +180,8 @@ EMBED = Row(
     candidates="the teacher's vectors of the batch",
     views={VIEW: Reads('text')},
     encoders={
-        'modern': {}, 'transformer': {}, 'relative': {}, 'lookup': {},
+        'modern': {}, 'transformer': {}, 'relative': {}, 'disentangled': {},
+        'lookup': {},
     },  # fmt: skip
     heldout_candidates=512,
     vector=vector_of_init,
@@ -192,6 +193,8 @@ EMBED_DISTANCE = Row(
     relation='how far it is from the vector that a larger model gives',
     candidates='none: a distance, without a bound',
     views={VIEW: Reads('text')},
-    encoders={'transformer': {}, 'relative': {}, 'lookup': {}},
+    encoders={
+        'transformer': {}, 'relative': {}, 'disentangled': {}, 'lookup': {},
+    },  # fmt: skip
     vector=vector_of_init,
 )

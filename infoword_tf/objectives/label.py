@@ -407,7 +407,10 @@ def _example(settings: Mapping[str, Any]) -> Reads:
 
 _ENCODERS = {
     name: {}
-    for name in ('modern', 'transformer', 'relative', 'lookup', 'rnn', 'elmo')
+    for name in (
+        'modern', 'transformer', 'relative', 'disentangled', 'lookup', 'rnn',
+        'elmo',
+    )
 }
 LABEL = Row(
     objective=Labels,

@@ -130,11 +130,13 @@ class Scoring(NamedTuple):
 BOTH_SIDES: dict[str, dict[str, Any]] = {
     'modern': {'causal': False},
     'transformer': {'causal': False},
+    'disentangled': {},
 }
 # Of those whose texts have two segments.
 TWO_SEGMENTS: dict[str, dict[str, Any]] = {
     'modern': {'causal': False, 'segments': 2},
     'transformer': {'causal': False},
+    'disentangled': {'segments': 2},
 }
 
 

@@ -663,9 +663,10 @@ def _reads_keys(settings: Mapping[str, Any]) -> Reads | None:
 
 def _encoders(settings: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
     cut = settings['cut_features'] or settings['cut_tokens']
+    several = {'modern': {}, 'transformer': {}, 'disentangled': {}}
     if settings['pooling'] == MEAN and not cut:
-        return {'modern': {}, 'transformer': {}, 'lookup': {}}
-    return {'modern': {}, 'transformer': {}}
+        return {**several, 'lookup': {}}
+    return several
 
 
 def _init_advice(settings: Mapping[str, Any]) -> str:

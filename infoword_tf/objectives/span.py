@@ -456,7 +456,9 @@ ROW = Row(
     relation='the answer that people marked',
     candidates='places of the context',
     views={VIEW: Reads('text')},
-    encoders={'modern': {}, 'transformer': {}, 'relative': {}},
+    encoders={
+        'modern': {}, 'transformer': {}, 'relative': {}, 'disentangled': {},
+    },  # fmt: skip
     vector=vector_of_init,
     answers=('spans',),
 )

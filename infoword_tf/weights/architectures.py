@@ -114,7 +114,9 @@ def config_of(
     """
     architecture = ARCHITECTURES[kind]
     arguments = dict(encoder.arguments)
-    config: dict[str, Any] = {'model_type': kind, _PAD: pad_id}
+    config: dict[str, Any] = {
+        'model_type': kind, _PAD: pad_id, **architecture.written
+    }  # fmt: skip
     if encoder.name != architecture.encoder:
         raise errors.InputError(
             'kind_other_encoder', f'{kind} is no encoder {encoder.name}'

@@ -21,6 +21,13 @@ SIZES: dict[str, dict[str, Any]] = {
         'segments': 2,
     },
     'modern': {'layers': 4, 'width': 16, 'heads': 2, 'local_window': 4},
+    'disentangled': {
+        'layers': 2,
+        'width': 16,
+        'heads': 2,
+        'buckets': 6,
+        'max_distance': 9,
+    },
     'lookup': {'width': 16},
     'rnn': {'layers': 2, 'width': 8},
     'elmo': {

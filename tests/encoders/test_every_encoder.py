@@ -127,6 +127,10 @@ CASES = {
     # Its last layer is local.
     'modern_of_3': Case('modern', {'layers': 3}),
     'modern_causal': Case('modern', {'causal': True, 'segments': 2}),
+    'disentangled': Case(
+        'disentangled', {'segments': 2}, everywhere=True, first=True,
+        dynamic=True,
+    ),
     'lookup': Case('lookup', exact=True),
     **{
         cell: Case('rnn', {'cell': cell}, exact=True, steps=(HALVES, 0))
@@ -137,7 +141,7 @@ CASES = {
 # Every encoder once, and where the last layer is another; none has memory.
 PLAIN = [
     'transformer', 'buckets', 'relative', 'relative_causal', 'modern',
-    'modern_of_3', 'modern_causal', 'lookup', 'lstm', 'elmo',
+    'modern_of_3', 'modern_causal', 'disentangled', 'lookup', 'lstm', 'elmo',
 ]  # fmt: skip
 CAUSAL = [
     'transformer_causal', 'pre_norm', 'relative_causal', 'modern_causal',
@@ -197,6 +201,11 @@ WEIGHTS = {
     'modern_causal': (
         MODERN_NORMS + 'word_embeddings 60 16, segment_embeddings 2 16', MODERN
     ),
+    'disentangled': (
+        'word_embeddings 60 16, segment_embeddings 2 16, distance_embeddings '
+        '12 16, norm_gamma 16, norm_beta 16, distance_norm_gamma 16, '
+        'distance_norm_beta 16', BERT
+    ),
     'lookup': ('word_embeddings 60 16', ''),
     'lstm': (
         'word_embeddings 60 8',
@@ -236,6 +245,10 @@ DEFAULTS = {
         'local_window': 128, 'global_theta': 160_000.0,
         'local_theta': 10_000.0, 'segments': 0, 'causal': False,
     },
+    'disentangled': {
+        **{name: x for name, x in BLOCKS.items() if name != 'causal'}, **ALL,
+        'epsilon': 1e-7, 'segments': 0, 'buckets': 256, 'max_distance': 512,
+    },
     'lookup': {
         'vocab_size': V, 'width': 256, 'max_length': 512, 'rate': 0.1,
         'weighted': False,
@@ -257,6 +270,11 @@ SITES = {
     ],
     'modern': [
         (norm, 'norm', 1), (heads, 'softmax_dropout', 3), (norm, 'add', 6),
+    ],
+    # Embeddings, and of each layer distances too.
+    'disentangled': [
+        (norm, 'norm', 4), (heads, 'softmax_dropout', 3),
+        (norm, 'add_norm', 6),
     ],
     # Embeddings, distances, states; and 4 sites of a stream's block.
     'relative': [
@@ -684,6 +702,9 @@ class ComplaintsTest(parameterized.TestCase):
         ('relative', {'segments': 3}, 'unknown_segment_count', 3),
         ('relative', {'same_length': True}, 'same_length_needs_causal'),
         ('modern', {'width': 6}, 'rotary_odd_heads', 2, 6),
+        ('disentangled', {'heads': 3}, 'heads_divide_width', 3, 16),
+        ('disentangled', {'max_distance': 4}, 'distances_below_buckets', 4, 4,
+         6),
         ('elmo', {'width': 9}, 'odd_elmo_width', 9),
         ('elmo', {'characters': 6, 'filters': [1] * 7},
          'filters_too_long', 7, 6),

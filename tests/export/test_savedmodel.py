@@ -201,6 +201,7 @@ class SignaturesTest(Case):
         ('rnn', 'rnn_lm', 'mean', 1, {'rnn_lm.cell': 'gru'}),
         ('elmo', 'elmo', 'mix', 2),
         ('modern', 'mlm', 'mean', 3),
+        ('disentangled', 'mlm', 'cls'),
     )
     def test_other_encoders_rows_and_poolings(
         self, encoder, row, pooling, layers=1, settings=None

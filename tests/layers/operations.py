@@ -19,7 +19,7 @@ B, T, H, D, EPSILON, RATE = 3, 5, 2, 12, 1e-6, 0.1
 KEY = dropout.new_key(17)
 BFLOAT16 = 2.0**-8  # half a unit in the last place, relative
 # Inputs in the compute dtype; others are float32.
-WIDE = ('x', 'residual', 'scores', 'content', 'position')
+WIDE = ('x', 'residual', 'scores', 'content', 'position', 'of_keys')
 
 
 class Operation(NamedTuple):

@@ -26,6 +26,12 @@ SCORES = {
                         'position': (H, 3, 2 * B, 10), 'segment': (B, H, 6)},
     'relative_places': {'content': (B, H, 4, 8),
                         'position': (H, 1, 4 * B, 14), 'segment': (B, H, 4)},
+    'disentangled_blocks': {'content': (B, H, 6, 6),
+                            **dict.fromkeys(('position', 'of_keys'),
+                                            (H, 3, 2 * B, 8))},
+    'disentangled_places': {'content': (B, H, 4, 6),
+                            'position': (H, 1, 4 * B, 12),
+                            'of_keys': (H, 1, 6 * B, 12)},
 }
 
 
@@ -47,7 +53,7 @@ def queries_operation(signs=None, blocks=1):
 def scores_operation(name):
     def run(inputs, key, rate=0.0):
         extra = dict(inputs)
-        if name == 'relative_places':
+        if name.endswith('places'):
             extra['places'] = tf.constant(PLACES)
         if 'segment' in inputs:
             queries = inputs['content'].shape[2]

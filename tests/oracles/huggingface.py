@@ -64,6 +64,13 @@ _MODERN = {
     'global_rope_theta': 1000.0, 'local_rope_theta': 50.0,
     'cls_token_id': 2, 'sep_token_id': 3, 'bos_token_id': 2, 'eos_token_id': 3,
 }  # fmt: skip
+# Of distances up to 8 those above 3 share buckets.
+_DEBERTA = {
+    **_BERT, 'model_type': 'deberta-v2', 'type_vocab_size': 0,
+    'relative_attention': True, 'position_buckets': 6,
+    'position_biased_input': False, 'pos_att_type': 'p2c|c2p',
+    'norm_rel_ebd': 'layer_norm', 'share_att_key': True, 'pad_token_id': 0,
+}  # fmt: skip
 # By case: the class of transformers, and its config.json.
 CASES: dict[str, tuple[str, dict[str, Any]]] = {
     'bert': ('BertModel', _BERT),
@@ -117,6 +124,15 @@ CASES: dict[str, tuple[str, dict[str, Any]]] = {
         'ModernBertForSequenceClassification',
         {**_MODERN, 'classifier_pooling': 'mean', 'num_hidden_layers': 2,
          'global_attn_every_n_layers': 2},
+    ),
+    'deberta': ('DebertaV2Model', {**_DEBERTA, 'max_relative_positions': 8}),
+    'deberta_mlm': ('DebertaV2ForMaskedLM', _DEBERTA),
+    'deberta_new_head': (
+        'DebertaV2ForMaskedLM', {**_DEBERTA, 'legacy': False}
+    ),
+    'deberta_classes': (
+        'DebertaV2ForSequenceClassification',
+        {**_DEBERTA, 'type_vocab_size': 2},
     ),
 }  # fmt: skip
 HEADS = {

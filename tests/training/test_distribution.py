@@ -218,7 +218,7 @@ class DropoutTest(absltest.TestCase):
         np.testing.assert_array_equal(*local(strategy, keys))
 
 
-class RematTest(absltest.TestCase):
+class RematTest(parameterized.TestCase):
     """--remat: the same gradients, with dropout."""
 
     def gradients(self, name, replicas, remat):
@@ -231,9 +231,11 @@ class RematTest(absltest.TestCase):
         actual = [local(strategy, g)[0] for g in actual]
         return dict(zip(paths, actual, strict=True)), len(nodes)
 
-    def test_the_same_gradients(self):
-        stored, small = self.gradients('bert', 2, False)
-        again, large = self.gradients('bert', 2, True)
+    # All layers of the second read one table.
+    @parameterized.parameters(('bert', 2), ('mlm_disentangled', 1))
+    def test_the_same_gradients(self, name, replicas):
+        stored, small = self.gradients(name, replicas, False)
+        again, large = self.gradients(name, replicas, True)
         self.assertGreater(large, 1.05 * small)  # blocks are there twice
         largest = max(np.abs(g).max() for g in stored.values())
         for path, gradient in stored.items():

@@ -3,6 +3,7 @@
 import dataclasses
 import json
 import pathlib
+import re
 
 import numpy as np
 import tensorflow as tf
@@ -51,6 +52,16 @@ OTHERWISE = [
     ('modernbert', 'classifier_bias', True),
     ('modernbert', 'decoder_bias', False),
     ('modernbert', 'classifier_activation', 'silu'),
+    ('deberta-v2', 'relative_attention', False),
+    ('deberta-v2', 'position_biased_input', True),
+    ('deberta-v2', 'pos_att_type', 'c2p'),
+    ('deberta-v2', 'norm_rel_ebd', 'none'),
+    ('deberta-v2', 'share_att_key', False),
+    ('deberta-v2', 'embedding_size', 8),
+    ('deberta-v2', 'pooler_hidden_size', 8),
+    ('deberta-v2', 'attention_head_size', 4),
+    ('deberta-v2', 'conv_kernel_size', 3),
+    ('deberta-v2', 'pooler_hidden_act', 'tanh'),
 ]  # fmt: skip
 
 
@@ -164,6 +175,10 @@ class ParityTest(parameterized.TestCase):
         output = workdir.with_name('output')
         convert.write(workdir, output, 'huggingface')
         expected = folders.state(case)
+        kind = huggingface.CASES[case][1]['model_type']
+        renamed = architectures.ARCHITECTURES[kind].naming.old.items()
+        for old, new in renamed:  # a head in another form
+            expected = {re.sub(old, new, n): x for n, x in expected.items()}
         actual = files.read_tensors(output / 'model.safetensors')
         if case in ('gpt', 'gpt2'):  # theirs goes out with its head
             expected = {
@@ -171,7 +186,7 @@ class ParityTest(parameterized.TestCase):
             }
         bare = {n.split('.', 1)[1] if n.startswith(
             ('bert.', 'roberta.', 'electra.', 'distilbert.', 'transformer.',
-             'model.', 'mpnet.', 'albert.')
+             'model.', 'mpnet.', 'albert.', 'deberta.')
         ) else n: n for n in expected}  # fmt: skip
         for name, array in actual.items():
             original = expected.get(name)
@@ -365,6 +380,28 @@ class ParityTest(parameterized.TestCase):
                 for key in known.refused
             },
         )
+
+    def test_deberta_of_several_spellings(self):
+        """What most config.json repeat, lists, and defaults of transformers."""
+        _, values = huggingface.CASES['deberta_mlm']
+        expected = architectures.encoder_of(values, '').arguments
+        self.assertEqual(expected['max_distance'], 20)
+        for more in (
+            {'pos_att_type': ['c2p', 'p2c']}, {'pos_att_type': 'C2P | p2c'},
+            {'max_relative_positions': -1}, {'max_relative_positions': 20},
+            {'attention_head_size': 8}, {'pooler_hidden_size': 16},
+        ):  # fmt: skip
+            actual = architectures.encoder_of(values | more, '').arguments
+            self.assertEqual(actual, expected, more)
+        with refused('config_lacks_key', 'one has no position_buckets'):
+            architectures.encoder_of(values | {'position_buckets': -1}, 'one')
+        for key in (
+            'relative_attention', 'position_biased_input', 'pos_att_type',
+            'norm_rel_ebd', 'share_att_key',
+        ):  # fmt: skip
+            bare = {k: x for k, x in values.items() if k != key}
+            with refused('value_not_convertible', key):
+                architectures.encoder_of(bare, '')
 
     @parameterized.parameters(1, 2, 3, 5)
     def test_modernbert_of_both_forms(self, every):

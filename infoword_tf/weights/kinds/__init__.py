@@ -4,7 +4,7 @@ An entry says how config.json reads and what the weights are called, in both
 directions.
 """
 
-from infoword_tf.weights.kinds import bert, gpt, modernbert, xlnet
+from infoword_tf.weights.kinds import bert, deberta, gpt, modernbert, xlnet
 from infoword_tf.weights.kinds.architecture import Architecture
 
 # An encoder is written as the first that `writes` it.
@@ -13,4 +13,5 @@ ARCHITECTURES: dict[str, Architecture] = {
     **bert.ARCHITECTURES,
     **xlnet.ARCHITECTURES,
     **modernbert.ARCHITECTURES,
+    **deberta.ARCHITECTURES,
 }

@@ -39,6 +39,7 @@ class Architecture(NamedTuple):
             `keys`, where some files have other keys.
         pooling: the key for whether the head on the whole text reads the first
             state ('cls') or the mean of all ('mean'), if there is a choice.
+        written: further keys and values of the config.json that is written.
         writes: arguments of an encoder -> whether it is written as this kind;
             of several kinds it is the first.
     """
@@ -58,4 +59,5 @@ class Architecture(NamedTuple):
     tied: str | None = None
     rewrite: Callable[[Mapping[str, Any], str], Mapping[str, Any]] | None = None
     pooling: str | None = None
+    written: Mapping[str, Any] = {}
     writes: Callable[[Mapping[str, Any]], bool] = lambda arguments: True
