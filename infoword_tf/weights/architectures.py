@@ -16,7 +16,8 @@ _PAD, _PAD_ID = 'pad_token_id', 1
 _ONLY = {
     'causal': False, 'pre_norm': False, 'embedding_norm': True,
     'embedding_width': None, 'clamp': None, 'same_length': False, 'untie': True,
-    'scale_embeddings': False,
+    'scale_embeddings': False, 'norm': 'layer', 'norms': 'before',
+    'biases': 'none', 'qk_norm': False, 'global_first': 0, 'global_factor': 1.0,
 }  # fmt: skip
 
 
@@ -61,7 +62,8 @@ def encoder_of(config: Mapping[str, Any], where: str) -> EncoderConfig:
     if kind not in ARCHITECTURES:
         raise errors.InputError(
             'unknown_model_type',
-            f'{where} is of the model_type {kind!r}; known are {known}',
+            f'{where} is of the model_type {kind!r}'
+            f'{_own_code(config)}; known are {known}',
         )
     architecture = ARCHITECTURES[kind]
     if architecture.rewrite:
@@ -69,10 +71,12 @@ def encoder_of(config: Mapping[str, Any], where: str) -> EncoderConfig:
     check_values(config, architecture.refused, where)
     arguments: dict[str, Any] = dict(architecture.fixed)
     for ours, key in architecture.keys.items():
-        value = config.get(key, architecture.absent.get(ours))
-        if value is None:
+        value = config.get(key)
+        if value is None and ours not in architecture.absent:
             raise errors.InputError('config_lacks_key', f'{where} has no {key}')
-        arguments[ours] = value
+        value = architecture.absent.get(ours) if value is None else value
+        if value is not None:
+            arguments[ours] = value
     value, activations = arguments['activation'], architecture.activations
     if value not in activations:
         raise errors.InputError(
@@ -97,6 +101,12 @@ def encoder_of(config: Mapping[str, Any], where: str) -> EncoderConfig:
     if arguments.get('embedding_width') == arguments['width']:
         arguments['embedding_width'] = None
     return EncoderConfig(architecture.encoder, arguments)
+
+
+def _own_code(config: Mapping[str, Any]) -> str:
+    if 'auto_map' not in config:
+        return ''
+    return ' with code of its own (auto_map), which is not run'
 
 
 def config_of(
@@ -125,6 +135,9 @@ def config_of(
         arguments['embedding_width'] = width
     theirs = {v: k for k, v in reversed(architecture.activations.items())}
     only = {**_ONLY, **architecture.fixed, 'inner_width': 4 * width}
+    if arguments.get('global_every') == 1:  # no layer sees near tokens alone
+        for name in ('local_window', 'local_theta'):
+            only[name] = arguments[name]
     for name, value in arguments.items():
         if name == 'activation' and value in theirs:
             config[architecture.keys[name]] = theirs[value]
@@ -140,6 +153,8 @@ def config_of(
     for key in ('attention_probs_dropout_prob', 'attention_dropout',
                 'attn_pdrop'):  # fmt: skip
         config[key] = arguments['rate']
+    if architecture.finish:
+        architecture.finish(config)
     return config
 
 

@@ -120,9 +120,11 @@ def make(
             for name, setting in TABLE[row].settings.items()
         }
         if row == 'mlm':
-            settings['transform'] = True
+            settings['transform'] = row != source.tied
         if row == 'gpt':
-            settings['pre_norm'] = source.encoder.arguments['pre_norm']
+            settings['pre_norm'] = source.encoder.arguments.get(
+                'pre_norm', False
+            )
         if row in ('label', 'score'):
             settings |= {'pooler': source.pooler, 'mean': source.mean}
         if row == 'label':

@@ -94,15 +94,29 @@ def read(folder: pathlib.Path) -> EncoderSource:
         mean=config.get(architecture.pooling) == 'mean',
         labels=labels,
         multilabel=problem == SEVERAL,
-        tied=architecture.tied,
+        tied=_tied(config, encoder),
     )
 
 
 def _naming(config: Mapping[str, Any]) -> Naming:
     """Chooses the names of the weights beside a config.json."""
-    naming = ARCHITECTURES[config['model_type']].naming
+    architecture = ARCHITECTURES[config['model_type']]
+    naming = architecture.naming
+    if architecture.adapt:
+        naming = architecture.adapt(naming, config)
     first = architectures.first_position(config)
     return after_padding(naming, first) if first else naming
+
+
+def _tied(config: Mapping[str, Any], encoder: EncoderConfig) -> str | None:
+    """Names the row whose scores are of the embeddings alone, if there is one.
+    """
+    architecture = ARCHITECTURES[config['model_type']]
+    ties = config.get('tie_word_embeddings', architecture.ties)
+    causal = encoder.arguments.get('causal', False)
+    if not ties or causal != (architecture.tied == 'gpt'):
+        return None
+    return architecture.tied
 
 
 def _pads_with_text(
@@ -170,7 +184,7 @@ def write(folder: pathlib.Path, loaded: Loaded) -> list[str]:
     elif rows == ['nsp']:
         model = 'BertForNextSentencePrediction'
     elif rows:
-        model = f'{architecture.name}{architecture.fills}'
+        model = architecture.name.removesuffix('Text') + architecture.fills
     values |= {'architectures': [model], 'torch_dtype': 'float32'}
     cls, sep = tokenizer.cls_id, tokenizer.sep_id
     if config.layout == 'roberta' or kind == 'modernbert':
@@ -180,7 +194,9 @@ def write(folder: pathlib.Path, loaded: Loaded) -> list[str]:
     if 'label' in rows:
         if architecture.pooling:
             mean = config.rows[heads['label']].settings['mean']
-            values[architecture.pooling] = 'mean' if mean else 'cls'
+            values[architecture.pooling] = (
+                'mean' if mean else architecture.first
+            )
         labels = config.labels
         if heads['label'] == 'score':
             labels, values[PROBLEM] = ('LABEL_0',), NUMBER
@@ -229,10 +245,11 @@ def _heads(loaded: Loaded, kind: str) -> dict[str, str]:
 
 def _fits(row: str, settings: Mapping[str, Any], kind: str) -> bool:
     """Tells whether transformers has a head on a kind of encoder."""
+    heads = ARCHITECTURES[kind].naming.heads
     if row == 'mlm':
-        return bool(settings['transform'])
+        return row in heads and settings['transform'] == bool(heads[row])
     if row == 'label':
         known = ARCHITECTURES[kind]
         same = settings['pooler'] == known.classes
         return same and (not settings.get('mean') or bool(known.pooling))
-    return row in ARCHITECTURES[kind].naming.heads
+    return row in heads

@@ -91,6 +91,18 @@ class Case(NamedTuple):
 
 
 HALVES = 4, 5, 12
+QWEN = {
+    'norm': 'rms', 'embedding_norm': False, 'activation': 'silu',
+    'kv_heads': 1, 'head_width': 12, 'qk_norm': True, 'global_every': 1,
+}  # fmt: skip
+GEMMA = {
+    **QWEN, 'activation': 'gelu_tanh', 'norms': 'both', 'global_every': 3,
+    'global_first': 2, 'scale_embeddings': True, 'query_scalar': 7.0,
+}  # fmt: skip
+NOMIC = {
+    'norms': 'after', 'biases': 'norms', 'activation': 'silu', 'segments': 2,
+    'global_every': 1,
+}  # fmt: skip
 OWN = {'untie': False, 'segments': 0, 'activation': 'relu'}
 CASES = {
     'transformer': Case(
@@ -123,6 +135,9 @@ CASES = {
     # Its last layer is local.
     'modern_of_3': Case('modern', {'layers': 3}),
     'modern_causal': Case('modern', {'causal': True, 'segments': 2}),
+    'qwen': Case('modern', {**QWEN, 'causal': True}),
+    'gemma': Case('modern', GEMMA, rough=(0.4, 0.04)),
+    'nomic': Case('modern', NOMIC, everywhere=True, first=True),
     'lookup': Case('lookup', exact=True),
     **{
         cell: Case('rnn', {'cell': cell}, exact=True, steps=(HALVES, 0))
@@ -133,11 +148,11 @@ CASES = {
 # Every encoder once, and where the last layer is another; none has memory.
 PLAIN = [
     'transformer', 'relative', 'relative_causal', 'modern', 'modern_of_3',
-    'modern_causal', 'lookup', 'lstm', 'elmo',
+    'modern_causal', 'gemma', 'nomic', 'lookup', 'lstm', 'elmo',
 ]  # fmt: skip
 CAUSAL = [
     'transformer_causal', 'pre_norm', 'relative_causal', 'modern_causal',
-    *CELLS,
+    'qwen', *CELLS,
 ]  # fmt: skip
 REMEMBERING = [name for name, case in CASES.items() if case.steps]
 WITH_FIELDS = ['relative_order', 'relative_behind', 'relative_queries']
@@ -189,6 +204,21 @@ WEIGHTS = {
     'modern_causal': (
         MODERN_NORMS + 'word_embeddings 60 16, segment_embeddings 2 16', MODERN
     ),
+    'gemma': (
+        'word_embeddings 60 16, last_norm_gamma 16',
+        'attention_norm_gamma 16, attention_after_norm_gamma 16, '
+        'outer_norm_gamma 16, outer_after_norm_gamma 16, inner_kernel 16 48, '
+        'outer_kernel 24 16, attention/qkv_kernel 16 48, '
+        'attention/query_norm_gamma 12, attention/key_norm_gamma 12, '
+        'attention/output_kernel 24 16',
+    ),
+    'nomic': (
+        'word_embeddings 60 16, segment_embeddings 2 16, norm_gamma 16, '
+        'norm_beta 16',
+        'attention_norm_gamma 16, attention_norm_beta 16, outer_norm_gamma 16, '
+        'outer_norm_beta 16, inner_kernel 16 48, outer_kernel 24 16, '
+        'attention/qkv_kernel 16 48, attention/output_kernel 16 16',
+    ),
     'lookup': ('word_embeddings 60 16', ''),
     'lstm': (
         'word_embeddings 60 8',
@@ -226,6 +256,10 @@ DEFAULTS = {
         'activation': 'gelu_tanh', 'epsilon': 1e-5, 'global_every': 3,
         'local_window': 128, 'global_theta': 160_000.0,
         'local_theta': 10_000.0, 'segments': 0, 'causal': False,
+        'norm': 'layer', 'norms': 'before', 'embedding_norm': True,
+        'scale_embeddings': False, 'biases': 'none', 'kv_heads': None,
+        'head_width': None, 'qk_norm': False, 'query_scalar': None,
+        'global_first': 0, 'global_factor': 1.0, 'kept_turns': None,
     },
     'lookup': {
         'vocab_size': V, 'width': 256, 'max_length': 512, 'rate': 0.1,
