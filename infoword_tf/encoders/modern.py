@@ -127,7 +127,7 @@ class ModernTransformer(Stack):
     global_factor: float = setting(
         1.0, 'What positions are divided by in these layers.'
     )
-    kept_turns: list = setting(
+    turn_bounds: list = setting(
         None,
         "Llama 3.1's [low, high, T]: planes that make `high` turns in T tokens "
         'or more are not slowed by `global_factor`, those that make `low` or '
@@ -239,7 +239,7 @@ class ModernTransformer(Stack):
             self.head_width or self.width // self.heads,
             self.local_theta if is_local else self.global_theta,
             1.0 if is_local else self.global_factor,
-            None if is_local else self.kept_turns,
+            None if is_local else self.turn_bounds,
         )
         if banded:
             return {'turn': turn, 'reach': self.reach, 'block_ids': block_ids}

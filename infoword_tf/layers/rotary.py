@@ -59,7 +59,7 @@ def turns(
     width: int,
     theta: float,
     factor: float = 1.0,
-    kept: Sequence[float] | None = None,
+    bounds: Sequence[float] | None = None,
 ) -> Turn:
     """Computes angles p / f theta^(-2 i / E) of positions p and planes i.
 
@@ -69,12 +69,12 @@ def turns(
         theta: with E it determines the slowest plane's wave length.
         factor: f, by which a model reads longer texts (Chen et al. 2023,
             "Extending Context Window ... via Positional Interpolation", §2.3).
-        kept: (low, high, T), which planes are slowed: those with `low` turns in
-            T tokens or fewer, none with `high` or more, in between a part.
+        bounds: (low, high, T), which planes are slowed: those with `low` turns
+            in T tokens or fewer, none with `high` or more, in between in part.
     """
     speeds = theta ** (-np.arange(0, width, 2) / width)
-    if kept:
-        low, high, length = kept
+    if bounds:
+        low, high, length = bounds
         share = (length * speeds / (2 * np.pi) - low) / (high - low)
         share = np.clip(share, 0, 1)
         speeds = speeds * ((1 - share) / factor + share)
@@ -114,7 +114,7 @@ def _all_turned(tensors, cos, sin):
 
 
 def rotate(x: Tensor, turn: Turn, *, key: Tensor | None = None) -> Tensor:
-    """Rotates heads [B, H, T, E] by their positions, see `split_turned`."""
+    """Rotates heads [B, H, T, E] by position, see `split_turned`."""
     if key is None:
         return ops.cast(_turned(to_float(x), turn.cos, turn.sin), x.dtype)
 

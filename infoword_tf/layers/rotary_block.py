@@ -290,7 +290,7 @@ class RotaryBlock(Sized):
         key: Tensor | None,
         dropout_key: Tensor | None,
     ) -> Tensor:
-        """Adds what a part of the block has computed, with norms after it."""
+        """Adds the result of a part of the block, with norms behind."""
         bias, more = self.bias[part], {'key': dropout_key, 'rate': self.rate}
         if self.norms == AFTER:
             return norm.add_norm(

@@ -109,8 +109,7 @@ def _naming(config: Mapping[str, Any]) -> Naming:
 
 
 def _tied(config: Mapping[str, Any], encoder: EncoderConfig) -> str | None:
-    """Names the row whose scores are of the embeddings alone, if there is one.
-    """
+    """Names the row without weights of a head, or None."""
     architecture = ARCHITECTURES[config['model_type']]
     ties = config.get('tie_word_embeddings', architecture.ties)
     causal = encoder.arguments.get('causal', False)

@@ -107,7 +107,7 @@ def find(naming: Naming, tensors: Tensors) -> PublicWeights:
 def _parts(
     naming: Naming, name: str, read: Callable[[], np.ndarray]
 ) -> dict[str, Callable[[], np.ndarray]]:
-    """Returns functions that read an array, or what it is `fused` of."""
+    """Returns functions that read an array, or all that are `fused`."""
     for pattern, parts in naming.fused.items():
         if re.search(pattern, name):
             return {

@@ -91,18 +91,6 @@ class Case(NamedTuple):
 
 
 HALVES = 4, 5, 12
-QWEN = {
-    'norm': 'rms', 'embedding_norm': False, 'activation': 'silu',
-    'kv_heads': 1, 'head_width': 12, 'qk_norm': True, 'global_every': 1,
-}  # fmt: skip
-GEMMA = {
-    **QWEN, 'activation': 'gelu_tanh', 'norms': 'both', 'global_every': 3,
-    'global_first': 2, 'scale_embeddings': True, 'query_scalar': 7.0,
-}  # fmt: skip
-NOMIC = {
-    'norms': 'after', 'biases': 'norms', 'activation': 'silu', 'segments': 2,
-    'global_every': 1,
-}  # fmt: skip
 OWN = {'untie': False, 'segments': 0, 'activation': 'relu'}
 CASES = {
     'transformer': Case(
@@ -135,9 +123,9 @@ CASES = {
     # Its last layer is local.
     'modern_of_3': Case('modern', {'layers': 3}),
     'modern_causal': Case('modern', {'causal': True, 'segments': 2}),
-    'qwen': Case('modern', {**QWEN, 'causal': True}),
-    'gemma': Case('modern', GEMMA, rough=(0.4, 0.04)),
-    'nomic': Case('modern', NOMIC, everywhere=True, first=True),
+    'qwen': Case('modern', {**zoo.QWEN, 'causal': True}),
+    'gemma': Case('modern', zoo.GEMMA, rough=(0.4, 0.04)),
+    'nomic': Case('modern', zoo.NOMIC, everywhere=True, first=True),
     'lookup': Case('lookup', exact=True),
     **{
         cell: Case('rnn', {'cell': cell}, exact=True, steps=(HALVES, 0))
@@ -259,7 +247,7 @@ DEFAULTS = {
         'norm': 'layer', 'norms': 'before', 'embedding_norm': True,
         'scale_embeddings': False, 'biases': 'none', 'kv_heads': None,
         'head_width': None, 'qk_norm': False, 'query_scalar': None,
-        'global_first': 0, 'global_factor': 1.0, 'kept_turns': None,
+        'global_first': 0, 'global_factor': 1.0, 'turn_bounds': None,
     },
     'lookup': {
         'vocab_size': V, 'width': 256, 'max_length': 512, 'rate': 0.1,
@@ -708,6 +696,7 @@ class ComplaintsTest(parameterized.TestCase):
         ('relative', {'segments': 3}, 'unknown_segment_count', 3),
         ('relative', {'same_length': True}, 'same_length_needs_causal'),
         ('modern', {'width': 6}, 'rotary_odd_heads', 2, 6),
+        ('modern', {'kv_heads': 3}, 'kv_heads_divide_heads', 3, 2),
         ('elmo', {'width': 9}, 'odd_elmo_width', 9),
         ('elmo', {'characters': 6, 'filters': [1] * 7},
          'filters_too_long', 7, 6),

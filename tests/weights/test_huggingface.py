@@ -2,6 +2,7 @@
 
 import json
 import pathlib
+import re
 
 import numpy as np
 import tensorflow as tf
@@ -76,6 +77,32 @@ OTHERWISE = [
     ('gemma3_text', 'attn_logit_softcapping', 50.0),
     ('gemma3_text', 'final_logit_softcapping', 30.0),
 ]  # fmt: skip
+
+
+_PARTS = {r'self_attn\.[qkv]_proj': 'self_attn.QKV'}
+FIRST_NAMES = {
+    'nomic_bert': {
+        **_PARTS, '^nomic_bert': 'bert', r'self_attn\.QKV': 'attn.Wqkv',
+        r'embeddings\.LayerNorm': 'emb_ln', r'\blayers\b': 'encoder.layers',
+        r'self_attn\.o_proj': 'attn.out_proj', 'up_proj': 'fc11',
+        'gate_proj': 'fc12', 'down_proj': 'fc2',
+        'post_attention_layernorm': 'norm1', 'post_mlp_layernorm': 'norm2',
+        r'^cls\.predictions\.bias': 'cls.predictions.decoder.bias',
+    },
+    'gte': {
+        **_PARTS, '^gte': 'new', r'\blayers\b': 'encoder.layer',
+        r'self_attn\.QKV': 'attention.qkv_proj',
+        r'self_attn\.o_proj': 'attention.o_proj',
+        r'\b(up|gate)_proj': 'up_gate_proj',
+        'post_attention_layernorm': 'attn_ln', 'post_mlp_layernorm': 'mlp_ln',
+        r'lm_head\.layer_norm': 'lm_head.norm',
+    },
+}  # fmt: skip
+FIRST_KEYS = {
+    'hidden_size': 'n_embd', 'num_hidden_layers': 'n_layer',
+    'num_attention_heads': 'n_head', 'intermediate_size': 'n_inner',
+    'max_position_embeddings': 'n_positions',
+}  # fmt: skip
 
 
 def softmax(logits):
@@ -356,6 +383,87 @@ class ParityTest(parameterized.TestCase):
         # Of a global layer after the last nothing is known.
         self.assertEqual(two['global_every'], min(every, 4))
         self.assertEqual(one | {'global_every': min(every, 4)}, two)
+
+    @parameterized.parameters(
+        ('nomic',), ('nomic_classes',), ('gte',), ('gte_classes',)
+    )
+    def test_names_of_first_repositories(self, case):
+        """They join projections, and nomic-bert has GPT-2's keys."""
+        theirs, values = folders.state(case), dict(huggingface.CASES[case][1])
+        kind = values['model_type']
+        older = {}
+        theirs.pop('cls.predictions.decoder.bias', None)  # it is another
+        for name in sorted(theirs, key=lambda name: 'gate_proj' in name):
+            now = name
+            for new, old in FIRST_NAMES[kind].items():
+                now = re.sub(new, old, now)
+            older.setdefault(now, []).append(theirs[name])
+        older = {name: np.concatenate(x) for name, x in older.items()}
+        if kind == 'gte':
+            values['model_type'] = 'new'
+            values['rope_theta'] = 160_000.0
+        else:
+            values = {FIRST_KEYS.get(k, k): v for k, v in values.items()}
+            values['activation_function'] = {'gelu': 'geglu'}.get(
+                values.pop('hidden_act', None), 'swiglu'
+            )
+        _, workdir = self.converted(case)
+        root = workdir.parent / 'older'
+        source = folders.write(root / 'source', case, older)
+        files.write_json(source / 'config.json', values)
+        convert.convert(source, root / 'workdir')
+        one, two = (
+            files.read_tensors(x / 'weights.safetensors')
+            for x in (workdir, root / 'workdir')
+        )
+        self.assertEqual(set(one), set(two))
+        for name in one:
+            np.testing.assert_array_equal(one[name], two[name], name)
+        one, two = (
+            infoword_tf.load(x).encoder.arguments
+            for x in (workdir, root / 'workdir')
+        )
+        self.assertEqual(one, two)
+
+    def test_rotary_positions_of_both_forms(self):
+        """NTK is another base and slower planes (Su 2023)."""
+        gte = huggingface.CASES['gte'][1]
+        actual = architectures.encoder_of(
+            {**gte, 'rope_theta': 500.0,
+             'rope_scaling': {'type': 'ntk', 'factor': 16.0}}, '',
+        ).arguments  # fmt: skip
+        self.assertEqual(actual['global_theta'], 8000.0)
+        self.assertEqual(actual['global_factor'], 2.0)  # heads are 8 wide
+        nomic = huggingface.CASES['nomic'][1]
+        actual = architectures.encoder_of(
+            {**nomic, 'rotary_scaling_factor': 2.0,
+             'max_trained_positions': 12}, '',
+        ).arguments  # fmt: skip
+        self.assertEqual(actual['max_length'], 12)
+        gemma = dict(huggingface.CASES['gemma'][1])
+        expected = architectures.encoder_of(gemma, '')
+        rope = gemma.pop('rope_parameters')['full_attention']
+        first = {
+            **gemma, 'rope_theta': 1000.0, 'rope_local_base_freq': 50.0,
+            'rope_scaling': {k: rope[k] for k in ('rope_type', 'factor')},
+        }  # fmt: skip
+        self.assertEqual(architectures.encoder_of(first, ''), expected)
+
+    @parameterized.parameters(('llama', 'gpt'), ('eurobert', 'mlm'))
+    def test_a_head_with_a_table_of_its_own_is_left_out(self, case, row):
+        tensors = folders.state(case)
+        tensors['lm_head.weight'] = tensors['lm_head.weight'] + 1
+        root = pathlib.Path(self.create_tempdir().full_path)
+        source = folders.write(
+            root / 'source', case, tensors, tie_word_embeddings=False
+        )
+        convert.convert(source, root / 'workdir')
+        model = infoword_tf.load(root / 'workdir').model
+        self.assertEmpty(model.objectives)
+        _, workdir = self.converted(case)
+        self.assertEqual(
+            [*infoword_tf.load(workdir).model.objectives], [row]
+        )
 
     @parameterized.parameters(
         ('bert_classes', 'multi_label_classification', special.expit),

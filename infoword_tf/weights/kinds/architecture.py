@@ -11,6 +11,7 @@ ACTIVATIONS = {
     'gelu_pytorch_tanh': 'gelu_tanh',
     'gelu_fast': 'gelu_tanh',
     'relu': 'relu',
+    'silu': 'silu',
 }
 
 

@@ -65,7 +65,7 @@ def read_rope(
     known: Sequence[str] = ('default', 'linear', 'ntk', 'llama3'),
     width: int = 2,
 ) -> dict[str, Any]:
-    """Reads rotary positions: `rope_theta`, and what slows them.
+    """Reads rotary positions: `rope_theta`, and how planes are slowed.
 
     Args:
         rope: rope_parameters of a config.json, or its rope_theta and all of
@@ -108,8 +108,8 @@ def _rope(config: Mapping[str, Any], where: str, theta: float) -> dict:
     heads = config.get('num_attention_heads') or 1
     width = config.get('head_dim') or config.get('hidden_size', 0) // heads
     of_file = {'rope_theta': config.get('rope_theta') or theta}
-    given = config.get('rope_parameters') or config.get('rope_scaling') or {}
-    return read_rope(of_file | dict(given), where, width=width)
+    rope = config.get('rope_parameters') or config.get('rope_scaling') or {}
+    return read_rope(of_file | dict(rope), where, width=width)
 
 
 def _described(config: Mapping[str, Any]) -> dict[str, Any]:
@@ -166,7 +166,7 @@ def _by_groups(naming: Naming, config: Mapping[str, Any]) -> Naming:
 
 
 def _layer(norms: Mapping[str, str], form: Any = SAME, **more: Any) -> Lines:
-    """Names a layer; `norms` and `more` by path below it."""
+    """Names a layer; `norms` and `more` by path below the layer."""
     gate = tuple(f'layers.{{i}}.mlp.{x}_proj.weight' for x in ('gate', 'up'))
     return {
         'attention/qkv_kernel': (
@@ -285,7 +285,6 @@ _AFTER_KEYS = {
     'epsilon': 'layer_norm_eps',
 }  # fmt: skip
 _EVERYWHERE = {'global_every': 1, 'causal': False}
-_SILU = {'silu': 'silu', **ACTIVATIONS}
 _NOMIC_OLD = {  # of the first repository
     'n_layer': 'num_hidden_layers', 'n_embd': 'hidden_size',
     'n_head': 'num_attention_heads', 'n_inner': 'intermediate_size',
@@ -297,7 +296,7 @@ _NOMIC_OLD = {  # of the first repository
 
 
 def _nomic(config: Mapping[str, Any], where: str) -> dict[str, Any]:
-    """Rewrites a config.json of nomic-bert, also of its first repository.
+    """Rewrites a config.json of nomic-bert, also of the first repository.
 
     Its positions are scaled beyond the texts that it was trained on, by the
     longest text of a batch, where rotary_scaling_factor is set; longer ones
@@ -361,11 +360,11 @@ _GEMMA = _LLAMA._replace(
 _BEFORE_KEYS = {
     **_KEYS, 'rate': 'attention_dropout', 'epsilon': 'rms_norm_eps',
     'kv_heads': 'num_key_value_heads', 'head_width': 'head_dim',
-    'kept_turns': 'rope_turns',
+    'turn_bounds': 'rope_turns',
 }  # fmt: skip
 _BEFORE_ABSENT = {
     'rate': 0.0, 'activation': 'silu', 'epsilon': 1e-6, 'global_factor': 1.0,
-    'kv_heads': None, 'head_width': None, 'kept_turns': None, 'causal': True,
+    'kv_heads': None, 'head_width': None, 'turn_bounds': None, 'causal': True,
     'max_length': 2048,
 }  # fmt: skip
 _RMS = {
@@ -444,7 +443,7 @@ def _write_gemma(config: dict[str, Any]) -> None:
 
 
 def _with(**values: Any) -> Callable[[Mapping[str, Any]], bool]:
-    """Returns a function that tells whether arguments have some values."""
+    """Returns a function that tells whether arguments have values."""
     return lambda arguments: values.items() <= {
         name: arguments.get(name) for name in values
     }.items()
@@ -467,7 +466,6 @@ _OF_GTE = Architecture(
         'layer_norm_type': ('layer_norm', None),
         'logn_attention_scale': _NO, 'logn_attention_clip1': _NO,
     },
-    activations=_SILU,
     rewrite=functools.partial(_read, theta=160_000.0),
     finish=_write,
     writes=_with(norm='layer', norms='after', biases='all'),
@@ -482,7 +480,6 @@ _OF_LLAMA = Architecture(
     fixed=_RMS,
     refused=_NO_BIAS,
     layout='end',
-    activations=_SILU,
     tied='gpt',
     ties=False,
     rewrite=functools.partial(_read, theta=10_000.0),
@@ -570,7 +567,7 @@ ARCHITECTURES: dict[str, Architecture] = {
             'rotary_emb_interleaved': _NO, 'rotary_emb_scale_base': (None,),
             'num_experts': (None, 0), 'moe_every_n_layers': (None, 0),
         },
-        activations={**_SILU, 'swiglu': 'silu', 'geglu': 'gelu_erf'},
+        activations={**ACTIVATIONS, 'swiglu': 'silu', 'geglu': 'gelu_erf'},
         rewrite=_nomic,
         writes=_with(norm='layer', norms='after'),
     ),
