@@ -23,9 +23,7 @@ from infoword_tf.lazy import dtype_of, ops
 Tensor = Any
 
 
-def _normalise(
-    x: Tensor, epsilon: float, rms: bool
-) -> tuple[Tensor, Tensor]:
+def _normalise(x: Tensor, epsilon: float, rms: bool) -> tuple[Tensor, Tensor]:
     """Returns x [..., D] float32 normalised, and 1/sigma [..., 1].
 
     Squares of centred numbers, not `ops.var`'s squared differences, which

@@ -13,6 +13,7 @@ from infoword_tf import errors, files
 from infoword_tf.config import EncoderConfig
 from infoword_tf.inference.loaded import Loaded
 from infoword_tf.objectives import TABLE
+from infoword_tf.objectives.label import NO_POOLER
 from infoword_tf.text.numbers import Numbers
 from infoword_tf.text.tokenizer import TextTokenizer
 from infoword_tf.weights import (
@@ -24,7 +25,11 @@ from infoword_tf.weights import (
 )
 from infoword_tf.weights.converted import EncoderSource
 from infoword_tf.weights.kinds import ARCHITECTURES
-from infoword_tf.weights.names import Naming, after_padding
+from infoword_tf.weights.names import (
+    Naming,
+    after_padding,
+    is_unnamed_bias,
+)
 from infoword_tf.weights.tensors import SINGLE, open_safetensors
 
 CONFIG = 'config.json'
@@ -169,12 +174,11 @@ def write(folder: pathlib.Path, loaded: Loaded) -> list[str]:
         for head, row in heads.items():
             if not path.startswith(f'objectives/{row}/'):
                 continue
-            if head == architecture.tied:  # theirs has none
-                if np.any(variable.numpy()):
-                    dropped.append(f'{path.split("/")[-1]} of the row {row}')
-            else:
-                theirs = path.replace(row, head, 1)
+            theirs = path.replace(row, head, 1)
+            if not is_unnamed_bias(naming, theirs):
                 tensors[theirs] = variable.numpy()
+            elif np.any(variable.numpy()):
+                dropped.append(f'{path.split("/")[-1]} of the row {row}')
     model = f'{architecture.name}Model'
     if 'label' in rows:
         model = f'{architecture.name}ForSequenceClassification'
@@ -237,18 +241,26 @@ def _heads(loaded: Loaded, kind: str) -> dict[str, str]:
     for row in loaded.model.objectives:
         head = TABLE[row].begins_as or row
         head = 'label' if head == 'score' else head
-        if _fits(head, loaded.config.rows[row].settings, kind):
+        settings = loaded.config.rows[row].settings
+        if _fits(head, settings, kind, loaded.layout.first):
             heads.setdefault(head, row)
     return heads
 
 
-def _fits(row: str, settings: Mapping[str, Any], kind: str) -> bool:
-    """Tells whether transformers has a head on a kind of encoder."""
+def _fits(
+    row: str, settings: Mapping[str, Any], kind: str, first: bool
+) -> bool:
+    """Tells whether transformers has a head on a kind of encoder.
+
+    Heads for classes without a layer before them read the last state; `first`
+    says whether the pooled state is the first.
+    """
     heads = ARCHITECTURES[kind].naming.heads
     if row == 'mlm':
         return row in heads and settings['transform'] == bool(heads[row])
     if row == 'label':
         known = ARCHITECTURES[kind]
         same = settings['pooler'] == known.classes
+        same = same and not (known.classes == NO_POOLER and first)
         return same and (not settings.get('mean') or bool(known.pooling))
     return row in heads

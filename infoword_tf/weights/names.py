@@ -120,6 +120,16 @@ class Naming(NamedTuple):
     fused: Mapping[str, tuple[str, ...]] = {}
 
 
+def is_unnamed_bias(naming: Naming, path: str) -> bool:
+    """Tells whether a path is of a bias that heads there do not have."""
+    kind, row, name = ('//' + path).rsplit('/', 2)
+    return (
+        kind == '//objectives'
+        and name.endswith('bias')
+        and name not in naming.heads.get(row, {name})
+    )
+
+
 def after_padding(naming: Naming, first: int) -> Naming:
     """Returns a naming whose first `first` positions belong to no token."""
     theirs, _ = naming.encoder['position_embeddings']

@@ -157,6 +157,11 @@ CASES: dict[str, tuple[str, dict[str, Any]]] = {
     'llama_seeing_all': ('LlamaModel', {**_LLAMA, 'is_causal': False}),
     'qwen3': ('Qwen3Model', _QWEN),
     'qwen3_lm': ('Qwen3ForCausalLM', {**_QWEN, **_TIED}),
+    'qwen3_classes': (
+        'Qwen3ForSequenceClassification',
+        {**_QWEN, 'id2label': {'0': 'no', '1': 'perhaps', '2': 'yes'},
+         'label2id': {'no': 0, 'perhaps': 1, 'yes': 2}},
+    ),
     'gemma': ('Gemma3TextModel', _GEMMA),
     'gemma_lm': (
         'Gemma3ForCausalLM',

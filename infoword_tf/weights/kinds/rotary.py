@@ -320,7 +320,10 @@ _LLAMA = Naming(
         'attention_norm': 'input_layernorm',
         'outer_norm': 'post_attention_layernorm',
     }),
-    heads={'gpt': {}},  # scores are of the embeddings alone
+    heads={
+        'gpt': {},  # scores are of the embeddings alone
+        'label': {'kernel': ('score.weight', TURNED)},
+    },
     copies={'lm_head.weight': '{p}embed_tokens.weight'},
     dropped={'lm_head.': 'the head with a table of tokens of its own'},
     ignored=('layers.{i}.self_attn.rotary_emb.inv_freq',),
@@ -436,7 +439,7 @@ def _write_gemma(config: dict[str, Any]) -> None:
             'full_attention': config['rope_parameters'],
             'sliding_attention': {'rope_type': 'default', 'rope_theta': local},
         },
-        'query_pre_attn_scalar': (
+        'query_pre_attn_scalar': int(
             config['query_pre_attn_scalar'] or config['head_dim']
         ),
     }
@@ -480,6 +483,7 @@ _OF_LLAMA = Architecture(
     fixed=_RMS,
     refused=_NO_BIAS,
     layout='end',
+    classes='none',
     tied='gpt',
     ties=False,
     rewrite=functools.partial(_read, theta=10_000.0),
