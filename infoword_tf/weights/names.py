@@ -121,7 +121,7 @@ class Naming(NamedTuple):
 
 
 def is_unnamed_bias(naming: Naming, path: str) -> bool:
-    """Tells whether a path is of a bias that heads there do not have."""
+    """Tells whether a path is of a bias that public heads do not have."""
     kind, row, name = ('//' + path).rsplit('/', 2)
     return (
         kind == '//objectives'

@@ -4,6 +4,7 @@ import json
 import pathlib
 import re
 
+import ml_dtypes
 import numpy as np
 import tensorflow as tf
 from absl.testing import absltest, parameterized
@@ -424,6 +425,19 @@ class ParityTest(parameterized.TestCase):
             for x in (workdir, root / 'workdir')
         )
         self.assertEqual(one, two)
+
+    def test_weights_in_bfloat16_become_float32(self):
+        rounded = {
+            name: array.astype(ml_dtypes.bfloat16)
+            for name, array in folders.state('qwen3').items()
+        }
+        _, workdir = self.converted('qwen3', tensors=rounded)
+        actual = files.read_tensors(workdir / 'weights.safetensors')
+        table = actual['encoder/word_embeddings']
+        self.assertEqual(table.dtype, np.float32)
+        np.testing.assert_array_equal(
+            table, rounded['embed_tokens.weight'].astype(np.float32)
+        )
 
     def test_rotary_positions_of_both_forms(self):
         """NTK is another base and slower planes (Su 2023)."""

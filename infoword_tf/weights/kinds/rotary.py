@@ -130,12 +130,10 @@ def _read(
     config: Mapping[str, Any], where: str, *, theta: float
 ) -> dict[str, Any]:
     """Rewrites a config.json of a kind whose layers see the whole text."""
-    config = {**config, **_rope(config, where, theta)}
-    if types := config.get('layer_types'):
-        every, begin = check_sight(types, where)
-        if every > 1 or begin:
-            check_sight(types, where, -1)
-    return config
+    types = config.get('layer_types') or ()
+    if set(types) - {'full_attention'}:
+        check_sight(types, where, -1)  # no such layer can be converted
+    return {**config, **_rope(config, where, theta)}
 
 
 def _write(config: dict[str, Any]) -> None:
