@@ -73,12 +73,12 @@ _TURNS = {  # of 2 planes one is slowed in part
 }  # fmt: skip
 _EUROBERT = {**_LLAMA, 'model_type': 'eurobert'}
 _QWEN = {**_LLAMA, 'model_type': 'qwen3', 'head_dim': 6}
-# Layer 2 sees the whole text; the others two tokens on each side, or before.
+# Layer 1 sees the whole text; the others two tokens on each side, or before.
 _GEMMA = {
-    **_QWEN, 'model_type': 'gemma3_text', 'num_hidden_layers': 4,
-    'sliding_window': 4, 'query_pre_attn_scalar': 9,
+    **_QWEN, 'model_type': 'gemma3_text', 'num_hidden_layers': 3,
+    'sliding_window': 4, 'query_pre_attn_scalar': 64,
     'use_bidirectional_attention': True,
-    'layer_types': [*2 * ['sliding_attention'], 'full_attention',
+    'layer_types': ['sliding_attention', 'full_attention',
                     'sliding_attention'],
     'rope_parameters': {
         'full_attention': {
@@ -165,8 +165,7 @@ CASES: dict[str, tuple[str, dict[str, Any]]] = {
     'gemma': ('Gemma3TextModel', _GEMMA),
     'gemma_lm': (
         'Gemma3ForCausalLM',
-        {**_GEMMA, 'use_bidirectional_attention': False, 'sliding_window': 3,
-         'num_hidden_layers': 3, 'layer_types': _GEMMA['layer_types'][:3]},
+        {**_GEMMA, 'use_bidirectional_attention': False, 'sliding_window': 3},
     ),
 }  # fmt: skip
 HEADS = {
