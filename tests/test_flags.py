@@ -454,7 +454,8 @@ WAYS = {
     }, TRAINED),
     'train with a band': Way(TRAIN, {**MLM, 'encoder': 'modern'}, {
         'global_every': 4, 'local_window': 6, 'local_theta': 7.0,
-        'global_theta': 7.0,
+        'global_theta': 7.0, 'norm': 'rms', 'norms': 'after', 'kv_heads': 1,
+        'qk_norm': True,
     }, TRAINED),
     'train with shared layers': Way(TRAIN, {**MLM, 'encoder': 'transformer'}, {
         'relative_buckets': 4, 'shared_layers': True, 'embedding_width': 8,

@@ -71,6 +71,19 @@ ENCODERS: dict[str, dict[str, Any]] = {
     'disentangled': {
         **_EVERY, 'heads': 2, 'buckets': 16, 'max_distance': 40,
     },
+}
+# Arguments of `modern` as Qwen3 has them, Gemma 3 (embedders), nomic-bert.
+QWEN = {
+    'norm': 'rms', 'embedding_norm': False, 'activation': 'silu',
+    'kv_heads': 1, 'head_width': 12, 'qk_norm': True, 'global_every': 1,
+}  # fmt: skip
+GEMMA = {
+    **QWEN, 'activation': 'gelu_tanh', 'norms': 'both', 'global_every': 3,
+    'global_first': 2, 'scale_embeddings': True, 'query_scalar': 7.0,
+}  # fmt: skip
+NOMIC = {
+    'norms': 'after', 'biases': 'norms', 'activation': 'silu',
+    'global_every': 1,
 }  # fmt: skip
 # Flags of the cases of an encoder: a band of 16 tokens, a third of T, in every
 # second layer.
@@ -105,7 +118,7 @@ class Case(NamedTuple):
         settings: by flag, 'row.setting' or 'view.setting'.
         layers: of the encoder.
         checks: MICROBATCH to ROUNDED.
-        arguments: of the encoder, by flag.
+        arguments: of the encoder, besides ENCODERS.
     """
 
     objectives: str
@@ -294,6 +307,14 @@ CASES: dict[str, Case] = {
     'soft_lookup': Case('soft', 'lookup'),
     'soft_relative': Case('soft', 'relative'),
     'soft_modern': Case('soft', 'modern'),
+    'gpt_qwen': Case('gpt', 'modern', arguments=QWEN).also(JAX),
+    'examples_gemma': Case(
+        'label:1,score:1,span:1,soft:1,embed:1', 'modern', layers=2,
+        arguments=GEMMA | {'global_every': 2, 'global_first': 1},
+    ).also(MICROBATCH, MORE_REPLICAS),
+    'simcse_nomic': Case('simcse', 'modern', arguments=NOMIC).also(
+        MORE_REPLICAS
+    ),
     'soft_score': Case('soft_score').also(MORE_REPLICAS),
     'soft_score_lookup': Case('soft_score', 'lookup').also(MICROBATCH),
     'soft_score_relative': Case('soft_score', 'relative'),

@@ -17,7 +17,7 @@ Tensor = Any
 ACTIVATION = setting(  # of encoders that have a feed-forward
     'gelu_tanh',
     "Activation of the feed-forward: gelu_tanh (Google's BERT and XLNet), "
-    "gelu_erf (Hugging Face's) or relu (Transformer-XL's).",
+    "gelu_erf (Hugging Face's), relu (Transformer-XL's) or silu (Llama's).",
     choices=FORMS,
     flag='activation',
 )

@@ -4,9 +4,17 @@ Rotary positions; every third layer attends to the whole text, the others to
 near tokens; GeGLU; no biases; norms before attention and feed-forward. Several
 texts can be packed into one sequence as blocks, so that no padding is computed.
 Not ModernBERT's are segments, for rows of two texts, and a causal mask, for
-rows of next words, both by argument.
+rows of next words, both by argument. So are the differences of encoders with
+the same layers: norms, their places and biases, heads of keys and values.
+
+    ModernBERT    layer norms before, of the embeddings too
+    nomic, GTE    layer norms with biases, after; of the embeddings too
+    Llama, Qwen3  RMS norms before; fewer heads of keys and values
+    Gemma 3       RMS norms before and after; scaled embeddings; every sixth
+                  layer, the last of six, sees the whole text
 """
 
+import math
 from typing import Any
 
 from infoword_tf.encoders.encoder import ACTIVATION, Encoded, Inputs
@@ -14,7 +22,14 @@ from infoword_tf.encoders.stack import Stack, blocks_of
 from infoword_tf.layers import band
 from infoword_tf.layers.attention import causal_mask, table, vector
 from infoword_tf.layers.rotary import turns
-from infoword_tf.layers.rotary_block import RotaryBlock
+from infoword_tf.layers.rotary_block import (
+    AFTER,
+    BIASES,
+    NORMS,
+    ORDERS,
+    RMS,
+    RotaryBlock,
+)
 from infoword_tf.lazy import ops
 from infoword_tf.settings import setting
 
@@ -28,7 +43,6 @@ class ModernTransformer(Stack):
         'ids', 'positions', 'segment_ids', 'block_ids', 'first',
         'first_places', 'multipliers',
     )  # fmt: skip
-    biased = False
 
     layers: int = setting(2, 'L.', at_least=1)
     heads: int = setting(2, 'H.', at_least=1)
@@ -38,13 +52,64 @@ class ModernTransformer(Stack):
     segments: int = setting(0, 'Kinds of segment; 0: it knows none.')
     causal: bool = setting(False, 'Whether tokens see no later ones.')
     activation: str = ACTIVATION
-    epsilon: float = setting(1e-5, 'Of every layer norm.')
+    epsilon: float = setting(1e-5, 'Of every norm.')
+    norm: str = setting(
+        'layer',
+        'Norms that centre (layer), or that divide by the root mean square '
+        "alone (rms, Llama's).",
+        choices=NORMS,
+        flag='norm',
+    )
+    norms: str = setting(
+        'before',
+        "Where norms stand: before attention and feed-forward (ModernBERT's), "
+        "after their sums (after, BERT's), or before and after both (both, "
+        "Gemma 3's).",
+        choices=ORDERS,
+        flag='norms',
+    )
+    embedding_norm: bool = setting(
+        True, "Whether the embeddings are normalised; Llama's are not."
+    )
+    scale_embeddings: bool = setting(
+        False, "Whether the embeddings are multiplied by sqrt(D), Gemma's."
+    )
+    biases: str = setting(
+        'none',
+        "Parts with biases: none, norms (nomic's), queries, keys and values "
+        "(qkv, Qwen2's), or these and outputs (all, GTE's).",
+        choices=tuple(BIASES),
+    )
+    kv_heads: int = setting(
+        None,
+        'Heads of keys and values, each read by as many of the H heads of '
+        'queries (grouped queries); H.',
+        kind=int,
+        at_least=1,
+        flag='kv_heads',
+    )
+    head_width: int = setting(
+        None, 'Of a head, where H of them are not D wide.', kind=int
+    )
+    qk_norm: bool = setting(
+        False,
+        "Whether queries and keys are normalised over each head (Qwen3's).",
+        flag='qk_norm',
+    )
+    query_scalar: float = setting(
+        None,
+        'Scores are divided by its root; the width of a head.',
+        kind=float,
+    )
     global_every: int = setting(
         3,
         'One layer in so many sees the whole text, the first layer first; the '
         'others see near tokens.',
         at_least=1,
         flag='global_every',
+    )
+    global_first: int = setting(
+        0, 'Number of the first layer that sees the whole text.'
     )
     local_window: int = setting(
         128,
@@ -59,6 +124,16 @@ class ModernTransformer(Stack):
         at_least=1.0,
         flag='global_theta',
     )
+    global_factor: float = setting(
+        1.0, 'What positions are divided by in these layers.'
+    )
+    turn_bounds: list = setting(
+        None,
+        "Llama 3.1's [low, high, T]: planes that make `high` turns in T tokens "
+        'or more are not slowed by `global_factor`, those that make `low` or '
+        'fewer are, others in part; all planes.',
+        kind=list,
+    )
     local_theta: float = setting(
         10_000.0,
         'Of the rotary positions of the other layers.',
@@ -70,8 +145,17 @@ class ModernTransformer(Stack):
         """Overrides `Encoder.make_blocks`."""
         self.inner_width = self.inner_width or 3 * self.width // 2
         self.reach = self.local_window // 2
-        self.blocks = blocks_of(self, self.layers, RotaryBlock, self, 'layer')
-        self.blocks[0].first = True
+        self.rms = self.norm == RMS
+        self.biased = 'norms' in BIASES[self.biases]
+        names = (
+            'norm', 'norms', 'biases', 'kv_heads', 'head_width', 'qk_norm',
+            'query_scalar',
+        )  # fmt: skip
+        self.blocks = blocks_of(
+            self, self.layers, RotaryBlock, self, 'layer',
+            **{name: getattr(self, name) for name in names},
+        )  # fmt: skip
+        self.blocks[0].first = self.embedding_norm
 
     def build(self) -> None:
         """Overrides `Encoder.build`."""
@@ -80,8 +164,16 @@ class ModernTransformer(Stack):
             self.segment_table = table(
                 self, 'segment_embeddings', self.segments, self.width
             )
-        self.gamma = vector(self, 'norm_gamma', self.width, 'ones')
-        self.last_gamma = vector(self, 'last_norm_gamma', self.width, 'ones')
+        has_betas = self.biased and not self.rms
+        for name, is_there in (
+            ('', self.embedding_norm), ('last_', self.norms != AFTER)
+        ):  # fmt: skip
+            if is_there:
+                weight = vector(self, f'{name}norm_gamma', self.width, 'ones')
+                setattr(self, f'{name}gamma', weight)
+            if is_there and has_betas:
+                weight = vector(self, f'{name}norm_beta', self.width)
+                setattr(self, f'{name}beta', weight)
         super().build()
 
     def call(
@@ -98,6 +190,8 @@ class ModernTransformer(Stack):
         """
         self.check_inputs(inputs)
         x = self.lookup(inputs.ids)  # [B, T, D]
+        if self.scale_embeddings:
+            x = x * math.sqrt(self.width)
         if self.segments and inputs.segment_ids is None:
             x = x + self.segment_table[0]
         elif self.segments:
@@ -108,7 +202,7 @@ class ModernTransformer(Stack):
         kinds: dict[tuple[bool, bool], dict[str, Any]] = {}
 
         def arguments_of(number: int, at: Tensor | None) -> dict[str, Any]:
-            is_local = number % self.global_every != 0
+            is_local = number % self.global_every != self.global_first
             banded = (
                 is_local and at is None and not self.causal
                 and band.worth(length, self.reach)
@@ -140,8 +234,13 @@ class ModernTransformer(Stack):
         positions, block_ids = inputs.positions, inputs.block_ids
         if positions is None:
             positions = ops.arange(length, dtype='int32')[None]
-        theta = self.local_theta if is_local else self.global_theta
-        turn = turns(positions, self.width // self.heads, theta)
+        turn = turns(
+            positions,
+            self.head_width or self.width // self.heads,
+            self.local_theta if is_local else self.global_theta,
+            1.0 if is_local else self.global_factor,
+            None if is_local else self.turn_bounds,
+        )
         if banded:
             return {'turn': turn, 'reach': self.reach, 'block_ids': block_ids}
         rule = causal_mask(length) if self.causal else None  # [1, 1, T, T]

@@ -52,9 +52,11 @@ class Stack(Encoder):
         gamma, beta: [D] of the norm of the embeddings; None: no norm.
         last_gamma, last_beta: [D] of the norm after the last block; None: no
             norm.
+        rms: whether these are RMS norms.
     """
 
     can_remat = True
+    rms = False
     gamma = beta = last_gamma = last_beta = None
 
     def start_blocks(
@@ -88,7 +90,10 @@ class Stack(Encoder):
         return x * ops.reshape(ops.cast(multipliers, x.dtype), ops.shape(x))
 
     def _normalized(self, x: Tensor, *weights: Tensor, **more: Any) -> Tensor:
-        more |= {'epsilon': self.epsilon, 'dtype': self.compute_dtype}
+        more |= {
+            'epsilon': self.epsilon, 'dtype': self.compute_dtype,
+            'rms': self.rms,
+        }  # fmt: skip
         return norm.norm(x, *weights, **more)
 
     def attention_mask(

@@ -1,4 +1,4 @@
-"""Activation of the feed-forward: GELU in its two forms, or ReLU.
+"""Activation of the feed-forward: GELU in its two forms, ReLU or SiLU.
 
 Fused operations (see `fused.py`): after a bias (`bias_gelu`), or times a gate
 (`gated`).
@@ -23,7 +23,7 @@ from infoword_tf.layers.fused import (
 from infoword_tf.lazy import ops
 
 Tensor = Any
-FORMS = ('gelu_tanh', 'gelu_erf', 'relu')
+FORMS = ('gelu_tanh', 'gelu_erf', 'relu', 'silu')
 
 
 def _tanh_term(x: Tensor) -> Tensor:
@@ -33,9 +33,11 @@ def _tanh_term(x: Tensor) -> Tensor:
 
 
 def _gelu(x: Tensor, form: str) -> Tensor:
-    """Applies gelu_tanh (Google's BERT), gelu_erf (Hugging Face's) or relu."""
+    """Applies an activation of FORMS."""
     if form == 'relu':
         return ops.relu(x)
+    if form == 'silu':
+        return x * ops.sigmoid(x)
     if form == 'gelu_tanh':
         return 0.5 * x * (1.0 + _tanh_term(x))
     return 0.5 * x * (1.0 + ops.erf(x * math.sqrt(0.5)))
@@ -44,6 +46,9 @@ def _gelu(x: Tensor, form: str) -> Tensor:
 def _gelu_slope(x: Tensor, form: str) -> Tensor:
     if form == 'relu':
         return ops.cast(ops.greater(x, 0.0), 'float32')
+    if form == 'silu':
+        share = ops.sigmoid(x)
+        return share * (1.0 + x * (1.0 - share))
     if form == 'gelu_tanh':
         t = _tanh_term(x)
         inner = math.sqrt(2.0 / math.pi) * (1.0 + 3 * 0.044715 * x * x)
@@ -73,7 +78,7 @@ def bias_gelu(
     key: Tensor | None = None,
     rate: float = 0.0,
 ) -> Tensor:
-    """Computes dropout(GELU(x + bias)) (Hendrycks and Gimpel 2016), or ReLU.
+    """Computes dropout(GELU(x + bias)) (Hendrycks and Gimpel 2016), or another.
 
     Args:
         x: [..., D] in the compute dtype.
@@ -120,7 +125,9 @@ def _gated_grad(upstream, x, key, *, form, rate):
 def gated(
     x: Tensor, *, form: str, key: Tensor | None = None, rate: float = 0.0
 ) -> Tensor:
-    """Computes GeGLU, dropout(GELU(x_1) x_2) (Shazeer 2020, eq. 5).
+    """Computes GeGLU, dropout(GELU(x_1) x_2), or SwiGLU by the form `silu`.
+
+    After Shazeer 2020, eq. 5.
 
     Args:
         x: [..., 2 F], x_1 and x_2 side by side, in the compute dtype.

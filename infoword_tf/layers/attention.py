@@ -87,15 +87,29 @@ def mix(
 ) -> Tensor:
     """Averages values by softmax(q k + bias), q scaled; see `Attention.call`.
 
+    Keys and values may have fewer heads than queries; each is of as many
+    queries, one after another (Ainslie et al. 2023, "GQA", §2.2).
+
     Returns:
         [B, H, Q, E].
     """
+    grouped = q.shape[1] != k.shape[1]
+    if grouped:  # the queries of a key become one sequence: no key is copied
+        shape, length = ops.shape(q), ops.shape(k)[2]
+        times = shape[1] // k.shape[1]
+        group = shape[0], k.shape[1], times * shape[2]
+        q = ops.reshape(q, (*group, shape[3]))
     scores = ops.matmul(q, ops.swapaxes(k, -1, -2))  # [B, H, Q, T]
+    if grouped:
+        scores = ops.reshape(scores, (*shape[:3], length))
     if bias is not None:
         scores = scores + bias
     scores = masked(scores, allowed)
     weights = heads.softmax_dropout(scores, key=key, rate=rate)
-    return ops.matmul(weights, v)
+    if not grouped:
+        return ops.matmul(weights, v)
+    weights = ops.reshape(weights, (*group, length))
+    return ops.reshape(ops.matmul(weights, v), shape)
 
 
 def joined(mixed: Tensor, flat: bool = False) -> Tensor:
@@ -106,9 +120,15 @@ def joined(mixed: Tensor, flat: bool = False) -> Tensor:
     return ops.reshape(mixed, shape)
 
 
-def scaled_queries(width: int, root: float) -> np.ndarray:
-    """Returns factors [3 D] float32: `root` for the query's weights, else 1."""
-    scale = np.ones(3 * width, 'float32')
+def scaled_queries(width: int, root: float, size: int) -> np.ndarray:
+    """Returns factors float32: `root` for `width` weights of queries, else 1.
+
+    Args:
+        width: D.
+        root: 1/sqrt(E).
+        size: of the result, 3 D where keys and values are as wide.
+    """
+    scale = np.ones(size, 'float32')
     scale[:width] = root
     return scale
 
@@ -196,7 +216,7 @@ class Attention(Layer):
             # 1/sqrt(E) goes into the query's weights, which are few numbers.
             # In inference q may be fewer, and a served graph should hold no
             # second copy of weights.
-            scale = scaled_queries(self.width, root)
+            scale = scaled_queries(self.width, root, 3 * self.width)
             kernel = kernel * ops.cast(scale, self.compute_dtype)
             qkv_bias = qkv_bias * scale
 

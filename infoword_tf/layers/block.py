@@ -20,6 +20,7 @@ class Sized(Layer):
     """A block of attention and feed-forward; the base of all kinds."""
 
     attends: Callable[..., Layer]  # class of the attention
+    rms = False  # whether norms are RMS norms
 
     def __init__(
         self,
@@ -55,6 +56,7 @@ class Sized(Layer):
         return norm.norm(
             x, gamma, beta,
             epsilon=self.epsilon, dtype=self.compute_dtype, key=key,
+            rms=self.rms,
         )  # fmt: skip
 
 

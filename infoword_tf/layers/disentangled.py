@@ -142,7 +142,7 @@ class DisentangledAttention(Attention):
         keys = dropout.keys_of(key, 2)
         # Of queries: 1/sqrt(3 E), as in `Attention`.
         root = 1.0 / math.sqrt(3 * d // h)
-        scale = scaled_queries(d, root)
+        scale = scaled_queries(d, root, 3 * d)
         kernel, bias = self.kernel, self.bias * scale
         if key is not None:
             kernel = kernel * ops.cast(scale, self.compute_dtype)

@@ -17,6 +17,8 @@ _ONLY = {
     'causal': False, 'pre_norm': False, 'embedding_norm': True,
     'embedding_width': None, 'clamp': None, 'same_length': False, 'untie': True,
     'scale_embeddings': False, 'relative_buckets': 0, 'shared_layers': False,
+    'norm': 'layer', 'norms': 'before', 'biases': 'none', 'qk_norm': False,
+    'global_first': 0, 'global_factor': 1.0,
 }  # fmt: skip
 
 
@@ -61,7 +63,8 @@ def encoder_of(config: Mapping[str, Any], where: str) -> EncoderConfig:
     if kind not in ARCHITECTURES:
         raise errors.InputError(
             'unknown_model_type',
-            f'{where} is of the model_type {kind!r}; known are {known}',
+            f'{where} is of the model_type {kind!r}'
+            f'{_own_code(config)}; known are {known}',
         )
     architecture = ARCHITECTURES[kind]
     if architecture.rewrite:
@@ -69,10 +72,12 @@ def encoder_of(config: Mapping[str, Any], where: str) -> EncoderConfig:
     check_values(config, architecture.refused, where)
     arguments: dict[str, Any] = dict(architecture.fixed)
     for ours, key in architecture.keys.items():
-        value = config.get(key, architecture.absent.get(ours))
-        if value is None:
+        value = config.get(key)
+        if value is None and ours not in architecture.absent:
             raise errors.InputError('config_lacks_key', f'{where} has no {key}')
-        arguments[ours] = value
+        value = architecture.absent.get(ours) if value is None else value
+        if value is not None:
+            arguments[ours] = value
     value, activations = arguments['activation'], architecture.activations
     if value not in activations:
         raise errors.InputError(
@@ -99,6 +104,12 @@ def encoder_of(config: Mapping[str, Any], where: str) -> EncoderConfig:
     return EncoderConfig(architecture.encoder, arguments)
 
 
+def _own_code(config: Mapping[str, Any]) -> str:
+    if 'auto_map' not in config:
+        return ''
+    return ' with code of its own (auto_map), which is not run'
+
+
 def config_of(
     kind: str, encoder: EncoderConfig, pad_id: int = _PAD_ID
 ) -> dict[str, Any]:
@@ -114,9 +125,7 @@ def config_of(
     """
     architecture = ARCHITECTURES[kind]
     arguments = dict(encoder.arguments)
-    config: dict[str, Any] = {
-        'model_type': kind, _PAD: pad_id, **architecture.written
-    }  # fmt: skip
+    config: dict[str, Any] = {'model_type': kind, _PAD: pad_id}
     if encoder.name != architecture.encoder:
         raise errors.InputError(
             'kind_other_encoder', f'{kind} is no encoder {encoder.name}'
@@ -128,6 +137,9 @@ def config_of(
         arguments['embedding_width'] = width
     theirs = {v: k for k, v in reversed(architecture.activations.items())}
     only = {**_ONLY, **architecture.fixed, 'inner_width': 4 * width}
+    if arguments.get('global_every') == 1:  # no layer sees near tokens alone
+        for name in ('local_window', 'local_theta'):
+            only[name] = arguments[name]
     for name, value in arguments.items():
         if name == 'activation' and value in theirs:
             config[architecture.keys[name]] = theirs[value]
@@ -143,6 +155,8 @@ def config_of(
     for key in ('attention_probs_dropout_prob', 'attention_dropout',
                 'attn_pdrop'):  # fmt: skip
         config[key] = arguments['rate']
+    if architecture.finish:
+        architecture.finish(config)
     return config
 
 

@@ -19,7 +19,7 @@ from infoword_tf.model import Model
 from infoword_tf.objectives import TABLE
 from infoword_tf.views.masking import MASKED_SHARE
 from infoword_tf.weights.mapping import find, match, read_weight
-from infoword_tf.weights.names import Naming
+from infoword_tf.weights.names import Naming, is_unnamed_bias
 from infoword_tf.weights.tensors import Tensors
 from infoword_tf.weights.tokenizer_reader import FolderTokenizer
 
@@ -120,9 +120,11 @@ def make(
             for name, setting in TABLE[row].settings.items()
         }
         if row == 'mlm':
-            settings['transform'] = True
+            settings['transform'] = row != source.tied
         if row == 'gpt':
-            settings['pre_norm'] = source.encoder.arguments['pre_norm']
+            settings['pre_norm'] = source.encoder.arguments.get(
+                'pre_norm', False
+            )
         if row in ('label', 'score'):
             settings |= {'pooler': source.pooler, 'mean': source.mean}
         if row == 'label':
@@ -155,9 +157,13 @@ def make(
     )
     model = Model(config, tokenizer.specials, seed=None, auxiliaries=False)
     variables = model.exported
-    # The bias of a tied row stays 0.
-    apart = ('dense_', f'objectives/{source.tied}/')
-    paths = [path for path in variables if not path.startswith(apart)]
+    # A bias that public heads do not have stays 0.
+    paths = [
+        path
+        for path in variables
+        if not path.startswith('dense_')
+        and not is_unnamed_bias(source.naming, path)
+    ]
     lines, dropped = match(
         source.naming, weights, arguments['layers'], paths, source.where
     )

@@ -13,6 +13,7 @@ from infoword_tf import errors, files
 from infoword_tf.config import EncoderConfig
 from infoword_tf.inference.loaded import Loaded
 from infoword_tf.objectives import TABLE
+from infoword_tf.objectives.label import NO_POOLER
 from infoword_tf.text.numbers import Numbers
 from infoword_tf.text.tokenizer import TextTokenizer
 from infoword_tf.weights import (
@@ -24,7 +25,11 @@ from infoword_tf.weights import (
 )
 from infoword_tf.weights.converted import EncoderSource
 from infoword_tf.weights.kinds import ARCHITECTURES
-from infoword_tf.weights.names import Naming, after_padding
+from infoword_tf.weights.names import (
+    Naming,
+    after_padding,
+    is_unnamed_bias,
+)
 from infoword_tf.weights.tensors import SINGLE, open_safetensors
 
 CONFIG = 'config.json'
@@ -94,15 +99,28 @@ def read(folder: pathlib.Path) -> EncoderSource:
         mean=config.get(architecture.pooling) == 'mean',
         labels=labels,
         multilabel=problem == SEVERAL,
-        tied=architecture.tied,
+        tied=_tied(config, encoder),
     )
 
 
 def _naming(config: Mapping[str, Any]) -> Naming:
     """Chooses the names of the weights beside a config.json."""
-    naming = ARCHITECTURES[config['model_type']].naming
+    architecture = ARCHITECTURES[config['model_type']]
+    naming = architecture.naming
+    if architecture.adapt:
+        naming = architecture.adapt(naming, config)
     first = architectures.first_position(config)
     return after_padding(naming, first) if first else naming
+
+
+def _tied(config: Mapping[str, Any], encoder: EncoderConfig) -> str | None:
+    """Names the row without weights of a head, or None."""
+    architecture = ARCHITECTURES[config['model_type']]
+    ties = config.get('tie_word_embeddings', architecture.ties)
+    causal = encoder.arguments.get('causal', False)
+    if not ties or causal != (architecture.tied == 'gpt'):
+        return None
+    return architecture.tied
 
 
 def _pads_with_text(
@@ -156,12 +174,11 @@ def write(folder: pathlib.Path, loaded: Loaded) -> list[str]:
         for head, row in heads.items():
             if not path.startswith(f'objectives/{row}/'):
                 continue
-            if head == architecture.tied:  # theirs has none
-                if np.any(variable.numpy()):
-                    dropped.append(f'{path.split("/")[-1]} of the row {row}')
-            else:
-                theirs = path.replace(row, head, 1)
+            theirs = path.replace(row, head, 1)
+            if not is_unnamed_bias(naming, theirs):
                 tensors[theirs] = variable.numpy()
+            elif np.any(variable.numpy()):
+                dropped.append(f'{path.split("/")[-1]} of the row {row}')
     model = f'{architecture.name}Model'
     if 'label' in rows:
         model = f'{architecture.name}ForSequenceClassification'
@@ -170,7 +187,7 @@ def write(folder: pathlib.Path, loaded: Loaded) -> list[str]:
     elif rows == ['nsp']:
         model = 'BertForNextSentencePrediction'
     elif rows:
-        model = f'{architecture.name}{architecture.fills}'
+        model = architecture.name.removesuffix('Text') + architecture.fills
     values |= {'architectures': [model], 'torch_dtype': 'float32'}
     cls, sep = tokenizer.cls_id, tokenizer.sep_id
     if config.layout == 'roberta' or kind in ('modernbert', 'albert'):
@@ -180,7 +197,9 @@ def write(folder: pathlib.Path, loaded: Loaded) -> list[str]:
     if 'label' in rows:
         if architecture.pooling:
             mean = config.rows[heads['label']].settings['mean']
-            values[architecture.pooling] = 'mean' if mean else 'cls'
+            values[architecture.pooling] = (
+                'mean' if mean else architecture.first
+            )
         labels = config.labels
         if heads['label'] == 'score':
             labels, values[PROBLEM] = ('LABEL_0',), NUMBER
@@ -222,17 +241,26 @@ def _heads(loaded: Loaded, kind: str) -> dict[str, str]:
     for row in loaded.model.objectives:
         head = TABLE[row].begins_as or row
         head = 'label' if head == 'score' else head
-        if _fits(head, loaded.config.rows[row].settings, kind):
+        settings = loaded.config.rows[row].settings
+        if _fits(head, settings, kind, loaded.layout.first):
             heads.setdefault(head, row)
     return heads
 
 
-def _fits(row: str, settings: Mapping[str, Any], kind: str) -> bool:
-    """Tells whether transformers has a head on a kind of encoder."""
+def _fits(
+    row: str, settings: Mapping[str, Any], kind: str, first: bool
+) -> bool:
+    """Tells whether transformers has a head on a kind of encoder.
+
+    Heads for classes without a layer before them read the last state; `first`
+    says whether the pooled state is the first.
+    """
+    heads = ARCHITECTURES[kind].naming.heads
     if row == 'mlm':
-        return bool(settings['transform'])
+        return row in heads and settings['transform'] == bool(heads[row])
     if row == 'label':
         known = ARCHITECTURES[kind]
         same = settings['pooler'] == known.classes
+        same = same and not (known.classes == NO_POOLER and first)
         return same and (not settings.get('mean') or bool(known.pooling))
-    return row in ARCHITECTURES[kind].naming.heads
+    return row in heads

@@ -1,7 +1,8 @@
 """Weights under other names: of a public model to this project's, and back."""
 
+import functools
 import re
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -67,19 +68,13 @@ class PublicWeights(NamedTuple):
 
 def find(naming: Naming, tensors: Tensors) -> PublicWeights:
     """Finds prefix and heads; ValueError: weights of another encoder."""
-    renamed = {}
+    readers: dict[str, Callable[[], np.ndarray]] = {}
     for name in tensors:
         now = name
         for old, new in naming.old.items():
             now = re.sub(old, new, now)
-        renamed[now] = name
-    by_name = Tensors(
-        {
-            now: (lambda name=name: tensors[name])
-            for now, name in renamed.items()
-        },
-        tensors.where,
-    )
+        readers |= _parts(naming, now, functools.partial(tensors.get, name))
+    by_name = Tensors(readers, tensors.where)
     first = naming.encoder['word_embeddings'][0]
     for prefix in naming.prefixes:
         if prefix + first in by_name:
@@ -107,6 +102,27 @@ def find(naming: Naming, tensors: Tensors) -> PublicWeights:
         if any(_fill(name, prefix, 0) in by_name for name in names):
             rows.append(row)
     return PublicWeights(by_name, prefix, tuple(rows))
+
+
+def _parts(
+    naming: Naming, name: str, read: Callable[[], np.ndarray]
+) -> dict[str, Callable[[], np.ndarray]]:
+    """Returns functions that read an array, or all that are `fused`."""
+    for pattern, parts in naming.fused.items():
+        if re.search(pattern, name):
+            return {
+                re.sub(pattern, part, name): functools.partial(
+                    _part, read, i, len(parts)
+                )
+                for i, part in enumerate(parts)
+            }
+    return {name: read}
+
+
+def _part(
+    read: Callable[[], np.ndarray], number: int, count: int
+) -> np.ndarray:
+    return np.split(read(), count)[number]
 
 
 def match(
@@ -152,15 +168,17 @@ def match(
         if name in copies:
             if copies[name] not in names:
                 unknown.append(name)
-            elif not np.array_equal(
+                continue
+            if np.array_equal(
                 weights.tensors[name], weights.tensors[copies[name]]
             ):
+                continue
+            if not _begins(name, naming.dropped, layers):
                 raise errors.InputError(
                     'untied_copy',
                     f'{where}: {name} differs from {copies[name]}; untied '
                     'weights cannot be converted',
                 )
-            continue
         bare = name.removeprefix(weights.prefix)
         if _begins(bare, naming.ignored, layers) or _begins(
             name.split('/')[-1], ('adam_m', 'adam_v'), layers

@@ -51,10 +51,23 @@ JOINED = Form(
     lambda x: np.concatenate(x, axis=-1),
     lambda x, heads: np.split(x, 3, axis=-1),
 )
-JOINED_TURNED = Form(
-    lambda x: np.concatenate([part.T for part in x], axis=-1),
-    lambda x, heads: [part.T for part in np.split(x, 3, axis=-1)],
-)
+
+
+def joined_turned(parts: Sequence[int]) -> Form:
+    """Puts kernels side by side, whose widths are in proportion to `parts`."""
+
+    def write(x: np.ndarray, heads: int) -> list[np.ndarray]:
+        ends = np.cumsum(parts)[:-1] * (x.shape[-1] // sum(parts))
+        return [part.T for part in np.split(x, ends, axis=-1)]
+
+    return Form(
+        lambda x: np.concatenate([part.T for part in x], axis=-1), write
+    )
+
+
+JOINED_TURNED = joined_turned((1, 1, 1))
+# Of norms that multiply by 1 and the weight.
+ONE_LESS = Form(lambda x: x[0] + 1, lambda x, heads: [x - 1])
 # XLNet and the Model Garden have an axis of heads: [D, H, E].
 FLAT = Form(lambda x: _flat(x[0]), lambda x, heads: [_heads(x, heads)])
 FLAT_TURNED = Form(
@@ -92,6 +105,8 @@ class Naming(NamedTuple):
             slots of an optimizer.
         prefixes: before the encoder's names; the first is written with a head.
         old: regular expressions for older names, and replacements; in order.
+        fused: regular expressions of parts of such names, and names of the
+            arrays that lie there one after another, of equal size.
     """
 
     encoder: Lines
@@ -102,6 +117,17 @@ class Naming(NamedTuple):
     ignored: tuple[str, ...] = ()
     prefixes: tuple[str, ...] = ('',)
     old: Mapping[str, str] = {}
+    fused: Mapping[str, tuple[str, ...]] = {}
+
+
+def is_unnamed_bias(naming: Naming, path: str) -> bool:
+    """Tells whether a path is of a bias that public heads do not have."""
+    kind, row, name = ('//' + path).rsplit('/', 2)
+    return (
+        kind == '//objectives'
+        and name.endswith('bias')
+        and name not in naming.heads.get(row, {name})
+    )
 
 
 def after_padding(naming: Naming, first: int) -> Naming:

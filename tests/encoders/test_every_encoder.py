@@ -131,6 +131,9 @@ CASES = {
         'disentangled', {'segments': 2}, everywhere=True, first=True,
         dynamic=True,
     ),
+    'qwen': Case('modern', {**zoo.QWEN, 'causal': True}),
+    'gemma': Case('modern', zoo.GEMMA, rough=(0.4, 0.04)),
+    'nomic': Case('modern', zoo.NOMIC, everywhere=True, first=True),
     'lookup': Case('lookup', exact=True),
     **{
         cell: Case('rnn', {'cell': cell}, exact=True, steps=(HALVES, 0))
@@ -141,11 +144,12 @@ CASES = {
 # Every encoder once, and where the last layer is another; none has memory.
 PLAIN = [
     'transformer', 'buckets', 'relative', 'relative_causal', 'modern',
-    'modern_of_3', 'modern_causal', 'disentangled', 'lookup', 'lstm', 'elmo',
+    'modern_of_3', 'modern_causal', 'gemma', 'nomic', 'disentangled',
+    'lookup', 'lstm', 'elmo',
 ]  # fmt: skip
 CAUSAL = [
     'transformer_causal', 'pre_norm', 'relative_causal', 'modern_causal',
-    *CELLS,
+    'qwen', *CELLS,
 ]  # fmt: skip
 REMEMBERING = [name for name, case in CASES.items() if case.steps]
 WITH_FIELDS = ['relative_order', 'relative_behind', 'relative_queries']
@@ -206,6 +210,21 @@ WEIGHTS = {
         '12 16, norm_gamma 16, norm_beta 16, distance_norm_gamma 16, '
         'distance_norm_beta 16', BERT
     ),
+    'gemma': (
+        'word_embeddings 60 16, last_norm_gamma 16',
+        'attention_norm_gamma 16, attention_after_norm_gamma 16, '
+        'outer_norm_gamma 16, outer_after_norm_gamma 16, inner_kernel 16 48, '
+        'outer_kernel 24 16, attention/qkv_kernel 16 48, '
+        'attention/query_norm_gamma 12, attention/key_norm_gamma 12, '
+        'attention/output_kernel 24 16',
+    ),
+    'nomic': (
+        'word_embeddings 60 16, segment_embeddings 2 16, norm_gamma 16, '
+        'norm_beta 16',
+        'attention_norm_gamma 16, attention_norm_beta 16, outer_norm_gamma 16, '
+        'outer_norm_beta 16, inner_kernel 16 48, outer_kernel 24 16, '
+        'attention/qkv_kernel 16 48, attention/output_kernel 16 16',
+    ),
     'lookup': ('word_embeddings 60 16', ''),
     'lstm': (
         'word_embeddings 60 8',
@@ -244,6 +263,10 @@ DEFAULTS = {
         'activation': 'gelu_tanh', 'epsilon': 1e-5, 'global_every': 3,
         'local_window': 128, 'global_theta': 160_000.0,
         'local_theta': 10_000.0, 'segments': 0, 'causal': False,
+        'norm': 'layer', 'norms': 'before', 'embedding_norm': True,
+        'scale_embeddings': False, 'biases': 'none', 'kv_heads': None,
+        'head_width': None, 'qk_norm': False, 'query_scalar': None,
+        'global_first': 0, 'global_factor': 1.0, 'turn_bounds': None,
     },
     'disentangled': {
         **{name: x for name, x in BLOCKS.items() if name != 'causal'}, **ALL,
@@ -705,6 +728,7 @@ class ComplaintsTest(parameterized.TestCase):
         ('disentangled', {'heads': 3}, 'heads_divide_width', 3, 16),
         ('disentangled', {'max_distance': 4}, 'distances_below_buckets', 4, 4,
          6),
+        ('modern', {'kv_heads': 3}, 'kv_heads_divide_heads', 3, 2),
         ('elmo', {'width': 9}, 'odd_elmo_width', 9),
         ('elmo', {'characters': 6, 'filters': [1] * 7},
          'filters_too_long', 7, 6),

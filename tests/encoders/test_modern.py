@@ -14,6 +14,7 @@ from absl.testing import absltest, parameterized
 
 from infoword_tf.encoders import ModernTransformer
 from infoword_tf.layers import band
+from infoword_tf.layers.rotary import turns
 from tests.encoders import calls
 from tests.encoders.calls import KEY, make_ids, run
 
@@ -101,6 +102,108 @@ class SightTest(parameterized.TestCase):
         np.testing.assert_array_equal(
             run(make_encoder(**alone), ids).states,
             run(make_encoder(**alone, local_theta=7.0), ids).states,
+        )
+
+
+    @parameterized.parameters((True, range(12, 15)), (False, range(10, 15)))
+    def test_the_last_of_so_many_layers_sees_the_whole_text(self, causal, near):
+        """Layers 0 and 1 see two tokens more, behind a token if causal."""
+        _, first, second, third = self.moved(
+            24, global_every=3, global_first=2, layers=3, causal=causal
+        )
+        self.assertEqual(first, set(near))
+        reach = 2 * (len(near) - 1) if causal else 4
+        begin = 12 if causal else 8
+        self.assertEqual(second, set(range(begin, 12 + reach + 1)))
+        self.assertEqual(third, set(range(12 if causal else 0, 24)))
+
+
+class FamilyTest(parameterized.TestCase):
+    """Settings of encoders with the same layers, by numbers."""
+
+    @parameterized.parameters((None,), (KEY,))
+    def test_grouped_queries_are_repeated_heads(self, key):
+        ids = make_ids(2, 24)
+        for sizes in ({}, {'qk_norm': True, 'biases': 'all'}):
+            few = make_encoder(heads=4, kv_heads=2, **sizes)
+            many = make_encoder(heads=4, **sizes)
+            for ours, theirs in zip(few.weights, many.weights, strict=True):
+                value = ours.numpy()
+                if '/qkv_' in ours.path:
+                    q, k, v = np.split(value, [16, 24], axis=-1)
+                    repeated = (
+                        np.repeat(
+                            x.reshape(*x.shape[:-1], 2, 4), 2, axis=-2
+                        ).reshape(*x.shape[:-1], 16)
+                        for x in (k, v)
+                    )
+                    value = np.concatenate([q, *repeated], axis=-1)
+                theirs.assign(value)
+            calls.near(
+                run(few, ids, key=key).states, run(many, ids, key=key).states
+            )
+
+    @parameterized.parameters(
+        ('before', 'layer', 'none'), ('after', 'layer', 'norms'),
+        ('both', 'rms', 'none'), ('both', 'layer', 'all'),
+    )  # fmt: skip
+    def test_norms_of_a_block_written_out(self, norms, norm, biases):
+        """Of one token attention is the value."""
+        encoder = make_encoder(
+            layers=1, norms=norms, norm=norm, biases=biases, heads=1,
+            activation='silu', scale_embeddings=True, embedding_norm=False,
+        )  # fmt: skip
+        held = {
+            x.path.split('encoder/')[1].removeprefix('layer_0/'): x.numpy()
+            for x in encoder.weights
+        }
+
+        def normal(name, x):
+            x = x - (norm == 'layer') * x.mean()
+            x = x / np.sqrt(np.mean(x**2) + 1e-5)
+            return x * held[f'{name}_gamma'] + held.get(f'{name}_beta', 0)
+
+        x = 4 * held['word_embeddings'][7]
+        v = slice(32, None)
+        for part in ('attention', 'outer'):
+            y = x if norms == 'after' else normal(f'{part}_norm', x)
+            if part == 'attention':
+                y = y @ held['attention/qkv_kernel'][:, v]
+                y = y + held.get('attention/qkv_bias', np.zeros(48))[v]
+                y = y @ held['attention/output_kernel']
+            else:
+                gate, y = np.split(y @ held['inner_kernel'], 2)
+                y = gate / (1 + np.exp(-gate)) * y @ held['outer_kernel']
+            y = y + held.get(f'{part}_bias', 0)
+            if norms == 'both':
+                y = normal(f'{part}_after_norm', y)
+            x = x + y
+            if norms == 'after':
+                x = normal(f'{part}_norm', x)
+        if norms != 'after':
+            x = normal('last_norm', x)
+        actual = run(encoder, np.int32([[7]])).states[0, 0]
+        calls.near(actual, x, 1e-4)
+
+    def test_scores_are_divided_by_the_root_of_a_scalar(self):
+        """A quarter of it doubles them, as queries twice as large do."""
+        ids = make_ids(2, 9)
+        one = make_encoder(qk_norm=True, query_scalar=2.0)
+        two = make_encoder(qk_norm=True)  # heads are 8 wide
+        for weight in two.weights:
+            if weight.path.endswith('query_norm_gamma'):
+                weight.assign(2 * weight)
+        calls.near(run(one, ids).states, run(two, ids).states)
+
+    def test_planes_are_slowed_by_their_turns(self):
+        """theta 16, E 4: 1 and 1/4, in 8 pi tokens 4 turns and 1."""
+        turn = turns(np.int32([[2]]), 4, 16.0, 2.0, (1.0, 2.0, 8 * math.pi))
+        np.testing.assert_allclose(
+            turn.sin[0, 0], np.sin([2.0, 0.25]), atol=1e-6
+        )
+        turn = turns(np.int32([[2]]), 4, 16.0, 2.0, (0.0, 2.0, 8 * math.pi))
+        np.testing.assert_allclose(  # half of it: 3/4 of the speed
+            turn.sin[0, 0], np.sin([2.0, 0.375]), atol=1e-6
         )
 
 

@@ -52,6 +52,8 @@ class GeluTest(parameterized.TestCase):
     VALUES = {
         'gelu_erf': (-0.00404969, -0.15865525, -0.15426877, 0.34573123,
                      0.84134475, 1.95449974, 2.99595031),
+        'silu': (-0.14227762, -0.26894142, -0.18877033, 0.31122967,
+                 0.73105858, 1.76159416, 2.85772238),
         'gelu_tanh': (-0.00363739, -0.15880801, -0.15428599, 0.34571401,
                       0.84119199, 1.95459769, 2.99636261),
     }
@@ -66,7 +68,7 @@ class GeluTest(parameterized.TestCase):
         )
         np.testing.assert_array_equal(y, [[0.0, 0.0, 4.0]])
 
-    @parameterized.product(form=('gelu_erf', 'gelu_tanh'), key=(None, KEY))
+    @parameterized.product(form=tuple(VALUES), key=(None, KEY))
     def test_values(self, form, key):
         x = tf.constant(self.X)[None]
         y = activation.bias_gelu(x, tf.zeros(7), form=form, key=key)
@@ -78,7 +80,7 @@ class GeluTest(parameterized.TestCase):
         )
         np.testing.assert_allclose(shifted, y, atol=1e-6)
 
-    @parameterized.product(form=('gelu_erf', 'gelu_tanh'), key=(None, KEY))
+    @parameterized.product(form=tuple(VALUES), key=(None, KEY))
     def test_the_second_half_is_the_gate(self, form, key):
         x = np.concatenate([self.X, np.arange(7.0)])[None].astype('f')
         y = activation.gated(tf.constant(x), form=form, key=key)
@@ -86,7 +88,7 @@ class GeluTest(parameterized.TestCase):
             y[0], np.arange(7) * self.VALUES[form], rtol=1e-6, atol=2e-6
         )
 
-    @parameterized.parameters('gelu_erf', 'gelu_tanh')
+    @parameterized.parameters(*((form,) for form in VALUES))
     def test_far_out_it_is_relu_with_a_finite_slope(self, form):
         inputs = {'x': tf.constant([[-60.0, 60.0]]), 'bias': tf.zeros(2)}
         for key in (None, KEY):

@@ -110,15 +110,19 @@ def of_recurrence(way, backward, small):
     )
 
 
-def of_rotary(first=False, places=None, banded=False):
+def of_rotary(first=False, places=None, banded=False, **sizes):
     b, t, d = 2, 9, 12
-    turn = turns(tf.range(t)[None], 4, 50.0)
+    turn = turns(tf.range(t)[None], sizes.get('head_width', 4), 50.0)
     more = {'allowed': None if places is not None else band.near(t, 2)}
     if banded:
         more = {'reach': 2}
 
     def make(rate, dtype):
-        block = RotaryBlock(d, 3, 20, rate, 'gelu_tanh', 1e-6, dtype=dtype)
+        heads = 4 if sizes else 3
+        block = RotaryBlock(
+            d, heads, 20, rate, 'silu' if sizes else 'gelu_tanh', 1e-6,
+            dtype=dtype, **sizes,
+        )  # fmt: skip
         block.first = first
         block.build()
         return test_relative.draw(block)
@@ -132,6 +136,7 @@ def of_rotary(first=False, places=None, banded=False):
     )  # fmt: skip
 
 
+QWEN = {'norm': 'rms', 'kv_heads': 2, 'head_width': 6, 'qk_norm': True}
 CASES = {
     **{
         f'{"pre" if pre_norm else "post"}_norm_{mask}_{name}':
@@ -166,6 +171,14 @@ CASES = {
     'rotary_first': of_rotary(first=True),
     'rotary_places': of_rotary(places=test_block.PLACES),
     'rotary_band': of_rotary(banded=True),
+    'qwen': of_rotary(**QWEN),
+    'qwen_places': of_rotary(places=test_block.PLACES, **QWEN),
+    'gemma_band': of_rotary(banded=True, norms='both', query_scalar=9.0,
+                            **QWEN),
+    'gte': of_rotary(norms='after', biases='all', head_width=6),
+    'gte_places': of_rotary(norms='after', biases='all', head_width=6,
+                            places=test_block.PLACES),
+    'groups_with_biases': of_rotary(biases='all', kv_heads=2, head_width=4),
 }  # fmt: skip
 
 

@@ -1,5 +1,6 @@
 """Layer norm and residual sums."""
 
+import functools
 import math
 
 import numpy as np
@@ -29,7 +30,7 @@ ADD_NORM = {**ADD, 'gamma': (D,), 'beta': (D,)}
 
 
 def add_norm(inputs, key, rate=0.0):
-    extra = {'bias': None, **inputs}
+    extra = {'bias': None, 'beta': None, **inputs, 'rms': 'beta' not in inputs}
     return [norm.add_norm(**extra, epsilon=EPSILON, key=key, rate=rate)]
 
 
@@ -47,7 +48,7 @@ def add_masked(inputs, rate):
     return [inputs['residual'] + x]
 
 
-def run_norm(inputs, key, rate=0.0):
+def run_norm(inputs, key, rate=0.0, rms=False):
     dtype = inputs['x'].dtype.name
     return [
         norm.norm(
@@ -56,6 +57,7 @@ def run_norm(inputs, key, rate=0.0):
             dtype=dtype,
             key=key,
             rate=rate,
+            rms=rms,
         )
     ]
 
@@ -65,7 +67,16 @@ OperationTest = operation_test({
     'norm_without_beta': dropping(
         {name: NORM[name] for name in NORM if name != 'beta'}, run_norm
     ),
+    'rms': dropping(
+        {name: NORM[name] for name in NORM if name != 'beta'},
+        functools.partial(run_norm, rms=True),
+    ),
     'add_norm': Operation(ADD_NORM, add_norm, add_norm_masked),
+    'add_rms': Operation(
+        {name: ADD_NORM[name] for name in ADD_NORM if name != 'beta'},
+        add_norm,
+        add_norm_masked,
+    ),
     'add_norm_only': Operation(
         {name: ADD_NORM[name] for name in ADD_NORM if name != 'bias'},
         add_norm,
@@ -123,6 +134,16 @@ class NormTest(parameterized.TestCase):
                 key=key,
             )
             np.testing.assert_allclose(y, expected, atol=1e-6)
+
+    @parameterized.parameters((None,), (KEY,))
+    def test_rms_norm_written_out(self, key):
+        """The mean square of 1, 2, 3, 6 is 12.5."""
+        x = [[1.0, 2.0, 3.0, 6.0]]
+        y = norm.norm(
+            tf.constant(x), tf.constant([1.0, 2.0, 1.0, -1.0]), None,
+            epsilon=3.5, dtype='float32', key=key, rms=True,
+        )  # fmt: skip
+        np.testing.assert_allclose(y, [[0.25, 1.0, 0.75, -1.5]], atol=1e-6)
 
 
 if __name__ == '__main__':

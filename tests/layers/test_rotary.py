@@ -7,29 +7,40 @@ import tensorflow as tf
 from absl.testing import absltest, parameterized
 
 from infoword_tf.layers import heads
-from infoword_tf.layers.rotary import Turn, split_turned, turns
+from infoword_tf.layers.rotary import Turn, rotate, split_turned, turns
 from tests.layers.operations import KEY, B, D, H, Operation, T, operation_test
 
 PLACES = np.random.default_rng(5).integers(0, 50, (B, T)).astype(np.int32)
 
 
-def operation(count, turned, places=PLACES):
+def operation(count, turned, places=PLACES, **more):
     turn = turns(tf.constant(places), D // H, 100.0)
 
     def run(inputs, key, rate=0.0):
         return list(
             split_turned(
-                inputs['x'], turn, heads=H, count=count, turned=turned, key=key
+                **inputs, turn=turn, heads=H, count=count, turned=turned,
+                key=key,
             )
-        )
+        )  # fmt: skip
 
-    return Operation({'x': (B, T, count * D)}, run)
+    return Operation({'x': (B, T, count * D), **more}, run)
+
+
+def rotation():
+    turn = turns(tf.constant(PLACES), D // H, 100.0)
+    return Operation(
+        {'x': (B, H, T, D // H)},
+        lambda inputs, key, rate=0.0: [rotate(**inputs, turn=turn, key=key)],
+    )
 
 
 OperationTest = operation_test({
     'all': operation(3, 2),
     'keys_and_values': operation(2, 1),
     'queries': operation(1, 1),
+    'biased': operation(3, 2, bias=(3 * D,)),
+    'heads': rotation(),
     'one_row_of_places': operation(3, 2, PLACES[:1]),
 })  # fmt: skip
 
@@ -41,6 +52,12 @@ class TurnsTest(parameterized.TestCase):
         angles = [[0, 0], [1, 0.25], [2, 0.5]]
         np.testing.assert_allclose(turn.cos[0], np.cos(angles), atol=1e-7)
         np.testing.assert_allclose(turn.sin[0], np.sin(angles), atol=1e-7)
+
+    def test_positions_are_divided_by_a_factor(self):
+        near = turns(tf.constant([[0, 1, 2]]), 4, 16.0)
+        far = turns(tf.constant([[0, 5, 10]]), 4, 16.0, 5.0)
+        np.testing.assert_allclose(far.cos, near.cos, atol=1e-6)
+        np.testing.assert_allclose(far.sin, near.sin, atol=1e-6)
 
     @parameterized.parameters((None,), (KEY,))
     def test_planes_are_of_numbers_half_a_head_apart(self, key):

@@ -71,6 +71,39 @@ _DEBERTA = {
     'position_biased_input': False, 'pos_att_type': 'p2c|c2p',
     'norm_rel_ebd': 'layer_norm', 'share_att_key': True, 'pad_token_id': 0,
 }  # fmt: skip
+_AFTER = {
+    'vocab_size': V, 'hidden_size': 16, 'num_hidden_layers': 2,
+    'num_attention_heads': 2, 'intermediate_size': 24,
+    'max_position_embeddings': 20, 'pad_token_id': 0,
+}  # fmt: skip
+_NOMIC = {**_AFTER, 'model_type': 'nomic_bert', 'type_vocab_size': 2}
+_GTE = {**_AFTER, 'model_type': 'gte', 'type_vocab_size': 1}
+_LLAMA = {
+    **_AFTER, 'model_type': 'llama', 'vocab_size': BYTES,
+    'num_attention_heads': 4, 'num_key_value_heads': 2, 'head_dim': 4,
+}  # fmt: skip
+_TURNS = {  # of 2 planes one is slowed in part
+    'rope_type': 'llama3', 'rope_theta': 30.0, 'factor': 4.0,
+    'low_freq_factor': 1.0, 'high_freq_factor': 3.0,
+    'original_max_position_embeddings': 40,
+}  # fmt: skip
+_EUROBERT = {**_LLAMA, 'model_type': 'eurobert'}
+_QWEN = {**_LLAMA, 'model_type': 'qwen3', 'head_dim': 6}
+# Layer 1 sees the whole text; the others two tokens on each side, or before.
+_GEMMA = {
+    **_QWEN, 'model_type': 'gemma3_text', 'num_hidden_layers': 3,
+    'sliding_window': 4, 'query_pre_attn_scalar': 64,
+    'use_bidirectional_attention': True,
+    'layer_types': ['sliding_attention', 'full_attention',
+                    'sliding_attention'],
+    'rope_parameters': {
+        'full_attention': {
+            'rope_type': 'linear', 'rope_theta': 1000.0, 'factor': 2.0
+        },
+        'sliding_attention': {'rope_type': 'default', 'rope_theta': 50.0},
+    },
+}  # fmt: skip
+_TIED = {'tie_word_embeddings': True}
 # By case: the class of transformers, and its config.json.
 CASES: dict[str, tuple[str, dict[str, Any]]] = {
     'bert': ('BertModel', _BERT),
@@ -134,6 +167,37 @@ CASES: dict[str, tuple[str, dict[str, Any]]] = {
         'DebertaV2ForSequenceClassification',
         {**_DEBERTA, 'type_vocab_size': 2},
     ),
+    'nomic': ('NomicBertForMaskedLM', _NOMIC),
+    'nomic_classes': (
+        'NomicBertForSequenceClassification', {**_NOMIC, 'hidden_act': 'gelu'}
+    ),
+    'gte': ('GteForMaskedLM', _GTE),
+    'gte_linear': (
+        'GteModel',
+        {**_GTE, 'type_vocab_size': 0, 'rope_parameters': {
+            'rope_type': 'linear', 'rope_theta': 500.0, 'factor': 1.5}},
+    ),
+    'gte_classes': ('GteForSequenceClassification', _GTE),
+    'eurobert': ('EuroBertForMaskedLM', {**_EUROBERT, **_TIED}),
+    'eurobert_classes': (
+        'EuroBertForSequenceClassification',
+        {**_EUROBERT, 'classifier_pooling': 'mean'},
+    ),
+    'llama': ('LlamaForCausalLM',
+              {**_LLAMA, **_TIED, 'rope_parameters': _TURNS}),
+    'llama_seeing_all': ('LlamaModel', {**_LLAMA, 'is_causal': False}),
+    'qwen3': ('Qwen3Model', _QWEN),
+    'qwen3_lm': ('Qwen3ForCausalLM', {**_QWEN, **_TIED}),
+    'qwen3_classes': (
+        'Qwen3ForSequenceClassification',
+        {**_QWEN, 'id2label': {'0': 'no', '1': 'perhaps', '2': 'yes'},
+         'label2id': {'no': 0, 'perhaps': 1, 'yes': 2}},
+    ),
+    'gemma': ('Gemma3TextModel', _GEMMA),
+    'gemma_lm': (
+        'Gemma3ForCausalLM',
+        {**_GEMMA, 'use_bidirectional_attention': False, 'sliding_window': 3},
+    ),
 }  # fmt: skip
 HEADS = {
     'logits': 'logits', 'prediction_logits': 'logits',
@@ -163,7 +227,7 @@ def inputs(kind: str) -> dict[str, np.ndarray]:
     pads_with_1 = 'roberta' in kind or kind == 'mpnet'
     ids = np.where(real, ids, int(pads_with_1))
     actual = {'input_ids': ids, 'attention_mask': real.astype(np.int64)}
-    if kind in ('bert', 'electra', 'albert'):
+    if kind in ('bert', 'electra', 'albert', 'nomic_bert'):
         actual['token_type_ids'] = (np.arange(T) >= 4).astype(np.int64) * real
     if kind == 'xlnet':
         segments = (np.arange(T) >= 4).astype(np.int64) * real

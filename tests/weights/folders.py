@@ -103,6 +103,10 @@ PAIRS = {
     'gpt2': byte_pairs,
     'roberta': lambda: byte_pairs('<s>', '<pad>', '</s>', '<unk>', '<mask>'),
     'modernbert': lambda: byte_pairs(*SPECIALS),
+    **dict.fromkeys(
+        ('eurobert', 'llama', 'qwen3', 'gemma3_text'),
+        lambda: byte_pairs(*SPECIALS),
+    ),
 }
 
 

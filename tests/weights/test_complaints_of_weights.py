@@ -123,10 +123,12 @@ def weights(changed):
 FAULTS = {
     'no_type': (config(model_type=None), 'no_model_type', 'bert, xlm-roberta'),
     'other_type': (config(model_type='t5'), 'unknown_model_type', "'t5'",
-                   'known are bert, '),
+                   'known are gpt2, '),
     'no_key': (config(hidden_size=None), 'config_lacks_key', 'hidden_size'),
-    'activation': (config(hidden_act='silu'), 'unknown_public_activation',
-                   "'silu'", 'gelu'),
+    'activation': (config(hidden_act='mish'), 'unknown_public_activation',
+                   "'mish'", 'gelu'),
+    'own_code': (config(model_type='jamba', auto_map={}), 'unknown_model_type',
+                 "'jamba'", '(auto_map)'),
     'no_position': (config(model_type='roberta', pad_token_id=19),
                     'no_position_left', 'pad_token_id, 19'),
     'no_padding': (
@@ -187,10 +189,38 @@ MODERN_FAULTS = {
         'unknown_layer_types', 'full_attention, full_attention, sliding_',
     ),
     'rope': (config(rope_parameters=_YARN), 'unknown_rope', "'yarn'"),
+    'partial_rope': (
+        config(rope_parameters={'full_attention': {
+            'rope_type': 'default', 'partial_rotary_factor': 0.5}}),
+        'unknown_rope', 'partial_rotary_factor',
+    ),
     'norms': (config(norm_bias=True), 'value_not_convertible',
               'norm_bias True; only False'),
     'decoder': (config(decoder_bias=False), 'value_not_convertible',
                 'decoder_bias False; only True'),
+}  # fmt: skip
+
+
+# Of encoders with rotary positions: the case, and as above.
+ROTARY_FAULTS = {
+    'yarn': ('qwen3', config(rope_scaling={'type': 'yarn', 'factor': 4.0}),
+             'unknown_rope', "'yarn'", 'factor, rope_theta, type'),
+    'dynamic': ('llama', config(rope_parameters={'rope_type': 'dynamic',
+                                                 'factor': 4.0}),
+                'unknown_rope', "'dynamic'"),
+    'mixed': ('gte', config(rope_scaling={'type': 'ntk', 'factor': 2.0,
+                                          'mixed_b': 0.5}),
+              'unknown_rope', 'mixed_b'),
+    'near_sight': (
+        'qwen3', config(layer_types=['full_attention', 'sliding_attention']),
+        'unknown_layer_types', 'full_attention, sliding_attention',
+    ),
+    'order': ('gemma', config(layer_types=[_EVERY[0], *_EVERY, _EVERY[0]]),
+              'unknown_layer_types'),
+    'experts': ('nomic', config(num_experts=8), 'value_not_convertible',
+                'num_experts 8'),
+    'groups': ('qwen3', config(num_key_value_heads=3), 'kv_heads_divide_heads',
+               3, 4),
 }  # fmt: skip
 
 
@@ -202,6 +232,7 @@ class ComplaintsTest(parameterized.TestCase):
     @parameterized.parameters(
         *(('bert', *fault) for fault in FAULTS.values()),
         *(('modern', *fault) for fault in MODERN_FAULTS.values()),
+        *ROTARY_FAULTS.values(),
     )
     def test_a_fault_is_said(self, case, make, id, *values):
         source = folders.write(self.root / 'source', case)

@@ -4,7 +4,14 @@ An entry says how config.json reads and what the weights are called, in both
 directions.
 """
 
-from infoword_tf.weights.kinds import bert, deberta, gpt, modernbert, xlnet
+from infoword_tf.weights.kinds import (
+    bert,
+    deberta,
+    gpt,
+    modernbert,
+    rotary,
+    xlnet,
+)
 from infoword_tf.weights.kinds.architecture import Architecture
 
 # An encoder is written as the first that `writes` it.
@@ -12,6 +19,7 @@ ARCHITECTURES: dict[str, Architecture] = {
     **gpt.ARCHITECTURES,
     **bert.ARCHITECTURES,
     **xlnet.ARCHITECTURES,
+    **rotary.ARCHITECTURES,
     **modernbert.ARCHITECTURES,
     **deberta.ARCHITECTURES,
 }

@@ -11,6 +11,7 @@ ACTIVATIONS = {
     'gelu_pytorch_tanh': 'gelu_tanh',
     'gelu_fast': 'gelu_tanh',
     'relu': 'relu',
+    'silu': 'silu',
 }
 
 
@@ -32,14 +33,21 @@ class Architecture(NamedTuple):
         activations: names there and here; of two with one meaning the first is
             written.
         name: of such models in transformers, before the task.
-        fills: the task of filling masks, after `name`.
+        fills: the task of filling masks, after `name` without `Text`.
         tied: the row whose head has no weights but the embeddings, and which
-            every encoder of this kind brings.
+            every encoder of this kind brings, unless it has a table of its own
+            or is not causal where the row is.
+        ties: whether it has none, where config.json does not say
+            (tie_word_embeddings).
         rewrite: a function of config.json and its path that returns it by
             `keys`, where some files have other keys.
+        finish: a function that completes a config.json which is written; what
+            `rewrite` reads.
+        adapt: a function of the names and config.json that returns the names
+            where these depend on it.
         pooling: the key for whether the head on the whole text reads the first
-            state ('cls') or the mean of all ('mean'), if there is a choice.
-        written: further keys and values of the config.json that is written.
+            state (`first`) or the mean of all ('mean'), if there is a choice.
+        first: the value of that key.
         writes: arguments of an encoder -> whether it is written as this kind;
             of several kinds it is the first.
     """
@@ -57,7 +65,10 @@ class Architecture(NamedTuple):
     classes: str = 'tanh'
     activations: Mapping[str, str] = ACTIVATIONS
     tied: str | None = None
+    ties: bool = True
     rewrite: Callable[[Mapping[str, Any], str], Mapping[str, Any]] | None = None
+    finish: Callable[[dict[str, Any]], None] | None = None
+    adapt: Callable[[Naming, Mapping[str, Any]], Naming] | None = None
     pooling: str | None = None
-    written: Mapping[str, Any] = {}
+    first: str = 'cls'
     writes: Callable[[Mapping[str, Any]], bool] = lambda arguments: True

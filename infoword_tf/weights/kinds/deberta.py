@@ -117,6 +117,6 @@ ARCHITECTURES: dict[str, Architecture] = {
         },
         classes='gelu',
         rewrite=_deberta,
-        written=_PUBLISHED,
+        finish=lambda config: config.update(_PUBLISHED),
     ),
 }  # fmt: skip

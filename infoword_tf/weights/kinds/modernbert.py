@@ -3,8 +3,8 @@
 from collections.abc import Mapping
 from typing import Any
 
-from infoword_tf import errors
 from infoword_tf.weights.kinds.architecture import Architecture
+from infoword_tf.weights.kinds.rotary import check_sight, read_rope
 from infoword_tf.weights.names import SAME, TORCH, TURNED, Naming
 
 # No biases; the first layer has no norm before attention.
@@ -47,30 +47,13 @@ def _modern(config: Mapping[str, Any], where: str) -> dict[str, Any]:
     rewritten = dict(config)
     ropes = rewritten.get('rope_parameters') or {}
     for kind, name in (('full', 'global'), ('sliding', 'local')):
-        rope = ropes.get(f'{kind}_attention') or {}
-        if rope.get('rope_type', 'default') != 'default':
-            raise errors.InputError(
-                'unknown_rope',
-                f'{where} has rope_type {rope["rope_type"]!r}; only '
-                "'default' can be converted",
-            )
-        if 'rope_theta' in rope:
+        rope = read_rope(
+            ropes.get(f'{kind}_attention') or {}, where, ('default',)
+        )
+        if rope:
             rewritten[f'{name}_rope_theta'] = rope['rope_theta']
     if types := rewritten.get('layer_types'):
-        every = next(
-            (i for i, kind in enumerate(types) if i and kind[0] == 'f'),
-            max(len(types), 2),
-        )
-        if types != [
-            'sliding_attention' if i % every else 'full_attention'
-            for i in range(len(types))
-        ]:
-            raise errors.InputError(
-                'unknown_layer_types',
-                f'{where} has the layer_types {", ".join(types)}; only '
-                'full_attention first and then every so many layers can be '
-                'converted',
-            )
+        every, _ = check_sight(types, where, 0)
         rewritten['global_attn_every_n_layers'] = every
     return rewritten
 
