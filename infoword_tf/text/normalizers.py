@@ -74,6 +74,9 @@ class Composed:
             ).values
             for values in bounds
         )
+        # What NFC takes apart has all bytes in each part.
+        earlier = tf.concat([[0], starts[:-1]], 0)
+        starts = tf.where(starts < ends, starts, earlier)
         appended = tf.scatter_nd(
             splits[1:, None] - 1, tf.ones_like(splits[1:]), splits[-1:]
         )

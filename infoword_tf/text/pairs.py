@@ -31,14 +31,16 @@ from infoword_tf.text.tokenizer import (
 
 # Names of the special tokens in public vocabularies, the best first. Some
 # vocabularies have one token for all of them: it ends a text.
-_END = '<|endoftext|>', '<unk>'
+_END = '<|endoftext|>', '<|end_of_text|>', '</s>', '<unk>'
 NAMES = {
-    vocabularies.PAD: ('[PAD]', '<pad>', *_END),
+    vocabularies.PAD: (
+        '[PAD]', '<pad>', '<|pad|>', '<|finetune_right_pad_id|>', *_END
+    ),
     vocabularies.UNK: ('[UNK]', '<unk>', *_END),
-    vocabularies.CLS: ('[CLS]', '<s>', *_END),
-    vocabularies.SEP: ('[SEP]', '</s>', *_END),
-    vocabularies.MASK: ('[MASK]', '<mask>', *_END),
-}
+    vocabularies.CLS: ('[CLS]', '<s>', '<bos>', '<|begin_of_text|>', *_END),
+    vocabularies.SEP: ('[SEP]', '</s>', '<eos>', '<|end_of_text|>', *_END),
+    vocabularies.MASK: ('[MASK]', '<mask>', '<|mask|>', *_END),
+}  # fmt: skip
 
 
 class UnsupportedTokenizer(errors.InputError):
