@@ -1,4 +1,4 @@
-r"""Byte-level byte-pair encoding: GPT-2's (Radford et al. 2019, §2.2) and later.
+r"""Byte-level byte-pair encoding: GPT-2's (Radford et al. 2019) and later ones.
 
 Text is split into words by kinds of characters, each with the blank before it;
 the bytes of a word are the symbols that merges begin with, so nothing is
@@ -21,23 +21,15 @@ from typing import Any, NamedTuple, Self
 import numpy as np
 import tensorflow as tf
 
-from infoword_tf.text import normalization
 from infoword_tf.text import vocabulary as vocabularies
-from infoword_tf.text.normalization import Normalization
-from infoword_tf.text.normalizers import (
-    AsWritten,
-    Composed,
-    Mapped,
-    Normalizer,
-    characters_of,
-    utf8_widths,
-)
+from infoword_tf.text.normalizers import Normalizer, normalizer_of, steps_of
 from infoword_tf.text.pairs import (
     PairEncoding,
     SplitWords,
     UnsupportedTokenizer,
+    marked_first,
+    words_at,
 )
-from infoword_tf.text.tokenizer import string_of
 
 # Kinds of characters; _EDGE is beyond the ends of a string.
 (
@@ -94,13 +86,6 @@ SPLITS = {
         r'[\p{L}\p{M}]', 1, True
     ),
 }
-_NORMALIZERS = {
-    None: AsWritten,
-    'NFC': Composed,
-    'Lowercase': lambda: Mapped(
-        normalization.model(Normalization(True, False, False, False))
-    ),
-}
 
 
 class BytePairs(PairEncoding):
@@ -112,16 +97,11 @@ class BytePairs(PairEncoding):
         self, described: Mapping[str, Any], where: str = 'the tokenizer'
     ):
         """Reads a tokenizer.json; args as of `PairEncoding`."""
-        step = described.get('normalizer') or {'type': None}
+        steps = steps_of(described.get('normalizer'))
+        self._normalizer = normalizer_of(steps, where)
         self._split_rules, self._marks_first = _split_of(
-            described.get('pre_tokenizer') or {}, where
+            described.get('pre_tokenizer'), where
         )
-        if step['type'] not in _NORMALIZERS:
-            raise UnsupportedTokenizer(
-                'bytes_normalizer',
-                f'{where} normalises by {step["type"]}; beside bytes only NFC '
-                'and Lowercase can be kept',
-            )
         post = described.get('post_processor')
         # Without `trim_offsets` the blanks of a token are in its offsets.
         self.trims = post is None or any(
@@ -129,13 +109,13 @@ class BytePairs(PairEncoding):
             for step in post.get('processors') or [post]
         )
         self._bytes = tf.constant(_symbols_of(described, where), tf.int64)
-        self._normalizer: Normalizer = _NORMALIZERS[step['type']]()
         # Some vocabularies have added tokens for several blanks, which stand
         # between words and are never merged.
         self._blank_runs = _blank_runs(described, where)
         self._kinds = tf.constant(_kinds(self._split_rules.letters))
         self._word_starts = tf.constant(_word_starts(self._split_rules.later))
-        super().__init__(described, where, step['type'] == 'Lowercase')
+        lower_case = any(step['type'] == 'Lowercase' for step in steps)
+        super().__init__(described, where, lower_case)
 
     @classmethod
     def learn(
@@ -190,30 +170,14 @@ class BytePairs(PairEncoding):
         )
 
     def _split(self, strings: tf.Tensor, with_offsets: bool) -> SplitWords:
+        bare = None
         if self._marks_first:
-            marked = tf.strings.regex_full_match(strings, '(?s)( .*)?')
-            blanks = tf.where(marked, '', ' ')
-            strings = tf.strings.join([blanks, strings])
-        codes, splits, starts, ends = characters_of(
-            self._normalizer, strings, with_offsets
+            bare = ~tf.strings.regex_full_match(strings, '(?s)( .*)?')
+        characters = marked_first(
+            self._normalizer, strings, bare, with_offsets, self.trims
         )
-        widths = utf8_widths(codes) if with_offsets else splits[:0]
-        if with_offsets and self._marks_first:
-            added = tf.gather(tf.cast(~marked, tf.int64), string_of(splits))
-            starts, ends = tf.maximum(starts - added, 0), ends - added
-            if not self.trims:  # the blank has the bytes of what follows
-                ends = tf.where(ends > 0, ends, tf.concat([ends[1:], [0]], 0))
-        begins = self._begins(codes, splits)  # [C] bool
-        first = tf.where(begins)[:, 0]
-        words = tf.raw_ops.UnicodeEncode(
-            input_values=codes,
-            input_splits=tf.concat([first, splits[-1:]], 0),
-            output_encoding='UTF-8',
-        )
-        before = tf.cumsum(tf.pad(tf.cast(begins, tf.int64), [[1, 0]]))
-        return SplitWords(
-            words, tf.gather(before, splits), first, starts, ends, widths
-        )
+        begins = self._begins(characters.codes, characters.splits)
+        return words_at(begins, characters)
 
     def _begins(self, codes: tf.Tensor, splits: tf.Tensor) -> tf.Tensor:
         """Marks the characters that begin words, [C] bool."""
@@ -410,10 +374,13 @@ def _word_starts(later: bool) -> np.ndarray:
     return starts
 
 
-def _split_of(described: Mapping[str, Any], where: str) -> tuple[Split, bool]:
+def _split_of(
+    described: Mapping[str, Any] | None, where: str
+) -> tuple[Split, bool]:
     """Reads a pre_tokenizer: rules, and whether a blank stands first."""
-    steps = described.get('pretokenizers') or [described]
-    kinds, last = [step.get('type') for step in steps], steps[-1]
+    steps = steps_of(described)
+    kinds = [step['type'] for step in steps]
+    last = steps[-1] if steps else {}
     prefix = bool(last.get('add_prefix_space', True))
     if kinds == ['ByteLevel'] and last.get('use_regex', True):
         return _GPT_2, prefix
@@ -425,7 +392,7 @@ def _split_of(described: Mapping[str, Any], where: str) -> tuple[Split, bool]:
         kinds[0] = f'Split by {pattern!r} ({way[0]})'
     raise UnsupportedTokenizer(
         'bytes_pre_tokenizer',
-        f'{where} splits words by {" and ".join(map(str, kinds))}; beside '
+        f'{where} splits words by {" and ".join(kinds) or "nothing"}; beside '
         'bytes only ByteLevel with its own expression can be kept, and the '
         'expressions of GPT-2, GPT-4, Llama 3 and Qwen before it',
     )

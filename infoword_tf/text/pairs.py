@@ -20,9 +20,16 @@ import tensorflow as tf
 from infoword_tf import errors, files
 from infoword_tf.text import vocabulary as vocabularies
 from infoword_tf.text.merges import Merges
+from infoword_tf.text.normalizers import (
+    Characters,
+    Normalizer,
+    characters_of,
+    utf8_widths,
+)
 from infoword_tf.text.tokenizer import (
     FlatTokens,
     TextTokenizer,
+    UnsupportedTokenizer,
     lookup_table,
     ragged,
     string_of,
@@ -43,10 +50,6 @@ NAMES = {
 }  # fmt: skip
 
 
-class UnsupportedTokenizer(errors.InputError):
-    """A valid tokenizer that reads text in a way that no class does."""
-
-
 class SplitWords(NamedTuple):
     """Words of several strings.
 
@@ -65,6 +68,52 @@ class SplitWords(NamedTuple):
     starts: tf.Tensor
     ends: tf.Tensor
     widths: tf.Tensor
+
+
+def words_at(begins: tf.Tensor, characters: Characters) -> SplitWords:
+    """Makes words of characters where `begins` [C] is true; widths are bytes
+    of UTF-8.
+    """
+    codes, splits, starts, ends = characters
+    first = tf.where(begins)[:, 0]
+    words = tf.raw_ops.UnicodeEncode(
+        input_values=codes,
+        input_splits=tf.concat([first, splits[-1:]], 0),
+        output_encoding='UTF-8',
+    )
+    before = tf.cumsum(tf.pad(tf.cast(begins, tf.int64), [[1, 0]]))
+    return SplitWords(
+        words, tf.gather(before, splits), first, starts, ends,
+        utf8_widths(codes),
+    )  # fmt: skip
+
+
+def marked_first(
+    normalizer: Normalizer,
+    strings: tf.Tensor,
+    bare: tf.Tensor | None,
+    with_offsets: bool,
+    trims: bool,
+) -> Characters:
+    """Normalises strings [B] with a blank before those that are bare.
+
+    Args:
+        bare: [B] bool; None: no string is.
+        trims: whether such a blank has no bytes; else it has those of the
+            character that follows.
+    """
+    if bare is None:
+        return characters_of(normalizer, strings, with_offsets)
+    strings = tf.where(bare, tf.strings.join([' ', strings]), strings)
+    codes, splits, starts, ends = characters_of(
+        normalizer, strings, with_offsets
+    )
+    if with_offsets:
+        added = tf.gather(tf.cast(bare, tf.int64), string_of(splits))
+        starts, ends = tf.maximum(starts - added, 0), ends - added
+        if not trims:
+            ends = tf.where(ends > 0, ends, tf.concat([ends[1:], [0]], 0))
+    return Characters(codes, splits, starts, ends)
 
 
 class PairEncoding(TextTokenizer):
@@ -179,7 +228,11 @@ class PairEncoding(TextTokenizer):
 
     def tokenize(self, strings: tf.Tensor) -> tf.RaggedTensor:
         """Implements `TextTokenizer.tokenize`."""
-        split = self._split(tf.convert_to_tensor(strings, tf.string), False)
+        return self._ids(
+            self._split(tf.convert_to_tensor(strings, tf.string), False)
+        )
+
+    def _ids(self, split: SplitWords) -> tf.RaggedTensor:
         ids, splits = self._tokens(split.words)
         return ragged(tf.cast(ids, tf.int32), tf.gather(splits, split.splits))
 
@@ -191,12 +244,13 @@ class PairEncoding(TextTokenizer):
         A token within a character has all of the character's bytes. The blank
         before a word is among the bytes of its first token unless `trims`.
         """
-        return self._with_offsets(strings, trimmed=self.trims)
+        strings = tf.convert_to_tensor(strings, tf.string)
+        return self._with_offsets(self._split(strings, True), self.trims)
 
     def tokenize_flat(self, strings: Sequence[bytes]) -> FlatTokens:
         """Implements `TextTokenizer.tokenize_flat`."""
         tokens, starts, _ = self._with_offsets(
-            tf.constant(strings, tf.string), trimmed=False
+            self._split(tf.constant(strings, tf.string), True), trimmed=False
         )
         return with_word_starts(strings, tokens, starts.values.numpy())
 
@@ -210,12 +264,11 @@ class PairEncoding(TextTokenizer):
             )
 
     def _with_offsets(
-        self, strings: tf.Tensor, trimmed: bool
+        self, split: SplitWords, trimmed: bool
     ) -> tuple[tf.RaggedTensor, tf.RaggedTensor, tf.RaggedTensor]:
         """Implements `tokenize_with_offsets`; `trimmed`: without the blanks
         that tokens begin with.
         """
-        split = self._split(tf.convert_to_tensor(strings, tf.string), True)
         ids, splits = self._tokens(split.words)
         # Tokens of a word tile it.
         lengths = tf.gather(self._lengths, ids)  # [n]
@@ -301,7 +354,7 @@ def _vocabulary_and_merges(
 ) -> tuple[list[str], list[tuple[int, int, int]]]:
     """Returns tokens in the order of ids, and merges as ids."""
     model = described['model']
-    for name in 'dropout', 'continuing_subword_prefix', 'byte_fallback':
+    for name in 'dropout', 'continuing_subword_prefix':
         if model.get(name):
             raise UnsupportedTokenizer(
                 'unsupported_byte_pairs',

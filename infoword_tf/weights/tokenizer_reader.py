@@ -19,15 +19,16 @@ from infoword_tf.text.added import AddedToken, with_added
 from infoword_tf.text.bytepairs import BytePairs
 from infoword_tf.text.characterpairs import ENDS, CharacterPairs
 from infoword_tf.text.layout import LAYOUTS
+from infoword_tf.text.markedpairs import MarkedPairs
+from infoword_tf.text.normalizers import steps_of
 from infoword_tf.text.numbers import Numbers
-from infoword_tf.text.pairs import NAMES, UnsupportedTokenizer
+from infoword_tf.text.pairs import NAMES
 from infoword_tf.text.sentencepiece import SentencePiece, parse_model
-from infoword_tf.text.tokenizer import TextTokenizer
+from infoword_tf.text.tokenizer import TextTokenizer, UnsupportedTokenizer
 from infoword_tf.text.vocabulary import unnamed
 from infoword_tf.text.wordpiece import LONGEST_WORD, WordPieceTokenizer
 from infoword_tf.weights import post_processors, unigram
 from infoword_tf.weights.post_processors import PostProcessor
-from infoword_tf.weights.unigram import steps
 
 SHIFTED_MODEL = 'sentencepiece.bpe.model'
 XLNET_MODEL = 'spiece.model'
@@ -445,7 +446,7 @@ def _class_parts(
         'XLMRobertaTokenizer', 'CamembertTokenizer'
     ):  # fmt: skip
         scheme = 'never' if prefix is False else 'always'
-        normalisation = steps(described.get('normalizer'), 'normalizers')
+        normalisation = steps_of(described.get('normalizer'))
         precompiled = [x for x in normalisation if x['type'] == 'Precompiled']
         # These differ in blanks alone, so no note is made.
         return {
@@ -484,12 +485,12 @@ def _wordpiece_json(
         )
     _only_step(
         f'{path} splits words',
-        steps(described.get('pre_tokenizer'), 'pretokenizers'),
+        steps_of(described.get('pre_tokenizer')),
         'BertPreTokenizer',
     )
     normalizer = _only_step(
         f'{path} normalises',
-        steps(described.get('normalizer'), 'normalizers'),
+        steps_of(described.get('normalizer')),
         'BertNormalizer',
     )
     index = {token: i for token, i in model['vocab'].items() if token}
@@ -611,17 +612,34 @@ def _pair_encoding(
         # By default blanks stay in offsets.
         'post_processor': described.get('post_processor') or _UNTRIMMED,
     }
-    kind = CharacterPairs if model.get('end_of_word_suffix') else BytePairs
+    splits = steps_of(described.get('pre_tokenizer'))
+    kind = BytePairs
+    if model.get('end_of_word_suffix'):
+        kind = CharacterPairs
+    elif model.get('byte_fallback') and not any(
+        step['type'] == 'ByteLevel' for step in splits
+    ):
+        kind = MarkedPairs
     try:
         tokenizer = kind(described, str(where))
     except UnsupportedTokenizer as error:
-        known.notes.append(f'{error}; so it takes ids alone')
-        specials = [
-            next((index[name] for name in names if name in index), 0)
-            for names in NAMES.values()
-        ]
-        return Numbers(vocabulary, specials)
+        return _numbers(vocabulary, index, error, known)
     return _with_added(tokenizer, tokens, known)
+
+
+def _numbers(
+    vocabulary: Sequence[str],
+    index: Mapping[str, int],
+    error: UnsupportedTokenizer,
+    known: _Folder,
+) -> Numbers:
+    """Makes a vocabulary without a tokenizer, and a note that says why."""
+    known.notes.append(f'{error}; so it takes ids alone')
+    specials = [
+        next((index[name] for name in names if name in index), 0)
+        for names in NAMES.values()
+    ]
+    return Numbers(vocabulary, specials)
 
 
 # The first of these files in a folder counts.
