@@ -95,9 +95,15 @@ class Composed:
             ).values
             for values in bounds
         )
-        # What NFC takes apart has all bytes in each part.
-        earlier = tf.concat([[0], starts[:-1]], 0)
-        starts = tf.where(starts < ends, starts, earlier)
+        # The parts of what is taken apart have all bytes of it.
+        filled = starts < ends
+        number = tf.cumsum(tf.cast(filled, tf.int64)) - 1
+        whole = tf.gather(tf.where(filled)[:, 0], tf.maximum(number, 0))
+        starts = tf.gather(starts, whole)
+        same = tf.equal(normal, tf.strings.join([strings, ' ']))
+        same = tf.gather(same, string_of(splits))
+        starts = tf.where(same, bounds[0], starts)
+        ends = tf.where(same, bounds[1], ends)
         appended = tf.scatter_nd(
             splits[1:, None] - 1, tf.ones_like(splits[1:]), splits[-1:]
         )
@@ -232,7 +238,10 @@ def traced(
         tf.pad(x, [[0, 1]]) for x in (characters.starts, characters.ends)
     )
     start, end = tf.gather(first, at), tf.gather(last, tf.maximum(until, 0))
-    return start, tf.where(ends > starts, end, start)
+    # What is empty begins where the character before it ends.
+    empty = tf.where(starts > 0, end, 0)
+    filled = ends > starts
+    return tf.where(filled, start, empty), tf.where(filled, end, empty)
 
 
 def steps_of(part: Mapping[str, Any] | None) -> list[Mapping[str, Any]]:
