@@ -177,8 +177,7 @@ def _marks(step: Mapping[str, Any]) -> bool:
 def _marks_of(
     steps: list[Any], splits: list[Any], where: str
 ) -> tuple[str, bool]:
-    """Reads which texts get a mark before them, and whether each mark begins a
-    word.
+    """Reads which texts get a mark first, and whether each mark begins a word.
 
     Returns:
         'text' (all, whatever they begin with), 'always', 'first' (all without

@@ -143,10 +143,10 @@ class Mapped:
 
 
 class Replaced:
-    """What matches an expression is replaced."""
+    """Replacement of text that matches an expression."""
 
     def __init__(self, pattern: str, content: str):
-        """Takes an expression of RE2 and the text to write for it."""
+        """Takes an expression of RE2, and the text of a replacement."""
         self._pattern, self._content = pattern, content
 
     def __call__(self, strings: tf.Tensor) -> tf.Tensor:
@@ -155,8 +155,8 @@ class Replaced:
         return tf.strings.regex_replace(strings, self._pattern, content)
 
     def characters(self, strings: tf.Tensor) -> Characters:
-        """Implements `Normalizer`; what is written has the bytes of the last
-        character that it stands for.
+        """Implements `Normalizer`; a replacement has the bytes of the last
+        character of a match.
         """
         edged = tf.strings.regex_replace(
             strings, f'({self._pattern})', _EDGE + rb'\1' + _EDGE
@@ -260,7 +260,7 @@ def normalizer_of(steps: Sequence[Mapping[str, Any]], where: str) -> Normalizer:
     Raises:
         UnsupportedTokenizer: a step that cannot be kept.
     """
-    made: list[Normalizer] = []
+    parts: list[Normalizer] = []
     kinds = [step['type'] for step in steps]
     decomposes = 'StripAccents' in kinds
 
@@ -272,14 +272,14 @@ def normalizer_of(steps: Sequence[Mapping[str, Any]], where: str) -> Normalizer:
         if alone:
             text = json.dumps(list(group))
             with tf.init_scope():
-                made.append(Mapped(normalization.mapped(text)))
+                parts.append(Mapped(normalization.mapped(text)))
             continue
         for step in group:
             pattern = step.get('pattern', {}).get('String')
             if step['type'] in _FORMS:
-                made.append(Composed(step['type']))
+                parts.append(Composed(step['type']))
             elif step['type'] == 'Replace' and pattern:
-                made.append(Replaced(quoted(pattern), step['content']))
+                parts.append(Replaced(quoted(pattern), step['content']))
             else:
                 raise UnsupportedTokenizer(
                     'unknown_normalizer',
@@ -287,9 +287,9 @@ def normalizer_of(steps: Sequence[Mapping[str, Any]], where: str) -> Normalizer:
                     f'{", ".join((*_FORMS, *_BY_CHARACTER))}, and Replace of a '
                     'text',
                 )
-    if not made:
+    if not parts:
         return AsWritten()
-    return made[0] if len(made) == 1 else Chained(made)
+    return parts[0] if len(parts) == 1 else Chained(parts)
 
 
 def quoted(text: str) -> str:

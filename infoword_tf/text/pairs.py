@@ -95,7 +95,7 @@ def marked_first(
     with_offsets: bool,
     trims: bool,
 ) -> Characters:
-    """Normalises strings [B] with a blank before those that are bare.
+    """Normalises strings [B], with a blank before each bare one.
 
     Args:
         bare: [B] bool; None: no string is.

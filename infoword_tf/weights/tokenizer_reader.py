@@ -506,7 +506,7 @@ def _class_parts(
 
 
 def _step_of(described: Mapping[str, Any], kind: str) -> Any:
-    """Returns the first normalizer of a type; None: there is none."""
+    """Returns the first normalizer of a type; None: none is."""
     steps = steps_of(described.get('normalizer'))
     return next((step for step in steps if step['type'] == kind), None)
 
@@ -674,8 +674,8 @@ def _pair_encoding(
 def _described(
     described: dict[str, Any], known: _Folder, where: Any
 ) -> TextTokenizer:
-    """Makes the tokenizer of a tokenizer.json; `Numbers` if it reads text in a
-    way that no class does.
+    """Makes the tokenizer of a tokenizer.json; `Numbers` where text is read in
+    a way that no class does.
     """
     model, count = described['model'], len(known.notes)
     try:

@@ -184,8 +184,8 @@ def read(
 def _normalisation(
     described: Mapping[str, Any], where: Any
 ) -> tuple[bytes | None, list[Any], dict[str, Any]]:
-    """Returns the table of characters, the steps before it, and the `blanks`
-    of `SentencePiece`.
+    """Returns the table of characters, the steps before, and the `blanks` of
+    `SentencePiece`.
     """
     charsmap, before, rewrites = None, [], []
     for step in steps_of(described.get('normalizer')):

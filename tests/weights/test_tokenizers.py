@@ -7,7 +7,6 @@ import random
 import re
 from pydoc_data import topics
 from typing import Any, NamedTuple
-from unittest import mock
 
 import sentencepiece
 import tensorflow as tf
@@ -17,13 +16,9 @@ from sentencepiece import sentencepiece_model_pb2
 from tokenizers import models, normalizers, pre_tokenizers
 
 from infoword_tf import files
+from infoword_tf.text.numbers import Numbers
 from infoword_tf.text.wordpiece import WordPieceTokenizer
-from infoword_tf.weights import (
-    characters,
-    tokenizer_reader,
-    tokenizer_writer,
-    unigram,
-)
+from infoword_tf.weights import tokenizer_reader, tokenizer_writer, unigram
 from infoword_tf.weights.architectures import ARCHITECTURES
 from tests.refused import refused
 from tests.weights import folders
@@ -299,38 +294,37 @@ class SentencePieceTest(parameterized.TestCase):
         self.assertEqual(unigram.unshifted(actual.model), model)
 
     def test_what_xlnet_changes_where_nothing_is_said(self):
-        """Accents and quotes; a table of all characters takes seconds."""
+        """Accents and quotes, but not case."""
         (self.folder / 'spiece.model').write_bytes(trained('xlnet'))
         files.write_json(self.folder / 'tokenizer_config.json', {})
         size = len(parsed(trained('xlnet')).pieces)
-        with (
-            mock.patch.object(
-                characters, 'table', side_effect=InterruptedError
-            ) as table,
-            self.assertRaises(InterruptedError),
-        ):
-            tokenizer_reader.read(self.folder, size)
+        read = tokenizer_reader.read(self.folder, size)
         self.assertEqual(
-            table.call_args.kwargs,
-            {'strip_accents': True, 'lower_case': False, 'quotes': True},
+            [step['type'] for step in read.tokenizer.inner.before],
+            ['Replace', 'Replace', 'NFKD', 'StripAccents'],
         )
 
     def test_other_orders_are_refused(self):
         with refused('unigram_other_specials', '<unk>, <s>'):
             unigram.shifted(folded(), 'x')
 
+    def test_more_tokens_than_embeddings(self):
+        files.write_json(self.folder / 'tokenizer.json', folders.unigram())
+        with refused('more_tokens_than_embeddings', 60, 59):
+            tokenizer_reader.read(self.folder, folders.V - 1)
+
     @parameterized.parameters(
-        ({'normalizer': {'type': 'NFD'}}, 0, 'unigram_normalizes', 'NFD'),
-        ({'pre_tokenizer': {'type': 'ByteLevel'}}, 0, 'unigram_splits',
-         'ByteLevel'),
-        ({'pre_tokenizer': None}, 0, 'unigram_unmarked_words'),
-        ({}, 1, 'more_tokens_than_embeddings', 60, 59),
-    )  # fmt: skip
-    def test_what_cannot_be_kept(self, changed, fewer, id, *values):
+        ({'normalizer': {'type': 'Prepend', 'prepend': 'x'}}, '"Prepend"'),
+        ({'pre_tokenizer': {'type': 'ByteLevel'}}, 'splits by ByteLevel'),
+        ({'pre_tokenizer': None}, 'does not mark words'),
+        ({'model': {'type': 'WordPiece', 'vocab': {'[UNK]': 3}}}, 'Metaspace'),
+    )
+    def test_ids_alone_where_text_is_read_in_other_ways(self, changed, why):
         public = folders.unigram() | changed
         files.write_json(self.folder / 'tokenizer.json', public)
-        with refused(id, *values):
-            tokenizer_reader.read(self.folder, folders.V - fewer)
+        read = tokenizer_reader.read(self.folder, folders.V)
+        self.assertIsInstance(read.tokenizer, Numbers)
+        self.assertRegex(read.notes[0], f'{why}.*; so it takes ids alone$')
 
 
 class PairsTest(parameterized.TestCase):
