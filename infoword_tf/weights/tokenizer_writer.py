@@ -155,7 +155,7 @@ def _sentencepiece(
     """Writes *.model; returns a `tokenizers.Tokenizer` and settings."""
     inner = tokenizer.inner
     fast = unigram.write(inner, isinstance(tokenizer, WithAdded))
-    if kind in _MODEL_CLASSES:
+    if kind == 'xlnet' or (kind == 'albert' and inner.before):
         (folder / XLNET_MODEL).write_bytes(inner.model)
         kinds = [step['type'] for step in inner.before]
         return fast, {

@@ -50,7 +50,12 @@ def lines():
 def trained(first):
     """A unigram model whose specials are these, as others train them."""
     model = io.BytesIO()
-    more = {'control_symbols': ['<cls>', '<sep>', '<pad>', '<mask>']}
+    more = {
+        'xlnet': {'control_symbols': ['<cls>', '<sep>', '<pad>', '<mask>']},
+        'deberta': {'control_symbols': ['[CLS]'], 'unk_piece': '[UNK]',
+                    'bos_id': -1, 'eos_piece': '[SEP]', 'pad_id': 0,
+                    'pad_piece': '[PAD]', 'unk_id': 3, 'eos_id': 2},
+    }  # fmt: skip
     sentencepiece.SentencePieceTrainer.train(
         sentence_iterator=iter([*lines(), *NASTY]),
         model_writer=model,
@@ -59,7 +64,7 @@ def trained(first):
         character_coverage=1.0,
         hard_vocab_limit=False,
         minloglevel=2,
-        **(more if first == 'xlnet' else {}),
+        **more.get(first, {}),
     )
     return model.getvalue()
 
@@ -129,7 +134,7 @@ class Case(NamedTuple):
 
 
 def of_sentencepiece(first, name, **settings):
-    """Returns a *.model of XLM-R's kind or of XLNet's."""
+    """Returns a *.model of XLM-R's kind, of XLNet's or of DeBERTa's."""
     model = trained(first)
     proto, files = parsed(model), {name: model}
     if first == 'xlm-r':
@@ -145,6 +150,23 @@ def of_sentencepiece(first, name, **settings):
         return Case(
             'xlm-roberta', files, len(proto.pieces) + 2, other,
             alone=('tokenizer.json',), layout='roberta',
+        )  # fmt: skip
+    if first == 'deberta':
+        other = rebuilt(proto)
+        other.normalizer = normalizers.Sequence(
+            [
+                normalizers.Replace(
+                    tokenizers.Regex(r'\s{2,}|[\n\r\t]'), ' '
+                ),
+                normalizers.NFC(),
+                normalizers.Strip(left=False),
+            ]
+        )
+        other.pre_tokenizer = pre_tokenizers.Metaspace()
+        return Case(
+            'deberta-v2', {**files, 'tokenizer_config.json': settings},
+            len(proto.pieces) + 1, functools.partial(theirs, other),
+            alone=('tokenizer.json',),
         )  # fmt: skip
     before = [normalizers.Replace(quotes, '"') for quotes in ('``', "''")]
     if not settings.get('keep_accents'):
@@ -205,6 +227,11 @@ CASES = {
     'xlnet_lower': lambda: of_sentencepiece(
         'xlnet', 'spiece.model', do_lower_case=True
     ),
+    'albert': lambda: of_sentencepiece(
+        'xlnet', 'spiece.model', do_lower_case=True,
+        tokenizer_class='AlbertTokenizer',
+    ),
+    'deberta': lambda: of_sentencepiece('deberta', 'spm.model'),
     **{
         kind: functools.partial(of_pairs, kind)
         for kind in ('roberta', 'gpt2', 'openai-gpt', 'modernbert')
