@@ -20,7 +20,7 @@ from infoword_tf.text.added import AddedToken, with_added
 from infoword_tf.text.bytepairs import BytePairs
 from infoword_tf.text.characterpairs import ENDS, CharacterPairs
 from infoword_tf.text.layout import LAYOUTS
-from infoword_tf.text.markedpairs import MarkedPairs
+from infoword_tf.text.markedpairs import MARK, MarkedPairs
 from infoword_tf.text.normalizers import steps_of
 from infoword_tf.text.numbers import Numbers
 from infoword_tf.text.pairs import NAMES
@@ -178,7 +178,7 @@ def _class_name(
     settings: Mapping[str, Any], config: Mapping[str, Any]
 ) -> str | None:
     kind = config.get('model_type')
-    if kind == 'modernbert':  # folders name a class that does not matter
+    if kind in ('modernbert', 'mistral'):  # their class does not matter
         return None
     name = settings.get('tokenizer_class') or config.get('tokenizer_class')
     name = (name or _CLASSES.get(kind, '')).removesuffix('Fast')
@@ -482,6 +482,20 @@ def _class_parts(
                 ],
             },
         }
+    elif kind == 'BPE' and known.class_name == 'LlamaTokenizer':
+        scheme = 'always' if settings.get('legacy') else 'first'
+        scheme = 'never' if prefix is False else scheme
+        if not any(
+            step['type'] == 'ByteLevel'
+            for step in steps_of(described.get('pre_tokenizer'))
+        ):
+            return {
+                'normalizer': None,
+                'pre_tokenizer': {
+                    'type': 'Metaspace', 'replacement': MARK,
+                    'prepend_scheme': scheme, 'split': False,
+                },
+            }  # fmt: skip
     elif (kind, known.class_name) == ('Unigram', 'DebertaV2Tokenizer'):
         if _step_of(described, 'Precompiled'):
             known.notes.append(

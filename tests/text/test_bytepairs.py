@@ -17,7 +17,9 @@ from tokenizers import models, normalizers, pre_tokenizers, processors, trainers
 from infoword_tf.text import bytepairs
 from infoword_tf.text.bytepairs import SPLITS, BytePairs
 from infoword_tf.text.characterpairs import ENDS, CharacterPairs
+from infoword_tf.text.markedpairs import MarkedPairs
 from infoword_tf.text.merges import Merges
+from tests.oracles import public_folders
 from tests.text.learned import HARD, SPECIALS
 from tests.text.test_normalization import SCRIPTS, TEXTS
 
@@ -405,6 +407,56 @@ class BytePairsTest(parameterized.TestCase):
         self.assertLen(vocabulary, 1500)
         self.assertIn('Ġthe', vocabulary)
         self.assertLen(BytePairs.learn(real(), 261), 261)
+
+
+class MarkedPairsTest(parameterized.TestCase):
+    """Gemma's kind and Llama's."""
+
+    def both(self, marks, merge=None):
+        theirs = public_folders.marked_pairs(marks)
+        public = json.loads(theirs.to_str())
+        if merge:
+            vocab = public['model']['vocab']
+            vocab[''.join(merge)] = len(vocab)
+            public['model']['merges'].append(list(merge))
+            theirs = tokenizers.Tokenizer.from_str(json.dumps(public))
+        return MarkedPairs(public), theirs
+
+    @parameterized.parameters(
+        ('gemma',), ('legacy',), ('first',), ('gemma', ('o', '\u2581'))
+    )
+    def test_ids_and_places(self, marks, merge=None):
+        """With a merge over a blank, too: then no text is split."""
+        ours, theirs = self.both(marks, merge)
+        texts = ['hello the  hello', ' hello', '', '\u2581the', 'the é字 the ']
+        texts = [*texts, ' '.join(texts) * 20]
+        ids, starts, ends = ours.tokenize_with_offsets(texts)
+        encodings = theirs.encode_batch(texts, add_special_tokens=False)
+        self.assertEqual(ids.to_list(), [x.ids for x in encodings])
+        for i, text in enumerate(texts):
+            self.assertEqual(
+                list(zip(starts[i].numpy(), ends[i].numpy(), strict=True)),
+                [
+                    tuple(len(text[:x].encode()) for x in place)
+                    for place in encodings[i].offsets
+                ],
+            )
+            if text[:1] not in (' ', '\u2581'):
+                self.assertEqual(ours.detokenize(ids[i].numpy()), text)
+        actual = ours.tokenize_flat([b'hello  the hello', b'', b'hello'])
+        self.assertEqual(int(actual.word_starts.sum()), 4)
+
+    @parameterized.parameters('gemma', 'legacy', 'first')
+    def test_text_after_a_mask_may_go_on_with_a_word(self, marks):
+        ours, _ = self.both(marks)
+        parts = tf.constant(['the ', 'hello', ' the'])
+        actual = ours.tokenize_between_masks(parts, [False, True, True])
+        spelled = [[ours.vocabulary[i] for i in row] for row in actual.numpy()]
+        self.assertEqual(
+            spelled,
+            [['the' if marks == 'gemma' else '\u2581the', '\u2581'],
+             ['hello'], ['\u2581the']],
+        )  # fmt: skip
 
 
 if __name__ == '__main__':
