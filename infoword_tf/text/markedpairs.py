@@ -5,9 +5,10 @@ that the vocabulary lacks becomes a token for each of its bytes. Ids and offsets
 are those of `tokenizers`; the mark is among the bytes of a token.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Self
 
+import numpy as np
 import tensorflow as tf
 
 from infoword_tf import errors
@@ -113,6 +114,14 @@ class MarkedPairs(PairEncoding):
 
     def _length(self, token: str) -> int:
         return 1 if token in _NAMES else len(token.encode())
+
+    def _ends(self, tokens: Sequence[str]) -> tuple[np.ndarray, np.ndarray]:
+        # Some tokens of public vocabularies are made by no merge.
+        single = {x: i for i, x in enumerate(tokens) if len(x) == 1}
+        return tuple(
+            np.array([single.get(x[end:][:1], i) for i, x in enumerate(tokens)])
+            for end in (0, -1)
+        )
 
     def _symbols(self, words: tf.Tensor) -> tf.RaggedTensor:
         characters = tf.strings.unicode_split(words, 'UTF-8')

@@ -15,6 +15,7 @@ import pathlib
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple, Self
 
+import numpy as np
 import tensorflow as tf
 
 from infoword_tf import errors, files
@@ -155,7 +156,7 @@ class PairEncoding(TextTokenizer):
             sorted(added.union(specials) - {unknown}),
             lower_case,
         )
-        self._merges = Merges(merges, len(tokens))
+        self._merges = Merges(merges, len(tokens), self._ends(tokens))
         self._whole = self._whole_words(index, model)
         self._lengths = tf.constant(
             [self._length(token) for token in tokens], tf.int64
@@ -178,6 +179,12 @@ class PairEncoding(TextTokenizer):
         """Splits strings [B] into words; without `with_offsets` only the
         fields `words` and `splits` count.
         """
+
+    def _ends(
+        self, tokens: Sequence[str]
+    ) -> tuple[np.ndarray, np.ndarray] | None:
+        """Returns `ends` of `Merges`; None: as merges say."""
+        return None
 
     def _whole_words(
         self, index: Mapping[str, int], model: Mapping[str, Any]
