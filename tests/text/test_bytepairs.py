@@ -443,7 +443,7 @@ class MarkedPairsTest(parameterized.TestCase):
             )
             if '\u2581' not in text and text[:1] != ' ':
                 self.assertEqual(ours.detokenize(ids[i].numpy()), text)
-        actual = ours.tokenize_flat([b'hello  the hello', b'', b'hello'])
+        actual = ours.tokenize_flat([b'hello the hello', b'', b'hello'])
         self.assertEqual(int(actual.word_starts.sum()), 4)
 
     @parameterized.parameters('gemma', 'legacy', 'first')
