@@ -824,14 +824,6 @@ CASES: dict[str, Case] = {
             {**_AS_WRITTEN, **_PADDED},
         ) for name in _MARKS
     },
-    **{
-        f'llama_2_{legacy}': Case(
-            'BertModel', _BERT, ('marked_pairs', {'marks': 'legacy'}),
-            {**_PADDED, 'tokenizer_class': 'LlamaTokenizer', 'legacy': legacy,
-             'bos_token': '<bos>', 'eos_token': '<eos>',
-             'unk_token': '<unk>', 'mask_token': '<mask>'},
-        ) for legacy in (True, False)
-    },
     'albert': Case(
         'BertModel', _BERT,
         ('unigram', {'specials': _ALBERT, 'normal': 'albert',
