@@ -292,7 +292,7 @@ def known_tokens(new: 'TextTokenizer', old: 'TextTokenizer') -> dict[int, int]:
 
     def spelled(tokenizer: 'TextTokenizer', number: int) -> str:
         token = tokenizer.vocabulary[number]
-        if tokenizer.kind == 'sentencepiece':
+        if tokenizer.kind in ('sentencepiece', 'marked'):
             return token.replace(BEGINS, ' ')
         if tokenizer.kind == 'bytes':
             return tokenizer.detokenize([number])

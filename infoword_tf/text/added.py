@@ -26,7 +26,8 @@ from infoword_tf.text.normalizers import (
     BLANK,
     AsWritten,
     Normalizer,
-    utf8_widths,
+    quoted,
+    traced,
 )
 from infoword_tf.text.tokenizer import (
     FlatTokens,
@@ -96,7 +97,7 @@ class _Finder(tf.Module):
         """
         super().__init__(name='finder')
         order = sorted(range(len(spelled)), key=lambda i: -len(spelled[i]))
-        every = '|'.join(_quoted(spelled[i]) for i in order)
+        every = '|'.join(quoted(spelled[i]) for i in order)
         self._pattern = f'({every})'
         self._somewhere = rf'\C*(?:{every})\C*'
         try:
@@ -316,7 +317,7 @@ class WithAdded(TextTokenizer):
             self._inner.detokenize(run) if i % 2 == 0 else spelled[run[0]]
             for i, run in enumerate(runs)
         ]
-        between = '' if self.kind == 'bytes' else ' '
+        between = '' if self.kind in ('bytes', 'marked') else ' '
         return between.join(text for text in texts if text)
 
     def tokenize_flat(self, strings: Sequence[bytes]) -> FlatTokens:
@@ -465,19 +466,8 @@ class _Normalised(NamedTuple):
         if isinstance(self.normalizer, AsWritten):
             return begin + starts, begin + ends
         characters = self.normalizer.characters(self.spans.texts)
-        widths = utf8_widths(characters.codes)
-        before = tf.cumsum(tf.pad(widths, [[1, 0]]))  # bytes before each
-        origin = tf.gather(tf.gather(before, characters.splits), span)
-        # Padded, since there may be no character.
-        first, last = (
-            tf.pad(x, [[0, 1]]) for x in (characters.starts, characters.ends)
-        )
-        at, until = (
-            tf.searchsorted(before, origin + x, 'right', tf.int64) - 1
-            for x in (starts, ends - 1)
-        )
-        start, end = tf.gather(first, at), tf.gather(last, tf.maximum(until, 0))
-        return begin + start, begin + tf.where(ends > starts, end, start)
+        start, end = traced(characters, span, starts, ends)
+        return begin + start, begin + end
 
 
 ADDED = 'added'  # among the options of a tokenizer
@@ -489,13 +479,6 @@ def with_added(
     """Adds `AddedToken`s to a tokenizer, which without any is returned."""
     tokens = [AddedToken(**token) for token in added]
     return WithAdded(tokenizer, tokens) if tokens else tokenizer
-
-
-def _quoted(text: str) -> str:
-    """Returns an expression of RE2 that matches a text."""
-    return ''.join(
-        c if c.isalnum() or ord(c) > 127 else rf'\x{ord(c):02x}' for c in text
-    )
 
 
 def _sizes(strings: tf.Tensor) -> tf.Tensor:

@@ -1,17 +1,14 @@
-"""Byte-level byte-pair encoding: GPT-2's tokenizer (Radford et al. 2019, §2.2).
+r"""Byte-level byte-pair encoding: GPT-2's (Radford et al. 2019) and later ones.
 
 Text is split into words by kinds of characters, each with the blank before it;
 the bytes of a word are the symbols that merges begin with, so nothing is
 unknown. Ids and offsets are those of `tokenizers`, but the text of a special
 token is text like any other, and offsets count bytes.
 
-A word matches this expression:
-
-    's|'t|'re|'ve|'m|'ll|'d| ?\\p{L}+| ?\\p{N}+| ?[^\\s\\p{L}\\p{N}]+|
-    \\s+(?!\\S)|\\s+
-
-TensorFlow has no operation with such a lookahead, and needs none: a character
-and its two neighbours tell whether a word begins there.
+A word matches an expression: GPT-2's, or one of later models, the keys of
+SPLITS. TensorFlow has no operation with such lookaheads, and needs none: the
+kinds of a character, of two before it and of one after it tell whether a word
+begins there; only ends of lines and long numbers need more.
 
 Glossary of shapes: C characters of all strings together, W words.
 """
@@ -19,42 +16,74 @@ Glossary of shapes: C characters of all strings together, W words.
 import functools
 import itertools
 from collections.abc import Iterable, Mapping
-from typing import Any, Self
+from typing import Any, NamedTuple, Self
 
 import numpy as np
 import tensorflow as tf
 
-from infoword_tf.text import normalization
 from infoword_tf.text import vocabulary as vocabularies
-from infoword_tf.text.normalization import Normalization
-from infoword_tf.text.normalizers import (
-    AsWritten,
-    Composed,
-    Mapped,
-    Normalizer,
-    characters_of,
-    utf8_widths,
-)
+from infoword_tf.text.normalizers import Normalizer, normalizer_of, steps_of
 from infoword_tf.text.pairs import (
     PairEncoding,
     SplitWords,
     UnsupportedTokenizer,
+    marked_first,
+    words_at,
 )
-from infoword_tf.text.tokenizer import string_of
 
 # Kinds of characters; _EDGE is beyond the ends of a string.
-_OTHER, _LETTER, _NUMBER, _WHITE, _BLANK, _APOSTROPHE, _EDGE = range(7)
-_KINDS = 7
+(
+    _OTHER, _LETTER, _NUMBER, _WHITE, _BLANK, _APOSTROPHE, _LINE_END, _EDGE,
+) = range(8)  # fmt: skip
+_KINDS = 8
+_BLANKS, _SIGNS = (_WHITE, _BLANK, _LINE_END), (_OTHER, _APOSTROPHE)
 # A character goes on with a word, begins one, or is an apostrophe that begins
 # one unless it belongs to a contraction.
 _GOES_ON, _BEGINS, _MAY_CONTRACT = range(3)
 _SHORT = [ord(c) for c in 'stmd']
 _LONG = tuple((ord(a), ord(b)) for a, b in ('re', 've', 'll'))
-_NORMALIZERS = {
-    None: AsWritten,
-    'NFC': Composed,
-    'Lowercase': lambda: Mapped(
-        normalization.model(Normalization(True, False, False, False))
+# Two ways to say that words are what matches.
+_WAYS = ('Isolated', False), ('Removed', True)
+_LONG_S = 0x17F  # lower case of S where case does not matter
+
+
+class Split(NamedTuple):
+    """Rules by which text is split into words.
+
+    Attributes:
+        letters: the class of letters, as `tokenizers` writes it.
+        digits: the most of a word; None: any number.
+        later: the rules of models after GPT-2: any one character but a line
+            end stands before letters, nothing before numbers, line ends are
+            apart from other white space or follow signs, and contractions have
+            any case.
+    """
+
+    letters: str = r'\p{L}'
+    digits: int | None = None
+    later: bool = False
+
+
+_GPT_2 = Split()
+_ENDS = r'\s*[\r\n]+|\s+(?!\S)|\s+'
+_ANY_CASE = "(?i:'s|'t|'re|'ve|'m|'ll|'d)"
+# By expression, as tokenizer.json has it.
+SPLITS = {
+    r"'s|'t|'re|'ve|'m|'ll|'d| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+"
+    r'|\s+(?!\S)|\s+': _GPT_2,
+    # GPT-4 and Llama 3, in two spellings.
+    rf'{_ANY_CASE}|[^\r\n\p{{L}}\p{{N}}]?\p{{L}}+|\p{{N}}{{1,3}}'
+    rf'| ?[^\s\p{{L}}\p{{N}}]+[\r\n]*|{_ENDS}': Split(digits=3, later=True),
+    r"'(?i:[sdmt]|ll|ve|re)|[^\r\n\p{L}\p{N}]?+\p{L}+|\p{N}{1,3}"
+    r'| ?[^\s\p{L}\p{N}]++[\r\n]*|\s*[\r\n]|\s+(?!\S)|\s+': Split(
+        digits=3, later=True
+    ),
+    # Qwen 2 and 3; and 3.5.
+    rf'{_ANY_CASE}|[^\r\n\p{{L}}\p{{N}}]?\p{{L}}+|\p{{N}}'
+    rf'| ?[^\s\p{{L}}\p{{N}}]+[\r\n]*|{_ENDS}': Split(digits=1, later=True),
+    rf'{_ANY_CASE}|[^\r\n\p{{L}}\p{{N}}]?[\p{{L}}\p{{M}}]+|\p{{N}}'
+    rf'| ?[^\s\p{{L}}\p{{M}}\p{{N}}]+[\r\n]*|{_ENDS}': Split(
+        r'[\p{L}\p{M}]', 1, True
     ),
 }
 
@@ -68,21 +97,11 @@ class BytePairs(PairEncoding):
         self, described: Mapping[str, Any], where: str = 'the tokenizer'
     ):
         """Reads a tokenizer.json; args as of `PairEncoding`."""
-        step = described.get('normalizer') or {'type': None}
-        split = described.get('pre_tokenizer') or {}
-        if step['type'] not in _NORMALIZERS:
-            raise UnsupportedTokenizer(
-                'bytes_normalizer',
-                f'{where} normalises by {step["type"]}; beside bytes only NFC '
-                'and Lowercase can be kept',
-            )
-        if split.get('type') != 'ByteLevel' or not split.get('use_regex', True):
-            raise UnsupportedTokenizer(
-                'bytes_pre_tokenizer',
-                f'{where} splits words by {split.get("type") or "nothing"}; '
-                'beside bytes only ByteLevel with its own expression can be '
-                'kept',
-            )
+        steps = steps_of(described.get('normalizer'))
+        self._normalizer = normalizer_of(steps, where)
+        self._split_rules, self._marks_first = _split_of(
+            described.get('pre_tokenizer'), where
+        )
         post = described.get('post_processor')
         # Without `trim_offsets` the blanks of a token are in its offsets.
         self.trims = post is None or any(
@@ -90,14 +109,13 @@ class BytePairs(PairEncoding):
             for step in post.get('processors') or [post]
         )
         self._bytes = tf.constant(_symbols_of(described, where), tf.int64)
-        self._marks_first = bool(split.get('add_prefix_space', True))
-        self._normalizer: Normalizer = _NORMALIZERS[step['type']]()
         # Some vocabularies have added tokens for several blanks, which stand
         # between words and are never merged.
         self._blank_runs = _blank_runs(described, where)
-        self._kinds = tf.constant(_kinds())
-        self._word_starts = tf.constant(_word_starts())
-        super().__init__(described, where, step['type'] == 'Lowercase')
+        self._kinds = tf.constant(_kinds(self._split_rules.letters))
+        self._word_starts = tf.constant(_word_starts(self._split_rules.later))
+        lower_case = any(step['type'] == 'Lowercase' for step in steps)
+        super().__init__(described, where, lower_case)
 
     @classmethod
     def learn(
@@ -152,30 +170,14 @@ class BytePairs(PairEncoding):
         )
 
     def _split(self, strings: tf.Tensor, with_offsets: bool) -> SplitWords:
+        bare = None
         if self._marks_first:
-            marked = tf.strings.regex_full_match(strings, '(?s)( .*)?')
-            blanks = tf.where(marked, '', ' ')
-            strings = tf.strings.join([blanks, strings])
-        codes, splits, starts, ends = characters_of(
-            self._normalizer, strings, with_offsets
+            bare = ~tf.strings.regex_full_match(strings, '(?s)( .*)?')
+        characters = marked_first(
+            self._normalizer, strings, bare, with_offsets, self.trims
         )
-        widths = utf8_widths(codes) if with_offsets else splits[:0]
-        if with_offsets and self._marks_first:
-            added = tf.gather(tf.cast(~marked, tf.int64), string_of(splits))
-            starts, ends = tf.maximum(starts - added, 0), ends - added
-            if not self.trims:  # the blank has the bytes of what follows
-                ends = tf.where(ends > 0, ends, tf.concat([ends[1:], [0]], 0))
-        begins = self._begins(codes, splits)  # [C] bool
-        first = tf.where(begins)[:, 0]
-        words = tf.raw_ops.UnicodeEncode(
-            input_values=codes,
-            input_splits=tf.concat([first, splits[-1:]], 0),
-            output_encoding='UTF-8',
-        )
-        before = tf.cumsum(tf.pad(tf.cast(begins, tf.int64), [[1, 0]]))
-        return SplitWords(
-            words, tf.gather(before, splits), first, starts, ends, widths
-        )
+        begins = self._begins(characters.codes, characters.splits)
+        return words_at(begins, characters)
 
     def _begins(self, codes: tf.Tensor, splits: tf.Tensor) -> tf.Tensor:
         """Marks the characters that begin words, [C] bool."""
@@ -192,19 +194,37 @@ class BytePairs(PairEncoding):
         if self._blank_runs:
             place = self._place_in_run(codes, edge)
             kind = tf.where(place >= 0, _EDGE, kind)
-        around = tf.pad(kind, [[1, 1]])
-        before = tf.where(edge[:-1], _EDGE, around[:-2])
-        after = tf.where(edge[1:], _EDGE, around[2:])
-        starts = tf.gather(
-            self._word_starts, (before * _KINDS + kind) * _KINDS + after
-        )
+        around = tf.pad(kind, [[2, 1]])
+        first, last = edge[:-1], edge[1:]
+        before = tf.where(first, _EDGE, around[1:-2])
+        second = tf.pad(first, [[1, 0]], constant_values=True)[:-1]
+        second = tf.where(first | second, _EDGE, around[:-3])
+        after = tf.where(last, _EDGE, around[3:])
+        window = (second * _KINDS + before) * _KINDS + kind
+        starts = tf.gather(self._word_starts, window * _KINDS + after)
         apostrophes = tf.where(starts == _MAY_CONTRACT)
         starts = tf.cond(
             tf.size(apostrophes) > 0,
-            lambda: _contracted(starts, apostrophes[:, 0], codes, edge)[:size],
+            lambda: _contracted(
+                starts,
+                apostrophes[:, 0],
+                codes,
+                edge,
+                any_case=self._split_rules.later,
+            )[:size],
             lambda: starts,
         )
         begins = starts > _GOES_ON
+        if digits := self._split_rules.digits:
+            number = kind == _NUMBER
+            since = _since(number & (before != _NUMBER))
+            begins |= number & (since % digits == 0)
+        if self._split_rules.later:
+            begins = tf.cond(
+                tf.reduce_any(kind == _LINE_END),
+                lambda: _at_line_ends(begins, kind, before),
+                lambda: begins,
+            )
         if self._blank_runs:
             begins = tf.where(place >= 0, place == 0, begins)
         return begins
@@ -218,16 +238,49 @@ class BytePairs(PairEncoding):
         before = tf.concat([[False], blank], 0)[:-1]
         begins = blank & (edge[:-1] | ~before)
         number = tf.cumsum(tf.cast(begins, tf.int32))  # of the run, from 1
-        start = tf.cast(tf.where(begins), tf.int32)[:, 0]
-        start = tf.concat([[0], start], 0)
         length = tf.math.unsorted_segment_sum(
-            tf.cast(blank, tf.int32), number, tf.size(start)
+            tf.cast(blank, tf.int32), number, tf.reduce_max(number) + 1
         )
         length = tf.gather(length, number)
-        place = tf.range(tf.size(codes)) - tf.gather(start, number)
+        place = _since(begins)
         rest = length % longest  # one blank is no such token, but text
         inside = blank & ((place < length - rest) | (rest > 1))
         return tf.where(inside, place % longest, -1)
+
+
+def _since(opens: tf.Tensor) -> tf.Tensor:
+    """Counts the characters since the last one that opens, [C] int32."""
+    starts = tf.pad(tf.cast(tf.where(opens), tf.int32)[:, 0], [[1, 0]])
+    number = tf.cumsum(tf.cast(opens, tf.int32))
+    return tf.range(tf.size(opens)) - tf.gather(starts, number)
+
+
+def _any_of(kind: tf.Tensor, kinds: Iterable[int]) -> tf.Tensor:
+    return functools.reduce(tf.logical_or, (kind == x for x in kinds))
+
+
+def _at_line_ends(
+    begins: tf.Tensor, kind: tf.Tensor, before: tf.Tensor
+) -> tf.Tensor:
+    """Changes where words begin in white space with line ends, all [C].
+
+    Line ends after a sign belong to it. What then follows up to the last line
+    end is a word, and white space after it another.
+    """
+    white, end = _any_of(kind, _BLANKS), kind == _LINE_END
+    opens = white & ~_any_of(before, _BLANKS)
+    number = tf.cumsum(tf.cast(opens, tf.int32))  # of the white space, from 1
+    place = tf.range(tf.size(kind))
+    last = tf.math.unsorted_segment_max(
+        tf.where(end, place, -1), number, tf.reduce_max(number) + 1
+    )
+    last = tf.gather(last, number)
+    first = end & (before != _LINE_END)
+    after_sign = first & _any_of(before, _SIGNS)
+    of_sign = tf.gather(after_sign, place - _since(first)) & end
+    inside = tf.concat([[False], of_sign[:-1]], 0) & ~end | opens & ~of_sign
+    begins = tf.where(white & (place <= last), inside, begins)
+    return begins | white & (place == last + 1)
 
 
 def _contracted(
@@ -235,9 +288,14 @@ def _contracted(
     apostrophes: tf.Tensor,
     codes: tf.Tensor,
     edge: tf.Tensor,
+    any_case: bool,
 ) -> tf.Tensor:
     """Makes words of contractions: [C + 3]; apostrophes are places, int64."""
     codes = tf.pad(codes, [[0, 2]])
+    if any_case:
+        upper = (codes >= ord('A')) & (codes <= ord('Z'))
+        codes = tf.where(codes == _LONG_S, ord('s'), codes)
+        codes = tf.where(upper, codes + (ord('a') - ord('A')), codes)
     edge = tf.concat([edge, [True]], 0)
     second, third = (tf.gather(codes, apostrophes + i) for i in (1, 2))
     short = tf.reduce_any(second[:, None] == _SHORT, 1)
@@ -261,7 +319,7 @@ def _contracted(
 
 
 @functools.cache
-def _kinds() -> np.ndarray:
+def _kinds(letters: str) -> np.ndarray:
     """Returns the kind of each code point, uint8; beyond, all are _OTHER."""
     import tokenizers
     from tokenizers import pre_tokenizers
@@ -271,7 +329,7 @@ def _kinds() -> np.ndarray:
     text = ''.join(map(chr, codes))
     kinds = np.zeros(0x40000, np.uint8)
     for kind, name in (
-        (_LETTER, r'\p{L}+'), (_NUMBER, r'\p{N}+'), (_WHITE, r'\s+')
+        (_LETTER, f'{letters}+'), (_NUMBER, r'\p{N}+'), (_WHITE, r'\s+')
     ):  # fmt: skip
         # `tokenizers` has tables of Unicode that Python's may differ from.
         splitter = pre_tokenizers.Split(tokenizers.Regex(name), 'removed')
@@ -280,32 +338,64 @@ def _kinds() -> np.ndarray:
             of_kind[begin:end] = False
         kinds[codes[of_kind]] = kind
     kinds[ord(' ')], kinds[ord("'")] = _BLANK, _APOSTROPHE
+    kinds[[ord('\r'), ord('\n')]] = _LINE_END
     return kinds[: np.flatnonzero(kinds)[-1] + 2]
 
 
 @functools.cache
-def _word_starts() -> np.ndarray:
-    """Tells whether a word begins, by kinds: before, of the character, after.
+def _word_starts(later: bool) -> np.ndarray:
+    """Tells whether a word begins, by kinds: of two characters before, of the
+    character, after.
 
     Returns:
-        [_KINDS ** 3] int32 of _GOES_ON, _BEGINS and _MAY_CONTRACT.
+        [_KINDS ** 4] int32 of _GOES_ON, _BEGINS and _MAY_CONTRACT.
     """
-    like = {_BLANK: _WHITE, _APOSTROPHE: _OTHER}
-    starts = np.zeros(_KINDS**3, np.int32)
-    kinds = range(_KINDS)
-    for i, (before, kind, after) in enumerate(
-        itertools.product(kinds, kinds, kinds)
+    starts = np.zeros(_KINDS**4, np.int32)
+    for i, (second, before, kind, after) in enumerate(
+        itertools.product(range(_KINDS), repeat=4)
     ):
-        alike = like.get(before, before) == like.get(kind, kind)
-        if kind in (_WHITE, _BLANK):
+        alike = any(
+            {before, kind} <= {*kinds}
+            for kinds in (_BLANKS, _SIGNS, [_LETTER], [_NUMBER])
+        )
+        if kind in _BLANKS:
             # The last blank of several belongs to the word that follows.
-            begins = not alike or after not in (_WHITE, _BLANK, _EDGE)
-        else:
+            begins = not alike or after not in (*_BLANKS, _EDGE)
+        elif not later or kind in _SIGNS:
             begins = before != _BLANK and not alike
+        elif kind == _LETTER and before in _SIGNS:  # one sign alone joins them
+            begins = second in (*_SIGNS, _BLANK)
+        else:
+            joins = kind == _LETTER and before in (_WHITE, _BLANK)
+            begins = not alike and not joins
         if begins:
             contracts = kind == _APOSTROPHE
             starts[i] = _MAY_CONTRACT if contracts else _BEGINS
     return starts
+
+
+def _split_of(
+    described: Mapping[str, Any] | None, where: str
+) -> tuple[Split, bool]:
+    """Reads a pre_tokenizer: rules, and whether a blank stands first."""
+    steps = steps_of(described)
+    kinds = [step['type'] for step in steps]
+    last = steps[-1] if steps else {}
+    prefix = bool(last.get('add_prefix_space', True))
+    if kinds == ['ByteLevel'] and last.get('use_regex', True):
+        return _GPT_2, prefix
+    if kinds == ['Split', 'ByteLevel'] and not last.get('use_regex', True):
+        pattern = steps[0].get('pattern', {}).get('Regex')
+        way = steps[0].get('behavior'), bool(steps[0].get('invert'))
+        if pattern in SPLITS and way in _WAYS and not prefix:
+            return SPLITS[pattern], False
+        kinds[0] = f'Split by {pattern!r} ({way[0]})'
+    raise UnsupportedTokenizer(
+        'bytes_pre_tokenizer',
+        f'{where} splits words by {" and ".join(kinds) or "nothing"}; beside '
+        'bytes only ByteLevel with its own expression can be kept, and the '
+        'expressions of GPT-2, GPT-4, Llama 3 and Qwen before it',
+    )
 
 
 def _byte_characters() -> dict[str, int]:

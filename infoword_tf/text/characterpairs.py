@@ -14,11 +14,12 @@ import tensorflow as tf
 from infoword_tf import errors
 from infoword_tf.text import normalization
 from infoword_tf.text.normalization import Normalization
-from infoword_tf.text.normalizers import Mapped, characters_of
+from infoword_tf.text.normalizers import Characters, Mapped, characters_of
 from infoword_tf.text.pairs import (
     PairEncoding,
     SplitWords,
     UnsupportedTokenizer,
+    words_at,
 )
 from infoword_tf.text.tokenizer import lookup_table
 
@@ -46,7 +47,8 @@ class CharacterPairs(PairEncoding):
                 f'{kinds[1]}; beside characters only BertNormalizer and '
                 'BertPreTokenizer can be kept',
             )
-        if model.get('end_of_word_suffix') != ENDS or model.get('fuse_unk'):
+        other = model.get('fuse_unk') or model.get('byte_fallback')
+        if model.get('end_of_word_suffix') != ENDS or other:
             raise UnsupportedTokenizer(
                 'characters_word_ends',
                 f'{where}: words must end in {ENDS}, and each unknown '
@@ -134,16 +136,9 @@ class CharacterPairs(PairEncoding):
         begins &= solid
         stays = tf.where(solid)[:, 0]
         codes = tf.gather(codes, stays)
-        first = tf.where(tf.gather(begins, stays))[:, 0]
-        words = tf.raw_ops.UnicodeEncode(
-            input_values=codes,
-            input_splits=tf.concat([first, [tf.size(codes, tf.int64)]], 0),
-            output_encoding='UTF-8',
-        )
-        before = tf.cumsum(tf.pad(tf.cast(begins, tf.int64), [[1, 0]]))
         if with_offsets:
             starts, ends = tf.gather(starts, stays), tf.gather(ends, stays)
-        widths = tf.ones_like(codes, tf.int64)
-        return SplitWords(
-            words, tf.gather(before, splits), first, starts, ends, widths
-        )
+        before = tf.cumsum(tf.pad(tf.cast(solid, tf.int64), [[1, 0]]))
+        solid = Characters(codes, tf.gather(before, splits), starts, ends)
+        split = words_at(tf.gather(begins, stays), solid)
+        return split._replace(widths=tf.ones_like(codes, tf.int64))

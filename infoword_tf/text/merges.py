@@ -19,22 +19,36 @@ _LONG = 64  # longer words are merged faster with `_undisturbed`
 class Merges(tf.Module):
     """The merges of a vocabulary."""
 
-    def __init__(self, merges: Sequence[tuple[int, int, int]], size: int):
-        """Takes left, right and merged symbol by rank; and V."""
+    def __init__(
+        self,
+        merges: Sequence[tuple[int, int, int]],
+        size: int,
+        ends: tuple[np.ndarray, np.ndarray] | None = None,
+    ):
+        """Takes left, right and merged symbol by rank; and V.
+
+        Args:
+            ends: by symbol, the ones it begins and ends with before any merge,
+                [V] each; None: as merges say.
+        """
         super().__init__(name='merges')
         self._size = size
         left, right, both = np.array(merges, np.int64).reshape(-1, 3).T
         rank = np.arange(len(both))
         self._merged = _table(left * size + right, rank * size + both, _NONE)
-        # Where no merged symbol is in a merge of a lower rank, all pairs of
-        # the lowest rank can be merged at once.
-        begins = np.full(size, -1)
-        begins[both] = rank  # of several, the last
-        self._in_order = bool(
-            (begins[left] < rank).all() and (begins[right] < rank).all()
-        )
+        # Where the merged symbol is in no merge of a lower rank, all pairs of
+        # the lowest rank can be merged at once, and others before.
+        used = np.full(size, _NONE)
+        np.minimum.at(used, left, rank)
+        np.minimum.at(used, right, rank)
+        in_order = np.append(used[both] > rank, False)
+        self._all_in_order = bool(in_order[:-1].all())
+        self._in_order = tf.constant(in_order)
         # The symbols that a symbol begins and ends with, before any merge.
-        first, last = _leaf(left, both, size), _leaf(right, both, size)
+        first, last = ends or (
+            _leaf(left, both, size),
+            _leaf(right, both, size),
+        )
         self._first, self._last = tf.constant(first), tf.constant(last)
         self._rank_after = _least(left * size + first[right], rank)
         self._rank_before = _least(right * size + last[left], rank)
@@ -54,16 +68,14 @@ class Merges(tf.Module):
         """
 
         def lowest(*state: tf.Tensor) -> tf.Tensor:
-            return _first_of_runs(self._lowest(*state, words))
+            hit = _first_of_runs(self._lowest(*state, words))
+            return self._in_turn(hit, *state[1:], words)
 
         def all_known(*state: tf.Tensor) -> tf.Tensor:
-            lowest = _every_second(self._lowest(*state, words))
-            return lowest | self._undisturbed(*state)
+            hit = _every_second(self._lowest(*state, words))
+            hit = self._in_turn(hit, *state[1:], words)
+            return hit | self._undisturbed(*state)
 
-        if not self._in_order:
-            return self._loop(
-                lambda *state: self._leftmost(*state, words), symbols, word
-            )
         lengths = tf.math.unsorted_segment_sum(tf.ones_like(word), word, words)
         return tf.cond(
             tf.reduce_max(lengths) > _LONG,
@@ -121,19 +133,28 @@ class Merges(tf.Module):
         lowest = tf.math.unsorted_segment_min(merged, word, words)
         return (merged == tf.gather(lowest, word)) & (merged < _NONE)
 
-    def _leftmost(
+    def _in_turn(
         self,
-        symbols: tf.Tensor,
+        hit: tf.Tensor,
         word: tf.Tensor,
         merged: tf.Tensor,
         words: tf.Tensor,
     ) -> tf.Tensor:
-        """Marks the first of the pairs of `_lowest` in each word."""
-        hit = self._lowest(symbols, word, merged, words)
+        """Keeps the first of a word's pairs where a merge makes another one of
+        a lower rank possible, [n - 1] bool.
+        """
+        if self._all_in_order:
+            return hit
         place = tf.range(tf.size(hit, tf.int64))
         first = tf.where(hit, place, _NONE)
         first = tf.math.unsorted_segment_min(first, word[:-1], words)
-        return place == tf.gather(first, word[:-1])
+        first = place == tf.gather(first, word[:-1])
+        return hit & (first | self._ordered(merged))
+
+    def _ordered(self, merged: tf.Tensor) -> tf.Tensor:
+        last = tf.size(self._in_order, tf.int64) - 1
+        rank = tf.minimum(merged // self._size, last)
+        return tf.gather(self._in_order, rank)
 
     def _undisturbed(
         self, symbols: tf.Tensor, word: tf.Tensor, merged: tf.Tensor
@@ -155,7 +176,8 @@ class Merges(tf.Module):
         none = tf.constant([_NONE], tf.int64)
         after = tf.concat([tf.where(same, after, _NONE), none], 0)[1:]
         before = tf.concat([none, tf.where(same, before, _NONE)], 0)[:-1]
-        return (merged < _NONE) & (rank < after) & (rank < before)
+        known = (merged < _NONE) & (rank < after) & (rank < before)
+        return known if self._all_in_order else known & self._ordered(merged)
 
 
 def _first_of_runs(hit: tf.Tensor) -> tf.Tensor:

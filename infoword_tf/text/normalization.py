@@ -21,6 +21,7 @@ younger than the tables stay, and keep an order other than NFD's.
 Glossary of shapes: S bytes, U units of a trie.
 """
 
+import base64
 import contextlib
 import functools
 import hashlib
@@ -235,22 +236,40 @@ def model(normalization: Normalization, apart: bool = False) -> np.ndarray:
 
 
 @functools.lru_cache(maxsize=8)
-def mapped(charsmap: bytes) -> np.ndarray:
-    """Returns a model for `FastBertNormalizer` of a table of SentencePiece's,
-    by what becomes of single characters, [S] uint8.
+def mapped(steps: str) -> np.ndarray:
+    """Returns a model for `FastBertNormalizer` of normalizers of a
+    tokenizer.json, a list as JSON, by what becomes of single characters, [S]
+    uint8.
     """
-    from tokenizers import normalizers
 
     def make() -> dict[str, np.ndarray]:
         characters = _characters()
-        normal = normalizers.Precompiled(charsmap).normalize_str(
+        normal = built(json.loads(steps)).normalize_str(
             _SNOWMAN.join(characters)
         )
         forms = dict(zip(characters, normal.split(_SNOWMAN), strict=True))
         return {'model': _model(_changes(forms))}
 
-    digest = hashlib.blake2b(charsmap, digest_size=16).hexdigest()
+    digest = hashlib.blake2b(steps.encode(), digest_size=16).hexdigest()
     return _cached(make, digest)['model']
+
+
+def built(steps: Sequence[Mapping[str, Any]]) -> Any:
+    """Makes a normalizer of the library `tokenizers` of steps of a
+    tokenizer.json.
+    """
+    import tokenizers
+
+    tokenizer = tokenizers.Tokenizer(tokenizers.models.BPE())
+    described = json.loads(tokenizer.to_str())
+    described['normalizer'] = {'type': 'Sequence', 'normalizers': list(steps)}
+    return tokenizers.Tokenizer.from_str(json.dumps(described)).normalizer
+
+
+def precompiled(charsmap: bytes) -> dict[str, str]:
+    """Describes a table of SentencePiece as a step of a tokenizer.json."""
+    text = base64.b64encode(charsmap).decode()
+    return {'type': 'Precompiled', 'precompiled_charsmap': text}
 
 
 @functools.lru_cache(maxsize=8)

@@ -1,17 +1,34 @@
 """Normalisation of texts in the graph, with offsets into what they were.
 
-Glossary of shapes: C characters of all strings together.
+Steps are those of a tokenizer.json, by type. What changes each character by
+itself is one table.
+
+Glossary of shapes: C characters of all strings together, S spans of strings.
 """
 
-from typing import NamedTuple, Protocol
+import itertools
+import json
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 import tensorflow as tf
 import tensorflow_text as tf_text
 
-from infoword_tf.text.tokenizer import ragged, string_of
+from infoword_tf.text import normalization
+from infoword_tf.text.tokenizer import (
+    UnsupportedTokenizer,
+    ragged,
+    string_of,
+)
 
 BLANK = r'[\x09-\x0d\x{85}\p{Z}]'  # Unicode's White_Space, for RE2
+_EDGE = b'\xff\xfe'  # no bytes of UTF-8
+# Steps that change characters one by one; a decomposition does beside
+# StripAccents, which drops what it would put in order.
+_BY_CHARACTER = 'Lowercase', 'StripAccents', 'Precompiled', 'Nmt'
+_DECOMPOSED = 'NFD', 'NFKD'
+_FORMS = 'NFC', 'NFKC', 'NFD', 'NFKD'
 
 
 class Characters(NamedTuple):
@@ -53,18 +70,22 @@ class AsWritten:
 
 
 class Composed:
-    """NFC: letter and accent as one character if Unicode has one."""
+    """A normal form of Unicode: NFC has letter and accent as one character."""
+
+    def __init__(self, form: str = 'NFC'):
+        """Takes one of NFC, NFKC, NFD and NFKD."""
+        self._form = form
 
     def __call__(self, strings: tf.Tensor) -> tf.Tensor:
         """Implements `Normalizer`."""
-        return tf_text.normalize_utf8(strings, 'NFC')
+        return tf_text.normalize_utf8(strings, self._form)
 
     def characters(self, strings: tf.Tensor) -> Characters:
         """Implements `Normalizer`."""
         # `find_source_offsets` fails on empty strings, so a blank is appended
         # to each, and taken out again below.
         normal, offsets = tf_text.normalize_utf8_with_offsets_map(
-            tf.strings.join([strings, ' ']), 'NFC'
+            tf.strings.join([strings, ' ']), self._form
         )
         codes, splits, *bounds = _decoded(normal)
         starts, ends = (
@@ -74,6 +95,15 @@ class Composed:
             ).values
             for values in bounds
         )
+        # The parts of what is taken apart have all bytes of it.
+        filled = starts < ends
+        number = tf.cumsum(tf.cast(filled, tf.int64)) - 1
+        whole = tf.gather(tf.where(filled)[:, 0], tf.maximum(number, 0))
+        starts = tf.gather(starts, whole)
+        same = tf.equal(normal, tf.strings.join([strings, ' ']))
+        same = tf.gather(same, string_of(splits))
+        starts = tf.where(same, bounds[0], starts)
+        ends = tf.where(same, bounds[1], ends)
         appended = tf.scatter_nd(
             splits[1:, None] - 1, tf.ones_like(splits[1:]), splits[-1:]
         )
@@ -110,6 +140,163 @@ class Mapped:
             starts=tf.gather(offsets.values, begin + characters.starts),
             ends=ends_of(strings, string, lasts),
         )
+
+
+class Replaced:
+    """Replacement of text that matches an expression."""
+
+    def __init__(self, pattern: str, content: str):
+        """Takes an expression of RE2, and the text of a replacement."""
+        self._pattern, self._content = pattern, content
+
+    def __call__(self, strings: tf.Tensor) -> tf.Tensor:
+        """Implements `Normalizer`."""
+        content = self._content.replace('\\', r'\\')
+        return tf.strings.regex_replace(strings, self._pattern, content)
+
+    def characters(self, strings: tf.Tensor) -> Characters:
+        """Implements `Normalizer`; a replacement has the bytes of the last
+        character of a match.
+        """
+        edged = tf.strings.regex_replace(
+            strings, f'({self._pattern})', _EDGE + rb'\1' + _EDGE
+        )
+        spans = tf.strings.split(edged, _EDGE)  # [S]: text and match in turn
+        string = string_of(spans.row_splits)
+        place = tf.range(tf.size(string, tf.int64))
+        match = (place - tf.gather(spans.row_splits, string)) % 2 == 1
+        lengths = tf.cast(tf.strings.length(spans.values), tf.int64)
+        begins = tf.cumsum(lengths, exclusive=True)
+        begins -= tf.gather(begins, tf.gather(spans.row_splits, string))
+        codes, splits, starts, ends = _decoded(
+            tf.where(match, self._content, spans.values)
+        )
+        lasts = _decoded(spans.values)
+        width = tf.gather(
+            tf.pad(lasts.ends - lasts.starts, [[1, 0]]), lasts.splits[1:]
+        )
+        span = string_of(splits)
+        of_match = tf.gather(match, span)
+        begin = tf.gather(begins, span)
+        end = tf.gather(begins + lengths, span)
+        return Characters(
+            codes,
+            tf.gather(splits, spans.row_splits),
+            tf.where(of_match, end - tf.gather(width, span), begin + starts),
+            tf.where(of_match, end, begin + ends),
+        )
+
+
+class Chained:
+    """Several normalizers, one after the other."""
+
+    def __init__(self, steps: Sequence[Normalizer]):
+        """Takes two normalizers or more."""
+        self._steps = steps
+
+    def __call__(self, strings: tf.Tensor) -> tf.Tensor:
+        """Implements `Normalizer`."""
+        for step in self._steps:
+            strings = step(strings)
+        return strings
+
+    def characters(self, strings: tf.Tensor) -> Characters:
+        """Implements `Normalizer`."""
+        first, *others = self._steps
+        characters, strings = first.characters(strings), first(strings)
+        for step in others:
+            after = step.characters(strings)
+            starts, ends = traced(
+                characters, string_of(after.splits), after.starts, after.ends
+            )
+            characters = after._replace(starts=starts, ends=ends)
+            strings = step(strings)
+        return characters
+
+
+def traced(
+    characters: Characters,
+    string: tf.Tensor,
+    starts: tf.Tensor,
+    ends: tf.Tensor,
+) -> tuple[tf.Tensor, tf.Tensor]:
+    """Maps bytes of normalised strings to bytes before normalisation.
+
+    Args:
+        characters: of the normalised strings.
+        string: [n] int64: the number of each one's string.
+        starts, ends: [n] int64: first bytes, and those after the last.
+    """
+    # Bytes before each character; padded, since there may be none.
+    before = tf.cumsum(tf.pad(utf8_widths(characters.codes), [[1, 0]]))
+    origin = tf.gather(tf.gather(before, characters.splits), string)
+    at, until = (
+        tf.searchsorted(before, origin + x, 'right', tf.int64) - 1
+        for x in (starts, ends - 1)
+    )
+    first, last = (
+        tf.pad(x, [[0, 1]]) for x in (characters.starts, characters.ends)
+    )
+    start, end = tf.gather(first, at), tf.gather(last, tf.maximum(until, 0))
+    # What is empty begins where the character before it ends.
+    empty = tf.where(starts > 0, end, 0)
+    filled = ends > starts
+    return tf.where(filled, start, empty), tf.where(filled, end, empty)
+
+
+def steps_of(part: Mapping[str, Any] | None) -> list[Mapping[str, Any]]:
+    """Lists the steps of a part of a tokenizer.json, a sequence or one."""
+    if part is None:
+        return []
+    for name in 'normalizers', 'pretokenizers', 'processors':
+        if name in part:
+            return [x for step in part[name] for x in steps_of(step)]
+    return [part]
+
+
+def normalizer_of(steps: Sequence[Mapping[str, Any]], where: str) -> Normalizer:
+    """Makes a normalizer of steps as in tokenizer.json.
+
+    Raises:
+        UnsupportedTokenizer: a step that cannot be kept.
+    """
+    parts: list[Normalizer] = []
+    kinds = [step['type'] for step in steps]
+    decomposes = 'StripAccents' in kinds
+
+    def by_character(step: Mapping[str, Any]) -> bool:
+        known = *_BY_CHARACTER, *(_DECOMPOSED if decomposes else ())
+        return step['type'] in known
+
+    for alone, group in itertools.groupby(steps, by_character):
+        if alone:
+            text = json.dumps(list(group))
+            with tf.init_scope():
+                parts.append(Mapped(normalization.mapped(text)))
+            continue
+        for step in group:
+            pattern = step.get('pattern', {}).get('String')
+            if step['type'] in _FORMS:
+                parts.append(Composed(step['type']))
+            elif step['type'] == 'Replace' and pattern:
+                parts.append(Replaced(quoted(pattern), step['content']))
+            else:
+                raise UnsupportedTokenizer(
+                    'unknown_normalizer',
+                    f'{where} normalises by {json.dumps(step)}; known are '
+                    f'{", ".join((*_FORMS, *_BY_CHARACTER))}, and Replace of a '
+                    'text',
+                )
+    if not parts:
+        return AsWritten()
+    return parts[0] if len(parts) == 1 else Chained(parts)
+
+
+def quoted(text: str) -> str:
+    """Returns an expression of RE2 that matches a text."""
+    return ''.join(
+        c if c.isalnum() or ord(c) > 127 else rf'\x{ord(c):02x}' for c in text
+    )
 
 
 def characters_of(

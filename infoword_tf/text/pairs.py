@@ -15,14 +15,22 @@ import pathlib
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple, Self
 
+import numpy as np
 import tensorflow as tf
 
 from infoword_tf import errors, files
 from infoword_tf.text import vocabulary as vocabularies
 from infoword_tf.text.merges import Merges
+from infoword_tf.text.normalizers import (
+    Characters,
+    Normalizer,
+    characters_of,
+    utf8_widths,
+)
 from infoword_tf.text.tokenizer import (
     FlatTokens,
     TextTokenizer,
+    UnsupportedTokenizer,
     lookup_table,
     ragged,
     string_of,
@@ -31,18 +39,16 @@ from infoword_tf.text.tokenizer import (
 
 # Names of the special tokens in public vocabularies, the best first. Some
 # vocabularies have one token for all of them: it ends a text.
-_END = '<|endoftext|>', '<unk>'
+_END = '<|endoftext|>', '<|end_of_text|>', '</s>', '<unk>'
 NAMES = {
-    vocabularies.PAD: ('[PAD]', '<pad>', *_END),
+    vocabularies.PAD: (
+        '[PAD]', '<pad>', '<|pad|>', '<|finetune_right_pad_id|>', *_END
+    ),
     vocabularies.UNK: ('[UNK]', '<unk>', *_END),
-    vocabularies.CLS: ('[CLS]', '<s>', *_END),
-    vocabularies.SEP: ('[SEP]', '</s>', *_END),
-    vocabularies.MASK: ('[MASK]', '<mask>', *_END),
-}
-
-
-class UnsupportedTokenizer(errors.InputError):
-    """A valid tokenizer that reads text in a way that no class does."""
+    vocabularies.CLS: ('[CLS]', '<s>', '<bos>', '<|begin_of_text|>', *_END),
+    vocabularies.SEP: ('[SEP]', '</s>', '<eos>', '<|end_of_text|>', *_END),
+    vocabularies.MASK: ('[MASK]', '<mask>', '<|mask|>', *_END),
+}  # fmt: skip
 
 
 class SplitWords(NamedTuple):
@@ -63,6 +69,52 @@ class SplitWords(NamedTuple):
     starts: tf.Tensor
     ends: tf.Tensor
     widths: tf.Tensor
+
+
+def words_at(begins: tf.Tensor, characters: Characters) -> SplitWords:
+    """Makes words of characters where `begins` [C] is true; widths are bytes
+    of UTF-8.
+    """
+    codes, splits, starts, ends = characters
+    first = tf.where(begins)[:, 0]
+    words = tf.raw_ops.UnicodeEncode(
+        input_values=codes,
+        input_splits=tf.concat([first, splits[-1:]], 0),
+        output_encoding='UTF-8',
+    )
+    before = tf.cumsum(tf.pad(tf.cast(begins, tf.int64), [[1, 0]]))
+    return SplitWords(
+        words, tf.gather(before, splits), first, starts, ends,
+        utf8_widths(codes),
+    )  # fmt: skip
+
+
+def marked_first(
+    normalizer: Normalizer,
+    strings: tf.Tensor,
+    bare: tf.Tensor | None,
+    with_offsets: bool,
+    trims: bool,
+) -> Characters:
+    """Normalises strings [B], with a blank before each bare one.
+
+    Args:
+        bare: [B] bool; None: no string is.
+        trims: whether such a blank has no bytes; else it has those of the
+            character that follows.
+    """
+    if bare is None:
+        return characters_of(normalizer, strings, with_offsets)
+    strings = tf.where(bare, tf.strings.join([' ', strings]), strings)
+    codes, splits, starts, ends = characters_of(
+        normalizer, strings, with_offsets
+    )
+    if with_offsets:
+        added = tf.gather(tf.cast(bare, tf.int64), string_of(splits))
+        starts, ends = tf.maximum(starts - added, 0), ends - added
+        if not trims:
+            ends = tf.where(ends > 0, ends, tf.concat([ends[1:], [0]], 0))
+    return Characters(codes, splits, starts, ends)
 
 
 class PairEncoding(TextTokenizer):
@@ -104,7 +156,7 @@ class PairEncoding(TextTokenizer):
             sorted(added.union(specials) - {unknown}),
             lower_case,
         )
-        self._merges = Merges(merges, len(tokens))
+        self._merges = Merges(merges, len(tokens), self._ends(tokens))
         self._whole = self._whole_words(index, model)
         self._lengths = tf.constant(
             [self._length(token) for token in tokens], tf.int64
@@ -127,6 +179,12 @@ class PairEncoding(TextTokenizer):
         """Splits strings [B] into words; without `with_offsets` only the
         fields `words` and `splits` count.
         """
+
+    def _ends(
+        self, tokens: Sequence[str]
+    ) -> tuple[np.ndarray, np.ndarray] | None:
+        """Returns `ends` of `Merges`; None: as merges say."""
+        return None
 
     def _whole_words(
         self, index: Mapping[str, int], model: Mapping[str, Any]
@@ -177,7 +235,11 @@ class PairEncoding(TextTokenizer):
 
     def tokenize(self, strings: tf.Tensor) -> tf.RaggedTensor:
         """Implements `TextTokenizer.tokenize`."""
-        split = self._split(tf.convert_to_tensor(strings, tf.string), False)
+        return self._ids(
+            self._split(tf.convert_to_tensor(strings, tf.string), False)
+        )
+
+    def _ids(self, split: SplitWords) -> tf.RaggedTensor:
         ids, splits = self._tokens(split.words)
         return ragged(tf.cast(ids, tf.int32), tf.gather(splits, split.splits))
 
@@ -189,12 +251,13 @@ class PairEncoding(TextTokenizer):
         A token within a character has all of the character's bytes. The blank
         before a word is among the bytes of its first token unless `trims`.
         """
-        return self._with_offsets(strings, trimmed=self.trims)
+        strings = tf.convert_to_tensor(strings, tf.string)
+        return self._with_offsets(self._split(strings, True), self.trims)
 
     def tokenize_flat(self, strings: Sequence[bytes]) -> FlatTokens:
         """Implements `TextTokenizer.tokenize_flat`."""
         tokens, starts, _ = self._with_offsets(
-            tf.constant(strings, tf.string), trimmed=False
+            self._split(tf.constant(strings, tf.string), True), trimmed=False
         )
         return with_word_starts(strings, tokens, starts.values.numpy())
 
@@ -208,12 +271,11 @@ class PairEncoding(TextTokenizer):
             )
 
     def _with_offsets(
-        self, strings: tf.Tensor, trimmed: bool
+        self, split: SplitWords, trimmed: bool
     ) -> tuple[tf.RaggedTensor, tf.RaggedTensor, tf.RaggedTensor]:
         """Implements `tokenize_with_offsets`; `trimmed`: without the blanks
         that tokens begin with.
         """
-        split = self._split(tf.convert_to_tensor(strings, tf.string), True)
         ids, splits = self._tokens(split.words)
         # Tokens of a word tile it.
         lengths = tf.gather(self._lengths, ids)  # [n]
@@ -299,7 +361,7 @@ def _vocabulary_and_merges(
 ) -> tuple[list[str], list[tuple[int, int, int]]]:
     """Returns tokens in the order of ids, and merges as ids."""
     model = described['model']
-    for name in 'dropout', 'continuing_subword_prefix', 'byte_fallback':
+    for name in 'dropout', 'continuing_subword_prefix':
         if model.get(name):
             raise UnsupportedTokenizer(
                 'unsupported_byte_pairs',

@@ -12,9 +12,10 @@ import dataclasses
 import functools
 import hashlib
 import io
+import json
 import pathlib
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, Self
 
 import numpy as np
@@ -26,7 +27,12 @@ from infoword_tf import errors
 from infoword_tf.text import normalization
 from infoword_tf.text import vocabulary as vocabularies
 from infoword_tf.text.characters import after_spaces
-from infoword_tf.text.normalizers import BLANK, Mapped
+from infoword_tf.text.normalizers import (
+    BLANK,
+    Normalizer,
+    normalizer_of,
+    traced,
+)
 from infoword_tf.text.tokenizer import (
     FlatTokens,
     PlainTexts,
@@ -76,10 +82,18 @@ class SentencePiece(TextTokenizer):
         model: bytes,
         where: str = 'the tokenizer',
         blanks: Mapping[str, Any] | None = None,
+        before: Sequence[Mapping[str, Any]] = (),
     ):
-        """Reads the bytes of a *.model; `blanks` are fields of `_Blanks`."""
+        """Reads the bytes of a *.model.
+
+        Args:
+            blanks: fields of `_Blanks`.
+            before: as the property.
+        """
         proto = _checked_model(model, where)
         self.blanks = blanks and _Blanks(**blanks)
+        self._steps = json.dumps(list(before))  # as text: modules wrap dicts
+        self._before = normalizer_of(before, where)
         self._charsmap = bytes(proto.normalizer_spec.precompiled_charsmap)
         super().__init__(
             [piece.piece for piece in proto.pieces],
@@ -89,7 +103,8 @@ class SentencePiece(TextTokenizer):
                 for number, piece in enumerate(proto.pieces)
                 if piece.type in (piece.CONTROL, piece.UNUSED)
             ],
-            proto.normalizer_spec.name.endswith('_cf'),
+            proto.normalizer_spec.name.endswith('_cf')
+            or any(step['type'] == 'Lowercase' for step in before),
         )
         self.model = model
         # A model that has tokens for bytes knows no unknown characters.
@@ -125,19 +140,27 @@ class SentencePiece(TextTokenizer):
         return cls(path.read_bytes(), str(path), **options)
 
     @property
+    def before(self) -> list[dict[str, Any]]:
+        """Normalizers of a tokenizer.json that come before the model's."""
+        return json.loads(self._steps)
+
+    @property
     def options(self) -> dict[str, Any]:
         """Arguments of `read` besides path and case."""
-        if self.blanks is None:
-            return {}
-        return {'blanks': dataclasses.asdict(self.blanks)}
+        options: dict[str, Any] = {}
+        if self.blanks is not None:
+            options['blanks'] = dataclasses.asdict(self.blanks)
+        if self.before:
+            options['before'] = self.before
+        return options
 
     @functools.cached_property
-    def normalizer(self) -> Mapped | None:
+    def normalizer(self) -> Normalizer | None:
         """The `Normalizer` of texts."""
-        if not self._charsmap:
-            return None
-        with tf.init_scope():
-            return Mapped(normalization.mapped(self._charsmap))
+        steps = [*self.before]
+        if self._charsmap:
+            steps.append(normalization.precompiled(self._charsmap))
+        return normalizer_of(steps, 'the model') if steps else None
 
     @functools.cached_property
     def _blank(self) -> str:
@@ -151,11 +174,13 @@ class SentencePiece(TextTokenizer):
     def identity(self) -> str:
         """A digest of the model, with scores and normalisation."""
         rules = b'' if self.blanks is None else repr(self.blanks).encode()
+        rules += self._steps.encode() if self.before else b''
         digest = hashlib.blake2b(self.model + rules, digest_size=16).hexdigest()
         return f'{self.kind} {digest}'
 
     def tokenize(self, strings: tf.Tensor) -> tf.RaggedTensor:
         """Implements `TextTokenizer.tokenize`."""
+        strings = self._before(tf.convert_to_tensor(strings, tf.string))
         if self.blanks is not None:
             return self._by_words(_alone(strings), False)[0]
         return self._joined(self._tokenizer.tokenize(strings))[0]
@@ -170,12 +195,44 @@ class SentencePiece(TextTokenizer):
         or the first of several for one character, begins where it ends.
         """
         strings = tf.convert_to_tensor(strings, tf.string)
-        if self.blanks is not None:
-            return self._by_words(_alone(strings), True)
-        tokens, starts, ends = self._joined(
-            *self._tokenizer.tokenize_with_offsets(strings)
+        tokens, starts, ends = self._offsets(strings)
+        if self.blanks is None:
+            starts = after_spaces(strings, starts, ends)
+        return tokens, starts, ends
+
+    def _offsets(self, strings: tf.Tensor) -> Sequence[tf.RaggedTensor]:
+        """Implements `tokenize_with_offsets`, perhaps with spaces before."""
+
+        def whole(plain: PlainTexts, _: bool) -> list[tf.RaggedTensor]:
+            tokens = self._tokenizer.tokenize_with_offsets(plain.texts)
+            return self._joined(*tokens)
+
+        tokenize = whole if self.blanks is None else self._by_words
+        return self._normalised(_alone(strings), tokenize)
+
+    def _normalised(
+        self,
+        plain: PlainTexts,
+        tokenize: Callable[[PlainTexts, bool], Sequence[tf.RaggedTensor]],
+        with_offsets: bool = True,
+    ) -> Sequence[tf.RaggedTensor]:
+        """Calls `tokenize` of texts after `before`; offsets are of the texts
+        as they were.
+        """
+        if not self.before:
+            return tokenize(plain, with_offsets)
+        texts = self._before(plain.texts)
+        parts = tokenize(plain._replace(texts=texts), with_offsets)
+        if not with_offsets:
+            return parts
+        tokens, starts, ends = parts
+        bounds = traced(
+            self._before.characters(plain.texts),
+            string_of(tokens.row_splits),
+            starts.values,
+            ends.values,
         )
-        return tokens, after_spaces(strings, starts, ends), ends
+        return tokens, *map(tokens.with_values, bounds)
 
     def tokenize_between_masks(
         self, texts: tf.Tensor, inside: tf.Tensor
@@ -184,6 +241,7 @@ class SentencePiece(TextTokenizer):
 
         After [MASK], text begins with a mark only if a space stands between.
         """
+        texts = self._before(tf.convert_to_tensor(texts, tf.string))
         if self.blanks is not None:
             plain = _alone(texts)._replace(follows=inside)
             return self._by_words(plain, False)[0]
@@ -202,7 +260,7 @@ class SentencePiece(TextTokenizer):
         """Implements `TextTokenizer.tokenize_between_added`."""
         if self.blanks is None:
             return super().tokenize_between_added(plain, with_offsets)
-        return self._by_words(plain, with_offsets)
+        return self._normalised(plain, self._by_words, with_offsets)
 
     def _by_words(
         self, plain: PlainTexts, with_offsets: bool
@@ -255,12 +313,7 @@ class SentencePiece(TextTokenizer):
         of other characters, such as U+00A8.
         """
         texts = tf.constant(strings, tf.string)
-        if self.blanks is not None:
-            tokens, starts, ends = self._by_words(_alone(texts), True)
-        else:
-            tokens, starts, ends = self._joined(
-                *self._tokenizer.tokenize_with_offsets(texts)
-            )
+        tokens, starts, ends = self._offsets(texts)
         # The bytes of a token include the spaces before it, and what
         # normalisation deletes there: only the last byte is sure to be its
         # own. Some tokens have no bytes.

@@ -11,8 +11,13 @@ from typing import Any, ClassVar, NamedTuple, Self
 import numpy as np
 import tensorflow as tf
 
+from infoword_tf import errors
 from infoword_tf.config import TokenizerConfig
 from infoword_tf.views import Specials
+
+
+class UnsupportedTokenizer(errors.InputError):
+    """A valid tokenizer that reads text in a way that no class does."""
 
 
 class FlatTokens(NamedTuple):

@@ -2,6 +2,7 @@
 
 from infoword_tf.text.bytepairs import BytePairs
 from infoword_tf.text.characterpairs import CharacterPairs
+from infoword_tf.text.markedpairs import MarkedPairs
 from infoword_tf.text.numbers import Numbers
 from infoword_tf.text.sentencepiece import SentencePiece
 from infoword_tf.text.tokenizer import TextTokenizer
@@ -13,6 +14,7 @@ TOKENIZERS: dict[str, type[TextTokenizer]] = {
     'sentencepiece': SentencePiece,
     'bytes': BytePairs,
     'characters': CharacterPairs,
+    'marked': MarkedPairs,
     'words': WholeWords,
     'numbers': Numbers,
 }

@@ -34,10 +34,12 @@ def no_room(size: int, why: str) -> errors.InputError:
     )
 
 
-def check(vocabulary: Sequence[str], where: str) -> list[str]:
+def check(
+    vocabulary: Sequence[str], where: str, specials: Sequence[str] = SPECIALS
+) -> list[str]:
     """Returns the tokens; ValueError: a special is missing, or any twice."""
     vocabulary = list(vocabulary)
-    missing = [token for token in SPECIALS if token not in vocabulary]
+    missing = [token for token in specials if token not in vocabulary]
     if missing:
         raise errors.InputError(
             'vocabulary_without_specials',
@@ -56,10 +58,12 @@ def check(vocabulary: Sequence[str], where: str) -> list[str]:
     return vocabulary
 
 
-def special_ids(vocabulary: Sequence[str]) -> tuple[list[int], list[int]]:
+def special_ids(
+    vocabulary: Sequence[str], specials: Sequence[str] = SPECIALS
+) -> tuple[list[int], list[int]]:
     """Returns the ids of special tokens; and, sorted, without that of [UNK]."""
-    ids = [vocabulary.index(token) for token in SPECIALS]
-    return ids, sorted(i for i in ids if vocabulary[i] != UNK)
+    ids = [vocabulary.index(token) for token in specials]
+    return ids, sorted({*ids} - {ids[1]})
 
 
 def unnamed(number: int) -> str:
@@ -67,7 +71,9 @@ def unnamed(number: int) -> str:
     return f'[no {number}]'
 
 
-def read(path: str | pathlib.Path) -> list[str]:
+def read(
+    path: str | pathlib.Path, specials: Sequence[str] = SPECIALS
+) -> list[str]:
     """Reads and checks a `vocab.txt`."""
     path = pathlib.Path(path)
     if not path.is_file():
@@ -85,7 +91,7 @@ def read(path: str | pathlib.Path) -> list[str]:
         ) from error
     while lines and not lines[-1]:
         lines.pop()
-    return check(lines, str(path))
+    return check(lines, str(path), specials)
 
 
 def write(path: str | pathlib.Path, vocabulary: Sequence[str]) -> None:

@@ -48,11 +48,14 @@ class WordPieceTokenizer(TextTokenizer):
         strip_accents: bool | None = None,
         chinese_characters: bool = True,
         clean: bool = True,
+        specials: Sequence[str] = vocabularies.SPECIALS,
     ):
-        """Takes args of `vocabulary.check` and `Normalization`."""
-        vocabulary = vocabularies.check(vocabulary, 'the tokenizer')
-        specials = vocabularies.special_ids(vocabulary)
-        super().__init__(vocabulary, *specials, lower_case)
+        """Takes args of `vocabulary.check` and `Normalization`; `specials` in
+        the order of SPECIALS.
+        """
+        vocabulary = vocabularies.check(vocabulary, 'the tokenizer', specials)
+        ids = vocabularies.special_ids(vocabulary, specials)
+        super().__init__(vocabulary, *ids, lower_case)
         self.normalization = Normalization(
             lower_case, strip_accents, chinese_characters, clean
         )
@@ -60,7 +63,7 @@ class WordPieceTokenizer(TextTokenizer):
         self._normalizer = tf_text.FastBertNormalizer(
             model_buffer=tf.constant(table)
         )
-        self._tokenizer = _splitter(tuple(spelled))
+        self._tokenizer = _splitter(tuple(spelled), spelled[self.unk_id])
         begins = [not token.startswith(_GOES_ON) for token in vocabulary]
         self._begins = tf.constant(begins)  # [V]
         self._lengths = tf.constant([  # [V] characters
@@ -79,7 +82,8 @@ class WordPieceTokenizer(TextTokenizer):
         cls, path: str | pathlib.Path, lower_case: bool = True, **options: Any
     ) -> Self:
         """Reads a `vocab.txt`."""
-        return cls(vocabularies.read(path), lower_case, **options)
+        specials = options.get('specials', vocabularies.SPECIALS)
+        return cls(vocabularies.read(path, specials), lower_case, **options)
 
     @functools.cached_property
     def normalizer(self) -> Mapped:
@@ -98,6 +102,9 @@ class WordPieceTokenizer(TextTokenizer):
             options['chinese_characters'] = False
         if not normal.clean:
             options['clean'] = False
+        specials = [self.vocabulary[number] for number in self.special_ids]
+        if specials != [*vocabularies.SPECIALS]:
+            options['specials'] = specials
         return options
 
     def write(self, path: str | pathlib.Path) -> None:
@@ -209,7 +216,9 @@ class WordPieceTokenizer(TextTokenizer):
 
 
 @functools.lru_cache(maxsize=8)  # a process opens one vocabulary often
-def _splitter(vocabulary: tuple[str, ...]) -> tf_text.FastWordpieceTokenizer:
+def _splitter(
+    vocabulary: tuple[str, ...], unknown: str
+) -> tf_text.FastWordpieceTokenizer:
     with tf.init_scope():
         return tf_text.FastWordpieceTokenizer(
             vocab=list(vocabulary),
@@ -217,5 +226,5 @@ def _splitter(vocabulary: tuple[str, ...]) -> tf_text.FastWordpieceTokenizer:
             # It counts bytes; `_shortened` counts characters.
             max_bytes_per_word=_BYTES * LONGEST_WORD,
             token_out_type=tf.int32,
-            unknown_token=vocabularies.UNK,
+            unknown_token=unknown,
         )

@@ -3,7 +3,8 @@
 tokenizer.json           WordPiece, Unigram or BPE of the library tokenizers
 vocab.txt                WordPiece, with tokenizer_config.json
 sentencepiece.bpe.model  SentencePiece of XLM-R
-spiece.model             SentencePiece of XLNet
+spiece.model             SentencePiece of XLNet and ALBERT
+spm.model                SentencePiece of DeBERTa 2 and 3
 vocab.json, merges.txt   byte-pair encodings of GPT, GPT-2 and RoBERTa
 """
 
@@ -19,18 +20,20 @@ from infoword_tf.text.added import AddedToken, with_added
 from infoword_tf.text.bytepairs import BytePairs
 from infoword_tf.text.characterpairs import ENDS, CharacterPairs
 from infoword_tf.text.layout import LAYOUTS
+from infoword_tf.text.markedpairs import MARK, MarkedPairs
+from infoword_tf.text.normalizers import steps_of
 from infoword_tf.text.numbers import Numbers
-from infoword_tf.text.pairs import NAMES, UnsupportedTokenizer
+from infoword_tf.text.pairs import NAMES
 from infoword_tf.text.sentencepiece import SentencePiece, parse_model
-from infoword_tf.text.tokenizer import TextTokenizer
+from infoword_tf.text.tokenizer import TextTokenizer, UnsupportedTokenizer
 from infoword_tf.text.vocabulary import unnamed
 from infoword_tf.text.wordpiece import LONGEST_WORD, WordPieceTokenizer
 from infoword_tf.weights import post_processors, unigram
 from infoword_tf.weights.post_processors import PostProcessor
-from infoword_tf.weights.unigram import steps
 
 SHIFTED_MODEL = 'sentencepiece.bpe.model'
 XLNET_MODEL = 'spiece.model'
+DEBERTA_MODEL = 'spm.model'
 
 # The class of transformers that reads the tokenizer of each model_type, where
 # tokenizer_config.json names none; and other names of such classes.
@@ -39,7 +42,9 @@ _CLASSES = {
     'electra': 'BertTokenizer', 'roberta': 'RobertaTokenizer',
     'camembert': 'CamembertTokenizer', 'xlm-roberta': 'XLMRobertaTokenizer',
     'xlnet': 'XLNetTokenizer', 'gpt2': 'GPT2Tokenizer',
-    'openai-gpt': 'OpenAIGPTTokenizer',
+    'openai-gpt': 'OpenAIGPTTokenizer', 'mpnet': 'MPNetTokenizer',
+    'albert': 'AlbertTokenizer', 'deberta-v2': 'DebertaV2Tokenizer',
+    'nomic_bert': 'BertTokenizer',
 }  # fmt: skip
 _ALIASES = {
     'DistilBertTokenizer': 'BertTokenizer',
@@ -56,8 +61,12 @@ _LAYOUTS = {
     'CamembertTokenizer': ('roberta', 'Unigram'),
     'XLMRobertaTokenizer': ('roberta', 'Unigram'),
     'XLNetTokenizer': ('xlnet', 'Unigram'),
+    'MPNetTokenizer': ('roberta', 'WordPiece'),
+    'AlbertTokenizer': ('bert', 'Unigram'),
+    'DebertaV2Tokenizer': ('bert', 'Unigram'),
 }
 _GPTS = 'GPT2Tokenizer', 'OpenAIGPTTokenizer'
+_NAMED = 'pad', 'unk', 'cls', 'sep', 'mask'
 _FLAGS = 'lstrip', 'rstrip', 'single_word', 'normalized', 'special'
 _UNTRIMMED = {
     'type': 'ByteLevel', 'add_prefix_space': False, 'trim_offsets': False,
@@ -169,7 +178,7 @@ def _class_name(
     settings: Mapping[str, Any], config: Mapping[str, Any]
 ) -> str | None:
     kind = config.get('model_type')
-    if kind == 'modernbert':  # folders name a class that does not matter
+    if kind in ('modernbert', 'mistral'):  # their class does not matter
         return None
     name = settings.get('tokenizer_class') or config.get('tokenizer_class')
     name = (name or _CLASSES.get(kind, '')).removesuffix('Fast')
@@ -180,7 +189,9 @@ def _gives_segments(known: _Folder) -> bool:
     """Tells whether the tokenizer gives segments to the model."""
     names = known.settings.get('model_input_names')
     if names is None:
-        return known.class_name in (None, 'BertTokenizer', 'XLNetTokenizer')
+        return known.class_name in (
+            None, 'BertTokenizer', 'XLNetTokenizer', 'DebertaV2Tokenizer'
+        )  # fmt: skip
     return 'token_type_ids' in names
 
 
@@ -345,8 +356,26 @@ def _shifted_model(path: pathlib.Path, known: _Folder) -> Result:
 
 
 def _xlnet_model(path: pathlib.Path, known: _Folder) -> Result:
-    model = unigram.with_xlnet_rules(path.read_bytes(), known.settings, path)
-    return _plain(known, _sentencepiece(model, known, path))
+    before = unigram.before_model(
+        known.settings, lower_case=known.class_name == 'AlbertTokenizer'
+    )
+    tokenizer = _sentencepiece(path.read_bytes(), known, path, before=before)
+    return _plain(known, tokenizer)
+
+
+def _deberta_model(path: pathlib.Path, known: _Folder) -> Result:
+    model, names = unigram.vocabulary_of(path.read_bytes(), path)
+    index = {token: i for i, (token, _) in enumerate(model['vocab'])}
+    index.setdefault(vocabularies.MASK, len(index))
+    described = {
+        'added_tokens': [
+            _special(x, index[x]) for x in (*names, vocabularies.MASK)
+        ],
+        'model': model,
+        **unigram.of_deberta(known.settings),
+    }
+    tokenizer = _unigram(described, known, path)
+    return tokenizer, _class_post_processor(known, tokenizer)
 
 
 def _vocab_json(path: pathlib.Path, known: _Folder) -> Result:
@@ -382,7 +411,7 @@ def _vocab_json(path: pathlib.Path, known: _Folder) -> Result:
     if known.class_name == 'RobertaTokenizer':
         trims = bool(known.settings.get('trim_offsets', True))
         described['post_processor'] = {**_UNTRIMMED, 'trim_offsets': trims}
-    tokenizer = _pair_encoding(described, known, path)
+    tokenizer = _described(described, known, path)
     return tokenizer, _class_post_processor(known, tokenizer)
 
 
@@ -399,18 +428,13 @@ def _tokenizer_json(path: pathlib.Path, known: _Folder) -> Result:
     described |= _class_parts(described, known, path)
     processor = described.get('post_processor')
     post_processor = post_processors.read(processor, str(path))
-    if kind == 'BPE':
-        tokenizer = _pair_encoding(described, known, path)
-    elif kind == 'Unigram':
-        tokenizer = _unigram(described, known, path)
-    elif kind == 'WordPiece':
-        tokenizer = _wordpiece_json(described, known, path)
-    else:
+    if kind not in _MODELS:
         raise errors.InputError(
             'unknown_tokenizer_model',
-            f'{path} has a model of the type {kind!r}; known are WordPiece, '
-            'Unigram and BPE',
+            f'{path} has a model of the type {kind!r}; known are '
+            f'{", ".join(_MODELS)}',
         )
+    tokenizer = _described(described, known, path)
     # Some classes put special tokens around texts whatever the file says.
     _, usual = _LAYOUTS.get(known.class_name, (None, None))
     named = known.settings.get('tokenizer_class')
@@ -429,7 +453,9 @@ def _class_parts(
     parts: dict[str, Any] = {}
     split = described.get('pre_tokenizer') or {}
     prefix = settings.get('add_prefix_space')
-    bert = (kind, known.class_name) == ('WordPiece', 'BertTokenizer')
+    bert = (kind, known.class_name) in (
+        ('WordPiece', 'BertTokenizer'), ('WordPiece', 'MPNetTokenizer')
+    )  # fmt: skip
     normalizer = described.get('normalizer') or {'type': 'BertNormalizer'}
     if bert and normalizer['type'] == 'BertNormalizer':
         parts['normalizer'] = _bert_normalizer(settings)
@@ -445,11 +471,9 @@ def _class_parts(
         'XLMRobertaTokenizer', 'CamembertTokenizer'
     ):  # fmt: skip
         scheme = 'never' if prefix is False else 'always'
-        normalisation = steps(described.get('normalizer'), 'normalizers')
-        precompiled = [x for x in normalisation if x['type'] == 'Precompiled']
         # These differ in blanks alone, so no note is made.
         return {
-            'normalizer': precompiled[0] if precompiled else None,
+            'normalizer': _step_of(described, 'Precompiled'),
             'pre_tokenizer': {
                 'type': 'Sequence',
                 'pretokenizers': [
@@ -458,6 +482,31 @@ def _class_parts(
                 ],
             },
         }
+    elif kind == 'BPE' and known.class_name == 'LlamaTokenizer':
+        scheme = 'always' if settings.get('legacy') else 'first'
+        scheme = 'never' if prefix is False else scheme
+        if not any(
+            step['type'] == 'ByteLevel'
+            for step in steps_of(described.get('pre_tokenizer'))
+        ):
+            return {
+                'normalizer': None,
+                'pre_tokenizer': {
+                    'type': 'Metaspace', 'replacement': MARK,
+                    'prepend_scheme': scheme, 'split': False,
+                },
+            }  # fmt: skip
+    elif (kind, known.class_name) == ('Unigram', 'DebertaV2Tokenizer'):
+        if _step_of(described, 'Precompiled'):
+            known.notes.append(
+                f'NFC and no other change of characters, as {known.class_name} '
+                f'of transformers 5 has it, not as {path.name}'
+            )
+        return unigram.of_deberta(settings)
+    elif (kind, known.class_name) == ('Unigram', 'AlbertTokenizer'):
+        steps = unigram.before_model(settings, lower_case=True)
+        steps += filter(None, [_step_of(described, 'Precompiled')])
+        return {'normalizer': {'type': 'Sequence', 'normalizers': steps}}
     for name, part in parts.items():
         old = described.get(name) or {}
         changed = [x for x in part if old.get(x) != part[x] and x in old]
@@ -470,6 +519,12 @@ def _class_parts(
     return parts
 
 
+def _step_of(described: Mapping[str, Any], kind: str) -> Any:
+    """Returns the first normalizer of a type; None: none is."""
+    steps = steps_of(described.get('normalizer'))
+    return next((step for step in steps if step['type'] == kind), None)
+
+
 def _wordpiece_json(
     described: Mapping[str, Any], known: _Folder, path: pathlib.Path
 ) -> TextTokenizer:
@@ -477,19 +532,19 @@ def _wordpiece_json(
     longest = model.get('max_input_chars_per_word', LONGEST_WORD)
     prefix = model.get('continuing_subword_prefix', '##')
     if longest != LONGEST_WORD or prefix != '##':
-        raise errors.InputError(
+        raise UnsupportedTokenizer(
             'wordpiece_other_words',
             f'{path}: words of up to {longest} characters and tokens that '
             f'go on with {prefix!r}; only {LONGEST_WORD} and ## can be kept',
         )
     _only_step(
         f'{path} splits words',
-        steps(described.get('pre_tokenizer'), 'pretokenizers'),
+        steps_of(described.get('pre_tokenizer')),
         'BertPreTokenizer',
     )
     normalizer = _only_step(
         f'{path} normalises',
-        steps(described.get('normalizer'), 'normalizers'),
+        steps_of(described.get('normalizer')),
         'BertNormalizer',
     )
     index = {token: i for token, i in model['vocab'].items() if token}
@@ -505,7 +560,7 @@ def _only_step(
     """Returns the one step that can be kept beside WordPiece."""
     kinds = [step['type'] for step in sequence]
     if kinds != [kind]:
-        raise errors.InputError(
+        raise UnsupportedTokenizer(
             'wordpiece_other_step',
             f'{does} by {kinds or "nothing"}; only {kind} can be kept beside '
             'WordPiece',
@@ -560,12 +615,20 @@ def _wordpiece(
     """Makes a WordPiece; `hidden` are ids of added tokens that are not in the
     vocabulary.
     """
-    tokens = _full_vocabulary({**index, **hidden}, known, where)
+    index = {**index, **hidden}
+    specials = []
+    for usual, name in zip(vocabularies.SPECIALS, _NAMED, strict=True):
+        token = known.settings.get(f'{name}_token')
+        token = token['content'] if isinstance(token, dict) else token
+        known_names = token, *NAMES[usual]
+        specials.append(next((x for x in known_names if x in index), usual))
+    tokens = _full_vocabulary(index, known, where)
     for content, number in hidden.items():
-        if content not in vocabularies.SPECIALS:
+        if content not in specials:
             tokens[number] = unnamed(number)  # no word holds the token
     return WordPieceTokenizer(
-        vocabularies.check(tokens, str(where)),
+        vocabularies.check(tokens, str(where), specials),
+        specials=specials,
         lower_case=bool(normalizer.get('lowercase', True)),
         strip_accents=normalizer.get('strip_accents'),
         chinese_characters=bool(normalizer.get('handle_chinese_chars', True)),
@@ -591,7 +654,7 @@ def _sentencepiece(
 def _pair_encoding(
     described: dict[str, Any], known: _Folder, where: Any
 ) -> TextTokenizer:
-    """Makes a byte-pair encoding; `Numbers` if text is read in other ways."""
+    """Makes a byte-pair encoding."""
     model = described['model']
     index = dict(model['vocab'])
     listed = described.get('added_tokens') or []
@@ -611,24 +674,50 @@ def _pair_encoding(
         # By default blanks stay in offsets.
         'post_processor': described.get('post_processor') or _UNTRIMMED,
     }
-    kind = CharacterPairs if model.get('end_of_word_suffix') else BytePairs
+    splits = steps_of(described.get('pre_tokenizer'))
+    kind = BytePairs
+    if model.get('end_of_word_suffix'):
+        kind = CharacterPairs
+    elif model.get('byte_fallback') and not any(
+        step['type'] == 'ByteLevel' for step in splits
+    ):
+        kind = MarkedPairs
+    return _with_added(kind(described, str(where)), tokens, known)
+
+
+def _described(
+    described: dict[str, Any], known: _Folder, where: Any
+) -> TextTokenizer:
+    """Makes the tokenizer of a tokenizer.json; `Numbers` where text is read in
+    a way that no class does.
+    """
+    model, count = described['model'], len(known.notes)
     try:
-        tokenizer = kind(described, str(where))
+        return _MODELS[model['type']](described, known, where)
     except UnsupportedTokenizer as error:
-        known.notes.append(f'{error}; so it takes ids alone')
-        specials = [
-            next((index[name] for name in names if name in index), 0)
-            for names in NAMES.values()
-        ]
-        return Numbers(vocabulary, specials)
-    return _with_added(tokenizer, tokens, known)
+        known.notes[count:] = [f'{error}; so it takes ids alone']
+    vocab = model['vocab']
+    if not isinstance(vocab, Mapping):
+        vocab = {token: number for number, (token, *_) in enumerate(vocab)}
+    listed = described.get('added_tokens') or []
+    tokens = _added_tokens(known, vocab, listed)
+    index = {**vocab, **{token.content: token.id for token in tokens}}
+    specials = [
+        next((index[name] for name in names if name in index), 0)
+        for names in NAMES.values()
+    ]
+    return Numbers(_full_vocabulary(index, known, where), specials)
 
 
+_MODELS = {
+    'WordPiece': _wordpiece_json, 'Unigram': _unigram, 'BPE': _pair_encoding,
+}  # fmt: skip
 # The first of these files in a folder counts.
 _READERS = {
     'tokenizer.json': _tokenizer_json,
     'vocab.txt': _vocab_txt,
     SHIFTED_MODEL: _shifted_model,
     XLNET_MODEL: _xlnet_model,
+    DEBERTA_MODEL: _deberta_model,
     'vocab.json': _vocab_json,
 }

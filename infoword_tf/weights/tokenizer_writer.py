@@ -14,6 +14,7 @@ from infoword_tf.config import Layout
 from infoword_tf.text import vocabulary as vocabularies
 from infoword_tf.text.added import WithAdded
 from infoword_tf.text.characterpairs import ENDS, CharacterPairs
+from infoword_tf.text.markedpairs import MARK, MarkedPairs
 from infoword_tf.text.pairs import PairEncoding
 from infoword_tf.text.sentencepiece import SentencePiece
 from infoword_tf.text.tokenizer import TextTokenizer
@@ -28,6 +29,8 @@ _PAIR_CLASSES = {
     'openai-gpt': 'OpenAIGPTTokenizer',
     'roberta': 'RobertaTokenizer',
 }
+# Those that have SentencePiece's file.
+_MODEL_CLASSES = {'xlnet': 'XLNetTokenizer', 'albert': 'AlbertTokenizer'}
 # Each model_type whose models take segments.
 _WITH_SEGMENTS = 'bert', 'electra', 'xlnet'
 
@@ -122,7 +125,7 @@ def _wordpiece(
     fast = tokenizers.Tokenizer(
         models.WordPiece(
             {token: i for i, token in enumerate(names)},
-            unk_token=vocabularies.UNK,
+            unk_token=names[tokenizer.unk_id],
             max_input_chars_per_word=LONGEST_WORD,
         )
     )
@@ -133,7 +136,7 @@ def _wordpiece(
         clean_text=options.get('clean', True),
     )
     fast.pre_tokenizer = pre_tokenizers.BertPreTokenizer()
-    fast.add_special_tokens(list(vocabularies.SPECIALS))
+    fast.add_special_tokens([names[x] for x in tokenizer.special_ids])
     return fast, {
         # BERT's class puts BERT's special tokens whatever the files say.
         'tokenizer_class': 'BertTokenizer' if layout == 'bert' else _GENERAL,
@@ -152,9 +155,14 @@ def _sentencepiece(
     """Writes *.model; returns a `tokenizers.Tokenizer` and settings."""
     inner = tokenizer.inner
     fast = unigram.write(inner, isinstance(tokenizer, WithAdded))
-    if kind == 'xlnet':
+    if kind == 'xlnet' or (kind == 'albert' and inner.before):
         (folder / XLNET_MODEL).write_bytes(inner.model)
-        return fast, {'tokenizer_class': 'XLNetTokenizer'}
+        kinds = [step['type'] for step in inner.before]
+        return fast, {
+            'tokenizer_class': _MODEL_CLASSES[kind],
+            'keep_accents': 'StripAccents' not in kinds,
+            'do_lower_case': tokenizer.lower_case,
+        }
     if (model := unigram.unshifted(inner.model)) is not None:
         (folder / SHIFTED_MODEL).write_bytes(model)
     first = tokenizer.vocabulary[tokenizer.cls_id]
@@ -181,11 +189,14 @@ def _pair_encoding(
         class_name = _GENERAL
     fast = tokenizers.Tokenizer.from_str(inner.json)
     fast.model.save(str(folder))
-    fast.decoder = (
-        decoders.BPEDecoder(suffix=ENDS)
-        if isinstance(inner, CharacterPairs)
-        else decoders.ByteLevel()
-    )
+    fast.decoder = decoders.ByteLevel()
+    if isinstance(inner, CharacterPairs):
+        fast.decoder = decoders.BPEDecoder(suffix=ENDS)
+    elif isinstance(inner, MarkedPairs):
+        fast.decoder = decoders.Sequence([
+            decoders.Replace(MARK, ' '), decoders.ByteFallback(),
+            decoders.Fuse(),
+        ])  # fmt: skip
     split = json.loads(inner.json).get('pre_tokenizer') or {}
     return fast, {
         'tokenizer_class': class_name,

@@ -10,18 +10,22 @@ from typing import Any
 
 from infoword_tf import errors
 from infoword_tf.text.added import AddedToken
-from infoword_tf.text.normalizers import BLANK
+from infoword_tf.text.normalization import built, precompiled
+from infoword_tf.text.normalizers import BLANK, steps_of
 from infoword_tf.text.sentencepiece import (
     SentencePiece,
     blanks_of,
     parse_model,
 )
+from infoword_tf.text.tokenizer import UnsupportedTokenizer
 from infoword_tf.text.vocabulary import unnamed
 
 # What fairseq puts before the tokens of a model: Conneau et al. 2020.
 _FAIRSEQ = ('<s>', '<pad>', '</s>', '<unk>')
 _MARK = '\u2581'
-_BLANKS = ' {2,}'
+_BLANKS, _WHITE = ' {2,}', r'\s{2,}|[\n\r\t]'
+# Expressions that join blanks, and the same for RE2.
+_JOINS = {_BLANKS: _BLANKS, _WHITE: rf'{BLANK}{{2,}}|[\n\r\t]'}
 
 
 # -------------------------------------------------------------- *.model files
@@ -70,26 +74,56 @@ def unshifted(model: bytes) -> bytes | None:
     return proto.SerializeToString()
 
 
-def with_xlnet_rules(
-    model: bytes, settings: Mapping[str, Any], where: Any
-) -> bytes:
-    """Adds to a model's table the changes that XLNet makes to texts before.
-
-    Quotes `` and '' become ", accents are stripped unless `keep_accents`, and
-    `do_lower_case` folds case.
+def before_model(
+    settings: Mapping[str, Any], lower_case: bool
+) -> list[dict[str, Any]]:
+    """Lists the changes that XLNet and ALBERT make to texts before a model's:
+    quotes `` and '' become ", accents are stripped unless `keep_accents`, and
+    `do_lower_case`, by default `lower_case`, folds case.
     """
-    from infoword_tf.weights import characters
+    steps: list[dict[str, Any]] = [
+        {'type': 'Replace', 'pattern': {'String': quotes}, 'content': '"'}
+        for quotes in ('``', "''")
+    ]
+    if not settings.get('keep_accents', False):
+        steps += [{'type': 'NFKD'}, {'type': 'StripAccents'}]
+    if settings.get('do_lower_case', lower_case):
+        steps.append({'type': 'Lowercase'})
+    return steps
 
+
+def of_deberta(settings: Mapping[str, Any]) -> dict[str, Any]:
+    """Returns the parts of a tokenizer.json by which DeBERTa's class in
+    transformers 5 reads text, whatever its files say.
+    """
+    lower = [{'type': 'Lowercase'}] if settings.get('do_lower_case') else []
+    prefix = settings.get('add_prefix_space', True)
+    return {
+        'normalizer': {'type': 'Sequence', 'normalizers': [
+            *lower,
+            {'type': 'Replace', 'pattern': {'Regex': _WHITE}, 'content': ' '},
+            {'type': 'NFC'},
+            {'type': 'Strip', 'strip_left': False, 'strip_right': True},
+        ]},
+        'pre_tokenizer': {
+            'type': 'Metaspace',
+            'prepend_scheme': 'always' if prefix else 'first',
+        },
+    }  # fmt: skip
+
+
+def vocabulary_of(model: bytes, where: Any) -> tuple[dict[str, Any], list[str]]:
+    """Describes the tokens of a *.model as tokenizer.json does, and lists the
+    tokens that no text has.
+    """
     proto = parse_model(model, where)
-    proto.normalizer_spec.precompiled_charsmap = characters.table(
-        proto,
-        strip_accents=not settings.get('keep_accents', False),
-        lower_case=bool(settings.get('do_lower_case', False)),
-        quotes=True,
-    )
-    if settings.get('do_lower_case'):
-        proto.normalizer_spec.name += '_cf'
-    return proto.SerializeToString()
+    kinds = proto.SentencePiece.CONTROL, proto.SentencePiece.UNKNOWN
+    described = {
+        'type': 'Unigram',
+        'unk_id': proto.trainer_spec.unk_id,
+        'vocab': [[piece.piece, piece.score] for piece in proto.pieces],
+    }
+    return described, [x.piece for x in proto.pieces if x.type in kinds]
 
 
 # ------------------------------------------------- tokenizer.json to a model
@@ -135,13 +169,13 @@ def read(
     spec.name = 'nmt_nfkc'
     spec.escape_whitespaces = spec.remove_extra_whitespaces = True
     spec.add_dummy_prefix = True
-    charsmap, blanks = _normalisation(described, where)
+    charsmap, before, blanks = _normalisation(described, where)
     if charsmap is not None:
         spec.precompiled_charsmap = charsmap
     names = {piece for piece, _, control in pieces if not control}
     # Beside added tokens in normalised text blanks stay that are else stripped.
     stripped = blanks['white'] or not any(t.normalized for t in tokens)
-    options: dict[str, Any] = {}
+    options: dict[str, Any] = {'before': before} if before else {}
     if not (stripped and _as_sentencepiece(blanks, charsmap, names)):
         options['blanks'] = blanks
     return proto.SerializeToString(), options
@@ -149,28 +183,31 @@ def read(
 
 def _normalisation(
     described: Mapping[str, Any], where: Any
-) -> tuple[bytes | None, dict[str, Any]]:
-    """Returns the table of characters, and the `blanks` of `SentencePiece`."""
-    charsmap, rewrites = None, []
-    for step in steps(described.get('normalizer'), 'normalizers'):
-        if step['type'] == 'Precompiled':
-            charsmap = base64.b64decode(step['precompiled_charsmap'] or '')
-        elif step['type'] == 'Strip':
+) -> tuple[bytes | None, list[Any], dict[str, Any]]:
+    """Returns the table of characters, the steps before, and the `blanks` of
+    `SentencePiece`.
+    """
+    charsmap, before, rewrites = None, [], []
+    for step in steps_of(described.get('normalizer')):
+        if step['type'] == 'Strip':
             for side, pattern in (
                 ('strip_left', f'^{BLANK}+'), ('strip_right', f'{BLANK}+$')
             ):  # fmt: skip
                 if step.get(side):
                     rewrites.append([pattern, ''])
-        elif step['type'] == 'Replace' and _joins_blanks(step):
-            rewrites.append([_BLANKS, step['content']])
+            continue
+        if step['type'] == 'Replace' and (pattern := _joins_blanks(step)):
+            rewrites.append([pattern, step['content']])
+            continue
+        if charsmap:
+            before.append(precompiled(charsmap))
+        charsmap = None
+        if step['type'] == 'Precompiled':
+            charsmap = base64.b64decode(step['precompiled_charsmap'] or '')
         else:
-            raise errors.InputError(
-                'unigram_normalizes',
-                f'{where} normalises by {step["type"]}, which cannot be kept '
-                'beside Unigram; fetch the folder with its *.model',
-            )
+            before.append(step)
     white, scheme, split = False, None, True
-    for step in steps(described.get('pre_tokenizer'), 'pretokenizers'):
+    for step in steps_of(described.get('pre_tokenizer')):
         if step['type'] == 'Metaspace':
             prefix = step.get('add_prefix_space', True)
             scheme = step.get('prepend_scheme', 'always' if prefix else 'never')
@@ -178,27 +215,20 @@ def _normalisation(
         elif step['type'] == 'WhitespaceSplit':
             white = True
         else:
-            raise errors.InputError(
+            raise UnsupportedTokenizer(
                 'unigram_splits',
                 f'{where} splits by {step["type"]}, which cannot be kept '
                 'beside Unigram',
             )
     if scheme is None:
-        raise errors.InputError(
+        raise UnsupportedTokenizer(
             'unigram_unmarked_words',
             f'{where} does not mark words (a pre_tokenizer Metaspace), which '
             'cannot be kept beside Unigram',
         )
-    return charsmap, {
+    return charsmap, before, {
         'rewrites': rewrites, 'white': white, 'scheme': scheme, 'split': split,
     }  # fmt: skip
-
-
-def steps(part: Mapping[str, Any] | None, name: str) -> list[Any]:
-    """Lists a part of a tokenizer.json, or the steps of a sequence."""
-    if part is None:
-        return []
-    return part[name] if part['type'] == 'Sequence' else [part]
 
 
 def _as_sentencepiece(
@@ -219,10 +249,14 @@ def _as_sentencepiece(
     return {_BLANKS, f'{BLANK}+$'} <= patterns
 
 
-def _joins_blanks(step: Mapping[str, Any]) -> bool:
+def _joins_blanks(step: Mapping[str, Any]) -> str | None:
+    """Returns the expression for RE2 of a step that joins blanks."""
     pattern = step.get('pattern') or {}
-    joins = pattern.get('Regex') == _BLANKS or pattern.get('String') == '  '
-    return joins and step.get('content') in (' ', _MARK)
+    if step.get('content') not in (' ', _MARK):
+        return None
+    if pattern.get('String') == '  ':
+        return _BLANKS
+    return _JOINS.get(pattern.get('Regex'))
 
 
 # ------------------------------------------------- a model to tokenizer.json
@@ -238,7 +272,7 @@ def write(tokenizer: SentencePiece, with_added: bool) -> Any:
         ValueError: the model is of another type.
     """
     import tokenizers
-    from tokenizers import models, normalizers, pre_tokenizers
+    from tokenizers import models, pre_tokenizers
 
     proto = parse_model(tokenizer.model, 'the tokenizer')
     piece_type = proto.SentencePiece
@@ -259,18 +293,20 @@ def write(tokenizer: SentencePiece, with_added: bool) -> Any:
             bool(proto.trainer_spec.byte_fallback),
         )
     )
-    normalisation = []
+    steps: list[Any] = [*tokenizer.before]
     if charsmap := proto.normalizer_spec.precompiled_charsmap:
-        normalisation.append(normalizers.Precompiled(charsmap))
+        steps.append(precompiled(charsmap))
+    names = {pattern: name for name, pattern in _JOINS.items()}
     blanks = tokenizer.blanks
     for pattern, rewrite in blanks.rewrites if blanks else [[_BLANKS, ' ']]:
         left = pattern.startswith('^')
-        normalisation.append(
-            normalizers.Replace(tokenizers.Regex(pattern), rewrite)
-            if pattern == _BLANKS
-            else normalizers.Strip(left=left, right=not left)
-        )
-    unigram.normalizer = normalizers.Sequence(normalisation)
+        steps.append(
+            {'type': 'Replace', 'pattern': {'Regex': names[pattern]},
+             'content': rewrite}
+            if pattern in names
+            else {'type': 'Strip', 'strip_left': left, 'strip_right': not left}
+        )  # fmt: skip
+    unigram.normalizer = built(steps)
     scheme, split, white = 'always', True, True
     if blanks is not None:
         scheme, split, white = blanks.scheme, blanks.split, blanks.white

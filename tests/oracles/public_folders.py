@@ -88,6 +88,10 @@ _LETTERS = 'abcdefghijklmnopqrstuvwxyz'
 _SIGNS = "HWTNYDOCQRéöïÉß東京世界0123456789.,:!?'[]<>"
 _WORDS = ('hello', 'world', 'the', 'of', 'Hello', 'The', 'York', 'york')
 _ENDS = ('llo', 'ld', 'me')
+_ALBERT = ('<pad>', '<unk>', '[CLS]', '[SEP]', '[MASK]')
+_DEBERTA = ('[PAD]', '[CLS]', '[SEP]', '[UNK]', '[MASK]')
+_MPNET = ('<s>', '<pad>', '</s>', '[UNK]', '<mask>')
+_GEMMA = ('<pad>', '<eos>', '<bos>', '<unk>', '<mask>')
 _TOKENS = (
     *_BERTS, *_LETTERS, *_SIGNS, *(f'##{c}' for c in _LETTERS + _SIGNS),
     *_WORDS, *(f'##{c}' for c in _ENDS),
@@ -98,6 +102,7 @@ _AROUND = {
     'cls': ('[CLS] $A', '[CLS] $A $B:1'),
     'roberta': ('<s> $A </s>', '<s> $A </s> </s> $B </s>'),
     'roberta_as_bert': ('<s> $A </s>', '<s> $A </s> $B:1 </s>:1'),
+    'gemma': ('<bos> $A <eos>', '<bos> $A <eos> <bos>:1 $B:1 <eos>:1'),
     'end': ('$A <|endoftext|>', '$A <|endoftext|> $B:1 <|endoftext|>:1'),
 }
 # What SentencePiece's own program makes of rules: the ligature fi, a wide h, e
@@ -139,6 +144,23 @@ _METASPACE = {
         [pre_tokenizers.WhitespaceSplit(), pre_tokenizers.Metaspace()]
     ),
 }
+# By name, expressions that split words before bytes are merged.
+_SPLITS = {
+    name: r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|" + digits
+    + r'| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+'
+    for name, digits in (('llama_3', r'\p{N}{1,3}'), ('qwen', r'\p{N}'))
+}  # fmt: skip
+# By name what marks blanks before characters are merged.
+_MARKED = normalizers.Replace(' ', '\u2581')
+_MARKS = {
+    'gemma': (_MARKED, pre_tokenizers.Split(' ', 'merged_with_previous')),
+    'legacy': (
+        normalizers.Sequence([normalizers.Prepend('\u2581'), _MARKED]), None
+    ),
+    'first': (
+        None, pre_tokenizers.Metaspace(prepend_scheme='first', split=False)
+    ),
+}  # fmt: skip
 _JOINED = normalizers.Replace(tk.Regex(' {2,}'), ' ')
 _NORMAL = {
     'nothing': None,
@@ -148,13 +170,20 @@ _NORMAL = {
     'characters_joined': normalizers.Sequence(
         [normalizers.Precompiled(_CHARACTERS), _JOINED]
     ),
+    'albert': normalizers.Sequence(
+        [
+            normalizers.Replace('``', '"'), normalizers.Replace("''", '"'),
+            normalizers.NFKD(), normalizers.StripAccents(),
+            normalizers.Lowercase(), normalizers.Precompiled(_CHARACTERS),
+        ]
+    ),
     'stripped': normalizers.Sequence(
         [
             normalizers.Strip(left=False),
             normalizers.Replace(tk.Regex(' {2,}'), '\u2581'),
         ]
     ),
-}
+}  # fmt: skip
 
 
 def _finished(
@@ -219,24 +248,27 @@ def unigram(
     normal: str = 'nothing',
     blanks: str = 'words',
     doubled: bool = False,
+    specials: Sequence[str] = _FAIRSEQ,
 ) -> tk.Tokenizer:
     """Makes a tokenizer of XLM-R's kind: <s> <pad> </s> <unk> ... <mask>.
 
     Args:
+        specials: the last of them stands at the end.
         normal, blanks: names of _NORMAL and _METASPACE.
         doubled: whether two blanks are a token.
     """
     names = [f'\u2581{x}' for x in ('', *_LETTERS, *_WORDS, *'HTNWé東')]
     names += [*_LETTERS, *_SIGNS, *_ENDS, *(['\u2581\u2581'] * doubled)]
-    tokens = [(x, 0.0) for x in _FAIRSEQ[:-1]]
+    tokens = [(x, 0.0) for x in specials[:-1]]
     tokens += [(x, -2.0 - i / 8) for i, x in enumerate(names)]
-    tokens += [('<mask>', 0.0)]
-    tokenizer = tk.Tokenizer(models.Unigram(tokens, 3, False))
+    tokens += [(specials[-1], 0.0)]
+    unknown = next(i for i, (x, _) in enumerate(tokens) if 'unk' in x.lower())
+    tokenizer = tk.Tokenizer(models.Unigram(tokens, unknown, False))
     if _NORMAL[normal]:
         tokenizer.normalizer = _NORMAL[normal]
     tokenizer.pre_tokenizer = _METASPACE[blanks]
     tokenizer.decoder = tk.decoders.Metaspace()
-    return _finished(tokenizer, _FAIRSEQ, around, added)
+    return _finished(tokenizer, specials, around, added)
 
 
 def byte_pairs(
@@ -245,6 +277,7 @@ def byte_pairs(
     added: Sequence = (),
     prefix: bool = False,
     trims: bool = True,
+    split: str = '',
 ) -> tk.Tokenizer:
     """Makes a tokenizer of GPT-2's kind, or of RoBERTa's.
 
@@ -252,6 +285,7 @@ def byte_pairs(
         around: 'own' is what RoBERTa's class puts, 'bytes' nothing.
         prefix: whether a blank stands before the first word.
         trims: whether blanks are in no offset.
+        split: a name of _SPLITS; '': that of GPT-2.
     """
     merges = [('h', 'e'), ('l', 'l'), ('ll', 'o'), ('he', 'llo'), ('t', 'he'),
               ('Ġ', 'the'), ('Ġ', 'w'), ('o', 'r'), ('Ġ', 'Ġ')]  # fmt: skip
@@ -260,6 +294,12 @@ def byte_pairs(
     index = {token: i for i, token in enumerate(names)}
     tokenizer = tk.Tokenizer(models.BPE(index, merges))
     tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=prefix)
+    if split:
+        words = pre_tokenizers.Split(tk.Regex(_SPLITS[split]), 'isolated')
+        tokens = pre_tokenizers.ByteLevel(prefix, use_regex=False)
+        tokenizer.pre_tokenizer = pre_tokenizers.Sequence([words, tokens])
+    if split == 'qwen':
+        tokenizer.normalizer = normalizers.NFC()
     tokenizer.decoder = tk.decoders.ByteLevel()
     tokenizer = _finished(tokenizer, specials, around, added)
     if around == 'own':
@@ -274,8 +314,28 @@ def byte_pairs(
     return tokenizer
 
 
+def marked_pairs(marks: str, added: Sequence = ()) -> tk.Tokenizer:
+    """Makes a tokenizer of Gemma's kind; `marks` is a name of _MARKS."""
+    mark = '\u2581'
+    merges = [('h', 'e'), ('l', 'l'), ('ll', 'o'), ('he', 'llo'), ('t', 'he'),
+              (mark, 'the'), (mark, 'hello'), (mark, mark)]  # fmt: skip
+    names = [*_GEMMA, *(f'<0x{byte:02X}>' for byte in range(256)), mark]
+    names += [*_LETTERS, *(a + b for a, b in merges)]
+    index = {token: i for i, token in enumerate(names)}
+    tokenizer = tk.Tokenizer(models.BPE(
+        index, merges, unk_token='<unk>', fuse_unk=True, byte_fallback=True
+    ))  # fmt: skip
+    normal, split = _MARKS[marks]
+    if normal:
+        tokenizer.normalizer = normal
+    if split:
+        tokenizer.pre_tokenizer = split
+    return _finished(tokenizer, _GEMMA, 'gemma', added)
+
+
 _TOKENIZERS = {'word_piece': word_piece, 'unigram': unigram,
-               'byte_pairs': byte_pairs}  # fmt: skip
+               'byte_pairs': byte_pairs,
+               'marked_pairs': marked_pairs}  # fmt: skip
 
 
 # -------------------------------------------------------------------- cases
@@ -339,6 +399,7 @@ _OF_GPT_2 = {
 }  # fmt: skip
 # A class that takes tokenizer.json as it is.
 _AS_WRITTEN = {'tokenizer_class': 'PreTrainedTokenizerFast'}
+_PADDED = {'pad_token': '<pad>', 'model_max_length': 40}
 _MEAN = (('Pooling', {'word_embedding_dimension': D,
                       'pooling_mode_mean_tokens': True}),)  # fmt: skip
 _CLS = (('Pooling', {'word_embedding_dimension': D,
@@ -744,6 +805,43 @@ CASES: dict[str, Case] = {
         {**_DISTIL, **_labels('NEGATIVE', 'POSITIVE')},
         ('word_piece', {'added': [('[DOC]', _SPECIAL)]}),
         {**_OF_BERT, 'tokenizer_class': 'DistilBertTokenizer'},
+    ),
+    # --- tokenizers of other architectures, here over BERT's
+    'split_of_llama_3': Case(
+        'BertModel', _BERT, ('byte_pairs', {'split': 'llama_3'}),
+        {**_AS_WRITTEN, **_PADDED},
+    ),
+    'split_of_qwen': Case(
+        'BertModel', _BERT,
+        ('byte_pairs', {'split': 'qwen', 'around': 'end', 'specials': _END,
+                        'added': [('<user>', _SPECIAL)]}),
+        {**_AS_WRITTEN, **_PADDED, 'pad_token': '<|endoftext|>'},
+    ),
+    **{
+        f'marks_of_{name}': Case(
+            'BertModel', _BERT,
+            ('marked_pairs', {'marks': name, 'added': [('[DOC]', _SPECIAL)]}),
+            {**_AS_WRITTEN, **_PADDED},
+        ) for name in _MARKS
+    },
+    'albert': Case(
+        'BertModel', _BERT,
+        ('unigram', {'specials': _ALBERT, 'normal': 'albert',
+                     'around': 'bert'}),
+        {**_PADDED, 'tokenizer_class': 'AlbertTokenizer'},
+    ),
+    'deberta': Case(
+        'BertModel', _BERT,
+        ('unigram', {'specials': _DEBERTA, 'around': 'bert',
+                     'normal': 'characters', 'blanks': 'always'}),
+        {**_PADDED, 'tokenizer_class': 'DebertaV2Tokenizer',
+         'pad_token': '[PAD]'},
+    ),
+    'mpnet': Case(
+        'BertModel', {**_BERT, 'pad_token_id': 1},
+        ('word_piece', {'specials': _MPNET, 'around': 'roberta'}),
+        {**_PADDED, 'tokenizer_class': 'MPNetTokenizer',
+         'unk_token': '[UNK]'},
     ),
     # --- as their libraries save them
     'minilm_saved': Case(

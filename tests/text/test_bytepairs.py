@@ -15,16 +15,33 @@ from absl.testing import absltest, parameterized
 from tokenizers import models, normalizers, pre_tokenizers, processors, trainers
 
 from infoword_tf.text import bytepairs
-from infoword_tf.text.bytepairs import BytePairs
+from infoword_tf.text.bytepairs import SPLITS, BytePairs
 from infoword_tf.text.characterpairs import ENDS, CharacterPairs
+from infoword_tf.text.markedpairs import MarkedPairs
 from infoword_tf.text.merges import Merges
+from tests.oracles import public_folders
 from tests.text.learned import HARD, SPECIALS
 from tests.text.test_normalization import SCRIPTS, TEXTS
 
 ALPHABET = sorted(bytepairs._BYTES)
+BYTES = {'type': 'ByteLevel', 'add_prefix_space': False, 'use_regex': False,
+         'trim_offsets': True}  # fmt: skip
+
+
+def split_by(number):
+    """Returns a pre-tokenizer of one of the expressions."""
+    split = {'type': 'Split', 'pattern': {'Regex': list(SPLITS)[number]},
+             'behavior': 'Isolated', 'invert': False}  # fmt: skip
+    return {'type': 'Sequence', 'pretokenizers': [split, BYTES]}
+
+
 OPTIONS = {
     'plain': {},
     'marks_first': {'add_prefix_space': True},
+    'llama_3': {'pre_tokenizer': split_by(1)},
+    'gpt_4': {'pre_tokenizer': split_by(2)},
+    'qwen_2': {'pre_tokenizer': split_by(3), 'normalizer': {'type': 'NFC'}},
+    'qwen_3_5': {'pre_tokenizer': split_by(4)},
     'composed': {'normalizer': {'type': 'NFC'}},
     'lower_case': {'normalizer': {'type': 'Lowercase'}},
 }
@@ -57,7 +74,7 @@ def both(option):
     theirs = tokenizers.Tokenizer.from_str(json.dumps(public))
     theirs.post_processor = processors.ByteLevel(
         trim_offsets=True,
-        add_prefix_space=public['pre_tokenizer']['add_prefix_space'],
+        add_prefix_space=option == 'marks_first',
     )
     theirs.encode_special_tokens = True
     return BytePairs(public), theirs
@@ -142,7 +159,8 @@ class OracleTest(parameterized.TestCase):
     def test_every_code_point(self, option):
         texts = list(everything())
         if option != 'plain':
-            texts = texts[:0x100]
+            later = 'pre_tokenizer' in OPTIONS[option]
+            texts = texts[: 0x60 if later else 0x100]
         ours, theirs = both(option)
         expected = theirs.encode_batch(texts, add_special_tokens=False)
         for i in range(0, len(texts), 1024):
@@ -159,7 +177,8 @@ class OracleTest(parameterized.TestCase):
             [chr(c) for c in range(first, last + 1)]
             for first, last in SCRIPTS.values()
         ]
-        blanks = [' ', ' ', ' ', '  ', '\n', ' \t', '\u00a0', "'", "'s", "'ll"]
+        blanks = [' ', ' ', ' ', '  ', '\n', ' \t', '\u00a0', "'", "'s", "'ll",
+                  '\r\n', '\n \n', ".'LL", '!\n\n ', '12345', "'\u017f"]
 
         def word():
             script = generator.choice(scripts)
@@ -388,6 +407,57 @@ class BytePairsTest(parameterized.TestCase):
         self.assertLen(vocabulary, 1500)
         self.assertIn('Ġthe', vocabulary)
         self.assertLen(BytePairs.learn(real(), 261), 261)
+
+
+class MarkedPairsTest(parameterized.TestCase):
+    """Gemma's kind and Llama's."""
+
+    def both(self, marks, merge=None):
+        theirs = public_folders.marked_pairs(marks)
+        public = json.loads(theirs.to_str())
+        if merge:
+            vocab = public['model']['vocab']
+            vocab[''.join(merge)] = len(vocab)
+            public['model']['merges'].append(list(merge))
+            theirs = tokenizers.Tokenizer.from_str(json.dumps(public))
+        return MarkedPairs(public), theirs
+
+    @parameterized.parameters(
+        ('gemma',), ('legacy',), ('first',), ('gemma', ('o', '\u2581'))
+    )
+    def test_ids_and_places(self, marks, merge=None):
+        """With a merge over a blank, too: then no text is split."""
+        ours, theirs = self.both(marks, merge)
+        texts = ['hello the  hello', ' hello', '', '\u2581the', 'the é字 the ']
+        texts = [*texts, ' '.join(texts) * 20]
+        ids, starts, ends = ours.tokenize_with_offsets(texts)
+        encodings = theirs.encode_batch(texts, add_special_tokens=False)
+        self.assertEqual(ids.to_list(), [x.ids for x in encodings])
+        for i, text in enumerate(texts):
+            self.assertEqual(
+                list(zip(starts[i].numpy(), ends[i].numpy(), strict=True)),
+                [
+                    tuple(len(text[:x].encode()) for x in place)
+                    for place in encodings[i].offsets
+                ],
+            )
+            if '\u2581' not in text and text[:1] != ' ':
+                self.assertEqual(ours.detokenize(ids[i].numpy()), text)
+        actual = ours.tokenize_flat([b'hello the hello', b'', b'hello'])
+        self.assertEqual(int(actual.word_starts.sum()), 4)
+
+    @parameterized.parameters('gemma', 'legacy', 'first')
+    def test_text_after_a_mask_may_go_on_with_a_word(self, marks):
+        ours, _ = self.both(marks)
+        parts = tf.constant(['the ', 'hello', ' the'])
+        inside = tf.constant([False, True, True])
+        actual = ours.tokenize_between_masks(parts, inside)
+        spelled = [[ours.vocabulary[i] for i in row] for row in actual.numpy()]
+        self.assertEqual(
+            spelled,
+            [['the' if marks == 'gemma' else '\u2581the', '\u2581'],
+             ['hello'], ['\u2581the']],
+        )  # fmt: skip
 
 
 if __name__ == '__main__':

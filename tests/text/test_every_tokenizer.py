@@ -461,10 +461,13 @@ REFUSED = (
                'é': 9999}), 'wrong_token_ids', ' 600 '),
     ('bytes', lambda: changed(dropout=0.1), 'unsupported_byte_pairs',
      'dropout'),
-    ('bytes', lambda: changed({'normalizer': {'type': 'NFKC'}}),
-     'bytes_normalizer', 'NFKC'),
+    ('bytes', lambda: changed({'normalizer': {'type': 'Prepend'}}),
+     'unknown_normalizer', 'Prepend', 'NFKC'),
     ('bytes', lambda: changed({'pre_tokenizer': {'type': 'Whitespace'}}),
      'bytes_pre_tokenizer', 'Whitespace'),
+    ('marked', lambda: changed(), 'marked_otherwise', 'ByteLevel'),
+    ('marked', lambda: changed({'pre_tokenizer': {'type': 'Metaspace'}}),
+     'marked_without_bytes', '256 of 256'),
 )  # fmt: skip
 
 
@@ -484,9 +487,13 @@ class RefusedTest(parameterized.TestCase):
             with refused('vocabulary_without_specials', '[UNK]'):
                 kind(['[PAD]', '[CLS]', '[SEP]', '[MASK]', 'a'])
 
-    def test_characters_are_never_learned(self):
-        with refused('characters_never_learned', '--tokenizer=bytes'):
-            TOKENIZERS['characters'].learn(TEXTS, 500)
+    @parameterized.parameters(
+        ('characters', 'characters_never_learned'),
+        ('marked', 'marked_never_learned'),
+    )
+    def test_what_is_never_learned(self, kind, id):
+        with refused(id, '--tokenizer=bytes'):
+            TOKENIZERS[kind].learn(TEXTS, 500)
 
 
 class Runs:

@@ -37,6 +37,7 @@ from infoword_tf.weights import (
     tokenizer_reader,
     tokenizer_writer,
 )
+from tests.oracles import public_folders
 from tests.refused import refused
 from tests.weights import folders
 
@@ -167,6 +168,23 @@ def modern():
     ])  # fmt: skip
 
 
+def of_albert():
+    """What ALBERT's class does before a table of characters."""
+    return normalizers.Sequence([
+        normalizers.Replace('``', '"'), normalizers.Replace("''", '"'),
+        normalizers.NFKD(), normalizers.StripAccents(),
+        normalizers.Lowercase(), charsmap(),
+    ])  # fmt: skip
+
+
+def of_deberta():
+    """What DeBERTa's class does in transformers 5."""
+    return normalizers.Sequence([
+        normalizers.Replace(Regex(r'\s{2,}|[\n\r\t]'), ' '),
+        normalizers.NFC(), normalizers.Strip(left=False, right=True),
+    ])  # fmt: skip
+
+
 KINDS = {
     'wordpiece': wordpiece,
     'cased': lambda: wordpiece(False),
@@ -175,6 +193,16 @@ KINDS = {
     'characters': character_pairs,
     'xlm-r': lambda: unigram(charsmap()),
     'modern': lambda: unigram(modern(), False),
+    'albert': lambda: unigram(of_albert()),
+    'deberta': lambda: unigram(of_deberta(), False),
+    **{
+        name: functools.partial(public_folders.byte_pairs, split=name)
+        for name in ('llama_3', 'qwen')
+    },
+    **{
+        name: functools.partial(public_folders.marked_pairs, name)
+        for name in ('gemma', 'first')
+    },
     **{
         f'bare-{white}-{scheme}': functools.partial(
             unigram, None, white, scheme, scheme != 'first', scheme == 'first'
@@ -207,7 +235,8 @@ class AddedTest(parameterized.TestCase):
             public.add_tokens(added(seed))
         tokenizer = self.read(public).tokenizer
         strings = texts(seed or 0)
-        if kind in ('xlm-r', 'modern'):  # SentencePiece keeps it before blanks
+        if kind in ('xlm-r', 'modern', 'albert'):
+            # SentencePiece keeps it before blanks.
             strings = [text.replace('\u200b', '') for text in strings]
         expected = [
             actual.ids

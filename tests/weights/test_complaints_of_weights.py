@@ -175,8 +175,6 @@ FAULTS = {
     'no_specials': (text('vocab.txt', 'a\nb\n'), ValueError,
                     'vocabulary lacks'),
     'no_tokenizer': (gone('vocab.txt'), OSError, 'has no tokenizer: none of'),
-    'normalizer': (lambda f: tokenizer_json(f, {'type': 'NFKC'}),
-                   'wordpiece_other_step', "['NFKC']", 'BertNormalizer'),
 }  # fmt: skip
 
 

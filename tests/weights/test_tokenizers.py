@@ -7,7 +7,6 @@ import random
 import re
 from pydoc_data import topics
 from typing import Any, NamedTuple
-from unittest import mock
 
 import sentencepiece
 import tensorflow as tf
@@ -17,13 +16,9 @@ from sentencepiece import sentencepiece_model_pb2
 from tokenizers import models, normalizers, pre_tokenizers
 
 from infoword_tf import files
+from infoword_tf.text.numbers import Numbers
 from infoword_tf.text.wordpiece import WordPieceTokenizer
-from infoword_tf.weights import (
-    characters,
-    tokenizer_reader,
-    tokenizer_writer,
-    unigram,
-)
+from infoword_tf.weights import tokenizer_reader, tokenizer_writer, unigram
 from infoword_tf.weights.kinds import ARCHITECTURES
 from tests.refused import refused
 from tests.weights import folders
@@ -55,7 +50,12 @@ def lines():
 def trained(first):
     """A unigram model whose specials are these, as others train them."""
     model = io.BytesIO()
-    more = {'control_symbols': ['<cls>', '<sep>', '<pad>', '<mask>']}
+    more = {
+        'xlnet': {'control_symbols': ['<cls>', '<sep>', '<pad>', '<mask>']},
+        'deberta': {'control_symbols': ['[CLS]'], 'unk_piece': '[UNK]',
+                    'bos_id': -1, 'eos_piece': '[SEP]', 'pad_id': 0,
+                    'pad_piece': '[PAD]', 'unk_id': 3, 'eos_id': 2},
+    }  # fmt: skip
     sentencepiece.SentencePieceTrainer.train(
         sentence_iterator=iter([*lines(), *NASTY]),
         model_writer=model,
@@ -64,7 +64,7 @@ def trained(first):
         character_coverage=1.0,
         hard_vocab_limit=False,
         minloglevel=2,
-        **(more if first == 'xlnet' else {}),
+        **more.get(first, {}),
     )
     return model.getvalue()
 
@@ -134,7 +134,7 @@ class Case(NamedTuple):
 
 
 def of_sentencepiece(first, name, **settings):
-    """Returns a *.model of XLM-R's kind or of XLNet's."""
+    """Returns a *.model of XLM-R's kind, of XLNet's or of DeBERTa's."""
     model = trained(first)
     proto, files = parsed(model), {name: model}
     if first == 'xlm-r':
@@ -150,6 +150,23 @@ def of_sentencepiece(first, name, **settings):
         return Case(
             'xlm-roberta', files, len(proto.pieces) + 2, other,
             alone=('tokenizer.json',), layout='roberta',
+        )  # fmt: skip
+    if first == 'deberta':
+        other = rebuilt(proto)
+        other.normalizer = normalizers.Sequence(
+            [
+                normalizers.Replace(
+                    tokenizers.Regex(r'\s{2,}|[\n\r\t]'), ' '
+                ),
+                normalizers.NFC(),
+                normalizers.Strip(left=False),
+            ]
+        )
+        other.pre_tokenizer = pre_tokenizers.Metaspace()
+        return Case(
+            'deberta-v2', {**files, 'tokenizer_config.json': settings},
+            len(proto.pieces) + 1, functools.partial(theirs, other),
+            alone=('tokenizer.json',),
         )  # fmt: skip
     before = [normalizers.Replace(quotes, '"') for quotes in ('``', "''")]
     if not settings.get('keep_accents'):
@@ -210,6 +227,11 @@ CASES = {
     'xlnet_lower': lambda: of_sentencepiece(
         'xlnet', 'spiece.model', do_lower_case=True
     ),
+    'albert': lambda: of_sentencepiece(
+        'xlnet', 'spiece.model', do_lower_case=True,
+        tokenizer_class='AlbertTokenizer',
+    ),
+    'deberta': lambda: of_sentencepiece('deberta', 'spm.model'),
     **{
         kind: functools.partial(of_pairs, kind)
         for kind in ('roberta', 'gpt2', 'openai-gpt', 'modernbert')
@@ -299,38 +321,37 @@ class SentencePieceTest(parameterized.TestCase):
         self.assertEqual(unigram.unshifted(actual.model), model)
 
     def test_what_xlnet_changes_where_nothing_is_said(self):
-        """Accents and quotes; a table of all characters takes seconds."""
+        """Accents and quotes, but not case."""
         (self.folder / 'spiece.model').write_bytes(trained('xlnet'))
         files.write_json(self.folder / 'tokenizer_config.json', {})
         size = len(parsed(trained('xlnet')).pieces)
-        with (
-            mock.patch.object(
-                characters, 'table', side_effect=InterruptedError
-            ) as table,
-            self.assertRaises(InterruptedError),
-        ):
-            tokenizer_reader.read(self.folder, size)
+        read = tokenizer_reader.read(self.folder, size)
         self.assertEqual(
-            table.call_args.kwargs,
-            {'strip_accents': True, 'lower_case': False, 'quotes': True},
+            [step['type'] for step in read.tokenizer.inner.before],
+            ['Replace', 'Replace', 'NFKD', 'StripAccents'],
         )
 
     def test_other_orders_are_refused(self):
         with refused('unigram_other_specials', '<unk>, <s>'):
             unigram.shifted(folded(), 'x')
 
+    def test_more_tokens_than_embeddings(self):
+        files.write_json(self.folder / 'tokenizer.json', folders.unigram())
+        with refused('more_tokens_than_embeddings', 60, 59):
+            tokenizer_reader.read(self.folder, folders.V - 1)
+
     @parameterized.parameters(
-        ({'normalizer': {'type': 'NFD'}}, 0, 'unigram_normalizes', 'NFD'),
-        ({'pre_tokenizer': {'type': 'ByteLevel'}}, 0, 'unigram_splits',
-         'ByteLevel'),
-        ({'pre_tokenizer': None}, 0, 'unigram_unmarked_words'),
-        ({}, 1, 'more_tokens_than_embeddings', 60, 59),
-    )  # fmt: skip
-    def test_what_cannot_be_kept(self, changed, fewer, id, *values):
+        ({'normalizer': {'type': 'Prepend', 'prepend': 'x'}}, '"Prepend"'),
+        ({'pre_tokenizer': {'type': 'ByteLevel'}}, 'splits by ByteLevel'),
+        ({'pre_tokenizer': None}, 'does not mark words'),
+        ({'model': {'type': 'WordPiece', 'vocab': {'[UNK]': 3}}}, 'Metaspace'),
+    )
+    def test_ids_alone_where_text_is_read_in_other_ways(self, changed, why):
         public = folders.unigram() | changed
         files.write_json(self.folder / 'tokenizer.json', public)
-        with refused(id, *values):
-            tokenizer_reader.read(self.folder, folders.V - fewer)
+        read = tokenizer_reader.read(self.folder, folders.V)
+        self.assertIsInstance(read.tokenizer, Numbers)
+        self.assertRegex(read.notes[0], f'{why}.*; so it takes ids alone$')
 
 
 class PairsTest(parameterized.TestCase):
