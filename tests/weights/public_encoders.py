@@ -67,6 +67,9 @@ def table() -> str:
             id, *values = entry['refused']
             cells += [f'no: {_WHY[id].format(*values)}', '', '', '']
         else:
+            # A tied head comes with every encoder of its kind.
+            tied = ARCHITECTURES[kind].tied
+            heads = dict.fromkeys([*entry.get('heads', ()), tied])
             waits = 'waits' in facts()['tokenizers'][entry['tokenizer']]
             cells += [
                 f'`{ARCHITECTURES[kind].encoder}`',
@@ -74,7 +77,7 @@ def table() -> str:
                 '; '.join(
                     [
                         *(_module(x) for x in entry.get('modules', ())),
-                        *(f'`{head}`' for head in entry.get('heads', ())),
+                        *(f'`{head}`' for head in heads if head),
                     ]
                 ),
                 f'`{entry.get("out", kind)}`',
