@@ -52,7 +52,7 @@ quickstart: setup
 test: setup
 	$(PY) -m pytest -n 2 --dist=worksteal
 
-# docs/settings.md, of the table of rows.
+# docs/settings.md, of the table of rows; in docs/weights.md that of encoders.
 pages: setup
 	$(PY) -m tests.pages
 

@@ -1,13 +1,20 @@
-"""docs/settings.md, made of rows and views: python -m tests.pages"""
+"""Pages of docs/ that are made: python -m tests.pages
+
+docs/settings.md is made of rows and views, the table of encoders in
+docs/weights.md of tests/weights/public_encoders.json.
+"""
 
 import pathlib
+import re
 from typing import Any
 
 from infoword_tf.objectives import TABLE, setting_flags
 from infoword_tf.settings import Setting
 from infoword_tf.views import VIEWS
+from tests.weights import public_encoders
 
 PAGE = pathlib.Path(__file__).parent.parent / 'docs' / 'settings.md'
+WEIGHTS = PAGE.with_name('weights.md')
 HEAD = """# Settings of rows and views
 
 ```
@@ -70,5 +77,15 @@ def settings_page() -> str:
     return '\n'.join(lines)
 
 
+def weights_page() -> str:
+    """Returns docs/weights.md with the table of encoders as it is now."""
+    return re.sub(
+        r'(?s)(<!-- encoders -->\n).*?(<!-- end -->)',
+        lambda marks: f'{marks[1]}{public_encoders.table()}{marks[2]}',
+        WEIGHTS.read_text(),
+    )
+
+
 if __name__ == '__main__':
     PAGE.write_text(settings_page())
+    WEIGHTS.write_text(weights_page())

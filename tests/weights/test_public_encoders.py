@@ -1,0 +1,326 @@
+"""Encoders that people bring: their config.json in, once through, out again."""
+
+import functools
+import json
+import pathlib
+
+import numpy as np
+import tensorflow as tf
+from absl.testing import absltest, parameterized
+from sentencepiece import sentencepiece_model_pb2
+
+from infoword_tf import files
+from infoword_tf.config import EncoderConfig
+from infoword_tf.encoders import ENCODERS, Inputs
+from infoword_tf.text.numbers import Numbers
+from infoword_tf.weights import (
+    architectures,
+    converted,
+    huggingface,
+    sentence_transformers,
+    tokenizer_reader,
+)
+from infoword_tf.weights.kinds import ARCHITECTURES
+from tests import pages
+from tests.refused import refused
+from tests.weights import folders
+from tests.weights.public_encoders import facts, table, texts_of
+
+ENCODERS_OF = facts()['encoders']
+TOKENIZERS = facts()['tokenizers']
+V, T = 300, 9
+# Key for a size, by kind of size.
+WIDTHS = 'hidden_size', 'dim', 'n_embd', 'd_model'
+HEADS = 'num_attention_heads', 'n_heads', 'n_head'
+INNER = (
+    'intermediate_size', 'hidden_dim', 'n_inner', 'd_inner', 'embedding_size',
+    'pooler_hidden_size',
+)  # fmt: skip
+LAYERS = 'num_hidden_layers', 'n_layers', 'n_layer'
+POSITIONS = 'max_position_embeddings', 'n_positions'
+LETTERS = folders.LETTERS
+# As `huggingface.write` chooses it by layout and tokenizer.
+_ROBERTA = {
+    'roberta': 'roberta', 'xlm-roberta': 'xlm-roberta',
+    'camembert': 'xlm-roberta',
+}  # fmt: skip
+
+
+def named(refused_here):
+    """Names of the encoders that are refused, or come in."""
+    return [
+        name
+        for name, entry in ENCODERS_OF.items()
+        if ('refused' in entry) == refused_here
+    ]
+
+
+def shrunk(config):
+    """The config with small sizes; 2 layers, or a period of their pattern."""
+    tiny = {
+        key: value
+        for key, value in config.items()
+        if key not in ('architectures', 'auto_map', 'id2label')
+    }
+    width, heads = (
+        next(config[key] for key in keys if key in config)
+        for keys in (WIDTHS, HEADS)
+    )
+    few = config.get('num_key_value_heads', heads)
+    tiny_few = min(few, 2)
+    tiny_heads = tiny_few * heads // few
+    tiny_width = 8 * tiny_heads
+
+    def scaled(size):
+        return max(1, size * tiny_width // width)
+
+    types = config.get('layer_types', ())
+    period = types.index('full_attention') + 1 if types else 0
+    sizes = {
+        **dict.fromkeys(WIDTHS, lambda x: tiny_width),
+        **dict.fromkeys(HEADS, lambda x: tiny_heads),
+        **dict.fromkeys(INNER, scaled),
+        **dict.fromkeys(
+            LAYERS,
+            lambda x: (
+                period or config.get('global_attn_every_n_layers', 1) + 1
+            ),
+        ),
+        # What precedes the first token stays.
+        **dict.fromkeys(POSITIONS, lambda x: 32 + x % 512),
+        'max_trained_positions': lambda x: 32,
+        'num_key_value_heads': lambda x: tiny_few,
+        'head_dim': lambda x: 8 * x * heads // width,
+        'vocab_size': lambda x: V,
+        'layer_types': lambda x: x[:period],
+        'local_attention': lambda x: 4,
+        'position_buckets': lambda x: 8,
+        'sliding_window': lambda x: x and 4,
+        'query_pre_attn_scalar': lambda x: (
+            8 * x * heads // width if x == config['head_dim'] else x
+        ),
+        # Ids of tokens at the end of a vocabulary.
+        **dict.fromkeys(
+            (f'{x}_token_id' for x in ('bos', 'eos', 'pad', 'mask', 'cls',
+                                       'sep')),
+            lambda x: min(x, V - 1),
+        ),
+    }  # fmt: skip
+    return {
+        key: sizes[key](value) if key in sizes else value
+        for key, value in tiny.items()
+    }
+
+
+@functools.cache
+def states(described):
+    """States [2, T, D] of an encoder with random weights, of a config.json."""
+    config = architectures.encoder_of(json.loads(described), 'config.json')
+    encoder = ENCODERS[config.name](**config.arguments)
+    encoder.build()
+    ids = np.random.default_rng(1).integers(5, V, (2, T))
+    return encoder(Inputs(tf.constant(ids, tf.int32))).states.numpy()
+
+
+def whole(encoder):
+    """Completes the arguments of an encoder, as a loaded one has them."""
+    arguments = ENCODERS[encoder.name](**encoder.arguments).arguments
+    return EncoderConfig(encoder.name, arguments)
+
+
+def vocabulary(tokenizer):
+    """The model of a tokenizer.json with letters beside special tokens."""
+    model, specials = dict(tokenizer['model']), tokenizer['specials']
+    if model['type'] == 'Unigram':
+        pieces = [*specials, *LETTERS, *(f'\u2581{x}' for x in LETTERS)]
+        model['vocab'] = [(x, -1.0 - i) for i, x in enumerate(pieces)]
+        model['unk_id'] = next(
+            i for i, x in enumerate(pieces) if x.lower() in ('<unk>', '[unk]')
+        )
+        return model
+    pieces = [*specials, *LETTERS, *(f'##{x}' for x in LETTERS)]
+    if model['type'] == 'BPE':
+        names, merges = folders.byte_pairs()
+        if model['byte_fallback']:
+            names = [*(f'<0x{i:02X}>' for i in range(256)), '\u2581', *LETTERS]
+            merges = []
+        pieces = [*specials, *(x for x in names if x not in specials)]
+        model['merges'] = [tuple(x.split()) for x in merges]
+    model['vocab'] = {piece: i for i, piece in enumerate(pieces)}
+    return model
+
+
+def template(tokenizer):
+    """The post_processor of a tokenizer.json."""
+    if tokenizer['template'] is None:
+        return None
+    specials = tokenizer['specials']
+
+    def parts(written):
+        for part in written.split():
+            token, _, segment = part.partition(':')
+            kind = 'Sequence' if token in ('A', 'B') else 'SpecialToken'
+            yield {kind: {'id': token, 'type_id': int(segment or 0)}}
+
+    single, pair = map(list, map(parts, tokenizer['template']))
+    return {
+        'type': 'TemplateProcessing', 'single': single, 'pair': pair,
+        'special_tokens': {
+            x: {'id': x, 'ids': [i], 'tokens': [x]}
+            for i, x in enumerate(specials)
+        },
+    }  # fmt: skip
+
+
+class PublicEncodersTest(parameterized.TestCase):
+    def folder(self):
+        return pathlib.Path(self.create_tempdir().full_path)
+
+    def entry(self, name):
+        entry = ENCODERS_OF[name]
+        if 'waits' in entry:
+            self.skipTest(f'{entry["waits"]} is not read yet')
+        return entry, entry['config']
+
+    @parameterized.parameters(*named(refused_here=False))
+    def test_comes_in_and_goes_out(self, name):
+        entry, published = self.entry(name)
+        kind = published['model_type']
+        architecture = ARCHITECTURES[kind]
+        arguments = architectures.encoder_of(published, name).arguments
+        self.assertEqual(arguments['vocab_size'], published['vocab_size'])
+        first = architectures.first_position(published)
+        positions = [published[x] for x in POSITIONS if x in published]
+        if positions:
+            self.assertIn(arguments['max_length'] + first, positions)
+        config = shrunk(published)
+        encoder = whole(architectures.encoder_of(config, name))
+        ours = states(json.dumps(config, sort_keys=True))
+        self.assertEqual(ours.shape, (2, T, encoder.arguments['width']))
+        self.assertTrue(np.isfinite(ours).all())
+        for head in entry.get('heads', ()):
+            self.assertIn(head, {*architecture.naming.heads, architecture.tied})
+        out = entry.get('out', kind)
+        roberta = _ROBERTA.get(entry['tokenizer'])
+        self.assertEqual(architectures.kind_of(encoder, roberta), out)
+        pad = config.get('pad_token_id', 0)
+        written = architectures.config_of(out, encoder, pad)
+        again = architectures.encoder_of(written, name)
+        self.assertEqual(whole(again), encoder)
+
+    @parameterized.parameters(*named(refused_here=True))
+    def test_is_refused_by_name(self, name):
+        entry, config = self.entry(name)
+        folder = self.folder() / 'source'
+        if entry['refused'][0] == 'unknown_public_weights':
+            more = {x: np.zeros((8, 16), 'f4') for x in entry['weights']}
+            folders.write(folder, 'bert', {**folders.state('bert'), **more})
+            source = huggingface.read(folder)
+            with refused(*entry['refused']):
+                converted.make(source, converted.VectorSettings())
+            return
+        with refused(*entry['refused']):
+            if entry['refused'][0] == 'public_unknown_module':
+                self.write_modules(folder, entry['modules'])
+                sentence_transformers.read(folder)
+            architectures.encoder_of(config, name)
+
+    def write_modules(self, folder, modules):
+        """Writes a folder of sentence-transformers without its encoder."""
+        folder.mkdir()
+        of = 'sentence_transformers'
+        listed = [{'type': f'{of}.models.Transformer', 'path': ''}]
+        for module in modules:
+            kind, *values = module.split()
+            place = folder / f'{len(listed)}'
+            place.mkdir()
+            if kind.endswith(('Transformer', 'Pooling')):
+                kind = f'sparse_encoder.models.{kind}'
+            elif kind == 'dense':
+                kind = 'models.Dense'
+                wide, width = (int(x) // 64 for x in values[:2])
+                bias, end = values[2] == 'Tanh', {'Tanh': 'activation'}
+                config = {
+                    'in_features': wide, 'out_features': width, 'bias': bias,
+                    'activation_function': f'torch.nn.modules.'
+                    f'{end.get(values[2], "linear")}.{values[2]}',
+                }  # fmt: skip
+                weights = {'linear.weight': np.zeros((width, wide), 'f4')}
+                if bias:
+                    weights['linear.bias'] = np.zeros(width, 'f4')
+                files.write_json(place / 'config.json', config)
+                files.write_tensors(place / 'model.safetensors', weights, {})
+            elif kind == 'normalize':
+                kind = 'models.Normalize'
+            else:
+                flag = sentence_transformers.POOLINGS[kind]
+                files.write_json(place / 'config.json', {flag: True})
+                kind = 'models.Pooling'
+            listed.append({'type': f'{of}.{kind}', 'path': place.name})
+        (folder / 'modules.json').write_text(json.dumps(listed))
+
+    @parameterized.parameters(
+        *(
+            name
+            for name in named(refused_here=False)
+            if 'modules' in ENCODERS_OF[name]
+        )
+    )
+    def test_modules(self, name):
+        modules = ENCODERS_OF[name]['modules']
+        folder = self.folder() / 'source'
+        self.write_modules(folder, modules)
+        _, vectors = sentence_transformers.read(folder)
+        self.assertEqual(vectors.pooling, modules[0])
+        self.assertEqual(vectors.normalize, 'normalize' in modules)
+        dense = [x.split()[2:] for x in modules if x.startswith('dense')]
+        ours = [[str(64 * x.width), x.activation] for x in vectors.dense]
+        self.assertEqual(ours, [[x, y.lower()] for x, y in dense])
+
+    @parameterized.parameters(*TOKENIZERS)
+    def test_tokenizers(self, name):
+        tokenizer = TOKENIZERS[name]
+        if 'waits' in tokenizer:
+            self.skipTest(f'tokenizers such as {name} are not read yet')
+        folder = self.folder()
+        if 'file' in tokenizer:
+            proto = sentencepiece_model_pb2.ModelProto()
+            kinds = {'[UNK]': 2, '[PAD]': 3, '[CLS]': 3, '[SEP]': 3}
+            for piece in (*tokenizer['specials'], '\u2581', *LETTERS):
+                proto.pieces.add(piece=piece, type=kinds.get(piece, 1))
+            proto.trainer_spec.unk_id = tokenizer['specials'].index('[UNK]')
+            (folder / tokenizer['file']).write_bytes(proto.SerializeToString())
+        else:
+            files.write_json(
+                folder / 'tokenizer.json',
+                {
+                    'version': '1.0',
+                    'added_tokens': [
+                        {
+                            'id': i, 'content': token, 'special': True,
+                            'single_word': False, 'lstrip': False,
+                            'rstrip': False, 'normalized': False,
+                        }
+                        for i, token in enumerate(tokenizer['specials'])
+                    ],
+                    'normalizer': tokenizer['normalizer'],
+                    'pre_tokenizer': tokenizer['pre_tokenizer'],
+                    'post_processor': template(tokenizer),
+                    'model': vocabulary(tokenizer),
+                },
+            )  # fmt: skip
+        settings = {'tokenizer_class': tokenizer['class']}
+        files.write_json(folder / 'tokenizer_config.json', settings)
+        ours = tokenizer_reader.read(folder, 2 * V).tokenizer
+        kind = 'ids' if ours.kind == Numbers.kind else 'strings'
+        self.assertEqual(kind, texts_of({'tokenizer': name}))
+        if kind == 'strings':
+            self.assertNotEmpty(ours.tokenize(['ab ba']).values.numpy())
+
+    def test_the_page_has_this_table(self):
+        self.assertEqual(pages.WEIGHTS.read_text(), pages.weights_page())
+        self.assertIn(table(), pages.weights_page())
+
+
+if __name__ == '__main__':
+    absltest.main()
