@@ -120,6 +120,17 @@ BENCHMARKS = {
         'encode', 'encode', (*ENCODE, '--ask=texts'),
         ('--texts=200', '--rounds=3'), ('--texts=600', '--rounds=5'),
     ),
+    'encoders': Benchmark(
+        None, 'encoders',
+        ('--tokenizer={WEIGHTS}', '--workdir={WORKDIR}/encoders'),
+        None, ('--rounds=5',),
+    ),
+    'encoders_labels': Benchmark(
+        None, 'encoders',
+        ('--of=labels', '--tokenizer={WEIGHTS}', '--data_dir={glue}',
+         '--workdir={WORKDIR}/encoders'),
+        None, ('--rounds=2',),
+    ),
     'calls': Benchmark(
         'one call', 'encode', (*ENCODE, '--ask=calls'),
         ('--rounds=50',), ('--rounds=200',),

@@ -144,7 +144,7 @@ def run_theirs(
 
 
 def side(
-    choices: TrainersChoices, name: str, train: Callable[..., Any]
+    choices: TrainersChoices, name: str, group: str, train: Callable[..., Any]
 ) -> turns.Whole:
     """Makes a contestant that is trained from the start in each turn."""
 
@@ -155,9 +155,26 @@ def side(
         rate = answer.pop('rate') * choices.batch_size
         return {'seconds': 1.0, 'amount': rate, **answer}, used
 
-    return turns.Whole(
-        name, turn, choices.task if choices.of == 'labels' else ''
-    )
+    return turns.Whole(name, turn, group)
+
+
+def compete(choices: TrainersChoices, group: str = '') -> dict[str, Any]:
+    """Trains both sides with each seed: a record of `turns`.
+
+    Raises:
+        UsageError: the peer is not installed.
+    """
+    if not kept.PEERS_PYTHON.exists():
+        raise errors.UsageError(
+            'no_peers_python',
+            f'{kept.PEERS_PYTHON} is missing: make bench-peers',
+        )
+    return turns.compete(
+        [side(choices, NAMES[choices.of], group, run_theirs),
+         side(choices, 'ours', group, run_ours)],
+        'examples',
+        [{'seed': seed} for seed in range(choices.seeds)],
+    )  # fmt: skip
 
 
 @commands.takes(TrainersChoices)
@@ -175,17 +192,7 @@ def run(choices: TrainersChoices, chosen: Mapping[str, Any]) -> None:
         vars(choices), source='a folder of sentence-transformers', **data,
         workdir='a folder',
     )  # fmt: skip
-    if not kept.PEERS_PYTHON.exists():
-        raise errors.UsageError(
-            'no_peers_python',
-            f'{kept.PEERS_PYTHON} is missing: make bench-peers',
-        )
-    record = turns.compete(
-        [side(choices, NAMES[choices.of], run_theirs),
-         side(choices, 'ours', run_ours)],
-        'examples',
-        [{'seed': seed} for seed in range(choices.seeds)],
-    )  # fmt: skip
+    record = compete(choices, choices.task if choices.of == 'labels' else '')
     report.show(record | {'settings': dataclasses.asdict(choices)})
 
 

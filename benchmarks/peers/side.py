@@ -67,7 +67,10 @@ def savedmodel(path: str, threads: int, inter: int = 0) -> Encode:
 
 
 def sentence_transformers(
-    path: str, threads: int, precision: str = 'float32'
+    path: str,
+    threads: int,
+    precision: str = 'float32',
+    compiled: bool = False,
 ) -> Encode:
     """Returns `SentenceTransformer.encode` of a folder."""
     import torch
@@ -80,6 +83,8 @@ def sentence_transformers(
         local_files_only=True,
         model_kwargs={'dtype': getattr(torch, precision)},
     )
+    if compiled:
+        model[0].auto_model.compile(dynamic=True)
     return lambda texts, batch_size: model.encode(
         list(texts), batch_size=batch_size, show_progress_bar=False
     )
@@ -175,6 +180,9 @@ SIDES: dict[str, Callable[[str, int], Encode]] = {
     'sentence-transformers': sentence_transformers,
     'sentence-transformers-bfloat16': lambda path, threads: (
         sentence_transformers(path, threads, 'bfloat16')
+    ),
+    'sentence-transformers, compiled': lambda path, threads: (
+        sentence_transformers(path, threads, compiled=True)
     ),
     'onnxruntime': onnxruntime,
 }

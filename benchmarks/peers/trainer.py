@@ -36,11 +36,13 @@ class Classifier(torch.nn.Module):
     def __init__(self, weights: str, classes: int):
         """Loads a folder of transformers; `classes` is 0 of a number."""
         super().__init__()
-        self.encoder = transformers.AutoModel.from_pretrained(
-            weights, add_pooling_layer=False
-        )
+        self.encoder = transformers.AutoModel.from_pretrained(weights)
+        if getattr(self.encoder, 'pooler', None) is not None:
+            self.encoder.pooler = None  # nothing reads it
         config = self.encoder.config
-        self.dropout = torch.nn.Dropout(config.hidden_dropout_prob)
+        self.dropout = torch.nn.Dropout(
+            getattr(config, 'hidden_dropout_prob', 0.0)
+        )
         self.head = torch.nn.Linear(config.hidden_size, max(1, classes))
         torch.nn.init.normal_(self.head.weight, std=0.02)
         torch.nn.init.zeros_(self.head.bias)
