@@ -58,7 +58,8 @@ def encoder_of(config: Mapping[str, Any], where: str) -> EncoderConfig:
     if kind is None:
         raise errors.InputError(
             'no_model_type',
-            f'{where} has no model_type; set it to one of {known}',
+            f'{where} has no model_type{_own_code(config)}; set it to one of '
+            f'{known}',
         )
     if kind not in ARCHITECTURES:
         raise errors.InputError(
@@ -99,15 +100,20 @@ def encoder_of(config: Mapping[str, Any], where: str) -> EncoderConfig:
             f'{where} has no position for a token: they begin after {_PAD}, '
             f'{first_position(config) - 1}',
         )
-    if arguments.get('embedding_width') == arguments['width']:
-        arguments['embedding_width'] = None
+    width = arguments['width']
+    usual = {'embedding_width': width}
+    if 'head_width' in arguments:
+        usual['head_width'] = width // arguments['heads']
+    for name, value in usual.items():
+        if arguments.get(name) == value:
+            arguments[name] = None
     return EncoderConfig(architecture.encoder, arguments)
 
 
 def _own_code(config: Mapping[str, Any]) -> str:
     if 'auto_map' not in config:
         return ''
-    return ' with code of its own (auto_map), which is not run'
+    return '; its own code (auto_map) is not run'
 
 
 def config_of(

@@ -32,7 +32,7 @@ _PAIR_CLASSES = {
 # Those that have SentencePiece's file.
 _MODEL_CLASSES = {'xlnet': 'XLNetTokenizer', 'albert': 'AlbertTokenizer'}
 # Each model_type whose models take segments.
-_WITH_SEGMENTS = 'bert', 'electra', 'xlnet'
+_WITH_SEGMENTS = 'bert', 'electra', 'xlnet', 'albert', 'nomic_bert'
 
 
 def write(

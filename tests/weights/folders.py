@@ -153,4 +153,7 @@ def write(
         files.write_json(folder / 'tokenizer.json', described)
     else:
         (folder / 'vocab.txt').write_text('\n'.join(vocabulary()) + '\n')
+    if kind == 'albert':  # whose class gives no segments unless asked to
+        inputs = {'model_input_names': ['input_ids', 'token_type_ids']}
+        files.write_json(folder / 'tokenizer_config.json', inputs)
     return folder

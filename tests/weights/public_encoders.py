@@ -3,9 +3,8 @@
 An encoder has a `config`, the keys of a published config.json that say how it
 is computed (those of the encoder that it is `like`, and its own), the name of a
 tokenizer, the `modules` that make its vector, and `heads`, the rows that its
-weights hold. `refused` is the id of an error and what its message names,
-`waits` a kind that no table of this project has yet. `checked` is false where
-no second source was compared.
+weights hold. `refused` is the id of an error and what its message names.
+`checked` is false where no second source was compared.
 """
 
 import functools
@@ -61,19 +60,16 @@ def table() -> str:
     for name, entry in facts()['encoders'].items():
         kind = entry['config'].get('model_type')
         cells = [name, f'`{kind}`' if kind else '']
-        if 'waits' in entry:
-            cells += ['not yet', '', '', '']
-        elif 'refused' in entry:
+        if 'refused' in entry:
             id, *values = entry['refused']
             cells += [f'no: {_WHY[id].format(*values)}', '', '', '']
         else:
             # A tied head comes with every encoder of its kind.
             tied = ARCHITECTURES[kind].tied
             heads = dict.fromkeys([*entry.get('heads', ()), tied])
-            waits = 'waits' in facts()['tokenizers'][entry['tokenizer']]
             cells += [
                 f'`{ARCHITECTURES[kind].encoder}`',
-                'not yet' if waits else texts_of(entry),
+                texts_of(entry),
                 '; '.join(
                     [
                         *(_module(x) for x in entry.get('modules', ())),

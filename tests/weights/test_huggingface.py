@@ -394,8 +394,8 @@ class ParityTest(parameterized.TestCase):
         """Neither in nor out."""
         for case, key, value, error, values in (
             ('albert', 'embedding_size', 16, 'albert_equal_widths', [16]),
-            ('albert', 'hidden_act', 'silu', 'unknown_public_activation',
-             ['silu']),
+            ('albert', 'hidden_act', 'selu', 'unknown_public_activation',
+             ['selu']),
             ('mpnet', 'max_position_embeddings', 2, 'no_position_left', [1]),
         ):  # fmt: skip
             _, config = huggingface.CASES[case]

@@ -178,8 +178,6 @@ class PublicEncodersTest(parameterized.TestCase):
 
     def entry(self, name):
         entry = ENCODERS_OF[name]
-        if 'waits' in entry:
-            self.skipTest(f'{entry["waits"]} is not read yet')
         return entry, entry['config']
 
     @parameterized.parameters(*named(refused_here=False))
@@ -280,8 +278,6 @@ class PublicEncodersTest(parameterized.TestCase):
     @parameterized.parameters(*TOKENIZERS)
     def test_tokenizers(self, name):
         tokenizer = TOKENIZERS[name]
-        if 'waits' in tokenizer:
-            self.skipTest(f'tokenizers such as {name} are not read yet')
         folder = self.folder()
         if 'file' in tokenizer:
             proto = sentencepiece_model_pb2.ModelProto()

@@ -563,11 +563,11 @@ ARCHITECTURES: dict[str, Architecture] = {
         name='NomicBert',
         fixed={**_EVERYWHERE, 'norms': 'after', 'biases': 'norms'},
         refused={
+            'num_experts': (None, 0), 'moe_every_n_layers': (None, 0),
             'prenorm': _NO, 'parallel_block': _NO, 'use_rms_norm': _NO,
             'qkv_proj_bias': _NO, 'mlp_fc1_bias': _NO, 'mlp_fc2_bias': _NO,
             'causal': _NO, 'rotary_emb_fraction': (1.0, None),
             'rotary_emb_interleaved': _NO, 'rotary_emb_scale_base': (None,),
-            'num_experts': (None, 0), 'moe_every_n_layers': (None, 0),
         },
         activations={**ACTIVATIONS, 'swiglu': 'silu', 'geglu': 'gelu_erf'},
         rewrite=_nomic,
