@@ -141,6 +141,8 @@ class Case(NamedTuple):
     @property
     def resolved(self) -> Resolved:
         """A `Resolved`, as the trainer decides."""
+        names = {field.name for field in dataclasses.fields(ModelChoices)}
+        flags = {k: v for k, v in self.arguments.items() if k in names}
         return resolve(
             ModelChoices(
                 objectives=self.objectives,
@@ -150,8 +152,7 @@ class Case(NamedTuple):
                 positions=POSITIONS,
                 seq_len=T,
                 batch_size=8,
-                **FLAGS.get(self.encoder, {}),
-                **self.arguments,
+                **(FLAGS.get(self.encoder, {}) | flags),
             )
         )
 

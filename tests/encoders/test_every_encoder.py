@@ -69,6 +69,7 @@ class Case(NamedTuple):
         length: T where the arguments may make several blocks of distances.
         queries: whether states are those of the query stream.
         rough: the largest and the mean error of bfloat16.
+        near: the largest error of float32, of gradients relative.
         steps: ends of steps that are one long pass, and the tokens that a
             memory holds.
         left: numbers of a state that go on from step to step.
@@ -84,6 +85,7 @@ class Case(NamedTuple):
     length: int = 10
     queries: bool = False
     rough: tuple[float, float] = (0.15, 0.02)
+    near: float = 1e-5
     steps: tuple[tuple[int, ...], int] | None = None
     left: slice = slice(None)
     first: bool = False
@@ -133,7 +135,10 @@ CASES = {
     ),
     'qwen': Case('modern', {**zoo.QWEN, 'causal': True}),
     'gemma': Case('modern', zoo.GEMMA, rough=(0.4, 0.04)),
-    'nomic': Case('modern', zoo.NOMIC, everywhere=True, first=True),
+    'nomic': Case(
+        'modern', zoo.NOMIC, rough=(0.3, 0.03), near=3e-5, everywhere=True,
+        first=True,
+    ),
     'lookup': Case('lookup', exact=True),
     **{
         cell: Case('rnn', {'cell': cell}, exact=True, steps=(HALVES, 0))
@@ -219,8 +224,7 @@ WEIGHTS = {
         'attention/output_kernel 24 16',
     ),
     'nomic': (
-        'word_embeddings 60 16, segment_embeddings 2 16, norm_gamma 16, '
-        'norm_beta 16',
+        'word_embeddings 60 16, norm_gamma 16, norm_beta 16',
         'attention_norm_gamma 16, attention_norm_beta 16, outer_norm_gamma 16, '
         'outer_norm_beta 16, inner_kernel 16 48, outer_kernel 24 16, '
         'attention/qkv_kernel 16 48, attention/output_kernel 16 16',
@@ -392,7 +396,7 @@ class StatesTest(parameterized.TestCase):
             gradients(encoder, lambda: at_places(KEY).states),
             gradients(encoder, whole), encoder.weights, strict=True,
         ):  # fmt: skip
-            near(one, two, 1e-5 * max(1, np.abs(two).max()), weight.path)
+            near(one, two, case.near * max(1, np.abs(two).max()), weight.path)
             if name in WITH_FIELDS:
                 used = case.queries or 'mask_embedding' not in weight.path
                 self.assertEqual(np.abs(two).max() > 0, used, weight.path)
@@ -428,7 +432,7 @@ class StatesTest(parameterized.TestCase):
                 near(
                     actual.numpy()[row, part],
                     alone[0],
-                    1e-6 if CASES[name].exact else 1e-5,
+                    1e-6 if CASES[name].exact else CASES[name].near,
                 )
 
     @parameterized.product(name=PLAIN, key=(None, KEY))
