@@ -481,9 +481,10 @@ class RecordTest(parameterized.TestCase):
 
     # Of these the config that they led to is compared.
     LED_TO = (
-        'activation', 'dropout', 'encoder', 'epochs', 'lower_case',
-        'mask_share', 'masking', 'memory_length', 'objectives', 'positions',
-        'precision', 'size', 'tokenizer', 'vocab_size', 'warmup_steps',
+        'activation', 'dropout', 'embedding_width', 'encoder', 'epochs',
+        'lower_case', 'mask_share', 'masking', 'memory_length', 'objectives',
+        'positions', 'precision', 'relative_buckets', 'shared_layers', 'size',
+        'tokenizer', 'vocab_size', 'warmup_steps',
     )  # fmt: skip
 
     # These change no weight.

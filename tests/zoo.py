@@ -336,6 +336,9 @@ CASES: dict[str, Case] = {
     'embed_cls': of('embed', pooling='cls'),
     'embed_relative': of('embed', 'relative', pooling='last'),
     'embed_modern': Case('embed', 'modern'),
+    'taught_modern': Case(
+        'soft_score:1,soft_span:1,embed_distance:1', 'modern'
+    ),
     'embed_distance': Case('embed_distance'),
     'embed_distance_lookup': of(
         'embed_distance', 'lookup', distance='mse', width=24
@@ -450,9 +453,9 @@ LESSONS: dict[str, Case] = {
     'transformer': Case(_EXAMPLES, layers=2),
     'relative': Case(_EXAMPLES, 'relative', layers=2),
     'modern': Case(
-        'mlm:1,bert_nce:1,dim:1,nsp:1,ict:1,simcse:1,label:1,score:1,span:1,'
-        'soft:1,patience:1,embed:1,overlap:1,same_text:1', 'modern',
-        masking='spans', layers=2,
+        'mlm:1,bert_nce:1,dim:1,nsp:1,ict:1,simcse:1,overlap:1,same_text:1,'
+        + _EXAMPLES,
+        'modern', masking='spans', layers=2,
     ),
     'modern_nsp_nce': Case('nsp_nce', 'modern'),
     'modern_gpt': Case('gpt', 'modern'),

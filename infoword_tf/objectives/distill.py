@@ -288,7 +288,8 @@ SOFT_SCORE = Row(
     candidates='none: regression, without a bound',
     views=_TARGETS,
     encoders={
-        'transformer': {}, 'relative': {}, 'disentangled': {}, 'lookup': {},
+        'modern': {}, 'transformer': {}, 'relative': {}, 'disentangled': {},
+        'lookup': {},
     },  # fmt: skip
     vector=vector_of_init,
     scored_by='score',
@@ -300,7 +301,9 @@ SOFT_SPAN = Row(
     relation='how likely a larger model finds each place',
     candidates='none: a divergence, without a bound',
     views=_TARGETS,
-    encoders={'transformer': {}, 'relative': {}, 'disentangled': {}},
+    encoders={
+        'modern': {}, 'transformer': {}, 'relative': {}, 'disentangled': {},
+    },  # fmt: skip
     vector=vector_of_init,
     scored_by='span',
 )

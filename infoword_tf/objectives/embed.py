@@ -194,7 +194,8 @@ EMBED_DISTANCE = Row(
     candidates='none: a distance, without a bound',
     views={VIEW: Reads('text')},
     encoders={
-        'transformer': {}, 'relative': {}, 'disentangled': {}, 'lookup': {},
+        'modern': {}, 'transformer': {}, 'relative': {}, 'disentangled': {},
+        'lookup': {},
     },  # fmt: skip
     vector=vector_of_init,
 )

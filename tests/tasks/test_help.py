@@ -131,8 +131,10 @@ class HelpTest(absltest.TestCase):
             '--objectives=transformer_xl':
                 ['activation', 'clamp', 'same_length', 'untie'],
             '--objectives=cbow': ['width'],
-            '--objectives=mlm': ['activation', 'global_every', 'global_theta',
-                                 'local_theta', 'local_window'],
+            '--objectives=mlm': [
+                'activation', 'global_every', 'global_theta', 'kv_heads',
+                'local_theta', 'local_window', 'norm', 'norms', 'qk_norm',
+            ],
         }  # fmt: skip
         pages = self.pages(*(f'{TRAIN} --help {line}' for line in has))
         for line, page in zip(has, pages, strict=True):
