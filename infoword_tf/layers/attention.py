@@ -72,7 +72,7 @@ def masked(scores: Tensor, allowed: Tensor | None) -> Tensor:
     if dtype_of(allowed) == 'bool':
         # Not -inf: the softmax of a query without any key would be NaN.
         return ops.where(allowed, scores, ops.cast(-1e30, scores.dtype))
-    return scores + allowed
+    return scores + ops.cast(allowed, scores.dtype)
 
 
 def mix(
