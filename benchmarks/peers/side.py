@@ -84,7 +84,8 @@ def sentence_transformers(
         model_kwargs={'dtype': getattr(torch, precision)},
     )
     if compiled:
-        model[0].auto_model.compile(dynamic=True)
+        core = model[0].auto_model
+        core.forward = torch.compile(core.forward, dynamic=True)
     return lambda texts, batch_size: model.encode(
         list(texts), batch_size=batch_size, show_progress_bar=False
     )

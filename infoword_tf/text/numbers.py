@@ -1,7 +1,7 @@
 """A vocabulary without a tokenizer: for models that take ids alone.
 
-Some public byte-pair encodings split text in ways that no class here has.
-Another program tokenizes the texts of such models.
+Some public tokenizers read text in ways that no class here has. Another program
+tokenizes the texts of such models.
 """
 
 import json
@@ -16,9 +16,9 @@ from infoword_tf.text.tokenizer import TextTokenizer
 def _refusal() -> errors.InputError:
     return errors.InputError(
         'ids_without_tokenizer',
-        'this model has the vocabulary of a byte-pair encoding, which cannot '
-        'be tokenized in a graph: give ids to `states`, made by its own '
-        'tokenizer',
+        'the tokenizer of this model reads texts in a way that is not known '
+        'here (`infoword_tf.load` of its public folder says which), so give '
+        'ids to `states`, made by that tokenizer',
     )
 
 

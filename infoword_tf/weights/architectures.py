@@ -54,7 +54,7 @@ def encoder_of(config: Mapping[str, Any], where: str) -> EncoderConfig:
             no encoder here has.
     """
     kind = config.get('model_type')
-    known = ', '.join(ARCHITECTURES)
+    known = ', '.join(sorted(ARCHITECTURES))
     if kind is None:
         raise errors.InputError(
             'no_model_type',

@@ -166,7 +166,11 @@ def write(folder: pathlib.Path, loaded: Loaded) -> list[str]:
         )
     heads = _heads(loaded, kind)
     rows, ours = list(heads), heads.values()
-    dropped = [f'the row {r}' for r in loaded.model.objectives if r not in ours]
+    dropped = [
+        f'the row {row}{_why(row, loaded, kind)}'
+        for row in loaded.model.objectives
+        if row not in ours
+    ]
     tensors = {}
     for path, variable in loaded.model.exported.items():
         if path.startswith('encoder/'):
@@ -242,9 +246,33 @@ def _heads(loaded: Loaded, kind: str) -> dict[str, str]:
         head = TABLE[row].begins_as or row
         head = 'label' if head == 'score' else head
         settings = loaded.config.rows[row].settings
-        if _fits(head, settings, kind, loaded.layout.first):
+        if _fits(head, settings, kind, loaded.layout.first) and not (
+            head == 'label' and _ends_with_padding(loaded, kind)
+        ):
             heads.setdefault(head, row)
     return heads
+
+
+def _ends_with_padding(loaded: Loaded, kind: str) -> bool:
+    """Tells whether texts end with the token that pads, behind which heads that
+    read the last state would not look.
+    """
+    tokenizer = loaded.tokenizer
+    reads_last = ARCHITECTURES[kind].classes == NO_POOLER
+    return reads_last and tokenizer.pad_id == tokenizer.sep_id
+
+
+def _why(row: str, loaded: Loaded, kind: str) -> str:
+    """Names, for a head on whole texts without a place, the reason."""
+    settings = loaded.config.rows[row].settings
+    known = ARCHITECTURES[kind]
+    if (TABLE[row].begins_as or row) not in ('label', 'score'):
+        return ''
+    if _ends_with_padding(loaded, kind):
+        return ' (texts end with the token that pads)'
+    if settings['pooler'] != known.classes:
+        return f' (there it has --{row}.pooler={known.classes})'
+    return ''
 
 
 def _fits(

@@ -56,7 +56,8 @@ def write(
 
     kinds = ('pad', 'unk', 'cls', 'sep', 'mask')
     if len(set(tokenizer.special_ids)) == 1:  # one token is all of them
-        kinds = (None, 'unk', 'cls', 'sep', None)
+        pads = None if kind in ('gpt2', 'openai-gpt') else 'pad'
+        kinds = (pads, 'unk', 'cls', 'sep', None)
     settings: dict[str, Any] = {
         f'{name}_token': tokenizer.vocabulary[number]
         for name, number in zip(kinds, tokenizer.special_ids, strict=True)

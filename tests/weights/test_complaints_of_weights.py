@@ -121,9 +121,9 @@ def weights(changed):
 # By name what makes the fault, and the id and values of the complaint; of the
 # operating system's errors, and of other folders of the project, a pattern.
 FAULTS = {
-    'no_type': (config(model_type=None), 'no_model_type', 'bert, xlm-roberta'),
+    'no_type': (config(model_type=None), 'no_model_type', 'bert, camembert'),
     'other_type': (config(model_type='t5'), 'unknown_model_type', "'t5'",
-                   'known are gpt2, '),
+                   'known are albert, '),
     'no_key': (config(hidden_size=None), 'config_lacks_key', 'hidden_size'),
     'activation': (config(hidden_act='mish'), 'unknown_public_activation',
                    "'mish'", 'gelu'),

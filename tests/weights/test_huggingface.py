@@ -14,8 +14,12 @@ from scipy import special
 import infoword_tf
 from infoword_tf import convert, files
 from infoword_tf.encoders import Inputs
-from infoword_tf.weights import architectures, tokenizer_reader
-from infoword_tf.weights.huggingface import labels_of, read
+from infoword_tf.weights import (
+    architectures,
+    tokenizer_reader,
+    tokenizer_writer,
+)
+from infoword_tf.weights.huggingface import labels_of, read, write
 from tests.oracles import huggingface
 from tests.refused import refused
 from tests.weights import folders
@@ -390,6 +394,33 @@ class ParityTest(parameterized.TestCase):
         config = json.loads((output / 'config.json').read_text())
         self.assertEqual(config['num_hidden_layers'], 2)
 
+    def test_a_head_without_a_place(self):
+        """What is not written says what it would need."""
+        for case, change, reason in (
+            ('bert_classes', lambda x: x.config.rows['label'].settings.update(
+                pooler='gelu'), 'there it has --label.pooler=tanh'),
+            ('qwen3_classes', lambda x: setattr(
+                x.tokenizer, 'pad_id', x.tokenizer.sep_id),
+             'texts end with the token that pads'),
+        ):  # fmt: skip
+            _, workdir = self.converted(case)
+            loaded = infoword_tf.load(workdir)
+            change(loaded)
+            out = pathlib.Path(self.create_tempdir().full_path)
+            dropped = write(out, loaded)
+            self.assertIn(f'the row label ({reason})', dropped)
+
+    def test_one_token_for_everything_pads(self):
+        """But not GPT's texts, whose tokenizer has no such token."""
+        _, workdir = self.converted('gpt2')
+        tokenizer = infoword_tf.load(workdir).tokenizer
+        self.assertLen(set(tokenizer.special_ids), 1)
+        for kind, pads in ('gpt2', None), ('qwen3', '<|endoftext|>'):
+            out = pathlib.Path(self.create_tempdir().full_path)
+            tokenizer_writer.write(out, tokenizer, kind, 20, 'end')
+            settings = files.read_json(out / 'tokenizer_config.json')
+            self.assertEqual(settings.get('pad_token'), pads, kind)
+
     def test_what_mpnet_and_albert_cannot_be(self):
         """Neither in nor out."""
         for case, key, value, error, values in (
@@ -671,7 +702,7 @@ class ParityTest(parameterized.TestCase):
         self.assertRegex(note, 'splits words by Split; .* takes ids alone$')
         convert.convert(source, workdir)
         loaded = infoword_tf.load(workdir)
-        with self.assertRaisesRegex(ValueError, 'byte-pair.*give ids'):
+        with refused('ids_without_tokenizer'):
             loaded.encode(['a text'], progress=False)
         self.assertLen(loaded.states(tf.constant([[7, 8]]), [2])[0], 2)
 
