@@ -29,8 +29,6 @@ _PAIR_CLASSES = {
     'openai-gpt': 'OpenAIGPTTokenizer',
     'roberta': 'RobertaTokenizer',
 }
-# Those that have SentencePiece's file.
-_MODEL_CLASSES = {'xlnet': 'XLNetTokenizer', 'albert': 'AlbertTokenizer'}
 # Each model_type whose models take segments.
 _WITH_SEGMENTS = 'bert', 'electra', 'xlnet', 'albert', 'nomic_bert'
 
@@ -156,11 +154,11 @@ def _sentencepiece(
     """Writes *.model; returns a `tokenizers.Tokenizer` and settings."""
     inner = tokenizer.inner
     fast = unigram.write(inner, isinstance(tokenizer, WithAdded))
-    if kind == 'xlnet' or (kind == 'albert' and inner.before):
+    if kind == 'xlnet':
         (folder / XLNET_MODEL).write_bytes(inner.model)
         kinds = [step['type'] for step in inner.before]
         return fast, {
-            'tokenizer_class': _MODEL_CLASSES[kind],
+            'tokenizer_class': 'XLNetTokenizer',
             'keep_accents': 'StripAccents' not in kinds,
             'do_lower_case': tokenizer.lower_case,
         }
