@@ -363,8 +363,8 @@ class OldFlagsTest(parameterized.TestCase):
 
 # Of rows over `modern`, those that read their texts again and again.
 AGAIN = (
-    'simcse', 'diffcse', 'label', 'score', 'span', 'soft',
-    'patience', 'embed', 'pairs',
+    'simcse', 'diffcse', 'label', 'score', 'span', 'soft', 'soft_score',
+    'soft_span', 'patience', 'embed', 'embed_distance', 'pairs',
 )  # fmt: skip
 
 

@@ -27,13 +27,6 @@ class DisentangledTransformer(Stack):
     Distances count places in the sequence, whatever `Inputs.positions` are.
     """
 
-    input_fields = (
-        'ids', 'positions', 'segment_ids', 'block_ids', 'first',
-        'first_places', 'multipliers',
-    )  # fmt: skip
-
-    layers: int = setting(2, 'L.', at_least=1)
-    heads: int = setting(2, 'H.', at_least=1)
     inner_width: int = setting(None, 'Feed-forward; 4 D.', kind=int)
     segments: int = setting(0, 'Kinds of segment; 0: it knows none.')
     activation: str = ACTIVATION
@@ -65,10 +58,7 @@ class DisentangledTransformer(Stack):
     def build(self) -> None:
         """Overrides `Encoder.build`."""
         self.make_embedding_table()
-        if self.segments:
-            self.segment_table = table(
-                self, 'segment_embeddings', self.segments, self.width
-            )
+        self.make_segment_table()
         self.distance_table = table(
             self, 'distance_embeddings', 2 * self.buckets, self.width
         )
@@ -92,10 +82,7 @@ class DisentangledTransformer(Stack):
         """Encodes a view, see `Encoder.call`."""
         self.check_inputs(inputs)
         x = self.lookup(inputs.ids)  # [B, T, D]
-        if self.segments and inputs.segment_ids is None:
-            x = x + self.segment_table[0]
-        elif self.segments:
-            x = x + ops.take(self.segment_table, inputs.segment_ids, axis=0)
+        x = self.add_segments(x, inputs)
         x = self.start_blocks(x, inputs.multipliers, key)
         x = self.put_first(x, inputs)
         known = self._vectors_of_distances(None) if key is None else None

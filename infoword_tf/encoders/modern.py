@@ -20,7 +20,7 @@ from typing import Any
 from infoword_tf.encoders.encoder import ACTIVATION, Encoded, Inputs
 from infoword_tf.encoders.stack import Stack, blocks_of
 from infoword_tf.layers import band
-from infoword_tf.layers.attention import causal_mask, table, vector
+from infoword_tf.layers.attention import causal_mask, vector
 from infoword_tf.layers.rotary import turns
 from infoword_tf.layers.rotary_block import (
     AFTER,
@@ -39,13 +39,6 @@ Tensor = Any
 class ModernTransformer(Stack):
     """g_omega of ModernBERT."""
 
-    input_fields = (
-        'ids', 'positions', 'segment_ids', 'block_ids', 'first',
-        'first_places', 'multipliers',
-    )  # fmt: skip
-
-    layers: int = setting(2, 'L.', at_least=1)
-    heads: int = setting(2, 'H.', at_least=1)
     inner_width: int = setting(
         None, 'Of the GeGLU; 1.5 D, as in the base size.', kind=int
     )
@@ -160,10 +153,7 @@ class ModernTransformer(Stack):
     def build(self) -> None:
         """Overrides `Encoder.build`."""
         self.make_embedding_table()
-        if self.segments:
-            self.segment_table = table(
-                self, 'segment_embeddings', self.segments, self.width
-            )
+        self.make_segment_table()
         has_betas = self.biased and not self.rms
         for name, is_there in (
             ('', self.embedding_norm), ('last_', self.norms != AFTER)
@@ -192,10 +182,7 @@ class ModernTransformer(Stack):
         x = self.lookup(inputs.ids)  # [B, T, D]
         if self.scale_embeddings:
             x = x * math.sqrt(self.width)
-        if self.segments and inputs.segment_ids is None:
-            x = x + self.segment_table[0]
-        elif self.segments:
-            x = x + ops.take(self.segment_table, inputs.segment_ids, axis=0)
+        x = self.add_segments(x, inputs)
         length = ops.shape(inputs.ids)[1]
         x = self.start_blocks(x, inputs.multipliers, key)
         x = self.put_first(x, inputs)

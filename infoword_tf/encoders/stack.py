@@ -9,10 +9,11 @@ from typing import Any
 
 from infoword_tf.encoders.encoder import Encoded, Encoder, Inputs
 from infoword_tf.layers import dropout, norm
-from infoword_tf.layers.attention import as_numbers
+from infoword_tf.layers.attention import as_numbers, table
 from infoword_tf.layers.block import Sized, take
 from infoword_tf.layers.fused import row_major
 from infoword_tf.lazy import Layer, ops, remat
+from infoword_tf.settings import setting
 
 Tensor = Any
 
@@ -53,11 +54,36 @@ class Stack(Encoder):
         last_gamma, last_beta: [D] of the norm after the last block; None: no
             norm.
         rms: whether these are RMS norms.
+        segments: kinds of segment; 0: it knows none.
+        segment_table: their embeddings; None: no segments.
     """
 
+    input_fields = (
+        'ids', 'positions', 'segment_ids', 'block_ids', 'first',
+        'first_places', 'multipliers',
+    )  # fmt: skip
     can_remat = True
     rms = False
     gamma = beta = last_gamma = last_beta = None
+    segments = 0
+    segment_table = None
+    layers: int = setting(2, 'L.', at_least=1)
+    heads: int = setting(2, 'H.', at_least=1)
+
+    def make_segment_table(self) -> None:
+        """Makes `segment_table`, if the encoder has segments."""
+        if self.segments:
+            self.segment_table = table(
+                self, 'segment_embeddings', self.segments, self.embedding_width
+            )
+
+    def add_segments(self, x: Tensor, inputs: Inputs) -> Tensor:
+        """Adds the embeddings of segments, if any, to x [B, T, D]."""
+        if self.segment_table is None:
+            return x
+        if inputs.segment_ids is None:
+            return x + self.segment_table[0]
+        return x + ops.take(self.segment_table, inputs.segment_ids, axis=0)
 
     def start_blocks(
         self, x: Tensor, multipliers: Tensor | None, key: Tensor | None

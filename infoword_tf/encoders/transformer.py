@@ -28,13 +28,6 @@ Tensor = Any
 class Transformer(Stack):
     """Transformer: g_omega of BERT, BERT-NCE and InfoWord."""
 
-    input_fields = (
-        'ids', 'positions', 'segment_ids', 'block_ids', 'first',
-        'first_places', 'multipliers',
-    )  # fmt: skip
-
-    layers: int = setting(2, 'L.', at_least=1)
-    heads: int = setting(2, 'H.', at_least=1)
     inner_width: int = setting(None, 'Feed-forward; 4 D.', kind=int)
     segments: int = setting(2, 'Kinds of segment; 0: it knows none.')
     activation: str = ACTIVATION
@@ -94,11 +87,7 @@ class Transformer(Stack):
         self.position_table = table(
             self, 'position_embeddings', self.max_length, width
         )
-        self.segment_table = None
-        if sizes['segments']:
-            self.segment_table = table(
-                self, 'segment_embeddings', sizes['segments'], width
-            )
+        self.make_segment_table()
         if sizes['embedding_norm']:
             self.gamma = vector(self, 'norm_gamma', width, 'ones')
             self.beta = vector(self, 'norm_beta', width)

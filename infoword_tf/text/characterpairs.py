@@ -7,11 +7,10 @@ the unknown token.
 
 import functools
 from collections.abc import Iterable, Mapping
-from typing import Any, Self
+from typing import Any
 
 import tensorflow as tf
 
-from infoword_tf import errors
 from infoword_tf.text import normalization
 from infoword_tf.text.normalization import Normalization
 from infoword_tf.text.normalizers import Characters, Mapped, characters_of
@@ -79,17 +78,6 @@ class CharacterPairs(PairEncoding):
             model['vocab'][model['unk_token']],
         )
         super().__init__(described, where, lower_case)
-
-    @classmethod
-    def learn(
-        cls, texts: Iterable[str], size: int, lower_case: bool = True
-    ) -> Self:
-        """Raises ValueError: character pairs are read, never learned."""
-        raise errors.InputError(
-            'characters_never_learned',
-            'pairs of characters are read from public models alone; learn '
-            '--tokenizer=bytes instead',
-        )
 
     @functools.cached_property
     def normalizer(self) -> Mapped:

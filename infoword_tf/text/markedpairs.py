@@ -6,12 +6,11 @@ are those of `tokenizers`; the mark is among the bytes of a token.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any, Self
+from typing import Any
 
 import numpy as np
 import tensorflow as tf
 
-from infoword_tf import errors
 from infoword_tf.text.normalizers import normalizer_of, steps_of
 from infoword_tf.text.pairs import (
     PairEncoding,
@@ -69,17 +68,6 @@ class MarkedPairs(PairEncoding):
         self._whole_texts = any(MARK in x.lstrip(MARK) for x in tokens)
         lower_case = any(step['type'] == 'Lowercase' for step in others)
         super().__init__(described, where, lower_case)
-
-    @classmethod
-    def learn(
-        cls, texts: Iterable[str], size: int, lower_case: bool = True
-    ) -> Self:
-        """Raises ValueError: pairs with marks are read, never learned."""
-        raise errors.InputError(
-            'marked_never_learned',
-            'pairs of characters with marks are read from public models alone; '
-            'learn --tokenizer=bytes instead',
-        )
 
     def tokenize_between_masks(
         self, texts: tf.Tensor, inside: tf.Tensor

@@ -12,7 +12,7 @@ import functools
 import hashlib
 import json
 import pathlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, NamedTuple, Self
 
 import numpy as np
@@ -160,6 +160,17 @@ class PairEncoding(TextTokenizer):
         self._whole = self._whole_words(index, model)
         self._lengths = tf.constant(
             [self._length(token) for token in tokens], tf.int64
+        )
+
+    @classmethod
+    def learn(
+        cls, texts: Iterable[str], size: int, lower_case: bool = True
+    ) -> Self:
+        """Raises ValueError: most kinds are read, never learned."""
+        raise errors.InputError(
+            'pairs_never_learned',
+            f'a tokenizer of the kind {cls.kind} is read from public models '
+            'alone; learn --tokenizer=bytes instead',
         )
 
     @abc.abstractmethod

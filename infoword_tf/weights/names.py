@@ -122,12 +122,11 @@ class Naming(NamedTuple):
 
 def is_unnamed_bias(naming: Naming, path: str) -> bool:
     """Tells whether a path is of a bias that public heads do not have."""
-    kind, row, name = ('//' + path).rsplit('/', 2)
-    return (
-        kind == '//objectives'
-        and name.endswith('bias')
-        and name not in naming.heads.get(row, {name})
-    )
+    first, _, last = path.partition('/')
+    row, _, name = last.partition('/')
+    if first != 'objectives' or '/' in name or not name.endswith('bias'):
+        return False
+    return name not in naming.heads.get(row, {name})
 
 
 def after_padding(naming: Naming, first: int) -> Naming:
@@ -164,6 +163,20 @@ class Style(NamedTuple):
         return {
             f'{ours}_gamma': (theirs + self.gamma, SAME),
             f'{ours}_beta': (theirs + self.beta, SAME),
+        }
+
+    def embeddings(self, *tables: str) -> Lines:
+        """Names BERT's tables of words, positions or segments, and the norm."""
+        theirs = {'segment': 'token_type'}
+        return {
+            **{
+                f'{name}_embeddings': (
+                    f'embeddings.{theirs.get(name, name)}_embeddings.weight',
+                    SAME,
+                )
+                for name in tables
+            },
+            **self.norm('norm', 'embeddings.LayerNorm'),
         }
 
     def mlm(self, dense: str, norm: str, bias: str) -> Lines:

@@ -148,7 +148,7 @@ class FamilyTest(parameterized.TestCase):
         ('both', 'rms', 'none'), ('both', 'layer', 'all'),
     )  # fmt: skip
     def test_norms_of_a_block_written_out(self, norms, norm, biases):
-        """Of one token attention is the value."""
+        """A token alone mixes its value, whatever it scores."""
         encoder = make_encoder(
             layers=1, norms=norms, norm=norm, biases=biases, heads=1,
             activation='silu', scale_embeddings=True, embedding_norm=False,

@@ -395,7 +395,7 @@ class ParityTest(parameterized.TestCase):
         self.assertEqual(config['num_hidden_layers'], 2)
 
     def test_a_head_without_a_place(self):
-        """What is not written says what it would need."""
+        """Names the reason beside each head that is not written."""
         for case, change, reason in (
             ('bert_classes', lambda x: x.config.rows['label'].settings.update(
                 pooler='gelu'), 'there it has --label.pooler=tanh'),
@@ -484,7 +484,7 @@ class ParityTest(parameterized.TestCase):
         )
 
     def test_deberta_of_several_spellings(self):
-        """What most config.json repeat, lists, and defaults of transformers."""
+        """Reads repeated widths, lists, and defaults of transformers alike."""
         _, values = huggingface.CASES['deberta_mlm']
         expected = architectures.encoder_of(values, '').arguments
         self.assertEqual(expected['max_distance'], 20)

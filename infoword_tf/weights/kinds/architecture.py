@@ -13,6 +13,15 @@ ACTIVATIONS = {
     'relu': 'relu',
     'silu': 'silu',
 }
+# Keys of sizes by argument, of most kinds.
+SIZES = {
+    'vocab_size': 'vocab_size',
+    'layers': 'num_hidden_layers',
+    'width': 'hidden_size',
+    'heads': 'num_attention_heads',
+    'inner_width': 'intermediate_size',
+    'max_length': 'max_position_embeddings',
+}
 
 
 class Architecture(NamedTuple):

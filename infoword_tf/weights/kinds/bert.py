@@ -4,30 +4,13 @@ from collections.abc import Mapping
 from typing import Any
 
 from infoword_tf import errors
-from infoword_tf.weights.kinds.architecture import Architecture
-from infoword_tf.weights.names import SAME, TORCH, Lines, Naming
-
-
-def _embeddings(segments: bool = True) -> Lines:
-    tables = {'word': 'word', 'position': 'position'}
-    if segments:
-        tables['segment'] = 'token_type'
-    return {
-        **{
-            f'{ours}_embeddings': (
-                f'embeddings.{theirs}_embeddings.weight',
-                SAME,
-            )
-            for ours, theirs in tables.items()
-        },
-        **TORCH.norm('norm', 'embeddings.LayerNorm'),
-    }
-
+from infoword_tf.weights.kinds.architecture import SIZES, Architecture
+from infoword_tf.weights.names import SAME, TORCH, Naming
 
 # Devlin et al. 2019, and whoever has the same layers. The pooler belongs to
 # the heads that read it.
-_BERT = Naming(
-    encoder=_embeddings(),
+BERT = Naming(
+    encoder=TORCH.embeddings('word', 'position', 'segment'),
     layer=TORCH.layer(
         'encoder.layer.{i}.',
         'attention.self.PART',
@@ -58,7 +41,7 @@ _BERT = Naming(
     old={r'\.gamma$': '.weight', r'\.beta$': '.bias'},
 )
 # Conneau et al. 2020; where positions begin `after_padding` says.
-_ROBERTA = _BERT._replace(
+_ROBERTA = BERT._replace(
     heads={
         'mlm': TORCH.mlm('lm_head.dense', 'lm_head.layer_norm', 'lm_head.bias'),
         'label': TORCH.pooled('classifier.dense', 'classifier.out_proj'),
@@ -70,8 +53,8 @@ _ROBERTA = _BERT._replace(
     prefixes=('roberta.', ''),
 )
 # Sanh et al. 2019.
-_DISTILBERT = _BERT._replace(
-    encoder=_embeddings(segments=False),
+_DISTILBERT = BERT._replace(
+    encoder=TORCH.embeddings('word', 'position'),
     layer=TORCH.layer(
         'transformer.layer.{i}.',
         'attention.PART_lin',
@@ -94,9 +77,9 @@ _DISTILBERT = _BERT._replace(
     prefixes=('distilbert.', ''),
 )
 # Clark et al. 2020; of the small ones embeddings are narrower than the layers.
-_ELECTRA = _BERT._replace(
+_ELECTRA = BERT._replace(
     encoder={
-        **_embeddings(),
+        **TORCH.embeddings('word', 'position', 'segment'),
         **TORCH.dense(
             'embeddings_project', 'projection_kernel', 'projection_bias'
         ),
@@ -116,7 +99,7 @@ _ELECTRA = _BERT._replace(
 # Song et al. 2020.
 _MPNET = _ROBERTA._replace(
     encoder={
-        **_embeddings(segments=False),
+        **TORCH.embeddings('word', 'position'),
         'relative_bias': ('encoder.relative_attention_bias.weight', SAME),
     },
     layer=TORCH.layer(
@@ -133,9 +116,9 @@ _MPNET = _ROBERTA._replace(
     prefixes=('mpnet.', ''),
 )
 # Lan et al. 2020.
-_ALBERT = _BERT._replace(
+_ALBERT = BERT._replace(
     encoder={
-        **_embeddings(),
+        **TORCH.embeddings('word', 'position', 'segment'),
         **TORCH.dense(
             'encoder.embedding_hidden_mapping_in',
             'projection_kernel',
@@ -168,13 +151,8 @@ _ALBERT = _BERT._replace(
     prefixes=('albert.', ''),
 )
 
-_BERT_KEYS = {
-    'vocab_size': 'vocab_size',
-    'layers': 'num_hidden_layers',
-    'width': 'hidden_size',
-    'heads': 'num_attention_heads',
-    'inner_width': 'intermediate_size',
-    'max_length': 'max_position_embeddings',
+BERT_KEYS = {
+    **SIZES,
     'segments': 'type_vocab_size',
     'rate': 'hidden_dropout_prob',
     'activation': 'hidden_act',
@@ -191,7 +169,7 @@ _BERT_REFUSED = {
 
 def _roberta(name: str) -> Architecture:
     return Architecture(
-        'transformer', _ROBERTA, _BERT_KEYS, _BERT_ABSENT, name, padded=True,
+        'transformer', _ROBERTA, BERT_KEYS, _BERT_ABSENT, name, padded=True,
         refused=_BERT_REFUSED, layout='roberta',
     )  # fmt: skip
 
@@ -216,7 +194,7 @@ ARCHITECTURES: dict[str, Architecture] = {
     'albert': Architecture(
         'transformer',
         _ALBERT,
-        {**_BERT_KEYS, 'embedding_width': 'embedding_size'},
+        {**BERT_KEYS, 'embedding_width': 'embedding_size'},
         {
             **_BERT_ABSENT, 'embedding_width': 128, 'rate': 0.0,
             'activation': 'gelu_new',
@@ -235,7 +213,7 @@ ARCHITECTURES: dict[str, Architecture] = {
     'mpnet': Architecture(
         'transformer',
         _MPNET,
-        {k: v for k, v in _BERT_KEYS.items() if k != 'segments'},
+        {k: v for k, v in BERT_KEYS.items() if k != 'segments'},
         {k: v for k, v in _BERT_ABSENT.items() if k != 'segments'},
         'MPNet',
         # Whatever config.json says: transformers reads neither key.
@@ -250,7 +228,7 @@ ARCHITECTURES: dict[str, Architecture] = {
     'electra': Architecture(
         'transformer',
         _ELECTRA,
-        {**_BERT_KEYS, 'embedding_width': 'embedding_size'},
+        {**BERT_KEYS, 'embedding_width': 'embedding_size'},
         {**_BERT_ABSENT, 'embedding_width': 128},
         'Electra',
         refused=_BERT_REFUSED,
@@ -277,7 +255,7 @@ ARCHITECTURES: dict[str, Architecture] = {
         writes=lambda arguments: arguments.get('segments', 2) == 0,
     ),
     'bert': Architecture(
-        'transformer', _BERT, _BERT_KEYS, _BERT_ABSENT, 'Bert',
+        'transformer', BERT, BERT_KEYS, _BERT_ABSENT, 'Bert',
         refused=_BERT_REFUSED,
     ),
     'xlm-roberta': _roberta('XLMRoberta'),

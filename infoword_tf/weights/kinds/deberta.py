@@ -4,14 +4,12 @@ from collections.abc import Mapping
 from typing import Any
 
 from infoword_tf.weights.kinds.architecture import Architecture
-from infoword_tf.weights.names import SAME, TORCH, Naming
+from infoword_tf.weights.kinds.bert import BERT, BERT_KEYS
+from infoword_tf.weights.names import SAME, TORCH
 
-_TRANSFORM = 'cls.predictions.transform.'
-_DEBERTA = Naming(
+_DEBERTA = BERT._replace(
     encoder={
-        'word_embeddings': ('embeddings.word_embeddings.weight', SAME),
-        'segment_embeddings': ('embeddings.token_type_embeddings.weight', SAME),
-        **TORCH.norm('norm', 'embeddings.LayerNorm'),
+        **TORCH.embeddings('word', 'segment'),
         'distance_embeddings': ('encoder.rel_embeddings.weight', SAME),
         **TORCH.norm('distance_norm', 'encoder.LayerNorm'),
     },
@@ -25,17 +23,8 @@ _DEBERTA = Naming(
         'output.LayerNorm',
     ),
     heads={
-        'mlm': TORCH.mlm(
-            f'{_TRANSFORM}dense', f'{_TRANSFORM}LayerNorm',
-            'cls.predictions.bias',
-        ),
+        'mlm': BERT.heads['mlm'],
         'label': TORCH.pooled('pooler.dense', 'classifier'),
-    },
-    copies={
-        'cls.predictions.decoder.weight': (
-            '{p}embeddings.word_embeddings.weight'
-        ),
-        'cls.predictions.decoder.bias': 'cls.predictions.bias',
     },
     dropped={
         'pooler.': 'the pooler',
@@ -47,7 +36,7 @@ _DEBERTA = Naming(
     # The head that is not `legacy` computes the same.
     old={
         r'^lm_predictions\.lm_head\.bias$': 'cls.predictions.bias',
-        r'^lm_predictions\.lm_head\.': _TRANSFORM,
+        r'^lm_predictions\.lm_head\.': 'cls.predictions.transform.',
     },
 )  # fmt: skip
 # What transformers has by default is no published model.
@@ -95,16 +84,7 @@ ARCHITECTURES: dict[str, Architecture] = {
         'disentangled',
         _DEBERTA,
         {
-            'vocab_size': 'vocab_size',
-            'layers': 'num_hidden_layers',
-            'width': 'hidden_size',
-            'heads': 'num_attention_heads',
-            'inner_width': 'intermediate_size',
-            'max_length': 'max_position_embeddings',
-            'segments': 'type_vocab_size',
-            'rate': 'hidden_dropout_prob',
-            'activation': 'hidden_act',
-            'epsilon': 'layer_norm_eps',
+            **BERT_KEYS,
             'buckets': 'position_buckets',
             'max_distance': 'max_relative_positions',
         },

@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from typing import Any
 
-from infoword_tf.weights.kinds.architecture import Architecture
+from infoword_tf.weights.kinds.architecture import SIZES, Architecture
 from infoword_tf.weights.kinds.rotary import check_sight, read_rope
 from infoword_tf.weights.names import SAME, TORCH, TURNED, Naming
 
@@ -63,12 +63,7 @@ ARCHITECTURES: dict[str, Architecture] = {
         'modern',
         _MODERN,
         {
-            'vocab_size': 'vocab_size',
-            'layers': 'num_hidden_layers',
-            'width': 'hidden_size',
-            'heads': 'num_attention_heads',
-            'inner_width': 'intermediate_size',
-            'max_length': 'max_position_embeddings',
+            **SIZES,
             'rate': 'embedding_dropout',
             'activation': 'hidden_activation',
             'epsilon': 'norm_eps',

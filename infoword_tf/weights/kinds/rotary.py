@@ -10,7 +10,11 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from infoword_tf import errors
-from infoword_tf.weights.kinds.architecture import ACTIVATIONS, Architecture
+from infoword_tf.weights.kinds.architecture import (
+    ACTIVATIONS,
+    SIZES,
+    Architecture,
+)
 from infoword_tf.weights.names import (
     ONE_LESS,
     SAME,
@@ -196,11 +200,7 @@ _BETAS = {
 }
 # Nussbaum et al. 2024.
 _NOMIC = Naming(
-    encoder={
-        'word_embeddings': ('embeddings.word_embeddings.weight', SAME),
-        'segment_embeddings': ('embeddings.token_type_embeddings.weight', SAME),
-        **TORCH.norm('norm', 'embeddings.LayerNorm'),
-    },
+    encoder=TORCH.embeddings('word', 'segment'),
     layer=_layer(_AFTER, **_BETAS),
     heads={
         'mlm': TORCH.mlm(
@@ -268,12 +268,7 @@ _GTE = _NOMIC._replace(
     },
 )
 _KEYS = {
-    'vocab_size': 'vocab_size',
-    'layers': 'num_hidden_layers',
-    'width': 'hidden_size',
-    'heads': 'num_attention_heads',
-    'inner_width': 'intermediate_size',
-    'max_length': 'max_position_embeddings',
+    **SIZES,
     'activation': 'hidden_act',
     'global_theta': 'rope_theta',
     'global_factor': 'rope_factor',
