@@ -196,6 +196,8 @@ def _task(config: Config, metrics: Mapping[str, Any]) -> dict[str, Any]:
     answer, settings = 'number', config.rows[task.row].settings
     if 'spans' in TABLE[task.row].answers:
         answer = 'spans'
+    elif 'tags' in TABLE[task.row].answers:
+        answer = 'tags'
     elif settings.get('texts') == 'choices':
         answer = 'choices'
     elif settings.get('multilabel'):
@@ -212,6 +214,7 @@ def _task(config: Config, metrics: Mapping[str, Any]) -> dict[str, Any]:
         ),
         'known': {
             'spans': 'place',
+            'tags': 'label of a word',
             'several': 'label (the mean over all labels)',
         }.get(answer, 'label'),
     }

@@ -166,7 +166,7 @@ def _answered(
         choices = [content[::-1], content]
         return {'probabilities': loaded.choose(content, choices)}
     others = {'answer': _answer, 'tokens': _tokens, 'fill_mask': _fill_mask,
-              'next_token': _next_token}  # fmt: skip
+              'next_token': _next_token, 'tag': _tag}  # fmt: skip
     return others[name](loaded, content)
 
 
@@ -262,6 +262,22 @@ def _next_token(loaded: 'Loaded', content: Sequence[bytes]) -> Outputs:
         tokens[i] = [token.encode() for token, _ in answer]
         scores[i] = [score for _, score in answer]
     return {'tokens': tokens, 'scores': scores}
+
+
+def _tag(loaded: 'Loaded', content: Sequence[bytes]) -> Outputs:
+    """Computes all outputs; none if near scores may change a label."""
+    import tensorflow as tf
+
+    tagger = loaded.tagger
+    texts = tf.constant(content, tf.string)
+    windows = tagger.windows(texts)
+    scores = tagger.scores(windows)
+    best = np.sort(scores, axis=1)[:, -2:]
+    gap = np.diff(best, axis=1).min(initial=np.inf)
+    if gap <= TOLERANCE[loaded.model.encoder.compute_dtype]:
+        return {}
+    outputs = tagger.spans(texts, windows, scores)
+    return {name: value.numpy() for name, value in outputs.items()}
 
 
 def difference(

@@ -65,6 +65,18 @@ def number(outputs: Outputs) -> list[tuple]:
     return [('', f'{outputs["score"][0]:.4g}')]
 
 
+def words(outputs: Outputs) -> list[tuple]:
+    """Splits a text at labelled spans, with labels."""
+    raw, end, parts = outputs['sent'][0], 0, []
+    names = 'begins', 'ends', 'labels'
+    spans = zip(*(outputs[name][0] for name in names), strict=True)
+    for begin, stop, label in list(spans)[: outputs['count'][0]]:
+        parts += [(raw[end:begin], None), (raw[begin:stop], label.decode())]
+        end = stop
+    parts.append((raw[end:], None))
+    return [(part.decode('utf-8', 'replace'), x) for part, x in parts if part]
+
+
 TEXT, PAIR = {'Text': 'texts'}, {'Text': 'texts', 'Second text': 'pairs'}
 # By signature: a title, inputs by field, and a function from outputs to lines.
 TABS = {
@@ -79,6 +91,7 @@ TABS = {
                partial(likeliest, 'choices')),
     'answer': ('Answers', {'Question': 'texts', 'Text': 'pairs'},
                partial(likeliest, 'texts')),
+    'tag': ('Words', TEXT, words),
     'embed': ('Likeness', {'First text': 'texts', 'Second text': 'texts'},
               likeness),
 }  # fmt: skip
@@ -92,7 +105,7 @@ def ask(name: str, signature: Any, *texts: str) -> list[tuple]:
         value = text.splitlines() if key == 'choices' else text
         inputs.setdefault(key, []).append(value)
     tensors = {k: lazy.tensorflow().constant(v) for k, v in inputs.items()}
-    tensors |= signature(**tensors)
+    tensors |= {'sent': tensors['texts'], **signature(**tensors)}
     return lines({k: v.numpy() for k, v in tensors.items()})
 
 
@@ -123,9 +136,11 @@ def page(
     for name, (title, fields, _) in TABS.items():
         if name in signatures:
             boxes = [gr.Textbox(label=field, lines=3) for field in fields]
+            shown = gr.Dataframe(headers=[title, ''], wrap=True)
+            if name == 'tag':
+                shown = gr.HighlightedText(show_legend=True)
             tabs[title] = form(partial(ask, name, signatures[name]), boxes,
-                               gr.Dataframe(headers=[title, ''], wrap=True),
-                               api_name=name)  # fmt: skip
+                               shown, api_name=name)  # fmt: skip
     return gr.TabbedInterface([*tabs.values()], [*tabs], title=choices.model,
                               analytics_enabled=False)  # fmt: skip
 

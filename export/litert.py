@@ -104,7 +104,7 @@ def check(config: Config, init: Any, output: pathlib.Path) -> None:
             'another --output'
         )
     examples, kind = config.rows, config.tokenizer.kind
-    others = answering(('spans',), examples) + [
+    others = answering(('spans', 'tags'), examples) + [
         f'{row} of choices'
         for row in answering(HEADS, examples)
         if examples[row].settings.get('texts') == 'choices'

@@ -16,6 +16,8 @@
     answer          texts (questions), pairs (contexts) [B] -> text, score,
                     begin, end [B], texts, scores, probabilities, begins, ends
                     [B, A], null_odds [B]
+    tag             texts [B] -> texts, labels, scores, begins, ends [B, E],
+                    count [B]
 
 `serving_default` is one of them, see `Signatures.default`. They compute what
 the methods of `Loaded` with like names compute, through the same layers. A
@@ -24,7 +26,8 @@ does not grow with the batch. All but `tokens` and `fill_mask` take texts by
 their length: chunks are of equal length, nearly without padding, and small
 enough for the caches of a processor.
 
-Glossary of shapes: S texts of a chunk, C classes, J choices, A answers.
+Glossary of shapes: S texts of a chunk, C classes, J choices, A answers, E spans
+of a text at most.
 """
 
 import dataclasses
@@ -48,7 +51,7 @@ ANSWERS = 10  # for each of them
 # Signatures of people's labels; of single texts where pairs are possible, too.
 LABELLED = (
     'answer', 'choose', 'classify', 'classify_pairs', 'regress',
-    'regress_pairs',
+    'regress_pairs', 'tag',
 )  # fmt: skip
 NOWHERE = -1  # offset of special tokens and padding
 _INPUTS = {
@@ -175,6 +178,8 @@ class _Graphs:
                     graphs[full_name] = of_row, two[:sides]
         if loaded.rows_that('spans'):
             graphs['answer'] = self.answer, two
+        if loaded.rows_that('tags'):
+            graphs['tag'] = self.tag, one
         return graphs
 
     # ------------------------------------------------------- the signatures
@@ -239,6 +244,23 @@ class _Graphs:
             pages.begins, pages.sizes, pages.most,
         )  # fmt: skip
         return reader.replies(pairs, pages, spans)
+
+    def tag(self, texts: Tensor) -> Outputs:
+        """Finds the labelled spans of each text."""
+        tagger = self.loaded.tagger
+        windows = tagger.windows(texts)
+        scores, order = self._in_order(
+            tagger.token_scores,
+            len(self.loaded.config.labels),
+            windows.ids,
+            windows.lengths,
+        )
+        # Tokens of windows as these came.
+        sizes = tf.gather(windows.sizes, order)
+        first = tf.cumsum(sizes, exclusive=True)
+        first = tf.tensor_scatter_nd_update(first, order[:, None], first)
+        places = tf.ragged.range(first, first + windows.sizes).values
+        return tagger.spans(texts, windows, tf.gather(scores, places))
 
     def tokens(self, texts: Tensor) -> Outputs:
         """Computes the state of each token, and bytes in the text."""
@@ -373,12 +395,31 @@ class _Graphs:
         lengths: Tensor,
         *more: Tensor | None,
     ) -> Tensor:
-        """Computes an output of texts, in chunks of like length.
+        """Computes an output of texts, in chunks of like length: [B, width].
+
+        Args as of `_in_order`.
+        """
+        outputs, order = self._in_order(compute, width, ids, lengths, *more)
+        # As they came.
+        return tf.tensor_scatter_nd_update(outputs, order[:, None], outputs)
+
+    def _in_order(
+        self,
+        compute: Callable[..., Tensor],
+        width: int,
+        ids: Tensor,
+        lengths: Tensor,
+        *more: Tensor | None,
+    ) -> tuple[Tensor, Tensor]:
+        """Computes outputs of texts by length, in chunks.
 
         Args:
             compute: of ids [S, T], lengths [S] and of the `more` that are not
-                None, [S, ...] -> [S, width] float32.
+                None, [S, ...] -> [S, width] float32, or of tokens [..., width].
             width, ids, lengths, *more: likewise, of B texts.
+
+        Returns:
+            The joined outputs, and the order of the texts, [B] int32.
         """
         order = tf.argsort(lengths, stable=True)
         ids, lengths, *more = (
@@ -409,8 +450,7 @@ class _Graphs:
             chunk,
             [((width,), tf.float32)],
         )
-        # As they came.
-        return tf.tensor_scatter_nd_update(outputs, order[:, None], outputs)
+        return outputs, order
 
     def _texts_of_a_chunk(self) -> int:
         return max(1, min(TEXTS, TOKENS // self.loaded.max_length))

@@ -39,7 +39,6 @@ import dataclasses
 import itertools
 import json
 import pathlib
-import shutil
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 
@@ -467,10 +466,8 @@ def run(choices: ClassifyChoices, chosen: Mapping[str, Any]) -> dict[str, Any]:
     )
     out = pathlib.Path(choices.workdir)
     finetune.draw(workdir, task, splits['heldout'], out)
-    if others.predict is not None and workdir != out:
-        with files.written(out / PREDICTIONS) as partial:
-            shutil.copyfile(workdir / PREDICTIONS, partial)
-        print(f'{out / PREDICTIONS}: those of {workdir.name}', flush=True)
+    if others.predict is not None:
+        finetune.copy_best(workdir, out, PREDICTIONS)
     return finetune.finish(out, values)
 
 

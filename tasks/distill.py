@@ -7,15 +7,16 @@ r"""A small student of a fine-tuned teacher (Sun et al. 2019, "PKD").
         --extra=unlabelled.csv --workdir=runs/mails3
     python -m tasks.distill --teacher=runs/squad --layers=3 --task=squad \
         --train=train-v1.1.json --dev=dev-v1.1.json --workdir=runs/squad3
+    python -m tasks.distill --teacher=runs/names --layers=3 --task=tag \
+        --train=train.conll --dev=dev.conll --workdir=runs/names3
 
 The loss is (1 - alpha) label + alpha soft + beta patience: the labels, the
 teacher's distribution at --temperature, and the teacher's states layer by layer
 (see docs/rows.md). The student is the first --layers layers of --init (a
 pretrained workdir, as in the paper; by default the teacher). Examples are those
-of tasks.glue (--task), of tasks.classify (--train) or of tasks.squad
-(--task=squad with --train and --dev), with the flags of these commands; texts
-of --extra are labelled by the teacher alone. The teacher's outputs for all
-examples are computed once, into the cache.
+of tasks.glue (--task), tasks.classify (--train), tasks.squad or tasks.tag
+(--task=squad, tag), with their flags; texts of --extra are labelled by the
+teacher alone. The teacher's outputs are computed once, into the cache.
 
     python -m tasks.distill --task=embed --teacher=runs/minilm \
         --student=lookup --corpus=pydocs --workdir=runs/lookup
@@ -33,8 +34,7 @@ the student learns to give both texts the teacher's vector.
 
 --patience=none is plain distillation, with --alpha=0 plain fine-tuning.
 --sweep=pkd trains with every combination of the paper's grid, in the units of
-its code. The last line of the output is one JSON object, also in
-WORKDIR/metrics.json.
+its code. The last line is one JSON object, also in WORKDIR/metrics.json.
 """
 
 import dataclasses
@@ -56,13 +56,24 @@ from tasks import (
     glue,
     glue_layout,
     squad,
+    tag,
+    tag_scores,
 )
 from tasks.finetune import FinetuneChoices
 from tasks.student import start_of
-from tasks.teacher import Teacher
+from tasks.teacher import OF_TOKENS, Teacher
 
 NO_PATIENCE = 'none'
-SOFT = {'label': 'soft', 'score': 'soft_score', 'span': 'soft_span'}
+SOFT = {
+    'label': 'soft', 'score': 'soft_score', 'span': 'soft_span',
+    'tag': 'soft_tag',
+}  # fmt: skip
+# Flags that tasks of other rows refuse.
+OF_WORDS = tuple(
+    x.name
+    for x in dataclasses.fields(tag.FileChoices)
+    if x.name not in ('train', 'dev')
+)
 # Flags that --task=embed refuses.
 OF_LABELS = (
     'patience', 'alpha', 'beta', 'temperature', 'extra', 'data_dir', 'train',
@@ -76,6 +87,7 @@ class DistillChoices(
     glue.TaskChoices,
     classify.TableChoices,
     squad.SquadChoices,
+    tag.FileChoices,
     embedding.EmbeddingChoices,
 ):
     """Choices of the command; None of --seq_len is the task's default."""
@@ -88,8 +100,9 @@ class DistillChoices(
 
     task: str | None = again(
         glue.TaskChoices, 'task', None, choices=(
-            *glue_layout.TASKS, squad.TASK.name, embedding.TASK),
-        help=f'Which of the nine, or {squad.TASK.name}, {embedding.TASK}.')
+            *glue_layout.TASKS, squad.TASK.name, tag.NAME, embedding.TASK),
+        help=f'Which of the nine, or {squad.TASK.name}, {tag.NAME}, '
+        f'{embedding.TASK}.')
     seq_len: int | None = again(
         FinetuneChoices, 'seq_len', None, shown=FinetuneChoices.seq_len)
     epochs: float | None = again(FinetuneChoices, 'epochs', None)
@@ -141,8 +154,14 @@ def check(choices: DistillChoices, chosen: Mapping[str, Any]) -> None:
     commands.refuse(chosen, embedding.OF_VECTORS, why)
     why = '{} is decided by --alpha, --beta and --patience; leave it out'
     commands.refuse(chosen, ['objectives'], why)
-    if choices.task == squad.TASK.name:
-        why = '{} is for classes and numbers; of --task=squad leave it out'
+    if choices.task != tag.NAME:
+        why = '{} is for labels of words (--task=tag); leave it out'
+        commands.refuse(chosen, OF_WORDS, why)
+    if choices.task in (squad.TASK.name, tag.NAME):
+        why = (
+            '{} is for classes and numbers of texts; of '
+            f'--task={choices.task} leave it out'
+        )
         commands.refuse(chosen, ['extra'], why)
         return
     if bool(choices.task) == bool(choices.train):
@@ -192,14 +211,14 @@ def add_outputs(
         scores, states = teacher.outputs(examples, layers)
         soft = {SOFT[task.row]: scores}
         counts = dict.fromkeys([*soft, 'patience'], np.zeros(0, np.int64))
-        if task.labels:
+        if task.row == 'label':
             counts['soft'] = task.counts(task.predictions(scores))
-        of_tokens = soft if task.row == 'span' else {}
+        of_tokens = soft if task.row in OF_TOKENS else {}
         of_texts = {} if of_tokens else soft
         targets[split] = examples._replace(
             targets={**examples.targets, **of_texts, 'patience': states},
             counts={**examples.counts, **counts},
-            of_tokens=of_tokens,
+            of_tokens={**examples.of_tokens, **of_tokens},
         )
         fingerprints.append(teacher.key(examples))
     return {**targets, 'fingerprint': ' '.join(fingerprints)}, scores
@@ -209,18 +228,21 @@ def judged(
     teacher: Teacher,
     task: finetune.Task,
     scores: np.ndarray,
-    true: np.ndarray,
+    true: np.ndarray | None,
     questions: Any,
 ) -> float:
     """Scores a teacher on held-out examples, by the first metric.
 
     Compares `scores` with the labels `true`; a teacher of spans answers the
-    `questions`.
+    `questions`, one of labels of words labels them.
     """
     if task.row == 'span':
         answers = squad.answered(teacher.folder, questions)
         null = teacher.settings['null']
         return squad.judged(questions, answers, null)[0][task.metrics[0]]
+    if task.row == 'tag':
+        labelled = tag.labelled(teacher.loaded, questions, task.labels)
+        return tag_scores.scores(*labelled)[task.metrics[0]]
     return finetune.measured(task, scores, true)[task.metrics[0]]
 
 
@@ -246,6 +268,11 @@ def prepare(
         reads = {'null': choices.version2, 'end': end}
         if choices.epochs is None:
             choices = choices.decided(epochs=finetune.EPOCHS)
+    elif row == 'tag':
+        name = 'tokens'
+        reads = {
+            name: settings.get(f'{row}.{name}') or teacher.settings[name]
+        }
     else:
         reads = {
             'texts': settings.get(f'{row}.texts') or teacher.settings['texts']
@@ -269,7 +296,7 @@ def prepare(
         # The betas of the grid are in units of the published code.
         code = CODE if choices.sweep == 'pkd' else None
         decided: dict[str, Any] = {}
-        for soft in ('soft', 'soft_span'):
+        for soft in ('soft', 'soft_span', 'soft_tag'):
             if f'{soft}:' in rows:
                 decided[f'{soft}.temperature'] = choices.temperature
         for name in ('soft.reduction', 'patience.reduction'):
@@ -286,13 +313,15 @@ def prepare(
     )
     if row == 'span':
         prepared = squad.prepare(splits, choices, choices.version2, student)
+    elif row == 'tag':
+        prepared = tag.prepare(task, splits, choices, student)
     else:
         extra = extra_of(choices)
         prepared = finetune.prepare(task, splits, choices, student, extra)
     labelled, results = prepared.labelled, {}
     if choices.sweep == 'pkd' or choices.objectives != f'{row}:1':
         changes, scores = add_outputs(prepared, teacher, task, layers)
-        true = labelled.heldout.targets[row]
+        true = labelled.heldout.targets.get(row)
         best = judged(teacher, task, scores, true, splits['heldout'])
         config = teacher.described(task.metrics[0], best)
         fields = {**labelled.config_fields, 'teacher': config}
@@ -322,6 +351,9 @@ def run(choices: DistillChoices, chosen: Mapping[str, Any]) -> dict[str, Any]:
     out = pathlib.Path(choices.workdir)
     if choices.task == squad.TASK.name:
         splits, task = squad.splits_of(choices), squad.TASK
+    elif choices.task == tag.NAME:
+        splits = tag.splits_of(choices)
+        task = tag.task_of(splits['train'])
     elif choices.task:
         splits, task = glue.splits_of(choices), glue.task_of(choices.task)
     else:
@@ -332,9 +364,9 @@ def run(choices: DistillChoices, chosen: Mapping[str, Any]) -> dict[str, Any]:
     if choices.task == squad.TASK.name:
         questions = splits['heldout']
         values |= squad.answer(workdir, questions, choices.version2, out)
-    elif choices.task:
+    elif choices.task in glue_layout.TASKS:
         values |= glue.answer(workdir, choices.task, splits, out)
-    else:
+    elif not choices.task:
         finetune.draw(workdir, task, splits['heldout'], out)
     return finetune.finish(out, {**values, **results})
 

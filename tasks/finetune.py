@@ -860,6 +860,14 @@ def nothing_learned(
     return {NOTHING_LEARNED: sentence} if sentence else {}
 
 
+def copy_best(best: pathlib.Path, out: pathlib.Path, name: str) -> None:
+    """Copies a file of the best of several runs to the folder of all."""
+    if best != out:
+        with files.written(out / name) as partial:
+            shutil.copyfile(best / name, partial)
+        print(f'{out / name}: those of {best.name}', flush=True)
+
+
 def finish(
     workdir: pathlib.Path, values: Mapping[str, Any]
 ) -> dict[str, Any]:

@@ -33,6 +33,7 @@ if TYPE_CHECKING:
 
 CHUNK = 1024  # examples of a file
 BATCH = 32  # examples that are computed together
+OF_TOKENS = 'span', 'tag'  # rows with scores of each token
 
 
 def chunks_of(
@@ -85,7 +86,7 @@ class Teacher:
     Attributes:
         folder: the workdir.
         loaded: the workdir in memory.
-        row: 'label', 'score' or 'span'.
+        row: 'label', 'score', 'span' or 'tag'.
         settings: of the row.
         depth, width: L and W.
         digest: of the weights.
@@ -104,7 +105,7 @@ class Teacher:
         self._graph: Any = None
         self.loaded = infoword_tf.load(folder)
         known = self.loaded.model.objectives
-        rows = answering(('classes', 'numbers', 'spans'), known)
+        rows = answering(('classes', 'numbers', 'spans', 'tags'), known)
         if not rows:
             raise errors.UsageError(
                 'teacher_without_labels',
@@ -213,6 +214,8 @@ class Teacher:
                   examples.places]  # fmt: skip
         if self.row == 'span':  # the last place after the true first one
             arrays.append(examples.targets['span'])
+        if self.row == 'tag':  # words, of which a CRF reads all together
+            arrays.append(examples.of_tokens['tag'] >= 0)
         for array in arrays:
             digest.update(np.ascontiguousarray(array).tobytes())
         return digest.hexdigest()
@@ -224,7 +227,8 @@ class Teacher:
 
         Returns:
             Scores [n, C] float32, of a teacher of numbers [n], of both ends of
-            spans [tokens, 2] float16; and states of layers from 1 to L - 1,
+            spans [tokens, 2] float16, of labels of words [tokens, C] float16;
+            and states of layers from 1 to L - 1,
             [n, S, layers, W] float16.
         """
         order = np.argsort(-examples.sizes, kind='stable')
@@ -240,7 +244,7 @@ class Teacher:
         for path, numbers in chunks:
             chunk = files.read_tensor(path, 'scores')
             where, count = numbers, len(order)
-            if self.row == 'span':
+            if self.row in OF_TOKENS:
                 where = examples.tokens_of(numbers)
                 count = len(examples.ids)
             if scores is None:
@@ -268,7 +272,7 @@ class Teacher:
             view = self.view(examples, numbers[begin : begin + BATCH])
             batch = self._graph(flatten({'examples': view}))
             batch = {name: x.numpy() for name, x in batch.items()}
-            if self.row == 'span':  # of each token
+            if self.row in OF_TOKENS:
                 batch['scores'] = batch['scores'][view.block_ids == 0]
             outputs.append(batch)
         return {
@@ -325,6 +329,9 @@ class Teacher:
                 outputs = {'scores': head.candidate_scores(batch)}
             elif self.row == 'score':
                 outputs = {'scores': head.numbers(batch)}
+            elif self.row == 'tag':
+                scores = head.word_scores(batch)
+                outputs = {'scores': tf.cast(scores, tf.float16)}
             else:
                 _, ends = head.both_ends(batch)
                 outputs = {'scores': tf.cast(tf.stack(ends, -1), tf.float16)}

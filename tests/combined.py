@@ -17,12 +17,13 @@ SUMS = {
     'diffcse': 'simcse:1,diffcse:1',
     'infocse': 'simcse:1,infocse:1',
 }
-LAYERED = 'simcse', 'infocse', 'xlco', 'label', 'score', 'patience'
+LAYERED = 'simcse', 'infocse', 'xlco', 'label', 'score', 'patience', 'tag'
 # Of numbers and names; a setting that is yes or no, or of few words, has all
 # of its values. One alone: more would be no other code.
 VALUES: dict[str, tuple[Any, ...]] = {
     'blocks': (2, 1),
     'classes': (2,),
+    'context': (4,),
     'cut_features': (0.0, 0.25),
     'cut_tokens': (0.0, 0.3),
     'dims': ('', '8,3'),
@@ -102,6 +103,7 @@ ENCODERS = {
     'xlco': ('transformer',),
     'label': ('transformer', 'lookup', 'relative'),
     'score': ('transformer', 'modern'),
+    'tag': ('transformer', 'lookup'),
 }
 Pair = tuple[tuple[str, Any], tuple[str, Any]]  # two names, each with a value
 

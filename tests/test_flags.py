@@ -286,6 +286,30 @@ WAYS = {
         'tasks.finetune.train_all': lambda *_: ('run', {}),
         'tasks.squad.answer': FAKE, 'tasks.finetune.finish': Done,
     }),
+    'tag': Way('tasks.tag', {
+        **ONE, 'train': '{}/a.conll', 'dev': '{}/b.conll',
+    }, {
+        'init': '{}/two', 'train': '{}/b.conll', 'dev': '{}/a.conll',
+        'word_column': 1, 'column': 2, 'scheme': 'bioes',
+        'test': '{}/a.conll', 'predict': '{}/b.conll', 'workdir': '{}/other',
+    }, {
+        'tasks.finetune.check_inits': None, 'tasks.tag.prepare': FAKE,
+        'tasks.finetune.train_all': lambda _, __, chosen, then: (
+            then(pathlib.Path('run')), ({}, {}))[1],
+        'tasks.tag.tested': FAKE, 'tasks.finetune.copy_best': None,
+        'tasks.finetune.finish': Done,
+    }),
+    'tag lists': Way('tasks.tag', {
+        **ONE, 'train': '{}/a.words.jsonl', 'dev': '{}/a.words.jsonl',
+    }, {
+        'words': 'other', 'labels': 'parts', 'names': ('O', 'B-A'),
+    }, {
+        'tasks.finetune.check_inits': None, 'tasks.tag.prepare': FAKE,
+        'tasks.finetune.train_all': lambda _, __, chosen, then: (
+            then(pathlib.Path('run')), ({}, {}))[1],
+        'tasks.tag.tested': FAKE, 'tasks.finetune.copy_best': None,
+        'tasks.finetune.finish': Done,
+    }),
     'whiten': Way('tasks.whiten', {
         **ONE, 'corpus': 'text:{}/a.txt',
     }, {
@@ -669,6 +693,14 @@ def write_files():
                 {'text': 'Some', 'answer_start': 0}]}
             for n, x in enumerate(turned)
         ]}  # fmt: skip
+        # Words, numbers and two sets of labels.
+        (folder / f'{name}.conll').write_text(
+            f'{name} B-X B-A B-A\nx B-Y O O\n\n' * 3 + 'y B-Z O B-B\n'
+        )
+        (folder / f'{name}.words.jsonl').write_text(json.dumps({
+            'tokens': [name, 'x'], 'other': ['x', name], 'tags': [0, 1],
+            'parts': [1, 0],
+        }))
         (folder / f'{name}.json').write_text(json.dumps({
             'version': '1.1',
             'data': [{'title': name, 'paragraphs': [paragraph]}],

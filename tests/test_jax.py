@@ -102,7 +102,7 @@ def compute(folder):
             arguments = dict(file)
         by_row = {
             row: Statistics(*[arguments.pop(f'own:{row}')] * 2)
-            for row in ('label', 'soft', 'span')
+            for row in ('label', 'soft', 'span', 'tag')
         }
         statistics = Statistics(
             arguments.pop('training'), arguments.pop('measured'), by_row=by_row

@@ -175,7 +175,7 @@ def of(
 
 _EXAMPLES = (
     'label:1,score:1,span:1,soft:1,soft_score:1,soft_span:1,patience:1,'
-    'embed:1,embed_distance:1'
+    'embed:1,embed_distance:1,tag:1,soft_tag:1'
 )
 # All rows of an encoder of BERT's blocks; of some the texts exclude others.
 _DISENTANGLED = Case(
@@ -303,6 +303,17 @@ CASES: dict[str, Case] = {
     ),
     'span_conditional': of('span', 'relative', end='conditional', null=True),
     'span_modern': Case('span', 'modern'),
+    'tag_soft': Case('tag:0.5,soft_tag:0.5').also(MICROBATCH, MORE_REPLICAS),
+    'tag_crf': of(
+        'tag', 'modern', crf=True, pooler='gelu_norm', tokens='all', context=4
+    ).also(MICROBATCH, MORE_REPLICAS, JAX),
+    'tag_elmo': of(
+        'tag', 'elmo', mix=True, embeddings=True, bilstm=True, pooler='tanh'
+    ).also(MICROBATCH),
+    'tag_lookup': of('tag', 'lookup', bilstm=True, crf=True, pooler='gelu'),
+    'tag_relative': Case(
+        'tag:1,soft_tag:1', 'relative', settings={'tag.pooler': 'relu'}
+    ),
     'soft': Case('soft'),
     'soft_code': of('soft', temperature=2.0, reduction='code'),
     'soft_lookup': Case('soft', 'lookup'),
@@ -316,6 +327,7 @@ CASES: dict[str, Case] = {
     'simcse_nomic': Case('simcse', 'modern', arguments=NOMIC).also(
         MORE_REPLICAS
     ),
+    'soft_tag_lookup': Case('soft_tag', 'lookup'),
     'soft_score': Case('soft_score').also(MORE_REPLICAS),
     'soft_score_lookup': Case('soft_score', 'lookup').also(MICROBATCH),
     'soft_score_relative': Case('soft_score', 'relative'),
@@ -337,7 +349,7 @@ CASES: dict[str, Case] = {
     'embed_relative': of('embed', 'relative', pooling='last'),
     'embed_modern': Case('embed', 'modern'),
     'taught_modern': Case(
-        'soft_score:1,soft_span:1,embed_distance:1', 'modern'
+        'soft_score:1,soft_span:1,soft_tag:1,embed_distance:1', 'modern'
     ),
     'embed_distance': Case('embed_distance'),
     'embed_distance_lookup': of(
@@ -443,7 +455,7 @@ KINDS = 4
 LESSONS: dict[str, Case] = {
     'lookup': Case(
         'skip_gram:1,cbow:1,ict:1,label:1,score:1,soft:1,soft_score:1,'
-        'embed:1,embed_distance:1', 'lookup',
+        'embed:1,embed_distance:1,tag:1,soft_tag:1', 'lookup',
     ),
     'masked': Case(
         'mlm:1,bert_nce:1,dim:1,nsp:1,ict:1,overlap:1,same_text:1',
@@ -466,7 +478,7 @@ LESSONS: dict[str, Case] = {
     'disentangled': _DISENTANGLED,
     'disentangled_pairs': _DISENTANGLED_PAIRS,
     'rnn': Case('label:1,score:1', 'rnn'),
-    'elmo': Case('label:1,score:1', 'elmo'),
+    'elmo': Case('label:1,score:1,tag:1', 'elmo'),
     'gpt': Case('gpt'),
     'transformer_xl': Case('transformer_xl', 'relative'),
     'plm': Case('plm', 'relative'),
@@ -583,6 +595,7 @@ def statistics(kinds: int = 1) -> Statistics:
         'label': Statistics(classes, classes),
         'soft': Statistics(classes, classes),
         'span': Statistics(answers, answers),
+        'tag': Statistics(classes, classes),
     }
     return Statistics(counts, counts, by_row=by_row)
 
@@ -709,6 +722,11 @@ def make_examples(
             'soft_span': random.standard_normal((len(ids), 2)).astype(
                 np.float16
             ),
+            'soft_tag': random.standard_normal((len(ids), 2)).astype(
+                np.float16
+            ),
+            # A third of the tokens begin no word.
+            'tag': random.integers(-1, 2, len(ids)).astype(np.int32),
         },
     )
     if kinds > 1:
@@ -751,7 +769,12 @@ def by_kind(examples: Examples, kinds: int) -> Examples:
             'embed': vectors,
             'embed_distance': vectors,
         },
-        of_tokens={'soft_span': places},
+        of_tokens={
+            'soft_span': places,
+            'soft_tag': np.float16([-3, 3])
+            * np.repeat(signs, sizes)[:, None].astype(np.float16),
+            'tag': np.repeat(kind % 2, sizes).astype(np.int32),
+        },
     )
 
 

@@ -154,7 +154,7 @@ def open_table(
             f'{path}: its name must end in {", ".join(_READERS)} (or the same '
             'and .gz or .zst), which says how to read it, or be tfds:NAME; '
             'such tables have a text, or two, a row. Files of a word and its '
-            'label a line (CoNLL) are not read: labels are of whole texts',
+            'label a line (CoNLL) are read by tasks.tag',
         )
     if not path.is_file():
         raise FileNotFoundError(f'{path}: there is no such file')

@@ -6,6 +6,7 @@
     model.next_tokens('returns a list of')         # tokens, log p
     model.classify(['a question'], ['a passage'])  # converted classifiers
     model.answer(['who?'], ['a long context'])
+    model.tag(['Ada lives in Turin'])              # spans of named entities
 
 Every workdir gives vectors; what else it answers depends on its rows
 (`Row.answers`).
@@ -23,6 +24,7 @@ from infoword_tf.inference.classes import Classes
 from infoword_tf.inference.continuation import Continuation
 from infoword_tf.inference.reader import Reader
 from infoword_tf.inference.states import States
+from infoword_tf.inference.tagger import Tagger
 from infoword_tf.inference.vectors import Vectors
 from infoword_tf.workdir import Workdir
 
@@ -56,7 +58,7 @@ class Loaded:
     Attributes:
         workdir: the model, its tokenizer and config.
         states: ids to states, which all answers are computed from.
-        vectors, blanks, continuation, classes, reader: the answers.
+        vectors, blanks, continuation, classes, reader, tagger: the answers.
     """
 
     def __init__(self, workdir: Workdir):
@@ -66,6 +68,7 @@ class Loaded:
         self.vectors, self.blanks = Vectors(states), Blanks(states)
         self.continuation = Continuation(states)
         self.classes, self.reader = Classes(states), Reader(states)
+        self.tagger = Tagger(states)
 
     # ------------------------------------------------------------- answers
 
@@ -91,6 +94,8 @@ class Loaded:
     choose = _of('classes', Classes.choose)
     rate = _of('classes', Classes.rate)
     answer = _of('reader', Reader.answer)
+    tag = _of('tagger', Tagger.tag)
+    tag_words = _of('tagger', Tagger.tag_words)
     rows_that = _of('states', States.rows_that)
     format_texts = _of('states', States.format_texts)
     laid_out = format_texts  # the name of older versions

@@ -1,7 +1,7 @@
-"""A bidirectional LSTM that pools the states of each text of a sequence.
+"""A bidirectional LSTM over the states of each text of a sequence.
 
 Peters et al. 2018 (§3.2, §4) put it over the mixed layers of a frozen encoder:
-a text's vector is the last state of each direction.
+a token has a state of each direction, and a text's vector is the last of each.
 
 Glossary of shapes: J texts of a sequence, F width of the inputs.
 """
@@ -33,6 +33,18 @@ class BiLstm(Layer):
         self.right.build(width)
         self.built = True
 
+    def directions(
+        self, x: Tensor, block_ids: Tensor, key: Tensor | None = None
+    ) -> tuple[Tensor, Tensor]:
+        """Computes the states of both directions, [B, T, D] each.
+
+        `x`, `block_ids` and `key` as of `call`.
+        """
+        x = ops.cast(x, self.compute_dtype)
+        left, _ = self.left(x, None, begins_anew(block_ids), key)
+        right, _ = self.right(x, None, begins_anew(block_ids, True), key)
+        return left, right
+
     def call(
         self,
         x: Tensor,
@@ -52,9 +64,7 @@ class BiLstm(Layer):
             [B, J, 2 D] float32: the left direction's state at each text's last
             token, the right direction's at the first.
         """
-        x = ops.cast(x, self.compute_dtype)
-        left, _ = self.left(x, None, begins_anew(block_ids), key)
-        right, _ = self.right(x, None, begins_anew(block_ids, True), key)
+        left, right = self.directions(x, block_ids, key)
         tokens = ops.cast(of_texts(block_ids, texts), 'int32')  # [B, J, T]
         first = ops.argmax(tokens, axis=-1)
         last = first + ops.maximum(ops.sum(tokens, axis=-1), 1) - 1

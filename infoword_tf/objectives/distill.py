@@ -4,6 +4,7 @@
     soft        text, or two  the teacher's classes      T^2 KL(p || q)
     soft_score  text, or two  the teacher's number       (q - p)^2
     soft_span   two texts     the teacher's places       T^2 KL(p || q)
+    soft_tag    words         the teacher's labels       T^2 KL(p || q)
     patience    text, or two  states below its last      |h/|h| - t/|t||^2
                               layer
 
@@ -11,13 +12,13 @@ p and q are the distributions of teacher and student at temperature T (Hinton
 et al. 2015): softmax of the scores over T. Of several labels each has its own,
 over no and yes, and the loss is the mean over the labels. For spans they are
 over the places of the context, and the loss is the mean of both ends. The
-student's scores are those of `label`, `score` and `span`, which are built with
-these rows, if necessary with weight 0. h and t are pooled states ([CLS] in
-BERT) of the student's layers 1 to k - 1 and of the teacher's layers that they
-imitate (Sun et al. 2019, "patient knowledge distillation", §3.2). The last
-layer is left out, because its state is in the scores already. So `patience`
-gives no gradient to the last layer, the pooler and the classes. None of the
-four is a bound.
+student's scores are those of `label`, `score`, `span` and `tag`, which are
+built with these rows, if necessary with weight 0. h and t are pooled states
+([CLS] in BERT) of the student's layers 1 to k - 1 and of the teacher's layers
+that they imitate (Sun et al. 2019, "patient knowledge distillation", §3.2). The
+last layer is left out, because its state is in the scores already. So
+`patience` gives no gradient to the last layer, the pooler and the classes. None
+of the five is a bound.
 
 The sums are published in two forms. The paper adds up classes, layers and
 coordinates. Its code takes their means, and is smaller by a factor of C in
@@ -220,6 +221,55 @@ class SoftSpans(Softened):
         return infonce.unbounded(flat(loss), flat(view.weights[self.row]))
 
 
+class SoftTags(Softened):
+    """`soft_tag`: how far the labels of words are from the teacher's.
+
+    The targets of the view are [B, T, C], the teacher's scores of labels, which
+    count at the words that `tag` labels.
+
+    Learns: labels of words with the teacher's doubts.
+    Take it: as `soft`, with `tag`.
+    Needs: a teacher of `tag`, and labelled words.
+    Example: python -m tasks.distill --teacher=W --layers=3 --task=tag
+        --train=train.conll --dev=dev.conll --workdir=STUDENT
+    """
+
+    ranked = False
+
+    def set_scorer(self, scorer: Objective) -> None:
+        """Sets the student's row of tags.
+
+        Raises:
+            ValueError: it scores the labels of a text together.
+        """
+        if scorer.crf:
+            raise InputError(
+                'student_of_chains',
+                f'{self.row} compares the labels of each word, and --tag.crf '
+                'scores those of a text together; leave out one of the two',
+            )
+        super().set_scorer(scorer)
+
+    def weight(self, batch: Batch) -> Tensor:
+        """Sums the weights of words."""
+        return ops.sum(batch.views[VIEW].weights[self.scorer.row])
+
+    def score(self, batch: Batch, candidates: None) -> infonce.Outcome:
+        """Computes KL divergences."""
+        view = batch.views[VIEW]
+        log_p, log_q = (
+            ops.log_softmax(ops.cast(x, 'float32') / self.temperature, axis=2)
+            for x in (
+                view.targets[self.row],
+                self.scorer.token_scores(batch.scorer_batch),
+            )
+        )
+        loss = ops.sum(ops.exp(log_p) * (log_p - log_q), axis=2)
+        weights = view.weights[self.scorer.row]
+        loss = self.temperature**2 * ops.where(weights > 0, loss, 0.0)
+        return infonce.unbounded(flat(loss), flat(weights))
+
+
 class Patience(Projected):
     """`patience`: how far normalised states are from the teacher's.
 
@@ -306,6 +356,20 @@ SOFT_SPAN = Row(
     },  # fmt: skip
     vector=vector_of_init,
     scored_by='span',
+)
+SOFT_TAG = Row(
+    objective=SoftTags,
+    a='text',
+    b="a teacher's labels of words",
+    relation='how likely a larger model finds each label of a word',
+    candidates='none: a divergence, without a bound',
+    views=_TARGETS,
+    encoders={
+        'modern': {}, 'transformer': {}, 'relative': {}, 'disentangled': {},
+        'lookup': {},
+    },  # fmt: skip
+    vector=vector_of_init,
+    scored_by='tag',
 )
 PATIENCE = Row(
     objective=Patience,

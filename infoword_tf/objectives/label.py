@@ -75,8 +75,8 @@ def flat(x: Tensor) -> Tensor:
     return ops.reshape(x, (-1, *x.shape[2:]))
 
 
-class Head(Objective):
-    """Scores of a text: states, perhaps a dense layer, and C columns.
+class Scorer(Objective):
+    """Scores of states: perhaps a dense layer, and C columns.
 
     Attributes:
         columns: C.
@@ -90,32 +90,23 @@ class Head(Objective):
         'and without biases); none: no such layer.',
         choices=(NO_POOLER, *POOLERS),
     )
-    mean: bool = setting(
-        False,
-        'Pool the states of a text by their mean, [CLS] and [SEP] among them, '
-        'instead of taking one state.',
-    )
     mix: bool = setting(
         False,
         'Use a learned scalar mix of all layers (ELMo) instead of the last '
         'layer.',
     )
-    bilstm: bool = setting(
-        False,
-        'Pool the states of a text with a bidirectional LSTM, each direction '
-        'as wide as the encoder (ELMo), instead of taking one state.',
-    )
+
+    @property
+    def input_width(self) -> int:
+        """Width of the states that are scored."""
+        return self.encoder.width
 
     def build(self) -> None:
         """Makes the layers."""
-        d = self.encoder.width
+        d = self.input_width
         if self.mix:
             self.mixer = Mix(self.encoder.depth)
             self.mixer.build()
-        if self.bilstm:
-            self.reader = BiLstm(d, self.dtype_policy)
-            self.reader.build(d)
-            d *= 2
         if self.pooler != NO_POOLER:
             self.pooler_kernel = table(self, 'pooler_kernel', d, d)
             if self.pooler.endswith(NORM):
@@ -128,13 +119,18 @@ class Head(Objective):
         self.bias = vector(self, 'bias', self.columns)
         self.built = True
 
+    def dropout_key(self, batch: Batch) -> Tensor | None:
+        """Returns the key of dropout over states, another on each replica."""
+        key = batch.fused_key
+        return None if key is None else dropout.fold_in(key, batch.replicas.id)
+
     def class_scores(
         self, states: Tensor, key: Tensor | None = None
     ) -> Tensor:
-        """Scores classes: pooled states [..., D] -> [..., C] float32.
+        """Scores classes: states [..., D] -> [..., C] float32.
 
         Args:
-            states: of `pooled_states`.
+            states: of `input_width`.
             key: [2] uint32 of dropout, or None for inference.
         """
         x = ops.cast(states, 'float32')
@@ -151,6 +147,33 @@ class Head(Objective):
                 )  # fmt: skip
         x = dropout.drop(x, key=key, rate=self.encoder.arguments['rate'])
         return ops.matmul(x, self.kernel) + self.bias
+
+
+class Head(Scorer):
+    """Scores of a text: pooled states, perhaps a dense layer, and C columns."""
+
+    mean: bool = setting(
+        False,
+        'Pool the states of a text by their mean, [CLS] and [SEP] among them, '
+        'instead of taking one state.',
+    )
+    bilstm: bool = setting(
+        False,
+        'Pool the states of a text with a bidirectional LSTM, each direction '
+        'as wide as the encoder (ELMo), instead of taking one state.',
+    )
+
+    @property
+    def input_width(self) -> int:
+        """D, or 2 D of a BiLSTM."""
+        return self.encoder.width * (1 + self.bilstm)
+
+    def build(self) -> None:
+        """Makes the layers."""
+        if self.bilstm:
+            self.reader = BiLstm(self.encoder.width, self.dtype_policy)
+            self.reader.build(self.encoder.width)
+        super().build()
 
     def pooled_states(
         self,
@@ -181,9 +204,6 @@ class Head(Objective):
 
     def scored(self, batch: Batch) -> Tensor:
         """Scores every slot of the view: [N, S, C] float32."""
-        key = batch.fused_key
-        if key is not None:
-            key = dropout.fold_in(key, batch.replicas.id)
         view = batch.views[VIEW]
         slots = view.weights[self.row].shape[1]
         texts = view.places[self.row].shape[1]
@@ -195,7 +215,7 @@ class Head(Objective):
             batch.fused_key,
         )
         states = ops.reshape(states, (-1, texts // slots, states.shape[-1]))
-        return self.class_scores(states, key)
+        return self.class_scores(states, self.dropout_key(batch))
 
     def by_slot(self, batch: Batch, scores: Tensor) -> dict[str, Tensor]:
         """Reshapes 'scores' [N, ...] to [B, J, ...]."""

@@ -26,6 +26,7 @@ ANSWERS = {
     'classes': 'know no labels',
     'numbers': 'know no scores',
     'spans': 'answer nothing',
+    'tags': 'label no words',
 }
 
 

@@ -20,6 +20,7 @@ from infoword_tf.views.packed import side_by_side
 from infoword_tf.views.view import Specials, View, ViewSpec, all_text
 
 FOLLOWING = 'following'  # `Reads.where` of rows of next tokens
+UNKNOWN = -1  # in place of the number of a class
 
 
 class Labelled(NamedTuple):
@@ -39,7 +40,8 @@ class Labelled(NamedTuple):
             of the text, the first of them and the one after the last.
         slots: [S, J] int32, the example in each slot of a sequence; -1: none.
         width: T.
-        of_tokens: by row, [n, k, C, ...], a teacher's outputs for each token.
+        of_tokens: by row, [n, k, C, ...], b of each token: a teacher's outputs,
+            or classes int32 (-1: unknown).
         positions: [n, k, C] int32, of each token; None: counting from 0.
         truncated: [n] bool, whether an example was; None: not counted.
         longest: tokens of the longest text of any batch; 0: unknown.
@@ -76,9 +78,9 @@ def examples(
     """Packs examples into sequences.
 
     Rows get places [S, J k], targets and weights [S, J], or targets [S, T, ...]
-    of tokens; `sequences` [S, J] are the examples' numbers. An example without
-    a row's label has weight 0 there. Rows of next tokens need no label, see
-    `following`.
+    of tokens (of classes weights, too); `sequences` [S, J] are the examples'
+    numbers. An example or a token without a row's label has weight 0 there.
+    Rows of next tokens need no label, see `following`.
     """
     del draw
     labelled = {**text.targets, **text.of_tokens}
@@ -122,7 +124,11 @@ def examples(
         if row in text.of_tokens:
             labels = text.of_tokens[row]
             labels = labels.reshape(n * k, longest, *labels.shape[3:])
-            targets[row] = labels[number, column]  # [S, T, ...]
+            labels = labels[number, column]  # [S, T, ...]
+            if labels.dtype.kind == 'i':  # of classes
+                labels = np.where(is_padding, UNKNOWN, labels)
+                weights[row] = is_known(labels).astype(np.float32)
+            targets[row] = labels
             continue
         labels = text.targets[row][slots]  # [S, J, ...]
         labels, known = _without_unknown(labels)
@@ -210,6 +216,19 @@ def by_example(values: np.ndarray, view: View) -> np.ndarray:
     result = np.empty((number.max() + 1, *values.shape[1:]), values.dtype)
     result[number[number >= 0]] = values[number >= 0]
     return result
+
+
+def by_token(values: np.ndarray, view: View) -> np.ndarray:
+    """Orders values of tokens [S, T, ...] by example, each of one text.
+
+    Returns:
+        [tokens of all examples, ...], in the order of examples and tokens.
+    """
+    slots = view.sequences.shape[1]
+    real = view.block_ids < slots
+    slot = np.minimum(view.block_ids, slots - 1)
+    number = np.take_along_axis(view.sequences, slot, axis=1)
+    return values[real][np.argsort(number[real], kind='stable')]
 
 
 EXAMPLES = ViewSpec(

@@ -42,6 +42,7 @@ class EncoderSource:
         labels: names of classes.
         multilabel: whether a text may have several labels, or none.
         tied: a row whose head has no weights but the encoder's.
+        tag_pooler, tag_tokens: settings of the row `tag`.
     """
 
     where: str
@@ -55,6 +56,8 @@ class EncoderSource:
     labels: tuple[str, ...] = ()
     multilabel: bool = False
     tied: str | None = None
+    tag_pooler: str = 'none'
+    tag_tokens: str = 'all'
 
 
 @dataclasses.dataclass(frozen=True)
@@ -132,6 +135,12 @@ def make(
                 'classes': len(source.labels),
                 'multilabel': source.multilabel,
             }
+        if row == 'tag':
+            settings |= {
+                'pooler': source.tag_pooler,
+                'tokens': source.tag_tokens,
+                'classes': len(source.labels),
+            }
         rows[row] = RowConfig(1.0, settings)
     arguments = dict(source.encoder.arguments)
     positions = arguments['max_length']
@@ -152,7 +161,7 @@ def make(
         normalize=vectors.normalize,
         prompts=dict(vectors.prompts),
         prompt=vectors.prompt,
-        labels=source.labels if 'label' in rows else (),
+        labels=source.labels if {'label', 'tag'} & {*rows} else (),
         run={'source': pathlib.Path(source.where).name},
     )
     model = Model(config, tokenizer.specials, seed=None, auxiliaries=False)

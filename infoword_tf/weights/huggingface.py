@@ -14,6 +14,7 @@ from infoword_tf.config import EncoderConfig
 from infoword_tf.inference.loaded import Loaded
 from infoword_tf.objectives import TABLE
 from infoword_tf.objectives.label import NO_POOLER
+from infoword_tf.objectives.tag import ALL, FIRST
 from infoword_tf.text.numbers import Numbers
 from infoword_tf.text.tokenizer import TextTokenizer
 from infoword_tf.weights import (
@@ -33,6 +34,11 @@ from infoword_tf.weights.names import (
 from infoword_tf.weights.tensors import SINGLE, open_safetensors
 
 CONFIG = 'config.json'
+TAGS = 'ForTokenClassification'  # how the name of such an architecture ends
+# Where config.json says how labels of tokens become spans.
+PARAMETERS, OF_TAGS, STRATEGY = (
+    'task_specific_params', 'token-classification', 'aggregation_strategy'
+)  # fmt: skip
 ADAPTER = 'adapter_config.json'
 # The key for the problem that a head on the whole text solves; by default
 # classes.
@@ -100,17 +106,43 @@ def read(folder: pathlib.Path) -> EncoderSource:
         labels=labels,
         multilabel=problem == SEVERAL,
         tied=_tied(config, encoder),
+        tag_pooler=_tag_pooler(kind),
+        tag_tokens=_tag_tokens(config),
     )
 
 
-def _naming(config: Mapping[str, Any]) -> Naming:
-    """Chooses the names of the weights beside a config.json."""
+def _naming(config: Mapping[str, Any], tags: bool | None = None) -> Naming:
+    """Chooses the names of the weights beside a config.json.
+
+    Args:
+        config: content of the file.
+        tags: whether labels are of tokens, not of texts; None: the file says
+            it.
+    """
     architecture = ARCHITECTURES[config['model_type']]
     naming = architecture.naming
+    if tags is None:
+        names = config.get('architectures') or ['']
+        tags = names[0].endswith(TAGS) and bool(architecture.tags)
+    if tags:  # both heads may have the same names
+        heads = {k: x for k, x in naming.heads.items() if k != 'label'}
+        naming = naming._replace(heads=heads | {'tag': architecture.tags})
     if architecture.adapt:
         naming = architecture.adapt(naming, config)
     first = architectures.first_position(config)
     return after_padding(naming, first) if first else naming
+
+
+def _tag_pooler(kind: str) -> str:
+    """Returns the activation below the scores of tokens."""
+    known = ARCHITECTURES[kind]
+    return known.classes if 'pooler_kernel' in known.tags else NO_POOLER
+
+
+def _tag_tokens(config: Mapping[str, Any]) -> str:
+    """Returns which tokens have labels, of `objectives.tag.TOKENS`."""
+    ours = (config.get(PARAMETERS) or {}).get(OF_TAGS) or {}
+    return FIRST if ours.get(STRATEGY) == FIRST else ALL
 
 
 def _tied(config: Mapping[str, Any], encoder: EncoderConfig) -> str | None:
@@ -157,14 +189,14 @@ def write(folder: pathlib.Path, loaded: Loaded) -> list[str]:
     encoder, kind = _encoder(loaded)
     tokenizer = loaded.tokenizer
     values = architectures.config_of(kind, encoder, tokenizer.pad_id)
-    architecture, naming = ARCHITECTURES[kind], _naming(values)
+    heads = _heads(loaded, kind)
+    architecture, naming = ARCHITECTURES[kind], _naming(values, 'tag' in heads)
     if architecture.padded and _pads_with_text(values, tokenizer):
         raise errors.InputError(
             'padding_around_texts',
             f'{kind} begins positions after the number of the token that pads, '
             'and this tokenizer pads with a token that stands around texts',
         )
-    heads = _heads(loaded, kind)
     rows, ours = list(heads), heads.values()
     dropped = [
         f'the row {row}{_why(row, loaded, kind)}'
@@ -186,6 +218,8 @@ def write(folder: pathlib.Path, loaded: Loaded) -> list[str]:
     model = f'{architecture.name}Model'
     if 'label' in rows:
         model = f'{architecture.name}ForSequenceClassification'
+    elif 'tag' in rows:
+        model = f'{architecture.name}{TAGS}'
     elif rows == ['mlm', 'nsp'] or rows == ['nsp', 'mlm']:
         model = 'BertForPreTraining'
     elif rows == ['nsp']:
@@ -198,17 +232,20 @@ def write(folder: pathlib.Path, loaded: Loaded) -> list[str]:
         values |= {'bos_token_id': cls, 'eos_token_id': sep}
     if kind == 'modernbert':
         values |= {'cls_token_id': cls, 'sep_token_id': sep}
+    labels = config.labels
     if 'label' in rows:
         if architecture.pooling:
             mean = config.rows[heads['label']].settings['mean']
             values[architecture.pooling] = (
                 'mean' if mean else architecture.first
             )
-        labels = config.labels
         if heads['label'] == 'score':
             labels, values[PROBLEM] = ('LABEL_0',), NUMBER
         elif config.rows[heads['label']].settings['multilabel']:
             values[PROBLEM] = SEVERAL
+    if 'tag' in rows and config.rows['tag'].settings['tokens'] == FIRST:
+        values[PARAMETERS] = {OF_TAGS: {STRATEGY: FIRST}}
+    if {'label', 'tag'} & {*rows}:
         values['id2label'] = {str(i): label for i, label in enumerate(labels)}
         values['label2id'] = {label: i for i, label in enumerate(labels)}
     arguments = encoder.arguments
@@ -250,6 +287,8 @@ def _heads(loaded: Loaded, kind: str) -> dict[str, str]:
             head == 'label' and _ends_with_padding(loaded, kind)
         ):
             heads.setdefault(head, row)
+    if 'label' in heads:  # a folder has labels of texts or of tokens
+        heads.pop('tag', None)
     return heads
 
 
@@ -266,6 +305,8 @@ def _why(row: str, loaded: Loaded, kind: str) -> str:
     """Names, for a head on whole texts without a place, the reason."""
     settings = loaded.config.rows[row].settings
     known = ARCHITECTURES[kind]
+    if row == 'tag':
+        return ' (there it is one layer over the last states)'
     if (TABLE[row].begins_as or row) not in ('label', 'score'):
         return ''
     if _ends_with_padding(loaded, kind):
@@ -291,4 +332,9 @@ def _fits(
         same = settings['pooler'] == known.classes
         same = same and not (known.classes == NO_POOLER and first)
         return same and (not settings.get('mean') or bool(known.pooling))
+    if row == 'tag':
+        joined = 'mix', 'embeddings', 'bilstm', 'crf'
+        same = settings['pooler'] == _tag_pooler(kind)
+        same = same and not any(settings[name] for name in joined)
+        return same and bool(ARCHITECTURES[kind].tags)
     return row in heads

@@ -104,6 +104,10 @@ _GEMMA = {
     },
 }  # fmt: skip
 _TIED = {'tie_word_embeddings': True}
+_TAGS = {
+    'id2label': {'0': 'O', '1': 'B-PER', '2': 'I-PER'},
+    'label2id': {'O': 0, 'B-PER': 1, 'I-PER': 2},
+}  # fmt: skip
 # By case: the class of transformers, and its config.json.
 CASES: dict[str, tuple[str, dict[str, Any]]] = {
     'bert': ('BertModel', _BERT),
@@ -126,6 +130,7 @@ CASES: dict[str, tuple[str, dict[str, Any]]] = {
         'BertForSequenceClassification',
         {**_BERT, 'id2label': {'0': 'score'}, 'label2id': {'score': 0}},
     ),
+    'bert_tags': ('BertForTokenClassification', {**_BERT, **_TAGS}),
     'distilbert': ('DistilBertForMaskedLM', _DISTIL),
     'distilbert_classes': (
         'DistilBertForSequenceClassification', {**_DISTIL, 'activation': 'relu'}
@@ -138,6 +143,7 @@ CASES: dict[str, tuple[str, dict[str, Any]]] = {
     'xlm_roberta_classes': ('XLMRobertaForSequenceClassification', _ROBERTA),
     'roberta': ('RobertaForMaskedLM', _BYTES),
     'roberta_classes': ('RobertaForSequenceClassification', _BYTES),
+    'roberta_tags': ('RobertaForTokenClassification', {**_BYTES, **_TAGS}),
     'mpnet': ('MPNetForMaskedLM', _MPNET),
     'mpnet_classes': ('MPNetForSequenceClassification', _MPNET),
     'albert': ('AlbertForPreTraining', _ALBERT),
@@ -146,6 +152,7 @@ CASES: dict[str, tuple[str, dict[str, Any]]] = {
     ),
     'xlnet': ('XLNetLMHeadModel', _XLNET),
     'xlnet_classes': ('XLNetForSequenceClassification', _XLNET),
+    'xlnet_tags': ('XLNetForTokenClassification', {**_XLNET, **_TAGS}),
     'gpt': ('OpenAIGPTModel', _GPT),
     'gpt_lm': ('OpenAIGPTLMHeadModel', _GPT),
     'gpt2': ('GPT2Model', _GPT_2),
@@ -153,6 +160,11 @@ CASES: dict[str, tuple[str, dict[str, Any]]] = {
     'modern': ('ModernBertModel', {**_MODERN, 'hidden_activation': 'gelu_new'}),
     'modern_mlm': ('ModernBertForMaskedLM', _MODERN),
     'modern_classes': ('ModernBertForSequenceClassification', _MODERN),
+    'modern_tags': (
+        'ModernBertForTokenClassification',
+        {**_MODERN, **_TAGS, 'num_hidden_layers': 2,
+         'global_attn_every_n_layers': 2},
+    ),
     'modern_mean': (
         'ModernBertForSequenceClassification',
         {**_MODERN, 'classifier_pooling': 'mean', 'num_hidden_layers': 2,
@@ -193,6 +205,7 @@ CASES: dict[str, tuple[str, dict[str, Any]]] = {
         {**_QWEN, 'id2label': {'0': 'no', '1': 'perhaps', '2': 'yes'},
          'label2id': {'no': 0, 'perhaps': 1, 'yes': 2}},
     ),
+    'qwen3_tags': ('Qwen3ForTokenClassification', {**_QWEN, **_TAGS}),
     'gemma': ('Gemma3TextModel', _GEMMA),
     'gemma_lm': (
         'Gemma3ForCausalLM',

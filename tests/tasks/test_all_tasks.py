@@ -33,6 +33,7 @@ COMMANDS = {
     'classify': FINE + TABLES,
     'glue': FINE + ' --task=rte --data_dir=glue',
     'squad': FINE + ' --train=squad.json --dev=squad.json --seq_len=40',
+    'tag': FINE + ' --train=words.conll --dev=words.conll',
     'distill': TAUGHT + ' --layers=2' + TABLES,
     'distill embed': '--task=embed --teacher={embedder} --steps=1 '
                      '--corpus=lines:text.txt --heldout=heldout.txt',
@@ -53,7 +54,8 @@ COMMANDS = {
 }  # fmt: skip
 NEEDED = {
     'classify': 'init train dev workdir', 'glue': 'data_dir init workdir',
-    'squad': 'train dev workdir', 'distill': 'teacher dev workdir',
+    'squad': 'train dev workdir', 'tag': 'train dev init workdir',
+    'distill': 'teacher dev workdir',
     'distill embed': 'corpus', 'lm': 'init corpus workdir',
     'words': 'workdir', 'flow': 'init', 'whiten': 'init', 'tatoeba': 'data_dir',
     'mine': 'init', 'probe': 'train',
@@ -115,6 +117,9 @@ FILES = {
     'deu-eng.tsv': 'the dog sleeps\tder Hund schläft\n'
                    'the cat eats\tdie Katze isst\n' * 8,
     'deu-eng-held.tsv': 'the man sings\tder Mann singt\n',
+    'words.conll': 'Ada B-PER\nran O\n\n' * 9,
+    'parts.conll': 'Ada NN\nran VB\n\n' * 9,
+    'same.conll': 'a O\nb O\n',
     'pairs.csv': 'a,b\nx,y\n',
     'topics.csv': 'body,topic\n' + 'a,x\nb,y\n' * 5,
     'one_topic.csv': 'body,topic\n' + 'a,x\n' * 5,
@@ -253,7 +258,20 @@ EARLY = {
     'squad': [
         ('--dev=nowhere.json', None, 'nowhere.json', 'no such file'),
     ],
+    'tag': [
+        ('--init=nowhere', None, NO_RUN),
+        ('--dev=nowhere.conll', None, 'nowhere.conll', 'no such file'),
+        ('--column=5', 'tag_column_missing', 'words.conll, line 1', '--column'),
+        ('--dev=parts.conll', 'tags_of_two_kinds', 'words.conll has',
+         '(B-, I-)', 'parts.conll has'),
+        ('--train=same.conll', 'tags_of_two_kinds', 'words.conll', 'same'),
+        ('--train=same.conll --dev=same.conll', 'single_tag', "'O'"),
+        ('--test=parts.conll --column=3', 'tag_column_missing', '3'),
+        ('--predict=empty/x', 'no_tagged_text', 'empty/x'),
+    ],
     'distill': [
+        ('--task=tag --extra=no.tsv', None, '--extra', '--task=tag'),
+        ('--column=1', None, '--column', '--task=tag'),
         ('--teacher=nowhere', None, NO_RUN),
         ('--train=', 'no_examples_named', '--task'),
         ('--task=rte', 'no_examples_named', '--train'),
@@ -394,6 +412,9 @@ LATE = {
         ('--train=squad2.json', 'squad_unanswered', 'squad2.json, data[0]',
          '--version2'),
         ('--objectives=mlm', 'sum_without_task', 'squad', 'span'),
+    ],
+    'tag': [
+        ('--objectives=mlm', 'sum_without_task', 'tag:1'),
     ],
     'distill': [
         ('--extra=no.tsv', None, 'no.tsv', 'no such file'),

@@ -122,6 +122,7 @@ class TypedTest(places.Folder, absltest.TestCase):
             'tasks.classify': (*LABELLED, 'train', 'dev', 'sweep'),
             'tasks.distill': (*LABELLED, 'teacher', 'task', 'dev', 'version2'),
             'tasks.glue': (*LABELLED, 'task', 'data_dir'),
+            'tasks.tag': (*LABELLED, 'train', 'scheme', 'tag.crf'),
             'tasks.squad': (*LABELLED, 'train', 'version2', 'span.end'),
             'tasks.probe': ('init', 'model', 'train', 'dev', 'text', 'label',
                             'pooling', 'dims', 'workdir'),
@@ -202,6 +203,7 @@ class TypedTest(places.Folder, absltest.TestCase):
             'tasks.probe': 'error: --train is missing',
             'tasks.retrieval': 'error: --workdir is missing',
             'tasks.squad': 'error: --workdir is missing',
+            'tasks.tag': 'error: --workdir is missing',
             'tasks.sts --init=x --data=no.json --workdir=w':
                 'error: no.json: there is no such file',
             'tasks.tatoeba': 'error: --data_dir is missing',

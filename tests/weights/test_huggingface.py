@@ -195,6 +195,13 @@ class ParityTest(parameterized.TestCase):
                 scores[rows], logits[rows], atol=NEAR
             )
             heads += 1
+        elif logits is not None and 'tag' in objectives:
+            scores = objectives['tag'].scores_of(states, None, None)
+            real = np.any(logits, axis=-1)
+            np.testing.assert_allclose(
+                np.asarray(scores)[real], logits[real], atol=NEAR
+            )
+            heads += 1
         elif logits is not None and 'mlm' in objectives:
             scores = objectives['mlm'].token_scores(states, None)
             real = np.any(logits, axis=-1)

@@ -3,7 +3,7 @@
 from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
-from infoword_tf.weights.names import Naming
+from infoword_tf.weights.names import TORCH, Lines, Naming
 
 ACTIVATIONS = {
     'gelu': 'gelu_erf',
@@ -39,6 +39,7 @@ class Architecture(NamedTuple):
         layout: of a text, name in text.layout.LAYOUTS.
         classes: activation between the two layers of the head on the whole
             text, the row 'label'.
+        tags: names of the head on every token, the row 'tag'; empty: none.
         activations: names there and here; of two with one meaning the first is
             written.
         name: of such models in transformers, before the task.
@@ -72,6 +73,7 @@ class Architecture(NamedTuple):
     refused: Mapping[str, tuple[Any, ...]] = {}
     layout: str = 'bert'
     classes: str = 'tanh'
+    tags: Lines = TORCH.dense('classifier')
     activations: Mapping[str, str] = ACTIVATIONS
     tied: str | None = None
     ties: bool = True

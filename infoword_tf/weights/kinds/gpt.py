@@ -90,6 +90,7 @@ ARCHITECTURES: dict[str, Architecture] = {
         'LMHeadModel',
         fixed={**_GPT_FIXED, 'pre_norm': False},
         layout='end',
+        tags={},
         activations={**ACTIVATIONS, 'gelu': 'gelu_tanh'},
         tied='gpt',
         writes=lambda arguments: arguments.get('causal'),

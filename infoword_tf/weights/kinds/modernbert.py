@@ -85,6 +85,7 @@ ARCHITECTURES: dict[str, Architecture] = {
             'decoder_bias': (True,), 'classifier_activation': ('gelu',),
         },
         classes='gelu_norm',
+        tags=_MODERN.heads['label'],
         rewrite=_modern,
         pooling='classifier_pooling',
     ),

@@ -1,0 +1,228 @@
+"""Files of texts whose words are labelled.
+
+    CoNLL        a word and its label a line, in columns; a blank line ends a
+                 text (Tjong Kim Sang & De Meulder 2003; CoNLL-U too)
+    JSON lines, Parquet, Arrow, tfds:NAME
+                 two lists a row, of words and of labels
+
+Glossary of shapes: n texts.
+"""
+
+import dataclasses
+import json
+import pathlib
+import re
+from collections.abc import Iterator
+from typing import Any, NamedTuple, Self
+
+import numpy as np
+
+from infoword_tf import errors
+from infoword_tf.data import readers, tables
+from infoword_tf.text import tags
+
+_TABLES = ('.jsonl', '.parquet', '.arrow')
+_DOCUMENT = '-DOCSTART-'
+# Of CoNLL-U: a comment, and the number of several words, or of none.
+_COMMENT = re.compile(r'# ?\S+( =|$)')
+_NO_WORD = re.compile(r'\d+[-.]\d+')
+
+
+@dataclasses.dataclass(frozen=True)
+class TagColumns:
+    """Places of words and labels in a file.
+
+    Attributes:
+        word, label: numbers of the columns of CoNLL, from 0; negative ones
+            count from the end.
+        words, labels: names of the columns of a table.
+        names: of labels that are numbers; empty: they are names.
+    """
+
+    word: int = 0
+    label: int = -1
+    words: str = 'tokens'
+    labels: str = 'tags'
+    names: tuple[str, ...] = ()
+
+
+class Tagged(NamedTuple):
+    """n texts of words.
+
+    Attributes:
+        where: the file.
+        words: of each text.
+        tags: their labels; None: unknown, or not read.
+        lines: [n] where each text begins.
+    """
+
+    where: str
+    words: list[list[str]]
+    tags: list[list[str]] | None
+    lines: np.ndarray
+
+    def subset(self, count: int | None) -> Self:
+        """Returns so many texts, see `tables.subset`; None: all."""
+        if count is None or count >= len(self.words):
+            return self
+        chosen = tables.subset(len(self.words), count)
+        return self._replace(
+            words=[self.words[i] for i in chosen],
+            tags=self.tags and [self.tags[i] for i in chosen],
+            lines=self.lines[chosen],
+        )
+
+    @property
+    def places(self) -> list[str]:
+        """The file and line of each text, for people."""
+        return [f'{self.where}, line {line}' for line in self.lines]
+
+    def spelled(self, scheme: str) -> Self:
+        """Spells labels of spans in a scheme; other labels stay.
+
+        Raises:
+            ValueError: as of `tags.scheme_of`.
+        """
+        if not tags.scheme_of(self.tags, self.places):
+            return self
+        return self._replace(
+            tags=[tags.spelled(text, scheme) for text in self.tags]
+        )
+
+
+def read(name: str, columns: TagColumns, labelled: bool = True) -> Tagged:
+    """Reads a file of labelled words, or of words alone.
+
+    Raises:
+        FileNotFoundError: no such file.
+        ValueError: a column is missing, words and labels are not as many, a
+            text has no word, or the file has no text; with file and line.
+    """
+    path = pathlib.Path(name).expanduser()
+    if name.startswith('tfds:') or (
+        pathlib.Path(readers.unpacked(path)).suffix in _TABLES
+    ):
+        texts = _table(name, columns, labelled)
+    else:
+        if not path.is_file():
+            raise FileNotFoundError(f'{path}: there is no such file')
+        texts = _conll(path, columns, labelled)
+    lines, words, labels = [], [], []
+    for line, text, tags_of in texts:
+        lines.append(line)
+        words.append(text)
+        labels.append(tags_of)
+    if not lines:
+        raise errors.InputError('no_tagged_text', f'{name} has no text')
+    return Tagged(name, words, labels if labelled else None, np.array(lines))
+
+
+def _conll(
+    path: pathlib.Path, columns: TagColumns, labelled: bool
+) -> Iterator[tuple[int, list[str], list[str]]]:
+    """Yields the first line, the words and the labels of each text."""
+    begin, words, labels = 1, [], []
+    named = {'word_column': columns.word}
+    if labelled:
+        named['column'] = columns.label
+    for number, line in enumerate(readers.lines(path), 1):
+        line = line.strip('\r\n')
+        if not line.strip():
+            if words:
+                yield begin, words, labels
+            begin, words, labels = number + 1, [], []
+            continue
+        cells = line.split('\t') if '\t' in line else line.split()
+        if cells[0] == _DOCUMENT or (not words and _COMMENT.match(line)):
+            begin = number + 1
+            continue
+        if columns.word and _NO_WORD.fullmatch(cells[0]):
+            continue
+        for flag, place in named.items():
+            if not -len(cells) <= place < len(cells):
+                raise errors.InputError(
+                    'tag_column_missing',
+                    f'{path}, line {number}: there is no column {place} '
+                    f'(--{flag}); the line has {len(cells)}, 0 to '
+                    f'{len(cells) - 1}: {line[:60]!r}',
+                )
+        words.append(cells[columns.word])
+        if labelled:
+            labels.append(_named(cells[columns.label], columns, path, number))
+    if words:
+        yield begin, words, labels
+
+
+def _table(
+    name: str, columns: TagColumns, labelled: bool
+) -> Iterator[tuple[int, list[str], list[str]]]:
+    """Yields the line, the words and the labels of each row."""
+    named = [columns.words, *([columns.labels] if labelled else [])]
+    table = tables.open_table(name, lists=named)
+    places = [tables.column_of(table, column) for column in named]
+    for line, cells in table.rows:
+        lists = [
+            _list(cells[place], f'{table.where}, line {line}', column)
+            for place, column in zip(places, named, strict=True)
+        ]
+        words, labels = lists if labelled else (*lists, [])
+        if not words:
+            raise errors.InputError(
+                'text_without_words',
+                f'{table.where}, line {line}: {columns.words} is empty; leave '
+                'out texts without a word',
+            )
+        if labelled and len(words) != len(labels):
+            raise errors.InputError(
+                'unequal_tags',
+                f'{table.where}, line {line}: {len(words)} words in '
+                f'{columns.words}, and {len(labels)} labels in '
+                f'{columns.labels}',
+            )
+        labels = [_named(x, columns, table.where, line) for x in labels]
+        yield line, words, labels
+
+
+def _list(cell: str | None, where: str, column: str) -> list[str]:
+    """Reads a list of words or labels, which may be numbers."""
+    try:
+        values = json.loads(cell or '')
+    except ValueError:
+        values = None
+    if not isinstance(values, list) or not all(
+        isinstance(x, str) or type(x) is int for x in values
+    ):
+        raise errors.InputError(
+            'no_list_of_words',
+            f'{where}: {column} should be a list of strings; it is '
+            f'{str(cell)[:40]!r}',
+        )
+    return [str(x) for x in values]
+
+
+def _named(label: str, columns: TagColumns, where: Any, line: int) -> str:
+    """Returns the name of a label, which may be a number of `names`."""
+    if not columns.names:
+        return label
+    if not label.isdecimal() or int(label) >= len(columns.names):
+        raise errors.InputError(
+            'label_without_name',
+            f'{where}, line {line}: {label!r} is no number of the '
+            f'{len(columns.names)} --names',
+        )
+    return columns.names[int(label)]
+
+
+def labels_of(tagged: Tagged) -> tuple[str, ...]:
+    """Lists the labels of words, O first and spans by type.
+
+    Of spans all that two words of one can have, since a word of a file may be
+    several to the model.
+    """
+    labels = {label for text in tagged.tags for label in text}
+    if tags.marks_spans([*labels]):
+        scheme = 'BIES' if any(x[0] in 'ES' for x in labels) else 'BI'
+        types = sorted({label[2:] for label in labels if label != tags.NONE})
+        parts = [f'{part}-{kind}' for kind in types for part in scheme]
+        return tags.NONE, *parts
+    return tuple(sorted(labels, key=lambda label: (label != tags.NONE, label)))

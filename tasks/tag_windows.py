@@ -1,0 +1,144 @@
+"""Windows over texts whose words are labelled, as a model reads them.
+
+Glossary of shapes: W words of all texts, A tokens of all texts, C labels.
+"""
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import numpy as np
+import tensorflow as tf
+
+from infoword_tf import errors
+from infoword_tf.data.examples import Examples
+from infoword_tf.inference.tagger import first_tokens, join_words, windows_of
+from infoword_tf.text import tags
+from infoword_tf.text.template import Template
+from infoword_tf.views.examples import UNKNOWN
+from tasks.tag_data import Tagged
+
+_TEXTS_A_CALL = 4096  # of the tokenizer
+
+
+class TaggedWindows(NamedTuple):
+    """Windows over texts, and the places of words.
+
+    Attributes:
+        examples: windows, for the row `tag`.
+        words: [W] int64, the first token of each word among those of all
+            windows; -1: none.
+        notes: remarks for people.
+    """
+
+    examples: Examples
+    words: np.ndarray
+    notes: tuple[str, ...] = ()
+
+
+def features(
+    tagged: Tagged,
+    labels: Sequence[str],
+    template: Template,
+    max_length: int,
+    context: int,
+    tokens: str,
+) -> TaggedWindows:
+    """Splits texts into windows, as inputs of a model.
+
+    A label counts at the first token of its word, or, as --tag.tokens has it,
+    at all. What the model reads as several words (`text.words`) has as many
+    labels: those of one span.
+
+    Args:
+        tagged: with labels in one scheme.
+        labels: C names; others are unknown to the model.
+        template: of the model's inputs.
+        max_length: T.
+        context, tokens: settings of the row.
+    """
+    numbers = {label: number for number, label in enumerate(labels)}
+    scheme = tags.BIOES if any(x[:2] == 'E-' for x in labels) else tags.IOB2
+    marked = tags.marks_spans(labels)
+    chunks, total, unread = [], 0, 0
+    for begin in range(0, len(tagged.words), _TEXTS_A_CALL):
+        chunk = slice(begin, begin + _TEXTS_A_CALL)
+        texts, bounds = join_words(tagged.words[chunk])
+        windows = windows_of(
+            tf.constant(texts, tf.string), template, max_length, context, tokens
+        )
+        labelled = windows.labelled.numpy()
+        starts = windows.starts
+        splits = starts.row_splits.numpy()
+        classes = []
+        for number, tag in enumerate(tagged.tags[chunk]):
+            inside = starts.values[splits[number] : splits[number + 1]].numpy()
+            word = np.searchsorted(bounds[number][:, 0], inside, 'right') - 1
+            parts = [tag[i] for i in word]
+            if marked:
+                again = np.flatnonzero(np.diff(word, prepend=-1) == 0)
+                for i in again:
+                    if parts[i] != tags.NONE:
+                        parts[i] = f'I-{parts[i][2:]}'
+                parts = tags.spelled(parts, scheme)
+            classes += [numbers.get(part, UNKNOWN) for part in parts]
+        of_tokens = np.full(len(labelled), UNKNOWN, np.int32)
+        of_tokens[labelled] = classes
+        most, source = windows.most.numpy(), windows.tokens.numpy()
+        lengths, ids = windows.lengths.numpy(), windows.ids.numpy()
+        column = np.arange(ids.shape[1])
+        real = column < lengths[:, None]
+        text = column >= len(template.before)
+        text = text & (column < (lengths - len(template.after))[:, None])
+        targets = np.full(ids.shape, UNKNOWN, np.int32)
+        targets[text] = np.where(most, of_tokens[source], UNKNOWN)
+        # Among the tokens of windows, the one that counts for each of A.
+        place = np.zeros(len(labelled) + 1, np.int64)
+        place[source[most]] = (total + np.flatnonzero(text[real]))[most]
+        words = first_tokens(starts, bounds)
+        unread += int((words < 0).sum())
+        place_of_word = place[:-1][labelled][words] if labelled.any() else 0
+        chunks.append((
+            ids[real], targets[real], lengths,
+            np.where(words < 0, -1, place_of_word),
+        ))  # fmt: skip
+        total += int(lengths.sum())
+    ids, targets, lengths, words = map(
+        np.concatenate, zip(*chunks, strict=True)
+    )
+    if not len(lengths):
+        raise errors.InputError(
+            'no_token_of_words', f'{tagged.where}: the tokenizer leaves nothing'
+        )
+    layout = template.layout
+    segments = np.zeros(len(ids), np.int8)
+    if layout.last_segment is not None:
+        segments[np.cumsum(lengths) - 1] = layout.last_segment
+    places = np.zeros_like(lengths) if layout.first else lengths - 1
+    notes = [
+        f'{tagged.where}: {len(tagged.words):,} texts of {len(words):,} words '
+        f'in {len(lengths):,} windows'
+    ]
+    if unread:
+        notes.append(
+            f'{tagged.where}: the tokenizer leaves nothing of {unread:,} words'
+        )
+    others = {x for text in tagged.tags for x in text} - {*labels}
+    if others:
+        notes.append(
+            f'{tagged.where} has labels that training lacks, which count as '
+            f'mistakes: {", ".join(sorted(others)[:10])}'
+        )
+    known = targets[targets >= 0]
+    return TaggedWindows(
+        Examples(
+            ids=ids.astype(np.int32),
+            segments=segments,
+            begins=np.concatenate([[0], np.cumsum(lengths, dtype=np.int64)]),
+            places=places.astype(np.int32),
+            targets={},
+            counts={'tag': np.bincount(known, minlength=len(labels))},
+            of_tokens={'tag': targets},
+        ),
+        words,
+        tuple(notes),
+    )

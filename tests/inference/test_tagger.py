@@ -1,0 +1,124 @@
+"""Labels of words of texts of any length, on models with random weights."""
+
+import numpy as np
+from absl.testing import absltest, parameterized
+
+import infoword_tf
+from infoword_tf.config import Config
+from tests.export import workdirs
+from tests.refused import refused
+
+LABELS = 'O', 'B-PER', 'I-PER', 'B-LOC', 'I-LOC'
+LONG = "Names refer to objects, e.g. Turin's \u6771\u4eac caf\u00e9 x. " * 9
+KINDS = {
+    # No state depends on another token.
+    'lookup': {'encoder': 'lookup', 'settings': {'tag.context': 3}},
+    'chain': {'encoder': 'lookup', 'settings': {'tag.crf': True}},
+    'all': {'settings': {'tag.tokens': 'all', 'tag.pooler': 'tanh'}},
+    'other': {'settings': {'tag.context': 20}},
+}
+
+
+def make(kind, max_length=20):
+    more = dict(KINDS[kind])
+    settings = {'tag.classes': len(LABELS), **more.pop('settings')}
+    folder = workdirs.folder() / 'tagger' / f'{kind}{max_length}'
+    if not folder.exists():
+        workdirs.write(folder, rows=('tag',), settings=settings, **more)
+        config = Config.read(folder)
+        config.replace(labels=LABELS, max_length=max_length).write(folder)
+    loaded = infoword_tf.load(folder)
+    # Another label for each token, so that there are many spans.
+    kernel = loaded.model.objectives['tag'].kernel
+    kernel.assign(40 * kernel)
+    return loaded
+
+
+def plainly(loaded, text):
+    """Best labels of the tokens of a short text, with bytes."""
+    ids, lengths, _ = loaded.format_texts([text])
+    states = loaded.states(ids, lengths)[0, 1:-1]
+    head = loaded.model.objectives['tag']
+    scores = head.class_scores(states).numpy()
+    _, starts, ends = loaded.tokenizer.tokenize_with_offsets([text])
+    shares = np.exp(scores - scores.max(1, keepdims=True))
+    shares /= shares.sum(1, keepdims=True)
+    return [
+        (LABELS[row.argmax()], float(share.max()), begin, end)
+        for row, share, begin, end in zip(
+            scores, shares, starts.to_list()[0], ends.to_list()[0], strict=True
+        )
+    ]
+
+
+class TaggerTest(parameterized.TestCase):
+    @parameterized.parameters('lookup', 'chain')
+    def test_windows_change_no_label(self, kind):
+        """Over a table of embeddings a label does not depend on windows."""
+        texts = [LONG, '', 'Turin.', LONG[7:400]]
+        short, long = (make(kind, length).tag(texts) for length in (20, 600))
+        self.assertGreater(len(long[0]), 20)
+        self.assertEmpty(long[1])
+        for one, other in zip(short, long, strict=True):
+            self.assertEqual(len(one), len(other))
+            for x, y in zip(one, other, strict=True):
+                self.assertEqual(
+                    (x.text, x.label, x.begin, x.end),
+                    (y.text, y.label, y.begin, y.end),
+                )
+                self.assertAlmostEqual(x.score, y.score, places=5)
+
+    def test_every_token_counts_where_it_has_most_context(self):
+        loaded = make('other', 20)
+        windows = loaded.tagger.windows([LONG, 'x', LONG[:99]])
+        tokens = windows.tokens.numpy()[windows.most.numpy()]
+        np.testing.assert_array_equal(tokens, np.arange(len(tokens)))
+        self.assertGreater(len(windows.lengths), 30)
+
+    def test_simple_spans_of_tokens(self):
+        loaded, text = make('all', 40), "Names refer to objects: Turin's"
+        expected = []
+        for label, share, begin, end in plainly(loaded, text):
+            kind = label[2:]
+            goes_on = expected and expected[-1][0] == kind
+            if not goes_on or label[0] == 'B':
+                expected.append((kind, [share], begin, end))
+            else:
+                _, shares, begin, _ = expected[-1]
+                expected[-1] = kind, [*shares, share], begin, end
+        expected = [x for x in expected if x[0]]
+        (actual,) = loaded.tag([text])
+        self.assertGreater(len(actual), 2)
+        self.assertEqual(
+            [(x.label, x.begin, x.end) for x in actual],
+            [(kind, begin, end) for kind, _, begin, end in expected],
+        )
+        for x, (_, shares, begin, end) in zip(actual, expected, strict=True):
+            self.assertAlmostEqual(x.score, np.mean(shares), places=5)
+            self.assertEqual(x.text, text[begin:end])
+
+    def test_a_word_has_the_label_of_its_first_token(self):
+        loaded = make('lookup', 40)
+        text = ['Names', "Turin's", '', 'caf\u00e9', 'objects,']
+        (actual,) = loaded.tag_words([text])
+        joined = ' '.join(text)
+        by_byte = {x[2]: x[0] for x in plainly(loaded, joined)}
+        begins = np.cumsum([0, *(len(x.encode()) + 1 for x in text[:-1])])
+        self.assertEqual(
+            actual,
+            [by_byte[b] if x else 'O'
+             for b, x in zip(begins, text, strict=True)],
+        )  # fmt: skip
+        self.assertEqual(loaded.tag_words([[], ['x']])[0], [])
+
+    def test_what_labels_no_words(self):
+        with refused('no_row_answers', 'label no words', 'tag'):
+            workdirs.loaded().tag(['x'])
+        with self.assertRaisesRegex(TypeError, 'one string'):
+            make('lookup').tag('x')
+        with self.assertRaisesRegex(TypeError, r'texts\[1\]'):
+            make('lookup').tag_words([['a'], [None]])
+
+
+if __name__ == '__main__':
+    absltest.main()

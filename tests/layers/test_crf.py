@@ -1,0 +1,157 @@
+"""A CRF against sums over all labellings, written out."""
+
+import itertools
+
+import numpy as np
+import tensorflow as tf
+from absl.testing import absltest, parameterized
+
+from infoword_tf.layers import crf
+from infoword_tf.layers.dropout import new_key
+
+C = 3
+WORD = np.array([
+    [0, 1, 1, 0, 1, 0, 1, 1, 0], [0, 1, 0, 0, 1, 0, 0, 0, 0],
+], bool)  # fmt: skip
+BLOCK = np.array([[0, 0, 0, 0, 0, 1, 1, 1, 2], [0, 0, 0, 1, 1, 1, 2, 2, 2]])
+PLAIN, FUSED = None, 0
+
+
+def drawn():
+    random = np.random.default_rng(0)
+    layer = crf.Crf(C)
+    layer.build()
+    for weight in layer.weights:
+        weight.assign(random.standard_normal(weight.shape))
+    scores = random.standard_normal((*WORD.shape, C)).astype(np.float32)
+    targets = random.integers(0, C, WORD.shape).astype(np.int32)
+    return layer, scores, targets
+
+
+def chains():
+    return crf.chains_of(tf.constant(WORD), tf.constant(BLOCK, tf.int32))
+
+
+def labellings(layer, scores):
+    """log p~ of all labellings of a chain of scores [W, C], by labels."""
+    moves, starts, ends = (
+        w.numpy() for w in (layer.transitions, layer.starts, layer.ends)
+    )
+    return {
+        y: starts[y[0]] + ends[y[-1]]
+        + sum(row[label] for row, label in zip(scores, y, strict=True))
+        + sum(moves[pair] for pair in itertools.pairwise(y))
+        for y in itertools.product(range(C), repeat=len(scores))
+    }  # fmt: skip
+
+
+def places():
+    """Rows and columns of the words of each chain."""
+    for row, block in itertools.product(range(2), range(3)):
+        columns = np.flatnonzero(WORD[row] & (BLOCK[row] == block))
+        if len(columns):
+            yield row, columns
+
+
+class CrfTest(parameterized.TestCase):
+    @parameterized.parameters(PLAIN, FUSED)
+    def test_loss_and_posteriors_are_sums_over_all_labellings(self, seed):
+        layer, scores, targets = drawn()
+        key = None if seed is None else new_key(seed, 1)
+        log_p, loss = layer.posteriors(
+            tf.constant(scores), tf.constant(targets), chains(), key
+        )
+        expected = 0.0
+        for row, columns in places():
+            every = labellings(layer, scores[row, columns])
+            log_z = np.logaddexp.reduce(list(every.values()))
+            expected += log_z - every[tuple(targets[row, columns])]
+            for i, column in enumerate(columns):
+                marginal = [
+                    np.logaddexp.reduce(
+                        [v for y, v in every.items() if y[i] == label]
+                    )
+                    - log_z
+                    for label in range(C)
+                ]
+                np.testing.assert_allclose(
+                    log_p[row, column], marginal, atol=1e-5
+                )
+        self.assertAlmostEqual(float(loss), expected, places=4)
+
+    @parameterized.parameters(PLAIN, FUSED)
+    def test_gradients_are_differences(self, seed):
+        layer, scores, targets = drawn()
+        key = None if seed is None else new_key(seed, 1)
+        x, y = tf.constant(scores), tf.constant(targets)
+        weights = [w.value for w in layer.weights]
+        with tf.GradientTape() as tape:
+            tape.watch(x)
+            _, loss = layer.posteriors(x, y, chains(), key)
+        of_scores, *gradients = tape.gradient(loss, [x, *weights])
+
+        def plainly(scores):
+            return float(layer.posteriors(scores, y, chains())[1])
+
+        step = 1e-2
+        for place in ((0, 1, 0), (0, 2, 2), (0, 7, 1), (1, 4, 0), (1, 0, 0)):
+            up, down = scores.copy(), scores.copy()
+            up[place] += step
+            down[place] -= step
+            slope = (plainly(up) - plainly(down)) / (2 * step)
+            self.assertAlmostEqual(of_scores[place].numpy(), slope, places=3)
+        for weight, gradient in zip(weights, gradients, strict=True):
+            old = weight.numpy()
+            for place in np.ndindex(*old.shape):
+                around = []
+                for sign in (1, -1):
+                    new = old.copy()
+                    new[place] += sign * step
+                    weight.assign(new)
+                    around.append(plainly(x))
+                weight.assign(old)
+                slope = (around[0] - around[1]) / (2 * step)
+                self.assertAlmostEqual(
+                    gradient[place].numpy(), slope, places=3
+                )
+
+    def test_the_best_labels_are_those_of_the_best_labelling(self):
+        layer, scores, _ = drawn()
+        free = tf.function(
+            lambda scores, word, block: layer.best(
+                scores, crf.chains_of(word, block)
+            ),
+            input_signature=[
+                tf.TensorSpec((None, None, C)),
+                tf.TensorSpec((None, None), tf.bool),
+                tf.TensorSpec((None, None), tf.int32),
+            ],
+        )
+        for best in (
+            layer.best(tf.constant(scores), chains()),
+            free(scores, WORD, BLOCK.astype(np.int32)),
+        ):
+            for row, columns in places():
+                every = labellings(layer, scores[row, columns])
+                self.assertEqual(
+                    tuple(best.numpy()[row, columns].tolist()),
+                    max(every, key=every.get),
+                )
+
+    def test_without_moves_words_are_apart(self):
+        layer, scores, targets = drawn()
+        for weight in layer.weights:
+            weight.assign(tf.zeros_like(weight))
+        log_p, loss = layer.posteriors(
+            tf.constant(scores), tf.constant(targets), chains()
+        )
+        expected = tf.nn.log_softmax(scores).numpy()
+        np.testing.assert_allclose(
+            log_p.numpy()[WORD], expected[WORD], atol=1e-6
+        )
+        true = np.take_along_axis(expected, targets[:, :, None], 2)[:, :, 0]
+        self.assertAlmostEqual(float(loss), -true[WORD].sum(), places=4)
+
+
+if __name__ == '__main__':
+    absltest.main()

@@ -1,0 +1,181 @@
+"""Labels of words: loss and bound against NumPy, and where the axis ends."""
+
+import types
+
+import numpy as np
+import tensorflow as tf
+from absl.testing import absltest, parameterized
+from scipy import special
+
+from infoword_tf.encoders import Encoded
+from infoword_tf.objectives import Batch, Replicas, Statistics
+from infoword_tf.objectives.distill import SoftTags
+from infoword_tf.objectives.infonce import SUMS
+from infoword_tf.objectives.tag import Tags
+from infoword_tf.views import View
+from tests import zoo
+from tests.refused import refused
+
+B, T, D, C = 2, 7, 6, 3
+TARGETS = np.array([[0, 2, -1, 1, 0, -1, -1], [-1, 0, 0, -1, 2, 0, -1]])
+BLOCKS = np.array([[0, 0, 0, 1, 1, 1, 2], [0, 0, 0, 0, 0, 0, 1]], np.int32)
+WORDS = TARGETS >= 0
+COUNTS = np.bincount(TARGETS[WORDS], minlength=C).astype(float)
+
+
+def make(**settings):
+    encoder = types.SimpleNamespace(
+        width=D, depth=1, arguments={'rate': 0.0}, contextual=True
+    )
+    head = Tags('tag', encoder, zoo.SPECIALS, classes=C, **settings)
+    head.build()
+    random = np.random.default_rng(3)
+    for weight in head.weights:
+        weight.assign(0.5 * random.standard_normal(weight.shape))
+    return head
+
+
+def batch_of(states, more=None, training=False):
+    view = View(
+        ids=np.zeros((B, T), np.int32),
+        sequences=np.zeros((B, 3), np.int32),
+        block_ids=tf.constant(BLOCKS),
+        targets={'tag': tf.constant(TARGETS, tf.int32), **(more or {})},
+        weights={
+            'tag': tf.constant(WORDS, tf.float32),
+            'soft_tag': tf.ones((B, 3)),
+        },
+    )
+    encoded = Encoded(tf.constant(states, tf.float32), [
+        tf.constant(states, tf.float32), tf.constant(2 * states, tf.float32),
+    ])  # fmt: skip
+    return Batch(
+        {'examples': view},
+        {'examples': {'encoder': [encoded]}},
+        Statistics(np.ones(1), np.ones(1), by_row={
+            'tag': Statistics(COUNTS, COUNTS),
+        }),
+        Replicas(),
+        tf.constant([0, 1], tf.uint32),
+        training=training,
+    )  # fmt: skip
+
+
+def outcome(head, states):
+    sums = head.score(batch_of(states), None)
+    actual = {name: float(x) for name, x in zip(SUMS, sums, strict=False)}
+    n = WORDS.sum()
+    assert actual['weight'] == actual['measured'] == n
+    return {name: x / n for name, x in actual.items()}, sums.predictions
+
+
+def drawn():
+    states = np.random.default_rng(4).standard_normal((B, T, D))
+    return states.astype(np.float32)
+
+
+class TagsTest(parameterized.TestCase):
+    def test_cross_entropy_of_words_and_its_bound(self):
+        head, states = make(), drawn()
+        scores = states @ head.kernel.numpy() + head.bias.numpy()
+        log_p = special.log_softmax(scores, axis=2)[WORDS]
+        true = TARGETS[WORDS]
+        loss = -log_p[np.arange(len(true)), true].mean()
+        p = COUNTS / COUNTS.sum()
+        entropy = -np.log(p[true]).mean()
+        actual, predictions = outcome(head, states)
+        self.assertAlmostEqual(actual['loss'], loss, places=5)
+        self.assertAlmostEqual(actual['mi'], entropy - loss, places=5)
+        self.assertAlmostEqual(actual['ceiling'], entropy, places=5)
+        self.assertAlmostEqual(actual['chance'], p.max(), places=6)
+        right = (log_p.argmax(axis=1) == true).mean()
+        self.assertAlmostEqual(actual['accuracy'], right, places=6)
+        np.testing.assert_array_equal(
+            predictions['labels'][WORDS], log_p.argmax(axis=1)
+        )
+
+    @parameterized.parameters(False, True)
+    def test_who_knows_frequencies_alone_has_no_nats(self, crf):
+        head = make(crf=crf)
+        for weight in head.weights:
+            weight.assign(tf.zeros_like(weight))
+        head.bias.assign(np.log(COUNTS / COUNTS.sum()))
+        actual, _ = outcome(head, drawn())
+        self.assertAlmostEqual(actual['mi'], 0.0, places=6)
+
+    @parameterized.parameters(False, True)
+    def test_who_knows_every_label_is_at_the_ceiling(self, crf):
+        head = make(crf=crf)
+        for weight in head.weights:
+            weight.assign(tf.zeros_like(weight))
+        head.kernel.assign(np.eye(D, C))
+        states = np.zeros((B, T, D))
+        states[WORDS, TARGETS[WORDS]] = 40.0
+        actual, predictions = outcome(head, states)
+        self.assertAlmostEqual(actual['mi'], actual['ceiling'], places=5)
+        self.assertEqual(actual['accuracy'], 1.0)
+        np.testing.assert_array_equal(
+            predictions['labels'][WORDS], TARGETS[WORDS]
+        )
+
+    def test_a_chain_without_moves_is_words_apart(self):
+        plain, chain, states = make(), make(crf=True), drawn()
+        for weight in chain.chain.weights:
+            weight.assign(tf.zeros_like(weight))
+        chain.kernel.assign(plain.kernel)
+        chain.bias.assign(plain.bias)
+        (expected, best), (actual, same) = (
+            outcome(head, states) for head in (plain, chain)
+        )
+        for name, value in expected.items():
+            self.assertAlmostEqual(actual[name], value, places=5, msg=name)
+        np.testing.assert_array_equal(
+            best['labels'][WORDS], same['labels'][WORDS]
+        )
+
+    def test_embeddings_stand_beside_the_mix(self):
+        head, states = make(mix=True, embeddings=True), drawn()
+        scales, gamma = (w.numpy() for w in head.mixer.weights)
+        shares = special.softmax(scales)
+        mix = gamma * (shares[0] * states + shares[1] * 2 * states)
+        expected = np.concatenate([states, mix], axis=2) @ head.kernel.numpy()
+        np.testing.assert_allclose(
+            head.token_scores(batch_of(states)),
+            expected + head.bias.numpy(),
+            atol=1e-5,
+        )
+
+
+class SoftTagsTest(absltest.TestCase):
+    def make(self, scorer, temperature=2.0):
+        encoder = types.SimpleNamespace(width=D, arguments={'rate': 0.0})
+        row = SoftTags(
+            'soft_tag', encoder, zoo.SPECIALS, temperature=temperature
+        )
+        row.build()
+        row.set_scorer(scorer)
+        return row
+
+    def test_divergence_at_words_alone(self):
+        head, states = make(), drawn()
+        teacher = np.random.default_rng(5).standard_normal((B, T, C))
+        batch = batch_of(states, {'soft_tag': tf.constant(teacher)})
+        batch = batch._replace(scorer_batch=batch)
+        row = self.make(head)
+        actual = row.score(batch, None)
+        log_p, log_q = (
+            special.log_softmax(x / 2, axis=2)[WORDS]
+            for x in (teacher, head.token_scores(batch).numpy())
+        )
+        expected = 4 * (np.exp(log_p) * (log_p - log_q)).sum()
+        self.assertAlmostEqual(float(actual.loss), expected, places=4)
+        self.assertEqual(float(actual.weight), WORDS.sum())
+        self.assertEqual(float(row.weight(batch)), WORDS.sum())
+
+    def test_no_chain(self):
+        with refused('student_of_chains', '--tag.crf'):
+            self.make(make(crf=True))
+
+
+if __name__ == '__main__':
+    absltest.main()
