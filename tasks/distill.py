@@ -71,7 +71,7 @@ SOFT = {
 # Flags that tasks of other rows refuse.
 OF_WORDS = tuple(
     x.name
-    for x in dataclasses.fields(tag.FileChoices)
+    for x in dataclasses.fields(tag.WordsChoices)
     if x.name not in ('train', 'dev')
 )
 # Flags that --task=embed refuses.
@@ -87,7 +87,7 @@ class DistillChoices(
     glue.TaskChoices,
     classify.TableChoices,
     squad.SquadChoices,
-    tag.FileChoices,
+    tag.WordsChoices,
     embedding.EmbeddingChoices,
 ):
     """Choices of the command; None of --seq_len is the task's default."""
@@ -109,8 +109,8 @@ class DistillChoices(
     sweep: str | None = again(
         FinetuneChoices, 'sweep', None, choices=('pkd', 'infoword', 'bert'))
     patience: str = flag(
-        'last', "Layers of the teacher that the student's imitate: every n-th "
-        '(skip), the last ones, or none.',
+        'last', 'Layers of the teacher that are imitated: every n-th (skip), '
+        'the last, or none.',
         choices=(*MAPS, NO_PATIENCE))
     alpha: float = flag(
         0.7, "Weight of the teacher's distribution; the labels have 1 - alpha.",

@@ -342,7 +342,7 @@ def windows_of(
 
 
 def splits_of(of_text: Tensor, texts: Tensor) -> Tensor:
-    """Returns splits [B + 1] int64 of values that belong to texts [B], in order."""
+    """Returns splits [B + 1] int64 of values by text [B], in order."""
     number = tf.range(tf.size(texts, tf.int64) + 1)
     return tf.searchsorted(of_text, number, out_type=tf.int64)
 
