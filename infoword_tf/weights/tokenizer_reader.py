@@ -85,12 +85,14 @@ class FolderTokenizer(NamedTuple):
         notes: for people.
         post_processor: special tokens around texts; None: those of the
             architecture.
+        padding_side: of batches, left or right.
     """
 
     tokenizer: TextTokenizer
     max_length: int | None
     notes: list[str]
     post_processor: PostProcessor | None = None
+    padding_side: str = 'right'
 
 
 @dataclasses.dataclass(frozen=True)
@@ -155,14 +157,21 @@ def read(
         settings, _class_name(settings, config or {}), vocab_size, [],
         _added_in_settings(folder, settings),
     )  # fmt: skip
+    if settings.get('auto_map'):
+        known.notes.append(
+            'code of this tokenizer (auto_map of tokenizer_config.json) is not '
+            'run'
+        )
     for name, reader in _READERS.items():
         if (folder / name).is_file():
             tokenizer, post_processor = reader(folder / name, known)
             if post_processor is not None and not _gives_segments(known):
                 post_processor = post_processor.without_segments()
+            side = 'left' if known.class_name == 'LlamaTokenizer' else 'right'
             return FolderTokenizer(
-                tokenizer, longest, known.notes, post_processor
-            )
+                tokenizer, longest, known.notes, post_processor,
+                settings.get('padding_side', side),
+            )  # fmt: skip
     *names, last = _READERS
     raise FileNotFoundError(
         f'{folder} has no tokenizer: none of {", ".join(names)} and {last}'
