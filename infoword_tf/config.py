@@ -244,8 +244,8 @@ class Config:
             known = ', '.join(self.prompts) or 'none'
             raise InputError(
                 'config_unknown_prompt',
-                f'prompt {name!r}: the names of prompts are {known}; put a '
-                "text of your own before texts yourself, with prompt=''",
+                f'prompt {name!r}: this model has {known}; a prompt without a '
+                "name stands in the texts themselves, with prompt=''",
             )
         return self.prompts[name]
 
