@@ -170,7 +170,10 @@ def write(folder: pathlib.Path, loaded: Loaded) -> list[str]:
     config = loaded.config
     encoder, kind = _encoder(loaded)
     arguments, tokenizer = encoder.arguments, loaded.tokenizer
-    one_segment = arguments.get('segments') and _without_segments(kind)
+    table, names = 'position_embeddings', ARCHITECTURES[kind].naming.encoder
+    one_segment = arguments.get('segments') and (
+        table in names and 'segment_embeddings' not in names
+    )
     if one_segment:
         encoder = EncoderConfig(encoder.name, {**arguments, 'segments': 0})
     values = architectures.config_of(kind, encoder, tokenizer.pad_id)
@@ -205,7 +208,7 @@ def write(folder: pathlib.Path, loaded: Loaded) -> list[str]:
                 dropped.append(f'{path.split("/")[-1]} of the row {row}')
     if one_segment:
         first, *_ = tensors.pop('encoder/segment_embeddings')
-        tensors['encoder/position_embeddings'] += first
+        tensors[f'encoder/{table}'] = tensors[f'encoder/{table}'] + first
         dropped.append(
             'segments but the first, which all positions hold: of two texts '
             'the second has it, too'
@@ -264,15 +267,6 @@ def _encoder(loaded: Loaded) -> tuple[EncoderConfig, str]:
     # A config may leave out defaults.
     encoder = EncoderConfig(config.encoder.name, loaded.encoder.arguments)
     return encoder, architectures.kind_of(encoder, roberta)
-
-
-def _without_segments(kind: str) -> bool:
-    """Tells whether a kind has positions that can hold the first segment, and
-    no segments.
-    """
-    known = ARCHITECTURES[kind]
-    has_positions = 'position_embeddings' in known.naming.encoder
-    return has_positions and known.fixed.get('segments') == 0
 
 
 def _heads(loaded: Loaded, kind: str) -> dict[str, str]:
