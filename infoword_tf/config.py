@@ -59,6 +59,7 @@ class Layout:
         between: tokens between two texts.
         second_segment: of the second text and of the tokens after it.
         around_two: before and after two texts; None: as around one.
+        padding_side: where a public folder pads; here it is always the right.
     """
 
     before: tuple[str, ...]
@@ -68,6 +69,7 @@ class Layout:
     between: tuple[str, ...] = ('sep',)
     second_segment: int = 0
     around_two: tuple[tuple[str, ...], tuple[str, ...]] | None = None
+    padding_side: str = dataclasses.field(default='right', compare=False)
 
     @property
     def two(self) -> tuple[tuple[str, ...], tuple[str, ...]]:
@@ -242,7 +244,8 @@ class Config:
             known = ', '.join(self.prompts) or 'none'
             raise InputError(
                 'config_unknown_prompt',
-                f'prompt {name!r}: this model has {known}',
+                f'prompt {name!r}: this model has {known}; a prompt without a '
+                "name stands in the texts themselves, with prompt=''",
             )
         return self.prompts[name]
 

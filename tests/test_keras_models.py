@@ -46,6 +46,10 @@ MODELS = {
         'rows': ('ict',), 'pooling': 'words', 'settings': {'ict.words': 8},
     },
     'causal': {'rows': ('gpt',), 'pooling': 'last'},
+    'rotary': {
+        'rows': ('gpt',), 'encoder': 'modern', 'pooling': 'last',
+        'arguments': zoo.QWEN,
+    },
     'lookup': {'rows': ('ict',), 'encoder': 'lookup'},
     'rnn': {'rows': ('rnn_lm',), 'encoder': 'rnn', 'pooling': 'last'},
     'elmo': {'rows': ('elmo',), 'encoder': 'elmo', 'pooling': 'mix'},

@@ -9,7 +9,7 @@ the same layers: norms, their places and biases, heads of keys and values.
 
     ModernBERT    layer norms before, of the embeddings too
     nomic, GTE    layer norms with biases, after; of the embeddings too
-    Llama, Qwen3  RMS norms before; fewer heads of keys and values
+    Llama, Qwen   RMS norms before; fewer heads of keys and values
     Gemma 3       RMS norms before and after; scaled embeddings; every sixth
                   layer, the last of six, sees the whole text
 """

@@ -53,6 +53,7 @@ class Split(NamedTuple):
     Attributes:
         letters: the class of letters, as `tokenizers` writes it.
         digits: the most of a word; None: any number.
+        alone: whether texts end before numbers and begin after them.
         later: the rules of models after GPT-2: any one character but a line
             end stands before letters, nothing before numbers, line ends are
             apart from other white space or follow signs, and contractions have
@@ -62,6 +63,7 @@ class Split(NamedTuple):
     letters: str = r'\p{L}'
     digits: int | None = None
     later: bool = False
+    alone: bool = False
 
 
 _GPT_2 = Split()
@@ -194,6 +196,9 @@ class BytePairs(PairEncoding):
         if self._blank_runs:
             place = self._place_in_run(codes, edge)
             kind = tf.where(place >= 0, _EDGE, kind)
+        number = kind == _NUMBER
+        if self._split_rules.alone:
+            kind = tf.where(number, _EDGE, kind)
         around = tf.pad(kind, [[2, 1]])
         first, last = edge[:-1], edge[1:]
         before = tf.where(first, _EDGE, around[1:-2])
@@ -216,7 +221,6 @@ class BytePairs(PairEncoding):
         )
         begins = starts > _GOES_ON
         if digits := self._split_rules.digits:
-            number = kind == _NUMBER
             since = _since(number & (before != _NUMBER))
             begins |= number & (since % digits == 0)
         if self._split_rules.later:
@@ -384,6 +388,10 @@ def _split_of(
     prefix = bool(last.get('add_prefix_space', True))
     if kinds == ['ByteLevel'] and last.get('use_regex', True):
         return _GPT_2, prefix
+    if kinds == ['Digits', 'ByteLevel'] and last.get('use_regex', True):
+        if steps[0].get('individual_digits') and not prefix:
+            return Split(digits=1, alone=True), False
+        kinds[0] = 'Digits of several, or with a blank first,'
     if kinds == ['Split', 'ByteLevel'] and not last.get('use_regex', True):
         pattern = steps[0].get('pattern', {}).get('Regex')
         way = steps[0].get('behavior'), bool(steps[0].get('invert'))
@@ -393,8 +401,9 @@ def _split_of(
     raise UnsupportedTokenizer(
         'bytes_pre_tokenizer',
         f'{where} splits words by {" and ".join(kinds) or "nothing"}; beside '
-        'bytes only ByteLevel with its own expression can be kept, and the '
-        'expressions of GPT-2, GPT-4, Llama 3 and Qwen before it',
+        'bytes only ByteLevel with its own expression can be kept, also after '
+        'Digits, and the expressions of GPT-2, GPT-4, Llama 3 and Qwen before '
+        'it',
     )
 
 

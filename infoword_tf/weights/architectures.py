@@ -131,6 +131,8 @@ def config_of(
     """
     architecture = ARCHITECTURES[kind]
     arguments = dict(encoder.arguments)
+    # MPNet's code has one, whatever its tokenizer pads with.
+    pad_id, *_ = architecture.refused.get(_PAD, (pad_id,))
     config: dict[str, Any] = {'model_type': kind, _PAD: pad_id}
     if encoder.name != architecture.encoder:
         raise errors.InputError(

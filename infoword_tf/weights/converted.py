@@ -180,7 +180,10 @@ def make(
     for line in lines:
         variable = variables[line.ours]
         shape = tuple(variable.shape)
-        _assign(variable, read_weight(line, weights, shape, source.where))
+        array = read_weight(
+            line, weights, shape, arguments['heads'], source.where
+        )
+        _assign(variable, array)
     for path in sorted(x for x in variables if x.startswith('dense_')):
         array, shape = vectors.tensors.get(path), tuple(variables[path].shape)
         if array is None or array.shape != shape:

@@ -3,6 +3,7 @@
     config.json   model.safetensors   tokenizer.json, vocab.txt or a *.model
 """
 
+import dataclasses
 import pathlib
 from collections.abc import Mapping
 from typing import Any
@@ -10,13 +11,14 @@ from typing import Any
 import numpy as np
 
 from infoword_tf import errors, files
-from infoword_tf.config import EncoderConfig
+from infoword_tf.config import EncoderConfig, Layout
 from infoword_tf.inference.loaded import Loaded
 from infoword_tf.objectives import TABLE
 from infoword_tf.objectives.label import NO_POOLER
 from infoword_tf.objectives.tag import ALL, FIRST
 from infoword_tf.text.numbers import Numbers
 from infoword_tf.text.tokenizer import TextTokenizer
+from infoword_tf.text.vocabulary import unnamed
 from infoword_tf.weights import (
     architectures,
     mapping,
@@ -39,6 +41,11 @@ TAGS = 'ForTokenClassification'  # how the name of such an architecture ends
 PARAMETERS, OF_TAGS, STRATEGY = (
     'task_specific_params', 'token-classification', 'aggregation_strategy'
 )  # fmt: skip
+# `Architecture.notes` of all kinds.
+_NOTES = {
+    'auto_map': 'code of this repository (auto_map) is not run: it is read '
+    'as any {model_type}',
+}
 ADAPTER = 'adapter_config.json'
 # The key for the problem that a head on the whole text solves; by default
 # classes.
@@ -88,12 +95,17 @@ def read(folder: pathlib.Path) -> EncoderSource:
             encoder,
             str(folder),
         )
-    if architecture.padded and _pads_with_text(config, tokenizer.tokenizer):
+    if isinstance(layout, Layout):
+        side = tokenizer.padding_side
+        layout = dataclasses.replace(layout, padding_side=side)
+    if token := _text_as_padding(config, tokenizer.tokenizer):
         tokenizer.notes.append(
-            f'{CONFIG} names as padding (pad_token_id) what texts hold; '
-            'transformers gives it the position of padding, here it has its '
-            'own'
+            f'transformers takes {token} in a text for padding and does not '
+            'count it in positions; here it has a position like any other'
         )
+    for key, note in {**_NOTES, **architecture.notes}.items():
+        if config.get(key):
+            tokenizer.notes.append(note.format(**config))
     return EncoderSource(
         where=str(folder),
         naming=naming,
@@ -155,18 +167,20 @@ def _tied(config: Mapping[str, Any], encoder: EncoderConfig) -> str | None:
     return architecture.tied
 
 
-def _pads_with_text(
+def _text_as_padding(
     config: Mapping[str, Any], tokenizer: TextTokenizer
-) -> bool:
-    """Tells whether the padding token of a config.json is in texts.
-
-    To transformers the token has the position of padding in texts, too.
+) -> str | None:
+    """Names the token that a config.json takes for padding, and that texts may
+    hold; None: there is none.
     """
     pad = architectures.first_position(config) - 1
-    is_text = pad != tokenizer.pad_id or pad in (
-        tokenizer.cls_id, tokenizer.sep_id
-    )  # fmt: skip
-    return tokenizer.kind != Numbers.kind and is_text
+    around = tokenizer.cls_id, tokenizer.sep_id
+    if tokenizer.kind == Numbers.kind or not 0 <= pad < len(tokenizer) or (
+        pad == tokenizer.pad_id and pad not in around
+    ):  # fmt: skip
+        return None
+    token = tokenizer.vocabulary[pad]
+    return None if token == unnamed(pad) else f'{token!r} (pad_token_id {pad})'
 
 
 def labels_of(config: Mapping[str, Any]) -> tuple[str, ...]:
@@ -187,22 +201,31 @@ def write(folder: pathlib.Path, loaded: Loaded) -> list[str]:
     """
     config = loaded.config
     encoder, kind = _encoder(loaded)
-    tokenizer = loaded.tokenizer
+    arguments, tokenizer = encoder.arguments, loaded.tokenizer
+    table, names = 'position_embeddings', ARCHITECTURES[kind].naming.encoder
+    one_segment = arguments.get('segments') and (
+        table in names and 'segment_embeddings' not in names
+    )
+    if one_segment:
+        encoder = EncoderConfig(encoder.name, {**arguments, 'segments': 0})
     values = architectures.config_of(kind, encoder, tokenizer.pad_id)
     heads = _heads(loaded, kind)
     architecture, naming = ARCHITECTURES[kind], _naming(values, 'tag' in heads)
-    if architecture.padded and _pads_with_text(values, tokenizer):
-        raise errors.InputError(
-            'padding_around_texts',
-            f'{kind} begins positions after the number of the token that pads, '
-            'and this tokenizer pads with a token that stands around texts',
-        )
     rows, ours = list(heads), heads.values()
     dropped = [
         f'the row {row}{_why(row, loaded, kind)}'
         for row in loaded.model.objectives
         if row not in ours
     ]
+    if token := _text_as_padding(values, tokenizer):
+        pad = architectures.first_position(values) - 1
+        if pad in (tokenizer.cls_id, tokenizer.sep_id):
+            raise errors.InputError(
+                'padding_around_texts',
+                f'{kind} does not count {token} in positions, and this '
+                'tokenizer puts it around texts',
+            )
+        dropped.append(f'the position of {token}, which is no padding here')
     tensors = {}
     for path, variable in loaded.model.exported.items():
         if path.startswith('encoder/'):
@@ -215,6 +238,13 @@ def write(folder: pathlib.Path, loaded: Loaded) -> list[str]:
                 tensors[theirs] = variable.numpy()
             elif np.any(variable.numpy()):
                 dropped.append(f'{path.split("/")[-1]} of the row {row}')
+    if one_segment:
+        first, *_ = tensors.pop('encoder/segment_embeddings')
+        tensors[f'encoder/{table}'] = tensors[f'encoder/{table}'] + first
+        dropped.append(
+            'segments but the first, which all positions hold: of two texts '
+            'the second has it, too'
+        )
     model = f'{architecture.name}Model'
     if 'label' in rows:
         model = f'{architecture.name}ForSequenceClassification'
@@ -248,7 +278,6 @@ def write(folder: pathlib.Path, loaded: Loaded) -> list[str]:
     if {'label', 'tag'} & {*rows}:
         values['id2label'] = {str(i): label for i, label in enumerate(labels)}
         values['label2id'] = {label: i for i, label in enumerate(labels)}
-    arguments = encoder.arguments
     arrays = mapping.write(
         naming, tensors, arguments['layers'], arguments['heads'], rows
     )

@@ -198,7 +198,11 @@ def match(
 
 
 def read_weight(
-    line: Line, weights: PublicWeights, shape: tuple[int, ...], where: str
+    line: Line,
+    weights: PublicWeights,
+    shape: tuple[int, ...],
+    heads: int,
+    where: str,
 ) -> np.ndarray:
     """Reads a weight of infoword_tf; ValueError: another shape."""
     arrays = [_array(weights.tensors, name) for name in line.theirs]
@@ -207,12 +211,17 @@ def read_weight(
     except ValueError:
         weight = np.empty(0)
     if weight.shape != shape:
+        asked = line.form.write(np.empty(shape, np.float32), heads)
+        others = [
+            f'{name} has the shape {array.shape} in the file, the '
+            f'configuration asks for {other.shape}'
+            for name, array, other in zip(
+                line.theirs, arrays, asked, strict=True
+            )
+            if array.shape != other.shape
+        ]
         raise errors.InputError(
-            'public_weight_shape',
-            f'{where}: {" and ".join(line.theirs)} '
-            f'{"has" if len(arrays) == 1 else "have"} the shape '
-            f'{" and ".join(str(array.shape) for array in arrays)}, but the '
-            f'configuration asks for {shape} as {line.ours}',
+            'public_weight_shape', f'{where}: {"; ".join(others)}'
         )
     return weight
 

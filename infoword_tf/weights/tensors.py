@@ -82,7 +82,12 @@ def open_safetensors(folder: pathlib.Path, name: str | None = None) -> Tensors:
                 'with transformers and call save_pretrained(folder), which '
                 f'writes {SINGLE}',
             )
-    raise FileNotFoundError(f'{folder} has no {SINGLE}: it holds no weights')
+    others = ', '.join(sorted(x.name for x in folder.glob('*.safetensors')))
+    raise FileNotFoundError(
+        f'{folder} has no {SINGLE}: it holds no weights'
+        f'{others and f" by that name, but {others}"}; fetch that file, or '
+        f'{INDEX} with all shards that it names'
+    )
 
 
 def _shards(index: pathlib.Path) -> Tensors:

@@ -5,6 +5,7 @@ vocab.txt                WordPiece, with tokenizer_config.json
 sentencepiece.bpe.model  SentencePiece of XLM-R
 spiece.model             SentencePiece of XLNet and ALBERT
 spm.model                SentencePiece of DeBERTa 2 and 3
+tokenizer.model          SentencePiece of Llama and Mistral
 vocab.json, merges.txt   byte-pair encodings of GPT, GPT-2 and RoBERTa
 """
 
@@ -34,6 +35,7 @@ from infoword_tf.weights.post_processors import PostProcessor
 SHIFTED_MODEL = 'sentencepiece.bpe.model'
 XLNET_MODEL = 'spiece.model'
 DEBERTA_MODEL = 'spm.model'
+LLAMA_MODEL = 'tokenizer.model'
 
 # The class of transformers that reads the tokenizer of each model_type, where
 # tokenizer_config.json names none; and other names of such classes.
@@ -65,7 +67,13 @@ _LAYOUTS = {
     'AlbertTokenizer': ('bert', 'Unigram'),
     'DebertaV2Tokenizer': ('bert', 'Unigram'),
 }
-_GPTS = 'GPT2Tokenizer', 'OpenAIGPTTokenizer'
+_LLAMA = 'LlamaTokenizer'
+# Tokens that a class puts before and after texts where settings ask for them.
+_ENDS = {
+    'GPT2Tokenizer': ('<|endoftext|>', '<|endoftext|>'),
+    'OpenAIGPTTokenizer': ('<|endoftext|>', '<|endoftext|>'),
+    _LLAMA: ('<s>', '</s>'),
+}
 _NAMED = 'pad', 'unk', 'cls', 'sep', 'mask'
 _FLAGS = 'lstrip', 'rstrip', 'single_word', 'normalized', 'special'
 _UNTRIMMED = {
@@ -85,12 +93,14 @@ class FolderTokenizer(NamedTuple):
         notes: for people.
         post_processor: special tokens around texts; None: those of the
             architecture.
+        padding_side: of batches, left or right.
     """
 
     tokenizer: TextTokenizer
     max_length: int | None
     notes: list[str]
     post_processor: PostProcessor | None = None
+    padding_side: str = 'right'
 
 
 @dataclasses.dataclass(frozen=True)
@@ -155,14 +165,21 @@ def read(
         settings, _class_name(settings, config or {}), vocab_size, [],
         _added_in_settings(folder, settings),
     )  # fmt: skip
+    if settings.get('auto_map'):
+        known.notes.append(
+            'code of this tokenizer (auto_map of tokenizer_config.json) is not '
+            'run'
+        )
     for name, reader in _READERS.items():
         if (folder / name).is_file():
             tokenizer, post_processor = reader(folder / name, known)
             if post_processor is not None and not _gives_segments(known):
                 post_processor = post_processor.without_segments()
+            side = 'left' if known.class_name == _LLAMA else 'right'
             return FolderTokenizer(
-                tokenizer, longest, known.notes, post_processor
-            )
+                tokenizer, longest, known.notes, post_processor,
+                settings.get('padding_side', side),
+            )  # fmt: skip
     *names, last = _READERS
     raise FileNotFoundError(
         f'{folder} has no tokenizer: none of {", ".join(names)} and {last}'
@@ -312,20 +329,21 @@ def _class_post_processor(
     if known.class_name in _LAYOUTS:
         layout, _ = _LAYOUTS[known.class_name]
         return post_processors.of_layout(LAYOUTS[layout], tokenizer)
-    if known.class_name not in _GPTS:
+    if known.class_name not in _ENDS:
         return None
+    begin, end = _ENDS[known.class_name]
 
-    def special(name: str) -> list[tuple[int, int]]:
-        token = known.settings.get(f'{name}_token') or '<|endoftext|>'
+    def special(name: str, usual: str) -> list[tuple[int, int]]:
+        token = known.settings.get(f'{name}_token') or usual
         if not known.settings.get(f'add_{name}_token'):
             return []
         if isinstance(token, dict):
             token = token['content']
         return [(tokenizer.vocabulary.index(token), 0)]
 
-    one = [*special('bos'), ('A', 0), *special('eos')]
-    two = [*one, *special('bos'), ('B', 0), *special('eos')]
-    return PostProcessor(tuple(one), tuple(two))
+    before, after = special('bos', begin), special('eos', end)
+    one = [*before, ('A', 0), *after]
+    return PostProcessor(tuple(one), (*one, *before, ('B', 0), *after))
 
 
 def _vocab_txt(path: pathlib.Path, known: _Folder) -> Result:
@@ -375,6 +393,20 @@ def _deberta_model(path: pathlib.Path, known: _Folder) -> Result:
         **unigram.of_deberta(known.settings),
     }
     tokenizer = _unigram(described, known, path)
+    return tokenizer, _class_post_processor(known, tokenizer)
+
+
+def _llama_model(path: pathlib.Path, known: _Folder) -> Result:
+    if known.class_name not in (None, _LLAMA):
+        raise errors.InputError(
+            'model_of_another_class',
+            f'{path} is of the class {known.class_name}, of which '
+            'tokenizer.json alone can be read',
+        )
+    known = dataclasses.replace(known, class_name=_LLAMA)
+    described = unigram.merges_of(path.read_bytes(), path)
+    described |= _class_parts(described, known, path)
+    tokenizer = _described(described, known, path)
     return tokenizer, _class_post_processor(known, tokenizer)
 
 
@@ -482,7 +514,7 @@ def _class_parts(
                 ],
             },
         }
-    elif kind == 'BPE' and known.class_name == 'LlamaTokenizer':
+    elif kind == 'BPE' and known.class_name == _LLAMA:
         scheme = 'always' if settings.get('legacy') else 'first'
         scheme = 'never' if prefix is False else scheme
         if not any(
@@ -719,5 +751,6 @@ _READERS = {
     SHIFTED_MODEL: _shifted_model,
     XLNET_MODEL: _xlnet_model,
     DEBERTA_MODEL: _deberta_model,
+    LLAMA_MODEL: _llama_model,
     'vocab.json': _vocab_json,
 }

@@ -14,6 +14,7 @@ from infoword_tf.config import Layout
 from infoword_tf.text import vocabulary as vocabularies
 from infoword_tf.text.added import WithAdded
 from infoword_tf.text.characterpairs import ENDS, CharacterPairs
+from infoword_tf.text.layout import layout_of
 from infoword_tf.text.markedpairs import MARK, MarkedPairs
 from infoword_tf.text.pairs import PairEncoding
 from infoword_tf.text.sentencepiece import SentencePiece
@@ -76,6 +77,8 @@ def write(
             'transformers',
         )
     settings |= more
+    if layout_of(layout).padding_side != 'right':
+        settings['padding_side'] = layout.padding_side
     if isinstance(tokenizer, WithAdded):
         _add(fast, tokenizer)
         decoder = settings['added_tokens_decoder'] = {}

@@ -5,6 +5,7 @@ XLM-R shifts the ids of a model by one and puts special tokens before them.
 """
 
 import base64
+import dataclasses
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -124,6 +125,45 @@ def vocabulary_of(model: bytes, where: Any) -> tuple[dict[str, Any], list[str]]:
         'vocab': [[piece.piece, piece.score] for piece in proto.pieces],
     }
     return described, [x.piece for x in proto.pieces if x.type in kinds]
+
+
+def merges_of(model: bytes, where: Any) -> dict[str, Any]:
+    """Describes a *.model of byte pairs (Llama's) as tokenizer.json does.
+
+    Every two tokens that make up a third are merged, those of the lowest id
+    first, as in transformers 5.
+
+    Raises:
+        ValueError: a model of another type.
+    """
+    proto = parse_model(model, where)
+    if proto.trainer_spec.model_type != proto.trainer_spec.BPE:
+        raise errors.InputError(
+            'not_byte_pairs', f'{where} is no SentencePiece model of byte pairs'
+        )
+    index = {piece.piece: i for i, piece in enumerate(proto.pieces)}
+    merges = [
+        (left, right)
+        for token in index
+        for i in range(1, len(token))
+        for left, right in [(token[:i], token[i:])]
+        if left in index and right in index
+    ]
+    kind = proto.SentencePiece
+    return {
+        'added_tokens': [
+            dataclasses.asdict(
+                AddedToken(x.piece, i, special=x.type != kind.USER_DEFINED)
+            )
+            for i, x in enumerate(proto.pieces)
+            if x.type in (kind.UNKNOWN, kind.CONTROL, kind.USER_DEFINED)
+        ],
+        'model': {
+            'type': 'BPE', 'vocab': index, 'merges': merges,
+            'unk_token': proto.pieces[proto.trainer_spec.unk_id].piece,
+            'fuse_unk': True, 'byte_fallback': True,
+        },
+    }  # fmt: skip
 
 
 # ------------------------------------------------- tokenizer.json to a model

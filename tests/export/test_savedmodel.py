@@ -26,6 +26,7 @@ from export import (
 from export.signatures import ANSWERS, MASKS, Signatures
 from infoword_tf.config import EXPORTED, Config, TaskConfig, read_exported
 from infoword_tf.resolve import ModelChoices, resolve
+from tests import zoo
 from tests.export import answers, many_requests, protos, workdirs
 from tests.refused import refused
 from tests.tasks import command
@@ -201,14 +202,15 @@ class SignaturesTest(Case):
         ('rnn', 'rnn_lm', 'mean', 1, {'rnn_lm.cell': 'gru'}),
         ('elmo', 'elmo', 'mix', 2),
         ('modern', 'mlm', 'mean', 3),
+        ('modern', 'ict', 'last', 1, None, zoo.QWEN),
         ('disentangled', 'mlm', 'cls'),
     )
     def test_other_encoders_rows_and_poolings(
-        self, encoder, row, pooling, layers=1, settings=None
+        self, encoder, row, pooling, layers=1, settings=None, arguments=None
     ):
         workdir = self.write(
             row, encoder=encoder, pooling=pooling, layers=layers,
-            settings=settings,
+            settings=settings, arguments=arguments,
         )  # fmt: skip
         loaded = infoword_tf.load(workdir)
         signatures = Signatures.of(loaded)

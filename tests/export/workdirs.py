@@ -148,11 +148,12 @@ def write(
     settings=None,
     without=(),
     width=64,
+    arguments=None,
 ):
     """Writes the files that an export reads; returns `folder`.
 
     settings: of rows, by 'ROW.NAME'; without: how the paths of tensors begin
-    that are left out of the weights.
+    that are left out of the weights; arguments: of the encoder, besides these.
     """
     tokenizer = tokenizer_of(kind)
     resolved = resolve(
@@ -178,9 +179,9 @@ def write(
         precision='mixed_bfloat16',
         run={'corpus': 'text:books/*.txt', 'heldout': 'books/held.txt'},
     )
-    arguments = {**config.encoder.arguments, **small}
+    sizes = {**config.encoder.arguments, **small, **(arguments or {})}
     config = config.replace(
-        encoder=dataclasses.replace(config.encoder, arguments=arguments),
+        encoder=dataclasses.replace(config.encoder, arguments=sizes),
         pooling=pooling,
         similarity='cosine',
     )

@@ -88,6 +88,8 @@ _TURNS = {  # of 2 planes one is slowed in part
     'original_max_position_embeddings': 40,
 }  # fmt: skip
 _EUROBERT = {**_LLAMA, 'model_type': 'eurobert'}
+# Its tokens see all 16 before them in texts of T.
+_MISTRAL = {**_LLAMA, 'model_type': 'mistral', 'sliding_window': 16}
 _QWEN = {**_LLAMA, 'model_type': 'qwen3', 'head_dim': 6}
 # Layer 1 sees the whole text; the others two tokens on each side, or before.
 _GEMMA = {
@@ -198,6 +200,10 @@ CASES: dict[str, tuple[str, dict[str, Any]]] = {
     'llama': ('LlamaForCausalLM',
               {**_LLAMA, **_TIED, 'rope_parameters': _TURNS}),
     'llama_seeing_all': ('LlamaModel', {**_LLAMA, 'is_causal': False}),
+    'mistral': ('MistralModel', _MISTRAL),
+    'qwen2': (
+        'Qwen2ForCausalLM', {**_LLAMA, **_TIED, 'model_type': 'qwen2'}
+    ),
     'qwen3': ('Qwen3Model', _QWEN),
     'qwen3_lm': ('Qwen3ForCausalLM', {**_QWEN, **_TIED}),
     'qwen3_classes': (

@@ -42,6 +42,10 @@ OPTIONS = {
     'gpt_4': {'pre_tokenizer': split_by(2)},
     'qwen_2': {'pre_tokenizer': split_by(3), 'normalizer': {'type': 'NFC'}},
     'qwen_3_5': {'pre_tokenizer': split_by(4)},
+    'digits': {'pre_tokenizer': {'type': 'Sequence', 'pretokenizers': [
+        {'type': 'Digits', 'individual_digits': True},
+        {**BYTES, 'use_regex': True},
+    ]}},
     'composed': {'normalizer': {'type': 'NFC'}},
     'lower_case': {'normalizer': {'type': 'Lowercase'}},
 }

@@ -232,7 +232,9 @@ class RematTest(parameterized.TestCase):
         return dict(zip(paths, actual, strict=True)), len(nodes)
 
     # All layers of the second read one table.
-    @parameterized.parameters(('bert', 2), ('mlm_disentangled', 1))
+    @parameterized.parameters(
+        ('bert', 2), ('mlm_disentangled', 1), ('gpt_qwen', 1)
+    )
     def test_the_same_gradients(self, name, replicas):
         stored, small = self.gradients(name, replicas, False)
         again, large = self.gradients(name, replicas, True)

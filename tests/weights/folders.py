@@ -104,7 +104,7 @@ PAIRS = {
     'roberta': lambda: byte_pairs('<s>', '<pad>', '</s>', '<unk>', '<mask>'),
     'modernbert': lambda: byte_pairs(*SPECIALS),
     **dict.fromkeys(
-        ('eurobert', 'llama', 'qwen3', 'gemma3_text'),
+        ('eurobert', 'llama', 'mistral', 'qwen2', 'qwen3', 'gemma3_text'),
         lambda: byte_pairs(*SPECIALS),
     ),
 }

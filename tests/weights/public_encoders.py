@@ -22,6 +22,7 @@ HEAD = """| model | `model_type` | here | texts as | vector; heads | out as |
 _WHY = {
     'no_model_type': '`config.json` names no `model_type`',
     'unknown_model_type': 'another architecture',
+    'mask_by_own_code': '`{}` is not said',
     'value_not_convertible': '`{}` {}',
     'public_unknown_module': 'the module `{}`',
     'unknown_public_weights': 'the weights `{}`',
@@ -64,11 +65,13 @@ def table() -> str:
             id, *values = entry['refused']
             cells += [f'no: {_WHY[id].format(*values)}', '', '', '']
         else:
-            # A tied head comes with every encoder of its kind.
-            tied = ARCHITECTURES[kind].tied
-            heads = dict.fromkeys([*entry.get('heads', ()), tied])
+            known = ARCHITECTURES[kind]
+            ties = entry['config'].get('tie_word_embeddings', known.ties)
+            heads = dict.fromkeys(
+                [*entry.get('heads', ()), known.tied if ties else None]
+            )
             cells += [
-                f'`{ARCHITECTURES[kind].encoder}`',
+                f'`{known.encoder}`',
                 texts_of(entry),
                 '; '.join(
                     [

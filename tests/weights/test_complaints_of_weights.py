@@ -142,7 +142,7 @@ FAULTS = {
     'no_config': (gone('config.json'), OSError, 'has no config.json'),
     'no_json': (text('config.json', '{'), ValueError, 'config.json is no JSON'),
     'no_weights': (gone('model.safetensors'), OSError,
-                   'has no model.safetensors: it holds no weights'),
+                   'has no model.safetensors: it holds no weights; fetch'),
     'pickled': (pickled, 'pickled_weights', '(pytorch_model.bin)',
                 'save_pretrained'),
     'cut': (
@@ -161,7 +161,8 @@ FAULTS = {
     'unexpected': (weights(lambda t: t.update(more=t[NAME])),
                    'unknown_public_weights', 'has more, '),
     'shape': (weights(lambda t: t.update({NAME: t[NAME][:, :-1]})),
-              'public_weight_shape', NAME, '(16, 23)', '(24, 16)'),
+              'public_weight_shape', NAME, '(16, 23) in the file',
+              'asks for (16, 24)'),
     'other_layers': (config(num_hidden_layers=3), 'public_weights_lacking',
                      'encoder.layer.2.'),
     'fewer_layers': (config(num_hidden_layers=1), 'unknown_public_weights',
@@ -217,6 +218,7 @@ ROTARY_FAULTS = {
               'unknown_layer_types'),
     'experts': ('nomic', config(num_experts=8), 'value_not_convertible',
                 'num_experts 8'),
+    'mask': ('qwen2', config(auto_map={}), 'mask_by_own_code', 'is_causal'),
     'groups': ('qwen3', config(num_key_value_heads=3), 'kv_heads_divide_heads',
                3, 4),
 }  # fmt: skip

@@ -13,6 +13,7 @@ from scipy import special
 
 import infoword_tf
 from infoword_tf import convert, files
+from infoword_tf.config import Config, Layout
 from infoword_tf.encoders import Inputs
 from infoword_tf.weights import (
     architectures,
@@ -92,6 +93,7 @@ OTHERWISE = [
         for kind in ('llama', 'llama_bidirec', 'eurobert')
         for key in ('attention_bias', 'mlp_bias')
     ),
+    ('qwen2', 'use_sliding_window', True),
     ('qwen3', 'attention_bias', True),
     ('qwen3', 'use_sliding_window', True),
     ('gemma3_text', 'attention_bias', True),
@@ -294,10 +296,11 @@ class ParityTest(parameterized.TestCase):
                 'model_type', 'embedding_size'
             ):
                 continue  # BERT's encoder by another name
-            if case == 'llama_seeing_all' and key in (
-                'model_type', 'architectures', 'is_causal'
-            ):
-                continue  # EuroBERT's by another name
+            if case in ('llama_seeing_all', 'mistral') and key in (
+                'model_type', 'architectures', 'is_causal', 'sliding_window',
+                'max_position_embeddings',
+            ):  # fmt: skip
+                continue  # EuroBERT's, and Llama's, by another name
             self.assertEqual(after.get(key, value), value, key)
 
     @parameterized.parameters((0, 1), (2, 1), (0, 0))
@@ -333,10 +336,11 @@ class ParityTest(parameterized.TestCase):
     def test_padding_that_texts_hold_is_said(self):
         source = folders.write(
             pathlib.Path(self.create_tempdir().full_path, 'source'),
-            'roberta', pad_token_id=0,
+            'roberta', pad_token_id=0, auto_map={'AutoModel': 'own.Model'},
         )  # fmt: skip
-        (note,) = read(source).tokenizer.notes
-        self.assertRegex(note, 'as padding .* what texts hold; transformers')
+        note, other = read(source).tokenizer.notes
+        self.assertIn("transformers takes '<s>' (pad_token_id 0) in a", note)
+        self.assertIn('(auto_map) is not run: it is read as any rob', other)
         files.write_json(source / 'adapter_config.json', {})
         with refused('adapter_folder', 'merge_and_unload'):
             read(source)
@@ -442,7 +446,6 @@ class ParityTest(parameterized.TestCase):
         for case, changed, error, values in (
             ('mpnet', {'relative_buckets': 16}, 'kind_other_argument',
              ['mpnet', 'relative_buckets 16']),
-            ('mpnet', {'segments': 2}, 'kind_other_argument', ['segments 2']),
             ('albert', {'embedding_width': None}, 'kind_other_argument',
              ['bert', 'shared_layers True']),
             ('albert', {'relative_buckets': 32}, 'kind_other_argument',
@@ -456,11 +459,44 @@ class ParityTest(parameterized.TestCase):
             kind = architectures.kind_of(encoder, None)
             with refused(error, *values):
                 architectures.config_of(kind, encoder)
-        with refused('value_not_convertible', 'mpnet', 'pad_token_id 0', 1):
-            encoder = architectures.encoder_of(
-                huggingface.CASES['mpnet'][1], 'config.json'
-            )
-            architectures.config_of('mpnet', encoder, pad_id=0)
+
+    def test_an_mpnet_with_segments_and_other_padding(self):
+        """The first segment goes out within positions, which begin at 2."""
+        _, workdir = self.converted('mpnet')
+        config = Config.read(workdir)
+        config.encoder.arguments['segments'] = 2
+        config.write(workdir)
+        tensors = files.read_tensors(workdir / 'weights.safetensors')
+        table = np.arange(32, dtype='f4').reshape(2, 16)
+        tensors['encoder/segment_embeddings'] = table
+        files.write_tensors(workdir / 'weights.safetensors', tensors, {})
+        loaded = infoword_tf.load(workdir)
+        loaded.tokenizer.pad_id = 3
+        out = pathlib.Path(self.create_tempdir().full_path)
+        position, segments = write(out, loaded)
+        self.assertIn("position of '<pad>' (pad_token_id 1)", position)
+        self.assertIn('segments but the first', segments)
+        config = files.read_json(out / 'config.json')
+        self.assertEqual(config['pad_token_id'], 1)
+        self.assertNotIn('type_vocab_size', config)
+        theirs = files.read_tensors(out / 'model.safetensors')
+        name = 'mpnet.embeddings.position_embeddings.weight'
+        np.testing.assert_array_equal(
+            theirs[name][2:],
+            tensors['encoder/position_embeddings'] + table[0],
+        )
+
+    def test_the_side_of_the_padding_stays(self):
+        _, workdir = self.converted('qwen3')
+        config = Config.read(workdir)
+        layout = Layout((), ('sep',), padding_side='left')
+        config.replace(layout=layout).write(workdir)
+        out, again = (workdir.with_name(name) for name in ('out', 'again'))
+        convert.write(workdir, out, 'huggingface')
+        settings = files.read_json(out / 'tokenizer_config.json')
+        self.assertEqual(settings['padding_side'], 'left')
+        convert.convert(out, again)
+        self.assertEqual(Config.read(again).layout.padding_side, 'left')
 
     @parameterized.parameters(*OTHERWISE)
     def test_what_no_encoder_here_has_is_refused(self, kind, key, value):

@@ -188,7 +188,8 @@ class PublicEncodersTest(parameterized.TestCase):
         arguments = architectures.encoder_of(published, name).arguments
         self.assertEqual(arguments['vocab_size'], published['vocab_size'])
         first = architectures.first_position(published)
-        positions = [published[x] for x in POSITIONS if x in published]
+        named = *POSITIONS, 'sliding_window'
+        positions = [published[x] for x in named if x in published]
         if positions:
             self.assertIn(arguments['max_length'] + first, positions)
         config = shrunk(published)

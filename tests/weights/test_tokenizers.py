@@ -52,6 +52,9 @@ def trained(first):
     model = io.BytesIO()
     more = {
         'xlnet': {'control_symbols': ['<cls>', '<sep>', '<pad>', '<mask>']},
+        'llama': {'model_type': 'bpe', 'byte_fallback': True,
+                  'normalization_rule_name': 'identity',
+                  'remove_extra_whitespaces': False},
         'deberta': {'control_symbols': ['[CLS]'], 'unk_piece': '[UNK]',
                     'bos_id': -1, 'eos_piece': '[SEP]', 'pad_id': 0,
                     'pad_piece': '[PAD]', 'unk_id': 3, 'eos_id': 2},
@@ -59,12 +62,11 @@ def trained(first):
     sentencepiece.SentencePieceTrainer.train(
         sentence_iterator=iter([*lines(), *NASTY]),
         model_writer=model,
-        model_type='unigram',
         vocab_size=600,
         character_coverage=1.0,
         hard_vocab_limit=False,
         minloglevel=2,
-        **more.get(first, {}),
+        **{'model_type': 'unigram', **more.get(first, {})},
     )
     return model.getvalue()
 
@@ -151,6 +153,16 @@ def of_sentencepiece(first, name, **settings):
             'xlm-roberta', files, len(proto.pieces) + 2, other,
             alone=('tokenizer.json',), layout='roberta',
         )  # fmt: skip
+    if first == 'llama':
+        processor = sentencepiece.SentencePieceProcessor(model_proto=model)
+        return Case(
+            'llama', files, len(proto.pieces),
+            # transformers marks no text that begins with a blank.
+            lambda texts: processor.encode(
+                [x.removeprefix(' ') for x in texts]
+            ),
+            alone=('tokenizer.json',), layout='end',
+        )  # fmt: skip
     if first == 'deberta':
         other = rebuilt(proto)
         other.normalizer = normalizers.Sequence(
@@ -232,6 +244,7 @@ CASES = {
         tokenizer_class='AlbertTokenizer',
     ),
     'deberta': lambda: of_sentencepiece('deberta', 'spm.model'),
+    'llama': lambda: of_sentencepiece('llama', 'tokenizer.model'),
     **{
         kind: functools.partial(of_pairs, kind)
         for kind in ('roberta', 'gpt2', 'openai-gpt', 'modernbert')
@@ -334,6 +347,13 @@ class SentencePieceTest(parameterized.TestCase):
     def test_other_orders_are_refused(self):
         with refused('unigram_other_specials', '<unk>, <s>'):
             unigram.shifted(folded(), 'x')
+        (self.folder / 'tokenizer.model').write_bytes(folded())
+        with refused('not_byte_pairs', 'tokenizer.model'):
+            tokenizer_reader.read(self.folder, 600)
+        settings = {'tokenizer_class': 'GemmaTokenizer'}
+        files.write_json(self.folder / 'tokenizer_config.json', settings)
+        with refused('model_of_another_class', 'GemmaTokenizer'):
+            tokenizer_reader.read(self.folder, 600)
 
     def test_more_tokens_than_embeddings(self):
         files.write_json(self.folder / 'tokenizer.json', folders.unigram())

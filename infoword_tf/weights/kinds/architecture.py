@@ -36,6 +36,8 @@ class Architecture(NamedTuple):
         padded: whether positions begin after the id of the token that pads.
         refused: by key, the only values that can be converted; the first is
             the default of transformers.
+        notes: by key, what is said of a config.json where it is set; names of
+            keys in braces are their values.
         layout: of a text, name in text.layout.LAYOUTS.
         classes: activation between the two layers of the head on the whole
             text, the row 'label'.
@@ -71,6 +73,7 @@ class Architecture(NamedTuple):
     fixed: Mapping[str, Any] = {}
     padded: bool = False
     refused: Mapping[str, tuple[Any, ...]] = {}
+    notes: Mapping[str, str] = {}
     layout: str = 'bert'
     classes: str = 'tanh'
     tags: Lines = TORCH.dense('classifier')

@@ -1,5 +1,5 @@
-"""Encoders with rotary positions: nomic-bert, GTE, EuroBERT, Llama, Qwen3,
-Gemma 3 (text).
+"""Encoders with rotary positions: nomic-bert, GTE, EuroBERT, Llama, Mistral,
+Qwen 2 and 3, Gemma 3 (text).
 
 As transformers 5 calls their weights, and as their first repositories do
 (model_type `new`, and nomic_bert with the keys of GPT-2).
@@ -16,6 +16,7 @@ from infoword_tf.weights.kinds.architecture import (
     Architecture,
 )
 from infoword_tf.weights.names import (
+    JOINED,
     ONE_LESS,
     SAME,
     TORCH,
@@ -158,11 +159,11 @@ def _by_groups(naming: Naming, config: Mapping[str, Any]) -> Naming:
     """Returns a naming whose keys and values have fewer heads than queries."""
     heads = config.get('num_attention_heads') or 1
     groups = config.get('num_key_value_heads') or heads
-    name, parts = 'attention/qkv_kernel', (heads, groups, groups)
+    form = joined_turned((heads, groups, groups))
     return naming._replace(
         layer={
-            **naming.layer,
-            name: (naming.layer[name][0], joined_turned(parts)),
+            path: (theirs, form if '/qkv_' in path else usual)
+            for path, (theirs, usual) in naming.layer.items()
         }
     )
 
@@ -198,6 +199,11 @@ _BETAS = {
     f'{ours}_beta': (f'layers.{{i}}.{theirs}.bias', SAME)
     for ours, theirs in _AFTER.items()
 }
+_QKV_BIAS = {
+    'attention/qkv_bias': (
+        tuple(f'layers.{{i}}.{x}.bias' for x in _QKV), JOINED
+    )
+}  # fmt: skip
 # Nussbaum et al. 2024.
 _NOMIC = Naming(
     encoder=TORCH.embeddings('word', 'segment'),
@@ -238,10 +244,7 @@ _GTE = _NOMIC._replace(
         _AFTER,
         **_BETAS,
         **{
-            'attention/qkv_bias': (
-                tuple(f'layers.{{i}}.{x}.bias' for x in _QKV),
-                TORCH.joined[1],
-            ),
+            **_QKV_BIAS,
             'attention_bias': ('layers.{i}.self_attn.o_proj.bias', SAME),
             'outer_bias': ('layers.{i}.mlp.down_proj.bias', SAME),
         },
@@ -296,8 +299,8 @@ def _nomic(config: Mapping[str, Any], where: str) -> dict[str, Any]:
     are truncated.
     """
     config = {_NOMIC_OLD.get(k, k): value for k, value in config.items()}
-    trained = config.get('max_trained_positions')
-    if config.get('rotary_scaling_factor') and trained:
+    if config.get('rotary_scaling_factor'):
+        trained = config.get('max_trained_positions', 2048)
         config['max_position_embeddings'] = trained
     return _read(config, where, theta=1000.0)
 
@@ -338,6 +341,7 @@ _QK = {
     )
     for ours in ('query', 'key')
 }  # fmt: skip
+_QWEN_2 = _LLAMA._replace(layer={**_LLAMA.layer, **_QKV_BIAS})
 _QWEN = _LLAMA._replace(layer={**_LLAMA.layer, **_QK})
 # Its norms multiply by 1 and the weight.
 _GEMMA = _LLAMA._replace(
@@ -383,6 +387,30 @@ def _write_eurobert(config: dict[str, Any]) -> None:
     """Completes a config.json of EuroBERT that is written."""
     _write(config)
     config['classifier_pooling'] = 'bos'  # a head says otherwise
+
+
+def _qwen_2(config: Mapping[str, Any], where: str) -> dict[str, Any]:
+    """Reads a config.json of Qwen 2.
+
+    Raises:
+        ValueError: as `_read`; code of its own, and no word on its mask.
+    """
+    if 'auto_map' in config and config.get('is_causal') is None:
+        raise errors.InputError(
+            'mask_by_own_code',
+            f'{where} leaves to its own code (auto_map) whether tokens see '
+            'later ones; set is_causal to false (gte-Qwen2) or true',
+        )
+    return _read(config, where, theta=10_000.0)
+
+
+def _mistral(config: Mapping[str, Any], where: str) -> dict[str, Any]:
+    """Rewrites a config.json of Mistral, which within a window is Llama."""
+    window = config.get('sliding_window', 4096)
+    config = _read(config, where, theta=10_000.0)
+    longest = config.get('max_position_embeddings') or 131_072
+    config['max_position_embeddings'] = min(longest, window or longest)
+    return config
 
 
 def _gemma(config: Mapping[str, Any], where: str) -> dict[str, Any]:
@@ -525,6 +553,26 @@ ARCHITECTURES: dict[str, Architecture] = {
         refused={'attention_bias': _NO, 'use_sliding_window': _NO},
         writes=_with(norm='rms', norms='before', qk_norm=True),
     ),
+    'qwen2': _OF_LLAMA._replace(
+        naming=_QWEN_2,
+        name='Qwen2',
+        absent={**_BEFORE_ABSENT, 'kv_heads': 32, 'max_length': 32_768},
+        fixed={**_RMS, 'biases': 'qkv'},
+        refused={'use_sliding_window': _NO},
+        rewrite=_qwen_2,
+        writes=_with(norm='rms', norms='before', biases='qkv'),
+    ),
+    'mistral': _OF_LLAMA._replace(
+        absent={**_BEFORE_ABSENT, 'kv_heads': 8},
+        refused={},
+        notes={
+            'sliding_window': 'texts beyond {sliding_window} tokens are '
+            'truncated: within that window (sliding_window) each token sees '
+            'all before it',
+        },
+        rewrite=_mistral,
+        writes=lambda arguments: False,
+    ),
     'llama': _OF_LLAMA,
     'eurobert': _OF_LLAMA._replace(
         naming=_EUROBERT,
@@ -566,6 +614,11 @@ ARCHITECTURES: dict[str, Architecture] = {
             'qkv_proj_bias': _NO, 'mlp_fc1_bias': _NO, 'mlp_fc2_bias': _NO,
             'causal': _NO, 'rotary_emb_fraction': (1.0, None),
             'rotary_emb_interleaved': _NO, 'rotary_emb_scale_base': (None,),
+        },
+        notes={
+            'rotary_scaling_factor': 'texts beyond max_trained_positions are '
+            'truncated: positions that are scaled by the longest text of a '
+            'batch (rotary_scaling_factor) cannot be converted',
         },
         activations={**ACTIVATIONS, 'swiglu': 'silu', 'geglu': 'gelu_erf'},
         rewrite=_nomic,
