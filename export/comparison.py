@@ -268,6 +268,8 @@ def _tag(loaded: 'Loaded', content: Sequence[bytes]) -> Outputs:
     """Computes all outputs; none if near scores may change a label."""
     import tensorflow as tf
 
+    if not content:
+        return {}
     tagger = loaded.tagger
     texts = tf.constant(content, tf.string)
     windows = tagger.windows(texts)

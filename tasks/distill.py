@@ -71,7 +71,7 @@ SOFT = {
 # Flags that tasks of other rows refuse.
 OF_WORDS = tuple(
     x.name
-    for x in dataclasses.fields(tag.WordsChoices)
+    for x in dataclasses.fields(tag.TaggedChoices)
     if x.name not in ('train', 'dev')
 )
 # Flags that --task=embed refuses.
@@ -87,7 +87,7 @@ class DistillChoices(
     glue.TaskChoices,
     classify.TableChoices,
     squad.SquadChoices,
-    tag.WordsChoices,
+    tag.TaggedChoices,
     embedding.EmbeddingChoices,
 ):
     """Choices of the command; None of --seq_len is the task's default."""

@@ -43,7 +43,7 @@ PREDICTIONS = 'predictions.conll'
 
 
 @dataclasses.dataclass(frozen=True)
-class WordsChoices:
+class TaggedChoices:
     """Choices of files of labelled words."""
 
     train: str | None = flag(None, 'A file of labelled words to train on.')
@@ -62,7 +62,7 @@ class WordsChoices:
 
 
 @dataclasses.dataclass(frozen=True)
-class TagChoices(WordsChoices, finetune.FinetuneChoices):
+class TagChoices(TaggedChoices, finetune.FinetuneChoices):
     """Choices of the command."""
 
     USUAL: ClassVar[tuple[str, ...]] = (
@@ -98,7 +98,7 @@ class Tagging(finetune.Task):
         return NAME
 
 
-def columns_of(choices: WordsChoices) -> tag_data.TagColumns:
+def columns_of(choices: TaggedChoices) -> tag_data.TagColumns:
     """Returns where files have words and labels."""
     return tag_data.TagColumns(
         choices.word_column, choices.column, choices.words, choices.labels,
@@ -106,7 +106,7 @@ def columns_of(choices: WordsChoices) -> tag_data.TagColumns:
     )  # fmt: skip
 
 
-def read(path: str, choices: WordsChoices) -> tag_data.Tagged:
+def read(path: str, choices: TaggedChoices) -> tag_data.Tagged:
     """Reads a file of labelled words, spans in the scheme of the choices.
 
     Raises:
@@ -115,7 +115,7 @@ def read(path: str, choices: WordsChoices) -> tag_data.Tagged:
     return tag_data.read(path, columns_of(choices)).spelled(choices.scheme)
 
 
-def splits_of(choices: WordsChoices) -> dict[str, tag_data.Tagged]:
+def splits_of(choices: TaggedChoices) -> dict[str, tag_data.Tagged]:
     """Reads training and dev texts.
 
     Raises:

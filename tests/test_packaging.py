@@ -414,6 +414,7 @@ class DocumentsTest(absltest.TestCase):
             actual,
             {
                 'label.classes', 'label.multilabel', 'span.null',
+                'tag.classes', 'soft_tag.temperature',
                 'soft.temperature',
                 'soft_span.temperature', 'patience.width', 'embed.width',
                 'embed.pooling', 'embed_distance.width',

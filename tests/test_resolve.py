@@ -364,7 +364,8 @@ class OldFlagsTest(parameterized.TestCase):
 # Of rows over `modern`, those that read their texts again and again.
 AGAIN = (
     'simcse', 'diffcse', 'label', 'score', 'span', 'soft', 'soft_score',
-    'soft_span', 'patience', 'embed', 'embed_distance', 'pairs',
+    'soft_span', 'patience', 'embed', 'embed_distance', 'pairs', 'tag',
+    'soft_tag',
 )  # fmt: skip
 
 

@@ -138,6 +138,15 @@ def _posteriors(scores, word, first, last, transitions):
 _fused = compiled(_posteriors)
 
 
+def _most(x):
+    """Returns the largest of x [..., C] and its place, float32.
+
+    Without `ops.argmax`, which servers cannot run: it tells 0 from -0.
+    """
+    value, place = ops.top_k(x, 1)
+    return value[..., 0], ops.cast(place[..., 0], 'float32')
+
+
 class Crf(Layer):
     """A CRF over C labels."""
 
@@ -208,19 +217,18 @@ class Crf(Layer):
         """Finds the likeliest labels of each chain (Viterbi): [B, T] int32."""
         scores = self._with_ends(scores, chains)
         word, first, last = (x[:, :, None] for x in chains[2:])
-        transitions, c = ops.convert_to_tensor(self.transitions), self.labels
-        length = scores.shape[1]
+        c, length = self.labels, scores.shape[1]
+        before = ops.transpose(ops.convert_to_tensor(self.transitions))
 
         def forward(carry, scores, word, first):
-            through = carry[:, :c, None] + transitions  # [B, C, C]
-            value = ops.where(first > 0, 0.0, ops.max(through, axis=1)) + scores
-            origin = ops.cast(ops.argmax(through, axis=1), 'float32')
+            most, origin = _most(carry[:, None, :c] + before)  # [B, C]
+            value = ops.where(first > 0, 0.0, most) + scores
             new = ops.concatenate([value, origin], axis=1)
             return ops.where(word > 0, new, carry)
 
         start = ops.zeros_like(ops.concatenate([scores[:, 0]] * 2, axis=1))
         states = _scan(forward, start, [scores, word, first], length)
-        ends = ops.argmax(states[:, :, :c], axis=2)[:, :, None]
+        ends = _most(states[:, :, :c])[1][:, :, None]
         labels = ops.arange(c, dtype='float32')[None, :]
 
         def backward(carry, origin, end, word, last):
@@ -232,7 +240,7 @@ class Crf(Layer):
             )
             return ops.concatenate([label, before], axis=1)
 
-        inputs = [states[:, :, c:], ops.cast(ends, 'float32'), word, last]
+        inputs = [states[:, :, c:], ends, word, last]
         start = ops.zeros_like(ops.concatenate([word[:, 0]] * 2, axis=1))
         path = _scan(backward, start, inputs, length, reverse=True)[:, :, 0]
         return ops.cast(moved(path, chains.back), 'int32')

@@ -1,0 +1,93 @@
+"""Labels of words out of an export, and how the demo shows the words."""
+
+import numpy as np
+from absl.testing import absltest
+
+from export import comparison, demo, serving_ops
+from infoword_tf.config import Config, read_exported
+from tests.export import answers, workdirs
+
+LABELS = 'O', 'B-PER', 'I-PER', 'B-LOC'
+TEXTS = [
+    'Names refer to objects (U.S.), \u6771\u4eac too. ' * 9, '', 'x',
+    'caf\u00e9 and cafe\u0301 \U0001f600, names\u200b of them',
+]  # fmt: skip
+
+
+def write(kind):
+    """A workdir whose labels a CRF scores over an LSTM over all layers."""
+    del kind
+    settings = {f'tag.{x}': True for x in ('crf', 'bilstm', 'mix')}
+    folder = workdirs.write(
+        workdirs.folder() / 'tagging', rows=('tag',), max_length=20,
+        settings={
+            'tag.classes': len(LABELS), 'tag.context': 4,
+            'tag.embeddings': True, **settings,
+        },
+    )  # fmt: skip
+    Config.read(folder).replace(labels=LABELS).write(folder)
+    return folder
+
+
+workdir, exported, loaded, served = workdirs.kinds('tagging', write)
+
+
+class TaggingTest(absltest.TestCase):
+    def test_what_python_says(self):
+        model = loaded('chain')
+        actual = workdirs.answer(served('chain')['tag'], TEXTS)
+        expected = model.tag(TEXTS)
+        self.assertGreater(len(expected[0]), 5)
+        for row, spans in enumerate(expected):
+            raw, count = TEXTS[row].encode(), actual['count'][row]
+            self.assertLen(spans, count)
+            for i, span in enumerate(spans):
+                begin, end = actual['begins'][row, i], actual['ends'][row, i]
+                self.assertEqual((begin, end), (span.begin, span.end))
+                self.assertEqual(actual['texts'][row, i], raw[begin:end])
+                self.assertEqual(actual['labels'][row, i].decode(), span.label)
+                self.assertAlmostEqual(
+                    float(actual['scores'][row, i]), span.score, places=5
+                )
+            self.assertTrue((actual['begins'][row, count:] == -1).all())
+            self.assertTrue((actual['texts'][row, count:] == b'').all())
+
+    def test_says_what_the_workdir_says(self):
+        content = [
+            *(text.encode() for text in TEXTS), *comparison.NASTY[:-2],
+            b'many short words ' * 1000,
+        ]  # fmt: skip
+        version = exported('chain')
+        self.assertEmpty(serving_ops.unservable(version))
+        _, export = read_exported(version)
+        self.assertEqual(export['default'], 'tag')
+        batches = {'all': content, 'none': []}
+        actual = answers.here(version, batches)
+        expected = {
+            batch: answers.in_python(loaded('chain'), texts, ['tag'])
+            for batch, texts in batches.items()
+        }
+        gaps = comparison.largest(actual, expected, 1e-5)
+        self.assertContainsSubset(('tag/labels', 'tag/scores'), gaps)
+        self.assertLess(max(gaps.values()), 2e-5, gaps)
+        card = workdirs.card_of(version)
+        self.assertIn('| `ends` | [B, E] | int32 |', card)
+
+    def test_the_demo_splits_a_text(self):
+        text = 'A cat, Ada and Turin.'
+        outputs = {
+            'sent': np.array([text.encode()]),
+            'begins': np.array([[7, 15]]), 'ends': np.array([[10, 20]]),
+            'labels': np.array([[b'PER', b'LOC']]), 'count': np.array([2]),
+        }  # fmt: skip
+        self.assertEqual(
+            demo.words(outputs),
+            [('A cat, ', None), ('Ada', 'PER'), (' and ', None),
+             ('Turin', 'LOC'), ('.', None)],
+        )  # fmt: skip
+        shown = demo.ask('tag', served('chain')['tag'], TEXTS[0])
+        self.assertEqual(''.join(part for part, _ in shown), TEXTS[0])
+
+
+if __name__ == '__main__':
+    absltest.main()
