@@ -265,7 +265,7 @@ def _next_token(loaded: 'Loaded', content: Sequence[bytes]) -> Outputs:
 
 
 def _tag(loaded: 'Loaded', content: Sequence[bytes]) -> Outputs:
-    """Computes all outputs; none if near scores may change a label."""
+    """Computes outputs but texts; none if near scores may change a label."""
     import tensorflow as tf
 
     if not content:
@@ -279,6 +279,7 @@ def _tag(loaded: 'Loaded', content: Sequence[bytes]) -> Outputs:
     if gap <= TOLERANCE[loaded.model.encoder.compute_dtype]:
         return {}
     outputs = tagger.spans(texts, windows, scores)
+    del outputs['texts']
     return {name: value.numpy() for name, value in outputs.items()}
 
 
