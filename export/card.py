@@ -264,7 +264,7 @@ def _signatures(export: Mapping[str, Any]) -> dict[str, Any]:
         )
         lines = []
         for output, (dtype, *shape) in outputs.items():
-            letters = iter('BJ' if name == 'choose' else 'BT')
+            letters = iter({'choose': 'BJ', 'tag': 'BE'}.get(name, 'BT'))
             sizes = [str(next(letters) if n is None else n) for n in shape]
             meaning = meanings[output].format(
                 masks=limits.MASKS, nowhere=limits.NOWHERE

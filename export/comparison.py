@@ -278,7 +278,7 @@ def _tag(loaded: 'Loaded', content: Sequence[bytes]) -> Outputs:
     gap = np.diff(best, axis=1).min(initial=np.inf)
     if gap <= TOLERANCE[loaded.model.encoder.compute_dtype]:
         return {}
-    outputs = tagger.spans(texts, windows, scores)
+    outputs = tagger.spans(texts, windows, *tagger.decide(windows, scores))
     del outputs['texts']
     return {name: value.numpy() for name, value in outputs.items()}
 

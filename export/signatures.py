@@ -260,7 +260,8 @@ class _Graphs:
         first = tf.cumsum(sizes, exclusive=True)
         first = tf.tensor_scatter_nd_update(first, order[:, None], first)
         places = tf.ragged.range(first, first + windows.sizes).values
-        return tagger.spans(texts, windows, tf.gather(scores, places))
+        labels = tagger.labels(windows, tf.gather(scores, places))
+        return tagger.spans(texts, windows, *labels)
 
     def tokens(self, texts: Tensor) -> Outputs:
         """Computes the state of each token, and bytes in the text."""

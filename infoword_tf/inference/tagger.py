@@ -92,6 +92,11 @@ class Tagger(Predictor):
             self.token_scores, input_signature=spec, autograph=False
         )
 
+    @functools.cached_property
+    def decide(self) -> Any:
+        """A graph of `labels`: a CRF is a loop over words."""
+        return tf.function(self.labels, autograph=False, reduce_retracing=True)
+
     def windows(self, texts: Tensor) -> TextWindows:
         """Splits texts [B] string into windows; graph or eager."""
         workdir, head = self.workdir, self.head
@@ -152,16 +157,24 @@ class Tagger(Predictor):
         return chosen, tf.gather(shares, chosen, batch_dims=1)
 
     def spans(
-        self, texts: Tensor, windows: TextWindows, scores: Tensor
+        self,
+        texts: Tensor,
+        windows: TextWindows,
+        chosen: Tensor,
+        shares: Tensor,
     ) -> dict[str, Tensor]:
-        """Joins words of one label; args as of `labels`; graph or eager.
+        """Joins words of one label; graph or eager.
+
+        Args:
+            texts: [B] string.
+            windows: of the texts.
+            chosen, shares: as `labels` returns them.
 
         Returns:
             'texts', 'labels' [B, E] string, 'scores' [B, E] float32, 'begins'
             and 'ends' [B, E] int32, bytes of the text (NOWHERE, '' and 0 where
             there are fewer), in their order; 'count' [B] int32.
         """
-        chosen, shares = self.labels(windows, scores)
         kinds, number = self.kinds, string_of(windows.starts.row_splits)
         kind = tf.gather(kinds.numbers, chosen)
 
@@ -236,7 +249,8 @@ class Tagger(Predictor):
             chunk = tf.constant(texts[begin : begin + _TEXTS], tf.string)
             windows = self.windows(chunk)
             scores = self.scores(windows, batch_size)
-            outputs = self.spans(chunk, windows, scores)
+            labels = self.decide(windows, scores)
+            outputs = self.spans(chunk, windows, *labels)
             *columns, count = (x.numpy().tolist() for x in outputs.values())
             for *fields, n in zip(*columns, count, strict=True):
                 results.append([
@@ -268,7 +282,7 @@ class Tagger(Predictor):
             joined, bounds = join_words(texts[begin : begin + _TEXTS])
             windows = self.windows(tf.constant(joined, tf.string))
             scores = self.scores(windows, batch_size)
-            chosen = self.labels(windows, scores)[0].numpy()
+            chosen = self.decide(windows, scores)[0].numpy()
             places = first_tokens(windows.starts, bounds)
             chosen = np.append(chosen, silent)[places]
             splits = np.cumsum([0, *map(len, bounds)])
