@@ -2,19 +2,21 @@ r"""Training compared with other trainers: speed and quality.
 
     python -m benchmarks.trainers --of=labels --source=all-MiniLM-L6-v2 \
         --task=sst-2 --data_dir=glue --workdir=runs/labels
+    python -m benchmarks.trainers --of=words --source=all-MiniLM-L6-v2 \
+        --train=train.conll --dev=dev.conll --workdir=runs/words
     python -m benchmarks.trainers --of=pairs --source=all-MiniLM-L6-v2 \
         --pairs=nli-triplets.csv --workdir=runs/pairs
 
-Labels: `tasks.glue` and transformers' Trainer. Pairs (a csv: a, b and
-negatives): the row `simcse` and sentence-transformers' trainer; pairs of equal
-texts are SimCSE without labels.
+Labels: `tasks.glue` and transformers' Trainer; of words `tasks.tag`. Pairs (a
+csv: a, b and negatives): the row `simcse` and sentence-transformers' trainer;
+pairs of equal texts are SimCSE without labels.
 
 Both sides begin with the weights of one folder, and read the same text with the
 same batch, length, rate and number of updates, each in a process, in turns
 (turns.py), with another seed in each turn. The peer runs in the environment of
 `make bench-peers`. A rate is the median over updates, so that compiling does
 not count; the score of labels is that of held-out examples after the last
-update. Models of pairs are WORKDIR/ours_0 and
+update, of words F1 of spans or accuracy. Models of pairs are WORKDIR/ours_0 and
 WORKDIR/sentence-transformers_0/model, which `tasks.sts` can evaluate.
 """
 
@@ -31,12 +33,14 @@ from benchmarks import kept, report, turns
 from infoword_tf import commands, errors, files
 from infoword_tf.choices import flag
 from infoword_tf.data import tables
-from tasks import glue_layout
+from tasks import glue_layout, tag_data, tag_scores
 from tasks.measures import MEASURES
 
 TRAINER = kept.ROOT / 'benchmarks' / 'peers' / 'trainer.py'
 WEIGHT_DECAY = 0.01  # of labels; of pairs none
-NAMES = {'labels': 'Trainer', 'pairs': 'sentence-transformers'}
+NAMES = {
+    'labels': 'Trainer', 'words': 'Trainer', 'pairs': 'sentence-transformers',
+}  # fmt: skip
 # Choices with the same names on both sides.
 SAME = 'steps', 'batch_size', 'seq_len', 'learning_rate'
 
@@ -51,6 +55,8 @@ class TrainersChoices:
         'sst-2', 'Of GLUE, labels.', choices=tuple(glue_layout.TASKS))
     data_dir: str | None = flag(None, "GLUE's data, of labels.")
     examples: int = flag(6000, 'Labelled texts at most.', at_least=1)
+    train: str | None = flag(None, 'A file of labelled words, see tasks.tag.')
+    dev: str | None = flag(None, 'Another, on which both are scored.')
     pairs: str | None = flag(None, 'A csv with a line of names, of pairs.')
     temperature: float = flag(0.05, 'Of pairs.', at_least=1e-6)
     batch_size: int = flag(32, 'Examples of an update.', at_least=2)
@@ -81,6 +87,11 @@ def run_ours(
             f'--data_dir={choices.data_dir}', f'--examples={choices.examples}',
             f'--weight_decay={WEIGHT_DECAY}',
         )  # fmt: skip
+    elif choices.of == 'words':
+        used = kept.run(
+            'tasks.tag', log, *same, f'--train={choices.train}',
+            f'--dev={choices.dev}', f'--weight_decay={WEIGHT_DECAY}',
+        )  # fmt: skip
     else:
         used = kept.run(
             'infoword_tf.train', log, *same, '--objectives=simcse',
@@ -94,6 +105,9 @@ def run_ours(
     if choices.of == 'labels':
         measure = glue_layout.TASKS[choices.task].measures[0]
         answer['score'] = kept.read_json(out / 'metrics.json')[measure]
+    if choices.of == 'words':
+        scores = kept.read_json(out / 'metrics.json')
+        answer['score'] = scores.get('f1', scores['accuracy'])
     return answer, used
 
 
@@ -124,6 +138,25 @@ def run_theirs(
                     'targets': targets[split].tolist()}
             for split, table in splits.items()
         }  # fmt: skip
+    elif choices.of == 'words':
+        splits = {
+            split: tag_data.read(path, tag_data.TagColumns()).spelled('iob2')
+            for split, path in (
+                ('train', choices.train), ('heldout', choices.dev)
+            )
+        }  # fmt: skip
+        labels = tag_data.labels_of(splits['train'])
+        truths = {
+            split: tag_scores.truth_of(tagged.tags, labels)
+            for split, tagged in splits.items()
+        }
+        spec |= {'classes': len(labels), 'weight_decay': WEIGHT_DECAY}
+        spec['examples'] = {
+            split: {
+                'words': tagged.words, 'targets': truths[split].numbers.tolist()
+            }
+            for split, tagged in splits.items()
+        }  # fmt: skip
     else:
         spec |= {'pairs': choices.pairs, 'temperature': choices.temperature,
                  'save': str(out / 'model')}  # fmt: skip
@@ -140,6 +173,11 @@ def run_theirs(
         answer['score'] = MEASURES[layout.measures[0]](
             predictions, targets['heldout']
         )
+    if choices.of == 'words':
+        scores = tag_scores.scores(
+            truths['heldout'], np.array(result['scores'])
+        )
+        answer['score'] = scores.get('f1', scores['accuracy'])
     return answer, used
 
 
@@ -186,6 +224,8 @@ def run(choices: TrainersChoices, chosen: Mapping[str, Any]) -> None:
     """
     del chosen
     data = {'data_dir': "GLUE's data"}
+    if choices.of == 'words':
+        data = {'train': 'a file of labelled words', 'dev': 'another'}
     if choices.of == 'pairs':
         data = {'pairs': 'a csv'}
     commands.require(

@@ -2,16 +2,19 @@
 
     .venv-peers/bin/python benchmarks/peers/trainer.py SPEC OUTPUT
 
-SPEC is JSON: of (labels or pairs), source (a folder of sentence-transformers),
-steps, batch_size, seq_len, learning_rate, seed, bf16, threads. For labels it
-has examples (train and heldout: first, second or null, targets), classes (0: a
-number) and weight_decay; for pairs a csv (a, b and negatives) under pairs,
-temperature, and save, a folder for what was trained. OUTPUT gets the seconds
-from the end of each update to that of the next, and scores of held-out examples
-at the end. It imports nothing of the project.
+SPEC is JSON: of (labels, words or pairs), source (a folder of
+sentence-transformers), steps, batch_size, seq_len, learning_rate, seed, bf16,
+threads. For labels it has examples (train and heldout: first, second or null,
+targets), classes (0: a number) and weight_decay; for words the same with
+examples of words and targets, a label for each word of all texts; for pairs a
+csv (a, b and negatives) under pairs, temperature, and save, a folder for what
+was trained. OUTPUT gets the seconds from the end of each update to that of the
+next, and scores of held-out examples at the end. It imports nothing of the
+project.
 
 Labels: transformers' encoder with a linear layer over the first state; batches
-are padded to their longest text. Pairs: MultipleNegativesRankingLoss.
+are padded to their longest text. Words: its model for labels of tokens, trained
+and read at the first token of each. Pairs: MultipleNegativesRankingLoss.
 """
 
 import csv
@@ -123,6 +126,60 @@ def train_labels(spec: dict, folder: str, clock: ClockCallback) -> list:
     return np.asarray(heldout.predictions).tolist()
 
 
+def train_words(spec: dict, folder: str, clock: ClockCallback) -> list:
+    """Trains; returns the label of each held-out word, 0 of one that is cut."""
+    tokenizer = transformers.AutoTokenizer.from_pretrained(spec['source'])
+
+    def examples(split: dict) -> tuple[list[dict], list[list[int | None]]]:
+        targets = iter(split['targets'])
+        texts, firsts = [], []
+        for words in split['words']:
+            labels = [next(targets) for _ in words]
+            tokens = tokenizer(
+                words, is_split_into_words=True, truncation=True,
+                max_length=spec['seq_len'],
+            )  # fmt: skip
+            numbers = tokens.word_ids()
+            places: list[int | None] = [None] * len(words)
+            for place in reversed(range(len(numbers))):
+                if numbers[place] is not None:
+                    places[numbers[place]] = place
+            read = {place: i for i, place in enumerate(places)}
+            targeted = [
+                labels[read[place]] if place in read else -100
+                for place in range(len(numbers))
+            ]
+            texts.append({**tokens, 'labels': targeted})
+            firsts.append(places)
+        return texts, firsts
+
+    model = transformers.AutoModelForTokenClassification.from_pretrained(
+        spec['source'], num_labels=spec['classes']
+    )
+    trainer = transformers.Trainer(
+        model=model,
+        args=transformers.TrainingArguments(
+            **arguments(spec, folder),
+            weight_decay=spec['weight_decay'],
+            lr_scheduler_type='linear',
+            max_grad_norm=1.0,
+        ),
+        train_dataset=examples(spec['examples']['train'])[0],
+        data_collator=transformers.DataCollatorForTokenClassification(
+            tokenizer
+        ),
+        callbacks=[clock],
+    )
+    trainer.train()
+    texts, firsts = examples(spec['examples']['heldout'])
+    best = trainer.predict(texts).predictions.argmax(axis=2)
+    return [
+        0 if place is None else int(row[place])
+        for row, places in zip(best, firsts, strict=True)
+        for place in places
+    ]
+
+
 def train_pairs(spec: dict, folder: str, clock: ClockCallback) -> list:
     """Trains, and saves the model; returns no scores."""
     import datasets
@@ -155,7 +212,9 @@ def main(spec: dict) -> dict[str, Any]:
     torch.set_num_threads(spec['threads'])
     transformers.set_seed(spec['seed'])
     clock = ClockCallback()
-    train = {'labels': train_labels, 'pairs': train_pairs}[spec['of']]
+    train = {
+        'labels': train_labels, 'words': train_words, 'pairs': train_pairs,
+    }[spec['of']]  # fmt: skip
     with tempfile.TemporaryDirectory() as folder:
         scores = train(spec, folder, clock)
     return {'scores': scores, 'seconds': np.diff(clock.ends).tolist()}

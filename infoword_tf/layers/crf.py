@@ -139,7 +139,7 @@ _fused = compiled(_posteriors)
 
 
 def _most(x):
-    """Returns the largest of x [..., C] and its place, float32.
+    """Returns the largest of x [..., C] and the place, float32.
 
     Without `ops.argmax`, which servers cannot run: it tells 0 from -0.
     """
