@@ -6,7 +6,7 @@ texts, Q labelled tokens of all texts, C labels, E spans of a text at most.
 """
 
 import functools
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -190,26 +190,28 @@ class Tagger(Predictor):
         )
         span = tf.cumsum(tf.cast(begins, tf.int32)) - 1
         count = tf.reduce_sum(tf.cast(begins, tf.int32))
-        inside = kind >= 0
-        members = tf.boolean_mask(span, inside)
-
-        def joined(join: Callable, values: Tensor) -> Tensor:
-            return join(tf.boolean_mask(values, inside), members, count)
-
-        starts = tf.boolean_mask(windows.starts.values, begins)
-        ends = joined(tf.math.unsorted_segment_max, windows.ends.values)
+        starts, ends = windows.starts.values, windows.ends.values
+        # Tokens may have no bytes of the text: a mark of a word alone.
+        members = tf.where(kind >= 0, span, -1)
+        seen = tf.where(ends > starts, members, -1)
+        starts = tf.math.unsorted_segment_min(starts, seen, count)
+        ends = tf.math.unsorted_segment_max(ends, seen, count)
         of_text = tf.boolean_mask(number, begins)
         names = tf.constant([*kinds.types, ''])
         values = {
             'texts': tf.strings.substr(
-                tf.gather(texts, of_text), starts, ends - starts
+                tf.gather(texts, of_text),
+                tf.maximum(0, tf.minimum(starts, ends)),
+                tf.maximum(0, ends - starts),
             ),
             'labels': tf.gather(names, tf.boolean_mask(kind, begins)),
-            'scores': joined(tf.math.unsorted_segment_mean, shares),
+            'scores': tf.math.unsorted_segment_mean(shares, members, count),
             'begins': tf.cast(starts, tf.int32),
             'ends': tf.cast(ends, tf.int32),
         }
-        splits = splits_of(of_text, texts)
+        solid = ends > starts
+        values = {k: tf.boolean_mask(x, solid) for k, x in values.items()}
+        splits = splits_of(tf.boolean_mask(of_text, solid), texts)
         nothing = {'texts': '', 'labels': '', 'scores': 0.0}
         outputs = {}
         for name, value in values.items():
