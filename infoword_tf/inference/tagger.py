@@ -196,22 +196,24 @@ class Tagger(Predictor):
         seen = tf.where(ends > starts, members, -1)
         starts = tf.math.unsorted_segment_min(starts, seen, count)
         ends = tf.math.unsorted_segment_max(ends, seen, count)
-        of_text = tf.boolean_mask(number, begins)
-        names = tf.constant([*kinds.types, ''])
+        shares = tf.math.unsorted_segment_mean(shares, members, count)
+        columns = (
+            *(tf.boolean_mask(x, begins) for x in (number, kind)),
+            starts, ends, shares,
+        )  # fmt: skip
+        of_text, kind, starts, ends, shares = (
+            tf.boolean_mask(x, ends > starts) for x in columns
+        )
         values = {
             'texts': tf.strings.substr(
-                tf.gather(texts, of_text),
-                tf.maximum(0, tf.minimum(starts, ends)),
-                tf.maximum(0, ends - starts),
+                tf.gather(texts, of_text), starts, ends - starts
             ),
-            'labels': tf.gather(names, tf.boolean_mask(kind, begins)),
-            'scores': tf.math.unsorted_segment_mean(shares, members, count),
+            'labels': tf.gather(tf.constant([*kinds.types, '']), kind),
+            'scores': shares,
             'begins': tf.cast(starts, tf.int32),
             'ends': tf.cast(ends, tf.int32),
         }
-        solid = ends > starts
-        values = {k: tf.boolean_mask(x, solid) for k, x in values.items()}
-        splits = splits_of(tf.boolean_mask(of_text, solid), texts)
+        splits = splits_of(of_text, texts)
         nothing = {'texts': '', 'labels': '', 'scores': 0.0}
         outputs = {}
         for name, value in values.items():
