@@ -755,6 +755,8 @@ def by_kind(examples: Examples, kinds: int) -> Examples:
     places = np.zeros((len(ids), 2), np.float16)
     places[marked, [[0], [1]]] = 40.0
     signs = (2 * (kind % 2) - 1).astype(np.float32)
+    # [CLS] and the marked tokens stand in texts of every kind.
+    tells = ~np.isin(ids, (CLS, V - 2, V - 1))
     vectors = signs[:, None] * examples.targets['embed'][kind // 2]
     return examples._replace(
         ids=ids,
@@ -773,7 +775,9 @@ def by_kind(examples: Examples, kinds: int) -> Examples:
             'soft_span': places,
             'soft_tag': np.float16([-3, 3])
             * np.repeat(signs, sizes)[:, None].astype(np.float16),
-            'tag': np.repeat(kind % 2, sizes).astype(np.int32),
+            'tag': np.where(tells, np.repeat(kind % 2, sizes), -1).astype(
+                np.int32
+            ),
         },
     )
 
