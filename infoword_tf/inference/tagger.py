@@ -24,6 +24,7 @@ from infoword_tf.text.tokenizer import ragged, string_of
 
 Tensor = Any
 _TEXTS = 256  # whose windows are in memory at once
+_COPIED = 1 << 25  # bytes of texts that spans are cut out of at a time
 
 
 class TextWindows(NamedTuple):
@@ -205,9 +206,7 @@ class Tagger(Predictor):
             tf.boolean_mask(x, ends > starts) for x in columns
         )
         values = {
-            'texts': tf.strings.substr(
-                tf.gather(texts, of_text), starts, ends - starts
-            ),
+            'texts': _cut(texts, of_text, starts, ends),
             'labels': tf.gather(tf.constant([*kinds.types, '']), kind),
             'scores': shares,
             'begins': tf.cast(starts, tf.int32),
@@ -325,7 +324,8 @@ def windows_of(
         texts: [B] string.
         template: of the model's inputs.
         max_length: T.
-        context: tokens that a word has on either side, if the text has them.
+        context: tokens that a word has on either side, if the text has them;
+            a quarter of a window at most.
         which: of `objectives.tag.TOKENS`, the tokens that are labelled.
     """
     tokenizer, limit = template.tokenizer, template.free_length(max_length)
@@ -334,7 +334,7 @@ def windows_of(
     split = context_windows.windows(
         sizes,
         tf.fill(tf.shape(sizes), tf.cast(limit, tf.int64)),
-        max(1, limit - 2 * context),
+        max(limit - 2 * context, -(-limit // 2)),
     )
     first = tf.gather(tokens.row_starts(), split.contexts) + split.firsts
     places = tf.ragged.range(first, first + split.sizes)
@@ -357,6 +357,35 @@ def windows_of(
         ragged(tf.boolean_mask(starts.values, labelled), splits),
         ragged(last, splits),
     )
+
+
+def _cut(
+    texts: Tensor, of_text: Tensor, starts: Tensor, ends: Tensor
+) -> Tensor:
+    """Cuts spans out of texts; all but texts are [S].
+
+    Some spans at a time: each takes a copy of a text, which may be a megabyte.
+    """
+    longest = tf.reduce_max(tf.strings.length(tf.concat([texts, ['']], 0)))
+    size = tf.maximum(_COPIED // tf.maximum(longest, 1), 1)
+    count = tf.maximum(-(-tf.size(of_text) // size), 1)
+
+    def body(number: Tensor, array: tf.TensorArray) -> tuple:
+        chunk = slice(number * size, (number + 1) * size)
+        begin, length = starts[chunk], ends[chunk] - starts[chunk]
+        cut = tf.strings.substr(
+            tf.gather(texts, of_text[chunk]), begin, length
+        )
+        return number + 1, array.write(number, cut)
+
+    array = tf.TensorArray(
+        tf.string, count, element_shape=(None,), infer_shape=False
+    )
+    loop = tf.while_loop(
+        lambda number, _: number < count, body, (0, array),
+        parallel_iterations=1,
+    )  # fmt: skip
+    return loop[1].concat()
 
 
 def splits_of(of_text: Tensor, texts: Tensor) -> Tensor:

@@ -62,7 +62,7 @@ class Tags(Scorer):
     context: int = setting(
         32,
         'Least tokens on either side of a word in a text that is read in '
-        'windows, if the text has them.',
+        'windows, if the text has them; a quarter of a window at most.',
         at_least=0,
     )
     embeddings: bool = setting(

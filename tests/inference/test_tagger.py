@@ -1,10 +1,13 @@
 """Labels of words of texts of any length, on models with random weights."""
 
+from unittest import mock
+
 import numpy as np
 from absl.testing import absltest, parameterized
 
 import infoword_tf
 from infoword_tf.config import Config
+from infoword_tf.inference import tagger
 from tests.export import workdirs
 from tests.refused import refused
 
@@ -73,7 +76,18 @@ class TaggerTest(parameterized.TestCase):
         windows = loaded.tagger.windows([LONG, 'x', LONG[:99]])
         tokens = windows.tokens.numpy()[windows.most.numpy()]
         np.testing.assert_array_equal(tokens, np.arange(len(tokens)))
-        self.assertGreater(len(windows.lengths), 30)
+        self.assertGreater(len(windows.lengths), 20)
+
+    def test_many_spans_of_a_long_text(self):
+        """Copies of the text are few at a time."""
+        loaded = make('lookup', 20)
+        with mock.patch.object(tagger, '_COPIED', 2 * len(LONG.encode())):
+            actual = loaded.tag(['', LONG, 'x', LONG])
+        self.assertEqual(actual[1], actual[3])
+        self.assertEqual(actual[1], loaded.tag([LONG])[0])
+        raw = LONG.encode()
+        for span in actual[1]:
+            self.assertEqual(raw[span.begin : span.end].decode(), span.text)
 
     def test_simple_spans_of_tokens(self):
         loaded, text = make('all', 40), "Names refer to objects: Turin's"
