@@ -228,7 +228,10 @@ def crc(parts: Iterable[bytes]) -> int:
 
 def digest_of(path: pathlib.Path) -> str:
     """Hashes the bytes of a file."""
-    return hashlib.blake2b(path.read_bytes(), digest_size=10).hexdigest()
+    hashed = hashlib.blake2b(digest_size=10)
+    for chunk in chunks(path):
+        hashed.update(chunk)
+    return hashed.hexdigest()
 
 
 def _digest(tensors: Mapping[str, Any]) -> str:

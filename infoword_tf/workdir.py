@@ -13,7 +13,7 @@ from typing import Any, Self
 
 import numpy as np
 
-from infoword_tf import checkpoint, errors, files
+from infoword_tf import adapters, checkpoint, errors, files
 from infoword_tf.config import FILE, WEIGHTS, Config
 from infoword_tf.data.opened import digest_of
 from infoword_tf.encoders import ENCODERS
@@ -85,7 +85,7 @@ class Workdir:
         bare = cls.bare(workdir, precision, arguments)
         model = bare.model
         _compare_steps(workdir)
-        tensors = files.read_tensors(workdir / WEIGHTS)
+        tensors = dict(adapters.read_weights(workdir))
         unigram = tensors.pop('unigram', None)
         tensors.pop(checkpoint.STEP, None)
         missing = {}
@@ -129,7 +129,8 @@ class Workdir:
         encoder = dataclasses.replace(
             encoder, arguments={**encoder.arguments, **(arguments or {})}
         )
-        config = config.replace(encoder=encoder)
+        # Adapters are folded where the weights are read.
+        config = config.replace(encoder=encoder, adapter=None)
         tokenizer = read_tokenizer(workdir, config)
         model = Model(
             config.replace(precision=precision),
@@ -160,7 +161,7 @@ class Workdir:
 
     def start(self, model: Model) -> str:
         """Copies weights into a fresh model; returns a summary in words."""
-        old, new = self.model.variables, model.exported
+        old, new = self.model.variables, model.inherited
         sources = {path: _source_path(path, old) for path in new}
         copies = {copy.weight.path for copy in model.copies}
         taken = {path for path in new if sources[path] in old}

@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 
 import numpy as np
 
-from infoword_tf import commands, errors, files
+from infoword_tf import adapters, commands, errors, files
 from infoword_tf.checkpoint import last_step
 from infoword_tf.choices import RunChoices, again, flag
 from infoword_tf.config import Config, TaskConfig
@@ -89,7 +89,8 @@ class FinetuneChoices(RunChoices):
     optimizer: str = again(RunChoices, 'optimizer', 'adamw')
     learning_rate: float | None = again(
         RunChoices, 'learning_rate', None,
-        help=f'Peak learning rate; by default {RATE:g} ({WIDTH} / width)^2.')
+        help=f'Peak learning rate; by default {RATE:g} ({WIDTH} / width)^2, '
+        f'with --adapter {adapters.RATE:g} times as much.')
     objectives: str | None = again(RunChoices, 'objectives', None)
     epochs: float | None = again(
         RunChoices, 'epochs', None, shown=EPOCHS,
@@ -569,7 +570,10 @@ def with_rate(choices: FinetuneChoices, width: int) -> FinetuneChoices:
         folders = workdir, *sorted(workdir.glob(f'*{SEED}*'))
         rate = begun_with(folders, 'learning_rate')
     if rate is None:
-        rate = float(f'{RATE * (WIDTH / width) ** 2:.2g}')
+        rate = RATE * (WIDTH / width) ** 2
+        if choices.adapter != adapters.NONE:
+            rate *= adapters.RATE
+        rate = float(f'{rate:.2g}')
     return choices.decided(learning_rate=rate)
 
 

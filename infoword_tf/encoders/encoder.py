@@ -185,15 +185,16 @@ class Encoder(Configurable, Layer):
     def make_embedding_table(self) -> None:
         """Makes `embedding_table`, a weight of the encoder."""
         self.embedding_table = table(
-            self, 'word_embeddings', self.vocab_size, self.embedding_width
-        )
+            self, 'word_embeddings', self.vocab_size, self.embedding_width,
+            dtype=self.variable_dtype,
+        )  # fmt: skip
 
     def lookup(self, ids: Tensor) -> Tensor:
         """Looks up ids [...] -> input embeddings [..., D] float32.
 
         This is g_psi of rows whose b are tokens.
         """
-        # The table of an export may be in bfloat16.
+        # The table of an export, or beside adapters, may be in bfloat16.
         return ops.cast(ops.take(self.embedding_table, ids, axis=0), 'float32')
 
     def put_first(self, x: Tensor, inputs: Inputs) -> Tensor:

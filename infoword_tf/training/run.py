@@ -559,6 +559,14 @@ def decide(
     )  # fmt: skip
     if labelled is not None:
         config = config.replace(**labelled.config_fields)
+    if config.adapter is not None:
+        base = pathlib.Path(choices.init).resolve()
+        adapter = dataclasses.replace(
+            config.adapter,
+            base=str(base),
+            digest=files.digest_of(base / WEIGHTS),
+        )
+        config = config.replace(adapter=adapter)
     read = data.text, data.pairs, data.translations, labelled
     fingerprints = [x.fingerprint for x in read if x is not None]
     steps = _steps_of(choices, data.batches)
