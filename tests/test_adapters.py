@@ -2,20 +2,30 @@
 
 import dataclasses
 import functools
+import pathlib
 import re
+import shutil
 
 import numpy as np
 import tensorflow as tf
-from absl.testing import parameterized
+from absl.testing import absltest, parameterized
 
-from infoword_tf.config import AdapterConfig
+import infoword_tf
+from infoword_tf import adapters, files
+from infoword_tf.choices import RunChoices
+from infoword_tf.config import WEIGHTS, AdapterConfig, Config
+from infoword_tf.inference.loaded import Loaded
 from infoword_tf.layers import dropout
 from infoword_tf.model import Model
 from infoword_tf.objectives import Replicas
+from infoword_tf.resolve import resolve
 from infoword_tf.training.microbatch import MicrobatchStep
 from infoword_tf.views import flatten, unflatten
-from tests import places, zoo
+from infoword_tf.workdir import Workdir
+from tests import places, quick, runs, zoo
 from tests.eager import eagerly
+from tests.export import workdirs
+from tests.refused import refused
 
 LORA = AdapterConfig('lora', rank=2, alpha=3.0, where='all', frozen='float32')
 SCALE = 1.5
@@ -30,8 +40,11 @@ CASES = {
 }  # fmt: skip
 
 
+TEXTS = ['read a file', 'a list of what is returned']
+
+
 def setUpModule():
-    places.make()
+    runs.set_up()
 
 
 @functools.cache
@@ -141,3 +154,109 @@ class ModelTest(parameterized.TestCase):
         for weights in (model.trainable, model.checkpointed, model.exported):
             self.assertEqual(set(weights), set(model.variables) - of_encoder)
         self.assertEqual(set(model.inherited), set(model.variables))
+
+    def test_an_encoder_without_attention(self):
+        choices = RunChoices(objectives='label', seq_len=16, adapter='lora')
+        with refused('encoder_without_adapters', '--adapter=lora', 'lookup'):
+            resolve(choices, zoo.config('label_lookup'))
+
+    @parameterized.parameters(
+        ({}, 8), ({'kv_heads': 1}, 4), ({'kv_heads': 1, 'head_width': 2}, 2),
+        ({'inner_width': 6}, 6),
+    )  # fmt: skip
+    def test_the_shortest_side(self, more, expected):
+        arguments = {'width': 8, 'heads': 2, **more}
+        self.assertEqual(adapters.narrowest(arguments, 'all'), expected)
+
+
+def adapted_model(workdir):
+    """A model that has the adapters of a workdir, not folded."""
+    config = Config.read(workdir)
+    plain = Workdir.bare(workdir)
+    model = Model(
+        config.replace(precision='float32'), plain.tokenizer.specials,
+        seed=None, auxiliaries=False,
+    )  # fmt: skip
+    base = files.read_tensors(pathlib.Path(config.adapter.base) / WEIGHTS)
+    tensors = base | files.read_tensors(workdir / WEIGHTS)
+    for path, variable in model.variables.items():
+        variable.assign(tensors[path])
+    return Loaded(Workdir(model, plain.tokenizer, plain.config))
+
+
+class RunTest(parameterized.TestCase):
+    """A run of each type in which the encoder is held, stopped on its way."""
+
+    @classmethod
+    def setUpClass(cls):
+        super().setUpClass()
+        cls.folder = places.make(cls.addClassCleanup, cache=False)
+        cls.base = workdirs.write(cls.folder / 'base', rows=('mlm',))
+        cls.flags = (
+            f'--init={cls.base}', '--objectives=mlm', '--adapter=lora',
+            '--adapter.rank=3', '--steps=2', '--seq_len=16', '--best',
+            '--adapter.frozen=bfloat16', '--checkpoint_every=1',
+            '--eval_every=1',
+        )  # fmt: skip
+        cls.whole, cls.stopped = cls.folder / 'run', cls.folder / 'stopped'
+        with quick.copy_before(cls.whole, cls.stopped, 2):
+            runs.run_here(cls.whole, *cls.flags)
+
+    def test_what_the_files_hold(self):
+        paths = {
+            *(f'adapters/encoder/layer_0/attention/qkv_kernel/{part}/{x}'
+              for part in ('query', 'key', 'value') for x in 'ab'),
+            *(f'adapters/encoder/layer_0/{kernel}_kernel/{x}'
+              for kernel in ('attention/output', 'inner', 'outer')
+              for x in 'ab'),
+        }  # fmt: skip
+        weights = files.read_tensors(self.whole / WEIGHTS)
+        for path in paths:
+            self.assertIn(3, weights[path].shape)
+        others = {x for x in weights if not x.startswith('objectives/mlm/')}
+        self.assertEqual(others - {'step', 'unigram'}, paths)
+        (*_, last) = sorted((self.whole / 'checkpoints').iterdir())
+        saved = {p.split('/', 1)[-1].removeprefix('m/').removeprefix('v/')
+                 for p in files.read_tensors(last)}  # fmt: skip
+        self.assertEqual(saved, {*weights} - {'unigram'})
+
+    def test_a_run_goes_on_bit_for_bit(self):
+        shown = runs.run_here(self.stopped, *self.flags)
+        self.assertIn('(step 1)', shown)
+        self.assertEqual(runs.weights(self.stopped), runs.weights(self.whole))
+
+    def test_loaded_is_what_was_trained(self):
+        expected = adapted_model(self.whole)
+        actual = infoword_tf.load(self.whole)
+        self.assertIsNone(actual.config.adapter)
+        vectors = actual.encode(TEXTS)
+        np.testing.assert_array_equal(vectors, expected.encode(TEXTS))
+        before = infoword_tf.load(self.base).encode(TEXTS)
+        self.assertGreater(np.abs(vectors - before).max(), 1e-4)
+
+        # Written, it is a plain workdir of the same answers.
+        actual.write(self.folder / 'plain')
+        plain = infoword_tf.load(self.folder / 'plain')
+        np.testing.assert_array_equal(plain.encode(TEXTS), vectors)
+        path = 'encoder/layer_0/inner_kernel'
+        self.assertIn(path, files.read_tensors(self.folder / 'plain' / WEIGHTS))
+
+    def test_a_base_that_moved(self):
+        moved = self.folder / 'moved'
+        shutil.copytree(self.whole, moved / 'run')
+        config = Config.read(moved / 'run')
+        adapter = dataclasses.replace(config.adapter, base='/gone/base')
+        config.replace(adapter=adapter).write(moved / 'run')
+        with refused('adapter_base_gone', '/gone/base', moved / 'base'):
+            infoword_tf.load(moved / 'run')
+        shutil.copytree(self.base, moved / 'base')
+        infoword_tf.load(moved / 'run')
+        weights = dict(files.read_tensors(moved / 'base' / WEIGHTS))
+        weights['encoder/word_embeddings'] += 1
+        files.write_tensors(moved / 'base' / WEIGHTS, weights)
+        with refused('adapter_of_other_base', config.adapter.digest):
+            infoword_tf.load(moved / 'run')
+
+
+if __name__ == '__main__':
+    absltest.main()

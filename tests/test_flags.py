@@ -475,7 +475,7 @@ WAYS = {
         'minutes': 4.0,
     }, {**TRAINED, 'infoword_tf.training.record.begun_steps': Done}),
     'train from weights': Way(TRAIN, {**MLM, 'init': '{}/one'}, {
-        'init': '{}/two', 'freeze': True,
+        'init': '{}/two', 'freeze': True, 'adapter': 'lora',
     }, TRAINED),
     'train on languages': Way(TRAIN, {
         **MLM, 'vocab_size': 60,
