@@ -7,15 +7,16 @@ Queries, keys and values lie in one kernel, and each has an A and a B; so have
 the two halves of a gated feed-forward.
 
 A workdir of adapters holds these and the heads. What is read of it are the
-kernels of its base with the products added: `read_weights`.
+kernels of its base with the products added: `open_weights`.
 
 Glossary of shapes: F outputs of a kernel or of a part.
 """
 
 import contextlib
+import functools
 import pathlib
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -225,52 +226,34 @@ def is_narrow(path: str) -> bool:
 # -------------------------------------------------------------------- workdirs
 
 
-class Folded(Mapping[str, np.ndarray]):
-    """Weights of a workdir of adapters, by path, as of a plain one.
+def folded(
+    config: AdapterConfig, base: files.Unread, stored: files.Unread
+) -> files.Unread:
+    """Returns the weights of a workdir of adapters as of a plain one, by path.
 
-    A weight of the encoder is computed when it is read.
+    Args:
+        config: of the workdir.
+        base: weights of the base.
+        stored: of the workdir.
     """
+    of_base = base.where(lambda path: path.startswith('encoder/'))
+    shapes = {x: base[x].shape for x in of_base if _KERNEL.fullmatch(x)}
 
-    def __init__(
-        self,
-        config: AdapterConfig,
-        base: Mapping[str, np.ndarray],
-        stored: Mapping[str, np.ndarray],
-    ):
-        """Combines the base's weights and the workdir's."""
-        self.config, self.base, self.stored = config, base, stored
-        self.shapes = {
-            path: base[path].shape
-            for path in base
-            if path.startswith('encoder/')
-        }
-        self.heads = [x for x in stored if not x.startswith(PREFIX)]
-
-    def __getitem__(self, path: str) -> np.ndarray:
-        """Reads or computes a weight."""
-        if path not in self.shapes:
-            if path not in self.heads:
-                raise KeyError(path)
-            return self.stored[path]
-        weight, config = self.base[path], self.config
+    def fold(path: str) -> np.ndarray:
+        weight = of_base[path]
         if config.frozen == NARROW and is_narrow(path):
             weight = ops.cast(weight, NARROW)
         parts = [
-            (part, *(self.stored[x] for x in _paths(path, part)))
-            for part in parts_of(path, self.shapes, config.where)
+            (part, *(stored[x] for x in _paths(path, part)))
+            for part in parts_of(path, shapes, config.where)
         ]
         if parts:
-            scale = config.alpha / config.rank
-            weight = adapted(weight, parts, scale)
+            weight = adapted(weight, parts, config.alpha / config.rank)
         return ops.convert_to_numpy(ops.cast(weight, 'float32'))
 
-    def __iter__(self) -> Iterator[str]:
-        """Iterates over paths."""
-        return iter([*self.shapes, *self.heads])
-
-    def __len__(self) -> int:
-        """Counts the weights."""
-        return len(self.shapes) + len(self.heads)
+    heads = stored.where(lambda path: not path.startswith(PREFIX))
+    encoder = {path: functools.partial(fold, path) for path in of_base}
+    return files.Unread(encoder | heads.readers)
 
 
 def base_of(workdir: pathlib.Path, config: AdapterConfig) -> pathlib.Path:
@@ -299,14 +282,14 @@ def base_of(workdir: pathlib.Path, config: AdapterConfig) -> pathlib.Path:
     return folder
 
 
-def read_weights(workdir: pathlib.Path) -> Mapping[str, np.ndarray]:
-    """Reads the weights of a workdir by path, adapters folded.
+def open_weights(workdir: pathlib.Path) -> files.Unread:
+    """Opens the weights of a workdir by path, adapters folded.
 
     Raises:
         ValueError: a file is damaged, or as `base_of`.
     """
-    stored = files.read_tensors(workdir / WEIGHTS)
+    stored = files.open_tensors(workdir / WEIGHTS)
     adapter = Config.read(workdir).adapter
     if adapter is None:
         return stored
-    return Folded(adapter, read_weights(base_of(workdir, adapter)), stored)
+    return folded(adapter, open_weights(base_of(workdir, adapter)), stored)

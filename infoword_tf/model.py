@@ -108,6 +108,7 @@ class Model:
         seed: int | None = 0,
         auxiliaries: bool = True,
         deviation: float | None = None,
+        encoded: bool = True,
     ):
         """Builds the model and draws the weights.
 
@@ -116,6 +117,8 @@ class Model:
                 None: the caller sets the weights.
             auxiliaries: whether encoders that only training needs are built.
             deviation: of the initial weights; None: that of `initialise`.
+            encoded: whether encoders have weights; without them only heads
+                can be looked at.
 
         Raises:
             ValueError: two rows declare different encoders of one name.
@@ -140,7 +143,8 @@ class Model:
                 name=name,
             )
             encoder.set_special_tokens(specials)
-            encoder.build()
+            if encoded:
+                encoder.build()
             self.encoders[name] = encoder
             if source is not config:
                 self.auxiliary_rows[name] = _objectives(
@@ -207,7 +211,7 @@ class Model:
         for name, auxiliary in self.auxiliaries.items():
             if not auxiliary.workdir:
                 continue
-            tensors = adapters.read_weights(pathlib.Path(auxiliary.workdir))
+            tensors = adapters.open_weights(pathlib.Path(auxiliary.workdir))
             layers = [self.encoders[name], *self.auxiliary_rows[name].values()]
             variables = {
                 p.removeprefix(f'{name}/')

@@ -382,14 +382,15 @@ def prepare_task(
     row, rows = task.row, resolve_rows(choices)
 
     commands.hush_tensorflow()
-    import infoword_tf
+    from infoword_tf.inference.loaded import Loaded
     from infoword_tf.training import distribution, fit
     from infoword_tf.training.run import BuildCache, LabelledData
+    from infoword_tf.workdir import Workdir
 
     shared = BuildCache()
     if choices.strategy == 'multiworker':  # before --init touches a device
         shared.strategy = distribution.make_strategy(choices.strategy)
-    loaded = started or infoword_tf.load(choices.init)
+    loaded = started or Loaded(Workdir.open(choices.init))
     resolved = resolve(choices, loaded.config)
     choices = with_rate(choices, resolved.encoder.arguments['width'])
     refuse_translations(choices, resolved.plan)

@@ -109,7 +109,7 @@ LEARNED = dict.fromkeys([
 # All of a run around its loop.
 TRAINED = {
     'infoword_tf.training.checks.Config.read': lambda *_: zoo.config('mlm'),
-    'infoword_tf.training.run.Workdir.read': lambda *_: of_workdir(),
+    'infoword_tf.training.run.Workdir.open': lambda *_: of_workdir(),
     'infoword_tf.training.run.open_text': lambda *_: of_text(),
     'infoword_tf.training.run.Evaluator': lambda *_: FAKE(cut=0),
     'infoword_tf.files.digest_of': str,

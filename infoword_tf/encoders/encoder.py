@@ -147,6 +147,7 @@ class Encoder(Configurable, Layer):
             for name in self.settings
             for value in [getattr(self, name)]
         }
+        self.complete()
 
     @property
     def embedding_width(self) -> int:
@@ -169,6 +170,9 @@ class Encoder(Configurable, Layer):
         Raises:
             ValueError: arguments that do not fit together.
         """
+
+    def complete(self) -> None:
+        """Sets attributes that follow from arguments."""
 
     def build(self) -> None:
         """Makes the weights under explicit paths; by default of the blocks."""

@@ -345,7 +345,7 @@ def open_data(
     """
     started = labelled.started if labelled else None
     if choices.init and started is None:
-        started = Workdir.read(choices.init)
+        started = Workdir.open(choices.init)
     tokenizer = started and started.tokenizer
     bitexts, spoken = None, {}
     if plan.reads('translations'):
@@ -908,7 +908,7 @@ def start_from_init(
 
     Raises: UsageError: weights are missing that a row has to begin with.
     """
-    variables = set(started.model.variables) if started else set()
+    variables = set(started.weights) if started else set()
     for row, objective in model.objectives.items():
         lacking = {w.path for w in objective.weights} - variables
         lacking -= {copy.weight.path for copy in objective.copied_weights()}
