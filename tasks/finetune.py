@@ -702,6 +702,7 @@ def train_all(
         best = train_once(prepared, chosen)
         if several:
             leave_to_chief(prepared)
+        prepared.labelled.shared.clear()
         return workdir, {**result(task, best), **further(workdir, best)}
     runs: dict[str, list[tuple[pathlib.Path, dict]]] = {}
     cells = [
@@ -720,6 +721,7 @@ def train_all(
             runs.setdefault(name or 'all', []).append(
                 (folder, {**result(task, best), **more})
             )
+    prepared.labelled.shared.clear()
     metric = task.metrics[0]
     table = {}
     for name, results in runs.items():

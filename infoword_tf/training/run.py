@@ -96,8 +96,13 @@ class BuildCache:
     def add(self, shape: str, build: 'Build') -> None:
         """Adds a build, and drops the oldest of too many: each is large."""
         if len(self.builds) == MOST_BUILDS:
-            del self.builds[next(iter(self.builds))]
+            self.builds.pop(next(iter(self.builds))).free()
         self.builds[shape] = build
+
+    def clear(self) -> None:
+        """Removes all builds, and frees the memory."""
+        while self.builds:
+            self.builds.popitem()[1].free()
 
 
 class LabelledData(NamedTuple):
@@ -242,6 +247,21 @@ class Build:
         self.peak.assign(choices.learning_rate)
         self.trainer.step.assign(0)
         self.trainer.restart(dataset, choices.seed)
+
+    def free(self) -> None:
+        """Empties weights and moments, to free memory; the build is of no use then.
+
+        TensorFlow registers custom gradients for as long as the process lives,
+        these hold the graphs, and the graphs the variables.
+        """
+        weights = [x.value for x in self.model.variables.values()]
+        for variable in (*weights, *self.optimizer.slots.values()):
+            for part in self.trainer.strategy.experimental_local_results(
+                variable
+            ):
+                tf.raw_ops.AssignVariableOp(
+                    resource=part.handle, value=tf.zeros((), part.dtype)
+                )
 
 
 def run(
@@ -630,8 +650,7 @@ def _timed_steps(
     )  # fmt: skip
     minutes = choices.minutes
     steps = fit.steps_in(minutes, trial.trainer)
-    del trial
-    gc.collect()  # models are full of circles
+    trial.free()
     print(
         f'--minutes={minutes:g}: there is time for {steps:,} steps',
         flush=True,
