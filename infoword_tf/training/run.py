@@ -249,7 +249,7 @@ class Build:
         self.trainer.restart(dataset, choices.seed)
 
     def free(self) -> None:
-        """Empties weights and moments, to free memory; the build is of no use then.
+        """Empties weights and moments, after which the build is of no use.
 
         TensorFlow registers custom gradients for as long as the process lives,
         these hold the graphs, and the graphs the variables.
