@@ -185,7 +185,7 @@ class Adapters:
         ]
 
 
-def _paths(kernel: str, part: Part) -> tuple[str, str]:
+def paths_of(kernel: str, part: Part) -> tuple[str, str]:
     """Returns the paths of A and B."""
     folder = f'{PREFIX}{kernel}' if part.whole else (
         f'{PREFIX}{kernel}/{part.name}'
@@ -199,7 +199,7 @@ def _pair(kernel: Any, part: Part, rank: int) -> list[Any]:
 
     pair = []
     shapes = (kernel.shape[0], rank), (rank, part.width)
-    for path, shape in zip(_paths(kernel.path, part), shapes, strict=True):
+    for path, shape in zip(paths_of(kernel.path, part), shapes, strict=True):
         *scopes, name = path.split('/')
         with contextlib.ExitStack() as stack:
             for scope in scopes:
@@ -256,7 +256,7 @@ def folded(
         if config.frozen == NARROW and is_narrow(path):
             weight = rounded(weight)
         parts = [
-            (part, *(stored[x] for x in _paths(path, part)))
+            (part, *(stored[x] for x in paths_of(path, part)))
             for part in parts_of(path, shapes, config.where)
         ]
         if not parts:

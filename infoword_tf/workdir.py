@@ -337,7 +337,7 @@ def _compare_steps(workdir: pathlib.Path) -> None:
             f'{workdir}/{WEIGHTS} is of step {weights}, its last checkpoint '
             f'of step {last}: the run was stopped between the two, or is just '
             'writing. Its command, run again, writes them anew',
-            stacklevel=4,  # the caller of infoword_tf.load
+            stacklevel=5,  # the caller of infoword_tf.load
         )
 
 

@@ -11,6 +11,7 @@ import numpy as np
 
 from infoword_tf import errors, files
 from infoword_tf.config import EncoderConfig
+from infoword_tf.folders import ADAPTER
 from infoword_tf.inference.loaded import Loaded
 from infoword_tf.objectives import TABLE
 from infoword_tf.objectives.label import NO_POOLER
@@ -33,7 +34,6 @@ from infoword_tf.weights.names import (
 from infoword_tf.weights.tensors import SINGLE, open_safetensors
 
 CONFIG = 'config.json'
-ADAPTER = 'adapter_config.json'
 # The key for the problem that a head on the whole text solves; by default
 # classes.
 PROBLEM, SEVERAL, NUMBER = (
@@ -153,11 +153,10 @@ def write(folder: pathlib.Path, loaded: Loaded) -> list[str]:
     Raises:
         ValueError: transformers has no such encoder or tokenizer.
     """
-    config = loaded.config
-    encoder, kind = _encoder(loaded)
-    tokenizer = loaded.tokenizer
-    values = architectures.config_of(kind, encoder, tokenizer.pad_id)
-    architecture, naming = ARCHITECTURES[kind], _naming(values)
+    config, tokenizer = loaded.config, loaded.tokenizer
+    naming, values = named(loaded)
+    kind = values['model_type']
+    architecture = ARCHITECTURES[kind]
     if architecture.padded and _pads_with_text(values, tokenizer):
         raise errors.InputError(
             'padding_around_texts',
@@ -211,7 +210,7 @@ def write(folder: pathlib.Path, loaded: Loaded) -> list[str]:
             values[PROBLEM] = SEVERAL
         values['id2label'] = {str(i): label for i, label in enumerate(labels)}
         values['label2id'] = {label: i for i, label in enumerate(labels)}
-    arguments = encoder.arguments
+    arguments = loaded.encoder.arguments
     arrays = mapping.write(
         naming, tensors, arguments['layers'], arguments['heads'], rows
     )
@@ -221,6 +220,19 @@ def write(folder: pathlib.Path, loaded: Loaded) -> list[str]:
     files.write_tensors(folder / SINGLE, arrays, {'format': 'pt'})
     files.write_json(folder / CONFIG, values)
     return dropped
+
+
+def named(loaded: Loaded) -> tuple[Naming, dict[str, Any]]:
+    """Returns the names of a workdir's weights in transformers, and the
+    config.json beside them.
+
+    Raises:
+        ValueError: transformers has no such encoder.
+    """
+    encoder, kind = _encoder(loaded)
+    pad_id = loaded.tokenizer.pad_id
+    values = architectures.config_of(kind, encoder, pad_id)
+    return _naming(values), values
 
 
 def heads_of(loaded: Loaded) -> dict[str, str]:
