@@ -239,7 +239,10 @@ def rounded(weight: np.ndarray) -> np.ndarray:
 
 
 def folded(
-    config: AdapterConfig, base: files.Unread, stored: files.Unread
+    config: AdapterConfig,
+    base: files.Unread,
+    stored: files.Unread,
+    where: pathlib.Path,
 ) -> files.Unread:
     """Returns the weights of a workdir of adapters as of a plain one, by path.
 
@@ -247,22 +250,34 @@ def folded(
         config: of the workdir.
         base: weights of the base.
         stored: of the workdir.
+        where: the workdir, for people.
+
+    Raises:
+        InputError: the workdir lacks an adapter.
     """
     of_base = base.where(lambda path: path.startswith('encoder/'))
     shapes = {x: base[x].shape for x in of_base if _KERNEL.fullmatch(x)}
+    parts = {x: parts_of(x, shapes, config.where) for x in shapes}
+    needed = {y for k, x in parts.items() for p in x for y in paths_of(k, p)}
+    if lacking := sorted(needed - set(stored)):
+        raise errors.InputError(
+            'workdir_lacks_adapter',
+            f'{where}/{WEIGHTS} has no {lacking[0]}; it is damaged: take it '
+            'from a backup, or train again',
+        )
 
     def fold(path: str) -> np.ndarray:
         weight = of_base[path]
         if config.frozen == NARROW and is_narrow(path):
             weight = rounded(weight)
-        parts = [
-            (part, *(stored[x] for x in paths_of(path, part)))
-            for part in parts_of(path, shapes, config.where)
-        ]
-        if not parts:
+        if not parts.get(path):
             return weight
+        pairs = [
+            (part, *(stored[x] for x in paths_of(path, part)))
+            for part in parts[path]
+        ]
         scale = config.alpha / config.rank
-        return ops.convert_to_numpy(adapted(weight, parts, scale))
+        return ops.convert_to_numpy(adapted(weight, pairs, scale))
 
     heads = stored.where(lambda path: not path.startswith(PREFIX))
     encoder = {path: functools.partial(fold, path) for path in of_base}
@@ -305,4 +320,5 @@ def open_weights(workdir: pathlib.Path) -> files.Unread:
     adapter = Config.read(workdir).adapter
     if adapter is None:
         return stored
-    return folded(adapter, open_weights(base_of(workdir, adapter)), stored)
+    base = open_weights(base_of(workdir, adapter))
+    return folded(adapter, base, stored, workdir)

@@ -251,7 +251,15 @@ class RunTest(parameterized.TestCase):
             infoword_tf.load(moved / 'run')
         shutil.copytree(self.base, moved / 'base')
         infoword_tf.load(moved / 'run')
-        weights = dict(files.read_tensors(moved / 'base' / WEIGHTS))
+        weights = files.read_tensors(moved / 'run' / WEIGHTS)
+        lost = next(x for x in weights if x.endswith('/b'))
+        files.write_tensors(
+            moved / 'run' / WEIGHTS,
+            {k: x for k, x in weights.items() if k != lost},
+        )
+        with refused('workdir_lacks_adapter', lost):
+            infoword_tf.load(moved / 'run')
+        weights = files.read_tensors(moved / 'base' / WEIGHTS)
         weights['encoder/word_embeddings'] += 1
         files.write_tensors(moved / 'base' / WEIGHTS, weights)
         with refused('adapter_of_other_base', config.adapter.digest):
