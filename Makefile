@@ -79,19 +79,24 @@ oracles: setup .venv-oracles/installed
 	  $(if $(WRITE),--write)
 	.venv-oracles/bin/python -m tests.oracles.public_folders \
 	  $(if $(WRITE),--write)
+	.venv-oracles/bin/python -m tests.oracles.peft $(if $(WRITE),--write)
 	$(PY) -m pytest tests/oracles tests/evaluation/test_ranking.py \
 	  tests/encoders/test_relative_encoder.py tests/weights
 	rm -rf .venv-oracles/folders
-	$(PY) -m tests.weights.written --output=.venv-oracles/folders
+	rm -rf .venv-oracles/adapters
+	$(PY) -m tests.weights.written --output=.venv-oracles/folders \
+	  --adapters=.venv-oracles/adapters
 	.venv-oracles/bin/python -m tests.oracles.huggingface \
 	  --folders=.venv-oracles/folders
+	.venv-oracles/bin/python -m tests.oracles.peft \
+	  --folders=.venv-oracles/adapters
 
 .venv-oracles/installed: constraints.txt
 	$(PYTHON) -m venv .venv-oracles
 	@echo '*' > .venv-oracles/.gitignore
 	.venv-oracles/bin/python -m pip install --quiet \
 	  --disable-pip-version-check -c constraints.txt \
-	  numpy pytrec-eval-terrier sentence-transformers torch transformers
+	  numpy peft pytrec-eval-terrier sentence-transformers torch transformers
 	@touch $@
 
 # Beam excludes some of the exact versions; the others are the same.

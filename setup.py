@@ -55,8 +55,8 @@ setuptools.setup(
         'notebooks': NOTEBOOKS,
         # Other people's programs, for `make oracles`: what tests expect.
         'oracles': [
-            'numpy', 'pytrec-eval-terrier', 'sentence-transformers', 'torch',
-            'transformers',
+            'numpy', 'peft', 'pytrec-eval-terrier', 'sentence-transformers',
+            'torch', 'transformers',
         ],  # fmt: skip
         'search': SEARCH,
         'tasks': TASKS,

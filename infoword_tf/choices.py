@@ -14,8 +14,11 @@ import typing
 from collections.abc import Container, Iterator, Mapping, Sequence
 from typing import Any, ClassVar, NamedTuple
 
+from infoword_tf.adapters import ADAPTER, KINDS, NONE
+from infoword_tf.adapters import SETTINGS as SETTINGS_OF_ADAPTERS
 from infoword_tf.encoders import ENCODERS, FLAGS
 from infoword_tf.languages import code_of
+from infoword_tf.settings import Setting
 
 DELIMITERS = {',': ',', ';': ';', 'tab': '\t', '|': '|'}  # of CSV
 # Defaults of fields that are None because other choices may decide them.
@@ -253,7 +256,8 @@ class ModelChoices(EncoderChoices):
     """Choices of the model and of the batches.
 
     Attributes:
-        settings: by flag, of rows ('ROW.NAME') and views ('VIEW.NAME').
+        settings: by flag, of rows ('ROW.NAME') and views ('VIEW.NAME'); in
+            `RunChoices` of adapters too.
     """
 
     objectives: str | None = flag(
@@ -329,6 +333,11 @@ class OptimizerChoices:
     freeze: bool = flag(
         False, 'Freeze the encoder of --init; only the weights of the rows are '
         'trained.')
+    adapter: str = flag(
+        NONE, 'Train adapters of the encoder of --init, and the weights of the '
+        'rows, instead of all weights: lora (Hu et al. 2021). Sizes are '
+        '--adapter.rank, --adapter.alpha, --adapter.where and '
+        '--adapter.frozen.', choices=KINDS)
     seed: int = flag(
         0, 'Random seed of weights, text order, masks and dropout.', at_least=0)
 
@@ -425,6 +434,16 @@ class RunChoices(
         'sentence-transformers: the run takes the encoder, the tokenizer, and '
         'the heads of rows that both have.', model=True)
     workdir: str | None = flag(None, 'The folder of the run.')
+
+    @staticmethod
+    def setting_flags() -> dict[str, tuple[Setting, list[str]]]:
+        """Returns the settings of rows, views and adapters by flag."""
+        from infoword_tf.objectives import setting_flags
+
+        return setting_flags() | {
+            f'{ADAPTER}.{name}': (known, [ADAPTER])
+            for name, known in SETTINGS_OF_ADAPTERS.items()
+        }
 
     def __post_init__(self) -> None:
         """Sets dropout to 0 where the encoder is not trained."""

@@ -164,6 +164,26 @@ class TeacherConfig:
 
 
 @dataclasses.dataclass(frozen=True)
+class AdapterConfig:
+    """Adapters of a workdir that holds no other weights of the encoder.
+
+    Attributes:
+        kind: 'lora'.
+        rank, alpha, where, frozen: settings, see adapters.py.
+        base: the workdir that --init named, whose encoder they change.
+        digest: of its weights.
+    """
+
+    kind: str
+    rank: int
+    alpha: float
+    where: str
+    frozen: str
+    base: str = ''
+    digest: str = ''
+
+
+@dataclasses.dataclass(frozen=True)
 class Config:
     """Values that decide the outputs of a model, and a record of training.
 
@@ -192,6 +212,7 @@ class Config:
             score more than the best one.
         task: of labelled examples; None: the model saw none.
         teacher: of a student; None: the model is none.
+        adapter: of a workdir of adapters; None: all weights are there.
         vocabulary: digest of the tokenizer's file; None: not recorded.
         replicas: of the run.
         run: by flag, values that decide the weights; compared on resume.
@@ -218,6 +239,7 @@ class Config:
     null_threshold: float = 0.0
     task: TaskConfig | None = None
     teacher: TeacherConfig | None = None
+    adapter: AdapterConfig | None = None
     vocabulary: str | None = None
     replicas: int = 1
     run: dict[str, Any] = dataclasses.field(default_factory=dict)
@@ -295,6 +317,7 @@ class Config:
                     'labels': tuple(values.get('labels', ())),
                     'task': _task(values.get('task')),
                     'teacher': _teacher(values.get('teacher')),
+                    'adapter': _adapter(values.get('adapter')),
                 }
             )
         except (KeyError, TypeError, AttributeError) as error:
@@ -362,6 +385,10 @@ def _dense(values: Mapping[str, Any]) -> DenseConfig | FlowConfig:
 
 def _teacher(values: Mapping[str, Any] | None) -> TeacherConfig | None:
     return None if values is None else TeacherConfig(**values)
+
+
+def _adapter(values: Mapping[str, Any] | None) -> AdapterConfig | None:
+    return None if values is None else AdapterConfig(**values)
 
 
 def read_exported(model: pathlib.Path) -> tuple[Config, dict[str, Any]]:

@@ -4,13 +4,14 @@ r"""Public weights to a workdir, and a workdir to a folder for other libraries.
     python -m infoword_tf.convert --init=runs/minilm --output=out/minilm \
         --format=sentence_transformers
 
-`--source` is a folder of transformers or of sentence-transformers, or one with
-a TensorFlow checkpoint of BERT or XLNet (Google's, or the Model Garden's).
+`--source` is a folder of transformers, sentence-transformers or PEFT, or one
+with a TensorFlow checkpoint of BERT or XLNet (Google's, or the Model Garden's).
 Nothing is downloaded. Every name and every shape is checked: weights that
 nothing here uses are reported, and no weight silently keeps its initial value.
 """
 
 import dataclasses
+import functools
 import json
 import math
 import os
@@ -24,9 +25,9 @@ os.environ['KERAS_BACKEND'] = 'tensorflow'
 
 from infoword_tf import commands, errors
 from infoword_tf.choices import flag
-from infoword_tf.folders import NOTE
+from infoword_tf.folders import NOTE, adapted_by
 
-FORMATS = ('huggingface', 'sentence_transformers')
+FORMATS = ('huggingface', 'sentence_transformers', 'peft')
 
 
 @dataclasses.dataclass(frozen=True)
@@ -114,6 +115,8 @@ def convert(
         raise FileExistsError(
             f'--workdir={workdir} is there and not empty; name a new folder'
         )
+    adapted = adapted_by(source)
+    adapters, source = source, adapted or source
     known = [source / name for name in ('config.json', 'modules.json')]
     if not any(map(pathlib.Path.is_file, [*known, *source.glob('*.index')])):
         raise FileNotFoundError(
@@ -126,6 +129,7 @@ def convert(
         converted,
         google,
         huggingface,
+        peft,
         sentence_transformers,
     )
     from infoword_tf.workdir import Workdir
@@ -149,6 +153,8 @@ def convert(
         public = google.read(encoder)
     else:
         public = huggingface.read(encoder)
+    if adapted:
+        public = peft.merged(public, adapters)
     config, model, dropped = converted.make(public, vectors)
     tokenizer = public.tokenizer.tokenizer
     Workdir(model, tokenizer, config).write(workdir)
@@ -183,17 +189,18 @@ def write(init: pathlib.Path, output: pathlib.Path, form: str) -> None:
 
     loaded = infoword_tf.load(init)
 
-    from infoword_tf.weights import huggingface, sentence_transformers
+    from infoword_tf.weights import huggingface, peft, sentence_transformers
 
-    library = {
-        'huggingface': huggingface,
-        'sentence_transformers': sentence_transformers,
+    writer = {
+        'huggingface': huggingface.write,
+        'sentence_transformers': sentence_transformers.write,
+        'peft': functools.partial(peft.write, workdir=init),
     }[form]
     output.parent.mkdir(parents=True, exist_ok=True)
     partial = output.with_name(f'.{output.name}.{os.getpid()}')
     partial.mkdir()
     try:
-        dropped = library.write(partial, loaded)
+        dropped = writer(partial, loaded)
         os.rename(partial, output)
     finally:
         shutil.rmtree(partial, ignore_errors=True)

@@ -2,6 +2,7 @@
 
 import contextlib
 import fcntl
+import functools
 import hashlib
 import json
 import os
@@ -9,7 +10,7 @@ import pathlib
 import secrets
 import threading
 import zlib
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any
 
 import numpy as np
@@ -196,11 +197,49 @@ def read_tensor(path: pathlib.Path, name: str) -> np.ndarray | None:
         return file.get_tensor(name) if name in file.keys() else None
 
 
+class Unread(Mapping[str, np.ndarray]):
+    """Arrays by name, each of which is read at every access.
+
+    Attributes:
+        readers: by name, the functions that read them.
+    """
+
+    def __init__(self, readers: Mapping[str, Callable[[], np.ndarray]]):
+        """Stores the functions."""
+        self.readers = dict(readers)
+
+    def __getitem__(self, name: str) -> np.ndarray:
+        """Reads an array."""
+        return np.asarray(self.readers[name]())
+
+    def __iter__(self) -> Iterator[str]:
+        """Iterates over names."""
+        return iter(self.readers)
+
+    def __len__(self) -> int:
+        """Counts the arrays."""
+        return len(self.readers)
+
+    def where(self, condition: Callable[[str], bool]) -> 'Unread':
+        """Returns the arrays whose names meet a condition."""
+        return Unread({k: x for k, x in self.readers.items() if condition(k)})
+
+
 def read_tensors(path: pathlib.Path) -> dict[str, np.ndarray]:
     """Reads named arrays; ValueError: a truncated, damaged or other file."""
+    return dict(open_tensors(path))
+
+
+def open_tensors(path: pathlib.Path) -> Unread:
+    """Opens named arrays; errors as of `read_tensors`, of which all are read.
+
+    Not two of them are in memory at the same time.
+    """
     with _safetensors(path) as file:
-        metadata = file.metadata() or {}
-        tensors = {name: file.get_tensor(name) for name in file.keys()}
+        metadata, names = file.metadata() or {}, list(file.keys())
+    tensors = Unread(
+        {n: functools.partial(read_tensor, path, n) for n in names}
+    )
     # A file that another library wrote has no digest.
     if metadata.get(DIGEST, digest := _digest(tensors)) != digest:
         raise errors.InputError(
@@ -228,7 +267,10 @@ def crc(parts: Iterable[bytes]) -> int:
 
 def digest_of(path: pathlib.Path) -> str:
     """Hashes the bytes of a file."""
-    return hashlib.blake2b(path.read_bytes(), digest_size=10).hexdigest()
+    hashed = hashlib.blake2b(digest_size=10)
+    for chunk in chunks(path):
+        hashed.update(chunk)
+    return hashed.hexdigest()
 
 
 def _digest(tensors: Mapping[str, Any]) -> str:
@@ -254,11 +296,12 @@ def assign(
             f'{surplus[:3]} besides',
         )
     for path, variable in variables.items():
-        shape = tuple(tensors[path].shape)
+        tensor = tensors[path]
+        shape = tuple(tensor.shape)
         if shape != tuple(variable.shape):
             raise errors.InputError(
                 'other_weight_shape',
                 f'{where}: {path} has shape {shape}, the model wants '
                 f'{tuple(variable.shape)}',
             )
-        variable.assign(tensors[path])
+        variable.assign(tensor)

@@ -31,14 +31,17 @@ Choices = TypeVar('Choices')
 Convert = Callable[[pathlib.Path, pathlib.Path], None]
 NOTE = 'note: '  # begins lines about weights that were not converted
 _CONFIG, _MODULES = 'config.json', 'modules.json'
+ADAPTER = 'adapter_config.json'  # of a folder of PEFT
 # Not hashed: files of other libraries and frameworks.
 _IGNORED = {'.md', '.msgpack', '.onnx', '.h5', '.ot', '.gguf'}
 
 
 def is_public(folder: pathlib.Path) -> bool:
     """Tells whether a folder is public: of transformers, sentence-transformers,
-    or BERT's or XLNet's own code."""
+    PEFT, or BERT's or XLNet's own code."""
     if (folder / _MODULES).is_file():
+        return True
+    if (folder / ADAPTER).is_file() and not (folder / _CONFIG).is_file():
         return True
     if (folder / _CONFIG).is_file():
         try:
@@ -50,6 +53,26 @@ def is_public(folder: pathlib.Path) -> bool:
             'model_type' in config or 'architectures' in config
         )  # fmt: skip
     return folder.is_dir() and any(folder.glob('*.index'))
+
+
+def adapted_by(folder: pathlib.Path) -> pathlib.Path | None:
+    """Returns the folder that a folder of PEFT changes; of others None.
+
+    Raises:
+        InputError: that folder is not here.
+    """
+    if not (folder / ADAPTER).is_file() or (folder / _MODULES).is_file():
+        return None
+    named = files.read_json(folder / ADAPTER).get('base_model_name_or_path')
+    base = pathlib.Path(named or '')
+    for path in (base, folder / base):
+        if named and path.is_dir():
+            return path
+    raise InputError(
+        'no_base_of_adapter',
+        f'{folder} holds adapters ({ADAPTER}) of {named}, which is no folder '
+        'here; set base_model_name_or_path there to the folder of that model',
+    )
 
 
 def workdir_of(
@@ -163,6 +186,8 @@ def with_workdirs(
 def _digest(folder: pathlib.Path) -> str:
     """Hashes the names and bytes of all files that conversion may read."""
     hashed = hashlib.blake2b(str(_FORM).encode(), digest_size=10)
+    if base := adapted_by(folder):
+        hashed.update(_digest(base).encode())
     for path in sorted(folder.rglob('*')):
         name = path.relative_to(folder)
         hidden = any(part.startswith('.') for part in name.parts)

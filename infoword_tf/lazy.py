@@ -17,7 +17,7 @@ import importlib.util
 import os
 import pathlib
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -112,15 +112,46 @@ def tensorflow() -> Any:
     return tf
 
 
-def remat(function: Callable[..., Any]) -> Callable[..., Any]:
-    """Wraps a function by `keras.remat`: the gradient recomputes the inside.
+@contextlib.contextmanager
+def instead(values: Iterable[tuple[Any, Any]]) -> Iterator[Any]:
+    """Replaces weights by values inside a `with`; other values stay replaced.
 
-    Only arguments and weights get gradients, no other tensors that the
-    function reads.
+    Yields the scope of Keras, which has the value of a replaced weight.
+
+    Args:
+        values: weights, each with its value.
     """
     import keras
 
-    return keras.remat(function)
+    with keras.StatelessScope(initialize_variables=False) as scope:
+        if scope.original_scope is not None:
+            scope.state_mapping.update(scope.original_scope.state_mapping)
+        for update in values:
+            scope.add_update(update)
+        yield scope
+
+
+def remat(function: Callable[..., Any], layer: Any) -> Callable[..., Any]:
+    """Wraps a function by `keras.remat`: the gradient recomputes the inside.
+
+    Only arguments and weights get gradients, no other tensors that the
+    function reads. What replaces weights of the `layer` becomes an argument:
+    TensorFlow recomputes where they are no longer replaced.
+    """
+    import keras
+
+    with instead(()) as scope:
+        values = [(w, scope.get_current_value(w)) for w in layer.weights]
+    replaced = [(w, value) for w, value in values if value is not None]
+    if not replaced or keras.backend.backend() != 'tensorflow':
+        return keras.remat(function)
+    weights, values = zip(*replaced, strict=True)
+
+    def call(*arguments: Any) -> Any:
+        with instead(zip(weights, arguments, strict=False)):
+            return function(*arguments[len(weights) :])
+
+    return functools.partial(keras.remat(call), *values)
 
 
 def dtype_of(x: Any) -> str:
@@ -131,6 +162,6 @@ def dtype_of(x: Any) -> str:
 
 
 __all__ = [
-    'Layer', 'Variable', 'dtype_of', 'import_keras', 'lean', 'ops', 'remat',
-    'tensorflow',
+    'Layer', 'Variable', 'dtype_of', 'import_keras', 'instead', 'lean', 'ops',
+    'remat', 'tensorflow',
 ]  # fmt: skip

@@ -7,6 +7,7 @@ Glossary of shapes: P places of a row, J texts of a sequence.
 
 import contextlib
 import copy
+import functools
 import itertools
 import math
 import pathlib
@@ -24,14 +25,15 @@ import keras
 import numpy as np
 from keras import ops
 
-from infoword_tf import files
-from infoword_tf.config import WEIGHTS, Config, DenseConfig, FlowConfig
+from infoword_tf import adapters, files
+from infoword_tf.config import Config, DenseConfig, FlowConfig
 from infoword_tf.encoders import ENCODERS, Encoded, Encoder, Inputs
 from infoword_tf.errors import InputError
 from infoword_tf.layers import dropout
 from infoword_tf.layers.block import take
 from infoword_tf.layers.dense import Dense
 from infoword_tf.layers.flow import Flow
+from infoword_tf.lazy import instead
 from infoword_tf.objectives import (
     TABLE,
     Batch,
@@ -96,6 +98,7 @@ class Model:
         reads: by row and view, what the row reads of the view.
         heldout_candidates: by row, M of held-out text, see `Row`.
         dense: layers over the vector of a text.
+        adapters: of the encoder, whose weights stay then; None: none.
     """
 
     def __init__(
@@ -105,6 +108,7 @@ class Model:
         seed: int | None = 0,
         auxiliaries: bool = True,
         deviation: float | None = None,
+        encoded: bool = True,
     ):
         """Builds the model and draws the weights.
 
@@ -113,6 +117,8 @@ class Model:
                 None: the caller sets the weights.
             auxiliaries: whether encoders that only training needs are built.
             deviation: of the initial weights; None: that of `initialise`.
+            encoded: whether encoders have weights; without them only heads
+                can be looked at.
 
         Raises:
             ValueError: two rows declare different encoders of one name.
@@ -123,7 +129,9 @@ class Model:
         self.encoders: dict[str, Encoder] = {}
         self.auxiliary_rows: dict[str, dict[str, Objective]] = {}
         for name in (MAIN, *self.auxiliaries):
-            source, changes = config, {}
+            source, changes, policy = config, {}, config.precision
+            if name == MAIN and config.adapter is not None:
+                policy = adapters.policy_of(policy, config.adapter.frozen)
             if name != MAIN:
                 auxiliary = self.auxiliaries[name]
                 changes = auxiliary.arguments
@@ -131,16 +139,20 @@ class Model:
                     source = _config_of(name, auxiliary.workdir, config)
             encoder = ENCODERS[source.encoder.name](
                 **{**source.encoder.arguments, **changes},
-                dtype=config.precision,
+                dtype=policy,
                 name=name,
             )
             encoder.set_special_tokens(specials)
-            encoder.build()
+            if encoded:
+                encoder.build()
             self.encoders[name] = encoder
             if source is not config:
                 self.auxiliary_rows[name] = _objectives(
                     source, encoder, specials, config.precision, (name,)
                 )
+        self.adapters = None
+        if config.adapter is not None:
+            self.adapters = adapters.Adapters(self.encoder, config.adapter)
         self.objectives = _objectives(
             config, self.encoder, specials, config.precision
         )
@@ -177,7 +189,13 @@ class Model:
             ValueError, FileNotFoundError: a workdir that a row or an auxiliary
                 encoder begins with cannot be read, or does not fit.
         """
-        initialise(self.variables, seed, self.encoder.width, deviation)
+        fresh = self.variables
+        if self.adapters is not None:  # then --init has the encoder's
+            stay = {weight.path for weight in self.encoder.weights}
+            fresh = {k: x for k, x in fresh.items() if k not in stay}
+        initialise(fresh, seed, self.encoder.width, deviation)
+        if self.adapters is not None:
+            self.adapters.reset()
         for objective in self.objectives.values():
             first = objective.initial_weights()
             files.assign(
@@ -193,8 +211,7 @@ class Model:
         for name, auxiliary in self.auxiliaries.items():
             if not auxiliary.workdir:
                 continue
-            path = pathlib.Path(auxiliary.workdir) / WEIGHTS
-            tensors = files.read_tensors(path)
+            tensors = adapters.open_weights(pathlib.Path(auxiliary.workdir))
             layers = [self.encoders[name], *self.auxiliary_rows[name].values()]
             variables = {
                 p.removeprefix(f'{name}/')
@@ -203,7 +220,7 @@ class Model:
                 for p, variable in self._paths(layers).items()
             }
             needed = {p: x for p, x in tensors.items() if p in variables}
-            files.assign(variables, needed, str(path))
+            files.assign(variables, needed, auxiliary.workdir)
 
     def assign_copies(self, except_for: Collection[str] = ()) -> None:
         """Sets auxiliaries and copied weights of rows to the source weights.
@@ -270,8 +287,8 @@ class Model:
         return self._paths([*saved, *self._heads, *others])
 
     @property
-    def exported(self) -> dict[str, keras.Variable]:
-        """Weights that a workdir and exports hold, by path."""
+    def inherited(self) -> dict[str, keras.Variable]:
+        """Weights that answers depend on, which --init may set, by path."""
         not_exported = set().union(
             *(o.not_exported for o in self.objectives.values())
         )
@@ -279,6 +296,18 @@ class Model:
         return {
             path: x for path, x in weights.items() if path not in not_exported
         }
+
+    @property
+    def exported(self) -> dict[str, keras.Variable]:
+        """Weights that a workdir and exports hold, by path.
+
+        A workdir of adapters holds no weight of the encoder.
+        """
+        weights = self.inherited
+        if self.adapters is not None:
+            for weight in self.encoder.weights:
+                del weights[weight.path]
+        return weights
 
     @property
     def copies(self) -> list[Copy]:
@@ -310,16 +339,31 @@ class Model:
         return list(zip(weights, self.encoder.weights, strict=True))
 
     def _encoders_that(self, condition: Callable[..., bool]) -> list[Encoder]:
-        """Returns the main encoder, and auxiliaries that meet a condition."""
+        """Returns auxiliaries that meet a condition, and the main encoder.
+
+        Without the main encoder if its weights stay.
+        """
         return [
             encoder
             for name, encoder in self.encoders.items()
-            if name == MAIN or condition(self.auxiliaries[name])
-        ]
+            if (self.adapters is None if name == MAIN
+                else condition(self.auxiliaries[name]))
+        ]  # fmt: skip
 
     @property
     def _heads(self) -> list[Any]:
-        return [*self.objectives.values(), *self.dense]
+        changes = [] if self.adapters is None else [self.adapters]
+        return [*changes, *self.objectives.values(), *self.dense]
+
+    def adapted(self) -> Callable[[], contextlib.AbstractContextManager]:
+        """Computes the adapted kernels of the encoder, if any.
+
+        Returns:
+            A function that makes scopes in which the encoder has them.
+        """
+        if self.adapters is None:
+            return contextlib.nullcontext
+        return functools.partial(instead, self.adapters.values())
 
     @staticmethod
     def _paths(layers: list[Any]) -> dict[str, keras.Variable]:
@@ -585,14 +629,17 @@ class Model:
             views, statistics, key, replicas, state, limits
         )
         replica_key = None if key is None else dropout.fold_in(key, replicas.id)
-        by_row, memories = self.encode(views, replica_key, state)
+        adapted = self.adapted()
+        with adapted():
+            by_row, memories = self.encode(views, replica_key, state)
 
         def encode(
             inputs: Inputs, encoder: str = MAIN, name: str = 'made',
             **options: Any,
         ) -> Encoded:  # fmt: skip
             one_key = self._dropout_key(replica_key, encoder, name, 0)
-            return self._run(encoder, inputs, key=one_key, **options)
+            with adapted():
+                return self._run(encoder, inputs, key=one_key, **options)
 
         for row in batches:
             batches[row] = batches[row]._replace(

@@ -13,8 +13,10 @@ import dataclasses
 from collections.abc import Container, Iterable, Mapping
 from typing import Any, NamedTuple
 
+from infoword_tf import adapters
 from infoword_tf.choices import ModelChoices
 from infoword_tf.config import (
+    AdapterConfig,
     Config,
     DenseConfig,
     EncoderConfig,
@@ -161,6 +163,7 @@ class Resolved:
         vector: how a text becomes a vector.
         vector_fields: further fields of the config that concern the vector,
             some of them as --init has them.
+        adapter: the base unknown; None: all weights of the encoder learn.
     """
 
     rows: dict[str, RowConfig]
@@ -171,6 +174,7 @@ class Resolved:
     max_length: int
     vector: Vector
     vector_fields: Mapping[str, Any]
+    adapter: AdapterConfig | None = None
 
     def config(
         self,
@@ -204,6 +208,7 @@ class Resolved:
             layout=self.vector.layout,
             pooling=self.vector.pooling,
             similarity=self.vector.similarity,
+            adapter=self.adapter,
             replicas=replicas,
             run=dict(run or {}),
             **self.vector_fields,
@@ -278,6 +283,7 @@ def resolve_model(
         max_length=max(choices.seq_len, started.max_length if started else 0),
         vector=vector,
         vector_fields=_vector_fields(vector, arguments['width'], started),
+        adapter=_adapter(choices, text, name, arguments),
     )
 
 
@@ -325,6 +331,7 @@ def resolve_rows(
     }
     of_init = {k: v for k, v in of_init.items() if v in known[k][0].choices}
     chosen = {**named.settings, **of_init, **choices.settings}
+    chosen = {k: x for k, x in chosen.items() if not _of_adapter(k)}
     for flag, value in chosen.items():
         owner, _, name = flag.partition('.')
         if flag not in known and owner in rows:
@@ -727,6 +734,58 @@ def _init_arguments(
                         'set it as that run did',
                     )
     return dict(arguments)
+
+
+def _of_adapter(flag: str) -> bool:
+    return flag.partition('.')[0] == adapters.ADAPTER
+
+
+def _adapter(
+    choices: ModelChoices,
+    text: ResolvedText,
+    encoder: str,
+    arguments: Mapping[str, Any],
+) -> AdapterConfig | None:
+    """Returns the adapters of a run, the base unknown, or None.
+    """
+    chosen = {k: x for k, x in choices.settings.items() if _of_adapter(k)}
+    kind = getattr(choices, adapters.ADAPTER, adapters.NONE)
+    if kind == adapters.NONE:
+        for flag in chosen:
+            raise UsageError(
+                'setting_without_adapter',
+                f'--{flag} is for --adapter={adapters.LORA}; give both',
+            )
+        return None
+    values = {}
+    for name, known in adapters.SETTINGS.items():
+        flag = f'{adapters.ADAPTER}.{name}'
+        try:
+            values[name] = known.check(flag, chosen.get(flag, known.default))
+        except InputError as error:
+            raise UsageError(error.id, str(error)) from None
+    most = adapters.narrowest(arguments, values['where'])
+    if not most:
+        raise UsageError(
+            'encoder_without_adapters',
+            f'--adapter={kind}: the encoder {encoder} of --init has no '
+            'attention, whose kernels adapters change; leave it out',
+        )
+    if values['rank'] > most:
+        raise UsageError(
+            'adapter_rank_above_width',
+            f'--adapter.rank={values["rank"]}: a kernel with an adapter has a '
+            f'side of {most}; take {most} or less',
+        )
+    for name, auxiliary in text.auxiliaries.items():
+        if auxiliary.momentum is not None:
+            raise UsageError(
+                'adapter_of_average',
+                f'--adapter={kind}: {name!r} of --objectives='
+                f'{choices.objectives} is a moving average of all weights of '
+                'the encoder, which do not change; leave one of the two out',
+            )
+    return AdapterConfig(kind, **values)
 
 
 def _memory_length(choices: ModelChoices, encoder: str) -> int | None:

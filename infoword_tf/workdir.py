@@ -5,6 +5,7 @@ is an error only where they are needed.
 """
 
 import dataclasses
+import functools
 import json
 import pathlib
 import warnings
@@ -13,7 +14,7 @@ from typing import Any, Self
 
 import numpy as np
 
-from infoword_tf import checkpoint, errors, files
+from infoword_tf import adapters, checkpoint, errors, files
 from infoword_tf.config import FILE, WEIGHTS, Config
 from infoword_tf.data.opened import digest_of
 from infoword_tf.encoders import ENCODERS
@@ -47,11 +48,16 @@ class Workdir:
         config: Config,
         unigram: np.ndarray | None = None,
         missing: Mapping[str, str] | None = None,
+        unread: files.Unread | None = None,
     ):
-        """Combines the parts of a workdir, with the layout of the config."""
+        """Combines the parts of a workdir, with the layout of the config.
+
+        `unread` are weights that `open` leaves in the file.
+        """
         self.model, self.encoder = model, model.encoder
         self.tokenizer, self.config = tokenizer, config
         self.unigram, self.missing = unigram, dict(missing or {})
+        self.unread = unread
         self.layout = layout_of(config.layout)
         self.template = template = Template(tokenizer, self.layout)
         self.before, self.between = template.before, template.between
@@ -78,16 +84,38 @@ class Workdir:
                 of the config; the encoder has no such arguments; the config
                 names what this code does not have.
         """
+        opened = cls.open(workdir, precision, arguments, encoded=True)
+        files.assign(
+            opened.model.variables, opened.weights, f'{workdir}/{WEIGHTS}'
+        )
+        opened.unread = None
+        return opened
+
+    @classmethod
+    def open(
+        cls,
+        workdir: str | pathlib.Path,
+        precision: str = 'float32',
+        arguments: Mapping[str, Any] | None = None,
+        encoded: bool = False,
+    ) -> Self:
+        """Reads a trained workdir but for weights, which `start` reads.
+
+        Arguments and errors as of `read`, and:
+
+        Args:
+            encoded: whether there is room for weights of the encoder; else it
+                cannot be called.
+        """
         workdir = pathlib.Path(workdir)
         # Missing files are reported before the slow steps.
         Config.read(workdir)
         _existing(workdir / WEIGHTS)
-        bare = cls.bare(workdir, precision, arguments)
+        bare = cls.bare(workdir, precision, arguments, encoded)
         model = bare.model
         _compare_steps(workdir)
-        tensors = files.read_tensors(workdir / WEIGHTS)
-        unigram = tensors.pop('unigram', None)
-        tensors.pop(checkpoint.STEP, None)
+        tensors = adapters.open_weights(workdir)
+        unigram = tensors.get('unigram')
         missing = {}
         for row, objective in list(model.objectives.items()):
             lacking = [
@@ -96,12 +124,16 @@ class Workdir:
             if lacking:
                 missing[row] = f'{WEIGHTS} has no {lacking[0]}'
                 model.drop(row)
+        others = 'unigram', checkpoint.STEP
         lacking_rows = tuple(f'objectives/{row}/' for row in missing)
-        tensors = {
-            k: v for k, v in tensors.items() if not k.startswith(lacking_rows)
-        }
-        files.assign(model.variables, tensors, str(workdir / WEIGHTS))
-        return cls(model, bare.tokenizer, bare.config, unigram, missing)
+        tensors = tensors.where(
+            lambda path: (
+                path not in others and not path.startswith(lacking_rows)
+            )
+        )
+        return cls(
+            model, bare.tokenizer, bare.config, unigram, missing, tensors
+        )
 
     @classmethod
     def bare(
@@ -109,10 +141,11 @@ class Workdir:
         workdir: str | pathlib.Path,
         precision: str = 'float32',
         arguments: Mapping[str, Any] | None = None,
+        encoded: bool = True,
     ) -> Self:
         """Reads a workdir, but leaves the weights of the layers as built.
 
-        Arguments and errors as of `read`; no weights.safetensors is needed.
+        Arguments and errors as of `open`; no weights.safetensors is needed.
         """
         workdir = pathlib.Path(workdir)
         config = Config.read(workdir)
@@ -129,13 +162,15 @@ class Workdir:
         encoder = dataclasses.replace(
             encoder, arguments={**encoder.arguments, **(arguments or {})}
         )
-        config = config.replace(encoder=encoder)
+        # Adapters are folded where the weights are read.
+        config = config.replace(encoder=encoder, adapter=None)
         tokenizer = read_tokenizer(workdir, config)
         model = Model(
             config.replace(precision=precision),
             tokenizer.specials,
             seed=None,
             auxiliaries=False,
+            encoded=encoded,
         )
         return cls(model, tokenizer, config)
 
@@ -160,17 +195,19 @@ class Workdir:
 
     def start(self, model: Model) -> str:
         """Copies weights into a fresh model; returns a summary in words."""
-        old, new = self.model.variables, model.exported
+        old, new = self.weights, model.inherited
         sources = {path: _source_path(path, old) for path in new}
         copies = {copy.weight.path for copy in model.copies}
         taken = {path for path in new if sources[path] in old}
         files.assign(
             {path: new[path] for path in new if path in taken},
-            {
-                path: old[source].numpy()
-                for path, source in sources.items()
-                if source in old
-            },
+            files.Unread(
+                {
+                    path: functools.partial(old.__getitem__, source)
+                    for path, source in sources.items()
+                    if source in old
+                }
+            ),
             'the workdir to start from',
         )
         model.assign_copies(taken)
@@ -187,6 +224,16 @@ class Workdir:
             'the tokenizer; '
             f'fresh {layers([p for p in new if p not in taken | copies])}; '
             f'dropped {layers([p for p in old if p not in sources.values()])}'
+        )
+
+    @property
+    def weights(self) -> files.Unread:
+        """Weights of the encoder and of the heads that are left, by path."""
+        known = self.model.variables
+        if self.unread is None:
+            return files.Unread({k: x.numpy for k, x in known.items()})
+        return self.unread.where(
+            lambda path: path.startswith('encoder/') or path in known
         )
 
     @property
@@ -290,7 +337,7 @@ def _compare_steps(workdir: pathlib.Path) -> None:
             f'{workdir}/{WEIGHTS} is of step {weights}, its last checkpoint '
             f'of step {last}: the run was stopped between the two, or is just '
             'writing. Its command, run again, writes them anew',
-            stacklevel=4,  # the caller of infoword_tf.load
+            stacklevel=5,  # the caller of infoword_tf.load
         )
 
 

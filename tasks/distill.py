@@ -45,6 +45,7 @@ from typing import Any, ClassVar
 import numpy as np
 
 from infoword_tf import commands, errors
+from infoword_tf.adapters import NONE
 from infoword_tf.choices import again, flag
 from infoword_tf.data import tables
 from infoword_tf.objectives.distill import CODE, MAPS, layer_map
@@ -145,6 +146,12 @@ def check(choices: DistillChoices, chosen: Mapping[str, Any]) -> None:
         workdir='a folder for this run',
     )
     refuse_infinite_numbers(choices)
+    if choices.adapter != NONE:
+        raise errors.UsageError(
+            'adapter_of_student',
+            f'--adapter={choices.adapter} leaves an encoder as it is, and a '
+            'student is another one than its --init; leave it out',
+        )
     if choices.task == embedding.TASK:
         why = '{} is for labels, not for --task=embed; leave it out'
         embedding.check(choices, chosen)

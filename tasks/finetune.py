@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 
 import numpy as np
 
-from infoword_tf import commands, errors, files
+from infoword_tf import adapters, commands, errors, files
 from infoword_tf.checkpoint import last_step
 from infoword_tf.choices import RunChoices, again, flag
 from infoword_tf.config import Config, TaskConfig
@@ -89,7 +89,8 @@ class FinetuneChoices(RunChoices):
     optimizer: str = again(RunChoices, 'optimizer', 'adamw')
     learning_rate: float | None = again(
         RunChoices, 'learning_rate', None,
-        help=f'Peak learning rate; by default {RATE:g} ({WIDTH} / width)^2.')
+        help=f'Peak learning rate; by default {RATE:g} ({WIDTH} / width)^2, '
+        f'with --adapter {adapters.RATE:g} times as much.')
     objectives: str | None = again(RunChoices, 'objectives', None)
     epochs: float | None = again(
         RunChoices, 'epochs', None, shown=EPOCHS,
@@ -381,14 +382,15 @@ def prepare_task(
     row, rows = task.row, resolve_rows(choices)
 
     commands.hush_tensorflow()
-    import infoword_tf
+    from infoword_tf.inference.loaded import Loaded
     from infoword_tf.training import distribution, fit
     from infoword_tf.training.run import BuildCache, LabelledData
+    from infoword_tf.workdir import Workdir
 
     shared = BuildCache()
     if choices.strategy == 'multiworker':  # before --init touches a device
         shared.strategy = distribution.make_strategy(choices.strategy)
-    loaded = started or infoword_tf.load(choices.init)
+    loaded = started or Loaded(Workdir.open(choices.init))
     resolved = resolve(choices, loaded.config)
     choices = with_rate(choices, resolved.encoder.arguments['width'])
     refuse_translations(choices, resolved.plan)
@@ -569,7 +571,10 @@ def with_rate(choices: FinetuneChoices, width: int) -> FinetuneChoices:
         folders = workdir, *sorted(workdir.glob(f'*{SEED}*'))
         rate = begun_with(folders, 'learning_rate')
     if rate is None:
-        rate = float(f'{RATE * (WIDTH / width) ** 2:.2g}')
+        rate = RATE * (WIDTH / width) ** 2
+        if choices.adapter != adapters.NONE:
+            rate *= adapters.RATE
+        rate = float(f'{rate:.2g}')
     return choices.decided(learning_rate=rate)
 
 
@@ -697,6 +702,7 @@ def train_all(
         best = train_once(prepared, chosen)
         if several:
             leave_to_chief(prepared)
+        prepared.labelled.shared.clear()
         return workdir, {**result(task, best), **further(workdir, best)}
     runs: dict[str, list[tuple[pathlib.Path, dict]]] = {}
     cells = [
@@ -715,6 +721,7 @@ def train_all(
             runs.setdefault(name or 'all', []).append(
                 (folder, {**result(task, best), **more})
             )
+    prepared.labelled.shared.clear()
     metric = task.metrics[0]
     table = {}
     for name, results in runs.items():

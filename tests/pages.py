@@ -8,7 +8,9 @@ import pathlib
 import re
 from typing import Any
 
-from infoword_tf.objectives import TABLE, setting_flags
+from infoword_tf.adapters import ADAPTER
+from infoword_tf.choices import RunChoices
+from infoword_tf.objectives import TABLE
 from infoword_tf.settings import Setting
 from infoword_tf.views import VIEWS
 from tests.weights import public_encoders
@@ -24,7 +26,8 @@ HEAD = """# Settings of rows and views
 
 The settings of a row are its flags, `--ROW.NAME`. Those of a view,
 `--VIEW.NAME`, are set once for all rows that read it. A setting of a row that
-is not trained, or of a view that no row reads, is refused.
+is not trained, or of a view that no row reads, is refused. Those of
+[adapters](finetune.md#adapters) are `--adapter.NAME`.
 [rows.md](rows.md) says what the rows and views are. `make pages` makes this
 page.
 """
@@ -45,14 +48,15 @@ def values_of(setting: Setting) -> tuple[str, Any]:
 
 
 def settings_page() -> str:
-    """Returns the page: a section for each row and view with settings."""
-    intros: dict[str, str] = {}
+    """Returns the page: a section for each row and view with settings, and
+    for adapters."""
+    intros = {ADAPTER: 'Of a run with `--adapter=lora`.\n'}
     tables: dict[str, list[str]] = {}
     for row, entry in TABLE.items():
         if views := dict.fromkeys(entry.view_of.values()):
             listed = ', '.join(f'[`{view}`](#{view})' for view in views)
             intros[row] = f'Reads a view with settings: {listed}.\n'
-    for flag, (known, rows) in setting_flags().items():
+    for flag, (known, rows) in RunChoices.setting_flags().items():
         if not known.decided_by:
             owner = flag.partition('.')[0]
             if rows != [owner]:
@@ -62,7 +66,7 @@ def settings_page() -> str:
             line = f'| `--{flag}` | {values} | {known.help} |'
             tables.setdefault(owner, []).append(line)
     lines = [HEAD]
-    for owner in dict.fromkeys([*TABLE, *VIEWS]):
+    for owner in dict.fromkeys([*TABLE, *VIEWS, ADAPTER]):
         if owner in intros | tables:
             lines.append(f'## `{owner}`\n')
         if owner in intros:

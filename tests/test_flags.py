@@ -109,7 +109,7 @@ LEARNED = dict.fromkeys([
 # All of a run around its loop.
 TRAINED = {
     'infoword_tf.training.checks.Config.read': lambda *_: zoo.config('mlm'),
-    'infoword_tf.training.run.Workdir.read': lambda *_: of_workdir(),
+    'infoword_tf.training.run.Workdir.open': lambda *_: of_workdir(),
     'infoword_tf.training.run.open_text': lambda *_: of_text(),
     'infoword_tf.training.run.Evaluator': lambda *_: FAKE(cut=0),
     'infoword_tf.files.digest_of': str,
@@ -499,7 +499,7 @@ WAYS = {
         'minutes': 4.0,
     }, {**TRAINED, 'infoword_tf.training.record.begun_steps': Done}),
     'train from weights': Way(TRAIN, {**MLM, 'init': '{}/one'}, {
-        'init': '{}/two', 'freeze': True,
+        'init': '{}/two', 'freeze': True, 'adapter': 'lora',
     }, TRAINED),
     'train on languages': Way(TRAIN, {
         **MLM, 'vocab_size': 60,

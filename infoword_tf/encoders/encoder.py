@@ -147,6 +147,7 @@ class Encoder(Configurable, Layer):
             for name in self.settings
             for value in [getattr(self, name)]
         }
+        self.complete()
 
     @property
     def embedding_width(self) -> int:
@@ -170,6 +171,9 @@ class Encoder(Configurable, Layer):
             ValueError: arguments that do not fit together.
         """
 
+    def complete(self) -> None:
+        """Sets attributes that follow from arguments."""
+
     def build(self) -> None:
         """Makes the weights under explicit paths; by default of the blocks."""
         for block in dict.fromkeys(self.blocks):
@@ -185,15 +189,16 @@ class Encoder(Configurable, Layer):
     def make_embedding_table(self) -> None:
         """Makes `embedding_table`, a weight of the encoder."""
         self.embedding_table = table(
-            self, 'word_embeddings', self.vocab_size, self.embedding_width
-        )
+            self, 'word_embeddings', self.vocab_size, self.embedding_width,
+            dtype=self.variable_dtype,
+        )  # fmt: skip
 
     def lookup(self, ids: Tensor) -> Tensor:
         """Looks up ids [...] -> input embeddings [..., D] float32.
 
         This is g_psi of rows whose b are tokens.
         """
-        # The table of an export may be in bfloat16.
+        # The table of an export, or beside adapters, may be in bfloat16.
         return ops.cast(ops.take(self.embedding_table, ids, axis=0), 'float32')
 
     def put_first(self, x: Tensor, inputs: Inputs) -> Tensor:

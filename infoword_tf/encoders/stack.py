@@ -177,7 +177,7 @@ class Stack(Encoder):
             )
             # Under remat other arguments would have no gradient.
             if self.remat and key is not None:
-                run = remat(run)
+                run = remat(run, block)
             x = run(x, *learned)
             if all_layers and not is_last:
                 layers.append(x)

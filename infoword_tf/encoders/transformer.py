@@ -78,10 +78,13 @@ class Transformer(Stack):
             pre_norm=self.pre_norm,
         )  # fmt: skip
 
+    def complete(self) -> None:
+        """Overrides `Encoder.complete`."""
+        self.embedding_width = self.embedding_width or self.width
+
     def build(self) -> None:
         """Overrides `Encoder.build`."""
         sizes = self.arguments
-        self.embedding_width = self.embedding_width or self.width
         self.make_embedding_table()
         width = self.embedding_width
         self.position_table = table(

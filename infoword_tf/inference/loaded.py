@@ -106,6 +106,7 @@ class Loaded:
     encoder = property(attrgetter('workdir.encoder'))
     tokenizer = property(attrgetter('workdir.tokenizer'))
     unigram = property(attrgetter('workdir.unigram'))
+    weights = property(attrgetter('workdir.weights'))
     missing = property(attrgetter('workdir.missing'))
     layout = property(attrgetter('workdir.layout'))
     template = property(attrgetter('workdir.template'))

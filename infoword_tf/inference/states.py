@@ -119,16 +119,17 @@ class States:
                 lengths,
                 second if has_segments else None,
             )
-        return encoder(
-            Inputs(
-                ids,
-                segment_ids=segment_ids,
-                block_ids=ops.cast(padding, 'int32'),
-            ),
-            places=places,
-            key=key,
-            all_layers=all_layers,
-        )
+        with self.workdir.model.adapted()():
+            return encoder(
+                Inputs(
+                    ids,
+                    segment_ids=segment_ids,
+                    block_ids=ops.cast(padding, 'int32'),
+                ),
+                places=places,
+                key=key,
+                all_layers=all_layers,
+            )
 
     def mean(
         self, states: Sequence[Tensor], layers: Sequence[int] | str

@@ -28,6 +28,7 @@ def with_config(
         config,
         workdir.unigram,
         missing,
+        None if model else workdir.unread,
     )
 
 

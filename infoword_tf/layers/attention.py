@@ -35,8 +35,9 @@ def vector(
 ) -> Variable:
     """Makes a weight [size] that stays float32: a bias, or of a norm."""
     return layer.add_weight(
-        shape=(size,), initializer=initializer, name=name, autocast=False
-    )
+        shape=(size,), initializer=initializer, dtype='float32', name=name,
+        autocast=False,
+    )  # fmt: skip
 
 
 def matrix(layer: Layer, name: str, *shape: int) -> Variable:
@@ -44,11 +45,14 @@ def matrix(layer: Layer, name: str, *shape: int) -> Variable:
     return layer.add_weight(shape=shape, initializer='zeros', name=name)
 
 
-def table(layer: Layer, name: str, *shape: int) -> Variable:
+def table(
+    layer: Layer, name: str, *shape: int, dtype: str = 'float32'
+) -> Variable:
     """Makes a weight like `matrix` that stays float32."""
     return layer.add_weight(
-        shape=shape, initializer='zeros', name=name, autocast=False
-    )
+        shape=shape, initializer='zeros', dtype=dtype, name=name,
+        autocast=False,
+    )  # fmt: skip
 
 
 def causal_mask(length: Any) -> Tensor:

@@ -120,7 +120,7 @@ class AuxiliaryTokens(VocabularyTokens):
         else:
             self.make_transform()
             if self.stage == 2:
-                shape = self.encoder.embedding_table.shape
+                shape = self.encoder.vocab_size, self.encoder.embedding_width
                 self.token_table = self.make_weight('output_embeddings', *shape)
         self.built = True
 

@@ -13,6 +13,7 @@ from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from infoword_tf import commands, errors, folders
+from infoword_tf.adapters import NONE, RATE
 from infoword_tf.choices import RunChoices, by_language
 from infoword_tf.config import FILE, Config
 from infoword_tf.data import parallel, text_pairs
@@ -176,6 +177,18 @@ def refuse_what_init_decides(choices: RunChoices) -> None:
                 f'--{flag} is decided by --init={choices.init}, which brings '
                 'its vocabulary; leave it out',
             )
+    if choices.adapter != NONE and not choices.init:
+        raise errors.UsageError(
+            'adapter_without_init',
+            f'--adapter={choices.adapter} changes the encoder of --init; name '
+            'one',
+        )
+    if choices.adapter != NONE and choices.freeze:
+        raise errors.UsageError(
+            'adapter_and_freeze',
+            f'--adapter={choices.adapter} trains the encoder, --freeze does '
+            'not; leave out one of the two',
+        )
     if choices.freeze and not choices.init:
         raise errors.UsageError(
             'freeze_without_init',
@@ -282,9 +295,10 @@ def with_pairs(
     if 'objectives' not in chosen:
         choices = choices.decided(objectives=PAIRS)
     if choices.init and (named := SUMS.get(choices.objectives)):
-        choices = choices.decided(
-            **{k: v for k, v in named.tuned.items() if k not in chosen}
-        )
+        tuned = {k: v for k, v in named.tuned.items() if k not in chosen}
+        if choices.adapter != NONE and 'learning_rate' in tuned:
+            tuned['learning_rate'] *= RATE
+        choices = choices.decided(**tuned)
     if 'sentences.pairs' not in setting_flags(resolve_rows(choices)):
         known = (row for row in TABLE if 'pairs' in TABLE[row].settings)
         raise errors.UsageError(

@@ -179,7 +179,7 @@ def layer_shares(
     """
     shares = {}
     for path in paths:
-        layer = re.match(r'encoder/layer_(\d+)/', path)
+        layer = re.match(r'(?:adapters/)?encoder/layer_(\d+)/', path)
         if layer:
             shares[path] = decay ** (depth - 1 - int(layer[1]))
         elif path.startswith('encoder/last_'):

@@ -11,6 +11,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from infoword_tf import files
+from infoword_tf.adapters import ADAPTER, SETTINGS
 from infoword_tf.checkpoint import last_step
 from infoword_tf.choices import (
     BY_LANGUAGE,
@@ -105,6 +106,10 @@ def run_record(
         'warmup_steps': warmup_steps,
         'precision': config.precision,
     }
+    if adapter := config.adapter:
+        sizes = (f'{k} {getattr(adapter, k)}' for k in SETTINGS)
+        base = known_by(choices.init, adapter.digest)
+        record[ADAPTER] = f'{adapter.kind}, {", ".join(sizes)}, of {base}'
     if choices.best:  # one of the held-out values
         record['eval_every'] = choices.eval_every
     record |= {

@@ -96,8 +96,13 @@ class BuildCache:
     def add(self, shape: str, build: 'Build') -> None:
         """Adds a build, and drops the oldest of too many: each is large."""
         if len(self.builds) == MOST_BUILDS:
-            del self.builds[next(iter(self.builds))]
+            self.builds.pop(next(iter(self.builds))).free()
         self.builds[shape] = build
+
+    def clear(self) -> None:
+        """Removes all builds, and frees the memory."""
+        while self.builds:
+            self.builds.popitem()[1].free()
 
 
 class LabelledData(NamedTuple):
@@ -243,6 +248,21 @@ class Build:
         self.trainer.step.assign(0)
         self.trainer.restart(dataset, choices.seed)
 
+    def free(self) -> None:
+        """Empties weights and moments, after which the build is of no use.
+
+        TensorFlow registers custom gradients for as long as the process lives,
+        these hold the graphs, and the graphs the variables.
+        """
+        weights = [x.value for x in self.model.variables.values()]
+        for variable in (*weights, *self.optimizer.slots.values()):
+            for part in self.trainer.strategy.experimental_local_results(
+                variable
+            ):
+                tf.raw_ops.AssignVariableOp(
+                    resource=part.handle, value=tf.zeros((), part.dtype)
+                )
+
 
 def run(
     choices: RunChoices,
@@ -345,7 +365,7 @@ def open_data(
     """
     started = labelled.started if labelled else None
     if choices.init and started is None:
-        started = Workdir.read(choices.init)
+        started = Workdir.open(choices.init)
     tokenizer = started and started.tokenizer
     bitexts, spoken = None, {}
     if plan.reads('translations'):
@@ -559,6 +579,14 @@ def decide(
     )  # fmt: skip
     if labelled is not None:
         config = config.replace(**labelled.config_fields)
+    if config.adapter is not None:
+        base = pathlib.Path(choices.init).resolve()
+        adapter = dataclasses.replace(
+            config.adapter,
+            base=str(base),
+            digest=files.digest_of(base / WEIGHTS),
+        )
+        config = config.replace(adapter=adapter)
     read = data.text, data.pairs, data.translations, labelled
     fingerprints = [x.fingerprint for x in read if x is not None]
     steps = _steps_of(choices, data.batches)
@@ -622,8 +650,7 @@ def _timed_steps(
     )  # fmt: skip
     minutes = choices.minutes
     steps = fit.steps_in(minutes, trial.trainer)
-    del trial
-    gc.collect()  # models are full of circles
+    trial.free()
     print(
         f'--minutes={minutes:g}: there is time for {steps:,} steps',
         flush=True,
@@ -900,7 +927,7 @@ def start_from_init(
 
     Raises: UsageError: weights are missing that a row has to begin with.
     """
-    variables = set(started.model.variables) if started else set()
+    variables = set(started.weights) if started else set()
     for row, objective in model.objectives.items():
         lacking = {w.path for w in objective.weights} - variables
         lacking -= {copy.weight.path for copy in objective.copied_weights()}

@@ -12,6 +12,7 @@ import numpy as np
 
 from infoword_tf import errors, files
 from infoword_tf.config import EncoderConfig, Layout
+from infoword_tf.folders import ADAPTER
 from infoword_tf.inference.loaded import Loaded
 from infoword_tf.objectives import TABLE
 from infoword_tf.objectives.label import NO_POOLER
@@ -36,6 +37,7 @@ from infoword_tf.weights.names import (
 from infoword_tf.weights.tensors import SINGLE, open_safetensors
 
 CONFIG = 'config.json'
+_POSITIONS = 'position_embeddings'
 TAGS = 'ForTokenClassification'  # how the name of such an architecture ends
 # Where config.json says how labels of tokens become spans.
 PARAMETERS, OF_TAGS, STRATEGY = (
@@ -46,7 +48,6 @@ _NOTES = {
     'auto_map': 'code of this repository (auto_map) is not run: it is read '
     'as any {model_type}',
 }
-ADAPTER = 'adapter_config.json'
 # The key for the problem that a head on the whole text solves; by default
 # classes.
 PROBLEM, SEVERAL, NUMBER = (
@@ -199,18 +200,10 @@ def write(folder: pathlib.Path, loaded: Loaded) -> list[str]:
     Raises:
         ValueError: transformers has no such encoder or tokenizer.
     """
-    config = loaded.config
-    encoder, kind = _encoder(loaded)
-    arguments, tokenizer = encoder.arguments, loaded.tokenizer
-    table, names = 'position_embeddings', ARCHITECTURES[kind].naming.encoder
-    one_segment = arguments.get('segments') and (
-        table in names and 'segment_embeddings' not in names
-    )
-    if one_segment:
-        encoder = EncoderConfig(encoder.name, {**arguments, 'segments': 0})
-    values = architectures.config_of(kind, encoder, tokenizer.pad_id)
-    heads = _heads(loaded, kind)
-    architecture, naming = ARCHITECTURES[kind], _naming(values, 'tag' in heads)
+    config, tokenizer = loaded.config, loaded.tokenizer
+    naming, values = named(loaded)
+    kind, arguments = values['model_type'], loaded.encoder.arguments
+    architecture, heads = ARCHITECTURES[kind], _heads(loaded, kind)
     rows, ours = list(heads), heads.values()
     dropped = [
         f'the row {row}{_why(row, loaded, kind)}'
@@ -238,9 +231,10 @@ def write(folder: pathlib.Path, loaded: Loaded) -> list[str]:
                 tensors[theirs] = variable.numpy()
             elif np.any(variable.numpy()):
                 dropped.append(f'{path.split("/")[-1]} of the row {row}')
-    if one_segment:
+    if _keeps_one_segment(kind, arguments):
         first, *_ = tensors.pop('encoder/segment_embeddings')
-        tensors[f'encoder/{table}'] = tensors[f'encoder/{table}'] + first
+        table = f'encoder/{_POSITIONS}'
+        tensors[table] = tensors[table] + first
         dropped.append(
             'segments but the first, which all positions hold: of two texts '
             'the second has it, too'
@@ -287,6 +281,28 @@ def write(folder: pathlib.Path, loaded: Loaded) -> list[str]:
     files.write_tensors(folder / SINGLE, arrays, {'format': 'pt'})
     files.write_json(folder / CONFIG, values)
     return dropped
+
+
+def named(loaded: Loaded) -> tuple[Naming, dict[str, Any]]:
+    """Returns the names of a workdir's weights in transformers, and the
+    config.json beside them.
+
+    Raises:
+        ValueError: transformers has no such encoder.
+    """
+    encoder, kind = _encoder(loaded)
+    arguments, pad_id = encoder.arguments, loaded.tokenizer.pad_id
+    if _keeps_one_segment(kind, arguments):
+        encoder = EncoderConfig(encoder.name, {**arguments, 'segments': 0})
+    values = architectures.config_of(kind, encoder, pad_id)
+    return _naming(values, 'tag' in _heads(loaded, kind)), values
+
+
+def _keeps_one_segment(kind: str, arguments: Mapping[str, Any]) -> bool:
+    """Tells whether a kind has positions alone, and an encoder segments."""
+    names = ARCHITECTURES[kind].naming.encoder
+    lacks = _POSITIONS in names and 'segment_embeddings' not in names
+    return lacks and bool(arguments.get('segments'))
 
 
 def heads_of(loaded: Loaded) -> dict[str, str]:

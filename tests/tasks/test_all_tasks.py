@@ -276,6 +276,7 @@ EARLY = {
         ('--train=', 'no_examples_named', '--task'),
         ('--task=rte', 'no_examples_named', '--train'),
         ('--beta=nan', None, '--beta=nan'),
+        ('--adapter=lora', 'adapter_of_student', '--adapter=lora', '--init'),
         ('--objectives=label', None, '--objectives', '--alpha'),
         ('--train= --dev= --task=sts-b --temperature=2',
          'temperature_of_numbers', '--task=sts-b'),
