@@ -208,10 +208,8 @@ class InfoCseTest(parameterized.TestCase):
         self.assertEqual(np.abs(second[zoo.MASK]).max(), 0)
         old = {'encoder/word_embeddings': np.flip(table, axis=0)}
         for more in ({}, {path: -np.array(table)}):
-            theirs = types.SimpleNamespace(
-                variables={k: tf.constant(x) for k, x in (old | more).items()}
-            )
-            Workdir.start(types.SimpleNamespace(model=theirs), model)
+            theirs = types.SimpleNamespace(weights=old | more)
+            Workdir.start(theirs, model)
             expected = more.get(path, old['encoder/word_embeddings'])
             np.testing.assert_array_equal(model.variables[path], expected)
 
