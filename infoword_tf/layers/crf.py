@@ -157,7 +157,9 @@ class Crf(Layer):
 
     def build(self) -> None:
         """Makes the scores of neighbours, of first and of last labels."""
-        self.transitions = table(self, 'transition_kernel', self.labels, self.labels)
+        self.transitions = table(
+            self, 'transition_kernel', self.labels, self.labels
+        )
         self.starts = vector(self, 'starts', self.labels)
         self.ends = vector(self, 'ends', self.labels)
         self.built = True
