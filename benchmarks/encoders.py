@@ -9,7 +9,8 @@ the tokens of --tokenizer. Ours reads the same folders. By --of:
 
 texts: `encode` of sentences of `pydocs`, beside sentence-transformers, eager
     and compiled by PyTorch.
-labels: fine-tuning on a task of GLUE, beside transformers' Trainer.
+labels: fine-tuning on a task of GLUE, beside transformers' Trainer, eager and
+    with the encoder compiled.
 """
 
 import dataclasses
@@ -79,6 +80,7 @@ def of_labels(kind: str, choices: EncodersChoices) -> dict[str, Any]:
             workdir=str(source.with_name(f'{kind}_labels')),
         ),
         kind,
+        compiled=True,
     )
 
 

@@ -21,6 +21,7 @@ WORKDIR/sentence-transformers_0/model, which `tasks.sts` can evaluate.
 """
 
 import dataclasses
+import functools
 import pathlib
 import shutil
 import statistics
@@ -41,6 +42,7 @@ WEIGHT_DECAY = 0.01  # of labels; of pairs none
 NAMES = {
     'labels': 'Trainer', 'words': 'Trainer', 'pairs': 'sentence-transformers',
 }  # fmt: skip
+COMPILED = f'{NAMES["labels"]}, compiled'  # by PyTorch
 # Choices with the same names on both sides.
 SAME = 'steps', 'batch_size', 'seq_len', 'learning_rate'
 
@@ -112,7 +114,10 @@ def run_ours(
 
 
 def run_theirs(
-    choices: TrainersChoices, out: pathlib.Path, seed: int
+    choices: TrainersChoices,
+    out: pathlib.Path,
+    seed: int,
+    compiled: bool = False,
 ) -> tuple[dict[str, float], kept.Used]:
     """Trains the peer; returns rate and score, and used resources."""
     out.mkdir(parents=True)
@@ -132,7 +137,10 @@ def run_theirs(
             if layout.labels else table.scores
             for split, table in splits.items()
         }  # fmt: skip
-        spec |= {'classes': len(layout.labels), 'weight_decay': WEIGHT_DECAY}
+        spec |= {
+            'classes': len(layout.labels), 'weight_decay': WEIGHT_DECAY,
+            'compiled': compiled,
+        }  # fmt: skip
         spec['examples'] = {
             split: {'first': table.first, 'second': table.second,
                     'targets': targets[split].tolist()}
@@ -196,8 +204,15 @@ def side(
     return turns.Whole(name, turn, group)
 
 
-def compete(choices: TrainersChoices, group: str = '') -> dict[str, Any]:
+def compete(
+    choices: TrainersChoices, group: str = '', compiled: bool = False
+) -> dict[str, Any]:
     """Trains both sides with each seed: a record of `turns`.
+
+    Args:
+        choices: of the command.
+        group: of the lines.
+        compiled: whether the peer is trained compiled, too.
 
     Raises:
         UsageError: the peer is not installed.
@@ -207,8 +222,10 @@ def compete(choices: TrainersChoices, group: str = '') -> dict[str, Any]:
             'no_peers_python',
             f'{kept.PEERS_PYTHON} is missing: make bench-peers',
         )
+    also = functools.partial(run_theirs, compiled=True)
     return turns.compete(
         [side(choices, NAMES[choices.of], group, run_theirs),
+         *([side(choices, COMPILED, group, also)] if compiled else []),
          side(choices, 'ours', group, run_ours)],
         'examples',
         [{'seed': seed} for seed in range(choices.seeds)],

@@ -4,7 +4,8 @@
 
 SPEC is JSON: of (labels, words or pairs), source (a folder of
 sentence-transformers), steps, batch_size, seq_len, learning_rate, seed, bf16,
-threads. For labels it has examples (train and heldout: first, second or null,
+threads. For labels it has compiled (whether PyTorch compiles the encoder),
+examples (train and heldout: first, second or null,
 targets), classes (0: a number) and weight_decay; for words the same with
 examples of words and targets, a label for each word of all texts; for pairs a
 csv (a, b and negatives) under pairs, temperature, and save, a folder for what
@@ -36,10 +37,14 @@ import transformers
 class Classifier(torch.nn.Module):
     """An encoder, dropout, and a linear layer over the first state."""
 
-    def __init__(self, weights: str, classes: int):
+    def __init__(self, weights: str, classes: int, compiled: bool):
         """Loads a folder of transformers; `classes` is 0 of a number."""
         super().__init__()
         self.encoder = transformers.AutoModel.from_pretrained(weights)
+        if compiled:
+            self.encoder.forward = torch.compile(
+                self.encoder.forward, dynamic=True
+            )
         if getattr(self.encoder, 'pooler', None) is not None:
             self.encoder.pooler = None  # nothing reads it
         config = self.encoder.config
@@ -109,7 +114,7 @@ def train_labels(spec: dict, folder: str, clock: ClockCallback) -> list:
         ]
 
     trainer = transformers.Trainer(
-        model=Classifier(spec['source'], spec['classes']),
+        model=Classifier(spec['source'], spec['classes'], spec['compiled']),
         args=transformers.TrainingArguments(
             **arguments(spec, folder),
             weight_decay=spec['weight_decay'],
