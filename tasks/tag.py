@@ -172,10 +172,9 @@ def measure_of(
 
         labels = by_token(predictions['labels'], view)
         read = labels[np.maximum(features.words, 0)]
-        silent = truth.silent
-        return tag_scores.scores(
-            truth, np.where(features.words < 0, silent, read)
-        )
+        read = np.where(features.words < 0, truth.silent, read)
+        read = tags.with_ends(read, truth.first, truth.labels)
+        return tag_scores.scores(truth, read)
 
     return measure
 

@@ -73,6 +73,8 @@ def features(
         for number, tag in enumerate(tagged.tags[chunk]):
             inside = starts.values[splits[number] : splits[number + 1]].numpy()
             word = np.searchsorted(bounds[number][:, 0], inside, 'right') - 1
+            if marked:  # an end of a word is no end of its parts
+                tag = tags.spelled(tag, tags.IOB2)
             parts = [tag[i] for i in word]
             if marked:
                 again = np.flatnonzero(np.diff(word, prepend=-1) == 0)

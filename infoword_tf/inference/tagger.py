@@ -289,6 +289,9 @@ class Tagger(Predictor):
             places = first_tokens(windows.starts, bounds)
             chosen = np.append(chosen, silent)[places]
             splits = np.cumsum([0, *map(len, bounds)])
+            first = np.zeros(len(chosen), bool)
+            first[splits[:-1][np.diff(splits) > 0]] = True
+            chosen = tags.with_ends(chosen, first, self.config.labels)
             results += [
                 names[chosen[first:last]].tolist()
                 for first, last in zip(splits, splits[1:], strict=False)

@@ -116,6 +116,40 @@ def spans(labels: np.ndarray, first: np.ndarray, kinds: Kinds) -> np.ndarray:
     return np.stack([begin, end, numbers[begin]], axis=1).astype(np.int64)
 
 
+def with_ends(
+    numbers: np.ndarray, first: np.ndarray, labels: Sequence[str]
+) -> np.ndarray:
+    """Spells labels of words in BIOES, where that is the scheme of all labels.
+
+    The label of a word may be that of a part of the word, such as its first
+    token, which does not end a span that ends with the word.
+
+    Args:
+        numbers: [n] int, numbers of labels.
+        first: [n] bool, the first words of texts.
+        labels: names.
+    """
+    ends = 'ES'
+    if not (marks_spans(labels) and any(x[0] in ends for x in labels)):
+        return numbers
+    kinds = kinds_of(labels)
+    begin, end, kind = spans(numbers, first, kinds).T
+    number = {label: i for i, label in enumerate(labels)}
+    of_part = np.array([
+        [number.get(f'{part}-{name}', 0) for part in 'BIES']
+        for name in kinds.types
+    ]).reshape(-1, 4)  # fmt: skip
+    sizes = end - begin
+    span = np.repeat(np.arange(len(begin)), sizes)
+    place = np.arange(len(span)) - np.repeat(np.cumsum(sizes) - sizes, sizes)
+    part = np.where(place == 0, 0, 1)
+    part = np.where(place == sizes[span] - 1, 2, part)
+    part = np.where(sizes[span] == 1, 3, part)
+    spelled_anew = np.full(len(numbers), number.get(NONE, 0))
+    spelled_anew[begin[span] + place] = of_part[kind[span], part]
+    return spelled_anew
+
+
 def scheme_of(tags: Sequence[Sequence[str]], where: Sequence[str]) -> str:
     """Finds the scheme of the tags of texts; '' if tags mark no spans.
 

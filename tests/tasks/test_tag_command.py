@@ -184,6 +184,22 @@ class WindowsTest(absltest.TestCase):
             )
             self.assertEqual(view.weights['tag'].sum(), 9)
 
+    def test_ends_of_spans_stand_at_the_last_part(self):
+        loaded = infoword_tf.load(finetuning.init())
+        tagged = tag_data.read(write('e.conll', CONLL), COLUMNS)
+        tagged = tagged.spelled('bioes')
+        self.assertEqual(tagged.tags[0], ['S-ORG', 'O', 'S-LOC', 'O'])
+        labels = tag_data.labels_of(tagged)
+        features = tag_windows.features(
+            tagged, labels, loaded.template, 24, 4, 'first'
+        )
+        targets = features.examples.of_tokens['tag']
+        self.assertEqual(
+            [labels[i] for i in targets if i >= 0],
+            ['S-ORG', 'O', 'B-LOC', 'I-LOC', 'I-LOC', 'E-LOC', 'O', 'B-PER',
+             'E-PER'],
+        )  # fmt: skip
+
     def test_every_token_of_a_word(self):
         loaded = infoword_tf.load(finetuning.init())
         tagged = tag_data.read(write('d.conll', CONLL), COLUMNS)

@@ -81,6 +81,19 @@ class SpansTest(parameterized.TestCase):
     def test_simple_spans_of_transformers(self, text, expected):
         self.assertEqual(spans(text.split(), simple=True), expected)
 
+    @parameterized.parameters(
+        ('B-A O B-B I-B', 'S-A O B-B E-B'),
+        ('I-A I-A S-B E-B', 'B-A E-A S-B S-B'),
+        ('O O', 'O O'),
+    )
+    def test_ends_of_spans_are_spelled(self, text, expected):
+        labels = ['O'] + [f'{x}-{k}' for k in 'AB' for x in 'BIES']
+        numbers = np.array([labels.index(x) for x in text.split()])
+        actual = tags.with_ends(numbers, np.arange(len(numbers)) == 0, labels)
+        self.assertEqual([labels[i] for i in actual], expected.split())
+        same = tags.with_ends(numbers, numbers == 0, ['O', 'B-A', 'I-A'])
+        self.assertIs(same, numbers)
+
     def test_a_text_ends_a_span(self):
         kinds = tags.kinds_of(['O', 'I-A'])
         actual = tags.spans(
