@@ -94,6 +94,10 @@ TABLES = {
         ('mlm_mini', 'bert_nce_mini', 'infoword_mini', 'same_text_mini'),
         'worth', untrained='mlm_mini', **TEXTS,
     ),
+    'twenty': RunTable(
+        ('infoword_mini --steps=4580', 'same_text_mini --steps=5000'),
+        'worth', untrained='mlm_mini', **TEXTS,
+    ),
     'overlap': RunTable(
         ('mlm_mini', 'mlm_mini --weight_decay=0.3', 'overlap_mini',
          'overlap_mini --weight_decay=0.3', 'overlap_mini --mask_share=0.3'),
