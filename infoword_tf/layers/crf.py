@@ -160,8 +160,8 @@ class Crf(Layer):
         self.transitions = table(
             self, 'transition_kernel', self.labels, self.labels
         )
-        self.starts = vector(self, 'starts', self.labels)
-        self.ends = vector(self, 'ends', self.labels)
+        self.starts = vector(self, 'start_bias', self.labels)
+        self.ends = vector(self, 'end_bias', self.labels)
         self.built = True
 
     def _with_ends(self, scores: Tensor, chains: Chains) -> Tensor:
