@@ -48,7 +48,8 @@ def run(choices: VerifyChoices, chosen: Mapping[str, Any]) -> bool:
         raise errors.UsageError(
             'export_of_other_workdir',
             f'--model={model} was not made from --init={workdir}: their '
-            'config.json differ',
+            'config.json differ; move the export away and make it anew with '
+            'python -m export.savedmodel',
         )
     batches = comparison.batches(choices.texts)
     names = [*export['signatures'], 'serving_default']
