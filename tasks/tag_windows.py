@@ -62,16 +62,16 @@ def features(
     chunks, total, unread = [], 0, 0
     for begin in range(0, len(tagged.words), _TEXTS_A_CALL):
         chunk = slice(begin, begin + _TEXTS_A_CALL)
-        texts, bounds = join_words(tagged.words[chunk])
+        texts, bounds = join_words(tagged.words[chunk], begin)
         windows = windows_of(
             tf.constant(texts, tf.string), template, max_length, context, tokens
         )
         labelled = windows.labelled.numpy()
         starts = windows.starts
-        splits = starts.row_splits.numpy()
+        splits, values = starts.row_splits.numpy(), starts.values.numpy()
         classes = []
         for number, tag in enumerate(tagged.tags[chunk]):
-            inside = starts.values[splits[number] : splits[number + 1]].numpy()
+            inside = values[splits[number] : splits[number + 1]]
             word = np.searchsorted(bounds[number][:, 0], inside, 'right') - 1
             if marked:  # an end of a word is no end of its parts
                 tag = tags.spelled(tag, tags.IOB2)

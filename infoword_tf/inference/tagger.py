@@ -282,7 +282,9 @@ class Tagger(Predictor):
         silent = int(np.argmin(self.kinds.numbers))  # O, where it is
         results = []
         for begin in range(0, len(texts), _TEXTS):
-            joined, bounds = join_words(texts[begin : begin + _TEXTS])
+            joined, bounds = join_words(
+                texts[begin : begin + _TEXTS], begin
+            )
             windows = self.windows(tf.constant(joined, tf.string))
             scores = self.scores(windows, batch_size)
             chosen = self.decide(windows, scores)[0].numpy()
@@ -293,14 +295,14 @@ class Tagger(Predictor):
             first[splits[:-1][np.diff(splits) > 0]] = True
             chosen = tags.with_ends(chosen, first, self.config.labels)
             results += [
-                names[chosen[first:last]].tolist()
-                for first, last in zip(splits, splits[1:], strict=False)
+                names[chosen[start:stop]].tolist()
+                for start, stop in zip(splits, splits[1:], strict=False)
             ]
         return results
 
     def scores(self, windows: TextWindows, batch_size: int = 32) -> Tensor:
         """Computes `token_scores` of all windows, `batch_size` at a time."""
-        # TextWindows of like length together: hardly any padding is computed.
+        # Windows of like length together: hardly any padding is computed.
         order = np.argsort(windows.lengths.numpy(), kind='stable')
         splits = np.cumsum([0, *windows.sizes.numpy()])
         size = len(self.config.labels)
@@ -398,9 +400,13 @@ def splits_of(of_text: Tensor, texts: Tensor) -> Tensor:
 
 
 def join_words(
-    texts: Sequence[Sequence[str]],
+    texts: Sequence[Sequence[str]], first: int = 0
 ) -> tuple[list[bytes], list[np.ndarray]]:
     """Joins the words of each text by spaces.
+
+    Args:
+        texts: the words of each text.
+        first: the number of the first text, for complaints.
 
     Returns:
         UTF-8 strings, and of each text bounds of words in bytes, [words, 2].
@@ -409,7 +415,7 @@ def join_words(
         ValueError: half a surrogate pair.
     """
     joined, bounds = [], []
-    for number, text in enumerate(texts):
+    for number, text in enumerate(texts, first):
         encoded = strings.checked(text, f'texts[{number}]')
         raw = [x if isinstance(x, bytes) else x.encode() for x in encoded]
         ends = np.cumsum([len(word) + 1 for word in raw], dtype=np.int64) - 1
