@@ -133,6 +133,12 @@ BOTH_SIDES: dict[str, dict[str, Any]] = {
     'transformer': {'causal': False},
     'disentangled': {},
 }
+# Of rows that read the states of tokens, with or without those after them.
+STATES: dict[str, dict[str, Any]] = {
+    'modern': {}, 'transformer': {}, 'relative': {}, 'disentangled': {},
+}  # fmt: skip
+# Of rows that read vectors of texts, or of tokens each for itself.
+STATES_OR_LOOKUP: dict[str, dict[str, Any]] = {**STATES, 'lookup': {}}
 # Of those whose texts have two segments.
 TWO_SEGMENTS: dict[str, dict[str, Any]] = {
     'modern': {'causal': False, 'segments': 2},
