@@ -72,13 +72,27 @@ def compare(
     return largest
 
 
-def main(name: str, make: Callable[[], dict[str, np.ndarray]]) -> None:
-    """The command of an oracle: compares with its file, or writes it."""
+def main(
+    name: str,
+    make: Callable[[], dict[str, np.ndarray]],
+    load: Callable[[pathlib.Path], float] | None = None,
+) -> None:
+    """The command of an oracle: compares with its file, or writes it.
+
+    With `load` it also takes --folders, which our converter wrote, and prints
+    how far they are from what is expected at most.
+    """
     parser = argparse.ArgumentParser()
     parser.add_argument('--write', action='store_true', help='the file anew')
+    if load:
+        parser.add_argument('--folders', type=pathlib.Path)
+    arguments = parser.parse_args()
+    if load and arguments.folders:
+        print(f'{load(arguments.folders):.1e} apart at most')
+        return
     path = FOLDER / f'{name}.npz'
-    write_it, arrays = parser.parse_args().write, make()
-    if write_it:
+    arrays = make()
+    if arguments.write:
         write(path, arrays)
         print(f'{path}: {path.stat().st_size / 1e3:.0f} kB')
     else:

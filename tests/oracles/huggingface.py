@@ -8,10 +8,8 @@ second form loads the folders that our converter has written of each case (see
 tests/weights/test_huggingface.py) and compares what they answer.
 """
 
-import argparse
 import json
 import pathlib
-import sys
 import zlib
 from typing import Any
 
@@ -349,11 +347,4 @@ def load(folders: pathlib.Path) -> float:
 
 
 if __name__ == '__main__':
-    parser = argparse.ArgumentParser()
-    parser.add_argument('--folders', type=pathlib.Path)
-    arguments, rest = parser.parse_known_args()
-    if arguments.folders:
-        print(f'{load(arguments.folders):.1e} apart at most')
-    else:
-        sys.argv[1:] = rest
-        frozen.main('huggingface', make)
+    frozen.main('huggingface', make, load)

@@ -8,10 +8,8 @@ folders of adapters that our converter wrote, DIR/CASE, over the model
 DIR/CASE_base, and compares with DIR/CASE/expected.npy.
 """
 
-import argparse
 import json
 import pathlib
-import sys
 import tempfile
 from typing import Any
 
@@ -122,11 +120,4 @@ def load(folders: pathlib.Path) -> float:
 
 
 if __name__ == '__main__':
-    parser = argparse.ArgumentParser()
-    parser.add_argument('--folders', type=pathlib.Path)
-    arguments, rest = parser.parse_known_args()
-    if arguments.folders:
-        print(f'{load(arguments.folders):.1e} apart at most')
-    else:
-        sys.argv[1:] = rest
-        frozen.main('peft', make)
+    frozen.main('peft', make, load)
