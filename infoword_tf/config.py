@@ -103,6 +103,47 @@ class DenseConfig:
     bias: bool = True
 
 
+CRITICS = COSINE, LATE, LEXICAL, CROSS = 'cosine', 'late', 'lexical', 'cross'
+
+
+@dataclasses.dataclass(frozen=True)
+class LateConfig:
+    """Vectors of tokens, which late interaction compares.
+
+    Attributes:
+        dense: layers over the state of each token, in order.
+        expand: whether queries are padded with [MASK] to `query_length`.
+        attend: whether tokens attend to these [MASK].
+        skip: spellings of tokens whose vectors passages leave out.
+        first: whether the first state of a text has a vector.
+        mean: whether scores are divided by the number of a query's vectors.
+    """
+
+    dense: tuple[DenseConfig, ...]
+    expand: bool = False
+    attend: bool = False
+    skip: tuple[str, ...] = ()
+    first: bool = True
+    mean: bool = False
+
+
+@dataclasses.dataclass(frozen=True)
+class LexicalConfig:
+    """Weights of the vocabulary, which are compared by their product.
+
+    Attributes:
+        head: in layers.lexical.HEADS, what scores a token of a text.
+        transform: whether states go through BERT's output transform.
+        activation: in layers.lexical.ACTIVATIONS, of the largest scores.
+        top_k: how many weights of a text stay, the largest; None: all.
+    """
+
+    head: str = 'vocabulary'
+    transform: bool = False
+    activation: str = 'log1p_relu'
+    top_k: int | None = None
+
+
 REVERSAL, LEARNED = PERMUTATIONS = 'reversal', 'learned'
 
 
@@ -207,6 +248,11 @@ class Config:
         normalize: whether vectors have length 1.
         prompts: by name, the prefix of a text: 'query: '.
         prompt: name of the default prompt; None: no prefix.
+        critic: in CRITICS, what compares two texts by default.
+        late, lexical: vectors of tokens, and weights of the vocabulary; None:
+            the model has none.
+        query_length, passage_length: tokens of a text of that role at most;
+            None: `max_length`.
         labels: names of the classes of the row `label`.
         null_threshold: of the row `span`, nats by which "no answer" has to
             score more than the best one.
@@ -235,6 +281,11 @@ class Config:
     normalize: bool = False
     prompts: dict[str, str] = dataclasses.field(default_factory=dict)
     prompt: str | None = None
+    critic: str = COSINE
+    late: LateConfig | None = None
+    lexical: LexicalConfig | None = None
+    query_length: int | None = None
+    passage_length: int | None = None
     labels: tuple[str, ...] = ()
     null_threshold: float = 0.0
     task: TaskConfig | None = None
@@ -314,6 +365,8 @@ class Config:
                     },
                     'layout': _layout(values.get('layout', 'bert')),
                     'dense': tuple(map(_dense, values.get('dense', ()))),
+                    'late': _late(values.get('late')),
+                    'lexical': _lexical(values.get('lexical')),
                     'labels': tuple(values.get('labels', ())),
                     'task': _task(values.get('task')),
                     'teacher': _teacher(values.get('teacher')),
@@ -381,6 +434,18 @@ def _layout(values: str | Mapping[str, Any]) -> str | Layout:
 
 def _dense(values: Mapping[str, Any]) -> DenseConfig | FlowConfig:
     return (FlowConfig if 'levels' in values else DenseConfig)(**values)
+
+
+def _late(values: Mapping[str, Any] | None) -> LateConfig | None:
+    if values is None:
+        return None
+    dense = tuple(DenseConfig(**layer) for layer in values['dense'])
+    skip = tuple(values.get('skip', ()))
+    return LateConfig(**{**values, 'dense': dense, 'skip': skip})
+
+
+def _lexical(values: Mapping[str, Any] | None) -> LexicalConfig | None:
+    return None if values is None else LexicalConfig(**values)
 
 
 def _teacher(values: Mapping[str, Any] | None) -> TeacherConfig | None:

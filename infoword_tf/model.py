@@ -7,6 +7,7 @@ Glossary of shapes: P places of a row, J texts of a sequence.
 
 import contextlib
 import copy
+import dataclasses
 import functools
 import itertools
 import math
@@ -26,13 +27,15 @@ import numpy as np
 from keras import ops
 
 from infoword_tf import adapters, files
-from infoword_tf.config import Config, DenseConfig, FlowConfig
+from infoword_tf.config import Config, DenseConfig, FlowConfig, LateConfig
 from infoword_tf.encoders import ENCODERS, Encoded, Encoder, Inputs
 from infoword_tf.errors import InputError
 from infoword_tf.layers import dropout
 from infoword_tf.layers.block import take
 from infoword_tf.layers.dense import Dense
 from infoword_tf.layers.flow import Flow
+from infoword_tf.layers.late import TokenVectors
+from infoword_tf.layers.lexical import Lexical
 from infoword_tf.lazy import instead
 from infoword_tf.objectives import (
     TABLE,
@@ -44,6 +47,7 @@ from infoword_tf.objectives import (
     decided,
 )
 from infoword_tf.objectives.infonce import Outcome
+from infoword_tf.objectives.objective import Shared
 from infoword_tf.resolve import auxiliaries_of
 from infoword_tf.views import VIEWS, Reads, Specials, View, root
 
@@ -98,6 +102,8 @@ class Model:
         reads: by row and view, what the row reads of the view.
         heldout_candidates: by row, M of held-out text, see `Row`.
         dense: layers over the vector of a text.
+        late, lexical: heads of vectors of tokens and of the vocabulary, or
+            None.
         adapters: of the encoder, whose weights stay then; None: none.
     """
 
@@ -177,7 +183,20 @@ class Model:
             self.dense.append(_dense(layer, width, f'dense_{i}'))
             self.dense[-1].build()
             width = layer.width
+        self.late = self.lexical = None
+        if config.late is not None:
+            self.late = _token_vectors(config.late, self.encoder.width)
+            self.late.build()
+        if config.lexical is not None:
+            self.lexical = Lexical(
+                Shared(self.encoder),
+                **dataclasses.asdict(config.lexical),
+                left_out=_specials_alone(specials),
+                dtype=config.precision,
+            )
+            self.lexical.build()
         for objective in self.objectives.values():
+            objective.set_critics(self.late, self.lexical)
             objective.set_dense(self.dense)
         if seed is not None:
             self.draw_weights(seed, deviation)
@@ -353,7 +372,8 @@ class Model:
     @property
     def _heads(self) -> list[Any]:
         changes = [] if self.adapters is None else [self.adapters]
-        return [*changes, *self.objectives.values(), *self.dense]
+        critics = [x for x in (self.late, self.lexical) if x is not None]
+        return [*changes, *self.objectives.values(), *self.dense, *critics]
 
     def adapted(self) -> Callable[[], contextlib.AbstractContextManager]:
         """Computes the adapted kernels of the encoder, if any.
@@ -763,6 +783,20 @@ def _dense(
             name,
         )  # fmt: skip
     return Dense(width, layer.width, layer.activation, layer.bias, name)
+
+
+def _specials_alone(specials: Specials) -> list[int]:
+    """Lists special tokens but [MASK], in no order; those that there are."""
+    ids = specials.cls_id, specials.sep_id, specials.unk_id
+    return sorted({x for x in ids if x is not None})
+
+
+def _token_vectors(late: LateConfig, width: int) -> TokenVectors:
+    dense = []
+    for number, layer in enumerate(late.dense):
+        dense.append(_dense(layer, width, f'late_{number}'))
+        width = layer.width
+    return TokenVectors(dense)
 
 
 def initialise(

@@ -16,15 +16,20 @@ from typing import Any, NamedTuple
 from infoword_tf import adapters
 from infoword_tf.choices import ModelChoices
 from infoword_tf.config import (
+    LATE,
+    LEXICAL,
     AdapterConfig,
     Config,
     DenseConfig,
     EncoderConfig,
+    LateConfig,
+    LexicalConfig,
     RowConfig,
     TokenizerConfig,
 )
 from infoword_tf.encoders import ENCODERS, FLAGS
 from infoword_tf.errors import InputError, UsageError
+from infoword_tf.layers.lexical import TOKENS, VOCABULARY
 from infoword_tf.objectives import (
     SUMS,
     TABLE,
@@ -37,10 +42,12 @@ from infoword_tf.objectives import (
     parse,
     setting_flags,
 )
+from infoword_tf.objectives.critics import HEAD
 from infoword_tf.sizes import SIZES
 from infoword_tf.text.layout import layout_of
 from infoword_tf.views import VIEWS, Draw, Reads, ViewSpec, root
 from infoword_tf.views.masking import MASKED_SHARE, MASKINGS
+from infoword_tf.views.sentences import OF_PAIRS, PAIRED
 
 WORDPIECE = TokenizerConfig('wordpiece', lower_case=True)
 # The input of a source; other sources read a corpus.
@@ -77,12 +84,14 @@ class ViewPlan(NamedTuple):
         rows: by row, what the row reads of the view.
         source_spec: the text that the view is made from.
         draw: what is sampled in that text; None: nothing.
+        settings: of the view.
     """
 
     spec: ViewSpec
     rows: dict[str, Reads]
     source_spec: SourceSpec
     draw: Draw | None
+    settings: Mapping[str, Any] = {}
 
 
 class Plan(NamedTuple):
@@ -215,6 +224,9 @@ class Resolved:
         )
 
 
+TOKEN_WIDTH = 128  # of late interaction (Khattab & Zaharia 2020, §3.2)
+
+
 def resolve(choices: ModelChoices, started: Config | None = None) -> Resolved:
     """Decides a run, before the text and the machine are known.
 
@@ -282,7 +294,9 @@ def resolve_model(
         memory_length=_memory_length(choices, name),
         max_length=max(choices.seq_len, started.max_length if started else 0),
         vector=vector,
-        vector_fields=_vector_fields(vector, arguments['width'], started),
+        vector_fields=_vector_fields(
+            vector, _sides(rows), arguments['width'], started
+        ),
         adapter=_adapter(choices, text, name, arguments),
     )
 
@@ -355,7 +369,16 @@ def resolve_rows(
             raise UsageError(error.id, str(error)) from None
         for row in readers:
             rows[row].settings[name] = value
-    for flag in chosen:
+    for flag, (setting, readers) in known.items():
+        if setting.defaults and flag not in chosen:
+            other, defaults = setting.defaults
+            for row in readers:
+                values = rows[row].settings
+                name = flag.rpartition('.')[2]
+                values[name] = defaults.get(values[other], setting.default)
+    for flag in choices.settings:
+        if flag not in known:  # of adapters
+            continue
         setting, (row, *_) = known[flag]
         if setting.needs:
             other, needed = setting.needs
@@ -444,7 +467,10 @@ def make_plan(
         draw = spec.draw(settings) if spec.draw else None
         arguments = spec.source_args(length, {**settings, 'source': source})
         source_spec = SourceSpec(source, tuple(sorted(arguments.items())))
-        views[view] = ViewPlan(VIEWS[view], readers, source_spec, draw)
+        of_view = {name: of_row[name] for name in spec.settings}
+        views[view] = ViewPlan(
+            VIEWS[view], readers, source_spec, draw, of_view
+        )
     # A draw is a masking, or contains one.
     draws = [view.draw for view in views.values() if view.draw]
     drawn = {draw.settings.get('masking', draw.name) for draw in draws}
@@ -858,16 +884,86 @@ def _vector(
     return chosen
 
 
+def _sides(rows: Mapping[str, RowConfig]) -> Mapping[str, Any]:
+    """Returns the settings of the two sides of pairs; {}: there are none."""
+    for row, entry in rows.items():
+        if PAIRED in TABLE[row].views:
+            return {x: entry.settings[x] for x in OF_PAIRS}
+    return {}
+
+
 def _vector_fields(
-    vector: Vector, width: int, started: Config | None
+    vector: Vector,
+    sides: Mapping[str, Any],
+    width: int,
+    started: Config | None,
 ) -> dict[str, Any]:
-    """Returns fields of the config: dense layers, normalization, prompts."""
+    """Returns fields of the config: layers over vectors, critics, prompts.
+
+    Args:
+        vector: of the rows.
+        sides: of `_sides`.
+        width: D.
+        started: config of --init.
+    """
     new = tuple(DenseConfig(width, activation) for activation in vector.dense)
     if started is None or not vector.keeps:
-        return {'dense': new}
-    return {
-        'dense': started.dense or new,
-        'normalize': started.normalize,
-        'prompts': started.prompts,
-        'prompt': started.prompt,
-    }
+        fields: dict[str, Any] = {'dense': new}
+    else:
+        fields = {
+            'dense': started.dense or new,
+            'normalize': started.normalize,
+            'prompts': started.prompts,
+            'prompt': started.prompt,
+        }
+    if sides.get('markers'):
+        fields['prompts'] = dict(
+            zip(('query', 'document'), sides['markers'].split(','), strict=True)
+        )
+        fields['prompt'] = None
+    for name in ('query_length', 'passage_length'):
+        if sides.get(name):
+            fields[name] = sides[name]
+    fields['critic'] = vector.critic
+    if vector.critic == LATE:
+        fields['late'] = _late(vector, sides, width, started)
+    if vector.critic == LEXICAL:
+        fields['lexical'] = _lexical(vector, started)
+    return fields
+
+
+def _late(
+    vector: Vector,
+    sides: Mapping[str, Any],
+    width: int,
+    started: Config | None,
+) -> LateConfig:
+    """Returns the vectors of tokens: layers of --init, if of that width."""
+    old = started.late if started is not None else None
+    dense = old.dense if old is not None else ()
+    if vector.width and (not dense or dense[-1].width != vector.width):
+        dense = (DenseConfig(vector.width, 'identity', bias=False),)
+    if not dense:
+        narrow = min(TOKEN_WIDTH, width)
+        dense = (DenseConfig(narrow, 'identity', bias=False),)
+    return LateConfig(dense, sides['expand'], sides['attend'], vector.skip)
+
+
+def _lexical(vector: Vector, started: Config | None) -> LexicalConfig:
+    """Returns the weights of the vocabulary: with the head of --init."""
+    if started is not None and started.lexical is not None:
+        new = started.lexical
+        if vector.head in ('', new.head):
+            return dataclasses.replace(new, top_k=vector.top_k or new.top_k)
+    # The output transform of masked words, if --init has one.
+    rows = {} if started is None else started.rows
+    heads = [rows[x] for x in (HEAD, *_beginning_as(HEAD)) if x in rows]
+    transform = any(head.settings.get('transform') for head in heads)
+    new = LexicalConfig(VOCABULARY, transform)
+    if vector.head == TOKENS or not (vector.head or heads):
+        new = LexicalConfig(TOKENS, activation='relu')
+    return dataclasses.replace(new, top_k=vector.top_k or None)
+
+
+def _beginning_as(row: str) -> list[str]:
+    return [other for other in TABLE if TABLE[other].begins_as == row]

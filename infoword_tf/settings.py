@@ -33,6 +33,8 @@ class Setting:
             a command, or the data.
         kind: the type, where the default is None.
         model: whether the value names a workdir, as `choices.Flag`.
+        defaults: another setting, and by its value the default where that is
+            another one.
     """
 
     default: Any
@@ -49,6 +51,7 @@ class Setting:
     decided_by: str = ''
     kind: type | None = None
     model: bool = False
+    defaults: tuple[str, Mapping[Any, Any]] | None = None
 
     def check(self, flag: str, value: Any) -> Any:
         """Returns a value as the type of the default, or raises ValueError."""

@@ -20,6 +20,7 @@ from infoword_tf.data.opened import digest_of
 from infoword_tf.encoders import ENCODERS
 from infoword_tf.model import Model
 from infoword_tf.objectives import TABLE
+from infoword_tf.objectives.critics import HEAD
 from infoword_tf.text.added import ADDED, with_added
 from infoword_tf.text.layout import layout_of
 from infoword_tf.text.template import Template
@@ -284,6 +285,8 @@ def write_tokenizer(folder: pathlib.Path, tokenizer: TextTokenizer) -> None:
 
 def _source_path(path: str, old: Mapping[str, Any]) -> str:
     """Finds the path of a weight in the workdir that a run starts from."""
+    if path.startswith('lexical/'):  # the head of masked words, if any
+        path = path.replace('lexical', f'objectives/{HEAD}', 1)
     if path in old or not path.startswith('objectives/'):
         return path
     first, row, rest = path.split('/', 2)

@@ -93,6 +93,22 @@ class Examples(NamedTuple):
             of_tokens={k: v[source] for k, v in self.of_tokens.items()},
         )
 
+    def expanded(self, length: int, mask_id: int) -> 'Examples':
+        """Pads each first text with [MASK] to `length` tokens.
+
+        Texts of `of_tokens` are not padded: there are none.
+        """
+        sizes = np.diff(self.begins)
+        more = np.zeros_like(sizes)
+        firsts = sizes[:: self.texts]
+        more[:: self.texts] = np.maximum(length - firsts, 0)
+        at = np.repeat(self.begins[1:], more)
+        return self._replace(
+            ids=np.insert(self.ids, at, mask_id),
+            segments=np.insert(self.segments, at, 0),
+            begins=np.concatenate([[0], np.cumsum(sizes + more)]),
+        )
+
     def by_first(self) -> list[np.ndarray]:
         """Groups examples of equal first texts, in order: numbers of each."""
         groups: dict[bytes, list[int]] = {}
@@ -133,7 +149,7 @@ class Examples(NamedTuple):
 def format_texts(
     template: 'Template',
     texts: Sequence[Sequence[str]],
-    max_length: int,
+    max_length: int | Sequence[int],
     targets: Mapping[str, np.ndarray],
     counts: Mapping[str, np.ndarray] = types.MappingProxyType({}),
     chunk: int = 4096,
@@ -142,7 +158,8 @@ def format_texts(
 
     Args:
         texts: X times (n first texts, n second texts or None).
-        max_length: T of a text at most; the longer of two loses tokens first.
+        max_length: T of a text at most, or of each of X; the longer of two
+            loses tokens first.
         chunk: texts of a call.
 
     Returns:
@@ -150,21 +167,23 @@ def format_texts(
     """
     k, n = len(texts), len(texts[0][0])
     layout = template.layout
+    if isinstance(max_length, int):
+        max_length = [max_length] * k
     ids, segments, lengths, cut = [], [], [], 0
     for begin in range(0, n, chunk):
         formatted_texts, longer = [], []
-        for first, second in texts:
+        for (first, second), most in zip(texts, max_length, strict=True):
             span = slice(begin, begin + chunk)
             sides = (
                 first[span],
                 None if second is None else second[span],
             )
-            formatted = template.format(*sides, max_length)
+            formatted = template.format(*sides, most)
             formatted_texts.append(
                 [None if x is None else x.numpy() for x in formatted]
             )
             longer.append(
-                _cut(template, sides, formatted_texts[-1][1], max_length)
+                _cut(template, sides, formatted_texts[-1][1], most)
             )
         width = max(arrays[0].shape[1] for arrays in formatted_texts)
         column = np.arange(width)

@@ -239,17 +239,20 @@ class TextPairs(NamedTuple):
 def tokenized(
     files: Sequence[Columns],
     template: 'Template',
-    max_length: int,
+    max_lengths: tuple[int, int],
     prompts: tuple[str, str] = ('', ''),
     guides: Mapping[str, Guide] = types.MappingProxyType({}),
+    expand: bool = False,
 ) -> tuple[TextPairs, int]:
     """Tokenizes and formats the texts of files.
 
     Args:
         files: with X columns each.
-        max_length: T of a text at most; longer texts are truncated.
+        max_lengths: tokens of an a and of another text at most; longer texts
+            are truncated.
         prompts: put before each a, and before all other texts.
         guides: by row, what makes vectors of texts without these prompts.
+        expand: whether [MASK] tokens follow each a, up to its `max_lengths`.
 
     Returns:
         The examples, and how many have a truncated text.
@@ -263,9 +266,13 @@ def tokenized(
         examples, truncated = format_texts(
             template,
             [(column, None) for column in texts],
-            max_length,
+            [max_lengths[number > 0] for number in range(len(texts))],
             {row: guide(file.texts) for row, guide in guides.items()},
         )
+        if expand:
+            examples = examples.expanded(
+                max_lengths[0], template.tokenizer.mask_id
+            )
         formatted.append(examples)
         cut += truncated
     return TextPairs(tuple(formatted), tuple(file.where for file in files)), cut

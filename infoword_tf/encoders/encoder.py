@@ -45,6 +45,8 @@ class Inputs(NamedTuple):
         first_places: [B, P] int32, -1 for none.
         multipliers: [B, T, E] float32, E the `embedding_width`: factors of the
             embeddings after norm and dropout; None: all 1.
+        hidden: [B, T] int32, 1 for tokens that no token attends to; None: all
+            0.
     """
 
     ids: Tensor
@@ -57,6 +59,7 @@ class Inputs(NamedTuple):
     first: Tensor | None = None
     first_places: Tensor | None = None
     multipliers: Tensor | None = None
+    hidden: Tensor | None = None
 
     @classmethod
     def of(cls, view: View) -> 'Inputs':

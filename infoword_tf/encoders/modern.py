@@ -192,7 +192,7 @@ class ModernTransformer(Stack):
             is_local = number % self.global_every != self.global_first
             banded = (
                 is_local and at is None and not self.causal
-                and band.worth(length, self.reach)
+                and inputs.hidden is None and band.worth(length, self.reach)
             )  # fmt: skip
             kind = is_local, banded  # layers of one kind share their arguments
             if kind not in kinds:

@@ -60,7 +60,7 @@ class Stack(Encoder):
 
     input_fields = (
         'ids', 'positions', 'segment_ids', 'block_ids', 'first',
-        'first_places', 'multipliers',
+        'first_places', 'multipliers', 'hidden',
     )  # fmt: skip
     can_remat = True
     rms = False
@@ -142,6 +142,11 @@ class Stack(Encoder):
             )  # [B, 1, T, T]
             if rule is not None:
                 allowed = ops.logical_and(allowed, rule)
+        if inputs.hidden is not None:
+            shown = ops.equal(inputs.hidden, 0)[:, None, None]
+            allowed = (
+                shown if allowed is None else ops.logical_and(allowed, shown)
+            )
         if key is None and allowed is not None:
             allowed = as_numbers(allowed, self.compute_dtype)
         return allowed

@@ -128,6 +128,8 @@ class Objective(Configurable, Layer):
         auxiliary_rows: by auxiliary encoder of a workdir, the rows of that
             workdir, likewise.
         dense: layers over the vector of a text, which the model owns.
+        late, lexical: heads of vectors of tokens and of the vocabulary, which
+            the model owns; None: it has none.
         no_decay, not_exported: paths of weights that do not decay, and of
             weights that are not exported, see `make_weight`.
     """
@@ -161,18 +163,20 @@ class Objective(Configurable, Layer):
         """
         super().__init__(dtype=dtype, name=row)
         self.set_values(chosen)
-        self.row, self.encoder = row, _Shared(encoder)
+        self.row, self.encoder = row, Shared(encoder)
         self.specials = specials
         self.scorer: Any = None
         self.auxiliaries: Mapping[str, Any] = {}
         self.auxiliary_rows: Mapping[str, Mapping[str, Any]] = {}
         self.dense: list[Any] = []
+        self.late: Any = None
+        self.lexical: Any = None
         self.no_decay: set[str] = set()
         self.not_exported: set[str] = set()
 
     def set_scorer(self, scorer: 'Objective') -> None:
         """Sets the objective of `Row.scored_by`, without owning weights."""
-        self.scorer = _Shared(scorer)
+        self.scorer = Shared(scorer)
 
     def set_encoders(
         self,
@@ -180,15 +184,20 @@ class Objective(Configurable, Layer):
         auxiliary_rows: Mapping[str, Mapping[str, 'Objective']],
     ) -> None:
         """Sets the auxiliary encoders, and the rows of workdirs."""
-        self.auxiliaries = {k: _Shared(x) for k, x in encoders.items()}
+        self.auxiliaries = {k: Shared(x) for k, x in encoders.items()}
         self.auxiliary_rows = {
-            name: {row: _Shared(objective) for row, objective in rows.items()}
+            name: {row: Shared(objective) for row, objective in rows.items()}
             for name, rows in auxiliary_rows.items()
         }
 
     def set_dense(self, dense: Sequence[Layer]) -> None:
         """Sets the layers over the vector of a text."""
-        self.dense = [_Shared(layer) for layer in dense]
+        self.dense = [Shared(layer) for layer in dense]
+
+    def set_critics(self, late: Layer | None, lexical: Layer | None) -> None:
+        """Sets the heads of vectors of tokens and of the vocabulary."""
+        self.late = late and Shared(late)
+        self.lexical = lexical and Shared(lexical)
 
     def build(self) -> None:
         """Makes the row's own weights; most have none."""
@@ -316,14 +325,17 @@ class Objective(Configurable, Layer):
         return dict(batch.state)
 
 
-class _Shared:
+class Shared:
     """Wrapper of a layer whose weights are not the objective's own."""
 
     def __init__(self, layer: Any):
+        """Stores the layer, whose attributes the wrapper has."""
         self._layer = layer
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        """Calls the layer."""
         return self._layer(*args, **kwargs)
 
     def __getattr__(self, name: str) -> Any:
+        """Returns an attribute of the layer."""
         return getattr(self._layer, name)

@@ -88,7 +88,7 @@ class Queued(Objective):
 
         Held-out text has no queue.
         """
-        if not batch.state:
+        if not (self.queue and batch.state):
             return pool
         queue = self.ring.pool(self._queue_of(batch, kind))
         return pool._replace(earlier=queue)

@@ -47,6 +47,11 @@ class Vector(NamedTuple):
         dense: activations of layers over the pooled vector, as wide as it is,
             where --init has none.
         keeps: whether dense layers, normalisation and prompts of --init stay.
+        critic: in config.CRITICS, what compares two texts by default.
+        width: of late interaction, of a token's vector; 0: the default.
+        skip: of late interaction, spellings of tokens that b leaves out.
+        head: of lexical vectors, in layers.lexical.HEADS; '': the default.
+        top_k: of lexical vectors, how many weights stay; 0: all.
     """
 
     pooling: str = 'mean'
@@ -55,6 +60,11 @@ class Vector(NamedTuple):
     priority: int = 0
     dense: tuple[str, ...] = ()
     keeps: bool = False
+    critic: str = 'cosine'
+    width: int = 0
+    skip: tuple[str, ...] = ()
+    head: str = ''
+    top_k: int = 0
 
 
 def vector_of_init(settings: Settings) -> None:

@@ -6,13 +6,14 @@
 
 SimCSE (Gao et al. 2021); with repetition, a queue and a momentum encoder
 (objectives/queue.py) the sum `esimcse` (Wu et al. 2022). Every option of a
-contrast of sentences is here, once. f is a cosine over a temperature.
+contrast of sentences is here, once. f is a cosine over a temperature, or one of
+the other critics (critics.py).
 
 Copies of a sentence share a sequence of the view, so that both passes are one
 product; dropout is drawn for each token, so that copies differ.
 
 Shapes: J examples of a sequence, N = B J, S texts of an example, E width of an
-exported vector, W of a compared one, G of a guide's.
+exported vector, W of a compared one (F of other critics), G of a guide's.
 """
 
 from collections.abc import Mapping, Sequence
@@ -20,13 +21,13 @@ from typing import Any, NamedTuple
 
 from infoword_tf.encoders import Encoded, Inputs
 from infoword_tf.errors import InputError
-from infoword_tf.layers import dropout
+from infoword_tf.layers import dropout, lexical
 from infoword_tf.layers.dense import Dense
 from infoword_tf.layers.pooling import LAYERS, of_texts, pool, unit
 from infoword_tf.layers.projector import Projector
 from infoword_tf.layers.queue_scores import QueueScores
 from infoword_tf.lazy import ops
-from infoword_tf.objectives import infonce
+from infoword_tf.objectives import critics, infonce
 from infoword_tf.objectives.objective import Batch
 from infoword_tf.objectives.pools import Pool, gather_vectors, join_pools
 from infoword_tf.objectives.queue import MOMENTUM, Queued, auxiliaries
@@ -41,6 +42,8 @@ CLS, MEAN = 'cls', 'mean'
 NO_HEAD, IN_TRAINING, KEPT, PROJECTOR = HEADS = (
     'none', 'training', 'kept', 'projector',
 )  # fmt: skip
+AS_INIT = 'init'
+TERMS = 'query_terms', 'passage_terms'  # weights above 0 of a text
 FORWARD, BOTH, JOINT = DIRECTIONS = ('forward', 'both', 'joint')
 
 
@@ -70,15 +73,74 @@ class SimCSE(Queued):
     """
 
     more = ('identical',)
+    form: Any = None  # of a critic other than the cosine
 
+    critic: str = setting(
+        critics.COSINE,
+        'What compares a and b: the cosine of their vectors (cosine); each '
+        'token of a with the nearest of b (late, ColBERT); or weights of all '
+        'tokens of the vocabulary (lexical, SPLADE).',
+        choices=critics.ALONE,
+    )
     temperature: float = setting(
-        0.05, 'Temperature: the cosine is divided by it.', at_least=1e-6
+        0.05,
+        'Temperature: the cosine is divided by it, or what another critic has '
+        '(by default by 1).',
+        at_least=1e-6,
+        defaults=('critic', {critics.LATE: 1.0, critics.LEXICAL: 1.0}),
+    )
+    token_width: int = setting(
+        0,
+        "Width of a token's vector; 0: that of --init, else 128.",
+        at_least=0,
+        needs=('critic', critics.LATE),
+    )
+    skip_punctuation: bool = setting(
+        True,
+        'Leave the vectors of punctuation out of b.',
+        needs=('critic', critics.LATE),
+    )
+    terms: str = setting(
+        AS_INIT,
+        'What gives tokens weights: the output layer of masked words, to every '
+        'token of the vocabulary (vocabulary, SPLADE); one number a token, to '
+        'the tokens of the text alone (tokens, BGE-M3); init: the former where '
+        '--init has such a layer.',
+        choices=(AS_INIT, *lexical.HEADS),
+        needs=('critic', critics.LEXICAL),
+    )
+    query_flops: float = setting(
+        0.0,
+        'Weight of the expected products of a search with the weights of a '
+        '(FLOPS), which keeps most of them 0 (SPLADE).',
+        at_least=0.0,
+        needs=('critic', critics.LEXICAL),
+    )
+    passage_flops: float = setting(
+        0.0,
+        'The same of the weights of all other texts.',
+        at_least=0.0,
+        needs=('critic', critics.LEXICAL),
+    )
+    flops_steps: int = setting(
+        100,
+        'Updates in which the weights of FLOPS rise, quadratically, to what '
+        'they are; 0: they are that from the first one.',
+        at_least=0,
+        needs=('critic', critics.LEXICAL),
+    )
+    top_k: int = setting(
+        0,
+        'How many weights of a text are above 0 at most; 0: any number.',
+        at_least=0,
+        needs=('critic', critics.LEXICAL),
     )
     pooling: str = setting(
         CLS,
         'How states become a vector: [CLS], or the mean over the last layer, '
         'over the first and the last, or over the last two.',
         choices=(CLS, MEAN, *(name for name in LAYERS if name != 'mix')),
+        needs=('critic', critics.COSINE),
     )
     head: str = setting(
         IN_TRAINING,
@@ -87,6 +149,7 @@ class SimCSE(Queued):
         'with norms over the batch, only in training (DiffCSE, InfoCSE); none: '
         'no such layer.',
         choices=HEADS,
+        needs=('critic', critics.COSINE),
     )
     directions: str = setting(
         FORWARD,
@@ -99,6 +162,7 @@ class SimCSE(Queued):
         'Weight of a negative in the loss: exp(hardness cosine), relative to '
         'the other negatives (Robinson et al. 2021); 0: all weigh the same.',
         at_least=0.0,
+        needs=('critic', critics.COSINE),
     )
     cut_features: float = setting(
         0.0,
@@ -106,6 +170,7 @@ class SimCSE(Queued):
         'embeddings, drawn anew each time (ConSERT: 0.2).',
         at_least=0.0,
         at_most=0.99,
+        needs=('critic', critics.COSINE),
     )
     cut_tokens: float = setting(
         0.0,
@@ -113,13 +178,17 @@ class SimCSE(Queued):
         '(ConSERT: 0.15).',
         at_least=0.0,
         at_most=0.99,
+        needs=('critic', critics.COSINE),
     )
     dims: str = setting(
         '',
         'Train the first so many numbers of an exported vector, too, as 192,96 '
-        '(Matryoshka); empty: the whole alone.',
+        '(Matryoshka), of late of the vector of a token; empty: the whole '
+        'alone.',
     )
     keys: str = SETTINGS['keys']
+    query_length: int = SETTINGS['query_length']
+    passage_length: int = SETTINGS['passage_length']
     guide: str = setting(
         '',
         'Workdir of a guide, of any vocabulary (GISTEmbed): of --pairs, texts '
@@ -136,7 +205,12 @@ class SimCSE(Queued):
     )
 
     def build(self) -> None:
-        """Makes the head that training alone has."""
+        """Makes the head that training alone has.
+
+        Raises:
+            InputError: settings that do not fit together.
+        """
+        self._check_critic()
         if self.guide_margin and not self.guide:
             raise InputError(
                 'margin_without_guide',
@@ -166,6 +240,11 @@ class SimCSE(Queued):
                 'leave out one of the two',
             )
         self.train_head = None
+        if self.critic == critics.LEXICAL:
+            self.more = (*self.more, *TERMS)
+        if self.critic != critics.COSINE:
+            super().build()
+            return
         if self.head == IN_TRAINING:
             width = self.encoder.width
             self.train_head = Dense(width, width, 'tanh', name='head')
@@ -175,6 +254,38 @@ class SimCSE(Queued):
             self.train_head.build()
             self.not_exported |= {w.path for w in self.train_head.weights}
         super().build()
+
+    def _check_critic(self) -> None:
+        """Raises InputError for what other critics than the cosine lack."""
+        if self.critic == critics.COSINE:
+            return
+        lacking = {
+            'queue': self.queue,
+            'momentum': self.momentum,
+            'dims': self.dims and self.critic == critics.LEXICAL,
+            'directions': (
+                self.directions == JOINT and self.critic == critics.LATE
+            ),
+        }
+        for name, chosen in lacking.items():
+            if chosen:
+                raise InputError(
+                    'critic_without_setting',
+                    f'--{self.row}.{name}={getattr(self, name)} is not for '
+                    f'--{self.row}.critic={self.critic}; leave it out',
+                )
+
+    def set_critics(self, late: Any, weights: Any) -> None:
+        """Sets the head of the critic, which compares texts with it."""
+        super().set_critics(late, weights)
+        if self.critic == critics.LATE:
+            skipped = critics.PUNCTUATION if self.skip_punctuation else ()
+            self.form = critics.Late(
+                self.late, skipped, self.specials,
+                (self.query_length, self.passage_length),
+            )  # fmt: skip
+        elif self.critic == critics.LEXICAL:
+            self.form = critics.Weights(self.lexical)
 
     def set_dense(self, dense: Sequence[Any]) -> None:
         """Sets the dense layers, which decide how wide an exported vector is.
@@ -186,6 +297,10 @@ class SimCSE(Queued):
         super().set_dense(dense)
         width = self.encoder.width
         self.exported_width = self.dense[-1].wide if self.dense else width
+        if self.form is not None:
+            self.exported_width = self.late.width if self.late else 0
+            self.prefixes, self.concatenates = self._prefixes(), False
+            return
         if self.train_head and self.exported_width != width:
             raise InputError(
                 'head_of_other_width',
@@ -281,12 +396,19 @@ class SimCSE(Queued):
 
         Keys are by the momentum encoder.
         """
-        numbers = batch.views[VIEW].targets[self.row]
+        view = batch.views[VIEW]
+        numbers = view.targets[self.row]
         cut = self.cut_features or self.cut_tokens
-        texts = self._pooled(
-            batch.views[VIEW],
-            self._cut(batch) if cut else batch.encoded[VIEW]['encoder'][0],
-        )
+        if self.form is not None:
+            texts = self.form.pooled(
+                view, view.places[self.row], batch.states(VIEW),
+                batch.fused_key,
+            )  # fmt: skip
+        else:
+            texts = self._pooled(
+                view,
+                self._cut(batch) if cut else batch.encoded[VIEW]['encoder'][0],
+            )
         vectors = {
             'texts': ops.reshape(texts, (-1, numbers.shape[2], texts.shape[1]))
         }
@@ -369,6 +491,10 @@ class SimCSE(Queued):
         vectors = self.vectors_of(batch)
         view = batch.views[VIEW]
         numbers = sentence_numbers(view, self.row)
+        if self.form is not None:
+            return self.form.finished(
+                view, view.places[self.row], vectors['texts']
+            )
         texts = self.finished(
             batch, vectors['texts'], numbers, norms.get('texts')
         )
@@ -436,7 +562,40 @@ class SimCSE(Queued):
         for width in self.prefixes:
             prefix = self._score(batch, texts, candidates.pools, width)
             losses.append(prefix.loss)
-        return outcome._replace(loss=sum(losses) / len(losses))
+        outcome = outcome._replace(loss=sum(losses) / len(losses))
+        if self.critic != critics.LEXICAL:
+            return outcome
+        return self._sparse(batch, texts, outcome)
+
+    def _sparse(
+        self, batch: Batch, texts: Tensor, outcome: infonce.Outcome
+    ) -> infonce.Outcome:
+        """Adds FLOPS of the global batch to the loss; counts weights above 0.
+
+        (Formal et al. 2021, "SPLADE v2", Eq. 7.) Held-out text has no such
+        term.
+        """
+        view, gather = batch.views[VIEW], batch.replicas.gather
+        counts = _weights(view, self.row, sentence_numbers(view, self.row))
+        more, penalty = dict(outcome.more), 0.0
+        for name, factor, side in (
+            (TERMS[0], self.query_flops, slice(1)),
+            (TERMS[1], self.passage_flops, slice(1, None)),
+        ):
+            real = ops.reshape(counts[:, side], (-1,))
+            weights = ops.reshape(texts[:, side], (-1, texts.shape[2]))
+            if batch.training and factor:
+                term = critics.flops(gather(weights), gather(real))
+                penalty = penalty + factor * term
+            above = ops.sum(ops.cast(weights > 0, 'float32'), axis=1)
+            mean = ops.sum(above * real) / ops.maximum(ops.sum(real), 1.0)
+            more[name] = outcome.measured * mean
+        if batch.state and self.flops_steps:
+            share = ops.cast(batch.state['updates'], 'float32')
+            share = ops.minimum(share / self.flops_steps, 1.0)
+            penalty = penalty * ops.square(share)
+        loss = outcome.loss + outcome.weight * penalty
+        return outcome._replace(loss=loss, more=more)
 
     def _score(
         self,
@@ -452,6 +611,8 @@ class SimCSE(Queued):
         wide = texts.shape[2]
 
         def part(x: Tensor) -> Tensor:
+            if self.form is not None:
+                return self.form.part(x, prefix)
             if prefix:
                 begin = self.whole_width if self.concatenates else 0
                 return unit(x[..., begin : begin + prefix])
@@ -474,8 +635,9 @@ class SimCSE(Queued):
                 trained = ops.where(near, 0.0, trained)
                 states = states[:, :wide]
             states = part(states)
-            cosines = ops.matmul(queries, ops.transpose(states))  # [N, M]
-            positive = ops.sum(queries * texts[:, answer], axis=1)
+            cosines, positive = self._compared(
+                batch, texts, states, side, prefix
+            )
             positive = positive / self.temperature
             earlier = self.score_queue(
                 batch,
@@ -493,6 +655,37 @@ class SimCSE(Queued):
                 outcome = outcome._replace(more=more)
             outcomes.append(outcome)
         return infonce.average(*outcomes)
+
+    def _compared(
+        self,
+        batch: Batch,
+        texts: Tensor,
+        states: Tensor,
+        side: str,
+        prefix: int | None,
+    ) -> tuple[Tensor, Tensor]:
+        """Compares texts with candidates, [N, M], and a with b, [N].
+
+        Args:
+            batch: of the step.
+            texts: [N, S, W].
+            states: [M, W], the candidates.
+            side: that of the candidates.
+            prefix: of the vectors; None: they are whole.
+        """
+        a, b = texts[:, 0], texts[:, 1]
+        if self.form is None:
+            queries = a if side == 'b' else b
+            answers = b if side == 'b' else a
+            cosines = ops.matmul(queries, ops.transpose(states))
+            return cosines, ops.sum(queries * answers, axis=1)
+        positive = self.form.paired(a, b, prefix)
+        if side == 'b':
+            scores = self.form.scores(a, states, prefix, batch.fused_key)
+            return scores, positive
+        # f(a, b) of each a, whichever of both is searched for.
+        scores = self.form.scores(states, b, prefix, batch.fused_key)
+        return ops.transpose(scores), positive
 
     def _near(
         self, view: View, query: int, answer: int, others: Tensor
@@ -570,11 +763,19 @@ class SimCSE(Queued):
         exported = self.exported_width if self.concatenates else 0
         return self.whole_width + exported
 
+    def empty_state(self) -> dict[str, Tensor]:
+        """Creates the queue; of a lexical critic the count of updates."""
+        if self.critic == critics.LEXICAL:
+            return {'updates': ops.zeros((), 'int32')}
+        return super().empty_state()
+
     def update_state(self, batch: Batch) -> dict[str, Any]:
-        """Queues b, by the momentum encoder if `momentum`.
+        """Queues b, by the momentum encoder if `momentum`; or counts updates.
 
         The head has no average: as published, it is the current one.
         """
+        if self.critic == critics.LEXICAL:
+            return {'updates': batch.state['updates'] + 1}
         view, vectors = batch.views[VIEW], self.vectors_of(batch)
         numbers, sequences = _numbers(view, self.row)
         keys = vectors['keys'] if self.momentum else vectors['texts'][:, 1]
@@ -645,6 +846,11 @@ def source_of(settings: Mapping[str, Any]) -> str:
 
 def _reads(settings: Mapping[str, Any]) -> Reads:
     pooling, pairs = settings['pooling'], settings['pairs']
+    if settings['critic'] != critics.COSINE:
+        return Reads(
+            'example', everywhere=True, dropped=not pairs,
+            source=source_of(settings),
+        )  # fmt: skip
     cut = settings['cut_features'] or settings['cut_tokens']
     return Reads(
         'example' if pooling == CLS else 'text',
@@ -664,7 +870,8 @@ def _reads_keys(settings: Mapping[str, Any]) -> Reads | None:
 def _encoders(settings: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
     cut = settings['cut_features'] or settings['cut_tokens']
     several = {'modern': {}, 'transformer': {}, 'disentangled': {}}
-    if settings['pooling'] == MEAN and not cut:
+    by_vectors = settings['critic'] == critics.COSINE
+    if settings['pooling'] == MEAN and by_vectors and not cut:
         return {**several, 'lookup': {}}
     return several
 
@@ -680,6 +887,14 @@ def _init_advice(settings: Mapping[str, Any]) -> str:
 
 
 def _vector(settings: Mapping[str, Any]) -> Vector:
+    if settings['critic'] != critics.COSINE:
+        skips = settings['skip_punctuation']
+        return Vector(
+            MEAN, priority=3, keeps=True, critic=settings['critic'],
+            width=settings['token_width'], top_k=settings['top_k'],
+            head=settings['terms'].replace(AS_INIT, ''),
+            skip=critics.PUNCTUATION if skips else (),
+        )  # fmt: skip
     dense = ('tanh',) if settings['head'] == KEPT else ()
     return Vector(
         settings['pooling'], 'cosine', priority=3, dense=dense, keeps=True

@@ -23,8 +23,9 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from infoword_tf import errors
-from infoword_tf.layers import activation, dropout, norm
-from infoword_tf.layers.attention import matrix, project, vector
+from infoword_tf.layers import dropout
+from infoword_tf.layers.attention import vector
+from infoword_tf.layers.transform import Transformed
 from infoword_tf.layers.vocabulary_scores import vocabulary_scores
 from infoword_tf.lazy import ops
 from infoword_tf.objectives import infonce
@@ -104,7 +105,7 @@ def check_widths(objective: Objective) -> None:
         )
 
 
-class VocabularyTokens(Objective):
+class VocabularyTokens(Transformed, Objective):
     """Rows whose candidates are the vocabulary; g_psi is a lookup."""
 
     def build(self) -> None:
@@ -116,39 +117,6 @@ class VocabularyTokens(Objective):
     def table(self) -> Any:
         """[V, D] float32, g_psi of every token."""
         return self.encoder.embedding_table
-
-    def make_transform(self) -> None:
-        """Makes BERT's output transform, and the bias of each token.
-
-        A dense layer, GELU and a norm (google-research/bert, run_pretraining);
-        these have biases where the encoder's own have (`Encoder.biased`).
-        """
-        d, e = self.encoder.width, self.encoder.embedding_width
-        self.kernel = matrix(self, 'kernel', d, e)
-        self.gamma = vector(self, 'norm_gamma', e, 'ones')
-        self.bias = self.beta = None
-        if self.encoder.biased:
-            self.bias = vector(self, 'bias', e)
-            self.beta = vector(self, 'norm_beta', e)
-        self.token_bias = vector(self, 'piece_bias', self.encoder.vocab_size)
-
-    def transformed(self, x: Tensor, key: Tensor | None = None) -> Tensor:
-        """Applies the transform: x [B, P, D] -> [B, P, E], E of embeddings."""
-        sizes = self.encoder.arguments
-        x = activation.bias_gelu(
-            project(x, ops.cast(self.kernel, x.dtype)),
-            self.bias,
-            form=sizes['activation'],
-            key=key,
-        )
-        return norm.norm(
-            x,
-            self.gamma,
-            self.beta,
-            epsilon=sizes['epsilon'],
-            dtype=self.compute_dtype,
-            key=key,
-        )
 
     def among_all(
         self,

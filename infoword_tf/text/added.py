@@ -481,6 +481,30 @@ def with_added(
     return WithAdded(tokenizer, tokens) if tokens else tokenizer
 
 
+def with_markers(
+    tokenizer: TextTokenizer, markers: Sequence[str]
+) -> TextTokenizer:
+    """Lets a tokenizer find tokens of its vocabulary as they are spelled.
+
+    Raises:
+        ValueError: the vocabulary has no such token.
+    """
+    known = {token: i for i, token in enumerate(tokenizer.vocabulary)}
+    for marker in markers:
+        if marker not in known:
+            raise errors.InputError(
+                'unknown_marker',
+                f'the marker {marker!r} is no token of the vocabulary; name '
+                'two of its tokens, such as unused ones',
+            )
+    present = []
+    if isinstance(tokenizer, WithAdded):
+        tokenizer, present = tokenizer._inner, list(tokenizer.added)
+    there = {token.content for token in present}
+    new = [AddedToken(x, known[x]) for x in markers if x not in there]
+    return WithAdded(tokenizer, [*present, *new])
+
+
 def _sizes(strings: tf.Tensor) -> tf.Tensor:
     return tf.cast(tf.strings.length(strings), tf.int64)
 

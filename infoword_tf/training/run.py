@@ -62,6 +62,7 @@ from infoword_tf.training.guide import Guide
 from infoword_tf.training.state import State
 from infoword_tf.views import Specials
 from infoword_tf.views.examples import FOLLOWING
+from infoword_tf.views.sentences import PAIRED
 from infoword_tf.workdir import Workdir
 
 FEW_STEPS = 200  # of --minutes; with fewer a run is told so
@@ -388,7 +389,9 @@ def open_data(
         if started is not None:
             text = _prompted(text, started.config)
     if plan.reads('pairs'):
-        tokenizer, pairs = _open_pairs(choices, tokenizer, started)
+        tokenizer, pairs = _open_pairs(
+            choices, tokenizer, started, plan.views[PAIRED].settings
+        )
     if bitexts is not None:
         if tokenizer is None:
             tokenizer = open_tokenizer(choices, spoken, files.cache_dir())
@@ -468,9 +471,16 @@ def _tokenize_translations(
 
 
 def _open_pairs(
-    choices: RunChoices, tokenizer: Any, started: Workdir | None
+    choices: RunChoices,
+    tokenizer: Any,
+    started: Workdir | None,
+    sides: Mapping[str, Any],
 ) -> tuple[Any, TokenizedPairs]:
-    """Tokenizes the texts of --pairs; learns a tokenizer if None is passed."""
+    """Tokenizes the texts of --pairs; learns a tokenizer if None is passed.
+
+    `sides` are the settings of the view.
+    """
+    from infoword_tf.text import added
     from infoword_tf.text.layout import LAYOUTS
     from infoword_tf.text.template import Template
 
@@ -491,6 +501,13 @@ def _open_pairs(
             config.prompt_text(config.prompt_for(role))
             for role in ('query', 'passage')
         )
+    if sides['markers']:
+        prompts = tuple(sides['markers'].split(','))
+        tokenizer = added.with_markers(tokenizer, prompts)
+    lengths = tuple(
+        min(choices.seq_len, sides[name] or choices.seq_len)
+        for name in ('query_length', 'passage_length')
+    )
     template = Template(tokenizer, LAYOUTS['bert'])
     guides = {
         flag.removesuffix('.guide'): Guide(folder)
@@ -504,9 +521,10 @@ def _open_pairs(
         split, truncated = text_pairs.tokenized(
             columns,
             template,
-            choices.seq_len,
+            lengths,
             prompts,
             {row: guide.vectors for row, guide in guides.items()},
+            sides['expand'],
         )
         splits.append(split)
         sizes = ' and '.join(f'{p.size:,}' for p in split.parts)

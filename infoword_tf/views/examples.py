@@ -45,6 +45,8 @@ class Labelled(NamedTuple):
         positions: [n, k, C] int32, of each token; None: counting from 0.
         truncated: [n] bool, whether an example was; None: not counted.
         longest: tokens of the longest text of any batch; 0: unknown.
+        hidden: [n, k, C] int32, 1 for tokens that no token attends to; None:
+            there are none.
     """
 
     ids: np.ndarray
@@ -60,6 +62,7 @@ class Labelled(NamedTuple):
     positions: np.ndarray | None = None
     truncated: np.ndarray | None = None
     longest: int = 0
+    hidden: np.ndarray | None = None
 
     @property
     def sizes(self) -> np.ndarray:
@@ -108,6 +111,10 @@ def examples(
     positions = column
     if text.positions is not None:
         positions = text.positions.reshape(n * k, longest)[number, column]
+    hidden = text.hidden
+    if hidden is not None:
+        hidden = hidden.reshape(n * k, longest)[number, column]
+        hidden = np.where(is_padding, 0, hidden).astype(np.int32)
     places = text.places.reshape(-1)[texts]
     places = np.where(sizes > 0, begins + places, 0).astype(np.int32)
     is_example = np.where(empty, 0, 1).astype(np.float32)
@@ -153,6 +160,7 @@ def examples(
         weights=weights,
         measured=measured,
         candidates=candidates,
+        hidden=hidden,
         counts={'padding': is_padding.sum(axis=1).astype(np.int32)},
     )
 

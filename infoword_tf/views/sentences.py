@@ -22,10 +22,12 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from infoword_tf.errors import InputError
 from infoword_tf.settings import Setting
 from infoword_tf.views.examples import Labelled, examples
 from infoword_tf.views.view import Draw, Specials, View, ViewSpec
 
+PAIRED = 'sentences'  # the view of both sides of pairs
 COPIES = 2
 LATER, POSITIVES = KEYS = ('queue', 'positives')
 _ODD = np.uint64(0x9E3779B97F4A7C15)
@@ -39,12 +41,16 @@ class Changed(NamedTuple):
         lengths: [n, k] int32, of the changed texts.
         positions: [n, k, C] int32, of the tokens.
         key: which of the k texts a momentum encoder reads.
+        expanded: whether [MASK] tokens follow each first text.
+        attended: whether tokens attend to these.
     """
 
     source: np.ndarray
     lengths: np.ndarray
     positions: np.ndarray
     key: int
+    expanded: bool = False
+    attended: bool = True
 
 
 def most_repeated(lengths: np.ndarray, repeat: float) -> np.ndarray:
@@ -69,13 +75,15 @@ def change(
     pairs: int,
     repeat: float,
     shuffle: bool,
+    expand: bool = False,
+    attend: bool = False,
 ) -> Changed:
     """Doubles and permutes tokens of the last copy of each sentence.
 
     Args:
         text: copies, or texts of pairs, which do not change.
         random: of the draw.
-        pairs, repeat, shuffle: settings of the view.
+        pairs, repeat, shuffle, expand, attend: settings of the view.
     """
     b, k, longest = text.ids.shape
     if pairs:
@@ -108,12 +116,15 @@ def change(
         order[place >= lengths[:, -1:]] = 2.0
         # A permutation of all positions, of [CLS] and [SEP] too, as published.
         positions[:, -1] = order.argsort(axis=1, kind='stable')
-    return Changed(sources, lengths, positions, int(pairs > 0))
+    return Changed(
+        sources, lengths, positions, int(pairs > 0), expand,
+        attend or not expand,
+    )  # fmt: skip
 
 
 def draw(settings: Mapping[str, Any]) -> Draw:
     """Describes the draw of changed copies."""
-    names = ('pairs', 'repeat', 'shuffle')
+    names = ('pairs', 'repeat', 'shuffle', 'expand', 'attend')
     return Draw('sentences', change, {name: settings[name] for name in names})
 
 
@@ -141,6 +152,26 @@ def text_numbers(ids: np.ndarray, lengths: np.ndarray) -> np.ndarray:
     return np.where(lengths > 0, numbers, -1).astype(np.int32)
 
 
+def expansion(
+    ids: np.ndarray, lengths: np.ndarray, mask_id: int
+) -> np.ndarray:
+    """Marks [MASK] tokens behind the last other token of each text.
+
+    Args:
+        ids: [..., C] int32; anything beyond the lengths.
+        lengths: [...].
+        mask_id: of [MASK].
+
+    Returns:
+        [..., C] bool.
+    """
+    real = np.arange(ids.shape[-1]) < lengths[..., None]
+    none_else = np.logical_or(ids == mask_id, ~real)
+    backward = none_else[..., ::-1]
+    behind = np.logical_and.accumulate(backward, axis=-1)[..., ::-1]
+    return behind & real
+
+
 def sentences(
     text: Labelled,
     draw: Changed,
@@ -159,7 +190,12 @@ def sentences(
     ids = np.take_along_axis(text.ids, draw.source, axis=2)
     lengths = np.where(exists, draw.lengths, 0)
     ids[:, :, 0] = specials.cls_id
-    end = np.maximum(lengths - 1, 0)[:, :, None]
+    sizes, hidden = lengths, None
+    if draw.expanded:
+        masks = expansion(ids, lengths, specials.mask_id)
+        sizes = lengths - masks.sum(axis=2)
+        hidden = None if draw.attended else masks.astype(np.int32)
+    end = np.maximum(sizes - 1, 0)[:, :, None]
     np.put_along_axis(ids, end, specials.sep_id, axis=2)
     view = examples(
         text._replace(
@@ -168,6 +204,7 @@ def sentences(
             lengths=lengths,
             positions=draw.positions,
             targets=dict.fromkeys(rows, numbers),
+            hidden=hidden,
         ),
         None,
         rows,
@@ -225,7 +262,23 @@ def sentence_keys(
 
 
 def source_args(length: int, settings: Mapping[str, Any]) -> dict[str, Any]:
-    """Asks for texts of at most T tokens, and copies of sentences."""
+    """Asks for texts of at most T tokens, and copies of sentences.
+
+    Raises:
+        InputError: a setting of pairs without pairs, or of another one.
+    """
+    chosen = [x for x in OF_PAIRS if settings[x] != SETTINGS[x].default]
+    if chosen and not settings['pairs']:
+        raise InputError(
+            'sides_without_pairs',
+            f'--sentences.{chosen[0]} is for the two sides of --pairs; give '
+            '--pairs, or leave it out',
+        )
+    if settings['expand'] and not settings['query_length']:
+        raise InputError(
+            'expand_to_no_length',
+            '--sentences.expand pads to --sentences.query_length; give both',
+        )
     if settings['source'] != 'sentences':
         once = {'once': True} if settings['once'] else {}
         return {'length': length, **once}
@@ -236,7 +289,36 @@ def source_args(length: int, settings: Mapping[str, Any]) -> dict[str, Any]:
     }
 
 
+# Settings of the two sides of pairs.
+OF_PAIRS = 'query_length', 'passage_length', 'expand', 'attend', 'markers'
 SETTINGS = {
+    'attend': Setting(
+        False,
+        'Let other tokens attend to the [MASK] of an expanded a.',
+        needs=('expand', True),
+    ),
+    'expand': Setting(
+        False,
+        'Pad each a of --pairs with [MASK] to query_length tokens, whose '
+        'states count as those of its words do (ColBERT).',
+    ),
+    'markers': Setting(
+        '',
+        'Two tokens of the vocabulary, which are put before each a and each b '
+        'of --pairs, as [unused0],[unused1] (ColBERT); empty: none.',
+    ),
+    'passage_length': Setting(
+        0,
+        'Tokens of a b of --pairs at most, special ones included; 0: as many '
+        'as --seq_len.',
+        at_least=0,
+    ),
+    'query_length': Setting(
+        0,
+        'Tokens of an a of --pairs at most, special ones included; 0: as many '
+        'as --seq_len.',
+        at_least=0,
+    ),
     'keys': Setting(
         LATER,
         'What the vectors of a momentum encoder are: candidates of later '

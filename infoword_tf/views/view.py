@@ -56,6 +56,8 @@ class View(NamedTuple):
             texts of each place.
         drawn: by row, [B, M] int32: sampled tokens that all pairs of a sequence
             are compared with.
+        hidden: [B, T] int32, 1 for tokens that no token attends to; None: 0
+            everywhere.
         counts: by name, [B] int32: counts for the metrics. 'padding' becomes
             the share of padding. 'tokens', of the text, is added where batches
             are made (data/batches.py) and becomes tokens/s.
@@ -77,6 +79,7 @@ class View(NamedTuple):
     mixes: dict[str, Any] = {}
     guides: dict[str, Any] = {}
     drawn: dict[str, Any] = {}
+    hidden: Any = None
     counts: dict[str, Any] = {}
 
 

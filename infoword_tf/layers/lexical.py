@@ -1,0 +1,274 @@
+"""Lexical vectors: a weight of each token of the vocabulary for a text.
+
+    weight of v = log(1 + relu(max over tokens i of the text of s_i . e_v))
+
+(Formal et al. 2021, "SPLADE v2", Eq. 6). s_i are states behind the output
+transform of a masked language model, e_v the input embeddings. `tokens` has one
+number a token instead, which counts for the token alone (Chen et al. 2024,
+"BGE M3-Embedding", §3.1).
+
+A fused operation, see `fused.py`: of the scores [B, T, V] one chunk of the
+vocabulary is held at once, and the backward pass knows the largest ones by
+their places.
+
+Glossary of shapes: J texts of a sequence, C tokens of a chunk, E width of
+embeddings.
+"""
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from infoword_tf.layers.attention import table, vector
+from infoword_tf.layers.fused import (
+    compiled,
+    plus_bias,
+    read,
+    rounded,
+    sum_rows,
+    to_float,
+    with_gradient,
+)
+from infoword_tf.layers.pooling import of_texts
+from infoword_tf.layers.transform import Transformed
+from infoword_tf.lazy import Layer, ops
+
+Tensor = Any
+NEVER = -1e30
+VOCABULARY, TOKENS = HEADS = ('vocabulary', 'tokens')
+ACTIVATIONS = {
+    'log1p_relu': lambda x: ops.log1p(ops.relu(x)),
+    'log1p_log1p_relu': lambda x: ops.log1p(ops.log1p(ops.relu(x))),
+    'relu': lambda x: ops.relu(x),
+}
+SCORES_AT_ONCE = 2**22  # of a chunk, 16 MiB, unless MOST_CHUNKS makes them more
+MOST_CHUNKS = 32  # that a graph holds
+
+
+class Lexical(Transformed, Layer):
+    """The head of lexical vectors.
+
+    Attributes:
+        encoder: whose states are read.
+        head: in HEADS.
+        transform: whether states go through BERT's output transform.
+    """
+
+    def __init__(
+        self,
+        encoder: Any,
+        head: str = VOCABULARY,
+        transform: bool = False,
+        activation: str = 'log1p_relu',
+        top_k: int | None = None,
+        left_out: Sequence[int] = (),
+        dtype: Any = None,
+        name: str = 'lexical',
+    ):
+        """Sets how weights are computed.
+
+        Args:
+            activation: in ACTIVATIONS.
+            top_k: how many weights stay, the largest; None: all.
+            left_out: ids without a weight, where a token counts for itself
+                alone: those of special tokens.
+        """
+        super().__init__(dtype=dtype, name=name)
+        self.left_out = list(left_out)
+        self.encoder, self.head, self.transform = encoder, head, transform
+        self.activation, self.top_k = activation, top_k
+
+    def build(self) -> None:
+        """Makes the weights."""
+        if self.head == TOKENS:
+            self.kernel = table(self, 'kernel', self.encoder.width, 1)
+            # At first all tokens weigh the same.
+            self.bias = vector(self, 'bias', 1, 'ones')
+        elif self.transform:
+            self.make_transform()
+        self.built = True
+
+    def highest(
+        self,
+        states: Tensor,
+        ids: Tensor,
+        block_ids: Tensor,
+        texts: int,
+        key: Tensor | None = None,
+    ) -> Tensor:
+        """Computes the largest score of each token of the vocabulary.
+
+        Args:
+            states: [B, T, D].
+            ids: [B, T] int32.
+            block_ids: [B, T] int32, 0 to J - 1 by text; others are padding.
+            texts: J.
+            key: [2] uint32 of training, None for inference.
+
+        Returns:
+            [B J, V] float32; -1e30 or less where no token of a text counts.
+        """
+        if self.head == TOKENS:
+            return self._of_tokens(states, ids, block_ids, texts)
+        bias = None
+        if self.transform:
+            states = self.transformed(states, key)
+            bias = self.token_bias
+        best = highest_scores(
+            to_float(states),
+            ops.convert_to_tensor(self.encoder.embedding_table),
+            bias, of_texts(block_ids, texts),
+            dtype=self.compute_dtype, key=key,
+        )  # fmt: skip
+        return ops.reshape(best, (-1, best.shape[-1]))
+
+    def _of_tokens(self, states, ids, block_ids, texts):
+        """Computes `highest` of one number a token."""
+        scores = ops.matmul(to_float(states), self.kernel) + self.bias
+        size = self.encoder.vocab_size
+        rows = ops.arange(ops.shape(ids)[0], dtype='int32')[:, None]
+        text = rows * texts + block_ids
+        real = ops.logical_and(block_ids >= 0, block_ids < texts)
+        total = ops.shape(ids)[0] * texts
+        # Padding is counted for a text that does not exist.
+        at = ops.where(real, text, total) * size + ids
+        best = ops.segment_max(
+            ops.reshape(scores, (-1,)), ops.reshape(at, (-1,)),
+            num_segments=(total + 1) * size,
+        )  # fmt: skip
+        best = ops.reshape(best, (-1, size))[:-1]
+        if not self.left_out:
+            return best
+        counts = np.ones(size, bool)
+        counts[self.left_out] = False
+        return ops.where(counts, best, NEVER)
+
+    def weights_of(self, highest: Tensor) -> Tensor:
+        """Maps largest scores [..., V] to weights [..., V] float32.
+
+        (Not `call`, which would cast them to the dtype of the states.)
+        """
+        weights = ACTIVATIONS[self.activation](highest)
+        if self.top_k is None or self.top_k >= weights.shape[-1]:
+            return weights
+        least = ops.top_k(weights, self.top_k)[0][..., -1:]
+        return ops.where(weights >= least, weights, 0.0)
+
+
+@compiled
+def _highest(products, bias, real):
+    """Returns largest scores [B, J, C] of [B, T, C] over T, and their places.
+
+    real: [B, J, T] bool. The place is the first one where several are equal,
+    and that of no token is T.
+    """
+    length = ops.shape(products)[1]
+    rows = ops.arange(length, dtype='int32')[None, :, None]
+    scores = plus_bias(products, bias)
+    best, places = [], []
+    for text in range(real.shape[1]):
+        counts = real[:, text, :, None]
+        highest = ops.max(ops.where(counts, scores, NEVER), axis=1)
+        is_best = ops.logical_and(counts, scores >= highest[:, None])
+        best.append(highest)
+        places.append(ops.min(ops.where(is_best, rows, length), axis=1))
+    return ops.stack(best, axis=1), ops.stack(places, axis=1)
+
+
+@compiled
+def _spread(d_best, places, rows, *, dtype):
+    """Puts gradients [B, J, C] at their places: [B, T, C] in `dtype`."""
+    total = 0.0
+    for text in range(d_best.shape[1]):
+        at = ops.equal(places[:, text, None], rows)
+        total = total + ops.where(at, d_best[:, text, None], 0.0)
+    return rounded(total, dtype)
+
+
+def highest_scores(
+    states: Tensor,
+    embeddings: Tensor,
+    bias: Tensor | None,
+    real: Tensor,
+    *,
+    dtype: str = 'float32',
+    key: Tensor | None = None,
+) -> Tensor:
+    """Computes the largest score of each token of the vocabulary in each text.
+
+    Args:
+        states: [B, T, E] float32.
+        embeddings: [V, E] float32.
+        bias: [V] float32, or None.
+        real: [B, J, T] bool, the tokens of each text.
+        dtype: of the gradient's products; scores are always float32.
+        key: None runs plain operations.
+
+    Returns:
+        [B, J, V] float32; -1e30 for a text without tokens.
+    """
+    b, length, width = states.shape
+    size = embeddings.shape[0]
+    if b is None or length is None:
+        return _plain(states, embeddings, bias, real)
+    chunks = -(-b * length * size // SCORES_AT_ONCE)
+    slices = _slices(size, min(chunks, MOST_CHUNKS))
+    highest, spread = _highest, _spread
+    if key is None:
+        highest, spread = (f.__wrapped__ for f in (highest, spread))
+
+    def function(states, embeddings, bias):
+        flat = ops.reshape(states, (b * length, width))
+        best, places = [], []
+        for chunk in slices:
+            products = ops.matmul(flat, ops.transpose(embeddings[chunk]))
+            of_chunk = highest(
+                ops.reshape(products, (b, length, -1)),
+                None if bias is None else bias[chunk], real,
+            )  # fmt: skip
+            best.append(of_chunk[0])
+            places.append(of_chunk[1])
+
+        def grad(d_best):
+            rows = ops.arange(length, dtype='int32')[None, :, None]
+            d_states, d_embeddings, d_bias = 0.0, [], []
+            small = ops.cast(flat, dtype)
+            for chunk, at in zip(slices, places, strict=True):
+                total = spread(d_best[:, :, chunk], at, rows, dtype=dtype)
+                total = ops.reshape(total, (b * length, -1))
+                part = ops.cast(embeddings[chunk], dtype)
+                d_states = d_states + to_float(ops.matmul(total, part))
+                d_embeddings.append(
+                    to_float(ops.matmul(ops.transpose(total), small))
+                )
+                if bias is not None:
+                    d_bias.append(sum_rows(total))
+            return (
+                ops.reshape(d_states, states.shape),
+                ops.concatenate(d_embeddings),
+                None if bias is None else ops.concatenate(d_bias),
+            )
+
+        return ops.concatenate(best, axis=2), grad
+
+    return with_gradient(function, states, read(embeddings), read(bias))
+
+
+def _plain(states, embeddings, bias, real):
+    """Computes `highest_scores` of shapes that are not known."""
+    best = []
+    for chunk in _slices(embeddings.shape[0], MOST_CHUNKS):
+        products = ops.matmul(states, ops.transpose(embeddings[chunk]))
+        part = None if bias is None else bias[chunk]
+        best.append(_highest.__wrapped__(products, part, real)[0])
+    return ops.concatenate(best, axis=2)
+
+
+def _slices(size: int, chunks: int) -> list[slice]:
+    """Divides 0, 1, ... size - 1 into chunks."""
+    chunks = max(1, min(chunks, size))
+    return [
+        slice(i * size // chunks, (i + 1) * size // chunks)
+        for i in range(chunks)
+    ]
