@@ -10,6 +10,7 @@ import tensorflow as tf
 
 from infoword_tf.text.layout import Layout
 from infoword_tf.text.tokenizer import TextTokenizer
+from infoword_tf.views.fitting import fitting_lengths
 
 Tensor = Any
 
@@ -88,6 +89,7 @@ class Template:
                 first.row_lengths(),
                 second.row_lengths(),
                 self.free_length(max_length, texts=2),
+                tf,
             )
             sequences = self.two(
                 _truncated(first, sizes[0]), _truncated(second, sizes[1])
@@ -97,24 +99,6 @@ class Template:
             begins = tf.cast(begins, tf.int32)
         return *padded(sequences, self.tokenizer.pad_id), begins
 
-
-def fitting_lengths(
-    first: Tensor, second: Tensor, total: int
-) -> tuple[Tensor, Tensor]:
-    """Returns how many tokens of two texts fit into `total` together.
-
-    The longer text is truncated first, as `longest_first` of Hugging Face's
-    tokenizers does it.
-    """
-    swapped = first > second
-    short, long = tf.minimum(first, second), tf.maximum(first, second)
-    long = tf.where(short > total, short, tf.maximum(short, total - short))
-    half = tf.fill(tf.shape(short), tf.cast(total // 2, short.dtype))
-    beyond = short + long > total
-    short = tf.where(beyond, half, short)
-    long = tf.where(beyond, total - half, long)
-    long = tf.minimum(long, tf.maximum(first, second))
-    return tf.where(swapped, long, short), tf.where(swapped, short, long)
 
 
 def with_special_tokens(
