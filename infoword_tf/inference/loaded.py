@@ -22,6 +22,7 @@ from infoword_tf.inference import variants
 from infoword_tf.inference.blanks import Blanks
 from infoword_tf.inference.classes import Classes
 from infoword_tf.inference.continuation import Continuation
+from infoword_tf.inference.cross import Cross
 from infoword_tf.inference.reader import Reader
 from infoword_tf.inference.states import States
 from infoword_tf.inference.tagger import Tagger
@@ -58,7 +59,8 @@ class Loaded:
     Attributes:
         workdir: the model, its tokenizer and config.
         states: ids to states, which all answers are computed from.
-        vectors, blanks, continuation, classes, reader, tagger: the answers.
+        vectors, blanks, continuation, classes, cross, reader, tagger: the
+            answers.
     """
 
     def __init__(self, workdir: Workdir):
@@ -68,7 +70,7 @@ class Loaded:
         self.vectors, self.blanks = Vectors(states), Blanks(states)
         self.continuation = Continuation(states)
         self.classes, self.reader = Classes(states), Reader(states)
-        self.tagger = Tagger(states)
+        self.tagger, self.cross = Tagger(states), Cross(states)
 
     # ------------------------------------------------------------- answers
 
@@ -93,6 +95,7 @@ class Loaded:
     class_scores = _of('classes', Classes.class_scores)
     choose = _of('classes', Classes.choose)
     rate = _of('classes', Classes.rate)
+    score_pairs = _of('cross', Cross.score_pairs)
     answer = _of('reader', Reader.answer)
     tag = _of('tagger', Tagger.tag)
     tag_words = _of('tagger', Tagger.tag_words)

@@ -192,7 +192,7 @@ class SimCSE(Queued):
         'alone.',
     )
     keys: str = SETTINGS['keys']
-    texts: int = SETTINGS['pairs']
+    pairs: int = SETTINGS['pairs']
     query_length: int = SETTINGS['query_length']
     passage_length: int = SETTINGS['passage_length']
     guide: str = setting(
@@ -580,7 +580,7 @@ class SimCSE(Queued):
                 key = dropout.fold_in(key, batch.replicas.id)
             return cross.outcome(
                 batch, self.row, self.pair.scores(states, key),
-                self.temperature, self.texts,
+                self.temperature, self.pairs,
             )  # fmt: skip
         texts = self._texts(batch, candidates.norms)
         outcome = self._score(batch, texts, candidates.pools)
@@ -712,6 +712,21 @@ class SimCSE(Queued):
         # f(a, b) of each a, whichever of both is searched for.
         scores = self.form.scores(states, b, prefix, batch.fused_key)
         return ops.transpose(scores), positive
+
+    def own_scores(self, batch: Batch) -> Tensor:
+        """Scores the other texts of each example: [N, S - 1] float32, nats.
+
+        b first, then the negatives of the example.
+        """
+        texts = self._texts(batch, {})
+        scores = []
+        for number in range(1, texts.shape[1]):
+            a, b = texts[:, 0], texts[:, number]
+            if self.form is None:
+                scores.append(ops.sum(a * b, axis=1))
+            else:
+                scores.append(self.form.paired(a, b, None))
+        return ops.stack(scores, axis=1) / self.temperature
 
     def _near(
         self, view: View, query: int, answer: int, others: Tensor

@@ -72,9 +72,19 @@ class Template:
         return with_special_tokens(before, first, self.between, second, after)
 
     def format(
-        self, texts: Tensor, pairs: Tensor | None, max_length: int
+        self,
+        texts: Tensor,
+        pairs: Tensor | None,
+        max_length: int,
+        limits: tuple[int | None, int | None] | None = None,
     ) -> tuple[Tensor, Tensor, Tensor | None]:
         """Tokenizes and formats texts or pairs, the longer of two truncated.
+
+        Args:
+            texts, pairs: [B] string; None: there are no second texts.
+            max_length: T at most.
+            limits: tokens of each of two texts at most, with the special ones
+                that it has alone; None: any number.
 
         Returns:
             ids [B, T] and lengths [B], int32; of pairs the place where the
@@ -85,6 +95,10 @@ class Template:
             sequences = self.one(first, max_length)
         else:
             second = self.tokenizer.tokenize(pairs)
+            first, second = (
+                x if not most else x[:, : self.free_length(most)]
+                for x, most in zip((first, second), limits or (), strict=True)
+            ) if limits else (first, second)
             sizes = fitting_lengths(
                 first.row_lengths(),
                 second.row_lengths(),

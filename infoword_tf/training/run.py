@@ -58,7 +58,7 @@ from infoword_tf.training import (
     record,
 )
 from infoword_tf.training.evaluators import Evaluator
-from infoword_tf.training.guide import Guide
+from infoword_tf.training.guide import open_guides
 from infoword_tf.training.state import State
 from infoword_tf.views import Specials, root
 from infoword_tf.views.examples import FOLLOWING
@@ -522,11 +522,7 @@ def _open_pairs(
     joining = Joining(
         choices.seq_len, len(layout.between), layout.second_segment
     )
-    guides = {
-        flag.removesuffix('.guide'): Guide(folder)
-        for flag, folder in choices.settings.items()
-        if flag.endswith('.guide') and folder
-    }
+    guides = open_guides(choices.settings)
     splits = []
     for purpose, columns in (
         ('to train on', pairs.train), ('held out', pairs.heldout),
@@ -536,7 +532,10 @@ def _open_pairs(
             template,
             lengths,
             prompts,
-            {row: guide.vectors for row, guide in guides.items()},
+            {
+                flag.rpartition('.')[0]: guide.numbers
+                for flag, guide in guides.items()
+            },
             sides['expand'],
         )
         splits.append(split._replace(joining=joining))
@@ -556,8 +555,8 @@ def _open_pairs(
         weights=text_pairs.weights_of(choices.pair_weights, splits[0].files)
     )
     guides_record = {
-        f'{row}.guide': record.known_by(x.folder, x.digest)
-        for row, x in guides.items()
+        flag: record.known_by(x.folder, x.digest)
+        for flag, x in guides.items()
     }
     del guides
     gc.collect()  # models are full of circles
