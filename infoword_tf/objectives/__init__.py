@@ -151,7 +151,6 @@ SUMS: dict[str, Sum] = {
     'splade': _paired(
         {
             'simcse.critic': 'lexical',
-            'simcse.terms': 'vocabulary',
             'simcse.query_flops': 5e-5,
             'simcse.passage_flops': 3e-5,
         }
