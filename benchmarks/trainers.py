@@ -5,11 +5,11 @@ r"""Training compared with other trainers: speed and quality.
     python -m benchmarks.trainers --of=words --source=all-MiniLM-L6-v2 \
         --train=train.conll --dev=dev.conll --workdir=runs/words
     python -m benchmarks.trainers --of=pairs --source=all-MiniLM-L6-v2 \
-        --pairs=nli-triplets.csv --workdir=runs/pairs
+        --pairs=nli-triplets.csv --critic=late --workdir=runs/pairs
 
 Labels: `tasks.glue` and transformers' Trainer; of words `tasks.tag`. Pairs (a
-csv: a, b and negatives): the row `simcse` and sentence-transformers' trainer;
-pairs of equal texts are SimCSE without labels.
+csv: a, b and negatives): the row `simcse` and sentence-transformers' trainer of
+the same --critic; pairs of equal texts are SimCSE without labels.
 
 Both sides begin with the weights of one folder, and read the same text with the
 same batch, length, rate and number of updates, each in a process, in turns
@@ -33,6 +33,7 @@ import numpy as np
 from benchmarks import kept, report, turns
 from infoword_tf import commands, errors, files
 from infoword_tf.choices import flag
+from infoword_tf.config import COSINE, CRITICS, LEXICAL
 from infoword_tf.data import tables
 from tasks import glue_layout, tag_data, tag_scores
 from tasks.measures import MEASURES
@@ -60,7 +61,15 @@ class TrainersChoices:
     train: str | None = flag(None, 'A file of labelled words, see tasks.tag.')
     dev: str | None = flag(None, 'Another, on which both are scored.')
     pairs: str | None = flag(None, 'A csv with a line of names, of pairs.')
-    temperature: float = flag(0.05, 'Of pairs.', at_least=1e-6)
+    critic: str = flag('cosine', 'Of pairs.', choices=CRITICS)
+    temperature: float | None = flag(
+        None, 'Of pairs; by default 0.05 of cosines, else 1.', at_least=1e-6)
+    query_len: int | None = flag(
+        None, 'Tokens of an a of pairs at most, of --critic=late.',
+        at_least=8)
+    flops: float = flag(
+        1e-4, 'Of --critic=lexical, the weight of FLOPS of both sides.',
+        at_least=0.0)
     batch_size: int = flag(32, 'Examples of an update.', at_least=2)
     seq_len: int = flag(128, 'Tokens of a text at most.', at_least=8)
     steps: int = flag(60, 'Updates.', at_least=4)
@@ -70,6 +79,28 @@ class TrainersChoices:
         'float32', 'Of both.', choices=('float32', 'mixed_bfloat16'))
     seeds: int = flag(3, 'Runs of each side.', at_least=1)
     workdir: str | None = flag(None, 'Where all files go.')
+
+
+def temperature_of(choices: TrainersChoices) -> float:
+    """Returns what divides the scores of both sides."""
+    default = 0.05 if choices.critic == COSINE else 1.0
+    return choices.temperature or default
+
+
+def typed_of(choices: TrainersChoices) -> list[str]:
+    """Returns flags of a critic, with which both sides compute the same."""
+    if choices.critic == COSINE:
+        return ['--simcse.pooling=mean', '--simcse.head=none']
+    if choices.critic == LEXICAL:
+        return [
+            '--simcse.terms=vocabulary',
+            f'--simcse.query_flops={choices.flops}',
+            f'--simcse.passage_flops={choices.flops}',
+            f'--simcse.flops_steps={choices.steps // 3}',
+        ]
+    if choices.query_len:
+        return [f'--sentences.query_length={choices.query_len}']
+    return []
 
 
 def run_ours(
@@ -97,10 +128,10 @@ def run_ours(
     else:
         used = kept.run(
             'infoword_tf.train', log, *same, '--objectives=simcse',
-            f'--pairs={choices.pairs}', '--simcse.pooling=mean',
-            '--simcse.head=none', f'--simcse.temperature={choices.temperature}',
+            f'--pairs={choices.pairs}', f'--simcse.critic={choices.critic}',
+            f'--simcse.temperature={temperature_of(choices)}',
             '--optimizer=adamw', '--weight_decay=0',
-            f'--checkpoint_every={choices.steps}',
+            f'--checkpoint_every={choices.steps}', *typed_of(choices),
         )  # fmt: skip
     updates = kept.records_of(out)
     answer = {'rate': statistics.median(u['steps_per_second'] for u in updates)}
@@ -166,8 +197,11 @@ def run_theirs(
             for split, tagged in splits.items()
         }  # fmt: skip
     else:
-        spec |= {'pairs': choices.pairs, 'temperature': choices.temperature,
-                 'save': str(out / 'model')}  # fmt: skip
+        spec |= {
+            'pairs': choices.pairs, 'temperature': temperature_of(choices),
+            'critic': choices.critic, 'save': str(out / 'model'),
+            'query_len': choices.query_len, 'flops': [choices.flops] * 2,
+        }  # fmt: skip
     files.write_json(out / 'spec.json', spec)
     used = kept.call(
         out / 'log.txt', str(kept.PEERS_PYTHON), str(TRAINER),

@@ -8,14 +8,16 @@ threads. For labels it has compiled (whether PyTorch compiles the encoder),
 examples (train and heldout: first, second or null,
 targets), classes (0: a number) and weight_decay; for words the same with
 examples of words and targets, a label for each word of all texts; for pairs a
-csv (a, b and negatives) under pairs, temperature, and save, a folder for what
-was trained. OUTPUT gets the seconds from the end of each update to that of the
-next, and scores of held-out examples at the end. It imports nothing of the
-project.
+csv (a, b and negatives) under pairs, critic, temperature, query_len, flops (of
+queries, of passages) and save, a folder for what was trained. OUTPUT gets the
+seconds from the end of each update to that of the next, and scores of held-out
+examples at the end. It imports nothing of the project.
 
 Labels: transformers' encoder with a linear layer over the first state; batches
 are padded to their longest text. Words: its model for labels of tokens, trained
-and read at the first token of each. Pairs: MultipleNegativesRankingLoss.
+and read at the first token of each. Pairs: MultipleNegativesRankingLoss of the
+critic's kind: late interaction behind a dense layer of 128, lexical weights
+with SpladeLoss, pairs that are encoded as one with 4 other candidates.
 """
 
 import csv
@@ -188,28 +190,124 @@ def train_words(spec: dict, folder: str, clock: ClockCallback) -> list:
 def train_pairs(spec: dict, folder: str, clock: ClockCallback) -> list:
     """Trains, and saves the model; returns no scores."""
     import datasets
+
+    with open(spec['pairs'], newline='', encoding='utf-8') as file:
+        names, *lines = csv.reader(file)
+    cells = map(list, zip(*lines, strict=True))
+    columns = dict(zip(names, cells, strict=True))
+    model, loss, trainer, args = CRITICS[spec['critic']](spec)
+    trainer(
+        model=model,
+        args=args(**arguments(spec, folder)),
+        train_dataset=datasets.Dataset.from_dict(columns),
+        loss=loss,
+        callbacks=[clock],
+    ).train()
+    model.save_pretrained(spec['save'])
+    return []
+
+
+def cosine(spec: dict) -> tuple[Any, ...]:
+    """Returns a model of vectors, its loss, trainer and arguments."""
     import sentence_transformers as st
     from sentence_transformers import losses
 
     model = st.SentenceTransformer(spec['source'], device='cpu')
     model.max_seq_length = spec['seq_len']
-    with open(spec['pairs'], newline='', encoding='utf-8') as file:
-        names, *lines = csv.reader(file)
-    cells = map(list, zip(*lines, strict=True))
-    columns = dict(zip(names, cells, strict=True))
-    st.SentenceTransformerTrainer(
-        model=model,
-        args=st.SentenceTransformerTrainingArguments(
-            **arguments(spec, folder)
-        ),
-        train_dataset=datasets.Dataset.from_dict(columns),
-        loss=losses.MultipleNegativesRankingLoss(
+    loss = losses.MultipleNegativesRankingLoss(
+        model, scale=1 / spec['temperature']
+    )
+    return (
+        model, loss, st.SentenceTransformerTrainer,
+        st.SentenceTransformerTrainingArguments,
+    )  # fmt: skip
+
+
+def late(spec: dict) -> tuple[Any, ...]:
+    """Returns a model of late interaction; as of `cosine`."""
+    import string
+
+    import sentence_transformers as st
+    from sentence_transformers.base import modules
+    from sentence_transformers.multi_vector_encoder import losses
+    from sentence_transformers.multi_vector_encoder.modules import (
+        MultiVectorMask,
+    )
+
+    tokens = 'token_embeddings'
+    encoder = modules.Transformer(
+        spec['source'], query_length=spec['query_len'],
+        document_length=spec['seq_len'],
+    )  # fmt: skip
+    width = encoder.get_word_embedding_dimension()
+    model = st.MultiVectorEncoder(
+        modules=[
+            encoder,
+            modules.Dense(
+                width, 128, bias=False, activation_function=None,
+                module_input_name=tokens,
+            ),
+            MultiVectorMask(list(string.punctuation)),
+            modules.Normalize(module_input_name=tokens),
+        ],
+        device='cpu',
+    )  # fmt: skip
+    loss = losses.MultiVectorMultipleNegativesRankingLoss(
+        model, scale=1 / spec['temperature']
+    )
+    return (
+        model, loss, st.MultiVectorEncoderTrainer,
+        st.MultiVectorEncoderTrainingArguments,
+    )  # fmt: skip
+
+
+def lexical(spec: dict) -> tuple[Any, ...]:
+    """Returns a model of lexical weights; as of `cosine`."""
+    import sentence_transformers as st
+    from sentence_transformers.sparse_encoder import losses
+    from sentence_transformers.sparse_encoder.modules import (
+        MLMTransformer,
+        SpladePooling,
+    )
+
+    encoder = MLMTransformer(
+        spec['source'], max_seq_length=spec['seq_len'],
+    )  # fmt: skip
+    model = st.SparseEncoder(
+        modules=[encoder, SpladePooling('max')], device='cpu'
+    )
+    queries, passages = spec['flops']
+    loss = losses.SpladeLoss(
+        model,
+        losses.SparseMultipleNegativesRankingLoss(
             model, scale=1 / spec['temperature']
         ),
-        callbacks=[clock],
-    ).train()
-    model.save_pretrained(spec['save'])
-    return []
+        document_regularizer_weight=passages,
+        query_regularizer_weight=queries,
+    )
+    return (
+        model, loss, st.SparseEncoderTrainer, st.SparseEncoderTrainingArguments
+    )
+
+
+def cross(spec: dict) -> tuple[Any, ...]:
+    """Returns a model of encoded pairs; as of `cosine`."""
+    import sentence_transformers as st
+    from sentence_transformers.cross_encoder import losses
+
+    model = st.CrossEncoder(
+        spec['source'], num_labels=1, max_length=spec['seq_len'], device='cpu'
+    )
+    loss = losses.MultipleNegativesRankingLoss(
+        model, num_negatives=4, scale=1 / spec['temperature'],
+        activation_fn=torch.nn.Identity(),
+    )  # fmt: skip
+    return (
+        model, loss, st.CrossEncoderTrainer, st.CrossEncoderTrainingArguments
+    )
+
+
+CRITICS = {'cosine': cosine, 'late': late, 'lexical': lexical, 'cross': cross}
 
 
 def main(spec: dict) -> dict[str, Any]:
