@@ -1,0 +1,227 @@
+r"""What a critic is worth, for the bytes and the milliseconds that it costs.
+
+    python -m benchmarks.critics --init=MiniLM --minutes=4 \
+        --workdir=runs/tables/critics
+    python -m benchmarks.critics --sets=scratch --minutes=2 \
+        --workdir=runs/tables/critics_scratch
+
+Trains each of --critics on each set with each seed for the same minutes, from
+the same start: `infoword_tf.train --pairs` with the defaults of the critic.
+Then it searches with the trained model, alone and merged with BM25: `cross`
+orders the best hundred of BM25. SciFact and NFCorpus are folders of BEIR in the
+working folder, whose training judgements are mined; pydocs are docstrings,
+whose first sentences find the rest; `scratch` is pydocs without --init.
+
+Costs are those of `tasks.retrieval --costs`: bytes of a passage as stored,
+milliseconds of a query alone, seconds to encode 1,000 passages. Finished runs
+stay; table and picture go to WORKDIR/table.md and critics.png.
+"""
+
+import dataclasses
+import pathlib
+import shutil
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple
+
+from benchmarks import kept, pairs, report, tables
+from infoword_tf import commands, files
+from infoword_tf.choices import flag
+from infoword_tf.config import CRITICS, CROSS
+
+BM25 = 'BM25'
+MEASURE = 'ndcg@10'
+COSTS = {
+    'bytes_per_passage': 'bytes a passage',
+    'ms_per_query': 'ms a query',
+    'seconds_per_1000_passages': 's to encode 1,000',
+}
+
+
+class CriticSet(NamedTuple):
+    """Pairs to train on, and a search.
+
+    Attributes:
+        pairs: name in `pairs.SETS`.
+        search: flags of tasks.retrieval.
+        scratch: whether training begins with fresh weights.
+    """
+
+    pairs: str
+    search: tuple[str, ...]
+    scratch: bool = False
+
+
+SETS = {
+    'scifact': CriticSet('scifact', ('--data_dir=scifact',)),
+    'nfcorpus': CriticSet('nfcorpus', ('--data_dir=nfcorpus',)),
+    'pydocs': CriticSet('pydocs_5000', ('--corpus=pydocs',)),
+    'scratch': CriticSet('pydocs_5000', ('--corpus=pydocs',), scratch=True),
+}
+
+
+@dataclasses.dataclass(frozen=True)
+class CriticsChoices:
+    """Choices of the command."""
+
+    init: str | None = flag(None, 'The workdir or public model.', model=True)
+    sets: tuple[str, ...] = flag(
+        ('scifact', 'nfcorpus', 'pydocs'), f'Which of {", ".join(SETS)}.')
+    critics: tuple[str, ...] = flag(CRITICS, 'Which critics.')
+    minutes: float = flag(4.0, 'Of training, for each.', at_least=0.01)
+    seeds: int = flag(3, 'Runs of each.', at_least=1)
+    typed: str = flag('', 'Further flags of training, separated by blanks.')
+    workdir: str | None = flag(None, 'Where runs, table and picture go.')
+
+
+class Result(NamedTuple):
+    """A trained critic, measured.
+
+    Attributes:
+        scores: by search ('model', 'hybrid', 'bm25'), nDCG@10.
+        costs: by search and name in COSTS.
+        mi, ceiling: of held-out pairs, nats.
+        steps: updates.
+    """
+
+    scores: Mapping[str, float]
+    costs: Mapping[str, Mapping[str, float | None]]
+    mi: float
+    ceiling: float
+    steps: int
+
+
+def trained(
+    choices: CriticsChoices, one: CriticSet, folder: pathlib.Path,
+    critic: str, seed: int,
+) -> Result:  # fmt: skip
+    """Trains and measures a critic with a seed, unless finished before."""
+    init = '' if one.scratch else str(choices.init)
+    source = folder / 'pairs'
+    source.mkdir(parents=True, exist_ok=True)
+    workdir = folder / f'{critic}_{seed}'
+    if not (workdir / 'metrics.json').exists():
+        data = pairs.SETS[one.pairs].pairs(source, init)
+        kept.run(
+            'infoword_tf.train', folder / f'{workdir.name}.log',
+            *([f'--init={init}'] if init else []), f'--pairs={data}',
+            f'--simcse.critic={critic}', f'--seed={seed}',
+            f'--minutes={choices.minutes}', *choices.typed.split(),
+            f'--workdir={workdir}',
+        )  # fmt: skip
+        shutil.rmtree(workdir / 'checkpoints')
+    first = ['--first=bm25'] if critic == CROSS else []
+    found = kept.evaluate(
+        workdir / 'search', 'retrieval', *one.search, *first, '--costs',
+        '--nobaselines', '--precision=auto',
+    )  # fmt: skip
+    last = kept.records_of(workdir)[-1]
+    searches = ('model', 'hybrid', 'bm25')
+    return Result(
+        {name: found[name][MEASURE] for name in searches},
+        found['costs'],
+        *(last[f'heldout/simcse/{x}'] for x in ('mi', 'ceiling')),
+        last['step'],
+    )
+
+
+def line(name: str, critic: str, results: Sequence[Result]) -> list[str]:
+    """Makes the line of a critic: means over seeds (lowest-highest)."""
+    costs = [
+        [r.costs['model'][cost] for r in results if r.costs['model'][cost]]
+        for cost in COSTS
+    ]
+    steps = sum(r.steps for r in results) // len(results)
+    return [
+        f'`{name}`', f'`{critic}`',
+        tables.spread([r.scores['model'] for r in results]),
+        tables.spread([r.scores['hybrid'] for r in results]),
+        f'{tables.spread([r.mi for r in results])} of {results[0].ceiling:.2f}',
+        *(report.shown(values, 1) if values else '' for values in costs),
+        f'{steps:,}',
+    ]  # fmt: skip
+
+
+def draw(
+    path: pathlib.Path, results: Mapping[str, Mapping[str, Sequence[Result]]]
+) -> None:
+    """Draws nDCG@10 over bytes and over milliseconds, a panel for each set."""
+    from matplotlib import figure as figures
+
+    costs = 'bytes_per_passage', 'ms_per_query'
+    figure = figures.Figure(
+        (8, 3.2 * len(results)), layout='constrained'
+    )
+    axes = figure.subplots(len(results), 2, sharey='row', squeeze=False)
+    for (name, critics), row in zip(results.items(), axes, strict=True):
+        for cost, axis in zip(costs, row, strict=True):
+            for critic, several in critics.items():
+                points = [
+                    (r.costs[search][cost], r.scores[search])
+                    for r in several
+                    for search in ('bm25' if critic == BM25 else 'model',)
+                    if r.costs[search][cost]
+                ]
+                if points:
+                    axis.plot(*zip(*points, strict=True), 'o', label=critic)
+                    axis.annotate(
+                        critic, points[0], xytext=(5, 4),
+                        textcoords='offset points', fontsize=8,
+                    )  # fmt: skip
+            axis.set_xscale('log')
+            axis.margins(0.2)
+            axis.set_xlabel(COSTS[cost])
+            axis.spines[['top', 'right']].set_visible(False)
+        row[0].set_ylabel(f'{name}: nDCG@10')
+    with files.written(path) as partial:
+        figure.savefig(partial, format='png', dpi=150)
+
+
+@commands.takes(CriticsChoices)
+def run(choices: CriticsChoices, chosen: Any) -> None:
+    """Trains, measures, and writes table and picture.
+
+    Raises:
+        UsageError: missing data, or the folder is of another commit.
+    """
+    del chosen
+    commands.require(vars(choices), workdir='a folder for the table')
+    if not all(SETS[name].scratch for name in choices.sets):
+        commands.require(vars(choices), init='a model')
+    kept.check_data(
+        [x for name in choices.sets for x in pairs.SETS[SETS[name].pairs].data]
+    )
+    folder = pathlib.Path(choices.workdir)
+    kept.bind_commit(folder)
+    lines, results = [], {}
+    for name in choices.sets:
+        results[name] = {}
+        for critic in choices.critics:
+            each = [
+                trained(choices, SETS[name], folder / name, critic, seed)
+                for seed in range(choices.seeds)
+            ]
+            results[name][critic] = each
+            lines.append(line(name, critic, each))
+        first = next(iter(results[name].values()))[:1]
+        words = [first[0].costs['bm25'][cost] for cost in COSTS]
+        results[name][BM25] = first
+        lines.append([
+            f'`{name}`', BM25, tables.spread([first[0].scores['bm25']]), '',
+            '', *(report.shown([x], 1) if x else '' for x in words), '',
+        ])  # fmt: skip
+    titles = (
+        'set', 'critic', 'nDCG@10', 'merged with BM25', 'held-out MI',
+        *COSTS.values(), 'updates',
+    )  # fmt: skip
+    table = report.table(titles, lines)
+    kept.write_table(
+        folder, table,
+        f'{choices.minutes:g} minutes each, {tables.name_seeds(choices.seeds)}',
+    )  # fmt: skip
+    draw(folder / 'critics.png', results)
+
+
+if __name__ == '__main__':
+    commands.start(
+        run, stopped='the same command goes on with unfinished runs'
+    )
