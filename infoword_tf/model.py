@@ -801,7 +801,7 @@ def _token_vectors(late: LateConfig, width: int) -> TokenVectors:
     for number, layer in enumerate(late.dense):
         dense.append(_dense(layer, width, f'late_{number}'))
         width = layer.width
-    return TokenVectors(dense)
+    return TokenVectors(dense, late.first, late.mean)
 
 
 def initialise(

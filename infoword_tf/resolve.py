@@ -959,7 +959,10 @@ def _late(
     if not dense:
         narrow = min(TOKEN_WIDTH, width)
         dense = (DenseConfig(narrow, 'identity', bias=False),)
-    return LateConfig(dense, sides['expand'], sides['attend'], vector.skip)
+    return dataclasses.replace(
+        old or LateConfig(dense), dense=dense, expand=sides['expand'],
+        attend=sides['attend'], skip=vector.skip,
+    )  # fmt: skip
 
 
 def _lexical(vector: Vector, started: Config | None) -> LexicalConfig:

@@ -31,12 +31,23 @@ MOST_CHUNKS = 32  # that a graph holds
 
 
 class TokenVectors(Layer):
-    """The vectors of tokens: dense layers over states, then length 1."""
+    """The vectors of tokens: dense layers over states, then length 1.
 
-    def __init__(self, dense: Sequence[Dense], name: str = 'late'):
-        """Sets the layers, the first of D."""
+    Attributes:
+        first: whether the first state of a text has a vector.
+        mean: whether scores are divided by the number of vectors of a.
+    """
+
+    def __init__(
+        self,
+        dense: Sequence[Dense],
+        first: bool = True,
+        mean: bool = False,
+        name: str = 'late',
+    ):
+        """Sets the layers, the first of D, and the attributes."""
         super().__init__(name=name)
-        self.dense = list(dense)
+        self.dense, self.first, self.mean = list(dense), first, mean
 
     def build(self) -> None:
         """Makes the weights."""

@@ -115,6 +115,8 @@ class Late:
         ids = ops.take_along_axis(view.ids, at, axis=1)
         length = at.shape[1] // places.shape[1]
         real, ids = (ops.reshape(x, (-1, count, length)) for x in (real, ids))
+        if not self.layer.first:
+            real = real & (ops.arange(length) > 0)
         of_b = ops.arange(count)[:, None] > 0
         skipped = ops.logical_not(ops.take(self.counts, ids, axis=0))
         real = real & ops.logical_not(ops.logical_and(skipped, of_b))
@@ -177,11 +179,21 @@ class Late:
             width: of the vectors, as of `part`; None: W.
             key: None runs plain operations.
         """
-        return late_scores(*self._sides(a, b, width), key=key)
+        sides = self._sides(a, b, width)
+        scores = late_scores(*sides, key=key)
+        return scores / self._counts(sides[1])[:, None]
 
     def paired(self, a: Tensor, b: Tensor, width: int | None) -> Tensor:
         """Scores each a [N, F] against its b: [N]; as of `scores`."""
-        return paired_scores(*self._sides(a, b, width))
+        sides = self._sides(a, b, width)
+        return paired_scores(*sides) / self._counts(sides[1])
+
+    def _counts(self, real: Tensor) -> Tensor:
+        """Returns what scores of a are divided by, [N]; real: [N, Ta] bool."""
+        counts = ops.sum(ops.cast(real, 'float32'), axis=1)
+        if not self.layer.mean:
+            return ops.ones_like(counts)
+        return ops.maximum(counts, 1.0)
 
 
 class Weights:
