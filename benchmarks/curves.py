@@ -53,6 +53,44 @@ def draw_runs(
     _save(figure, path)
 
 
+def draw_worth(
+    path: pathlib.Path,
+    points: Mapping[str, Sequence[tuple[float, float]]],
+    worth: str,
+) -> None:
+    """Draws what runs are worth over their nats into one PNG.
+
+    Args:
+        points: by flagfile, by time of training, held-out MI as a share of the
+            ceiling (the mean over rows) and a score.
+        worth: what the score is, in words.
+    """
+    from matplotlib import ticker
+
+    figure, axis = _axis(
+        'mutual information of held-out text, lower bound, of the ceiling'
+    )
+    ends = []
+    for number, (name, line) in enumerate(points.items()):
+        ends.append((*_draw_curve(axis, number, line), name))
+    axis.set_ylabel(worth)
+    axis.xaxis.set_major_formatter(ticker.PercentFormatter(1.0))
+    for score, share, color, name in ends:
+        axis.annotate(
+            name, (share, score), xytext=(6, 3), textcoords='offset points',
+            color=color, fontsize=8,
+        )  # fmt: skip
+    axis.margins(0.15)
+    _save(figure, path)
+
+
+def share_of(records: Sequence[Mapping[str, Any]]) -> float:
+    """Averages the last share of the ceiling over the rows that bound MI."""
+    last = records[-1]
+    rows = [x for x in _heldout(records, 'mi') if _share(last, x)]
+    return sum(_share(last, row) for row in rows) / max(1, len(rows))
+
+
 def _axis(along: str) -> tuple[Any, Any]:
     """Creates a figure and an axis for curves over minutes or updates."""
     from matplotlib.figure import Figure

@@ -95,7 +95,12 @@ TABLES = {
         'worth', untrained='mlm_mini', **TEXTS,
     ),
     'twenty': RunTable(
-        ('infoword_mini --steps=4580', 'same_text_mini --steps=5000'),
+        ('mlm_mini --steps=5480',
+         'bert_nce_mini --learning_rate=1e-3 --steps=6300',
+         'infoword_mini --steps=4580',
+         'bert_mini --seq_len=64 --batch_size=64 --dropout=0 --steps=4750',
+         'gpt_mini --steps=2630', 'plm_mini --steps=2530',
+         'same_text_mini --steps=5000'),
         'worth', untrained='mlm_mini', **TEXTS,
     ),
     'overlap': RunTable(
@@ -355,6 +360,34 @@ def run(choices: TablesChoices, chosen: Mapping[str, Any]) -> None:
     lines = lines_of(table, workdirs)
     kept.write_table(folder, lines, f'{seeds}, {precision}')
     draw(choices, workdirs, folder / 'curves.png')
+    if table.ask == 'worth':
+        draw_worth(workdirs, folder / 'worth.png')
+
+
+def draw_worth(
+    workdirs: Mapping[str, Sequence[pathlib.Path]], path: pathlib.Path
+) -> None:
+    """Draws the mean of GLUE over nats; runs that differ in steps are a line.
+    """
+    points: dict[str, list[tuple[int, float, float]]] = {}
+    for name, each in workdirs.items():
+        records = [kept.records_of(workdir) for workdir in each]
+        scores = [worth.answers_of(x, 'worth')[worth.GLUE] for x in each]
+        points.setdefault(_without_steps(name), []).append((
+            records[0][-1]['step'],
+            statistics.fmean(map(curves.share_of, records)),
+            statistics.fmean(scores),
+        ))  # fmt: skip
+    lines = {
+        name: [(max(share, 0.0), score) for _, share, score in sorted(line)]
+        for name, line in points.items()
+    }
+    curves.draw_worth(path, lines, 'mean of five tasks of GLUE, fine-tuned')
+
+
+def _without_steps(name: str) -> str:
+    words = name.split()
+    return ' '.join(word for word in words if not word.startswith(STEPS))
 
 
 if __name__ == '__main__':

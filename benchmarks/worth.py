@@ -128,6 +128,7 @@ SHORT_TASKS = {
     'mrpc': FineTuning(3_668, 5),
     'sts-b': FineTuning(5_749, 5),
 }
+GLUE = 'mean of GLUE'
 BATCH = 32
 SHORT_RATE, RATES = 5e-4, (3e-4, 1e-3)
 TENTH = 10  # one example in so many decides on a rate
@@ -190,7 +191,7 @@ def best_rate(workdir: pathlib.Path, name: str) -> float:
 
 def with_mean(scores: Mapping[str, float]) -> dict[str, float]:
     """Puts the mean over tasks before the tasks."""
-    return {'mean of GLUE': statistics.fmean(scores.values()), **scores}
+    return {GLUE: statistics.fmean(scores.values()), **scores}
 
 
 def worth(workdir: pathlib.Path) -> dict[str, Any]:
