@@ -287,7 +287,7 @@ def encoder_of(
 
 
 def check_critic_dims(critic: str) -> None:
-    """Raises ValueError if what a critic compares has no first numbers."""
+    """Raises ValueError if a critic compares no vectors."""
     if critic not in (COSINE, LATE):
         raise errors.InputError(
             'dims_without_vectors',
@@ -320,7 +320,7 @@ def first_numbers(vectors: Texts, dims: int, normalize: bool) -> Texts:
 def signature_of(
     folder: pathlib.Path, model: Any, name: str
 ) -> Callable[..., Mapping[str, Any]]:
-    """Returns a signature of an export; ValueError: it has none such."""
+    """Returns a signature of an export; ValueError: no such signature."""
     if name not in model.signatures:
         raise errors.InputError(
             'export_without_embed',
@@ -431,8 +431,9 @@ def _lines(outputs: Mapping[str, np.ndarray]) -> np.ndarray:
     return np.stack([ids, outputs['weights']], axis=2)
 
 
-def exported_rate(folder: pathlib.Path, batch_size: int, model: Any) -> Rate:
-    """Returns what rates pairs by an export; ValueError: it rates none."""
+def exported_rate(folder: pathlib.Path, batch_size: int) -> Rate:
+    """Returns ratings of pairs by an export; ValueError: no such signature."""
+    model = lazy.tensorflow().saved_model.load(str(folder))
     signature = signature_of(folder, model, 'score_pairs')
 
     def rate(queries: list[str], passages: list[str]) -> np.ndarray:
@@ -480,7 +481,7 @@ def by_vectors(
     chosen: np.ndarray | None = None,
     costs: Costs | None = None,
 ) -> Rankings:
-    """Searches by what an encoder makes; documents are encoded in blocks.
+    """Searches by vectors or weights; documents are encoded in blocks.
 
     Args:
         task, encode: queries and documents, and the encoder of both.
@@ -504,7 +505,7 @@ def by_vectors(
                     encoded = critics.restored(encoded, queries)
                 else:
                     if chosen is not None and store is None:
-                        numbers, texts = _wanted(task, numbers, texts, chosen)
+                        numbers, texts = _candidates_of(task, numbers, texts, chosen)
                     encoded = costs.encode(encode, texts) if texts else None
                     if store is not None:
                         store.append(encoded)
@@ -523,18 +524,18 @@ def by_vectors(
         )
 
 
-def _wanted(
+def _candidates_of(
     task: RetrievalTask,
     numbers: np.ndarray,
     texts: list[str],
     chosen: np.ndarray,
 ) -> tuple[np.ndarray, list[str]]:
     """Returns the documents of a block that any query has among `chosen`."""
-    wanted = [
+    is_chosen = [
         np.isin([number, *task.copies.get(number, ())], chosen).any()
         for number in numbers.tolist()
     ]
-    return numbers[wanted], [*itertools.compress(texts, wanted)]
+    return numbers[is_chosen], [*itertools.compress(texts, is_chosen)]
 
 
 def open_vectors(
@@ -699,18 +700,7 @@ def check(choices: RetrievalChoices, chosen: Mapping[str, Any]) -> pathlib.Path:
         if getattr(choices, other) is None:
             why = f'{{}} is for --{other}; leave it out'
             commands.refuse(chosen, names, why)
-    stages = {'first': choices.first, 'rerank': choices.rerank}
-    for name, path in stages.items():
-        if path not in (None, BM25) and not pathlib.Path(path).is_dir():
-            raise errors.UsageError(
-                'stage_of_no_model',
-                f'--{name}={path}: there is no such workdir or export',
-            )
-    if choices.rerank_top is not None and not any(stages.values()):
-        raise errors.UsageError(
-            'rerank_top_without_stage',
-            '--rerank_top is for --first and --rerank; leave it out',
-        )
+    check_stages(choices.first, choices.rerank, choices.rerank_top)
     splits = choices.data_dir is not None or choices.tune is None
     if not (splits or choices.tune.isdecimal()):
         raise errors.UsageError(
@@ -719,6 +709,23 @@ def check(choices: RetrievalChoices, chosen: Mapping[str, Any]) -> pathlib.Path:
             'queries choose, such as --tune=50',
         )
     return workdir
+
+
+def check_stages(
+    first: str | None, rerank: str | None, rerank_top: int | None
+) -> None:
+    """Raises UsageError if a stage is no folder, or --rerank_top has none."""
+    for name, path in ('first', first), ('rerank', rerank):
+        if path not in (None, BM25) and not pathlib.Path(path).is_dir():
+            raise errors.UsageError(
+                'stage_of_no_model',
+                f'--{name}={path}: there is no such workdir or export',
+            )
+    if rerank_top is not None and first is None and rerank is None:
+        raise errors.UsageError(
+            'rerank_top_without_stage',
+            '--rerank_top is for --first and --rerank; leave it out',
+        )
 
 
 def read_split(choices: RetrievalChoices, split: str) -> RetrievalTask:
@@ -797,8 +804,7 @@ def stage_of_export(choices: RetrievalChoices, folder: pathlib.Path) -> Stage:
     config, _ = read_exported(folder)
     critic = choices.critic or config.critic
     if critic == CROSS:
-        model = lazy.tensorflow().saved_model.load(str(folder))
-        rate = exported_rate(folder, choices.batch_size, model)
+        rate = exported_rate(folder, choices.batch_size)
         return Stage(critic, None, '', rate)
     more = () if critic == COSINE else (None, critic)
     encode, similarity = exported(
@@ -809,7 +815,7 @@ def stage_of_export(choices: RetrievalChoices, folder: pathlib.Path) -> Stage:
 
 
 def _key(choices: RetrievalChoices, critic: str) -> dict[str, Any]:
-    """Returns the choices that what a critic compares depends on."""
+    """Returns the choices that vectors and weights of a critic depend on."""
     key = {'dims': choices.dims, 'batch_size': choices.batch_size}
     return key | ({'critic': critic} if critic in (LATE, LEXICAL) else {})
 
@@ -869,7 +875,7 @@ def search_all(
                     'documents: give --first=bm25 or another model, or name '
                     'it with --rerank',
                 )
-            found = by_pairs(task, stage.rate, chosen, LABELS[name], taken)
+            ranked = by_pairs(task, stage.rate, chosen, LABELS[name], taken)
         else:
             store = None
             if stage.source and choices.vectors is not None:
@@ -878,13 +884,13 @@ def search_all(
                     name if name == 'untrained' else 'model', task,
                     weights=digest(*stage.source), **stage.key,
                 )  # fmt: skip
-            found = by_vectors(
+            ranked = by_vectors(
                 task, stage.encode, stage.similarity, LABELS[name], store,
                 chosen, taken,
             )  # fmt: skip
         if timed:
             costs[name] = taken.record()
-        return found
+        return ranked
 
     def opened(choices: RetrievalChoices, path: str) -> tuple[Any, Stage]:
         folder = pathlib.Path(path)

@@ -47,7 +47,7 @@ class Costs:
             self.seconds[place] += time.perf_counter() - begin
 
     def count(self, texts: critics.Texts) -> None:
-        """Counts the bytes of documents as they are compared."""
+        """Counts documents and bytes."""
         self._texts += texts.shape[0]
         self._bytes += critics.nbytes(texts)
 
@@ -70,7 +70,7 @@ def by_pairs(
     label: str,
     costs: Costs,
 ) -> Rankings:
-    """Rates each query with its candidates alone.
+    """Rates pairs of queries and candidates.
 
     Args:
         task: queries and documents.
@@ -79,8 +79,8 @@ def by_pairs(
         label: of the progress bar.
         costs: gets the time of single queries.
     """
-    wanted = set(candidates.ravel().tolist())
-    texts = {n: text for n, text in task.documents() if n in wanted}
+    numbers = set(candidates.ravel().tolist())
+    texts = {n: text for n, text in task.documents() if n in numbers}
     best = ranking.Best(*candidates.shape)
     asked = progress.bar(task.queries, label, unit=' queries')
     for row, query in enumerate(asked):

@@ -76,7 +76,7 @@ class TokenFile:
     """
 
     def __init__(self, path: pathlib.Path):
-        """Opens files to append to, or new ones."""
+        """Opens two files to append to, or makes both."""
         self.path = path
         self._sizes = VectorFile(path.with_stem(f'{path.stem}-sizes'))
         self._tokens = VectorFile(path)
@@ -92,7 +92,7 @@ class TokenFile:
 
     @property
     def rows(self) -> int:
-        """How many texts there are."""
+        """Number of texts."""
         return self._sizes.rows
 
     def append(self, texts: Texts) -> None:

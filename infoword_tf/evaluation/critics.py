@@ -26,7 +26,7 @@ TOKENS_A, TOKENS_B = 512, 8192
 
 @dataclasses.dataclass(frozen=True)
 class Tokens:
-    """Some numbers of each token of texts, one text after the other.
+    """Numbers of each token of texts, one text after the other.
 
     Attributes:
         vectors: [S, W] float32.
@@ -44,7 +44,7 @@ class Tokens:
 
     @classmethod
     def of_weights(cls, weights: Any) -> 'Tokens':
-        """Converts csr_array [n, V]: id and weight of what is not 0, W = 2."""
+        """Converts csr_array [n, V]: ids and weights other than 0, W = 2."""
         pairs = np.stack([weights.indices, weights.data], axis=1)
         sizes = np.diff(weights.indptr).astype(np.int64)
         return cls(pairs.astype(np.float32), sizes)
@@ -62,7 +62,7 @@ class Tokens:
 
     @property
     def ends(self) -> np.ndarray:
-        """Where texts end in `vectors`, [n]."""
+        """Ends of texts in `vectors`, [n]."""
         return np.cumsum(self.sizes)
 
     @property
@@ -84,10 +84,10 @@ class Tokens:
     def sums(self) -> np.ndarray:
         """Sums the vectors of each text: [n, W]; 0 without tokens."""
         totals = np.zeros(self.shape, np.float32)
-        some = np.flatnonzero(self.sizes)
-        if len(some):
-            begins = (self.ends - self.sizes)[some]
-            totals[some] = np.add.reduceat(self.vectors, begins)
+        full = np.flatnonzero(self.sizes)
+        if len(full):
+            begins = (self.ends - self.sizes)[full]
+            totals[full] = np.add.reduceat(self.vectors, begins)
         return totals
 
 
@@ -99,13 +99,13 @@ def numbers_of(texts: Texts) -> np.ndarray:
 
 
 def nbytes(texts: Texts) -> int:
-    """Returns the bytes of texts: numbers, and which tokens they are of."""
+    """Returns the bytes of texts: numbers, and ids of tokens."""
     size = numbers_of(texts).nbytes
     return size + (texts.indices.nbytes if hasattr(texts, 'indices') else 0)
 
 
 def flat(texts: Texts) -> Texts:
-    """Returns what can be stored in rows: weights as `Tokens`."""
+    """Converts weights to `Tokens`, which can be stored in rows."""
     return Tokens.of_weights(texts) if hasattr(texts, 'indptr') else texts
 
 
@@ -126,12 +126,12 @@ def late_scores(a: Tokens, b: Tokens) -> np.ndarray:
         [Q, C] float32; 0 where a or b has no token.
     """
     scores = np.zeros((len(a.sizes), len(b.sizes)), np.float32)
-    for some_b, begins_b, vectors_b in _parts(b, TOKENS_B):
-        for some_a, begins_a, vectors_a in _parts(a, TOKENS_A):
+    for texts_b, begins_b, vectors_b in _parts(b, TOKENS_B):
+        for texts_a, begins_a, vectors_a in _parts(a, TOKENS_A):
             products = vectors_a @ vectors_b.T
             best = np.maximum.reduceat(products, begins_b, axis=1)
             sums = np.add.reduceat(best, begins_a, axis=0)
-            scores[np.ix_(some_a, some_b)] = sums
+            scores[np.ix_(texts_a, texts_b)] = sums
     return scores
 
 
@@ -143,15 +143,15 @@ def _parts(
     Yields:
         Their numbers, where each begins, and vectors.
     """
-    some = np.flatnonzero(texts.sizes)
-    ends = texts.ends[some]
+    full = np.flatnonzero(texts.sizes)
+    ends = texts.ends[full]
     done = 0
-    while done < len(some):
-        begin = ends[done] - texts.sizes[some[done]]
+    while done < len(full):
+        begin = ends[done] - texts.sizes[full[done]]
         upto = np.searchsorted(ends, begin + most, 'right')
         part = slice(done, max(done + 1, int(upto)))
-        begins = (ends - texts.sizes[some])[part] - begin
-        yield some[part], begins, texts.vectors[begin : ends[part][-1]]
+        begins = (ends - texts.sizes[full])[part] - begin
+        yield full[part], begins, texts.vectors[begin : ends[part][-1]]
         done = part.stop
 
 
@@ -183,6 +183,6 @@ def encode(
 
 
 def averaged(queries: Tokens) -> Tokens:
-    """Divides vectors by the tokens of their text, so that scores are means."""
+    """Divides vectors by the tokens of a text: scores become means."""
     divisors = np.repeat(queries.sizes, queries.sizes)[:, None]
     return queries.replaced(queries.vectors / np.float32(divisors))

@@ -143,12 +143,12 @@ def search(
 
     def scorers() -> Iterator[tuple[np.ndarray, Scorer]]:
         for numbers, texts in blocks:
-            score = scorer(queries, prepared(texts, similarity))
+            compare = comparer(prepared(texts, similarity))
             for query in range(0 if seconds is None else len(seconds)):
                 begin = time.perf_counter()
-                score(slice(query, query + 1))
+                compare(queries[query : query + 1])
                 seconds[query] += time.perf_counter() - begin
-            yield numbers, score
+            yield numbers, lambda part, compare=compare: compare(queries[part])
 
     return scan(queries.shape[0], scorers(), top_k)
 
@@ -160,7 +160,7 @@ def rescore(
     similarity: str = 'cosine',
     seconds: np.ndarray | None = None,
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Compares every query with its candidates alone; args as of `search`.
+    """Compares every query with candidates alone; args as of `search`.
 
     Args:
         candidates: [Q, k] numbers of documents, -1: none. Those that no block
@@ -175,24 +175,24 @@ def rescore(
             begin, part = time.perf_counter(), slice(query, query + 1)
             chosen = candidates[query, is_here[query]]
             places = order[np.searchsorted(numbers, chosen, sorter=order)]
-            best.add(part, scorer(queries, texts[places])(part), chosen)
+            best.add(part, comparer(texts[places])(queries[part]), chosen)
             if seconds is not None and query < len(seconds):
                 seconds[query] += time.perf_counter() - begin
     return best.sorted()
 
 
-def scorer(queries: Texts, texts: Texts) -> Scorer:
-    """Returns the scores of a slice of queries with all texts.
+def comparer(texts: Texts) -> Callable[[Texts], np.ndarray]:
+    """Returns a function: Q queries -> scores [Q, C] with all texts.
 
     Equal texts get equal scores: a product of matrices may round each column
     differently, so it has one column for each distinct text.
 
     Args:
-        queries, texts: as of `prepared`.
+        texts: as of `prepared`, like the queries.
     """
-    if not isinstance(texts, np.ndarray | Tokens):
+    if hasattr(texts, 'indptr'):
         inverted = texts.T.tocsr()  # a list of texts for each token
-        return lambda part: (queries[part] @ inverted).toarray()
+        return lambda queries: (queries @ inverted).toarray()
     is_late = isinstance(texts, Tokens)
     place = _first_equal(texts.sums() if is_late else texts)
     column = slice(None)
@@ -200,8 +200,8 @@ def scorer(queries: Texts, texts: Texts) -> Scorer:
         firsts, column = np.unique(place, return_inverse=True)
         texts = texts[firsts]
     if is_late:
-        return lambda part: late_scores(queries[part], texts)[:, column]
-    return lambda part: (queries[part] @ texts.T)[:, column]
+        return lambda queries: late_scores(queries, texts)[:, column]
+    return lambda queries: (queries @ texts.T)[:, column]
 
 
 def _first_equal(vectors: np.ndarray) -> np.ndarray | None:
