@@ -320,7 +320,7 @@ def first_numbers(vectors: Texts, dims: int, normalize: bool) -> Texts:
 def signature_of(
     folder: pathlib.Path, model: Any, name: str
 ) -> Callable[..., Mapping[str, Any]]:
-    """Returns a signature of an export; ValueError: no such signature."""
+    """Returns a signature of an export; ValueError: it lacks that one."""
     if name not in model.signatures:
         raise errors.InputError(
             'export_without_embed',
@@ -432,7 +432,7 @@ def _lines(outputs: Mapping[str, np.ndarray]) -> np.ndarray:
 
 
 def exported_rate(folder: pathlib.Path, batch_size: int) -> Rate:
-    """Returns ratings of pairs by an export; ValueError: no such signature."""
+    """Returns a function that rates pairs; ValueError: no `score_pairs`."""
     model = lazy.tensorflow().saved_model.load(str(folder))
     signature = signature_of(folder, model, 'score_pairs')
 
@@ -505,7 +505,8 @@ def by_vectors(
                     encoded = critics.restored(encoded, queries)
                 else:
                     if chosen is not None and store is None:
-                        numbers, texts = _candidates_of(task, numbers, texts, chosen)
+                        block = _chosen(task, numbers, texts, chosen)
+                        numbers, texts = block
                     encoded = costs.encode(encode, texts) if texts else None
                     if store is not None:
                         store.append(encoded)
@@ -524,7 +525,7 @@ def by_vectors(
         )
 
 
-def _candidates_of(
+def _chosen(
     task: RetrievalTask,
     numbers: np.ndarray,
     texts: list[str],
