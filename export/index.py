@@ -53,7 +53,6 @@ Db = sqlite3.Connection
 FILE, FORMAT = 'passages.sqlite', 3
 BLOCK = 4096  # vectors that are encoded, written or compared at once
 TEXTS = 256  # likewise, where a text has several
-EXACT = 10_000  # passages at most whose vectors of tokens are all compared
 SAMPLE = 1 << 14  # vectors that FAISS fits its 8 bits to
 # The index of FAISS, and how many proposals an answer needs.
 KINDS = {'float32': ('Flat', 2), 'int8': ('SQ8', 4), 'binary': ('LSH', 8)}

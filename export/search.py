@@ -38,7 +38,6 @@ from typing import Any
 import numpy as np
 
 from export.index import (
-    EXACT,
     KINDS,
     OF_CRITIC,
     Index,
@@ -52,6 +51,7 @@ from infoword_tf.data import table_documents
 from infoword_tf.data.documents import Document
 from infoword_tf.errors import UsageError
 from infoword_tf.evaluation import ranking
+from infoword_tf.evaluation.retrieval import EXACT
 from tasks import retrieval
 from tasks.vectors import digest
 

@@ -320,7 +320,7 @@ def first_numbers(vectors: Texts, dims: int, normalize: bool) -> Texts:
 def signature_of(
     folder: pathlib.Path, model: Any, name: str
 ) -> Callable[..., Mapping[str, Any]]:
-    """Returns a signature of an export; ValueError: it lacks that one."""
+    """Returns a signature of an export, or raises ValueError."""
     if name not in model.signatures:
         raise errors.InputError(
             'export_without_embed',
@@ -512,7 +512,7 @@ def by_vectors(
                         store.append(encoded)
                 done = end
                 if texts:
-                    costs.count(encoded)
+                    costs.count(encoded.shape[0], critics.nbytes(encoded))
                     yield task.with_copies(numbers, encoded)
                 bar.update(len(numbers))
 
@@ -570,6 +570,7 @@ def by_words(task: RetrievalTask, costs: Costs | None = None) -> Rankings:
 
     index = bm25.Bm25(texts())
     if costs is not None:
+        costs.count(task.size, index.nbytes)
         costs.query(
             lambda query: index.search([query], DEPTH + 1, numbers),
             task.queries,
@@ -639,8 +640,6 @@ NOTES = {  # lines below the table's first
     'count',
     'queries_without_results': '{:,} queries have no result in the file: they '
     'count as 0 (as with trec_eval -c)',
-    'costs': '{}: {ms_per_query} ms a query, {bytes_per_passage} bytes a '
-    'document, {seconds_per_1000_passages} s to encode 1,000 documents',
     'unknown_documents': '{:,} documents of the file are not of the corpus: '
     'they keep their rank',
 }
@@ -767,11 +766,8 @@ def run(choices: RetrievalChoices, chosen: Mapping[str, Any]) -> dict[str, Any]:
         source |= {'tune': choices.tune, **tuned}
         notes.append(NOTES['tune'].format(**tuned))
     if costs:
-        source['costs'] = costs
-        notes += [
-            NOTES['costs'].format(LABELS[name], **values)
-            for name, values in costs.items()
-        ]
+        source['costs'] = {name: x.record() for name, x in costs.items()}
+        notes += [f'{LABELS[name]}: {x.note()}' for name, x in costs.items()]
     if task.absent:
         notes.append(NOTES['absent_judgements'].format(task.absent))
     last = 'reranked' if choices.rerank else 'model'
@@ -850,7 +846,7 @@ def stage_of(
 
 def search_all(
     choices: RetrievalChoices, task: RetrievalTask
-) -> tuple[dict[str, Rankings], dict[str, Any]]:
+) -> tuple[dict[str, Rankings], dict[str, Costs]]:
     """Searches with all stages and all baselines, by name in LABELS.
 
     Returns:
@@ -859,7 +855,7 @@ def search_all(
     import infoword_tf
 
     results: dict[str, Rankings] = {}
-    costs: dict[str, Any] = {}
+    costs: dict[str, Costs] = {}
     top = choices.rerank_top or RERANKED
 
     def search(
@@ -890,7 +886,7 @@ def search_all(
                 chosen, taken,
             )  # fmt: skip
         if timed:
-            costs[name] = taken.record()
+            costs[name] = taken
         return ranked
 
     def opened(choices: RetrievalChoices, path: str) -> tuple[Any, Stage]:
@@ -939,7 +935,7 @@ def search_all(
         results['reranked'] = search('reranked', stage, results['model'])
     results['bm25'] = words or by_words(task, words_costs)
     if choices.costs:
-        costs['bm25'] = words_costs.record()
+        costs['bm25'] = words_costs
     for name, row in ('model', 'hybrid'), ('reranked', 'reranked_hybrid'):
         if name in results:
             results[row] = ranking.hybrid(

@@ -46,10 +46,16 @@ class Costs:
             encode(query)
             self.seconds[place] += time.perf_counter() - begin
 
-    def count(self, texts: critics.Texts) -> None:
+    def count(self, texts: int, size: int) -> None:
         """Counts documents and bytes."""
-        self._texts += texts.shape[0]
-        self._bytes += critics.nbytes(texts)
+        self._texts += texts
+        self._bytes += size
+
+    def note(self) -> str:
+        """Returns all costs that were measured, for people."""
+        units = 'ms a query', 'bytes a document', 's to encode 1,000 documents'
+        costs = zip(self.record().values(), units, strict=True)
+        return ', '.join(f'{x} {unit}' for x, unit in costs if x is not None)
 
     def record(self) -> dict[str, float | None]:
         """Returns costs by name; None: nothing was encoded or compared."""

@@ -156,30 +156,30 @@ def _parts(
 
 
 def encode(
-    loaded: Any,
-    critic: str,
-    texts: list[str],
-    role: str | None,
-    **settings: Any,
+    loaded: Any, critic: str, texts: Any, role: str | None, **settings: Any
 ) -> Texts:
     """Encodes texts of a role for a critic.
 
     Args:
         loaded: an inference.loaded.Loaded.
         critic: in CRITICS, but not `cross`.
-        texts: of which each critic encodes equal ones once.
+        texts: a list of strings, or as `late.tokenize` or `lexical.tokenize`
+            returns.
         role: in ROLES; None: vectors with the default prompt.
-        settings: arguments of `encode`, `encode_tokens` or `encode_sparse`.
+        settings: arguments of `encode` of vectors, `late` or `lexical`.
     """
     config = loaded.config
-    if critic == LATE:
-        tokens = Tokens.of(loaded.encode_tokens(texts, role=role, **settings))
-        is_mean = role == 'query' and config.late.mean
-        return averaged(tokens) if is_mean else tokens
+    if critic not in (LATE, LEXICAL):
+        prompt = None if role is None else config.prompt_for(role)
+        return loaded.encode(texts, prompt=prompt, **settings)
+    part = getattr(loaded, critic)
+    encode = part.encode if isinstance(texts, list) else part.encode_tokenized
+    encoded = encode(texts, role=role, **settings)
     if critic == LEXICAL:
-        return loaded.encode_sparse(texts, role=role, **settings)
-    prompt = None if role is None else config.prompt_for(role)
-    return loaded.encode(texts, prompt=prompt, **settings)
+        return encoded
+    tokens = Tokens.of(encoded)
+    is_mean = role == 'query' and config.late.mean
+    return averaged(tokens) if is_mean else tokens
 
 
 def averaged(queries: Tokens) -> Tokens:

@@ -14,6 +14,7 @@ from infoword_tf.evaluation import ranking
 from infoword_tf.evaluation.critics import Texts
 
 DEPTH = 1000  # documents of a ranking, as in BEIR
+EXACT = 10_000  # documents at most whose vectors of tokens are all compared
 BLOCK = 1024  # documents whose texts and vectors are held at a time
 SHARES = tuple(n / 10 for n in range(11))  # of words, which `tune` compares
 Rankings = tuple[np.ndarray, np.ndarray]  # scores and numbers, `Best.sorted`
