@@ -144,6 +144,17 @@ class LexicalConfig:
     top_k: int | None = None
 
 
+@dataclasses.dataclass(frozen=True)
+class CrossConfig:
+    """Score of two texts that are encoded as one.
+
+    Attributes:
+        pooler: dense layer before the score, as of the row `label`.
+    """
+
+    pooler: str = 'none'
+
+
 REVERSAL, LEARNED = PERMUTATIONS = 'reversal', 'learned'
 
 
@@ -249,8 +260,8 @@ class Config:
         prompts: by name, the prefix of a text: 'query: '.
         prompt: name of the default prompt; None: no prefix.
         critic: in CRITICS, what compares two texts by default.
-        late, lexical: vectors of tokens, and weights of the vocabulary; None:
-            the model has none.
+        late, lexical, cross: vectors of tokens, weights of the vocabulary,
+            and the score of a pair; None: the model has none.
         query_length, passage_length: tokens of a text of that role at most;
             None: `max_length`.
         labels: names of the classes of the row `label`.
@@ -284,6 +295,7 @@ class Config:
     critic: str = COSINE
     late: LateConfig | None = None
     lexical: LexicalConfig | None = None
+    cross: CrossConfig | None = None
     query_length: int | None = None
     passage_length: int | None = None
     labels: tuple[str, ...] = ()
@@ -371,11 +383,12 @@ class Config:
                     'layout': _layout(values.get('layout', 'bert')),
                     'dense': tuple(map(_dense, values.get('dense', ()))),
                     'late': _late(values.get('late')),
-                    'lexical': _lexical(values.get('lexical')),
+                    'lexical': _optional(LexicalConfig, values.get('lexical')),
+                    'cross': _optional(CrossConfig, values.get('cross')),
                     'labels': tuple(values.get('labels', ())),
                     'task': _task(values.get('task')),
-                    'teacher': _teacher(values.get('teacher')),
-                    'adapter': _adapter(values.get('adapter')),
+                    'teacher': _optional(TeacherConfig, values.get('teacher')),
+                    'adapter': _optional(AdapterConfig, values.get('adapter')),
                 }
             )
         except (KeyError, TypeError, AttributeError) as error:
@@ -449,16 +462,8 @@ def _late(values: Mapping[str, Any] | None) -> LateConfig | None:
     return LateConfig(**{**values, 'dense': dense, 'skip': skip})
 
 
-def _lexical(values: Mapping[str, Any] | None) -> LexicalConfig | None:
-    return None if values is None else LexicalConfig(**values)
-
-
-def _teacher(values: Mapping[str, Any] | None) -> TeacherConfig | None:
-    return None if values is None else TeacherConfig(**values)
-
-
-def _adapter(values: Mapping[str, Any] | None) -> AdapterConfig | None:
-    return None if values is None else AdapterConfig(**values)
+def _optional(kind: type, values: Mapping[str, Any] | None) -> Any:
+    return None if values is None else kind(**values)
 
 
 def read_exported(model: pathlib.Path) -> tuple[Config, dict[str, Any]]:

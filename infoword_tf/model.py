@@ -36,6 +36,7 @@ from infoword_tf.layers.dense import Dense
 from infoword_tf.layers.flow import Flow
 from infoword_tf.layers.late import TokenVectors
 from infoword_tf.layers.lexical import Lexical
+from infoword_tf.layers.scores import PairScore
 from infoword_tf.lazy import instead
 from infoword_tf.objectives import (
     TABLE,
@@ -102,8 +103,8 @@ class Model:
         reads: by row and view, what the row reads of the view.
         heldout_candidates: by row, M of held-out text, see `Row`.
         dense: layers over the vector of a text.
-        late, lexical: heads of vectors of tokens and of the vocabulary, or
-            None.
+        late, lexical, pair: heads of vectors of tokens, of weights of the
+            vocabulary and of pairs, or None.
         adapters: of the encoder, whose weights stay then; None: none.
     """
 
@@ -183,7 +184,10 @@ class Model:
             self.dense.append(_dense(layer, width, f'dense_{i}'))
             self.dense[-1].build()
             width = layer.width
-        self.late = self.lexical = None
+        self.late = self.lexical = self.pair = None
+        if config.cross is not None:
+            self.pair = PairScore(Shared(self.encoder), config.cross.pooler)
+            self.pair.build()
         if config.late is not None:
             self.late = _token_vectors(config.late, self.encoder.width)
             self.late.build()
@@ -196,7 +200,7 @@ class Model:
             )
             self.lexical.build()
         for objective in self.objectives.values():
-            objective.set_critics(self.late, self.lexical)
+            objective.set_critics(self.late, self.lexical, self.pair)
             objective.set_dense(self.dense)
         if seed is not None:
             self.draw_weights(seed, deviation)
@@ -372,8 +376,9 @@ class Model:
     @property
     def _heads(self) -> list[Any]:
         changes = [] if self.adapters is None else [self.adapters]
-        critics = [x for x in (self.late, self.lexical) if x is not None]
-        return [*changes, *self.objectives.values(), *self.dense, *critics]
+        critics = self.late, self.lexical, self.pair
+        present = [head for head in critics if head is not None]
+        return [*changes, *self.objectives.values(), *self.dense, *present]
 
     def adapted(self) -> Callable[[], contextlib.AbstractContextManager]:
         """Computes the adapted kernels of the encoder, if any.

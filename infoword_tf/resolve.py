@@ -16,10 +16,12 @@ from typing import Any, NamedTuple
 from infoword_tf import adapters
 from infoword_tf.choices import ModelChoices
 from infoword_tf.config import (
+    CROSS,
     LATE,
     LEXICAL,
     AdapterConfig,
     Config,
+    CrossConfig,
     DenseConfig,
     EncoderConfig,
     LateConfig,
@@ -42,7 +44,7 @@ from infoword_tf.objectives import (
     parse,
     setting_flags,
 )
-from infoword_tf.objectives.critics import HEAD
+from infoword_tf.objectives.critics import HEAD, scoring
 from infoword_tf.sizes import SIZES
 from infoword_tf.text.layout import layout_of
 from infoword_tf.views import VIEWS, Draw, Reads, ViewSpec, root
@@ -929,7 +931,18 @@ def _vector_fields(
         fields['late'] = _late(vector, sides, width, started)
     if vector.critic == LEXICAL:
         fields['lexical'] = _lexical(vector, started)
+    if vector.critic == CROSS:
+        fields['cross'] = _cross(started)
     return fields
+
+
+def _cross(started: Config | None) -> CrossConfig:
+    """Returns the score of pairs: with the dense layer of --init, if any."""
+    if started is None or started.cross is not None:
+        return CrossConfig() if started is None else started.cross
+    for row in scoring(started.rows):
+        return CrossConfig(started.rows[row].settings['pooler'])
+    return CrossConfig()
 
 
 def _late(

@@ -20,7 +20,7 @@ from infoword_tf.data.opened import digest_of
 from infoword_tf.encoders import ENCODERS
 from infoword_tf.model import Model
 from infoword_tf.objectives import TABLE
-from infoword_tf.objectives.critics import HEAD
+from infoword_tf.objectives.critics import HEAD, scoring
 from infoword_tf.text.added import ADDED, with_added
 from infoword_tf.text.layout import layout_of
 from infoword_tf.text.template import Template
@@ -197,7 +197,8 @@ class Workdir:
     def start(self, model: Model) -> str:
         """Copies weights into a fresh model; returns a summary in words."""
         old, new = self.weights, model.inherited
-        sources = {path: _source_path(path, old) for path in new}
+        scorers = scoring(self.config.rows)
+        sources = {path: _source_path(path, old, scorers) for path in new}
         copies = {copy.weight.path for copy in model.copies}
         taken = {path for path in new if sources[path] in old}
         files.assign(
@@ -283,10 +284,19 @@ def write_tokenizer(folder: pathlib.Path, tokenizer: TextTokenizer) -> None:
         tokenizer.write(partial)
 
 
-def _source_path(path: str, old: Mapping[str, Any]) -> str:
-    """Finds the path of a weight in the workdir that a run starts from."""
+def _source_path(
+    path: str, old: Mapping[str, Any], scorers: Sequence[str]
+) -> str:
+    """Finds the path of a weight in the workdir that a run starts from.
+
+    `scorers` are its rows that score a pair of texts.
+    """
+    if path in old:
+        return path
     if path.startswith('lexical/'):  # the head of masked words, if any
         path = path.replace('lexical', f'objectives/{HEAD}', 1)
+    if path.startswith('cross/') and scorers:
+        return path.replace('cross', f'objectives/{scorers[0]}', 1)
     if path in old or not path.startswith('objectives/'):
         return path
     first, row, rest = path.split('/', 2)

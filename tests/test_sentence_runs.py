@@ -239,7 +239,7 @@ class PairsTest(absltest.TestCase):
             with mock.patch.object(
                 opened.loaded, 'encode', wraps=opened.loaded.encode
             ) as encode:
-                actual = opened.vectors(texts)
+                actual = opened.numbers(texts)
             self.assertEqual(encode.call_count, 3 * times)
             self.assertEqual(actual.dtype, 'float16')
             np.testing.assert_allclose(actual, expected, atol=1e-3)
@@ -249,7 +249,7 @@ class PairsTest(absltest.TestCase):
         name = next(path for path in tensors if path.endswith('embeddings'))
         moved = {**tensors, name: tensors[name][::-1]}
         write_tensors(others / 'weights.safetensors', moved)
-        actual = Guide(str(others)).vectors(texts)
+        actual = Guide(str(others)).numbers(texts)
         self.assertGreater(np.abs(actual - expected).max(), 0.01)
         flags = (
             '--objectives=simcse', f'--pairs={FOLDER}/a.csv',

@@ -20,12 +20,10 @@ import numpy as np
 
 from infoword_tf import errors
 from infoword_tf.data.source import Source
-from infoword_tf.views.examples import Labelled
+from infoword_tf.views.examples import MULTIPLE, Labelled
 
 if TYPE_CHECKING:  # it imports TensorFlow
     from infoword_tf.text.template import Template
-
-MULTIPLE = 8  # T is a multiple of it
 
 
 class Examples(NamedTuple):

@@ -24,6 +24,7 @@ from infoword_tf.data.mixture import FILES, Turns
 from infoword_tf.data.pair_tables import Roles
 from infoword_tf.data.source import Source, naming
 from infoword_tf.views.examples import Labelled
+from infoword_tf.views.pair_candidates import Joining
 
 if TYPE_CHECKING:  # it imports TensorFlow
     from infoword_tf.text.template import Template
@@ -220,11 +221,13 @@ class TextPairs(NamedTuple):
         parts, files: the examples of each file, and its name.
         weights: of each file, in proportion to its updates; empty: as many
             updates as its examples make.
+        joining: how two texts become one sequence.
     """
 
     parts: tuple[Examples, ...]
     files: tuple[str, ...]
     weights: tuple[float, ...] = ()
+    joining: Joining | None = None
 
     @property
     def ids(self) -> np.ndarray:
@@ -344,6 +347,7 @@ class TextPairSource(Source):
                 )  # fmt: skip
             sources.append(source)
         self.sources, self.stratified = sources, stratified
+        self.joining = store.joining and store.joining._replace(length=length)
         ExampleSource.unify_shapes(sources)  # one shape, whichever file is read
         self.longest = max(int(np.diff(x.begins).max()) for x in files)
         if stratified:
@@ -363,11 +367,12 @@ class TextPairSource(Source):
 
     def batch(self, step: int) -> Labelled:
         """Returns the global batch of a step."""
-        if not self.stratified:
-            return self.sources[0].batch(step)._replace(longest=self.longest)
-        file, own_step = self.turns.turn(step)
-        batch = self.sources[file].batch(own_step)
-        return batch._replace(longest=self.longest)
+        if self.stratified:
+            file, own_step = self.turns.turn(step)
+            batch = self.sources[file].batch(own_step)
+        else:
+            batch = self.sources[0].batch(step)
+        return batch._replace(longest=self.longest, joining=self.joining)
 
 
 def together(files: Sequence[Examples], once: bool = False) -> Examples:

@@ -24,8 +24,12 @@ from infoword_tf.inference import variants
 from infoword_tf.inference.blanks import Blanks
 from infoword_tf.inference.classes import Classes
 from infoword_tf.inference.continuation import Continuation
+<<<<<<< HEAD
 from infoword_tf.inference.late import LateVectors
 from infoword_tf.inference.lexical import LexicalWeights
+=======
+from infoword_tf.inference.cross import Cross
+>>>>>>> core57
 from infoword_tf.inference.reader import Reader
 from infoword_tf.inference.states import States
 from infoword_tf.inference.tagger import Tagger
@@ -62,8 +66,13 @@ class Loaded:
     Attributes:
         workdir: the model, its tokenizer and config.
         states: ids to states, which all answers are computed from.
+<<<<<<< HEAD
         vectors, late, lexical, blanks, continuation, classes, reader, tagger:
             the answers.
+=======
+        vectors, blanks, continuation, classes, cross, reader, tagger: the
+            answers.
+>>>>>>> core57
     """
 
     def __init__(self, workdir: Workdir):
@@ -73,8 +82,12 @@ class Loaded:
         self.vectors, self.blanks = Vectors(states), Blanks(states)
         self.continuation = Continuation(states)
         self.classes, self.reader = Classes(states), Reader(states)
+<<<<<<< HEAD
         self.tagger = Tagger(states)
         self.late, self.lexical = LateVectors(states), LexicalWeights(states)
+=======
+        self.tagger, self.cross = Tagger(states), Cross(states)
+>>>>>>> core57
 
     # ------------------------------------------------------------- answers
 
@@ -102,6 +115,7 @@ class Loaded:
     class_scores = _of('classes', Classes.class_scores)
     choose = _of('classes', Classes.choose)
     rate = _of('classes', Classes.rate)
+    score_pairs = _of('cross', Cross.score_pairs)
     answer = _of('reader', Reader.answer)
     tag = _of('tagger', Tagger.tag)
     tag_words = _of('tagger', Tagger.tag_words)

@@ -24,10 +24,10 @@ from infoword_tf.layers.attention import table, vector
 from infoword_tf.layers.fused import (
     compiled,
     in_turn,
+    placed_products,
     plus_bias,
     read,
     rounded,
-    sum_rows,
     to_float,
     with_gradient,
 )
@@ -203,7 +203,7 @@ def highest_scores(
         embeddings: [V, E] float32.
         bias: [V] float32, or None.
         real: [B, J, T] bool, the tokens of each text.
-        dtype: of the gradient's products; scores are always float32.
+        dtype: of products.
         key: None runs plain operations; of shapes that are not known J is 1
             then.
 
@@ -224,10 +224,11 @@ def highest_scores(
         highest, spread = (f.__wrapped__ for f in (highest, spread))
 
     def function(states, embeddings, bias):
-        flat = ops.reshape(states, (b * length, width))
+        flat = ops.cast(ops.reshape(states, (b * length, width)), dtype)
         best, places = [], []
         for chunk in slices:
-            products = ops.matmul(flat, ops.transpose(embeddings[chunk]))
+            part = ops.cast(embeddings[chunk], dtype)
+            products = ops.matmul(flat, ops.transpose(part))
             of_chunk = highest(
                 ops.reshape(products, (b, length, -1)),
                 None if bias is None else bias[chunk], real,
@@ -236,19 +237,24 @@ def highest_scores(
             places.append(of_chunk[1])
 
         def grad(d_best):
-            rows = ops.arange(length, dtype='int32')[None, :, None]
             d_states, d_embeddings, d_bias = 0.0, [], []
-            small = ops.cast(flat, dtype)
+            first = length * ops.arange(b, dtype='int32')[:, None, None]
             for chunk, at in zip(slices, places, strict=True):
-                total = spread(d_best[:, :, chunk], at, rows, dtype=dtype)
-                total = ops.reshape(total, (b * length, -1))
+                d = d_best[:, :, chunk]
                 part = ops.cast(embeddings[chunk], dtype)
-                d_states = d_states + to_float(ops.matmul(total, part))
-                d_embeddings.append(
-                    to_float(ops.matmul(ops.transpose(total), small))
-                )
+                products = _of_chunk(d, at, flat, part, spread)
+                columns = ops.arange(d.shape[2], dtype='int32')
+                d_x, d_part = placed_products(
+                    *(
+                        ops.reshape(ops.broadcast_to(x, d.shape), (-1,))
+                        for x in (d, first + at, columns)
+                    ),
+                    flat, part, products,
+                )  # fmt: skip
+                d_states = d_states + d_x
+                d_embeddings.append(d_part)
                 if bias is not None:
-                    d_bias.append(sum_rows(total))
+                    d_bias.append(ops.sum(d, axis=(0, 1)))
             return (
                 ops.reshape(d_states, states.shape),
                 ops.concatenate(d_embeddings),
@@ -258,6 +264,22 @@ def highest_scores(
         return ops.concatenate(best, axis=2), grad
 
     return with_gradient(function, states, read(embeddings), read(bias))
+
+
+def _of_chunk(d, places, flat, part, spread):
+    """Returns a function of all products of a chunk, see `placed_products`."""
+
+    def products():
+        length = flat.shape[0] // d.shape[0]
+        rows = ops.arange(length, dtype='int32')[None, :, None]
+        total = spread(d, places, rows, dtype=flat.dtype)
+        total = ops.reshape(total, (flat.shape[0], -1))
+        return (
+            to_float(ops.matmul(total, part)),
+            to_float(ops.matmul(ops.transpose(total), flat)),
+        )
+
+    return products
 
 
 def _plain(states, embeddings, real):

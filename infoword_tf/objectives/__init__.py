@@ -14,6 +14,7 @@ from infoword_tf.objectives import (
     distill,
     embed,
     infocse,
+    judged,
     label,
     lm,
     mlm,
@@ -57,6 +58,8 @@ TABLE: dict[str, Row] = {
     'overlap': overlap.OVERLAP,
     'same_text': nsp.SAME_TEXT,
     'simcse': sentences.ROW,
+    'soft_margin': judged.SOFT_MARGIN,
+    'soft_order': judged.SOFT_ORDER,
     'diffcse': diffcse.ROW,
     'infocse': infocse.ROW,
     'xlco': xlco.ROW,
@@ -110,21 +113,50 @@ _INFOXLM = {
     'xlco.queue': 131_072,
     'xlco.momentum': 0.9999,
 }
-PAIRS = 'pairs'  # the sum of --pairs, unless --objectives names another
-SUMS: dict[str, Sum] = {
-    PAIRS: Sum(
-        'simcse:1',
+
+
+def _paired(settings: dict[str, Any], rows: str = 'simcse:1') -> Sum:
+    """Makes a sum of --pairs with further settings."""
+    return Sum(
+        rows,
         {
             'simcse.pooling': 'mean',
             'simcse.head': 'none',
             'sentences.once': True,
+            **settings,
         },
         encoder='modern',
         of_init={'simcse.pooling': 'pooling'},
         tuned={'learning_rate': 1e-4},
         epochs=2.0,
         least=60,
+    )
+
+
+PAIRS = 'pairs'  # the sum of --pairs, unless --objectives names another
+SUMS: dict[str, Sum] = {
+    PAIRS: _paired({}),
+    # As `pairs`, with the critic of a publication. Khattab & Zaharia 2020,
+    # §3.2 and §4.1; ColBERTv2 (Santhanam et al. 2022) reads 180 tokens.
+    'colbert': _paired(
+        {
+            'simcse.critic': 'late',
+            'simcse.token_width': 128,
+            'sentences.query_length': 32,
+            'sentences.passage_length': 180,
+            'sentences.expand': True,
+            'sentences.markers': '[unused0],[unused1]',
+        }
     ),
+    'splade': _paired(
+        {
+            'simcse.critic': 'lexical',
+            'simcse.query_flops': 5e-5,
+            'simcse.passage_flops': 3e-5,
+        }
+    ),
+    'monobert': _paired({'simcse.critic': 'cross'}),
+    'taught': _paired({}, 'simcse:0,soft_margin:1'),
     'bert': Sum('mlm:1,nsp:1', {'mlm.transform': True}),
     'infoword': Sum('bert_nce:1,dim:0.8'),
     'xlnet': Sum('plm:1', encoder='relative'),

@@ -15,10 +15,19 @@ of a and of b, W width of a token's vector.
 """
 
 import string
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
 
+from infoword_tf.config import (
+    COSINE,
+    CRITICS,
+    CROSS,
+    LATE,
+    LEXICAL,
+    RowConfig,
+)
 from infoword_tf.layers.block import take
 from infoword_tf.layers.late import late_scores, paired_scores
 from infoword_tf.layers.pooling import unit
@@ -26,9 +35,22 @@ from infoword_tf.lazy import ops
 from infoword_tf.views import Specials, View
 
 Tensor = Any
-COSINE, LATE, LEXICAL = ALONE = ('cosine', 'late', 'lexical')
-HEAD = 'mlm'  # the row whose output transform a lexical critic begins with
+
+HEAD = 'mlm'  # the row whose output transform lexical weights begin with
+
 PUNCTUATION = tuple(string.punctuation)
+
+
+__all__ = ['COSINE', 'CRITICS', 'CROSS', 'LATE', 'LEXICAL', 'Late', 'Weights']
+
+
+def scoring(rows: Mapping[str, RowConfig]) -> list[str]:
+    """Lists the rows of a workdir that give a pair of texts one number."""
+    return [
+        row
+        for row in ('score', 'label')
+        if row in rows and rows[row].settings.get('classes', 1) == 1
+    ]
 
 
 def counted(skipped: tuple[str, ...], tokens: Any, size: int) -> np.ndarray:

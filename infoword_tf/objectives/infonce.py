@@ -272,6 +272,12 @@ def contrast(
     )
 
 
+def share(marked: Tensor, counts: Tensor) -> Tensor:
+    """Computes the share of candidates [N, M] that are marked, [N]."""
+    total = ops.sum(ops.where(marked, counts, 0.0), axis=1)
+    return total / ops.maximum(ops.sum(counts, axis=1), 1.0)
+
+
 def rank_classes(scores: Tensor, targets: Tensor) -> tuple[Tensor, Tensor]:
     """Ranks the true class among all classes.
 

@@ -39,12 +39,11 @@ from typing import Any
 import numpy as np
 
 from infoword_tf.errors import InputError
-from infoword_tf.layers import dropout, norm
-from infoword_tf.layers.attention import table, vector
+from infoword_tf.layers import dropout
 from infoword_tf.layers.bilstm import BiLstm
-from infoword_tf.layers.dense import ACTIVATIONS
 from infoword_tf.layers.mix import Mix
 from infoword_tf.layers.pooling import of_texts, pool
+from infoword_tf.layers.scores import NO_POOLER, POOLERS, Scored
 from infoword_tf.lazy import ops
 from infoword_tf.objectives import infonce
 from infoword_tf.objectives.infonce import Marginal
@@ -56,11 +55,6 @@ from infoword_tf.views import Reads
 
 Tensor = Any
 VIEW = 'examples'
-NO_POOLER = 'none'
-# Activations of a dense layer, in layers.dense.ACTIVATIONS; with the suffix
-# NORM a norm follows, and neither has a bias.
-NORM = '_norm'
-POOLERS = ('tanh', 'relu', 'gelu', f'gelu{NORM}')
 REGRESSION, COSENT = LOSSES = ('regression', 'cosent')
 TEXTS = ('joined', 'both_ways', 'choices')
 TEXTS_HELP = (
@@ -75,12 +69,8 @@ def flat(x: Tensor) -> Tensor:
     return ops.reshape(x, (-1, *x.shape[2:]))
 
 
-class Scorer(Objective):
-    """Scores of states: perhaps a dense layer, and C columns.
-
-    Attributes:
-        columns: C.
-    """
+class Scorer(Scored, Objective):
+    """Scores of states: perhaps a dense layer, and C columns."""
 
     columns: int = 1
     pooler: str = setting(
@@ -103,50 +93,16 @@ class Scorer(Objective):
 
     def build(self) -> None:
         """Makes the layers."""
-        d = self.input_width
         if self.mix:
             self.mixer = Mix(self.encoder.depth)
             self.mixer.build()
-        if self.pooler != NO_POOLER:
-            self.pooler_kernel = table(self, 'pooler_kernel', d, d)
-            if self.pooler.endswith(NORM):
-                self.pooler_gamma = vector(
-                    self, 'pooler_norm_gamma', d, 'ones'
-                )
-            else:
-                self.pooler_bias = vector(self, 'pooler_bias', d)
-        self.kernel = table(self, 'kernel', d, self.columns)
-        self.bias = vector(self, 'bias', self.columns)
+        self.make_scores()
         self.built = True
 
     def dropout_key(self, batch: Batch) -> Tensor | None:
         """Returns the key of dropout over states, another on each replica."""
         key = batch.fused_key
         return None if key is None else dropout.fold_in(key, batch.replicas.id)
-
-    def class_scores(
-        self, states: Tensor, key: Tensor | None = None
-    ) -> Tensor:
-        """Scores classes: states [..., D] -> [..., C] float32.
-
-        Args:
-            states: of `input_width`.
-            key: [2] uint32 of dropout, or None for inference.
-        """
-        x = ops.cast(states, 'float32')
-        if self.pooler != NO_POOLER:
-            x = ops.matmul(x, self.pooler_kernel)
-            if not self.pooler.endswith(NORM):
-                x = x + self.pooler_bias
-            x = ACTIVATIONS[self.pooler.removesuffix(NORM)](x)
-            if self.pooler.endswith(NORM):
-                x = norm.norm(
-                    x, self.pooler_gamma, None,
-                    epsilon=self.encoder.arguments.get('epsilon', 1e-5),
-                    dtype='float32', key=key,
-                )  # fmt: skip
-        x = dropout.drop(x, key=key, rate=self.encoder.arguments['rate'])
-        return ops.matmul(x, self.kernel) + self.bias
 
 
 class Head(Scorer):

@@ -128,8 +128,8 @@ class Objective(Configurable, Layer):
         auxiliary_rows: by auxiliary encoder of a workdir, the rows of that
             workdir, likewise.
         dense: layers over the vector of a text, which the model owns.
-        late, lexical: heads of vectors of tokens and of the vocabulary, which
-            the model owns; None: it has none.
+        late, lexical, pair: heads of vectors of tokens, of weights of the
+            vocabulary and of pairs, which the model owns; None: it has none.
         no_decay, not_exported: paths of weights that do not decay, and of
             weights that are not exported, see `make_weight`.
     """
@@ -171,6 +171,7 @@ class Objective(Configurable, Layer):
         self.dense: list[Any] = []
         self.late: Any = None
         self.lexical: Any = None
+        self.pair: Any = None
         self.no_decay: set[str] = set()
         self.not_exported: set[str] = set()
 
@@ -194,10 +195,11 @@ class Objective(Configurable, Layer):
         """Sets the layers over the vector of a text."""
         self.dense = [Shared(layer) for layer in dense]
 
-    def set_critics(self, late: Layer | None, lexical: Layer | None) -> None:
-        """Sets the heads of vectors of tokens and of the vocabulary."""
-        self.late = late and Shared(late)
-        self.lexical = lexical and Shared(lexical)
+    def set_critics(self, *heads: Layer | None) -> None:
+        """Sets `late`, `lexical` and `pair`."""
+        self.late, self.lexical, self.pair = (
+            None if head is None else Shared(head) for head in heads
+        )
 
     def build(self) -> None:
         """Makes the row's own weights; most have none."""

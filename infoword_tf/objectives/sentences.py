@@ -27,13 +27,15 @@ from infoword_tf.layers.pooling import LAYERS, of_texts, pool, unit
 from infoword_tf.layers.projector import Projector
 from infoword_tf.layers.queue_scores import QueueScores
 from infoword_tf.lazy import ops
-from infoword_tf.objectives import critics, infonce
+from infoword_tf.objectives import critics, cross, infonce
+from infoword_tf.objectives.critics import CROSS, LATE, LEXICAL
 from infoword_tf.objectives.objective import Batch
 from infoword_tf.objectives.pools import Pool, gather_vectors, join_pools
 from infoword_tf.objectives.queue import MOMENTUM, Queued, auxiliaries
 from infoword_tf.objectives.row import Row, Vector
 from infoword_tf.settings import setting
 from infoword_tf.views import Reads, View
+from infoword_tf.views.pair_candidates import PAIR
 from infoword_tf.views.sentences import POSITIVES, SETTINGS
 
 Tensor = Any
@@ -78,27 +80,30 @@ class SimCSE(Queued):
     critic: str = setting(
         critics.COSINE,
         'What compares a and b: the cosine of their vectors (cosine); each '
-        'token of a with the nearest of b (late, ColBERT); or weights of all '
-        'tokens of the vocabulary (lexical, SPLADE).',
-        choices=critics.ALONE,
+        'token of a with the nearest of b (late, ColBERT); weights of all '
+        'tokens of the vocabulary (lexical, SPLADE); or the encoder, which '
+        'reads both at once (cross, monoBERT).',
+        choices=critics.CRITICS,
     )
     temperature: float = setting(
         0.05,
         'Temperature: the cosine is divided by it, or what another critic has '
         '(by default by 1).',
         at_least=1e-6,
-        defaults=('critic', {critics.LATE: 1.0, critics.LEXICAL: 1.0}),
+        defaults=(
+            'critic', dict.fromkeys((LATE, LEXICAL, CROSS), 1.0),
+        ),  # fmt: skip
     )
     token_width: int = setting(
         0,
         "Width of a token's vector; 0: that of --init, else 128.",
         at_least=0,
-        needs=('critic', critics.LATE),
+        needs=('critic', LATE),
     )
     skip_punctuation: bool = setting(
         True,
         'Leave the vectors of punctuation out of b.',
-        needs=('critic', critics.LATE),
+        needs=('critic', LATE),
     )
     terms: str = setting(
         AS_INIT,
@@ -107,33 +112,33 @@ class SimCSE(Queued):
         'the tokens of the text alone (tokens, BGE-M3); init: the former where '
         '--init has such a layer.',
         choices=(AS_INIT, *lexical.HEADS),
-        needs=('critic', critics.LEXICAL),
+        needs=('critic', LEXICAL),
     )
     query_flops: float = setting(
         0.0,
         'Weight of the expected products of a search with the weights of a '
         '(FLOPS), which keeps most of them 0 (SPLADE).',
         at_least=0.0,
-        needs=('critic', critics.LEXICAL),
+        needs=('critic', LEXICAL),
     )
     passage_flops: float = setting(
         0.0,
         'The same of the weights of all other texts.',
         at_least=0.0,
-        needs=('critic', critics.LEXICAL),
+        needs=('critic', LEXICAL),
     )
     flops_steps: int = setting(
         100,
         'Updates in which the weights of FLOPS rise, quadratically, to what '
         'they are; 0: they are that from the first one.',
         at_least=0,
-        needs=('critic', critics.LEXICAL),
+        needs=('critic', LEXICAL),
     )
     top_k: int = setting(
         0,
         'How many weights of a text are above 0 at most; 0: any number.',
         at_least=0,
-        needs=('critic', critics.LEXICAL),
+        needs=('critic', LEXICAL),
     )
     pooling: str = setting(
         CLS,
@@ -187,6 +192,7 @@ class SimCSE(Queued):
         'alone.',
     )
     keys: str = SETTINGS['keys']
+    pairs: int = SETTINGS['pairs']
     query_length: int = SETTINGS['query_length']
     passage_length: int = SETTINGS['passage_length']
     guide: str = setting(
@@ -240,7 +246,7 @@ class SimCSE(Queued):
                 'leave out one of the two',
             )
         self.train_head = None
-        if self.critic == critics.LEXICAL:
+        if self.critic == LEXICAL:
             self.more = (*self.more, *TERMS)
         if self.critic != critics.COSINE:
             super().build()
@@ -262,11 +268,12 @@ class SimCSE(Queued):
         lacking = {
             'queue': self.queue,
             'momentum': self.momentum,
-            'dims': self.dims and self.critic == critics.LEXICAL,
-            'directions': (
-                self.directions == JOINT and self.critic == critics.LATE
+            'guide': self.guide and self.critic == CROSS,
+            'dims': self.dims and self.critic in (LEXICAL, CROSS),
+            'directions': (self.directions, self.critic) in (
+                (JOINT, LATE), (JOINT, CROSS), (BOTH, CROSS),
             ),
-        }
+        }  # fmt: skip
         for name, chosen in lacking.items():
             if chosen:
                 raise InputError(
@@ -275,16 +282,16 @@ class SimCSE(Queued):
                     f'--{self.row}.critic={self.critic}; leave it out',
                 )
 
-    def set_critics(self, late: Any, weights: Any) -> None:
+    def set_critics(self, late: Any, weights: Any, pair: Any) -> None:
         """Sets the head of the critic, which compares texts with it."""
-        super().set_critics(late, weights)
-        if self.critic == critics.LATE:
+        super().set_critics(late, weights, pair)
+        if self.critic == LATE:
             skipped = critics.PUNCTUATION if self.skip_punctuation else ()
             self.form = critics.Late(
                 self.late, skipped, self.specials,
                 (self.query_length, self.passage_length),
             )  # fmt: skip
-        elif self.critic == critics.LEXICAL:
+        elif self.critic == LEXICAL:
             self.form = critics.Weights(self.lexical)
 
     def set_dense(self, dense: Sequence[Any]) -> None:
@@ -297,7 +304,7 @@ class SimCSE(Queued):
         super().set_dense(dense)
         width = self.encoder.width
         self.exported_width = self.dense[-1].wide if self.dense else width
-        if self.form is not None:
+        if self.critic != critics.COSINE:
             self.exported_width = self.late.width if self.late else 0
             self.prefixes, self.concatenates = self._prefixes(), False
             return
@@ -511,8 +518,18 @@ class SimCSE(Queued):
 
     # ---------------------------------------------------------- candidates
 
-    def candidates(self, batch: Batch) -> SharedCandidates:
-        """Gathers the texts of the global batch, by kind, and a queue."""
+    @property
+    def has_vectors(self) -> bool:
+        """False for a critic that encodes both texts at once."""
+        return self.critic != CROSS
+
+    def candidates(self, batch: Batch) -> SharedCandidates | None:
+        """Gathers the texts of the global batch, by kind, and a queue.
+
+        None for a critic that encodes both texts at once.
+        """
+        if self.critic == CROSS:
+            return None
         view = batch.views[VIEW]
         norms = {} if batch.training else self.norms(batch)
         texts = self._texts(batch, norms)  # [N, S, W]
@@ -547,7 +564,7 @@ class SimCSE(Queued):
         return SharedCandidates(dict.fromkeys('ba', every), norms)
 
     def score(
-        self, batch: Batch, candidates: SharedCandidates
+        self, batch: Batch, candidates: SharedCandidates | None
     ) -> infonce.Outcome:
         """Computes Eq. 1, the mean over the directions.
 
@@ -556,6 +573,15 @@ class SimCSE(Queued):
         vectors, and of no candidates but other answers of the batch: other a
         for an a, other b for a b.
         """
+        if self.critic == CROSS:
+            states = batch.states(cross.VIEW)[:, :, 0]  # [N, M, D]
+            key = batch.fused_key
+            if key is not None:
+                key = dropout.fold_in(key, batch.replicas.id)
+            return cross.outcome(
+                batch, self.row, self.pair.scores(states, key),
+                self.temperature, self.pairs,
+            )  # fmt: skip
         texts = self._texts(batch, candidates.norms)
         outcome = self._score(batch, texts, candidates.pools)
         losses = [outcome.loss]
@@ -563,7 +589,7 @@ class SimCSE(Queued):
             prefix = self._score(batch, texts, candidates.pools, width)
             losses.append(prefix.loss)
         outcome = outcome._replace(loss=sum(losses) / len(losses))
-        if self.critic != critics.LEXICAL:
+        if self.critic != LEXICAL:
             return outcome
         return self._sparse(batch, texts, outcome)
 
@@ -631,7 +657,7 @@ class SimCSE(Queued):
             if self.guide:
                 near = self._near(view, query, answer, states[:, wide:])
                 near = ops.logical_and(near, ops.logical_not(identical))
-                guided = _share(near, trained)
+                guided = infonce.share(near, trained)
                 trained = ops.where(near, 0.0, trained)
                 states = states[:, :wide]
             states = part(states)
@@ -686,6 +712,21 @@ class SimCSE(Queued):
         # f(a, b) of each a, whichever of both is searched for.
         scores = self.form.scores(states, b, prefix, batch.fused_key)
         return ops.transpose(scores), positive
+
+    def own_scores(self, batch: Batch) -> Tensor:
+        """Scores the other texts of each example: [N, S - 1] float32, nats.
+
+        b first, then the negatives of the example.
+        """
+        texts = self._texts(batch, {})
+        scores = []
+        for number in range(1, texts.shape[1]):
+            a, b = texts[:, 0], texts[:, number]
+            if self.form is None:
+                scores.append(ops.sum(a * b, axis=1))
+            else:
+                scores.append(self.form.paired(a, b, None))
+        return ops.stack(scores, axis=1) / self.temperature
 
     def _near(
         self, view: View, query: int, answer: int, others: Tensor
@@ -747,7 +788,7 @@ class SimCSE(Queued):
             trained=others,
             earlier=earlier and earlier.others,
         )
-        share = _share(identical, trained)
+        share = infonce.share(identical, trained)
         return outcome._replace(more={'identical': ops.sum(weights * share)})
 
     # --------------------------------------------------------------- queue
@@ -765,7 +806,7 @@ class SimCSE(Queued):
 
     def empty_state(self) -> dict[str, Tensor]:
         """Creates the queue; of a lexical critic the count of updates."""
-        if self.critic == critics.LEXICAL:
+        if self.critic == LEXICAL:
             return {'updates': ops.zeros((), 'int32')}
         return super().empty_state()
 
@@ -774,7 +815,7 @@ class SimCSE(Queued):
 
         The head has no average: as published, it is the current one.
         """
-        if self.critic == critics.LEXICAL:
+        if self.critic == LEXICAL:
             return {'updates': batch.state['updates'] + 1}
         view, vectors = batch.views[VIEW], self.vectors_of(batch)
         numbers, sequences = _numbers(view, self.row)
@@ -813,11 +854,6 @@ def _guides(view: View, row: str) -> Tensor:
     return unit(ops.reshape(vectors, (-1, *vectors.shape[2:])))
 
 
-def _share(marked: Tensor, counts: Tensor) -> Tensor:
-    """Computes the share of candidates [N, M] that are marked, [N]."""
-    total = ops.sum(ops.where(marked, counts, 0.0), axis=1)
-    return total / ops.maximum(ops.sum(counts, axis=1), 1.0)
-
 
 def sentence_numbers(view: View, row: str) -> Tensor:
     """Returns [N, S] int32, equal where texts are; -1 for no text."""
@@ -844,8 +880,22 @@ def source_of(settings: Mapping[str, Any]) -> str:
     return 'text_pairs' if settings['pairs'] else 'sentences'
 
 
-def _reads(settings: Mapping[str, Any]) -> Reads:
+def _reads_pairs(settings: Mapping[str, Any]) -> Reads | None:
+    if settings['critic'] != CROSS:
+        return None
+    if not settings['pairs']:
+        raise InputError(
+            'cross_without_pairs',
+            'simcse.critic=cross reads an a and a b at once, and two copies '
+            'of a sentence are alike; give --pairs',
+        )
+    return Reads(PAIR, source=source_of(settings))
+
+
+def _reads(settings: Mapping[str, Any]) -> Reads | None:
     pooling, pairs = settings['pooling'], settings['pairs']
+    if settings['critic'] == CROSS:
+        return None
     if settings['critic'] != critics.COSINE:
         return Reads(
             'example', everywhere=True, dropped=not pairs,
@@ -907,9 +957,11 @@ ROW = Row(
     b='the same sentence, or its pair',
     relation='equal but for dropout; or paired by people (`--pairs`)',
     candidates='the batch; own negatives of pairs, a queue',
-    views={VIEW: _reads, KEYS: _reads_keys},
+    views={VIEW: _reads, KEYS: _reads_keys, cross.VIEW: _reads_pairs},
     encoders=_encoders,
-    heldout_candidates=512,
+    heldout_candidates=lambda settings: (
+        None if settings['critic'] == CROSS else 512
+    ),
     vector=_vector,
     auxiliaries=auxiliaries,
     init_advice=_init_advice,

@@ -10,6 +10,7 @@ import tensorflow as tf
 
 from infoword_tf.text.layout import Layout
 from infoword_tf.text.tokenizer import TextTokenizer
+from infoword_tf.views.fitting import fitting_lengths
 
 Tensor = Any
 
@@ -71,9 +72,19 @@ class Template:
         return with_special_tokens(before, first, self.between, second, after)
 
     def format(
-        self, texts: Tensor, pairs: Tensor | None, max_length: int
+        self,
+        texts: Tensor,
+        pairs: Tensor | None,
+        max_length: int,
+        limits: tuple[int | None, int | None] | None = None,
     ) -> tuple[Tensor, Tensor, Tensor | None]:
         """Tokenizes and formats texts or pairs, the longer of two truncated.
+
+        Args:
+            texts, pairs: [B] string; None: there are no second texts.
+            max_length: T at most.
+            limits: tokens of each of two texts at most, with the special ones
+                that it has alone; None: any number.
 
         Returns:
             ids [B, T] and lengths [B], int32; of pairs the place where the
@@ -84,10 +95,15 @@ class Template:
             sequences = self.one(first, max_length)
         else:
             second = self.tokenizer.tokenize(pairs)
+            first, second = (
+                x if not most else x[:, : self.free_length(most)]
+                for x, most in zip((first, second), limits or (), strict=True)
+            ) if limits else (first, second)
             sizes = fitting_lengths(
                 first.row_lengths(),
                 second.row_lengths(),
                 self.free_length(max_length, texts=2),
+                tf,
             )
             sequences = self.two(
                 _truncated(first, sizes[0]), _truncated(second, sizes[1])
@@ -97,24 +113,6 @@ class Template:
             begins = tf.cast(begins, tf.int32)
         return *padded(sequences, self.tokenizer.pad_id), begins
 
-
-def fitting_lengths(
-    first: Tensor, second: Tensor, total: int
-) -> tuple[Tensor, Tensor]:
-    """Returns how many tokens of two texts fit into `total` together.
-
-    The longer text is truncated first, as `longest_first` of Hugging Face's
-    tokenizers does it.
-    """
-    swapped = first > second
-    short, long = tf.minimum(first, second), tf.maximum(first, second)
-    long = tf.where(short > total, short, tf.maximum(short, total - short))
-    half = tf.fill(tf.shape(short), tf.cast(total // 2, short.dtype))
-    beyond = short + long > total
-    short = tf.where(beyond, half, short)
-    long = tf.where(beyond, total - half, long)
-    long = tf.minimum(long, tf.maximum(first, second))
-    return tf.where(swapped, long, short), tf.where(swapped, short, long)
 
 
 def with_special_tokens(

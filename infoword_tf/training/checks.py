@@ -38,6 +38,7 @@ from infoword_tf.resolve import (
     resolve_rows,
     resolve_text,
 )
+from infoword_tf.training.guide import guides_of
 from infoword_tf.views import VIEWS, root
 
 if TYPE_CHECKING:
@@ -273,14 +274,13 @@ def with_pairs(
     Raises: UsageError: no row reads pairs. ValueError: files, columns or
     weights are missing.
     """
-    for flag, folder in choices.settings.items():
-        if flag.endswith('.guide') and folder and choices.pairs is None:
+    if choices.pairs is None:
+        for flag, folder in guides_of(choices.settings).items():
             raise errors.UsageError(
                 'guide_without_pairs',
-                f'--{flag}={folder} is for --pairs: of copies of a sentence '
-                'every guide says that they are alike; leave it out',
+                f'--{flag}={folder} is for --pairs: copies of a sentence are '
+                'alike for every model; leave it out',
             )
-    if choices.pairs is None:
         for flag in OF_PAIRS:
             if getattr(choices, flag) not in (None, ()):
                 raise errors.UsageError(
@@ -316,10 +316,9 @@ def with_pairs(
 
 
 def refuse_unreadable_guides(choices: RunChoices) -> None:
-    """Raises if a --ROW.guide is no workdir; errors as of `Config.read`."""
-    for flag, folder in choices.settings.items():
-        if flag.endswith('.guide') and folder:
-            Config.read(folder)
+    """Raises if a guide or judge is no workdir; errors as of `Config.read`."""
+    for folder in guides_of(choices.settings).values():
+        Config.read(folder)
 
 
 def refuse_translations(choices: RunChoices, plan: Plan) -> None:

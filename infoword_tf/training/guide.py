@@ -6,13 +6,17 @@ encodes with it. Its vectors are kept in the cache, under a hash of its weights
 and of the texts. (Sentences of a corpus have no guide: a and b are copies of
 one sentence, which every guide finds alike.)
 
+A judge is one that reads both texts at once: its score of the first text of an
+example with each other one, for rows that learn from it (objectives/judged.py).
+
 Glossary of shapes: n examples, J texts of each, G width of the guide.
 """
 
 import hashlib
 import json
 import pathlib
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from typing import Any
 
 import numpy as np
 
@@ -29,7 +33,10 @@ class Guide:
     Attributes:
         folder: the workdir.
         digest: of its weights.
+        what, dtype: its numbers, in words and on disk.
     """
+
+    what, dtype = 'vectors', np.float16
 
     def __init__(self, folder: str):
         """Loads the workdir.
@@ -41,7 +48,7 @@ class Guide:
         self.folder, self.loaded = folder, infoword_tf.load(folder)
         self.digest = files.digest_of(pathlib.Path(folder) / WEIGHTS)
 
-    def vectors(self, texts: Sequence[Sequence[str]]) -> np.ndarray:
+    def numbers(self, texts: Sequence[Sequence[str]]) -> np.ndarray:
         """Encodes texts as `encode` does, with the guide's prompts.
 
         Args:
@@ -54,41 +61,88 @@ class Guide:
         Raises:
             OSError: the disk is full.
         """
-        config = self.loaded.config
-        prompts = [config.prompt_for('query'), config.prompt_for('passage')]
         path = files.cache_dir() / 'guides' / f'{self._key(texts)}.npy'
         if not path.is_file():
-            shape = len(texts[0]), len(texts), self.loaded.vector_width()
+            shape = len(texts[0]), len(texts), self.width
             print(
-                f'{self.folder}: its vectors of {shape[0]:,} examples are kept '
-                f'in {path}',
+                f'{self.folder}: its {self.what} of {shape[0]:,} examples are '
+                f'kept in {path}',
                 flush=True,
             )
             path.parent.mkdir(parents=True, exist_ok=True)
             with files.written(path) as partial:
                 vectors = np.lib.format.open_memmap(
-                    partial, 'w+', np.float16, shape
+                    partial, 'w+', self.dtype, shape
                 )
                 for k, column in enumerate(texts):
                     present = np.flatnonzero([text != '' for text in column])
                     for begin in range(0, len(present), AT_ONCE):
                         chunk = present[begin : begin + AT_ONCE]
-                        vectors[chunk, k] = self.loaded.encode(
-                            [column[i] for i in chunk],
-                            prompt=prompts[k > 0],
-                            normalize=True,
-                        )
+                        vectors[chunk, k] = self.compute(texts, k, chunk)
                 vectors.flush()
         return np.load(path, mmap_mode='r')
+
+    @property
+    def width(self) -> int:
+        """G."""
+        return self.loaded.vector_width()
+
+    def compute(
+        self, texts: Sequence[Sequence[str]], k: int, chunk: np.ndarray
+    ) -> np.ndarray:
+        """Computes the numbers [m, G] of texts k of examples `chunk` [m]."""
+        config = self.loaded.config
+        return self.loaded.encode(
+            [texts[k][i] for i in chunk],
+            prompt=config.prompt_for('passage' if k else 'query'),
+            normalize=True,
+        )
 
     def _key(self, texts: Sequence[Sequence[str]]) -> str:
         """Hashes weights, settings and texts."""
         config = self.loaded.config.to_json()
         for name in ('rows', 'run', 'replicas', 'precision'):
             del config[name]
-        digest = hashlib.blake2b(self.digest.encode(), digest_size=10)
+        known = self.digest if self.what == Guide.what else self.digest * 2
+        digest = hashlib.blake2b(known.encode(), digest_size=10)
         digest.update(json.dumps(config, sort_keys=True).encode())
         for column in texts:
             digest.update('\0'.join(column).encode('utf-8', 'replace'))
             digest.update(b'\1')
         return digest.hexdigest()
+
+
+class Judge(Guide):
+    """Workdir that scores the first text of an example with each other one."""
+
+    what, dtype, width = 'scores', np.float32, 1
+
+    def compute(
+        self, texts: Sequence[Sequence[str]], k: int, chunk: np.ndarray
+    ) -> np.ndarray:
+        """Overrides `Guide.compute`; 0 for the first text."""
+        if not k:
+            return np.zeros((len(chunk), 1), self.dtype)
+        first, other = ([texts[x][i] for i in chunk] for x in (0, k))
+        scores = self.loaded.score_pairs(first, other, progress=True)
+        return scores[:, None]
+
+
+KINDS = {'guide': Guide, 'teacher': Judge}  # by name of the setting
+
+
+def guides_of(settings: Mapping[str, Any]) -> dict[str, str]:
+    """Returns the workdirs of guides and judges among flags, by flag."""
+    return {
+        flag: folder
+        for flag, folder in settings.items()
+        if folder and flag.rpartition('.')[2] in KINDS
+    }
+
+
+def open_guides(settings: Mapping[str, Any]) -> dict[str, Guide]:
+    """Opens the workdirs of `guides_of`, by flag."""
+    return {
+        flag: KINDS[flag.rpartition('.')[2]](folder)
+        for flag, folder in guides_of(settings).items()
+    }

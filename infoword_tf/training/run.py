@@ -58,10 +58,11 @@ from infoword_tf.training import (
     record,
 )
 from infoword_tf.training.evaluators import Evaluator
-from infoword_tf.training.guide import Guide
+from infoword_tf.training.guide import open_guides
 from infoword_tf.training.state import State
-from infoword_tf.views import Specials
+from infoword_tf.views import Specials, root
 from infoword_tf.views.examples import FOLLOWING
+from infoword_tf.views.pair_candidates import Joining
 from infoword_tf.views.sentences import PAIRED
 from infoword_tf.workdir import Workdir
 
@@ -390,7 +391,7 @@ def open_data(
             text = _prompted(text, started.config)
     if plan.reads('pairs'):
         tokenizer, pairs = _open_pairs(
-            choices, tokenizer, started, plan.views[PAIRED].settings
+            choices, tokenizer, started, sides_of(plan)
         )
     if bitexts is not None:
         if tokenizer is None:
@@ -470,6 +471,12 @@ def _tokenize_translations(
     return TokenizedPairs(*splits, bitexts.fingerprint)
 
 
+def sides_of(plan: Plan) -> Mapping[str, Any]:
+    """Returns the settings of the two sides of --pairs."""
+    views = plan.views.items()
+    return next(x.settings for name, x in views if root(name) == PAIRED)
+
+
 def _open_pairs(
     choices: RunChoices,
     tokenizer: Any,
@@ -481,7 +488,7 @@ def _open_pairs(
     `sides` are the settings of the view.
     """
     from infoword_tf.text import added
-    from infoword_tf.text.layout import LAYOUTS
+    from infoword_tf.text.layout import LAYOUTS, layout_of
     from infoword_tf.text.template import Template
 
     pairs = text_pairs.read(
@@ -508,12 +515,14 @@ def _open_pairs(
         min(choices.seq_len, sides[name] or choices.seq_len)
         for name in ('query_length', 'passage_length')
     )
-    template = Template(tokenizer, LAYOUTS['bert'])
-    guides = {
-        flag.removesuffix('.guide'): Guide(folder)
-        for flag, folder in choices.settings.items()
-        if flag.endswith('.guide') and folder
-    }
+    layout = LAYOUTS['bert']
+    template = Template(tokenizer, layout)
+    if started is not None:
+        layout = layout_of(started.config.layout)
+    joining = Joining(
+        choices.seq_len, len(layout.between), layout.second_segment
+    )
+    guides = open_guides(choices.settings)
     splits = []
     for purpose, columns in (
         ('to train on', pairs.train), ('held out', pairs.heldout),
@@ -523,10 +532,13 @@ def _open_pairs(
             template,
             lengths,
             prompts,
-            {row: guide.vectors for row, guide in guides.items()},
+            {
+                flag.rpartition('.')[0]: guide.numbers
+                for flag, guide in guides.items()
+            },
             sides['expand'],
         )
-        splits.append(split)
+        splits.append(split._replace(joining=joining))
         sizes = ' and '.join(f'{p.size:,}' for p in split.parts)
         print(
             f'{choices.pairs}: {sizes} examples {purpose}'
@@ -543,8 +555,8 @@ def _open_pairs(
         weights=text_pairs.weights_of(choices.pair_weights, splits[0].files)
     )
     guides_record = {
-        f'{row}.guide': record.known_by(x.folder, x.digest)
-        for row, x in guides.items()
+        flag: record.known_by(x.folder, x.digest)
+        for flag, x in guides.items()
     }
     del guides
     gc.collect()  # models are full of circles

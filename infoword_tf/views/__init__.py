@@ -6,6 +6,7 @@ from infoword_tf.views.masked import JOINED, MASKED
 from infoword_tf.views.negatives import NEGATIVES
 from infoword_tf.views.ngrams import NGRAMS
 from infoword_tf.views.overlap import OVERLAP
+from infoword_tf.views.pair_candidates import PAIR_CANDIDATES
 from infoword_tf.views.permuted import PERMUTED
 from infoword_tf.views.sentences import SENTENCE_KEYS, SENTENCES
 from infoword_tf.views.streams import NEIGHBOURS, STREAMED
@@ -37,6 +38,7 @@ VIEWS: dict[str, ViewSpec] = {
     'examples': EXAMPLES,
     'sentences': SENTENCES,
     'sentence_keys': SENTENCE_KEYS,
+    'pair_candidates': PAIR_CANDIDATES,
     'translated': TRANSLATED,
     'crossed': CROSSED,
     'crossed_keys': CROSSED_KEYS,

@@ -19,6 +19,7 @@ from infoword_tf.errors import InputError
 from infoword_tf.views.packed import side_by_side
 from infoword_tf.views.view import Specials, View, ViewSpec, all_text
 
+MULTIPLE = 8  # T is a multiple of it
 FOLLOWING = 'following'  # `Reads.where` of rows of next tokens
 UNKNOWN = -1  # in place of the number of a class
 
@@ -47,6 +48,8 @@ class Labelled(NamedTuple):
         longest: tokens of the longest text of any batch; 0: unknown.
         hidden: [n, k, C] int32, 1 for tokens that no token attends to; None:
             there are none.
+        joining: of texts that are joined, `pair_candidates.Joining`; None:
+            they are not.
     """
 
     ids: np.ndarray
@@ -63,6 +66,7 @@ class Labelled(NamedTuple):
     truncated: np.ndarray | None = None
     longest: int = 0
     hidden: np.ndarray | None = None
+    joining: Any = None
 
     @property
     def sizes(self) -> np.ndarray:

@@ -43,6 +43,9 @@ class Changed(NamedTuple):
         key: which of the k texts a momentum encoder reads.
         expanded: whether [MASK] tokens follow each first text.
         attended: whether tokens attend to these.
+        others: [n, K] int64, other examples, whose b are candidates of each;
+            None: none are drawn.
+        limits: tokens of an a and of a b at most; 0: as long as they are.
     """
 
     source: np.ndarray
@@ -51,6 +54,8 @@ class Changed(NamedTuple):
     key: int
     expanded: bool = False
     attended: bool = True
+    others: np.ndarray | None = None
+    limits: tuple[int, int] = (0, 0)
 
 
 def most_repeated(lengths: np.ndarray, repeat: float) -> np.ndarray:
@@ -77,6 +82,8 @@ def change(
     shuffle: bool,
     expand: bool = False,
     attend: bool = False,
+    sampled: int = 0,
+    limits: tuple[int, int] = (0, 0),
 ) -> Changed:
     """Doubles and permutes tokens of the last copy of each sentence.
 
@@ -84,6 +91,8 @@ def change(
         text: copies, or texts of pairs, which do not change.
         random: of the draw.
         pairs, repeat, shuffle, expand, attend: settings of the view.
+        sampled: K of `Changed.others`, at most the other examples; 0: none.
+        limits: as of `Changed`.
     """
     b, k, longest = text.ids.shape
     if pairs:
@@ -116,16 +125,25 @@ def change(
         order[place >= lengths[:, -1:]] = 2.0
         # A permutation of all positions, of [CLS] and [SEP] too, as published.
         positions[:, -1] = order.argsort(axis=1, kind='stable')
+    others = None
+    if sampled:  # ranks of random numbers, of all examples but the own one
+        order = random.random((b, b))
+        np.fill_diagonal(order, 2.0)
+        others = order.argsort(axis=1)[:, : min(sampled, b - 1)]
     return Changed(
         sources, lengths, positions, int(pairs > 0), expand,
-        attend or not expand,
+        attend or not expand, others, limits,
     )  # fmt: skip
 
 
 def draw(settings: Mapping[str, Any]) -> Draw:
     """Describes the draw of changed copies."""
     names = ('pairs', 'repeat', 'shuffle', 'expand', 'attend')
-    return Draw('sentences', change, {name: settings[name] for name in names})
+    chosen = {name: settings[name] for name in names}
+    if 'pair' in settings['where']:
+        chosen['sampled'] = settings['sampled']
+    chosen['limits'] = settings['query_length'], settings['passage_length']
+    return Draw('sentences', change, chosen)
 
 
 def text_numbers(ids: np.ndarray, lengths: np.ndarray) -> np.ndarray:
@@ -318,6 +336,12 @@ SETTINGS = {
         'Tokens of an a of --pairs at most, special ones included; 0: as many '
         'as --seq_len.',
         at_least=0,
+    ),
+    'sampled': Setting(
+        4,
+        'Of texts that are joined: b of how many other examples of the batch '
+        'are candidates of each a (simcse.critic=cross).',
+        at_least=1,
     ),
     'keys': Setting(
         LATER,

@@ -172,6 +172,7 @@ CAPTIONS = {  # by `Reads.where`, for pictures
     'text': 'All states are wanted: a mean of them stands for the text.',
     'following': 'Every state is compared with the word that comes next.',
     'around': 'Each word is compared with those of a window around it.',
+    'pair': 'The state of each [CLS] in bold stands for two texts.',
     'middle': 'The mean of each window is compared with the word in its '
     'middle.',
 }
@@ -188,7 +189,7 @@ class Reads(NamedTuple):
             such as that of [CLS]; 'text', all tokens; 'following', tokens of
             labelled texts, each with its next token; 'around', words with the
             words around each; 'middle', windows of words with the word in the
-            middle.
+            middle; 'pair', the state that represents two texts.
         encoders: names of those that encode the view: 'encoder', or auxiliary
             encoders of the row; none for a view that has targets alone.
         layers: whether the row reads the states of all layers; 'below': of

@@ -1,0 +1,140 @@
+"""One number for two texts that are encoded as one: rerankers.
+
+It is the score of the critic `cross`, or of a row of people's labels that gives
+a pair one number, as public rerankers have it.
+
+Glossary of shapes: n pairs.
+"""
+
+import functools
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import tensorflow as tf
+
+from infoword_tf import errors
+from infoword_tf import progress as progress_bars
+from infoword_tf.inference.classes import Classes
+from infoword_tf.inference.states import Predictor, cls_places
+from infoword_tf.objectives.critics import scoring
+from infoword_tf.text import strings
+
+Tensor = Any
+
+
+class Cross(Predictor):
+    """The scores that a workdir gives pairs of texts."""
+
+    @functools.cached_property
+    def row(self) -> str | None:
+        """The row that scores; None: the critic does.
+
+        Raises:
+            ValueError: this model scores no pairs.
+        """
+        if self.config.cross is not None:
+            return None
+        rows = {
+            row: self.config.rows[row] for row in self.workdir.model.objectives
+        }
+        classes = Classes(self.states)
+        for row in scoring(rows):
+            if 2 in classes.sides(row):
+                return row
+        raise errors.InputError(
+            'no_score_of_pairs',
+            f'{self.states.rows_text} give a pair of texts no score; train '
+            'with --simcse.critic=cross, or bring a reranker in',
+        )
+
+    def pair_scores(
+        self, ids: Tensor, lengths: Tensor, second: Tensor
+    ) -> Tensor:
+        """Computes the score of each pair, [B] float32; graph or eager.
+
+        Args as of `States.__call__`.
+        """
+        if self.row is not None:
+            classes = Classes(self.states)
+            return classes.class_scores(ids, lengths, second, self.row)[:, 0]
+        places = cls_places(self.workdir.layout, lengths)
+        states = self.states(ids, lengths, places=places, second=second)
+        return self.workdir.model.pair.scores(states[:, 0])
+
+    def format_pairs(
+        self, queries: Tensor, passages: Tensor
+    ) -> tuple[Tensor, Tensor, Tensor]:
+        """Returns ids [B, T], lengths and second [B] of strings [B]."""
+        config, limits = self.config, None
+        if self.row is None:
+            queries, passages = (
+                tf.strings.join(
+                    [config.prompt_text(config.prompt_for(role)), texts]
+                )
+                for role, texts in (('query', queries), ('passage', passages))
+            )
+            limits = config.query_length, config.passage_length
+        workdir = self.workdir
+        return workdir.template.format(
+            queries, passages, workdir.max_length, limits
+        )
+
+    def score_pairs(
+        self,
+        queries: Sequence[str],
+        passages: Sequence[str],
+        batch_size: int = 32,
+        progress: bool = False,
+    ) -> np.ndarray:
+        """Scores pairs of a query and a passage: higher is more relevant.
+
+            model.score_pairs(['who wrote it?'], ['Ada wrote the notes.'])
+
+        Args:
+            queries, passages: n strings each.
+            batch_size: pairs encoded at once, of like length.
+            progress: shows a bar for more than one batch.
+
+        Returns:
+            float32 [n], a logit: nats over that of another passage.
+
+        Raises:
+            TypeError: one string instead of a sequence of strings, or an
+                entry that is no text.
+            ValueError: this model scores no pairs; different numbers of both.
+        """
+        queries = strings.checked(queries, 'queries')
+        passages = strings.checked(passages, 'passages')
+        if len(queries) != len(passages):
+            raise errors.InputError(
+                'unequal_pairs_to_score',
+                f'{len(queries)} queries and {len(passages)} passages',
+            )
+        scores = np.zeros(len(queries), np.float32)
+        graph = self._graph
+        both = zip(queries, passages, strict=True)
+        sizes = [len(query) + len(passage) for query, passage in both]
+        order = np.argsort(sizes, kind='stable')[::-1]
+        with progress_bars.bar(
+            total=len(order), unit=' pairs',
+            disable=not progress or len(order) <= batch_size,
+        ) as bar:  # fmt: skip
+            for begin in range(0, len(order), batch_size):
+                batch = order[begin : begin + batch_size]
+                scores[batch] = graph(
+                    *(tf.constant([side[i] for i in batch], tf.string)
+                      for side in (queries, passages))
+                )  # fmt: skip
+                bar.update(len(batch))
+        return scores
+
+    @functools.cached_property
+    def _graph(self) -> Any:
+        """A graph of strings [B] and [B] to scores [B]."""
+        _ = self.row  # complains before the work
+        return tf.function(
+            lambda *texts: self.pair_scores(*self.format_pairs(*texts)),
+            input_signature=[tf.TensorSpec((None,), tf.string)] * 2,
+            autograph=False,
+        )

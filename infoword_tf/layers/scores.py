@@ -1,0 +1,90 @@
+"""Scores of states: perhaps a dense layer, and columns."""
+
+from typing import Any
+
+from infoword_tf.layers import dropout, norm
+from infoword_tf.layers.attention import table, vector
+from infoword_tf.layers.dense import ACTIVATIONS
+from infoword_tf.lazy import Layer, ops
+
+Tensor = Any
+NO_POOLER = 'none'
+# Activations of a dense layer, in layers.dense.ACTIVATIONS; with the suffix
+# NORM a norm follows, and neither has a bias.
+NORM = '_norm'
+POOLERS = ('tanh', 'relu', 'gelu', f'gelu{NORM}')
+
+
+class Scored:
+    """A layer that scores states.
+
+    Attributes:
+        encoder: whose states are scored.
+        columns: C.
+        pooler: NO_POOLER, or in POOLERS.
+        input_width: of the states.
+    """
+
+    encoder: Any
+    columns: int
+    pooler: str
+    input_width: int
+
+    def make_scores(self) -> None:
+        """Makes the weights."""
+        d = self.input_width
+        if self.pooler != NO_POOLER:
+            self.pooler_kernel = table(self, 'pooler_kernel', d, d)
+            if self.pooler.endswith(NORM):
+                self.pooler_gamma = vector(
+                    self, 'pooler_norm_gamma', d, 'ones'
+                )
+            else:
+                self.pooler_bias = vector(self, 'pooler_bias', d)
+        self.kernel = table(self, 'kernel', d, self.columns)
+        self.bias = vector(self, 'bias', self.columns)
+
+    def class_scores(
+        self, states: Tensor, key: Tensor | None = None
+    ) -> Tensor:
+        """Scores classes: states [..., D] -> [..., C] float32.
+
+        Args:
+            states: of `input_width`.
+            key: [2] uint32 of dropout, or None for inference.
+        """
+        x = ops.cast(states, 'float32')
+        if self.pooler != NO_POOLER:
+            x = ops.matmul(x, self.pooler_kernel)
+            if not self.pooler.endswith(NORM):
+                x = x + self.pooler_bias
+            x = ACTIVATIONS[self.pooler.removesuffix(NORM)](x)
+            if self.pooler.endswith(NORM):
+                x = norm.norm(
+                    x, self.pooler_gamma, None,
+                    epsilon=self.encoder.arguments.get('epsilon', 1e-5),
+                    dtype='float32', key=key,
+                )  # fmt: skip
+        x = dropout.drop(x, key=key, rate=self.encoder.arguments['rate'])
+        return ops.matmul(x, self.kernel) + self.bias
+
+
+class PairScore(Scored, Layer):
+    """The score of a pair of texts that are encoded as one."""
+
+    columns = 1
+
+    def __init__(self, encoder: Any, pooler: str, name: str = 'cross'):
+        """Sets the encoder, and a dense layer of POOLERS or NO_POOLER."""
+        super().__init__(name=name)
+        self.encoder, self.pooler = encoder, pooler
+        self.input_width = encoder.width
+
+    def build(self) -> None:
+        """Makes the weights."""
+        self.make_scores()
+        self.built = True
+
+    def scores(self, states: Tensor, key: Tensor | None = None) -> Tensor:
+        """Scores pairs: [..., D] -> [...] float32; as of `class_scores`."""
+        return self.class_scores(states, key)[..., 0]

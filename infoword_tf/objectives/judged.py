@@ -1,0 +1,178 @@
+"""Rows whose b is what a reranker says of the texts of a pair.
+
+    row          a                   b                      loss
+    soft_margin  pair and negatives  the teacher's margins  (m - q(b) + q(n))^2
+    soft_order   pair and negatives  its order of b and n   T^2 KL(p || q)
+
+p are scores of the teacher, which reads a text a with b or a negative n at
+once, m = p(b) - p(n); q those of `simcse`, whichever critic it has, which is
+built with these rows, if necessary with weight 0. Margins are as of Hofstätter
+et al. 2020 ("Improving efficient neural ranking models with cross-architecture
+knowledge distillation", §3), the mean over negatives. `soft_order` compares
+distributions over b and the negatives of the example itself. Neither bounds
+anything.
+
+The teacher scores all pairs once, before training begins (training/guide.py).
+
+Shapes: J examples of a sequence, S texts of an example, N = B J.
+"""
+
+from typing import Any
+
+from infoword_tf.errors import InputError
+from infoword_tf.lazy import ops
+from infoword_tf.objectives import infonce
+from infoword_tf.objectives.critics import CROSS
+from infoword_tf.objectives.infonce import NEVER
+from infoword_tf.objectives.objective import Batch, Objective
+from infoword_tf.objectives.row import BOTH_SIDES, Row, vector_of_init
+from infoword_tf.objectives.sentences import VIEW, sentence_numbers
+from infoword_tf.settings import setting
+from infoword_tf.views import Reads
+from infoword_tf.views.sentences import SETTINGS
+
+Tensor = Any
+
+
+class Judged(Objective):
+    """A row that compares scores of pairs with a teacher's."""
+
+    bounded = False
+    pairs: int = SETTINGS['pairs']
+    teacher: str = setting(
+        '',
+        'Workdir of the reranker, of any vocabulary: its score of a with each '
+        'other text of an example of --pairs.',
+        model=True,
+    )
+
+    def build(self) -> None:
+        """Makes no weights.
+
+        Raises:
+            InputError: there is no teacher, or nothing that it tells apart.
+        """
+        if not self.teacher:
+            raise InputError(
+                'no_reranker',
+                f'{self.row} learns from a reranker; name its workdir with '
+                f'--{self.row}.teacher',
+            )
+        if self.pairs < 3:
+            raise InputError(
+                'no_negatives_to_judge',
+                f'{self.row} compares b with negatives, and --pairs has none; '
+                'find some with tasks.mine',
+            )
+        self.built = True
+
+    def set_scorer(self, scorer: Objective) -> None:
+        """Sets the row whose scores are taught.
+
+        Raises:
+            InputError: it encodes both texts at once.
+        """
+        if scorer.critic == CROSS:
+            raise InputError(
+                'reranker_taught',
+                f'{self.row} teaches a model that encodes each text alone; '
+                f'choose another --{scorer.row}.critic than {scorer.critic}',
+            )
+        super().set_scorer(scorer)
+
+    def both(self, batch: Batch) -> tuple[Tensor, Tensor, Tensor]:
+        """Returns scores of teacher and student, and which there are.
+
+        Returns:
+            [N, S - 1] each, float32 and bool; b first.
+        """
+        view = batch.views[VIEW]
+        teacher = ops.cast(view.guides[self.row], 'float32')
+        teacher = ops.reshape(teacher[..., 0], (-1, teacher.shape[2]))[:, 1:]
+        there = sentence_numbers(view, self.row)[:, 1:] >= 0
+        return teacher, self.scorer.own_scores(batch.scorer_batch), there
+
+    def outcome(
+        self, batch: Batch, loss: Tensor, scores: tuple[Tensor, ...]
+    ) -> infonce.Outcome:
+        """Sums a loss [N]; right is an order like the teacher's at the top."""
+        *both, there = scores
+        best = [ops.argmax(ops.where(there, x, NEVER), axis=1) for x in both]
+        right = ops.equal(*best)
+        weights = ops.reshape(batch.views[VIEW].weights[self.row], (-1,))
+        return infonce.unbounded(loss, weights, ops.cast(right, 'float32'))
+
+
+class Margins(Judged):
+    """`soft_margin`: how far margins between b and negatives are from a
+    teacher's.
+
+    Learns: the differences that a reranker makes, with any critic.
+    Take it: to make a fast model for search from a slow one.
+    Needs: pairs with negatives (tasks.mine), and a reranker.
+    Example: python -m infoword_tf.train --objectives=simcse:0,soft_margin:1
+        --soft_margin.teacher=RERANKER --pairs=mined.jsonl --init=W --workdir=V
+    """
+
+    def score(self, batch: Batch, candidates: None) -> infonce.Outcome:
+        """Computes squared differences, the mean over negatives."""
+        teacher, student, there = scores = self.both(batch)
+        margins = [x[:, :1] - x[:, 1:] for x in (teacher, student)]
+        counts = ops.cast(there[:, 1:], 'float32')
+        squares = counts * ops.square(margins[1] - margins[0])
+        total = ops.maximum(ops.sum(counts, axis=1), 1.0)
+        return self.outcome(batch, ops.sum(squares, axis=1) / total, scores)
+
+
+class Order(Judged):
+    """`soft_order`: how far the order of b and negatives is from a teacher's.
+
+    Learns: as `soft_margin`, the order more than the differences.
+    Take it: where examples have several negatives.
+    Needs: as `soft_margin`.
+    Example: python -m infoword_tf.train --objectives=simcse:0,soft_order:1
+        --soft_order.teacher=RERANKER --pairs=mined.jsonl --init=W --workdir=V
+    """
+
+    temperature: float = setting(
+        1.0,
+        'Distillation temperature: the scores of both models are divided by '
+        'it.',
+        at_least=1e-6,
+    )
+
+    def score(self, batch: Batch, candidates: None) -> infonce.Outcome:
+        """Computes KL divergences over the texts of each example."""
+        teacher, student, there = scores = self.both(batch)
+        log_p, log_q = (
+            ops.log_softmax(ops.where(there, x / self.temperature, NEVER), -1)
+            for x in (teacher, student)
+        )
+        terms = ops.exp(log_p) * (log_p - log_q)
+        loss = ops.sum(ops.where(there, terms, 0.0), axis=1)
+        return self.outcome(batch, self.temperature**2 * loss, scores)
+
+
+_TEXTS = {VIEW: Reads('example', encoders=(), source='text_pairs')}
+SOFT_MARGIN = Row(
+    objective=Margins,
+    a='pair and negatives',
+    b="a reranker's margins",
+    relation='how much more a larger model finds b relevant (MarginMSE)',
+    candidates='none: a distance, without a bound',
+    views=_TEXTS,
+    encoders=BOTH_SIDES,
+    vector=vector_of_init,
+    scored_by='simcse',
+)
+SOFT_ORDER = Row(
+    objective=Order,
+    a='pair and negatives',
+    b="a reranker's order",
+    relation='how relevant a larger model finds each text',
+    candidates='none: a divergence, without a bound',
+    views=_TEXTS,
+    encoders=BOTH_SIDES,
+    vector=vector_of_init,
+    scored_by='simcse',
+)
