@@ -24,12 +24,9 @@ from infoword_tf.inference import variants
 from infoword_tf.inference.blanks import Blanks
 from infoword_tf.inference.classes import Classes
 from infoword_tf.inference.continuation import Continuation
-<<<<<<< HEAD
+from infoword_tf.inference.cross import Cross
 from infoword_tf.inference.late import LateVectors
 from infoword_tf.inference.lexical import LexicalWeights
-=======
-from infoword_tf.inference.cross import Cross
->>>>>>> core57
 from infoword_tf.inference.reader import Reader
 from infoword_tf.inference.states import States
 from infoword_tf.inference.tagger import Tagger
@@ -66,13 +63,8 @@ class Loaded:
     Attributes:
         workdir: the model, its tokenizer and config.
         states: ids to states, which all answers are computed from.
-<<<<<<< HEAD
-        vectors, late, lexical, blanks, continuation, classes, reader, tagger:
-            the answers.
-=======
-        vectors, blanks, continuation, classes, cross, reader, tagger: the
-            answers.
->>>>>>> core57
+        vectors, late, lexical, blanks, continuation, classes, cross, reader,
+            tagger: the answers.
     """
 
     def __init__(self, workdir: Workdir):
@@ -82,12 +74,8 @@ class Loaded:
         self.vectors, self.blanks = Vectors(states), Blanks(states)
         self.continuation = Continuation(states)
         self.classes, self.reader = Classes(states), Reader(states)
-<<<<<<< HEAD
-        self.tagger = Tagger(states)
-        self.late, self.lexical = LateVectors(states), LexicalWeights(states)
-=======
         self.tagger, self.cross = Tagger(states), Cross(states)
->>>>>>> core57
+        self.late, self.lexical = LateVectors(states), LexicalWeights(states)
 
     # ------------------------------------------------------------- answers
 
