@@ -2,7 +2,10 @@
 
     passages.sqlite   passages, their words (FTS5), and the vectors of texts
     vectors-N.faiss   the vectors once more, as FAISS scans them; ids are those
-                      of the table `vectors`
+                      of the table `vectors`; of the critic `cosine`
+
+Of `late` and `lexical` a text has as many vectors as tokens, or as weights: an
+id and a weight.
 
 SQLite holds the truth. Vectors are committed block by block, by a digest of
 text and encoder. When the next file for FAISS is whole, one transaction
@@ -23,15 +26,17 @@ import os
 import pathlib
 import re
 import sys
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from infoword_tf import errors, files, progress
+from infoword_tf.config import COSINE, LATE, LEXICAL
 from infoword_tf.data import tables
 from infoword_tf.data.documents import Document, passages
 from infoword_tf.evaluation import ranking
+from infoword_tf.evaluation.critics import Texts, Tokens, flat, restored
 from infoword_tf.evaluation.retrieval import Rankings
 from tasks.retrieval import Encoder
 
@@ -47,9 +52,16 @@ About = Mapping[str, Any]  # the table `about`: model, text, kind of vectors
 Db = sqlite3.Connection
 FILE, FORMAT = 'passages.sqlite', 3
 BLOCK = 4096  # vectors that are encoded, written or compared at once
+TEXTS = 256  # likewise, where a text has several
 SAMPLE = 1 << 14  # vectors that FAISS fits its 8 bits to
 # The index of FAISS, and how many proposals an answer needs.
 KINDS = {'float32': ('Flat', 2), 'int8': ('SQ8', 4), 'binary': ('LSH', 8)}
+# The kinds of each critic.
+OF_CRITIC = {
+    COSINE: tuple(KINDS),
+    LATE: ('float32', 'float16', 'int8'),
+    LEXICAL: ('float32',),
+}
 # Nearly every text has these words, which would take most of the time.
 STOP = frozenset(
     'a an and are as at be but by for if in into is it no not of on or such '
@@ -101,23 +113,55 @@ class Passage(NamedTuple):
     source: str
 
 
-def encoded(vectors: np.ndarray, kind: str) -> list[bytes]:
-    """Encodes vectors [m, D]: float32, or a step and a byte a number."""
-    if kind == 'float32':
-        return [vector.tobytes() for vector in vectors]
+def encoded(texts: Texts, kind: str) -> list[bytes]:
+    """Encodes n texts of a critic, each as rows of numbers."""
+    texts = flat(texts)
+    if not isinstance(texts, Tokens):
+        return [row.tobytes() for row in _coded(texts, kind)]
+    rows = _coded(texts.vectors, kind)
+    return [part.tobytes() for part in np.split(rows, texts.ends[:-1])]
+
+
+def _coded(vectors: np.ndarray, kind: str) -> np.ndarray:
+    """Encodes vectors [m, D] in rows [m, bytes] uint8: numbers of 4 or 2 bytes,
+    or a step and a byte a number.
+    """
+    if kind in ('float32', 'float16'):
+        vectors = np.ascontiguousarray(vectors, kind)
+        return vectors.view(np.uint8).reshape(len(vectors), -1)
     steps = np.abs(vectors).max(axis=1, keepdims=True) / np.float32(127)
     # The smallest numbers have no inverse.
     codes = np.rint(vectors / np.maximum(steps, np.finfo(np.float32).tiny))
-    pairs = zip(steps, codes.astype(np.int8), strict=True)
-    return [step.tobytes() + code.tobytes() for step, code in pairs]
+    codes = codes.astype(np.int8).view(np.uint8)
+    return np.hstack([steps.view(np.uint8), codes])
 
 
-def decoded(codes: Sequence[bytes], kind: str) -> np.ndarray:
-    """Decodes vectors [m, D] float32; bytes are exact to half a step."""
-    data = np.frombuffer(b''.join(codes), np.uint8).reshape(len(codes), -1)
-    if kind == 'float32':
-        return data.view(np.float32)
-    return data[:, 4:].view(np.int8) * data[:, :4].copy().view(np.float32)
+def decoded(
+    codes: Sequence[bytes], kind: str, queries: Texts | None = None
+) -> Texts:
+    """Decodes texts; bytes are exact to half a step.
+
+    Args:
+        codes: of n texts.
+        kind: of the index.
+        queries: that they are compared with, which tell the critic; None:
+            vectors.
+    """
+    data = np.frombuffer(b''.join(codes), np.uint8)
+    if queries is None or isinstance(queries, np.ndarray):
+        return _vectors(data.reshape(len(codes), -1), kind)
+    width = flat(queries).shape[1]
+    size = _coded(np.zeros((1, width), np.float32), kind).shape[1]
+    sizes = np.array([len(code) // size for code in codes])
+    tokens = Tokens(_vectors(data.reshape(-1, size), kind), sizes)
+    return restored(tokens, queries)
+
+
+def _vectors(rows: np.ndarray, kind: str) -> np.ndarray:
+    """Inverts `_coded`: [m, D] float32."""
+    if kind in ('float32', 'float16'):
+        return np.float32(rows.view(kind))
+    return rows[:, 4:].view(np.int8) * rows[:, :4].copy().view(np.float32)
 
 
 def has_faiss() -> bool:
@@ -134,7 +178,16 @@ class Index:
     Attributes:
         folder: where the two files are, or will be.
         cut: applied to vectors before they are compared; None: nothing.
+        first: how many passages, the best by BM25, are compared by vectors;
+            None: all.
+        rerank: (query, texts) -> scores, by which the best `top` passages are
+            ordered anew; None: they are not.
+        top: how many.
     """
+
+    rerank: Callable[[str, list[str]], np.ndarray] | None = None
+    first: int | None = None
+    top = 0
 
     def __init__(self, folder: pathlib.Path):
         """Checks the folder.
@@ -144,6 +197,7 @@ class Index:
         """
         self.folder, self.cut = folder, None
         self._scanner: tuple[str, Any] = '', None
+        self._weights: tuple[int, list[Any]] = 0, []
         names = [path.name for path in folder.glob('[!.]*')]
         if folder.is_file() or names and FILE not in names:
             raise errors.UsageError(
@@ -205,9 +259,9 @@ class Index:
         Args:
             texts: documents, read once as a stream.
             embed: as of `retrieval.exported`.
-            key: `about` from now on, with `model`, `vectors` (of KINDS) and
-                `similarity`; all other documents are deleted. None: as it was,
-                and other documents stay.
+            key: `about` from now on, with `model`, `critic`, `vectors` (of
+                OF_CRITIC) and `similarity`; all other documents are deleted.
+                None: as it was, and other documents stay.
 
         Raises:
             errors.UsageError: no passage would be left.
@@ -241,7 +295,7 @@ class Index:
                 if changed or not self._whole(before):
                     number = before.get('number', 0) + 1
                     about |= {'number': number, 'bytes': 0}
-                    if has_faiss():
+                    if has_faiss() and _critic(about) == COSINE:
                         about['bytes'] = _write_faiss(
                             db, self._path(number), about
                         )
@@ -257,7 +311,12 @@ class Index:
         return self.folder / f'vectors-{number}.faiss'
 
     def _whole(self, about: About) -> bool:
-        """Returns whether the file for FAISS exists in full length."""
+        """Returns whether the file for FAISS exists in full length.
+
+        Or is not needed.
+        """
+        if _critic(about) != COSINE:
+            return True
         path = self._path(about.get('number', 0))
         return path.is_file() and path.stat().st_size == about['bytes']
 
@@ -287,34 +346,69 @@ class Index:
                 standardised ones, see `ranking.hybrid`.
             oversample: how many proposals of FAISS an answer needs.
         """
-        depth = ranking.MERGED if 0 < words < 1 else top_k
+        count = self.top if self.rerank else top_k
+        depth = max(ranking.MERGED, count) if 0 < words < 1 else count
         rankings = []
         with self._opened() as db:
             db.execute('BEGIN')
             if words < 1:
-                rankings.append(self._by_vector(db, vector, depth, oversample))
+                proposed = None
+                if self.first is not None:
+                    _, [proposed] = _by_words(db, query, self.first)
+                rankings.append(
+                    self._by_vector(db, vector, depth, oversample, proposed)
+                )
             if words > 0:
                 rankings.append(_by_words(db, query, depth))
             if len(rankings) > 1:
-                rankings = [ranking.hybrid(*rankings, top_k, words)]
+                rankings = [ranking.hybrid(*rankings, count, words)]
             [([scores], [ids])] = rankings
             cursor = db.execute(
                 f'SELECT id, text, source FROM passages {_BY_ID}',
                 [json.dumps(ids.tolist())],
             )
             by_id = {id: Passage(*row) for id, *row in cursor}
-        pairs = zip(scores.tolist(), ids.tolist(), strict=True)
-        return [(score, by_id[id]) for score, id in pairs if id >= 0]
+        ids = ids[ids >= 0].tolist()
+        results = [by_id[id] for id in ids]
+        scores = scores[: len(ids)]
+        if self.rerank and results:
+            scores = self.rerank(query, [passage.text for passage in results])
+            best = np.argsort(-scores, kind='stable')[:top_k]
+            scores, results = scores[best], [results[i] for i in best]
+        return [*zip(scores.tolist(), results, strict=True)]
 
     def _by_vector(
-        self, db: Db, vector: np.ndarray, top_k: int, times: int | None
+        self,
+        db: Db,
+        vector: Texts,
+        top_k: int,
+        times: int | None,
+        proposed: np.ndarray | None,
     ) -> Rankings:
-        """Finds the best of FAISS's proposals, or of all; see `Best.sorted`."""
+        """Finds the best of the proposals of FAISS or BM25, or of all.
+
+        Args:
+            vector: of the query.
+            times: as `oversample`.
+            proposed: passages that are compared; None: all.
+
+        Returns:
+            As of `Best.sorted`.
+        """
         about = self._key(db)
         kind, similarity = about['vectors'], about['similarity']
-        query = ranking.prepared((self.cut or np.asarray)(vector), similarity)
-        where, proposals = '', []
-        if not self.cut and has_faiss() and self._whole(about):
+        if self.cut is not None:
+            vector = self.cut(vector)
+        query = ranking.prepared(vector, similarity)
+        critic, where, source = _critic(about), '', 'vectors'
+        if proposed is not None:
+            where, source = _BY_ID, 'passages'
+        elif (
+            critic == COSINE
+            and not self.cut
+            and has_faiss()
+            and self._whole(about)
+        ):
             import faiss
 
             path = str(self._path(about['number']))
@@ -324,21 +418,37 @@ class Index:
             # Threads share queries: with a single query they would only wait.
             faiss.omp_set_num_threads(1)
             size = top_k * (times or KINDS[kind][1])
-            _, ids = self._scanner[1].search(query, size)
-            where, proposals = _BY_ID, [json.dumps(ids[0].tolist())]
+            _, [proposed] = self._scanner[1].search(query, size)
+            where = _BY_ID
+        proposals = [json.dumps(proposed.tolist())] if where else []
+        other = 'passages' if source == 'vectors' else 'vectors'
         cursor = db.execute(
-            f'SELECT passages.id, code FROM (SELECT * FROM vectors {where}) '
-            'CROSS JOIN passages USING (digest)', proposals,
+            f'SELECT passages.id, code FROM (SELECT * FROM {source} {where}) '
+            f'AS {source} CROSS JOIN {other} USING (digest)', proposals,
         )  # fmt: skip
 
-        def blocks() -> Iterator[tuple[np.ndarray, np.ndarray]]:
-            for ids, codes in _blocks(cursor):
-                vectors = decoded(codes, kind)
+        def blocks() -> Iterator[tuple[np.ndarray, Texts]]:
+            for ids, codes in _blocks(cursor, critic):
+                vectors = decoded(codes, kind, query)
                 if self.cut:
                     vectors = ranking.prepared(self.cut(vectors), similarity)
                 yield np.array(ids), vectors
 
-        return ranking.search(query, blocks(), top_k, 'dot')
+        if critic != LEXICAL or proposed is not None:
+            return ranking.search(query, blocks(), top_k, 'dot')
+        if self._weights[0] != about['number']:
+            # The weights of all passages, by tokens, stay in memory.
+            held = [(ids, ranking.comparer(texts)) for ids, texts in blocks()]
+            self._weights = about['number'], held
+        scorers = (
+            (ids, lambda _, compare=compare: compare(query))
+            for ids, compare in self._weights[1]
+        )
+        return ranking.scan(1, scorers, top_k)
+
+
+def _critic(about: About) -> str:
+    return about.get('critic', COSINE)  # older ones do not say
 
 
 def _by_words(db: Db, query: str, top_k: int) -> Rankings:
@@ -355,15 +465,19 @@ def _by_words(db: Db, query: str, top_k: int) -> Rankings:
     return best.sorted()
 
 
-def _blocks(cursor: sqlite3.Cursor) -> Iterator[tuple[tuple[Any, ...], ...]]:
-    """Yields the columns of BLOCK lines at a time."""
-    while block := cursor.fetchmany(BLOCK):
+def _blocks(
+    cursor: sqlite3.Cursor, critic: str = COSINE
+) -> Iterator[tuple[tuple[Any, ...], ...]]:
+    """Yields the columns of BLOCK, or TEXTS, lines at a time."""
+    while block := cursor.fetchmany(BLOCK if critic == COSINE else TEXTS):
         yield tuple(zip(*block, strict=True))
 
 
 def _stage(db: Db, texts: Iterable[Document], about: About) -> None:
     """Fills the tables `sources` and `staged`."""
-    basis = repr([about[x] for x in ('model', 'vectors', 'similarity')])
+    names = ['model', 'vectors', 'similarity']
+    names += ['critic'] * (_critic(about) != COSINE)
+    basis = repr([about[x] for x in names])
     with db:
         db.execute('BEGIN')
         for document in progress.bar(texts, 'reading', unit=' documents'):
@@ -385,7 +499,7 @@ def _encode(db: Db, embed: Encoder | None, about: About) -> None:
         'lacking.staged ORDER BY staged.rowid'
     )
     with progress.bar(total=total, desc='encoding', unit=' passages') as bar:
-        for digests, texts in _blocks(cursor):
+        for digests, texts in _blocks(cursor, _critic(about)):
             vectors = embed(list(texts), 'passage')
             vectors = ranking.prepared(vectors, about['similarity'])
             codes = encoded(vectors, about['vectors'])

@@ -10,12 +10,20 @@ r"""A search of text by the meaning of a question, with an exported model.
         --documents=today.jsonl --id=_id --text=title,text
     python -m export.search --model=DIR/1 --index=news "who won"
 
+    python -m export.search --model=LATE/1 --first=bm25 --rerank=CROSS/1 \
+        "who won"
+
 Without a query on the command line every line of standard input is a query. The
 index is DIR/search/, made at the first search, and again whenever the corpus or
 the model has changed. An index named by --index is never replaced: another
 model, text or kind of vectors is refused. Only passages with new text are
 encoded. With --hybrid the scores of vectors and BM25 are summed, see
 `ranking.hybrid`; `tasks.retrieval --tune` chooses --hybrid_share.
+
+The index holds what the critic of the model compares: vectors, vectors of
+tokens (`late`) or weights of the vocabulary (`lexical`). With --first=bm25
+vectors order what BM25 has found; --rerank orders the best anew by another
+model, which may encode pairs (`cross`).
 """
 
 import dataclasses
@@ -27,14 +35,23 @@ import textwrap
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
-from export.index import KINDS, Index, Passage, has_faiss
+import numpy as np
+
+from export.index import (
+    KINDS,
+    OF_CRITIC,
+    Index,
+    Passage,
+    has_faiss,
+)
 from infoword_tf import commands
 from infoword_tf.choices import TextChoices, again, flag
-from infoword_tf.config import read_exported
+from infoword_tf.config import COSINE, CROSS, LATE, read_exported
 from infoword_tf.data import table_documents
 from infoword_tf.data.documents import Document
 from infoword_tf.errors import UsageError
 from infoword_tf.evaluation import ranking
+from infoword_tf.evaluation.retrieval import EXACT
 from tasks import retrieval
 from tasks.vectors import digest
 
@@ -70,11 +87,21 @@ class SearchChoices:
         'names are replaced.')
     vectors: str | None = flag(
         None, 'How the index stores vectors: float32 (4 bytes a number), int8 '
-        '(1 byte), or binary (1 bit to search by, and int8 for the best). By '
-        'default as before, else float32.', choices=tuple(KINDS))
+        '(1 byte), or binary (1 bit to search by, and int8 for the best); '
+        'vectors of tokens as float32, float16 or int8. By default as before, '
+        'else float32.',
+        choices=tuple({kind: 0 for x in OF_CRITIC.values() for kind in x}))
     oversample: int | None = flag(
         None, 'With --vectors=binary: how many passages are compared by '
         'int8 for each answer.', at_least=1, shown=KINDS['binary'][1])
+    critic: str | None = again(retrieval.RetrievalChoices, 'critic', None)
+    first: str | None = flag(
+        None, 'bm25: vectors order what a search by words has found; by '
+        'default all passages are compared.', choices=(retrieval.BM25,))
+    rerank: str | None = flag(
+        None, 'Another exported model, which orders the best passages anew.')
+    rerank_top: int | None = again(
+        retrieval.RetrievalChoices, 'rerank_top', None)
     top_k: int = flag(5, 'Answers to a query.', at_least=1)
     hybrid: bool = flag(
         False, 'Search by words (BM25) as well, and add both scores.')
@@ -149,16 +176,28 @@ def prepare(
             'update_of_what',
             '--update wants --index, and --documents or --corpus to add to it'):
             choices.update and not (named and folder),
+    })  # fmt: skip
+    retrieval.check_stages(choices.first, choices.rerank, choices.rerank_top)
+    path = pathlib.Path(choices.model)
+    config, _ = read_exported(path)
+    critic = choices.critic or config.critic
+    if choices.rerank is not None:
+        read_exported(pathlib.Path(choices.rerank))
+    refuse({
+        UsageError(
+            'cross_without_index',
+            f'--model={path} rates pairs, and makes no index: name another '
+            'one, and this one with --rerank'): critic == CROSS,
         UsageError(
             'missing_faiss',
             "--index needs FAISS: pip install 'infoword_tf[search]'"):
-            folder and not has_faiss(),
+            folder and not has_faiss() and critic == COSINE,
     })  # fmt: skip
-    path = pathlib.Path(choices.model)
-    config, _ = read_exported(path)
     index = Index(pathlib.Path(folder or path.parent / 'search'))
     about = index.key()
-    key, documents = {'model': digest(path)}, None
+    if about:
+        about = {'critic': COSINE, **about}  # older ones do not say
+    key, documents = {'model': digest(path), 'critic': critic}, None
     if named or not folder:
         state, documents = indexed(choices)
         key |= {'corpus': name, 'fingerprint': state}
@@ -169,6 +208,15 @@ def prepare(
             'no_index_yet',
             f'--index={folder} holds no index yet: name the text with --corpus '
             'or --documents'): not (about or documents),
+        UsageError(
+            'index_of_other_critic',
+            f'{index.folder} is an index of the critic {about.get("critic")}, '
+            f'and {critic} compares: name another folder with --index, or '
+            'delete that one'): about and about['critic'] != critic,
+        UsageError(
+            'vectors_of_other_critic',
+            f'--vectors={kind}: an index of the critic {critic} holds '
+            f'{", ".join(OF_CRITIC[critic])}'): kind not in OF_CRITIC[critic],
         UsageError(
             'index_of_other_vectors',
             f'{index.folder} holds vectors of the kind {kind}: leave out '
@@ -196,8 +244,11 @@ def prepare(
     })  # fmt: skip
 
     def opened(model: Any) -> tuple[Index, retrieval.Encoder]:
-        embed, similarity = retrieval.exported(path, BATCH_SIZE, model=model)
+        embed, similarity = retrieval.exported(
+            path, BATCH_SIZE, model=model, critic=critic
+        )
         if choices.dims is not None:
+            retrieval.check_critic_dims(critic)
             retrieval.check_dims(choices.dims, embed(['']).shape[1])
             index.cut = functools.partial(
                 retrieval.first_numbers, dims=choices.dims,
@@ -209,9 +260,43 @@ def prepare(
             more = {'vectors': kind, 'similarity': similarity}
             index.write(documents(), embed, key | more)
         index.mend()
+        top = choices.rerank_top or retrieval.RERANKED
+        index.first = top if choices.first else None
+        if choices.rerank is not None:
+            index.rerank = reranker(pathlib.Path(choices.rerank))
+            index.top = max(top, choices.top_k)
+        if critic == LATE and not choices.first and len(index) > EXACT:
+            raise UsageError(
+                'late_without_first',
+                f'{index.folder} holds {len(index):,} passages, and vectors of '
+                f'the tokens of {EXACT:,} are compared at most: give '
+                '--first=bm25',
+            )
         return index, embed
 
     return opened
+
+
+def reranker(folder: pathlib.Path) -> Callable[[str, list[str]], np.ndarray]:
+    """Returns scores of texts for a query, by an export of any critic.
+
+    Raises:
+        ValueError: the export has no signature of its critic.
+    """
+    config, _ = read_exported(folder)
+    if config.critic == CROSS:
+        rate = retrieval.exported_rate(folder, BATCH_SIZE)
+        return lambda query, texts: rate([query] * len(texts), texts)
+    embed, similarity = retrieval.exported(
+        folder, BATCH_SIZE, critic=config.critic
+    )
+
+    def scores(query: str, texts: list[str]) -> np.ndarray:
+        a, b = embed([query], 'query'), embed(texts, 'passage')
+        a, b = (ranking.prepared(x, similarity) for x in (a, b))
+        return ranking.comparer(b)(a)[0]
+
+    return scores
 
 
 # --------------------------------------------------------------------- answers

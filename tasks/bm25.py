@@ -33,6 +33,12 @@ class Bm25:
             self._index = bm25s.BM25()
             self._index.index(tokenized, show_progress=False)
 
+    @property
+    def nbytes(self) -> int:
+        """Bytes of the scores of all words, without the words."""
+        arrays = self._index.scores.values() if self._index else ()
+        return sum(x.nbytes for x in arrays if isinstance(x, np.ndarray))
+
     def search(
         self,
         queries: Sequence[str],

@@ -12,6 +12,8 @@ r"""Retrieval: finds documents by their vectors, compared with four baselines.
         --queries=scifact_de.jsonl --workdir=runs/two_scifact_de
     python -m tasks.retrieval --init=runs/dim --data_dir=beir/scifact \
         --tune=train --workdir=runs/dim_scifact
+    python -m tasks.retrieval --init=runs/late --data_dir=beir/scifact \
+        --first=bm25 --rerank=runs/cross --costs --workdir=runs/late_scifact
 
 With --corpus the first sentence of each held-out document is a query, and the
 rest of the document is to be found among the rests of all. --data_dir is a BEIR
@@ -24,7 +26,13 @@ Documents are read as a stream, with the vectors of one block in memory. With
 --vectors all vectors stay in that folder: a stopped command goes on, and other
 queries need not encode the corpus again.
 
-WORKDIR/run.trec has the results of the model in trec_eval's format; --run
+The critic of the model compares: vectors, vectors of tokens (`late`) or weights
+of the vocabulary (`lexical`) of all documents. With --first it compares those
+alone that BM25 or another model put first, at most --rerank_top of a query; a
+`cross` model, which encodes pairs, needs that. --rerank orders the best of the
+model anew by another one. All models may be of any critic.
+
+WORKDIR/run.trec has the results of the last stage in trec_eval's format; --run
 measures such a file of any system.
 
 The last line of the output is one JSON object, also in WORKDIR/metrics.json.
@@ -33,37 +41,54 @@ The last line of the output is one JSON object, also in WORKDIR/metrics.json.
 import contextlib
 import dataclasses
 import hashlib
+import itertools
 import json
 import pathlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
 from infoword_tf import commands, errors, files, lazy, progress
 from infoword_tf.choices import AUTO, DeviceChoices, again, flag
-from infoword_tf.config import FILE, ROLES, WEIGHTS, read_exported
+from infoword_tf.config import (
+    COSINE,
+    CRITICS,
+    CROSS,
+    FILE,
+    LATE,
+    LEXICAL,
+    ROLES,
+    WEIGHTS,
+    Config,
+    read_exported,
+)
 from infoword_tf.data import tables
-from infoword_tf.evaluation import ranking
+from infoword_tf.evaluation import critics, ranking
+from infoword_tf.evaluation.critics import Texts, Tokens
 from infoword_tf.evaluation.retrieval import (
     BLOCK,
     DEPTH,
     Rankings,
     RetrievalTask,
     beir_task,
+    candidates,
     measure,
     repeated,
     tune,
 )
 from infoword_tf.text import strings
 from tasks import bm25
+from tasks.stages import Costs, Rate, by_pairs
 from tasks.trec import read_run, write_run
-from tasks.vectors import VectorFile, digest
+from tasks.vectors import TokenFile, VectorFile, digest
 
 if TYPE_CHECKING:  # it imports TensorFlow
     from infoword_tf.inference.loaded import Loaded
 
 RUN = 'run.trec'  # in the workdir
+BM25 = 'bm25'
+RERANKED = 100  # documents of a query that a later stage compares
 
 
 @dataclasses.dataclass(frozen=True)
@@ -101,6 +126,21 @@ class RetrievalChoices(VectorChoices):
     queries: str | None = flag(
         None, 'A file like queries.jsonl of --data_dir, with the same ids and '
         'other texts: translations, say.')
+    critic: str | None = flag(
+        None, 'What compares a query with a document; by default what the '
+        'model was trained with.', choices=CRITICS)
+    first: str | None = flag(
+        None, 'What finds the documents that the model compares: bm25, a '
+        'workdir or an export; by default all are compared.')
+    rerank: str | None = flag(
+        None, 'A workdir or an export that orders the best documents of the '
+        'model anew.')
+    rerank_top: int | None = flag(
+        None, 'How many documents of a query go from stage to stage.',
+        at_least=1, shown=RERANKED)
+    costs: bool = flag(
+        False, 'Measure time and bytes, too: milliseconds of a single query, '
+        'bytes of a document, seconds to encode 1,000 documents.')
     tune: str | None = flag(
         None, 'Choose the share of words in the merged search on the queries '
         'of another split of --data_dir, or on this number of queries, evenly '
@@ -169,8 +209,8 @@ def corpus_task(name: str, heldout: str | None = None) -> RetrievalTask:
 
 # -------------------------------------------------------------------- encoders
 
-# n texts and their role (config.ROLES; None: the default) -> [n, D] float32
-Encoder = Callable[[list[str], str | None], np.ndarray]
+# n texts and their role (config.ROLES; None: the default) -> texts of a critic
+Encoder = Callable[[list[str], str | None], Texts]
 
 
 def check_source(choices: VectorChoices, *of_init: str) -> pathlib.Path:
@@ -235,14 +275,24 @@ def vectors_of(
     return encode, loaded.config.similarity
 
 
-def encoder_of(loaded: 'Loaded', **settings: Any) -> Encoder:
-    """Makes a workdir an `Encoder`; `settings` are arguments of `encode`."""
+def encoder_of(
+    loaded: 'Loaded', critic: str = COSINE, **settings: Any
+) -> Encoder:
+    """Makes a workdir an `Encoder`; args as of `critics.encode`."""
 
-    def encode(texts: list[str], role: str | None) -> np.ndarray:
-        prompt = None if role is None else loaded.config.prompt_for(role)
-        return loaded.encode(texts, prompt=prompt, **settings)
+    def encode(texts: list[str], role: str | None) -> Texts:
+        return critics.encode(loaded, critic, texts, role, **settings)
 
     return encode
+
+
+def check_critic_dims(critic: str) -> None:
+    """Raises ValueError if a critic compares no vectors."""
+    if critic not in (COSINE, LATE):
+        raise errors.InputError(
+            'dims_without_vectors',
+            f'--dims is of vectors, and the critic {critic} compares none',
+        )
 
 
 def check_dims(dims: int, width: int) -> None:
@@ -253,10 +303,13 @@ def check_dims(dims: int, width: int) -> None:
         )
 
 
-def first_numbers(
-    vectors: np.ndarray, dims: int, normalize: bool
-) -> np.ndarray:
-    """Truncates [n, D] to [n, dims], and restores length 1 if `normalize`."""
+def first_numbers(vectors: Texts, dims: int, normalize: bool) -> Texts:
+    """Truncates [n, D] to [n, dims], and restores length 1 if `normalize`.
+
+    Vectors of tokens have length 1 always.
+    """
+    if isinstance(vectors, Tokens):
+        return vectors.replaced(first_numbers(vectors.vectors, dims, True))
     vectors = np.ascontiguousarray(vectors[:, :dims])
     if normalize:
         norms = np.linalg.norm(vectors, axis=1, keepdims=True)
@@ -264,64 +317,133 @@ def first_numbers(
     return vectors
 
 
+def signature_of(
+    folder: pathlib.Path, model: Any, name: str
+) -> Callable[..., Mapping[str, Any]]:
+    """Returns a signature of an export, or raises ValueError."""
+    if name not in model.signatures:
+        raise errors.InputError(
+            'export_without_embed',
+            f'--model={folder} has no signature `{name}`',
+        )
+    return model.signatures[name]
+
+
+def batched(
+    size: int, *sides: Sequence[str]
+) -> Iterator[tuple[list[int], list[Any]]]:
+    """Yields batches of texts, or of pairs of texts, of like length.
+
+    Yields:
+        Places, and a tensor of each side.
+    """
+    tf = lazy.tensorflow()
+    lengths = [sum(map(len, both)) for both in zip(*sides, strict=True)]
+    order = sorted(range(len(lengths)), key=lengths.__getitem__)
+    for begin in range(0, len(order), size):
+        places = order[begin : begin + size]
+        yield places, [tf.constant([x[i] for i in places]) for x in sides]
+
+
 def exported(
     folder: pathlib.Path,
     batch_size: int,
     dims: int | None = None,
     model: Any = None,
+    critic: str = COSINE,
 ) -> tuple[Encoder, str]:
     """Returns an encoder that calls an export, and the similarity.
 
     Queries and passages go through the signatures of their prompts, if the
-    model has prompts. `model` is the export, if it is loaded already.
+    model has prompts, and through those of their role for `late` and `lexical`.
+    `model` is the export, if it is loaded already.
 
     Raises:
         FileNotFoundError: the folder holds no export.
-        ValueError: its config cannot be read, it has no signature `embed`, or
-            its vectors are shorter than `dims`.
+        ValueError: its config cannot be read, it has no signature of the
+            critic, or its vectors are shorter than `dims`.
     """
     config, _ = read_exported(folder)  # before TensorFlow is imported
-
-    tf = lazy.tensorflow()
     if model is None:
-        model = tf.saved_model.load(str(folder))
-    if 'embed' not in model.signatures:
-        raise errors.InputError(
-            'export_without_embed', f'--model={folder} has no signature `embed`'
-        )
-    if dims is not None:
-        outputs = model.signatures['embed'].structured_outputs
-        check_dims(dims, outputs['embeddings'].shape[1])
-
-    signatures = {None: model.signatures['embed']}
+        model = lazy.tensorflow().saved_model.load(str(folder))
+    name = {LATE: 'embed_tokens', LEXICAL: 'embed_sparse'}.get(critic, 'embed')
+    signatures = {None: signature_of(folder, model, name)}
     for role in ROLES:
         prompt = config.prompt_for(role)
-        if not prompt and config.prompt_text():
+        if critic != COSINE:
+            role_name = f'{name}_query' if role == 'query' else name
+        elif not prompt and config.prompt_text():
             raise errors.InputError(
                 'export_prompts_alone',
                 f'--model={folder} puts the prompt {config.prompt!r} before '
                 f'every text, and has none for a {role}; export it again from '
                 'weights that have one, be it empty',
             )
-        name = f'embed_{prompt}' if prompt else 'embed'
-        signatures[role] = model.signatures[name]
+        else:
+            role_name = f'embed_{prompt}' if prompt else 'embed'
+        signatures[role] = signature_of(folder, model, role_name)
+    if dims is not None:
+        check_critic_dims(critic)
+        outputs = signatures[None].structured_outputs
+        check_dims(dims, outputs['embeddings'].shape[-1])
 
-    def embed(texts: list[str], role: str | None = 'passage') -> np.ndarray:
+    def embed(texts: list[str], role: str | None = 'passage') -> Texts:
         # `valid`, since lone surrogates of a command line or of JSON are no
         # UTF-8. Sorted by length, since that saves padding.
         several, place = strings.distinct(map(tables.valid, texts))
-        order = sorted(range(len(several)), key=lambda i: len(several[i]))
-        vectors = []
-        for begin in range(0, len(order), batch_size):
-            batch = [several[i] for i in order[begin : begin + batch_size]]
-            outputs = signatures[role](texts=tf.constant(batch))
-            vectors.append(outputs['embeddings'].numpy())
-        vectors = np.concatenate(vectors)[np.argsort(order)[place]]
+        order, encoded = [], []
+        for places, tensors in batched(batch_size, several):
+            outputs = signatures[role](texts=tensors[0])
+            encoded.append({k: v.numpy() for k, v in outputs.items()})
+            order += places
+        vectors = _joined(encoded, critic, config)[np.argsort(order)[place]]
+        if critic == LATE and role == 'query' and config.late.mean:
+            vectors = critics.averaged(vectors)
         if dims is None:
             return vectors
         return first_numbers(vectors, dims, config.normalize)
 
     return embed, config.similarity
+
+
+def _joined(
+    batches: Sequence[Mapping[str, np.ndarray]], critic: str, config: Config
+) -> Texts:
+    """Joins outputs of the signatures of a critic."""
+    if critic == COSINE:
+        return np.concatenate([x['embeddings'] for x in batches])
+    texts = [
+        line[:count]
+        for outputs in batches
+        for line, count in zip(_lines(outputs), outputs['count'], strict=True)
+    ]
+    tokens = Tokens.of(texts)
+    if critic == LATE:
+        return tokens
+    return tokens.weights(config.encoder.arguments['vocab_size'])
+
+
+def _lines(outputs: Mapping[str, np.ndarray]) -> np.ndarray:
+    """Returns numbers [B, T, W] of `embed_tokens` or `embed_sparse`."""
+    if 'embeddings' in outputs:
+        return outputs['embeddings']
+    ids = outputs['ids'].astype(np.float32)
+    return np.stack([ids, outputs['weights']], axis=2)
+
+
+def exported_rate(folder: pathlib.Path, batch_size: int) -> Rate:
+    """Returns a function that rates pairs; ValueError: no `score_pairs`."""
+    model = lazy.tensorflow().saved_model.load(str(folder))
+    signature = signature_of(folder, model, 'score_pairs')
+
+    def rate(queries: list[str], passages: list[str]) -> np.ndarray:
+        scores = np.empty(len(queries), np.float32)
+        sides = ([*map(tables.valid, side)] for side in (queries, passages))
+        for places, (texts, pairs) in batched(batch_size, *sides):
+            scores[places] = signature(texts=texts, pairs=pairs)['score']
+        return scores
+
+    return rate
 
 
 def mean_of_embeddings(loaded: 'Loaded') -> Encoder:
@@ -355,43 +477,75 @@ def by_vectors(
     encode: Encoder,
     similarity: str,
     label: str,
-    store: VectorFile | None = None,
+    store: VectorFile | TokenFile | None = None,
+    chosen: np.ndarray | None = None,
+    costs: Costs | None = None,
 ) -> Rankings:
-    """Searches by vectors; documents are read and encoded in blocks.
+    """Searches by vectors or weights; documents are encoded in blocks.
 
     Args:
         task, encode: queries and documents, and the encoder of both.
         similarity: `cosine` or `dot`.
         label: of the progress bar.
-        store: has vectors of the first documents, and gets those of others.
+        store: has the first documents, and gets others.
+        chosen: candidates, as of `ranking.rescore`, which alone are compared,
+            and encoded where nothing is stored; None: all.
+        costs: gets what this search takes.
     """
-    queries = encode(task.queries, 'query')
+    queries, costs = encode(task.queries, 'query'), costs or Costs(0)
+    costs.query(lambda query: encode([query], 'query'), task.queries)
     with progress.bar(total=task.size, desc=label, unit=' documents') as bar:
 
-        def blocks() -> Iterator[tuple[np.ndarray, np.ndarray]]:
+        def blocks() -> Iterator[tuple[np.ndarray, Texts]]:
             done = 0
             for numbers, texts in task.blocks():
                 end = done + len(numbers)
                 if store is not None and end <= store.rows:
-                    vectors = store.read(done, end)
+                    encoded = store.read(done, end)
+                    encoded = critics.restored(encoded, queries)
                 else:
-                    vectors = encode(texts, 'passage')
+                    if chosen is not None and store is None:
+                        block = _chosen(task, numbers, texts, chosen)
+                        numbers, texts = block
+                    encoded = costs.encode(encode, texts) if texts else None
                     if store is not None:
-                        store.append(vectors)
+                        store.append(encoded)
                 done = end
-                numbers, vectors = task.with_copies(numbers, vectors)
-                yield numbers, vectors
+                if texts:
+                    costs.count(encoded.shape[0], critics.nbytes(encoded))
+                    yield task.with_copies(numbers, encoded)
                 bar.update(len(numbers))
 
-        return ranking.search(queries, blocks(), DEPTH + 1, similarity)
+        if chosen is None:
+            return ranking.search(
+                queries, blocks(), DEPTH + 1, similarity, costs.seconds
+            )
+        return ranking.rescore(
+            queries, blocks(), chosen, similarity, costs.seconds
+        )
+
+
+def _chosen(
+    task: RetrievalTask,
+    numbers: np.ndarray,
+    texts: list[str],
+    chosen: np.ndarray,
+) -> tuple[np.ndarray, list[str]]:
+    """Returns the documents of a block that any query has among `chosen`."""
+    is_chosen = [
+        np.isin([number, *task.copies.get(number, ())], chosen).any()
+        for number in numbers.tolist()
+    ]
+    return numbers[is_chosen], [*itertools.compress(texts, is_chosen)]
 
 
 def open_vectors(
     folder: pathlib.Path, name: str, task: RetrievalTask, **key: Any
-) -> VectorFile:
-    """Opens or creates the file of vectors of a task's documents.
+) -> VectorFile | TokenFile:
+    """Opens or creates the file of a task's documents, encoded for a critic.
 
-    `name` is the encoder's; `key` all else that vectors depend on.
+    `name` is the encoder's; `key` all else that what it makes depends on, with
+    `critic` if that is not `cosine`.
     """
     key |= {
         'documents': task.fingerprint,
@@ -401,11 +555,12 @@ def open_vectors(
     text = json.dumps(key, sort_keys=True)
     digest = hashlib.blake2b(text.encode(), digest_size=8).hexdigest()
     folder.mkdir(parents=True, exist_ok=True)
-    return VectorFile(folder / f'{name}-{digest}.npy')
+    kind = TokenFile if 'critic' in key else VectorFile
+    return kind(folder / f'{name}-{digest}.npy')
 
 
-def by_words(task: RetrievalTask) -> Rankings:
-    """Searches with BM25, see `bm25.Bm25`."""
+def by_words(task: RetrievalTask, costs: Costs | None = None) -> Rankings:
+    """Searches with BM25, see `bm25.Bm25`; `costs` of single queries."""
     numbers = np.empty(task.size, np.int64)
 
     def texts() -> Iterator[str]:
@@ -413,7 +568,14 @@ def by_words(task: RetrievalTask) -> Rankings:
             numbers[place] = number
             yield text
 
-    return bm25.Bm25(texts()).search(task.queries, DEPTH + 1, numbers)
+    index = bm25.Bm25(texts())
+    if costs is not None:
+        costs.count(task.size, index.nbytes)
+        costs.query(
+            lambda query: index.search([query], DEPTH + 1, numbers),
+            task.queries,
+        )
+    return index.search(task.queries, DEPTH + 1, numbers)
 
 
 def for_tuning(
@@ -454,12 +616,15 @@ def for_tuning(
 
 
 LABELS = {
+    'first': 'the first stage',
     'model': 'this model',
+    'reranked': 'this model, reranked',
     'untrained': 'untrained encoder',
     'untrained_embeddings': 'mean of untrained embeddings',
     'embeddings': "mean of this model's embeddings",
     'bm25': 'BM25',
     'hybrid': 'this model and BM25 merged',
+    'reranked_hybrid': 'reranked and BM25 merged',
     'tuned': 'merged by the share of --tune',
     'run': 'this file',
 }
@@ -519,7 +684,8 @@ def check(choices: RetrievalChoices, chosen: Mapping[str, Any]) -> pathlib.Path:
     if choices.run is not None:
         commands.refuse(
             chosen,
-            ('init', 'model', 'batch_size', 'dims', 'vectors', 'tune'),
+            ('init', 'model', 'batch_size', 'dims', 'vectors', 'tune',
+             'critic', 'first', 'rerank', 'rerank_top', 'costs'),
             '--run names results, and nothing is searched: leave out {}',
         )  # fmt: skip
     if (choices.corpus is None) == (choices.data_dir is None):
@@ -534,6 +700,7 @@ def check(choices: RetrievalChoices, chosen: Mapping[str, Any]) -> pathlib.Path:
         if getattr(choices, other) is None:
             why = f'{{}} is for --{other}; leave it out'
             commands.refuse(chosen, names, why)
+    check_stages(choices.first, choices.rerank, choices.rerank_top)
     splits = choices.data_dir is not None or choices.tune is None
     if not (splits or choices.tune.isdecimal()):
         raise errors.UsageError(
@@ -542,6 +709,23 @@ def check(choices: RetrievalChoices, chosen: Mapping[str, Any]) -> pathlib.Path:
             'queries choose, such as --tune=50',
         )
     return workdir
+
+
+def check_stages(
+    first: str | None, rerank: str | None, rerank_top: int | None
+) -> None:
+    """Raises UsageError if a stage is no folder, or --rerank_top has none."""
+    for name, path in ('first', first), ('rerank', rerank):
+        if path not in (None, BM25) and not pathlib.Path(path).is_dir():
+            raise errors.UsageError(
+                'stage_of_no_model',
+                f'--{name}={path}: there is no such workdir or export',
+            )
+    if rerank_top is not None and first is None and rerank is None:
+        raise errors.UsageError(
+            'rerank_top_without_stage',
+            '--rerank_top is for --first and --rerank; leave it out',
+        )
 
 
 def read_split(choices: RetrievalChoices, split: str) -> RetrievalTask:
@@ -571,86 +755,193 @@ def run(choices: RetrievalChoices, chosen: Mapping[str, Any]) -> dict[str, Any]:
     with contextlib.ExitStack() as held:
         if choices.vectors is not None:
             held.enter_context(files.locked(pathlib.Path(choices.vectors)))
-        results = search_all(choices, task.joined(tuning))
+        results, costs = search_all(choices, task.joined(tuning))
     source = {'weights': choices.model or choices.init, 'dims': choices.dims}
+    for name in ('critic', 'first', 'rerank', 'rerank_top'):
+        if name in chosen:
+            source[name] = chosen[name]
     notes = []
     if tuning.queries:
         results, tuned = with_tuned(results, tuning)
         source |= {'tune': choices.tune, **tuned}
         notes.append(NOTES['tune'].format(**tuned))
+    if costs:
+        source['costs'] = {name: x.record() for name, x in costs.items()}
+        notes += [f'{LABELS[name]}: {x.note()}' for name, x in costs.items()]
     if task.absent:
         notes.append(NOTES['absent_judgements'].format(task.absent))
-    odd = write_run(workdir / RUN, task, results['model'])
+    last = 'reranked' if choices.rerank else 'model'
+    odd = write_run(workdir / RUN, task, results[last])
     if odd is not None:
         notes.append(NOTES['odd_id'].format(odd))
     return finish(workdir, task, results, source, notes)
 
 
+class Stage(NamedTuple):
+    """A model that compares queries with documents.
+
+    Attributes:
+        critic: in CRITICS.
+        encode, similarity: of all critics but `cross`.
+        rate: of pairs, of `cross`.
+        source: its files, arguments of `digest`.
+        key: what else its vectors depend on.
+    """
+
+    critic: str
+    encode: Encoder | None
+    similarity: str
+    rate: Rate | None
+    source: Sequence[Any] = ()
+    key: Mapping[str, Any] = {}
+
+
+def stage_of_export(choices: RetrievalChoices, folder: pathlib.Path) -> Stage:
+    """Opens an export."""
+    config, _ = read_exported(folder)
+    critic = choices.critic or config.critic
+    if critic == CROSS:
+        rate = exported_rate(folder, choices.batch_size)
+        return Stage(critic, None, '', rate)
+    more = () if critic == COSINE else (None, critic)
+    encode, similarity = exported(
+        folder, choices.batch_size, choices.dims, *more
+    )
+    key = _key(choices, critic)
+    return Stage(critic, encode, similarity, None, [folder], key)
+
+
+def _key(choices: RetrievalChoices, critic: str) -> dict[str, Any]:
+    """Returns the choices that vectors and weights of a critic depend on."""
+    key = {'dims': choices.dims, 'batch_size': choices.batch_size}
+    return key | ({'critic': critic} if critic in (LATE, LEXICAL) else {})
+
+
+def stage_of(
+    choices: RetrievalChoices,
+    loaded: 'Loaded',
+    source: Sequence[Any] = (),
+    **key: Any,
+) -> Stage:
+    """Returns a loaded workdir as a stage."""
+    critic, config = choices.critic or loaded.config.critic, loaded.config
+    if critic == CROSS:
+        return Stage(critic, None, '', loaded.score_pairs)
+    settings = {'batch_size': choices.batch_size, 'progress': False}
+    if choices.dims is not None:
+        check_critic_dims(critic)
+        width = (
+            config.late.dense[-1].width
+            if critic == LATE and config.late
+            else loaded.vector_width()
+        )
+        check_dims(choices.dims, width)
+    if critic != LEXICAL:
+        settings['dims'] = choices.dims
+    if critic in (LATE, LEXICAL):
+        settings['critic'] = critic
+    encode, key = encoder_of(loaded, **settings), key | _key(choices, critic)
+    return Stage(critic, encode, config.similarity, None, source, key)
+
+
 def search_all(
     choices: RetrievalChoices, task: RetrievalTask
-) -> dict[str, Rankings]:
-    """Searches with the model and all baselines, by name in LABELS."""
+) -> tuple[dict[str, Rankings], dict[str, Costs]]:
+    """Searches with all stages and all baselines, by name in LABELS.
+
+    Returns:
+        Results, and with --costs what each stage takes.
+    """
     import infoword_tf
 
     results: dict[str, Rankings] = {}
+    costs: dict[str, Costs] = {}
+    top = choices.rerank_top or RERANKED
 
-    def vectors(
-        name: str,
-        encode: Encoder,
-        similarity: str,
-        source: Sequence[Any] = (),  # arguments of `digest`
-        **key: Any,
-    ) -> None:
-        store = None
-        if source and choices.vectors is not None:
-            key |= {'dims': choices.dims, 'batch_size': choices.batch_size}
-            key['weights'] = digest(*source)
-            store = open_vectors(
-                pathlib.Path(choices.vectors), name, task, **key
-            )
-        results[name] = by_vectors(
-            task, encode, similarity, LABELS[name], store
-        )
+    def search(
+        name: str, stage: Stage, before: Rankings | None = None
+    ) -> Rankings:
+        chosen = None if before is None else candidates(task, before, top)
+        timed = choices.costs and name in ('first', 'model', 'reranked')
+        taken = Costs(len(task.queries) if timed else 0)
+        if stage.critic == CROSS:
+            if chosen is None:
+                raise errors.UsageError(
+                    'cross_without_candidates',
+                    f'{LABELS[name]} rates pairs, and cannot search all '
+                    'documents: give --first=bm25 or another model, or name '
+                    'it with --rerank',
+                )
+            ranked = by_pairs(task, stage.rate, chosen, LABELS[name], taken)
+        else:
+            store = None
+            if stage.source and choices.vectors is not None:
+                store = open_vectors(
+                    pathlib.Path(choices.vectors),
+                    name if name == 'untrained' else 'model', task,
+                    weights=digest(*stage.source), **stage.key,
+                )  # fmt: skip
+            ranked = by_vectors(
+                task, stage.encode, stage.similarity, LABELS[name], store,
+                chosen, taken,
+            )  # fmt: skip
+        if timed:
+            costs[name] = taken
+        return ranked
 
-    if choices.model is not None:
-        folder = pathlib.Path(choices.model)
-        encode, similarity = exported(folder, choices.batch_size, choices.dims)
-        vectors('model', encode, similarity, [folder])
-    if choices.init is not None:
+    def opened(choices: RetrievalChoices, path: str) -> tuple[Any, Stage]:
+        folder = pathlib.Path(path)
+        if path == choices.model or (folder / 'saved_model.pb').is_file():
+            return None, stage_of_export(choices, folder)
         from infoword_tf.training import precision
 
         dtype = choices.precision
         if dtype == 'auto':
             dtype = precision.faster()
-        loaded = infoword_tf.load(choices.init, dtype)
-        if choices.dims is not None:
-            check_dims(choices.dims, loaded.vector_width())
-        settings = {
-            'batch_size': choices.batch_size,
-            'dims': choices.dims,
-            'progress': False,
-        }
-        similarity = loaded.config.similarity
+        loaded = infoword_tf.load(path, dtype)
+        names = FILE, WEIGHTS, loaded.tokenizer.file
+        source = folder, [folder / name for name in names]
+        return loaded, stage_of(choices, loaded, source, precision=dtype)
+
+    words_costs = Costs(len(task.queries) if choices.costs else 0)
+    words = before = None
+    others = dataclasses.replace(choices, dims=None, critic=None)
+    if choices.first == BM25:
+        before = words = by_words(task, words_costs)
+    elif choices.first is not None:
+        _, stage = opened(others, choices.first)
+        results['first'] = before = search('first', stage)
+    if choices.model is not None:
+        _, stage = opened(choices, choices.model)
+        results['model'] = search('model', stage, before)
+    if choices.init is not None:
+        loaded, stage = opened(choices, choices.init)
+        if choices.model is None:
+            results['model'] = search('model', stage, before)
         seed = choices.seed
         if seed is None:
             seed = loaded.config.run.get('seed', 0)
         fresh = loaded.untrained(seed)
-        folder = pathlib.Path(choices.init)
-        names = FILE, WEIGHTS, loaded.tokenizer.file
-        source = folder, [folder / name for name in names]
-        key = {'precision': dtype}
-        if choices.model is None:
-            encode = encoder_of(loaded, **settings)
-            vectors('model', encode, similarity, source, **key)
-        encode = encoder_of(fresh, **settings)
-        vectors('untrained', encode, similarity, source, **key, seed=seed)
-        vectors('untrained_embeddings', mean_of_embeddings(fresh), 'cosine')
-        vectors('embeddings', mean_of_embeddings(loaded), 'cosine')
-    results['bm25'] = by_words(task)
-    results['hybrid'] = ranking.hybrid(
-        results['model'], results['bm25'], DEPTH + 1
-    )
-    return results
+        if stage.critic != CROSS:
+            untrained = stage_of(
+                choices, fresh, stage.source, **stage.key, seed=seed
+            )
+            results['untrained'] = search('untrained', untrained, before)
+        for name, of in ('untrained_embeddings', fresh), ('embeddings', loaded):
+            mean = Stage(COSINE, mean_of_embeddings(of), 'cosine', None)
+            results[name] = search(name, mean)
+    if choices.rerank is not None:
+        _, stage = opened(others, choices.rerank)
+        results['reranked'] = search('reranked', stage, results['model'])
+    results['bm25'] = words or by_words(task, words_costs)
+    if choices.costs:
+        costs['bm25'] = words_costs
+    for name, row in ('model', 'hybrid'), ('reranked', 'reranked_hybrid'):
+        if name in results:
+            results[row] = ranking.hybrid(
+                results[name], results['bm25'], DEPTH + 1
+            )
+    return results, costs
 
 
 def with_tuned(

@@ -9,6 +9,7 @@ from typing import BinaryIO
 import numpy as np
 
 from infoword_tf import errors
+from infoword_tf.evaluation.critics import Texts, Tokens, flat
 
 
 class VectorFile:
@@ -62,6 +63,50 @@ class VectorFile:
         if self._map is None:
             self._map = np.load(self.path, mmap_mode='r')
         return self._map
+
+
+class TokenFile:
+    """Texts of the critics `late` and `lexical`, which grows by blocks.
+
+    Two files: the numbers of all tokens as in `Tokens`, and in NAME-sizes.npy
+    how many tokens a text has, which is written last.
+
+    Attributes:
+        path: of the numbers.
+    """
+
+    def __init__(self, path: pathlib.Path):
+        """Opens two files to append to, or makes both."""
+        self.path = path
+        self._sizes = VectorFile(path.with_stem(f'{path.stem}-sizes'))
+        self._tokens = VectorFile(path)
+        self._ends = np.zeros(1, np.int64)
+        if self._sizes.rows:
+            self._count(self._sizes.read(0, self._sizes.rows))
+        # Of a block that was stopped the tokens are written again.
+        self._tokens.rows = int(self._ends[-1])
+
+    def _count(self, sizes: np.ndarray) -> None:
+        more = self._ends[-1] + np.cumsum(sizes[:, 0], dtype=np.int64)
+        self._ends = np.append(self._ends, more)
+
+    @property
+    def rows(self) -> int:
+        """Number of texts."""
+        return self._sizes.rows
+
+    def append(self, texts: Texts) -> None:
+        """Appends a block; errors as of `VectorFile.append`."""
+        texts = flat(texts)
+        sizes = texts.sizes[:, None]
+        self._tokens.append(texts.vectors)
+        self._sizes.append(sizes)
+        self._count(sizes)
+
+    def read(self, begin: int, end: int) -> Tokens:
+        """Returns a part, memory-mapped; see `critics.restored`."""
+        ends = self._ends[begin : end + 1]
+        return Tokens(self._tokens.read(ends[0], ends[-1]), np.diff(ends))
 
 
 def _write_header(file: BinaryIO, shape: tuple[int, int]) -> int:

@@ -1,4 +1,4 @@
-"""Exact search by vectors, and measures of rankings, in NumPy alone.
+"""Exact search by any critic, and measures of rankings, without TensorFlow.
 
 Documents are numbers here. Of two documents with equal scores the larger number
 comes first: numbered in the order of their ids, documents are ordered as in
@@ -8,11 +8,18 @@ Glossary of shapes: Q queries, C documents of a block, k best.
 """
 
 import math
+import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
 import numpy as np
 
 from infoword_tf import errors
+from infoword_tf.evaluation.critics import (
+    Texts,
+    Tokens,
+    late_scores,
+    numbers_of,
+)
 
 MEASURES = ('ndcg@10', 'recall@100', 'map', 'mrr@10', 'recall@10')
 MERGED = 100  # the best of each search that `merge` sums
@@ -109,21 +116,22 @@ def _unordered(order: np.ndarray) -> np.ndarray:
 
 
 def search(
-    queries: np.ndarray,
-    blocks: Iterable[tuple[np.ndarray, np.ndarray]],
+    queries: Texts,
+    blocks: Iterable[tuple[np.ndarray, Texts]],
     top_k: int,
     similarity: str = 'cosine',
+    seconds: np.ndarray | None = None,
 ) -> tuple[np.ndarray, np.ndarray]:
     """Compares every query with every document.
 
-    Equal vectors of a block get equal scores: a product of matrices may round
-    each column differently, so it has one column for each distinct vector.
-
     Args:
-        queries: [Q, D] float32.
-        blocks: of (numbers [C], vectors [C, D] float32), held one at a time.
+        queries: Q texts of a critic, see critics.py.
+        blocks: of (numbers [C], C texts of the same critic), held one at a
+            time.
         top_k: k.
-        similarity: `cosine` or `dot`. The cosine with a vector of zeros is 0.
+        similarity: of vectors: `cosine` or `dot`. The cosine with a vector of
+            zeros is 0.
+        seconds: of each of the first queries; what it takes alone is added.
 
     Returns:
         See `Best.sorted`.
@@ -134,18 +142,66 @@ def search(
     queries = prepared(queries, similarity)
 
     def scorers() -> Iterator[tuple[np.ndarray, Scorer]]:
-        for numbers, vectors in blocks:
-            vectors = prepared(vectors, similarity)
-            place = _first_equal(vectors)
-            if place is None:
-                yield numbers, lambda part, v=vectors: queries[part] @ v.T
-                continue
-            firsts, column = np.unique(place, return_inverse=True)
-            yield numbers, lambda part, v=vectors[firsts], c=column: (
-                queries[part] @ v.T
-            )[:, c]
+        for numbers, texts in blocks:
+            compare = comparer(prepared(texts, similarity))
+            for query in range(0 if seconds is None else len(seconds)):
+                begin = time.perf_counter()
+                compare(queries[query : query + 1])
+                seconds[query] += time.perf_counter() - begin
+            yield numbers, lambda part, compare=compare: compare(queries[part])
 
-    return scan(len(queries), scorers(), top_k)
+    return scan(queries.shape[0], scorers(), top_k)
+
+
+def rescore(
+    queries: Texts,
+    blocks: Iterable[tuple[np.ndarray, Texts]],
+    candidates: np.ndarray,
+    similarity: str = 'cosine',
+    seconds: np.ndarray | None = None,
+) -> tuple[np.ndarray, np.ndarray]:
+    """Compares every query with candidates alone; args as of `search`.
+
+    Args:
+        candidates: [Q, k] numbers of documents, -1: none. Those that no block
+            has are no result.
+    """
+    queries = prepared(queries, similarity)
+    best = Best(*candidates.shape)
+    for numbers, texts in blocks:
+        texts, order = prepared(texts, similarity), np.argsort(numbers)
+        is_here = np.isin(candidates, numbers)
+        for query in np.flatnonzero(is_here.any(axis=1)).tolist():
+            begin, part = time.perf_counter(), slice(query, query + 1)
+            chosen = candidates[query, is_here[query]]
+            places = order[np.searchsorted(numbers, chosen, sorter=order)]
+            best.add(part, comparer(texts[places])(queries[part]), chosen)
+            if seconds is not None and query < len(seconds):
+                seconds[query] += time.perf_counter() - begin
+    return best.sorted()
+
+
+def comparer(texts: Texts) -> Callable[[Texts], np.ndarray]:
+    """Returns a function: Q queries -> scores [Q, C] with all texts.
+
+    Equal texts get equal scores: a product of matrices may round each column
+    differently, so it has one column for each distinct text.
+
+    Args:
+        texts: as of `prepared`, like the queries.
+    """
+    if hasattr(texts, 'indptr'):
+        inverted = texts.T.tocsr()  # a list of texts for each token
+        return lambda queries: (queries @ inverted).toarray()
+    is_late = isinstance(texts, Tokens)
+    place = _first_equal(texts.sums() if is_late else texts)
+    column = slice(None)
+    if place is not None:
+        firsts, column = np.unique(place, return_inverse=True)
+        texts = texts[firsts]
+    if is_late:
+        return lambda queries: late_scores(queries, texts)[:, column]
+    return lambda queries: (queries @ texts.T)[:, column]
 
 
 def _first_equal(vectors: np.ndarray) -> np.ndarray | None:
@@ -195,14 +251,20 @@ def finite(vectors: np.ndarray, dtype: type) -> np.ndarray:
     return vectors
 
 
-def prepared(vectors: np.ndarray, similarity: str) -> np.ndarray:
-    """Returns [n, D] float32 whose products are similarities, or raises."""
+def prepared(texts: Texts, similarity: str) -> Texts:
+    """Returns texts whose products are similarities, or raises.
+
+    `similarity` is that of vectors, which become float32 [n, D].
+    """
     if similarity not in ('cosine', 'dot'):
         raise errors.InputError(
             'unknown_similarity',
             f'similarity {similarity!r} is neither cosine nor dot',
         )
-    vectors = finite(vectors, np.float32)
+    if isinstance(texts, Tokens) or hasattr(texts, 'indptr'):
+        finite(numbers_of(texts), np.float32)
+        return texts
+    vectors = finite(texts, np.float32)
     if similarity == 'cosine':
         norms = np.linalg.norm(vectors, axis=1, keepdims=True)
         vectors = vectors / np.maximum(norms, 1e-12)

@@ -11,8 +11,10 @@ import numpy as np
 from infoword_tf import errors
 from infoword_tf.data import readers, records, tables
 from infoword_tf.evaluation import ranking
+from infoword_tf.evaluation.critics import Texts
 
 DEPTH = 1000  # documents of a ranking, as in BEIR
+EXACT = 10_000  # documents at most whose vectors of tokens are all compared
 BLOCK = 1024  # documents whose texts and vectors are held at a time
 SHARES = tuple(n / 10 for n in range(11))  # of words, which `tune` compares
 Rankings = tuple[np.ndarray, np.ndarray]  # scores and numbers, `Best.sorted`
@@ -83,18 +85,18 @@ class RetrievalTask(NamedTuple):
             yield np.array([n for n, _ in block]), [text for _, text in block]
 
     def with_copies(
-        self, numbers: np.ndarray, vectors: np.ndarray
-    ) -> tuple[np.ndarray, np.ndarray]:
-        """Adds copies to numbers [C] and vectors [C, D] of a block.
+        self, numbers: np.ndarray, texts: Texts
+    ) -> tuple[np.ndarray, Texts]:
+        """Adds copies to numbers [C] and the texts of a critic of a block.
 
         Equal texts get one vector, because the last bits of a vector depend on
         its batch.
         """
         groups = [(n, *self.copies.get(n, ())) for n in numbers.tolist()]
         if len(groups) == sum(map(len, groups)):
-            return numbers, vectors
-        vectors = np.repeat(vectors, [*map(len, groups)], axis=0)
-        return np.array([*itertools.chain(*groups)]), vectors
+            return numbers, texts
+        places = np.repeat(np.arange(len(groups)), [*map(len, groups)])
+        return np.array([*itertools.chain(*groups)]), texts[places]
 
 
 def beir_task(
@@ -339,6 +341,20 @@ def tune(
     best = np.array(SHARES)[behind.mean(axis=1) <= error / 2]
     nearest = min(best.tolist(), key=lambda x: abs(x - ranking.SHARE))
     return nearest, dict(zip(SHARES, means.round(5).tolist(), strict=True))
+
+
+def candidates(
+    task: RetrievalTask, rankings: Rankings, top: int
+) -> np.ndarray:
+    """Returns the best `top` results of each query for `ranking.rescore`.
+
+    Returns:
+        [Q, DEPTH + 1] numbers, -1: none.
+    """
+    best = np.full((len(task.queries), DEPTH + 1), -1)
+    for row, (_, numbers) in zip(best, results(task, rankings), strict=True):
+        row[: min(top, len(numbers))] = numbers[:top]
+    return best
 
 
 def measure(task: RetrievalTask, rankings: Rankings) -> dict[str, float]:

@@ -1,5 +1,6 @@
-"""Evaluation of a model's vectors during training, by human judgements.
+"""Evaluation of a model during training, by human judgements.
 
+The critic of the model compares texts, `late` and `lexical` those of a search.
 In float32 the numbers are those that tasks.sts, tasks.retrieval and
 tasks.tatoeba print of the weights. Texts are tokenized once.
 """
@@ -8,26 +9,47 @@ from collections.abc import Callable, Iterator
 
 import numpy as np
 
-from infoword_tf.evaluation import bitext, ranking, retrieval, sts
+from infoword_tf import errors
+from infoword_tf.config import COSINE, LATE, LEXICAL
+from infoword_tf.evaluation import bitext, critics, ranking, retrieval, sts
 from infoword_tf.evaluation.judgements import Judgements
-from infoword_tf.inference.vectors import Tokenized, Vectors
+from infoword_tf.inference.batches import Tokenized
+from infoword_tf.inference.loaded import Loaded
 
 _TEXTS = 32  # in a batch of the longest, as in tasks.retrieval
 _DEPTH = 10  # documents of a ranking that nDCG@10 reads
 
 
 class Evaluator:
-    """Measure of a model's vectors, with the weights of each call.
+    """Measure of a model, with the weights of each call.
 
     Attributes:
         cut: number of texts that are truncated.
     """
 
-    def __init__(self, judgements: Judgements, vectors: Vectors):
-        """Tokenizes all texts that were judged."""
-        self.name, self.vectors = judgements.name, vectors
+    def __init__(self, judgements: Judgements, loaded: Loaded):
+        """Tokenizes all texts that were judged.
+
+        Raises:
+            ValueError: the critic of the model compares no texts as judged.
+        """
+        self.name, self.loaded = judgements.name, loaded
         self.cut = 0
         judged = judgements.judged
+        critic = loaded.config.critic
+        is_search = isinstance(judged, retrieval.RetrievalTask)
+        if critic not in (COSINE, LATE, LEXICAL)[: 1 + 2 * is_search]:
+            raise errors.InputError(
+                'judgement_of_other_critic',
+                f'{judgements.spec} is not measured by the critic {critic}: '
+                'retrieval:DIR is by late and lexical, all by cosine',
+            )
+        if critic == LATE and judged.size > retrieval.EXACT:
+            raise errors.InputError(
+                'judgement_of_too_many',
+                f'{judgements.spec} has {judged.size:,} documents, and vectors '
+                f'of the tokens of {retrieval.EXACT:,} are compared at most',
+            )
         if isinstance(judged, sts.ScoredPairs):
             self._measure = self._similarity(judged)
         elif isinstance(judged, retrieval.RetrievalTask):
@@ -47,8 +69,12 @@ class Evaluator:
         }
 
     def _tokenized(self, texts: list[str], role: str | None) -> Tokenized:
-        prompt = role and self.vectors.config.prompt_for(role)
-        tokenized = self.vectors.tokenize(texts, prompt)
+        critic = self.loaded.config.critic
+        if critic == COSINE:
+            prompt = role and self.loaded.config.prompt_for(role)
+            tokenized = self.loaded.tokenize(texts, prompt)
+        else:
+            tokenized = getattr(self.loaded, critic).tokenize(texts, role)
         self.cut += tokenized.cut
         return tokenized
 
@@ -57,9 +83,9 @@ class Evaluator:
         texts = self._tokenized(pairs.texts, None)
 
         def encode(_: list[str]) -> np.ndarray:
-            return self.vectors.encode_tokenized(texts)
+            return self.loaded.encode_tokenized(texts)
 
-        similarity = self.vectors.config.similarity
+        similarity = self.loaded.config.similarity
         return lambda: sts.correlation(pairs, encode, similarity)
 
     def _retrieval(self, task: retrieval.RetrievalTask) -> Callable[[], float]:
@@ -70,18 +96,24 @@ class Evaluator:
             for numbers, texts in task.blocks()
         ]
 
-        def encode(texts: Tokenized) -> np.ndarray:
-            return self.vectors.encode_tokenized(texts, _TEXTS)
+        critic = self.loaded.config.critic
 
-        def encoded() -> Iterator[tuple[np.ndarray, np.ndarray]]:
+        def encode(texts: Tokenized, role: str) -> critics.Texts:
+            if critic == COSINE:
+                return self.loaded.encode_tokenized(texts, _TEXTS)
+            return critics.encode(
+                self.loaded, critic, texts, role, batch_size=_TEXTS
+            )
+
+        def encoded() -> Iterator[tuple[np.ndarray, critics.Texts]]:
             for numbers, texts in blocks:
-                yield task.with_copies(numbers, encode(texts))
+                yield task.with_copies(numbers, encode(texts, 'passage'))
 
         def measure() -> float:
             # One more than is read: a query may find its own document.
             rankings = ranking.search(
-                encode(queries), encoded(), _DEPTH + 1,
-                self.vectors.config.similarity,
+                encode(queries, 'query'), encoded(), _DEPTH + 1,
+                self.loaded.config.similarity,
             )  # fmt: skip
             return retrieval.measure(task, rankings)['ndcg@10']
 
@@ -96,11 +128,11 @@ class Evaluator:
         shared = self._tokenized(english, None)
 
         def measure() -> dict[str, float]:
-            values, pivots = {}, self.vectors.encode_tokenized(shared)
+            values, pivots = {}, self.loaded.encode_tokenized(shared)
             for language, side, index in zip(
                 languages, texts, indices, strict=True
             ):
-                vectors = self.vectors.encode_tokenized(side)
+                vectors = self.loaded.encode_tokenized(side)
                 shares = bitext.measure_both(language, vectors, pivots[index])
                 values[language.language] = 100 * shares['accuracy']['mean']
             return values

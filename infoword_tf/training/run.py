@@ -1105,7 +1105,7 @@ def _evaluator(
     """Returns the evaluator of the model in training."""
     counts = data.counts if data.counts.any() else None
     loaded = Loaded(Workdir(model, data.tokenizer, config, counts))
-    evaluator = Evaluator(judged, loaded.vectors)
+    evaluator = Evaluator(judged, loaded)
     print(
         f'{judged.spec}: {judged.name} is measured every '
         f'{pace.evaluate:,} steps'

@@ -38,7 +38,9 @@ JUDGEMENTS = (
     'query-id\tcorpus-id\tscore\r\n'
     'q1\ta\t2\r\nq2\tc\t1\r\nq3\tb\t1\r\n'
 )
-SEARCHED = set(retrieval.LABELS) - {'run', 'tuned'}
+SEARCHED = set(retrieval.LABELS) - {
+    'run', 'tuned', 'first', 'reranked', 'reranked_hybrid'
+}  # fmt: skip
 
 
 def write_folder(folder, packed=False):
