@@ -155,6 +155,7 @@ def convert(
         public = huggingface.read(encoder)
     if adapted:
         public = peft.merged(public, adapters)
+    public = converted.marked(public, vectors.markers)
     config, model, dropped = converted.make(public, vectors)
     tokenizer = public.tokenizer.tokenizer
     Workdir(model, tokenizer, config).write(workdir)

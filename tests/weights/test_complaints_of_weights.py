@@ -8,7 +8,7 @@ from absl.testing import absltest, parameterized
 
 from infoword_tf import convert, files
 from infoword_tf.weights import huggingface
-from infoword_tf.weights.tensors import open_safetensors
+from infoword_tf.weights.tensors import open_folder
 from tests.refused import refused
 from tests.weights import folders
 
@@ -280,7 +280,7 @@ class ComplaintsTest(parameterized.TestCase):
         new = (source / 'model.safetensors').read_bytes()
         shards(source)
         tensors(source, lambda held: held.update({NAME: 2 * held[NAME]}))
-        held, old = open_safetensors(source), folders.state('bert')[NAME]
+        held, old = open_folder(source), folders.state('bert')[NAME]
         np.testing.assert_array_equal(held[NAME], 2 * old)
         (source / 'model.safetensors').write_bytes(new)
         for shard in source.glob('model-*'):
