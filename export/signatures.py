@@ -186,7 +186,7 @@ class _Graphs:
 
     def prompted(self, prompt: str | None) -> Callable[[Tensor], Outputs]:
         """Returns `embed` of texts with a prompt before each."""
-        prompted = self.loaded.vectors.prompted
+        prompted = self.loaded.states.prompted
         return lambda texts: self.graph_of_embed(prompted(texts, prompt))
 
     def embed(self, texts: Tensor) -> Outputs:

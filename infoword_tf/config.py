@@ -304,6 +304,11 @@ class Config:
         """Names the prompt of a role in ROLES; '': no prompt at all."""
         return next((n for n in ROLES[role] if n in self.prompts), '')
 
+    def length_for(self, role: str) -> int:
+        """Returns T of a text of a role in ROLES, with special tokens."""
+        most = {'query': self.query_length, 'passage': self.passage_length}
+        return most[role] or self.max_length
+
     def prompt_text(self, name: str | None = None) -> str:
         """Returns the prefix of a text; `name` None: the default, '': none.
 

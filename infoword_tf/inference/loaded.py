@@ -7,6 +7,8 @@
     model.classify(['a question'], ['a passage'])  # converted classifiers
     model.answer(['who?'], ['a long context'])
     model.tag(['Ada lives in Turin'])              # spans of named entities
+    model.encode_tokens(['a text'])                # a vector of each token
+    model.encode_sparse(['a text'])                # weights of the vocabulary
 
 Every workdir gives vectors; what else it answers depends on its rows
 (`Row.answers`).
@@ -22,6 +24,8 @@ from infoword_tf.inference import variants
 from infoword_tf.inference.blanks import Blanks
 from infoword_tf.inference.classes import Classes
 from infoword_tf.inference.continuation import Continuation
+from infoword_tf.inference.late import LateVectors
+from infoword_tf.inference.lexical import LexicalWeights
 from infoword_tf.inference.reader import Reader
 from infoword_tf.inference.states import States
 from infoword_tf.inference.tagger import Tagger
@@ -58,7 +62,8 @@ class Loaded:
     Attributes:
         workdir: the model, its tokenizer and config.
         states: ids to states, which all answers are computed from.
-        vectors, blanks, continuation, classes, reader, tagger: the answers.
+        vectors, late, lexical, blanks, continuation, classes, reader, tagger:
+            the answers.
     """
 
     def __init__(self, workdir: Workdir):
@@ -69,6 +74,7 @@ class Loaded:
         self.continuation = Continuation(states)
         self.classes, self.reader = Classes(states), Reader(states)
         self.tagger = Tagger(states)
+        self.late, self.lexical = LateVectors(states), LexicalWeights(states)
 
     # ------------------------------------------------------------- answers
 
@@ -82,6 +88,9 @@ class Loaded:
     tokenized = tokenize  # the name of older versions
     encode_tokenized = _of('vectors', Vectors.encode_tokenized)
     cut = property(attrgetter('vectors.cut'), doc='`Vectors.cut`.')
+    encode_tokens = _of('late', LateVectors.encode)
+    encode_sparse = _of('lexical', LexicalWeights.encode)
+    terms = _of('lexical', LexicalWeights.terms)
     fill_mask = _of('blanks', Blanks.fill_mask)
     token_scores = _of('blanks', Blanks.token_scores)
     piece_scores = token_scores  # the name of older versions

@@ -50,16 +50,37 @@ class States:
             texts, pairs, max_length or workdir.max_length
         )
 
-    def format_tokens(self, tokens: tf.RaggedTensor) -> tuple[Tensor, Tensor]:
+    def format_tokens(
+        self, tokens: tf.RaggedTensor, max_length: int | None = None
+    ) -> tuple[Tensor, Tensor]:
         """Returns ids [B, T] and lengths [B] of the tokens [B, None] of texts.
 
         Special tokens are added, and texts truncated at `max_length`.
         """
         workdir = self.workdir
         return padded(
-            workdir.template.one(tokens, workdir.max_length),
+            workdir.template.one(tokens, max_length or workdir.max_length),
             workdir.tokenizer.pad_id,
         )
+
+    def format_role(self, texts: Tensor, role: str) -> tuple[Tensor, Tensor]:
+        """Returns ids and lengths of texts [B] of a role in config.ROLES.
+
+        With the prompt of the role, and truncated at its length.
+        """
+        config = self.workdir.config
+        tokens = self.workdir.tokenizer.tokenize(
+            self.prompted(texts, config.prompt_for(role))
+        )
+        return self.format_tokens(tokens, config.length_for(role))
+
+    def prompted(
+        self, texts: Sequence[str] | Tensor, prompt: str | None = None
+    ) -> Tensor:
+        """Puts a prompt before each text [B]; args as `Config.prompt_text`."""
+        before = self.workdir.config.prompt_text(prompt)
+        texts = tf.convert_to_tensor(texts, tf.string)
+        return tf.strings.join([before, texts]) if before else texts
 
     # ------------------------------------------------------- ids to states
 
@@ -72,6 +93,7 @@ class States:
         second: Tensor | None = None,
         segment_ids: Tensor | None = None,
         key: Tensor | None = None,
+        hidden: Tensor | None = None,
     ) -> Tensor:
         """Computes states of padded ids; graph or eager, any shape.
 
@@ -86,13 +108,16 @@ class States:
                 each sequence is one text.
             segment_ids: [B, T] int32; None: as the layout has them.
             key: [2] uint32 of dropout, or None for inference.
+            hidden: [B, T] int32, 1 for tokens that no token attends to; None:
+                there are none.
 
         Returns:
             [B, P or T, D] float32.
         """
         encoded = self.encode(
-            ids, lengths, layers is not None, places, second, segment_ids, key
-        )
+            ids, lengths, layers is not None, places, second, segment_ids, key,
+            hidden,
+        )  # fmt: skip
         if layers is None:
             return ops.cast(encoded.states, 'float32')
         mean = self.mean(encoded.layers, layers)
@@ -107,6 +132,7 @@ class States:
         second: Tensor | None = None,
         segment_ids: Tensor | None = None,
         key: Tensor | None = None,
+        hidden: Tensor | None = None,
     ) -> Encoded:
         """Runs the encoder; args as of `__call__`."""
         encoder = self.workdir.encoder
@@ -125,6 +151,7 @@ class States:
                     ids,
                     segment_ids=segment_ids,
                     block_ids=ops.cast(padding, 'int32'),
+                    hidden=hidden,
                 ),
                 places=places,
                 key=key,

@@ -10,20 +10,23 @@ Glossary of shapes: n texts, m distinct texts.
 """
 
 import functools
-import os
 from collections.abc import Callable, Sequence
-from concurrent import futures
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 import tensorflow as tf
 from keras import ops
 
 from infoword_tf import errors
-from infoword_tf import progress as progress_bars
 from infoword_tf.inference import variants
+from infoword_tf.inference.batches import (
+    ID_SPECS,
+    BatchPredictor,
+    Tokenized,
+    chunks,
+    unit_rows,
+)
 from infoword_tf.inference.states import (
-    Predictor,
     States,
     cls_places,
     last_places,
@@ -36,33 +39,10 @@ from infoword_tf.objectives.contrast import SentenceContrast
 from infoword_tf.text import strings
 
 Tensor = Any
-_TEXTS_A_CALL = 4096  # of the tokenizer
 
 
-class Tokenized(NamedTuple):
-    """Texts as ids, with special tokens, truncated at `max_length`.
-
-    Attributes:
-        ids: of the m distinct texts, flat int32.
-        lengths: [m] int64.
-        indices: [n] int64, the distinct text that each text equals.
-        cut: how many of the n texts were truncated.
-    """
-
-    ids: np.ndarray
-    lengths: np.ndarray
-    indices: np.ndarray
-    cut: int
-
-
-class Vectors(Predictor):
-    """The vectors that a workdir gives texts, and words.
-
-    Attributes:
-        cut: how many texts the last `encode` truncated at `max_length`.
-    """
-
-    cut = 0
+class Vectors(BatchPredictor):
+    """The vectors that a workdir gives texts, and words."""
 
     # ------------------------------------------------------ ids to vectors
 
@@ -272,42 +252,26 @@ class Vectors(Predictor):
             self._pooling_row(pooling or self.config.pooling)
             return tf.function(
                 lambda ids, lengths: self.embed(ids, lengths, pooling, layers),
-                input_signature=[
-                    tf.TensorSpec((None, None), tf.int32),
-                    tf.TensorSpec((None,), tf.int32),
-                ],
-                autograph=False,
-            )
+                input_signature=ID_SPECS, autograph=False,
+            )  # fmt: skip
 
         return functools.cache(build)
 
     @functools.cached_property
     def _text_graphs(self) -> Callable[..., Any]:
-        """Graphs of a batch of texts [B], by pooling and layers: vectors, and
-        which texts were truncated.
-
-        For one short text all that `tokenize` does call by call takes as long
-        as the encoder.
-        """
+        """Graphs of a batch of texts [B], by pooling and layers."""
 
         def build(pooling: str | None, layers: Any) -> Any:
             self._pooling_row(pooling or self.config.pooling)  # complains
-            table = None
+
+            def answer(tokens: tf.RaggedTensor) -> Tensor:
+                ids, lengths = self.states.format_tokens(tokens)
+                return self.embed(ids, lengths, pooling, layers)
+
             if self._reads_table(pooling, layers):
                 table = Vectors(States(variants.folded(self.workdir)))
-
-            def compute(texts: Tensor) -> tuple[Tensor, Tensor]:
-                tokens = self.workdir.tokenizer.tokenize(texts)
-                is_long = tokens.row_lengths() > self.workdir.free_length
-                if table is not None:
-                    return table.embed_tokens(tokens), is_long
-                ids, lengths = self.states.format_tokens(tokens)
-                return self.embed(ids, lengths, pooling, layers), is_long
-
-            return tf.function(
-                compute, input_signature=[tf.TensorSpec((None,), tf.string)],
-                autograph=False,
-            )  # fmt: skip
+                answer = table.embed_tokens
+            return self._graph_of_texts(answer, self.workdir.max_length)
 
         return functools.cache(build)
 
@@ -392,14 +356,16 @@ class Vectors(Predictor):
             graph = self._text_graphs(pooling, _hashable(layers))
             vectors = np.empty((len(texts), width), np.float32)
             is_long = np.zeros(len(texts), bool)
-            for chunk in _chunks(texts) if is_table else [slice(None)]:
+            for chunk in chunks(texts) if is_table else [slice(None)]:
                 vectors[chunk], is_long[chunk] = graph(
-                    self.prompted(texts[chunk], prompt)
+                    self.states.prompted(texts[chunk], prompt)
                 )
             vectors = _repeat(vectors, indices)
             self.cut = int(is_long[indices].sum())
         else:
-            tokenized = self._tokenize(texts, indices, prompt)
+            tokenized = self._tokenize(
+                texts, indices, prompt, self.workdir.max_length
+            )
             self.cut = tokenized.cut
             vectors = self.encode_tokenized(
                 tokenized, batch_size, pooling, progress, layers
@@ -407,7 +373,7 @@ class Vectors(Predictor):
         if dims is not None:
             vectors = np.ascontiguousarray(vectors[:, :dims])
             normalize |= pooling is None and self.config.normalize
-        return _unit(vectors) if normalize else vectors
+        return unit_rows(vectors) if normalize else vectors
 
     def encode_tokenized(
         self,
@@ -435,35 +401,13 @@ class Vectors(Predictor):
         vectors = np.empty((len(lengths), width), np.float32)
         # Traced here: what surrounds the call is of this thread alone.
         embed = self.graph(pooling, layers).get_concrete_function()
-        begins = np.cumsum(lengths) - lengths
-        order = np.argsort(lengths, kind='stable')[::-1]
-        tokens = batch_size * workdir.max_length
-        batches, done = [], 0
-        while done < len(lengths):
-            longest = lengths[order[done]]
-            batches.append(order[done : done + max(1, tokens // longest)])
-            done += len(batches[-1])
 
-        def compute(batch: np.ndarray) -> int:
-            place = np.arange(lengths[batch[0]])
-            real = place < lengths[batch, None]
-            source = np.where(real, begins[batch, None] + place, 0)
-            padded = np.where(real, ids[source], workdir.tokenizer.pad_id)
-            vectors[batch] = embed(
-                tf.constant(padded), tf.constant(lengths[batch], tf.int32)
-            )
-            return len(batch)
+        def answer(batch: np.ndarray, ids: Tensor, lengths: Tensor) -> None:
+            vectors[batch] = embed(ids, lengths)
 
-        with (
-            progress_bars.bar(
-                total=len(lengths),
-                unit=' texts',
-                disable=not progress or lengths.sum() <= tokens,
-            ) as bar,
-            futures.ThreadPoolExecutor(_batches_at_a_time()) as threads,
-        ):
-            for count in threads.map(compute, batches):
-                bar.update(count)
+        self._in_batches(
+            texts, answer, batch_size * workdir.max_length, progress
+        )
         return _repeat(vectors, texts.indices)
 
     def tokenize(
@@ -472,37 +416,10 @@ class Vectors(Predictor):
         """Tokenizes texts that are to be encoded again and again; args as of
         `encode`.
         """
-        return self._tokenize(*strings.distinct(strings.checked(texts)), prompt)
-
-    def _tokenize(
-        self, texts: Sequence[str], indices: np.ndarray, prompt: str | None
-    ) -> Tokenized:
-        """Tokenizes the outputs of `strings.distinct`."""
-        workdir = self.workdir
-        ids, lengths = [np.zeros(0, np.int32)], [np.zeros(0, np.int64)]
-        is_long = np.zeros(len(texts), bool)
-        for chunk in _chunks(texts):
-            tokens = workdir.tokenizer.tokenize(
-                self.prompted(texts[chunk], prompt)
-            )
-            is_long[chunk] = tokens.row_lengths().numpy() > workdir.free_length
-            tokens = workdir.template.one(tokens, workdir.max_length)
-            ids.append(tokens.flat_values.numpy())
-            lengths.append(tokens.row_lengths().numpy())
-        return Tokenized(
-            np.concatenate(ids),
-            np.concatenate(lengths),
-            indices,
-            int(is_long[indices].sum()),
-        )
-
-    def prompted(
-        self, texts: Sequence[str] | Tensor, prompt: str | None = None
-    ) -> Tensor:
-        """Puts a prompt before each text [B]; args as `Config.prompt_text`."""
-        before = self.config.prompt_text(prompt)
-        texts = tf.convert_to_tensor(texts, tf.string)
-        return tf.strings.join([before, texts]) if before else texts
+        return self._tokenize(
+            *strings.distinct(strings.checked(texts)), prompt,
+            self.workdir.max_length,
+        )  # fmt: skip
 
     def word_vectors(self, words: Sequence[str] | None = None) -> WordVectors:
         """Returns vectors of words.
@@ -537,30 +454,6 @@ def _hashable(layers: Sequence[int] | str | None) -> Any:
     return layers if layers in (None, 'mix') else tuple(layers)
 
 
-def _batches_at_a_time() -> int:
-    """Returns how many batches `encode` computes at a time.
-
-    Two, so that one computes where the other waits for a thread; where an
-    operation has one thread alone, one for each core.
-    """
-    # TensorFlow reads the variable if nothing is set, and does not tell.
-    threads = tf.config.threading.get_intra_op_parallelism_threads()
-    threads = threads or os.environ.get('TF_NUM_INTRAOP_THREADS')
-    return max(2, os.cpu_count() or 1) if threads in (1, '1') else 2
-
-
-def _chunks(texts: Sequence[str]) -> list[slice]:
-    """Splits texts into chunks that a tokenizer gets at once."""
-    starts = range(0, len(texts), _TEXTS_A_CALL)
-    return [slice(start, start + _TEXTS_A_CALL) for start in starts]
-
-
 def _repeat(vectors: np.ndarray, indices: np.ndarray) -> np.ndarray:
     """Repeats vectors [m, D] of distinct texts for each text: [n, D]."""
     return vectors if len(vectors) == len(indices) else vectors[indices]
-
-
-def _unit(vectors: np.ndarray) -> np.ndarray:
-    """Scales vectors [n, D], in place, to length 1."""
-    vectors /= np.maximum(np.linalg.norm(vectors, axis=1, keepdims=True), 1e-12)
-    return vectors

@@ -158,6 +158,40 @@ def over_columns(
     return total
 
 
+def in_turn(function: Callable, size: int, step: Tensor) -> Tensor:
+    """Calls a function of ranges of 0, 1, ..., size - 1, one after the other.
+
+    In graphs of TensorFlow, which otherwise compute whatever is ready, so that
+    all ranges may be in memory at once.
+
+    Args:
+        function: of the begin and the end of a range, [] int32, to
+            [end - begin, B] float32.
+        size: end of the last range.
+        step: [] int32, size of all others.
+
+    Returns:
+        [size, B] float32.
+    """
+    import tensorflow as tf
+
+    count = -(-size // step)
+
+    def body(number: Tensor, array: Any) -> tuple:
+        begin = number * step
+        part = function(begin, tf.minimum(begin + step, size))
+        return number + 1, array.write(number, part)
+
+    array = tf.TensorArray(
+        'float32', count, element_shape=(None, None), infer_shape=False
+    )
+    loop = tf.while_loop(
+        lambda number, _: number < count, body, (tf.constant(0), array),
+        parallel_iterations=1,
+    )  # fmt: skip
+    return loop[1].concat()
+
+
 def upstream_of(args: tuple, upstream: Any) -> tuple:
     """Returns the arguments of `grad(*args, upstream=None)`, one for a result.
 

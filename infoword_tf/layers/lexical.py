@@ -23,6 +23,7 @@ import numpy as np
 from infoword_tf.layers.attention import table, vector
 from infoword_tf.layers.fused import (
     compiled,
+    in_turn,
     plus_bias,
     read,
     rounded,
@@ -203,7 +204,8 @@ def highest_scores(
         bias: [V] float32, or None.
         real: [B, J, T] bool, the tokens of each text.
         dtype: of the gradient's products; scores are always float32.
-        key: None runs plain operations.
+        key: None runs plain operations; of shapes that are not known J is 1
+            then.
 
     Returns:
         [B, J, V] float32; -1e30 for a text without tokens.
@@ -211,7 +213,10 @@ def highest_scores(
     b, length, width = states.shape
     size = embeddings.shape[0]
     if b is None or length is None:
-        return _plain(states, embeddings, bias, real)
+        real = ops.any(real, axis=1)
+        best = plus_bias(_plain(states, embeddings, real), bias)
+        best = ops.where(ops.any(real, axis=1, keepdims=True), best, NEVER)
+        return best[:, None]
     chunks = -(-b * length * size // SCORES_AT_ONCE)
     slices = _slices(size, min(chunks, MOST_CHUNKS))
     highest, spread = _highest, _spread
@@ -255,14 +260,30 @@ def highest_scores(
     return with_gradient(function, states, read(embeddings), read(bias))
 
 
-def _plain(states, embeddings, bias, real):
-    """Computes `highest_scores` of shapes that are not known."""
-    best = []
-    for chunk in _slices(embeddings.shape[0], MOST_CHUNKS):
-        products = ops.matmul(states, ops.transpose(embeddings[chunk]))
-        part = None if bias is None else bias[chunk]
-        best.append(_highest.__wrapped__(products, part, real)[0])
-    return ops.concatenate(best, axis=2)
+def _plain(states, embeddings, real):
+    """Computes largest products of sequences whose shape is not known.
+
+    Args:
+        states: [B, T, E].
+        embeddings: [V, E].
+        real: [B, T] bool, tokens of the one text of each sequence.
+
+    Returns:
+        [B, V] float32; anything for a text without tokens.
+    """
+    b, length = ops.shape(real)
+    # In place of padding one of the text's states: no product is masked.
+    first = ops.argmax(real, axis=1)[:, None, None]
+    first = ops.take_along_axis(states, first, axis=1)
+    states = ops.where(real[..., None], states, first)
+    flat = ops.transpose(ops.reshape(states, (-1, states.shape[-1])))
+
+    def largest(begin, end):
+        products = ops.matmul(to_float(embeddings[begin:end]), flat)
+        return ops.max(ops.reshape(products, (-1, b, length)), axis=2)
+
+    step = ops.maximum(SCORES_AT_ONCE // (b * length), 1)
+    return ops.transpose(in_turn(largest, embeddings.shape[0], step))
 
 
 def _slices(size: int, chunks: int) -> list[slice]:

@@ -149,11 +149,13 @@ def write(
     without=(),
     width=64,
     arguments=None,
+    fields=None,
 ):
     """Writes the files that an export reads; returns `folder`.
 
     settings: of rows, by 'ROW.NAME'; without: how the paths of tensors begin
-    that are left out of the weights; arguments: of the encoder, besides these.
+    that are left out of the weights; arguments: of the encoder, besides these;
+    fields: of the config.
     """
     tokenizer = tokenizer_of(kind)
     resolved = resolve(
@@ -184,6 +186,7 @@ def write(
         encoder=dataclasses.replace(config.encoder, arguments=sizes),
         pooling=pooling,
         similarity='cosine',
+        **(fields or {}),
     )
     model = Model(config.replace(precision='float32'), tokenizer.specials)
     random = np.random.default_rng(0)

@@ -19,7 +19,7 @@ from infoword_tf import checkpoint, commands, files
 from infoword_tf.choices import RunChoices
 from infoword_tf.config import EncoderConfig, RowConfig
 from infoword_tf.encoders import Inputs
-from infoword_tf.inference import vectors as inference
+from infoword_tf.inference import batches
 from infoword_tf.inference.loaded import Loaded
 from infoword_tf.model import Model
 from infoword_tf.resolve import ModelChoices, resolve
@@ -234,7 +234,7 @@ class EncodeTest(parameterized.TestCase):
     )
     def test_batches_at_a_time(self, threads, variable, expected):
         """Of one thread an operation there are as many as cores."""
-        asked = mock.Mock(side_effect=inference.futures.ThreadPoolExecutor)
+        asked = mock.Mock(side_effect=batches.futures.ThreadPoolExecutor)
         with (
             mock.patch.object(
                 tf.config.threading,
@@ -242,10 +242,10 @@ class EncodeTest(parameterized.TestCase):
                 return_value=threads,
             ),
             mock.patch.dict(
-                inference.os.environ, TF_NUM_INTRAOP_THREADS=variable
+                batches.os.environ, TF_NUM_INTRAOP_THREADS=variable
             ),
-            mock.patch.object(inference.os, 'cpu_count', return_value=16),
-            mock.patch.object(inference.futures, 'ThreadPoolExecutor', asked),
+            mock.patch.object(batches.os, 'cpu_count', return_value=16),
+            mock.patch.object(batches.futures, 'ThreadPoolExecutor', asked),
         ):
             self.model.encode(SENTENCES, batch_size=2)
         asked.assert_called_once_with(expected)

@@ -1,0 +1,209 @@
+"""Vectors of tokens and weights of the vocabulary, against NumPy."""
+
+import dataclasses
+import functools
+from unittest import mock
+
+import numpy as np
+import tensorflow as tf
+from absl.testing import absltest, parameterized
+
+from infoword_tf.config import DenseConfig, LateConfig, LexicalConfig
+from infoword_tf.layers import lexical as layers
+from tests.export import workdirs
+from tests.refused import refused
+
+LATE = LateConfig((DenseConfig(9, 'gelu'), DenseConfig(5, 'identity', False)),
+                  expand=True, skip=('.', 'the'))  # fmt: skip
+FIELDS = {
+    'late': LATE, 'lexical': LexicalConfig(transform=True), 'critic': 'late',
+    'query_length': 9, 'passage_length': 20,
+    'prompts': {'query': 'is ', 'document': 'of '},
+}  # fmt: skip
+TEXTS = [
+    'the end of a value.', '', 'names refer to objects ' * 9, 'x', 'x',
+    'a the. the', 'a name of the value',
+]  # fmt: skip
+
+
+@functools.cache
+def loaded():
+    folder = workdirs.folder() / 'by_role'
+    return workdirs.load(workdirs.write(folder, ('mlm',), fields=FIELDS))
+
+
+def changed(**late):
+    config = loaded().config
+    late = dataclasses.replace(config.late, **late)
+    return loaded().with_config(config.replace(late=late))
+
+
+def ids_of(model, text, role):
+    """Ids of a text with prompt and special tokens."""
+    config = model.config
+    prompt = {'query': 'is ', 'passage': 'of '}[role]
+    ids = model.tokenizer.tokenize([prompt + text])[0].numpy()
+    ids = ids[: config.length_for(role) - 2]
+    return [*model.before, *ids, *model.after]
+
+
+def states_of(model, ids, hidden=None):
+    return model.states(
+        tf.constant([ids]), tf.constant([len(ids)]), hidden=hidden
+    ).numpy()[0]
+
+
+def vectors_of(model, states):
+    """The dense layers of a model and length 1, written out."""
+    x = states
+    for layer in model.model.late.dense:
+        x = x @ layer.kernel.numpy()
+        if layer.has_bias:
+            x = tf.nn.gelu(x + layer.bias.numpy()).numpy()
+    return x / np.linalg.norm(x, axis=1, keepdims=True)
+
+
+class LateTest(parameterized.TestCase):
+    @parameterized.parameters(8, 2)
+    def test_passages(self, batch_size):
+        model = loaded()
+        actual = model.encode_tokens(TEXTS, batch_size=batch_size)
+        self.assertEqual(model.late.cut, 1)
+        spelled = model.tokenizer.vocabulary
+        for text, vectors in zip(TEXTS, actual, strict=True):
+            ids = ids_of(model, text, 'passage')
+            stays = [i for i, x in enumerate(ids)
+                     if spelled[x] not in LATE.skip]  # fmt: skip
+            expected = vectors_of(model, states_of(model, ids))[stays]
+            np.testing.assert_allclose(vectors, expected, atol=1e-5)
+        self.assertLen(actual[1], 3)  # the prompt and what is around
+        self.assertLen(actual[5], 4)
+
+    @parameterized.parameters(False, True)
+    def test_queries_are_expanded(self, attend):
+        model, mask = changed(attend=attend), loaded().tokenizer.mask_id
+        for batch_size in (8, 1):
+            actual = model.encode_tokens(TEXTS, 'query', batch_size)
+            self.assertEqual(model.late.cut, 1)
+            for text, vectors in zip(TEXTS, actual, strict=True):
+                ids = ids_of(model, text, 'query')
+                masks = 9 - len(ids)
+                hidden = None
+                if not attend:
+                    hidden = tf.constant([[0] * len(ids) + [1] * masks])
+                states = states_of(model, ids + [mask] * masks, hidden)
+                expected = vectors_of(model, states)
+                np.testing.assert_allclose(vectors, expected, atol=1e-5)
+
+    def test_masks_that_no_token_attends_to_change_no_other(self):
+        plain = changed(expand=False).encode_tokens(TEXTS, 'query')
+        for attend, same in ((False, True), (True, False)):
+            expanded = changed(attend=attend).encode_tokens(TEXTS, 'query')
+            gaps = [
+                np.abs(long[: len(short)] - short).max()
+                for short, long in zip(plain, expanded, strict=True)
+                if len(short) < len(long)
+            ]
+            self.assertLen(gaps, 5)
+            self.assertEqual(max(gaps) < 1e-5, same)
+
+    def test_first_state_and_dims(self):
+        whole = changed(skip=()).encode_tokens(TEXTS)
+        for dims, stored in ((2, None), (None, 2)):
+            model = changed(skip=(), first=False)
+            model = model.with_config(model.config.replace(dims=stored))
+            for x, y in zip(
+                whole, model.encode_tokens(TEXTS, dims=dims), strict=True
+            ):
+                expected = x[1:, :2]
+                expected /= np.linalg.norm(expected, axis=1, keepdims=True)
+                np.testing.assert_allclose(y, expected, atol=1e-5)
+
+    def test_maximal_similarity(self):
+        """Of a query with two tokens and a passage of three, by hand."""
+        model = changed(expand=False, skip=())
+        (a,) = model.encode_tokens(['name'], 'query')
+        (b,) = model.encode_tokens(['value.'])
+        score = sum(max(x @ y for y in b) for x in a)
+        self.assertAlmostEqual((a @ b.T).max(axis=1).sum(), score, places=5)
+        self.assertLess(score, len(a) + 1e-5)
+        (same,) = model.encode_tokens(['name'], 'query')
+        self.assertAlmostEqual((a @ same.T).max(1).sum(), len(a), places=5)
+
+    def test_tokenized_once(self):
+        model = loaded()
+        for answer in (model.late, model.lexical):
+            once = answer.tokenize(TEXTS, 'query')
+            self.assertEqual(once.cut, 1)
+            actual = answer.encode_tokenized(once, 'query')
+            expected = answer.encode(TEXTS, 'query')
+            for x, y in zip(actual, expected, strict=True):
+                gap = x - y
+                self.assertLess(abs(gap).max(), 1e-5)
+
+    def test_refusals(self):
+        model, bare = loaded(), workdirs.loaded()
+        with refused('unknown_role', "'document'", 'query, passage'):
+            model.encode_tokens(TEXTS, 'document')
+        with refused('token_dims_out_of_range', 'dims 6', 'have 5'):
+            model.encode_tokens(TEXTS, dims=6)
+        with refused('no_token_vectors', 'critic=late'):
+            bare.encode_tokens(TEXTS)
+        for asked in (bare.encode_sparse, bare.terms, bare.lexical.tokenize):
+            with refused('no_lexical_weights', 'critic=lexical'):
+                asked(TEXTS)
+        self.assertEqual(model.encode_tokens([]), [])
+        self.assertEqual(model.encode_sparse([]).shape, (0, 900))
+
+
+class LexicalTest(absltest.TestCase):
+    def expected(self, model, text, role):
+        """log(1 + relu(max over tokens of s . e + b)), [V]."""
+        ids = ids_of(model, text, role)
+        head = model.model.lexical
+        states = head.transformed(states_of(model, ids)).numpy()
+        table = model.encoder.embedding_table.numpy()
+        scores = states @ table.T + head.token_bias.numpy()
+        return np.log1p(np.maximum(scores.max(axis=0), 0))
+
+    def test_weights(self):
+        model, lines = loaded(), []
+        for role in ('passage', 'query'):
+            with mock.patch.object(layers, 'SCORES_AT_ONCE', 9999):
+                actual = model.encode_sparse(TEXTS, role, batch_size=2)
+            self.assertEqual(model.lexical.cut, 1)
+            one = model.encode_sparse(TEXTS, role)
+            expected = np.stack(
+                [self.expected(model, text, role) for text in TEXTS]
+            )
+            np.testing.assert_allclose(actual.toarray(), expected, atol=1e-5)
+            np.testing.assert_allclose(one.toarray(), expected, atol=1e-5)
+            self.assertTrue(actual.has_sorted_indices)
+            lines.append(expected)
+        a, b = lines[1], lines[0]
+        np.testing.assert_allclose(
+            (one @ model.encode_sparse(TEXTS).T).toarray(), a @ b.T, rtol=1e-4
+        )
+
+    def test_terms(self):
+        model = loaded()
+        (actual,) = model.terms(['the value of a name'], top_k=7)
+        weights = self.expected(model, 'the value of a name', 'passage')
+        best = np.argsort(-weights)[:7]
+        self.assertEqual(
+            [term for term, _ in actual],
+            [model.tokenizer.vocabulary[i] for i in best],
+        )
+        np.testing.assert_allclose(
+            [weight for _, weight in actual], weights[best], atol=1e-5
+        )
+
+    def test_a_text_without_tokens(self):
+        model = loaded()
+        model = model.with_config(model.config.replace(prompts={}))
+        self.assertEqual(model.encode_sparse(['', ' ', 'x'])[:2].nnz, 0)
+        self.assertEqual(model.terms(['']), [[]])
+
+
+if __name__ == '__main__':
+    absltest.main()
