@@ -84,15 +84,15 @@ def readers(path: pathlib.Path) -> dict[str, Callable[[], np.ndarray]]:
     try:
         with zipfile.ZipFile(path) as archive:
             names = archive.namelist()
-            (pickles,) = (x for x in names if x.endswith('/data.pkl'))
+            (pickles,) = {x for x in names if x.endswith('/data.pkl')}
             root = pickles.removesuffix('data.pkl')
             order = f'{root}byteorder'
             if order in names and archive.read(order) != b'little':
-                raise ValueError('its numbers are not little-endian')
+                raise pickle.UnpicklingError('its numbers are big-endian')
             with archive.open(pickles) as file:
                 tensors = dict(_Unpickler(file).load())
         if not all(isinstance(x, _Tensor) for x in tensors.values()):
-            raise ValueError('it holds more than tensors')
+            raise pickle.UnpicklingError('it holds more than tensors')
     except Exception as error:  # a broken pickle may raise anything
         raise errors.InputError(
             'pickled_weights',
