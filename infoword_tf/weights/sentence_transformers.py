@@ -48,57 +48,84 @@ TRANSFORMERS = tuple(
 VECTORS, CLASSES, SPARSE = (
     'SentenceTransformer', 'CrossEncoder', 'SparseEncoder'
 )  # fmt: skip
-_LATE = multivector.NATIVE, multivector.PYLATE
 _MASK, _SPLADE = 'MultiVectorMask', 'SpladePooling'
 _TOKEN_POOLING, _FILLS = 'HierarchicalTokenPooling', 'MLMTransformer'
-# By model_type the first modules;
-_FIRST = {
-    VECTORS: ['Transformer', 'Pooling'],
-    CLASSES: ['Transformer'],
-    SPARSE: ['Transformer', _SPLADE],
-    **dict.fromkeys(_LATE, ['Transformer', 'Dense']),
-}
-# values that can be converted, for `check_values`: of the Transformer;
+
+
+class _Kind(NamedTuple):
+    """Parts of a model_type that can be converted.
+
+    Attributes:
+        first: the first modules.
+        behind: kinds of modules that may stand behind them.
+        transformer: settings of the Transformer, for `check_values`.
+        output: what the encoder is asked for; as of `check_values`.
+        similarities: names of ways to compare, there and here; the first is
+            the default.
+    """
+
+    first: Sequence[str]
+    behind: Sequence[str]
+    transformer: Mapping[str, tuple[Any, ...]]
+    output: tuple[Any, ...]
+    similarities: Mapping[str, str]
+
+
+_CLASSIFIES = 'sequence-classification'
+_STATES = 'last_hidden_state', ['last_hidden_state']
+_SCORES = 'logits', ['logits']
+_DOT = {'dot': 'dot', 'dot_product': 'dot'}
 _NO_EXPANSION = {'query_expansion': (None,)}
 _NO_LENGTHS = {
     **_NO_EXPANSION, 'query_length': (None,), 'document_length': (None,),
 }  # fmt: skip
-_STATES = {
-    'transformer_task': ('feature-extraction',),
-    'module_output_name': ('token_embeddings',),
+
+
+def _task(
+    name: str, output: str = 'token_embeddings'
+) -> dict[str, tuple[Any, ...]]:
+    return {'transformer_task': (name,), 'module_output_name': (output,)}
+
+
+_OF_TOKENS = _Kind(
+    ['Transformer', 'Dense'],
+    ['Dense', _MASK, 'Normalize', _TOKEN_POOLING],
+    _task('feature-extraction'),
+    _STATES,
+    {'maxsim': 'maxsim', 'meanmaxsim': 'meanmaxsim'},
+)
+_KINDS = {
+    VECTORS: _Kind(
+        ['Transformer', 'Pooling'],
+        ['Dense', 'Normalize'],
+        {**_task('feature-extraction'), **_NO_LENGTHS},
+        _STATES,
+        {'cosine': 'cosine', **_DOT},
+    ),
+    CLASSES: _Kind(
+        ['Transformer'],
+        [],
+        {**_task(_CLASSIFIES, 'scores'), **_NO_LENGTHS},
+        _SCORES,
+        {},
+    ),
+    SPARSE: _Kind(
+        ['Transformer', _SPLADE],
+        [],
+        {**_task('fill-mask'), **_NO_EXPANSION},
+        _SCORES,
+        _DOT,
+    ),
+    multivector.NATIVE: _OF_TOKENS,
+    multivector.PYLATE: _OF_TOKENS,
 }
-_TASKS = {
-    VECTORS: {**_STATES, **_NO_LENGTHS},
-    CLASSES: {
-        'transformer_task': ('sequence-classification',),
-        'module_output_name': ('scores',),
-        **_NO_LENGTHS,
-    },
-    SPARSE: {**_STATES, **_NO_EXPANSION, 'transformer_task': ('fill-mask',)},
-    **dict.fromkeys(_LATE, _STATES),
-}
-_STATE = ('last_hidden_state', ['last_hidden_state'])
-_LOGITS = ('logits', ['logits'])
-_OUTPUTS = {
-    VECTORS: _STATE, CLASSES: _LOGITS, SPARSE: _LOGITS,
-    **dict.fromkeys(_LATE, _STATE),
-}  # fmt: skip
-# and all that may stand behind them;
-_BEHIND = {
-    VECTORS: ['Dense', 'Normalize'],
-    SPARSE: [],
-    **dict.fromkeys(_LATE, ['Dense', _MASK, 'Normalize', _TOKEN_POOLING]),
-}
-# of all Transformers; of modules that read vectors of texts, and of tokens.
+# Values that can be converted, for `check_values`:
+# of all Transformers; of modules that read vectors of texts, or of tokens.
 _OF_TEXTS = {'processing_kwargs': ({}, None)}
-_OF_VECTORS = {
-    'module_input_name': ('sentence_embedding',),
-    'module_output_name': ('sentence_embedding', None),
-}
-_OF_TOKENS = {
-    'module_input_name': ('token_embeddings',),
-    'module_output_name': ('token_embeddings', None),
-}
+_READS_VECTORS, _READS_TOKENS = (
+    {'module_input_name': (name,), 'module_output_name': (name, None)}
+    for name in ('sentence_embedding', 'token_embeddings')
+)
 _OF_MASKS = {
     'skiplist_tasks': (['document'], None), 'keep_only_token_ids': (None,),
 }  # fmt: skip
@@ -120,13 +147,6 @@ ACTIVATIONS = {
 }
 # Of a SpladePooling, which takes a logarithm of all: names there and here.
 _WEIGHTS = {'relu': 'log1p_relu', 'log1p_relu': 'log1p_log1p_relu'}
-# Names of similarities; the first is the default.
-_PRODUCTS = {'dot': 'dot', 'dot_product': 'dot'}
-_SUMS = {'maxsim': 'maxsim', 'meanmaxsim': 'meanmaxsim'}
-_SIMILARITIES = {
-    VECTORS: {'cosine': 'cosine', **_PRODUCTS},
-    SPARSE: _PRODUCTS, **dict.fromkeys(_LATE, _SUMS),
-}  # fmt: skip
 _LIBRARIES = 'sentence_transformers.', 'pylate.models.'
 _KNOWN = (
     'Transformer', 'Pooling', 'Dense', 'Normalize', 'Dropout', _FILLS, _SPLADE,
@@ -158,22 +178,23 @@ def read(folder: pathlib.Path) -> tuple[pathlib.Path, VectorSettings]:
     if multivector.is_stanford(folder):
         return folder, multivector.stanford(folder)
     modules = _modules(folder)
-    kinds = [kind for kind, _ in modules]
+    kinds = [x for x, _ in modules]
     where = f'{folder}/{SETTINGS}'
     settings = read_optional_json(folder / SETTINGS)
-    kind = settings.get('model_type') or _model_type(kinds)
-    if kind not in _TASKS:
+    name = settings.get('model_type') or _model_type(kinds)
+    if name not in _KINDS:
         raise errors.InputError(
             'public_unknown_task',
-            f'{where} has the model_type {kind!r}; known are '
-            f'{", ".join(_TASKS)}',
+            f'{where} has the model_type {name!r}; known are '
+            f'{", ".join(_KINDS)}',
         )
-    known = _FIRST[kind]
-    if kinds[:2] != known:
+    kind = _KINDS[name]
+    if kinds[:2] != kind.first:
         raise errors.InputError(
             'unknown_module_order',
             f'{folder}/{MODULES} begins with {" and ".join(kinds[:2])}, not '
-            f'with {" and ".join(known)} as a {kind} that can be converted',
+            f'with {" and ".join(kind.first)} as a {name} that can be '
+            'converted',
         )
     encoder = modules[0][1]
     about, path = _transformer(encoder, kind)
@@ -184,7 +205,7 @@ def read(folder: pathlib.Path) -> tuple[pathlib.Path, VectorSettings]:
     limit = arguments.get('model_max_length', about.get('max_seq_length'))
     lower_case = bool(about.get('do_lower_case'))
     prompts, prompt = _prompts(settings, where)
-    if kind == CLASSES:
+    if name == CLASSES:
         if prompts.get(prompt):
             raise errors.InputError(
                 'prompt_before_classes',
@@ -202,7 +223,7 @@ def read(folder: pathlib.Path) -> tuple[pathlib.Path, VectorSettings]:
         'max_length': limit,
         'lower_case': lower_case,
     }
-    if kind == SPARSE:
+    if name == SPARSE:
         _layers(folder, modules[1:], kind)
         return encoder, VectorSettings(
             critic=LEXICAL,
@@ -210,9 +231,9 @@ def read(folder: pathlib.Path) -> tuple[pathlib.Path, VectorSettings]:
             **fields,
             **multivector.lengths(about),
         )
-    if kind in _LATE:
+    if kind is _OF_TOKENS:
         layers = _layers(folder, modules, kind)
-        if kind == multivector.PYLATE:
+        if name == multivector.PYLATE:
             late, sizes = multivector.pylate(settings, prompts)
         elif layers.normalize:
             late, sizes = multivector.native(about, path)
@@ -290,28 +311,30 @@ def _model_type(kinds: Sequence[str]) -> str:
     """
     if _SPLADE in kinds:
         return SPARSE
-    late = _FIRST[multivector.PYLATE]
-    return multivector.PYLATE if kinds[:2] == late else VECTORS
+    is_late = kinds[:2] == _OF_TOKENS.first
+    return multivector.PYLATE if is_late else VECTORS
 
 
-def _transformer(folder: pathlib.Path, kind: str) -> tuple[dict[str, Any], str]:
+def _transformer(
+    folder: pathlib.Path, kind: _Kind
+) -> tuple[dict[str, Any], str]:
     """Reads the settings of the Transformer; returns also the path."""
     names = (folder / name for name in TRANSFORMERS)
     path = next((x for x in names if x.is_file()), folder / TRANSFORMERS[0])
-    settings, known = read_optional_json(path), _TASKS[kind]
-    check_values(settings, known | _OF_TEXTS, str(path))
+    settings = read_optional_json(path)
+    check_values(settings, {**kind.transformer, **_OF_TEXTS}, str(path))
     modalities = settings.get('modality_config', {'text': {}})
     check_values(
         modalities.get('text', {'method': None}),
-        {'method': ('forward',), 'method_output_name': _OUTPUTS[kind]},
+        {'method': ('forward',), 'method_output_name': kind.output},
         f'{path}, texts,',
     )
     return settings, str(path)
 
 
-def _similarity(settings: Mapping[str, Any], kind: str, where: str) -> str:
+def _similarity(settings: Mapping[str, Any], kind: _Kind, where: str) -> str:
     """Reads how vectors are compared."""
-    known = _SIMILARITIES[kind]
+    known = kind.similarities
     name = settings.get('similarity_fn_name') or next(iter(known))
     if name.lower() not in known:  # PyLate has capitals
         raise errors.InputError(
@@ -338,12 +361,12 @@ class _Layers(NamedTuple):
 def _layers(
     folder: pathlib.Path,
     modules: Sequence[tuple[str, pathlib.Path]],
-    kind: str,
+    kind: _Kind,
 ) -> _Layers:
     """Reads the modules behind the first of `modules`."""
-    known, prefix = _OF_VECTORS, 'dense'
-    if kind in _LATE:
-        known, prefix = _OF_TOKENS, 'late/late'
+    known, prefix = _READS_VECTORS, 'dense'
+    if kind is _OF_TOKENS:
+        known, prefix = _READS_TOKENS, 'late/late'
     dense: list[DenseConfig] = []
     tensors: dict[str, Any] = {}
     normalize, skip = False, ()
@@ -352,7 +375,7 @@ def _layers(
         config = read_optional_json(path)
         if name == 'Dropout':  # of training alone
             continue
-        if name not in _BEHIND[kind] or (normalize and name == 'Dense'):
+        if name not in kind.behind or (normalize and name == 'Dense'):
             raise errors.InputError(
                 'module_behind',
                 f'{folder}/{MODULES} has {name} behind {before}, which cannot '
@@ -570,7 +593,7 @@ def _write_late(folder: pathlib.Path, loaded: Loaded) -> list[str]:
         )
     dropped = huggingface.write(folder, loaded)
     dropped.remove(huggingface.TOKEN_VECTORS)
-    modules, names = _Modules(folder), _defaults(_OF_TOKENS)
+    modules, names = _Modules(folder), _defaults(_READS_TOKENS)
     modules.add_layers(late.dense, loaded.model.late.dense, names)
     skip = {'skiplist_words': list(late.skip)}
     modules.add(_MASK, skip | _defaults(_OF_MASKS))
@@ -650,7 +673,7 @@ def _write_classes(folder: pathlib.Path, loaded: Loaded) -> list[str]:
             'prompts': {},
             'default_prompt_name': None,
         },
-        transformer_task=_TASKS[CLASSES]['transformer_task'][0],
+        transformer_task=_CLASSIFIES,
     )
     if config.prompts:
         dropped.append('prompts')
