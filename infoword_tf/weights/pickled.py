@@ -103,8 +103,8 @@ def readers(path: pathlib.Path) -> dict[str, Callable[[], np.ndarray]]:
         ) from error
 
     def read(tensor: _Tensor) -> np.ndarray:
-        dtype = np.dtype(tensor.numbers.dtype)
         try:
+            dtype = np.dtype(tensor.numbers.dtype)
             with zipfile.ZipFile(path) as archive:
                 stored = archive.read(f'{root}data/{tensor.numbers.key}')
             # Raises where a part lies beyond the numbers.
@@ -112,7 +112,7 @@ def readers(path: pathlib.Path) -> dict[str, Callable[[], np.ndarray]]:
                 tensor.shape, dtype, stored, tensor.offset * dtype.itemsize,
                 tuple(x * dtype.itemsize for x in tensor.strides),
             )  # fmt: skip
-        except (zipfile.BadZipFile, KeyError, TypeError, ValueError) as error:
+        except Exception as error:  # as a broken archive may, too
             raise errors.InputError(
                 'pickled_numbers_damaged',
                 f'{path} cannot be read ({error}); the file is truncated or '
