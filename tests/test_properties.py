@@ -224,7 +224,7 @@ class TensorsTest(Folder):
     def test_any_bytes_are_complained_of(self, data):
         self.path('model.safetensors').write_bytes(data)
         with self.assertRaisesRegex(ValueError, 'model.safetensors'):
-            tensors.open_safetensors(self.folder)
+            tensors.open_folder(self.folder)
 
     @tried(80)
     @hypothesis.given(
@@ -245,7 +245,7 @@ class TensorsTest(Folder):
         path = self.path('model.safetensors')
         path.write_bytes(struct.pack('<Q', len(text)) + text + data)
         try:
-            actual = tensors.open_safetensors(self.folder)
+            actual = tensors.open_folder(self.folder)
             total = sum(array.size for array in actual.values())
             self.assertLessEqual(total, len(data))
         except ValueError as error:

@@ -484,7 +484,9 @@ def with_added(
 def with_markers(
     tokenizer: TextTokenizer, markers: Sequence[str]
 ) -> TextTokenizer:
-    """Lets a tokenizer find tokens of its vocabulary as they are spelled.
+    """Lets a tokenizer find tokens of the vocabulary as spelled.
+
+    Also those that were added to be sought in normalised text.
 
     Raises:
         ValueError: the vocabulary has no such token.
@@ -497,12 +499,11 @@ def with_markers(
                 f'the marker {marker!r} is no token of the vocabulary; name '
                 'two of its tokens, such as unused ones',
             )
-    present = []
-    if isinstance(tokenizer, WithAdded):
-        tokenizer, present = tokenizer._inner, list(tokenizer.added)
-    there = {token.content for token in present}
-    new = [AddedToken(x, known[x]) for x in markers if x not in there]
-    return WithAdded(tokenizer, [*present, *new])
+    present = tokenizer.added if isinstance(tokenizer, WithAdded) else ()
+    added = [token for token in present if token.content not in markers]
+    added += [AddedToken(x, known[x]) for x in markers]
+    added.sort(key=lambda token: token.id)
+    return WithAdded(tokenizer.inner, added)
 
 
 def _sizes(strings: tf.Tensor) -> tf.Tensor:

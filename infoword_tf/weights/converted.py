@@ -2,24 +2,31 @@
 
 import dataclasses
 import pathlib
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
 
 from infoword_tf import errors
 from infoword_tf.config import (
+    COSINE,
+    CRITICS,
+    LEXICAL,
     Config,
     DenseConfig,
     EncoderConfig,
+    LateConfig,
     Layout,
+    LexicalConfig,
     RowConfig,
 )
+from infoword_tf.layers.lexical import VOCABULARY
 from infoword_tf.model import Model
 from infoword_tf.objectives import TABLE
+from infoword_tf.text.added import with_markers
 from infoword_tf.views.masking import MASKED_SHARE
 from infoword_tf.weights.mapping import find, match, read_weight
-from infoword_tf.weights.names import Naming, is_unnamed_bias
+from infoword_tf.weights.names import Lines, Naming, is_unnamed_bias
 from infoword_tf.weights.tensors import Tensors
 from infoword_tf.weights.tokenizer_reader import FolderTokenizer
 
@@ -65,9 +72,15 @@ class VectorSettings:
     """Settings by which a model makes a vector of a text.
 
     Attributes:
-        pooling, similarity, normalize, dims, prompts, prompt: as in `Config`.
+        pooling, similarity, normalize, dims, prompts, prompt, critic, late,
+            query_length, passage_length: as in `Config`.
+        lexical: as in `Config`; a head of the vocabulary is the one that fills
+            masks, and has the transform if that one has.
+        markers: what begins prompts, and is a token where the vocabulary has
+            it, with the blank at the end or without.
         dense: layers over the vector.
-        tensors: weights of these layers, by path.
+        tensors: weights of these layers and of critics, by path.
+        heads: names of more weights beside the encoder's, as of `Naming`.
         max_length: of a text, with specials; None: the tokenizer's, else the
             encoder's.
         lower_case: whether texts are lower-cased before the tokenizer.
@@ -85,6 +98,28 @@ class VectorSettings:
     max_length: int | None = None
     lower_case: bool = False
     classes: bool = False
+    critic: str = COSINE
+    late: LateConfig | None = None
+    lexical: LexicalConfig | None = None
+    query_length: int | None = None
+    passage_length: int | None = None
+    markers: tuple[str, ...] = ()
+    heads: Mapping[str, Lines] = dataclasses.field(default_factory=dict)
+
+
+def marked(source: EncoderSource, markers: Sequence[str]) -> EncoderSource:
+    """Lets the tokenizer match `VectorSettings.markers` in texts."""
+    tokenizer = source.tokenizer.tokenizer
+    known, tokens = set(tokenizer.vocabulary), []
+    for marker in markers:
+        spelled = (x for x in (marker, marker.strip()) if x in known)
+        tokens += [x for x in spelled if x not in tokens][:1]
+    if not tokens:
+        return source
+    tokenizer = source.tokenizer._replace(
+        tokenizer=with_markers(tokenizer, tokens)
+    )
+    return dataclasses.replace(source, tokenizer=tokenizer)
 
 
 def make(
@@ -98,10 +133,27 @@ def make(
 
     Raises:
         ValueError: as `mapping.find`, `mapping.match` and
-            `mapping.read_weight`; no head for classes; texts that are
-            lower-cased before a tokenizer that keeps case.
+            `mapping.read_weight`; no head for classes, or of the vocabulary;
+            texts that are lower-cased before a tokenizer that keeps case;
+            [MASK] that see no token in a layer.
     """
-    weights = find(source.naming, source.tensors)
+    naming, lexical, tied = source.naming, vectors.lexical, source.tied
+    heads = {**naming.heads, **vectors.heads}
+    if lexical is not None and lexical.head == VOCABULARY:
+        heads[LEXICAL] = heads.pop('mlm', {})
+    naming = naming._replace(heads=heads)
+    weights = find(naming, source.tensors)
+    if LEXICAL in heads:
+        if LEXICAL not in weights.rows and tied != 'mlm':
+            raise errors.InputError(
+                'no_vocabulary_head',
+                f'{source.where} is to weigh the tokens of the vocabulary, and '
+                'its weights have no head that fills masks, which does that',
+            )
+        lexical = dataclasses.replace(
+            lexical, transform=LEXICAL in weights.rows
+        )
+        tied = None if tied == 'mlm' else tied
     tokenizer = source.tokenizer.tokenizer
     if vectors.classes and 'label' not in weights.rows:
         raise errors.InputError(
@@ -117,13 +169,13 @@ def make(
             'tokenizer_config.json instead',
         )
     rows = {}
-    for row in sorted({*weights.rows, *filter(None, [source.tied])}):
+    for row in sorted({*weights.rows, *filter(None, [tied])} - {*CRITICS}):
         settings: dict[str, Any] = {
             name: setting.default
             for name, setting in TABLE[row].settings.items()
         }
         if row == 'mlm':
-            settings['transform'] = row != source.tied
+            settings['transform'] = row != tied
         if row == 'gpt':
             settings['pre_norm'] = source.encoder.arguments.get(
                 'pre_norm', False
@@ -145,6 +197,7 @@ def make(
     arguments = dict(source.encoder.arguments)
     positions = arguments['max_length']
     longest = vectors.max_length or source.tokenizer.max_length or positions
+    _check_sight(source, vectors)
     config = Config(
         encoder=EncoderConfig(source.encoder.name, arguments),
         rows=rows,
@@ -161,6 +214,11 @@ def make(
         normalize=vectors.normalize,
         prompts=dict(vectors.prompts),
         prompt=vectors.prompt,
+        critic=vectors.critic,
+        late=vectors.late,
+        lexical=lexical,
+        query_length=vectors.query_length,
+        passage_length=vectors.passage_length,
         labels=source.labels if {'label', 'tag'} & {*rows} else (),
         run={'source': pathlib.Path(source.where).name},
     )
@@ -170,11 +228,10 @@ def make(
     paths = [
         path
         for path in variables
-        if not path.startswith('dense_')
-        and not is_unnamed_bias(source.naming, path)
+        if path not in vectors.tensors and not is_unnamed_bias(naming, path)
     ]
     lines, dropped = match(
-        source.naming, weights, arguments['layers'], paths, source.where
+        naming, weights, arguments['layers'], paths, source.where
     )
     # One after the other: a model may fill half of the memory.
     for line in lines:
@@ -184,14 +241,13 @@ def make(
             line, weights, shape, arguments['heads'], source.where
         )
         _assign(variable, array)
-    for path in sorted(x for x in variables if x.startswith('dense_')):
-        array, shape = vectors.tensors.get(path), tuple(variables[path].shape)
-        if array is None or array.shape != shape:
+    for path, array in vectors.tensors.items():
+        shape = tuple(variables[path].shape)
+        if array.shape != shape:
             raise errors.InputError(
                 'converted_weight_shape',
-                f'{source.where}: {path} has the shape '
-                f'{None if array is None else array.shape}, its configuration '
-                f'asks for {shape}',
+                f'{source.where}: {path} has the shape {array.shape}, its '
+                f'configuration asks for {shape}',
             )
         variables[path].assign(array)
     if vectors.dims and vectors.normalize:
@@ -200,6 +256,22 @@ def make(
             'numbers: here they have length 1 after that'
         )
     return config, model, dropped
+
+
+def _check_sight(source: EncoderSource, vectors: VectorSettings) -> None:
+    """Raises where [MASK] behind a query would see no token of the query."""
+    late, arguments = vectors.late, source.encoder.arguments
+    if late is None or not late.expand or late.attend:
+        return
+    near = arguments.get('global_every', 1) > 1 and arguments['local_window']
+    if near and vectors.query_length > near // 2 + 1:
+        raise errors.InputError(
+            'expansion_beyond_window',
+            f'{source.where} pads queries to {vectors.query_length} tokens '
+            'with [MASK] that nothing attends to, and some layers see '
+            f'{near // 2} tokens back; set its length of queries to '
+            f'{near // 2 + 1} or less, or let tokens attend to [MASK]',
+        )
 
 
 def _assign(variable: Any, array: np.ndarray) -> None:

@@ -5,15 +5,16 @@
 
 import dataclasses
 import pathlib
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from typing import Any
 
 import numpy as np
 
 from infoword_tf import errors, files
-from infoword_tf.config import EncoderConfig, Layout
+from infoword_tf.config import LEXICAL, EncoderConfig, Layout
 from infoword_tf.folders import ADAPTER
 from infoword_tf.inference.loaded import Loaded
+from infoword_tf.layers.lexical import VOCABULARY
 from infoword_tf.objectives import TABLE
 from infoword_tf.objectives.label import NO_POOLER
 from infoword_tf.objectives.tag import ALL, FIRST
@@ -34,7 +35,7 @@ from infoword_tf.weights.names import (
     after_padding,
     is_unnamed_bias,
 )
-from infoword_tf.weights.tensors import SINGLE, open_safetensors
+from infoword_tf.weights.tensors import SINGLE, open_folder
 
 CONFIG = 'config.json'
 _POSITIONS = 'position_embeddings'
@@ -53,6 +54,8 @@ _NOTES = {
 PROBLEM, SEVERAL, NUMBER = (
     'problem_type', 'multi_label_classification', 'regression'
 )  # fmt: skip
+# What is said of heads without a place.
+TOKEN_VECTORS, TERMS = 'the vectors of tokens', 'the weights of the vocabulary'
 
 
 def read(folder: pathlib.Path) -> EncoderSource:
@@ -110,7 +113,7 @@ def read(folder: pathlib.Path) -> EncoderSource:
     return EncoderSource(
         where=str(folder),
         naming=naming,
-        tensors=open_safetensors(folder, config.get('transformers_weights')),
+        tensors=open_folder(folder, config.get('transformers_weights')),
         encoder=encoder,
         tokenizer=tokenizer,
         layout=layout,
@@ -209,7 +212,7 @@ def write(folder: pathlib.Path, loaded: Loaded) -> list[str]:
         f'the row {row}{_why(row, loaded, kind)}'
         for row in loaded.model.objectives
         if row not in ours
-    ]
+    ] + unwritten(loaded, ours)
     if token := _text_as_padding(values, tokenizer):
         pad = architectures.first_position(values) - 1
         if pad in (tokenizer.cls_id, tokenizer.sep_id):
@@ -224,9 +227,10 @@ def write(folder: pathlib.Path, loaded: Loaded) -> list[str]:
         if path.startswith('encoder/'):
             tensors[path] = variable.numpy()
         for head, row in heads.items():
-            if not path.startswith(f'objectives/{row}/'):
+            place = mapping.place_of(row)
+            if not path.startswith(f'{place}/'):
                 continue
-            theirs = path.replace(row, head, 1)
+            theirs = path.replace(place, mapping.place_of(head), 1)
             if not is_unnamed_bias(naming, theirs):
                 tensors[theirs] = variable.numpy()
             elif np.any(variable.numpy()):
@@ -306,8 +310,19 @@ def _keeps_one_segment(kind: str, arguments: Mapping[str, Any]) -> bool:
 
 
 def heads_of(loaded: Loaded) -> dict[str, str]:
-    """Maps each head that can be written to a row."""
+    """Maps each head that can be written to a row, or to LEXICAL."""
     return _heads(loaded, _encoder(loaded)[1])
+
+
+def unwritten(loaded: Loaded, written: Collection[str]) -> list[str]:
+    """Describes heads of critics without a place.
+
+    `written` are rows of `heads_of`.
+    """
+    heads = {TOKEN_VECTORS: loaded.model.late}
+    if LEXICAL not in written:
+        heads[TERMS] = loaded.model.lexical
+    return [name for name, head in heads.items() if head is not None]
 
 
 def _encoder(loaded: Loaded) -> tuple[EncoderConfig, str]:
@@ -332,6 +347,11 @@ def _heads(loaded: Loaded, kind: str) -> dict[str, str]:
             head == 'label' and _ends_with_padding(loaded, kind)
         ):
             heads.setdefault(head, row)
+    lexical = loaded.config.lexical
+    if loaded.config.critic == LEXICAL and lexical.head == VOCABULARY and (
+        _fits('mlm', {'transform': lexical.transform}, kind, first=True)
+    ):  # fmt: skip
+        heads['mlm'] = LEXICAL
     if 'label' in heads:  # a folder has labels of texts or of tokens
         heads.pop('tag', None)
     return heads

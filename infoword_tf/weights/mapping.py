@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from infoword_tf import errors
+from infoword_tf.config import LATE, LEXICAL
 from infoword_tf.weights.names import Form, Naming
 from infoword_tf.weights.tensors import Tensors
 
@@ -31,7 +32,9 @@ class Line(NamedTuple):
 def lines(
     naming: Naming, prefix: str, layers: int, rows: Sequence[str]
 ) -> Iterator[Line]:
-    """Yields all weights of a model with `layers` and the heads of rows."""
+    """Yields all weights of a model with `layers` and the heads of rows, or of
+    critics.
+    """
 
     def line(ours, theirs, form, before='', i=0):
         names = (theirs,) if isinstance(theirs, str) else theirs
@@ -45,7 +48,12 @@ def lines(
             yield line(f'encoder/layer_{i}/{path}', *entry, before=prefix, i=i)
     for row in rows:
         for path, entry in naming.heads[row].items():
-            yield line(f'objectives/{row}/{path}', *entry)
+            yield line(f'{place_of(row)}/{path}', *entry)
+
+
+def place_of(row: str) -> str:
+    """Returns where the weights of a row lie, or of the head of a critic."""
+    return row if row in (LATE, LEXICAL) else f'objectives/{row}'
 
 
 def _fill(name: str, prefix: str, layers: int, i: int = 0) -> str:
@@ -58,7 +66,7 @@ class PublicWeights(NamedTuple):
     Attributes:
         tensors: by name, older names replaced.
         prefix: before the encoder's names.
-        rows: rows whose heads are among them.
+        rows: rows, and critics, whose heads are among them.
     """
 
     tensors: Mapping[str, np.ndarray]

@@ -98,7 +98,8 @@ class Naming(NamedTuple):
     Attributes:
         encoder: names outside layers, by path below `encoder/`.
         layer: names of each layer, by path below `encoder/layer_{i}/`.
-        heads: names of heads by row, by path below `objectives/ROW/`.
+        heads: names of heads by row, by path below `objectives/ROW/`; or by
+            critic, by path below the critic's name.
         copies: names of tied weights, and the names of which they are copies.
         dropped: beginnings of names without a place here, and descriptions.
         ignored: beginnings of names that are not even mentioned: counters and
@@ -122,9 +123,8 @@ class Naming(NamedTuple):
 
 def is_unnamed_bias(naming: Naming, path: str) -> bool:
     """Tells whether a path is of a bias that public heads do not have."""
-    first, _, last = path.partition('/')
-    row, _, name = last.partition('/')
-    if first != 'objectives' or '/' in name or not name.endswith('bias'):
+    row, _, name = path.removeprefix('objectives/').partition('/')
+    if '/' in name or not name.endswith('bias'):
         return False
     return name not in naming.heads.get(row, {name})
 

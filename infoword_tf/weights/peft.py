@@ -23,7 +23,7 @@ from infoword_tf.weights import huggingface, mapping
 from infoword_tf.weights.architectures import check_values
 from infoword_tf.weights.converted import EncoderSource
 from infoword_tf.weights.names import Naming
-from infoword_tf.weights.tensors import Tensors, open_safetensors
+from infoword_tf.weights.tensors import Tensors, open_folder
 
 WEIGHTS = 'adapter_model.safetensors'
 _FIRST = 'base_model.model.'  # begins the names
@@ -47,7 +47,7 @@ def merged(source: EncoderSource, folder: pathlib.Path) -> EncoderSource:
     """
     values = files.read_json(folder / ADAPTER)
     check_values(values, _KNOWN, str(folder / ADAPTER))
-    stored = open_safetensors(folder, WEIGHTS)
+    stored = open_folder(folder, WEIGHTS)
     plain = _plain_names(source.naming, source.tensors)
     readers: dict[str, Callable[[], np.ndarray]] = {
         name: functools.partial(source.tensors.__getitem__, name)
@@ -156,6 +156,7 @@ def write(
         )
     naming, _ = huggingface.named(loaded)
     heads = huggingface.heads_of(loaded)
+    heads = {k: row for k, row in heads.items() if row in loaded.config.rows}
     stored = files.open_tensors(workdir / config.WEIGHTS)
     variables = loaded.model.variables
     shapes = {path: tuple(x.shape) for path, x in variables.items()}
@@ -216,7 +217,7 @@ def write(
         f'the row {row}'
         for row in loaded.model.objectives
         if row not in heads.values()
-    ]
+    ] + huggingface.unwritten(loaded, heads.values())
     for row in heads.values():
         for path in stored.where(
             lambda path, row=row: path.startswith(f'objectives/{row}/')

@@ -1,26 +1,39 @@
-"""Folders of sentence-transformers: how states become the vector of a text.
+"""Folders of sentence-transformers: what texts become, and how they compare.
 
     modules.json   the modules in order: Transformer, Pooling, Dense, Normalize;
-                   of a CrossEncoder a Transformer alone
+                   of a CrossEncoder a Transformer alone; of a SparseEncoder
+                   Transformer, SpladePooling; of a MultiVectorEncoder
+                   Transformer, Dense, MultiVectorMask, Normalize
     config_sentence_transformers.json   model_type, prompts, similarity
     sentence_bert_config.json   max_seq_length
 
-The encoder itself lies in a folder of transformers, see huggingface.py.
+The encoder itself lies in a folder of transformers, see huggingface.py; what
+decides vectors of tokens in places that multivector.py knows.
 """
 
+import itertools
 import pathlib
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from infoword_tf import errors, files
-from infoword_tf.config import ROLES, DenseConfig, FlowConfig
+from infoword_tf.config import (
+    LATE,
+    LEXICAL,
+    ROLES,
+    DenseConfig,
+    FlowConfig,
+    LateConfig,
+    LexicalConfig,
+)
 from infoword_tf.inference.loaded import Loaded
-from infoword_tf.weights import huggingface
+from infoword_tf.layers.lexical import TOKENS, VOCABULARY
+from infoword_tf.weights import huggingface, multivector
 from infoword_tf.weights.architectures import check_values
 from infoword_tf.weights.converted import VectorSettings
-from infoword_tf.weights.tensors import SINGLE, open_safetensors
+from infoword_tf.weights.tensors import SINGLE, open_file, open_folder
 from infoword_tf.weights.tokenizer_reader import read_optional_json
 
 MODULES = 'modules.json'
@@ -32,32 +45,90 @@ TRANSFORMERS = tuple(
     for kind in ('bert', 'roberta', 'distilbert', 'camembert', 'albert',
                  'xlm-roberta', 'xlnet')
 )  # fmt: skip
-VECTORS, CLASSES = 'SentenceTransformer', 'CrossEncoder'
-# Values that can be converted, for `check_values`: of the Transformer by
-# model_type;
-_TASKS = {
-    VECTORS: {
-        'transformer_task': ('feature-extraction',),
-        'module_output_name': ('token_embeddings',),
-    },
-    CLASSES: {
-        'transformer_task': ('sequence-classification',),
-        'module_output_name': ('scores',),
-    },
-}
-_OUTPUTS = {
-    VECTORS: ('last_hidden_state', ['last_hidden_state']),
-    CLASSES: ('logits', ['logits']),
-}
-# of all Transformers; of modules that read vectors.
-_OF_TEXTS = {
-    'processing_kwargs': ({}, None), 'query_length': (None,),
-    'document_length': (None,), 'query_expansion': (None,),
+VECTORS, CLASSES, SPARSE = (
+    'SentenceTransformer', 'CrossEncoder', 'SparseEncoder'
+)  # fmt: skip
+_MASK, _SPLADE = 'MultiVectorMask', 'SpladePooling'
+_TOKEN_POOLING, _FILLS = 'HierarchicalTokenPooling', 'MLMTransformer'
+
+
+class _Kind(NamedTuple):
+    """Parts of a model_type that can be converted.
+
+    Attributes:
+        first: the first modules.
+        behind: kinds of modules that may stand behind them.
+        transformer: settings of the Transformer, for `check_values`.
+        output: what the encoder is asked for; as of `check_values`.
+        similarities: names of ways to compare, there and here; the first is
+            the default.
+    """
+
+    first: Sequence[str]
+    behind: Sequence[str]
+    transformer: Mapping[str, tuple[Any, ...]]
+    output: tuple[Any, ...]
+    similarities: Mapping[str, str]
+
+
+_CLASSIFIES = 'sequence-classification'
+_STATES = 'last_hidden_state', ['last_hidden_state']
+_SCORES = 'logits', ['logits']
+_DOT = {'dot': 'dot', 'dot_product': 'dot'}
+_NO_EXPANSION = {'query_expansion': (None,)}
+_NO_LENGTHS = {
+    **_NO_EXPANSION, 'query_length': (None,), 'document_length': (None,),
 }  # fmt: skip
-_OF_VECTORS = {
-    'module_input_name': ('sentence_embedding',),
-    'module_output_name': ('sentence_embedding', None),
+
+
+def _task(
+    name: str, output: str = 'token_embeddings'
+) -> dict[str, tuple[Any, ...]]:
+    return {'transformer_task': (name,), 'module_output_name': (output,)}
+
+
+_OF_TOKENS = _Kind(
+    ['Transformer', 'Dense'],
+    ['Dense', _MASK, 'Normalize', _TOKEN_POOLING],
+    _task('feature-extraction'),
+    _STATES,
+    {'maxsim': 'maxsim', 'meanmaxsim': 'meanmaxsim'},
+)
+_KINDS = {
+    VECTORS: _Kind(
+        ['Transformer', 'Pooling'],
+        ['Dense', 'Normalize'],
+        {**_task('feature-extraction'), **_NO_LENGTHS},
+        _STATES,
+        {'cosine': 'cosine', **_DOT},
+    ),
+    CLASSES: _Kind(
+        ['Transformer'],
+        [],
+        {**_task(_CLASSIFIES, 'scores'), **_NO_LENGTHS},
+        _SCORES,
+        {},
+    ),
+    SPARSE: _Kind(
+        ['Transformer', _SPLADE],
+        [],
+        {**_task('fill-mask'), **_NO_EXPANSION},
+        _SCORES,
+        _DOT,
+    ),
+    multivector.NATIVE: _OF_TOKENS,
+    multivector.PYLATE: _OF_TOKENS,
 }
+# Values that can be converted, for `check_values`:
+# of all Transformers; of modules that read vectors of texts, or of tokens.
+_OF_TEXTS = {'processing_kwargs': ({}, None)}
+_READS_VECTORS, _READS_TOKENS = (
+    {'module_input_name': (name,), 'module_output_name': (name, None)}
+    for name in ('sentence_embedding', 'token_embeddings')
+)
+_OF_MASKS = {
+    'skiplist_tasks': (['document'], None), 'keep_only_token_ids': (None,),
+}  # fmt: skip
 # Poolings here, and flags of the module Pooling. Newer files have names, which
 # are the ends of these flags.
 POOLINGS = {
@@ -74,44 +145,67 @@ ACTIVATIONS = {
     'relu': 'torch.nn.modules.activation.ReLU',
     'gelu': 'torch.nn.modules.activation.GELU',
 }
-_SIMILARITIES = {'cosine': 'cosine', 'dot': 'dot', 'dot_product': 'dot'}
-_KNOWN = ('Transformer', 'Pooling', 'Dense', 'Normalize', 'Dropout')
+# Of a SpladePooling, which takes a logarithm of all: names there and here.
+_WEIGHTS = {'relu': 'log1p_relu', 'log1p_relu': 'log1p_log1p_relu'}
+_LIBRARIES = 'sentence_transformers.', 'pylate.models.'
+_KNOWN = (
+    'Transformer', 'Pooling', 'Dense', 'Normalize', 'Dropout', _FILLS, _SPLADE,
+    _MASK, _TOKEN_POOLING,
+)  # fmt: skip
+# Where modules are in sentence-transformers, of version 5 and of all after it;
+# the others are in `sentence_transformers.models`.
+_PLACES = {
+    _FILLS: 'sparse_encoder.models',
+    _SPLADE: 'sparse_encoder.models',
+    _MASK: 'multi_vector_encoder.modules.multi_vector_mask',
+}
+# Heads of BGE-M3 (Chen et al. 2024), which lie beside its modules.
+_M3_LATE, _M3_LEXICAL = 'colbert_linear.pt', 'sparse_linear.pt'
 
 
 def is_one(folder: pathlib.Path) -> bool:
-    """Tells whether a folder is of sentence-transformers."""
-    return (folder / MODULES).is_file()
+    """Tells whether a folder says how texts are compared."""
+    return (folder / MODULES).is_file() or multivector.is_stanford(folder)
 
 
 def read(folder: pathlib.Path) -> tuple[pathlib.Path, VectorSettings]:
-    """Finds where the encoder lies, and how a text becomes a vector.
+    """Finds where the encoder lies, and how texts are compared.
 
     Raises:
         FileNotFoundError: a module without files.
         ValueError: an unknown module, or an order that cannot be converted.
     """
+    if multivector.is_stanford(folder):
+        return folder, multivector.stanford(folder)
     modules = _modules(folder)
-    kinds = [kind for kind, _ in modules]
+    kinds = [x for x, _ in modules]
     where = f'{folder}/{SETTINGS}'
     settings = read_optional_json(folder / SETTINGS)
-    kind = settings.get('model_type', VECTORS)
-    if kind not in _TASKS:
+    name = settings.get('model_type') or _model_type(kinds)
+    if name not in _KINDS:
         raise errors.InputError(
             'public_unknown_task',
-            f'{where} has the model_type {kind!r}; known are '
-            f'{", ".join(_TASKS)}',
+            f'{where} has the model_type {name!r}; known are '
+            f'{", ".join(_KINDS)}',
         )
-    known = ['Transformer'] if kind == CLASSES else ['Transformer', 'Pooling']
-    if kinds[:2] != known:
+    kind = _KINDS[name]
+    if kinds[:2] != kind.first:
         raise errors.InputError(
             'unknown_module_order',
             f'{folder}/{MODULES} begins with {" and ".join(kinds[:2])}, not '
-            f'with {" and ".join(known)} as a {kind} that can be converted',
+            f'with {" and ".join(kind.first)} as a {name} that can be '
+            'converted',
         )
     encoder = modules[0][1]
-    limit, lower_case = _transformer(encoder, kind)
+    about, path = _transformer(encoder, kind)
+    arguments = {
+        **(about.get('tokenizer_args') or {}),
+        **(about.get('processor_kwargs') or {}),
+    }
+    limit = arguments.get('model_max_length', about.get('max_seq_length'))
+    lower_case = bool(about.get('do_lower_case'))
     prompts, prompt = _prompts(settings, where)
-    if kind == CLASSES:
+    if name == CLASSES:
         if prompts.get(prompt):
             raise errors.InputError(
                 'prompt_before_classes',
@@ -122,36 +216,41 @@ def read(folder: pathlib.Path) -> tuple[pathlib.Path, VectorSettings]:
         return encoder, VectorSettings(
             max_length=limit, lower_case=lower_case, classes=True
         )
-    dense: list[DenseConfig] = []
-    tensors: dict[str, Any] = {}
-    normalize = False
-    for kind, place in modules[2:]:
-        if kind == 'Dropout':  # of training alone
-            continue
-        if kind == 'Normalize':
-            path = place / CONFIG
-            check_values(read_optional_json(path), _OF_VECTORS, str(path))
-            normalize = True
-            continue
-        if kind != 'Dense' or normalize:
-            raise errors.InputError(
-                'module_behind',
-                f'{folder}/{MODULES} has {kind} behind '
-                f'{"Normalize" if normalize else "Pooling"}, which cannot '
-                'be converted',
-            )
-        layer, arrays = _dense(place, len(dense))
-        dense.append(layer)
-        tensors |= arrays
-    similarity = settings.get('similarity_fn_name') or 'cosine'
-    if similarity not in _SIMILARITIES:
-        raise errors.InputError(
-            'public_unknown_similarity',
-            f'{where} compares vectors by {similarity}; known are '
-            f'{", ".join(sorted(set(_SIMILARITIES)))}',
+    similarity = _similarity(settings, kind, where)
+    fields: dict[str, Any] = {
+        'prompts': prompts,
+        'prompt': prompt,
+        'max_length': limit,
+        'lower_case': lower_case,
+    }
+    if name == SPARSE:
+        _layers(folder, modules[1:], kind)
+        return encoder, VectorSettings(
+            critic=LEXICAL,
+            lexical=_terms(modules[1][1], settings.get('max_active_dims')),
+            **fields,
+            **multivector.lengths(about),
         )
+    if kind is _OF_TOKENS:
+        layers = _layers(folder, modules, kind)
+        if name == multivector.PYLATE:
+            late, sizes = multivector.pylate(settings, prompts)
+        elif layers.normalize:
+            late, sizes = multivector.native(about, path)
+        else:
+            raise errors.InputError(
+                'token_vectors_of_any_length',
+                f'{folder}/{MODULES} has no Normalize, and vectors of tokens '
+                'have length 1 here; add Normalize, if scores may change',
+            )
+        late = {'skip': layers.skip, 'mean': similarity == 'meanmaxsim', **late}
+        return encoder, multivector.settings_of(
+            LateConfig(layers.dense, **late),
+            **{**fields, 'tensors': layers.tensors, **sizes},
+        )
+    layers = _layers(folder, modules[1:], kind)
     dims = settings.get('truncate_dim')
-    if dims and normalize and _SIMILARITIES[similarity] == 'dot':
+    if dims and layers.normalize and similarity == 'dot':
         raise errors.InputError(
             'truncated_dot',
             f'{where} cuts vectors of length 1 to {dims} numbers '
@@ -165,17 +264,17 @@ def read(folder: pathlib.Path) -> tuple[pathlib.Path, VectorSettings]:
             f'{modules[1][1]} leaves prompts out of the mean '
             '(include_prompt false), which cannot be converted',
         )
+    heads = _m3_heads(folder)
+    tensors = layers.tensors | heads.pop('tensors')
     return encoder, VectorSettings(
         pooling=pooling,
-        similarity=_SIMILARITIES[similarity],
-        normalize=normalize,
-        dense=tuple(dense),
+        similarity=similarity,
+        normalize=layers.normalize,
+        dense=layers.dense,
         dims=dims,
         tensors=tensors,
-        prompts=prompts,
-        prompt=prompt,
-        max_length=limit,
-        lower_case=lower_case,
+        **fields,
+        **heads,
     )
 
 
@@ -193,37 +292,143 @@ def _modules(folder: pathlib.Path) -> list[tuple[str, pathlib.Path]]:
             'modules_unreadable', f'{path} cannot be read: {error}'
         ) from None
     for (kind, _), name in zip(modules, names, strict=True):
-        if name not in _KNOWN or not kind.startswith('sentence_transformers.'):
+        if name not in _KNOWN or not kind.startswith(_LIBRARIES):
             raise errors.InputError(
                 'public_unknown_module',
                 f'{path} has the module {kind}; known are those of '
                 f'sentence_transformers called {", ".join(_KNOWN)}',
             )
     return [
-        (name, place) for name, (_, place) in zip(names, modules, strict=True)
+        ('Transformer' if name == _FILLS else name, place)
+        for name, (_, place) in zip(names, modules, strict=True)
     ]
 
 
-def _transformer(folder: pathlib.Path, kind: str) -> tuple[int | None, bool]:
-    """Reads how long texts may be (None: no limit), and whether texts are
-    lower-cased before the tokenizer.
+def _model_type(kinds: Sequence[str]) -> str:
+    """Chooses a model_type by the modules of a folder without one.
+
+    Older folders of PyLate have none, and no Pooling.
     """
+    if _SPLADE in kinds:
+        return SPARSE
+    is_late = kinds[:2] == _OF_TOKENS.first
+    return multivector.PYLATE if is_late else VECTORS
+
+
+def _transformer(
+    folder: pathlib.Path, kind: _Kind
+) -> tuple[dict[str, Any], str]:
+    """Reads the settings of the Transformer; returns also the path."""
     names = (folder / name for name in TRANSFORMERS)
     path = next((x for x in names if x.is_file()), folder / TRANSFORMERS[0])
-    settings, known = read_optional_json(path), _TASKS[kind]
-    check_values(settings, known | _OF_TEXTS, str(path))
+    settings = read_optional_json(path)
+    check_values(settings, {**kind.transformer, **_OF_TEXTS}, str(path))
     modalities = settings.get('modality_config', {'text': {}})
     check_values(
         modalities.get('text', {'method': None}),
-        {'method': ('forward',), 'method_output_name': _OUTPUTS[kind]},
+        {'method': ('forward',), 'method_output_name': kind.output},
         f'{path}, texts,',
     )
-    arguments = {
-        **(settings.get('tokenizer_args') or {}),
-        **(settings.get('processor_kwargs') or {}),
-    }
-    limit = arguments.get('model_max_length', settings.get('max_seq_length'))
-    return limit, bool(settings.get('do_lower_case'))
+    return settings, str(path)
+
+
+def _similarity(settings: Mapping[str, Any], kind: _Kind, where: str) -> str:
+    """Reads how vectors are compared."""
+    known = kind.similarities
+    name = settings.get('similarity_fn_name') or next(iter(known))
+    if name.lower() not in known:  # PyLate has capitals
+        raise errors.InputError(
+            'public_unknown_similarity',
+            f'{where} compares vectors by {name}; known are '
+            f'{", ".join(sorted(set(known.values())))}',
+        )
+    return known[name.lower()]
+
+
+class _Layers(NamedTuple):
+    """Modules over states or vectors, and weights by path.
+
+    Attributes:
+        skip: as of `LateConfig`.
+    """
+
+    dense: tuple[DenseConfig, ...]
+    tensors: dict[str, Any]
+    normalize: bool
+    skip: tuple[str, ...]
+
+
+def _layers(
+    folder: pathlib.Path,
+    modules: Sequence[tuple[str, pathlib.Path]],
+    kind: _Kind,
+) -> _Layers:
+    """Reads the modules behind the first of `modules`."""
+    known, prefix = _READS_VECTORS, 'dense'
+    if kind is _OF_TOKENS:
+        known, prefix = _READS_TOKENS, 'late/late'
+    dense: list[DenseConfig] = []
+    tensors: dict[str, Any] = {}
+    normalize, skip = False, ()
+    for (before, _), (name, place) in itertools.pairwise(modules):
+        path = place / CONFIG
+        config = read_optional_json(path)
+        if name == 'Dropout':  # of training alone
+            continue
+        if name not in kind.behind or (normalize and name == 'Dense'):
+            raise errors.InputError(
+                'module_behind',
+                f'{folder}/{MODULES} has {name} behind {before}, which cannot '
+                'be converted',
+            )
+        if name == 'Dense':
+            layer, arrays = _dense(place, f'{prefix}_{len(dense)}', known)
+            dense.append(layer)
+            tensors |= arrays
+        elif name == 'Normalize':
+            # Without a name it normalizes vectors of texts.
+            config = {'module_input_name': 'sentence_embedding', **config}
+            check_values(config, known, str(path))
+            normalize = True
+        elif name == _MASK:
+            check_values(config, _OF_MASKS, str(path))
+            skip = tuple(config.get('skiplist_words') or ())
+        else:
+            check_values(config, {'pool_factor': (1,)}, str(path))
+    return _Layers(tuple(dense), tensors, normalize, skip)
+
+
+def _terms(folder: pathlib.Path, top_k: int | None) -> LexicalConfig:
+    """Reads a SpladePooling."""
+    path, config = _config(folder, _SPLADE)
+    known = {
+        'pooling_strategy': ('max',), 'activation_function': tuple(_WEIGHTS)
+    }  # fmt: skip
+    check_values(config, known, str(path))
+    activation = config.get('activation_function', 'relu')
+    return LexicalConfig(
+        VOCABULARY, activation=_WEIGHTS[activation], top_k=top_k
+    )
+
+
+def _m3_heads(folder: pathlib.Path) -> dict[str, Any]:
+    """Reads heads of BGE-M3, or none: fields of `VectorSettings`."""
+    heads: dict[str, Any] = {'tensors': {}}
+    for name, path in (
+        (_M3_LATE, 'late/late_0'), (_M3_LEXICAL, 'lexical')
+    ):  # fmt: skip
+        if (folder / name).is_file():
+            weights = open_file(folder / name)
+            kernel = weights['weight'].T
+            heads['tensors'] |= {
+                f'{path}/kernel': kernel, f'{path}/bias': weights['bias']
+            }  # fmt: skip
+            if name == _M3_LATE:
+                dense = DenseConfig(kernel.shape[1], 'identity')
+                heads['late'] = LateConfig((dense,), first=False, mean=True)
+            else:
+                heads['lexical'] = LexicalConfig(TOKENS, activation='relu')
+    return heads
 
 
 def _prompts(
@@ -283,22 +488,21 @@ def _pooling(folder: pathlib.Path) -> tuple[str, bool]:
 
 
 def _dense(
-    folder: pathlib.Path, number: int
+    folder: pathlib.Path, name: str, known: Mapping[str, Any]
 ) -> tuple[DenseConfig, dict[str, Any]]:
-    """Reads a Dense, and the weights by path."""
+    """Reads a Dense, and the weights by path; `known` of `check_values`."""
     path, config = _config(folder, 'Dense')
-    known = {**_OF_VECTORS, 'use_residual': (False, None)}
-    check_values(config, known, str(path))
-    name = config.get('activation_function', ACTIVATIONS['tanh'])
+    check_values(config, {**known, 'use_residual': (False, None)}, str(path))
+    theirs = config.get('activation_function', ACTIVATIONS['tanh'])
     ours = {v.rpartition('.')[2]: k for k, v in ACTIVATIONS.items()}
-    activation = ours.get(name.rpartition('.')[2])
+    activation = ours.get(theirs.rpartition('.')[2])
     if activation is None:
         raise errors.InputError(
             'unknown_dense_activation',
-            f'{path} has the activation {name}; known are '
+            f'{path} has the activation {theirs}; known are '
             f'{", ".join(ACTIVATIONS.values())}',
         )
-    weights = open_safetensors(folder)
+    weights = open_folder(folder)
     bias = bool(config.get('bias', True))
     names = ['linear.weight', *(['linear.bias'] if bias else [])]
     if sorted(weights) != sorted(names):
@@ -307,20 +511,25 @@ def _dense(
             f'{folder} holds {", ".join(sorted(weights))}, not '
             f'{", ".join(names)}',
         )
-    arrays = {f'dense_{number}/kernel': weights['linear.weight'].T}
+    arrays = {f'{name}/kernel': weights['linear.weight'].T}
     if bias:
-        arrays[f'dense_{number}/bias'] = weights['linear.bias']
+        arrays[f'{name}/bias'] = weights['linear.bias']
     return DenseConfig(int(config['out_features']), activation, bias), arrays
 
 
 def write(folder: pathlib.Path, loaded: Loaded) -> list[str]:
     """Writes a workdir as a folder of sentence-transformers.
 
-    A model that classifies pairs in one order, and has no layers over vectors,
-    becomes a CrossEncoder, others a SentenceTransformer. Returns and raises as
+    A model that compares texts by vectors of tokens becomes a
+    MultiVectorEncoder, by weights of the vocabulary a SparseEncoder. One that
+    classifies pairs in one order, and has no layers over vectors, becomes a
+    CrossEncoder, others a SentenceTransformer. Returns and raises as
     `huggingface.write`.
     """
     config = loaded.config
+    if config.critic in (LATE, LEXICAL):
+        writer = _write_late if config.critic == LATE else _write_lexical
+        return writer(folder, loaded)
     row = huggingface.heads_of(loaded).get('label')
     if row and not config.dense and 2 in loaded.classes.sides(row) and (
         loaded.model.objectives[row].texts != 'both_ways'
@@ -346,54 +555,101 @@ def write(folder: pathlib.Path, loaded: Loaded) -> list[str]:
         )
     dropped = huggingface.write(folder, loaded)
     width = loaded.encoder.width
-    modules = ['Transformer']
-
-    def add(kind: str, values: dict[str, Any]) -> pathlib.Path:
-        place = folder / f'{len(modules)}_{kind}'
-        modules.append(kind)
-        place.mkdir()
-        files.write_json(place / CONFIG, values)
-        return place
-
+    modules = _Modules(folder)
     pooled = {flag: name == config.pooling for name, flag in POOLINGS.items()}
-    add(
+    modules.add(
         'Pooling',
         {'word_embedding_dimension': width, **pooled, 'include_prompt': True},
     )
-    layers = [
-        (layer, x.kernel.numpy(), x.bias.numpy() if layer.bias else None)
-        for layer, x in zip(config.dense, loaded.model.dense, strict=True)
-    ]
+    modules.add_layers(config.dense, loaded.model.dense)
     dims = config.dims
     if dims and config.normalize:  # sentence-transformers cuts afterwards
         wide = config.dense[-1].width if config.dense else width
         cut = DenseConfig(dims, 'identity', bias=False)
-        layers.append((cut, np.eye(wide, dims, dtype=np.float32), None))
+        modules.add_dense(cut, np.eye(wide, dims, dtype=np.float32))
         dims = None
-    for layer, kernel, bias in layers:
-        place = add(
-            'Dense',
-            {
-                'in_features': len(kernel),
-                'out_features': layer.width,
-                'bias': layer.bias,
-                'activation_function': ACTIVATIONS[layer.activation],
-            },
-        )
-        arrays = {'linear.weight': kernel.T}
-        if bias is not None:
-            arrays['linear.bias'] = bias
-        files.write_tensors(place / SINGLE, arrays, {'format': 'pt'})
     if config.normalize:
-        modules.append('Normalize')
-    settings = {
-        'prompts': config.prompts,
-        'default_prompt_name': config.prompt,
-        'similarity_fn_name': config.similarity,
-    }
+        modules.add('Normalize')
+    settings = {'similarity_fn_name': config.similarity}
     if dims:
         settings['truncate_dim'] = dims
-    _write_settings(folder, modules, settings, config.max_length)
+    modules.write(loaded, settings)
+    return dropped
+
+
+def _write_late(folder: pathlib.Path, loaded: Loaded) -> list[str]:
+    """Writes a MultiVectorEncoder.
+
+    Raises:
+        ValueError: vectors that it cannot leave out.
+    """
+    config, late = loaded.config, loaded.config.late
+    if not late.first:
+        raise errors.InputError(
+            'first_state_not_public',
+            'this model has no vector of the first state of a text (BGE-M3), '
+            'which a MultiVectorEncoder always has; write its encoder with '
+            '--format=huggingface',
+        )
+    dropped = huggingface.write(folder, loaded)
+    dropped.remove(huggingface.TOKEN_VECTORS)
+    modules, names = _Modules(folder), _defaults(_READS_TOKENS)
+    modules.add_layers(late.dense, loaded.model.late.dense, names)
+    skip = {'skiplist_words': list(late.skip)}
+    modules.add(_MASK, skip | _defaults(_OF_MASKS))
+    modules.add('Normalize', names)
+    more = multivector.lengths_of(config)
+    if late.expand:
+        more['query_expansion'] = {
+            **_defaults(multivector.EXPANSION),
+            'length': config.query_length or config.max_length,
+            'attend': late.attend,
+        }
+    settings = {
+        'model_type': multivector.NATIVE,
+        'similarity_fn_name': 'meanmaxsim' if late.mean else 'maxsim',
+    }
+    modules.write(loaded, settings, **more)
+    return dropped
+
+
+def _defaults(known: Mapping[str, tuple[Any, ...]]) -> dict[str, Any]:
+    """Returns the first of the values that can be converted, by key."""
+    return {key: values[0] for key, values in known.items()}
+
+
+def _write_lexical(folder: pathlib.Path, loaded: Loaded) -> list[str]:
+    """Writes a SparseEncoder.
+
+    Raises:
+        ValueError: weights that it does not have.
+    """
+    lexical = loaded.config.lexical
+    theirs = {ours: name for name, ours in _WEIGHTS.items()}
+    known = huggingface.heads_of(loaded).get('mlm') == LEXICAL
+    if not known or lexical.activation not in theirs:
+        raise errors.InputError(
+            'terms_not_public',
+            'sentence-transformers weighs the vocabulary by the head that '
+            'fills masks, and this model does not; train one from a model with '
+            'the row mlm (--simcse.terms=vocabulary)',
+        )
+    dropped = huggingface.write(folder, loaded)
+    modules = _Modules(folder, _FILLS)
+    modules.add(
+        _SPLADE,
+        {
+            'pooling_strategy': 'max',
+            'activation_function': theirs[lexical.activation],
+            'embedding_dimension': len(loaded.tokenizer),
+        },
+    )
+    settings: dict[str, Any] = {
+        'model_type': SPARSE, 'similarity_fn_name': 'dot'
+    }  # fmt: skip
+    if lexical.top_k:
+        settings['max_active_dims'] = lexical.top_k
+    modules.write(loaded, settings, **multivector.lengths_of(loaded.config))
     return dropped
 
 
@@ -409,45 +665,110 @@ def _write_classes(folder: pathlib.Path, loaded: Loaded) -> list[str]:
         row.settings.get('multilabel') for row in config.rows.values()
     )
     activation = 'Sigmoid' if apart else 'Identity'
-    _write_settings(
-        folder,
-        ['Transformer'],
+    _Modules(folder).write(
+        loaded,
         {
             'model_type': CLASSES,
             'activation_fn': f'torch.nn.{activation}',
             'prompts': {},
             'default_prompt_name': None,
         },
-        config.max_length,
-        transformer_task=_TASKS[CLASSES]['transformer_task'][0],
+        transformer_task=_CLASSIFIES,
     )
     if config.prompts:
         dropped.append('prompts')
     return dropped
 
 
-def _write_settings(
-    folder: pathlib.Path,
-    modules: Sequence[str],
-    settings: Mapping[str, Any],
-    max_length: int,
-    **transformer: str,
-) -> None:
-    """Writes the files beside the modules."""
-    files.write_json(
-        folder / MODULES,
-        [
+class _Modules:
+    """The modules of a folder that is written, in order.
+
+    Attributes:
+        folder: where.
+        kinds: of the modules.
+    """
+
+    def __init__(self, folder: pathlib.Path, first: str = 'Transformer'):
+        self.folder, self.kinds = folder, [first]
+
+    def add(
+        self,
+        kind: str,
+        values: Mapping[str, Any] | None = None,
+        arrays: Mapping[str, np.ndarray] | None = None,
+    ) -> None:
+        """Adds a module with settings and weights, or with none."""
+        place = self.folder / f'{len(self.kinds)}_{kind}'
+        self.kinds.append(kind)
+        if values is not None:
+            place.mkdir()
+            files.write_json(place / CONFIG, dict(values))
+        if arrays is not None:
+            files.write_tensors(place / SINGLE, arrays, {'format': 'pt'})
+
+    def add_layers(
+        self,
+        layers: Sequence[DenseConfig],
+        built: Sequence[Any],
+        names: Mapping[str, str] | None = None,
+    ) -> None:
+        """Adds dense layers; `names` are of inputs and outputs."""
+        for layer, x in zip(layers, built, strict=True):
+            bias = x.bias.numpy() if layer.bias else None
+            self.add_dense(layer, x.kernel.numpy(), bias, names)
+
+    def add_dense(
+        self,
+        layer: DenseConfig,
+        kernel: np.ndarray,
+        bias: np.ndarray | None = None,
+        names: Mapping[str, str] | None = None,
+    ) -> None:
+        """Adds a dense layer; as `add_layers`."""
+        arrays = {'linear.weight': kernel.T}
+        if bias is not None:
+            arrays['linear.bias'] = bias
+        self.add(
+            'Dense',
             {
-                'idx': i,
-                'name': str(i),
-                'path': f'{i}_{kind}' if i else '',
-                'type': f'sentence_transformers.models.{kind}',
-            }
-            for i, kind in enumerate(modules)
-        ],
-    )
-    files.write_json(
-        folder / TRANSFORMERS[0],
-        {'max_seq_length': max_length, 'do_lower_case': False, **transformer},
-    )
-    files.write_json(folder / SETTINGS, dict(settings))
+                'in_features': len(kernel),
+                'out_features': layer.width,
+                'bias': layer.bias,
+                'activation_function': ACTIVATIONS[layer.activation],
+                **(names or {}),
+            },
+            arrays,
+        )
+
+    def write(
+        self, loaded: Loaded, settings: Mapping[str, Any], **transformer: Any
+    ) -> None:
+        """Writes the files beside the modules.
+
+        Args:
+            loaded: whose prompts and lengths they have.
+            settings: of SETTINGS.
+            **transformer: settings of the first module.
+        """
+        config = loaded.config
+        listed = []
+        for i, kind in enumerate(self.kinds):
+            path = f'{i}_{kind}' if i else ''
+            place = f'sentence_transformers.{_PLACES.get(kind, "models")}'
+            listed.append({
+                'idx': i, 'name': str(i), 'path': path,
+                'type': f'{place}.{kind}',
+            })  # fmt: skip
+        files.write_json(self.folder / MODULES, listed)
+        files.write_json(
+            self.folder / TRANSFORMERS[0],
+            {
+                'max_seq_length': config.max_length,
+                'do_lower_case': False,
+                **transformer,
+            },
+        )
+        prompts = {
+            'prompts': config.prompts, 'default_prompt_name': config.prompt
+        }  # fmt: skip
+        files.write_json(self.folder / SETTINGS, {**prompts, **settings})

@@ -9,10 +9,12 @@ from collections.abc import Callable, Iterator, Mapping
 import numpy as np
 
 from infoword_tf import errors, files
+from infoword_tf.weights import pickled
 
 INDEX = 'model.safetensors.index.json'
 SINGLE = 'model.safetensors'
 PICKLES = ('pytorch_model.bin', 'pytorch_model.bin.index.json')
+PICKLED = ('.bin', '.pt')  # how the names of such files end
 _VALUE = '/.ATTRIBUTES/VARIABLE_VALUE'
 
 
@@ -53,8 +55,9 @@ class Tensors(Mapping[str, np.ndarray]):
         return len(self._readers)
 
 
-def open_safetensors(folder: pathlib.Path, name: str | None = None) -> Tensors:
-    """Opens model.safetensors, or else the shards that an index names.
+def open_folder(folder: pathlib.Path, name: str | None = None) -> Tensors:
+    """Opens model.safetensors, or else the shards that an index names; where
+    there are none what PyTorch pickled.
 
     transformers ignores an index beside model.safetensors, which is of older
     weights.
@@ -64,30 +67,27 @@ def open_safetensors(folder: pathlib.Path, name: str | None = None) -> Tensors:
 
     Raises:
         FileNotFoundError: no weights, or a missing shard.
-        ValueError: a truncated or damaged file, or pickled weights alone.
+        ValueError: a truncated or damaged file; a pickle of more than tensors.
     """
-    for path in (folder / n for n in ([name] if name else [SINGLE, INDEX])):
+    names = [name] if name else [SINGLE, INDEX, *PICKLES]
+    for path in (folder / name for name in names):
         if path.is_file():
             if path.name.endswith('.json'):
                 return _shards(path)
-            return Tensors(_readers(path), str(path))
+            return open_file(path)
     if name:
         raise FileNotFoundError(f'{folder} has no {name}; fetch it, too')
-    for name in PICKLES:
-        if (folder / name).is_file():
-            raise errors.InputError(
-                'pickled_weights',
-                f'{folder} holds its weights pickled ({name}), which can run '
-                'any code when read; where you trust them, load the folder '
-                'with transformers and call save_pretrained(folder), which '
-                f'writes {SINGLE}',
-            )
     others = ', '.join(sorted(x.name for x in folder.glob('*.safetensors')))
     raise FileNotFoundError(
         f'{folder} has no {SINGLE}: it holds no weights'
         f'{others and f" by that name, but {others}"}; fetch that file, or '
         f'{INDEX} with all shards that it names'
     )
+
+
+def open_file(path: pathlib.Path) -> Tensors:
+    """Opens a file of safetensors or, by the ending, of PyTorch."""
+    return Tensors(_readers(path), str(path))
 
 
 def _shards(index: pathlib.Path) -> Tensors:
@@ -124,7 +124,9 @@ def _damaged(where: object, error: Exception) -> ValueError:
 
 
 def _readers(path: pathlib.Path) -> dict[str, Callable[[], np.ndarray]]:
-    """Returns functions that read the arrays of a safetensors file, by name."""
+    """Returns functions that read the arrays of a file, by name."""
+    if path.suffix in PICKLED:
+        return pickled.readers(path)
     import ml_dtypes  # noqa: F401  names bfloat16 to NumPy
     from safetensors import SafetensorError, safe_open
 

@@ -11,6 +11,7 @@ Glossary of shapes: n = TEXTS or PAIRS, C classes.
 """
 
 import base64
+import collections
 import json
 import pathlib
 import re
@@ -359,6 +360,8 @@ class Case(NamedTuple):
             model.safetensors; 'gone': the index alone beside it; 'only': two
             shards and no model.safetensors.
         saved: whether the libraries write it.
+        critic: by what texts are compared, if not by one vector: 'late',
+            'lexical', or 'm3' of all that BGE-M3 has.
     """
 
     model: str
@@ -370,6 +373,7 @@ class Case(NamedTuple):
     without: tuple[str, ...] = ()
     shards: str = ''
     saved: bool = False
+    critic: str = ''
 
 
 _WORDPIECE = ('word_piece', {})
@@ -400,6 +404,11 @@ _OF_GPT_2 = {
 # A class that takes tokenizer.json as it is.
 _AS_WRITTEN = {'tokenizer_class': 'PreTrainedTokenizerFast'}
 _PADDED = {'pad_token': '<pad>', 'model_max_length': 40}
+_METADATA = 'artifact.metadata'
+_OF_TOKENS = {
+    'module_input_name': 'token_embeddings',
+    'module_output_name': 'token_embeddings',
+}
 _MEAN = (('Pooling', {'word_embedding_dimension': D,
                       'pooling_mode_mean_tokens': True}),)  # fmt: skip
 _CLS = (('Pooling', {'word_embedding_dimension': D,
@@ -417,6 +426,16 @@ def _dense(wide: int, activation: str, bias: bool = True) -> Any:
         'in_features': D, 'out_features': wide, 'bias': bias,
         'activation_function': f'torch.nn.modules.{activation}',
     }  # fmt: skip
+
+
+def _late_dense(wide: int, kind: str, width: int = D) -> Any:
+    return kind, {
+        'in_features': width,
+        'out_features': wide,
+        'bias': False,
+        'activation_function': 'torch.nn.modules.linear.Identity',
+        **(_OF_TOKENS if 'pylate' not in kind else {}),
+    }
 
 
 def _pooled(mode: str) -> Any:
@@ -843,6 +862,57 @@ CASES: dict[str, Case] = {
         {**_PADDED, 'tokenizer_class': 'MPNetTokenizer',
          'unk_token': '[UNK]'},
     ),
+    # --- of vectors of tokens, and of weights of the vocabulary
+    'pylate': Case(
+        'ModernBertModel', {**_MODERN, 'local_attention': 16},
+        ('byte_pairs', {'specials': _BERTS, 'around': 'bert',
+                        'added': [('[Q] ', _PLAIN), ('[D] ', _PLAIN)]}),
+        {**_OF_BERT, **_AS_WRITTEN, 'model_max_length': 48},
+        (_late_dense(12, 'pylate.models.Dense.Dense'),
+         _late_dense(6, 'pylate.models.Dense.Dense', 12)),
+        {_PROMPTS: {'query_prefix': '[Q] ', 'document_prefix': '[D] ',
+                    'query_length': 9, 'document_length': 20,
+                    'similarity_fn_name': 'MaxSim',
+                    'prompts': {'query': '[Q] the ', 'document': ''}},
+         _LIMIT: {'max_seq_length': 19, 'do_lower_case': False}},
+        critic='late',
+    ),
+    'stanford': Case(
+        'BertModel', _BERT,
+        ('word_piece', {'added': [('[unused0]', _PLAIN),
+                                  ('[unused1]', _PLAIN)]}),
+        _OF_BERT,
+        files={_METADATA: {'query_maxlen': 12, 'doc_maxlen': 20, 'dim': 6,
+                           'attend_to_mask_tokens': True}},
+        critic='late',
+    ),
+    'late_saved': Case(
+        'XLMRobertaModel', _XLM, _UNIGRAM, _OF_XLM,
+        (_late_dense(6, 'sentence_transformers.models.Dense'),
+         ('sentence_transformers.multi_vector_encoder.modules.'
+          'multi_vector_mask.MultiVectorMask',
+          {'skiplist_words': ['.', '\u2581the', 'nothing']}),
+         ('Normalize', _OF_TOKENS)),
+        {_LIMIT: {'document_length': 20, 'query_expansion':
+                  {'strategy': 'fixed', 'length': 12}},
+         _PROMPTS: {'model_type': 'MultiVectorEncoder',
+                    'similarity_fn_name': 'meanmaxsim',
+                    'prompts': {'query': 'hello ', 'document': 'of '}}},
+        saved=True, critic='late',
+    ),
+    'splade_saved': Case(
+        'DistilBertForMaskedLM', _DISTIL, _WORDPIECE, _OF_BERT,
+        (('sentence_transformers.sparse_encoder.models.SpladePooling',
+          {'pooling_strategy': 'max', 'activation_function': 'log1p_relu'}),),
+        {_LIMIT: {'max_seq_length': 12, 'transformer_task': 'fill-mask',
+                  'query_length': 8},
+         _PROMPTS: {'model_type': 'SparseEncoder', 'max_active_dims': 7,
+                    'prompts': {'query': 'the ', 'document': ''}}},
+        saved=True, critic='lexical',
+    ),
+    'bge_m3': Case(
+        'XLMRobertaModel', _XLM, _UNIGRAM, _OF_XLM, (*_CLS, _UNIT), critic='m3'
+    ),
     # --- as their libraries save them
     'minilm_saved': Case(
         'BertModel', _BERT, ('word_piece', {'added': [('<user>', _PLAIN)]}),
@@ -923,7 +993,9 @@ def write(
             'tokenizer_config.json': about.settings,
             'config.json': {
                 **about.config,
-                'architectures': [about.model],
+                'architectures': [
+                    'HF_ColBERT' if _METADATA in about.files else about.model
+                ],
                 'vocab_size': vocabulary_size(case),
             },
             **_modules(about.modules),
@@ -958,10 +1030,11 @@ def _modules(
     if modules is None:
         return {}
     kinds = [('Transformer', {}), *modules]
-    places = ['', *(f'{i}_{k}' for i, (k, _) in enumerate(kinds) if i)]
+    places = ['', *(f'{i}_{_last(k)}' for i, (k, _) in enumerate(kinds) if i)]
+    old = 'sentence_transformers.models.'
     listed = [
         {'idx': i, 'name': str(i), 'path': place,
-         'type': f'sentence_transformers.models.{kind}'}
+         'type': kind if '.' in kind else f'{old}{kind}'}
         for i, ((kind, _), place) in enumerate(zip(kinds, places, strict=True))
     ]  # fmt: skip
     return {
@@ -972,6 +1045,11 @@ def _modules(
             if values
         },
     }
+
+
+def _last(name: str) -> str:
+    """Returns the last part of a dotted name."""
+    return name.rpartition('.')[2]
 
 
 def _write_shards(
@@ -1022,13 +1100,18 @@ def _shapes(case: str) -> dict[str, list[int]]:
         about.config['model_type'], **values
     )
     model = getattr(transformers, about.model)(config)
+    stanford = about.files.get(_METADATA)
+    before = 'bert.' if stanford else ''
+    tied = model._tied_weights_keys or ()
     shapes = {
-        f'model.safetensors:{name}': list(value.shape)
+        f'model.safetensors:{before}{name}': list(value.shape)
         for name, value in model.state_dict().items()
-        if value.is_floating_point()
+        if value.is_floating_point() and name not in tied
     }
+    if stanford:
+        shapes['model.safetensors:linear.weight'] = [stanford['dim'], D]
     for number, (kind, values) in enumerate(about.modules or (), 1):
-        if kind == 'Dense':
+        if _last(kind) == 'Dense':
             wide = values['out_features'], values['in_features']
             name = f'{number}_Dense/model.safetensors:linear'
             shapes[f'{name}.weight'] = list(wide)
@@ -1055,13 +1138,14 @@ def _saved(
 
     again = folder.with_name('saved')
     shutil.rmtree(again, ignore_errors=True)
+    kind = {
+        '': sentence_transformers.SentenceTransformer,
+        'late': sentence_transformers.MultiVectorEncoder,
+        'lexical': sentence_transformers.SparseEncoder,
+    }[CASES[case].critic]
     if of_pairs(case):
-        model = sentence_transformers.CrossEncoder(str(folder), device='cpu')
-    else:
-        model = sentence_transformers.SentenceTransformer(
-            str(folder), device='cpu'
-        )
-    model.save_pretrained(str(again))
+        kind = sentence_transformers.CrossEncoder
+    kind(str(folder), device='cpu').save_pretrained(str(again))
     shapes, texts = {}, {}
     for path in sorted(again.rglob('*')):
         place = str(path.relative_to(again))
@@ -1096,6 +1180,82 @@ def _vectors(folder: pathlib.Path, about: Case) -> dict[str, np.ndarray]:
         name = 'passage' if 'passage' in model.prompts else None
         answers['document'] = model.encode_document(texts, prompt_name=name)
     return answers
+
+
+def _late_vectors(folder: pathlib.Path) -> dict[str, np.ndarray]:
+    """Asks for vectors of tokens by role, and scores: [n, n]."""
+    import sentence_transformers
+
+    model = sentence_transformers.MultiVectorEncoder(str(folder), device='cpu')
+    query, document = (
+        encode(list(TEXTS), convert_to_numpy=True)
+        for encode in (model.encode_query, model.encode_document)
+    )
+    return {
+        **_flat('query', query),
+        **_flat('document', document),
+        'scores': model.similarity(query, document).numpy(),
+    }
+
+
+def _flat(name: str, vectors: Sequence[np.ndarray]) -> dict[str, np.ndarray]:
+    """Joins vectors [t, W] of texts, and counts them: [sum of t, W], [n]."""
+    counts = np.array([len(x) for x in vectors], np.int16)
+    return {name: np.concatenate(vectors), f'{name}_counts': counts}
+
+
+def _lexical_vectors(folder: pathlib.Path) -> dict[str, np.ndarray]:
+    """Asks for weights of the vocabulary by role: [n, V]."""
+    import sentence_transformers
+
+    model = sentence_transformers.SparseEncoder(str(folder), device='cpu')
+    return {
+        name: encode(list(TEXTS), convert_to_sparse_tensor=False).numpy()
+        for name, encode in (
+            ('query', model.encode_query), ('document', model.encode_document)
+        )
+    }  # fmt: skip
+
+
+def _m3_vectors(folder: pathlib.Path) -> dict[str, np.ndarray]:
+    """Computes what BGE-M3 has (Chen et al. 2024, §3.1), and files of its
+    heads: vectors [n, D] and of tokens but the first one, weights [n, V].
+    """
+    import torch
+    import transformers
+
+    bytes_, heads = {}, {}
+    for name, wide in (('colbert_linear', D), ('sparse_linear', 1)):
+        state = {
+            'weight': huggingface.weight(f'{name}.weight', (wide, D)),
+            'bias': huggingface.weight(f'{name}.bias', (wide,)),
+        }
+        state = {k: torch.tensor(x).half() for k, x in state.items()}
+        torch.save(collections.OrderedDict(state), folder / f'{name}.pt')
+        content = (folder / f'{name}.pt').read_bytes()
+        bytes_[f'{name}.pt'] = np.frombuffer(content, np.uint8)
+        heads[name] = {k: x.float() for k, x in state.items()}
+    tokenizer = transformers.AutoTokenizer.from_pretrained(folder)
+    model = transformers.AutoModel.from_pretrained(folder).eval()
+    unit, linear = torch.nn.functional.normalize, torch.nn.functional.linear
+    vectors, tokens = [], []
+    weights = np.zeros((len(TEXTS), model.config.vocab_size), np.float32)
+    for text, row in zip(TEXTS, weights, strict=True):
+        ids = tokenizer(text, truncation=True)['input_ids']
+        with torch.no_grad():
+            (states,) = model(torch.tensor([ids])).last_hidden_state
+            vectors.append(unit(states[0], dim=-1).numpy())
+            of_tokens = linear(states[1:], **heads['colbert_linear'])
+            tokens.append(unit(of_tokens, dim=-1).numpy())
+            scores = linear(states, **heads['sparse_linear'])[:, 0].relu()
+        np.maximum.at(row, ids, scores.numpy())
+        row[tokenizer.convert_tokens_to_ids(list(_FAIRSEQ[:4]))] = 0
+    return {
+        **bytes_,
+        **_flat('document', tokens),
+        'vectors': np.stack(vectors),
+        'weights': weights,
+    }
 
 
 def _scores(folder: pathlib.Path, problem: str | None) -> dict[str, np.ndarray]:
@@ -1140,6 +1300,11 @@ def _offsets(tokenizer: Any, texts: Sequence[str]) -> np.ndarray:
     return np.array(rows, np.int16)
 
 
+_OF_CRITICS = {
+    'late': _late_vectors, 'lexical': _lexical_vectors, 'm3': _m3_vectors
+}  # fmt: skip
+
+
 def make() -> dict[str, np.ndarray]:
     """Asks the libraries, and tells what their folders hold.
 
@@ -1147,7 +1312,7 @@ def make() -> dict[str, np.ndarray]:
         'shapes' and 'saved', JSON as bytes: by case, as `write` takes them.
         By CASE/what, answers: ids [n, T]; of texts vectors, query and document
         [n, D], and offsets [tokens, 2]; of pairs scores and probabilities
-        [n, C].
+        [n, C]; of critics what `_OF_CRITICS` say.
     """
     arrays: dict[str, np.ndarray] = {}
     all_shapes, all_saved = {}, {}
@@ -1164,6 +1329,8 @@ def make() -> dict[str, np.ndarray]:
             all_shapes[case] = shapes
             if of_pairs(case):
                 answers = _scores(folder, about.config.get('problem_type'))
+            elif about.critic:
+                answers = _OF_CRITICS[about.critic](folder)
             else:
                 answers = _vectors(folder, about)
             for part, array in answers.items():

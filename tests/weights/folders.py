@@ -2,6 +2,8 @@
 
 import json
 import pathlib
+import pickle
+import zipfile
 from typing import Any
 
 import numpy as np
@@ -96,6 +98,29 @@ def byte_pairs(*specials: str) -> tuple[list[str], list[str]]:
     if not specials:
         return [*single, *merged, '<|endoftext|>'], merges
     return [*specials[:-1], *single, *merged, specials[-1]], merges
+
+
+def write_pickled(path: pathlib.Path, tensors: dict[str, np.ndarray]) -> None:
+    """Writes float32 arrays as `torch.save` does."""
+
+    def plain(value: Any) -> bytes:
+        return pickle.dumps(value, 2)[2:-1]
+
+    content = b'\x80\x02}('
+    with zipfile.ZipFile(path, 'w') as archive:
+        for number, (name, array) in enumerate(tensors.items()):
+            archive.writestr(f'any/data/{number}', array.tobytes())
+            strides = tuple(x // array.itemsize for x in array.strides)
+            parts = map(plain, (0, array.shape, strides, False, {}))
+            content += b''.join(
+                [
+                    plain(name), b'ctorch._utils\n_rebuild_tensor_v2\n((',
+                    plain('storage'), b'ctorch\nFloatStorage\n',
+                    plain(str(number)), plain('cpu'), plain(array.size), b'tQ',
+                    *parts, b'tR',
+                ]
+            )  # fmt: skip
+        archive.writestr('any/data.pkl', content + b'u.')
 
 
 PAIRS = {

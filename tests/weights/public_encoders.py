@@ -2,9 +2,10 @@
 
 An encoder has a `config`, the keys of a published config.json that say how it
 is computed (those of the encoder that it is `like`, and its own), the name of a
-tokenizer, the `modules` that make its vector, and `heads`, the rows that its
-weights hold. `refused` is the id of an error and what its message names.
-`checked` is false where no second source was compared.
+tokenizer, the `modules` that make its vector, the `critics` that have heads
+beside it, and `heads`, the rows that its weights hold. `refused` is the id of
+an error and what its message names. `checked` is false where no second source
+was compared.
 """
 
 import functools
@@ -25,9 +26,8 @@ _WHY = {
     'mask_by_own_code': '`{}` is not said',
     'value_not_convertible': '`{}` {}',
     'public_unknown_module': 'the module `{}`',
-    'unknown_public_weights': 'the weights `{}`',
 }
-_MODULES = {'normalize': 'length 1'}
+_MODULES = {'normalize': 'length 1', 'SpladePooling': '`lexical`'}
 
 
 @functools.cache
@@ -68,7 +68,11 @@ def table() -> str:
             known = ARCHITECTURES[kind]
             ties = entry['config'].get('tie_word_embeddings', known.ties)
             heads = dict.fromkeys(
-                [*entry.get('heads', ()), known.tied if ties else None]
+                [
+                    *entry.get('critics', ()),
+                    *entry.get('heads', ()),
+                    known.tied if ties else None,
+                ]
             )
             cells += [
                 f'`{known.encoder}`',

@@ -2,13 +2,15 @@
 
 import json
 import pathlib
+import warnings
+import zipfile
 
 import numpy as np
 from absl.testing import absltest, parameterized
 
 from infoword_tf import convert, files
 from infoword_tf.weights import huggingface
-from infoword_tf.weights.tensors import open_safetensors
+from infoword_tf.weights.tensors import open_folder
 from tests.refused import refused
 from tests.weights import folders
 
@@ -93,9 +95,15 @@ def shards(folder):
     return folder / shard
 
 
-def pickled(folder):
-    """Weights as PyTorch pickles them."""
-    (folder / 'model.safetensors').rename(folder / 'pytorch_model.bin')
+def pickled(folder, **parts):
+    """Weights as PyTorch pickles them; `parts` of the file are others."""
+    (folder / 'model.safetensors').unlink()
+    path = folder / 'pytorch_model.bin'
+    folders.write_pickled(path, folders.state('bert'))
+    with warnings.catch_warnings(), zipfile.ZipFile(path, 'a') as archive:
+        warnings.simplefilter('ignore')  # these names are there
+        for name, content in parts.items():
+            archive.writestr(name.replace('_', '/', 1), content)
 
 
 def config(**values):
@@ -118,6 +126,8 @@ def weights(changed):
     return lambda folder: tensors(folder, changed)
 
 
+# A pickle that would run a command.
+SYSTEM = b'\x80\x02cposix\nsystem\n(X\x04\x00\x00\x00truetR.'
 # By name what makes the fault, and the id and values of the complaint; of the
 # operating system's errors, and of other folders of the project, a pattern.
 FAULTS = {
@@ -143,8 +153,18 @@ FAULTS = {
     'no_json': (text('config.json', '{'), ValueError, 'config.json is no JSON'),
     'no_weights': (gone('model.safetensors'), OSError,
                    'has no model.safetensors: it holds no weights; fetch'),
-    'pickled': (pickled, 'pickled_weights', '(pytorch_model.bin)',
-                'save_pretrained'),
+    'pickled_long_ago': (
+        lambda f: (f / 'model.safetensors').rename(f / 'pytorch_model.bin'),
+        'pickled_weights', '(pytorch_model.bin)', 'not a zip', 'save_pretrained'
+    ),
+    'pickled_code': (
+        lambda f: pickled(f, **{'any_data.pkl': SYSTEM}), 'pickled_weights',
+        'it names posix.system',
+    ),
+    'pickled_cut': (
+        lambda f: pickled(f, **{'any_data/0': b'1234'}),
+        'pickled_numbers_damaged', 'pytorch_model.bin',
+    ),
     'cut': (
         lambda f: (f / 'model.safetensors').write_bytes(
             (f / 'model.safetensors').read_bytes()[:-100]
@@ -267,12 +287,15 @@ class ComplaintsTest(parameterized.TestCase):
         convert.convert(source, self.root / 'whole')
         shards(source)
         convert.convert(source, self.root / 'parts')
-        self.assertEqual(
-            *(
-                (self.root / name / 'weights.safetensors').read_bytes()
-                for name in ('whole', 'parts')
-            )
+        (source / 'model.safetensors.index.json').unlink()
+        (source / 'model.safetensors').touch()
+        pickled(source)
+        convert.convert(source, self.root / 'pickled')
+        whole, *others = (
+            (self.root / name / 'weights.safetensors').read_bytes()
+            for name in ('whole', 'parts', 'pickled')
         )
+        self.assertEqual([whole, whole], others)
 
     def test_one_file_goes_before_shards(self):
         """Shards beside it are older: transformers does not read them."""
@@ -280,7 +303,7 @@ class ComplaintsTest(parameterized.TestCase):
         new = (source / 'model.safetensors').read_bytes()
         shards(source)
         tensors(source, lambda held: held.update({NAME: 2 * held[NAME]}))
-        held, old = open_safetensors(source), folders.state('bert')[NAME]
+        held, old = open_folder(source), folders.state('bert')[NAME]
         np.testing.assert_array_equal(held[NAME], 2 * old)
         (source / 'model.safetensors').write_bytes(new)
         for shard in source.glob('model-*'):

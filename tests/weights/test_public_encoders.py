@@ -15,8 +15,6 @@ from infoword_tf.encoders import ENCODERS, Inputs
 from infoword_tf.text.numbers import Numbers
 from infoword_tf.weights import (
     architectures,
-    converted,
-    huggingface,
     sentence_transformers,
     tokenizer_reader,
 )
@@ -211,13 +209,6 @@ class PublicEncodersTest(parameterized.TestCase):
     def test_is_refused_by_name(self, name):
         entry, config = self.entry(name)
         folder = self.folder() / 'source'
-        if entry['refused'][0] == 'unknown_public_weights':
-            more = {x: np.zeros((8, 16), 'f4') for x in entry['weights']}
-            folders.write(folder, 'bert', {**folders.state('bert'), **more})
-            source = huggingface.read(folder)
-            with refused(*entry['refused']):
-                converted.make(source, converted.VectorSettings())
-            return
         with refused(*entry['refused']):
             if entry['refused'][0] == 'public_unknown_module':
                 self.write_modules(folder, entry['modules'])
@@ -233,7 +224,8 @@ class PublicEncodersTest(parameterized.TestCase):
             kind, *values = module.split()
             place = folder / f'{len(listed)}'
             place.mkdir()
-            if kind.endswith(('Transformer', 'Pooling')):
+            if kind in ('SpladePooling', 'Router'):
+                files.write_json(place / 'config.json', {})
                 kind = f'sparse_encoder.models.{kind}'
             elif kind == 'dense':
                 kind = 'models.Dense'
@@ -270,10 +262,17 @@ class PublicEncodersTest(parameterized.TestCase):
         folder = self.folder() / 'source'
         self.write_modules(folder, modules)
         _, vectors = sentence_transformers.read(folder)
-        self.assertEqual(vectors.pooling, modules[0])
         self.assertEqual(vectors.normalize, 'normalize' in modules)
         dense = [x.split()[2:] for x in modules if x.startswith('dense')]
-        ours = [[str(64 * x.width), x.activation] for x in vectors.dense]
+        if vectors.critic == 'late':
+            layers = vectors.late.dense
+        elif vectors.critic == 'lexical':
+            self.assertEqual(vectors.lexical.activation, 'log1p_relu')
+            layers = ()
+        else:
+            self.assertEqual(vectors.pooling, modules[0])
+            layers = vectors.dense
+        ours = [[str(64 * x.width), x.activation] for x in layers]
         self.assertEqual(ours, [[x, y.lower()] for x, y in dense])
 
     @parameterized.parameters(*TOKENIZERS)

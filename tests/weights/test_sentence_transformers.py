@@ -45,6 +45,8 @@ CLASSES = {
 # Ids of what is refused, and the words of it.
 UNKNOWN, ORDER = 'public_unknown_module', 'unknown_module_order'
 VALUE, TOKENS = 'value_not_convertible', 'token_embeddings'
+MASK, POOLED = 'MultiVectorMask', 'HierarchicalTokenPooling'
+FILE = 'config.json'
 AS_VECTORS = 'not with Transformer and Pooling'
 
 
@@ -401,8 +403,9 @@ class ModulesTest(parameterized.TestCase):
         self.assertFalse((self.root / 'workdir').exists())
 
     @parameterized.parameters(
-        (SETTINGS, {'model_type': 'SparseEncoder'}, 'public_unknown_task',
-         "'SparseEncoder'"),
+        (SETTINGS, {'model_type': 'Other'}, 'public_unknown_task', "'Other'"),
+        (SETTINGS, {'model_type': 'SparseEncoder'}, ORDER,
+         'Transformer and SpladePooling as a SparseEncoder'),
         (SETTINGS, CROSS_ENCODER, ORDER, 'and Pooling, not with Transformer'),
         (SETTINGS, {'default_prompt_name': 'x'}, 'unknown_default_prompt',
          "'x'"),
@@ -433,6 +436,63 @@ class ModulesTest(parameterized.TestCase):
         files.write_json(path, before | content)
         with refused(id, *values):
             sentence_transformers.read(self.source)
+
+    @parameterized.parameters(
+        (f'2_{MASK}/{FILE}', {'skiplist_tasks': ['query']}, VALUE, "['query']"),
+        (f'2_{MASK}/{FILE}', {'keep_only_token_ids': [3]}, VALUE, 'keep_only'),
+        (f'1_Dense/{FILE}', {'use_residual': True}, VALUE, 'use_residual True'),
+        (f'3_Normalize/{FILE}', {'module_input_name': 'x'}, VALUE, "name 'x'"),
+        (f'4_{POOLED}/{FILE}', {'pool_factor': 2}, VALUE, 'pool_factor 2'),
+        (BERT, {'query_expansion': {'strategy': 'min'}}, VALUE, "'min'"),
+        (BERT, {'query_expansion': {'token': 'x'}}, VALUE, "token 'x'"),
+        (SETTINGS, {'similarity_fn_name': 'dot'}, 'public_unknown_similarity',
+         'by dot', 'maxsim, meanmaxsim'),
+        ('modules.json', None, 'token_vectors_of_any_length', 'no Normalize'),
+        ('artifact.metadata', {'interaction': 'flipr'}, VALUE, "'flipr'"),
+    )  # fmt: skip
+    def test_what_vectors_of_tokens_cannot_have(
+        self, name, content, id, *values
+    ):
+        kinds = ['Dense', MASK, 'Normalize', POOLED]
+        if content is None:
+            kinds.remove('Normalize')
+        settings = {'model_type': 'MultiVectorEncoder'}
+        modules(self.source, 'Transformer', *kinds, settings=settings)
+        dense(self.source, 1, 7)
+        for number, kind in enumerate(kinds, 1):
+            path = self.source / f'{number}_{kind}' / FILE
+            path.parent.mkdir(exist_ok=True)
+            before = json.loads(path.read_text()) if path.is_file() else {}
+            files.write_json(path, before | {'module_input_name': TOKENS})
+        if name == 'artifact.metadata':
+            path = self.source / FILE
+            before = json.loads(path.read_text())
+            files.write_json(path, before | {'architectures': ['HF_ColBERT']})
+        if content is not None:
+            path = self.source / name
+            before = json.loads(path.read_text()) if path.is_file() else {}
+            files.write_json(path, before | content)
+        with refused(id, *values):
+            sentence_transformers.read(self.source)
+
+    @parameterized.parameters(
+        (f'1_SpladePooling/{FILE}', {'pooling_strategy': 'sum'}, VALUE,
+         "pooling_strategy 'sum'"),
+        (SETTINGS, {'similarity_fn_name': 'cosine'},
+         'public_unknown_similarity', 'by cosine', 'known are dot'),
+        (BERT, {'query_expansion': {}}, VALUE, 'query_expansion {}'),
+        (BERT, {'max_seq_length': 9}, 'no_vocabulary_head', 'source'),
+    )  # fmt: skip
+    def test_what_weights_of_the_vocabulary_cannot_have(
+        self, name, content, id, *values
+    ):
+        modules(self.source, 'MLMTransformer', 'SpladePooling', settings={})
+        for path, more in (f'1_SpladePooling/{FILE}', {}), (name, content):
+            path = self.source / path
+            path.parent.mkdir(exist_ok=True)
+            files.write_json(path, more)
+        with refused(id, *values):
+            self.converted()
 
     def test_a_prompt_before_classes_is_refused(self):
         prompts = {'prompts': {'a': 'b '}, 'default_prompt_name': 'a'}
