@@ -484,7 +484,7 @@ def with_added(
 def with_markers(
     tokenizer: TextTokenizer, markers: Sequence[str]
 ) -> TextTokenizer:
-    """Lets a tokenizer find tokens of its vocabulary as they are spelled.
+    """Makes a tokenizer find tokens of the vocabulary as spelled.
 
     Raises:
         ValueError: the vocabulary has no such token.
@@ -500,8 +500,8 @@ def with_markers(
     present = []
     if isinstance(tokenizer, WithAdded):
         tokenizer, present = tokenizer._inner, list(tokenizer.added)
-    there = {token.content for token in present}
-    new = [AddedToken(x, known[x]) for x in markers if x not in there]
+    spelled = {token.content for token in present}
+    new = [AddedToken(x, known[x]) for x in markers if x not in spelled]
     return WithAdded(tokenizer, [*present, *new])
 
 
