@@ -129,7 +129,7 @@ class LateConfig:
 
 @dataclasses.dataclass(frozen=True)
 class LexicalConfig:
-    """Weights of the vocabulary, which are compared by their product.
+    """Weights of the vocabulary for a text, compared by a dot product.
 
     Attributes:
         head: in layers.lexical.HEADS, what scores a token of a text.

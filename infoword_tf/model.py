@@ -791,7 +791,7 @@ def _dense(
 
 
 def _specials_alone(specials: Specials) -> list[int]:
-    """Lists special tokens but [MASK], in no order; those that there are."""
+    """Lists the ids of a tokenizer's special tokens but [MASK]."""
     ids = specials.cls_id, specials.sep_id, specials.unk_id
     return sorted({x for x in ids if x is not None})
 

@@ -269,7 +269,28 @@ def resolve_text(
                 f'--batch_size={choices.batch_size}: the candidates of {row} '
                 'come from other sequences of the batch; take 2 or more'
             )
+    for view in plan.views.values():
+        _check_sides(view, choices)
     return ResolvedText(rows, plan, auxiliaries)
+
+
+def _check_sides(view: ViewPlan, choices: ModelChoices) -> None:
+    """Raises UsageError where pairs do not fit into a batch."""
+    query_length = view.settings.get('query_length', 0)
+    if query_length > choices.seq_len:
+        raise UsageError(
+            'query_beyond_seq_len',
+            f'--sentences.query_length={query_length} is more than '
+            f'--seq_len={choices.seq_len}; lower one, or raise the other',
+        )
+    others = view.draw.settings.get('others', 0) if view.draw else 0
+    if others >= choices.batch_size:
+        raise UsageError(
+            'others_beyond_batch',
+            f'--sentences.others={others}: a batch of --batch_size='
+            f'{choices.batch_size} has {choices.batch_size - 1} other '
+            'examples; take fewer, or a larger batch',
+        )
 
 
 def resolve_model(
@@ -297,7 +318,7 @@ def resolve_model(
         max_length=max(choices.seq_len, started.max_length if started else 0),
         vector=vector,
         vector_fields=_vector_fields(
-            vector, _sides(rows), arguments['width'], started
+            vector, _sides(rows, choices), arguments['width'], started
         ),
         adapter=_adapter(choices, text, name, arguments),
     )
@@ -886,11 +907,19 @@ def _vector(
     return chosen
 
 
-def _sides(rows: Mapping[str, RowConfig]) -> Mapping[str, Any]:
-    """Returns the settings of the two sides of pairs; {}: there are none."""
+def _sides(
+    rows: Mapping[str, RowConfig], choices: ModelChoices
+) -> Mapping[str, Any]:
+    """Returns the settings of the two sides of pairs; {} without pairs.
+
+    No side is longer than --seq_len.
+    """
     for row, entry in rows.items():
         if PAIRED in TABLE[row].views:
-            return {x: entry.settings[x] for x in OF_PAIRS}
+            sides = {x: entry.settings[x] for x in OF_PAIRS}
+            for name in ('query_length', 'passage_length'):
+                sides[name] = min(sides[name], choices.seq_len)
+            return sides
     return {}
 
 

@@ -16,7 +16,10 @@ from tests import zoo
 SUMS = {
     'diffcse': 'simcse:1,diffcse:1',
     'infocse': 'simcse:1,infocse:1',
+    'soft_margin': 'simcse:0,soft_margin:1',
+    'soft_order': 'simcse:0,soft_order:1',
 }
+JUDGED = 'soft_margin', 'soft_order'  # tests/zoo.py has all that they know
 LAYERED = 'simcse', 'infocse', 'xlco', 'label', 'score', 'patience', 'tag'
 # Of numbers and names; a setting that is yes or no, or of few words, has all
 # of its values. One alone: more would be no other code.
@@ -27,6 +30,7 @@ VALUES: dict[str, tuple[Any, ...]] = {
     'cut_features': (0.0, 0.25),
     'cut_tokens': (0.0, 0.3),
     'dims': ('', '8,3'),
+    'flops_steps': (2,),
     'generator': ('',),
     'guide': ('', 'nowhere'),
     'guide_margin': (0.0, 0.2),
@@ -34,11 +38,17 @@ VALUES: dict[str, tuple[Any, ...]] = {
     'k': (6, 4),
     'layer': (0, 1),
     'longest': (5,),
+    'markers': ('',),
     'mask_share': (0.4,),
     'momentum': (0.0, 0.9),
     'negatives': (8,),
     'once': (False,),
+    'others': (3,),
+    'passage_flops': (0.2,),
+    'passage_length': (0,),
     'pairs': (0, 3),
+    'query_flops': (0.3,),
+    'query_length': (0,),
     'question': (9,),
     'queue': (0, 12),
     'ratio': (3,),
@@ -48,16 +58,26 @@ VALUES: dict[str, tuple[Any, ...]] = {
     'stage': (2, 1),
     'stride': (16,),
     'subsample': (0.001,),
+    'teacher': ('nowhere',),
     'temperature': (0.2,),
+    'token_width': (8,),
+    'top_k': (0, 5),
     'window': (2,),
     'width': (0, 24),
     'words': (0, 24),
 }
 # Others of these are the same code over another function.
-CHOICES = {'pooler': ('none', 'tanh', 'gelu_norm')}
+CHOICES: dict[str, tuple[Any, ...]] = {
+    'attend': (False,),
+    'expand': (False,),
+    'pooler': ('none', 'tanh', 'gelu_norm'),
+    'skip_punctuation': (True,),
+    'terms': ('vocabulary', 'tokens'),
+}
 # What does not stand together, by row: these values at once. The complaint
 # names one of them.
 _NO_QUEUE = {'queue': 0, 'momentum': 0.9}
+_CRITICS = 'late', 'lexical', 'cross'
 _BOTH_POOL = {'mean': True, 'bilstm': True}
 REFUSED: dict[str, tuple[dict[str, Any], ...]] = {
     'dim': (_NO_QUEUE,),
@@ -75,6 +95,15 @@ REFUSED: dict[str, tuple[dict[str, Any], ...]] = {
         {'encoder': 'lookup', 'pooling': 'last_two'},
         {'encoder': 'lookup', 'cut_features': 0.25},
         {'encoder': 'lookup', 'cut_tokens': 0.3},
+        *({'encoder': 'lookup', 'critic': x} for x in _CRITICS),
+        *({'queue': 12, 'critic': x} for x in _CRITICS),
+        *({'momentum': 0.9, 'critic': x} for x in _CRITICS),
+        {'dims': '8,3', 'critic': 'lexical'},
+        {'dims': '8,3', 'critic': 'cross'},
+        {'directions': 'joint', 'critic': 'late'},
+        {'directions': 'joint', 'critic': 'cross'},
+        {'directions': 'both', 'critic': 'cross'},
+        {'guide': 'nowhere', 'critic': 'cross'},
     ),
     'xlco': (
         {'negatives': 'queue', 'queue': 0},
@@ -86,7 +115,10 @@ REFUSED: dict[str, tuple[dict[str, Any], ...]] = {
 }
 # What a command refuses before there is a row: a guide reads pairs.
 ELSEWHERE: dict[str, tuple[dict[str, Any], ...]] = {
-    'simcse': ({'guide': 'nowhere', 'pairs': 0},),
+    'simcse': (
+        {'guide': 'nowhere', 'pairs': 0},
+        {'critic': 'cross', 'pairs': 0},
+    ),
 }
 # What a pair wants besides, the other one of it refuses.
 IMPLIED = {
@@ -103,6 +135,8 @@ ENCODERS = {
     'xlco': ('transformer',),
     'label': ('transformer', 'lookup', 'relative'),
     'score': ('transformer', 'modern'),
+    'soft_margin': ('transformer',),
+    'soft_order': ('transformer',),
     'tag': ('transformer', 'lookup'),
 }
 Pair = tuple[tuple[str, Any], tuple[str, Any]]  # two names, each with a value
@@ -116,7 +150,7 @@ def factors(row: str) -> dict[str, tuple[Any, ...]]:
         or tuple(x for x in zoo.encoders_of(row) if x != 'disentangled')
     }
     for name, known in TABLE[row].settings.items():
-        if row in SUMS and name in ('repeat', 'shuffle'):
+        if row in SUMS and (name in ('repeat', 'shuffle') or row in JUDGED):
             continue  # those of `simcse`
         several = CHOICES.get(name) or known.choices or VALUES.get(name)
         if several is None:

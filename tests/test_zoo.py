@@ -9,7 +9,9 @@ from infoword_tf.objectives import SUMS, TABLE, parse, setting_flags
 from infoword_tf.objectives.dim import CRITICS
 from infoword_tf.views.masking import MASKINGS
 from infoword_tf.views.permuted import ORDERS
+from infoword_tf.views.sentences import OF_PAIRS
 from tests import zoo
+from tests.combined import JUDGED
 
 
 class CompleteTest(absltest.TestCase):
@@ -58,10 +60,14 @@ class CompleteTest(absltest.TestCase):
         self.assertEqual(used - {None}, set(MASKINGS))
 
     def used(self, row, setting):
+        """Values of a setting; of a judged text, and of pairs, of any row."""
+        rows = {row}
+        if row in JUDGED or setting in (*OF_PAIRS, 'others'):
+            rows |= {x for x in TABLE if setting in TABLE[x].view_of}
         return {
-            case.settings_of(row)[setting]
+            case.settings_of(x)[setting]
             for case in zoo.CASES.values()
-            if row in case.rows
+            for x in rows.intersection(case.rows)
         }
 
     def test_every_switch_of_a_row_both_ways(self):
@@ -145,8 +151,9 @@ class CaseTest(parameterized.TestCase):
                 if 'words' in all_views:
                     weights = weights[:-2]  # a batch ends in padding
                 self.assertTrue((weights > 0).all())
-            longest = max(view.ids.shape[1] for view in all_views.values())
-            self.assertEqual(longest, zoo.T)
+            longest = max(view.ids.shape[-1] for view in all_views.values())
+            if 'pair_candidates' not in all_views:  # as long as two texts
+                self.assertEqual(longest, zoo.T)
 
     @parameterized.parameters(8, 24)
     def test_some_sequences_have_several_ngrams_and_some_slots_none(self, b):

@@ -50,6 +50,7 @@ from infoword_tf.training import loop, optim
 from infoword_tf.views.cloze import Documents
 from infoword_tf.views.examples import Labelled
 from infoword_tf.views.masking import Pairs, Windows
+from infoword_tf.views.pair_candidates import Joining
 from infoword_tf.views.streams import Streams
 from infoword_tf.views.translations import Translations
 from infoword_tf.views.words import Words
@@ -177,6 +178,10 @@ _EXAMPLES = (
     'label:1,score:1,span:1,soft:1,soft_score:1,soft_span:1,patience:1,'
     'embed:1,embed_distance:1,tag:1,soft_tag:1'
 )
+JUDGED = {
+    'sentences.pairs': 3, 'soft_margin.teacher': 'nowhere',
+    'soft_order.teacher': 'nowhere',
+}  # fmt: skip
 # All rows of an encoder of BERT's blocks; of some the texts exclude others.
 _DISENTANGLED = Case(
     'mlm:1,bert_nce:1,dim:1,nsp:1,ict:1,simcse:1,overlap:1,same_text:1,'
@@ -386,6 +391,42 @@ CASES: dict[str, Case] = {
         'simcse', pairs=3, guide='nowhere', guide_margin=0.2, pooling='mean',
         directions='joint', temperature=0.2,
     ).also(MICROBATCH, MORE_REPLICAS),
+    'simcse_late': of(
+        'simcse', critic='late', pairs=3, token_width=8, dims='5', expand=True,
+        query_length=18, directions='both',
+    ).also(MICROBATCH, REPLICAS, GRAPH, JAX),
+    'simcse_late_attend': of(
+        'simcse', 'modern', critic='late', pairs=3, expand=True, attend=True,
+        query_length=18, passage_length=16, skip_punctuation=False,
+        guide='nowhere',
+    ),
+    'simcse_lexical': of(
+        'simcse', critic='lexical', pairs=3, terms='vocabulary',
+        query_flops=0.3, passage_flops=0.2, flops_steps=2, temperature=4.0,
+    ).also(MICROBATCH, REPLICAS, GRAPH, JAX),
+    'simcse_lexical_tokens': of(
+        'simcse', critic='lexical', terms='tokens', top_k=5, directions='joint',
+    ).also(MICROBATCH, MORE_REPLICAS, JAX),
+    'simcse_cross': of('simcse', critic='cross', pairs=3, others=3).also(
+        MICROBATCH, REPLICAS, JAX
+    ),
+    'margin_mse': Case(
+        'margin_mse',
+        settings={'soft_margin.teacher': 'nowhere', 'sentences.pairs': 3},
+    ).also(MICROBATCH, REPLICAS, JAX),
+    'soft_order': Case(
+        'simcse:0.5,soft_order:1',
+        settings={
+            'simcse.critic': 'late', 'soft_order.teacher': 'nowhere',
+            'soft_order.temperature': 2.0, 'sentences.pairs': 3,
+        },
+    ).also(MICROBATCH, MORE_REPLICAS, JAX),
+    'judged_modern': Case('simcse:0,soft_margin:1,soft_order:1', 'modern',
+                          settings=JUDGED),
+    'judged_disentangled': Case(
+        'simcse:0,soft_margin:1,soft_order:1', 'disentangled',
+        settings=JUDGED | {'simcse.critic': 'lexical'},
+    ),
     'esimcse': Case('esimcse', settings={'simcse.queue': 16}),
     'consert': Case('consert', settings={'simcse.cut_tokens': 0.3}).also(
         MICROBATCH
@@ -485,6 +526,15 @@ LESSONS: dict[str, Case] = {
     'sentences': of('simcse', repeat=0.32, queue=16),
     'sentences_lookup': of('simcse', 'lookup', pooling='mean', repeat=0.32),
     'conditioned': Case('simcse:1,diffcse:1,infocse:1', layers=2),
+    'late': of('simcse', critic='late', pairs=3, temperature=0.5),
+    'lexical': of('simcse', critic='lexical', pairs=3),
+    'cross': of('simcse', critic='cross', pairs=3),
+    **{
+        f'judged_{encoder}': Case(
+            'simcse:1,soft_margin:1,soft_order:1', encoder, settings=JUDGED
+        )
+        for encoder in ('transformer', 'modern', 'disentangled')
+    },
     'rnn_lm': Case('rnn_lm', 'rnn'),
     'neighbours': Case('elmo', 'elmo'),
     'languages': Case('mmlm:1,tlm:1,xlco:1'),
@@ -803,11 +853,13 @@ def make_text_pairs(
     length: int = T,
     kinds: int = 1,
     once: bool = False,
+    expand: int = 0,
 ) -> Labelled:
     """Draws triples of texts, the first two of a kind, the third of another.
 
-    One in three has no negative. They have vectors of a guide too. Here every
-    a has one b.
+    One in three has no negative. They have vectors of a guide too, and scores
+    of a judge, which tells kinds. Here every a has one b, and is padded with
+    [MASK] to `expand` tokens.
     """
     del length, once
     random = np.random.default_rng([seed, 2])
@@ -829,9 +881,17 @@ def make_text_pairs(
         {'simcse': random.standard_normal((batch, 3, 4)).astype(np.float16)},
         texts=3,
     )
+    scores = random.standard_normal((batch, 3, 1)).astype(np.float32)
+    if kinds > 1:
+        scores = np.tile(np.float32([[0], [3], [-3]]), (batch, 1, 1))
+    judged = dict.fromkeys(('soft_margin', 'soft_order'), scores)
+    examples.targets.update(judged)
+    if expand:
+        examples = examples.expanded(expand, MASK)
     source = TextPairSource(
-        TextPairs((examples,), ('zoo',)), T, batch, seed, stratified=True
-    )
+        TextPairs((examples,), ('zoo',), joining=Joining(T)),
+        T, batch, seed, stratified=True,
+    )  # fmt: skip
     return source.batch(0)._replace(width=T)
 
 
@@ -953,6 +1013,10 @@ def views_of(
     multilabel = any(
         row.settings.get('multilabel') for row in resolved.rows.values()
     )
+    expand = max(
+        row.settings.get('expand', 0) and row.settings['query_length']
+        for row in resolved.rows.values()
+    )
     sources = {}
     for source_spec in resolved.plan.source_specs:
         how = dict(source_spec.arguments)
@@ -962,6 +1026,8 @@ def views_of(
             how['texts'] = 1 + several
             how['width'] = wide or 16
             how['multilabel'] = multilabel
+        if source_spec.source == 'text_pairs':
+            how['expand'] = expand
         text = make[source_spec.source](batch, seed, kinds=kinds, **how)
         sources[source_spec] = OneBatch(text)
     return Batches(sources, resolved.plan, SPECIALS, seed).views(0)

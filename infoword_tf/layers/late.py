@@ -74,7 +74,7 @@ class TokenVectors(Layer):
 
 @compiled
 def _largest(products, real):
-    """Returns the largest of products [N, Ta, C, Tb] over Tb, and its place.
+    """Returns largest products and places: [N, Ta, C] of [N, Ta, C, Tb].
 
     real: [C, Tb] bool. The place is the first one where several are equal, and
     that of no token is Tb.
@@ -98,7 +98,7 @@ def _largest(products, real):
 
 @compiled
 def _spread(d_best, places, columns):
-    """Puts gradients [N, Ta, C] at their places: [N, Ta, C, Tb]."""
+    """Puts gradients [N, Ta, C] at places: [N, Ta, C, Tb]."""
     at = ops.equal(places[..., None], columns)
     return ops.where(at, d_best[..., None], 0.0)
 
@@ -171,7 +171,7 @@ def _chunk_scores(a, a_real, b, b_real, key):
 def paired_scores(
     a: Tensor, a_real: Tensor, b: Tensor, b_real: Tensor
 ) -> Tensor:
-    """Scores each a against its b: [N] float32.
+    """Scores pairs of a and b: [N] float32.
 
     Args as of `late_scores`, with M = N.
     """

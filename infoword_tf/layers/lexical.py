@@ -159,7 +159,7 @@ class Lexical(Transformed, Layer):
 
 @compiled
 def _highest(products, bias, real):
-    """Returns largest scores [B, J, C] of [B, T, C] over T, and their places.
+    """Returns largest scores and places: [B, J, C] of [B, T, C].
 
     real: [B, J, T] bool. The place is the first one where several are equal,
     and that of no token is T.
@@ -179,7 +179,7 @@ def _highest(products, bias, real):
 
 @compiled
 def _spread(d_best, places, rows, *, dtype):
-    """Puts gradients [B, J, C] at their places: [B, T, C] in `dtype`."""
+    """Puts gradients [B, J, C] at places: [B, T, C] in `dtype`."""
     total = 0.0
     for text in range(d_best.shape[1]):
         at = ops.equal(places[:, text, None], rows)

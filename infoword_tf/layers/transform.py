@@ -16,7 +16,7 @@ Tensor = Any
 
 
 class Transformed:
-    """A layer that may have the transform; `encoder` is what it reads.
+    """A layer that may have the transform.
 
     Attributes:
         encoder: whose states are transformed, and whose sizes decide.

@@ -156,7 +156,8 @@ SUMS: dict[str, Sum] = {
         }
     ),
     'monobert': _paired({'simcse.critic': 'cross'}),
-    'taught': _paired({}, 'simcse:0,soft_margin:1'),
+    # Hofstätter et al. 2020.
+    'margin_mse': _paired({}, 'simcse:0,soft_margin:1'),
     'bert': Sum('mlm:1,nsp:1', {'mlm.transform': True}),
     'infoword': Sum('bert_nce:1,dim:0.8'),
     'xlnet': Sum('plm:1', encoder='relative'),

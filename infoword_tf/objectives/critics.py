@@ -127,7 +127,7 @@ class Late:
         return ops.reshape(both, (-1, count, length * (self.layer.width + 1)))
 
     def _places(self, view: View, places: Tensor) -> tuple[Tensor, Tensor]:
-        """Returns places of all tokens of texts, and which are there.
+        """Returns places of all tokens of texts, and which are real.
 
         Returns:
             [B, J S L] int32, and bool.
@@ -162,7 +162,7 @@ class Late:
     def _sides(
         self, a: Tensor, b: Tensor, width: int | None
     ) -> list[Tensor]:
-        """Returns vectors and masks of a, then of b, of their lengths."""
+        """Returns vectors and masks of a, then of b, without padding."""
         arrays = []
         for texts, most in zip((a, b), self.lengths, strict=True):
             tokens = self._tokens(texts, width or self.layer.width)
@@ -184,7 +184,7 @@ class Late:
         return scores / self._counts(sides[1])[:, None]
 
     def paired(self, a: Tensor, b: Tensor, width: int | None) -> Tensor:
-        """Scores each a [N, F] against its b: [N]; as of `scores`."""
+        """Scores pairs of a [N, F] and b: [N]; as of `scores`."""
         sides = self._sides(a, b, width)
         return paired_scores(*sides) / self._counts(sides[1])
 
@@ -232,7 +232,7 @@ class Weights:
         return ops.matmul(a, ops.transpose(b))
 
     def paired(self, a: Tensor, b: Tensor, width: int | None) -> Tensor:
-        """Scores each a [N, V] against its b: [N]."""
+        """Scores pairs of a [N, V] and b: [N]."""
         del width
         return ops.sum(a * b, axis=1)
 

@@ -37,9 +37,9 @@ def outcome(
     view: View = batch.views[VIEW]
     numbers = view.targets[row]  # [N, M]
     scores = scores / temperature
-    own = texts - COPIES
+    negatives = texts - COPIES
     others = ops.cast(numbers[:, 1:] >= 0, 'float32')
-    drawn = ops.arange(others.shape[1]) < others.shape[1] - own
+    drawn = ops.arange(others.shape[1]) < others.shape[1] - negatives
     weights = ops.reshape(view.weights[row], (-1,))
     identical = ops.equal(numbers[:, 1:], numbers[:, :1])
     result = infonce.contrast(

@@ -17,7 +17,9 @@ import math
 from collections.abc import Mapping
 from typing import Any
 
+from infoword_tf.config import COSINE
 from infoword_tf.encoders import Inputs
+from infoword_tf.errors import InputError
 from infoword_tf.layers import dropout
 from infoword_tf.lazy import ops
 from infoword_tf.objectives import infonce
@@ -87,6 +89,21 @@ class ReplacedTokens(Objective):
         self.kernel = self.make_weight('kernel', width, 2, exported=False)
         self.bias = self.make_weight('bias', 2, exported=False)
         self.built = True
+
+    def set_scorer(self, scorer: Objective) -> None:
+        """Sets the row whose vectors are read.
+
+        Raises:
+            InputError: it compares something else.
+        """
+        if scorer.critic != COSINE:
+            raise InputError(
+                'discriminator_without_vector',
+                f'{self.row} reads the vector of a sentence, and '
+                f'--{scorer.row}.critic={scorer.critic} has none; leave out '
+                'one of the two',
+            )
+        super().set_scorer(scorer)
 
     @property
     def needs_whole_batch(self) -> bool:

@@ -81,7 +81,7 @@ class Judged(Objective):
         super().set_scorer(scorer)
 
     def both(self, batch: Batch) -> tuple[Tensor, Tensor, Tensor]:
-        """Returns scores of teacher and student, and which there are.
+        """Returns scores of teacher and student, and which are real.
 
         Returns:
             [N, S - 1] each, float32 and bool; b first.
@@ -89,15 +89,15 @@ class Judged(Objective):
         view = batch.views[VIEW]
         teacher = ops.cast(view.guides[self.row], 'float32')
         teacher = ops.reshape(teacher[..., 0], (-1, teacher.shape[2]))[:, 1:]
-        there = sentence_numbers(view, self.row)[:, 1:] >= 0
-        return teacher, self.scorer.own_scores(batch.scorer_batch), there
+        real = sentence_numbers(view, self.row)[:, 1:] >= 0
+        return teacher, self.scorer.own_scores(batch.scorer_batch), real
 
     def outcome(
         self, batch: Batch, loss: Tensor, scores: tuple[Tensor, ...]
     ) -> infonce.Outcome:
         """Sums a loss [N]; right is an order like the teacher's at the top."""
-        *both, there = scores
-        best = [ops.argmax(ops.where(there, x, NEVER), axis=1) for x in both]
+        *both, real = scores
+        best = [ops.argmax(ops.where(real, x, NEVER), axis=1) for x in both]
         right = ops.equal(*best)
         weights = ops.reshape(batch.views[VIEW].weights[self.row], (-1,))
         return infonce.unbounded(loss, weights, ops.cast(right, 'float32'))
@@ -116,9 +116,9 @@ class Margins(Judged):
 
     def score(self, batch: Batch, candidates: None) -> infonce.Outcome:
         """Computes squared differences, the mean over negatives."""
-        teacher, student, there = scores = self.both(batch)
+        teacher, student, real = scores = self.both(batch)
         margins = [x[:, :1] - x[:, 1:] for x in (teacher, student)]
-        counts = ops.cast(there[:, 1:], 'float32')
+        counts = ops.cast(real[:, 1:], 'float32')
         squares = counts * ops.square(margins[1] - margins[0])
         total = ops.maximum(ops.sum(counts, axis=1), 1.0)
         return self.outcome(batch, ops.sum(squares, axis=1) / total, scores)
@@ -143,13 +143,13 @@ class Order(Judged):
 
     def score(self, batch: Batch, candidates: None) -> infonce.Outcome:
         """Computes KL divergences over the texts of each example."""
-        teacher, student, there = scores = self.both(batch)
+        teacher, student, real = scores = self.both(batch)
         log_p, log_q = (
-            ops.log_softmax(ops.where(there, x / self.temperature, NEVER), -1)
+            ops.log_softmax(ops.where(real, x / self.temperature, NEVER), -1)
             for x in (teacher, student)
         )
         terms = ops.exp(log_p) * (log_p - log_q)
-        loss = ops.sum(ops.where(there, terms, 0.0), axis=1)
+        loss = ops.sum(ops.where(real, terms, 0.0), axis=1)
         return self.outcome(batch, self.temperature**2 * loss, scores)
 
 

@@ -193,6 +193,7 @@ class SimCSE(Queued):
     )
     keys: str = SETTINGS['keys']
     pairs: int = SETTINGS['pairs']
+    expand: bool = SETTINGS['expand']
     query_length: int = SETTINGS['query_length']
     passage_length: int = SETTINGS['passage_length']
     guide: str = setting(
@@ -262,28 +263,29 @@ class SimCSE(Queued):
         super().build()
 
     def _check_critic(self) -> None:
-        """Raises InputError for what other critics than the cosine lack."""
-        if self.critic == critics.COSINE:
-            return
+        """Raises InputError for settings that a critic lacks."""
+        has_vector = self.critic == critics.COSINE
         lacking = {
-            'queue': self.queue,
-            'momentum': self.momentum,
+            'queue': self.queue and not has_vector,
+            'momentum': self.momentum and not has_vector,
             'guide': self.guide and self.critic == CROSS,
             'dims': self.dims and self.critic in (LEXICAL, CROSS),
             'directions': (self.directions, self.critic) in (
                 (JOINT, LATE), (JOINT, CROSS), (BOTH, CROSS),
             ),
+            'expand': self.expand and self.critic != LATE,
         }  # fmt: skip
         for name, chosen in lacking.items():
             if chosen:
+                owner = VIEW if name == 'expand' else self.row
                 raise InputError(
                     'critic_without_setting',
-                    f'--{self.row}.{name}={getattr(self, name)} is not for '
+                    f'--{owner}.{name}={getattr(self, name)} is not for '
                     f'--{self.row}.critic={self.critic}; leave it out',
                 )
 
     def set_critics(self, late: Any, weights: Any, pair: Any) -> None:
-        """Sets the head of the critic, which compares texts with it."""
+        """Sets the heads of critics, and makes the one that compares texts."""
         super().set_critics(late, weights, pair)
         if self.critic == LATE:
             skipped = critics.PUNCTUATION if self.skip_punctuation else ()

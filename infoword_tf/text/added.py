@@ -484,7 +484,7 @@ def with_added(
 def with_markers(
     tokenizer: TextTokenizer, markers: Sequence[str]
 ) -> TextTokenizer:
-    """Lets a tokenizer find tokens of the vocabulary as spelled.
+    """Makes a tokenizer find tokens of the vocabulary as spelled.
 
     Also those that were added to be sought in normalised text.
 

@@ -286,10 +286,11 @@ def with_pairs(
                 raise errors.UsageError(
                     'flag_without_pairs', f'--{flag} is for --pairs; give both'
                 )
-        if choices.objectives == PAIRS:
+        named = SUMS.get(choices.objectives)
+        if named and 'sentences.once' in named.settings:
             raise errors.UsageError(
                 'sum_without_pairs',
-                f'--objectives={PAIRS} is for --pairs; give both',
+                f'--objectives={choices.objectives} is for --pairs; give both',
             )
         return choices
     if 'objectives' not in chosen:

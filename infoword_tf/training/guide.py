@@ -34,9 +34,11 @@ class Guide:
         folder: the workdir.
         digest: of its weights.
         what, dtype: its numbers, in words and on disk.
+        ignored: of the config, what does not change them.
     """
 
     what, dtype = 'vectors', np.float16
+    ignored = ('rows', 'run', 'replicas', 'precision')
 
     def __init__(self, folder: str):
         """Loads the workdir.
@@ -101,10 +103,9 @@ class Guide:
     def _key(self, texts: Sequence[Sequence[str]]) -> str:
         """Hashes weights, settings and texts."""
         config = self.loaded.config.to_json()
-        for name in ('rows', 'run', 'replicas', 'precision'):
+        for name in self.ignored:
             del config[name]
-        known = self.digest if self.what == Guide.what else self.digest * 2
-        digest = hashlib.blake2b(known.encode(), digest_size=10)
+        digest = hashlib.blake2b(self.digest.encode(), digest_size=10)
         digest.update(json.dumps(config, sort_keys=True).encode())
         for column in texts:
             digest.update('\0'.join(column).encode('utf-8', 'replace'))
@@ -116,6 +117,7 @@ class Judge(Guide):
     """Workdir that scores the first text of an example with each other one."""
 
     what, dtype, width = 'scores', np.float32, 1
+    ignored = ('run', 'replicas', 'precision')
 
     def compute(
         self, texts: Sequence[Sequence[str]], k: int, chunk: np.ndarray

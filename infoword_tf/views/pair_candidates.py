@@ -5,8 +5,10 @@
 
 The draw is that of the view `sentences`, whose settings these are.
 
-Glossary of shapes: n examples, k texts of each, C tokens of the longest,
-M candidates of an example: b, those that are drawn, and k - 2 of its own.
+Of an example M candidates are joined with a: b, those that are drawn, and its
+k - 2 negatives.
+
+Glossary of shapes: n examples, k texts of each, C tokens of the longest.
 """
 
 from collections.abc import Mapping
@@ -23,7 +25,7 @@ PAIR = 'pair'  # its `Reads.where`
 
 
 class Joining(NamedTuple):
-    """How two texts are joined, and how long both may be.
+    """Layout of two texts as one, and how long both may be.
 
     Attributes:
         length: tokens of both, special ones included, at most.
@@ -42,7 +44,7 @@ def pair_candidates(
     rows: Mapping[str, str],
     specials: Specials,
 ) -> View:
-    """Joins each a with its candidates: ids [n, M, T].
+    """Joins each a with each candidate: ids [n, M, T].
 
     Targets [n, M] are numbers of the candidates, equal for equal texts and -1
     for a missing one, the first that of b; weights are [n, 1].
@@ -50,8 +52,10 @@ def pair_candidates(
     require_where(rows, PAIR)
     n, k, _ = text.ids.shape
     joining, others = text.joining, draw.others
-    own = np.arange(n)[:, None]
-    example = np.concatenate([own, others, np.repeat(own, k - 2, 1)], axis=1)
+    itself = np.arange(n)[:, None]
+    example = np.concatenate(
+        [itself, others, np.repeat(itself, k - 2, 1)], axis=1
+    )
     which = np.array([1] * (1 + others.shape[1]) + [*range(2, k)])
     which = np.broadcast_to(which, example.shape)  # [n, M]
     exists = (text.lengths > 2) | (np.arange(k) < 2)
@@ -70,7 +74,7 @@ def pair_candidates(
     of_b = place >= second[..., None]
     column = np.where(of_b, place - second[..., None] + 1, place)
     column = np.clip(column, 0, text.ids.shape[2] - 1)
-    source = np.where(of_b, example[..., None], own[..., None])
+    source = np.where(of_b, example[..., None], itself[..., None])
     ids = text.ids[source, np.where(of_b, which[..., None], 0), column]
     is_text = (place >= 1) & (place <= sizes[0][..., None])
     is_text |= of_b & (place < end[..., None])

@@ -82,7 +82,7 @@ def change(
     shuffle: bool,
     expand: bool = False,
     attend: bool = False,
-    sampled: int = 0,
+    others: int = 0,
     limits: tuple[int, int] = (0, 0),
 ) -> Changed:
     """Doubles and permutes tokens of the last copy of each sentence.
@@ -91,7 +91,7 @@ def change(
         text: copies, or texts of pairs, which do not change.
         random: of the draw.
         pairs, repeat, shuffle, expand, attend: settings of the view.
-        sampled: K of `Changed.others`, at most the other examples; 0: none.
+        others: K of `Changed.others`, at most the other examples; 0: none.
         limits: as of `Changed`.
     """
     b, k, longest = text.ids.shape
@@ -125,14 +125,14 @@ def change(
         order[place >= lengths[:, -1:]] = 2.0
         # A permutation of all positions, of [CLS] and [SEP] too, as published.
         positions[:, -1] = order.argsort(axis=1, kind='stable')
-    others = None
-    if sampled:  # ranks of random numbers, of all examples but the own one
+    drawn = None
+    if others:  # ranks of random numbers, of all examples but the own one
         order = random.random((b, b))
         np.fill_diagonal(order, 2.0)
-        others = order.argsort(axis=1)[:, : min(sampled, b - 1)]
+        drawn = order.argsort(axis=1)[:, : min(others, b - 1)]
     return Changed(
         sources, lengths, positions, int(pairs > 0), expand,
-        attend or not expand, others, limits,
+        attend or not expand, drawn, limits,
     )  # fmt: skip
 
 
@@ -141,7 +141,7 @@ def draw(settings: Mapping[str, Any]) -> Draw:
     names = ('pairs', 'repeat', 'shuffle', 'expand', 'attend')
     chosen = {name: settings[name] for name in names}
     if 'pair' in settings['where']:
-        chosen['sampled'] = settings['sampled']
+        chosen['others'] = settings['others']
     chosen['limits'] = settings['query_length'], settings['passage_length']
     return Draw('sentences', change, chosen)
 
@@ -297,6 +297,13 @@ def source_args(length: int, settings: Mapping[str, Any]) -> dict[str, Any]:
             'expand_to_no_length',
             '--sentences.expand pads to --sentences.query_length; give both',
         )
+    markers = settings['markers'].split(',') if settings['markers'] else []
+    if markers and (len(markers) != COPIES or not all(markers)):
+        raise InputError(
+            'markers_are_not_two',
+            f'--sentences.markers={settings["markers"]}: give two tokens, one '
+            'of a and one of b, as [unused0],[unused1]',
+        )
     if settings['source'] != 'sentences':
         once = {'once': True} if settings['once'] else {}
         return {'length': length, **once}
@@ -325,10 +332,16 @@ SETTINGS = {
         'Two tokens of the vocabulary, which are put before each a and each b '
         'of --pairs, as [unused0],[unused1] (ColBERT); empty: none.',
     ),
+    'others': Setting(
+        4,
+        'Of texts that are joined: b of how many other examples of the batch '
+        'are candidates of each a (simcse.critic=cross).',
+        at_least=1,
+    ),
     'passage_length': Setting(
         0,
-        'Tokens of a b of --pairs at most, special ones included; 0: as many '
-        'as --seq_len.',
+        'Tokens of a b of --pairs at most, special ones included, and not more '
+        'than --seq_len; 0: as many.',
         at_least=0,
     ),
     'query_length': Setting(
@@ -336,12 +349,6 @@ SETTINGS = {
         'Tokens of an a of --pairs at most, special ones included; 0: as many '
         'as --seq_len.',
         at_least=0,
-    ),
-    'sampled': Setting(
-        4,
-        'Of texts that are joined: b of how many other examples of the batch '
-        'are candidates of each a (simcse.critic=cross).',
-        at_least=1,
     ),
     'keys': Setting(
         LATER,
