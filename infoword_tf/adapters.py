@@ -24,7 +24,7 @@ import numpy as np
 
 from infoword_tf import errors, files
 from infoword_tf.config import WEIGHTS, AdapterConfig, Config
-from infoword_tf.lazy import Sum, ops
+from infoword_tf.lazy import ChangedKernel, ops
 from infoword_tf.settings import Setting
 
 Tensor = Any
@@ -127,7 +127,7 @@ def adapted(
     kernel: Tensor,
     parts: Iterable[tuple[Part, Tensor, Tensor]],
     scale: float,
-) -> Sum:
+) -> ChangedKernel:
     """Returns W + s A B [D, F] in float32, with s A and B of all parts joined.
 
     Args:
@@ -142,7 +142,7 @@ def adapted(
         rows.append(ops.pad(b, ((0, 0), (part.begin, after))))
     a = scale * ops.concatenate(columns, axis=1)
     b = ops.concatenate(rows, axis=0)
-    return Sum(ops.cast(kernel, 'float32') + ops.matmul(a, b), a, b)
+    return ChangedKernel(ops.cast(kernel, 'float32') + ops.matmul(a, b), a, b)
 
 
 class Adapters:
@@ -179,10 +179,10 @@ class Adapters:
             for _, _, b in parts:
                 b.assign(np.zeros(b.shape, 'float32'))
 
-    def values(self) -> list[tuple[Any, Sum]]:
+    def values(self) -> list[tuple[Any, ChangedKernel]]:
         """Returns each kernel with a value in the compute dtype."""
         return [
-            (kernel, Sum(*(
+            (kernel, ChangedKernel(*(
                 ops.cast(x, self.dtype)
                 for x in adapted(kernel, parts, self.scale)
             )))

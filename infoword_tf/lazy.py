@@ -114,7 +114,7 @@ def tensorflow() -> Any:
     return tf
 
 
-class Sum(NamedTuple):
+class ChangedKernel(NamedTuple):
     """Value of a kernel, W + A B, of which A and B alone learn.
 
     Attributes:
@@ -127,14 +127,14 @@ class Sum(NamedTuple):
     b: Any
 
 
-_sums: contextvars.ContextVar[Mapping[int, Sum]] = contextvars.ContextVar(
-    'sums', default=types.MappingProxyType({})
+_changes: contextvars.ContextVar[Mapping[int, ChangedKernel]] = (
+    contextvars.ContextVar('changes', default=types.MappingProxyType({}))
 )
 
 
-def sum_of(weight: Any) -> Sum | None:
-    """Returns the sum that replaces a weight; None: another value, or none."""
-    return _sums.get().get(id(weight))
+def change_of(weight: Any) -> ChangedKernel | None:
+    """Returns the changed kernel that replaces a weight, or None."""
+    return _changes.get().get(id(weight))
 
 
 @contextlib.contextmanager
@@ -144,24 +144,24 @@ def instead(values: Iterable[tuple[Any, Any]]) -> Iterator[Any]:
     Yields the scope of Keras, which has the value of a replaced weight.
 
     Args:
-        values: weights, each with its value, or a `Sum`.
+        values: weights, each with its value, or a `ChangedKernel`.
     """
     import keras
 
-    sums = dict(_sums.get())
+    changes = dict(_changes.get())
     with keras.StatelessScope(initialize_variables=False) as scope:
         if scope.original_scope is not None:
             scope.state_mapping.update(scope.original_scope.state_mapping)
         for weight, value in values:
-            sums.pop(id(weight), None)
-            if isinstance(value, Sum):
-                sums[id(weight)], value = value, value.value
+            changes.pop(id(weight), None)
+            if isinstance(value, ChangedKernel):
+                changes[id(weight)], value = value, value.value
             scope.add_update((weight, value))
-        token = _sums.set(sums)
+        token = _changes.set(changes)
         try:
             yield scope
         finally:
-            _sums.reset(token)
+            _changes.reset(token)
 
 
 def remat(function: Callable[..., Any], layer: Any) -> Callable[..., Any]:
@@ -175,7 +175,8 @@ def remat(function: Callable[..., Any], layer: Any) -> Callable[..., Any]:
 
     with instead(()) as scope:
         values = [
-            (w, sum_of(w) or scope.get_current_value(w)) for w in layer.weights
+            (w, change_of(w) or scope.get_current_value(w))
+            for w in layer.weights
         ]
     replaced = [(w, value) for w, value in values if value is not None]
     if not replaced or keras.backend.backend() != 'tensorflow':
@@ -197,6 +198,6 @@ def dtype_of(x: Any) -> str:
 
 
 __all__ = [
-    'Layer', 'Sum', 'Variable', 'dtype_of', 'import_keras', 'instead', 'lean',
-    'ops', 'remat', 'sum_of', 'tensorflow',
+    'ChangedKernel', 'Layer', 'Variable', 'change_of', 'dtype_of',
+    'import_keras', 'instead', 'lean', 'ops', 'remat', 'tensorflow',
 ]  # fmt: skip

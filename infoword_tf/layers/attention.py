@@ -12,7 +12,7 @@ import numpy as np
 from infoword_tf import errors
 from infoword_tf.layers import heads
 from infoword_tf.layers.fused import with_gradient
-from infoword_tf.lazy import Layer, Variable, dtype_of, ops, sum_of
+from infoword_tf.lazy import Layer, Variable, change_of, dtype_of, ops
 
 Tensor = Any
 
@@ -49,8 +49,8 @@ def _product(x: Tensor, kernel: Tensor, scale: np.ndarray | None) -> Tensor:
     The gradients of A and B are computed without that of W + A B, which takes
     as long as the product: dA = x^T (dy B^T), dB = (x A)^T dy.
     """
-    total = sum_of(kernel)
-    if total is None:
+    changed = change_of(kernel)
+    if changed is None:
         return ops.matmul(x, scaled(kernel, scale))
 
     def multiply(x: Tensor, kernel: Tensor, a: Tensor, b: Tensor) -> tuple:
@@ -64,8 +64,8 @@ def _product(x: Tensor, kernel: Tensor, scale: np.ndarray | None) -> Tensor:
 
         return ops.matmul(x, kernel), gradient
 
-    value, b = scaled(total.value, scale), scaled(total.b, scale)
-    return with_gradient(multiply, x, ops.stop_gradient(value), total.a, b)
+    value, b = scaled(changed.value, scale), scaled(changed.b, scale)
+    return with_gradient(multiply, x, ops.stop_gradient(value), changed.a, b)
 
 
 def vector(
