@@ -2,7 +2,8 @@
 
 LoRA (Hu et al. 2021, Eq. 3): a kernel W becomes W + (alpha / rank) A B, with A
 [D, rank] drawn and B [rank, F] 0 at first. Only A and B learn. No layer knows:
-where a model computes, such kernels replace its weights (`lazy.instead`).
+where a model computes, such kernels replace its weights (`lazy.instead`), and
+`attention.project` computes the gradients of A and B without that of W.
 Queries, keys and values lie in one kernel, and each has an A and a B; so have
 the two halves of a gated feed-forward.
 
@@ -23,7 +24,7 @@ import numpy as np
 
 from infoword_tf import errors, files
 from infoword_tf.config import WEIGHTS, AdapterConfig, Config
-from infoword_tf.lazy import ops
+from infoword_tf.lazy import ChangedKernel, ops
 from infoword_tf.settings import Setting
 
 Tensor = Any
@@ -126,8 +127,8 @@ def adapted(
     kernel: Tensor,
     parts: Iterable[tuple[Part, Tensor, Tensor]],
     scale: float,
-) -> Tensor:
-    """Returns W + s A B [D, F], in float32.
+) -> ChangedKernel:
+    """Returns W + s A B [D, F] in float32, with s A and B of all parts joined.
 
     Args:
         kernel: W [D, F], of any type.
@@ -139,8 +140,9 @@ def adapted(
         after = kernel.shape[1] - part.begin - part.width
         columns.append(a)
         rows.append(ops.pad(b, ((0, 0), (part.begin, after))))
-    a, b = ops.concatenate(columns, axis=1), ops.concatenate(rows, axis=0)
-    return ops.cast(kernel, 'float32') + ops.matmul(scale * a, b)
+    a = scale * ops.concatenate(columns, axis=1)
+    b = ops.concatenate(rows, axis=0)
+    return ChangedKernel(ops.cast(kernel, 'float32') + ops.matmul(a, b), a, b)
 
 
 class Adapters:
@@ -177,12 +179,15 @@ class Adapters:
             for _, _, b in parts:
                 b.assign(np.zeros(b.shape, 'float32'))
 
-    def values(self) -> list[tuple[Any, Tensor]]:
+    def values(self) -> list[tuple[Any, ChangedKernel]]:
         """Returns each kernel with a value in the compute dtype."""
         return [
-            (kernel, ops.cast(adapted(kernel, parts, self.scale), self.dtype))
+            (kernel, ChangedKernel(*(
+                ops.cast(x, self.dtype)
+                for x in adapted(kernel, parts, self.scale)
+            )))
             for kernel, parts in self.kernels
-        ]
+        ]  # fmt: skip
 
 
 def paths_of(kernel: str, part: Part) -> tuple[str, str]:
@@ -277,7 +282,7 @@ def folded(
             for part in parts[path]
         ]
         scale = config.alpha / config.rank
-        return ops.convert_to_numpy(adapted(weight, pairs, scale))
+        return ops.convert_to_numpy(adapted(weight, pairs, scale).value)
 
     heads = stored.where(lambda path: not path.startswith(PREFIX))
     encoder = {path: functools.partial(fold, path) for path in of_base}

@@ -227,19 +227,24 @@ class Unread(Mapping[str, np.ndarray]):
 
 def read_tensors(path: pathlib.Path) -> dict[str, np.ndarray]:
     """Reads named arrays; ValueError: a truncated, damaged or other file."""
-    return dict(open_tensors(path))
+    return _undamaged(path, dict)
 
 
 def open_tensors(path: pathlib.Path) -> Unread:
-    """Opens named arrays; errors as of `read_tensors`, of which all are read.
+    """Opens named arrays; errors as of `read_tensors`.
 
-    Not two of them are in memory at the same time.
+    All are read for their digest, and again at each access: not two of them
+    are in memory at the same time.
     """
+    return _undamaged(path, lambda unread: unread)
+
+
+def _undamaged(path: pathlib.Path, hold: Callable[[Unread], Any]) -> Any:
+    """Opens named arrays, applies `hold`, and compares the digest."""
     with _safetensors(path) as file:
         metadata, names = file.metadata() or {}, list(file.keys())
-    tensors = Unread(
-        {n: functools.partial(read_tensor, path, n) for n in names}
-    )
+    readers = {n: functools.partial(read_tensor, path, n) for n in names}
+    tensors = hold(Unread(readers))
     # A file that another library wrote has no digest.
     if metadata.get(DIGEST, digest := _digest(tensors)) != digest:
         raise errors.InputError(

@@ -12,13 +12,15 @@ that one's name out of FOR_OTHERS, or replace the body of `_absent` by `yield`.
 """
 
 import contextlib
+import contextvars
 import functools
 import importlib.util
 import os
 import pathlib
 import sys
-from collections.abc import Callable, Iterable, Iterator
-from typing import TYPE_CHECKING, Any
+import types
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 if TYPE_CHECKING:
     from keras import Variable, ops
@@ -112,6 +114,29 @@ def tensorflow() -> Any:
     return tf
 
 
+class ChangedKernel(NamedTuple):
+    """Value of a kernel, W + A B, of which A and B alone learn.
+
+    Attributes:
+        value: [D, F], the sum.
+        a, b: [D, rank] and [rank, F].
+    """
+
+    value: Any
+    a: Any
+    b: Any
+
+
+_changes: contextvars.ContextVar[Mapping[int, ChangedKernel]] = (
+    contextvars.ContextVar('changes', default=types.MappingProxyType({}))
+)
+
+
+def change_of(weight: Any) -> ChangedKernel | None:
+    """Returns the changed kernel that replaces a weight, or None."""
+    return _changes.get().get(id(weight))
+
+
 @contextlib.contextmanager
 def instead(values: Iterable[tuple[Any, Any]]) -> Iterator[Any]:
     """Replaces weights by values inside a `with`; other values stay replaced.
@@ -119,16 +144,24 @@ def instead(values: Iterable[tuple[Any, Any]]) -> Iterator[Any]:
     Yields the scope of Keras, which has the value of a replaced weight.
 
     Args:
-        values: weights, each with its value.
+        values: weights, each with its value, or a `ChangedKernel`.
     """
     import keras
 
+    changes = dict(_changes.get())
     with keras.StatelessScope(initialize_variables=False) as scope:
         if scope.original_scope is not None:
             scope.state_mapping.update(scope.original_scope.state_mapping)
-        for update in values:
-            scope.add_update(update)
-        yield scope
+        for weight, value in values:
+            changes.pop(id(weight), None)
+            if isinstance(value, ChangedKernel):
+                changes[id(weight)], value = value, value.value
+            scope.add_update((weight, value))
+        token = _changes.set(changes)
+        try:
+            yield scope
+        finally:
+            _changes.reset(token)
 
 
 def remat(function: Callable[..., Any], layer: Any) -> Callable[..., Any]:
@@ -141,7 +174,10 @@ def remat(function: Callable[..., Any], layer: Any) -> Callable[..., Any]:
     import keras
 
     with instead(()) as scope:
-        values = [(w, scope.get_current_value(w)) for w in layer.weights]
+        values = [
+            (w, change_of(w) or scope.get_current_value(w))
+            for w in layer.weights
+        ]
     replaced = [(w, value) for w, value in values if value is not None]
     if not replaced or keras.backend.backend() != 'tensorflow':
         return keras.remat(function)
@@ -162,6 +198,6 @@ def dtype_of(x: Any) -> str:
 
 
 __all__ = [
-    'Layer', 'Variable', 'dtype_of', 'import_keras', 'instead', 'lean', 'ops',
-    'remat', 'tensorflow',
+    'ChangedKernel', 'Layer', 'Variable', 'change_of', 'dtype_of',
+    'import_keras', 'instead', 'lean', 'ops', 'remat', 'tensorflow',
 ]  # fmt: skip

@@ -146,11 +146,15 @@ def check(choices: DistillChoices, chosen: Mapping[str, Any]) -> None:
         workdir='a folder for this run',
     )
     refuse_infinite_numbers(choices)
-    if choices.adapter != NONE:
+    another = ('layers', *embedding.VOCABULARY)
+    if choices.adapter != NONE and (
+        not choices.init or any(vars(choices)[x] is not None for x in another)
+    ):
         raise errors.UsageError(
             'adapter_of_student',
-            f'--adapter={choices.adapter} leaves an encoder as it is, and a '
-            'student is another one than its --init; leave it out',
+            f'--adapter={choices.adapter} leaves the encoder of --init as it '
+            'is; name the student with --init, and leave out '
+            + ', '.join(f'--{name}' for name in another),
         )
     if choices.task == embedding.TASK:
         why = '{} is for labels, not for --task=embed; leave it out'

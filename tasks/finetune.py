@@ -395,6 +395,10 @@ def prepare_task(
     choices = with_rate(choices, resolved.encoder.arguments['width'])
     refuse_translations(choices, resolved.plan)
     loaded = loaded.with_layout(resolved.vector.layout)
+    # A head of other labels is of no use.
+    other = fields.get('labels') not in (None, tuple(loaded.config.labels))
+    if other and row in loaded.model.objectives:
+        loaded.model.drop(row)
     splits = read(loaded, rows[row].settings)
     digest = hashlib.blake2b(digest_size=16)
     for split in splits.values():
@@ -513,10 +517,6 @@ def prepare(
     inputs = {split: texts_of(table, texts) for split, table in splits.items()}
 
     def read(loaded: 'Loaded', _: Mapping[str, Any]) -> dict[str, TaskSplit]:
-        # A head of other classes is of no use.
-        other = tuple(loaded.config.labels) != task.class_names
-        if task.labels and other and 'label' in loaded.model.objectives:
-            loaded.model.drop('label')
         formatted = {}
         for split, table in splits.items():
             examples = format_examples(

@@ -197,10 +197,6 @@ def prepare(
     ) -> dict[str, finetune.TaskSplit]:
         from tasks import tag_windows
 
-        # A head of other labels is of no use.
-        other = tuple(loaded.config.labels) != task.labels
-        if other and task.row in loaded.model.objectives:
-            loaded.model.drop(task.row)
         windows = {}
         for split, tagged in splits.items():
             features = tag_windows.features(

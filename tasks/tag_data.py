@@ -219,9 +219,9 @@ def labels_of(tagged: Tagged) -> tuple[str, ...]:
     Of spans all that two words of one can have, since a word of a file may be
     several to the model.
     """
-    labels = {label for text in tagged.tags for label in text}
-    if tags.marks_spans([*labels]):
-        scheme = 'BIES' if any(x[0] in 'ES' for x in labels) else 'BI'
+    labels = [*{label for text in tagged.tags for label in text}]
+    if tags.marks_spans(labels):
+        scheme = 'BIES' if tags.marks_ends(labels) else 'BI'
         types = sorted({label[2:] for label in labels if label != tags.NONE})
         parts = [f'{part}-{kind}' for kind in types for part in scheme]
         return tags.NONE, *parts

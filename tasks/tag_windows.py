@@ -57,8 +57,7 @@ def features(
         context, tokens: settings of the row.
     """
     numbers = {label: number for number, label in enumerate(labels)}
-    scheme = tags.BIOES if any(x[:2] == 'E-' for x in labels) else tags.IOB2
-    marked = tags.marks_spans(labels)
+    marked, ends = tags.marks_spans(labels), tags.marks_ends(labels)
     chunks, total, unread = [], 0, 0
     for begin in range(0, len(tagged.words), _TEXTS_A_CALL):
         chunk = slice(begin, begin + _TEXTS_A_CALL)
@@ -73,7 +72,7 @@ def features(
         for number, tag in enumerate(tagged.tags[chunk]):
             inside = values[splits[number] : splits[number + 1]]
             word = np.searchsorted(bounds[number][:, 0], inside, 'right') - 1
-            if marked:  # an end of a word is no end of its parts
+            if ends:  # that of a word is none of its parts
                 tag = tags.spelled(tag, tags.IOB2)
             parts = [tag[i] for i in word]
             if marked:
@@ -81,7 +80,8 @@ def features(
                 for i in again:
                     if parts[i] != tags.NONE:
                         parts[i] = f'I-{parts[i][2:]}'
-                parts = tags.spelled(parts, scheme)
+            if ends:
+                parts = tags.spelled(parts, tags.BIOES)
             classes += [numbers.get(part, UNKNOWN) for part in parts]
         of_tokens = np.full(len(labelled), UNKNOWN, np.int32)
         of_tokens[labelled] = classes

@@ -5,6 +5,7 @@ import functools
 import pathlib
 import re
 import shutil
+from unittest import mock
 
 import numpy as np
 import tensorflow as tf
@@ -38,6 +39,12 @@ CASES = {
     'label_relative': [*JOINED, 'position_kernel', 'output_kernel',
                        'inner_kernel', 'outer_kernel'],
 }  # fmt: skip
+# Kernels of which only a part is read: at places, and of distances.
+CUT = {
+    'label': {'qkv_kernel'},
+    'label_modern': set(),
+    'label_relative': {'qkv_kernel', 'position_kernel'},
+}
 
 
 TEXTS = ['read a file', 'a list of what is returned']
@@ -72,17 +79,25 @@ def set_b(model):
 
 
 def gradients(model, name, variables, key=(0, 3)):
-    """Sums of the outcome, and gradients as arrays."""
+    """Sums of the outcome, gradients, and which W + s A B have one."""
     key = dropout.new_key(*key) if key else None
     state = {n: e.empty for n, e in model.empty_state(8).items()}
     with eagerly(), tf.GradientTape() as tape:
-        outcomes, _ = model.outcomes(
-            views_of(name), zoo.statistics(), key, state=state
-        )
+        sums = model.adapters.values() if model.adapters else []
+        with mock.patch.object(adapters.Adapters, 'values', lambda _: sums):
+            outcomes, _ = model.outcomes(
+                views_of(name), zoo.statistics(), key, state=state
+            )
         loss = model.loss(outcomes)
-    each = tape.gradient(loss, [v.value for v in variables])
+    sources = [v.value for v in variables], [total.value for _, total in sums]
+    each, whole = tape.gradient(loss, sources)
     (outcome,) = outcomes.values()
-    return np.array(outcome.sums), [x.numpy() for x in each]
+    through = {
+        kernel.path.split('/')[-1]
+        for (kernel, _), x in zip(sums, whole, strict=True)
+        if x is not None and x.numpy().any()
+    }
+    return np.array(outcome.sums), [x.numpy() for x in each], through
 
 
 class ModelTest(parameterized.TestCase):
@@ -98,19 +113,21 @@ class ModelTest(parameterized.TestCase):
 
         # B = 0 changes no bit, with dropout and without.
         for key in ((0, 3), None):
-            expected, _ = gradients(plain, name, of_plain, key)
-            actual, _ = gradients(model, name, model.adapters.weights, key)
+            expected, *_ = gradients(plain, name, of_plain, key)
+            actual, *_ = gradients(model, name, model.adapters.weights, key)
             np.testing.assert_array_equal(actual, expected)
 
         # What it computes is what the plain model does with W + s A B.
         set_b(model)
-        for kernel, value in model.adapters.values():
-            plain.variables[kernel.path].assign(value)
-        expected, of_kernels = gradients(plain, name, of_plain)
+        for kernel, total in model.adapters.values():
+            plain.variables[kernel.path].assign(total.value)
+        expected, of_kernels, _ = gradients(plain, name, of_plain)
         learning = list(model.trainable.values())
-        actual, each = gradients(model, name, learning)
+        actual, each, through = gradients(model, name, learning)
         np.testing.assert_array_equal(actual, expected)
         each = dict(zip(model.trainable, each, strict=True))
+        # Only kernels that are cut before a product have a gradient.
+        self.assertEqual(through, CUT[name])
 
         # dA = s dW B^T and dB = s A^T dW, of the columns of a part.
         of_kernels = dict(zip(kernels, of_kernels, strict=True))
@@ -136,7 +153,9 @@ class ModelTest(parameterized.TestCase):
             others = [step.gradients([v.value for v in learning])[0]]
         if model.encoder.can_remat:
             model.encoder.remat = True
-            others.append(gradients(model, name, learning)[1])
+            _, again, through = gradients(model, name, learning)
+            others.append(again)
+            self.assertEqual(through, CUT[name])
         for other in others:
             for path, x in zip(model.trainable, other, strict=True):
                 scale = np.abs(each[path]).max()

@@ -547,7 +547,7 @@ class DocumentTest(absltest.TestCase):
         """On a workdir and on real sentences of ours."""
         text = (ROOT / 'docs' / 'keras.md').read_text()
         blocks = re.findall(r'^```python\n(.*?)^```', text, re.M | re.S)
-        self.assertLen(blocks, 4)
+        self.assertLen(blocks, 5)
         self.assertLess(len(blocks[0].splitlines()), 40)
         texts, kinds = labelled()
         names, folder = {}, FOLDER / 'document'
@@ -563,6 +563,11 @@ class DocumentTest(absltest.TestCase):
         self.assertEqual(names['probabilities'].shape, (1, 2))
         np.testing.assert_allclose(names['probabilities'].sum(), 1, **NEAR)
         self.assertTrue((folder / 'runs/questions_encoder').is_dir())
+        tokens, labels = names['inputs']['token_ids'].numpy(), names['labels']
+        words = [names['tokenizer'].get_vocabulary()[i].lower()
+                 for i in tokens[labels > 0]]  # fmt: skip
+        initials = [word[0] for word in words]
+        self.assertEqual((initials, (labels >= 0).sum()), (['a', 'l', 't'], 7))
 
 
 class ComplaintsTest(parameterized.TestCase):

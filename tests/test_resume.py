@@ -142,14 +142,17 @@ class DamageTest(absltest.TestCase):
         shutil.copytree(finished(), self.workdir)
 
     def test_a_run_that_is_older_than_a_choice(self):
-        """It was as it is by default."""
+        """It was as it is by default, and once it has ended it stays."""
         path = self.workdir / 'config.json'
         config = json.loads(path.read_text())
         for name in ('layer_decay', 'pair_weights', 'bert_nce.drop_hits'):
             del config['run'][name]
         path.write_text(json.dumps(config))
+        files_of = ('config.json', 'flags.txt', 'weights.safetensors')
+        before = [(self.workdir / name).read_bytes() for name in files_of]
         run_here(self.workdir, '--steps=4')
-        path.write_text(json.dumps(config))
+        after = [(self.workdir / name).read_bytes() for name in files_of]
+        self.assertEqual(before, after)
         for more, value in (
             ('--layer_decay=0.5', 'layer_decay was 1.0, is 0.5'),
             ('--bert_nce.drop_hits', 'drop_hits was False, is True'),
@@ -172,6 +175,7 @@ class DamageTest(absltest.TestCase):
             'gelu': 'tanh', 'untie': None, 'clamp': None, 'same_length': None
         }  # fmt: skip
         path.write_text(json.dumps(config))
+        (self.workdir / 'metrics.json').unlink()  # it was stopped before
         value = '--activation was gelu_tanh, is gelu_erf'
         with refused('run_other_flags', value):
             run_here(self.workdir, '--steps=4', '--gelu=erf')

@@ -48,6 +48,11 @@ def marks_spans(labels: Sequence[str]) -> bool:
     return bool(others) and all(map(_LABEL.fullmatch, others))
 
 
+def marks_ends(labels: Sequence[str]) -> bool:
+    """Tells whether labels are of spans in BIOES."""
+    return marks_spans(labels) and any(label[0] in 'ES' for label in labels)
+
+
 def kinds_of(labels: Sequence[str], simple: bool = False) -> Kinds:
     """Reads C labels.
 
@@ -129,8 +134,7 @@ def with_ends(
         first: [n] bool, the first words of texts.
         labels: names.
     """
-    ends = 'ES'
-    if not (marks_spans(labels) and any(x[0] in ends for x in labels)):
+    if not marks_ends(labels):
         return numbers
     kinds = kinds_of(labels)
     begin, end, kind = spans(numbers, first, kinds).T

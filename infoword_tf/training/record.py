@@ -198,6 +198,8 @@ def write_or_compare(
 ) -> None:
     """Writes config.json and flags.txt; when resumed, compares config.json.
 
+    A run that has ended stays as it is: exports know it by its config.json.
+
     Args:
         workdir: of the run.
         config: of the run, with the record.
@@ -246,6 +248,8 @@ def write_or_compare(
                 f'{workdir} holds a run with other flags: {"; ".join(differ)}.'
                 ' Give this run another --workdir, or the old flags',
             )
+        if (workdir / 'metrics.json').is_file():
+            return
         if old.replicas != config.replicas:
             print(
                 f'going on with {config.replicas} replicas instead of '

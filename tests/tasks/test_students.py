@@ -382,6 +382,25 @@ class StudentTest(Checks, parameterized.TestCase):
         self.assertEqual(tensors['objectives/patience/kernel'].shape, (32, 64))
         infoword_tf.load(FOLDER / 'projected').classify(['a text'])
 
+    def test_adapters_of_a_student_whose_encoder_stays(self):
+        begin = workdirs.write(
+            FOLDER / 'begin', rows=('mlm',), pooling='cls', layers=2, width=32
+        )
+        done = finetuning.run(
+            distill, f'--teacher={TEACHER}', f'--train={TRAIN}',
+            f'--dev={DEV}', '--steps=1', f'--init={begin}', '--adapter=lora',
+            f'--workdir={FOLDER / "adapted"}',
+        )  # fmt: skip
+        succeeded(done)
+        config = Config.read(FOLDER / 'adapted')
+        self.assertEqual(config.adapter.base, str(begin.resolve()))
+        self.assertEqual(config.teacher.name, str(TEACHER))
+        paths = files.read_tensors(FOLDER / 'adapted/weights.safetensors')
+        self.assertFalse([x for x in paths if x.startswith('encoder/')])
+        self.assertIn('adapters/encoder/layer_0/inner_kernel/a', paths)
+        infoword_tf.load(FOLDER / 'adapted').classify(['a text'])
+        self.assertIn('teacher_accuracy', last_line(done))
+
     def test_numbers(self):
         scored = make('scored', (), rows=('score',))
         rows = [(t, i / 7) for i, (t, _) in enumerate(finetuning.sentences())]
