@@ -1,35 +1,20 @@
 """Vectors of tokens and weights of the vocabulary, against NumPy."""
 
 import dataclasses
-import functools
 from unittest import mock
 
 import numpy as np
 import tensorflow as tf
 from absl.testing import absltest, parameterized
 
-from infoword_tf.config import DenseConfig, LateConfig, LexicalConfig
 from infoword_tf.layers import lexical as layers
-from tests.export import workdirs
+from tests.export import critics, workdirs
+from tests.export.critics import LATE, TEXTS
 from tests.refused import refused
 
-LATE = LateConfig((DenseConfig(9, 'gelu'), DenseConfig(5, 'identity', False)),
-                  expand=True, skip=('.', 'the'))  # fmt: skip
-FIELDS = {
-    'late': LATE, 'lexical': LexicalConfig(transform=True), 'critic': 'late',
-    'query_length': 9, 'passage_length': 20,
-    'prompts': {'query': 'is ', 'document': 'of '},
-}  # fmt: skip
-TEXTS = [
-    'the end of a value.', '', 'names refer to objects ' * 9, 'x', 'x',
-    'a the. the', 'a name of the value',
-]  # fmt: skip
 
-
-@functools.cache
 def loaded():
-    folder = workdirs.folder() / 'by_role'
-    return workdirs.load(workdirs.write(folder, ('mlm',), fields=FIELDS))
+    return critics.loaded('both')
 
 
 def changed(**late):
