@@ -17,6 +17,6 @@ TEXTS = [
 workdir, exported, loaded, served = workdirs.kinds(
     'critics',
     lambda kind: workdirs.write(
-        workdirs.folder() / kind, ('mlm',), fields=FIELDS
+        workdirs.folder() / kind, ('simcse',), fields=FIELDS
     ),
 )
