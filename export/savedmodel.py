@@ -4,10 +4,11 @@
 
 `models/books/1/` needs nothing but TensorFlow and the operations of
 tensorflow_text, as TensorFlow Serving 2.12 to 2.20 link them. Its signatures:
-`embed` computes vectors, `tokens` the state and the bytes of every token; if a
-row can, `fill_mask` fills in each [MASK], and `next_token` goes on with a text;
-and a fine-tuned workdir has the signature that it was trained for: `classify`,
-`regress`, `choose` or `answer`, which is then the default.
+`embed` computes vectors, `embed_tokens` and `embed_sparse` those of other
+critics, `tokens` the state and the bytes of every token; if a row can,
+`fill_mask` fills in each [MASK], and `next_token` goes on with a text; and a
+fine-tuned workdir has the signature that it was trained for: `classify`,
+`regress`, `choose`, `answer` or `tag`, which is then the default.
 """
 
 import dataclasses

@@ -41,10 +41,16 @@ def run(choices: VerifyChoices, chosen: Mapping[str, Any]) -> bool:
     )
     from export import bundle, comparison, serving_ops
     from infoword_tf.config import Config
+    from infoword_tf.workdir import completed
 
     model, workdir = pathlib.Path(choices.model), pathlib.Path(choices.init)
     config, export = read_exported(model)
-    if config.replace(dims=None) != Config.read(workdir):
+    # Either may be older than a setting, and an export holds no adapters.
+    ours, theirs = (
+        completed(x).replace(dims=None, adapter=None)
+        for x in (config, Config.read(workdir))
+    )
+    if ours != theirs:
         raise errors.UsageError(
             'export_of_other_workdir',
             f'--model={model} was not made from --init={workdir}: their '

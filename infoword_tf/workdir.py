@@ -151,7 +151,7 @@ class Workdir:
         workdir = pathlib.Path(workdir)
         config = Config.read(workdir)
         _check_names(config, workdir / FILE)
-        config = _completed(config)
+        config = completed(config)
         encoder = config.encoder
         known = ENCODERS[encoder.name].settings
         for name in arguments or {}:
@@ -321,7 +321,7 @@ def _check_names(config: Config, path: pathlib.Path) -> None:
             )
 
 
-def _completed(config: Config) -> Config:
+def completed(config: Config) -> Config:
     """Adds the defaults of settings that are newer than a config."""
     rows = {}
     for row, entry in config.rows.items():
