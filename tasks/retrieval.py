@@ -288,7 +288,7 @@ def encoder_of(
 
 def check_critic_dims(critic: str) -> None:
     """Raises ValueError if a critic compares no vectors."""
-    if critic not in (COSINE, LATE):
+    if critic in (LEXICAL, CROSS):
         raise errors.InputError(
             'dims_without_vectors',
             f'--dims is of vectors, and the critic {critic} compares none',
@@ -891,7 +891,7 @@ def search_all(
 
     def opened(choices: RetrievalChoices, path: str) -> tuple[Any, Stage]:
         folder = pathlib.Path(path)
-        if path == choices.model or (folder / 'saved_model.pb').is_file():
+        if (folder / 'saved_model.pb').is_file():
             return None, stage_of_export(choices, folder)
         from infoword_tf.training import precision
 
@@ -912,7 +912,7 @@ def search_all(
         _, stage = opened(others, choices.first)
         results['first'] = before = search('first', stage)
     if choices.model is not None:
-        _, stage = opened(choices, choices.model)
+        stage = stage_of_export(choices, pathlib.Path(choices.model))
         results['model'] = search('model', stage, before)
     if choices.init is not None:
         loaded, stage = opened(choices, choices.init)
