@@ -231,8 +231,8 @@ class SearchTest(Case):
         self.assertAlmostEqual(score, scores[11], places=3)
         # Ordered anew: of the two best those that end later come first.
         index.first, index.top = None, 2
-        index.rerank = lambda _, some: np.array(
-            [int(x.split()[1]) for x in some]
+        index.rerank = lambda _, answers: np.array(
+            [int(x.split()[1]) for x in answers]
         )
         actual = index.find('', query, 1)
         self.assertEqual(actual[0][1].text, texts[best[:2].max()])

@@ -312,7 +312,8 @@ class CommandTest(command.Checks, absltest.TestCase):
         first = f'--index={self.folder}/0'
         for arguments, error, value in (
             ((cross,), 'cross_without_index', '--rerank'),
-            ((model, first, '--critic=lexical'), 'index_of_other_critic', 'late'),
+            ((model, first, '--critic=lexical'), 'index_of_other_critic',
+             'late'),
             ((model, '--critic=lexical', '--vectors=int8'),
              'vectors_of_other_critic', 'float32'),
             ((model, '--vectors=binary'), 'vectors_of_other_critic', 'int8'),
