@@ -178,6 +178,7 @@ def _model(config: Config, export: Mapping[str, Any]) -> dict[str, Any]:
             layout.shown.split()[0 if layout.first else -1]
         ),
         'dense': ', '.join(dense) or None,
+        'critic': words['critics'].get(config.critic),
         'dims': config.dims or None,
         'normalize': _if(config.normalize),
         'prompts': '\n'.join(prompts) or None,
@@ -259,12 +260,11 @@ def _signatures(export: Mapping[str, Any]) -> dict[str, Any]:
     words, signatures, sections = _words(), export['signatures'], []
     for name, outputs in signatures.items():
         kind = 'embed' if 'embed' in name else name
-        meanings = words['outputs'] | words['outputs_of'].get(
-            name.removesuffix('_pairs'), {}
-        )
+        of = name.removesuffix('_pairs').removesuffix('_query')
+        meanings = words['outputs'] | words['outputs_of'].get(of, {})
         lines = []
         for output, (dtype, *shape) in outputs.items():
-            letters = iter({'choose': 'BJ', 'tag': 'BE'}.get(name, 'BT'))
+            letters = iter(words['axes'].get(of, 'BT'))
             sizes = [str(next(letters) if n is None else n) for n in shape]
             meaning = meanings[output].format(
                 masks=limits.MASKS, nowhere=limits.NOWHERE

@@ -148,12 +148,15 @@ def in_python(
     return outputs
 
 
-def _answered(
-    loaded: 'Loaded', content: Sequence[bytes], name: str
-) -> Outputs:
+def _answered(loaded: 'Loaded', content: Sequence[bytes], name: str) -> Outputs:
     """Computes the outputs of one signature, by name."""
     kind, _, prompt = name.partition('_')
+    role = 'query' if name.endswith('_query') else 'passage'
     pairs = content[::-1] if name.endswith('_pairs') else None
+    if name.startswith('embed_tokens') and loaded.config.late:
+        return _embed_tokens(loaded, content, role)
+    if name.startswith('embed_sparse') and loaded.config.lexical:
+        return _embed_sparse(loaded, content, role)
     if kind == 'embed':
         vectors = loaded.encode(content, progress=False, prompt=prompt or None)
         return {'embeddings': vectors}
@@ -168,6 +171,30 @@ def _answered(
     others = {'answer': _answer, 'tokens': _tokens, 'fill_mask': _fill_mask,
               'next_token': _next_token, 'tag': _tag}  # fmt: skip
     return others[name](loaded, content)
+
+
+def _embed_tokens(
+    loaded: 'Loaded', content: Sequence[bytes], role: str
+) -> Outputs:
+    arrays = loaded.encode_tokens(content, role, progress=False)
+    count = np.array([*map(len, arrays)], np.int32)
+    shape = len(arrays), count.max(initial=0), loaded.late.width
+    vectors = np.zeros(shape, np.float32)
+    for i, array in enumerate(arrays):
+        vectors[i, : len(array)] = array
+    return {'embeddings': vectors, 'count': count}
+
+
+def _embed_sparse(
+    loaded: 'Loaded', content: Sequence[bytes], role: str
+) -> Outputs:
+    matrix = loaded.encode_sparse(content, role, progress=False)
+    count = np.diff(matrix.indptr)
+    shape = len(content), count.max(initial=0)
+    ids, weights = np.zeros(shape, np.int32), np.zeros(shape, np.float32)
+    inside = np.arange(shape[1]) < count[:, None]
+    ids[inside], weights[inside] = matrix.indices, matrix.data
+    return {'ids': ids, 'weights': weights}
 
 
 def _classify(
@@ -292,12 +319,35 @@ def difference(
     closer than `tolerance`; else the difference is infinite, as it is where
     `actual` has NaN or infinity. NaN in `expected` is not compared. With the
     tolerance of bfloat16 gaps are shares of the output's largest number, if
-    that is above 1: states of some models are in the tens.
+    that is above 1: states of some models are in the tens. Weights of the
+    vocabulary are compared by `ids`, in any order: near weights change places.
     """
-    return {
+    sparse = [x for x in expected if x.endswith('/weights')]
+    gaps = {x: _weights_gap(x, actual, expected, tolerance) for x in sparse}
+    return gaps | {
         name: _gap(name, actual.get(name), expected, tolerance)
         for name in expected
+        if f'{name.rpartition("/")[0]}/weights' not in sparse
     }
+
+
+def _weights_gap(
+    name: str, actual: Outputs, expected: Outputs, tolerance: float
+) -> float:
+    if name not in actual:
+        return float('inf')
+    keys, values = [], []
+    for sign, outputs in ((1, actual), (-1, expected)):
+        ids = outputs[name.replace('/weights', '/ids')].astype(np.int64)
+        keys.append((np.arange(len(ids))[:, None] << 32 | ids).ravel())
+        values.append(sign * outputs[name].ravel())
+    _, place = np.unique(np.concatenate(keys), return_inverse=True)
+    gaps = np.abs(np.bincount(place, np.concatenate(values)))
+    if not np.isfinite(gaps).all():
+        return float('inf')
+    if tolerance >= TOLERANCE['bfloat16']:
+        gaps = gaps / expected[name].max(initial=1.0)
+    return float(gaps.max(initial=0.0))
 
 
 def _gap(

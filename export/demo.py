@@ -77,6 +77,12 @@ def words(outputs: Outputs) -> list[tuple]:
     return [(part.decode('utf-8', 'replace'), x) for part, x in parts if part]
 
 
+def terms(outputs: Outputs) -> list[tuple]:
+    """Lists tokens with a weight, most first."""
+    pairs = zip(outputs['tokens'][0], outputs['weights'][0], strict=True)
+    return [(x.decode('utf-8', 'replace'), f'{w:.2f}') for x, w in pairs][:50]
+
+
 TEXT, PAIR = {'Text': 'texts'}, {'Text': 'texts', 'Second text': 'pairs'}
 # By signature: a title, inputs by field, and a function from outputs to lines.
 TABS = {
@@ -92,6 +98,7 @@ TABS = {
     'answer': ('Answers', {'Question': 'texts', 'Text': 'pairs'},
                partial(likeliest, 'texts')),
     'tag': ('Words', TEXT, words),
+    'embed_sparse': ('Terms', TEXT, terms),
     'embed': ('Likeness', {'First text': 'texts', 'Second text': 'texts'},
               likeness),
 }  # fmt: skip

@@ -22,9 +22,9 @@ from typing import Any
 CORE = frozenset("""
     Abs AddV2 All Any ArgMax AsString Assert AssignVariableOp
     BatchMatMulV2 BiasAdd BroadcastTo Cast ConcatV2 Const Cos Cumsum DecodeRaw
-    DenseBincount DisableCopyOnRead Equal Erf Exp ExpandDims Fill FloorDiv
+    DenseBincount DisableCopyOnRead Equal Erf Erfc Exp ExpandDims Fill FloorDiv
     FloorMod GatherV2 Greater GreaterEqual HashTableV2 Identity If
-    IsFinite Less LessEqual Log LogSoftmax LogicalAnd LogicalNot LogicalOr
+    IsFinite Less LessEqual Log Log1p LogSoftmax LogicalAnd LogicalNot LogicalOr
     LookupTableFindV2 LookupTableImportV2 LowerBound MatMul Max Maximum
     Mean MergeV2Checkpoints Min Minimum Mul Neg NoOp NotEqual OnesLike
     Pack Pad PadV2 PartitionedCall Placeholder Prod RaggedGather

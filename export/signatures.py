@@ -2,6 +2,10 @@
 
     embed           texts [B] -> embeddings [B, D]
     embed_PROMPT    the same, of each text with that prompt before it
+    embed_tokens    texts (passages) [B] -> embeddings [B, T, W], count [B]
+    embed_sparse    texts (passages) [B] -> ids, weights, tokens [B, U],
+                    count [B]
+    embed_tokens_query, embed_sparse_query    the same, of queries
     tokens          texts [B] -> states [B, T, D], starts, ends, ids [B, T],
                     lengths [B]
     fill_mask       texts [B] -> tokens, scores [B, MASKS, ANSWERS], count [B]
@@ -27,12 +31,13 @@ their length: chunks are of equal length, nearly without padding, and small
 enough for the caches of a processor.
 
 Glossary of shapes: S texts of a chunk, C classes, J choices, A answers, E spans
-of a text at most.
+of a text at most, U tokens with a weight of a text at most, W width of a vector
+of a token, t entries of a text.
 """
 
 import dataclasses
 import functools
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import keras
@@ -40,6 +45,7 @@ import tensorflow as tf
 
 from export import chunks
 from infoword_tf.inference import blanks
+from infoword_tf.inference.batches import RolePredictor
 from infoword_tf.inference.loaded import Loaded
 from infoword_tf.text.template import to_dense, with_special_tokens
 
@@ -53,6 +59,7 @@ LABELLED = (
     'answer', 'choose', 'classify', 'classify_pairs', 'regress',
     'regress_pairs', 'tag',
 )  # fmt: skip
+OF_CRITICS = {'late': 'embed_tokens', 'lexical': 'embed_sparse'}
 NOWHERE = -1  # offset of special tokens and padding
 _INPUTS = {
     'texts': tf.TensorSpec((None,), tf.string, name='texts'),
@@ -121,7 +128,8 @@ class Signatures:
 
         What the workdir was trained for, vectors where that was no label.
         """
-        return next((n for n in LABELLED if n in self.functions), 'embed')
+        vectors = OF_CRITICS.get(self.loaded.config.critic, 'embed')
+        return next((n for n in LABELLED if n in self.functions), vectors)
 
     def save(self, folder: str) -> None:
         """Writes the SavedModel."""
@@ -157,6 +165,13 @@ class _Graphs:
         graphs = {'embed': (self.prompted(None), one)}
         for prompt in loaded.config.prompts:
             graphs[f'embed_{prompt}'] = self.prompted(prompt), one
+        for role, suffix in (('passage', ''), ('query', '_query')):
+            if loaded.config.late is not None:
+                of_role = functools.partial(self.embed_tokens, role)
+                graphs[f'embed_tokens{suffix}'] = of_role, one
+            if loaded.config.lexical is not None:
+                of_role = functools.partial(self.embed_sparse, role)
+                graphs[f'embed_sparse{suffix}'] = of_role, one
         graphs['tokens'] = self.tokens, one
         if loaded.blanks.rows:
             graphs['fill_mask'] = self.fill_mask, one
@@ -201,6 +216,29 @@ class _Graphs:
                 vectors.width(),
                 *self.loaded.format_texts(texts),
             )
+        }
+
+    def embed_tokens(self, role: str, texts: Tensor) -> Outputs:
+        """Computes a vector of each token that has one in texts of a role."""
+        late = self.loaded.late
+        vectors = self._of_role(late, late.width, role, texts)
+        return {
+            'embeddings': vectors.to_tensor(),
+            'count': tf.cast(vectors.row_lengths(), tf.int32),
+        }
+
+    def embed_sparse(self, role: str, texts: Tensor) -> Outputs:
+        """Computes the weights of the vocabulary for texts of a role."""
+        lexical = self.loaded.lexical
+        entries = self._of_role(lexical, 2, role, texts)
+        weights, ids = tf.unstack(entries.to_tensor(), axis=2)
+        ids = tf.cast(ids, tf.int32)
+        tokens = tf.gather(tf.constant(lexical.spelled), ids)
+        return {
+            'ids': ids,
+            'weights': weights,
+            'tokens': tf.where(weights > 0, tokens, ''),
+            'count': tf.cast(entries.row_lengths(), tf.int32),
         }
 
     def classify(
@@ -249,18 +287,22 @@ class _Graphs:
         """Finds the labelled spans of each text."""
         tagger = self.loaded.tagger
         windows = tagger.windows(texts)
-        scores, order = self._in_order(
-            tagger.token_scores,
-            len(self.loaded.config.labels),
-            windows.ids,
-            windows.lengths,
+
+        def scores(ids: Tensor, lengths: Tensor, sizes: Tensor) -> Tensor:
+            return tf.RaggedTensor.from_row_lengths(
+                tagger.token_scores(ids, lengths), sizes, validate=False
+            )
+
+        labels = tagger.labels(
+            windows,
+            self._entries(
+                scores,
+                len(self.loaded.config.labels),
+                windows.ids,
+                windows.lengths,
+                windows.sizes,
+            ).flat_values,
         )
-        # Tokens of windows as these came.
-        sizes = tf.gather(windows.sizes, order)
-        first = tf.cumsum(sizes, exclusive=True)
-        first = tf.tensor_scatter_nd_update(first, order[:, None], first)
-        places = tf.ragged.range(first, first + windows.sizes).values
-        labels = tagger.labels(windows, tf.gather(scores, places))
         return tagger.spans(texts, windows, *labels)
 
     def tokens(self, texts: Tensor) -> Outputs:
@@ -376,6 +418,17 @@ class _Graphs:
 
     # ------------------------------------------------------------- chunks
 
+    def _of_role(
+        self, answer: RolePredictor, width: int, role: str, texts: Tensor
+    ) -> tf.RaggedTensor:
+        """Computes the entries of texts of a role, [B, t, width] float32."""
+        return self._entries(
+            functools.partial(answer.entries, role=role),
+            width,
+            *self.loaded.states.format_role(texts, role),
+            most=answer.most_texts(self._tokens_of_a_chunk(), role),
+        )
+
     def _scores(
         self, row: str, texts: Tensor, pairs: Tensor | None = None
     ) -> Tensor:
@@ -400,33 +453,64 @@ class _Graphs:
 
         Args as of `_in_order`.
         """
-        outputs, order = self._in_order(compute, width, ids, lengths, *more)
+        (outputs,), order = self._in_order(
+            lambda *inputs: (compute(*inputs),),
+            [((width,), tf.float32)],
+            (ids, lengths, *more),
+        )
         # As they came.
         return tf.tensor_scatter_nd_update(outputs, order[:, None], outputs)
 
-    def _in_order(
+    def _entries(
         self,
-        compute: Callable[..., Tensor],
+        compute: Callable[..., tf.RaggedTensor],
         width: int,
         ids: Tensor,
         lengths: Tensor,
         *more: Tensor | None,
-    ) -> tuple[Tensor, Tensor]:
+        most: int | None = None,
+    ) -> tf.RaggedTensor:
+        """Computes entries of texts, in chunks of like length: [B, t, width].
+
+        Args as of `_in_order`; `compute` returns [S, t, width] float32.
+        """
+
+        def parts(*inputs: Tensor) -> tuple[Tensor, Tensor]:
+            entries = compute(*inputs)
+            return entries.flat_values, tf.cast(entries.row_lengths(), tf.int64)
+
+        (flat, sizes), order = self._in_order(
+            parts,
+            [((width,), tf.float32), ((), tf.int64)],
+            (ids, lengths, *more),
+            most,
+        )
+        in_order = tf.RaggedTensor.from_row_lengths(flat, sizes, validate=False)
+        return tf.gather(in_order, tf.argsort(order))  # as they came
+
+    def _in_order(
+        self,
+        compute: Callable[..., tuple[Tensor, ...]],
+        kinds: Sequence[tuple[tuple[int | None, ...], tf.DType]],
+        inputs: Sequence[Tensor | None],
+        most: int | None = None,
+    ) -> tuple[list[Tensor], Tensor]:
         """Computes outputs of texts by length, in chunks.
 
         Args:
-            compute: of ids [S, T], lengths [S] and of the `more` that are not
-                None, [S, ...] -> [S, width] float32, or of tokens [..., width].
-            width, ids, lengths, *more: likewise, of B texts.
+            compute: of ids [S, T], lengths [S] and more inputs that are not
+                None, [S, ...], to tensors whose first axes are joined.
+            kinds: of each tensor, as of `chunks.in_chunks`.
+            inputs: of B texts.
+            most: S at most; None: any number.
 
         Returns:
             The joined outputs, and the order of the texts, [B] int32.
         """
+        ids, lengths, *more = (x for x in inputs if x is not None)
         order = tf.argsort(lengths, stable=True)
         ids, lengths, *more = (
-            tf.gather(x, order)
-            for x in (ids, lengths, *more)
-            if x is not None
+            tf.gather(x, order) for x in (ids, lengths, *more)
         )
 
         def chunk(begin: Tensor, end: Tensor) -> tuple[Tensor, ...]:
@@ -436,22 +520,19 @@ class _Graphs:
                 k: tf.constant(v.numpy()) for k, v in self.constants.items()
             }
             with _instead(self.loaded, constants | self.narrow):
-                return (
-                    compute(
-                        ids[begin:end, : chunks.longest(sizes)],
-                        sizes,
-                        *(x[begin:end] for x in more),
-                    ),
+                return compute(
+                    ids[begin:end, : chunks.longest(sizes)],
+                    sizes,
+                    *(x[begin:end] for x in more),
                 )
 
-        (outputs,) = chunks.in_chunks(
-            chunks.ends_by_tokens(
-                lengths, max(SORTED_TOKENS, self.loaded.max_length)
-            ),
-            chunk,
-            [((width,), tf.float32)],
-        )
-        return outputs, order
+        tokens = self._tokens_of_a_chunk()
+        costs = lengths if most is None else tf.maximum(lengths, tokens // most)
+        ends = chunks.ends_by_tokens(costs, tokens)
+        return chunks.in_chunks(ends, chunk, kinds), order
+
+    def _tokens_of_a_chunk(self) -> int:
+        return max(SORTED_TOKENS, self.loaded.max_length)
 
     def _texts_of_a_chunk(self) -> int:
         return max(1, min(TEXTS, TOKENS // self.loaded.max_length))

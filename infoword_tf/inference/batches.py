@@ -175,7 +175,7 @@ class RolePredictor(BatchPredictor):
         """
         raise NotImplementedError
 
-    def _most(self, tokens: int, role: str) -> int | None:
+    def most_texts(self, tokens: int, role: str) -> int | None:
         """Returns how many texts are in a batch of `tokens` at most."""
         raise NotImplementedError
 
@@ -238,7 +238,7 @@ class RolePredictor(BatchPredictor):
                 parts[number] = part
 
         tokens = batch_size * self.workdir.max_length
-        most = self._most(tokens, role)
+        most = self.most_texts(tokens, role)
         self._in_batches(texts, answer, tokens, progress, most)
         return [parts[i] for i in texts.indices]
 

@@ -116,8 +116,8 @@ class LateVectors(RolePredictor):
     def _expands(self, role: str) -> bool:
         return role == 'query' and self.head.expand
 
-    def _most(self, tokens: int, role: str) -> int | None:
-        """Implements `RolePredictor._most`."""
+    def most_texts(self, tokens: int, role: str) -> int | None:
+        """Implements `RolePredictor.most_texts`."""
         if self._expands(role):
             return max(1, tokens // self.config.length_for(role))
         return None

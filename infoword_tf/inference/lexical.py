@@ -93,8 +93,8 @@ class LexicalWeights(RolePredictor):
             sizes, validate=False,
         )  # fmt: skip
 
-    def _most(self, tokens: int, role: str) -> int | None:
-        """Implements `RolePredictor._most`."""
+    def most_texts(self, tokens: int, role: str) -> int | None:
+        """Implements `RolePredictor.most_texts`."""
         del tokens, role
         return max(1, WEIGHTS_AT_ONCE // len(self.workdir.tokenizer))
 

@@ -280,9 +280,11 @@ def _plain(states, embeddings, real):
 
     def largest(begin, end):
         products = ops.matmul(to_float(embeddings[begin:end]), flat)
-        return ops.max(ops.reshape(products, (-1, b, length)), axis=2)
+        shape = end - begin, b, length
+        return ops.max(ops.reshape(products, shape), axis=2)
 
-    step = ops.maximum(SCORES_AT_ONCE // (b * length), 1)
+    step = SCORES_AT_ONCE // ops.maximum(b * length, 1)
+    step = ops.maximum(step, 1)
     return ops.transpose(in_turn(largest, embeddings.shape[0], step))
 
 

@@ -1,35 +1,22 @@
 """Vectors of tokens and weights of the vocabulary, against NumPy."""
 
 import dataclasses
-import functools
 from unittest import mock
 
 import numpy as np
 import tensorflow as tf
 from absl.testing import absltest, parameterized
 
-from infoword_tf.config import DenseConfig, LateConfig, LexicalConfig
+from infoword_tf.config import LexicalConfig
 from infoword_tf.layers import lexical as layers
-from tests.export import workdirs
+from tests.eager import eagerly
+from tests.export import critics, workdirs
+from tests.export.critics import LATE, TEXTS
 from tests.refused import refused
 
-LATE = LateConfig((DenseConfig(9, 'gelu'), DenseConfig(5, 'identity', False)),
-                  expand=True, skip=('.', 'the'))  # fmt: skip
-FIELDS = {
-    'late': LATE, 'lexical': LexicalConfig(transform=True), 'critic': 'late',
-    'query_length': 9, 'passage_length': 20,
-    'prompts': {'query': 'is ', 'document': 'of '},
-}  # fmt: skip
-TEXTS = [
-    'the end of a value.', '', 'names refer to objects ' * 9, 'x', 'x',
-    'a the. the', 'a name of the value',
-]  # fmt: skip
 
-
-@functools.cache
 def loaded():
-    folder = workdirs.folder() / 'by_role'
-    return workdirs.load(workdirs.write(folder, ('mlm',), fields=FIELDS))
+    return critics.loaded('both')
 
 
 def changed(**late):
@@ -79,22 +66,24 @@ class LateTest(parameterized.TestCase):
         self.assertLen(actual[1], 3)  # the prompt and what is around
         self.assertLen(actual[5], 4)
 
-    @parameterized.parameters(False, True)
-    def test_queries_are_expanded(self, attend):
-        model, mask = changed(attend=attend), loaded().tokenizer.mask_id
-        for batch_size in (8, 1):
+    @parameterized.parameters((False, 2), (False, 8), (True, 8))
+    def test_queries_are_expanded(self, attend, batch_size):
+        model, mask = loaded(), loaded().tokenizer.mask_id
+        with eagerly(attend):
+            model = changed(attend=True) if attend else model
             actual = model.encode_tokens(TEXTS, 'query', batch_size)
-            self.assertEqual(model.late.cut, 1)
-            for text, vectors in zip(TEXTS, actual, strict=True):
-                ids = ids_of(model, text, 'query')
-                masks = 9 - len(ids)
-                hidden = None
-                if not attend:
-                    hidden = tf.constant([[0] * len(ids) + [1] * masks])
-                states = states_of(model, ids + [mask] * masks, hidden)
-                expected = vectors_of(model, states)
-                np.testing.assert_allclose(vectors, expected, atol=1e-5)
+        self.assertEqual(model.late.cut, 1)
+        for text, vectors in zip(TEXTS, actual, strict=True):
+            ids = ids_of(model, text, 'query')
+            masks = 9 - len(ids)
+            hidden = None
+            if not attend:
+                hidden = tf.constant([[0] * len(ids) + [1] * masks])
+            states = states_of(model, ids + [mask] * masks, hidden)
+            expected = vectors_of(model, states)
+            np.testing.assert_allclose(vectors, expected, atol=1e-5)
 
+    @eagerly()
     def test_masks_that_no_token_attends_to_change_no_other(self):
         plain = changed(expand=False).encode_tokens(TEXTS, 'query')
         for attend, same in ((False, True), (True, False)):
@@ -107,6 +96,7 @@ class LateTest(parameterized.TestCase):
             self.assertLen(gaps, 5)
             self.assertEqual(max(gaps) < 1e-5, same)
 
+    @eagerly()
     def test_first_state_and_dims(self):
         whole = changed(skip=()).encode_tokens(TEXTS)
         for dims, stored in ((2, None), (None, 2)):
@@ -119,6 +109,7 @@ class LateTest(parameterized.TestCase):
                 expected /= np.linalg.norm(expected, axis=1, keepdims=True)
                 np.testing.assert_allclose(y, expected, atol=1e-5)
 
+    @eagerly()
     def test_maximal_similarity(self):
         """Of a query with two tokens and a passage of three, by hand."""
         model = changed(expand=False, skip=())
@@ -167,12 +158,12 @@ class LexicalTest(absltest.TestCase):
         return np.log1p(np.maximum(scores.max(axis=0), 0))
 
     def test_weights(self):
-        model, lines = loaded(), []
+        model, lines = loaded().with_config(loaded().config), []
         for role in ('passage', 'query'):
             with mock.patch.object(layers, 'SCORES_AT_ONCE', 9999):
                 actual = model.encode_sparse(TEXTS, role, batch_size=2)
             self.assertEqual(model.lexical.cut, 1)
-            one = model.encode_sparse(TEXTS, role)
+            one = loaded().encode_sparse(TEXTS, role)
             expected = np.stack(
                 [self.expected(model, text, role) for text in TEXTS]
             )
@@ -198,6 +189,24 @@ class LexicalTest(absltest.TestCase):
             [weight for _, weight in actual], weights[best], atol=1e-5
         )
 
+    def test_one_number_a_token(self):
+        """Of each token the largest of its places; of special tokens none."""
+        head = LexicalConfig('tokens', activation='relu', top_k=3)
+        config = loaded().config.replace(lexical=head)
+        model, text = loaded().with_config(config).untrained(), TEXTS[2]
+        (actual,) = model.encode_sparse([text]).toarray()
+        ids = ids_of(model, text, 'passage')
+        kernel = model.model.lexical.kernel.numpy()[:, 0]
+        numbers = np.maximum(states_of(model, ids) @ kernel + 1, 0)
+        best = {}
+        for i, x in zip(ids[1:-1], numbers[1:-1], strict=True):
+            best[i] = max(x, best.get(i, 0))
+        expected = np.zeros(900)
+        for i in sorted(best, key=best.get)[-3:]:
+            expected[i] = best[i]
+        np.testing.assert_allclose(actual, expected, atol=1e-5)
+
+    @eagerly()
     def test_a_text_without_tokens(self):
         model = loaded()
         model = model.with_config(model.config.replace(prompts={}))
