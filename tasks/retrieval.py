@@ -494,6 +494,7 @@ def by_vectors(
     """
     queries, costs = encode(task.queries, 'query'), costs or Costs(0)
     costs.query(lambda query: encode([query], 'query'), task.queries)
+    named = set() if chosen is None else set(chosen.ravel().tolist())
     with progress.bar(total=task.size, desc=label, unit=' documents') as bar:
 
         def blocks() -> Iterator[tuple[np.ndarray, Texts]]:
@@ -505,8 +506,12 @@ def by_vectors(
                     encoded = critics.restored(encoded, queries)
                 else:
                     if chosen is not None and store is None:
-                        block = _chosen(task, numbers, texts, chosen)
-                        numbers, texts = block
+                        is_read = [
+                            not named.isdisjoint((n, *task.copies.get(n, ())))
+                            for n in numbers.tolist()
+                        ]
+                        numbers = numbers[is_read]
+                        texts = [*itertools.compress(texts, is_read)]
                     encoded = costs.encode(encode, texts) if texts else None
                     if store is not None:
                         store.append(encoded)
@@ -523,20 +528,6 @@ def by_vectors(
         return ranking.rescore(
             queries, blocks(), chosen, similarity, costs.seconds
         )
-
-
-def _chosen(
-    task: RetrievalTask,
-    numbers: np.ndarray,
-    texts: list[str],
-    chosen: np.ndarray,
-) -> tuple[np.ndarray, list[str]]:
-    """Returns the documents of a block that any query has among `chosen`."""
-    is_chosen = [
-        np.isin([number, *task.copies.get(number, ())], chosen).any()
-        for number in numbers.tolist()
-    ]
-    return numbers[is_chosen], [*itertools.compress(texts, is_chosen)]
 
 
 def open_vectors(
@@ -830,11 +821,8 @@ def stage_of(
     settings = {'batch_size': choices.batch_size, 'progress': False}
     if choices.dims is not None:
         check_critic_dims(critic)
-        width = (
-            config.late.dense[-1].width
-            if critic == LATE and config.late
-            else loaded.vector_width()
-        )
+        is_late = critic == LATE
+        width = loaded.late.width if is_late else loaded.vector_width()
         check_dims(choices.dims, width)
     if critic != LEXICAL:
         settings['dims'] = choices.dims

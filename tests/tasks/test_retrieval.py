@@ -65,6 +65,8 @@ def write_folder(folder, packed=False):
 class CriticStandIn:
     """What the command uses of a critic of a loaded model."""
 
+    width = BUCKETS
+
     def __init__(self, critic):
         self.critic = critic
 
