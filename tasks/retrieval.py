@@ -288,7 +288,7 @@ def encoder_of(
 
 def check_critic_dims(critic: str) -> None:
     """Raises ValueError if a critic compares no vectors."""
-    if critic not in (COSINE, LATE):
+    if critic in (LEXICAL, CROSS):
         raise errors.InputError(
             'dims_without_vectors',
             f'--dims is of vectors, and the critic {critic} compares none',
@@ -494,6 +494,7 @@ def by_vectors(
     """
     queries, costs = encode(task.queries, 'query'), costs or Costs(0)
     costs.query(lambda query: encode([query], 'query'), task.queries)
+    named = set() if chosen is None else set(chosen.ravel().tolist())
     with progress.bar(total=task.size, desc=label, unit=' documents') as bar:
 
         def blocks() -> Iterator[tuple[np.ndarray, Texts]]:
@@ -505,8 +506,12 @@ def by_vectors(
                     encoded = critics.restored(encoded, queries)
                 else:
                     if chosen is not None and store is None:
-                        block = _chosen(task, numbers, texts, chosen)
-                        numbers, texts = block
+                        is_read = [
+                            not named.isdisjoint((n, *task.copies.get(n, ())))
+                            for n in numbers.tolist()
+                        ]
+                        numbers = numbers[is_read]
+                        texts = [*itertools.compress(texts, is_read)]
                     encoded = costs.encode(encode, texts) if texts else None
                     if store is not None:
                         store.append(encoded)
@@ -523,20 +528,6 @@ def by_vectors(
         return ranking.rescore(
             queries, blocks(), chosen, similarity, costs.seconds
         )
-
-
-def _chosen(
-    task: RetrievalTask,
-    numbers: np.ndarray,
-    texts: list[str],
-    chosen: np.ndarray,
-) -> tuple[np.ndarray, list[str]]:
-    """Returns the documents of a block that any query has among `chosen`."""
-    is_chosen = [
-        np.isin([number, *task.copies.get(number, ())], chosen).any()
-        for number in numbers.tolist()
-    ]
-    return numbers[is_chosen], [*itertools.compress(texts, is_chosen)]
 
 
 def open_vectors(
@@ -830,11 +821,8 @@ def stage_of(
     settings = {'batch_size': choices.batch_size, 'progress': False}
     if choices.dims is not None:
         check_critic_dims(critic)
-        width = (
-            config.late.dense[-1].width
-            if critic == LATE and config.late
-            else loaded.vector_width()
-        )
+        is_late = critic == LATE
+        width = loaded.late.width if is_late else loaded.vector_width()
         check_dims(choices.dims, width)
     if critic != LEXICAL:
         settings['dims'] = choices.dims
@@ -891,7 +879,7 @@ def search_all(
 
     def opened(choices: RetrievalChoices, path: str) -> tuple[Any, Stage]:
         folder = pathlib.Path(path)
-        if path == choices.model or (folder / 'saved_model.pb').is_file():
+        if (folder / 'saved_model.pb').is_file():
             return None, stage_of_export(choices, folder)
         from infoword_tf.training import precision
 
@@ -912,7 +900,7 @@ def search_all(
         _, stage = opened(others, choices.first)
         results['first'] = before = search('first', stage)
     if choices.model is not None:
-        _, stage = opened(choices, choices.model)
+        stage = stage_of_export(choices, pathlib.Path(choices.model))
         results['model'] = search('model', stage, before)
     if choices.init is not None:
         loaded, stage = opened(choices, choices.init)

@@ -213,6 +213,18 @@ WAYS = {
             'tasks.retrieval.check_dims', 'tasks.retrieval.finish',
         ], FAKE),
     }),
+    'retrieval in stages': Way('tasks.retrieval', {
+        **ONE, **BEIR, 'rerank': '{}/words', 'first': 'bm25',
+    }, {
+        'rerank': '{}/words2', 'first': '{}/words2', 'rerank_top': 3,
+        'critic': 'late', 'costs': True,
+    }, dict.fromkeys([
+        'infoword_tf.load', 'tasks.retrieval.by_vectors',
+        'tasks.retrieval.by_words', 'tasks.retrieval.encoder_of',
+        'tasks.retrieval.mean_of_embeddings', 'tasks.retrieval.candidates',
+        'tasks.retrieval.ranking.hybrid', 'tasks.retrieval.write_run',
+        'tasks.retrieval.finish',
+    ], FAKE)),
     'retrieval keeps nothing': Way('tasks.retrieval', {**ONE, **BEIR}, {
         'seed': Into(3, ('untrained',)), 'batch_size': 5, 'dims': 3,
         'precision': 'mixed_bfloat16',
@@ -227,10 +239,12 @@ WAYS = {
         **EXPORT, 'corpus': 'text:{}/a.txt', 'vectors': '{}/kept',
     }, {
         'model': '{}/two', 'corpus': 'text:{}/b.txt', 'heldout': '{}/b.txt',
-        'batch_size': Into(5, ('exported',)), 'dims': Into(3, ('exported',)),
+        'batch_size': Into(5, ('retrieval_exported',)),
+        'dims': Into(3, ('retrieval_exported',)),
         'vectors': '{}/kept2', 'init': '{}/one',
     }, {
         'tasks.retrieval.exported': lambda *_: ENCODER,
+        'tasks.retrieval.read_exported': lambda _: (zoo.config('simcse'), {}),
         **dict.fromkeys([
             'infoword_tf.load', 'tasks.retrieval.by_vectors',
             'tasks.retrieval.by_words', 'tasks.retrieval.encoder_of',
@@ -417,7 +431,19 @@ WAYS = {
     }, ('a question',)),
     'search of a corpus': Way('export.search', {
         'model': '{}/one/1', 'corpus': 'text:{}/a.txt',
-    }, {'corpus': 'text:{}/b.txt'}, {
+    }, {
+        'corpus': 'text:{}/b.txt', 'critic': 'late', 'first': 'bm25',
+        'rerank': '{}/words',
+    }, {
+        'export.search.read_exported': lambda _: (zoo.config('simcse'), {}),
+        'export.search.digest': 'digest',
+        'export.search.retrieval.exported': lambda *_, **__: ENCODER,
+        'export.search.Index': Made(lambda folder: of_no_index(folder)),
+        'export.search.find': lambda *_, **__: [],
+    }, ('a question',)),
+    'search that is ordered anew': Way('export.search', {
+        'model': '{}/one/1', 'corpus': 'text:{}/a.txt', 'rerank': '{}/words',
+    }, {'rerank_top': 7}, {
         'export.search.read_exported': lambda _: (zoo.config('simcse'), {}),
         'export.search.digest': 'digest',
         'export.search.retrieval.exported': lambda *_, **__: ENCODER,
@@ -826,6 +852,8 @@ class EveryFlagTest(parameterized.TestCase):
         actual.pop('infoword_tf_training_record_agree', None)
         for name, attribute in (
             ('export_search_Index', 'cut'),
+            ('export_search_Index', 'first'),
+            ('export_search_Index', 'top'),
             ('infoword_tf_training_run_Model', 'encoder.remat'),
         ):
             if name in actual:

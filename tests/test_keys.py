@@ -344,6 +344,7 @@ KEYS = {
         'size': (1, 2), 'block': (1024, 512), 'dims': (None, 8),
         'weights': ('0', '1'), 'batch_size': (32, 64), 'seed': (0, 1),
         'precision': ('float32', 'mixed_bfloat16'),
+        'critic': ('late', 'lexical'),
     }),
     'vectors.digest': Key(of_folder, {
         'name': ('a', 'c'), 'text': ('one', 'two'), 'other': ('1', '2'),

@@ -54,7 +54,7 @@ class Tokens:
         from scipy import sparse
 
         ids, weights = self.vectors.T
-        splits = np.append(0, self.ends)
+        splits = np.append(0, self.ends).astype(np.int32)
         return sparse.csr_array(
             (np.ascontiguousarray(weights), ids.astype(np.int32), splits),
             shape=(len(self.sizes), size),

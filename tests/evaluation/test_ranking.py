@@ -1,11 +1,13 @@
 """Measures by hand and against trec_eval; search in any blocks."""
 
 import math
+from unittest import mock
 
 import numpy as np
 from absl.testing import absltest, parameterized
+from scipy import sparse
 
-from infoword_tf.evaluation import ranking, retrieval
+from infoword_tf.evaluation import critics, ranking, retrieval
 from tests.oracles import frozen, trec_eval
 from tests.refused import refused
 
@@ -329,6 +331,53 @@ class SearchTest(parameterized.TestCase):
             values, actual = ranking.search(queries, blocks, 3, similarity)
             self.assertEqual(actual[0].tolist(), expected)
             self.assertEqual(values[0, 2], 0)
+
+    @parameterized.parameters((512, 8192), (3, 4), (1, 1))
+    def test_other_critics(self, tokens_a, tokens_b):
+        """Each a with each b, and with some b alone; without a token: 0."""
+        random = np.random.default_rng(4)
+        a, b = (
+            [np.float32(random.normal(size=(n, 5))) for n in sizes]
+            for sizes in ([2, 0, 3, 1], [4, 1, 0, 0, 6, 2, 4])
+        )
+        b[-1] = b[0]
+        expected = np.array([
+            [(x @ y.T).max(axis=1).sum() if len(y) else 0 for y in b] for x in a
+        ])  # fmt: skip
+        weights = [
+            sparse.csr_array(np.float32([x.sum(axis=0) for x in texts]))
+            for texts in (a, b)
+        ]
+        with (
+            mock.patch.object(critics, 'TOKENS_A', tokens_a),
+            mock.patch.object(critics, 'TOKENS_B', tokens_b),
+        ):
+            for queries, texts, scores in (
+                (critics.Tokens.of(a), critics.Tokens.of(b), expected),
+                (*weights, (weights[0] @ weights[1].T).toarray()),
+            ):
+                numbers = np.arange(10, 17)
+                order = np.lexsort((-numbers * np.ones((4, 1)), -scores))
+                seconds = np.zeros(2)
+                actual = ranking.search(
+                    queries, [(numbers[:2], texts[:2]), (
+                        numbers[2:], texts[np.arange(2, 7)])],
+                    7, seconds=seconds,
+                )  # fmt: skip
+                self.assertTrue((seconds > 0).all())
+                np.testing.assert_allclose(
+                    actual[0], np.take_along_axis(scores, order, 1), 1e-5, 1e-6
+                )
+                np.testing.assert_array_equal(actual[1][0], 10 + order[0])
+                flat = critics.restored(critics.flat(texts), queries)
+                chosen = np.array([[16, -1], [12, 10], [11, 14], [-1, -1]])
+                actual = ranking.rescore(queries, [(numbers, flat)], chosen)
+                for row, (scored, ids) in enumerate(zip(*actual, strict=True)):
+                    self.assertEqual({*ids} | {-1}, {*chosen[row]} | {-1})
+                    np.testing.assert_allclose(
+                        scored[ids >= 0], scores[row, ids[ids >= 0] - 10],
+                        1e-5, 1e-6,
+                    )  # fmt: skip
 
     def test_complaints(self):
         good = np.ones((1, 2), np.float32)

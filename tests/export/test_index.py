@@ -10,12 +10,15 @@ from unittest import mock
 
 import numpy as np
 from absl.testing import absltest, parameterized
+from scipy import sparse
 
 from export import index as indexes
 from export.index import KINDS, Index, sqlite3
 from infoword_tf import files
+from infoword_tf.config import LATE, LEXICAL
 from infoword_tf.data.documents import Document, passages
-from infoword_tf.evaluation import ranking
+from infoword_tf.evaluation import critics, ranking
+from infoword_tf.evaluation.critics import Tokens
 from tests import places
 from tests.refused import refused
 
@@ -36,6 +39,14 @@ def embed(texts, role='passage'):
         )
         for text in texts
     ])  # fmt: skip
+
+
+def by_critic(critic, texts):
+    """Vectors of tokens, or weights of 70 of them, that a text decides."""
+    if critic == LEXICAL:
+        return sparse.csr_array(np.maximum(embed(texts), 0))
+    return Tokens.of([embed([f'{i} {x}' for i in range(len(x))])
+                      for x in texts])  # fmt: skip
 
 
 def content(folder):
@@ -173,6 +184,59 @@ class SearchTest(Case):
         np.testing.assert_allclose(
             [score for score, _ in actual], products[best], rtol=1e-5
         )
+
+    @parameterized.parameters(
+        (LATE, 'float32', 0), (LATE, 'float16', 2e-3), (LATE, 'int8', 2e-2),
+        (LEXICAL, 'float32', 0),
+    )  # fmt: skip
+    def test_other_critics(self, critic, vectors, error):
+        """Answers are those of all scores, also of what BM25 has found.
+
+        A text has as many vectors as letters.
+        """
+        self.embed.side_effect = lambda texts, role='passage': by_critic(
+            critic, texts
+        )
+        with mock.patch.object(indexes, 'TEXTS', 4):
+            index = self.make(documents(range(9)), vectors, critic=critic)
+            index.write(documents(range(7, 12)), self.embed)
+        self.assertLen(self.encoded(), 9 + 3)
+        self.assertEqual(index.key()['bytes'], 0)
+        index.mend()
+        [path] = self.folder.glob('[!.]*')
+        texts = [f'text {n}' for n in range(12)]
+        query = by_critic(critic, ['a query'])
+        vectors_of = by_critic(critic, texts)
+        restored = indexes.decoded(
+            indexes.encoded(vectors_of, vectors), vectors, query
+        )
+        np.testing.assert_allclose(
+            critics.numbers_of(restored), critics.numbers_of(vectors_of),
+            atol=error,
+        )  # fmt: skip
+        scores = ranking.comparer(restored)(query)[0]
+        best = np.argsort(-scores)
+        for _ in range(2):
+            actual = index.find('', query, 5)
+            self.assertEqual([p.text for _, p in actual],
+                             [texts[i] for i in best[:5]])  # fmt: skip
+            np.testing.assert_allclose(
+                [x for x, _ in actual], scores[best[:5]], rtol=1e-5
+            )
+        index.first = 3
+        words = [p.text for _, p in index.find('3 7 11', None, 3, words=1)]
+        self.assertCountEqual(words, ['text 11'])
+        [(score, actual)] = index.find('3 7 11', query, 5)
+        self.assertEqual(actual.text, 'text 11')
+        self.assertAlmostEqual(score, scores[11], places=3)
+        # Ordered anew: of the two best those that end later come first.
+        index.first, index.top = None, 2
+        index.rerank = lambda _, answers: np.array(
+            [int(x.split()[1]) for x in answers]
+        )
+        actual = index.find('', query, 1)
+        self.assertEqual(actual[0][1].text, texts[best[:2].max()])
+        self.assertLen(actual, 1)
 
     def test_binary_orders_anew_what_its_bits_find(self):
         index = self.make(documents(range(400)), 'binary')

@@ -13,6 +13,7 @@ from absl.testing import absltest
 from export import index as indexes
 from export import search
 from infoword_tf import commands, errors, progress
+from infoword_tf.config import DenseConfig, LateConfig
 from infoword_tf.data.documents import Document, passages
 from infoword_tf.evaluation import ranking
 from tasks import retrieval
@@ -269,6 +270,65 @@ class CommandTest(command.Checks, absltest.TestCase):
             self.assertIn('passages', done.err)
         done = self.run_it(model, *second, 'boats', '--vectors=int8', status=1)
         self.assert_complains(done, 'of the kind float32: leave out')
+
+    def critics(self, name, critic):
+        """An export that has all critics but `cosine`."""
+        path = self.folder / name / '1'
+        counting.save_critics(path)
+        counting.write_config(
+            path, 'cosine', critic=critic,
+            late=LateConfig((DenseConfig(counting.BUCKETS, 'linear'),)),
+        )  # fmt: skip
+        return f'--model={path}'
+
+    def test_other_critics(self):
+        """Words that match, products of counts, and letters of passages."""
+        model, cross = (self.critics(x, x) for x in ('late', 'cross'))
+        rerank = f'--rerank={self.folder}/cross/1'
+        text = self.text('red red red red\n\nboat\n\nred boat\n\ntree\n')
+        query = 'red red boat'
+        for number, (more, expected) in enumerate((
+            ((), {'red boat': 3, 'red red red red': 2}),
+            (('--vectors=int8',), {'red boat': 3, 'red red red red': 2}),
+            (('--dims=64', '--first=bm25'),
+             {'red boat': 3, 'red red red red': 2}),
+            (('--critic=lexical',), {'red red red red': 8, 'red boat': 3}),
+            ((rerank,), {'red red red red': 15, 'red boat': 8}),
+            ((rerank, '--rerank_top=1', '--top_k=1'), {'red boat': 8}),
+            ((f'--rerank={self.folder}/late/1', '--critic=lexical'),
+             {'red boat': 3, 'red red red red': 2}),
+        )):  # fmt: skip
+            done = self.run_it(
+                model, text, f'--index={self.folder}/{number}', '--top_k=2',
+                *more, query,
+            )  # fmt: skip
+            lines = done.out.splitlines()[1:]
+            actual = {
+                text.strip(): round(float(x.split()[0]), 1)
+                for x, text in zip(lines[::2], lines[1::2], strict=True)
+            }
+            self.assertEqual([*actual.items()], [*expected.items()])
+        plain = self.model('plain').parent
+        first = f'--index={self.folder}/0'
+        for arguments, error, value in (
+            ((cross,), 'cross_without_index', '--rerank'),
+            ((model, first, '--critic=lexical'), 'index_of_other_critic',
+             'late'),
+            ((model, '--critic=lexical', '--vectors=int8'),
+             'vectors_of_other_critic', 'float32'),
+            ((model, '--vectors=binary'), 'vectors_of_other_critic', 'int8'),
+            ((model, '--critic=lexical', '--dims=3'), 'dims_without_vectors',
+             'lexical'),
+            ((model, '--rerank=no/1'), 'stage_of_no_model', 'no/1'),
+            ((model, f'--rerank={plain}'), None, 'numbered folder'),
+            ((f'--model={plain}/1', '--critic=late'), 'export_without_embed',
+             'embed_tokens'),
+        ):  # fmt: skip
+            done = self.run_it(text, *arguments, query, status=1)
+            self.assert_refused(done, error, value)
+        with mock.patch.object(search, 'EXACT', 2):
+            done = self.run_it(model, text, query, status=1)
+            self.assert_refused(done, 'late_without_first', '4 passages')
 
     def test_without_faiss(self):
         """Beside the model NumPy searches; of --index the package is named."""

@@ -29,6 +29,43 @@ def save(path, similarity=None):
         write_config(path, similarity)
 
 
+def save_critics(path):
+    """Writes a version with the signatures of all critics but `cosine`.
+
+    A token's vector is the one of its word, a weight counts a word, and a pair
+    is rated by the letters of the passage.
+    """
+    module, spec = tf.Module(), tf.TensorSpec([None], tf.string, 'texts')
+
+    def tokens(texts):
+        words = tf.strings.split(texts)
+        return {
+            'embeddings': tf.one_hot(
+                tf.strings.to_hash_bucket_fast(words.to_tensor(), BUCKETS),
+                BUCKETS),
+            'count': words.row_lengths(),
+        }  # fmt: skip
+
+    def weights(texts):
+        best = tf.math.top_k(embed(texts), BUCKETS)
+        count = tf.math.count_nonzero(best.values, axis=1)
+        return {'ids': best.indices, 'weights': best.values, 'count': count}
+
+    def rate(texts, pairs):
+        del texts
+        return {'score': tf.cast(tf.strings.length(pairs), tf.float32)}
+
+    signatures = {
+        f'{name}{of}': tf.function(function, input_signature=[spec])
+        for name, function in (
+            ('embed_tokens', tokens), ('embed_sparse', weights))
+        for of in ('', '_query')
+    }  # fmt: skip
+    pairs = tf.TensorSpec([None], tf.string, 'pairs')
+    signatures['score_pairs'] = tf.function(rate, input_signature=[spec, pairs])
+    tf.saved_model.save(module, str(path), signatures=signatures)
+
+
 def write_config(path, similarity, **more):
     """Writes the config of a version."""
     (path / 'assets.extra').mkdir()
@@ -39,5 +76,5 @@ def write_config(path, similarity, **more):
 
 def config(similarity, **more):
     """Of no model that there is."""
-    encoder = EncoderConfig('lookup', {})
+    encoder = EncoderConfig('lookup', {'vocab_size': BUCKETS})
     return Config(encoder, {}, 32, similarity=similarity, **more)

@@ -11,9 +11,11 @@ import numpy as np
 import pyarrow
 import tensorflow as tf
 from absl.testing import absltest, parameterized
+from scipy import sparse
 
 import infoword_tf
 from infoword_tf import files
+from infoword_tf.config import DenseConfig, LateConfig
 from infoword_tf.evaluation import ranking
 from infoword_tf.evaluation import retrieval as evaluation
 from tasks import retrieval, trec
@@ -38,6 +40,7 @@ JUDGEMENTS = (
     'query-id\tcorpus-id\tscore\r\n'
     'q1\ta\t2\r\nq2\tc\t1\r\nq3\tb\t1\r\n'
 )
+LATE = LateConfig((DenseConfig(BUCKETS, 'linear'),))
 SEARCHED = set(retrieval.LABELS) - {
     'run', 'tuned', 'first', 'reranked', 'reranked_hybrid'
 }  # fmt: skip
@@ -59,11 +62,34 @@ def write_folder(folder, packed=False):
     return folder
 
 
+class CriticStandIn:
+    """What the command uses of a critic of a loaded model."""
+
+    width = BUCKETS
+
+    def __init__(self, critic):
+        self.critic = critic
+
+    def encode(self, texts, role, batch_size, progress, dims=None):
+        del role, batch_size, progress
+        if self.critic == 'lexical':
+            return sparse.csr_array(embed(tf.constant(texts)).numpy())
+        words = [
+            embed(tf.constant(text.split(), tf.string)).numpy()
+            for text in texts
+        ]
+        return [x.reshape(-1, BUCKETS)[:, :dims] for x in words]
+
+
 class RetrievalStandIn:
     """What the command uses of a loaded model."""
 
-    def __init__(self, seed=None, similarity='cosine'):
-        self.config = counting.config(similarity, run={'seed': 7})
+    def __init__(self, seed=None, similarity='cosine', critic='cosine'):
+        self.config = counting.config(
+            similarity, run={'seed': 7}, critic=critic,
+            late=LATE,
+        )  # fmt: skip
+        self.late, self.lexical = map(CriticStandIn, ('late', 'lexical'))
         random = np.random.default_rng(seed or 0)
         self.seeds, self.prompts = [], set()
         self.weight = 1 if seed is None else random.standard_normal(BUCKETS)
@@ -88,12 +114,17 @@ class RetrievalStandIn:
         vectors = embed(tf.constant(texts)).numpy()
         return np.float32(vectors * self.weight)[:, :dims]
 
+    def score_pairs(self, queries, passages):
+        return np.float32([*map(len, passages)]) + 0 * len(queries)
+
     def vector_width(self):
         return BUCKETS
 
     def untrained(self, seed):
         self.seeds.append(seed)
-        return RetrievalStandIn(seed, self.config.similarity)
+        return RetrievalStandIn(
+            seed, self.config.similarity, self.config.critic
+        )
 
 
 def attempt(*choices, model=None):
@@ -457,6 +488,116 @@ class RetrievalCommandTest(places.Folder, command.Checks, absltest.TestCase):
         task = retrieval.beir_task(self.data)
         self.assertEqual(list(task.documents()), [(0, 'half ? character')])
         self.assertEqual(task.relevance, [{0: 1}])  # without a header, too
+
+
+class CriticTest(places.Folder, command.Checks, parameterized.TestCase):
+    """Five passages whose order each critic sees in another way.
+
+    Of the query "red red boat" the vectors of tokens match 2 (a), 1 (b), 3 (c),
+    0 and 0, products of counts are 8, 1, 3, 0 and 0, and BM25 knows a, b and c.
+    """
+
+    PASSAGES = {
+        'a': 'red red red red', 'b': 'boat', 'c': 'red boat', 'd': 'tree',
+        'e': '',
+    }  # fmt: skip
+    SCORES = {
+        'late': (2, 1, 3, 0, 0), 'lexical': (8, 1, 3, 0, 0),
+        'cross': tuple(map(len, PASSAGES.values())),
+    }  # fmt: skip
+
+    def setUp(self):
+        super().setUp()
+        self.data = self.folder / 'five'
+        (self.data / 'qrels').mkdir(parents=True)
+        for name, texts in (
+            ('corpus', self.PASSAGES), ('queries', {'q': 'red red boat'})
+        ):  # fmt: skip
+            (self.data / f'{name}.jsonl').write_text('\n'.join(
+                json.dumps({'_id': i, 'text': x}) for i, x in texts.items()
+            ))  # fmt: skip
+        (self.data / 'qrels' / 'test.tsv').write_text('q\tc\t1\n')
+        for name in ('late', 'lexical', 'cross'):
+            (self.folder / name).mkdir()
+
+    def attempt(self, *choices):
+        def load(path, dtype='float32'):
+            return RetrievalStandIn(critic=pathlib.Path(path).name)
+
+        with (
+            mock.patch.object(infoword_tf, 'load', load),
+            mock.patch.object(retrieval, 'digest', lambda x, *_: str(x)),
+        ):
+            return command.run(
+                retrieval, f'--data_dir={self.data}',
+                f'--workdir={self.folder}/out',
+                *(x.replace('$', f'{self.folder}/') for x in choices),
+            )  # fmt: skip
+
+    @parameterized.parameters(
+        ('late', 'abcde', 'model', '--init=$late'),
+        ('lexical', 'abcde', 'model', '--init=$lexical'),
+        ('late', 'abcde', 'model', '--init=$lexical', '--critic=late'),
+        ('late', 'abcde', 'model', '--init=$late', '--vectors=$kept'),
+        ('lexical', 'abcde', 'model', '--init=$lexical', '--vectors=$kept'),
+        ('late', 'abcde', 'model', '--model=$1', '--critic=late'),
+        ('lexical', 'abcde', 'model', '--model=$1', '--critic=lexical',
+         '--batch_size=2'),
+        # Only a, b and c have a word of the query.
+        ('late', 'abc', 'model', '--init=$late', '--first=bm25'),
+        ('cross', 'abc', 'model', '--init=$cross', '--first=bm25'),
+        ('cross', 'abc', 'model', '--model=$1', '--critic=cross',
+         '--first=bm25'),
+        ('late', 'ac', 'model', '--init=$late', '--first=$lexical',
+         '--rerank_top=2'),
+        ('cross', 'ac', 'reranked', '--init=$lexical', '--rerank=$cross',
+         '--rerank_top=2'),
+        ('lexical', 'ac', 'reranked', '--init=$late', '--rerank=$lexical',
+         '--rerank_top=2', '--vectors=$kept'),
+    )  # fmt: skip
+    def test_results(self, critic, names, row, *choices):
+        """With --vectors made, and then read. What is timed changes none."""
+        if '--model=$1' in choices:
+            counting.save_critics(self.folder / '1')
+            counting.write_config(self.folder / '1', 'cosine', late=LATE)
+        scores = dict(zip(self.PASSAGES, self.SCORES[critic], strict=True))
+        expected, results = {name: scores[name] for name in names}, []
+        for more in [], ['--costs']:
+            done = self.attempt(*choices, *more)
+            self.assertEqual(done.status, 0, done.err)
+            lines = (self.folder / 'out' / 'run.trec').read_text().splitlines()
+            self.assertEqual(
+                {x.split()[2]: float(x.split()[4]) for x in lines}, expected
+            )
+            costs = done.result.pop('costs', {})
+            results.append(done.result)
+        self.assertEqual(*results)
+        rank = 1 + sum(score > scores['c'] for score in expected.values())
+        self.assertEqual(done.result[row]['mrr@10'], 1 / rank)
+        for name in (row, 'bm25'):
+            self.assertGreater(costs[name]['ms_per_query'], 0)
+        if len(names) == 5:
+            # 8 tokens of 64 numbers, or 5 weights of 4 bytes, with their ids.
+            size = {'late': 8 * 4 * BUCKETS, 'lexical': 5 * 8}[critic] / 5
+            self.assertEqual(costs[row]['bytes_per_passage'], round(size))
+
+    @parameterized.parameters(
+        ('cross_without_candidates', '--init=$cross'),
+        ('cross_without_candidates', '--init=$late', '--first=$cross'),
+        ('dims_without_vectors', '--init=$lexical', '--dims=3'),
+        ('dims_over_width', '--init=$late', '--dims=99'),
+        ('export_without_embed', '--init=$late', '--rerank=$1'),
+    )
+    def test_refused(self, error, *choices):
+        if '--rerank=$1' in choices:
+            counting.save(self.folder / '1')
+            counting.write_config(self.folder / '1', 'dot', critic='cross')
+        done = self.attempt(*choices)
+        last = choices[-1].replace('$', f'{self.folder}/')
+        values = [last.partition('=')[0] if '=' in last else last]
+        if error in ('cross_without_candidates', 'export_without_embed'):
+            values = []
+        self.assert_refused(done, error, *values)
 
 
 class RunFileTest(places.Folder, command.Checks, parameterized.TestCase):

@@ -9,6 +9,7 @@ from unittest import mock
 
 import numpy as np
 from absl.testing import absltest, parameterized
+from scipy import sparse
 
 import infoword_tf
 from infoword_tf import checkpoint, commands
@@ -16,6 +17,7 @@ from infoword_tf.choices import RunChoices
 from infoword_tf.config import Config
 from infoword_tf.data.documents import split_sentences
 from infoword_tf.evaluation import judgements
+from infoword_tf.evaluation import retrieval as evaluation
 from infoword_tf.evaluation.retrieval import DEPTH
 from infoword_tf.training import checks, distribution
 from infoword_tf.training.evaluators import Evaluator
@@ -70,7 +72,7 @@ def spearman(workdir):
 
 def ndcg(workdir, split='test'):
     """Returns the number that tasks.retrieval prints."""
-    with mock.patch.object(retrieval, 'by_words', lambda task: (
+    with mock.patch.object(retrieval, 'by_words', lambda task, _: (
         np.full((len(task.queries), DEPTH + 1), -np.inf, np.float32),
         np.full((len(task.queries), DEPTH + 1), -1, np.int64),
     )):  # fmt: skip
@@ -205,9 +207,11 @@ class BestTest(parameterized.TestCase):
 class Spelled:
     """Vectors that texts spell out, as '1 0'."""
 
-    def __init__(self, similarity='cosine'):
+    def __init__(self, similarity='cosine', critic='cosine'):
+        self.late = self.lexical = self
         self.config = types.SimpleNamespace(
-            similarity=similarity, prompt_for=lambda role: None
+            similarity=similarity, prompt_for=lambda role: None, critic=critic,
+            late=types.SimpleNamespace(mean=False),
         )
 
     def tokenize(self, texts, prompt=None):
@@ -215,8 +219,13 @@ class Spelled:
             vectors=np.float32([text.split() for text in texts]), cut=0
         )
 
-    def encode_tokenized(self, tokenized, batch_size=None):
-        return tokenized.vectors
+    def encode_tokenized(self, tokenized, batch_size=None, role=None):
+        if role is None:
+            return tokenized.vectors
+        if self.config.critic == 'lexical':
+            return sparse.csr_array(tokenized.vectors)
+        # A token has two numbers.
+        return [text.reshape(-1, 2) for text in tokenized.vectors]
 
 
 class MeasureTest(parameterized.TestCase):
@@ -248,6 +257,38 @@ class MeasureTest(parameterized.TestCase):
         judged = judgements.read(f'retrieval:{folder}')
         measured = Evaluator(judged, Spelled())()
         self.assertAlmostEqual(measured[RETRIEVAL], 1 / np.log2(11), 5)
+
+    @parameterized.parameters(('cosine', 'b'), ('late', 'c'), ('lexical', 'a'))
+    def test_by_its_critic(self, critic, best):
+        """The query's tokens are (1, 0) and (0, 1).
+
+        Cosines are .5 (a), .93 (b) and .38 (c), products 3, 1.22 and 1.9, sums
+        of the largest products of tokens 3 + 0, .61 + .61 and 3.1 + 1.
+        """
+        folder = places.make()
+        (folder / 'qrels').mkdir()
+        (folder / 'qrels' / 'test.tsv').write_text(f'q\t{best}\t1\n')
+        texts = {'a': '3 0 3 0', 'b': '.61 .35 0 .61', 'c': '.9 1 3.1 1'}
+        for name, lines in ('queries', {'q': '1 0 0 1'}), ('corpus', texts):
+            (folder / f'{name}.jsonl').write_text('\n'.join(
+                json.dumps({'_id': i, 'text': x}) for i, x in lines.items()
+            ))  # fmt: skip
+        judged = judgements.read(f'retrieval:{folder}')
+        measured = Evaluator(judged, Spelled(critic=critic))()
+        self.assertEqual(measured[RETRIEVAL], 1)
+        pairs = folder / 'pairs.tsv'
+        pairs.write_text(
+            'score\tsentence1\tsentence2\n5\t1\t1\n3\t1\t0\n1\t0\t1\n'
+        )
+        others = [(f'sts:{pairs}', critic)] * (critic != 'cosine')
+        for spec, other in *others, (f'retrieval:{folder}', 'cross'):
+            with refused('judgement_of_other_critic', spec, other):
+                Evaluator(judgements.read(spec), Spelled(critic=other))
+        if critic == 'late':
+            with mock.patch.object(evaluation, 'EXACT', 2), refused(
+                'judgement_of_too_many', 'has 3 documents'
+            ):
+                Evaluator(judged, Spelled(critic=critic))
 
     def test_translations_both_ways(self):
         """The mean of both: three of three, and two of three."""
