@@ -166,8 +166,9 @@ def convert(
         f'{config.encoder.arguments["layers"]} layers, '
         f'{config.encoder.arguments["width"]} wide; rows {rows}; '
         f'critic {config.critic}; {config.tokenizer.kind}, '
-        f'{len(tokenizer):,} tokens; texts of up to {config.max_length} tokens; {numbers / 1e6:.1f} M '
-        f'weights, {time.monotonic() - began:.0f} s'
+        f'{len(tokenizer):,} tokens; texts of up to {config.max_length} '
+        f'tokens; {numbers / 1e6:.1f} M weights, '
+        f'{time.monotonic() - began:.0f} s'
     )
     if dropped:
         print(f'{NOTE}not converted, nothing here uses it: '

@@ -198,6 +198,10 @@ def make(
     positions = arguments['max_length']
     longest = vectors.max_length or source.tokenizer.max_length or positions
     _check_sight(source, vectors)
+    query_length, passage_length = (
+        length and min(length, positions)
+        for length in (vectors.query_length, vectors.passage_length)
+    )
     config = Config(
         encoder=EncoderConfig(source.encoder.name, arguments),
         rows=rows,
@@ -217,8 +221,8 @@ def make(
         critic=vectors.critic,
         late=vectors.late,
         lexical=lexical,
-        query_length=vectors.query_length,
-        passage_length=vectors.passage_length,
+        query_length=query_length,
+        passage_length=passage_length,
         labels=source.labels if {'label', 'tag'} & {*rows} else (),
         run={'source': pathlib.Path(source.where).name},
     )
@@ -264,11 +268,12 @@ def _check_sight(source: EncoderSource, vectors: VectorSettings) -> None:
     if late is None or not late.expand or late.attend:
         return
     near = arguments.get('global_every', 1) > 1 and arguments['local_window']
-    if near and vectors.query_length > near // 2 + 1:
+    length = vectors.query_length or arguments['max_length']
+    if near and length > near // 2 + 1:
         raise errors.InputError(
             'expansion_beyond_window',
-            f'{source.where} pads queries to {vectors.query_length} tokens '
-            'with [MASK] that nothing attends to, and some layers see '
+            f'{source.where} pads queries to {length} tokens with [MASK] that '
+            'nothing attends to, and some layers see '
             f'{near // 2} tokens back; set its length of queries to '
             f'{near // 2 + 1} or less, or let tokens attend to [MASK]',
         )

@@ -46,7 +46,7 @@ def native(
     if expansion is None:
         return {}, sizes
     check_values(expansion, EXPANSION, f'{where}: query_expansion')
-    sizes['query_length'] = expansion['length']
+    sizes['query_length'] = expansion.get('length')
     attend = bool(expansion.get('attend'))
     return {'expand': True, 'attend': attend}, sizes
 

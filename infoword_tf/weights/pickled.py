@@ -45,6 +45,8 @@ def _tensor(
 ) -> _Tensor:
     """Describes a part of a storage; `more` is for gradients."""
     del more
+    if not isinstance(numbers, _Numbers):
+        raise pickle.UnpicklingError('it has a tensor without numbers')
     return _Tensor(numbers, offset, tuple(shape), tuple(strides))
 
 
@@ -70,6 +72,8 @@ class _Unpickler(pickle.Unpickler):
     def persistent_load(self, pid: Any) -> _Numbers:
         """Returns the storage that a pickle refers to."""
         _, dtype, key, *_ = pid
+        if dtype not in _DTYPES.values():  # an array of objects has addresses
+            raise pickle.UnpicklingError(f'it has numbers of {dtype}')
         return _Numbers(dtype, key)
 
 

@@ -126,8 +126,9 @@ def weights(changed):
     return lambda folder: tensors(folder, changed)
 
 
-# A pickle that would run a command.
-SYSTEM = b'\x80\x02cposix\nsystem\n(X\x04\x00\x00\x00truetR.'
+# Pickles that would run a command, or take numbers for addresses.
+OBJECTS = b'\x80\x02(U\x01xU\x06objectU\x010tQ.'
+SYSTEM = b'\x80\x02cposix\nsystem\n(U\x04truetR.'
 # By name what makes the fault, and the id and values of the complaint; of the
 # operating system's errors, and of other folders of the project, a pattern.
 FAULTS = {
@@ -160,6 +161,10 @@ FAULTS = {
     'pickled_code': (
         lambda f: pickled(f, **{'any_data.pkl': SYSTEM}), 'pickled_weights',
         'it names posix.system',
+    ),
+    'pickled_objects': (
+        lambda f: pickled(f, **{'any_data.pkl': OBJECTS}), 'pickled_weights',
+        'numbers of object',
     ),
     'pickled_cut': (
         lambda f: pickled(f, **{'any_data/0': b'1234'}),
