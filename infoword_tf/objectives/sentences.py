@@ -885,12 +885,6 @@ def source_of(settings: Mapping[str, Any]) -> str:
 def _reads_pairs(settings: Mapping[str, Any]) -> Reads | None:
     if settings['critic'] != CROSS:
         return None
-    if not settings['pairs']:
-        raise InputError(
-            'cross_without_pairs',
-            'simcse.critic=cross reads an a and a b at once, and two copies '
-            'of a sentence are alike; give --pairs',
-        )
     return Reads(PAIR, source=source_of(settings))
 
 
