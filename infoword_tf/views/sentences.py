@@ -170,9 +170,7 @@ def text_numbers(ids: np.ndarray, lengths: np.ndarray) -> np.ndarray:
     return np.where(lengths > 0, numbers, -1).astype(np.int32)
 
 
-def expansion(
-    ids: np.ndarray, lengths: np.ndarray, mask_id: int
-) -> np.ndarray:
+def expansion(ids: np.ndarray, lengths: np.ndarray, mask_id: int) -> np.ndarray:
     """Marks [MASK] tokens behind the last other token of each text.
 
     Args:

@@ -124,7 +124,8 @@ class CriticTest(Critics):
     def test_late_of_both_sides_and_fewer_numbers(self):
         """f(a, b) of each a, whichever of both is searched for."""
         self.open('late', token_width=2, directions='both', dims='1')
-        angles = np.array(ANGLES) + [[[10, 20]], [[130, 30]], [[40, 50]]]
+        angles = [[[10, 100], [20, 130]], [[65, 40], [200, 50]],
+                  [[170, 280], [300, 160]]]  # fmt: skip
         vectors = on_circle(angles)  # [N, S, 2, 2]
         losses = []
         for part in (vectors, np.sign(vectors[..., :1])):
@@ -177,7 +178,7 @@ class CriticTest(Critics):
         states = np.zeros((N, 2, 2, D), np.float32)
         states[..., 0] = 3.0
         actual = mean(self.score(states.reshape(N, 4, D)))
-        self.assertAlmostEqual(actual.mi, 0.0, delta=1e-6)
+        self.assertAlmostEqual(actual.mi, 0.0, delta=1e-5)
         for n in range(N):
             states[n] = 3 * np.eye(D)[n]
         actual = mean(self.score(states.reshape(N, 4, D)))

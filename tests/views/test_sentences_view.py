@@ -103,12 +103,18 @@ class CandidatesTest(absltest.TestCase):
         self.assertEqual(numbers[0, 0], numbers[2, 0])  # equal texts
         self.assertEqual(numbers[1, 2], -1)
         same(view.weights['simcse'], np.ones((3, 1)))
-        for example in range(3):  # never its own b
-            drawn = {self.make(seed=s).ids[example, 1].tobytes()
-                     for s in range(12)}  # fmt: skip
-            self.assertLen(drawn, 2)
-            self.assertNotIn(view.ids[example, 0].tobytes(), drawn - {
-                x for x in drawn if example != 1})  # texts 0 and 2 are alike
+
+    def test_other_examples_are_drawn(self):
+        """Never the example itself; each of the others as often."""
+        counts = np.zeros((3, 3))
+        for seed in range(60):
+            drawn = change(
+                batch_of(self.TEXTS, [[0, 1, 2]]), np.random.default_rng(seed),
+                pairs=3, repeat=0.0, shuffle=False, others=1,
+            )  # fmt: skip
+            counts[np.arange(3), drawn.others[:, 0]] += 1
+        same(np.diag(counts), [0] * 3)
+        np.testing.assert_allclose(counts[~np.eye(3, dtype=bool)], 30, atol=12)
 
     def test_every_other_example_once(self):
         numbers = self.make(others=7).targets['simcse']
