@@ -196,7 +196,9 @@ class Workdir:
 
     def start(self, model: Model) -> str:
         """Copies weights into a fresh model; returns a summary in words."""
+        other = _other_heads(self.config, model.config)
         old, new = self.weights, model.inherited
+        old = old.where(lambda path: path.split('/')[0] not in other)
         scorers = scoring(self.config.rows)
         sources = {path: _source_path(path, old, scorers) for path in new}
         copies = {copy.weight.path for copy in model.copies}
@@ -282,6 +284,16 @@ def write_tokenizer(folder: pathlib.Path, tokenizer: TextTokenizer) -> None:
     """Writes the file for `read_tokenizer`, whole or not at all."""
     with files.written(folder / tokenizer.file) as partial:
         tokenizer.write(partial)
+
+
+def _other_heads(old: Config, new: Config) -> set[str]:
+    """Names the heads of critics that a run begins anew, as of other sizes."""
+    late = {x.late and x.late.dense for x in (old, new)}
+    lexical = {
+        x.lexical and (x.lexical.head, x.lexical.transform) for x in (old, new)
+    }
+    heads = {'late': late, 'lexical': lexical}
+    return {name for name, kinds in heads.items() if len(kinds) > 1}
 
 
 def _source_path(

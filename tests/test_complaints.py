@@ -41,6 +41,8 @@ SHORT = {
     'DE_EN': '--corpus=de=text:$text.de --corpus=en=text:$text.en',
     'ALIGNED': '--parallel=$two.{de,en}',
     'PAIRS': '--objectives=simcse --pairs=$a.csv',
+    'LATE': '--simcse.critic=late',
+    'JUDGED': '--objectives=simcse:0,soft_margin:1 --pairs=$a.csv',
     'FISH': '--objectives=bert --vocab_size=60',
 }
 # By name: a command line, the id of the error, or its class where it is one of
@@ -251,6 +253,38 @@ LINES = (
      '--pair_negatives'),
     ('weights_alone', 'train --pair_weights=1,2', 'flag_without_pairs',
      '--pair_weights'),
+    *(
+        (f'pairs_of_{name}', f'train --objectives={name}', 'sum_without_pairs',
+         f'--objectives={name}')
+        for name in ('colbert', 'splade', 'monobert', 'margin_mse')
+    ),
+    ('cross_alone', 'train --objectives=simcse --simcse.critic=cross',
+     'cross_without_pairs', 'simcse.critic=cross', '--pairs'),
+    ('sides_alone', 'train --objectives=simcse --sentences.query_length=9',
+     'sides_without_pairs', '--sentences.query_length', '--pairs'),
+    ('expand_by_what', 'train PAIRS LATE --sentences.expand',
+     'expand_to_no_length', '--sentences.query_length'),
+    *(
+        (f'markers_{markers}', f'train PAIRS --sentences.markers={markers}',
+         'markers_are_not_two', f'--sentences.markers={markers}')
+        for markers in ('[MASK]', '[MASK],', '[MASK],[CLS],[SEP]')
+    ),
+    ('markers_of_another', 'train PAIRS --sentences.markers=[Q],[D]',
+     'unknown_marker', "'[Q]'"),
+    ('query_beyond', 'train PAIRS --sentences.query_length=32 --seq_len=16',
+     'query_beyond_seq_len', '--sentences.query_length=32', '--seq_len=16'),
+    ('others_beyond', 'train PAIRS --simcse.critic=cross --batch_size=8 '
+     '--sentences.others=8', 'others_beyond_batch', '--sentences.others=8',
+     '--batch_size=8', '7'),
+    ('expand_of_cosine', 'train PAIRS --sentences.query_length=9 '
+     '--sentences.expand', 'critic_without_setting', '--sentences.expand',
+     '--simcse.critic=cosine'),
+    ('width_of_lexical', 'train PAIRS --simcse.token_width=9',
+     'setting_without_effect', '--simcse.token_width', '--simcse.critic=late'),
+    ('no_reranker', 'train JUDGED', 'no_reranker', '--soft_margin.teacher'),
+    ('teacher_alone', 'train --objectives=simcse:0,soft_margin:1 '
+     '--soft_margin.teacher=nowhere', 'guide_without_pairs',
+     '--soft_margin.teacher=nowhere', '--pairs'),
     ('guide_alone', 'train --objectives=simcse --simcse.guide=nowhere',
      'guide_without_pairs', '--simcse.guide=nowhere', '--pairs'),
     ('no_guide', 'train PAIRS --simcse.guide=nowhere', FileNotFoundError,

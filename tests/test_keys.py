@@ -21,7 +21,12 @@ from absl.testing import absltest, parameterized
 
 from infoword_tf import files, prepare
 from infoword_tf.choices import RunChoices, TextChoices, flags_of
-from infoword_tf.config import DenseConfig, EncoderConfig
+from infoword_tf.config import (
+    CrossConfig,
+    DenseConfig,
+    EncoderConfig,
+    RowConfig,
+)
 from infoword_tf.data import (
     corpora,
     opened,
@@ -170,11 +175,16 @@ def loaded(words=WORDS, lower_case=True, **changes):
     )
 
 
-def of_guide(folder, weights, texts, **changes):
-    """Vectors of pairs."""
-    instance = guide.Guide.__new__(guide.Guide)
+def of_guide(folder, weights, texts, kind=guide.Guide, **changes):
+    """Vectors of pairs, or their scores."""
+    instance = kind.__new__(kind)
     instance.digest, instance.loaded = weights, loaded(**changes)
     return instance._key(texts)
+
+
+def of_judge(folder, **inputs):
+    """Scores of pairs."""
+    return of_guide(folder, kind=guide.Judge, **inputs)
 
 
 def of_embedder(folder, weights, what, texts, **changes):
@@ -325,6 +335,14 @@ KEYS = {
     'guide.Guide._key': Key(of_guide, {
         'weights': ('0', '1'), 'texts': (_TWO, (('a', 'b'), ('c', 'e'))),
         'prompts': ({}, {'query': 'q '}), 'vocabulary': ('0', '1'),
+        'kind': (guide.Guide, guide.Judge),
+        **_CONFIG,
+    }, {**_FREE, 'rows': ({}, {'label': RowConfig(1.0, {})})}),
+    'guide.Guide._key of a judge': Key(of_judge, {
+        'weights': ('0', '1'), 'texts': (_TWO, (('a', 'b'), ('c', 'e'))),
+        'prompts': ({}, {'query': 'q '}), 'query_length': (None, 8),
+        'cross': (None, CrossConfig()),
+        'rows': ({}, {'label': RowConfig(1.0, {})}),
         **_CONFIG,
     }, _FREE),
     'teacher.Embedder.key': Key(of_embedder, {

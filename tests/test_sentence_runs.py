@@ -11,11 +11,12 @@ from absl.testing import absltest
 
 import infoword_tf
 from infoword_tf import sizes
+from infoword_tf.config import Config
 from infoword_tf.data.documents import split_sentences
 from infoword_tf.data.sentences import StoreSentences
 from infoword_tf.files import read_tensors, write_tensors
 from infoword_tf.objectives import SUMS
-from infoword_tf.training.guide import Guide
+from infoword_tf.training.guide import Guide, Judge
 from tests import places, quick, runs
 from tests.refused import refused
 from tests.runs import records, run_here, untimed, weights
@@ -216,6 +217,48 @@ class PairsTest(absltest.TestCase):
         before = weights(folder / 'old')
         run_here(folder / 'old', *flags)
         self.assertEqual(weights(folder / 'old'), before)
+
+    def test_a_reranker_and_a_student_of_another_critic(self):
+        """Whose head is drawn anew where it goes on with another width."""
+        folder = places.make()
+        pairs = f'--pairs={FOLDER}/a.csv', '--steps=1'
+        flags = *pairs, '--vocab_size=400'
+        run_here(
+            folder / 'cross', *flags, '--objectives=monobert',
+            '--sentences.others=2',
+        )  # fmt: skip
+        texts = [['names', 'type'], ['a name', ''], ['', 'a list']]
+        judge = Judge(str(folder / 'cross'))
+        scores = [
+            judge.loaded.score_pairs(texts[0], texts[k]) for k in (1, 2)
+        ]
+        expected = [[0, scores[0][0], 0], [0, 0, scores[1][1]]]
+        np.testing.assert_allclose(
+            judge.numbers(texts)[..., 0], expected, atol=1e-5
+        )
+        run_here(
+            folder / 'late', *flags, '--objectives=margin_mse',
+            f'--soft_margin.teacher={folder}/cross', '--simcse.critic=late',
+            '--simcse.token_width=8', '--sentences.query_length=16',
+            '--sentences.expand', '--sentences.markers=[UNK],[MASK]',
+        )  # fmt: skip
+        last = records(folder / 'late')[-1]
+        self.assertBetween(last['heldout/soft_margin/accuracy'], 0.01, 0.99)
+        config = Config.read(folder / 'late')
+        self.assertEqual((config.critic, config.query_length), ('late', 16))
+        self.assertEqual(
+            config.prompts, {'query': '[UNK]', 'document': '[MASK]'}
+        )
+        self.assertTrue(config.late.expand)
+        self.assertEqual(config.late.dense[-1].width, 8)
+        run_here(
+            folder / 'wide', *pairs, '--objectives=simcse',
+            '--simcse.critic=late', '--simcse.token_width=12',
+            f'--init={folder}/late',
+        )  # fmt: skip
+        self.assertEqual(
+            Config.read(folder / 'wide').late.dense[-1].width, 12
+        )
 
     def test_a_guide_of_another_vocabulary(self):
         """Its vectors are kept, and decide the run."""

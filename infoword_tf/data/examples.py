@@ -180,9 +180,7 @@ def format_texts(
             formatted_texts.append(
                 [None if x is None else x.numpy() for x in formatted]
             )
-            longer.append(
-                _cut(template, sides, formatted_texts[-1][1], most)
-            )
+            longer.append(_cut(template, sides, formatted_texts[-1][1], most))
         width = max(arrays[0].shape[1] for arrays in formatted_texts)
         column = np.arange(width)
         padded = [

@@ -20,14 +20,7 @@ from typing import Any
 
 import numpy as np
 
-from infoword_tf.config import (
-    COSINE,
-    CRITICS,
-    CROSS,
-    LATE,
-    LEXICAL,
-    RowConfig,
-)
+from infoword_tf.config import RowConfig
 from infoword_tf.layers.block import take
 from infoword_tf.layers.late import late_scores, paired_scores
 from infoword_tf.layers.pooling import unit
@@ -37,11 +30,7 @@ from infoword_tf.views import Specials, View
 Tensor = Any
 
 HEAD = 'mlm'  # the row whose output transform lexical weights begin with
-
 PUNCTUATION = tuple(string.punctuation)
-
-
-__all__ = ['COSINE', 'CRITICS', 'CROSS', 'LATE', 'LEXICAL', 'Late', 'Weights']
 
 
 def scoring(rows: Mapping[str, RowConfig]) -> list[str]:

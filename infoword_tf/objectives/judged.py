@@ -19,10 +19,10 @@ Shapes: J examples of a sequence, S texts of an example, N = B J.
 
 from typing import Any
 
+from infoword_tf.config import CROSS
 from infoword_tf.errors import InputError
 from infoword_tf.lazy import ops
 from infoword_tf.objectives import infonce
-from infoword_tf.objectives.critics import CROSS
 from infoword_tf.objectives.infonce import NEVER
 from infoword_tf.objectives.objective import Batch, Objective
 from infoword_tf.objectives.row import BOTH_SIDES, Row, vector_of_init

@@ -19,6 +19,7 @@ exported vector, W of a compared one (F of other critics), G of a guide's.
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
+from infoword_tf.config import COSINE, CRITICS, CROSS, LATE, LEXICAL
 from infoword_tf.encoders import Encoded, Inputs
 from infoword_tf.errors import InputError
 from infoword_tf.layers import dropout, lexical
@@ -28,7 +29,6 @@ from infoword_tf.layers.projector import Projector
 from infoword_tf.layers.queue_scores import QueueScores
 from infoword_tf.lazy import ops
 from infoword_tf.objectives import critics, cross, infonce
-from infoword_tf.objectives.critics import CROSS, LATE, LEXICAL
 from infoword_tf.objectives.objective import Batch
 from infoword_tf.objectives.pools import Pool, gather_vectors, join_pools
 from infoword_tf.objectives.queue import MOMENTUM, Queued, auxiliaries
@@ -78,12 +78,12 @@ class SimCSE(Queued):
     form: Any = None  # of a critic other than the cosine
 
     critic: str = setting(
-        critics.COSINE,
+        COSINE,
         'What compares a and b: the cosine of their vectors (cosine); each '
         'token of a with the nearest of b (late, ColBERT); weights of all '
         'tokens of the vocabulary (lexical, SPLADE); or the encoder, which '
         'reads both at once (cross, monoBERT).',
-        choices=critics.CRITICS,
+        choices=CRITICS,
     )
     temperature: float = setting(
         0.05,
@@ -91,7 +91,8 @@ class SimCSE(Queued):
         '(by default by 1).',
         at_least=1e-6,
         defaults=(
-            'critic', dict.fromkeys((LATE, LEXICAL, CROSS), 1.0),
+            'critic',
+            dict.fromkeys((LATE, LEXICAL, CROSS), 1.0),
         ),  # fmt: skip
     )
     token_width: int = setting(
@@ -145,7 +146,7 @@ class SimCSE(Queued):
         'How states become a vector: [CLS], or the mean over the last layer, '
         'over the first and the last, or over the last two.',
         choices=(CLS, MEAN, *(name for name in LAYERS if name != 'mix')),
-        needs=('critic', critics.COSINE),
+        needs=('critic', COSINE),
     )
     head: str = setting(
         IN_TRAINING,
@@ -154,7 +155,7 @@ class SimCSE(Queued):
         'with norms over the batch, only in training (DiffCSE, InfoCSE); none: '
         'no such layer.',
         choices=HEADS,
-        needs=('critic', critics.COSINE),
+        needs=('critic', COSINE),
     )
     directions: str = setting(
         FORWARD,
@@ -167,7 +168,7 @@ class SimCSE(Queued):
         'Weight of a negative in the loss: exp(hardness cosine), relative to '
         'the other negatives (Robinson et al. 2021); 0: all weigh the same.',
         at_least=0.0,
-        needs=('critic', critics.COSINE),
+        needs=('critic', COSINE),
     )
     cut_features: float = setting(
         0.0,
@@ -175,7 +176,7 @@ class SimCSE(Queued):
         'embeddings, drawn anew each time (ConSERT: 0.2).',
         at_least=0.0,
         at_most=0.99,
-        needs=('critic', critics.COSINE),
+        needs=('critic', COSINE),
     )
     cut_tokens: float = setting(
         0.0,
@@ -183,7 +184,7 @@ class SimCSE(Queued):
         '(ConSERT: 0.15).',
         at_least=0.0,
         at_most=0.99,
-        needs=('critic', critics.COSINE),
+        needs=('critic', COSINE),
     )
     dims: str = setting(
         '',
@@ -249,7 +250,7 @@ class SimCSE(Queued):
         self.train_head = None
         if self.critic == LEXICAL:
             self.more = (*self.more, *TERMS)
-        if self.critic != critics.COSINE:
+        if self.critic != COSINE:
             super().build()
             return
         if self.head == IN_TRAINING:
@@ -264,7 +265,7 @@ class SimCSE(Queued):
 
     def _check_critic(self) -> None:
         """Raises InputError for settings that a critic lacks."""
-        has_vector = self.critic == critics.COSINE
+        has_vector = self.critic == COSINE
         lacking = {
             'queue': self.queue and not has_vector,
             'momentum': self.momentum and not has_vector,
@@ -306,7 +307,7 @@ class SimCSE(Queued):
         super().set_dense(dense)
         width = self.encoder.width
         self.exported_width = self.dense[-1].wide if self.dense else width
-        if self.critic != critics.COSINE:
+        if self.critic != COSINE:
             self.exported_width = self.late.width if self.late else 0
             self.prefixes, self.concatenates = self._prefixes(), False
             return
@@ -856,7 +857,6 @@ def _guides(view: View, row: str) -> Tensor:
     return unit(ops.reshape(vectors, (-1, *vectors.shape[2:])))
 
 
-
 def sentence_numbers(view: View, row: str) -> Tensor:
     """Returns [N, S] int32, equal where texts are; -1 for no text."""
     numbers = view.targets[row]
@@ -885,12 +885,6 @@ def source_of(settings: Mapping[str, Any]) -> str:
 def _reads_pairs(settings: Mapping[str, Any]) -> Reads | None:
     if settings['critic'] != CROSS:
         return None
-    if not settings['pairs']:
-        raise InputError(
-            'cross_without_pairs',
-            'simcse.critic=cross reads an a and a b at once, and two copies '
-            'of a sentence are alike; give --pairs',
-        )
     return Reads(PAIR, source=source_of(settings))
 
 
@@ -898,7 +892,7 @@ def _reads(settings: Mapping[str, Any]) -> Reads | None:
     pooling, pairs = settings['pooling'], settings['pairs']
     if settings['critic'] == CROSS:
         return None
-    if settings['critic'] != critics.COSINE:
+    if settings['critic'] != COSINE:
         return Reads(
             'example', everywhere=True, dropped=not pairs,
             source=source_of(settings),
@@ -922,7 +916,7 @@ def _reads_keys(settings: Mapping[str, Any]) -> Reads | None:
 def _encoders(settings: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
     cut = settings['cut_features'] or settings['cut_tokens']
     several = {'modern': {}, 'transformer': {}, 'disentangled': {}}
-    by_vectors = settings['critic'] == critics.COSINE
+    by_vectors = settings['critic'] == COSINE
     if settings['pooling'] == MEAN and by_vectors and not cut:
         return {**several, 'lookup': {}}
     return several
@@ -939,7 +933,7 @@ def _init_advice(settings: Mapping[str, Any]) -> str:
 
 
 def _vector(settings: Mapping[str, Any]) -> Vector:
-    if settings['critic'] != critics.COSINE:
+    if settings['critic'] != COSINE:
         skips = settings['skip_punctuation']
         return Vector(
             MEAN, priority=3, keeps=True, critic=settings['critic'],

@@ -95,10 +95,11 @@ class Template:
             sequences = self.one(first, max_length)
         else:
             second = self.tokenizer.tokenize(pairs)
-            first, second = (
-                x if not most else x[:, : self.free_length(most)]
-                for x, most in zip((first, second), limits or (), strict=True)
-            ) if limits else (first, second)
+            if limits:
+                first, second = (
+                    x[:, : self.free_length(most)] if most else x
+                    for x, most in zip((first, second), limits, strict=True)
+                )
             sizes = fitting_lengths(
                 first.row_lengths(),
                 second.row_lengths(),
@@ -112,7 +113,6 @@ class Template:
             begins = len(before) + sizes[0] + len(self.between)
             begins = tf.cast(begins, tf.int32)
         return *padded(sequences, self.tokenizer.pad_id), begins
-
 
 
 def with_special_tokens(

@@ -170,9 +170,7 @@ def text_numbers(ids: np.ndarray, lengths: np.ndarray) -> np.ndarray:
     return np.where(lengths > 0, numbers, -1).astype(np.int32)
 
 
-def expansion(
-    ids: np.ndarray, lengths: np.ndarray, mask_id: int
-) -> np.ndarray:
+def expansion(ids: np.ndarray, lengths: np.ndarray, mask_id: int) -> np.ndarray:
     """Marks [MASK] tokens behind the last other token of each text.
 
     Args:
@@ -283,7 +281,7 @@ def source_args(length: int, settings: Mapping[str, Any]) -> dict[str, Any]:
     """Asks for texts of at most T tokens, and copies of sentences.
 
     Raises:
-        InputError: a setting of pairs without pairs, or of another one.
+        InputError: settings that need --pairs, or do not fit together.
     """
     chosen = [x for x in OF_PAIRS if settings[x] != SETTINGS[x].default]
     if chosen and not settings['pairs']:
@@ -291,6 +289,12 @@ def source_args(length: int, settings: Mapping[str, Any]) -> dict[str, Any]:
             'sides_without_pairs',
             f'--sentences.{chosen[0]} is for the two sides of --pairs; give '
             '--pairs, or leave it out',
+        )
+    if 'pair' in settings.get('where', ()) and not settings['pairs']:
+        raise InputError(
+            'cross_without_pairs',
+            'simcse.critic=cross reads an a and a b at once, and two copies '
+            'of a sentence are alike; give --pairs',
         )
     if settings['expand'] and not settings['query_length']:
         raise InputError(

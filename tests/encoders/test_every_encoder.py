@@ -777,5 +777,24 @@ class ComplaintsTest(parameterized.TestCase):
             make(kind, activation='gelu')
 
 
+class HiddenTest(parameterized.TestCase):
+    @parameterized.product(
+        kind=('transformer', 'modern', 'disentangled'), key=(None, KEY)
+    )
+    def test_no_token_attends_to_a_hidden_one(self, kind, key):
+        """Which attends to all others; ordinary tokens are seen by all."""
+        encoder = make(kind)
+        hidden = np.zeros((1, 9), np.int32)
+        hidden[0, [6, 8]] = 1
+
+        def states_of(ids):
+            return run(encoder, ids, hidden=hidden, key=key).states
+
+        distances = moved(states_of, IDS[:, :9]) > 1e-6
+        expected = np.ones((9, 9), bool)
+        expected[[6, 8]] = np.eye(9, dtype=bool)[[6, 8]]
+        np.testing.assert_array_equal(distances, expected)
+
+
 if __name__ == '__main__':
     absltest.main()

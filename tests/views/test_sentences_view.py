@@ -3,8 +3,10 @@
 import numpy as np
 from absl.testing import absltest
 
+from infoword_tf.data.examples import Examples
 from infoword_tf.views import sentences
 from infoword_tf.views.examples import Labelled
+from infoword_tf.views.pair_candidates import Joining, pair_candidates
 from infoword_tf.views.sentences import (
     change,
     most_repeated,
@@ -34,10 +36,98 @@ def batch_of(texts, slots, width=32):
     )  # fmt: skip
 
 
-def make(text, view=sentences.sentences, seed=0, **settings):
+def make(text, view=sentences.sentences, seed=0, rows=ROWS, **settings):
     chosen = {'pairs': 0, 'repeat': 0.0, 'shuffle': False, **settings}
     drawn = change(text, np.random.default_rng(seed), **chosen)
-    return view(text, drawn, ROWS, zoo.SPECIALS)
+    return view(text, drawn, rows, zoo.SPECIALS)
+
+
+class ExpandedTest(absltest.TestCase):
+    def test_expansion_by_hand(self):
+        """[MASK] behind [SEP] of a; one that a text has itself is a word."""
+        self.assertEqual(
+            sentences.expansion(
+                np.array([[2, 7, 3, 4, 4, 9], [2, 4, 3, 8, 8, 8]]),
+                np.array([5, 3]), 4,
+            ).astype(int).tolist(),
+            [[0, 0, 0, 1, 1, 0], [0] * 6],
+        )  # fmt: skip
+
+    def test_expanded_queries(self):
+        """Two pairs share a sequence; positions and texts go on to [MASK]."""
+        ids = [[2, 7, 3], [2, 8, 9, 3], [2, 5, 6, 3], [2, 9, 3]]
+        flat = np.concatenate(ids).astype(np.int32)
+        begins = np.cumsum([0, *map(len, ids)])
+        plain = Examples(
+            flat, np.zeros(len(flat), np.int8), begins, np.zeros(4, np.int32),
+            {}, texts=2,
+        )  # fmt: skip
+        text = plain.expanded(5, 4).batch(
+            np.arange(2), np.array([[0, 1]]), 24
+        )
+        chosen = {'pairs': 2, 'expand': True}
+        view = make(text, **chosen)
+        same(view.ids[0, :16],
+             [2, 7, 3, 4, 4, 2, 8, 9, 3, 2, 5, 6, 3, 4, 2, 9])  # fmt: skip
+        hidden = np.flatnonzero(view.hidden[0])
+        same(hidden, [3, 4, 13])
+        same(view.block_ids[0, :16], [0] * 5 + [1] * 4 + [2] * 5 + [3] * 2)
+        same(view.positions[0, :6], [0, 1, 2, 3, 4, 0])
+        same(view.places['simcse'], [[0, 5, 9, 14]])
+        self.assertIsNone(make(text, **chosen, attend=True).hidden)
+        same(make(text, **chosen, attend=True).ids, view.ids)
+
+
+class CandidatesTest(absltest.TestCase):
+    TEXTS = [[[7, 8], [9], [10]], [[11], [12, 13], []], [[14], [9], [15]]]
+
+    def make(self, length=9, others=1, seed=0, **joining):
+        text = batch_of(self.TEXTS, [[0, 1, 2]])
+        text = text._replace(joining=Joining(length, **joining))
+        return make(
+            text, pair_candidates, seed, {'simcse': 'pair'}, pairs=3,
+            others=others,
+        )
+
+    def test_by_hand(self):
+        """b, the b of another example, and a negative where there is one."""
+        view = self.make()
+        self.assertEqual(view.ids.shape[:2], (3, 3))
+        same(view.ids[0, 0, :6], [2, 7, 8, 3, 9, 3])
+        same(view.ids[0, 2, :6], [2, 7, 8, 3, 10, 3])
+        same(view.ids[1, 0, :6], [2, 11, 3, 12, 13, 3])
+        same(view.block_ids[0, 0, :7], [0] * 6 + [1])
+        same(view.positions[0, 0, :7], [0, 1, 2, 3, 4, 5, 0])
+        same(view.segment_ids[0, 0], [0] * view.ids.shape[2])
+        numbers = view.targets['simcse']
+        self.assertEqual(numbers[0, 0], numbers[2, 0])  # equal texts
+        self.assertEqual(numbers[1, 2], -1)
+        same(view.weights['simcse'], np.ones((3, 1)))
+
+    def test_other_examples_are_drawn(self):
+        """Never the example itself; each of the others as often."""
+        counts = np.zeros((3, 3))
+        for seed in range(60):
+            drawn = change(
+                batch_of(self.TEXTS, [[0, 1, 2]]), np.random.default_rng(seed),
+                pairs=3, repeat=0.0, shuffle=False, others=1,
+            )  # fmt: skip
+            counts[np.arange(3), drawn.others[:, 0]] += 1
+        same(np.diag(counts), [0] * 3)
+        np.testing.assert_allclose(counts[~np.eye(3, dtype=bool)], 30, atol=12)
+
+    def test_every_other_example_once(self):
+        numbers = self.make(others=7).targets['simcse']
+        self.assertEqual(numbers.shape, (3, 4))  # b, two others, a negative
+        same(numbers[1, 1:3], [numbers[0, 0]] * 2)
+        self.assertEqual({*numbers[0, 1:3]}, {*numbers[:2, 0]})
+
+    def test_truncated_and_in_two_segments(self):
+        """The longer text is cut first, and b is of the second segment."""
+        view = self.make(length=6, between=2, segment=1)
+        same(view.ids[0, 0, :6], [2, 7, 3, 3, 9, 3])
+        same(view.ids[1, 0, :6], [2, 11, 3, 3, 12, 3])
+        same(view.segment_ids[0, 0, :7], [0, 0, 0, 0, 1, 1, 0])
 
 
 class CopiesTest(absltest.TestCase):

@@ -1,0 +1,189 @@
+"""`late_scores` and `highest_scores` against NumPy in float64."""
+
+import itertools
+from unittest import mock
+
+import numpy as np
+import tensorflow as tf
+from absl.testing import absltest, parameterized
+
+from infoword_tf.layers import dropout, late, lexical
+
+KEYS = None, dropout.new_key(1)
+N, M, TA, TB, W = 3, 5, 4, 6, 3
+
+
+def gradients(function, weights, *inputs):
+    """Returns a function's results, and the gradients of a weighted sum."""
+    inputs = [tf.constant(x, tf.float32) for x in inputs]
+    with tf.GradientTape() as tape:
+        tape.watch(inputs)
+        actual = function(*inputs)
+        loss = tf.reduce_sum(weights * actual)
+    return actual, tape.gradient(loss, inputs)
+
+
+class LateTest(parameterized.TestCase):
+    def setUp(self):
+        super().setUp()
+        random = np.random.default_rng(0)
+        self.a = random.standard_normal((N, TA, W))
+        self.b = random.standard_normal((M, TB, W))
+        self.a_real = random.random((N, TA)) < 0.7
+        self.b_real = random.random((M, TB)) < 0.7
+        self.a_real[1] = self.b_real[3] = False  # texts without tokens
+        self.upstream = random.standard_normal((N, M)).astype(np.float32)
+
+    def expected(self, a, b):
+        """MaxSim pair by pair, and its gradients."""
+        scores, d_a, d_b = np.zeros((N, M)), np.zeros_like(a), np.zeros_like(b)
+        for n, m in itertools.product(range(N), range(M)):
+            columns = np.flatnonzero(self.b_real[m])
+            for i in np.flatnonzero(self.a_real[n]) if len(columns) else ():
+                products = b[m, columns] @ a[n, i]
+                j = columns[products.argmax()]
+                scores[n, m] += products.max()
+                d_a[n, i] += self.upstream[n, m] * b[m, j]
+                d_b[m, j] += self.upstream[n, m] * a[n, i]
+        return scores, d_a, d_b
+
+    @parameterized.product(key=KEYS, at_once=(10**6, 200))
+    def test_scores_and_gradients(self, key, at_once):
+        """Whole, and in chunks of b."""
+        with mock.patch.object(late, 'SCORES_AT_ONCE', at_once):
+            actual, (d_a, d_b) = gradients(
+                lambda a, b: late.late_scores(
+                    a, self.a_real, b, self.b_real, key=key
+                ),
+                self.upstream, self.a, self.b,
+            )  # fmt: skip
+        scores, *expected = self.expected(self.a, self.b)
+        np.testing.assert_allclose(actual, scores, atol=2e-6)
+        np.testing.assert_allclose(d_a, expected[0], atol=2e-6)
+        np.testing.assert_allclose(d_b, expected[1], atol=2e-6)
+        self.assertFalse(np.any(actual[1]))
+        self.assertFalse(np.any(actual[:, 3]))
+
+    def test_the_gradient_is_that_of_finite_differences(self):
+        _, d_a, d_b = self.expected(self.a, self.b)
+        for x, of_x in ((self.a, d_a), (self.b, d_b)):
+            at, step = (0, 1, 2), 1e-6
+            changed = []
+            for sign in (1, -1):
+                x[at] += sign * step
+                changed.append(self.expected(self.a, self.b)[0])
+                x[at] -= sign * step
+            slope = (self.upstream * (changed[0] - changed[1])).sum()
+            self.assertAlmostEqual(slope / (2 * step), of_x[at], places=5)
+
+    def test_pairs_alone_and_the_first_of_equal_tokens(self):
+        b, b_real = self.b[:N].copy(), self.b_real[:N].copy()
+        b_real[0] = True
+        b[0, 4] = b[0, 1]
+        a, b = (tf.constant(x, tf.float32) for x in (self.a, b))
+        actual = late.paired_scores(a, self.a_real, b, b_real)
+        for key in KEYS:
+            scores = late.late_scores(a, self.a_real, b, b_real, key=key)
+            np.testing.assert_allclose(np.diag(scores), actual, atol=2e-6)
+
+
+class HighestTest(parameterized.TestCase):
+    """Of two sequences with two texts each, one of which has no token."""
+
+    def setUp(self):
+        super().setUp()
+        random = np.random.default_rng(1)
+        self.states = random.standard_normal((2, 5, 3))
+        self.table = random.standard_normal((11, 3))
+        self.bias = random.standard_normal(11)
+        of = np.array([[0, 0, 1, 1, 2], [0, 0, 0, 3, 3]])
+        self.real = of[:, None] == np.arange(2)[:, None]  # [B, J, T]
+        self.upstream = random.standard_normal((2, 2, 11)).astype(np.float32)
+
+    def expected(self, bias):
+        best = np.full((2, 2, 11), -1e30)
+        d_states, d_table = np.zeros((2, 5, 3)), np.zeros((11, 3))
+        d_bias = np.zeros(11)
+        for b, j, v in np.ndindex(best.shape):
+            places = np.flatnonzero(self.real[b, j])
+            if len(places):
+                scores = self.states[b, places] @ self.table[v] + bias[v]
+                t, best[b, j, v] = places[scores.argmax()], scores.max()
+                d_states[b, t] += self.upstream[b, j, v] * self.table[v]
+                d_table[v] += self.upstream[b, j, v] * self.states[b, t]
+                d_bias[v] += self.upstream[b, j, v]
+        return best, d_states, d_table, d_bias
+
+    @parameterized.product(key=KEYS, at_once=(10**6, 30), biased=(True, False))
+    def test_scores_and_gradients(self, key, at_once, biased):
+        """Whole, and in chunks of the vocabulary."""
+
+        def run(states, table, bias):
+            return lexical.highest_scores(
+                states, table, bias if biased else None, self.real, key=key
+            )
+
+        with mock.patch.object(lexical, 'SCORES_AT_ONCE', at_once):
+            actual, slopes = gradients(
+                run, self.upstream, self.states, self.table, self.bias
+            )
+        best, *expected = self.expected(self.bias * biased)
+        np.testing.assert_allclose(actual, best, rtol=1e-5, atol=2e-6)
+        for slope, of_x in zip(slopes, expected, strict=True):
+            if slope is not None:
+                np.testing.assert_allclose(slope, of_x, atol=5e-6)
+        self.assertEqual(slopes[2] is None, not biased)
+
+    def test_of_unknown_shapes(self):
+        graph = tf.function(
+            lambda states, real: lexical.highest_scores(
+                states, tf.constant(self.table, tf.float32), None, real
+            ),
+            input_signature=[
+                tf.TensorSpec((None, None, 3)),
+                tf.TensorSpec((None, 2, None), tf.bool),
+            ],
+            autograph=False,
+        )
+        actual = graph(self.states.astype(np.float32), self.real)
+        best, *_ = self.expected(np.zeros(11))
+        np.testing.assert_allclose(actual, best, rtol=1e-5, atol=2e-6)
+
+    def test_one_number_a_token_counts_for_the_token_alone(self):
+        """The larger of two; special tokens have none."""
+        encoder = mock.Mock(width=1, vocab_size=6)
+        layer = lexical.Lexical(
+            encoder, lexical.TOKENS, activation='relu', left_out=[2]
+        )
+        layer.build()
+        layer.kernel.assign([[1.0]])
+        layer.bias.assign([0.0])
+        states = np.float32([[9, 3, 5, -1, 7]])[..., None]
+        ids = np.int32([[2, 4, 4, 5, 4]])
+        blocks = np.int32([[0, 0, 0, 1, 3]])
+        highest = layer.highest(states, ids, blocks, 3)
+        np.testing.assert_array_equal(
+            layer.weights_of(highest), [[0, 0, 0, 0, 5, 0], [0] * 6, [0] * 6]
+        )
+
+    @parameterized.parameters(
+        ('relu', [0, 1, np.e - 1, 3]), ('log1p_relu', [0, np.log(2), 1, 0]),
+        ('log1p_log1p_relu', [0, np.log1p(np.log(2)), np.log(2), 0]),
+    )  # fmt: skip
+    def test_weights(self, activation, expected):
+        """Of the scores -1, 1, e - 1 and 3; two of four stay by top_k."""
+        layer = lexical.Lexical(None, activation=activation)
+        scores = tf.constant([-1, 1, np.e - 1, 3], tf.float32)
+        actual = layer.weights_of(scores).numpy()
+        np.testing.assert_allclose(actual[:3], expected[:3], rtol=1e-6)
+        layer.top_k = 2
+        np.testing.assert_allclose(
+            layer.weights_of(scores), [0, 0, *actual[2:]]
+        )
+        np.testing.assert_array_equal(
+            layer.weights_of(tf.constant([-1.0, 2, -3])) > 0, [0, 1, 0]
+        )
+
+
+if __name__ == '__main__':
+    absltest.main()

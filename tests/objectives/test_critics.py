@@ -1,0 +1,286 @@
+"""Critics and a reranker's scores, on three texts that are written out.
+
+Glossary of shapes: S texts of an example.
+"""
+
+import numpy as np
+import tensorflow as tf
+from absl.testing import absltest, parameterized
+from scipy import special
+
+from infoword_tf.layers import dropout
+from infoword_tf.model import Model
+from infoword_tf.objectives import cross
+from infoword_tf.objectives.critics import flops
+from infoword_tf.views import View
+from tests import zoo
+from tests.eager import eagerly
+from tests.objectives.eq1 import batch_of, mean, of_pair, sums, view_of
+
+N, D = 3, 16
+HALF, LONG = 0.5, 3**0.5 / 2  # cosines of 60 and of 30 degrees
+# Angles of two tokens of each a and b, in degrees.
+ANGLES = [[[0, 90], [0, 90]], [[60, 60], [60, 60]], [[180, 270], [180, 270]]]
+# MaxSim of each a with each b.
+SCORES = np.array([
+    [2, HALF + LONG, 0], [2 * LONG, 2, -2 * HALF], [0, -HALF - LONG, 2],
+])  # fmt: skip
+# What a token of words 10, 11 and 12 scores; weights are log(1 + relu).
+E1, E2 = np.e - 1, np.e**2 - 1
+WORDS = [
+    [[[E1, 0, -3], [0, E2, 0]], [[E2, -9, 0], [0, -1, 0]]],
+    [[[0, 0, E1], [0, 0, E2]], [[0, E1, E1], [0, 0, 0]]],
+    [[[E1, 0, 0], [E1, 0, 0]], [[0, E2, 0], [E1, 0, -1]]],
+]
+WEIGHTS = np.array([  # [N, S, 3]
+    [[1, 2, 0], [2, 0, 0]], [[0, 0, 2], [0, 1, 1]], [[1, 0, 0], [1, 2, 0]],
+])  # fmt: skip
+SETTINGS = {
+    'late': {'token_width': 3}, 'lexical': {'terms': 'vocabulary'},
+}  # fmt: skip
+TOKENS = [f'[{i}]' for i in range(zoo.V)]
+TOKENS[40] = '.'
+
+
+def on_circle(angles):
+    """Vectors [..., 2] of angles [...]."""
+    angles = np.radians(angles)
+    return np.stack([np.cos(angles), np.sin(angles)], axis=-1)
+
+
+def wide(x):
+    """States [N, T, D] of [N, S, 2, C]."""
+    x = np.asarray(x, np.float32)
+    x = x.reshape(len(x), -1, x.shape[-1])
+    return np.pad(x, ((0, 0), (0, 0), (0, D - x.shape[-1])))
+
+
+class Critics(parameterized.TestCase):
+    """Makes a critic and its texts, of two tokens each."""
+
+    def setUp(self):
+        super().setUp()
+        self.enterContext(eagerly())
+
+    def open(self, critic, texts=2, objectives='simcse', **settings):
+        """Sets a model with these settings, its weights and a view."""
+        chosen = {'critic': critic, 'temperature': 1.0, **settings}
+        settings = {
+            (name if '.' in name else f'simcse.{name}'): value
+            for name, value in chosen.items()
+        }
+        if 'soft' in objectives:
+            settings |= zoo.JUDGED
+        case = zoo.Case(
+            objectives, settings={**settings, 'sentences.pairs': texts}
+        )
+        self.model = Model(
+            zoo.config_of(case, rate=0.0), zoo.SPECIALS._replace(tokens=TOKENS)
+        )
+        weights = self.model.variables
+        if critic == 'late':
+            self.kernel = next(
+                x for path, x in weights.items() if 'late_0/kernel' in path
+            )
+            self.kernel.assign(np.eye(D)[:, : self.kernel.shape[1]])
+        table = np.zeros((zoo.V, D))
+        table[10:13] = np.eye(D)[:3]
+        weights['encoder/word_embeddings'].assign(table)
+        self.objective = self.model.objectives['simcse']
+        numbers = np.arange(N * texts).reshape(N, texts)
+        self.view = view_of('simcse', numbers)
+        places = np.tile(np.arange(texts, dtype=np.int32) * 2, (N, 1))
+        self.view = self.view._replace(places={'simcse': places})
+
+    def score(self, states, key=None, state=None):
+        batch = batch_of({'sentences': self.view}, {'sentences': states}, key)
+        batch = batch._replace(state=state or {})
+        self.batch = batch
+        return self.objective.score(batch, self.objective.candidates(batch))
+
+
+class CriticTest(Critics):
+    def check(self, actual, scores):
+        expected = sum(
+            of_pair(scores[i, i], np.delete(scores[i], i), [0] * (N - 1))
+            for i in range(N)
+        )
+        np.testing.assert_allclose(sums(actual), expected, atol=1e-5)
+
+    def test_late(self):
+        """And a token of b that is punctuation, and one that is padding."""
+        self.open('late', token_width=2)
+        states = wide(on_circle(ANGLES))
+        self.check(self.score(5 * states), SCORES)
+        self.check(self.score(states, key=dropout.new_key(4)), SCORES)
+        self.view.ids[2, 3] = 40  # b of 180 degrees alone
+        self.view.ids[2, 1] = 40  # a has both
+        self.view.block_ids[0, 3] = 2  # b of 0 degrees alone
+        scores = SCORES.copy()
+        scores[:, 2] = [-1 + 0, -1, 1 + 0]
+        scores[:, 0] = [1, 1, -1]
+        self.check(self.score(states), scores)
+
+    def test_late_of_both_sides_and_fewer_numbers(self):
+        """f(a, b) of each a, whichever of both is searched for."""
+        self.open('late', token_width=2, directions='both', dims='1')
+        angles = [[[10, 100], [20, 130]], [[65, 40], [200, 50]],
+                  [[170, 280], [300, 160]]]  # fmt: skip
+        vectors = on_circle(angles)  # [N, S, 2, 2]
+        losses = []
+        for part in (vectors, np.sign(vectors[..., :1])):
+            products = np.einsum('ntw,msw->nmts', part[:, 0], part[:, 1])
+            scores = products.max(axis=3).sum(axis=2)
+            for way in (scores, scores.T):
+                losses.append(-np.diag(special.log_softmax(way, axis=1)))
+        actual = self.score(wide(vectors))
+        self.assertAlmostEqual(
+            mean(actual).loss, np.mean(losses), delta=1e-5
+        )
+
+    def test_lexical(self):
+        self.open('lexical', terms='vocabulary')
+        scores = WEIGHTS[:, 0] @ WEIGHTS[:, 1].T
+        actual = self.score(wide(WORDS))
+        self.check(actual, scores)
+        counts = (WEIGHTS > 0).sum(axis=2).sum(axis=0)
+        for name, count in zip(
+            ('query_terms', 'passage_terms'), counts, strict=True
+        ):
+            self.assertAlmostEqual(float(actual.more[name]), count, places=5)
+
+    @parameterized.parameters((0, 0.0), (1, 0.25), (2, 1.0), (7, 1.0))
+    def test_flops_rise_quadratically(self, updates, share):
+        """Paria et al. 2020: sums of squared mean weights, of each side."""
+        squares = (WEIGHTS.mean(axis=0) ** 2).sum(axis=1)
+        np.testing.assert_allclose(squares, [4 / 3, 19 / 9])
+        term = flops(np.float32(WEIGHTS[:, 0]), np.float32([1, 1, 1]))
+        self.assertAlmostEqual(float(term), 4 / 3, places=5)
+        self.open(
+            'lexical', terms='vocabulary', query_flops=0.3, passage_flops=0.5,
+            flops_steps=2,
+        )  # fmt: skip
+        plain = self.score(wide(WORDS))  # held out: no such term
+        actual = self.score(
+            wide(WORDS), dropout.new_key(4), {'updates': tf.constant(updates)}
+        )
+        expected = share * (0.3 * 4 / 3 + 0.5 * 19 / 9)
+        self.assertAlmostEqual(
+            mean(actual).loss - mean(plain).loss, expected, places=5
+        )
+        state = self.objective.update_state(self.batch)
+        self.assertEqual(state['updates'], updates + 1)
+
+    @parameterized.parameters('late', 'lexical')
+    def test_zero_and_ceiling(self, critic):
+        """Of a critic that knows nothing of a, and of copies of a."""
+        self.open(critic, temperature=0.02, **SETTINGS[critic])
+        states = np.zeros((N, 2, 2, D), np.float32)
+        states[..., 0] = 3.0
+        actual = mean(self.score(states.reshape(N, 4, D)))
+        self.assertAlmostEqual(actual.mi, 0.0, delta=1e-5)
+        for n in range(N):
+            states[n] = 3 * np.eye(D)[n]
+        actual = mean(self.score(states.reshape(N, 4, D)))
+        self.assertAlmostEqual(actual.mi, np.log(N), delta=1e-5)
+        self.assertAlmostEqual(actual.ceiling, np.log(N), delta=1e-6)
+
+    def test_a_text_without_tokens_scores_nothing(self):
+        for critic, states in (('late', on_circle(ANGLES)), ('lexical', WORDS)):
+            self.open(critic, **SETTINGS[critic])
+            self.view.block_ids[1, 2:] = 2
+            actual = self.score(wide(states))
+            scores = (
+                SCORES if critic == 'late'
+                else WEIGHTS[:, 0] @ WEIGHTS[:, 1].T
+            ).copy()  # fmt: skip
+            scores[:, 1] = 0
+            self.check(actual, scores)
+
+
+class CrossTest(absltest.TestCase):
+    def outcome(self, scores, numbers, temperature=1.0):
+        view = View(
+            ids=np.zeros((len(scores), 1), np.int32),
+            sequences=np.zeros((len(scores), 1), np.int32),
+            targets={'simcse': np.asarray(numbers)},
+            weights={'simcse': np.ones((len(scores), 1), np.float32)},
+        )
+        batch = batch_of({cross.VIEW: view}, {})
+        return cross.outcome(
+            batch, 'simcse', tf.constant(scores, tf.float32), temperature, 3
+        )
+
+    def test_by_hand(self):
+        """Of b, two drawn and a negative; of the second example none is there.
+
+        The bound is over b and what was drawn; copies of b are no negatives of
+        the loss, and an own negative counts there alone.
+        """
+        scores = np.array([[2.0, 1.0, 0.5, 1.5], [0.0, 1.0, -1.0, 9.0]])
+        numbers = [[5, 6, 5, 8], [6, 5, 7, -1]]
+        actual = self.outcome(scores, numbers, temperature=0.5)
+        expected = [
+            of_pair(4.0, [2.0, 1.0], [False, True]),
+            of_pair(0.0, [2.0, -2.0], [False, False]),
+        ]
+        expected[0][0] = np.log(np.exp([4.0, 2.0, 3.0]).sum()) - 4.0
+        np.testing.assert_allclose(sums(actual), sum(expected), rtol=1e-5)
+        self.assertAlmostEqual(float(actual.more['identical']), 1 / 3)
+
+    def test_zero_and_ceiling(self):
+        numbers = [[0, 1, 2, 3]] * 4
+        actual = mean(self.outcome(np.full((4, 4), 3.0), numbers))
+        self.assertAlmostEqual(actual.mi, 0.0, delta=1e-6)
+        actual = mean(self.outcome(np.tile([40.0, 0, 0, 50], (4, 1)), numbers))
+        self.assertAlmostEqual(actual.mi, np.log(3), delta=1e-5)
+        self.assertAlmostEqual(actual.ceiling, np.log(3), delta=1e-6)
+
+
+class JudgedTest(Critics):
+    """Of b and one negative, and of b alone."""
+
+    def judged(self, row):
+        self.open(
+            'late', 3, 'simcse:0,soft_margin:1,soft_order:1', token_width=2,
+            **{'soft_order.temperature': 2.0},
+        )  # fmt: skip
+        negatives = np.array([[[60, 60]], [[0, 90]], [[0, 0]]])
+        angles = np.concatenate([ANGLES, negatives], axis=1)
+        numbers = np.arange(N * 3).reshape(N, 1, 3)
+        numbers[2, 0, 2] = -1
+        self.teacher = np.array([[0, 5, 1], [0, 2, 3], [0, 1, 9]], float)
+        both = 'simcse', row
+        view = self.view._replace(
+            targets=dict.fromkeys(both, numbers),
+            weights=dict.fromkeys(both, self.view.weights['simcse']),
+            places=dict.fromkeys(both, self.view.places['simcse']),
+            guides={row: self.teacher[:, None, :, None].astype(np.float32)},
+        )
+        views = {'sentences': view}
+        batch = batch_of(views, {'sentences': wide(on_circle(angles))})
+        batch = batch_of(views, {})._replace(scorer_batch=batch)
+        return self.model.objectives[row].score(batch, None)
+
+    def test_margins(self):
+        """Hofstätter et al. 2020, Eq. 1; the third has no negative."""
+        actual = self.judged('soft_margin')
+        student = [2 - (HALF + LONG), 2 - 2 * LONG]
+        squares = np.square(np.array([4, -1]) - student)
+        self.assertAlmostEqual(float(actual.loss), squares.sum(), places=5)
+        self.assertEqual((float(actual.weight), float(actual.accuracy)), (3, 2))
+
+    def test_order(self):
+        """Divided by 2, and multiplied by 4."""
+        actual = self.judged('soft_order')
+        total = 0.0
+        for teacher, student in (
+            ([5, 1], [2, HALF + LONG]), ([2, 3], [2, 2 * LONG]),
+        ):  # fmt: skip
+            p, q = special.softmax(np.array([teacher, student]) / 2, axis=1)
+            total += 4 * (p * np.log(p / q)).sum()
+        self.assertAlmostEqual(float(actual.loss), total, places=5)
+
+
+if __name__ == '__main__':
+    absltest.main()
