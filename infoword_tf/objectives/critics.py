@@ -178,7 +178,7 @@ class Late:
         return paired_scores(*sides) / self._counts(sides[1])
 
     def _counts(self, real: Tensor) -> Tensor:
-        """Returns what scores of a are divided by, [N]; real: [N, Ta] bool."""
+        """Returns divisors of scores, [N]; real: [N, Ta] bool."""
         counts = ops.sum(ops.cast(real, 'float32'), axis=1)
         if not self.layer.mean:
             return ops.ones_like(counts)
