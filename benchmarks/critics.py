@@ -110,15 +110,15 @@ def trained(
         )  # fmt: skip
         shutil.rmtree(workdir / 'checkpoints')
     first = ['--first=bm25'] if critic == CROSS else []
-    found = kept.evaluate(
+    record = kept.evaluate(
         workdir / 'search', 'retrieval', *one.search, *first, '--costs',
         '--nobaselines', '--precision=auto',
     )  # fmt: skip
     last = kept.records_of(workdir)[-1]
     searches = ('model', 'hybrid', 'bm25')
     return Result(
-        {name: found[name][MEASURE] for name in searches},
-        found['costs'],
+        {name: record[name][MEASURE] for name in searches},
+        record['costs'],
         *(last[f'heldout/simcse/{x}'] for x in ('mi', 'ceiling')),
         last['step'],
     )

@@ -58,7 +58,7 @@ def draw_worth(
     points: Mapping[str, Sequence[tuple[float, float]]],
     worth: str,
 ) -> None:
-    """Draws what runs are worth over their nats into one PNG.
+    """Draws scores of runs over nats into one PNG.
 
     Args:
         points: by flagfile, by time of training, held-out MI as a share of the

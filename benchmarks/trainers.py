@@ -82,7 +82,7 @@ class TrainersChoices:
 
 
 def temperature_of(choices: TrainersChoices) -> float:
-    """Returns what divides the scores of both sides."""
+    """Returns the temperature of both sides."""
     default = 0.05 if choices.critic == COSINE else 1.0
     return choices.temperature or default
 

@@ -208,7 +208,7 @@ def train_pairs(spec: dict, folder: str, clock: ClockCallback) -> list:
 
 
 def cosine(spec: dict) -> tuple[Any, ...]:
-    """Returns a model of vectors, its loss, trainer and arguments."""
+    """Returns a model of vectors, the loss, the trainer and arguments."""
     import sentence_transformers as st
     from sentence_transformers import losses
 

@@ -267,12 +267,12 @@ def placed_products(
     places = tf.where(tf.not_equal(d, 0.0))[:, 0]
 
     def sparse() -> tuple[Tensor, Tensor]:
-        at, to, some = (tf.gather(v, places) for v in (rows, columns, d))
+        at, to, factors = (tf.gather(v, places) for v in (rows, columns, d))
         parts = []
         for target, count, other, source in (
             (at, x.shape[0], y, to), (to, y.shape[0], x, at),
         ):  # fmt: skip
-            terms = to_float(tf.gather(other, source)) * some[:, None]
+            terms = to_float(tf.gather(other, source)) * factors[:, None]
             parts.append(tf.math.unsorted_segment_sum(terms, target, count))
         return tuple(parts)
 
