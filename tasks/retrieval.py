@@ -141,6 +141,9 @@ class RetrievalChoices(VectorChoices):
     costs: bool = flag(
         False, 'Measure time and bytes, too: milliseconds of a single query, '
         'bytes of a document, seconds to encode 1,000 documents.')
+    baselines: bool = flag(
+        True, 'Measure the untrained encoder and means of embeddings of '
+        '--init, too.')
     tune: str | None = flag(
         None, 'Choose the share of words in the merged search on the queries '
         'of another split of --data_dir, or on this number of queries, evenly '
@@ -906,18 +909,8 @@ def search_all(
         loaded, stage = opened(choices, choices.init)
         if choices.model is None:
             results['model'] = search('model', stage, before)
-        seed = choices.seed
-        if seed is None:
-            seed = loaded.config.run.get('seed', 0)
-        fresh = loaded.untrained(seed)
-        if stage.critic != CROSS:
-            untrained = stage_of(
-                choices, fresh, stage.source, **stage.key, seed=seed
-            )
-            results['untrained'] = search('untrained', untrained, before)
-        for name, of in ('untrained_embeddings', fresh), ('embeddings', loaded):
-            mean = Stage(COSINE, mean_of_embeddings(of), 'cosine', None)
-            results[name] = search(name, mean)
+        if choices.baselines:
+            results |= _baselines(choices, loaded, stage, before, search)
     if choices.rerank is not None:
         _, stage = opened(others, choices.rerank)
         results['reranked'] = search('reranked', stage, results['model'])
@@ -930,6 +923,36 @@ def search_all(
                 results[name], results['bm25'], DEPTH + 1
             )
     return results, costs
+
+
+def _baselines(
+    choices: RetrievalChoices,
+    loaded: 'Loaded',
+    stage: Stage,
+    before: Rankings | None,
+    search: Callable[..., Rankings],
+) -> dict[str, Rankings]:
+    """Searches with the untrained encoder, and with means of embeddings.
+
+    Args:
+        choices: of the command.
+        loaded, stage: --init.
+        before: results of --first.
+        search: with a name of LABELS and a stage, perhaps after `before`.
+    """
+    seed = choices.seed
+    if seed is None:
+        seed = loaded.config.run.get('seed', 0)
+    fresh, results = loaded.untrained(seed), {}
+    if stage.critic != CROSS:
+        untrained = stage_of(
+            choices, fresh, stage.source, **stage.key, seed=seed
+        )
+        results['untrained'] = search('untrained', untrained, before)
+    for name, of in ('untrained_embeddings', fresh), ('embeddings', loaded):
+        mean = Stage(COSINE, mean_of_embeddings(of), 'cosine', None)
+        results[name] = search(name, mean)
+    return results
 
 
 def with_tuned(
