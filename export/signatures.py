@@ -288,7 +288,7 @@ class _Graphs:
         tagger = self.loaded.tagger
         windows = tagger.windows(texts)
 
-        def scores(ids: Tensor, lengths: Tensor, sizes: Tensor) -> Tensor:
+        def scores(ids: Tensor, lengths: Tensor, sizes: Tensor) -> Any:
             return tf.RaggedTensor.from_row_lengths(
                 tagger.token_scores(ids, lengths), sizes, validate=False
             )
@@ -451,7 +451,10 @@ class _Graphs:
     ) -> Tensor:
         """Computes an output of texts, in chunks of like length: [B, width].
 
-        Args as of `_in_order`.
+        Args:
+            compute: of ids [S, T], lengths [S] and of the `more` that are not
+                None, [S, ...] -> [S, width] float32.
+            width, ids, lengths, *more: likewise, of B texts.
         """
         (outputs,), order = self._in_order(
             lambda *inputs: (compute(*inputs),),
@@ -472,7 +475,11 @@ class _Graphs:
     ) -> tf.RaggedTensor:
         """Computes entries of texts, in chunks of like length: [B, t, width].
 
-        Args as of `_in_order`; `compute` returns [S, t, width] float32.
+        Args as of `_by_length`, and:
+
+        Args:
+            compute: likewise, -> [S, t, width] float32.
+            most: S at most; None: any number.
         """
 
         def parts(*inputs: Tensor) -> tuple[Tensor, Tensor]:
