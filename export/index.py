@@ -292,6 +292,8 @@ class Index:
                 db.execute(GO + within)
                 changed = db.total_changes > start
                 db.execute(UNUSED)
+                db.execute('DELETE FROM codes WHERE model <> ?',
+                           [about['model']])  # fmt: skip
                 [(about['passages'],)] = db.execute(
                     'SELECT count(*) FROM passages'
                 )
