@@ -31,6 +31,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from export.residual import Residual
 from infoword_tf import errors, files, progress
 from infoword_tf.config import COSINE, LATE, LEXICAL
 from infoword_tf.data import tables
@@ -56,10 +57,12 @@ TEXTS = 256  # likewise, where a text has several
 SAMPLE = 1 << 14  # vectors that FAISS fits its 8 bits to
 # The index of FAISS, and how many proposals an answer needs.
 KINDS = {'float32': ('Flat', 2), 'int8': ('SQ8', 4), 'binary': ('LSH', 8)}
+RESIDUAL = 'residual'
+FITTED = 1024  # passages that its codes are fitted to
 # The kinds of each critic.
 OF_CRITIC = {
     COSINE: tuple(KINDS),
-    LATE: ('float32', 'float16', 'int8'),
+    LATE: ('float32', 'float16', 'int8', RESIDUAL),
     LEXICAL: ('float32',),
 }
 # Nearly every text has these words, which would take most of the time.
@@ -74,6 +77,7 @@ SCHEMA = """
     CREATE TABLE IF NOT EXISTS about (name TEXT PRIMARY KEY, value);
     CREATE TABLE IF NOT EXISTS vectors
         (id INTEGER PRIMARY KEY, digest BLOB UNIQUE, code BLOB);
+    CREATE TABLE IF NOT EXISTS codes (model TEXT PRIMARY KEY, value BLOB);
     CREATE TABLE IF NOT EXISTS passages (id INTEGER PRIMARY KEY, source TEXT,
         place INTEGER, digest BLOB, text TEXT);
     CREATE INDEX IF NOT EXISTS of_source ON passages (source, place, digest);
@@ -113,7 +117,7 @@ class Passage(NamedTuple):
     source: str
 
 
-def encoded(texts: Texts, kind: str) -> list[bytes]:
+def encoded(texts: Texts, kind: str | Residual) -> list[bytes]:
     """Encodes n texts of a critic, each as rows of numbers."""
     texts = flat(texts)
     if not isinstance(texts, Tokens):
@@ -122,10 +126,12 @@ def encoded(texts: Texts, kind: str) -> list[bytes]:
     return [part.tobytes() for part in np.split(rows, texts.ends[:-1])]
 
 
-def _coded(vectors: np.ndarray, kind: str) -> np.ndarray:
+def _coded(vectors: np.ndarray, kind: str | Residual) -> np.ndarray:
     """Encodes vectors [m, D] in rows [m, bytes] uint8: numbers of 4 or 2 bytes,
-    or a step and a byte a number.
+    a step and a byte a number, or fitted codes.
     """
+    if isinstance(kind, Residual):
+        return kind.encode(vectors)
     if kind in ('float32', 'float16'):
         vectors = np.ascontiguousarray(vectors, kind)
         return vectors.view(np.uint8).reshape(len(vectors), -1)
@@ -137,13 +143,15 @@ def _coded(vectors: np.ndarray, kind: str) -> np.ndarray:
 
 
 def decoded(
-    codes: Sequence[bytes], kind: str, queries: Texts | None = None
+    codes: Sequence[bytes],
+    kind: str | Residual,
+    queries: Texts | None = None,
 ) -> Texts:
     """Decodes texts; bytes are exact to half a step.
 
     Args:
         codes: of n texts.
-        kind: of the index.
+        kind: of the index, or its codes.
         queries: that they are compared with, which tell the critic; None:
             vectors.
     """
@@ -157,8 +165,10 @@ def decoded(
     return restored(tokens, queries)
 
 
-def _vectors(rows: np.ndarray, kind: str) -> np.ndarray:
+def _vectors(rows: np.ndarray, kind: str | Residual) -> np.ndarray:
     """Inverts `_coded`: [m, D] float32."""
+    if isinstance(kind, Residual):
+        return kind.decode(rows)
     if kind in ('float32', 'float16'):
         return np.float32(rows.view(kind))
     return rows[:, 4:].view(np.int8) * rows[:, :4].copy().view(np.float32)
@@ -282,6 +292,8 @@ class Index:
                 db.execute(GO + within)
                 changed = db.total_changes > start
                 db.execute(UNUSED)
+                db.execute('DELETE FROM codes WHERE model <> ?',
+                           [about['model']])  # fmt: skip
                 [(about['passages'],)] = db.execute(
                     'SELECT count(*) FROM passages'
                 )
@@ -401,6 +413,7 @@ class Index:
             vector = self.cut(vector)
         query = ranking.prepared(vector, similarity)
         critic, where, source = _critic(about), '', 'vectors'
+        coder = _codes(db, about) or kind
         if proposed is not None:
             where, source = _BY_ID, 'passages'
         elif (
@@ -429,7 +442,7 @@ class Index:
 
         def blocks() -> Iterator[tuple[np.ndarray, Texts]]:
             for ids, codes in _blocks(cursor, critic):
-                vectors = decoded(codes, kind, query)
+                vectors = decoded(codes, coder, query)
                 if self.cut:
                     vectors = ranking.prepared(self.cut(vectors), similarity)
                 yield np.array(ids), vectors
@@ -445,6 +458,15 @@ class Index:
             for ids, compare in self._weights[1]
         )
         return ranking.scan(1, scorers, top_k)
+
+
+def _codes(db: Db, about: About) -> Residual | None:
+    """Returns fitted codes; None: the index has no codes."""
+    if about['vectors'] != RESIDUAL:
+        return None
+    rows = db.execute('SELECT value FROM codes WHERE model = ?',
+                      [about['model']]).fetchall()  # fmt: skip
+    return Residual.of_bytes(rows[0][0]) if rows else None
 
 
 def _critic(about: About) -> str:
@@ -498,11 +520,22 @@ def _encode(db: Db, embed: Encoder | None, about: About) -> None:
         'SELECT digest, text FROM lacking JOIN staged ON staged.rowid = '
         'lacking.staged ORDER BY staged.rowid'
     )
+    coder = _codes(db, about) or about['vectors']
+    if coder == RESIDUAL and total:
+        sample = db.execute(
+            'SELECT text FROM lacking JOIN staged ON staged.rowid = '
+            'lacking.staged WHERE lacking.rowid % ? = 0',
+            [-(-total // FITTED)],
+        )
+        texts = [text for (text,) in sample]
+        coder = Residual.fit(embed(texts, 'passage').vectors)
+        row = about['model'], coder.to_bytes()
+        db.execute('INSERT INTO codes VALUES (?, ?)', row)
     with progress.bar(total=total, desc='encoding', unit=' passages') as bar:
         for digests, texts in _blocks(cursor, _critic(about)):
             vectors = embed(list(texts), 'passage')
             vectors = ranking.prepared(vectors, about['similarity'])
-            codes = encoded(vectors, about['vectors'])
+            codes = encoded(vectors, coder)
             with db:
                 db.execute('BEGIN')
                 db.executemany(

@@ -88,8 +88,8 @@ class SearchChoices:
     vectors: str | None = flag(
         None, 'How the index stores vectors: float32 (4 bytes a number), int8 '
         '(1 byte), or binary (1 bit to search by, and int8 for the best); '
-        'vectors of tokens as float32, float16 or int8. By default as before, '
-        'else float32.',
+        'vectors of tokens as float32, float16, int8, or residual (2 bits). By '
+        'default as before, else float32.',
         choices=tuple({kind: 0 for x in OF_CRITIC.values() for kind in x}))
     oversample: int | None = flag(
         None, 'With --vectors=binary: how many passages are compared by '

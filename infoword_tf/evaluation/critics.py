@@ -99,9 +99,9 @@ def numbers_of(texts: Texts) -> np.ndarray:
 
 
 def nbytes(texts: Texts) -> int:
-    """Returns the bytes of texts: numbers, and ids of tokens."""
-    size = numbers_of(texts).nbytes
-    return size + (texts.indices.nbytes if hasattr(texts, 'indices') else 0)
+    """Returns the bytes of texts: numbers, and ids of 4 bytes of weights."""
+    ids = texts.indices.size if hasattr(texts, 'indptr') else 0
+    return numbers_of(texts).nbytes + 4 * ids
 
 
 def flat(texts: Texts) -> Texts:

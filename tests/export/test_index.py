@@ -14,6 +14,7 @@ from scipy import sparse
 
 from export import index as indexes
 from export.index import KINDS, Index, sqlite3
+from export.residual import Residual
 from infoword_tf import files
 from infoword_tf.config import LATE, LEXICAL
 from infoword_tf.data.documents import Document, passages
@@ -47,6 +48,12 @@ def by_critic(critic, texts):
         return sparse.csr_array(np.maximum(embed(texts), 0))
     return Tokens.of([embed([f'{i} {x}' for i in range(len(x))])
                       for x in texts])  # fmt: skip
+
+
+def unit_by(*texts):
+    """Vectors of tokens of length 1, that a text decides."""
+    tokens = by_critic(LATE, texts)
+    return tokens.replaced(ranking.prepared(tokens.vectors, 'cosine'))
 
 
 def content(folder):
@@ -237,6 +244,38 @@ class SearchTest(Case):
         actual = index.find('', query, 1)
         self.assertEqual(actual[0][1].text, texts[best[:2].max()])
         self.assertLen(actual, 1)
+
+    def test_residual_codes(self):
+        """2 bytes and 2 bits a number; fitted once, and known after an update.
+        """
+        self.embed.side_effect = lambda texts, role: unit_by(*texts)
+        index = self.make(documents(range(40)), 'residual', critic=LATE)
+        index.write(documents(range(30, 50)), self.embed)
+        with index._opened() as db:
+            codes = indexes._codes(db, index.key())
+            stored = dict(db.execute(
+                'SELECT text, code FROM vectors JOIN passages USING (digest)'
+            ))  # fmt: skip
+        self.assertLen(stored, 50)
+        # At most a quarter of 270 vectors, a power of two.
+        self.assertEqual(codes.centroids.shape, (64, WIDTH))
+        size = 2 + math.ceil(WIDTH / 4)
+        self.assertEqual({len(stored[x]) // size for x in stored}, {6, 7})
+        for text in 'text 3', 'text 44':
+            [(score, actual)] = index.find('', unit_by(text), 1)
+            self.assertEqual(actual.text, text)
+            self.assertAlmostEqual(score, len(text), delta=0.2 * len(text))
+        # A centroid and one of four values, then of length 1.
+        codes = Residual(
+            np.float32([[0.6, 0.8, 0], [0, 0, 1]]),
+            np.float32([-0.1, 0, 0.1]), np.float32([-0.2, -0.05, 0.05, 0.2]),
+        )  # fmt: skip
+        vectors = np.float32([[0.9, 0.65, -0.04], [0.02, 0, 0.8]])
+        expected = np.array([[0.8, 0.6, -0.05], [0.05, -0.05, 0.8]])
+        expected /= np.linalg.norm(expected, axis=1, keepdims=True)
+        rows = Residual.of_bytes(codes.to_bytes()).encode(vectors)
+        self.assertEqual(rows.tolist(), [[0, 0, 19], [1, 0, 6]])
+        np.testing.assert_allclose(codes.decode(rows), expected, rtol=1e-6)
 
     def test_binary_orders_anew_what_its_bits_find(self):
         index = self.make(documents(range(400)), 'binary')

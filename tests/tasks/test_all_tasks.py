@@ -347,7 +347,6 @@ EARLY = {
         ('--init=b --corpus=c --rerank=d', 'stage_of_no_model', '--rerank=d'),
         ('--init=b --corpus=c --rerank_top=9', 'rerank_top_without_stage',
          '--rerank', '--first'),
-        ('--init=b --corpus=c --rerank_top=0', 'bad_flag', 'rerank_top'),
         ('--model=b --corpus=c --seed=1', None, '--seed', '--init'),
         ('--init=b --corpus=wiki', None, 'one of pydocs, text'),
         ('--init=b --data_dir=/nowhere', None, 'is no BEIR folder'),
