@@ -79,8 +79,8 @@ class VectorSettings:
             number, else `cosine`.
         lexical: as in `Config`; a head of the vocabulary is the one that fills
             masks, and has the transform if that one has.
-        markers: what begins prompts, and is a token where the vocabulary has
-            it, with the blank at the end or without.
+        markers: what begins prompts; a marker, or else its first word, is a
+            token where the vocabulary has it.
         dense: layers over the vector.
         tensors: weights of these layers and of critics, by path.
         heads: names of more weights beside the encoder's, as of `Naming`.
@@ -115,8 +115,8 @@ def marked(source: EncoderSource, markers: Sequence[str]) -> EncoderSource:
     tokenizer = source.tokenizer.tokenizer
     known, tokens = set(tokenizer.vocabulary), []
     for marker in markers:
-        spelled = (x for x in (marker, marker.strip()) if x in known)
-        tokens += [x for x in spelled if x not in tokens][:1]
+        spelled = [x for x in (marker, *marker.split()[:1]) if x in known]
+        tokens += [x for x in spelled[:1] if x not in tokens]
     if not tokens:
         return source
     tokenizer = source.tokenizer._replace(
