@@ -84,12 +84,15 @@ oracles: setup .venv-oracles/installed
 	  tests/encoders/test_relative_encoder.py tests/weights
 	rm -rf .venv-oracles/folders
 	rm -rf .venv-oracles/adapters
+	rm -rf .venv-oracles/critics
 	$(PY) -m tests.weights.written --output=.venv-oracles/folders \
-	  --adapters=.venv-oracles/adapters
+	  --adapters=.venv-oracles/adapters --critics=.venv-oracles/critics
 	.venv-oracles/bin/python -m tests.oracles.huggingface \
 	  --folders=.venv-oracles/folders
 	.venv-oracles/bin/python -m tests.oracles.peft \
 	  --folders=.venv-oracles/adapters
+	.venv-oracles/bin/python -m tests.oracles.public_folders \
+	  --folders=.venv-oracles/critics
 
 .venv-oracles/installed: constraints.txt
 	$(PYTHON) -m venv .venv-oracles

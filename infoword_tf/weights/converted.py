@@ -11,6 +11,7 @@ from infoword_tf import errors
 from infoword_tf.config import (
     COSINE,
     CRITICS,
+    CROSS,
     LEXICAL,
     Config,
     DenseConfig,
@@ -72,12 +73,14 @@ class VectorSettings:
     """Settings by which a model makes a vector of a text.
 
     Attributes:
-        pooling, similarity, normalize, dims, prompts, prompt, critic, late,
+        pooling, similarity, normalize, dims, prompts, prompt, late,
             query_length, passage_length: as in `Config`.
+        critic: as in `Config`; None: `cross` if a head gives two texts one
+            number, else `cosine`.
         lexical: as in `Config`; a head of the vocabulary is the one that fills
             masks, and has the transform if that one has.
-        markers: what begins prompts, and is a token where the vocabulary has
-            it, with the blank at the end or without.
+        markers: what begins prompts; a marker, or else its first word, is a
+            token where the vocabulary has it.
         dense: layers over the vector.
         tensors: weights of these layers and of critics, by path.
         heads: names of more weights beside the encoder's, as of `Naming`.
@@ -98,7 +101,7 @@ class VectorSettings:
     max_length: int | None = None
     lower_case: bool = False
     classes: bool = False
-    critic: str = COSINE
+    critic: str | None = None
     late: LateConfig | None = None
     lexical: LexicalConfig | None = None
     query_length: int | None = None
@@ -112,8 +115,8 @@ def marked(source: EncoderSource, markers: Sequence[str]) -> EncoderSource:
     tokenizer = source.tokenizer.tokenizer
     known, tokens = set(tokenizer.vocabulary), []
     for marker in markers:
-        spelled = (x for x in (marker, marker.strip()) if x in known)
-        tokens += [x for x in spelled if x not in tokens][:1]
+        spelled = [x for x in (marker, *marker.split()[:1]) if x in known]
+        tokens += [x for x in spelled[:1] if x not in tokens]
     if not tokens:
         return source
     tokenizer = source.tokenizer._replace(
@@ -194,6 +197,10 @@ def make(
                 'classes': len(source.labels),
             }
         rows[row] = RowConfig(1.0, settings)
+    scores = any(
+        row in rows and rows[row].settings.get('classes', 1) == 1
+        for row in ('label', 'score')
+    )
     arguments = dict(source.encoder.arguments)
     positions = arguments['max_length']
     longest = vectors.max_length or source.tokenizer.max_length or positions
@@ -218,7 +225,7 @@ def make(
         normalize=vectors.normalize,
         prompts=dict(vectors.prompts),
         prompt=vectors.prompt,
-        critic=vectors.critic,
+        critic=vectors.critic or (CROSS if scores else COSINE),
         late=vectors.late,
         lexical=lexical,
         query_length=query_length,

@@ -20,6 +20,7 @@ import numpy as np
 
 from infoword_tf import errors, files
 from infoword_tf.config import (
+    COSINE,
     LATE,
     LEXICAL,
     ROLES,
@@ -267,6 +268,7 @@ def read(folder: pathlib.Path) -> tuple[pathlib.Path, VectorSettings]:
     heads = _m3_heads(folder)
     tensors = layers.tensors | heads.pop('tensors')
     return encoder, VectorSettings(
+        critic=COSINE,
         pooling=pooling,
         similarity=similarity,
         normalize=layers.normalize,

@@ -1344,5 +1344,16 @@ def make() -> dict[str, np.ndarray]:
     }
 
 
+def load(folders: pathlib.Path) -> float:
+    """Loads what our converter wrote of critics: the largest difference."""
+    frozen_answers = frozen.read(frozen.FOLDER / 'public_folders.npz')
+    gaps = []
+    for folder in sorted(folders.iterdir()):
+        answers = _OF_CRITICS[CASES[folder.name].critic](folder)
+        expected = {k: frozen_answers[f'{folder.name}/{k}'] for k in answers}
+        gaps.append(frozen.compare(answers, expected))
+    return max(gaps)
+
+
 if __name__ == '__main__':
-    frozen.main('public_folders', make)
+    frozen.main('public_folders', make, load)

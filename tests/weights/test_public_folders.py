@@ -86,6 +86,8 @@ class PublicFoldersTest(parameterized.TestCase):
     @parameterized.parameters(*filter(of_pairs, CASES))
     def test_ids_and_scores_of_pairs(self, case):
         model, answers = self.loaded(case)
+        single = answers['scores'].shape[1] == 1
+        self.assertEqual(model.config.critic, 'cross' if single else 'cosine')
         a, b = map(list, zip(*PAIRS, strict=True))
         self.check_ids(model.format_texts(a, b), answers['ids'])
         if 'probabilities' not in answers:
@@ -120,6 +122,12 @@ class PublicFoldersTest(parameterized.TestCase):
         self.check_tokens(model, 'passage', answers, 'document')
         weights = model.encode_sparse(TEXTS, progress=False).toarray()
         self.near(weights, answers['weights'], 'weights')
+        output = self.root / 'output'
+        output.mkdir()
+        self.assertEqual(
+            sentence_transformers.write(output, model),
+            ['the vectors of tokens', 'the weights of the vocabulary'],
+        )
         for critic, id in (
             ('late', 'first_state_not_public'), ('lexical', 'terms_not_public')
         ):  # fmt: skip

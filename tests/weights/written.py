@@ -1,10 +1,12 @@
 """Every case of oracles/huggingface.py, brought in and written out again.
 
-    python -m tests.weights.written --output=DIR --adapters=ADAPTERS
+    python -m tests.weights.written --output=DIR --adapters=ADAPTERS \\
+      --critics=CRITICS
 
 makes DIR/CASE, which `python -m tests.oracles.huggingface --folders=DIR` loads
-with transformers, in an environment of its own; and folders of adapters, for
-`python -m tests.oracles.peft --folders=ADAPTERS`.
+with transformers, in an environment of its own; folders of adapters, for
+`python -m tests.oracles.peft --folders=ADAPTERS`; and models of critics, for
+`python -m tests.oracles.public_folders --folders=CRITICS`.
 """
 
 import argparse
@@ -16,7 +18,7 @@ import numpy as np
 
 import infoword_tf
 from infoword_tf import convert
-from tests.oracles import huggingface
+from tests.oracles import frozen, huggingface, public_folders
 from tests.weights import folders, test_peft
 
 
@@ -41,10 +43,30 @@ def write_adapters(output: pathlib.Path) -> None:
             np.save(output / case / 'expected.npy', expected)
 
 
+def write_critics(output: pathlib.Path) -> None:
+    """Writes all cases of public_folders.py that compare texts by tokens."""
+    answers = frozen.read(frozen.FOLDER / 'public_folders.npz')
+    shapes, saved = (
+        public_folders.from_bytes(answers[name]) for name in ('shapes', 'saved')
+    )
+    for case, about in public_folders.CASES.items():
+        if about.critic not in ('late', 'lexical'):
+            continue
+        with tempfile.TemporaryDirectory() as name:
+            root = pathlib.Path(name)
+            folder = public_folders.write(
+                root / 'in', case, shapes[case], saved.get(case)
+            )
+            convert.convert(folder, root / 'run')
+            convert.write(root / 'run', output / case, 'sentence_transformers')
+
+
 if __name__ == '__main__':
     parser = argparse.ArgumentParser()
     parser.add_argument('--output', type=pathlib.Path, required=True)
     parser.add_argument('--adapters', type=pathlib.Path, required=True)
+    parser.add_argument('--critics', type=pathlib.Path, required=True)
     arguments = parser.parse_args()
     write(arguments.output)
     write_adapters(arguments.adapters)
+    write_critics(arguments.critics)
