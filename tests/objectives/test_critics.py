@@ -108,6 +108,19 @@ class CriticTest(Critics):
         )
         np.testing.assert_allclose(sums(actual), expected, atol=1e-5)
 
+    def test_the_temperature_is_that_of_the_critic(self):
+        """Unless one is chosen; what a sum sets for others does nothing."""
+        for objectives, chosen, expected in (
+            ('simcse', {}, 0.05), ('simcse', {'simcse.critic': 'late'}, 1.0),
+            ('pairs', {'simcse.critic': 'lexical'}, 1.0), ('splade', {}, 1.0),
+            ('colbert', {'simcse.temperature': 0.3}, 0.3),
+        ):  # fmt: skip
+            case = zoo.Case(
+                objectives, settings={'sentences.pairs': 2, **chosen}
+            )
+            actual = case.settings_of('simcse')['temperature']
+            self.assertEqual(actual, expected)
+
     def test_late(self):
         """And a token of b that is punctuation, and one that is padding."""
         self.open('late', token_width=2)
