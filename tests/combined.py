@@ -5,11 +5,13 @@ they leave out, so guarantees run over these cases too, see
 training/test_combined.py.
 """
 
+import functools
 import itertools
 from collections.abc import Iterator, Mapping
 from typing import Any
 
 from infoword_tf.objectives import TABLE, flag_of
+from infoword_tf.views.sentences import OF_PAIRS
 from tests import zoo
 
 # Rows that read what another encodes stand in one sum with it.
@@ -30,7 +32,6 @@ VALUES: dict[str, tuple[Any, ...]] = {
     'cut_features': (0.0, 0.25),
     'cut_tokens': (0.0, 0.3),
     'dims': ('', '8,3'),
-    'flops_steps': (2,),
     'generator': ('',),
     'guide': ('', 'nowhere'),
     'guide_margin': (0.0, 0.2),
@@ -38,17 +39,11 @@ VALUES: dict[str, tuple[Any, ...]] = {
     'k': (6, 4),
     'layer': (0, 1),
     'longest': (5,),
-    'markers': ('',),
     'mask_share': (0.4,),
     'momentum': (0.0, 0.9),
     'negatives': (8,),
     'once': (False,),
-    'others': (3,),
-    'passage_flops': (0.2,),
-    'passage_length': (0,),
     'pairs': (0, 3),
-    'query_flops': (0.3,),
-    'query_length': (0,),
     'question': (9,),
     'queue': (0, 12),
     'ratio': (3,),
@@ -60,19 +55,22 @@ VALUES: dict[str, tuple[Any, ...]] = {
     'subsample': (0.001,),
     'teacher': ('nowhere',),
     'temperature': (0.2,),
-    'token_width': (8,),
-    'top_k': (0, 5),
     'window': (2,),
     'width': (0, 24),
     'words': (0, 24),
 }
 # Others of these are the same code over another function.
-CHOICES: dict[str, tuple[Any, ...]] = {
-    'attend': (False,),
-    'expand': (False,),
-    'pooler': ('none', 'tanh', 'gelu_norm'),
-    'skip_punctuation': (True,),
-    'terms': ('vocabulary', 'tokens'),
+CHOICES = {'pooler': ('none', 'tanh', 'gelu_norm')}
+# What other critics than the cosine do with settings, cases of tests/zoo.py
+# say.
+OF_CRITICS = {
+    *OF_PAIRS,
+    'others',
+    *(
+        name
+        for name, known in TABLE['simcse'].objective.settings.items()
+        if known.needs and known.needs[1] in ('late', 'lexical')
+    ),
 }
 # What does not stand together, by row: these values at once. The complaint
 # names one of them.
@@ -115,10 +113,7 @@ REFUSED: dict[str, tuple[dict[str, Any], ...]] = {
 }
 # What a command refuses before there is a row: a guide reads pairs.
 ELSEWHERE: dict[str, tuple[dict[str, Any], ...]] = {
-    'simcse': (
-        {'guide': 'nowhere', 'pairs': 0},
-        {'critic': 'cross', 'pairs': 0},
-    ),
+    'simcse': ({'guide': 'nowhere', 'pairs': 0},),
 }
 # What a pair wants besides, the other one of it refuses.
 IMPLIED = {
@@ -142,6 +137,7 @@ ENCODERS = {
 Pair = tuple[tuple[str, Any], tuple[str, Any]]  # two names, each with a value
 
 
+@functools.cache
 def factors(row: str) -> dict[str, tuple[Any, ...]]:
     """What is combined: settings by name, defaults first, and the encoder."""
     values: dict[str, tuple[Any, ...]] = {
@@ -152,6 +148,8 @@ def factors(row: str) -> dict[str, tuple[Any, ...]]:
     for name, known in TABLE[row].settings.items():
         if row in SUMS and (name in ('repeat', 'shuffle') or row in JUDGED):
             continue  # those of `simcse`
+        if f'{row}.{name}' == 'simcse.critic' or name in OF_CRITICS:
+            continue
         several = CHOICES.get(name) or known.choices or VALUES.get(name)
         if several is None:
             assert isinstance(known.default, bool), f'VALUES of {row}.{name}?'
@@ -199,10 +197,16 @@ def completed(
     Of those that may stand first comes what brings most of `missing`. None:
     there is no such case.
     """
-    refused = *REFUSED.get(row, ()), *ELSEWHERE.get(row, ())
+    values = factors(row)
+    known = values.keys() | chosen.keys()
+    refused = [
+        x
+        for x in (*REFUSED.get(row, ()), *ELSEWHERE.get(row, ()))
+        if x.keys() <= known
+    ]
     if any(x.items() <= chosen.items() for x in refused):
         return None
-    values, tied = factors(row), set().union(*refused)
+    tied = set().union(*refused)
     for name in sorted(values, key=lambda name: name not in tied):
         if name not in chosen:
             tried = {
@@ -244,6 +248,9 @@ def never(row: str) -> set[Pair]:
     not allow.
     """
     refused = *REFUSED.get(row, ()), *ELSEWHERE.get(row, ())
-    return {tuple(sorted(x.items())) for x in refused if len(x) == 2} | set(
-        IMPLIED.get(row, ())
-    )
+    values = factors(row)
+    return {
+        tuple(sorted(x.items()))
+        for x in refused
+        if len(x) == 2 and x.keys() <= values.keys()
+    } | set(IMPLIED.get(row, ()))

@@ -229,6 +229,8 @@ class PairsTest(absltest.TestCase):
         )  # fmt: skip
         texts = [['names', 'type'], ['a name', ''], ['', 'a list']]
         judge = Judge(str(folder / 'cross'))
+        with refused('unequal_pairs_to_score', 2, 1):
+            judge.loaded.score_pairs(texts[0], texts[1][:1])
         scores = [
             judge.loaded.score_pairs(texts[0], texts[k]) for k in (1, 2)
         ]
@@ -250,6 +252,8 @@ class PairsTest(absltest.TestCase):
             config.prompts, {'query': '[UNK]', 'document': '[MASK]'}
         )
         self.assertTrue(config.late.expand)
+        with refused('no_score_of_pairs', '--simcse.critic=cross'):
+            infoword_tf.load(folder / 'late').score_pairs(*texts[:2])
         self.assertEqual(config.late.dense[-1].width, 8)
         run_here(
             folder / 'wide', *pairs, '--objectives=simcse',

@@ -394,7 +394,7 @@ CASES: dict[str, Case] = {
     'simcse_late': of(
         'simcse', critic='late', pairs=3, token_width=8, dims='5', expand=True,
         query_length=18, directions='both',
-    ).also(MICROBATCH, REPLICAS, GRAPH, JAX),
+    ).also(MICROBATCH, REPLICAS, GRAPH),
     'simcse_late_attend': of(
         'simcse', 'modern', critic='late', pairs=3, expand=True, attend=True,
         query_length=18, passage_length=16, skip_punctuation=False,
@@ -413,16 +413,17 @@ CASES: dict[str, Case] = {
     'margin_mse': Case(
         'margin_mse',
         settings={'soft_margin.teacher': 'nowhere', 'sentences.pairs': 3},
-    ).also(MICROBATCH, REPLICAS, JAX),
+    ),
     'soft_order': Case(
-        'simcse:0.5,soft_order:1',
-        settings={
-            'simcse.critic': 'late', 'soft_order.teacher': 'nowhere',
-            'soft_order.temperature': 2.0, 'sentences.pairs': 3,
+        'simcse:0.5,soft_margin:0.5,soft_order:1',
+        settings=JUDGED | {
+            'simcse.critic': 'late', 'soft_order.temperature': 2.0,
+            'sentences.expand': True, 'sentences.query_length': 18,
         },
-    ).also(MICROBATCH, MORE_REPLICAS, JAX),
-    'judged_modern': Case('simcse:0,soft_margin:1,soft_order:1', 'modern',
-                          settings=JUDGED),
+    ).also(MICROBATCH, REPLICAS, JAX),
+    'judged_modern': Case(
+        'simcse:0,soft_margin:1,soft_order:1', 'modern', settings=JUDGED
+    ),
     'judged_disentangled': Case(
         'simcse:0,soft_margin:1,soft_order:1', 'disentangled',
         settings=JUDGED | {'simcse.critic': 'lexical'},

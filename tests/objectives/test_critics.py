@@ -16,6 +16,7 @@ from infoword_tf.views import View
 from tests import zoo
 from tests.eager import eagerly
 from tests.objectives.eq1 import batch_of, mean, of_pair, sums, view_of
+from tests.refused import refused
 
 N, D = 3, 16
 HALF, LONG = 0.5, 3**0.5 / 2  # cosines of 60 and of 30 degrees
@@ -106,6 +107,19 @@ class CriticTest(Critics):
             for i in range(N)
         )
         np.testing.assert_allclose(sums(actual), expected, atol=1e-5)
+
+    def test_the_temperature_is_that_of_the_critic(self):
+        """Unless one is chosen; what a sum sets for others does nothing."""
+        for objectives, chosen, expected in (
+            ('simcse', {}, 0.05), ('simcse', {'simcse.critic': 'late'}, 1.0),
+            ('pairs', {'simcse.critic': 'lexical'}, 1.0), ('splade', {}, 1.0),
+            ('colbert', {'simcse.temperature': 0.3}, 0.3),
+        ):  # fmt: skip
+            case = zoo.Case(
+                objectives, settings={'sentences.pairs': 2, **chosen}
+            )
+            actual = case.settings_of('simcse')['temperature']
+            self.assertEqual(actual, expected)
 
     def test_late(self):
         """And a token of b that is punctuation, and one that is padding."""
@@ -280,6 +294,21 @@ class JudgedTest(Critics):
             p, q = special.softmax(np.array([teacher, student]) / 2, axis=1)
             total += 4 * (p * np.log(p / q)).sum()
         self.assertAlmostEqual(float(actual.loss), total, places=5)
+
+    @parameterized.parameters(
+        ('reranker_taught', 'simcse:0,soft_margin:1', 3, 'cross'),
+        ('no_negatives_to_judge', 'simcse:0,soft_order:1', 2, 'soft_order'),
+        ('discriminator_without_vector', 'simcse:1,diffcse:1', 3, 'cross'),
+    )
+    def test_what_is_refused(self, id, objectives, texts, value):
+        settings = {'sentences.pairs': texts}
+        if value == 'cross':
+            settings['simcse.critic'] = value
+        if 'soft' in objectives:
+            settings[f'{objectives[9:-2]}.teacher'] = 'nowhere'
+        case = zoo.Case(objectives, settings=settings)
+        with refused(id, value):
+            Model(zoo.config_of(case), zoo.SPECIALS)
 
 
 if __name__ == '__main__':
