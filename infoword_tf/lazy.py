@@ -133,7 +133,9 @@ _changes: contextvars.ContextVar[Mapping[int, ChangedKernel]] = (
 
 
 def change_of(weight: Any) -> ChangedKernel | None:
-    """Returns the changed kernel that replaces a weight, or None."""
+    """Returns the changed kernel that replaces a weight, or that is one."""
+    if isinstance(weight, ChangedKernel):
+        return weight
     return _changes.get().get(id(weight))
 
 

@@ -39,12 +39,8 @@ CASES = {
     'label_relative': [*JOINED, 'position_kernel', 'output_kernel',
                        'inner_kernel', 'outer_kernel'],
 }  # fmt: skip
-# Kernels of which only a part is read: at places, and of distances.
-CUT = {
-    'label': {'qkv_kernel'},
-    'label_modern': set(),
-    'label_relative': {'qkv_kernel', 'position_kernel'},
-}
+# Kernels whose rows are split.
+SPLIT = {'label_relative': {'position_kernel'}}
 
 
 TEXTS = ['read a file', 'a list of what is returned']
@@ -126,8 +122,7 @@ class ModelTest(parameterized.TestCase):
         actual, each, through = gradients(model, name, learning)
         np.testing.assert_array_equal(actual, expected)
         each = dict(zip(model.trainable, each, strict=True))
-        # Only kernels that are cut before a product have a gradient.
-        self.assertEqual(through, CUT[name])
+        self.assertEqual(through, SPLIT.get(name, set()))
 
         # dA = s dW B^T and dB = s A^T dW, of the columns of a part.
         of_kernels = dict(zip(kernels, of_kernels, strict=True))
@@ -155,7 +150,7 @@ class ModelTest(parameterized.TestCase):
             model.encoder.remat = True
             _, again, through = gradients(model, name, learning)
             others.append(again)
-            self.assertEqual(through, CUT[name])
+            self.assertEqual(through, SPLIT.get(name, set()))
         for other in others:
             for path, x in zip(model.trainable, other, strict=True):
                 scale = np.abs(each[path]).max()

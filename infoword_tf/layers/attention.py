@@ -17,33 +17,41 @@ from infoword_tf.lazy import Layer, Variable, change_of, dtype_of, ops
 Tensor = Any
 
 
-def project(
-    x: Tensor, kernel: Tensor, scale: np.ndarray | None = None
-) -> Tensor:
+def project(x: Tensor, kernel: Tensor) -> Tensor:
     """Multiplies x [..., D] by a kernel [D, F], as one product of two matrices.
 
     A product of three dimensions by two would compute the kernel's gradient
     for each sequence and sum them.
-
-    Args:
-        x: in the compute dtype.
-        kernel: a weight, or its value.
-        scale: [F], factors of its columns; None: 1.
     """
     if len(x.shape) == 2:
-        return _product(x, kernel, scale)
+        return _product(x, kernel)
+    y = _product(ops.reshape(x, (-1, x.shape[-1])), kernel)
     # No -1: one of its dimensions may be 0.
-    shape = (*ops.shape(x)[:-1], kernel.shape[-1])
-    flat = ops.reshape(x, (-1, x.shape[-1]))
-    return ops.reshape(_product(flat, kernel, scale), shape)
+    return ops.reshape(y, (*ops.shape(x)[:-1], y.shape[-1]))
 
 
-def scaled(kernel: Tensor, scale: np.ndarray | None) -> Tensor:
-    """Multiplies the columns of a kernel [..., F] by factors [F], or None."""
-    return kernel if scale is None else kernel * ops.cast(scale, kernel.dtype)
+def scaled(kernel: Tensor, scale: Any) -> Tensor:
+    """Multiplies the columns of a kernel [..., F] by factors [F], or by one."""
+    changed = change_of(kernel)
+    if changed is None:
+        return kernel * ops.cast(scale, kernel.dtype)
+    value, b = (scaled(x, scale) for x in (changed.value, changed.b))
+    return changed._replace(value=value, b=b)
 
 
-def _product(x: Tensor, kernel: Tensor, scale: np.ndarray | None) -> Tensor:
+def split_columns(kernel: Tensor, sizes: Any) -> list[Tensor]:
+    """Splits the columns of a kernel [..., F], as `ops.split`."""
+    changed = change_of(kernel)
+    if changed is None:
+        return ops.split(kernel, sizes, axis=-1)
+    both = (split_columns(x, sizes) for x in (changed.value, changed.b))
+    return [
+        changed._replace(value=value, b=b)
+        for value, b in zip(*both, strict=True)
+    ]
+
+
+def _product(x: Tensor, kernel: Tensor) -> Tensor:
     """Multiplies x [n, D] by a kernel, for `project`.
 
     The gradients of A and B are computed without that of W + A B, which takes
@@ -51,7 +59,7 @@ def _product(x: Tensor, kernel: Tensor, scale: np.ndarray | None) -> Tensor:
     """
     changed = change_of(kernel)
     if changed is None:
-        return ops.matmul(x, scaled(kernel, scale))
+        return ops.matmul(x, kernel)
 
     def multiply(x: Tensor, kernel: Tensor, a: Tensor, b: Tensor) -> tuple:
         def gradient(d_y: Tensor) -> tuple[Tensor, ...]:
@@ -64,8 +72,9 @@ def _product(x: Tensor, kernel: Tensor, scale: np.ndarray | None) -> Tensor:
 
         return ops.matmul(x, kernel), gradient
 
-    value, b = scaled(changed.value, scale), scaled(changed.b, scale)
-    return with_gradient(multiply, x, ops.stop_gradient(value), changed.a, b)
+    return with_gradient(
+        multiply, x, ops.stop_gradient(changed.value), changed.a, changed.b
+    )
 
 
 def vector(
@@ -253,30 +262,28 @@ class Attention(Layer):
             [B, T or Q, D], without the output's bias; flattened like x.
         """
         root = 1.0 / math.sqrt(self.width // self.heads)
-        kernel, qkv_bias, scale = self.kernel, self.bias, None
+        kernel, qkv_bias = self.kernel, self.bias
         if key is not None:
             # 1/sqrt(E) goes into the query's weights, which are few numbers.
             # In inference q may be fewer, and a served graph should hold no
             # second copy of weights.
             scale = scaled_queries(self.width, root, 3 * self.width)
-            qkv_bias = qkv_bias * scale
+            kernel, qkv_bias = scaled(kernel, scale), qkv_bias * scale
 
-        def by_head(product, bias, count, length=None):
-            """Splits heads: `count` times [B, H, T or Q, E]."""
+        def by_head(x, kernel, bias, count, length=None):
+            """Projects x and splits heads: `count` times [B, H, T or Q, E]."""
             return heads.split_heads(
-                product, bias,
+                project(x, kernel), bias,
                 heads=self.heads, count=count, key=key, length=length,
             )  # fmt: skip
 
         if queries is None:
-            q, k, v = by_head(project(x, kernel, scale), qkv_bias, 3, length)
+            q, k, v = by_head(x, kernel, qkv_bias, 3, length)
         else:
-            q_kernel, kv_kernel = ops.split(
-                scaled(kernel, scale), [self.width], axis=-1
-            )
+            q_kernel, kv_kernel = split_columns(kernel, [self.width])
             q_bias, kv_bias = ops.split(qkv_bias, [self.width])
-            (q,) = by_head(project(queries, q_kernel), q_bias, 1)
-            k, v = by_head(project(x, kv_kernel), kv_bias, 2, length)
+            (q,) = by_head(queries, q_kernel, q_bias, 1)
+            k, v = by_head(x, kv_kernel, kv_bias, 2, length)
         if key is None:
             q = q * root
         mixed = mix(q, k, v, allowed, bias=bias, key=key, rate=self.rate)

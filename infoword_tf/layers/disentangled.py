@@ -28,7 +28,9 @@ from infoword_tf.layers.attention import (
     Attention,
     joined,
     project,
+    scaled,
     scaled_queries,
+    split_columns,
 )
 from infoword_tf.layers.block import Block
 from infoword_tf.layers.relative import block_count, columns_of
@@ -145,7 +147,7 @@ class DisentangledAttention(Attention):
         scale = scaled_queries(d, root, 3 * d)
         kernel, bias = self.kernel, self.bias * scale
         if key is not None:
-            kernel = kernel * ops.cast(scale, self.compute_dtype)
+            kernel = scaled(kernel, scale)
             root = 1.0
         biases = ops.split(bias, 3)
 
@@ -155,7 +157,7 @@ class DisentangledAttention(Attention):
                 q, *others = ops.split(project(x, kernel), 3, axis=-1)
                 return q * root, *others
             # Those that nobody reads are not computed.
-            return [project(x, one) for one in ops.split(kernel, 3, axis=-1)]
+            return [project(x, one) for one in split_columns(kernel, 3)]
 
         q, k, v = products(x)
         if queries is not None:

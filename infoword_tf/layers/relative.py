@@ -24,7 +24,14 @@ import numpy as np
 
 from infoword_tf import errors
 from infoword_tf.layers import dropout, heads
-from infoword_tf.layers.attention import check_heads, matrix, project, table
+from infoword_tf.layers.attention import (
+    check_heads,
+    matrix,
+    project,
+    scaled,
+    split_columns,
+    table,
+)
 from infoword_tf.layers.block import Sized, make_feed_forward, post_norm
 from infoword_tf.layers.relative_scores import relative_scores, split_queries
 from infoword_tf.lazy import Layer, Variable, ops
@@ -255,8 +262,8 @@ class RelativeAttention(Layer):
         biases = self.biases if biases is None else biases
         # 1/sqrt(E) goes into the query's weights, which are few numbers.
         scale = 1.0 / math.sqrt(d // h)
-        q_kernel, kv_kernel = ops.split(self.kernel, [d], axis=-1)
-        q_kernel = q_kernel * ops.cast(scale, q_kernel.dtype)
+        q_kernel, kv_kernel = split_columns(self.kernel, [d])
+        q_kernel = scaled(q_kernel, scale)
         u, v, *s = (scale * ops.reshape(bias, (-1,)) for bias in biases)
         context = x
         if memory is not None:

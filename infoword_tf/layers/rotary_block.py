@@ -20,6 +20,7 @@ from infoword_tf.layers.attention import (
     project,
     scaled,
     scaled_queries,
+    split_columns,
     vector,
 )
 from infoword_tf.layers.block import Sized, mask_at, take
@@ -163,34 +164,31 @@ class RotaryAttention(Layer):
         Returns:
             [B, T or Q, D]; flattened like x.
         """
-        kernel, bias, scale = self.kernel, self.bias, None
-        of_queries = of_keys = None
+        kernel, bias, of_queries, of_keys = self.kernel, self.bias, None, None
         width = self.heads * self.head_width
         if self.qk_norm:
             of_queries = self.query_gamma * self.root
             of_keys = self.key_gamma
         elif key is not None:  # into few numbers, as `Attention` does
             scale = scaled_queries(width, self.root, kernel.shape[-1])
+            kernel = scaled(kernel, scale)
             bias = None if bias is None else bias * scale
         by_head = functools.partial(self._by_head, key=key)
         if queries is None and self.kv_heads == self.heads:
             q, k, v = by_head(
-                project(x, kernel, scale), bias, turn,
-                gammas=(of_queries, of_keys), heads=self.heads, count=3,
-                length=length,
+                project(x, kernel), bias, turn, gammas=(of_queries, of_keys),
+                heads=self.heads, count=3, length=length,
             )  # fmt: skip
         else:
             q_bias, kv_bias = None, None
             if bias is not None:
                 q_bias, kv_bias = ops.split(bias, [width])
             if queries is None:
-                joint = project(x, kernel, scale)
+                joint = project(x, kernel)
                 of_q, of_kv = ops.split(joint, [width], axis=-1)
                 turn_of_queries, q_length = turn, length
             else:
-                q_kernel, kv_kernel = ops.split(
-                    scaled(kernel, scale), [width], axis=-1
-                )
+                q_kernel, kv_kernel = split_columns(kernel, [width])
                 of_q, q_length = project(queries, q_kernel), None
                 of_kv = project(x, kv_kernel)
             (q,) = by_head(
