@@ -227,7 +227,7 @@ WAYS = {
     ], FAKE)),
     'retrieval keeps nothing': Way('tasks.retrieval', {**ONE, **BEIR}, {
         'seed': Into(3, ('untrained',)), 'batch_size': 5, 'dims': 3,
-        'precision': 'mixed_bfloat16',
+        'precision': 'mixed_bfloat16', 'baselines': False,
     }, dict.fromkeys([
         'infoword_tf.load', 'tasks.retrieval.by_vectors',
         'tasks.retrieval.by_words', 'tasks.retrieval.encoder_of',

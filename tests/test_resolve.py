@@ -68,7 +68,8 @@ class ComplaintsTest(parameterized.TestCase):
         ('mlm', {'permuted.k': 3}, 'setting_of_another_row',
          '--permuted.k is for plm', '--objectives=mlm'),
         ('mlm', {'sentences.repeat': 0.3}, 'setting_of_another_row',
-         '--sentences.repeat is for simcse, diffcse, infocse'),
+         '--sentences.repeat is for simcse, soft_margin, soft_order, diffcse, '
+         'infocse'),
         ('mlm,plm:0', {'permuted.k': 3}, 'setting_of_another_row', 'plm'),
         ('mlm', {'transform': True}, 'setting_of_another_row', '--transform'),
         # Out of bounds.
@@ -365,24 +366,31 @@ class OldFlagsTest(parameterized.TestCase):
 AGAIN = (
     'simcse', 'diffcse', 'label', 'score', 'span', 'soft', 'soft_score',
     'soft_span', 'patience', 'embed', 'embed_distance', 'pairs', 'tag',
-    'soft_tag',
+    'soft_tag', 'soft_margin', 'soft_order', 'colbert', 'splade', 'monobert',
+    'margin_mse',
 )  # fmt: skip
+# Sums of --pairs, over `modern`; and rows and sums that need pairs.
+OF_PAIRS = 'pairs', 'colbert', 'splade', 'monobert', 'margin_mse'
+PAIRED = 'soft_margin', 'soft_order', *OF_PAIRS[1:]
 
 
 class DefaultsTest(parameterized.TestCase):
     @parameterized.parameters(*TABLE, *SUMS)
     def test_all_that_a_config_holds(self, objectives):
-        actual = config_of(objectives)
+        chosen = {'sentences.pairs': 3} if objectives in PAIRED else {}
+        actual = config_of(objectives, settings=chosen)
         self.assertEqual(
             {row: entry.weight for row, entry in actual.rows.items()},
             built(parse(objectives)),
         )
         named = SUMS[objectives].settings if objectives in SUMS else {}
+        if named.get('simcse.critic'):  # no cosine
+            named = {**named, 'simcse.temperature': 1.0}
         for row, entry in actual.rows.items():
             self.assertEqual(
                 entry.settings,
                 {
-                    name: named.get(flag_of(row, name), s.default)
+                    name: {**named, **chosen}.get(flag_of(row, name), s.default)
                     for name, s in TABLE[row].settings.items()
                 },
             )
@@ -393,7 +401,7 @@ class DefaultsTest(parameterized.TestCase):
         self.assertEqual(arguments['rate'], 0.0 if read else 0.1)
         if objectives in SUMS:
             modern = actual.encoder.name == 'modern'
-            self.assertEqual(modern, objectives == 'pairs')
+            self.assertEqual(modern, objectives in OF_PAIRS)
         taken = ENCODERS[actual.encoder.name].settings
         size = {'width': 256} if actual.encoder.name == 'lookup' else {
             k: v for k, v in SIZES['tiny'].items() if k in taken
@@ -485,8 +493,9 @@ class DefaultsTest(parameterized.TestCase):
     def test_the_encoder(self):
         for row, entry in TABLE.items():
             defaults = {k: x.default for k, x in entry.settings.items()}
+            pairs = {'sentences.pairs': 3} if row in PAIRED else {}
             for name in decided(entry.encoders, defaults):
-                actual = config_of(row, encoder=name)
+                actual = config_of(row, encoder=name, settings=pairs)
                 self.assertEqual(actual.encoder.name, name)
         # Without a choice, the first that all allow.
         self.assertEqual(config_of('ict').encoder.name, 'modern')
