@@ -68,7 +68,8 @@ class ComplaintsTest(parameterized.TestCase):
         ('mlm', {'permuted.k': 3}, 'setting_of_another_row',
          '--permuted.k is for plm', '--objectives=mlm'),
         ('mlm', {'sentences.repeat': 0.3}, 'setting_of_another_row',
-         '--sentences.repeat is for simcse, diffcse, infocse'),
+         '--sentences.repeat is for simcse, soft_margin, soft_order, diffcse, '
+         'infocse'),
         ('mlm,plm:0', {'permuted.k': 3}, 'setting_of_another_row', 'plm'),
         ('mlm', {'transform': True}, 'setting_of_another_row', '--transform'),
         # Out of bounds.
@@ -361,23 +362,29 @@ class OldFlagsTest(parameterized.TestCase):
             )
 
 
+# Sums of --pairs.
+PAIRED = 'colbert', 'splade', 'monobert', 'margin_mse'
 # Of rows over `modern`, those that read their texts again and again.
 AGAIN = (
     'simcse', 'diffcse', 'label', 'score', 'span', 'soft', 'soft_score',
     'soft_span', 'patience', 'embed', 'embed_distance', 'pairs', 'tag',
-    'soft_tag',
+    'soft_tag', 'soft_margin', 'soft_order', *PAIRED,
 )  # fmt: skip
 
 
 class DefaultsTest(parameterized.TestCase):
     @parameterized.parameters(*TABLE, *SUMS)
     def test_all_that_a_config_holds(self, objectives):
-        actual = config_of(objectives)
+        pairs = {'sentences.pairs': 2} if objectives in PAIRED else {}
+        actual = config_of(objectives, settings=pairs)
         self.assertEqual(
             {row: entry.weight for row, entry in actual.rows.items()},
             built(parse(objectives)),
         )
         named = SUMS[objectives].settings if objectives in SUMS else {}
+        named = {**named, **pairs}
+        if named.get('simcse.critic', 'cosine') != 'cosine':
+            named['simcse.temperature'] = 1.0
         for row, entry in actual.rows.items():
             self.assertEqual(
                 entry.settings,
@@ -393,7 +400,7 @@ class DefaultsTest(parameterized.TestCase):
         self.assertEqual(arguments['rate'], 0.0 if read else 0.1)
         if objectives in SUMS:
             modern = actual.encoder.name == 'modern'
-            self.assertEqual(modern, objectives == 'pairs')
+            self.assertEqual(modern, objectives in ('pairs', *PAIRED))
         taken = ENCODERS[actual.encoder.name].settings
         size = {'width': 256} if actual.encoder.name == 'lookup' else {
             k: v for k, v in SIZES['tiny'].items() if k in taken
