@@ -97,11 +97,11 @@ REFUSED: dict[str, tuple[dict[str, Any], ...]] = {
         *({'queue': 12, 'critic': x} for x in _CRITICS),
         *({'momentum': 0.9, 'critic': x} for x in _CRITICS),
         {'dims': '8,3', 'critic': 'lexical'},
-        {'dims': '8,3', 'critic': 'cross'},
+        {'dims': '8,3', 'critic': 'cross', 'pairs': 3},
         {'directions': 'joint', 'critic': 'late'},
-        {'directions': 'joint', 'critic': 'cross'},
-        {'directions': 'both', 'critic': 'cross'},
-        {'guide': 'nowhere', 'critic': 'cross'},
+        {'directions': 'joint', 'critic': 'cross', 'pairs': 3},
+        {'directions': 'both', 'critic': 'cross', 'pairs': 3},
+        {'guide': 'nowhere', 'critic': 'cross', 'pairs': 3},
     ),
     'xlco': (
         {'negatives': 'queue', 'queue': 0},
@@ -173,8 +173,11 @@ def case_of(row: str, chosen: Mapping[str, Any]) -> zoo.Case:
         known = TABLE[row].settings.get(name)
         if known is None:
             continue
-        if known.needs and chosen[known.needs[0]] != known.needs[1]:
-            continue  # it would do nothing
+        if known.needs:
+            other, needed = known.needs
+            default = TABLE[row].settings[other].default
+            if chosen.get(other, default) != needed:
+                continue  # it would do nothing
         settings[flag_of(row, name)] = value
     if chosen.get('multilabel'):
         settings[f'{row}.classes'] = 1  # as `zoo.statistics` has it

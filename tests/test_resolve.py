@@ -362,35 +362,34 @@ class OldFlagsTest(parameterized.TestCase):
             )
 
 
+# Sums of --pairs.
+PAIRED = 'colbert', 'splade', 'monobert', 'margin_mse'
 # Of rows over `modern`, those that read their texts again and again.
 AGAIN = (
     'simcse', 'diffcse', 'label', 'score', 'span', 'soft', 'soft_score',
     'soft_span', 'patience', 'embed', 'embed_distance', 'pairs', 'tag',
-    'soft_tag', 'soft_margin', 'soft_order', 'colbert', 'splade', 'monobert',
-    'margin_mse',
+    'soft_tag', 'soft_margin', 'soft_order', *PAIRED,
 )  # fmt: skip
-# Sums of --pairs, over `modern`; and rows and sums that need pairs.
-OF_PAIRS = 'pairs', 'colbert', 'splade', 'monobert', 'margin_mse'
-PAIRED = 'soft_margin', 'soft_order', *OF_PAIRS[1:]
 
 
 class DefaultsTest(parameterized.TestCase):
     @parameterized.parameters(*TABLE, *SUMS)
     def test_all_that_a_config_holds(self, objectives):
-        chosen = {'sentences.pairs': 3} if objectives in PAIRED else {}
-        actual = config_of(objectives, settings=chosen)
+        pairs = {'sentences.pairs': 2} if objectives in PAIRED else {}
+        actual = config_of(objectives, settings=pairs)
         self.assertEqual(
             {row: entry.weight for row, entry in actual.rows.items()},
             built(parse(objectives)),
         )
         named = SUMS[objectives].settings if objectives in SUMS else {}
-        if named.get('simcse.critic'):  # no cosine
-            named = {**named, 'simcse.temperature': 1.0}
+        named = {**named, **pairs}
+        if named.get('simcse.critic', 'cosine') != 'cosine':
+            named['simcse.temperature'] = 1.0
         for row, entry in actual.rows.items():
             self.assertEqual(
                 entry.settings,
                 {
-                    name: {**named, **chosen}.get(flag_of(row, name), s.default)
+                    name: named.get(flag_of(row, name), s.default)
                     for name, s in TABLE[row].settings.items()
                 },
             )
@@ -401,7 +400,7 @@ class DefaultsTest(parameterized.TestCase):
         self.assertEqual(arguments['rate'], 0.0 if read else 0.1)
         if objectives in SUMS:
             modern = actual.encoder.name == 'modern'
-            self.assertEqual(modern, objectives in OF_PAIRS)
+            self.assertEqual(modern, objectives in ('pairs', *PAIRED))
         taken = ENCODERS[actual.encoder.name].settings
         size = {'width': 256} if actual.encoder.name == 'lookup' else {
             k: v for k, v in SIZES['tiny'].items() if k in taken
@@ -493,9 +492,8 @@ class DefaultsTest(parameterized.TestCase):
     def test_the_encoder(self):
         for row, entry in TABLE.items():
             defaults = {k: x.default for k, x in entry.settings.items()}
-            pairs = {'sentences.pairs': 3} if row in PAIRED else {}
             for name in decided(entry.encoders, defaults):
-                actual = config_of(row, encoder=name, settings=pairs)
+                actual = config_of(row, encoder=name)
                 self.assertEqual(actual.encoder.name, name)
         # Without a choice, the first that all allow.
         self.assertEqual(config_of('ict').encoder.name, 'modern')

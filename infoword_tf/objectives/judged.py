@@ -17,6 +17,7 @@ The teacher scores all pairs once, before training begins (training/guide.py).
 Shapes: J examples of a sequence, S texts of an example, N = B J.
 """
 
+from collections.abc import Mapping
 from typing import Any
 
 from infoword_tf.config import CROSS
@@ -26,7 +27,11 @@ from infoword_tf.objectives import infonce
 from infoword_tf.objectives.infonce import NEVER
 from infoword_tf.objectives.objective import Batch, Objective
 from infoword_tf.objectives.row import BOTH_SIDES, Row, vector_of_init
-from infoword_tf.objectives.sentences import VIEW, sentence_numbers
+from infoword_tf.objectives.sentences import (
+    VIEW,
+    sentence_numbers,
+    source_of,
+)
 from infoword_tf.settings import setting
 from infoword_tf.views import Reads
 from infoword_tf.views.sentences import SETTINGS
@@ -153,14 +158,17 @@ class Order(Judged):
         return self.outcome(batch, self.temperature**2 * loss, scores)
 
 
-_TEXTS = {VIEW: Reads('example', encoders=(), source='text_pairs')}
+def _reads(settings: Mapping[str, Any]) -> Reads:
+    return Reads('example', encoders=(), source=source_of(settings))
+
+
 SOFT_MARGIN = Row(
     objective=Margins,
     a='pair and negatives',
     b="a reranker's margins",
     relation='how much more a larger model finds b relevant (MarginMSE)',
     candidates='none: a distance, without a bound',
-    views=_TEXTS,
+    views={VIEW: _reads},
     encoders=BOTH_SIDES,
     vector=vector_of_init,
     scored_by='simcse',
@@ -171,7 +179,7 @@ SOFT_ORDER = Row(
     b="a reranker's order",
     relation='how relevant a larger model finds each text',
     candidates='none: a divergence, without a bound',
-    views=_TEXTS,
+    views={VIEW: _reads},
     encoders=BOTH_SIDES,
     vector=vector_of_init,
     scored_by='simcse',

@@ -908,7 +908,7 @@ def _reads(settings: Mapping[str, Any]) -> Reads | None:
 
 
 def _reads_keys(settings: Mapping[str, Any]) -> Reads | None:
-    if not settings['momentum']:
+    if not settings['momentum'] or settings['critic'] != COSINE:
         return None
     return _reads(settings)._replace(encoders=(MOMENTUM,))
 
