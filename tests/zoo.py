@@ -394,7 +394,7 @@ CASES: dict[str, Case] = {
     'simcse_late': of(
         'simcse', critic='late', pairs=3, token_width=8, dims='5', expand=True,
         query_length=18, directions='both',
-    ).also(MICROBATCH, REPLICAS, GRAPH),
+    ).also(MICROBATCH, REPLICAS),
     'simcse_late_attend': of(
         'simcse', 'modern', critic='late', pairs=3, expand=True, attend=True,
         query_length=18, passage_length=16, skip_punctuation=False,
