@@ -164,6 +164,8 @@ def _answered(loaded: 'Loaded', content: Sequence[bytes], name: str) -> Outputs:
         return _classify(loaded, content, pairs)
     if kind == 'regress':
         return {'score': loaded.rate(content, pairs)}
+    if kind == 'score':
+        return {'score': loaded.score_pairs(content, pairs)}
     if kind == 'choose':
         # Near probabilities may change the choice, so it is not compared.
         choices = [content[::-1], content]

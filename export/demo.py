@@ -93,6 +93,8 @@ TABS = {
     'classify_pairs': ('Classes of pairs', PAIR, partial(likeliest, 'labels')),
     'regress': ('Number', TEXT, number),
     'regress_pairs': ('Number of pairs', PAIR, number),
+    'score_pairs': ('Relevance', {'Query': 'texts', 'Passage': 'pairs'},
+                    number),
     'choose': ('Choice', {'Text': 'texts', 'Choices, a line each': 'choices'},
                partial(likeliest, 'choices')),
     'answer': ('Answers', {'Question': 'texts', 'Text': 'pairs'},

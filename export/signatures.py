@@ -15,6 +15,7 @@
     classify_pairs  texts, pairs [B] -> the same
     regress         texts [B] -> score [B]
     regress_pairs   texts, pairs [B] -> the same
+    score_pairs     texts (queries), pairs (passages) [B] -> score [B]
     choose          texts [B], choices [B, J] -> choice [B], probabilities
                     [B, J]
     answer          texts (questions), pairs (contexts) [B] -> text, score,
@@ -59,7 +60,9 @@ LABELLED = (
     'answer', 'choose', 'classify', 'classify_pairs', 'regress',
     'regress_pairs', 'tag',
 )  # fmt: skip
-OF_CRITICS = {'late': 'embed_tokens', 'lexical': 'embed_sparse'}
+OF_CRITICS = {
+    'late': 'embed_tokens', 'lexical': 'embed_sparse', 'cross': 'score_pairs',
+}  # fmt: skip
 NOWHERE = -1  # offset of special tokens and padding
 _INPUTS = {
     'texts': tf.TensorSpec((None,), tf.string, name='texts'),
@@ -172,6 +175,8 @@ class _Graphs:
             if loaded.config.lexical is not None:
                 of_role = functools.partial(self.embed_sparse, role)
                 graphs[f'embed_sparse{suffix}'] = of_role, one
+        if loaded.cross.available:
+            graphs['score_pairs'] = self.score_pairs, two
         graphs['tokens'] = self.tokens, one
         if loaded.blanks.rows:
             graphs['fill_mask'] = self.fill_mask, one
@@ -254,6 +259,16 @@ class _Graphs:
             'probabilities': self.loaded.classes.probabilities(scores),
             'scores': scores,
         }
+
+    def score_pairs(self, texts: Tensor, pairs: Tensor) -> Outputs:
+        """Computes the score of each query with a passage."""
+        cross = self.loaded.cross
+        scores = self._by_length(
+            lambda *inputs: cross.pair_scores(*inputs)[:, None],
+            1,
+            *cross.format_pairs(texts, pairs),
+        )
+        return {'score': scores[:, 0]}
 
     def regress(
         self, row: str, texts: Tensor, pairs: Tensor | None = None

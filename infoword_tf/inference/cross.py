@@ -27,6 +27,20 @@ class Cross(Predictor):
     """The scores that a workdir gives pairs of texts."""
 
     @functools.cached_property
+    def _rows(self) -> list[str]:
+        """The rows that score pairs."""
+        rows = {
+            row: self.config.rows[row] for row in self.workdir.model.objectives
+        }
+        classes = Classes(self.states)
+        return [row for row in scoring(rows) if 2 in classes.sides(row)]
+
+    @property
+    def available(self) -> bool:
+        """True if the model scores pairs."""
+        return self.config.cross is not None or bool(self._rows)
+
+    @property
     def row(self) -> str | None:
         """The row that scores; None: the critic does.
 
@@ -35,13 +49,8 @@ class Cross(Predictor):
         """
         if self.config.cross is not None:
             return None
-        rows = {
-            row: self.config.rows[row] for row in self.workdir.model.objectives
-        }
-        classes = Classes(self.states)
-        for row in scoring(rows):
-            if 2 in classes.sides(row):
-                return row
+        for row in self._rows:
+            return row
         raise errors.InputError(
             'no_score_of_pairs',
             f'{self.states.rows_text} give a pair of texts no score; train '
