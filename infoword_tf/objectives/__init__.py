@@ -126,7 +126,7 @@ def _paired(settings: dict[str, Any], rows: str = 'simcse:1') -> Sum:
             **settings,
         },
         encoder='modern',
-        of_init={'simcse.pooling': 'pooling'},
+        of_init={'simcse.pooling': 'pooling', 'simcse.critic': 'critic'},
         tuned={'learning_rate': 1e-4},
         epochs=2.0,
         least=60,

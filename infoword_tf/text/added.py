@@ -40,7 +40,7 @@ from infoword_tf.text.tokenizer import (
 )
 
 # Written around added tokens, and before them: no bytes of UTF-8.
-_EDGE, _MARK = b'\xff\xfe', b'\xfd'
+_EDGE, _MARK = b'\xff\xfd\xfe\xfc', b'\xfd'
 # The characters of words, as RE2 names them.
 _WORD = (
     r'[\p{L}\p{M}\p{Nd}\p{Nl}\p{Pc}\x{200C}\x{200D}\x{24B6}-\x{24E9}'
