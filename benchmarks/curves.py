@@ -75,10 +75,12 @@ def draw_worth(
         ends.append((*_draw_curve(axis, number, line), name))
     axis.set_ylabel(worth)
     axis.xaxis.set_major_formatter(ticker.PercentFormatter(1.0))
-    for score, share, color, name in ends:
+    # Names of neighbours stand above and below.
+    for number, end in enumerate(sorted(ends, key=lambda x: x[1])):
+        score, share, color, name = end
         axis.annotate(
-            name, (share, score), xytext=(6, 3), textcoords='offset points',
-            color=color, fontsize=8,
+            name, (share, score), xytext=(6, (3, -10)[number % 2]),
+            textcoords='offset points', color=color, fontsize=8,
         )  # fmt: skip
     axis.margins(0.15)
     _save(figure, path)
