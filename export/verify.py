@@ -17,7 +17,7 @@ from typing import Any
 
 from infoword_tf import commands, errors, progress
 from infoword_tf.choices import flag
-from infoword_tf.config import read_exported
+from infoword_tf.config import Config, read_exported
 
 
 @dataclasses.dataclass(frozen=True)
@@ -40,11 +40,11 @@ def run(choices: VerifyChoices, chosen: Mapping[str, Any]) -> bool:
         init='the workdir it was made from',
     )
     from export import bundle, comparison, serving_ops
-    from infoword_tf.config import Config
-    from infoword_tf.workdir import completed
 
     model, workdir = pathlib.Path(choices.model), pathlib.Path(choices.init)
     config, export = read_exported(model)
+    from infoword_tf.workdir import completed  # imports Keras
+
     # Either may be older than a setting, and an export holds no adapters.
     ours, theirs = (
         completed(x).replace(dims=None, adapter=None)

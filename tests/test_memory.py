@@ -428,6 +428,7 @@ class CommandTest(MemoryCase, CommandCase):
         workdir = self.folder / 'run'
         self.run_here(workdir)
         sorted((workdir / 'checkpoints').iterdir())[-1].unlink()
+        (workdir / 'metrics.json').unlink()  # as of a run that was stopped
         output = self.run_here(workdir, '--strategy=mirrored')
         self.assertIn('going on with 2 replicas instead of 1', output)
         self.assertIn('memory/streamed starts empty', output)

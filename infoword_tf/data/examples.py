@@ -165,7 +165,7 @@ def format_texts(
     """
     k, n = len(texts), len(texts[0][0])
     layout = template.layout
-    if isinstance(max_length, int):
+    if np.ndim(max_length) == 0:
         max_length = [max_length] * k
     ids, segments, lengths, cut = [], [], [], 0
     for begin in range(0, n, chunk):

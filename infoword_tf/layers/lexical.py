@@ -203,7 +203,7 @@ def highest_scores(
         embeddings: [V, E] float32.
         bias: [V] float32, or None.
         real: [B, J, T] bool, the tokens of each text.
-        dtype: of products.
+        dtype: of the gradient's products; scores are always float32.
         key: None runs plain operations; of shapes that are not known J is 1
             then.
 
@@ -224,11 +224,10 @@ def highest_scores(
         highest, spread = (f.__wrapped__ for f in (highest, spread))
 
     def function(states, embeddings, bias):
-        flat = ops.cast(ops.reshape(states, (b * length, width)), dtype)
+        flat = ops.reshape(states, (b * length, width))
         best, places = [], []
         for chunk in slices:
-            part = ops.cast(embeddings[chunk], dtype)
-            products = ops.matmul(flat, ops.transpose(part))
+            products = ops.matmul(flat, ops.transpose(embeddings[chunk]))
             of_chunk = highest(
                 ops.reshape(products, (b, length, -1)),
                 None if bias is None else bias[chunk], real,
@@ -239,17 +238,19 @@ def highest_scores(
         def grad(d_best):
             d_states, d_embeddings, d_bias = 0.0, [], []
             first = length * ops.arange(b, dtype='int32')[:, None, None]
+            small = ops.cast(flat, dtype)
             for chunk, at in zip(slices, places, strict=True):
-                d = d_best[:, :, chunk]
+                # A text without tokens has no place.
+                d = ops.where(at < length, d_best[:, :, chunk], 0.0)
                 part = ops.cast(embeddings[chunk], dtype)
-                products = _of_chunk(d, at, flat, part, spread)
+                products = _of_chunk(d, at, small, part, spread)
                 columns = ops.arange(d.shape[2], dtype='int32')
                 d_x, d_part = placed_products(
                     *(
                         ops.reshape(ops.broadcast_to(x, d.shape), (-1,))
                         for x in (d, first + at, columns)
                     ),
-                    flat, part, products,
+                    small, part, products,
                 )  # fmt: skip
                 d_states = d_states + d_x
                 d_embeddings.append(d_part)

@@ -209,7 +209,7 @@ class PairsTest(Temporary):
             texts = (' '.join(t) for f in files for t in f.texts)
             tokenizer = TOKENIZERS['wordpiece'].learn(texts, 200, True)
             self.template = Template(tokenizer, LAYOUTS['bert'])
-        actual, cut = text_pairs.tokenized(files, self.template, 16)
+        actual, cut = text_pairs.tokenized(files, self.template, (16, 16))
         self.assertEqual(cut, 0)
         return actual
 
@@ -222,8 +222,9 @@ class PairsTest(Temporary):
         texts = [['question 1', 'question 2'], ['answer 1', 'answer 2'],
                  ['', 'wrong 2']]  # fmt: skip
         actual, _ = text_pairs.tokenized(
-            [text_pairs.Columns('x', texts, 0)], template, 16, ('ask ', 'find ')
-        )
+            [text_pairs.Columns('x', texts, 0)], template, (16, 16),
+            ('ask ', 'find '),
+        )  # fmt: skip
         (part,) = actual.parts
         names = template.tokenizer.vocabulary
         self.assertEqual(

@@ -12,7 +12,7 @@ import numpy as np
 import tensorflow as tf
 from absl.testing import absltest, parameterized
 
-from infoword_tf.encoders import ModernTransformer
+from infoword_tf.encoders import Inputs, ModernTransformer
 from infoword_tf.layers import band
 from infoword_tf.layers.rotary import turns
 from tests.encoders import calls
@@ -67,7 +67,7 @@ class SightTest(parameterized.TestCase):
         encoder, ids = make_encoder(layers=2), make_ids(1, 24)
         with mock.patch.object(band, 'CHUNKS', chunks):
             extra = encoder._arguments_of(
-                mock.Mock(positions=None, block_ids=None), 24, True,
+                Inputs(ids), 24, True,
                 band.worth(24, 2), None,
             )  # fmt: skip
             x = tf.gather(encoder.embedding_table.value, ids)

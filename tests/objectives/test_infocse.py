@@ -1,5 +1,6 @@
 """`infocse` against what the publication says, written out."""
 
+import functools
 import types
 
 import numpy as np
@@ -7,6 +8,7 @@ import tensorflow as tf
 from absl.testing import absltest, parameterized
 from scipy import special
 
+from infoword_tf import files
 from infoword_tf.layers import dropout
 from infoword_tf.model import Model
 from infoword_tf.workdir import Workdir
@@ -208,7 +210,13 @@ class InfoCseTest(parameterized.TestCase):
         self.assertEqual(np.abs(second[zoo.MASK]).max(), 0)
         old = {'encoder/word_embeddings': np.flip(table, axis=0)}
         for more in ({}, {path: -np.array(table)}):
-            theirs = types.SimpleNamespace(weights=old | more)
+            arrays = files.Unread(
+                {k: functools.partial(np.array, x)
+                 for k, x in (old | more).items()}
+            )  # fmt: skip
+            theirs = types.SimpleNamespace(
+                weights=arrays, config=model.config
+            )
             Workdir.start(theirs, model)
             expected = more.get(path, old['encoder/word_embeddings'])
             np.testing.assert_array_equal(model.variables[path], expected)
