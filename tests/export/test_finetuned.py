@@ -53,7 +53,7 @@ class FinetunedTest(command.Checks, parameterized.TestCase):
     def test_what_it_was_trained_on_is_asked(self, kind):
         names = {'serving_default', 'embed', 'tokens', SIGNATURES[kind]}
         if kind == 'numbers':
-            names.add('next_token')
+            names |= {'next_token', 'score_pairs'}
         self.assertEqual(set(finetuned.served(kind)), names)
         self.assertEmpty(serving_ops.unservable(finetuned.exported(kind)))
         # What is asked for without a name is what it was trained for.
