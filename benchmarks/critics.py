@@ -1,4 +1,4 @@
-r"""What a critic is worth, for the bytes and the milliseconds that it costs.
+r"""Search by each critic: quality, bytes and milliseconds.
 
     python -m benchmarks.critics --init=MiniLM --minutes=4 \
         --workdir=runs/tables/critics

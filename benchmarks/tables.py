@@ -325,6 +325,31 @@ def draw(
     curves.draw_runs(path, drawn, along)
 
 
+def draw_worth(
+    workdirs: Mapping[str, Sequence[pathlib.Path]], path: pathlib.Path
+) -> None:
+    """Draws the mean of GLUE over nats, a line of runs that differ in steps."""
+    points: dict[str, list[tuple[int, float, float]]] = {}
+    for name, each in workdirs.items():
+        records = [kept.records_of(workdir) for workdir in each]
+        scores = [worth.answers_of(x, 'worth')[worth.GLUE] for x in each]
+        points.setdefault(_without_steps(name), []).append((
+            records[0][-1]['step'],
+            statistics.fmean(map(curves.share_of, records)),
+            statistics.fmean(scores),
+        ))  # fmt: skip
+    lines = {
+        name: [(max(share, 0.0), score) for _, share, score in sorted(line)]
+        for name, line in points.items()
+    }
+    curves.draw_worth(path, lines, 'mean of five tasks of GLUE, fine-tuned')
+
+
+def _without_steps(name: str) -> str:
+    words = name.split()
+    return ' '.join(word for word in words if not word.startswith(STEPS))
+
+
 @commands.takes(TablesChoices)
 def run(choices: TablesChoices, chosen: Mapping[str, Any]) -> None:
     """Measures rates, trains, evaluates, and writes the table.
@@ -362,32 +387,6 @@ def run(choices: TablesChoices, chosen: Mapping[str, Any]) -> None:
     draw(choices, workdirs, folder / 'curves.png')
     if table.ask == 'worth':
         draw_worth(workdirs, folder / 'worth.png')
-
-
-def draw_worth(
-    workdirs: Mapping[str, Sequence[pathlib.Path]], path: pathlib.Path
-) -> None:
-    """Draws the mean of GLUE over nats; runs that differ in steps are a line.
-    """
-    points: dict[str, list[tuple[int, float, float]]] = {}
-    for name, each in workdirs.items():
-        records = [kept.records_of(workdir) for workdir in each]
-        scores = [worth.answers_of(x, 'worth')[worth.GLUE] for x in each]
-        points.setdefault(_without_steps(name), []).append((
-            records[0][-1]['step'],
-            statistics.fmean(map(curves.share_of, records)),
-            statistics.fmean(scores),
-        ))  # fmt: skip
-    lines = {
-        name: [(max(share, 0.0), score) for _, share, score in sorted(line)]
-        for name, line in points.items()
-    }
-    curves.draw_worth(path, lines, 'mean of five tasks of GLUE, fine-tuned')
-
-
-def _without_steps(name: str) -> str:
-    words = name.split()
-    return ' '.join(word for word in words if not word.startswith(STEPS))
 
 
 if __name__ == '__main__':

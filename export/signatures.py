@@ -262,13 +262,13 @@ class _Graphs:
 
     def score_pairs(self, texts: Tensor, pairs: Tensor) -> Outputs:
         """Computes the score of each query with a passage."""
-        cross = self.loaded.cross
-        scores = self._by_length(
-            lambda *inputs: cross.pair_scores(*inputs)[:, None],
-            1,
-            *cross.format_pairs(texts, pairs),
-        )
-        return {'score': scores[:, 0]}
+        cross, row = self.loaded.cross, self.loaded.cross.row
+        scores = cross.pair_scores
+        if row is not None:
+            classes = self.loaded.classes
+            scores = functools.partial(classes.class_scores, row=row)
+        compute = functools.partial(self._by_length, scores, 1)
+        return {'score': cross.text_scores(texts, pairs, compute)}
 
     def regress(
         self, row: str, texts: Tensor, pairs: Tensor | None = None

@@ -195,7 +195,7 @@ class Model:
             self.lexical = Lexical(
                 Shared(self.encoder),
                 **dataclasses.asdict(config.lexical),
-                left_out=_specials_alone(specials),
+                left_out=_ids_around_texts(specials),
                 dtype=config.precision,
             )
             self.lexical.build()
@@ -790,7 +790,7 @@ def _dense(
     return Dense(width, layer.width, layer.activation, layer.bias, name)
 
 
-def _specials_alone(specials: Specials) -> list[int]:
+def _ids_around_texts(specials: Specials) -> list[int]:
     """Lists the ids of a tokenizer's special tokens but [MASK]."""
     ids = specials.cls_id, specials.sep_id, specials.unk_id
     return sorted({x for x in ids if x is not None})

@@ -327,7 +327,8 @@ def signature_of(
     if name not in model.signatures:
         raise errors.InputError(
             'export_without_embed',
-            f'--model={folder} has no signature `{name}`',
+            f'--model={folder} has no signature `{name}`; name an export of a '
+            'model that has it',
         )
     return model.signatures[name]
 

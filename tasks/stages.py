@@ -1,4 +1,4 @@
-"""What a search by one model takes, and scores of encoded pairs."""
+"""Costs of a search by one model, and scores of encoded pairs."""
 
 import time
 from collections.abc import Callable, Sequence

@@ -7,7 +7,7 @@ Glossary of shapes: n pairs.
 """
 
 import functools
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -60,34 +60,38 @@ class Cross(Predictor):
     def pair_scores(
         self, ids: Tensor, lengths: Tensor, second: Tensor
     ) -> Tensor:
-        """Computes the score of each pair, [B] float32; graph or eager.
+        """Computes the critic's score of each pair, [B, 1] float32.
 
-        Args as of `States.__call__`.
+        Args as of `States.__call__`; graph or eager.
+        """
+        places = cls_places(self.workdir.layout, lengths)
+        states = self.states(ids, lengths, places=places, second=second)
+        return self.workdir.model.pair.scores(states)
+
+    def text_scores(
+        self,
+        queries: Tensor,
+        passages: Tensor,
+        compute: Callable[..., Tensor] | None = None,
+    ) -> Tensor:
+        """Computes the scores of strings [B]: [B] float32; graph or eager.
+
+        `compute` as of `Classes.text_scores`.
         """
         if self.row is not None:
             classes = Classes(self.states)
-            return classes.class_scores(ids, lengths, second, self.row)[:, 0]
-        places = cls_places(self.workdir.layout, lengths)
-        states = self.states(ids, lengths, places=places, second=second)
-        return self.workdir.model.pair.scores(states[:, 0])
-
-    def format_pairs(
-        self, queries: Tensor, passages: Tensor
-    ) -> tuple[Tensor, Tensor, Tensor]:
-        """Returns ids [B, T], lengths and second [B] of strings [B]."""
-        config, limits = self.config, None
-        if self.row is None:
-            queries, passages = (
-                tf.strings.join(
-                    [config.prompt_text(config.prompt_for(role)), texts]
-                )
-                for role, texts in (('query', queries), ('passage', passages))
-            )
-            limits = config.query_length, config.passage_length
-        workdir = self.workdir
-        return workdir.template.format(
+            of_row = classes.text_scores(queries, passages, self.row, compute)
+            return of_row[:, 0]
+        config, workdir = self.config, self.workdir
+        queries, passages = (
+            self.states.prompted(texts, config.prompt_for(role))
+            for role, texts in (('query', queries), ('passage', passages))
+        )
+        limits = config.query_length, config.passage_length
+        inputs = workdir.template.format(
             queries, passages, workdir.max_length, limits
         )
+        return (compute or self.pair_scores)(*inputs)[:, 0]
 
     def score_pairs(
         self,
@@ -118,7 +122,8 @@ class Cross(Predictor):
         if len(queries) != len(passages):
             raise errors.InputError(
                 'unequal_pairs_to_score',
-                f'{len(queries)} queries and {len(passages)} passages',
+                f'{len(queries)} queries and {len(passages)} passages; give '
+                'one passage for each query',
             )
         scores = np.zeros(len(queries), np.float32)
         graph = self._graph
@@ -143,7 +148,7 @@ class Cross(Predictor):
         """A graph of strings [B] and [B] to scores [B]."""
         _ = self.row  # complains before the work
         return tf.function(
-            lambda *texts: self.pair_scores(*self.format_pairs(*texts)),
+            lambda *texts: self.text_scores(*texts),
             input_signature=[tf.TensorSpec((None,), tf.string)] * 2,
             autograph=False,
         )

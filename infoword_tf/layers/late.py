@@ -21,7 +21,6 @@ from infoword_tf.layers.fused import (
     to_float,
     with_gradient,
 )
-from infoword_tf.layers.pooling import unit
 from infoword_tf.lazy import Layer, ops
 
 Tensor = Any
@@ -31,7 +30,7 @@ MOST_CHUNKS = 32  # that a graph holds
 
 
 class TokenVectors(Layer):
-    """The vectors of tokens: dense layers over states, then length 1.
+    """Dense layers over the states of tokens, which give vectors.
 
     Attributes:
         first: whether the first state of a text has a vector.
@@ -66,10 +65,6 @@ class TokenVectors(Layer):
         for layer in self.dense:
             x = layer(x)
         return ops.reshape(x, (*ops.shape(states)[:-1], self.width))
-
-    def call(self, states: Tensor) -> Tensor:
-        """Maps states [..., D] to vectors of length 1, [..., W] float32."""
-        return unit(self.projected(states))
 
 
 @compiled
@@ -123,8 +118,8 @@ def late_scores(
     Returns:
         [N, M] float32; 0 where a or b has no token that counts.
     """
-    n, length, width = a.shape
-    count, columns = b.shape[0], b.shape[1]
+    n, length, _ = a.shape
+    count, columns, _ = b.shape
     chunks = -(-n * length * count * columns // SCORES_AT_ONCE)
     chunks = max(1, min(chunks, MOST_CHUNKS, count))
     ends = [i * count // chunks for i in range(chunks + 1)]

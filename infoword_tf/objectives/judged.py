@@ -17,6 +17,7 @@ The teacher scores all pairs once, before training begins (training/guide.py).
 Shapes: J examples of a sequence, S texts of an example, N = B J.
 """
 
+import dataclasses
 from collections.abc import Mapping
 from typing import Any
 
@@ -173,14 +174,10 @@ SOFT_MARGIN = Row(
     vector=vector_of_init,
     scored_by='simcse',
 )
-SOFT_ORDER = Row(
+SOFT_ORDER = dataclasses.replace(
+    SOFT_MARGIN,
     objective=Order,
-    a='pair and negatives',
     b="a reranker's order",
     relation='how relevant a larger model finds each text',
     candidates='none: a divergence, without a bound',
-    views={VIEW: _reads},
-    encoders=BOTH_SIDES,
-    vector=vector_of_init,
-    scored_by='simcse',
 )

@@ -90,10 +90,7 @@ class SimCSE(Queued):
         'Temperature: the cosine is divided by it, or what another critic has '
         '(by default by 1).',
         at_least=1e-6,
-        defaults=(
-            'critic',
-            dict.fromkeys((LATE, LEXICAL, CROSS), 1.0),
-        ),  # fmt: skip
+        defaults=('critic', dict.fromkeys((LATE, LEXICAL, CROSS), 1.0)),
     )
     token_width: int = setting(
         0,

@@ -111,7 +111,7 @@ class LateTest(parameterized.TestCase):
 
     @eagerly()
     def test_maximal_similarity(self):
-        """Of a query with two tokens and a passage of three, by hand."""
+        """A query of two tokens and a passage of three, written out."""
         model = changed(expand=False, skip=())
         (a,) = model.encode_tokens(['name'], 'query')
         (b,) = model.encode_tokens(['value.'])
@@ -190,7 +190,7 @@ class LexicalTest(absltest.TestCase):
         )
 
     def test_one_number_a_token(self):
-        """Of each token the largest of its places; of special tokens none."""
+        """The largest score of a token counts; special tokens have none."""
         head = LexicalConfig('tokens', activation='relu', top_k=3)
         config = loaded().config.replace(lexical=head)
         model, text = loaded().with_config(config).untrained(), TEXTS[2]

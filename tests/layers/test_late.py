@@ -88,7 +88,7 @@ class LateTest(parameterized.TestCase):
 
 
 class HighestTest(parameterized.TestCase):
-    """Of two sequences with two texts each, one of which has no token."""
+    """Scores of two sequences with two texts each, one without a token."""
 
     def setUp(self):
         super().setUp()
@@ -182,7 +182,7 @@ class HighestTest(parameterized.TestCase):
         ('log1p_log1p_relu', [0, np.log1p(np.log(2)), np.log(2), 0]),
     )  # fmt: skip
     def test_weights(self, activation, expected):
-        """Of the scores -1, 1, e - 1 and 3; two of four stay by top_k."""
+        """Scores are -1, 1, e - 1 and 3; two of four stay by top_k."""
         layer = lexical.Lexical(None, activation=activation)
         scores = tf.constant([-1, 1, np.e - 1, 3], tf.float32)
         actual = layer.weights_of(scores).numpy()

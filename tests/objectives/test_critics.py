@@ -187,7 +187,7 @@ class CriticTest(Critics):
 
     @parameterized.parameters('late', 'lexical')
     def test_zero_and_ceiling(self, critic):
-        """Of a critic that knows nothing of a, and of copies of a."""
+        """MI is 0 where a says nothing, and the ceiling where b are copies."""
         self.open(critic, temperature=0.02, **SETTINGS[critic])
         states = np.zeros((N, 2, 2, D), np.float32)
         states[..., 0] = 3.0
@@ -226,7 +226,7 @@ class CrossTest(absltest.TestCase):
         )
 
     def test_by_hand(self):
-        """Of b, two drawn and a negative; of the second example none is there.
+        """Candidates are b, two drawn ones and a negative, if there is one.
 
         The bound is over b and what was drawn; copies of b are no negatives of
         the loss, and an own negative counts there alone.
@@ -252,7 +252,7 @@ class CrossTest(absltest.TestCase):
 
 
 class JudgedTest(Critics):
-    """Of b and one negative, and of b alone."""
+    """Scores of b and one negative, and of b alone."""
 
     def judged(self, row):
         self.open(

@@ -63,7 +63,7 @@ def write_folder(folder, packed=False):
 
 
 class CriticStandIn:
-    """What the command uses of a critic of a loaded model."""
+    """Stand-in for a critic of a loaded model."""
 
     width = BUCKETS
 
