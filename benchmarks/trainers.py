@@ -60,6 +60,8 @@ class TrainersChoices:
     examples: int = flag(6000, 'Labelled texts at most.', at_least=1)
     train: str | None = flag(None, 'A file of labelled words, see tasks.tag.')
     dev: str | None = flag(None, 'Another, on which both are scored.')
+    word_column: int = flag(0, 'Column of the words, from 0; -1 is the last.')
+    column: int = flag(-1, 'Column of the labels, likewise.')
     pairs: str | None = flag(None, 'A csv with a line of names, of pairs.')
     critic: str = flag('cosine', 'Of pairs.', choices=CRITICS)
     temperature: float | None = flag(
@@ -123,7 +125,8 @@ def run_ours(
     elif choices.of == 'words':
         used = kept.run(
             'tasks.tag', log, *same, f'--train={choices.train}',
-            f'--dev={choices.dev}', f'--weight_decay={WEIGHT_DECAY}',
+            f'--dev={choices.dev}', f'--word_column={choices.word_column}',
+            f'--column={choices.column}', f'--weight_decay={WEIGHT_DECAY}',
         )  # fmt: skip
     else:
         used = kept.run(
@@ -178,8 +181,9 @@ def run_theirs(
             for split, table in splits.items()
         }  # fmt: skip
     elif choices.of == 'words':
+        columns = tag_data.TagColumns(choices.word_column, choices.column)
         splits = {
-            split: tag_data.read(path, tag_data.TagColumns()).spelled('iob2')
+            split: tag_data.read(path, columns).spelled('iob2')
             for split, path in (
                 ('train', choices.train), ('heldout', choices.dev)
             )

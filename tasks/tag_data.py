@@ -9,6 +9,7 @@ Glossary of shapes: n texts.
 """
 
 import dataclasses
+import itertools
 import json
 import pathlib
 import re
@@ -23,7 +24,9 @@ from infoword_tf.text import tags
 
 _TABLES = ('.jsonl', '.parquet', '.arrow')
 _DOCUMENT = '-DOCSTART-'
-# Of CoNLL-U: a comment, and the number of several words, or of none.
+_FIRST_LINES = 50  # they show whether tabs stand between columns
+# Of CoNLL-U: a comment, which has no tabs, and the number of several words, or
+# of none.
 _COMMENT = re.compile(r'# ?\S+( =|$)')
 _NO_WORD = re.compile(r'\d+[-.]\d+')
 
@@ -123,6 +126,10 @@ def _conll(
     """Yields the first line, the words and the labels of each text."""
     begin, words, labels = 1, [], []
     named = {'word_column': columns.word}
+    tabbed = any(
+        '\t' in line
+        for line in itertools.islice(readers.lines(path), _FIRST_LINES)
+    )
     if labelled:
         named['column'] = columns.label
     for number, line in enumerate(readers.lines(path), 1):
@@ -133,7 +140,10 @@ def _conll(
             begin, words, labels = number + 1, [], []
             continue
         cells = line.split('\t') if '\t' in line else line.split()
-        if cells[0] == _DOCUMENT or (not words and _COMMENT.match(line)):
+        if cells[0] == _DOCUMENT or (not words and (
+            _COMMENT.match(line)
+            or (tabbed and line[0] == '#' and '\t' not in line)
+        )):  # fmt: skip
             begin = number + 1
             continue
         if columns.word and _NO_WORD.fullmatch(cells[0]):

@@ -28,7 +28,10 @@ call NN O
 Peter NNP B-PER
 Blackburn NNP I-PER
 '''
-CONLLU = '''# sent_id = 1
+CONLLU = '''# newdoc id = first of all
+# newpar
+# a remark of many words
+# sent_id = 1
 # text = Au revoir # 1
 1-2\tAu\t_\t_
 1\tA\tà\tADP
@@ -83,6 +86,10 @@ class FilesTest(parameterized.TestCase):
         )
         self.assertEqual(tagged.words, [['A', 'le', 'revoir', '#']])
         self.assertEqual(tagged.tags, [['ADP', 'DET', 'NOUN', 'SYM']])
+        # A first word that is a mark, in columns with and without tabs.
+        for name, text in (('tab', '#\tSYM\n1\tNUM\n'), ('bl', '# SYM\n1 NUM')):
+            tagged = tag_data.read(write(f'{name}.conll', text), COLUMNS)
+            self.assertEqual(tagged.words, [['#', '1']])
 
     def test_lists_of_a_table(self):
         lines = [
