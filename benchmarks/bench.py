@@ -36,7 +36,8 @@ from infoword_tf.choices import flag
 
 PACKAGES = 'tensorflow', 'keras', 'tf-models-official', 'numpy'
 PEERS = 'torch', 'transformers', 'sentence-transformers', 'onnxruntime'
-DOCUMENTS, EXAMPLES, WORDS = 8000, 4000, 60  # of inputs made of pydocs
+# Of inputs made of pydocs; a passage has at least LONG words.
+DOCUMENTS, EXAMPLES, WORDS, LONG = 8000, 4000, 60, 80
 MACHINE, SUMMARY = 'machine', 'summary'  # further markers
 
 
@@ -116,6 +117,13 @@ BENCHMARKS = {
         ('--seeds=1', '--steps=14', '--batch_size=32'),
         ('--seeds=2', '--steps=20', '--batch_size=64'),
     ),
+    'critics': Benchmark(
+        'critics', 'trainers',
+        ('--of=pairs', '--critic=cosine,late,lexical,cross', '--query_len=32',
+         '--source={WEIGHTS}', '--pairs={passages}', '--learning_rate=2e-5',
+         '--workdir={WORKDIR}/critics'),
+        None, ('--seeds=2', '--steps=12'),
+    ),
     'encode': Benchmark(
         'encode', 'encode', (*ENCODE, '--ask=texts'),
         ('--texts=200', '--rounds=3'), ('--texts=600', '--rounds=5'),
@@ -192,11 +200,22 @@ def make_pairs(path: pathlib.Path) -> None:
     write_table(path, [('a', 'b'), *rows])
 
 
+def make_passages(path: pathlib.Path) -> None:
+    """Makes a table for --pairs: first sentences, and long rests."""
+    rows = [
+        (each.sentences[0], rest)
+        for each in documents()
+        if len((rest := ' '.join(each.sentences[1:])).split()) >= LONG
+    ]
+    write_table(path, [('a', 'b'), *rows])
+
+
 # By name in flags: the path, the file that is written last, and the function
 # that makes all files.
 INPUTS: dict[str, tuple[str, str, Callable[[pathlib.Path], None]]] = {
     'glue': ('inputs/glue', 'SST-2/dev.tsv', make_glue),
     'pairs': ('inputs/pairs.csv', '', make_pairs),
+    'passages': ('inputs/passages.csv', '', make_passages),
 }
 
 

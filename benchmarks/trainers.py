@@ -9,7 +9,8 @@ r"""Training compared with other trainers: speed and quality.
 
 Labels: `tasks.glue` and transformers' Trainer; of words `tasks.tag`. Pairs (a
 csv: a, b and negatives): the row `simcse` and sentence-transformers' trainer of
-the same --critic; pairs of equal texts are SimCSE without labels.
+the same --critic; pairs of equal texts are SimCSE without labels. Of
+several, `ours` can be compared from critic to critic, too.
 
 Both sides begin with the weights of one folder, and read the same text with the
 same batch, length, rate and number of updates, each in a process, in turns
@@ -33,7 +34,7 @@ import numpy as np
 from benchmarks import kept, report, turns
 from infoword_tf import commands, errors, files
 from infoword_tf.choices import flag
-from infoword_tf.config import COSINE, CRITICS, LEXICAL
+from infoword_tf.config import COSINE, CRITICS, LATE, LEXICAL
 from infoword_tf.data import tables
 from tasks import glue_layout, tag_data, tag_scores
 from tasks.measures import MEASURES
@@ -63,7 +64,8 @@ class TrainersChoices:
     word_column: int = flag(0, 'Column of the words, from 0; -1 is the last.')
     column: int = flag(-1, 'Column of the labels, likewise.')
     pairs: str | None = flag(None, 'A csv with a line of names, of pairs.')
-    critic: str = flag('cosine', 'Of pairs.', choices=CRITICS)
+    critic: tuple[str, ...] = flag(
+        (COSINE,), 'Of pairs; several are trained one after the other.')
     temperature: float | None = flag(
         None, 'Of pairs; by default 0.05 of cosines, else 1.', at_least=1e-6)
     query_len: int | None = flag(
@@ -83,30 +85,30 @@ class TrainersChoices:
     workdir: str | None = flag(None, 'Where all files go.')
 
 
-def temperature_of(choices: TrainersChoices) -> float:
+def temperature_of(choices: TrainersChoices, critic: str) -> float:
     """Returns the temperature of both sides."""
-    default = 0.05 if choices.critic == COSINE else 1.0
+    default = 0.05 if critic == COSINE else 1.0
     return choices.temperature or default
 
 
-def typed_of(choices: TrainersChoices) -> list[str]:
+def typed_of(choices: TrainersChoices, critic: str) -> list[str]:
     """Returns flags of a critic, with which both sides compute the same."""
-    if choices.critic == COSINE:
+    if critic == COSINE:
         return ['--simcse.pooling=mean', '--simcse.head=none']
-    if choices.critic == LEXICAL:
+    if critic == LEXICAL:
         return [
             '--simcse.terms=vocabulary',
             f'--simcse.query_flops={choices.flops}',
             f'--simcse.passage_flops={choices.flops}',
             f'--simcse.flops_steps={choices.steps // 3}',
         ]
-    if choices.query_len:
+    if critic == LATE and choices.query_len:
         return [f'--sentences.query_length={choices.query_len}']
     return []
 
 
 def run_ours(
-    choices: TrainersChoices, out: pathlib.Path, seed: int
+    choices: TrainersChoices, out: pathlib.Path, seed: int, critic: str
 ) -> tuple[dict[str, float], kept.Used]:
     """Trains a workdir; returns rate and score, and used resources."""
     same = [f'--{name}={getattr(choices, name)}' for name in SAME]
@@ -131,10 +133,10 @@ def run_ours(
     else:
         used = kept.run(
             'infoword_tf.train', log, *same, '--objectives=simcse',
-            f'--pairs={choices.pairs}', f'--simcse.critic={choices.critic}',
-            f'--simcse.temperature={temperature_of(choices)}',
+            f'--pairs={choices.pairs}', f'--simcse.critic={critic}',
+            f'--simcse.temperature={temperature_of(choices, critic)}',
             '--optimizer=adamw', '--weight_decay=0',
-            f'--checkpoint_every={choices.steps}', *typed_of(choices),
+            f'--checkpoint_every={choices.steps}', *typed_of(choices, critic),
         )  # fmt: skip
     updates = kept.records_of(out)
     answer = {'rate': statistics.median(u['steps_per_second'] for u in updates)}
@@ -151,6 +153,7 @@ def run_theirs(
     choices: TrainersChoices,
     out: pathlib.Path,
     seed: int,
+    critic: str,
     compiled: bool = False,
 ) -> tuple[dict[str, float], kept.Used]:
     """Trains the peer; returns rate and score, and used resources."""
@@ -202,9 +205,10 @@ def run_theirs(
         }  # fmt: skip
     else:
         spec |= {
-            'pairs': choices.pairs, 'temperature': temperature_of(choices),
-            'critic': choices.critic, 'save': str(out / 'model'),
-            'query_len': choices.query_len, 'flops': [choices.flops] * 2,
+            'pairs': choices.pairs, 'critic': critic,
+            'temperature': temperature_of(choices, critic),
+            'save': str(out / 'model'), 'query_len': choices.query_len,
+            'flops': [choices.flops] * 2,
         }  # fmt: skip
     files.write_json(out / 'spec.json', spec)
     used = kept.call(
@@ -228,14 +232,18 @@ def run_theirs(
 
 
 def side(
-    choices: TrainersChoices, name: str, group: str, train: Callable[..., Any]
+    choices: TrainersChoices, name: str, group: str, critic: str,
+    train: Callable[..., Any],
 ) -> turns.Whole:
     """Makes a contestant that is trained from the start in each turn."""
 
     def turn(seed: int) -> tuple[dict[str, float], kept.Used]:
-        out = pathlib.Path(choices.workdir) / f'{name}_{seed}'
+        out = pathlib.Path(choices.workdir)
+        if len(choices.critic) > 1:
+            out /= critic
+        out /= f'{name}_{seed}'
         shutil.rmtree(out, ignore_errors=True)
-        answer, used = train(choices, out, seed)
+        answer, used = train(choices, out, seed, critic)
         rate = answer.pop('rate') * choices.batch_size
         return {'seconds': 1.0, 'amount': rate, **answer}, used
 
@@ -243,13 +251,15 @@ def side(
 
 
 def compete(
-    choices: TrainersChoices, group: str = '', compiled: bool = False
+    choices: TrainersChoices, group: str = '', compiled: bool = False,
+    critic: str = COSINE,
 ) -> dict[str, Any]:
     """Trains both sides with each seed: a record of `turns`.
 
     Args:
         choices: of the command.
         group: of the lines.
+        critic: of pairs.
         compiled: whether the peer is trained compiled, too.
 
     Raises:
@@ -262,9 +272,9 @@ def compete(
         )
     also = functools.partial(run_theirs, compiled=True)
     return turns.compete(
-        [side(choices, NAMES[choices.of], group, run_theirs),
-         *([side(choices, COMPILED, group, also)] if compiled else []),
-         side(choices, 'ours', group, run_ours)],
+        [side(choices, NAMES[choices.of], group, critic, run_theirs),
+         *([side(choices, COMPILED, group, critic, also)] if compiled else []),
+         side(choices, 'ours', group, critic, run_ours)],
         'examples',
         [{'seed': seed} for seed in range(choices.seeds)],
     )  # fmt: skip
@@ -275,7 +285,8 @@ def run(choices: TrainersChoices, chosen: Mapping[str, Any]) -> None:
     """Trains both sides, and prints the table.
 
     Raises:
-        UsageError: a choice is missing, or the peer is not installed.
+        UsageError: a choice is missing or unknown, or the peer is not
+            installed.
     """
     del chosen
     data = {'data_dir': "GLUE's data"}
@@ -287,8 +298,24 @@ def run(choices: TrainersChoices, chosen: Mapping[str, Any]) -> None:
         vars(choices), source='a folder of sentence-transformers', **data,
         workdir='a folder',
     )  # fmt: skip
-    record = compete(choices, choices.task if choices.of == 'labels' else '')
-    report.show(record | {'settings': dataclasses.asdict(choices)})
+    unknown = [x for x in choices.critic if x not in CRITICS]
+    if unknown:
+        raise errors.UsageError(
+            'unknown_critic',
+            f'--critic={unknown[0]}: there is no such critic; known are '
+            f'{", ".join(CRITICS)}',
+        )
+    if choices.of == 'pairs':
+        named = len(choices.critic) > 1
+        records = [
+            compete(choices, critic if named else '', critic=critic)
+            for critic in choices.critic
+        ]
+    else:
+        group = choices.task if choices.of == 'labels' else ''
+        records = [compete(choices, group)]
+    settings = dataclasses.asdict(choices)
+    report.show(report.merged(records) | {'settings': settings})
 
 
 if __name__ == '__main__':
