@@ -11,6 +11,11 @@ document, the README's sentence and the plot are written from WORKDIR; with
 --only they are not, unless --render says so. --quick measures less often and
 leaves some tables out; published figures do without.
 
+A processor that multiplies no bfloat16 leaves out what is measured in it:
+emulated, a step of a peer takes a minute. Its tables go to a page apart
+(PAGES), so that no table mixes processors. What a reader can expect is a table
+with a column for each kind of processor, which DOCS/speed.json remembers.
+
 Weights are MiniLM's, text is pydocs: nothing is downloaded.
 """
 
@@ -38,7 +43,15 @@ PACKAGES = 'tensorflow', 'keras', 'tf-models-official', 'numpy'
 PEERS = 'torch', 'transformers', 'sentence-transformers', 'onnxruntime'
 # Of inputs made of pydocs; a passage has at least LONG words.
 DOCUMENTS, EXAMPLES, WORDS, LONG = 8000, 4000, 60, 80
-MACHINE, SUMMARY = 'machine', 'summary'  # further markers
+# Further markers; EXPECTED is in the first page alone.
+MACHINE, SUMMARY, EXPECTED = 'machine', 'summary', 'expected'
+# By whether the processor multiplies bfloat16.
+PAGES = {True: 'speed', False: 'speed_float32'}
+# Instructions by Linux's names, the fastest first.
+INSTRUCTIONS = {
+    'amx_bf16': 'AMX', 'avx512_bf16': 'AVX512 with BF16', 'avx512f': 'AVX512',
+    'avx2': 'AVX2', 'asimd': 'NEON',
+}  # fmt: skip
 
 
 @dataclasses.dataclass(frozen=True)
@@ -68,6 +81,7 @@ class Benchmark(NamedTuple):
         typed: flags.
         quick: further flags with --quick; None: left out.
         full: further flags without --quick.
+        native: whether the processor must multiply bfloat16.
     """
 
     title: str | None
@@ -75,13 +89,16 @@ class Benchmark(NamedTuple):
     typed: Sequence[str]
     quick: Sequence[str] | None
     full: Sequence[str]
+    native: bool = False
 
 
-# In flags {WORKDIR}, {WEIGHTS} and the names of INPUTS are replaced.
+# In flags {WORKDIR}, {WEIGHTS}, {PRECISIONS} and the names of INPUTS are
+# replaced.
 ENCODE = '--init={WEIGHTS}', '--peers={WEIGHTS}'
 BENCHMARKS = {
     'step': Benchmark(
-        'training step', 'step', ('--rows=bert_nce,mlm,infoword',),
+        'training step', 'step',
+        ('--rows=bert_nce,mlm,infoword', '--precisions={PRECISIONS}'),
         ('--rounds=3', '--steps=2'), ('--rounds=5', '--steps=6'),
     ),
     # One precision each, since all contestants stay in memory.
@@ -91,7 +108,7 @@ BENCHMARKS = {
             ('--size=base', '--rows=bert_nce,mlm,infoword',
              f'--seq_len={length}', f'--batch_size={1024 // length}',
              f'--precisions={precision}'),
-            None, ('--rounds=3', '--steps=1'),
+            None, ('--rounds=3', '--steps=1'), bool(name),
         )
         for length in (128, 512)
         for name, precision in (
@@ -145,7 +162,7 @@ BENCHMARKS = {
     ),
     'calls_bfloat16': Benchmark(
         'a call', 'encode', (*ENCODE, '--ask=calls', '--precision=bfloat16'),
-        None, ('--rounds=200',),
+        None, ('--rounds=200',), True,
     ),
     'clients': Benchmark(
         None, 'encode', (*ENCODE, '--ask=clients'),
@@ -158,6 +175,55 @@ BENCHMARKS = {
         ('--rounds=5',),
     ),
 }  # fmt: skip
+
+
+class Expected(NamedTuple):
+    """A line of the table of all processors.
+
+    Attributes:
+        title: what is done.
+        table: in BENCHMARKS.
+        group, name: of the contestant.
+        peer: with which it is compared.
+        peer_is: the peer, for people.
+    """
+
+    title: str
+    table: str
+    group: str
+    name: str
+    peer: str
+    peer_is: str
+
+
+GARDEN, TORCH, ONNX = 'Model Garden', 'sentence-transformers', 'ONNX Runtime'
+EXPECTATIONS = (
+    *(
+        Expected(
+            f'training step of `{row}`, {precision.replace("mixed_", "")}',
+            'step', precision, row, GARDEN, GARDEN,
+        )
+        for precision in ('float32', 'mixed_bfloat16')
+        for row in ('bert_nce', 'mlm', 'infoword')
+    ),
+    Expected('fine-tuning', 'finetune', 'sst-2', 'ours', 'Trainer',
+             "transformers' Trainer"),
+    Expected('training on sentences', 'simcse', '', 'ours', TORCH, TORCH),
+    *(
+        Expected(f'training on pairs, `{critic}`', 'critics', critic, 'ours',
+                 TORCH, TORCH)
+        for critic in ('cosine', 'late', 'lexical', 'cross')
+    ),
+    Expected('`encode`, many texts', 'encode', '', 'encode', TORCH, TORCH),
+    Expected('`encode`, many texts', 'encode', '', 'encode', 'onnxruntime',
+             ONNX),
+    Expected('a SavedModel, one text, one thread', 'clients', '1 client',
+             'savedmodel 1, no batching', 'onnxruntime 1, no batching', ONNX),
+    Expected('a SavedModel, one text, two threads', 'clients', '1 client',
+             'savedmodel 2, no batching', 'onnxruntime 2, no batching', ONNX),
+    Expected('a SavedModel, 8 clients', 'clients', '8 clients',
+             'savedmodel 1, batches by 2', 'onnxruntime 1, batches by 2', ONNX),
+)  # fmt: skip
 
 
 # ---------------------------------------------------------------------- inputs
@@ -223,13 +289,20 @@ INPUTS: dict[str, tuple[str, str, Callable[[pathlib.Path], None]]] = {
 
 
 def flags_of(
-    benchmark: Benchmark, quick: bool, folder: pathlib.Path, weights: str
+    benchmark: Benchmark,
+    quick: bool,
+    folder: pathlib.Path,
+    weights: str,
+    native: bool,
 ) -> list[str]:
     """Lists the flags of a benchmark."""
+    precisions = 'float32,mixed_bfloat16' if native else 'float32'
     paths = {name: folder / path for name, (path, _, _) in INPUTS.items()}
     more = benchmark.quick if quick else benchmark.full
     return [
-        each.format(WORKDIR=folder, WEIGHTS=weights, **paths)
+        each.format(
+            WORKDIR=folder, WEIGHTS=weights, PRECISIONS=precisions, **paths
+        )
         for each in (*benchmark.typed, *more)
     ]
 
@@ -261,6 +334,16 @@ def earlier(name: str, folder: pathlib.Path) -> dict[str, Any] | None:
     return kept.read_json(path) if path.exists() else None
 
 
+def known_instructions() -> tuple[str, bool]:
+    """Names the processor's instructions; and whether bfloat16 is native."""
+    from infoword_tf.training import precision
+
+    known = precision.instructions() or frozenset()
+    names = [words for name, words in INSTRUCTIONS.items() if name in known]
+    native = any(name in known for name in precision.INSTRUCTIONS)
+    return (names or ['unknown instructions'])[0], native
+
+
 def machine_of(quick: bool) -> dict[str, Any]:
     """Describes the machine, packages and commit."""
     from infoword_tf.training import precision
@@ -272,7 +355,7 @@ def machine_of(quick: bool) -> dict[str, Any]:
         for line in text.splitlines()
         if line.startswith('model name')
     ]
-    instructions = precision.instructions() or ()
+    instructions, native = known_instructions()
     sites = (kept.ROOT / '.venv-peers').glob('lib/python3*/site-packages')
     theirs = {
         each.metadata['Name']: each.version
@@ -281,9 +364,8 @@ def machine_of(quick: bool) -> dict[str, Any]:
     return {
         'processor': names[0] if names else platform.machine(),
         'cores': os.cpu_count(),
-        'instructions': [
-            x for x in precision.INSTRUCTIONS if x in instructions
-        ],
+        'instructions': instructions,
+        'native': native,
         'bytes': psutil.virtual_memory().total,
         'python': platform.python_version(),
         'packages': {name: metadata.version(name) for name in PACKAGES},
@@ -315,11 +397,19 @@ def run(choices: BenchChoices, chosen: Mapping[str, Any]) -> dict[str, Any]:
         )
     folder = pathlib.Path(choices.workdir).absolute()
     weights = str(choices.weights or peers.weights())
+    instructions, native = known_instructions()
     flags = {
-        name: flags_of(benchmark, choices.quick, folder, weights)
+        name: flags_of(benchmark, choices.quick, folder, weights, native)
         for name, benchmark in BENCHMARKS.items()
         if not (choices.quick and benchmark.quick is None)
+        and (native or not benchmark.native)
     }
+    if not native:
+        print(
+            f'left out: all tables in bfloat16, which {instructions} has no '
+            'products of',
+            flush=True,
+        )
     done = {name: earlier(name, folder) or {} for name in flags}
     missing = [
         name for name, old in done.items()
@@ -344,6 +434,8 @@ def run(choices: BenchChoices, chosen: Mapping[str, Any]) -> dict[str, Any]:
 
 # ------------------------------------------------------------------- documents
 
+_NO_ROWS: Mapping[str, Any] = {'rows': ()}
+
 
 def machine_lines(
     machine: Mapping[str, Any], results: Mapping[str, Mapping[str, Any]]
@@ -353,7 +445,7 @@ def machine_lines(
     versions = ', '.join(f'{k} {v}' for k, v in packages.items())
     rows = [
         ('processor', f'{machine["processor"]}, {machine["cores"]} cores'),
-        ('bfloat16 instructions', ', '.join(machine['instructions']) or 'none'),
+        ('instructions', machine['instructions']),
         ('memory', f'{machine["bytes"] / report.GIGABYTE:.0f} GB'),
         ('threads', f'{machine["cores"]}, peers {kept.THREADS}'),
         ('versions', f'Python {machine["python"]}, {versions}'),
@@ -403,24 +495,94 @@ def summary_lines(
     ]
 
 
+def expected_cells(
+    results: Mapping[str, Mapping[str, Any]],
+) -> dict[str, str]:
+    """Writes what EXPECTATIONS ask for of this run: cells by line."""
+    cells = {}
+    for each in EXPECTATIONS:
+        rows = {
+            row['name']: row
+            for row in results.get(each.table, {}).get('record', _NO_ROWS)[
+                'rows'
+            ]
+            if row['group'] == each.group and 'failed' not in row
+        }
+        if each.name in rows and each.peer in rows:
+            times = report.ratios(rows[each.name], rows[each.peer])
+            unit = results[each.table]['record']['unit']
+            rate = statistics.median(report.rates(rows[each.name]))
+            cells[f'{each.title} | {each.peer_is}'] = (
+                f'**{statistics.median(times):.2f}**, '
+                f'{report.shown([rate])} {unit}/s'
+            )
+    return cells
+
+
+def expected_lines(
+    path: pathlib.Path,
+    machine: Mapping[str, Any],
+    results: Mapping[str, Mapping[str, Any]],
+) -> list[str]:
+    """Replaces the column of this kind of machine; formats all columns.
+
+    Args:
+        path: of the remembered columns, cells by line by kind.
+        machine, results: of this run.
+    """
+    columns = kept.read_json(path) if path.exists() else {}
+    kind = f'{machine["instructions"]}, {machine["cores"]} cores'
+    columns[kind] = {
+        **expected_cells(results),
+        'one large product, float32 | ': large_product(results),
+        'commit | ': machine['commit'] + ', quick' * machine['quick'],
+    }
+    files.write_json(path, columns)
+    known = dict.fromkeys(
+        f'{each.title} | {each.peer_is}' for each in EXPECTATIONS
+    )
+    others = dict.fromkeys(x for column in columns.values() for x in column)
+    rows = [
+        [*line.split(' | '), *(each.get(line, '') for each in columns.values())]
+        for line in known | others
+        if line in others
+    ]
+    return report.table(('', 'beside', *columns), rows)
+
+
+def large_product(results: Mapping[str, Mapping[str, Any]]) -> str:
+    """Writes the best rate of a large product in float32, if measured."""
+    rates = results.get('step', {}).get('record', {}).get('products', {})
+    rate = rates.get('float32')
+    return f'{rate / 1e9:,.0f} GFLOP/s' if rate else ''
+
+
 def render(
     results: Mapping[str, Mapping[str, Any]],
     machine: Mapping[str, Any],
     docs: pathlib.Path,
     readme: pathlib.Path,
 ) -> None:
-    """Writes the tables, the plot and the README's sentence."""
-    lines = {name: result_lines(results.get(name)) for name in BENCHMARKS}
+    """Writes the tables, the plot and, of the first page, README's sentence."""
+    native = machine['native']
+    page = PAGES[native]
+    lines = {
+        name: result_lines(results.get(name))
+        for name, benchmark in BENCHMARKS.items()
+        if native or not benchmark.native
+    }
     lines[MACHINE] = machine_lines(machine, results)
-    write(docs / 'speed.md', lines)
+    write(docs / f'{page}.md', lines)
+    columns = expected_lines(docs / f'{PAGES[True]}.json', machine, results)
+    write(docs / f'{PAGES[True]}.md', {EXPECTED: columns})
     titled = collections.defaultdict(list)
     for name, result in results.items():
         if 'record' in result and BENCHMARKS[name].title:
             titled[BENCHMARKS[name].title].append(result['record'])
     records = {title: report.merged(x) for title, x in titled.items()}
-    with files.written(docs / 'speed.png') as partial:
+    with files.written(docs / f'{page}.png') as partial:
         report.draw(partial, records)
-    if 'record' in results.get('step', {}):
+    if native and 'record' in results.get('step', {}):
         record = results['step']['record']
         write(readme, {SUMMARY: summary_lines(machine, record)})
 

@@ -1,13 +1,16 @@
 """The tables of docs/speed.md: turns, what is kept, what is written."""
 
 import json
+import os
 import pathlib
+import shutil
 import sys
 from unittest import mock
 
 from absl.testing import absltest
 
 from benchmarks import bench, kept, report, turns
+from infoword_tf.training import precision
 from tests.tasks import command
 
 # Answers with the seconds that it was given, and ends where it should.
@@ -102,49 +105,103 @@ class BenchTurnsTest(absltest.TestCase):
 
 
 class BenchTest(absltest.TestCase):
-    def test_a_run_goes_on_and_says_what_failed(self):
-        folder = pathlib.Path(self.create_tempdir().full_path)
-        names, ran, fails = ('step', 'streams', 'pipeline'), [], {'pipeline'}
-        speed, readme = folder / 'speed.md', folder / 'R.md'
-        speed.write_text(''.join(
-            f'<!-- bench: {x} -->\n<!-- end -->\n' for x in (*names, 'machine')
-        ))  # fmt: skip
-        readme.write_text('<!-- bench: summary -->\n<!-- end -->\nx\n')
+    def setUp(self):
+        super().setUp()
+        self.folder = pathlib.Path(self.create_tempdir().full_path)
+        self.ran, self.fails = [], set()
+        names = ('step', 'calls_bfloat16', 'streams', 'pipeline')
+        marks = {
+            'speed': (*names, 'machine', 'expected'),
+            'speed_float32': ('step', 'streams', 'pipeline', 'machine'),
+            'README': ('summary',),
+        }
+        for name, markers in marks.items():
+            (self.folder / f'{name}.md').write_text(''.join(
+                f'<!-- bench: {x} -->\n<!-- end -->\n' for x in markers
+            ))  # fmt: skip
+        parts = {name: bench.BENCHMARKS[name] for name in names}
+        self.enterContext(mock.patch.object(bench, 'BENCHMARKS', parts))
 
         def run(module, log, *typed):
-            ran.append(module.removeprefix('benchmarks.'))
-            if ran[-1] in fails:
+            self.ran.append(' '.join([module, *typed]))
+            if module.removeprefix('benchmarks.') in self.fails:
                 raise RuntimeError('log: no\nroom is left')
             log.write_text('x\n' + json.dumps(RECORD))
 
-        def run_bench(*typed):
-            done = command.run(
-                bench, f'--workdir={folder / "w"}', '--weights=x',
-                f'--docs={folder}', f'--readme={readme}', *typed,
-            )  # fmt: skip
-            return done, report.between(speed.read_text())
-
-        parts = {name: bench.BENCHMARKS[name] for name in names}
         self.enterContext(mock.patch.object(kept, 'run', run))
-        self.enterContext(mock.patch.object(bench, 'BENCHMARKS', parts))
-        done, actual = run_bench('--quick')
+
+    def bench(self, instructions, *typed):
+        with mock.patch.object(precision, 'instructions', lambda: instructions):
+            return command.run(
+                bench, f'--workdir={self.folder / "w"}', '--weights=x',
+                f'--docs={self.folder}',
+                f'--readme={self.folder / "README.md"}', *typed,
+            )  # fmt: skip
+
+    def page(self, name='speed'):
+        return report.between((self.folder / f'{name}.md').read_text())
+
+    def modules(self):
+        return [x.split()[0].removeprefix('benchmarks.') for x in self.ran]
+
+    def test_a_run_goes_on_and_says_what_failed(self):
+        known = {'avx2', 'avx512f', 'avx512_bf16'}
+        self.fails.add('pipeline')
+        done = self.bench(known, '--quick')
         self.assertRegex(done.out, r'pipeline: \d+ s, room is left\n', done.err)
-        self.assertEqual(ran, ['step', 'pipeline'])  # streams is for a full one
+        # The others are for a full run.
+        self.assertEqual(self.modules(), ['step', 'pipeline'])
+        self.assertIn('--precisions=float32,mixed_bfloat16', self.ran[0])
+        actual = self.page()
         self.assertEqual(actual['step'], TABLE)
         self.assertEqual(actual['pipeline'], '**Failed**: `room is left`\n')
         self.assertEqual(actual['streams'], 'Not measured by this run.\n')
         self.assertIn('\n| run | quick |\n', actual['machine'])
-        self.assertIn(': `mlm` 2.00 in float32. ', readme.read_text())
+        self.assertIn('| AVX512 with BF16 |\n', actual['machine'])
+        summary = self.page('README')['summary']
+        self.assertIn(': `mlm` 2.00 in float32. ', summary)
 
-        fails.clear()
-        _, actual = run_bench('--quick')
-        self.assertEqual(ran, ['step', 'pipeline', 'pipeline'])
-        self.assertEqual(actual['pipeline'], TABLE)
-        self.assertEqual((folder / 'speed.png').read_bytes()[1:4], b'PNG')
-        run_bench()  # with other flags: all is measured anew
-        self.assertLen(ran, 6)
-        done, _ = run_bench('--only=pipelines')
+        self.fails.clear()
+        self.bench(known, '--quick')
+        self.assertEqual(self.modules(), ['step', 'pipeline', 'pipeline'])
+        self.assertEqual(self.page()['pipeline'], TABLE)
+        self.assertEqual((self.folder / 'speed.png').read_bytes()[1:4], b'PNG')
+        self.bench(known)  # with other flags: all is measured anew
+        self.assertLen(self.ran, 7)
+        done = self.bench(known, '--only=pipelines')
         self.assertIn('error: --only=pipelines: there is no such', done.err)
+
+    def test_kinds_of_processors_have_pages_and_columns(self):
+        cores = f'{os.cpu_count()} cores'
+        peer = {**RECORD['rows'][0], 'name': 'Model Garden'}
+        record = {**RECORD, 'rows': [peer, RECORD['rows'][1]]}
+        with mock.patch.dict(RECORD, record):
+            self.bench({'avx512f', 'avx512_bf16'})
+            before = self.page()
+            shutil.rmtree(self.folder / 'w')
+            self.ran.clear()
+            done = self.bench({'avx2'})
+        self.assertIn('left out: all tables in bfloat16', done.out, done.err)
+        self.assertEqual(self.modules(), ['step', 'step', 'pipeline'])
+        self.assertIn('--precisions=float32 ', self.ran[0])
+        # The first page has a further column, the second page the tables.
+        line = (
+            '| training step of `mlm`, float32 | Model Garden | '
+            '**2.00**, 12.0 tokens/s |'
+        )
+        self.assertIn(f'{line}\n', before['expected'])
+        after = self.page()
+        self.assertIn(f'{line} **2.00**, 12.0 tokens/s |\n', after['expected'])
+        self.assertIn(
+            f'| | beside | AVX512 with BF16, {cores} | AVX2, {cores} |\n',
+            after['expected'],
+        )
+        for name in ('step', 'machine', 'calls_bfloat16'):
+            self.assertEqual(after[name], before[name])
+        other = self.page('speed_float32')
+        self.assertEqual(other['step'], after['step'])
+        self.assertIn('| instructions | AVX2 |\n', other['machine'])
+        self.assertTrue((self.folder / 'speed_float32.png').exists())
 
 
 if __name__ == '__main__':
