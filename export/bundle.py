@@ -106,6 +106,7 @@ def write(
     precision: str = 'float32',
     sts: str | None = None,
     dims: int | None = None,
+    branches: int = 1,
 ) -> pathlib.Path:
     """Exports a workdir.
 
@@ -117,6 +118,8 @@ def write(
             computes; vectors are float32.
         sts: a file of STS-B; the card then says what `precision` costs on it.
         dims: how many first numbers of a vector are exported; None: all.
+        branches: of each block of the encoder, that threads compute side by
+            side.
 
     Returns:
         The folder of the version.
@@ -125,7 +128,8 @@ def write(
         FileExistsError: the version exists.
         FileNotFoundError: `init` is no finished workdir.
         ValueError: the graph holds what servers cannot run, another version
-            answers otherwise, or there are more dims than numbers.
+            answers otherwise, there are more dims than numbers, or blocks
+            cannot have so many branches.
     """
     init, output = pathlib.Path(init), pathlib.Path(output)
     final = output / str(version)
@@ -135,7 +139,7 @@ def write(
     from export.signatures import Signatures
 
     loaded = with_dims(infoword_tf.load(init, POLICIES[precision]), dims)
-    signatures = Signatures.of(loaded)
+    signatures = Signatures.of(loaded, branches)
     described = describe(signatures, version, precision)
     check_same(output, loaded.config, described)
     output.mkdir(parents=True, exist_ok=True)

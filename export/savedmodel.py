@@ -37,6 +37,10 @@ class SavedModelChoices:
     dims: int | None = flag(
         None, 'How many first numbers of vectors are exported; by default all.',
         at_least=1)
+    branches: int = flag(
+        1, 'Into how many branches each block of the encoder is split, which '
+        'as many threads of the server compute side by side: 2 answers single '
+        'short texts faster.', at_least=1)
     sts: str | None = flag(
         None, 'A file of STS-B, see tasks.sts; the model card then says what '
         '--precision costs on it.')
@@ -58,7 +62,7 @@ def run(choices: SavedModelChoices, chosen: Mapping[str, Any]) -> None:
     output = pathlib.Path(choices.output)
     version = bundle.write(
         choices.init, output, choices.version, choices.precision, choices.sts,
-        choices.dims,
+        choices.dims, choices.branches,
     )  # fmt: skip
     size = sum(p.stat().st_size for p in version.rglob('*') if p.is_file())
     signatures = serving_ops.read(version).signature_def

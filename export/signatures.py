@@ -36,15 +36,19 @@ of a text at most, U tokens with a weight of a text at most, W width of a vector
 of a token, t entries of a text.
 """
 
+import contextlib
 import dataclasses
 import functools
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-import keras
+import numpy as np
 import tensorflow as tf
 
 from export import chunks
+from export.branches import check as check_branches
+from export.branches import split
+from infoword_tf import lazy
 from infoword_tf.inference import blanks
 from infoword_tf.inference.batches import RolePredictor
 from infoword_tf.inference.loaded import Loaded
@@ -96,12 +100,20 @@ class Signatures:
     constants: Mapping[str, Tensor]
 
     @classmethod
-    def of(cls, loaded: Loaded) -> 'Signatures':
-        """Traces the signatures of a workdir."""
+    def of(cls, loaded: Loaded, branches: int = 1) -> 'Signatures':
+        """Traces the signatures of a workdir.
+
+        Args:
+            loaded: the workdir.
+            branches: of each block of the encoder, see export/branches.py.
+
+        Raises:
+            ValueError: the encoder cannot have so many branches.
+        """
         loaded = loaded.folded
-        constants, narrow = _cast(loaded)
-        graphs = _Graphs(loaded, constants, narrow).functions()
-        with _instead(loaded, constants | narrow):
+        replaced = _replaced(loaded, branches)
+        graphs = _Graphs(loaded, replaced).functions()
+        with _instead(loaded, replaced):
             functions = {
                 name: tf.function(
                     _ranked(function),
@@ -117,11 +129,15 @@ class Signatures:
         }
         variables = loaded.model.variables.items()
         weights = {path: variable.value for path, variable in variables}
+        constants = {}
+        for path, value in _single(replaced).items():
+            of_kind = weights if isinstance(value, tf.Variable) else constants
+            of_kind[path] = value
         return cls(
             loaded,
             functions,
             {name: inputs for name, (_, inputs) in graphs.items()},
-            {k: v for k, v in (weights | narrow).items() if v.ref() in read},
+            {k: v for k, v in weights.items() if v.ref() in read},
             constants,
         )
 
@@ -150,10 +166,9 @@ class _Graphs:
     def __init__(
         self,
         loaded: Loaded,
-        constants: Mapping[str, Tensor],
-        narrow: Mapping[str, tf.Variable],
+        replaced: Mapping[str, Tensor | tf.Variable | lazy.Parts],
     ):
-        self.loaded, self.constants, self.narrow = loaded, constants, narrow
+        self.loaded, self.replaced = loaded, replaced
         self.tokenizer = loaded.tokenizer
         # One graph, whatever stands before a text.
         self.graph_of_embed = tf.function(
@@ -538,10 +553,8 @@ class _Graphs:
         def chunk(begin: Tensor, end: Tensor) -> tuple[Tensor, ...]:
             sizes = lengths[begin:end]
             # Constants of the loop itself, not what is passed to it.
-            constants = {
-                k: tf.constant(v.numpy()) for k, v in self.constants.items()
-            }
-            with _instead(self.loaded, constants | self.narrow):
+            replaced = {k: _again(v) for k, v in self.replaced.items()}
+            with _instead(self.loaded, replaced):
                 return compute(
                     ids[begin:end, : chunks.longest(sizes)],
                     sizes,
@@ -577,10 +590,10 @@ def _ranked(function: Callable) -> Callable:
     return called
 
 
-def _cast(
-    loaded: Loaded,
-) -> tuple[dict[str, Tensor], dict[str, tf.Variable]]:
-    """Makes constants and bfloat16 variables of the encoder's weights, by path.
+def _replaced(
+    loaded: Loaded, branches: int
+) -> dict[str, Tensor | tf.Variable | lazy.Parts]:
+    """Makes constants and variables that replace weights of the encoder.
 
     Constants are biases and scales of norms: they are small, and for one short
     text the number of reads in a call counts.
@@ -591,35 +604,83 @@ def _cast(
     in each call. In float32 the order depends on the number of sequences, and
     there is nothing to gain. Embeddings are looked up, not multiplied: as
     variables they are stored once.
+
+    Args:
+        loaded: the workdir.
+        branches: of each block.
+
+    Returns:
+        By path.
     """
     dtype, variables = loaded.encoder.compute_dtype, loaded.model.variables
-    constants = {
-        path: tf.constant(variable.numpy())
+    weights = {
+        path: variable.numpy()
         for path, variable in variables.items()
-        if path.startswith('encoder/') and len(variable.shape) == 1
+        if path.startswith('encoder/')
     }
-    if dtype == 'float32':
-        return constants, {}
-    # Weights that layers cast at use, as in `Loaded.embed`.
-    constants |= {
-        path: tf.constant(tf.cast(variable.value, dtype))
-        for path, variable in variables.items()
-        if path.startswith('encoder/') and path.endswith('_kernel')
-    }
+    shares = {}
+    if branches > 1:
+        encoder = loaded.config.encoder
+        check_branches(encoder.name, loaded.encoder.arguments, branches)
+        shares = split(weights, branches)
+
+    def replacement(path: str, value: np.ndarray) -> Tensor | tf.Variable:
+        if value.ndim == 1:
+            return tf.constant(value)
+        if dtype == 'float32':
+            return tf.Variable(value, trainable=False, name=_name(path))
+        return tf.constant(tf.cast(value, dtype))
+
+    replaced: dict[str, Any] = {}
+    for path, value in weights.items():
+        if path in shares:
+            replaced[path] = lazy.Parts(
+                tuple(replacement(path, share) for share in shares[path])
+            )
+        elif value.ndim == 1 or (
+            # Weights that layers cast at use, as in `Loaded.embed`.
+            dtype != 'float32' and path.endswith('_kernel')
+        ):
+            replaced[path] = replacement(path, value)
+    # An encoder that reads characters has none.
     table = variables.get('encoder/word_embeddings')
-    if table is None:  # of an encoder that reads characters
-        return constants, {}
-    narrow = tf.Variable(
-        tf.cast(table.value, dtype), trainable=False, name='embeddings'
-    )
-    return constants, {table.path: narrow}
+    if table is not None and dtype != 'float32':
+        replaced[table.path] = tf.Variable(
+            tf.cast(table.value, dtype), trainable=False, name='embeddings'
+        )
+    return replaced
+
+
+def _name(path: str) -> str:
+    """Returns a name of variables."""
+    return path.replace('/', '_')
+
+
+def _single(
+    replaced: Mapping[str, Tensor | tf.Variable | lazy.Parts],
+) -> dict[str, Tensor | tf.Variable]:
+    """Lists what replaces weights one by one; branches have numbers."""
+    single = {}
+    for path, value in replaced.items():
+        if isinstance(value, lazy.Parts):
+            single |= {f'{path}_{i}': x for i, x in enumerate(value.values)}
+        else:
+            single[path] = value
+    return single
+
+
+def _again(value: Tensor | tf.Variable | lazy.Parts) -> Any:
+    """Makes a constant anew: one of a loop itself, not what is passed to it."""
+    if isinstance(value, lazy.Parts):
+        return lazy.Parts(tuple(map(_again, value.values)))
+    if isinstance(value, tf.Variable):
+        return value
+    return tf.constant(value.numpy())
 
 
 def _instead(
-    loaded: Loaded, values: Mapping[str, Tensor]
-) -> keras.StatelessScope:
+    loaded: Loaded, values: Mapping[str, Tensor | tf.Variable | lazy.Parts]
+) -> contextlib.AbstractContextManager[Any]:
     """Replaces weights by values, by path, inside a `with`."""
-    scope = keras.StatelessScope()
-    for path, value in values.items():
-        scope.add_update((loaded.model.variables[path], value))
-    return scope
+    variables = loaded.model.variables
+    return lazy.instead([(variables[k], v) for k, v in values.items()])

@@ -127,7 +127,17 @@ class ChangedKernel(NamedTuple):
     b: Any
 
 
-_changes: contextvars.ContextVar[Mapping[int, ChangedKernel]] = (
+class Parts(NamedTuple):
+    """Shares of a weight by branch, see layers/branches.py.
+
+    Attributes:
+        values: a tensor or variable each.
+    """
+
+    values: tuple[Any, ...]
+
+
+_changes: contextvars.ContextVar[Mapping[int, ChangedKernel | Parts]] = (
     contextvars.ContextVar('changes', default=types.MappingProxyType({}))
 )
 
@@ -136,7 +146,14 @@ def change_of(weight: Any) -> ChangedKernel | None:
     """Returns the changed kernel that replaces a weight, or that is one."""
     if isinstance(weight, ChangedKernel):
         return weight
-    return _changes.get().get(id(weight))
+    value = _changes.get().get(id(weight))
+    return value if isinstance(value, ChangedKernel) else None
+
+
+def parts_of(weight: Any) -> Parts | None:
+    """Returns the parts that replace a weight."""
+    value = _changes.get().get(id(weight))
+    return value if isinstance(value, Parts) else None
 
 
 @contextlib.contextmanager
@@ -146,7 +163,7 @@ def instead(values: Iterable[tuple[Any, Any]]) -> Iterator[Any]:
     Yields the scope of Keras, which has the value of a replaced weight.
 
     Args:
-        values: weights, each with its value, or a `ChangedKernel`.
+        values: weights, each with its value, a `ChangedKernel` or `Parts`.
     """
     import keras
 
@@ -156,6 +173,9 @@ def instead(values: Iterable[tuple[Any, Any]]) -> Iterator[Any]:
             scope.state_mapping.update(scope.original_scope.state_mapping)
         for weight, value in values:
             changes.pop(id(weight), None)
+            if isinstance(value, Parts):
+                changes[id(weight)] = value
+                continue
             if isinstance(value, ChangedKernel):
                 changes[id(weight)], value = value, value.value
             scope.add_update((weight, value))
@@ -200,6 +220,6 @@ def dtype_of(x: Any) -> str:
 
 
 __all__ = [
-    'ChangedKernel', 'Layer', 'Variable', 'change_of', 'dtype_of',
-    'import_keras', 'instead', 'lean', 'ops', 'remat', 'tensorflow',
+    'ChangedKernel', 'Layer', 'Parts', 'Variable', 'change_of', 'dtype_of',
+    'import_keras', 'instead', 'lean', 'ops', 'parts_of', 'remat', 'tensorflow',
 ]  # fmt: skip

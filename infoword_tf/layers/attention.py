@@ -11,6 +11,7 @@ import numpy as np
 
 from infoword_tf import errors
 from infoword_tf.layers import heads
+from infoword_tf.layers.branches import Branch, branches, total
 from infoword_tf.layers.fused import with_gradient
 from infoword_tf.lazy import Layer, Variable, change_of, dtype_of, ops
 
@@ -261,31 +262,54 @@ class Attention(Layer):
         Returns:
             [B, T or Q, D], without the output's bias; flattened like x.
         """
-        root = 1.0 / math.sqrt(self.width // self.heads)
-        kernel, qkv_bias = self.kernel, self.bias
+        parts = branches(self.kernel, self.bias, self.output_kernel)
+        return total(
+            self._of_heads(
+                part, x, part.share(allowed), queries, part.share(bias), key,
+                length,
+            )
+            for part in parts
+        )  # fmt: skip
+
+    def _of_heads(
+        self,
+        part: Branch,
+        x: Tensor,
+        allowed: Tensor | None,
+        queries: Tensor | None,
+        bias: Tensor | None,
+        key: Tensor | None,
+        length: Any,
+    ) -> Tensor:
+        """Computes `call` of the heads of a branch."""
+        kernel, qkv_bias, output_kernel = part.weights
+        head_width, count_heads = (
+            self.width // self.heads, self.heads // part.count
+        )  # fmt: skip
+        width, root = count_heads * head_width, 1.0 / math.sqrt(head_width)
         if key is not None:
             # 1/sqrt(E) goes into the query's weights, which are few numbers.
             # In inference q may be fewer, and a served graph should hold no
             # second copy of weights.
-            scale = scaled_queries(self.width, root, 3 * self.width)
+            scale = scaled_queries(width, root, 3 * width)
             kernel, qkv_bias = scaled(kernel, scale), qkv_bias * scale
 
         def by_head(x, kernel, bias, count, length=None):
             """Projects x and splits heads: `count` times [B, H, T or Q, E]."""
             return heads.split_heads(
                 project(x, kernel), bias,
-                heads=self.heads, count=count, key=key, length=length,
+                heads=count_heads, count=count, key=key, length=length,
             )  # fmt: skip
 
         if queries is None:
             q, k, v = by_head(x, kernel, qkv_bias, 3, length)
         else:
-            q_kernel, kv_kernel = split_columns(kernel, [self.width])
-            q_bias, kv_bias = ops.split(qkv_bias, [self.width])
+            q_kernel, kv_kernel = split_columns(kernel, [width])
+            q_bias, kv_bias = ops.split(qkv_bias, [width])
             (q,) = by_head(queries, q_kernel, q_bias, 1)
             k, v = by_head(x, kv_kernel, kv_bias, 2, length)
         if key is None:
             q = q * root
         mixed = mix(q, k, v, allowed, bias=bias, key=key, rate=self.rate)
         flat = length is not None and queries is None
-        return project(joined(mixed, flat), self.output_kernel)
+        return project(joined(mixed, flat), output_kernel)

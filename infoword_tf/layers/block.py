@@ -11,6 +11,7 @@ from typing import Any
 
 from infoword_tf.layers import activation, dropout, norm
 from infoword_tf.layers.attention import Attention, matrix, project, vector
+from infoword_tf.layers.branches import branches, total
 from infoword_tf.lazy import Layer, ops
 
 Tensor = Any
@@ -147,14 +148,15 @@ def feed_forward(
     layer: Layer, x: Tensor, key: Tensor | None, rate: float = 0.0
 ) -> Tensor:
     """Maps [..., D] to [..., D], without the last bias; see `post_norm`."""
-    inner = activation.bias_gelu(
-        project(x, layer.inner_kernel),
-        layer.inner_bias,
-        form=layer.form,
-        key=key,
-        rate=rate,
-    )  # [..., F]
-    return project(inner, layer.outer_kernel)
+    parts = branches(layer.inner_kernel, layer.inner_bias, layer.outer_kernel)
+
+    def computed(kernel: Tensor, bias: Tensor, outer_kernel: Tensor) -> Tensor:
+        inner = activation.bias_gelu(
+            project(x, kernel), bias, form=layer.form, key=key, rate=rate
+        )  # [..., F]
+        return project(inner, outer_kernel)
+
+    return total(computed(*part.weights) for part in parts)
 
 
 def post_norm(
