@@ -426,8 +426,11 @@ CASES: dict[str, Case] = {
     ),
     'judged_disentangled': Case(
         'simcse:0,soft_margin:1,soft_order:1', 'disentangled',
-        settings=JUDGED | {'simcse.critic': 'lexical'},
-    ),
+        settings=JUDGED | {
+            'simcse.critic': 'lexical', 'simcse.query_flops': 0.5,
+            'simcse.flops_steps': 0,
+        },
+    ).also(MICROBATCH),
     'esimcse': Case('esimcse', settings={'simcse.queue': 16}),
     'consert': Case('consert', settings={'simcse.cut_tokens': 0.3}).also(
         MICROBATCH

@@ -209,78 +209,84 @@ class SimCSE(Queued):
         at_most=2.0,
     )
 
-    def build(self) -> None:
-        """Makes the head that training alone has.
-
-        Raises:
-            InputError: settings that do not fit together.
-        """
-        self._check_critic()
-        if self.guide_margin and not self.guide:
+    @classmethod
+    def check_settings(
+        cls, row: str, rows: Mapping[str, Mapping[str, Any]]
+    ) -> None:
+        """Refuses what a critic, a guide or keys lack."""
+        super().check_settings(row, rows)
+        settings = rows[row]
+        cls._check_critic(row, settings)
+        guide, queue = settings['guide'], settings['queue']
+        if settings['guide_margin'] and not guide:
             raise InputError(
                 'margin_without_guide',
-                f'--{self.row}.guide_margin={self.guide_margin:g} is of a '
-                f'guide, and there is none; give --{self.row}.guide too',
+                f'--{row}.guide_margin={settings["guide_margin"]:g} is of a '
+                f'guide, and there is none; give --{row}.guide too',
             )
-        if self.guide and self.queue:
+        if guide and queue:
             raise InputError(
                 'guide_and_queue',
-                f'--{self.row}.guide={self.guide} sees the texts of a step, '
-                f'and --{self.row}.queue={self.queue} has those of earlier '
-                'ones; leave out one of the two',
+                f'--{row}.guide={guide} sees the texts of a step, and '
+                f'--{row}.queue={queue} has those of earlier ones; leave out '
+                'one of the two',
             )
-        if self.guide:
-            self.more = (*type(self).more, 'guided')
-        if self.keys_are_positives and not self.momentum:
+        if not cls.makes_positives(settings):
+            return
+        if not settings['momentum']:
             raise InputError(
                 'keys_without_momentum',
-                f'--{VIEW}.keys={self.keys} are those of a momentum '
-                f'encoder, and there is none; give --{self.row}.momentum too',
+                f'--{VIEW}.keys={settings["keys"]} are those of a momentum '
+                f'encoder, and there is none; give --{row}.momentum too',
             )
-        if self.keys_are_positives and self.directions != FORWARD:
+        if settings['directions'] != FORWARD:
             raise InputError(
                 'keys_of_one_side',
-                f'--{VIEW}.keys={self.keys} are of b alone, and '
-                f'--{self.row}.directions={self.directions} looks for a too; '
-                'leave out one of the two',
+                f'--{VIEW}.keys={settings["keys"]} are of b alone, and '
+                f'--{row}.directions={settings["directions"]} looks for a '
+                'too; leave out one of the two',
             )
+
+    @staticmethod
+    def _check_critic(row: str, settings: Mapping[str, Any]) -> None:
+        """Raises InputError for settings that a critic lacks."""
+        critic = settings['critic']
+        has_vector = critic == COSINE
+        lacking = {
+            'queue': not has_vector,
+            'momentum': not has_vector,
+            'guide': critic == CROSS,
+            'dims': critic in (LEXICAL, CROSS),
+            'directions': (settings['directions'], critic) in (
+                (JOINT, LATE), (JOINT, CROSS), (BOTH, CROSS),
+            ),
+            'expand': critic != LATE,
+        }  # fmt: skip
+        for name, is_lacking in lacking.items():
+            if is_lacking and settings[name]:
+                owner = VIEW if name == 'expand' else row
+                raise InputError(
+                    'critic_without_setting',
+                    f'--{owner}.{name}={settings[name]} is not for '
+                    f'--{row}.critic={critic}; leave it out',
+                )
+
+    def build(self) -> None:
+        """Makes the head that training alone has."""
+        if self.guide:
+            self.more = (*type(self).more, 'guided')
         self.train_head = None
         if self.critic == LEXICAL:
             self.more = (*self.more, *TERMS)
-        if self.critic != COSINE:
-            super().build()
-            return
-        if self.head == IN_TRAINING:
+        if self.critic == COSINE and self.head == IN_TRAINING:
             width = self.encoder.width
             self.train_head = Dense(width, width, 'tanh', name='head')
-        elif self.head == PROJECTOR:
+        elif self.critic == COSINE and self.head == PROJECTOR:
             self.train_head = Projector(self.encoder.width, name='head')
         if self.train_head:
             self.train_head.build()
             self.not_exported |= {w.path for w in self.train_head.weights}
         super().build()
-
-    def _check_critic(self) -> None:
-        """Raises InputError for settings that a critic lacks."""
-        has_vector = self.critic == COSINE
-        lacking = {
-            'queue': self.queue and not has_vector,
-            'momentum': self.momentum and not has_vector,
-            'guide': self.guide and self.critic == CROSS,
-            'dims': self.dims and self.critic in (LEXICAL, CROSS),
-            'directions': (self.directions, self.critic) in (
-                (JOINT, LATE), (JOINT, CROSS), (BOTH, CROSS),
-            ),
-            'expand': self.expand and self.critic != LATE,
-        }  # fmt: skip
-        for name, chosen in lacking.items():
-            if chosen:
-                owner = VIEW if name == 'expand' else self.row
-                raise InputError(
-                    'critic_without_setting',
-                    f'--{owner}.{name}={getattr(self, name)} is not for '
-                    f'--{self.row}.critic={self.critic}; leave it out',
-                )
 
     def set_critics(self, late: Any, weights: Any, pair: Any) -> None:
         """Sets the heads of critics, and makes the one that compares texts."""
@@ -598,8 +604,9 @@ class SimCSE(Queued):
     ) -> infonce.Outcome:
         """Adds FLOPS of the global batch to the loss; counts weights above 0.
 
-        (Formal et al. 2021, "SPLADE v2", Eq. 7.) Held-out text has no such
-        term.
+        (Formal et al. 2021, "SPLADE v2", Eq. 7.) The term has weights of its
+        own, whatever that of the row: where a reranker alone teaches (§3.3),
+        it is 0. Held-out text has no such term.
         """
         view, gather = batch.views[VIEW], batch.replicas.gather
         counts = _weights(view, self.row, sentence_numbers(view, self.row))
@@ -620,8 +627,10 @@ class SimCSE(Queued):
             share = ops.cast(batch.state['updates'], 'float32')
             share = ops.minimum(share / self.flops_steps, 1.0)
             penalty = penalty * ops.square(share)
-        loss = outcome.loss + outcome.weight * penalty
-        return outcome._replace(loss=loss, more=more)
+        penalty = outcome.weight * penalty
+        return outcome._replace(
+            loss=outcome.loss + penalty, more=more, unscaled=penalty
+        )
 
     def _score(
         self,
@@ -792,6 +801,11 @@ class SimCSE(Queued):
         return outcome._replace(more={'identical': ops.sum(weights * share)})
 
     # --------------------------------------------------------------- queue
+
+    @classmethod
+    def makes_positives(cls, settings: Mapping[str, Any]) -> bool:
+        """Tells whether the momentum encoder makes the b of each step."""
+        return settings['keys'] == POSITIVES
 
     @property
     def keys_are_positives(self) -> bool:
