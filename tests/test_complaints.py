@@ -279,6 +279,19 @@ LINES = (
     ('expand_of_cosine', 'train PAIRS --sentences.query_length=9 '
      '--sentences.expand', 'critic_without_setting', '--sentences.expand',
      '--simcse.critic=cosine'),
+    ('words_of_late', 'train --objectives=ict --ict.critic=late '
+     '--ict.words=9', 'setting_without_effect', '--ict.words',
+     '--ict.critic=cosine'),
+    ('queue_of_lexical', 'train --objectives=ict --ict.critic=lexical '
+     '--ict.queue=9', 'critic_without_setting', '--ict.queue=9',
+     '--ict.critic=lexical'),
+    ('cross_of_ict', 'train --objectives=ict --ict.critic=cross', 'bad_flag',
+     'ict.critic', 'cosine', 'late', 'lexical'),
+    ('two_critics', 'train --objectives=simcse:1,ict:1 --ict.critic=late',
+     'critics_of_two_kinds', '--ict.critic=late', 'cosine'),
+    ('two_widths', 'train --objectives=simcse:1,ict:1 --ict.critic=late '
+     '--simcse.critic=late --simcse.token_width=9', 'critics_of_two_kinds',
+     '--ict.critic=late'),
     ('width_of_lexical', 'train PAIRS --simcse.token_width=9',
      'setting_without_effect', '--simcse.token_width', '--simcse.critic=late'),
     ('queue_of_late', 'train PAIRS LATE --simcse.queue=9',
@@ -428,6 +441,7 @@ class BadInputTest(places.Folder, parameterized.TestCase):
     @parameterized.parameters(
         'expand_of_cosine', 'queue_of_late', 'no_reranker', 'no_negatives',
         'queue_of_no_keys', 'words_of_rerankers', 'momentum_alone',
+        'queue_of_lexical', 'two_critics', 'two_widths', 'words_of_late',
     )  # fmt: skip
     def test_settings_are_refused_before_text_is_read(self, name):
         (line,) = (line for other, line, *_ in LINES if other == name)
