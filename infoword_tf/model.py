@@ -45,6 +45,7 @@ from infoword_tf.objectives import (
     Objective,
     Replicas,
     Statistics,
+    check_settings,
     decided,
 )
 from infoword_tf.objectives.infonce import Outcome
@@ -720,13 +721,17 @@ class Model:
         """Returns the weighted sum of the rows' means over the global batch.
 
         Each of several replicas gets its share: the shares, and their
-        gradients, add up to the whole.
+        gradients, add up to the whole. What a row adds unscaled counts once,
+        whatever its weight.
         """
         replicas = replicas or Replicas()
         total = 0.0
         for row, outcome in outcomes.items():
             weight = ops.maximum(replicas.sum(outcome.weight), 1e-12)
             total = total + self.weights[row] * outcome.loss / weight
+            if outcome.unscaled is not None:
+                rest = 1.0 - self.weights[row]
+                total = total + rest * outcome.unscaled / weight
         return total
 
 
@@ -738,6 +743,7 @@ def _objectives(
     where: tuple[str, ...] = (),
 ) -> dict[str, Objective]:
     """Builds the objective of each row; `where` prefixes paths of weights."""
+    check_settings({row: entry.settings for row, entry in config.rows.items()})
     objectives = {}
     for row, entry in config.rows.items():
         kind = TABLE[row].objective

@@ -16,6 +16,7 @@ from typing import Any, NamedTuple
 from infoword_tf import adapters
 from infoword_tf.choices import ModelChoices
 from infoword_tf.config import (
+    COSINE,
     CROSS,
     LATE,
     LEXICAL,
@@ -898,6 +899,15 @@ def _vector(
             f'differently ({", ".join(shown)}); train them apart',
         )
     chosen = max(vectors.values(), key=lambda vector: vector.priority)
+    for row, vector in vectors.items():
+        if vector.critic != COSINE and _head(vector) != _head(chosen):
+            raise UsageError(
+                'critics_of_two_kinds',
+                f'--objectives={choices.objectives}: {row} compares by '
+                f'--{row}.critic={vector.critic}, and the model by '
+                f'{chosen.critic}, or with other settings of it; a model has '
+                'one critic, so give both rows the same or train them apart',
+            )
     if started is not None:
         ours, theirs = layout_of(chosen.layout), layout_of(started.layout)
         same = 'before', 'after', 'last_segment', 'first'
@@ -905,6 +915,11 @@ def _vector(
             # Equal for one text; for two the layout of --init stays.
             chosen = chosen._replace(layout=started.layout)
     return chosen
+
+
+def _head(vector: Vector) -> tuple[Any, ...]:
+    """Returns what decides the head of a critic."""
+    return vector.critic, vector.width, vector.skip, vector.head, vector.top_k
 
 
 def _sides(
@@ -989,8 +1004,8 @@ def _late(
         narrow = min(TOKEN_WIDTH, width)
         dense = (DenseConfig(narrow, 'identity', bias=False),)
     return dataclasses.replace(
-        old or LateConfig(dense), dense=dense, expand=sides['expand'],
-        attend=sides['attend'], skip=vector.skip,
+        old or LateConfig(dense), dense=dense, skip=vector.skip,
+        expand=sides.get('expand', False), attend=sides.get('attend', False),
     )  # fmt: skip
 
 

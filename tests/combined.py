@@ -63,6 +63,7 @@ VALUES: dict[str, tuple[Any, ...]] = {
 CHOICES = {'pooler': ('none', 'tanh', 'gelu_norm')}
 # What other critics than the cosine do with settings, cases of tests/zoo.py
 # say.
+COMPARING = 'simcse', 'ict'
 OF_CRITICS = {
     *OF_PAIRS,
     'others',
@@ -79,7 +80,11 @@ _CRITICS = 'late', 'lexical', 'cross'
 _BOTH_POOL = {'mean': True, 'bilstm': True}
 REFUSED: dict[str, tuple[dict[str, Any], ...]] = {
     'dim': (_NO_QUEUE,),
-    'ict': (_NO_QUEUE,),
+    'ict': (
+        _NO_QUEUE,
+        *({'encoder': 'lookup', 'critic': x} for x in _CRITICS[:2]),
+        *({'queue': 12, 'critic': x} for x in _CRITICS[:2]),
+    ),
     'gpt': ({'encoder': 'modern', 'pre_norm': True},),
     'simcse': (
         {**_NO_QUEUE, 'keys': 'queue'},
@@ -148,7 +153,7 @@ def factors(row: str) -> dict[str, tuple[Any, ...]]:
     for name, known in TABLE[row].settings.items():
         if row in SUMS and (name in ('repeat', 'shuffle') or row in JUDGED):
             continue  # those of `simcse`
-        if f'{row}.{name}' == 'simcse.critic' or name in OF_CRITICS:
+        if (row in COMPARING and name == 'critic') or name in OF_CRITICS:
             continue
         several = CHOICES.get(name) or known.choices or VALUES.get(name)
         if several is None:

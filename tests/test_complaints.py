@@ -279,8 +279,32 @@ LINES = (
     ('expand_of_cosine', 'train PAIRS --sentences.query_length=9 '
      '--sentences.expand', 'critic_without_setting', '--sentences.expand',
      '--simcse.critic=cosine'),
+    ('words_of_late', 'train --objectives=ict --ict.critic=late '
+     '--ict.words=9', 'setting_without_effect', '--ict.words',
+     '--ict.critic=cosine'),
+    ('queue_of_lexical', 'train --objectives=ict --ict.critic=lexical '
+     '--ict.queue=9', 'critic_without_setting', '--ict.queue=9',
+     '--ict.critic=lexical'),
+    ('cross_of_ict', 'train --objectives=ict --ict.critic=cross', 'bad_flag',
+     'ict.critic', 'cosine', 'late', 'lexical'),
+    ('two_critics', 'train --objectives=simcse:1,ict:1 --ict.critic=late',
+     'critics_of_two_kinds', '--ict.critic=late', 'cosine'),
+    ('two_widths', 'train --objectives=simcse:1,ict:1 --ict.critic=late '
+     '--simcse.critic=late --simcse.token_width=9', 'critics_of_two_kinds',
+     '--ict.critic=late'),
     ('width_of_lexical', 'train PAIRS --simcse.token_width=9',
      'setting_without_effect', '--simcse.token_width', '--simcse.critic=late'),
+    ('queue_of_late', 'train PAIRS LATE --simcse.queue=9',
+     'critic_without_setting', '--simcse.queue=9', '--simcse.critic=late'),
+    ('momentum_alone', 'train --objectives=ict --ict.momentum=0.9',
+     'momentum_without_queue', '--ict.momentum=0.9', '--ict.queue'),
+    ('queue_of_no_keys', 'train --objectives=xlco ALIGNED --xlco.queue=9',
+     'xlco_negatives_and_queue', '--xlco.queue=9'),
+    ('words_of_rerankers', 'train --objectives=simcse:1,diffcse:1 '
+     '--pairs=$a.csv --simcse.critic=cross', 'discriminator_without_vector',
+     '--simcse.critic=cross'),
+    ('no_negatives', 'train JUDGED --soft_margin.teacher=$run '
+     '--pair_columns=first,second', 'no_negatives_to_judge', 'tasks.mine'),
     ('no_reranker', 'train JUDGED', 'no_reranker', '--soft_margin.teacher'),
     ('teacher_alone', 'train --objectives=simcse:0,soft_margin:1 '
      '--soft_margin.teacher=nowhere', 'guide_without_pairs',
@@ -413,6 +437,20 @@ class BadInputTest(places.Folder, parameterized.TestCase):
         for value in values:
             self.assertIn(value, str(error))
         self.assertLen(str(error).splitlines(), 1)
+
+    @parameterized.parameters(
+        'expand_of_cosine', 'queue_of_late', 'no_reranker', 'no_negatives',
+        'queue_of_no_keys', 'words_of_rerankers', 'momentum_alone',
+        'queue_of_lexical', 'two_critics', 'two_widths', 'words_of_late',
+    )  # fmt: skip
+    def test_settings_are_refused_before_text_is_read(self, name):
+        (line,) = (line for other, line, *_ in LINES if other == name)
+        with (
+            mock.patch('infoword_tf.training.run.run') as reading,
+            self.assertRaises((errors.UsageError, errors.InputError)),
+        ):
+            called(line, self.folder)
+        reading.assert_not_called()
 
     def stderr_of(self, status, function, argv=('train',), **more):
         """Returns the standard error of a command that ends with a status."""

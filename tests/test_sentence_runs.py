@@ -218,6 +218,23 @@ class PairsTest(absltest.TestCase):
         run_here(folder / 'old', *flags)
         self.assertEqual(weights(folder / 'old'), before)
 
+    def test_documents_train_a_head_that_pairs_go_on_with(self):
+        folder = places.make()
+        run_here(
+            folder / 'ict', '--steps=2', '--vocab_size=400', '--objectives=ict',
+            '--ict.critic=late', '--ict.token_width=8',
+        )  # fmt: skip
+        (vectors,) = infoword_tf.load(folder / 'ict').encode_tokens(['a name'])
+        self.assertEqual(vectors.shape[1], 8)
+        np.testing.assert_allclose((vectors**2).sum(axis=1), 1.0, atol=1e-5)
+        run_here(
+            folder / 'pairs', f'--pairs={FOLDER}/a.csv', '--steps=1',
+            f'--init={folder}/ict',
+        )  # fmt: skip
+        config = Config.read(folder / 'pairs')
+        self.assertEqual(config.critic, 'late')
+        self.assertEqual(config.late, Config.read(folder / 'ict').late)
+
     def test_a_reranker_and_a_student_of_another_critic(self):
         """Whose head is drawn anew where it goes on with another width."""
         folder = places.make()

@@ -245,6 +245,21 @@ CASES: dict[str, Case] = {
     'ict_modern': Case('ict', 'modern'),
     'ict_queue': of('ict', queue=20, momentum=0.9).also(MICROBATCH),
     'ict_words': of('ict', words=24).also(MICROBATCH),
+    'ict_late': of(
+        'ict', critic='late', token_width=8, skip_punctuation=False
+    ).also(MICROBATCH, REPLICAS, JAX),
+    'ict_late_modern': of('ict', 'modern', critic='late'),
+    'ict_lexical': of(
+        'ict', critic='lexical', terms='vocabulary', query_flops=0.3,
+        passage_flops=0.2, flops_steps=2,
+    ).also(MICROBATCH, REPLICAS, GRAPH),
+    'ict_lexical_tokens': of(
+        'ict', 'disentangled', critic='lexical', terms='tokens', top_k=5
+    ).also(MICROBATCH, MORE_REPLICAS, JAX),
+    'ict_simcse_late': Case(
+        'ict:1,simcse:1', 'modern',
+        settings={'ict.critic': 'late', 'simcse.critic': 'late'},
+    ),
     'gpt': Case('gpt'),
     'gpt_pre_norm': of('gpt', pre_norm=True, sampled=20).also(
         MICROBATCH, MORE_REPLICAS, JAX
@@ -426,8 +441,11 @@ CASES: dict[str, Case] = {
     ),
     'judged_disentangled': Case(
         'simcse:0,soft_margin:1,soft_order:1', 'disentangled',
-        settings=JUDGED | {'simcse.critic': 'lexical'},
-    ),
+        settings=JUDGED | {
+            'simcse.critic': 'lexical', 'simcse.query_flops': 0.5,
+            'simcse.flops_steps': 0,
+        },
+    ).also(MICROBATCH),
     'esimcse': Case('esimcse', settings={'simcse.queue': 16}),
     'consert': Case('consert', settings={'simcse.cut_tokens': 0.3}).also(
         MICROBATCH
@@ -527,6 +545,8 @@ LESSONS: dict[str, Case] = {
     'sentences': of('simcse', repeat=0.32, queue=16),
     'sentences_lookup': of('simcse', 'lookup', pooling='mean', repeat=0.32),
     'conditioned': Case('simcse:1,diffcse:1,infocse:1', layers=2),
+    'ict_late': of('ict', 'modern', critic='late'),
+    'ict_lexical': of('ict', critic='lexical', terms='vocabulary'),
     'late': of('simcse', critic='late', pairs=3, temperature=0.5),
     'lexical': of('simcse', critic='lexical', pairs=3),
     'cross': of('simcse', critic='cross', pairs=3),

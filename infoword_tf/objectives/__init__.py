@@ -283,6 +283,24 @@ def setting_flags(
     return flags
 
 
+def check_settings(rows: Mapping[str, Mapping[str, Any]]) -> None:
+    """Refuses settings of rows that do not fit together.
+
+    Args:
+        rows: by row, settings that differ from the defaults, or all.
+
+    Raises:
+        InputError: as `Objective.check_settings`.
+    """
+    complete = {
+        row: {name: s.default for name, s in TABLE[row].settings.items()}
+        | dict(settings)
+        for row, settings in rows.items()
+    }
+    for row in complete:
+        TABLE[row].objective.check_settings(row, complete)
+
+
 def built(weights: Mapping[str, float]) -> dict[str, float]:
     """Returns the weights of the rows of a sum that are built.
 
@@ -314,6 +332,7 @@ __all__ = [
     'Sum',
     'Vector',
     'built',
+    'check_settings',
     'decided',
     'flag_of',
     'gather_pool',

@@ -6,8 +6,9 @@
                                            cosine with a token of b (ColBERT)
     lexical   weights of the vocabulary    the dot product (SPLADE)
 
-A fourth, `cross`, encodes both together, see cross.py. The cosine is in
-sentences.py, with all that is over a vector. To the candidates of a batch each
+a is the query, b the passage. A fourth, `cross`, encodes both together, see
+cross.py. The cosine is in the file of each row, with all that is over a vector;
+what else rows share is in comparing.py. To the candidates of a batch each
 text is one array of F numbers, whichever critic compares them.
 
 Shapes: J examples of a sequence, S texts of an example, N = B J, Ta, Tb tokens
@@ -92,12 +93,16 @@ class Late:
         size = at.shape[1] // texts * vectors.shape[2]
         return ops.reshape(vectors, (-1, size))
 
-    def finished(self, view: View, places: Tensor, texts: Tensor) -> Tensor:
+    def finished(
+        self, view: View, places: Tensor, texts: Tensor, first: int = 0
+    ) -> Tensor:
         """Normalizes vectors, and adds which count: [N, S, L (W + 1)].
 
         Args:
             view, places: as of `pooled`, of all texts.
             texts: [N, S, L W].
+            first: which text of an example the first one is; 0: a, of which
+                nothing is skipped.
         """
         n, count, _ = texts.shape
         at, real = self._places(view, places)
@@ -106,7 +111,7 @@ class Late:
         real, ids = (ops.reshape(x, (-1, count, length)) for x in (real, ids))
         if not self.layer.first:
             real = real & (ops.arange(length) > 0)
-        of_b = ops.arange(count)[:, None] > 0
+        of_b = ops.arange(first, first + count)[:, None] > 0
         skipped = ops.logical_not(ops.take(self.counts, ids, axis=0))
         real = real & ops.logical_not(ops.logical_and(skipped, of_b))
         vectors = ops.reshape(texts, (-1, count, length, self.layer.width))
@@ -203,9 +208,11 @@ class Weights:
             states, view.ids, view.block_ids, places.shape[1], key
         )
 
-    def finished(self, view: View, places: Tensor, texts: Tensor) -> Tensor:
+    def finished(
+        self, view: View, places: Tensor, texts: Tensor, first: int = 0
+    ) -> Tensor:
         """Computes weights [N, S, V], 0 for a text without tokens."""
-        del view, places
+        del view, places, first
         return self.layer.weights_of(texts)
 
     def part(self, texts: Tensor, width: int | None) -> Tensor:

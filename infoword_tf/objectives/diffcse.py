@@ -41,6 +41,7 @@ from infoword_tf.settings import setting
 from infoword_tf.views import Reads
 
 Tensor = Any
+SCORER = 'simcse'
 GENERATOR, DISCRIMINATOR = 'generator', 'discriminator'
 BLANKS = 'blanks', 'blanks_by_counts'
 
@@ -83,27 +84,24 @@ class ReplacedTokens(Objective):
         'all places of texts padded to the longest; the generator drops.',
     )
 
+    @classmethod
+    def check_settings(
+        cls, row: str, rows: Mapping[str, Mapping[str, Any]]
+    ) -> None:
+        """Refuses to read vectors where something else is compared."""
+        if (critic := rows[SCORER]['critic']) != COSINE:
+            raise InputError(
+                'discriminator_without_vector',
+                f'{row} reads the vector of a sentence, and --{SCORER}.critic='
+                f'{critic} has none; leave out one of the two',
+            )
+
     def build(self) -> None:
         """Makes the discriminator's output layer."""
         width = self.encoder.width
         self.kernel = self.make_weight('kernel', width, 2, exported=False)
         self.bias = self.make_weight('bias', 2, exported=False)
         self.built = True
-
-    def set_scorer(self, scorer: Objective) -> None:
-        """Sets the row whose vectors are read.
-
-        Raises:
-            InputError: it compares something else.
-        """
-        if scorer.critic != COSINE:
-            raise InputError(
-                'discriminator_without_vector',
-                f'{self.row} reads the vector of a sentence, and '
-                f'--{scorer.row}.critic={scorer.critic} has none; leave out '
-                'one of the two',
-            )
-        super().set_scorer(scorer)
 
     @property
     def needs_whole_batch(self) -> bool:
@@ -275,5 +273,5 @@ ROW = Row(
     encoders={'modern': {}, 'transformer': {}},
     heldout_candidates=512,  # the norms are of all that simcse contrasts
     auxiliaries=_auxiliaries,
-    scored_by='simcse',
+    scored_by=SCORER,
 )

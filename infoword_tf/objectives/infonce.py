@@ -111,6 +111,8 @@ class Outcome(NamedTuple):
             `Objective.more`.
         predictions: of rows that read examples, answers by name: [B, J, ...]
             of each example, or [B, T, ...] of each token. No sums.
+        unscaled: the part of `loss` that the weight of the row does not scale;
+            None: there is none.
     """
 
     loss: Tensor
@@ -124,6 +126,7 @@ class Outcome(NamedTuple):
     measured: Tensor
     more: Mapping[str, Tensor] = {}
     predictions: Mapping[str, Tensor] = {}
+    unscaled: Tensor | None = None
 
     @property
     def sums(self) -> tuple[Tensor, ...]:
@@ -131,7 +134,7 @@ class Outcome(NamedTuple):
         return self[: len(SUMS)]
 
 
-SUMS = Outcome._fields[:-2]
+SUMS = Outcome._fields[: Outcome._fields.index('more')]
 
 
 def infonce(

@@ -38,6 +38,7 @@ from infoword_tf.views import Reads
 from infoword_tf.views.sentences import SETTINGS
 
 Tensor = Any
+SCORER = 'simcse'
 
 
 class Judged(Objective):
@@ -52,39 +53,32 @@ class Judged(Objective):
         model=True,
     )
 
-    def build(self) -> None:
-        """Makes no weights.
+    @classmethod
+    def check_settings(
+        cls, row: str, rows: Mapping[str, Mapping[str, Any]]
+    ) -> None:
+        """Refuses to learn without a teacher, or what it tells apart.
 
-        Raises:
-            InputError: there is no teacher, or nothing that it tells apart.
+        Also from a student that encodes both texts at once.
         """
-        if not self.teacher:
+        if not rows[row]['teacher']:
             raise InputError(
                 'no_reranker',
-                f'{self.row} learns from a reranker; name its workdir with '
-                f'--{self.row}.teacher',
+                f'{row} learns from a reranker; name its workdir with '
+                f'--{row}.teacher',
             )
-        if self.pairs < 3:
+        if rows[row]['pairs'] < 3:
             raise InputError(
                 'no_negatives_to_judge',
-                f'{self.row} compares b with negatives, and --pairs has none; '
-                'find some with tasks.mine',
+                f'{row} compares b with negatives, and --pairs has none; find '
+                'some with tasks.mine',
             )
-        self.built = True
-
-    def set_scorer(self, scorer: Objective) -> None:
-        """Sets the row whose scores are taught.
-
-        Raises:
-            InputError: it encodes both texts at once.
-        """
-        if scorer.critic == CROSS:
+        if (critic := rows[SCORER]['critic']) == CROSS:
             raise InputError(
                 'reranker_taught',
-                f'{self.row} teaches a model that encodes each text alone; '
-                f'choose another --{scorer.row}.critic than {scorer.critic}',
+                f'{row} teaches a model that encodes each text alone; choose '
+                f'another --{SCORER}.critic than {critic}',
             )
-        super().set_scorer(scorer)
 
     def both(self, batch: Batch) -> tuple[Tensor, Tensor, Tensor]:
         """Returns scores of teacher and student, and which are real.
@@ -172,7 +166,7 @@ SOFT_MARGIN = Row(
     views={VIEW: _reads},
     encoders=BOTH_SIDES,
     vector=vector_of_init,
-    scored_by='simcse',
+    scored_by=SCORER,
 )
 SOFT_ORDER = dataclasses.replace(
     SOFT_MARGIN,

@@ -175,6 +175,22 @@ class Objective(Configurable, Layer):
         self.no_decay: set[str] = set()
         self.not_exported: set[str] = set()
 
+    @classmethod
+    def check_settings(
+        cls, row: str, rows: Mapping[str, Mapping[str, Any]]
+    ) -> None:
+        """Refuses settings that do not fit together; most rows refuse none.
+
+        A run does so before it reads its text, a model before it is built.
+
+        Args:
+            row: its name.
+            rows: settings of all rows of the sum, by row.
+
+        Raises:
+            InputError: the message says what to leave out.
+        """
+
     def set_scorer(self, scorer: 'Objective') -> None:
         """Sets the objective of `Row.scored_by`, without owning weights."""
         self.scorer = Shared(scorer)

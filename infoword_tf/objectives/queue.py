@@ -48,19 +48,24 @@ class Queued(Objective):
         at_most=1.0,
     )
 
-    def build(self) -> None:
-        """Raises if a momentum encoder has no queue to fill."""
-        if self.momentum and not (self.queue or self.keys_are_positives):
+    @classmethod
+    def check_settings(
+        cls, row: str, rows: Mapping[str, Mapping[str, Any]]
+    ) -> None:
+        """Refuses a momentum encoder without a queue to fill."""
+        settings = rows[row]
+        momentum, queue = settings['momentum'], settings['queue']
+        if momentum and not (queue or cls.makes_positives(settings)):
             raise InputError(
                 'momentum_without_queue',
-                f'--{self.row}.momentum={self.momentum:g} fills a queue, and '
-                f'there is none; give --{self.row}.queue too',
+                f'--{row}.momentum={momentum:g} fills a queue, and there is '
+                f'none; give --{row}.queue too',
             )
-        self.built = True
 
-    @property
-    def keys_are_positives(self) -> bool:
-        """True if the momentum encoder makes the b of each step."""
+    @classmethod
+    def makes_positives(cls, settings: Mapping[str, Any]) -> bool:
+        """Tells whether the momentum encoder makes the b of each step."""
+        del settings
         return False
 
     @property

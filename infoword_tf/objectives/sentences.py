@@ -17,21 +17,22 @@ exported vector, W of a compared one (F of other critics), G of a guide's.
 """
 
 from collections.abc import Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import Any, ClassVar, NamedTuple
 
-from infoword_tf.config import COSINE, CRITICS, CROSS, LATE, LEXICAL
+from infoword_tf.config import COSINE, CROSS, LATE, LEXICAL
 from infoword_tf.encoders import Encoded, Inputs
 from infoword_tf.errors import InputError
-from infoword_tf.layers import dropout, lexical
+from infoword_tf.layers import dropout
 from infoword_tf.layers.dense import Dense
 from infoword_tf.layers.pooling import LAYERS, of_texts, pool, unit
 from infoword_tf.layers.projector import Projector
 from infoword_tf.layers.queue_scores import QueueScores
 from infoword_tf.lazy import ops
-from infoword_tf.objectives import critics, cross, infonce
+from infoword_tf.objectives import cross, infonce
+from infoword_tf.objectives.comparing import ENCODERS, Comparing, vector_of
 from infoword_tf.objectives.objective import Batch
 from infoword_tf.objectives.pools import Pool, gather_vectors, join_pools
-from infoword_tf.objectives.queue import MOMENTUM, Queued, auxiliaries
+from infoword_tf.objectives.queue import MOMENTUM, auxiliaries
 from infoword_tf.objectives.row import Row, Vector
 from infoword_tf.settings import setting
 from infoword_tf.views import Reads, View
@@ -44,8 +45,6 @@ CLS, MEAN = 'cls', 'mean'
 NO_HEAD, IN_TRAINING, KEPT, PROJECTOR = HEADS = (
     'none', 'training', 'kept', 'projector',
 )  # fmt: skip
-AS_INIT = 'init'
-TERMS = 'query_terms', 'passage_terms'  # weights above 0 of a text
 FORWARD, BOTH, JOINT = DIRECTIONS = ('forward', 'both', 'joint')
 
 
@@ -62,7 +61,7 @@ class SharedCandidates(NamedTuple):
     norms: Mapping[str, Any]
 
 
-class SimCSE(Queued):
+class SimCSE(Comparing):
     """`simcse`: which texts of the batch belong together.
 
     Learns: vectors of sentences; a positive is the sentence under other
@@ -75,68 +74,13 @@ class SimCSE(Queued):
     """
 
     more = ('identical',)
-    form: Any = None  # of a critic other than the cosine
-
-    critic: str = setting(
-        COSINE,
-        'What compares a and b: the cosine of their vectors (cosine); each '
-        'token of a with the nearest of b (late, ColBERT); weights of all '
-        'tokens of the vocabulary (lexical, SPLADE); or the encoder, which '
-        'reads both at once (cross, monoBERT).',
-        choices=CRITICS,
-    )
+    owners: ClassVar = {'expand': VIEW}
     temperature: float = setting(
         0.05,
         'Temperature: the cosine is divided by it, or what another critic has '
         '(by default by 1).',
         at_least=1e-6,
         defaults=('critic', dict.fromkeys((LATE, LEXICAL, CROSS), 1.0)),
-    )
-    token_width: int = setting(
-        0,
-        "Width of a token's vector; 0: that of --init, else 128.",
-        at_least=0,
-        needs=('critic', LATE),
-    )
-    skip_punctuation: bool = setting(
-        True,
-        'Leave the vectors of punctuation out of b.',
-        needs=('critic', LATE),
-    )
-    terms: str = setting(
-        AS_INIT,
-        'What gives tokens weights: the output layer of masked words, to every '
-        'token of the vocabulary (vocabulary, SPLADE); one number a token, to '
-        'the tokens of the text alone (tokens, BGE-M3); init: the former where '
-        '--init has such a layer.',
-        choices=(AS_INIT, *lexical.HEADS),
-        needs=('critic', LEXICAL),
-    )
-    query_flops: float = setting(
-        0.0,
-        'Weight of the expected products of a search with the weights of a '
-        '(FLOPS), which keeps most of them 0 (SPLADE).',
-        at_least=0.0,
-        needs=('critic', LEXICAL),
-    )
-    passage_flops: float = setting(
-        0.0,
-        'The same of the weights of all other texts.',
-        at_least=0.0,
-        needs=('critic', LEXICAL),
-    )
-    flops_steps: int = setting(
-        100,
-        'Updates in which the weights of FLOPS rise, quadratically, to what '
-        'they are; 0: they are that from the first one.',
-        at_least=0,
-        needs=('critic', LEXICAL),
-    )
-    top_k: int = setting(
-        0,
-        'How many weights of a text are above 0 at most; 0: any number.',
-        at_least=0,
-        needs=('critic', LEXICAL),
     )
     pooling: str = setting(
         CLS,
@@ -209,90 +153,75 @@ class SimCSE(Queued):
         at_most=2.0,
     )
 
-    def build(self) -> None:
-        """Makes the head that training alone has.
-
-        Raises:
-            InputError: settings that do not fit together.
-        """
-        self._check_critic()
-        if self.guide_margin and not self.guide:
+    @classmethod
+    def check_settings(
+        cls, row: str, rows: Mapping[str, Mapping[str, Any]]
+    ) -> None:
+        """Refuses what a critic, a guide or keys lack."""
+        super().check_settings(row, rows)
+        settings = rows[row]
+        guide, queue = settings['guide'], settings['queue']
+        if settings['guide_margin'] and not guide:
             raise InputError(
                 'margin_without_guide',
-                f'--{self.row}.guide_margin={self.guide_margin:g} is of a '
-                f'guide, and there is none; give --{self.row}.guide too',
+                f'--{row}.guide_margin={settings["guide_margin"]:g} is of a '
+                f'guide, and there is none; give --{row}.guide too',
             )
-        if self.guide and self.queue:
+        if guide and queue:
             raise InputError(
                 'guide_and_queue',
-                f'--{self.row}.guide={self.guide} sees the texts of a step, '
-                f'and --{self.row}.queue={self.queue} has those of earlier '
-                'ones; leave out one of the two',
+                f'--{row}.guide={guide} sees the texts of a step, and '
+                f'--{row}.queue={queue} has those of earlier ones; leave out '
+                'one of the two',
             )
-        if self.guide:
-            self.more = (*type(self).more, 'guided')
-        if self.keys_are_positives and not self.momentum:
+        if not cls.makes_positives(settings):
+            return
+        if not settings['momentum']:
             raise InputError(
                 'keys_without_momentum',
-                f'--{VIEW}.keys={self.keys} are those of a momentum '
-                f'encoder, and there is none; give --{self.row}.momentum too',
+                f'--{VIEW}.keys={settings["keys"]} are those of a momentum '
+                f'encoder, and there is none; give --{row}.momentum too',
             )
-        if self.keys_are_positives and self.directions != FORWARD:
+        if settings['directions'] != FORWARD:
             raise InputError(
                 'keys_of_one_side',
-                f'--{VIEW}.keys={self.keys} are of b alone, and '
-                f'--{self.row}.directions={self.directions} looks for a too; '
-                'leave out one of the two',
+                f'--{VIEW}.keys={settings["keys"]} are of b alone, and '
+                f'--{row}.directions={settings["directions"]} looks for a '
+                'too; leave out one of the two',
             )
+
+    @classmethod
+    def lacking(cls, settings: Mapping[str, Any]) -> dict[str, bool]:
+        """Tells by setting whether the critic has no use for it."""
+        critic = settings['critic']
+        return super().lacking(settings) | {
+            'guide': critic == CROSS,
+            'dims': critic in (LEXICAL, CROSS),
+            'directions': (settings['directions'], critic) in (
+                (JOINT, LATE), (JOINT, CROSS), (BOTH, CROSS),
+            ),
+            'expand': critic != LATE,
+        }  # fmt: skip
+
+    def build(self) -> None:
+        """Makes the head that training alone has."""
+        if self.guide:
+            self.more = (*type(self).more, 'guided')
         self.train_head = None
-        if self.critic == LEXICAL:
-            self.more = (*self.more, *TERMS)
-        if self.critic != COSINE:
-            super().build()
-            return
-        if self.head == IN_TRAINING:
+        if self.critic == COSINE and self.head == IN_TRAINING:
             width = self.encoder.width
             self.train_head = Dense(width, width, 'tanh', name='head')
-        elif self.head == PROJECTOR:
+        elif self.critic == COSINE and self.head == PROJECTOR:
             self.train_head = Projector(self.encoder.width, name='head')
         if self.train_head:
             self.train_head.build()
             self.not_exported |= {w.path for w in self.train_head.weights}
         super().build()
 
-    def _check_critic(self) -> None:
-        """Raises InputError for settings that a critic lacks."""
-        has_vector = self.critic == COSINE
-        lacking = {
-            'queue': self.queue and not has_vector,
-            'momentum': self.momentum and not has_vector,
-            'guide': self.guide and self.critic == CROSS,
-            'dims': self.dims and self.critic in (LEXICAL, CROSS),
-            'directions': (self.directions, self.critic) in (
-                (JOINT, LATE), (JOINT, CROSS), (BOTH, CROSS),
-            ),
-            'expand': self.expand and self.critic != LATE,
-        }  # fmt: skip
-        for name, chosen in lacking.items():
-            if chosen:
-                owner = VIEW if name == 'expand' else self.row
-                raise InputError(
-                    'critic_without_setting',
-                    f'--{owner}.{name}={getattr(self, name)} is not for '
-                    f'--{self.row}.critic={self.critic}; leave it out',
-                )
-
-    def set_critics(self, late: Any, weights: Any, pair: Any) -> None:
-        """Sets the heads of critics, and makes the one that compares texts."""
-        super().set_critics(late, weights, pair)
-        if self.critic == LATE:
-            skipped = critics.PUNCTUATION if self.skip_punctuation else ()
-            self.form = critics.Late(
-                self.late, skipped, self.specials,
-                (self.query_length, self.passage_length),
-            )  # fmt: skip
-        elif self.critic == LEXICAL:
-            self.form = critics.Weights(self.lexical)
+    @property
+    def lengths(self) -> tuple[int, int]:
+        """Longest a and b in tokens; 0: of any length."""
+        return self.query_length, self.passage_length
 
     def set_dense(self, dense: Sequence[Any]) -> None:
         """Sets the dense layers, which decide how wide an exported vector is.
@@ -591,37 +520,19 @@ class SimCSE(Queued):
         outcome = outcome._replace(loss=sum(losses) / len(losses))
         if self.critic != LEXICAL:
             return outcome
-        return self._sparse(batch, texts, outcome)
-
-    def _sparse(
-        self, batch: Batch, texts: Tensor, outcome: infonce.Outcome
-    ) -> infonce.Outcome:
-        """Adds FLOPS of the global batch to the loss; counts weights above 0.
-
-        (Formal et al. 2021, "SPLADE v2", Eq. 7.) Held-out text has no such
-        term.
-        """
-        view, gather = batch.views[VIEW], batch.replicas.gather
-        counts = _weights(view, self.row, sentence_numbers(view, self.row))
-        more, penalty = dict(outcome.more), 0.0
-        for name, factor, side in (
-            (TERMS[0], self.query_flops, slice(1)),
-            (TERMS[1], self.passage_flops, slice(1, None)),
-        ):
-            real = ops.reshape(counts[:, side], (-1,))
-            weights = ops.reshape(texts[:, side], (-1, texts.shape[2]))
-            if batch.training and factor:
-                term = critics.flops(gather(weights), gather(real))
-                penalty = penalty + factor * term
-            above = ops.sum(ops.cast(weights > 0, 'float32'), axis=1)
-            mean = ops.sum(above * real) / ops.maximum(ops.sum(real), 1.0)
-            more[name] = outcome.measured * mean
-        if batch.state and self.flops_steps:
-            share = ops.cast(batch.state['updates'], 'float32')
-            share = ops.minimum(share / self.flops_steps, 1.0)
-            penalty = penalty * ops.square(share)
-        loss = outcome.loss + outcome.weight * penalty
-        return outcome._replace(loss=loss, more=more)
+        view = batch.views[VIEW]
+        real = _weights(view, self.row, sentence_numbers(view, self.row))
+        return self.with_terms(
+            batch,
+            outcome,
+            [
+                (
+                    ops.reshape(texts[:, side], (-1, texts.shape[2])),
+                    ops.reshape(real[:, side], (-1,)),
+                )
+                for side in (slice(1), slice(1, None))
+            ],
+        )
 
     def _score(
         self,
@@ -705,13 +616,8 @@ class SimCSE(Queued):
             answers = b if side == 'b' else a
             cosines = ops.matmul(queries, ops.transpose(states))
             return cosines, ops.sum(queries * answers, axis=1)
-        positive = self.form.paired(a, b, prefix)
-        if side == 'b':
-            scores = self.form.scores(a, states, prefix, batch.fused_key)
-            return scores, positive
-        # f(a, b) of each a, whichever of both is searched for.
-        scores = self.form.scores(states, b, prefix, batch.fused_key)
-        return ops.transpose(scores), positive
+        scores = self.compared(batch, a, b, states, side == 'b', prefix)
+        return scores, self.form.paired(a, b, prefix)
 
     def own_scores(self, batch: Batch) -> Tensor:
         """Scores the other texts of each example: [N, S - 1] float32, nats.
@@ -793,6 +699,11 @@ class SimCSE(Queued):
 
     # --------------------------------------------------------------- queue
 
+    @classmethod
+    def makes_positives(cls, settings: Mapping[str, Any]) -> bool:
+        """Tells whether the momentum encoder makes the b of each step."""
+        return settings['keys'] == POSITIVES
+
     @property
     def keys_are_positives(self) -> bool:
         """True if the momentum encoder makes the b of each step."""
@@ -804,19 +715,13 @@ class SimCSE(Queued):
         exported = self.exported_width if self.concatenates else 0
         return self.whole_width + exported
 
-    def empty_state(self) -> dict[str, Tensor]:
-        """Creates the queue; of a lexical critic the count of updates."""
-        if self.critic == LEXICAL:
-            return {'updates': ops.zeros((), 'int32')}
-        return super().empty_state()
-
     def update_state(self, batch: Batch) -> dict[str, Any]:
         """Queues b, by the momentum encoder if `momentum`; or counts updates.
 
         The head has no average: as published, it is the current one.
         """
-        if self.critic == LEXICAL:
-            return {'updates': batch.state['updates'] + 1}
+        if self.critic != COSINE:
+            return super().update_state(batch)
         view, vectors = batch.views[VIEW], self.vectors_of(batch)
         numbers, sequences = _numbers(view, self.row)
         keys = vectors['keys'] if self.momentum else vectors['texts'][:, 1]
@@ -912,11 +817,10 @@ def _reads_keys(settings: Mapping[str, Any]) -> Reads | None:
 
 def _encoders(settings: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
     cut = settings['cut_features'] or settings['cut_tokens']
-    several = {'modern': {}, 'transformer': {}, 'disentangled': {}}
     by_vectors = settings['critic'] == COSINE
     if settings['pooling'] == MEAN and by_vectors and not cut:
-        return {**several, 'lookup': {}}
-    return several
+        return {**ENCODERS, 'lookup': {}}
+    return ENCODERS
 
 
 def _init_advice(settings: Mapping[str, Any]) -> str:
@@ -931,13 +835,7 @@ def _init_advice(settings: Mapping[str, Any]) -> str:
 
 def _vector(settings: Mapping[str, Any]) -> Vector:
     if settings['critic'] != COSINE:
-        skips = settings['skip_punctuation']
-        return Vector(
-            MEAN, priority=3, keeps=True, critic=settings['critic'],
-            width=settings['token_width'], top_k=settings['top_k'],
-            head=settings['terms'].replace(AS_INIT, ''),
-            skip=critics.PUNCTUATION if skips else (),
-        )  # fmt: skip
+        return vector_of(settings, priority=3, keeps=True)
     dense = ('tanh',) if settings['head'] == KEPT else ()
     return Vector(
         settings['pooling'], 'cosine', priority=3, dense=dense, keeps=True

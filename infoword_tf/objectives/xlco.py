@@ -71,28 +71,36 @@ class CrossLingual(Queued):
         'of the matrix.',
     )
 
+    @classmethod
+    def check_settings(
+        cls, row: str, rows: Mapping[str, Mapping[str, Any]]
+    ) -> None:
+        """Refuses a queue that nothing is compared with, or that is missing."""
+        super().check_settings(row, rows)
+        queue, negatives = rows[row]['queue'], rows[row]['negatives']
+        if bool(queue) != (negatives != BATCH):
+            raise InputError(
+                'xlco_negatives_and_queue',
+                f'--{row}.negatives={negatives} and --{row}.queue={queue} do '
+                'not go together: '
+                + (
+                    'nothing is compared with the queue; take queue or both'
+                    if queue
+                    else 'there is no queue; give it a size'
+                ),
+            )
+
     def build(self) -> None:
         """Makes the weights of `project`.
 
         Raises:
-            ValueError: there is no such layer, or no queue to compare with.
+            ValueError: there is no such layer.
         """
         if self.layer > self.encoder.depth:
             raise InputError(
                 'xlco_unknown_layer',
                 f'--{self.row}.layer={self.layer}: the encoder has '
                 f'{self.encoder.depth} layers',
-            )
-        if bool(self.queue) != (self.negatives != BATCH):
-            raise InputError(
-                'xlco_negatives_and_queue',
-                f'--{self.row}.negatives={self.negatives} and '
-                f'--{self.row}.queue={self.queue} do not go together: '
-                + (
-                    'nothing is compared with the queue; take queue or both'
-                    if self.queue
-                    else 'there is no queue; give it a size'
-                ),
             )
         self.projection = self.average = None
         if self.project:
@@ -114,9 +122,10 @@ class CrossLingual(Queued):
         weights = self.average.kernel, self.projection.kernel
         return [Copy(*weights, follows=MOMENTUM)]
 
-    @property
-    def keys_are_positives(self) -> bool:
-        """True: b is read by the momentum encoder if `momentum`."""
+    @classmethod
+    def makes_positives(cls, settings: Mapping[str, Any]) -> bool:
+        """Returns True: b is read by the momentum encoder if `momentum`."""
+        del settings
         return True
 
     def vectors(self, batch: Batch) -> dict[str, Tensor]:

@@ -26,6 +26,7 @@ from infoword_tf.objectives import (
     SUMS,
     TABLE,
     Auxiliary,
+    check_settings,
     parse,
     setting_flags,
 )
@@ -109,6 +110,7 @@ def check(
             choices = with_older_defaults(choices, text.rows)
         resolved = resolve_model(choices, text, started)
         refuse_auxiliaries_without_answers(resolved.auxiliaries)
+    check_settings({k: row.settings for k, row in resolved.rows.items()})
     if choices.remat and not ENCODERS[resolved.encoder.name].can_remat:
         raise errors.UsageError(
             'encoder_without_remat',

@@ -5,9 +5,11 @@ import tensorflow as tf
 from absl.testing import absltest, parameterized
 from scipy import special
 
+from infoword_tf.layers import dropout
 from infoword_tf.model import Model
 from infoword_tf.views import View, cloze
 from tests import zoo
+from tests.eager import eagerly
 from tests.objectives.eq1 import F, batch_of, mean, of_pair, sums
 
 B, T, D = 4, 5, 16
@@ -210,6 +212,161 @@ class ContrastTest(absltest.TestCase):
         )
 
 
+class CriticsTest(parameterized.TestCase):
+    """f of a sentence, the query, with a document, written out."""
+
+    SETTINGS = {
+        'late': {'token_width': 3},
+        'lexical': {
+            'terms': 'vocabulary', 'query_flops': 0.3, 'passage_flops': 0.2,
+            'flops_steps': 0,
+        },
+    }  # fmt: skip
+
+    def open(self, critic):
+        """Sets a row, views of texts that differ in length, and states."""
+        self.enterContext(eagerly())
+        random = np.random.default_rng(3)
+        case = zoo.of('ict', critic=critic, **self.SETTINGS[critic])
+        tokens = [f'[{i}]' for i in range(zoo.V)]
+        tokens[40] = '.'
+        self.model = Model(
+            zoo.config_of(case, rate=0.0),
+            zoo.SPECIALS._replace(tokens=tokens),
+        )
+        self.objective = self.model.objectives['ict']
+        for path, weight in self.model.variables.items():
+            if 'late_0/kernel' in path or path.endswith('word_embeddings'):
+                weight.assign(random.standard_normal(weight.shape))
+        self.lengths = {
+            'passage': np.array([5, 4, 3, 5]),
+            'sentence': np.array([2, 3, 1, 2]),
+        }
+        self.views, self.states = {}, {}
+        for side, lengths in self.lengths.items():
+            self.views[side] = make_view(
+                random, side, lengths, np.arange(B), np.ones(B), np.zeros(B)
+            )
+            self.views[side].ids[0, 1] = 40
+            self.states[side] = random.standard_normal((B, T, D))
+            self.states[side] = self.states[side].astype(np.float32)
+
+    def score(self, key=None):
+        batch = batch_of(self.views, self.states, key)
+        return self.objective.score(batch, self.objective.candidates(batch))
+
+    def late(self):
+        """Sums of the largest cosines; a passage leaves out its full stop."""
+        weights = self.model.variables.items()
+        (kernel,) = (x.numpy() for path, x in weights if 'late_0/' in path)
+        texts = {}
+        for side, lengths in self.lengths.items():
+            texts[side] = []
+            for number, n in enumerate(lengths):
+                x = self.states[side][number, :n] @ kernel
+                x = x / np.linalg.norm(x, axis=1, keepdims=True)
+                if side == 'passage' and not number:
+                    x = np.delete(x, 1, axis=0)
+                texts[side].append(x)
+        return np.array([
+            [(x @ y.T).max(axis=1).sum() for y in texts['passage']]
+            for x in texts['sentence']
+        ])  # fmt: skip
+
+    def weights(self):
+        """Of both sides [B, V]: log(1 + relu) of largest products."""
+        e = self.model.variables['encoder/word_embeddings'].numpy()
+        return {
+            side: np.array([
+                np.log1p(np.maximum((x[:n] @ e.T).max(axis=0), 0))
+                for x, n in zip(self.states[side], lengths, strict=True)
+            ])
+            for side, lengths in self.lengths.items()
+        }  # fmt: skip
+
+    def scores(self, critic):
+        """f of each sentence with each passage."""
+        if critic == 'late':
+            return self.late()
+        weights = self.weights()
+        return weights['sentence'] @ weights['passage'].T
+
+    @parameterized.parameters(
+        ('late', None), ('late', 4), ('lexical', None)
+    )
+    def test_both_directions_written_plainly(self, critic, seed):
+        """Of held-out text, and in a step of training."""
+        self.open(critic)
+        key = None if seed is None else dropout.new_key(seed)
+        scores = self.scores(critic)
+        expected = sum(
+            of_pair(x[i, i], np.delete(x[i], i), [False] * (B - 1)) / 2
+            for x in (scores, scores.T)
+            for i in range(B)
+        )
+        np.testing.assert_allclose(sums(self.score(key)), expected, rtol=1e-4)
+
+    def test_weights_are_few(self):
+        """FLOPS of both sides in training, and how many are above 0."""
+        self.open('lexical')
+        weights, plain = self.weights(), self.score()
+        terms = {x: (y.mean(axis=0) ** 2).sum() for x, y in weights.items()}
+        expected = 0.3 * terms['sentence'] + 0.2 * terms['passage']
+        actual = self.score(dropout.new_key(4))
+        self.assertAlmostEqual(
+            mean(actual).loss - mean(plain).loss, expected, delta=1e-3
+        )
+        for name, side in (
+            ('query_terms', 'sentence'), ('passage_terms', 'passage')
+        ):  # fmt: skip
+            count = (weights[side] > 0).sum()
+            self.assertAlmostEqual(float(plain.more[name]), count, places=3)
+
+    @parameterized.parameters('late', 'lexical')
+    def test_zero_and_ceiling(self, critic):
+        """Equal states know nothing; those of each pair alone know all."""
+        self.open(critic)
+        self.lengths = dict.fromkeys(self.lengths, np.full(B, 4))
+        for side in self.views:
+            self.views[side] = self.views[side]._replace(
+                block_ids=(np.arange(T) >= np.full((B, 1), 4)).astype(np.int32)
+            )
+            self.states[side][:] = self.states['passage'][0, 0]
+        actual = mean(self.score())
+        self.assertAlmostEqual(actual.mi, 0.0, delta=1e-4)
+        self.assertAlmostEqual(actual.ceiling, np.log(B), places=5)
+        if critic == 'late':  # another number of tokens is no information
+            self.views['sentence'].block_ids[0, 2:] = 1
+            self.assertLess(mean(self.score()).mi, 0.0)
+            return
+        variables = self.model.variables
+        variables['encoder/word_embeddings'].assign(100 * np.eye(zoo.V)[:, :D])
+        for number in range(B):
+            for side in self.views:
+                self.states[side][number] = np.eye(D)[number]
+        self.assertAlmostEqual(mean(self.score()).mi, np.log(B), delta=1e-4)
+
+    def test_late_reaches_the_ceiling(self):
+        """40 tokens of a sentence, each with a copy in one document alone."""
+        self.open('late')
+        weights = self.model.variables.items()
+        (kernel,) = (x for path, x in weights if 'late_0/kernel' in path)
+        kernel.assign(np.eye(D)[:, :3])
+        corners = np.array([[1, 1, 1], [1, -1, -1], [-1, 1, -1], [-1, -1, 1]])
+        for side in self.views:
+            view = self.views[side]
+            self.views[side] = view._replace(
+                ids=np.zeros((B, 40), np.int32),
+                block_ids=np.zeros((B, 40), np.int32),
+            )
+            states = np.zeros((B, 40, D), np.float32)
+            states[..., :3] = corners[:, None]
+            self.states[side] = states
+        actual = mean(self.score())
+        self.assertAlmostEqual(actual.mi, actual.ceiling, delta=1e-5)
+        self.assertAlmostEqual(actual.ceiling, np.log(B), places=5)
+
+
 class SharedRowsTest(parameterized.TestCase):
     """Passages that share rows: the numbers are those of rows of their own."""
 
@@ -240,8 +397,9 @@ class SharedRowsTest(parameterized.TestCase):
         return all_views
 
     @parameterized.parameters(
-        ('ict', 5), ('ict', 8), ('ict_lookup', 6), ('ict_words', 5)
-    )
+        ('ict', 5), ('ict', 8), ('ict_lookup', 6), ('ict_words', 5),
+        ('ict_late', 5), ('ict_lexical', 5), ('ict_lexical_tokens', 6),
+    )  # fmt: skip
     def test_losses_and_gradients(self, name, rows):
         model = zoo.make_model(name, rate=0.0)
         variables = {path: v.value for path, v in model.variables.items()}

@@ -184,6 +184,13 @@ class CriticTest(Critics):
         )
         state = self.objective.update_state(self.batch)
         self.assertEqual(state['updates'], updates + 1)
+        # They count whatever the row weighs.
+        for weight in (0.0, 0.5, 1.0):
+            self.model.weights['simcse'] = weight
+            self.assertAlmostEqual(
+                float(self.model.loss({'simcse': actual})),
+                weight * mean(plain).loss + expected, places=5,
+            )  # fmt: skip
 
     @parameterized.parameters('late', 'lexical')
     def test_zero_and_ceiling(self, critic):
