@@ -301,8 +301,8 @@ def takes(
 
     Args:
         kind: a dataclass of `choices.flag`s, the class of `choices`; `chosen`
-            has by name the explicit ones alone. Words of a command come before
-            both.
+            has by name the explicit ones alone, as they were typed. Words of a
+            command come before both.
         converts: whether public folders are converted before `run`, which gets
             workdirs in their place; else `run` does so after its complaints, by
             `folders.with_workdirs`.
@@ -315,7 +315,7 @@ def takes(
             if check is not None:
                 check(choices)
             if converts:
-                choices, chosen = folders.with_workdirs(choices, chosen)
+                choices = folders.with_workdirs(choices, chosen)
             return run(*words, choices, chosen)
 
         @functools.wraps(run)
