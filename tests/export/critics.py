@@ -1,5 +1,8 @@
 """Workdirs of other critics than the cosine, for tests."""
 
+from unittest import mock
+
+from export import signatures
 from infoword_tf.config import (
     CrossConfig,
     DenseConfig,
@@ -29,9 +32,26 @@ TEXTS = [
     'the end of a value.', '', 'names refer to objects ' * 9, 'x', 'x',
     'a the. the', 'a name of the value',
 ]  # fmt: skip
-workdir, exported, loaded, served = workdirs.kinds(
+# Of exports, all that are traced, which takes longest.
+SIGNATURES = {
+    'both': ('embed_tokens', 'embed_tokens_query', 'embed_sparse',
+             'embed_sparse_query'),
+    'pairs': ('score_pairs',),
+}  # fmt: skip
+workdir, _exported, loaded, served = workdirs.kinds(
     'critics',
     lambda kind: workdirs.write(
         workdirs.folder() / kind, ('simcse',), **KINDS[kind]
     ),
 )
+
+
+def exported(kind):
+    """A version with the signatures of `SIGNATURES` alone; before `served`."""
+    every = signatures._Graphs.functions
+
+    def few(graphs):
+        return {name: every(graphs)[name] for name in SIGNATURES[kind]}
+
+    with mock.patch.object(signatures._Graphs, 'functions', few):
+        return _exported(kind)
