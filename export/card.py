@@ -7,6 +7,7 @@ only decides about its line.
 """
 
 import contextlib
+import dataclasses
 import functools
 import json
 import pathlib
@@ -42,6 +43,7 @@ def render(
         flags: of the run, as a flagfile.
         metrics: the last values of the run; empty: there are none.
     """
+    config = _as_typed(config, flags)
     facts = {
         'config': config,
         'export': export,
@@ -56,13 +58,15 @@ def render(
 
 
 def lost(
-    config: Config, weights: int, metrics: Mapping[str, Any]
+    config: Config, weights: int, metrics: Mapping[str, Any], flags: str = ''
 ) -> str | None:
     """Renders the section about the teacher; None: the model is no student.
 
-    `weights`: their number in the export.
+    Args:
+        config, metrics, flags: as of `render`.
+        weights: their number in the export.
     """
-    facts = _teacher(config, weights, metrics)
+    facts = _teacher(_as_typed(config, flags), weights, metrics)
     sections = _sections(_FILE.with_suffix('.md'))
     return next(_filled(x, facts) for x in sections if 'Teacher' in x) or None
 
@@ -132,6 +136,27 @@ def _if(true: Any) -> str | None:
 
 
 # -------------------------------------------------------------------- the facts
+
+
+def _as_typed(config: Config, flags: str) -> Config:
+    """Names models as typed for a run.
+
+    A config names the workdir that was read, which of a public folder lies in
+    the cache.
+
+    Args:
+        config: of the run.
+        flags: of the run, as a flagfile.
+    """
+    typed = dict(re.findall(r'^--(init|teacher)=(.*)$', flags, re.MULTILINE))
+    init, teacher = config.run.get('init'), config.teacher
+    if teacher and 'teacher' in typed:
+        if init == teacher.name:  # a student that begins as its teacher
+            typed.setdefault('init', typed['teacher'])
+        teacher = dataclasses.replace(teacher, name=typed['teacher'])
+    if init and 'init' in typed:
+        config = config.replace(run={**config.run, 'init': typed['init']})
+    return config.replace(teacher=teacher)
 
 
 def _model(config: Config, export: Mapping[str, Any]) -> dict[str, Any]:

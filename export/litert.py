@@ -279,10 +279,12 @@ def write(
                 config.similarity,
                 {'float32': exact, precision: models[precision].encode},
             )
-        metrics = init / 'metrics.json'
-        known = json.loads(metrics.read_text()) if metrics.is_file() else {}
+        metrics, flags = (
+            path.read_text() if path.is_file() else ''
+            for path in (init / 'metrics.json', init / 'flags.txt')
+        )
         (partial / 'MODEL_CARD.md').write_text(
-            described(loaded, record, known)
+            described(loaded, record, json.loads(metrics or '{}'), flags)
         )
         os.rename(partial, output)
     finally:
@@ -420,7 +422,10 @@ def scored(
 
 
 def described(
-    loaded: 'Loaded', record: Mapping[str, Any], metrics: Mapping[str, Any]
+    loaded: 'Loaded',
+    record: Mapping[str, Any],
+    metrics: Mapping[str, Any],
+    flags: str = '',
 ) -> str:
     """Renders the model card: sizes, and the cost of the precision.
 
@@ -428,6 +433,7 @@ def described(
         loaded: the workdir.
         record: of `write`.
         metrics: the last values of the run.
+        flags: of the run, as a flagfile.
     """
     from export import card
 
@@ -457,7 +463,7 @@ def described(
         'lengths': ', '.join(map(str, record['lengths'])),
         'longest': record['lengths'][-1],
         'labels': ', '.join(f'`{label}`' for label in config.labels) or None,
-        'teacher': card.lost(config, record['weights'], metrics),
+        'teacher': card.lost(config, record['weights'], metrics, flags),
         'changes': '\n'.join(changes),
         'dev': dev or None,
         'dev_data': card.portable(dev.get('data', '')),

@@ -147,7 +147,7 @@ def with_workdirs(
     choices: Choices,
     chosen: Mapping[str, Any],
     convert: Convert | None = None,
-) -> tuple[Choices, dict[str, Any]]:
+) -> Choices:
     """Replaces the public folders in choices by converted workdirs.
 
     Args:
@@ -157,7 +157,8 @@ def with_workdirs(
         convert: as of `workdir_of`.
 
     Returns:
-        Both, with workdirs.
+        The choices, with workdirs. (`chosen` is what people have typed: flags
+        of a run are kept as they typed them.)
 
     Raises:
         ValueError: as `workdir_of`.
@@ -174,13 +175,9 @@ def with_workdirs(
         known = TABLE[row].settings.get(setting) if row in TABLE else None
         if value and known is not None and known.model:
             settings[name] = str(workdir_of(value, convert))
-    chosen = {**chosen, **changes}
     if settings:
-        chosen[SETTINGS] = {**chosen[SETTINGS], **settings}
         changes[SETTINGS] = {**choices.settings, **settings}
-    if changes:
-        choices = dataclasses.replace(choices, **changes)
-    return choices, chosen
+    return dataclasses.replace(choices, **changes) if changes else choices
 
 
 def _digest(folder: pathlib.Path) -> str:

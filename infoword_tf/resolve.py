@@ -344,8 +344,8 @@ def resolve_rows(
 ) -> dict[str, RowConfig]:
     """Returns the rows of a sum that are built, with weights and settings.
 
-    Settings of a named sum are its own, unless --init (`Sum.of_init`) or a
-    flag sets them.
+    Settings of a named sum are its own, unless --init (`_of_init`) or a flag
+    sets them.
 
     Raises:
         UsageError: as `objectives.parse`; a setting of another row or view,
@@ -363,11 +363,7 @@ def resolve_rows(
     }
     named = SUMS.get(choices.objectives, Sum(''))
     known = setting_flags(rows)
-    of_init = {
-        flag: getattr(started, field, None)
-        for flag, field in named.of_init.items()
-    }
-    of_init = {k: v for k, v in of_init.items() if v in known[k][0].choices}
+    of_init = {} if started is None else _of_init(named, choices, started)
     chosen = {**named.settings, **of_init, **choices.settings}
     chosen = {k: x for k, x in chosen.items() if not _of_adapter(k)}
     for flag, value in chosen.items():
@@ -413,6 +409,43 @@ def resolve_rows(
                     'both',
                 )
     return rows
+
+
+def _of_init(
+    named: Sum, choices: ModelChoices, started: Config
+) -> dict[str, Any]:
+    """Returns, by flag, the settings of a sum that --init decides.
+
+    Where the critic is that of --init, so are the two sides of pairs, unless
+    the sum sets them. (Markers are among the prompts of --init.)
+    """
+    known = setting_flags()
+    decides = {}
+    for flag, field in named.of_init.items():
+        if getattr(started, field) in known[flag][0].choices:
+            decides[flag] = getattr(started, field)
+    critic = {**named.settings, **decides, **choices.settings}.get(named.critic)
+    if critic != started.critic:
+        return decides
+    row, _, _ = named.critic.partition('.')
+    lengths = {
+        'query_length': started.query_length,
+        'passage_length': started.passage_length,
+    }
+    sides: dict[str, Any] = {}
+    if critic == LATE and started.late is not None:
+        if started.late.expand:
+            lengths['query_length'] = started.length_for('query')
+        sides = {
+            f'{PAIRED}.expand': started.late.expand,
+            f'{PAIRED}.attend': started.late.attend,
+            f'{row}.skip_punctuation': bool(started.late.skip),
+        }
+    for name, length in lengths.items():
+        if length:
+            sides[f'{PAIRED}.{name}'] = min(length, choices.seq_len)
+    of_sum = named.settings
+    return decides | {k: x for k, x in sides.items() if k not in of_sum}
 
 
 # ------------------------------------------------------------------------- text

@@ -769,15 +769,16 @@ def finished_run(
     old = Config.read(folder).run
     differ = [
         f'--{name} was {old[name]}, is {getattr(choices, name)}'
-        for name in ('steps', 'learning_rate')
+        for name in ('steps', 'learning_rate', 'init')
         if old[name] != getattr(choices, name)
     ]
     if prepared.labelled.fingerprint not in str(old):
         differ.append('other examples')
     # Compared above, or without effect on the weights.
     ignored = (
-        *FREE, 'steps', 'learning_rate', 'seed', 'seeds', 'epochs', 'test',
-        'notest', 'test_by', 'test_only', 'predict', 'columns', 'delimiter',
+        *FREE, 'steps', 'learning_rate', 'init', 'seed', 'seeds', 'epochs',
+        'test', 'notest', 'test_by', 'test_only', 'predict', 'columns',
+        'delimiter',
     )  # fmt: skip
     now, then = (
         {

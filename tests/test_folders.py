@@ -102,8 +102,7 @@ class FoldersTest(absltest.TestCase):
                   'settings': {'simcse.guide': str(MADE),
                                'nosuch.guide': source,
                                'diffcse.generator': ''}}  # fmt: skip
-        choices, actual = subject.with_workdirs(RunChoices(**named), named)
-        self.assertEqual(actual, expected)
+        choices = subject.with_workdirs(RunChoices(**named), named)
         self.assertEqual(choices, RunChoices(**expected))
         self.assertEqual(named['init'], source)
 
@@ -134,7 +133,12 @@ class FoldersTest(absltest.TestCase):
         flags = f'--init={SOURCE}', '--objectives=mlm', '--seq_len=16'
         for _ in range(2):  # it goes on, with the same flags
             runs.run_here(FOLDER / 'run', *flags)
-        self.assertEqual(Config.read(FOLDER / 'run').run['init'], str(MADE))
+        config = Config.read(FOLDER / 'run')
+        self.assertEqual(config.run['init'], str(MADE))
+        # Its flags, and so the card of an export, name what was typed.
+        typed = (FOLDER / 'run' / 'flags.txt').read_text()
+        self.assertIn(f'--init={SOURCE}\n', typed)
+        self.assertNotIn(MADE.name, typed)
 
     def test_complaints(self):
         folder = FOLDER / 'unknown'

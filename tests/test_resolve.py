@@ -11,7 +11,7 @@ from absl.testing import parameterized
 from infoword_tf import commands
 from infoword_tf import resolve as resolving
 from infoword_tf.choices import RunChoices
-from infoword_tf.config import Config
+from infoword_tf.config import Config, DenseConfig, LateConfig
 from infoword_tf.encoders import ENCODERS
 from infoword_tf.objectives import (
     SUMS,
@@ -434,6 +434,69 @@ class DefaultsTest(parameterized.TestCase):
         self.assertEqual(where, 'example' if expected == 'cls' else 'text')
         (source_spec,) = actual.plan.source_specs
         self.assertEqual(dict(source_spec.arguments)['once'], True)
+
+    @parameterized.parameters(
+        # The model's, up to --seq_len; flags win, one by one.
+        ('pairs', {}, ('late', 24, 64, True, True, False)),
+        ('margin_mse', {}, ('late', 24, 64, True, True, False)),
+        ('pairs', {'sentences.passage_length': 9, 'sentences.attend': False},
+         ('late', 24, 9, True, False, False)),
+        ('pairs', {'sentences.expand': False, 'simcse.skip_punctuation': True},
+         ('late', 24, 64, False, True, True)),
+        # The sum's, and the model's where it says nothing.
+        ('colbert', {}, ('late', 32, 64, True, True, False)),
+        # Of another critic the model says nothing.
+        ('pairs', {'simcse.critic': 'cosine'},
+         ('cosine', 0, 0, False, False, True)),
+        ('splade', {}, ('lexical', 0, 0, False, False, True)),
+        ('monobert', {}, ('cross', 0, 0, False, False, True)),
+    )  # fmt: skip
+    def test_the_sides_of_pairs_are_those_of_init(self, name, chosen, expected):
+        prompts = {'query': '[Q] ', 'document': '[D] '}
+        started = config_of('mlm').replace(
+            critic='late', query_length=24, passage_length=90, prompts=prompts,
+            late=LateConfig(
+                (DenseConfig(8, 'identity'),), expand=True, attend=True
+            ),
+        )  # fmt: skip
+        settings = {'sentences.pairs': 2, **chosen}
+        actual = resolve(
+            ModelChoices(name, seq_len=64, settings=settings), started
+        )
+        names = ('critic', 'query_length', 'passage_length', 'expand', 'attend',
+                 'skip_punctuation')  # fmt: skip
+        values = actual.rows['simcse'].settings
+        values = {**values, 'passage_length': min(values['passage_length'], 64)}
+        self.assertEqual(tuple(values[x] for x in names), expected)
+        fields = actual.vector_fields
+        markers = {'query': '[unused0]', 'document': '[unused1]'}
+        self.assertEqual(
+            fields['prompts'], markers if name == 'colbert' else prompts
+        )
+        if expected[0] == 'late':
+            self.assertEqual(fields['query_length'], expected[1])
+            self.assertEqual(fields['late'].expand, expected[3])
+            self.assertEqual(fields['late'].attend, expected[4])
+
+    def test_queries_without_a_length_are_padded_to_that_of_any_text(self):
+        late = LateConfig((DenseConfig(8, 'identity'),), expand=True)
+        started = config_of('mlm', seq_len=40).replace(critic='late', late=late)
+        for seq_len, expected in (64, 40), (32, 32):
+            choices = ModelChoices(
+                'pairs', seq_len=seq_len, settings={'sentences.pairs': 2}
+            )
+            settings = resolve(choices, started).rows['simcse'].settings
+            self.assertTrue(settings['expand'])
+            self.assertEqual(settings['query_length'], expected)
+
+    @parameterized.parameters('colbert', 'splade', 'monobert')
+    def test_a_sum_of_a_critic_has_it_whatever_init_compares_by(self, name):
+        choices = ModelChoices(name, settings={'sentences.pairs': 2})
+        actual = [
+            resolve(choices, started).rows['simcse'].settings['critic']
+            for started in (None, config_of('mlm'))
+        ]
+        self.assertEqual(actual, [SUMS[name].settings['simcse.critic']] * 2)
 
     def test_bert_is_bert(self):
         """With the transform that its rows alone have on request."""

@@ -71,7 +71,8 @@ class Lexical(Transformed, Layer):
 
         Args:
             activation: in ACTIVATIONS.
-            top_k: how many weights stay, the largest; None: all.
+            top_k: how many weights stay, the largest, and of equal ones
+                those of the lowest ids; None: all.
             left_out: ids without a weight, where a token counts for itself
                 alone: those of special tokens.
         """
@@ -153,8 +154,15 @@ class Lexical(Transformed, Layer):
         weights = ACTIVATIONS[self.activation](highest)
         if self.top_k is None or self.top_k >= weights.shape[-1]:
             return weights
-        least = ops.top_k(weights, self.top_k)[0][..., -1:]
-        return ops.where(weights >= least, weights, 0.0)
+        # Equal ones are in the order of their ids, on every backend.
+        best, ids = ops.top_k(weights, self.top_k)
+        least, last = best[..., -1:], ids[..., -1:]
+        equal = ops.logical_and(
+            ops.equal(weights, least),
+            ops.arange(weights.shape[-1], dtype='int32') <= last,
+        )
+        stays = ops.logical_or(weights > least, equal)
+        return ops.where(stays, weights, 0.0)
 
 
 @compiled

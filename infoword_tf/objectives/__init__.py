@@ -92,6 +92,8 @@ class Sum(NamedTuple):
         encoder: name in ENCODERS of the published one, which is the default.
         of_init: by flag of a setting, the field of the config of --init whose
             value is the default, if the setting has it.
+        critic: the flag of what compares the two sides of pairs, which are by
+            default those of an --init of that critic; None: there are none.
         tuned: by flag, defaults of a run that starts from --init.
         epochs: the length of such a run, by default; None: of no sum of pairs.
         least: updates that such a run has at least.
@@ -101,6 +103,7 @@ class Sum(NamedTuple):
     settings: Mapping[str, Any] = {}
     encoder: str = 'transformer'
     of_init: Mapping[str, str] = {}
+    critic: str | None = None
     tuned: Mapping[str, Any] = {}
     epochs: float | None = None
     least: int = 0
@@ -116,7 +119,8 @@ _INFOXLM = {
 
 
 def _paired(settings: dict[str, Any], rows: str = 'simcse:1') -> Sum:
-    """Makes a sum of --pairs with further settings."""
+    """Makes a sum of --pairs with further settings, which --init leaves."""
+    of_init = {'simcse.pooling': 'pooling', 'simcse.critic': 'critic'}
     return Sum(
         rows,
         {
@@ -126,7 +130,8 @@ def _paired(settings: dict[str, Any], rows: str = 'simcse:1') -> Sum:
             **settings,
         },
         encoder='modern',
-        of_init={'simcse.pooling': 'pooling', 'simcse.critic': 'critic'},
+        of_init={k: x for k, x in of_init.items() if k not in settings},
+        critic='simcse.critic',
         tuned={'learning_rate': 1e-4},
         epochs=2.0,
         least=60,

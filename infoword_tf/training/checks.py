@@ -97,7 +97,7 @@ def check(
             refuse_shuffle_block(choices, text.plan)
             judged = read_judgements(choices) if judges else None
             # The complaints below are about weights.
-            choices, chosen = folders.with_workdirs(
+            choices = folders.with_workdirs(
                 # Other strategies configure devices before anything uses one.
                 choices, chosen, convert if choices.strategy == 'one' else None
             )

@@ -14,6 +14,7 @@ from infoword_tf.config import (
     CROSS,
     LEXICAL,
     Config,
+    CrossConfig,
     DenseConfig,
     EncoderConfig,
     LateConfig,
@@ -25,6 +26,7 @@ from infoword_tf.layers.lexical import VOCABULARY
 from infoword_tf.model import Model
 from infoword_tf.objectives import TABLE
 from infoword_tf.text.added import with_markers
+from infoword_tf.text.layout import layout_of
 from infoword_tf.views.masking import MASKED_SHARE
 from infoword_tf.weights.mapping import find, match, read_weight
 from infoword_tf.weights.names import Lines, Naming, is_unnamed_bias
@@ -79,6 +81,7 @@ class VectorSettings:
             number, else `cosine`.
         lexical: as in `Config`; a head of the vocabulary is the one that fills
             masks, and has the transform if that one has.
+        cross: as in `Config`; it scores the state that `pooling` takes.
         markers: what begins prompts; a marker, or else its first word, is a
             token where the vocabulary has it.
         dense: layers over the vector.
@@ -104,6 +107,7 @@ class VectorSettings:
     critic: str | None = None
     late: LateConfig | None = None
     lexical: LexicalConfig | None = None
+    cross: CrossConfig | None = None
     query_length: int | None = None
     passage_length: int | None = None
     markers: tuple[str, ...] = ()
@@ -138,7 +142,8 @@ def make(
         ValueError: as `mapping.find`, `mapping.match` and
             `mapping.read_weight`; no head for classes, or of the vocabulary;
             texts that are lower-cased before a tokenizer that keeps case;
-            [MASK] that see no token in a layer.
+            [MASK] that see no token in a layer; scores of another state than
+            the one that stands for a text here.
     """
     naming, lexical, tied = source.naming, vectors.lexical, source.tied
     heads = {**naming.heads, **vectors.heads}
@@ -205,6 +210,7 @@ def make(
     positions = arguments['max_length']
     longest = vectors.max_length or source.tokenizer.max_length or positions
     _check_sight(source, vectors)
+    _check_scored(source, vectors)
     query_length, passage_length = (
         length and min(length, positions)
         for length in (vectors.query_length, vectors.passage_length)
@@ -228,6 +234,7 @@ def make(
         critic=vectors.critic or (CROSS if scores else COSINE),
         late=vectors.late,
         lexical=lexical,
+        cross=vectors.cross,
         query_length=query_length,
         passage_length=passage_length,
         labels=source.labels if {'label', 'tag'} & {*rows} else (),
@@ -283,6 +290,17 @@ def _check_sight(source: EncoderSource, vectors: VectorSettings) -> None:
             'nothing attends to, and some layers see '
             f'{near // 2} tokens back; set its length of queries to '
             f'{near // 2 + 1} or less, or let tokens attend to [MASK]',
+        )
+
+
+def _check_scored(source: EncoderSource, vectors: VectorSettings) -> None:
+    """Raises where the score of a pair is of an unsuitable state."""
+    ours = 'cls' if layout_of(source.layout).first else 'last'
+    if vectors.cross is not None and vectors.pooling != ours:
+        raise errors.InputError(
+            'scores_of_another_state',
+            f'{source.where} scores pairs by the pooling {vectors.pooling}; '
+            f'only {ours} can be converted',
         )
 
 

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from infoword_tf import errors, files
-from infoword_tf.config import LEXICAL, EncoderConfig, Layout
+from infoword_tf.config import CROSS, LEXICAL, EncoderConfig, Layout
 from infoword_tf.folders import ADAPTER
 from infoword_tf.inference.loaded import Loaded
 from infoword_tf.layers.lexical import VOCABULARY
@@ -54,8 +54,18 @@ _NOTES = {
 PROBLEM, SEVERAL, NUMBER = (
     'problem_type', 'multi_label_classification', 'regression'
 )  # fmt: skip
+# What sentence-transformers before version 6 makes of the score of a pair: by
+# default it is logistic, and the score of a critic stays as it is.
+_READ_BY_OTHERS = {
+    'sentence_transformers': {
+        'activation_fn': 'torch.nn.modules.linear.Identity'
+    }
+}
 # What is said of heads without a place.
-TOKEN_VECTORS, TERMS = 'the vectors of tokens', 'the weights of the vocabulary'
+TOKEN_VECTORS, TERMS, PAIR_SCORE = (
+    'the vectors of tokens', 'the weights of the vocabulary',
+    'the score of a pair of texts',
+)  # fmt: skip
 
 
 def read(folder: pathlib.Path) -> EncoderSource:
@@ -210,8 +220,7 @@ def write(folder: pathlib.Path, loaded: Loaded) -> list[str]:
     rows, ours = list(heads), heads.values()
     dropped = [
         f'the row {row}{_why(row, loaded, kind)}'
-        for row in loaded.model.objectives
-        if row not in ours
+        for row in lacking(loaded, ours)
     ] + unwritten(loaded, ours)
     if token := _text_as_padding(values, tokenizer):
         pad = architectures.first_position(values) - 1
@@ -262,14 +271,19 @@ def write(folder: pathlib.Path, loaded: Loaded) -> list[str]:
         values |= {'cls_token_id': cls, 'sep_token_id': sep}
     labels = config.labels
     if 'label' in rows:
+        row = heads['label']
+        settings = config.rows[row].settings if row in config.rows else {}
         if architecture.pooling:
-            mean = config.rows[heads['label']].settings['mean']
             values[architecture.pooling] = (
-                'mean' if mean else architecture.first
+                'mean' if settings.get('mean') else architecture.first
             )
-        if heads['label'] == 'score':
-            labels, values[PROBLEM] = ('LABEL_0',), NUMBER
-        elif config.rows[heads['label']].settings['multilabel']:
+        if row in (CROSS, 'score'):
+            labels = ('LABEL_0',)
+        if row == CROSS:
+            values |= _READ_BY_OTHERS
+        elif row == 'score':
+            values[PROBLEM] = NUMBER
+        elif settings['multilabel']:
             values[PROBLEM] = SEVERAL
     if 'tag' in rows and config.rows['tag'].settings['tokens'] == FIRST:
         values[PARAMETERS] = {OF_TAGS: {STRATEGY: FIRST}}
@@ -310,8 +324,22 @@ def _keeps_one_segment(kind: str, arguments: Mapping[str, Any]) -> bool:
 
 
 def heads_of(loaded: Loaded) -> dict[str, str]:
-    """Maps each head that can be written to a row, or to LEXICAL."""
+    """Maps each head that can be written to a row, to LEXICAL or to CROSS.
+    """
     return _heads(loaded, _encoder(loaded)[1])
+
+
+def lacking(loaded: Loaded, written: Collection[str]) -> list[str]:
+    """Lists the rows without a place.
+
+    A row that has no weights and answers nothing leaves nothing behind.
+    `written` are rows of `heads_of`.
+    """
+    return [
+        row
+        for row, objective in loaded.model.objectives.items()
+        if row not in written and (objective.weights or TABLE[row].answers)
+    ]
 
 
 def unwritten(loaded: Loaded, written: Collection[str]) -> list[str]:
@@ -322,6 +350,8 @@ def unwritten(loaded: Loaded, written: Collection[str]) -> list[str]:
     heads = {TOKEN_VECTORS: loaded.model.late}
     if LEXICAL not in written:
         heads[TERMS] = loaded.model.lexical
+    if CROSS not in written:
+        heads[PAIR_SCORE] = loaded.model.pair
     return [name for name, head in heads.items() if head is not None]
 
 
@@ -352,6 +382,11 @@ def _heads(loaded: Loaded, kind: str) -> dict[str, str]:
         _fits('mlm', {'transform': lexical.transform}, kind, first=True)
     ):  # fmt: skip
         heads['mlm'] = LEXICAL
+    cross = loaded.config.cross
+    if cross is not None and not _ends_with_padding(loaded, kind) and (
+        _fits('label', {'pooler': cross.pooler}, kind, loaded.layout.first)
+    ):  # fmt: skip
+        heads['label'] = CROSS
     if 'label' in heads:  # a folder has labels of texts or of tokens
         heads.pop('tag', None)
     return heads

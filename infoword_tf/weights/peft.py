@@ -215,8 +215,7 @@ def write(
     files.write_json(folder / ADAPTER, values)
     dropped = [
         f'the row {row}'
-        for row in loaded.model.objectives
-        if row not in heads.values()
+        for row in huggingface.lacking(loaded, heads.values())
     ] + huggingface.unwritten(loaded, heads.values())
     for row in heads.values():
         for path in stored.where(

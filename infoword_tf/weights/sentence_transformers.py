@@ -1,9 +1,10 @@
 """Folders of sentence-transformers: what texts become, and how they compare.
 
     modules.json   the modules in order: Transformer, Pooling, Dense, Normalize;
-                   of a CrossEncoder a Transformer alone; of a SparseEncoder
-                   Transformer, SpladePooling; of a MultiVectorEncoder
-                   Transformer, Dense, MultiVectorMask, Normalize
+                   of a CrossEncoder a Transformer alone, or Transformer,
+                   Pooling, Dense; of a SparseEncoder Transformer,
+                   SpladePooling; of a MultiVectorEncoder Transformer, Dense,
+                   MultiVectorMask, Normalize
     config_sentence_transformers.json   model_type, prompts, similarity
     sentence_bert_config.json   max_seq_length
 
@@ -21,9 +22,11 @@ import numpy as np
 from infoword_tf import errors, files
 from infoword_tf.config import (
     COSINE,
+    CROSS,
     LATE,
     LEXICAL,
     ROLES,
+    CrossConfig,
     DenseConfig,
     FlowConfig,
     LateConfig,
@@ -31,6 +34,7 @@ from infoword_tf.config import (
 )
 from infoword_tf.inference.loaded import Loaded
 from infoword_tf.layers.lexical import TOKENS, VOCABULARY
+from infoword_tf.layers.scores import NO_POOLER, POOLERS
 from infoword_tf.weights import huggingface, multivector
 from infoword_tf.weights.architectures import check_values
 from infoword_tf.weights.converted import VectorSettings
@@ -120,6 +124,14 @@ _KINDS = {
     multivector.NATIVE: _OF_TOKENS,
     multivector.PYLATE: _OF_TOKENS,
 }
+# A CrossEncoder whose score is of modules behind the Transformer.
+_OF_PAIRS = _Kind(
+    _KINDS[VECTORS].first,
+    ['Dense'],
+    _KINDS[VECTORS].transformer,
+    _STATES,
+    {},
+)
 # Values that can be converted, for `check_values`:
 # of all Transformers; of modules that read vectors of texts, or of tokens.
 _OF_TEXTS = {'processing_kwargs': ({}, None)}
@@ -127,6 +139,7 @@ _READS_VECTORS, _READS_TOKENS = (
     {'module_input_name': (name,), 'module_output_name': (name, None)}
     for name in ('sentence_embedding', 'token_embeddings')
 )
+_SCORED = 'scores'  # the output of the last module of a CrossEncoder
 _OF_MASKS = {
     'skiplist_tasks': (['document'], None), 'keep_only_token_ids': (None,),
 }  # fmt: skip
@@ -146,6 +159,8 @@ ACTIVATIONS = {
     'relu': 'torch.nn.modules.activation.ReLU',
     'gelu': 'torch.nn.modules.activation.GELU',
 }
+# Activations of a layer before the score of a pair.
+_POOLERS = [name for name in ACTIVATIONS if name in POOLERS]
 # Of a SpladePooling, which takes a logarithm of all: names there and here.
 _WEIGHTS = {'relu': 'log1p_relu', 'log1p_relu': 'log1p_log1p_relu'}
 _LIBRARIES = 'sentence_transformers.', 'pylate.models.'
@@ -190,6 +205,8 @@ def read(folder: pathlib.Path) -> tuple[pathlib.Path, VectorSettings]:
             f'{", ".join(_KINDS)}',
         )
     kind = _KINDS[name]
+    if name == CLASSES and len(modules) > 1:
+        kind = _OF_PAIRS
     if kinds[:2] != kind.first:
         raise errors.InputError(
             'unknown_module_order',
@@ -214,6 +231,14 @@ def read(folder: pathlib.Path) -> tuple[pathlib.Path, VectorSettings]:
                 'classes cannot have here; set default_prompt_name to null and '
                 'put it before texts yourself',
             )
+        if kind is _OF_PAIRS:
+            layers = _layers(folder, modules[1:], kind)
+            pooling, _ = _pooling(modules[1][1])
+            cross, tensors = _pair_score(layers, folder)
+            return encoder, VectorSettings(
+                critic=CROSS, cross=cross, pooling=pooling, tensors=tensors,
+                max_length=limit, lower_case=lower_case,
+            )  # fmt: skip
         return encoder, VectorSettings(
             max_length=limit, lower_case=lower_case, classes=True
         )
@@ -369,6 +394,9 @@ def _layers(
     known, prefix = _READS_VECTORS, 'dense'
     if kind is _OF_TOKENS:
         known, prefix = _READS_TOKENS, 'late/late'
+    elif kind is _OF_PAIRS:
+        written = known['module_output_name']
+        known = {**known, 'module_output_name': (*written, _SCORED)}
     dense: list[DenseConfig] = []
     tensors: dict[str, Any] = {}
     normalize, skip = False, ()
@@ -398,6 +426,38 @@ def _layers(
         else:
             check_values(config, {'pool_factor': (1,)}, str(path))
     return _Layers(tuple(dense), tensors, normalize, skip)
+
+
+def _pair_score(
+    layers: _Layers, folder: pathlib.Path
+) -> tuple[CrossConfig, dict[str, Any]]:
+    """Reads layers over the state of a pair as a score.
+
+    Returns:
+        The score, and its weights by path.
+
+    Raises:
+        ValueError: other layers than a number, and perhaps one before it.
+    """
+    shapes = [(x.width, x.activation) for x in layers.dense]
+    *before, last = shapes or [(0, '')]
+    poolers = [activation for _, activation in before] or [NO_POOLER]
+    known = [[x] for x in (NO_POOLER, *_POOLERS)]
+    if poolers not in known or last != (1, 'identity'):
+        shown = ', '.join(f'{width} {name}' for width, name in shapes)
+        raise errors.InputError(
+            'scores_of_other_layers',
+            f'{folder}/{MODULES} scores pairs by the layers {shown or "none"}; '
+            'only a Dense of 1 number without activation can be converted, '
+            f'perhaps behind one with {", ".join(_POOLERS)}',
+        )
+    tensors = {}
+    names = ['cross/pooler_', 'cross/'][-len(shapes) :]
+    for i, (layer, name) in enumerate(zip(layers.dense, names, strict=True)):
+        none = np.zeros(layer.width, np.float32)
+        tensors[f'{name}kernel'] = layers.tensors[f'dense_{i}/kernel']
+        tensors[f'{name}bias'] = layers.tensors.get(f'dense_{i}/bias', none)
+    return CrossConfig(poolers[0]), tensors
 
 
 def _terms(folder: pathlib.Path, top_k: int | None) -> LexicalConfig:
@@ -524,14 +584,17 @@ def write(folder: pathlib.Path, loaded: Loaded) -> list[str]:
 
     A model that compares texts by vectors of tokens becomes a
     MultiVectorEncoder, by weights of the vocabulary a SparseEncoder. One that
-    classifies pairs in one order, and has no layers over vectors, becomes a
-    CrossEncoder, others a SentenceTransformer. Returns and raises as
-    `huggingface.write`.
+    scores pairs, or classifies them in one order and has no layers over
+    vectors, becomes a CrossEncoder, others a SentenceTransformer. Returns and
+    raises as `huggingface.write`.
     """
     config = loaded.config
-    if config.critic in (LATE, LEXICAL):
-        writer = _write_late if config.critic == LATE else _write_lexical
-        return writer(folder, loaded)
+    if config.critic == LATE:
+        return _write_late(folder, loaded)
+    if config.critic == LEXICAL:
+        return _write_lexical(folder, loaded)
+    if config.critic == CROSS and config.cross is not None:
+        return _write_pairs(folder, loaded)
     row = huggingface.heads_of(loaded).get('label')
     if row and not config.dense and 2 in loaded.classes.sides(row) and (
         loaded.model.objectives[row].texts != 'both_ways'
@@ -558,11 +621,7 @@ def write(folder: pathlib.Path, loaded: Loaded) -> list[str]:
     dropped = huggingface.write(folder, loaded)
     width = loaded.encoder.width
     modules = _Modules(folder)
-    pooled = {flag: name == config.pooling for name, flag in POOLINGS.items()}
-    modules.add(
-        'Pooling',
-        {'word_embedding_dimension': width, **pooled, 'include_prompt': True},
-    )
+    modules.add_pooling(config.pooling, width)
     modules.add_layers(config.dense, loaded.model.dense)
     dims = config.dims
     if dims and config.normalize:  # sentence-transformers cuts afterwards
@@ -666,19 +725,62 @@ def _write_classes(folder: pathlib.Path, loaded: Loaded) -> list[str]:
     apart = len(config.labels) == 1 or any(
         row.settings.get('multilabel') for row in config.rows.values()
     )
-    activation = 'Sigmoid' if apart else 'Identity'
-    _Modules(folder).write(
-        loaded,
-        {
-            'model_type': CLASSES,
-            'activation_fn': f'torch.nn.{activation}',
-            'prompts': {},
-            'default_prompt_name': None,
-        },
-        transformer_task=_CLASSIFIES,
-    )
+    settings = _of_classes('Sigmoid' if apart else 'Identity')
+    _Modules(folder).write(loaded, settings, transformer_task=_CLASSIFIES)
     if config.prompts:
         dropped.append('prompts')
+    return dropped
+
+
+def _of_classes(activation: str) -> dict[str, Any]:
+    """Returns SETTINGS of a CrossEncoder with an activation of scores."""
+    return {
+        'model_type': CLASSES,
+        'activation_fn': f'torch.nn.{activation}',
+        'prompts': {},
+        'default_prompt_name': None,
+    }
+
+
+def _write_pairs(folder: pathlib.Path, loaded: Loaded) -> list[str]:
+    """Writes a CrossEncoder with the scores of the critic `cross`.
+
+    Where transformers has no such head, its layers are modules of their own.
+
+    Raises:
+        ValueError: a layer that no module is.
+    """
+    config, head = loaded.config, loaded.model.pair
+    apart = huggingface.heads_of(loaded).get('label') != CROSS
+    if apart and head.pooler not in (NO_POOLER, *_POOLERS):
+        raise errors.InputError(
+            'pooler_not_public',
+            f'this model has the layer {head.pooler} before the score of a '
+            'pair, which sentence-transformers does not know; it knows '
+            f'{", ".join(_POOLERS)}',
+        )
+    dropped = huggingface.write(folder, loaded)
+    modules, about = _Modules(folder), {'transformer_task': _CLASSIFIES}
+    if apart:
+        dropped.remove(huggingface.PAIR_SCORE)
+        about = {}
+        modules.add_pooling(
+            'cls' if loaded.layout.first else 'last', loaded.encoder.width
+        )
+        if head.pooler != NO_POOLER:
+            modules.add_dense(
+                DenseConfig(loaded.encoder.width, head.pooler),
+                head.pooler_kernel.numpy(), head.pooler_bias.numpy(),
+            )  # fmt: skip
+        modules.add_dense(
+            DenseConfig(1, 'identity'), head.kernel.numpy(), head.bias.numpy(),
+            {**_defaults(_READS_VECTORS), 'module_output_name': _SCORED},
+        )  # fmt: skip
+    modules.write(loaded, _of_classes('Identity'), **about)
+    if any(config.prompts.values()):
+        dropped.append('prompts, which have to stand in the texts there')
+    if config.query_length or config.passage_length:
+        dropped.append('how long a query and a passage may be')
     return dropped
 
 
@@ -707,6 +809,12 @@ class _Modules:
             files.write_json(place / CONFIG, dict(values))
         if arrays is not None:
             files.write_tensors(place / SINGLE, arrays, {'format': 'pt'})
+
+    def add_pooling(self, pooling: str, width: int) -> None:
+        """Adds a Pooling of POOLINGS over states of a width."""
+        modes = {flag: name == pooling for name, flag in POOLINGS.items()}
+        sizes = {'word_embedding_dimension': width, **modes}
+        self.add('Pooling', {**sizes, 'include_prompt': True})
 
     def add_layers(
         self,

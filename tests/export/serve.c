@@ -10,7 +10,7 @@
    test_serving.py's write_texts wrote for the first of them, TEXTS.1 for the
    second. An input that has more texts than the first is a matrix of as many
    rows. VECTORS gets two int64, rows and width, and then the rows in
-   float32. */
+   float32; the width is the product of all axes behind the first. */
 
 #include <stdint.h>
 #include <stdio.h>
@@ -90,9 +90,10 @@ static void answer(char **fields, TF_Status *status) {
   check(status, "running");
 
   int axes = TF_NumDims(vectors);
-  if (TF_TensorType(vectors) != TF_FLOAT || axes < 1 || axes > 2)
-    fail("the output is no matrix of float32");
-  int64_t shape[] = {TF_Dim(vectors, 0), axes == 2 ? TF_Dim(vectors, 1) : 1};
+  if (TF_TensorType(vectors) != TF_FLOAT || axes < 1)
+    fail("the output is no array of float32");
+  int64_t shape[] = {TF_Dim(vectors, 0), 1};
+  for (int axis = 1; axis < axes; ++axis) shape[1] *= TF_Dim(vectors, axis);
   FILE *file = fopen(fields[2], "wb");
   if (!file) fail("VECTORS cannot be written");
   size_t size = (size_t)(shape[0] * shape[1]);

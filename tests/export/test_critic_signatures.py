@@ -1,30 +1,17 @@
 """Exports of models that compare texts otherwise than by two vectors."""
 
-from unittest import mock
-
 import numpy as np
 from absl.testing import absltest
 
-from export import comparison, demo, serving_ops, signatures
+from export import comparison, demo, serving_ops
 from infoword_tf.config import read_exported
 from tests.export import answers, critics, workdirs
 
-NAMES = [
-    f'embed_{kind}{suffix}'
-    for kind in ('tokens', 'sparse')
-    for suffix in ('', '_query')
-]
+NAMES = [*critics.SIGNATURES['both']]
 
 
 def setUpModule():
-    """Exports these signatures alone: tracing takes longest."""
-    every = signatures._Graphs.functions
-
-    def few(graphs):
-        return {name: every(graphs)[name] for name in NAMES}
-
-    with mock.patch.object(signatures._Graphs, 'functions', few):
-        critics.exported('both')
+    critics.exported('both')
 
 
 class CriticsTest(absltest.TestCase):

@@ -14,6 +14,7 @@ from absl.testing import absltest, parameterized
 
 import infoword_tf
 from export import (
+    branches,
     bundle,
     card,
     comparison,
@@ -224,6 +225,72 @@ class SignaturesTest(Case):
         )
         self.assertEqual('fill_mask' in signatures.functions, row == 'mlm')
         self.assertNotIn('objectives/ict/log_scale', signatures.weights)
+
+    @parameterized.parameters(
+        ('transformer', {'relative_buckets': 8, 'shared_layers': True},
+         'float32'),
+        ('modern', zoo.QWEN | {'kv_heads': 2}, 'float32'),
+        ('modern', {'global_every': 2}, 'bfloat16'),
+    )  # fmt: skip
+    def test_branches(self, encoder, arguments, precision):
+        """The same vectors, by two products where there was one."""
+        workdir = self.write(
+            'mlm', encoder=encoder, layers=2, arguments=arguments
+        )
+        loaded = infoword_tf.load(workdir, bundle.POLICIES[precision])
+        signatures = [Signatures.of(loaded, n) for n in (1, 2)]
+        texts = tf.constant(['one text', '', 'another one, longer ' * 3])
+        one, two = (
+            x.functions['embed'](texts)['embeddings'] for x in signatures
+        )
+        np.testing.assert_allclose(
+            two, one, atol=1e-6 if precision == 'float32' else 0.05
+        )
+        held = [
+            {path: tuple(x.shape) for path, x in (each.weights | each.constants)
+             .items() if '/layer_1/' in path or '/layer_0/' in path}
+            for each in signatures
+        ]  # fmt: skip
+        kernels = [
+            [x for path, x in shapes.items() if '_kernel' in path]
+            for shapes in held
+        ]
+        self.assertLen(kernels[1], 2 * len(kernels[0]))
+        numbers = [sum(map(np.prod, shapes.values())) for shapes in held]
+        self.assertEqual(*numbers)
+
+    def test_heads_of_a_branch(self):
+        """Queries, keys and values of 4 heads of 1, and GeGLU of 2 numbers."""
+        layer = 'encoder/layer_0'
+        shares = branches.split({
+            f'{layer}/attention/qkv_kernel': np.arange(12.0)[None],
+            f'{layer}/attention/qkv_bias': np.arange(12.0),
+            f'{layer}/attention/output_kernel': np.arange(4.0)[:, None],
+            f'{layer}/inner_kernel': np.arange(4.0)[None],
+            f'{layer}/outer_kernel': np.arange(2.0)[:, None],
+            f'{layer}/outer_bias': np.zeros(1),
+        }, 2)  # fmt: skip
+        actual = {
+            path.rpartition('/')[2]: [x.ravel().tolist() for x in each]
+            for path, each in shares.items()
+        }
+        qkv = [[0, 1, 4, 5, 8, 9], [2, 3, 6, 7, 10, 11]]
+        self.assertEqual(actual, {
+            'qkv_kernel': qkv, 'qkv_bias': qkv,
+            'output_kernel': [[0, 1], [2, 3]],
+            'inner_kernel': [[0, 2], [1, 3]], 'outer_kernel': [[0], [1]],
+        })  # fmt: skip
+
+    @parameterized.parameters(
+        ('rnn', {}, 2, 'the encoder rnn has none'),
+        ('modern', {'heads': 4, 'kv_heads': 1, 'inner_width': 8}, 2,
+         'does not divide 1 heads of keys'),
+        ('transformer', {'heads': 6, 'inner_width': 8}, 3,
+         'does not divide 8 inner numbers'),
+    )
+    def test_no_branches(self, encoder, arguments, count, words):
+        with self.assertRaisesRegex(ValueError, words):
+            branches.check(encoder, arguments, count)
 
     @parameterized.parameters(
         ('transformer_xl', 'text [SEP]', '[SEP]'),

@@ -19,7 +19,14 @@ from google.protobuf import text_format
 import infoword_tf
 from export import bundle, comparison, serving_ops
 from tests.eager import eagerly
-from tests.export import answering, converted, finetuned, protos, workdirs
+from tests.export import (
+    answering,
+    converted,
+    critics,
+    finetuned,
+    protos,
+    workdirs,
+)
 
 HERE = pathlib.Path(__file__).parent
 SERVING = HERE.parent.parent / 'export' / 'serving'
@@ -231,6 +238,35 @@ class CTest(parameterized.TestCase):
         self.check(
             texts, workdirs.answer(function, texts, pairs=texts)['scores'],
             serving, answering.exported(kind), 'answer', 'scores', pairs=texts,
+        )  # fmt: skip
+
+    @parameterized.parameters(
+        *asked_of(
+            [
+                ('embed_tokens', 'embeddings'), ('embed_sparse', 'weights'),
+                ('embed_tokens_query', 'embeddings'),
+            ],
+            few=[('embed_tokens', 'embeddings'), ('embed_sparse', 'weights')],
+        )
+    )  # fmt: skip
+    def test_vectors_of_tokens_and_weights(self, serving, asked):
+        signature, output = asked
+        model = critics.exported('both')
+        function = critics.served('both')[signature]
+        expected = workdirs.answer(function, FEW)[output]
+        self.check(
+            FEW, expected.reshape(len(FEW), -1), serving, model, signature,
+            output,
+        )  # fmt: skip
+
+    @parameterized.parameters(*serving_ops.TEXT_LIBRARIES)
+    def test_scores_of_pairs(self, serving):
+        pairs = FEW[::-1]
+        with eagerly():
+            expected = critics.loaded('pairs').score_pairs(FEW, pairs)
+        self.check(
+            FEW, expected[:, None], serving, critics.exported('pairs'),
+            'score_pairs', 'score', pairs=pairs,
         )  # fmt: skip
 
     def test_bfloat16(self):

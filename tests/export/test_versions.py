@@ -101,6 +101,26 @@ class VersionsTest(absltest.TestCase):
             self.assertNotIn('/srv', card_text)
             self.assertNotIn(str(finetuned.folder()), card_text)
 
+    def test_a_card_names_models_as_they_were_typed(self):
+        """A run of public folders reads workdirs of the cache."""
+        one, other = '/cache/models/3f2a', '/cache/models/9c41'
+        config = Config.read(workdirs.shared()).replace(
+            teacher=TeacherConfig(one, 'abc', 6, 2_000_000)
+        )
+        _, described = read_exported(workdirs.exported())
+        for init, flags, names in (
+            (other, '--init=bge-m3\n--teacher=/srv/MiniLM\n',
+             ('`bge-m3`', '`.../MiniLM`')),
+            (one, '--teacher=MiniLM\n', ('`MiniLM`', '`MiniLM`')),
+            (one, '--layers=1\n', ('`.../3f2a`', '`.../3f2a`')),
+        ):  # fmt: skip
+            config.run['init'] = init
+            text = card.render(config, described, None, flags, {})
+            self.assertIn(f'Started from the weights of {names[0]}.', text)
+            self.assertIn(f'A student of {names[1]} (weights abc)', text)
+            section = card.lost(config, 1, {}, flags)
+            self.assertIn(f'A student of {names[1]} (weights abc)', section)
+
     def test_a_card_knows_all_facts_of_its_template(self):
         """A line with one that nobody knows would be left out, unseen."""
         code = pathlib.Path(card.__file__)

@@ -195,6 +195,17 @@ class HighestTest(parameterized.TestCase):
             layer.weights_of(tf.constant([-1.0, 2, -3])) > 0, [0, 1, 0]
         )
 
+    @parameterized.parameters(
+        (1, [0, 0, 3, 0, 0]), (2, [2, 0, 3, 0, 0]), (3, [2, 2, 3, 0, 0]),
+        (4, [2, 2, 3, 2, 0]),
+    )  # fmt: skip
+    def test_of_equal_weights_the_first_stay(self, top_k, expected):
+        layer = lexical.Lexical(None, activation='relu', top_k=top_k)
+        scores = tf.constant([[2.0, 2, 3, 2, 1], [0, 5, 5, 5, 5]])
+        actual = layer.weights_of(scores).numpy()
+        np.testing.assert_array_equal(actual[0], expected)
+        self.assertEqual(actual[1].tolist(), [0, *[5] * top_k, *[0] * 4][:5])
+
 
 if __name__ == '__main__':
     absltest.main()

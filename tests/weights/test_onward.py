@@ -2,6 +2,7 @@
 
 import json
 import pathlib
+from unittest import mock
 
 import numpy as np
 import tensorflow as tf
@@ -12,15 +13,20 @@ from infoword_tf import convert, files
 from infoword_tf.config import Config, EncoderConfig
 from infoword_tf.encoders import ENCODERS
 from infoword_tf.layers import activation
-from infoword_tf.weights import architectures
+from infoword_tf.layers.scores import PairScore
+from infoword_tf.weights import (
+    architectures,
+    huggingface,
+    sentence_transformers,
+)
 from tests import quick
 from tests.corpus import write_topics
-from tests.export import workdirs
+from tests.export import critics, workdirs
 from tests.refused import refused
 from tests.weights import folders
 
 
-class OnwardTest(absltest.TestCase):
+class OnwardTest(parameterized.TestCase):
     def setUp(self):
         super().setUp()
         self.root = pathlib.Path(self.create_tempdir().full_path)
@@ -121,6 +127,56 @@ class OnwardTest(absltest.TestCase):
             config = json.loads((folder / 'out/config.json').read_text())
             inner = config.get('intermediate_size', config.get('d_inner'))
             self.assertEqual(inner, 4 * first.encoder.width)
+
+    @parameterized.parameters(
+        ('pairs', 'BertForSequenceClassification', ['Transformer']),
+        ('pairs_bare', 'BertModel', ['Transformer', 'Pooling', 'Dense']),
+    )
+    def test_a_reranker_goes_out_and_comes_back(self, kind, name, kinds):
+        loaded, output = critics.loaded(kind), self.root / 'out'
+        texts = ['who wrote it', '', 'a ' * 40], ['', 'a name', 'the list ' * 9]
+        expected = loaded.cross.text_scores(*texts)  # without a graph
+        self.assertGreater(np.ptp(expected), 1e-3)
+        (self.root / 'bare').mkdir()
+        dropped = huggingface.write(self.root / 'bare', loaded)
+        score = [] if kind == 'pairs' else [huggingface.PAIR_SCORE]
+        self.assertEqual(dropped, score)
+        convert.write(critics.workdir(kind), output, 'sentence_transformers')
+        config, settings, modules = (
+            json.loads((output / path).read_text())
+            for path in ('config.json', sentence_transformers.SETTINGS,
+                         'modules.json')
+        )  # fmt: skip
+        self.assertEqual(config['architectures'], [name])
+        self.assertEqual(settings['activation_fn'], 'torch.nn.Identity')
+        self.assertEqual(
+            [x['type'].rpartition('.')[2] for x in modules], kinds
+        )
+        convert.convert(output, self.root / 'again')
+        again = infoword_tf.load(self.root / 'again')
+        self.assertEqual(again.config.critic, 'cross')
+        np.testing.assert_array_equal(
+            again.cross.text_scores(*texts), expected
+        )
+
+    def test_what_a_reranker_cannot_take_along(self):
+        loaded = critics.loaded('pairs_bare')
+        config = loaded.config.replace(
+            prompts={'query': 'ask ', 'document': ''}, query_length=9
+        )
+        (self.root / 'out').mkdir()
+        dropped = sentence_transformers.write(
+            self.root / 'out', loaded.with_config(config)
+        )
+        self.assertLen(dropped, 2)
+        self.assertStartsWith(dropped[0], 'prompts')
+        self.assertIn('how long a query', dropped[1])
+        head = PairScore(loaded.encoder, 'gelu_norm')
+        with (
+            mock.patch.object(loaded.model, 'pair', head),
+            refused('pooler_not_public', 'gelu_norm', 'tanh'),
+        ):
+            sentence_transformers.write(self.root / 'out', loaded)
 
     def test_narrow_embeddings_are_scored_through_the_transform(self):
         workdir = self.converted('electra_generator')

@@ -406,7 +406,7 @@ class ModulesTest(parameterized.TestCase):
         (SETTINGS, {'model_type': 'Other'}, 'public_unknown_task', "'Other'"),
         (SETTINGS, {'model_type': 'SparseEncoder'}, ORDER,
          'Transformer and SpladePooling as a SparseEncoder'),
-        (SETTINGS, CROSS_ENCODER, ORDER, 'and Pooling, not with Transformer'),
+        (SETTINGS, CROSS_ENCODER, 'module_behind', 'Normalize behind Dense'),
         (SETTINGS, {'default_prompt_name': 'x'}, 'unknown_default_prompt',
          "'x'"),
         (SETTINGS, {'truncate_dim': 4, 'similarity_fn_name': 'dot'},
@@ -491,6 +491,27 @@ class ModulesTest(parameterized.TestCase):
             path = self.source / path
             path.parent.mkdir(exist_ok=True)
             files.write_json(path, more)
+        with refused(id, *values):
+            self.converted()
+
+    @parameterized.parameters(
+        ('cls', {}, 'scores_of_other_layers', '7 tanh;'),
+        ('cls', {'module_output_name': 'x'}, VALUE, "'x'"),
+        ('mean', None, 'scores_of_another_state', 'pooling mean'),
+    )
+    def test_what_scores_of_pairs_cannot_be(self, mode, content, id, *values):
+        wide = 7 if content is not None else 1
+        modules(
+            self.source, 'Transformer', 'Pooling', 'Dense',
+            settings=CROSS_ENCODER,
+        )  # fmt: skip
+        pooling(self.source, pooling_mode=mode)
+        dense(self.source, 2, wide)
+        path = self.source / '2_Dense' / FILE
+        last = {'activation_function': 'torch.nn.Identity'} if wide == 1 else {}
+        files.write_json(
+            path, json.loads(path.read_text()) | last | (content or {})
+        )
         with refused(id, *values):
             self.converted()
 

@@ -18,6 +18,7 @@ import numpy as np
 
 import infoword_tf
 from infoword_tf import convert
+from tests.export import critics
 from tests.oracles import frozen, huggingface, public_folders
 from tests.weights import folders, test_peft
 
@@ -44,13 +45,16 @@ def write_adapters(output: pathlib.Path) -> None:
 
 
 def write_critics(output: pathlib.Path) -> None:
-    """Writes all cases of public_folders.py that compare texts by tokens."""
+    """Writes all cases of public_folders.py that are of other critics.
+
+    And two models as `--simcse.critic=cross` trains them, with their answers.
+    """
     answers = frozen.read(frozen.FOLDER / 'public_folders.npz')
     shapes, saved = (
         public_folders.from_bytes(answers[name]) for name in ('shapes', 'saved')
     )
     for case, about in public_folders.CASES.items():
-        if about.critic not in ('late', 'lexical'):
+        if about.critic not in ('late', 'lexical', 'cross'):
             continue
         with tempfile.TemporaryDirectory() as name:
             root = pathlib.Path(name)
@@ -59,6 +63,14 @@ def write_critics(output: pathlib.Path) -> None:
             )
             convert.convert(folder, root / 'run')
             convert.write(root / 'run', output / case, 'sentence_transformers')
+    for kind in ('pairs', 'pairs_bare'):
+        convert.write(
+            critics.workdir(kind), output / kind, 'sentence_transformers'
+        )
+        scores = critics.loaded(kind).score_pairs(
+            *map(list, zip(*public_folders.PAIRS, strict=True))
+        )
+        np.save(output / kind / public_folders.EXPECTED, scores[:, None])
 
 
 if __name__ == '__main__':
