@@ -951,7 +951,7 @@ def _vector(
 
 
 def _head(vector: Vector) -> tuple[Any, ...]:
-    """Returns what decides the head of a critic."""
+    """Returns the fields that decide the head of a critic."""
     return vector.critic, vector.width, vector.skip, vector.head, vector.top_k
 
 

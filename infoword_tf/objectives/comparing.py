@@ -98,7 +98,7 @@ class Comparing(Queued):
     def check_settings(
         cls, row: str, rows: Mapping[str, Mapping[str, Any]]
     ) -> None:
-        """Refuses what a critic lacks: a queue holds vectors of texts."""
+        """Refuses settings that the critic lacks, as a queue of vectors."""
         super().check_settings(row, rows)
         for name, is_lacking in cls.lacking(rows[row]).items():
             if is_lacking and rows[row][name]:
@@ -111,7 +111,7 @@ class Comparing(Queued):
 
     @classmethod
     def lacking(cls, settings: Mapping[str, Any]) -> dict[str, bool]:
-        """Tells by setting whether the critic has no use for it."""
+        """Tells by setting whether the critic lacks a use."""
         has_vector = settings['critic'] == COSINE
         return {'queue': not has_vector, 'momentum': not has_vector}
 
@@ -207,7 +207,7 @@ class Comparing(Queued):
         return super().empty_state()
 
     def update_state(self, batch: Batch) -> dict[str, Any]:
-        """Counts updates for FLOPS; rows with a queue add to it."""
+        """Counts the updates of a lexical critic, for FLOPS."""
         if self.critic == LEXICAL:
             return {'updates': batch.state['updates'] + 1}
         return super().update_state(batch)

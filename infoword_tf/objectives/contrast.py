@@ -164,7 +164,7 @@ class SentenceContrast(Comparing):
         return flat, ops.cast(places, 'int32')
 
     def compared_texts(self, batch: Batch) -> dict[str, Tensor]:
-        """Returns what is compared of all texts, [N, ...], by side."""
+        """Returns the compared form of all texts, [N, ...], by side."""
         vectors = dict(self.vectors_of(batch))
         if self.form is None:
             return vectors
@@ -320,7 +320,7 @@ class SentenceContrast(Comparing):
         candidates: dict[str, Pool],
         vectors: Mapping[str, Tensor],
     ) -> DirectionScores:
-        """Computes what `form` says of texts; see `_contrast`."""
+        """Computes the scores of `form`; see `_contrast`."""
         both = vectors[SENTENCE], vectors[PASSAGE]
 
         def scores(side: str) -> Tensor:

@@ -57,9 +57,9 @@ class Judged(Objective):
     def check_settings(
         cls, row: str, rows: Mapping[str, Mapping[str, Any]]
     ) -> None:
-        """Refuses to learn without a teacher, or what it tells apart.
+        """Refuses a row without a teacher, or without negatives.
 
-        Also from a student that encodes both texts at once.
+        Also a student that encodes both texts at once.
         """
         if not rows[row]['teacher']:
             raise InputError(

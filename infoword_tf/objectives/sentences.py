@@ -157,7 +157,7 @@ class SimCSE(Comparing):
     def check_settings(
         cls, row: str, rows: Mapping[str, Mapping[str, Any]]
     ) -> None:
-        """Refuses what a critic, a guide or keys lack."""
+        """Refuses settings that a critic, a guide or keys lack."""
         super().check_settings(row, rows)
         settings = rows[row]
         guide, queue = settings['guide'], settings['queue']
@@ -192,7 +192,7 @@ class SimCSE(Comparing):
 
     @classmethod
     def lacking(cls, settings: Mapping[str, Any]) -> dict[str, bool]:
-        """Tells by setting whether the critic has no use for it."""
+        """Tells by setting whether the critic lacks a use."""
         critic = settings['critic']
         return super().lacking(settings) | {
             'guide': critic == CROSS,
