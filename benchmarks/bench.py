@@ -221,6 +221,9 @@ EXPECTATIONS = (
              'savedmodel 1, no batching', 'onnxruntime 1, no batching', ONNX),
     Expected('a SavedModel, one text, two threads', 'clients', '1 client',
              'savedmodel 2, no batching', 'onnxruntime 2, no batching', ONNX),
+    Expected('the same with `--branches=2`', 'clients', '1 client',
+             'savedmodel in branches 1, no batching',
+             'onnxruntime 2, no batching', ONNX),
     Expected('a SavedModel, 8 clients', 'clients', '8 clients',
              'savedmodel 1, batches by 2', 'onnxruntime 1, batches by 2', ONNX),
 )  # fmt: skip

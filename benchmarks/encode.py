@@ -34,6 +34,7 @@ from infoword_tf.choices import flag
 os.environ['KERAS_BACKEND'] = 'tensorflow'
 
 OURS, ONNX, TORCH = 'savedmodel', 'onnxruntime', 'sentence-transformers'
+BRANCHES, COUNT = 'savedmodel in branches', 2  # as many run side by side
 # Threads of other libraries go on spinning for so long after a call, which
 # would take a core from the next contestant.
 PAUSE = 0.3
@@ -153,6 +154,8 @@ SETTINGS = (
     ServerSetting(f'{OURS} 1', 2),
     ServerSetting(f'{OURS} 2'),
     ServerSetting(f'{OURS} 2', 1),
+    ServerSetting(f'{BRANCHES} 1'),
+    ServerSetting(f'{BRANCHES} 1', 2),
     ServerSetting(f'{ONNX} 1'),
     ServerSetting(f'{ONNX} 1', 2),
     ServerSetting(f'{ONNX} 2'),
@@ -204,16 +207,22 @@ class Clients:
         """Leaves the side running, for other contestants."""
 
 
-def start_sides(choices: EncodeChoices, model: str) -> dict[str, turns.Served]:
-    """Starts all sides, each with one thread and with two; by name."""
+def start_sides(
+    choices: EncodeChoices, model: str, branched: str
+) -> dict[str, turns.Served]:
+    """Starts all sides, each with one thread and with two; by name.
+
+    `branched` is an export with branches, of which each has a thread.
+    """
     kinds = [('encode', choices.init, ()), (OURS, model, (-1,))]
     if choices.peers:
         kinds += [(ONNX, choices.peers, ()), (TORCH, choices.peers, ())]
+    name = f'{BRANCHES} 1'
     return {
         f'{kind} {n}': peers.start(kind, path, f'{kind} {n}', n, more)
         for kind, path, more in kinds
         for n in (1, 2)
-    }
+    } | {name: peers.start(OURS, branched, name, 1, (COUNT,))}
 
 
 def of_clients(
@@ -264,7 +273,11 @@ def run(choices: EncodeChoices, chosen: Mapping[str, Any]) -> None:
                 record = of_calls(choices, model)
             else:
                 words = ' '.join(sentences(choices)).split()
-                sides = start_sides(choices, model)
+                branched = str(bundle.write(
+                    choices.init, pathlib.Path(folder, 'branched'), 1,
+                    choices.precision, branches=COUNT,
+                ))  # fmt: skip
+                sides = start_sides(choices, model, branched)
                 with turns.closing(list(sides.values())):
                     record = of_clients(choices, sides, words)
     settings = dataclasses.asdict(choices)
