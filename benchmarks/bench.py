@@ -29,7 +29,7 @@ import pathlib
 import platform
 import statistics
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from importlib import metadata
 from typing import Any, NamedTuple
 
@@ -501,7 +501,7 @@ def summary_lines(
 def expected_cells(
     results: Mapping[str, Mapping[str, Any]],
 ) -> dict[str, str]:
-    """Writes what EXPECTATIONS ask for of this run: cells by line."""
+    """Writes the cells of EXPECTATIONS, by line."""
     cells = {}
     for each in EXPECTATIONS:
         rows = {
@@ -527,7 +527,7 @@ def expected_lines(
     machine: Mapping[str, Any],
     results: Mapping[str, Mapping[str, Any]],
 ) -> list[str]:
-    """Replaces the column of this kind of machine; formats all columns.
+    """Replaces the column of a machine; formats the columns of all kinds.
 
     Args:
         path: of the remembered columns, cells by line by kind.
@@ -575,6 +575,8 @@ def render(
         if native or not benchmark.native
     }
     lines[MACHINE] = machine_lines(machine, results)
+    if not native and not (docs / f'{page}.md').exists():
+        begin(docs / f'{page}.md', lines)
     write(docs / f'{page}.md', lines)
     columns = expected_lines(docs / f'{PAGES[True]}.json', machine, results)
     write(docs / f'{PAGES[True]}.md', {EXPECTED: columns})
@@ -588,6 +590,19 @@ def render(
     if native and 'record' in results.get('step', {}):
         record = results['step']['record']
         write(readme, {SUMMARY: summary_lines(machine, record)})
+
+
+def begin(path: pathlib.Path, names: Iterable[str]) -> None:
+    """Writes a page with empty tables, and the picture's place."""
+    text = (
+        '# Speed without products of bfloat16\n\nTables of `make bench` on a '
+        'processor that multiplies no bfloat16.\n[Speed](speed.md) says what '
+        f'each counts.\n\n![Ratios to other programs]({path.stem}.png)\n'
+    )
+    for name in names:
+        text += f'\n## {name}\n\n<!-- bench: {name} -->\n<!-- end -->\n'
+    with files.written(path) as partial:
+        partial.write_text(text, encoding='utf-8')
 
 
 def write(path: pathlib.Path, lines: Mapping[str, Sequence[str]]) -> None:

@@ -659,7 +659,7 @@ def _name(path: str) -> str:
 def _single(
     replaced: Mapping[str, Tensor | tf.Variable | lazy.Parts],
 ) -> dict[str, Tensor | tf.Variable]:
-    """Lists what replaces weights one by one; branches have numbers."""
+    """Lists replacements of weights one by one; branches have numbers."""
     single = {}
     for path, value in replaced.items():
         if isinstance(value, lazy.Parts):
@@ -670,7 +670,7 @@ def _single(
 
 
 def _again(value: Tensor | tf.Variable | lazy.Parts) -> Any:
-    """Makes a constant anew: one of a loop itself, not what is passed to it."""
+    """Makes a constant anew, for the body of a loop; a variable stays."""
     if isinstance(value, lazy.Parts):
         return lazy.Parts(tuple(map(_again, value.values)))
     if isinstance(value, tf.Variable):

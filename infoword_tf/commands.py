@@ -40,9 +40,6 @@ from infoword_tf.errors import UsageError
 
 # Messages of TensorFlow's C++ parts: fatal ones alone.
 os.environ.setdefault('TF_CPP_MIN_LOG_LEVEL', '3')
-# TensorFlow multiplies by oneDNN only where a processor has AVX512-VNNI or AMX;
-# with AVX2 alone an update is a fifth faster by it, too.
-os.environ.setdefault('TF_ENABLE_ONEDNN_OPTS', '1')
 TRACEBACK = 'INFOWORD_TRACEBACK'  # set it to see where an error comes from
 OUT_OF_MEMORY = ('MemoryError', 'ResourceExhaustedError')
 NO_MEMORY = (
@@ -98,6 +95,9 @@ def start(
         stopped: for people, what is left after Ctrl-C.
     """
     own_process()
+    # TensorFlow multiplies by oneDNN where a processor has AVX512-VNNI or AMX;
+    # with AVX2 alone an update is a fifth faster by oneDNN, too.
+    os.environ.setdefault('TF_ENABLE_ONEDNN_OPTS', '1')
     kind = getattr(run, 'choices', None)
     if kind is not None:
         define(kind, flags.FLAGS)

@@ -27,7 +27,7 @@ _DOCUMENT = '-DOCSTART-'
 _FIRST_LINES = 50  # they show whether tabs stand between columns
 # Of CoNLL-U: a comment, which has no tabs, and the number of several words, or
 # of none.
-_COMMENT = re.compile(r'# ?\S+( =|$)')
+_COMMENT = re.compile(r'# ?\S+ =')
 _NO_WORD = re.compile(r'\d+[-.]\d+')
 
 

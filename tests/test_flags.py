@@ -363,7 +363,7 @@ WAYS = {
         'init': '{}/one', 'output': '{}/out', 'sts': '{}/a.tsv',
     }, {
         'init': '{}/two', 'output': '{}/other', 'version': 2, 'dims': 3,
-        'precision': 'bfloat16', 'sts': '{}/b.tsv',
+        'precision': 'bfloat16', 'sts': '{}/b.tsv', 'branches': 2,
     }, {'export.bundle.write': Done}),
     'litert': Way('export.litert', {
         'init': '{}/one', 'output': '{}/out', 'dev': '{}/a.csv',

@@ -513,9 +513,11 @@ class DocumentsTest(absltest.TestCase):
             name for name, each in bench.BENCHMARKS.items() if not each.native
         } | {bench.MACHINE}
         for native, page in bench.PAGES.items():
-            text = (ROOT / 'docs' / f'{page}.md').read_text()
+            path = ROOT / 'docs' / f'{page}.md'
             more = {*bench.BENCHMARKS, bench.EXPECTED} if native else set()
-            self.assertEqual(set(report.between(text)), both | more)
+            if native or path.exists():
+                actual = set(report.between(path.read_text()))
+                self.assertEqual(actual, both | more)
         readme = (ROOT / 'README.md').read_text()
         self.assertEqual(set(report.between(readme)), {bench.SUMMARY})
 

@@ -183,8 +183,11 @@ class SettingsTest(absltest.TestCase):
         )
         self.assertEqual(list(TABLE['plm'].settings), ['k', 'order'])
         self.assertEqual(
-            list(TABLE['ict'].settings), ['queue', 'momentum', 'words']
-        )
+            list(TABLE['ict'].settings),
+            ['queue', 'momentum', 'critic', 'token_width', 'skip_punctuation',
+             'terms', 'query_flops', 'passage_flops', 'flops_steps', 'top_k',
+             'words'],
+        )  # fmt: skip
         self.assertEqual(TABLE['nsp'].settings, {})
 
     def test_no_view_has_a_setting_of_its_rows_name(self):

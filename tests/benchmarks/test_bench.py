@@ -112,7 +112,6 @@ class BenchTest(absltest.TestCase):
         names = ('step', 'calls_bfloat16', 'streams', 'pipeline')
         marks = {
             'speed': (*names, 'machine', 'expected'),
-            'speed_float32': ('step', 'streams', 'pipeline', 'machine'),
             'README': ('summary',),
         }
         for name, markers in marks.items():
