@@ -36,7 +36,7 @@ from typing import Any, NamedTuple
 import psutil
 
 from benchmarks import kept, peers, report, turns
-from infoword_tf import commands, errors, files
+from infoword_tf import commands, files
 from infoword_tf.choices import flag
 
 PACKAGES = 'tensorflow', 'keras', 'tf-models-official', 'numpy'
@@ -52,21 +52,6 @@ INSTRUCTIONS = {
     'amx_bf16': 'AMX', 'avx512_bf16': 'AVX512 with BF16', 'avx512f': 'AVX512',
     'avx2': 'AVX2', 'asimd': 'NEON',
 }  # fmt: skip
-
-
-@dataclasses.dataclass(frozen=True)
-class BenchChoices:
-    """Choices of the command."""
-
-    quick: bool = flag(False, 'Measure less often, and fewer tables.')
-    only: tuple = flag((), 'Names of tables; none: all.')
-    workdir: str = flag('runs/bench', 'Where finished results stay.')
-    weights: str | None = flag(
-        None, 'A folder of sentence-transformers with the layout of MiniLM; '
-        'none: that of make bench-peers.')
-    render: bool = flag(False, 'Write the documents with --only too.')
-    docs: str = flag('docs', 'Where speed.md is, and speed.png goes.')
-    readme: str = flag('README.md', 'Where its sentence goes.')
 
 
 # ---------------------------------------------------------------------- tables
@@ -195,6 +180,11 @@ class Expected(NamedTuple):
     peer: str
     peer_is: str
 
+    @property
+    def line(self) -> str:
+        """The first two cells."""
+        return f'{self.title} | {self.peer_is}'
+
 
 GARDEN, TORCH, ONNX = 'Model Garden', 'sentence-transformers', 'ONNX Runtime'
 EXPECTATIONS = (
@@ -227,6 +217,22 @@ EXPECTATIONS = (
     Expected('a SavedModel, 8 clients', 'clients', '8 clients',
              'savedmodel 1, batches by 2', 'onnxruntime 1, batches by 2', ONNX),
 )  # fmt: skip
+
+
+@dataclasses.dataclass(frozen=True)
+class BenchChoices:
+    """Choices of the command."""
+
+    quick: bool = flag(False, 'Measure less often, and fewer tables.')
+    only: tuple[str, ...] = flag(
+        (), 'Names of tables; none: all.', choices=tuple(BENCHMARKS))
+    workdir: str = flag('runs/bench', 'Where finished results stay.')
+    weights: str | None = flag(
+        None, 'A folder of sentence-transformers with the layout of MiniLM; '
+        'none: that of make bench-peers.')
+    render: bool = flag(False, 'Write the documents with --only too.')
+    docs: str = flag('docs', 'Where speed.md is, and speed.png goes.')
+    readme: str = flag('README.md', 'Where its sentence goes.')
 
 
 # ---------------------------------------------------------------------- inputs
@@ -388,16 +394,9 @@ def run(choices: BenchChoices, chosen: Mapping[str, Any]) -> dict[str, Any]:
         Results by table.
 
     Raises:
-        UsageError: an unknown table, or no weights.
+        UsageError: no weights.
     """
     del chosen
-    unknown = [name for name in choices.only if name not in BENCHMARKS]
-    if unknown:
-        raise errors.UsageError(
-            'unknown_benchmark',
-            f'--only={unknown[0]}: there is no such table; known are '
-            f'{", ".join(BENCHMARKS)}',
-        )
     folder = pathlib.Path(choices.workdir).absolute()
     weights = str(choices.weights or peers.weights())
     instructions, native = known_instructions()
@@ -436,8 +435,6 @@ def run(choices: BenchChoices, chosen: Mapping[str, Any]) -> dict[str, Any]:
 
 
 # ------------------------------------------------------------------- documents
-
-_NO_ROWS: Mapping[str, Any] = {'rows': ()}
 
 
 def machine_lines(
@@ -504,20 +501,18 @@ def expected_cells(
     """Writes the cells of EXPECTATIONS, by line."""
     cells = {}
     for each in EXPECTATIONS:
+        record = results.get(each.table, {}).get('record')
         rows = {
             row['name']: row
-            for row in results.get(each.table, {}).get('record', _NO_ROWS)[
-                'rows'
-            ]
+            for row in (record['rows'] if record else ())
             if row['group'] == each.group and 'failed' not in row
         }
         if each.name in rows and each.peer in rows:
             times = report.ratios(rows[each.name], rows[each.peer])
-            unit = results[each.table]['record']['unit']
             rate = statistics.median(report.rates(rows[each.name]))
-            cells[f'{each.title} | {each.peer_is}'] = (
+            cells[each.line] = (
                 f'**{statistics.median(times):.2f}**, '
-                f'{report.shown([rate])} {unit}/s'
+                f'{report.shown([rate])} {record["unit"]}/s'
             )
     return cells
 
@@ -541,9 +536,7 @@ def expected_lines(
         'commit | ': machine['commit'] + ', quick' * machine['quick'],
     }
     files.write_json(path, columns)
-    known = dict.fromkeys(
-        f'{each.title} | {each.peer_is}' for each in EXPECTATIONS
-    )
+    known = dict.fromkeys(each.line for each in EXPECTATIONS)
     others = dict.fromkeys(x for column in columns.values() for x in column)
     rows = [
         [*line.split(' | '), *(each.get(line, '') for each in columns.values())]

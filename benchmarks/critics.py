@@ -65,8 +65,9 @@ class CriticsChoices:
 
     init: str | None = flag(None, 'The workdir or public model.', model=True)
     sets: tuple[str, ...] = flag(
-        ('scifact', 'nfcorpus', 'pydocs'), f'Which of {", ".join(SETS)}.')
-    critics: tuple[str, ...] = flag(CRITICS, 'Which critics.')
+        ('scifact', 'nfcorpus', 'pydocs'), 'Of pairs and searches.',
+        choices=tuple(SETS))
+    critics: tuple[str, ...] = flag(CRITICS, 'Which.', choices=CRITICS)
     minutes: float = flag(4.0, 'Of training, for each.', at_least=0.01)
     seeds: int = flag(3, 'Runs of each.', at_least=1)
     typed: str = flag('', 'Further flags of training, separated by blanks.')

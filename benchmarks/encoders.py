@@ -32,7 +32,7 @@ class EncodersChoices:
     """Choices of the command."""
 
     of: str = flag('texts', 'What is measured.', choices=('texts', 'labels'))
-    kinds: tuple[str, ...] = flag(KINDS, 'Encoders.')
+    kinds: tuple[str, ...] = flag(KINDS, 'Encoders.', choices=KINDS)
     tokenizer: str | None = flag(
         None, "A folder with the files of BERT's tokenizer."
     )

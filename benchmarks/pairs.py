@@ -179,7 +179,7 @@ class PairsChoices:
 
     init: str | None = flag(None, 'The workdir or public model.', model=True)
     sets: tuple[str, ...] = flag(
-        tuple(SETS), f'Which of {", ".join(SETS)}.')
+        tuple(SETS), 'Of pairs.', choices=tuple(SETS))
     seeds: int = flag(3, 'Runs on each.', at_least=1)
     typed: str = flag('', 'Further flags of training, separated by blanks.')
     workdir: str | None = flag(None, 'Where runs and table go.')

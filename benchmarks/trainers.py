@@ -9,8 +9,8 @@ r"""Training compared with other trainers: speed and quality.
 
 Labels: `tasks.glue` and transformers' Trainer; of words `tasks.tag`. Pairs (a
 csv: a, b and negatives): the row `simcse` and sentence-transformers' trainer of
-the same --critic; pairs of equal texts are SimCSE without labels. Of
-several, `ours` can be compared from critic to critic, too.
+the same --critic, of several one after the other; pairs of equal texts are
+SimCSE without labels.
 
 Both sides begin with the weights of one folder, and read the same text with the
 same batch, length, rate and number of updates, each in a process, in turns
@@ -65,7 +65,8 @@ class TrainersChoices:
     column: int = flag(-1, 'Column of the labels, likewise.')
     pairs: str | None = flag(None, 'A csv with a line of names, of pairs.')
     critic: tuple[str, ...] = flag(
-        (COSINE,), 'Of pairs; several are trained one after the other.')
+        (COSINE,), 'Of pairs; several are trained one after the other.',
+        choices=CRITICS)
     temperature: float | None = flag(
         None, 'Of pairs; by default 0.05 of cosines, else 1.', at_least=1e-6)
     query_len: int | None = flag(
@@ -251,7 +252,9 @@ def side(
 
 
 def compete(
-    choices: TrainersChoices, group: str = '', compiled: bool = False,
+    choices: TrainersChoices,
+    group: str = '',
+    compiled: bool = False,
     critic: str = COSINE,
 ) -> dict[str, Any]:
     """Trains both sides with each seed: a record of `turns`.
@@ -259,8 +262,8 @@ def compete(
     Args:
         choices: of the command.
         group: of the lines.
-        critic: of pairs.
         compiled: whether the peer is trained compiled, too.
+        critic: of pairs.
 
     Raises:
         UsageError: the peer is not installed.
@@ -285,8 +288,7 @@ def run(choices: TrainersChoices, chosen: Mapping[str, Any]) -> None:
     """Trains both sides, and prints the table.
 
     Raises:
-        UsageError: a choice is missing or unknown, or the peer is not
-            installed.
+        UsageError: a choice is missing, or the peer is not installed.
     """
     del chosen
     data = {'data_dir': "GLUE's data"}
@@ -298,13 +300,6 @@ def run(choices: TrainersChoices, chosen: Mapping[str, Any]) -> None:
         vars(choices), source='a folder of sentence-transformers', **data,
         workdir='a folder',
     )  # fmt: skip
-    unknown = [x for x in choices.critic if x not in CRITICS]
-    if unknown:
-        raise errors.UsageError(
-            'unknown_critic',
-            f'--critic={unknown[0]}: there is no such critic; known are '
-            f'{", ".join(CRITICS)}',
-        )
     if choices.of == 'pairs':
         named = len(choices.critic) > 1
         records = [

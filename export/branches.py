@@ -49,33 +49,28 @@ def check(name: str, arguments: Mapping[str, Any], count: int) -> None:
 
 
 def split(
-    weights: Mapping[str, np.ndarray], count: int
-) -> dict[str, Sequence[np.ndarray]]:
-    """Splits weights of blocks into branches.
+    path: str, value: np.ndarray, shapes: Mapping[str, Any], count: int
+) -> Sequence[np.ndarray]:
+    """Splits a weight of a block into branches.
 
     Args:
-        weights: by path, of the whole model.
+        path, value: of the weight.
+        shapes: by path, of all weights of the encoder.
         count: of branches; it has passed `check`.
 
     Returns:
-        By path, of weights that are split, the shares.
+        The shares; the weight alone, if it is not split.
     """
-    shapes = {path: value.shape for path, value in weights.items()}
-    shares: dict[str, Sequence[np.ndarray]] = {}
-    for path, value in weights.items():
-        folder, _, name = path.rpartition('/')
-        kernel = f'{folder}/{_VECTORS.get(name, name)}'
-        columns = adapters.parts_of(kernel, shapes, 'all')
-        if not columns:
-            continue
-        if name in _ROWS:
-            shares[path] = np.split(value, count)
-        else:  # queries, keys and values, or both halves of a gate, are joined
-            joined = [
-                np.split(value[..., x.begin : x.begin + x.width], count, -1)
-                for x in columns
-            ]
-            shares[path] = [
-                np.concatenate(each, -1) for each in zip(*joined, strict=True)
-            ]
-    return shares
+    folder, _, name = path.rpartition('/')
+    kernel = f'{folder}/{_VECTORS.get(name, name)}'
+    columns = adapters.parts_of(kernel, shapes, 'all')
+    if count == 1 or not columns:
+        return (value,)
+    if name in _ROWS:
+        return np.split(value, count)
+    # Queries, keys and values, or both halves of a gate, are joined.
+    joined = [
+        np.split(value[..., x.begin : x.begin + x.width], count, -1)
+        for x in columns
+    ]
+    return [np.concatenate(each, -1) for each in zip(*joined, strict=True)]

@@ -613,35 +613,32 @@ def _replaced(
         By path.
     """
     dtype, variables = loaded.encoder.compute_dtype, loaded.model.variables
-    weights = {
-        path: variable.numpy()
-        for path, variable in variables.items()
-        if path.startswith('encoder/')
-    }
-    shares = {}
+    encoder = {k: v for k, v in variables.items() if k.startswith('encoder/')}
+    shapes = {path: tuple(v.shape) for path, v in encoder.items()}
     if branches > 1:
-        encoder = loaded.config.encoder
-        check_branches(encoder.name, loaded.encoder.arguments, branches)
-        shares = split(weights, branches)
+        name = loaded.config.encoder.name
+        check_branches(name, loaded.encoder.arguments, branches)
 
-    def replacement(path: str, value: np.ndarray) -> Tensor | tf.Variable:
+    def stored(value: np.ndarray) -> Tensor | tf.Variable:
         if value.ndim == 1:
             return tf.constant(value)
         if dtype == 'float32':
-            return tf.Variable(value, trainable=False, name=_name(path))
+            return tf.Variable(value, trainable=False)
         return tf.constant(tf.cast(value, dtype))
 
     replaced: dict[str, Any] = {}
-    for path, value in weights.items():
-        if path in shares:
-            replaced[path] = lazy.Parts(
-                tuple(replacement(path, share) for share in shares[path])
-            )
-        elif value.ndim == 1 or (
-            # Weights that layers cast at use, as in `Loaded.embed`.
-            dtype != 'float32' and path.endswith('_kernel')
+    for path, variable in encoder.items():
+        # Kernels are what layers cast at use, as in `Loaded.embed`.
+        kernel = path.endswith('_kernel')
+        if len(variable.shape) > 1 and not (
+            kernel and (dtype != 'float32' or branches > 1)
         ):
-            replaced[path] = replacement(path, value)
+            continue
+        shares = split(path, variable.numpy(), shapes, branches)
+        if len(shares) > 1:
+            replaced[path] = lazy.Parts(tuple(map(stored, shares)))
+        elif len(variable.shape) == 1 or dtype != 'float32':
+            replaced[path] = stored(shares[0])
     # An encoder that reads characters has none.
     table = variables.get('encoder/word_embeddings')
     if table is not None and dtype != 'float32':
@@ -649,11 +646,6 @@ def _replaced(
             tf.cast(table.value, dtype), trainable=False, name='embeddings'
         )
     return replaced
-
-
-def _name(path: str) -> str:
-    """Returns a name of variables."""
-    return path.replace('/', '_')
 
 
 def _single(

@@ -36,7 +36,7 @@ class Flag(NamedTuple):
 
     Attributes:
         help: one sentence or two.
-        choices: all values of a string.
+        choices: all values of a string, or of each one of a list.
         at_least, at_most: of a number.
         shown: the default that --help shows, where the field's is None
             because other choices decide the value.

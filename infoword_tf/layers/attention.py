@@ -4,6 +4,7 @@ Glossary of shapes: Q query tokens (all, or those at places), E width of one
 head, F width of a product.
 """
 
+import functools
 import math
 from typing import Any
 
@@ -11,7 +12,7 @@ import numpy as np
 
 from infoword_tf import errors
 from infoword_tf.layers import heads
-from infoword_tf.layers.branches import Branch, branches, total
+from infoword_tf.layers.branches import Branch, summed
 from infoword_tf.layers.fused import with_gradient
 from infoword_tf.lazy import Layer, Variable, change_of, dtype_of, ops
 
@@ -262,18 +263,15 @@ class Attention(Layer):
         Returns:
             [B, T or Q, D], without the output's bias; flattened like x.
         """
-        parts = branches(self.kernel, self.bias, self.output_kernel)
-        return total(
-            self._of_heads(
-                part, x, part.share(allowed), queries, part.share(bias), key,
-                length,
-            )
-            for part in parts
+        compute = functools.partial(
+            self._of_heads, x=x, allowed=allowed, queries=queries, bias=bias,
+            key=key, length=length,
         )  # fmt: skip
+        return summed(compute, self.kernel, self.bias, self.output_kernel)
 
     def _of_heads(
         self,
-        part: Branch,
+        branch: Branch,
         x: Tensor,
         allowed: Tensor | None,
         queries: Tensor | None,
@@ -282,11 +280,12 @@ class Attention(Layer):
         length: Any,
     ) -> Tensor:
         """Computes `call` of the heads of a branch."""
-        kernel, qkv_bias, output_kernel = part.weights
-        head_width, count_heads = (
-            self.width // self.heads, self.heads // part.count
-        )  # fmt: skip
-        width, root = count_heads * head_width, 1.0 / math.sqrt(head_width)
+        kernel, qkv_bias, output_kernel = branch.weights
+        allowed, bias = branch.share(allowed), branch.share(bias)
+        head_count, width = (
+            n // branch.count for n in (self.heads, self.width)
+        )
+        root = 1.0 / math.sqrt(self.width // self.heads)
         if key is not None:
             # 1/sqrt(E) goes into the query's weights, which are few numbers.
             # In inference q may be fewer, and a served graph should hold no
@@ -298,7 +297,7 @@ class Attention(Layer):
             """Projects x and splits heads: `count` times [B, H, T or Q, E]."""
             return heads.split_heads(
                 project(x, kernel), bias,
-                heads=count_heads, count=count, key=key, length=length,
+                heads=head_count, count=count, key=key, length=length,
             )  # fmt: skip
 
         if queries is None:

@@ -11,7 +11,7 @@ from typing import Any
 
 from infoword_tf.layers import activation, dropout, norm
 from infoword_tf.layers.attention import Attention, matrix, project, vector
-from infoword_tf.layers.branches import branches, total
+from infoword_tf.layers.branches import Branch, summed
 from infoword_tf.lazy import Layer, ops
 
 Tensor = Any
@@ -148,15 +148,17 @@ def feed_forward(
     layer: Layer, x: Tensor, key: Tensor | None, rate: float = 0.0
 ) -> Tensor:
     """Maps [..., D] to [..., D], without the last bias; see `post_norm`."""
-    parts = branches(layer.inner_kernel, layer.inner_bias, layer.outer_kernel)
 
-    def computed(kernel: Tensor, bias: Tensor, outer_kernel: Tensor) -> Tensor:
+    def compute(branch: Branch) -> Tensor:
+        kernel, bias, outer_kernel = branch.weights
         inner = activation.bias_gelu(
             project(x, kernel), bias, form=layer.form, key=key, rate=rate
         )  # [..., F]
         return project(inner, outer_kernel)
 
-    return total(computed(*part.weights) for part in parts)
+    return summed(
+        compute, layer.inner_kernel, layer.inner_bias, layer.outer_kernel
+    )
 
 
 def post_norm(

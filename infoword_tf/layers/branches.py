@@ -10,7 +10,7 @@ weights are replaced by `Parts` (`lazy.instead`), as export/branches.py does.
 
 import functools
 import operator
-from collections.abc import Iterable
+from collections.abc import Callable
 from typing import Any, NamedTuple
 
 from infoword_tf.lazy import ops, parts_of
@@ -37,7 +37,12 @@ class Branch(NamedTuple):
         return ops.split(mask, self.count, axis=1)[self.number]
 
 
-def branches(*weights: Any) -> list[Branch]:
+def summed(function: Callable[[Branch], Tensor], *weights: Any) -> Tensor:
+    """Adds the results of a function of each branch of weights."""
+    return functools.reduce(operator.add, map(function, _branches(*weights)))
+
+
+def _branches(*weights: Any) -> list[Branch]:
     """Returns the branches of weights, the first of which is a kernel.
 
     One with the weights themselves, unless the kernel is replaced by `Parts`.
@@ -50,8 +55,3 @@ def branches(*weights: Any) -> list[Branch]:
         *(x.values if x else (None,) * count for x in parts), strict=True
     )
     return [Branch(share, number, count) for number, share in enumerate(each)]
-
-
-def total(results: Iterable[Tensor]) -> Tensor:
-    """Adds the results of branches."""
-    return functools.reduce(operator.add, results)

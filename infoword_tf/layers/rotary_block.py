@@ -24,7 +24,7 @@ from infoword_tf.layers.attention import (
     vector,
 )
 from infoword_tf.layers.block import Sized, mask_at, take
-from infoword_tf.layers.branches import Branch, branches, total
+from infoword_tf.layers.branches import Branch, summed
 from infoword_tf.layers.fused import with_bias
 from infoword_tf.layers.rotary import Turn, rotate, split_turned
 from infoword_tf.lazy import Layer, ops
@@ -165,21 +165,18 @@ class RotaryAttention(Layer):
         Returns:
             [B, T or Q, D]; flattened like x.
         """
-        parts = branches(self.kernel, self.bias, self.output_kernel)
-        return total(
-            self._of_heads(
-                part, x, turn=turn, allowed=part.share(allowed),
-                queries=queries, turn_of_queries=turn_of_queries, reach=reach,
-                block_ids=block_ids, key=key, length=length,
-            )
-            for part in parts
+        compute = functools.partial(
+            self._of_heads, x=x, turn=turn, allowed=allowed, queries=queries,
+            turn_of_queries=turn_of_queries, reach=reach, block_ids=block_ids,
+            key=key, length=length,
         )  # fmt: skip
+        return summed(compute, self.kernel, self.bias, self.output_kernel)
 
     def _of_heads(
         self,
-        part: Branch,
-        x: Tensor,
+        branch: Branch,
         *,
+        x: Tensor,
         turn: Turn,
         allowed: Tensor | None,
         queries: Tensor | None,
@@ -190,13 +187,12 @@ class RotaryAttention(Layer):
         length: Any,
     ) -> Tensor:
         """Computes `call` of the heads of a branch."""
-        (kernel, bias, output_kernel), of_queries, of_keys = (
-            part.weights, None, None,
-        )  # fmt: skip
-        heads_, kv_heads = (
-            n // part.count for n in (self.heads, self.kv_heads)
+        kernel, bias, output_kernel = branch.weights
+        allowed, of_queries, of_keys = branch.share(allowed), None, None
+        head_count, kv_count = (
+            n // branch.count for n in (self.heads, self.kv_heads)
         )
-        width = heads_ * self.head_width
+        width = head_count * self.head_width
         if self.qk_norm:
             of_queries = self.query_gamma * self.root
             of_keys = self.key_gamma
@@ -205,10 +201,10 @@ class RotaryAttention(Layer):
             kernel = scaled(kernel, scale)
             bias = None if bias is None else bias * scale
         by_head = functools.partial(self._by_head, key=key)
-        if queries is None and kv_heads == heads_:
+        if queries is None and kv_count == head_count:
             q, k, v = by_head(
                 project(x, kernel), bias, turn, gammas=(of_queries, of_keys),
-                heads=heads_, count=3, length=length,
+                heads=head_count, count=3, length=length,
             )  # fmt: skip
         else:
             q_bias, kv_bias = None, None
@@ -224,17 +220,17 @@ class RotaryAttention(Layer):
                 of_kv = project(x, kv_kernel)
             (q,) = by_head(
                 of_q, q_bias, turn_of_queries, gammas=(of_queries,),
-                heads=heads_, count=1, length=q_length,
+                heads=head_count, count=1, length=q_length,
             )  # fmt: skip
             k, v = by_head(
                 of_kv, kv_bias, turn, gammas=(of_keys,),
-                heads=kv_heads, count=2, length=length,
+                heads=kv_count, count=2, length=length,
             )  # fmt: skip
         if key is None and not self.qk_norm:
             q = q * self.root
         if reach is not None:
-            if kv_heads != heads_:
-                times = heads_ // kv_heads
+            if kv_count != head_count:
+                times = head_count // kv_count
                 k, v = (ops.repeat(y, times, axis=1) for y in (k, v))
             mixed = band.mixed(
                 q, k, v, block_ids, reach=reach, key=key, rate=self.rate
@@ -380,16 +376,13 @@ class RotaryBlock(Sized):
         inputs = x = self._sum('attention', mixed, residual, key, keys[1])
         if before := self.before.get('outer'):
             inputs = self.normalized(x, *before, key)
-        outer = total(
-            project(
-                activation.gated(
-                    project(inputs, kernel), form=self.form, key=key
-                ),
-                outer_kernel,
+
+        def compute(branch: Branch) -> Tensor:
+            kernel, outer_kernel = branch.weights
+            inner = activation.gated(
+                project(inputs, kernel), form=self.form, key=key
             )
-            for kernel, outer_kernel in (
-                part.weights
-                for part in branches(self.inner_kernel, self.outer_kernel)
-            )
-        )
+            return project(inner, outer_kernel)
+
+        outer = summed(compute, self.inner_kernel, self.outer_kernel)
         return self._sum('outer', outer, x, key, keys[2])

@@ -233,7 +233,7 @@ class SignaturesTest(Case):
         ('modern', {'global_every': 2}, 'bfloat16'),
     )  # fmt: skip
     def test_branches(self, encoder, arguments, precision):
-        """The same vectors, by two products where there was one."""
+        """Two branches compute the vectors of one, from as many numbers."""
         workdir = self.write(
             'mlm', encoder=encoder, layers=2, arguments=arguments
         )
@@ -262,23 +262,28 @@ class SignaturesTest(Case):
     def test_heads_of_a_branch(self):
         """Queries, keys and values of 4 heads of 1, and GeGLU of 2 numbers."""
         layer = 'encoder/layer_0'
-        shares = branches.split({
+        weights = {
             f'{layer}/attention/qkv_kernel': np.arange(12.0)[None],
             f'{layer}/attention/qkv_bias': np.arange(12.0),
             f'{layer}/attention/output_kernel': np.arange(4.0)[:, None],
             f'{layer}/inner_kernel': np.arange(4.0)[None],
             f'{layer}/outer_kernel': np.arange(2.0)[:, None],
             f'{layer}/outer_bias': np.zeros(1),
-        }, 2)  # fmt: skip
+        }
+        shapes = {path: value.shape for path, value in weights.items()}
         actual = {
-            path.rpartition('/')[2]: [x.ravel().tolist() for x in each]
-            for path, each in shares.items()
+            path.rpartition('/')[2]: [
+                x.ravel().tolist()
+                for x in branches.split(path, value, shapes, 2)
+            ]
+            for path, value in weights.items()
         }
         qkv = [[0, 1, 4, 5, 8, 9], [2, 3, 6, 7, 10, 11]]
         self.assertEqual(actual, {
             'qkv_kernel': qkv, 'qkv_bias': qkv,
             'output_kernel': [[0, 1], [2, 3]],
             'inner_kernel': [[0, 2], [1, 3]], 'outer_kernel': [[0], [1]],
+            'outer_bias': [[0]],
         })  # fmt: skip
 
     @parameterized.parameters(

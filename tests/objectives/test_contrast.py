@@ -274,7 +274,7 @@ class CriticsTest(parameterized.TestCase):
         ])  # fmt: skip
 
     def weights(self):
-        """Of both sides [B, V]: log(1 + relu) of largest products."""
+        """Computes log(1 + relu) of the largest outputs, by side [B, V]."""
         e = self.model.variables['encoder/word_embeddings'].numpy()
         return {
             side: np.array([
@@ -295,7 +295,7 @@ class CriticsTest(parameterized.TestCase):
         ('late', None), ('late', 4), ('lexical', None)
     )
     def test_both_directions_written_plainly(self, critic, seed):
-        """Of held-out text, and in a step of training."""
+        """A step and held-out text have the sums of scores by hand."""
         self.open(critic)
         key = None if seed is None else dropout.new_key(seed)
         scores = self.scores(critic)
