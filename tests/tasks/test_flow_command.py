@@ -53,7 +53,7 @@ class FlowFitTest(parameterized.TestCase):
         expected = gaussian_bits(np.cov(x.T))
         self.assertAlmostEqual(command_of.bits(flow, x), expected, delta=0.02)
         z = np.float64(flow(np.float32(x)))
-        np.testing.assert_allclose(z.mean(0), np.zeros(3), atol=0.1)
+        np.testing.assert_allclose(z.mean(0), np.zeros(3), atol=0.15)
         np.testing.assert_allclose(np.cov(z.T), np.eye(3), atol=0.15)
 
     def test_what_is_bent_is_made_straight(self):
