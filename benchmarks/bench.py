@@ -110,7 +110,7 @@ BENCHMARKS = {
         'fine-tuning', 'trainers',
         ('--of=labels', '--source={WEIGHTS}', '--data_dir={glue}',
          '--workdir={WORKDIR}/finetune'),
-        ('--seeds=1', '--steps=24'), ('--seeds=3', '--steps=40'),
+        ('--seeds=1', '--steps=16'), ('--seeds=3', '--steps=40'),
     ),
     'simcse': Benchmark(
         'SimCSE', 'trainers',
@@ -124,7 +124,7 @@ BENCHMARKS = {
         ('--of=pairs', '--critic=cosine,late,lexical,cross', '--query_len=32',
          '--source={WEIGHTS}', '--pairs={passages}', '--learning_rate=2e-5',
          '--workdir={WORKDIR}/critics'),
-        None, ('--seeds=2', '--steps=12'),
+        None, ('--seeds=2', '--steps=6', '--batch_size=16'),
     ),
     'encode': Benchmark(
         'encode', 'encode', (*ENCODE, '--ask=texts'),
@@ -143,7 +143,7 @@ BENCHMARKS = {
     ),
     'calls': Benchmark(
         'one call', 'encode', (*ENCODE, '--ask=calls'),
-        ('--rounds=50',), ('--rounds=200',),
+        None, ('--rounds=200',),
     ),
     'calls_bfloat16': Benchmark(
         'a call', 'encode', (*ENCODE, '--ask=calls', '--precision=bfloat16'),

@@ -15,6 +15,9 @@ from infoword_tf import errors, files
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 PEERS_PYTHON = ROOT / '.venv-peers' / 'bin' / 'python'
 THREADS = 2  # of peers, whose libraries ask for a number
+# Of processes that are measured: `commands.start` sets variables, and a server
+# or a Python program has none of them.
+ENVIRON = dict(os.environ)
 
 
 class Used(NamedTuple):
@@ -41,7 +44,7 @@ def call(log: pathlib.Path, *command: str) -> Used:
             command,
             stdout=out,
             stderr=subprocess.STDOUT,
-            env={**os.environ, 'PYTHONPATH': str(ROOT)},
+            env={**ENVIRON, 'PYTHONPATH': str(ROOT)},
         )
         try:
             _, status, used = os.wait4(process.pid, 0)

@@ -29,7 +29,7 @@ from typing import Any
 import numpy as np
 import psutil
 
-from benchmarks.kept import ROOT, Used
+from benchmarks.kept import ENVIRON, ROOT, Used
 
 _LISTENED = 1.0  # seconds
 
@@ -66,7 +66,7 @@ class Served:
             stderr=self._errors,
             text=True,
             cwd=ROOT if ours else None,
-            env={**os.environ, 'PYTHONPATH': str(ROOT) if ours else ''},
+            env={**ENVIRON, 'PYTHONPATH': str(ROOT) if ours else ''},
         )
 
     @property
