@@ -29,7 +29,7 @@ import pathlib
 import platform
 import statistics
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from importlib import metadata
 from typing import Any, NamedTuple
 
@@ -568,8 +568,6 @@ def render(
         if native or not benchmark.native
     }
     lines[MACHINE] = machine_lines(machine, results)
-    if not native and not (docs / f'{page}.md').exists():
-        begin(docs / f'{page}.md', lines)
     write(docs / f'{page}.md', lines)
     columns = expected_lines(docs / f'{PAGES[True]}.json', machine, results)
     write(docs / f'{PAGES[True]}.md', {EXPECTED: columns})
@@ -583,19 +581,6 @@ def render(
     if native and 'record' in results.get('step', {}):
         record = results['step']['record']
         write(readme, {SUMMARY: summary_lines(machine, record)})
-
-
-def begin(path: pathlib.Path, names: Iterable[str]) -> None:
-    """Writes a page with empty tables, and the picture's place."""
-    text = (
-        '# Speed without products of bfloat16\n\nTables of `make bench` on a '
-        'processor that multiplies no bfloat16.\n[Speed](speed.md) says what '
-        f'each counts.\n\n![Ratios to other programs]({path.stem}.png)\n'
-    )
-    for name in names:
-        text += f'\n## {name}\n\n<!-- bench: {name} -->\n<!-- end -->\n'
-    with files.written(path) as partial:
-        partial.write_text(text, encoding='utf-8')
 
 
 def write(path: pathlib.Path, lines: Mapping[str, Sequence[str]]) -> None:

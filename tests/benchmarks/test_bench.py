@@ -113,6 +113,7 @@ class BenchTest(absltest.TestCase):
         names = ('step', 'calls_bfloat16', 'streams', 'pipeline')
         marks = {
             'speed': (*names, 'machine', 'expected'),
+            'speed_float32': ('step', 'streams', 'pipeline', 'machine'),
             'README': ('summary',),
         }
         for name, markers in marks.items():

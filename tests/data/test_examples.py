@@ -13,6 +13,7 @@ from infoword_tf.data.examples import (
     MULTIPLE,
     Examples,
     ExampleSource,
+    best_width,
     format_texts,
     pack_examples,
 )
@@ -80,6 +81,36 @@ class ShareRowsTest(parameterized.TestCase):
     def test_one_and_none(self):
         np.testing.assert_array_equal(pack_examples(np.array([8]), 8), [[0]])
         self.assertEqual(pack_examples(np.zeros(0, int), 8).shape, (0, 0))
+
+
+class WidthTest(parameterized.TestCase):
+    @parameterized.parameters(
+        # Alone of 256 tokens, two by two of 288.
+        ([144] * 15 + [256], 256, 288, 9),
+        ([144] * 13 + [256], 256, 288, 8),
+        # Fewer sequences would be too few to share.
+        ([144] * 12 + [256], 256, 256, 13),
+        # They are full; a half is full enough where nothing fits beside.
+        ([64] * 32, 64, 64, 32),
+        ([200] * 20, 256, 200 * 2 // 16 * 16, 10),
+        # A little room is not worth it.
+        ([60] * 64, 64, 64, 64),
+    )
+    def test_by_hand(self, sizes, least, width, sequences):
+        actual = best_width(np.array(sizes), least)
+        self.assertEqual(actual, width)
+        self.assertLen(pack_examples(np.array(sizes), actual), sequences)
+
+    def test_a_source_of_long_pairs(self):
+        """Queries of 16 tokens and passages of 128, but for one query."""
+        sizes = [16, 128] * 39 + [128, 128]
+        source = ExampleSource(
+            make(np.array(sizes), 2), 128, 20, 0, stratified=True
+        )
+        self.assertEqual(source.batch(0).width, 288)
+        self.assertEqual(source.slots.shape, (11, 2))
+        held_out = ExampleSource(make(np.array(sizes), 2), 128, 40, 0)
+        self.assertEqual(held_out.batch(0).width, 256)
 
 
 class SourceTest(parameterized.TestCase):
