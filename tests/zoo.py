@@ -913,7 +913,8 @@ def make_text_pairs(
         TextPairs((examples,), ('zoo',), joining=Joining(T)),
         T, batch, seed, stratified=True,
     )  # fmt: skip
-    return source.batch(0)._replace(width=T)
+    batch = source.batch(0)
+    return batch._replace(width=max(T, batch.width))
 
 
 def make_translations(
