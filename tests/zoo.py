@@ -23,6 +23,7 @@ from infoword_tf.data.batches import Batches
 from infoword_tf.data.examples import Examples
 from infoword_tf.data.pairs import NextPairSource, PairSource
 from infoword_tf.data.sentences import SentenceSource
+from infoword_tf.data.source import Source
 from infoword_tf.data.store import SENTENCE_START, SEPARATOR, WORD_START, Store
 from infoword_tf.data.text_pairs import TextPairs, TextPairSource
 from infoword_tf.data.translations import (
@@ -865,7 +866,13 @@ def make_sentences(
     source = SentenceSource(
         store, length, batch, seed, **settings, stratified=True
     )
-    return source.batch(0)._replace(width=T)
+    return first_of(source)
+
+
+def first_of(source: Source) -> Labelled:
+    """Returns a source's first batch, T tokens wide or as wide as it is."""
+    batch = source.batch(0)
+    return batch._replace(width=max(T, batch.width))
 
 
 def make_text_pairs(
@@ -913,8 +920,7 @@ def make_text_pairs(
         TextPairs((examples,), ('zoo',), joining=Joining(T)),
         T, batch, seed, stratified=True,
     )  # fmt: skip
-    batch = source.batch(0)
-    return batch._replace(width=max(T, batch.width))
+    return first_of(source)
 
 
 def make_translations(

@@ -9,6 +9,7 @@ from absl.testing import absltest, parameterized
 from scipy import special
 
 from infoword_tf.config import DenseConfig
+from infoword_tf.data import examples
 from infoword_tf.encoders import Encoded, Inputs
 from infoword_tf.layers import dropout
 from infoword_tf.model import Model
@@ -742,6 +743,26 @@ class WholeTest(parameterized.TestCase):
             best = (unit(a) @ unit(b).T).argmax(axis=1)
             actual.append(np.mean(best == np.arange(32)))
         self.assertGreater(actual[1], 1.5 * actual[0])
+
+    @parameterized.parameters(
+        'transformer', 'relative', 'modern', 'disentangled', 'elmo'
+    )
+    def test_wider_sequences_have_the_same_loss(self, encoder):
+        """Examples that fit two by two there stand alone in narrower ones."""
+        case = zoo.of('simcse', encoder, pairs=3, pooling='mean')
+        model = zoo.model_of(case, rate=0.0)
+        losses, shapes = [], []
+        for width in (examples.best_width, lambda sizes, least: least):
+            with mock.patch.object(examples, 'best_width', width):
+                all_views = zoo.views_of(case.resolved, 32, kinds=8)
+            with eager.eagerly():
+                outcomes, _ = model.outcomes(all_views, zoo.statistics())
+                losses.append(float(model.loss(outcomes)))
+            shapes.append(all_views['sentences'].ids.shape)
+        (few, wide), (many, narrow) = shapes
+        self.assertGreater(wide, narrow)
+        self.assertLess(few * wide, 0.9 * many * narrow)
+        self.assertAlmostEqual(losses[0], losses[1], delta=1e-5 * losses[1])
 
     def test_held_out_text_is_normed_as_a_whole(self):
         """In whatever slices it is read, and candidates as what asks."""
