@@ -744,9 +744,7 @@ class WholeTest(parameterized.TestCase):
             actual.append(np.mean(best == np.arange(32)))
         self.assertGreater(actual[1], 1.5 * actual[0])
 
-    @parameterized.parameters(
-        'transformer', 'relative', 'modern', 'disentangled', 'elmo'
-    )
+    @parameterized.parameters('transformer', 'modern', 'disentangled')
     def test_wider_sequences_have_the_same_loss(self, encoder):
         """Examples that fit two by two there stand alone in narrower ones."""
         case = zoo.of('simcse', encoder, pairs=3, pooling='mean')
