@@ -12,9 +12,10 @@ sequence has room for, C classes.
 
 import bisect
 import functools
+import math
 import types
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, NamedTuple, Self
+from typing import TYPE_CHECKING, Any, NamedTuple, Self
 
 import numpy as np
 
@@ -26,9 +27,9 @@ if TYPE_CHECKING:  # it imports TensorFlow
     from infoword_tf.text.template import Template
 
 
-# Widths of `best_width`: how many are tried, the fewest sequences, and the
-# tokens of a sequence at which attention costs as much as all else (measured at
-# 384 wide, where 1.5 times the tokens cost a tenth more each).
+# Of `best_width`: how many wider sequences are tried, the fewest sequences, and
+# the T at which attention costs as much as all else (measured at 384 wide,
+# where each token of 432 costs a tenth more than each of 288).
 WIDTHS, SEQUENCES, ATTENTION = 32, 8, 1024
 
 
@@ -326,14 +327,13 @@ class ExampleSource(Source):
                 f'an example has {longest} tokens, a sequence {length}; raise '
                 '--seq_len',
             )
-        self.width = -(-longest // MULTIPLE) * MULTIPLE
-        if not stratified:
-            self.slots = pack_examples(sizes[:batch_size], self.width)
-            return
-        self.strata = Strata(sizes, batch_size, seed)
-        self.updates = self.strata.updates
-        self.width = best_width(self.strata.longest, self.width)
-        self.slots = pack_examples(self.strata.longest, self.width)
+        self.least = -(-longest // MULTIPLE) * MULTIPLE
+        self.packed = sizes[:batch_size]
+        if stratified:
+            self.strata = Strata(sizes, batch_size, seed)
+            self.updates = self.strata.updates
+            self.packed = self.strata.longest
+        self.unify_shapes([self])
 
     @classmethod
     def capacity(cls, store: Examples, length: int) -> int:
@@ -343,13 +343,14 @@ class ExampleSource(Source):
 
     @classmethod
     def unify_shapes(cls, sources: Sequence[Self]) -> None:
-        """Gives sources the most sequences, examples a sequence, and tokens."""
-        sequences, slots = np.max([x.slots.shape for x in sources], axis=0)
+        """Packs the examples of all sources into sequences of one shape."""
+        width = max(x.least for x in sources)
+        if all(x.stratified for x in sources):
+            width = best_width([x.packed for x in sources], width)
         for source in sources:
-            s, j = source.slots.shape
-            lacking = (0, sequences - s), (0, slots - j)
-            source.slots = np.pad(source.slots, lacking, constant_values=-1)
-            source.width = max(x.width for x in sources)
+            source.width = width
+            source.slots = pack_examples(source.packed, width)
+        pad_shapes(sources)
 
     def batch(self, step: int) -> Labelled:
         """Returns the global batch of a step."""
@@ -369,16 +370,31 @@ class ExampleSource(Source):
         return self.store.batch(numbers, self.slots, self.width)
 
 
-def best_width(sizes: np.ndarray, least: int) -> int:
+def pad_shapes(sources: Sequence[Any]) -> None:
+    """Gives sources the most sequences, examples a sequence, and tokens.
+
+    Args:
+        sources: with `slots` [S, J] and `width`, which are replaced.
+    """
+    sequences, slots = np.max([x.slots.shape for x in sources], axis=0)
+    width = max(x.width for x in sources)
+    for source in sources:
+        s, j = source.slots.shape
+        lacking = (0, sequences - s), (0, slots - j)
+        source.slots = np.pad(source.slots, lacking, constant_values=-1)
+        source.width = width
+
+
+def best_width(updates: Sequence[np.ndarray], least: int) -> int:
     """Chooses how many tokens sequences of packed examples have.
 
-    As many as the longest example, unless that leaves much room: of sequences
-    of 256 tokens each holds one example of 144, of 288 tokens two. Others have
-    to save a tenth of the work, and to be SEQUENCES at least, which replicas
+    As many as the longest example, unless that leaves much room: a sequence of
+    256 tokens holds one example of 144, a sequence of 288 two. A wider one has
+    to save a tenth of the work, and to leave SEQUENCES at least, which replicas
     and parts of a batch can share.
 
     Args:
-        sizes: [B] int, of the examples of an update.
+        updates: sizes [B] int of the examples of an update, of each source.
         least: T of the longest, a multiple of MULTIPLE.
 
     Returns:
@@ -386,16 +402,14 @@ def best_width(sizes: np.ndarray, least: int) -> int:
     """
 
     def work(width: int) -> float:
-        tokens = width * len(pack_examples(sizes, width))
-        return tokens * (1 + width / ATTENTION)
+        sequences = max(len(pack_examples(x, width)) for x in updates)
+        all_of_it = sequences * width * (1 + width / ATTENTION)
+        if width == least:
+            return 0.9 * all_of_it
+        return all_of_it if sequences >= SEQUENCES else math.inf
 
     step = MULTIPLE * -(-least // (MULTIPLE * WIDTHS))
-    wider = [
-        width for width in range(least + step, 2 * least + 1, step)
-        if len(pack_examples(sizes, width)) >= SEQUENCES
-    ]  # fmt: skip
-    best = min([least, *wider], key=work)
-    return best if work(best) < 0.9 * work(least) else least
+    return min(range(least, 2 * least + 1, step), key=work)
 
 
 def pack_examples(sizes: np.ndarray, max_tokens: int) -> np.ndarray:

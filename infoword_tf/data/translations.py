@@ -19,10 +19,10 @@ import numpy as np
 from infoword_tf import errors
 from infoword_tf.data.examples import (
     MULTIPLE,
-    ExampleSource,
     Strata,
     longest,
     pack_examples,
+    pad_shapes,
 )
 from infoword_tf.data.mixture import (
     ROUND,
@@ -261,7 +261,7 @@ class TranslationSource(Source):
                     stratified,
                 )  # fmt: skip
             self.parts.append(part)
-        ExampleSource.unify_shapes(self.parts)
+        pad_shapes(self.parts)
         count = max(ROUND, len(self.parts))
         self.turns = Turns(apportion(count, store.shares), seed, TRANSLATIONS)
 

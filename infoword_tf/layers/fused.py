@@ -29,7 +29,7 @@ from infoword_tf.lazy import ops
 
 Tensor = Any
 LANES = 16  # runs of columns that `over_columns` combines
-SPARSE = 4  # `placed_products` skips zeros where at most one in so many is none
+SPARSE = 4  # `placed_products` skips zeros if fewer than 1 in 4 is not 0
 
 
 def compiled(function: Callable) -> Callable:

@@ -92,14 +92,29 @@ class WidthTest(parameterized.TestCase):
         ([144] * 12 + [256], 256, 256, 13),
         # They are full; a half is full enough where nothing fits beside.
         ([64] * 32, 64, 64, 32),
-        ([200] * 20, 256, 200 * 2 // 16 * 16, 10),
+        ([200] * 20, 256, 400, 10),
         # A little room is not worth it.
         ([60] * 64, 64, 64, 64),
     )
     def test_by_hand(self, sizes, least, width, sequences):
-        actual = best_width(np.array(sizes), least)
+        actual = best_width([np.array(sizes)], least)
         self.assertEqual(actual, width)
         self.assertLen(pack_examples(np.array(sizes), actual), sequences)
+
+    def test_of_two_sources(self):
+        """What one gains by wider sequences is not lost by the other."""
+        halves = np.array([144] * 15 + [256])
+        whole = np.array([256] * 16)
+        self.assertEqual(best_width([halves, whole], 256), 256)
+        self.assertEqual(best_width([halves, halves[1:]], 256), 288)
+        sources = [
+            ExampleSource(make(np.repeat(x, 2)), 256, 16, 0, stratified=True)
+            for x in (halves, whole)
+        ]
+        self.assertEqual([x.width for x in sources], [288, 256])
+        ExampleSource.unify_shapes(sources)
+        for source in sources:
+            self.assertEqual((source.width, *source.slots.shape), (256, 16, 1))
 
     def test_a_source_of_long_pairs(self):
         """Queries of 16 tokens and passages of 128, but for one query."""

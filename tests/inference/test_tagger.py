@@ -4,6 +4,7 @@ from unittest import mock
 
 import numpy as np
 from absl.testing import absltest, parameterized
+from tensorflow.python.framework import test_util
 
 import infoword_tf
 from infoword_tf.config import Config
@@ -83,8 +84,10 @@ class TaggerTest(parameterized.TestCase):
         loaded = make('lookup', 20)
         with mock.patch.object(tagger, '_COPIED', 2 * len(LONG.encode())):
             actual = loaded.tag(['', LONG, 'x', LONG])
-        self.check_same(actual[1], actual[3])
-        self.check_same(actual[1], loaded.tag([LONG])[0])
+        for other in (actual[3], loaded.tag([LONG])[0]):
+            self.check_same(actual[1], other)
+            if test_util.IsMklEnabled():  # Eigen cuts products into blocks
+                self.assertEqual(actual[1], other)
         raw = LONG.encode()
         for span in actual[1]:
             self.assertEqual(raw[span.begin : span.end].decode(), span.text)

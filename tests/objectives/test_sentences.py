@@ -750,7 +750,7 @@ class WholeTest(parameterized.TestCase):
         case = zoo.of('simcse', encoder, pairs=3, pooling='mean')
         model = zoo.model_of(case, rate=0.0)
         losses, shapes = [], []
-        for width in (examples.best_width, lambda sizes, least: least):
+        for width in (examples.best_width, lambda updates, least: least):
             with mock.patch.object(examples, 'best_width', width):
                 all_views = zoo.views_of(case.resolved, 32, kinds=8)
             with eager.eagerly():

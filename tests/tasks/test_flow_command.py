@@ -7,6 +7,7 @@ from unittest import mock
 import numpy as np
 import tensorflow as tf
 from absl.testing import absltest, parameterized
+from tensorflow.python.framework import test_util
 
 import infoword_tf
 from export import bundle
@@ -53,7 +54,9 @@ class FlowFitTest(parameterized.TestCase):
         expected = gaussian_bits(np.cov(x.T))
         self.assertAlmostEqual(command_of.bits(flow, x), expected, delta=0.02)
         z = np.float64(flow(np.float32(x)))
-        np.testing.assert_allclose(z.mean(0), np.zeros(3), atol=0.15)
+        # Where a fit ends depends on how products are rounded.
+        near = 0.1 if test_util.IsMklEnabled() else 0.15
+        np.testing.assert_allclose(z.mean(0), np.zeros(3), atol=near)
         np.testing.assert_allclose(np.cov(z.T), np.eye(3), atol=0.15)
 
     def test_what_is_bent_is_made_straight(self):

@@ -4,6 +4,7 @@
 import numpy as np
 import tensorflow as tf
 from absl.testing import absltest, parameterized
+from tensorflow.python.framework import test_util
 
 from infoword_tf.layers import dropout
 from infoword_tf.objectives import TABLE
@@ -166,7 +167,9 @@ class SameAsOneTest(parameterized.TestCase):
         apart = name in (
             'rnn_lm', 'infocse_paper', 'simcse_cross', 'simcse_late',
         )  # fmt: skip
-        near = more * (1e-5 if alike or apart else 2e-6)
+        # Eigen rounds more than oneDNN does.
+        close = 1e-6 if test_util.IsMklEnabled() else 2e-6
+        near = more * (1e-5 if alike or apart else close)
         for path, (gradient,) in gradients.items():
             first, *others = gradients_2[path]
             for second in others:
