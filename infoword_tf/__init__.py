@@ -31,7 +31,8 @@ def load(
     (`folders.workdir_of`).
 
     TensorFlow logs by TF_CPP_MIN_LOG_LEVEL, by default fatal errors alone; XLA
-    does not heed it.
+    does not heed it. Unless TensorFlow is imported already, it multiplies by
+    oneDNN (TF_ENABLE_ONEDNN_OPTS=0: only where it would do so by itself).
     """
     from infoword_tf import commands
     from infoword_tf.config import Config

@@ -26,10 +26,12 @@ print(json.dumps([before, found, pyplot.__name__, gc.get_threshold()[0]]))
 '''
 # That of somebody else, who calls us.
 OTHERS = '''
-import json, sys
+import json, os, sys
 from infoword_tf import commands
+os.environ.pop('TF_ENABLE_ONEDNN_OPTS', None)
 commands.hush_tensorflow()
-print(json.dumps('matplotlib' in sys.modules))
+onednn = os.environ['TF_ENABLE_ONEDNN_OPTS']
+print(json.dumps(['matplotlib' in sys.modules, onednn]))
 '''
 # With Keras over JAX.
 OVER_JAX = '''
@@ -39,6 +41,21 @@ commands.own_process()
 lazy.import_keras()
 import keras
 print(json.dumps(keras.backend.backend()))
+'''
+# Without TensorFlow, told not to multiply by oneDNN, and with TensorFlow.
+ONEDNN = '''
+import json, os, sys
+from infoword_tf import commands
+NAME, chosen = 'TF_ENABLE_ONEDNN_OPTS', []
+for told, imported in ((None, False), ('0', False), (None, True)):
+    os.environ.pop(NAME, None)
+    if told:
+        os.environ[NAME] = told
+    if imported:
+        sys.modules['tensorflow'] = sys
+    commands.prefer_onednn()
+    chosen.append(os.environ.get(NAME))
+print(json.dumps(chosen))
 '''
 # Of a saved graph alone.
 GRAPH = '''
@@ -72,8 +89,11 @@ class ImportTest(absltest.TestCase):
         self.assertEqual(pyplot, 'matplotlib.pyplot')
         self.assertEqual(threshold, 100_000)
 
-    def test_a_process_of_others_is_left_as_it_is(self):
-        self.assertTrue(answer(OTHERS))
+    def test_a_process_of_others_imports_what_keras_does(self):
+        self.assertEqual(answer(OTHERS), [True, '1'])
+
+    def test_onednn_multiplies_unless_told_or_too_late(self):
+        self.assertEqual(answer(ONEDNN), ['1', '0', None])
 
     @unittest.skipUnless(importlib.util.find_spec('jax'), 'there is no JAX')
     def test_a_backend_is_found(self):
