@@ -26,7 +26,7 @@ from typing import Any, NamedTuple
 from benchmarks import kept, pairs, report, tables
 from infoword_tf import commands, files
 from infoword_tf.choices import flag
-from infoword_tf.config import CRITICS, CROSS
+from infoword_tf.config import CRITICS
 
 BM25 = 'BM25'
 MEASURE = 'ndcg@10'
@@ -110,11 +110,7 @@ def trained(
             f'--workdir={workdir}',
         )  # fmt: skip
         shutil.rmtree(workdir / 'checkpoints')
-    first = ['--first=bm25'] if critic == CROSS else []
-    record = kept.evaluate(
-        workdir / 'search', 'retrieval', *one.search, *first, '--costs',
-        '--nobaselines', '--precision=auto',
-    )  # fmt: skip
+    record = kept.search(workdir / 'search', critic, *one.search, '--costs')
     last = kept.records_of(workdir)[-1]
     searches = ('model', 'hybrid', 'bm25')
     return Result(

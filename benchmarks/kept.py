@@ -11,6 +11,7 @@ from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 from infoword_tf import errors, files
+from infoword_tf.config import CROSS
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 PEERS_PYTHON = ROOT / '.venv-peers' / 'bin' / 'python'
@@ -82,6 +83,23 @@ def evaluate(
             f'--init={init or folder.parent}', *typed, f'--workdir={folder}',
         )  # fmt: skip
     return read_json(folder / 'metrics.json')
+
+
+def search(
+    folder: pathlib.Path,
+    critic: str,
+    *typed: str,
+    init: str | pathlib.Path | None = None,
+) -> dict[str, Any]:
+    """Runs tasks.retrieval on a workdir of a critic, see `evaluate`.
+
+    `cross` orders the best hundred of BM25.
+    """
+    first = ['--first=bm25'] if critic == CROSS else []
+    return evaluate(
+        folder, 'retrieval', *typed, *first, '--nobaselines',
+        '--precision=auto', init=init,
+    )  # fmt: skip
 
 
 def check_data(data: Sequence[str | pathlib.Path]) -> None:

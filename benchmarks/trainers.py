@@ -6,6 +6,8 @@ r"""Training compared with other trainers: speed and quality.
         --train=train.conll --dev=dev.conll --workdir=runs/words
     python -m benchmarks.trainers --of=pairs --source=all-MiniLM-L6-v2 \
         --pairs=nli-triplets.csv --critic=late --workdir=runs/pairs
+    python -m benchmarks.trainers --of=pairs --source=all-MiniLM-L6-v2 \
+        --pairs=pairs.csv --search=scifact --workdir=runs/searches
 
 Labels: `tasks.glue` and transformers' Trainer; of words `tasks.tag`. Pairs (a
 csv: a, b and negatives): the row `simcse` and sentence-transformers' trainer of
@@ -17,7 +19,8 @@ same batch, length, rate and number of updates, each in a process, in turns
 (turns.py), with another seed in each turn. The peer runs in the environment of
 `make bench-peers`. A rate is the median over updates, so that compiling does
 not count; the score of labels is that of held-out examples after the last
-update, of words F1 of spans or accuracy. Models of pairs are WORKDIR/ours_0 and
+update, of words F1 of spans or accuracy, of pairs nDCG@10 of --search, of both
+sides by `tasks.retrieval`. Models of pairs are WORKDIR/ours_0 and
 WORKDIR/sentence-transformers_0/model, which `tasks.sts` can evaluate.
 """
 
@@ -44,6 +47,7 @@ WEIGHT_DECAY = 0.01  # of labels; of pairs none
 NAMES = {
     'labels': 'Trainer', 'words': 'Trainer', 'pairs': 'sentence-transformers',
 }  # fmt: skip
+PYDOCS = 'pydocs'  # a corpus: first sentences find the rest
 COMPILED = f'{NAMES["labels"]}, compiled'  # by PyTorch
 # Choices with the same names on both sides.
 SAME = 'steps', 'batch_size', 'seq_len', 'learning_rate'
@@ -75,6 +79,8 @@ class TrainersChoices:
     flops: float = flag(
         1e-4, 'Of --critic=lexical, the weight of FLOPS of both sides.',
         at_least=0.0)
+    search: str | None = flag(
+        None, f'Of pairs, a folder of BEIR or {PYDOCS}: what is scored.')
     batch_size: int = flag(32, 'Examples of an update.', at_least=2)
     seq_len: int = flag(128, 'Tokens of a text at most.', at_least=8)
     steps: int = flag(60, 'Updates.', at_least=4)
@@ -106,6 +112,20 @@ def typed_of(choices: TrainersChoices, critic: str) -> list[str]:
     if critic == LATE and choices.query_len:
         return [f'--sentences.query_length={choices.query_len}']
     return []
+
+
+def score_of(
+    choices: TrainersChoices, critic: str, workdir: pathlib.Path,
+    init: pathlib.Path,
+) -> dict[str, float]:  # fmt: skip
+    """Measures a model of pairs, if --search says how."""
+    if choices.search is None:
+        return {}
+    typed = f'--data_dir={choices.search}'
+    if choices.search == PYDOCS:
+        typed = f'--corpus={PYDOCS}'
+    record = kept.search(workdir / 'search', critic, typed, init=init)
+    return {'score': record['model']['ndcg@10']}
 
 
 def run_ours(
@@ -147,6 +167,8 @@ def run_ours(
     if choices.of == 'words':
         scores = kept.read_json(out / 'metrics.json')
         answer['score'] = scores.get('f1', scores['accuracy'])
+    if choices.of == 'pairs':
+        answer |= score_of(choices, critic, out, out)
     return answer, used
 
 
@@ -229,6 +251,8 @@ def run_theirs(
             truths['heldout'], np.array(result['scores'])
         )
         answer['score'] = scores.get('f1', scores['accuracy'])
+    if choices.of == 'pairs':
+        answer |= score_of(choices, critic, out, out / 'model')
     return answer, used
 
 

@@ -190,7 +190,7 @@ def prepare(
             'one, and this one with --rerank'): critic == CROSS,
         UsageError(
             'missing_faiss',
-            "--index needs FAISS: pip install 'infoword_tf[search]'"):
+            "--index needs FAISS: pip install -e '.[search]'"):
             folder and not has_faiss() and critic == COSINE,
     })  # fmt: skip
     index = Index(pathlib.Path(folder or path.parent / 'search'))

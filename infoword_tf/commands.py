@@ -267,7 +267,7 @@ def import_extra(module: str, extra: str, what: str) -> types.ModuleType:
         raise UsageError(
             'missing_package',
             f'{what} needs {module} ({error}): '
-            f"pip install 'infoword_tf[{extra}]'",
+            f"pip install -e '.[{extra}]' in the checkout",
         ) from None
 
 

@@ -59,9 +59,9 @@ REGRESSION, COSENT = LOSSES = ('regression', 'cosent')
 TEXTS = ('joined', 'both_ways', 'choices')
 TEXTS_HELP = (
     'How an example is encoded: as one text, two texts being joined (joined), '
-    'as two texts in both orders (both_ways), or as several texts of which one '
-    'is right (choices).'
+    'or as two texts in both orders (both_ways){}.'
 )
+CHOICES_HELP = ', or as several texts of which one is right (choices)'
 
 
 def flat(x: Tensor) -> Tensor:
@@ -200,7 +200,8 @@ class Labels(Head):
         'Whether a text may have several labels, or none.',
         decided_by='the labels of the examples',
     )
-    texts: str = setting('joined', TEXTS_HELP, choices=TEXTS)
+    texts: str = setting(
+        'joined', TEXTS_HELP.format(CHOICES_HELP), choices=TEXTS)
 
     @property
     def columns(self) -> int:
@@ -283,7 +284,8 @@ class Scores(Head):
 
     bounded = False
     ranked = False
-    texts: str = setting('joined', TEXTS_HELP, choices=TEXTS[:2])
+    texts: str = setting(
+        'joined', TEXTS_HELP.format(''), choices=TEXTS[:2])
     loss: str = setting(
         REGRESSION,
         'Squared error (regression), or the order of the numbers in the batch '
