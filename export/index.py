@@ -152,8 +152,8 @@ def decoded(
     Args:
         codes: of n texts.
         kind: of the index, or its codes.
-        queries: that they are compared with, which tell the critic; None:
-            vectors.
+        queries: that they are compared with, as wide, which tell the critic;
+            None: vectors.
     """
     data = np.frombuffer(b''.join(codes), np.uint8)
     if queries is None or isinstance(queries, np.ndarray):
@@ -409,8 +409,9 @@ class Index:
         """
         about = self._key(db)
         kind, similarity = about['vectors'], about['similarity']
+        whole = vector
         if self.cut is not None:
-            vector = self.cut(vector)
+            vector = self.cut(whole)
         query = ranking.prepared(vector, similarity)
         critic, where, source = _critic(about), '', 'vectors'
         coder = _codes(db, about) or kind
@@ -442,7 +443,7 @@ class Index:
 
         def blocks() -> Iterator[tuple[np.ndarray, Texts]]:
             for ids, codes in _blocks(cursor, critic):
-                vectors = decoded(codes, coder, query)
+                vectors = decoded(codes, coder, whole)
                 if self.cut:
                     vectors = ranking.prepared(self.cut(vectors), similarity)
                 yield np.array(ids), vectors

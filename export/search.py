@@ -261,7 +261,7 @@ def prepare(
             index.write(documents(), embed, key | more)
         index.mend()
         top = choices.rerank_top or retrieval.RERANKED
-        index.first = top if choices.first else None
+        index.first = max(top, choices.top_k) if choices.first else None
         if choices.rerank is not None:
             index.rerank = reranker(pathlib.Path(choices.rerank))
             index.top = max(top, choices.top_k)

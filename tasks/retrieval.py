@@ -40,6 +40,7 @@ The last line of the output is one JSON object, also in WORKDIR/metrics.json.
 
 import contextlib
 import dataclasses
+import functools
 import hashlib
 import itertools
 import json
@@ -77,6 +78,7 @@ from infoword_tf.evaluation.retrieval import (
     repeated,
     tune,
 )
+from infoword_tf.folders import workdir_of
 from infoword_tf.text import strings
 from tasks import bm25
 from tasks.stages import Costs, Rate, by_pairs
@@ -309,10 +311,13 @@ def check_dims(dims: int, width: int) -> None:
 def first_numbers(vectors: Texts, dims: int, normalize: bool) -> Texts:
     """Truncates [n, D] to [n, dims], and restores length 1 if `normalize`.
 
-    Vectors of tokens have length 1 always.
+    Vectors of tokens get back the length that they have, 1 or, of a query
+    whose tokens are averaged, less.
     """
     if isinstance(vectors, Tokens):
-        return vectors.replaced(first_numbers(vectors.vectors, dims, True))
+        lengths = np.linalg.norm(vectors.vectors, axis=1, keepdims=True)
+        cut = first_numbers(vectors.vectors, dims, True)
+        return vectors.replaced(cut * lengths)
     vectors = np.ascontiguousarray(vectors[:, :dims])
     if normalize:
         norms = np.linalg.norm(vectors, axis=1, keepdims=True)
@@ -706,12 +711,21 @@ def check(choices: RetrievalChoices, chosen: Mapping[str, Any]) -> pathlib.Path:
     return workdir
 
 
+def check_model(folder: pathlib.Path) -> None:
+    """Raises FileNotFoundError or ValueError if a folder holds no model."""
+    if (folder / 'saved_model.pb').is_file():
+        read_exported(folder)
+    else:
+        Config.read(workdir_of(folder))
+
+
 def check_stages(
     first: str | None, rerank: str | None, rerank_top: int | None
 ) -> None:
     """Raises UsageError if a stage is no folder, or --rerank_top has none."""
     for name, path in ('first', first), ('rerank', rerank):
-        if path not in (None, BM25) and not pathlib.Path(path).is_dir():
+        by_words = name == 'first' and path == BM25
+        if path is not None and not (by_words or pathlib.Path(path).is_dir()):
             raise errors.UsageError(
                 'stage_of_no_model',
                 f'--{name}={path}: there is no such workdir or export',
@@ -796,6 +810,8 @@ def stage_of_export(choices: RetrievalChoices, folder: pathlib.Path) -> Stage:
     config, _ = read_exported(folder)
     critic = choices.critic or config.critic
     if critic == CROSS:
+        if choices.dims is not None:
+            check_critic_dims(critic)
         rate = exported_rate(folder, choices.batch_size)
         return Stage(critic, None, '', rate)
     more = () if critic == COSINE else (None, critic)
@@ -820,11 +836,15 @@ def stage_of(
 ) -> Stage:
     """Returns a loaded workdir as a stage."""
     critic, config = choices.critic or loaded.config.critic, loaded.config
-    if critic == CROSS:
-        return Stage(critic, None, '', loaded.score_pairs)
-    settings = {'batch_size': choices.batch_size, 'progress': False}
     if choices.dims is not None:
         check_critic_dims(critic)
+    if critic == CROSS:
+        rate = functools.partial(
+            loaded.score_pairs, batch_size=choices.batch_size
+        )
+        return Stage(critic, None, '', rate)
+    settings = {'batch_size': choices.batch_size, 'progress': False}
+    if choices.dims is not None:
         is_late = critic == LATE
         width = loaded.late.width if is_late else loaded.vector_width()
         check_dims(choices.dims, width)
@@ -895,6 +915,9 @@ def search_all(
         source = folder, [folder / name for name in names]
         return loaded, stage_of(choices, loaded, source, precision=dtype)
 
+    for path in (choices.first, choices.rerank):
+        if path not in (None, BM25):
+            check_model(pathlib.Path(path))  # before anything is encoded
     words_costs = Costs(len(task.queries) if choices.costs else 0)
     words = before = None
     others = dataclasses.replace(choices, dims=None, critic=None)

@@ -147,7 +147,8 @@ def _roles_of(
             tables.column_of(tables.Table(path, tuple(kinds), iter(())), name)
         a, b, others = _by_choice(path, columns, kinds)
     else:
-        a, b, others = _by_name(path, kinds)
+        full = {name: cells for name, cells in kinds.items() if cells}
+        a, b, others = _by_name(path, full)
     for name in (a, *b, *others):
         wrong = {OTHER} if name != a else {OTHER, LIST, PASSAGES}
         for where in (kinds[name][x] for x in wrong & kinds[name].keys()):

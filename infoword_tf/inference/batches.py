@@ -213,7 +213,8 @@ class RolePredictor(BatchPredictor):
         """Computes entries of texts, n times [t, F]; args as of `encode`."""
         prompt, length = self._side(role)
         texts, indices = strings.distinct(strings.checked(texts))
-        if not 0 < len(texts) <= batch_size:
+        most = self.most_texts(batch_size * self.workdir.max_length, role)
+        if not 0 < len(texts) <= min(batch_size, most or batch_size):
             tokenized = self._tokenize(texts, indices, prompt, length)
             self.cut = tokenized.cut
             return self._arrays_of(tokenized, role, batch_size, progress)

@@ -136,7 +136,7 @@ class LateVectors(RolePredictor):
 
         Equal texts are encoded once, and texts are sorted and batched as by
         `Vectors.encode`. Special tokens have vectors, too, so an empty text
-        has theirs alone. `cut` says how many texts were truncated.
+        has theirs alone. `late.cut` says how many texts were truncated.
 
         Args:
             texts: n strings (or bytes, UTF-8).

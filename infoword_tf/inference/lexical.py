@@ -110,7 +110,7 @@ class LexicalWeights(RolePredictor):
         """Computes weights of the vocabulary for texts, in order.
 
         Equal texts are encoded once, and texts are sorted and batched as by
-        `Vectors.encode`. `cut` says how many texts were truncated.
+        `Vectors.encode`. `lexical.cut` says how many texts were truncated.
 
         Args:
             texts: n strings (or bytes, UTF-8).

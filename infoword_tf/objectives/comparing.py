@@ -89,7 +89,8 @@ class Comparing(Queued):
     )
     top_k: int = setting(
         0,
-        'How many weights of a text are above 0 at most; 0: any number.',
+        'How many weights of a text are above 0 at most; 0: as many as with '
+        '--init, or any number.',
         at_least=0,
         needs=('critic', LEXICAL),
     )

@@ -29,6 +29,7 @@ from infoword_tf.objectives.infonce import NEVER
 from infoword_tf.objectives.objective import Batch, Objective
 from infoword_tf.objectives.row import BOTH_SIDES, Row, vector_of_init
 from infoword_tf.objectives.sentences import (
+    PROJECTOR,
     VIEW,
     sentence_numbers,
     source_of,
@@ -79,6 +80,11 @@ class Judged(Objective):
                 f'{row} teaches a model that encodes each text alone; choose '
                 f'another --{SCORER}.critic than {critic}',
             )
+
+    @property
+    def needs_whole_batch(self) -> bool:
+        """True if the student's scores are behind norms over the batch."""
+        return self.scorer.head == PROJECTOR
 
     def both(self, batch: Batch) -> tuple[Tensor, Tensor, Tensor]:
         """Returns scores of teacher and student, and which are real.

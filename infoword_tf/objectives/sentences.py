@@ -625,6 +625,8 @@ class SimCSE(Comparing):
         b first, then the negatives of the example.
         """
         texts = self._texts(batch, {})
+        if self.concatenates:
+            texts = texts[..., : self.whole_width]
         scores = []
         for number in range(1, texts.shape[1]):
             a, b = texts[:, 0], texts[:, number]

@@ -140,6 +140,7 @@ class RolesTest(Temporary):
         ('a,b,c,score,label', '{0},{1},{2},.5,yes', 'score, label'),
         ('type,a,b,c,source', 'x,{0},{1},{2},web', 'type, source'),
         ('a,b,votes,c', '{0},{1},12,{2}', 'votes'),
+        ('a,notes,b,c', '{0},,{1},{2}', 'notes'),
         # Names decide over the order.
         ('negative,anchor,positive', '{2},{0},{1}', ''),
         ('positive,label,negative,query', '{1},1,{2},{0}', 'label'),

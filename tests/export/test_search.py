@@ -290,7 +290,7 @@ class CommandTest(command.Checks, absltest.TestCase):
         for number, (more, expected) in enumerate((
             ((), {'red boat': 3, 'red red red red': 2}),
             (('--vectors=int8',), {'red boat': 3, 'red red red red': 2}),
-            (('--dims=64', '--first=bm25'),
+            (('--dims=63', '--first=bm25'),
              {'red boat': 3, 'red red red red': 2}),
             (('--critic=lexical',), {'red red red red': 8, 'red boat': 3}),
             ((rerank,), {'red red red red': 15, 'red boat': 8}),
@@ -338,7 +338,7 @@ class CommandTest(command.Checks, absltest.TestCase):
              mock.patch.object(search, 'has_faiss', return_value=False):
             first = self.run_it(*flags, '--vectors=binary')
             done = self.run_it(*flags, f'--index={self.folder}/own', status=1)
-            self.assert_complains(done, r"install 'infoword_tf\[search\]'")
+            self.assert_complains(done, r"install -e '\.\[search\]'")
         self.assertEqual(self.run_it(*flags).out, first.out)
         self.assertLen([*model.parent.glob('search/vectors-*.faiss')], 1)
         old = self.folder / 'old'

@@ -8,6 +8,7 @@ import tensorflow as tf
 from absl.testing import absltest, parameterized
 
 from infoword_tf.config import LexicalConfig
+from infoword_tf.inference import lexical
 from infoword_tf.layers import lexical as layers
 from tests.eager import eagerly
 from tests.export import critics, workdirs
@@ -131,6 +132,19 @@ class LateTest(parameterized.TestCase):
             for x, y in zip(actual, expected, strict=True):
                 gap = x - y
                 self.assertLess(abs(gap).max(), 1e-5)
+
+    def test_weights_at_once(self):
+        """A call of few texts holds no more weights than one of many."""
+        model = loaded().with_config(loaded().config)
+        expected = loaded().encode_sparse(TEXTS).toarray()
+        batches = model.lexical._in_batches
+        with mock.patch.object(lexical, 'WEIGHTS_AT_ONCE', 2 * 900), \
+             mock.patch.object(
+                 model.lexical, '_in_batches', side_effect=batches
+             ) as counted:
+            actual = model.encode_sparse(TEXTS, batch_size=len(TEXTS))
+        np.testing.assert_allclose(actual.toarray(), expected, atol=1e-5)
+        self.assertEqual(counted.call_args.args[-1], 2)  # texts of a batch
 
     def test_refusals(self):
         model, bare = loaded(), workdirs.loaded()

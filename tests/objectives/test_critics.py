@@ -3,6 +3,8 @@
 Glossary of shapes: S texts of an example.
 """
 
+from unittest import mock
+
 import numpy as np
 import tensorflow as tf
 from absl.testing import absltest, parameterized
@@ -301,6 +303,27 @@ class JudgedTest(Critics):
             p, q = special.softmax(np.array([teacher, student]) / 2, axis=1)
             total += 4 * (p * np.log(p / q)).sum()
         self.assertAlmostEqual(float(actual.loss), total, places=5)
+
+    @parameterized.parameters('training', 'projector', 'none')
+    def test_scores_of_cosines_with_dims(self, head):
+        """Of a head of training without the exported numbers behind its own."""
+        case = zoo.Case('simcse:0,soft_margin:1', settings={
+            'soft_margin.teacher': 'nowhere', 'sentences.pairs': 3,
+            'simcse.head': head, 'simcse.dims': '3',
+        })  # fmt: skip
+        model = Model(zoo.config_of(case), zoo.SPECIALS)
+        simcse = model.objectives['simcse']
+        judged = model.objectives['soft_margin']
+        width = model.encoder.width
+        texts = np.random.default_rng(0).normal(size=(4, 3, 2 * width))
+        if head == 'none':
+            texts = texts[..., :width]
+        with mock.patch.object(simcse, '_texts', return_value=texts):
+            actual = simcse.own_scores(None)
+        whole = texts[..., :width]
+        expected = np.einsum('nd,nsd->ns', whole[:, 0], whole[:, 1:]) / 0.05
+        np.testing.assert_allclose(actual, expected, rtol=1e-5)
+        self.assertEqual(judged.needs_whole_batch, head == 'projector')
 
     @parameterized.parameters(
         ('reranker_taught', 'simcse:0,soft_margin:1', 3, 'cross'),

@@ -345,6 +345,8 @@ EARLY = {
         ('--init=b --corpus=c --queries=d', None, '--queries', '--data_dir'),
         ('--init=b --corpus=c --first=d', 'stage_of_no_model', '--first=d'),
         ('--init=b --corpus=c --rerank=d', 'stage_of_no_model', '--rerank=d'),
+        ('--init=b --corpus=c --rerank=bm25', 'stage_of_no_model',
+         '--rerank=bm25'),
         ('--init=b --corpus=c --rerank_top=9', 'rerank_top_without_stage',
          '--rerank', '--first'),
         ('--model=b --corpus=c --seed=1', None, '--seed', '--init'),

@@ -18,6 +18,7 @@ from infoword_tf import files
 from infoword_tf.config import DenseConfig, LateConfig
 from infoword_tf.evaluation import ranking
 from infoword_tf.evaluation import retrieval as evaluation
+from infoword_tf.evaluation.critics import Tokens
 from tasks import retrieval, trec
 from tests import places
 from tests.tasks import command, counting
@@ -114,7 +115,8 @@ class RetrievalStandIn:
         vectors = embed(tf.constant(texts)).numpy()
         return np.float32(vectors * self.weight)[:, :dims]
 
-    def score_pairs(self, queries, passages):
+    def score_pairs(self, queries, passages, batch_size):
+        assert batch_size == 32
         return np.float32([*map(len, passages)]) + 0 * len(queries)
 
     def vector_width(self):
@@ -519,6 +521,9 @@ class CriticTest(places.Folder, command.Checks, parameterized.TestCase):
         (self.data / 'qrels' / 'test.tsv').write_text('q\tc\t1\n')
         for name in ('late', 'lexical', 'cross'):
             (self.folder / name).mkdir()
+            (self.folder / name / 'config.json').write_text(
+                json.dumps(counting.config('cosine').to_json())
+            )
 
     def attempt(self, *choices):
         def load(path, dtype='float32'):
@@ -586,6 +591,7 @@ class CriticTest(places.Folder, command.Checks, parameterized.TestCase):
         ('cross_without_candidates', '--init=$late', '--first=$cross'),
         ('dims_without_vectors', '--init=$lexical', '--dims=3'),
         ('dims_over_width', '--init=$late', '--dims=99'),
+        ('dims_without_vectors', '--init=$cross', '--first=bm25', '--dims=3'),
         ('export_without_embed', '--init=$late', '--rerank=$1'),
     )
     def test_refused(self, error, *choices):
@@ -598,6 +604,22 @@ class CriticTest(places.Folder, command.Checks, parameterized.TestCase):
         if error in ('cross_without_candidates', 'export_without_embed'):
             values = []
         self.assert_refused(done, error, *values)
+
+    def test_a_reranker_is_looked_at_first(self):
+        with mock.patch.object(
+            CriticStandIn, 'encode', side_effect=AssertionError
+        ):
+            done = self.attempt('--init=$late', '--rerank=$five')
+        self.assert_refused(done, None, 'five')
+
+    def test_first_numbers_of_tokens(self):
+        """They have the length that all numbers had: 1, or a query's share."""
+        vectors = np.array([[3, 4, 12], [0, 1, 0], [3, 0, 4]]) / [13, 2, 5]
+        tokens = Tokens(np.float32(vectors), np.array([2, 1]))
+        actual = retrieval.first_numbers(tokens, 2, False)
+        lengths = np.linalg.norm(vectors, axis=1)
+        expected = np.array([[0.6, 0.8], [0, 1], [1, 0]]) * lengths[:, None]
+        np.testing.assert_allclose(actual.vectors, expected, rtol=1e-6)
 
 
 class RunFileTest(places.Folder, command.Checks, parameterized.TestCase):
