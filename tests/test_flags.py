@@ -219,7 +219,8 @@ WAYS = {
         'rerank': '{}/words2', 'first': '{}/words2', 'rerank_top': 3,
         'critic': 'late', 'costs': True,
     }, dict.fromkeys([
-        'infoword_tf.load', 'tasks.retrieval.by_vectors',
+        'infoword_tf.load', 'tasks.retrieval.check_model',
+        'tasks.retrieval.by_vectors',
         'tasks.retrieval.by_words', 'tasks.retrieval.encoder_of',
         'tasks.retrieval.mean_of_embeddings', 'tasks.retrieval.candidates',
         'tasks.retrieval.ranking.hybrid', 'tasks.retrieval.write_run',

@@ -614,7 +614,8 @@ class CriticTest(places.Folder, command.Checks, parameterized.TestCase):
 
     def test_first_numbers_of_tokens(self):
         """They have the length that all numbers had: 1, or a query's share."""
-        vectors = np.array([[3, 4, 12], [0, 1, 0], [3, 0, 4]]) / [13, 2, 5]
+        vectors = np.array([[3, 4, 12], [0, 1, 0], [3, 0, 4]])
+        vectors = vectors / [[13], [2], [5]]
         tokens = Tokens(np.float32(vectors), np.array([2, 1]))
         actual = retrieval.first_numbers(tokens, 2, False)
         lengths = np.linalg.norm(vectors, axis=1)
