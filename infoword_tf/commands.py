@@ -208,11 +208,11 @@ def guard(
 
 
 def prefer_onednn() -> None:
-    """Makes TensorFlow multiply by oneDNN, unless it is imported or told.
+    """Makes TensorFlow, if not imported yet, multiply by oneDNN.
 
-    TensorFlow does so itself where a processor has AVX512-VNNI or AMX. With
-    AVX2 alone oneDNN saves a sixth of an update, and a quarter of the time of
-    long texts.
+    A variable that is set decides. TensorFlow does so itself where a processor
+    has AVX512-VNNI or AMX. With AVX2 alone oneDNN saves a sixth of an update,
+    and a quarter of the time of long texts.
     """
     if 'tensorflow' not in sys.modules:
         os.environ.setdefault('TF_ENABLE_ONEDNN_OPTS', '1')

@@ -117,7 +117,7 @@ class BeamTest(absltest.TestCase):
 
     @unittest.skipIf(HAS_BEAM, 'Apache Beam is installed')
     def test_without_beam(self):
-        with self.assertRaisesRegex(errors.UsageError, r'infoword_tf\[beam'):
+        with self.assertRaisesRegex(errors.UsageError, r'\.\[beam'):
             by_beam(self.folder / 'out')
 
 
