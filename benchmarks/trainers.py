@@ -114,18 +114,25 @@ def typed_of(choices: TrainersChoices, critic: str) -> list[str]:
     return []
 
 
-def score_of(
-    choices: TrainersChoices, critic: str, workdir: pathlib.Path,
-    init: pathlib.Path,
-) -> dict[str, float]:  # fmt: skip
-    """Measures a model of pairs, if --search says how."""
-    if choices.search is None:
-        return {}
+def score_of(choices: TrainersChoices, critic: str, out: pathlib.Path) -> float:
+    """Measures a model of pairs by --search."""
     typed = f'--data_dir={choices.search}'
     if choices.search == PYDOCS:
         typed = f'--corpus={PYDOCS}'
-    record = kept.search(workdir / 'search', critic, typed, init=init)
-    return {'score': record['model']['ndcg@10']}
+    theirs = out / 'model'
+    init = theirs if theirs.exists() else out
+    record = kept.search(out / 'search', critic, typed, init=init)
+    return record['model']['ndcg@10']
+
+
+def folder_of(
+    choices: TrainersChoices, critic: str, name: str, seed: int
+) -> pathlib.Path:
+    """Returns the folder of a run."""
+    out = pathlib.Path(choices.workdir)
+    if len(choices.critic) > 1:
+        out /= critic
+    return out / f'{name}_{seed}'
 
 
 def run_ours(
@@ -167,8 +174,6 @@ def run_ours(
     if choices.of == 'words':
         scores = kept.read_json(out / 'metrics.json')
         answer['score'] = scores.get('f1', scores['accuracy'])
-    if choices.of == 'pairs':
-        answer |= score_of(choices, critic, out, out)
     return answer, used
 
 
@@ -251,8 +256,6 @@ def run_theirs(
             truths['heldout'], np.array(result['scores'])
         )
         answer['score'] = scores.get('f1', scores['accuracy'])
-    if choices.of == 'pairs':
-        answer |= score_of(choices, critic, out, out / 'model')
     return answer, used
 
 
@@ -263,10 +266,7 @@ def side(
     """Makes a contestant that is trained from the start in each turn."""
 
     def turn(seed: int) -> tuple[dict[str, float], kept.Used]:
-        out = pathlib.Path(choices.workdir)
-        if len(choices.critic) > 1:
-            out /= critic
-        out /= f'{name}_{seed}'
+        out = folder_of(choices, critic, name, seed)
         shutil.rmtree(out, ignore_errors=True)
         answer, used = train(choices, out, seed, critic)
         rate = answer.pop('rate') * choices.batch_size
@@ -298,13 +298,25 @@ def compete(
             f'{kept.PEERS_PYTHON} is missing: make bench-peers',
         )
     also = functools.partial(run_theirs, compiled=True)
-    return turns.compete(
+    record = turns.compete(
         [side(choices, NAMES[choices.of], group, critic, run_theirs),
          *([side(choices, COMPILED, group, critic, also)] if compiled else []),
          side(choices, 'ours', group, critic, run_ours)],
         'examples',
         [{'seed': seed} for seed in range(choices.seeds)],
     )  # fmt: skip
+    # Afterwards: nothing else runs while a side is measured.
+    if choices.of == 'pairs' and choices.search is not None:
+        for row in record['rows']:
+            if 'failed' not in row:
+                row['scores'] = [
+                    score_of(
+                        choices, critic,
+                        folder_of(choices, critic, row['name'], seed),
+                    )
+                    for seed in range(choices.seeds)
+                ]  # fmt: skip
+    return record
 
 
 @commands.takes(TrainersChoices)
