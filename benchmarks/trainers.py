@@ -336,6 +336,8 @@ def run(choices: TrainersChoices, chosen: Mapping[str, Any]) -> None:
         vars(choices), source='a folder of sentence-transformers', **data,
         workdir='a folder',
     )  # fmt: skip
+    if choices.search not in (None, PYDOCS):
+        kept.check_data([choices.search])
     if choices.of == 'pairs':
         named = len(choices.critic) > 1
         records = [
