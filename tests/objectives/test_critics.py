@@ -306,7 +306,7 @@ class JudgedTest(Critics):
 
     @parameterized.parameters('training', 'projector', 'none')
     def test_scores_of_cosines_with_dims(self, head):
-        """Compares what the head gives, without the exported vector beside it."""
+        """Compares what the head gives, not the exported vector beside it."""
         case = zoo.Case('simcse:0,soft_margin:1', settings={
             'soft_margin.teacher': 'nowhere', 'sentences.pairs': 3,
             'simcse.head': head, 'simcse.dims': '3',
