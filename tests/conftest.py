@@ -14,6 +14,8 @@ os.environ['KERAS_BACKEND'] = 'tensorflow'
 os.environ['TF_CPP_MIN_LOG_LEVEL'] = '3'
 # Everything is compared with the CPU's own arithmetic.
 os.environ.setdefault('CUDA_VISIBLE_DEVICES', '')
+# Every process multiplies as a user's does, and so as every other.
+os.environ.setdefault('TF_ENABLE_ONEDNN_OPTS', '1')
 # Models are tiny here, so nearly all that XLA takes is the time to compile.
 os.environ.setdefault(
     'XLA_FLAGS',

@@ -151,7 +151,7 @@ class SetupTest(places.Folder, absltest.TestCase):
             for path in (ROOT / room).rglob('*.py')
         ]
         named = re.findall(
-            r"import_extra\(\s*[^,]+,\s*'(\w+)'|infoword_tf\[(\w+)\]",
+            r"import_extra\(\s*[^,]+,\s*'(\w+)'|'\.\[(\w+)\]'",
             '\n'.join(sources),
         )
         self.assertNotEmpty(named)

@@ -105,7 +105,7 @@ class CommandTest(command.Checks, absltest.TestCase):
                 ((model, '--documents=a.jsonl'), 'there is no such file'),
                 ((), '--model is missing: name an exported model, DIR/1'),
                 ((f'--model={self.folder}',), 'is no version of an export'),
-                ((model,), r"pip install 'infoword_tf\[demo\]'"),
+                ((model,), r"pip install -e '\.\[demo\]'"),
             ):
                 done = command.run(demo, *arguments)
                 self.assert_complains(done, message)
