@@ -1,12 +1,12 @@
 r"""Training compared with other trainers: speed and quality.
 
-    python -m benchmarks.trainers --of=labels --source=all-MiniLM-L6-v2 \
+    python -m benchmarks.trainers --of=labels --source=MiniLM \
         --task=sst-2 --data_dir=glue --workdir=runs/labels
-    python -m benchmarks.trainers --of=words --source=all-MiniLM-L6-v2 \
+    python -m benchmarks.trainers --of=words --source=MiniLM \
         --train=train.conll --dev=dev.conll --workdir=runs/words
-    python -m benchmarks.trainers --of=pairs --source=all-MiniLM-L6-v2 \
+    python -m benchmarks.trainers --of=pairs --source=MiniLM \
         --pairs=nli-triplets.csv --critic=late --workdir=runs/pairs
-    python -m benchmarks.trainers --of=pairs --source=all-MiniLM-L6-v2 \
+    python -m benchmarks.trainers --of=pairs --source=MiniLM \
         --pairs=pairs.csv --search=scifact --workdir=runs/searches
 
 Labels: `tasks.glue` and transformers' Trainer; of words `tasks.tag`. Pairs (a
@@ -49,6 +49,14 @@ NAMES = {
 }  # fmt: skip
 PYDOCS = 'pydocs'  # a corpus: first sentences find the rest
 COMPILED = f'{NAMES["labels"]}, compiled'  # by PyTorch
+# Choices of one kind of data.
+ONLY_OF = {
+    'labels': ('task', 'data_dir', 'examples'),
+    'words': ('train', 'dev', 'word_column', 'column'),
+    'pairs': (
+        'pairs', 'critic', 'temperature', 'query_len', 'flops', 'search',
+    ),
+}  # fmt: skip
 # Choices with the same names on both sides.
 SAME = 'steps', 'batch_size', 'seq_len', 'learning_rate'
 
@@ -306,7 +314,7 @@ def compete(
         [{'seed': seed} for seed in range(choices.seeds)],
     )  # fmt: skip
     # Afterwards: nothing else runs while a side is measured.
-    if choices.of == 'pairs' and choices.search is not None:
+    if choices.search is not None:
         for row in record['rows']:
             if 'failed' not in row:
                 row['scores'] = [
@@ -324,9 +332,12 @@ def run(choices: TrainersChoices, chosen: Mapping[str, Any]) -> None:
     """Trains both sides, and prints the table.
 
     Raises:
-        UsageError: a choice is missing, or the peer is not installed.
+        UsageError: a choice is missing or of other data, or the peer is not
+            installed.
     """
-    del chosen
+    for kind, names in ONLY_OF.items():
+        if kind != choices.of:
+            commands.refuse(chosen, names, f'{{}} is for --of={kind}')
     data = {'data_dir': "GLUE's data"}
     if choices.of == 'words':
         data = {'train': 'a file of labelled words', 'dev': 'another'}

@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any
 import infoword_tf
 from export import serving_ops, warmup
 from infoword_tf import errors, files
-from infoword_tf.config import EXPORTED, LATE, Config, read_exported
+from infoword_tf.config import EXPORTED, Config, read_exported
 from tasks import retrieval
 from tasks import sts as task
 
@@ -95,8 +95,7 @@ def with_dims(loaded: 'Loaded', dims: int | None) -> 'Loaded':
         ValueError: vectors have fewer numbers.
     """
     if dims is not None:
-        late = loaded.config.critic == LATE
-        width = loaded.late.width if late else loaded.vector_width()
+        width = retrieval.width_of(loaded, loaded.config.critic)
         retrieval.check_dims(dims, width)
     return loaded.with_config(loaded.config.replace(dims=dims))
 

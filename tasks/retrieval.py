@@ -300,6 +300,11 @@ def check_critic_dims(critic: str) -> None:
         )
 
 
+def width_of(loaded: 'Loaded', critic: str) -> int:
+    """Returns the width of what a critic compares: vectors, or of tokens."""
+    return loaded.late.width if critic == LATE else loaded.vector_width()
+
+
 def check_dims(dims: int, width: int) -> None:
     """Raises ValueError if vectors have fewer numbers than `dims`."""
     if dims > width:
@@ -845,9 +850,7 @@ def stage_of(
         return Stage(critic, None, '', rate)
     settings = {'batch_size': choices.batch_size, 'progress': False}
     if choices.dims is not None:
-        is_late = critic == LATE
-        width = loaded.late.width if is_late else loaded.vector_width()
-        check_dims(choices.dims, width)
+        check_dims(choices.dims, width_of(loaded, critic))
     if critic != LEXICAL:
         settings['dims'] = choices.dims
     if critic in (LATE, LEXICAL):
