@@ -230,6 +230,16 @@ class TextPairs(NamedTuple):
     joining: Joining | None = None
 
     @property
+    def longest(self) -> tuple[int, int]:
+        """Tokens of the longest a, and of the longest other text."""
+        a, others = [0], [0]
+        for part in self.parts:
+            sizes = np.diff(part.begins).reshape(-1, part.texts)
+            a.append(sizes[:, :1].max(initial=0))
+            others.append(sizes[:, 1:].max(initial=0))
+        return int(max(a)), int(max(others))
+
+    @property
     def ids(self) -> np.ndarray:
         """Ids of all files, [tokens] int32."""
         return np.concatenate([part.ids for part in self.parts])

@@ -75,6 +75,18 @@ class Late:
         self.layer, self.lengths = layer, lengths
         self.counts = counted(skipped, specials.tokens, specials.size)
 
+    def limit(self, longest: tuple[int, int]) -> None:
+        """Leaves out places at which no a, or no b, has a token.
+
+        Args:
+            longest: tokens of the longest a and b of all batches; 0: of any
+                length.
+        """
+        self.lengths = tuple(
+            min(filter(None, both), default=0)
+            for both in zip(self.lengths, longest, strict=True)
+        )
+
     def pooled(
         self, view: View, places: Tensor, states: Tensor, key: Tensor | None
     ) -> Tensor:

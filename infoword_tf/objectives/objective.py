@@ -217,6 +217,13 @@ class Objective(Configurable, Layer):
             None if head is None else Shared(head) for head in heads
         )
 
+    def limit_texts(self, longest: tuple[int, int]) -> None:
+        """Tells rows that compare texts of --pairs how long these are.
+
+        Args:
+            longest: tokens of the longest a and b; 0: of any length.
+        """
+
     def build(self) -> None:
         """Makes the row's own weights; most have none."""
         self.built = True

@@ -223,6 +223,11 @@ class SimCSE(Comparing):
         """Longest a and b in tokens; 0: of any length."""
         return self.query_length, self.passage_length
 
+    def limit_texts(self, longest: tuple[int, int]) -> None:
+        """Leaves padding out of comparisons of tokens."""
+        if self.critic == LATE:
+            self.form.limit(longest)
+
     def set_dense(self, dense: Sequence[Any]) -> None:
         """Sets the dense layers, which decide how wide an exported vector is.
 

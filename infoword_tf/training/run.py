@@ -192,6 +192,14 @@ class RunData(NamedTuple):
     counts: np.ndarray
     batches: batches.Batches
 
+    @property
+    def longest(self) -> tuple[int, int]:
+        """Tokens of the longest a and b of --pairs; 0: there are none."""
+        if self.pairs is None:
+            return 0, 0
+        both = self.pairs.train.longest, self.pairs.heldout.longest
+        return tuple(map(max, zip(*both, strict=True)))
+
 
 class Decisions(NamedTuple):
     """All numbers that decide the weights, as recorded.
@@ -677,6 +685,7 @@ def _timed_steps(
         dataclasses.replace(choices, steps=1, learning_rate=0.0), config,
         data.tokenizer.specials, strategy, (rules, 0),
         data.batches.dataset(0, FAR), Statistics(data.counts, data.counts),
+        data.longest,
     )  # fmt: skip
     minutes = choices.minutes
     steps = fit.steps_in(minutes, trial.trainer)
@@ -772,7 +781,7 @@ def build_or_reuse(
     new = make_build(
         choices, config, data.tokenizer.specials, shared.strategy,
         (rules, warmup_steps), dataset,
-        _training_statistics(plan, data, labelled),
+        _training_statistics(plan, data, labelled), data.longest,
     )  # fmt: skip
     new.heldout = make_heldout(new.model, plan, data, labelled)
     if not new.state.variables():  # `reset` empties no state
@@ -800,6 +809,7 @@ def make_build(
     update: tuple[optim.Preset, int],
     dataset: tf.data.Dataset,
     statistics: Statistics,
+    longest: tuple[int, int],
 ) -> Build:
     """Builds model, optimizer, state and trainer.
 
@@ -808,6 +818,7 @@ def make_build(
         update: rules of the optimizer, and updates of the warm-up.
         dataset: flat views, of the shapes of the run's.
         statistics: of the training text.
+        longest: tokens of the longest a and b of --pairs; 0: of any length.
     """
     rules, warmup_steps = update
     with strategy.scope():
@@ -815,6 +826,8 @@ def make_build(
             config, specials, choices.seed, deviation=choices.init_deviation
         )
         model.encoder.remat = choices.remat
+        for objective in model.objectives.values():
+            objective.limit_texts(longest)
         learning = {
             path: variable
             for path, variable in model.trainable.items()

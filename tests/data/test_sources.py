@@ -17,6 +17,7 @@ from infoword_tf.data import (
     words,
 )
 from infoword_tf.data.sources import SOURCES
+from infoword_tf.training import run
 from tests import zoo
 from tests.data import (
     test_examples,
@@ -291,6 +292,21 @@ class SourcesTest(parameterized.TestCase):
     def test_rows_that_a_text_has(self, name, store, length, rows):
         case = CASES[name]
         self.assertEqual(case.kind.capacity(store, length, **case.plan), rows)
+
+
+class LongestTest(absltest.TestCase):
+    def test_of_all_files_and_of_held_out_pairs(self):
+        train = text_pairs.TextPairs(
+            (test_examples.make([3, 4, 2, 9, 1, 1], 3),
+             test_examples.make([5, 2], 2), test_examples.make([], 2)),
+            ('a', 'b', 'c'),
+        )  # fmt: skip
+        self.assertEqual(train.longest, (9, 4))
+        heldout = text_pairs.TextPairs((test_examples.make([2, 8], 2),), ('a',))
+        pairs = run.TokenizedPairs(train, heldout, '')
+        data = run.RunData(*[None] * 7)
+        self.assertEqual(data.longest, (0, 0))
+        self.assertEqual(data._replace(pairs=pairs).longest, (9, 8))
 
 
 if __name__ == '__main__':

@@ -137,6 +137,29 @@ class CriticTest(Critics):
         scores[:, 0] = [1, 1, -1]
         self.check(self.score(states), scores)
 
+    @parameterized.parameters(
+        ((0, 0), (0, 0)), ((2, 0), (2, 0)), ((3, 1), (2, 1)), ((1, 9), (1, 7))
+    )
+    def test_late_of_texts_as_long_as_the_longest(self, longest, expected):
+        """Places that no text has change nothing; settings stay."""
+        a, b = expected
+        self.open('late', token_width=2, **{
+            'sentences.query_length': 2 * (a == 2),
+            'sentences.passage_length': 7 * (b == 7),
+        })  # fmt: skip
+        self.objective.limit_texts(longest)
+        self.assertEqual(self.objective.form.lengths, expected)
+        angles = np.array(ANGLES, float)  # [N, S, 2]
+        for side, length in enumerate(expected):
+            if length == 1:
+                self.view.block_ids[:, 2 * side + 1] = 2
+        vectors = on_circle(angles)
+        a, b = (vectors[:, i, : x or 2] for i, x in enumerate(expected))
+        products = np.einsum('ntw,msw->nmts', a, b)
+        self.check(
+            self.score(wide(vectors)), products.max(axis=3).sum(axis=2)
+        )
+
     def test_late_of_both_sides_and_fewer_numbers(self):
         """f(a, b) of each a, whichever of both is searched for."""
         self.open('late', token_width=2, directions='both', dims='1')
