@@ -26,7 +26,7 @@ from typing import Any, NamedTuple
 from benchmarks import kept, pairs, report, tables
 from infoword_tf import commands, files
 from infoword_tf.choices import flag
-from infoword_tf.config import CRITICS
+from infoword_tf.config import CRITICS, LEXICAL
 
 BM25 = 'BM25'
 MEASURE = 'ndcg@10'
@@ -35,6 +35,9 @@ COSTS = {
     'ms_per_query': 'ms a query',
     'seconds_per_1000_passages': 's to encode 1,000',
 }
+DIGITS = {'bytes_per_passage': 0}  # of a cost; else 1
+# Where the names of points stand, in points from these, and on which side.
+NEAR = {LEXICAL: (5, -12, 'left'), BM25: (-5, 4, 'right')}
 
 
 class CriticSet(NamedTuple):
@@ -121,19 +124,25 @@ def trained(
     )
 
 
+def costs_of(costs: Sequence[Mapping[str, float | None]]) -> list[str]:
+    """Writes each cost, the median over seeds (lowest-highest), or nothing."""
+    cells = []
+    for name in COSTS:
+        values = [each[name] for each in costs if each[name]]
+        digits = DIGITS.get(name, 1)
+        cells.append(report.shown(values, digits) if values else '')
+    return cells
+
+
 def line(name: str, critic: str, results: Sequence[Result]) -> list[str]:
     """Makes the line of a critic: means over seeds (lowest-highest)."""
-    costs = [
-        [r.costs['model'][cost] for r in results if r.costs['model'][cost]]
-        for cost in COSTS
-    ]
     steps = sum(r.steps for r in results) // len(results)
     return [
         f'`{name}`', f'`{critic}`',
         tables.spread([r.scores['model'] for r in results]),
         tables.spread([r.scores['hybrid'] for r in results]),
         f'{tables.spread([r.mi for r in results])} of {results[0].ceiling:.2f}',
-        *(report.shown(values, 1) if values else '' for values in costs),
+        *costs_of([r.costs['model'] for r in results]),
         f'{steps:,}',
     ]  # fmt: skip
 
@@ -151,7 +160,8 @@ def draw(
     axes = figure.subplots(len(results), 2, sharey='row', squeeze=False)
     for (name, critics), row in zip(results.items(), axes, strict=True):
         for cost, axis in zip(costs, row, strict=True):
-            for critic, several in critics.items():
+            for number, (critic, several) in enumerate(critics.items()):
+                x, y, side = NEAR.get(critic, (5, 4, 'left'))
                 points = [
                     (r.costs[search][cost], r.scores[search])
                     for r in several
@@ -159,9 +169,9 @@ def draw(
                     if r.costs[search][cost]
                 ]
                 if points:
-                    axis.plot(*zip(*points, strict=True), 'o', label=critic)
+                    axis.plot(*zip(*points, strict=True), f'oC{number}')
                     axis.annotate(
-                        critic, points[0], xytext=(5, 4),
+                        critic, points[0], xytext=(x, y), ha=side,
                         textcoords='offset points', fontsize=8,
                     )  # fmt: skip
             axis.set_xscale('log')
@@ -200,11 +210,10 @@ def run(choices: CriticsChoices, chosen: Any) -> None:
             results[name][critic] = each
             lines.append(line(name, critic, each))
         first = next(iter(results[name].values()))[:1]
-        words = [first[0].costs['bm25'][cost] for cost in COSTS]
         results[name][BM25] = first
         lines.append([
             f'`{name}`', BM25, tables.spread([first[0].scores['bm25']]), '',
-            '', *(report.shown([x], 1) if x else '' for x in words), '',
+            '', *costs_of([first[0].costs['bm25']]), '',
         ])  # fmt: skip
     titles = (
         'set', 'critic', 'nDCG@10', 'merged with BM25', 'held-out MI',
