@@ -19,7 +19,6 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
-from scipy import sparse
 
 from benchmarks import kept, report, turns
 from export import bundle
@@ -47,7 +46,7 @@ class ExportsChoices:
 def sides_of(
     init: str, folder: pathlib.Path, choices: ExportsChoices
 ) -> dict[str, Answer]:
-    """Returns a workdir and its export, made in `folder`."""
+    """Returns a workdir and an export, made in `folder`."""
     import infoword_tf
 
     version = bundle.write(init, folder, 1, choices.precision)
@@ -79,7 +78,9 @@ def _encoded(
 
 
 def numbers_of(answer: Any) -> np.ndarray:
-    """Returns what was computed, for any critic: scores, vectors or weights."""
+    """Returns scores, vectors or weights as an array."""
+    from scipy import sparse
+
     answer = getattr(answer, 'vectors', answer)  # of tokens
     return answer.toarray() if sparse.issparse(answer) else np.asarray(answer)
 
@@ -87,7 +88,7 @@ def numbers_of(answer: Any) -> np.ndarray:
 def compete(
     init: str, task: Sequence[list[str]], choices: ExportsChoices
 ) -> dict[str, Any]:
-    """Lets a workdir and its export take turns: a record of `turns`."""
+    """Lets a workdir and an export take turns: a record of `turns`."""
     answers: dict[str, np.ndarray] = {}
 
     def turn(name: str, answer: Answer) -> tuple[dict[str, Any], kept.Used]:

@@ -301,7 +301,7 @@ def check_critic_dims(critic: str) -> None:
 
 
 def width_of(loaded: 'Loaded', critic: str) -> int:
-    """Returns the width of what a critic compares: vectors, or of tokens."""
+    """Returns the width of the vectors that a critic compares."""
     return loaded.late.width if critic == LATE else loaded.vector_width()
 
 

@@ -218,7 +218,7 @@ class Objective(Configurable, Layer):
         )
 
     def limit_texts(self, longest: tuple[int, int]) -> None:
-        """Tells rows that compare texts of --pairs how long these are.
+        """Tells a row that compares texts of --pairs the longest lengths.
 
         Args:
             longest: tokens of the longest a and b; 0: of any length.

@@ -194,7 +194,7 @@ class RunData(NamedTuple):
 
     @property
     def longest(self) -> tuple[int, int]:
-        """Tokens of the longest a and b of --pairs; 0: there are none."""
+        """Tokens of the longest a and b of --pairs; without pairs 0."""
         if self.pairs is None:
             return 0, 0
         both = self.pairs.train.longest, self.pairs.heldout.longest
