@@ -12,6 +12,8 @@ from absl import flags
 
 os.environ['KERAS_BACKEND'] = 'tensorflow'
 os.environ['TF_CPP_MIN_LOG_LEVEL'] = '3'
+# As all commands, on every processor.
+os.environ.setdefault('TF_ENABLE_ONEDNN_OPTS', '1')
 # Everything is compared with the CPU's own arithmetic.
 os.environ.setdefault('CUDA_VISIBLE_DEVICES', '')
 # Models are tiny here, so nearly all that XLA takes is the time to compile.
@@ -39,14 +41,6 @@ def _split_cpu() -> None:
     )
 
 
-def _share_onednn() -> None:
-    """Makes processes that tests start multiply as this one does."""
-    from tensorflow.python.framework import test_util
-
-    used = str(int(test_util.IsMklEnabled()))
-    os.environ.setdefault('TF_ENABLE_ONEDNN_OPTS', used)
-
-
 def pytest_configure(config):
     """Prepares processes that run tests, not the one that hands them out."""
     if hasattr(config, 'workerinput') or not config.getoption('-n', None):
@@ -55,7 +49,6 @@ def pytest_configure(config):
         commands.own_process()
         lazy.import_keras()
         _split_cpu()
-        _share_onednn()
         from tests.eager import keys_at_once
 
         keys_at_once()

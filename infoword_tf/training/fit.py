@@ -96,6 +96,7 @@ def make_pace(
         save: None: steps / 10, at most 1000.
     """
     log = log or min(100, max(1, steps // 50))
+    tenth = -(-steps // 10)  # rounded up: ten evaluations at most
 
     def rounded(every: int) -> int:
         return -(-every // log) * log
@@ -103,8 +104,8 @@ def make_pace(
     return Pace(
         steps,
         log,
-        rounded(evaluate or max(1, steps // 10)),
-        rounded(save or min(1000, max(1, steps // 10))),
+        rounded(evaluate or tenth),
+        rounded(save or min(1000, tenth)),
     )
 
 

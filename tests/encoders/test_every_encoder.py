@@ -9,7 +9,6 @@ from unittest import mock
 import numpy as np
 import tensorflow as tf
 from absl.testing import absltest, parameterized
-from tensorflow.python.framework import test_util
 
 from infoword_tf.encoders import ENCODERS, Inputs, Memory
 from infoword_tf.layers import activation, dropout, heads, norm
@@ -27,12 +26,10 @@ from tests.encoders.calls import (
     near,
     run,
 )
+from tests.processor import AVX512
 from tests.refused import refused
 
 IDS = make_ids(1, 33)
-# Products by Eigen, without AVX512, round by their neighbours, and bfloat16 is
-# summed in bfloat16.
-EXACT = test_util.IsMklEnabled()
 PLACES = np.int32([[0, 9], [3, 3], [7, 2]])
 
 
@@ -446,7 +443,7 @@ class StatesTest(parameterized.TestCase):
         before = run(encoder, ids, key=key, **extra).states.numpy()
         ids[0, 7:] = 9
         after = run(encoder, ids, key=key, **extra).states.numpy()
-        atol = 0.0 if EXACT else 1e-6
+        atol = 0.0 if AVX512 else 1e-6
         np.testing.assert_allclose(after[0, :7], before[0, :7], 0, atol)
         np.testing.assert_allclose(after[1], before[1], 0, atol)
         near(after[:1, :7], run(encoder, ids[:1, :7], key=key).states)
@@ -605,7 +602,7 @@ class StatesTest(parameterized.TestCase):
             if actual.state is not None:
                 self.assertEqual(actual.state.states.dtype, tf.bfloat16)
             error = np.abs(tf.cast(actual.states, tf.float32) - expected)
-            error = error / (1.0 if EXACT else 2.0)
+            error = error / (1.0 if AVX512 else 2.0)
             self.assertLess(error.max(), case.rough[0])
             self.assertLess(error.mean(), case.rough[1])
             self.assertGreater(error.max(), 0)

@@ -6,10 +6,10 @@ import tempfile
 
 import tensorflow as tf
 from absl.testing import absltest
-from tensorflow.python.framework import test_util
 
 from export import bundle
 from tests.export import workdirs
+from tests.processor import AVX512
 
 v1 = tf.compat.v1
 THROUGH = {'Cast', 'Enter', 'Identity', 'ReadVariableOp'}
@@ -52,7 +52,6 @@ def kernel(nodes, name):
     return node.op == 'VarHandleOp' and len(shape.dim) == 2
 
 
-@absltest.skipUnless(test_util.IsMklEnabled(), 'without oneDNN')
 class OptimizedTest(absltest.TestCase):
     def setUp(self):
         super().setUp()
@@ -84,6 +83,7 @@ class OptimizedTest(absltest.TestCase):
             for name in node.input:
                 self.assertFalse(kernel(self.nodes, name), node.name)
 
+    @absltest.skipUnless(AVX512, 'bfloat16 is multiplied as float32')
     def test_kernels_in_bfloat16_are_constants(self):
         with tempfile.TemporaryDirectory() as copies:
             path = bundle.write(

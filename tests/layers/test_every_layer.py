@@ -7,7 +7,6 @@ from unittest import mock
 import numpy as np
 import tensorflow as tf
 from absl.testing import absltest, parameterized
-from tensorflow.python.framework import test_util
 
 from infoword_tf.layers import band, dropout, recurrent, relative
 from infoword_tf.layers.rotary import turns
@@ -19,6 +18,7 @@ from tests.layers import (
     test_recurrent,
     test_relative,
 )
+from tests.processor import AVX512
 
 KEY = dropout.new_key(5)
 
@@ -235,8 +235,7 @@ class EveryLayerTest(parameterized.TestCase):
         expected = self.prepare(name)[2](None)
         error = np.abs(tf.cast(states, tf.float32) - expected).max()
         largest = CASES[name].rough * np.abs(expected).max()
-        # Eigen, where oneDNN does not multiply, sums bfloat16 in bfloat16.
-        largest = largest * (1.0 if test_util.IsMklEnabled() else 2.0)
+        largest = largest * (1.0 if AVX512 else 2.0)
         self.assertBetween(error, 1e-9, largest)
 
 

@@ -4,7 +4,6 @@
 import numpy as np
 import tensorflow as tf
 from absl.testing import absltest, parameterized
-from tensorflow.python.framework import test_util
 
 from infoword_tf.layers import dropout
 from infoword_tf.objectives import TABLE
@@ -13,6 +12,7 @@ from infoword_tf.views import flatten, unflatten
 from tests import zoo
 from tests.eager import eagerly
 from tests.objectives.eq1 import F
+from tests.processor import AVX512
 from tests.refused import refused
 
 # Cases by batch size, and whether in a graph: every row, and settings that
@@ -167,8 +167,7 @@ class SameAsOneTest(parameterized.TestCase):
         apart = name in (
             'rnn_lm', 'infocse_paper', 'simcse_cross', 'simcse_late',
         )  # fmt: skip
-        # Eigen rounds more than oneDNN does.
-        close = 1e-6 if test_util.IsMklEnabled() else 2e-6
+        close = 1e-6 if AVX512 else 2e-6
         near = more * (1e-5 if alike or apart else close)
         for path, (gradient,) in gradients.items():
             first, *others = gradients_2[path]
