@@ -15,7 +15,7 @@ from infoword_tf.training import loop, optim
 from tests import zoo
 from tests.objectives import eq1
 
-UPDATES, RATE = 60, 2e-2
+UPDATES, RATE = 80, 1e-2
 NATS = 0.5  # of MI; the kind alone is worth log 2 to log 4
 SHARE = 0.2  # of the answers, above chance
 LOSS = 0.5  # of the best constant's
