@@ -190,7 +190,8 @@ def in_turn(function: Callable, size: int, step: Tensor) -> Tensor:
         lambda number, _: number < count, body, (tf.constant(0), array),
         parallel_iterations=1,
     )  # fmt: skip
-    return loop[1].concat()
+    # The loop forgets its size, which layers after it ask for.
+    return tf.ensure_shape(loop[1].concat(), (size, None))
 
 
 def upstream_of(args: tuple, upstream: Any) -> tuple:

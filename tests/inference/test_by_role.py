@@ -165,10 +165,12 @@ class LexicalTest(absltest.TestCase):
     def expected(self, model, text, role):
         """log(1 + relu(max over tokens of s . e + b)), [V]."""
         ids = ids_of(model, text, role)
-        head = model.model.lexical
-        states = head.transformed(states_of(model, ids)).numpy()
-        table = model.encoder.embedding_table.numpy()
-        scores = states @ table.T + head.token_bias.numpy()
+        head, scores = model.model.lexical, states_of(model, ids)
+        if head.transform:
+            scores = head.transformed(scores).numpy()
+        scores = scores @ model.encoder.embedding_table.numpy().T
+        if head.transform:
+            scores = scores + head.token_bias.numpy()
         return np.log1p(np.maximum(scores.max(axis=0), 0))
 
     def test_weights(self):
@@ -202,6 +204,15 @@ class LexicalTest(absltest.TestCase):
         np.testing.assert_allclose(
             [weight for _, weight in actual], weights[best], atol=1e-5
         )
+
+    def test_states_themselves(self):
+        """Without a transform, which an encoder alone does not have."""
+        config = loaded().config.replace(lexical=LexicalConfig())
+        model = loaded().with_config(config).untrained()
+        actual = model.encode_sparse(TEXTS).toarray()
+        for text, weights in zip(TEXTS, actual, strict=True):
+            expected = self.expected(model, text, 'passage')
+            np.testing.assert_allclose(weights, expected, atol=1e-5)
 
     def test_one_number_a_token(self):
         """The largest score of a token counts; special tokens have none."""
