@@ -37,7 +37,7 @@ import numpy as np
 from benchmarks import kept, report, turns
 from infoword_tf import commands, errors, files
 from infoword_tf.choices import flag
-from infoword_tf.config import COSINE, CRITICS, LATE, LEXICAL
+from infoword_tf.config import COSINE, CRITICS, LATE, LEXICAL, Config
 from infoword_tf.data import tables
 from tasks import glue_layout, tag_data, tag_scores
 from tasks.measures import MEASURES
@@ -123,12 +123,15 @@ def typed_of(choices: TrainersChoices, critic: str) -> list[str]:
 
 
 def score_of(choices: TrainersChoices, critic: str, out: pathlib.Path) -> float:
-    """Measures a model of pairs by --search."""
+    """Measures a model of pairs by --search, of --seq_len tokens a text."""
     typed = f'--data_dir={choices.search}'
     if choices.search == PYDOCS:
         typed = f'--corpus={PYDOCS}'
     theirs = out / 'model'
     init = theirs if theirs.exists() else out
+    if init is out:  # else it reads texts as long as --init does
+        config = Config.read(out)
+        config.replace(max_length=choices.seq_len).write(out)
     record = kept.search(out / 'search', critic, typed, init=init)
     return record['model']['ndcg@10']
 

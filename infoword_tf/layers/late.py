@@ -4,29 +4,27 @@
 
 (Khattab & Zaharia 2020, "ColBERT", §3.3, MaxSim). A fused operation, see
 `fused.py`: all scores of tokens [N, M, Ta, Tb] are never held at once, but
-those of a chunk of b; the backward pass knows each largest one by its place.
+those of a few tokens of a, and none of its padding, which may be most of Ta.
+The backward pass knows each largest one by its place.
 
-Glossary of shapes: Ta, Tb tokens of a and of b, W width of a token's vector, C
-texts b of a chunk.
+Glossary of shapes: Ta, Tb tokens of a and of b, W width of a token's vector, R
+tokens of a that are compared at once.
 """
 
-import itertools
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from infoword_tf.layers.dense import Dense
 from infoword_tf.layers.fused import (
     compiled,
     over_columns,
-    to_float,
     with_gradient,
 )
 from infoword_tf.lazy import Layer, ops
 
 Tensor = Any
 NEVER = -1e30
-SCORES_AT_ONCE = 2**22  # of tokens, 16 MiB, unless MOST_CHUNKS makes them more
-MOST_CHUNKS = 32  # that a graph holds
+TOKENS_AT_ONCE = 128  # of a
 
 
 class TokenVectors(Layer):
@@ -69,9 +67,9 @@ class TokenVectors(Layer):
 
 @compiled
 def _largest(products, real):
-    """Returns largest products and places: [N, Ta, C] of [N, Ta, C, Tb].
+    """Returns largest products and places: [R, M] of [R, M, Tb].
 
-    real: [C, Tb] bool. The place is the first one where several are equal, and
+    real: [M, Tb] bool. The place is the first one where several are equal, and
     that of no token is Tb.
     """
     length = products.shape[-1]
@@ -93,7 +91,7 @@ def _largest(products, real):
 
 @compiled
 def _spread(d_best, places, columns):
-    """Puts gradients [N, Ta, C] at places: [N, Ta, C, Tb]."""
+    """Puts gradients [R, M] at places: [R, M, Tb]."""
     at = ops.equal(places[..., None], columns)
     return ops.where(at, d_best[..., None], 0.0)
 
@@ -118,47 +116,75 @@ def late_scores(
     Returns:
         [N, M] float32; 0 where a or b has no token that counts.
     """
-    n, length, _ = a.shape
-    count, columns, _ = b.shape
-    chunks = -(-n * length * count * columns // SCORES_AT_ONCE)
-    chunks = max(1, min(chunks, MOST_CHUNKS, count))
-    ends = [i * count // chunks for i in range(chunks + 1)]
-    scores = [
-        _chunk_scores(a, a_real, b[begin:end], b_real[begin:end], key)
-        for begin, end in itertools.pairwise(ends)
-    ]
-    return ops.concatenate(scores, axis=1)
-
-
-def _chunk_scores(a, a_real, b, b_real, key):
-    """Computes `late_scores` of a chunk of b, with a gradient."""
     largest, spread = _largest, _spread
     if key is None:
         largest, spread = (f.__wrapped__ for f in (largest, spread))
     n, length, width = a.shape
     count, columns = b.shape[:2]
-    counts = ops.cast(a_real, 'float32')[:, :, None]
+    a_real = ops.reshape(a_real, (-1,))
+    size = min(TOKENS_AT_ONCE, n * length)  # R
+    total = -(-n * length // size) * size  # N Ta, rounded up
+    # Tokens that count come first, so that the loops end before the others.
+    order = ops.argsort(ops.cast(ops.logical_not(a_real), 'int32'))
+    at = ops.concatenate([order, ops.zeros(total - n * length, order.dtype)])
+    number = ops.sum(ops.cast(a_real, 'int32'))
     # A b without tokens matches nothing.
-    counts = counts * to_float(ops.any(b_real, axis=1))
+    filled = ops.any(b_real, axis=1)  # [M]
+
+    def in_turn(function: Callable, *sums: Tensor) -> tuple[Tensor, ...]:
+        """Calls a function of R tokens and of sums so far, range by range."""
+
+        def body(begin, *sums):
+            of_tokens = ops.slice(at, (begin,), (size,))  # [R]
+            counts = begin + ops.arange(size, dtype='int32') < number
+            text = ops.where(counts, of_tokens // length, -1)
+            text = ops.one_hot(text, n, dtype='float32')  # [R, N]
+            return begin + size, *function(begin, of_tokens, text, *sums)
+
+        begin = ops.zeros((), 'int32')
+        more = ops.while_loop(
+            lambda begin, *_: begin < number, body, (begin, *sums)
+        )
+        return more[1:]
 
     def function(a, b):
         flat_a = ops.reshape(a, (n * length, width))
         flat_b = ops.reshape(b, (count * columns, width))
-        products = ops.matmul(flat_a, ops.transpose(flat_b))
-        products = ops.reshape(products, (n, length, count, columns))
-        best, places = largest(products, b_real)
+
+        def compare(begin, of_tokens, text, scores, places):
+            products = ops.matmul(
+                ops.take(flat_a, of_tokens, axis=0), ops.transpose(flat_b)
+            )
+            products = ops.reshape(products, (size, count, columns))
+            best, at_best = largest(products, b_real)
+            scores = scores + ops.matmul(ops.transpose(text), best)
+            return scores, ops.slice_update(places, (begin, 0), at_best)
+
+        scores, places = in_turn(
+            compare, ops.zeros((n, count)), ops.zeros((total, count), 'int32')
+        )
 
         def grad(d_scores):
-            total = spread(
-                d_scores[:, None] * counts, places,
-                ops.arange(columns, dtype='int32'),
-            )  # fmt: skip
-            total = ops.reshape(total, (n * length, count * columns))
-            d_a = ops.matmul(total, flat_b)
-            d_b = ops.matmul(ops.transpose(total), flat_a)
+            d_scores = ops.where(filled, d_scores, 0.0)
+
+            def back(begin, of_tokens, text, d_a, d_b):
+                d = spread(
+                    ops.matmul(text, d_scores),
+                    ops.slice(places, (begin, 0), (size, count)),
+                    ops.arange(columns, dtype='int32'),
+                )  # fmt: skip
+                d = ops.reshape(d, (size, count * columns))
+                x = ops.take(flat_a, of_tokens, axis=0)
+                d_a = ops.slice_update(d_a, (begin, 0), ops.matmul(d, flat_b))
+                return d_a, d_b + ops.matmul(ops.transpose(d), x)
+
+            d_a, d_b = in_turn(
+                back, ops.zeros((total, width)), ops.zeros_like(flat_b)
+            )
+            d_a = ops.take(d_a, ops.argsort(order), axis=0)
             return ops.reshape(d_a, a.shape), ops.reshape(d_b, b.shape)
 
-        return ops.sum(best * counts, axis=1), grad
+        return ops.where(filled, scores, 0.0), grad
 
     return with_gradient(function, a, b)
 

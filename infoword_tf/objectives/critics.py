@@ -171,9 +171,13 @@ class Late:
         """Returns vectors and masks of a, then of b, without padding."""
         arrays = []
         for texts, most in zip((a, b), self.lengths, strict=True):
-            tokens = self._tokens(texts, width or self.layer.width)
-            tokens = tokens[:, : most or None]
-            arrays += [tokens[..., :-1], tokens[..., -1] > 0]
+            width = width or self.layer.width
+            tokens = self._tokens(texts, width)
+            if 0 < most < tokens.shape[1]:
+                tokens = tokens[:, :most]
+            # Not slices, whose gradients are slow.
+            vectors, counts = ops.split(tokens, [width], axis=-1)
+            arrays += [vectors, counts[..., 0] > 0]
         return arrays
 
     def scores(

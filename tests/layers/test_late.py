@@ -47,10 +47,10 @@ class LateTest(parameterized.TestCase):
                 d_b[m, j] += self.upstream[n, m] * a[n, i]
         return scores, d_a, d_b
 
-    @parameterized.product(key=KEYS, at_once=(10**6, 200))
+    @parameterized.product(key=KEYS, at_once=(128, 5, 1))
     def test_scores_and_gradients(self, key, at_once):
-        """Whole, and in chunks of b."""
-        with mock.patch.object(late, 'SCORES_AT_ONCE', at_once):
+        """All tokens of a at once, and a few."""
+        with mock.patch.object(late, 'TOKENS_AT_ONCE', at_once):
             actual, (d_a, d_b) = gradients(
                 lambda a, b: late.late_scores(
                     a, self.a_real, b, self.b_real, key=key
