@@ -26,7 +26,7 @@ from typing import Any, NamedTuple
 from benchmarks import kept, pairs, report, tables
 from infoword_tf import commands, files
 from infoword_tf.choices import flag
-from infoword_tf.config import CRITICS, LEXICAL
+from infoword_tf.config import COSINE, CRITICS, LEXICAL
 
 BM25 = 'BM25'
 MEASURE = 'ndcg@10'
@@ -37,7 +37,9 @@ COSTS = {
 }
 DIGITS = {'bytes_per_passage': 0}  # of a cost; else 1
 # Where the names of points stand, in points from these, and on which side.
-NEAR = {LEXICAL: (5, -12, 'left'), BM25: (-5, 4, 'right')}
+NEAR = {
+    COSINE: (-5, 6, 'right'), LEXICAL: (5, -12, 'left'), BM25: (-5, 4, 'right'),
+}  # fmt: skip
 
 
 class CriticSet(NamedTuple):
