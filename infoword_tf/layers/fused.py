@@ -191,7 +191,8 @@ def in_turn(function: Callable, size: int, step: Tensor) -> Tensor:
         parallel_iterations=1,
     )  # fmt: skip
     # The loop forgets its size, which layers after it ask for.
-    return tf.ensure_shape(loop[1].concat(), (size, None))
+    # (Servers lack `ensure_shape`.)
+    return tf.reshape(loop[1].concat(), (size, -1))
 
 
 def upstream_of(args: tuple, upstream: Any) -> tuple:
