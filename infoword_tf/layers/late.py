@@ -131,7 +131,7 @@ def late_scores(
     # A b without tokens matches nothing.
     filled = ops.any(b_real, axis=1)  # [M]
 
-    def in_turn(function: Callable, *sums: Tensor) -> tuple[Tensor, ...]:
+    def in_ranges(function: Callable, *sums: Tensor) -> tuple[Tensor, ...]:
         """Calls a function of R tokens and of sums so far, range by range."""
 
         def body(begin, *sums):
@@ -160,7 +160,7 @@ def late_scores(
             scores = scores + ops.matmul(ops.transpose(text), best)
             return scores, ops.slice_update(places, (begin, 0), at_best)
 
-        scores, places = in_turn(
+        scores, places = in_ranges(
             compare, ops.zeros((n, count)), ops.zeros((total, count), 'int32')
         )
 
@@ -178,7 +178,7 @@ def late_scores(
                 d_a = ops.slice_update(d_a, (begin, 0), ops.matmul(d, flat_b))
                 return d_a, d_b + ops.matmul(ops.transpose(d), x)
 
-            d_a, d_b = in_turn(
+            d_a, d_b = in_ranges(
                 back, ops.zeros((total, width)), ops.zeros_like(flat_b)
             )
             d_a = ops.take(d_a, ops.argsort(order), axis=0)
