@@ -8,6 +8,9 @@ r"""Training compared with other trainers: speed and quality.
         --pairs=nli-triplets.csv --critic=late --workdir=runs/pairs
     python -m benchmarks.trainers --of=pairs --source=MiniLM \
         --pairs=pairs.csv --search=scifact --workdir=runs/searches
+    python -m benchmarks.trainers --of=pairs --source=MiniLM \
+        --pairs=pairs.csv --search=scifact --same_batches --dropout=0 \
+        --workdir=runs/same
 
 Labels: `tasks.glue` and transformers' Trainer; of words `tasks.tag`. Pairs (a
 csv: a, b and negatives): the row `simcse` and sentence-transformers' trainer of
@@ -15,15 +18,18 @@ the same --critic, of several one after the other; pairs of equal texts are
 SimCSE without labels.
 
 Both sides begin with the weights of one folder, and read the same text with the
-same batch, length, rate and number of updates, each in a process, in turns
+same batch size, length, rate and number of updates, each in a process, in turns
 (turns.py), with another seed in each turn. The peer runs in the environment of
 `make bench-peers`. A rate is the median over updates, so that compiling does
 not count; the score of labels is that of held-out examples after the last
 update, of words F1 of spans or accuracy, of pairs nDCG@10 of --search, of both
 sides by `tasks.retrieval`. Models of pairs are WORKDIR/ours_0 and
-WORKDIR/sentence-transformers_0/model, which `tasks.sts` can evaluate.
+WORKDIR/sentence-transformers_0/model, which `tasks.sts` can evaluate. Each side
+draws its batches, unless --same_batches: without dropout a critic without fresh
+weights then learns the same on both.
 """
 
+import csv
 import dataclasses
 import functools
 import pathlib
@@ -38,7 +44,7 @@ from benchmarks import kept, report, turns
 from infoword_tf import commands, errors, files
 from infoword_tf.choices import flag
 from infoword_tf.config import COSINE, CRITICS, LATE, LEXICAL, Config
-from infoword_tf.data import tables
+from infoword_tf.data import tables, text_pairs
 from tasks import glue_layout, tag_data, tag_scores
 from tasks.measures import MEASURES
 
@@ -55,6 +61,7 @@ ONLY_OF = {
     'words': ('train', 'dev', 'word_column', 'column'),
     'pairs': (
         'pairs', 'critic', 'temperature', 'query_len', 'flops', 'search',
+        'same_batches',
     ),
 }  # fmt: skip
 # Choices with the same names on both sides.
@@ -89,6 +96,12 @@ class TrainersChoices:
         at_least=0.0)
     search: str | None = flag(
         None, f'Of pairs, a folder of BEIR or {PYDOCS}: what is scored.')
+    same_batches: bool = flag(
+        False, 'Of pairs: sentence-transformers learns from the batches of '
+        'ours, which have pairs of all lengths: for scores, not for rates.')
+    dropout: float | None = flag(
+        None, 'Of both; by default that of --source.', at_least=0.0,
+        at_most=0.9)
     batch_size: int = flag(32, 'Examples of an update.', at_least=2)
     seq_len: int = flag(128, 'Tokens of a text at most.', at_least=8)
     steps: int = flag(60, 'Updates.', at_least=4)
@@ -151,6 +164,8 @@ def run_ours(
 ) -> tuple[dict[str, float], kept.Used]:
     """Trains a workdir; returns rate and score, and used resources."""
     same = [f'--{name}={getattr(choices, name)}' for name in SAME]
+    if choices.dropout is not None:
+        same.append(f'--dropout={choices.dropout}')
     same += [
         f'--init={choices.source}', f'--workdir={out}', f'--seed={seed}',
         f'--precision={choices.precision}', '--log_every=1',
@@ -188,6 +203,29 @@ def run_ours(
     return answer, used
 
 
+def batches_of(
+    choices: TrainersChoices, critic: str, seed: int
+) -> list[tuple[str, ...]]:
+    """Returns the pairs that ours learns from, as its updates take them."""
+    from infoword_tf.folders import workdir_of
+    from infoword_tf.workdir import Workdir  # it imports TensorFlow
+
+    shorter = choices.query_len if critic == LATE else None
+    lengths = shorter or choices.seq_len, choices.seq_len
+    template = Workdir.open(workdir_of(choices.source)).template
+    files = text_pairs.read(choices.pairs).train
+    source = text_pairs.TextPairSource(
+        text_pairs.tokenized(files, template, lengths)[0], choices.seq_len,
+        choices.batch_size, seed, stratified=True,
+    )  # fmt: skip
+    examples = [*zip(*files[0].texts, strict=True)]
+    return [
+        examples[number]
+        for step in range(choices.steps)
+        for number in source.sources[0].strata.members(step)
+    ]
+
+
 def run_theirs(
     choices: TrainersChoices,
     out: pathlib.Path,
@@ -199,7 +237,8 @@ def run_theirs(
     out.mkdir(parents=True)
     spec = {name: getattr(choices, name) for name in SAME} | {
         'of': choices.of, 'source': choices.source, 'seed': seed,
-        'bf16': choices.precision != 'float32', 'threads': kept.THREADS,
+        'dropout': choices.dropout, 'threads': kept.THREADS,
+        'bf16': choices.precision != 'float32',
     }  # fmt: skip
     if choices.of == 'labels':
         layout = glue_layout.TASKS[choices.task]
@@ -247,8 +286,13 @@ def run_theirs(
             'pairs': choices.pairs, 'critic': critic,
             'temperature': temperature_of(choices, critic),
             'save': str(out / 'model'), 'query_len': choices.query_len,
-            'flops': [choices.flops] * 2,
+            'flops': [choices.flops] * 2, 'in_order': choices.same_batches,
         }  # fmt: skip
+        if choices.same_batches:
+            spec['pairs'] = str(out / 'pairs.csv')
+            batches = batches_of(choices, critic, seed)
+            with open(spec['pairs'], 'w', newline='', encoding='utf-8') as file:
+                csv.writer(file).writerows([('a', 'b'), *batches])
     files.write_json(out / 'spec.json', spec)
     used = kept.call(
         out / 'log.txt', str(kept.PEERS_PYTHON), str(TRAINER),

@@ -4,14 +4,15 @@
 
 SPEC is JSON: of (labels, words or pairs), source (a folder of
 sentence-transformers), steps, batch_size, seq_len, learning_rate, seed, bf16,
-threads. For labels it has compiled (whether PyTorch compiles the encoder),
-examples (train and heldout: first, second or null,
-targets), classes (0: a number) and weight_decay; for words the same with
+threads and dropout (null: of the source). For labels it has compiled (whether
+PyTorch compiles the encoder), examples (train and heldout: first, second or
+null, targets), classes (0: a number) and weight_decay; for words the same with
 examples of words and targets, a label for each word of all texts; for pairs a
-csv (a, b and negatives) under pairs, critic, temperature, query_len, flops (of
-queries, of passages) and save, a folder for what was trained. OUTPUT gets the
-seconds from the end of each update to that of the next, and scores of held-out
-examples at the end. It imports nothing of the project.
+csv (a, b and negatives) under pairs, in_order (whether its lines are batches as
+they come), critic, temperature, query_len, flops (of queries, of passages) and
+save, a folder for what was trained. OUTPUT gets the seconds from the end of
+each update to that of the next, and scores of held-out examples at the end. It
+imports nothing of the project.
 
 Labels: transformers' encoder with a linear layer over the first state; batches
 are padded to their longest text. Words: its model for labels of tokens, trained
@@ -82,6 +83,15 @@ class ClockCallback(transformers.TrainerCallback):
         self.ends.append(time.perf_counter())
 
 
+def with_dropout(model: Any, spec: dict) -> Any:
+    """Sets the dropout of a model, and returns it."""
+    if spec['dropout'] is not None:
+        for module in model.modules():
+            if isinstance(module, torch.nn.Dropout):
+                module.p = spec['dropout']
+    return model
+
+
 def arguments(spec: dict, folder: str) -> dict[str, Any]:
     """Returns arguments of both trainers."""
     return {
@@ -116,7 +126,9 @@ def train_labels(spec: dict, folder: str, clock: ClockCallback) -> list:
         ]
 
     trainer = transformers.Trainer(
-        model=Classifier(spec['source'], spec['classes'], spec['compiled']),
+        model=with_dropout(
+            Classifier(spec['source'], spec['classes'], spec['compiled']), spec
+        ),
         args=transformers.TrainingArguments(
             **arguments(spec, folder),
             weight_decay=spec['weight_decay'],
@@ -164,7 +176,7 @@ def train_words(spec: dict, folder: str, clock: ClockCallback) -> list:
         spec['source'], num_labels=spec['classes']
     )
     trainer = transformers.Trainer(
-        model=model,
+        model=with_dropout(model, spec),
         args=transformers.TrainingArguments(
             **arguments(spec, folder),
             weight_decay=spec['weight_decay'],
@@ -198,15 +210,23 @@ def train_pairs(spec: dict, folder: str, clock: ClockCallback) -> list:
     cells = map(list, zip(*lines, strict=True))
     columns = dict(zip(names, cells, strict=True))
     model, loss, trainer, args = CRITICS[spec['critic']](spec)
+    more = {'batch_sampler': in_order} if spec['in_order'] else {}
     trainer(
-        model=model,
-        args=args(**arguments(spec, folder)),
+        model=with_dropout(model, spec),
+        args=args(**arguments(spec, folder), **more),
         train_dataset=datasets.Dataset.from_dict(columns),
         loss=loss,
         callbacks=[clock],
     ).train()
     model.save_pretrained(spec['save'])
     return []
+
+
+def in_order(dataset: Any, batch_size: int, **others: Any) -> Any:
+    """Returns batches of consecutive examples."""
+    from sentence_transformers.base.sampler import DefaultBatchSampler
+
+    return DefaultBatchSampler(range(len(dataset)), batch_size, **others)
 
 
 def cosine(spec: dict) -> tuple[Any, ...]:
