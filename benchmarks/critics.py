@@ -8,9 +8,11 @@ r"""Search by each critic: quality, bytes and milliseconds.
 Trains each of --critics on each set with each seed for the same minutes, from
 the same start: `infoword_tf.train --pairs` with the defaults of the critic.
 Then it searches with the trained model, alone and merged with BM25: `cross`
-orders the best hundred of BM25. SciFact and NFCorpus are folders of BEIR in the
-working folder, whose training judgements are mined; pydocs are docstrings,
-whose first sentences find the rest; `scratch` is pydocs without --init.
+orders the best hundred of BM25, and vectors of tokens are searched again as an
+index of fewer bytes has them (`export.search --vectors`). SciFact and NFCorpus
+are folders of BEIR in the working folder, whose training judgements are mined;
+pydocs are docstrings, whose first sentences find the rest; `scratch` is pydocs
+without --init.
 
 Costs are those of `tasks.retrieval --costs`: bytes of a passage as stored,
 milliseconds of a query alone, seconds to encode 1,000 passages. Finished runs
@@ -23,13 +25,19 @@ import shutil
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
+import numpy as np
+
 from benchmarks import kept, pairs, report, tables
+from export import index
+from export.residual import Residual
 from infoword_tf import commands, files
 from infoword_tf.choices import flag
-from infoword_tf.config import COSINE, CRITICS, LEXICAL
+from infoword_tf.config import COSINE, CRITICS, LATE, LEXICAL
+from tasks.vectors import TokenFile
 
 BM25 = 'BM25'
 MEASURE = 'ndcg@10'
+SMALLER = 'int8', index.RESIDUAL  # than float32, of vectors of tokens
 COSTS = {
     'bytes_per_passage': 'bytes a passage',
     'ms_per_query': 'ms a query',
@@ -85,22 +93,26 @@ class Result(NamedTuple):
     Attributes:
         scores: by search ('model', 'hybrid', 'bm25'), nDCG@10.
         costs: by search and name in COSTS.
-        mi, ceiling: of held-out pairs, nats.
-        steps: updates.
+        mi, ceiling: of held-out pairs, nats; None: those of another result.
+        steps: updates; None: likewise.
     """
 
     scores: Mapping[str, float]
     costs: Mapping[str, Mapping[str, float | None]]
-    mi: float
-    ceiling: float
-    steps: int
+    mi: float | None
+    ceiling: float | None
+    steps: int | None
 
 
 def trained(
     choices: CriticsChoices, one: CriticSet, folder: pathlib.Path,
     critic: str, seed: int,
-) -> Result:  # fmt: skip
-    """Trains and measures a critic with a seed, unless finished before."""
+) -> dict[str, Result]:  # fmt: skip
+    """Trains and measures a critic with a seed, unless finished before.
+
+    Returns:
+        By name: the critic, and the critic as indexes of fewer bytes have it.
+    """
     init = '' if one.scratch else str(choices.init)
     source = folder / 'pairs'
     source.mkdir(parents=True, exist_ok=True)
@@ -115,15 +127,67 @@ def trained(
             f'--workdir={workdir}',
         )  # fmt: skip
         shutil.rmtree(workdir / 'checkpoints')
-    record = kept.search(workdir / 'search', critic, *one.search, '--costs')
+    vectors = workdir / 'vectors'
+    stored = [f'--vectors={vectors}'] if critic == LATE else []
+    record = kept.search(
+        workdir / 'search', critic, *one.search, '--costs', *stored
+    )
     last = kept.records_of(workdir)[-1]
-    searches = ('model', 'hybrid', 'bm25')
-    return Result(
-        {name: record[name][MEASURE] for name in searches},
-        record['costs'],
+    results = {critic: Result(
+        scores_of(record), record['costs'],
         *(last[f'heldout/simcse/{x}'] for x in ('mi', 'ceiling')),
         last['step'],
-    )
+    )}  # fmt: skip
+    for kind in SMALLER if stored else ():
+        size = recoded(vectors, workdir / kind, kind)
+        again = kept.search(
+            workdir / f'search_{kind}', critic, *one.search,
+            f'--vectors={workdir / kind}',
+        )  # fmt: skip
+        costs = dict.fromkeys(COSTS) | {'bytes_per_passage': size}
+        results[f'{critic}, {kind}'] = Result(
+            scores_of(again), {'model': costs, 'bm25': dict.fromkeys(COSTS)},
+            None, None, None,
+        )  # fmt: skip
+    for path in workdir.glob('*/*.npy'):
+        path.unlink()  # as large as 20 times the passages
+    return results
+
+
+def scores_of(record: Mapping[str, Any]) -> dict[str, float]:
+    """Returns nDCG@10 by search."""
+    return {name: record[name][MEASURE] for name in ('model', 'hybrid', 'bm25')}
+
+
+def recoded(source: pathlib.Path, target: pathlib.Path, kind: str) -> float:
+    """Copies vectors of tokens as an index of a kind has them.
+
+    Args:
+        source, target: folders as of `tasks.retrieval --vectors`.
+        kind: in SMALLER.
+
+    Returns:
+        Bytes of a passage.
+    """
+    about = target / 'size.json'
+    if about.exists():
+        return kept.read_json(about)['bytes']
+    (path,) = (x for x in source.glob('*.npy') if '-sizes' not in x.stem)
+    texts = TokenFile(path)
+    shutil.rmtree(target, ignore_errors=True)
+    target.mkdir()
+    copy, size, coder = TokenFile(target / path.name), 0, kind
+    if kind == index.RESIDUAL:
+        every = -(-texts.rows // index.FITTED)
+        sample = texts.read(0, texts.rows)[np.arange(0, texts.rows, every)]
+        coder = Residual.fit(sample.vectors)
+    for begin in range(0, texts.rows, index.TEXTS):
+        part = texts.read(begin, min(begin + index.TEXTS, texts.rows))
+        codes = index.encoded(part, coder)
+        size += sum(map(len, codes))
+        copy.append(index.decoded(codes, coder, part))
+    files.write_json(about, {'bytes': size / texts.rows})
+    return size / texts.rows
 
 
 def costs_of(costs: Sequence[Mapping[str, float | None]]) -> list[str]:
@@ -138,14 +202,17 @@ def costs_of(costs: Sequence[Mapping[str, float | None]]) -> list[str]:
 
 def line(name: str, critic: str, results: Sequence[Result]) -> list[str]:
     """Makes the line of a critic: means over seeds (lowest-highest)."""
-    steps = sum(r.steps for r in results) // len(results)
+    updates = [r.steps for r in results if r.steps is not None]
+    first = results[0]
+    mi = ''
+    if first.mi is not None:
+        mi = f'{tables.spread([r.mi for r in results])} of {first.ceiling:.2f}'
     return [
         f'`{name}`', f'`{critic}`',
         tables.spread([r.scores['model'] for r in results]),
         tables.spread([r.scores['hybrid'] for r in results]),
-        f'{tables.spread([r.mi for r in results])} of {results[0].ceiling:.2f}',
-        *costs_of([r.costs['model'] for r in results]),
-        f'{steps:,}',
+        mi, *costs_of([r.costs['model'] for r in results]),
+        '' if first.steps is None else f'{sum(updates) // len(results):,}',
     ]  # fmt: skip
 
 
@@ -209,8 +276,10 @@ def run(choices: CriticsChoices, chosen: Any) -> None:
                 trained(choices, SETS[name], folder / name, critic, seed)
                 for seed in range(choices.seeds)
             ]
-            results[name][critic] = each
-            lines.append(line(name, critic, each))
+            for named in each[0]:
+                several = [by_name[named] for by_name in each]
+                results[name][named] = several
+                lines.append(line(name, named, several))
         first = next(iter(results[name].values()))[:1]
         results[name][BM25] = first
         lines.append([
