@@ -99,9 +99,12 @@ TABLES = {
          'bert_nce_mini --learning_rate=1e-3 --steps=6300',
          'infoword_mini --steps=4580',
          'bert_mini --seq_len=64 --batch_size=64 --dropout=0 --steps=4750',
-         'gpt_mini --steps=2630', 'plm_mini --steps=2530',
          'same_text_mini --steps=5000'),
         'worth', untrained='mlm_mini', **TEXTS,
+    ),
+    'directions': RunTable(
+        ('gpt_mini', 'plm_mini', 'mlm_mini'),
+        'short', untrained='mlm_mini', **TEXTS,
     ),
     'overlap': RunTable(
         ('mlm_mini', 'mlm_mini --weight_decay=0.3', 'overlap_mini',
