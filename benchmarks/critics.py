@@ -6,13 +6,14 @@ r"""Search by each critic: quality, bytes and milliseconds.
         --workdir=runs/tables/critics_scratch
 
 Trains each of --critics on each set with each seed for the same minutes, from
-the same start: `infoword_tf.train --pairs` with the defaults of the critic.
+the same start: `infoword_tf.train` with the defaults of the critic.
 Then it searches with the trained model, alone and merged with BM25: `cross`
 orders the best hundred of BM25, and vectors of tokens are searched again as an
 index of fewer bytes has them (`export.search --vectors`). SciFact and NFCorpus
 are folders of BEIR in the working folder, whose training judgements are mined;
 pydocs are docstrings, whose first sentences find the rest; `scratch` is pydocs
-without --init.
+without --init, and `ict` its text, whose sentences find the documents that they
+are taken from (`cross` compares no such views).
 
 Costs are those of `tasks.retrieval --costs`: bytes of a passage as stored,
 milliseconds of a query alone, seconds to encode 1,000 passages. Finished runs
@@ -32,7 +33,7 @@ from export import index
 from export.residual import Residual
 from infoword_tf import commands, files
 from infoword_tf.choices import flag
-from infoword_tf.config import COSINE, CRITICS, LATE, LEXICAL
+from infoword_tf.config import COSINE, CRITICS, CROSS, LATE, LEXICAL
 from tasks.vectors import TokenFile
 
 BM25 = 'BM25'
@@ -48,20 +49,44 @@ DIGITS = {'bytes_per_passage': 0}  # of a cost; else 1
 NEAR = {
     COSINE: (-5, 6, 'right'), LEXICAL: (5, -12, 'left'), BM25: (-5, 4, 'right'),
 }  # fmt: skip
+# Of `ict`, as in tasks/flags/ict_tiny.flags.
+TEXT = (
+    '--corpus=pydocs', '--objectives=ict', '--size=tiny', '--batch_size=64',
+    '--seq_len=64', '--learning_rate=3e-3',
+)  # fmt: skip
 
 
 class CriticSet(NamedTuple):
     """Pairs to train on, and a search.
 
     Attributes:
-        pairs: name in `pairs.SETS`.
+        pairs: name in `pairs.SETS`; None: text, of which the row `ict` learns.
         search: flags of tasks.retrieval.
         scratch: whether training begins with fresh weights.
     """
 
-    pairs: str
+    pairs: str | None
     search: tuple[str, ...]
     scratch: bool = False
+
+    @property
+    def row(self) -> str:
+        """The row that compares."""
+        return 'ict' if self.pairs is None else 'simcse'
+
+    @property
+    def data(self) -> tuple[str, ...]:
+        """Files that are read, in the working folder."""
+        return () if self.pairs is None else pairs.SETS[self.pairs].data
+
+    def training(self, folder: pathlib.Path, init: str) -> list[str]:
+        """Makes the data in a folder; returns flags of training."""
+        start = [] if self.scratch else [f'--init={init}']
+        if self.pairs is None:
+            return [*start, *TEXT]
+        folder.mkdir(parents=True, exist_ok=True)
+        data = pairs.SETS[self.pairs].pairs(folder, init)
+        return [*start, f'--pairs={data}']
 
 
 SETS = {
@@ -69,6 +94,7 @@ SETS = {
     'nfcorpus': CriticSet('nfcorpus', ('--data_dir=nfcorpus',)),
     'pydocs': CriticSet('pydocs_5000', ('--corpus=pydocs',)),
     'scratch': CriticSet('pydocs_5000', ('--corpus=pydocs',), scratch=True),
+    'ict': CriticSet(None, ('--corpus=pydocs',), scratch=True),
 }
 
 
@@ -113,16 +139,12 @@ def trained(
     Returns:
         By name: the critic, and the critic as indexes of fewer bytes have it.
     """
-    init = '' if one.scratch else str(choices.init)
-    source = folder / 'pairs'
-    source.mkdir(parents=True, exist_ok=True)
     workdir = folder / f'{critic}_{seed}'
     if not (workdir / 'metrics.json').exists():
-        data = pairs.SETS[one.pairs].pairs(source, init)
         kept.run(
             'infoword_tf.train', folder / f'{workdir.name}.log',
-            *([f'--init={init}'] if init else []), f'--pairs={data}',
-            f'--simcse.critic={critic}', f'--seed={seed}',
+            *one.training(folder / 'pairs', str(choices.init)),
+            f'--{one.row}.critic={critic}', f'--seed={seed}',
             f'--minutes={choices.minutes}', *choices.typed.split(),
             f'--workdir={workdir}',
         )  # fmt: skip
@@ -135,7 +157,7 @@ def trained(
     last = kept.records_of(workdir)[-1]
     results = {critic: Result(
         scores_of(record), record['costs'],
-        *(last[f'heldout/simcse/{x}'] for x in ('mi', 'ceiling')),
+        *(last[f'heldout/{one.row}/{x}'] for x in ('mi', 'ceiling')),
         last['step'],
     )}  # fmt: skip
     for kind in SMALLER if stored else ():
@@ -264,7 +286,7 @@ def run(choices: CriticsChoices, chosen: Any) -> None:
     if not all(SETS[name].scratch for name in choices.sets):
         commands.require(vars(choices), init='a model')
     kept.check_data(
-        [x for name in choices.sets for x in pairs.SETS[SETS[name].pairs].data]
+        [path for name in choices.sets for path in SETS[name].data]
     )
     folder = pathlib.Path(choices.workdir)
     kept.bind_commit(folder)
@@ -272,6 +294,8 @@ def run(choices: CriticsChoices, chosen: Any) -> None:
     for name in choices.sets:
         results[name] = {}
         for critic in choices.critics:
+            if critic == CROSS and SETS[name].pairs is None:
+                continue
             each = [
                 trained(choices, SETS[name], folder / name, critic, seed)
                 for seed in range(choices.seeds)

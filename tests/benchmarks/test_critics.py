@@ -5,7 +5,7 @@ import pathlib
 import numpy as np
 from absl.testing import absltest
 
-from benchmarks import critics
+from benchmarks import critics, tables
 from infoword_tf.evaluation.critics import Tokens
 from tasks.vectors import TokenFile
 
@@ -49,6 +49,15 @@ class CriticsTest(absltest.TestCase):
         (self.folder / 'vectors' / 'model-1.npy').unlink()
         self.assertEqual(
             critics.recoded(self.folder / 'vectors', target, 'int8'), size
+        )
+
+    def test_text(self):
+        # The flagfile, but for how long it trains and where.
+        lines = (tables.FOLDER / 'ict_tiny.flags').read_text().splitlines()
+        typed = [x for x in lines if x.startswith('--')]
+        self.assertCountEqual(
+            [x for x in typed if not x.startswith(('--steps', '--workdir'))],
+            critics.SETS['ict'].training(self.folder, ''),
         )
 
     def test_line(self):
