@@ -48,6 +48,7 @@ DIGITS = {'bytes_per_passage': 0}  # of a cost; else 1
 # Where the names of points stand, in points from these, and on which side.
 NEAR = {
     COSINE: (-5, 6, 'right'), LEXICAL: (5, -12, 'left'), BM25: (-5, 4, 'right'),
+    'late, int8': (5, -12, 'left'),
 }  # fmt: skip
 # Of `ict`, as in tasks/flags/ict_tiny.flags.
 TEXT = (
