@@ -31,7 +31,7 @@ import numpy as np
 from benchmarks import kept, pairs, report, tables
 from export import index
 from export.residual import Residual
-from infoword_tf import commands, files
+from infoword_tf import commands, errors, files
 from infoword_tf.choices import flag
 from infoword_tf.config import COSINE, CRITICS, CROSS, LATE, LEXICAL
 from tasks.vectors import TokenFile
@@ -280,7 +280,8 @@ def run(choices: CriticsChoices, chosen: Any) -> None:
     """Trains, measures, and writes table and picture.
 
     Raises:
-        UsageError: missing data, or the folder is of another commit.
+        UsageError: missing data, a critic that no set trains, or the folder is
+            of another commit.
     """
     del chosen
     commands.require(vars(choices), workdir='a folder for the table')
@@ -289,14 +290,22 @@ def run(choices: CriticsChoices, chosen: Any) -> None:
     kept.check_data(
         [path for name in choices.sets for path in SETS[name].data]
     )
+    critics = {
+        name: [x for x in choices.critics if x != CROSS or SETS[name].pairs]
+        for name in choices.sets
+    }
+    if not all(critics.values()):
+        raise errors.UsageError(
+            'critic_without_pairs',
+            f'--critics={CROSS}: {CROSS} learns from pairs, and --sets=ict has '
+            'none; name another critic, or another set',
+        )
     folder = pathlib.Path(choices.workdir)
     kept.bind_commit(folder)
     lines, results = [], {}
     for name in choices.sets:
         results[name] = {}
-        for critic in choices.critics:
-            if critic == CROSS and SETS[name].pairs is None:
-                continue
+        for critic in critics[name]:
             each = [
                 trained(choices, SETS[name], folder / name, critic, seed)
                 for seed in range(choices.seeds)

@@ -206,20 +206,33 @@ def run_ours(
 def batches_of(
     choices: TrainersChoices, critic: str, seed: int
 ) -> list[tuple[str, ...]]:
-    """Returns the pairs that ours learns from, as its updates take them."""
+    """Returns lines of a csv: the examples of the updates of ours, in order.
+
+    Raises:
+        UsageError: the peer would read other texts: --source puts prompts
+            before them, or examples have different numbers of negatives.
+    """
     from infoword_tf.folders import workdir_of
     from infoword_tf.workdir import Workdir  # it imports TensorFlow
 
+    started = Workdir.open(workdir_of(choices.source))
+    (columns,) = files = text_pairs.read(choices.pairs).train
+    if started.config.prompts or not all(map(all, columns.texts)):
+        raise errors.UsageError(
+            'peer_reads_other_texts',
+            '--same_batches: the peer knows neither prompts of --source nor '
+            'examples with different numbers of negatives; take another model '
+            'or other --pairs',
+        )
     shorter = choices.query_len if critic == LATE else None
-    lengths = shorter or choices.seq_len, choices.seq_len
-    template = Workdir.open(workdir_of(choices.source)).template
-    files = text_pairs.read(choices.pairs).train
+    lengths = min(shorter or choices.seq_len, choices.seq_len), choices.seq_len
     source = text_pairs.TextPairSource(
-        text_pairs.tokenized(files, template, lengths)[0], choices.seq_len,
-        choices.batch_size, seed, stratified=True,
+        text_pairs.tokenized(files, started.template, lengths)[0],
+        choices.seq_len, choices.batch_size, seed, stratified=True,
     )  # fmt: skip
-    examples = [*zip(*files[0].texts, strict=True)]
-    return [
+    examples = [*zip(*columns.texts, strict=True)]
+    names = 'a', 'b', *(f'negative_{n}' for n in range(len(columns.texts) - 2))
+    return [names] + [
         examples[number]
         for step in range(choices.steps)
         for number in source.sources[0].strata.members(step)
@@ -290,9 +303,9 @@ def run_theirs(
         }  # fmt: skip
         if choices.same_batches:
             spec['pairs'] = str(out / 'pairs.csv')
-            batches = batches_of(choices, critic, seed)
+            lines = batches_of(choices, critic, seed)
             with open(spec['pairs'], 'w', newline='', encoding='utf-8') as file:
-                csv.writer(file).writerows([('a', 'b'), *batches])
+                csv.writer(file).writerows(lines)
     files.write_json(out / 'spec.json', spec)
     used = kept.call(
         out / 'log.txt', str(kept.PEERS_PYTHON), str(TRAINER),

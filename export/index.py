@@ -31,7 +31,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from export.residual import Residual
+from export.residual import Residual, centroids_of
 from infoword_tf import errors, files, progress
 from infoword_tf.config import COSINE, LATE, LEXICAL
 from infoword_tf.data import tables
@@ -134,7 +134,8 @@ def _coded(vectors: np.ndarray, kind: str | Residual) -> np.ndarray:
         return kind.encode(vectors)
     if kind in ('float32', 'float16'):
         vectors = np.ascontiguousarray(vectors, kind)
-        return vectors.view(np.uint8).reshape(len(vectors), -1)
+        size = vectors.shape[1] * vectors.itemsize
+        return vectors.view(np.uint8).reshape(len(vectors), size)
     steps = np.abs(vectors).max(axis=1, keepdims=True) / np.float32(127)
     # The smallest numbers have no inverse.
     codes = np.rint(vectors / np.maximum(steps, np.finfo(np.float32).tiny))
@@ -358,7 +359,7 @@ class Index:
                 standardised ones, see `ranking.hybrid`.
             oversample: how many proposals of FAISS an answer needs.
         """
-        count = self.top if self.rerank else top_k
+        count = max(self.top, top_k) if self.rerank else top_k
         depth = max(ranking.MERGED, count) if 0 < words < 1 else count
         rankings = []
         with self._opened() as db:
@@ -366,7 +367,8 @@ class Index:
             if words < 1:
                 proposed = None
                 if self.first is not None:
-                    _, [proposed] = _by_words(db, query, self.first)
+                    size = max(self.first, top_k)
+                    _, [proposed] = _by_words(db, query, size)
                 rankings.append(
                     self._by_vector(db, vector, depth, oversample, proposed)
                 )
@@ -522,6 +524,17 @@ def _encode(db: Db, embed: Encoder | None, about: About) -> None:
         'lacking.staged ORDER BY staged.rowid'
     )
     coder = _codes(db, about) or about['vectors']
+    if isinstance(coder, Residual):
+        # A passage has a vector at least.
+        fit = centroids_of(min(total, FITTED))
+        if fit > 2 * len(coder.centroids):
+            print(
+                f'{about["corpus"]}: codes of {len(coder.centroids):,} '
+                'centroids were fitted to the first passages, and are coarse '
+                f'for {total:,} new ones; an index that is made anew fits them '
+                'again',
+                file=sys.stderr,
+            )
     if coder == RESIDUAL and total:
         sample = db.execute(
             'SELECT text FROM lacking JOIN staged ON staged.rowid = '
@@ -529,7 +542,15 @@ def _encode(db: Db, embed: Encoder | None, about: About) -> None:
             [-(-total // FITTED)],
         )
         texts = [text for (text,) in sample]
-        coder = Residual.fit(embed(texts, 'passage').vectors)
+        vectors = embed(texts, 'passage').vectors
+        if not len(vectors):
+            raise errors.UsageError(
+                'nothing_to_fit',
+                f'--vectors={RESIDUAL} is fitted to passages, and of '
+                f'{len(texts):,} none has a token that the model compares; '
+                'choose other passages, or --vectors=int8',
+            )
+        coder = Residual.fit(vectors)
         row = about['model'], coder.to_bytes()
         db.execute('INSERT INTO codes VALUES (?, ?)', row)
     with progress.bar(total=total, desc='encoding', unit=' passages') as bar:

@@ -31,10 +31,8 @@ class Residual(NamedTuple):
 
     @classmethod
     def fit(cls, vectors: np.ndarray) -> 'Residual':
-        """Fits codes to vectors [m, W] of length 1."""
-        # Of m vectors 16 sqrt(m) centroids, a power of two, a quarter at most.
-        size = min(16 * len(vectors) ** 0.5, len(vectors) / 4, 2**16)
-        size = 2 ** int(np.log2(max(size, 1)))
+        """Fits codes to vectors [m, W] of length 1, m > 0."""
+        size = centroids_of(len(vectors))
         places = np.linspace(0, len(vectors) - 1, size, dtype=int)
         centroids = vectors[places]
         for _ in range(ROUNDS):
@@ -67,7 +65,8 @@ class Residual(NamedTuple):
         nearest = _nearest(vectors, self.centroids)
         codes = np.searchsorted(self.ends, vectors - self.centroids[nearest])
         codes = np.pad(codes, ((0, 0), (0, -codes.shape[1] % 4)))
-        codes = codes.reshape(len(codes), -1, 4).astype(np.uint8)
+        shape = len(codes), codes.shape[1] // 4, 4
+        codes = codes.reshape(shape).astype(np.uint8)
         packed = (codes * _PLACES).sum(axis=2, dtype=np.uint8)
         numbers = nearest.astype('<u2')[:, None].view(np.uint8)
         return np.hstack([numbers, packed])
@@ -77,15 +76,23 @@ class Residual(NamedTuple):
         nearest = np.ascontiguousarray(rows[:, :2]).view('<u2')[:, 0]
         codes = rows[:, 2:, None] // _PLACES % 4
         width = self.centroids.shape[1]
-        rest = self.values[codes.reshape(len(rows), -1)[:, :width]]
+        codes = codes.reshape(len(rows), 4 * codes.shape[1])
+        rest = self.values[codes[:, :width]]
         vectors = self.centroids[nearest] + rest
         norms = np.linalg.norm(vectors, axis=1, keepdims=True)
         return vectors / np.maximum(norms, 1e-12)
 
 
+def centroids_of(vectors: int) -> int:
+    """Returns C of m vectors: 16 sqrt(m), a power of two, at most m / 4."""
+    size = min(16 * vectors**0.5, vectors / 4, 2**16)
+    return 2 ** int(np.log2(max(size, 1)))
+
+
 def _nearest(vectors: np.ndarray, centroids: np.ndarray) -> np.ndarray:
     """Returns the number of the nearest centroid of each vector, [m]."""
-    return np.concatenate([
-        np.argmax(vectors[begin : begin + BLOCK] @ centroids.T, axis=1)
-        for begin in range(0, len(vectors), BLOCK)
-    ])  # fmt: skip
+    nearest = np.empty(len(vectors), np.int64)
+    for begin in range(0, len(vectors), BLOCK):
+        part = slice(begin, begin + BLOCK)
+        nearest[part] = np.argmax(vectors[part] @ centroids.T, axis=1)
+    return nearest

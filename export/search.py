@@ -265,7 +265,8 @@ def prepare(
         if choices.rerank is not None:
             index.rerank = reranker(pathlib.Path(choices.rerank))
             index.top = max(top, choices.top_k)
-        if critic == LATE and not choices.first and len(index) > EXACT:
+        compares_all = critic == LATE and not choices.first
+        if compares_all and choices.words < 1 and len(index) > EXACT:
             raise UsageError(
                 'late_without_first',
                 f'{index.folder} holds {len(index):,} passages, and vectors of '

@@ -476,7 +476,7 @@ def read_exported(model: pathlib.Path) -> tuple[Config, dict[str, Any]]:
     path = model / EXPORTED
     if not path.is_file():
         raise FileNotFoundError(
-            f'--model={model} is no version of an export: it has no '
+            f'{model} is no version of an export: it has no '
             f'{EXPORTED}; name the numbered folder, DIR/1'
         )
     try:

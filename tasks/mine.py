@@ -35,7 +35,7 @@ import numpy as np
 from infoword_tf import commands, errors, files
 from infoword_tf import progress as shown
 from infoword_tf.choices import AUTO, DeviceChoices, TextChoices, again, flag
-from infoword_tf.config import Config
+from infoword_tf.config import COSINE, Config
 from infoword_tf.data import corpora, text_pairs
 from infoword_tf.evaluation import ranking, retrieval
 from infoword_tf.resolve import answering
@@ -304,7 +304,14 @@ def check(choices: MineChoices, chosen: Mapping[str, Any]) -> pathlib.Path:
             why = f'{{}} is for --{other}; leave it out'
             commands.refuse(chosen, names, why)
     workdir = commands.result_folder(choices.workdir)
-    Config.read(pathlib.Path(choices.init))  # complains before the work
+    config = Config.read(pathlib.Path(choices.init))
+    if config.critic != COSINE:
+        raise errors.UsageError(
+            'mine_by_other_critic',
+            f'--init={choices.init} compares by the critic {config.critic}, '
+            'and texts are ranked by vectors here; name a model of the critic '
+            f'{COSINE}, such as the one that this one began with',
+        )
     if choices.rescore:
         check_judge(choices.rescore)
     return workdir

@@ -337,8 +337,8 @@ def signature_of(
     if name not in model.signatures:
         raise errors.InputError(
             'export_without_embed',
-            f'--model={folder} has no signature `{name}`; name an export of a '
-            'model that has it',
+            f'{folder} has no signature `{name}`; name an export of a model '
+            'that has it',
         )
     return model.signatures[name]
 
@@ -389,8 +389,8 @@ def exported(
         elif not prompt and config.prompt_text():
             raise errors.InputError(
                 'export_prompts_alone',
-                f'--model={folder} puts the prompt {config.prompt!r} before '
-                f'every text, and has none for a {role}; export it again from '
+                f'{folder} puts the prompt {config.prompt!r} before every '
+                f'text, and has none for a {role}; export it again from '
                 'weights that have one, be it empty',
             )
         else:

@@ -18,6 +18,7 @@ import tensorflow as tf
 from keras import ops
 
 from infoword_tf import errors
+from infoword_tf.config import COSINE
 from infoword_tf.inference import variants
 from infoword_tf.inference.batches import (
     ID_SPECS,
@@ -198,6 +199,8 @@ class Vectors(BatchPredictor):
             return None
         for row in self.states.rows_that('vectors'):
             objective = self.workdir.model.objectives[row]
+            if objective.critic != COSINE:
+                continue  # it pools nothing
             if pooling == 'weighted' or (
                 objective.words and self.workdir.unigram is not None
             ):

@@ -332,6 +332,18 @@ class SearchTest(parameterized.TestCase):
             self.assertEqual(actual[0].tolist(), expected)
             self.assertEqual(values[0, 2], 0)
 
+    def test_texts_whose_sums_are_equal(self):
+        """These differ; equal ones, the third and the last, have one score."""
+        empty = np.zeros((0, 2), np.float32)
+        both, one, again = np.float32(
+            [[[1, 2], [2, 1]], [[0, 3], [3, 0]], [[1, 2], [2, 1]]]
+        )
+        opposite = np.float32([[1, 3], [-1, -3]])
+        texts = critics.Tokens.of([empty, opposite, both, one, again])
+        query = critics.Tokens.of([np.float32([[1, 2]])])
+        scores = ranking.comparer(texts)(query)
+        self.assertEqual(scores.tolist(), [[0, 7, 5, 6, 5]])
+
     @parameterized.parameters((512, 8192), (3, 4), (1, 1))
     def test_other_critics(self, tokens_a, tokens_b):
         """Each a with each b, and with some b alone; without a token: 0."""

@@ -1,6 +1,7 @@
 """An index as it is made, searched, updated, killed, and damaged."""
 
 import contextlib
+import io
 import math
 import pathlib
 import subprocess
@@ -244,6 +245,10 @@ class SearchTest(Case):
         actual = index.find('', query, 1)
         self.assertEqual(actual[0][1].text, texts[best[:2].max()])
         self.assertLen(actual, 1)
+        # As many answers as are asked for, if that is more.
+        self.assertLen(index.find('', query, 5), 5)
+        index.first = 1
+        self.assertLen(index.find('3 7 11 text', query, 5), 5)
 
     def test_residual_codes(self):
         """2 bytes and 2 bits a number; fitted once, and known after an update.
@@ -276,6 +281,53 @@ class SearchTest(Case):
         rows = Residual.of_bytes(codes.to_bytes()).encode(vectors)
         self.assertEqual(rows.tolist(), [[0, 0, 19], [1, 0, 6]])
         np.testing.assert_allclose(codes.decode(rows), expected, rtol=1e-6)
+
+    def test_texts_without_tokens(self):
+        """Their score is 0, also where no text of an update has a token."""
+        def encoded(texts, role):
+            tokens = Tokens.of([
+                embed([text] * text.count('e')).reshape(-1, WIDTH)
+                if 'e' in text else np.zeros((0, WIDTH), np.float32)
+                for text in texts
+            ])  # fmt: skip
+            if critic == LATE:
+                return tokens
+            return sparse.csr_array(np.maximum(tokens.sums(), 0))
+
+        self.embed.side_effect = encoded
+        empty = [Document(('zzz',), 'empty')]
+        for critic, kind in (
+            (LATE, 'float32'), (LATE, 'float16'), (LATE, 'int8'),
+            (LATE, 'residual'), (LEXICAL, 'float32'),
+        ):  # fmt: skip
+            with self.subTest(f'{critic} {kind}'):
+                self.folder = places.make()
+                if kind == 'residual':
+                    with refused('nothing_to_fit', 'residual', 'int8'):
+                        self.make(empty, kind, critic=critic)
+                index = self.make(documents(range(8)), kind, critic=critic)
+                index.write(empty, self.embed)
+                scores = {
+                    passage.text: score
+                    for score, passage in index.find(
+                        '', encoded(['text 3'], 'query'), 9
+                    )
+                }
+                self.assertLen(scores, 9)
+                self.assertEqual(scores['zzz'], 0)
+                self.assertGreater(scores['text 3'], 0)
+
+    def test_coarse_codes_are_told(self):
+        self.embed.side_effect = lambda texts, role: unit_by(*texts)
+        index = self.make(documents(range(1)), 'residual', critic=LATE)
+        told = io.StringIO()
+        with contextlib.redirect_stderr(told):
+            index.write(documents(range(1, 3)), self.embed)
+            self.assertNotIn('coarse', told.getvalue())
+            index.write(documents(range(3, 40)), self.embed)
+        # Of 37 passages at least 37 vectors, so 8 centroids; of 6 vectors one.
+        self.assertIn('codes of 1 centroids', told.getvalue())
+        self.assertIn('coarse for 37 new ones', told.getvalue())
 
     def test_binary_orders_anew_what_its_bits_find(self):
         index = self.make(documents(range(400)), 'binary')

@@ -421,6 +421,8 @@ class ComplaintsTest(command.Checks, absltest.TestCase):
             ('a tokenizer of the kind words, .* goes wordpiece',
              [], {'tokenizer': dataclasses.replace(
                  config.tokenizer, kind='words')}),
+            ('compares by the critic late, and a file',
+             [], {'critic': 'late'}),
             ('was taught the row label of choices, which gives',
              [], {'workdir': finetuned.workdir('choices')}),
             (r'pools with LSTMs \(--label.bilstm\)',

@@ -412,6 +412,12 @@ class EncodeTest(parameterized.TestCase):
             self.model.encode(['a'], pooling='median')
         with refused('layer_out_of_range', 3, '0 to 2'):
             self.model.encode(['a'], layers=3)
+        ict = self.model.model.objectives['ict']
+        with (
+            mock.patch.object(ict, 'critic', 'late'),
+            refused('pooling_not_learned', 'weighted'),
+        ):
+            self.model.encode(['a'], pooling='weighted')
         self.model.model.drop('ict')
         with refused('pooling_not_learned', 'weights'):
             self.model.embed(tf.constant([[2, 3]]), [2], 'weighted')

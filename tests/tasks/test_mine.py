@@ -220,6 +220,15 @@ class MineCommandTest(absltest.TestCase):
         self.assertEqual((len(one), len(other)), (1, 1))
         self.assertNotIn('fewer than', self.printed)
 
+    def test_another_critic(self):
+        folder = places.make()
+        Config.read(workdirs.shared()).replace(critic='late').write(folder)
+        choices = mine.MineChoices(
+            init=str(folder), workdir=str(folder / 'mined'), pairs='pairs.csv'
+        )
+        with refused('mine_by_other_critic', f'--init={folder}', 'late'):
+            mine.check(choices, {})
+
     def test_no_judged_document_of_a_query_is_its_negative(self):
         """Whatever its grade, and whether it is one of the pairs."""
         texts = list(BELONG)

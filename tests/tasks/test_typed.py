@@ -214,11 +214,11 @@ class TypedTest(places.Folder, absltest.TestCase):
             'export.litert --init=nowhere --output=w': no_run,
             'export.verify': 'error: --model is missing',
             'export.verify --model=empty --init=run':
-                'error: --model=empty is no version of an export',
+                'error: empty is no version of an export',
             'export.compat --python=/none': 'error: --python=/none',
             'export.search a query': 'error: --model is missing',
             'export.search --model=empty --corpus=text:one.txt query':
-                'error: --model=empty is no version of an export',
+                'error: empty is no version of an export',
         }
         actual = answers([line.split() for line in typed], self.folder)
         for line, (status, out, err) in zip(typed, actual, strict=True):
