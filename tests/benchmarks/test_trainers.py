@@ -1,0 +1,85 @@
+"""What another trainer is given to learn from."""
+
+import csv
+
+import numpy as np
+from absl.testing import absltest
+
+from benchmarks import trainers
+from infoword_tf.config import Config
+from infoword_tf.data import text_pairs
+from tests import places
+from tests.export import workdirs
+from tests.refused import refused
+
+# As many tokens as the number of words, which is another for each pair.
+ROWS = [
+    (f'name {i}', ' '.join(['value'] * (i // 4 + 1)), f'other {i}')
+    for i in range(48)
+]
+
+
+class SameBatchesTest(absltest.TestCase):
+    def setUp(self):
+        super().setUp()
+        self.folder = places.make()
+        self.choices = trainers.TrainersChoices(
+            of='pairs', source=str(workdirs.shared()), batch_size=4, steps=9,
+            seq_len=24, pairs=str(self.folder / 'pairs.csv'),
+        )  # fmt: skip
+
+    def write(self, rows, *names):
+        with open(self.choices.pairs, 'w', newline='') as file:
+            csv.writer(file).writerows([names, *rows])
+
+    def batches(self, seed):
+        names, *lines = trainers.batches_of(self.choices, 'cosine', seed)
+        self.assertLen(lines, 9 * 4)
+        return names, np.reshape(lines, (9, 4, len(names)))
+
+    def test_batches(self):
+        """Those of an update: none is held out, and one is of each length."""
+        self.write(ROWS, 'a', 'b', 'negative')
+        names, batches = self.batches(0)
+        self.assertEqual(names, ('a', 'b', 'negative_0'))
+        (held,) = text_pairs.read(self.choices.pairs).heldout
+        self.assertNotEmpty(held.texts[0])
+        self.assertEmpty({*held.texts[0]} & {*batches[..., 0].ravel()})
+        for batch in batches:
+            for a, b, negative in batch:
+                self.assertIn((a, b, negative), ROWS)
+            # Sorted by length: of each quarter one, so ever longer.
+            words = [len(b.split()) for _, b, _ in batch]
+            self.assertEqual(words, sorted(words))
+            self.assertGreater(words[-1] - words[0], 5)
+        # Eleven updates are an epoch: nothing comes twice in nine.
+        self.assertLen({*batches[..., 0].ravel()}, 36)
+        _, again = self.batches(0)
+        np.testing.assert_array_equal(again, batches)
+        _, other = self.batches(1)
+        self.assertTrue((other != batches).any())
+
+    def test_refused(self):
+        self.write([(a, b, '') for a, b, _ in ROWS[:9]] + ROWS[9:],
+                   'a', 'b', 'negative')  # fmt: skip
+        with refused('peer_reads_other_texts', 'negatives'):
+            trainers.batches_of(self.choices, 'cosine', 0)
+        self.write([row[:2] for row in ROWS], 'a', 'b')
+        names, _ = self.batches(0)
+        self.assertEqual(names, ('a', 'b'))
+        prompted = self.folder / 'prompted'
+        prompted.mkdir()
+        for path in workdirs.shared().iterdir():
+            (prompted / path.name).symlink_to(path)
+        (prompted / 'config.json').unlink()
+        config = Config.read(workdirs.shared())
+        config.replace(prompts={'query': 'q: '}).write(prompted)
+        choices = trainers.dataclasses.replace(
+            self.choices, source=str(prompted)
+        )
+        with refused('peer_reads_other_texts', 'prompts'):
+            trainers.batches_of(choices, 'cosine', 0)
+
+
+if __name__ == '__main__':
+    absltest.main()
