@@ -217,7 +217,8 @@ def batches_of(
 
     started = Workdir.open(workdir_of(choices.source))
     (columns,) = files = text_pairs.read(choices.pairs).train
-    if started.config.prompts or not all(map(all, columns.texts)):
+    prompted = any(started.config.prompts.values())
+    if prompted or not all(map(all, columns.texts)):
         raise errors.UsageError(
             'peer_reads_other_texts',
             '--same_batches: the peer knows neither prompts of --source nor '

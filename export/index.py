@@ -525,7 +525,7 @@ def _encode(db: Db, embed: Encoder | None, about: About) -> None:
     )
     coder = _codes(db, about) or about['vectors']
     if isinstance(coder, Residual):
-        # A passage has a vector at least.
+        # Nearly every passage has a vector at least.
         fit = centroids_of(min(total, FITTED))
         if fit > 2 * len(coder.centroids):
             print(
