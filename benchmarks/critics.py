@@ -183,7 +183,7 @@ def scores_of(record: Mapping[str, Any]) -> dict[str, float]:
 
 
 def recoded(source: pathlib.Path, target: pathlib.Path, kind: str) -> float:
-    """Copies vectors of tokens as an index of a kind has them.
+    """Copies vectors of tokens, rounded as in an index of a kind.
 
     Args:
         source, target: folders as of `tasks.retrieval --vectors`.

@@ -206,7 +206,7 @@ def run_ours(
 def batches_of(
     choices: TrainersChoices, critic: str, seed: int
 ) -> list[tuple[str, ...]]:
-    """Returns lines of a csv: the examples of the updates of ours, in order.
+    """Returns lines of a csv: examples in the order of `infoword_tf.train`.
 
     Raises:
         UsageError: the peer would read other texts: --source puts prompts

@@ -345,7 +345,8 @@ WAYS = {
         'window': 1, 'skip': 1, 'margin': 0.4, 'relative_margin': 0.9,
         'rescore': '{}/two', 'batch_size': 5, 'precision': 'mixed_bfloat16',
     }, {
-        'tasks.mine.Config.read': None, 'tasks.mine.check_judge': None,
+        'tasks.mine.Config.read': lambda *_: zoo.config('simcse'),
+        'tasks.mine.check_judge': None,
         'infoword_tf.load': Made(lambda _: of_vectors()),
         'tasks.mine.rated': lambda _, a, b: np.linspace(0, 1, len(a)),
         'tasks.mine.csv.writer': FAKE,
@@ -353,7 +354,7 @@ WAYS = {
     'mine a folder': Way('tasks.mine', {**ONE, **BEIR}, {
         'data_dir': '{}/beir2', 'split': 'dev', 'positives': 2,
     }, {
-        'tasks.mine.Config.read': None,
+        'tasks.mine.Config.read': lambda *_: zoo.config('simcse'),
         'tasks.mine.retrieval.beir_task': lambda *_: mock.Mock(
             queries=['one'], relevance=[dict.fromkeys(range(3), 1)],
             documents=lambda: enumerate(('some', 'more', 'text'))),

@@ -84,7 +84,7 @@ class ClockCallback(transformers.TrainerCallback):
 
 
 def with_dropout(model: Any, spec: dict) -> Any:
-    """Sets the dropout of a model, and returns it."""
+    """Returns a model, whose dropout is set to that of the spec."""
     if spec['dropout'] is not None:
         for module in model.modules():
             if isinstance(module, torch.nn.Dropout):

@@ -317,17 +317,17 @@ class SearchTest(Case):
                 self.assertEqual(scores['zzz'], 0)
                 self.assertGreater(scores['text 3'], 0)
 
-    def test_coarse_codes_are_told(self):
+    def test_coarse_codes(self):
         self.embed.side_effect = lambda texts, role: unit_by(*texts)
         index = self.make(documents(range(1)), 'residual', critic=LATE)
-        told = io.StringIO()
-        with contextlib.redirect_stderr(told):
+        printed = io.StringIO()
+        with contextlib.redirect_stderr(printed):
             index.write(documents(range(1, 3)), self.embed)
-            self.assertNotIn('coarse', told.getvalue())
+            self.assertNotIn('coarse', printed.getvalue())
             index.write(documents(range(3, 40)), self.embed)
         # Of 37 passages at least 37 vectors, so 8 centroids; of 6 vectors one.
-        self.assertIn('codes of 1 centroids', told.getvalue())
-        self.assertIn('coarse for 37 new ones', told.getvalue())
+        self.assertIn('codes of 1 centroids', printed.getvalue())
+        self.assertIn('coarse for 37 new ones', printed.getvalue())
 
     def test_binary_orders_anew_what_its_bits_find(self):
         index = self.make(documents(range(400)), 'binary')
