@@ -4,13 +4,15 @@ r"""Search by each critic: quality, bytes and milliseconds.
         --workdir=runs/tables/critics
     python -m benchmarks.critics --sets=scratch --minutes=2 \
         --workdir=runs/tables/critics_scratch
+    python -m benchmarks.critics --sets=ict --minutes=2 \
+        --workdir=runs/tables/critics_ict
 
 Trains each of --critics on each set with each seed for the same minutes, from
-the same start: `infoword_tf.train` with the defaults of the critic.
-Then it searches with the trained model, alone and merged with BM25: `cross`
-orders the best hundred of BM25, and vectors of tokens are searched again as an
-index of fewer bytes has them (`export.search --vectors`). SciFact and NFCorpus
-are folders of BEIR in the working folder, whose training judgements are mined;
+the same start: `infoword_tf.train` with the defaults of the critic. Then it
+searches with the trained model, alone and merged with BM25: `cross` orders the
+best hundred of BM25, and vectors of tokens are searched again as an index of
+fewer bytes has them (`export.search --vectors`). SciFact and NFCorpus are
+folders of BEIR in the working folder, whose training judgements are mined;
 pydocs are docstrings, whose first sentences find the rest; `scratch` is pydocs
 without --init, and `ict` its text, whose sentences find the documents that they
 are taken from (`cross` compares no such views).
@@ -80,13 +82,13 @@ class CriticSet(NamedTuple):
         """Files that are read, in the working folder."""
         return () if self.pairs is None else pairs.SETS[self.pairs].data
 
-    def training(self, folder: pathlib.Path, init: str) -> list[str]:
+    def training(self, folder: pathlib.Path, init: str | None) -> list[str]:
         """Makes the data in a folder; returns flags of training."""
         start = [] if self.scratch else [f'--init={init}']
         if self.pairs is None:
             return [*start, *TEXT]
         folder.mkdir(parents=True, exist_ok=True)
-        data = pairs.SETS[self.pairs].pairs(folder, init)
+        data = pairs.SETS[self.pairs].pairs(folder, init or '')
         return [*start, f'--pairs={data}']
 
 
@@ -120,15 +122,15 @@ class Result(NamedTuple):
     Attributes:
         scores: by search ('model', 'hybrid', 'bm25'), nDCG@10.
         costs: by search and name in COSTS.
-        mi, ceiling: of held-out pairs, nats; None: those of another result.
-        steps: updates; None: likewise.
+        mi, ceiling: of held-out pairs, nats.
+        steps: updates.
     """
 
     scores: Mapping[str, float]
     costs: Mapping[str, Mapping[str, float | None]]
-    mi: float | None
-    ceiling: float | None
-    steps: int | None
+    mi: float
+    ceiling: float
+    steps: int
 
 
 def trained(
@@ -144,7 +146,7 @@ def trained(
     if not (workdir / 'metrics.json').exists():
         kept.run(
             'infoword_tf.train', folder / f'{workdir.name}.log',
-            *one.training(folder / 'pairs', str(choices.init)),
+            *one.training(folder / 'pairs', choices.init),
             f'--{one.row}.critic={critic}', f'--seed={seed}',
             f'--minutes={choices.minutes}', *choices.typed.split(),
             f'--workdir={workdir}',
@@ -168,10 +170,9 @@ def trained(
             f'--vectors={workdir / kind}',
         )  # fmt: skip
         costs = dict.fromkeys(COSTS) | {'bytes_per_passage': size}
-        results[f'{critic}, {kind}'] = Result(
-            scores_of(again), {'model': costs, 'bm25': dict.fromkeys(COSTS)},
-            None, None, None,
-        )  # fmt: skip
+        results[f'{critic}, {kind}'] = results[critic]._replace(
+            scores=scores_of(again), costs={'model': costs}
+        )
     for path in workdir.glob('*/*.npy'):
         path.unlink()  # as large as 20 times the passages
     return results
@@ -225,17 +226,14 @@ def costs_of(costs: Sequence[Mapping[str, float | None]]) -> list[str]:
 
 def line(name: str, critic: str, results: Sequence[Result]) -> list[str]:
     """Makes the line of a critic: means over seeds (lowest-highest)."""
-    updates = [r.steps for r in results if r.steps is not None]
-    first = results[0]
-    mi = ''
-    if first.mi is not None:
-        mi = f'{tables.spread([r.mi for r in results])} of {first.ceiling:.2f}'
+    steps = sum(r.steps for r in results) // len(results)
     return [
         f'`{name}`', f'`{critic}`',
         tables.spread([r.scores['model'] for r in results]),
         tables.spread([r.scores['hybrid'] for r in results]),
-        mi, *costs_of([r.costs['model'] for r in results]),
-        '' if first.steps is None else f'{sum(updates) // len(results):,}',
+        f'{tables.spread([r.mi for r in results])} of {results[0].ceiling:.2f}',
+        *costs_of([r.costs['model'] for r in results]),
+        f'{steps:,}',
     ]  # fmt: skip
 
 

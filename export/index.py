@@ -189,11 +189,11 @@ class Index:
     Attributes:
         folder: where the two files are, or will be.
         cut: applied to vectors before they are compared; None: nothing.
-        first: how many passages, the best by BM25, are compared by vectors;
-            None: all.
+        first: how many passages, the best by BM25, are compared by vectors,
+            or as many as answers, if these are more; None: all.
         rerank: (query, texts) -> scores, by which the best `top` passages are
             ordered anew; None: they are not.
-        top: how many.
+        top: how many, or as `first`.
     """
 
     rerank: Callable[[str, list[str]], np.ndarray] | None = None
@@ -531,8 +531,8 @@ def _encode(db: Db, embed: Encoder | None, about: About) -> None:
             print(
                 f'{about["corpus"]}: codes of {len(coder.centroids):,} '
                 'centroids were fitted to the first passages, and are coarse '
-                f'for {total:,} new ones; an index that is made anew fits them '
-                'again',
+                f'for {total:,} new ones; delete the index and make it again, '
+                'which fits finer ones',
                 file=sys.stderr,
             )
     if coder == RESIDUAL and total:

@@ -261,10 +261,10 @@ def prepare(
             index.write(documents(), embed, key | more)
         index.mend()
         top = choices.rerank_top or retrieval.RERANKED
-        index.first = max(top, choices.top_k) if choices.first else None
+        index.first = top if choices.first else None
         if choices.rerank is not None:
             index.rerank = reranker(pathlib.Path(choices.rerank))
-            index.top = max(top, choices.top_k)
+            index.top = top
         compares_all = critic == LATE and not choices.first
         if compares_all and choices.words < 1 and len(index) > EXACT:
             raise UsageError(

@@ -77,11 +77,6 @@ class Tokens:
         places = np.arange(sizes.sum()) + np.repeat(shifts, sizes)
         return Tokens(self.vectors[places], sizes)
 
-    def bytes_of(self, text: int) -> bytes:
-        """Returns the numbers of a text."""
-        end = int(self.sizes[: text + 1].sum())
-        return self.vectors[end - self.sizes[text] : end].tobytes()
-
     def replaced(self, vectors: np.ndarray) -> 'Tokens':
         """Returns texts of as many tokens with other numbers [S, W]."""
         return Tokens(vectors, self.sizes)

@@ -194,10 +194,7 @@ def comparer(texts: Texts) -> Callable[[Texts], np.ndarray]:
         inverted = texts.T.tocsr()  # a list of texts for each token
         return lambda queries: (queries @ inverted).toarray()
     is_late = isinstance(texts, Tokens)
-    if is_late:
-        place = _first_equal(texts.sums(), texts.bytes_of)
-    else:
-        place = _first_equal(texts, lambda i: texts[i].tobytes())
+    place = _first_equal(texts, texts.sums() if is_late else texts)
     column = slice(None)
     if place is not None:
         firsts, column = np.unique(place, return_inverse=True)
@@ -207,14 +204,10 @@ def comparer(texts: Texts) -> Callable[[Texts], np.ndarray]:
     return lambda queries: (queries @ texts.T)[:, column]
 
 
-def _first_equal(
-    vectors: np.ndarray, bytes_of: Callable[[int], bytes]
-) -> np.ndarray | None:
+def _first_equal(texts: Texts, vectors: np.ndarray) -> np.ndarray | None:
     """Returns the first equal text of each of C, [C]; None: all differ.
 
-    Args:
-        vectors: [C, D], equal for equal texts.
-        bytes_of: of a text, differ where texts do.
+    `vectors` [C, D] are equal for equal texts.
     """
     bits = np.ascontiguousarray(vectors[:, : len(_WEIGHTS)]).view(np.uint32)
     keys = (bits * _WEIGHTS[: bits.shape[1]]).sum(axis=1, dtype=np.uint64)
@@ -225,7 +218,7 @@ def _first_equal(
         return None
     place, seen = np.arange(len(keys)), {}
     for i in np.flatnonzero(counts[which] > 1).tolist():
-        place[i] = seen.setdefault(bytes_of(i), i)
+        place[i] = seen.setdefault(numbers_of(texts[i : i + 1]).tobytes(), i)
     return place
 
 

@@ -63,17 +63,11 @@ class CriticsTest(absltest.TestCase):
     def test_line(self):
         costs = dict.fromkeys(critics.COSTS) | {'bytes_per_passage': 7177.4}
         scores = {'model': 0.5, 'hybrid': 0.75, 'bm25': 0.25}
-        smaller = critics.Result(scores, {'model': costs}, None, None, None)
+        smaller = critics.Result(scores, {'model': costs}, 1.25, 3.5, 27)
         self.assertEqual(
             critics.line('scifact', 'late, int8', [smaller]),
-            ['`scifact`', '`late, int8`', '0.500', '0.750', '', '7,177', '', '',
-             ''],
-        )  # fmt: skip
-        whole = smaller._replace(mi=1.25, ceiling=3.5, steps=27)
-        self.assertEqual(
-            critics.line('scifact', 'late', [whole]),
-            ['`scifact`', '`late`', '0.500', '0.750', '1.250 of 3.50', '7,177',
-             '', '', '27'],
+            ['`scifact`', '`late, int8`', '0.500', '0.750', '1.250 of 3.50',
+             '7,177', '', '', '27'],
         )  # fmt: skip
 
 

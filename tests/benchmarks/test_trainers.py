@@ -1,6 +1,7 @@
-"""What another trainer is given to learn from."""
+"""Batches of ours that another trainer learns from."""
 
 import csv
+import dataclasses
 
 import numpy as np
 from absl.testing import absltest
@@ -12,7 +13,7 @@ from tests import places
 from tests.export import workdirs
 from tests.refused import refused
 
-# As many tokens as the number of words, which is another for each pair.
+# b has 1 to 12 words, four pairs each; other texts have two.
 ROWS = [
     (f'name {i}', ' '.join(['value'] * (i // 4 + 1)), f'other {i}')
     for i in range(48)
@@ -38,7 +39,7 @@ class SameBatchesTest(absltest.TestCase):
         return names, np.reshape(lines, (9, 4, len(names)))
 
     def test_batches(self):
-        """Those of an update: none is held out, and one is of each length."""
+        """Updates have a pair of each quarter of lengths, and none held out."""
         self.write(ROWS, 'a', 'b', 'negative')
         names, batches = self.batches(0)
         self.assertEqual(names, ('a', 'b', 'negative_0'))
@@ -48,7 +49,7 @@ class SameBatchesTest(absltest.TestCase):
         for batch in batches:
             for a, b, negative in batch:
                 self.assertIn((a, b, negative), ROWS)
-            # Sorted by length: of each quarter one, so ever longer.
+            # One of each quarter, the shortest first.
             words = [len(b.split()) for _, b, _ in batch]
             self.assertEqual(words, sorted(words))
             self.assertGreater(words[-1] - words[0], 5)
@@ -74,9 +75,7 @@ class SameBatchesTest(absltest.TestCase):
         (prompted / 'config.json').unlink()
         config = Config.read(workdirs.shared())
         config.replace(prompts={'query': 'q: '}).write(prompted)
-        choices = trainers.dataclasses.replace(
-            self.choices, source=str(prompted)
-        )
+        choices = dataclasses.replace(self.choices, source=str(prompted))
         with refused('peer_reads_other_texts', 'prompts'):
             trainers.batches_of(choices, 'cosine', 0)
 
