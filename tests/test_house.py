@@ -188,6 +188,12 @@ class HouseTest(parameterized.TestCase):
         self.assertGreater(len(names), 300)
         self.assertCountEqual(names, set(names))
 
+    def test_files_of_tests_have_unique_names(self):
+        """Pytest imports them by name alone, and refuses the second."""
+        names = [x.name for x in sources('tests') if x.name[:5] == 'test_']
+        self.assertGreater(len(names), 150)
+        self.assertCountEqual(names, set(names))
+
     @parameterized.parameters(*DIRECTIONS)
     def test_imports_go_one_way(self, folder):
         forbidden = set(DIRECTIONS) - DIRECTIONS[folder] - {folder}
