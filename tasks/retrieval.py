@@ -247,6 +247,9 @@ def vectors_of(
 ) -> tuple[Encoder, str]:
     """Returns an encoder of texts, and the similarity of vectors.
 
+    A model of another critic than the cosine was not trained to compare these
+    vectors: a line says so.
+
     Args:
         init: a workdir; None with `model`.
         model: the folder of an export's version.
@@ -261,10 +264,12 @@ def vectors_of(
             layers.
     """
     if model:
+        tell_critic(model, read_exported(pathlib.Path(model))[0])
         return exported(pathlib.Path(model), 64, dims)
     import infoword_tf
 
     loaded = infoword_tf.load(init)
+    tell_critic(init, loaded.config)
     if layer is not None:
         depth = loaded.encoder.depth
         if layer > depth:
@@ -278,6 +283,17 @@ def vectors_of(
         check_dims(dims, loaded.vector_width(pooling))
     encode = encoder_of(loaded, dims=dims, pooling=pooling, layers=layer)
     return encode, loaded.config.similarity
+
+
+def tell_critic(path: str, config: Config) -> None:
+    """Prints that a model was not trained to compare pooled states."""
+    if config.critic != COSINE:
+        print(
+            f'{path} compares texts by the critic {config.critic}; its pooled '
+            'states, which are measured here, were not trained to be compared. '
+            'tasks.retrieval measures the critic',
+            flush=True,
+        )
 
 
 def encoder_of(

@@ -7,6 +7,7 @@ from absl.testing import absltest, parameterized
 
 import infoword_tf
 from infoword_tf import convert
+from infoword_tf.config import Config
 from infoword_tf.evaluation import sts as evaluation
 from tasks import retrieval, sts
 from tests import places
@@ -208,6 +209,15 @@ class StsTest(command.Checks, places.Folder, parameterized.TestCase):
             f'all: Spearman {spearman:.2f} of 5 pairs (95 %: {low} to {high})',
             done.out,
         )
+        self.assertNotIn('critic', done.out)
+        config = Config.read(self.folder / 'run')
+        config.replace(critic='late').write(self.folder / 'run')
+        late = self.run_it(f'--init={self.folder}/run', f'--data={path}')
+        self.assertIn(
+            f'{self.folder}/run compares texts by the critic late; its pooled '
+            'states, which are measured here, were not trained', late.out,
+        )  # fmt: skip
+        self.assertEqual(late.result['spearman'], done.result['spearman'])
 
 
 class PromptsTest(absltest.TestCase):
