@@ -247,7 +247,7 @@ def vectors_of(
 ) -> tuple[Encoder, str]:
     """Returns an encoder of texts, and the similarity of vectors.
 
-    A model of another critic than the cosine was not trained to compare these
+    Those of another critic than the cosine are pooled states, not trained as
     vectors: a line says so.
 
     Args:
@@ -286,12 +286,12 @@ def vectors_of(
 
 
 def tell_critic(path: str, config: Config) -> None:
-    """Prints that a model was not trained to compare pooled states."""
+    """Prints that pooled states of another critic were not trained."""
     if config.critic != COSINE:
         print(
             f'{path} compares texts by the critic {config.critic}; its pooled '
-            'states, which are measured here, were not trained to be compared. '
-            'tasks.retrieval measures the critic',
+            'states, which are measured here, were not trained as vectors of '
+            'texts (tasks.retrieval measures the critic)',
             flush=True,
         )
 
