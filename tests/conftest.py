@@ -1,5 +1,6 @@
 """Set-up of every test process before TensorFlow starts."""
 
+import fnmatch
 import gc
 import logging
 import os
@@ -23,8 +24,86 @@ os.environ.setdefault(
     '--xla_llvm_disable_expensive_passes=true '
     '--xla_cpu_use_fusion_emitters=false',
 )
-# Whole runs, which start before anything else, so that none is the last.
-LONGEST = ('tests/test_train.py', 'tests/test_memory.py', 'tests/test_jax.py')
+# Files that take longest, which start before all others.
+LONGEST = (
+    'tests/test_jax.py', 'tests/test_recorded.py',
+    'tests/training/test_combined.py', 'tests/test_lessons.py',
+    'tests/export/test_savedmodel.py', 'tests/encoders/test_every_encoder.py',
+    'tests/test_sentence_runs.py', 'tests/test_resume.py',
+    'tests/test_keras_models.py', 'tests/test_workers.py',
+    'tests/export/test_litert.py', 'tests/export/test_finetuned.py',
+    'tests/export/test_converted.py', 'tests/test_train.py',
+    'tests/text/test_every_tokenizer.py', 'tests/tasks/test_classify.py',
+)  # fmt: skip
+
+# What `make test` leaves to `make test-all`: it repeats at the height of
+# programs what smaller tests ask. Pattern of names -> why.
+SECOND = {
+    'tests/training/test_combined.py::*taken_*': 'settings in pairs',
+    'tests/test_jax.py::*every_case*': 'every row under JAX',
+    'tests/benchmarks/test_step.py::*': 'contests of programs',
+    'tests/benchmarks/test_work.py::*': 'contests of programs',
+    'tests/benchmarks/test_exports.py::*': 'contests of programs',
+    'tests/test_workers.py::RunTest*two_workers*': 'two workers, resumed',
+    'tests/export/test_savedmodel.py::*rows_and_poolings*': 'other graphs',
+    'tests/export/test_savedmodel.py::*rows_with_memory*': 'other graphs',
+    'tests/export/test_savedmodel.py::*test_branches*': 'other graphs',
+    'tests/export/test_savedmodel.py::*bfloat16*': 'another precision',
+    'tests/export/test_savedmodel.py::*ten_thousand*': 'a sweep',
+    'tests/export/test_finetuned.py::*bfloat16*': 'another precision',
+    'tests/export/test_converted.py::*bfloat16_is*': 'another precision',
+    'tests/export/test_answer.py::*bfloat16*': 'another precision',
+    'tests/export/test_optimized.py::*': 'another precision',
+    'tests/export/test_litert.py::FineTuned*': 'LiteRT of other models',
+    'tests/export/test_litert.py::*vectors[1-9]': 'LiteRT, all precisions',
+    'tests/export/test_litert.py::*operations': 'LiteRT, all precisions',
+    'tests/export/test_litert.py::*test_words': 'LiteRT of other encoders',
+    'tests/export/test_serving.py::*': 'exports in C, as servers link it',
+    'tests/export/test_versions.py::*': 'servers of several versions',
+    'tests/test_properties.py::*': 'drawn inputs',
+    'tests/text/*::*every_code_point*': 'every code point',
+    'tests/test_packaging.py::*': 'a wheel',
+    'tests/test_data_service.py::CommandTest*': 'workers and kills',
+    'tests/test_faults.py::*': 'faults, which others have one by one',
+    'tests/export/test_index.py::*killed*': 'kills',
+    'tests/test_prepare.py::*processes': 'processes',
+    'tests/test_prepare.py::*process_*': 'kills',
+    'tests/test_resume.py::CleanTest*': 'a good run',
+    'tests/test_resume.py::*of_two_replicas': 'a second device',
+    'tests/test_train.py::StrategyTest*': 'a second device',
+    'tests/test_train.py::*xla_over*': 'the whole step compiled',
+    'tests/test_keras_models.py::*two_devices*': 'a second device',
+    'tests/test_keras_models.py::*elsewhere': 'another process',
+    'tests/test_keras_models.py::*its_python_runs': 'documents that run',
+    'tests/test_memory.py::RealTest*': 'whole runs with memory',
+    'tests/test_contract.py::*replicas*': 'a second device',
+    'tests/test_contract.py::*stopped_gives*': 'kills',
+    'tests/test_language_runs.py::*resumed*': 'kills',
+    'tests/test_language_runs.py::*from_xlm*': 'a run of each sum',
+    'tests/test_language_runs.py::*twenty*': 'a sweep',
+    'tests/tasks/test_classify.py::ClassifyKilled*': 'kills',
+    'tests/tasks/test_students.py::StudentsKept*': 'kills',
+}
+# Of each, `make test` runs the first, as one of many that go the same way.
+ONE_OF = {
+    'tests/test_lessons.py::*every_row_learns*': 'rows that learn',
+    'tests/test_sentence_runs.py::*': 'runs of sums',
+    'tests/training/test_distribution.py::SameAsOne*': 'rows on devices',
+    'tests/training/test_distribution.py::Remat*': 'encoders computed again',
+    'tests/encoders/test_every_encoder.py::*unknown_shapes*': 'graphs',
+    'tests/encoders/test_every_encoder.py::*mixed_bfloat16*': 'precisions',
+    'tests/export/test_finetuned.py::*no_texts*': 'kinds of answers',
+    'tests/export/test_finetuned.py::*says_what_the_workdir*': 'kinds',
+    'tests/export/test_converted.py::*says_what_the_workdir*': 'kinds',
+    'tests/export/test_converted.py::*classes_of*': 'kinds of answers',
+    'tests/export/test_answer.py::*workdir_says*': 'kinds of answers',
+    'tests/text/test_every_tokenizer.py::*in_a_graph*': 'tokenizers',
+    'tests/text/test_every_tokenizer.py::*nasty_strings*': 'tokenizers',
+    'tests/text/test_every_tokenizer.py::*test_export': 'tokenizers',
+    'tests/test_resume.py::*same_bytes*': 'choices that resume',
+    'tests/test_show.py::CommandTest*': 'the command',
+}
+
 
 _ROOT = str(pathlib.Path(__file__).resolve().parent.parent)
 if _ROOT not in sys.path:
@@ -54,6 +133,10 @@ def pytest_configure(config):
         keys_at_once()
         gc.collect()
         gc.freeze()
+        if hasattr(config, 'workerinput') and sys.platform == 'linux':
+            from tests.forks import Forks
+
+            config.pluginmanager.register(Forks(config))
 
 
 def _converts(record):
@@ -86,6 +169,20 @@ def _environment():
     return {k: v for k, v in os.environ.items() if k.startswith(ours)}
 
 
-def pytest_collection_modifyitems(items):
-    """Sorts long tests first."""
-    items.sort(key=lambda item: not item.nodeid.startswith(LONGEST))
+def pytest_collection_modifyitems(config, items):
+    """Sorts long files first, and marks what `make test` leaves out."""
+    first = {name: number for number, name in enumerate(LONGEST)}
+    items.sort(
+        key=lambda item: first.get(item.nodeid.split('::')[0], len(first))
+    )
+    unused, one_of = {*SECOND, *ONE_OF}, set(ONE_OF)
+    for item in items:
+        for pattern, reason in (SECOND | ONE_OF).items():
+            if fnmatch.fnmatchcase(item.nodeid, pattern):
+                unused.discard(pattern)
+                if pattern in one_of:
+                    one_of.remove(pattern)
+                else:
+                    item.add_marker(pytest.mark.second(reason))
+    if not config.args_source.name == 'ARGS' and unused:
+        raise pytest.UsageError(f'tests/conftest.py: no test is {unused}')

@@ -39,6 +39,26 @@ def eagerly(expected: bool = True, lanes: int = 1) -> Iterator[None]:
             tf.config.run_functions_eagerly(before)
 
 
+def new_key(*numbers: int) -> np.ndarray:
+    """Returns `dropout.new_key` of integers, [2] uint32, by NumPy.
+
+    For constants of modules: TensorFlow starts its threads at the first
+    operation, and a process that has threads cannot be forked.
+    """
+    golden, (key, salt) = np.uint32(0x9E3779B9), np.uint32([0x8E5B, 0x1D37])
+
+    def mix(x, salt):
+        x = (x ^ x >> np.uint32(16)) * np.uint32(0x7FEB352D) ^ salt
+        x = (x ^ x >> np.uint32(15)) * np.uint32(0x846CA68B)
+        return x ^ x >> np.uint32(16)
+
+    with np.errstate(over='ignore'):
+        for number in np.uint32(numbers):
+            first = mix(number * golden + key, salt)
+            key, salt = first, mix(first + golden, key ^ number)
+    return np.uint32([key, salt])
+
+
 def keys_at_once() -> None:
     """Makes the derivation of keys, and of bits, one operation each.
 

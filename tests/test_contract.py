@@ -19,13 +19,13 @@ from infoword_tf.objectives import TABLE, Ring, Statistics
 from infoword_tf.training import loop
 from infoword_tf.training.state import State
 from infoword_tf.views import flatten
-from tests import corpus, places, quick, toys, zoo
+from tests import corpus, eager, places, quick, toys, zoo
 from tests.eager import eagerly
 from tests.objectives import eq1
 from tests.refused import refused
 
 ROOT = pathlib.Path(__file__).parent.parent
-KEY = dropout.new_key(0, 0)
+KEY = eager.new_key(0, 0)
 
 
 def setUpModule():

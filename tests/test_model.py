@@ -7,13 +7,12 @@ import tensorflow as tf
 from absl.testing import absltest, parameterized
 
 from infoword_tf.encoders import Inputs
-from infoword_tf.layers import dropout
 from infoword_tf.model import Model
 from infoword_tf.resolve import ModelChoices, resolve
-from tests import zoo
+from tests import eager, zoo
 from tests.objectives.eq1 import states_of, sums
 
-KEY = dropout.new_key(5)
+KEY = eager.new_key(5)
 
 
 class PackedTest(parameterized.TestCase):

@@ -5,10 +5,10 @@ from typing import Any
 import numpy as np
 
 from infoword_tf.encoders import ENCODERS, Encoded, Encoder, Inputs
-from infoword_tf.layers import dropout
+from tests import eager
 
 V = 60
-KEY = dropout.new_key(21)
+KEY = eager.new_key(21)
 # Tiny, of every encoder.
 SIZES: dict[str, dict[str, Any]] = {
     'transformer': {'layers': 2, 'width': 16, 'heads': 2, 'max_length': 32},

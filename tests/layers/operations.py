@@ -14,9 +14,10 @@ from absl.testing import parameterized
 from scipy import special
 
 from infoword_tf.layers import dropout
+from tests import eager
 
 B, T, H, D, EPSILON, RATE = 3, 5, 2, 12, 1e-6, 0.1
-KEY = dropout.new_key(17)
+KEY = eager.new_key(17)
 BFLOAT16 = 2.0**-8  # half a unit in the last place, relative
 # Inputs in the compute dtype; others are float32.
 WIDE = ('x', 'residual', 'scores', 'content', 'position', 'of_keys')

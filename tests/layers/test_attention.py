@@ -7,11 +7,12 @@ import tensorflow as tf
 from absl.testing import absltest, parameterized
 
 from infoword_tf.layers import attention, dropout
+from tests import eager
 from tests.refused import refused
 
 B, T, H, D = 2, 5, 3, 12
 E = D // H
-KEY = dropout.new_key(5)
+KEY = eager.new_key(5)
 
 
 def make_layer(rate=0.0, dtype='float32'):

@@ -9,11 +9,12 @@ from absl.testing import absltest, parameterized
 from infoword_tf.layers import dropout
 from infoword_tf.layers.attention import causal_mask
 from infoword_tf.layers.block import Block, take
+from tests import eager
 from tests.layers.operations import fed_forward, normed
 
 B, T, H, D, F, EPSILON = 2, 5, 3, 12, 20, 1e-6
 E = D // H
-KEY = dropout.new_key(5)
+KEY = eager.new_key(5)
 PLACES = np.int32([[4, 0, 2], [1, 1, 3]])
 ROWS = np.arange(B)[:, None]
 MASKS = {

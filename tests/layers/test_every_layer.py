@@ -11,6 +11,7 @@ from absl.testing import absltest, parameterized
 from infoword_tf.layers import band, dropout, recurrent, relative
 from infoword_tf.layers.rotary import turns
 from infoword_tf.layers.rotary_block import RotaryBlock
+from tests import eager
 from tests.layers import (
     test_attention,
     test_bilstm,
@@ -20,7 +21,7 @@ from tests.layers import (
 )
 from tests.processor import AVX512
 
-KEY = dropout.new_key(5)
+KEY = eager.new_key(5)
 
 
 class Case(NamedTuple):
@@ -113,10 +114,6 @@ def of_recurrence(way, backward, small):
 
 def of_rotary(first=False, places=None, banded=False, **sizes):
     b, t, d = 2, 9, 12
-    turn = turns(tf.range(t)[None], sizes.get('head_width', 4), 50.0)
-    more = {'allowed': None if places is not None else band.near(t, 2)}
-    if banded:
-        more = {'reach': 2}
 
     def make(rate, dtype):
         heads = 4 if sizes else 3
@@ -128,13 +125,15 @@ def of_rotary(first=False, places=None, banded=False, **sizes):
         block.build()
         return test_relative.draw(block)
 
+    def run(layer, inputs, key):
+        turn = turns(tf.range(t)[None], sizes.get('head_width', 4), 50.0)
+        more = {'reach': 2} if banded else {}
+        if not banded and places is None:
+            more = {'allowed': band.near(t, 2)}
+        return layer(**inputs, turn=turn, places=places, key=key, **more)
+
     x = np.random.default_rng(4).standard_normal((b, t, d))
-    return Case(
-        make,
-        {'x': x.astype(np.float32)},
-        lambda layer, inputs, key: layer(**inputs, turn=turn, places=places,
-                                         key=key, **more),
-    )  # fmt: skip
+    return Case(make, {'x': x.astype(np.float32)}, run)
 
 
 QWEN = {'norm': 'rms', 'kv_heads': 2, 'head_width': 6, 'qk_norm': True}
@@ -162,8 +161,8 @@ CASES = {
         )
     },
     'bilstm': Case(
-        lambda rate, dtype: test_bilstm.make(dtype)[0],
-        {'x': test_bilstm.make()[1]},
+        lambda rate, dtype: test_bilstm.make(dtype),
+        {'x': test_bilstm.X},
         lambda layer, inputs, key: layer(**inputs, block_ids=test_bilstm.BLOCKS,
                                          texts=3, key=key),
         drops=False, rough=0.0,

@@ -7,9 +7,10 @@ import numpy as np
 import tensorflow as tf
 from absl.testing import absltest, parameterized
 
-from infoword_tf.layers import dropout, late, lexical
+from infoword_tf.layers import late, lexical
+from tests import eager
 
-KEYS = None, dropout.new_key(1)
+KEYS = None, eager.new_key(1)
 N, M, TA, TB, W = 3, 5, 4, 6, 3
 
 

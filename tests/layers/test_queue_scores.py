@@ -9,6 +9,7 @@ from scipy import special
 
 from infoword_tf.layers import dropout, queue_scores
 from infoword_tf.layers.pooling import unit
+from tests import eager
 
 B, S, D = 3, 29, 6
 
@@ -26,7 +27,7 @@ class QueueScoresTest(parameterized.TestCase):
         pairs=(1, 2),
         sharpness=(0.0, 0.3),
         at_once=(10**6, 40),
-        key=(None, dropout.new_key(1)),
+        key=(None, eager.new_key(1)),
     )
     def test_sums_and_gradient(self, pairs, sharpness, at_once, key):
         """Neither copies nor empty slots count."""
@@ -73,7 +74,7 @@ class QueueScoresTest(parameterized.TestCase):
         np.testing.assert_allclose(gradient, expected, rtol=1e-4, atol=1e-5)
         self.assertLess(actual.size.numpy().max(), 23)
 
-    @parameterized.product(key=(None, dropout.new_key(1)))
+    @parameterized.product(key=(None, eager.new_key(1)))
     def test_an_empty_queue_adds_nothing(self, key):
         """Nor does a queue of copies alone add to the loss."""
         queries = tf.constant(self.queries)

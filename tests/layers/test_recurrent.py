@@ -5,12 +5,12 @@ import numpy as np
 import tensorflow as tf
 from absl.testing import absltest, parameterized
 
-from infoword_tf.layers import dropout
 from infoword_tf.layers.recurrent import Recurrent
+from tests import eager
 from tests.refused import refused
 
 B, T, F, D, H = 3, 7, 5, 4, 6
-KEY = dropout.new_key(3)
+KEY = eager.new_key(3)
 KERAS = {
     'lstm': keras.layers.LSTM,
     'gru': keras.layers.GRU,

@@ -7,13 +7,14 @@ import numpy as np
 import tensorflow as tf
 from absl.testing import absltest, parameterized
 
-from infoword_tf.layers import dropout, relative
+from infoword_tf.layers import relative
+from tests import eager
 from tests.layers.operations import fed_forward, normed
 from tests.refused import refused
 
 B, T, M, H, D, F = 2, 8, 3, 3, 12, 20
 E = D // H
-KEY = dropout.new_key(5)
+KEY = eager.new_key(5)
 PLACES = np.int32([[6, 0, 3], [1, 2, 7]])
 SIGNS = np.float32([1, -1])
 SEGMENTS = np.int32([[0, 0, 1, 1, 0, 2, 2, 2], [1, 0, 0, 0, 1, 1, 1, 0]])

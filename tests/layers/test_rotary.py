@@ -14,9 +14,8 @@ PLACES = np.random.default_rng(5).integers(0, 50, (B, T)).astype(np.int32)
 
 
 def operation(count, turned, places=PLACES, **more):
-    turn = turns(tf.constant(places), D // H, 100.0)
-
     def run(inputs, key, rate=0.0):
+        turn = turns(tf.constant(places), D // H, 100.0)
         return list(
             split_turned(
                 **inputs, turn=turn, heads=H, count=count, turned=turned,
@@ -28,11 +27,11 @@ def operation(count, turned, places=PLACES, **more):
 
 
 def rotation():
-    turn = turns(tf.constant(PLACES), D // H, 100.0)
-    return Operation(
-        {'x': (B, H, T, D // H)},
-        lambda inputs, key, rate=0.0: [rotate(**inputs, turn=turn, key=key)],
-    )
+    def run(inputs, key, rate=0.0):
+        turn = turns(tf.constant(PLACES), D // H, 100.0)
+        return [rotate(**inputs, turn=turn, key=key)]
+
+    return Operation({'x': (B, H, T, D // H)}, run)
 
 
 OperationTest = operation_test({

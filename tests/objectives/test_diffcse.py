@@ -10,10 +10,10 @@ from infoword_tf.layers import dropout
 from infoword_tf.objectives import Replicas
 from infoword_tf.objectives.masked_copies import masked_copy
 from infoword_tf.training.microbatch import MicrobatchStep
-from tests import zoo
+from tests import eager, zoo
 from tests.eager import eagerly
 
-KEY = dropout.new_key(4)
+KEY = eager.new_key(4)
 
 
 def discriminated(encoder, inputs):

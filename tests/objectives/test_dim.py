@@ -7,15 +7,14 @@ import tensorflow as tf
 from absl.testing import absltest, parameterized
 
 from infoword_tf import views
-from infoword_tf.layers import dropout
 from infoword_tf.objectives import TABLE, infonce
 from infoword_tf.objectives.dim import CRITICS
-from tests import zoo
+from tests import eager, zoo
 from tests.objectives.eq1 import F, batch_of, mean, of_pair, sums
 from tests.refused import refused
 
 D, S, M = 6, 3, 128
-KEY = dropout.new_key(31)
+KEY = eager.new_key(31)
 
 
 def make_objective(critic='dot', temperature=0.5):

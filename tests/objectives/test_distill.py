@@ -31,12 +31,12 @@ from infoword_tf.objectives.label import Labels, Scores
 from infoword_tf.objectives.span import slots_of
 from infoword_tf.views import View
 from infoword_tf.views.examples import examples
-from tests import zoo
+from tests import eager, zoo
 from tests.eager import eagerly
 from tests.objectives import eq1
 from tests.refused import refused
 
-KEY = dropout.new_key(5)
+KEY = eager.new_key(5)
 
 
 class MapsTest(parameterized.TestCase):

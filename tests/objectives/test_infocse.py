@@ -12,10 +12,10 @@ from infoword_tf import files
 from infoword_tf.layers import dropout
 from infoword_tf.model import Model
 from infoword_tf.workdir import Workdir
-from tests import zoo
+from tests import eager, zoo
 from tests.refused import refused
 
-KEY = dropout.new_key(4)
+KEY = eager.new_key(4)
 
 
 class InfoCseTest(parameterized.TestCase):

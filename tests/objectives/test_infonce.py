@@ -8,9 +8,9 @@ import tensorflow as tf
 from absl.testing import absltest, parameterized
 from scipy import special, stats
 
-from infoword_tf.layers import dropout
 from infoword_tf.layers.vocabulary_scores import vocabulary_scores
 from infoword_tf.objectives import infonce
+from tests import eager
 from tests.objectives.eq1 import mean, sums
 
 N, M = 6, 9
@@ -144,7 +144,7 @@ class IdentityTest(parameterized.TestCase):
         np.testing.assert_allclose(d_positive, p[:, 0] - 1, atol=1e-6)
         np.testing.assert_allclose(d_negatives, p[:, 1:], atol=1e-6)
 
-    @parameterized.parameters((None,), (dropout.new_key(1),))
+    @parameterized.parameters((None,), (eager.new_key(1),))
     def test_whole_vocabulary_is_cross_entropy(self, key):
         random = np.random.default_rng(2)
         states = tf.constant(random.standard_normal((N, 4)), tf.float32)

@@ -10,17 +10,17 @@ from scipy import special
 
 from infoword_tf.config import Config, EncoderConfig, RowConfig
 from infoword_tf.encoders import Inputs
-from infoword_tf.layers import dropout, vocabulary_scores
+from infoword_tf.layers import vocabulary_scores
 from infoword_tf.model import Model
 from infoword_tf.objectives import TABLE, Statistics
 from infoword_tf.views import VIEWS
 from infoword_tf.views.streams import Streams
-from tests import remembering, zoo
+from tests import eager, remembering, zoo
 from tests.eager import eagerly
 from tests.objectives.eq1 import F, of_piece, states_of, sums
 
 V, D, B, T = zoo.V, 6, 3, 7
-KEY = dropout.new_key(3)
+KEY = eager.new_key(3)
 
 
 def make_model(memory_length=None, rate=0.0, precision='float32'):

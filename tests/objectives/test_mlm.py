@@ -15,7 +15,7 @@ from infoword_tf.layers import dropout
 from infoword_tf.model import Model
 from infoword_tf.objectives import TABLE, Statistics, infonce
 from infoword_tf.views import VIEWS, View, masking
-from tests import zoo
+from tests import eager, zoo
 from tests.objectives.eq1 import (
     F,
     batch_of,
@@ -28,7 +28,7 @@ from tests.objectives.eq1 import (
 from tests.refused import refused
 
 V, D, P = zoo.V, 16, 3
-KEY = dropout.new_key(31)
+KEY = eager.new_key(31)
 COMMONEST = int(np.argmax(zoo.frequencies()))
 
 

@@ -4,13 +4,12 @@ import numpy as np
 import tensorflow as tf
 from absl.testing import absltest, parameterized
 
-from infoword_tf.layers import dropout
 from infoword_tf.objectives import TABLE
-from tests import zoo
+from tests import eager, zoo
 from tests.combined import JUDGED
 from tests.objectives.eq1 import F, sums
 
-KEY = dropout.new_key(8)
+KEY = eager.new_key(8)
 # Of each row and its settings once, over whichever encoder: of that are only
 # the states. BERT's transform is a layer, before the scores.
 CASES = {

@@ -4,13 +4,12 @@ import numpy as np
 import tensorflow as tf
 from absl.testing import absltest, parameterized
 
-from infoword_tf.layers import dropout
 from infoword_tf.objectives import text_ids
-from tests import zoo
+from tests import eager, zoo
 from tests.objectives.eq1 import F, of_pair, sums
 from tests.refused import refused
 
-KEY = dropout.new_key(4)
+KEY = eager.new_key(4)
 
 
 def texts_of(view, slots):

@@ -11,7 +11,6 @@ from scipy import special
 from infoword_tf.config import DenseConfig
 from infoword_tf.data import examples
 from infoword_tf.encoders import Encoded, Inputs
-from infoword_tf.layers import dropout
 from infoword_tf.model import Model
 from infoword_tf.objectives import Ring, flag_of
 from infoword_tf.training import loop
@@ -30,7 +29,7 @@ from tests.objectives.eq1 import (
 from tests.refused import refused
 
 N, K, D, TAU = 5, 3, 16, 0.05
-KEY = dropout.new_key(4)
+KEY = eager.new_key(4)
 WAYS = {'forward': [(0, 1)], 'both': [(0, 1), (1, 0)]}
 WAYS['joint'] = WAYS['both']
 

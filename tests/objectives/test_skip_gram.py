@@ -8,15 +8,14 @@ import tensorflow as tf
 from absl.testing import absltest, parameterized
 from scipy import special
 
-from infoword_tf.layers import dropout
 from infoword_tf.model import Model
 from infoword_tf.objectives import Statistics, word2vec
 from infoword_tf.training import loop
 from infoword_tf.views.words import keep_probabilities, known, noise
-from tests import zoo
+from tests import eager, zoo
 from tests.objectives import eq1
 
-KEY = dropout.new_key(0, 0)
+KEY = eager.new_key(0, 0)
 COUNTS = known(zoo.statistics().training, zoo.UNK)
 CASES = [name for name in zoo.CASES if name.startswith(('skip_gram', 'cbow'))]
 

@@ -9,11 +9,10 @@ from keras import ops
 from scipy import special
 
 from infoword_tf.data.examples import Examples, pack_examples
-from infoword_tf.layers import dropout
 from infoword_tf.objectives import Statistics, span
 from infoword_tf.objectives.span import BINS, ENDS, Spans
 from infoword_tf.views.examples import examples as make_view
-from tests import zoo
+from tests import eager, zoo
 from tests.objectives.eq1 import batch_of, mean, sums
 
 D, T = 6, 64
@@ -26,7 +25,7 @@ GIVEN = [
     (12, 4, 11, 10, 10),
     (9, 4, 5, 4, 4),
 ]
-KEY = dropout.new_key(3)
+KEY = eager.new_key(3)
 
 
 def make_examples(cases=GIVEN, nowhere=0):

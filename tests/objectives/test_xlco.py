@@ -6,14 +6,13 @@ from absl.testing import absltest, parameterized
 from scipy import special
 
 from infoword_tf.encoders import Encoded
-from infoword_tf.layers import dropout
 from infoword_tf.model import Model
 from infoword_tf.training.state import State
-from tests import zoo
+from tests import eager, zoo
 from tests.objectives.eq1 import batch_of, sums, unit, view_of
 
 N, D = 5, 16
-KEY = dropout.new_key(4)
+KEY = eager.new_key(4)
 STATE = ('rows', 'texts', 'count')
 
 

@@ -1,0 +1,176 @@
+"""Tests in a fork of the worker, which is replaced when it has grown.
+
+What TensorFlow, XLA and the allocator keep of a graph is more than Python can
+free: a worker that runs all modules itself ends with ten gigabytes. Here the
+worker imports and collects, which takes longest and holds no graph, and a fork
+of it runs modules of tests until it is LARGE. The next one begins as small as
+the worker is.
+
+The worker hands a fork one item at a time, and passes its reports on. Only
+Linux: elsewhere libraries do not survive a fork.
+"""
+
+import atexit
+import multiprocessing
+import os
+import sys
+import warnings
+from multiprocessing.connection import Connection
+from typing import Any, NamedTuple
+
+import pytest
+
+LARGE = 1.6 * 2**30  # bytes of a process after a module
+
+
+class Fork(NamedTuple):
+    """A process that runs tests, and the pipe to it."""
+
+    pid: int
+    pipe: Connection
+
+
+class Forks:
+    """Plugin of a process that has collected all tests."""
+
+    def __init__(self, config: pytest.Config):
+        """Remembers the configuration; no fork runs yet."""
+        self.config, self.fork, self.index = config, None, {}
+
+    @pytest.hookimpl(tryfirst=True)
+    def pytest_runtestloop(self, session: pytest.Session) -> None:
+        """Numbers the items, which are the same in every fork."""
+        self.index = {item: n for n, item in enumerate(session.items)}
+
+    @pytest.hookimpl(tryfirst=True)
+    def pytest_runtest_protocol(
+        self, item: pytest.Item, nextitem: pytest.Item | None
+    ) -> bool:
+        """Has a test run in the fork; returns that it ran."""
+        if self.fork is None:
+            self.fork = self.begin()
+        self.fork.pipe.send((self.index[item], self.index.get(nextitem)))
+        hook = item.ihook
+        try:
+            while (message := self.fork.pipe.recv())[0] != 'done':
+                kind, data = message
+                if kind == 'report':
+                    data = hook.pytest_report_from_serializable(
+                        config=self.config, data=data
+                    )
+                    hook.pytest_runtest_logreport(report=data)
+                elif kind == 'warning':
+                    hook.pytest_warning_recorded.call_historic(kwargs=data)
+                else:
+                    getattr(hook, kind)(**data)
+        except EOFError:
+            died = f'the process of this test ended: {self.end()}'
+            report = pytest.TestReport(
+                item.nodeid, item.location, {}, 'failed', died, 'call'
+            )
+            hook.pytest_runtest_logreport(report=report)
+            return True
+        if message[1]:
+            self.end()
+        return True
+
+    def pytest_sessionfinish(self) -> None:
+        """Ends the last fork."""
+        if self.fork:
+            self.end()
+
+    def begin(self) -> Fork:
+        """Forks; the fork never returns."""
+        here, there = multiprocessing.Pipe()
+        sys.stdout.flush()
+        sys.stderr.flush()
+        pid = os.fork()
+        if pid:
+            there.close()
+            return Fork(pid, here)
+        here.close()
+        status = 1
+        try:
+            self.serve(there)
+            status = 0
+        finally:
+            atexit._run_exitfuncs()
+            os._exit(status)
+
+    def end(self) -> int:
+        """Waits for the fork to end; returns its exit status."""
+        self.fork.pipe.close()
+        _, status = os.waitpid(self.fork.pid, 0)
+        self.fork = None
+        return os.waitstatus_to_exitcode(status)
+
+    def serve(self, pipe: Connection) -> None:
+        """Runs items of a worker, until the pipe is closed."""
+        manager = self.config.pluginmanager
+        manager.unregister(self)
+        # Both would speak to the controller.
+        for plugin in manager.get_plugins():
+            if type(plugin).__name__ == 'WorkerInteractor':
+                manager.unregister(plugin)
+        told = Told(self.config, pipe)
+        manager.register(told)  # which hears of all warnings so far
+        told.ready = True
+        items = list(self.index)
+        while True:
+            try:
+                number, following = pipe.recv()
+            except EOFError:
+                return
+            item = items[number]
+            nextitem = None if following is None else items[following]
+            item.ihook.pytest_runtest_protocol(item=item, nextitem=nextitem)
+            ended = nextitem is None or nextitem.path != item.path
+            pipe.send(('done', ended and resident() > LARGE))
+
+
+class Told:
+    """Plugin of a fork: what happens there is told to the worker."""
+
+    def __init__(self, config: pytest.Config, pipe: Connection):
+        """Remembers the pipe to the worker."""
+        self.config, self.pipe, self.ready = config, pipe, False
+
+    def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
+        """Sends the report of a test, or of a part of one."""
+        data = self.config.hook.pytest_report_to_serializable(
+            config=self.config, report=report
+        )
+        self.pipe.send(('report', data))
+
+    def pytest_runtest_logstart(self, nodeid: str, location: Any) -> None:
+        """Says that a test has begun."""
+        data = {'nodeid': nodeid, 'location': location}
+        self.pipe.send(('pytest_runtest_logstart', data))
+
+    def pytest_runtest_logfinish(self, nodeid: str, location: Any) -> None:
+        """Says that a test has ended."""
+        data = {'nodeid': nodeid, 'location': location}
+        self.pipe.send(('pytest_runtest_logfinish', data))
+
+    def pytest_warning_recorded(
+        self,
+        warning_message: warnings.WarningMessage,
+        when: str,
+        nodeid: str,
+        location: tuple[str, int, str] | None,
+    ) -> None:
+        """Sends a warning, without the object that gave rise to it."""
+        x = warning_message
+        if self.ready:
+            self.pipe.send(('warning', {
+                'warning_message': warnings.WarningMessage(
+                    x.message, x.category, x.filename, x.lineno
+                ),
+                'when': when, 'nodeid': nodeid, 'location': location,
+            }))  # fmt: skip
+
+
+def resident(pid: int | str = 'self') -> int:
+    """Returns the bytes of memory of a process."""
+    with open(f'/proc/{pid}/statm') as file:
+        return int(file.read().split()[1]) * os.sysconf('SC_PAGE_SIZE')
