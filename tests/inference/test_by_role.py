@@ -1,18 +1,25 @@
-"""Vectors of tokens and weights of the vocabulary, against NumPy."""
+"""Vectors of tokens, weights of the vocabulary and scores of pairs, against
+NumPy."""
 
 import dataclasses
+import json
+import types
 from unittest import mock
 
 import numpy as np
 import tensorflow as tf
 from absl.testing import absltest, parameterized
 
-from infoword_tf.config import LexicalConfig
+from infoword_tf.config import LexicalConfig, TaskConfig
+from infoword_tf.evaluation.critics import encode
 from infoword_tf.inference import lexical
 from infoword_tf.layers import lexical as layers
+from infoword_tf.text.markedpairs import MarkedPairs
+from tests import places
 from tests.eager import eagerly
 from tests.export import critics, workdirs
 from tests.export.critics import LATE, TEXTS
+from tests.oracles import public_folders
 from tests.refused import refused
 
 
@@ -122,6 +129,18 @@ class LateTest(parameterized.TestCase):
         (same,) = model.encode_tokens(['name'], 'query')
         self.assertAlmostEqual((a @ same.T).max(1).sum(), len(a), places=5)
 
+    @eagerly()
+    def test_means_are_of_queries(self):
+        """Their vectors are divided by the number of tokens."""
+        model = changed(mean=True, expand=False, skip=())
+        for role, divided in ('query', True), ('passage', False):
+            actual = encode(model, 'late', TEXTS, role)
+            sizes = actual.sizes if divided else np.ones_like(actual.sizes)
+            np.testing.assert_allclose(
+                np.linalg.norm(actual.vectors, axis=1),
+                np.repeat(1 / sizes, actual.sizes), rtol=1e-5,
+            )  # fmt: skip
+
     def test_tokenized_once(self):
         model = loaded()
         for answer in (model.late, model.lexical):
@@ -150,8 +169,12 @@ class LateTest(parameterized.TestCase):
         model, bare = loaded(), workdirs.loaded()
         with refused('unknown_role', "'document'", 'query, passage'):
             model.encode_tokens(TEXTS, 'document')
-        with refused('token_dims_out_of_range', 'dims 6', 'have 5'):
-            model.encode_tokens(TEXTS, dims=6)
+        short = model.with_config(model.config.replace(dims=3))
+        for asked, dims, width in (model, 6, 5), (short, 4, 3):
+            with refused(
+                'token_dims_out_of_range', f'dims {dims}', f'have {width}'
+            ):
+                asked.encode_tokens(TEXTS, dims=dims)
         with refused('no_token_vectors', 'critic=late'):
             bare.encode_tokens(TEXTS)
         for asked in (bare.encode_sparse, bare.terms, bare.lexical.tokenize):
@@ -205,6 +228,23 @@ class LexicalTest(absltest.TestCase):
             [weight for _, weight in actual], weights[best], atol=1e-5
         )
 
+    def test_tokens_as_people_read_them(self):
+        """Without marks of words, and bytes as their characters."""
+        marked = public_folders.marked_pairs('gemma').to_str()
+        for tokenizer, expected in (
+            (MarkedPairs(json.loads(marked)),
+             {'\u2581hello': 'hello', '<0x41>': 'A', '\u2581': '\u2581'}),
+            (workdirs.tokenizer_of('bytes'), {'\u0120d': 'd', 'ent': 'ent'}),
+            (workdirs.tokenizer_of('sentencepiece'), {'\u2581form': 'form'}),
+        ):  # fmt: skip
+            workdir = types.SimpleNamespace(tokenizer=tokenizer)
+            states = types.SimpleNamespace(workdir=workdir)
+            spelled = lexical.LexicalWeights(states).spelled
+            ids = map(tokenizer.vocabulary.index, expected)
+            self.assertEqual(
+                [spelled[i] for i in ids], [*expected.values()]
+            )
+
     def test_states_themselves(self):
         """Without a transform, which an encoder alone does not have."""
         config = loaded().config.replace(lexical=LexicalConfig())
@@ -237,6 +277,49 @@ class LexicalTest(absltest.TestCase):
         model = model.with_config(model.config.replace(prompts={}))
         self.assertEqual(model.encode_sparse(['', ' ', 'x'])[:2].nnz, 0)
         self.assertEqual(model.terms(['']), [[]])
+
+
+class PairScoresTest(absltest.TestCase):
+    @eagerly()
+    def test_prompts_and_lengths_of_both(self):
+        """Of a query 2 tokens, of a passage 18, each after its prompt."""
+        model = critics.loaded('pairs')
+        model = model.with_config(model.config.replace(
+            query_length=4, passage_length=20,
+            prompts={'query': 'is ', 'document': 'of '},
+        ))  # fmt: skip
+        queries = TEXTS[0], TEXTS[2], 'x'
+        passages = TEXTS[2], 'x', TEXTS[6]
+        expected = []
+        for query, passage in zip(queries, passages, strict=True):
+            first, second = (
+                ids.numpy()
+                for ids in model.tokenizer.tokenize(
+                    ['is ' + query, 'of ' + passage]
+                )
+            )
+            first = [*model.before, *first[:2], *model.after]
+            ids = [*first, *second[:18], *model.after]
+            scores = model.cross.pair_scores(
+                tf.constant([ids]), tf.constant([len(ids)]),
+                tf.constant([len(first)]),
+            )  # fmt: skip
+            expected.append(float(scores[0, 0]))
+        actual = model.score_pairs(queries, passages)
+        np.testing.assert_allclose(actual, expected, rtol=1e-4)
+
+    def test_a_row_of_one_text_scores_no_pair(self):
+        folder = places.make() / 'score'
+        workdirs.write(folder, ('score',), width=8)
+        model = workdirs.load(folder)
+        for pairs in (True, False):
+            task = TaskConfig('t', 'score', pairs, ('pearson',), {}, {})
+            cross = model.with_config(model.config.replace(task=task)).cross
+            self.assertEqual(cross.available, pairs)
+            if pairs:
+                self.assertEqual(cross.row, 'score')
+        with refused('no_score_of_pairs', 'critic=cross'):
+            cross.score_pairs(['a'], ['b'])
 
 
 if __name__ == '__main__':
