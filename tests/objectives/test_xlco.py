@@ -14,7 +14,6 @@ from tests.objectives.eq1 import batch_of, sums, unit, view_of
 
 N, D = 5, 16
 KEY = dropout.new_key(4)
-STATE = ('rows', 'texts', 'count')
 
 
 class LossTest(parameterized.TestCase):
