@@ -118,18 +118,6 @@ class LateTest(parameterized.TestCase):
                 np.testing.assert_allclose(y, expected, atol=1e-5)
 
     @eagerly()
-    def test_maximal_similarity(self):
-        """A query of two tokens and a passage of three, written out."""
-        model = changed(expand=False, skip=())
-        (a,) = model.encode_tokens(['name'], 'query')
-        (b,) = model.encode_tokens(['value.'])
-        score = sum(max(x @ y for y in b) for x in a)
-        self.assertAlmostEqual((a @ b.T).max(axis=1).sum(), score, places=5)
-        self.assertLess(score, len(a) + 1e-5)
-        (same,) = model.encode_tokens(['name'], 'query')
-        self.assertAlmostEqual((a @ same.T).max(1).sum(), len(a), places=5)
-
-    @eagerly()
     def test_means_are_of_queries(self):
         """Their vectors are divided by the number of tokens."""
         model = changed(mean=True, expand=False, skip=())

@@ -129,35 +129,18 @@ class ContrastTest(absltest.TestCase):
         actual = self.outcome(limit=1)
         self.assertAlmostEqual(mean(actual).log_candidates, np.log(2), places=6)
 
-    def test_equal_scores_know_nothing(self):
-        """Other texts in the same states: also where their norm is 0."""
-        numbers = np.arange(B, dtype=np.int32)[:, None]
-        self.views = {
-            side: view._replace(
-                targets={'ict': numbers},
-                weights={'ict': np.ones((B, 1), np.float32)},
-                measured={'ict': np.ones((B, 1), np.float32)},
-            )
-            for side, view in self.views.items()
+    def test_states_of_length_0(self):
+        """They know nothing, and have a gradient."""
+        states = {
+            side: tf.zeros((B, T, D), tf.float32) for side in self.views
         }
-        for scale in (1.0, 0.0):
-            # Sums of one term: exact, in whatever order.
-            states = np.zeros((B, T, D), np.float32)
-            states[..., 0] = scale
-            states = {side: tf.constant(states) for side in self.views}
-            with tf.GradientTape() as tape:
-                tape.watch(list(states.values()))
-                actual = self.outcome(states)
-            self.assertAlmostEqual(float(actual.mi), 0.0, places=4)
-            self.assertAlmostEqual(
-                float(actual.loss), float(actual.ceiling), places=4
-            )
-            self.assertAlmostEqual(
-                float(actual.ceiling), B * np.log(B), places=4
-            )
-            self.assertEqual(float(actual.accuracy), 0.0)
-            for gradient in tape.gradient(actual.loss, list(states.values())):
-                self.assertTrue(np.isfinite(gradient).all())
+        with tf.GradientTape() as tape:
+            tape.watch(list(states.values()))
+            actual = self.outcome(states)
+        self.assertEqual(float(actual.accuracy), 0.0)
+        self.assertAlmostEqual(float(actual.mi), 0.0, places=4)
+        for gradient in tape.gradient(actual.loss, list(states.values())):
+            self.assertTrue(np.isfinite(gradient).all())
 
     def test_the_scale_ends_at_100(self):
         self.objective.log_scale.assign(50.0)
@@ -335,29 +318,6 @@ class SharedRowsTest(parameterized.TestCase):
             np.testing.assert_allclose(
                 other, one, rtol=0, atol=1e-5, err_msg=path
             )
-
-    def test_no_text_sees_another(self):
-        """The longest is read otherwise: no other vector moves."""
-        model = zoo.make_model('ict', rate=0.0)
-        objective = model.objectives['ict']
-
-        def vectors(documents):
-            views = self.views(5, documents)
-            batches, _ = model.batches(views, zoo.statistics())
-            actual = objective.vectors(batches['ict'])['passage']
-            return views['passage'].sequences, actual
-
-        slots, before = vectors(self.documents)
-        text = int(slots[0, 0])
-        ids = self.documents.ids.copy()
-        ids[text] = zoo.FIRST + (ids[text] - zoo.FIRST + 1) % 40
-        slots_after, after = vectors(self.documents._replace(ids=ids))
-        np.testing.assert_array_equal(slots_after, slots)
-        moved = np.abs(np.array(after) - before).max(axis=1)
-        inside = slots.ravel() == text
-        self.assertGreater(moved[inside][0], 1e-3)
-        real = (slots.ravel() >= 0) & ~inside
-        np.testing.assert_array_equal(moved[real], 0.0)
 
 
 class WordsTest(absltest.TestCase):

@@ -7,13 +7,10 @@ import numpy as np
 from absl.testing import absltest, parameterized
 from scipy import special
 
-from infoword_tf.layers import dropout
 from infoword_tf.objectives.embed import pooled
 from infoword_tf.views.examples import examples
 from tests import zoo
 from tests.eager import eagerly
-
-KEY = dropout.new_key(5)
 
 
 def length_1(x):

@@ -28,13 +28,6 @@ KNOWN = float((JOINT * np.log(JOINT / np.outer(P_A, P_B))).sum())  # I(A; B)
 CONTEXT, WORD = (x.ravel() for x in np.indices(JOINT.shape))
 
 
-def compositions(total, parts):
-    """Every way to write `total` as a sum of `parts` numbers from 0 on."""
-    for bars in itertools.combinations(range(total + parts - 1), parts - 1):
-        edges = (-1, *bars, total + parts - 1)
-        yield [b - a - 1 for a, b in itertools.pairwise(edges)]
-
-
 def values(outcome):
     """Means of an outcome, by name."""
     return mean(outcome)._asdict()
@@ -262,36 +255,6 @@ class KnownInformationTest(parameterized.TestCase):
         bound = candidates.log_size - log_ratio - candidates.log_sum
         bound = (bound + candidates.positive).numpy().reshape(k, 20)
         return values(outcome)['mi'], bound @ JOINT.ravel()
-
-    @parameterized.named_parameters(
-        ('words_of_the_batch', P_B),
-        ('unigram_to_three_quarters', P_B**0.75 / (P_B**0.75).sum()),
-    )
-    def test_samples_rise_to_the_truth(self, q):
-        """1, 4 and 16 candidates by all multisets; more by 4,000 draws.
-
-        Of draws the mean is off by at most 5 standard errors.
-        """
-        actual, errors = [], []
-        for m in (1, 4, 16):
-            counts = np.array(list(compositions(m, 5)))  # 4,845 of 16
-            shares = stats.multinomial(m, q).pmf(counts)
-            self.assertAlmostEqual(shares.sum(), 1.0)
-            actual.append(self.reported(q, counts, shares)[0])
-            errors.append(1e-5)
-        random = np.random.default_rng(9)
-        for m in (64, 256):
-            counts = random.multinomial(m, q, size=4000)
-            mean, each = self.reported(q, counts, np.full(4000, 1 / 4000))
-            self.assertAlmostEqual(mean, each.mean(), places=4)
-            actual.append(mean)
-            errors.append(5 * each.std() / math.sqrt(4000))
-        for value, error in zip(actual, errors, strict=True):
-            self.assertLess(value, KNOWN + error)
-        for i in range(1, len(actual)):
-            self.assertGreater(actual[i], actual[i - 1] + errors[i])
-        self.assertLess(actual[0], 0.6 * KNOWN)
-        self.assertGreater(actual[-1], KNOWN - 0.01)
 
     def test_one_candidate_written_out(self):
         """M = 1: log 2 + E log p / (p + p~), by sums of Python."""

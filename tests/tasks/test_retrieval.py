@@ -23,7 +23,7 @@ from infoword_tf.evaluation.critics import Tokens
 from tasks import retrieval, trec
 from tests import places
 from tests.tasks import command, counting
-from tests.tasks.counting import BUCKETS, embed
+from tests.tasks.counting import BUCKETS, PASSAGES, embed
 
 DOCUMENTS = [
     {'_id': 'a', 'title': 'Apples', 'text': 'grow on trees'},
@@ -500,27 +500,14 @@ class RetrievalCommandTest(places.Folder, command.Checks, absltest.TestCase):
 
 
 class CriticTest(places.Folder, command.Checks, parameterized.TestCase):
-    """Five passages whose order each critic sees in another way.
-
-    Of the query "red red boat" the vectors of tokens match 2 (a), 1 (b), 3 (c),
-    0 and 0, products of counts are 8, 1, 3, 0 and 0, and BM25 knows a, b and c.
-    """
-
-    PASSAGES = {
-        'a': 'red red red red', 'b': 'boat', 'c': 'red boat', 'd': 'tree',
-        'e': '',
-    }  # fmt: skip
-    SCORES = {
-        'late': (2, 1, 3, 0, 0), 'lexical': (8, 1, 3, 0, 0),
-        'cross': tuple(map(len, PASSAGES.values())),
-    }  # fmt: skip
+    """Five passages whose order each critic sees in another way."""
 
     def setUp(self):
         super().setUp()
         self.data = self.folder / 'five'
         (self.data / 'qrels').mkdir(parents=True)
         for name, texts in (
-            ('corpus', self.PASSAGES), ('queries', {'q': 'red red boat'})
+            ('corpus', PASSAGES), ('queries', {'q': counting.QUERY})
         ):  # fmt: skip
             (self.data / f'{name}.jsonl').write_text('\n'.join(
                 json.dumps({'_id': i, 'text': x}) for i, x in texts.items()
@@ -576,7 +563,7 @@ class CriticTest(places.Folder, command.Checks, parameterized.TestCase):
         if '--model=$1' in choices:
             counting.save_critics(self.folder / '1')
             counting.write_config(self.folder / '1', 'cosine', late=LATE)
-        scores = dict(zip(self.PASSAGES, self.SCORES[critic], strict=True))
+        scores = dict(zip(PASSAGES, counting.SCORES[critic], strict=True))
         expected, results = {name: scores[name] for name in names}, []
         for more in [], ['--costs']:
             done = self.attempt(*choices, *more)
