@@ -183,6 +183,25 @@ class NextSentenceNceTest(parameterized.TestCase):
         self.assertAlmostEqual(float(actual.mi), 0.0, places=5)
         self.assertEqual(float(actual.accuracy), 0.0)
 
+    def test_gradient_is_that_of_a_softmax(self):
+        scores = self.scores()
+        p = special.softmax(scores, axis=1) * self.weights[:, None]
+        p[:, 0] -= self.weights
+        psi = self.objective.psi.numpy()[:, 0]
+        states = {k: tf.constant(v) for k, v in self.states.items()}
+        with tf.GradientTape() as tape:
+            tape.watch(list(states.values()))
+            loss = self.outcome(states).loss
+        true, others = tape.gradient(
+            loss, [states['masked'], states['negatives']]
+        )
+        np.testing.assert_allclose(
+            true[:, 0], p[:, :1] * psi, rtol=1e-4, atol=1e-6
+        )
+        np.testing.assert_allclose(
+            others[:, :, 0], p[:, 1:, None] * psi, rtol=1e-4, atol=1e-6
+        )
+
 
 class ModelTest(parameterized.TestCase):
     @parameterized.parameters('nsp', 'nsp_nce', 'bert', 'same_text')
