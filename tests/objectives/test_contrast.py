@@ -199,6 +199,8 @@ class CriticsTest(parameterized.TestCase):
             self.views[side].ids[0, 1] = 40
             self.states[side] = random.standard_normal((B, T, D))
             self.states[side] = self.states[side].astype(np.float32)
+        # The full stop would be nearest to a token of a sentence.
+        self.states['passage'][0, 1] = self.states['sentence'][1, 0]
 
     def score(self, key=None):
         batch = batch_of(self.views, self.states, key)
