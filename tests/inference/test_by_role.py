@@ -186,6 +186,7 @@ class LexicalTest(absltest.TestCase):
             scores = scores + head.token_bias.numpy()
         return np.log1p(np.maximum(scores.max(axis=0), 0))
 
+    @eagerly()
     def test_weights(self):
         model, lines = loaded().with_config(loaded().config), []
         for role in ('passage', 'query'):

@@ -321,11 +321,6 @@ class SettingsTest(parameterized.TestCase):
         self.assertEqual(TABLE['dim'].settings['critic'].default, 'dot')
         self.assertEqual(TABLE['dim'].heldout_candidates, M)
 
-    def test_owns_nothing(self):
-        objective = make_objective()
-        objective.build()
-        self.assertEmpty(objective.weights)
-
 
 if __name__ == '__main__':
     absltest.main()

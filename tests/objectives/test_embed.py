@@ -140,14 +140,6 @@ class EmbedTest(parameterized.TestCase):
             outcome.more['cosine'], cosines.sum(), rtol=1e-4, atol=1e-4
         )
 
-    def test_a_projection_is_there_where_widths_differ(self):
-        for case, shapes in (
-            ('embed', []), ('embed_lookup', [(16, 24)]),
-        ):  # fmt: skip
-            model = zoo.make_model(case)
-            actual = [tuple(w.shape) for w in model.objectives['embed'].weights]
-            self.assertEqual(actual, shapes)
-
 
 if __name__ == '__main__':
     absltest.main()

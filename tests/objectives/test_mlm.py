@@ -273,9 +273,6 @@ class NceTokensTest(parameterized.TestCase):
             sums(actual), sums(expected), rtol=2e-6, atol=2e-5
         )
 
-    def test_owns_nothing(self):
-        self.assertEmpty(make_objective('bert_nce').weights)
-
 
 class MaskedTokensTest(parameterized.TestCase):
     def written_out(self, objective, states, form):
@@ -355,23 +352,6 @@ class MaskedTokensTest(parameterized.TestCase):
         self.assertAlmostEqual(float(outcome.mi), 0.0, delta=1e-4)
         self.assertAlmostEqual(float(outcome.ceiling), 8 * entropy, delta=1e-4)
         self.assertEqual(float(outcome.accuracy), 4)  # the word 5
-
-    def test_what_it_owns(self):
-        self.assertEmpty(make_objective('mlm').weights)
-        shapes = {
-            weight.name: tuple(weight.shape)
-            for weight in make_objective('mlm', transform=True).weights
-        }
-        self.assertEqual(
-            shapes,
-            {
-                'kernel': (D, D),
-                'bias': (D,),
-                'norm_gamma': (D,),
-                'norm_beta': (D,),
-                'piece_bias': (V,),
-            },
-        )
 
 
 class SharedViewTest(absltest.TestCase):

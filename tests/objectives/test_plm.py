@@ -145,16 +145,6 @@ class ScoreTest(parameterized.TestCase):
         np.testing.assert_allclose(sums(actual), expected, rtol=1e-5, atol=1e-5)
         self.assertEqual(expected[1], 8 * 5 - 2)
 
-    def test_weights(self):
-        """The word embeddings are the encoder's; there is no transform."""
-        self.assertEqual(
-            {path: v.shape for path, v in make_model().variables.items()},
-            {
-                'encoder/word_embeddings': (V, D),
-                'objectives/plm/piece_bias': (V,),
-            },
-        )
-
 
 class ModelTest(parameterized.TestCase):
     @parameterized.parameters(*permuted.ORDERS)

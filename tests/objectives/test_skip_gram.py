@@ -9,7 +9,6 @@ from absl.testing import absltest, parameterized
 from scipy import special
 
 from infoword_tf.layers import dropout
-from infoword_tf.model import Model
 from infoword_tf.objectives import Statistics, word2vec
 from infoword_tf.training import loop
 from infoword_tf.views.words import keep_probabilities, known, noise
@@ -128,16 +127,6 @@ class RowTest(parameterized.TestCase):
                     view.drawn[row]):  # fmt: skip
             self.assertGreater(ids.size, 100)
             self.assertNotIn(zoo.UNK, ids)
-
-    def test_tables(self):
-        model = Model(zoo.config('skip_gram'), zoo.SPECIALS)
-        self.assertEqual(
-            list(model.variables),
-            [
-                'encoder/word_embeddings',
-                'objectives/skip_gram/output_embeddings',
-            ],
-        )
 
     def test_bands(self):
         for s, window in ((4, 1), (6, 3), (1, 2)):

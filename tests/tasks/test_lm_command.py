@@ -269,10 +269,12 @@ class FiguresTest(LmCommandCase):
         score.assert_called_once()
 
 
-class LmSampleTest(places.Folder, command.Checks, parameterized.TestCase):
-    def setUp(self):
-        super().setUp()
-        workdirs.write(self.folder / 'run', ('gpt',))
+class LmSampleTest(command.Checks, parameterized.TestCase):
+    @classmethod
+    def setUpClass(cls):
+        super().setUpClass()
+        cls.folder = places.make(cls.addClassCleanup, cache=False)
+        workdirs.write(cls.folder / 'run', ('gpt',))
 
     def run_here(self, *more):
         return command.run(lm, '--sample', f'--init={self.folder}/run', *more)
