@@ -15,6 +15,7 @@ from infoword_tf.views import View
 from infoword_tf.views.masked import masked
 from infoword_tf.views.masking import masking
 from tests import zoo
+from tests.eager import eagerly
 from tests.objectives.eq1 import batch_of, states_of, sums
 
 B, K, D = 5, 3, 16
@@ -219,9 +220,8 @@ class ModelTest(parameterized.TestCase):
         model = zoo.make_model(name)
         all_views = zoo.make_views(name)
         real = model.encoder
-        with mock.patch.dict(
-            model.encoders, encoder=mock.Mock(side_effect=real)
-        ):
+        counted = mock.Mock(side_effect=real)
+        with eagerly(), mock.patch.dict(model.encoders, encoder=counted):
             model.outcomes(all_views, zoo.statistics(), dropout.new_key(0))
             encoder = model.encoder
         self.assertEqual(encoder.call_count, passes)

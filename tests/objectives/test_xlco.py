@@ -126,7 +126,12 @@ class LossTest(parameterized.TestCase):
 
     def test_a_text_that_is_there_twice(self):
         numbers = np.array([0, 1, 2, 3, 1])
-        outcome = self.score(numbers)
+        outcome = self.score(numbers, critic='dot', temperature=0.25)
+        scores = self.a @ self.b.T
+        scores[[1, 4], [4, 1]] = -np.inf
+        others = scores[~np.eye(N, dtype=bool)].reshape(N, N - 1)
+        expected = self.losses(others, 0.25)
+        np.testing.assert_allclose(outcome.loss, expected.sum(), rtol=1e-5)
         self.assertAlmostEqual(
             float(outcome.more['identical']), 2 / (N - 1), 6
         )
