@@ -637,7 +637,7 @@ def for_tuning(
 
 
 LABELS = {
-    'first': 'the first stage',
+    'first_stage': 'the first stage',
     'model': 'this model',
     'reranked': 'this model, reranked',
     'untrained': 'untrained encoder',
@@ -893,7 +893,9 @@ def search_all(
         name: str, stage: Stage, before: Rankings | None = None
     ) -> Rankings:
         chosen = None if before is None else candidates(task, before, top)
-        timed = choices.costs and name in ('first', 'model', 'reranked')
+        timed = choices.costs and name in (
+            'first_stage', 'model', 'reranked'
+        )
         taken = Costs(len(task.queries) if timed else 0)
         if stage.critic == CROSS:
             if chosen is None:
@@ -944,7 +946,7 @@ def search_all(
         before = words = by_words(task, words_costs)
     elif choices.first is not None:
         _, stage = opened(others, choices.first)
-        results['first'] = before = search('first', stage)
+        results['first_stage'] = before = search('first_stage', stage)
     if choices.model is not None:
         stage = stage_of_export(choices, pathlib.Path(choices.model))
         results['model'] = search('model', stage, before)

@@ -46,12 +46,17 @@ workdir, _exported, loaded, served = workdirs.kinds(
 )
 
 
-def exported(kind):
-    """A version with the signatures of `SIGNATURES` alone; before `served`."""
+def few(*names):
+    """Inside, whatever is exported has these signatures alone."""
     every = signatures._Graphs.functions
 
-    def few(graphs):
-        return {name: every(graphs)[name] for name in SIGNATURES[kind]}
+    def functions(graphs):
+        return {name: every(graphs)[name] for name in names}
 
-    with mock.patch.object(signatures._Graphs, 'functions', few):
+    return mock.patch.object(signatures._Graphs, 'functions', functions)
+
+
+def exported(kind):
+    """A version with the signatures of `SIGNATURES` alone; before `served`."""
+    with few(*SIGNATURES[kind]):
         return _exported(kind)

@@ -205,15 +205,16 @@ class SearchTest(Case):
         self.embed.side_effect = lambda texts, role='passage': by_critic(
             critic, texts
         )
+        query = by_critic(critic, ['a query'])
         with mock.patch.object(indexes, 'TEXTS', 4):
             index = self.make(documents(range(9)), vectors, critic=critic)
+            index.find('', query, 1)  # what it holds is of 9 texts
             index.write(documents(range(7, 12)), self.embed)
         self.assertLen(self.encoded(), 9 + 3)
         self.assertEqual(index.key()['bytes'], 0)
         index.mend()
         [path] = self.folder.glob('[!.]*')
         texts = [f'text {n}' for n in range(12)]
-        query = by_critic(critic, ['a query'])
         vectors_of = by_critic(critic, texts)
         restored = indexes.decoded(
             indexes.encoded(vectors_of, vectors), vectors, query
@@ -463,12 +464,22 @@ class UpdateTest(Case):
         index = self.make(documents(range(5, 12)), corpus='another')
         self.assertEqual(self.encoded(), ['text 10', 'text 11'])
         self.assertLen(index, 7)
-        # Of another model, or of another kind, no vector is taken.
-        self.make(documents(range(5, 12)), model='another')
+        # Of another model, kind or similarity no vector is taken.
+        for kind, similarity in (
+            ('float32', 'dot'), ('int8', 'dot'), ('int8', 'cosine')
+        ):  # fmt: skip
+            self.make(
+                documents(range(5, 12)), kind, model='another',
+                similarity=similarity,
+            )  # fmt: skip
+            self.assertLen(self.encoded(), 7)
+            self.assertLen(content(self.folder), 7)
+        self.embed.side_effect = lambda texts, role: by_critic(LATE, texts)
+        self.make(
+            documents(range(5, 12)), 'int8', model='another',
+            similarity='cosine', critic=LATE,
+        )  # fmt: skip
         self.assertLen(self.encoded(), 7)
-        self.make(documents(range(5, 12)), 'int8', model='another')
-        self.assertLen(self.encoded(), 7)
-        self.assertLen(content(self.folder), 7)
 
     def test_nothing_would_be_left(self):
         index = self.make(documents([1]))
@@ -491,10 +502,9 @@ class UpdateTest(Case):
                 index.write(documents(range(3)), self.embed)
             self.assertLen(index.find('', embed(['text 1']), 5), 2)
 
-    @parameterized.parameters('float32', 'binary')
-    def test_killed(self, kind):
+    def test_killed(self):
         """Many times; the former one is there, and the end is as always."""
-        self.assertGreater(killed(places.make(), 4, 320, kind), 4)
+        self.assertGreater(killed(places.make(), 4, 320, 'binary'), 4)
 
 
 class DamageTest(Case):

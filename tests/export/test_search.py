@@ -282,22 +282,21 @@ class CommandTest(command.Checks, absltest.TestCase):
         return f'--model={path}'
 
     def test_other_critics(self):
-        """Words that match, products of counts, and letters of passages."""
+        """The passages a and c, in the order of the last critic."""
         model, cross = (self.critics(x, x) for x in ('late', 'cross'))
         rerank = f'--rerank={self.folder}/cross/1'
-        text = self.text('red red red red\n\nboat\n\nred boat\n\ntree\n')
-        query = 'red red boat'
-        for number, (more, expected) in enumerate((
-            ((), {'red boat': 3, 'red red red red': 2}),
-            (('--vectors=int8',), {'red boat': 3, 'red red red red': 2}),
-            (('--dims=63', '--first=bm25'),
-             {'red boat': 3, 'red red red red': 2}),
-            (('--critic=lexical',), {'red red red red': 8, 'red boat': 3}),
-            ((rerank,), {'red red red red': 15, 'red boat': 8}),
-            ((rerank, '--rerank_top=1', '--top_k=1'), {'red boat': 8}),
-            ((f'--rerank={self.folder}/late/1', '--critic=lexical'),
-             {'red boat': 3, 'red red red red': 2}),
+        passages, query = counting.PASSAGES, counting.QUERY
+        text = self.text('\n\n'.join(passages.values()))
+        for number, (critic, names, *more) in enumerate((
+            ('late', 'ca'), ('late', 'ca', '--vectors=int8'),
+            ('late', 'ca', '--dims=63', '--first=bm25'),
+            ('lexical', 'ac', '--critic=lexical'), ('cross', 'ac', rerank),
+            ('cross', 'c', rerank, '--rerank_top=1', '--top_k=1'),
+            ('late', 'ca', f'--rerank={self.folder}/late/1',
+             '--critic=lexical'),
         )):  # fmt: skip
+            scores = dict(zip(passages, counting.SCORES[critic], strict=True))
+            expected = {passages[name]: scores[name] for name in names}
             done = self.run_it(
                 model, text, f'--index={self.folder}/{number}', '--top_k=2',
                 *more, query,

@@ -1,18 +1,25 @@
-"""Vectors of tokens and weights of the vocabulary, against NumPy."""
+"""Vectors of tokens, weights of the vocabulary and scores of pairs, against
+NumPy."""
 
 import dataclasses
+import json
+import types
 from unittest import mock
 
 import numpy as np
 import tensorflow as tf
 from absl.testing import absltest, parameterized
 
-from infoword_tf.config import LexicalConfig
+from infoword_tf.config import LexicalConfig, TaskConfig
+from infoword_tf.evaluation.critics import encode
 from infoword_tf.inference import lexical
 from infoword_tf.layers import lexical as layers
+from infoword_tf.text.markedpairs import MarkedPairs
+from tests import places
 from tests.eager import eagerly
 from tests.export import critics, workdirs
 from tests.export.critics import LATE, TEXTS
+from tests.oracles import public_folders
 from tests.refused import refused
 
 
@@ -111,17 +118,18 @@ class LateTest(parameterized.TestCase):
                 np.testing.assert_allclose(y, expected, atol=1e-5)
 
     @eagerly()
-    def test_maximal_similarity(self):
-        """A query of two tokens and a passage of three, written out."""
-        model = changed(expand=False, skip=())
-        (a,) = model.encode_tokens(['name'], 'query')
-        (b,) = model.encode_tokens(['value.'])
-        score = sum(max(x @ y for y in b) for x in a)
-        self.assertAlmostEqual((a @ b.T).max(axis=1).sum(), score, places=5)
-        self.assertLess(score, len(a) + 1e-5)
-        (same,) = model.encode_tokens(['name'], 'query')
-        self.assertAlmostEqual((a @ same.T).max(1).sum(), len(a), places=5)
+    def test_means_are_of_queries(self):
+        """Their vectors are divided by the number of tokens."""
+        model = changed(mean=True, expand=False, skip=())
+        for role, divided in ('query', True), ('passage', False):
+            actual = encode(model, 'late', TEXTS, role)
+            sizes = actual.sizes if divided else np.ones_like(actual.sizes)
+            np.testing.assert_allclose(
+                np.linalg.norm(actual.vectors, axis=1),
+                np.repeat(1 / sizes, actual.sizes), rtol=1e-5,
+            )  # fmt: skip
 
+    @eagerly()
     def test_tokenized_once(self):
         model = loaded()
         for answer in (model.late, model.lexical):
@@ -133,6 +141,7 @@ class LateTest(parameterized.TestCase):
                 gap = x - y
                 self.assertLess(abs(gap).max(), 1e-5)
 
+    @eagerly()
     def test_weights_at_once(self):
         """A call of few texts holds no more weights than one of many."""
         model = loaded().with_config(loaded().config)
@@ -150,8 +159,12 @@ class LateTest(parameterized.TestCase):
         model, bare = loaded(), workdirs.loaded()
         with refused('unknown_role', "'document'", 'query, passage'):
             model.encode_tokens(TEXTS, 'document')
-        with refused('token_dims_out_of_range', 'dims 6', 'have 5'):
-            model.encode_tokens(TEXTS, dims=6)
+        short = model.with_config(model.config.replace(dims=3))
+        for asked, dims, width in (model, 6, 5), (short, 4, 3):
+            with refused(
+                'token_dims_out_of_range', f'dims {dims}', f'have {width}'
+            ):
+                asked.encode_tokens(TEXTS, dims=dims)
         with refused('no_token_vectors', 'critic=late'):
             bare.encode_tokens(TEXTS)
         for asked in (bare.encode_sparse, bare.terms, bare.lexical.tokenize):
@@ -173,6 +186,7 @@ class LexicalTest(absltest.TestCase):
             scores = scores + head.token_bias.numpy()
         return np.log1p(np.maximum(scores.max(axis=0), 0))
 
+    @eagerly()
     def test_weights(self):
         model, lines = loaded().with_config(loaded().config), []
         for role in ('passage', 'query'):
@@ -205,6 +219,26 @@ class LexicalTest(absltest.TestCase):
             [weight for _, weight in actual], weights[best], atol=1e-5
         )
 
+    def test_tokens_as_people_read_them(self):
+        """Without marks of words, and bytes as their characters."""
+        marked = public_folders.marked_pairs('gemma').to_str()
+        pieces = types.SimpleNamespace(
+            kind='sentencepiece', vocabulary=['\u2581form', 'er']
+        )
+        for tokenizer, expected in (
+            (MarkedPairs(json.loads(marked)),
+             {'\u2581hello': 'hello', '<0x41>': 'A', '\u2581': '\u2581'}),
+            (pieces, {'\u2581form': 'form', 'er': 'er'}),
+        ):  # fmt: skip
+            workdir = types.SimpleNamespace(tokenizer=tokenizer)
+            states = types.SimpleNamespace(workdir=workdir)
+            spelled = lexical.LexicalWeights(states).spelled
+            ids = map(tokenizer.vocabulary.index, expected)
+            self.assertEqual(
+                [spelled[i] for i in ids], [*expected.values()]
+            )
+
+    @eagerly()
     def test_states_themselves(self):
         """Without a transform, which an encoder alone does not have."""
         config = loaded().config.replace(lexical=LexicalConfig())
@@ -214,6 +248,7 @@ class LexicalTest(absltest.TestCase):
             expected = self.expected(model, text, 'passage')
             np.testing.assert_allclose(weights, expected, atol=1e-5)
 
+    @eagerly()
     def test_one_number_a_token(self):
         """The largest score of a token counts; special tokens have none."""
         head = LexicalConfig('tokens', activation='relu', top_k=3)
@@ -237,6 +272,49 @@ class LexicalTest(absltest.TestCase):
         model = model.with_config(model.config.replace(prompts={}))
         self.assertEqual(model.encode_sparse(['', ' ', 'x'])[:2].nnz, 0)
         self.assertEqual(model.terms(['']), [[]])
+
+
+class PairScoresTest(absltest.TestCase):
+    @eagerly()
+    def test_prompts_and_lengths_of_both(self):
+        """Of a query 2 tokens, of a passage 18, each after its prompt."""
+        model = critics.loaded('pairs')
+        model = model.with_config(model.config.replace(
+            query_length=4, passage_length=20,
+            prompts={'query': 'is ', 'document': 'of '},
+        ))  # fmt: skip
+        queries = TEXTS[0], TEXTS[2], 'x'
+        passages = TEXTS[2], 'x', TEXTS[6]
+        expected = []
+        for query, passage in zip(queries, passages, strict=True):
+            first, second = (
+                ids.numpy()
+                for ids in model.tokenizer.tokenize(
+                    ['is ' + query, 'of ' + passage]
+                )
+            )
+            first = [*model.before, *first[:2], *model.after]
+            ids = [*first, *second[:18], *model.after]
+            scores = model.cross.pair_scores(
+                tf.constant([ids]), tf.constant([len(ids)]),
+                tf.constant([len(first)]),
+            )  # fmt: skip
+            expected.append(float(scores[0, 0]))
+        actual = model.score_pairs(queries, passages)
+        np.testing.assert_allclose(actual, expected, rtol=1e-4)
+
+    def test_a_row_of_one_text_scores_no_pair(self):
+        folder = places.make() / 'score'
+        workdirs.write(folder, ('score',), width=8)
+        model = workdirs.load(folder)
+        for pairs in (True, False):
+            task = TaskConfig('t', 'score', pairs, ('pearson',), {}, {})
+            cross = model.with_config(model.config.replace(task=task)).cross
+            self.assertEqual(cross.available, pairs)
+            if pairs:
+                self.assertEqual(cross.row, 'score')
+        with refused('no_score_of_pairs', 'critic=cross'):
+            cross.score_pairs(['a'], ['b'])
 
 
 if __name__ == '__main__':

@@ -203,18 +203,6 @@ class DiffCseTest(parameterized.TestCase):
             outcome.chance / asked.sum(), max(p, 1 - p), delta=1e-6
         )
 
-    def test_who_knows_their_share_alone_has_no_information(self):
-        """MI 0: the discriminator's kernel is 0, its bias log p."""
-        self.make()
-        view = self.views['sentences']
-        asked = self.real() & (view.ids != zoo.CLS)
-        replaced = np.array(self.seen['discriminator'].ids) != view.ids
-        p = replaced[asked].mean()
-        self.objective.kernel.assign(0 * self.objective.kernel)
-        self.objective.bias.assign(np.log([1 - p, p]))
-        outcome = self.objective.score(self.batch, None)
-        self.assertAlmostEqual(outcome.mi / outcome.measured, 0, delta=1e-6)
-
     def test_as_published_padding_is_counted(self):
         """The sum named so: all of the places of texts as long as the longest.
 

@@ -9,10 +9,8 @@ from scipy import special
 
 from infoword_tf.objectives.embed import pooled
 from infoword_tf.views.examples import examples
-from tests import eager, zoo
+from tests import zoo
 from tests.eager import eagerly
-
-KEY = eager.new_key(5)
 
 
 def length_1(x):
@@ -141,33 +139,6 @@ class EmbedTest(parameterized.TestCase):
         np.testing.assert_allclose(
             outcome.more['cosine'], cosines.sum(), rtol=1e-4, atol=1e-4
         )
-
-    @parameterized.parameters('embed_distance', 'embed_distance_lookup')
-    def test_who_equals_its_teacher_has_nothing_to_learn(self, case):
-        _, vectors, _, view = self.outcome_of(case)
-        outcome, *_ = self.outcome_of(case, vectors)
-        self.assertAlmostEqual(float(outcome.loss), 0, delta=1e-4)
-        self.assertAlmostEqual(float(outcome.more['cosine']), 8, delta=1e-4)
-
-    @parameterized.parameters(
-        'embed', 'embed_lookup', 'embed_distance', 'embed_distance_lookup'
-    )
-    def test_float16_changes_the_loss_by_less_than_a_thousandth(self, case):
-        random = np.random.default_rng(1)
-        _, _, taught, _ = self.outcome_of(case)
-        taught = taught + 0.1 * random.standard_normal(taught.shape)
-        taught = length_1(taught)
-        exact, *_ = self.outcome_of(case, taught.astype(np.float32))
-        rounded, *_ = self.outcome_of(case, taught.astype(np.float16))
-        np.testing.assert_allclose(rounded.loss, exact.loss, rtol=1e-3)
-
-    def test_a_projection_is_there_where_widths_differ(self):
-        for case, shapes in (
-            ('embed', []), ('embed_lookup', [(16, 24)]),
-        ):  # fmt: skip
-            model = zoo.make_model(case)
-            actual = [tuple(w.shape) for w in model.objectives['embed'].weights]
-            self.assertEqual(actual, shapes)
 
 
 if __name__ == '__main__':

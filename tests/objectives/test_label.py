@@ -98,16 +98,6 @@ def drawn(texts=1, seed=0):
     return states, targets, weights
 
 
-def whole_set():
-    """States, targets and weights of all that MEASURED counts."""
-    targets = np.repeat(np.arange(C), MEASURED)
-    lacking = -len(targets) % J
-    weights = np.pad(np.ones(len(targets)), (0, lacking))
-    targets = np.pad(targets, (0, lacking)).reshape(-1, J).astype(np.int32)
-    states = np.random.default_rng(0).standard_normal((len(targets), J, D))
-    return states.astype(np.float32), targets, weights.reshape(-1, J)
-
-
 def expected(scores, targets, weights):
     """[F] sums of `label`, from scores [N, C] of each example."""
     p = MEASURED / MEASURED.sum()
@@ -285,72 +275,6 @@ class BagTest(Case):
         )  # fmt: skip
         actual = outcome.predictions['scores'].numpy().reshape(scores.shape)
         np.testing.assert_allclose(actual, scores, atol=1e-5)
-
-
-class ZeroTest(Case):
-    """Critics that look at no text."""
-
-    def score(self, bias, pooler='none'):
-        head = make(Labels, pooler=pooler)
-        for weight in head.weights:
-            weight.assign(np.zeros(weight.shape))
-        head.bias.assign(bias)
-        return eq1.mean(
-            head.score(batch_of('label', *whole_set()), None)
-        )
-
-    def test_frequencies_of_the_measured_set_are_0(self):
-        p = MEASURED / MEASURED.sum()
-        for constant in (0.0, 3.0):
-            actual = self.score(np.log(p) + constant)
-            self.assertAlmostEqual(actual.mi, 0, delta=1e-6)
-            entropy = -(p @ np.log(p))
-            self.assertAlmostEqual(actual.ceiling, entropy, delta=1e-6)
-            self.assertAlmostEqual(actual.loss, entropy, delta=1e-6)
-            # The best of such critics is right as often as `chance` says.
-            self.assertAlmostEqual(actual.accuracy, p.max(), places=6)
-            self.assertAlmostEqual(actual.chance, p.max(), places=6)
-        self.assertAlmostEqual(actual.log_candidates, math.log(C), places=6)
-
-    def test_frequencies_of_several_labels_are_0(self):
-        """Of what is measured, label by label; the ceiling is their entropy."""
-        head = make(Labels, multilabel=True)
-        head.kernel.assign(np.zeros((D, C)))
-        p = MEASURED / 20
-        head.bias.assign(np.log(p / (1 - p)))
-        targets = np.arange(20)[:, None, None] < MEASURED
-        means = eq1.mean(head.score(
-            batch_of('label', np.zeros((20, 1, D), np.float32),
-                     targets.astype(np.int32), np.ones((20, 1)),
-                     by_row=NO_AND_YES), None,
-        ))  # fmt: skip
-        self.assertAlmostEqual(means.mi, 0, delta=1e-6)
-        entropy = -(p * np.log(p) + (1 - p) * np.log(1 - p)).mean()
-        self.assertAlmostEqual(means.ceiling, entropy, delta=1e-6)
-        self.assertAlmostEqual(means.accuracy, means.chance, places=6)
-        self.assertAlmostEqual(means.chance, (1 - p).mean(), places=6)
-
-    def test_those_of_the_training_set_have_unigram_mi(self):
-        trained = (TRAINING + 1) / (TRAINING.sum() + C)
-        actual = self.score(np.log(trained), 'tanh')
-        self.assertAlmostEqual(actual.mi, actual.unigram_mi, delta=1e-6)
-        p = MEASURED / MEASURED.sum()
-        self.assertAlmostEqual(
-            actual.mi, -(p @ np.log(p / trained)), delta=1e-6
-        )
-        self.assertLess(actual.mi, -0.01)
-
-    def test_who_knows_all_has_the_ceiling(self):
-        head = make(Labels)
-        states, targets, weights = whole_set()
-        head.kernel.assign(np.eye(D, C))
-        head.bias.assign(np.zeros(C))
-        states = 50 * np.eye(D, dtype=np.float32)[targets]
-        actual = eq1.mean(
-            head.score(batch_of('label', states, targets, weights), None)
-        )
-        self.assertAlmostEqual(actual.mi, actual.ceiling, delta=1e-6)
-        self.assertEqual(actual.accuracy, 1)
 
 
 class ScoreTest(Case):

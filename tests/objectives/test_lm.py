@@ -177,21 +177,6 @@ class NextTokensTest(parameterized.TestCase):
         # An end is in the loss alone, once for each direction.
         self.assertEqual(measured[1], total[1] + 2)
 
-    def test_a_model_that_knows_nothing(self):
-        """Loss log V; of a text of equal frequencies MI 0."""
-        model = make_model()
-        for variable in model.variables.values():
-            variable.assign(np.zeros(variable.shape))
-        actual, _ = model.outcomes(
-            {'streamed': make_view()}, Statistics(np.ones(V), np.ones(V))
-        )
-        outcome = actual['transformer_xl']
-        self.assertAlmostEqual(
-            float(outcome.loss / outcome.weight), math.log(V), places=5
-        )
-        self.assertAlmostEqual(float(outcome.mi), 0.0, places=4)
-        self.assertEqual(float(outcome.accuracy), 0.0)
-
     def test_the_row(self):
         row = TABLE['transformer_xl']
         self.assertEqual(row.encoders, {'relative': {'causal': True}})
@@ -199,30 +184,6 @@ class NextTokensTest(parameterized.TestCase):
             VIEWS['streamed'].source_args(128, {}), {'length': 128}
         )
         self.assertIsNone(row.heldout_candidates)
-
-    def test_chunks_change_nothing(self):
-        view = make_view()
-        results = []
-        for limit in (2**25, 4 * V):
-            model = make_model(rate=0.1)
-            variables = [v.value for v in model.variables.values()]
-            with (
-                mock.patch.object(vocabulary_scores, 'SCORES_AT_ONCE', limit),
-                tf.GradientTape() as tape,
-            ):
-                outcomes, _ = model.outcomes(
-                    {'streamed': view}, zoo.statistics(), KEY
-                )
-                loss = model.loss(outcomes)
-            gradients = tape.gradient(loss, variables)
-            results.append(
-                [
-                    sums(outcomes['transformer_xl']),
-                    *map(tf.convert_to_tensor, gradients),
-                ]
-            )
-        for one, two in zip(*results, strict=True):
-            np.testing.assert_allclose(one, two, rtol=1e-5, atol=1e-5)
 
 
 class ChunkTest(parameterized.TestCase):
@@ -258,10 +219,11 @@ class ChunkTest(parameterized.TestCase):
             with eagerly():
                 return run(*arrays)
 
-    @parameterized.product(n=(1, 13), key=(None, KEY), in_graph=(False, True))
-    def test_equals_the_whole(self, n, key, in_graph):
-        """All triples of these and a bias."""
-        bias = (n == 1) ^ (key is None) ^ in_graph
+    @parameterized.parameters(
+        (1, True, None), (13, False, None), (1, False, KEY), (13, True, KEY),
+        (13, True, KEY, True),
+    )  # fmt: skip
+    def test_equals_the_whole(self, n, bias, key, in_graph=False):
         whole = self.results(2**25, n, bias, key, 'float32', in_graph)
         for limit in (3 * V, n * V - 1):
             parts = self.results(limit, n, bias, key, 'float32', in_graph)
@@ -271,8 +233,8 @@ class ChunkTest(parameterized.TestCase):
                 np.testing.assert_allclose(one, two, rtol=1e-5, atol=1e-5)
 
     def test_bfloat16_products(self):
-        exact = self.results(2**25, 40, True, KEY, 'float32', True)
-        parts = self.results(7 * V, 40, True, KEY, 'bfloat16', True)
+        exact = self.results(2**25, 40, True, KEY, 'float32', False)
+        parts = self.results(7 * V, 40, True, KEY, 'bfloat16', False)
         for one, two in zip(exact, parts, strict=True):
             self.assertEqual(two.dtype, tf.float32)
             scale = np.abs(one).max()

@@ -19,7 +19,6 @@ from tests import eager, zoo
 from tests.objectives.eq1 import (
     F,
     batch_of,
-    mean,
     of_pair,
     of_piece,
     states_of,
@@ -194,35 +193,6 @@ class NceTokensTest(parameterized.TestCase):
             actual, literal(objective, states, targets, weights, sequences)
         )
 
-    def test_columns_of_words_equal_columns_of_targets(self):
-        objective = make_objective('bert_nce')
-        states, targets, weights = make_batch(40)
-        by_words = score_batch(objective, states, targets, weights)
-        by_targets = score_batch(
-            objective, states, targets, weights, limit=10**6
-        )
-        np.testing.assert_allclose(
-            by_words[0].loss, by_targets[0].loss, rtol=1e-6
-        )
-        # A rival is a column: accuracy alone could tell them apart, and
-        # does not, since a word that is a rival is one in each of its copies.
-        assert_same(by_words, by_targets)
-
-    def test_identical_words_are_kept(self):
-        """Two rows with the same word: loss at least log 2, as in the paper."""
-        objective = make_objective('bert_nce')
-        targets = np.array([[9], [9]])
-        states = np.random.default_rng(0).standard_normal((2, 1, D))
-        view = make_view('bert_nce', targets)
-        actual, _ = score(objective, view, np.float32(states))
-        # Loss log 2 each, MI 0 and no more to be had, of candidates log 2,
-        # right twice: no other word.
-        np.testing.assert_allclose(
-            sums(actual),
-            [2 * math.log(2), 2, 0, 0, 2 * math.log(2), 0, 2, 0, 2],
-            atol=1e-6,
-        )
-
     @parameterized.parameters(8, 24)
     def test_dropping_hits_touches_the_training_loss_alone(self, b):
         states, targets, weights = make_batch(b)
@@ -243,69 +213,14 @@ class NceTokensTest(parameterized.TestCase):
             sums(score(objective, view, states)[0]), sums(with_copies[0])
         )
 
-    @parameterized.parameters(8, 24)
-    def test_order_of_rows_changes_nothing(self, b):
-        objective = make_objective('bert_nce')
-        states, targets, weights = make_batch(b)
-        order = np.random.default_rng(2).permutation(b)
-        plain, gradients = score_batch(objective, states, targets, weights)
-        permuted, permuted_gradients = score(
-            objective,
-            make_view('bert_nce', targets[order], weights[order]),
-            states[order],
-        )
-        np.testing.assert_allclose(sums(permuted), sums(plain), rtol=1e-5)
-        np.testing.assert_allclose(
-            permuted_gradients[0], gradients[0][order], atol=1e-6
-        )
-
-    @parameterized.parameters(8, 24)
-    def test_targets_of_other_rows_are_other_pairs(self, b):
-        objective = make_objective('bert_nce')
-        states, targets, weights = make_batch(b)
-        weights[:] = 1
-        plain, _ = score_batch(objective, states, targets, weights)
-        moved, _ = score(
-            objective,
-            make_view('bert_nce', np.roll(targets, 1, axis=0), weights),
-            states,
-        )
-        self.assertGreater(abs(float(moved.loss - plain.loss)), 0.1)
-
-    def test_words_of_the_own_sequence_are_no_candidates(self):
-        """Change the own other targets and hide them from all: nothing."""
-        objective = make_objective('bert_nce')
-        states, targets, weights = make_batch(4)
-        weights[1] = [1, 0, 0]
-        plain, _ = score_batch(objective, states, targets, weights)
-        targets[1, 1:] = 59
-        again, _ = score_batch(objective, states, targets, weights)
-        np.testing.assert_array_equal(sums(again), sums(plain))
-
     # Of 24 x 3 targets, more than there are words, the first are ids still.
-    @parameterized.product(b=(8, 24), limit=(1, 4, 7, 11))
+    @parameterized.product(b=(8, 24), limit=(1, 4, 11, 1000))
     def test_limit_takes_the_first_of_other_sequences(self, b, limit):
         objective = make_objective('bert_nce')
         states, targets, weights = make_batch(b)
         actual = score_batch(objective, states, targets, weights, limit=limit)
         expected = literal(objective, states, targets, weights, limit=limit)
         assert_same(actual, expected)
-        self.assertAlmostEqual(
-            mean(actual[0]).log_candidates, math.log(limit + 1), places=5
-        )
-
-    def test_limit_beyond_what_there_is(self):
-        objective = make_objective('bert_nce')
-        states, targets, weights = make_batch(3)
-        weights[:] = [[1, 1, 1], [1, 0, 0], [1, 1, 0]]
-        view = make_view('bert_nce', targets, weights)
-        actual, _ = score(objective, view, states, limit=1000)
-        # 3 words of others for the first row, 5 for the second, 4.
-        sizes = 3 * math.log(4) + math.log(6) + 2 * math.log(5)
-        self.assertAlmostEqual(float(actual.log_candidates), sizes, places=4)
-        np.testing.assert_allclose(
-            sums(actual), sums(score(objective, view, states)[0]), rtol=1e-6
-        )
 
     def test_candidates_of_other_text(self):
         """Held-out batches are scored against the first sequences of all."""
@@ -342,22 +257,11 @@ class NceTokensTest(parameterized.TestCase):
         for gradient in gradients:
             np.testing.assert_array_equal(gradient, np.zeros(gradient.shape))
 
-    @parameterized.parameters(8, 24)
-    def test_equal_scores_know_nothing(self, b):
-        objective = make_objective('bert_nce')
-        states, targets, weights = make_batch(b)
-        outcome, _ = score_batch(objective, 0 * states, targets, weights)
-        self.assertAlmostEqual(float(outcome.mi), 0.0, places=4)
-        self.assertEqual(float(outcome.accuracy), 0.0)
-        self.assertAlmostEqual(
-            float(outcome.loss), float(outcome.log_candidates), places=4
-        )
-
-    # By targets, and by counts of the vocabulary.
-    @parameterized.product(b=(8, 24), key=(None, KEY))
-    def test_mixed_precision_scores_in_float32(self, b, key):
+    @parameterized.product(key=(None, KEY))
+    def test_mixed_precision_scores_in_float32(self, key):
+        """By counts of the vocabulary; by targets see test_precision.py."""
         objective = make_objective('bert_nce', dtype='mixed_bfloat16')
-        states, targets, weights = make_batch(b)
+        states, targets, weights = make_batch(24)
         rounded = tf.cast(states, tf.bfloat16)
         actual, (by_states, _) = score_batch(
             objective, rounded, targets, weights, key
@@ -368,9 +272,6 @@ class NceTokensTest(parameterized.TestCase):
         np.testing.assert_allclose(
             sums(actual), sums(expected), rtol=2e-6, atol=2e-5
         )
-
-    def test_owns_nothing(self):
-        self.assertEmpty(make_objective('bert_nce').weights)
 
 
 class MaskedTokensTest(parameterized.TestCase):
@@ -415,17 +316,6 @@ class MaskedTokensTest(parameterized.TestCase):
             sums(outcome), np.sum(expected, axis=0), rtol=1e-5, atol=1e-4
         )
 
-    @parameterized.parameters(False, True)
-    def test_gradients_with_a_key_are_those_without(self, transform):
-        objective = make_objective('mlm', transform=transform)
-        states, targets, weights = make_batch(8)
-        view = make_view('mlm', targets, weights)
-        actual, gradients = score(objective, view, states, KEY)
-        plain, plain_gradients = score(objective, view, states)
-        np.testing.assert_allclose(sums(actual), sums(plain), rtol=1e-5)
-        for one, two in zip(gradients, plain_gradients, strict=True):
-            np.testing.assert_allclose(one, two, atol=1e-5)
-
     def test_copying_what_is_visible_is_no_information(self):
         """The loss counts all places; MI those that show [MASK].
 
@@ -462,32 +352,6 @@ class MaskedTokensTest(parameterized.TestCase):
         self.assertAlmostEqual(float(outcome.mi), 0.0, delta=1e-4)
         self.assertAlmostEqual(float(outcome.ceiling), 8 * entropy, delta=1e-4)
         self.assertEqual(float(outcome.accuracy), 4)  # the word 5
-
-    def test_equal_scores_are_never_right(self):
-        objective = make_objective('mlm')
-        states, targets, weights = make_batch(4)
-        outcome, _ = score_batch(objective, 0 * states, targets, weights)
-        self.assertAlmostEqual(
-            float(outcome.loss), weights.sum() * math.log(V), places=3
-        )
-        self.assertEqual(float(outcome.accuracy), 0.0)
-
-    def test_what_it_owns(self):
-        self.assertEmpty(make_objective('mlm').weights)
-        shapes = {
-            weight.name: tuple(weight.shape)
-            for weight in make_objective('mlm', transform=True).weights
-        }
-        self.assertEqual(
-            shapes,
-            {
-                'kernel': (D, D),
-                'bias': (D,),
-                'norm_gamma': (D,),
-                'norm_beta': (D,),
-                'piece_bias': (V,),
-            },
-        )
 
 
 class SharedViewTest(absltest.TestCase):

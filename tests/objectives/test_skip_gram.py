@@ -8,7 +8,6 @@ import tensorflow as tf
 from absl.testing import absltest, parameterized
 from scipy import special
 
-from infoword_tf.model import Model
 from infoword_tf.objectives import Statistics, word2vec
 from infoword_tf.training import loop
 from infoword_tf.views.words import keep_probabilities, known, noise
@@ -93,87 +92,6 @@ class PairsTest(parameterized.TestCase):
         self.assertAlmostEqual(actual.mi, mi, places=4)
         self.assertAlmostEqual(actual.ceiling, ceiling, places=4)
 
-    @parameterized.parameters('skip_gram', 'cbow')
-    def test_more_draws_come_near_the_vocabulary(self, row):
-        """With scores less log q, that is: the best f is another."""
-        case = zoo.CASES[row]
-        model = zoo.make_model(row, rate=0.0)
-        all_views = zoo.make_views(row)
-        view = all_views['words']
-        random = np.random.default_rng(0)
-        q = noise(COUNTS)
-        objective = model.objectives[row]
-        table = model.encoder.embedding_table
-        # f + log q: one more axis, which is 1 in a and log q in b.
-        axis = np.where(q > 0, np.log(np.maximum(q, 1e-30)), -30.0)
-        outputs = objective.outputs.numpy()
-        table.assign(np.hstack([table[:, :-1], np.ones((zoo.V, 1))]))
-        losses = []
-        for size in (64, 4096):
-            drawn = random.choice(zoo.V, (8, size), p=q).astype(np.int32)
-            outputs[:, -1] = 0
-            objective.outputs.assign(outputs)
-            outcomes, _ = model.outcomes(
-                {'words': view._replace(drawn={row: drawn})}, zoo.statistics()
-            )
-            losses.append(eq1.mean(outcomes[row]).loss - np.log(size + 1))
-        outputs[:, -1] = axis
-        objective.outputs.assign(outputs)
-        objective.loss = 'vocabulary'
-        outcomes, _ = model.outcomes(all_views, zoo.statistics())
-        exact = eq1.mean(outcomes[row]).loss
-        # Less log q(b) of the pairs, which the positive has there.
-        weights = view.weights[row]
-        exact += np.sum(weights * axis[view.targets[row]]) / weights.sum()
-        self.assertLess(abs(losses[1] - exact), 0.02)
-        self.assertLess(abs(losses[1] - exact), abs(losses[0] - exact) + 0.02)
-        self.assertEqual(case.rows, {row: 1.0})
-
-    def test_who_knows_frequencies_alone_has_0(self):
-        """Scores log p(b) of what is left, among the vocabulary."""
-        name = 'cbow_vocabulary'
-        all_views = zoo.make_views(name, batch=24)
-        view = all_views['words']
-        targets = view.targets['cbow'][view.weights['cbow'] > 0]
-        keep = keep_probabilities(COUNTS, 1e-3)
-        counts = np.bincount(targets, minlength=zoo.V).astype(float)
-        counts = np.where(keep > 0, counts, 0.0)
-        model = zoo.make_model(name, rate=0.0)
-        model.objectives['cbow'].subsample = 0.0
-        scores = np.where(counts > 0, np.log(np.maximum(counts, 1)), -30.0)
-        model.encoder.embedding_table.assign(np.eye(16)[[0] * zoo.V])
-        model.objectives['cbow'].outputs.assign(np.outer(scores, np.eye(16)[0]))
-        outcomes, _ = model.outcomes(all_views, Statistics(counts, counts))
-        self.assertAlmostEqual(eq1.mean(outcomes['cbow']).mi, 0, places=5)
-
-
-    @parameterized.parameters('skip_gram', 'cbow', 'cbow_binary')
-    def test_no_ranking_of_words_is_right_more_often_than_chance(self, name):
-        """By p / q, the best of few draws, and by p, the best of many."""
-        (row,) = zoo.CASES[name].rows
-        subsample = zoo.CASES[name].settings_of(row)['subsample']
-        p = COUNTS * keep_probabilities(COUNTS, subsample)
-        p, q = p / p.sum(), noise(COUNTS)
-        model = zoo.make_model(name, rate=0.0)
-        model.encoder.embedding_table.assign(np.eye(16)[[0] * zoo.V])
-        view = zoo.make_views(name, batch=24)['words']
-        random = np.random.default_rng(0)
-        for size in (4, 64):
-            drawn = random.choice(zoo.V, (24, size), p=q).astype(np.int32)
-            all_views = {'words': view._replace(drawn={row: drawn})}
-            right = []
-            for w in (1 - (1 - q) ** size, q, 1):
-                scores = np.log((p + 1e-9) / (w + 1e-9))
-                model.objectives[row].outputs.assign(
-                    np.outer(scores, np.eye(16)[0])
-                )
-                outcomes, _ = model.outcomes(all_views, zoo.statistics())
-                actual = eq1.mean(outcomes[row])
-                right.append(actual.accuracy)
-            self.assertEqual(actual.chance, right[0])
-            self.assertEqual(actual.chance, max(right))
-            self.assertLess(right[1 if size == 64 else 2], 0.95 * right[0])
-
     def test_chance_by_hand(self):
         """p / w: 0.55, 1.58, 0.56; two pairs share each row of draws."""
         statistics = Statistics(np.ones(3), np.array([5, 3, 2]))
@@ -208,16 +126,6 @@ class RowTest(parameterized.TestCase):
                     view.drawn[row]):  # fmt: skip
             self.assertGreater(ids.size, 100)
             self.assertNotIn(zoo.UNK, ids)
-
-    def test_tables(self):
-        model = Model(zoo.config('skip_gram'), zoo.SPECIALS)
-        self.assertEqual(
-            list(model.variables),
-            [
-                'encoder/word_embeddings',
-                'objectives/skip_gram/output_embeddings',
-            ],
-        )
 
     def test_bands(self):
         for s, window in ((4, 1), (6, 3), (1, 2)):

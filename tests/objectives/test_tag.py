@@ -118,21 +118,6 @@ class TagsTest(parameterized.TestCase):
             predictions['labels'][WORDS], TARGETS[WORDS]
         )
 
-    def test_a_chain_without_moves_is_words_apart(self):
-        plain, chain, states = make(), make(crf=True), drawn()
-        for weight in chain.chain.weights:
-            weight.assign(tf.zeros_like(weight))
-        chain.kernel.assign(plain.kernel)
-        chain.bias.assign(plain.bias)
-        (expected, best), (actual, same) = (
-            outcome(head, states) for head in (plain, chain)
-        )
-        for name, value in expected.items():
-            self.assertAlmostEqual(actual[name], value, places=5, msg=name)
-        np.testing.assert_array_equal(
-            best['labels'][WORDS], same['labels'][WORDS]
-        )
-
     def test_embeddings_stand_beside_the_mix(self):
         head, states = make(mix=True, embeddings=True), drawn()
         scales, gamma = (w.numpy() for w in head.mixer.weights)

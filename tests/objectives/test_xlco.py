@@ -13,7 +13,9 @@ from tests.objectives.eq1 import batch_of, sums, unit, view_of
 
 N, D = 5, 16
 KEY = eager.new_key(4)
-STATE = ('rows', 'texts', 'count')
+QUEUED = {
+    'critic': 'dot', 'temperature': 0.25, 'negatives': 'queue', 'queue': 7,
+}  # fmt: skip
 
 
 class LossTest(parameterized.TestCase):
@@ -81,15 +83,28 @@ class LossTest(parameterized.TestCase):
             outcome.mi, (np.log(N) - expected).sum(), rtol=1e-4, atol=1e-4
         )
 
-    def test_among_the_queue_as_published(self):
-        """InfoXLM, Eq. 9: the positive, and negatives of the queue alone."""
+    @parameterized.parameters(
+        ('queue', 0.9, ()), ('both', 0.0, ()), ('queue', 0.0, (3, 2)),
+    )  # fmt: skip
+    def test_among_a_queue(self, negatives, momentum, copy):
+        """InfoXLM, Eq. 9: the positive, and negatives of the queue alone.
+
+        Or of the batch too; text `copy[1]` of the queue is that of the batch.
+        """
+        texts, others = 100 + np.arange(7), self.a @ self.queue.T
+        if copy:
+            texts[copy[1]], others[copy] = copy[0], -np.inf
+        if negatives == 'both':
+            batch = self.others_of_batch(lambda x: x)
+            others = np.concatenate([batch, others], axis=1)
         outcome = self.score(
-            critic='dot', temperature=0.25, negatives='queue', queue=7,
-            momentum=0.9, state=self.held(),
+            **{**QUEUED, 'negatives': negatives}, momentum=momentum,
+            state=self.held(texts),
         )  # fmt: skip
-        expected = self.losses(self.a @ self.queue.T, 0.25)
+        expected = self.losses(others, 0.25)
         np.testing.assert_allclose(outcome.loss, expected.sum(), rtol=1e-5)
         self.check_bound(outcome)
+        self.assertEqual(float(outcome.more['identical']), 0.0)
 
     def check_bound(self, outcome):
         """Over the batch, whatever the loss contrasts: by the dot over 0.25."""
@@ -102,42 +117,20 @@ class LossTest(parameterized.TestCase):
 
     def test_held_out_text_has_no_queue(self):
         """There its candidates are the batch's."""
-        outcome = self.score(
-            critic='dot', temperature=0.25, negatives='queue', queue=7
-        )
+        outcome = self.score(**QUEUED)
         self.check_bound(outcome)
         np.testing.assert_allclose(
             outcome.loss, N * np.log(N) - outcome.mi, rtol=1e-5
         )
 
-    def test_among_both(self):
-        outcome = self.score(
-            critic='dot', temperature=0.25, negatives='both', queue=7,
-            state=self.held(),
-        )  # fmt: skip
-        others = np.concatenate(
-            [self.others_of_batch(lambda x: x), self.a @ self.queue.T], axis=1
-        )
-        expected = self.losses(others, 0.25)
-        np.testing.assert_allclose(outcome.loss, expected.sum(), rtol=1e-5)
-        self.check_bound(outcome)
-
-    def test_copies_of_b_are_no_negatives_of_the_loss(self):
-        texts = 100 + np.arange(7)
-        texts[2] = 3  # what text 3 of the batch is
-        outcome = self.score(
-            critic='dot', temperature=0.25, negatives='queue', queue=7,
-            state=self.held(texts),
-        )  # fmt: skip
-        others = self.a @ self.queue.T
-        others[3, 2] = -np.inf
-        expected = self.losses(others, 0.25)
-        np.testing.assert_allclose(outcome.loss, expected.sum(), rtol=1e-5)
-        self.assertEqual(float(outcome.more['identical']), 0.0)
-
     def test_a_text_that_is_there_twice(self):
         numbers = np.array([0, 1, 2, 3, 1])
-        outcome = self.score(numbers)
+        outcome = self.score(numbers, critic='dot', temperature=0.25)
+        scores = self.a @ self.b.T
+        scores[[1, 4], [4, 1]] = -np.inf
+        others = scores[~np.eye(N, dtype=bool)].reshape(N, N - 1)
+        expected = self.losses(others, 0.25)
+        np.testing.assert_allclose(outcome.loss, expected.sum(), rtol=1e-5)
         self.assertAlmostEqual(
             float(outcome.more['identical']), 2 / (N - 1), 6
         )
@@ -195,11 +188,7 @@ class LossTest(parameterized.TestCase):
         """`proj_matrix_slow` of infoxlm/models/infoxlm.py; so does a queue."""
         random = np.random.default_rng(1)
         fast, slow = random.standard_normal((2, D, D)).astype(np.float32) / 4
-        case = {
-            'critic': 'dot', 'temperature': 0.25, 'negatives': 'queue',
-            'queue': 7, 'momentum': 0.9, 'project': True,
-        }  # fmt: skip
-        self.score(**case)
+        self.score(**QUEUED, momentum=0.9, project=True)
         weights = {w.path.split('/', 2)[-1]: w for w in self.objective.weights}
         weights['projection/kernel'].assign(fast)
         weights['projection_average/kernel'].assign(slow)

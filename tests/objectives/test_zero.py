@@ -171,7 +171,7 @@ class ZeroTest(parameterized.TestCase):
 
 
 class CeilingTest(parameterized.TestCase):
-    """Of `dim` see test_dim.py, of `ict` test_contrast.py."""
+    """Of `dim` and `ict` their files write it out, pair by pair."""
 
     @parameterized.parameters(None, 100)
     def test_an_oracle_of_words_reaches_it(self, limit):

@@ -7,6 +7,16 @@ import tensorflow as tf
 from infoword_tf.config import Config, EncoderConfig
 
 BUCKETS = 64
+# Of QUERY the vectors of tokens match 2, 1, 3, 0 and 0 of PASSAGES, counts have
+# these products, and a pair is rated by letters; BM25 knows a, b and c.
+QUERY = 'red red boat'
+PASSAGES = {
+    'a': 'red red red red', 'b': 'boat', 'c': 'red boat', 'd': 'tree', 'e': '',
+}  # fmt: skip
+SCORES = {
+    'late': (2, 1, 3, 0, 0), 'lexical': (8, 1, 3, 0, 0),
+    'cross': tuple(map(len, PASSAGES.values())),
+}  # fmt: skip
 
 
 def embed(texts):

@@ -12,7 +12,6 @@ from absl.testing import absltest, parameterized
 
 import infoword_tf
 from infoword_tf.config import Config, RowConfig, TaskConfig
-from infoword_tf.evaluation import ranking
 from tasks import mine
 from tests import places
 from tests.export import workdirs
@@ -61,26 +60,6 @@ class RulesTest(absltest.TestCase):
         choices = mine.MineChoices()
         actual = mine.select([3, -1], [0.1, -np.inf], 0.9, [0, 0], choices)
         self.assertEqual(actual.negatives, [3])
-
-
-class MineSearchTest(absltest.TestCase):
-    def test_blocks_after_the_first_are_looked_through(self):
-        """Whatever is left out before the partition: ties too."""
-        random = np.random.default_rng(0)
-        queries = random.standard_normal((9, 4)).astype(np.float32)
-        texts = random.integers(-2, 3, (3000, 4)).astype(np.float32)
-        scores = queries @ texts.T
-        for size in (7, 100, 3000):
-            blocks = (
-                (np.arange(i, min(i + size, 3000)), texts[i : i + size])
-                for i in range(0, 3000, size)
-            )
-            actual, numbers = ranking.search(queries, blocks, 20, 'dot')
-            order = np.lexsort((-np.arange(3000)[None] + 0 * scores, -scores))
-            np.testing.assert_array_equal(numbers, order[:, :20])
-            np.testing.assert_allclose(
-                actual, np.take_along_axis(scores, order[:, :20], 1), rtol=1e-5
-            )
 
 
 def judge_of(rows, pairs=True):

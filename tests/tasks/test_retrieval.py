@@ -1,6 +1,7 @@
 """The command on tiny folders, with a stand-in for a trained model."""
 
 import collections
+import dataclasses
 import gzip
 import json
 import math
@@ -22,7 +23,7 @@ from infoword_tf.evaluation.critics import Tokens
 from tasks import retrieval, trec
 from tests import places
 from tests.tasks import command, counting
-from tests.tasks.counting import BUCKETS, embed
+from tests.tasks.counting import BUCKETS, PASSAGES, embed
 
 DOCUMENTS = [
     {'_id': 'a', 'title': 'Apples', 'text': 'grow on trees'},
@@ -43,7 +44,7 @@ JUDGEMENTS = (
 )
 LATE = LateConfig((DenseConfig(BUCKETS, 'linear'),))
 SEARCHED = set(retrieval.LABELS) - {
-    'run', 'tuned', 'first', 'reranked', 'reranked_hybrid'
+    'run', 'tuned', 'first_stage', 'reranked', 'reranked_hybrid'
 }  # fmt: skip
 
 
@@ -370,6 +371,12 @@ class RetrievalCommandTest(places.Folder, command.Checks, absltest.TestCase):
         self.assertEqual(ids, ['q3', 'zz', 'yy', 'b', 'aa'])
         self.assertLen(set(scores[2, 1:5]), 1)
         self.assertEqual(sorted(numbers[2, :8]), [*range(8)])
+        # What another stage has chosen, although its text stands elsewhere.
+        zz = task.document_ids.index('zz')
+        _, numbers = retrieval.by_vectors(
+            task, encode, 'cosine', '', chosen=np.array([[zz]] * 3)
+        )
+        self.assertEqual(numbers.tolist(), [[zz]] * 3)
 
     def encoded(self, *choices, most=99):
         """The command, and how many texts of which role it encodes; of
@@ -493,27 +500,14 @@ class RetrievalCommandTest(places.Folder, command.Checks, absltest.TestCase):
 
 
 class CriticTest(places.Folder, command.Checks, parameterized.TestCase):
-    """Five passages whose order each critic sees in another way.
-
-    Of the query "red red boat" the vectors of tokens match 2 (a), 1 (b), 3 (c),
-    0 and 0, products of counts are 8, 1, 3, 0 and 0, and BM25 knows a, b and c.
-    """
-
-    PASSAGES = {
-        'a': 'red red red red', 'b': 'boat', 'c': 'red boat', 'd': 'tree',
-        'e': '',
-    }  # fmt: skip
-    SCORES = {
-        'late': (2, 1, 3, 0, 0), 'lexical': (8, 1, 3, 0, 0),
-        'cross': tuple(map(len, PASSAGES.values())),
-    }  # fmt: skip
+    """Five passages whose order each critic sees in another way."""
 
     def setUp(self):
         super().setUp()
         self.data = self.folder / 'five'
         (self.data / 'qrels').mkdir(parents=True)
         for name, texts in (
-            ('corpus', self.PASSAGES), ('queries', {'q': 'red red boat'})
+            ('corpus', PASSAGES), ('queries', {'q': counting.QUERY})
         ):  # fmt: skip
             (self.data / f'{name}.jsonl').write_text('\n'.join(
                 json.dumps({'_id': i, 'text': x}) for i, x in texts.items()
@@ -524,15 +518,14 @@ class CriticTest(places.Folder, command.Checks, parameterized.TestCase):
             (self.folder / name / 'config.json').write_text(
                 json.dumps(counting.config('cosine').to_json())
             )
+            for file in 'weights.safetensors', 'vocab.txt':
+                (self.folder / name / file).write_text(name)
 
     def attempt(self, *choices):
         def load(path, dtype='float32'):
             return RetrievalStandIn(critic=pathlib.Path(path).name)
 
-        with (
-            mock.patch.object(infoword_tf, 'load', load),
-            mock.patch.object(retrieval, 'digest', lambda x, *_: str(x)),
-        ):
+        with mock.patch.object(infoword_tf, 'load', load):
             return command.run(
                 retrieval, f'--data_dir={self.data}',
                 f'--workdir={self.folder}/out',
@@ -559,13 +552,18 @@ class CriticTest(places.Folder, command.Checks, parameterized.TestCase):
          '--rerank_top=2'),
         ('lexical', 'ac', 'reranked', '--init=$late', '--rerank=$lexical',
          '--rerank_top=2', '--vectors=$kept'),
+        # --dims is of the model alone.
+        ('late', 'ac', 'model', '--init=$late', '--first=$lexical',
+         '--rerank_top=2', '--dims=63'),
+        ('lexical', 'ac', 'reranked', '--init=$late', '--rerank=$lexical',
+         '--rerank_top=2', '--dims=63'),
     )  # fmt: skip
     def test_results(self, critic, names, row, *choices):
         """With --vectors made, and then read. What is timed changes none."""
         if '--model=$1' in choices:
             counting.save_critics(self.folder / '1')
             counting.write_config(self.folder / '1', 'cosine', late=LATE)
-        scores = dict(zip(self.PASSAGES, self.SCORES[critic], strict=True))
+        scores = dict(zip(PASSAGES, counting.SCORES[critic], strict=True))
         expected, results = {name: scores[name] for name in names}, []
         for more in [], ['--costs']:
             done = self.attempt(*choices, *more)
@@ -577,6 +575,13 @@ class CriticTest(places.Folder, command.Checks, parameterized.TestCase):
             costs = done.result.pop('costs', {})
             results.append(done.result)
         self.assertEqual(*results)
+        for name in 'critic', 'first', 'rerank', 'rerank_top':
+            typed = [x.partition('=')[2] for x in choices
+                     if x.startswith(f'--{name}=')]  # fmt: skip
+            self.assertEqual(
+                [str(done.result[name])] if name in done.result else [],
+                [x.replace('$', f'{self.folder}/') for x in typed],
+            )
         rank = 1 + sum(score > scores['c'] for score in expected.values())
         self.assertEqual(done.result[row]['mrr@10'], 1 / rank)
         for name in (row, 'bm25'):
@@ -604,6 +609,57 @@ class CriticTest(places.Folder, command.Checks, parameterized.TestCase):
         if error in ('cross_without_candidates', 'export_without_embed'):
             values = []
         self.assert_refused(done, error, *values)
+
+    def test_vectors_that_stay_are_of_all_that_makes_them(self):
+        """Of the model 5 passages, and as many of the untrained encoder."""
+        folder, encode, counts = self.folder / 'late', CriticStandIn.encode, []
+
+        def counted(critic, texts, role, **settings):
+            counts.extend(texts if role == 'passage' else ())
+            return encode(critic, texts, role, **settings)
+
+        for expected, file, *choices in (
+            (10, None), (0, None), (5, None, '--seed=3'), (0, None, '--seed=3'),
+            (10, None, '--precision=mixed_bfloat16'),
+            (10, None, '--batch_size=16'), (10, None, '--dims=3'),
+            (10, None, '--critic=lexical'), (0, 'note.txt'),
+            (10, 'vocab.txt'), (10, 'weights.safetensors'),
+            (10, 'config.json'),
+        ):  # fmt: skip
+            if file is not None:
+                with open(folder / file, 'a') as changed:
+                    changed.write(' ')
+            counts.clear()
+            with mock.patch.object(CriticStandIn, 'encode', counted):
+                done = self.attempt('--init=$late', '--vectors=$kept', *choices)
+            self.assertEqual(done.status, 0, done.err)
+            self.assertLen(counts, expected, (file, choices))
+
+    def test_the_untrained_encoder_compares_what_the_model_does(self):
+        """BM25 does not find d; means of embeddings are of all documents."""
+        (self.data / 'qrels' / 'test.tsv').write_text('q\td\t1\n')
+        recall = {}
+        for choices in ('--init=$late', '--first=bm25'), ('--init=$late',):
+            for name, measures in self.attempt(*choices).result.items():
+                if name in SEARCHED:
+                    recall.setdefault(name, []).append(measures['recall@100'])
+        self.assertEqual(recall['model'], [0, 1])
+        self.assertEqual(recall['untrained'], [0, 1])
+        self.assertEqual(recall['embeddings'], [1, 1])
+
+    def test_means_are_of_queries(self):
+        """Vectors of two words have half their length, as those of an export.
+        """
+        path = self.folder / 'mean' / '1'
+        counting.save_critics(path)
+        late = dataclasses.replace(LATE, mean=True)
+        counting.write_config(path, 'cosine', late=late)
+        encode, _ = retrieval.exported(path, 2, critic='late')
+        for role, length in ('query', 0.5), ('passage', 1):
+            vectors = encode(['red boat'], role).vectors
+            self.assertEqual(
+                np.linalg.norm(vectors, axis=1).tolist(), [length] * 2
+            )
 
     def test_a_reranker_is_looked_at_first(self):
         with mock.patch.object(

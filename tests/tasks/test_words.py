@@ -90,13 +90,6 @@ class WordsCommandTest(command.Checks, places.Folder, parameterized.TestCase):
         np.testing.assert_array_equal(actual, [[1, 0], [0, 2], [-1, 2]])
         np.testing.assert_array_equal(known, [True, True, False])
 
-    def test_one_swap_of_ranks(self):
-        """Among four: 1 - 6 * 2 / (4 * 15) = 0.8."""
-        swapped = ['up\thigh\t9.8', *PAIRS[1:]]
-        (self.data / 'pairs.txt').write_text('\n'.join(swapped))
-        actual = words.measure(words.read(self.data / 'pairs.txt'), vectors())
-        self.assertEqual(actual['spearman'], 80.0)
-
     def test_questions(self):
         """The nearest to b - a + c that is none of the three."""
         vectors = WordVectors(
