@@ -138,20 +138,6 @@ class CrfTest(parameterized.TestCase):
                     max(every, key=every.get),
                 )
 
-    def test_without_moves_words_are_apart(self):
-        layer, scores, targets = drawn()
-        for weight in layer.weights:
-            weight.assign(tf.zeros_like(weight))
-        log_p, loss = layer.posteriors(
-            tf.constant(scores), tf.constant(targets), chains()
-        )
-        expected = tf.nn.log_softmax(scores).numpy()
-        np.testing.assert_allclose(
-            log_p.numpy()[WORD], expected[WORD], atol=1e-6
-        )
-        true = np.take_along_axis(expected, targets[:, :, None], 2)[:, :, 0]
-        self.assertAlmostEqual(float(loss), -true[WORD].sum(), places=4)
-
 
 if __name__ == '__main__':
     absltest.main()

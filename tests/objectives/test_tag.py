@@ -133,6 +133,22 @@ class TagsTest(parameterized.TestCase):
             best['labels'][WORDS], same['labels'][WORDS]
         )
 
+    def test_a_teacher_tells_posteriors(self):
+        """Of the first chain of two words by all of its labellings."""
+        head, batch = make(crf=True), batch_of(drawn())
+        scores = head.token_scores(batch).numpy()[0]
+        chain = head.chain
+        joint = np.exp(
+            (scores[0] + chain.starts)[:, None] + chain.transitions
+            + scores[1] + chain.ends
+        )
+        joint /= joint.sum()
+        np.testing.assert_allclose(
+            np.exp(head.word_scores(batch)[0, :2]),
+            [joint.sum(axis=1), joint.sum(axis=0)],
+            atol=1e-5,
+        )
+
     def test_embeddings_stand_beside_the_mix(self):
         head, states = make(mix=True, embeddings=True), drawn()
         scales, gamma = (w.numpy() for w in head.mixer.weights)
