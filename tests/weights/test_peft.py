@@ -150,7 +150,7 @@ class OutTest(places.Folder, parameterized.TestCase):
         self.assertEqual(values['task_type'], kind)
         self.assertContainsSubset(
             {f'{module}.weight' for module in values['target_modules']},
-            folders.state(case),
+            [*folders.state(case)],
         )
         values['base_model_name_or_path'] = str(self.folder / 'public')
         files.write_json(out / 'adapter_config.json', values)
