@@ -1,18 +1,12 @@
-"""Commands that fine-tune, small: in this process, or as a program.
-
-    python -m tests.tasks.finetuning tasks.classify --train=... --workdir=...
-"""
+"""Commands that fine-tune, small."""
 
 import contextlib
 import functools
-import importlib
 import json
 import pathlib
-import sys
 from pydoc_data import topics
 from unittest import mock
 
-from infoword_tf import commands
 from tasks import measures
 from tests import quick
 from tests.export import workdirs
@@ -67,10 +61,3 @@ def last_line(done):
     """What the last line of the output says, of a command that succeeded."""
     assert done.status == 0, done.err
     return json.loads(done.out.splitlines()[-1])
-
-
-if __name__ == '__main__':
-    program = importlib.import_module(sys.argv[1])
-    typed = commands.parse(program.run.choices, [*SMALL, *sys.argv[2:]])
-    with quick.small():
-        program.run(**typed)

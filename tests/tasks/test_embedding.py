@@ -1,6 +1,5 @@
 """tasks.distill --task=embed: vectors that are kept, and who learns them."""
 
-import itertools
 import types
 from unittest import mock
 
@@ -11,7 +10,7 @@ from absl.testing import absltest, parameterized
 import infoword_tf
 from export import bundle
 from export.signatures import Signatures
-from infoword_tf import checkpoint
+from infoword_tf import files
 from infoword_tf.choices import TextChoices
 from infoword_tf.config import Config, DenseConfig
 from infoword_tf.inference.loaded import Loaded
@@ -27,7 +26,7 @@ from tasks import (
 )
 from tests import places
 from tests.export import workdirs
-from tests.runs import records, weights
+from tests.runs import records
 from tests.tasks import finetuning
 from tests.tasks.command import Checks, succeeded
 from tests.tasks.finetuning import last_line
@@ -86,43 +85,15 @@ class EmbeddingKeptTest(absltest.TestCase):
 
     def test_what_encode_gives_once(self):
         one = teacher.Embedder(str(TEACHER))
-        expected = infoword_tf.load(TEACHER).encode(self.texts)
-        encode, done = one.loaded.encode, []
-
-        def twice(texts, **choices):
-            if len(done) == 2:
-                raise KeyboardInterrupt
-            done.append(len(texts))
-            return encode(texts, **choices)
-
-        with mock.patch.object(one.loaded, 'encode', twice):
-            with self.assertRaises(KeyboardInterrupt):
-                one.vectors(self.texts)
-        with mock.patch.object(
-            one.loaded, 'encode', side_effect=encode
-        ) as rest:
-            actual = one.vectors(self.texts)
-        self.assertEqual([len(c.args[0]) for c in rest.call_args_list], [8])
+        digest = files.digest_of(TEACHER / 'weights.safetensors')
+        self.assertEqual(one.digest, digest)
+        actual = one.vectors(self.texts)
         self.assertEqual(actual.dtype, np.float16)
+        expected = infoword_tf.load(TEACHER).encode(self.texts)
         np.testing.assert_allclose(actual, expected, atol=3e-4)
         with mock.patch.object(one.loaded, 'encode') as none:
             np.testing.assert_array_equal(one.vectors(self.texts), actual)
         none.assert_not_called()
-
-    def test_keys(self):
-        one = teacher.Embedder(str(TEACHER))
-        key = one.key('texts', *self.texts)
-        self.assertEqual(
-            teacher.Embedder(str(TEACHER)).key('texts', *self.texts), key
-        )
-        self.assertNotEqual(one.key('texts', *self.texts[1:]), key)
-        self.assertNotEqual(one.key('pieces'), key)
-        config = one.loaded.config
-        one.loaded.config = config.replace(normalize=False)
-        self.assertNotEqual(one.key('texts', *self.texts), key)
-        one.loaded.config = config
-        one.digest = 'other'
-        self.assertNotEqual(one.key('texts', *self.texts), key)
 
     def test_prompts_by_turns(self):
         folder = make('prompted', prompts={'query': 'q: ', 'passage': 'p: '})
@@ -388,18 +359,3 @@ class EmbeddingCommandTest(Checks, parameterized.TestCase):
         self.assertEqual(loaded.tokenizer.kind, 'sentencepiece')
         self.assertEqual(loaded.encode(TEXTS).shape, (4, 32))
         self.assertEqual(loaded.config.similarity, 'cosine')  # its teacher's
-
-    def test_a_run_that_was_stopped_goes_on(self):
-        choices = LOOKUP, '--steps=4', '--checkpoint_every=1', '--epochs=9'
-        self.assertEqual(run('whole', *choices).status, 0)
-        save, numbers = checkpoint.Checkpoints.save, itertools.count()
-
-        def stopped(*args):
-            save(*args)
-            if next(numbers) == 1:
-                raise KeyboardInterrupt
-
-        with mock.patch.object(checkpoint.Checkpoints, 'save', stopped):
-            self.assertNotEqual(run('parts', *choices).status, 0)
-        self.assertEqual(run('parts', *choices).status, 0)
-        self.assertEqual(weights(FOLDER / 'whole'), weights(FOLDER / 'parts'))

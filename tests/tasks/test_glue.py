@@ -142,29 +142,6 @@ class GlueTest(Checks, absltest.TestCase):
             atol=6e-4,
         )
 
-    def test_the_second_text_has_its_segment(self):
-        """And what is trained on is what is read later."""
-        rows = glue_layout.read('rte', str(DATA), 'dev')
-        loaded = infoword_tf.load(finetuning.init())
-        init = str(finetuning.init())
-        choices = finetune.FinetuneChoices(init=init, seq_len=24)
-        prepared = finetune.prepare(
-            glue.task_of('rte'), {'train': rows, 'heldout': rows}, choices
-        )
-        actual = prepared.labelled.heldout
-        ids, lengths, second = loaded.format_texts(rows.first, rows.second, 24)
-        for i in range(actual.size):
-            one = slice(actual.begins[i], actual.begins[i + 1])
-            np.testing.assert_array_equal(actual.ids[one], ids[i, : lengths[i]])
-            np.testing.assert_array_equal(
-                actual.segments[one], np.arange(lengths[i]) >= second[i]
-            )
-        np.testing.assert_array_equal(
-            actual.counts['label'], np.bincount(actual.targets['label'])
-        )
-        self.assertEqual(prepared.choices.settings['label.classes'], 2)
-        self.assertEqual(prepared.labelled.config_fields['max_length'], 24)
-
 
 class GluePartsTest(places.Folder, absltest.TestCase):
     def test_files_that_are_not_there(self):
@@ -226,16 +203,6 @@ class GlueSweepTest(Checks, absltest.TestCase):
             predictions(FOLDER / 'sweep' / 'predictions.tsv'),
             [LABELS['RTE'][i] for i in actual],
         )
-
-    def test_mean_and_spread_of_seeds(self):
-        scores = list(self.scores().values())
-        runs = last_line(self.done)['runs']
-        for rate, part in (('1e-09', scores[:2]), ('0.01', scores[2:])):
-            actual = runs[f'learning_rate={rate}-batch_size=8']
-            self.assertAlmostEqual(actual['mean'], np.mean(part), delta=1e-6)
-            self.assertAlmostEqual(
-                actual['spread'], np.std(part, ddof=1), delta=1e-6
-            )
 
     def test_again_it_trains_nothing(self):
         """Nor where a program was told what else to read."""
