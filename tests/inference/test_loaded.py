@@ -468,7 +468,6 @@ class LayoutTest(parameterized.TestCase):
         )
 
     def test_other_arguments(self):
-        """Farther than `clamp` is as far as it."""
         folder = pathlib.Path(self.create_tempdir().full_path) / 'run'
         write_workdir(folder, 'plm', memory_length=16)
         plain, clamped = (
@@ -476,17 +475,9 @@ class LayoutTest(parameterized.TestCase):
             for arguments in (None, {'clamp': 3})
         )
         self.assertEqual(clamped.config.encoder.arguments['clamp'], 3)
-        short, long = np.arange(5, 9)[None], np.arange(5, 13)[None]
-        for ids, atol in ((short, 0), (long, None)):
-            a, b = (
-                model.states(ids.astype('int32'), np.array([ids.size]))
-                for model in (plain, clamped)
-            )
-            gap = np.abs(a - b).max()
-            if atol is None:
-                self.assertGreater(gap, 1e-3)
-            else:
-                self.assertEqual(gap, atol)
+        ids, length = np.arange(5, 13, dtype='int32')[None], np.array([8])
+        gap = plain.states(ids, length) - clamped.states(ids, length)
+        self.assertGreater(np.abs(gap).max(), 1e-3)
         with self.assertRaisesRegex(ValueError, 'relative of .* no size'):
             infoword_tf.load(folder, arguments={'size': 3})
 

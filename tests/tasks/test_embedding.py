@@ -8,7 +8,6 @@ import tensorflow as tf
 from absl.testing import absltest, parameterized
 
 import infoword_tf
-from export import bundle
 from export.signatures import Signatures
 from infoword_tf import files
 from infoword_tf.choices import TextChoices
@@ -20,7 +19,6 @@ from tasks import (
     distill,
     embedding,
     finetune,
-    retrieval,
     student,
     teacher,
 )
@@ -254,11 +252,6 @@ class EmbeddingCommandTest(Checks, parameterized.TestCase):
             loaded.model.objectives['embed'].kernel.shape, (16, 64)
         )
         self.assertGreater(loaded.unigram.sum(), 100)
-        # Servers can run its export, which has one table and no weights.
-        version = bundle.write(FOLDER / 'lookup', FOLDER / 'exported')
-        encode, similarity = retrieval.exported(version, 8)
-        self.assertEqual(similarity, 'cosine')
-        np.testing.assert_allclose(encode(TEXTS[:2]), vectors, atol=1e-5)
 
     def prepared(self, *more):
         """What the command would train where nothing else is said."""

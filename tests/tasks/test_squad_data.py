@@ -7,7 +7,6 @@ from pydoc_data import topics
 import numpy as np
 from absl.testing import parameterized
 
-from infoword_tf.objectives import span
 from infoword_tf.objectives.span import BINS
 from infoword_tf.text import sentencepiece
 from tasks import squad_data
@@ -318,18 +317,3 @@ class FeaturesTest(places.Folder, parameterized.TestCase):
         actual = squad_data.features(questions, template(), 384)
         self.assertEqual(actual.examples.candidates['span'][0, 0], 66)
         self.assertIn('first 64 tokens', actual.notes[0])
-
-    def test_the_shares_give_no_information(self):
-        """Ends to end: counts and the row agree about the parts."""
-        long = ' '.join([CONTEXT] * 4)
-        questions = self.read((long, asked(long, 'dog'), question(
-            'b', 'who', ('mat.', len(long) - 4))))  # fmt: skip
-        examples = squad_data.features(questions, template(), 40).examples
-        known = examples.targets['span'][:, 0] > 0
-        np.testing.assert_array_equal(
-            examples.counts['span'],
-            span.counts_of(
-                examples.targets['span'][known],
-                examples.candidates['span'][known],
-            ),
-        )

@@ -21,7 +21,6 @@ from tasks import classify, distill, finetune, measures, teacher
 from tests import places
 from tests.eager import eagerly
 from tests.export import workdirs
-from tests.refused import refused
 from tests.runs import records
 from tests.tasks import finetuning, squad_files
 from tests.tasks.command import Checks, succeeded
@@ -455,8 +454,6 @@ class StudentTest(Checks, parameterized.TestCase):
             (f'--extra={EXTRA}', None, '--extra is for classes and numbers'),
             ('--version2', 'teacher_other_setting', '--span.null=False',
              'this is True'),
-            (f'--teacher={TEACHER}', 'teacher_of_other_row', 'for label',
-             'of span'),
         ):  # fmt: skip
             self.assert_refused(
                 finetuning.run(distill, *choices, more), *complaint
@@ -543,5 +540,3 @@ class UsageTest(absltest.TestCase):
         )
         self.assertEqual(distill.sum_of('label', 1, 0), 'label:0,soft:1')
         self.assertEqual(distill.sum_of('score', 0, 2), 'score:1,patience:2')
-        with refused('student_too_deep', '--layers=9'):
-            distill.start_of(str(TEACHER), 9, 'first')

@@ -128,26 +128,11 @@ class TypedTest(places.Folder, absltest.TestCase):
             'infoword_tf.train tiny': "error: 'tiny' is no flag",
             'infoword_tf.train --stepps=3':
                 "FATAL Flags parsing error: Unknown command line flag 'stepps'",
-            'infoword_tf.train --workdir=w --objectives=berta':
-                "error: --objectives=berta: there is no row 'berta'",
             'infoword_tf.train --workdir=w --corpus=text:*.txt --best=no.tsv':
                 'error: --best=no.tsv: expected sts:FILE',
-            'infoword_tf.train --workdir=w --corpus=text:*.txt --best=sts:no':
-                'error: --best=sts:no: no: there is no such file',
-            'infoword_tf.train --workdir=w --corpus=text:*.txt '
-            '--best=retrieval:empty':
-                'error: --best=retrieval:empty: empty is no BEIR folder',
             'infoword_tf.train --workdir=w --corpus=text:no*':
                 'error: .*no\\*',
             'infoword_tf.train --workdir=w --init=nowhere': no_run,
-            'infoword_tf.train --workdir=w --corpus=text:*.txt '
-            '--objectives=nsp --shuffle_block=9':
-                'error: --shuffle_block=9: nsp of --objectives=nsp '
-                'reads texts from all over the corpus; leave it out',
-            'infoword_tf.train --workdir=w --corpus=text:*.txt '
-            '--objectives=gpt --shuffle_block=9':
-                'error: --shuffle_block=9: gpt of --objectives=gpt reads no '
-                'corpus that is shuffled; leave it out',
             f'infoword_tf.train --workdir=w {flags}=nowhere': no_run,
             f'infoword_tf.train --workdir=w {flags}=ict':
                 r'error: generator begins with ict, whose rows \(ict\) fill no '
@@ -155,8 +140,6 @@ class TypedTest(places.Folder, absltest.TestCase):
                 'overlap; name another workdir',
             'infoword_tf.train --workdir=w --objectives=label --init=run':
                 'error: .*reads labelled examples; train it with tasks.class',
-            'infoword_tf.train --workdir=w --freeze':
-                'error: --freeze freezes the encoder of --init',
             'infoword_tf.convert --source=empty --workdir=w':
                 'error: --source=empty has no config.json',
             'infoword_tf.convert --init=nowhere --output=w': no_run,
