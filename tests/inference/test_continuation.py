@@ -7,6 +7,7 @@ from absl.testing import parameterized
 import infoword_tf
 from infoword_tf.inference import continuation
 from tests import places
+from tests.eager import eagerly
 from tests.export import workdirs
 from tests.refused import refused
 
@@ -60,6 +61,7 @@ class ContinuedTest(parameterized.TestCase):
     @classmethod
     def setUpClass(cls):
         super().setUpClass()
+        cls.enterClassContext(eagerly())
         cls.loaded = {}
         folder = places.make()
         for row, encoder in (
@@ -106,6 +108,7 @@ class ContinuedTest(parameterized.TestCase):
         self.assertNotEqual(texts[0], texts[2])
 
     def test_next_tokens(self):
+        self.enterContext(eagerly(False))
         for row in ('gpt', 'transformer_xl'):
             loaded = self.loaded[row]
             expected = self.by_hand(loaded, self.pieces(loaded))

@@ -295,8 +295,6 @@ EARLY = {
         ('--init=b --corpus=c --rerank_top=9', 'rerank_top_without_stage',
          '--rerank', '--first'),
         ('--model=b --corpus=c --seed=1', None, '--seed', '--init'),
-        ('--init=b --corpus=wiki', None, 'one of pydocs, text'),
-        ('--init=b --data_dir=/nowhere', None, 'is no BEIR folder'),
         ('--run=b --init=c --corpus=d', None, 'leave out --init'),
         ('--run=b --model=c --corpus=d', None, 'leave out --model'),
         ('--run=b --batch_size=2 --corpus=d', None, 'nothing is search'),

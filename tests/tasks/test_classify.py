@@ -19,6 +19,7 @@ from infoword_tf.data import tables
 from infoword_tf.training import fit
 from tasks import classify, distill, finetune, measures
 from tests import places, quick
+from tests.eager import eagerly
 from tests.export import workdirs
 from tests.runs import records, untimed
 from tests.tasks import finetuning
@@ -261,6 +262,10 @@ class ClassesTest(Checks, absltest.TestCase):
 
 class WaysTest(Checks, parameterized.TestCase):
     """Other rows and settings, an epoch each."""
+
+    def setUp(self):
+        super().setUp()
+        self.enterContext(eagerly())  # graphs take seconds
 
     def test_a_probe_leaves_the_encoder_as_it_was(self):
         succeeded(run('probe', '--freeze', '--label.mix', '--epochs=1'))
@@ -556,6 +561,7 @@ class LabelSetsTest(Checks, absltest.TestCase):
     @classmethod
     def setUpClass(cls):
         super().setUpClass()
+        cls.enterClassContext(eagerly())
         sentences = finetuning.sentences()
         cls.examples = []
         for i in range(64):

@@ -72,25 +72,17 @@ def run(name, *more):
 
 
 class EmbeddingKeptTest(absltest.TestCase):
-    def setUp(self):
-        super().setUp()
-        self.cache = self.create_tempdir().full_path
-        self.enterContext(
-            mock.patch.dict('os.environ', INFOWORD_CACHE=self.cache)
-        )
-        self.enterContext(mock.patch.object(teacher, 'CHUNK', 16))
-        self.texts = TEXT.read_text().splitlines()[:40]
-
     def test_what_encode_gives_once(self):
         one = teacher.Embedder(str(TEACHER))
         digest = files.digest_of(TEACHER / 'weights.safetensors')
         self.assertEqual(one.digest, digest)
-        actual = one.vectors(self.texts)
+        texts = TEXT.read_text().splitlines()[:40]
+        actual = one.vectors(texts)
         self.assertEqual(actual.dtype, np.float16)
-        expected = infoword_tf.load(TEACHER).encode(self.texts)
+        expected = infoword_tf.load(TEACHER).encode(texts)
         np.testing.assert_allclose(actual, expected, atol=3e-4)
         with mock.patch.object(one.loaded, 'encode') as none:
-            np.testing.assert_array_equal(one.vectors(self.texts), actual)
+            np.testing.assert_array_equal(one.vectors(texts), actual)
         none.assert_not_called()
 
     def test_prompts_by_turns(self):

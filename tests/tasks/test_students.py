@@ -230,6 +230,10 @@ class ShortenedTest(absltest.TestCase):
 
 
 class StudentTest(Checks, parameterized.TestCase):
+    def setUp(self):
+        super().setUp()
+        self.enterContext(eagerly())  # graphs take seconds
+
     def test_what_a_run_leaves(self):
         flags = ('--patience=skip', '--alpha=0.6', '--beta=0.3',
                  '--temperature=5', '--epochs=1')  # fmt: skip
