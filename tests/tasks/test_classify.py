@@ -835,11 +835,11 @@ class ClassifyKilledTest(Checks, absltest.TestCase):
         self.assert_refused(done, 'sweep_other_flags', '--steps was 3, is 10')
         with mock.patch.object(
             finetune, 'check_and_run', side_effect=KeyboardInterrupt
-        ) as begun:
+        ) as training:
             done = run('more', large)
         self.assertIn(
             '26 examples: 10 epochs, since 3 have only 3 updates', done.out)
-        self.assertEqual(begun.call_args.args[0].steps, 10)
+        self.assertEqual(training.call_args.args[0].steps, 10)
 
     def test_in_mid_epoch(self):
         """There is no checkpoint but that of the first weights."""

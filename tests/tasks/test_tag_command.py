@@ -94,9 +94,9 @@ class FilesTest(parameterized.TestCase):
 
     def test_some_texts_and_their_lines(self):
         text = ''.join(f'{line} T{line}\n\n' for line in range(1, 20, 2))
-        some = tag_data.read(write('s.conll', text), COLUMNS).subset(2)
-        self.assertEqual(some.words, [[str(line)] for line in some.lines])
-        self.assertEqual(some.tags, [[f'T{line}'] for line in some.lines])
+        few = tag_data.read(write('s.conll', text), COLUMNS).subset(2)
+        self.assertEqual(few.words, [[str(line)] for line in few.lines])
+        self.assertEqual(few.tags, [[f'T{line}'] for line in few.lines])
 
     def test_kinds_of_labels_are_the_same_in_both_files(self):
         one, other = write('p.conll', 'a DT\n'), write('i.conll', 'a B-X\n')
