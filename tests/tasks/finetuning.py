@@ -7,7 +7,7 @@ import pathlib
 from pydoc_data import topics
 from unittest import mock
 
-from tasks import measures
+from tasks import finetune, measures
 from tests import quick
 from tests.export import workdirs
 from tests.tasks import command
@@ -25,6 +25,18 @@ def run(module, *arguments, pictures=False):
         if not pictures:
             stack.enter_context(mock.patch.object(measures, 'draw_confusion'))
         return command.run(module, *SMALL, *arguments)
+
+
+def prepared(module, *arguments):
+    """What a command would train, and it ends there."""
+    with (
+        mock.patch.object(finetune, 'train_once') as train,
+        mock.patch.object(finetune, 'finish'),
+    ):
+        train.return_value = {'step': 1}
+        done = run(module, *arguments)
+    assert done.status == 0, done.err
+    return train.call_args.args[0]
 
 
 @functools.cache

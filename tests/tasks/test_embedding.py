@@ -15,13 +15,7 @@ from infoword_tf.config import Config, DenseConfig
 from infoword_tf.inference.loaded import Loaded
 from infoword_tf.model import Model
 from infoword_tf.workdir import Workdir
-from tasks import (
-    distill,
-    embedding,
-    finetune,
-    student,
-    teacher,
-)
+from tasks import distill, embedding, student, teacher
 from tests import places
 from tests.export import workdirs
 from tests.runs import records
@@ -40,34 +34,27 @@ def make(name, **more):
         for field in ('prompts', 'prompt', 'normalize', 'similarity')
         if field in more
     }
-    folder = workdirs.write(
-        FOLDER / name, rows=more.pop('rows', ('mlm',)), **more
-    )
+    folder = workdirs.write(FOLDER / name, rows=('mlm',), **more)
     Config.read(folder).replace(**served).write(folder)
     return folder
 
 
 def setUpModule():
-    global FOLDER, TEXT, HELDOUT, TEACHER
+    global FOLDER, TEXT, HELDOUT, TEACHER, TYPED
     FOLDER = places.make()
     lines = [text for text, _ in finetuning.sentences()]
     TEXT, HELDOUT = FOLDER / 'train.txt', FOLDER / 'heldout.txt'
     TEXT.write_text('\n'.join(lines[:60] + lines[:9]) + '\n')
     HELDOUT.write_text('\n'.join(lines[50:80]) + '\n')
     TEACHER = make('teacher')
+    TYPED = ('--task=embed', f'--teacher={TEACHER}', f'--corpus=lines:{TEXT}',
+             f'--heldout={HELDOUT}', f'--workdir={FOLDER}')  # fmt: skip
 
 
 def run(name, *more):
     """The command: one update."""
     return finetuning.run(
-        distill,
-        '--task=embed',
-        f'--teacher={TEACHER}',
-        f'--corpus=lines:{TEXT}',
-        f'--heldout={HELDOUT}',
-        '--steps=1',
-        f'--workdir={FOLDER / name}',
-        *more,
+        distill, *TYPED, '--steps=1', f'--workdir={FOLDER / name}', *more
     )
 
 
@@ -247,15 +234,8 @@ class EmbeddingCommandTest(Checks, parameterized.TestCase):
 
     def prepared(self, *more):
         """What the command would train where nothing else is said."""
-        with (
-            mock.patch.object(finetuning, 'SMALL', ('--seq_len=24',)),
-            mock.patch.object(finetune, 'train_once') as train,
-            mock.patch.object(finetune, 'finish'),
-        ):
-            train.return_value = {'step': 1}
-            done = run('untouched', *more)
-        self.assertEqual(done.status, 0, done.err)
-        return train.call_args.args[0]
+        with mock.patch.object(finetuning, 'SMALL', ('--seq_len=24',)):
+            return finetuning.prepared(distill, *TYPED, *more)
 
     def test_what_is_trained_where_nothing_else_is_said(self):
         prepared = self.prepared(
