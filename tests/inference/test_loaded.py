@@ -337,10 +337,6 @@ class EncodeTest(parameterized.TestCase):
             with refused('dims_out_of_range', dims):
                 self.model.encode(SENTENCES, dims=dims)
 
-    def test_normalized(self):
-        actual = self.model.encode(SENTENCES, normalize=True)
-        np.testing.assert_allclose(np.linalg.norm(actual, axis=1), 1, 1e-5)
-
     def test_no_texts(self):
         self.assertEqual(self.model.encode([]).shape, (0, 16))
 
