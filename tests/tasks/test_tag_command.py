@@ -251,7 +251,7 @@ def real_text(path, topic):
     """Words of Python's topics, of which a few of two kinds are spans."""
     kinds = dict.fromkeys(('a', 'an', 'the'), 'B-ART')
     kinds |= dict.fromkeys(('of', 'to', 'in', 'for', 'with'), 'B-PRE')
-    words = topics.topics[topic].split()[:900]
+    words = topics.topics[topic].split()[:500]
     lines = (
         f'{word}\t{kinds.get(word.lower(), "O")}\n' + '\n' * (number % 9 == 8)
         for number, word in enumerate(words)
@@ -326,7 +326,7 @@ class RunTest(absltest.TestCase):
         )
         flags = (
             f'--init={init}', f'--train={train}', f'--dev={dev}',
-            '--scheme=bioes', '--epochs=4', '--learning_rate=0.02',
+            '--scheme=bioes', '--epochs=4', '--learning_rate=0.03',
             f'--test={dev}', f'--predict={dev}', f'--workdir={workdir}',
         )  # fmt: skip
         done = finetuning.run(tag, *flags)
