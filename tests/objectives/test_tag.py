@@ -23,7 +23,7 @@ WORDS = TARGETS >= 0
 COUNTS = np.bincount(TARGETS[WORDS], minlength=C).astype(float)
 
 
-def make(**settings):
+def make(scale=0.5, **settings):
     encoder = types.SimpleNamespace(
         width=D, depth=1, arguments={'rate': 0.0}, contextual=True
     )
@@ -31,7 +31,7 @@ def make(**settings):
     head.build()
     random = np.random.default_rng(3)
     for weight in head.weights:
-        weight.assign(0.5 * random.standard_normal(weight.shape))
+        weight.assign(scale * random.standard_normal(weight.shape))
     return head
 
 
@@ -96,18 +96,14 @@ class TagsTest(parameterized.TestCase):
 
     @parameterized.parameters(False, True)
     def test_who_knows_frequencies_alone_has_no_nats(self, crf):
-        head = make(crf=crf)
-        for weight in head.weights:
-            weight.assign(tf.zeros_like(weight))
+        head = make(scale=0, crf=crf)
         head.bias.assign(np.log(COUNTS / COUNTS.sum()))
         actual, _ = outcome(head, drawn())
         self.assertAlmostEqual(actual['mi'], 0.0, places=6)
 
     @parameterized.parameters(False, True)
     def test_who_knows_every_label_is_at_the_ceiling(self, crf):
-        head = make(crf=crf)
-        for weight in head.weights:
-            weight.assign(tf.zeros_like(weight))
+        head = make(scale=0, crf=crf)
         head.kernel.assign(np.eye(D, C))
         states = np.zeros((B, T, D))
         states[WORDS, TARGETS[WORDS]] = 40.0

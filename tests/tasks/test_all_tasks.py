@@ -342,8 +342,6 @@ LATE = {
     ],
     'squad': [
         ('--init=', None, '--init is missing'),
-        ('--train=squad2.json', 'squad_unanswered', 'squad2.json, data[0]',
-         '--version2'),
         ('--objectives=mlm', 'sum_without_task', 'squad', 'span'),
     ],
     'tag': [
@@ -354,9 +352,8 @@ LATE = {
         ('--layers=5', 'student_too_deep', '--layers=5', '--init=', 'has 4'),
         ('--layers=1', 'patience_of_layers', '--patience=last', '1 layers'),
         ('--teacher={init}', 'teacher_without_labels', '--teacher='),
-        ('--teacher={two}', 'teacher_of_other_labels', 'class, text,',
+        ('--teacher={turned}', 'teacher_of_other_labels', 'text, loop, class',
          'class, loop, text'),
-        ('--teacher={turned}', 'teacher_of_other_labels', 'text, loop, class'),
         ('--teacher={numbers}', 'teacher_of_other_row', 'for score',
          'of label'),
         ('--label.texts=choices', 'teacher_other_setting',
@@ -366,7 +363,6 @@ LATE = {
          '--label.texts=joined', 'choices'),
         ('--seq_len=65', 'seq_len_over_teacher', '64 positions'),
         ('--init={words}', 'teacher_other_vocabulary', '--teacher='),
-        ('--init={deep} --layers=5', 'patience_of_layers', '5 layers', 'of 4'),
     ],
     'distill embed': [
         ('--teacher={cut}', 'teacher_without_vectors', 'pooling weig'),
@@ -406,11 +402,8 @@ def setUpModule():
     rows = finetuning.sentences()
     finetuning.write(FOLDER / 'train.tsv', ('text', 'label'), rows[:26])
     finetuning.write(FOLDER / 'dev.tsv', ('text', 'label'), rows[50:75])
-    for name, more in (('squad', ()), ('squad2', ({'is_impossible': True},))):
-        squad_files.write(FOLDER / f'{name}.json', (
-            'the cat saw the dog', squad_files.asked('the cat saw', 'cat'),
-            *(squad_files.question('n', 'why', **x) for x in more),
-        ))  # fmt: skip
+    question = squad_files.asked('the cat saw', 'cat')
+    squad_files.write(FOLDER / 'squad.json', ('the cat saw the dog', question))
 
     def make(name, rows=('mlm',), labels=(), **more):
         settings = {'label.classes': len(labels)} if 'label' in rows else {}
@@ -426,11 +419,9 @@ def setUpModule():
         'shared': workdirs.shared(),
         'gpt': make('gpt', ('gpt',)),
         'teacher': make('teacher', ('label',), LABELS, **tuned),
-        'two': make('two', ('label',), LABELS[::2], **tuned),
         'turned': make('turned', ('label',), LABELS[::-1], **tuned),
         'numbers': make('numbers', ('score',), **tuned),
         'words': make('words', kind='words', pooling='cls', layers=2),
-        'deep': make('deep', pooling='cls', layers=6),
         'embedder': make('embedder'),
         'cut': make('cut', ('ict',), pooling='weighted', without='objectives/'),
     }
