@@ -13,7 +13,7 @@ apply: --tag.crf, --tag.bilstm and --tag.mix make ELMo's tagger.
 
 With these weights --test scores another file, span by span, and --predict
 labels the words of a file, which needs no labels, in WORKDIR/predictions.conll:
-a word, its label of the file if it has one, and the predicted label a line.
+a word and the predicted label a line.
 Both also work on a finished run: the same command with them does not train
 again.
 

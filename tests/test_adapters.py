@@ -175,6 +175,15 @@ class ModelTest(parameterized.TestCase):
             resolve(choices, zoo.config('label_lookup'))
 
     @parameterized.parameters(
+        ('query_value', {'query', 'value'}),
+        ('attention', {'query', 'key', 'value', 'position', 'output'}),
+    )
+    def test_fewer_kernels(self, where, expected):
+        model, _ = with_adapters('label_relative', where=where)
+        parts = {part.name for _, x in model.adapters.kernels for part, *_ in x}
+        self.assertEqual(parts, expected)
+
+    @parameterized.parameters(
         ({}, 8), ({'kv_heads': 1}, 4), ({'kv_heads': 1, 'head_width': 2}, 2),
         ({'inner_width': 6}, 6),
     )  # fmt: skip

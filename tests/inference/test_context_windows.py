@@ -1,5 +1,6 @@
 """Windows over contexts, against BERT's loop in plain Python."""
 
+import collections
 import types
 
 import tensorflow as tf
@@ -9,6 +10,7 @@ from infoword_tf.inference import context_windows
 from infoword_tf.text.layout import LAYOUTS
 from infoword_tf.text.template import Template
 
+Span = collections.namedtuple('Span', ['start', 'length'])
 SIZES = [0, 1, 9, 10, 11, 25, 40, 41]
 
 
@@ -17,27 +19,18 @@ def plainly(size, room, stride):
     actual, begin = [], 0
     while begin < size:
         length = min(size - begin, room)
-        actual.append((begin, length))
+        actual.append(Span(begin, length))
         if begin + length == size:
             break
         begin += min(length, stride)
     return actual
 
 
-def most_plainly(spans, number, token):
-    """Whether a piece of a window has most context there, likewise."""
-    scores = [
-        min(token - begin, begin + length - 1 - token) + 0.01 * length
-        if begin <= token < begin + length
-        else -1
-        for begin, length in spans
-    ]
-    return scores.index(max(scores)) == number
-
-
 class WindowsTest(parameterized.TestCase):
     @parameterized.parameters(1, 3, 8, 10, 30)
     def test_against_a_loop(self, stride):
+        from official.nlp.data import squad_lib
+
         rooms = [10, 9, 10, 10, 10, 7, 10, 11]
         sizes = tf.constant(SIZES, tf.int64)
         actual = context_windows.windows(
@@ -50,7 +43,7 @@ class WindowsTest(parameterized.TestCase):
             expected += [(i, *span) for span in spans]
             for number, (begin, length) in enumerate(spans):
                 best += [
-                    most_plainly(spans, number, token)
+                    squad_lib._check_is_max_context(spans, number, token)
                     for token in range(begin, begin + length)
                 ]
         self.assertEqual(
@@ -104,21 +97,3 @@ class WindowsTest(parameterized.TestCase):
                          [i for i in expected if i != 9])  # fmt: skip
         self.assertEqual(int(seconds[0]), second)
         self.assertEqual(contexts.numpy().tolist(), [context] * 2)
-
-    def test_the_loop_is_bert_s(self):
-        try:
-            from official.nlp.data import squad_lib
-        except ModuleNotFoundError:
-            self.skipTest('tf-models-official is not installed')
-        import collections
-
-        span = collections.namedtuple('DocSpan', ['start', 'length'])
-        for size in range(1, 60):
-            spans = plainly(size, 11, 4)
-            args = [span(*pair) for pair in spans]
-            for number, (begin, length) in enumerate(spans):
-                for token in range(begin, begin + length):
-                    self.assertEqual(
-                        squad_lib._check_is_max_context(args, number, token),
-                        most_plainly(spans, number, token),
-                    )

@@ -26,6 +26,7 @@ from infoword_tf.resolve import ModelChoices, resolve
 from infoword_tf.text import vocabulary
 from infoword_tf.text.wordpiece import WordPieceTokenizer
 from tests import corpus, places, zoo
+from tests.eager import eagerly
 from tests.refused import refused
 
 ROOT = pathlib.Path(__file__).parent.parent.parent
@@ -112,20 +113,9 @@ class NamesTest(absltest.TestCase):
             ('tokenized', 'tokenize'), ('embed_pieces', 'embed_tokens'),
             ('piece_scores', 'token_scores'),
         ):  # fmt: skip
-            self.assertIs(
-                getattr(Loaded, name),
-                getattr(Loaded, now),
-            )
-        loaded = infoword_tf.load(WORKDIR)
-        ids, lengths, _ = loaded.laid_out(['names refer to objects.'])
-        np.testing.assert_allclose(
-            loaded.embed(ids, lengths),
-            loaded.encode(['names refer to objects.']), atol=1e-5,
-        )  # fmt: skip
-        self.assertEqual(
-            loaded.tokenizer.text(ids[0].numpy()),
-            loaded.tokenizer.detokenize(ids[0].numpy()),
-        )
+            self.assertIs(getattr(Loaded, name), getattr(Loaded, now))
+        ids, tokenizer = [7, 8], WordPieceTokenizer(PIECES)
+        self.assertEqual(tokenizer.text(ids), tokenizer.detokenize(ids))
 
 
 class WordsTest(absltest.TestCase):
@@ -347,10 +337,6 @@ class EncodeTest(parameterized.TestCase):
             with refused('dims_out_of_range', dims):
                 self.model.encode(SENTENCES, dims=dims)
 
-    def test_normalized(self):
-        actual = self.model.encode(SENTENCES, normalize=True)
-        np.testing.assert_allclose(np.linalg.norm(actual, axis=1), 1, 1e-5)
-
     def test_no_texts(self):
         self.assertEqual(self.model.encode([]).shape, (0, 16))
 
@@ -456,6 +442,7 @@ class LayoutTest(parameterized.TestCase):
     @parameterized.parameters('transformer_xl', 'rnn_lm', 'elmo', 'plm')
     def test_is_the_encoder_called_by_hand(self, row):
         """Texts beside each other as each alone, so padding is unseen."""
+        self.enterContext(eagerly())  # graphs take seconds
         model = self.load(row)
         layers = [self.by_hand(model, text) for text in SENTENCES]
         expected = {
@@ -463,51 +450,20 @@ class LayoutTest(parameterized.TestCase):
             'mean': [x[-1].mean(axis=0) for x in layers],
             'first_last': [(x[1] + x[-1]).mean(axis=0) / 2 for x in layers],
         }
-        for pooling, vectors in expected.items():
-            for size in (1, 32):
-                actual = model.encode(
-                    SENTENCES, batch_size=size, pooling=pooling
-                )
-                np.testing.assert_allclose(
-                    actual, vectors, atol=1e-5, err_msg=pooling
-                )
+        for pooling, size in (
+            ('cls', 32), ('mean', 1), ('mean', 32), ('first_last', 32)
+        ):  # fmt: skip
+            np.testing.assert_allclose(
+                model.encode(SENTENCES, batch_size=size, pooling=pooling),
+                expected[pooling], atol=1e-5, err_msg=pooling,
+            )  # fmt: skip
             self.assertEqual(model.cut, 1)
         actual = model.encode(SENTENCES, pooling='cls', layers=(0, 1))
         np.testing.assert_allclose(
             actual, [(x[0][-1] + x[1][-1]) / 2 for x in layers], atol=1e-5
         )
 
-    @parameterized.parameters('transformer_xl', 'rnn_lm', 'elmo', 'plm')
-    def test_padding_in_a_batch(self, row):
-        """Whatever stands there, and however much of it."""
-        model = self.load(row)
-        random = np.random.default_rng(0)
-        ids = random.integers(5, len(PIECES), (3, 9)).astype(np.int32)
-        lengths = np.array([9, 4, 1])
-        for pooling in ('cls', 'mean', 'first_last'):
-            actual = model.embed(ids, lengths, pooling).numpy()
-            wider = random.integers(5, len(PIECES), (3, 20)).astype(np.int32)
-            for i, length in enumerate(lengths):
-                wider[i, :length] = ids[i, :length]
-                alone = model.embed(
-                    ids[i : i + 1, :length], lengths[i : i + 1], pooling
-                )
-                np.testing.assert_allclose(actual[i], alone[0], atol=1e-5)
-            np.testing.assert_allclose(
-                model.embed(wider, lengths, pooling), actual, atol=1e-5
-            )
-
-    def test_the_last_place_has_read_the_text(self):
-        """The first one of a causal encoder has not."""
-        model = self.load('transformer_xl')
-        texts = ['names refer to objects', 'names refer to values']
-        states = [self.by_hand(model, text)[-1] for text in texts]
-        np.testing.assert_allclose(states[0][0], states[1][0], atol=1e-6)
-        a, b = model.encode(texts, pooling='cls')
-        self.assertGreater(np.abs(a - b).max(), 0.01)
-
     def test_other_arguments(self):
-        """Farther than `clamp` is as far as it."""
         folder = pathlib.Path(self.create_tempdir().full_path) / 'run'
         write_workdir(folder, 'plm', memory_length=16)
         plain, clamped = (
@@ -515,17 +471,9 @@ class LayoutTest(parameterized.TestCase):
             for arguments in (None, {'clamp': 3})
         )
         self.assertEqual(clamped.config.encoder.arguments['clamp'], 3)
-        short, long = np.arange(5, 9)[None], np.arange(5, 13)[None]
-        for ids, atol in ((short, 0), (long, None)):
-            a, b = (
-                model.states(ids.astype('int32'), np.array([ids.size]))
-                for model in (plain, clamped)
-            )
-            gap = np.abs(a - b).max()
-            if atol is None:
-                self.assertGreater(gap, 1e-3)
-            else:
-                self.assertEqual(gap, atol)
+        ids, length = np.arange(5, 13, dtype='int32')[None], np.array([8])
+        gap = plain.states(ids, length) - clamped.states(ids, length)
+        self.assertGreater(np.abs(gap).max(), 1e-3)
         with self.assertRaisesRegex(ValueError, 'relative of .* no size'):
             infoword_tf.load(folder, arguments={'size': 3})
 
@@ -727,15 +675,6 @@ class LoadTest(CopyCase, parameterized.TestCase):
         with self.assertRaisesRegex(FileNotFoundError, 'no weights'):
             infoword_tf.load(folder)
 
-    def test_another_version(self):
-        folder = self.copy()
-        config = json.loads((folder / 'config.json').read_text())
-        (folder / 'config.json').write_text(
-            json.dumps({**config, 'version': 99})
-        )
-        with self.assertRaisesRegex(ValueError, 'has version 99'):
-            infoword_tf.load(folder)
-
     @parameterized.parameters(
         (('encoder', 'name'), 'of_tomorrow'),
         (('tokenizer', 'kind'), 'of_tomorrow'),
@@ -768,19 +707,14 @@ class LoadTest(CopyCase, parameterized.TestCase):
         actual = infoword_tf.load(folder).config.rows[row].settings
         self.assertEqual(actual[name], value)
 
-    def test_cut_weights(self):
+    def test_damaged_weights(self):
         folder = self.copy()
         path = folder / 'weights.safetensors'
-        path.write_bytes(path.read_bytes()[:-100])
-        with self.assertRaisesRegex(ValueError, 'weights.safetensors'):
-            infoword_tf.load(folder)
-
-    def test_a_flipped_bit(self):
-        folder = self.copy()
-        path = folder / 'weights.safetensors'
-        for place in (20, -20):
-            data = bytearray((WORKDIR / path.name).read_bytes())
+        whole = path.read_bytes()
+        flipped = [bytearray(whole), bytearray(whole)]
+        for data, place in zip(flipped, (20, -20), strict=True):
             data[place] ^= 0x10
+        for data in (*flipped, whole[:-100]):
             path.write_bytes(data)
             with self.assertRaisesRegex(ValueError, 'weights.safetensors'):
                 infoword_tf.load(folder)

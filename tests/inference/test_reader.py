@@ -16,6 +16,8 @@ from infoword_tf.inference import reader
 from infoword_tf.inference.answers import SURE
 from infoword_tf.objectives.span import STARTS
 from tests.export import workdirs
+from tests.inference.test_context_windows import plainly as windows
+from tests.objectives.test_span import scores_of
 from tests.refused import refused
 
 LENGTH, STRIDE, LONGEST = 40, 9, 4
@@ -51,6 +53,8 @@ def workdir(kind, folder):
 
 def plainly(loaded, question, context):
     """Best score of every text, and the lowest score of nowhere."""
+    from official.nlp.data import squad_lib
+
     head, layout = loaded.model.objectives['span'], loaded.layout
     tokenizer = loaded.tokenizer
     asked = tokenizer.tokenize([question]).to_list()[0][:8]
@@ -64,12 +68,7 @@ def plainly(loaded, question, context):
         for end in ends
     ]
     room = LENGTH - 3 - len(asked)
-    spans, begin = [], 0
-    while begin < len(tokens):
-        spans.append((begin, min(room, len(tokens) - begin)))
-        if sum(spans[-1]) == len(tokens):
-            break
-        begin += min(room, STRIDE)
+    spans = windows(len(tokens), room, STRIDE)
     best, lowest = {}, float('inf')
     for number, (begin, size) in enumerate(spans):
         window = tokens[begin : begin + size]
@@ -85,51 +84,32 @@ def plainly(loaded, question, context):
             second=tf.constant([second]),
         )[0].numpy().astype(np.float64)  # fmt: skip
         places = [offset + i for i in range(size)] + [at] * head.null
-        w = {v.name: v.numpy().astype(np.float64) for v in head.weights}
 
-        def after(first, states=states, w=w):
-            joined = np.concatenate(
-                [states, np.tile(states[first], (len(states), 1))], axis=1
-            )
-            inner = np.tanh(joined @ w['inner_kernel'] + w['inner_bias'])
-            inner -= inner.mean(axis=1, keepdims=True)
-            inner /= np.sqrt((inner**2).mean(axis=1, keepdims=True) + 1e-12)
-            inner = inner * w['norm_gamma'] + w['norm_beta']
-            return (inner @ w['end_kernel'])[:, 0]
+        def after(first, states=states, places=places):
+            scores = scores_of(head, states, first)[places, 1]
+            return special.log_softmax(scores)
 
+        first, last = scores_of(head, states, 0)[places].T
         if head.conditional:
-            first = special.log_softmax((states @ w['start_kernel'])[places, 0])
+            first = special.log_softmax(first)
             chosen = np.argsort(-first[:size])[:STARTS]
             score = {
-                (i, j): first[i] + special.log_softmax(
-                    after(places[i])[places]
-                )[j]
+                (i, j): first[i] + after(places[i])[j]
                 for i in chosen
                 for j in range(size)
-            }  # fmt: skip
-            if head.null:
-                none = special.log_softmax(after(at)[places])[-1]
-                lowest = min(lowest, first[-1] + none)
+            }
+            last = after(at)
         else:
-            first, last = (states @ w['kernel'])[places].T
             score = {
                 (i, j): first[i] + last[j]
                 for i, j in itertools.product(range(size), repeat=2)
             }
-            if head.null:
-                lowest = min(lowest, first[-1] + last[-1])
-
-        def most(i, number=number, begin=begin):
-            context = [
-                min(begin + i - b, b + n - 1 - begin - i) + 0.01 * n
-                if b <= begin + i < b + n
-                else -1
-                for b, n in spans
-            ]
-            return context.index(max(context)) == number
-
+        if head.null:
+            lowest = min(lowest, first[-1] + last[-1])
         for (i, j), value in score.items():
-            if 0 <= j - i < LONGEST and most(i):
+            if 0 <= j - i < LONGEST and squad_lib._check_is_max_context(
+                spans, number, begin + i
+            ):
                 text = raw[starts[begin + i] : ends[begin + j]].decode()
                 best[text] = max(best.get(text, -np.inf), value)
     return best, lowest
@@ -219,8 +199,6 @@ class ReaderTest(parameterized.TestCase):
 
     def test_none_at_all(self):
         self.assertEqual(self.load('plain').answer([], []), [])
-        (reply,) = self.load('plain').answer(['what?'], [''])
-        self.assertEqual((reply.text, reply.best), ('', []))
 
     def test_complaints(self):
         with refused('unequal_contexts', 1, 0):

@@ -12,7 +12,7 @@ from tests.export import workdirs
 from tests.processor import AVX512
 from tests.refused import refused
 
-LABELS = 'O', 'B-PER', 'I-PER', 'B-LOC', 'I-LOC'
+LABELS = 'B-PER', 'I-PER', 'O', 'B-LOC', 'I-LOC'
 LONG = "Names refer to objects, e.g. Turin's \u6771\u4eac caf\u00e9 x. " * 9
 KINDS = {
     # No state depends on another token.
@@ -64,7 +64,6 @@ class TaggerTest(parameterized.TestCase):
 
     @parameterized.parameters('lookup', 'chain')
     def test_windows_change_no_label(self, kind):
-        """Over a table of embeddings a label does not depend on windows."""
         texts = [LONG, '', 'Turin.', LONG[7:400]]
         short, long = (make(kind, length).tag(texts) for length in (20, 600))
         self.assertGreater(len(long[0]), 20)
@@ -72,12 +71,25 @@ class TaggerTest(parameterized.TestCase):
         for one, other in zip(short, long, strict=True):
             self.check_same(one, other)
 
-    def test_every_token_counts_where_it_has_most_context(self):
-        loaded = make('other', 20)
-        windows = loaded.tagger.windows([LONG, 'x', LONG[:99]])
-        tokens = windows.tokens.numpy()[windows.most.numpy()]
-        np.testing.assert_array_equal(tokens, np.arange(len(tokens)))
+    @parameterized.parameters(('lookup', 3), ('other', 18 // 4))
+    def test_every_token_counts_once_and_has_context(self, kind, context):
+        loaded, texts = make(kind, 20), [LONG, 'x', LONG[:99]]
+        windows = loaded.tagger.windows(texts)
         self.assertGreater(len(windows.lengths), 20)
+        most = windows.most.numpy()
+        tokens = windows.tokens.numpy()[most]
+        np.testing.assert_array_equal(tokens, np.arange(len(tokens)))
+        in_windows, in_texts = (
+            np.concatenate([
+                np.minimum(np.arange(n), np.arange(n)[::-1]) for n in sizes
+            ])
+            for sizes in (
+                windows.sizes.numpy(),
+                loaded.tokenizer.tokenize(texts).row_lengths().numpy(),
+            )
+        )
+        lacking = np.minimum(in_texts, context) - in_windows[most]
+        self.assertLessEqual(lacking.max(), 0)
 
     def test_many_spans_of_a_long_text(self):
         """Copies of the text are few at a time."""

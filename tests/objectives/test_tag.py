@@ -23,7 +23,7 @@ WORDS = TARGETS >= 0
 COUNTS = np.bincount(TARGETS[WORDS], minlength=C).astype(float)
 
 
-def make(**settings):
+def make(scale=0.5, **settings):
     encoder = types.SimpleNamespace(
         width=D, depth=1, arguments={'rate': 0.0}, contextual=True
     )
@@ -31,7 +31,7 @@ def make(**settings):
     head.build()
     random = np.random.default_rng(3)
     for weight in head.weights:
-        weight.assign(0.5 * random.standard_normal(weight.shape))
+        weight.assign(scale * random.standard_normal(weight.shape))
     return head
 
 
@@ -96,18 +96,14 @@ class TagsTest(parameterized.TestCase):
 
     @parameterized.parameters(False, True)
     def test_who_knows_frequencies_alone_has_no_nats(self, crf):
-        head = make(crf=crf)
-        for weight in head.weights:
-            weight.assign(tf.zeros_like(weight))
+        head = make(scale=0, crf=crf)
         head.bias.assign(np.log(COUNTS / COUNTS.sum()))
         actual, _ = outcome(head, drawn())
         self.assertAlmostEqual(actual['mi'], 0.0, places=6)
 
     @parameterized.parameters(False, True)
     def test_who_knows_every_label_is_at_the_ceiling(self, crf):
-        head = make(crf=crf)
-        for weight in head.weights:
-            weight.assign(tf.zeros_like(weight))
+        head = make(scale=0, crf=crf)
         head.kernel.assign(np.eye(D, C))
         states = np.zeros((B, T, D))
         states[WORDS, TARGETS[WORDS]] = 40.0
@@ -116,6 +112,37 @@ class TagsTest(parameterized.TestCase):
         self.assertEqual(actual['accuracy'], 1.0)
         np.testing.assert_array_equal(
             predictions['labels'][WORDS], TARGETS[WORDS]
+        )
+
+    def test_a_chain_without_moves_is_words_apart(self):
+        plain, chain, states = make(), make(crf=True), drawn()
+        for weight in chain.chain.weights:
+            weight.assign(tf.zeros_like(weight))
+        chain.kernel.assign(plain.kernel)
+        chain.bias.assign(plain.bias)
+        (expected, best), (actual, same) = (
+            outcome(head, states) for head in (plain, chain)
+        )
+        for name, value in expected.items():
+            self.assertAlmostEqual(actual[name], value, places=5, msg=name)
+        np.testing.assert_array_equal(
+            best['labels'][WORDS], same['labels'][WORDS]
+        )
+
+    def test_a_teacher_tells_posteriors(self):
+        """Of the first chain of two words by all of its labellings."""
+        head, batch = make(crf=True), batch_of(drawn())
+        scores = head.token_scores(batch).numpy()[0]
+        chain = head.chain
+        joint = np.exp(
+            (scores[0] + chain.starts)[:, None] + chain.transitions
+            + scores[1] + chain.ends
+        )
+        joint /= joint.sum()
+        np.testing.assert_allclose(
+            np.exp(head.word_scores(batch)[0, :2]),
+            [joint.sum(axis=1), joint.sum(axis=0)],
+            atol=1e-5,
         )
 
     def test_embeddings_stand_beside_the_mix(self):

@@ -1,19 +1,13 @@
-"""Commands that fine-tune, small: in this process, or as a program.
-
-    python -m tests.tasks.finetuning tasks.classify --train=... --workdir=...
-"""
+"""Commands that fine-tune, small."""
 
 import contextlib
 import functools
-import importlib
 import json
 import pathlib
-import sys
 from pydoc_data import topics
 from unittest import mock
 
-from infoword_tf import commands
-from tasks import measures
+from tasks import finetune, measures
 from tests import quick
 from tests.export import workdirs
 from tests.tasks import command
@@ -31,6 +25,18 @@ def run(module, *arguments, pictures=False):
         if not pictures:
             stack.enter_context(mock.patch.object(measures, 'draw_confusion'))
         return command.run(module, *SMALL, *arguments)
+
+
+def prepared(module, *arguments):
+    """What a command would train, and it ends there."""
+    with (
+        mock.patch.object(finetune, 'train_once') as train,
+        mock.patch.object(finetune, 'finish'),
+    ):
+        train.return_value = {'step': 1}
+        done = run(module, *arguments)
+    assert done.status == 0, done.err
+    return train.call_args.args[0]
 
 
 @functools.cache
@@ -67,10 +73,3 @@ def last_line(done):
     """What the last line of the output says, of a command that succeeded."""
     assert done.status == 0, done.err
     return json.loads(done.out.splitlines()[-1])
-
-
-if __name__ == '__main__':
-    program = importlib.import_module(sys.argv[1])
-    typed = commands.parse(program.run.choices, [*SMALL, *sys.argv[2:]])
-    with quick.small():
-        program.run(**typed)

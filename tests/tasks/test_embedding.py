@@ -1,6 +1,5 @@
 """tasks.distill --task=embed: vectors that are kept, and who learns them."""
 
-import itertools
 import types
 from unittest import mock
 
@@ -9,25 +8,17 @@ import tensorflow as tf
 from absl.testing import absltest, parameterized
 
 import infoword_tf
-from export import bundle
 from export.signatures import Signatures
-from infoword_tf import checkpoint
+from infoword_tf import files
 from infoword_tf.choices import TextChoices
 from infoword_tf.config import Config, DenseConfig
 from infoword_tf.inference.loaded import Loaded
 from infoword_tf.model import Model
 from infoword_tf.workdir import Workdir
-from tasks import (
-    distill,
-    embedding,
-    finetune,
-    retrieval,
-    student,
-    teacher,
-)
+from tasks import distill, embedding, student, teacher
 from tests import places
 from tests.export import workdirs
-from tests.runs import records, weights
+from tests.runs import records
 from tests.tasks import finetuning
 from tests.tasks.command import Checks, succeeded
 from tests.tasks.finetuning import last_line
@@ -43,86 +34,43 @@ def make(name, **more):
         for field in ('prompts', 'prompt', 'normalize', 'similarity')
         if field in more
     }
-    folder = workdirs.write(
-        FOLDER / name, rows=more.pop('rows', ('mlm',)), **more
-    )
+    folder = workdirs.write(FOLDER / name, rows=('mlm',), **more)
     Config.read(folder).replace(**served).write(folder)
     return folder
 
 
 def setUpModule():
-    global FOLDER, TEXT, HELDOUT, TEACHER
+    global FOLDER, TEXT, HELDOUT, TEACHER, TYPED
     FOLDER = places.make()
     lines = [text for text, _ in finetuning.sentences()]
     TEXT, HELDOUT = FOLDER / 'train.txt', FOLDER / 'heldout.txt'
     TEXT.write_text('\n'.join(lines[:60] + lines[:9]) + '\n')
     HELDOUT.write_text('\n'.join(lines[50:80]) + '\n')
     TEACHER = make('teacher')
+    TYPED = ('--task=embed', f'--teacher={TEACHER}', f'--corpus=lines:{TEXT}',
+             f'--heldout={HELDOUT}', f'--workdir={FOLDER}')  # fmt: skip
 
 
 def run(name, *more):
     """The command: one update."""
     return finetuning.run(
-        distill,
-        '--task=embed',
-        f'--teacher={TEACHER}',
-        f'--corpus=lines:{TEXT}',
-        f'--heldout={HELDOUT}',
-        '--steps=1',
-        f'--workdir={FOLDER / name}',
-        *more,
+        distill, *TYPED, '--steps=1', f'--workdir={FOLDER / name}', *more
     )
 
 
 class EmbeddingKeptTest(absltest.TestCase):
-    def setUp(self):
-        super().setUp()
-        self.cache = self.create_tempdir().full_path
-        self.enterContext(
-            mock.patch.dict('os.environ', INFOWORD_CACHE=self.cache)
-        )
-        self.enterContext(mock.patch.object(teacher, 'CHUNK', 16))
-        self.texts = TEXT.read_text().splitlines()[:40]
-
     def test_what_encode_gives_once(self):
         one = teacher.Embedder(str(TEACHER))
-        expected = infoword_tf.load(TEACHER).encode(self.texts)
-        encode, done = one.loaded.encode, []
-
-        def twice(texts, **choices):
-            if len(done) == 2:
-                raise KeyboardInterrupt
-            done.append(len(texts))
-            return encode(texts, **choices)
-
-        with mock.patch.object(one.loaded, 'encode', twice):
-            with self.assertRaises(KeyboardInterrupt):
-                one.vectors(self.texts)
-        with mock.patch.object(
-            one.loaded, 'encode', side_effect=encode
-        ) as rest:
-            actual = one.vectors(self.texts)
-        self.assertEqual([len(c.args[0]) for c in rest.call_args_list], [8])
+        digest = files.digest_of(TEACHER / 'weights.safetensors')
+        self.assertEqual(one.digest, digest)
+        texts = TEXT.read_text().splitlines()[:40]
+        actual = one.vectors(texts)
         self.assertEqual(actual.dtype, np.float16)
+        expected = infoword_tf.load(TEACHER).encode(texts)
         np.testing.assert_allclose(actual, expected, atol=3e-4)
         with mock.patch.object(one.loaded, 'encode') as none:
-            np.testing.assert_array_equal(one.vectors(self.texts), actual)
+            np.testing.assert_array_equal(one.vectors(texts), actual)
         none.assert_not_called()
-
-    def test_keys(self):
-        one = teacher.Embedder(str(TEACHER))
-        key = one.key('texts', *self.texts)
-        self.assertEqual(
-            teacher.Embedder(str(TEACHER)).key('texts', *self.texts), key
-        )
-        self.assertNotEqual(one.key('texts', *self.texts[1:]), key)
-        self.assertNotEqual(one.key('pieces'), key)
-        config = one.loaded.config
-        one.loaded.config = config.replace(normalize=False)
-        self.assertNotEqual(one.key('texts', *self.texts), key)
-        one.loaded.config = config
-        one.digest = 'other'
-        self.assertNotEqual(one.key('texts', *self.texts), key)
 
     def test_prompts_by_turns(self):
         folder = make('prompted', prompts={'query': 'q: ', 'passage': 'p: '})
@@ -283,23 +231,11 @@ class EmbeddingCommandTest(Checks, parameterized.TestCase):
             loaded.model.objectives['embed'].kernel.shape, (16, 64)
         )
         self.assertGreater(loaded.unigram.sum(), 100)
-        # Servers can run its export, which has one table and no weights.
-        version = bundle.write(FOLDER / 'lookup', FOLDER / 'exported')
-        encode, similarity = retrieval.exported(version, 8)
-        self.assertEqual(similarity, 'cosine')
-        np.testing.assert_allclose(encode(TEXTS[:2]), vectors, atol=1e-5)
 
     def prepared(self, *more):
         """What the command would train where nothing else is said."""
-        with (
-            mock.patch.object(finetuning, 'SMALL', ('--seq_len=24',)),
-            mock.patch.object(finetune, 'train_once') as train,
-            mock.patch.object(finetune, 'finish'),
-        ):
-            train.return_value = {'step': 1}
-            done = run('untouched', *more)
-        self.assertEqual(done.status, 0, done.err)
-        return train.call_args.args[0]
+        with mock.patch.object(finetuning, 'SMALL', ('--seq_len=24',)):
+            return finetuning.prepared(distill, *TYPED, *more)
 
     def test_what_is_trained_where_nothing_else_is_said(self):
         prepared = self.prepared(
@@ -388,18 +324,3 @@ class EmbeddingCommandTest(Checks, parameterized.TestCase):
         self.assertEqual(loaded.tokenizer.kind, 'sentencepiece')
         self.assertEqual(loaded.encode(TEXTS).shape, (4, 32))
         self.assertEqual(loaded.config.similarity, 'cosine')  # its teacher's
-
-    def test_a_run_that_was_stopped_goes_on(self):
-        choices = LOOKUP, '--steps=4', '--checkpoint_every=1', '--epochs=9'
-        self.assertEqual(run('whole', *choices).status, 0)
-        save, numbers = checkpoint.Checkpoints.save, itertools.count()
-
-        def stopped(*args):
-            save(*args)
-            if next(numbers) == 1:
-                raise KeyboardInterrupt
-
-        with mock.patch.object(checkpoint.Checkpoints, 'save', stopped):
-            self.assertNotEqual(run('parts', *choices).status, 0)
-        self.assertEqual(run('parts', *choices).status, 0)
-        self.assertEqual(weights(FOLDER / 'whole'), weights(FOLDER / 'parts'))

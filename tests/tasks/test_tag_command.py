@@ -12,10 +12,10 @@ import infoword_tf
 from infoword_tf.views import flatten, unflatten
 from infoword_tf.views.examples import EXAMPLES, by_token
 from tasks import distill, tag, tag_data, tag_scores, tag_windows
-from tests import places
+from tests import places, quick
 from tests.export import workdirs
 from tests.refused import refused
-from tests.tasks import finetuning
+from tests.tasks import finetuning, squad_files
 
 COLUMNS = tag_data.TagColumns()
 CONLL = '''-DOCSTART- -X- O
@@ -38,6 +38,7 @@ CONLLU = '''# newdoc id = first of all
 2\tle\tle\tDET
 3\trevoir\trevoir\tNOUN
 4\t#\t#\tSYM
+4.1\t_\t_\t_
 
 '''
 # What conlleval of CoNLL-2003 printed: spans of a type that are right, guessed
@@ -90,6 +91,22 @@ class FilesTest(parameterized.TestCase):
         for name, text in (('tab', '#\tSYM\n1\tNUM\n'), ('bl', '# SYM\n1 NUM')):
             tagged = tag_data.read(write(f'{name}.conll', text), COLUMNS)
             self.assertEqual(tagged.words, [['#', '1']])
+
+    def test_some_texts_and_their_lines(self):
+        text = ''.join(f'{line} T{line}\n\n' for line in range(1, 20, 2))
+        few = tag_data.read(write('s.conll', text), COLUMNS).subset(2)
+        self.assertEqual(few.words, [[str(line)] for line in few.lines])
+        self.assertEqual(few.tags, [[f'T{line}'] for line in few.lines])
+
+    def test_kinds_of_labels_are_the_same_in_both_files(self):
+        one, other = write('p.conll', 'a DT\n'), write('i.conll', 'a B-X\n')
+        for train, dev in ((one, other), (other, one)):
+            choices = tag.TagChoices(train=train, dev=dev)
+            with refused(
+                'tags_of_two_kinds', f'{other} has labels of spans',
+                f'{one} has others',
+            ):  # fmt: skip
+                tag.splits_of(choices)
 
     def test_lists_of_a_table(self):
         lines = [
@@ -207,6 +224,18 @@ class WindowsTest(absltest.TestCase):
              'E-PER'],
         )  # fmt: skip
 
+    def test_segments_and_the_place_of_the_whole_text(self):
+        text = tag_data.read(write('x.conll', 'the O\ncat O\n'), COLUMNS)
+        for layout, segments, place in (
+            ('xlnet', [0, 0, 0, 2], 3), ('bert', [0, 0, 0, 0], 0)
+        ):  # fmt: skip
+            template = squad_files.template(layout)
+            examples = tag_windows.features(
+                text, ('O',), template, 24, 4, 'first'
+            ).examples
+            self.assertEqual(examples.segments.tolist(), segments)
+            self.assertEqual(examples.places.tolist(), [place])
+
     def test_every_token_of_a_word(self):
         loaded = infoword_tf.load(finetuning.init())
         tagged = tag_data.read(write('d.conll', CONLL), COLUMNS)
@@ -222,13 +251,69 @@ def real_text(path, topic):
     """Words of Python's topics, of which a few of two kinds are spans."""
     kinds = dict.fromkeys(('a', 'an', 'the'), 'B-ART')
     kinds |= dict.fromkeys(('of', 'to', 'in', 'for', 'with'), 'B-PRE')
-    words = topics.topics[topic].split()[:900]
+    words = topics.topics[topic].split()[:500]
     lines = (
         f'{word}\t{kinds.get(word.lower(), "O")}\n' + '\n' * (number % 9 == 8)
         for number, word in enumerate(words)
     )
     pathlib.Path(path).write_text(''.join(lines), encoding='utf-8')
     return str(path)
+
+
+class TagFlagsTest(absltest.TestCase):
+    def test_where_files_have_words_and_labels(self):
+        rows = {'of': ['a'], 'is': [1]}
+        for text, flags in (
+            ('B-X q a\n', ('--word_column=2', '--column=0')),
+            (json.dumps(rows), ('--words=of', '--labels=is', '--names=O,B-X')),
+        ):
+            path = write(f'w.{"jsonl" if "{" in text else "conll"}', text)
+            choices = quick.choices(
+                *flags, f'--train={path}', f'--dev={path}', f'--test={path}',
+                f'--predict={path}', '--scheme=bioes', kind=tag.TagChoices,
+            )  # fmt: skip
+            test, predict = tag.others_of(choices)
+            for tagged in (*tag.splits_of(choices).values(), test):
+                self.assertEqual(
+                    (tagged.words, tagged.tags), ([['a']], [['S-X']])
+                )
+            self.assertEqual((predict.words, predict.tags), ([['a']], None))
+
+    def test_what_windows_hold(self):
+        loaded = infoword_tf.load(finetuning.init())
+        words = ['zq', *'cdefghijkl']  # the first is two tokens
+        tagged = tag_data.Tagged(
+            'f', 3 * [words], 3 * [['B-X', *'OOOOOOOOOO']], np.arange(3)
+        )
+        for flags, sizes, labels in (
+            ('--seq_len=16', 3 * [14], [30, 3, 0]),
+            ('--seq_len=16 --tag.tokens=all', 3 * [14], [30, 3, 3]),
+            ('--seq_len=16 --examples=2', 2 * [14], [20, 2, 0]),
+            ('--seq_len=8 --tag.context=0', 3 * [8, 8], [30, 3, 0]),
+            ('--seq_len=8 --tag.context=1', 3 * [8, 8, 6], [30, 3, 0]),
+        ):
+            choices = quick.choices(
+                f'--init={finetuning.init()}', *flags.split(),
+                kind=tag.TagChoices,
+            )  # fmt: skip
+            actual = tag.prepare(
+                tag.task_of(tagged), {'train': tagged, 'heldout': tagged},
+                choices, loaded,
+            ).labelled.train  # fmt: skip
+            with self.subTest(flags):
+                self.assertEqual(actual.sizes.tolist(), sizes)
+                self.assertEqual(actual.counts['tag'].tolist(), labels)
+
+
+class TagsOfAFileTest(absltest.TestCase):
+    def test_a_word_and_a_label_a_line(self):
+        path = FOLDER / 'written.conll'
+        words = [['a\tb ', 'x'], ['y']]
+        tag.write_predictions(
+            path, tag_data.Tagged('f', words, None, np.array([1, 4])),
+            [['O', 'B-A'], ['I-A']],
+        )  # fmt: skip
+        self.assertEqual(path.read_text(), 'a b\tO\nx\tB-A\n\ny\tI-A\n')
 
 
 class RunTest(absltest.TestCase):
@@ -241,7 +326,7 @@ class RunTest(absltest.TestCase):
         )
         flags = (
             f'--init={init}', f'--train={train}', f'--dev={dev}',
-            '--scheme=bioes', '--epochs=4', '--learning_rate=0.02',
+            '--scheme=bioes', '--epochs=4', '--learning_rate=0.03',
             f'--test={dev}', f'--predict={dev}', f'--workdir={workdir}',
         )  # fmt: skip
         done = finetuning.run(tag, *flags)
@@ -251,23 +336,28 @@ class RunTest(absltest.TestCase):
         )
         self.assertGreater(result['f1'], 0.8)
         self.assertLess(result['mi'], result['ceiling'])
-        # Chosen weights give the same scores out of the workdir.
-        self.assertAlmostEqual(result['test_f1'], result['f1'], places=6)
+        # Chosen weights give the same scores out of the workdir, of a file
+        # that is spelled in another scheme.
+        for name in tag_scores.SPANS:
+            self.assertAlmostEqual(
+                result[f'test_{name}'], result[name], places=6
+            )
         self.assertIn('PRE ', done.out)
-        columns = [
-            line.split('\t')
-            for line in (workdir / 'predictions.conll').read_text().split('\n')
-            if line
-        ]
-        loaded = infoword_tf.load(workdir)
-        tagged = tag_data.read(dev, COLUMNS)
-        predicted = loaded.tag_words(tagged.words)
-        self.assertEqual(
-            columns,
-            [[word, label]
-             for words, labels in zip(tagged.words, predicted, strict=True)
-             for word, label in zip(words, labels, strict=True)],
+        (words, tags), (same, predicted) = (
+            zip(*(line.split('\t') for line in text.split('\n') if line),
+                strict=True)
+            for text in (
+                pathlib.Path(dev).read_text(),
+                (workdir / tag.PREDICTIONS).read_text(),
+            )
         )  # fmt: skip
+        self.assertEqual(words, same)
+        right = [
+            one == other.replace('B-', 'S-')  # spans are a word each
+            for one, other in zip(predicted, tags, strict=True)
+        ]
+        self.assertAlmostEqual(result['accuracy'], np.mean(right), places=6)
+        loaded = infoword_tf.load(workdir)
         self.assertIn('S-PRE', loaded.config.labels)
         (spans,) = loaded.tag(['It names the object, of a kind.'])
         self.assertEqual(

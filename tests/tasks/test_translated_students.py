@@ -9,7 +9,7 @@ from absl.testing import absltest, parameterized
 import infoword_tf
 from infoword_tf.config import Config
 from infoword_tf.text.sentencepiece import SentencePiece
-from tasks import distill, embedding, finetune, student, teacher
+from tasks import distill, embedding, student, teacher
 from tests import places, quick
 from tests.export import workdirs
 from tests.refused import refused
@@ -271,20 +271,11 @@ class TranslatedStudentsCommandTest(Checks, parameterized.TestCase):
     )
     def test_whose_vocabulary(self, more, kind):
         """--init brings one; translations alone want one."""
-        more = [flag.format(TEACHER) for flag in more]
-        with (
-            mock.patch.object(finetune, 'train_once') as train,
-            mock.patch.object(finetune, 'finish'),
-        ):
-            train.return_value = {'step': 1}
-            done = finetuning.run(
-                distill, '--task=embed', f'--teacher={TEACHER}',
-                f'--parallel={PARALLEL}', f'--workdir={FOLDER / "whose"}',
-                *more,
-            )  # fmt: skip
-        self.assertEqual(done.status, 0, done.err)
-        labelled = train.call_args.args[0].labelled
-        tokenizer = labelled.started.tokenizer
+        tokenizer = finetuning.prepared(
+            distill, '--task=embed', f'--teacher={TEACHER}',
+            f'--parallel={PARALLEL}', f'--workdir={FOLDER / "whose"}',
+            *(flag.format(TEACHER) for flag in more),
+        ).labelled.started.tokenizer  # fmt: skip
         self.assertEqual(tokenizer.kind, kind)
         same = tokenizer.vocabulary == infoword_tf.load(
             TEACHER

@@ -10,7 +10,6 @@ import io
 import json
 import os
 import pathlib
-import re
 import runpy
 import subprocess
 import sys
@@ -24,10 +23,6 @@ from tests.tasks import command
 ROOT = pathlib.Path(__file__).parent.parent.parent
 HEAVY = ('tensorflow', 'tensorflow_text', 'keras', 'tf_keras', 'jax', 'scipy',
          'matplotlib', 'pandas', 'safetensors.tensorflow')  # fmt: skip
-# Flags of the trainer, and of what fine-tunes.
-TRAINER = ('init', 'workdir', 'learning_rate', 'batch_size', 'steps', 'seq_len',
-           'precision', 'mlm.transform')  # fmt: skip
-LABELLED = (*TRAINER, 'epochs', 'examples', 'seeds', 'label.pooler')
 
 
 class TypedForbid:
@@ -115,34 +110,6 @@ def commands():
 
 
 class TypedTest(places.Folder, absltest.TestCase):
-    def test_help(self):
-        """Every flag that a command reads or passes on, and no failure."""
-        expected = {
-            'infoword_tf.train': TRAINER,
-            'tasks.classify': (*LABELLED, 'train', 'dev', 'sweep'),
-            'tasks.distill': (*LABELLED, 'teacher', 'task', 'dev', 'version2'),
-            'tasks.glue': (*LABELLED, 'task', 'data_dir'),
-            'tasks.tag': (*LABELLED, 'train', 'scheme', 'tag.crf'),
-            'tasks.squad': (*LABELLED, 'train', 'version2', 'span.end'),
-            'tasks.probe': ('init', 'model', 'train', 'dev', 'text', 'label',
-                            'pooling', 'dims', 'workdir'),
-            'tasks.sts': ('init', 'model', 'data', 'dims', 'workdir'),
-            'tasks.tatoeba': ('init', 'model', 'data_dir', 'languages', 'score',
-                              'neighbours', 'layer', 'pooling', 'workdir'),
-            'infoword_tf.show': ('objectives', 'dim.one_mask'),
-            'benchmarks.shares': ('inits', 'examples', 'seeds'),
-        }
-        modules = list(commands())
-        self.assertContainsSubset(expected, modules)
-        self.assertGreater(len(modules), 25)
-        actual = answers([[m, '--helpfull'] for m in modules], ROOT)
-        for module, (status, out, err) in zip(modules, actual, strict=True):
-            with self.subTest(module):
-                self.assertEqual((status, err), (0, ''))
-                shown = re.findall(r'^  --(?:\[no\])?([\w.]+)', out, re.M)
-                self.assertContainsSubset(expected.get(module, ()), shown)
-                self.assertNoCommonElements(shown, ('verbosity', 'pdb'))
-
     def test_complaints(self):
         """What is missing is said before TensorFlow is imported."""
         (self.folder / 'empty').mkdir()
@@ -161,26 +128,11 @@ class TypedTest(places.Folder, absltest.TestCase):
             'infoword_tf.train tiny': "error: 'tiny' is no flag",
             'infoword_tf.train --stepps=3':
                 "FATAL Flags parsing error: Unknown command line flag 'stepps'",
-            'infoword_tf.train --workdir=w --objectives=berta':
-                "error: --objectives=berta: there is no row 'berta'",
             'infoword_tf.train --workdir=w --corpus=text:*.txt --best=no.tsv':
                 'error: --best=no.tsv: expected sts:FILE',
-            'infoword_tf.train --workdir=w --corpus=text:*.txt --best=sts:no':
-                'error: --best=sts:no: no: there is no such file',
-            'infoword_tf.train --workdir=w --corpus=text:*.txt '
-            '--best=retrieval:empty':
-                'error: --best=retrieval:empty: empty is no BEIR folder',
             'infoword_tf.train --workdir=w --corpus=text:no*':
                 'error: .*no\\*',
             'infoword_tf.train --workdir=w --init=nowhere': no_run,
-            'infoword_tf.train --workdir=w --corpus=text:*.txt '
-            '--objectives=nsp --shuffle_block=9':
-                'error: --shuffle_block=9: nsp of --objectives=nsp '
-                'reads texts from all over the corpus; leave it out',
-            'infoword_tf.train --workdir=w --corpus=text:*.txt '
-            '--objectives=gpt --shuffle_block=9':
-                'error: --shuffle_block=9: gpt of --objectives=gpt reads no '
-                'corpus that is shuffled; leave it out',
             f'infoword_tf.train --workdir=w {flags}=nowhere': no_run,
             f'infoword_tf.train --workdir=w {flags}=ict':
                 r'error: generator begins with ict, whose rows \(ict\) fill no '
@@ -188,27 +140,10 @@ class TypedTest(places.Folder, absltest.TestCase):
                 'overlap; name another workdir',
             'infoword_tf.train --workdir=w --objectives=label --init=run':
                 'error: .*reads labelled examples; train it with tasks.class',
-            'infoword_tf.train --workdir=w --freeze':
-                'error: --freeze freezes the encoder of --init',
             'infoword_tf.convert --source=empty --workdir=w':
                 'error: --source=empty has no config.json',
             'infoword_tf.convert --init=nowhere --output=w': no_run,
-            'tasks.classify --workdir=w': 'error: --train is missing',
-            'tasks.distill': 'error: --teacher is missing',
-            'tasks.glue --workdir=w': 'error: --task is missing',
-            'tasks.flow': 'error: --init is missing',
-            'tasks.lm': 'error: --init is missing',
             'tasks.lm --init=nowhere --sample': no_run,
-            'tasks.mine': 'error: --init is missing',
-            'tasks.probe': 'error: --train is missing',
-            'tasks.retrieval': 'error: --workdir is missing',
-            'tasks.squad': 'error: --workdir is missing',
-            'tasks.tag': 'error: --workdir is missing',
-            'tasks.sts --init=x --data=no.json --workdir=w':
-                'error: no.json: there is no such file',
-            'tasks.tatoeba': 'error: --data_dir is missing',
-            'tasks.words': 'error: --data_dir is missing',
-            'tasks.whiten': 'error: --init is missing',
             'export.savedmodel': 'error: --init is missing',
             'export.savedmodel --init=nowhere --output=w': no_run,
             'export.litert --init=nowhere --output=w': no_run,

@@ -91,8 +91,12 @@ class SpansTest(parameterized.TestCase):
         numbers = np.array([labels.index(x) for x in text.split()])
         actual = tags.with_ends(numbers, np.arange(len(numbers)) == 0, labels)
         self.assertEqual([labels[i] for i in actual], expected.split())
-        same = tags.with_ends(numbers, numbers == 0, ['O', 'B-A', 'I-A'])
-        self.assertIs(same, numbers)
+
+    @parameterized.parameters('O B-A I-A', 'O B-A I-A L-A U-A')
+    def test_ends_of_other_schemes_stay(self, labels):
+        numbers = np.arange(len(labels.split()))
+        actual = tags.with_ends(numbers, numbers == 0, labels.split())
+        np.testing.assert_array_equal(actual, np.arange(len(numbers)))
 
     def test_a_text_ends_a_span(self):
         kinds = tags.kinds_of(['O', 'I-A'])

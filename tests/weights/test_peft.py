@@ -19,7 +19,11 @@ from tests.weights import folders
 
 NEAR = 1e-5
 # By case, the parts of kernels whose adapters go out.
-OUT = ('bert_classes', 'query_value'), ('qwen3_classes', 'all')
+OUT = (
+    ('bert_classes', 'query_value', 'SEQ_CLS'),
+    ('qwen3_classes', 'all', 'SEQ_CLS'),
+    ('bert', 'attention', None),
+)
 
 
 def setUpModule():
@@ -80,6 +84,8 @@ class InTest(places.Folder, parameterized.TestCase):
          'org/model'),
         ({'peft_type': 'IA3'}, 'value_not_convertible', 'IA3'),
         ({'use_dora': True}, 'value_not_convertible', 'use_dora'),
+        ({'alpha_pattern': {'h.0.attn': 9}}, 'value_not_convertible',
+         'alpha_pattern'),
         ({'base_model_name_or_path': 'gpt'}, 'adapter_of_other_model',
          'h.0.attn'),
         ({'fan_in_fan_out': False}, 'adapter_of_other_shape', '(48, 16)'),
@@ -89,6 +95,21 @@ class InTest(places.Folder, parameterized.TestCase):
         folders.write(source / 'gpt', 'bert')
         with refused(id, value):
             convert.convert(source, self.folder / 'workdir')
+
+
+    def test_a_head_of_other_classes(self):
+        source = write(self.folder, 'bert_classes')
+        path = source / 'adapter_model.safetensors'
+        tensors = files.read_tensors(path)
+        for part, shape in (('weight', (2, 16)), ('bias', (2,))):
+            name = f'base_model.model.classifier.{part}'
+            self.assertIn(name, tensors)
+            tensors[name] = huggingface.weight(name, shape)
+        files.write_tensors(path, tensors, {'format': 'pt'})
+        convert.convert(source, self.folder / 'workdir')
+        loaded = infoword_tf.load(self.folder / 'workdir')
+        self.assertEqual(loaded.config.labels, ('LABEL_0', 'LABEL_1'))
+        self.assertEqual(loaded.classify(['a']).shape, (1, 2))
 
 
 def write_workdir(root, case, where='all'):
@@ -118,14 +139,19 @@ def write_workdir(root, case, where='all'):
 
 class OutTest(places.Folder, parameterized.TestCase):
     @parameterized.parameters(*OUT)
-    def test_out_and_in(self, case, where):
+    def test_out_and_in(self, case, where, kind):
         workdir = write_workdir(self.folder, case, where)
         out = self.folder / 'out'
         convert.write(workdir, out, 'peft')
         values = files.read_json(out / 'adapter_config.json')
         self.assertEqual((values['r'], values['lora_alpha']), (2, 3.0))
-        layers = 2 * {'query_value': 2, 'all': 7}[where]
+        layers = 2 * {'query_value': 2, 'attention': 4, 'all': 7}[where]
         self.assertLen(values['target_modules'], layers)
+        self.assertEqual(values['task_type'], kind)
+        self.assertContainsSubset(
+            {f'{module}.weight' for module in values['target_modules']},
+            [*folders.state(case)],
+        )
         values['base_model_name_or_path'] = str(self.folder / 'public')
         files.write_json(out / 'adapter_config.json', values)
         convert.convert(out, self.folder / 'again')
