@@ -122,6 +122,12 @@ def _split_cpu() -> None:
 
 def pytest_configure(config):
     """Prepares processes that run tests, not the one that hands them out."""
+    if not hasattr(config, 'workerinput'):
+        from tests import places
+
+        sharing = places.sharing()
+        sharing.__enter__()
+        config.add_cleanup(lambda: sharing.__exit__(None, None, None))
     if hasattr(config, 'workerinput') or not config.getoption('-n', None):
         from infoword_tf import commands, lazy
 

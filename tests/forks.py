@@ -81,17 +81,17 @@ class Forks:
 
     def begin(self) -> Fork:
         """Forks; the fork never returns."""
-        here, there = multiprocessing.Pipe()
+        ours, theirs = multiprocessing.Pipe()
         sys.stdout.flush()
         sys.stderr.flush()
         pid = os.fork()
         if pid:
-            there.close()
-            return Fork(pid, here)
-        here.close()
+            theirs.close()
+            return Fork(pid, ours)
+        ours.close()
         status = 1
         try:
-            self.serve(there)
+            self.serve(theirs)
             status = 0
         finally:
             atexit._run_exitfuncs()
@@ -112,9 +112,9 @@ class Forks:
         for plugin in manager.get_plugins():
             if type(plugin).__name__ == 'WorkerInteractor':
                 manager.unregister(plugin)
-        told = Told(self.config, pipe)
-        manager.register(told)  # which hears of all warnings so far
-        told.ready = True
+        teller = Teller(self.config, pipe)
+        manager.register(teller)  # which hears of all warnings so far
+        teller.ready = True
         items = list(self.index)
         while True:
             try:
@@ -128,7 +128,7 @@ class Forks:
             pipe.send(('done', ended and resident() > LARGE))
 
 
-class Told:
+class Teller:
     """Plugin of a fork: what happens there is told to the worker."""
 
     def __init__(self, config: pytest.Config, pipe: Connection):

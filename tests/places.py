@@ -11,16 +11,21 @@ A single test has `self.create_tempdir()`, or `places.make(self.addCleanup)`,
 and each test of a class that is a `places.Folder` too has `self.folder`.
 """
 
+import contextlib
+import fcntl
 import functools
 import os
 import pathlib
+import pickle
+import re
 import shutil
 import tempfile
 import unittest
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
 CACHE = 'INFOWORD_CACHE'
+SHARED = 'INFOWORD_TESTS_SHARED'
 
 
 def make(
@@ -39,6 +44,47 @@ def make(
         cleanup(_put_back, os.environ.get(CACHE))
         os.environ[CACHE] = str(folder / 'cache')
     return folder
+
+
+def shared() -> pathlib.Path:
+    """Returns the folder that all processes of a run of pytest share."""
+    return pathlib.Path(os.environ[SHARED])
+
+
+@contextlib.contextmanager
+def sharing() -> Iterator[None]:
+    """Makes the folder that this process and those it starts share."""
+    with tempfile.TemporaryDirectory(prefix='infoword_shared_') as folder:
+        os.environ[SHARED] = folder
+        try:
+            yield
+        finally:
+            del os.environ[SHARED]
+
+
+def once(write: Callable[..., Any], name: str = '') -> Callable[..., Any]:
+    """Lets one process call a function, and all others read what it returned.
+
+    For functions that take long and write into the shared folder.
+
+    Args:
+        write: function of strings, whose value can be pickled.
+        name: what tells it from a function of the same name and module.
+    """
+
+    @functools.cache
+    def call(*arguments: str) -> Any:
+        words = write.__module__, write.__qualname__, name, *arguments
+        path = shared() / re.sub(r'\W', '_', '.'.join(words))
+        with open(path, 'a+b') as file:
+            fcntl.flock(file, fcntl.LOCK_EX)
+            file.seek(0)
+            if not (data := file.read()):
+                data = pickle.dumps(write(*arguments))
+                file.write(data)
+        return pickle.loads(data)
+
+    return call
 
 
 class Folder:

@@ -108,6 +108,9 @@ JAX = 'jax'  # test_jax.py, besides its sums
 ROUNDED = 'rounded'
 
 
+_RESOLVED: dict[str, Resolved] = {}
+
+
 class Case(NamedTuple):
     """A way to run a row or a sum.
 
@@ -142,7 +145,13 @@ class Case(NamedTuple):
 
     @property
     def resolved(self) -> Resolved:
-        """A `Resolved`, as the trainer decides."""
+        """A `Resolved`, as the trainer decides; made once a process."""
+        key = f'{T} {self}'  # T is another one in test_jax.py
+        if key not in _RESOLVED:
+            _RESOLVED[key] = self._resolve()
+        return _RESOLVED[key]
+
+    def _resolve(self) -> Resolved:
         names = {field.name for field in dataclasses.fields(ModelChoices)}
         flags = {k: v for k, v in self.arguments.items() if k in names}
         return resolve(
@@ -1064,8 +1073,16 @@ def views_of(
 def make_views(
     name: str, batch: int = 8, seed: int = 0
 ) -> dict[str, views.View]:
-    """Makes the views of a case."""
-    return views_of(CASES[name].resolved, batch, seed)
+    """Makes the views of a case, which cannot be written to."""
+    return dict(_views(name, batch, seed))
+
+
+@functools.cache
+def _views(name, batch, seed):
+    views_by_name = views_of(CASES[name].resolved, batch, seed)
+    for array in views.flatten(views_by_name).values():
+        array.flags.writeable = False
+    return views_by_name
 
 
 def make_trainer(

@@ -4,7 +4,6 @@ They start from a tiny converted encoder, whose words are letters; one, whose
 row of next words goes on, from an encoder that looks back alone.
 """
 
-import functools
 import json
 
 import numpy as np
@@ -12,7 +11,7 @@ import numpy as np
 from export import bundle
 from infoword_tf import convert, files
 from tasks import classify, distill
-from tests import quick
+from tests import places, quick
 from tests.export import workdirs
 from tests.tasks import command
 from tests.weights import folders
@@ -47,11 +46,11 @@ TRAINER = (
 
 
 def folder():
-    """Where all of them lie, for as long as the process lives."""
+    """Where all of them lie."""
     return workdirs.folder() / 'finetuned'
 
 
-@functools.cache
+@places.once
 def data():
     """Tables of all kinds in one: a training file and a dev file."""
     random = np.random.default_rng(0)
@@ -75,7 +74,7 @@ def data():
     return paths
 
 
-@functools.cache
+@places.once
 def start():
     """The workdir that all start from."""
     source = folders.write(folder() / 'source', 'bert')
@@ -83,7 +82,7 @@ def start():
     return folder() / 'start'
 
 
-@functools.cache
+@places.once
 def causal():
     """The workdir that 'numbers' starts from."""
     return workdirs.write(folder() / 'causal', ('gpt',))
@@ -119,7 +118,7 @@ def _write(kind):
 workdir, exported, loaded, served = workdirs.kinds('finetuned', _write)
 
 
-@functools.cache
+@places.once
 def student():
     """A workdir of one layer that has learned from that of 'classes'."""
     return tuned(
@@ -128,7 +127,7 @@ def student():
     )  # fmt: skip
 
 
-@functools.cache
+@places.once
 def versions():
     """A model of two versions: the teacher, 'classes', and its student."""
     output = folder() / 'versions'

@@ -1,14 +1,12 @@
 """Workdirs as a finished run leaves them, with random weights, in seconds.
 
-Tests of one process share a workdir and its export; they change neither.
+All tests share a workdir and its export, also those of another process; they
+change neither.
 """
 
-import atexit
 import dataclasses
 import functools
 import pathlib
-import shutil
-import tempfile
 from pydoc_data import topics
 from unittest import mock
 
@@ -23,6 +21,7 @@ from infoword_tf.config import TokenizerConfig
 from infoword_tf.model import Model
 from infoword_tf.resolve import ModelChoices, resolve
 from infoword_tf.text.tokenizers import TOKENIZERS
+from tests import places
 
 READ = tf.saved_model.load  # which `answers` replaces
 FLAGS = '--corpus=text:books/*.txt\n--seed=7\n--steps=1234\n'
@@ -36,15 +35,10 @@ METRICS = {
 }
 
 
-@functools.cache
-def folder():
-    """Of what is shared, for as long as the process lives."""
-    graphs = tempfile.mkdtemp()
-    atexit.register(shutil.rmtree, graphs, ignore_errors=True)
-    return pathlib.Path(graphs)
+folder = places.shared
 
 
-@functools.cache
+@places.once
 def shared():
     """The workdir of most tests: rows that fill blanks, mean of all states."""
     return write(folder() / 'run')
@@ -75,7 +69,7 @@ def signatures():
     return export_signatures.Signatures.of(loaded())
 
 
-@functools.cache
+@places.once
 def exported():
     """A version of it, made of those graphs."""
     with traced():
@@ -118,13 +112,16 @@ def kinds(name, write):
         What gives the workdir; a version of it; the workdir in memory; the
         functions of the version.
     """
-    workdir = functools.cache(write)
+    workdir = places.once(write, name)
+
+    def export(kind, precision):
+        output = folder() / name / kind / precision
+        return bundle.write(workdir(kind), output, 1, precision)
+
+    once = places.once(export, name)
 
     def exported(kind, precision='float32'):
-        output = folder() / name / kind / precision
-        if not output.exists():
-            bundle.write(workdir(kind), output, 1, precision)
-        return output / '1'
+        return once(kind, precision)
 
     def served(kind, precision='float32'):
         return serve(str(exported(kind, precision))).signatures
