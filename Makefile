@@ -1,5 +1,6 @@
 # make quickstart   train on the docstrings of this Python, export, search
-# make test         run the tests
+# make test         run the tests that tell most: some minutes
+# make test-all     run all tests
 # make lint         ruff
 # make oracles [WRITE=1]   ask other people's programs again what tests expect
 # make demo MODEL=DIR/1 [FLAGS=--corpus=pydocs]   try an export on a page
@@ -23,10 +24,10 @@ PYTHON ?= $(FOUND)
 PY := .venv/bin/python
 export TF_CPP_MIN_LOG_LEVEL ?= 3
 
-.PHONY: help setup quickstart test lint oracles beam-check demo demo-check \
+.PHONY: help setup quickstart test test-all lint oracles beam-check demo demo-check \
   serve-check serving-compat bench bench-peers notebooks faults requests fuzz pages
 help:
-	@sed -n '1,15s/^# //p' Makefile
+	@sed -n '1,16s/^# //p' Makefile
 
 setup: .venv/installed
 .venv/installed: setup.py pyproject.toml constraints.txt
@@ -49,8 +50,17 @@ quickstart: setup
 	  "read a csv file into a table" "wait until a thread has finished" \
 	  "largest eigenvalue of a symmetric matrix"
 
+# A file of tests runs in one process, so that what it makes is made once.
+PYTEST := $(PY) -m pytest -n 2 --dist=loadfile --no-loadscope-reorder
+
+# tests/conftest.py lists what `make test` leaves out, and why.
 test: setup
-	$(PY) -m pytest -n 2 --dist=worksteal
+	$(PYTEST) -m "not second"
+	@echo "make test-all runs the rest too: programs, devices, kills," \
+	  "settings in pairs; three to four times as long"
+
+test-all: setup
+	$(PYTEST)
 
 # docs/settings.md, of the table of rows; in docs/weights.md that of encoders.
 pages: setup
