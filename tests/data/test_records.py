@@ -235,13 +235,14 @@ class CorporaTest(Recorded):
             self.open('jsonl:a.jsonl:body', 'a.jsonl')
 
     def test_a_data_set_of_several_splits(self):
+        """In a folder whose name would be a pattern."""
         for split in ('test', 'train'):
-            path = self.folder / 'saved' / split / 'data-00000.arrow'
+            path = self.folder / 'x[1]' / split / 'data-00000.arrow'
             write_arrow(path, table_of([f'Of {split}.', 'More.']), 1)
-        self.write('saved/dataset_dict.json', '{}')
-        with refused('several_splits', ' test, train:', 'saved/train,'):
-            self.open('arrow:saved')
-        corpus = self.open('arrow:saved/train', 'saved/test')
+        self.write('x[1]/dataset_dict.json', '{}')
+        with refused('several_splits', ' test, train:', 'x[1]/train,'):
+            self.open('arrow:x[1]')
+        corpus = self.open('arrow:x[1]/train', 'x[1]/test')
         self.assertEqual([x.text for x in corpus.heldout()][0], 'Of test.')
 
     def test_what_follows_the_last_colon(self):

@@ -215,17 +215,20 @@ class PairsTest(Temporary):
 
     def test_prompts(self):
         """That of queries before each a; that of passages before what is there
-        of the others.
+        of the others. A guide reads texts without them.
         """
         words = 'ask find question answer wrong 1 2'.split()
         template = Template(WholeWords.learn([*words, *words]), LAYOUTS['bert'])
         texts = [['question 1', 'question 2'], ['answer 1', 'answer 2'],
                  ['', 'wrong 2']]  # fmt: skip
+        guide = mock.Mock(return_value=np.eye(2))
         actual, _ = text_pairs.tokenized(
             [text_pairs.Columns('x', texts, 0)], template, (16, 16),
-            ('ask ', 'find '),
+            ('ask ', 'find '), {'simcse': guide},
         )  # fmt: skip
+        guide.assert_called_once_with(texts)
         (part,) = actual.parts
+        np.testing.assert_array_equal(part.targets['simcse'], np.eye(2))
         names = template.tokenizer.vocabulary
         self.assertEqual(
             [

@@ -371,6 +371,12 @@ class AddedTest(parameterized.TestCase):
         )
         expected = [[last], [last - 2, last - 1], [last + 1], [3]]
         strings = ['[add]', 'hello last', '[NEW]', '[SEP]']
+        # What a list of special tokens names is one, a number alone is not.
+        special = {
+            token['content']: token['special']
+            for token in read.tokenizer.options['added']
+        }
+        self.assertEqual((special['[NEW]'], special['[ADD]']), (True, False))
         # A token that is there twice has its last id.
         self.assertEqual(read.tokenizer.tokenize(strings).to_list(), expected)
         self.assertRegex(
@@ -432,6 +438,17 @@ class AddedTest(parameterized.TestCase):
             read.tokenizer.tokenize(['the']).to_list(),
             [public.encode(' the', add_special_tokens=False).ids],
         )
+
+    @parameterized.parameters((True, '\u2581hello'), (False, 'hello'))
+    def test_what_follows_a_token_is_marked_by_older_llamas(self, legacy, last):
+        token = '[DOC]', {'special': True, 'normalized': False}
+        public = public_folders.marked_pairs('gemma', [token])
+        tokenizer = self.read(
+            public, tokenizer_class='LlamaTokenizer', legacy=legacy
+        ).tokenizer
+        (ids,) = tokenizer.tokenize(['hello[DOC]hello']).to_list()
+        spelled = [tokenizer.vocabulary[i] for i in ids]
+        self.assertEqual(spelled, ['\u2581hello', '[DOC]', last])
 
     def test_identity(self):
         """What is kept by a tokenizer knows every word of what was added."""
@@ -540,6 +557,25 @@ class AroundTest(parameterized.TestCase):
                 read.post_processor, read.tokenizer, 'bert', encoder, 'x'
             ),
             name,
+        )
+
+    @parameterized.parameters(
+        ('BertTokenizer', 1), ('DebertaV2Tokenizer', 1),
+        ('AlbertTokenizer', 0), ('XLMRobertaTokenizer', 0),
+    )  # fmt: skip
+    def test_classes_that_give_a_second_segment(self, name, segment):
+        public = wordpiece()
+        public.post_processor = processors.BertProcessing(
+            ('[SEP]', 3), ('[CLS]', 2)
+        )
+        folder = pathlib.Path(self.create_tempdir().full_path)
+        public.save(str(folder / 'tokenizer.json'))
+        files.write_json(
+            folder / 'tokenizer_config.json', {'tokenizer_class': name}
+        )
+        read = tokenizer_reader.read(folder, public.get_vocab_size())
+        self.assertEqual(
+            [x for _, x in read.post_processor.two], [0] * 3 + [segment] * 2
         )
 
     def test_gpt_2_has_nothing_around_a_text(self):

@@ -13,8 +13,8 @@ from scipy import special
 
 import infoword_tf
 from infoword_tf import convert, files
-from infoword_tf.config import Config, Layout
-from infoword_tf.encoders import Inputs
+from infoword_tf.config import Config, EncoderConfig, Layout
+from infoword_tf.encoders import ENCODERS, Inputs
 from infoword_tf.weights import (
     architectures,
     tokenizer_reader,
@@ -653,6 +653,25 @@ class ParityTest(parameterized.TestCase):
             'rope_scaling': {k: rope[k] for k in ('rope_type', 'factor')},
         }  # fmt: skip
         self.assertEqual(architectures.encoder_of(first, ''), expected)
+
+    @parameterized.parameters((16, 16), (None, 20), (40, 20))
+    def test_mistral_is_llama_within_a_window(self, window, longest):
+        _, values = huggingface.CASES['mistral']
+        values = values | {'sliding_window': window}
+        encoder = architectures.encoder_of(values, 'config.json')
+        self.assertEqual(encoder.arguments['max_length'], longest)
+
+    @parameterized.parameters('llama', 'eurobert', 'qwen3', 'gte')
+    def test_a_table_goes_out_as_that_of_the_head(self, case):
+        """What transformers does not take for granted."""
+        _, values = huggingface.CASES[case]
+        bare = {k: x for k, x in values.items() if k != 'tie_word_embeddings'}
+        encoder = architectures.encoder_of(bare, 'config.json')
+        whole = ENCODERS[encoder.name](**encoder.arguments).arguments
+        written = architectures.config_of(
+            values['model_type'], EncoderConfig(encoder.name, whole)
+        )
+        self.assertIs(written['tie_word_embeddings'], True)
 
     @parameterized.parameters(('llama', 'gpt'), ('eurobert', 'mlm'))
     def test_a_head_with_a_table_of_its_own_is_left_out(self, case, row):
