@@ -353,7 +353,3 @@ class PairsTest(parameterized.TestCase):
         for rows in (self.BERT, self.NCE):
             with refused('little_heldout_text', '6,000 ', '--heldout'):
                 heldout_views(store, plan_of(rows), SPECIALS)
-
-
-if __name__ == '__main__':
-    absltest.main()

@@ -343,7 +343,3 @@ class LayOutTest(parameterized.TestCase):
             self.assertTrue((longer[:, 1] > longer[:, 0]).any())
             _, cut = self.format_texts(sides, length)
             self.assertEqual(cut, longer.any(axis=1).sum())
-
-
-if __name__ == '__main__':
-    absltest.main()

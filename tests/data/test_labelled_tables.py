@@ -9,7 +9,7 @@ from unittest import mock
 import numpy as np
 import pyarrow
 import tensorflow as tf
-from absl.testing import absltest, parameterized
+from absl.testing import parameterized
 from pyarrow import parquet
 
 from infoword_tf.data import readers, tables
@@ -477,7 +477,3 @@ class TfdsTest(parameterized.TestCase):
     def test_a_version(self):
         table = tables.open_table('tfds:rated/small:1.0.0:test')
         self.assertLen(list(table.rows), 2)
-
-
-if __name__ == '__main__':
-    absltest.main()

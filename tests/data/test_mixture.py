@@ -245,7 +245,3 @@ class MixedTest(parameterized.TestCase):
             self.assertAlmostEqual(
                 source.store.counts.sum(), turn.counts.sum(), delta=1e-6
             )
-
-
-if __name__ == '__main__':
-    absltest.main()

@@ -3,7 +3,7 @@
 from unittest import mock
 
 import numpy as np
-from absl.testing import absltest, parameterized
+from absl.testing import parameterized
 from scipy import stats
 
 from infoword_tf.data import order
@@ -181,7 +181,3 @@ class BlocksTest(parameterized.TestCase):
         self.assertIsNone(order.items_of(None, 10, 1000))
         self.assertEqual(order.items_of(500, 10, 1000), 5)
         self.assertEqual(order.items_of(3, 10, 1000), 1)
-
-
-if __name__ == '__main__':
-    absltest.main()

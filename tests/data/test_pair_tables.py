@@ -5,7 +5,7 @@ import os
 from unittest import mock
 
 import pyarrow
-from absl.testing import absltest, parameterized
+from absl.testing import parameterized
 from pyarrow import ipc, parquet
 
 from infoword_tf.data import pair_tables, records, text_pairs
@@ -236,7 +236,3 @@ class RolesTest(Temporary):
             'a is a, b b, negatives negative_0, negative_1 ... negative_29 (30 '
             'columns)',
         )
-
-
-if __name__ == '__main__':
-    absltest.main()

@@ -405,7 +405,3 @@ class NextPairSourceTest(absltest.TestCase):
             np.mean(np.greater(longer, 0)),
             delta=0.05,
         )
-
-
-if __name__ == '__main__':
-    absltest.main()

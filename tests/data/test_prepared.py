@@ -7,7 +7,7 @@ import sys
 from unittest import mock
 
 import tensorflow as tf
-from absl.testing import absltest, parameterized
+from absl.testing import parameterized
 
 from infoword_tf import prepare
 from infoword_tf.data import corpora, opened, prepared
@@ -234,7 +234,3 @@ class PreparedTest(parameterized.TestCase):
         )
         rows = list(prepared.read(actual, 'train', ['id', 'more/title']))
         self.assertCountEqual(rows, [(0, b'Title 0. A.'), (1, b'Title 1. A.')])
-
-
-if __name__ == '__main__':
-    absltest.main()

@@ -11,7 +11,7 @@ from unittest import mock
 
 import numpy as np
 import pyarrow
-from absl.testing import absltest, parameterized
+from absl.testing import parameterized
 from pyarrow import feather, ipc, parquet
 
 from infoword_tf.choices import TextChoices
@@ -375,7 +375,3 @@ class ComplaintsTest(Recorded):
         for kind in ('parquet', 'arrow'):
             name = f'{kind}:x.{kind}'
             self.check(name, 'damaged_columns', f'x.{kind}', 'Invalid UTF8')
-
-
-if __name__ == '__main__':
-    absltest.main()

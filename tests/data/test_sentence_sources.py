@@ -345,7 +345,3 @@ class PairsTest(Temporary):
             with refused(id, *values):
                 text_pairs.weights_of(arguments, ['a', 'b'])
         self.assertEqual(text_pairs.weights_of(['1', '2.5'], 'ab'), (1.0, 2.5))
-
-
-if __name__ == '__main__':
-    absltest.main()

@@ -179,7 +179,3 @@ class SharingTest(absltest.TestCase):
                 n = len(view.ids)
                 np.testing.assert_array_equal(together[name].ids[:n], view.ids)
                 self.assertFalse(together[name].weights[row][n:].any())
-
-
-if __name__ == '__main__':
-    absltest.main()

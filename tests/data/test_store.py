@@ -302,7 +302,3 @@ class PeekTest(absltest.TestCase):
         self.assertEqual(list(store.peek(iter(DOCUMENTS), 'x')), DOCUMENTS)
         with refused('no_documents', 'no documents here'):
             store.peek([], 'no documents here')
-
-
-if __name__ == '__main__':
-    absltest.main()

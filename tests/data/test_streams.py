@@ -238,7 +238,3 @@ class HeldoutTest(absltest.TestCase):
         with refused('little_heldout_text', '159 ', ' 8 ', ' 20;', '--heldout'):
             self.make(159)
         self.assertLen(self.make(160)['streamed'].ids, 8)
-
-
-if __name__ == '__main__':
-    absltest.main()

@@ -5,7 +5,7 @@ from unittest import mock
 
 import numpy as np
 import pyarrow
-from absl.testing import absltest, parameterized
+from absl.testing import parameterized
 
 from infoword_tf.data import corpora, documents, textfiles
 from infoword_tf.data.documents import Document
@@ -302,7 +302,3 @@ class LinesTest(Temporary):
         self.write('valid.txt', '\n \n')
         with refused('files_without_text', ' 1 file'):
             list(self.open().heldout())
-
-
-if __name__ == '__main__':
-    absltest.main()

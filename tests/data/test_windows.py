@@ -1,7 +1,7 @@
 import pathlib
 
 import numpy as np
-from absl.testing import absltest, parameterized
+from absl.testing import parameterized
 
 from infoword_tf.data import store as stores
 from infoword_tf.data import windows
@@ -132,7 +132,3 @@ class WindowSourceTest(parameterized.TestCase):
         expected = epochs / length
         statistic = ((observed - expected) ** 2 / expected).sum()
         self.assertLess(statistic, 27.88)  # chi-square of 9, p = 1e-3
-
-
-if __name__ == '__main__':
-    absltest.main()

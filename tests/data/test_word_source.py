@@ -69,7 +69,3 @@ class WordSourceTest(absltest.TestCase):
         plan = zoo.CASES['skip_gram'].resolved.plan
         with refused('little_heldout_text', '[UNK]', '--heldout'):
             heldout_views(zoo.make_store(0, 3), plan, zoo.SPECIALS)
-
-
-if __name__ == '__main__':
-    absltest.main()

@@ -11,7 +11,7 @@ from pydoc_data import topics
 import numpy as np
 import tensorflow as tf
 import tokenizers
-from absl.testing import absltest, parameterized
+from absl.testing import parameterized
 from tokenizers import models, normalizers, pre_tokenizers, processors, trainers
 
 from infoword_tf.text import bytepairs
@@ -462,7 +462,3 @@ class MarkedPairsTest(parameterized.TestCase):
             [['the' if marks == 'gemma' else '\u2581the', '\u2581'],
              ['hello'], ['\u2581the']],
         )  # fmt: skip
-
-
-if __name__ == '__main__':
-    absltest.main()

@@ -91,7 +91,3 @@ class ReplacedTest(absltest.TestCase):
     def test_what_replaces_names_no_group(self):
         actual = normalizers.Replaced('(a)', r'\1')(tf.constant(['bab']))
         self.assertEqual(actual.numpy().tolist(), [rb'b\1b'])
-
-
-if __name__ == '__main__':
-    absltest.main()

@@ -702,7 +702,3 @@ class WordsTest(Runs, absltest.TestCase):
     def check_export(self, operations, card):
         self.assertIn('a words vocabulary of 600 tokens, with case.', card)
         self.assertIn('punctuation stands apart only where', card)
-
-
-if __name__ == '__main__':
-    absltest.main()

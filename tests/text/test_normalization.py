@@ -307,7 +307,3 @@ class WordPieceTest(parameterized.TestCase):
             strict=True,
         ):
             np.testing.assert_array_equal(actual, expected.values)
-
-
-if __name__ == '__main__':
-    absltest.main()

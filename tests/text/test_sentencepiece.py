@@ -136,7 +136,3 @@ class LearnTest(absltest.TestCase):
         )
         self.assertIn('▁zebra', tokenizer.vocabulary)
         self.assertIn('x', ''.join(tokenizer.vocabulary))
-
-
-if __name__ == '__main__':
-    absltest.main()

@@ -158,7 +158,3 @@ class SampleTest(absltest.TestCase):
     def test_one_text_beyond_the_bound_stays(self):
         texts = ['x' * 5000]
         self.assertEqual(list(vocabulary.sample(texts, 0.001)), texts)
-
-
-if __name__ == '__main__':
-    absltest.main()

@@ -42,7 +42,3 @@ class WholeWordsTest(absltest.TestCase):
             wholewords.learn(LEARNED, lower_case=True),
             [*SPECIALS, 'a', 'b', '[mask]', 'c', 'c\u00e9'],
         )
-
-
-if __name__ == '__main__':
-    absltest.main()

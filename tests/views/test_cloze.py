@@ -224,7 +224,3 @@ class ViewsTest(absltest.TestCase):
             cloze.passage(
                 self.documents, self.draw, {'dim': 'start'}, zoo.SPECIALS
             )
-
-
-if __name__ == '__main__':
-    absltest.main()

@@ -238,7 +238,3 @@ class AloneTest(parameterized.TestCase):
         self.assertGreater(np.ptp(alone, axis=0).min(), 0.1)
         near = 1e-6 * max(1, np.abs(alone).max())
         np.testing.assert_allclose(together, alone, rtol=0, atol=near)
-
-
-if __name__ == '__main__':
-    absltest.main()

@@ -336,7 +336,3 @@ class PairViewTest(absltest.TestCase):
             masked(
                 make_windows(), make_draw([[1], [2]]), {'nsp': 'next'}, SPECIALS
             )
-
-
-if __name__ == '__main__':
-    absltest.main()

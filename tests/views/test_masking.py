@@ -526,7 +526,3 @@ class TokensTest(absltest.TestCase):
             stats.binomtest(both, 5_000, 10 * 9 / (62 * 61)).pvalue,
             SIGNIFICANCE,
         )
-
-
-if __name__ == '__main__':
-    absltest.main()

@@ -3,7 +3,7 @@
 import collections
 
 import numpy as np
-from absl.testing import absltest, parameterized
+from absl.testing import parameterized
 
 from infoword_tf import views
 from infoword_tf.views import ngrams
@@ -259,7 +259,3 @@ class NgramsTest(parameterized.TestCase):
             view.ids, [[2, 16, 3, 2, 11, 3], [2, 21, 3, 3, 3, 3]]
         )
         same(view.weights['dim'], [[1, 1], [1, 0]])
-
-
-if __name__ == '__main__':
-    absltest.main()

@@ -1,7 +1,7 @@
 """The view `overlap`: two cuts of a text in one sequence, masked."""
 
 import numpy as np
-from absl.testing import absltest, parameterized
+from absl.testing import parameterized
 
 from infoword_tf.resolve import make_plan
 from infoword_tf.views import overlap
@@ -165,7 +165,3 @@ class OverlapTest(parameterized.TestCase):
         self.assertFalse(ends[i, at].any())
         same(view.ids[:, 0], CLS)
         same(view.ids[:, -1], SEP)
-
-
-if __name__ == '__main__':
-    absltest.main()

@@ -216,7 +216,3 @@ class PackedTest(parameterized.TestCase):
         room = packed_budget(tokens, slots)
         self.assertGreaterEqual(room, most[tokens])
         self.assertLessEqual(room, most[tokens] + 2)
-
-
-if __name__ == '__main__':
-    absltest.main()

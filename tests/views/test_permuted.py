@@ -728,7 +728,3 @@ class ViewTest(absltest.TestCase):
         for path, array in views.flatten({'v': view}).items():
             expected = np.float32 if '/weights/' in path else np.int32
             self.assertEqual(array.dtype, expected, path)
-
-
-if __name__ == '__main__':
-    absltest.main()

@@ -3,7 +3,7 @@
 import itertools
 
 import numpy as np
-from absl.testing import absltest, parameterized
+from absl.testing import parameterized
 
 from infoword_tf.views import VIEWS
 from infoword_tf.views.masking import Masking
@@ -197,7 +197,3 @@ class CrossedTest(parameterized.TestCase):
             tokens = (side.firsts + side.seconds).sum()
             self.assertBetween(changed.sum() / tokens, 0.12, 0.17)
             same(views[0].targets['xlco'], views[1].targets['xlco'])
-
-
-if __name__ == '__main__':
-    absltest.main()

@@ -11,7 +11,7 @@ import numpy as np
 import sentencepiece
 import tensorflow as tf
 import tokenizers
-from absl.testing import absltest, parameterized
+from absl.testing import parameterized
 from sentencepiece import sentencepiece_model_pb2
 from tokenizers import (
     AddedToken,
@@ -598,7 +598,3 @@ class AroundTest(parameterized.TestCase):
             infoword_tf.load(root / 'ended').after,
             [loaded.tokenizer.vocabulary.index('<|endoftext|>')],
         )
-
-
-if __name__ == '__main__':
-    absltest.main()

@@ -6,7 +6,7 @@ import warnings
 import zipfile
 
 import numpy as np
-from absl.testing import absltest, parameterized
+from absl.testing import parameterized
 
 from infoword_tf import convert, files
 from infoword_tf.weights import huggingface
@@ -365,7 +365,3 @@ class ComplaintsTest(parameterized.TestCase):
                 for name in ('new', 'old')
             )
         )
-
-
-if __name__ == '__main__':
-    absltest.main()

@@ -267,7 +267,3 @@ class GoogleTest(absltest.TestCase):
         save(self.source / 'two.ckpt', arrays)
         with refused('several_checkpoints', 'one.ckpt, two.ckpt'):
             convert.convert(self.source, self.root / 'a')
-
-
-if __name__ == '__main__':
-    absltest.main()

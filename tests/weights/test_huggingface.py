@@ -8,7 +8,7 @@ import re
 import ml_dtypes
 import numpy as np
 import tensorflow as tf
-from absl.testing import absltest, parameterized
+from absl.testing import parameterized
 from scipy import special
 
 import infoword_tf
@@ -767,7 +767,3 @@ class ParityTest(parameterized.TestCase):
         with refused('ids_without_tokenizer'):
             loaded.encode(['a text'], progress=False)
         self.assertLen(loaded.states(tf.constant([[7, 8]]), [2])[0], 2)
-
-
-if __name__ == '__main__':
-    absltest.main()

@@ -6,7 +6,7 @@ from unittest import mock
 
 import numpy as np
 import tensorflow as tf
-from absl.testing import absltest, parameterized
+from absl.testing import parameterized
 
 import infoword_tf
 from infoword_tf import convert, files
@@ -203,7 +203,3 @@ class ActivationTest(parameterized.TestCase):
         written = architectures.config_of(kind, partial)
         actual = architectures.encoder_of(written, 'config.json')
         self.assertEqual(actual.arguments['activation'], form)
-
-
-if __name__ == '__main__':
-    absltest.main()

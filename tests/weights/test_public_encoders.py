@@ -6,7 +6,7 @@ import pathlib
 
 import numpy as np
 import tensorflow as tf
-from absl.testing import absltest, parameterized
+from absl.testing import parameterized
 from sentencepiece import sentencepiece_model_pb2
 
 from infoword_tf import files
@@ -316,7 +316,3 @@ class PublicEncodersTest(parameterized.TestCase):
     def test_the_page_has_this_table(self):
         self.assertEqual(pages.WEIGHTS.read_text(), pages.weights_page())
         self.assertIn(table(), pages.weights_page())
-
-
-if __name__ == '__main__':
-    absltest.main()

@@ -5,7 +5,7 @@ import pathlib
 
 import numpy as np
 import tensorflow as tf
-from absl.testing import absltest, parameterized
+from absl.testing import parameterized
 
 import infoword_tf
 from infoword_tf import convert, files
@@ -526,7 +526,3 @@ class ModulesTest(parameterized.TestCase):
         self.sentence(**{mean: True, cls: True})
         with refused('unknown_public_pooling', 'mean', 'cls'):
             self.converted()
-
-
-if __name__ == '__main__':
-    absltest.main()

@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 import sentencepiece
 import tensorflow as tf
 import tokenizers
-from absl.testing import absltest, parameterized
+from absl.testing import parameterized
 from sentencepiece import sentencepiece_model_pb2
 from tokenizers import models, normalizers, pre_tokenizers
 
@@ -413,7 +413,3 @@ def folded():
     proto = parsed(trained('xlm-r'))
     proto.pieces[1].piece = '<cls>'
     return proto.SerializeToString()
-
-
-if __name__ == '__main__':
-    absltest.main()
