@@ -94,9 +94,6 @@ class PublicFoldersTest(parameterized.TestCase):
             scores = model.cross.text_scores(a, b).numpy()[:, None]
             self.near(scores, answers['scores'], 'scores')
             return self.check_out_and_in(model)
-        if 'probabilities' not in answers:
-            rated = model.rate(a, b)[:, None]
-            return self.near(rated, answers['scores'], 'scores')
         # Of `scores` and `classify`, without a graph.
         scores = model.classes.text_scores(a, b)
         self.near(scores.numpy(), answers['scores'], 'scores')
