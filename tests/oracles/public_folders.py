@@ -91,7 +91,7 @@ _ALBERT = ('<pad>', '<unk>', '[CLS]', '[SEP]', '[MASK]')
 _DEBERTA = ('[PAD]', '[CLS]', '[SEP]', '[UNK]', '[MASK]')
 _MPNET = ('<s>', '<pad>', '</s>', '[UNK]', '<mask>')
 _GEMMA = ('<pad>', '<eos>', '<bos>', '<unk>', '<mask>')
-_TOKENS = (
+TOKENS = (
     *_BERTS, *_LETTERS, *_SIGNS, *(f'##{c}' for c in _LETTERS + _SIGNS),
     *_WORDS, *(f'##{c}' for c in _ENDS),
 )  # fmt: skip
@@ -209,7 +209,7 @@ def word_piece(
         longest: what tokenizer.json says that texts are cut and padded to.
         **normal: of its BertNormalizer.
     """
-    tokens = *specials, *_TOKENS[len(_BERTS) :]
+    tokens = *specials, *TOKENS[len(_BERTS) :]
     index = {token: i for i, token in enumerate(tokens)}
     tokenizer = tk.Tokenizer(models.WordPiece(index, unk_token='[UNK]'))
     tokenizer.normalizer = normalizers.BertNormalizer(**normal)
@@ -480,21 +480,21 @@ CASES: dict[str, Case] = {
         without=('tokenizer_config.json',),
     ),
     'vocab_txt_added': _BERT_FOLDER._replace(
-        config={**_BERT, 'vocab_size': len(_TOKENS) + 2},
-        files={'vocab.txt': '\n'.join(_TOKENS) + '\n',
-               'added_tokens.json': {'<user>': len(_TOKENS),
-                                     '[DOC]': len(_TOKENS) + 1}},
+        config={**_BERT, 'vocab_size': len(TOKENS) + 2},
+        files={'vocab.txt': '\n'.join(TOKENS) + '\n',
+               'added_tokens.json': {'<user>': len(TOKENS),
+                                     '[DOC]': len(TOKENS) + 1}},
         without=('tokenizer.json',),
     ),
     'vocab_txt_decoder': _BERT_FOLDER._replace(
-        config={**_BERT, 'vocab_size': len(_TOKENS) + 2},
+        config={**_BERT, 'vocab_size': len(TOKENS) + 2},
         settings={**_OF_BERT, 'added_tokens_decoder': {
             str(i): {'content': x, 'lstrip': False, 'rstrip': i > 4,
                      'single_word': False, 'normalized': False,
-                     'special': i < len(_TOKENS)}
-            for i, x in [*enumerate(_BERTS), (len(_TOKENS), '<user>'),
-                         (len(_TOKENS) + 1, '[DOC]')]}},
-        files={'vocab.txt': '\n'.join(_TOKENS) + '\n'},
+                     'special': i < len(TOKENS)}
+            for i, x in [*enumerate(_BERTS), (len(TOKENS), '<user>'),
+                         (len(TOKENS) + 1, '[DOC]')]}},
+        files={'vocab.txt': '\n'.join(TOKENS) + '\n'},
         without=('tokenizer.json',),
     ),
     'without_sep': _BERT_FOLDER._replace(
@@ -562,7 +562,7 @@ CASES: dict[str, Case] = {
                       ('the', {**_PLAIN, 'single_word': True})]}),
     ),
     'added_named': _BERT_FOLDER._replace(
-        config={**_BERT, 'vocab_size': len(_TOKENS) + 3},
+        config={**_BERT, 'vocab_size': len(TOKENS) + 3},
         tokenizer=('word_piece', {'added': [('[DOC]', _SPECIAL)]}),
         settings={**_OF_BERT, 'additional_special_tokens': ['[DOC]', '[QRY]']},
         files={_PROMPTS: {'prompts': {'query': '[QRY]', 'document': '[DOC]'}}},

@@ -20,7 +20,7 @@ from infoword_tf.text.characterpairs import ENDS, CharacterPairs
 from infoword_tf.text.markedpairs import MarkedPairs
 from infoword_tf.text.merges import Merges
 from tests.oracles import public_folders
-from tests.text.learned import HARD, SPECIALS
+from tests.text.learned import HARD, SPECIALS, places_in_bytes
 from tests.text.test_normalization import SCRIPTS, TEXTS
 
 ALPHABET = sorted(bytepairs._BYTES)
@@ -135,9 +135,7 @@ class OracleTest(parameterized.TestCase):
             zip(texts, encodings, strict=True)
         ):
             row = slice(splits[i], splits[i + 1])
-            size = np.array([len(c.encode()) for c in text], int)
-            place = np.concatenate([[0], np.cumsum(size)])
-            bounds = place[np.array(expected.offsets, int).reshape(-1, 2)]
+            bounds = places_in_bytes(text, expected.offsets)
             # Of blanks alone nothing is left, wherever that is.
             empty = (bounds[:, 0] == bounds[:, 1])[:, None]
             actual = np.stack([part[row] for part in parts[1:]], 1)
@@ -438,12 +436,9 @@ class MarkedPairsTest(parameterized.TestCase):
         encodings = theirs.encode_batch(texts, add_special_tokens=False)
         self.assertEqual(ids.to_list(), [x.ids for x in encodings])
         for i, text in enumerate(texts):
-            self.assertEqual(
-                list(zip(starts[i].numpy(), ends[i].numpy(), strict=True)),
-                [
-                    tuple(len(text[:x].encode()) for x in place)
-                    for place in encodings[i].offsets
-                ],
+            np.testing.assert_array_equal(
+                np.stack([starts[i], ends[i]], axis=1),
+                places_in_bytes(text, encodings[i].offsets),
             )
             if '\u2581' not in text and text[:1] != ' ':
                 self.assertEqual(ours.detokenize(ids[i].numpy()), text)
