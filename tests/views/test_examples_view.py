@@ -7,7 +7,6 @@ from absl.testing import absltest, parameterized
 
 from infoword_tf.data.examples import Examples, pack_examples
 from infoword_tf.model import Model
-from infoword_tf.views import VIEWS
 from infoword_tf.views.examples import Labelled, by_example, examples
 from tests import zoo
 from tests.eager import eagerly
@@ -178,12 +177,6 @@ class WrittenOutTest(absltest.TestCase):
         text = three()._replace(targets={'label': np.zeros(3, np.int32)})
         with refused('examples_of_other_rows', 'score', 'label'):
             make(text, label='example', score='example')
-
-    def test_the_view_is_there(self):
-        spec = VIEWS['examples']
-        self.assertIs(spec.make, examples)
-        self.assertEqual(spec.source, 'examples')
-        self.assertEqual(spec.source_args(24, {}), {'length': 24})
 
 
 class AloneTest(parameterized.TestCase):

@@ -7,8 +7,7 @@ from infoword_tf.resolve import make_plan
 from infoword_tf.views import overlap
 from infoword_tf.views.masking import MASKINGS, Masking, Pairs, Windows, budget
 from tests.views import texts
-from tests.views.test_ngrams import random_windows
-from tests.views.texts import assert_view, same
+from tests.views.texts import assert_view, random_windows, same
 
 CLS, SEP, MASK = 2, 3, 4
 ROWS = {'overlap': 'tokens'}

@@ -4,7 +4,6 @@ import itertools
 import math
 
 import numpy as np
-import tensorflow as tf
 from absl.testing import absltest, parameterized
 
 from infoword_tf.encoders import Inputs
@@ -175,25 +174,6 @@ class PackedTest(parameterized.TestCase):
                 alone[pair, :size],
                 atol=1e-5,
             )
-
-    def test_nothing_is_seen_of_other_pairs(self):
-        """By the gradient of a pair's states with respect to all tokens."""
-        text, draw = random_pairs(1, 'tokens')
-        view = masked(text, draw, ROWS, zoo.SPECIALS)
-        encoder = zoo.make_model('bert', rate=0.0).encoder
-        table = encoder.embedding_table
-        b, tokens = view.ids.shape
-        for _, row, begin, size in itertools.islice(each(text), 4):
-            # Places of a row with one number each, in a table so long.
-            with tf.GradientTape() as tape:
-                x = tf.Variable(tf.gather(table, view.ids))
-                encoder.lookup = lambda ids, x=x: tf.identity(x)
-                states = encoder(Inputs.of(view)).states
-                total = tf.reduce_sum(states[row, begin : begin + size] ** 3)
-            seen = np.abs(tape.gradient(total, x).numpy()).sum(axis=2) > 0
-            expected = np.zeros((b, tokens), bool)
-            expected[row, begin : begin + size] = True
-            same(seen, expected)
 
     def test_one_state_for_a_row_is_none(self):
         draw = texts.pair_draw([[0], [3], [1]])
