@@ -16,11 +16,7 @@ def setUpModule():
     runs.set_up()
 
 
-class SentencesTest(absltest.TestCase):
-    def setUp(self):
-        super().setUp()
-        self.folder = places.make()
-
+class SentencesTest(places.Folder, absltest.TestCase):
     def write(self, name, lines):
         path = self.folder / name
         path.write_text(''.join(f'{line}\n' for line in lines))

@@ -134,16 +134,6 @@ class BatchesTest(parameterized.TestCase):
         )
         self.assertFalse((differ & ~either).any())
 
-    def test_every_step_has_masks_of_its_own(self):
-        batches = make_batches('tokens')
-        a, b = (batches.views(s)['masked'].places['mlm'] for s in (0, 1))
-        self.assertTrue((a != b).any(axis=1).all())
-
-    def test_rows_of_a_view(self):
-        result = make_batches(rows=['mlm']).views(0)
-        self.assertEqual(list(result), ['masked'])
-        self.assertEqual(list(result['masked'].places), ['mlm'])
-
     def test_rows_of_several_views(self):
         batches = make_batches(rows=INFOWORD)
         result = batches.views(3)
@@ -162,45 +152,12 @@ class BatchesTest(parameterized.TestCase):
         )
         self.assertNotIn('tokens', result['ngrams'].counts)
 
-    def test_a_second_view_changes_nothing_of_the_first(self):
-        one = make_batches(rows=['bert_nce']).views(2)['masked']
-        two = make_batches(rows=INFOWORD).views(2)['masked']
-        np.testing.assert_array_equal(one.ids, two.ids)
-        for field in ('places', 'targets', 'weights'):
-            np.testing.assert_array_equal(
-                getattr(one, field)['bert_nce'],
-                getattr(two, field)['bert_nce'],
-            )
-
-    def test_sequences_number_the_global_batch(self):
-        for step in (0, 9):
-            np.testing.assert_array_equal(
-                make_batches().views(step)['masked'].sequences, np.arange(8)
-            )
-
-    @parameterized.parameters('spans', 'words', 'tokens')
-    def test_separators_are_shown(self, masking):
-        hidden = 0
-        for step in range(20):
-            view = make_batches(masking).views(step)['masked']
-            targets = view.targets['mlm'][view.weights['mlm'] > 0]
-            self.assertFalse((targets % 50 == 49).any())
-            hidden += len(targets)
-        self.assertEqual(hidden, 20 * 8 * 5)
-
 
 class HeldoutViewsTest(parameterized.TestCase):
     def make(self, tokens=TOKENS, masking='spans'):
         return heldout_views(
             make_store(tokens), plan_of(masking=masking), SPECIALS
         )
-
-    @parameterized.parameters('spans', 'words', 'tokens')
-    def test_always_the_same(self, masking):
-        first = views.flatten(self.make(masking=masking))
-        np.random.seed(7)
-        make_batches(masking, seed=7, batch_size=4).views(3)
-        assert_same(views.flatten(self.make(masking=masking)), first)
 
     def test_the_first_of_them(self):
         # Held-out values of two versions compare only while these hold.

@@ -174,17 +174,6 @@ class SourceTest(parameterized.TestCase):
                 self.assertEqual(batch.slots.shape, first.slots.shape)
                 self.assertEqual(batch.width, first.width)
 
-    def test_another_seed_has_another_order(self):
-        """Also where the lengths alone decide the strata."""
-        one, other = (self.source(np.arange(1, 41), seed=s) for s in (0, 1))
-        np.testing.assert_array_equal(one.strata.order, other.strata.order)
-        for epoch in range(2):
-            self.assertFalse(
-                np.array_equal(
-                    one.strata.epoch(epoch), other.strata.epoch(epoch)
-                )
-            )
-
     def test_equal_lengths_fall_into_other_strata_with_another_seed(self):
         strata = [
             self.source(np.full(40, 5), seed=seed).strata.order[:5].tolist()

@@ -4,7 +4,6 @@ import contextlib
 import gzip
 import io
 import json
-import os
 import subprocess
 import sys
 from unittest import mock
@@ -14,8 +13,7 @@ import pyarrow
 from absl.testing import parameterized
 from pyarrow import feather, ipc, parquet
 
-from infoword_tf.choices import TextChoices
-from infoword_tf.data import corpora, opened, records, textfiles
+from infoword_tf.data import corpora, records, textfiles
 from tests import corpus as topics
 from tests.data import texts
 from tests.refused import refused
@@ -144,26 +142,6 @@ class CorporaTest(Recorded):
                         expected[2],
                     )
             self.assertLen(keys, 1 + len(others))
-
-    def test_the_same_vocabulary_and_tokens(self):
-        names = self.write_all(self.real())
-        cache = {'INFOWORD_CACHE': str(self.folder / 'cache')}
-        values = []
-        for name in (names[0], names[3], names[5], names[8]):
-            choices = TextChoices(corpus=(name,), tokenizer='words')
-            with (
-                mock.patch.dict(os.environ, cache),
-                contextlib.redirect_stdout(io.StringIO()),
-            ):
-                values.append(opened.open_text(choices))
-        for other in values[1:]:
-            self.assertEqual(
-                other.tokenizer.vocabulary, values[0].tokenizer.vocabulary
-            )
-            for part in ('train', 'heldout'):
-                a, b = getattr(other, part), getattr(values[0], part)
-                np.testing.assert_array_equal(a.ids, b.ids)
-                np.testing.assert_array_equal(a.flags, b.flags)
 
     def test_lines_of_a_record_are_paragraphs(self):
         """Blank ones among them part no documents."""

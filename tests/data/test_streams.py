@@ -124,22 +124,6 @@ class StreamSourceTest(parameterized.TestCase):
         self.assertGreater(counts[:, 0].min(), 1)
         self.assertEqual(counts[:, 1].min() > 1, both and batch > 1)
 
-    @parameterized.parameters(False, True)
-    def test_exactly_once_an_epoch(self, both):
-        source = streams.StreamSource(numbered(960), 24, 8, 0, None, both)
-        epoch = 960 // 24 // 8 * (1 + both)
-        for begin in (0, epoch):
-            for way in (1, -1)[: 1 + both]:
-                inputs, targets = [], []
-                for step in range(begin, begin + epoch):
-                    text = source.batch(step)
-                    rows = text.directions == way
-                    inputs += text.ids[rows].ravel().tolist()
-                    view = np.hstack([text.ids, text.following[:, None]])
-                    targets += view[rows, 1:].ravel().tolist()
-                self.assertEqual(sorted(inputs), list(range(960)))
-                self.assertEqual(sorted(targets), list(range(960)))
-
     def test_advance_by_half_reads_every_token_twice(self):
         source = streams.StreamSource(numbered(960), 24, 8, 0, advance=12)
         ids = [source.batch(step).ids for step in range(10)]

@@ -10,7 +10,7 @@ import tensorflow_text as tf_text
 from absl.testing import absltest, parameterized
 
 from infoword_tf.text.sentencepiece import SentencePiece
-from tests.text.learned import PIECES, TEXTS, learned, model, small
+from tests.text.learned import PIECES, learned, model, small
 
 
 class TokenizeTest(parameterized.TestCase):
@@ -104,14 +104,6 @@ class PartsTest(parameterized.TestCase):
             actual.to_list(), tokenizer.tokenize(texts).to_list()
         )
 
-
-class PiecesTest(parameterized.TestCase):
-    @parameterized.parameters(True, False)
-    def test_words_of_real_text_begin_with_marks(self, lower_case):
-        tokenizer = learned('sentencepiece', lower_case)
-        actual = tokenizer.tokenize_flat([text.encode() for text in TEXTS])
-        marked = np.char.startswith(np.array(tokenizer.vocabulary), '▁')
-        np.testing.assert_array_equal(actual.word_starts, marked[actual.ids])
 
 class LearnTest(absltest.TestCase):
     def test_a_small_corpus_gives_fewer(self):

@@ -5,12 +5,12 @@ import pathlib
 import random
 import subprocess
 import sys
-import tempfile
 from pydoc_data import topics
 
 from absl.testing import absltest, parameterized
 
 from infoword_tf.text import vocabulary
+from tests import places
 
 SPECIALS = ['[PAD]', '[UNK]', '[CLS]', '[SEP]', '[MASK]']
 TEXTS = list(topics.topics.values())
@@ -21,12 +21,10 @@ def learned(size):
     return vocabulary.learn(TEXTS, size)
 
 
-class FileTest(absltest.TestCase):
+class FileTest(places.Folder, absltest.TestCase):
     def setUp(self):
         super().setUp()
-        folder = tempfile.TemporaryDirectory()
-        self.addCleanup(folder.cleanup)
-        self.path = pathlib.Path(folder.name) / 'vocab.txt'
+        self.path = self.folder / 'vocab.txt'
 
     def test_write_then_read(self):
         # Pieces that other notions of a line would split.

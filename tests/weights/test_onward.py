@@ -1,7 +1,6 @@
 """A converted workdir is one like any other: trained on, shown, searched."""
 
 import json
-import pathlib
 from unittest import mock
 
 import numpy as np
@@ -19,43 +18,39 @@ from infoword_tf.weights import (
     huggingface,
     sentence_transformers,
 )
-from tests import quick
+from tests import places, quick
 from tests.corpus import write_topics
 from tests.export import critics, workdirs
 from tests.refused import refused
 from tests.weights import folders
 
 
-class OnwardTest(parameterized.TestCase):
-    def setUp(self):
-        super().setUp()
-        self.root = pathlib.Path(self.create_tempdir().full_path)
-
+class OnwardTest(places.Folder, parameterized.TestCase):
     def converted(self, case, **options):
-        source = folders.write(self.root / 'source', case)
+        source = folders.write(self.folder / 'source', case)
         files.write_json(source / 'tokenizer_config.json', options)
-        convert.convert(source, self.root / 'run')
-        return self.root / 'run'
+        convert.convert(source, self.folder / 'run')
+        return self.folder / 'run'
 
     def test_training_goes_on_from_it(self):
         workdir = self.converted(
             'bert_pretraining', do_lower_case=False, strip_accents=True
         )
-        corpus, heldout = write_topics(self.root / 'text')
+        corpus, heldout = write_topics(self.folder / 'text')
         quick.run(
             f'--corpus={corpus}', f'--heldout={heldout}',
             f'--init={workdir}', '--objectives=mlm', '--mlm.transform',
             '--seq_len=16', '--batch_size=2', '--steps=2', '--log_every=1',
-            '--learning_rate=0', f'--workdir={self.root}/on',
+            '--learning_rate=0', f'--workdir={self.folder}/on',
         )  # fmt: skip
         before, after = (
             files.read_tensors(path / 'weights.safetensors')
-            for path in (workdir, self.root / 'on')
+            for path in (workdir, self.folder / 'on')
         )
         for path, array in after.items():
             if path.startswith(('encoder/', 'objectives/mlm/')):
                 np.testing.assert_array_equal(array, before[path], path)
-        config = json.loads((self.root / 'on' / 'config.json').read_text())
+        config = json.loads((self.folder / 'on' / 'config.json').read_text())
         # The special tokens of a folder of others are found in texts.
         added = config['tokenizer']['options'].pop('added')
         self.assertEqual([token['id'] for token in added], list(range(5)))
@@ -70,7 +65,7 @@ class OnwardTest(parameterized.TestCase):
         texts = tf.constant(['\u00e9 a B'])
         actual = [
             infoword_tf.load(path).tokenizer.tokenize(texts).to_list()
-            for path in (workdir, self.root / 'on')
+            for path in (workdir, self.folder / 'on')
         ]
         self.assertEqual(*actual)
 
@@ -79,17 +74,17 @@ class OnwardTest(parameterized.TestCase):
         with self.assertRaisesRegex(Exception, 'reads labelled examples'):
             quick.run(
                 f'--init={workdir}', '--objectives=label', '--seq_len=16',
-                f'--workdir={self.root}/on',
+                f'--workdir={self.folder}/on',
             )  # fmt: skip
 
     def test_a_folder_of_others_is_no_workdir(self):
-        source = folders.write(self.root / 'source', 'bert')
+        source = folders.write(self.folder / 'source', 'bert')
         with self.assertRaisesRegex(ValueError, 'infoword_tf.convert'):
             Config.read(source)
 
     def test_a_converted_workdir_is_no_run_to_go_on_with(self):
         workdir = self.converted('bert')
-        corpus, heldout = write_topics(self.root / 'text')
+        corpus, heldout = write_topics(self.folder / 'text')
         before = files.read_tensors(workdir / 'weights.safetensors')
         with self.assertRaisesRegex(Exception, '--init'):
             quick.run(
@@ -103,7 +98,7 @@ class OnwardTest(parameterized.TestCase):
     def test_a_workdir_of_our_own_goes_out_and_comes_back(self):
         for rows, encoder in ((('mlm', 'nsp'), 'transformer'),
                               (('plm',), 'relative')):  # fmt: skip
-            folder = self.root / encoder
+            folder = self.folder / encoder
             folder.mkdir()
             workdir = workdirs.write(
                 folder / 'own',
@@ -133,12 +128,12 @@ class OnwardTest(parameterized.TestCase):
         ('pairs_bare', 'BertModel', ['Transformer', 'Pooling', 'Dense']),
     )
     def test_a_reranker_goes_out_and_comes_back(self, kind, name, kinds):
-        loaded, output = critics.loaded(kind), self.root / 'out'
+        loaded, output = critics.loaded(kind), self.folder / 'out'
         texts = ['who wrote it', '', 'a ' * 40], ['', 'a name', 'the list ' * 9]
         expected = loaded.cross.text_scores(*texts)  # without a graph
         self.assertGreater(np.ptp(expected), 1e-3)
-        (self.root / 'bare').mkdir()
-        dropped = huggingface.write(self.root / 'bare', loaded)
+        (self.folder / 'bare').mkdir()
+        dropped = huggingface.write(self.folder / 'bare', loaded)
         score = [] if kind == 'pairs' else [huggingface.PAIR_SCORE]
         self.assertEqual(dropped, score)
         convert.write(critics.workdir(kind), output, 'sentence_transformers')
@@ -152,8 +147,8 @@ class OnwardTest(parameterized.TestCase):
         self.assertEqual(
             [x['type'].rpartition('.')[2] for x in modules], kinds
         )
-        convert.convert(output, self.root / 'again')
-        again = infoword_tf.load(self.root / 'again')
+        convert.convert(output, self.folder / 'again')
+        again = infoword_tf.load(self.folder / 'again')
         self.assertEqual(again.config.critic, 'cross')
         np.testing.assert_array_equal(
             again.cross.text_scores(*texts), expected
@@ -164,9 +159,9 @@ class OnwardTest(parameterized.TestCase):
         config = loaded.config.replace(
             prompts={'query': 'ask ', 'document': ''}, query_length=9
         )
-        (self.root / 'out').mkdir()
+        (self.folder / 'out').mkdir()
         dropped = sentence_transformers.write(
-            self.root / 'out', loaded.with_config(config)
+            self.folder / 'out', loaded.with_config(config)
         )
         self.assertLen(dropped, 2)
         self.assertStartsWith(dropped[0], 'prompts')
@@ -176,7 +171,7 @@ class OnwardTest(parameterized.TestCase):
             mock.patch.object(loaded.model, 'pair', head),
             refused('pooler_not_public', 'gelu_norm', 'tanh'),
         ):
-            sentence_transformers.write(self.root / 'out', loaded)
+            sentence_transformers.write(self.folder / 'out', loaded)
 
     def test_narrow_embeddings_are_scored_through_the_transform(self):
         workdir = self.converted('electra_generator')

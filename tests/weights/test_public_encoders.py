@@ -218,37 +218,20 @@ class PublicEncodersTest(parameterized.TestCase):
     def write_modules(self, folder, modules):
         """Writes a folder of sentence-transformers without its encoder."""
         folder.mkdir()
-        of = 'sentence_transformers'
-        listed = [{'type': f'{of}.models.Transformer', 'path': ''}]
-        for module in modules:
+        kinds = ['Transformer']
+        for number, module in enumerate(modules, 1):
             kind, *values = module.split()
-            place = folder / f'{len(listed)}'
-            place.mkdir()
-            if kind in ('SpladePooling', 'Router'):
-                files.write_json(place / 'config.json', {})
-                kind = f'sparse_encoder.models.{kind}'
-            elif kind == 'dense':
-                kind = 'models.Dense'
+            if kind == 'dense':
                 wide, width = (int(x) // 64 for x in values[:2])
-                bias, end = values[2] == 'Tanh', {'Tanh': 'activation'}
-                config = {
-                    'in_features': wide, 'out_features': width, 'bias': bias,
-                    'activation_function': f'torch.nn.modules.'
-                    f'{end.get(values[2], "linear")}.{values[2]}',
-                }  # fmt: skip
-                weights = {'linear.weight': np.zeros((width, wide), 'f4')}
-                if bias:
-                    weights['linear.bias'] = np.zeros(width, 'f4')
-                files.write_json(place / 'config.json', config)
-                files.write_tensors(place / 'model.safetensors', weights, {})
-            elif kind == 'normalize':
-                kind = 'models.Normalize'
-            else:
+                tanh = values[2] == 'Tanh'
+                name = f'{"activation" if tanh else "linear"}.{values[2]}'
+                folders.dense(folder, number, width, tanh, wide, name)
+            elif kind in sentence_transformers.POOLINGS:
                 flag = sentence_transformers.POOLINGS[kind]
-                files.write_json(place / 'config.json', {flag: True})
-                kind = 'models.Pooling'
-            listed.append({'type': f'{of}.{kind}', 'path': place.name})
-        (folder / 'modules.json').write_text(json.dumps(listed))
+                folders.pooling(folder, number, **{flag: True})
+                kind = 'pooling'
+            kinds.append(kind[0].upper() + kind[1:])
+        folders.modules(folder, *kinds)
 
     @parameterized.parameters(
         *(

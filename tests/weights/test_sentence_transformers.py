@@ -15,10 +15,9 @@ from tasks import retrieval
 from tests.oracles import huggingface
 from tests.refused import refused
 from tests.weights import folders
+from tests.weights.folders import SETTINGS, WIDTH, dense, modules, pooling
 
 TEXTS = ['a bad cab.', 'deaf bees', 'x', '']
-D = 16
-SETTINGS = 'config_sentence_transformers.json'
 BERT = 'sentence_bert_config.json'
 # As version 6.2 saves them.
 NEW = {
@@ -50,56 +49,6 @@ FILE = 'config.json'
 AS_VECTORS = 'not with Transformer and Pooling'
 
 
-def modules(folder, *kinds, settings=None, types=None):
-    """Writes modules.json; of each kind its folder, or the encoder's own."""
-    types = types or {}
-    files.write_json(
-        folder / 'modules.json',
-        [
-            {
-                'idx': i,
-                'name': str(i),
-                'path': '' if not i else f'{i}_{kind}',
-                'type': types.get(kind, f'sentence_transformers.models.{kind}'),
-            }
-            for i, kind in enumerate(kinds)
-        ],
-    )
-    if settings is not None:
-        files.write_json(folder / SETTINGS, settings)
-
-
-def pooling(folder, number=1, **values):
-    """Writes the module Pooling."""
-    place = folder / f'{number}_Pooling'
-    place.mkdir()
-    files.write_json(
-        place / 'config.json', {'word_embedding_dimension': D, **values}
-    )
-
-
-def dense(folder, number, wide, bias=True):
-    """Writes a module Dense; returns its weights."""
-    random = np.random.default_rng(number)
-    place = folder / f'{number}_Dense'
-    place.mkdir()
-    name = 'torch.nn.modules.activation.Tanh'
-    files.write_json(
-        place / 'config.json',
-        {
-            'in_features': D,
-            'out_features': wide,
-            'bias': bias,
-            'activation_function': name,
-        },
-    )
-    arrays = {'linear.weight': random.normal(size=(wide, D)).astype('f4')}
-    if bias:
-        arrays['linear.bias'] = random.normal(size=wide).astype('f4')
-    files.write_tensors(place / 'model.safetensors', arrays, {'format': 'pt'})
-    return arrays
-
-
 class ModulesTest(parameterized.TestCase):
     def setUp(self):
         super().setUp()
@@ -119,7 +68,7 @@ class ModulesTest(parameterized.TestCase):
         return infoword_tf.load(self.root / 'workdir')
 
     def states(self, loaded, text):
-        """[T, D] of one text with its specials."""
+        """[T, WIDTH] of one text with its specials."""
         ids, lengths, _ = loaded.format_texts([text])
         return loaded.states(ids, lengths)[0].numpy()
 
@@ -160,7 +109,7 @@ class ModulesTest(parameterized.TestCase):
         arrays = dense(self.source, 2, 7)
         loaded = self.converted()
         pooled = loaded.encode(TEXTS, progress=False, pooling='cls')
-        self.assertEqual(pooled.shape, (4, D))
+        self.assertEqual(pooled.shape, (4, WIDTH))
         outcome = np.tanh(
             pooled @ arrays['linear.weight'].T + arrays['linear.bias']
         )
@@ -359,7 +308,7 @@ class ModulesTest(parameterized.TestCase):
             settings={**ASKING, 'prompts': {'query': 'ask: '}},
             pooling_mode_max_tokens=True,
         )  # fmt: skip
-        dense(self.source, 2, D)
+        dense(self.source, 2, WIDTH)
         dense(self.source, 3, 5, bias=False)
         loaded = self.converted()
         output = self.root / 'output'
@@ -379,7 +328,8 @@ class ModulesTest(parameterized.TestCase):
         written = json.loads(
             (output / '3_Dense' / 'config.json').read_text()
         )
-        self.assertEqual((written['in_features'], written['bias']), (D, False))
+        self.assertEqual(written['in_features'], WIDTH)
+        self.assertFalse(written['bias'])
 
     @parameterized.parameters(
         (['Transformer', 'Pooling', 'LSTM'], UNKNOWN, 'LSTM'),
