@@ -207,17 +207,6 @@ class HeldoutTest(absltest.TestCase):
     def test_no_more_than_512(self):
         self.assertLen(self.make(60_000)['streamed'].ids, 512)
 
-    def test_beside_another_source(self):
-        together = self.make(1000, 'mlm', ROW)
-        alone = self.make(1000, 'mlm')['masked']
-        self.assertEqual(len(together['masked'].ids) % 8, 0)
-        self.assertEqual(
-            len(together['masked'].ids), len(together['streamed'].ids)
-        )
-        n = len(alone.ids)
-        np.testing.assert_array_equal(together['masked'].ids[:n], alone.ids)
-        self.assertFalse(together['masked'].weights['mlm'][n:].any())
-
     def test_too_little_text(self):
         with refused('little_heldout_text', '159 ', ' 8 ', ' 20;', '--heldout'):
             self.make(159)

@@ -67,56 +67,22 @@ class ModulesTest(parameterized.TestCase):
         convert.convert(self.source, self.root / 'workdir', **more)
         return infoword_tf.load(self.root / 'workdir')
 
-    def states(self, loaded, text):
-        """[T, WIDTH] of one text with its specials."""
-        ids, lengths, _ = loaded.format_texts([text])
-        return loaded.states(ids, lengths)[0].numpy()
-
-    @parameterized.parameters(
-        ('pooling_mode_cls_token', lambda x: x[0]),
-        ('pooling_mode_mean_tokens', lambda x: x.mean(0)),
-        ('pooling_mode_max_tokens', lambda x: x.max(0)),
-        ('pooling_mode_lasttoken', lambda x: x[-1]),
-        (
-            'pooling_mode_weightedmean_tokens',
-            lambda x: np.average(x, 0, np.arange(1, len(x) + 1)),
-        ),
-    )
-    def test_poolings(self, flag, expected):
-        self.sentence(**{flag: True})
-        loaded = self.converted()
-        outcome = [expected(self.states(loaded, text)) for text in TEXTS]
-        np.testing.assert_allclose(
-            loaded.encode(TEXTS, progress=False), outcome, atol=1e-5
-        )
-
     @parameterized.parameters(
         ({'pooling_mode': 'lasttoken'}, 'last'),
         ({'pooling_mode': ['max']}, 'max'),
         ({'pooling_mode': 'cls', 'pooling_mode_mean_tokens': True}, 'cls'),
         ({'pooling_mode_cls_token': False}, 'mean'),  # its default
+        # Older files have a key for each.
+        ({'pooling_mode_cls_token': True}, 'cls'),
+        ({'pooling_mode_mean_tokens': True}, 'mean'),
+        ({'pooling_mode_max_tokens': True}, 'max'),
+        ({'pooling_mode_lasttoken': True}, 'last'),
+        ({'pooling_mode_weightedmean_tokens': True}, 'by_position'),
     )
-    def test_newer_files_name_one_mode(self, values, outcome):
+    def test_poolings(self, values, outcome):
         self.sentence(types=NEW, **values)
         _, vectors = sentence_transformers.read(self.source)
         self.assertEqual(vectors.pooling, outcome)
-
-    def test_dense_and_normalize_follow_in_order(self):
-        self.sentence(
-            'Dense', 'Dropout', 'Normalize', types=NEW,
-            pooling_mode_cls_token=True,
-        )  # fmt: skip
-        arrays = dense(self.source, 2, 7)
-        loaded = self.converted()
-        pooled = loaded.encode(TEXTS, progress=False, pooling='cls')
-        self.assertEqual(pooled.shape, (4, WIDTH))
-        outcome = np.tanh(
-            pooled @ arrays['linear.weight'].T + arrays['linear.bias']
-        )
-        outcome /= np.linalg.norm(outcome, axis=1, keepdims=True)
-        actual = loaded.encode(TEXTS, progress=False)
-        np.testing.assert_allclose(actual, outcome, atol=1e-6)
-        self.assertEqual(loaded.vector_width(), 7)
 
     def test_prompts_stand_before_texts(self):
         prompts = {'query': 'ask: ', 'document': ''}
@@ -177,16 +143,6 @@ class ModulesTest(parameterized.TestCase):
             loaded.encode(['a'], progress=False, prompt='passage'),
             loaded.encode(['it says a'], progress=False),
         )
-
-    def test_max_seq_length_cuts(self):
-        self.sentence(pooling_mode_mean_tokens=True)
-        files.write_json(self.source / BERT, {'max_seq_length': 6})
-        loaded = self.converted()
-        np.testing.assert_array_equal(
-            loaded.encode(['a b c d e f g'], progress=False),
-            loaded.encode(['a b c d'], progress=False),
-        )
-        self.assertEqual(loaded.max_length, 6)
 
     @parameterized.parameters(
         (BERT, {}, 7),
