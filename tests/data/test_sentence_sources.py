@@ -1,21 +1,26 @@
 """Sentences of a store, and pairs that people have written, by step."""
 
+import contextlib
+import io
 import itertools
 from unittest import mock
 
 import numpy as np
 from absl.testing import absltest
 
+from infoword_tf.choices import RunChoices
 from infoword_tf.data import store, text_pairs
 from infoword_tf.data.documents import hash_bucket
 from infoword_tf.data.passages import count_sentences
 from infoword_tf.data.sentences import SentenceSource, StoreSentences
 from infoword_tf.data.store import SENTENCE_START
+from infoword_tf.resolve import resolve
 from infoword_tf.text.layout import LAYOUTS
 from infoword_tf.text.template import Template
 from infoword_tf.text.tokenizers import TOKENIZERS
 from infoword_tf.text.wholewords import WholeWords
-from tests import zoo
+from infoword_tf.training import run
+from tests import places, zoo
 from tests.data.texts import Temporary
 from tests.refused import refused
 
@@ -138,6 +143,34 @@ class PairsTest(Temporary):
         actual = text_pairs.read(self.write('e.csv', lines))
         self.assertEqual(actual.train[0].empty, 2)
         self.assertEqual(set(actual.train[0].texts[2]), {''})
+
+    def test_what_a_run_says_of_bad_pairs(self):
+        """Without a side they are none; of one word, or long, they are some."""
+        long = 'more words than a text may have ' * 9
+        good = [
+            'one,word', '.,!', f'{long},short', f'a text,{long}',
+            *['the same,pair'] * 4,
+            *(f'question {i},answer {i}' for i in range(4)),
+        ]  # fmt: skip
+        choices = RunChoices(
+            objectives='simcse', seq_len=16, vocab_size=300,
+            pairs=self.write(
+                'p.csv', ['a,b', *good, 'first,', ',second', ' , ']
+            ),
+            heldout_pairs=self.write('h.csv', ['a,b', *good[:2], good[-1]]),
+        )  # fmt: skip
+        places.make(self.addCleanup)  # of the vocabulary
+        with contextlib.redirect_stdout(io.StringIO()) as shown:
+            _, pairs = run._open_pairs(
+                choices, None, None, run.sides_of(resolve(choices).plan)
+            )
+        self.assertIn(
+            '12 examples to train on, a text of 2 is trunc', shown.getvalue()
+        )
+        self.assertIn(
+            '3 rows with an empty a or b are left out', shown.getvalue()
+        )
+        self.assertEqual(pairs.train.longest, (16, 16))
 
     def test_a_small_file_without_a_held_out_pair(self):
         """The held-out ones are those of the other file."""

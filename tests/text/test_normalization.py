@@ -131,13 +131,6 @@ class KeptTest(absltest.TestCase):
         self.folder.write_text('no folder')
         self.assertEqual(self.fit(), (model, spelled, 1))
 
-    def test_other_versions_are_asked_again(self):
-        self.fit()
-        with mock.patch.object(
-            normalization.metadata, 'version', return_value='9'
-        ):
-            self.assertEqual(self.fit()[2], 1)
-
 
 class OracleTest(parameterized.TestCase):
     def check(self, options, texts):

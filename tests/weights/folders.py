@@ -195,6 +195,14 @@ def write(
     return folder
 
 
+def change(path: pathlib.Path, **values: Any) -> None:
+    """Sets values of a JSON file, maybe a new one; None takes a key away."""
+    path.parent.mkdir(exist_ok=True)
+    before = files.read_json(path) if path.is_file() else {}
+    after = {k: x for k, x in (before | values).items() if x is not None}
+    files.write_json(path, after)
+
+
 # What lies beside an encoder in a folder of sentence-transformers.
 
 

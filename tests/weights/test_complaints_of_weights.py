@@ -1,6 +1,5 @@
 """What is wrong with a folder is one sentence, and nothing is written."""
 
-import json
 import warnings
 import zipfile
 
@@ -15,16 +14,6 @@ from tests.refused import refused
 from tests.weights import folders
 
 NAME = 'encoder.layer.1.output.dense.weight'
-
-
-def change(path, **values):
-    """Sets values of a JSON file; None takes a key away."""
-    actual = json.loads(path.read_text())
-    for key, value in values.items():
-        actual[key] = value
-        if value is None:
-            del actual[key]
-    path.write_text(json.dumps(actual))
 
 
 def pieces(folder, count):
@@ -108,7 +97,7 @@ def pickled(folder, **parts):
 
 def config(**values):
     """Returns what changes config.json."""
-    return lambda folder: change(folder / 'config.json', **values)
+    return lambda folder: folders.change(folder / 'config.json', **values)
 
 
 def text(name, content):
@@ -308,7 +297,7 @@ class ComplaintsTest(places.Folder, parameterized.TestCase):
         for name in ('model.safetensors', 'other.safetensors'):
             (source / name).write_bytes(new)
         tensors(source, lambda held: held.update({NAME: 2 * held[NAME]}))
-        change(source / 'config.json', transformers_weights=name)
+        folders.change(source / 'config.json', transformers_weights=name)
         held = huggingface.read(source).tensors
         np.testing.assert_array_equal(held[NAME], old)
         (source / name).unlink()
@@ -324,17 +313,6 @@ class ComplaintsTest(places.Folder, parameterized.TestCase):
         convert.convert(source, self.folder / 'workdir')
         with self.assertRaisesRegex(FileExistsError, 'name a new folder'):
             convert.write(self.folder / 'workdir', source, 'huggingface')
-
-    def test_rows_beyond_the_vocabulary_have_no_text(self):
-        source = folders.write(self.folder / 'source', 'bert')
-        pieces(source, 57)
-        convert.convert(source, self.folder / 'workdir')
-        import infoword_tf
-
-        tokenizer = infoword_tf.load(self.folder / 'workdir').tokenizer
-        self.assertLen(tokenizer, 60)
-        ids = tokenizer.tokenize(['[no 58] a']).to_list()[0]
-        self.assertLess(max(ids), 57)
 
     def test_old_names_of_norms(self):
         source = folders.write(self.folder / 'source', 'bert')

@@ -1,6 +1,5 @@
 """A converted workdir is one like any other: trained on, shown, searched."""
 
-import json
 from unittest import mock
 
 import numpy as np
@@ -50,7 +49,7 @@ class OnwardTest(places.Folder, parameterized.TestCase):
         for path, array in after.items():
             if path.startswith(('encoder/', 'objectives/mlm/')):
                 np.testing.assert_array_equal(array, before[path], path)
-        config = json.loads((self.folder / 'on' / 'config.json').read_text())
+        config = files.read_json(self.folder / 'on' / 'config.json')
         # The special tokens of a folder of others are found in texts.
         added = config['tokenizer']['options'].pop('added')
         self.assertEqual([token['id'] for token in added], list(range(5)))
@@ -119,7 +118,7 @@ class OnwardTest(places.Folder, parameterized.TestCase):
                 first.encode(texts, progress=False),
                 again.encode(texts, progress=False),
             )
-            config = json.loads((folder / 'out/config.json').read_text())
+            config = files.read_json(folder / 'out/config.json')
             inner = config.get('intermediate_size', config.get('d_inner'))
             self.assertEqual(inner, 4 * first.encoder.width)
 
@@ -138,7 +137,7 @@ class OnwardTest(places.Folder, parameterized.TestCase):
         self.assertEqual(dropped, score)
         convert.write(critics.workdir(kind), output, 'sentence_transformers')
         config, settings, modules = (
-            json.loads((output / path).read_text())
+            files.read_json(output / path)
             for path in ('config.json', sentence_transformers.SETTINGS,
                          'modules.json')
         )  # fmt: skip

@@ -15,7 +15,14 @@ from tasks import retrieval
 from tests.oracles import huggingface
 from tests.refused import refused
 from tests.weights import folders
-from tests.weights.folders import SETTINGS, WIDTH, dense, modules, pooling
+from tests.weights.folders import (
+    SETTINGS,
+    WIDTH,
+    change,
+    dense,
+    modules,
+    pooling,
+)
 
 TEXTS = ['a bad cab.', 'deaf bees', 'x', '']
 BERT = 'sentence_bert_config.json'
@@ -217,7 +224,7 @@ class ModulesTest(parameterized.TestCase):
             sentence_transformers.write(
                 output / name, loaded.with_config(config)
             )
-        settings = json.loads((output / 'pairs' / SETTINGS).read_text())
+        settings = files.read_json(output / 'pairs' / SETTINGS)
         self.assertEqual(settings['activation_fn'], 'torch.nn.Sigmoid')
         # No CrossEncoder reads one text, or a pair in both orders.
         self.assertTrue((output / 'one' / '1_Pooling').is_dir())
@@ -240,7 +247,7 @@ class ModulesTest(parameterized.TestCase):
             outcome /= np.linalg.norm(outcome, axis=1, keepdims=True)
         output = self.root / 'output'
         convert.write(self.root / 'workdir', output, 'sentence_transformers')
-        settings = json.loads((output / SETTINGS).read_text())
+        settings = files.read_json(output / SETTINGS)
         self.assertEqual(settings.get('truncate_dim'), None if normalize else 5)
         convert.convert(output, self.root / 'again')
         for model in loaded, infoword_tf.load(self.root / 'again'):
@@ -281,9 +288,7 @@ class ModulesTest(parameterized.TestCase):
         self.assertEqual(
             again.config.replace(run={}), loaded.config.replace(run={})
         )
-        written = json.loads(
-            (output / '3_Dense' / 'config.json').read_text()
-        )
+        written = files.read_json(output / '3_Dense' / 'config.json')
         self.assertEqual(written['in_features'], WIDTH)
         self.assertFalse(written['bias'])
 
@@ -336,10 +341,7 @@ class ModulesTest(parameterized.TestCase):
     ):
         self.sentence('Dense', 'Normalize')
         dense(self.source, 2, 7)
-        path = self.source / name
-        path.parent.mkdir(exist_ok=True)
-        before = json.loads(path.read_text()) if path.is_file() else {}
-        files.write_json(path, before | content)
+        change(self.source / name, **content)
         with refused(id, *values):
             sentence_transformers.read(self.source)
 
@@ -367,17 +369,11 @@ class ModulesTest(parameterized.TestCase):
         dense(self.source, 1, 7)
         for number, kind in enumerate(kinds, 1):
             path = self.source / f'{number}_{kind}' / FILE
-            path.parent.mkdir(exist_ok=True)
-            before = json.loads(path.read_text()) if path.is_file() else {}
-            files.write_json(path, before | {'module_input_name': TOKENS})
+            change(path, module_input_name=TOKENS)
         if name == 'artifact.metadata':
-            path = self.source / FILE
-            before = json.loads(path.read_text())
-            files.write_json(path, before | {'architectures': ['HF_ColBERT']})
+            change(self.source / FILE, architectures=['HF_ColBERT'])
         if content is not None:
-            path = self.source / name
-            before = json.loads(path.read_text()) if path.is_file() else {}
-            files.write_json(path, before | content)
+            change(self.source / name, **content)
         with refused(id, *values):
             sentence_transformers.read(self.source)
 
@@ -394,9 +390,7 @@ class ModulesTest(parameterized.TestCase):
     ):
         modules(self.source, 'MLMTransformer', 'SpladePooling', settings={})
         for path, more in (f'1_SpladePooling/{FILE}', {}), (name, content):
-            path = self.source / path
-            path.parent.mkdir(exist_ok=True)
-            files.write_json(path, more)
+            change(self.source / path, **more)
         with refused(id, *values):
             self.converted()
 
@@ -413,11 +407,8 @@ class ModulesTest(parameterized.TestCase):
         )  # fmt: skip
         pooling(self.source, pooling_mode=mode)
         dense(self.source, 2, wide)
-        path = self.source / '2_Dense' / FILE
         last = {'activation_function': 'torch.nn.Identity'} if wide == 1 else {}
-        files.write_json(
-            path, json.loads(path.read_text()) | last | (content or {})
-        )
+        change(self.source / '2_Dense' / FILE, **last, **(content or {}))
         with refused(id, *values):
             self.converted()
 
