@@ -70,23 +70,6 @@ class TokenizerTest(absltest.TestCase):
                 actual = tokenizer.detokenize(ids_of(tokenizer, [text])[0])
                 self.assertEqual(actual.split(), text.split())
 
-    @tried(12)
-    @hypothesis.given(some.lists(SENTENCES, min_size=1, max_size=5))
-    def test_pieces_begin_words(self, texts):
-        for kind in TOKENIZERS:
-            tokenizer = workdirs.tokenizer_of(kind)
-            actual = tokenizer.tokenize_flat([text.encode() for text in texts])
-            ids = ids_of(tokenizer, texts)
-            self.assertEqual(actual.ids.tolist(), sum(ids, []))
-            np.testing.assert_array_equal(
-                np.diff(actual.row_splits), [len(x) for x in ids]
-            )
-            for number, text in enumerate(texts):
-                begin, end = actual.row_splits[number : number + 2]
-                words = actual.word_starts[begin:end]
-                self.assertLessEqual(words.sum(), len(text.split(' ')))
-                self.assertEqual(words[:1].all(), True)
-
 
 # Cells, two or more a row; a mark of UTF-8 at the beginning is none of them.
 CELLS = some.text(max_size=12).map(lambda x: x.replace('\ufeff', ''))

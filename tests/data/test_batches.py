@@ -200,17 +200,6 @@ class HeldoutViewsTest(parameterized.TestCase):
         # Some are there in several batches.
         self.assertGreater(max(map(len, rows.values())), 2)
 
-    def test_every_sequence_is_another_text(self):
-        text = text_of(self.make()['masked'])[:, 1:-1]
-        np.testing.assert_array_equal(
-            text, text[:, :1] + np.arange(LENGTH)
-        )
-        # Cut 30 apart, then moved back by less than a word.
-        flags = make_store().flags & stores.WORD_START
-        longest = np.diff(np.nonzero(flags)[0]).max()
-        starts = np.sort(text[:, 0])
-        self.assertGreater(np.diff(starts).min(), LENGTH - longest)
-
     def test_too_little_text(self):
         with refused('little_heldout_text', ' 59 ', ' 30;', '--heldout'):
             self.make(59)

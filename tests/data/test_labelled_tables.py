@@ -466,14 +466,6 @@ class TfdsTest(parameterized.TestCase):
         with refused('missing_cell', 'small:test, line ', 'label'):
             tables.examples_of(table, 'title/text', label='label')
 
-    @parameterized.parameters(
-        ('tfds:rated/small:dev', 'unknown_tfds_split', "'dev'"),
-        ('tfds:rated/large', 'unknown_tfds_name', 'large'),
-    )
-    def test_names(self, name, id, value):
-        with refused(id, value):
-            tables.open_table(name)
-
     def test_a_version(self):
         table = tables.open_table('tfds:rated/small:1.0.0:test')
         self.assertLen(list(table.rows), 2)

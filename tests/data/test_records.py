@@ -325,25 +325,6 @@ class ComplaintsTest(Recorded):
         self.write('x.jsonl', json_lines([{f'f{i}': 1 for i in range(30)}]))
         self.check('jsonl:x.jsonl', 'unknown_field', 'f18, f19, ...')
 
-    def test_damaged_columns(self):
-        values = [f'Text {i} is here. ' * 20 for i in range(500)]
-        self.write_all(values)
-        for name in ('parquet:x.parquet', 'arrow:saved/data-00000.arrow'):
-            path = self.folder / name.partition(':')[2]
-            good = path.read_bytes()
-            for bad in (good[:-9], good[: len(good) // 2], good[:6], b'', b'x'):
-                path.write_bytes(bad)
-                self.check(name, 'damaged_columns', f'{path.name} ')
-            path.write_bytes(good)
-        page = bytearray((self.folder / 'one.parquet').read_bytes())
-        held = parquet.read_metadata(self.folder / 'one.parquet').row_group(0)
-        begin = held.column(3).dictionary_page_offset
-        page[begin + 50 : begin + 200] = bytes(150)
-        self.write('one.parquet', bytes(page))
-        self.check(
-            'parquet:one.parquet', 'damaged_columns', 'parquet, row group 0 '
-        )
-
     def test_text_that_is_no_utf8(self):
         """Nothing of Parquet or Arrow says so before it is read."""
         values = pyarrow.array([b'One', b'caf\xe9']).view(pyarrow.string())

@@ -153,13 +153,3 @@ class SharingTest(absltest.TestCase):
             drawn = batches.draw(step)
             self.assertEqual(drawn['streamed'][0].ids.shape, (B, zoo.T))
             self.assertEqual(drawn['permuted'][0].ids.shape, (B, zoo.T - 3))
-
-    def test_windows_of_two_lengths(self):
-        short = self.specs['second']._replace(
-            source_args=lambda length, settings: {'length': length // 2}
-        )
-        batches = self.batches('one', 'two', second=short)
-        self.assertLen(batches.sources, 2)
-        result = batches.views(1)
-        self.assertEqual(result['first'].ids.shape, (B, zoo.T))
-        self.assertEqual(result['second'].ids.shape, (B, zoo.T // 2 + 2))

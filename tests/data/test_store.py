@@ -122,14 +122,6 @@ class WriteTest(StoreCase):
         np.testing.assert_array_equal(actual.flags, [5, 3, 3, 5, 5, 3, 5])
         np.testing.assert_array_equal(actual.documents, [0, 1, 4, 5, 7])
 
-    def test_the_text_of_specials_is_text(self):
-        actual = self.write([Document(('[SEP] the [MASK]',), '')])
-        self.assertNotIn(3, actual.ids[:-1])
-        self.assertNotIn(4, actual.ids)
-        np.testing.assert_array_equal(
-            np.nonzero(actual.flags & SEPARATOR)[0], [len(actual.ids) - 1]
-        )
-
     @parameterized.parameters(
         (2**16, np.uint16), (2**16 + 1, np.uint32), (70_000, np.uint32)
     )

@@ -516,10 +516,6 @@ CASES: dict[str, Case] = {
     ),
     'old_shards': _BERT_FOLDER._replace(older=True),
     # --- lengths
-    'longer_by_transformer': _BERT_FOLDER._replace(
-        settings={**_OF_BERT, 'model_max_length': 16},
-        files={_LIMIT: {'max_seq_length': 40, 'do_lower_case': False}},
-    ),
     'as_long_as_positions': _BERT_FOLDER._replace(
         settings={**_OF_BERT, 'model_max_length': int(1e30)}
     ),
@@ -602,10 +598,6 @@ CASES: dict[str, Case] = {
             normal='characters',
         ),
     ),
-    'blanks_always': _XLM_FOLDER._replace(
-        tokenizer=_unigram(blanks='always', doubled=True),
-        settings={**_OF_XLM, **_AS_WRITTEN},
-    ),
     'blanks_first': _XLM_FOLDER._replace(
         tokenizer=_unigram(
             ('<user>', _PLAIN), blanks='first', normal='joined'
@@ -628,13 +620,6 @@ CASES: dict[str, Case] = {
             'specials': ('<pad>', '<s>', '</s>', '<unk>', '<mask>'),
             'around': 'own'}),
         modules=_CLS,
-    ),
-    'pads_with_4': _XLM_FOLDER._replace(
-        config={**_XLM, 'pad_token_id': 4},
-        tokenizer=('byte_pairs', {
-            'specials': ('<s>', '</s>', '<unk>', '<mask>', '<pad>'),
-            'trims': False}),
-        settings={**_OF_ROBERTA, **_AS_WRITTEN},
     ),
     'untrimmed': _ROBERTA_FOLDER._replace(
         config={**_ROBERTA, 'vocab_size': 300},
@@ -666,11 +651,6 @@ CASES: dict[str, Case] = {
         modules=_MEAN,
         files={_PROMPTS: {'prompts': {'query': 'search_query: ',
                                       'document': 'search_document: '}}},
-    ),
-    'tas_b': Case(
-        'DistilBertModel', _DISTIL, _WORDPIECE,
-        {**_OF_BERT, 'tokenizer_class': 'DistilBertTokenizer'}, _CLS,
-        {_PROMPTS: {'similarity_fn_name': 'dot'}},
     ),
     # --- classes and scores
     'ms_marco': _CLASS_FOLDER._replace(

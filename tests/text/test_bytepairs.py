@@ -359,9 +359,6 @@ class BytePairsTest(parameterized.TestCase):
         self.assertEqual(spelled[-1], '\u212b')
 
     def test_back_to_text(self):
-        for text in TEXTS:
-            (ids,) = ids_of(self.tokenizer, [text])
-            self.assertEqual(self.tokenizer.detokenize(ids), text)
         ours, _ = characters()
         (ids,) = ids_of(ours, ['The file is here.'])
         self.assertEqual(ours.detokenize(ids), 'the file is here .')

@@ -89,20 +89,14 @@ class LearnTest(parameterized.TestCase):
         ).stdout
         self.assert_same(json.loads(printed), vocabulary.learn(TEXTS, 1000))
 
-    def test_lower_casing(self):
+    def test_case(self):
         texts = ['Über CAFÉ Straße'] * 3
         pieces = vocabulary.learn(texts, 200)
-        self.assertIn('uber', pieces)
-        self.assertIn('cafe', pieces)
+        self.assertContainsSubset(['uber', 'cafe'], pieces)
         # A lower-cased tokenizer never looks an upper-case letter up.
-        self.assertEqual(
-            [p for p in pieces[5:] if p != p.lower()], []
-        )
-
-    def test_keeping_case(self):
-        pieces = vocabulary.learn(['Über CAFÉ Straße'] * 3, 200, False)
-        self.assertIn('Über', pieces)
-        self.assertIn('CAFÉ', pieces)
+        self.assertEqual([p for p in pieces[5:] if p != p.lower()], [])
+        pieces = vocabulary.learn(texts, 200, False)
+        self.assertContainsSubset(['Über', 'CAFÉ'], pieces)
         self.assertNotIn('uber', pieces)
 
     def test_small_text_gives_fewer(self):

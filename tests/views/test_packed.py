@@ -6,7 +6,6 @@ import math
 import numpy as np
 from absl.testing import absltest, parameterized
 
-from infoword_tf.encoders import Inputs
 from infoword_tf.views.masked import masked
 from infoword_tf.views.masking import MASKINGS, masking, packed_budget
 from infoword_tf.views.packed import fewest_sequences, folded
@@ -158,22 +157,6 @@ class PackedTest(parameterized.TestCase):
         slots = text.slots.shape[1]
         same(view.block_ids == slots, left)
         same(view.counts['padding'], left.sum(axis=1))
-
-    def test_states_are_those_of_a_pair_alone(self):
-        text, draw = random_pairs(0, 'tokens')
-        encoder = zoo.make_model('bert', rate=0.0).encoder
-
-        def states(text, key=None):
-            view = masked(text, draw, ROWS, zoo.SPECIALS)
-            return encoder(Inputs.of(view), key=key).states.numpy()
-
-        together, alone = states(text), states(text._replace(slots=None))
-        for pair, row, begin, size in each(text):
-            np.testing.assert_allclose(
-                together[row, begin : begin + size],
-                alone[pair, :size],
-                atol=1e-5,
-            )
 
     def test_one_state_for_a_row_is_none(self):
         draw = texts.pair_draw([[0], [3], [1]])

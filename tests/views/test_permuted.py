@@ -389,15 +389,6 @@ class PermutationTest(parameterized.TestCase):
         ahead = (pair[:, 0] < pair[:, 1]).sum()
         self.assertGreater(stats.binomtest(ahead, 2000).pvalue, SIGNIFICANCE)
 
-    def test_is_pure_and_keyed(self):
-        one, two = drawn(6, 64)[1], drawn(6, 64)[1]
-        for a, b in zip(one, two, strict=True):
-            same(a, b)
-        streams = make_streams(6, 64)
-        other = permuted.permutation(streams, np.random.default_rng(9))
-        self.assertFalse(np.array_equal(one.ranks, other.ranks))
-        self.assertFalse(np.array_equal(one.places, other.places))
-
     def test_the_order_changes_the_ranks_alone(self):
         partial, strict = (drawn(6, 64, order=o)[1] for o in permuted.ORDERS)
         for field in ('away', 'columns', 'segment_ids', 'places', 'usable'):

@@ -68,14 +68,6 @@ class OnwardTest(places.Folder, parameterized.TestCase):
         ]
         self.assertEqual(*actual)
 
-    def test_a_row_without_text_is_not_trained(self):
-        workdir = self.converted('bert_classes')
-        with self.assertRaisesRegex(Exception, 'reads labelled examples'):
-            quick.run(
-                f'--init={workdir}', '--objectives=label', '--seq_len=16',
-                f'--workdir={self.folder}/on',
-            )  # fmt: skip
-
     def test_a_folder_of_others_is_no_workdir(self):
         source = folders.write(self.folder / 'source', 'bert')
         with self.assertRaisesRegex(ValueError, 'infoword_tf.convert'):

@@ -2,7 +2,6 @@
 
 import functools
 import json
-import pathlib
 
 import numpy as np
 import tensorflow as tf
@@ -19,7 +18,7 @@ from infoword_tf.weights import (
     tokenizer_reader,
 )
 from infoword_tf.weights.kinds import ARCHITECTURES
-from tests import pages
+from tests import pages, places
 from tests.refused import refused
 from tests.weights import folders
 from tests.weights.public_encoders import facts, table, texts_of
@@ -170,17 +169,11 @@ def template(tokenizer):
     }  # fmt: skip
 
 
-class PublicEncodersTest(parameterized.TestCase):
-    def folder(self):
-        return pathlib.Path(self.create_tempdir().full_path)
-
-    def entry(self, name):
-        entry = ENCODERS_OF[name]
-        return entry, entry['config']
-
+class PublicEncodersTest(places.Folder, parameterized.TestCase):
     @parameterized.parameters(*named(refused_here=False))
     def test_comes_in_and_goes_out(self, name):
-        entry, published = self.entry(name)
+        entry = ENCODERS_OF[name]
+        published = entry['config']
         kind = published['model_type']
         architecture = ARCHITECTURES[kind]
         arguments = architectures.encoder_of(published, name).arguments
@@ -207,18 +200,15 @@ class PublicEncodersTest(parameterized.TestCase):
 
     @parameterized.parameters(*named(refused_here=True))
     def test_is_refused_by_name(self, name):
-        entry, config = self.entry(name)
-        folder = self.folder() / 'source'
+        entry = ENCODERS_OF[name]
         with refused(*entry['refused']):
             if entry['refused'][0] == 'public_unknown_module':
-                self.write_modules(folder, entry['modules'])
-                sentence_transformers.read(folder)
-            architectures.encoder_of(config, name)
+                sentence_transformers.read(self.written(entry['modules']))
+            architectures.encoder_of(entry['config'], name)
 
-    def write_modules(self, folder, modules):
+    def written(self, modules):
         """Writes a folder of sentence-transformers without its encoder."""
-        folder.mkdir()
-        kinds = ['Transformer']
+        folder, kinds = self.folder, ['Transformer']
         for number, module in enumerate(modules, 1):
             kind, *values = module.split()
             if kind == 'dense':
@@ -232,6 +222,7 @@ class PublicEncodersTest(parameterized.TestCase):
                 kind = 'pooling'
             kinds.append(kind[0].upper() + kind[1:])
         folders.modules(folder, *kinds)
+        return folder
 
     @parameterized.parameters(
         *(
@@ -242,9 +233,7 @@ class PublicEncodersTest(parameterized.TestCase):
     )
     def test_modules(self, name):
         modules = ENCODERS_OF[name]['modules']
-        folder = self.folder() / 'source'
-        self.write_modules(folder, modules)
-        _, vectors = sentence_transformers.read(folder)
+        _, vectors = sentence_transformers.read(self.written(modules))
         self.assertEqual(vectors.normalize, 'normalize' in modules)
         dense = [x.split()[2:] for x in modules if x.startswith('dense')]
         if vectors.critic == 'late':
@@ -261,7 +250,7 @@ class PublicEncodersTest(parameterized.TestCase):
     @parameterized.parameters(*TOKENIZERS)
     def test_tokenizers(self, name):
         tokenizer = TOKENIZERS[name]
-        folder = self.folder()
+        folder = self.folder
         if 'file' in tokenizer:
             proto = sentencepiece_model_pb2.ModelProto()
             kinds = {'[UNK]': 2, '[PAD]': 3, '[CLS]': 3, '[SEP]': 3}
