@@ -49,10 +49,10 @@ class TokenizerTest(absltest.TestCase):
                 part.to_list() for part in
                 tokenizer.tokenize_with_offsets(tf.constant(texts, tf.string))
             )  # fmt: skip
-            for text, own, begin, end in zip(
+            for text, row, begin, end in zip(
                 texts, ids, starts, ends, strict=True
             ):
-                self.assertEqual(own, ids_of(tokenizer, [text])[0])
+                self.assertEqual(row, ids_of(tokenizer, [text])[0])
                 self.assertEqual(begin, sorted(begin))
                 self.assertEqual(end, sorted(end))
                 size = len(text.encode())

@@ -392,6 +392,7 @@ _CLS = (('Pooling', {'word_embedding_dimension': D,
                      'pooling_mode_cls_token': True,
                      'pooling_mode_mean_tokens': False}),)  # fmt: skip
 _UNIT = ('Normalize', {})
+_PYLATE = 'pylate.models.Dense.Dense'
 _PROMPTS = 'config_sentence_transformers.json'
 _LIMIT = 'sentence_bert_config.json'
 _SPECIAL = {'special': True, 'normalized': False}
@@ -399,23 +400,13 @@ _PLAIN = {'special': False, 'normalized': True}
 
 
 def _dense(
-    wide: int, activation: str, bias: bool = True, output: str | None = None
-) -> Any:
-    return 'Dense', {
-        'in_features': D, 'out_features': wide, 'bias': bias,
-        'activation_function': f'torch.nn.modules.{activation}',
-        **({'module_output_name': output} if output else {}),
-    }  # fmt: skip
-
-
-def _late_dense(wide: int, kind: str, width: int = D) -> Any:
+    wide: int, activation: str, bias: bool = True, kind: str = 'Dense',
+    width: int = D, **more: Any,
+) -> Any:  # fmt: skip
     return kind, {
-        'in_features': width,
-        'out_features': wide,
-        'bias': False,
-        'activation_function': 'torch.nn.modules.linear.Identity',
-        **(_OF_TOKENS if 'pylate' not in kind else {}),
-    }
+        'in_features': width, 'out_features': wide, 'bias': bias,
+        'activation_function': f'torch.nn.modules.{activation}', **more,
+    }  # fmt: skip
 
 
 def _pooled(mode: str) -> Any:
@@ -731,8 +722,8 @@ CASES: dict[str, Case] = {
         tokenizer=('byte_pairs', {
             'specials': _BERTS, 'around': 'bert',
             'added': [('[Q] ', _PLAIN), ('[D] ', _PLAIN)]}),
-        modules=(_late_dense(12, 'pylate.models.Dense.Dense'),
-                 _late_dense(6, 'pylate.models.Dense.Dense', 12)),
+        modules=(_dense(12, 'linear.Identity', False, _PYLATE),
+                 _dense(6, 'linear.Identity', False, _PYLATE, 12)),
         files={_PROMPTS: {'query_prefix': '[Q] ', 'document_prefix': '[D] ',
                     'query_length': 9, 'document_length': 20,
                     'similarity_fn_name': 'MaxSim',
@@ -750,7 +741,8 @@ CASES: dict[str, Case] = {
     ),
     'late_saved': Case(
         'XLMRobertaModel', _XLM, _UNIGRAM, _OF_XLM,
-        (_late_dense(6, 'sentence_transformers.models.Dense'),
+        (_dense(6, 'linear.Identity', False,
+                'sentence_transformers.models.Dense', **_OF_TOKENS),
          ('sentence_transformers.multi_vector_encoder.modules.'
           'multi_vector_mask.MultiVectorMask',
           {'skiplist_words': ['.', '\u2581the', 'nothing']}),
@@ -776,7 +768,7 @@ CASES: dict[str, Case] = {
     'scores_by_modules_saved': _BERT_FOLDER._replace(
         settings={**_OF_BERT, 'model_max_length': 40},
         modules=(*_CLS, _dense(D, 'activation.GELU'),
-                 _dense(1, 'linear.Identity', output='scores')),
+                 _dense(1, 'linear.Identity', module_output_name='scores')),
         files={_PROMPTS: {'model_type': 'CrossEncoder'}}, saved=True,
         critic='cross',
     ),

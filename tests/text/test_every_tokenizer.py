@@ -58,17 +58,11 @@ class PromisesTest(parameterized.TestCase):
         self.assertLessEqual(
             np.mean(actual.ids == tokenizer.unk_id), UNKNOWN.get(kind, 0)
         )
-
-    @parameterized.product(
-        kind=list(LEARNED), strings=([], [b''], [b'', b''])
-    )
-    def test_nothing(self, kind, strings):
-        actual = learned(kind).tokenize_flat(strings)
-        self.assertLen(actual.ids, 0)
-        self.assertLen(actual.word_starts, 0)
-        np.testing.assert_array_equal(
-            actual.row_splits, [0] * (len(strings) + 1)
-        )
+        for strings in ([], [b''], [b'', b'']):
+            nothing = tokenizer.tokenize_flat(strings)
+            self.assertEqual([*nothing.ids, *nothing.word_starts], [])
+            splits = nothing.row_splits.tolist()
+            self.assertEqual(splits, [0] * (len(strings) + 1))
 
     @parameterized.parameters(*LEARNED)
     def test_in_a_graph_that_servers_load(self, kind):

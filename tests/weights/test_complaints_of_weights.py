@@ -22,22 +22,6 @@ def pieces(folder, count):
     (folder / 'vocab.txt').write_text('\n'.join(names))
 
 
-def tokenizer_json(folder, normalizer):
-    """A WordPiece in tokenizer.json."""
-    files.write_json(
-        folder / 'tokenizer.json',
-        {
-            'added_tokens': [],
-            'normalizer': normalizer,
-            'pre_tokenizer': {'type': 'BertPreTokenizer'},
-            'model': {
-                'type': 'WordPiece',
-                'vocab': {p: i for i, p in enumerate(folders.vocabulary())},
-            },
-        },
-    )
-
-
 def tensors(folder, changed):
     """The weights, changed by a function."""
     actual = folders.state('bert')
