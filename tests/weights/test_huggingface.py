@@ -21,6 +21,7 @@ from infoword_tf.weights import (
 )
 from infoword_tf.weights.huggingface import labels_of, read, write
 from tests import places
+from tests.eager import eagerly
 from tests.oracles import huggingface
 from tests.refused import refused
 from tests.weights import folders
@@ -119,6 +120,10 @@ class ParityTest(parameterized.TestCase):
     def setUpClass(cls):
         super().setUpClass()
         cls.root = places.make(cls.addClassCleanup, cache=False)
+
+    def setUp(self):
+        super().setUp()
+        self.enterContext(eagerly())
 
     def whole(self, case):
         """A case as it is: `source`, and `workdir` of it, made once."""

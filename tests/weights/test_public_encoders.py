@@ -220,6 +220,8 @@ class PublicEncodersTest(places.Folder, parameterized.TestCase):
                 flag = sentence_transformers.POOLINGS[kind]
                 folders.pooling(folder, number, **{flag: True})
                 kind = 'pooling'
+            elif kind != 'normalize':
+                folders.change(folder / f'{number}_{kind}' / 'config.json')
             kinds.append(kind[0].upper() + kind[1:])
         folders.modules(folder, *kinds)
         return folder

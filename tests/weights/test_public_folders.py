@@ -8,6 +8,7 @@ import infoword_tf
 from infoword_tf import convert
 from infoword_tf.weights import sentence_transformers
 from tests import places
+from tests.eager import eagerly
 from tests.oracles import frozen, public_folders
 from tests.oracles.public_folders import (
     CASES,
@@ -35,6 +36,10 @@ class PublicFoldersTest(places.Folder, parameterized.TestCase):
             public_folders.from_bytes(cls.answers.pop(name))
             for name in ('shapes', 'saved')
         )
+
+    def setUp(self):
+        super().setUp()
+        self.enterContext(eagerly())
 
     def loaded(self, case):
         """Loads a case, and by name what its library answers."""

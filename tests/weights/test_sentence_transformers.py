@@ -12,6 +12,7 @@ from infoword_tf import convert, files
 from infoword_tf.config import ROLES, Config, EncoderConfig, TaskConfig
 from infoword_tf.weights import sentence_transformers
 from tasks import retrieval
+from tests.eager import eagerly
 from tests.oracles import huggingface
 from tests.refused import refused
 from tests.weights import folders
@@ -59,6 +60,7 @@ AS_VECTORS = 'not with Transformer and Pooling'
 class ModulesTest(parameterized.TestCase):
     def setUp(self):
         super().setUp()
+        self.enterContext(eagerly())
         self.root = pathlib.Path(self.create_tempdir().full_path)
         self.source = folders.write(self.root / 'source', 'bert')
 
