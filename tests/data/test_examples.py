@@ -188,11 +188,6 @@ class SourceTest(parameterized.TestCase):
 
 
 class ExamplesTest(absltest.TestCase):
-    def test_sizes(self):
-        actual = make([2, 1, 3, 4, 1, 1], texts=2)
-        self.assertEqual(actual.size, 3)
-        np.testing.assert_array_equal(actual.sizes, [3, 7, 2])
-
     def test_taken(self):
         whole = make([2, 1, 3, 4, 1, 1], texts=2)
         actual = whole.select(np.array([2, 0]))

@@ -469,7 +469,3 @@ class TfdsTest(parameterized.TestCase):
         table = tables.open_table('tfds:rated/small:test')
         with refused('missing_cell', 'small:test, line ', 'label'):
             tables.examples_of(table, 'title/text', label='label')
-
-    def test_a_version(self):
-        table = tables.open_table('tfds:rated/small:1.0.0:test')
-        self.assertLen(list(table.rows), 2)

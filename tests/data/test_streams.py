@@ -124,12 +124,6 @@ class StreamSourceTest(parameterized.TestCase):
         self.assertGreater(counts[:, 0].min(), 1)
         self.assertEqual(counts[:, 1].min() > 1, both and batch > 1)
 
-    def test_advance_by_half_reads_every_token_twice(self):
-        source = streams.StreamSource(numbered(960), 24, 8, 0, advance=12)
-        ids = [source.batch(step).ids for step in range(10)]
-        counts = np.bincount(np.ravel(ids), minlength=960)
-        self.assertEqual(set(counts.tolist()), {2})
-
     @parameterized.parameters(None, 10, 15)
     def test_tokens_that_are_new(self, advance):
         """Once around, every token that is no separator is new once."""

@@ -281,13 +281,6 @@ class LinesTest(Temporary):
             list(corpus.heldout()), [Document(('Held out .',), f'{c}:1', 12)]
         )
 
-    def test_something_is_held_out(self):
-        self.write('train.txt', 'One\n')
-        with refused('corpus_without_heldout', '--heldout='):
-            self.open(None)
-        with refused('heldout_files_trained', ' lines:'):
-            self.open('train.txt')
-
     def test_another_corpus_than_text(self):
         self.write('train.txt', 'One\n')
         self.write('valid.txt', 'Two\n')
