@@ -15,6 +15,7 @@ from infoword_tf.choices import RunChoices
 from infoword_tf.config import WEIGHTS, Config
 from infoword_tf.training import checks
 from tests import places, runs
+from tests.eager import eagerly
 from tests.refused import refused
 from tests.weights import folders
 
@@ -26,7 +27,9 @@ def setUpModule():
     runs.set_up()
     FOLDER = places.make()
     SOURCE = folders.write(FOLDER / 'source', 'bert')
-    MADE = subject.workdir_of(SOURCE)
+    with contextlib.redirect_stderr(io.StringIO()) as printed:
+        MADE = subject.workdir_of(SOURCE)
+    assert 'source: note: ' in printed.getvalue(), printed.getvalue()
 
 
 class FoldersTest(absltest.TestCase):
@@ -36,8 +39,9 @@ class FoldersTest(absltest.TestCase):
             (MADE / WEIGHTS).read_bytes(),
             (FOLDER / 'converted' / WEIGHTS).read_bytes(),
         )
-        expected = infoword_tf.load(FOLDER / 'converted').encode(TEXTS)
-        actual = infoword_tf.load(str(SOURCE)).encode(TEXTS)
+        with eagerly():
+            expected = infoword_tf.load(FOLDER / 'converted').encode(TEXTS)
+            actual = infoword_tf.load(str(SOURCE)).encode(TEXTS)
         np.testing.assert_array_equal(actual, expected)
 
     def test_is_made_once(self):
@@ -56,7 +60,7 @@ class FoldersTest(absltest.TestCase):
             '{"additional_special_tokens": ["[FAR]"]}'
         )
         with contextlib.redirect_stderr(io.StringIO()) as printed:
-            other = subject.workdir_of(folder)
+            other = subject.workdir_of(folder, checks.convert)
         self.assertRegex(
             printed.getvalue(), "elsewhere: note: .*token '.FAR.' has no embed"
         )
@@ -69,9 +73,18 @@ class FoldersTest(absltest.TestCase):
         weights[-1] ^= 1
         (folder / 'model.safetensors').write_bytes(weights)
         with mock.patch.object(subject.subprocess, 'run') as run:
-            run.return_value = mock.Mock(returncode=1, stderr='error: asked')
-            with refused('folder_not_converted', 'asked'):
-                subject.workdir_of(folder)
+            stderr = f'a warning\nerror: --source={folder}: asked\n'
+            run.return_value = mock.Mock(returncode=1, stderr=stderr)
+            with self.assertRaises(errors.InputError) as raised:
+                infoword_tf.load(folder)
+        self.assertEqual(raised.exception.id, 'folder_not_converted')
+        self.assertEqual(str(raised.exception), f'{folder}: asked')
+        # And in the same process.
+        (folder / 'config.json').write_text('{"model_type": "mamba"}')
+        with refused('folder_not_converted', folder, "'mamba'", 'bert'):
+            subject.workdir_of(folder, checks.convert)
+        left = subject.files.cache_dir() / 'models'
+        self.assertEmpty([x for x in left.iterdir() if x.name.startswith('.')])
 
     def test_a_damaged_one_is_made_anew(self):
         whole = FOLDER / 'whole'
@@ -139,16 +152,3 @@ class FoldersTest(absltest.TestCase):
         typed = (FOLDER / 'run' / 'flags.txt').read_text()
         self.assertIn(f'--init={SOURCE}\n', typed)
         self.assertNotIn(MADE.name, typed)
-
-    def test_complaints(self):
-        folder = FOLDER / 'unknown'
-        shutil.copytree(SOURCE, folder)
-        (folder / 'config.json').write_text('{"model_type": "mamba"}')
-        with self.assertRaisesRegex(
-            errors.InputError, "'mamba'.*bert"
-        ) as raised:
-            infoword_tf.load(folder)
-        self.assertEqual(raised.exception.id, 'folder_not_converted')
-        self.assertLen(str(raised.exception).splitlines(), 1)
-        left = subject.files.cache_dir() / 'models'
-        self.assertEmpty([x for x in left.iterdir() if x.name.startswith('.')])

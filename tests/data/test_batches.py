@@ -134,16 +134,6 @@ class BatchesTest(parameterized.TestCase):
         )
         self.assertFalse((differ & ~either).any())
 
-    def test_every_step_has_masks_of_its_own(self):
-        batches = make_batches('tokens')
-        a, b = (batches.views(s)['masked'].places['mlm'] for s in (0, 1))
-        self.assertTrue((a != b).any(axis=1).all())
-
-    def test_rows_of_a_view(self):
-        result = make_batches(rows=['mlm']).views(0)
-        self.assertEqual(list(result), ['masked'])
-        self.assertEqual(list(result['masked'].places), ['mlm'])
-
     def test_rows_of_several_views(self):
         batches = make_batches(rows=INFOWORD)
         result = batches.views(3)
@@ -162,45 +152,12 @@ class BatchesTest(parameterized.TestCase):
         )
         self.assertNotIn('tokens', result['ngrams'].counts)
 
-    def test_a_second_view_changes_nothing_of_the_first(self):
-        one = make_batches(rows=['bert_nce']).views(2)['masked']
-        two = make_batches(rows=INFOWORD).views(2)['masked']
-        np.testing.assert_array_equal(one.ids, two.ids)
-        for field in ('places', 'targets', 'weights'):
-            np.testing.assert_array_equal(
-                getattr(one, field)['bert_nce'],
-                getattr(two, field)['bert_nce'],
-            )
-
-    def test_sequences_number_the_global_batch(self):
-        for step in (0, 9):
-            np.testing.assert_array_equal(
-                make_batches().views(step)['masked'].sequences, np.arange(8)
-            )
-
-    @parameterized.parameters('spans', 'words', 'tokens')
-    def test_separators_are_shown(self, masking):
-        hidden = 0
-        for step in range(20):
-            view = make_batches(masking).views(step)['masked']
-            targets = view.targets['mlm'][view.weights['mlm'] > 0]
-            self.assertFalse((targets % 50 == 49).any())
-            hidden += len(targets)
-        self.assertEqual(hidden, 20 * 8 * 5)
-
 
 class HeldoutViewsTest(parameterized.TestCase):
     def make(self, tokens=TOKENS, masking='spans'):
         return heldout_views(
             make_store(tokens), plan_of(masking=masking), SPECIALS
         )
-
-    @parameterized.parameters('spans', 'words', 'tokens')
-    def test_always_the_same(self, masking):
-        first = views.flatten(self.make(masking=masking))
-        np.random.seed(7)
-        make_batches(masking, seed=7, batch_size=4).views(3)
-        assert_same(views.flatten(self.make(masking=masking)), first)
 
     def test_the_first_of_them(self):
         # Held-out values of two versions compare only while these hold.
@@ -242,17 +199,6 @@ class HeldoutViewsTest(parameterized.TestCase):
                     rows.setdefault(target, set()).add(row // 32)
         # Some are there in several batches.
         self.assertGreater(max(map(len, rows.values())), 2)
-
-    def test_every_sequence_is_another_text(self):
-        text = text_of(self.make()['masked'])[:, 1:-1]
-        np.testing.assert_array_equal(
-            text, text[:, :1] + np.arange(LENGTH)
-        )
-        # Cut 30 apart, then moved back by less than a word.
-        flags = make_store().flags & stores.WORD_START
-        longest = np.diff(np.nonzero(flags)[0]).max()
-        starts = np.sort(text[:, 0])
-        self.assertGreater(np.diff(starts).min(), LENGTH - longest)
 
     def test_too_little_text(self):
         with refused('little_heldout_text', ' 59 ', ' 30;', '--heldout'):
@@ -328,32 +274,19 @@ class PairsTest(parameterized.TestCase):
         assert_same(views.flatten(result), views.flatten(again))
         # 120 documents of 49 tokens, two pairs each: 240, in batches of 32.
         self.assertEqual({len(view.ids) for view in result.values()}, {224})
-        if source == 'pairs':
-            view = result['masked']
-            real = view.weights['nsp'] > 0
-            self.assertBetween(view.targets['nsp'][real].mean(), 0.4, 0.6)
-            # As many in each of the 7 batches, none of them twice.
-            (source,) = open_sources(arguments[0], arguments[1], 32, 0).values()
-            self.assertEqual(real.sum(), 7 * source.pairs)
-            self.assertLessEqual(real.sum(), 240)
-        else:
-            negatives = result['negatives']
-            self.assertEqual(negatives.ids.shape[1], 3)
-            # They stand beside their own first segment; some of its tokens are
-            # hidden, or random.
-            first = result['masked'].ids[:, 1] // 50
-            other = negatives.ids[:, :, 1]
-            shown = (first[:, None] < 120) & (other // 50 < 120)
-            self.assertGreater(shown.mean(), 0.6)
-            same = first[:, None] == other // 50
-            self.assertGreater(same[shown].mean(), 0.95)
+        if source == 'next_pairs':
+            self.assertEqual(result['negatives'].ids.shape[1], 3)
+            return
+        view = result['masked']
+        real = view.weights['nsp'] > 0
+        self.assertBetween(view.targets['nsp'][real].mean(), 0.4, 0.6)
+        # As many in each of the 7 batches, none of them twice.
+        (source,) = open_sources(arguments[0], arguments[1], 32, 0).values()
+        self.assertEqual(real.sum(), 7 * source.pairs)
+        self.assertLessEqual(real.sum(), 240)
 
     def test_too_little_heldout_text(self):
         store = self.make()._replace(documents=np.array([0, TOKENS]))
         for rows in (self.BERT, self.NCE):
             with refused('little_heldout_text', '6,000 ', '--heldout'):
                 heldout_views(store, plan_of(rows), SPECIALS)
-
-
-if __name__ == '__main__':
-    absltest.main()

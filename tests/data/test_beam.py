@@ -119,7 +119,3 @@ class BeamTest(absltest.TestCase):
     def test_without_beam(self):
         with self.assertRaisesRegex(errors.UsageError, r'\.\[beam'):
             by_beam(self.folder / 'out')
-
-
-if __name__ == '__main__':
-    absltest.main()

@@ -2,7 +2,7 @@ import os
 import pathlib
 from unittest import mock
 
-from absl.testing import absltest, parameterized
+from absl.testing import parameterized
 
 from infoword_tf import files
 from infoword_tf.data import corpora, pydocs
@@ -55,7 +55,3 @@ class OpenCorpusTest(texts.Temporary):
             self.assertEqual(files.cache_dir(), path)
             os.environ['INFOWORD_CACHE'] = '~/c'
             self.assertEqual(files.cache_dir(), pathlib.Path('/h/c'))
-
-
-if __name__ == '__main__':
-    absltest.main()

@@ -2,7 +2,7 @@
 
 import pathlib
 
-from absl.testing import absltest, parameterized
+from absl.testing import parameterized
 
 from tests import fuzz
 
@@ -35,7 +35,3 @@ class DamagedTest(parameterized.TestCase):
         path = pathlib.Path(self.create_tempdir().full_path) / name
         how, crash = fuzz.judged(reader, path, data)
         self.assertEqual((how, crash), ('InputError', None))
-
-
-if __name__ == '__main__':
-    absltest.main()

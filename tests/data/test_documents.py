@@ -1,4 +1,4 @@
-from absl.testing import absltest, parameterized
+from absl.testing import parameterized
 
 from infoword_tf.data import documents
 
@@ -66,7 +66,3 @@ class PartsTest(parameterized.TestCase):
     )
     def test_around_the_words_unk(self, text, expected):
         self.assertEqual(documents.split_at_unknown(text), expected)
-
-
-if __name__ == '__main__':
-    absltest.main()

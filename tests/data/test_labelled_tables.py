@@ -9,7 +9,7 @@ from unittest import mock
 import numpy as np
 import pyarrow
 import tensorflow as tf
-from absl.testing import absltest, parameterized
+from absl.testing import parameterized
 from pyarrow import parquet
 
 from infoword_tf.data import readers, tables
@@ -232,15 +232,19 @@ class TablesTest(texts.Temporary):
             next(table.rows)
 
     def test_a_line_without_end_is_not_held(self):
-        zeros = gzip.compress(bytes(1 << 27))
+        self.assertEqual(readers.LONGEST, 1 << 26)
+        zeros = gzip.compress(bytes(1 << 24))
         for name in ('a.tsv.gz', 'a.csv.gz'):
             path = self.write(name, zeros)
             tracemalloc.start()
-            with refused('long_line', f'{name}, line 1 ', ' 64 MB'):
+            with (
+                mock.patch.object(readers, 'LONGEST', 1 << 22),
+                refused('long_line', f'{name}, line 1 ', ' MB'),
+            ):
                 tables.open_table(str(path))
             held = tracemalloc.get_traced_memory()[1]
             tracemalloc.stop()
-            self.assertLess(held, 3 << 26)
+            self.assertLess(held, 3 << 22)
         just = b'a\tb\n' + b'a' * ((1 << 10) - 3) + b'\tb\n'
         with mock.patch.object(readers, 'LONGEST', 1 << 10):
             lines = list(readers.lines(self.write('b.tsv', just)))
@@ -465,19 +469,3 @@ class TfdsTest(parameterized.TestCase):
         table = tables.open_table('tfds:rated/small:test')
         with refused('missing_cell', 'small:test, line ', 'label'):
             tables.examples_of(table, 'title/text', label='label')
-
-    @parameterized.parameters(
-        ('tfds:rated/small:dev', 'unknown_tfds_split', "'dev'"),
-        ('tfds:rated/large', 'unknown_tfds_name', 'large'),
-    )
-    def test_names(self, name, id, value):
-        with refused(id, value):
-            tables.open_table(name)
-
-    def test_a_version(self):
-        table = tables.open_table('tfds:rated/small:1.0.0:test')
-        self.assertLen(list(table.rows), 2)
-
-
-if __name__ == '__main__':
-    absltest.main()

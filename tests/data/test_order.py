@@ -3,7 +3,7 @@
 from unittest import mock
 
 import numpy as np
-from absl.testing import absltest, parameterized
+from absl.testing import parameterized
 from scipy import stats
 
 from infoword_tf.data import order
@@ -117,17 +117,6 @@ class BlocksTest(parameterized.TestCase):
             every += sizes.tolist()
         self.assertEqual(sum(every), self.SIZE)
 
-    def test_two_of_a_batch_are_seldom_of_one_block(self):
-        """One pair in 63, as blocks of that group are, and not in 16,000."""
-        same = pairs = 0
-        for group in self.groups(self.sent(3))[:8]:
-            number = self.blocks(group)
-            for begin in range(0, len(group) - 64, 64):
-                batch = np.bincount(number[begin : begin + 64])
-                same += (batch * (batch - 1)).sum()
-                pairs += 64 * 63
-        self.assertAlmostEqual(same / pairs, 1 / 63, delta=0.002)
-
     def test_a_group_is_well_mixed(self):
         """Chi-square of the blocks of what is visited first."""
         for group in self.groups(self.sent(4)):
@@ -181,7 +170,3 @@ class BlocksTest(parameterized.TestCase):
         self.assertIsNone(order.items_of(None, 10, 1000))
         self.assertEqual(order.items_of(500, 10, 1000), 5)
         self.assertEqual(order.items_of(3, 10, 1000), 1)
-
-
-if __name__ == '__main__':
-    absltest.main()

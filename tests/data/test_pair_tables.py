@@ -1,10 +1,11 @@
 """Tables of pairs as people have them: the same texts, whatever the layout."""
 
 import json
+import os
 from unittest import mock
 
 import pyarrow
-from absl.testing import absltest, parameterized
+from absl.testing import parameterized
 from pyarrow import ipc, parquet
 
 from infoword_tf.data import pair_tables, records, text_pairs
@@ -34,8 +35,12 @@ EXAMPLES = [
 
 
 def passage(text, selected=None):
-    more = {} if selected is None else {SELECTED: int(selected)}
-    return {PASSAGE if more else 'text': text, 'title': '', **more}
+    """Makes a passage of MS MARCO; else of Tevatron, some with a title."""
+    if selected is not None:
+        return {PASSAGE: text, SELECTED: int(selected), 'title': ''}
+    titled = text.startswith('he ')
+    title, _, rest = text.partition(' ') if titled else ('', '', text)
+    return {'text': rest, 'title': title}
 
 
 # Of a row (a, texts that belong to it, others) the record of each library, and
@@ -88,18 +93,21 @@ RECORDS = {
 
 class RolesTest(Temporary):
     def test_a_file_is_read_once_for_its_roles(self):
-        """And again when it has changed."""
+        """And again when it has changed, though it has as many bytes."""
         path = self.records('x.jsonl', [{'a': 'x', 'b': 'y'}] * 3)
-        real = records.read_jsonl
-        with mock.patch.object(
-            records, 'READERS', {'jsonl': mock.Mock(wraps=real)}
-        ):
-            read = records.READERS['jsonl']
+        read = mock.Mock(wraps=records.read_jsonl)
+        with mock.patch.object(records, 'READERS', {'jsonl': read}):
             for negatives in (None, 0, None, 0):
                 pair_tables.roles_of(path, negatives=negatives)
             self.assertEqual(read.call_count, 2)
-            self.records('x.jsonl', [{'a': 'x', 'b': 'y', 'neg': 'z'}])
-            self.assertEqual(pair_tables.roles_of(path).most, 1)
+            before = os.stat(path)
+            self.records('x.jsonl', [{'a': 'x', 'c': 'y'}] * 3)
+            os.utime(path, ns=(0, before.st_mtime_ns + 10**9))
+            after = os.stat(path)
+            self.assertEqual(
+                (after.st_ino, after.st_size), (before.st_ino, before.st_size)
+            )
+            self.assertEqual(pair_tables.roles_of(path).b, ('c',))
 
     def records(self, name, rows):
         return str(self.write(name, '\n'.join(map(json.dumps, rows))))
@@ -144,7 +152,8 @@ class RolesTest(Temporary):
         # Names decide over the order.
         ('negative,anchor,positive', '{2},{0},{1}', ''),
         ('positive,label,negative,query', '{1},1,{2},{0}', 'label'),
-        # Two that are words about a pair, and nothing else.
+        # Two that are words about a pair, and a or b beside each other.
+        ('source,target,hint', '{0},{1},{2}', ''),
         ('score,source,target,negative', '.5,{0},{1},{2}', 'score'),
     )
     def test_columns(self, head, line, unread):
@@ -227,7 +236,3 @@ class RolesTest(Temporary):
             'a is a, b b, negatives negative_0, negative_1 ... negative_29 (30 '
             'columns)',
         )
-
-
-if __name__ == '__main__':
-    absltest.main()

@@ -1,6 +1,5 @@
 """Pairs of text: where they are cut, what the other ones are."""
 
-import collections
 
 import numpy as np
 from absl.testing import absltest, parameterized
@@ -103,48 +102,6 @@ class PartTest(parameterized.TestCase):
         self.assertEqual(source.single, 1)
         np.testing.assert_array_equal(source.documents, [0, 2, 3])
         np.testing.assert_array_equal(source.numbers, [0, 1, 2, 4])
-
-    def test_every_sentence_end_parts_as_often(self):
-        store = make_store([[1, 2, 3, 1, 2], [1, 1]])
-        source = pairs.PairSource(store, 30, 2, seed=0)
-        actual = source._spans(
-            np.zeros(4000, np.int64), np.random.default_rng(0)
-        )
-        long = actual.end == 9  # one in ten is shorter
-        self.assertBetween(long.mean(), 0.9, 1.0)
-        counts = collections.Counter(actual.middle[long].tolist())
-        self.assertEqual(sorted(counts), [1, 3, 6, 7])
-        self.assertGreater(
-            stats.chisquare(list(counts.values())).pvalue, SIGNIFICANCE
-        )
-
-    def test_one_in_ten_is_short(self):
-        """R = 20, sentences of one token: 2 to 20 are enough, else 20."""
-        store = make_store([[1] * 500, [1] * 500])
-        source = pairs.PairSource(store, 21, 2, seed=0)
-        total = int(source.numbers[-1])
-        n = 20_000
-        actual = source._spans(
-            np.arange(n) * total // n, np.random.default_rng(0)
-        )
-        inside = actual.first < 470  # of the first, and not at its end
-        size = (actual.end - actual.first)[inside]
-        counts = np.bincount(size, minlength=21)[2:]
-        self.assertEqual(counts.sum(), inside.sum())
-        expected = np.full(19, 0.1 / 19)
-        expected[-1] += 0.9
-        p = stats.chisquare(counts, counts.sum() * expected).pvalue
-        self.assertGreater(p, SIGNIFICANCE)
-
-    def test_all_of_a_long_document_is_read(self):
-        store = make_store([[5] * 40, [2, 2]])
-        source = pairs.PairSource(store, 20, 2, seed=0)
-        seen = set()
-        for step in range(300):
-            text = source.batch(step)
-            for a, b in pieces(text):
-                seen |= {*a, *b}
-        self.assertContainsSubset(range(200), seen)
 
 
 class CutTest(parameterized.TestCase):
@@ -405,7 +362,3 @@ class NextPairSourceTest(absltest.TestCase):
             np.mean(np.greater(longer, 0)),
             delta=0.05,
         )
-
-
-if __name__ == '__main__':
-    absltest.main()

@@ -4,7 +4,7 @@ import gzip
 import itertools
 from unittest import mock
 
-from absl.testing import absltest, parameterized
+from absl.testing import parameterized
 
 from infoword_tf import languages
 from infoword_tf.data import documents, parallel, textfiles
@@ -486,7 +486,3 @@ class ComplaintsTest(ParallelTest):
                     call(values, self.paths([heldout]))
         with refused('parallel_all_heldout'):
             parallel.read(values, self.paths(['de-en=b.tsv']))
-
-
-if __name__ == '__main__':
-    absltest.main()

@@ -104,7 +104,3 @@ class DocumentSourceTest(absltest.TestCase):
             np.testing.assert_array_equal(
                 view.sequences, np.arange(len(view.ids))
             )
-
-
-if __name__ == '__main__':
-    absltest.main()

@@ -1,15 +1,12 @@
 """Corpora of tensorflow-datasets, from builders of our own."""
 
-import contextlib
-import io
 import pathlib
 import sys
 from unittest import mock
 
 import tensorflow as tf
-from absl.testing import absltest, parameterized
+from absl.testing import parameterized
 
-from infoword_tf import prepare
 from infoword_tf.data import corpora, opened, prepared
 from infoword_tf.data.documents import Document
 from tests import places
@@ -100,25 +97,6 @@ class PreparedTest(parameterized.TestCase):
                 ]  # fmt: skip
                 if actual:  # and the order is the same each time
                     self.assertEqual(actual, list(documents()))
-
-    def test_prepared_in_shards(self):
-        output = pathlib.Path(self.create_tempdir().full_path) / 'out'
-        with contextlib.redirect_stdout(io.StringIO()):
-            prepare.run(
-                corpus='tfds:both', tokenizer='words', shard_size=0.004,
-                processes=1, output=str(output),
-            )  # fmt: skip
-            actual = opened.open_text(opened.TextChoices(f'store:{output}'))
-            expected = opened.open_text(
-                opened.TextChoices('tfds:both', tokenizer='words')
-            )
-        self.assertLen(actual.train.ids.shards, 4)
-        for part in ('train', 'heldout'):
-            a, b = getattr(actual, part), getattr(expected, part)
-            for field in ('ids', 'flags', 'documents', 'counts'):
-                self.assertEqual(
-                    getattr(a, field)[:].tolist(), getattr(b, field)[:].tolist()
-                )
 
     @parameterized.parameters(
         ('both', 'validation', 'V.'),
@@ -234,7 +212,3 @@ class PreparedTest(parameterized.TestCase):
         )
         rows = list(prepared.read(actual, 'train', ['id', 'more/title']))
         self.assertCountEqual(rows, [(0, b'Title 0. A.'), (1, b'Title 1. A.')])
-
-
-if __name__ == '__main__':
-    absltest.main()

@@ -4,18 +4,16 @@ import contextlib
 import gzip
 import io
 import json
-import os
 import subprocess
 import sys
 from unittest import mock
 
 import numpy as np
 import pyarrow
-from absl.testing import absltest, parameterized
+from absl.testing import parameterized
 from pyarrow import feather, ipc, parquet
 
-from infoword_tf.choices import TextChoices
-from infoword_tf.data import corpora, opened, records, textfiles
+from infoword_tf.data import corpora, records, textfiles
 from tests import corpus as topics
 from tests.data import texts
 from tests.refused import refused
@@ -145,26 +143,6 @@ class CorporaTest(Recorded):
                     )
             self.assertLen(keys, 1 + len(others))
 
-    def test_the_same_vocabulary_and_tokens(self):
-        names = self.write_all(self.real())
-        cache = {'INFOWORD_CACHE': str(self.folder / 'cache')}
-        values = []
-        for name in (names[0], names[3], names[5], names[8]):
-            choices = TextChoices(corpus=(name,), tokenizer='words')
-            with (
-                mock.patch.dict(os.environ, cache),
-                contextlib.redirect_stdout(io.StringIO()),
-            ):
-                values.append(opened.open_text(choices))
-        for other in values[1:]:
-            self.assertEqual(
-                other.tokenizer.vocabulary, values[0].tokenizer.vocabulary
-            )
-            for part in ('train', 'heldout'):
-                a, b = getattr(other, part), getattr(values[0], part)
-                np.testing.assert_array_equal(a.ids, b.ids)
-                np.testing.assert_array_equal(a.flags, b.flags)
-
     def test_lines_of_a_record_are_paragraphs(self):
         """Blank ones among them part no documents."""
         lines = '\ufeff{"text": "One. Two\\r\\n\\r\\nThree"}\r\n\r\n{"text": '
@@ -235,13 +213,14 @@ class CorporaTest(Recorded):
             self.open('jsonl:a.jsonl:body', 'a.jsonl')
 
     def test_a_data_set_of_several_splits(self):
+        """In a folder whose name would be a pattern."""
         for split in ('test', 'train'):
-            path = self.folder / 'saved' / split / 'data-00000.arrow'
+            path = self.folder / 'x[1]' / split / 'data-00000.arrow'
             write_arrow(path, table_of([f'Of {split}.', 'More.']), 1)
-        self.write('saved/dataset_dict.json', '{}')
-        with refused('several_splits', ' test, train:', 'saved/train,'):
-            self.open('arrow:saved')
-        corpus = self.open('arrow:saved/train', 'saved/test')
+        self.write('x[1]/dataset_dict.json', '{}')
+        with refused('several_splits', ' test, train:', 'x[1]/train,'):
+            self.open('arrow:x[1]')
+        corpus = self.open('arrow:x[1]/train', 'x[1]/test')
         self.assertEqual([x.text for x in corpus.heldout()][0], 'Of test.')
 
     def test_what_follows_the_last_colon(self):
@@ -346,25 +325,6 @@ class ComplaintsTest(Recorded):
         self.write('x.jsonl', json_lines([{f'f{i}': 1 for i in range(30)}]))
         self.check('jsonl:x.jsonl', 'unknown_field', 'f18, f19, ...')
 
-    def test_damaged_columns(self):
-        values = [f'Text {i} is here. ' * 20 for i in range(500)]
-        self.write_all(values)
-        for name in ('parquet:x.parquet', 'arrow:saved/data-00000.arrow'):
-            path = self.folder / name.partition(':')[2]
-            good = path.read_bytes()
-            for bad in (good[:-9], good[: len(good) // 2], good[:6], b'', b'x'):
-                path.write_bytes(bad)
-                self.check(name, 'damaged_columns', f'{path.name} ')
-            path.write_bytes(good)
-        page = bytearray((self.folder / 'one.parquet').read_bytes())
-        held = parquet.read_metadata(self.folder / 'one.parquet').row_group(0)
-        begin = held.column(3).dictionary_page_offset
-        page[begin + 50 : begin + 200] = bytes(150)
-        self.write('one.parquet', bytes(page))
-        self.check(
-            'parquet:one.parquet', 'damaged_columns', 'parquet, row group 0 '
-        )
-
     def test_text_that_is_no_utf8(self):
         """Nothing of Parquet or Arrow says so before it is read."""
         values = pyarrow.array([b'One', b'caf\xe9']).view(pyarrow.string())
@@ -374,7 +334,3 @@ class ComplaintsTest(Recorded):
         for kind in ('parquet', 'arrow'):
             name = f'{kind}:x.{kind}'
             self.check(name, 'damaged_columns', f'x.{kind}', 'Invalid UTF8')
-
-
-if __name__ == '__main__':
-    absltest.main()

@@ -1,24 +1,26 @@
 """Sentences of a store, and pairs that people have written, by step."""
 
+import contextlib
+import io
 import itertools
-import json
 from unittest import mock
 
 import numpy as np
-import pyarrow
 from absl.testing import absltest
-from pyarrow import parquet
 
+from infoword_tf.choices import RunChoices
 from infoword_tf.data import store, text_pairs
 from infoword_tf.data.documents import hash_bucket
 from infoword_tf.data.passages import count_sentences
 from infoword_tf.data.sentences import SentenceSource, StoreSentences
 from infoword_tf.data.store import SENTENCE_START
+from infoword_tf.resolve import resolve
 from infoword_tf.text.layout import LAYOUTS
 from infoword_tf.text.template import Template
 from infoword_tf.text.tokenizers import TOKENIZERS
 from infoword_tf.text.wholewords import WholeWords
-from tests import zoo
+from infoword_tf.training import run
+from tests import places, zoo
 from tests.data.texts import Temporary
 from tests.refused import refused
 
@@ -106,23 +108,8 @@ class PairsTest(Temporary):
         super().setUp()
         self.path = self.write('t.csv', map(','.join, TRIPLES))
 
-    def test_every_kind_of_file(self):
-        tsv = self.write('t.tsv', map('\t'.join, TRIPLES))
-        jsonl = self.write(
-            't.jsonl',
-            (json.dumps(dict(zip('abc', t, strict=True))) for t in TRIPLES[1:]),
-        )
-        table = dict(zip('abc', zip(*TRIPLES[1:], strict=True), strict=True))
-        columns = str(self.folder / 't.parquet')
-        parquet.write_table(pyarrow.table(table), columns, row_group_size=50)
-        files = self.path, tsv, jsonl, columns
-        actual = [text_pairs.read(path) for path in files]
-        for other in actual[1:]:
-            self.assertEqual(other.train[0].texts, actual[0].train[0].texts)
-        self.assertEqual(actual[0].fingerprint, actual[1].fingerprint)
-
     def test_a_delimiter(self):
-        """That of a file, found or said; lists are no negatives."""
+        """That of a file, found or said."""
         path = self.write('d.csv', map(';'.join, TRIPLES))
         expected = text_pairs.read(self.path).train[0].texts
         for delimiter in (None, ';'):
@@ -130,12 +117,6 @@ class PairsTest(Temporary):
             self.assertEqual(actual.train[0].texts, expected)
         with refused('few_text_columns', 'd.csv '):
             text_pairs.roles_of(path, delimiter='tab')
-        rows = [{'a': 'x', 'b': 'y', 'c': ['z']}] * 40
-        path = self.write('l.jsonl', map(json.dumps, rows))
-        with refused('unnamed_lists', "'c'"):
-            text_pairs.read(path)
-        (file,), _ = text_pairs.read_pairs(path, ['a', 'b'])
-        self.assertLen(file.texts[0], 40)
 
     def test_held_out_are_some_by_a(self):
         actual = text_pairs.read(self.path)
@@ -147,25 +128,13 @@ class PairsTest(Temporary):
         again = text_pairs.read(fewer).heldout[0].texts[0]
         self.assertContainsSubset(again, held[0])
 
-    def test_columns_by_name(self):
-        actual = text_pairs.read(self.path, ['c', 'a'])
-        self.assertStartsWith(actual.train[0].texts[0][0], 'wrong')
-        self.assertLen(actual.train[0].texts, 2)
-        with refused('no_single_column', "'d'", ' a, b, c'):
-            text_pairs.roles_of(self.path, ['a', 'd'])
-
     def test_bad_files(self):
-        for read, lines, id, *values in (
-            (text_pairs.roles_of, ['a', 'x'], 'few_text_columns'),
-            (text_pairs.roles_of, ['who are you today then?,I am me'] * 9,
-             'header_reads_like_pair'),
-            (text_pairs.read, ['a,b', 'x,y', 'z'], 'unequal_cells',
-             'x.csv, line 3: 1 '),
-            (text_pairs.read, ['a,b', 'x,y'], 'no_heldout_pairs',
-             '--heldout_pairs='),
-        ):  # fmt: skip
+        for lines, id, *values in (
+            (['a,b', 'x,y', 'z'], 'unequal_cells', 'x.csv, line 3: 1 '),
+            (['a,b', 'x,y'], 'no_heldout_pairs', '--heldout_pairs='),
+        ):
             with refused(id, *values):
-                read(self.write('x.csv', lines))
+                text_pairs.read(self.write('x.csv', lines))
         with refused('no_file_matches'):
             text_pairs.read(str(self.folder / 'nothing*.csv'))
 
@@ -174,6 +143,34 @@ class PairsTest(Temporary):
         actual = text_pairs.read(self.write('e.csv', lines))
         self.assertEqual(actual.train[0].empty, 2)
         self.assertEqual(set(actual.train[0].texts[2]), {''})
+
+    def test_what_a_run_says_of_bad_pairs(self):
+        """Without a side they are none; of one word, or long, they are some."""
+        long = 'more words than a text may have ' * 9
+        good = [
+            'one,word', '.,!', f'{long},short', f'a text,{long}',
+            *['the same,pair'] * 4,
+            *(f'question {i},answer {i}' for i in range(4)),
+        ]  # fmt: skip
+        choices = RunChoices(
+            objectives='simcse', seq_len=16, vocab_size=300,
+            pairs=self.write(
+                'p.csv', ['a,b', *good, 'first,', ',second', ' , ']
+            ),
+            heldout_pairs=self.write('h.csv', ['a,b', *good[:2], good[-1]]),
+        )  # fmt: skip
+        places.make(self.addCleanup)  # of the vocabulary
+        with contextlib.redirect_stdout(io.StringIO()) as shown:
+            _, pairs = run._open_pairs(
+                choices, None, None, run.sides_of(resolve(choices).plan)
+            )
+        self.assertIn(
+            '12 examples to train on, a text of 2 is trunc', shown.getvalue()
+        )
+        self.assertIn(
+            '3 rows with an empty a or b are left out', shown.getvalue()
+        )
+        self.assertEqual(pairs.train.longest, (16, 16))
 
     def test_a_small_file_without_a_held_out_pair(self):
         """The held-out ones are those of the other file."""
@@ -215,17 +212,20 @@ class PairsTest(Temporary):
 
     def test_prompts(self):
         """That of queries before each a; that of passages before what is there
-        of the others.
+        of the others. A guide reads texts without them.
         """
         words = 'ask find question answer wrong 1 2'.split()
         template = Template(WholeWords.learn([*words, *words]), LAYOUTS['bert'])
         texts = [['question 1', 'question 2'], ['answer 1', 'answer 2'],
                  ['', 'wrong 2']]  # fmt: skip
+        guide = mock.Mock(return_value=np.eye(2))
         actual, _ = text_pairs.tokenized(
             [text_pairs.Columns('x', texts, 0)], template, (16, 16),
-            ('ask ', 'find '),
+            ('ask ', 'find '), {'simcse': guide},
         )  # fmt: skip
+        guide.assert_called_once_with(texts)
         (part,) = actual.parts
+        np.testing.assert_array_equal(part.targets['simcse'], np.eye(2))
         names = template.tokenizer.vocabulary
         self.assertEqual(
             [
@@ -252,23 +252,6 @@ class PairsTest(Temporary):
         self.write('t.csv', [*map(','.join, TRIPLES[:-1]), 'x,y,z'])
         seen.append(fingerprint())
         self.assertLen(set(seen), 5)
-
-    def test_each_batch_is_of_one_file_and_an_epoch_has_all(self):
-        other = [('a', 'b'), *((f'you {i}', f'me {i}') for i in range(90))]
-        self.write('t2.csv', map(','.join, other))
-        actual = text_pairs.read(str(self.folder / 't*.csv'))
-        train = self.tokenized(actual.train)
-        source = text_pairs.TextPairSource(train, 16, 8, 0, stratified=True)
-        updates = [part.size // 8 for part in train.parts]
-        seen = []
-        for step in range(sum(updates)):
-            batch = source.batch(step)
-            self.assertEqual(batch.slots.shape, source.sources[0].slots.shape)
-            lacking = (batch.lengths[:, 2] == 2).mean()
-            self.assertIn(lacking, (0, 1))  # of the second file all
-            seen += [(lacking, number) for number in batch.numbers.tolist()]
-        self.assertLen(set(seen), 8 * sum(updates))
-        self.assertEqual(sum(s[0] for s in seen), 8 * updates[1])
 
     def test_an_a_of_several_pairs_is_read_once_an_epoch(self):
         """With its b in turn; held-out text has its first b."""
@@ -315,8 +298,9 @@ class PairsTest(Temporary):
                 train._replace(weights=weights), 16, 8, 0, stratified=True
             )
             actual = [source.batch(step) for step in range(steps)]
-            second = [(b.lengths[:, 2] == 2).all() for b in actual]
-            return np.array([b.numbers for b in actual]), np.array(second)
+            lacking = [(b.lengths[:, 2] == 2).mean() for b in actual]
+            self.assertEqual({*lacking}, {0, 1})  # a batch is of one file
+            return np.array([b.numbers for b in actual]), np.array(lacking) > 0
 
         of_file = [part.size // 8 for part in train.parts]  # 23 and 10, say
         total = sum(of_file)
@@ -342,7 +326,3 @@ class PairsTest(Temporary):
             with refused(id, *values):
                 text_pairs.weights_of(arguments, ['a', 'b'])
         self.assertEqual(text_pairs.weights_of(['1', '2.5'], 'ab'), (1.0, 2.5))
-
-
-if __name__ == '__main__':
-    absltest.main()

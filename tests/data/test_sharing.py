@@ -7,7 +7,7 @@ import numpy as np
 from absl.testing import absltest
 
 from infoword_tf import views
-from infoword_tf.data.batches import Batches, heldout_views, open_sources
+from infoword_tf.data.batches import Batches, open_sources
 from infoword_tf.objectives import TABLE
 from infoword_tf.resolve import make_plan
 from infoword_tf.views import VIEWS, Draw, Reads
@@ -153,33 +153,3 @@ class SharingTest(absltest.TestCase):
             drawn = batches.draw(step)
             self.assertEqual(drawn['streamed'][0].ids.shape, (B, zoo.T))
             self.assertEqual(drawn['permuted'][0].ids.shape, (B, zoo.T - 3))
-
-    def test_windows_of_two_lengths(self):
-        short = self.specs['second']._replace(
-            source_args=lambda length, settings: {'length': length // 2}
-        )
-        batches = self.batches('one', 'two', second=short)
-        self.assertLen(batches.sources, 2)
-        result = batches.views(1)
-        self.assertEqual(result['first'].ids.shape, (B, zoo.T))
-        self.assertEqual(result['second'].ids.shape, (B, zoo.T // 2 + 2))
-
-    def test_held_out_text_too(self):
-        """As many rows of each view, the fewer ones with some of no weight."""
-        rows = 'one', 'two', 'transformer_xl', 'plm'
-        together = heldout_views(
-            self.store, self.batches(*rows).plan, zoo.SPECIALS
-        )
-        self.assertLen({len(view.ids) for view in together.values()}, 1)
-        for row in rows:
-            alone = heldout_views(
-                self.store, self.batches(row).plan, zoo.SPECIALS
-            )
-            for name, view in alone.items():
-                n = len(view.ids)
-                np.testing.assert_array_equal(together[name].ids[:n], view.ids)
-                self.assertFalse(together[name].weights[row][n:].any())
-
-
-if __name__ == '__main__':
-    absltest.main()

@@ -307,7 +307,3 @@ class LongestTest(absltest.TestCase):
         data = run.RunData(*[None] * 7)
         self.assertEqual(data.longest, (0, 0))
         self.assertEqual(data._replace(pairs=pairs).longest, (9, 8))
-
-
-if __name__ == '__main__':
-    absltest.main()

@@ -2,9 +2,7 @@ import errno
 import fcntl
 import json
 import os
-import pathlib
 import shutil
-import tempfile
 from pydoc_data import topics
 from unittest import mock
 
@@ -14,6 +12,7 @@ from absl.testing import absltest, parameterized
 from infoword_tf.data import store
 from infoword_tf.data.documents import Document
 from infoword_tf.text.wordpiece import WordPieceTokenizer
+from tests import places
 from tests.refused import refused
 
 VOCABULARY = [
@@ -30,12 +29,9 @@ IDS = [5, 6, 8, 7, 9, 10, 5, 11, 3, 1, 9, 3]
 FLAGS = [3, 1, 0, 1, 0, 3, 1, 1, 5, 3, 0, 5]
 
 
-class StoreCase(parameterized.TestCase):
+class StoreCase(places.Folder, parameterized.TestCase):
     def setUp(self):
         super().setUp()
-        folder = tempfile.TemporaryDirectory()
-        self.addCleanup(folder.cleanup)
-        self.folder = pathlib.Path(folder.name) / 'cache'
         self.path = self.folder / 'train'
 
     @classmethod
@@ -125,14 +121,6 @@ class WriteTest(StoreCase):
         np.testing.assert_array_equal(actual.ids, [3, 5, 6, 3, 3, 11, 3])
         np.testing.assert_array_equal(actual.flags, [5, 3, 3, 5, 5, 3, 5])
         np.testing.assert_array_equal(actual.documents, [0, 1, 4, 5, 7])
-
-    def test_the_text_of_specials_is_text(self):
-        actual = self.write([Document(('[SEP] the [MASK]',), '')])
-        self.assertNotIn(3, actual.ids[:-1])
-        self.assertNotIn(4, actual.ids)
-        np.testing.assert_array_equal(
-            np.nonzero(actual.flags & SEPARATOR)[0], [len(actual.ids) - 1]
-        )
 
     @parameterized.parameters(
         (2**16, np.uint16), (2**16 + 1, np.uint32), (70_000, np.uint32)
@@ -231,7 +219,6 @@ class FailureTest(StoreCase):
 
     def test_what_a_kill_has_left_is_deleted(self):
         """And nothing of a process that is writing still."""
-        self.folder.mkdir()
         for name in ('train.dead', 'train.alive', 'trained.dead'):
             (self.folder / name).mkdir()
             (self.folder / name / 'ids.bin').write_bytes(b'123')
@@ -302,7 +289,3 @@ class PeekTest(absltest.TestCase):
         self.assertEqual(list(store.peek(iter(DOCUMENTS), 'x')), DOCUMENTS)
         with refused('no_documents', 'no documents here'):
             store.peek([], 'no documents here')
-
-
-if __name__ == '__main__':
-    absltest.main()

@@ -124,28 +124,6 @@ class StreamSourceTest(parameterized.TestCase):
         self.assertGreater(counts[:, 0].min(), 1)
         self.assertEqual(counts[:, 1].min() > 1, both and batch > 1)
 
-    @parameterized.parameters(False, True)
-    def test_exactly_once_an_epoch(self, both):
-        source = streams.StreamSource(numbered(960), 24, 8, 0, None, both)
-        epoch = 960 // 24 // 8 * (1 + both)
-        for begin in (0, epoch):
-            for way in (1, -1)[: 1 + both]:
-                inputs, targets = [], []
-                for step in range(begin, begin + epoch):
-                    text = source.batch(step)
-                    rows = text.directions == way
-                    inputs += text.ids[rows].ravel().tolist()
-                    view = np.hstack([text.ids, text.following[:, None]])
-                    targets += view[rows, 1:].ravel().tolist()
-                self.assertEqual(sorted(inputs), list(range(960)))
-                self.assertEqual(sorted(targets), list(range(960)))
-
-    def test_advance_by_half_reads_every_token_twice(self):
-        source = streams.StreamSource(numbered(960), 24, 8, 0, advance=12)
-        ids = [source.batch(step).ids for step in range(10)]
-        counts = np.bincount(np.ravel(ids), minlength=960)
-        self.assertEqual(set(counts.tolist()), {2})
-
     @parameterized.parameters(None, 10, 15)
     def test_tokens_that_are_new(self, advance):
         """Once around, every token that is no separator is new once."""
@@ -223,22 +201,7 @@ class HeldoutTest(absltest.TestCase):
     def test_no_more_than_512(self):
         self.assertLen(self.make(60_000)['streamed'].ids, 512)
 
-    def test_beside_another_source(self):
-        together = self.make(1000, 'mlm', ROW)
-        alone = self.make(1000, 'mlm')['masked']
-        self.assertEqual(len(together['masked'].ids) % 8, 0)
-        self.assertEqual(
-            len(together['masked'].ids), len(together['streamed'].ids)
-        )
-        n = len(alone.ids)
-        np.testing.assert_array_equal(together['masked'].ids[:n], alone.ids)
-        self.assertFalse(together['masked'].weights['mlm'][n:].any())
-
     def test_too_little_text(self):
         with refused('little_heldout_text', '159 ', ' 8 ', ' 20;', '--heldout'):
             self.make(159)
         self.assertLen(self.make(160)['streamed'].ids, 8)
-
-
-if __name__ == '__main__':
-    absltest.main()

@@ -5,7 +5,7 @@ from unittest import mock
 
 import numpy as np
 import pyarrow
-from absl.testing import absltest, parameterized
+from absl.testing import parameterized
 
 from infoword_tf.data import corpora, documents, textfiles
 from infoword_tf.data.documents import Document
@@ -281,13 +281,6 @@ class LinesTest(Temporary):
             list(corpus.heldout()), [Document(('Held out .',), f'{c}:1', 12)]
         )
 
-    def test_something_is_held_out(self):
-        self.write('train.txt', 'One\n')
-        with refused('corpus_without_heldout', '--heldout='):
-            self.open(None)
-        with refused('heldout_files_trained', ' lines:'):
-            self.open('train.txt')
-
     def test_another_corpus_than_text(self):
         self.write('train.txt', 'One\n')
         self.write('valid.txt', 'Two\n')
@@ -302,7 +295,3 @@ class LinesTest(Temporary):
         self.write('valid.txt', '\n \n')
         with refused('files_without_text', ' 1 file'):
             list(self.open().heldout())
-
-
-if __name__ == '__main__':
-    absltest.main()

@@ -1,7 +1,7 @@
 """The source `translations`: which pairs an update reads, and in which rows."""
 
 import numpy as np
-from absl.testing import absltest, parameterized
+from absl.testing import parameterized
 
 from infoword_tf.data.text_pairs import Columns
 from infoword_tf.data.translations import (
@@ -94,7 +94,3 @@ class TranslationSourceTest(parameterized.TestCase):
         self.assertEqual(text.tokens.sum(), text.lengths.sum())
         crossed = opened([500], crossed=True).batch(0)
         self.assertEqual(crossed.tokens.sum(), crossed.lengths.sum())
-
-
-if __name__ == '__main__':
-    absltest.main()

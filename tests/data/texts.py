@@ -1,22 +1,15 @@
 """What tests of corpora share: a folder of their own, random texts."""
 
 import contextlib
-import pathlib
-import tempfile
 
 from absl.testing import parameterized
 
 from infoword_tf.data import documents
+from tests import places
 
 
-class Temporary(parameterized.TestCase):
-    """Tests with a folder of their own."""
-
-    def setUp(self):
-        super().setUp()
-        # Not absltest's: pytest does not parse the flag that it reads.
-        temporary = tempfile.TemporaryDirectory()
-        self.folder = pathlib.Path(self.enterContext(temporary)).resolve()
+class Temporary(places.Folder, parameterized.TestCase):
+    """Tests that write files into a folder of their own."""
 
     def write(self, name, content):
         path = self.folder / name

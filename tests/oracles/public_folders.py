@@ -10,14 +10,12 @@ beside the answers.
 Glossary of shapes: n = TEXTS or PAIRS, C classes.
 """
 
-import base64
 import collections
 import json
 import pathlib
 import re
 import shutil
 import tempfile
-import zlib
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
@@ -93,7 +91,7 @@ _ALBERT = ('<pad>', '<unk>', '[CLS]', '[SEP]', '[MASK]')
 _DEBERTA = ('[PAD]', '[CLS]', '[SEP]', '[UNK]', '[MASK]')
 _MPNET = ('<s>', '<pad>', '</s>', '[UNK]', '<mask>')
 _GEMMA = ('<pad>', '<eos>', '<bos>', '<unk>', '<mask>')
-_TOKENS = (
+TOKENS = (
     *_BERTS, *_LETTERS, *_SIGNS, *(f'##{c}' for c in _LETTERS + _SIGNS),
     *_WORDS, *(f'##{c}' for c in _ENDS),
 )  # fmt: skip
@@ -107,34 +105,13 @@ _AROUND = {
     'end': ('$A <|endoftext|>', '$A <|endoftext|> $B:1 <|endoftext|>:1'),
 }
 # What SentencePiece's own program makes of rules: the ligature fi, a wide h, e
-# with an accent behind it, blanks of five kinds, one of no width.
-_CHARACTERS = zlib.decompress(
-    base64.b85decode(
-        'c-ke?d9aRU6aet^eQpMme~dL67a>Z8%92X<vW2vfHcK+LEGgk$>*d}ob*<fyENQhxi'
-        '%M=tLuFsfay4ouZAi%S`*>%5&w0;to_XiYJm-zHh)9npS~Q~AH4%x3j4jtDqj<T9On'
-        'DLc{92auWMs=d85wEG$Y>Dpek3DvL_{HbS;Zp?izOT=MM=s~8lQ@?l;=9GrverEqHH'
-        'oMU2P$%P?@USKy|87gB!VtnrJ6(=2mW@Hn&liI^4nS)Z<RH8uhu0hTKgf?&TitqcKf'
-        'sLUWqYk`~-gD_ZjaZD~V$+R=dr=|o35^AL~lFpu#lU3i=)=*p9H<7uAaS)QQ>-RVV7'
-        'dh;B8c%HtgGr7s=FZN>~0~o{$3}G-YGL)AX#&BN7mBlNJVkDWVOJxkB8OK;AFrJBIk'
-        '<BDtC5I_YW*Sp@o!6L7E;E_IY-aHWb9j?H<}sJIn9tiRU=a&h!eW;44)5_UA4F>QB0'
-        'l0nma~kNtl(o-v4+)r$|rozXQ`QEEno2^U$c&U*0X_c*u+LQ^KGh@m5A@et!&{3zGo'
-        'XhvV-mHVkdjp%|7;Wfc^Z$K@RaVM>tFYNBM<g9OuuHiTF+YHC4+=L_uC6PI&)4RpSr'
-        '-<}Xh252rcB8UE!g|8bskT;P8$aWSs^d_8-cu>7TQ8LIe>bN'
-    )
-)
-_LIGATURE = zlib.decompress(  # that of the first rule alone
-    base64.b85decode(
-        'c-j@xRg{(m6a~<44J=YZBqT*ex;q6VMY=({hwc^_ltxM{x^rld8q%OUmF{NflG^`SY'
-        'rmYA`*2SXGYEnWF@or*uplxB3nJ16p$rMtv57@o;t-#BB;W%Qk&q8b%ts_48A(Y&a#'
-        'Hd!sYylXL>fLJ9iNh(&-sim$Ur7Cl7-A<BP%(`PA+nihuq{NF9pa?AqrB2!W5$@B`8'
-        'iwzN9pzD8pBjqbwCD&(~Ds8!AzS%2cB&HK<N4YEp;V)T1s9sL!`Fq%n<XN)wvXjFz;'
-        'ZHLYk%8^UQv2int#j&z|j-RMdWy3>oE^r1KX=*s~5^Bn^j%pf8{59fP^GK?P>!Ei<~'
-        'k}-_tN5(RqaZF?aKQW1)nar>J!teaXRHiVUY0P8>vzf(Q<}jamEMx(TS;SJ7u#8Anu'
-        '$)z_WDToX$6D6&2OC2ZXEU4FLKNHB$_}>kCp-C@zu3h;>|r<i*vkR-bBKc+;V{QI$_'
-        'b8hij(}yY0mH;=Qzs+&U1;2T;Vd;xXKN#bBmkY;WqcUOEmX+$O9hph^IW^InQ{>3;y'
-        'R7Z+Oi+-i9_79=r$L_k?`'
-    )
-)
+# with an accent behind it, blanks of five kinds, one of no width; and of the
+# first rule alone.
+_RULES = {
+    name: array.tobytes()
+    for name, array in frozen.read(frozen.FOLDER / 'public_folders.npz').items()
+    if name in ('characters', 'ligature')
+}
 # By name what a Unigram does before its tokens: (normalizers, pre-tokenizers).
 _METASPACE = {
     'always': pre_tokenizers.Metaspace(),
@@ -166,16 +143,17 @@ _JOINED = normalizers.Replace(tk.Regex(' {2,}'), ' ')
 _NORMAL = {
     'nothing': None,
     'joined': normalizers.Sequence([_JOINED]),
-    'characters': normalizers.Precompiled(_CHARACTERS),
-    'ligature': normalizers.Precompiled(_LIGATURE),
+    'characters': normalizers.Precompiled(_RULES['characters']),
+    'ligature': normalizers.Precompiled(_RULES['ligature']),
     'characters_joined': normalizers.Sequence(
-        [normalizers.Precompiled(_CHARACTERS), _JOINED]
+        [normalizers.Precompiled(_RULES['characters']), _JOINED]
     ),
     'albert': normalizers.Sequence(
         [
             normalizers.Replace('``', '"'), normalizers.Replace("''", '"'),
             normalizers.NFKD(), normalizers.StripAccents(),
-            normalizers.Lowercase(), normalizers.Precompiled(_CHARACTERS),
+            normalizers.Lowercase(),
+            normalizers.Precompiled(_RULES['characters']),
         ]
     ),
     'stripped': normalizers.Sequence(
@@ -231,7 +209,7 @@ def word_piece(
         longest: what tokenizer.json says that texts are cut and padded to.
         **normal: of its BertNormalizer.
     """
-    tokens = *specials, *_TOKENS[len(_BERTS) :]
+    tokens = *specials, *TOKENS[len(_BERTS) :]
     index = {token: i for i, token in enumerate(tokens)}
     tokenizer = tk.Tokenizer(models.WordPiece(index, unk_token='[UNK]'))
     tokenizer.normalizer = normalizers.BertNormalizer(**normal)
@@ -356,9 +334,8 @@ class Case(NamedTuple):
             whose vectors are the mean.
         files: more of them, JSON or text, by where they lie.
         without: files that it lacks.
-        shards: 'old': an index and its shards beside a newer
-            model.safetensors; 'gone': the index alone beside it; 'only': two
-            shards and no model.safetensors.
+        older: whether an index and older shards lie beside
+            model.safetensors.
         saved: whether the libraries write it.
         critic: by what texts are compared, if not by one vector: 'late',
             'lexical', 'cross', or 'm3' of all that BGE-M3 has.
@@ -371,7 +348,7 @@ class Case(NamedTuple):
     modules: tuple[tuple[str, Mapping[str, Any]], ...] | None = None
     files: Mapping[str, Any] = {}
     without: tuple[str, ...] = ()
-    shards: str = ''
+    older: bool = False
     saved: bool = False
     critic: str = ''
 
@@ -415,6 +392,7 @@ _CLS = (('Pooling', {'word_embedding_dimension': D,
                      'pooling_mode_cls_token': True,
                      'pooling_mode_mean_tokens': False}),)  # fmt: skip
 _UNIT = ('Normalize', {})
+_PYLATE = 'pylate.models.Dense.Dense'
 _PROMPTS = 'config_sentence_transformers.json'
 _LIMIT = 'sentence_bert_config.json'
 _SPECIAL = {'special': True, 'normalized': False}
@@ -422,23 +400,13 @@ _PLAIN = {'special': False, 'normalized': True}
 
 
 def _dense(
-    wide: int, activation: str, bias: bool = True, output: str | None = None
-) -> Any:
-    return 'Dense', {
-        'in_features': D, 'out_features': wide, 'bias': bias,
-        'activation_function': f'torch.nn.modules.{activation}',
-        **({'module_output_name': output} if output else {}),
-    }  # fmt: skip
-
-
-def _late_dense(wide: int, kind: str, width: int = D) -> Any:
+    wide: int, activation: str, bias: bool = True, kind: str = 'Dense',
+    width: int = D, **more: Any,
+) -> Any:  # fmt: skip
     return kind, {
-        'in_features': width,
-        'out_features': wide,
-        'bias': False,
-        'activation_function': 'torch.nn.modules.linear.Identity',
-        **(_OF_TOKENS if 'pylate' not in kind else {}),
-    }
+        'in_features': width, 'out_features': wide, 'bias': bias,
+        'activation_function': f'torch.nn.modules.{activation}', **more,
+    }  # fmt: skip
 
 
 def _pooled(mode: str) -> Any:
@@ -453,82 +421,82 @@ def _labels(*names: str) -> dict[str, Any]:
     }
 
 
+# A folder of each kind; cases say what they have otherwise.
+_BERT_FOLDER = Case('BertModel', _BERT, _WORDPIECE, _OF_BERT, _MEAN)
+_CLASS_FOLDER = _BERT_FOLDER._replace(
+    model='BertForSequenceClassification', modules=None
+)
+_XLM_FOLDER = Case('XLMRobertaModel', _XLM, _UNIGRAM, _OF_XLM, _MEAN)
+_ROBERTA_FOLDER = Case('RobertaModel', _ROBERTA, _BYTES, _OF_ROBERTA, _MEAN)
+_GPT_2_FOLDER = Case('GPT2Model', _GPT_2, _GPT_BYTES, _OF_GPT_2)
+_MODERN_FOLDER = Case(
+    'ModernBertModel', _MODERN,
+    ('byte_pairs', {'specials': _BERTS, 'around': 'bert'}),
+    {**_OF_BERT, **_AS_WRITTEN, 'model_max_length': 48},
+)  # fmt: skip
+_WITHOUT_SEGMENTS = {'model_input_names': ['input_ids', 'attention_mask']}
+
+
+def _unigram(*added: tuple[str, Mapping[str, Any]], **arguments: Any) -> Any:
+    return 'unigram', {**arguments, **({'added': list(added)} if added else {})}
+
+
+def _prompted(default: str | None = None, **prompts: str) -> dict[str, Any]:
+    return {_PROMPTS: {'prompts': prompts, 'default_prompt_name': default}}
+
+
 CASES: dict[str, Case] = {
     # --- WordPiece, and what is read beside it
-    'minilm': Case(
-        'BertModel', _BERT, ('word_piece', {'longest': 12}), _OF_BERT,
-        (*_MEAN, _UNIT),
-        {_LIMIT: {'max_seq_length': 24, 'do_lower_case': False},
-         'special_tokens_map.json': {'pad_token': '[PAD]'}},
+    'minilm': _BERT_FOLDER._replace(
+        tokenizer=('word_piece', {'longest': 12}), modules=(*_MEAN, _UNIT),
+        files={_LIMIT: {'max_seq_length': 24, 'do_lower_case': False},
+               'special_tokens_map.json': {'pad_token': '[PAD]'}},
     ),
-    'cased_by_settings': Case(
-        'BertModel', _BERT, _WORDPIECE, {**_OF_BERT, 'do_lower_case': False},
-        _MEAN,
+    'cased_by_settings': _BERT_FOLDER._replace(
+        settings={**_OF_BERT, 'do_lower_case': False}
     ),
-    'lower_by_settings': Case(
-        'BertModel', _BERT, ('word_piece', {'lowercase': False}), _OF_BERT,
-        _MEAN,
+    'case_unsaid': _BERT_FOLDER._replace(
+        tokenizer=('word_piece', {'lowercase': False}),
+        settings={k: v for k, v in _OF_BERT.items() if k != 'do_lower_case'},
     ),
-    'case_unsaid': Case(
-        'BertModel', _BERT, ('word_piece', {'lowercase': False}),
-        {k: v for k, v in _OF_BERT.items() if k != 'do_lower_case'}, _MEAN,
+    'as_written': _BERT_FOLDER._replace(
+        tokenizer=('word_piece', {
+            'lowercase': False, 'strip_accents': True,
+            'handle_chinese_chars': False, 'clean_text': False}),
+        settings={**_OF_BERT, **_AS_WRITTEN},
     ),
-    'accents_by_settings': Case(
-        'BertModel', _BERT, _WORDPIECE, {**_OF_BERT, 'strip_accents': False},
-        _MEAN,
+    'no_settings': _BERT_FOLDER._replace(
+        tokenizer=('word_piece', {'lowercase': False}), settings={},
+        files={_LIMIT: {'max_seq_length': 40}},
+        without=('tokenizer_config.json',),
     ),
-    'chinese_by_settings': Case(
-        'BertModel', _BERT, _WORDPIECE,
-        {**_OF_BERT, 'tokenize_chinese_chars': False}, _MEAN,
+    'vocab_txt_added': _BERT_FOLDER._replace(
+        config={**_BERT, 'vocab_size': len(TOKENS) + 2},
+        files={'vocab.txt': '\n'.join(TOKENS) + '\n',
+               'added_tokens.json': {'<user>': len(TOKENS),
+                                     '[DOC]': len(TOKENS) + 1}},
+        without=('tokenizer.json',),
     ),
-    'as_written': Case(
-        'BertModel', _BERT,
-        ('word_piece', {'lowercase': False, 'strip_accents': True,
-                        'handle_chinese_chars': False, 'clean_text': False}),
-        {**_OF_BERT, **_AS_WRITTEN}, _MEAN,
-    ),
-    'no_settings': Case(
-        'BertModel', _BERT, ('word_piece', {'lowercase': False}), {}, _MEAN,
-        {_LIMIT: {'max_seq_length': 40}}, ('tokenizer_config.json',),
-    ),
-    'vocab_txt_added': Case(
-        'BertModel', {**_BERT, 'vocab_size': len(_TOKENS) + 2}, _WORDPIECE,
-        _OF_BERT, _MEAN,
-        {'vocab.txt': '\n'.join(_TOKENS) + '\n',
-         'added_tokens.json': {'<user>': len(_TOKENS),
-                               '[DOC]': len(_TOKENS) + 1}},
-        ('tokenizer.json',),
-    ),
-    'vocab_txt_decoder': Case(
-        'BertModel', {**_BERT, 'vocab_size': len(_TOKENS) + 2}, _WORDPIECE,
-        {**_OF_BERT, 'added_tokens_decoder': {
+    'vocab_txt_decoder': _BERT_FOLDER._replace(
+        config={**_BERT, 'vocab_size': len(TOKENS) + 2},
+        settings={**_OF_BERT, 'added_tokens_decoder': {
             str(i): {'content': x, 'lstrip': False, 'rstrip': i > 4,
                      'single_word': False, 'normalized': False,
-                     'special': i < len(_TOKENS)}
-            for i, x in [*enumerate(_BERTS), (len(_TOKENS), '<user>'),
-                         (len(_TOKENS) + 1, '[DOC]')]}},
-        _MEAN, {'vocab.txt': '\n'.join(_TOKENS) + '\n'}, ('tokenizer.json',),
+                     'special': i < len(TOKENS)}
+            for i, x in [*enumerate(_BERTS), (len(TOKENS), '<user>'),
+                         (len(TOKENS) + 1, '[DOC]')]}},
+        files={'vocab.txt': '\n'.join(TOKENS) + '\n'},
+        without=('tokenizer.json',),
     ),
-    'vocab_txt_twice': Case(
-        'BertModel', {**_BERT, 'vocab_size': len(_TOKENS) + 3}, _WORDPIECE,
-        _OF_BERT, _MEAN,
-        {'vocab.txt': '\n'.join([*_TOKENS[:9], '', *_TOKENS[9:], 'hello', 'x'])
-         + '\n'},
-        ('tokenizer.json',),
+    'without_sep': _BERT_FOLDER._replace(
+        tokenizer=('word_piece', {'around': 'cls'}),
+        settings={**_OF_BERT, **_AS_WRITTEN}, modules=_CLS,
     ),
-    'fewer_tokens': Case(
-        'BertModel', {**_BERT, 'vocab_size': len(_TOKENS) + 27}, _WORDPIECE,
-        _OF_BERT, _MEAN,
-    ),
-    'without_sep': Case(
-        'BertModel', _BERT, ('word_piece', {'around': 'cls'}),
-        {**_OF_BERT, **_AS_WRITTEN}, _CLS,
-    ),
-    'sep_by_template': Case(
-        'BertModel', _BERT, ('word_piece', {'around': 'cls'}), _OF_BERT, _CLS
+    'sep_by_template': _BERT_FOLDER._replace(
+        tokenizer=('word_piece', {'around': 'cls'}), modules=_CLS
     ),
     'klue': Case(
-        'RobertaModel', {**_ROBERTA, 'type_vocab_size': 1},
+        'RobertaModel', _ROBERTA,
         ('word_piece', {
             'specials': ('[CLS]', '[PAD]', '[SEP]', '[UNK]', '[MASK]'),
             'lowercase': False}),
@@ -537,290 +505,180 @@ CASES: dict[str, Case] = {
     'bert_of_bytes': Case(
         'BertModel', {**_BERT, 'pad_token_id': 1}, _BYTES, _OF_ROBERTA, _MEAN
     ),
-    'old_shards': Case(
-        'BertModel', _BERT, _WORDPIECE, _OF_BERT, _MEAN, shards='old'
-    ),
-    'index_alone': Case(
-        'BertModel', _BERT, _WORDPIECE, _OF_BERT, _MEAN, shards='gone'
-    ),
-    'shards': Case(
-        'BertModel', _BERT, _WORDPIECE, _OF_BERT, _MEAN, shards='only'
-    ),
+    'old_shards': _BERT_FOLDER._replace(older=True),
     # --- lengths
-    'longer_by_transformer': Case(
-        'BertModel', _BERT, _WORDPIECE, {**_OF_BERT, 'model_max_length': 16},
-        _MEAN, {_LIMIT: {'max_seq_length': 40, 'do_lower_case': False}},
-    ),
-    'shorter_by_settings': Case(
-        'BertModel', _BERT, _WORDPIECE, {**_OF_BERT, 'model_max_length': 16},
-        _MEAN, {_LIMIT: {'max_seq_length': None, 'do_lower_case': False}},
-    ),
-    'as_long_as_positions': Case(
-        'BertModel', _BERT, _WORDPIECE,
-        {**_OF_BERT, 'model_max_length': 1000000000000000019884624838656},
-        _MEAN,
+    'as_long_as_positions': _BERT_FOLDER._replace(
+        settings={**_OF_BERT, 'model_max_length': int(1e30)}
     ),
     # --- poolings, and what stands over them
-    'plain': Case('BertModel', _BERT, _WORDPIECE, _OF_BERT),
-    'pools_max': Case(
-        'BertModel', _BERT, _WORDPIECE, _OF_BERT, _pooled('max')
+    'plain': _BERT_FOLDER._replace(modules=None),
+    'pools_max': _BERT_FOLDER._replace(modules=_pooled('max')),
+    'dense': _BERT_FOLDER._replace(
+        modules=(*_MEAN, _dense(6, 'activation.Tanh'), _UNIT)
     ),
-    'pools_weighted': Case(
-        'BertModel', _BERT, _WORDPIECE, _OF_BERT, _pooled('weightedmean')
+    'dense_twice': _BERT_FOLDER._replace(
+        modules=(*_CLS, _dense(D, 'activation.GELU'),
+                 _dense(8, 'linear.Identity', bias=False)),
+        files={_PROMPTS: {'similarity_fn_name': 'dot'}},
     ),
-    'pools_last': Case(
-        'BertModel', _BERT, _WORDPIECE, _OF_BERT, _pooled('lasttoken')
-    ),
-    'dense': Case(
-        'BertModel', _BERT, _WORDPIECE, _OF_BERT,
-        (*_MEAN, _dense(6, 'activation.Tanh'), _UNIT),
-    ),
-    'dense_twice': Case(
-        'BertModel', _BERT, _WORDPIECE, _OF_BERT,
-        (*_CLS, _dense(D, 'activation.GELU'),
-         _dense(8, 'linear.Identity', bias=False)),
-        {_PROMPTS: {'similarity_fn_name': 'dot'}},
-    ),
-    'truncated': Case(
-        'BertModel', _BERT, _WORDPIECE, _OF_BERT, _MEAN,
-        {_PROMPTS: {'truncate_dim': 5, 'similarity_fn_name': 'cosine'}},
+    'truncated': _BERT_FOLDER._replace(
+        files={_PROMPTS: {'truncate_dim': 5, 'similarity_fn_name': 'cosine'}}
     ),
     # --- prompts
-    'prompts': Case(
-        'BertModel', _BERT, _WORDPIECE, _OF_BERT, (*_CLS, _UNIT),
-        {_PROMPTS: {'prompts': {'query': 'the world of: ', 'document': ''},
-                    'default_prompt_name': None,
-                    'similarity_fn_name': 'cosine'}},
+    'prompts': _BERT_FOLDER._replace(
+        modules=(*_CLS, _UNIT),
+        files={_PROMPTS: {'prompts': {'query': 'the world of: ',
+                                      'document': ''},
+                          'default_prompt_name': None,
+                          'similarity_fn_name': 'cosine'}},
     ),
-    'prompts_empty': Case(
-        'BertModel', _BERT, _WORDPIECE, _OF_BERT, _MEAN,
-        {_PROMPTS: {'prompts': {'query': '', 'document': ''},
-                    'default_prompt_name': None}},
+    'prompts_default': _BERT_FOLDER._replace(
+        files=_prompted('document', query='', document='hello ')
     ),
-    'prompts_default': Case(
-        'BertModel', _BERT, _WORDPIECE, _OF_BERT, _MEAN,
-        {_PROMPTS: {'prompts': {'query': '', 'document': 'hello '},
-                    'default_prompt_name': 'document'}},
-    ),
-    'prompts_default_alone': Case(
-        'BertModel', _BERT, _WORDPIECE, _OF_BERT, _MEAN,
-        {_PROMPTS: {'prompts': {'classification': 'the '},
-                    'default_prompt_name': 'classification'}},
-    ),
-    'prompts_added': Case(
-        'BertModel', _BERT,
-        ('word_piece', {'added': [('[QRY]', _SPECIAL), ('[DOC] ', _PLAIN)]}),
-        _OF_BERT, (*_MEAN, _UNIT),
-        {_PROMPTS: {'prompts': {'query': '[QRY] ', 'passage': '[DOC] '},
-                    'default_prompt_name': 'query'}},
+    'prompts_added': _BERT_FOLDER._replace(
+        tokenizer=('word_piece', {
+            'added': [('[QRY]', _SPECIAL), ('[DOC] ', _PLAIN)]}),
+        modules=(*_MEAN, _UNIT),
+        files=_prompted('query', query='[QRY] ', passage='[DOC] '),
     ),
     # --- added tokens
-    'added': Case(
-        'BertModel', _BERT,
-        ('word_piece', {'added': [('[DOC]', _SPECIAL), ('<user>', _PLAIN),
-                                  ('New York', _PLAIN),
-                                  ('the', {**_PLAIN, 'single_word': True})]}),
-        _OF_BERT, _MEAN,
+    'added': _BERT_FOLDER._replace(
+        tokenizer=('word_piece', {
+            'added': [('[DOC]', _SPECIAL), ('<user>', _PLAIN),
+                      ('New York', _PLAIN),
+                      ('the', {**_PLAIN, 'single_word': True})]}),
     ),
-    'added_named': Case(
-        'BertModel', {**_BERT, 'vocab_size': len(_TOKENS) + 3},
-        ('word_piece', {'added': [('[DOC]', _SPECIAL)]}),
-        {**_OF_BERT, 'additional_special_tokens': ['[DOC]', '[QRY]']}, _MEAN,
-        {_PROMPTS: {'prompts': {'query': '[QRY]', 'document': '[DOC]'}}},
+    'added_named': _BERT_FOLDER._replace(
+        config={**_BERT, 'vocab_size': len(TOKENS) + 3},
+        tokenizer=('word_piece', {'added': [('[DOC]', _SPECIAL)]}),
+        settings={**_OF_BERT, 'additional_special_tokens': ['[DOC]', '[QRY]']},
+        files={_PROMPTS: {'prompts': {'query': '[QRY]', 'document': '[DOC]'}}},
     ),
-    'added_blanks': Case(
-        'BertModel', _BERT,
-        ('word_piece', {'added': [
+    'added_blanks': _BERT_FOLDER._replace(
+        tokenizer=('word_piece', {'added': [
             ('[DOC]', {**_SPECIAL, 'lstrip': True}),
             ('<user>', {**_SPECIAL, 'rstrip': True, 'normalized': True}),
             ('York', {'normalized': False, 'lstrip': True,
                       'single_word': True})]}),
-        {**_OF_BERT, **_AS_WRITTEN}, _MEAN,
-    ),
-    'added_bytes': Case(
-        'RobertaModel', _ROBERTA,
-        ('byte_pairs', {'around': 'own', 'added': [
-            ('[DOC]', _SPECIAL), ('<user>', {**_PLAIN, 'rstrip': True}),
-            ('New York', _PLAIN), ('the', {**_PLAIN, 'single_word': True})]}),
-        _OF_ROBERTA, _MEAN,
-    ),
-    'added_unigram': Case(
-        'XLMRobertaModel', _XLM,
-        ('unigram', {'added': [
-            ('[DOC]', _SPECIAL), ('<user>', _PLAIN), ('New York', _PLAIN),
-            ('the', {**_PLAIN, 'single_word': True, 'lstrip': True})]}),
-        {**_OF_XLM, **_AS_WRITTEN}, _MEAN,
+        settings={**_OF_BERT, **_AS_WRITTEN},
     ),
     # --- Unigrams
-    'e5': Case(
-        'XLMRobertaModel', {**_XLM, 'vocab_size': 160},
-        ('unigram', {'normal': 'characters'}), _OF_XLM, (*_MEAN, _UNIT),
-        {_PROMPTS: {'prompts': {'query': 'query: ', 'passage': 'passage: '}},
-         _LIMIT: {'max_seq_length': 44}},
+    'e5': _XLM_FOLDER._replace(
+        config={**_XLM, 'vocab_size': 160},
+        tokenizer=_unigram(normal='characters'), modules=(*_MEAN, _UNIT),
+        files={_PROMPTS: {'prompts': {'query': 'query: ',
+                                      'passage': 'passage: '}},
+               _LIMIT: {'max_seq_length': 44}},
     ),
-    'multilingual_minilm': Case(
-        'BertModel', {**_BERT, 'vocab_size': 170},
-        ('unigram', {'normal': 'characters_joined'}),
-        {**_OF_XLM, 'do_lower_case': True}, _MEAN,
-        {_LIMIT: {'max_seq_length': 32}},
+    'multilingual_minilm': _BERT_FOLDER._replace(
+        config={**_BERT, 'vocab_size': 170},
+        tokenizer=_unigram(normal='characters_joined'),
+        settings={**_OF_XLM, 'do_lower_case': True},
+        files={_LIMIT: {'max_seq_length': 32}},
     ),
-    'ligature': Case(
-        'XLMRobertaModel', _XLM, ('unigram', {'normal': 'ligature'}), _OF_XLM,
-        _MEAN,
+    'ligature': _XLM_FOLDER._replace(tokenizer=_unigram(normal='ligature')),
+    'camembert': _XLM_FOLDER._replace(
+        model='CamembertModel', config={**_XLM, 'model_type': 'camembert'},
+        tokenizer=_unigram(normal='characters'),
+        settings={**_OF_XLM, 'tokenizer_class': 'CamembertTokenizer'},
     ),
-    'camembert': Case(
-        'CamembertModel', {**_XLM, 'model_type': 'camembert'},
-        ('unigram', {'normal': 'characters'}),
-        {**_OF_XLM, 'tokenizer_class': 'CamembertTokenizer'}, _MEAN,
-    ),
-    'added_xlm': Case(
-        'XLMRobertaModel', _XLM,
-        ('unigram', {'normal': 'characters', 'added': [
+    'added_xlm': _XLM_FOLDER._replace(
+        tokenizer=_unigram(
             ('[DOC]', _SPECIAL), ('<user>', _PLAIN), ('New York', _PLAIN),
-            ('the', {**_PLAIN, 'single_word': True, 'lstrip': True})]}),
-        _OF_XLM, _MEAN,
+            ('the', {**_PLAIN, 'single_word': True, 'lstrip': True}),
+            normal='characters',
+        ),
     ),
-    'blanks_always': Case(
-        'XLMRobertaModel', _XLM,
-        ('unigram', {'blanks': 'always', 'doubled': True}),
-        {**_OF_XLM, **_AS_WRITTEN}, _MEAN,
+    'blanks_first': _XLM_FOLDER._replace(
+        tokenizer=_unigram(
+            ('<user>', _PLAIN), blanks='first', normal='joined'
+        ),
+        settings={**_OF_XLM, **_AS_WRITTEN},
     ),
-    'blanks_first': Case(
-        'XLMRobertaModel', _XLM,
-        ('unigram', {'blanks': 'first', 'normal': 'joined',
-                     'added': [('<user>', _PLAIN)]}),
-        {**_OF_XLM, **_AS_WRITTEN}, _MEAN,
-    ),
-    'blanks_never': Case(
-        'XLMRobertaModel', _XLM,
-        ('unigram', {'blanks': 'never', 'normal': 'characters',
-                     'doubled': True}),
-        {**_OF_XLM, **_AS_WRITTEN}, _MEAN,
-    ),
-    'blanks_stripped': Case(
-        'XLMRobertaModel', _XLM,
-        ('unigram', {'blanks': 'whole', 'normal': 'stripped', 'doubled': True}),
-        {**_OF_XLM, **_AS_WRITTEN}, _MEAN,
+    'blanks_stripped': _XLM_FOLDER._replace(
+        tokenizer=_unigram(blanks='whole', normal='stripped', doubled=True),
+        settings={**_OF_XLM, **_AS_WRITTEN},
     ),
     # --- byte pairs
-    'distilroberta': Case(
-        'RobertaModel', _ROBERTA, _BYTES,
-        {**_OF_ROBERTA, 'trim_offsets': True}, (*_MEAN, _UNIT),
-        {_LIMIT: {'max_seq_length': 44, 'do_lower_case': False}},
+    'distilroberta': _ROBERTA_FOLDER._replace(
+        settings={**_OF_ROBERTA, 'trim_offsets': True},
+        modules=(*_MEAN, _UNIT),
+        files={_LIMIT: {'max_seq_length': 44, 'do_lower_case': False}},
     ),
-    'pads_with_0': Case(
-        'RobertaModel', {**_ROBERTA, 'pad_token_id': 0, 'bos_token_id': 1},
-        ('byte_pairs', {'specials': ('<pad>', '<s>', '</s>', '<unk>', '<mask>'),
-                        'around': 'own'}),
-        _OF_ROBERTA, _CLS,
+    'pads_with_0': _ROBERTA_FOLDER._replace(
+        config={**_ROBERTA, 'pad_token_id': 0, 'bos_token_id': 1},
+        tokenizer=('byte_pairs', {
+            'specials': ('<pad>', '<s>', '</s>', '<unk>', '<mask>'),
+            'around': 'own'}),
+        modules=_CLS,
     ),
-    'pads_with_4': Case(
-        'XLMRobertaModel', {**_XLM, 'pad_token_id': 4},
-        ('byte_pairs', {'specials': ('<s>', '</s>', '<unk>', '<mask>', '<pad>'),
-                        'trims': False}),
-        {**_OF_ROBERTA, **_AS_WRITTEN}, _MEAN,
+    'untrimmed': _ROBERTA_FOLDER._replace(
+        config={**_ROBERTA, 'vocab_size': 300},
+        tokenizer=('byte_pairs', {
+            'around': 'own', 'trims': False, 'prefix': True}),
+        settings={**_OF_ROBERTA, 'add_prefix_space': True,
+                  'trim_offsets': False},
     ),
-    'prefix_by_settings': Case(
-        'RobertaModel', _ROBERTA, _BYTES,
-        {**_OF_ROBERTA, 'add_prefix_space': True}, _MEAN,
+    'roberta_bare': _ROBERTA_FOLDER._replace(
+        tokenizer=('byte_pairs', {'around': 'bytes'})
     ),
-    'untrimmed': Case(
-        'RobertaModel', {**_ROBERTA, 'vocab_size': 300},
-        ('byte_pairs', {'around': 'own', 'trims': False, 'prefix': True}),
-        {**_OF_ROBERTA, 'add_prefix_space': True, 'trim_offsets': False},
-        _MEAN,
+    'gpt2_as_written': _GPT_2_FOLDER._replace(
+        tokenizer=('byte_pairs', {
+            'specials': _END, 'around': 'end', 'prefix': True}),
+        settings={**_OF_GPT_2, 'add_prefix_space': False},
+        modules=_pooled('lasttoken'),
     ),
-    'roberta_bare': Case(
-        'RobertaModel', _ROBERTA, ('byte_pairs', {'around': 'bytes'}),
-        _OF_ROBERTA, _MEAN,
+    'sgpt': _GPT_2_FOLDER._replace(modules=_pooled('weightedmean')),
+    'gpt2_end': _GPT_2_FOLDER._replace(
+        config={**_GPT_2, 'n_inner': 4 * D},
+        tokenizer=('byte_pairs', {'specials': _END, 'around': 'end'}),
+        settings={**_OF_GPT_2, **_AS_WRITTEN}, modules=_pooled('lasttoken'),
     ),
-    'gpt2_as_written': Case(
-        'GPT2Model', _GPT_2,
-        ('byte_pairs', {'specials': _END, 'around': 'end', 'prefix': True}),
-        {**_OF_GPT_2, 'add_prefix_space': False}, _pooled('lasttoken'),
+    'modernbert': _MODERN_FOLDER._replace(
+        tokenizer=('byte_pairs', {
+            'specials': _BERTS, 'around': 'bert',
+            'added': [('[DOC]', {**_PLAIN, 'lstrip': True})]}),
+        settings={**_MODERN_FOLDER.settings, **_WITHOUT_SEGMENTS},
+        modules=_MEAN,
+        files={_PROMPTS: {'prompts': {'query': 'search_query: ',
+                                      'document': 'search_document: '}}},
     ),
-    'sgpt': Case(
-        'GPT2Model', _GPT_2, _GPT_BYTES, _OF_GPT_2, _pooled('weightedmean')
+    # --- classes and scores
+    'ms_marco': _CLASS_FOLDER._replace(
+        config={**_BERT, **_labels('LABEL_0'),
+                'sbert_ce_default_activation_function':
+                    'torch.nn.modules.linear.Identity'},
     ),
-    'gpt2_end': Case(
-        'GPT2Model', {**_GPT_2, 'n_inner': 4 * D},
-        ('byte_pairs', {'specials': _END, 'around': 'end'}),
-        {**_OF_GPT_2, **_AS_WRITTEN}, _pooled('lasttoken'),
+    'nli': _ROBERTA_FOLDER._replace(
+        model='RobertaForSequenceClassification', modules=None,
+        config={**_ROBERTA,
+                **_labels('contradiction', 'entailment', 'neutral')},
     ),
-    'gpt2_inner': Case(
-        'GPT2Model', {**_GPT_2, 'n_inner': 24}, _GPT_BYTES, _OF_GPT_2,
-        (*_MEAN, _UNIT),
-        {_PROMPTS: {'prompts': {'query': 'the ', 'document': ''}}},
+    'bge_reranker': _XLM_FOLDER._replace(
+        model='XLMRobertaForSequenceClassification', modules=None,
+        config={**_XLM, **_labels('LABEL_0'), 'vocab_size': 150},
+        tokenizer=_unigram(normal='characters'),
     ),
-    'modernbert': Case(
-        'ModernBertModel', _MODERN,
-        ('byte_pairs', {'specials': _BERTS, 'around': 'bert',
-                        'added': [('[DOC]', {**_PLAIN, 'lstrip': True})]}),
-        {**_OF_BERT, **_AS_WRITTEN, 'model_max_length': 48,
-         'model_input_names': ['input_ids', 'attention_mask']}, _MEAN,
-        {_PROMPTS: {'prompts': {'query': 'search_query: ',
-                                'document': 'search_document: '}}},
+    'modern_reranker': _MODERN_FOLDER._replace(
+        model='ModernBertForSequenceClassification',
+        config={**_MODERN, **_labels('LABEL_0'), 'classifier_pooling': 'mean'},
+        settings={**_MODERN_FOLDER.settings, **_WITHOUT_SEGMENTS},
     ),
-    'tas_b': Case(
-        'DistilBertModel', _DISTIL, _WORDPIECE,
-        {**_OF_BERT, 'tokenizer_class': 'DistilBertTokenizer'}, _CLS,
-        {_PROMPTS: {'similarity_fn_name': 'dot'}},
+    'roberta_by_template': _ROBERTA_FOLDER._replace(
+        model='RobertaForSequenceClassification', modules=None,
+        config={**_ROBERTA, **_labels('no', 'yes')},
+        tokenizer=('byte_pairs', {'around': 'roberta_as_bert'}),
     ),
-    'ms_marco': Case(
-        'BertForSequenceClassification',
-        {**_BERT, **_labels('LABEL_0'),
-         'sbert_ce_default_activation_function':
-             'torch.nn.modules.linear.Identity'},
-        _WORDPIECE, _OF_BERT,
-    ),
-    'nli': Case(
-        'RobertaForSequenceClassification',
-        {**_ROBERTA, **_labels('contradiction', 'entailment', 'neutral')},
-        _BYTES, _OF_ROBERTA,
-    ),
-    'bge_reranker': Case(
-        'XLMRobertaForSequenceClassification',
-        {**_XLM, **_labels('LABEL_0'), 'vocab_size': 150},
-        ('unigram', {'normal': 'characters'}), _OF_XLM,
-    ),
-    'several_labels': Case(
-        'BertForSequenceClassification',
-        {**_BERT, **_labels('toxic', 'obscene', 'threat', 'insult'),
-         'problem_type': 'multi_label_classification'},
-        _WORDPIECE, _OF_BERT,
-    ),
-    'mmarco': Case(
-        'BertForSequenceClassification',
-        {**_BERT, **_labels('LABEL_0'), 'vocab_size': 170}, _UNIGRAM,
-        {**_OF_XLM, **_AS_WRITTEN},
-    ),
-    'stsb': Case(
-        'RobertaForSequenceClassification',
-        {**_ROBERTA, **_labels('LABEL_0'), 'problem_type': 'regression'},
-        _BYTES, _OF_ROBERTA,
-    ),
-    'modern_reranker': Case(
-        'ModernBertForSequenceClassification',
-        {**_MODERN, **_labels('LABEL_0'), 'classifier_pooling': 'mean'},
-        ('byte_pairs', {'specials': _BERTS, 'around': 'bert'}),
-        {**_OF_BERT, **_AS_WRITTEN, 'model_max_length': 48,
-         'model_input_names': ['input_ids', 'attention_mask']},
-    ),
-    'roberta_by_template': Case(
-        'RobertaForSequenceClassification',
-        {**_ROBERTA, **_labels('no', 'yes')},
-        ('byte_pairs', {'around': 'roberta_as_bert'}), _OF_ROBERTA,
-    ),
-    'segments_by_settings': Case(
-        'BertForSequenceClassification', {**_BERT, **_labels('no', 'yes')},
-        ('unigram', {'around': 'roberta_as_bert'}),
-        {**_OF_XLM, **_AS_WRITTEN, 'model_input_names': [
+    'segments_by_settings': _CLASS_FOLDER._replace(
+        config={**_BERT, **_labels('no', 'yes')},
+        tokenizer=_unigram(around='roberta_as_bert'),
+        settings={**_OF_XLM, **_AS_WRITTEN, 'model_input_names': [
             'input_ids', 'token_type_ids', 'attention_mask']},
     ),
-    'bert_of_pieces': Case(
-        'BertForSequenceClassification', {**_BERT, **_labels('no', 'yes')},
-        ('unigram', {'around': 'roberta_as_bert', 'normal': 'ligature'}),
-        {**_OF_XLM, **_AS_WRITTEN},
+    'bert_of_pieces': _CLASS_FOLDER._replace(
+        config={**_BERT, **_labels('no', 'yes')},
+        tokenizer=_unigram(around='roberta_as_bert', normal='ligature'),
+        settings={**_OF_XLM, **_AS_WRITTEN},
     ),
     'distil_classes': Case(
         'DistilBertForSequenceClassification',
@@ -829,33 +687,26 @@ CASES: dict[str, Case] = {
         {**_OF_BERT, 'tokenizer_class': 'DistilBertTokenizer'},
     ),
     # --- tokenizers of other architectures, here over BERT's
-    'split_of_llama_3': Case(
-        'BertModel', _BERT, ('byte_pairs', {'split': 'llama_3'}),
-        {**_AS_WRITTEN, **_PADDED},
-    ),
     'split_of_qwen': Case(
         'BertModel', _BERT,
         ('byte_pairs', {'split': 'qwen', 'around': 'end', 'specials': _END,
                         'added': [('<user>', _SPECIAL)]}),
         {**_AS_WRITTEN, **_PADDED, 'pad_token': '<|endoftext|>'},
     ),
-    **{
-        f'marks_of_{name}': Case(
-            'BertModel', _BERT,
-            ('marked_pairs', {'marks': name, 'added': [('[DOC]', _SPECIAL)]}),
-            {**_AS_WRITTEN, **_PADDED},
-        ) for name in _MARKS
-    },
+    'marks_of_gemma': Case(
+        'BertModel', _BERT,
+        ('marked_pairs', {'marks': 'gemma', 'added': [('[DOC]', _SPECIAL)]}),
+        {**_AS_WRITTEN, **_PADDED},
+    ),
     'albert': Case(
         'BertModel', _BERT,
-        ('unigram', {'specials': _ALBERT, 'normal': 'albert',
-                     'around': 'bert'}),
+        _unigram(specials=_ALBERT, normal='albert', around='bert'),
         {**_PADDED, 'tokenizer_class': 'AlbertTokenizer'},
     ),
     'deberta': Case(
         'BertModel', _BERT,
-        ('unigram', {'specials': _DEBERTA, 'around': 'bert',
-                     'normal': 'characters', 'blanks': 'always'}),
+        _unigram(specials=_DEBERTA, around='bert', normal='characters',
+                 blanks='always'),
         {**_PADDED, 'tokenizer_class': 'DebertaV2Tokenizer',
          'pad_token': '[PAD]'},
     ),
@@ -866,32 +717,32 @@ CASES: dict[str, Case] = {
          'unk_token': '[UNK]'},
     ),
     # --- of vectors of tokens, and of weights of the vocabulary
-    'pylate': Case(
-        'ModernBertModel', {**_MODERN, 'local_attention': 16},
-        ('byte_pairs', {'specials': _BERTS, 'around': 'bert',
-                        'added': [('[Q] ', _PLAIN), ('[D] ', _PLAIN)]}),
-        {**_OF_BERT, **_AS_WRITTEN, 'model_max_length': 48},
-        (_late_dense(12, 'pylate.models.Dense.Dense'),
-         _late_dense(6, 'pylate.models.Dense.Dense', 12)),
-        {_PROMPTS: {'query_prefix': '[Q] ', 'document_prefix': '[D] ',
+    'pylate': _MODERN_FOLDER._replace(
+        config={**_MODERN, 'local_attention': 16},
+        tokenizer=('byte_pairs', {
+            'specials': _BERTS, 'around': 'bert',
+            'added': [('[Q] ', _PLAIN), ('[D] ', _PLAIN)]}),
+        modules=(_dense(12, 'linear.Identity', False, _PYLATE),
+                 _dense(6, 'linear.Identity', False, _PYLATE, 12)),
+        files={_PROMPTS: {'query_prefix': '[Q] ', 'document_prefix': '[D] ',
                     'query_length': 9, 'document_length': 20,
                     'similarity_fn_name': 'MaxSim',
                     'prompts': {'query': '[Q] the ', 'document': ''}},
          _LIMIT: {'max_seq_length': 19, 'do_lower_case': False}},
         critic='late',
     ),
-    'stanford': Case(
-        'BertModel', _BERT,
-        ('word_piece', {'added': [('[unused0]', _PLAIN),
-                                  ('[unused1]', _PLAIN)]}),
-        _OF_BERT,
+    'stanford': _BERT_FOLDER._replace(
+        tokenizer=('word_piece', {
+            'added': [('[unused0]', _PLAIN), ('[unused1]', _PLAIN)]}),
+        modules=None,
         files={_METADATA: {'query_maxlen': 12, 'doc_maxlen': 20, 'dim': 6,
                            'attend_to_mask_tokens': True}},
         critic='late',
     ),
     'late_saved': Case(
         'XLMRobertaModel', _XLM, _UNIGRAM, _OF_XLM,
-        (_late_dense(6, 'sentence_transformers.models.Dense'),
+        (_dense(6, 'linear.Identity', False,
+                'sentence_transformers.models.Dense', **_OF_TOKENS),
          ('sentence_transformers.multi_vector_encoder.modules.'
           'multi_vector_mask.MultiVectorMask',
           {'skiplist_words': ['.', '\u2581the', 'nothing']}),
@@ -913,46 +764,39 @@ CASES: dict[str, Case] = {
                     'prompts': {'query': 'the ', 'document': ''}}},
         saved=True, critic='lexical',
     ),
-    'bge_m3': Case(
-        'XLMRobertaModel', _XLM, _UNIGRAM, _OF_XLM, (*_CLS, _UNIT), critic='m3'
-    ),
-    'scores_by_modules_saved': Case(
-        'BertModel', _BERT, _WORDPIECE, {**_OF_BERT, 'model_max_length': 40},
-        (*_CLS, _dense(D, 'activation.GELU'),
-         _dense(1, 'linear.Identity', output='scores')),
-        {_PROMPTS: {'model_type': 'CrossEncoder'}}, saved=True, critic='cross',
+    'bge_m3': _XLM_FOLDER._replace(modules=(*_CLS, _UNIT), critic='m3'),
+    'scores_by_modules_saved': _BERT_FOLDER._replace(
+        settings={**_OF_BERT, 'model_max_length': 40},
+        modules=(*_CLS, _dense(D, 'activation.GELU'),
+                 _dense(1, 'linear.Identity', module_output_name='scores')),
+        files={_PROMPTS: {'model_type': 'CrossEncoder'}}, saved=True,
+        critic='cross',
     ),
     # --- as their libraries save them
-    'minilm_saved': Case(
-        'BertModel', _BERT, ('word_piece', {'added': [('<user>', _PLAIN)]}),
-        {**_OF_BERT, 'model_max_length': 40}, (*_MEAN, _UNIT),
-        {_PROMPTS: {'prompts': {'query': 'the ', 'document': ''}}}, saved=True,
+    'minilm_saved': _BERT_FOLDER._replace(
+        tokenizer=('word_piece', {'added': [('<user>', _PLAIN)]}),
+        settings={**_OF_BERT, 'model_max_length': 40},
+        modules=(*_MEAN, _UNIT), saved=True,
+        files={_PROMPTS: {'prompts': {'query': 'the ', 'document': ''}}},
     ),
-    'dense_saved': Case(
-        'XLMRobertaModel', {**_XLM, 'vocab_size': 150},
-        ('unigram', {'normal': 'characters'}), _OF_XLM,
-        (*_MEAN, _dense(6, 'activation.Tanh')), saved=True,
+    'dense_saved': _XLM_FOLDER._replace(
+        config={**_XLM, 'vocab_size': 150},
+        tokenizer=_unigram(normal='characters'), saved=True,
+        modules=(*_MEAN, _dense(6, 'activation.Tanh')),
     ),
-    'roberta_saved': Case(
-        'RobertaModel', {**_ROBERTA, 'pad_token_id': 0, 'bos_token_id': 1},
-        ('byte_pairs', {'specials': ('<pad>', '<s>', '</s>', '<unk>', '<mask>'),
-                        'around': 'own', 'added': [('[DOC]', _SPECIAL)]}),
-        {**_OF_ROBERTA, 'add_prefix_space': True}, _CLS, saved=True,
+    'roberta_saved': _ROBERTA_FOLDER._replace(
+        config={**_ROBERTA, 'pad_token_id': 0, 'bos_token_id': 1},
+        tokenizer=('byte_pairs', {
+            'specials': ('<pad>', '<s>', '</s>', '<unk>', '<mask>'),
+            'around': 'own', 'added': [('[DOC]', _SPECIAL)]}),
+        settings={**_OF_ROBERTA, 'add_prefix_space': True}, modules=_CLS,
+        saved=True,
     ),
-    'sgpt_saved': Case(
-        'GPT2Model', {**_GPT_2, 'n_inner': 24}, _GPT_BYTES, _OF_GPT_2,
-        _pooled('lasttoken'), saved=True,
+    'sgpt_saved': _GPT_2_FOLDER._replace(
+        config={**_GPT_2, 'n_inner': 24}, modules=_pooled('lasttoken'),
+        saved=True,
     ),
-    'modernbert_saved': Case(
-        'ModernBertModel', _MODERN,
-        ('byte_pairs', {'specials': _BERTS, 'around': 'bert'}),
-        {**_OF_BERT, **_AS_WRITTEN, 'model_max_length': 48}, _CLS, saved=True,
-    ),
-    'classes_saved': Case(
-        'BertForSequenceClassification',
-        {**_BERT, **_labels('no', 'perhaps', 'yes')}, _WORDPIECE,
-        {**_OF_BERT, 'model_max_length': 40}, saved=True,
-    ),
+    'modernbert_saved': _MODERN_FOLDER._replace(modules=_CLS, saved=True),
     'reranker_saved': Case(
         'ElectraForSequenceClassification', {**_ELECTRA, **_labels('score')},
         _WORDPIECE, {**_OF_BERT, 'model_max_length': 40}, saved=True,
@@ -1029,10 +873,9 @@ def write(
             place.removeprefix('model.safetensors:'), tuple(shape)
         )
     for file, arrays in by_file.items():
-        if file == 'model.safetensors' and about.shards:
-            _write_shards(folder, arrays, about.shards)
-        else:
-            save_file(arrays, folder / file, {'format': 'pt'})
+        save_file(arrays, folder / file, {'format': 'pt'})
+        if about.older:
+            _write_shards(folder, arrays)
     return folder
 
 
@@ -1065,24 +908,18 @@ def _last(name: str) -> str:
 
 
 def _write_shards(
-    folder: pathlib.Path, arrays: Mapping[str, np.ndarray], which: str
+    folder: pathlib.Path, arrays: Mapping[str, np.ndarray]
 ) -> None:
-    """Writes an index and what it names, as `Case.shards` has it."""
+    """Writes an index and what it names, other weights of these names."""
     names = sorted(arrays)
     cut = len(names) // 2
     parts = dict(zip(SHARDS, (names[:cut], names[cut:]), strict=True))
     index = {name: file for file, part in parts.items() for name in part}
     listed = {'metadata': {}, 'weight_map': index}
     (folder / INDEX).write_text(json.dumps(listed), encoding='utf-8')
-    if which != 'only':
-        save_file(dict(arrays), folder / 'model.safetensors', {'format': 'pt'})
-    if which == 'gone':
-        return
     for file, part in parts.items():
         values = {
-            name: arrays[name]
-            if which == 'only'
-            else huggingface.weight(f'old {name}', arrays[name].shape)
+            name: huggingface.weight(f'old {name}', arrays[name].shape)
             for name in part
         }
         save_file(values, folder / file, {'format': 'pt'})
@@ -1269,7 +1106,7 @@ def _m3_vectors(folder: pathlib.Path) -> dict[str, np.ndarray]:
     }
 
 
-def _scores(folder: pathlib.Path, problem: str | None) -> dict[str, np.ndarray]:
+def _scores(folder: pathlib.Path) -> dict[str, np.ndarray]:
     import sentence_transformers
     import torch
 
@@ -1285,9 +1122,7 @@ def _scores(folder: pathlib.Path, problem: str | None) -> dict[str, np.ndarray]:
         'ids': _rows(model, pairs, 'input_ids'),
         'scores': predicted(bare),
     }
-    if problem == 'regression':
-        return answers
-    if model.num_labels == 1 or problem == 'multi_label_classification':
+    if model.num_labels == 1:
         return {**answers, 'probabilities': predicted(torch.nn.Sigmoid())}
     return {**answers, 'probabilities': predicted(bare, apply_softmax=True)}
 
@@ -1329,6 +1164,7 @@ def make() -> dict[str, np.ndarray]:
 
     Returns:
         'shapes' and 'saved', JSON as bytes: by case, as `write` takes them.
+        Tables of characters as they are.
         By CASE/what, answers: ids [n, T]; of texts vectors, query and document
         [n, D], and offsets [tokens, 2]; of pairs scores and probabilities
         [n, C]; of critics what `_OF_CRITICS` say.
@@ -1347,7 +1183,7 @@ def make() -> dict[str, np.ndarray]:
                 all_saved[case] = texts
             all_shapes[case] = shapes
             if of_pairs(case):
-                answers = _scores(folder, about.config.get('problem_type'))
+                answers = _scores(folder)
             elif about.critic:
                 answers = _OF_CRITICS[about.critic](folder)
             else:
@@ -1358,6 +1194,7 @@ def make() -> dict[str, np.ndarray]:
                 arrays[f'{case}/{part}'] = array
     return {
         **arrays,
+        **{k: np.frombuffer(x, np.uint8) for k, x in _RULES.items()},
         'shapes': as_bytes(all_shapes),
         'saved': as_bytes(all_saved),
     }

@@ -1,7 +1,10 @@
 """Tokenizers: learned from real text, each once, and small ones by hand."""
 
 import functools
+from collections.abc import Sequence
 from pydoc_data import topics
+
+import numpy as np
 
 from infoword_tf.text.sentencepiece import SentencePiece
 from infoword_tf.text.tokenizer import TextTokenizer
@@ -96,6 +99,14 @@ SMALL = {
     'bytes': lambda: learned('bytes', lower_case=False),
 }  # fmt: skip
 small = functools.cache(lambda name: SMALL[name]())
+
+
+def places_in_bytes(
+    text: str, places: Sequence[tuple[int, int]]
+) -> np.ndarray:
+    """Places in characters, as bytes of the text: [n, 2]."""
+    begins = np.cumsum([0, *(len(c.encode()) for c in text)])
+    return begins[np.array(places, int).reshape(-1, 2)]
 
 
 def words_of(tokenizer: TextTokenizer, *strings: str) -> list[str]:

@@ -5,7 +5,7 @@ import unicodedata
 import tensorflow as tf
 from absl.testing import absltest, parameterized
 
-from infoword_tf.text import characters, wordpiece
+from infoword_tf.text import characters, normalizers, wordpiece
 
 VOCABULARY = [
     '[PAD]', '[UNK]', '[CLS]', '[SEP]', '[MASK]',
@@ -87,5 +87,7 @@ class WidenedTest(parameterized.TestCase):
         self.assertEqual(actual, expected)
 
 
-if __name__ == '__main__':
-    absltest.main()
+class ReplacedTest(absltest.TestCase):
+    def test_what_replaces_names_no_group(self):
+        actual = normalizers.Replaced('(a)', r'\1')(tf.constant(['bab']))
+        self.assertEqual(actual.numpy().tolist(), [rb'b\1b'])

@@ -1,24 +1,28 @@
-"""What every tokenizer promises, and runs of the real command with one."""
+"""What every tokenizer promises, and what a run makes with one."""
 
+import contextlib
+import io
 import json
 import pathlib
 import random
 
 import numpy as np
 import tensorflow as tf
-from absl.testing import absltest, parameterized
+from absl.testing import parameterized
 
 import infoword_tf
-from export import bundle, comparison, runner, serving_ops
-from infoword_tf.data import store
+from export import card, comparison, serving_ops
+from infoword_tf.choices import TextChoices
+from infoword_tf.config import TokenizerConfig
+from infoword_tf.data import opened, store
 from infoword_tf.data.documents import Document
-from infoword_tf.data.opened import TextChoices, choose_tokenizer
-from infoword_tf.errors import UsageError
 from infoword_tf.text.numbers import Numbers
 from infoword_tf.text.tokenizers import TOKENIZERS
 from infoword_tf.text.wholewords import WholeWords
 from infoword_tf.text.wordpiece import WordPieceTokenizer
-from tests import corpus, places, quick
+from tests import corpus, places, zoo
+from tests.eager import eagerly
+from tests.export import workdirs
 from tests.refused import refused
 from tests.text.learned import (
     HARD,
@@ -31,10 +35,11 @@ from tests.text.learned import (
     words_of,
 )
 
+# Of these two have a million bytes; the beginning of a text is enough for most.
 NASTY = list(comparison.NASTY)
+BEGUN = [text[:2000] for text in NASTY]
 # Of real text, how many pieces may be unknown.
 UNKNOWN = {'wordpiece': 1e-3, 'sentencepiece': 2e-3}
-SIGNATURES = 'serving_default', 'embed', 'tokens', 'fill_mask'
 
 
 class PromisesTest(parameterized.TestCase):
@@ -53,35 +58,38 @@ class PromisesTest(parameterized.TestCase):
         self.assertLessEqual(
             np.mean(actual.ids == tokenizer.unk_id), UNKNOWN.get(kind, 0)
         )
-
-    @parameterized.product(
-        kind=list(LEARNED), strings=([], [b''], [b'', b''])
-    )
-    def test_nothing(self, kind, strings):
-        actual = learned(kind).tokenize_flat(strings)
-        self.assertLen(actual.ids, 0)
-        self.assertLen(actual.word_starts, 0)
-        np.testing.assert_array_equal(
-            actual.row_splits, [0] * (len(strings) + 1)
-        )
+        for strings in ([], [b''], [b'', b'']):
+            nothing = tokenizer.tokenize_flat(strings)
+            self.assertEqual([*nothing.ids, *nothing.word_starts], [])
+            splits = nothing.row_splits.tolist()
+            self.assertEqual(splits, [0] * (len(strings) + 1))
 
     @parameterized.parameters(*LEARNED)
-    def test_in_a_graph(self, kind):
-        tokenizer = learned(kind)
-        graph = tf.function(
-            tokenizer.tokenize_with_offsets,
+    def test_in_a_graph_that_servers_load(self, kind):
+        tokenizer, module = learned(kind), tf.Module()
+        module.tokenizer = tokenizer
+        module.ask = tf.function(
+            lambda texts: [
+                (part.values, part.row_splits)
+                for part in tokenizer.tokenize_with_offsets(texts)
+            ],
             input_signature=[tf.TensorSpec([None], tf.string)],
         )
-        texts = [*NASTY, *HARD]
-        for actual, expected in zip(
+        folder = pathlib.Path(self.create_tempdir().full_path)
+        tf.saved_model.save(module, folder)
+        self.assertEqual(serving_ops.unservable(folder), [])
+        graph = tf.saved_model.load(folder).ask
+        texts = [*BEGUN, *HARD]
+        for (values, splits), expected in zip(
             graph(texts), tokenizer.tokenize_with_offsets(texts), strict=True
         ):
-            self.assertEqual(actual.to_list(), expected.to_list())
-        self.assertEqual(graph([''])[0].dtype, tf.int32)
-        for part in graph(['']):
-            self.assertEqual(part.to_list(), [[]])
-        for part in graph(tf.zeros([0], tf.string)):
-            self.assertEqual(part.to_list(), [])
+            np.testing.assert_array_equal(values, expected.values)
+            np.testing.assert_array_equal(splits, expected.row_splits)
+        self.assertEqual(graph([''])[0][0].dtype, tf.int32)
+        for texts in ([''], tf.zeros([0], tf.string)):
+            for values, splits in graph(texts):
+                self.assertEqual(values.shape, [0])
+                np.testing.assert_array_equal(splits, [0] * (len(texts) + 1))
 
     @parameterized.parameters(*LEARNED)
     def test_places_in_nasty_strings(self, kind):
@@ -116,7 +124,7 @@ class PromisesTest(parameterized.TestCase):
         self.assertEqual(again.config, tokenizer.config)
         self.assertEqual(again.config.kind, kind)
         self.assertEqual(
-            again.tokenize(NASTY).to_list(), tokenizer.tokenize(NASTY).to_list()
+            again.tokenize(BEGUN).to_list(), tokenizer.tokenize(BEGUN).to_list()
         )
         self.assertNotEqual(again.identity, learned(kind, False).identity)
 
@@ -493,216 +501,82 @@ class RefusedTest(parameterized.TestCase):
             TOKENIZERS[kind].learn(TEXTS, 500)
 
 
-class Runs:
-    """The real command with a kind of tokenizer, and what follows it."""
-
-    kind = file = ''
-    lower_case = False
-    other = ''  # a kind that it is told apart from
+class OpenedTest(parameterized.TestCase):
+    """The text of a run, and a model of its tokens."""
 
     @classmethod
     def setUpClass(cls):
         super().setUpClass()
         cls.folder = places.make(cls.addClassCleanup)
         cls.text = corpus.write_topics(cls.folder / 'text')
-        cls.workdir = cls.folder / 'run'
-        cls.train('run', f'--tokenizer={cls.kind}', '--vocab_size=600')
-        cls.loaded = infoword_tf.load(cls.workdir)
 
-    @classmethod
-    def train(cls, name, *more):
-        quick.run(
-            f'--corpus={cls.text[0]}', f'--heldout={cls.text[1]}',
-            '--objectives=mlm:1,dim:1', '--steps=2', '--batch_size=8',
-            '--seq_len=32', '--precision=float32',
-            f'--workdir={cls.folder / name}', *more,
-        )  # fmt: skip
+    def opened(self, **choices):
+        text, heldout = ((x,) for x in self.text)
+        with contextlib.redirect_stdout(io.StringIO()):
+            return opened.open_text(TextChoices(text, heldout, **choices))
 
-    def test_the_workdir(self):
-        path = self.workdir / self.file
-        self.assertTrue(path.is_file())
-        self.assertFalse((self.workdir / 'vocab.txt').exists())
-        config = json.loads((self.workdir / 'config.json').read_text())
-        self.assertEqual(
-            config['tokenizer'],
-            {'kind': self.kind, 'lower_case': self.lower_case, 'options': {}},
-        )
-        self.assertIsInstance(self.loaded.tokenizer, TOKENIZERS[self.kind])
-        self.assertLen(self.loaded.tokenizer, 600)
-        path.rename(self.folder / 'moved')
-        try:
-            with self.assertRaisesRegex(FileNotFoundError, f'no {self.file}'):
-                infoword_tf.load(self.workdir)
-        finally:
-            (self.folder / 'moved').rename(path)
+    @parameterized.parameters('sentencepiece', 'words')
+    def test_a_vocabulary_that_is_given(self, kind):
+        """By the flag; its tokens are those that are there already."""
+        first = self.opened(tokenizer=kind, vocab_size=600)
+        self.assertIsInstance(first.tokenizer, TOKENIZERS[kind])
+        self.assertLen(first.tokenizer, 600)
+        path = self.folder / f'list{pathlib.Path(TOKENIZERS[kind].file).suffix}'
+        first.tokenizer.write(path)
+        again = self.opened(tokenizer=kind, vocab=str(path))
+        self.assertEqual(again.tokenizer.identity, first.tokenizer.identity)
+        self.assertEqual(again.train.path, first.train.path)
+        np.testing.assert_array_equal(again.train.ids, first.train.ids)
 
-    def test_resuming_with_another_tokenizer_is_refused(self):
-        with self.assertRaisesRegex(
-            UsageError, f'--tokenizer was {self.kind}, is wordpiece'
-        ):
-            self.train('run', '--vocab_size=600', '--tokenizer=wordpiece')
+    def test_learned_vocabularies_are_told_apart(self):
+        """WordPiece of as many pieces from the same text; all words of it."""
+        every = self.opened(tokenizer='words', lower_case=True).tokenizer
+        text = pathlib.Path(self.folder / 'text' / 'train.txt').read_text()
+        self.assertEqual(set(every.vocabulary[5:]), set(text.lower().split()))
+        self.assertTrue(every.lower_case)
+        pieces = self.opened(vocab_size=len(every)).tokenizer
+        self.assertIsInstance(pieces, WordPieceTokenizer)
+        self.assertNotEqual(pieces.vocabulary, every.vocabulary)
 
-    def test_a_given_vocabulary_and_init(self):
-        """The same vocabulary, store and weights; by its name or the flag."""
-        other = self.folder / f'list{pathlib.Path(self.file).suffix}'
-        other.write_bytes((self.workdir / self.file).read_bytes())
-        self.train('named', f'--vocab={other}', f'--tokenizer={self.kind}')
-        self.train('later', f'--init={self.workdir}', '--steps=1')
-        run, named, later = (
-            (self.folder / name / self.file).read_bytes()
-            for name in ('run', 'named', 'later')
-        )
-        self.assertEqual(run, named)
-        self.assertEqual(run, later)
-        self.assertEqual(
-            (self.workdir / 'weights.safetensors').read_bytes(),
-            (self.folder / 'named' / 'weights.safetensors').read_bytes(),
-        )
-        self.assertLen(list((self.folder / 'cache' / 'stores').iterdir()), 1)
+    @parameterized.parameters(
+        ('words.txt', 'words'), ('runs/a/words.txt', 'words'),
+        ('vocab.txt', 'wordpiece'), ('a.model', 'sentencepiece'),
+    )  # fmt: skip
+    def test_the_kind_of_a_vocabulary(self, vocab, kind):
+        choices = TextChoices(vocab=vocab)
+        self.assertEqual(opened.choose_tokenizer(choices), kind)
 
-    def test_complaints(self):
-        vocabulary = f'--vocab={self.workdir}/{self.file}'
-        for more, message in (
-            ((vocabulary, '--tokenizer=wordpiece'),
-             f'--tokenizer=wordpiece: --vocab=.*{self.file} is for '
-             f'{self.kind}'),
-            (('--vocab=a.model', '--tokenizer=words'), 'is for sentencepiece'),
-            (('--vocab=vocab.txt', '--tokenizer=sentencepiece'),
-             'vocab.txt is for wordpiece'),
-            (('--vocab=/nowhere/' + self.file,), 'no such vocabulary'),
-            ((f'--init={self.workdir}', f'--tokenizer={self.kind}'),
-             '--tokenizer is decided by --init'),
-            ((f'--tokenizer={self.kind}', '--vocab_size=3'), 'has no room'),
-            *self.more_complaints(),
-        ):  # fmt: skip
-            with self.assertRaisesRegex(
-                (UsageError, ValueError, OSError), message
-            ):
-                self.train('bad', *more)
-
-    def more_complaints(self):
-        return ()
-
-    def test_encode(self):
-        texts = ['A list is a sequence.', '', 'x ' * 50]
-        vectors = self.loaded.encode(texts)
-        self.assertEqual(vectors.shape, (3, quick.TINY['width']))
-        self.assertTrue(np.isfinite(vectors).all())
-        for text, vector in zip(texts, vectors, strict=True):
-            np.testing.assert_allclose(
-                self.loaded.encode([text])[0], vector, atol=1e-5
-            )
-
-    def test_fill_mask(self):
-        tokenizer = self.loaded.tokenizer
+    @parameterized.parameters(('sentencepiece', ''), ('words', ' '))
+    def test_fill_mask(self, kind, blank):
+        workdir = workdirs.write(self.folder / kind, ('mlm',), kind=kind)
+        loaded = infoword_tf.load(workdir)
+        tokenizer = loaded.tokenizer
         before, after = tokenizer.tokenize(['a list of', '.']).to_list()
-        if self.kind == 'sentencepiece':  # a mark is only after a space
+        if kind == 'sentencepiece':  # a mark is only after a space
             after = [tokenizer.vocabulary.index('.')]
         ids = [tokenizer.cls_id, *before, tokenizer.mask_id, *after,
                tokenizer.sep_id]  # fmt: skip
-        scores = self.loaded.blanks.token_scores(
-            tf.constant([ids]),
-            tf.constant([len(ids)]),
-            tf.constant([[len(before) + 1]]),
-        )[0, 0].numpy()
+        with eagerly():
+            scores = loaded.blanks.token_scores(
+                tf.constant([ids]), tf.constant([len(ids)]),
+                tf.constant([[len(before) + 1]]),
+            )[0, 0].numpy()  # fmt: skip
+            (actual,) = loaded.fill_mask(f'a list of [MASK]{blank}.', 3)
         self.assertLess(scores[list(tokenizer.control_ids)].max(), -1e9)
-        blank = ' ' * (self.kind == 'words')
-        (actual,) = self.loaded.fill_mask(f'a list of [MASK]{blank}.', 3)
         best = np.argsort(-scores)[:3]
-        self.assertEqual(
-            [piece for piece, _ in actual],
-            [tokenizer.vocabulary[i] for i in best],
+        pieces, values = zip(*actual, strict=True)
+        expected = [tokenizer.vocabulary[i] for i in best]
+        self.assertEqual(list(pieces), expected)
+        np.testing.assert_allclose(values, scores[best], atol=1e-5)
+
+    @parameterized.parameters(
+        ('sentencepiece', True, 'lower-cased', 'its unknown token'),
+        ('words', False, 'with case', 'punctuation stands apart only where'),
+    )
+    def test_what_a_card_says(self, kind, lower_case, *parts):
+        config = zoo.config('mlm').replace(
+            tokenizer=TokenizerConfig(kind, lower_case)
         )
-        np.testing.assert_allclose(
-            [value for _, value in actual], scores[best], atol=1e-5
-        )
-
-    def test_export(self):
-        """An export answers what Python does, by operations servers link;
-        tests/export/test_serving.py asks one where there is no Python at all.
-        """
-        output = self.folder / 'model'
-        model = bundle.write(self.workdir, output)
-        self.assertEqual(serving_ops.unservable(model), [])
-        batches = comparison.batches(60)
-        for batch, content in batches.items():
-            runner.write_texts(self.folder / f'{batch}.texts', content)
-        runner.main(str(model), str(self.folder))
-        actual, expected = {}, {}
-        for batch, texts in batches.items():
-            with np.load(self.folder / f'{batch}.npz') as file:
-                actual[batch] = dict(file)
-            expected[batch] = comparison.in_python(
-                self.loaded, texts, SIGNATURES
-            )
-        gaps = comparison.largest(actual, expected, 1e-5)
-        self.assertNotEmpty(gaps)
-        for name, gap in gaps.items():
-            self.assertLess(gap, 1e-5, name)
-        operations = {node.op for _, node in serving_ops.nodes(model)}
-        card = ' '.join((output / 'MODEL_CARD.md').read_text().split())
-        self.check_export(operations, card)
-
-
-class SentencePieceTest(Runs, absltest.TestCase):
-    kind, file, lower_case = 'sentencepiece', 'spm.model', True
-
-    def more_complaints(self):
-        other = self.folder / 'other.model'
-        model = (self.workdir / self.file).read_bytes()
-        other.write_bytes(model.replace(b'[MASK]', b'[mask]'))
-        return (
-            ((f'--vocab={self.workdir}/spm.model', '--nolower_case'),
-             '--lower_case is decided by --vocab'),
-            ((f'--vocab={other}',), r'other.model: the model lacks \[MASK\]'),
-            ((f'--tokenizer={self.kind}', '--vocab_size=20'), 'no room'),
-        )  # fmt: skip
-
-    def check_export(self, operations, card):
-        self.assertContainsSubset(
-            {'SentencepieceTokenizeOp', 'SentencepieceTokenizeWithOffsetsOp'},
-            operations,
-        )
-        self.assertIn(
-            'a sentencepiece vocabulary of 600 tokens, lower-cased.', card
-        )
-        self.assertIn('its unknown token', card)
-        self.assertNotIn('more than 100 bytes', card)
-
-
-class WordsTest(Runs, absltest.TestCase):
-    kind, file = 'words', 'words.txt'
-
-    def test_the_kind_of_a_vocabulary(self):
-        for vocab, kind in (
-            ('words.txt', 'words'), ('runs/a/words.txt', 'words'),
-            ('vocab.txt', 'wordpiece'), ('a.model', 'sentencepiece'),
-        ):  # fmt: skip
-            self.assertEqual(
-                choose_tokenizer(TextChoices('', vocab=vocab)), kind
-            )
-
-    def test_learned_vocabularies_are_told_apart(self):
-        """WordPiece of as many pieces from the same text."""
-        self.train('pieces', '--vocab_size=600', '--nolower_case')
-        self.assertTrue((self.folder / 'pieces' / 'vocab.txt').is_file())
-        loaded = infoword_tf.load(self.folder / 'pieces')
-        self.assertNotEqual(
-            loaded.tokenizer.vocabulary, self.loaded.tokenizer.vocabulary
-        )
-
-    def test_without_a_size_every_word_is_learned(self):
-        self.train('all', '--tokenizer=words', '--lower_case', '--steps=1')
-        loaded = infoword_tf.load(self.folder / 'all')
-        text = (self.folder / 'text' / 'train.txt').read_text()
-        words = {word.lower() for word in text.split()}
-        self.assertEqual(set(loaded.tokenizer.vocabulary[5:]), words)
-        self.assertTrue(loaded.config.tokenizer.lower_case)
-
-    def check_export(self, operations, card):
-        self.assertIn('a words vocabulary of 600 tokens, with case.', card)
-        self.assertIn('punctuation stands apart only where', card)
-
-
-if __name__ == '__main__':
-    absltest.main()
+        facts = card._model(config, {})
+        for fact, part in zip(('case', 'unknown'), parts, strict=True):
+            self.assertIn(part, ' '.join(facts[fact].split()))

@@ -10,7 +10,7 @@ import tensorflow_text as tf_text
 from absl.testing import absltest, parameterized
 
 from infoword_tf.text.sentencepiece import SentencePiece
-from tests.text.learned import PIECES, TEXTS, learned, model, small
+from tests.text.learned import PIECES, learned, model, small
 
 
 class TokenizeTest(parameterized.TestCase):
@@ -105,14 +105,6 @@ class PartsTest(parameterized.TestCase):
         )
 
 
-class PiecesTest(parameterized.TestCase):
-    @parameterized.parameters(True, False)
-    def test_words_of_real_text_begin_with_marks(self, lower_case):
-        tokenizer = learned('sentencepiece', lower_case)
-        actual = tokenizer.tokenize_flat([text.encode() for text in TEXTS])
-        marked = np.char.startswith(np.array(tokenizer.vocabulary), '▁')
-        np.testing.assert_array_equal(actual.word_starts, marked[actual.ids])
-
 class LearnTest(absltest.TestCase):
     def test_a_small_corpus_gives_fewer(self):
         tokenizer = SentencePiece.learn(['a few words\tof text'], 5000)
@@ -136,7 +128,3 @@ class LearnTest(absltest.TestCase):
         )
         self.assertIn('▁zebra', tokenizer.vocabulary)
         self.assertIn('x', ''.join(tokenizer.vocabulary))
-
-
-if __name__ == '__main__':
-    absltest.main()

@@ -4,7 +4,7 @@ import numpy as np
 from absl.testing import absltest
 
 from infoword_tf.text import wholewords
-from tests.text.learned import SPECIALS, TEXTS, learned, small
+from tests.text.learned import SPECIALS, small
 
 LEARNED = ('b a c', 'a <unk> [MASK] B', 'c\u00e9 a b')
 
@@ -26,14 +26,6 @@ class WholeWordsTest(absltest.TestCase):
             ends[:, :1].values, np.where(parted, 3, 6 + size)
         )
 
-    def test_real_text(self):
-        """Every word is a piece of its own, and known: nothing is lost."""
-        tokenizer = learned('words', lower_case=False)
-        actual = tokenizer.tokenize_flat([text.encode() for text in TEXTS])
-        self.assertTrue(actual.word_starts.all())
-        read = [tokenizer.vocabulary[i] for i in actual.ids]
-        self.assertEqual(' '.join(read), ' '.join(TEXTS))
-
     def test_by_count_then_by_characters(self):
         actual = wholewords.learn(LEARNED)
         self.assertEqual(actual, [*SPECIALS, 'a', 'b', 'B', 'c', 'c\u00e9'])
@@ -42,7 +34,3 @@ class WholeWordsTest(absltest.TestCase):
             wholewords.learn(LEARNED, lower_case=True),
             [*SPECIALS, 'a', 'b', '[mask]', 'c', 'c\u00e9'],
         )
-
-
-if __name__ == '__main__':
-    absltest.main()

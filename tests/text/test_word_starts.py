@@ -2,7 +2,7 @@
 
 import numpy as np
 import tensorflow as tf
-from absl.testing import absltest, parameterized
+from absl.testing import parameterized
 
 from infoword_tf.text import words
 
@@ -52,7 +52,3 @@ class WordsTest(parameterized.TestCase):
         self.assertEqual(changes[0], 0)
         self.assertTrue((np.diff(changes) > 0).all())
         self.assertEqual(set(kinds.tolist()), set(range(4)))
-
-
-if __name__ == '__main__':
-    absltest.main()

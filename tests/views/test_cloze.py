@@ -192,39 +192,8 @@ class ViewsTest(absltest.TestCase):
         self.assertLen(set(view.targets['ict'].ravel().tolist()), 4)
         self.assertLen(set(numbers.ravel().tolist()), 4)
 
-    def test_nothing_is_lost(self):
-        """Each text occurs once, as it is alone."""
-        random = np.random.default_rng(0)
-        documents = make_documents(random.integers(1, 9, (16, 3)).tolist(), 26)
-        draw = cloze.cloze(documents, random)
-        arguments = (draw, {'ict': 'text'}, zoo.SPECIALS)
-        alone = cloze.passage(documents, *arguments)
-        view = cloze.passage(documents._replace(sequences=10), *arguments)
-        self.assertEqual(view.ids.shape, (10, 28))
-        self.assertEqual(view.counts['cut_passages'].sum(), 0)
-        self.assertEqual(sorted(view.sequences[view.sequences >= 0]),
-                         list(range(16)))  # fmt: skip
-        for row, texts in enumerate(view.sequences):
-            for block, text in enumerate(texts):
-                inside = view.block_ids[row] == block
-                if text < 0:
-                    self.assertFalse(inside.any())
-                    continue
-                whole = alone.block_ids[text] == 0
-                same(view.ids[row, inside], alone.ids[text, whole])
-                same(view.positions[row, inside], np.arange(inside.sum()))
-        places = view.ids.size
-        self.assertEqual(
-            view.counts['padding'].sum() + 28 * 16 - places,
-            alone.counts['padding'].sum(),
-        )
-
     def test_of_a_text_there_is_all_or_nothing(self):
         with refused('where_not_in_view', 'text', 'dim'):
             cloze.passage(
                 self.documents, self.draw, {'dim': 'start'}, zoo.SPECIALS
             )
-
-
-if __name__ == '__main__':
-    absltest.main()

@@ -16,7 +16,3 @@ class GeneratorTest(absltest.TestCase):
         ]  # fmt: skip
         first = {generator(*key).random() for key in keys}
         self.assertLen(first, len(keys))
-
-
-if __name__ == '__main__':
-    absltest.main()

@@ -1,16 +1,11 @@
 """Packed examples by hand; each equals the example alone."""
 
-import dataclasses
 
 import numpy as np
-from absl.testing import absltest, parameterized
+from absl.testing import absltest
 
-from infoword_tf.data.examples import Examples, pack_examples
-from infoword_tf.model import Model
-from infoword_tf.views import VIEWS
 from infoword_tf.views.examples import Labelled, by_example, examples
 from tests import zoo
-from tests.eager import eagerly
 from tests.refused import refused
 from tests.views.texts import assert_view, same
 from tests.zoo import CLS, MASK, SEP, UNK
@@ -178,67 +173,3 @@ class WrittenOutTest(absltest.TestCase):
         text = three()._replace(targets={'label': np.zeros(3, np.int32)})
         with refused('examples_of_other_rows', 'score', 'label'):
             make(text, label='example', score='example')
-
-    def test_the_view_is_there(self):
-        spec = VIEWS['examples']
-        self.assertIs(spec.make, examples)
-        self.assertEqual(spec.source, 'examples')
-        self.assertEqual(spec.source_args(24, {}), {'length': 24})
-
-
-class AloneTest(parameterized.TestCase):
-    """An example has the same states in any sequence."""
-
-    @parameterized.named_parameters(
-        ('transformer', 'label', {}),
-        ('relative', 'label_relative', {}),
-        ('relative_with_segments', 'label_relative', {'segments': 2}),
-        ('lookup', 'label_lookup', {}),
-        ('mix_of_both_ways', 'label_mix', {}),
-    )
-    def test_scores(self, name, arguments):
-        config = zoo.config(name)
-        encoder = dataclasses.replace(
-            config.encoder,
-            arguments={**config.encoder.arguments, **arguments},
-        )
-        model = Model(config.replace(encoder=encoder), zoo.SPECIALS)
-        random = np.random.default_rng(0)
-        for path, variable in model.variables.items():
-            drawn = 0.3 * random.standard_normal(variable.shape)
-            variable.assign(drawn + path.endswith('gamma'))
-        texts = 1 if name in ('label', 'label_lookup') else 2
-        n = 9
-        sizes = random.integers(2, 13, n * texts)
-        begins = np.concatenate([[0], np.cumsum(sizes)])
-        whole = Examples(
-            random.integers(5, zoo.V, begins[-1]).astype(np.int32),
-            random.integers(0, 2, begins[-1]).astype(np.int8),
-            begins,
-            (sizes - 1).astype(np.int32),
-            {'label': random.integers(0, 2, n).astype(np.int32)},
-            texts=texts,
-        )
-        packed = pack_examples(whole.sizes, 40)
-        self.assertLess(len(packed), n / 1.4)
-        longest = int(whole.sizes.max())
-        actual = []
-        for slots, width in ((packed, 40), (np.arange(n)[:, None], longest)):
-            view = make(
-                whole.batch(np.arange(n), slots, width), label='example'
-            )
-            with eagerly():
-                outcomes, _ = model.outcomes(
-                    {'examples': view}, zoo.statistics()
-                )
-            scores = outcomes['label'].predictions['scores']
-            actual.append(by_example(np.asarray(scores), view))
-        together, alone = actual
-        self.assertEqual(alone.shape, (n, 2))
-        self.assertGreater(np.ptp(alone, axis=0).min(), 0.1)
-        near = 1e-6 * max(1, np.abs(alone).max())
-        np.testing.assert_allclose(together, alone, rtol=0, atol=near)
-
-
-if __name__ == '__main__':
-    absltest.main()

@@ -53,7 +53,3 @@ class NegativesTest(absltest.TestCase):
         same(view.counts['padding'], [3, 11])
         with refused('where_not_in_view', 'start', 'mlm'):
             negatives(text, draw, {'mlm': 'tokens'}, texts.SPECIALS)
-
-
-if __name__ == '__main__':
-    absltest.main()

@@ -3,9 +3,8 @@
 import collections
 
 import numpy as np
-from absl.testing import absltest, parameterized
+from absl.testing import parameterized
 
-from infoword_tf import views
 from infoword_tf.views import ngrams
 from infoword_tf.views.masked import masked
 from infoword_tf.views.masking import (
@@ -17,23 +16,9 @@ from infoword_tf.views.masking import (
 )
 from tests.refused import refused
 from tests.views import texts
-from tests.views.texts import assert_view, same
+from tests.views.texts import assert_view, random_windows, same
 
 DIM = {'dim': 'start'}
-
-
-def random_windows(b, length, word_rate, separator_rate=0.02, tokens=8):
-    """Draws windows of few tokens, so that n-grams repeat."""
-    random = np.random.default_rng(length)
-    ids = random.integers(5, 5 + tokens, (b, length), dtype=np.int32)
-    word_starts = random.random((b, length)) < word_rate
-    separators = random.random((b, length)) < separator_rate
-    word_starts |= separators
-    word_starts[:, 1:] |= separators[:, :-1]
-    word_starts[:, 0] = True
-    return Windows(
-        np.where(separators, np.int32(3), ids), word_starts, separators
-    )
 
 
 def span_draw(shape, *rows):
@@ -205,15 +190,6 @@ class NgramsTest(parameterized.TestCase):
             same(one.block_ids[row], 4)
             self.assertEqual(one.counts['dropped_spans'][row], 0)
 
-    def test_one_word_at_a_time(self):
-        """The shortest sequences, P = 1: [CLS] word [SEP]."""
-        windows, draw, _, view = drawn(5, 6, 1.0, separator_rate=0.0)
-        word = windows.ids[np.arange(5), draw.starts[:, 0]]
-        same(
-            view.ids, np.stack([np.full(5, 2), word, np.full(5, 3)], axis=1)
-        )
-        same(view.weights['dim'], np.ones((5, 1)))
-
     @parameterized.parameters('words', 'tokens')
     def test_wants_spans(self, masking):
         windows = random_windows(3, 46, 1.0)
@@ -226,28 +202,6 @@ class NgramsTest(parameterized.TestCase):
         with refused('where_not_in_view', 'start', 'bert_nce'):
             ngrams.ngrams(windows, draw, {'bert_nce': 'tokens'}, texts.SPECIALS)
 
-    def test_rows_that_share_the_view_get_the_same(self):
-        windows, draw, *_ = drawn(4, 46, 0.8)
-        rows = {**DIM, 'b': 'start'}
-        view = ngrams.ngrams(windows, draw, rows, texts.SPECIALS)
-        for field in (view.places, view.targets, view.weights):
-            self.assertEqual(list(field), ['dim', 'b'])
-            same(field['dim'], field['b'])
-
-    def test_is_pure(self):
-        windows, draw, _, view = drawn(6, 126, 0.6)
-        again = ngrams.ngrams(windows, draw, DIM, texts.SPECIALS)
-        same_windows, same_draw, *_ = drawn(6, 126, 0.6)
-        for one, two in (
-            *zip(windows, same_windows, strict=True),
-            *zip(draw, same_draw, strict=True),
-        ):
-            same(one, two)
-        one, two = (views.flatten({'ngrams': v}) for v in (view, again))
-        self.assertEqual(list(one), list(two))
-        for path, array in one.items():
-            same(array, two[path], path)
-
     def test_ngrams_of_a_pair(self):
         """What `masked` hides, of A and of B."""
         draw = texts.two_pairs_draw()._replace(
@@ -259,7 +213,3 @@ class NgramsTest(parameterized.TestCase):
             view.ids, [[2, 16, 3, 2, 11, 3], [2, 21, 3, 3, 3, 3]]
         )
         same(view.weights['dim'], [[1, 1], [1, 0]])
-
-
-if __name__ == '__main__':
-    absltest.main()

@@ -1,14 +1,13 @@
 """The view `overlap`: two cuts of a text in one sequence, masked."""
 
 import numpy as np
-from absl.testing import absltest, parameterized
+from absl.testing import parameterized
 
 from infoword_tf.resolve import make_plan
 from infoword_tf.views import overlap
 from infoword_tf.views.masking import MASKINGS, Masking, Pairs, Windows, budget
 from tests.views import texts
-from tests.views.test_ngrams import random_windows
-from tests.views.texts import assert_view, same
+from tests.views.texts import assert_view, random_windows, same
 
 CLS, SEP, MASK = 2, 3, 4
 ROWS = {'overlap': 'tokens'}
@@ -165,7 +164,3 @@ class OverlapTest(parameterized.TestCase):
         self.assertFalse(ends[i, at].any())
         same(view.ids[:, 0], CLS)
         same(view.ids[:, -1], SEP)
-
-
-if __name__ == '__main__':
-    absltest.main()

@@ -4,10 +4,8 @@ import itertools
 import math
 
 import numpy as np
-import tensorflow as tf
 from absl.testing import absltest, parameterized
 
-from infoword_tf.encoders import Inputs
 from infoword_tf.views.masked import masked
 from infoword_tf.views.masking import MASKINGS, masking, packed_budget
 from infoword_tf.views.packed import fewest_sequences, folded
@@ -160,41 +158,6 @@ class PackedTest(parameterized.TestCase):
         same(view.block_ids == slots, left)
         same(view.counts['padding'], left.sum(axis=1))
 
-    def test_states_are_those_of_a_pair_alone(self):
-        text, draw = random_pairs(0, 'tokens')
-        encoder = zoo.make_model('bert', rate=0.0).encoder
-
-        def states(text, key=None):
-            view = masked(text, draw, ROWS, zoo.SPECIALS)
-            return encoder(Inputs.of(view), key=key).states.numpy()
-
-        together, alone = states(text), states(text._replace(slots=None))
-        for pair, row, begin, size in each(text):
-            np.testing.assert_allclose(
-                together[row, begin : begin + size],
-                alone[pair, :size],
-                atol=1e-5,
-            )
-
-    def test_nothing_is_seen_of_other_pairs(self):
-        """By the gradient of a pair's states with respect to all tokens."""
-        text, draw = random_pairs(1, 'tokens')
-        view = masked(text, draw, ROWS, zoo.SPECIALS)
-        encoder = zoo.make_model('bert', rate=0.0).encoder
-        table = encoder.embedding_table
-        b, tokens = view.ids.shape
-        for _, row, begin, size in itertools.islice(each(text), 4):
-            # Places of a row with one number each, in a table so long.
-            with tf.GradientTape() as tape:
-                x = tf.Variable(tf.gather(table, view.ids))
-                encoder.lookup = lambda ids, x=x: tf.identity(x)
-                states = encoder(Inputs.of(view)).states
-                total = tf.reduce_sum(states[row, begin : begin + size] ** 3)
-            seen = np.abs(tape.gradient(total, x).numpy()).sum(axis=2) > 0
-            expected = np.zeros((b, tokens), bool)
-            expected[row, begin : begin + size] = True
-            same(seen, expected)
-
     def test_one_state_for_a_row_is_none(self):
         draw = texts.pair_draw([[0], [3], [1]])
         with refused('pairs_without_start', 'dim'):
@@ -216,7 +179,3 @@ class PackedTest(parameterized.TestCase):
         room = packed_budget(tokens, slots)
         self.assertGreaterEqual(room, most[tokens])
         self.assertLessEqual(room, most[tokens] + 2)
-
-
-if __name__ == '__main__':
-    absltest.main()

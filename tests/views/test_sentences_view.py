@@ -248,7 +248,3 @@ class NumbersTest(absltest.TestCase):
         actual = text_numbers(ids, np.full(len(ids), 6))
         self.assertLess(len(ids) - len(set(actual.tolist())), 3)
         self.assertGreaterEqual(actual.min(), 0)
-
-
-if __name__ == '__main__':
-    absltest.main()

@@ -79,7 +79,3 @@ class NeighboursTest(absltest.TestCase):
         after, before = np.split(view.targets[ROW], 2, axis=1)
         same(before[:, 1:], text.ids[:, :-1])
         same(after[:, :-1], text.ids[:, 1:])
-
-
-if __name__ == '__main__':
-    absltest.main()

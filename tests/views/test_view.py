@@ -57,7 +57,3 @@ class FlattenTest(absltest.TestCase):
         after['masked'].places['new'] = 1
         self.assertNotIn('new', views.View(ids=0, sequences=0).places)
         self.assertNotIn('new', after['other'].places)
-
-
-if __name__ == '__main__':
-    absltest.main()

@@ -1,7 +1,7 @@
 """The windows of word2vec: which words stay, which are near each other."""
 
 import numpy as np
-from absl.testing import absltest, parameterized
+from absl.testing import parameterized
 
 from infoword_tf.views import Specials
 from infoword_tf.views.words import (
@@ -96,7 +96,3 @@ class WindowTest(parameterized.TestCase):
             {'length': 64, 'subsample': 1e-4, 'negatives': 9},
         )
         self.assertEqual(WORDS.draw(settings).settings, {'window': 3})
-
-
-if __name__ == '__main__':
-    absltest.main()

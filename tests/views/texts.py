@@ -16,6 +16,21 @@ def make_windows():
     return Windows(ids, np.ones((2, 7), bool), ids == 3)
 
 
+def random_windows(
+    b, length, word_rate, separator_rate=0.02, tokens=8, seed=0
+):
+    """Draws windows of few tokens, so that n-grams repeat."""
+    random = np.random.default_rng(seed)
+    ids = random.integers(5, 5 + tokens, (b, length), dtype=np.int32)
+    word_starts = random.random((b, length)) < word_rate
+    separators = random.random((b, length)) < separator_rate
+    word_starts |= separators
+    word_starts[:, 1:] |= separators[:, :-1]
+    word_starts[:, 0] = True
+    ids[separators] = SPECIALS.sep_id
+    return Windows(ids, word_starts, separators)
+
+
 def make_draw(masked, shown=None, random=None, **more):
     mask = np.zeros((2, 7), bool)
     for row, places in enumerate(masked):

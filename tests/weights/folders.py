@@ -1,5 +1,6 @@
 """Folders such as other people make, of tiny models, for tests."""
 
+import functools
 import json
 import pathlib
 import pickle
@@ -15,13 +16,23 @@ FROZEN = frozen.FOLDER / 'huggingface.npz'
 SPECIALS = ['[PAD]', '[UNK]', '[CLS]', '[SEP]', '[MASK]']
 LETTERS = 'abcdefghijklmnopqrstuvwxyz'
 V = huggingface.V
+WIDTH = 16
+SETTINGS = 'config_sentence_transformers.json'
+
+
+@functools.cache
+def _frozen() -> dict[str, np.ndarray]:
+    arrays = frozen.read(FROZEN)
+    for array in arrays.values():
+        array.setflags(write=False)
+    return arrays
 
 
 def answers(case: str) -> dict[str, np.ndarray]:
     """What transformers said of a case, by part."""
     return {
         name.partition('/')[2]: array
-        for name, array in frozen.read(FROZEN).items()
+        for name, array in _frozen().items()
         if name.startswith(f'{case}/')
     }
 
@@ -182,3 +193,63 @@ def write(
         inputs = {'model_input_names': ['input_ids', 'token_type_ids']}
         files.write_json(folder / 'tokenizer_config.json', inputs)
     return folder
+
+
+def change(path: pathlib.Path, **values: Any) -> None:
+    """Sets values of a JSON file, maybe a new one; None takes a key away."""
+    path.parent.mkdir(exist_ok=True)
+    before = files.read_json(path) if path.is_file() else {}
+    after = {k: x for k, x in (before | values).items() if x is not None}
+    files.write_json(path, after)
+
+
+# What lies beside an encoder in a folder of sentence-transformers.
+
+
+def modules(folder, *kinds, settings=None, types=None):
+    """Writes modules.json; of each kind its folder, or the encoder's own."""
+    types = types or {}
+    files.write_json(
+        folder / 'modules.json',
+        [
+            {
+                'idx': i,
+                'name': str(i),
+                'path': '' if not i else f'{i}_{kind}',
+                'type': types.get(kind, f'sentence_transformers.models.{kind}'),
+            }
+            for i, kind in enumerate(kinds)
+        ],
+    )
+    if settings is not None:
+        files.write_json(folder / SETTINGS, settings)
+
+
+def pooling(folder, number=1, **values):
+    """Writes the module Pooling."""
+    place = folder / f'{number}_Pooling'
+    place.mkdir()
+    files.write_json(
+        place / 'config.json', {'word_embedding_dimension': WIDTH, **values}
+    )
+
+
+def dense(folder, number, wide, bias=True, width=WIDTH, name='activation.Tanh'):
+    """Writes a module Dense; returns its weights."""
+    random = np.random.default_rng(number)
+    place = folder / f'{number}_Dense'
+    place.mkdir()
+    files.write_json(
+        place / 'config.json',
+        {
+            'in_features': width,
+            'out_features': wide,
+            'bias': bias,
+            'activation_function': f'torch.nn.modules.{name}',
+        },
+    )
+    arrays = {'linear.weight': random.normal(size=(wide, width)).astype('f4')}
+    if bias:
+        arrays['linear.bias'] = random.normal(size=wide).astype('f4')
+    files.write_tensors(place / 'model.safetensors', arrays, {'format': 'pt'})
+    return arrays

@@ -1,6 +1,5 @@
 """Checkpoints of TensorFlow: Google's, and the Model Garden's."""
 
-import pathlib
 import re
 import shutil
 
@@ -11,6 +10,7 @@ from absl.testing import absltest
 import infoword_tf
 from infoword_tf import convert, files
 from infoword_tf.encoders import Inputs
+from tests import places
 from tests.oracles import huggingface
 from tests.refused import refused
 from tests.weights import folders
@@ -93,9 +93,19 @@ def google_xlnet(state):
 class GoogleTest(absltest.TestCase):
     def setUp(self):
         super().setUp()
-        self.root = pathlib.Path(self.create_tempdir().full_path)
+        self.root = places.make(self.addCleanup, cache=False)
         self.source = self.root / 'google'
         self.source.mkdir()
+
+    def folder(self, name, case):
+        """A folder of Google's files, but for the checkpoint."""
+        source = self.root / name
+        source.mkdir()
+        files.write_json(
+            source / 'bert_config.json', huggingface.CASES[case][1]
+        )
+        (source / 'vocab.txt').write_text('\n'.join(folders.vocabulary()))
+        return source
 
     def tensors(self, source, name):
         convert.convert(source, self.root / name)
@@ -108,17 +118,13 @@ class GoogleTest(absltest.TestCase):
 
     def test_bert_of_tensorflow_1(self):
         case = 'bert_pretraining'
+        source = self.folder('bert', case)
         config = dict(huggingface.CASES[case][1])
         del config['model_type']
-        files.write_json(self.source / 'bert_config.json', config)
-        (self.source / 'vocab.txt').write_text('\n'.join(folders.vocabulary()))
-        save(
-            self.source / 'bert_model.ckpt', google_bert(folders.state(case))
-        )
+        files.write_json(source / 'bert_config.json', config)
+        save(source / 'bert_model.ckpt', google_bert(folders.state(case)))
         other = folders.write(self.root / 'other', case)
-        self.same(
-            self.tensors(self.source, 'a'), self.tensors(other, 'b')
-        )
+        self.same(self.tensors(source, 'a'), self.tensors(other, 'b'))
         loaded = infoword_tf.load(self.root / 'a')
         self.assertEqual(loaded.encoder.arguments['activation'], 'gelu_tanh')
         self.assertEqual(set(loaded.model.objectives), {'mlm', 'nsp'})
@@ -141,53 +147,7 @@ class GoogleTest(absltest.TestCase):
         )
 
     def test_model_garden(self):
-        from official.nlp.configs import encoders
-
-        encoder = encoders.build_encoder(
-            encoders.EncoderConfig(
-                type='bert', bert=encoders.BertEncoderConfig(**GARDEN)
-            )
-        )
-        random = np.random.default_rng(0)
-        encoder.set_weights(
-            [
-                random.normal(0, 0.2, w.shape).astype(np.float32)
-                for w in encoder.get_weights()
-            ]
-        )
-        tf.train.Checkpoint(encoder=encoder).write(
-            str(self.source / 'bert_model.ckpt')
-        )
-        config = dict(huggingface.CASES['bert'][1])
-        files.write_json(self.source / 'bert_config.json', config)
-        (self.source / 'vocab.txt').write_text('\n'.join(folders.vocabulary()))
-        self.tensors(self.source, 'a')
-        fields = huggingface.inputs('bert')
-        ids, real, segments = (
-            fields[name].astype(np.int32)
-            for name in ('input_ids', 'attention_mask', 'token_type_ids')
-        )
-        answers = encoder(
-            {
-                'input_word_ids': ids,
-                'input_mask': real,
-                'input_type_ids': segments,
-            }
-        )
-        encoded = infoword_tf.load(self.root / 'a').encoder(
-            Inputs(ids, segment_ids=segments, block_ids=1 - real),
-            all_layers=True,
-        )
-        for one, two in zip(
-            [*encoded.layers[1:], encoded.states],
-            [*answers['encoder_outputs'], answers['sequence_output']],
-            strict=True,
-        ):
-            near = np.abs(one - two) * real[..., None]
-            self.assertLess(near.max(), 1e-5)
-
-    def test_model_garden_pretrainer(self):
-        """In its parts, as it is published, and whole."""
+        """Its encoder, and its pretrainer: as it is published, and whole."""
         from official.modeling import tf_utils
         from official.nlp.configs import encoders
         from official.nlp.modeling import layers, models
@@ -206,48 +166,49 @@ class GoogleTest(absltest.TestCase):
             classification_heads=[head],
         )
         fields = huggingface.inputs('bert')
+        ids, real, segments = (
+            fields[name].astype(np.int32)
+            for name in ('input_ids', 'attention_mask', 'token_type_ids')
+        )
+        places = np.int32([[0, 3, 5]] * 2)
         asked = {
-            'input_word_ids': fields['input_ids'].astype(np.int32),
-            'input_mask': fields['attention_mask'].astype(np.int32),
-            'input_type_ids': fields['token_type_ids'].astype(np.int32),
-            'masked_lm_positions': np.int32([[0, 3, 5]] * 2),
-        }
-        model(asked)
+            'input_word_ids': ids, 'input_mask': real,
+            'input_type_ids': segments,
+        }  # fmt: skip
+        model({**asked, 'masked_lm_positions': places})
         random = np.random.default_rng(1)
         for weight in model.weights:
             weight.assign(random.normal(0, 0.2, weight.shape))
-        expected = model(asked)['mlm_logits']
+        answers = encoder(asked)
+        expected = model({**asked, 'masked_lm_positions': places})['mlm_logits']
+        inputs = Inputs(ids, segment_ids=segments, block_ids=1 - real)
         for name, checkpoint in (
+            ('encoder', tf.train.Checkpoint(encoder=encoder)),
             ('parts', tf.train.Checkpoint(**model.checkpoint_items)),
             ('whole', tf.train.Checkpoint(model=model)),
         ):
-            source = self.root / f'garden_{name}'
-            source.mkdir()
+            source = self.folder(f'garden_{name}', 'bert')
             checkpoint.write(str(source / 'bert_model.ckpt'))
-            config = dict(huggingface.CASES['bert'][1])
-            files.write_json(source / 'bert_config.json', config)
-            (source / 'vocab.txt').write_text('\n'.join(folders.vocabulary()))
             self.tensors(source, name)
             loaded = infoword_tf.load(self.root / name)
-            states = loaded.encoder(
-                Inputs(
-                    asked['input_word_ids'],
-                    segment_ids=asked['input_type_ids'],
-                    block_ids=1 - asked['input_mask'],
-                ),
-                places=tf.constant(asked['masked_lm_positions']),
-            ).states
-            scores = loaded.model.objectives['mlm'].token_scores(states, None)
-            np.testing.assert_allclose(scores, expected, atol=3e-5)
+            encoded = loaded.encoder(inputs, all_layers=True)
+            for one, two in zip(
+                [*encoded.layers[1:], encoded.states],
+                [*answers['encoder_outputs'], answers['sequence_output']],
+                strict=True,
+            ):
+                near = np.abs(one - two) * real[..., None]
+                self.assertLess(near.max(), 1e-5)
+            if name != 'encoder':
+                states = loaded.encoder(inputs, places=tf.constant(places))
+                scores = loaded.model.objectives['mlm'].token_scores(
+                    states.states, None
+                )
+                np.testing.assert_allclose(scores, expected, atol=3e-5)
 
     def test_damaged_checkpoints(self):
         for part in ('index', 'data-00000-of-00001'):
-            source = self.root / part
-            source.mkdir()
-            files.write_json(
-                source / 'bert_config.json', huggingface.CASES['bert'][1]
-            )
-            (source / 'vocab.txt').write_text('\n'.join(folders.vocabulary()))
+            source = self.folder(part, 'bert')
             state = folders.state('bert_pretraining')
             save(source / 'one.ckpt', google_bert(state))
             path = source / f'one.ckpt.{part}'
@@ -267,7 +228,3 @@ class GoogleTest(absltest.TestCase):
         save(self.source / 'two.ckpt', arrays)
         with refused('several_checkpoints', 'one.ckpt, two.ckpt'):
             convert.convert(self.source, self.root / 'a')
-
-
-if __name__ == '__main__':
-    absltest.main()

@@ -1,26 +1,27 @@
 """Folders of transformers: what it answers, we answer, and back again."""
 
 import dataclasses
-import json
 import pathlib
 import re
 
 import ml_dtypes
 import numpy as np
 import tensorflow as tf
-from absl.testing import absltest, parameterized
+from absl.testing import parameterized
 from scipy import special
 
 import infoword_tf
 from infoword_tf import convert, files
-from infoword_tf.config import Config, Layout
-from infoword_tf.encoders import Inputs
+from infoword_tf.config import Config, EncoderConfig, Layout
+from infoword_tf.encoders import ENCODERS, Inputs
 from infoword_tf.weights import (
     architectures,
     tokenizer_reader,
     tokenizer_writer,
 )
 from infoword_tf.weights.huggingface import labels_of, read, write
+from tests import places
+from tests.eager import eagerly
 from tests.oracles import huggingface
 from tests.refused import refused
 from tests.weights import folders
@@ -28,78 +29,45 @@ from tests.weights import folders
 NEAR = 1e-5
 # What our encoders have not, or has the words of another: by hand from the
 # models of transformers 5.23, a value of each key that changes its answers.
-OTHERWISE = [
-    *(
-        (kind, key, value)
-        for kind in ('bert', 'electra', 'roberta', 'xlm-roberta', 'camembert')
-        for key, value in (
-            ('position_embedding_type', 'relative_key'), ('is_decoder', True)
-        )
+_OF_BERT = {'position_embedding_type': 'relative_key', 'is_decoder': True}
+_OF_GTE = {
+    'position_embedding_type': 'absolute', 'layer_norm_type': 'rms_norm',
+    'logn_attention_scale': True, 'logn_attention_clip1': True,
+}  # fmt: skip
+_OF_LLAMA = {'attention_bias': True, 'mlp_bias': True}
+OTHERWISE = {
+    **dict.fromkeys(
+        ('bert', 'electra', 'roberta', 'xlm-roberta', 'camembert'), _OF_BERT
     ),
-    ('albert', 'num_hidden_groups', 2),
-    ('albert', 'inner_group_num', 2),
-    ('albert', 'position_embedding_type', 'relative_key'),
-    ('mpnet', 'relative_attention_num_buckets', 16),
-    ('mpnet', 'pad_token_id', 0),
-    ('xlnet', 'attn_type', 'uni'),
-    ('xlnet', 'bi_data', True),
-    ('xlnet', 'untie_r', False),
-    ('xlnet', 'clamp_len', 8),
-    ('xlnet', 'same_length', True),
-    ('xlnet', 'summary_type', 'mean'),
-    ('xlnet', 'summary_use_proj', False),
-    ('xlnet', 'summary_activation', None),
-    ('gpt2', 'add_cross_attention', True),
-    ('gpt2', 'scale_attn_by_inverse_layer_idx', True),
-    ('gpt2', 'scale_attn_weights', False),
-    ('modernbert', 'attention_bias', True),
-    ('modernbert', 'mlp_bias', True),
-    ('modernbert', 'norm_bias', True),
-    ('modernbert', 'classifier_bias', True),
-    ('modernbert', 'decoder_bias', False),
-    ('modernbert', 'classifier_activation', 'silu'),
-    ('deberta-v2', 'relative_attention', False),
-    ('deberta-v2', 'position_biased_input', True),
-    ('deberta-v2', 'pos_att_type', 'c2p'),
-    ('deberta-v2', 'norm_rel_ebd', 'none'),
-    ('deberta-v2', 'share_att_key', False),
-    ('deberta-v2', 'embedding_size', 8),
-    ('deberta-v2', 'pooler_hidden_size', 8),
-    ('deberta-v2', 'attention_head_size', 4),
-    ('deberta-v2', 'conv_kernel_size', 3),
-    ('deberta-v2', 'pooler_hidden_act', 'tanh'),
-    *(
-        (kind, key, value)
-        for kind in ('gte', 'new')
-        for key, value in (
-            ('position_embedding_type', 'absolute'),
-            ('layer_norm_type', 'rms_norm'), ('logn_attention_scale', True),
-            ('logn_attention_clip1', True),
-        )
-    ),
-    *(
-        ('nomic_bert', key, value)
-        for key, value in (
-            ('prenorm', True), ('parallel_block', True),
-            ('use_rms_norm', True), ('qkv_proj_bias', True),
-            ('mlp_fc1_bias', True), ('mlp_fc2_bias', True), ('causal', True),
-            ('rotary_emb_fraction', 0.5), ('rotary_emb_interleaved', True),
-            ('rotary_emb_scale_base', 512), ('num_experts', 8),
-            ('moe_every_n_layers', 2),
-        )
-    ),
-    *(
-        (kind, key, True)
-        for kind in ('llama', 'llama_bidirec', 'eurobert')
-        for key in ('attention_bias', 'mlp_bias')
-    ),
-    ('qwen2', 'use_sliding_window', True),
-    ('qwen3', 'attention_bias', True),
-    ('qwen3', 'use_sliding_window', True),
-    ('gemma3_text', 'attention_bias', True),
-    ('gemma3_text', 'attn_logit_softcapping', 50.0),
-    ('gemma3_text', 'final_logit_softcapping', 30.0),
-]  # fmt: skip
+    'albert': {'num_hidden_groups': 2, 'inner_group_num': 2,
+               'position_embedding_type': 'relative_key'},
+    'mpnet': {'relative_attention_num_buckets': 16, 'pad_token_id': 0},
+    'xlnet': {'attn_type': 'uni', 'bi_data': True, 'untie_r': False,
+              'clamp_len': 8, 'same_length': True, 'summary_type': 'mean',
+              'summary_use_proj': False, 'summary_activation': None},
+    'gpt2': {'add_cross_attention': True, 'scale_attn_weights': False,
+             'scale_attn_by_inverse_layer_idx': True},
+    'modernbert': {'attention_bias': True, 'mlp_bias': True, 'norm_bias': True,
+                   'classifier_bias': True, 'decoder_bias': False,
+                   'classifier_activation': 'silu'},
+    'deberta-v2': {'relative_attention': False, 'position_biased_input': True,
+                   'pos_att_type': 'c2p', 'norm_rel_ebd': 'none',
+                   'share_att_key': False, 'embedding_size': 8,
+                   'pooler_hidden_size': 8, 'attention_head_size': 4,
+                   'conv_kernel_size': 3, 'pooler_hidden_act': 'tanh'},
+    **dict.fromkeys(('gte', 'new'), _OF_GTE),
+    'nomic_bert': {'prenorm': True, 'parallel_block': True,
+                   'use_rms_norm': True, 'qkv_proj_bias': True,
+                   'mlp_fc1_bias': True, 'mlp_fc2_bias': True, 'causal': True,
+                   'rotary_emb_fraction': 0.5, 'rotary_emb_interleaved': True,
+                   'rotary_emb_scale_base': 512, 'num_experts': 8,
+                   'moe_every_n_layers': 2},
+    **dict.fromkeys(('llama', 'llama_bidirec', 'eurobert'), _OF_LLAMA),
+    'qwen2': {'use_sliding_window': True},
+    'qwen3': {'attention_bias': True, 'use_sliding_window': True},
+    'gemma3_text': {'attention_bias': True, 'attn_logit_softcapping': 50.0,
+                    'final_logit_softcapping': 30.0},
+}  # fmt: skip
 
 
 _PARTS = {r'self_attn\.[qkv]_proj': 'self_attn.QKV'}
@@ -148,6 +116,23 @@ def layers_of(loaded, kind):
 
 
 class ParityTest(parameterized.TestCase):
+    @classmethod
+    def setUpClass(cls):
+        super().setUpClass()
+        cls.root = places.make(cls.addClassCleanup, cache=False)
+
+    def setUp(self):
+        super().setUp()
+        self.enterContext(eagerly())
+
+    def whole(self, case):
+        """A case as it is: `source`, and `workdir` of it, made once."""
+        root = self.root / case
+        if not root.exists():
+            source = folders.write(root / 'source', case)
+            convert.convert(source, root / 'workdir')
+        return root
+
     def converted(self, case, **config):
         root = pathlib.Path(self.create_tempdir().full_path)
         source = folders.write(root / 'source', case, **config)
@@ -158,96 +143,54 @@ class ParityTest(parameterized.TestCase):
     def test_all_layers_and_heads_are_those_of_transformers(self, case):
         kind = huggingface.CASES[case][1]['model_type']
         expected = folders.answers(case)
-        _, workdir = self.converted(case)
-        loaded = infoword_tf.load(workdir)
+        loaded = infoword_tf.load(self.whole(case) / 'workdir')
         layers, states = layers_of(loaded, kind)
-        if case.startswith('electra') and case != 'electra_wide':
-            # Theirs has the embeddings before they are widened.
-            np.testing.assert_allclose(
-                layers[1:], expected['layers'][1:], atol=NEAR
-            )
-        else:
-            np.testing.assert_allclose(layers, expected['layers'], atol=NEAR)
+        # ELECTRA's has the embeddings before they are widened.
+        first = int(case.startswith('electra') and case != 'electra_wide')
+        np.testing.assert_allclose(
+            layers[first:], expected['layers'][first:], atol=NEAR
+        )
         objectives = loaded.model.objectives
         masked = ('tokens', 0.15) if 'mlm' in objectives else (None, None)
         config = loaded.config
         self.assertEqual((config.masking, config.mask_share), masked)
-        heads = 0
-        if 'next' in expected:
-            scores = objectives['nsp'].class_scores(states[:, 0])
-            np.testing.assert_allclose(scores, expected['next'], atol=NEAR)
-            heads += 1
-        logits = expected.get('logits')
-        if logits is not None and case == 'bert_relu_next':
-            scores = objectives['nsp'].class_scores(states[:, 0])
-            np.testing.assert_allclose(scores, logits, atol=NEAR)
-            heads += 1
-        elif logits is not None and logits.ndim == 2:
-            lengths = tf.constant([huggingface.T, huggingface.PADDED])
-            arrays = huggingface.inputs(kind)
-            second = None
-            if 'token_type_ids' in arrays:
-                second = tf.constant([4, 4])
-            scores = loaded.classes.class_scores(
-                tf.constant(arrays['input_ids'], tf.int32), lengths, second
-            )
-            # Theirs reads XLNet's last place, padding or not.
-            rows = slice(0, 1 if kind == 'xlnet' else 2)
-            np.testing.assert_allclose(
-                scores[rows], logits[rows], atol=NEAR
-            )
-            heads += 1
-        elif logits is not None and 'tag' in objectives:
-            scores = objectives['tag'].scores_of(states, None, None)
+        for part in expected.keys() - {'layers', 'weights'}:
+            name = 'next' if case == 'bert_relu_next' else part
+            scores = self.scores(loaded, states, huggingface.inputs(kind), name)
+            logits = expected[part]
             real = np.any(logits, axis=-1)
+            if kind == 'xlnet' and logits.ndim == 2:
+                real[1] = False  # theirs reads the last place, padding or not
+            near = NEAR if logits.shape[-1] < huggingface.V else 3 * NEAR
             np.testing.assert_allclose(
-                np.asarray(scores)[real], logits[real], atol=NEAR
+                np.asarray(scores)[real], logits[real], atol=near, err_msg=part
             )
-            heads += 1
-        elif logits is not None and 'mlm' in objectives:
-            scores = objectives['mlm'].token_scores(states, None)
-            real = np.any(logits, axis=-1)
-            np.testing.assert_allclose(
-                np.asarray(scores)[real], logits[real], atol=3 * NEAR
-            )
-            heads += 1
-        elif logits is not None and 'plm' in objectives:
+
+    def scores(self, loaded, states, inputs, part):
+        """What the head of a part of the oracle's answers says."""
+        objectives = loaded.model.objectives
+        if part == 'next':
+            return objectives['nsp'].class_scores(states[:, 0])
+        if 'tag' in objectives:
+            return objectives['tag'].scores_of(states, None, None)
+        if 'mlm' in objectives:
+            return objectives['mlm'].token_scores(states, None)
+        if 'gpt' in objectives:
+            return objectives['gpt'].token_scores(states)
+        if 'plm' in objectives:
             table = loaded.encoder.embedding_table
             scores = tf.matmul(states, table, transpose_b=True)
-            scores = scores + objectives['plm'].token_bias
-            real = np.any(logits, axis=-1)
-            np.testing.assert_allclose(
-                np.asarray(scores)[real], logits[real], atol=3 * NEAR
-            )
-            heads += 1
-        elif logits is not None and 'gpt' in objectives:
-            real = np.any(logits, axis=-1)
-            table = loaded.encoder.embedding_table
-            for scores in (
-                tf.matmul(states, table, transpose_b=True),
-                objectives['gpt'].token_scores(states),
-            ):
-                np.testing.assert_allclose(
-                    np.asarray(scores)[real], logits[real], atol=3 * NEAR
-                )
-            heads += 1
-        has = {
-            'LMHeadModel': 1, 'Model': 0,
-            'ForPreTraining': 1 + (kind == 'bert'),
-        }  # fmt: skip
-        name = huggingface.CASES[case][0]
-        wanted_heads = next(
-            (n for end, n in has.items() if name.endswith(end)), 1
-        )
-        # The discriminator's head has no place here.
-        if case != 'electra':
-            self.assertEqual(heads, wanted_heads)
+            return scores + objectives['plm'].token_bias
+        second = tf.constant([4, 4]) if 'token_type_ids' in inputs else None
+        return loaded.classes.class_scores(
+            tf.constant(inputs['input_ids'], tf.int32),
+            tf.constant([huggingface.T, huggingface.PADDED]), second,
+        )  # fmt: skip
 
     @parameterized.parameters(*huggingface.CASES)
     def test_out_again_every_number_has_its_name(self, case):
-        source, workdir = self.converted(case)
-        output = workdir.with_name('output')
-        convert.write(workdir, output, 'huggingface')
+        source, output = (self.whole(case) / x for x in ('source', 'output'))
+        convert.write(self.whole(case) / 'workdir', output, 'huggingface')
         expected = folders.state(case)
         kind = huggingface.CASES[case][1]['model_type']
         renamed = architectures.ARCHITECTURES[kind].naming.old.items()
@@ -283,8 +226,8 @@ class ParityTest(parameterized.TestCase):
         dropped += ('lm_head.weight',)
         for name in left:
             self.assertTrue(any(d in name for d in dropped), name)
-        before = json.loads((source / 'config.json').read_text())
-        after = json.loads((output / 'config.json').read_text())
+        before = files.read_json(source / 'config.json')
+        after = files.read_json(output / 'config.json')
         for key, value in before.items():
             if key == 'architectures' and case in (
                 'electra', 'electra_wide', 'albert'
@@ -325,7 +268,7 @@ class ParityTest(parameterized.TestCase):
             ours['encoder/position_embeddings'], table
         )
         convert.write(root / 'workdir', root / 'output', 'huggingface')
-        config = json.loads((root / 'output' / 'config.json').read_text())
+        config = files.read_json(root / 'output' / 'config.json')
         self.assertEqual(
             (config['pad_token_id'], config['max_position_embeddings']),
             (pad, 22 - read + pad),
@@ -365,29 +308,7 @@ class ParityTest(parameterized.TestCase):
             np.testing.assert_allclose(other, states[0], atol=1e-6)
         convert.write(workdir, workdir.with_name('output'), 'huggingface')
         config = workdir.with_name('output') / 'config.json'
-        self.assertEqual(json.loads(config.read_text())['n_inner'], 24)
-
-    def test_xlm_r_of_8192_positions(self):
-        """BGE-M3 and others: the first two positions are of no token."""
-        name = 'roberta.embeddings.position_embeddings.weight'
-        tensors = folders.state('xlm_roberta')
-        table = np.pad(tensors[name], ((0, 8172), (0, 0)), 'wrap')
-        _, workdir = self.converted(
-            'xlm_roberta', tensors={**tensors, name: table},
-            max_position_embeddings=8194,
-        )
-        loaded = infoword_tf.load(workdir)
-        self.assertEqual(loaded.config.max_length, 8192)
-        np.testing.assert_array_equal(loaded.encoder.position_table, table[2:])
-        layers, _ = layers_of(loaded, 'xlm-roberta')
-        expected = folders.answers('xlm_roberta')['layers']
-        np.testing.assert_allclose(layers, expected, atol=NEAR)
-        convert.write(workdir, workdir.with_name('output'), 'huggingface')
-        output = workdir.with_name('output')
-        config = json.loads((output / 'config.json').read_text())
-        self.assertEqual(config['max_position_embeddings'], 8194)
-        written = files.read_tensors(output / 'model.safetensors')[name]
-        np.testing.assert_array_equal(written[2:], table[2:])
+        self.assertEqual(files.read_json(config)['n_inner'], 24)
 
     def test_layers_of_a_shared_stack(self):
         """One runs as often as layers are asked for, and goes out again."""
@@ -402,7 +323,7 @@ class ParityTest(parameterized.TestCase):
         short.write(workdir.with_name('short'))
         output = workdir.with_name('output')
         convert.write(workdir.with_name('short'), output, 'huggingface')
-        config = json.loads((output / 'config.json').read_text())
+        config = files.read_json(output / 'config.json')
         self.assertEqual(config['num_hidden_layers'], 2)
 
     def test_a_head_without_a_place(self):
@@ -498,7 +419,9 @@ class ParityTest(parameterized.TestCase):
         convert.convert(out, again)
         self.assertEqual(Config.read(again).layout.padding_side, 'left')
 
-    @parameterized.parameters(*OTHERWISE)
+    @parameterized.parameters(
+        *((kind, *x) for kind, keys in OTHERWISE.items() for x in keys.items())
+    )
     def test_what_no_encoder_here_has_is_refused(self, kind, key, value):
         config = {'model_type': kind}
         case = {
@@ -518,11 +441,11 @@ class ParityTest(parameterized.TestCase):
 
     def test_every_key_that_is_refused_is_tried(self):
         self.assertEqual(
-            {(kind, key) for kind, key, _ in OTHERWISE},
+            {kind: set(keys) for kind, keys in OTHERWISE.items()},
             {
-                (kind, key)
+                kind: set(known.refused)
                 for kind, known in architectures.ARCHITECTURES.items()
-                for key in known.refused
+                if known.refused
             },
         )
 
@@ -654,6 +577,25 @@ class ParityTest(parameterized.TestCase):
         }  # fmt: skip
         self.assertEqual(architectures.encoder_of(first, ''), expected)
 
+    @parameterized.parameters((16, 16), (None, 20), (40, 20))
+    def test_mistral_is_llama_within_a_window(self, window, longest):
+        _, values = huggingface.CASES['mistral']
+        values = values | {'sliding_window': window}
+        encoder = architectures.encoder_of(values, 'config.json')
+        self.assertEqual(encoder.arguments['max_length'], longest)
+
+    @parameterized.parameters('llama', 'eurobert', 'qwen3', 'gte')
+    def test_a_table_goes_out_as_that_of_the_head(self, case):
+        """What transformers does not take for granted."""
+        _, values = huggingface.CASES[case]
+        bare = {k: x for k, x in values.items() if k != 'tie_word_embeddings'}
+        encoder = architectures.encoder_of(bare, 'config.json')
+        whole = ENCODERS[encoder.name](**encoder.arguments).arguments
+        written = architectures.config_of(
+            values['model_type'], EncoderConfig(encoder.name, whole)
+        )
+        self.assertIs(written['tie_word_embeddings'], True)
+
     @parameterized.parameters(('llama', 'gpt'), ('eurobert', 'mlm'))
     def test_a_head_with_a_table_of_its_own_is_left_out(self, case, row):
         tensors = folders.state(case)
@@ -705,8 +647,7 @@ class ParityTest(parameterized.TestCase):
             self.assertLen(model.rate(['a', 'b c']), 2)
         np.testing.assert_allclose(scores, activation(expected), atol=NEAR)
         convert.write(workdir, workdir.with_name('out'), 'huggingface')
-        written = json.loads((workdir.with_name('out') / 'config.json')
-                             .read_text())  # fmt: skip
+        written = files.read_json(workdir.with_name('out') / 'config.json')
         if problem in (None, 'single_label_classification'):
             problem = None  # that is what they take it for
         self.assertEqual(written.get('problem_type'), problem)
@@ -734,7 +675,7 @@ class ParityTest(parameterized.TestCase):
         source = folders.write(
             pathlib.Path(self.create_tempdir().full_path, 'source'), 'gpt2'
         )
-        index = json.loads((source / 'vocab.json').read_text())
+        index = files.read_json(source / 'vocab.json')
         merges = (source / 'merges.txt').read_text().split('\n')[1:-1]
         files.write_json(source / 'tokenizer.json', {
             'pre_tokenizer': {'type': 'Split'},
@@ -748,7 +689,3 @@ class ParityTest(parameterized.TestCase):
         with refused('ids_without_tokenizer'):
             loaded.encode(['a text'], progress=False)
         self.assertLen(loaded.states(tf.constant([[7, 8]]), [2])[0], 2)
-
-
-if __name__ == '__main__':
-    absltest.main()

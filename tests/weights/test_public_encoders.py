@@ -2,11 +2,10 @@
 
 import functools
 import json
-import pathlib
 
 import numpy as np
 import tensorflow as tf
-from absl.testing import absltest, parameterized
+from absl.testing import parameterized
 from sentencepiece import sentencepiece_model_pb2
 
 from infoword_tf import files
@@ -19,7 +18,7 @@ from infoword_tf.weights import (
     tokenizer_reader,
 )
 from infoword_tf.weights.kinds import ARCHITECTURES
-from tests import pages
+from tests import pages, places
 from tests.refused import refused
 from tests.weights import folders
 from tests.weights.public_encoders import facts, table, texts_of
@@ -170,17 +169,11 @@ def template(tokenizer):
     }  # fmt: skip
 
 
-class PublicEncodersTest(parameterized.TestCase):
-    def folder(self):
-        return pathlib.Path(self.create_tempdir().full_path)
-
-    def entry(self, name):
-        entry = ENCODERS_OF[name]
-        return entry, entry['config']
-
+class PublicEncodersTest(places.Folder, parameterized.TestCase):
     @parameterized.parameters(*named(refused_here=False))
     def test_comes_in_and_goes_out(self, name):
-        entry, published = self.entry(name)
+        entry = ENCODERS_OF[name]
+        published = entry['config']
         kind = published['model_type']
         architecture = ARCHITECTURES[kind]
         arguments = architectures.encoder_of(published, name).arguments
@@ -207,48 +200,31 @@ class PublicEncodersTest(parameterized.TestCase):
 
     @parameterized.parameters(*named(refused_here=True))
     def test_is_refused_by_name(self, name):
-        entry, config = self.entry(name)
-        folder = self.folder() / 'source'
+        entry = ENCODERS_OF[name]
         with refused(*entry['refused']):
             if entry['refused'][0] == 'public_unknown_module':
-                self.write_modules(folder, entry['modules'])
-                sentence_transformers.read(folder)
-            architectures.encoder_of(config, name)
+                sentence_transformers.read(self.written(entry['modules']))
+            architectures.encoder_of(entry['config'], name)
 
-    def write_modules(self, folder, modules):
+    def written(self, modules):
         """Writes a folder of sentence-transformers without its encoder."""
-        folder.mkdir()
-        of = 'sentence_transformers'
-        listed = [{'type': f'{of}.models.Transformer', 'path': ''}]
-        for module in modules:
+        folder, kinds = self.folder, ['Transformer']
+        for number, module in enumerate(modules, 1):
             kind, *values = module.split()
-            place = folder / f'{len(listed)}'
-            place.mkdir()
-            if kind in ('SpladePooling', 'Router'):
-                files.write_json(place / 'config.json', {})
-                kind = f'sparse_encoder.models.{kind}'
-            elif kind == 'dense':
-                kind = 'models.Dense'
+            if kind == 'dense':
                 wide, width = (int(x) // 64 for x in values[:2])
-                bias, end = values[2] == 'Tanh', {'Tanh': 'activation'}
-                config = {
-                    'in_features': wide, 'out_features': width, 'bias': bias,
-                    'activation_function': f'torch.nn.modules.'
-                    f'{end.get(values[2], "linear")}.{values[2]}',
-                }  # fmt: skip
-                weights = {'linear.weight': np.zeros((width, wide), 'f4')}
-                if bias:
-                    weights['linear.bias'] = np.zeros(width, 'f4')
-                files.write_json(place / 'config.json', config)
-                files.write_tensors(place / 'model.safetensors', weights, {})
-            elif kind == 'normalize':
-                kind = 'models.Normalize'
-            else:
+                tanh = values[2] == 'Tanh'
+                name = f'{"activation" if tanh else "linear"}.{values[2]}'
+                folders.dense(folder, number, width, tanh, wide, name)
+            elif kind in sentence_transformers.POOLINGS:
                 flag = sentence_transformers.POOLINGS[kind]
-                files.write_json(place / 'config.json', {flag: True})
-                kind = 'models.Pooling'
-            listed.append({'type': f'{of}.{kind}', 'path': place.name})
-        (folder / 'modules.json').write_text(json.dumps(listed))
+                folders.pooling(folder, number, **{flag: True})
+                kind = 'pooling'
+            elif kind != 'normalize':
+                folders.change(folder / f'{number}_{kind}' / 'config.json')
+            kinds.append(kind[0].upper() + kind[1:])
+        folders.modules(folder, *kinds)
+        return folder
 
     @parameterized.parameters(
         *(
@@ -259,9 +235,7 @@ class PublicEncodersTest(parameterized.TestCase):
     )
     def test_modules(self, name):
         modules = ENCODERS_OF[name]['modules']
-        folder = self.folder() / 'source'
-        self.write_modules(folder, modules)
-        _, vectors = sentence_transformers.read(folder)
+        _, vectors = sentence_transformers.read(self.written(modules))
         self.assertEqual(vectors.normalize, 'normalize' in modules)
         dense = [x.split()[2:] for x in modules if x.startswith('dense')]
         if vectors.critic == 'late':
@@ -278,7 +252,7 @@ class PublicEncodersTest(parameterized.TestCase):
     @parameterized.parameters(*TOKENIZERS)
     def test_tokenizers(self, name):
         tokenizer = TOKENIZERS[name]
-        folder = self.folder()
+        folder = self.folder
         if 'file' in tokenizer:
             proto = sentencepiece_model_pb2.ModelProto()
             kinds = {'[UNK]': 2, '[PAD]': 3, '[CLS]': 3, '[SEP]': 3}
@@ -316,7 +290,3 @@ class PublicEncodersTest(parameterized.TestCase):
     def test_the_page_has_this_table(self):
         self.assertEqual(pages.WEIGHTS.read_text(), pages.weights_page())
         self.assertIn(table(), pages.weights_page())
-
-
-if __name__ == '__main__':
-    absltest.main()

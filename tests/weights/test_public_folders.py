@@ -1,6 +1,5 @@
 """Folders as people bring them: what their own libraries answer, we answer."""
 
-import pathlib
 
 import numpy as np
 from absl.testing import parameterized
@@ -8,6 +7,8 @@ from absl.testing import parameterized
 import infoword_tf
 from infoword_tf import convert
 from infoword_tf.weights import sentence_transformers
+from tests import places
+from tests.eager import eagerly
 from tests.oracles import frozen, public_folders
 from tests.oracles.public_folders import (
     CASES,
@@ -26,7 +27,7 @@ def rows(array):
     return [row[row != NOTHING].tolist() for row in array]
 
 
-class PublicFoldersTest(parameterized.TestCase):
+class PublicFoldersTest(places.Folder, parameterized.TestCase):
     @classmethod
     def setUpClass(cls):
         super().setUpClass()
@@ -38,13 +39,14 @@ class PublicFoldersTest(parameterized.TestCase):
 
     def setUp(self):
         super().setUp()
-        self.root = pathlib.Path(self.create_tempdir().full_path)
+        self.enterContext(eagerly())
 
     def loaded(self, case):
         """Loads a case, and by name what its library answers."""
         folder = public_folders.write(
-            self.root / 'source', case, self.shapes[case], self.saved.get(case)
-        )
+            self.folder / 'source', case, self.shapes[case],
+            self.saved.get(case),
+        )  # fmt: skip
         answers = {
             name.partition('/')[2]: array
             for name, array in self.answers.items()
@@ -53,8 +55,8 @@ class PublicFoldersTest(parameterized.TestCase):
         for name in filter(lambda name: name.endswith('.pt'), answers):
             (folder / name).write_bytes(answers[name].tobytes())
         # In this process, which `load` of a folder does in another one.
-        convert.convert(folder, self.root / 'workdir')
-        return infoword_tf.load(self.root / 'workdir'), answers
+        convert.convert(folder, self.folder / 'workdir')
+        return infoword_tf.load(self.folder / 'workdir'), answers
 
     def check_ids(self, laid_out, expected):
         ids, lengths, _ = laid_out
@@ -94,9 +96,6 @@ class PublicFoldersTest(parameterized.TestCase):
             scores = model.cross.text_scores(a, b).numpy()[:, None]
             self.near(scores, answers['scores'], 'scores')
             return self.check_out_and_in(model)
-        if 'probabilities' not in answers:
-            rated = model.rate(a, b)[:, None]
-            return self.near(rated, answers['scores'], 'scores')
         # Of `scores` and `classify`, without a graph.
         scores = model.classes.text_scores(a, b)
         self.near(scores.numpy(), answers['scores'], 'scores')
@@ -126,7 +125,7 @@ class PublicFoldersTest(parameterized.TestCase):
         self.check_tokens(model, 'passage', answers, 'document')
         weights = model.encode_sparse(TEXTS, progress=False).toarray()
         self.near(weights, answers['weights'], 'weights')
-        output = self.root / 'output'
+        output = self.folder / 'output'
         output.mkdir()
         self.assertEqual(
             sentence_transformers.write(output, model),
@@ -137,7 +136,7 @@ class PublicFoldersTest(parameterized.TestCase):
         ):  # fmt: skip
             model.workdir.config = model.config.replace(critic=critic)
             with refused(id):
-                sentence_transformers.write(self.root, model)
+                sentence_transformers.write(self.folder, model)
 
     def check_tokens(self, model, role, answers, name):
         ours = model.encode_tokens(TEXTS, role, progress=False)
@@ -146,10 +145,10 @@ class PublicFoldersTest(parameterized.TestCase):
         self.near(np.concatenate(ours), answers[name], name)
 
     def check_out_and_in(self, model):
-        again = self.root / 'again'
-        convert.write(self.root / 'workdir', again, 'sentence_transformers')
-        convert.convert(again, self.root / 'second')
-        second = infoword_tf.load(self.root / 'second')
+        again = self.folder / 'again'
+        convert.write(self.folder / 'workdir', again, 'sentence_transformers')
+        convert.convert(again, self.folder / 'second')
+        second = infoword_tf.load(self.folder / 'second')
         configs = [x.config.replace(run={}) for x in (model, second)]
         self.assertEqual(*configs)
         for path, weight in second.model.exported.items():
@@ -158,19 +157,19 @@ class PublicFoldersTest(parameterized.TestCase):
 
     def test_masks_that_see_no_token_are_refused(self):
         folder = public_folders.write(
-            self.root / 'source', 'pylate', self.shapes['pylate']
+            self.folder / 'source', 'pylate', self.shapes['pylate']
         )
         path = folder / 'config_sentence_transformers.json'
         path.write_text(
             path.read_text().replace('"query_length": 9', '"query_length": 10')
         )
         with refused('expansion_beyond_window', 10, '9 or less'):
-            convert.convert(folder, self.root / 'workdir')
+            convert.convert(folder, self.folder / 'workdir')
 
     def test_segments_go_out_and_come_in_again(self):
         _, answers = self.loaded('segments_by_settings')
-        output, again = self.root / 'output', self.root / 'again'
-        convert.write(self.root / 'workdir', output, 'huggingface')
+        output, again = self.folder / 'output', self.folder / 'again'
+        convert.write(self.folder / 'workdir', output, 'huggingface')
         convert.convert(output, again)
         model = infoword_tf.load(again)
         scores = model.classes.text_scores(*map(list, zip(*PAIRS, strict=True)))

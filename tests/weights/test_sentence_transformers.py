@@ -5,20 +5,27 @@ import pathlib
 
 import numpy as np
 import tensorflow as tf
-from absl.testing import absltest, parameterized
+from absl.testing import parameterized
 
 import infoword_tf
 from infoword_tf import convert, files
 from infoword_tf.config import ROLES, Config, EncoderConfig, TaskConfig
 from infoword_tf.weights import sentence_transformers
 from tasks import retrieval
+from tests.eager import eagerly
 from tests.oracles import huggingface
 from tests.refused import refused
 from tests.weights import folders
+from tests.weights.folders import (
+    SETTINGS,
+    WIDTH,
+    change,
+    dense,
+    modules,
+    pooling,
+)
 
 TEXTS = ['a bad cab.', 'deaf bees', 'x', '']
-D = 16
-SETTINGS = 'config_sentence_transformers.json'
 BERT = 'sentence_bert_config.json'
 # As version 6.2 saves them.
 NEW = {
@@ -50,59 +57,10 @@ FILE = 'config.json'
 AS_VECTORS = 'not with Transformer and Pooling'
 
 
-def modules(folder, *kinds, settings=None, types=None):
-    """Writes modules.json; of each kind its folder, or the encoder's own."""
-    types = types or {}
-    files.write_json(
-        folder / 'modules.json',
-        [
-            {
-                'idx': i,
-                'name': str(i),
-                'path': '' if not i else f'{i}_{kind}',
-                'type': types.get(kind, f'sentence_transformers.models.{kind}'),
-            }
-            for i, kind in enumerate(kinds)
-        ],
-    )
-    if settings is not None:
-        files.write_json(folder / SETTINGS, settings)
-
-
-def pooling(folder, number=1, **values):
-    """Writes the module Pooling."""
-    place = folder / f'{number}_Pooling'
-    place.mkdir()
-    files.write_json(
-        place / 'config.json', {'word_embedding_dimension': D, **values}
-    )
-
-
-def dense(folder, number, wide, bias=True):
-    """Writes a module Dense; returns its weights."""
-    random = np.random.default_rng(number)
-    place = folder / f'{number}_Dense'
-    place.mkdir()
-    name = 'torch.nn.modules.activation.Tanh'
-    files.write_json(
-        place / 'config.json',
-        {
-            'in_features': D,
-            'out_features': wide,
-            'bias': bias,
-            'activation_function': name,
-        },
-    )
-    arrays = {'linear.weight': random.normal(size=(wide, D)).astype('f4')}
-    if bias:
-        arrays['linear.bias'] = random.normal(size=wide).astype('f4')
-    files.write_tensors(place / 'model.safetensors', arrays, {'format': 'pt'})
-    return arrays
-
-
 class ModulesTest(parameterized.TestCase):
     def setUp(self):
         super().setUp()
+        self.enterContext(eagerly())
         self.root = pathlib.Path(self.create_tempdir().full_path)
         self.source = folders.write(self.root / 'source', 'bert')
 
@@ -118,56 +76,22 @@ class ModulesTest(parameterized.TestCase):
         convert.convert(self.source, self.root / 'workdir', **more)
         return infoword_tf.load(self.root / 'workdir')
 
-    def states(self, loaded, text):
-        """[T, D] of one text with its specials."""
-        ids, lengths, _ = loaded.format_texts([text])
-        return loaded.states(ids, lengths)[0].numpy()
-
-    @parameterized.parameters(
-        ('pooling_mode_cls_token', lambda x: x[0]),
-        ('pooling_mode_mean_tokens', lambda x: x.mean(0)),
-        ('pooling_mode_max_tokens', lambda x: x.max(0)),
-        ('pooling_mode_lasttoken', lambda x: x[-1]),
-        (
-            'pooling_mode_weightedmean_tokens',
-            lambda x: np.average(x, 0, np.arange(1, len(x) + 1)),
-        ),
-    )
-    def test_poolings(self, flag, expected):
-        self.sentence(**{flag: True})
-        loaded = self.converted()
-        outcome = [expected(self.states(loaded, text)) for text in TEXTS]
-        np.testing.assert_allclose(
-            loaded.encode(TEXTS, progress=False), outcome, atol=1e-5
-        )
-
     @parameterized.parameters(
         ({'pooling_mode': 'lasttoken'}, 'last'),
         ({'pooling_mode': ['max']}, 'max'),
         ({'pooling_mode': 'cls', 'pooling_mode_mean_tokens': True}, 'cls'),
         ({'pooling_mode_cls_token': False}, 'mean'),  # its default
+        # Older files have a key for each.
+        ({'pooling_mode_cls_token': True}, 'cls'),
+        ({'pooling_mode_mean_tokens': True}, 'mean'),
+        ({'pooling_mode_max_tokens': True}, 'max'),
+        ({'pooling_mode_lasttoken': True}, 'last'),
+        ({'pooling_mode_weightedmean_tokens': True}, 'by_position'),
     )
-    def test_newer_files_name_one_mode(self, values, outcome):
+    def test_poolings(self, values, outcome):
         self.sentence(types=NEW, **values)
         _, vectors = sentence_transformers.read(self.source)
         self.assertEqual(vectors.pooling, outcome)
-
-    def test_dense_and_normalize_follow_in_order(self):
-        self.sentence(
-            'Dense', 'Dropout', 'Normalize', types=NEW,
-            pooling_mode_cls_token=True,
-        )  # fmt: skip
-        arrays = dense(self.source, 2, 7)
-        loaded = self.converted()
-        pooled = loaded.encode(TEXTS, progress=False, pooling='cls')
-        self.assertEqual(pooled.shape, (4, D))
-        outcome = np.tanh(
-            pooled @ arrays['linear.weight'].T + arrays['linear.bias']
-        )
-        outcome /= np.linalg.norm(outcome, axis=1, keepdims=True)
-        actual = loaded.encode(TEXTS, progress=False)
-        np.testing.assert_allclose(actual, outcome, atol=1e-6)
-        self.assertEqual(loaded.vector_width(), 7)
 
     def test_prompts_stand_before_texts(self):
         prompts = {'query': 'ask: ', 'document': ''}
@@ -228,16 +152,6 @@ class ModulesTest(parameterized.TestCase):
             loaded.encode(['a'], progress=False, prompt='passage'),
             loaded.encode(['it says a'], progress=False),
         )
-
-    def test_max_seq_length_cuts(self):
-        self.sentence(pooling_mode_mean_tokens=True)
-        files.write_json(self.source / BERT, {'max_seq_length': 6})
-        loaded = self.converted()
-        np.testing.assert_array_equal(
-            loaded.encode(['a b c d e f g'], progress=False),
-            loaded.encode(['a b c d'], progress=False),
-        )
-        self.assertEqual(loaded.max_length, 6)
 
     @parameterized.parameters(
         (BERT, {}, 7),
@@ -312,7 +226,7 @@ class ModulesTest(parameterized.TestCase):
             sentence_transformers.write(
                 output / name, loaded.with_config(config)
             )
-        settings = json.loads((output / 'pairs' / SETTINGS).read_text())
+        settings = files.read_json(output / 'pairs' / SETTINGS)
         self.assertEqual(settings['activation_fn'], 'torch.nn.Sigmoid')
         # No CrossEncoder reads one text, or a pair in both orders.
         self.assertTrue((output / 'one' / '1_Pooling').is_dir())
@@ -335,7 +249,7 @@ class ModulesTest(parameterized.TestCase):
             outcome /= np.linalg.norm(outcome, axis=1, keepdims=True)
         output = self.root / 'output'
         convert.write(self.root / 'workdir', output, 'sentence_transformers')
-        settings = json.loads((output / SETTINGS).read_text())
+        settings = files.read_json(output / SETTINGS)
         self.assertEqual(settings.get('truncate_dim'), None if normalize else 5)
         convert.convert(output, self.root / 'again')
         for model in loaded, infoword_tf.load(self.root / 'again'):
@@ -359,7 +273,7 @@ class ModulesTest(parameterized.TestCase):
             settings={**ASKING, 'prompts': {'query': 'ask: '}},
             pooling_mode_max_tokens=True,
         )  # fmt: skip
-        dense(self.source, 2, D)
+        dense(self.source, 2, WIDTH)
         dense(self.source, 3, 5, bias=False)
         loaded = self.converted()
         output = self.root / 'output'
@@ -376,10 +290,9 @@ class ModulesTest(parameterized.TestCase):
         self.assertEqual(
             again.config.replace(run={}), loaded.config.replace(run={})
         )
-        written = json.loads(
-            (output / '3_Dense' / 'config.json').read_text()
-        )
-        self.assertEqual((written['in_features'], written['bias']), (D, False))
+        written = files.read_json(output / '3_Dense' / 'config.json')
+        self.assertEqual(written['in_features'], WIDTH)
+        self.assertFalse(written['bias'])
 
     @parameterized.parameters(
         (['Transformer', 'Pooling', 'LSTM'], UNKNOWN, 'LSTM'),
@@ -430,10 +343,7 @@ class ModulesTest(parameterized.TestCase):
     ):
         self.sentence('Dense', 'Normalize')
         dense(self.source, 2, 7)
-        path = self.source / name
-        path.parent.mkdir(exist_ok=True)
-        before = json.loads(path.read_text()) if path.is_file() else {}
-        files.write_json(path, before | content)
+        change(self.source / name, **content)
         with refused(id, *values):
             sentence_transformers.read(self.source)
 
@@ -461,17 +371,11 @@ class ModulesTest(parameterized.TestCase):
         dense(self.source, 1, 7)
         for number, kind in enumerate(kinds, 1):
             path = self.source / f'{number}_{kind}' / FILE
-            path.parent.mkdir(exist_ok=True)
-            before = json.loads(path.read_text()) if path.is_file() else {}
-            files.write_json(path, before | {'module_input_name': TOKENS})
+            change(path, module_input_name=TOKENS)
         if name == 'artifact.metadata':
-            path = self.source / FILE
-            before = json.loads(path.read_text())
-            files.write_json(path, before | {'architectures': ['HF_ColBERT']})
+            change(self.source / FILE, architectures=['HF_ColBERT'])
         if content is not None:
-            path = self.source / name
-            before = json.loads(path.read_text()) if path.is_file() else {}
-            files.write_json(path, before | content)
+            change(self.source / name, **content)
         with refused(id, *values):
             sentence_transformers.read(self.source)
 
@@ -488,9 +392,7 @@ class ModulesTest(parameterized.TestCase):
     ):
         modules(self.source, 'MLMTransformer', 'SpladePooling', settings={})
         for path, more in (f'1_SpladePooling/{FILE}', {}), (name, content):
-            path = self.source / path
-            path.parent.mkdir(exist_ok=True)
-            files.write_json(path, more)
+            change(self.source / path, **more)
         with refused(id, *values):
             self.converted()
 
@@ -507,11 +409,8 @@ class ModulesTest(parameterized.TestCase):
         )  # fmt: skip
         pooling(self.source, pooling_mode=mode)
         dense(self.source, 2, wide)
-        path = self.source / '2_Dense' / FILE
         last = {'activation_function': 'torch.nn.Identity'} if wide == 1 else {}
-        files.write_json(
-            path, json.loads(path.read_text()) | last | (content or {})
-        )
+        change(self.source / '2_Dense' / FILE, **last, **(content or {}))
         with refused(id, *values):
             self.converted()
 
@@ -526,7 +425,3 @@ class ModulesTest(parameterized.TestCase):
         self.sentence(**{mean: True, cls: True})
         with refused('unknown_public_pooling', 'mean', 'cls'):
             self.converted()
-
-
-if __name__ == '__main__':
-    absltest.main()

@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 import sentencepiece
 import tensorflow as tf
 import tokenizers
-from absl.testing import absltest, parameterized
+from absl.testing import parameterized
 from sentencepiece import sentencepiece_model_pb2
 from tokenizers import models, normalizers, pre_tokenizers
 
@@ -20,6 +20,7 @@ from infoword_tf.text.numbers import Numbers
 from infoword_tf.text.wordpiece import WordPieceTokenizer
 from infoword_tf.weights import tokenizer_reader, tokenizer_writer, unigram
 from infoword_tf.weights.kinds import ARCHITECTURES
+from tests import places
 from tests.refused import refused
 from tests.weights import folders
 
@@ -316,11 +317,7 @@ class EveryTokenizerTest(parameterized.TestCase):
             (out / file).unlink()
 
 
-class SentencePieceTest(parameterized.TestCase):
-    def setUp(self):
-        super().setUp()
-        self.folder = pathlib.Path(self.create_tempdir().full_path)
-
+class SentencePieceTest(places.Folder, parameterized.TestCase):
     def test_specials_of_xlm_r(self):
         model = trained('xlm-r')
         (self.folder / 'sentencepiece.bpe.model').write_bytes(model)
@@ -354,11 +351,6 @@ class SentencePieceTest(parameterized.TestCase):
         files.write_json(self.folder / 'tokenizer_config.json', settings)
         with refused('model_of_another_class', 'GemmaTokenizer'):
             tokenizer_reader.read(self.folder, 600)
-
-    def test_more_tokens_than_embeddings(self):
-        files.write_json(self.folder / 'tokenizer.json', folders.unigram())
-        with refused('more_tokens_than_embeddings', 60, 59):
-            tokenizer_reader.read(self.folder, folders.V - 1)
 
     @parameterized.parameters(
         ({'normalizer': {'type': 'Prepend', 'prepend': 'x'}}, '"Prepend"'),
@@ -413,7 +405,3 @@ def folded():
     proto = parsed(trained('xlm-r'))
     proto.pieces[1].piece = '<cls>'
     return proto.SerializeToString()
-
-
-if __name__ == '__main__':
-    absltest.main()

@@ -3,8 +3,6 @@ import io
 import subprocess
 import sys
 
-from absl.testing import absltest
-
 from infoword_tf.data.pydocs import extraction, packages
 from tests.data import texts
 
@@ -89,7 +87,3 @@ class ExtractTest(texts.Temporary):
             "assert not {'tensorflow', 'keras'} & set(sys.modules)"
         )
         subprocess.run([sys.executable, '-c', code], check=True)
-
-
-if __name__ == '__main__':
-    absltest.main()

@@ -1,5 +1,5 @@
 import numpy as np
-from absl.testing import absltest, parameterized
+from absl.testing import parameterized
 
 from infoword_tf.data.documents import Document, hash_bucket
 from infoword_tf.data.pydocs import heldout
@@ -79,7 +79,3 @@ class SplitHeldoutTest(parameterized.TestCase):
 
     def test_nothing(self):
         self.assertEqual(self.split(), ([], [], 0))
-
-
-if __name__ == '__main__':
-    absltest.main()

@@ -40,7 +40,3 @@ class FilesTest(absltest.TestCase):
         self.assertEqual(
             packages.PACKAGES, tuple(sorted(set(packages.PACKAGES)))
         )
-
-
-if __name__ == '__main__':
-    absltest.main()

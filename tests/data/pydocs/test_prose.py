@@ -1,6 +1,6 @@
 import textwrap
 
-from absl.testing import absltest, parameterized
+from absl.testing import parameterized
 
 from infoword_tf.data.pydocs.prose import prose
 
@@ -213,7 +213,3 @@ class ProseTest(parameterized.TestCase):
     )
     def test_case(self, docstring, expected):
         self.assertEqual(prose(docstring), expected)
-
-
-if __name__ == '__main__':
-    absltest.main()

@@ -5,8 +5,6 @@ import json
 import time
 from unittest import mock
 
-from absl.testing import absltest
-
 from infoword_tf.data import pydocs
 from infoword_tf.data.pydocs import packages
 from tests.data import texts
@@ -109,7 +107,3 @@ FIGURES = dict.fromkeys(
     'seconds'.split(),
     0,
 ) | {'documents': 12345}
-
-
-if __name__ == '__main__':
-    absltest.main()
