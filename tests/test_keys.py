@@ -22,6 +22,7 @@ from absl.testing import absltest, parameterized
 from infoword_tf import files, prepare
 from infoword_tf.choices import RunChoices, TextChoices, flags_of
 from infoword_tf.config import (
+    AdapterConfig,
     CrossConfig,
     DenseConfig,
     EncoderConfig,
@@ -506,13 +507,6 @@ class RecordTest(parameterized.TestCase):
         'tokenizer', 'vocab_size', 'warmup_steps',
     )  # fmt: skip
 
-    # These change no weight.
-    FREE = (
-        'workdir', 'checkpoint_every', 'keep_checkpoints', 'log_every',
-        'eval_every', 'strategy', 'logical_cpus', 'microbatch', 'remat',
-        'measure', 'on_nonfinite', 'rewinds', 'grace_seconds', 'data_service',
-    )  # fmt: skip
-
     def test_every_flag_of_a_run(self):
         config = zoo.config('simcse')
 
@@ -526,7 +520,31 @@ class RecordTest(parameterized.TestCase):
             changed = {name: other(kind, value, known)}
             if key_of(**changed) == key_of():
                 alike.add(name)
-        self.assertEqual(alike, {*self.LED_TO, *self.FREE})
+        self.assertEqual(alike, {*self.LED_TO, *record.FREE})
+        # With --best an evaluation is one of those that choose the weights.
+        actual = [
+            key_of(best=True, eval_every=every).get('eval_every')
+            for every in (3, 4)
+        ]
+        self.assertEqual(actual, [3, 4])
+        # The order in which weights are typed is of no matter.
+        one, two = (
+            key_of(corpus_weights=weights)['corpus_weights']
+            for weights in (('b=2', 'a=1'), ('a=1', 'b=2'))
+        )
+        self.assertEqual(one, two)
+
+    def test_adapters_of_another_base(self):
+        """By the weights of --init, which the same folder may hold no more."""
+        records = []
+        for digest in ('one', 'two'):
+            adapter = AdapterConfig('lora', 2, 4.0, 'x', 'x', digest=digest)
+            config = zoo.config('simcse').replace(adapter=adapter)
+            records.append(record.run_record(
+                RunChoices(workdir='w', init='base'), config, 3, 'text', 'x'
+            ))  # fmt: skip
+        different = {k for k, x in records[0].items() if records[1][k] != x}
+        self.assertEqual(different, {'adapter'})
 
     def test_every_flag_of_prepare(self):
         folder = pathlib.Path(self.create_tempdir().full_path)
