@@ -111,7 +111,9 @@ class ComplaintsTest(parameterized.TestCase):
             self.refused('other_auxiliary_encoder', '--objectives=one,two',
                          "two brings another 'slow'", objectives='one,two')
 
-    @parameterized.parameters('bert_nce', 'mlm,dim', 'ict', 'infoword')
+    @parameterized.parameters(
+        'bert_nce', 'mlm,dim', 'ict', 'infoword', 'simcse'
+    )
     def test_a_batch_of_one(self, objectives):
         self.refused(
             'batch_of_one', '--batch_size=1', objectives=objectives,

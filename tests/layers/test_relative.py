@@ -212,21 +212,6 @@ class AttentionTest(parameterized.TestCase):
             for gradient in tape.gradient(total, [x, g]):
                 np.testing.assert_array_equal(gradient, np.zeros_like(gradient))
 
-    def test_streams_at_once_are_streams_alone(self):
-        layer, x = make_layer(), tf.constant(make_states(T))
-        g = tf.constant(make_states(3, seed=6))
-        sights = [
-            relative.sight(T, ranks=RANKS, sees=SEES),
-            relative.sight(
-                T, ranks=RANKS, sees=SEES, places=PLACES, queries=True
-            ),
-        ]
-        table = relative.sinusoids(T, 0, D)
-        both = layer(x, list(zip((x, g), sights, strict=True)), table)
-        for states, sight, actual in zip((x, g), sights, both, strict=True):
-            (alone,) = layer(x, [(states, sight)], table)
-            np.testing.assert_allclose(actual, alone, atol=1e-6)
-
     def test_biases_may_be_given(self):
         layer, shared = make_layer(), make_layer(biases=False)
         self.assertLen(layer.weights, 7)

@@ -1,4 +1,4 @@
-"""What --pairs decides, and flags that labelled examples have no use for."""
+"""Choices that checks of a run decide, or refuse, without a run."""
 
 from absl.testing import parameterized
 
@@ -33,6 +33,11 @@ class LabelledChoicesTest(parameterized.TestCase):
         checks.refuse_contradicting_ends(choices, False)
         with refused('flag_of_text_runs', typed.split('=')[0]):
             checks.refuse_contradicting_ends(choices, True)
+
+    def test_minutes_of_machines(self):
+        choices = quick.choices('--minutes=3', '--strategy=multiworker')
+        with refused('minutes_of_machines', '--minutes', '--steps'):
+            checks.refuse_contradicting_ends(choices, False)
 
     @parameterized.parameters(
         ('--learning_rate=inf',), ('--weight_decay=nan',),
