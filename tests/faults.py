@@ -24,7 +24,7 @@ import tempfile
 import time
 import traceback
 import unittest
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple
 from unittest import mock
 
@@ -443,46 +443,24 @@ def kill_at_random(bench: Bench, kills: int = 20) -> str:
     return f'killed from step 0 to {reached[-1]}; {result}'
 
 
-def again_and_again(bench: Bench) -> str:
-    """Kills a run in the third pass over a small text."""
-    with _older(bench) as (run, flags):
-        flags = (*flags, '--steps=60', '--checkpoint_every=10')
-        assert run('whole', *flags).status == 0
-        hook = at(checkpoint, 'write_weights', _kill, number=6)
-        assert run('run', *flags, hook=hook).status == -signal.SIGKILL
-        ended = run('run', *flags)
-        assert ended.status == 0, ended.output
-        assert 'resuming from' in ended.output
-    same(bench.folder / 'whole', bench.folder / 'run')
-    return 'went on in the third pass over the text, the same bytes'
-
-
-# The command in the folder of old files, as `Bench.run`; and its flags.
-Older = tuple[Callable[..., Ended], Sequence[str]]
-
-
 @contextlib.contextmanager
-def _older(bench: Bench) -> Iterator[Older]:
-    """Returns text and flags of a workdir that old code has written."""
+def _older(bench: Bench) -> Iterator[Callable[[str], Ended]]:
+    """Yields the command in the folder of old files, as `Bench.run`."""
     for name in ('train.txt', 'heldout.txt'):
         shutil.copy(OLDER / name, bench.folder)
     flags = (OLDER / 'run' / 'flags.txt').read_text().split()
     size = {'layers': 1, 'width': 16, 'heads': 2}
 
-    def run(name: str, *more: str, hook: Any = None) -> Ended:
-        def called() -> None:
-            with hook or contextlib.nullcontext():
-                words = (*flags, *more, f'--workdir={name}')
-                commands.guard(functools.partial(quick.run, *words), [''])
-
-        return bench.way(called, bench.log(name))
+    def run(name: str) -> Ended:
+        called = functools.partial(quick.run, *flags, f'--workdir={name}')
+        return bench.way(lambda: commands.guard(called, ['']), bench.log(name))
 
     with (
         contextlib.chdir(bench.folder),
         mock.patch.dict(quick.TINY, size),
         mock.patch.dict(os.environ, {places.CACHE: str(bench.folder / 'c')}),
     ):
-        yield run, ()
+        yield run
 
 
 def older(bench: Bench) -> str:
@@ -494,7 +472,7 @@ def older(bench: Bench) -> str:
              'Every row is a sum, or so; nothing else counts.']  # fmt: skip
     workdir = bench.folder / 'run'
     shutil.copytree(OLDER / 'run', workdir)
-    with np.load(OLDER / 'golden.npz') as golden, _older(bench) as (run, _):
+    with np.load(OLDER / 'golden.npz') as golden, _older(bench) as run:
         expected = dict(golden)
         # It knows files by where they lie, and when they were changed.
         path = workdir / FILE
@@ -520,22 +498,6 @@ def older(bench: Bench) -> str:
                 assert ended.status == 0, ended.output
                 assert '(step 2)' in ended.output, ended.output
     return 'the vectors of then; went on to the weights of then'
-
-
-def two_runs(bench: Bench) -> str:
-    """Starts a second run while a first one trains."""
-    bench.whole()
-    second = []
-
-    def begin(*_: Any) -> None:
-        second.append(bench.run('run'))
-        complaint = one_sentence(second[0], 'another run is writing to it')
-        assert 'Traceback' not in complaint
-
-    ended = bench.run('run', hook=PHASES['held-out text is measured'](begin))
-    assert ended.status == 0, ended.output
-    same(bench.whole(), bench.folder / 'run')
-    return 'refused by name; the first one left the same bytes'
 
 
 def replicas(bench: Bench, *flags: str, message: str = '') -> str:
@@ -642,16 +604,6 @@ def damaged_checkpoint(bench: Bench, how: str) -> str:
     return result
 
 
-def damaged_checkpoints(bench: Bench) -> str:
-    """Damages all checkpoints."""
-    for number, path in enumerate(
-        sorted((_stopped(bench) / 'checkpoints').iterdir())
-    ):
-        [_cut, _flip][number](path)
-    one_sentence(bench.run('run'), 'no checkpoint can be read', SAVED.format(2))
-    return 'refused by name'
-
-
 def damaged_encoder(bench: Bench, how: str) -> str:
     """Damages the weights: `load` refuses, the command writes new ones."""
     shutil.copytree(bench.whole(), bench.folder / 'run')
@@ -729,33 +681,6 @@ def _of_store() -> Iterator[None]:
 
     with mock.patch.object(runs, 'arguments', arguments):
         yield
-
-
-def damaged_shard(bench: Bench, how: str, name: str = 'ids.bin') -> str:
-    """Damages a file of prepared text before the run."""
-    with _of_store():
-        flags = _prepared(bench)
-        shards = sorted((bench.folder / 'store' / 'train').glob('0*'))
-        assert len(shards) > 3
-        for shard in shards:
-            shutil.copy(shard / name, bench.folder / shard.name)
-            DAMAGES[how](shard / name)
-        complaint = one_sentence(bench.run('run', *flags), name, 'store/train')
-        for shard in shards:
-            shutil.copy(bench.folder / shard.name, shard / name)
-        assert shards[0].parent.name in complaint
-        bench.goes_on('run', *flags)
-    return 'refused by name; put back, the same bytes'
-
-
-def damaged_index(bench: Bench, name: str, how: str) -> str:
-    """Damages a file that all shards share."""
-    with _of_store():
-        flags = _prepared(bench)
-        path = bench.folder / 'store' / name
-        DAMAGES[how](path)
-        one_sentence(bench.run('run', *flags), str(path.parent), path.name)
-        return 'refused by name'
 
 
 def shard_disappears(bench: Bench) -> str:
@@ -880,7 +805,6 @@ FAULTS: dict[str, dict[str, Fault]] = {
         '`kill -9` of a run on two logical devices': kill_of_replicas,
         '`kill -9` of one of two workers': kill_of_worker,
         '`kill -9` 20 times at random moments': kill_at_random,
-        '`kill -9` in the third pass over a text': again_and_again,
         **_each(kill_of_prepare, '`kill -9` of `prepare` while {}', *PREPARE),
         '`kill -9` of an export': kill_of_export,
     },
@@ -895,7 +819,6 @@ FAULTS: dict[str, dict[str, Fault]] = {
     },
     'damage': {
         **_each(damaged_checkpoint, 'the newest checkpoint: {}', *_HOW),
-        'all checkpoints: cut, or a bit flipped': damaged_checkpoints,
         **_each(damaged_encoder, '`weights.safetensors`: {}', *_HOW),
         **_each(damaged_vocabulary, '`vocab.txt` of a workdir: {}', *_HOW),
         **_each(damaged_cache, '{0} of the cache: {1}', *(
@@ -908,14 +831,9 @@ FAULTS: dict[str, dict[str, Fault]] = {
             for how in _HOW
             if (pattern, how) != ('vocabularies/*.txt', 'gone')
         )),
-        **_each(damaged_shard, 'shards of prepared text: {}', *_HOW),
-        **_each(damaged_index, '`{0}` of prepared text: {1}', *(
-            (name, how) for name in ('store.json', 'vocab.txt') for how in _HOW
-        )),
         'shards disappear while a run trains': shard_disappears,
     },
     'other': {
-        'a second run on the same workdir': two_runs,
         'clocks jump, and files are of any time': clocks,
         "a text's files are touched": touched,
         'one replica, then two': replicas,

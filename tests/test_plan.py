@@ -175,21 +175,6 @@ class ReadingTest(parameterized.TestCase):
 
 
 class SettingsTest(absltest.TestCase):
-    def test_of_a_row_and_of_its_views(self):
-        self.assertEqual(list(TABLE['mlm'].settings), ['transform'])
-        self.assertEqual(
-            list(TABLE['dim'].settings),
-            ['queue', 'momentum', 'critic', 'temperature', 'one_mask'],
-        )
-        self.assertEqual(list(TABLE['plm'].settings), ['k', 'order'])
-        self.assertEqual(
-            list(TABLE['ict'].settings),
-            ['queue', 'momentum', 'critic', 'token_width', 'skip_punctuation',
-             'terms', 'query_flops', 'passage_flops', 'flops_steps', 'top_k',
-             'words'],
-        )  # fmt: skip
-        self.assertEqual(TABLE['nsp'].settings, {})
-
     def test_no_view_has_a_setting_of_its_rows_name(self):
         """Else one would hide the other; but one setting that both need."""
         for entry in TABLE.values():

@@ -50,15 +50,6 @@ class ComplaintsTest(parameterized.TestCase):
             resolve(ModelChoices(objectives, **choices), started)
 
     @parameterized.parameters(
-        ('mml', 'unknown_row', "'mml'"),
-        ('mlm:0', 'all_weights_zero'),
-        ('mlm,mlm', 'row_twice', "'mlm'"),
-        ('mlm:much', 'weight_no_number', "'much'"),
-    )
-    def test_rows(self, rows, id, *values):
-        self.refused(id, f'--objectives={rows}: ', *values, objectives=rows)
-
-    @parameterized.parameters(
         # The row has no such setting, and others or none.
         ('mlm', {'mlm.k': 3}, 'unknown_setting', '--mlm.k', '--mlm.transform'),
         ('plm', {'plm.n': 3}, 'unknown_setting', '--plm.n',
@@ -535,12 +526,6 @@ class DefaultsTest(parameterized.TestCase):
             self.assertIn(owner, [*rows, *VIEWS])
             for row in {*rows, owner} & TABLE.keys():
                 self.assertIs(TABLE[row].settings.get(name, known), known)
-
-    def test_settings_are_of_one_run(self):
-        resolve(ModelChoices('plm', settings={'permuted.k': 4}))
-        self.assertEqual(
-            resolve(ModelChoices('plm')).rows['plm'].settings['k'], 6
-        )
 
     @parameterized.parameters(
         ('mlm', None), ('ict', None), ('rnn_lm', None),

@@ -6,7 +6,6 @@ import numpy as np
 from absl.testing import absltest, parameterized
 
 from infoword_tf.encoders import Lookup
-from infoword_tf.layers import dropout
 from tests.encoders import calls
 from tests.encoders.calls import KEY, V, make_ids, run
 
@@ -56,21 +55,6 @@ class LookupTest(parameterized.TestCase):
             [weight.path for weight in encoder.weights],
             ['encoder/word_embeddings', 'encoder/piece_weights'],
         )
-
-    def test_dropout(self):
-        """A share of single numbers is dropped, the rest scaled."""
-        encoder, rate = make_encoder(rate=0.3), 0.3
-        whole = encoder.embedding_table.numpy()[IDS]
-        actual = run(encoder, IDS, key=KEY).states.numpy()
-        dropped = actual == 0
-        self.assertAlmostEqual(dropped.mean(), rate, delta=0.02)
-        np.testing.assert_allclose(
-            actual[~dropped], whole[~dropped] / (1 - rate), rtol=1e-6
-        )
-        np.testing.assert_array_equal(run(encoder, IDS).states, whole)
-        np.testing.assert_array_equal(run(encoder, IDS, key=KEY).states, actual)
-        other = run(encoder, IDS, key=dropout.new_key(5)).states.numpy()
-        self.assertFalse(np.array_equal(other == 0, dropped))
 
 
 if __name__ == '__main__':

@@ -83,21 +83,6 @@ class TurnsTest(parameterized.TestCase):
                 tf.norm(one, axis=-1), tf.norm(two, axis=-1), rtol=1e-5
             )
 
-    def test_at_some_places(self):
-        turn = turns(tf.constant(PLACES), 6, 100.0)
-        shared = turns(tf.constant(PLACES[:1]), 6, 100.0)
-        places = np.array([[0, 4], [2, 2], [3, 1]], np.int32)
-        row = np.arange(B)[:, None]
-        for name in ('cos', 'sin'):
-            np.testing.assert_array_equal(
-                getattr(turn.at(places), name),
-                getattr(turn, name).numpy()[row, places],
-            )
-            np.testing.assert_array_equal(
-                getattr(shared.at(places), name),
-                getattr(shared, name).numpy()[0][places],
-            )
-
 
 if __name__ == '__main__':
     absltest.main()

@@ -57,23 +57,6 @@ class MeasuresTest(absltest.TestCase):
         self.assertEqual(actual['heldout/label/answer'], 42.0)
         self.assertEqual(actual['heldout/label/accuracy'], 0.25)
 
-    def test_without_them_accuracy_is_of_sums(self):
-        self.enterContext(eagerly())
-        model = zoo.make_model('label')
-        views = zoo.make_views('label', 24)
-        actual = loop.Heldout(model, views, zoo.statistics()).evaluate()
-        outcomes, _ = model.outcomes(views, zoo.statistics())
-        scores = by_example(
-            np.asarray(outcomes['label'].predictions['scores']),
-            views['examples'],
-        )
-        true = by_example(views['examples'].targets['label'], views['examples'])
-        self.assertAlmostEqual(
-            actual['heldout/label/accuracy'],
-            np.mean(scores.argmax(axis=1) == true),
-            places=6,
-        )
-
 
 class HeldoutTest(parameterized.TestCase):
     """Held-out values, computed eagerly."""
@@ -149,19 +132,6 @@ class HeldoutTest(parameterized.TestCase):
                 actual[f'heldout/{row}/chance'],
                 (each / (1 + others)).sum() / each.sum(),
                 places=6,
-            )
-
-    def test_what_is_measured_besides(self):
-        """The bound of `dim` among n-grams of equal length."""
-        _, heldout = self.make('infoword', 40)
-        actual = heldout.evaluate()
-        more = {f'heldout/dim/{x}' for x in TABLE['dim'].objective.more}
-        self.assertLen(more, 2)
-        self.assertEqual({x for x in actual if 'same_length' in x}, more)
-        for bound in ('mi', 'ceiling'):
-            self.assertLess(
-                actual[f'heldout/dim/same_length_{bound}'],
-                actual['heldout/dim/ceiling'],
             )
 
     def test_the_commonest_b_of_every_row(self):
