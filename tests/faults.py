@@ -271,17 +271,6 @@ PHASES: dict[str, Callable[[Act], contextlib.AbstractContextManager]] = {
     ),
 }
 
-# And those of `prepare`.
-PREPARE: dict[str, Callable[[], contextlib.AbstractContextManager]] = {
-    'a shard is written': lambda: at(stores, '_append', _kill, number=4),
-    'a shard is there, but not said to be': lambda: at(
-        files, 'write_json', _kill, lambda path, _: '.done' in path.name, 4
-    ),
-    'the index is written': lambda: at(
-        files, 'write_json', _kill, lambda path, _: path.name == sharded.INDEX
-    ),
-}
-
 
 # ----------------------------------------------------------------------- faults
 
@@ -344,23 +333,6 @@ def term_while_importing(bench: Bench) -> str:
     return 'status 42'
 
 
-def kill_in_graphs(bench: Bench) -> str:
-    """Injects kill -9 in a run whose steps are compiled."""
-    ways = {'eagerly': False}
-    ended = bench.run('run', hook=PHASES['a batch is made'](_kill), **ways)
-    assert ended.status == -signal.SIGKILL, ended
-    return bench.goes_on('run', **ways)
-
-
-def kill_of_replicas(bench: Bench) -> str:
-    """Injects kill -9 in a run on two logical devices."""
-    two, ways = ('--strategy=mirrored', '--logical_cpus=2'), {'eagerly': False}
-    hook = PHASES['the encoder is written'](_kill)
-    ended = bench.run('run', *two, hook=hook, **ways)
-    assert ended.status == -signal.SIGKILL, ended
-    return bench.goes_on('run', *two, **ways)
-
-
 def kill_of_worker(bench: Bench) -> str:
     """Kills one of two workers by -9, and starts both again."""
     flags = '--steps=8', '--eval_every=4', '--checkpoint_every=1'
@@ -374,25 +346,6 @@ def kill_of_worker(bench: Bench) -> str:
     (step,) = set(re.findall(r'resuming from .*\(step (\d+)\)', shown))
     same(whole, folder)
     return f'status 42; both went on from step {step}, the same bytes'
-
-
-def kill_of_prepare(bench: Bench, phase: str) -> str:
-    """Injects kill -9 in `prepare`."""
-    whole, folder = _store(bench), bench.folder / 'store'
-    with PREPARE[phase]():
-        ended = bench.way(_prepare(folder), bench.log('store'))
-    assert ended.status == -signal.SIGKILL, ended
-    assert not (folder / sharded.INDEX).exists()
-    count = len(list((folder / 'train').glob('0*')))
-    ended = bench.way(_prepare(folder), bench.log('store'))
-    assert ended.status == 0, ended.output
-    files_of = [
-        {str(x.relative_to(top)): x.read_bytes()
-         for x in top.rglob('*') if x.is_file()}
-        for top in (whole, folder)
-    ]  # fmt: skip
-    assert files_of[0] == files_of[1], 'the stores differ'
-    return f'went on with {count} shards there, the same bytes'
 
 
 def kill_of_export(bench: Bench) -> str:
@@ -536,24 +489,6 @@ def clocks(bench: Bench) -> str:
             then = random.uniform(1e8, 4e9)
             os.utime(path, (then, then))
         return bench.goes_on('run')
-
-
-def touched(bench: Bench) -> str:
-    """Touches the files of a text, which stays the same."""
-    cache = bench.folder / 'cache'  # the text of another time is another one
-    hook = PHASES['it has its name, the encoder is old'](_term)
-    ended = bench.run('run', hook=hook, cache=cache)
-    assert ended.status == preemption.STATUS, ended
-    path = pathlib.Path(runs.TEXT['heldout'])
-    before = path.stat()
-    os.utime(path, (before.st_atime + 9, before.st_mtime + 9))
-    try:
-        ended = bench.run('run', cache=cache)
-        one_sentence(ended, 'holds a run with other flags', 'corpus')
-    finally:
-        os.utime(path, ns=(before.st_atime_ns, before.st_mtime_ns))
-    result = bench.goes_on('run', cache=cache)
-    return f'refused by name; put back, it {result}'
 
 
 # ---------------------------------------------------------------------- damages
@@ -801,11 +736,8 @@ _HOW = tuple(DAMAGES)
 FAULTS: dict[str, dict[str, Fault]] = {
     'kill': {
         **_each(kill, '`kill -9` while {}', *PHASES),
-        '`kill -9`, its steps compiled': kill_in_graphs,
-        '`kill -9` of a run on two logical devices': kill_of_replicas,
         '`kill -9` of one of two workers': kill_of_worker,
         '`kill -9` 20 times at random moments': kill_at_random,
-        **_each(kill_of_prepare, '`kill -9` of `prepare` while {}', *PREPARE),
         '`kill -9` of an export': kill_of_export,
     },
     'term': {
@@ -835,7 +767,6 @@ FAULTS: dict[str, dict[str, Fault]] = {
     },
     'other': {
         'clocks jump, and files are of any time': clocks,
-        "a text's files are touched": touched,
         'one replica, then two': replicas,
         'the same with memory': lambda bench: replicas(
             bench, '--objectives=transformer_xl', '--memory_length=8',

@@ -28,8 +28,6 @@ from infoword_tf.data import (
     textfiles,
 )
 from infoword_tf.data import store as stores
-from infoword_tf.data.passages import DocumentSource
-from infoword_tf.data.streams import StreamSource
 from infoword_tf.data.windows import WindowSource
 from tests import corpus as topics
 from tests import places, quick, runs
@@ -180,19 +178,6 @@ class PrepareTest(parameterized.TestCase):
         )  # fmt: skip
         self.assertEqual(result['left_out'], {})
         self.assertIn('left out: none', log)
-
-    @parameterized.parameters(
-        (WindowSource, 30), (DocumentSource, 40), (StreamSource, 17)
-    )
-    def test_the_same_batches_as_of_the_text(self, kind, length):
-        a, b = (
-            kind(x.train, length, 16, seed=2)
-            for x in (text_of(corpus(), vocab_size=400),
-                      text_of(f'store:{whole()[0]}'))
-        )  # fmt: skip
-        for step in (0, 3, 40):
-            for x, y in zip(a.batch(step), b.batch(step), strict=True):
-                np.testing.assert_array_equal(x, y)
 
     def test_a_batch_in_blocks_reads_of_few_shards(self):
         """Each window once, and the same ones as of a store of one file."""

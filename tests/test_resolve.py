@@ -199,9 +199,6 @@ class ComplaintsTest(parameterized.TestCase):
         self.refused('width_and_size', '--width=100', '--size=tiny',
                      objectives='cbow', width=100, size='tiny')
 
-    def test_an_unknown_size(self):
-        self.refused('unknown_size', '--size=vast', 'tiny, ', size='vast')
-
     def test_a_text_beyond_the_positions(self):
         self.refused('too_few_positions', '--seq_len=513', 512, '--positions',
                      seq_len=513)
@@ -617,13 +614,6 @@ class DefaultsTest(parameterized.TestCase):
         self.assertEqual(Config.from_json(actual.to_json()), actual)
         encoder = ENCODERS['relative'](**actual.encoder.arguments)
         self.assertEqual(encoder.arguments['activation'], 'relu')
-
-    def test_what_is_masked(self):
-        for objectives, masking in (
-            ('mlm', 'tokens'), ('infoword', 'spans'), ('mlm,dim', 'spans')
-        ):
-            self.assertEqual(config_of(objectives).masking, masking)
-        self.assertEqual(config_of(masking='words').masking, 'words')
 
 
 class VectorTest(parameterized.TestCase):

@@ -5,6 +5,7 @@ That its numbers are those of transformers is in tests/weights.
 
 import dataclasses
 import math
+import unittest
 
 import keras
 import numpy as np
@@ -13,7 +14,12 @@ from scipy import special
 
 from infoword_tf.encoders import DisentangledTransformer
 from infoword_tf.layers.disentangled import buckets_of, distances_of
+from tests.eager import eagerly
 from tests.encoders.calls import KEY, make, make_ids, near, run
+
+
+def setUpModule():
+    unittest.enterModuleContext(eagerly())
 
 
 class SizeTest(absltest.TestCase):

@@ -141,17 +141,6 @@ class CharactersTest(parameterized.TestCase):
         expected = tf.stack([read(encoder, row) for row in ids])
         np.testing.assert_allclose(encoder.lookup(ids), expected, atol=1e-5)
 
-    def test_gradients_pass(self):
-        """A token that occurs twice has the sum of both gradients."""
-        encoder = make_encoder()
-        kernel = encoder.projection_kernel.value
-        actual = []
-        for ids, scale in (([[5, 5, 5]], 1.0), ([[5]], 3.0)):
-            with tf.GradientTape() as tape:
-                y = tf.reduce_sum(encoder.lookup(np.array(ids, np.int32)))
-            actual.append(scale * tape.gradient(y, kernel))
-        np.testing.assert_allclose(actual[0], actual[1], rtol=1e-5)
-
 
 class DirectionsTest(parameterized.TestCase):
     @parameterized.product(key=[None, KEY], layer=[1, 2])

@@ -358,7 +358,15 @@ def gradients(encoder, states_of):
     return [tf.convert_to_tensor(gradient) for gradient in actual]
 
 
-class StatesTest(parameterized.TestCase):
+class EagerCase(parameterized.TestCase):
+    """Kernels are those of tests/layers, and of the graphs below."""
+
+    def setUp(self):
+        super().setUp()
+        self.enterContext(eagerly())
+
+
+class StatesTest(EagerCase):
     @parameterized.product(
         name=[*PLAIN, *WITH_FIELDS[:2]], key=(None, KEY), blocks=(False, True)
     )
@@ -501,6 +509,7 @@ class StatesTest(parameterized.TestCase):
 
     @parameterized.parameters(*(n for n in CASES if CASES[n].dynamic))
     def test_dynamic_shapes_in_inference(self, name):
+        self.enterContext(eagerly(False))
         encoder = variant(name)
 
         def fields(ids, blocks):
@@ -557,15 +566,15 @@ class StatesTest(parameterized.TestCase):
             ]
 
         spec = tf.TensorSpec((None, None), tf.int32)
-        with eagerly():
-            known = trained(*batch)
-            dropped = outcome(*batch, key=new)
-        unknown = tf.function(
-            trained, input_signature=[spec, spec], autograph=False
-        )(*batch)
+        known = trained(*batch)
+        dropped = outcome(*batch, key=new)
+        with eagerly(False):
+            unknown = tf.function(
+                trained, input_signature=[spec, spec], autograph=False
+            )(*batch)
         self.assertGreater(len(known), 1)
         for x, y in zip(known, unknown, strict=True):
-            np.testing.assert_allclose(x, y, rtol=1e-5, atol=1e-5)
+            np.testing.assert_allclose(x, y, rtol=1e-4, atol=1e-4)
         # Other rows of a batch are dropped otherwise.
         self.assertGreater(np.abs(dropped - unknown[0]).max(), 0.01)
 
@@ -602,7 +611,7 @@ class StatesTest(parameterized.TestCase):
                 self.assertEqual(gradient.dtype, tf.float32)
 
 
-class DropoutTest(parameterized.TestCase):
+class DropoutTest(EagerCase):
     @parameterized.parameters(*PLAIN)
     def test_is_a_function_of_the_key(self, name):
         encoder, ids = variant(name, rate=0.1), make_ids(3, 10)
@@ -610,7 +619,8 @@ class DropoutTest(parameterized.TestCase):
         np.testing.assert_array_equal(run(encoder, ids, key=KEY).states, first)
         if name == 'transformer':  # a graph of each would take seconds
             in_graph = tf.function(lambda k: run(encoder, ids, key=k).states)
-            near(in_graph(KEY), first)
+            with eagerly(False):
+                near(in_graph(KEY), first)
         for key in (dropout.fold_in(KEY, 0), None):
             other = run(encoder, ids, key=key).states.numpy()
             self.assertGreater(np.abs(other - first).max(), 0.1)
@@ -650,7 +660,7 @@ class DropoutTest(parameterized.TestCase):
         self.assertLen(set(keys), 2 * sites)
 
 
-class FirstTest(parameterized.TestCase):
+class FirstTest(EagerCase):
     @parameterized.product(
         name=[n for n in CASES if CASES[n].first], key=[None, KEY]
     )
@@ -761,7 +771,7 @@ class ComplaintsTest(parameterized.TestCase):
             make(kind, activation='gelu')
 
 
-class HiddenTest(parameterized.TestCase):
+class HiddenTest(EagerCase):
     @parameterized.product(
         kind=('transformer', 'modern', 'disentangled'), key=(None, KEY)
     )

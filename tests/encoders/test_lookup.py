@@ -30,14 +30,6 @@ class LookupTest(parameterized.TestCase):
         # Of layers there are all states, whatever the places.
         np.testing.assert_array_equal(actual.layers[0], expected)
 
-    def test_nothing_around_a_token_changes_it(self):
-        """Fields of a view other than ids are not read."""
-        encoder, zeros = make_encoder(), np.zeros_like(IDS)
-        extra = dict.fromkeys(('positions', 'segment_ids', 'block_ids'), zeros)
-        np.testing.assert_array_equal(
-            run(encoder, IDS, **extra).states, run(encoder, IDS).states
-        )
-
     def test_weights_of_pieces(self):
         """The state of a token is its embedding times its weight."""
         plain = Lookup(vocab_size=V, weighted=True)

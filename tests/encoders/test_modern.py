@@ -5,6 +5,7 @@ That its numbers are those of transformers is in tests/weights.
 
 import functools
 import math
+import unittest
 from unittest import mock
 
 import keras
@@ -15,11 +16,16 @@ from absl.testing import absltest, parameterized
 from infoword_tf.encoders import Inputs, ModernTransformer
 from infoword_tf.layers import band
 from infoword_tf.layers.rotary import turns
+from tests.eager import eagerly
 from tests.encoders import calls
 from tests.encoders.calls import make_ids, run
 
 WIDTH = 16
 make_encoder = functools.partial(calls.make, 'modern')
+
+
+def setUpModule():
+    unittest.enterModuleContext(eagerly())
 
 
 class SizeTest(absltest.TestCase):

@@ -1,6 +1,7 @@
 """Transformer-XL and XLNet's streams: attention, memory, parity."""
 
 import functools
+import unittest
 
 import numpy as np
 import tensorflow as tf
@@ -9,6 +10,7 @@ from absl.testing import absltest, parameterized
 from infoword_tf.encoders import Memory
 from infoword_tf.weights import mapping
 from infoword_tf.weights.kinds import ARCHITECTURES
+from tests.eager import eagerly
 from tests.encoders import calls
 from tests.encoders.calls import (
     KEY,
@@ -32,42 +34,11 @@ def make_memory(b, m, layers=2, filled=None):
     return Memory(tf.constant(states), tf.constant(filled, tf.int32))
 
 
+def setUpModule():
+    unittest.enterModuleContext(eagerly())
+
+
 class StatesTest(parameterized.TestCase):
-    @parameterized.parameters((None,), (KEY,))
-    def test_a_reversed_text_read_backward_is_the_text(self, key):
-        encoder, ids = make_encoder(), make_ids(2, 10)
-        segments = np.int32([[0] * 4 + [1] * 6] * 2)
-        forward = run(encoder, ids, segment_ids=segments, key=key).states
-        extra = {'segment_ids': segments[:, ::-1].copy(), 'key': key}
-        both = run(
-            encoder,
-            np.stack([ids[0], ids[1, ::-1]]),
-            directions=np.int32([1, -1]),
-            segment_ids=np.stack([segments[0], segments[1, ::-1]]),
-            key=key,
-        ).states.numpy()
-        np.testing.assert_allclose(both[0], forward[0], atol=1e-5)
-        np.testing.assert_allclose(both[1, ::-1], forward[1], atol=1e-5)
-        unsigned = run(encoder, ids[:, ::-1].copy(), **extra).states.numpy()
-        self.assertGreater(np.abs(unsigned[:, ::-1] - forward).max(), 0.1)
-
-    def test_all_layers_beside_queries(self):
-        encoder, ids = make_encoder(layers=3), make_ids(2, 10)
-        actual = run(encoder, ids, all_layers=True)
-        np.testing.assert_array_equal(actual.layers[0], encoder.lookup(ids))
-        ranks, sees = make_order(2, 10)
-        extra = {'ranks': ranks, 'sees': sees}
-        places = np.int32([[1, 2], [5, 0]])
-        asked = {**extra, 'places': places, 'queries': True}
-        both = run(encoder, ids, all_layers=True, **asked)
-        near(both.states, run(encoder, ids, **asked).states)
-        for one, two in zip(
-            both.layers,
-            run(encoder, ids, all_layers=True, **extra).layers,
-            strict=True,
-        ):
-            np.testing.assert_allclose(one, two, atol=1e-5)
-
     def test_scaled_embeddings(self):
         encoder, ids = make_encoder(scale_embeddings=True), make_ids(2, 3)
         actual = run(encoder, ids, all_layers=True).layers[0]

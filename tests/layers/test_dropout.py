@@ -118,13 +118,6 @@ class BitsTest(parameterized.TestCase):
             )
             self.assertGreater(stats.chisquare(counts).pvalue, ALPHA)
 
-    def test_shape_only_arranges(self):
-        key = dropout.new_key(2)
-        flat = dropout.random_bits(key, (24,)).numpy()
-        np.testing.assert_array_equal(
-            dropout.random_bits(key, (2, 3, 4)), flat.reshape(2, 3, 4)
-        )
-
     def test_the_same_in_a_compiled_graph(self):
         key = dropout.new_key(2)
         compiled = tf.function(

@@ -211,19 +211,6 @@ class AttentionTest(parameterized.TestCase):
             for gradient in tape.gradient(total, [x, g]):
                 np.testing.assert_array_equal(gradient, np.zeros_like(gradient))
 
-    def test_biases_may_be_given(self):
-        layer, shared = make_layer(), make_layer(biases=False)
-        self.assertLen(layer.weights, 7)
-        self.assertLen(shared.weights, 4)
-        for one, two in zip(layer.weights[:4], shared.weights, strict=True):
-            two.assign(one)
-        x = tf.constant(make_states(T))
-        sight = relative.sight(T, segment_ids=SEGMENTS)
-        table = relative.sinusoids(T, 0, D)
-        (expected,) = layer(x, [(x, sight)], table)
-        (actual,) = shared(x, [(x, sight)], table, biases=layer.biases)
-        np.testing.assert_array_equal(actual, expected)
-
     def test_widths(self):
         with refused('heads_divide_width', 5, 12):
             relative.RelativeAttention(12, 5, 0.0, False, False)

@@ -273,23 +273,6 @@ class PublishedTest(OracleCase):
                     optimizer.variables[k], weights[k], rtol=0, atol=1e-5
                 )
 
-    def test_first_updates_written_out(self):
-        """Of a gradient of 1: with correction the rate, without 3.16 of it."""
-        for name, expected in (
-            ('infoword', 1.0), ('adamw', 1.0), ('gpt', 1.0),
-            ('transformer_xl', 1.0),
-            ('bert', 0.1 / math.sqrt(0.001)),
-            ('xlnet', 0.1 / math.sqrt(0.001)),
-            ('elmo', 1 / math.sqrt(2)),
-        ):  # fmt: skip
-            variable = keras.Variable([0.0])
-            rules = optim.preset(name, clip_norm=0.0)
-            optimizer = optim.AdamW({'a_bias': variable}, rules)
-            update(optimizer, {'a_bias': np.ones(1, np.float32)}, 0.01, 0)
-            np.testing.assert_allclose(
-                variable.numpy(), [-0.01 * expected], rtol=1e-4, err_msg=name
-            )
-
     def test_what_is_chosen_wins(self):
         self.assertEqual(optim.preset('xlnet'), optim.PRESETS['xlnet'])
         actual = optim.preset('elmo', weight_decay=0.3, clip_norm=0.0)
