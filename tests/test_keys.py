@@ -6,7 +6,9 @@ that nothing new is kept without a case.
 """
 
 import ast
+import contextlib
 import dataclasses
+import io
 import os
 import pathlib
 import shutil
@@ -481,6 +483,46 @@ class KeysTest(parameterized.TestCase):
                 and {f'{module}.py', module} & set(x.split()[0].split('/'))
             }  # fmt: skip
         self.assertEqual(every, listed)
+
+
+class MadeAgainTest(places.Folder, absltest.TestCase):
+    def test_text_that_is_opened_again(self):
+        """What another value of each choice adds to the cache."""
+        cache = self.folder / 'cache'
+        self.enterContext(
+            mock.patch.dict(os.environ, {places.CACHE: str(cache)})
+        )
+        self.enterContext(contextlib.redirect_stdout(io.StringIO()))
+        for name, count in (('a', 90), ('b', 40), ('c', 40)):
+            lines = (f'Text {name}{n} is here.' for n in range(count))
+            write(self.folder / f'{name}.txt', '\n\n'.join(lines))
+        a, b, c = (f'text:{self.folder}/{name}.txt' for name in 'abc')
+        base = {
+            'corpus': (f'de={a}', f'en={b}'), 'tokenizer': 'words',
+            'vocab_size': 50,
+        }  # fmt: skip
+        vocab = write(self.folder / 'words.txt', '\n'.join((*WORDS[:5], 'is')))
+        named = {'tokenizer': None, 'vocab_size': None, 'vocab': str(vocab)}
+        for changes, learned, written in (
+            ({}, 1, 2), ({}, 0, 0), ({'drop_equal': True}, 0, 0),
+            ({'vocab_size': 51}, 1, 2), ({'lower_case': True}, 1, 2),
+            ({'tokenizer': 'wordpiece'}, 1, 2),
+            ({'language_exponent': 0.1}, 1, 2),
+            ({'corpus_weights': ('de=1', 'en=9')}, 1, 2),
+            ({'heldout': (f'en={c[5:]}',)}, 1, 2),
+            (named, 0, 2), ({**named, 'language_exponent': 0.1}, 0, 0),
+            # Of what is there, one text is another.
+            ({**named, 'corpus': (f'de={a}', f'en={c}')}, 0, 1),
+        ):
+            before = {*cache.glob('*/*')}
+            opened.open_text(TextChoices(**{**base, **changes}))
+            new = {*cache.glob('*/*')} - before
+            actual = [
+                sum(x.parent.name == kind and x.suffix != '.digest'
+                    for x in new)
+                for kind in ('vocabularies', 'stores')
+            ]  # fmt: skip
+            self.assertEqual(actual, [learned, written], changes)
 
 
 def other(kind, value, known):
