@@ -57,6 +57,13 @@ class Way(NamedTuple):
     words: tuple[str, ...] | None = None
 
 
+class Into(NamedTuple):
+    """A value that several calls are told: how their names end."""
+
+    value: Any
+    calls: tuple[str, ...]
+
+
 class Made(NamedTuple):
     """What a call returns, made of the folder; its own calls are noted."""
 
@@ -169,7 +176,7 @@ WAYS = {
         'tasks.retrieval.finish',
     ], FAKE)),
     'retrieval keeps nothing': Way('tasks.retrieval', {**ONE, **BEIR}, {
-        'seed': 3, 'batch_size': 5, 'dims': 3,
+        'seed': Into(3, ('untrained',)), 'batch_size': 5, 'dims': 3,
         'precision': 'mixed_bfloat16', 'baselines': False,
     }, dict.fromkeys([
         'infoword_tf.load', 'tasks.retrieval.by_vectors',
@@ -182,8 +189,8 @@ WAYS = {
         **EXPORT, 'corpus': 'text:{}/a.txt', 'vectors': '{}/kept',
     }, {
         'model': '{}/two', 'corpus': 'text:{}/b.txt', 'heldout': '{}/b.txt',
-        'batch_size': 5,
-        'dims': 3,
+        'batch_size': Into(5, ('retrieval_exported',)),
+        'dims': Into(3, ('retrieval_exported',)),
         'vectors': '{}/kept2', 'init': '{}/one',
     }, {
         'tasks.retrieval.exported': lambda *_: ENCODER,
@@ -388,16 +395,31 @@ WAYS = {
         'objectives': 'mlm:1,bert_nce:1', 'masking': 'spans',
         'mask_share': 0.3, 'encoder': 'modern', 'size': 'mini',
         'positions': 77, 'activation': 'relu', 'dropout': 0.3, 'seq_len': 32,
-        'batch_size': 4, 'steps': 3, 'learning_rate': 0.5, 'warmup_steps': 2,
-        'optimizer': 'bert', 'weight_decay': 0.3, 'clip_norm': 0.3,
-        'moments': 'bfloat16', 'init_deviation': 0.3, 'layer_decay': 0.3,
-        'seed': 3, 'checkpoint_every': 2, 'keep_checkpoints': 1,
+        'learning_rate': 0.5, 'warmup_steps': 2, 'weight_decay': 0.3,
+        'clip_norm': 0.3, 'moments': 'bfloat16', 'init_deviation': 0.3,
+        'layer_decay': 0.3,
+        'checkpoint_every': 2, 'keep_checkpoints': 1,
         'log_every': 2, 'eval_every': 1, 'measure': 'sts:{}/a.tsv',
         'precision': 'mixed_bfloat16', 'shuffle_block': 700,
         'corpus': ('lines:{}/long.txt',), 'heldout': '{}/short.txt',
         'vocab_size': 301, 'tokenizer': 'words', 'lower_case': False,
         'workdir': '{}/other',
     }),
+    'train by numbers': Way(TRAIN, MLM, {
+        'batch_size': Into(4, ('open_sources', 'State', 'Trainer')),
+        'steps': Into(3, ('schedule', 'Fit')),
+        'optimizer': Into('bert', ('AdamW', 'schedule')),
+        'seed': Into(3, ('open_sources', 'Batches', 'Model', 'Trainer')),
+    }, dict.fromkeys([
+        'infoword_tf.training.run.batches.open_sources',
+        'infoword_tf.training.run.batches.Batches',
+        'infoword_tf.training.run.Model',
+        'infoword_tf.training.run.optim.AdamW',
+        'infoword_tf.training.run.optim.schedule',
+        'infoword_tf.training.run.State',
+        'infoword_tf.training.loop.Trainer',
+        'infoword_tf.training.fit.Fit',
+    ], SPY)),
     'train in parts': Way(TRAIN, MLM, {
         'microbatch': 4, 'remat': True, 'on_nonfinite': 'rewind',
         'grace_seconds': 7.0,
@@ -743,8 +765,15 @@ class EveryFlagTest(parameterized.TestCase):
         expected = self.left(way)
         self.assertEqual(self.left(way), expected)  # nothing else changes it
         for flag, value in way.others.items():
+            calls = ()
+            if isinstance(value, Into):
+                value, calls = value
             with self.subTest(flag):
-                self.assertNotEqual(self.left(way, **{flag: value}), expected)
+                others = self.left(way, **{flag: value})
+                self.assertNotEqual(others, expected)
+                for end in calls:
+                    (of,) = (x for x in expected if x.endswith(end))
+                    self.assertNotEqual(others[of], expected[of], of)
 
     def check_record(self, record, choices):
         """It says what was chosen: by its name, and of which model."""
