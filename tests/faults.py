@@ -15,7 +15,6 @@ import io
 import json
 import os
 import pathlib
-import re
 import shutil
 import signal
 import subprocess
@@ -37,7 +36,7 @@ from infoword_tf.data import corpora, sharded, windows
 from infoword_tf.data import store as stores
 from infoword_tf.training import loop, record
 from infoword_tf.training import run as training
-from tests import places, quick, runs, test_workers
+from tests import places, quick, runs
 
 INSIDE = 'INFOWORD_FAULTS_INSIDE'  # set where tmpfs may be mounted
 # Steps of `runs.SMALL`: logged 1, evaluated 3 and 6, saved 2, 4 and 6.
@@ -331,21 +330,6 @@ def term_while_importing(bench: Bench) -> str:
     message = 'stopped by SIGTERM: the same command goes on\n'
     assert done.stderr == message, done.stderr
     return 'status 42'
-
-
-def kill_of_worker(bench: Bench) -> str:
-    """Kills one of two workers by -9, and starts both again."""
-    flags = '--steps=8', '--eval_every=4', '--checkpoint_every=1'
-    whole, folder = (bench.folder / name for name in ('whole', 'run'))
-    status, shown = test_workers.train(whole, None, *flags)
-    assert status == 0, shown
-    status, shown = test_workers.train(folder, signal.SIGKILL, *flags)
-    assert status == preemption.STATUS, shown
-    status, shown = test_workers.train(folder, None, *flags)
-    assert status == 0, shown
-    (step,) = set(re.findall(r'resuming from .*\(step (\d+)\)', shown))
-    same(whole, folder)
-    return f'status 42; both went on from step {step}, the same bytes'
 
 
 def kill_of_export(bench: Bench) -> str:
@@ -736,7 +720,6 @@ _HOW = tuple(DAMAGES)
 FAULTS: dict[str, dict[str, Fault]] = {
     'kill': {
         **_each(kill, '`kill -9` while {}', *PHASES),
-        '`kill -9` of one of two workers': kill_of_worker,
         '`kill -9` 20 times at random moments': kill_at_random,
         '`kill -9` of an export': kill_of_export,
     },

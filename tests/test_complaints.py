@@ -8,7 +8,6 @@ from unittest import mock
 import tensorflow as tf
 from absl.testing import parameterized
 
-import infoword_tf
 from infoword_tf import commands, errors, prepare, show
 from tasks import bm25
 from tests import languages, places, quick, runs
@@ -352,12 +351,6 @@ class BadInputTest(places.Folder, parameterized.TestCase):
         )
         self.assertEqual(status, 1)
         self.assertRegex(output, r'\Aerror: .*--batch_size=8 .* 3 .*\n\Z')
-
-    def test_a_word_that_is_no_flag(self):
-        self.assertRegex(
-            self.stderr_of(1, infoword_tf.train, ['train', 'tiny']),
-            r"\Aerror: .*'tiny'.*\n\Z",
-        )
 
     @parameterized.parameters(
         MemoryError(), tf.errors.ResourceExhaustedError(None, None, 'OOM')

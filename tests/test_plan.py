@@ -143,18 +143,6 @@ class ReadingTest(parameterized.TestCase):
         self.assertEqual(source_spec.source, source)
         self.assertEqual(dict(source_spec.arguments), way)
 
-    @parameterized.parameters(
-        'transformer_xl:1,plm:1', 'plm:1,transformer_xl:1'
-    )
-    def test_two_ways(self, objectives):
-        """Texts of their own, each as the row alone has it."""
-        actual = plan_of(objectives)
-        self.assertLen(actual.source_specs, 2)
-        for row, view in (('transformer_xl', 'streamed'), ('plm', 'permuted')):
-            alone = plan_of(row).views[view].source_spec
-            self.assertEqual(actual.views[view].source_spec, alone)
-            self.assertEqual(actual.readers(alone), [row])
-
 
 class SettingsTest(absltest.TestCase):
     def test_no_view_has_a_setting_of_its_rows_name(self):

@@ -645,10 +645,6 @@ class VectorTest(parameterized.TestCase):
         actual = config_of('infoword', settings=settings)
         self.assertEqual((actual.pooling, actual.similarity), ('cls', 'dot'))
 
-    def test_layouts(self):
-        self.assertEqual(config_of('transformer_xl').layout, 'end')
-        self.assertEqual(config_of('plm').layout, 'xlnet')
-
     def test_the_encoder_of_init_comes_first(self):
         """`label` allows several; alone it takes the first of them."""
         relative = config_of('plm')
