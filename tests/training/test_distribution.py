@@ -89,8 +89,7 @@ def loss_and_gradients(replicas, name, batch, in_graph):
     # Without a graph each fused piece would be compiled by itself.
     key = dropout.new_key(0, 0) if in_graph else None
     strategy, run, flat, paths = step_of(replicas, name, batch, key)
-    with eagerly(replicas == 1):
-        loss, sums, gradients = (tf.function(run) if in_graph else run)(flat)
+    loss, sums, gradients = (tf.function(run) if in_graph else run)(flat)
     return (
         local(strategy, loss)[0],
         local(strategy, sums)[0],
@@ -217,14 +216,12 @@ class RematTest(parameterized.TestCase):
     """--remat: the same gradients, with dropout."""
 
     def gradients(self, name, replicas, remat):
-        """Returns gradients by path, and the size of the graph, if any."""
-        key, nodes = dropout.new_key(0, 0), ''
+        """Returns gradients by path, and the size of the graph."""
+        key = dropout.new_key(0, 0)
         strategy, run, flat, paths = step_of(replicas, name, 8, key, 0.1, remat)
-        if replicas > 1:  # of one it is no graph, which takes longer
-            run = tf.function(run)
-            nodes = str(run.get_concrete_function(flat).graph.as_graph_def())
-        with eagerly(replicas == 1):
-            *_, actual = run(flat)
+        run = tf.function(run)
+        nodes = str(run.get_concrete_function(flat).graph.as_graph_def())
+        *_, actual = run(flat)
         actual = [local(strategy, g)[0] for g in actual]
         return dict(zip(paths, actual, strict=True)), len(nodes)
 
@@ -235,8 +232,7 @@ class RematTest(parameterized.TestCase):
     def test_the_same_gradients(self, name, replicas):
         stored, small = self.gradients(name, replicas, False)
         again, large = self.gradients(name, replicas, True)
-        if replicas > 1:  # blocks are there twice
-            self.assertGreater(large, 1.05 * small)
+        self.assertGreater(large, 1.05 * small)  # blocks are there twice
         largest = max(np.abs(g).max() for g in stored.values())
         for path, gradient in stored.items():
             np.testing.assert_allclose(
