@@ -604,6 +604,7 @@ def _of_store() -> Iterator[None]:
 
 def shard_disappears(bench: Bench) -> str:
     """Removes all shards while a run reads them."""
+    _store(bench)  # made of the text itself, whatever ran before
     with _of_store():
         flags = _prepared(bench)
         train = bench.folder / 'store' / 'train'
