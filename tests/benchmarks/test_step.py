@@ -4,11 +4,9 @@ import json
 import subprocess
 import sys
 
-from absl.testing import absltest
+from absl.testing import absltest, parameterized
 
-from benchmarks import pipeline, report, step
-from tests import places
-from tests.eager import eagerly
+from benchmarks import report, step
 from tests.test_house import ROOT
 
 # A program, without the graph of a step: what is timed is no matter here.
@@ -21,40 +19,36 @@ tf.config.run_functions_eagerly(True)
 sys.argv[:] = sys.argv[1:]
 runpy.run_module(sys.argv[0], run_name='__main__', alter_sys=True)
 '''
-SIZES = {'batch_size': 2, 'seq_len': 16, 'steps': 1, 'size': 'tiny'}
+STEP = 'benchmarks.step', '--size=tiny', '--precisions=float32'
+PIPELINE = (
+    'benchmarks.pipeline', '--megabytes=0.5', '--batches=2', '--rounds=1',
+    '--precision=float32',
+)  # fmt: skip
 
 
-class ServedTest(places.Folder, absltest.TestCase):
-    def test_a_pipeline_that_trains(self):
-        """All places of its texts count."""
-        choices = pipeline.PipelineChoices(
-            megabytes=0.5, vocab_size=300, precision='float32',
-            serve=pipeline.TRAINING, **SIZES,
-        )  # fmt: skip
-        with eagerly():
-            turn, facts = pipeline.contestant(choices, self.folder / 'x')
-            turn()
-        self.assertEqual(facts, {'amount': 32})
-
-    def test_the_peer(self):
-        """Of a step tokens of text count."""
+class ServedTest(parameterized.TestCase):
+    @parameterized.parameters(
+        (28, *STEP, f'--serve={step.PEER}'),
+        (32, *PIPELINE, '--serve=training'),
+    )
+    def test_contestants(self, amount, *typed):
+        """Of a step tokens of text count, of the pipeline places."""
         command = [
-            sys.executable, '-c', WITHOUT_GRAPHS, 'benchmarks.step',
-            '--precisions=float32', f'--serve={step.PEER}', '--vocab_size=300',
-            *(f'--{name}={value}' for name, value in SIZES.items()),
+            sys.executable, '-c', WITHOUT_GRAPHS, *typed, '--batch_size=2',
+            '--seq_len=16', '--vocab_size=300', '--steps=1',
         ]  # fmt: skip
         done = subprocess.run(
             command, cwd=ROOT, input='{}\n', capture_output=True, text=True
         )
         self.assertEqual(done.returncode, 0, done.stderr)
         _, answer = map(json.loads, done.stdout.splitlines())
-        self.assertEqual(answer['amount'], 28)
+        self.assertEqual(answer['amount'], amount)
 
     def test_a_contest(self):
         """Whole processes, their answers, the record, the table."""
         record = step.contest(step.StepChoices(
-            **SIZES, vocab_size=100, rows=('mlm',), precisions=('float32',),
-            rounds=2, no_peer=True,
+            size='tiny', batch_size=2, seq_len=16, vocab_size=100, steps=1,
+            rows=('mlm',), precisions=('float32',), rounds=2, no_peer=True,
         ))  # fmt: skip
         (row,) = record['rows']
         self.assertNotIn('failed', row)
