@@ -15,7 +15,6 @@ import io
 import json
 import os
 import pathlib
-import re
 import shutil
 import signal
 import subprocess
@@ -24,7 +23,7 @@ import tempfile
 import time
 import traceback
 import unittest
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple
 from unittest import mock
 
@@ -37,7 +36,7 @@ from infoword_tf.data import corpora, sharded, windows
 from infoword_tf.data import store as stores
 from infoword_tf.training import loop, record
 from infoword_tf.training import run as training
-from tests import places, quick, runs, test_workers
+from tests import places, quick, runs
 
 INSIDE = 'INFOWORD_FAULTS_INSIDE'  # set where tmpfs may be mounted
 # Steps of `runs.SMALL`: logged 1, evaluated 3 and 6, saved 2, 4 and 6.
@@ -271,17 +270,6 @@ PHASES: dict[str, Callable[[Act], contextlib.AbstractContextManager]] = {
     ),
 }
 
-# And those of `prepare`.
-PREPARE: dict[str, Callable[[], contextlib.AbstractContextManager]] = {
-    'a shard is written': lambda: at(stores, '_append', _kill, number=4),
-    'a shard is there, but not said to be': lambda: at(
-        files, 'write_json', _kill, lambda path, _: '.done' in path.name, 4
-    ),
-    'the index is written': lambda: at(
-        files, 'write_json', _kill, lambda path, _: path.name == sharded.INDEX
-    ),
-}
-
 
 # ----------------------------------------------------------------------- faults
 
@@ -344,57 +332,6 @@ def term_while_importing(bench: Bench) -> str:
     return 'status 42'
 
 
-def kill_in_graphs(bench: Bench) -> str:
-    """Injects kill -9 in a run whose steps are compiled."""
-    ways = {'eagerly': False}
-    ended = bench.run('run', hook=PHASES['a batch is made'](_kill), **ways)
-    assert ended.status == -signal.SIGKILL, ended
-    return bench.goes_on('run', **ways)
-
-
-def kill_of_replicas(bench: Bench) -> str:
-    """Injects kill -9 in a run on two logical devices."""
-    two, ways = ('--strategy=mirrored', '--logical_cpus=2'), {'eagerly': False}
-    hook = PHASES['the encoder is written'](_kill)
-    ended = bench.run('run', *two, hook=hook, **ways)
-    assert ended.status == -signal.SIGKILL, ended
-    return bench.goes_on('run', *two, **ways)
-
-
-def kill_of_worker(bench: Bench) -> str:
-    """Kills one of two workers by -9, and starts both again."""
-    flags = '--steps=8', '--eval_every=4', '--checkpoint_every=1'
-    whole, folder = (bench.folder / name for name in ('whole', 'run'))
-    status, shown = test_workers.train(whole, None, *flags)
-    assert status == 0, shown
-    status, shown = test_workers.train(folder, signal.SIGKILL, *flags)
-    assert status == preemption.STATUS, shown
-    status, shown = test_workers.train(folder, None, *flags)
-    assert status == 0, shown
-    (step,) = set(re.findall(r'resuming from .*\(step (\d+)\)', shown))
-    same(whole, folder)
-    return f'status 42; both went on from step {step}, the same bytes'
-
-
-def kill_of_prepare(bench: Bench, phase: str) -> str:
-    """Injects kill -9 in `prepare`."""
-    whole, folder = _store(bench), bench.folder / 'store'
-    with PREPARE[phase]():
-        ended = bench.way(_prepare(folder), bench.log('store'))
-    assert ended.status == -signal.SIGKILL, ended
-    assert not (folder / sharded.INDEX).exists()
-    count = len(list((folder / 'train').glob('0*')))
-    ended = bench.way(_prepare(folder), bench.log('store'))
-    assert ended.status == 0, ended.output
-    files_of = [
-        {str(x.relative_to(top)): x.read_bytes()
-         for x in top.rglob('*') if x.is_file()}
-        for top in (whole, folder)
-    ]  # fmt: skip
-    assert files_of[0] == files_of[1], 'the stores differ'
-    return f'went on with {count} shards there, the same bytes'
-
-
 def kill_of_export(bench: Bench) -> str:
     """Injects kill -9 in an export that is almost complete."""
     init, output = bench.whole(), bench.folder / 'export'
@@ -443,46 +380,24 @@ def kill_at_random(bench: Bench, kills: int = 20) -> str:
     return f'killed from step 0 to {reached[-1]}; {result}'
 
 
-def again_and_again(bench: Bench) -> str:
-    """Kills a run in the third pass over a small text."""
-    with _older(bench) as (run, flags):
-        flags = (*flags, '--steps=60', '--checkpoint_every=10')
-        assert run('whole', *flags).status == 0
-        hook = at(checkpoint, 'write_weights', _kill, number=6)
-        assert run('run', *flags, hook=hook).status == -signal.SIGKILL
-        ended = run('run', *flags)
-        assert ended.status == 0, ended.output
-        assert 'resuming from' in ended.output
-    same(bench.folder / 'whole', bench.folder / 'run')
-    return 'went on in the third pass over the text, the same bytes'
-
-
-# The command in the folder of old files, as `Bench.run`; and its flags.
-Older = tuple[Callable[..., Ended], Sequence[str]]
-
-
 @contextlib.contextmanager
-def _older(bench: Bench) -> Iterator[Older]:
-    """Returns text and flags of a workdir that old code has written."""
+def _older(bench: Bench) -> Iterator[Callable[[str], Ended]]:
+    """Yields the command in the folder of old files, as `Bench.run`."""
     for name in ('train.txt', 'heldout.txt'):
         shutil.copy(OLDER / name, bench.folder)
     flags = (OLDER / 'run' / 'flags.txt').read_text().split()
     size = {'layers': 1, 'width': 16, 'heads': 2}
 
-    def run(name: str, *more: str, hook: Any = None) -> Ended:
-        def called() -> None:
-            with hook or contextlib.nullcontext():
-                words = (*flags, *more, f'--workdir={name}')
-                commands.guard(functools.partial(quick.run, *words), [''])
-
-        return bench.way(called, bench.log(name))
+    def run(name: str) -> Ended:
+        called = functools.partial(quick.run, *flags, f'--workdir={name}')
+        return bench.way(lambda: commands.guard(called, ['']), bench.log(name))
 
     with (
         contextlib.chdir(bench.folder),
         mock.patch.dict(quick.TINY, size),
         mock.patch.dict(os.environ, {places.CACHE: str(bench.folder / 'c')}),
     ):
-        yield run, ()
+        yield run
 
 
 def older(bench: Bench) -> str:
@@ -494,7 +409,7 @@ def older(bench: Bench) -> str:
              'Every row is a sum, or so; nothing else counts.']  # fmt: skip
     workdir = bench.folder / 'run'
     shutil.copytree(OLDER / 'run', workdir)
-    with np.load(OLDER / 'golden.npz') as golden, _older(bench) as (run, _):
+    with np.load(OLDER / 'golden.npz') as golden, _older(bench) as run:
         expected = dict(golden)
         # It knows files by where they lie, and when they were changed.
         path = workdir / FILE
@@ -520,22 +435,6 @@ def older(bench: Bench) -> str:
                 assert ended.status == 0, ended.output
                 assert '(step 2)' in ended.output, ended.output
     return 'the vectors of then; went on to the weights of then'
-
-
-def two_runs(bench: Bench) -> str:
-    """Starts a second run while a first one trains."""
-    bench.whole()
-    second = []
-
-    def begin(*_: Any) -> None:
-        second.append(bench.run('run'))
-        complaint = one_sentence(second[0], 'another run is writing to it')
-        assert 'Traceback' not in complaint
-
-    ended = bench.run('run', hook=PHASES['held-out text is measured'](begin))
-    assert ended.status == 0, ended.output
-    same(bench.whole(), bench.folder / 'run')
-    return 'refused by name; the first one left the same bytes'
 
 
 def replicas(bench: Bench, *flags: str, message: str = '') -> str:
@@ -574,24 +473,6 @@ def clocks(bench: Bench) -> str:
             then = random.uniform(1e8, 4e9)
             os.utime(path, (then, then))
         return bench.goes_on('run')
-
-
-def touched(bench: Bench) -> str:
-    """Touches the files of a text, which stays the same."""
-    cache = bench.folder / 'cache'  # the text of another time is another one
-    hook = PHASES['it has its name, the encoder is old'](_term)
-    ended = bench.run('run', hook=hook, cache=cache)
-    assert ended.status == preemption.STATUS, ended
-    path = pathlib.Path(runs.TEXT['heldout'])
-    before = path.stat()
-    os.utime(path, (before.st_atime + 9, before.st_mtime + 9))
-    try:
-        ended = bench.run('run', cache=cache)
-        one_sentence(ended, 'holds a run with other flags', 'corpus')
-    finally:
-        os.utime(path, ns=(before.st_atime_ns, before.st_mtime_ns))
-    result = bench.goes_on('run', cache=cache)
-    return f'refused by name; put back, it {result}'
 
 
 # ---------------------------------------------------------------------- damages
@@ -640,16 +521,6 @@ def damaged_checkpoint(bench: Bench, how: str) -> str:
     assert aside.exists() == (how != 'gone')
     assert 'step 2' in result, result
     return result
-
-
-def damaged_checkpoints(bench: Bench) -> str:
-    """Damages all checkpoints."""
-    for number, path in enumerate(
-        sorted((_stopped(bench) / 'checkpoints').iterdir())
-    ):
-        [_cut, _flip][number](path)
-    one_sentence(bench.run('run'), 'no checkpoint can be read', SAVED.format(2))
-    return 'refused by name'
 
 
 def damaged_encoder(bench: Bench, how: str) -> str:
@@ -731,35 +602,9 @@ def _of_store() -> Iterator[None]:
         yield
 
 
-def damaged_shard(bench: Bench, how: str, name: str = 'ids.bin') -> str:
-    """Damages a file of prepared text before the run."""
-    with _of_store():
-        flags = _prepared(bench)
-        shards = sorted((bench.folder / 'store' / 'train').glob('0*'))
-        assert len(shards) > 3
-        for shard in shards:
-            shutil.copy(shard / name, bench.folder / shard.name)
-            DAMAGES[how](shard / name)
-        complaint = one_sentence(bench.run('run', *flags), name, 'store/train')
-        for shard in shards:
-            shutil.copy(bench.folder / shard.name, shard / name)
-        assert shards[0].parent.name in complaint
-        bench.goes_on('run', *flags)
-    return 'refused by name; put back, the same bytes'
-
-
-def damaged_index(bench: Bench, name: str, how: str) -> str:
-    """Damages a file that all shards share."""
-    with _of_store():
-        flags = _prepared(bench)
-        path = bench.folder / 'store' / name
-        DAMAGES[how](path)
-        one_sentence(bench.run('run', *flags), str(path.parent), path.name)
-        return 'refused by name'
-
-
 def shard_disappears(bench: Bench) -> str:
     """Removes all shards while a run reads them."""
+    _store(bench)  # made of the text itself, whatever ran before
     with _of_store():
         flags = _prepared(bench)
         train = bench.folder / 'store' / 'train'
@@ -876,12 +721,7 @@ _HOW = tuple(DAMAGES)
 FAULTS: dict[str, dict[str, Fault]] = {
     'kill': {
         **_each(kill, '`kill -9` while {}', *PHASES),
-        '`kill -9`, its steps compiled': kill_in_graphs,
-        '`kill -9` of a run on two logical devices': kill_of_replicas,
-        '`kill -9` of one of two workers': kill_of_worker,
         '`kill -9` 20 times at random moments': kill_at_random,
-        '`kill -9` in the third pass over a text': again_and_again,
-        **_each(kill_of_prepare, '`kill -9` of `prepare` while {}', *PREPARE),
         '`kill -9` of an export': kill_of_export,
     },
     'term': {
@@ -895,7 +735,6 @@ FAULTS: dict[str, dict[str, Fault]] = {
     },
     'damage': {
         **_each(damaged_checkpoint, 'the newest checkpoint: {}', *_HOW),
-        'all checkpoints: cut, or a bit flipped': damaged_checkpoints,
         **_each(damaged_encoder, '`weights.safetensors`: {}', *_HOW),
         **_each(damaged_vocabulary, '`vocab.txt` of a workdir: {}', *_HOW),
         **_each(damaged_cache, '{0} of the cache: {1}', *(
@@ -908,16 +747,10 @@ FAULTS: dict[str, dict[str, Fault]] = {
             for how in _HOW
             if (pattern, how) != ('vocabularies/*.txt', 'gone')
         )),
-        **_each(damaged_shard, 'shards of prepared text: {}', *_HOW),
-        **_each(damaged_index, '`{0}` of prepared text: {1}', *(
-            (name, how) for name in ('store.json', 'vocab.txt') for how in _HOW
-        )),
         'shards disappear while a run trains': shard_disappears,
     },
     'other': {
-        'a second run on the same workdir': two_runs,
         'clocks jump, and files are of any time': clocks,
-        "a text's files are touched": touched,
         'one replica, then two': replicas,
         'the same with memory': lambda bench: replicas(
             bench, '--objectives=transformer_xl', '--memory_length=8',

@@ -1,7 +1,5 @@
 """Damaged files of every kind that is read: a complaint, and nothing else.
 
-    python -m tests.fuzz --inputs=100000 [--only=tsv,csv]
-
 A good file of each kind is damaged at random, as transfers, editors and people
 damage files, and read. What a reader may raise is what commands turn into one
 sentence.
@@ -13,7 +11,6 @@ import io
 import json
 import pathlib
 import re
-import sys
 import tempfile
 import traceback
 import types
@@ -307,23 +304,3 @@ def judged(
         lines = traceback.format_exc().strip().splitlines()
         ours = [x.strip() for x in lines if re.search('_tf/|tasks/', x)]
         return 'crash', f'{lines[-1]} | {"".join(ours[-1:])}'
-
-
-def main() -> None:
-    """Tries all kinds, and prints the outcomes."""
-    options = dict(x.removeprefix('--').split('=') for x in sys.argv[1:])
-    count, seed = int(options.get('inputs', 2000)), int(options.get('seed', 0))
-    kinds = options['only'].split(',') if 'only' in options else READERS
-    failed = False
-    for kind in kinds:
-        with tempfile.TemporaryDirectory() as folder:
-            actual, crashes = tried(kind, pathlib.Path(folder), count, seed)
-        print(kind, dict(actual), flush=True)
-        for what, data in crashes.items():
-            failed = True
-            print(f'  {what}\n    {data!r}')
-    sys.exit(failed)
-
-
-if __name__ == '__main__':
-    main()

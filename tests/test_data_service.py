@@ -103,15 +103,6 @@ class ServiceTest(parameterized.TestCase):
         self.assertEqual(self.asked, [8])
         self.assertEmpty(here)
 
-    def test_where_none_answers_batches_are_made_here(self):
-        server, address = self.serve(batches())
-        maker = self.served([address])
-        self.check(maker, [0])
-        server.stop(None).wait()
-        self.check(maker, [1, 2])
-        self.assertEqual(self.asked, [0])
-        self.assertIn('or this process', self.printed.getvalue())
-
     def test_one_that_is_silent_is_left_alone_for_a_while(self):
         """For 20 s by the clock, not for a step: asking may take 30."""
         maker = service.Service(['localhost:1'], b'x' * 16)

@@ -1,35 +1,36 @@
-"""Each flag of the commands of tasks/ and export/ reaches what it is for.
+"""Each flag of each command changes what the command leaves.
 
-A way is a command with its innermost calls replaced: what these are called
-with is noted, and another value of each flag, alone, changes it. What a
-command says of itself in metrics.json does not count.
+A way is a command that runs on small files: another value of each flag, alone,
+changes what it returns or writes, besides what repeats the choices. Where that
+takes long its innermost calls are replaced, and what they are called with is
+noted; a spy is called, and noted too.
 """
 
-import collections
 import contextlib
 import importlib
 import io
 import itertools
 import json
-import operator
+import os
 import pathlib
+import pkgutil
 import re
 import shutil
-import types
 import zlib
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 from unittest import mock
 
 import numpy as np
-import tensorflow as tf
 from absl.testing import absltest, parameterized
 
 import infoword_tf
+from infoword_tf import sizes
 from infoword_tf.choices import flags_of
-from infoword_tf.text.wholewords import WholeWords
+from infoword_tf.data import batches
+from infoword_tf.training import record
 from tasks import finetune
-from tests import places, zoo
+from tests import places, quick, runs, zoo
 from tests.tasks import test_typed
 
 
@@ -45,14 +46,14 @@ class Way(NamedTuple):
         choices: by flag; {} in texts is the folder.
         others: by flag, another value, which changes what is called.
         calls: by what is replaced, what it returns, or a function that it
-            calls; Done ends the command.
+            calls; Done ends the command; SPY: what it is.
         words: what is typed besides flags; None: it takes none.
     """
 
     command: str
     choices: Mapping[str, Any]
     others: Mapping[str, Any]
-    calls: Mapping[str, Any]
+    calls: Mapping[str, Any] = {}
     words: tuple[str, ...] | None = None
 
 
@@ -75,126 +76,74 @@ def vectors(texts, role='passage'):
 
 
 FAKE = mock.MagicMock
+SPY = 'spy'
 ENCODER = vectors, 'cosine'
 ONE = {'init': '{}/one', 'workdir': '{}/out'}
 TWO = {'init': '{}/two', 'workdir': '{}/other'}
 EXPORT = {'model': '{}/one', 'workdir': '{}/out'}
 VECTORS_OF = {'tasks.retrieval.vectors_of': lambda *_: ENCODER}
-SHARES = {
-    name: dict.fromkeys(('xx_en', 'en_xx', 'mean'), 0.5)
-    for name in ('accuracy', 'by_line', 'f1')
-}
-RATED = {'tasks.sts.similarities': lambda pairs, *_: np.float32(pairs.scores)}
-PROBED = {
-    'tasks.probe.probe': FAKE,
-    'tasks.probe.measure': lambda *_: dict.fromkeys(
-        ('accuracy', 'standard_error', 'n', 'majority'), 1),
-}  # fmt: skip
 # Kept of a result under the name of a flag.
-RESULTS = 'languages', 'pairs', 'sentences'
+RESULTS = 'languages', 'pairs', 'sentences', 'tokenizer', 'tokens'
 STS = {'data': '{}/a.tsv'}
 BEIR = {'data_dir': '{}/beir'}
 TABLE = {'train': '{}/a.csv', 'dev': '{}/b.csv'}
 TRAIN = 'infoword_tf.train'
-UNTIMED = {
-    'objectives': 'mlm', 'corpus': ('text:{}/a.txt',), 'workdir': '{}/out',
-    'batch_size': 8, 'seq_len': 24, 'precision': 'float32',
-    'strategy': 'mirrored', 'on_nonfinite': 'rewind', 'checkpoint_every': 5,
+MLM = {
+    'objectives': 'mlm', 'corpus': ('text:{}/long.txt',),
+    'heldout': '{}/held.txt', 'vocab_size': 300, 'workdir': '{}/out',
+    'batch_size': 8, 'seq_len': 16, 'steps': 2, 'checkpoint_every': 1,
+    'log_every': 1, 'eval_every': 2, 'precision': 'float32',
 }  # fmt: skip
-MLM = {**UNTIMED, 'steps': 50}
-LEARNED = dict.fromkeys([
-    'infoword_tf.text.wordpiece.WordPieceTokenizer.learn',
-    'infoword_tf.text.wholewords.WholeWords.learn',
-], lambda *_: of_tokenizer())  # fmt: skip
-# All of a run around its loop.
-TRAINED = {
-    'infoword_tf.training.checks.Config.read': lambda *_: zoo.config('mlm'),
-    'infoword_tf.training.run.Workdir.open': lambda *_: of_workdir(),
-    'infoword_tf.training.run.open_text': lambda *_: of_text(),
-    'infoword_tf.training.run.Evaluator': lambda *_: FAKE(cut=0),
-    'infoword_tf.files.digest_of': str,
-    'infoword_tf.training.record.run_record': lambda *_: {},
-    'infoword_tf.training.record.write_or_compare': None,
-    'infoword_tf.training.distribution.make_strategy':
-        lambda *_: zoo.strategy(1),
-    'infoword_tf.training.run.batches.open_sources': {},
-    'infoword_tf.training.run.batches.Batches': FAKE,
-    'infoword_tf.training.run.batches.heldout_views': FAKE,
-    'infoword_tf.training.run.service.Service': FAKE,
-    'infoword_tf.training.run.service.digest': FAKE,
-    'infoword_tf.training.run.Model': Made(lambda _: of_model()),
-    'infoword_tf.training.run.optim.AdamW': FAKE,
-    'infoword_tf.training.run.optim.schedule': 0.0,
-    'infoword_tf.training.run.State': FAKE,
-    'infoword_tf.training.loop.Trainer': lambda *choices: of_trainer(*choices),
-    'infoword_tf.training.loop.Heldout': FAKE,
-    'infoword_tf.checkpoint.Checkpoints': Made(lambda _: mock.MagicMock(
-        restore=mock.Mock(return_value=0))),
-    'infoword_tf.training.fit.Fit': Done,
+PAIRED = {
+    **MLM, 'objectives': 'simcse', 'corpus': (), 'heldout': (),
+    'heldout_pairs': '{}/a.csv', 'pair_columns': ('text', 'label', 'other'),
 }  # fmt: skip
 WAYS = {
     'sts': Way('tasks.sts', {**ONE, **STS}, {
         **TWO, 'data': '{}/b.tsv', 'dims': 3,
-    }, {**VECTORS_OF, **RATED}),
+    }),
     'sts of an export': Way('tasks.sts', {**EXPORT, **STS}, {
         'model': '{}/two',
-    }, {**VECTORS_OF, **RATED}),
+    }, VECTORS_OF),
     'tatoeba': Way('tasks.tatoeba', {
         **ONE, 'data_dir': '{}/tatoeba', 'score': 'margin',
     }, {
         **TWO, 'data_dir': '{}/tatoeba2', 'score': 'cosine', 'layer': 1,
-        'pooling': 'cls', 'dims': 3, 'neighbours': 2, 'languages': ('deu',),
-    }, {**VECTORS_OF, 'tasks.tatoeba.bitext.measure_both': lambda *_: SHARES}),
+        'pooling': 'mean', 'dims': 3, 'neighbours': 2, 'languages': ('deu',),
+    }, {'tasks.tatoeba.bitext.measure_both': SPY}),
     'tatoeba of an export': Way('tasks.tatoeba', {
         **EXPORT, 'data_dir': '{}/tatoeba',
-    }, {'model': '{}/two'}, {
-        **VECTORS_OF, 'tasks.tatoeba.bitext.measure_both': lambda *_: SHARES,
-    }),
+    }, {'model': '{}/two'}, VECTORS_OF),
     'probe': Way('tasks.probe', {**ONE, **TABLE}, {
         **TWO, 'train': '{}/b.csv', 'dev': '{}/a.csv', 'delimiter': ';',
-        'text': 'other', 'label': 'kind', 'pooling': 'cls', 'dims': 3,
-    }, {**VECTORS_OF, **PROBED}),
+        'text': 'other', 'label': 'kind', 'pooling': 'mean', 'dims': 3,
+    }, {'tasks.probe.probe': SPY}),
     'probe of an export': Way('tasks.probe', {**EXPORT, **TABLE}, {
         'model': '{}/two',
-    }, {**VECTORS_OF, **PROBED}),
-    'words': Way('tasks.words', {**ONE, 'data_dir': '{}/words'}, {
-        'init': '{}/two',
-    }, {
-        'infoword_tf.load': FAKE, 'tasks.words.measure': lambda *_: {},
-        'tasks.words.lines_of': lambda *_: [],
-    }),
+    }, VECTORS_OF),
+    'words': Way('tasks.words', {
+        'init': '{}/table', 'data_dir': '{}/words', 'workdir': '{}/out',
+    }, {'init': '{}/table2'}, {'tasks.words.measure': SPY}),
     'words of a file': Way('tasks.words', {
         'vectors': '{}/a.vec', 'data_dir': '{}/words', 'workdir': '{}/out',
-        'word2vec': '{}/c.vec',
+        'word2vec': '{}/out/c.vec',
     }, {
         'vectors': '{}/b.vec', 'data_dir': '{}/words2', 'workdir': '{}/other',
-        'word2vec': '{}/d.vec',
-    }, {
-        'infoword_tf.inference.wordvectors.WordVectors.write': None,
-        'tasks.words.measure': lambda test, _: {},
-        'tasks.words.lines_of': lambda *_: [],
+        'word2vec': '{}/out/d.vec',
     }),
-    'lm': Way('tasks.lm', {**ONE, 'corpus': 'text:{}/a.txt'}, {
-        **TWO, 'corpus': 'text:{}/b.txt', 'heldout': '{}/b.txt',
-        'seq_len': 24, 'memory_length': 8, 'clamp': 4, 'same_length': True,
-        'batch_size': 3, 'precision': 'mixed_bfloat16',
+    'lm': Way('tasks.lm', {
+        'init': '{}/next', 'workdir': '{}/out', 'corpus': 'text:{}/a.txt',
     }, {
-        'infoword_tf.load': lambda *_: of_lm(),
-        'tasks.lm.next_token_row': 'gpt',
-        'infoword_tf.data.store.write_store':
-            lambda _, documents, *__: types.SimpleNamespace(
-                documents=[*documents], counts=collections.Counter()),
-        'tasks.lm.score': lambda *_: (1.0, 3),
+        'init': '{}/next2', 'workdir': '{}/other', 'corpus': 'text:{}/b.txt',
+        'heldout': '{}/b.txt', 'seq_len': 12, 'memory_length': 8, 'clamp': 4,
+        'same_length': True, 'batch_size': 3, 'precision': 'mixed_bfloat16',
     }),
-    'lm samples': Way('tasks.lm', {'init': '{}/one', 'sample': True}, {
-        'init': '{}/two', 'prompt': 'b', 'tokens': 3, 'temperature': 0.5,
-        'top_p': 0.5, 'seed': 1, 'clamp': 4, 'same_length': True,
+    'lm samples': Way('tasks.lm', {
+        'init': '{}/next', 'sample': True, 'tokens': 4,
     }, {
-        'infoword_tf.load': lambda *_: of_lm(),
-        'tasks.lm.next_token_row': 'gpt',
-        'infoword_tf.inference.continuation.generate':
-            lambda _, ids, count, *__: [1] * count,
-    }),
+        'init': '{}/next2', 'prompt': 'b', 'tokens': 3, 'temperature': 0.5,
+        'top_p': 0.5, 'seed': 1,
+    }, {'infoword_tf.inference.continuation.generate': SPY}),
     'retrieval': Way('tasks.retrieval', {
         **ONE, **BEIR, 'vectors': '{}/kept',
     }, {
@@ -325,17 +274,9 @@ WAYS = {
         'tasks.tag.tested': FAKE, 'tasks.finetune.copy_best': None,
         'tasks.finetune.finish': Done,
     }),
-    'whiten': Way('tasks.whiten', {
-        **ONE, 'corpus': 'text:{}/a.txt',
-    }, {
+    'whiten': Way('tasks.whiten', {**ONE, 'corpus': 'text:{}/a.txt'}, {
         **TWO, 'corpus': 'text:{}/b.txt', 'heldout': '{}/b.txt',
         'sentences': 3, 'pooling': 'mean', 'dims': 2, 'epsilon': 0.5,
-    }, {
-        'tasks.whiten.Config.read': lambda *_: zoo.config('simcse'),
-        'infoword_tf.load': Made(lambda _: of_vectors()),
-        'tasks.whiten.fit': lambda x, dims, _: (np.eye(4)[:, :dims], x[0]),
-        'infoword_tf.files.write_tensors': None,
-        'infoword_tf.files.write_json': None,
     }),
     'mine': Way('tasks.mine', {
         **ONE, 'pairs': '{}/texts.csv', 'corpus': 'text:{}/a.txt',
@@ -422,36 +363,6 @@ WAYS = {
         'export.search.Index': Made(lambda folder: of_no_index(folder)),
         'export.search.find': lambda *_, **__: [],
     }, ('a question',)),
-    'search of an index': Way('export.search', {
-        'model': '{}/one/1', 'documents': '{}/a.csv', 'index': '{}/index',
-    }, {'update': True}, {
-        'export.search.read_exported': lambda _: (zoo.config('simcse'), {}),
-        'export.search.digest': 'digest', 'export.search.has_faiss': True,
-        'export.search.retrieval.exported': lambda *_, **__: ENCODER,
-        'export.search.Index': Made(lambda folder: of_index(folder)),
-        'export.search.find': lambda *_, **__: [],
-    }, ('a question',)),
-    'search of a corpus': Way('export.search', {
-        'model': '{}/one/1', 'corpus': 'text:{}/a.txt',
-    }, {
-        'corpus': 'text:{}/b.txt', 'critic': 'late', 'first': 'bm25',
-        'rerank': '{}/words',
-    }, {
-        'export.search.read_exported': lambda _: (zoo.config('simcse'), {}),
-        'export.search.digest': 'digest',
-        'export.search.retrieval.exported': lambda *_, **__: ENCODER,
-        'export.search.Index': Made(lambda folder: of_no_index(folder)),
-        'export.search.find': lambda *_, **__: [],
-    }, ('a question',)),
-    'search that is ordered anew': Way('export.search', {
-        'model': '{}/one/1', 'corpus': 'text:{}/a.txt', 'rerank': '{}/words',
-    }, {'rerank_top': 7}, {
-        'export.search.read_exported': lambda _: (zoo.config('simcse'), {}),
-        'export.search.digest': 'digest',
-        'export.search.retrieval.exported': lambda *_, **__: ENCODER,
-        'export.search.Index': Made(lambda folder: of_no_index(folder)),
-        'export.search.find': lambda *_, **__: [],
-    }, ('a question',)),
     'convert': Way('infoword_tf.convert', {
         'source': '{}/one', 'workdir': '{}/out',
     }, {
@@ -465,132 +376,115 @@ WAYS = {
         'format': 'sentence_transformers',
     }, {'infoword_tf.convert.write': FAKE}),
     'prepare': Way('infoword_tf.prepare', {
-        'corpus': ('text:{}/a.txt',), 'output': '{}/out', 'vocab_size': 60,
+        'corpus': ('text:{}/long.txt',), 'output': '{}/out', 'vocab_size': 300,
+        'processes': 1,
     }, {
-        'corpus': ('text:{}/b.txt',), 'heldout': ('{}/b.txt',),
-        'output': '{}/other', 'vocab_size': 61, 'tokenizer': 'words',
-        'lower_case': False, 'shard_size': 0.001, 'processes': 3,
-    }, {
-        **LEARNED, 'infoword_tf.text.wordpiece.WordPieceTokenizer.read':
-            lambda *_: of_tokenizer(),
-        'infoword_tf.prepare._in_processes': Done,
+        'corpus': ('text:{}/held.txt',), 'heldout': ('{}/held.txt',),
+        'output': '{}/other', 'vocab_size': 301, 'tokenizer': 'words',
+        'lower_case': False, 'shard_size': 0.05,
     }),
     'prepare with a vocabulary': Way('infoword_tf.prepare', {
         'corpus': ('text:{}/a.txt',), 'output': '{}/out',
+        'vocab': '{}/vocab.txt', 'processes': 1,
+    }, {'vocab': '{}/vocab2.txt'}),
+    'prepare in processes': Way('infoword_tf.prepare', {
+        'corpus': ('text:{}/a.txt',), 'output': '{}/out',
         'vocab': '{}/vocab.txt',
-    }, {'vocab': '{}/vocab2.txt'}, {
-        **LEARNED, 'infoword_tf.text.wordpiece.WordPieceTokenizer.read':
-            lambda *_: of_tokenizer(),
-        'infoword_tf.prepare._in_processes': Done,
-    }),
-    'train': Way(TRAIN, MLM, {
+    }, {'processes': 3}, {'infoword_tf.prepare._in_processes': Done}),
+    'train': Way(TRAIN, {**MLM, 'encoder': 'transformer'}, {
         'objectives': 'mlm:1,bert_nce:1', 'masking': 'spans',
         'mask_share': 0.3, 'encoder': 'modern', 'size': 'mini',
         'positions': 77, 'activation': 'relu', 'dropout': 0.3, 'seq_len': 32,
-        'batch_size': Into(4, ('open_sources', 'State', 'Trainer')),
-        'steps': Into(40, ('schedule', 'Fit')), 'learning_rate': 0.5,
-        'warmup_steps': 3, 'optimizer': Into('bert', ('AdamW', 'schedule')),
-        'weight_decay': 0.3, 'clip_norm': 0.3, 'moments': 'bfloat16',
-        'init_deviation': 0.3, 'layer_decay': 0.3,
-        'seed': Into(3, ('open_sources', 'Batches', 'Model', 'Trainer')),
-        'checkpoint_every': 7, 'keep_checkpoints': 7,
-        'on_nonfinite': 'stop', 'rewinds': 7,
-        'grace_seconds': 7.0, 'log_every': 7, 'eval_every': 7, 'best': True,
-        'measure': 'sts:{}/a.tsv', 'logical_cpus': 2, 'xla': True,
-        'precision': 'mixed_bfloat16', 'microbatch': 4, 'remat': True,
-        'shuffle_block': 700, 'data_service': ('host:1',),
+        'learning_rate': 0.5, 'warmup_steps': 2, 'weight_decay': 0.3,
+        'clip_norm': 0.3, 'moments': 'bfloat16', 'init_deviation': 0.3,
+        'layer_decay': 0.3,
+        'checkpoint_every': 2, 'keep_checkpoints': 1,
+        'log_every': 2, 'eval_every': 1, 'measure': 'sts:{}/a.tsv',
+        'precision': 'mixed_bfloat16', 'shuffle_block': 700,
+        'corpus': ('lines:{}/long.txt',), 'heldout': '{}/short.txt',
+        'vocab_size': 301, 'tokenizer': 'words', 'lower_case': False,
         'workdir': '{}/other',
-    }, TRAINED),
-    'train on several devices': Way(TRAIN, MLM, {
-        'strategy': 'one',
-    }, TRAINED),
+    }),
+    'train by numbers': Way(TRAIN, MLM, {
+        'batch_size': Into(4, ('open_sources', 'State', 'Trainer')),
+        'steps': Into(3, ('schedule', 'Fit')),
+        'optimizer': Into('bert', ('AdamW', 'schedule')),
+        'seed': Into(3, ('open_sources', 'Batches', 'Model', 'Trainer')),
+    }, dict.fromkeys([
+        'infoword_tf.training.run.batches.open_sources',
+        'infoword_tf.training.run.batches.Batches',
+        'infoword_tf.training.run.Model',
+        'infoword_tf.training.run.optim.AdamW',
+        'infoword_tf.training.run.optim.schedule',
+        'infoword_tf.training.run.State',
+        'infoword_tf.training.loop.Trainer',
+        'infoword_tf.training.fit.Fit',
+    ], SPY)),
+    'train in parts': Way(TRAIN, MLM, {
+        'microbatch': 4, 'remat': True, 'on_nonfinite': 'rewind',
+        'grace_seconds': 7.0,
+    }, {
+        'infoword_tf.training.loop.MicrobatchStep': SPY,
+        'infoword_tf.encoders.stack.remat': SPY,
+        'infoword_tf.training.fit.Fit': SPY,
+    }),
+    'train around what is not finite': Way(TRAIN, {
+        **MLM, 'on_nonfinite': 'rewind',
+    }, {'rewinds': 7}, {'infoword_tf.training.fit.Fit': SPY}),
     'train with a band': Way(TRAIN, {**MLM, 'encoder': 'modern'}, {
         'global_every': 4, 'local_window': 6, 'local_theta': 7.0,
         'global_theta': 7.0, 'norm': 'rms', 'norms': 'after', 'kv_heads': 1,
         'qk_norm': True,
-    }, TRAINED),
-    'train with shared layers': Way(TRAIN, {**MLM, 'encoder': 'transformer'}, {
+    }),
+    'train with shared layers': Way(TRAIN, {
+        **MLM, 'objectives': 'nsp', 'encoder': 'transformer',
+    }, {
         'relative_buckets': 4, 'shared_layers': True, 'embedding_width': 8,
-    }, TRAINED),
+    }),
     'train with a memory': Way(TRAIN, {
         **MLM, 'objectives': 'transformer_xl', 'memory_length': 16,
     }, {
         'memory_length': 8, 'clamp': 9, 'same_length': True, 'untie': False,
-    }, TRAINED),
+    }),
     'train a table': Way(TRAIN, {**MLM, 'objectives': 'skip_gram'}, {
         'width': 32,
-    }, TRAINED),
-    'train for the best': Way(TRAIN, {**MLM, 'best': 'sts:{}/a.tsv'}, {
-        'best': 'sts:{}/b.tsv', 'patience_evals': 7,
-    }, TRAINED),
-    'train for minutes': Way(TRAIN, {**UNTIMED, 'minutes': 3.0}, {
-        'minutes': 4.0,
-    }, {**TRAINED, 'infoword_tf.training.record.begun_steps': Done}),
-    'train from weights': Way(TRAIN, {**MLM, 'init': '{}/one'}, {
-        'init': '{}/two', 'freeze': True, 'adapter': 'lora',
-    }, TRAINED),
+    }),
+    'train for the best': Way(TRAIN, {
+        **MLM, 'best': 'sts:{}/a.tsv', 'eval_every': 1, 'learning_rate': 0.0,
+        'steps': 3, 'objectives': 'skip_gram',
+    }, {'best': 'sts:{}/b.tsv', 'patience_evals': 1}),
+    'train from weights': Way(TRAIN, {
+        **MLM, 'vocab_size': None, 'init': '{}/one',
+    }, {'init': '{}/two', 'freeze': True, 'adapter': 'lora'}),
     'train on languages': Way(TRAIN, {
-        **MLM, 'vocab_size': 60,
-        'corpus': ('de=text:{}/a.txt', 'en=text:{}/b.txt'),
+        **MLM, 'corpus': ('de=text:{}/long.txt', 'en=text:{}/held.txt'),
+        'heldout': (),
     }, {
-        'corpus': ('de=text:{}/b.txt', 'en=text:{}/a.txt'),
-        'heldout': ('de={}/b.txt', 'en={}/a.txt'), 'language_exponent': 0.5,
-        'corpus_weights': ('de=1', 'en=2'), 'tokenizer': 'words',
-        'vocab_size': 61, 'lower_case': False,
-    }, {
-        'infoword_tf.training.distribution.make_strategy':
-            lambda *_: zoo.strategy(1),
-        **LEARNED, 'infoword_tf.data.opened._stores':
-            lambda *_: (zoo.make_store(), zoo.make_store()),
-        'infoword_tf.data.opened.Mixture': FAKE,
-        'infoword_tf.training.run.batches.open_sources': Done,
+        'corpus': ('de=text:{}/held.txt', 'en=text:{}/long.txt'),
+        'heldout': ('de={}/held.txt', 'en={}/long.txt'),
+        'language_exponent': 0.1, 'corpus_weights': ('de=1', 'en=2'),
     }),
     'train with a vocabulary': Way(TRAIN, {
-        **MLM, 'vocab': '{}/vocab.txt',
-    }, {'vocab': '{}/vocab2.txt'}, {
-        'infoword_tf.training.distribution.make_strategy':
-            lambda *_: zoo.strategy(1),
-        'infoword_tf.data.opened._stores': Done,
-        'infoword_tf.text.wordpiece.WordPieceTokenizer.read':
-            lambda *_: of_tokenizer(),
-    }),
-    'train on pairs for epochs': Way(TRAIN, {
-        **UNTIMED, 'objectives': 'simcse', 'pairs': '{}/a.csv', 'corpus': (),
-        'epochs': 3.0,
-    }, {'epochs': 4.0}, {
-        **TRAINED, 'infoword_tf.training.run._open_pairs':
-            lambda *_: (of_tokenizer(), FAKE(record={}, fingerprint='')),
-        'infoword_tf.training.run.batches.Batches':
-            lambda *_: FAKE(sources={FAKE(reads='pairs'): FAKE(updates=9)}),
-    }),
+        **MLM, 'vocab_size': None, 'vocab': '{}/vocab.txt',
+    }, {'vocab': '{}/vocab2.txt'}),
     'train on pairs': Way(TRAIN, {
-        **MLM, 'objectives': 'simcse', 'pairs': '{}/a.csv', 'corpus': (),
+        **PAIRED, 'pairs': '{}/a.csv',
     }, {
-        'pairs': '{}/b.csv', 'pair_columns': ('text', 'other'),
-        'heldout_pairs': '{}/b.csv', 'pair_weights': ('1',),
-        'pair_delimiter': ';', 'pair_negatives': 1,
-    }, {
-        'infoword_tf.training.distribution.make_strategy':
-            lambda *_: zoo.strategy(1),
-        **LEARNED,
-        'infoword_tf.data.text_pairs.tokenized': lambda *_: (FAKE(), 0),
-        'infoword_tf.training.run.text_pairs.read': lambda *_: FAKE(
-            train=[], heldout=[], fingerprint='pairs'),
-        'infoword_tf.data.text_pairs.weights_of': None,
-        'infoword_tf.training.run.batches.open_sources': Done,
-    }),
+        'pairs': '{}/b.csv', 'pair_columns': ('other', 'text', 'label'),
+        'heldout_pairs': '{}/b.csv', 'pair_delimiter': ';',
+        'pair_negatives': 0,
+    }, {'infoword_tf.training.fit.Fit': Done}),
+    'train on files of pairs': Way(TRAIN, {
+        **PAIRED, 'pairs': '{}/[ab].csv',
+    }, {'pair_weights': ('1', '5')}),
     'train on translations': Way(TRAIN, {
-        **MLM, 'objectives': 'tlm', 'corpus': (),
+        **MLM, 'objectives': 'tlm', 'corpus': (), 'heldout': (),
         'parallel': ('{}/tatoeba/tatoeba.deu-eng.{deu,eng}',),
     }, {
         'parallel': ('{}/tatoeba2/tatoeba.deu-eng.{deu,eng}',),
         'heldout_parallel': ('{}/tatoeba2/tatoeba.deu-eng.{deu,eng}',),
         'drop_equal': True,
-    }, {
-        'infoword_tf.training.distribution.make_strategy':
-            lambda *_: zoo.strategy(1),
-        'infoword_tf.training.run.parallel.read': Done,
-    }),
+    }, {'infoword_tf.training.run.parallel.read': Done}),
 }  # fmt: skip
 # Flags of these are those of `RunChoices`, which test_keys.py goes over; or
 # their own tests have each of them.
@@ -601,42 +495,20 @@ ELSEWHERE = {
     'tasks.flow': 'test_flow_command',
     'export.demo': 'test_demo',
 }
-# What ways differ by; what does nothing here; and test_beam's.
+# What ways differ by; what does nothing here; and what tests of the commands
+# have: test_beam, test_search, test_train, test_data_service and
+# test_sentence_runs.
 FREE = {
     'tasks.lm': ('sample',),
     'tasks.squad': ('seq_len', 'epochs'),  # other defaults
+    'export.search': (
+        'update', 'corpus', 'critic', 'first', 'rerank', 'rerank_top',
+    ),
     'infoword_tf.prepare': ('beam_options', 'language_exponent'),
-}
-
-
-def of_lm():
-    """A language model."""
-    loaded = mock.MagicMock()
-    loaded.config.memory_length, loaded.config.max_length = 16, 32
-    loaded.config.run = {}
-    loaded.model.encoder.input_fields = ()
-    loaded.tokenizer.tokenize = lambda texts: tf.strings.unicode_decode(
-        texts, 'UTF-8'
-    )
-    loaded.tokenizer.detokenize.return_value = ''
-    return loaded
-
-
-def of_text():
-    """A text of the zoo's vocabulary."""
-    from infoword_tf.data.opened import OpenedText
-
-    words = '[PAD]', '[UNK]', '[CLS]', '[SEP]', '[MASK]'
-    words += tuple(f'w{n}' for n in range(len(words), zoo.V))
-    store = zoo.make_store()
-    return OpenedText(WholeWords(words), store, store, 'text')
-
-
-def of_workdir():
-    """Weights to begin with."""
-    stand_in = mock.MagicMock(config=zoo.config('mlm'), unigram=None)
-    stand_in.tokenizer = of_text().tokenizer
-    return stand_in
+    'infoword_tf.train': (
+        'minutes', 'strategy', 'logical_cpus', 'xla', 'data_service', 'epochs',
+    ),
+}  # fmt: skip
 
 
 def of_vectors():
@@ -647,40 +519,13 @@ def of_vectors():
         for x in texts
     ]).astype(np.float32)  # fmt: skip
     stand_in.vector_width.return_value = stand_in.encoder.width = 4
-    stand_in.tokenizer, stand_in.model.exported = of_text().tokenizer, {}
     return stand_in
-
-
-def of_model():
-    """One that has weights of an encoder and of a row."""
-    stand_in = mock.MagicMock(trainable={'encoder/layer_0/a': 1, 'row/b': 2})
-    stand_in.encoder.depth, stand_in.encoder.remat = 2, False
-    stand_in.exported = stand_in.checkpointed = stand_in.variables = {}
-    return stand_in
-
-
-def of_trainer(model, dataset, strategy, optimizer, step, rate, *_):
-    """Asks for the rate of an update."""
-    rate(tf.constant(3))
-    return mock.MagicMock()
-
-
-def of_tokenizer():
-    """One that is written nowhere."""
-    return WholeWords(('[PAD]', '[UNK]', '[CLS]', '[SEP]', '[MASK]', 'a'))
 
 
 def of_no_index(folder):
     """An index that is not made yet."""
     stand_in = mock.MagicMock(folder=folder)
     stand_in.key.return_value = {}
-    return stand_in
-
-
-def of_index(folder):
-    """An index of a table, which was made by that model."""
-    stand_in = mock.MagicMock(folder=folder)
-    stand_in.key.return_value = {'model': 'digest', 'corpus': f'{folder}/a.csv'}
     return stand_in
 
 
@@ -691,6 +536,23 @@ NAMES = 'text,other,label,kind,number,x;text;label;other;kind;number'
 def write_files():
     """What ways name, in a folder; each in two versions that differ."""
     folder = places.make()
+    (folder / 'cache').mkdir()
+    runs.set_up()
+    os.environ[places.CACHE] = f'{folder}/cache'
+    for name, key in (('long', 'corpus'), ('held', 'heldout')):
+        path = runs.TEXT[key].removeprefix('text:')
+        shutil.copy(path, folder / f'{name}.txt')
+    text = (folder / 'held.txt').read_text()
+    (folder / 'short.txt').write_text(text[:9000])
+    for name, row in (
+        ('one', 'simcse'), ('table', 'skip_gram'), ('next', 'transformer_xl')
+    ):
+        for seed, more in enumerate(('', '2')):
+            name = f'{name}{more}'.replace('one2', 'two')
+            runs.run_here(
+                folder / name, f'--objectives={row}', f'--seed={seed}',
+                '--steps=1',
+            )  # fmt: skip
     sentences = 'One thing.', 'Two of them.', 'A third one.', 'And a last.'
     for name, begin in (('a', 0), ('b', 1)):
         turned = sentences[begin:] + sentences[:begin]
@@ -699,7 +561,8 @@ def write_files():
         )
         (folder / f'{name}.tsv').write_text(
             'score\tsentence1\tsentence2\n'
-            + ''.join(f'{n}\t{x}\t{turned[-n]}\n' for n, x in enumerate(turned))
+            + ''.join(f'{n}\t{x} {n}\t{turned[-n % 4]}\n'
+                      for n, x in enumerate(turned * 2))
         )
         lines = [
             f'{x},other {x},{n % 2},{n // 2 % 2},{n},'
@@ -714,7 +577,10 @@ def write_files():
             ['text,other,label;text;other;label']
             + [f'a{n} {name},b{n // 2},1;{n};b{n};0' for n in range(12)]
         ))  # fmt: skip
-        (folder / f'{name}.vec').write_text(f'1 2\n{name} 1 2\n')
+        (folder / f'{name}.vec').write_text(''.join(
+            f'{word} {n + begin} {n * n}\n'
+            for n, word in enumerate(('the', 'a', 'is', 'of'))
+        ).join(['4 2\n', '']))
         (folder / f'{name}.run').write_text(f'q{begin} Q0 d0 1 1 {name}\n')
         paragraph = {'context': 'Some of it.', 'qas': [
             {'id': f'{name}{n}', 'question': x, 'answers': [
@@ -735,7 +601,9 @@ def write_files():
         }))  # fmt: skip
         words = folder / f'words{more}'
         words.mkdir()
-        (words / f'{name}.tsv').write_text('one\ttwo\t3\n')
+        (words / f'{name}.tsv').write_text(
+            f'the\ta\t3\nis\tof\t{begin}\nthe\tis\t2\n'
+        )
         bitexts = folder / f'tatoeba{more}'
         bitexts.mkdir()
         for pair in ('deu-eng', 'fra-eng'):
@@ -788,6 +656,17 @@ def is_all(argument):
     ).__name__
 
 
+def without(result, choices):
+    """A result without choices that it repeats, and what a clock measured."""
+    if not isinstance(result, dict):
+        return None
+    return {
+        name: value for name, value in result.items()
+        if value != choices.get(name) and name not in ('weights', 'run')
+        and not name.endswith(('seconds', '_per_second'))
+    }  # fmt: skip
+
+
 def run_of(command):
     """What is called, of a command."""
     if command == 'infoword_tf.train':
@@ -804,6 +683,7 @@ class EveryFlagTest(parameterized.TestCase):
     def setUpClass(cls):
         super().setUpClass()
         cls.folder = write_files()
+        cls.files = {*cls.folder.iterdir()}
 
     def in_folder(self, value):
         if isinstance(value, tuple):
@@ -812,73 +692,88 @@ class EveryFlagTest(parameterized.TestCase):
             return value.replace('{}', str(self.folder))
         return value
 
-    def called(self, way, **changes):
-        """Everything that is called, as text; and the complaint, if any."""
-        for name in ('out', 'other', 'cache'):
-            shutil.rmtree(self.folder / name, ignore_errors=True)
+    def left(self, way, **changes):
+        """What a command calls, returns and writes; its choices aside."""
+        for path in self.folder.iterdir():
+            if path not in self.files:
+                shutil.rmtree(path)
         run, log = run_of(way.command), mock.MagicMock()
         choices = {k: self.in_folder(x)
                  for k, x in {**way.choices, **changes}.items()}  # fmt: skip
         with contextlib.ExitStack() as stack:
+            stack.enter_context(quick.small())
+            stack.enter_context(
+                mock.patch.object(batches, 'HELDOUT_SEQUENCES', 8)
+            )
+            small = {'layers': 1, 'width': 128, 'heads': 2}
+            stack.enter_context(mock.patch.dict(sizes.SIZES, mini=small))
             stack.enter_context(contextlib.redirect_stdout(io.StringIO()))
             stack.enter_context(contextlib.redirect_stderr(io.StringIO()))
-            for name, answer in {
-                **way.calls,
-                'infoword_tf.commands.record': lambda *_: None,
-                'infoword_tf.commands.result_folder': pathlib.Path,
-            }.items():
+            for name, answer in way.calls.items():
                 noted = getattr(log, name.replace('.', '_'))
-                if isinstance(answer, Made):
+                if answer is SPY:
+                    noted.side_effect = pkgutil.resolve_name(name)
+                elif isinstance(answer, Made):
                     noted.return_value = answer.of(self.folder)
                 elif callable(answer) and answer is not FAKE:
                     noted.side_effect = answer
                 elif answer is not FAKE:
                     noted.return_value = answer
                 stack.enter_context(mock.patch(name, noted))
+            result = None
             try:
                 words = () if way.words is None else (way.words,)
-                record = run(*words, **choices)
-                if isinstance(record, dict):
-                    self.check_record(record, choices)
+                result = run(*words, **choices)
+                if isinstance(result, dict):
+                    self.check_record(result, choices)
             except Done:
                 pass
-        actual: dict[str, str] = {}
+        actual = {'result': without(result, choices), **self.written()}
         with np.printoptions(threshold=10**6):
             for name, args, more in log.mock_calls:
                 typed = [x for x in args if not is_all(x)], more
                 actual[name] = actual.get(name, '') + re.sub(
                     VARYING, '', repr(typed)
                 )
-        # These are told all that was chosen, to write it down.
-        actual.pop('infoword_tf_commands_record', None)
-        actual.pop('infoword_tf_training_record_agree', None)
-        for name, attribute in (
-            ('export_search_Index', 'cut'),
-            ('export_search_Index', 'first'),
-            ('export_search_Index', 'top'),
-            ('infoword_tf_training_run_Model', 'encoder.remat'),
-        ):
-            if name in actual:
-                stand_in = getattr(log, name).return_value
-                value = operator.attrgetter(attribute)(stand_in)
-                actual[attribute] = re.sub(VARYING, '', repr(value))
+        for attribute in ('cut', 'first', 'top'):  # of an index
+            index = log.export_search_Index.return_value
+            value = getattr(index, attribute)
+            actual[attribute] = re.sub(VARYING, '', repr(value))
+        return actual
+
+    def written(self):
+        """The files of a command by path, but for what repeats its choices."""
+        actual = {}
+        for path in sorted(self.folder.rglob('*')):
+            top = self.folder / path.relative_to(self.folder).parts[0]
+            if top in self.files or path.is_dir() or 'tensorboard' in str(path):
+                continue
+            if path.name == 'metrics.jsonl':
+                actual[str(path)] = runs.untimed(path.parent)
+            elif path.name == 'config.json':
+                config = json.loads(path.read_text())
+                text = config['run'].get(record.FINGERPRINT)
+                actual[str(path)] = {**config, 'run': text}
+            elif path.name not in ('flags.txt', '.lock'):
+                result = path.name == 'metrics.json'
+                actual[str(path)] = '' if result else path.read_bytes()
         return actual
 
     @parameterized.named_parameters(*[(name, name) for name in WAYS])
-    def test_each_changes_a_call(self, name):
+    def test_each_changes_what_is_left(self, name):
         way = WAYS[name]
-        calls = self.called(way)
-        self.assertEqual(self.called(way), calls)  # nothing else changes them
+        expected = self.left(way)
+        self.assertEqual(self.left(way), expected)  # nothing else changes it
         for flag, value in way.others.items():
-            expected = ()
+            calls = ()
             if isinstance(value, Into):
-                value, expected = value
+                value, calls = value
             with self.subTest(flag):
-                others = self.called(way, **{flag: value})
-                self.assertNotEqual(others, calls)
-                for end in expected:
-                    (of,) = (x for x in calls if x.endswith(end))
-                    self.assertNotEqual(others[of], calls[of], of)
+                others = self.left(way, **{flag: value})
+                self.assertNotEqual(others, expected)
+                for end in calls:
+                    (of,) = (x for x in expected if x.endswith(end))
+                    self.assertNotEqual(others[of], expected[of], of)
 
     def check_record(self, record, choices):
         """It says what was chosen: by its name, and of which model."""

@@ -248,9 +248,19 @@ class HouseTest(parameterized.TestCase):
         ('x = -1e30', False),
         ("assert x < float('inf')", False),
         ('def f():\n    return math.inf', False),
+        ('import pickle', True, dangers),
+        ('from tarfile import open', True, dangers),
+        ('import zipfile as z', True, dangers),
+        ('x = np.load(path, allow_pickle=True)', True, dangers),
+        ('x = eval(text)', True, dangers),
+        ('subprocess.run(text, shell=True)', True, dangers),
+        ('shutil.unpack_archive(path)', True, dangers),
+        ("x = np.load(path, mmap_mode='r')", False, dangers),
+        ('x = model.eval()', False, dangers),
+        ('subprocess.run([text], shell=False)', False, dangers),
     )
-    def test_what_is_infinite(self, code, actual):
-        self.assertEqual(bool(list(infinities(ast.parse(code)))), actual)
+    def test_what_a_rule_is_about(self, code, actual, rule=infinities):
+        self.assertEqual(bool(list(rule(ast.parse(code)))), actual)
 
     def test_ids(self):
         """Every complaint has an id, which one place alone raises."""
@@ -287,21 +297,6 @@ class HouseTest(parameterized.TestCase):
         for file in sources('infoword_tf', 'tasks', 'export'):
             actual = {*dangers(parsed(file))} - allowed.get(file.name, set())
             self.assertEmpty(actual, file)
-
-    @parameterized.parameters(
-        ('import pickle', True),
-        ('from tarfile import open', True),
-        ('import zipfile as z', True),
-        ('x = np.load(path, allow_pickle=True)', True),
-        ('x = eval(text)', True),
-        ('subprocess.run(text, shell=True)', True),
-        ('shutil.unpack_archive(path)', True),
-        ("x = np.load(path, mmap_mode='r')", False),
-        ('x = model.eval()', False),
-        ('subprocess.run([text], shell=False)', False),
-    )
-    def test_what_can_run_code(self, code, actual):
-        self.assertEqual(bool(list(dangers(ast.parse(code)))), actual)
 
     @parameterized.parameters(
         ('import sys, infoword_tf; '

@@ -6,7 +6,9 @@ that nothing new is kept without a case.
 """
 
 import ast
+import contextlib
 import dataclasses
+import io
 import os
 import pathlib
 import shutil
@@ -22,6 +24,7 @@ from absl.testing import absltest, parameterized
 from infoword_tf import files, prepare
 from infoword_tf.choices import RunChoices, TextChoices, flags_of
 from infoword_tf.config import (
+    AdapterConfig,
     CrossConfig,
     DenseConfig,
     EncoderConfig,
@@ -482,6 +485,46 @@ class KeysTest(parameterized.TestCase):
         self.assertEqual(every, listed)
 
 
+class MadeAgainTest(places.Folder, absltest.TestCase):
+    def test_text_that_is_opened_again(self):
+        """What another value of each choice adds to the cache."""
+        cache = self.folder / 'cache'
+        self.enterContext(
+            mock.patch.dict(os.environ, {places.CACHE: str(cache)})
+        )
+        self.enterContext(contextlib.redirect_stdout(io.StringIO()))
+        for name, count in (('a', 90), ('b', 40), ('c', 40)):
+            lines = (f'Text {name}{n} is here.' for n in range(count))
+            write(self.folder / f'{name}.txt', '\n\n'.join(lines))
+        a, b, c = (f'text:{self.folder}/{name}.txt' for name in 'abc')
+        base = {
+            'corpus': (f'de={a}', f'en={b}'), 'tokenizer': 'words',
+            'vocab_size': 50,
+        }  # fmt: skip
+        vocab = write(self.folder / 'words.txt', '\n'.join((*WORDS[:5], 'is')))
+        named = {'tokenizer': None, 'vocab_size': None, 'vocab': str(vocab)}
+        for changes, learned, written in (
+            ({}, 1, 2), ({}, 0, 0), ({'drop_equal': True}, 0, 0),
+            ({'vocab_size': 51}, 1, 2), ({'lower_case': True}, 1, 2),
+            ({'tokenizer': 'wordpiece'}, 1, 2),
+            ({'language_exponent': 0.1}, 1, 2),
+            ({'corpus_weights': ('de=1', 'en=9')}, 1, 2),
+            ({'heldout': (f'en={c[5:]}',)}, 1, 2),
+            (named, 0, 2), ({**named, 'language_exponent': 0.1}, 0, 0),
+            # Of what is there, one text is another.
+            ({**named, 'corpus': (f'de={a}', f'en={c}')}, 0, 1),
+        ):
+            before = {*cache.glob('*/*')}
+            opened.open_text(TextChoices(**{**base, **changes}))
+            new = {*cache.glob('*/*')} - before
+            actual = [
+                sum(x.parent.name == kind and x.suffix != '.digest'
+                    for x in new)
+                for kind in ('vocabularies', 'stores')
+            ]  # fmt: skip
+            self.assertEqual(actual, [learned, written], changes)
+
+
 def other(kind, value, known):
     """Another value of a flag."""
     if known.choices:
@@ -506,13 +549,6 @@ class RecordTest(parameterized.TestCase):
         'tokenizer', 'vocab_size', 'warmup_steps',
     )  # fmt: skip
 
-    # These change no weight.
-    FREE = (
-        'workdir', 'checkpoint_every', 'keep_checkpoints', 'log_every',
-        'eval_every', 'strategy', 'logical_cpus', 'microbatch', 'remat',
-        'measure', 'on_nonfinite', 'rewinds', 'grace_seconds', 'data_service',
-    )  # fmt: skip
-
     def test_every_flag_of_a_run(self):
         config = zoo.config('simcse')
 
@@ -526,7 +562,31 @@ class RecordTest(parameterized.TestCase):
             changed = {name: other(kind, value, known)}
             if key_of(**changed) == key_of():
                 alike.add(name)
-        self.assertEqual(alike, {*self.LED_TO, *self.FREE})
+        self.assertEqual(alike, {*self.LED_TO, *record.FREE})
+        # With --best an evaluation is one of those that choose the weights.
+        actual = [
+            key_of(best=True, eval_every=every).get('eval_every')
+            for every in (3, 4)
+        ]
+        self.assertEqual(actual, [3, 4])
+        # The order in which weights are typed is of no matter.
+        one, two = (
+            key_of(corpus_weights=weights)['corpus_weights']
+            for weights in (('b=2', 'a=1'), ('a=1', 'b=2'))
+        )
+        self.assertEqual(one, two)
+
+    def test_adapters_of_another_base(self):
+        """By the weights of --init, which the same folder may hold no more."""
+        records = []
+        for digest in ('one', 'two'):
+            adapter = AdapterConfig('lora', 2, 4.0, 'x', 'x', digest=digest)
+            config = zoo.config('simcse').replace(adapter=adapter)
+            records.append(record.run_record(
+                RunChoices(workdir='w', init='base'), config, 3, 'text', 'x'
+            ))  # fmt: skip
+        different = {k for k, x in records[0].items() if records[1][k] != x}
+        self.assertEqual(different, {'adapter'})
 
     def test_every_flag_of_prepare(self):
         folder = pathlib.Path(self.create_tempdir().full_path)

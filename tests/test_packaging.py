@@ -14,6 +14,7 @@ import sys
 import zipfile
 from unittest import mock
 
+import keras
 import setuptools
 from absl import flags
 from absl.testing import absltest
@@ -201,6 +202,16 @@ def known_flags(module):
     return actual
 
 
+def count(config, vocabulary):
+    """How many weights a model has; none of them is made."""
+    with (
+        keras.StatelessScope(initialize_variables=False),
+        mock.patch.object(model, 'initialise'),
+    ):
+        built = model.Model(config, Specials(2, 3, 4, vocabulary))
+    return sum(math.prod(v.shape) for v in built.variables.values())
+
+
 class PackagingCommandsTest(absltest.TestCase):
     def check(self, command):
         words = shlex.split(command)
@@ -329,11 +340,7 @@ class PackagingCommandsTest(absltest.TestCase):
             config = resolved.config(
                 choices.vocab_size, precision='mixed_bfloat16'
             )
-            # Without drawing them: zeros take no memory that is touched.
-            with mock.patch.object(model, 'initialise'):
-                built = model.Model(config, Specials(2, 3, 4, 30522))
-            actual = sum(math.prod(v.shape) for v in built.variables.values())
-            self.assertEqual(actual, weights)
+            self.assertEqual(count(config, 30522), weights)
 
     def test_published_xlnet(self):
         """Yang et al. 2019 and their code, at the base size.
@@ -360,13 +367,11 @@ class PackagingCommandsTest(absltest.TestCase):
         )
         self.assertEqual(resolved.memory_length, 384)
         config = resolved.config(choices.vocab_size, precision='mixed_bfloat16')
-        with mock.patch.object(model, 'initialise'):
-            built = model.Model(config, Specials(2, 3, 4, 32000))
         d, v, hidden = 768, 32000, 4 * 768
         layer = 5 * d * d + 3 * d + 2 * d + 4 * d
         layer += 2 * d * hidden + hidden + d
         self.assertEqual(
-            sum(math.prod(x.shape) for x in built.variables.values()),
+            count(config, v),
             v * d + d + 12 * layer + v,
         )
 

@@ -31,14 +31,3 @@ class PlacesTest(absltest.TestCase):
         folder = places.make(self.addCleanup, cache=False)
         self.assertTrue(folder.is_dir())
         self.assertEqual(os.environ.get(places.CACHE), before)
-
-    def test_of_a_module(self):
-        """conftest.py calls what unittest would."""
-        folder = places.make()
-        unittest.doModuleCleanups()
-        self.assertFalse(folder.exists())
-
-
-class HiddenTest(absltest.TestCase):
-    def test_no_gpu_unless_asked_for(self):
-        self.assertIn('CUDA_VISIBLE_DEVICES', os.environ)

@@ -11,7 +11,6 @@ from infoword_tf.objectives import SUMS, TABLE, parse
 from infoword_tf.objectives.row import ANSWERS
 from infoword_tf.resolve import SourceSpec, answering, make_plan
 from infoword_tf.views import VIEWS, Reads
-from infoword_tf.views.cloze import cloze
 from infoword_tf.views.masking import MASKINGS
 from infoword_tf.views.permuted import ORDERS, permutation
 from tests import zoo
@@ -83,23 +82,6 @@ class SourcesTest(parameterized.TestCase):
                 self.assertEqual(sources(actual)['ngrams'], source)
                 self.assertLen(actual.source_specs, 1)
 
-    def test_other_views_keep_theirs(self):
-        actual = plan_of('mlm:1,nsp_nce:1,ict:1,transformer_xl:1')
-        self.assertEqual(
-            sources(actual),
-            {
-                'masked': 'next_pairs',
-                'negatives': 'next_pairs',
-                'passage': 'documents',
-                'sentence': 'documents',
-                'streamed': 'streams',
-            },
-        )
-        self.assertEqual(
-            [r.source for r in actual.source_specs],
-            ['next_pairs', 'documents', 'streams'],
-        )
-
     @parameterized.parameters(*TABLE, *SUMS)
     def test_every_view_of_a_row_has_a_source(self, objectives):
         rows = {row: defaults_of(row) for row in parse(objectives)}
@@ -161,35 +143,8 @@ class ReadingTest(parameterized.TestCase):
         self.assertEqual(source_spec.source, source)
         self.assertEqual(dict(source_spec.arguments), way)
 
-    @parameterized.parameters(
-        'transformer_xl:1,plm:1', 'plm:1,transformer_xl:1'
-    )
-    def test_two_ways(self, objectives):
-        """Texts of their own, each as the row alone has it."""
-        actual = plan_of(objectives)
-        self.assertLen(actual.source_specs, 2)
-        for row, view in (('transformer_xl', 'streamed'), ('plm', 'permuted')):
-            alone = plan_of(row).views[view].source_spec
-            self.assertEqual(actual.views[view].source_spec, alone)
-            self.assertEqual(actual.readers(alone), [row])
-
 
 class SettingsTest(absltest.TestCase):
-    def test_of_a_row_and_of_its_views(self):
-        self.assertEqual(list(TABLE['mlm'].settings), ['transform'])
-        self.assertEqual(
-            list(TABLE['dim'].settings),
-            ['queue', 'momentum', 'critic', 'temperature', 'one_mask'],
-        )
-        self.assertEqual(list(TABLE['plm'].settings), ['k', 'order'])
-        self.assertEqual(
-            list(TABLE['ict'].settings),
-            ['queue', 'momentum', 'critic', 'token_width', 'skip_punctuation',
-             'terms', 'query_flops', 'passage_flops', 'flops_steps', 'top_k',
-             'words'],
-        )  # fmt: skip
-        self.assertEqual(TABLE['nsp'].settings, {})
-
     def test_no_view_has_a_setting_of_its_rows_name(self):
         """Else one would hide the other; but one setting that both need."""
         for entry in TABLE.values():
@@ -212,14 +167,6 @@ class SettingsTest(absltest.TestCase):
         self.assertEqual(
             actual.views['part'].draw.settings, {'k': 4, 'order': 'strict'}
         )
-
-    def test_rows_that_share_a_view(self):
-        strict = {**PLM, 'order': 'strict'}
-        with mock.patch.dict(TABLE, two=TABLE['plm']):
-            actual = make_plan({'plm': strict, 'two': strict}, T)
-            self.assertEqual(
-                actual.views['permuted'].draw.settings['order'], 'strict'
-            )
 
     def test_other_settings_of_the_rows_may_differ(self):
         with mock.patch.dict(TABLE, two=TABLE['dim']):
@@ -317,15 +264,6 @@ class DrawsTest(parameterized.TestCase):
             refused(id, 'mlm', name),
         ):
             make_plan({'mlm': {'transform': False}}, T)
-
-    def test_documents(self):
-        actual = plan_of('ict')
-        for view in ('passage', 'sentence'):
-            draw = actual.views[view].draw
-            self.assertEqual((draw.name, draw.function), ('cloze', cloze))
-
-    def test_nothing_is_drawn_of_next_words(self):
-        self.assertIsNone(plan_of('transformer_xl').views['streamed'].draw)
 
     @parameterized.parameters(*ORDERS)
     def test_settings_reach_the_permutation(self, order):

@@ -28,8 +28,6 @@ from infoword_tf.data import (
     textfiles,
 )
 from infoword_tf.data import store as stores
-from infoword_tf.data.passages import DocumentSource
-from infoword_tf.data.streams import StreamSource
 from infoword_tf.data.windows import WindowSource
 from tests import corpus as topics
 from tests import places, quick, runs
@@ -181,19 +179,6 @@ class PrepareTest(parameterized.TestCase):
         self.assertEqual(result['left_out'], {})
         self.assertIn('left out: none', log)
 
-    @parameterized.parameters(
-        (WindowSource, 30), (DocumentSource, 40), (StreamSource, 17)
-    )
-    def test_the_same_batches_as_of_the_text(self, kind, length):
-        a, b = (
-            kind(x.train, length, 16, seed=2)
-            for x in (text_of(corpus(), vocab_size=400),
-                      text_of(f'store:{whole()[0]}'))
-        )  # fmt: skip
-        for step in (0, 3, 40):
-            for x, y in zip(a.batch(step), b.batch(step), strict=True):
-                np.testing.assert_array_equal(x, y)
-
     def test_a_batch_in_blocks_reads_of_few_shards(self):
         """Each window once, and the same ones as of a store of one file."""
         folder = pathlib.Path(self.create_tempdir().full_path)
@@ -270,19 +255,6 @@ class PrepareTest(parameterized.TestCase):
                 np.testing.assert_array_equal(a.ids[:], b.ids[:])
                 np.testing.assert_array_equal(a.documents[:], b.documents[:])
 
-    def test_a_run_on_records_is_one_on_their_text(self):
-        folder = pathlib.Path(self.create_tempdir().full_path)
-        names = corpus(), self.records(folder)['jsonl.zst']
-        for number, name in enumerate(names):
-            runs.run_here(
-                folder / str(number), f'--corpus={name}', '--heldout=',
-                '--objectives=mlm', '--steps=2', '--seq_len=16', WORDS,
-            )  # fmt: skip
-        self.assertEqual(*(
-            (folder / str(number) / 'weights.safetensors').read_bytes()
-            for number in range(2)
-        ))  # fmt: skip
-
     def test_an_array_of_shards_is_one(self):
         store = text_of(f'store:{whole()[0]}').train
         plain = store.ids[:]
@@ -332,22 +304,6 @@ class PrepareTest(parameterized.TestCase):
             self.assertRaises(ValueError),
         ):
             prepared(output, **choices)
-
-    def test_a_vocabulary_file_that_was_changed_on_the_way(self):
-        """By one letter, at the same time: shards would be of two of them."""
-        output = self.folder()
-        path = output.parent / 'vocab.txt'
-        shutil.copy(whole()[0] / 'vocab.txt', path)
-        choices = {'vocab': str(path), 'vocab_size': None}
-        self.unfinished(output, **choices)
-        stat, text = path.stat(), path.read_text()
-        path.write_text(text.replace('word1\n', 'wird1\n'))
-        os.utime(path, ns=(stat.st_atime_ns, stat.st_mtime_ns))
-        self.assertEqual(path.stat().st_size, stat.st_size)
-        with refused('prepared_otherwise', '--vocab was'):
-            prepared(output, **choices)
-        path.write_text(text)
-        prepared(output, **choices)
 
     def test_text_that_changes_while_the_last_shard_is_written(self):
         folder = pathlib.Path(self.create_tempdir().full_path)

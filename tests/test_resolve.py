@@ -50,15 +50,6 @@ class ComplaintsTest(parameterized.TestCase):
             resolve(ModelChoices(objectives, **choices), started)
 
     @parameterized.parameters(
-        ('mml', 'unknown_row', "'mml'"),
-        ('mlm:0', 'all_weights_zero'),
-        ('mlm,mlm', 'row_twice', "'mlm'"),
-        ('mlm:much', 'weight_no_number', "'much'"),
-    )
-    def test_rows(self, rows, id, *values):
-        self.refused(id, f'--objectives={rows}: ', *values, objectives=rows)
-
-    @parameterized.parameters(
         # The row has no such setting, and others or none.
         ('mlm', {'mlm.k': 3}, 'unknown_setting', '--mlm.k', '--mlm.transform'),
         ('plm', {'plm.n': 3}, 'unknown_setting', '--plm.n',
@@ -111,7 +102,9 @@ class ComplaintsTest(parameterized.TestCase):
             self.refused('other_auxiliary_encoder', '--objectives=one,two',
                          "two brings another 'slow'", objectives='one,two')
 
-    @parameterized.parameters('bert_nce', 'mlm,dim', 'ict', 'infoword')
+    @parameterized.parameters(
+        'bert_nce', 'mlm,dim', 'ict', 'infoword', 'simcse'
+    )
     def test_a_batch_of_one(self, objectives):
         self.refused(
             'batch_of_one', '--batch_size=1', objectives=objectives,
@@ -205,9 +198,6 @@ class ComplaintsTest(parameterized.TestCase):
                      'modern', width=100)
         self.refused('width_and_size', '--width=100', '--size=tiny',
                      objectives='cbow', width=100, size='tiny')
-
-    def test_an_unknown_size(self):
-        self.refused('unknown_size', '--size=vast', 'tiny, ', size='vast')
 
     def test_a_text_beyond_the_positions(self):
         self.refused('too_few_positions', '--seq_len=513', 512, '--positions',
@@ -534,12 +524,6 @@ class DefaultsTest(parameterized.TestCase):
             for row in {*rows, owner} & TABLE.keys():
                 self.assertIs(TABLE[row].settings.get(name, known), known)
 
-    def test_settings_are_of_one_run(self):
-        resolve(ModelChoices('plm', settings={'permuted.k': 4}))
-        self.assertEqual(
-            resolve(ModelChoices('plm')).rows['plm'].settings['k'], 6
-        )
-
     @parameterized.parameters(
         ('mlm', None), ('ict', None), ('rnn_lm', None),
         ('transformer_xl', 128), ('plm', 128),
@@ -631,13 +615,6 @@ class DefaultsTest(parameterized.TestCase):
         encoder = ENCODERS['relative'](**actual.encoder.arguments)
         self.assertEqual(encoder.arguments['activation'], 'relu')
 
-    def test_what_is_masked(self):
-        for objectives, masking in (
-            ('mlm', 'tokens'), ('infoword', 'spans'), ('mlm,dim', 'spans')
-        ):
-            self.assertEqual(config_of(objectives).masking, masking)
-        self.assertEqual(config_of(masking='words').masking, 'words')
-
 
 class VectorTest(parameterized.TestCase):
     @parameterized.parameters(
@@ -667,10 +644,6 @@ class VectorTest(parameterized.TestCase):
         settings = {'dim.critic': 'scaled'}
         actual = config_of('infoword', settings=settings)
         self.assertEqual((actual.pooling, actual.similarity), ('cls', 'dot'))
-
-    def test_layouts(self):
-        self.assertEqual(config_of('transformer_xl').layout, 'end')
-        self.assertEqual(config_of('plm').layout, 'xlnet')
 
     def test_the_encoder_of_init_comes_first(self):
         """`label` allows several; alone it takes the first of them."""

@@ -24,16 +24,6 @@ class CheckTest(parameterized.TestCase):
         with refused(id, '--x.y', value, bound):
             Setting(default, 'One.', **bounds).check('x.y', value)
 
-    def test_choices(self):
-        setting = Setting('dot', 'How.', choices=('dot', 'cosine'))
-        self.assertEqual(setting.check('dim.critic', 'cosine'), 'cosine')
-
-    @parameterized.parameters(2, 3, 1000)
-    def test_within_bounds(self, value):
-        actual = Setting(6, 'K.', at_least=2).check('plm.k', value)
-        self.assertEqual(actual, value)
-        self.assertIs(type(actual), int)
-
     def test_the_type_is_the_defaults(self):
         actual = Setting(0.05, 'T.', at_least=1e-6).check('x', 1)
         self.assertEqual((type(actual), actual), (float, 1.0))

@@ -23,18 +23,6 @@ class CurvesTest(absltest.TestCase):
         self.assertTrue(path.read_bytes().startswith(b'\x89PNG'))
         return save.call_args[0][0]
 
-    def test_a_ceiling_of_0(self):
-        """One document again and again: nothing can be told apart."""
-        record = {'heldout/mlm/mi': 0.0, 'heldout/mlm/ceiling': 0.0}
-        (axis,) = self.drawn(curves.draw_runs, {'a': ([1.0], [record])}).axes
-        self.assertEqual(list(axis.lines[0].get_ydata()), [0.0])
-
-    def test_more_than_ten_runs_have_colours_of_their_own(self):
-        runs = {f'run{i}': ([1.0], [RECORD]) for i in range(12)}
-        (axis,) = self.drawn(curves.draw_runs, runs).axes
-        colors = {x.get_color() for x in axis.texts}
-        self.assertLen(colors, 12)
-
     def test_runs_are_shares_of_their_ceilings(self):
         runs = {
             'infoword_tiny': ([1.0, 2.0], [{**RECORD, **HALF}, RECORD]),

@@ -112,11 +112,6 @@ class LevelsTest(places.Folder, absltest.TestCase):
         self.assertEqual(self.ran(*every), (lines, 0))
         self.assertEmpty(list(self.folder.glob('**/checkpoints')))
 
-    def test_seeds_of_the_table(self):
-        lines, count = self.ran('--tasks=mrpc,squad')
-        self.assertEqual(count, 4)
-        self.assertIn('seeds 0 to 2 (mrpc), seed 0 (squad)', lines[-1])
-
     def test_students(self):
         write(
             self.folder / 'runs/mrpc/seed=0', levels.task_of('mrpc'), 0.875)

@@ -141,22 +141,6 @@ class CharactersTest(parameterized.TestCase):
         expected = tf.stack([read(encoder, row) for row in ids])
         np.testing.assert_allclose(encoder.lookup(ids), expected, atol=1e-5)
 
-    def test_gradients_pass(self):
-        """A token that occurs twice has the sum of both gradients."""
-        encoder = make_encoder()
-        kernel = encoder.projection_kernel.value
-        actual = []
-        for ids, scale in (([[5, 5, 5]], 1.0), ([[5]], 3.0)):
-            with tf.GradientTape() as tape:
-                y = tf.reduce_sum(encoder.lookup(np.array(ids, np.int32)))
-            actual.append(scale * tape.gradient(y, kernel))
-        np.testing.assert_allclose(actual[0], actual[1], rtol=1e-5)
-
-    def test_its_table(self):
-        encoder = make_encoder()
-        self.assertEqual(encoder.embedding_table.shape, (V, D // 2))
-        self.assertEqual(encoder.embedding_width, D // 2)
-
 
 class DirectionsTest(parameterized.TestCase):
     @parameterized.product(key=[None, KEY], layer=[1, 2])
@@ -189,11 +173,6 @@ class DirectionsTest(parameterized.TestCase):
             near(actual.layers[i + 1], tf.concat(new, -1), 1e-6)
         np.testing.assert_array_equal(actual.states, actual.layers[-1])
         self.assertLen(encoder(Inputs(ids), all_layers='below').layers, 2)
-
-    def test_dropout(self):
-        encoder, ids = make_encoder(rate=0.5), make_ids(B, T)
-        dropped = encoder(Inputs(ids), key=KEY).states.numpy()
-        self.assertBetween(np.mean(dropped == 0), 0.35, 0.65)
 
 
 class SizesTest(parameterized.TestCase):

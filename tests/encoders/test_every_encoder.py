@@ -15,6 +15,7 @@ from infoword_tf.layers import activation, dropout, heads, norm
 from infoword_tf.layers.recurrent import CELLS
 from infoword_tf.model import initialise
 from tests import zoo
+from tests.eager import eagerly
 from tests.encoders.calls import (
     KEY,
     SIZES,
@@ -105,7 +106,9 @@ CASES = {
         everywhere=True, dynamic=True,
     ),
     'transformer_causal': Case('transformer', {'causal': True}),
-    'pre_norm': Case('transformer', {'causal': True, 'pre_norm': True}),
+    'pre_norm': Case(
+        'transformer', {'causal': True, 'pre_norm': True}, dynamic=True
+    ),
     'relative': Case('relative', everywhere=True, first=True, dynamic=True),
     'relative_causal': Case(
         'relative', {'causal': True}, dynamic=True,
@@ -355,7 +358,15 @@ def gradients(encoder, states_of):
     return [tf.convert_to_tensor(gradient) for gradient in actual]
 
 
-class StatesTest(parameterized.TestCase):
+class EagerCase(parameterized.TestCase):
+    """Kernels are those of tests/layers, and of the graphs below."""
+
+    def setUp(self):
+        super().setUp()
+        self.enterContext(eagerly())
+
+
+class StatesTest(EagerCase):
     @parameterized.product(
         name=[*PLAIN, *WITH_FIELDS[:2]], key=(None, KEY), blocks=(False, True)
     )
@@ -436,18 +447,6 @@ class StatesTest(parameterized.TestCase):
                     1e-6 if CASES[name].exact else CASES[name].near,
                 )
 
-    @parameterized.product(name=PLAIN, key=(None, KEY))
-    def test_padding_changes_nothing(self, name, key):
-        encoder, ids = variant(name), make_ids(2, 10)
-        extra = {'block_ids': np.int32([[0] * 7 + [1] * 3, [0] * 10])}
-        before = run(encoder, ids, key=key, **extra).states.numpy()
-        ids[0, 7:] = 9
-        after = run(encoder, ids, key=key, **extra).states.numpy()
-        atol = 0.0 if AVX512 else 1e-6
-        np.testing.assert_allclose(after[0, :7], before[0, :7], 0, atol)
-        np.testing.assert_allclose(after[1], before[1], 0, atol)
-        near(after[:1, :7], run(encoder, ids[:1, :7], key=key).states)
-
     @parameterized.product(name=CAUSAL, key=(None, KEY))
     def test_causal(self, name, key):
         """Later tokens change nothing, to the last bit."""
@@ -510,6 +509,7 @@ class StatesTest(parameterized.TestCase):
 
     @parameterized.parameters(*(n for n in CASES if CASES[n].dynamic))
     def test_dynamic_shapes_in_inference(self, name):
+        self.enterContext(eagerly(False))
         encoder = variant(name)
 
         def fields(ids, blocks):
@@ -566,15 +566,16 @@ class StatesTest(parameterized.TestCase):
             ]
 
         spec = tf.TensorSpec((None, None), tf.int32)
-        known = tf.function(trained, autograph=False)(*batch)
-        unknown = tf.function(
-            trained, input_signature=[spec, spec], autograph=False
-        )(*batch)
+        known = trained(*batch)
+        dropped = outcome(*batch, key=new)
+        with eagerly(False):
+            unknown = tf.function(
+                trained, input_signature=[spec, spec], autograph=False
+            )(*batch)
         self.assertGreater(len(known), 1)
         for x, y in zip(known, unknown, strict=True):
-            np.testing.assert_allclose(x, y, rtol=1e-5, atol=1e-5)
+            np.testing.assert_allclose(x, y, rtol=1e-4, atol=1e-4)
         # Other rows of a batch are dropped otherwise.
-        dropped = outcome(*batch, key=new)
         self.assertGreater(np.abs(dropped - unknown[0]).max(), 0.01)
 
     @parameterized.parameters(*PLAIN, *WITH_FIELDS)
@@ -609,19 +610,8 @@ class StatesTest(parameterized.TestCase):
             for gradient in gradients(mixed, lambda: encoded().states):
                 self.assertEqual(gradient.dtype, tf.float32)
 
-    @parameterized.parameters(*PLAIN)
-    def test_packed_in_bfloat16(self, name):
-        exact, mixed = variant(name), variant(name, dtype='mixed_bfloat16')
-        ids, blocks = make_ids(2, 9), [[0] * 4 + [1] * 5] * 2
-        one, two = (
-            run(encoder, ids, **blocks_of(encoder, blocks)).states
-            for encoder in (exact, mixed)
-        )
-        error = np.abs(tf.cast(two, tf.float32) - one)
-        self.assertLess(error.mean(), CASES[name].rough[1])
 
-
-class DropoutTest(parameterized.TestCase):
+class DropoutTest(EagerCase):
     @parameterized.parameters(*PLAIN)
     def test_is_a_function_of_the_key(self, name):
         encoder, ids = variant(name, rate=0.1), make_ids(3, 10)
@@ -629,7 +619,8 @@ class DropoutTest(parameterized.TestCase):
         np.testing.assert_array_equal(run(encoder, ids, key=KEY).states, first)
         if name == 'transformer':  # a graph of each would take seconds
             in_graph = tf.function(lambda k: run(encoder, ids, key=k).states)
-            near(in_graph(KEY), first)
+            with eagerly(False):
+                near(in_graph(KEY), first)
         for key in (dropout.fold_in(KEY, 0), None):
             other = run(encoder, ids, key=key).states.numpy()
             self.assertGreater(np.abs(other - first).max(), 0.1)
@@ -669,7 +660,7 @@ class DropoutTest(parameterized.TestCase):
         self.assertLen(set(keys), 2 * sites)
 
 
-class FirstTest(parameterized.TestCase):
+class FirstTest(EagerCase):
     @parameterized.product(
         name=[n for n in CASES if CASES[n].first], key=[None, KEY]
     )
@@ -780,7 +771,7 @@ class ComplaintsTest(parameterized.TestCase):
             make(kind, activation='gelu')
 
 
-class HiddenTest(parameterized.TestCase):
+class HiddenTest(EagerCase):
     @parameterized.product(
         kind=('transformer', 'modern', 'disentangled'), key=(None, KEY)
     )

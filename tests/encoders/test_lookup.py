@@ -6,7 +6,6 @@ import numpy as np
 from absl.testing import absltest, parameterized
 
 from infoword_tf.encoders import Lookup
-from infoword_tf.layers import dropout
 from tests.encoders import calls
 from tests.encoders.calls import KEY, V, make_ids, run
 
@@ -31,14 +30,6 @@ class LookupTest(parameterized.TestCase):
         # Of layers there are all states, whatever the places.
         np.testing.assert_array_equal(actual.layers[0], expected)
 
-    def test_nothing_around_a_token_changes_it(self):
-        """Fields of a view other than ids are not read."""
-        encoder, zeros = make_encoder(), np.zeros_like(IDS)
-        extra = dict.fromkeys(('positions', 'segment_ids', 'block_ids'), zeros)
-        np.testing.assert_array_equal(
-            run(encoder, IDS, **extra).states, run(encoder, IDS).states
-        )
-
     def test_weights_of_pieces(self):
         """The state of a token is its embedding times its weight."""
         plain = Lookup(vocab_size=V, weighted=True)
@@ -56,21 +47,6 @@ class LookupTest(parameterized.TestCase):
             [weight.path for weight in encoder.weights],
             ['encoder/word_embeddings', 'encoder/piece_weights'],
         )
-
-    def test_dropout(self):
-        """A share of single numbers is dropped, the rest scaled."""
-        encoder, rate = make_encoder(rate=0.3), 0.3
-        whole = encoder.embedding_table.numpy()[IDS]
-        actual = run(encoder, IDS, key=KEY).states.numpy()
-        dropped = actual == 0
-        self.assertAlmostEqual(dropped.mean(), rate, delta=0.02)
-        np.testing.assert_allclose(
-            actual[~dropped], whole[~dropped] / (1 - rate), rtol=1e-6
-        )
-        np.testing.assert_array_equal(run(encoder, IDS).states, whole)
-        np.testing.assert_array_equal(run(encoder, IDS, key=KEY).states, actual)
-        other = run(encoder, IDS, key=dropout.new_key(5)).states.numpy()
-        self.assertFalse(np.array_equal(other == 0, dropped))
 
 
 if __name__ == '__main__':

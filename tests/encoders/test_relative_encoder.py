@@ -1,7 +1,7 @@
 """Transformer-XL and XLNet's streams: attention, memory, parity."""
 
 import functools
-import operator
+import unittest
 
 import numpy as np
 import tensorflow as tf
@@ -10,6 +10,7 @@ from absl.testing import absltest, parameterized
 from infoword_tf.encoders import Memory
 from infoword_tf.weights import mapping
 from infoword_tf.weights.kinds import ARCHITECTURES
+from tests.eager import eagerly
 from tests.encoders import calls
 from tests.encoders.calls import (
     KEY,
@@ -23,7 +24,6 @@ from tests.encoders.calls import (
 from tests.oracles import frozen, xlnet
 
 D, H, F = 16, 2, 24
-E = D // H
 make_encoder = functools.partial(calls.make, 'relative')
 
 
@@ -34,54 +34,11 @@ def make_memory(b, m, layers=2, filled=None):
     return Memory(tf.constant(states), tf.constant(filled, tf.int32))
 
 
+def setUpModule():
+    unittest.enterModuleContext(eagerly())
+
+
 class StatesTest(parameterized.TestCase):
-    @parameterized.parameters((None,), (KEY,))
-    def test_a_reversed_text_read_backward_is_the_text(self, key):
-        encoder, ids = make_encoder(), make_ids(2, 10)
-        segments = np.int32([[0] * 4 + [1] * 6] * 2)
-        forward = run(encoder, ids, segment_ids=segments, key=key).states
-        extra = {'segment_ids': segments[:, ::-1].copy(), 'key': key}
-        both = run(
-            encoder,
-            np.stack([ids[0], ids[1, ::-1]]),
-            directions=np.int32([1, -1]),
-            segment_ids=np.stack([segments[0], segments[1, ::-1]]),
-            key=key,
-        ).states.numpy()
-        np.testing.assert_allclose(both[0], forward[0], atol=1e-5)
-        np.testing.assert_allclose(both[1, ::-1], forward[1], atol=1e-5)
-        unsigned = run(encoder, ids[:, ::-1].copy(), **extra).states.numpy()
-        self.assertGreater(np.abs(unsigned[:, ::-1] - forward).max(), 0.1)
-
-    def test_segments_are_only_the_same_or_not(self):
-        encoder, ids = make_encoder(), make_ids(2, 6)
-        segments = np.int32([[0, 0, 1, 1, 1, 2]] * 2)
-        first = run(encoder, ids, segment_ids=segments).states
-        renamed = np.int32([[7, 7, 0, 0, 0, 4]] * 2)
-        np.testing.assert_array_equal(
-            run(encoder, ids, segment_ids=renamed).states, first
-        )
-        none = run(encoder, ids).states
-        near(run(encoder, ids, segment_ids=np.ones_like(ids)).states, none)
-        self.assertGreater(np.abs(first - none).max(), 0.1)
-
-    def test_all_layers_beside_queries(self):
-        encoder, ids = make_encoder(layers=3), make_ids(2, 10)
-        actual = run(encoder, ids, all_layers=True)
-        np.testing.assert_array_equal(actual.layers[0], encoder.lookup(ids))
-        ranks, sees = make_order(2, 10)
-        extra = {'ranks': ranks, 'sees': sees}
-        places = np.int32([[1, 2], [5, 0]])
-        asked = {**extra, 'places': places, 'queries': True}
-        both = run(encoder, ids, all_layers=True, **asked)
-        near(both.states, run(encoder, ids, **asked).states)
-        for one, two in zip(
-            both.layers,
-            run(encoder, ids, all_layers=True, **extra).layers,
-            strict=True,
-        ):
-            np.testing.assert_allclose(one, two, atol=1e-5)
-
     def test_scaled_embeddings(self):
         encoder, ids = make_encoder(scale_embeddings=True), make_ids(2, 3)
         actual = run(encoder, ids, all_layers=True).layers[0]
@@ -92,12 +49,34 @@ class StatesTest(parameterized.TestCase):
             encoder.lookup(ids), encoder.embedding_table.numpy()[ids]
         )
 
+    def test_tied_biases_are_those_of_every_layer(self):
+        tied, apart = make_encoder(untie=False), make_encoder()
+        values = {weight.path: weight.numpy() for weight in tied.weights}
+        for weight in apart.weights:
+            shared = f'encoder/{weight.path.rpartition("/")[2]}'
+            weight.assign(values[
+                weight.path if weight.path in values else shared
+            ])
+        ranks, sees = make_order(2, 10)
+        extra = {
+            'ranks': ranks, 'sees': sees, 'queries': True,
+            'places': np.int32([[1, 2], [5, 0]]),
+            'segment_ids': np.int32([[0] * 4 + [1] * 6] * 2),
+        }  # fmt: skip
+        for key in (None, KEY):
+            one, two = (
+                run(encoder, make_ids(2, 10), key=key, **extra).states
+                for encoder in (tied, apart)
+            )
+            near(one, two)
+
     def test_longer_than_max_length(self):
         ids = make_ids(1, 40)
         np.testing.assert_array_equal(
             run(make_encoder(), ids).states,
             run(make_encoder(max_length=64), ids).states,
         )
+
 
 class OrderTest(parameterized.TestCase):
     """Tokens out of sight change nothing, to the last bit."""
@@ -132,35 +111,6 @@ class OrderTest(parameterized.TestCase):
         np.testing.assert_array_equal(asking, allowed)
         targets = ~allowed.diagonal()
         self.assertGreater(targets.sum(), 1)
-
-    def test_the_second_half_sees_the_first_and_not_the_other_way(self):
-        encoder, ids = make_encoder(), make_ids(1, 8)
-        ranks, sees = (np.tile(x, (1, 2)) for x in make_order(1, 4, seed=11))
-        ranks[:, 4:] += 10
-        sees[:, 4:] += 10
-        before = run(encoder, ids, ranks=ranks, sees=sees).states.numpy()
-        changed = ids.copy()
-        changed[0, 4:] = make_ids(4, seed=9)
-        after = run(encoder, changed, ranks=ranks, sees=sees).states.numpy()
-        np.testing.assert_array_equal(after[0, :4], before[0, :4])
-        actual = moved(
-            lambda ids: run(encoder, ids, ranks=ranks, sees=sees).states, ids
-        )
-        self.assertTrue((actual[:4, 4:] > 0).all())
-
-    def test_a_query_that_sees_nothing_knows_its_place_alone(self):
-        encoder = make_encoder()
-        extra = {
-            'ranks': np.int32([[1, 0, 2, 3]]),
-            'sees': np.int32([[1, 0, 3, 4]]),
-            'places': np.int32([[1]]),
-            'queries': True,
-        }
-        actual = [
-            run(encoder, make_ids(1, 4, seed=seed), **extra).states
-            for seed in range(2)
-        ]
-        np.testing.assert_array_equal(actual[0], actual[1])
 
 
 class MemoryTest(parameterized.TestCase):
@@ -239,66 +189,6 @@ class MemoryTest(parameterized.TestCase):
         actual = run(encoder, ids, state=encoder.empty_state(2, 0))
         np.testing.assert_array_equal(actual.states, run(encoder, ids).states)
         self.assertEqual(actual.state.states.shape, (2, 2, 0, D))
-
-    @parameterized.parameters((None,), (KEY,))
-    def test_same_length(self, key):
-        """In one layer token i sees memory from its place i on."""
-        ids = make_ids(1, 4)
-        for same_length in (False, True):
-            encoder = make_encoder(
-                causal=True, same_length=same_length, layers=1
-            )
-            memory = make_memory(1, 4, layers=1)
-            before = run(encoder, ids, state=memory, key=key).states.numpy()
-            for m in range(4):
-                states = memory.states.numpy()
-                states[0, 0, m] += 1.0
-                changed = Memory(tf.constant(states), memory.filled)
-                after = run(encoder, ids, state=changed, key=key).states.numpy()
-                moved = (after != before)[0].any(axis=-1)
-                seen = np.arange(4) <= m if same_length else np.ones(4, bool)
-                np.testing.assert_array_equal(moved, seen)
-
-    @parameterized.parameters((None,), (KEY,))
-    def test_clamp(self, key):
-        """Beyond distance 2 tokens may change places."""
-        ids = make_ids(1, 8)
-        swapped = ids[:, [1, 2, 0, 3, 4, 5, 6, 7]]
-        for clamp, alike in ((2, True), (None, False)):
-            encoder = make_encoder(
-                causal=True, segments=0, clamp=clamp, layers=1
-            )
-            one, two = (
-                run(encoder, x, key=key).states[0, 4:] for x in (ids, swapped)
-            )
-            self.assertEqual(np.abs(one - two).max() < 1e-5, alike)
-
-
-def weights_of(encoder):
-    """Returns weights as NumPy by path without the encoder's name."""
-    return {
-        weight.path.removeprefix('encoder/'): weight.numpy()
-        for weight in encoder.weights
-    }
-
-
-def make_case(t=12, m=5, p=2, seed=8):
-    """Two sequences, each with its own order, for a reference."""
-    random = np.random.default_rng(seed)
-    ranks, sees = make_order(2, t)
-    targets = [np.flatnonzero(sees[b] == ranks[b])[:p] for b in range(2)]
-    places = np.stack(targets).astype(np.int32)
-    rule = sees[:, :, None] > ranks[:, None, :]
-    return {
-        'ids': make_ids(2, t),
-        'segments': np.int32([[0] * 5 + [1] * (t - 6) + [2]] * 2),
-        'ranks': ranks,
-        'sees': sees,
-        'rule': rule.astype(np.float32),
-        'places': places,
-        'mapping': np.eye(t, dtype=np.float32)[places],
-        'memory': random.standard_normal((2, 2, m, D)).astype(np.float32),
-    }
 
 
 def from_hugging_face(state):
@@ -421,129 +311,6 @@ class HuggingFaceTest(parameterized.TestCase):
         ).states.numpy()
         real = extra['padding'] == 0
         self.assert_equal(actual[real], self.theirs('padding')['states'][real])
-
-
-# Names of Google's objects in a layer.
-GARDEN = {
-    'attention/position_kernel': '_attention_layer._encoding_dense.kernel',
-    'attention/output_kernel': '_attention_layer._output_dense.kernel',
-    'attention_norm_gamma': '_attention_layer_norm.gamma',
-    'attention_norm_beta': '_attention_layer_norm.beta',
-    'inner_kernel': '_inner_dense.kernel',
-    'inner_bias': '_inner_dense.bias',
-    'outer_kernel': '_output_dense.kernel',
-    'outer_bias': '_output_dense.bias',
-    'outer_norm_gamma': '_output_layer_norm.gamma',
-    'outer_norm_beta': '_output_layer_norm.beta',
-}
-
-
-class ModelGardenTest(parameterized.TestCase):
-    """Google's own XLNet, with our weights, gives our states."""
-
-    def reference(self, encoder, ask, **extra):
-        """Runs Google's model with our weights, which it makes at first."""
-        import tf_keras
-        from official.nlp.modeling.networks import xlnet_base
-
-        sizes = encoder.arguments
-        model = xlnet_base.XLNetBase(
-            vocab_size=V,
-            num_layers=2,
-            hidden_size=D,
-            num_attention_heads=H,
-            head_size=E,
-            inner_size=F,
-            dropout_rate=0.0,
-            attention_dropout_rate=0.0,
-            attention_type='uni' if sizes['causal'] else 'bi',
-            initializer=tf_keras.initializers.RandomNormal(stddev=0.1),
-            tie_attention_biases=not sizes['untie'],
-            memory_length=5,
-            reuse_length=3,
-            inner_activation=lambda x: tf_keras.activations.gelu(
-                x, approximate=True
-            ),
-            **extra,
-        )
-        ask(model)
-        ours = weights_of(encoder)
-        inside = model._transformer_xl
-        pairs = [(model._embedding_layer.embeddings, ours['word_embeddings'])]
-        if model._mask_embedding is not None:
-            pairs.append((model._mask_embedding, ours['mask_embedding']))
-        pairs.append(
-            (
-                model._segment_embedding,
-                [
-                    ours[f'layer_{i}/attention/segment_embeddings']
-                    for i in range(2)
-                ],
-            )
-        )
-        for theirs, name in (
-            (inside.content_attention_bias, 'content_bias'),
-            (inside.positional_attention_bias, 'position_bias'),
-            (inside.segment_attention_bias, 'segment_bias'),
-        ):
-            value = ours.get(name)
-            if sizes['untie']:
-                value = [ours[f'layer_{i}/attention/{name}'] for i in range(2)]
-            pairs.append((theirs, value))
-        for i, layer in enumerate(inside.transformer_xl_layers):
-            kernel = ours[f'layer_{i}/attention/qkv_kernel']
-            for name, value in zip(
-                ('query', 'key', 'value'), np.split(kernel, 3, 1), strict=True
-            ):
-                dense = getattr(layer._attention_layer, f'_{name}_dense')
-                pairs.append((dense.kernel, value))
-            pairs += [
-                (operator.attrgetter(theirs)(layer), ours[f'layer_{i}/{name}'])
-                for name, theirs in GARDEN.items()
-            ]
-        self.assertLen(pairs, len(model.trainable_variables))
-        for theirs, value in pairs:
-            theirs.assign(np.reshape(value, theirs.shape))
-        return model
-
-    @parameterized.parameters(  # each two beside each other in every way
-        (False, False, None), (False, True, 4), (True, False, 4),
-        (True, True, None),
-    )  # fmt: skip
-    def test_two_streams(self, untie, bi_data, clamp):
-        encoder, case = make_encoder(untie=untie, clamp=clamp), make_case()
-
-        def ask(model):
-            return model(
-                input_ids=tf.constant(case['ids']),
-                segment_ids=tf.constant(case['segments']),
-                permutation_mask=tf.constant(case['rule']),
-                target_mapping=tf.constant(case['mapping']),
-                masked_tokens=tf.zeros((2, 12)),
-                state=[tf.constant(x) for x in case['memory']],
-            )
-
-        model = self.reference(
-            encoder, ask, two_stream=True, bi_data=bi_data,
-            clamp_length=clamp or -1,
-        )
-        states, memory = ask(model)
-        for key in (None, KEY):
-            actual = run(
-                encoder,
-                case['ids'],
-                segment_ids=case['segments'],
-                ranks=case['ranks'],
-                sees=case['sees'],
-                places=case['places'],
-                queries=True,
-                directions=np.int32([1, -1]) if bi_data else None,
-                state=Memory(tf.constant(case['memory']), tf.constant([5, 5])),
-                advance=3,
-                key=key,
-            )
-            np.testing.assert_allclose(actual.states, states, rtol=0, atol=1e-5)
-            near(actual.state.states, np.stack(memory))
 
 
 if __name__ == '__main__':

@@ -4,7 +4,7 @@ import math
 
 import numpy as np
 import tensorflow as tf
-from absl.testing import absltest, parameterized
+from absl.testing import absltest
 
 from infoword_tf.layers import heads
 from tests.layers.operations import (
@@ -41,23 +41,6 @@ OperationTest = operation_test({
     'heads_only_2': heads_operation(2, bias=False),
     'softmax': dropping({'scores': (B, H, T, T + 2)}, softmax),
 })
-
-
-class SplitHeadsTest(parameterized.TestCase):
-    @parameterized.parameters((None,), (KEY,))
-    def test_where_each_number_goes(self, key):
-        """[0 .. 11] for each token, then 2 heads of 3 for two projections."""
-        x = tf.reshape(tf.range(24.0), (1, 2, 12))
-        bias = tf.concat([tf.zeros(6), tf.ones(6)], 0)
-        q, k = heads.split_heads(x, bias, heads=2, count=2, key=key)
-        np.testing.assert_array_equal(
-            q,
-            [[[[0, 1, 2], [12, 13, 14]], [[3, 4, 5], [15, 16, 17]]]],
-        )
-        np.testing.assert_array_equal(
-            k,
-            [[[[7, 8, 9], [19, 20, 21]], [[10, 11, 12], [22, 23, 24]]]],
-        )
 
 
 class SoftmaxDropoutTest(absltest.TestCase):

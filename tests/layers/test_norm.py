@@ -9,19 +9,15 @@ from absl.testing import absltest, parameterized
 
 from infoword_tf.layers import norm
 from tests.layers.operations import (
-    BFLOAT16,
     EPSILON,
     KEY,
     B,
     D,
     Operation,
     T,
-    assert_close,
     drop,
     dropping,
-    make_inputs,
     operation_test,
-    value_and_gradients,
 )
 
 NORM = {'x': (B, T, D), 'gamma': (D,), 'beta': (D,)}
@@ -90,29 +86,6 @@ OperationTest = operation_test({
 
 
 class NormTest(parameterized.TestCase):
-    def test_norm_from_float32_to_bfloat16(self):
-        """Embeddings enter a model in mixed_bfloat16 like this."""
-        inputs = make_inputs(NORM, 4)
-        expected, expected_gradients = value_and_gradients(
-            lambda i: run_norm(i, None), inputs
-        )
-        for key in (None, KEY):
-            actual, gradients = value_and_gradients(
-                lambda i, key=key: [
-                    norm.norm(
-                        *i.values(), epsilon=EPSILON, dtype='bfloat16', key=key
-                    )
-                ],
-                inputs,
-            )
-            self.assertEqual(actual[0].dtype, tf.bfloat16)
-            assert_close(actual[0], expected[0], BFLOAT16)
-            for k, gradient in gradients.items():
-                self.assertEqual(gradient.dtype, tf.float32)
-                assert_close(
-                    gradient, expected_gradients[k], 2 * BFLOAT16, k
-                )
-
     def test_norm_written_out(self):
         x = [[1.0, 2.0, 3.0, 6.0]]  # mean 3, variance 3.5
         gamma, beta = [1.0, 2.0, 1.0, -1.0], [0.0, 1.0, 5.0, 0.0]

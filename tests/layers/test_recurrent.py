@@ -121,18 +121,6 @@ class GradientTest(parameterized.TestCase):
 
 
 class StateTest(parameterized.TestCase):
-    @parameterized.product(way=list(WAYS), key=[None, KEY])
-    def test_two_halves_are_the_whole(self, way, key):
-        layer = make(*WAYS[way])
-        x = tf.constant(random(B, T, F))
-        whole, last = layer(x, key=key)
-        first, state = layer(x[:, :3], key=key)
-        second, state = layer(x[:, 3:], state, key=key)
-        both = tf.concat([first, second], axis=1)
-        np.testing.assert_allclose(both, whole, atol=1e-6)
-        for name, value in last.items():
-            np.testing.assert_allclose(state[name], value, atol=1e-6)
-
     @parameterized.product(way=list(WAYS), backward=[False, True],
                            key=[None, KEY])
     def test_a_row_begins_anew(self, way, backward, key):

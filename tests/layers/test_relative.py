@@ -9,7 +9,6 @@ from absl.testing import absltest, parameterized
 
 from infoword_tf.layers import relative
 from tests import eager
-from tests.layers.operations import fed_forward, normed
 from tests.refused import refused
 
 B, T, M, H, D, F = 2, 8, 3, 3, 12, 20
@@ -213,85 +212,11 @@ class AttentionTest(parameterized.TestCase):
             for gradient in tape.gradient(total, [x, g]):
                 np.testing.assert_array_equal(gradient, np.zeros_like(gradient))
 
-    def test_streams_at_once_are_streams_alone(self):
-        layer, x = make_layer(), tf.constant(make_states(T))
-        g = tf.constant(make_states(3, seed=6))
-        sights = [
-            relative.sight(T, ranks=RANKS, sees=SEES),
-            relative.sight(
-                T, ranks=RANKS, sees=SEES, places=PLACES, queries=True
-            ),
-        ]
-        table = relative.sinusoids(T, 0, D)
-        both = layer(x, list(zip((x, g), sights, strict=True)), table)
-        for states, sight, actual in zip((x, g), sights, both, strict=True):
-            (alone,) = layer(x, [(states, sight)], table)
-            np.testing.assert_allclose(actual, alone, atol=1e-6)
-
-    def test_biases_may_be_given(self):
-        layer, shared = make_layer(), make_layer(biases=False)
-        self.assertLen(layer.weights, 7)
-        self.assertLen(shared.weights, 4)
-        for one, two in zip(layer.weights[:4], shared.weights, strict=True):
-            two.assign(one)
-        x = tf.constant(make_states(T))
-        sight = relative.sight(T, segment_ids=SEGMENTS)
-        table = relative.sinusoids(T, 0, D)
-        (expected,) = layer(x, [(x, sight)], table)
-        (actual,) = shared(x, [(x, sight)], table, biases=layer.biases)
-        np.testing.assert_array_equal(actual, expected)
-
     def test_widths(self):
         with refused('heads_divide_width', 5, 12):
             relative.RelativeAttention(12, 5, 0.0, False, False)
         with refused('width_without_halves', 9):
             relative.RelativeAttention(9, 3, 0.0, False, False)
-
-
-class BlockTest(parameterized.TestCase):
-    @parameterized.product(
-        activation=('gelu_tanh', 'gelu_erf', 'relu'), key=(None, KEY)
-    )
-    def test_equals_numpy(self, activation, key):
-        block = relative.RelativeBlock(
-            D, H, F, 0.0, activation, 1e-12, segments=True, causal=False
-        )
-        block.build()
-        draw(block)
-        x, g = make_states(T), make_states(3, seed=6)
-        sights = [
-            relative.sight(T, segment_ids=SEGMENTS, ranks=RANKS, sees=SEES),
-            relative.sight(
-                T, segment_ids=SEGMENTS, ranks=RANKS, sees=SEES,
-                places=PLACES, queries=True,
-            ),
-        ]
-        actual = block(
-            tf.constant(x),
-            [(tf.constant(x), sights[0]), (tf.constant(g), sights[1])],
-            relative.sinusoids(T, 0, D),
-            signs=tf.constant(SIGNS),
-            key=key,
-        )
-        extra = {'signs': SIGNS, 'segments': SEGMENTS, 'ranks': True}
-        for stream, states, places, queries in (
-            (actual[0], x, EVERYWHERE, False),
-            (actual[1], g, PLACES, True),
-        ):
-            mixed = loops(block.attention, x, None, states, places,
-                          queries=queries, **extra)
-            np.testing.assert_allclose(
-                stream,
-                self.finish(block, exact(states), mixed, activation),
-                rtol=0,
-                atol=2e-5,
-            )
-
-    def finish(self, block, states, mixed, activation):
-        weights = {w.path.split('/')[-1]: exact(w) for w in block.weights}
-        x = normed(states + mixed, weights, 'attention_norm', 1e-12)
-        outer = fed_forward(x, weights, activation)
-        return normed(x + outer, weights, 'outer_norm', 1e-12)
 
 
 class SightTest(parameterized.TestCase):
@@ -309,19 +234,6 @@ class SightTest(parameterized.TestCase):
     def test_nothing_to_hide(self):
         actual = relative.sight(4)
         self.assertEqual(actual, relative.Sight())
-
-    def test_causal(self):
-        self.assert_sees(
-            relative.sight(4, causal=True), 'x...', 'xx..', 'xxx.', 'xxxx'
-        )
-        self.assert_sees(
-            relative.sight(3, 2, causal=True), 'xxx..', 'xxxx.', 'xxxxx'
-        )
-        self.assert_sees(
-            relative.sight(3, 2, causal=True, places=np.int32([[2, 0]])),
-            'xxxxx',
-            'xxx..',
-        )
 
     def test_same_length(self):
         """A token sees itself and as many before it as the memory has."""
@@ -372,54 +284,6 @@ class SightTest(parameterized.TestCase):
         self.assert_sees(query, 'xxx.x')
         self.assertTrue(np.all(query.seeing))
 
-    def test_default_order(self):
-        """Of 6 tokens 1 and 4 are targets, in the order 4, 1; 5 is a [SEP].
-
-        It stands between them; the plain ones see each other alone.
-        """
-        extra = {
-            'ranks': tf.constant([[-1, 5, -1, -1, 0, 3]]),
-            'sees': tf.constant([[0, 5, 0, 0, 0, 4]]),
-        }
-        self.assert_sees(
-            relative.sight(6, 1, **extra),
-            'xx.xx..',
-            'xxxxxxx',
-            'xx.xx..',
-            'xx.xx..',
-            'xx.xxx.',
-            'xx.xxxx',
-        )
-        self.assert_sees(
-            relative.sight(
-                6, 1, places=np.int32([[1, 4]]), queries=True, **extra
-            ),
-            'xx.xxxx',
-            'xx.xx..',
-        )
-
-    def test_queries_without_ranks_see_all_but_themselves(self):
-        self.assert_sees(
-            relative.sight(4, 1, places=np.int32([[2, 0]]), queries=True),
-            'xxx.x',
-            'x.xxx',
-        )
-
-    def test_who_sees_nothing(self):
-        actual = relative.sight(
-            3,
-            2,
-            filled=tf.constant([0, 1]),
-            ranks=tf.constant([[0, 1, 2]] * 2),
-            sees=tf.constant([[0, 1, 2]] * 2),
-            places=np.int32([[0, 1]] * 2),
-            queries=True,
-        )
-        self.assert_sees(actual, '.....', '..x..', '.x...', '.xx..')
-        np.testing.assert_array_equal(
-            actual.seeing[:, 0, :, 0], [[False, True], [True, True]]
-        )
-
     def test_all_rules_hold(self):
         self.assert_sees(
             relative.sight(
@@ -433,22 +297,6 @@ class SightTest(parameterized.TestCase):
             ),
             '.xx...', '.xxx..', '.xx.x.', '.x...x',
         )  # fmt: skip
-
-    def test_segments(self):
-        actual = relative.sight(
-            3, 2, segment_ids=tf.constant([[0, 1, 2]])
-        )
-        self.assertIsNone(actual.allowed)
-        np.testing.assert_array_equal(
-            actual.different[0, 0],
-            [[0, 0, 0, 1, 1], [1, 1, 1, 0, 1], [1, 1, 1, 1, 0]],
-        )
-        actual = relative.sight(
-            3, segment_ids=tf.constant([[0, 1, 2]]), places=np.int32([[2, 0]])
-        )
-        np.testing.assert_array_equal(
-            actual.different[0, 0], [[1, 1, 0], [0, 1, 1]]
-        )
 
 
 class SinusoidsTest(parameterized.TestCase):
@@ -468,35 +316,6 @@ class SinusoidsTest(parameterized.TestCase):
         )
         # Queries 2, keys 4 (XLNet's code): 4, 3, 2, 1, 0, -1.
         self.assertLen(self.distances(2, 2), 6)
-
-    def test_numbers(self):
-        table = relative.sinusoids(300, 212, 8)
-        self.assertEqual(table.shape, (812, 8))
-        self.assertEqual(table.dtype, np.float32)
-        for row, distance in ((0, 512), (100, 412), (512, 0), (811, -299)):
-            angles = [distance * f for f in (1.0, 0.1, 0.01, 0.001)]
-            np.testing.assert_allclose(
-                table[row],
-                [*map(math.sin, angles), *map(math.cos, angles)],
-                rtol=0,
-                atol=1e-7,
-            )
-
-    @parameterized.product(causal=(False, True), memory=(0, 3))
-    def test_length_that_is_not_known(self, causal, memory):
-        run = tf.function(
-            lambda length: relative.sinusoids(
-                length, memory, 8, causal=causal, longest=10
-            ),
-            input_signature=[tf.TensorSpec([], tf.int32)],
-        )
-        for length in (1, 4, 10):
-            np.testing.assert_array_equal(
-                run(length),
-                relative.sinusoids(length, memory, 8, causal=causal),
-            )
-        with self.assertRaises(tf.errors.InvalidArgumentError):
-            run(11)
 
 
 class BlocksOfTest(absltest.TestCase):

@@ -1,6 +1,5 @@
 """Rotary positions."""
 
-import math
 
 import numpy as np
 import tensorflow as tf
@@ -81,39 +80,6 @@ class TurnsTest(parameterized.TestCase):
             self.assertGreater(np.abs(one - two).max(), 0.5)
             np.testing.assert_allclose(  # lengths stay
                 tf.norm(one, axis=-1), tf.norm(two, axis=-1), rtol=1e-5
-            )
-
-    def test_a_product_knows_the_distance_alone(self):
-        random = np.random.default_rng(2)
-        q, k = (tf.constant(random.standard_normal((1, 1, 8)), tf.float32)
-                for _ in range(2))  # fmt: skip
-
-        def product(i, j):
-            actual = (
-                split_turned(
-                    x, turns(tf.constant([[p]]), 8, 50.0),
-                    heads=1, count=1, turned=1,
-                )[0]
-                for x, p in ((q, i), (k, j))
-            )  # fmt: skip
-            return float(tf.reduce_sum(math.prod(actual)))
-
-        self.assertAlmostEqual(product(9, 5), product(104, 100), places=4)
-        self.assertNotAlmostEqual(product(9, 5), product(5, 9), places=2)
-
-    def test_at_some_places(self):
-        turn = turns(tf.constant(PLACES), 6, 100.0)
-        shared = turns(tf.constant(PLACES[:1]), 6, 100.0)
-        places = np.array([[0, 4], [2, 2], [3, 1]], np.int32)
-        row = np.arange(B)[:, None]
-        for name in ('cos', 'sin'):
-            np.testing.assert_array_equal(
-                getattr(turn.at(places), name),
-                getattr(turn, name).numpy()[row, places],
-            )
-            np.testing.assert_array_equal(
-                getattr(shared.at(places), name),
-                getattr(shared, name).numpy()[0][places],
             )
 
 

@@ -60,22 +60,6 @@ class VocabularyScoresTest(parameterized.TestCase):
         np.testing.assert_array_equal(actual[2], rank)
         self.assertGreater(rank.max(), 0)
 
-    @parameterized.parameters(False, True)
-    def test_gradients(self, bias):
-        inputs, targets = self.make_inputs(bias)
-
-        def gradients(key, dtype='float32'):
-            return value_and_gradients(
-                lambda i: self.run_operation(i, targets, key, dtype)[:2], inputs
-            )[1]
-
-        plain = gradients(None)
-        for k, gradient in gradients(KEY).items():
-            assert_close(gradient, plain[k], 1e-5, k)
-        for k, gradient in gradients(KEY, 'bfloat16').items():
-            self.assertEqual(gradient.dtype, tf.float32)
-            assert_close(gradient, plain[k], 4 * BFLOAT16, k)
-
     def test_scores_are_float32_where_gradients_are_bfloat16(self):
         inputs, targets = self.make_inputs(True)
         exact = self.run_operation(inputs, targets, KEY)
@@ -123,22 +107,28 @@ class VocabularyScoresTest(parameterized.TestCase):
             if k in inputs:
                 assert_close(gradients[k], exact, 1e-5, k)
 
-    @parameterized.parameters(4, 128, 130)
-    def test_gradients_of_any_width(self, width):
+    @parameterized.product(
+        width=(4, 128, 130), dtype=('float32', 'bfloat16')
+    )
+    def test_gradients_of_any_width(self, width, dtype):
         """Narrow tables' gradients are another product than wide ones'."""
         with mock.patch.object(self, 'D', width, create=True):
             inputs, targets = self.make_inputs(True)
         inputs['states'] = inputs['states'] / width**0.5
         plain, fused = (
             value_and_gradients(
-                lambda i, key=key: self.run_operation(i, targets, key)[:2],
+                lambda i, key=key, dtype=dtype: self.run_operation(
+                    i, targets, key, dtype
+                )[:2],
                 inputs,
             )[1]
-            for key in (None, KEY)
+            for key, dtype in ((None, 'float32'), (KEY, dtype))
         )
+        tolerance = 1e-5 if dtype == 'float32' else 4 * BFLOAT16
         for k, gradient in fused.items():
+            self.assertEqual(gradient.dtype, tf.float32)
             self.assertEqual(gradient.shape, plain[k].shape)
-            assert_close(gradient, plain[k], 1e-5, k)
+            assert_close(gradient, plain[k], tolerance, k)
 
     @parameterized.parameters((None,), (KEY,))
     def test_rank_counts_ties(self, key):

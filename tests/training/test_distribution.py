@@ -177,19 +177,6 @@ class SameAsOneTest(parameterized.TestCase):
                 first, gradient, rtol=0, atol=near * largest, err_msg=path
             )
 
-    def test_a_replica_alone_would_miss_candidates(self):
-        """The test above can fail: half the batch has another loss."""
-        flat = flatten(zoo.make_views('bert_nce', 8))
-        model = zoo.make_model('bert_nce', 0.0)
-
-        def loss(part):
-            flat_part = {k: tf.constant(v[part]) for k, v in flat.items()}
-            outcomes, _ = model.outcomes(unflatten(flat_part), zoo.statistics())
-            return float(model.loss(outcomes))
-
-        halves = (loss(slice(0, 4)) + loss(slice(4, 8))) / 2
-        self.assertGreater(loss(slice(0, 8)), halves + 0.1)
-
 
 class DropoutTest(absltest.TestCase):
     def test_replicas_draw_their_own_masks(self):
@@ -259,30 +246,6 @@ class UpdateTest(parameterized.TestCase):
 
     CLIP = 0.01
 
-    def test_keys_are_of_seed_and_step(self):
-        """Two steps; their keys, alike on two replicas, summed in halves."""
-        trainer = zoo.make_trainer('mlm', 2, steps=2)
-
-        def gradients(batch, key, state):
-            del batch
-            halves = tf.stack([key // 65536, key % 65536], axis=1)
-            sums = tf.concat([tf.reshape(halves, [-1]), [0] * (F - 4)], 0)
-            variables = trainer.optimizer.variables.values()
-            return (
-                [tf.zeros(variable.shape) for variable in variables],
-                tf.cast(sums, tf.float32)[None],
-                state,
-            )
-
-        trainer.gradients = gradients
-        trainer.train(tf.constant(2))
-        expected = np.zeros(F)
-        for step in range(2):
-            key = dropout.new_key(zoo.TRAINER_SEED, step).numpy()
-            halves = np.stack([key // 65536, key % 65536], axis=1)
-            expected[:4] += 2 * halves.ravel()
-        np.testing.assert_array_equal(trainer.sums.numpy()[0], expected)
-
     @parameterized.parameters(0.0, CLIP)
     def test_two_replicas_make_the_update_of_one(self, clip):
         """With a clip that is always active, and with none.
@@ -348,16 +311,6 @@ class ReplicasTest(absltest.TestCase):
         strategy = zoo.strategy(2)
         return local(strategy, tf.function(lambda: strategy.run(function))())
 
-    def test_number_and_count(self):
-        def numbers():
-            replicas = distribution.StrategyReplicas()
-            return tf.stack([replicas.id, replicas.count])
-
-        self.assertEqual(
-            [actual.tolist() for actual in self.run_on_two(numbers)],
-            [[0, 2], [1, 2]],
-        )
-
     def test_gather_and_its_gradient(self):
         """Replica r has x = [r + 1] and the loss (r + 2) * sum(gather(x)^2).
 
@@ -394,15 +347,6 @@ class ReplicasTest(absltest.TestCase):
             [actual.tolist() for actual in self.run_on_two(summed)],
             [[3.0, 3.0], [3.0, 3.0]],
         )
-
-    def test_sum_all(self):
-        def summed():
-            replicas = distribution.StrategyReplicas()
-            x = tf.cast(replicas.id, tf.float32) + 1.0
-            return tf.concat(replicas.sum_all([x * [1.0, 2.0], [x]]), 0)
-
-        for actual in self.run_on_two(summed):
-            self.assertEqual(actual.tolist(), [3.0, 6.0, 3.0])
 
     def test_one_replica_keeps_what_it_has(self):
         strategy = zoo.strategy(1)

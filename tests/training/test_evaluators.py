@@ -163,16 +163,6 @@ class BestTest(parameterized.TestCase):
         with mock.patch.object(loaded.tokenizer, 'tokenize', None):
             self.assertNotEqual(evaluator()[RETRIEVAL], actual)
 
-    def test_a_run_ends_early(self):
-        """Where nothing is learned no later value is better."""
-        workdir = places.make() / 'run'
-        train(
-            workdir, f'--best=sts:{PAIRS}', '--patience_evals=2',
-            '--learning_rate=0', '--steps=6',
-        )  # fmt: skip
-        self.assertLen(records(workdir), 3)
-        self.assertEqual(checkpoint.weights_step(workdir), 1)
-
     def test_a_run_that_was_stopped(self):
         """The same numbers and the same weights; not with other pairs."""
         folder = places.make()

@@ -13,7 +13,6 @@ from infoword_tf.training import loop
 from infoword_tf.views.examples import by_example
 from tests import zoo
 from tests.eager import eagerly
-from tests.objectives import eq1
 
 M = TABLE['dim'].heldout_candidates
 
@@ -56,23 +55,6 @@ class MeasuresTest(absltest.TestCase):
         )
         self.assertEqual(actual['heldout/label/answer'], 42.0)
         self.assertEqual(actual['heldout/label/accuracy'], 0.25)
-
-    def test_without_them_accuracy_is_of_sums(self):
-        self.enterContext(eagerly())
-        model = zoo.make_model('label')
-        views = zoo.make_views('label', 24)
-        actual = loop.Heldout(model, views, zoo.statistics()).evaluate()
-        outcomes, _ = model.outcomes(views, zoo.statistics())
-        scores = by_example(
-            np.asarray(outcomes['label'].predictions['scores']),
-            views['examples'],
-        )
-        true = by_example(views['examples'].targets['label'], views['examples'])
-        self.assertAlmostEqual(
-            actual['heldout/label/accuracy'],
-            np.mean(scores.argmax(axis=1) == true),
-            places=6,
-        )
 
 
 class HeldoutTest(parameterized.TestCase):
@@ -149,19 +131,6 @@ class HeldoutTest(parameterized.TestCase):
                 actual[f'heldout/{row}/chance'],
                 (each / (1 + others)).sum() / each.sum(),
                 places=6,
-            )
-
-    def test_what_is_measured_besides(self):
-        """The bound of `dim` among n-grams of equal length."""
-        _, heldout = self.make('infoword', 40)
-        actual = heldout.evaluate()
-        more = {f'heldout/dim/{x}' for x in TABLE['dim'].objective.more}
-        self.assertLen(more, 2)
-        self.assertEqual({x for x in actual if 'same_length' in x}, more)
-        for bound in ('mi', 'ceiling'):
-            self.assertLess(
-                actual[f'heldout/dim/same_length_{bound}'],
-                actual['heldout/dim/ceiling'],
             )
 
     def test_the_commonest_b_of_every_row(self):
@@ -262,18 +231,3 @@ class SummariseTest(absltest.TestCase):
         )
         self.assertEqual(training['dim/loss'], 0.25)
         self.assertNotIn('dim/same_length_mi', training)
-
-    def test_candidates_of_its_own(self):
-        """`nsp_nce` has 4 in held-out text too, in every batch of it."""
-        model = zoo.make_model('mlm_nsp_nce', rate=0.0)
-        views = zoo.make_views('mlm_nsp_nce', 40)
-        heldout = loop.Heldout(model, views, zoo.statistics())
-        actual = heldout.evaluate()
-        self.assertAlmostEqual(
-            actual['heldout/nsp_nce/log_candidates'], math.log(4), places=5
-        )
-        self.assertAlmostEqual(actual['heldout/nsp_nce/chance'], 0.25, places=6)
-        outcomes, _ = model.outcomes(views, heldout.statistics)
-        whole = loop.summarise('nsp_nce', eq1.sums(outcomes['nsp_nce']))
-        for name, value in whole.items():
-            self.assertAlmostEqual(actual[f'heldout/{name}'], value, places=4)

@@ -216,22 +216,6 @@ class UpdateTest(OracleCase):
             lambda step: 0.1 / (step + 1),
         )  # fmt: skip
 
-    def test_first_update_written_out(self):
-        """m = g / 10, v = g^2 / 50, rate * sqrt(1 - .98) / (1 - .9)."""
-        variables = {'a_bias': keras.Variable([1.0, 1.0, 1.0])}
-        optimizer = optim.AdamW(variables, optim.preset(clip_norm=0.0))
-        g = np.array([2.0, -1e-5, 0.0])
-        update(optimizer, {'a_bias': np.float32(g)}, 0.5, 0)
-        root = math.sqrt(0.02)
-        expected = [
-            1 - 0.5 * root * 2 / (root * 2 + 1e-6),
-            1 + 0.5 * root * 1e-5 / (root * 1e-5 + 1e-6),
-            1.0,
-        ]
-        np.testing.assert_allclose(
-            variables['a_bias'].numpy(), expected, rtol=1e-5
-        )
-
     @parameterized.parameters('infoword', 'word2vec')
     def test_a_row_may_spare_a_weight(self, name):
         rules = optim.preset(name, weight_decay=0.5)
@@ -245,26 +229,6 @@ class UpdateTest(OracleCase):
         a, b = (weight.numpy() for weight in weights.values())
         np.testing.assert_allclose(a, 0.95, rtol=1e-6)
         np.testing.assert_array_equal(b, 1.0)
-
-    def test_decay_is_decoupled(self):
-        """Without a gradient a kernel shrinks by rate * decay, no more."""
-        optimizer = make_optimizer(decay=0.1)
-        before = state(optimizer)
-        zeros = {k: np.zeros(s, np.float32) for k, s in SHAPES.items()}
-        update(optimizer, zeros, 0.5, 0)
-        for path, value in state(optimizer).items():
-            factor = 0.95 if path in DECAYING else 1.0
-            np.testing.assert_allclose(
-                value, factor * before[path], rtol=1e-6, err_msg=path
-            )
-
-    def test_paper_settings(self):
-        rules = optim.AdamW({}).rules
-        self.assertEqual(rules, optim.preset('infoword'))
-        self.assertEqual(
-            (rules.beta_1, rules.beta_2, rules.epsilon), (0.9, 0.98, 1e-6)
-        )
-        self.assertEqual((rules.weight_decay, rules.clip_norm), (0.01, 1.0))
 
     def test_late_updates(self):
         """Bias correction of step 100,000 is 1, not a negative power."""
@@ -308,34 +272,6 @@ class PublishedTest(OracleCase):
                 np.testing.assert_allclose(
                     optimizer.variables[k], weights[k], rtol=0, atol=1e-5
                 )
-
-    def test_first_updates_written_out(self):
-        """Of a gradient of 1: with correction the rate, without 3.16 of it."""
-        for name, expected in (
-            ('infoword', 1.0), ('adamw', 1.0), ('gpt', 1.0),
-            ('transformer_xl', 1.0),
-            ('bert', 0.1 / math.sqrt(0.001)),
-            ('xlnet', 0.1 / math.sqrt(0.001)),
-            ('elmo', 1 / math.sqrt(2)),
-        ):  # fmt: skip
-            variable = keras.Variable([0.0])
-            rules = optim.preset(name, clip_norm=0.0)
-            optimizer = optim.AdamW({'a_bias': variable}, rules)
-            update(optimizer, {'a_bias': np.ones(1, np.float32)}, 0.01, 0)
-            np.testing.assert_allclose(
-                variable.numpy(), [-0.01 * expected], rtol=1e-4, err_msg=name
-            )
-
-    def test_gpt_decays_by_the_corrected_rate(self):
-        optimizer = optimizer_of('gpt', weight_decay=0.1)
-        before = state(optimizer)
-        zeros = {k: np.zeros(s, np.float32) for k, s in SHAPES.items()}
-        update(optimizer, zeros, 0.5, 0)
-        shrink = 1 - 0.05 * math.sqrt(0.001) / 0.1
-        for path in DECAYING:
-            np.testing.assert_allclose(
-                state(optimizer)[path], shrink * before[path], rtol=1e-6
-            )
 
     def test_what_is_chosen_wins(self):
         self.assertEqual(optim.preset('xlnet'), optim.PRESETS['xlnet'])
@@ -419,30 +355,10 @@ class SharesTest(absltest.TestCase):
 
 
 class ClipTest(absltest.TestCase):
-    def moments_norm(self, optimizer):
-        """Returns the global norm of m: at first a tenth of the gradient's."""
-        actual = state(optimizer)
-        return math.sqrt(sum((actual[f'm/{k}'] ** 2).sum() for k in SHAPES))
-
-    def gradients(self, norm):
-        actual = {k: np.ones(s, np.float32) for k, s in SHAPES.items()}
-        size = sum(g.size for g in actual.values())
-        return {k: g * np.float32(norm / size**0.5) for k, g in actual.items()}
-
-    def test_long_gradients_are_cut_short_ones_stay(self):
-        for clip, norm, expected, places in (
-            (0.5, 5.0, 0.5, 6), (0.5, 0.5001, 0.5, 6), (0.5, 0.4, 0.4, 6),
-            (0.0, 500.0, 500.0, 3),  # it is off
-        ):  # fmt: skip
-            optimizer = make_optimizer(clip=clip)
-            update(optimizer, self.gradients(norm), 0.1, 0)
-            self.assertAlmostEqual(
-                self.moments_norm(optimizer), 0.1 * expected, places=places
-            )
-
     def test_no_gradient_at_all(self):
         optimizer = make_optimizer(clip=0.5)
-        self.assertTrue(bool(update(optimizer, self.gradients(0.0), 0.1, 0)))
+        zeros = {k: np.zeros(s, np.float32) for k, s in SHAPES.items()}
+        self.assertTrue(bool(update(optimizer, zeros, 0.1, 0)))
         for value in state(optimizer).values():
             self.assertTrue(np.isfinite(value).all())
 
@@ -499,28 +415,6 @@ class DecaysTest(parameterized.TestCase):
         for path in set(variables) - decaying:
             self.assertRegex(path, VECTORS)
 
-    def test_written_out(self):
-        variables = {
-            **zoo.make_model('infoword').variables,
-            **zoo.make_model('mlm_transform').variables,
-        }
-        block = (
-            'attention/qkv_kernel',
-            'attention/output_kernel',
-            'inner_kernel',
-            'outer_kernel',
-        )
-        self.assertEqual(
-            {p for p in variables if optim.preset().decays(p)},
-            {
-                'encoder/word_embeddings',
-                'encoder/position_embeddings',
-                'encoder/segment_embeddings',
-                'objectives/mlm/kernel',
-                *(f'encoder/layer_{i}/{k}' for i in range(2) for k in block),
-            },
-        )
-
     @parameterized.parameters('plm', 'transformer_xl')
     def test_relative_biases_decay_under_xlnet_alone(self, name):
         """r_w_bias, r_r_bias and r_s_bias of its code: u, v and s."""
@@ -534,15 +428,6 @@ class DecaysTest(parameterized.TestCase):
             actual = {p for p in variables if optim.preset(other).decays(p)}
             more = relative if other == 'xlnet' else set()
             self.assertEqual(actual, usual | more, other)
-
-    def test_slots_of_every_weight(self):
-        model = zoo.make_model('mlm')
-        optimizer = optim.AdamW(model.variables)
-        self.assertEqual(list(optimizer.variables), list(model.variables))
-        self.assertEqual(
-            set(optimizer.slots),
-            {f'{s}/{p}' for s in 'mv' for p in model.variables},
-        )
 
 
 class ScheduleTest(parameterized.TestCase):
@@ -565,24 +450,6 @@ class ScheduleTest(parameterized.TestCase):
         np.testing.assert_allclose(
             actual, [0.2 * share / of for share in shares], atol=1e-7
         )
-
-    def test_of_the_paper(self):
-        """Peak 4e-4, 18,000 updates of warm-up, 400,000 in all."""
-        for step, expected in (
-            (0, 4e-4 / 18_000),
-            (8_999, 2e-4),
-            (17_999, 4e-4),
-            (18_000, 4e-4),
-            (209_000, 2e-4),
-            (399_999, 4e-4 / 382_000),
-            (400_000, 0.0),
-            (500_000, 0.0),
-        ):
-            rate = optim.schedule(
-                tf.constant(step, tf.int64), 4e-4, 18_000, 400_000
-            )
-            self.assertEqual(rate.dtype, tf.float32)
-            self.assertAlmostEqual(float(rate), expected, delta=1e-10)
 
     @parameterized.parameters(
         # Of the code of BERT: from the first update on, so that there is a
