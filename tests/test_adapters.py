@@ -9,7 +9,7 @@ from unittest import mock
 
 import numpy as np
 import tensorflow as tf
-from absl.testing import absltest, parameterized
+from absl.testing import parameterized
 
 import infoword_tf
 from infoword_tf import adapters, files
@@ -287,7 +287,3 @@ class RunTest(parameterized.TestCase):
         files.write_tensors(moved / 'base' / WEIGHTS, weights)
         with refused('adapter_of_other_base', config.adapter.digest):
             infoword_tf.load(moved / 'run')
-
-
-if __name__ == '__main__':
-    absltest.main()

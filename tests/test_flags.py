@@ -22,7 +22,7 @@ from typing import Any, NamedTuple
 from unittest import mock
 
 import numpy as np
-from absl.testing import absltest, parameterized
+from absl.testing import parameterized
 
 import infoword_tf
 from infoword_tf import sizes
@@ -800,7 +800,3 @@ class EveryFlagTest(parameterized.TestCase):
             with self.subTest(command):
                 self.assertEmpty(flags - tried - set(FREE.get(command, ())))
         self.assertEqual(every, {way.command for way in WAYS.values()})
-
-
-if __name__ == '__main__':
-    absltest.main()

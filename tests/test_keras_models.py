@@ -598,7 +598,3 @@ class ComplaintsTest(parameterized.TestCase):
             self.assertRaisesRegex(ImportError, 'set KERAS_BACKEND=tensorflow'),
         ):
             runpy.run_path(keras_models.__file__)
-
-
-if __name__ == '__main__':
-    absltest.main()

@@ -604,7 +604,3 @@ class RecordTest(parameterized.TestCase):
         self.assertNotEqual(prepare._decisive(base, corpus('1')), key)
         write(vocab, 'b')
         self.assertNotEqual(prepare._decisive(base, corpus()), key)
-
-
-if __name__ == '__main__':
-    absltest.main()

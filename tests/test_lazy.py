@@ -101,7 +101,3 @@ class ImportTest(absltest.TestCase):
 
     def test_a_graph_needs_no_keras(self):
         self.assertEqual(answer(GRAPH), [[], 2.0, 'keras'])
-
-
-if __name__ == '__main__':
-    absltest.main()

@@ -15,7 +15,7 @@ from unittest import mock
 
 import numpy as np
 import pyarrow
-from absl.testing import absltest, parameterized
+from absl.testing import parameterized
 from pyarrow import parquet
 
 from infoword_tf import errors, prepare
@@ -519,7 +519,3 @@ class PrepareTest(parameterized.TestCase):
                 text_of(f'store:{output}', **more)
         with refused('store_without_text', output):
             next(corpora.open_corpus(f'store:{output}').train())
-
-
-if __name__ == '__main__':
-    absltest.main()

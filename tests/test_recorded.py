@@ -33,7 +33,3 @@ class RecordedTest(absltest.TestCase):
                     actual.pop('shares'), expected.pop('shares'), places=2
                 )
                 self.assertEqual(actual, expected)
-
-
-if __name__ == '__main__':
-    absltest.main()

@@ -456,7 +456,3 @@ class CommandTest(parameterized.TestCase):
         )  # fmt: skip
         self.assertEqual(done.stdout, f'{self.output}\n', done.stderr)
         self.assertTrue(self.output.read_bytes().startswith(b'\x89PNG'))
-
-
-if __name__ == '__main__':
-    absltest.main()

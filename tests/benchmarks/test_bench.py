@@ -205,7 +205,3 @@ class BenchTest(absltest.TestCase):
         self.assertEqual(other['step'], after['step'])
         self.assertIn('| instructions | AVX2 |\n', other['machine'])
         self.assertTrue((self.folder / 'speed_float32.png').exists())
-
-
-if __name__ == '__main__':
-    absltest.main()

@@ -69,7 +69,3 @@ class CriticsTest(absltest.TestCase):
             ['`scifact`', '`late, int8`', '0.500', '0.750', '1.250 of 3.50',
              '7,177', '', '', '27'],
         )  # fmt: skip
-
-
-if __name__ == '__main__':
-    absltest.main()

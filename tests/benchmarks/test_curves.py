@@ -42,7 +42,3 @@ class CurvesTest(absltest.TestCase):
                 'mlm_tiny  2.50 of 5.00 nats',
             ],
         )
-
-
-if __name__ == '__main__':
-    absltest.main()

@@ -24,7 +24,3 @@ class ClientsTest(absltest.TestCase):
         side.at_once(run, ['a', 'b'], 8, 0.1, 2)
         self.assertBetween(max(calls), 2, 8)
         self.assertEqual(threading.active_count(), before)  # they have ended
-
-
-if __name__ == '__main__':
-    absltest.main()

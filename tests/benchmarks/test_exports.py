@@ -2,7 +2,7 @@
 
 from unittest import mock
 
-from absl.testing import absltest, parameterized
+from absl.testing import parameterized
 
 from benchmarks import exports
 from export import bundle
@@ -23,7 +23,3 @@ class CompeteTest(parameterized.TestCase):
             self.assertEqual((row['name'], row['group']), (name, workdir))
             self.assertEqual(row['amounts'], [len(texts)] * 2)
             self.assertBetween(row['apart'], 0, 1e-5)
-
-
-if __name__ == '__main__':
-    absltest.main()

@@ -136,7 +136,3 @@ class LevelsTest(places.Folder, absltest.TestCase):
                 done = command.run(
                     levels, '--init=MiniLM', '--workdir=out', *typed)
                 self.assertEqual((done.status, done.id), (1, id))
-
-
-if __name__ == '__main__':
-    absltest.main()

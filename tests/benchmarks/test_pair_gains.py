@@ -73,7 +73,3 @@ class TableTest(absltest.TestCase):
             ['`one`', 'twice', '6.000', '10.000 (8.000-12.000)',
              '+4.000 to +4.000', '1,500'],
         ])  # fmt: skip
-
-
-if __name__ == '__main__':
-    absltest.main()

@@ -4,7 +4,7 @@ import json
 import subprocess
 import sys
 
-from absl.testing import absltest, parameterized
+from absl.testing import parameterized
 
 from benchmarks import report, step
 from tests.test_house import ROOT
@@ -55,7 +55,3 @@ class ServedTest(parameterized.TestCase):
         self.assertEqual(row['amounts'], [2 * 14] * 2)  # none is special
         self.assertGreater(record['products']['float32'], 1e8)
         self.assertStartsWith(report.lines_of(record)[2], '| float32 | mlm |')
-
-
-if __name__ == '__main__':
-    absltest.main()

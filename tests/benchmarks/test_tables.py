@@ -161,7 +161,3 @@ class BenchmarkTablesTest(absltest.TestCase):
         self.assertEqual(table[2:], [f'| 0 {cells}', f'| 0.8 {cells}'])
         asked = [choices['init'] + choices['examples'] for choices in CALLS]
         self.assertEqual(asked, ['a600', 'a6000', 'b600', 'b6000'])
-
-
-if __name__ == '__main__':
-    absltest.main()

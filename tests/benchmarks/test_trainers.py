@@ -78,7 +78,3 @@ class SameBatchesTest(absltest.TestCase):
         choices = dataclasses.replace(self.choices, source=str(prompted))
         with refused('peer_reads_other_texts', 'prompts'):
             trainers.batches_of(choices, 'cosine', 0)
-
-
-if __name__ == '__main__':
-    absltest.main()

@@ -183,7 +183,3 @@ class JaxTest(absltest.TestCase):
                               for row, w in one_work.rows.items()))  # fmt: skip
         expected = losses[0], losses[-1]
         np.testing.assert_allclose(np.float64(actual), expected, rtol=1e-5)
-
-
-if __name__ == '__main__':
-    absltest.main()

@@ -123,7 +123,3 @@ class AttentionTest(parameterized.TestCase):
             distances = dataclasses.replace(distances, places=places)
         actual = attention(states, None, queries, key, distances=distances)
         near(actual, expected)
-
-
-if __name__ == '__main__':
-    absltest.main()

@@ -6,7 +6,7 @@ from unittest import mock
 import keras
 import numpy as np
 import tensorflow as tf
-from absl.testing import absltest, parameterized
+from absl.testing import parameterized
 
 from infoword_tf.encoders import Elmo, Inputs, elmo
 from infoword_tf.views import Specials
@@ -197,7 +197,3 @@ class SizesTest(parameterized.TestCase):
             Elmo(vocab_size=V, width=128).arguments['filters'],
             [4, 4, 8, 16, 32, 64, 128],
         )
-
-
-if __name__ == '__main__':
-    absltest.main()

@@ -8,7 +8,7 @@ from unittest import mock
 
 import numpy as np
 import tensorflow as tf
-from absl.testing import absltest, parameterized
+from absl.testing import parameterized
 
 from infoword_tf.encoders import ENCODERS, Inputs, Memory
 from infoword_tf.layers import activation, dropout, heads, norm
@@ -788,7 +788,3 @@ class HiddenTest(EagerCase):
         expected = np.ones((9, 9), bool)
         expected[[6, 8]] = np.eye(9, dtype=bool)[[6, 8]]
         np.testing.assert_array_equal(distances, expected)
-
-
-if __name__ == '__main__':
-    absltest.main()

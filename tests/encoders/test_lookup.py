@@ -3,7 +3,7 @@
 import functools
 
 import numpy as np
-from absl.testing import absltest, parameterized
+from absl.testing import parameterized
 
 from infoword_tf.encoders import Lookup
 from tests.encoders import calls
@@ -47,7 +47,3 @@ class LookupTest(parameterized.TestCase):
             [weight.path for weight in encoder.weights],
             ['encoder/word_embeddings', 'encoder/piece_weights'],
         )
-
-
-if __name__ == '__main__':
-    absltest.main()

@@ -167,7 +167,3 @@ class FamilyTest(parameterized.TestCase):
         np.testing.assert_allclose(  # half of it: 3/4 of the speed
             turn.sin[0, 0], np.sin([2.0, 0.375]), atol=1e-6
         )
-
-
-if __name__ == '__main__':
-    absltest.main()

@@ -5,7 +5,7 @@ import unittest
 
 import numpy as np
 import tensorflow as tf
-from absl.testing import absltest, parameterized
+from absl.testing import parameterized
 
 from infoword_tf.encoders import Memory
 from infoword_tf.weights import mapping
@@ -311,7 +311,3 @@ class HuggingFaceTest(parameterized.TestCase):
         ).states.numpy()
         real = extra['padding'] == 0
         self.assert_equal(actual[real], self.theirs('padding')['states'][real])
-
-
-if __name__ == '__main__':
-    absltest.main()

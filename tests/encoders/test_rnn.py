@@ -5,7 +5,7 @@ import functools
 import keras
 import numpy as np
 import tensorflow as tf
-from absl.testing import absltest, parameterized
+from absl.testing import parameterized
 
 from infoword_tf.encoders import Inputs
 from tests.encoders import calls
@@ -35,7 +35,3 @@ class RnnTest(parameterized.TestCase):
             self.assertIsNone(actual.state)
         below = encoder(Inputs(ids), all_layers='below').layers
         self.assertLen(below, 2)
-
-
-if __name__ == '__main__':
-    absltest.main()

@@ -10,7 +10,7 @@ import unittest
 import keras
 import numpy as np
 import tensorflow as tf
-from absl.testing import absltest, parameterized
+from absl.testing import parameterized
 from scipy import stats
 
 from infoword_tf.encoders import Transformer
@@ -216,7 +216,3 @@ class StatesTest(parameterized.TestCase):
         case = zoo.Case(rows, layers=2, arguments={'embedding_width': 8})
         with refused('narrow_embeddings', list(case.rows)[-1], 16, 8):
             Model(zoo.config_of(case), zoo.SPECIALS)
-
-
-if __name__ == '__main__':
-    absltest.main()

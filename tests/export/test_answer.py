@@ -1,7 +1,7 @@
 """Answers out of an export in this process; test_serving.py: in C."""
 
 import numpy as np
-from absl.testing import absltest, parameterized
+from absl.testing import parameterized
 
 import infoword_tf
 from export import comparison, serving_ops
@@ -94,7 +94,3 @@ class AnswerTest(parameterized.TestCase):
         self.assertIn('| `texts` | [B, 20] | string |', card)
         warm = exported('plain') / 'assets.extra/tf_serving_warmup_requests'
         self.assertIn(b'pairs', warm.read_bytes())
-
-
-if __name__ == '__main__':
-    absltest.main()

@@ -18,7 +18,7 @@ from unittest import mock
 
 import numpy as np
 import tensorflow as tf
-from absl.testing import absltest, parameterized
+from absl.testing import parameterized
 
 from export import comparison
 from export.serving import client
@@ -363,7 +363,3 @@ class CommandTest(parameterized.TestCase):
                 names.add(node.module.partition('.')[0])
         self.assertIn('urllib', names)
         self.assertContainsSubset(names, sys.stdlib_module_names)
-
-
-if __name__ == '__main__':
-    absltest.main()

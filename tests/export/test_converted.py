@@ -5,7 +5,7 @@ from unittest import mock
 
 import numpy as np
 import tensorflow as tf
-from absl.testing import absltest, parameterized
+from absl.testing import parameterized
 
 from export import bundle, comparison
 from infoword_tf import convert
@@ -184,7 +184,3 @@ class ConvertedTest(parameterized.TestCase):
         for record in pairs:
             self.assertIn(b'\x0a\x05texts', record)
             self.assertIn(b'\x0a\x05pairs', record)
-
-
-if __name__ == '__main__':
-    absltest.main()

@@ -55,7 +55,3 @@ class CriticsTest(absltest.TestCase):
         self.assertEqual([x.decode() for x in tokens], [x for x, _ in terms])
         shown = demo.ask('embed_sparse', served, text)
         self.assertEqual(shown[0], (terms[0][0], f'{terms[0][1]:.2f}'))
-
-
-if __name__ == '__main__':
-    absltest.main()

@@ -175,7 +175,3 @@ class CommandTest(command.Checks, absltest.TestCase):
         ]
         self.assertGreater(len(asked), 20)
         self.assertEqual(set(asked), {url.split('/')[2]})
-
-
-if __name__ == '__main__':
-    absltest.main()

@@ -4,7 +4,7 @@ import json
 
 import numpy as np
 import tensorflow as tf
-from absl.testing import absltest, parameterized
+from absl.testing import parameterized
 
 import infoword_tf
 from export import card, comparison, serving_ops, verify
@@ -315,7 +315,3 @@ class FinetunedTest(command.Checks, parameterized.TestCase):
         text = card.render(config, export, None, '', {})
         self.assertIn('## Task', text)
         self.assertNotIn('text and label', text)
-
-
-if __name__ == '__main__':
-    absltest.main()

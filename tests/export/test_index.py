@@ -10,7 +10,7 @@ import time
 from unittest import mock
 
 import numpy as np
-from absl.testing import absltest, parameterized
+from absl.testing import parameterized
 from scipy import sparse
 
 from export import index as indexes
@@ -553,7 +553,3 @@ class DamageTest(Case):
             with refused('folder_of_other_things', folder):
                 Index(folder)
         self.assertEqual(Index(folder / 'nowhere').key(), {})
-
-
-if __name__ == '__main__':
-    absltest.main()

@@ -446,7 +446,3 @@ class ComplaintsTest(command.Checks, absltest.TestCase):
     def test_a_folder_without_a_model(self):
         with self.assertRaisesRegex(FileNotFoundError, 'has no model.json'):
             standalone.Model(FOLDER)
-
-
-if __name__ == '__main__':
-    absltest.main()

@@ -95,7 +95,3 @@ class OptimizedTest(absltest.TestCase):
         for node in products:
             self.assertTrue(node.attr['is_filter_const'].b, node.name)
         self.assertEqual(fused(nodes), fused(self.nodes))
-
-
-if __name__ == '__main__':
-    absltest.main()

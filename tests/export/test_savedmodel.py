@@ -758,7 +758,3 @@ class CommandsTest(Case):
         ):
             done = command.run(module, *arguments)
             self.assert_complains(done, message)
-
-
-if __name__ == '__main__':
-    absltest.main()

@@ -365,7 +365,3 @@ class CommandTest(command.Checks, absltest.TestCase):
             _, *lines = map(str.strip, done.out.splitlines())
             lines[::2] = [line.split()[0] for line in lines[::2]]
             self.assertEqual(lines, expected)
-
-
-if __name__ == '__main__':
-    absltest.main()

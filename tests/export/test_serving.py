@@ -348,7 +348,3 @@ class ConfigurationTest(absltest.TestCase):
         (texts,) = inputs.values()
         answer = workdirs.answer(workdirs.served()[name], texts)
         self.assertEqual(answer['embeddings'].shape, (len(texts), 64))
-
-
-if __name__ == '__main__':
-    absltest.main()

@@ -87,7 +87,3 @@ class TaggingTest(absltest.TestCase):
         )  # fmt: skip
         shown = demo.ask('tag', served('chain')['tag'], TEXTS[0])
         self.assertEqual(''.join(part for part, _ in shown), TEXTS[0])
-
-
-if __name__ == '__main__':
-    absltest.main()

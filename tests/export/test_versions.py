@@ -143,7 +143,3 @@ class VersionsTest(absltest.TestCase):
         self.assertIn('| MB in float32 | 8.0 | 2.0 | |', card_text)
         self.assertIn('| layers | 6 | 1 | |', card_text)
         self.assertNotIn('held out |', card_text)
-
-
-if __name__ == '__main__':
-    absltest.main()

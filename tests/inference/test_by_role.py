@@ -315,7 +315,3 @@ class PairScoresTest(absltest.TestCase):
                 self.assertEqual(cross.row, 'score')
         with refused('no_score_of_pairs', 'critic=cross'):
             cross.score_pairs(['a'], ['b'])
-
-
-if __name__ == '__main__':
-    absltest.main()

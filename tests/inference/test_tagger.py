@@ -3,7 +3,7 @@
 from unittest import mock
 
 import numpy as np
-from absl.testing import absltest, parameterized
+from absl.testing import parameterized
 
 import infoword_tf
 from infoword_tf.config import Config
@@ -147,7 +147,3 @@ class TaggerTest(parameterized.TestCase):
             make('lookup').tag('x')
         with self.assertRaisesRegex(TypeError, r'texts\[1\]'):
             make('lookup').tag_words([['a'], [None]])
-
-
-if __name__ == '__main__':
-    absltest.main()

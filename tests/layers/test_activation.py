@@ -2,7 +2,7 @@
 
 import numpy as np
 import tensorflow as tf
-from absl.testing import absltest, parameterized
+from absl.testing import parameterized
 
 from infoword_tf.layers import activation
 from tests.layers.operations import (
@@ -103,7 +103,3 @@ class GeluTest(parameterized.TestCase):
             np.testing.assert_allclose(
                 gradients['x'], weights * [0, 1], atol=1e-6
             )
-
-
-if __name__ == '__main__':
-    absltest.main()

@@ -139,7 +139,3 @@ class ProjectTest(absltest.TestCase):
         for shape in ((0, 2, 3), (2, 0, 3)):
             actual = run(tf.zeros(shape))
             self.assertEqual(tuple(actual.shape), (*shape[:2], 5))
-
-
-if __name__ == '__main__':
-    absltest.main()

@@ -100,7 +100,3 @@ class BandTest(parameterized.TestCase):
         np.testing.assert_allclose(
             function(*qkv), mix(*qkv, band.near(13, 3)), atol=2e-6
         )
-
-
-if __name__ == '__main__':
-    absltest.main()

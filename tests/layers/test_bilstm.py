@@ -47,6 +47,3 @@ class BiLstmTest(absltest.TestCase):
             if BLOCKS[0, place] < 3:
                 expected[0, BLOCKS[0, place]] = True
             np.testing.assert_array_equal(moved, expected)
-
-if __name__ == '__main__':
-    absltest.main()

@@ -4,7 +4,7 @@ import math
 
 import numpy as np
 import tensorflow as tf
-from absl.testing import absltest, parameterized
+from absl.testing import parameterized
 
 from infoword_tf.layers import dropout
 from infoword_tf.layers.block import Block
@@ -116,7 +116,3 @@ class BlockTest(parameterized.TestCase):
         np.testing.assert_allclose(
             block(tf.constant(x), key=KEY), expected, atol=1e-5
         )
-
-
-if __name__ == '__main__':
-    absltest.main()

@@ -4,7 +4,7 @@ import itertools
 
 import numpy as np
 import tensorflow as tf
-from absl.testing import absltest, parameterized
+from absl.testing import parameterized
 
 from infoword_tf.layers import crf
 from infoword_tf.layers.dropout import new_key
@@ -112,7 +112,3 @@ class CrfTest(parameterized.TestCase):
                     tuple(best.numpy()[row, columns].tolist()),
                     max(every, key=every.get),
                 )
-
-
-if __name__ == '__main__':
-    absltest.main()

@@ -7,7 +7,7 @@ significance at which each would reject chance.
 
 import numpy as np
 import tensorflow as tf
-from absl.testing import absltest, parameterized
+from absl.testing import parameterized
 from scipy import stats
 
 from infoword_tf.layers import dropout
@@ -158,7 +158,3 @@ class MaskTest(parameterized.TestCase):
             numpy_mask(dropout.fold_in(key, site), rate) for site in sites
         )
         self.assert_independent(first, second, rate)
-
-
-if __name__ == '__main__':
-    absltest.main()

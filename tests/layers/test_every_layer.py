@@ -6,7 +6,7 @@ from unittest import mock
 
 import numpy as np
 import tensorflow as tf
-from absl.testing import absltest, parameterized
+from absl.testing import parameterized
 
 from infoword_tf.layers import band, dropout, recurrent, relative
 from infoword_tf.layers.rotary import turns
@@ -236,7 +236,3 @@ class EveryLayerTest(parameterized.TestCase):
         largest = CASES[name].rough * np.abs(expected).max()
         largest = largest * (1.0 if AVX512 else 2.0)
         self.assertBetween(error, 1e-9, largest)
-
-
-if __name__ == '__main__':
-    absltest.main()

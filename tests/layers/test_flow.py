@@ -1,7 +1,7 @@
 """The invertible network against float64 NumPy."""
 
 import numpy as np
-from absl.testing import absltest, parameterized
+from absl.testing import parameterized
 
 from infoword_tf.layers.flow import Flow
 from tests.refused import refused
@@ -128,7 +128,3 @@ class FlowTest(parameterized.TestCase):
         Flow(9, 3, 1, 4, 'reversal')  # 9, 5, 3
         with refused('too_many_levels', 5, 9):
             Flow(9, 5, 1, 4, 'reversal')
-
-
-if __name__ == '__main__':
-    absltest.main()

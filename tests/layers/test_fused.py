@@ -103,7 +103,3 @@ class GradientTest(parameterized.TestCase):
         actual = fused.plus_bias(x, bias)
         np.testing.assert_array_equal(actual, [[1.0, 2.0, 1 + 2.0**-9]] * 2)
         self.assertEqual(fused.plus_bias(x, None).dtype, tf.float32)
-
-
-if __name__ == '__main__':
-    absltest.main()

@@ -57,7 +57,3 @@ class SoftmaxDropoutTest(absltest.TestCase):
             gradient = tape.gradient(total, scores).numpy()
             self.assertTrue(np.isfinite(gradient).all())
             self.assertEqual(gradient[0, 0, 0, 1], 0.0)
-
-
-if __name__ == '__main__':
-    absltest.main()

@@ -5,7 +5,7 @@ from unittest import mock
 
 import numpy as np
 import tensorflow as tf
-from absl.testing import absltest, parameterized
+from absl.testing import parameterized
 
 from infoword_tf.layers import late, lexical
 from tests import eager
@@ -194,7 +194,3 @@ class HighestTest(parameterized.TestCase):
         actual = layer.weights_of(scores).numpy()
         np.testing.assert_array_equal(actual[0], expected)
         self.assertEqual(actual[1].tolist(), [0, *[5] * top_k, *[0] * 4][:5])
-
-
-if __name__ == '__main__':
-    absltest.main()

@@ -5,7 +5,7 @@ import math
 
 import numpy as np
 import tensorflow as tf
-from absl.testing import absltest, parameterized
+from absl.testing import parameterized
 
 from infoword_tf.layers import norm
 from tests.layers.operations import (
@@ -117,7 +117,3 @@ class NormTest(parameterized.TestCase):
             epsilon=3.5, dtype='float32', key=key, rms=True,
         )  # fmt: skip
         np.testing.assert_allclose(y, [[0.25, 1.0, 0.75, -1.5]], atol=1e-6)
-
-
-if __name__ == '__main__':
-    absltest.main()

@@ -121,7 +121,3 @@ class UnitTest(parameterized.TestCase):
         np.testing.assert_allclose(
             tape.gradient(total, inputs), expected, atol=1e-6
         )
-
-
-if __name__ == '__main__':
-    absltest.main()

@@ -66,7 +66,3 @@ class ProjectorTest(absltest.TestCase):
             )
             np.testing.assert_allclose(actual, expected[part], atol=1e-4)
             self.assertIs(again[0][0], moments[0][0])
-
-
-if __name__ == '__main__':
-    absltest.main()

@@ -4,7 +4,7 @@ from unittest import mock
 
 import numpy as np
 import tensorflow as tf
-from absl.testing import absltest, parameterized
+from absl.testing import parameterized
 from scipy import special
 
 from infoword_tf.layers import queue_scores
@@ -97,7 +97,3 @@ class QueueScoresTest(parameterized.TestCase):
             )
             np.testing.assert_array_equal(actual.weight, np.zeros(B))
             np.testing.assert_array_equal(actual.size, np.zeros(B))
-
-
-if __name__ == '__main__':
-    absltest.main()

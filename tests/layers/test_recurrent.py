@@ -3,7 +3,7 @@
 import keras
 import numpy as np
 import tensorflow as tf
-from absl.testing import absltest, parameterized
+from absl.testing import parameterized
 
 from infoword_tf.layers.recurrent import Recurrent
 from tests import eager
@@ -142,7 +142,3 @@ class StateTest(parameterized.TestCase):
             Recurrent('rnn', D)
         with refused('cell_without_projection', 'gru'):
             Recurrent('gru', D, H)
-
-
-if __name__ == '__main__':
-    absltest.main()

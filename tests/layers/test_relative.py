@@ -324,7 +324,3 @@ class BlocksOfTest(absltest.TestCase):
             sizes = (64, 96, 128, 130, 512)
             actual = {n: relative.block_count(n) for n in sizes}
         self.assertEqual(actual, {64: 1, 96: 1, 128: 4, 130: 1, 512: 8})
-
-
-if __name__ == '__main__':
-    absltest.main()

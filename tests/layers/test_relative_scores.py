@@ -2,7 +2,6 @@
 
 import numpy as np
 import tensorflow as tf
-from absl.testing import absltest
 
 from infoword_tf.layers.relative_scores import relative_scores, split_queries
 from tests.layers.operations import (
@@ -66,7 +65,3 @@ OperationTest = operation_test({
     'queries_signed': queries_operation([1.0, -1.0, 1.0], blocks=3),
     **{name: scores_operation(name) for name in SCORES},
 })
-
-
-if __name__ == '__main__':
-    absltest.main()

@@ -3,7 +3,7 @@
 
 import numpy as np
 import tensorflow as tf
-from absl.testing import absltest, parameterized
+from absl.testing import parameterized
 
 from infoword_tf.layers import heads
 from infoword_tf.layers.rotary import Turn, rotate, split_turned, turns
@@ -81,7 +81,3 @@ class TurnsTest(parameterized.TestCase):
             np.testing.assert_allclose(  # lengths stay
                 tf.norm(one, axis=-1), tf.norm(two, axis=-1), rtol=1e-5
             )
-
-
-if __name__ == '__main__':
-    absltest.main()

@@ -4,7 +4,7 @@ from unittest import mock
 
 import numpy as np
 import tensorflow as tf
-from absl.testing import absltest, parameterized
+from absl.testing import parameterized
 from scipy import special
 
 from infoword_tf.layers.fused import compiled, rounded
@@ -193,7 +193,3 @@ class RoundedTest(parameterized.TestCase):
     def test_float32_stays(self):
         x = tf.constant([1.0 + 2.0**-20])
         np.testing.assert_array_equal(rounded(x, 'float32'), x)
-
-
-if __name__ == '__main__':
-    absltest.main()

@@ -431,7 +431,3 @@ class WordsTest(absltest.TestCase):
         alone = loss(np.sqrt(2) * a[:, :D], np.sqrt(2) * b[:, :D])
         np.testing.assert_allclose(actual.loss, whole + alone, rtol=1e-5)
         np.testing.assert_allclose(actual.mi, B * np.log(B) - whole, rtol=1e-4)
-
-
-if __name__ == '__main__':
-    absltest.main()

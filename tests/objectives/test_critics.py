@@ -377,7 +377,3 @@ class JudgedTest(Critics):
         case = zoo.Case(objectives, settings=settings)
         with refused(id, value):
             Model(zoo.config_of(case), zoo.SPECIALS)
-
-
-if __name__ == '__main__':
-    absltest.main()

@@ -296,7 +296,3 @@ class DiffCseTest(parameterized.TestCase):
             MicrobatchStep(
                 model, views, zoo.statistics(), KEY, Replicas(), {}, 3
             )
-
-
-if __name__ == '__main__':
-    absltest.main()

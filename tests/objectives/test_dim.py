@@ -4,7 +4,7 @@ import math
 
 import numpy as np
 import tensorflow as tf
-from absl.testing import absltest, parameterized
+from absl.testing import parameterized
 
 from infoword_tf import views
 from infoword_tf.objectives import TABLE, infonce
@@ -319,7 +319,3 @@ class SettingsTest(parameterized.TestCase):
     def test_of_the_paper(self):
         self.assertEqual(TABLE['dim'].settings['critic'].default, 'dot')
         self.assertEqual(TABLE['dim'].heldout_candidates, M)
-
-
-if __name__ == '__main__':
-    absltest.main()

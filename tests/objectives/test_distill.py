@@ -477,7 +477,3 @@ class UnknownTest(absltest.TestCase):
         self.assertEqual(float(actual['label'].weight), 0)
         self.assertEqual(float(actual['soft'].weight), 8)
         self.assertGreater(gradients['objectives/label/kernel'], 1e-4)
-
-
-if __name__ == '__main__':
-    absltest.main()

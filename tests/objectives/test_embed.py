@@ -4,7 +4,7 @@ Shapes: W width of the teacher.
 """
 
 import numpy as np
-from absl.testing import absltest, parameterized
+from absl.testing import parameterized
 from scipy import special
 
 from infoword_tf.objectives.embed import pooled
@@ -139,7 +139,3 @@ class EmbedTest(parameterized.TestCase):
         np.testing.assert_allclose(
             outcome.more['cosine'], cosines.sum(), rtol=1e-4, atol=1e-4
         )
-
-
-if __name__ == '__main__':
-    absltest.main()

@@ -226,7 +226,3 @@ class InfoCseTest(parameterized.TestCase):
         case = case._replace(settings={'infocse.layer': 2})
         with refused('infocse_unknown_layer', '--infocse.layer=2', '1 to 1'):
             zoo.model_of(case)
-
-
-if __name__ == '__main__':
-    absltest.main()

@@ -264,7 +264,3 @@ class KnownInformationTest(parameterized.TestCase):
             total += JOINT[a, b] * P_B[other] * math.log(2 * r / (r + r_other))
         actual, _ = self.reported(P_B, np.eye(5), P_B)
         self.assertAlmostEqual(actual, total, places=5)
-
-
-if __name__ == '__main__':
-    absltest.main()

@@ -8,7 +8,7 @@ import types
 
 import numpy as np
 import tensorflow as tf
-from absl.testing import absltest, parameterized
+from absl.testing import parameterized
 from scipy import special, stats
 
 from infoword_tf.encoders import Encoded
@@ -452,7 +452,3 @@ class DropoutTest(Case):
         head = make(Labels)
         key = dropout.new_key(1)
         self.assertEqual(self.loss(head, key), self.loss(head, None))
-
-
-if __name__ == '__main__':
-    absltest.main()

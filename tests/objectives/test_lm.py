@@ -5,7 +5,7 @@ from unittest import mock
 
 import numpy as np
 import tensorflow as tf
-from absl.testing import absltest, parameterized
+from absl.testing import parameterized
 from scipy import special
 
 from infoword_tf.config import Config, EncoderConfig, RowConfig
@@ -276,7 +276,3 @@ class ChunkTest(parameterized.TestCase):
                         largest = max(largest, math.prod(sizes))
         self.assertGreater(largest, 0)
         self.assertLess(largest, n * V)
-
-
-if __name__ == '__main__':
-    absltest.main()

@@ -445,7 +445,3 @@ class ParseTest(parameterized.TestCase):
     def test_an_error_names_what_is_wrong(self, rows, id, *values):
         with refused(id, f'--objectives={rows}: ', *values):
             objectives.parse(rows)
-
-
-if __name__ == '__main__':
-    absltest.main()

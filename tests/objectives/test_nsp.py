@@ -320,7 +320,3 @@ class ModelTest(parameterized.TestCase):
                     rtol=1e-5,
                     err_msg=f'{row} {field}',
                 )
-
-
-if __name__ == '__main__':
-    absltest.main()

@@ -284,7 +284,3 @@ class ChoicesTest(parameterized.TestCase):
 
     def test_the_sum(self):
         self.assertEqual(parse('xlnet'), {'plm': 1.0})
-
-
-if __name__ == '__main__':
-    absltest.main()

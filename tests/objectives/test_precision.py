@@ -2,7 +2,7 @@
 
 import numpy as np
 import tensorflow as tf
-from absl.testing import absltest, parameterized
+from absl.testing import parameterized
 
 from infoword_tf.objectives import TABLE
 from tests import eager, zoo
@@ -71,7 +71,3 @@ class PrecisionTest(parameterized.TestCase):
             scorer_batch=batch.scorer_batch
             and self.widened(batch.scorer_batch),
         )
-
-
-if __name__ == '__main__':
-    absltest.main()

@@ -2,7 +2,7 @@
 
 import numpy as np
 import tensorflow as tf
-from absl.testing import absltest, parameterized
+from absl.testing import parameterized
 
 from infoword_tf.objectives import text_ids
 from tests import eager, zoo
@@ -152,7 +152,3 @@ class QueueTest(parameterized.TestCase):
             )  # fmt: skip
             with refused('momentum_without_queue', f'--{row}.queue'):
                 zoo.model_of(case)
-
-
-if __name__ == '__main__':
-    absltest.main()

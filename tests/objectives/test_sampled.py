@@ -4,7 +4,7 @@ import math
 
 import numpy as np
 import tensorflow as tf
-from absl.testing import absltest, parameterized
+from absl.testing import parameterized
 from scipy import special
 
 from infoword_tf.encoders import Lookup
@@ -171,7 +171,3 @@ class SampledTest(parameterized.TestCase):
         objective = make_objective(3)
         actual = objective.score(batch, objective.candidates(batch))
         self.assertTrue(np.isfinite(sums(actual)).all())
-
-
-if __name__ == '__main__':
-    absltest.main()

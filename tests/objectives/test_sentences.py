@@ -652,7 +652,3 @@ class WholeTest(parameterized.TestCase):
         self.assertNotEmpty(paths)
         self.assertContainsSubset(paths, model.trainable)
         self.assertNoCommonElements(paths, model.exported)
-
-
-if __name__ == '__main__':
-    absltest.main()

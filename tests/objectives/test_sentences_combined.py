@@ -177,7 +177,3 @@ class WrittenOutTest(absltest.TestCase):
             self.assertTrue(others is None or not np.any(others))
         self.assertGreater(largest, 1e-5)
         np.testing.assert_allclose(gradient, of_b, atol=1e-4 * largest)
-
-
-if __name__ == '__main__':
-    absltest.main()

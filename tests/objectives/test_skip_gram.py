@@ -5,7 +5,7 @@ Shapes: J places of a window.
 
 import numpy as np
 import tensorflow as tf
-from absl.testing import absltest, parameterized
+from absl.testing import parameterized
 from scipy import special
 
 from infoword_tf.objectives import Statistics, word2vec
@@ -141,7 +141,3 @@ class RowTest(parameterized.TestCase):
                 np.asarray(word2vec._band(tf.constant(spread))), band
             )
             self.assertEqual((spread != 0).sum(), (band != 0).sum())
-
-
-if __name__ == '__main__':
-    absltest.main()

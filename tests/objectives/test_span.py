@@ -4,7 +4,7 @@ import types
 
 import numpy as np
 import tensorflow as tf
-from absl.testing import absltest, parameterized
+from absl.testing import parameterized
 from keras import ops
 from scipy import special
 
@@ -342,7 +342,3 @@ class SpansTest(parameterized.TestCase):
             best['start_top_predictions'],
             rtol=1e-4,
         )
-
-
-if __name__ == '__main__':
-    absltest.main()

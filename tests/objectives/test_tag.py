@@ -187,7 +187,3 @@ class SoftTagsTest(absltest.TestCase):
     def test_no_chain(self):
         with refused('student_of_chains', '--tag.crf'):
             self.make(make(crf=True))
-
-
-if __name__ == '__main__':
-    absltest.main()

@@ -267,7 +267,3 @@ class EncodedTest(absltest.TestCase):
         self.assertEqual(list(encoded['crossed']), ['encoder'])
         self.assertEqual(list(encoded['crossed_keys']), ['momentum'])
         self.assertIsInstance(encoded['crossed'][ 'encoder'][0], Encoded)
-
-
-if __name__ == '__main__':
-    absltest.main()

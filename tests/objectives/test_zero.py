@@ -11,7 +11,7 @@ from unittest import mock
 
 import numpy as np
 import tensorflow as tf
-from absl.testing import absltest, parameterized
+from absl.testing import parameterized
 
 from infoword_tf.data import batches
 from infoword_tf.data.opened import TextChoices, open_text
@@ -204,7 +204,3 @@ class CeilingTest(parameterized.TestCase):
             else:
                 self.assertAlmostEqual(actual.mi, actual.ceiling, places=5)
         self.assertGreater(actual.log_candidates, actual.ceiling + 1)
-
-
-if __name__ == '__main__':
-    absltest.main()

@@ -520,7 +520,3 @@ class RefusedTest(command.Checks, absltest.TestCase):
                     if name == 'classify':  # a run that has begun
                         shutil.rmtree('w', ignore_errors=True)
                     self.assertFalse((FOLDER / 'w').exists(), line)
-
-
-if __name__ == '__main__':
-    absltest.main()

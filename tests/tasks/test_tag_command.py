@@ -375,7 +375,3 @@ class RunTest(absltest.TestCase):
         self.assertEqual(
             infoword_tf.load(student).config.labels, loaded.config.labels
         )
-
-
-if __name__ == '__main__':
-    absltest.main()

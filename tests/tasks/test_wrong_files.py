@@ -6,7 +6,7 @@ import pathlib
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
-from absl.testing import absltest, parameterized
+from absl.testing import parameterized
 
 from infoword_tf import errors
 from infoword_tf.evaluation import bitext, retrieval, sts
@@ -277,7 +277,3 @@ class WrongFilesTest(places.Folder, parameterized.TestCase):
             path.write_bytes(text if isinstance(text, bytes) else text.encode())
         with complains(case.id, case.values):
             case.read(self.folder)
-
-
-if __name__ == '__main__':
-    absltest.main()

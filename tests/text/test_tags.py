@@ -1,7 +1,7 @@
 """Labels of spans: schemes told apart and spelled again, spans as conlleval."""
 
 import numpy as np
-from absl.testing import absltest, parameterized
+from absl.testing import parameterized
 
 from infoword_tf.text import tags
 from tests.refused import refused
@@ -104,7 +104,3 @@ class SpansTest(parameterized.TestCase):
             np.array([1, 1, 1]), np.array([True, False, True]), kinds
         )
         np.testing.assert_array_equal(actual, [[0, 2, 0], [2, 3, 0]])
-
-
-if __name__ == '__main__':
-    absltest.main()

@@ -4,7 +4,7 @@ from unittest import mock
 
 import numpy as np
 import tensorflow as tf
-from absl.testing import absltest, parameterized
+from absl.testing import parameterized
 
 from infoword_tf.errors import UsageError
 from infoword_tf.layers import dropout
@@ -175,7 +175,3 @@ class CombinedTest(parameterized.TestCase):
             Model(
                 zoo.config_of(combined.case_of(row, chosen)), zoo.SPECIALS
             )
-
-
-if __name__ == '__main__':
-    absltest.main()

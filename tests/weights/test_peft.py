@@ -5,7 +5,7 @@ import pathlib
 
 import numpy as np
 import tensorflow as tf
-from absl.testing import absltest, parameterized
+from absl.testing import parameterized
 
 import infoword_tf
 from infoword_tf import convert, files
@@ -165,7 +165,3 @@ class OutTest(places.Folder, parameterized.TestCase):
             convert.write(workdir, self.folder / 'out', 'peft')
         with refused('workdir_without_adapters', self.folder / 'base'):
             convert.write(self.folder / 'base', self.folder / 'out', 'peft')
-
-
-if __name__ == '__main__':
-    absltest.main()
