@@ -1,6 +1,7 @@
 # make quickstart   train on the docstrings of this Python, export, search
 # make test         run the tests that tell most: some minutes
 # make test-all     run all tests
+# make test-numbers   those of numbers, as other processors multiply
 # make lint         ruff
 # make oracles [WRITE=1]   ask other people's programs again what tests expect
 # make demo MODEL=DIR/1 [FLAGS=--corpus=pydocs]   try an export on a page
@@ -24,10 +25,10 @@ PYTHON ?= $(FOUND)
 PY := .venv/bin/python
 export TF_CPP_MIN_LOG_LEVEL ?= 3
 
-.PHONY: help setup quickstart test test-all lint oracles beam-check demo demo-check \
+.PHONY: help setup quickstart test test-all test-numbers lint oracles beam-check demo demo-check \
   serve-check serving-compat bench bench-peers notebooks faults requests fuzz pages
 help:
-	@sed -n '1,16s/^# //p' Makefile
+	@sed -n '1,17s/^# //p' Makefile
 
 setup: .venv/installed
 .venv/installed: setup.py pyproject.toml constraints.txt
@@ -61,6 +62,14 @@ test: setup
 
 test-all: setup
 	$(PYTEST)
+
+# The tests of numbers as other processors multiply: by oneDNN for AVX2, and
+# without oneDNN.
+NUMBERS := tests/encoders tests/inference tests/layers tests/objectives \
+  tests/training
+test-numbers: setup
+	ONEDNN_MAX_CPU_ISA=AVX2 $(PYTEST) -m "not second" $(NUMBERS)
+	TF_ENABLE_ONEDNN_OPTS=0 $(PYTEST) -m "not second" $(NUMBERS)
 
 # docs/settings.md, of the table of rows; in docs/weights.md that of encoders.
 pages: setup

@@ -1,7 +1,17 @@
-"""The processor of the tests: how far its products are rounded."""
+"""How far products are rounded by the processors that run the tests.
+
+oneDNN's kernels for AVX2 sum a product of small matrices otherwise than those
+for AVX512, and Eigen's, which stand in where oneDNN is off, otherwise again.
+Each bound here is the tightest that all three keep; `make test-numbers` runs
+the tests of numbers with the two that are not this processor's way.
+"""
 
 from infoword_tf.training import precision
 
-# With AVX512 a product of small matrices does not depend on their neighbours,
-# and bfloat16 is summed in float32. oneDNN's kernels for less do neither.
+# Of a row of a product, if other rows change: 0 with AVX512.
+NEIGHBOURS = 1e-6
+# Of gradients on replicas, over the largest: half as much with AVX512.
+REPLICAS = 2e-6
+# Times what float32 sums of bfloat16 leave: AVX2 rounds every partial sum.
+BFLOAT16 = 2.0
 AVX512 = 'avx512f' in (precision.instructions() or ())

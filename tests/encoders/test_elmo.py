@@ -12,7 +12,7 @@ from infoword_tf.encoders import Elmo, Inputs, elmo
 from infoword_tf.views import Specials
 from tests.encoders import calls
 from tests.encoders.calls import KEY, V, make_ids, near
-from tests.processor import AVX512
+from tests.processor import NEIGHBOURS
 
 D, B, T = 8, 3, 9
 SEP = 3
@@ -152,7 +152,7 @@ class DirectionsTest(parameterized.TestCase):
             encoder(Inputs(x), key=key, all_layers=True).layers[layer].numpy()
             for x in (ids, other)
         )
-        same = np.abs(actual - changed) <= (0.0 if AVX512 else 1e-6)
+        same = np.abs(actual - changed) <= NEIGHBOURS
         left, right = same[..., : D // 2], same[..., D // 2 :]
         self.assertTrue(left[:, :4].all())
         self.assertFalse(left[:, 4:].any())

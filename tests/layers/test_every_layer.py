@@ -19,7 +19,7 @@ from tests.layers import (
     test_recurrent,
     test_relative,
 )
-from tests.processor import AVX512
+from tests.processor import BFLOAT16
 
 KEY = eager.new_key(5)
 
@@ -234,5 +234,4 @@ class EveryLayerTest(parameterized.TestCase):
         expected = self.prepare(name)[2](None)
         error = np.abs(tf.cast(states, tf.float32) - expected).max()
         largest = CASES[name].rough * np.abs(expected).max()
-        largest = largest * (1.0 if AVX512 else 2.0)
-        self.assertBetween(error, 1e-9, largest)
+        self.assertBetween(error, 1e-9, BFLOAT16 * largest)

@@ -12,7 +12,7 @@ from infoword_tf.views import flatten, unflatten
 from tests import zoo
 from tests.eager import eagerly
 from tests.objectives.eq1 import F
-from tests.processor import AVX512
+from tests.processor import REPLICAS
 from tests.refused import refused
 
 # Cases by batch size, and whether in a graph: every row, and settings that
@@ -167,8 +167,7 @@ class SameAsOneTest(parameterized.TestCase):
         apart = name in (
             'rnn_lm', 'infocse_paper', 'simcse_cross', 'simcse_late',
         )  # fmt: skip
-        close = 1e-6 if AVX512 else 2e-6
-        near = more * (1e-5 if alike or apart else close)
+        near = more * (1e-5 if alike or apart else REPLICAS)
         for path, (gradient,) in gradients.items():
             first, *others = gradients_2[path]
             for second in others:
