@@ -49,6 +49,7 @@ SECOND = {
     'tests/data/test_prepared.py::*a_run_opens*': 'a run',
     'tests/data/test_records.py::*memory_does*': 'processes',
     'tests/export/test_answer.py::*bfloat16*': 'another precision',
+    'tests/export/test_answer.py::*workdir_says*': 'test_savedmodel has it',
     'tests/export/test_converted.py::*bfloat16_is*': 'another precision',
     'tests/export/test_converted.py::*classes_of*': 'a further kind',
     'tests/export/test_converted.py::*masks_are*': 'a further kind',
@@ -78,8 +79,10 @@ SECOND = {
     'tests/export/test_search.py::*finds_itself*': 'a command',
     'tests/export/test_search.py::*keras_is_not*': 'a process',
     'tests/export/test_serving.py::*': 'exports in C, as servers link it',
+    'tests/export/test_tagging.py::*demo*': 'an export',
     'tests/export/test_tagging.py::*workdir_says*': 'test_tagger has them',
     'tests/export/test_versions.py::*': 'servers of several versions',
+    'tests/objectives/test_lm.py::ChunkTest*whole*': 'every chunk',
     'tests/objectives/test_sentences_combined.py::*': 'settings in pairs',
     'tests/tasks/test_all_tasks.py::LeavesTest*': 'a run of each task',
     'tests/tasks/test_classify.py::ClassifyKilled*': 'kills',
@@ -91,6 +94,7 @@ SECOND = {
     'tests/tasks/test_flow_command.py::FlowCommandTest*': 'an export',
     'tests/tasks/test_glue.py::*three_classes*': 'test_classify has them',
     'tests/tasks/test_glue.py::GlueSweepTest*': 'a sweep',
+    'tests/tasks/test_help.py::*first_screen': 'every command, forked',
     'tests/tasks/test_squad.py::*without_an_answer': 'a run',
     'tests/tasks/test_students.py::StudentTest*answers': 'a run',
     'tests/tasks/test_students.py::StudentTest*glue': 'a run',
@@ -99,11 +103,15 @@ SECOND = {
     'tests/tasks/test_typed.py::TypedTest*': 'every command as a process',
     'tests/tasks/test_whiten.py::WhitenCommandTest*': 'an export',
     'tests/tasks/test_words.py::WordsCommandTest*': 'a run',
+    'tests/test_complaints.py::*command_says_it*': 'a process',
     'tests/test_contract.py::*replicas*': 'a second device',
     'tests/test_contract.py::*stopped_gives*': 'kills',
+    'tests/test_contract.py::BegunRunTest*': 'a run',
     'tests/test_data_service.py::CommandTest*': 'processes and kills',
     'tests/test_faults.py::*': 'faults, which others have one by one',
+    'tests/test_flags.py::*what_is_left_[!c]*': 'commands that run for real',
     'tests/test_folders.py::*a_run_begins*': 'a run',
+    'tests/test_folders.py::*damaged*': 'damage',
     'tests/test_jax.py::*every_case*': 'every row under JAX',
     'tests/test_keras_models.py::*a_folder_of_others': 'another process',
     'tests/test_keras_models.py::*elsewhere': 'another process',
@@ -118,6 +126,7 @@ SECOND = {
     'tests/test_language_runs.py::*twenty*': 'a sweep',
     'tests/test_lazy.py::*a_backend_is*': 'a process',
     'tests/test_lazy.py::*keras_*': 'a process',
+    'tests/test_lazy.py::*needs_no_keras': 'a process',
     'tests/test_memory.py::CommandTest*': 'runs with memory',
     'tests/test_memory.py::RealTest*': 'runs with memory',
     'tests/test_packaging.py::*': 'a wheel',
@@ -143,17 +152,18 @@ SECOND = {
     'tests/text/*::*planes_whose*': 'every code point',
     'tests/text/test_vocabulary.py::*another_process*': 'a process',
     'tests/training/test_combined.py::*taken_*': 'settings in pairs',
-    'tests/training/test_evaluators.py::*two_replicas*': 'a second device',
-    'tests/training/test_evaluators.py::BestTest*retrieval_prints': 'a command',
+    'tests/training/test_distribution.py::Remat*': 'encoders computed again',
+    'tests/training/test_evaluators.py::BestTest*': 'runs, which prints what',
+    'tests/weights/test_added.py::*in_a_graph*': 'an export',
+    'tests/weights/test_added.py::*litert': 'LiteRT of other tokenizers',
     'tests/weights/test_onward.py::*': 'runs',
 }
 # Of each, `make test` runs one in so many, as of many that go the same way.
 ONE_IN = {
+    'tests/encoders/test_every_encoder.py::*': (3, 'encoders'),
     'tests/encoders/test_every_encoder.py::*bfloat16*': (8, 'precisions'),
     'tests/encoders/test_every_encoder.py::*unknown_shapes*': (99, 'graphs'),
-    'tests/encoders/test_every_encoder.py::*': (3, 'encoders'),
     'tests/export/test_answer.py::*python_answers*': (3, 'kinds'),
-    'tests/export/test_answer.py::*workdir_says*': (3, 'kinds'),
     'tests/export/test_converted.py::*says_what*': (9, 'kinds'),
     'tests/export/test_finetuned.py::*no_texts*': (9, 'kinds'),
     'tests/export/test_finetuned.py::*other_weights*': (9, 'kinds'),
@@ -166,16 +176,25 @@ ONE_IN = {
     'tests/export/test_savedmodel.py::*without_heads*': (2, 'heads'),
     'tests/inference/test_loaded.py::*called_by_hand*': (4, 'encoders'),
     'tests/inference/test_loaded.py::*one_by_one*': (4, 'encoders'),
+    'tests/inference/test_reader.py::*one_window*': (2, 'windows'),
     'tests/layers/test_every_layer.py::*': (2, 'layers'),
-    'tests/objectives/test_lm.py::ChunkTest*whole*': (4, 'chunks'),
+    'tests/objectives/test_infocse.py::*reached*': (3, 'ways'),
     'tests/objectives/test_precision.py::*': (3, 'cases of rows'),
+    'tests/objectives/test_zero.py::*of_text*': (3, 'rows'),
+    'tests/tasks/test_flow_command.py::FlowFit*': (2, 'fits'),
+    'tests/test_adapters.py::ModelTest*': (2, 'encoders'),
     'tests/test_keras_models.py::*states_and_vectors*': (6, 'encoders'),
     'tests/test_lessons.py::*every_row_learns*': (99, 'rows that learn'),
     'tests/test_show.py::CommandTest*': (9, 'the command'),
+    'tests/test_train.py::IctTest*': (3, 'settings'),
+    'tests/text/test_bytepairs.py::OracleTest*': (2, 'expressions'),
     'tests/text/test_every_tokenizer.py::*in_a_graph*': (3, 'tokenizers'),
     'tests/text/test_every_tokenizer.py::*nasty*': (3, 'tokenizers'),
-    'tests/training/test_distribution.py::Remat*': (9, 'encoders'),
+    'tests/training/test_compiled.py::*': (3, 'rows'),
     'tests/training/test_distribution.py::SameAs*': (9, 'rows on devices'),
+    'tests/training/test_distribution.py::Update*': (2, 'clipping'),
+    'tests/training/test_parts.py::*a_run*': (2, 'ways'),
+    'tests/training/test_parts.py::*of_the_whole*': (4, 'rows'),
     'tests/weights/test_public_folders.py::*': (3, 'kinds of folders'),
 }
 
@@ -259,9 +278,10 @@ def pytest_collection_modifyitems(config, items):
     unused, seen = {*SECOND, *ONE_IN}, collections.Counter()
     for item in items:
         named = [x for x in SECOND if fnmatch.fnmatchcase(item.nodeid, x)]
-        some = [x for x in ONE_IN if fnmatch.fnmatchcase(item.nodeid, x)][:1]
-        unused.difference_update(named, some)
-        for pattern in some:
+        share = [x for x in ONE_IN if fnmatch.fnmatchcase(item.nodeid, x)]
+        share = sorted(share, key=len)[-1:]
+        unused.difference_update(named, share)
+        for pattern in share:
             if seen[pattern] % ONE_IN[pattern][0]:
                 named.append(pattern)
             seen[pattern] += 1

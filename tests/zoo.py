@@ -1073,16 +1073,15 @@ def views_of(
 def make_views(
     name: str, batch: int = 8, seed: int = 0
 ) -> dict[str, views.View]:
-    """Makes the views of a case, which cannot be written to."""
-    return dict(_views(name, batch, seed))
+    """Makes the views of a case, each drawn once a process."""
+    flat = _flat_views(name, batch, seed, T)
+    return views.unflatten({key: x.copy() for key, x in flat.items()})
 
 
 @functools.cache
-def _views(name, batch, seed):
-    views_by_name = views_of(CASES[name].resolved, batch, seed)
-    for array in views.flatten(views_by_name).values():
-        array.flags.writeable = False
-    return views_by_name
+def _flat_views(name, batch, seed, length):
+    del length  # of every sequence: T, which is another one in test_jax.py
+    return views.flatten(views_of(CASES[name].resolved, batch, seed))
 
 
 def make_trainer(

@@ -145,9 +145,10 @@ def literal(
                     - s[positive]
                 )
                 total += loss
+                numbers = s.numpy()
                 outcome += of_pair(
-                    float(s[positive]),
-                    [float(s[w]) for w in others],
+                    numbers[positive],
+                    numbers[others],
                     [w == positive for w in others],
                     positive == COMMONEST,
                     drop_hits,

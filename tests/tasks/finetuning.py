@@ -8,7 +8,7 @@ from pydoc_data import topics
 from unittest import mock
 
 from tasks import finetune, measures
-from tests import quick
+from tests import places, quick
 from tests.export import workdirs
 from tests.tasks import command
 
@@ -39,7 +39,7 @@ def prepared(module, *arguments):
     return train.call_args.args[0]
 
 
-@functools.cache
+@places.once
 def init():
     """A pretrained workdir: random weights, and a real vocabulary."""
     return workdirs.write(
