@@ -3,33 +3,33 @@
 import json
 
 import numpy as np
-from absl.testing import absltest
+from absl.testing import parameterized
 
 from tests import eager, recorded, zoo
 
+EXPECTED = json.loads(recorded.PATH.read_text())
 
-class RecordedTest(absltest.TestCase):
 
-    def setUp(self):
-        super().setUp()
-        self.expected = json.loads(recorded.PATH.read_text())
-
+class RecordedTest(parameterized.TestCase):
     def test_flags(self):
-        self.assertEqual(recorded.flags(), self.expected['flags'])
+        self.assertEqual(recorded.flags(), EXPECTED['flags'])
 
-    def test_cases(self):
-        names = set(self.expected) - {'flags'}
+    def test_all_are_recorded(self):
+        names = set(EXPECTED) - {'flags'}
         self.assertEqual(names, set(zoo.CASES), 'python -m tests.recorded')
-        for name in zoo.CASES:
-            with self.subTest(name), eager.eagerly():
-                actual, expected = recorded.case(name), self.expected[name]
-                outcomes = actual.pop('outcomes')
-                for row, numbers in expected.pop('outcomes').items():
-                    np.testing.assert_allclose(
-                        outcomes.pop(row), numbers, 2e-4, 2e-3, err_msg=row
-                    )
-                self.assertEmpty(outcomes)
-                self.assertAlmostEqual(
-                    actual.pop('shares'), expected.pop('shares'), places=2
-                )
-                self.assertEqual(actual, expected)
+
+    @parameterized.named_parameters((name, name) for name in zoo.CASES)
+    def test_case(self, name):
+        with eager.eagerly():
+            actual = recorded.case(name)
+        expected = dict(EXPECTED[name])
+        outcomes = actual.pop('outcomes')
+        for row, numbers in expected.pop('outcomes').items():
+            np.testing.assert_allclose(
+                outcomes.pop(row), numbers, 2e-4, 2e-3, err_msg=row
+            )
+        self.assertEmpty(outcomes)
+        self.assertAlmostEqual(
+            actual.pop('shares'), expected.pop('shares'), places=2
+        )
+        self.assertEqual(actual, expected)
