@@ -32,7 +32,10 @@ from absl import flags
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 PRODUCT = 'infoword_tf', 'tasks', 'export'
-NOT_COPIED = '.*', '*.egg-info', '__pycache__', 'build', 'dist', 'runs'
+NOT_COPIED = (
+    '.git', '.venv*', '.*_cache', '*.egg-info', '__pycache__', 'build', 'dist',
+    'models', 'runs',
+)  # fmt: skip
 # Seconds that tests may take: at least; times the first; of the first.
 LEAST, TIMES, MOST = 60, 3, 3600
 # Files and folders of tests, of a file or folder of the product: the most
@@ -399,16 +402,12 @@ def room_of(file: str) -> str:
 
 
 def tests_of(root: pathlib.Path, file: str) -> tuple[str, ...]:
-    """Returns the files of tests of a file, its own before others.
-
-    Raises:
-        KeyError: `TESTS` does not have the file.
-    """
+    """Returns the files of tests of a file, its own before others."""
     place = file
     while place not in TESTS:
         place, parts, _ = place.rpartition('/')
         if not parts:
-            raise KeyError(file)
+            raise SystemExit(f'error: TESTS has no tests of {file}')
     left_out = {f'tests/{name}.py' for name in LONG}
     names: dict[str, None] = {}
     for name in TESTS[place].split():
@@ -463,33 +462,43 @@ def ended(
     """Yields runs as they end, their seconds, and what failed, or ''."""
     waiting, running = collections.deque(runs), {}
     ignored = shutil.ignore_patterns(*NOT_COPIED)
-    while waiting or running:
-        while waiting and len(running) < jobs:
-            run, folder = waiting.popleft(), tempfile.mkdtemp(prefix='mutant_')
-            tree = pathlib.Path(folder, 'tree')
-            shutil.copytree(root, tree, symlinks=True, ignore=ignored)
-            if run.fault:
-                (tree / run.fault.file).write_bytes(run.fault.content)
-            sys.stdout.flush()
-            if not (pid := os.fork()):
-                _child(tree, run.tests)
-            running[pid] = run, tree, time.monotonic()
-        time.sleep(0.05)
-        for pid, (run, tree, began) in list(running.items()):
-            seconds = time.monotonic() - began
-            over, status = os.waitpid(pid, os.WNOHANG)
-            if not over and seconds < run.limit:
-                continue
-            with contextlib.suppress(ProcessLookupError):
-                os.killpg(pid, signal.SIGKILL)
-            if not over:
-                os.waitpid(pid, 0)
-            log = tree.with_suffix('.log').read_text(errors='replace')
-            lines = re.findall(r'^(?:FAILED|ERROR) (\S+)', log, re.M)
-            what = (lines or [f'status {status}: {log[-300:]}'])[0]
-            shutil.rmtree(tree.parent, ignore_errors=True)
-            del running[pid]
-            yield run, seconds, ('' if not status else what) if over else 'time'
+    try:
+        while waiting or running:
+            while waiting and len(running) < jobs:
+                run = waiting.popleft()
+                tree = pathlib.Path(tempfile.mkdtemp(prefix='mutant_'), 'tree')
+                shutil.copytree(root, tree, symlinks=True, ignore=ignored)
+                if run.fault:
+                    (tree / run.fault.file).write_bytes(run.fault.content)
+                sys.stdout.flush()
+                if not (pid := os.fork()):
+                    _child(tree, run.tests)
+                running[pid] = run, tree, time.monotonic()
+            time.sleep(0.05)
+            for pid, (run, tree, began) in list(running.items()):
+                seconds = time.monotonic() - began
+                over, status = os.waitpid(pid, os.WNOHANG)
+                if not over and seconds < run.limit:
+                    continue
+                log = tree.with_suffix('.log').read_text(errors='replace')
+                _end(pid, tree, bool(over))
+                del running[pid]
+                names = re.findall(r'^(?:FAILED|ERROR) (\S+)', log, re.M)
+                what = (names or [f'status {status}: {log[-300:]}'])[0]
+                what = what if over else 'time'
+                yield run, seconds, what if status or not over else ''
+    finally:
+        for pid, (_, tree, _) in running.items():
+            _end(pid, tree, False)
+
+
+def _end(pid: int, tree: pathlib.Path, over: bool) -> None:
+    """Ends what is left of a process and of those that it started."""
+    with contextlib.suppress(ProcessLookupError):
+        os.killpg(pid, signal.SIGKILL)
+    if not over:
+        os.waitpid(pid, 0)
+    shutil.rmtree(tree.parent, ignore_errors=True)
 
 
 def imported() -> None:

@@ -166,7 +166,7 @@ class DrawTest(parameterized.TestCase):
             self.assertTrue((root / f'tests/{name}.py').is_file(), name)
         for file in mutants.TESTS:
             self.assertTrue((root / file).exists(), file)
-        with self.assertRaises(KeyError):
+        with self.assertRaisesRegex(SystemExit, 'infoword_tf/new.py'):
             mutants.tests_of(root, 'infoword_tf/new.py')
 
     @parameterized.parameters(
