@@ -79,12 +79,14 @@ TESTS = {
     'infoword_tf/folders.py': 'test_folders',
     'infoword_tf/helptext.py': 'tasks/test_help test_packaging',
     'infoword_tf/inference': 'inference',
+    'infoword_tf/inference/classes.py': 'tasks/test_classify inference',
     'infoword_tf/keras_models.py': 'test_keras_models',
     'infoword_tf/languages.py': (
         'data/test_mixture data/test_parallel tasks/test_tatoeba '
         'test_language_runs'
     ),
     'infoword_tf/layers': 'layers',
+    'infoword_tf/layers/attention.py': 'layers encoders/test_transformer',
     'infoword_tf/lazy.py': 'test_lazy test_adapters',
     'infoword_tf/model.py': (
         'test_model training/test_loop test_adapters test_contract'
@@ -103,6 +105,15 @@ TESTS = {
     'infoword_tf/text': 'text',
     'infoword_tf/train.py': 'test_packaging test_train',
     'infoword_tf/training': 'training',
+    'infoword_tf/training/checks.py': (
+        'test_complaints tasks/test_typed training'
+    ),
+    'infoword_tf/training/distribution.py': (
+        'training/test_distribution test_workers'
+    ),
+    'infoword_tf/training/guide.py': 'test_keys test_sentence_runs',
+    'infoword_tf/training/record.py': 'training test_keys test_resume',
+    'infoword_tf/training/run.py': 'training test_train',
     'infoword_tf/views': 'views',
     'infoword_tf/weights': 'weights',
     'infoword_tf/workdir.py': (
