@@ -117,7 +117,7 @@ TESTS = {
     'infoword_tf/views': 'views',
     'infoword_tf/weights': 'weights',
     'infoword_tf/workdir.py': (
-        'test_folders inference/test_loaded test_contract'
+        'test_workdir test_folders inference/test_loaded test_contract'
     ),
     'tasks': 'tasks',
     'tasks/bm25.py': 'tasks/test_retrieval evaluation',
