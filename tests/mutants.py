@@ -50,7 +50,9 @@ TESTS = {
     'export/signatures.py': 'export/test_answer export/test_savedmodel',
     'infoword_tf/__init__.py': 'test_packaging',
     'infoword_tf/adapters.py': 'test_adapters weights/test_peft',
-    'infoword_tf/checkpoint.py': 'test_contract test_resume',
+    'infoword_tf/checkpoint.py': (
+        'test_checkpoint test_faults test_contract test_resume'
+    ),
     'infoword_tf/choices.py': (
         'test_resolve test_settings test_complaints test_flags '
         'data/test_mixture'
