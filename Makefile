@@ -15,6 +15,7 @@
 # make faults [ONLY=kill]   kill runs, fill disks, damage files: what is left
 # make requests [COUNT=10000]   ask an export for everything that can be asked
 # make fuzz [INPUTS=40000]   files that are made to break readers (atheris)
+# make mutants [FILES=...] [COUNT=40]   faults in code: which no test notices
 # Each sets up .venv/ first, with the exact versions of constraints.txt; a
 # second run installs nothing. Another interpreter: make PYTHON=python3.12 ...
 
@@ -25,10 +26,11 @@ PYTHON ?= $(FOUND)
 PY := .venv/bin/python
 export TF_CPP_MIN_LOG_LEVEL ?= 3
 
-.PHONY: help setup quickstart test test-all test-numbers lint oracles beam-check demo demo-check \
-  serve-check serving-compat bench bench-peers notebooks faults requests fuzz pages
+.PHONY: help setup quickstart test test-all test-numbers mutants lint oracles \
+  beam-check demo demo-check serve-check serving-compat bench bench-peers \
+  notebooks faults requests fuzz pages
 help:
-	@sed -n '1,17s/^# //p' Makefile
+	@sed -n '1,18s/^# //p' Makefile
 
 setup: .venv/installed
 .venv/installed: setup.py pyproject.toml constraints.txt
@@ -87,6 +89,10 @@ requests: setup
 
 fuzz: setup
 	$(PY) -m tests.guided $(if $(INPUTS),--inputs=$(INPUTS))
+
+mutants: setup
+	$(PY) -m tests.mutants $(if $(FILES),--files='$(FILES)') \
+	  $(if $(COUNT),--count=$(COUNT))
 
 # The files of tests/oracles/ are what these programs answer; with WRITE=1 they
 # are written anew. Then the tests that read them.

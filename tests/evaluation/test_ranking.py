@@ -76,7 +76,7 @@ class HybridTest(parameterized.TestCase):
         for share in (0, 0.3, 0.4, 1, None):
             shares = () if share is None else (share,)
             scores, numbers = ranking.hybrid(first, second, 3, *shares)
-            share = ranking.SHARE if share is None else share
+            share = 0.5 if share is None else share  # as docs/serving.md says
             gap = 2 * (0.7 * (1 - share) - 1.3 * share)
             self.assertEqual(numbers.tolist()[0], [gap < 0, gap > 0, 2])
             self.assertAlmostEqual(scores[0, 0] - scores[0, 1], abs(gap), 5)

@@ -7,6 +7,7 @@ import tensorflow as tf
 from absl.testing import parameterized
 from scipy import special
 
+from infoword_tf.layers import vocabulary_scores as module
 from infoword_tf.layers.fused import compiled, rounded
 from infoword_tf.layers.vocabulary_scores import vocabulary_scores
 from tests.eager import LANES, eagerly
@@ -129,6 +130,20 @@ class VocabularyScoresTest(parameterized.TestCase):
             self.assertEqual(gradient.dtype, tf.float32)
             self.assertEqual(gradient.shape, plain[k].shape)
             assert_close(gradient, plain[k], tolerance, k)
+
+    def test_no_more_scores_at_once_than_are_allowed(self):
+        with mock.patch.multiple(self, N=24, V=16, D=4, create=True):
+            inputs, targets = self.make_inputs(False)
+        plain = self.run_operation(inputs, targets, None)
+        with (
+            mock.patch.object(module, 'SCORES_AT_ONCE', 64),
+            mock.patch.object(module, '_score', wraps=module._score) as score,
+        ):
+            chunked = self.run_operation(inputs, targets, None)
+        sizes = [16 * len(call.args[0]) for call in score.call_args_list]
+        self.assertEqual(set(sizes), {64})
+        for one, two in zip(chunked, plain, strict=True):
+            np.testing.assert_allclose(one, two, atol=2e-6)
 
     @parameterized.parameters((None,), (KEY,))
     def test_rank_counts_ties(self, key):

@@ -12,7 +12,7 @@ from infoword_tf.config import DenseConfig
 from infoword_tf.data import examples
 from infoword_tf.encoders import Encoded, Inputs
 from infoword_tf.model import Model
-from infoword_tf.objectives import Ring, flag_of
+from infoword_tf.objectives import TABLE, Ring, flag_of
 from infoword_tf.training import loop
 from infoword_tf.training.state import State
 from infoword_tf.views import flatten, unflatten
@@ -645,6 +645,11 @@ class WholeTest(parameterized.TestCase):
             loss = model.loss(outcomes)
         gradient = tape.gradient(loss, model.dense[0].kernel.value)
         self.assertGreater(np.abs(gradient).max(), 1e-3)
+
+    def test_copies_are_warned_of_random_weights(self):
+        advice = TABLE['simcse'].init_advice
+        self.assertIn('--init', advice({'pairs': 0}))
+        self.assertEqual(advice({'pairs': 2}), '')
 
     def test_a_head_of_training_stays_behind(self):
         model = zoo.make_model('simcse')

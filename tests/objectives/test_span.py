@@ -186,6 +186,7 @@ class SpansTest(parameterized.TestCase):
             for number, x in enumerate(hidden)
         )
         self.assertEqual(total[1], 8 if null else 6)
+        self.assertEqual(float(objective.weight(batch)), total[1])
         np.testing.assert_allclose(
             sums(actual), total, rtol=1e-5, atol=1e-4
         )

@@ -211,6 +211,19 @@ class GlueSweepTest(Checks, absltest.TestCase):
             self.assert_refused(run('sweep', *more), 'sweep_other_flags', value)
 
 
+class GridsTest(absltest.TestCase):
+    def test_grids_are_those_of_the_papers(self):
+        """Kong et al. 2019, App. B, and Devlin et al. 2019, App. A.3."""
+        self.assertEqual(finetune.GRIDS['infoword'], {
+            'learning_rate': (5e-6, 1e-5, 2e-5, 3e-5, 5e-5),
+            'batch_size': (16, 32),
+        })  # fmt: skip
+        self.assertEqual(finetune.GRIDS['bert'], {
+            'learning_rate': (5e-5, 3e-5, 2e-5), 'batch_size': (16, 32),
+            'epochs': (2, 3, 4),
+        })  # fmt: skip
+
+
 class SomeExamplesTest(absltest.TestCase):
     def test_fewer_are_part_of_more(self):
         few, again, more = (tables.subset(99, n) for n in (9, 9, 30))

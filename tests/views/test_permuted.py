@@ -538,6 +538,15 @@ class ViewTest(absltest.TestCase):
         self.assertIsNone(view.positions)
         self.assertEqual(view.counts, {})
 
+    def test_the_draw_of_a_view_has_its_settings(self):
+        streams, expected, _ = drawn(4, 24, k=3, order='strict')
+        settings = {'k': 3, 'order': 'strict', 'others': None}
+        draw = views.VIEWS['permuted'].draw(settings)
+        random = views.generator(0, 0, draw.name)
+        actual = draw.function(streams, random, **draw.settings)
+        for name, array in expected._asdict().items():
+            np.testing.assert_array_equal(getattr(actual, name), array, name)
+
     def test_batches_can_be_joined(self):
         """Held-out text is drawn in several steps and joined to one view."""
         parts = [drawn(6, 24, seed=seed) for seed in range(3)]

@@ -183,3 +183,16 @@ class CrossedTest(parameterized.TestCase):
             tokens = (side.firsts + side.seconds).sum()
             self.assertBetween(changed.sum() / tokens, 0.12, 0.17)
             same(views[0].targets['xlco'], views[1].targets['xlco'])
+
+    @parameterized.parameters(True, False)
+    def test_the_setting_masked(self, masked):
+        text = zoo.make_translations(8, crossed=True)
+        settings = {'masked': masked, 'masking': 'tokens', 'mask_share': 0.5}
+        draw = VIEWS['crossed'].draw(settings)
+        drawn = draw.function(text, np.random.default_rng(0), **draw.settings)
+        view = VIEWS['crossed'].make(
+            text, drawn, {'xlco': 'example'}, zoo.SPECIALS
+        )
+        tokens = (drawn.a.firsts + drawn.a.seconds).sum()
+        share = (view.ids == MASK).sum() / tokens
+        self.assertBetween(share, *((0.3, 0.5) if masked else (0, 0)))
