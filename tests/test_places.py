@@ -1,5 +1,6 @@
 import os
 import unittest
+from unittest import mock
 
 from absl.testing import absltest
 
@@ -31,3 +32,19 @@ class PlacesTest(absltest.TestCase):
         folder = places.make(self.addCleanup, cache=False)
         self.assertTrue(folder.is_dir())
         self.assertEqual(os.environ.get(places.CACHE), before)
+
+    def test_once(self):
+        """A second decorator stands for another process."""
+        folder, calls = places.make(self.addCleanup, cache=False), []
+
+        def write(*words):
+            calls.append(words)
+            return folder, *words
+
+        with mock.patch.dict(os.environ, {places.SHARED: str(folder)}):
+            for _ in range(2):
+                ask = places.once(write, 'a')
+                self.assertEqual(ask('x'), (folder, 'x'))
+                self.assertEqual(ask('x', 'y'), (folder, 'x', 'y'))
+            places.once(write, 'b')('x')
+        self.assertEqual(calls, [('x',), ('x', 'y'), ('x',)])
