@@ -9,10 +9,9 @@ from absl.testing import absltest
 
 import infoword_tf
 from export import card
-from export.bundle import read_exported
 from infoword_tf import convert
 from infoword_tf.choices import by_language
-from infoword_tf.config import Config
+from infoword_tf.config import Config, read_exported
 from infoword_tf.files import read_tensors
 from tests import languages, places, quick, runs
 from tests.export import workdirs
