@@ -4,6 +4,8 @@ import contextlib
 import io
 import json
 import pathlib
+import subprocess
+import sys
 
 from tests import corpus, places, quick
 
@@ -52,6 +54,21 @@ def run_here(workdir, *more, **ways):
     finally:
         print(shown.getvalue())
     return shown.getvalue()
+
+
+def run(workdir, *more, module='infoword_tf.train'):
+    """The command in a process of its own; returns (exit status, output).
+
+    As `tests.quick` it is one layer of 64.
+    """
+    done = subprocess.run(
+        [sys.executable, '-m', module, *arguments(workdir, *more)],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    return done.returncode, done.stdout + done.stderr
 
 
 def records(workdir):
