@@ -80,7 +80,9 @@ class QueueTest(absltest.TestCase):
         self.enterContext(eagerly())
         trainer = zoo.make_trainer('toy_twice', 1, steps=2)
         model = trainer.model
+        empty = trainer.state.read()['objectives/twice']['rows']
         trainer.train(tf.constant(1))
+        self.assertFalse(np.any(empty), 'what was read stays')
         weights = {k: v.numpy() for k, v in model.variables.items()}
         state = {k: v.numpy() for k, v in trainer.state.variables().items()}
         self.assertEqual(state['state/objectives/twice/count'], 8)
