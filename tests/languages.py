@@ -57,30 +57,3 @@ def write(folder: pathlib.Path) -> None:
         for language in two.split():
             lines = sentences(language)[350:]
             (folder / f'{name}.{language}').write_text('\n'.join(lines) + '\n')
-
-
-# "All people are born free", or so, in twenty scripts; then what is none.
-SCRIPTS = {
-    'Latin': 'Alle Menschen sind frei geboren.',
-    'Cyrillic': 'Все люди рождаются свободными.',
-    'Greek': 'Όλοι οι άνθρωποι γεννιούνται ελεύθεροι.',
-    'Hebrew': 'כל בני אדם נולדו בני חורין.',
-    'Arabic': 'يولد جميع الناس أحرارا.',
-    'Devanagari': 'सभी मनुष्य जन्म से स्वतंत्र हैं।',
-    'Bengali': 'সমস্ত মানুষ স্বাধীনভাবে জন্মগ্রহণ করে।',
-    'Gurmukhi': 'ਸਾਰੇ ਮਨੁੱਖ ਆਜ਼ਾਦ ਪੈਦਾ ਹੁੰਦੇ ਹਨ।',
-    'Gujarati': 'બધા માનવો સ્વતંત્ર જન્મે છે.',
-    'Tamil': 'மனிதர் அனைவரும் சுதந்திரமாகப் பிறக்கின்றனர்.',
-    'Telugu': 'మానవులందరూ స్వేచ్ఛగా జన్మించారు.',
-    'Kannada': 'ಎಲ್ಲಾ ಮಾನವರೂ ಸ್ವತಂತ್ರರಾಗಿ ಜನಿಸಿದ್ದಾರೆ.',
-    'Malayalam': 'മനുഷ്യരെല്ലാം സ്വതന്ത്രരായി ജനിക്കുന്നു.',
-    'Thai': 'มนุษย์ทั้งหลายเกิดมามีอิสระ',
-    'Lao': 'ມະນຸດທຸກຄົນເກີດມາມີອິດສະຫຼະ',
-    'Georgian': 'ყველა ადამიანი იბადება თავისუფალი.',
-    'Armenian': 'Բոլոր մարդիկ ծնվում են ազատ։',
-    'Ethiopic': 'የሰው ልጅ ሁሉ ሲወለድ ነጻ ነው።',
-    'Hangul': '모든 인간은 자유롭게 태어났다.',
-    'Han and kana': 'すべての人間は、生まれながらにして自由である。',
-    'emoji': '👩‍👧‍👦 🙂🏳️‍🌈 ok',
-    'both ways': 'abc שלום def',
-}

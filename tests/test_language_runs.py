@@ -1,25 +1,21 @@
 """The command on text of several languages and on translations."""
 
 import contextlib
-import functools
 import io
 import json
 
 import numpy as np
-import tensorflow as tf
 from absl.testing import absltest
 
 import infoword_tf
-from export import bundle
-from infoword_tf import checkpoint, convert
+from export import card
+from infoword_tf import convert
 from infoword_tf.choices import by_language
-from infoword_tf.config import Config
+from infoword_tf.config import Config, read_exported
 from infoword_tf.files import read_tensors
-from tasks import tatoeba
 from tests import languages, places, quick, runs
 from tests.export import workdirs
 from tests.refused import refused
-from tests.tasks import command
 from tests.weights import folders
 
 FOLDER = None
@@ -45,23 +41,15 @@ def quick_run(workdir, *more, **ways):
     return runs.records(workdir)
 
 
-@functools.cache
-def infoxlm():
-    """A workdir of three languages and two aligned files, and its records."""
-    workdir = places.make() / 'run'
-    return workdir, run(
-        workdir,
-        '--objectives=infoxlm',
-        *corpora('en', 'de', 'fr'),
-        f'--parallel={FOLDER}/two.{{de,en}}',
-        f'--parallel={FOLDER}/three.{{en,fr}}',
-    )
-
-
 class LanguagesTest(absltest.TestCase):
     def test_all_of_infoxlm(self):
         """From text and two aligned files; each language has its bounds."""
-        workdir, records = infoxlm()
+        workdir = places.make() / 'run'
+        records = run(
+            workdir, '--objectives=infoxlm', *corpora('en', 'de', 'fr'),
+            f'--parallel={FOLDER}/two.{{de,en}}',
+            f'--parallel={FOLDER}/three.{{en,fr}}',
+        )  # fmt: skip
         last = records[-1]
         for row, parts in (
             ('mmlm', ('de', 'en', 'fr')),
@@ -88,33 +76,10 @@ class LanguagesTest(absltest.TestCase):
         self.assertEqual(actual.pooling, 'cls')
         filled = infoword_tf.load(workdir).fill_mask('He sees the [MASK].')
         self.assertLen(filled, 1)
-
-    def test_twenty_scripts_served_as_encoded(self):
-        workdir, _ = infoxlm()
-        loaded = infoword_tf.load(workdir)
-        version = bundle.write(workdir, places.make() / 'model', 1)
-        texts = [*languages.SCRIPTS.values(), ' '.join(
-            languages.SCRIPTS.values()), '']
-        served = workdirs.serve(str(version)).signatures['embed']
-        actual = served(texts=tf.constant(texts))['embeddings']
-        vectors = loaded.encode(texts)
-        np.testing.assert_allclose(actual, vectors, atol=1e-5)
-        self.assertTrue(np.isfinite(vectors).all())
-        card = (version.parent / 'MODEL_CARD.md').read_text()
-        self.assertIn('Text (fr): `text:', card)
-        self.assertIn('Translations: `', card)
-
-    def test_resumed_to_the_same_weights(self):
-        workdir, other = places.make() / 'whole', places.make() / 'parts'
-        more = (
-            '--objectives=mmlm:1,xlco:1',
-            '--xlco.negatives=both', '--xlco.queue=16', '--xlco.momentum=0.9',
-            *corpora('de', 'fr'), f'--parallel={FOLDER}/two.{{de,en}}',
-        )  # fmt: skip
-        with quick.copy_before(workdir, other, at=4):
-            run(workdir, *more)
-        run(other, *more)
-        self.assertEqual(runs.weights(workdir), runs.weights(other))
+        _, described = read_exported(workdirs.exported())
+        text = card.render(actual, described, None, '', last)
+        self.assertIn('Text (fr): `text:', text)
+        self.assertIn('Translations: `', text)
 
     def test_the_order_of_languages_changes_nothing(self):
         actual = []
@@ -228,46 +193,6 @@ class LanguagesTest(absltest.TestCase):
             )  # fmt: skip
         self.assertIn('taken encoder, objectives/mmlm', shown.getvalue())
         self.assertIn('fresh nothing', shown.getvalue())
-
-    def test_the_weights_that_find_most_translations(self):
-        """As tasks.tatoeba measures them, by language too."""
-        folder = places.make()
-        for pair in ('deu-eng', 'fra-eng'):
-            for code, language in zip(
-                pair.split('-'), (pair[:2], 'en'), strict=True
-            ):
-                lines = '\n'.join(languages.sentences(language)[440:])
-                (folder / f'tatoeba.{pair}.{code}').write_text(lines + '\n')
-        flags = (
-            '--objectives=xlco', f'--parallel={FOLDER}/two.{{de,en}}',
-            '--eval_every=1', '--steps=4', '--learning_rate=0.01',
-        )  # fmt: skip
-        records = run(folder / 'run', *flags, f'--best=tatoeba:{folder}')
-        measured = run(folder / 'last', *flags, f'--measure=tatoeba:{folder}')
-        self.assertEqual(
-            *(
-                [record['tatoeba/accuracy'] for record in lines_of_run]
-                for lines_of_run in (records, measured)
-            )
-        )
-        self.assertEqual(checkpoint.weights_step(folder / 'last'), 4)
-        values = [record['tatoeba/accuracy'] for record in records]
-        best = records[int(np.argmax(values))]
-        self.assertEqual(
-            json.loads((folder / 'run' / 'metrics.json').read_text())['step'],
-            best['step'],
-        )
-        for record in records:
-            self.assertAlmostEqual(
-                record['tatoeba/accuracy'],
-                (record['tatoeba/deu'] + record['tatoeba/fra']) / 2,
-            )
-        done = command.run(
-            tatoeba, f'--init={folder}/run', f'--data_dir={folder}',
-            f'--workdir={folder}/out',
-        )  # fmt: skip
-        actual = done.result['accuracy']['mean']
-        self.assertAlmostEqual(actual, best['tatoeba/accuracy'], delta=0.01)
 
     def test_a_language_of_few_lines(self):
         folder = places.make()

@@ -339,18 +339,6 @@ class CommandTest(parameterized.TestCase):
         self.assertEqual(actual.kinds[:13], ['memory'] * 12 + ['word'])
         self.assertLen(actual.queries, 24 + 4)
 
-    def test_settings(self):
-        _, (partial,) = self.run_here(
-            '--objectives=plm', '--permuted.k=3', FOX
-        )
-        _, (strict,) = self.run_here(
-            '--objectives=plm', '--permuted.k=3', '--permuted.order=strict', FOX
-        )
-        self.assertEqual(partial.queries, strict.queries)
-        tokens = len(set(partial.places))
-        self.assertLen(partial.queries, tokens + tokens // 3)
-        self.assertFalse(np.array_equal(partial.mask, strict.mask))
-
     def test_seed_and_length(self):
         _, (first,) = self.run_here('--objectives=mlm', '--seq_len=64', FOX)
         _, (again,) = self.run_here('--objectives=mlm', '--seq_len=64', FOX)

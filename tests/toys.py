@@ -11,7 +11,6 @@ from keras import ops
 
 from infoword_tf import files, objectives, views
 from infoword_tf.encoders import Inputs
-from infoword_tf.layers import dropout
 from infoword_tf.layers.block import Block, take
 from infoword_tf.layers.pooling import unit
 from infoword_tf.objectives import (
@@ -29,7 +28,6 @@ from infoword_tf.objectives import (
 from infoword_tf.settings import setting
 from tests import zoo
 
-OBJECTIVES = 'drawn,early,late,twice,hard,every_layer,taught'
 WORDS = 'a text', 'what belongs to it', 'a toy', 'see the class'
 
 
@@ -49,48 +47,7 @@ def among_others(batch, a, b, scale=10.0):
     )
 
 
-# ------------------------------------- (a) negatives drawn from unigram^0.75
-
-
-class Drawn(Objective):
-    """A masked piece among pieces that are drawn from another q."""
-
-    NEGATIVES = 32
-
-    def q(self, statistics):
-        weights = (statistics.training + 1e-6) ** 0.75
-        return weights / weights.sum()
-
-    def candidates(self, batch):
-        """[M] ids, the same on all replicas."""
-        u = dropout.uniform(batch.key, (self.NEGATIVES,))
-        edges = np.cumsum(self.q(batch.statistics)).astype('float32')
-        ids = ops.searchsorted(ops.convert_to_tensor(edges), u, side='right')
-        return ops.minimum(ops.cast(ids, 'int32'), len(edges) - 1)
-
-    def score(self, batch, candidates):
-        view = batch.views['masked']
-        targets = ops.reshape(view.targets[self.row], (-1,))
-        a = ops.cast(batch.states('masked'), 'float32')
-        a = ops.reshape(a, (-1, a.shape[-1]))  # [N, D]
-        identical = ops.equal(candidates[None, :], targets[:, None])
-        return infonce.contrast(
-            ops.sum(a * self.encoder.lookup(targets), axis=1),
-            ops.matmul(a, ops.transpose(self.encoder.lookup(candidates))),
-            ops.ones_like(identical, 'float32'),
-            identical,
-            ops.reshape(view.weights[self.row], (-1,)),
-            batch.statistics.marginal(
-                self.row,
-                targets,
-                self.q(batch.statistics),
-                candidates[None, :],
-            ),
-            drop_identical=False,
-        )
-
-
-# --------------------------- (b) rows that draw differently from one source
+# --------------------------- (a) rows that draw differently from one source
 
 
 def opening(windows, begins, rows, specials):
@@ -139,7 +96,7 @@ class FirstWord(Objective):
         )
 
 
-# ------- (c) two passes with other dropout, or a momentum encoder and a queue
+# ------- (b) two passes with other dropout, or a momentum encoder and a queue
 
 
 class Twice(Objective):
@@ -196,71 +153,7 @@ class Twice(Objective):
         return self.ring.add(batch.state, keys.states, keys.ids)
 
 
-# ----------------------------------------------- (d) [CLS] of every layer
-
-
-class EveryLayer(Objective):
-    """The last layer's [CLS] against the mean over all layers."""
-
-    def score(self, batch, candidates):
-        layers = [x[:, 0] for x in batch.layers('masked')]
-        return among_others(batch, layers[-1], sum(layers) / len(layers))
-
-
-# -------------------------- (e) hard negatives of one's own beside the batch
-
-
-def triple(windows, begins, rows, specials):
-    """[B, 3, 8]: a piece of a text, the one behind it, and one from its end."""
-    b, length = windows.ids.shape
-    starts = np.stack([begins, begins + 6, np.full(b, length - 6)], axis=1)
-    places = starts[:, :, None] + np.arange(6)
-    few = np.take_along_axis(windows.ids[:, None], places, axis=2)
-    marks = np.full((b, 3, 1), specials.cls_id, np.int32)
-    return views.View(
-        ids=np.concatenate([marks, few, marks], axis=2).astype(np.int32),
-        sequences=np.arange(b, dtype=np.int32),
-        places=dict.fromkeys(rows, np.zeros((b, 3, 1), np.int32)),
-        weights=dict.fromkeys(rows, np.ones((b, 1), np.float32)),
-    )
-
-
-class Hard(Objective):
-    """The piece behind, among those of the batch and all hard negatives."""
-
-    def vectors(self, batch):
-        return {'texts': batch.states('triple')[:, :, 0]}  # [B, 3, D]
-
-    def candidates(self, batch):
-        view, x = batch.views['triple'], self.vectors_of(batch)['texts']
-        names = text_ids(
-            ops.reshape(view.ids, (-1, view.ids.shape[-1])),
-            ops.ones((1, view.ids.shape[-1]), 'bool'),
-        )
-        names = ops.reshape(names, (-1, 3))
-        sequences = view.sequences, ops.full_like(view.sequences, -1)
-        inside, hard = (
-            gather_vectors(batch, names[:, k], of, unit(x[:, k]), kind=k)
-            for k, of in enumerate(sequences, 1)
-        )
-        return join_pools(inside, hard), names[:, 1]
-
-    def score(self, batch, candidates):
-        pool, names = candidates
-        x = unit(self.vectors_of(batch)['texts'])
-        view = batch.views['triple']
-        return infonce.contrast(
-            10.0 * ops.sum(x[:, 0] * x[:, 1], axis=1),
-            10.0 * ops.matmul(x[:, 0], ops.transpose(pool.states)),
-            pool.others(view.sequences, pool.kinds[None] == 1),
-            ops.equal(pool.ids[None, :], names[:, None]),
-            view.weights[self.row][:, 0],
-            drop_identical=True,
-            trained=pool.others(view.sequences),
-        )
-
-
-# --------------------------------------------- (f) a second, frozen encoder
+# --------------------------------------------- (c) a second, frozen encoder
 
 
 class Taught(Objective):
@@ -273,7 +166,7 @@ class Taught(Objective):
         return among_others(batch, a, b)
 
 
-# ---------- (g) a generator of another workdir; a third encoder reads its words
+# ---------- (d) a generator of another workdir; a third encoder reads its words
 
 
 class Replaced(Objective):
@@ -312,7 +205,7 @@ class Replaced(Objective):
         return infonce.unbounded(flat, ops.ones_like(flat))
 
 
-# ------- (h) a network of the row's own that begins elsewhere, frozen by a flag
+# ------- (e) a network of the row's own that begins elsewhere, frozen by a flag
 
 
 class ExtraBlock(Objective):
@@ -359,7 +252,6 @@ class ExtraBlock(Objective):
 
 
 ROWS = {
-    'drawn': Row(Drawn, *WORDS, views={'masked': Reads('tokens')}),
     'early': Row(
         FirstWord, *WORDS, views={'early': Reads('tokens')},
         heldout_candidates=16,
@@ -368,9 +260,6 @@ ROWS = {
         FirstWord, *WORDS, views={'late': Reads('tokens')},
         heldout_candidates=16,
     ),  # fmt: skip
-    'every_layer': Row(
-        EveryLayer, *WORDS, views={'masked': Reads('start', layers=True)}
-    ),
     'twice': Row(
         Twice,
         *WORDS,
@@ -385,7 +274,6 @@ ROWS = {
             {'momentum': Auxiliary(momentum=0.9)} if chosen['queue'] else {}
         ),
     ),
-    'hard': Row(Hard, *WORDS, views={'triple': Reads('start')}),
     'taught': Row(
         Taught,
         *WORDS,
@@ -413,12 +301,10 @@ LATER = {
 VIEWS = {
     'early': views.ViewSpec(opening, draw=place('early', 0, 4)),
     'late': views.ViewSpec(opening, draw=place('late', 8, 16)),
-    'triple': views.ViewSpec(triple, draw=place('triple', 0, 8)),
 }
 CASES = {
     **{f'toy_{row}': zoo.Case(row) for row in ROWS},
     'toy_passes': zoo.Case('twice', settings={'twice.queue': 0}),
-    'toys': zoo.Case(OBJECTIVES),
 }
 
 
