@@ -80,7 +80,6 @@ PAIRS = (
     (ast.Mult, ast.Div), (ast.FloorDiv, ast.Mod), (ast.And, ast.Or),
 )  # fmt: skip
 OTHER = dict(PAIRS) | {b: a for a, b in PAIRS}
-NEGATED_BY_OTHER = ast.Eq, ast.NotEq, ast.In, ast.NotIn, ast.Is, ast.IsNot
 DEFINED = ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef
 MESSAGES = re.compile(r'.*(Error|Exception|Warning|NoColumn)|logging\..*')
 # Functions that read two arguments in any order.
@@ -138,7 +137,20 @@ def faults_of(file: str, content: bytes) -> dict[str, list[Fault]]:
 
 
 def visited(node: ast.AST, names: tuple[str, ...] = ()) -> Iterator[Any]:
-    """Yields the function and each node whose change is a fault."""
+    """Yields the function and each node whose change is a fault.
+
+    No docstrings, annotations, decorators, messages, and nothing inside of
+    f-strings, whose places Python 3.11 does not know.
+    """
+    match node:
+        case ast.Raise() | ast.JoinedStr() | ast.Expr(ast.Constant()):
+            return
+        case ast.Call() if MESSAGES.fullmatch(ast.unparse(node.func)):
+            return
+        case ast.If(ast.Name('TYPE_CHECKING')):
+            return
+        case ast.If(ast.Compare(ast.Name('__name__'))):
+            return
     yield '.'.join(names), node
     if isinstance(node, DEFINED):
         names = *names, node.name
@@ -147,22 +159,10 @@ def visited(node: ast.AST, names: tuple[str, ...] = ()) -> Iterator[Any]:
 
 
 def parts_of(node: ast.AST) -> Iterable[ast.AST]:
-    """Returns the parts of a node that compute.
-
-    No docstrings, annotations, decorators, messages, and nothing inside of
-    f-strings, whose places Python 3.11 does not know.
-    """
+    """Returns the parts of a node that compute."""
     match node:
-        case ast.Raise() | ast.JoinedStr() | ast.Expr(ast.Constant()):
-            return []
-        case ast.Call() if MESSAGES.fullmatch(ast.unparse(node.func)):
-            return []
-        case ast.If() if is_of_imports(node):
-            return node.orelse
-        case ast.Lambda():
-            return [*defaults_of(node.args), node.body]
-        case ast.FunctionDef() | ast.AsyncFunctionDef():
-            return [*defaults_of(node.args), *node.body]
+        case ast.FunctionDef(args=of) | ast.AsyncFunctionDef(args=of):
+            return [x for x in of.defaults + of.kw_defaults if x] + node.body
         case ast.ClassDef():
             return node.body
         case ast.Assert():
@@ -170,18 +170,6 @@ def parts_of(node: ast.AST) -> Iterable[ast.AST]:
         case ast.AnnAssign():
             return [node.value] if node.value else []
     return ast.iter_child_nodes(node)
-
-
-def is_of_imports(node: ast.If) -> bool:
-    """Returns whether it asks for whom a file is imported."""
-    return bool({'TYPE_CHECKING', '__name__'} & {
-        x.id for x in ast.walk(node.test) if isinstance(x, ast.Name)
-    })  # fmt: skip
-
-
-def defaults_of(arguments: ast.arguments) -> list[ast.AST]:
-    """Returns the defaults of arguments that have one."""
-    return [x for x in arguments.defaults + arguments.kw_defaults if x]
 
 
 def changes(node: ast.AST) -> Iterator[tuple[ast.AST, ast.AST]]:
@@ -194,26 +182,30 @@ def changes(node: ast.AST) -> Iterator[tuple[ast.AST, ast.AST]]:
         case ast.BoolOp(op):
             yield node, changed(node, op=OTHER[type(op)]())
         case ast.BinOp(left, op, right) | ast.AugAssign(left, op, right):
-            if type(op) in OTHER and not (is_text(left) or is_text(right)):
+            if type(op) in OTHER and not any(map(is_text, (left, right))):
                 yield node, changed(node, op=OTHER[type(op)]())
         case ast.UnaryOp(ast.Not(), operand):
             yield operand, ast.UnaryOp(ast.Not(), operand)
-        case ast.If(test) | ast.IfExp(test) if not is_of_imports(node):
-            yield from negations(test)
+        case ast.If(test) | ast.IfExp(test):
+            yield test, ast.UnaryOp(ast.Not(), test)
         case ast.comprehension():
             for test in node.ifs:
-                yield from negations(test)
+                yield test, ast.UnaryOp(ast.Not(), test)
         case ast.keyword('axis', ast.Constant(int() as value)):
             yield node, changed(node, value=ast.Constant(int(not value)))
-        case ast.Constant(bool() | int() | float() as value):
-            yield node, ast.Constant(another(value))
+        case ast.Constant(bool() as value):
+            yield node, ast.Constant(not value)
+        case ast.Constant(int() as value):
+            yield node, ast.Constant(value + 1)
+        case ast.Constant(float() as value):
+            yield node, ast.Constant(2 * value or 1.0)
         case ast.Subscript(_, ast.Constant(str() as key)):
             yield node.slice, ast.Constant(f'{key}_')
         case ast.Dict(keys):
             for key in keys:
                 if isinstance(getattr(key, 'value', None), str):
                     yield key, ast.Constant(f'{key.value}_')
-        case ast.Call() if not MESSAGES.fullmatch(ast.unparse(node.func)):
+        case ast.Call():
             yield from arguments_of(node)
 
 
@@ -222,33 +214,16 @@ def changed(node: ast.AST, **fields: Any) -> ast.AST:
     return type(node)(**{**dict(ast.iter_fields(node)), **fields})
 
 
-def negations(test: ast.AST) -> Iterator[tuple[ast.AST, ast.AST]]:
-    """Yields a condition negated, unless another change negates it."""
-    match test:
-        case ast.UnaryOp(ast.Not()):
-            return
-        case ast.Compare(ops=[op]) if isinstance(op, NEGATED_BY_OTHER):
-            return
-    yield test, ast.UnaryOp(ast.Not(), test)
-
-
 def is_text(node: ast.AST) -> bool:
     """Returns whether a node is a string, also one that is formatted."""
     value = getattr(node, 'value', None)
     return isinstance(node, ast.JoinedStr) or isinstance(value, str)
 
 
-def another(value: bool | int | float) -> bool | int | float:
-    """Returns another constant: not n, n + 1, twice x."""
-    if isinstance(value, bool):
-        return not value
-    return value + 1 if isinstance(value, int) or not value else 2 * value
-
-
 def arguments_of(node: ast.Call) -> Iterator[tuple[ast.AST, ast.AST]]:
     """Yields a call without a keyword, or with two neighbours swapped."""
     for x in node.keywords:
-        if x.arg not in (None, 'help', 'help_'):
+        if x.arg:
             others = [y for y in node.keywords if y is not x]
             yield node, changed(node, keywords=others)
     if ast.unparse(node.func).split('.')[-1] not in SYMMETRIC:
@@ -384,6 +359,7 @@ class Running:
 
     def end(self) -> None:
         """Ends what is left of its processes, and removes its files."""
+        self.process.kill()
         with contextlib.suppress(ProcessLookupError):
             os.killpg(self.process.pid, signal.SIGKILL)
         self.process.join()
@@ -432,14 +408,12 @@ def limits_of(sets: Iterable[Sequence[str]], jobs: int) -> dict[Any, float]:
 
 def table_of(outcomes: Sequence[dict[str, Any]]) -> str:
     """Returns survivors, and a table of rooms."""
-    lines = ['', 'Survivors:']
+    line = '{file}:{line} {function}: {before} -> {after}'
+    lines = [line.format(**x) for x in outcomes if not x['killed_by']]
     rooms = collections.defaultdict(list)
     for x in outcomes:
         rooms[room_of(x['file'])].append(x['killed_by'])
-        if not x['killed_by']:
-            lines.append('{file}:{line} {function}: {before} -> {after}'.format(
-                **x
-            ))  # fmt: skip
+    lines = ['', 'Survivors:', *lines]
     lines += ['', '| room | planted | killed | survived |', '|---|---|---|---|']
     for room, of in sorted(rooms.items()):
         lost = of.count('')

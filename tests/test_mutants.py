@@ -68,7 +68,6 @@ class FaultsOfCodeTest(parameterized.TestCase):
         ('x = a and b and c', ['x = a or b or c']),
         ('x = not (a)', ['x = not (not a)']),
         ('if a < b:\n    c', ['if not a < b:\n    c', 'if a <= b:\n    c']),
-        ('if a == b:\n    c', ['if a != b:\n    c']),
         ('x = a if b else c', ['x = a if not b else c']),
         ('x = [a for a in b if a]', ['x = [a for a in b if not a]']),
         ('x = 7, -1', ['x = 8, -1', 'x = 7, -2']),
@@ -94,11 +93,11 @@ class FaultsOfCodeTest(parameterized.TestCase):
         "logging.info('a', 1)",
         "x = f'{a + 1}'",
         "x = 'a' % b",
-        "f(a, 'a text of help', help=b)",
+        "f(a, 'a text')",
         'f(a, a)',
         'maximum(a, b)',
         'x = a @ b | c',
-        'if TYPE_CHECKING:\n    x = 1\nelse:\n    x = y',
+        'if TYPE_CHECKING:\n    x = 1\nelse:\n    x = 2',
         "if __name__ == '__main__':\n    f(1)",
     )
     def test_what_stays(self, code):
