@@ -80,5 +80,5 @@ class AnswerTest(parameterized.TestCase):
         self.assertIn('`answer` takes the contexts of these questions', card)
         self.assertIn('| `null_odds` | [B] | float32 |', card)
         self.assertIn('| `texts` | [B, 20] | string |', card)
-        asked = dict(protos.warmups(exported('plain')))
+        asked = dict(protos.warmups(exported('null')))
         self.assertEqual({*asked['answer']}, {'texts', 'pairs'})

@@ -7,8 +7,9 @@ import numpy as np
 import tensorflow as tf
 from absl.testing import parameterized
 
-from export import bundle, comparison
+from export import bundle, card, comparison
 from infoword_tf import convert
+from infoword_tf.config import read_exported
 from tasks import sts
 from tests.export import answers, workdirs
 from tests.export.converted import KINDS, exported, loaded, workdir
@@ -102,18 +103,19 @@ class ConvertedTest(parameterized.TestCase):
             self.assertAlmostEqual(gaps['tokens/states'], gap)
 
     def test_the_card(self):
-        for kind, words in (
-            ('classes', (
+        _, export = read_exported(exported('classes'))
+        prompts = card.render(loaded('prompts').config, export, None, '', {})
+        for text, words in (
+            (workdirs.card_of(exported('classes')), (
                 'Converted from the weights `source`, with the heads `label`',
                 '### `classify_pairs`',
                 'of each class, before they become probabilities',
                 '"pairs": "a passage"',
             )),
-            ('prompts', (
+            (prompts, (
                 '`embed_query`, and `embed`, too, puts "ask: " before each',
                 'the encoder alone.',
             )),
         ):  # fmt: skip
-            card = workdirs.card_of(exported(kind))
             for part in words:
-                self.assertIn(part, card)
+                self.assertIn(part, text)

@@ -61,29 +61,17 @@ class FinetunedTest(command.Checks, parameterized.TestCase):
             np.testing.assert_array_equal(actual['choice'], best)
             self.assertEqual(actual['choice'].dtype, np.int32)
         elif 'labels' in actual:
-            names = [b'bad', b'fair', b'good']
+            names, shares = [b'bad', b'fair', b'good'], tf.nn.softmax
             if kind == 'several':
-                names = [b'x', b'y', b'z']
-                odds = 1 / (1 + np.exp(-actual['scores']))
-                np.testing.assert_allclose(expected, odds, atol=1e-5)
+                names, shares = [b'x', b'y', b'z'], tf.sigmoid
+            np.testing.assert_allclose(
+                expected, shares(actual['scores']), atol=1e-5
+            )
             best = actual['scores'].argmax(axis=1)
             self.assertEqual(actual['labels'].tolist(), [names] * len(best))
             self.assertEqual(
                 actual['label'].tolist(), [names[i] for i in best]
             )
-
-    def test_both_ways_are_summed(self):
-        """By its definition, from scores of each order."""
-        model = loaded('pairs')
-        a, b = tf.constant(TEXTS), tf.constant(PAIRS)
-        with eagerly():
-            expected = sum(
-                model.classes.class_scores(*model.format_texts(*sides)).numpy()
-                for sides in ((a, b), (b, a))
-            )
-        np.testing.assert_allclose(ask('pairs')['scores'], expected, atol=1e-5)
-        turned = ask('pairs', PAIRS, TEXTS)['scores']
-        np.testing.assert_allclose(turned, expected, atol=1e-5)
 
     def test_next_words_are_those_of_the_examples(self):
         """Metrics of `gpt` by hand: of the dev pairs, as they are served."""
@@ -132,17 +120,6 @@ class FinetunedTest(command.Checks, parameterized.TestCase):
             self.assertAlmostEqual(
                 metrics_text[f'heldout/gpt/{name}'], value, delta=1e-4, msg=name
             )
-
-    def test_a_choice_is_by_the_score_of_its_text(self):
-        model = loaded('choices')
-        with eagerly():
-            scores = [
-                model.classes.text_scores(tf.constant(TEXTS), second)
-                for second in map(tf.constant, (PAIRS, TEXTS))
-            ]
-        expected = tf.nn.softmax(np.concatenate(scores, axis=1))
-        actual = ask('choices')['probabilities']
-        np.testing.assert_allclose(actual, expected, atol=1e-5)
 
     def test_more_texts_than_a_chunk_holds(self):
         texts, pairs = TEXTS * 300, PAIRS * 300
