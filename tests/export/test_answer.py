@@ -55,7 +55,7 @@ class AnswerTest(parameterized.TestCase):
         content = [
             *(text.encode() for text in (*QUESTIONS, *CONTEXTS)),
             *comparison.NASTY[:-2],
-            b'many short words ' * 3000,
+            b'many short words ' * 600,
         ]
         _, expected = answers.check(
             self, exported(kind), loaded(kind), 'answer', content, near=2e-5
