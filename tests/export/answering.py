@@ -3,8 +3,8 @@
 from tests.export import workdirs
 
 KINDS = {
-    'plain': {},
     'null': {'settings': {'span.null': True, 'span.longest': 5}},
+    'plain': {},
     'conditional': {
         'encoder': 'relative',
         'kind': 'sentencepiece',

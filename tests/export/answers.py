@@ -8,7 +8,8 @@ from unittest import mock
 import numpy as np
 import tensorflow as tf
 
-from export import comparison, runner
+from export import comparison, runner, serving_ops
+from infoword_tf.config import read_exported
 from tests.eager import eagerly
 from tests.export import workdirs
 
@@ -49,3 +50,31 @@ def here(model, batches):
         return {
             batch: dict(np.load(folder / f'{batch}.npz')) for batch in batches
         }
+
+
+def check(test, version, model, default, *contents, near=1e-5):
+    """Asserts that a version says what its workdir says, of no texts too.
+
+    Args:
+        test: what asserts.
+        version, model: the folder, and the workdir in memory.
+        default: the signature that needs no name.
+        *contents: lists of texts.
+        near: the largest difference that may be.
+
+    Returns:
+        Outputs of the version and of the workdir, of the first list.
+    """
+    test.assertEmpty(serving_ops.unservable(version))
+    _, export = read_exported(version)
+    test.assertEqual(export['default'], default)
+    names = [*export['signatures'], 'serving_default']
+    batches = {str(i): texts for i, texts in enumerate((*contents, []))}
+    actual = here(version, batches)
+    expected = {
+        batch: in_python(model, texts, names, default)
+        for batch, texts in batches.items()
+    }
+    gaps = comparison.largest(actual, expected, 1e-5)
+    test.assertLess(max(gaps.values()), near, gaps)
+    return actual['0'], expected['0']

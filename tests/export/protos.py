@@ -7,6 +7,7 @@ session_bundle_config.proto.
 
 import functools
 
+import tensorflow as tf
 from google.protobuf import descriptor_pb2, descriptor_pool, message_factory
 from google.protobuf import wrappers_pb2 as wrappers
 from tensorflow.core.framework import tensor_pb2
@@ -93,3 +94,17 @@ def message(name):
     """The class of a message."""
     actual = _pool().FindMessageTypeByName(f'{PACKAGE}.{name}')
     return message_factory.GetMessageClass(actual)
+
+
+def warmups(version):
+    """The signature and the inputs of each request that warms a version up."""
+    path = version / 'assets.extra/tf_serving_warmup_requests'
+    for record in tf.data.TFRecordDataset(str(path)).as_numpy_iterator():
+        log = message('PredictionLog').FromString(record)
+        assert log.ByteSize() == len(record)
+        request = log.predict_log.request
+        assert request.model_spec.name == 'infoword'
+        yield request.model_spec.signature_name, {
+            name: tf.make_ndarray(tensor)
+            for name, tensor in request.inputs.items()
+        }

@@ -3,11 +3,8 @@
 import numpy as np
 from absl.testing import absltest
 
-from export import comparison, demo, serving_ops
-from infoword_tf.config import read_exported
+from export import comparison, demo
 from tests.export import answers, critics, workdirs
-
-NAMES = [*critics.SIGNATURES['both']]
 
 
 def setUpModule():
@@ -20,28 +17,23 @@ class CriticsTest(absltest.TestCase):
             *(text.encode() for text in critics.TEXTS), *comparison.NASTY[:-2]
         ]  # fmt: skip
         version = critics.exported('both')
-        self.assertEmpty(serving_ops.unservable(version))
-        _, export = read_exported(version)
-        self.assertEqual(export['default'], 'embed_tokens')
-        batches = {'all': content, 'none': []}
-        actual = answers.here(version, batches)
-        expected = {
-            batch: answers.in_python(critics.loaded('both'), texts, NAMES)
-            for batch, texts in batches.items()
-        }
-        gaps = comparison.largest(actual, expected, 1e-5)
-        self.assertLen(gaps, 6)
-        self.assertLess(max(gaps.values()), 1e-5, gaps)
-        weights = actual['all']['embed_sparse/weights']
+        actual, expected = answers.check(
+            self, version, critics.loaded('both'), 'embed_tokens', content
+        )
+        names = {name.partition('/')[0] for name in expected}
+        self.assertEqual(
+            names, {*critics.SIGNATURES['both'], 'serving_default'}
+        )
+        weights = actual['embed_sparse/weights']
         self.assertTrue((np.diff(weights, axis=1) <= 0).all())
         np.testing.assert_array_equal(
-            (weights > 0).sum(axis=1), actual['all']['embed_sparse/count']
+            (weights > 0).sum(axis=1), actual['embed_sparse/count']
         )
         # A weight that differs, and one of another token.
         for output, more in (('weights', 9), ('ids', 899)):
             name = f'embed_sparse/{output}'
-            other = actual['all'] | {name: actual['all'][name] + more}
-            gaps = comparison.difference(other, expected['all'], 1e-5)
+            other = actual | {name: actual[name] + more}
+            gaps = comparison.difference(other, expected, 1e-5)
             self.assertGreater(gaps['embed_sparse/weights'], 0.1)
         card = workdirs.card_of(version)
         self.assertIn('| `tokens` | [B, U] | string |', card)

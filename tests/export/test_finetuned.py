@@ -6,8 +6,7 @@ import numpy as np
 import tensorflow as tf
 from absl.testing import parameterized
 
-import infoword_tf
-from export import card, comparison, serving_ops, verify
+from export import card, comparison, verify
 from infoword_tf.config import Config, read_exported
 from tests.eager import eagerly
 from tests.export import answers, finetuned, protos, workdirs
@@ -36,18 +35,6 @@ def ask(kind, texts=TEXTS, pairs=PAIRS, precision='float32'):
     return workdirs.answer(function, **{name: inputs[name] for name in names})
 
 
-@eagerly()
-def in_python(kind, texts=TEXTS, pairs=PAIRS):
-    """The same by `Loaded`: the name of an output, and its value."""
-    model = loaded(kind)
-    if kind == 'choices':
-        return 'probabilities', model.choose(texts, [pairs, texts])
-    second = pairs if kind in ('pairs', 'numbers') else None
-    if 'number' in kind:
-        return 'score', model.rate(texts, second)
-    return 'probabilities', model.classify(texts, second)
-
-
 class FinetunedTest(command.Checks, parameterized.TestCase):
     @parameterized.parameters(*SIGNATURES)
     def test_what_it_was_trained_on_is_asked(self, kind):
@@ -55,55 +42,35 @@ class FinetunedTest(command.Checks, parameterized.TestCase):
         if kind == 'numbers':
             names |= {'next_token', 'score_pairs'}
         self.assertEqual(set(finetuned.served(kind)), names)
-        self.assertEmpty(serving_ops.unservable(finetuned.exported(kind)))
-        # What is asked for without a name is what it was trained for.
-        default, named = (
-            finetuned.served(kind)[name].structured_outputs
-            for name in ('serving_default', SIGNATURES[kind])
-        )
-        self.assertEqual(default, named)
-        _, export = read_exported(finetuned.exported(kind))
-        self.assertEqual(export['default'], SIGNATURES[kind])
-        actual = ask(kind)
-        output, expected = in_python(kind)
-        np.testing.assert_allclose(actual[output], expected, atol=1e-5)
+        every, outputs = answers.check(
+            self, finetuned.exported(kind), loaded(kind), SIGNATURES[kind],
+            [*(text.encode() for text in TEXTS), *comparison.NASTY[:6]],
+        )  # fmt: skip
+        of = f'{SIGNATURES[kind]}/'
+        actual = {
+            name.removeprefix(of): value
+            for name, value in every.items()
+            if name.startswith(of)
+        }
+        output = 'score' if 'number' in kind else 'probabilities'
+        expected = outputs[of + output]
         self.assertGreater(np.ptp(expected), 1e-3)  # mistakes would be seen
         if kind == 'choices':
-            np.testing.assert_array_equal(actual['choice'], expected.argmax(1))
+            best = actual[output].argmax(axis=1)
+            np.testing.assert_array_equal(actual['choice'], best)
             self.assertEqual(actual['choice'].dtype, np.int32)
         elif 'labels' in actual:
-            names = [b'bad', b'fair', b'good']
+            names, shares = [b'bad', b'fair', b'good'], tf.nn.softmax
             if kind == 'several':
-                names = [b'x', b'y', b'z']
-                odds = 1 / (1 + np.exp(-loaded(kind).scores(TEXTS)))
-                np.testing.assert_allclose(expected, odds, atol=1e-6)
-            np.testing.assert_array_equal(actual['labels'], [names] * 4)
-            np.testing.assert_array_equal(
-                actual['label'], [names[i] for i in expected.argmax(1)]
+                names, shares = [b'x', b'y', b'z'], tf.sigmoid
+            np.testing.assert_allclose(
+                expected, shares(actual['scores']), atol=1e-5
             )
-
-    @parameterized.parameters(*SIGNATURES)
-    def test_no_texts(self, kind):
-        function = finetuned.served(kind)[SIGNATURES[kind]]
-        inputs = {
-            name: np.zeros([0, 3][: len(spec.shape)], str)
-            for name, spec in function.structured_input_signature[1].items()
-        }
-        for output, value in workdirs.answer(function, **inputs).items():
-            self.assertEmpty(value, output)
-
-    def test_both_ways_are_summed(self):
-        """By its definition, from scores of each order."""
-        model = loaded('pairs')
-        a, b = tf.constant(TEXTS), tf.constant(PAIRS)
-        with eagerly():
-            expected = sum(
-                model.classes.class_scores(*model.format_texts(*sides)).numpy()
-                for sides in ((a, b), (b, a))
+            best = actual['scores'].argmax(axis=1)
+            self.assertEqual(actual['labels'].tolist(), [names] * len(best))
+            self.assertEqual(
+                actual['label'].tolist(), [names[i] for i in best]
             )
-        np.testing.assert_allclose(ask('pairs')['scores'], expected, atol=1e-5)
-        turned = ask('pairs', PAIRS, TEXTS)['scores']
-        np.testing.assert_allclose(turned, expected, atol=1e-5)
 
     def test_next_words_are_those_of_the_examples(self):
         """Metrics of `gpt` by hand: of the dev pairs, as they are served."""
@@ -153,37 +120,11 @@ class FinetunedTest(command.Checks, parameterized.TestCase):
                 metrics_text[f'heldout/gpt/{name}'], value, delta=1e-4, msg=name
             )
 
-    def test_a_choice_is_by_the_score_of_its_text(self):
-        model = loaded('choices')
-        with eagerly():
-            scores = [
-                model.classes.text_scores(tf.constant(TEXTS), second)
-                for second in map(tf.constant, (PAIRS, TEXTS))
-            ]
-        expected = tf.nn.softmax(np.concatenate(scores, axis=1))
-        actual = ask('choices')['probabilities']
-        np.testing.assert_allclose(actual, expected, atol=1e-5)
-
     def test_more_texts_than_a_chunk_holds(self):
         texts, pairs = TEXTS * 300, PAIRS * 300
         actual = ask('pairs', texts, pairs)['scores']
         expected = np.tile(ask('pairs')['scores'], (300, 1))
         np.testing.assert_allclose(actual, expected, atol=1e-5)
-
-    @parameterized.parameters('number', 'choices', 'several')
-    def test_says_what_the_workdir_says(self, kind):
-        batches = {
-            'all': [*(text.encode() for text in TEXTS), *comparison.NASTY[:6]],
-            'none': [],
-        }
-        actual = answers.here(finetuned.exported(kind), batches)
-        names = [*finetuned.served(kind)]
-        asked = SIGNATURES[kind]
-        for batch, content in batches.items():
-            expected = answers.in_python(loaded(kind), content, names, asked)
-            gaps = comparison.difference(actual[batch], expected, 1e-5)
-            self.assertTrue(any(name.startswith(asked) for name in gaps))
-            self.assertLessEqual(max(gaps.values()), 1e-5, gaps)
 
     def test_verify(self):
         """Nasty texts and their pairs."""
@@ -196,25 +137,11 @@ class FinetunedTest(command.Checks, parameterized.TestCase):
         self.assertEqual(done.status, 0, done.out + done.err)
         self.assertIn('classify_pairs/probabilities  ', done.out)
 
-    @parameterized.parameters('number', 'choices')
-    def test_other_weights_are_seen(self, kind):
-        """By what `verify` compares."""
-        model = infoword_tf.load(finetuned.workdir(kind))
-        name = SIGNATURES[kind]
-        content = [text.encode() for text in TEXTS]
-        before = answers.in_python(model, content, [name])
-        for path, variable in model.model.variables.items():
-            if path.startswith('objectives/') and path.endswith('/kernel'):
-                variable.assign(variable / 2)
-        after = answers.in_python(model, content, [name])
-        gaps = comparison.difference(after, before, 1e-5)
-        self.assertLen(gaps, 1)
-        self.assertGreater(min(gaps.values()), 1e-3)
-
     @parameterized.parameters(('pairs',))
     def test_bfloat16(self, kind):
-        output, expected = in_python(kind)
-        actual = ask(kind, precision='bfloat16')[output]
+        with eagerly():
+            expected = loaded(kind).classify(TEXTS, PAIRS)
+        actual = ask(kind, precision='bfloat16')['probabilities']
         self.assertEqual(actual.dtype, np.float32)
         gap = np.abs(actual - expected).max() / max(1, np.abs(expected).max())
         self.assertBetween(gap, 1e-6, 0.1)
@@ -245,16 +172,10 @@ class FinetunedTest(command.Checks, parameterized.TestCase):
 
     @parameterized.parameters(*SIGNATURES)
     def test_warm_up_asks_all(self, kind):
-        path = finetuned.exported(kind)
-        path /= 'assets.extra/tf_serving_warmup_requests'
         asked = []
-        for record in tf.data.TFRecordDataset(str(path)).as_numpy_iterator():
-            log = protos.message('PredictionLog').FromString(record)
-            request = log.predict_log.request
-            name = request.model_spec.signature_name
+        for name, inputs in protos.warmups(finetuned.exported(kind)):
             if name not in (SIGNATURES[kind], 'serving_default'):
                 continue
-            inputs = {k: tf.make_ndarray(v) for k, v in request.inputs.items()}
             function = finetuned.served(kind)[name]
             specs = function.structured_input_signature[1]
             self.assertEqual({k: v.ndim for k, v in inputs.items()},

@@ -72,29 +72,10 @@ class Case(command.Checks, parameterized.TestCase):
 
 
 class SignaturesTest(Case):
-    def test_names_and_shapes(self):
+    def test_names(self):
         self.assertEqual(
             set(SERVED), {'serving_default', 'embed', 'tokens', 'fill_mask'}
         )
-        pieces = LOADED.format_texts(tf.constant(['four words are here']))[0]
-        for count, longest in ((0, 2), (1, pieces.shape[1]),
-                               (5, pieces.shape[1])):  # fmt: skip
-            tokens = count, longest
-            answers = count, MASKS, ANSWERS
-            for name, shapes in {
-                'serving_default': {'embeddings': (count, 64)},
-                'embed': {'embeddings': (count, 64)},
-                'tokens': {
-                    'states': (*tokens, 64), 'starts': tokens, 'ends': tokens,
-                    'ids': tokens, 'lengths': (count,),
-                },
-                'fill_mask': {
-                    'tokens': answers, 'scores': answers, 'count': (count,)
-                },
-            }.items():  # fmt: skip
-                actual = ask(name, ['four words are here'] * count)
-                actual = {k: v.shape for k, v in actual.items()}
-                self.assertEqual(actual, shapes, name)
         for name in SERVED:
             self.assertEqual(
                 SERVED[name].structured_input_signature[1],
@@ -112,26 +93,6 @@ class SignaturesTest(Case):
         # One signature's chunks must not see another's order.
         count = ask('fill_mask', texts[:3000])['count']
         np.testing.assert_array_equal(count, np.tile([0, 1, 0, 0], 750))
-
-    def test_offsets_are_bytes_of_the_text_that_was_sent(self):
-        texts = ['Café naïve, the CAT', '漢字 and 😀 text', 'a\0b']
-        actual = ask('tokens', texts)
-        pieces = LOADED.tokenizer.vocabulary
-        for row, text in enumerate(texts):
-            sent, length = text.encode(), actual['lengths'][row]
-            starts, ends = actual['starts'][row], actual['ends'][row]
-            for i in (0, *range(length - 1, len(starts))):
-                self.assertEqual((starts[i], ends[i]), (-1, -1))
-            self.assertEqual(list(starts[1 : length - 1]),
-                             sorted(starts[1 : length - 1]))
-            for i in range(1, length - 1):
-                token = pieces[actual['ids'][row, i]].removeprefix('##')
-                sliced = sent[starts[i] : ends[i]].decode()
-                sliced = sliced.replace('\0', '')
-                if sliced.isascii() and token != '[UNK]':
-                    self.assertEqual(sliced.lower(), token)
-            self.assertTrue((actual['states'][row, length:] == 0).all())
-            self.assertTrue((actual['states'][row, :length] != 0).any(-1).all())
 
     def test_texts_are_a_list(self):
         """A server passes on any rank."""
@@ -308,15 +269,8 @@ class SignaturesTest(Case):
         expected |= {'next_token'} if row == 'transformer_xl' else set()
         self.assertEqual(set(served), expected)
         mixed = [x for x in comparison.texts(40) if len(x) < 100_000]
-        for texts in (mixed, [b'one text'], [b''], []):
-            expected = answers.in_python(loaded, texts, list(served))
-            actual = {
-                f'{name}/{output}': value
-                for name, function in served.items()
-                for output, value in workdirs.answer(function, texts).items()
-            }
-            gaps = comparison.difference(actual, expected, 1e-5)
-            self.assertLess(max(gaps.values()), 1e-5, gaps)
+        answers.check(self, self.model / '1', loaded, 'embed', mixed,
+                      [b'one text'], [b''])  # fmt: skip
         answer = workdirs.answer(served['tokens'], ['a cat', ''])
         after = len(layout.split()) - 1
         specials = [loaded.tokenizer.sep_id, loaded.tokenizer.cls_id][:after]
@@ -334,28 +288,13 @@ class SignaturesTest(Case):
         )
 
     def test_next_token(self):
-        """What Python says, of the end of a long text too; and its card."""
-        loaded, served = self.export('gpt')
-        texts = ['a list of', '', 'names refer to objects ' * 20 + 'that']
-        actual = workdirs.answer(served['next_token'], texts)
-        *_, last = loaded.tokenizer.tokenize(texts).to_list()
-        self.assertGreater(len(last), loaded.max_length)
-        last = tf.constant([last[-loaded.max_length :]])
-        scores = loaded.continuation.token_scores(last, [loaded.max_length])
-        np.testing.assert_allclose(
-            actual['scores'][2], np.sort(scores[0])[: -ANSWERS - 1 : -1],
-            atol=1e-5,
-        )  # fmt: skip
-        for row, text in enumerate(texts):
-            pieces, scores = zip(
-                *loaded.next_tokens(text, ANSWERS), strict=True
-            )
-            self.assertEqual(
-                tuple(x.decode() for x in actual['tokens'][row]), pieces
-            )
-            np.testing.assert_allclose(actual['scores'][row], scores, atol=1e-5)
-        none = workdirs.answer(served['next_token'], [])
-        self.assertEqual(none['tokens'].shape, (0, ANSWERS))
+        """What Python says, of a long text too; and its card."""
+        loaded, _ = self.export('gpt')
+        long = b'names refer to objects ' * 20 + b'that'
+        actual, _ = answers.check(
+            self, self.model / '1', loaded, 'embed', [b'a list of', b'', long]
+        )
+        self.assertEqual(actual['next_token/tokens'].shape, (3, ANSWERS))
         self.assert_card(
             'the likeliest next tokens, best first',
             'than 24 tokens `next_token` reads the end',
@@ -466,20 +405,11 @@ class BundleTest(Case):
             self.assertEmpty(list(self.model.iterdir()))
 
     def test_warm_up_requests_can_be_read(self):
-        path = MODEL / 'assets.extra/tf_serving_warmup_requests'
-        records = list(tf.data.TFRecordDataset(str(path)).as_numpy_iterator())
-        self.assertLessEqual(len(records), 1000)
         asked = []
-        for record in records:
-            log = protos.message('PredictionLog').FromString(record)
-            request = log.predict_log.request
-            self.assertEqual(request.model_spec.name, 'infoword')
-            self.assertEqual(list(request.inputs), ['texts'])
-            texts = tf.make_ndarray(request.inputs['texts'])
-            name = request.model_spec.signature_name
-            ask(name, texts)
-            asked.append((name, len(texts)))
-            self.assertEqual(log.SerializeToString(), record)
+        for name, inputs in protos.warmups(MODEL):
+            self.assertEqual([*inputs], ['texts'])
+            ask(name, inputs['texts'])
+            asked.append((name, len(inputs['texts'])))
         self.assertCountEqual(
             asked, [(name, n) for name in SERVED for n in (1, 32)]
         )

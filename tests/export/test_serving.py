@@ -18,7 +18,6 @@ from google.protobuf import text_format
 
 import infoword_tf
 from export import bundle, comparison, serving_ops
-from tests.eager import eagerly
 from tests.export import (
     answering,
     converted,
@@ -175,98 +174,47 @@ class CTest(parameterized.TestCase):
     @parameterized.parameters(
         *asked_of(
             [
-                ('classes', 'classify', 'probabilities'),
-                ('one_class', 'classify', 'scores'),
-                ('prompts', 'embed_query', 'embeddings'),
-                ('roberta', 'embed', 'embeddings'),
-                ('xlnet', 'embed', 'embeddings'),
+                (converted, 'classes', 'classify', 'probabilities'),
+                (converted, 'one_class', 'classify', 'scores'),
+                (converted, 'prompts', 'embed_query', 'embeddings'),
+                (converted, 'roberta', 'embed', 'embeddings'),
+                (converted, 'xlnet', 'embed', 'embeddings'),
+                (finetuned, 'pairs', 'classify_pairs', 'probabilities'),
+                (finetuned, 'number', 'regress', 'score'),
+                (finetuned, 'choices', 'choose', 'probabilities'),
+                (answering, 'null', 'answer', 'scores'),
+                (answering, 'conditional', 'answer', 'scores'),
+                (critics, 'both', 'embed_tokens', 'embeddings'),
+                (critics, 'both', 'embed_tokens_query', 'embeddings'),
+                (critics, 'both', 'embed_sparse', 'weights'),
+                (critics, 'pairs', 'score_pairs', 'score'),
             ],
-            few=[('classes', 'classify', 'probabilities')],
+            few=[
+                (converted, 'classes', 'classify', 'probabilities'),
+                (answering, 'null', 'answer', 'scores'),
+                (critics, 'both', 'embed_tokens', 'embeddings'),
+                (critics, 'both', 'embed_sparse', 'weights'),
+                (critics, 'pairs', 'score_pairs', 'score'),
+            ],
         )
     )
-    def test_converted(self, serving, asked):
-        kind, signature, output = asked
-        function = converted.served(kind)[signature]
-        self.check(
-            FEW, workdirs.answer(function, FEW)[output], serving,
-            converted.exported(kind), signature, output,
-        )  # fmt: skip
-
-    @parameterized.parameters(
-        ('classes', 'classify', 'probabilities'),
-        ('pairs', 'classify_pairs', 'probabilities'),
-        ('number', 'regress', 'score'),
-        ('choices', 'choose', 'probabilities'),
-    )
-    def test_fine_tuned(self, kind, signature, output):
-        pairs = FEW[::-1]
-        loaded = finetuned.loaded(kind)
-        answers_of = {
-            'classes': lambda: ({}, loaded.classify(FEW)),
-            'pairs': lambda: ({'pairs': pairs}, loaded.classify(FEW, pairs)),
-            'number': lambda: ({}, loaded.rate(FEW)[:, None]),
-            'choices': lambda: (
-                {'choices': [x for both in zip(pairs, FEW, strict=True)
-                             for x in both]},
-                loaded.choose(FEW, [pairs, FEW]),
-            ),
-        }[kind]  # fmt: skip
-        with eagerly():
-            more, expected = answers_of()
-        self.check(
-            FEW, expected, OLDEST, finetuned.exported(kind), signature, output,
-            **more,
-        )  # fmt: skip
-
-    def test_teacher_and_student(self):
-        """Two versions of one model answer the same request."""
-        workdirs_of = [finetuned.workdir('classes'), finetuned.student()]
-        for version, workdir in enumerate(workdirs_of, 1):
-            with eagerly():
-                expected = workdirs.load(workdir).classify(FEW)
-            self.check(
-                FEW, expected, OLDEST,
-                finetuned.versions() / str(version), 'classify',
-                'probabilities',
-            )  # fmt: skip
-
-    @parameterized.parameters(*asked_of(('null', 'conditional'), ['null']))
-    def test_answers(self, serving, kind):
-        """Out of texts, which are the questions too."""
-        texts = [b'a statement, or a name. ' * 9, b'', *comparison.NASTY[:9]]
-        function = answering.served(kind)['answer']
-        self.check(
-            texts, workdirs.answer(function, texts, pairs=texts)['scores'],
-            serving, answering.exported(kind), 'answer', 'scores', pairs=texts,
-        )  # fmt: skip
-
-    @parameterized.parameters(
-        *asked_of(
-            [
-                ('embed_tokens', 'embeddings'), ('embed_sparse', 'weights'),
-                ('embed_tokens_query', 'embeddings'),
-            ],
-            few=[('embed_tokens', 'embeddings'), ('embed_sparse', 'weights')],
-        )
-    )  # fmt: skip
-    def test_vectors_of_tokens_and_weights(self, serving, asked):
-        signature, output = asked
-        model = critics.exported('both')
-        function = critics.served('both')[signature]
-        expected = workdirs.answer(function, FEW)[output]
+    def test_what_it_answers_here(self, serving, asked):
+        """Which others compare with the workdirs."""
+        kinds, kind, signature, output = asked
+        model = kinds.exported(kind)
+        function = kinds.served(kind)[signature]
+        more, pairs = {}, FEW[::-1]
+        names = function.structured_input_signature[1]
+        if 'choices' in names:
+            more = {'choices': list(zip(pairs, FEW, strict=True))}
+        elif 'pairs' in names:
+            more = {'pairs': pairs}
+        expected = workdirs.answer(function, FEW, **more)[output]
+        if 'choices' in names:
+            more['choices'] = [x for both in more['choices'] for x in both]
         self.check(
             FEW, expected.reshape(len(FEW), -1), serving, model, signature,
-            output,
-        )  # fmt: skip
-
-    @parameterized.parameters(*serving_ops.TEXT_LIBRARIES)
-    def test_scores_of_pairs(self, serving):
-        pairs = FEW[::-1]
-        with eagerly():
-            expected = critics.loaded('pairs').score_pairs(FEW, pairs)
-        self.check(
-            FEW, expected[:, None], serving, critics.exported('pairs'),
-            'score_pairs', 'score', pairs=pairs,
+            output, **more,
         )  # fmt: skip
 
     def test_bfloat16(self):

@@ -3,8 +3,8 @@
 import numpy as np
 from absl.testing import absltest
 
-from export import comparison, demo, serving_ops
-from infoword_tf.config import Config, read_exported
+from export import comparison, demo
+from infoword_tf.config import Config
 from tests.export import answers, workdirs
 
 LABELS = 'O', 'B-PER', 'I-PER', 'B-LOC'
@@ -57,20 +57,12 @@ class TaggingTest(absltest.TestCase):
             *(text.encode() for text in TEXTS), *comparison.NASTY[:-2],
             b'many short words ' * 99,
         ]  # fmt: skip
-        version = exported('chain')
-        self.assertEmpty(serving_ops.unservable(version))
-        _, export = read_exported(version)
-        self.assertEqual(export['default'], 'tag')
-        batches = {'all': content, 'none': []}
-        actual = answers.here(version, batches)
-        expected = {
-            batch: answers.in_python(loaded('chain'), texts, ['tag'])
-            for batch, texts in batches.items()
-        }
-        gaps = comparison.largest(actual, expected, 1e-5)
-        self.assertContainsSubset(('tag/labels', 'tag/scores'), gaps)
-        self.assertLess(max(gaps.values()), 2e-5, gaps)
-        card = workdirs.card_of(version)
+        _, expected = answers.check(
+            self, exported('chain'), loaded('chain'), 'tag', content,
+            near=2e-5,
+        )  # fmt: skip
+        self.assertContainsSubset(('tag/labels', 'tag/scores'), expected)
+        card = workdirs.card_of(exported('chain'))
         self.assertIn('| `ends` | [B, E] | int32 |', card)
 
     def test_the_demo_splits_a_text(self):

@@ -192,6 +192,7 @@ class DocumentTest(absltest.TestCase):
 class EncodeTest(parameterized.TestCase):
     def setUp(self):
         super().setUp()
+        self.enterContext(eagerly())  # but where graphs are asked about
         self.model = infoword_tf.load(WORKDIR)
 
     @parameterized.parameters(
@@ -202,6 +203,7 @@ class EncodeTest(parameterized.TestCase):
         ),
     )
     def test_is_one_by_one_in_order(self, pooling, layers):
+        self.enterContext(eagerly(pooling is not None))
         numbers = layers
         actual = self.model.encode(
             SENTENCES, batch_size=2, pooling=pooling, layers=numbers
@@ -310,6 +312,7 @@ class EncodeTest(parameterized.TestCase):
 
     def test_another_config_changes_all_answers(self):
         """Also after a first `encode`, which has traced a graph."""
+        self.enterContext(eagerly(False))
         model = infoword_tf.load(WORKDIR)
         before = model.encode(SENTENCES)
         model.config = model.config.replace(dims=5, pooling='mean')
@@ -344,6 +347,7 @@ class EncodeTest(parameterized.TestCase):
         """Whatever stands beside them, in which order, by each of the three
         ways; and they are cut as often as they stand there.
         """
+        self.enterContext(eagerly(False))
         texts = [*SENTENCES] * 5 + [SENTENCES[0].encode()]
         table = write_workdir(places.make() / 'table', 'ict_lookup')
         for model in (self.model, infoword_tf.load(table)):
@@ -494,6 +498,7 @@ class LayoutTest(parameterized.TestCase):
 class FillMaskTest(absltest.TestCase):
     def setUp(self):
         super().setUp()
+        self.enterContext(eagerly())
         self.model = infoword_tf.load(WORKDIR)
 
     def scores(self, row):
@@ -550,6 +555,10 @@ class CopyCase(absltest.TestCase):
 
 class LackingTest(CopyCase):
     """Weights that hold less than the rows of the config have."""
+
+    def setUp(self):
+        super().setUp()
+        self.enterContext(eagerly())
 
     def without(self, *lacking):
         """A workdir, and the same without the tensors that begin so."""

@@ -428,6 +428,13 @@ _CLASS_FOLDER = _BERT_FOLDER._replace(
 )
 _XLM_FOLDER = Case('XLMRobertaModel', _XLM, _UNIGRAM, _OF_XLM, _MEAN)
 _ROBERTA_FOLDER = Case('RobertaModel', _ROBERTA, _BYTES, _OF_ROBERTA, _MEAN)
+_PADS_WITH_0 = _ROBERTA_FOLDER._replace(
+    config={**_ROBERTA, 'pad_token_id': 0, 'bos_token_id': 1},
+    tokenizer=('byte_pairs', {
+        'specials': ('<pad>', '<s>', '</s>', '<unk>', '<mask>'),
+        'around': 'own'}),
+    modules=_CLS,
+)  # fmt: skip
 _GPT_2_FOLDER = Case('GPT2Model', _GPT_2, _GPT_BYTES, _OF_GPT_2)
 _MODERN_FOLDER = Case(
     'ModernBertModel', _MODERN,
@@ -439,6 +446,13 @@ _WITHOUT_SEGMENTS = {'model_input_names': ['input_ids', 'attention_mask']}
 
 def _unigram(*added: tuple[str, Mapping[str, Any]], **arguments: Any) -> Any:
     return 'unigram', {**arguments, **({'added': list(added)} if added else {})}
+
+
+_PIECES_FOLDER = _CLASS_FOLDER._replace(
+    config={**_BERT, **_labels('no', 'yes')},
+    tokenizer=_unigram(around='roberta_as_bert'),
+    settings={**_OF_XLM, **_AS_WRITTEN},
+)
 
 
 def _prompted(default: str | None = None, **prompts: str) -> dict[str, Any]:
@@ -605,13 +619,7 @@ CASES: dict[str, Case] = {
         modules=(*_MEAN, _UNIT),
         files={_LIMIT: {'max_seq_length': 44, 'do_lower_case': False}},
     ),
-    'pads_with_0': _ROBERTA_FOLDER._replace(
-        config={**_ROBERTA, 'pad_token_id': 0, 'bos_token_id': 1},
-        tokenizer=('byte_pairs', {
-            'specials': ('<pad>', '<s>', '</s>', '<unk>', '<mask>'),
-            'around': 'own'}),
-        modules=_CLS,
-    ),
+    'pads_with_0': _PADS_WITH_0,
     'untrimmed': _ROBERTA_FOLDER._replace(
         config={**_ROBERTA, 'vocab_size': 300},
         tokenizer=('byte_pairs', {
@@ -669,16 +677,12 @@ CASES: dict[str, Case] = {
         config={**_ROBERTA, **_labels('no', 'yes')},
         tokenizer=('byte_pairs', {'around': 'roberta_as_bert'}),
     ),
-    'segments_by_settings': _CLASS_FOLDER._replace(
-        config={**_BERT, **_labels('no', 'yes')},
-        tokenizer=_unigram(around='roberta_as_bert'),
-        settings={**_OF_XLM, **_AS_WRITTEN, 'model_input_names': [
+    'segments_by_settings': _PIECES_FOLDER._replace(
+        settings={**_PIECES_FOLDER.settings, 'model_input_names': [
             'input_ids', 'token_type_ids', 'attention_mask']},
     ),
-    'bert_of_pieces': _CLASS_FOLDER._replace(
-        config={**_BERT, **_labels('no', 'yes')},
+    'bert_of_pieces': _PIECES_FOLDER._replace(
         tokenizer=_unigram(around='roberta_as_bert', normal='ligature'),
-        settings={**_OF_XLM, **_AS_WRITTEN},
     ),
     'distil_classes': Case(
         'DistilBertForSequenceClassification',
@@ -784,13 +788,10 @@ CASES: dict[str, Case] = {
         tokenizer=_unigram(normal='characters'), saved=True,
         modules=(*_MEAN, _dense(6, 'activation.Tanh')),
     ),
-    'roberta_saved': _ROBERTA_FOLDER._replace(
-        config={**_ROBERTA, 'pad_token_id': 0, 'bos_token_id': 1},
+    'roberta_saved': _PADS_WITH_0._replace(
         tokenizer=('byte_pairs', {
-            'specials': ('<pad>', '<s>', '</s>', '<unk>', '<mask>'),
-            'around': 'own', 'added': [('[DOC]', _SPECIAL)]}),
-        settings={**_OF_ROBERTA, 'add_prefix_space': True}, modules=_CLS,
-        saved=True,
+            **_PADS_WITH_0.tokenizer[1], 'added': [('[DOC]', _SPECIAL)]}),
+        settings={**_OF_ROBERTA, 'add_prefix_space': True}, saved=True,
     ),
     'sgpt_saved': _GPT_2_FOLDER._replace(
         config={**_GPT_2, 'n_inner': 24}, modules=_pooled('lasttoken'),

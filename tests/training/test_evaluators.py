@@ -3,7 +3,6 @@
 import dataclasses
 import json
 import pathlib
-import shutil
 import types
 from unittest import mock
 
@@ -22,7 +21,7 @@ from infoword_tf.evaluation.retrieval import DEPTH
 from infoword_tf.training import checks, distribution
 from infoword_tf.training.evaluators import Evaluator
 from tasks import retrieval, sts
-from tests import places, quick, runs, zoo
+from tests import places, runs, zoo
 from tests.refused import refused
 from tests.runs import records, run_here
 from tests.tasks import command
@@ -39,27 +38,36 @@ def setUpModule():
     texts = [split_sentences(line) for line in text.split('\n')]
     texts = [actual for actual in texts if len(actual) > 1][:40]
     scores = np.random.default_rng(0).integers(0, 50, len(texts)) / 10
-    PAIRS = FOLDER / 'pairs.tsv'
-    PAIRS.write_text(
-        'score\tsentence1\tsentence2\n'
-        + ''.join(
-            f'{score}\t{actual[0]}\t{actual[1]}\n'
-            for score, actual in zip(scores, texts, strict=True)
-        )
+    PAIRS = write_pairs(
+        FOLDER, [(x, *y[:2]) for x, y in zip(scores, texts, strict=True)]
     )
-    BEIR = FOLDER / 'beir'
-    (BEIR / 'qrels').mkdir(parents=True)
-    for name, place in (('queries', 0), ('corpus', 1)):
-        (BEIR / f'{name}.jsonl').write_text(
-            ''.join(
-                json.dumps({'_id': f'{name[0]}{i}', 'text': actual[place]})
-                + '\n'
-                for i, actual in enumerate(texts)
-            )
-        )
-    for split, numbers in (('test', range(30)), ('dev', range(30, 40))):
-        rows = ''.join(f'q{i}\tc{i}\t1\n' for i in numbers)
-        (BEIR / 'qrels' / f'{split}.tsv').write_text(rows)
+    BEIR = write_search(
+        FOLDER / 'beir',
+        {f'q{i}': texts[0] for i, texts in enumerate(texts)},
+        {f'c{i}': texts[1] for i, texts in enumerate(texts)},
+        test=[(f'q{i}', f'c{i}') for i in range(30)],
+        dev=[(f'q{i}', f'c{i}') for i in range(30, 40)],
+    )
+
+
+def write_pairs(folder, rows):
+    """A file of pairs: (score, text, text) each."""
+    path = folder / 'pairs.tsv'
+    lines = [('score', 'sentence1', 'sentence2'), *rows]
+    path.write_text(''.join('\t'.join(map(str, x)) + '\n' for x in lines))
+    return path
+
+
+def write_search(folder, queries, corpus, **relevant):
+    """A folder of BEIR: texts by id; by split, what (query, text) match."""
+    (folder / 'qrels').mkdir(parents=True)
+    for name, texts in ('queries', queries), ('corpus', corpus):
+        lines = [json.dumps({'_id': i, 'text': x}) for i, x in texts.items()]
+        (folder / f'{name}.jsonl').write_text('\n'.join(lines))
+    for split, matches in relevant.items():
+        lines = [f'{query}\t{text}\t1\n' for query, text in matches]
+        (folder / 'qrels' / f'{split}.tsv').write_text(''.join(lines))
+    return folder
 
 
 def spearman(workdir):
@@ -163,24 +171,6 @@ class BestTest(parameterized.TestCase):
         with mock.patch.object(loaded.tokenizer, 'tokenize', None):
             self.assertNotEqual(evaluator()[RETRIEVAL], actual)
 
-    def test_a_run_that_was_stopped(self):
-        """The same numbers and the same weights; not with other pairs."""
-        folder = places.make()
-        pairs = shutil.copy(PAIRS, folder / 'own.tsv')
-        flags = f'--best=sts:{pairs}', '--checkpoint_every=2'
-        with quick.copy_before(folder / 'whole', folder / 'broken', at=4):
-            train(folder / 'whole', *flags)
-        self.assertEqual(checkpoint.last_step(folder / 'broken'), 2)
-        with open(pairs, 'a') as file:
-            file.write('3\tone more\tpair\n')
-        with refused('run_other_flags', '--best was sts:'):
-            train(folder / 'broken', *flags)
-        shutil.copy(PAIRS, pairs)
-        train(folder / 'broken', *flags)
-        for kind in (runs.untimed, runs.weights):
-            self.assertEqual(kind(folder / 'whole'), kind(folder / 'broken'))
-        self.check(folder / 'broken', STS)
-
     def test_two_replicas(self):
         """In graphs: what the replicas have in common is measured."""
         workdir = places.make() / 'run'
@@ -224,10 +214,9 @@ class MeasureTest(parameterized.TestCase):
     @parameterized.parameters(('cosine', 50.0), ('dot', 100.0))
     def test_similarity(self, similarity, value):
         """Cosines .6, 1 and 0 rank 2, 3, 1; products 6, 1, 0 rank 3, 2, 1."""
-        path = places.make() / 'pairs.tsv'
-        path.write_text(
-            'score\tsentence1\tsentence2\n'
-            '5\t6 8\t1 0\n3\t1 0\t1 0\n1\t0 1\t1 0\n'
+        path = write_pairs(
+            places.make(),
+            [(5, '6 8', '1 0'), (3, '1 0', '1 0'), (1, '0 1', '1 0')],
         )
         judged = judgements.read(f'sts:{path}')
         measured = Evaluator(judged, Spelled(similarity))()
@@ -235,15 +224,11 @@ class MeasureTest(parameterized.TestCase):
 
     def test_ten_documents_beside_its_own(self):
         """The query's document is no result: what is relevant is the tenth."""
-        folder = places.make()
-        (folder / 'qrels').mkdir()
-        (folder / 'qrels' / 'test.tsv').write_text('d00\td10\t1\n')
-        lines = [
-            json.dumps({'_id': f'd{i:02d}', 'text': f'{20 - i} {i}'})
-            for i in range(13)
-        ]
-        (folder / 'corpus.jsonl').write_text('\n'.join(lines))
-        (folder / 'queries.jsonl').write_text(lines[0])
+        folder = write_search(
+            places.make(), {'d00': '20 0'},
+            {f'd{i:02d}': f'{20 - i} {i}' for i in range(13)},
+            test=[('d00', 'd10')],
+        )  # fmt: skip
         judged = judgements.read(f'retrieval:{folder}')
         measured = Evaluator(judged, Spelled())()
         self.assertAlmostEqual(measured[RETRIEVAL], 1 / np.log2(11), 5)
@@ -255,21 +240,15 @@ class MeasureTest(parameterized.TestCase):
         Cosines are .5 (a), .93 (b) and .38 (c), products 3, 1.22 and 1.9, sums
         of the largest products of tokens 3 + 0, .61 + .61 and 3.1 + 1.
         """
-        folder = places.make()
-        (folder / 'qrels').mkdir()
-        (folder / 'qrels' / 'test.tsv').write_text(f'q\t{best}\t1\n')
-        texts = {'a': '3 0 3 0', 'b': '.61 .35 0 .61', 'c': '.9 1 3.1 1'}
-        for name, lines in ('queries', {'q': '1 0 0 1'}), ('corpus', texts):
-            (folder / f'{name}.jsonl').write_text('\n'.join(
-                json.dumps({'_id': i, 'text': x}) for i, x in lines.items()
-            ))  # fmt: skip
+        folder = write_search(
+            places.make(), {'q': '1 0 0 1'},
+            {'a': '3 0 3 0', 'b': '.61 .35 0 .61', 'c': '.9 1 3.1 1'},
+            test=[('q', best)],
+        )  # fmt: skip
         judged = judgements.read(f'retrieval:{folder}')
         measured = Evaluator(judged, Spelled(critic=critic))()
         self.assertEqual(measured[RETRIEVAL], 1)
-        pairs = folder / 'pairs.tsv'
-        pairs.write_text(
-            'score\tsentence1\tsentence2\n5\t1\t1\n3\t1\t0\n1\t0\t1\n'
-        )
+        pairs = write_pairs(folder, [(5, 1, 1), (3, 1, 0), (1, 0, 1)])
         others = [(f'sts:{pairs}', critic)] * (critic != 'cosine')
         for spec, other in *others, (f'retrieval:{folder}', 'cross'):
             with refused('judgement_of_other_critic', spec, other):

@@ -26,14 +26,6 @@ from tests.weights.public_encoders import facts, table, texts_of
 ENCODERS_OF = facts()['encoders']
 TOKENIZERS = facts()['tokenizers']
 V, T = 300, 9
-# Key for a size, by kind of size.
-WIDTHS = 'hidden_size', 'dim', 'n_embd', 'd_model'
-HEADS = 'num_attention_heads', 'n_heads', 'n_head'
-INNER = (
-    'intermediate_size', 'hidden_dim', 'n_inner', 'd_inner', 'embedding_size',
-    'pooler_hidden_size',
-)  # fmt: skip
-LAYERS = 'num_hidden_layers', 'n_layers', 'n_layer'
 POSITIONS = 'max_position_embeddings', 'n_positions'
 LETTERS = folders.LETTERS
 # As `huggingface.write` chooses it by layout and tokenizer.
@@ -52,68 +44,32 @@ def named(refused_here):
     ]
 
 
-def shrunk(config):
-    """The config with small sizes; 2 layers, or a period of their pattern."""
-    tiny = {
-        key: value
-        for key, value in config.items()
-        if key not in ('architectures', 'auto_map', 'id2label')
-    }
-    width, heads = (
-        next(config[key] for key in keys if key in config)
-        for keys in (WIDTHS, HEADS)
-    )
-    few = config.get('num_key_value_heads', heads)
+def tiny(arguments):
+    """Arguments with small sizes of the same proportions, few layers."""
+    heads = arguments['heads']
+    few = arguments.get('kv_heads') or heads
     tiny_few = min(few, 2)
     tiny_heads = tiny_few * heads // few
-    tiny_width = 8 * tiny_heads
-
-    def scaled(size):
-        return max(1, size * tiny_width // width)
-
-    types = config.get('layer_types', ())
-    period = types.index('full_attention') + 1 if types else 0
+    share = 8 * tiny_heads / arguments['width']
     sizes = {
-        **dict.fromkeys(WIDTHS, lambda x: tiny_width),
-        **dict.fromkeys(HEADS, lambda x: tiny_heads),
-        **dict.fromkeys(INNER, scaled),
-        **dict.fromkeys(
-            LAYERS,
-            lambda x: (
-                period or config.get('global_attn_every_n_layers', 1) + 1
-            ),
-        ),
-        # What precedes the first token stays.
-        **dict.fromkeys(POSITIONS, lambda x: 32 + x % 512),
-        'max_trained_positions': lambda x: 32,
-        'num_key_value_heads': lambda x: tiny_few,
-        'head_dim': lambda x: 8 * x * heads // width,
-        'vocab_size': lambda x: V,
-        'layer_types': lambda x: x[:period],
-        'local_attention': lambda x: 4,
-        'position_buckets': lambda x: 8,
-        'sliding_window': lambda x: x and 4,
-        'query_pre_attn_scalar': lambda x: (
-            8 * x * heads // width if x == config['head_dim'] else x
-        ),
-        # Ids of tokens at the end of a vocabulary.
-        **dict.fromkeys(
-            (f'{x}_token_id' for x in ('bos', 'eos', 'pad', 'mask', 'cls',
-                                       'sep')),
-            lambda x: min(x, V - 1),
-        ),
+        'vocab_size': V, 'max_length': 32, 'heads': tiny_heads,
+        # A whole period of their pattern.
+        'layers': arguments.get('global_every', 1) + 1,
+        'kv_heads': tiny_few, 'width': 8 * tiny_heads,
+        'head_width': 8 * (arguments.get('head_width') or 0) * heads
+        // arguments['width'],
+        'buckets': 8, 'local_window': 4,
+    } | {
+        name: max(1, int(share * (arguments.get(name) or 0)))
+        for name in ('inner_width', 'embedding_width')
     }  # fmt: skip
-    return {
-        key: sizes[key](value) if key in sizes else value
-        for key, value in tiny.items()
-    }
+    return arguments | {k: v for k, v in sizes.items() if arguments.get(k)}
 
 
 @functools.cache
-def states(described):
-    """States [2, T, D] of an encoder with random weights, of a config.json."""
-    config = architectures.encoder_of(json.loads(described), 'config.json')
-    encoder = ENCODERS[config.name](**config.arguments)
+def states(name, arguments):
+    """States [2, T, D] of an encoder with random weights; arguments as JSON."""
+    encoder = ENCODERS[name](**json.loads(arguments))
     encoder.build()
     ids = np.random.default_rng(1).integers(5, V, (2, T))
     return encoder(Inputs(tf.constant(ids, tf.int32))).states.numpy()
@@ -183,17 +139,17 @@ class PublicEncodersTest(places.Folder, parameterized.TestCase):
         positions = [published[x] for x in named if x in published]
         if positions:
             self.assertIn(arguments['max_length'] + first, positions)
-        config = shrunk(published)
-        encoder = whole(architectures.encoder_of(config, name))
-        ours = states(json.dumps(config, sort_keys=True))
-        self.assertEqual(ours.shape, (2, T, encoder.arguments['width']))
+        encoder = whole(architectures.encoder_of(published, name))
+        small = tiny(arguments)
+        ours = states(encoder.name, json.dumps(small, sort_keys=True))
+        self.assertEqual(ours.shape, (2, T, small['width']))
         self.assertTrue(np.isfinite(ours).all())
         for head in entry.get('heads', ()):
             self.assertIn(head, {*architecture.naming.heads, architecture.tied})
         out = entry.get('out', kind)
         roberta = _ROBERTA.get(entry['tokenizer'])
         self.assertEqual(architectures.kind_of(encoder, roberta), out)
-        pad = config.get('pad_token_id', 0)
+        pad = published.get('pad_token_id', 0)
         written = architectures.config_of(out, encoder, pad)
         again = architectures.encoder_of(written, name)
         self.assertEqual(whole(again), encoder)
