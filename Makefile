@@ -60,7 +60,7 @@ PYTEST := $(PY) -m pytest -n 2 --dist=loadfile --no-loadscope-reorder
 test: setup
 	$(PYTEST) -m "not second"
 	@echo "make test-all runs the rest too: programs, devices, kills," \
-	  "settings in pairs; three to four times as long"
+	  "settings in pairs; three times as long"
 
 test-all: setup
 	$(PYTEST)
