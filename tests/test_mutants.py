@@ -54,7 +54,7 @@ sys.exit(mutants.main(*sys.argv[2:]))
 
 
 def contents(code):
-    """What a line of code becomes, by each of its faults."""
+    """Returns a line of code with each of its faults."""
     faults = mutants.faults_of('a.py', code.encode()).values()
     return [x.of(code.encode()).decode() for of in faults for x in of]
 

@@ -28,7 +28,7 @@ def run(module, *arguments, pictures=False):
 
 
 def prepared(module, *arguments):
-    """What a command would train, and it ends there."""
+    """Returns what a command would train; it ends there."""
     with (
         mock.patch.object(finetune, 'train_once') as train,
         mock.patch.object(finetune, 'finish'),

@@ -180,7 +180,7 @@ class SquadTest(Checks, parameterized.TestCase):
         self.assertIn('heldout/mlm/mi', read('sum', 'metrics.json'))
 
     def test_some_of_the_questions(self):
-        """Of which nothing is learned, and that is said."""
+        """Nothing is learned of them, which a line says."""
         done = run('some', '--examples=5', '--dev_examples=3', '--steps=1',
                    '--learning_rate=1e-9')  # fmt: skip
         self.assertIn('train.json: 5 questions', done.out)

@@ -42,7 +42,7 @@ def scores_of(features, seed=1):
 
 
 def bert_s(questions, features, first, last, nowhere, **settings):
-    """What squad_lib answers."""
+    """Returns the answers of squad_lib."""
     from official.nlp.data import squad_lib
 
     examples = []
