@@ -16,7 +16,8 @@ the end. A result depends on flags and seed alone, so finished runs stay, and a
 stopped command goes on; runs may be started one by one, also by other commands.
 
 Prints the table, the mean over the seeds (lowest-highest), and writes it to
-WORKDIR/table.md. Scores are shares, MI is in nats.
+WORKDIR/table.md. Scores are shares, MI is in nats. Both are those after the
+last update: of the best epoch they would be of data that chose it.
 """
 
 import dataclasses
@@ -177,12 +178,17 @@ def train(choices: LevelsChoices, run: tuple[Group, pathlib.Path]) -> None:
 # ----------------------------------------------------------------------- table
 
 
+def last_of(run: pathlib.Path) -> dict[str, Any]:
+    """Reads the record of the last update, which no score has chosen."""
+    return kept.records_of(run)[-1]
+
+
 def scores_of(name: str, runs: Sequence[pathlib.Path]) -> list[float]:
     """Reads the first metric of a task, of each run, as a share."""
     task = task_of(name)
     key = f'heldout/{task.row}/{task.metrics[0]}'
     whole = PERCENT if name == SQUAD else 1
-    return [kept.read_json(run / 'metrics.json')[key] / whole for run in runs]
+    return [last_of(run)[key] / whole for run in runs]
 
 
 def commonest_of(name: str) -> float:
@@ -205,8 +211,10 @@ def level_lines(choices: LevelsChoices, cells: Sequence[Group]) -> list[str]:
     lines = []
     for cell in cells:
         runs, task = cell.runs, task_of(cell.task)
-        ends = [kept.read_json(run / 'metrics.json') for run in runs]
-        minutes = statistics.fmean(end['seconds'] for end in ends) / 60
+        minutes = statistics.fmean(
+            kept.read_json(run / 'metrics.json')['seconds'] for run in runs
+        ) / 60  # fmt: skip
+        ends = [last_of(run) for run in runs]
         sizes = kept.read_json(runs[0] / 'config.json')['task']['sizes']
         lines.append([
             cell.task, f'{sizes["train"]:,}', task.metrics[0],
@@ -214,7 +222,7 @@ def level_lines(choices: LevelsChoices, cells: Sequence[Group]) -> list[str]:
             spread(scores_of(cell.task, runs)),
             *(spread([end.get(f'heldout/{task.row}/{x}') for end in ends])
               for x in ('mi', 'ceiling')),
-            f'{kept.records_of(runs[0])[-1]["step"]:,}', f'{minutes:.1f}',
+            f'{ends[0]["step"]:,}', f'{minutes:.1f}',
         ])  # fmt: skip
     return report.table(titles, lines)
 
