@@ -62,11 +62,7 @@ class SentencesTest(absltest.TestCase):
         self.assertEqual(last, untimed(folder / 'broken')[-1])
         self.assertIn('heldout/simcse/mi', last)
         self.assertBetween(last['heldout/simcse/identical'], 0.0, 0.5)
-        # The bound is that of the batch; the loss has a full queue.
-        self.assertAlmostEqual(
-            last['simcse/log_candidates'], np.log(8), delta=0.01
-        )
-        self.assertGreater(last['simcse/loss'], np.log(8) - last['simcse/mi'])
+        self.assertNotIn('simcse/mi', last)  # batches have all lengths
         tensors = read_tensors(folder / 'whole' / 'weights.safetensors')
         self.assertEmpty([p for p in tensors if 'momentum' in p or 'head' in p])
         loaded, actual = vectors_of(folder / 'whole')

@@ -19,6 +19,7 @@ from infoword_tf.data.sources import SOURCES
 from infoword_tf.data.store import Store
 from infoword_tf.data.text_pairs import TextPairs
 from infoword_tf.data.translations import ParallelText
+from infoword_tf.objectives import TABLE
 from infoword_tf.resolve import Plan, SourceSpec
 
 HELDOUT_SEED = 20190  # held-out text is masked alike in every run
@@ -98,6 +99,21 @@ def open_sources(
             inputs.of(source_spec), source_spec, batch_size, seed, **arguments
         )
     return sources
+
+
+def unmeasured(plan: Plan) -> set[str]:
+    """Returns rows whose MI training batches would flatter.
+
+    Where a batch has a text of each length, candidates are not drawn from p(b):
+    the length of a text alone then tells b from all others.
+    """
+    return {
+        row
+        for source_spec in plan.source_specs
+        if SOURCES[source_spec.source].by_length
+        for row in plan.readers(source_spec)
+        if TABLE[row].objective.contrasts
+    }
 
 
 @dataclasses.dataclass

@@ -293,6 +293,7 @@ class ExampleSource(Source):
     whole = True
     too_little = 'there is no held-out example'
     in_training = types.MappingProxyType({'stratified': True})
+    by_length = True
 
     def __init__(
         self,

@@ -141,6 +141,7 @@ class SentenceSource(ExampleSource):
     )
     by_blocks = False  # strata are of the whole text
     in_training = types.MappingProxyType({'stratified': True})
+    by_length = True
 
     def __init__(
         self,

@@ -33,6 +33,8 @@ class Source(abc.ABC):
             {tokens} of text, {length} of a sequence.
         in_training: arguments of the training text, besides those of a plan:
             how sequences are filled, not what is read.
+        by_length: whether batches of the training text have a text of each
+            length: they are not drawn independently, and from p(b) even less.
         by_blocks: whether `shuffle_block`, the tokens of a block, is an
             argument (data/order.py); None: nothing of a corpus is shuffled.
         single: documents of one sentence, which are omitted; None: none are.
@@ -42,6 +44,7 @@ class Source(abc.ABC):
     whole: ClassVar[bool] = False
     too_little: ClassVar[str]
     in_training: ClassVar[Mapping[str, Any]] = {}
+    by_length: ClassVar[bool] = False
     by_blocks: ClassVar[bool | None] = None
     single: int | None = None
 

@@ -329,6 +329,7 @@ class TextPairSource(Source):
     whole = True
     too_little = 'there is no held-out pair'
     in_training = types.MappingProxyType({'stratified': True})
+    by_length = True
 
     def __init__(
         self,

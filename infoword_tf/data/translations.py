@@ -238,6 +238,7 @@ class TranslationSource(Source):
     whole = True
     too_little = 'there is no held-out translation'
     in_training = types.MappingProxyType({'stratified': True})
+    by_length = True
 
     def __init__(
         self, store: ParallelText, length: int, batch_size: int, seed: int,

@@ -61,6 +61,7 @@ class SentenceContrast(Comparing):
     Example: python -m infoword_tf.train --objectives=ict --workdir=W
     """
 
+    contrasts = True
     sides = (PASSAGE, SENTENCE)
     queues = ('passage_', 'sentence_')  # the candidates of each direction
     critic: str = setting(

@@ -46,6 +46,7 @@ class DeepInfoMax(Queued):
     Example: python -m infoword_tf.train --objectives=infoword --workdir=W
     """
 
+    contrasts = True
     more = 'same_length_mi', 'same_length_ceiling'
     critic: str = setting(
         'dot',

@@ -104,6 +104,7 @@ class EmbeddingContrast(StudentVectors):
         --corpus=text:GLOB --workdir=STUDENT
     """
 
+    contrasts = True
     temperature: float = setting(
         0.05, 'Temperature: the cosine is divided by it.', at_least=1e-6
     )

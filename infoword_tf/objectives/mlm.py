@@ -112,6 +112,7 @@ class NceTokens(Objective):
     Example: python -m infoword_tf.train --objectives=infoword --workdir=W
     """
 
+    contrasts = True
     drop_hits: bool = setting(
         False,
         'Leave copies of the target (accidental hits) out of the training '

@@ -117,6 +117,8 @@ class Objective(Configurable, Layer):
         bounded: whether its loss bounds mutual information. If not, as of
             binary NCE and distances, MI and ceiling are left out of the
             metrics. `build` sets it where a setting decides it.
+        contrasts: whether candidates are b of other pairs of the batch, which
+            then says something of MI only if pairs are drawn independently.
         ranked: whether its answers are right or wrong; else there is no
             accuracy, and the row is compared by its loss.
         more: names of further measures of held-out text; `build` sets it where
@@ -135,6 +137,7 @@ class Objective(Configurable, Layer):
     """
 
     bounded: bool = True
+    contrasts: ClassVar[bool] = False
     ranked: ClassVar[bool] = True
     more: tuple[str, ...] = ()
     needs_whole_batch: bool = False

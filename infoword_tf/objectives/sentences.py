@@ -73,6 +73,7 @@ class SimCSE(Comparing):
         --pairs=pairs.csv --workdir=W
     """
 
+    contrasts = True
     more = ('identical',)
     owners: ClassVar = {'expand': VIEW}
     temperature: float = setting(

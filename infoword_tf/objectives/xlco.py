@@ -42,6 +42,7 @@ class CrossLingual(Queued):
         --parallel=PAIRS --corpus=de=text:GLOB --workdir=W
     """
 
+    contrasts = True
     more = ('identical',)
 
     critic: str = setting(

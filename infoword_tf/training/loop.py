@@ -7,7 +7,7 @@ Glossary of shapes: E held-out sequences, F sums of a row.
 
 import time
 import types
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -100,6 +100,7 @@ class Trainer(orbit.StandardTrainer):
         xla: bool = False,
         state: State | None = None,
         microbatch: int | None = None,
+        unmeasured: Collection[str] = (),
     ):
         """Creates the variables that a step writes.
 
@@ -114,6 +115,8 @@ class Trainer(orbit.StandardTrainer):
             state: None: empty.
             microbatch: sequences of the global batch that are encoded at a
                 time; None: all.
+            unmeasured: rows whose MI the batches cannot tell, see
+                `batches.unmeasured`.
         """
         super().__init__(dataset)
         self.model, self.strategy, self.optimizer = model, strategy, optimizer
@@ -121,7 +124,7 @@ class Trainer(orbit.StandardTrainer):
         self.statistics = statistics
         self.seed = tf.Variable(seed, dtype=tf.int64, trainable=False)
         self.state = state or State(model, strategy, batch_size)
-        self.microbatch = microbatch
+        self.microbatch, self.unmeasured = microbatch, unmeasured
         self.rows = list(model.objectives)
         self.count_names = [
             name for name in dataset.element_spec if '/counts/' in name
@@ -257,6 +260,7 @@ class Trainer(orbit.StandardTrainer):
         report: dict[str, Any] = {}
         for row, outcome in zip(self.rows, sums, strict=True):
             bounded = self.model.objectives[row].bounded
+            bounded = bounded and row not in self.unmeasured
             report.update(summarise(row, outcome.tolist(), bounded))
         for name, count in zip(
             self.count_names, self.counts.numpy(), strict=True

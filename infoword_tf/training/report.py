@@ -43,7 +43,16 @@ def progress_line(
         if f'{row}/accuracy' not in record:  # regression
             name, unit = 'loss', ''
             field = f'{row} MI -, loss {record[f"{row}/loss"]:.3f}'
-        elif mi is None:  # a binary row has no bound
+        elif mi is None and f'heldout/{row}/mi' in record:
+            mi, ceiling = (
+                record[f'heldout/{row}/{name}'] for name in ('mi', 'ceiling')
+            )
+            fields.append(
+                f'{row} held out MI {mi:.3f} of {ceiling:.2f} nats, accuracy '
+                f'in training {record[f"{row}/accuracy"]:.3f}'
+            )
+            continue
+        elif mi is None:  # no bound, or none of the training text
             name, unit = 'accuracy', ''
             field = f'{row} MI -, accuracy {record[f"{row}/accuracy"]:.3f}'
         else:
@@ -103,7 +112,10 @@ def draw_bounds(
     from matplotlib.figure import Figure
 
     unbounded = ', '.join(rows)
-    rows = [r for r in rows if any(f'{r}/mi' in x for x in records)]
+    rows = [
+        r for r in rows
+        if any({f'{r}/mi', f'heldout/{r}/mi'} & x.keys() for x in records)
+    ]  # fmt: skip
     scores = {}
     if goal is not None:
         scores = {r['step']: r[goal[0]] for r in records if goal[0] in r}

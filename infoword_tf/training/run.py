@@ -12,7 +12,7 @@ import gc
 import json
 import math
 import pathlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -782,6 +782,7 @@ def build_or_reuse(
         choices, config, data.tokenizer.specials, shared.strategy,
         (rules, warmup_steps), dataset,
         _training_statistics(plan, data, labelled), data.longest,
+        batches.unmeasured(plan),
     )  # fmt: skip
     new.heldout = make_heldout(new.model, plan, data, labelled)
     if not new.state.variables():  # `reset` empties no state
@@ -810,6 +811,7 @@ def make_build(
     dataset: tf.data.Dataset,
     statistics: Statistics,
     longest: tuple[int, int],
+    unmeasured: Collection[str] = (),
 ) -> Build:
     """Builds model, optimizer, state and trainer.
 
@@ -819,6 +821,8 @@ def make_build(
         dataset: flat views, of the shapes of the run's.
         statistics: of the training text.
         longest: tokens of the longest a and b of --pairs; 0: of any length.
+        unmeasured: rows without MI of the training text, see
+            `batches.unmeasured`.
     """
     rules, warmup_steps = update
     with strategy.scope():
@@ -849,7 +853,7 @@ def make_build(
     trainer = loop.Trainer(
         model, dataset, strategy, optimizer, step, rate, statistics,
         choices.seed, choices.batch_size, choices.xla, state,
-        choices.microbatch,
+        choices.microbatch, unmeasured,
     )  # fmt: skip
     return Build(model, optimizer, peak, state, trainer)
 
@@ -1046,6 +1050,12 @@ def train_and_save(
         f'{choices.seq_len} tokens',
         flush=True,
     )
+    if trainer.unmeasured:
+        print(
+            f'{", ".join(sorted(trainer.unmeasured))}: MI is measured on '
+            'held-out text alone, since a batch has a text of each length',
+            flush=True,
+        )
 
     def write_weights(now: int) -> None:
         """Writes weights.safetensors, the exported weights."""

@@ -6,6 +6,7 @@ import numpy as np
 from absl.testing import absltest, parameterized
 
 from infoword_tf.data import (
+    batches,
     examples,
     pairs,
     passages,
@@ -17,6 +18,7 @@ from infoword_tf.data import (
     words,
 )
 from infoword_tf.data.sources import SOURCES
+from infoword_tf.objectives import TABLE
 from infoword_tf.training import run
 from tests import zoo
 from tests.data import (
@@ -292,6 +294,66 @@ class SourcesTest(parameterized.TestCase):
     def test_rows_that_a_text_has(self, name, store, length, rows):
         case = CASES[name]
         self.assertEqual(case.kind.capacity(store, length, **case.plan), rows)
+
+
+TWO_LENGTHS = test_passages.make_store([[2, 2]] * 96 + [[6, 6]] * 48)
+
+
+class IndependentTest(parameterized.TestCase):
+    """MI of a critic that knows p(a, b), by the candidates of a batch."""
+
+    @parameterized.parameters(
+        ('documents', TWO_LENGTHS, lambda x: x.lengths > 7),
+        ('windows', of_words(4320), lambda x: x.ids[:, 0] < 1440),
+    )
+    def test_never_above_what_a_says_of_b(self, name, store, kind):
+        """Of texts of two kinds, which a says: at most the kind's entropy.
+
+        Of B texts c have the kind of b, so that Eq. 1 is log B - log c.
+        """
+        case = CASES[name]
+        source = case.kind(store, 30, 8, 4, **case.kind.in_training)
+        self.assertFalse(source.by_length)
+        kinds = np.array([kind(source.batch(step)) for step in range(400)])
+        same = (kinds[:, :, None] == kinds[:, None]).sum(axis=2)
+        bounds = np.log(8 / same).mean(axis=1)
+        share = kinds.mean()
+        truth = -share * np.log(share) - (1 - share) * np.log(1 - share)
+        self.assertAlmostEqual(share, 1 / 3, delta=0.03)
+        self.assertLess(bounds.mean(), truth + bounds.std() / 5)
+        self.assertGreater(bounds.mean(), truth - 0.15)
+
+    def test_batches_of_all_lengths_flatter(self):
+        """a and b are short or long, and of one length in 8 pairs of 10."""
+        sizes = [2, 2] * 96 + [2, 6] * 24 + [6, 2] * 24 + [6, 6] * 96
+        pairs = text_pairs.TextPairs((test_examples.make(sizes, 2),), ('a',))
+        source = text_pairs.TextPairSource(pairs, 30, 8, 4, **STRATA)
+        f = np.log([[0.4 / 0.25, 0.1 / 0.25], [0.1 / 0.25, 0.4 / 0.25]])
+        truth = 0.8 * f[0, 0] + 0.2 * f[0, 1]
+        bounds = []
+        for step in range(400):
+            a, b = (source.batch(step).lengths // 6).T
+            scores = f[a][:, b]
+            sums = np.log(np.exp(scores).mean(axis=1))
+            bounds.append((np.diag(scores) - sums).mean())
+        error = np.std(bounds) / 20
+        self.assertGreater(np.mean(bounds), truth + 2 * error)
+        self.assertTrue(source.by_length)
+
+    def test_rows_without_mi_of_the_training_text(self):
+        self.assertEqual(
+            {
+                row: sorted(batches.unmeasured(zoo.of(row).resolved.plan))
+                for row in TABLE
+                if TABLE[row].objective.contrasts
+            },
+            {
+                'bert_nce': [], 'dim': [], 'ict': [], 'simcse': ['simcse'],
+                'xlco': ['xlco'], 'embed': ['embed'],
+            },
+        )  # fmt: skip
+        plan = zoo.of('label').resolved.plan  # all labels are candidates
+        self.assertEmpty(batches.unmeasured(plan))
 
 
 class LongestTest(absltest.TestCase):

@@ -38,6 +38,15 @@ class TextTest(absltest.TestCase):
             '0.625',
         )
 
+    def test_progress_line_without_mi_of_the_training_text(self):
+        line = report.progress_line(
+            RECORD | {'dim/accuracy': 0.5}, ['dim'], 5000, 125.0
+        )
+        self.assertEndsWith(
+            line, '| dim held out MI 1.000 of 4.75 nats, accuracy in training '
+            '0.500',
+        )  # fmt: skip
+
     def test_progress_line_of_padded_views(self):
         line = report.progress_line(
             RECORD | {'padding': 0.078}, ['mlm'], 5000, 125.0
@@ -84,7 +93,9 @@ class PictureTest(places.Folder, absltest.TestCase):
 
     def test_bounds_with_and_without_one(self):
         """A row without a bound has no column."""
-        for rows, axes in ((['mlm', 'nsp'], 2), (['nsp'], 0), (['mlm'], 2)):
+        for rows, axes in (
+            (['mlm', 'nsp'], 2), (['nsp'], 0), (['mlm'], 2), (['dim'], 2),
+        ):  # fmt: skip
             figure = self.drawn(report.draw_bounds, [RECORD], rows)
             self.assertLen(figure.axes, axes)
         (text,) = self.drawn(report.draw_bounds, [RECORD], ['nsp']).texts
