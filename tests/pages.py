@@ -1,7 +1,8 @@
 """Pages of docs/ that are made: python -m tests.pages
 
 docs/settings.md is made of rows and views, the table of encoders in
-docs/weights.md of tests/weights/public_encoders.json.
+docs/weights.md of tests/weights/public_encoders.json, that of differences
+between sums and publications in docs/rows.md of SUMS.
 """
 
 import pathlib
@@ -10,13 +11,14 @@ from typing import Any
 
 from infoword_tf.adapters import ADAPTER
 from infoword_tf.choices import RunChoices
-from infoword_tf.objectives import TABLE
+from infoword_tf.objectives import SUMS, TABLE
 from infoword_tf.settings import Setting
 from infoword_tf.views import VIEWS
 from tests.weights import public_encoders
 
 PAGE = pathlib.Path(__file__).parent.parent / 'docs' / 'settings.md'
 WEIGHTS = PAGE.with_name('weights.md')
+ROWS = PAGE.with_name('rows.md')
 HEAD = """# Settings of rows and views
 
 ```
@@ -90,6 +92,27 @@ def weights_page() -> str:
     )
 
 
+def differences() -> str:
+    """Returns the table of what sums do otherwise than their publications."""
+    sums: dict[tuple[str, str], list[str]] = {}
+    for name, entry in SUMS.items():
+        for difference in entry.differs:
+            sums.setdefault(difference, []).append(f'`{name}`')
+    lines = ['| sums | published | here |', '|---|---|---|']
+    lines += [f'| {", ".join(n)} | {a} | {b} |' for (a, b), n in sums.items()]
+    return '\n'.join([*lines, ''])
+
+
+def rows_page() -> str:
+    """Returns docs/rows.md with the differences as they are now."""
+    return re.sub(
+        r'(?s)(<!-- differences -->\n).*?(<!-- end -->)',
+        lambda marks: f'{marks[1]}{differences()}{marks[2]}',
+        ROWS.read_text(),
+    )
+
+
 if __name__ == '__main__':
+    ROWS.write_text(rows_page())
     PAGE.write_text(settings_page())
     WEIGHTS.write_text(weights_page())

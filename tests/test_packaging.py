@@ -443,6 +443,13 @@ class DocumentsTest(absltest.TestCase):
         for name in (*VIEWS, *ENCODERS):
             self.assertRegex(text, rf'(?m)^\| `{name}` \| ')
 
+    def test_rows_says_how_sums_differ_from_publications(self):
+        self.assertEqual(pages.ROWS.read_text(), pages.rows_page())
+        named = [name for name, entry in SUMS.items() if not entry.differs]
+        self.assertEqual(named, ['pairs'])
+        flag = '--simcse.query_flops=3e-4 --simcse.passage_flops=1e-4'
+        self.assertIn(flag, pages.differences())
+
     def test_the_page_of_settings_is_that_of_the_table(self):
         self.assertEqual(pages.PAGE.read_text(), pages.settings_page())
         self.assertIn(

@@ -21,6 +21,7 @@ from infoword_tf.objectives import (
     nsp,
     overlap,
     plm,
+    published,
     sentences,
     span,
     tag,
@@ -97,6 +98,7 @@ class Sum(NamedTuple):
         tuned: by flag, defaults of a run that starts from --init.
         epochs: the length of such a run, by default; None: of no sum of pairs.
         least: updates that such a run has at least.
+        differs: how it differs from the publication.
     """
 
     rows: str
@@ -107,6 +109,7 @@ class Sum(NamedTuple):
     tuned: Mapping[str, Any] = {}
     epochs: float | None = None
     least: int = 0
+    differs: tuple[published.Difference, ...] = ()
 
 
 _INFOXLM = {
@@ -118,7 +121,11 @@ _INFOXLM = {
 }
 
 
-def _paired(settings: dict[str, Any], rows: str = 'simcse:1') -> Sum:
+def _paired(
+    settings: dict[str, Any],
+    rows: str = 'simcse:1',
+    differs: tuple[published.Difference, ...] = (),
+) -> Sum:
     """Makes a sum of --pairs with further settings, which --init leaves."""
     of_init = {'simcse.pooling': 'pooling', 'simcse.critic': 'critic'}
     return Sum(
@@ -135,6 +142,7 @@ def _paired(settings: dict[str, Any], rows: str = 'simcse:1') -> Sum:
         tuned={'learning_rate': 1e-4},
         epochs=2.0,
         least=60,
+        differs=differs,
     )
 
 
@@ -151,21 +159,32 @@ SUMS: dict[str, Sum] = {
             'sentences.passage_length': 180,
             'sentences.expand': True,
             'sentences.markers': '[unused0],[unused1]',
-        }
+        },
+        differs=(*published.PAIRS, *published.COLBERT),
     ),
     'splade': _paired(
         {
             'simcse.critic': 'lexical',
             'simcse.query_flops': 5e-5,
             'simcse.passage_flops': 3e-5,
-        }
+        },
+        differs=(*published.PAIRS, *published.SPLADE),
     ),
-    'monobert': _paired({'simcse.critic': 'cross'}),
+    'monobert': _paired(
+        {'simcse.critic': 'cross'},
+        differs=(*published.PAIRS, *published.MONOBERT),
+    ),
     # Hofstätter et al. 2020.
-    'margin_mse': _paired({}, 'simcse:0,soft_margin:1'),
-    'bert': Sum('mlm:1,nsp:1', {'mlm.transform': True}),
-    'infoword': Sum('bert_nce:1,dim:0.8'),
-    'xlnet': Sum('plm:1', encoder='relative'),
+    'margin_mse': _paired(
+        {},
+        'simcse:0,soft_margin:1',
+        (*published.PAIRS, *published.MARGIN_MSE),
+    ),
+    'bert': Sum(
+        'mlm:1,nsp:1', {'mlm.transform': True}, differs=published.BERT
+    ),
+    'infoword': Sum('bert_nce:1,dim:0.8', differs=published.INFOWORD),
+    'xlnet': Sum('plm:1', encoder='relative', differs=published.XLNET),
     'esimcse': Sum(
         'simcse:1',
         {
@@ -173,6 +192,7 @@ SUMS: dict[str, Sum] = {
             'simcse.queue': 160,
             'simcse.momentum': 0.995,
         },
+        differs=published.ESIMCSE,
     ),
     'consert': Sum(
         'simcse:1',
@@ -184,22 +204,32 @@ SUMS: dict[str, Sum] = {
             'simcse.pooling': 'mean',
             'simcse.head': 'none',
         },
+        differs=published.CONSERT,
     ),
     'diffcse_published': Sum(
         'simcse:1,diffcse:0.005',
         {'simcse.head': 'projector', 'diffcse.legacy': True},
+        differs=published.DIFFCSE,
     ),
-    'infocse_stage1': Sum('mlm:1,infocse:1', {'infocse.stage': 1}),
+    'infocse_stage1': Sum(
+        'mlm:1,infocse:1',
+        {'infocse.stage': 1},
+        differs=published.INFOCSE_STAGE1,
+    ),
     'infocse_paper': Sum(
         'simcse:1,infocse:0.005',
         {'simcse.head': 'projector', 'infocse.lower': 'detached'},
+        differs=published.INFOCSE_PAPER,
     ),
     'infocse_code': Sum(
         'simcse:1,infocse:0.00001',
         {'simcse.head': 'projector', 'infocse.output': 'layer'},
+        differs=published.INFOCSE_CODE,
     ),
-    'infoxlm': Sum('mmlm:1,tlm:1,xlco:1'),
-    'infoxlm_paper': Sum('mmlm:1,tlm:1,xlco:1', {**_INFOXLM}),
+    'infoxlm': Sum('mmlm:1,tlm:1,xlco:1', differs=published.INFOXLM_SHORT),
+    'infoxlm_paper': Sum(
+        'mmlm:1,tlm:1,xlco:1', {**_INFOXLM}, differs=published.INFOXLM
+    ),
     # Published losses are sums over pairs, divided by the number of all pairs:
     # of 512 tokens 77 are masked, for one text that is contrasted. A published
     # sequence of `tlm` is one pair; ours is full, as in `mmlm`.
@@ -212,6 +242,7 @@ SUMS: dict[str, Sum] = {
             'mmlm.transform': True,
             'tlm.transform': True,
         },
+        differs=published.INFOXLM,
     ),
 }
 

@@ -22,6 +22,7 @@ from infoword_tf.settings import setting
 Tensor = Any
 AS_INIT = 'init'
 TERMS = 'query_terms', 'passage_terms'  # weights above 0 of a text
+THIRD = -1  # of the run's updates
 # Of rows whose texts are encoded for another critic than the cosine.
 ENCODERS: dict[str, dict[str, Any]] = {
     'modern': {}, 'transformer': {}, 'disentangled': {},
@@ -81,10 +82,11 @@ class Comparing(Queued):
         needs=('critic', LEXICAL),
     )
     flops_steps: int = setting(
-        100,
+        THIRD,
         'Updates in which the weights of FLOPS rise, quadratically, to what '
-        'they are; 0: they are that from the first one.',
-        at_least=0,
+        'they are; 0: they are that from the first one; -1: a third of the '
+        'run, as published.',
+        at_least=THIRD,
         needs=('critic', LEXICAL),
     )
     top_k: int = setting(
@@ -192,9 +194,12 @@ class Comparing(Queued):
             above = ops.sum(ops.cast(weights > 0, 'float32'), axis=1)
             mean = ops.sum(above * real) / ops.maximum(ops.sum(real), 1.0)
             more[name] = outcome.measured * mean
-        if batch.state and self.flops_steps:
+        rise = self.flops_steps
+        if rise == THIRD:
+            rise = self.steps // 3
+        if batch.state and rise:
             share = ops.cast(batch.state['updates'], 'float32')
-            share = ops.minimum(share / self.flops_steps, 1.0)
+            share = ops.minimum(share / rise, 1.0)
             penalty = penalty * ops.square(share)
         penalty = outcome.weight * penalty
         return outcome._replace(

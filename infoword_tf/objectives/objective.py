@@ -124,6 +124,7 @@ class Objective(Configurable, Layer):
         more: names of further measures of held-out text; `build` sets it where
             a setting decides it.
         needs_whole_batch: whether microbatches cannot be encoded one by one.
+        steps: updates of the run; 0: of none.
         init_complaint: the complaint about a run that has no --init with the
             row's weights; empty where it needs none.
         auxiliaries: by name, the auxiliary encoders, which own their weights.
@@ -141,6 +142,7 @@ class Objective(Configurable, Layer):
     ranked: ClassVar[bool] = True
     more: tuple[str, ...] = ()
     needs_whole_batch: bool = False
+    steps: int = 0
     init_complaint: str = ''
 
     def __init__(

@@ -832,6 +832,7 @@ def make_build(
         model.encoder.remat = choices.remat
         for objective in model.objectives.values():
             objective.limit_texts(longest)
+            objective.steps = choices.steps
         learning = {
             path: variable
             for path, variable in model.trainable.items()

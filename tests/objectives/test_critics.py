@@ -201,15 +201,23 @@ class CriticTest(Critics):
         ):
             self.assertAlmostEqual(float(actual.more[name]), count, places=5)
 
-    @parameterized.parameters((0, 0.0), (1, 0.25), (2, 1.0), (7, 1.0))
-    def test_flops_rise_quadratically(self, updates, share):
-        """Paria et al. 2020: sums of squared mean weights, of each side."""
+    @parameterized.product(
+        at=((0, 0.0), (1, 0.25), (2, 1.0), (7, 1.0)),
+        rise=({'flops_steps': 2}, {}),
+    )
+    def test_flops_rise_quadratically(self, at, rise):
+        """Paria et al. 2020: sums of squared mean weights, of each side.
+
+        By default in a third of the run, here of 6 updates.
+        """
+        updates, share = at
         squares = (WEIGHTS.mean(axis=0) ** 2).sum(axis=1)
         np.testing.assert_allclose(squares, [4 / 3, 19 / 9])
         self.open(
             'lexical', terms='vocabulary', query_flops=0.3, passage_flops=0.5,
-            flops_steps=2,
+            **rise,
         )  # fmt: skip
+        self.objective.steps = 6
         plain = self.score(wide(WORDS))  # held out: no such term
         actual = self.score(
             wide(WORDS), dropout.new_key(4), {'updates': tf.constant(updates)}
