@@ -56,6 +56,7 @@ def draw_runs(
 def draw_worth(
     path: pathlib.Path,
     points: Mapping[str, Sequence[tuple[float, float]]],
+    levels: Mapping[str, float],
     worth: str,
 ) -> None:
     """Draws scores of runs over nats into one PNG.
@@ -63,6 +64,7 @@ def draw_worth(
     Args:
         points: by flagfile, by time of training, held-out MI as a share of the
             ceiling (the mean over rows) and a score.
+        levels: scores that have no MI to compare, which are lines.
         worth: what the score is, in words.
     """
     from matplotlib import ticker
@@ -83,6 +85,12 @@ def draw_worth(
             textcoords='offset points', color=color, fontsize=8,
         )  # fmt: skip
     axis.margins(0.15)
+    for name, score in levels.items():
+        axis.axhline(score, color='0.6', linestyle=':', linewidth=1)
+        axis.annotate(
+            name, (1, score), xycoords=('axes fraction', 'data'), fontsize=8,
+            xytext=(-2, 3), textcoords='offset points', color='0.4', ha='right',
+        )  # fmt: skip
     _save(figure, path)
 
 

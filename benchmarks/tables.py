@@ -36,6 +36,8 @@ COLUMNS = {
     'chance': 'chance',
 }
 STEPS = '--steps='  # in an entry of a table: neither rate nor --minutes count
+UNTRAINED = 'untrained'
+SHOWN = 'overlap'  # its other view may show b: MI is no other row's
 NOTHING = '--steps=1 --learning_rate=0 --log_every=1'
 
 
@@ -209,7 +211,7 @@ def plan(
         for flagfile, more in zip(table.flagfiles, steps, strict=True):
             yield name_of(flagfile), seed, flagfile, more
         if table.untrained:
-            yield 'untrained', seed, table.untrained, NOTHING
+            yield UNTRAINED, seed, table.untrained, NOTHING
 
 
 def train_and_ask(
@@ -331,21 +333,32 @@ def draw(
 def draw_worth(
     workdirs: Mapping[str, Sequence[pathlib.Path]], path: pathlib.Path
 ) -> None:
-    """Draws the mean of GLUE over nats, a line of runs that differ in steps."""
+    """Draws the mean of GLUE over nats, a line of runs that differ in steps.
+
+    Untrained weights and runs of SHOWN are levels, without nats.
+    """
     points: dict[str, list[tuple[int, float, float]]] = {}
+    levels = {}
     for name, each in workdirs.items():
         records = [kept.records_of(workdir) for workdir in each]
-        scores = [worth.answers_of(x, 'worth')[worth.GLUE] for x in each]
+        score = statistics.fmean(
+            worth.answers_of(x, 'worth')[worth.GLUE] for x in each
+        )
+        if name == UNTRAINED or f'heldout/{SHOWN}/mi' in records[0][-1]:
+            levels[name] = score
+            continue
         points.setdefault(_without_steps(name), []).append((
             records[0][-1]['step'],
             statistics.fmean(map(curves.share_of, records)),
-            statistics.fmean(scores),
+            score,
         ))  # fmt: skip
     lines = {
-        name: [(max(share, 0.0), score) for _, share, score in sorted(line)]
+        name: [point for _, *point in sorted(line)]
         for name, line in points.items()
     }
-    curves.draw_worth(path, lines, 'mean of five tasks of GLUE, fine-tuned')
+    curves.draw_worth(
+        path, lines, levels, 'mean of five tasks of GLUE, fine-tuned'
+    )
 
 
 def _without_steps(name: str) -> str:

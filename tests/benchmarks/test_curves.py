@@ -3,9 +3,10 @@
 import pathlib
 from unittest import mock
 
+import numpy as np
 from absl.testing import absltest
 
-from benchmarks import curves
+from benchmarks import curves, kept, tables, worth
 
 RECORD = {
     'heldout/mlm/mi': 0.125, 'heldout/mlm/ceiling': 6.25,
@@ -15,11 +16,11 @@ HALF = {'heldout/mlm/mi': 0.0, 'heldout/mlm/ceiling': 5.0}
 
 
 class CurvesTest(absltest.TestCase):
-    def drawn(self, draw, runs):
+    def drawn(self, draw, *runs):
         """The figure that is saved; it is checked that it can be."""
         path = pathlib.Path(self.create_tempdir().full_path) / 'x.png'
         with mock.patch.object(curves, '_save', wraps=curves._save) as save:
-            draw(path, runs)
+            draw(path, *runs)
         self.assertTrue(path.read_bytes().startswith(b'\x89PNG'))
         return save.call_args[0][0]
 
@@ -42,3 +43,40 @@ class CurvesTest(absltest.TestCase):
                 'mlm_tiny  2.50 of 5.00 nats',
             ],
         )
+
+    def test_worth_without_nats_is_a_level(self):
+        """Runs by their nats; beside them what has none to compare."""
+        record = {'step': 7, **RECORD}
+        folders = {
+            'mlm_mini --steps=7': record,
+            'mlm_mini --steps=3': {**record, 'step': 3, 'heldout/mlm/mi': -1.0},
+            'same_text_mini': {
+                **record, 'heldout/overlap/mi': 4.0,
+                'heldout/overlap/ceiling': 6.5,
+            },
+            'untrained': {**record, 'heldout/mlm/mi': -2.5},
+        }  # fmt: skip
+        scores = dict(zip(folders, (52.0, 51.0, 61.0, 50.0), strict=True))
+        with (
+            mock.patch.object(kept, 'records_of', lambda x: [folders[x]]),
+            mock.patch.object(
+                worth, 'answers_of', lambda x, _: {worth.GLUE: scores[x]}
+            ),
+        ):
+            (axis,) = self.drawn(
+                lambda path, runs: tables.draw_worth(runs, path),
+                {name: [name] for name in folders},
+            ).axes
+        self.assertCountEqual(
+            [x.get_text() for x in axis.texts],
+            ['mlm_mini', 'same_text_mini', 'untrained'],
+        )
+        curve, *levels = axis.lines
+        dim = 1.0 / 4.75
+        np.testing.assert_allclose(
+            curve.get_xdata(), [(-1 / 6.25 + dim) / 2, (0.02 + dim) / 2]
+        )
+        self.assertEqual(list(curve.get_ydata()), [51.0, 52.0])
+        self.assertEqual([list(x.get_ydata()) for x in levels],
+                         [[61.0, 61.0], [50.0, 50.0]])
+
