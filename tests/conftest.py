@@ -108,6 +108,7 @@ SECOND = {
     'tests/test_flags.py::*what_is_left_*': 'commands that run for real',
     'tests/test_folders.py::*a_run_begins*': 'a run',
     'tests/test_folders.py::*damaged*': 'damage',
+    'tests/test_forks.py::*at_import*': 'processes',
     'tests/test_forks.py::*grown*': 'processes',
     'tests/test_jax.py::*every_case*': 'every row under JAX',
     'tests/test_keras_models.py::*a_folder_of_others': 'another process',
