@@ -296,7 +296,7 @@ class BegunRunTest(absltest.TestCase):
 
 class PromisesTest(places.Folder, absltest.TestCase):
     def test_state_comes_back_for_another_number_of_replicas(self):
-        """What is the same on all goes to all; what is of rows says so."""
+        """Gives to all what is the same on all, and says what is of rows."""
         saved = {}
         for replicas in (2, 1, 2):
             with zoo.strategy(replicas).scope():

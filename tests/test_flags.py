@@ -65,7 +65,7 @@ class Into(NamedTuple):
 
 
 class Made(NamedTuple):
-    """What a call returns, made of the folder; its own calls are noted."""
+    """Result of a call, made of the folder; its own calls are noted."""
 
     of: Any
 
@@ -534,7 +534,7 @@ NAMES = 'text,other,label,kind,number,x;text;label;other;kind;number'
 
 
 def write_files():
-    """What ways name, in a folder; each in two versions that differ."""
+    """Writes what ways name, each in two versions that differ."""
     folder = places.make()
     (folder / 'cache').mkdir()
     runs.set_up()
@@ -668,7 +668,7 @@ def without(result, choices):
 
 
 def run_of(command):
-    """What is called, of a command."""
+    """Returns what is called, of a command."""
     if command == 'infoword_tf.train':
         return infoword_tf.train
     return importlib.import_module(command).run
@@ -693,7 +693,7 @@ class EveryFlagTest(parameterized.TestCase):
         return value
 
     def left(self, way, **changes):
-        """What a command calls, returns and writes; its choices aside."""
+        """Returns what a command calls and leaves, but for its choices."""
         for path in self.folder.iterdir():
             if path not in self.files:
                 shutil.rmtree(path)

@@ -36,7 +36,7 @@ FLAGS = ('commands.py', 'helptext.py')  # make them, and explain them
 
 @functools.cache
 def parsed(path):
-    """What a file of Python says."""
+    """Returns what a file of Python says."""
     return ast.parse(path.read_text())
 
 

@@ -1,4 +1,4 @@
-"""What rows want of the text, put together or refused."""
+"""Texts that rows want, put together or refused."""
 
 import dataclasses
 from unittest import mock

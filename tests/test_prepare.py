@@ -64,7 +64,7 @@ def corpus():
 
 
 def prepared(output, *words, **more):
-    """What the command says, and its result."""
+    """Returns what the command says, and its result."""
     log = io.StringIO()
     choices = {
         'corpus': corpus(), 'vocab_size': 400, 'shard_size': 0.005,
@@ -107,7 +107,7 @@ def damaged(output, name):
 
 
 def killed(*_):
-    """What befalls a process."""
+    """Kills the process."""
     os.kill(os.getpid(), signal.SIGKILL)
 
 

@@ -1,4 +1,4 @@
-"""What decides a run: every complaint, every default, in whatever order."""
+"""Decisions of a run: every complaint, every default, in any order."""
 
 import dataclasses
 import itertools
@@ -216,7 +216,7 @@ class ComplaintsTest(parameterized.TestCase):
 
 
 class InitTest(parameterized.TestCase):
-    """What --init decides."""
+    """Decisions of --init."""
 
     refused = ComplaintsTest.refused
 
@@ -714,7 +714,7 @@ class OrderTest(parameterized.TestCase):
                 resolve(ModelChoices(','.join(rows)))
 
     def test_same_encoder(self):
-        """Of two that all rows allow: the first of ENCODERS."""
+        """Takes the first of ENCODERS where all rows allow two."""
         both = {'lookup': {}, 'transformer': {}}
         turned = dataclasses.replace(TABLE['ict'], encoders=both)
         with mock.patch.dict(TABLE, turned=turned):

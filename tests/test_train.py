@@ -237,7 +237,7 @@ class TrainTest(places.Folder, absltest.TestCase):
         self.assertEqual(steps(0), 1000)
 
     def test_minutes_for_few_updates(self):
-        """Of 0.5 for 60 steps, 1.67 make 200; --init has decided the size."""
+        """Advises 1.67 minutes for 200 steps, where 0.5 make 60."""
         choices = RunChoices(minutes=0.5, seq_len=96)
         self.assertEqual(run.FEW_STEPS, 200)
         advice = run.too_few(60, choices)
@@ -321,7 +321,7 @@ class TracedTest(absltest.TestCase):
 
 
 class Stop(Exception):
-    """What was to be seen was seen."""
+    """End of a run that has done what was to be seen."""
 
 
 def captured(workdir, *more):
@@ -337,7 +337,7 @@ def captured(workdir, *more):
 
 
 class FlagsReachTest(absltest.TestCase):
-    """What is chosen arrives where it counts."""
+    """Choices at the places where they count."""
 
     def capture(self, *more):
         return captured(self.create_tempdir().full_path, *more)
@@ -457,7 +457,7 @@ class IctTest(absltest.TestCase):
 
 class NspTest(absltest.TestCase):
     def test_bert(self):
-        """Of one pass of pairs; no MI of `nsp`; it loads and encodes."""
+        """Passes pairs once; has no MI of `nsp`; loads and encodes."""
         workdir = pathlib.Path(self.create_tempdir().full_path)
         shown = run_here(workdir, '--objectives=bert', '--steps=2')
         for pattern in (

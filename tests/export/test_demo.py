@@ -56,7 +56,6 @@ class TabsTest(absltest.TestCase):
         self.assertEqual(demo.ask('embed', embed, '', 'a')[0][1], '0.0000')
 
     def test_other_signatures(self):
-        """Of models with labels and of next words, as they are told here."""
         labels = {'labels': [[b'a', b'<b>', b'c']],
                   'probabilities': [[0.2, 0.5, 0.3]]}  # fmt: skip
         classes = [('<b>', '50.0%'), ('c', '30.0%'), ('a', '20.0%')]

@@ -27,7 +27,7 @@ SIGNATURES = {
 
 
 def ask(kind, texts=TEXTS, pairs=PAIRS, precision='float32'):
-    """What the export says of texts; the choices are the pair and the text."""
+    """Returns what the export says of texts, by the pair and the text."""
     function = finetuned.served(kind, precision)[SIGNATURES[kind]]
     inputs = {'texts': texts, 'pairs': pairs}
     inputs['choices'] = list(zip(pairs, texts, strict=True))

@@ -180,7 +180,7 @@ class ModelTest(parameterized.TestCase):
 
 
 class IndependenceTest(parameterized.TestCase):
-    """What depends on what, through all layers of the real encoder."""
+    """Dependences through all layers of the real encoder."""
 
     def states(self, model, view):
         """Query states at the places [B, P, D], content states [B, T, D]."""

@@ -55,7 +55,7 @@ def combinations():
 
 
 class LossTest(parameterized.TestCase):
-    """Of vectors that are given, as published."""
+    """Losses of vectors that are given, as published."""
 
     def setUp(self):
         super().setUp()
@@ -290,7 +290,7 @@ class LossTest(parameterized.TestCase):
         self.assertBetween(max(shares), 0.1, 0.9)
 
     def test_a_guide_that_sees_nothing_near_changes_nothing(self):
-        """Of unit vectors e_i of each example all others are orthogonal."""
+        """Sees unit vectors e_i, to which all others are orthogonal."""
         guides = np.repeat(np.eye(N)[:, None], K, axis=1)
         plain = self.score(texts=3, dims='8')
         actual = self.score(texts=3, dims='8', guides=guides, guide='nowhere')
@@ -360,7 +360,7 @@ class RingTest(absltest.TestCase):
 class PoolingTest(parameterized.TestCase):
     @parameterized.parameters('cls', 'mean', 'first_last', 'last_two')
     def test_as_what_is_loaded_pools(self, pooling):
-        """Of copies that share rows, what each text has alone."""
+        """Pools copies that share rows as each text alone."""
         case = zoo.Case(
             'simcse', settings={'simcse.pooling': pooling}, layers=3
         )
