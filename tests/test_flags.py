@@ -783,6 +783,8 @@ class EveryFlagTest(parameterized.TestCase):
             if flag in ('init', 'model', 'vectors'):
                 self.assertEqual(record.get('weights', value), value)
 
+
+class AllFlagsTest(parameterized.TestCase):
     def test_every_flag_of_every_command_is_here(self):
         every = set()
         for command in test_typed.commands():

@@ -410,6 +410,10 @@ class ExactResumeTest(places.Folder, parameterized.TestCase):
             self.assertEqual(complete, broken)
         step = 1 if '--best' in more else 2
         self.assertEqual(checkpoint.weights_step(folder / 'broken'), step)
+        complete, broken = (untimed(folder / x) for x in ('complete', 'broken'))
+        self.assertEqual(complete, broken)
+        seconds = [r['seconds'] for r in records(folder / 'broken')]
+        self.assertEqual(seconds, sorted(seconds), 'they never fall')
 
 
 BERT = '--encoder=transformer'  # its loss breaks before its gradients do
