@@ -289,6 +289,26 @@ class VectorsTest(parameterized.TestCase):
         self.assertIn('GELU', operations('words_made'))
 
 
+class PrintedTest(parameterized.TestCase):
+    @parameterized.parameters(
+        ('embed', 'encode', [[1.0, 2.0]], (), {'embedding': [1.0, 2.0]}),
+        ('classify', 'classify', [[0.25, 0.75]], ('y', 'x'),
+         {'y': 0.25, 'x': 0.75}),
+        ('classify', 'classify', [[0.25, 0.75]], (), {'0': 0.25, '1': 0.75}),
+        ('regress', 'rate', [3.5], (), {'score': 3.5}),
+    )
+    def test_a_line_for_each_text(self, name, method, answer, labels, expected):
+        model = mock.Mock(signatures={name}, labels=labels)
+        getattr(model, method).side_effect = lambda texts: np.array(answer)
+        with (
+            mock.patch.object(standalone, 'Model', return_value=model),
+            contextlib.redirect_stdout(io.StringIO()) as shown,
+        ):
+            standalone.main(['a', 'b'])
+        lines = shown.getvalue().splitlines()
+        self.assertEqual([json.loads(x) for x in lines], [expected] * 2)
+
+
 class FineTunedTest(parameterized.TestCase):
     @parameterized.parameters('pairs', 'several')
     def test_beside_the_workdir(self, kind):
