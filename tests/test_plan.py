@@ -279,16 +279,6 @@ class DrawsTest(parameterized.TestCase):
             )
         self.assertEqual(drawn_text.places.shape, (8, T // 4))
 
-    @parameterized.parameters(
-        ({}, 33, 'no_two_halves', '--seq_len=33'),
-        ({}, 8, 'no_two_halves', '--seq_len=8'),
-        ({'k': 17}, 32, 'permuted_k_out_of_range', '17 of 32', 'target'),
-        ({'k': 1}, 32, 'permuted_k_out_of_range', 'context', '2 to 16'),
-    )
-    def test_what_cannot_be_split(self, settings, length, id, *values):
-        with refused(id, *values):
-            make_plan({'plm': {**PLM, **settings}}, length)
-
     @parameterized.parameters(({'k': 5}, 10, 2), ({'k': 16}, 32, 2))
     def test_what_can_just_be_split(self, settings, length, targets):
         actual = make_plan({'plm': {**PLM, **settings}}, length)

@@ -82,17 +82,6 @@ class ComplaintsTest(parameterized.TestCase):
     def test_settings(self, objectives, settings, id, *values):
         self.refused(id, *values, objectives=objectives, settings=settings)
 
-    @parameterized.parameters(
-        ('mlm,nsp,nsp_nce', {}, 'view_of_two_sources', "'masked'"),
-        ('mlm,dim', {'masking': 'words'}, 'row_masks_otherwise', 'words'),
-        ('plm', {'seq_len': 33}, 'no_two_halves', '--seq_len=33'),
-        ('plm', {'settings': {'permuted.k': 65}}, 'permuted_k_out_of_range',
-         'k 65'),
-    )  # fmt: skip
-    def test_what_the_plan_refuses(self, rows, choices, id, value):
-        self.refused(id, f'--objectives={rows}: ', value, objectives=rows,
-                     **choices)
-
     def test_rows_that_bring_other_auxiliaries(self):
         one, two = (
             dataclasses.replace(TABLE['mlm'], auxiliaries={'slow': auxiliary})

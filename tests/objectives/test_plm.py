@@ -270,11 +270,6 @@ class ChoicesTest(parameterized.TestCase):
         actual = self.choose('plm', **options)
         self.assertEqual(actual.plan.views['permuted'].draw.settings, options)
 
-    @parameterized.parameters({'k': 4}, {'order': 'strict'})
-    def test_for_other_rows(self, **options):
-        with refused('setting_of_another_row', 'plm', '--objectives=mlm'):
-            self.choose('mlm', **options)
-
     def test_what_cannot_be_split(self):
         with refused('no_two_halves', '--objectives=plm: --seq_len=127'):
             self.choose('plm', 127)
