@@ -149,7 +149,7 @@ SECOND = {
 }
 # Of each, `make test` runs one in so many, as of many that go the same way.
 ONE_IN = {
-    'tests/encoders/test_every_encoder.py::*': (4, 'encoders'),
+    'tests/encoders/test_every_encoder.py::*': (5, 'encoders'),
     'tests/encoders/test_every_encoder.py::*bfloat16*': (8, 'precisions'),
     'tests/encoders/test_every_encoder.py::*unknown_shapes*': (99, 'graphs'),
     'tests/export/test_answer.py::*python_answers*': (3, 'kinds'),
@@ -163,7 +163,7 @@ ONE_IN = {
     'tests/inference/test_loaded.py::*called_by_hand*': (4, 'encoders'),
     'tests/inference/test_loaded.py::*one_by_one*': (4, 'encoders'),
     'tests/inference/test_reader.py::*one_window*': (2, 'windows'),
-    'tests/layers/test_every_layer.py::*': (3, 'layers'),
+    'tests/layers/test_every_layer.py::*': (4, 'layers'),
     'tests/objectives/test_infocse.py::*reached*': (3, 'ways'),
     'tests/objectives/test_precision.py::*': (9, 'cases of rows'),
     'tests/objectives/test_zero.py::*of_text*': (3, 'rows'),
@@ -189,7 +189,7 @@ ONE_IN = {
     'tests/training/test_optim.py::Narrow*float32*': (2, 'optimizers'),
     'tests/training/test_parts.py::*a_run*': (2, 'ways'),
     'tests/training/test_parts.py::*of_the_whole*': (8, 'rows'),
-    'tests/weights/test_public_folders.py::*': (3, 'kinds of folders'),
+    'tests/weights/test_public_folders.py::*': (4, 'kinds of folders'),
 }
 
 
