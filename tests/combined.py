@@ -144,7 +144,7 @@ Pair = tuple[tuple[str, Any], tuple[str, Any]]  # two names, each with a value
 
 @functools.cache
 def factors(row: str) -> dict[str, tuple[Any, ...]]:
-    """What is combined: settings by name, defaults first, and the encoder."""
+    """Returns settings by name, defaults first, and the encoder."""
     values: dict[str, tuple[Any, ...]] = {
         # Another kind of attention in the blocks of `transformer` is no factor.
         'encoder': ENCODERS.get(row)

@@ -12,6 +12,7 @@ import contextlib
 import ctypes
 import functools
 import io
+import itertools
 import json
 import os
 import pathlib
@@ -30,9 +31,9 @@ from unittest import mock
 import numpy as np
 
 import infoword_tf
-from infoword_tf import checkpoint, commands, files, preemption, prepare
+from infoword_tf import checkpoint, commands, files, preemption
 from infoword_tf.config import FILE, WEIGHTS
-from infoword_tf.data import corpora, sharded, windows
+from infoword_tf.data import corpora, windows
 from infoword_tf.data import store as stores
 from infoword_tf.training import loop, record
 from infoword_tf.training import run as training
@@ -523,19 +524,9 @@ def damaged_checkpoint(bench: Bench, how: str) -> str:
     return result
 
 
-def damaged_encoder(bench: Bench, how: str) -> str:
-    """Damages the weights: `load` refuses, the command writes new ones."""
+def damaged_workdir(bench: Bench, name: str, how: str) -> str:
+    """Damages a file: `load` refuses it, the command writes it anew."""
     shutil.copytree(bench.whole(), bench.folder / 'run')
-    return _refused_and_mended(bench, WEIGHTS, how)
-
-
-def damaged_vocabulary(bench: Bench, how: str) -> str:
-    """Damages the vocabulary: `load` refuses, the command writes a new one."""
-    shutil.copytree(bench.whole(), bench.folder / 'run')
-    return _refused_and_mended(bench, 'vocab.txt', how)
-
-
-def _refused_and_mended(bench: Bench, name: str, how: str) -> str:
     path = bench.folder / 'run' / name
     DAMAGES[how](path)
     load = functools.partial(infoword_tf.load, path.parent)
@@ -562,68 +553,6 @@ def damaged_cache(bench: Bench, pattern: str, how: str) -> str:
         path.unlink()
     bench.goes_on('run', cache=cache)
     return 'refused by name; deleted, the same bytes'
-
-
-def _prepare(folder: pathlib.Path) -> Callable[[], Any]:
-    """Prepares the text in ten shards or so."""
-    return functools.partial(
-        prepare.run, corpus=runs.TEXT['corpus'],
-        heldout=runs.TEXT['heldout'], vocab_size=600, shard_size=0.08,
-        processes=1, output=str(folder),
-    )  # fmt: skip
-
-
-def _store(bench: Bench) -> pathlib.Path:
-    """Prepares a text, once for all faults."""
-    whole = bench.whole().parent / 'store'
-    if not whole.exists():
-        ended = bench.way(_prepare(whole), bench.log('store'))
-        assert ended.status == 0, ended.output
-    return whole
-
-
-def _prepared(bench: Bench) -> tuple[str, ...]:
-    """Returns the flags of a run on a copy of the prepared text."""
-    folder = bench.folder / 'store'
-    shutil.copytree(_store(bench), folder)
-    return (f'--corpus=store:{folder}',)
-
-
-@contextlib.contextmanager
-def _of_store() -> Iterator[None]:
-    """Removes the flags of text from runs within the context."""
-    real = runs.arguments
-
-    def arguments(workdir: pathlib.Path, *more: str) -> list[str]:
-        gone = '--heldout', '--vocab_size', '--corpus=text'
-        return [x for x in real(workdir, *more) if not x.startswith(gone)]
-
-    with mock.patch.object(runs, 'arguments', arguments):
-        yield
-
-
-def shard_disappears(bench: Bench) -> str:
-    """Removes all shards while a run reads them."""
-    _store(bench)  # made of the text itself, whatever ran before
-    with _of_store():
-        flags = _prepared(bench)
-        train = bench.folder / 'store' / 'train'
-        aside = bench.folder / 'aside'
-
-        def lose(*_: Any) -> None:
-            aside.mkdir()
-            for shard in sorted(train.glob('0*')):
-                shard.rename(aside / shard.name)
-
-        # The batches of the first steps have opened some; some have not been.
-        hook = at(sharded.ShardedArray, 'shard', lose, number=6)
-        ended = bench.run('run', *flags, hook=hook)
-        complaint = one_sentence(ended, 'is missing or cut', str(train))
-        assert str(aside) not in complaint
-        for shard in aside.iterdir():
-            shard.rename(train / shard.name)
-        bench.goes_on('run', *flags)
-    return 'refused by name; put back, the same bytes'
 
 
 # ------------------------------------------------------------------------ disks
@@ -735,8 +664,8 @@ FAULTS: dict[str, dict[str, Fault]] = {
     },
     'damage': {
         **_each(damaged_checkpoint, 'the newest checkpoint: {}', *_HOW),
-        **_each(damaged_encoder, '`weights.safetensors`: {}', *_HOW),
-        **_each(damaged_vocabulary, '`vocab.txt` of a workdir: {}', *_HOW),
+        **_each(damaged_workdir, '`{0}` of a workdir: {1}',
+                *itertools.product((WEIGHTS, 'vocab.txt'), _HOW)),
         **_each(damaged_cache, '{0} of the cache: {1}', *(
             (pattern, how)
             for pattern in ('stores/*/train/ids.bin',
@@ -747,7 +676,6 @@ FAULTS: dict[str, dict[str, Fault]] = {
             for how in _HOW
             if (pattern, how) != ('vocabularies/*.txt', 'gone')
         )),
-        'shards disappear while a run trains': shard_disappears,
     },
     'other': {
         'clocks jump, and files are of any time': clocks,

@@ -7,7 +7,8 @@ of it runs modules of tests until it is LARGE. The next one begins as small as
 the worker is.
 
 The worker hands a fork one item at a time, and passes its reports on. Only
-Linux: elsewhere libraries do not survive a fork.
+Linux: elsewhere libraries do not survive a fork. Threads do not either, so the
+worker itself may run no operation of TensorFlow: a fork would wait for ever.
 """
 
 import atexit
@@ -37,18 +38,33 @@ class Forks:
     def __init__(self, config: pytest.Config):
         """Remembers the configuration; no fork runs yet."""
         self.config, self.fork, self.index = config, None, {}
+        self.culprit = ''
+
+    def pytest_collectreport(self, report: pytest.CollectReport) -> None:
+        """Remembers the first module that ran an operation at import."""
+        if not self.culprit and tensorflow_runs():
+            module = report.nodeid.split('::')[0]
+            self.culprit = module or 'tests/conftest.py'
 
     @pytest.hookimpl(tryfirst=True)
-    def pytest_runtestloop(self, session: pytest.Session) -> None:
+    def pytest_runtestloop(self, session: pytest.Session) -> bool | None:
         """Numbers the items, which are the same in every fork.
 
         They stay to the end, so no fork looks for garbage among them; and it
         looks seldom, since a graph is many objects that live together.
         """
+        if self.culprit:
+            session.shouldstop = (
+                f'{self.culprit} runs an operation of TensorFlow when it is '
+                'imported, after which forks hang: move it into a test, '
+                'setUpClass or a function under functools.cache'
+            )
+            return True
         gc.collect()
         gc.freeze()
         gc.set_threshold(100_000, 50, 100)
         self.index = {item: n for n, item in enumerate(session.items)}
+        return None
 
     @pytest.hookimpl(tryfirst=True)
     def pytest_runtest_protocol(
@@ -176,6 +192,12 @@ class Teller:
                 ),
                 'when': when, 'nodeid': nodeid, 'location': location,
             }))  # fmt: skip
+
+
+def tensorflow_runs() -> bool:
+    """Returns whether this process has begun to run operations."""
+    context = sys.modules.get('tensorflow.python.eager.context')
+    return context is not None and context.context()._initialized
 
 
 def resident(pid: int | str = 'self') -> int:

@@ -6,6 +6,7 @@ lists what breaks them in these files and folders, one line each.
 """
 
 import ast
+import functools
 import pathlib
 import re
 import sys
@@ -88,6 +89,12 @@ _PROPERTIES = ('property', 'cached_property', 'functools.cached_property')
 _GLOSSARY = re.compile(r'Glossary[^:]*:(.*?)(?:\n\s*\n|\.\s*$|"""|\Z)', re.S)
 
 
+@functools.cache
+def parsed(path: pathlib.Path) -> ast.Module:
+    """Returns what a file of Python says."""
+    return ast.parse(path.read_text())
+
+
 def complaints(path: pathlib.Path, prose: bool = True) -> Iterator[str]:
     """Lists what breaks a rule in a file of Python.
 
@@ -98,8 +105,7 @@ def complaints(path: pathlib.Path, prose: bool = True) -> Iterator[str]:
     Yields:
         Lines `PATH:LINE: RULE: what breaks it`.
     """
-    tree = ast.parse(path.read_text())
-    for node in ast.walk(tree):
+    for node in ast.walk(parsed(path)):
         kinds = ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef
         if prose and isinstance(node, kinds):
             for rule, words in _first_line(node):
@@ -118,11 +124,10 @@ def complaints(path: pathlib.Path, prose: bool = True) -> Iterator[str]:
 
 def class_names(paths: Sequence[pathlib.Path]) -> list[str]:
     """Returns the names of all classes in these files, in order."""
-    trees = [ast.parse(path.read_text()) for path in paths]
     return sorted(
         node.name
-        for tree in trees
-        for node in ast.walk(tree)
+        for path in paths
+        for node in ast.walk(parsed(path))
         if isinstance(node, ast.ClassDef)
     )
 

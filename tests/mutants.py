@@ -6,12 +6,10 @@ of the tree that has the fault the tests of `tests_of` run until one fails.
 
 import argparse
 import ast
-import collections
+import concurrent.futures
 import contextlib
 import importlib
 import itertools
-import json
-import math
 import multiprocessing
 import os
 import pathlib
@@ -22,8 +20,8 @@ import signal
 import sys
 import tempfile
 import time
-from collections.abc import Iterable, Iterator, Sequence
-from typing import Any, NamedTuple
+from collections.abc import Iterator, Sequence
+from typing import NamedTuple
 
 import pytest
 from absl import flags
@@ -80,7 +78,6 @@ PAIRS = (
     (ast.Mult, ast.Div), (ast.FloorDiv, ast.Mod), (ast.And, ast.Or),
 )  # fmt: skip
 OTHER = dict(PAIRS) | {b: a for a, b in PAIRS}
-DEFINED = ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef
 MESSAGES = re.compile(r'.*(Error|Exception|Warning|NoColumn)|logging\..*')
 # Functions that read two arguments in any order.
 SYMMETRIC = {
@@ -90,21 +87,12 @@ SYMMETRIC = {
 
 
 class Fault(NamedTuple):
-    """A change of one place.
-
-    Attributes:
-        function: the qualified name; of a class, or '', outside of functions.
-        before, after: Python of what changes.
-        number: among faults of the function that read the same.
-        start, end: bytes of the file, in place of which `after` stands.
-    """
+    """A change of one place: Python that stands at bytes of a file instead."""
 
     file: str
-    function: str
+    line: int
     before: str
     after: str
-    number: int
-    line: int
     start: int
     end: int
 
@@ -118,25 +106,25 @@ class Fault(NamedTuple):
 
 
 def faults_of(file: str, content: bytes) -> dict[str, list[Fault]]:
-    """Returns the faults of a file, by function."""
+    """Returns the faults of a file, by qualified name of a function."""
     sizes = map(len, content.splitlines(keepends=True))
     starts = [0, *itertools.accumulate(sizes)]
     faults: dict[str, list[Fault]] = {}
-    numbers: dict[Any, int] = collections.Counter()
     for function, node in visited(ast.parse(content)):
         for old, new in changes(node):
-            what = file, function, ast.unparse(old), ast.unparse(new)
-            if what[2] != what[3]:
+            before, after = ast.unparse(old), ast.unparse(new)
+            if before != after:
                 faults.setdefault(function, []).append(Fault(
-                    *what, numbers[what], old.lineno,
+                    file, old.lineno, before, after,
                     starts[old.lineno - 1] + old.col_offset,
                     starts[old.end_lineno - 1] + old.end_col_offset,
                 ))  # fmt: skip
-                numbers[what] += 1
     return faults
 
 
-def visited(node: ast.AST, names: tuple[str, ...] = ()) -> Iterator[Any]:
+def visited(
+    node: ast.AST, names: tuple[str, ...] = ()
+) -> Iterator[tuple[str, ast.AST]]:
     """Yields the function and each node whose change is a fault.
 
     No docstrings, annotations, decorators, messages, and nothing inside of
@@ -151,25 +139,20 @@ def visited(node: ast.AST, names: tuple[str, ...] = ()) -> Iterator[Any]:
             return
         case ast.If(ast.Compare(ast.Name('__name__'))):
             return
+        case ast.FunctionDef(name=name, args=of):
+            names = *names, name
+            parts = [x for x in of.defaults + of.kw_defaults if x] + node.body
+        case ast.ClassDef(name=name):
+            names, parts = (*names, name), node.body
+        case ast.Assert(test):
+            parts = [test]
+        case ast.AnnAssign(value=value):
+            parts = [value] if value else []
+        case _:
+            parts = ast.iter_child_nodes(node)
     yield '.'.join(names), node
-    if isinstance(node, DEFINED):
-        names = *names, node.name
-    for part in parts_of(node):
+    for part in parts:
         yield from visited(part, names)
-
-
-def parts_of(node: ast.AST) -> Iterable[ast.AST]:
-    """Returns the parts of a node that compute."""
-    match node:
-        case ast.FunctionDef(args=of) | ast.AsyncFunctionDef(args=of):
-            return [x for x in of.defaults + of.kw_defaults if x] + node.body
-        case ast.ClassDef():
-            return node.body
-        case ast.Assert():
-            return [node.test]
-        case ast.AnnAssign():
-            return [node.value] if node.value else []
-    return ast.iter_child_nodes(node)
 
 
 def changes(node: ast.AST) -> Iterator[tuple[ast.AST, ast.AST]]:
@@ -209,7 +192,7 @@ def changes(node: ast.AST) -> Iterator[tuple[ast.AST, ast.AST]]:
             yield from arguments_of(node)
 
 
-def changed(node: ast.AST, **fields: Any) -> ast.AST:
+def changed(node: ast.AST, **fields: object) -> ast.AST:
     """Returns a node with other fields."""
     return type(node)(**{**dict(ast.iter_fields(node)), **fields})
 
@@ -244,30 +227,13 @@ def drawn(files: Sequence[str], count: int, seed: int) -> list[Fault]:
     return [generator.choice(faults) for faults in chosen]
 
 
-def survivors_of(path: pathlib.Path) -> list[Fault]:
-    """Returns what survived in a file of --write, where its lines are now."""
-    known = [x for x in json.loads(path.read_text()) if not x['killed_by']]
-    keys = {tuple(map(x.get, Fault._fields[:5])) for x in known}
-    return [
-        fault for file in sorted({x['file'] for x in known})
-        for faults in faults_of(file, (ROOT / file).read_bytes()).values()
-        for fault in faults if fault[:5] in keys
-    ]  # fmt: skip
-
-
-def room_of(file: str) -> str:
-    """Returns the room of a file: the library's folder, another, or 'root'."""
-    first, *names = file.split('/')
-    if first != 'infoword_tf':
-        return first
-    return names[0] if names[1:] else 'root'
-
-
 def tests_of(file: str) -> tuple[str, ...]:
     """Returns the files of tests of a file, those of its name before others."""
     path, tests = pathlib.PurePath(file), ROOT / 'tests'
-    room = room_of(file)
-    names = [f'test_{path.stem}' if room == 'root' else room]
+    *folders, _ = path.parts
+    if folders[0] == 'infoword_tf':
+        folders = folders[1:] or [f'test_{path.stem}']
+    names = folders[:1]
     for place in path, *path.parents:
         names += ALSO.get(str(place), '').split()
     files = {x for name in names for x in tests.glob(f'{name}.py')}
@@ -296,93 +262,64 @@ class InOrder:
         )
 
 
-class Running:
-    """Tests in a fork of this process, over a copy of the tree with a fault."""
+def outcome(
+    tests: Sequence[str], fault: Fault | None, limit: float | None
+) -> tuple[float, str]:
+    """Runs tests over a copy of the tree with a fault.
 
-    def __init__(self, tests: Sequence[str], fault: Fault | None, limit: float):
-        self.tests, self.fault, self.limit = tests, fault, limit
-        self.tree = pathlib.Path(tempfile.mkdtemp(prefix='mutant_'), 'tree')
+    Returns:
+        Their seconds, and the test that failed, 'time' after the limit, or ''.
+    """
+    with tempfile.TemporaryDirectory(
+        prefix='mutant_', ignore_cleanup_errors=True
+    ) as folder:
+        tree = pathlib.Path(folder, 'tree')
         ignored = shutil.ignore_patterns(*NOT_COPIED)
-        shutil.copytree(ROOT, self.tree, symlinks=True, ignore=ignored)
+        shutil.copytree(ROOT, tree, symlinks=True, ignore=ignored)
         if fault:
-            path = self.tree / fault.file
+            path = tree / fault.file
             path.write_bytes(fault.of(path.read_bytes()))
-        self.process = multiprocessing.get_context('fork').Process(
-            target=self._test
+        process = multiprocessing.get_context('fork').Process(
+            target=run_tests, args=(tree, tests)
         )
-        self.process.start()
-        self.began = time.monotonic()
-
-    def _test(self) -> None:
-        """Runs the tests in this process, which prints to a file."""
-        os.setsid()
-        log = os.open(self.tree.with_suffix('.log'), os.O_WRONLY | os.O_CREAT)
-        os.dup2(log, 1)
-        os.dup2(log, 2)
-        self._import_from_the_tree()
-        folder = str(self.tree.with_suffix('.tmp'))
-        os.mkdir(folder)
-        os.environ.update(TMPDIR=folder, TEST_TMPDIR=folder)
-        tempfile.tempdir = None
-        flags.FLAGS.set_default('test_tmpdir', folder)
-        options = '-x', '-q', '-rfE', '-p', 'no:cacheprovider'
-        sys.exit(pytest.main([*options, *self.tests], [InOrder(self.tests)]))
-
-    def _import_from_the_tree(self) -> None:
-        """Imports the project anew, but not what it imports."""
-        os.chdir(self.tree)
-        for name in list(sys.modules):
-            if (self.tree / name.split('.')[0]).is_dir():
-                del sys.modules[name]
-        others = [x for x in sys.path if x not in ('', str(ROOT))]
-        sys.path[:] = [str(self.tree), *others]
-        os.environ['PYTHONPATH'] = str(self.tree)
-
-    @property
-    def seconds(self) -> float:
-        """Seconds since it began."""
-        return time.monotonic() - self.began
-
-    def is_over(self) -> bool:
-        """Returns whether it ended, or its time did."""
-        return not self.process.is_alive() or self.seconds > self.limit
-
-    def failed(self) -> str:
-        """Returns what failed of a run that is over, or ''."""
-        if self.process.is_alive():
-            return 'time'
-        if not self.process.exitcode:
-            return ''
-        log = self.tree.with_suffix('.log').read_text(errors='replace')
+        began = time.monotonic()
+        process.start()
+        try:
+            process.join(limit)
+        finally:
+            status, seconds = process.exitcode, time.monotonic() - began
+            process.kill()
+            with contextlib.suppress(ProcessLookupError):
+                os.killpg(process.pid, signal.SIGKILL)
+            process.join()
+        if not status:
+            return seconds, 'time' if status is None else ''
+        log = tree.with_suffix('.log').read_text(errors='replace')
         names = re.findall(r'^(?:FAILED|ERROR) (\S+)', log, re.M)
-        return [*names, f'status {self.process.exitcode}: {log[-300:]}'][0]
-
-    def end(self) -> None:
-        """Ends what is left of its processes, and removes its files."""
-        self.process.kill()
-        with contextlib.suppress(ProcessLookupError):
-            os.killpg(self.process.pid, signal.SIGKILL)
-        self.process.join()
-        shutil.rmtree(self.tree.parent, ignore_errors=True)
+        return seconds, [*names, f'status {status}: {log[-300:]}'][0]
 
 
-def ended(
-    runs: Sequence[tuple[Any, ...]], jobs: int
-) -> Iterator[tuple[Running, str]]:
-    """Yields runs of these arguments as they end, and what failed, or ''."""
-    waiting, running = collections.deque(runs), []
-    try:
-        while waiting or running:
-            while waiting and len(running) < jobs:
-                running.append(Running(*waiting.popleft()))
-            time.sleep(0.05)
-            for run in [x for x in running if x.is_over()]:
-                yield run, run.failed()
-                run.end()
-                running.remove(run)
-    finally:
-        for run in running:
-            run.end()
+def run_tests(tree: pathlib.Path, tests: Sequence[str]) -> None:
+    """Runs tests of a tree in this process, which prints to a file."""
+    os.setsid()
+    log = os.open(tree.with_suffix('.log'), os.O_WRONLY | os.O_CREAT)
+    os.dup2(log, 1)
+    os.dup2(log, 2)
+    # The project is imported anew, but not what it imports.
+    os.chdir(tree)
+    for name in list(sys.modules):
+        if (tree / name.split('.')[0]).is_dir():
+            del sys.modules[name]
+    others = [x for x in sys.path if x not in ('', str(ROOT))]
+    sys.path[:] = [str(tree), *others]
+    folder = str(tree.with_suffix('.tmp'))
+    os.mkdir(folder)
+    os.environ['PYTHONPATH'] = str(tree)
+    os.environ['TMPDIR'] = os.environ['TEST_TMPDIR'] = folder
+    tempfile.tempdir = None
+    flags.FLAGS.set_default('test_tmpdir', folder)
+    options = '-x', '-q', '-rfE', '-p', 'no:cacheprovider'
+    sys.exit(pytest.main([*options, *tests], [InOrder(tests)]))
 
 
 def imported() -> None:
@@ -392,33 +329,6 @@ def imported() -> None:
     lazy.lean()
     lazy.import_keras()
     importlib.import_module('tensorflow_text')
-
-
-def limits_of(sets: Iterable[Sequence[str]], jobs: int) -> dict[Any, float]:
-    """Returns the seconds that sets of tests may take, which pass by now."""
-    different = {frozenset(x): x for x in sets}.values()
-    limits = {}
-    for run, failed in ended([(x, None, math.inf) for x in different], jobs):
-        print(f'{run.seconds:.0f} s without a fault: {", ".join(run.tests)}')
-        if failed:
-            raise SystemExit(f'error: without a fault {failed} fails')
-        limits[frozenset(run.tests)] = max(LEAST, TIMES * run.seconds)
-    return limits
-
-
-def table_of(outcomes: Sequence[dict[str, Any]]) -> str:
-    """Returns survivors, and a table of rooms."""
-    line = '{file}:{line} {function}: {before} -> {after}'
-    lines = [line.format(**x) for x in outcomes if not x['killed_by']]
-    rooms = collections.defaultdict(list)
-    for x in outcomes:
-        rooms[room_of(x['file'])].append(x['killed_by'])
-    lines = ['', 'Survivors:', *lines]
-    lines += ['', '| room | planted | killed | survived |', '|---|---|---|---|']
-    for room, of in sorted(rooms.items()):
-        lost = of.count('')
-        lines.append(f'| {room} | {len(of)} | {len(of) - lost} | {lost} |')
-    return '\n'.join(lines)
 
 
 def main(*arguments: str) -> int:
@@ -431,34 +341,36 @@ def main(*arguments: str) -> int:
     parser.add_argument('--count', type=int, default=40)
     parser.add_argument('--seed', type=int, default=0)
     parser.add_argument('--jobs', type=int, default=2)
-    parser.add_argument('--write', type=pathlib.Path, help='outcomes, as JSON')
-    parser.add_argument(
-        '--only', type=pathlib.Path, help='survivors of a file of --write'
-    )
     options = parser.parse_args(arguments)
-    if options.only:
-        faults = survivors_of(options.only)
-    else:
-        paths = {x for of in options.files.split(',') for x in ROOT.glob(of)}
-        files = sorted(str(x.relative_to(ROOT)) for x in paths)
-        faults = drawn(files, options.count, options.seed)
+    paths = {x for of in options.files.split(',') for x in ROOT.glob(of)}
+    files = sorted(str(x.relative_to(ROOT)) for x in paths)
+    faults = drawn(files, options.count, options.seed)
     print(*faults, sep='\n')
     imported()
     tests = [tests_of(x.file) for x in faults]
-    limits = limits_of(tests, options.jobs)
-    runs = [
-        (names, fault, limits[frozenset(names)])
-        for names, fault in zip(tests, faults, strict=True)
-    ]
-    outcomes = []
-    for run, failed in ended(runs, options.jobs):
-        outcomes.append(run.fault._asdict() | {'killed_by': failed})
-        word = f'killed by {failed}' if failed else 'SURVIVED'
-        print(f'{len(outcomes)}: {run.seconds:.0f} s {run.fault}: {word}')
-        if options.write:
-            options.write.write_text(json.dumps(outcomes, indent=1))
-    print(table_of(outcomes))
-    return sum(not x['killed_by'] for x in outcomes)
+    sets = {frozenset(x): x for x in tests}
+    limits, survivors = {}, []
+    with concurrent.futures.ProcessPoolExecutor(
+        options.jobs, multiprocessing.get_context('fork')
+    ) as executor:
+        nothing = itertools.repeat(None)
+        outcomes = executor.map(outcome, sets.values(), nothing, nothing)
+        for names, (seconds, failed) in zip(sets, outcomes, strict=True):
+            print(f'{seconds:.0f} s without a fault: {", ".join(names)}')
+            if failed:
+                executor.shutdown(cancel_futures=True)
+                raise SystemExit(f'error: without a fault {failed} fails')
+            limits[names] = max(LEAST, TIMES * seconds)
+        outcomes = executor.map(
+            outcome, tests, faults, [limits[frozenset(x)] for x in tests]
+        )
+        for fault, (seconds, failed) in zip(faults, outcomes, strict=True):
+            word = f'killed by {failed}' if failed else 'SURVIVED'
+            print(f'{seconds:.0f} s {fault}: {word}')
+            survivors += [] if failed else [fault]
+    print('', f'{len(survivors)} of {len(faults)} survived:', sep='\n')
+    print(*survivors, sep='\n')
+    return len(survivors)
 
 
 if __name__ == '__main__':

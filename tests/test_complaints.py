@@ -1,4 +1,4 @@
-"""What a user can mend is one sentence: what, where, what to do."""
+"""Sentences about what a user can mend: what, where, what to do."""
 
 import contextlib
 import io

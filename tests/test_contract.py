@@ -6,13 +6,13 @@ import numpy as np
 import tensorflow as tf
 from absl.testing import absltest, parameterized
 
-from infoword_tf import checkpoint, errors, files
+from infoword_tf import checkpoint, files
 from infoword_tf.model import Model
 from infoword_tf.objectives import TABLE, Ring
 from infoword_tf.training import loop
 from infoword_tf.training.state import State
 from infoword_tf.views import flatten
-from tests import corpus, eager, places, quick, toys, zoo
+from tests import eager, places, toys, zoo
 from tests.eager import eagerly
 from tests.refused import refused
 
@@ -258,45 +258,9 @@ class AuxiliaryTest(parameterized.TestCase):
             zoo.Case(rows).resolved  # noqa: B018
 
 
-class BegunRunTest(absltest.TestCase):
-    """(d) in the real command."""
-
-    def test_a_generator_of_a_workdir(self):
-        folder = places.make(self.addCleanup)
-        text, heldout = corpus.write_topics(folder / 'text')
-
-        def run(name, *more):
-            quick.run(
-                f'--corpus={text}', f'--heldout={heldout}',
-                f'--workdir={folder / name}', '--steps=1', '--batch_size=8',
-                '--seq_len=32', '--precision=float32', *more,
-            )  # fmt: skip
-            return folder / name
-
-        first = run('first', '--objectives=mlm', '--vocab_size=600')
-        options = '--objectives=replaced', f'--replaced.generator={first}'
-        actual = run('second', *options, f'--vocab={first}/vocab.txt')
-        parts = {
-            name.split('/')[0]
-            for name in files.read_tensors(actual / 'weights.safetensors')
-        }
-        self.assertEqual(parts, {'encoder', 'unigram', 'step'})
-        weights = files.read_tensors(first / 'weights.safetensors')
-        weights['unigram'] = weights['unigram'] + 1
-        files.write_tensors(first / 'weights.safetensors', weights)
-        for name, more, message in (
-            ('second', [f'--vocab={first}/vocab.txt'], '--replaced.generator '
-             r'was .*first \(weights \w+\), is .*first '),
-            ('third', ['--vocab_size=600', '--nolower_case'],
-             'generator begins with .* another vocab.txt'),
-        ):  # fmt: skip
-            with self.assertRaisesRegex(errors.UsageError, message):
-                run(name, *options, *more)
-
-
 class PromisesTest(places.Folder, absltest.TestCase):
     def test_state_comes_back_for_another_number_of_replicas(self):
-        """What is the same on all goes to all; what is of rows says so."""
+        """Gives to all what is the same on all, and says what is of rows."""
         saved = {}
         for replicas in (2, 1, 2):
             with zoo.strategy(replicas).scope():

@@ -19,10 +19,9 @@ class FaultsTest(places.Folder, parameterized.TestCase):
         ('term', 'SIGTERM while the model is built'),
         ('term', 'SIGTERM while the run ends'),
         ('damage', 'the newest checkpoint: a bit flipped'),
-        ('damage', '`weights.safetensors`: a bit flipped'),
+        ('damage', '`weights.safetensors` of a workdir: a bit flipped'),
         ('damage', '`vocab.txt` of a workdir: a bit flipped'),
         ('damage', 'vocabularies/*.txt of the cache: cut'),
-        ('damage', 'shards disappear while a run trains'),
         ('other', 'clocks jump, and files are of any time'),
         ('other', 'a workdir of version 2'),
     )

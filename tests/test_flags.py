@@ -65,7 +65,7 @@ class Into(NamedTuple):
 
 
 class Made(NamedTuple):
-    """What a call returns, made of the folder; its own calls are noted."""
+    """Result of a call, made of the folder; its own calls are noted."""
 
     of: Any
 
@@ -82,6 +82,21 @@ ONE = {'init': '{}/one', 'workdir': '{}/out'}
 TWO = {'init': '{}/two', 'workdir': '{}/other'}
 EXPORT = {'model': '{}/one', 'workdir': '{}/out'}
 VECTORS_OF = {'tasks.retrieval.vectors_of': lambda *_: ENCODER}
+
+
+def faked(*names):
+    """Replaces the parts of a search, and others of `tasks.retrieval`."""
+    parts = 'by_vectors', 'by_words', 'ranking.hybrid', 'write_run', 'finish'
+    every = [f'tasks.retrieval.{name}' for name in (*parts, *names)]
+    return dict.fromkeys(['infoword_tf.load', *every], FAKE)
+
+
+# A fine-tuning whose runs are not trained.
+UNTRAINED = {
+    'tasks.finetune.check_inits': None,
+    'tasks.finetune.train_all': lambda _, __, chosen, then: (
+        then(pathlib.Path('run')), ({}, {}))[1],
+}  # fmt: skip
 # Kept of a result under the name of a flag.
 RESULTS = 'languages', 'pairs', 'sentences', 'tokenizer', 'tokens'
 STS = {'data': '{}/a.tsv'}
@@ -153,38 +168,19 @@ WAYS = {
     }, {
         'tasks.retrieval.with_tuned': lambda results, _: (results, {
             'hybrid_share': 0.3, 'tune_queries': 1}),
-        **dict.fromkeys([
-            'infoword_tf.load', 'tasks.retrieval.by_vectors',
-            'tasks.retrieval.by_words', 'tasks.retrieval.encoder_of',
-            'tasks.retrieval.mean_of_embeddings',
-            'tasks.retrieval.ranking.hybrid', 'tasks.retrieval.digest',
-            'tasks.retrieval.open_vectors', 'tasks.retrieval.write_run',
-            'tasks.retrieval.check_dims', 'tasks.retrieval.finish',
-        ], FAKE),
+        **faked('encoder_of', 'mean_of_embeddings', 'digest', 'open_vectors',
+                'check_dims'),
     }),
     'retrieval in stages': Way('tasks.retrieval', {
         **ONE, **BEIR, 'rerank': '{}/words', 'first': 'bm25',
     }, {
         'rerank': '{}/words2', 'first': '{}/words2', 'rerank_top': 3,
         'critic': 'late', 'costs': True,
-    }, dict.fromkeys([
-        'infoword_tf.load', 'tasks.retrieval.check_model',
-        'tasks.retrieval.by_vectors',
-        'tasks.retrieval.by_words', 'tasks.retrieval.encoder_of',
-        'tasks.retrieval.mean_of_embeddings', 'tasks.retrieval.candidates',
-        'tasks.retrieval.ranking.hybrid', 'tasks.retrieval.write_run',
-        'tasks.retrieval.finish',
-    ], FAKE)),
+    }, faked('check_model', 'encoder_of', 'mean_of_embeddings', 'candidates')),
     'retrieval keeps nothing': Way('tasks.retrieval', {**ONE, **BEIR}, {
         'seed': Into(3, ('untrained',)), 'batch_size': 5, 'dims': 3,
         'precision': 'mixed_bfloat16', 'baselines': False,
-    }, dict.fromkeys([
-        'infoword_tf.load', 'tasks.retrieval.by_vectors',
-        'tasks.retrieval.by_words', 'tasks.retrieval.encoder_of',
-        'tasks.retrieval.mean_of_embeddings',
-        'tasks.retrieval.ranking.hybrid', 'tasks.retrieval.write_run',
-        'tasks.retrieval.check_dims', 'tasks.retrieval.finish',
-    ], FAKE)),
+    }, faked('encoder_of', 'mean_of_embeddings', 'check_dims')),
     'retrieval of an export': Way('tasks.retrieval', {
         **EXPORT, 'corpus': 'text:{}/a.txt', 'vectors': '{}/kept',
     }, {
@@ -195,13 +191,7 @@ WAYS = {
     }, {
         'tasks.retrieval.exported': lambda *_: ENCODER,
         'tasks.retrieval.read_exported': lambda _: (zoo.config('simcse'), {}),
-        **dict.fromkeys([
-            'infoword_tf.load', 'tasks.retrieval.by_vectors',
-            'tasks.retrieval.by_words', 'tasks.retrieval.encoder_of',
-            'tasks.retrieval.ranking.hybrid', 'tasks.retrieval.digest',
-            'tasks.retrieval.open_vectors', 'tasks.retrieval.write_run',
-            'tasks.retrieval.check_dims', 'tasks.retrieval.finish',
-        ], FAKE),
+        **faked('encoder_of', 'digest', 'open_vectors', 'check_dims'),
     }),
     'retrieval of results': Way('tasks.retrieval', {
         **BEIR, 'run': '{}/a.run', 'workdir': '{}/out',
@@ -222,10 +212,7 @@ WAYS = {
         'test_by': 'label', 'test_only': ('0',), 'predict': '{}/b.csv',
         'workdir': '{}/other',
     }, {
-        'tasks.finetune.check_inits': None,
-        'tasks.finetune.prepare': FAKE,
-        'tasks.finetune.train_all': lambda _, __, chosen, then: (
-            then(pathlib.Path('run')), ({}, {}))[1],
+        **UNTRAINED, 'tasks.finetune.prepare': FAKE,
         'tasks.classify.Config.read': lambda *_: zoo.config('label'),
         'tasks.classify.tested': FAKE,
         'tasks.finetune.draw': Done,
@@ -257,9 +244,7 @@ WAYS = {
         'word_column': 1, 'column': 2, 'scheme': 'bioes',
         'test': '{}/a.conll', 'predict': '{}/b.conll', 'workdir': '{}/other',
     }, {
-        'tasks.finetune.check_inits': None, 'tasks.tag.prepare': FAKE,
-        'tasks.finetune.train_all': lambda _, __, chosen, then: (
-            then(pathlib.Path('run')), ({}, {}))[1],
+        **UNTRAINED, 'tasks.tag.prepare': FAKE,
         'tasks.tag.tested': FAKE, 'tasks.finetune.copy_best': None,
         'tasks.finetune.finish': Done,
     }),
@@ -268,9 +253,7 @@ WAYS = {
     }, {
         'words': 'other', 'labels': 'parts', 'names': ('O', 'B-A'),
     }, {
-        'tasks.finetune.check_inits': None, 'tasks.tag.prepare': FAKE,
-        'tasks.finetune.train_all': lambda _, __, chosen, then: (
-            then(pathlib.Path('run')), ({}, {}))[1],
+        **UNTRAINED, 'tasks.tag.prepare': FAKE,
         'tasks.tag.tested': FAKE, 'tasks.finetune.copy_best': None,
         'tasks.finetune.finish': Done,
     }),
@@ -534,7 +517,7 @@ NAMES = 'text,other,label,kind,number,x;text;label;other;kind;number'
 
 
 def write_files():
-    """What ways name, in a folder; each in two versions that differ."""
+    """Writes what ways name, each in two versions that differ."""
     folder = places.make()
     (folder / 'cache').mkdir()
     runs.set_up()
@@ -668,7 +651,7 @@ def without(result, choices):
 
 
 def run_of(command):
-    """What is called, of a command."""
+    """Returns what is called, of a command."""
     if command == 'infoword_tf.train':
         return infoword_tf.train
     return importlib.import_module(command).run
@@ -693,7 +676,7 @@ class EveryFlagTest(parameterized.TestCase):
         return value
 
     def left(self, way, **changes):
-        """What a command calls, returns and writes; its choices aside."""
+        """Returns what a command calls and leaves, but for its choices."""
         for path in self.folder.iterdir():
             if path not in self.files:
                 shutil.rmtree(path)
@@ -783,6 +766,8 @@ class EveryFlagTest(parameterized.TestCase):
             if flag in ('init', 'model', 'vectors'):
                 self.assertEqual(record.get('weights', value), value)
 
+
+class AllFlagsTest(parameterized.TestCase):
     def test_every_flag_of_every_command_is_here(self):
         every = set()
         for command in test_typed.commands():

@@ -45,7 +45,7 @@ class FoldersTest(absltest.TestCase):
         np.testing.assert_array_equal(actual, expected)
 
     def test_is_made_once(self):
-        """Of the same bytes, wherever they lie, whatever is said of them."""
+        """Makes one of the same bytes, wherever they lie."""
         folder = FOLDER / 'elsewhere'
         shutil.copytree(SOURCE, folder)
         (folder / 'README.md').write_text('words')

@@ -7,9 +7,10 @@ import subprocess
 import sys
 import xml.etree.ElementTree as ET
 
+import tensorflow as tf
 from absl.testing import absltest
 
-from tests import places
+from tests import forks, places
 
 ROOT = pathlib.Path(__file__).parent.parent
 CONFTEST = '''
@@ -58,21 +59,34 @@ def test_in_another_file():
         print('second', os.getpid(), file=file)
 '''
 
+AT_IMPORT = '''
+import tensorflow as tf
+
+ONE = tf.ones([])
+
+def test_one():
+    pass
+'''
+
 
 @absltest.skipUnless(sys.platform == 'linux', 'forks are of Linux')
 class ForksTest(places.Folder, absltest.TestCase):
-    def run_pytest(self, large):
-        """Returns what pytest printed, outcomes by name, pids by file."""
+    def printed(self, large=2**40, **modules):
+        """Returns what pytest prints of modules in forks."""
         (self.folder / 'conftest.py').write_text(CONFTEST.format(large=large))
-        (self.folder / 'test_first.py').write_text(FIRST)
-        (self.folder / 'test_second.py').write_text(SECOND)
-        done = subprocess.run(
+        for name, text in modules.items():
+            (self.folder / f'{name}.py').write_text(text)
+        return subprocess.run(
             [sys.executable, '-m', 'pytest', '-n', '1', '--dist=loadfile',
              '--no-loadscope-reorder', '-p', 'no:cacheprovider',
              '--junitxml=results.xml', '.'],
             cwd=self.folder, env=os.environ | {'PYTHONPATH': str(ROOT)},
             capture_output=True, text=True, check=False,
-        )  # fmt: skip
+        ).stdout  # fmt: skip
+
+    def run_pytest(self, large):
+        """Returns what pytest printed, outcomes by name, pids by file."""
+        shown = self.printed(large, test_first=FIRST, test_second=SECOND)
         outcomes = {}
         for case in ET.parse(self.folder / 'results.xml').iter('testcase'):
             outcomes[case.get('name')] = {x.tag for x in case}
@@ -81,7 +95,7 @@ class ForksTest(places.Folder, absltest.TestCase):
             name, pid = line.split()
             pids[name].append(pid)
         (self.folder / 'pids').unlink()
-        return done.stdout, outcomes, pids
+        return shown, outcomes, pids
 
     def test_reports(self):
         shown, outcomes, pids = self.run_pytest(large=2**40)
@@ -103,3 +117,12 @@ class ForksTest(places.Folder, absltest.TestCase):
         _, _, pids = self.run_pytest(large=0)
         self.assertLen(set(pids['first']), 2)
         self.assertNotIn(pids['second'][0], pids['first'])
+
+    def test_an_operation_at_import_ends_the_run(self):
+        shown = self.printed(test_at_import=AT_IMPORT, test_second=SECOND)
+        self.assertIn('test_at_import.py runs an operation', shown)
+        self.assertFalse((self.folder / 'pids').exists(), 'a test ran')
+
+    def test_operations_of_this_process_are_seen(self):
+        tf.ones([])
+        self.assertTrue(forks.tensorflow_runs())

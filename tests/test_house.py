@@ -12,6 +12,7 @@ import sys
 from absl.testing import parameterized
 
 from tests import language
+from tests.language import parsed
 
 ROOT = pathlib.Path(__file__).parent.parent
 LIBRARY = ROOT / 'infoword_tf'
@@ -32,12 +33,6 @@ DANGEROUS = ('pickle', 'cPickle', 'cloudpickle', 'dill', 'joblib', 'marshal',
              'shelve', 'tarfile', 'yaml', 'zipfile')  # fmt: skip
 REFUSALS = 'UsageError', 'InputError', 'NoColumn'
 FLAGS = ('commands.py', 'helptext.py')  # make them, and explain them
-
-
-@functools.cache
-def parsed(path):
-    """What a file of Python says."""
-    return ast.parse(path.read_text())
 
 
 def sources(*folders):

@@ -437,7 +437,6 @@ class SavedTest(parameterized.TestCase):
             np.testing.assert_array_equal(value, expected[key])
 
     def test_to_workdir(self):
-        """What was trained is what is loaded."""
         texts, kinds = labelled()
         encoder = TextEncoder.from_preset(preset('mean'))
         with eagerly():

@@ -1,4 +1,4 @@
-"""What is kept is kept under a key, which holds all that decides it.
+"""Keys under which things are kept, which hold all that decides them.
 
 A case of `KEYS` is a function of inputs that gives a key, as the product makes
 it; each of its inputs is changed alone. The functions that hash are listed, so
@@ -56,7 +56,7 @@ EARLY, LATE = 10**18, 10**18 + 1  # times of change, nanoseconds
 
 
 class Key(NamedTuple):
-    """What makes a key, and of what.
+    """Maker of a key, and what it is made of.
 
     Attributes:
         function: of a folder and of all inputs, by name; gives the key.
@@ -278,7 +278,7 @@ def of_batches(folder, **flags):
 
 
 def of_identity(folder, kind, words, lower_case, **options):
-    """What tokenizers are equal by."""
+    """Returns what tokenizers are equal by."""
     tokenizer = {'wordpiece': WordPieceTokenizer, 'words': WholeWords}[kind](
         words, lower_case, **(options if kind == 'wordpiece' else {})
     )
@@ -487,7 +487,7 @@ class KeysTest(parameterized.TestCase):
 
 class MadeAgainTest(places.Folder, absltest.TestCase):
     def test_text_that_is_opened_again(self):
-        """What another value of each choice adds to the cache."""
+        """Adds to the cache for another value of each choice."""
         cache = self.folder / 'cache'
         self.enterContext(
             mock.patch.dict(os.environ, {places.CACHE: str(cache)})
@@ -539,7 +539,7 @@ def other(kind, value, known):
 
 
 class RecordTest(parameterized.TestCase):
-    """What a run, or the making of a store, goes on with."""
+    """Records by which a run, or the making of a store, goes on."""
 
     # Of these the config that they led to is compared.
     LED_TO = (
@@ -547,6 +547,13 @@ class RecordTest(parameterized.TestCase):
         'lower_case', 'mask_share', 'masking', 'memory_length', 'objectives',
         'positions', 'precision', 'relative_buckets', 'shared_layers', 'size',
         'tokenizer', 'vocab_size', 'warmup_steps',
+    )  # fmt: skip
+    # These change no weight.
+    FREE = (
+        'checkpoint_every', 'data_service', 'epochs', 'eval_every',
+        'grace_seconds', 'keep_checkpoints', 'log_every', 'logical_cpus',
+        'measure', 'microbatch', 'on_nonfinite', 'remat', 'rewinds',
+        'strategy', 'workdir',
     )  # fmt: skip
 
     def test_every_flag_of_a_run(self):
@@ -562,7 +569,7 @@ class RecordTest(parameterized.TestCase):
             changed = {name: other(kind, value, known)}
             if key_of(**changed) == key_of():
                 alike.add(name)
-        self.assertEqual(alike, {*self.LED_TO, *record.FREE})
+        self.assertEqual(alike, {*self.LED_TO, *self.FREE})
         # With --best an evaluation is one of those that choose the weights.
         actual = [
             key_of(best=True, eval_every=every).get('eval_every')

@@ -3,14 +3,13 @@
 import contextlib
 import io
 import pathlib
-import shutil
 from unittest import mock
 
 import numpy as np
 import tensorflow as tf
 from absl.testing import parameterized
 
-from infoword_tf import checkpoint, files
+from infoword_tf import checkpoint
 from infoword_tf.config import Config, EncoderConfig, RowConfig
 from infoword_tf.data import store as stores
 from infoword_tf.data.batches import Batches, heldout_views, open_sources
@@ -254,7 +253,9 @@ class TrainerTest(TrainerCase):
         trainer = self.make(replicas, broken=2)
         trainer.train(tf.constant(2))
         before = self.arrays(trainer)
-        with self.assertRaisesRegex(loop.NonFiniteLoss, 'step 3'):
+        with self.assertRaisesRegex(
+            loop.NonFiniteLoss, f'step 3: {ROW} is not finite.*No weight'
+        ):
             trainer.train(tf.constant(2))
         np.testing.assert_equal(self.arrays(trainer), before)
 
@@ -362,28 +363,6 @@ class CommandTest(places.Folder, MemoryCase):
                 '--batch_size=4', '--seq_len=16', *more,
             )  # fmt: skip
 
-    def test_a_run_of_two_replicas_resumes_bit_for_bit(self):
-        """Half a text is remembered in each step, in both directions."""
-        whole, broken = self.folder / 'whole', self.folder / 'broken'
-        flags = '--objectives=plm', '--strategy=mirrored'
-        self.run_here(whole, *flags)
-        shutil.copytree(whole, broken)
-        first, last = sorted((broken / 'checkpoints').iterdir())
-        last.unlink()
-        output = self.run_here(broken, *flags)
-        self.assertIn('(step 2)', output)
-        self.assertNotIn('starts empty', output)
-        for name in ('weights.safetensors', f'checkpoints/{last.name}'):
-            self.assertEqual(
-                (whole / name).read_bytes(), (broken / name).read_bytes(), name
-            )
-        self.assertEqual(runs.untimed(whole), runs.untimed(broken))
-        arrays = {k: v for k, v in files.read_tensors(first).items()
-                  if k.startswith('state/')}  # fmt: skip
-        self.assertLen(arrays, 4)
-        filled = arrays['state/memory/permuted/filled/0']
-        self.assertEqual(filled.tolist(), [16] * 2)
-
     def test_another_number_of_replicas_says_so(self):
         workdir = self.folder / 'run'
         self.run_here(workdir)
@@ -393,15 +372,3 @@ class CommandTest(places.Folder, MemoryCase):
         self.assertIn('going on with 2 replicas instead of 1', output)
         self.assertIn('memory/streamed starts empty', output)
         self.assertEqual(runs.records(workdir)[-1]['step'], 4)
-
-    def test_heldout_values_are_of_no_batch_size(self):
-        actual = []
-        for size in (2, 6):
-            workdir = self.folder / str(size)
-            self.run_here(
-                workdir, f'--batch_size={size}', '--steps=1',
-                '--learning_rate=0', '--weight_decay=0',
-            )  # fmt: skip
-            last = runs.untimed(workdir)[-1]
-            actual.append({k: last[k] for k in last if k[:8] == 'heldout/'})
-        self.assertEqual(*actual)

@@ -72,7 +72,7 @@ def literals(pairs):
 
 
 def wrong(tree):
-    """What no call of ours takes, in words."""
+    """Returns what no call of ours takes, in words."""
     constants = literals(
         (node.targets[0].id, node.value)
         for node in ast.walk(tree)

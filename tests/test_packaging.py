@@ -1,4 +1,4 @@
-"""What a stranger installs, and the commands that the documents quote."""
+"""Package that a stranger installs, and commands that documents quote."""
 
 import ast
 import functools
@@ -42,7 +42,7 @@ LONGEST_README = 130  # lines besides those of rows: a page for newcomers
 
 
 def described():
-    """What setup.py says of the package."""
+    """Returns what setup.py says of the package."""
     with mock.patch.object(setuptools, 'setup') as setup:
         runpy.run_path(str(ROOT / 'setup.py'))
     return setup.call_args.kwargs
@@ -259,7 +259,7 @@ class PackagingCommandsTest(absltest.TestCase):
                 self.check(command)
 
     def test_python(self):
-        """That the README's runs is a test of tests/inference."""
+        """Parses it; that the README's runs is a test of tests/inference."""
         blocks = [
             block
             for path in DOCUMENTS

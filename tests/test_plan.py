@@ -1,4 +1,4 @@
-"""What rows want of the text, put together or refused."""
+"""Texts that rows want, put together or refused."""
 
 import dataclasses
 from unittest import mock
@@ -278,16 +278,6 @@ class DrawsTest(parameterized.TestCase):
                 array, getattr(expected, field), field
             )
         self.assertEqual(drawn_text.places.shape, (8, T // 4))
-
-    @parameterized.parameters(
-        ({}, 33, 'no_two_halves', '--seq_len=33'),
-        ({}, 8, 'no_two_halves', '--seq_len=8'),
-        ({'k': 17}, 32, 'permuted_k_out_of_range', '17 of 32', 'target'),
-        ({'k': 1}, 32, 'permuted_k_out_of_range', 'context', '2 to 16'),
-    )
-    def test_what_cannot_be_split(self, settings, length, id, *values):
-        with refused(id, *values):
-            make_plan({'plm': {**PLM, **settings}}, length)
 
     @parameterized.parameters(({'k': 5}, 10, 2), ({'k': 16}, 32, 2))
     def test_what_can_just_be_split(self, settings, length, targets):

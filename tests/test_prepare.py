@@ -30,7 +30,7 @@ from infoword_tf.data import (
 from infoword_tf.data import store as stores
 from infoword_tf.data.windows import WindowSource
 from tests import corpus as topics
-from tests import places, quick, runs
+from tests import places, runs
 from tests.refused import refused
 
 FOLDER = None
@@ -64,7 +64,7 @@ def corpus():
 
 
 def prepared(output, *words, **more):
-    """What the command says, and its result."""
+    """Returns what the command says, and its result."""
     log = io.StringIO()
     choices = {
         'corpus': corpus(), 'vocab_size': 400, 'shard_size': 0.005,
@@ -107,7 +107,7 @@ def damaged(output, name):
 
 
 def killed(*_):
-    """What befalls a process."""
+    """Kills the process."""
     os.kill(os.getpid(), signal.SIGKILL)
 
 
@@ -421,28 +421,6 @@ class PrepareTest(parameterized.TestCase):
         with stopping(0):
             prepared(output)
         self.assertEqual(bytes_of(output), bytes_of(whole()[0]))
-
-    def test_trained_on(self):
-        """The command learns from a store what it learns from the text."""
-        folder = pathlib.Path(self.create_tempdir().full_path)
-        name, heldout = runs.TEXT['corpus'], runs.TEXT['heldout']
-        prepared(folder / 'store', corpus=name, heldout=heldout, vocab_size=600)
-        runs.run_here(folder / 'text', '--steps=2', '--objectives=bert_nce')
-        flags = [
-            x for x in runs.arguments(folder / 'run', '--steps=2')
-            if not x.startswith(('--corpus', '--heldout', '--vocab'))
-        ]  # fmt: skip
-        quick.run(
-            *flags, '--objectives=bert_nce', f'--corpus=store:{folder}/store'
-        )
-        keys = 'bert_nce/loss', 'heldout/bert_nce/mi'
-        for a, b in zip(
-            runs.records(folder / 'text'), runs.records(folder / 'run'),
-            strict=True,
-        ):  # fmt: skip
-            for key in keys:
-                self.assertEqual(a.get(key), b.get(key))
-        self.assertIn(keys[1], b)
 
     def test_what_a_batch_complains_of_is_a_sentence(self):
         """Batches are made inside a graph, whose errors have pages of it."""

@@ -19,7 +19,7 @@ class Terminal(io.StringIO):
 
 class ProgressTest(absltest.TestCase):
     def shown(self, stream, seconds):
-        """What four steps write that take so long each."""
+        """Returns what four steps write that take so long each."""
         clock = iter([0.0] + [i * seconds for i in range(40)])
         with (
             mock.patch.object(sys, 'stderr', stream),

@@ -1,4 +1,4 @@
-"""What holds for any text, any file and any value, tried on drawn ones."""
+"""Properties of any text, any file and any value, tried on drawn ones."""
 
 import csv
 import functools

@@ -1,4 +1,4 @@
-"""What decides a run: every complaint, every default, in whatever order."""
+"""Decisions of a run: every complaint, every default, in any order."""
 
 import dataclasses
 import itertools
@@ -81,17 +81,6 @@ class ComplaintsTest(parameterized.TestCase):
     )  # fmt: skip
     def test_settings(self, objectives, settings, id, *values):
         self.refused(id, *values, objectives=objectives, settings=settings)
-
-    @parameterized.parameters(
-        ('mlm,nsp,nsp_nce', {}, 'view_of_two_sources', "'masked'"),
-        ('mlm,dim', {'masking': 'words'}, 'row_masks_otherwise', 'words'),
-        ('plm', {'seq_len': 33}, 'no_two_halves', '--seq_len=33'),
-        ('plm', {'settings': {'permuted.k': 65}}, 'permuted_k_out_of_range',
-         'k 65'),
-    )  # fmt: skip
-    def test_what_the_plan_refuses(self, rows, choices, id, value):
-        self.refused(id, f'--objectives={rows}: ', value, objectives=rows,
-                     **choices)
 
     def test_rows_that_bring_other_auxiliaries(self):
         one, two = (
@@ -216,7 +205,7 @@ class ComplaintsTest(parameterized.TestCase):
 
 
 class InitTest(parameterized.TestCase):
-    """What --init decides."""
+    """Decisions of --init."""
 
     refused = ComplaintsTest.refused
 
@@ -714,7 +703,7 @@ class OrderTest(parameterized.TestCase):
                 resolve(ModelChoices(','.join(rows)))
 
     def test_same_encoder(self):
-        """Of two that all rows allow: the first of ENCODERS."""
+        """Takes the first of ENCODERS where all rows allow two."""
         both = {'lookup': {}, 'transformer': {}}
         turned = dataclasses.replace(TABLE['ict'], encoders=both)
         with mock.patch.dict(TABLE, turned=turned):

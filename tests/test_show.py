@@ -1,4 +1,4 @@
-"""What the pictures say is so, and every row has one."""
+"""Pictures say what is so, and every row has one."""
 
 import pathlib
 import subprocess
@@ -28,7 +28,7 @@ TWO = ('Reads a file into a table.', 'The separator may be any character.')
 
 
 def settings_of(entry):
-    """Of a row, as they are by default."""
+    """Returns the settings of a row, as they are by default."""
     return {name: known.default for name, known in entry.settings.items()}
 
 
@@ -55,7 +55,7 @@ def one(ids, **fields):
 def make_config(
     kind='wordpiece', masking=None, encoder='transformer', **rows
 ):
-    """What a workdir says; rows: the settings of each."""
+    """Makes what a workdir says; rows: the settings of each."""
     return Config(
         EncoderConfig(encoder, {}),
         {row: RowConfig(1.0, settings) for row, settings in rows.items()},
@@ -351,7 +351,7 @@ class CommandTest(parameterized.TestCase):
 
     @parameterized.parameters(*ENCODERS)
     def test_every_encoder(self, name):
-        """That of a workdir, by the first row that it serves."""
+        """Shows that of a workdir by the first row that it serves."""
         row = next(
             row for row, entry in TABLE.items()
             if row not in LABELLED
@@ -383,7 +383,7 @@ class CommandTest(parameterized.TestCase):
         self.assertIn('[UNK]', actual.keys)
 
     def test_share_that_is_masked(self):
-        """Of 15 tokens; the flag decides over the workdir."""
+        """Masks of 15 tokens; the flag decides over the workdir."""
         workdir = self.workdir(FOX.lower().split(), mlm={})
         Config.read(workdir).replace(mask_share=0.6).write(workdir)
         init, share = f'--init={workdir}', '--mask_share=0.4'

@@ -1,4 +1,4 @@
-"""What a run takes of the workdir that it starts from."""
+"""Parts of a workdir that a run which starts from it takes."""
 
 import functools
 import types

@@ -32,7 +32,7 @@ class ServedTest(parameterized.TestCase):
         (32, *PIPELINE, '--serve=training'),
     )
     def test_contestants(self, amount, *typed):
-        """Of a step tokens of text count, of the pipeline places."""
+        """Counts a step in tokens of text, the pipeline in places."""
         command = [
             sys.executable, '-c', WITHOUT_GRAPHS, *typed, '--batch_size=2',
             '--seq_len=16', '--vocab_size=300', '--steps=1',

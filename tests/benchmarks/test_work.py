@@ -105,7 +105,7 @@ class OperationsTest(parameterized.TestCase):
         self.assertEqual(actual, 2 * 72 * 128 * 64)
 
     def test_memory_is_keys(self):
-        """Of as many tokens again: twice the keys and what looks at them."""
+        """Doubles keys, and what looks at them, by as many tokens again."""
         without, one_work = (
             work.Work('transformer_xl', **SMALL, memory_length=length)
             for length in (0, 22)
@@ -118,7 +118,7 @@ class OperationsTest(parameterized.TestCase):
         )
 
     def test_long_texts_ask_in_blocks(self):
-        """Of 64 tokens: each has its own distances and those of the block."""
+        """Gives each of 64 tokens its distances and those of the block."""
         sizes = {'d': 128, 'heads': 2, 'queries': 0}
         for t, columns in ((64, 128), (96, 192), (128, 160), (256, 320)):
             actual = work.relative_operations(3, t, content=t, **sizes)

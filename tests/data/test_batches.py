@@ -37,7 +37,7 @@ def make_store(tokens=TOKENS):
 
 
 def plan_of(rows=None, masking='spans'):
-    """Of all rows that predict pieces so masked, or of some."""
+    """Returns a plan of all rows that predict pieces so masked, or of some."""
     rows = rows or (ROWS if masking == 'spans' else ROWS[:1])
     if not {'mlm', 'bert_nce', 'dim'} & set(rows):
         masking = None

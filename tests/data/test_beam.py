@@ -69,7 +69,7 @@ class BeamTest(absltest.TestCase):
 
     @needs_beam
     def test_restarts(self):
-        """Of what processes began, and a pipeline that was stopped."""
+        """Starts processes again, and a pipeline that was stopped."""
         expected = prepare(self.folder / 'wanted')
         real, calls = sharding.write, []
 

@@ -73,7 +73,6 @@ class ShareRowsTest(parameterized.TestCase):
             self.assertLessEqual(len(slots), (11 * fewest + 6) / 9)
 
     def test_rows_are_full(self):
-        """Of texts a quarter as long as a row hardly anything is left over."""
         sizes = np.random.default_rng(0).integers(4, 33, 256)
         slots = pack_examples(sizes, 64)
         self.assertGreater(sizes.sum() / (64 * len(slots)), 0.97)
@@ -102,7 +101,7 @@ class WidthTest(parameterized.TestCase):
         self.assertLen(pack_examples(np.array(sizes), actual), sequences)
 
     def test_of_two_sources(self):
-        """What one gains by wider sequences is not lost by the other."""
+        """Loses none of one to what the other gains by wider sequences."""
         halves = np.array([144] * 15 + [256])
         whole = np.array([256] * 16)
         self.assertEqual(best_width([halves, whole], 256), 256)
@@ -182,7 +181,7 @@ class SourceTest(parameterized.TestCase):
         self.assertNotEqual(set(strata[0]), set(strata[1]))
 
     def test_two_texts(self):
-        """Of two texts each may be as long as a row."""
+        """Lets each of two texts be as long as a row."""
         source = self.source([40, 30] * 8, texts=2)
         self.assertEqual(source.batch(0).width, 72)
 

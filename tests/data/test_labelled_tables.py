@@ -366,7 +366,7 @@ class TablesTest(texts.Temporary):
             tables.known_labels(rows, ['x', 'y'])
 
     def several(self, name, content):
-        """Of the column `of`, or of the columns x, y and 10."""
+        """Opens sets of labels in the column `of`, or in x, y and 10."""
         path = self.write(name, content)
         columns = () if 'of' in content else ('x', 'y', '10')
         return tables.examples_of(

@@ -81,7 +81,7 @@ class BlocksTest(parameterized.TestCase):
         return np.split(sent, ends)
 
     def blocks(self, group):
-        """Of items that are all of a group: which block each is of.
+        """Returns the block of each item, where all are of one group.
 
         What is next to each other in the circle is of one block, or of two
         that are neighbours by chance.

@@ -96,7 +96,7 @@ class PartTest(parameterized.TestCase):
         np.testing.assert_array_equal(np.transpose(actual), expected)
 
     def test_visits(self):
-        """Of R = 10 tokens: 2, 10 and 11 of them; one sentence is left out."""
+        """Visits 2, 10 and 11 of R = 10 tokens; one sentence is left out."""
         store = make_store([[1, 1], [20], [5, 5], [5, 6]])
         source = pairs.PairSource(store, 11, 2, seed=0)
         self.assertEqual(source.single, 1)
@@ -294,7 +294,6 @@ class PackedPairsTest(PairsTest):
         self.assertBetween(np.mean(shares), 0.85, 0.95)
 
     def test_pairs_are_pairs(self):
-        """Of one text each, half of them another's, cut alike."""
         source = self.source()
         labels, sizes = [], []
         for step in range(60):

@@ -103,7 +103,6 @@ class FormatsTest(ParallelTest):
         )
 
     def test_put_together(self):
-        """Of the same languages, each pair once; in whatever order given."""
         self.put(
             ('e.fr', lines(f'phrase {i}' for i in range(30))),
             ('e.en', lines(f'sentence {i}' for i in range(30))),
@@ -267,7 +266,7 @@ class HeldoutTest(ParallelTest):
         self.assertCountEqual(pairs_of(*actual.train) + held, pairs)
 
     def test_no_copy_is_trained_on(self):
-        """Of either side, in all pairs of languages that have this one."""
+        """Drops copies of either side, in all pairs that have the language."""
         self.put(
             ('t.de', 'Hallo\nAuf Wiedersehen!\nGut\nTag\n'),
             ('t.en', 'hello\nbye\nGOOD  day\nday\n'),
@@ -308,7 +307,7 @@ class HeldoutTest(ParallelTest):
         )
 
     def test_small_languages_that_share_their_english(self):
-        """What one holds out is gone from all, and something is left."""
+        """Drops from all what one holds out, and leaves something."""
         codes = 'af bg ca cs da de el es et fi fr ga hr hu is it lt lv'.split()
         english = [f'number {i}' for i in range(100)]
         self.put(('t.en', lines(english)))

@@ -168,7 +168,7 @@ class CorporaTest(Recorded):
 
     @parameterized.parameters('jsonl', 'parquet', 'arrow')
     def test_records_without_a_text(self, kind):
-        """Of 40, 4 are null, 3 empty and 2 blank; which is said once."""
+        """Says once that of 40, 4 are null, 3 empty and 2 blank."""
         values = [f'Text {i}.' for i in range(31)]
         values[5:5] = [None, '', ' \n\t', None]
         values += [None, '', '\u00a0', '', None]
@@ -235,7 +235,6 @@ class CorporaTest(Recorded):
                 records.split_spec(spec)
 
     def test_memory_does_not_grow_with_a_row_group(self):
-        """Of 12 and of 72 MB, each of one row group."""
         random = np.random.default_rng(0)
         for name, rows in (('few', 6_000), ('many', 36_000)):
             values = [random.bytes(1000).hex() for _ in range(rows)]

@@ -109,7 +109,6 @@ class PairsTest(Temporary):
         self.path = self.write('t.csv', map(','.join, TRIPLES))
 
     def test_a_delimiter(self):
-        """That of a file, found or said."""
         path = self.write('d.csv', map(';'.join, TRIPLES))
         expected = text_pairs.read(self.path).train[0].texts
         for delimiter in (None, ';'):
@@ -211,8 +210,9 @@ class PairsTest(Temporary):
         return actual
 
     def test_prompts(self):
-        """That of queries before each a; that of passages before what is there
-        of the others. A guide reads texts without them.
+        """Puts that of queries before each a, that of passages before others.
+
+        Shows a guide texts without them.
         """
         words = 'ask find question answer wrong 1 2'.split()
         template = Template(WholeWords.learn([*words, *words]), LAYOUTS['bert'])
@@ -237,7 +237,6 @@ class PairsTest(Temporary):
         )  # fmt: skip
 
     def test_the_fingerprint_has_all_that_is_read(self):
-        """What is held out too, and which columns and how many are chosen."""
         other = ['a,b,c', *(f'who is {i},me,you' for i in range(3))]
         heldout = self.write('h.csv', other)
 

@@ -1,4 +1,4 @@
-"""What views of one run share: a text that is read alike, equal draws."""
+"""Views of one run: a text that is read alike, equal draws."""
 
 import dataclasses
 from unittest import mock
@@ -23,7 +23,7 @@ SETTINGS = {
 
 
 def draw_of(name):
-    """What a view says that draws words or tokens whatever the masking."""
+    """Returns the draw of a view that draws words or tokens."""
     return lambda settings: Draw(name, masking(name))
 
 
@@ -101,7 +101,6 @@ class SharingTest(absltest.TestCase):
         counted.batch.assert_called_once_with(5)
 
     def test_equal_draws_are_made_once(self):
-        """Of name and settings; of other settings they are other draws."""
         calls = []
 
         def hide(text, random, share=0):

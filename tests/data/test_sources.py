@@ -1,4 +1,4 @@
-"""What every source promises, whatever text it reads and however."""
+"""Promises of every source, whatever text it reads and however."""
 
 from typing import Any, NamedTuple
 

@@ -1,4 +1,4 @@
-"""What tests of corpora share: a folder of their own, random texts."""
+"""Parts that tests of corpora share: a folder, random texts."""
 
 import contextlib
 

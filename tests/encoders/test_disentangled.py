@@ -69,7 +69,7 @@ class BucketsTest(parameterized.TestCase):
         )
 
     def test_rows_that_occur(self):
-        """Of 7 tokens: to 3 exactly, then 3 + ceil(2 log(d / 3) / log(8 / 3)).
+        """Counts exactly to 3, then 3 + ceil(2 log(d / 3) / log(8 / 3)).
 
         2 / log(8 / 3) is 2.04, times log of 4/3 0.59, 5/3 1.04, 7/3 1.73.
         """

@@ -264,8 +264,9 @@ class SearchTest(parameterized.TestCase):
 
     @parameterized.product(queries=(1, 5), count=(5, 13, 1023))
     def test_equal_vectors_have_equal_scores(self, queries, count):
-        """Of matrix products the last columns are rounded in another way;
-        then the larger number is first, as trec_eval has ties.
+        """Scores also last columns of products, which are rounded otherwise.
+
+        Then the larger number is first, as trec_eval has ties.
         """
         random = np.random.default_rng(3)
         asked = random.normal(size=(queries, 384))

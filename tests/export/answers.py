@@ -1,4 +1,4 @@
-"""What an export answers, in this process: five seconds less than another."""
+"""Answers of an export in this process: five seconds less than another."""
 
 import contextlib
 import pathlib

@@ -4,8 +4,7 @@ import numpy as np
 from absl.testing import parameterized
 
 import infoword_tf
-from export import comparison
-from tests.export import answers, protos, workdirs
+from tests.export import protos, workdirs
 from tests.export.answering import KINDS, exported, loaded, served, workdir
 
 QUESTIONS = ['what is a name?', '', 'which value ' * 30, 'a\u0301']
@@ -49,18 +48,6 @@ class AnswerTest(parameterized.TestCase):
                 self.assertAlmostEqual(
                     float(actual['null_odds'][row]), reply.null_odds, places=4
                 )
-
-    @parameterized.parameters(('null',))
-    def test_says_what_the_workdir_says(self, kind):
-        content = [
-            *(text.encode() for text in (*QUESTIONS, *CONTEXTS)),
-            *comparison.NASTY[:-2],
-            b'many short words ' * 600,
-        ]
-        _, expected = answers.check(
-            self, exported(kind), loaded(kind), 'answer', content, near=2e-5
-        )
-        self.assertIn('answer/scores', expected)
 
     def test_bfloat16(self):
         actual = workdirs.answer(

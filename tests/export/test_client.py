@@ -30,7 +30,7 @@ GIVEN_UP = threading.Event()  # until then nothing late is answered
 
 
 class Refusal(Exception):
-    """What a server answers: a status, and words."""
+    """Answer of a server that refuses: a status, and words."""
 
 
 def embed(texts):
@@ -78,7 +78,7 @@ def predict(model, version, signature, inputs):
 
 
 class Rest(http.server.BaseHTTPRequestHandler):
-    """What json_tensor.cc of Serving does with columns."""
+    """Stand-in for json_tensor.cc of Serving, for what it does with columns."""
 
     asked = []  # paths
 
@@ -276,7 +276,7 @@ class ClientTest(parameterized.TestCase):
 
 
 class CommandTest(parameterized.TestCase):
-    """Of a copy, in a Python that has its standard library alone."""
+    """Client copied alone, in a Python that has its standard library only."""
 
     def run_copy(self, *arguments, **more):
         with tempfile.TemporaryDirectory() as folder:

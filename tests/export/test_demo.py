@@ -56,7 +56,6 @@ class TabsTest(absltest.TestCase):
         self.assertEqual(demo.ask('embed', embed, '', 'a')[0][1], '0.0000')
 
     def test_other_signatures(self):
-        """Of models with labels and of next words, as they are told here."""
         labels = {'labels': [[b'a', b'<b>', b'c']],
                   'probabilities': [[0.2, 0.5, 0.3]]}  # fmt: skip
         classes = [('<b>', '50.0%'), ('c', '30.0%'), ('a', '20.0%')]
@@ -65,6 +64,7 @@ class TabsTest(absltest.TestCase):
             ('classify_pairs', labels, ['x', 'y'], classes),
             ('regress', {'score': [3.25]}, ['x'], [('', '3.25')]),
             ('regress_pairs', {'score': [-1.0]}, ['x', 'y'], [('', '-1')]),
+            ('score_pairs', {'score': [0.5]}, ['x', 'y'], [('', '0.5')]),
             ('choose', {'choice': [1], 'probabilities': [[0.1, 0.9]]},
              ['x', 'one\r\ntwo'], [('two', '90.0%'), ('one', '10.0%')]),
             ('answer', {'texts': [[b'1', b'2']], 'probabilities': [[0.5, 0.2]]},
@@ -82,6 +82,20 @@ class TabsTest(absltest.TestCase):
             self.assertEqual(self.inputs.pop('texts'), [first])
             expected = [second[0].split()] if name == 'choose' else second
             self.assertEqual([*self.inputs.values()], [expected] * bool(second))
+
+    def test_fields_of_two_texts_say_which_is_which(self):
+        actual = {
+            name: [*fields] for name, (_, fields, _) in demo.TABS.items()
+            if len(fields) > 1
+        }  # fmt: skip
+        of_pairs = ['Text', 'Second text']
+        self.assertEqual(actual, {
+            'classify_pairs': of_pairs, 'regress_pairs': of_pairs,
+            'score_pairs': ['Query', 'Passage'],
+            'choose': ['Text', 'Choices, a line each'],
+            'answer': ['Question', 'Text'],
+            'embed': ['First text', 'Second text'],
+        })  # fmt: skip
 
 
 class CommandTest(command.Checks, absltest.TestCase):

@@ -171,7 +171,7 @@ class SearchTest(Case):
         faiss=[True, False],
     )  # fmt: skip
     def test_answers_are_all_products(self, vectors, similarity, faiss):
-        """Of what was kept; by FAISS, and by NumPy where there is none."""
+        """Answers by FAISS, and by NumPy where there is none."""
         with mock.patch.object(indexes, 'BLOCK', 7), \
              mock.patch.object(indexes, 'has_faiss', return_value=faiss):
             index = self.make(

@@ -75,7 +75,7 @@ def near(actual, expected, atol=1e-5):
 
 
 def make(name, workdir, **more):
-    """What litert writes of a workdir."""
+    """Returns what litert writes of a workdir."""
     with short():
         return litert.write(workdir, FOLDER / name, **more)
 
@@ -88,7 +88,7 @@ def wide():
 
 @functools.cache
 def vectors(precision):
-    """What litert says of it, and has written."""
+    """Returns what litert says of vectors, and what it writes."""
     return make(
         f'vectors_{precision}', wide(), precision=precision,
         sts=str(people_say()),
@@ -97,7 +97,7 @@ def vectors(precision):
 
 @functools.cache
 def converted():
-    """What the command says of classes, and has written."""
+    """Returns what the command says of classes, and what it writes."""
     return command.run(
         litert, f'--init={finetuned.workdir("classes")}',
         f'--output={FOLDER / "said"}', f'--dev={finetuned.data()[1]}',
@@ -139,7 +139,7 @@ def people_say():
 
 
 def printed(name, texts):
-    """What model.py of a folder prints as a command, line by line."""
+    """Returns the lines that model.py of a folder prints as a command."""
     copy = runpy.run_path(str(FOLDER / name / 'model.py'))
     with contextlib.redirect_stdout(io.StringIO()) as shown:
         copy['main'](texts)
@@ -287,6 +287,26 @@ class VectorsTest(parameterized.TestCase):
         near(standalone.Model(FOLDER / 'words_made').encode(texts()),
              infoword_tf.load(workdir).encode(texts(), progress=False))
         self.assertIn('GELU', operations('words_made'))
+
+
+class PrintedTest(parameterized.TestCase):
+    @parameterized.parameters(
+        ('embed', 'encode', [[1.0, 2.0]], (), {'embedding': [1.0, 2.0]}),
+        ('classify', 'classify', [[0.25, 0.75]], ('y', 'x'),
+         {'y': 0.25, 'x': 0.75}),
+        ('classify', 'classify', [[0.25, 0.75]], (), {'0': 0.25, '1': 0.75}),
+        ('regress', 'rate', [3.5], (), {'score': 3.5}),
+    )
+    def test_a_line_for_each_text(self, name, method, answer, labels, expected):
+        model = mock.Mock(signatures={name}, labels=labels)
+        getattr(model, method).side_effect = lambda texts: np.array(answer)
+        with (
+            mock.patch.object(standalone, 'Model', return_value=model),
+            contextlib.redirect_stdout(io.StringIO()) as shown,
+        ):
+            standalone.main(['a', 'b'])
+        lines = shown.getvalue().splitlines()
+        self.assertEqual([json.loads(x) for x in lines], [expected] * 2)
 
 
 class FineTunedTest(parameterized.TestCase):

@@ -1,4 +1,4 @@
-"""What TensorFlow makes of an export before it runs it, as a server does."""
+"""Export as TensorFlow makes it over before it runs it, as a server does."""
 
 import functools
 import pathlib
@@ -35,7 +35,7 @@ def optimized(path):
 
 
 def fused(nodes):
-    """What stands in each product of a weight: ['BiasAdd', ...]."""
+    """Returns what stands in each product of a weight: ['BiasAdd', ...]."""
     return sorted(
         [op.decode() for op in node.attr['fused_ops'].list.s]
         for node in nodes.values()

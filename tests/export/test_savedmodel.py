@@ -1,4 +1,4 @@
-"""What an export answers, what it consists of, and the commands around it."""
+"""Answers and parts of an export, and the commands around it."""
 
 import contextlib
 import io
@@ -288,7 +288,7 @@ class SignaturesTest(Case):
         )
 
     def test_next_token(self):
-        """What Python says, of a long text too; and its card."""
+        """Says what Python does, of a long text too; and its card."""
         loaded, _ = self.export('gpt')
         long = b'names refer to objects ' * 20 + b'that'
         actual, _ = answers.check(

@@ -129,7 +129,6 @@ class CommandTest(command.Checks, absltest.TestCase):
         )
 
     def test_from_python(self):
-        """What the command prints, as often as it is asked."""
         _, _, corpus = self.text('boats\n\ncats cats\n').partition('=')
         flags = {'model': str(self.model()), 'corpus': corpus}
         ask = search.opened(**flags, top_k=1)
@@ -354,7 +353,7 @@ class CommandTest(command.Checks, absltest.TestCase):
             self.assertEqual('passages' in done.err, is_written, number)
 
     def test_vectors_are_compared_as_the_config_says(self):
-        """Of vectors that point elsewhere the longer wins by `dot` alone."""
+        """Prefers the longer of vectors that point elsewhere by `dot` alone."""
         corpus = self.text('boats\n\nboats boats cats\n')
         for similarity, expected in (
             ('cosine', ['1.000', 'boats', '0.894', 'boats boats cats']),

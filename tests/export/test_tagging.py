@@ -3,9 +3,9 @@
 import numpy as np
 from absl.testing import absltest
 
-from export import comparison, demo
+from export import demo
 from infoword_tf.config import Config
-from tests.export import answers, workdirs
+from tests.export import workdirs
 
 LABELS = 'O', 'B-PER', 'I-PER', 'B-LOC'
 TEXTS = [
@@ -51,19 +51,6 @@ class TaggingTest(absltest.TestCase):
                 )
             self.assertTrue((actual['begins'][row, count:] == -1).all())
             self.assertTrue((actual['texts'][row, count:] == b'').all())
-
-    def test_says_what_the_workdir_says(self):
-        content = [
-            *(text.encode() for text in TEXTS), *comparison.NASTY[:-2],
-            b'many short words ' * 99,
-        ]  # fmt: skip
-        _, expected = answers.check(
-            self, exported('chain'), loaded('chain'), 'tag', content,
-            near=2e-5,
-        )  # fmt: skip
-        self.assertContainsSubset(('tag/labels', 'tag/scores'), expected)
-        card = workdirs.card_of(exported('chain'))
-        self.assertIn('| `ends` | [B, E] | int32 |', card)
 
     def test_the_demo_splits_a_text(self):
         text = 'A cat, Ada and Turin.'

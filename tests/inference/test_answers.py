@@ -147,7 +147,7 @@ class AnswersTest(absltest.TestCase):
         self.assertEqual(texts[0], ['cat', 'a'])
 
     def test_many_spans_of_a_long_context(self):
-        """Of a megabyte no copies are made for each of thousands."""
+        """Copies no megabyte for each of thousands."""
         context = 'ab ' * 300_000
         places = 3 * np.arange(3000, dtype=np.int32)[:, None]
         scores = np.arange(3000, dtype=np.float32)[:, None]

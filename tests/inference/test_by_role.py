@@ -277,7 +277,7 @@ class LexicalTest(absltest.TestCase):
 class PairScoresTest(absltest.TestCase):
     @eagerly()
     def test_prompts_and_lengths_of_both(self):
-        """Of a query 2 tokens, of a passage 18, each after its prompt."""
+        """Keeps 2 tokens of a query, 18 of a passage, each after its prompt."""
         model = critics.loaded('pairs')
         model = model.with_config(model.config.replace(
             query_length=4, passage_length=20,

@@ -126,7 +126,7 @@ class ContinuedTest(parameterized.TestCase):
         self.assertLen(loaded.next_tokens('', 3), 3)
 
     def test_next_tokens_of_a_long_text(self):
-        """Of its last pieces, which are as many as a text may have."""
+        """Reads its last pieces, as many as a text may have."""
         loaded = self.loaded['gpt']
         text = TEXT + ' to be found' * 10 + ' where it is'
         last = self.pieces(loaded, text)[-loaded.max_length :]

@@ -63,7 +63,7 @@ def setUpModule():
 
 
 def write_workdir(folder, case, more=None, **changes):
-    """What a run of a case of the zoo leaves, with random weights.
+    """Writes what a run of a case of the zoo leaves, with random weights.
 
     more: other rows; changes: of the config.
     """
@@ -225,7 +225,7 @@ class EncodeTest(parameterized.TestCase):
         (0, '', 2), (4, '', 2), (1, '', 16), (0, '1', 16), (4, '1', 2)
     )
     def test_batches_at_a_time(self, threads, variable, expected):
-        """Of one thread an operation there are as many as cores."""
+        """Runs as many as there are cores, with one thread an operation."""
         asked = mock.Mock(side_effect=batches.futures.ThreadPoolExecutor)
         with (
             mock.patch.object(
@@ -265,7 +265,7 @@ class EncodeTest(parameterized.TestCase):
                 np.testing.assert_allclose(actual, vector, atol=1e-5)
 
     def test_a_mix(self):
-        """Of all layers alike, or with what a row has learned for them."""
+        """Mixes all layers alike, or as a row has learned."""
         layers = [
             self.model.encode(SENTENCES, pooling='mean', layers=i)
             for i in range(3)

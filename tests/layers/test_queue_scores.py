@@ -24,11 +24,12 @@ class QueueScoresTest(parameterized.TestCase):
         self.filled = np.arange(S) < 23
 
     @parameterized.product(
-        pairs=(1, 2),
-        sharpness=(0.0, 0.3),
-        at_once=(10**6, 40),
+        [{'pairs': 1, 'sharpness': 0.0, 'at_once': 10**6},
+         {'pairs': 1, 'sharpness': 0.3, 'at_once': 40},
+         {'pairs': 2, 'sharpness': 0.0, 'at_once': 40},
+         {'pairs': 2, 'sharpness': 0.3, 'at_once': 10**6}],
         key=(None, eager.new_key(1)),
-    )
+    )  # fmt: skip
     def test_sums_and_gradient(self, pairs, sharpness, at_once, key):
         """Neither copies nor empty slots count."""
         n = B * pairs

@@ -76,7 +76,7 @@ def unit(x: np.ndarray) -> np.ndarray:
 
 
 def states_of(encoded: Any, row: str, view: str) -> Any:
-    """Of what `Model.encode` gives, the states of the trained encoder."""
+    """Returns the trained encoder's states, of what `Model.encode` gives."""
     return encoded[row][view]['encoder'][0].states
 
 
@@ -99,7 +99,7 @@ def of_pair(
     chance: float | None = None,
     drop_copies: bool = False,
 ) -> np.ndarray:
-    """What one pair adds where candidates are drawn from p(b).
+    """Returns what one pair adds where candidates are drawn from p(b).
 
     Args:
         own: f(a, b).
@@ -131,7 +131,7 @@ def of_pair(
 def of_piece(
     scores: Any, target: int, statistics: Statistics
 ) -> np.ndarray:
-    """What one pair adds where candidates are the whole vocabulary.
+    """Returns what one pair adds where candidates are the vocabulary.
 
     Args:
         scores: [V].

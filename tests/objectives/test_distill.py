@@ -87,7 +87,7 @@ def encoder_of(width, depth=2):
 
 
 def batch_of(row, targets, by_row=None, **encoded):
-    """Of [1, N] examples; encoded: states, or layers, [1, N, D]."""
+    """Makes [1, N] examples; encoded: states, or layers, [1, N, D]."""
     count = targets.shape[1]
     view = View(
         ids=np.zeros((1, 8), np.int32),
@@ -359,7 +359,7 @@ def outcomes_of(model, views, key=None, **weights):
 
 
 class GradientTest(absltest.TestCase):
-    """Of a student of three layers with BERT's pooler."""
+    """Student of three layers with BERT's pooler."""
 
     def setUp(self):
         super().setUp()

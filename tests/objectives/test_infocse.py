@@ -78,7 +78,7 @@ class InfoCseTest(parameterized.TestCase):
         )
 
     def written_out(self, x):
-        """What scores states [R, T, D] against W, and the words' bias."""
+        """Returns scores of states [R, T, D] by W, and the words' bias."""
         x = np.array(x, np.float64)
         weights = {
             w.path.rsplit('/', 1)[1]: w.numpy() for w in self.objective.weights

@@ -34,7 +34,7 @@ def values(outcome):
 
 
 def marginal(log_ratio, unigram=0.0, commonest=None):
-    """Of N pairs; no b is the commonest where none is given."""
+    """Returns p(b) of N pairs; where none is given, no b is the commonest."""
     if commonest is None:
         commonest = np.zeros(np.shape(log_ratio) or N)
     fields = log_ratio, unigram, commonest
@@ -196,7 +196,7 @@ class ContrastTest(parameterized.TestCase):
 
 
 class KnownInformationTest(parameterized.TestCase):
-    """What is reported, where the truth is known: JOINT."""
+    """Bounds where the truth is known: JOINT."""
 
     def over_vocabulary(self, scores):
         """[20, 5] scores of all pairs (a, b), weighted by p(a, b)."""

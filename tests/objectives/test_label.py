@@ -133,7 +133,7 @@ class Case(parameterized.TestCase):
 class LabelTest(Case):
     @parameterized.parameters(*ACTIVATIONS)
     def test_equals_numpy(self, pooler):
-        """Of every pooler; what is in an empty slot counts nothing."""
+        """Counts nothing of an empty slot, by every pooler."""
         head = make(Labels, pooler=pooler)
         has = weights_of(head)
         states, targets, weights = drawn()
@@ -183,7 +183,6 @@ class LabelTest(Case):
         )
 
     def test_several_labels_have_the_mean_of_each(self):
-        """Of texts without a label, too; nothing of one that nobody knows."""
         head = make(Labels, multilabel=True)
         has = weights_of(head)
         states, _, weights = drawn()
@@ -242,7 +241,7 @@ class BagTest(Case):
         ('score', Scores, 1, {'mix': True, 'pooler': 'gelu'}),
     )
     def test_a_text_is_the_mean_of_its_tokens(self, row, kind, count, settings):
-        """Of no other text of its row, and of no padding."""
+        """Takes no other text of its row, and no padding."""
         head = make(kind, depth=0, contextual=False, **settings)
         has = weights_of(head)
         _, targets, weights = drawn(texts=count)
@@ -327,7 +326,7 @@ class ScoreTest(Case):
         return float(outcome.loss), gradient.numpy()
 
     def test_cosent_by_hand(self):
-        """Of b 0, 1, 1 and s log 2, 0, log 4: exp(log 2 - 0) is 2 and
+        """Takes b 0, 1, 1 and s log 2, 0, log 4: exp(log 2 - 0) is 2 and
         exp(log 2 - log 4) is 1/2, so log 3.5, for each of three examples; the
         fourth is none.
         """

@@ -180,7 +180,7 @@ class ModelTest(parameterized.TestCase):
 
 
 class IndependenceTest(parameterized.TestCase):
-    """What depends on what, through all layers of the real encoder."""
+    """Dependences through all layers of the real encoder."""
 
     def states(self, model, view):
         """Query states at the places [B, P, D], content states [B, T, D]."""
@@ -269,11 +269,6 @@ class ChoicesTest(parameterized.TestCase):
         options = {'k': 4, 'order': 'strict'}
         actual = self.choose('plm', **options)
         self.assertEqual(actual.plan.views['permuted'].draw.settings, options)
-
-    @parameterized.parameters({'k': 4}, {'order': 'strict'})
-    def test_for_other_rows(self, **options):
-        with refused('setting_of_another_row', 'plm', '--objectives=mlm'):
-            self.choose('mlm', **options)
 
     def test_what_cannot_be_split(self):
         with refused('no_two_halves', '--objectives=plm: --seq_len=127'):

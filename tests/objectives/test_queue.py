@@ -84,7 +84,6 @@ def expected_of(row, actual, views, queued):
 class QueueTest(parameterized.TestCase):
     @parameterized.product(name=('ict_queue', 'dim_queue'), again=(0, 1))
     def test_candidates_are_of_the_step_before_too(self, name, again):
-        """Of the same texts, which are no negatives, or of others."""
         (row,) = zoo.CASES[name].rows
         model = zoo.make_model(name, rate=0.0)
         random = np.random.default_rng(0)

@@ -72,7 +72,7 @@ class InclusionTest(parameterized.TestCase):
             self.assertGreaterEqual(scale * q[certain - 1], 1 - 1e-9)
 
     def test_by_hand(self):
-        """Of 1, log 2, log 3/2, log 4/3 ... of log 9; of 8, all."""
+        """Sums 1, log 2, log 3/2, log 4/3 ... up to log 9; of 8, all."""
         actual = inclusion(self.COUNTS, 1)
         self.assertAlmostEqual(actual[5], math.log(2) / math.log(9))
         self.assertAlmostEqual(actual[7], math.log(9 / 8) / math.log(9))

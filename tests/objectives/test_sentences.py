@@ -35,7 +35,11 @@ WAYS['joint'] = WAYS['both']
 
 
 def combinations():
-    """All settings of what is contrasted that may stand together."""
+    """All settings of what is contrasted that may stand together.
+
+    Each second one is of prefixes too.
+    """
+    dims = itertools.cycle(('', '4', '4', ''))
     for way, pairs, guide, hardness, queue, momentum, keys in itertools.product(
         WAYS, (2, 3), ('', 'nowhere'), (0.0, 2.0), (0, 8), (0.0, 0.9),
         ('queue', 'positives'),
@@ -50,12 +54,12 @@ def combinations():
         yield {
             'directions': way, 'pairs': pairs, 'guide': guide,
             'hardness': hardness, 'queue': queue, 'momentum': momentum,
-            'keys': keys,
+            'keys': keys, 'dims': next(dims),
         }  # fmt: skip
 
 
 class LossTest(parameterized.TestCase):
-    """Of vectors that are given, as published."""
+    """Losses of vectors that are given, as published."""
 
     def setUp(self):
         super().setUp()
@@ -193,18 +197,29 @@ class LossTest(parameterized.TestCase):
             with refused(id, *values):
                 Model(config, zoo.SPECIALS)
 
-    def written_out(self, seen, queued, settings):
+    def written_out(self, *arguments):
+        """Sums whose loss is the mean over prefixes; as `of_prefixes`."""
+        total, guided = self.of_prefixes(D, *arguments)
+        dims = arguments[-1]['dims']
+        if dims:
+            prefixes, _ = self.of_prefixes(int(dims), *arguments)
+            total[0] = (total[0] + prefixes[0]) / 2
+        return total, guided
+
+    def of_prefixes(self, width, seen, queued, settings):
         """Sums, and what share of candidates each pair's guide takes out.
 
         Args:
+            width: how many numbers of each vector are compared.
             seen: [N, K, G] of length 1, of a guide.
             queued: [S, D] of length 1, and [S] what they are; -1: nothing.
             settings: as of `combinations`.
         """
         way, beta = settings['directions'], settings['hardness']
-        x, numbers = unit(self.texts), self.numbers
+        x, numbers = unit(self.texts[..., :width]), self.numbers
+        rows, texts = unit(queued[0][:, :width]), queued[1]
         if settings['keys'] == 'positives':
-            x[:, 1] = unit(self.keys)
+            x[:, 1] = unit(self.keys[:, :width])
         negatives = list(range(2, settings['pairs']))
         total, guided = np.zeros(F), 0.0
         for query, answer in WAYS[way]:
@@ -233,7 +248,7 @@ class LossTest(parameterized.TestCase):
                 if settings['queue'] and (way == 'joint' or answer == 1):
                     contrasted += [
                         x[i, query] @ row
-                        for row, text in zip(*queued, strict=True)
+                        for row, text in zip(rows, texts, strict=True)
                         if text not in (-1, numbers[i, answer])
                     ]
                 hard = np.exp(beta * np.array(contrasted))
@@ -290,7 +305,7 @@ class LossTest(parameterized.TestCase):
         self.assertBetween(max(shares), 0.1, 0.9)
 
     def test_a_guide_that_sees_nothing_near_changes_nothing(self):
-        """Of unit vectors e_i of each example all others are orthogonal."""
+        """Sees unit vectors e_i, to which all others are orthogonal."""
         guides = np.repeat(np.eye(N)[:, None], K, axis=1)
         plain = self.score(texts=3, dims='8')
         actual = self.score(texts=3, dims='8', guides=guides, guide='nowhere')
@@ -360,7 +375,7 @@ class RingTest(absltest.TestCase):
 class PoolingTest(parameterized.TestCase):
     @parameterized.parameters('cls', 'mean', 'first_last', 'last_two')
     def test_as_what_is_loaded_pools(self, pooling):
-        """Of copies that share rows, what each text has alone."""
+        """Pools copies that share rows as each text alone."""
         case = zoo.Case(
             'simcse', settings={'simcse.pooling': pooling}, layers=3
         )

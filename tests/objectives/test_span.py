@@ -29,7 +29,7 @@ KEY = eager.new_key(3)
 
 
 def make_examples(cases=GIVEN, nowhere=0):
-    """Of random ids; the state that sums up is the first, or the last (-1)."""
+    """Makes random ids; the first state sums up, or the last (-1)."""
     sizes = np.array([row[0] for row in cases])
     places = np.where(nowhere < 0, sizes + nowhere, nowhere)
     targets = np.array([
@@ -136,7 +136,7 @@ def density(examples, number, null, counts):
 
 
 def outcome_of(objective, examples, x, number, training):
-    """What the two pairs of one example add, by hand."""
+    """Returns what the two pairs of one example add, by hand."""
     target = examples.targets['span'][number]
     places = candidates_of(examples, number, objective.null)
     if not np.isin(target[:2], places).all():
@@ -296,7 +296,7 @@ class SpansTest(parameterized.TestCase):
         np.testing.assert_array_equal(touched, learns)
 
     def test_the_head_of_xlnet(self):
-        """That of the Model Garden, which has its parts."""
+        """Equals that of the Model Garden, which has its parts."""
         from official.nlp.modeling.networks import span_labeling
 
         random = np.random.default_rng(5)

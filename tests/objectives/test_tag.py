@@ -130,7 +130,7 @@ class TagsTest(parameterized.TestCase):
         )
 
     def test_a_teacher_tells_posteriors(self):
-        """Of the first chain of two words by all of its labellings."""
+        """Divides the first chain of two words by all of its labellings."""
         head, batch = make(crf=True), batch_of(drawn())
         scores = head.token_scores(batch).numpy()[0]
         chain = head.chain

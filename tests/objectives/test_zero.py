@@ -87,7 +87,7 @@ class ZeroTest(parameterized.TestCase):
         }
 
     def targets(self, all_views, row):
-        """What is asked for, of measured pairs [N]."""
+        """Returns what is asked for, of measured pairs [N]."""
         (view,) = (v for v in all_views.values() if row in v.targets)
         counted = view.weights[row] * view.measured.get(row, 1.0) > 0
         return view.targets[row][counted]
@@ -171,7 +171,7 @@ class ZeroTest(parameterized.TestCase):
 
 
 class CeilingTest(parameterized.TestCase):
-    """Of `dim` and `ict` their files write it out, pair by pair."""
+    """Ceilings; those of `dim` and `ict` are written out in their files."""
 
     @parameterized.parameters(None, 100)
     def test_an_oracle_of_words_reaches_it(self, limit):

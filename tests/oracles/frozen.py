@@ -1,4 +1,4 @@
-"""What other people's programs answered, kept in files beside this one.
+"""Answers of other people's programs, kept in files beside this one.
 
 An oracle is a module here that runs such a program. `make oracles` runs them
 again, in an environment of their own, and compares; the tests read the files

@@ -223,7 +223,7 @@ HEADS = {
 
 
 def weight(name: str, shape: tuple[int, ...]) -> np.ndarray:
-    """What a weight of this name is, the same everywhere."""
+    """Returns the weight of a name, the same everywhere."""
     random = np.random.default_rng(zlib.crc32(name.encode()))
     drawn = random.normal(0, 0.1, shape).astype(np.float32)
     norms = 'LayerNorm', 'layer_norm', '.ln_', 'norm.weight'
@@ -310,7 +310,7 @@ def make() -> dict[str, np.ndarray]:
 
 
 def load(folders: pathlib.Path) -> float:
-    """What the folders that our converter wrote answer, beside the file.
+    """Asks the folders that our converter wrote, and compares with the file.
 
     Raises:
         ValueError: transformers misses weights, has some over, or answers

@@ -34,7 +34,7 @@ PADDING = [[0] * T, [0] * 8 + [1] * 4]
 
 
 def name_of(kind: str, *values: Any) -> str:
-    """What a case is called in the file."""
+    """Returns the name of a case in the file."""
     return '/'.join([kind, *map(str, values)])
 
 

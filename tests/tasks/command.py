@@ -15,7 +15,7 @@ from infoword_tf import commands, errors
 
 
 class CommandDone(NamedTuple):
-    """What a command has left.
+    """End of a command, and what it has left.
 
     status: its exit status; result: what `run` returned; out, err: what it
     printed; id: of the error that ended it, if that is ours.

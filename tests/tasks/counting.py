@@ -85,6 +85,6 @@ def write_config(path, similarity, **more):
 
 
 def config(similarity, **more):
-    """Of no model that there is."""
+    """Returns a config of no model that there is."""
     encoder = EncoderConfig('lookup', {'vocab_size': BUCKETS})
     return Config(encoder, {}, 32, similarity=similarity, **more)

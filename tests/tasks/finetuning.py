@@ -70,6 +70,6 @@ def write(path, names, rows):
 
 
 def last_line(done):
-    """What the last line of the output says, of a command that succeeded."""
+    """Returns the last line of a command that succeeded."""
     assert done.status == 0, done.err
     return json.loads(done.out.splitlines()[-1])

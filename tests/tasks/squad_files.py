@@ -54,5 +54,5 @@ def tokenizer():
 
 
 def template(layout='bert', pieces=None):
-    """What features want of a model."""
+    """Returns what features want of a model."""
     return Template(pieces or tokenizer(), LAYOUTS[layout])

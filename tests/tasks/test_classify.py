@@ -172,7 +172,7 @@ class ClassesTest(Checks, absltest.TestCase):
         self.assertIn(f'predictions.tsv: 7 predictions for {TEXTS}', done.out)
 
     def test_parts_of_a_test_are_scored_apart(self):
-        """Of one table, here; the mean is of the parts, whatever their size."""
+        """Takes the mean of the parts of a table, whatever their size."""
         rows = finetuning.sentences()[75:94]
         names = ['fr' if i % 3 else 'de' for i in range(len(rows))]
         table = write(
@@ -229,7 +229,7 @@ class ClassesTest(Checks, absltest.TestCase):
             )  # fmt: skip
 
     def test_a_fine_tuned_workdir_is_a_start(self):
-        """Of the same classes its head is taken, of others it is not."""
+        """Takes its head for the same classes alone."""
         rows = rows_of(DEV, text='text', label='label')
         for labels, taken in (
             (('class', 'loop', 'text'), True),
@@ -651,7 +651,7 @@ class LabelSetsTest(Checks, absltest.TestCase):
         )
 
     def test_a_student_of_such_a_teacher(self):
-        """Of all the teacher's labels, in its order; texts without any too."""
+        """Learns all the teacher's labels, in its order; also of no label."""
         bare = write(FOLDER / 'bare_texts.tsv', ('text',), [
             (text,) for text, _ in self.examples[:20]
         ])  # fmt: skip
@@ -847,7 +847,7 @@ class PaceTest(absltest.TestCase):
         return finetune.with_steps(choices, examples)
 
     def test_epochs_are_updates(self):
-        """Of 100 examples 4 are left over."""
+        """Has 4 of 100 examples left over."""
         actual = self.pace(100, 3)
         self.assertEqual((actual.steps, actual.eval_every), (9, 3))
         self.assertEqual(self.pace(100, 0.5).steps, 2)

@@ -47,7 +47,7 @@ class DimsTest(command.Checks, absltest.TestCase):
         return command.run(module, f'--workdir={self.folder}/out', *choices)
 
     def both(self, module, *choices):
-        """What a command says of the workdir, and of the export."""
+        """Returns what a command says of the workdir, and of the export."""
         records = []
         for source in (
             (f'--init={workdir()}', f'--dims={DIMS}'),

@@ -233,7 +233,7 @@ class EmbeddingCommandTest(Checks, parameterized.TestCase):
         self.assertGreater(loaded.unigram.sum(), 100)
 
     def prepared(self, *more):
-        """What the command would train where nothing else is said."""
+        """Returns what the command would train where nothing else is said."""
         with mock.patch.object(finetuning, 'SMALL', ('--seq_len=24',)):
             return finetuning.prepared(distill, *TYPED, *more)
 

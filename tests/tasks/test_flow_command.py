@@ -43,7 +43,7 @@ def gaussian_bits(covariance):
 class FlowFitTest(parameterized.TestCase):
     @parameterized.parameters(('learned', 2), ('reversal', 4))
     def test_a_gaussian_has_its_entropy(self, permutation, depth):
-        """Of any scale and place, by the covariance that was drawn."""
+        """Scales and moves it by the covariance that was drawn."""
         random = np.random.default_rng(0)
         mixed = 0.01 * random.standard_normal((3, 3))
         x = random.standard_normal((3000, 3)) @ mixed + 5.0
@@ -71,7 +71,6 @@ class FlowFitTest(parameterized.TestCase):
         self.assertBetween(actual, expected - 0.05, expected + 0.2)
 
     def test_first_weights_norm_every_step(self):
-        """Of vectors whose numbers have other means and deviations."""
         random = np.random.default_rng(0)
         x = random.standard_normal((400, 8)) * np.geomspace(0.1, 9, 8) + 3
         flow = Flow(8, 2, 2, 5, 'reversal')

@@ -68,7 +68,7 @@ def run(name, *more, **ways):
 
 
 def predictions(path):
-    """What a file says, by number of its lines."""
+    """Returns what a file says, by number of its lines."""
     names, *lines = pathlib.Path(path).read_text().splitlines()
     assert names == 'index\tprediction', names
     numbers, cells = zip(*(line.split('\t') for line in lines), strict=True)

@@ -1,4 +1,4 @@
-"""What --help prints of every command, as `test_typed` runs them."""
+"""Pages that --help prints of every command, as `test_typed` runs them."""
 
 import importlib
 import pathlib
@@ -38,7 +38,7 @@ def defined(module):
 
 class HelpTest(absltest.TestCase):
     def pages(self, *typed):
-        """What was printed for each line that was typed, without complaint."""
+        """Returns what was printed for each line that was typed."""
         actual = answers([line.split() for line in typed], ROOT)
         for line, (status, _, err) in zip(typed, actual, strict=True):
             self.assertEqual((status, err), (0, ''), line)
@@ -81,7 +81,7 @@ class HelpTest(absltest.TestCase):
         return (ROOT / (module.replace('.', '/') + '.py')).read_text()
 
     def test_order(self):
-        """What one decides first, and no flag twice or nowhere."""
+        """Shows first what one decides first, and each flag once."""
         train, classify, export = map(shown, self.pages(
             f'{TRAIN} --help', 'tasks.classify --help',
             'export.savedmodel --help',

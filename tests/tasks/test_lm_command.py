@@ -36,7 +36,7 @@ CHARACTERS = 46
 
 
 class LmStandIn:
-    """What the command uses of a loaded model.
+    """Parts of a loaded model that the command uses.
 
     One layer, so that a memory is as good as the text that it is of.
     """
@@ -213,7 +213,7 @@ class FiguresTest(LmCommandCase):
         self.assertEqual(record['pieces'], 7 + 1 + 3 + 1)
 
     def test_a_text_that_it_was_not_trained_on_is_scored_whole(self):
-        """Of one that it was trained on, what that run held out."""
+        """Scores of one that it was trained on what that run held out."""
         self.text.write_text('the cat\n\nthe mat .\n\non the cats\n')
         name = f'text:{self.text}'
         opened = corpora.open_corpus(name)
@@ -352,7 +352,7 @@ class LmBadInputTest(LmCommandCase):
 
 class WorkdirTest(places.Folder, absltest.TestCase):
     def test_clamp_and_same_length_reach_the_model(self):
-        """Of a real workdir: each changes the perplexity, and is recorded."""
+        """Changes the perplexity of a real workdir by each, and records it."""
         workdirs.write(
             self.folder / 'run', ('transformer_xl',), 'relative', 'cls',
             max_length=8,

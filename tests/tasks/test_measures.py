@@ -111,7 +111,7 @@ class MeasuresPictureTest(parameterized.TestCase):
         self.path = pathlib.Path(self.create_tempdir().full_path) / 'a.png'
 
     def drawn(self, *arguments):
-        """What is written into the picture: cells, names, the title."""
+        """Returns what is written into the picture: cells, names, the title."""
         with mock.patch.object(
             figure.Figure, 'savefig', autospec=True,
             side_effect=figure.Figure.savefig,

@@ -81,7 +81,7 @@ class JudgeTest(parameterized.TestCase):
         ({'score': {}}, True, None),
     )
     def test_what_rates_pairs(self, rows, pairs, wrong):
-        """Of config.json alone: the complaint comes before the search."""
+        """Complains by config.json alone, before the search."""
         folder = judge_of(rows, pairs)
         if wrong is None:
             return mine.check_judge(str(folder))
@@ -137,7 +137,7 @@ class MineCommandTest(absltest.TestCase):
         (self.folder / 'text.txt').write_text(documents)
 
     def mined(self, **chosen):
-        """What metrics.json says, and the rows of pairs.csv."""
+        """Returns what metrics.json says, and the rows of pairs.csv."""
         with contextlib.redirect_stdout(io.StringIO()) as printed:
             record = mine.run(
                 init=str(workdirs.shared()), relative_margin=0.0,

@@ -84,7 +84,7 @@ class CriticStandIn:
 
 
 class RetrievalStandIn:
-    """What the command uses of a loaded model."""
+    """Parts of a loaded model that the command uses."""
 
     def __init__(self, seed=None, similarity='cosine', critic='cosine'):
         self.config = counting.config(
@@ -295,7 +295,7 @@ class RetrievalCommandTest(places.Folder, command.Checks, absltest.TestCase):
         return f'--data_dir={self.data}', f'--workdir={self.out}'
 
     def test_vectors_are_compared_as_the_config_says(self):
-        """Of vectors that point elsewhere the longer wins by `dot` alone."""
+        """Prefers the longer of vectors that point elsewhere by `dot` alone."""
         for name, texts in (
             ('corpus', {'a': 'boats', 'b': 'boats boats cats'}),
             ('queries', {'q': 'boats'}),
@@ -400,7 +400,7 @@ class RetrievalCommandTest(places.Folder, command.Checks, absltest.TestCase):
 
     @mock.patch.object(evaluation, 'BLOCK', 2)
     def test_vectors_that_stay(self):
-        """What was stopped goes on; results are the same, to the bit."""
+        """Goes on where it stopped, to the same results, to the bit."""
         path = self.folder / 'exported' / '1'
         counting.save(path, 'dot')
         model = f'--model={path}'
@@ -611,7 +611,7 @@ class CriticTest(places.Folder, command.Checks, parameterized.TestCase):
         self.assert_refused(done, error, *values)
 
     def test_vectors_that_stay_are_of_all_that_makes_them(self):
-        """Of the model 5 passages, and as many of the untrained encoder."""
+        """Encodes 5 passages by the model, as many by the untrained encoder."""
         folder, encode, counts = self.folder / 'late', CriticStandIn.encode, []
 
         def counted(critic, texts, role, **settings):

@@ -94,7 +94,7 @@ def bert_s(questions, features, first, last, nowhere, **settings):
 class SquadAnswersTest(places.Folder, parameterized.TestCase):
     @parameterized.product(longest=(3, 30), null=(False, True))
     def test_what_bert_answers(self, longest, null):
-        """Of windows of fewer than 20 pieces: it pairs 20 with 20."""
+        """Pairs 20 pieces with 20, also of windows that have fewer."""
         questions = draw_questions(self.folder)
         features = squad_data.features(
             questions, template(), LENGTH, null=True, stride=5

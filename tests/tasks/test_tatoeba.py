@@ -160,7 +160,7 @@ class TatoebaTest(places.Folder, command.Checks, parameterized.TestCase):
         self.assertLen(seen, 4)
 
     def test_layers_and_poolings(self):
-        """Of --init; the last layer is what there is anyway."""
+        """Takes them of --init, whose last layer there is anyway."""
         plain = self.run_it('--languages=deu')
         last = self.run_it('--languages=deu', '--layer=1')
         same = {'layer': 1, 'pooling': None}

@@ -84,7 +84,7 @@ def answer_all():
 
 
 def answers(typed, cwd):
-    """What each of [module, flags] came to: exit status, output, errors."""
+    """Returns what each of [module, flags] came to: status, output, errors."""
     done = subprocess.run(
         [sys.executable, '-c',
          'from tests.tasks import test_typed; test_typed.run_all()'],
@@ -111,7 +111,7 @@ def commands():
 
 class TypedTest(places.Folder, absltest.TestCase):
     def test_complaints(self):
-        """What is missing is said before TensorFlow is imported."""
+        """Names what is missing before TensorFlow is imported."""
         (self.folder / 'empty').mkdir()
         for name in ('one', 'two'):
             text = 'One document alone, no other.\n' * 9

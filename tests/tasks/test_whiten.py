@@ -79,7 +79,7 @@ class SpreadTest(absltest.TestCase):
 
 class WhitenCommandTest(absltest.TestCase):
     def test_a_workdir_with_one_more_layer(self):
-        """Of a workdir whose vectors have length 1, which the layer's get."""
+        """Adds it to one whose vectors have length 1, as it has then."""
         folder = places.make()
         text, _ = corpus.write_topics(folder / 'text')
         shutil.copytree(workdirs.shared(), folder / 'start')

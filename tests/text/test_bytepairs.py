@@ -61,7 +61,7 @@ def real():
 
 @functools.cache
 def learned():
-    """What is learned from them."""
+    """Returns what is learned from them."""
     return bytepairs.learn([*real(), *TEXTS], 1500)
 
 

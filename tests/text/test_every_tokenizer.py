@@ -1,4 +1,4 @@
-"""What every tokenizer promises, and what a run makes with one."""
+"""Promises of every tokenizer, and what a run makes with one."""
 
 import contextlib
 import io

@@ -1,4 +1,4 @@
-"""What TensorBoard would show of a run."""
+"""Values that TensorBoard would show of a run."""
 
 import itertools
 import pathlib

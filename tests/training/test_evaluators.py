@@ -117,7 +117,7 @@ class BestTest(parameterized.TestCase):
         ('table', 'skip_gram', True),
     )
     def test_it_is_what_tasks_sts_prints(self, objectives, is_table):
-        """Of cut texts too: 8 tokens are fewer than most have."""
+        """Cuts texts too: 8 tokens are fewer than most have."""
         workdir = places.make() / 'run'
         shown = train(
             workdir, f'--best=sts:{PAIRS}', '--seq_len=8', '--steps=3',

@@ -1,4 +1,4 @@
-"""What a logging step makes of a loop's counts."""
+"""Values that a logging step makes of a loop's counts."""
 
 import types
 from unittest import mock

@@ -217,7 +217,7 @@ class SummariseTest(absltest.TestCase):
         )  # fmt: skip
 
     def test_what_is_measured_besides(self):
-        """Of held-out text alone, by measured pair."""
+        """Measures held-out text alone, by measured pair."""
         sums = [1.5, 6.0, 2.0, 4.0, 8.0, 0.0, 3.0, 2.0, 4.0]
         training = loop.summarise('dim', sums)
         heldout = loop.summarise('dim', [*sums, 1.0, 3.0])

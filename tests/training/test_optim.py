@@ -271,7 +271,7 @@ class SharesTest(absltest.TestCase):
     """Layer-wise decay of the rate, and no gradient of what is frozen."""
 
     def test_written_out(self):
-        """Of three layers; 1 is not said."""
+        """Has three layers; 1 is not said."""
         paths = [
             'encoder/word_embeddings', 'encoder/norm_gamma',
             'encoder/layer_0/inner_kernel', 'encoder/layer_1/inner_bias',
@@ -302,7 +302,7 @@ class SharesTest(absltest.TestCase):
                     self.assertEqual(actual[path], 0.5**depth)
 
     def test_it_is_the_rate_that_is_scaled(self):
-        """Of the gradient Adam would divide a factor out again.
+        """Scales the rate: of a gradient Adam would divide the factor out.
 
         Bit for bit the update of another rate, decay and moments too.
         """

@@ -1,4 +1,4 @@
-"""What a workdir says of the run that began there."""
+"""Record of the run that began in a workdir."""
 
 import dataclasses
 import pathlib

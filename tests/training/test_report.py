@@ -1,4 +1,4 @@
-"""What a run shows, with rows that have a bound and rows that have none."""
+"""Reports of a run with rows that have a bound and rows that have none."""
 
 from unittest import mock
 

@@ -434,7 +434,7 @@ class WordsTest(parameterized.TestCase):
             self.assertLess(left.mean(), 0.05)
 
     def test_is_the_literal_loop(self):
-        """Of the official code: a word that does not fit is left out."""
+        """Loops as the official code: a word that does not fit is left out."""
         random = np.random.default_rng(0)
         for _ in range(300):
             sizes = random.integers(0, 9, (4, 20))

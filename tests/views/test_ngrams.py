@@ -203,7 +203,7 @@ class NgramsTest(parameterized.TestCase):
             ngrams.ngrams(windows, draw, {'bert_nce': 'tokens'}, texts.SPECIALS)
 
     def test_ngrams_of_a_pair(self):
-        """What `masked` hides, of A and of B."""
+        """Takes of A and of B what `masked` hides."""
         draw = texts.two_pairs_draw()._replace(
             starts=np.array([[7, 1], [2, 0]], np.int32),
             lengths=np.array([[1, 1], [1, 0]], np.int32),

@@ -22,7 +22,7 @@ def counted(b, length):
 
 
 def drawn(windows, seed=0, masking='words', share=0.15, strangers=0.0):
-    """What is drawn of it."""
+    """Returns what is drawn of it."""
     random = np.random.default_rng(seed)
     return overlap.cut(windows, random, masking, share, strangers)
 
@@ -79,7 +79,7 @@ class OverlapTest(parameterized.TestCase):
         same(actual.separators, place == actual.firsts[:, None])
 
     def test_a_word_that_a_cut_begins_in_begins_anew(self):
-        """Of texts that are one long word: else `spans` would not mask it."""
+        """Cuts texts that are one long word: else `spans` would not mask it."""
         windows = counted(200, 62)
         windows = windows._replace(word_starts=np.zeros((200, 62), bool))
         text = drawn(windows).text

@@ -297,7 +297,7 @@ class TargetsTest(parameterized.TestCase):
         self.assertFalse((chosen & functional).any())
 
     def test_mostly_ngrams(self):
-        """Of 256 one-token words 36.6 in n-grams, filled up to 43 (§7.1)."""
+        """Takes 36.6 of 256 one-token words in n-grams, up to 43 (§7.1)."""
         starts = np.ones((400, 256), bool)
         none = np.zeros_like(starts)
         ngrams = permuted.ngrams(starts, 6, np.random.default_rng(3))
@@ -383,7 +383,6 @@ class PermutationTest(parameterized.TestCase):
                     self.assertBetween(others.min(), 0, 31)
 
     def test_every_order_of_a_half_is_as_likely(self):
-        """Of two targets of a half, which one comes first."""
         _, draw, _ = drawn(2000, 24, separator_rate=0.0)
         pair = np.take_along_axis(draw.ranks, draw.places[:, :2], axis=1)
         ahead = (pair[:, 0] < pair[:, 1]).sum()

@@ -31,7 +31,7 @@ class ProbabilityTest(parameterized.TestCase):
         (0.1, 0.11), (0.01, 0.41623), (0.005, 0.64721), (0.002, 1.0)
     )
     def test_of_the_code(self, share, expected):
-        """Of 100,000 words so many are one word, t = 1e-3."""
+        """Keeps so many of 100,000 words that are one word, t = 1e-3."""
         counts = np.array([100_000 * share, 100_000 * (1 - share)])
         actual = keep_probabilities(counts, 1e-3)
         self.assertAlmostEqual(actual[0], expected, places=5)

@@ -29,7 +29,7 @@ def _frozen() -> dict[str, np.ndarray]:
 
 
 def answers(case: str) -> dict[str, np.ndarray]:
-    """What transformers said of a case, by part."""
+    """Returns what transformers said of a case, by part."""
     return {
         name.partition('/')[2]: array
         for name, array in _frozen().items()

@@ -1,4 +1,4 @@
-"""What folders say of tokens beside their vocabulary, beside `tokenizers`."""
+"""Tokens that folders have beside their vocabulary, beside `tokenizers`."""
 
 import dataclasses
 import functools
@@ -141,7 +141,7 @@ def unigram(normalizer=None, white=True, scheme='always', split=True,
 
 
 def modern():
-    """What transformers makes of a *.model since 4.40, before Metaspace."""
+    """Returns what transformers makes of a *.model since 4.40."""
     return normalizers.Sequence([
         charsmap(), normalizers.Strip(left=False, right=True),
         normalizers.Replace(Regex(' {2,}'), '\u2581'),
@@ -177,7 +177,7 @@ KINDS = {
 
 class AddedTest(places.Folder, parameterized.TestCase):
     def read(self, public, size=None, config=None, **settings):
-        """What `pieces` reads of a folder."""
+        """Returns what `pieces` reads of a folder."""
         public.save(str(self.folder / 'tokenizer.json'))
         files.write_json(self.folder / 'tokenizer_config.json', settings)
         return tokenizer_reader.read(
@@ -406,7 +406,6 @@ class AddedTest(places.Folder, parameterized.TestCase):
         self.assertEqual(spelled, ['\u2581hello', '[DOC]', last])
 
     def test_identity(self):
-        """What is kept by a tokenizer knows every word of what was added."""
         inner = WordPieceTokenizer(WORDS)
         token = subject.AddedToken('lone', 7)
         others = [

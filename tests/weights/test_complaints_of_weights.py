@@ -1,4 +1,4 @@
-"""What is wrong with a folder is one sentence, and nothing is written."""
+"""Faults of a folder: each is one sentence, and nothing is written."""
 
 import warnings
 import zipfile

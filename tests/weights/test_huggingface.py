@@ -167,7 +167,7 @@ class ParityTest(parameterized.TestCase):
             )
 
     def scores(self, loaded, states, inputs, part):
-        """What the head of a part of the oracle's answers says."""
+        """Returns what the head of a part of the oracle's answers says."""
         objectives = loaded.model.objectives
         if part == 'next':
             return objectives['nsp'].class_scores(states[:, 0])
@@ -586,7 +586,6 @@ class ParityTest(parameterized.TestCase):
 
     @parameterized.parameters('llama', 'eurobert', 'qwen3', 'gte')
     def test_a_table_goes_out_as_that_of_the_head(self, case):
-        """What transformers does not take for granted."""
         _, values = huggingface.CASES[case]
         bare = {k: x for k, x in values.items() if k != 'tie_word_embeddings'}
         encoder = architectures.encoder_of(bare, 'config.json')

@@ -31,7 +31,7 @@ def setUpModule():
 
 
 def of(case, part):
-    """What PEFT said of a case, from JSON."""
+    """Returns what PEFT said of a case, from JSON."""
     arrays = frozen.read(frozen.FOLDER / 'peft.npz')
     return json.loads(arrays[f'{case}/{part}'].tobytes())
 

@@ -129,7 +129,7 @@ class ModulesTest(parameterized.TestCase):
     def test_roles_have_the_prompts_of_version_6_2(
         self, prompts, default, query, document
     ):
-        """What its encode_query and encode_document put before texts."""
+        """Puts before texts what its encode_query and encode_document put."""
         self.sentence(
             settings={'prompts': prompts, 'default_prompt_name': default}
         )

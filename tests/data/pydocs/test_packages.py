@@ -30,7 +30,7 @@ class FilesTest(absltest.TestCase):
             self.assertNotRegex(name, '/tests?/')
 
     def test_every_package_has_an_exact_version(self):
-        """What setup.py requires may change; the text of the list may not."""
+        """Lets setup.py's change, and not the text of the list."""
         lines = (ROOT / 'constraints.txt').read_text().split()
         pinned = {
             re.sub('[-_.]+', '-', line.split('==')[0]).lower()

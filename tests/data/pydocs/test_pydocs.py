@@ -12,7 +12,7 @@ from tests.data import texts
 
 class PrepareTest(texts.Temporary):
     def prepare(self, root, *more):
-        """Of one package, without the standard library."""
+        """Prepares one package, without the standard library."""
         with (
             contextlib.redirect_stderr(io.StringIO()),
             contextlib.redirect_stdout(io.StringIO()) as printed,
