@@ -200,7 +200,7 @@ class ClassesTest(Checks, absltest.TestCase):
             self.assertNotEqual(*worth.values())
             mean = sum(worth.values()) / 2
             self.assertAlmostEqual(printed[f'test_{metric}'], mean, delta=1e-6)
-        *_, first, second, last, _ = done.out.splitlines()
+        *_, first, second, last, _, _ = done.out.splitlines()
         part = printed['test_by']['fr']
         self.assertEqual(
             first.split(),
