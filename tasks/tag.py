@@ -5,7 +5,7 @@ r"""Labels of words: named entities, parts of speech.
 
 Trains the row `tag`. Files are CoNLL columns (--word_column, --column), or
 tables (.jsonl, .parquet, .arrow, tfds:NAME) whose columns --words and --labels
-hold lists. Labels of spans are read in IOB1, IOB2 or BIOES and learned in
+hold lists. Labels of spans are read in IOB1, IOB2, BIOES or BMES and learned in
 --scheme; then the weights with the best F1 on --dev are saved, as conlleval
 counts it, else those with the best accuracy. Texts that are too long for the
 model are read in windows (--tag.context). All flags of `infoword_tf.train`

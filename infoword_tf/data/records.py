@@ -158,14 +158,15 @@ def class_names(path: pathlib.Path) -> dict[str, tuple[str, ...]]:
         about = json.loads((schema.metadata or {}).get(b'huggingface', '{}'))
     except (pyarrow.ArrowException, OSError, ValueError):
         return {}  # `read_columns` says what is wrong with a file
-    names = {}
-    for column, feature in about.get('info', {}).get('features', {}).items():
+    names: dict[str, tuple[str, ...]] = {}
+    features = (about.get('info') or {}).get('features') or {}
+    for column, feature in features.items():
         while isinstance(feature, dict) and 'feature' in feature:
             feature = feature['feature']
         if isinstance(feature, list):  # a list, as older files have it
             (feature,) = feature
         if isinstance(feature, dict) and feature.get('_type') == 'ClassLabel':
-            names[column] = tuple(feature['names'])
+            names[column] = tuple(feature.get('names') or ())
     return names
 
 

@@ -47,7 +47,7 @@ def hyphened(labels: Collection[str]) -> dict[str, str]:
         are all written in one of these ways: B_PER, PER-B, PER_B, b-per, b_per.
     """
     others = [x for x in labels if x not in (NONE, NONE.lower())]
-    if len(others) == len(labels):
+    if len(others) == len(labels) or marks_spans(others):
         return {}
     for way in _OTHERS:
         parts = [way.fullmatch(label) for label in others]

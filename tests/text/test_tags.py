@@ -68,6 +68,7 @@ class SchemeTest(parameterized.TestCase):
         ('o b-per i-per s_loc', 'O B-per I-per S-loc'),
         ('O B_PER I_PER A-B_C', ''), ('O B-PER I-PER', ''),
         ('B_PER I_PER', ''), ('O I_PER', ''), ('O NN VB', ''),
+        ('O B-B I-B', ''), ('O B-b_B', ''),
     )  # fmt: skip
     def test_other_ways_to_write_labels(self, labels, expected):
         spellings = tags.hyphened(labels.split())
