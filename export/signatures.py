@@ -10,8 +10,8 @@
                     lengths [B]
     fill_mask       texts [B] -> tokens, scores [B, MASKS, ANSWERS], count [B]
     next_token      texts [B] -> tokens, scores [B, ANSWERS]
-    classify        texts [B] -> label [B], labels, probabilities, scores
-                    [B, C]
+    classify        texts [B] -> label [B] (of several a JSON list), labels,
+                    probabilities, scores [B, C]
     classify_pairs  texts, pairs [B] -> the same
     regress         texts [B] -> score [B]
     regress_pairs   texts, pairs [B] -> the same
@@ -39,6 +39,7 @@ of a token, t entries of a text.
 import contextlib
 import dataclasses
 import functools
+import json
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
@@ -53,6 +54,7 @@ from infoword_tf.inference import blanks
 from infoword_tf.inference.batches import RolePredictor
 from infoword_tf.inference.loaded import Loaded
 from infoword_tf.text.template import to_dense, with_special_tokens
+from tasks import measures
 
 TEXTS = 256  # of a chunk, at most
 TOKENS = 32_768  # tokens of a chunk, at most: 256 texts of 128
@@ -264,14 +266,29 @@ class _Graphs:
     def classify(
         self, row: str, texts: Tensor, pairs: Tensor | None = None
     ) -> Outputs:
-        """Computes scores of all classes, and the best one's name."""
-        names = tf.constant(self.loaded.config.labels)
+        """Computes scores of all classes, and names the best one.
+
+        Where a text may have several, `label` is a JSON list of those that it
+        has, as in the predictions of `tasks.classify`.
+        """
+        names = self.loaded.config.labels
         scores = self._scores(row, texts, pairs)
-        count = tf.shape(scores)[0]
+        probabilities = self.loaded.classes.probabilities(scores)
+        count = [tf.shape(scores)[0], 1]
+        if self.loaded.model.objectives[row].multilabel:
+            quoted = [json.dumps(name, ensure_ascii=False) for name in names]
+            likely = probabilities >= measures.LIKELY
+            is_first = tf.cumsum(tf.cast(likely, tf.int32), axis=1) == 1
+            later = [f', {name}' for name in quoted]
+            cells = tf.where(likely, tf.where(is_first, quoted, later), '')
+            listed = tf.strings.reduce_join(cells, axis=1)
+            label = tf.strings.join(['[', listed, ']'])
+        else:
+            label = tf.gather(names, tf.argmax(scores, axis=1))
         return {
-            'label': tf.gather(names, tf.argmax(scores, axis=1)),
-            'labels': tf.tile(names[None], [count, 1]),
-            'probabilities': self.loaded.classes.probabilities(scores),
+            'label': label,
+            'labels': tf.tile([names], count),
+            'probabilities': probabilities,
             'scores': scores,
         }
 

@@ -7,9 +7,10 @@ r"""Classes, labels or numbers of texts: fine-tuning on any table.
         --regress --workdir=runs/grades
 
 Tables are .tsv, .csv, .jsonl (also as .gz or .zst) or .parquet files, or
-tfds:NAME[/CONFIG][:SPLIT]. Where the column --label holds lists, or with
---label_columns=a,b,c (a column of 0 and 1 for each label), a text may have
-several labels, or none.
+tfds:NAME[/CONFIG][:SPLIT]. Where the column --label holds lists, with
+--separator=';' or with --label_columns=a,b,c (a column of 0 and 1 for each
+label), a text may have several labels, or none. --drop_label=- leaves out rows
+that nobody has labelled.
 --columns=a,b,c names the columns of .tsv and .csv files without a header line.
 --choices=a,b,c instead of --pair is multiple choice: one of these columns has
 the right text; the label is that column's name, or its number from 0. All flags
@@ -81,6 +82,12 @@ class TableChoices:
     label_columns: tuple[str, ...] = flag(
         (), 'Instead of --label a column for each label, which says of every '
         'text whether it has it: 0 or 1.')
+    separator: str | None = flag(
+        None, 'What parts several labels in a cell of --label, which may be '
+        'empty: ; say.')
+    drop_label: tuple[str, ...] = flag(
+        (), 'Leave out rows with these in the column of the label, since they '
+        'have none: - or -1, say.')
     regress: bool = flag(False, 'Labels are numbers (regression).')
     metric: str | None = flag(
         None, 'Metric that selects the weights; by default accuracy, f1_micro '
@@ -153,6 +160,14 @@ def read_groups(
             '--choices names the texts that the label chooses from; leave out '
             '--pair and --regress',
         )
+    if choices.separator is not None and (
+        options or choices.regress or choices.label_columns
+    ):
+        raise errors.UsageError(
+            'separator_with_choices',
+            f'--separator={choices.separator} parts several labels of '
+            '--label; leave out --choices, --regress and --label_columns',
+        )
     if choices.label_columns and (options or choices.regress):
         raise errors.UsageError(
             'label_columns_with_choices',
@@ -183,10 +198,11 @@ def read_groups(
         groups = {'': table}
         if by is not None:
             groups = select(tables.split_by(table, by), only, path)
-        return {
+        examples = {
             name: tables.examples_of(
                 group, choices.text, choices.pair, label, choices.regress,
-                options, columns, lists,
+                options, columns, lists, choices.separator or None,
+                choices.drop_label,
             )  # fmt: skip
             for name, group in groups.items()
         }
@@ -199,6 +215,10 @@ def read_groups(
             f'{error}; its first line reads like a row: name the columns of '
             f'such files with --columns={names}',
         ) from None
+    for group in examples.values():
+        for note in group.notes:
+            print(note, flush=True)
+    return examples
 
 
 def select(

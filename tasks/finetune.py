@@ -33,7 +33,7 @@ from infoword_tf.resolve import Resolved, resolve, resolve_rows
 from infoword_tf.training.begin import check_and_run
 from infoword_tf.training.checks import refuse_translations
 from infoword_tf.training.record import FREE
-from tasks import measures
+from tasks import labels, measures
 
 if TYPE_CHECKING:
     from infoword_tf.data.examples import Examples
@@ -483,6 +483,7 @@ def prepare(
     targets = {split: task.targets(table) for split, table in splits.items()}
     counts = {split: task.counts(x) for split, x in targets.items()}
     fields: dict[str, Any] = {}
+    say_labels(task, splits['train'], counts['train'])
     if task.labels:
         # If `multilabel`, every second count is of a yes.
         train, heldout = (
@@ -537,27 +538,55 @@ def prepare(
     return prepare_task(task, choices, read, started, pairs, **fields)
 
 
+def say_labels(task: Task, table: TableExamples, counts: np.ndarray) -> None:
+    """Prints the labels of a training table, by frequency, and doubts.
+
+    `counts` are of the targets, see `Task.counts`.
+    """
+    rows = f'{len(table.first):,} rows'
+    if not task.labels:
+        least, most = table.scores.min(), table.scores.max()
+        print(f'{table.where}: numbers of {rows}, {least:g} to {most:g}',
+              flush=True)  # fmt: skip
+        return
+    counts = counts[task.multilabel :: 1 + task.multilabel].tolist()
+    by_label = dict(zip(task.class_names, counts, strict=True))
+    print(labels.line(table.where, by_label, rows), flush=True)
+    if not task.multilabel:
+        for doubt in labels.doubts(table.where, by_label):
+            print(doubt, flush=True)
+
+
 def with_steps(choices: FinetuneChoices, examples: int) -> FinetuneChoices:
     """Sets the steps of --epochs, and a held-out score after every epoch.
 
     A run, or runs of several seeds, that began without --epochs and --steps
     keep their steps.
     """
-    updates = max(1, examples // choices.batch_size)
+    updates = updates_of(choices, examples)
     steps, epochs = choices.steps, choices.epochs
     if epochs is None:
         folder = pathlib.Path(choices.workdir or '')
         others = sorted(folder.parent.glob(f'{SEED}*'))
         folders = folder, *(others if folder.name.startswith(SEED) else ())
         steps = steps or begun_with(folders, 'epochs', 'steps')
-        epochs = max(EPOCHS, math.ceil(LEAST_UPDATES / updates))
-        epochs = min(MOST_EPOCHS, epochs)
+        epochs = usual_epochs(updates)
     steps = choices.decided(steps=steps, epochs=epochs).steps_of(updates)
     return choices.decided(
         steps=steps,
         eval_every=choices.eval_every or min(updates, steps),
         log_every=choices.log_every or min(100, max(1, steps // 50)),
     )
+
+
+def updates_of(choices: FinetuneChoices, examples: int) -> int:
+    """Counts the updates of an epoch."""
+    return max(1, examples // choices.batch_size)
+
+
+def usual_epochs(updates: int) -> float:
+    """Returns how many epochs of so many updates a run has by default."""
+    return min(MOST_EPOCHS, max(EPOCHS, math.ceil(LEAST_UPDATES / updates)))
 
 
 def with_rate(choices: FinetuneChoices, width: int) -> FinetuneChoices:
@@ -606,7 +635,7 @@ def train_once(
         choices = prepared.decide(choices.decided(**changes))
     size, unset = labelled.train.size, choices.epochs is choices.steps is None
     choices = with_steps(choices, size)
-    updates = max(1, size // choices.batch_size)
+    updates = updates_of(choices, size)
     usual = round(EPOCHS * updates)
     if unset and choices.steps > usual:
         print(
@@ -850,18 +879,21 @@ def nothing_learned(
 
     Returns:
         A sentence by its name in metrics.json, see `commonest.complaint`; {}
-        if the score is better.
+        if the score is better, of a run of enough updates.
     """
     if prepared.commonest is None:
         return {}
     metric, examples = task.metrics[0], prepared.labelled.train.size
     choices = with_steps(prepared.choices.decided(**changes), examples)
+    updates = updates_of(choices, examples)
+    usual = type(choices).epochs or usual_epochs(updates)
     sentence = complaint(
         metric,
         best[f'heldout/{task.row}/{metric}'],
         prepared.commonest(),
         choices.steps,
         choices.learning_rate,
+        round(usual * updates),
     )
     if sentence and choices.sweep:
         sentence += ', without --sweep'

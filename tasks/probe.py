@@ -105,7 +105,12 @@ def read(choices: ProbeChoices) -> tuple[TableExamples, TableExamples | None]:
 
     def table(name: str) -> TableExamples:
         opened = tables.open_table(name, delimiter=choices.delimiter)
-        return tables.examples_of(opened, choices.text, label=choices.label)
+        examples = tables.examples_of(
+            opened, choices.text, label=choices.label
+        )
+        for note in examples.notes:
+            print(note, flush=True)
+        return examples
 
     return table(choices.train), table(choices.dev) if choices.dev else None
 

@@ -5,6 +5,8 @@ r"""Questions that a context answers: SQuAD 1.1 and 2.0, or files like them.
     python -m tasks.squad --init=runs/minilm --train=train-v2.0.json \
         --dev=dev-v2.0.json --version2 --workdir=runs/squad2
 
+Files are SQuAD's JSON, or .jsonl (also as .gz or .zst), .parquet or .arrow with
+a question a row, as Hugging Face's datasets has them.
 Trains the row `span` and saves the weights of the best F1 on --dev. With
 --version2 a question may have no answer: F1 is that at the best threshold of
 the odds of no answer, which config.json records. All flags of
@@ -46,7 +48,9 @@ SEQ_LEN = 384  # as the epochs, of Devlin et al. 2019, §4.2, and its code
 class SquadChoices(finetune.FinetuneChoices):
     """Choices of the command."""
 
-    train: str | None = flag(None, 'A SQuAD file to train on.')
+    train: str | None = flag(
+        None, 'A SQuAD file to train on; or .jsonl, .parquet or .arrow with a '
+        'question a row.')
     dev: str | None = flag(
         None, 'A SQuAD file on which the weights are selected.')
     version2: bool = flag(False, 'Questions may have no answer.')

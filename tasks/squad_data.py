@@ -1,6 +1,8 @@
 """SQuAD files: questions, contexts, and the windows that a model reads.
 
-Rajpurkar et al. 2016 (1.1) and 2018 (2.0: a question may have no answer). A
+Rajpurkar et al. 2016 (1.1) and 2018 (2.0: a question may have no answer). JSON
+lines, Parquet and Arrow have a question a row, with its context, as Hugging
+Face's datasets has them: `answers` are then lists of texts and of starts. A
 file is held as joined strings and flat arrays, to save memory. Answers are
 bytes of the context; the tokenizer's offsets map bytes to tokens.
 
@@ -9,15 +11,18 @@ contexts, P tokens of the contexts of all windows.
 """
 
 import dataclasses
+import itertools
 import json
+import operator
 import pathlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, NamedTuple, Self
 
 import numpy as np
 import tensorflow as tf
 
 from infoword_tf import errors
+from infoword_tf.data import readers, records
 from infoword_tf.data.examples import Examples
 from infoword_tf.data.tables import subset
 from infoword_tf.inference.context_windows import (
@@ -173,12 +178,10 @@ def read(path: pathlib.Path, version2: bool = False) -> Questions:
     context, answers, gold_begins = [], [], [0]
     lost: list[str] = []  # questions whose contexts lack the answer
     seen: set[bytes] = set()
-    for where, paragraph in _paragraphs(path):
-        text = _field(paragraph, 'context', str, where)
+    for text, entries in _paragraphs(path):
         raw = _encoded(text)
         contexts.append(raw)
-        for number, entry in enumerate(_field(paragraph, 'qas', list, where)):
-            here = f'{where}.qas[{number}]'
+        for here, entry in entries:
             name = _encoded(_field(entry, 'id', str, here))
             if name in seen:
                 raise errors.InputError(
@@ -224,6 +227,19 @@ def read(path: pathlib.Path, version2: bool = False) -> Questions:
 def _answers(entry: Any, where: str, version2: bool) -> list[tuple[str, int]]:
     """Returns the text and the first character of each answer."""
     impossible = version2 and entry.get('is_impossible', False)
+    answers = entry.get('answers')
+    if isinstance(answers, dict):  # of a question a row
+        names = 'text', 'answer_start'
+        lists = [_field(answers, x, list, f'{where}.answers') for x in names]
+        if len({*map(len, lists)}) > 1:
+            raise errors.InputError(
+                'squad_unequal_answers',
+                f'{where}.answers: {len(lists[0])} texts, and {len(lists[1])} '
+                'starts',
+            )
+        pairs = zip(*lists, strict=True)
+        answers = [dict(zip(names, x, strict=True)) for x in pairs]
+        entry = {**entry, 'answers': answers}
     choices = [] if impossible else _field(entry, 'answers', list, where)
     if not choices and not impossible:
         if not version2:
@@ -269,17 +285,29 @@ def _field(value: Any, name: str, kind: type, where: str) -> Any:
     return field
 
 
-def _paragraphs(path: pathlib.Path) -> Iterator[tuple[str, Any]]:
-    """Yields the position in the file and the content of each paragraph."""
+def _paragraphs(
+    path: pathlib.Path,
+) -> Iterator[tuple[str, Iterable[tuple[str, Any]]]]:
+    """Yields each context and the places and contents of questions."""
     if not path.is_file():
         raise FileNotFoundError(f'{path}: there is no such file')
+    kind = pathlib.Path(readers.unpacked(path)).suffix.removeprefix('.')
+    if kind in records.READERS:
+        rows = (
+            (_field(row, 'context', str, f'{path}, line {line}'),
+             (f'{path}, line {line}', row))
+            for line, row in records.READERS[kind](path)
+        )  # fmt: skip
+        for context, group in itertools.groupby(rows, operator.itemgetter(0)):
+            yield context, (entry for _, entry in group)
+        return
     try:
         content = json.loads(path.read_bytes().decode('utf-8-sig'))
     except json.JSONDecodeError as error:
         raise errors.InputError(
             'squad_no_json',
             f'{path}, line {error.lineno}, column {error.colno}: this is no '
-            f'file of SQuAD ({error.msg})',
+            f'file of SQuAD ({error.msg}); a question a line is .jsonl',
         ) from None
     except UnicodeDecodeError as error:
         raise errors.InputError(
@@ -289,7 +317,10 @@ def _paragraphs(path: pathlib.Path) -> Iterator[tuple[str, Any]]:
         where = f'{path}, data[{number}]'
         paragraphs = _field(article, 'paragraphs', list, where)
         for place, paragraph in enumerate(paragraphs):
-            yield f'{where}.paragraphs[{place}]', paragraph
+            here = f'{where}.paragraphs[{place}]'
+            context = _field(paragraph, 'context', str, here)
+            entries = enumerate(_field(paragraph, 'qas', list, here))
+            yield context, [(f'{here}.qas[{i}]', x) for i, x in entries]
 
 
 # -------------------------------------------------------------------- windows

@@ -5,7 +5,7 @@ r"""Labels of words: named entities, parts of speech.
 
 Trains the row `tag`. Files are CoNLL columns (--word_column, --column), or
 tables (.jsonl, .parquet, .arrow, tfds:NAME) whose columns --words and --labels
-hold lists. Labels of spans are read in IOB1, IOB2 or BIOES and learned in
+hold lists. Labels of spans are read in IOB1, IOB2, BIOES or BMES and learned in
 --scheme; then the weights with the best F1 on --dev are saved, as conlleval
 counts it, else those with the best accuracy. Texts that are too long for the
 model are read in windows (--tag.context). All flags of `infoword_tf.train`
@@ -32,7 +32,7 @@ from infoword_tf import commands, errors, files
 from infoword_tf.choices import flag
 from infoword_tf.text import tags
 from infoword_tf.training.checks import refuse_unknown_rows
-from tasks import finetune, tag_data, tag_scores
+from tasks import finetune, labels, tag_data, tag_scores
 
 if TYPE_CHECKING:
     from infoword_tf.inference.loaded import Loaded
@@ -191,6 +191,7 @@ def prepare(
     )
     splits = {split: splits[split] for split in ('train', 'heldout')}
     splits['train'] = splits['train'].subset(choices.examples)
+    say_labels(splits['train'])
 
     def read(
         loaded: 'Loaded', settings: Mapping[str, Any]
@@ -219,6 +220,17 @@ def prepare(
     return finetune.prepare_task(
         task, choices, read, started, pairs=False, labels=task.labels
     )
+
+
+def say_labels(tagged: tag_data.Tagged) -> None:
+    """Prints the labels of training texts, by frequency, and doubts."""
+    truth = tag_scores.truth_of(tagged.tags, ())
+    counts = truth.frequencies
+    what = 'spans' if truth.metrics == tag_scores.SPANS else 'words'
+    what = f'{sum(counts.values()):,} {what}'
+    print(labels.line(tagged.where, counts, what), flush=True)
+    for doubt in labels.doubts_of_words(tagged.where, counts):
+        print(doubt, flush=True)
 
 
 def labelled(

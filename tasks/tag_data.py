@@ -1,15 +1,16 @@
 """Files of texts whose words are labelled.
 
     CoNLL        a word and its label a line, in columns; a blank line ends a
-                 text (Tjong Kim Sang & De Meulder 2003; CoNLL-U too)
+                 text (Tjong Kim Sang & De Meulder 2003; CoNLL-U too); remarks
+                 begin with # and stand before a text
     JSON lines, Parquet, Arrow, tfds:NAME
-                 two lists a row, of words and of labels
+                 two lists a row, of words and of labels, or of the numbers of
+                 labels whose names the file has
 
 Glossary of shapes: n texts.
 """
 
 import dataclasses
-import itertools
 import json
 import pathlib
 import re
@@ -24,9 +25,7 @@ from infoword_tf.text import tags
 
 _TABLES = ('.jsonl', '.parquet', '.arrow')
 _DOCUMENT = '-DOCSTART-'
-_FIRST_LINES = 50  # they show whether tabs stand between columns
-# Of CoNLL-U: a comment, which has no tabs, and the number of several words, or
-# of none.
+# Of CoNLL-U: a comment, and the number of several words, or of none.
 _COMMENT = re.compile(r'# ?\S+ =')
 _NO_WORD = re.compile(r'\d+[-.]\d+')
 
@@ -86,10 +85,12 @@ class Tagged(NamedTuple):
         Raises:
             ValueError: as of `tags.scheme_of`.
         """
-        if not tags.scheme_of(self.tags, self.places):
+        spellings = tags.hyphened({tag for text in self.tags for tag in text})
+        texts = [[spellings.get(tag, tag) for tag in x] for x in self.tags]
+        if not tags.scheme_of(texts, self.places):
             return self
         return self._replace(
-            tags=[tags.spelled(text, scheme) for text in self.tags]
+            tags=[tags.spelled(text, scheme) for text in texts]
         )
 
 
@@ -107,6 +108,8 @@ def read(name: str, columns: TagColumns, labelled: bool = True) -> Tagged:
     ):
         texts = _table(name, columns, labelled)
     else:
+        if path.is_dir():
+            tables.open_table(name)  # says which files are read
         if not path.is_file():
             raise FileNotFoundError(f'{path}: there is no such file')
         texts = _conll(path, columns, labelled)
@@ -126,24 +129,17 @@ def _conll(
     """Yields the first line, the words and the labels of each text."""
     begin, words, labels = 1, [], []
     named = {'word_column': columns.word}
-    tabbed = any(
-        '\t' in line
-        for line in itertools.islice(readers.lines(path), _FIRST_LINES)
-    )
+    remarks = _remarks(path, columns.label)
     if labelled:
         named['column'] = columns.label
     for number, line in enumerate(readers.lines(path), 1):
-        line = line.strip('\r\n')
-        if not line.strip():
+        cells = _cells(line)
+        if not cells:
             if words:
                 yield begin, words, labels
             begin, words, labels = number + 1, [], []
             continue
-        cells = line.split('\t') if '\t' in line else line.split()
-        if cells[0] == _DOCUMENT or (not words and (
-            _COMMENT.match(line)
-            or (tabbed and line[0] == '#' and '\t' not in line)
-        )):  # fmt: skip
+        if number in remarks:
             begin = number + 1
             continue
         if columns.word and _NO_WORD.fullmatch(cells[0]):
@@ -154,7 +150,7 @@ def _conll(
                     'tag_column_missing',
                     f'{path}, line {number}: there is no column {place} '
                     f'(--{flag}); the line has {len(cells)}, 0 to '
-                    f'{len(cells) - 1}: {line[:60]!r}',
+                    f'{len(cells) - 1}: {line.strip()[:60]!r}',
                 )
         words.append(cells[columns.word])
         if labelled:
@@ -163,12 +159,53 @@ def _conll(
         yield begin, words, labels
 
 
+def _cells(line: str) -> list[str]:
+    """Splits a line at tabs, or, without a tab, at blanks."""
+    line = line.strip('\r\n')
+    if not line.strip():
+        return []
+    return line.split('\t') if '\t' in line else line.split()
+
+
+def _remarks(path: pathlib.Path, label: int) -> set[int]:
+    """Finds the lines of a file that hold no word, by number.
+
+    These are marks of documents, and lines that begin with # and stand before
+    the first word of a text, unless they have as many columns as other lines,
+    and in the column `label` what others have there, or the label of a span.
+    """
+    remarks, doubtful, inside = set(), {}, False
+    shapes, labels = set(), {(tags.NONE,)}
+    for number, line in enumerate(readers.lines(path), 1):
+        cells = _cells(line)
+        shape, mark = ('\t' in line, len(cells)), tuple(cells[label:][:1])
+        if cells and cells[0] == _DOCUMENT:
+            remarks.add(number)
+        elif cells and cells[0].startswith('#') and not inside:
+            is_remark = bool(_COMMENT.match(line))
+            doubtful[number] = is_remark, shape, mark
+        else:
+            inside = bool(cells)
+            shapes.add(shape)
+            if len(cells) > 1:
+                labels.add(mark)
+    for number, (is_remark, shape, mark) in doubtful.items():
+        is_alone = shape[1] == 1  # a word without a label
+        has_label = is_alone or mark in labels or tags.marks_spans(mark)
+        if is_remark or shape not in shapes or not has_label:
+            remarks.add(number)
+    return remarks
+
+
 def _table(
     name: str, columns: TagColumns, labelled: bool
 ) -> Iterator[tuple[int, list[str], list[str]]]:
     """Yields the line, the words and the labels of each row."""
     named = [columns.words, *([columns.labels] if labelled else [])]
     table = tables.open_table(name, lists=named)
+    if not columns.names:  # those of the file
+        names = table.classes.get(columns.labels, ())
+        columns = dataclasses.replace(columns, names=names)
     places = [tables.column_of(table, column) for column in named]
     for line, cells in table.rows:
         lists = [

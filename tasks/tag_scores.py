@@ -39,15 +39,30 @@ class Truth(NamedTuple):
         return SPANS if tags.marks_spans(self.labels) else WORDS
 
     @property
+    def frequencies(self) -> dict[str, int]:
+        """Numbers of spans by type, or of words by label."""
+        names, numbers = self.labels, self.numbers
+        if self.metrics == SPANS:
+            kinds = tags.kinds_of(names)
+            names = kinds.types
+            numbers = tags.spans(numbers, self.first, kinds)[:, 2]
+        counts = np.bincount(numbers, minlength=len(names))
+        return dict(zip(names, counts.tolist(), strict=True))
+
+    @property
     def silent(self) -> int:
         """Number of the label of a word that is not read: O, if possible."""
         return int(np.argmin(tags.kinds_of(self.labels).numbers))
 
     @property
     def commonest(self) -> Commonest:
-        """Score of the best answer that reads nothing."""
+        """Score of the best answer that reads nothing.
+
+        The error of no right span is that of a count: one span.
+        """
         if self.metrics == SPANS:
-            return Commonest('no span in any text', 0.0, 0.0)
+            error = 2 / (1 + sum(self.frequencies.values()))
+            return Commonest('no span in any text', 0.0, error)
         return of_targets('accuracy', self.numbers, self.labels)
 
 

@@ -135,6 +135,41 @@ def read_columns(
         ) from None
 
 
+def class_names(path: pathlib.Path) -> dict[str, tuple[str, ...]]:
+    """Reads the names that Parquet or Arrow has for numbers of classes.
+
+    Hugging Face's datasets writes them beside the schema (`ClassLabel`).
+
+    Returns:
+        Names in the order of their numbers, by column; of lists too.
+    """
+    import pyarrow
+    from pyarrow import ipc, parquet
+
+    head = _head(path)
+    try:
+        with pyarrow.OSFile(str(path)) as file:
+            if head[:4] == b'PAR1':
+                schema = parquet.read_schema(file)
+            else:
+                is_file = head == b'ARROW1'
+                opened = (ipc.open_file if is_file else ipc.open_stream)(file)
+                schema = opened.schema
+        about = json.loads((schema.metadata or {}).get(b'huggingface', '{}'))
+    except (pyarrow.ArrowException, OSError, ValueError):
+        return {}  # `read_columns` says what is wrong with a file
+    names: dict[str, tuple[str, ...]] = {}
+    features = (about.get('info') or {}).get('features') or {}
+    for column, feature in features.items():
+        while isinstance(feature, dict) and 'feature' in feature:
+            feature = feature['feature']
+        if isinstance(feature, list):  # a list, as older files have it
+            (feature,) = feature
+        if isinstance(feature, dict) and feature.get('_type') == 'ClassLabel':
+            names[column] = tuple(feature.get('names') or ())
+    return names
+
+
 READERS: dict[str, Callable[..., Numbered]] = {
     'jsonl': read_jsonl, 'parquet': read_columns, 'arrow': read_columns,
 }  # fmt: skip

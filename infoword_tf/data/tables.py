@@ -9,10 +9,13 @@ The first line of TSV and CSV names the columns. A cell of TSV is the text
 between tabs, whatever it holds; CSV knows quotes (RFC 4180), and a semicolon,
 a tab or a bar may replace the comma. Columns of JSON lines are those of all
 lines. Several labels of a text are a list, which in TSV and CSV is JSON, or a
-column for each, of 0 and 1. Every file is read as a stream, packed or not
+column for each, of 0 and 1, or parted by a separator. Where Parquet, Arrow or
+TFDS has names for the numbers of classes, labels are these names, and rows
+without a class are left out. Every file is read as a stream, packed or not
 (readers.py).
 """
 
+import collections
 import csv
 import itertools
 import json
@@ -23,8 +26,10 @@ from collections.abc import (
     Collection,
     Iterable,
     Iterator,
+    Mapping,
     Sequence,
 )
+from types import MappingProxyType
 from typing import Any, NamedTuple, Self
 
 import numpy as np
@@ -42,6 +47,7 @@ _LARGEST = 3e38  # of float32
 # taken for a text, and one of more letters is truncated in messages.
 _NEXT, _WORDS, _LETTERS = 1000, 4, 40
 _SHOWN = 20  # classes in a complaint
+NO_LABEL = ('-', '-1')  # in tables of people: of no class
 _NO_CELL = (dict, list, bytes)  # values of records that are no cells
 # Whether a text has the label of a column.
 _YES_OR_NO = {'0': False, '1': True, '0.0': False, '1.0': True,
@@ -62,6 +68,8 @@ class Table(NamedTuple):
             empty), in order. In a data set lines count examples.
         is_headed: whether the names are the first line of a file.
         nested: columns whose first cell is a list, an object or bytes.
+        classes: names of classes by column, where cells are their numbers or
+            -1; of a column of names ().
     """
 
     where: str
@@ -69,6 +77,7 @@ class Table(NamedTuple):
     rows: Iterator[tuple[int, Cells]]
     is_headed: bool = False
     nested: tuple[str, ...] = ()
+    classes: Mapping[str, tuple[str, ...]] = MappingProxyType({})
 
 
 class TableExamples(NamedTuple):
@@ -85,6 +94,9 @@ class TableExamples(NamedTuple):
             the classes are the same for all.
         label_sets: names of the labels of each, where it may have several or
             none; None: one label each, in `labels`.
+        classes: names that the table has for the numbers of classes, in order;
+            (): it has none.
+        notes: remarks for people.
     """
 
     first: list[str]
@@ -95,6 +107,8 @@ class TableExamples(NamedTuple):
     lines: np.ndarray
     choices: list[list[str]] | None = None
     label_sets: list[frozenset[str]] | None = None
+    classes: tuple[str, ...] = ()
+    notes: tuple[str, ...] = ()
 
     def subset(self, count: int | None) -> Self:
         """Selects `count` examples, in order; None: all. See `subset`."""
@@ -148,13 +162,14 @@ def open_table(
         return _open_tfds(name.removeprefix('tfds:'))
     path = pathlib.Path(name).expanduser()
     suffix = pathlib.Path(readers.unpacked(path)).suffix
-    if suffix not in _READERS:
+    if suffix not in _READERS or path.is_dir():
         raise errors.InputError(
             'unknown_table_kind',
             f'{path}: its name must end in {", ".join(_READERS)} (or the same '
-            'and .gz or .zst), which says how to read it, or be tfds:NAME; '
-            'such tables have a text, or two, a row. Files of a word and its '
-            'label a line (CoNLL) are read by tasks.tag',
+            'and .gz or .zst), which says how to read it, or be tfds:NAME; of '
+            'a folder of save_to_disk name a file, data-*.arrow. Such tables '
+            'have a text, or two, a row. Files of a word and its label a line '
+            '(CoNLL) are read by tasks.tag',
         )
     if not path.is_file():
         raise FileNotFoundError(f'{path}: there is no such file')
@@ -174,7 +189,8 @@ def open_table(
             )
         ]  # fmt: skip
         rows = _by_name(rows, columns, lists)
-        return Table(str(path), columns, rows, nested=tuple(nested))
+        names_of = {} if suffix == '.jsonl' else records.class_names(path)
+        return Table(str(path), columns, rows, False, tuple(nested), names_of)
     columns = tuple(name.strip() for name in first[1])
     if names is not None:
         if len(columns) == len(names) - 1:
@@ -327,7 +343,12 @@ def _open_tfds(spec: str) -> Table:
             at = itertools.repeat(f'{where}, line {line}')
             yield line, tuple(map(_cell, features, values, at))
 
-    return Table(where, names, cells())
+    classes = {
+        name: ()
+        for name, feature in dataset.features.items()
+        if hasattr(feature, 'int2str')
+    }
+    return Table(where, names, cells(), classes=classes)
 
 
 def _cell(feature: Any, value: Any, where: str) -> str | None:
@@ -352,6 +373,8 @@ def examples_of(
     choices: Sequence[str] = (),
     label_columns: Sequence[str] = (),
     lists: bool = False,
+    separator: str | None = None,
+    drop: Collection[str] = (),
 ) -> TableExamples:
     """Reads the columns of a task from a table.
 
@@ -364,6 +387,9 @@ def examples_of(
             has it (0 or 1), instead of `label`.
         lists: whether a cell of `label` may be a list of several labels (JSON,
             see `open_table`); then all are, or none.
+        separator: what parts several labels in a cell of `label`, which may be
+            empty; None: nothing.
+        drop: labels, as cells have them, of rows that are left out.
 
     Raises:
         NoColumn: a column is missing.
@@ -376,31 +402,56 @@ def examples_of(
     places = [column_of(table, name) for name in names]
     columns: list[list[str]] = [[] for _ in names]
     texts = len(names) - len(labels_in)
-    lines = []
+    lines, left_out = [], collections.Counter()
+    of_class = not (regress or choices or label_columns)
+    of_class = of_class and label in table.classes
+    known = table.classes[label] if of_class else ()
+    drop = {*drop, *(('', '-1') if of_class else ())}
     for line, cells in table.rows:
+        marks = [(cells[place] or '').strip() for place in places[texts:]]
+        if dropped := drop.intersection(marks):
+            left_out[min(dropped)] += 1
+            continue
         for number, place in enumerate(places):
             cell, is_label = cells[place], number >= texts
-            if cell is None or (is_label and not cell.strip()):
+            if is_label and separator is not None:
+                cell = cell or ''
+            elif cell is None or (is_label and not cell.strip()):
                 what = 'label' if is_label else 'text'
                 raise errors.InputError(
                     'missing_cell',
                     f'{table.where}, line {line}: there is no {what} in the '
-                    f'column {names[number]}',
-                )
+                    f'column {names[number]}'
+                    + ('; where a text may have none name what parts several '
+                       'with --separator' if is_label and lists else ''),
+                )  # fmt: skip
             columns[number].append(cell.strip() if is_label else cell)
         lines.append(line)
     if not lines:
         raise errors.InputError(
-            'table_without_rows', f'{table.where} has no rows'
+            'table_without_rows',
+            f'{table.where} has no rows'
+            + (' with a label' if left_out else ''),
+        )
+    notes = ()
+    if left_out:
+        count, marks = left_out.total(), ', '.join(map(repr, left_out))
+        notes = (
+            f'{table.where}: {count:,} of {len(lines) + count:,} rows have no '
+            f'label ({marks}) and are left out',
         )
     labels = columns[-1] if label and not label_columns else None
     scores = label_sets = None
     where = [f'{table.where}, line {line}' for line in lines]
+    if known:
+        labels = [_named(*x, known) for x in zip(labels, where, strict=True)]
     if label_columns:
         label_sets = _sets_of_columns(label_columns, columns[texts:], where)
     elif regress and labels is not None:
         scores_read = map(_score, labels, where)
         scores, labels = np.fromiter(scores_read, np.float32, len(labels)), None
+    elif separator is not None and labels is not None:
+        label_sets, labels = _parted(labels, separator, where), None
     elif lists and labels is not None and _is_list(labels[0]):
         label_sets, labels = list(map(_label_set, labels, where)), None
     elif lists and labels is not None:
@@ -414,7 +465,41 @@ def examples_of(
         np.array(lines),
         columns[1 : 1 + len(choices)] if choices else None,
         label_sets,
+        known,
+        notes,
     )
+
+
+def _named(cell: str, where: str, names: Sequence[str]) -> str:
+    """Names the class of a cell, or the classes of a list, by number."""
+    several = _is_list(cell)
+    numbers = json.loads(cell) if several else [cell]
+    named = [
+        names[int(x)]
+        for x in numbers
+        if str(x).isdecimal() and int(x) < len(names)
+    ]
+    if len(named) < len(numbers):
+        raise errors.InputError(
+            'label_beyond_classes',
+            f'{where}: {_shown(cell)} is no number of the {len(names)} classes '
+            'that the file has names for',
+        )
+    return json.dumps(named) if several else named[0]
+
+
+def _parted(
+    labels: Sequence[str], separator: str, where: Sequence[str]
+) -> list[frozenset[str]]:
+    """Splits cells into labels; an empty cell has none."""
+    if _is_list(labels[0]):
+        raise errors.InputError(
+            'separator_of_lists',
+            f'{where[0]}: {_shown(labels[0])} is a list of labels, which '
+            'nothing parts; leave out --separator',
+        )
+    parts = ([x.strip() for x in cell.split(separator)] for cell in labels)
+    return [frozenset(filter(None, x)) for x in parts]
 
 
 def _is_list(cell: str) -> bool:
@@ -480,7 +565,8 @@ def _sets_of_columns(
                 raise errors.InputError(
                     'label_not_0_or_1',
                     f'{place}: {_shown(cell)} in the column {name} does not '
-                    'say whether the text has that label: expected 0 or 1',
+                    'say whether the text has that label: expected 0 or 1; '
+                    f'leave such rows out with --drop_label={cell}',
                 )
         has.append([_YES_OR_NO[cell.lower()] for cell in column])
     return [
@@ -602,6 +688,8 @@ def _score(cell: str, where: str) -> float:
 def classes(examples: TableExamples) -> list[str]:
     """Returns the labels that occur, sorted; whole numbers by value.
 
+    Where the table has names for numbers, they are in the order of these.
+
     Raises:
         ValueError: there is one label, of which nothing can be learned; or
             none, where a text may have several.
@@ -620,6 +708,8 @@ def classes(examples: TableExamples) -> list[str]:
                 f'{examples.where}: every row is labelled {min(labels)!r}; '
                 'there is nothing to tell apart',
             )
+    if examples.classes:
+        return [name for name in examples.classes if name in labels]
     try:
         return sorted(labels, key=lambda label: (int(label), label))
     except ValueError:
@@ -629,6 +719,9 @@ def classes(examples: TableExamples) -> list[str]:
 def known_labels(examples: TableExamples, known: Sequence[str]) -> np.ndarray:
     """Converts labels to indices of the `known` classes.
 
+    Where the table has names for numbers, and these are known, names are read
+    as numbers.
+
     Returns:
         [n] int32; or [n, C] int32, 1 for those that a text has, where it may
         have several.
@@ -637,6 +730,12 @@ def known_labels(examples: TableExamples, known: Sequence[str]) -> np.ndarray:
         ValueError: a label is not among them; with its line.
     """
     numbers = {label: number for number, label in enumerate(known)}
+    if numbers.keys().isdisjoint(examples.classes):
+        numbers |= {
+            name: numbers[str(number)]
+            for number, name in enumerate(examples.classes)
+            if str(number) in numbers
+        }
     sets = examples.label_sets
     if sets is None:
         sets = [(label,) for label in examples.labels]
@@ -650,7 +749,9 @@ def known_labels(examples: TableExamples, known: Sequence[str]) -> np.ndarray:
                 f'{examples.where}, line {examples.lines[i]}: the label '
                 f'{label!r} is unknown: known are '
                 + ', '.join(known[:_SHOWN])
-                + (f' and {rest} more' if rest > 0 else ''),
+                + (f' and {rest} more' if rest > 0 else '')
+                + (f'; if it means that there is none, leave such rows out '
+                   f'with --drop_label={label}' if label in NO_LABEL else ''),
             )
     if examples.label_sets is None:
         return np.array([numbers[label] for (label,) in sets], np.int32)

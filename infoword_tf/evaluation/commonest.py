@@ -30,6 +30,7 @@ CORRELATIONS = {
 # What is advised: updates, at least and as a multiple, and the peak rate.
 LEAST_STEPS, MORE_STEPS = 500, 3
 HIGHER_RATE, HIGHEST_RATE = 3, 1e-3
+FEW = 0.5  # a smaller share of the updates, of a few hundred, says little
 
 
 class Commonest(NamedTuple):
@@ -109,6 +110,7 @@ def complaint(
     commonest: Commonest,
     steps: int,
     learning_rate: float,
+    usual: int,
 ) -> str | None:
     """Compares a score with that of the commonest answer, and advises.
 
@@ -117,13 +119,20 @@ def complaint(
         score: of the model.
         commonest: of the same examples and metric.
         steps, learning_rate: of the run.
+        usual: steps that the defaults would have made.
 
     Returns:
         A sentence; None if the score is higher by more than one standard
-        error.
+        error, of a run of enough steps.
     """
     if score > commonest.score + commonest.error:
-        return None
+        if steps >= FEW * min(usual, LEAST_STEPS):
+            return None
+        return (
+            f'{metric} {score:.4f} is that of {steps:,} updates, where the '
+            f'defaults make {usual:,}: the model may have learned little of '
+            f'what it can; try --steps={usual} in another --workdir'
+        )
     steps = max(LEAST_STEPS, MORE_STEPS * steps)
     tries = [f'more updates (--steps={steps})']
     if learning_rate < HIGHEST_RATE:

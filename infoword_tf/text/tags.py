@@ -3,18 +3,20 @@
     IOB1    I-PER I-PER O I-LOC B-LOC    B- where a span follows its like
     IOB2    B-PER I-PER O B-LOC B-LOC    B- at the beginning of every span
     BIOES   B-PER E-PER O S-LOC S-LOC    also its end, or both (Lample et al.
-                                         2016, §4.3); L- and U- mean the same
+                                         2016, §4.3); L- and U- mean the same,
+                                         M- (BMES) is I-
 
 (Ramshaw & Marcus 1995; Tjong Kim Sang & Veenstra 1999.) A span begins where
 conlleval says so (Tjong Kim Sang & De Meulder 2003): at B-, after an end, and
 where the type changes. Labels without such beginnings, as of parts of speech,
-label each word for itself. O is no label.
+label each word for itself. O is no label. `hyphened` spells B_PER, PER-B and
+b-per as B-PER.
 
 Glossary of shapes: n words, C labels, S spans.
 """
 
 import re
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -24,7 +26,36 @@ from infoword_tf import errors
 NONE = 'O'
 IOB1, IOB2, BIOES = SCHEMES = ('iob1', 'iob2', 'bioes')
 _BEGINS, _ENDS = 'BSU', 'ESL'
-_LABEL = re.compile(rf'([{_BEGINS}{_ENDS}I])-(.+)', re.DOTALL)
+_PARTS = f'{_BEGINS}{_ENDS}IM'
+_LABEL = re.compile(rf'([{_PARTS}])-(.+)', re.DOTALL)
+# Other ways to write B-PER: part and type.
+_OTHERS = (
+    re.compile(rf'(?P<part>[{_PARTS}])_(?P<kind>.+)'),
+    re.compile(rf'(?P<kind>.+)[-_](?P<part>[{_PARTS}])'),
+    re.compile(rf'(?P<part>[{_PARTS.lower()}])[-_](?P<kind>.+)'),
+)
+
+
+def hyphened(labels: Collection[str]) -> dict[str, str]:
+    """Spells labels of spans as B-PER that are written in another way.
+
+    Args:
+        labels: all labels of a file.
+
+    Returns:
+        Spellings by label; {} unless O stands beside beginnings of spans that
+        are all written in one of these ways: B_PER, PER-B, PER_B, b-per, b_per.
+    """
+    others = [x for x in labels if x not in (NONE, NONE.lower())]
+    if len(others) == len(labels) or marks_spans(others):
+        return {}
+    for way in _OTHERS:
+        parts = [way.fullmatch(label) for label in others]
+        if all(parts) and any(x['part'].upper() == 'B' for x in parts):
+            spelled = (f'{x["part"].upper()}-{x["kind"]}' for x in parts)
+            spellings = dict(zip(others, spelled, strict=True))
+            return spellings | {x: NONE for x in labels if x not in others}
+    return {}
 
 
 class Kinds(NamedTuple):
@@ -77,8 +108,8 @@ def kinds_of(labels: Sequence[str], simple: bool = False) -> Kinds:
         types,
         np.array([types.index(kind) if kind != NONE else -1
                   for _, kind in parted], np.int32),
-        np.array([part != '' and part in _BEGINS for part, _ in parted]),
-        np.array([part != '' and part in _ENDS for part, _ in parted]),
+        np.array([part != '' and part in _BEGINS for part, _ in parted], bool),
+        np.array([part != '' and part in _ENDS for part, _ in parted], bool),
     )  # fmt: skip
 
 
@@ -182,9 +213,9 @@ def scheme_of(tags: Sequence[Sequence[str]], where: Sequence[str]) -> str:
             'tags_of_no_scheme',
             f'{place}: {others[0]!r} stands beside {sorted(marked)[0]!r}; '
             'labels of spans all begin with B- or I- (IOB), perhaps with E- '
-            'and S- (BIOES), but for O',
+            'and S- (BIOES) or M- (BMES), but for O',
         )
-    if {parts[x][1] for x in marked} & set('ESLU'):
+    if {parts[x][1] for x in marked} & set('ESLUM'):
         for text, at in zip(tags, where, strict=True):
             _check_ends(text, at)
         return BIOES
@@ -207,7 +238,7 @@ def _check_ends(text: Sequence[str], where: str) -> None:
     inside = None  # the type of a span that has begun
     for number, tag in enumerate([*text, NONE], 1):
         part, kind = ('', None) if tag == NONE else (tag[0], tag[2:])
-        goes_on = part in ('I', 'E', 'L')
+        goes_on = part in ('I', 'M', 'E', 'L')
         if goes_on != (inside is not None) or (goes_on and kind != inside):
             place = f'{where}, word {min(number, len(text))}'
             what = (
@@ -219,7 +250,7 @@ def _check_ends(text: Sequence[str], where: str) -> None:
                 f'{place}: {what}; in BIOES a span of several words begins '
                 'with B- and ends with E-',
             )
-        inside = kind if part in ('B', 'I') else None
+        inside = kind if part in ('B', 'I', 'M') else None
 
 
 def spelled(text: Sequence[str], scheme: str) -> list[str]:

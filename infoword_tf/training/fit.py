@@ -382,6 +382,8 @@ class Fit:
         goal = best and (self.goal.name, best['step'])
         report.draw_bounds(workdir / 'bounds.png', records, rows, goal)
         print(report.closing_table(last, rows))
+        for sentence in report.unmeasured(last, rows):
+            print(sentence)
         if best and self.evaluator is not None:
             print(f'{self.goal.name}: {last[self.goal.name]:.4f}')
         step = f' of step {best["step"]:,}' if best else ''

@@ -28,6 +28,7 @@ from infoword_tf.views import VIEWS, View, flatten, root, unflatten
 
 BOUNDS = 'mi', 'ceiling', 'log_candidates', 'unigram_mi'
 ANSWERS = 'accuracy', 'chance'
+LEAST_CEILING = 1e-6  # nats; below it every candidate is the same
 # Scores, by name, of the predictions for all held-out examples and their view.
 Measure = Callable[[dict[str, np.ndarray], View], dict[str, float]]
 
@@ -405,12 +406,20 @@ class Heldout(orbit.AbstractEvaluator):
 def heldout_means(
     model: Model, sums: Mapping[str, np.ndarray], prefix: str = ''
 ) -> dict[str, float]:
-    """Returns `heldout/ROW/PREFIX_NAME`, the means of sums [F] by row."""
+    """Returns `heldout/ROW/PREFIX_NAME`, the means of sums [F] by row.
+
+    Where a perfect critic has no MI, nothing is measured: then there are the
+    loss, and `log_candidates` if a pair counts.
+    """
     report = {}
     for row, row_sums in sums.items():
         objective = model.objectives[row]
         bounded, more = objective.bounded, objective.more
         means = summarise(row, row_sums.tolist(), bounded, more)
+        if bounded and abs(means[f'{row}/ceiling']) < LEAST_CEILING:
+            counts = row_sums[SUMS.index('measured')] > 0
+            left = {'loss', 'log_candidates'} if counts else {'loss'}
+            means = {k: v for k, v in means.items() if k.split('/')[1] in left}
         for name, value in means.items():
             name = name.removeprefix(f'{row}/')
             report[f'heldout/{row}/{prefix}{name}'] = value

@@ -60,6 +60,8 @@ def progress_line(
             field = f'{row} MI {mi:.3f} of {ceiling:.2f}'
         if f'heldout/{row}/{name}' in record:
             field += f', held out {record[f"heldout/{row}/{name}"]:.3f}'
+        elif f'heldout/{row}/loss' in record:  # nothing is measured
+            field += ', held out -'
         fields.append(field + unit)
     if goal and goal in record:
         fields.append(f'{goal.split("/")[-1]} {record[goal]:.4f}')
@@ -89,6 +91,31 @@ def closing_table(record: Mapping[str, Any], rows: Sequence[str]) -> str:
             cells = ''.join(f' {cell:>9}' for cell in shown)
             lines.append(f'{row:<{width}} {text:<11}{cells}')
     return '\n'.join(lines) + '\n' + LEGEND
+
+
+def unmeasured(record: Mapping[str, Any], rows: Sequence[str]) -> list[str]:
+    """Lists the rows for which held-out text measures nothing, with reasons.
+
+    Args:
+        record: of a step, with training and held-out values.
+        rows: names of the rows.
+    """
+    sentences = []
+    for row in rows:
+        heldout = f'heldout/{row}/'
+        if f'{heldout}loss' not in record or f'{heldout}mi' in record:
+            continue
+        if f'{row}/mi' not in record:  # a row without a bound
+            continue
+        candidates = record.get(f'{heldout}log_candidates')
+        why = 'no pair of it has a second text to be told from, or a shows b'
+        if candidates is not None:
+            why = 'each b is the only candidate, or all are copies of it'
+        sentences.append(
+            f'{row}: nothing was measured on held-out text, since {why}; hold '
+            'out more (--heldout, --heldout_pairs)'
+        )
+    return sentences
 
 
 def draw_bounds(

@@ -404,6 +404,90 @@ class TablesTest(texts.Temporary):
         with refused(id, 'a.jsonl', *values):
             self.several('a.jsonl', content)
 
+    def test_cells_of_several_labels(self):
+        """Whichever separator: blanks around a label are no part of it."""
+        for separator in (';', '|'):
+            text = f'text\tof\na\tx{separator}y\nb\t\nc\t y {separator} 10\n'
+            table = tables.open_table(str(self.write('a.tsv', text)))
+            rows = tables.examples_of(
+                table, 'text', label='of', separator=separator
+            )
+            self.assertEqual(rows.label_sets, [{'x', 'y'}, set(), {'10', 'y'}])
+        path = self.write('a.jsonl', '{"text": "a", "of": ["x"]}')
+        table = tables.open_table(str(path), lists=['of'])
+        with refused('separator_of_lists', 'line 1', '["x"]'):
+            tables.examples_of(table, 'text', label='of', separator=';')
+
+    @parameterized.parameters(
+        # Rows that nobody has labelled: content, columns, what is left.
+        ('text,of\na,yes\nb,-\nc,no\n', {'label': 'of'}, 'ac'),
+        ('text,x,y\na,0,1\nb,0,-\nc,1,1\n', {'label_columns': ('x', 'y')},
+         'ac'),
+        ('text,of\na,1.5\nb, - \nc,2\n', {'label': 'of', 'regress': True},
+         'ac'),
+    )
+    def test_rows_without_a_label_are_left_out(self, content, columns, left):
+        def read(**more):
+            table = tables.open_table(str(self.write('a.csv', content)))
+            return tables.examples_of(table, 'text', **columns, **more)
+
+        rows = read(drop=['-'])
+        self.assertEqual(''.join(rows.first), left)
+        (note,) = rows.notes
+        self.assertIn("a.csv: 1 of 3 rows have no label ('-')", note)
+        with refused('table_without_rows', 'with a label'):
+            read(drop=['-', 'yes', 'no', '0', '1', '1.5', '2'])
+
+    def test_an_unknown_label_may_be_none(self):
+        rows = self.rows('a.tsv', 'review\tstars\na\tno\nb\t-\n')
+        with refused('unknown_label', "'-'", '--drop_label=-'):
+            tables.known_labels(rows, ['no', 'yes'])
+
+    @parameterized.product(kind=('parquet', 'arrow'), form=('List', 'list', ''))
+    def test_names_that_a_file_has_for_numbers(self, kind, form):
+        """As Hugging Face's datasets writes them; -1 is no class."""
+        feature = {'names': ['yes', 'maybe', 'no'], '_type': 'ClassLabel'}
+        numbers = [2, -1, 0, 2, None]
+        if form:
+            numbers = [x if x is None else [x] for x in [2, 0, 0, 2, None]]
+            nested = {'feature': feature, '_type': form}
+            feature = [feature] if form == 'list' else nested
+        about = {'info': {'features': {'of': feature, 'n': {'dtype': 'x'}}}}
+        table = pyarrow.table({'text': list('abcde'), 'of': numbers})
+        table = table.replace_schema_metadata(
+            {'huggingface': json.dumps(about)}
+        )
+        path = self.folder / f'a.{kind}'
+        if kind == 'parquet':
+            parquet.write_table(table, path)
+        else:
+            with pyarrow.ipc.new_stream(path, table.schema) as stream:
+                stream.write_table(table)
+        table = tables.open_table(str(path), lists=['of'])
+        rows = tables.examples_of(table, 'text', label='of', lists=True)
+        self.assertEqual(tables.classes(rows), ['yes', 'no'])
+        if form:
+            self.assertEqual(
+                rows.label_sets, [{'no'}, {'yes'}, {'yes'}, {'no'}]
+            )
+            return
+        self.assertEqual(rows.first, ['a', 'c', 'd'])
+        self.assertEqual(rows.labels, ['no', 'yes', 'no'])
+        self.assertIn('2 of 5 rows', rows.notes[0])
+        # A model that has learned the numbers reads them.
+        for known in (['yes', 'no'], ['0', '2']):
+            targets = tables.known_labels(rows, known)
+            self.assertEqual(targets.tolist(), [1, 0, 1])
+        table = tables.open_table(str(path))
+        with refused('missing_cell', 'line 5'):  # numbers stay numbers
+            tables.examples_of(table, 'text', label='of', regress=True)
+
+    def test_numbers_beyond_the_names_of_a_file(self):
+        table = tables.Table('f', ('text', 'of'), iter([(1, ('a', '3'))]),
+                             classes={'of': ('x', 'y')})  # fmt: skip
+        with refused('label_beyond_classes', 'f, line 1', "'3'", '2 classes'):
+            tables.examples_of(table, 'text', label='of')
+
     def test_no_label_at_all(self):
         rows = self.several('a.tsv', 'text\tof\na\t[]\nb\t[]\n')
         with refused('no_label_at_all', 'a.tsv'):
@@ -467,5 +551,6 @@ class TfdsTest(parameterized.TestCase):
 
     def test_unlabelled(self):
         table = tables.open_table('tfds:rated/small:test')
-        with refused('missing_cell', 'small:test, line ', 'label'):
-            tables.examples_of(table, 'title/text', label='label')
+        actual = tables.examples_of(table, 'title/text', label='label')
+        self.assertEqual(actual.labels, ['yes'])
+        self.assertIn('1 of 2 rows have no label', actual.notes[0])

@@ -63,7 +63,7 @@ class ComplaintTest(parameterized.TestCase):
         (0.1, 2000, 1e-3, '--steps=6000', ''),
     )
     def test_no_better(self, score, steps, rate, more, higher):
-        actual = commonest.complaint('f1', score, self.ALWAYS, steps, rate)
+        actual = commonest.complaint('f1', score, self.ALWAYS, steps, rate, 92)
         self.assertStartsWith(actual, f'f1 {score:.4f} is no better than ')
         self.assertIn("'b' for every text, 0.8125 +- 0.0156", actual)
         self.assertIn(f'({more})', actual)
@@ -71,6 +71,15 @@ class ComplaintTest(parameterized.TestCase):
         self.assertIn(higher, actual)
 
     def test_better_by_more_than_the_error(self):
-        self.assertIsNone(
-            commonest.complaint('f1', 0.8282, self.ALWAYS, 92, 3e-5)
+        for steps, usual in ((92, 92), (46, 92), (250, 9000)):
+            self.assertIsNone(commonest.complaint(
+                'f1', 0.8282, self.ALWAYS, steps, 3e-5, usual
+            ))  # fmt: skip
+
+    @parameterized.parameters((45, 92), (249, 9000), (1, 3))
+    def test_better_after_few_updates(self, steps, usual):
+        actual = commonest.complaint(
+            'f1', 0.9, self.ALWAYS, steps, 3e-5, usual
         )
+        self.assertStartsWith(actual, f'f1 0.9000 is that of {steps} updates')
+        self.assertIn(f'--steps={usual} ', actual)

@@ -1,12 +1,13 @@
 """Exports of fine-tuned workdirs: classes, numbers and choices of strings."""
 
 import json
+from unittest import mock
 
 import numpy as np
 import tensorflow as tf
 from absl.testing import parameterized
 
-from export import card, comparison
+from export import card, comparison, signatures
 from infoword_tf.config import Config, read_exported
 from tests.eager import eagerly
 from tests.export import answers, finetuned, protos, workdirs
@@ -68,9 +69,31 @@ class FinetunedTest(command.Checks, parameterized.TestCase):
             )
             best = actual['scores'].argmax(axis=1)
             self.assertEqual(actual['labels'].tolist(), [names] * len(best))
-            self.assertEqual(
-                actual['label'].tolist(), [names[i] for i in best]
-            )
+            label = [names[i] for i in best]
+            if kind == 'several':  # as in predictions.tsv
+                label = [
+                    json.dumps([
+                        name.decode()
+                        for name, p in zip(names, row, strict=True)
+                        if p >= 0.5
+                    ]).encode()
+                    for row in expected
+                ]
+            self.assertEqual(actual['label'].tolist(), label)
+
+    def test_several_labels_of_a_text_are_a_list(self):
+        """As in predictions.tsv: those of .5 or more, in their order."""
+        graphs = mock.MagicMock()
+        graphs.loaded.config.labels = 'x', 'a "b"', 'ü'
+        graphs.loaded.classes.probabilities = tf.sigmoid
+        graphs._scores.return_value = tf.constant(
+            [[3.0, 0.0, 1.0], [-1.0, -1.0, 9.0], [-3.0, -1.0, -2.0]]
+        )
+        actual = signatures._Graphs.classify(graphs, 'label', None)['label']
+        self.assertEqual(
+            [label.decode() for label in actual.numpy()],
+            ['["x", "a \\"b\\"", "ü"]', '["ü"]', '[]'],
+        )
 
     def test_next_words_are_those_of_the_examples(self):
         """Metrics of `gpt` by hand: of the dev pairs, as they are served."""

@@ -175,6 +175,8 @@ EARLY = {
          "'odd'"),
         (BOTH + '--label_columns=text,loop,class --regress',
          'label_columns_with_choices', '--choices'),
+        (BOTH + '--label_columns=text,loop,class --separator=;',
+         'separator_with_choices', '=;', '--label_columns'),
         (BOTH + '--label_columns=a,b,a', 'label_column_twice', 'a,b,a'),
         (BOTH + '--metric=accuracy', 'unknown_metric', 'f1_micro'),
         (BOTH + '--examples=1', 'class_without_example', '1 examples'),

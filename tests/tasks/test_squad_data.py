@@ -1,11 +1,14 @@
 """SQuAD files: what is read, where answers are, and the windows."""
 
 import functools
+import gzip
 import json
 from pydoc_data import topics
 
 import numpy as np
+import pyarrow
 from absl.testing import parameterized
+from pyarrow import parquet
 
 from infoword_tf.objectives.span import BINS
 from infoword_tf.text import sentencepiece
@@ -117,6 +120,45 @@ class ReadTest(places.Folder, parameterized.TestCase):
         text = json.dumps(choices, indent=1).replace('}', '} ')
         self.path.write_text('\ufeff' + text.replace('"q"', '"p"', 1))
         self.assertEqual([*squad_data.read(self.path).ids], ['p', 'q'])
+
+    @parameterized.parameters('jsonl', 'jsonl.gz', 'parquet')
+    def test_a_question_a_row(self, kind):
+        """As Hugging Face's datasets has them; equal to the same in JSON."""
+        choices = (CONTEXT, asked(CONTEXT, 'dog', name='a'),
+                   question('b', 'who', ('bird', 0), ('cat', 16)),
+                   question('c', 'who', is_impossible=True)), (
+            'é mat', question('d', 'what', ('mat', 2)))  # fmt: skip
+        expected = squad_data.read(write(self.path, *choices), version2=True)
+        rows = [
+            {'id': x['id'], 'title': 't', 'context': context,
+             'question': x['question'], 'answers': {
+                 name: [answer[name] for answer in x['answers']]
+                 for name in ('text', 'answer_start')}}
+            for context, *every in choices for x in every
+        ]  # fmt: skip
+        path = self.folder / f'flat.{kind}'
+
+        def read(**more):
+            text = '\n'.join(map(json.dumps, rows)).encode()
+            if kind == 'parquet':
+                parquet.write_table(pyarrow.Table.from_pylist(rows), path)
+            else:
+                path.write_bytes(gzip.compress(text) if 'gz' in kind else text)
+            return squad_data.read(path, **more)
+
+        actual = read(version2=True)
+        for name in ('contexts', 'ids', 'texts', 'golds'):
+            self.assertEqual([*getattr(actual, name)],
+                             [*getattr(expected, name)])  # fmt: skip
+        for name in ('context', 'answers', 'gold_begins'):
+            np.testing.assert_array_equal(
+                getattr(actual, name), getattr(expected, name)
+            )
+        with refused('squad_unanswered', 'line 3', '--version2'):
+            read()
+        rows[1]['answers']['text'] = []
+        with refused('squad_unequal_answers', 'line 2', '0 texts', '2 starts'):
+            read(version2=True)
 
     def test_answers_that_are_elsewhere(self):
         write(

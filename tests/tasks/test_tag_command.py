@@ -1,14 +1,19 @@
 """tasks.tag: files and their labels, and a run on real text."""
 
+import contextlib
 import gzip
+import io
 import json
 import pathlib
 from pydoc_data import topics
 
 import numpy as np
+import pyarrow
 from absl.testing import absltest, parameterized
+from pyarrow import parquet
 
 import infoword_tf
+from infoword_tf.evaluation import commonest
 from infoword_tf.views import flatten, unflatten
 from infoword_tf.views.examples import EXAMPLES, by_token
 from tasks import distill, tag, tag_data, tag_scores, tag_windows
@@ -88,9 +93,65 @@ class FilesTest(parameterized.TestCase):
         self.assertEqual(tagged.words, [['A', 'le', 'revoir', '#']])
         self.assertEqual(tagged.tags, [['ADP', 'DET', 'NOUN', 'SYM']])
         # A first word that is a mark, in columns with and without tabs.
-        for name, text in (('tab', '#\tSYM\n1\tNUM\n'), ('bl', '# SYM\n1 NUM')):
-            tagged = tag_data.read(write(f'{name}.conll', text), COLUMNS)
-            self.assertEqual(tagged.words, [['#', '1']])
+        text = '# SYM\n1 NUM\n# SYM\n'
+        for mark in ' \t':
+            path = write('mark.conll', text.replace(' ', mark))
+            tagged = tag_data.read(path, COLUMNS)
+            self.assertEqual(tagged.words, [['#', '1', '#']])
+
+    @parameterized.parameters(
+        # What stands before a text: MultiCoNER, OntoNotes and others.
+        ('# id ab-0 domain=en\n', '{} _ _ {}\n'),
+        ("#\tid='0'-document_id='3'\n", '{}\t{}\n'),
+        ('#begin document (bc/00); part 000\n', '{} {}\n'),
+        ('#end document\n\n#begin document\n', '{} {}\n'),
+        ('# newpar\n# text\n', '{}\t{}\n'), ('# newpar\n', '{} {}\n'),
+    )
+    def test_remarks_before_texts(self, head, line):
+        """Words that begin with # stand in texts, and before them."""
+        lines = [('#a', 'O'), ('b', 'B-X'), ('#c', 'I-X')]
+        text = head + ''.join(line.format(*x) for x in lines) + '\n'
+        path = write('remarks.conll', 2 * text)
+        tagged = tag_data.read(path, COLUMNS)
+        self.assertEqual(tagged.words, 2 * [['#a', 'b', '#c']])
+        self.assertEqual(tagged.tags, 2 * [['O', 'B-X', 'I-X']])
+        unread = tag_data.read(path, COLUMNS, labelled=False)
+        self.assertEqual(unread.words, tagged.words)
+        bare = write('bare.conll', f'{head}#a\nb\n#c\n')
+        bare = tag_data.read(bare, COLUMNS, labelled=False)
+        self.assertEqual(bare.words, [['#a', 'b', '#c']])
+
+    @parameterized.parameters('B_PER I_PER O', 'PER-B PER-I O', 'B-PER E-PER O',
+                              'b-PER i-PER o', 'B-PER I-PER O')  # fmt: skip
+    def test_spans_however_they_are_written(self, labels):
+        words = zip('abc', labels.split(), strict=True)
+        path = write('w.conll', ''.join(f'{x} {y}\n' for x, y in words))
+        choices = tag.TagChoices(train=path, dev=path)
+        train = tag.splits_of(choices)['train']
+        self.assertEqual(train.tags, [['B-PER', 'I-PER', 'O']])
+        with contextlib.redirect_stdout(io.StringIO()) as shown:
+            tag.say_labels(train)
+        self.assertIn("of 1 spans, by frequency 'PER' 1", shown.getvalue())
+
+    def test_a_folder_of_save_to_disk(self):
+        (FOLDER / 'saved').mkdir()
+        (FOLDER / 'saved/data-00000-of-00001.arrow').touch()
+        with refused('unknown_table_kind', 'saved', 'data-*.arrow'):
+            tag_data.read(str(FOLDER / 'saved'), COLUMNS)
+
+    def test_names_of_numbers_in_a_file(self):
+        """Those of the file, or others that people name."""
+        lists = {'tokens': [['a', 'b']], 'tags': [[1, 0]]}
+        names = {'names': ['O', 'B-X'], '_type': 'ClassLabel'}
+        about = {'info': {'features': {'tags': {'feature': names}}}}
+        table = pyarrow.table(lists).replace_schema_metadata(
+            {'huggingface': json.dumps(about)}
+        )
+        parquet.write_table(table, FOLDER / 'names.parquet')
+        for more, expected in (((), 'B-X'), (('O', 'B-Y'), 'B-Y')):
+            columns = tag_data.TagColumns(names=more)
+            tagged = tag_data.read(str(FOLDER / 'names.parquet'), columns)
+            self.assertEqual(tagged.tags, [[expected, 'O']])
 
     def test_some_texts_and_their_lines(self):
         text = ''.join(f'{line} T{line}\n\n' for line in range(1, 20, 2))
@@ -166,6 +227,20 @@ class ScoresTest(parameterized.TestCase):
         )
         self.assertAlmostEqual(truth.commonest.score, 2 / 3)
         self.assertEqual(truth.commonest.answer, "'NN' for every text")
+        self.assertEqual(truth.frequencies, {'NN': 2, 'VB': 1})
+
+    def test_one_right_span_is_nothing_learned(self):
+        """It is within the error of none, the error of a count."""
+        truth = tag_scores.truth_of([['B-A', 'O'] * 50], ['O', 'B-A'])
+        self.assertEqual(truth.frequencies, {'A': 50})
+        for right, is_nothing in ((1, True), (2, False)):
+            labels = np.zeros(100, np.int64)
+            labels[: 2 * right : 2] = 1
+            f1 = tag_scores.scores(truth, labels)['f1']
+            sentence = commonest.complaint(
+                'f1', f1, truth.commonest, 400, 1e-4, 400
+            )
+            self.assertEqual(sentence is not None, is_nothing)
 
 
 class WindowsTest(absltest.TestCase):
@@ -223,6 +298,17 @@ class WindowsTest(absltest.TestCase):
             ['S-ORG', 'O', 'B-LOC', 'I-LOC', 'I-LOC', 'E-LOC', 'O', 'B-PER',
              'E-PER'],
         )  # fmt: skip
+
+    def test_a_text_that_the_tokenizer_cannot_read(self):
+        loaded = infoword_tf.load(finetuning.init())
+        tagged = tag_data.read(
+            write('z.conll', '\u200b O\n\nthe B-A\n'), COLUMNS
+        ).spelled('bioes')
+        features = tag_windows.features(
+            tagged, tag_data.labels_of(tagged), loaded.template, 24, 4, 'first'
+        )
+        self.assertEqual(features.words.tolist()[0], -1)
+        self.assertIn('leaves nothing of 1 words', features.notes[1])
 
     def test_segments_and_the_place_of_the_whole_text(self):
         text = tag_data.read(write('x.conll', 'the O\ncat O\n'), COLUMNS)

@@ -11,6 +11,7 @@ IOB1 = 'I-PER I-PER B-PER O I-LOC I-ORG'.split()
 IOB2 = 'B-PER I-PER B-PER O B-LOC B-ORG'.split()
 BIOES = 'B-PER E-PER S-PER O S-LOC S-ORG'.split()
 BILOU = 'B-PER L-PER U-PER O U-LOC U-ORG'.split()
+BMES = 'B-PER M-PER M-PER E-PER O S-LOC'.split()
 
 
 def spans(text, simple=False):
@@ -28,6 +29,7 @@ class SchemeTest(parameterized.TestCase):
     @parameterized.parameters(
         (IOB1, tags.IOB1), (IOB2, tags.IOB2), (BIOES, tags.BIOES),
         (BILOU, tags.BIOES), ('DT NN VB . O'.split(), ''), (['O', 'O'], ''),
+        (BMES, tags.BIOES), ('B-PER M-PER'.split() + BMES[3:], tags.BIOES),
         ('-LRB- NN-X -RRB-'.split(), ''),
         # One stray I- does not make a file of IOB2 one of IOB1.
         ('B-PER O B-LOC O I-ORG'.split(), tags.IOB2),
@@ -46,6 +48,32 @@ class SchemeTest(parameterized.TestCase):
             spans(text),
             [(0, 2, 'PER'), (2, 3, 'PER'), (4, 5, 'LOC'), (5, 6, 'ORG')],
         )
+
+    def test_the_inside_of_bmes(self):
+        self.assertEqual(
+            tags.spelled(BMES, tags.IOB2),
+            'B-PER I-PER I-PER I-PER O B-LOC'.split(),
+        )
+        self.assertEqual(spans(BMES), [(0, 4, 'PER'), (5, 6, 'LOC')])
+        with refused('tags_without_end', 'word 3', "'PER'"):
+            tags.scheme_of(['B-PER M-PER O S-LOC'.split()], ['f'])
+
+    @parameterized.parameters(*tags.SCHEMES)
+    def test_a_text_without_words(self, scheme):
+        self.assertEqual(tags.spelled([], scheme), [])
+
+    @parameterized.parameters(
+        ('O B_PER I_PER', 'O B-PER I-PER'),
+        ('O PER-B PER-I LOC_B', 'O B-PER I-PER B-LOC'),
+        ('o b-per i-per s_loc', 'O B-per I-per S-loc'),
+        ('O B_PER I_PER A-B_C', ''), ('O B-PER I-PER', ''),
+        ('B_PER I_PER', ''), ('O I_PER', ''), ('O NN VB', ''),
+        ('O B-B I-B', ''), ('O B-b_B', ''),
+    )  # fmt: skip
+    def test_other_ways_to_write_labels(self, labels, expected):
+        spellings = tags.hyphened(labels.split())
+        actual = ' '.join(spellings.get(x, '') for x in labels.split())
+        self.assertEqual(actual.strip(), expected)
 
     @parameterized.parameters(
         ('B-PER PER', 'tags_of_no_scheme', 'f, word 2', "'PER'", "'B-PER'"),

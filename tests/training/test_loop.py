@@ -1,6 +1,7 @@
 """Held-out values: the number of candidates of every sequence."""
 
 import math
+from unittest import mock
 
 import numpy as np
 from absl.testing import absltest, parameterized
@@ -9,6 +10,7 @@ from scipy import special
 from infoword_tf.data.batches import HELDOUT_BATCH
 from infoword_tf.layers import dropout
 from infoword_tf.objectives import TABLE, Statistics
+from infoword_tf.objectives.infonce import SUMS
 from infoword_tf.training import loop
 from infoword_tf.views.examples import by_example
 from tests import zoo
@@ -82,6 +84,33 @@ class HeldoutTest(parameterized.TestCase):
             sums, *_ = heldout._sums(batch, candidates, {})
             actual = loop.summarise(row, sums[index].numpy())
             yield actual[f'{row}/log_candidates'], actual[f'{row}/chance']
+
+    @parameterized.parameters('ict', 'simcse', 'dim')
+    def test_a_text_with_nothing_to_be_told_from(self, row):
+        """Of one document, which has no other: there is no MI, and no 0."""
+        _, heldout = self.make(row, 1)
+        actual = heldout.evaluate()
+        self.assertIn(f'heldout/{row}/loss', actual)
+        names = {name.split('/')[-1] for name in actual}
+        self.assertNoCommonElements(names, ('mi', 'ceiling', 'accuracy'))
+
+    @parameterized.parameters(*(r for r in TABLE if TABLE[r].objective.bounded))
+    def test_sums_of_which_nothing_is_measured(self, row):
+        """Without a pair, and with b alone; a pair of copies is measured."""
+        objective = mock.Mock(bounded=True, more=())
+        model = mock.Mock(objectives={row: objective})
+        left = f'heldout/{row}/loss', f'heldout/{row}/log_candidates'
+        for changes, expected in (
+            ({}, left[:1]),
+            ({'measured': 2.0}, left),
+            ({'measured': 2.0, 'log_candidates': 2.0}, left),
+        ):
+            sums = [changes.get(name, 0.0) for name in SUMS]
+            actual = loop.heldout_means(model, {row: np.array(sums)})
+            self.assertCountEqual(actual, expected)
+        sums = [2.0 if name != 'mi' else -1.0 for name in SUMS]
+        actual = loop.heldout_means(model, {row: np.array(sums)})
+        self.assertEqual(actual[f'heldout/{row}/mi'], -0.5)
 
     @parameterized.named_parameters(
         ('as_drawn', None),

@@ -53,6 +53,20 @@ class TextTest(absltest.TestCase):
         )
         self.assertIn('| 34,568 tokens/s and 8% padding | 2:05', line)
 
+    def test_heldout_text_that_measures_nothing(self):
+        """No MI of 0 of 0, but why there is none."""
+        record = {k: v for k, v in RECORD.items() if 'heldout' not in k}
+        record['heldout/mlm/loss'] = record['heldout/nsp/loss'] = 0.0
+        line = report.progress_line(record, ['mlm'], 5000, 125.0)
+        self.assertIn('mlm MI 0.250 of 6.40, held out - nats', line)
+        for more, why in (({}, 'no pair'), ({'log_candidates': 0.0}, 'only')):
+            more = {f'heldout/mlm/{name}': x for name, x in more.items()}
+            (sentence,) = report.unmeasured(record | more, ['mlm', 'nsp'])
+            self.assertStartsWith(sentence, 'mlm: nothing was measured')
+            self.assertIn(why, sentence)
+            self.assertIn('--heldout', sentence)
+        self.assertEmpty(report.unmeasured(RECORD, ['mlm', 'nsp', 'dim']))
+
     def test_closing_table(self):
         """A column for each of COLUMNS, and a line more for a second bound."""
         head, *lines = report.closing_table(
