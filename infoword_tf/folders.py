@@ -56,17 +56,17 @@ def is_public(folder: pathlib.Path) -> bool:
 
 
 def adapted_by(folder: pathlib.Path) -> pathlib.Path | None:
-    """Returns the folder that a folder of PEFT changes; of others None.
+    """Returns the folder that adapters in a folder change; without any None.
 
     Raises:
         InputError: that folder is not here.
     """
-    if not (folder / ADAPTER).is_file() or (folder / _MODULES).is_file():
+    if not (folder / ADAPTER).is_file():
         return None
     named = files.read_json(folder / ADAPTER).get('base_model_name_or_path')
     base = pathlib.Path(named or '')
     for path in (base, folder / base):
-        if named and path.is_dir():
+        if named and path.is_dir() and not path.samefile(folder):
             return path
     raise InputError(
         'no_base_of_adapter',

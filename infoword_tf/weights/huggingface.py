@@ -68,8 +68,17 @@ TOKEN_VECTORS, TERMS, PAIR_SCORE = (
 )  # fmt: skip
 
 
-def read(folder: pathlib.Path) -> EncoderSource:
+def read(
+    folder: pathlib.Path,
+    config: Mapping[str, Any] | None = None,
+    tokenizer_folder: pathlib.Path | None = None,
+) -> EncoderSource:
     """Reads all of a folder but the weights.
+
+    Args:
+        folder: with config.json, weights and a tokenizer.
+        config: instead of the folder's config.json.
+        tokenizer_folder: with a tokenizer that counts instead, if it has one.
 
     Raises:
         FileNotFoundError: no config.json, weights or tokenizer.
@@ -78,7 +87,7 @@ def read(folder: pathlib.Path) -> EncoderSource:
     path = folder / CONFIG
     if not path.is_file():
         raise FileNotFoundError(f'{folder} has no {CONFIG}')
-    config = files.read_json(path)
+    config = files.read_json(path) if config is None else config
     encoder = architectures.encoder_of(config, str(path))
     kind = config['model_type']
     architecture, naming = ARCHITECTURES[kind], _naming(config)
@@ -99,7 +108,11 @@ def read(folder: pathlib.Path) -> EncoderSource:
             'merge them with peft (merge_and_unload) and save the result',
         )
     size = encoder.arguments['vocab_size']
-    tokenizer = tokenizer_reader.read(folder, size, config)
+    if tokenizer_folder is None or not (
+        tokenizer_reader.is_one(tokenizer_folder)
+    ):  # fmt: skip
+        tokenizer_folder = folder
+    tokenizer = tokenizer_reader.read(tokenizer_folder, size, config)
     layout = architecture.layout
     if tokenizer.post_processor is not None:
         layout = post_processors.layout_for(
@@ -107,7 +120,7 @@ def read(folder: pathlib.Path) -> EncoderSource:
             tokenizer.tokenizer,
             layout,
             encoder,
-            str(folder),
+            str(tokenizer_folder),
         )
     if isinstance(layout, Layout):
         side = tokenizer.padding_side
@@ -135,6 +148,16 @@ def read(folder: pathlib.Path) -> EncoderSource:
         tag_pooler=_tag_pooler(kind),
         tag_tokens=_tag_tokens(config),
     )
+
+
+def naming_of(config: Mapping[str, Any], where: str) -> Naming:
+    """Returns the names of the weights beside a config.json.
+
+    Raises:
+        ValueError: as `architectures.encoder_of`.
+    """
+    architectures.encoder_of(config, where)
+    return _naming(config)
 
 
 def _naming(config: Mapping[str, Any], tags: bool | None = None) -> Naming:
@@ -219,7 +242,7 @@ def write(folder: pathlib.Path, loaded: Loaded) -> list[str]:
     architecture, heads = ARCHITECTURES[kind], _heads(loaded, kind)
     rows, ours = list(heads), heads.values()
     dropped = [
-        f'the row {row}{_why(row, loaded, kind)}'
+        f'the row {row}{why(row, loaded, kind)}'
         for row in lacking(loaded, ours)
     ] + unwritten(loaded, ours)
     if token := _text_as_padding(values, tokenizer):
@@ -401,7 +424,7 @@ def _ends_with_padding(loaded: Loaded, kind: str) -> bool:
     return reads_last and tokenizer.pad_id == tokenizer.sep_id
 
 
-def _why(row: str, loaded: Loaded, kind: str) -> str:
+def why(row: str, loaded: Loaded, kind: str) -> str:
     """Names, for a head on whole texts without a place, the reason."""
     settings = loaded.config.rows[row].settings
     known = ARCHITECTURES[kind]

@@ -140,6 +140,11 @@ class _Folder:
         return lacking
 
 
+def is_one(folder: pathlib.Path) -> bool:
+    """Tells whether a folder has a tokenizer."""
+    return any((folder / name).is_file() for name in _READERS)
+
+
 def read(
     folder: pathlib.Path,
     vocab_size: int,
