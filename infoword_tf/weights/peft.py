@@ -11,7 +11,7 @@ import functools
 import math
 import pathlib
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -53,7 +53,6 @@ _NONE = (None,)
 # merged, the default of PEFT first.
 KEYS: Mapping[str, str | tuple[Any, ...]] = {
     'base_model_name_or_path': FOLLOWED,
-    'ensure_weight_tying': FOLLOWED,
     'lora_alpha': FOLLOWED,
     'task_type': FOLLOWED,
     'use_rslora': FOLLOWED,
@@ -76,8 +75,9 @@ KEYS: Mapping[str, str | tuple[Any, ...]] = {
     'use_qalora': (False, None),
     # Names and shapes of the weights say it.
     **dict.fromkeys(
-        ('exclude_modules', 'layers_pattern', 'layers_to_transform',
-         'modules_to_save', 'r', 'rank_pattern', 'target_modules'),
+        ('ensure_weight_tying', 'exclude_modules', 'layers_pattern',
+         'layers_to_transform', 'modules_to_save', 'r', 'rank_pattern',
+         'target_modules'),
         IDLE,
     ),
     # As the layer of the base keeps its kernel, whatever is said.
@@ -131,32 +131,48 @@ def read(base: pathlib.Path, folder: pathlib.Path) -> EncoderSource:
         source.tokenizer.notes.append(
             f'nothing here knows {", ".join(sorted(unknown))} of {where}'
         )
-    tied = source.tied
     readers = _merged(source, folder, stored, values)
-    if words in whole and not values.get('ensure_weight_tying'):
-        # The head of words keeps the table of the base.
-        here = _plain_names(naming, source.tensors)[words]
-        prefix = here.removesuffix(words)
-        copies = [
-            copy for copy, of in naming.copies.items()
-            if of.format(p=prefix) == here and f'{_FIRST}{copy}' not in stored
-        ]  # fmt: skip
-        for copy in copies:
-            tied = None
-            readers.setdefault(
-                copy, functools.partial(source.tensors.__getitem__, here)
-            )
+    source = dataclasses.replace(
+        source, where=str(folder), tensors=Tensors(readers, str(folder))
+    )
+    copies = [x for x, of in naming.copies.items() if of == f'{{p}}{words}']
+    tables = [stored[whole[x]] for x in (words, *copies) if x in whole]
+    alike = [np.array_equal(table, tables[0]) for table in tables]
+    if tables and not (all(alike) and len(alike) == 1 + len(copies)):
+        source = _without_words(source, copies)
+    return source
+
+
+def _without_words(
+    source: EncoderSource, copies: Sequence[str]
+) -> EncoderSource:
+    """Removes heads that score tokens, whose table is no longer that of the
+    encoder.
+
+    Args:
+        source: a public encoder.
+        copies: names of the heads' tables.
+    """
+    heads, gone = dict(source.naming.heads), {*copies}
+    words = [heads.pop(row, {}) for row in ('mlm', 'plm', 'gpt')]
+    others = {theirs for head in heads.values() for theirs, _ in head.values()}
+    gone |= {x for head in words for x, _ in head.values()} - others
+    gone |= {x for x, of in source.naming.copies.items() if of in gone}
+    names = _plain_names(source.naming, source.tensors)
+    source.tokenizer.notes.append(
+        'without the head that scores tokens: the adapters come with another '
+        'table of tokens than it has (modules_to_save)'
+    )
     return dataclasses.replace(
         source,
-        where=str(folder),
-        tensors=Tensors(readers, str(folder)),
-        tied=tied,
+        tensors=source.tensors.without({names[x] for x in gone & {*names}}),
+        tied=None,
+        naming=source.naming._replace(heads=heads),
     )
 
 
 def _with_classes(about: Mapping[str, Any], count: int) -> dict[str, Any]:
-    """Returns a config.json with so many classes, by number if it has others.
-    """
+    """Returns a config.json with so many classes; new ones have numbers."""
     if count == len(huggingface.labels_of(about)):
         return dict(about)
     return {**about, 'id2label': {str(i): f'LABEL_{i}' for i in range(count)}}
@@ -365,8 +381,8 @@ def write(
 
 
 def _public_base(workdir: pathlib.Path, adapter: config.AdapterConfig) -> str:
-    """Returns the public folder that a run began with, as it was named; '': it
-    began with a workdir.
+    """Returns the public folder that a run began with, as people typed the
+    name; '': a workdir.
     """
     flags = workdir / 'flags.txt'
     lines = flags.read_text('utf-8').splitlines() if flags.is_file() else []
