@@ -44,6 +44,7 @@ TAGS = 'ForTokenClassification'  # how the name of such an architecture ends
 PARAMETERS, OF_TAGS, STRATEGY = (
     'task_specific_params', 'token-classification', 'aggregation_strategy'
 )  # fmt: skip
+_PADS = {'gemma3_text': 0}  # where config.json has no pad_token_id
 # `Architecture.notes` of all kinds.
 _NOTES = {
     'auto_map': 'code of this repository (auto_map) is not run: it is read '
@@ -147,6 +148,7 @@ def read(
         tied=_tied(config, encoder),
         tag_pooler=_tag_pooler(kind),
         tag_tokens=_tag_tokens(config),
+        padding=_padding(config, tokenizer.tokenizer),
     )
 
 
@@ -192,6 +194,21 @@ def _tag_tokens(config: Mapping[str, Any]) -> str:
     """Returns which tokens have labels, of `objectives.tag.TOKENS`."""
     ours = (config.get(PARAMETERS) or {}).get(OF_TAGS) or {}
     return FIRST if ours.get(STRATEGY) == FIRST else ALL
+
+
+def _padding(
+    config: Mapping[str, Any], tokenizer: TextTokenizer
+) -> str | None:
+    """Names the token that a head on the last state does not read.
+
+    As transformers has it: the one that pads by config.json, wherever it
+    stands. None: there is none, or the head reads another state.
+    """
+    kind = config['model_type']
+    pad = config.get('pad_token_id', _PADS.get(kind))
+    if ARCHITECTURES[kind].classes != NO_POOLER or pad is None:
+        return None
+    return tokenizer.vocabulary[pad] if 0 <= pad < len(tokenizer) else None
 
 
 def _tied(config: Mapping[str, Any], encoder: EncoderConfig) -> str | None:
@@ -333,6 +350,8 @@ def named(loaded: Loaded) -> tuple[Naming, dict[str, Any]]:
     """
     encoder, kind = _encoder(loaded)
     arguments, pad_id = encoder.arguments, loaded.tokenizer.pad_id
+    if loaded.layout.padding is not None:
+        pad_id = loaded.template.padding
     if _keeps_one_segment(kind, arguments):
         encoder = EncoderConfig(encoder.name, {**arguments, 'segments': 0})
     values = architectures.config_of(kind, encoder, pad_id)
@@ -417,11 +436,12 @@ def _heads(loaded: Loaded, kind: str) -> dict[str, str]:
 
 def _ends_with_padding(loaded: Loaded, kind: str) -> bool:
     """Tells whether texts end with the token that pads, behind which heads that
-    read the last state would not look.
+    read the last state would not look, but those here do.
     """
-    tokenizer = loaded.tokenizer
+    tokenizer, padding = loaded.tokenizer, loaded.layout.padding
     reads_last = ARCHITECTURES[kind].classes == NO_POOLER
-    return reads_last and tokenizer.pad_id == tokenizer.sep_id
+    ends = tokenizer.sep_id, *loaded.after[-1:]
+    return reads_last and padding is None and tokenizer.pad_id in ends
 
 
 def why(row: str, loaded: Loaded, kind: str) -> str:
