@@ -719,7 +719,41 @@ def _pair_encoding(
         step['type'] == 'ByteLevel' for step in splits
     ):
         kind = MarkedPairs
-    return _with_added(kind(described, str(where)), tokens, known)
+    specials = _specials(described, index, known, where)
+    return _with_added(kind(described, str(where), specials), tokens, known)
+
+
+def _specials(
+    described: Mapping[str, Any],
+    index: Mapping[str, int],
+    known: _Folder,
+    where: pathlib.Path,
+) -> list[str]:
+    """Names the special tokens that NAMES does not, by the folder.
+
+    One without a name is the token that ends texts: eos_token, or the last one
+    of the template.
+
+    Returns:
+        The names in the order of NAMES; empty where NAMES has all of them, or
+        the folder names no end.
+    """
+    if all(any(x in index for x in names) for names in NAMES.values()):
+        return []
+    beside = where.with_name('special_tokens_map.json')
+    settings = {**read_optional_json(beside), **known.settings}
+    roles: dict[str, str | None] = {}
+    for name in (*_NAMED, 'eos'):
+        token = settings.get(f'{name}_token')
+        roles[name] = token['content'] if isinstance(token, dict) else token
+    processor = post_processors.read(described['post_processor'], str(where))
+    after = [x for x, _ in processor.one if isinstance(x, int)][-1:]
+    ends = roles['eos'], *(x for x, number in index.items() if number in after)
+    tokens = [
+        next((x for x in (roles[name], *usual, *ends) if x in index), None)
+        for name, usual in zip(_NAMED, NAMES.values(), strict=True)
+    ]
+    return [] if None in tokens else tokens
 
 
 def _described(

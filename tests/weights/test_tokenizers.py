@@ -16,6 +16,7 @@ from sentencepiece import sentencepiece_model_pb2
 from tokenizers import models, normalizers, pre_tokenizers
 
 from infoword_tf import files
+from infoword_tf.text.bytepairs import BytePairs
 from infoword_tf.text.numbers import Numbers
 from infoword_tf.text.wordpiece import WordPieceTokenizer
 from infoword_tf.weights import tokenizer_reader, tokenizer_writer, unigram
@@ -387,6 +388,47 @@ class PairsTest(parameterized.TestCase):
         self.assertLen(read.notes, 1)
         self.assertIn(300, ids(read.tokenizer, ['a   b'])[0])
         self.assertIn(301, ids(read.tokenizer, ['a |MAIL|'])[0])
+
+    @parameterized.parameters(
+        ({'eos_token': '<|im|>', 'pad_token': {'content': '<|end|>'}}, None,
+         ['<|end|>', *['<|im|>'] * 4]),
+        ({'eos_token': '<|im|>'}, '<|end|>', ['<|im|>'] * 5),
+        ({}, '<|end|>', ['<|end|>'] * 5),
+    )  # fmt: skip
+    def test_ends_with_names_of_their_own(self, settings, after, specials):
+        folder = pathlib.Path(self.create_tempdir().full_path)
+        names, merges = folders.byte_pairs()
+        names = [x for x in names if x != '<|endoftext|>']
+        index = {x: i for i, x in enumerate([*names, '<|end|>', '<|im|>'])}
+        template = [{'Sequence': {'id': 'A', 'type_id': 0}}]
+        pair = [*template, {'Sequence': {'id': 'B', 'type_id': 0}}]
+        special = []
+        if after:
+            special = [{'SpecialToken': {'id': after, 'type_id': 0}}]
+        files.write_json(folder / 'tokenizer.json', {
+            'added_tokens': [],
+            'pre_tokenizer': {'type': 'ByteLevel', 'add_prefix_space': False},
+            'post_processor': {
+                'type': 'TemplateProcessing',
+                'single': template + special, 'pair': pair + special,
+                'special_tokens': {after: {'ids': [index.get(after)]}},
+            },
+            'model': {'type': 'BPE', 'merges': merges, 'vocab': index},
+        })  # fmt: skip
+        files.write_json(folder / 'tokenizer_config.json', settings)
+        read = tokenizer_reader.read(folder, len(index))
+        actual = read.tokenizer
+        self.assertEqual(
+            [actual.vocabulary[i] for i in actual.special_ids], specials
+        )
+        # A workdir keeps the names.
+        actual.write(folder / 'kept.json')
+        options = actual.config.options
+        options.pop('added', None)
+        again = BytePairs.read(folder / 'kept.json', **options)
+        self.assertEqual(again.special_ids, actual.special_ids)
+        self.assertIn(specials[1], again.identity)
+        self.assertEqual(ids(again, ['the file']), ids(actual, ['the file']))
 
     def test_merges_that_are_missing_or_of_others(self):
         folder = pathlib.Path(self.create_tempdir().full_path)
