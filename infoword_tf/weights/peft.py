@@ -172,7 +172,7 @@ def _without_words(
 
 
 def _with_classes(about: Mapping[str, Any], count: int) -> dict[str, Any]:
-    """Returns a config.json with so many classes; new ones have numbers."""
+    """Returns a config.json with so many classes, new names being numbers."""
     if count == len(huggingface.labels_of(about)):
         return dict(about)
     return {**about, 'id2label': {str(i): f'LABEL_{i}' for i in range(count)}}

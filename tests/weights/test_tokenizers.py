@@ -2,6 +2,7 @@
 
 import functools
 import io
+import json
 import pathlib
 import random
 import re
@@ -22,6 +23,7 @@ from infoword_tf.text.wordpiece import WordPieceTokenizer
 from infoword_tf.weights import tokenizer_reader, tokenizer_writer, unigram
 from infoword_tf.weights.kinds import ARCHITECTURES
 from tests import places
+from tests.oracles import frozen
 from tests.refused import refused
 from tests.weights import folders
 
@@ -365,6 +367,27 @@ class SentencePieceTest(places.Folder, parameterized.TestCase):
         read = tokenizer_reader.read(self.folder, folders.V)
         self.assertIsInstance(read.tokenizer, Numbers)
         self.assertRegex(read.notes[0], f'{why}.*; so it takes ids alone$')
+
+
+class KeysTest(places.Folder, parameterized.TestCase):
+    def test_every_key_of_tokenizer_config(self):
+        """It is followed, named, without effect, or refused."""
+        arrays = frozen.read(frozen.FOLDER / 'tokenizer_keys.npz')
+        known = tokenizer_reader.KEYS
+        self.assertContainsSubset(
+            json.loads(arrays['keys'].tobytes()), [*known]
+        )
+        (self.folder / 'vocab.txt').write_text('\n'.join(folders.vocabulary()))
+        path = self.folder / 'tokenizer_config.json'
+        for key, values in known.items():
+            if isinstance(values, tuple):
+                files.write_json(path, {key: 'other'})
+                with refused('value_not_convertible', f"{key} 'other'"):
+                    tokenizer_reader.read(self.folder, folders.V)
+        files.write_json(path, {'truncation_side': 'left', 'max_len': 9})
+        read = tokenizer_reader.read(self.folder, folders.V)
+        self.assertEqual(read.max_length, 9)
+        self.assertLen([x for x in read.notes if 'truncation_side' in x], 1)
 
 
 class PairsTest(parameterized.TestCase):
