@@ -250,7 +250,7 @@ class PairEncoding(TextTokenizer):
 
     @property
     def options(self) -> dict[str, Any]:
-        """Names of special tokens, where NAMES has no names for them."""
+        """Names of special tokens that NAMES lacks."""
         return {'specials': [*self._names]} if self._names else {}
 
     @functools.cached_property
