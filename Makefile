@@ -106,6 +106,8 @@ oracles: setup .venv-oracles/installed
 	.venv-oracles/bin/python -m tests.oracles.public_folders \
 	  $(if $(WRITE),--write)
 	.venv-oracles/bin/python -m tests.oracles.peft $(if $(WRITE),--write)
+	.venv-oracles/bin/python -m tests.oracles.tokenizer_keys \
+	  $(if $(WRITE),--write)
 	$(PY) -m pytest tests/oracles tests/evaluation/test_ranking.py \
 	  tests/encoders/test_relative_encoder.py tests/weights
 	rm -rf .venv-oracles/folders

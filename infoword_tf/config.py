@@ -56,6 +56,9 @@ class Layout:
         before, after: of a text, in order.
         last_segment: segment of the last token; None: that of the text.
         first: whether `cls` pools the first state, or the last.
+        padding: a token whose state is never the last one that is pooled: what
+            a public folder pads with, also where a text ends with it; None:
+            there is none.
         between: tokens between two texts.
         second_segment: of the second text and of the tokens after it.
         around_two: before and after two texts; None: as around one.
@@ -69,6 +72,7 @@ class Layout:
     between: tuple[str, ...] = ('sep',)
     second_segment: int = 0
     around_two: tuple[tuple[str, ...], tuple[str, ...]] | None = None
+    padding: str | None = None
     padding_side: str = dataclasses.field(default='right', compare=False)
 
     @property

@@ -115,12 +115,11 @@ def convert(
         raise FileExistsError(
             f'--workdir={workdir} is there and not empty; name a new folder'
         )
-    adapted = adapted_by(source)
-    adapters, source = source, adapted or source
-    known = [source / name for name in ('config.json', 'modules.json')]
-    if not any(map(pathlib.Path.is_file, [*known, *source.glob('*.index')])):
+    base = adapted_by(source) or source
+    known = [base / name for name in ('config.json', 'modules.json')]
+    if not any(map(pathlib.Path.is_file, [*known, *base.glob('*.index')])):
         raise FileNotFoundError(
-            f'--source={source} has no config.json, modules.json or *.index: '
+            f'--source={base} has no config.json, modules.json or *.index: '
             'it holds no weights; name the folder with these files'
         )
     began = time.monotonic()
@@ -134,16 +133,19 @@ def convert(
     )
     from infoword_tf.workdir import Workdir
 
-    vectors, encoder = converted.VectorSettings(), source
-    if sentence_transformers.is_one(source):
-        encoder, vectors = sentence_transformers.read(source)
-        if pooling and pooling != vectors.pooling:
-            raise errors.UsageError(
-                'other_pooling',
-                f'--pooling={pooling}, but {source} says {vectors.pooling}; '
-                'leave it out',
-            )
-    elif pooling:
+    vectors, encoder, says = converted.VectorSettings(), base, None
+    for folder in dict.fromkeys((base, source)):  # the last one counts
+        if sentence_transformers.is_one(folder):
+            place, vectors = sentence_transformers.read(folder)
+            encoder = place if folder == base else encoder
+            says = folder
+    if says and pooling and pooling != vectors.pooling:
+        raise errors.UsageError(
+            'other_pooling',
+            f'--pooling={pooling}, but {says} says {vectors.pooling}; '
+            'leave it out',
+        )
+    if pooling:
         vectors = dataclasses.replace(vectors, pooling=pooling)
     if prompts is not None:
         vectors = dataclasses.replace(vectors, prompts=prompts, prompt=None)
@@ -151,10 +153,10 @@ def convert(
         encoder / huggingface.CONFIG
     ).is_file():
         public = google.read(encoder)
+    elif base != source:
+        public = peft.read(encoder, source)
     else:
         public = huggingface.read(encoder)
-    if adapted:
-        public = peft.merged(public, adapters)
     public = converted.marked(public, vectors.markers)
     config, model, dropped = converted.make(public, vectors)
     tokenizer = public.tokenizer.tokenizer

@@ -26,12 +26,13 @@ from infoword_tf.choices import SETTINGS, flags_of
 from infoword_tf.errors import InputError, UsageError
 
 # Raised when `convert` makes another workdir of the same folder.
-_FORM = 5
+_FORM = 6
 Choices = TypeVar('Choices')
 Convert = Callable[[pathlib.Path, pathlib.Path], None]
 NOTE = 'note: '  # begins lines about weights that were not converted
 _CONFIG, _MODULES = 'config.json', 'modules.json'
 ADAPTER = 'adapter_config.json'  # of a folder of PEFT
+_NOTES = 'notes.txt'  # of a workdir in the cache: what is said of its folder
 # Not hashed: files of other libraries and frameworks.
 _IGNORED = {'.md', '.msgpack', '.onnx', '.h5', '.ot', '.gguf'}
 
@@ -56,17 +57,17 @@ def is_public(folder: pathlib.Path) -> bool:
 
 
 def adapted_by(folder: pathlib.Path) -> pathlib.Path | None:
-    """Returns the folder that a folder of PEFT changes; of others None.
+    """Returns the folder that adapters in a folder change; without any None.
 
     Raises:
         InputError: that folder is not here.
     """
-    if not (folder / ADAPTER).is_file() or (folder / _MODULES).is_file():
+    if not (folder / ADAPTER).is_file():
         return None
     named = files.read_json(folder / ADAPTER).get('base_model_name_or_path')
     base = pathlib.Path(named or '')
     for path in (base, folder / base):
-        if named and path.is_dir():
+        if named and path.is_dir() and not path.samefile(folder):
             return path
     raise InputError(
         'no_base_of_adapter',
@@ -93,8 +94,20 @@ def workdir_of(
         return folder
     models = files.cache_dir() / 'models'
     workdir = models / _digest(folder)
-    if (workdir / _CONFIG).is_file():
-        return workdir
+    if not (workdir / _CONFIG).is_file():
+        _make(folder, workdir, convert)
+    notes = workdir / _NOTES
+    if notes.is_file():
+        for line in notes.read_text(encoding='utf-8').splitlines():
+            print(f'{folder}: {line}', file=sys.stderr)
+    return workdir
+
+
+def _make(
+    folder: pathlib.Path, workdir: pathlib.Path, convert: Convert | None
+) -> None:
+    """Makes the workdir of a public folder; args as of `workdir_of`."""
+    models = workdir.parent
     models.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(dir=models, prefix='.') as partial:
         try:
@@ -109,6 +122,10 @@ def workdir_of(
                 'folder_not_converted',
                 message if str(folder) in message else f'{folder}: {message}',
             ) from None
+        lines = [x for x in printed.splitlines() if x.startswith(NOTE)]
+        (pathlib.Path(partial) / workdir.name / _NOTES).write_text(
+            ''.join(f'{line}\n' for line in lines), encoding='utf-8'
+        )
         shutil.rmtree(workdir, ignore_errors=True)  # damaged
         try:
             os.rename(f'{partial}/{workdir.name}', workdir)
@@ -116,10 +133,6 @@ def workdir_of(
             if not (workdir / _CONFIG).is_file():  # another one was faster
                 raise
     print(f'{folder}: converted, and kept as {workdir}', file=sys.stderr)
-    for line in printed.splitlines():
-        if line.startswith(NOTE):
-            print(f'{folder}: {line}', file=sys.stderr)
-    return workdir
 
 
 def _converted(

@@ -222,16 +222,29 @@ class Tokenizer(_StringLayer):
         }
 
 
+@_saved
 class _Encoder(keras.layers.Layer):
     """The encoder of a model, with pooling and weights of vectors.
+
+    It is a layer of models that are made of a `Backbone`'s inputs and outputs,
+    so that it has a config of its own.
 
     Attributes:
         loaded: the model; Keras tracks the weights that vectors depend on.
     """
 
-    def __init__(self, loaded: Loaded, seed: int | None):
+    def __init__(
+        self,
+        made_of: Loaded | Mapping[str, Any],
+        dtype: Any = None,
+        seed: int | None = None,
+        name: str = 'encoder',
+        trainable: bool = True,
+    ):
+        """Makes the layer of a loaded model or of a config."""
+        loaded = _loaded(made_of, dtype)
         super().__init__(
-            name='encoder', dtype=loaded.model.config.precision, autocast=False
+            name=name, dtype=loaded.model.config.precision, autocast=False
         )
         self.loaded, self.encoder = loaded, loaded.encoder
         self.dense = list(loaded.model.dense)
@@ -244,6 +257,20 @@ class _Encoder(keras.layers.Layer):
             weight.trainable = False
         self.seed_generator = keras.random.SeedGenerator(seed)
         self.built = True
+        if not trainable:  # else some weights would become so
+            self.trainable = False
+
+    def get_config(self) -> dict[str, Any]:
+        """Returns the arguments of `from_config`, without weights."""
+        loaded = self.loaded
+        return {
+            'made_of': _to_json(
+                loaded.config, loaded.tokenizer, loaded.unigram
+            ),
+            'dtype': self.dtype_policy.name,
+            'name': self.name,
+            'trainable': self.trainable,
+        }
 
     def call(
         self, inputs: Mapping[str, Tensor], training: bool | None = None
@@ -362,12 +389,8 @@ class _Preset:
 
     def get_config(self) -> dict[str, Any]:
         """Returns the arguments of `from_config`, without weights."""
-        loaded = self._encoder.loaded
         return {
-            'made_of': _to_json(
-                loaded.config, loaded.tokenizer, loaded.unigram
-            ),
-            'dtype': self._encoder.dtype_policy.name,
+            **self._encoder.get_config(),
             'name': self.name,
             'trainable': self.trainable,
         }
@@ -393,7 +416,7 @@ class Backbone(_Preset, keras.Model):
         trainable: bool = True,
     ):
         """Makes the model of a loaded one or of a config; see `from_preset`."""
-        encoder = _Encoder(_loaded(made_of, dtype), seed)
+        encoder = _Encoder(made_of, dtype, seed)
         inputs = {
             field: keras.Input((None,), dtype='int32', name=field)
             for field in FIELDS
@@ -441,7 +464,7 @@ class TextEncoder(_Preset, _StringLayer):
         self.tokenizer = Tokenizer(
             loaded, sequence_length, prompt, name='tokenizer'
         )
-        self._encoder = _Encoder(loaded, seed)
+        self._encoder = _Encoder(loaded, seed=seed)
         self._encoder.trainable = trainable
         self.built = True
 

@@ -49,9 +49,16 @@ class FoldersTest(absltest.TestCase):
         folder = FOLDER / 'elsewhere'
         shutil.copytree(SOURCE, folder)
         (folder / 'README.md').write_text('words')
-        with mock.patch.object(subject.subprocess, 'run') as run:
+        with (
+            mock.patch.object(subject.subprocess, 'run') as run,
+            contextlib.redirect_stderr(io.StringIO()) as printed,
+        ):
             self.assertEqual(subject.workdir_of(folder), MADE)
         run.assert_not_called()
+        # What conversion left out is said again.
+        self.assertStartsWith(
+            printed.getvalue(), f'{folder}: note: not converted'
+        )
         # Other bytes are another model, be there as many.
         config = (folder / 'config.json').read_text()
         config = config.replace('"gelu"', '"relu"')

@@ -501,6 +501,24 @@ class DocumentTest(absltest.TestCase):
         self.assertEqual(names['probabilities'].shape, (1, 2))
         np.testing.assert_allclose(names['probabilities'].sum(), 1, **NEAR)
         self.assertTrue((folder / 'runs/questions_encoder').is_dir())
+        # What is made of a backbone is saved, loaded and cloned by Keras.
+        for name in ('model', 'tagger'):
+            model, path = names[name], folder / f'{name}.keras'
+            model.save(path)
+            again = keras.saving.load_model(path)
+            clone = keras.models.clone_model(model)
+            clone.set_weights(model.get_weights())
+            with eagerly():
+                expected = model(names['inputs'])
+                for other in (again, clone):
+                    np.testing.assert_array_equal(
+                        other(names['inputs']), expected
+                    )
+        backbone = names['backbone']
+        backbone.trainable = False
+        frozen = keras.Model(backbone.input, backbone.output)
+        again = keras.Model.from_config(frozen.get_config())
+        self.assertEmpty(again.trainable_weights)
         tokens, labels = names['inputs']['token_ids'].numpy(), names['labels']
         words = [names['tokenizer'].get_vocabulary()[i].lower()
                  for i in tokens[labels > 0]]  # fmt: skip

@@ -174,7 +174,7 @@ def format_texts(
     layout = template.layout
     if np.ndim(max_length) == 0:
         max_length = [max_length] * k
-    ids, segments, lengths, cut = [], [], [], 0
+    ids, segments, lengths, places, cut = [], [], [], [], 0
     for begin in range(0, n, chunk):
         formatted_texts, longer = [], []
         for (first, second), most in zip(texts, max_length, strict=True):
@@ -205,12 +205,20 @@ def format_texts(
         if layout.last_segment is not None:
             where = np.where(last, layout.last_segment, where)
         real = column < sizes[:, :, None]
-        ids.append(np.stack(padded, axis=1)[real])
+        stacked = np.stack(padded, axis=1)
+        ends = sizes - 1
+        if template.padding is not None:
+            pads = ~real | (stacked == template.padding)
+            ends = np.where(pads, 0, column).max(axis=-1)
+        places.append(ends.ravel())
+        ids.append(stacked[real])
         segments.append(where[real])
         lengths.append(sizes.ravel())
         cut += int(np.any(longer, axis=0).sum())
     sizes = np.concatenate(lengths) if lengths else np.zeros(0, np.int64)
-    places = np.zeros_like(sizes) if layout.first else sizes - 1
+    places = np.concatenate(places) if lengths else sizes
+    if layout.first:
+        places = np.zeros_like(sizes)
     examples = Examples(
         np.concatenate(ids).astype(np.int32),
         np.concatenate(segments).astype(np.int8),

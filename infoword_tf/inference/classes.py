@@ -48,7 +48,7 @@ class Classes(Predictor):
         head = self._head(row)
         place = None
         if not self.workdir.model.reads[head.row]['examples'].everywhere:
-            place = cls_places(self.workdir.layout, lengths)
+            place = cls_places(self.workdir.template, ids, lengths)
         encoded = self.states.encode(ids, lengths, head.mix, place, second)
         layers = encoded.layers
         if head.mix and place is not None:

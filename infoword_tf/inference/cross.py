@@ -64,7 +64,7 @@ class Cross(Predictor):
 
         Args as of `States.__call__`; graph or eager.
         """
-        places = cls_places(self.workdir.layout, lengths)
+        places = cls_places(self.workdir.template, ids, lengths)
         states = self.states(ids, lengths, places=places, second=second)
         return self.workdir.model.pair.scores(states)
 

@@ -15,7 +15,7 @@ from infoword_tf.objectives.infonce import NEVER
 from infoword_tf.objectives.row import ANSWERS
 from infoword_tf.resolve import answering
 from infoword_tf.text.layout import Layout
-from infoword_tf.text.template import padded
+from infoword_tf.text.template import Template, padded
 from infoword_tf.workdir import Workdir
 
 Tensor = Any
@@ -284,10 +284,24 @@ def last_places(lengths: Tensor) -> Tensor:
     return ops.convert_to_tensor(lengths, dtype='int32')[:, None] - 1
 
 
-def cls_places(layout: Layout, lengths: Tensor) -> Tensor:
+def cls_places(template: Template, ids: Tensor, lengths: Tensor) -> Tensor:
     """Returns the place of [CLS], which may be the last, [B, 1] int32."""
+    if template.layout.first:
+        return ops.zeros_like(last_places(lengths))
+    return end_places(template, ids, lengths)
+
+
+def end_places(template: Template, ids: Tensor, lengths: Tensor) -> Tensor:
+    """Returns the last place of each text of ids [B, T] that is pooled, [B, 1]
+    int32: that of a token other than `Layout.padding`, or else 0.
+    """
     last = last_places(lengths)
-    return ops.zeros_like(last) if layout.first else last
+    if template.padding is None:
+        return last
+    column = _column(ids)
+    pads = ops.equal(ids, template.padding)
+    known = ops.where(pads | (column > last), 0, column)
+    return ops.max(known, axis=1, keepdims=True)
 
 
 def _column(ids: Tensor) -> Tensor:

@@ -30,7 +30,7 @@ from infoword_tf.inference.batches import (
 from infoword_tf.inference.states import (
     States,
     cls_places,
-    last_places,
+    end_places,
     real_places,
 )
 from infoword_tf.inference.wordvectors import WordVectors
@@ -74,7 +74,7 @@ class Vectors(BatchPredictor):
             ValueError: a pooling that this model does not have.
         """
         name = self.config.pooling if pooling is None else pooling
-        places = self._places(lengths, name)
+        places = self._places(ids, lengths, name)
         states = self.states(
             ids, lengths, LAYERS.get(name) if layers is None else layers,
             places, segment_ids=segment_ids, key=key,
@@ -100,7 +100,7 @@ class Vectors(BatchPredictor):
             segment_ids=segment_ids, key=key,
         )  # fmt: skip
         last = ops.cast(encoded.states, 'float32')
-        places = self._places(lengths, name)
+        places = self._places(ids, lengths, name)
         states = last
         if layers is not None:
             states = self.states.mean(encoded.layers, layers)
@@ -149,14 +149,16 @@ class Vectors(BatchPredictor):
         encoder = self.workdir.encoder
         return not encoder.contextual and self.config.pooling == 'mean'
 
-    def _places(self, lengths: Tensor, pooling: str) -> Tensor | None:
+    def _places(
+        self, ids: Tensor, lengths: Tensor, pooling: str
+    ) -> Tensor | None:
         """Returns the one place [B, 1] that a pooling reads, or None: all."""
         self._pooling_row(pooling)  # complains of an unknown pooling
         if POOLINGS[pooling] is not None:
             return None
         if pooling == 'cls':
-            return cls_places(self.workdir.layout, lengths)
-        return last_places(lengths)
+            return cls_places(self.workdir.template, ids, lengths)
+        return end_places(self.workdir.template, ids, lengths)
 
     def _pool(
         self, ids: Tensor, lengths: Tensor, states: Tensor, pooling: str

@@ -15,7 +15,7 @@ Glossary of shapes: C characters of all strings together, W words.
 
 import functools
 import itertools
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, NamedTuple, Self
 
 import numpy as np
@@ -96,7 +96,10 @@ class BytePairs(PairEncoding):
     kind = 'bytes'
 
     def __init__(
-        self, described: Mapping[str, Any], where: str = 'the tokenizer'
+        self,
+        described: Mapping[str, Any],
+        where: str = 'the tokenizer',
+        specials: Sequence[str] = (),
     ):
         """Reads a tokenizer.json; args as of `PairEncoding`."""
         steps = steps_of(described.get('normalizer'))
@@ -117,7 +120,7 @@ class BytePairs(PairEncoding):
         self._kinds = tf.constant(_kinds(self._split_rules.letters))
         self._word_starts = tf.constant(_word_starts(self._split_rules.later))
         lower_case = any(step['type'] == 'Lowercase' for step in steps)
-        super().__init__(described, where, lower_case)
+        super().__init__(described, where, lower_case, specials)
 
     @classmethod
     def learn(

@@ -6,7 +6,7 @@ the unknown token.
 """
 
 import functools
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 import tensorflow as tf
@@ -32,7 +32,10 @@ class CharacterPairs(PairEncoding):
     kind = 'characters'
 
     def __init__(
-        self, described: Mapping[str, Any], where: str = 'the tokenizer'
+        self,
+        described: Mapping[str, Any],
+        where: str = 'the tokenizer',
+        specials: Sequence[str] = (),
     ):
         """Reads a tokenizer.json; args as of `PairEncoding`."""
         model = described['model']
@@ -77,7 +80,7 @@ class CharacterPairs(PairEncoding):
             },
             model['vocab'][model['unk_token']],
         )
-        super().__init__(described, where, lower_case)
+        super().__init__(described, where, lower_case, specials)
 
     @functools.cached_property
     def normalizer(self) -> Mapped:

@@ -36,7 +36,10 @@ class MarkedPairs(PairEncoding):
     trims = False
 
     def __init__(
-        self, described: Mapping[str, Any], where: str = 'the tokenizer'
+        self,
+        described: Mapping[str, Any],
+        where: str = 'the tokenizer',
+        specials: Sequence[str] = (),
     ):
         """Reads a tokenizer.json; args as of `PairEncoding`."""
         model, steps = described['model'], steps_of(described.get('normalizer'))
@@ -67,7 +70,7 @@ class MarkedPairs(PairEncoding):
         )  # fmt: skip
         self._whole_texts = any(MARK in x.lstrip(MARK) for x in tokens)
         lower_case = any(step['type'] == 'Lowercase' for step in others)
-        super().__init__(described, where, lower_case)
+        super().__init__(described, where, lower_case, specials)
 
     def tokenize_between_masks(
         self, texts: tf.Tensor, inside: tf.Tensor

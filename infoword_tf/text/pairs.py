@@ -132,20 +132,31 @@ class PairEncoding(TextTokenizer):
         described: Mapping[str, Any],
         where: str,
         lower_case: bool,
+        specials: Sequence[str] = (),
     ):
-        """Reads a tokenizer.json, `described`; `where` is named in errors."""
+        """Reads a tokenizer.json.
+
+        Args:
+            described: its content.
+            where: for errors.
+            lower_case: whether it folds case.
+            specials: names of the special tokens, in the order of NAMES; empty:
+                those of NAMES.
+        """
         self.json = json.dumps(described, ensure_ascii=False)
+        self._names = tuple(specials)
         tokens, merges = _vocabulary_and_merges(described, where)
         index = {token: i for i, token in enumerate(tokens)}
+        known = [[name] for name in specials] or NAMES.values()
         specials = [
-            next((index[name] for name in known if name in index), None)
-            for known in NAMES.values()
+            next((index[name] for name in names if name in index), None)
+            for names in known
         ]
         if None in specials:
             raise UnsupportedTokenizer(
                 'no_end_token',
                 f'{where} has no token that ends a text, such as [SEP], </s> '
-                f'or {_END[0]}; add it to added_tokens',
+                f'or {_END[0]}; name one in tokenizer_config.json (eos_token)',
             )
         model = described['model']
         unknown = index.get(model.get('unk_token'))
@@ -237,12 +248,17 @@ class PairEncoding(TextTokenizer):
         """Writes the tokenizer.json."""
         pathlib.Path(path).write_text(self.json, encoding='utf-8')
 
+    @property
+    def options(self) -> dict[str, Any]:
+        """Names of special tokens that NAMES lacks."""
+        return {'specials': [*self._names]} if self._names else {}
+
     @functools.cached_property
     def identity(self) -> str:
-        """A digest of the tokenizer.json."""
+        """A digest of the tokenizer.json, and names of special tokens."""
         text = json.dumps(json.loads(self.json), sort_keys=True)
         digest = hashlib.blake2b(text.encode(), digest_size=16).hexdigest()
-        return f'{self.kind} {digest}'
+        return ' '.join([self.kind, digest, *self._names])
 
     def tokenize(self, strings: tf.Tensor) -> tf.RaggedTensor:
         """Implements `TextTokenizer.tokenize`."""

@@ -24,6 +24,7 @@ class Template:
         before, after: ids before and after one text.
         between: ids between two texts.
         around_two: ids before and after two texts.
+        padding: id of `Layout.padding`, or None.
     """
 
     def __init__(self, tokenizer: TextTokenizer, layout: Layout):
@@ -45,6 +46,9 @@ class Template:
             numbers, (layout.before, layout.between, layout.after)
         )
         self.around_two = tuple(map(numbers, layout.two))
+        self.padding = None
+        if layout.padding is not None:
+            self.padding = tokenizer.vocabulary.index(layout.padding)
 
     def free_length(self, max_length: int, texts: int = 1) -> int:
         """Returns how many tokens of one text, or of two, fit into T."""

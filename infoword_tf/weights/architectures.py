@@ -26,16 +26,22 @@ def check_values(
     config: Mapping[str, Any],
     known: Mapping[str, tuple[Any, ...]],
     where: str,
+    advice: str = '',
 ) -> None:
-    """Raises ValueError for values of a config.json that cannot be converted;
-    by key, `known` has those that can, the default first.
+    """Raises ValueError for values of a config.json that cannot be converted.
+
+    Args:
+        config: content of the file.
+        known: by key, the values that can be converted, the default first.
+        where: for errors.
+        advice: ends the message.
     """
     for key, values in known.items():
         if config.get(key, values[0]) not in values:
             raise errors.InputError(
                 'value_not_convertible',
                 f'{where} has {key} {config[key]!r}; only {values[0]!r} can be '
-                'converted',
+                f'converted{advice}',
             )
 
 

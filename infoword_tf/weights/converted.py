@@ -53,6 +53,7 @@ class EncoderSource:
         multilabel: whether a text may have several labels, or none.
         tied: a row whose head has no weights but the encoder's.
         tag_pooler, tag_tokens: settings of the row `tag`.
+        padding: as of `Layout`, for the rows `label` and `score`.
     """
 
     where: str
@@ -68,6 +69,7 @@ class EncoderSource:
     tied: str | None = None
     tag_pooler: str = 'none'
     tag_tokens: str = 'all'
+    padding: str | None = None
 
 
 @dataclasses.dataclass(frozen=True)
@@ -143,7 +145,8 @@ def make(
             `mapping.read_weight`; no head for classes, or of the vocabulary;
             texts that are lower-cased before a tokenizer that keeps case;
             [MASK] that see no token in a layer; scores of another state than
-            the one that stands for a text here.
+            the one that stands for a text here; classes of the last state
+            beside vectors of the first.
     """
     naming, lexical, tied = source.naming, vectors.lexical, source.tied
     heads = {**naming.heads, **vectors.heads}
@@ -223,7 +226,7 @@ def make(
         masking='tokens' if 'mlm' in rows else None,
         mask_share=MASKED_SHARE if 'mlm' in rows else None,
         memory_length=0 if source.encoder.name == 'relative' else None,
-        layout=source.layout,
+        layout=_layout(source, vectors, not {'label', 'score'} & {*rows}),
         pooling=vectors.pooling,
         similarity=vectors.similarity,
         dense=vectors.dense,
@@ -291,6 +294,32 @@ def _check_sight(source: EncoderSource, vectors: VectorSettings) -> None:
             f'{near // 2} tokens back; set its length of queries to '
             f'{near // 2 + 1} or less, or let tokens attend to [MASK]',
         )
+
+
+def _layout(
+    source: EncoderSource, vectors: VectorSettings, classless: bool
+) -> str | Layout:
+    """Returns the layout, which says where the pooled state of a text is.
+
+    `cls` is the first token, but of XLNet without sentence-transformers the
+    token [CLS] after a text.
+    """
+    layout = layout_of(source.layout)
+    of_modules = vectors.critic is not None
+    if vectors.pooling == 'cls' and not layout.first and (
+        of_modules or 'cls' not in layout.after
+    ):  # fmt: skip
+        if not classless:
+            raise errors.InputError(
+                'classes_of_the_last_state',
+                f'{source.where} has classes of the last state of a text, and '
+                'its vectors are to be of the first (pooling cls); take '
+                'another pooling',
+            )
+        return dataclasses.replace(layout, first=True)
+    if not classless and source.padding and not of_modules:
+        return dataclasses.replace(layout, padding=source.padding)
+    return source.layout
 
 
 def _check_scored(source: EncoderSource, vectors: VectorSettings) -> None:

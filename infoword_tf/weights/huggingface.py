@@ -44,6 +44,7 @@ TAGS = 'ForTokenClassification'  # how the name of such an architecture ends
 PARAMETERS, OF_TAGS, STRATEGY = (
     'task_specific_params', 'token-classification', 'aggregation_strategy'
 )  # fmt: skip
+_PADS = {'gemma3_text': 0}  # where config.json has no pad_token_id
 # `Architecture.notes` of all kinds.
 _NOTES = {
     'auto_map': 'code of this repository (auto_map) is not run: it is read '
@@ -68,8 +69,17 @@ TOKEN_VECTORS, TERMS, PAIR_SCORE = (
 )  # fmt: skip
 
 
-def read(folder: pathlib.Path) -> EncoderSource:
+def read(
+    folder: pathlib.Path,
+    config: Mapping[str, Any] | None = None,
+    tokenizer_folder: pathlib.Path | None = None,
+) -> EncoderSource:
     """Reads all of a folder but the weights.
+
+    Args:
+        folder: with config.json, weights and a tokenizer.
+        config: instead of the folder's config.json.
+        tokenizer_folder: with a tokenizer that counts instead, if it has one.
 
     Raises:
         FileNotFoundError: no config.json, weights or tokenizer.
@@ -78,7 +88,7 @@ def read(folder: pathlib.Path) -> EncoderSource:
     path = folder / CONFIG
     if not path.is_file():
         raise FileNotFoundError(f'{folder} has no {CONFIG}')
-    config = files.read_json(path)
+    config = files.read_json(path) if config is None else config
     encoder = architectures.encoder_of(config, str(path))
     kind = config['model_type']
     architecture, naming = ARCHITECTURES[kind], _naming(config)
@@ -99,7 +109,11 @@ def read(folder: pathlib.Path) -> EncoderSource:
             'merge them with peft (merge_and_unload) and save the result',
         )
     size = encoder.arguments['vocab_size']
-    tokenizer = tokenizer_reader.read(folder, size, config)
+    if tokenizer_folder is None or not (
+        tokenizer_reader.is_one(tokenizer_folder)
+    ):  # fmt: skip
+        tokenizer_folder = folder
+    tokenizer = tokenizer_reader.read(tokenizer_folder, size, config)
     layout = architecture.layout
     if tokenizer.post_processor is not None:
         layout = post_processors.layout_for(
@@ -107,7 +121,7 @@ def read(folder: pathlib.Path) -> EncoderSource:
             tokenizer.tokenizer,
             layout,
             encoder,
-            str(folder),
+            str(tokenizer_folder),
         )
     if isinstance(layout, Layout):
         side = tokenizer.padding_side
@@ -134,7 +148,18 @@ def read(folder: pathlib.Path) -> EncoderSource:
         tied=_tied(config, encoder),
         tag_pooler=_tag_pooler(kind),
         tag_tokens=_tag_tokens(config),
+        padding=_padding(config, tokenizer.tokenizer),
     )
+
+
+def naming_of(config: Mapping[str, Any], where: str) -> Naming:
+    """Returns the names of the weights beside a config.json.
+
+    Raises:
+        ValueError: as `architectures.encoder_of`.
+    """
+    architectures.encoder_of(config, where)
+    return _naming(config)
 
 
 def _naming(config: Mapping[str, Any], tags: bool | None = None) -> Naming:
@@ -169,6 +194,21 @@ def _tag_tokens(config: Mapping[str, Any]) -> str:
     """Returns which tokens have labels, of `objectives.tag.TOKENS`."""
     ours = (config.get(PARAMETERS) or {}).get(OF_TAGS) or {}
     return FIRST if ours.get(STRATEGY) == FIRST else ALL
+
+
+def _padding(
+    config: Mapping[str, Any], tokenizer: TextTokenizer
+) -> str | None:
+    """Names the token that a head on the last state does not read.
+
+    As transformers has it: the one that pads by config.json, wherever it
+    stands. None: there is none, or the head reads another state.
+    """
+    kind = config['model_type']
+    pad = config.get('pad_token_id', _PADS.get(kind))
+    if ARCHITECTURES[kind].classes != NO_POOLER or pad is None:
+        return None
+    return tokenizer.vocabulary[pad] if 0 <= pad < len(tokenizer) else None
 
 
 def _tied(config: Mapping[str, Any], encoder: EncoderConfig) -> str | None:
@@ -219,7 +259,7 @@ def write(folder: pathlib.Path, loaded: Loaded) -> list[str]:
     architecture, heads = ARCHITECTURES[kind], _heads(loaded, kind)
     rows, ours = list(heads), heads.values()
     dropped = [
-        f'the row {row}{_why(row, loaded, kind)}'
+        f'the row {row}{why(row, loaded, kind)}'
         for row in lacking(loaded, ours)
     ] + unwritten(loaded, ours)
     if token := _text_as_padding(values, tokenizer):
@@ -310,6 +350,8 @@ def named(loaded: Loaded) -> tuple[Naming, dict[str, Any]]:
     """
     encoder, kind = _encoder(loaded)
     arguments, pad_id = encoder.arguments, loaded.tokenizer.pad_id
+    if loaded.layout.padding is not None:
+        pad_id = loaded.template.padding
     if _keeps_one_segment(kind, arguments):
         encoder = EncoderConfig(encoder.name, {**arguments, 'segments': 0})
     values = architectures.config_of(kind, encoder, pad_id)
@@ -394,14 +436,15 @@ def _heads(loaded: Loaded, kind: str) -> dict[str, str]:
 
 def _ends_with_padding(loaded: Loaded, kind: str) -> bool:
     """Tells whether texts end with the token that pads, behind which heads that
-    read the last state would not look.
+    read the last state would not look, but those here do.
     """
-    tokenizer = loaded.tokenizer
+    tokenizer, padding = loaded.tokenizer, loaded.layout.padding
     reads_last = ARCHITECTURES[kind].classes == NO_POOLER
-    return reads_last and tokenizer.pad_id == tokenizer.sep_id
+    ends = tokenizer.sep_id, *loaded.after[-1:]
+    return reads_last and padding is None and tokenizer.pad_id in ends
 
 
-def _why(row: str, loaded: Loaded, kind: str) -> str:
+def why(row: str, loaded: Loaded, kind: str) -> str:
     """Names, for a head on whole texts without a place, the reason."""
     settings = loaded.config.rows[row].settings
     known = ARCHITECTURES[kind]

@@ -11,7 +11,7 @@ import functools
 import math
 import pathlib
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -19,35 +19,172 @@ import numpy as np
 from infoword_tf import adapters, config, errors, files
 from infoword_tf.folders import ADAPTER
 from infoword_tf.inference.loaded import Loaded
+from infoword_tf.objectives.tag import FIRST
 from infoword_tf.weights import huggingface, mapping
 from infoword_tf.weights.architectures import check_values
 from infoword_tf.weights.converted import EncoderSource
-from infoword_tf.weights.names import Naming
+from infoword_tf.weights.names import SAME, Naming
 from infoword_tf.weights.tensors import Tensors, open_folder
 
-WEIGHTS = 'adapter_model.safetensors'
+WEIGHTS, PICKLED = 'adapter_model.safetensors', 'adapter_model.bin'
 _FIRST = 'base_model.model.'  # begins the names
 _PAIR = re.compile(r'(.*)\.lora_([AB])\.weight')
-_KNOWN = {  # by key, what can be merged, the default first
-    'peft_type': ('LORA',),
-    'use_dora': (False, None),
-    'alpha_pattern': ({}, None),
-    'layer_replication': (None,),
+_ADVICE = (
+    '; where peft can merge it (merge_and_unload), do that, save the result '
+    'and convert that'
+)
+# How the architecture over the base ends, by task_type; of others the base
+# says it.
+_TASKS = {
+    'SEQ_CLS': 'ForSequenceClassification', 'TOKEN_CLS': huggingface.TAGS,
+    'QUESTION_ANS': 'ForQuestionAnswering',
+}  # fmt: skip
+# The task_type that a head has.
+_TASK_OF = {'label': 'SEQ_CLS', 'tag': 'TOKEN_CLS', 'span': 'QUESTION_ANS'}
+# Settings of rows that config.json of the base would have to say.
+_OF_CONFIG = {
+    'multilabel': 'that a text may have several labels (problem_type)',
+    'mean': 'that the mean of all states is classified',
+    'tokens': 'that words are labelled at their first tokens',
 }
+FOLLOWED, IDLE = 'followed', 'without effect'
+_NONE = (None,)
+# All keys of adapter_config.json: what they do here, or the values that can be
+# merged, the default of PEFT first.
+KEYS: Mapping[str, str | tuple[Any, ...]] = {
+    'base_model_name_or_path': FOLLOWED,
+    'lora_alpha': FOLLOWED,
+    'task_type': FOLLOWED,
+    'use_rslora': FOLLOWED,
+    'alora_invocation_tokens': _NONE,
+    'alpha_pattern': ({}, None),
+    'arrow_config': _NONE,
+    'bias': ('none', None),
+    # Others begin with a base of which a part was taken away.
+    'init_lora_weights': (True, False, 'gaussian', 'orthogonal', 'mica', None),
+    'kasa_config': _NONE,
+    'layer_replication': _NONE,
+    'lora_bias': (False, None),
+    'megatron_config': _NONE,
+    'monteclora_config': _NONE,
+    'peft_type': ('LORA',),
+    'target_parameters': (None, []),
+    'trainable_token_indices': (None, [], {}),
+    'use_bdlora': _NONE,
+    'use_dora': (False, None),
+    'use_qalora': (False, None),
+    # Names and shapes of the weights say it.
+    **dict.fromkeys(
+        ('ensure_weight_tying', 'exclude_modules', 'layers_pattern',
+         'layers_to_transform', 'modules_to_save', 'r', 'rank_pattern',
+         'target_modules'),
+        IDLE,
+    ),
+    # As the layer of the base keeps its kernel, whatever is said.
+    'fan_in_fan_out': IDLE,
+    # Of training, of `init_lora_weights` that are refused, or of other
+    # programs.
+    **dict.fromkeys(
+        ('auto_mapping', 'corda_config', 'eva_config', 'inference_mode',
+         'loftq_config', 'lora_dropout', 'lora_ga_config', 'megatron_core',
+         'peft_version', 'qalora_group_size', 'revision', 'runtime_config',
+         'velora_config'),
+        IDLE,
+    ),
+}  # fmt: skip
+_REFUSED = {key: x for key, x in KEYS.items() if isinstance(x, tuple)}
 
 
-def merged(source: EncoderSource, folder: pathlib.Path) -> EncoderSource:
-    """Returns an encoder whose weights have the adapters of a folder added.
+def read(base: pathlib.Path, folder: pathlib.Path) -> EncoderSource:
+    """Reads a public encoder with the adapters of a folder added.
 
-    Other weights of the folder, such as heads, replace those of the encoder.
+    Other weights of the folder, such as heads, replace those of the encoder,
+    and a tokenizer there that of the encoder.
+
+    Args:
+        base: as of `huggingface.read`.
+        folder: of the adapters.
 
     Raises:
-        FileNotFoundError: the folder has no weights.
-        ValueError: adapters of another kind, or of another model.
+        FileNotFoundError: as `huggingface.read`; the folder has no weights.
+        ValueError: as `huggingface.read`; adapters of another kind, or of
+            another model.
     """
-    values = files.read_json(folder / ADAPTER)
-    check_values(values, _KNOWN, str(folder / ADAPTER))
-    stored = open_folder(folder, WEIGHTS)
+    values, where = files.read_json(folder / ADAPTER), str(folder / ADAPTER)
+    check_values(values, _REFUSED, where, _ADVICE)
+    pickled = (folder / PICKLED).is_file() and not (folder / WEIGHTS).is_file()
+    stored = open_folder(folder, PICKLED if pickled else WEIGHTS)
+    about = files.read_json(base / huggingface.CONFIG)
+    if task := _TASKS.get(values.get('task_type')):
+        about['architectures'] = [task]
+    naming = huggingface.naming_of(about, str(base / huggingface.CONFIG))
+    whole = {_plain(naming, x.removeprefix(_FIRST)): x for x in stored}
+    words, _ = naming.encoder['word_embeddings']
+    if words in whole:  # new tokens
+        about['vocab_size'] = len(stored[whole[words]])
+    for row in ('label', 'tag'):
+        kernel, _ = naming.heads.get(row, {}).get('kernel', ('', None))
+        if kernel in whole:
+            about = _with_classes(about, len(stored[whole[kernel]]))
+    source = huggingface.read(base, about, folder)
+    if unknown := [x for x in values if x not in KEYS and values[x]]:
+        source.tokenizer.notes.append(
+            f'nothing here knows {", ".join(sorted(unknown))} of {where}'
+        )
+    readers = _merged(source, folder, stored, values)
+    source = dataclasses.replace(
+        source, where=str(folder), tensors=Tensors(readers, str(folder))
+    )
+    copies = [x for x, of in naming.copies.items() if of == f'{{p}}{words}']
+    tables = [stored[whole[x]] for x in (words, *copies) if x in whole]
+    alike = [np.array_equal(table, tables[0]) for table in tables]
+    if tables and not (all(alike) and len(alike) == 1 + len(copies)):
+        source = _without_words(source, copies)
+    return source
+
+
+def _without_words(
+    source: EncoderSource, copies: Sequence[str]
+) -> EncoderSource:
+    """Removes heads that score tokens, whose table is no longer that of the
+    encoder.
+
+    Args:
+        source: a public encoder.
+        copies: names of the heads' tables.
+    """
+    heads, gone = dict(source.naming.heads), {*copies}
+    words = [heads.pop(row, {}) for row in ('mlm', 'plm', 'gpt')]
+    others = {theirs for head in heads.values() for theirs, _ in head.values()}
+    gone |= {x for head in words for x, _ in head.values()} - others
+    gone |= {x for x, of in source.naming.copies.items() if of in gone}
+    names = _plain_names(source.naming, source.tensors)
+    source.tokenizer.notes.append(
+        'without the head that scores tokens: the adapters come with another '
+        'table of tokens than it has (modules_to_save)'
+    )
+    return dataclasses.replace(
+        source,
+        tensors=source.tensors.without({names[x] for x in gone & {*names}}),
+        tied=None,
+        naming=source.naming._replace(heads=heads),
+    )
+
+
+def _with_classes(about: Mapping[str, Any], count: int) -> dict[str, Any]:
+    """Returns a config.json with so many classes, new names being numbers."""
+    if count == len(huggingface.labels_of(about)):
+        return dict(about)
+    return {**about, 'id2label': {str(i): f'LABEL_{i}' for i in range(count)}}
+
+
+def _merged(
+    source: EncoderSource,
+    folder: pathlib.Path,
+    stored: Tensors,
+    values: Mapping[str, Any],
+) -> dict[str, Callable[[], np.ndarray]]:
+    """Returns functions that read each weight, by name in the base."""
     plain = _plain_names(source.naming, source.tensors)
     readers: dict[str, Callable[[], np.ndarray]] = {
         name: functools.partial(source.tensors.__getitem__, name)
@@ -67,23 +204,20 @@ def merged(source: EncoderSource, folder: pathlib.Path) -> EncoderSource:
             if matched[2] == 'A':
                 readers[plain[weight]] = functools.partial(
                     _sum, readers[plain[weight]], stored, pair, values,
-                    source.where,
+                    _is_turned(source.naming, weight), source.where,
                 )  # fmt: skip
         elif 'lora_' in bare:
+            of_table = 'lora_embedding_' in bare
+            key = 'target_modules names a table: ' if of_table else ''
             raise errors.InputError(
                 'unknown_adapter_weight',
-                f'{folder} holds {bare}, which cannot be merged; use peft '
-                '(merge_and_unload) and save the result',
+                f'{folder} holds {bare} ({key}no kernel of a layer), which is '
+                f'not merged here{_ADVICE}',
             )
         else:
             here = plain.get(_plain(source.naming, bare), bare)
             readers[here] = functools.partial(stored.__getitem__, name)
-    return dataclasses.replace(
-        source,
-        where=str(folder),
-        tensors=Tensors(readers, str(folder)),
-        labels=_labels(source, stored),
-    )
+    return readers
 
 
 def _plain(naming: Naming, name: str) -> str:
@@ -99,18 +233,29 @@ def _plain_names(naming: Naming, tensors: Tensors) -> dict[str, str]:
     return {_plain(naming, name): name for name in tensors}
 
 
+def _is_turned(naming: Naming, name: str) -> bool:
+    """Tells whether a kernel lies as [in, out], as GPT-2's do."""
+    for theirs, form in naming.layer.values():
+        names = (theirs,) if isinstance(theirs, str) else theirs
+        patterns = (re.escape(x).replace(r'\{i\}', r'\d+') for x in names)
+        if any(re.fullmatch(pattern, name) for pattern in patterns):
+            return form is SAME
+    return False
+
+
 def _sum(
     read: Callable[[], np.ndarray],
     stored: Tensors,
     pair: list[str],
     values: Mapping[str, Any],
+    turned: bool,
     where: str,
 ) -> np.ndarray:
-    """Adds a product, scaled, to a weight [out, in], or [in, out] of GPT-2."""
+    """Adds a product, scaled, to a weight [out, in], or [in, out] if turned."""
     weight, (a, b) = np.asarray(read(), np.float32), (stored[x] for x in pair)
     root = math.sqrt if values.get('use_rslora') else float
     change = values['lora_alpha'] / root(len(a)) * (b @ a)
-    if values.get('fan_in_fan_out'):
+    if turned:
         change = change.T
     if change.shape != weight.shape:
         raise errors.InputError(
@@ -119,15 +264,6 @@ def _sum(
             f'{change.shape}; in {where} it has {weight.shape}',
         )
     return weight + change
-
-
-def _labels(source: EncoderSource, stored: Tensors) -> tuple[str, ...]:
-    """Names the classes, by number if the base has another head, or none."""
-    names, _ = source.naming.heads.get('label', {}).get('kernel', ('', None))
-    name = f'{_FIRST}{names}'
-    if name not in stored or len(stored[name]) == len(source.labels):
-        return source.labels
-    return tuple(f'LABEL_{i}' for i in range(len(stored[name])))
 
 
 def write(
@@ -154,7 +290,7 @@ def write(
             f'{workdir} is no workdir of adapters; write it with '
             '--format=huggingface',
         )
-    naming, _ = huggingface.named(loaded)
+    naming, about = huggingface.named(loaded)
     heads = huggingface.heads_of(loaded)
     heads = {k: row for k, row in heads.items() if row in loaded.config.rows}
     stored = files.open_tensors(workdir / config.WEIGHTS)
@@ -200,31 +336,59 @@ def write(
                     tensors[f'{_FIRST}{module}.lora_{letter}.weight'] = stored[
                         path
                     ].T
+    base = _public_base(workdir, adapter)
+    task = next((x for head, x in _TASK_OF.items() if head in heads), None)
     values = {
         'peft_type': 'LORA',
-        'task_type': 'SEQ_CLS' if 'label' in heads else None,
+        'task_type': task,
         'r': adapter.rank,
         'lora_alpha': adapter.alpha,
         'lora_dropout': 0.0,
         'target_modules': targets,
         'modules_to_save': list(whole) or None,
-        'base_model_name_or_path': '',
+        'base_model_name_or_path': base,
         'inference_mode': True,
     }
     files.write_tensors(folder / WEIGHTS, tensors, {'format': 'pt'})
     files.write_json(folder / ADAPTER, values)
     dropped = [
-        f'the row {row}'
+        f'the row {row}{huggingface.why(row, loaded, about["model_type"])}'
         for row in huggingface.lacking(loaded, heads.values())
     ] + huggingface.unwritten(loaded, heads.values())
+    if not base:
+        dropped.append(
+            'the base: write it with --format=huggingface and name that folder '
+            f'in {ADAPTER} (base_model_name_or_path)'
+        )
     for row in heads.values():
         for path in stored.where(
             lambda path, row=row: path.startswith(f'objectives/{row}/')
         ):
             if path not in written and np.any(stored[path]):
                 dropped.append(f'{path.split("/")[-1]} of the row {row}')
+        settings = loaded.config.rows[row].settings
+        dropped += [
+            text for setting, text in _OF_CONFIG.items()
+            if settings.get(setting) in (True, FIRST)
+        ]  # fmt: skip
+        if row == 'score':
+            dropped.append('that the score is a number (problem_type)')
     if loaded.config.labels:
         dropped.append('the names of the labels')
     if adapter.frozen == adapters.NARROW:
         dropped.append(f'that the base was rounded to {adapters.NARROW}')
     return dropped
+
+
+def _public_base(workdir: pathlib.Path, adapter: config.AdapterConfig) -> str:
+    """Returns the public folder that a run began with, as people typed the
+    name; '': a workdir.
+    """
+    flags = workdir / 'flags.txt'
+    lines = flags.read_text('utf-8').splitlines() if flags.is_file() else []
+    for line in lines:
+        name, _, value = line.partition('=')
+        base = pathlib.Path(value).name
+        if name == '--init' and base != pathlib.Path(adapter.base).name:
+            return value
+    return ''

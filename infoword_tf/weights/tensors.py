@@ -4,7 +4,7 @@ So a model of 1.3 GB is not in memory twice.
 """
 
 import pathlib
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 
 import numpy as np
 
@@ -45,6 +45,11 @@ class Tensors(Mapping[str, np.ndarray]):
                 'file is damaged: fetch it again',
             )
         return array
+
+    def without(self, names: Collection[str]) -> 'Tensors':
+        """Leaves out arrays by name."""
+        readers = {x: r for x, r in self._readers.items() if x not in names}
+        return Tensors(readers, self.where)
 
     def __iter__(self) -> Iterator[str]:
         """Iterates over names."""

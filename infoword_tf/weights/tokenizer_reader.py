@@ -30,6 +30,7 @@ from infoword_tf.text.tokenizer import TextTokenizer, UnsupportedTokenizer
 from infoword_tf.text.vocabulary import unnamed
 from infoword_tf.text.wordpiece import LONGEST_WORD, WordPieceTokenizer
 from infoword_tf.weights import post_processors, unigram
+from infoword_tf.weights.architectures import check_values
 from infoword_tf.weights.post_processors import PostProcessor
 
 SHIFTED_MODEL = 'sentencepiece.bpe.model'
@@ -80,6 +81,54 @@ _UNTRIMMED = {
     'type': 'ByteLevel', 'add_prefix_space': False, 'trim_offsets': False,
     'use_regex': True,
 }  # fmt: skip
+
+# All keys of tokenizer_config.json: what they do here, or the values that can
+# be kept, the default of transformers first.
+FOLLOWED, NAMED, IDLE = 'followed', 'named by a note', 'without effect'
+KEYS: Mapping[str, str | tuple[Any, ...]] = {
+    **dict.fromkeys(
+        ('bos_token', 'eos_token', 'unk_token', 'sep_token', 'pad_token',
+         'cls_token', 'mask_token', 'added_tokens_decoder',
+         'additional_special_tokens', 'extra_special_tokens',
+         'model_specific_special_tokens'),
+        FOLLOWED,
+    ),
+    # As far as the class of the tokenizer has them.
+    **dict.fromkeys(
+        ('add_bos_token', 'add_eos_token', 'add_prefix_space', 'do_lower_case',
+         'keep_accents', 'legacy', 'strip_accents', 'tokenize_chinese_chars',
+         'tokenizer_class', 'trim_offsets'),
+        FOLLOWED,
+    ),
+    **dict.fromkeys(
+        ('max_len', 'model_input_names', 'model_max_length', 'padding_side'),
+        FOLLOWED,
+    ),
+    'auto_map': NAMED,
+    'truncation_side': NAMED,
+    'fix_mistral_regex': (None, False),
+    'split_by_punct': (False, None),
+    'split_special_tokens': (False, None),
+    # Of ids to texts, and of conversations.
+    **dict.fromkeys(
+        ('chat_control_tokens', 'chat_template', 'clean_up_tokenization_spaces',
+         'clean_up_tokenization_spaces_for_bpe_even_though_it_will_corrupt_'
+         'output', 'errors', 'response_schema', 'response_template',
+         'use_default_system_prompt'),
+        IDLE,
+    ),
+    # Where the tokenizer came from; parts that a file of its own has.
+    **dict.fromkeys(
+        ('_json_padding', '_json_truncation', '_spm_precompiled_charsmap',
+         'backend', 'files_loaded', 'gguf_file', 'init_inputs', 'merges',
+         'merges_file', 'name_or_path', 'post_processor', 'processor_class',
+         'remove_space', 'tokenizer', 'tokenizer_file', 'tokenizer_object',
+         'tokenizer_padding', 'tokenizer_truncation', 'unk_id', 'verbose',
+         'vocab', 'vocab_file'),
+        IDLE,
+    ),
+}  # fmt: skip
+_REFUSED = {key: x for key, x in KEYS.items() if isinstance(x, tuple)}
 
 Result = tuple[TextTokenizer, PostProcessor | None]
 
@@ -140,6 +189,11 @@ class _Folder:
         return lacking
 
 
+def is_one(folder: pathlib.Path) -> bool:
+    """Tells whether a folder has a tokenizer."""
+    return any((folder / name).is_file() for name in _READERS)
+
+
 def read(
     folder: pathlib.Path,
     vocab_size: int,
@@ -158,7 +212,8 @@ def read(
             text in a way that cannot be kept.
     """
     settings = read_optional_json(folder / 'tokenizer_config.json')
-    longest = settings.get('model_max_length')
+    check_values(settings, _REFUSED, f'{folder}/tokenizer_config.json')
+    longest = settings.get('model_max_length', settings.get('max_len'))
     if not isinstance(longest, int) or longest > 1_000_000:
         longest = None
     known = _Folder(
@@ -169,6 +224,11 @@ def read(
         known.notes.append(
             'code of this tokenizer (auto_map of tokenizer_config.json) is not '
             'run'
+        )
+    if settings.get('truncation_side', 'right') != 'right':
+        known.notes.append(
+            'long texts lose their ends; by tokenizer_config.json '
+            '(truncation_side) their beginnings'
         )
     for name, reader in _READERS.items():
         if (folder / name).is_file():
@@ -714,7 +774,41 @@ def _pair_encoding(
         step['type'] == 'ByteLevel' for step in splits
     ):
         kind = MarkedPairs
-    return _with_added(kind(described, str(where)), tokens, known)
+    specials = _specials(described, index, known, where)
+    return _with_added(kind(described, str(where), specials), tokens, known)
+
+
+def _specials(
+    described: Mapping[str, Any],
+    index: Mapping[str, int],
+    known: _Folder,
+    where: pathlib.Path,
+) -> list[str]:
+    """Names the special tokens that NAMES does not, by the folder.
+
+    One without a name is the token that ends texts: eos_token, or the last one
+    of the template.
+
+    Returns:
+        The names in the order of NAMES; empty where NAMES has all of them, or
+        the folder names no end.
+    """
+    if all(any(x in index for x in names) for names in NAMES.values()):
+        return []
+    beside = where.with_name('special_tokens_map.json')
+    settings = {**read_optional_json(beside), **known.settings}
+    roles: dict[str, str | None] = {}
+    for name in (*_NAMED, 'eos'):
+        token = settings.get(f'{name}_token')
+        roles[name] = token['content'] if isinstance(token, dict) else token
+    processor = post_processors.read(described['post_processor'], str(where))
+    after = [x for x, _ in processor.one if isinstance(x, int)][-1:]
+    ends = roles['eos'], *(x for x, number in index.items() if number in after)
+    tokens = [
+        next((x for x in (roles[name], *usual, *ends) if x in index), None)
+        for name, usual in zip(_NAMED, NAMES.values(), strict=True)
+    ]
+    return [] if None in tokens else tokens
 
 
 def _described(

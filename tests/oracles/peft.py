@@ -8,6 +8,7 @@ folders of adapters that our converter wrote, DIR/CASE, over the model
 DIR/CASE_base, and compares with DIR/CASE/expected.npy.
 """
 
+import dataclasses
 import json
 import pathlib
 import tempfile
@@ -31,10 +32,17 @@ CASES: dict[str, dict[str, Any]] = {
         'r': 2, 'lora_alpha': 3, 'target_modules': ['c_attn'],
         'fan_in_fan_out': True,
     },
+    'bert_tags': {
+        'r': 2, 'task_type': 'TOKEN_CLS', 'target_modules': ['query', 'value'],
+    },
+    # With NEW tokens, and a table for them that the head of words has not.
+    'qwen3_lm': {
+        'r': 2, 'task_type': 'CAUSAL_LM', 'target_modules': ['q_proj'],
+        'rank_pattern': {'layers.1.self_attn.q_proj': 3},
+        'modules_to_save': ['embed_tokens'],
+    },
 }  # fmt: skip
-# What a reader has to know.
-KEYS = ('peft_type', 'r', 'lora_alpha', 'use_rslora', 'fan_in_fan_out',
-        'bias', 'task_type')  # fmt: skip
+NEW = 2
 
 
 def base(case: str) -> Any:
@@ -56,17 +64,19 @@ def base(case: str) -> Any:
 
 
 def answer(model: Any, case: str) -> np.ndarray:
-    """Logits, or states of the last layer."""
+    """Logits of classes, or states of the last layer."""
     kind = huggingface.CASES[case][1]['model_type']
     actual = huggingface.run(model, kind)
-    return actual['logits'] if 'logits' in actual else actual['layers'][-1]
+    classes = 'logits' in actual and not case.endswith('_lm')
+    return actual['logits'] if classes else actual['layers'][-1]
 
 
 def make() -> dict[str, np.ndarray]:
     """By CASE/answer what a merged model answers.
 
     CASE/weights and CASE/config are JSON as bytes: by name the shape of a
-    weight in the folder, and what adapter_config.json says.
+    weight in the folder, and what adapter_config.json says; so is `keys`, all
+    that it may say, with defaults.
     """
     import peft
     import torch
@@ -74,7 +84,10 @@ def make() -> dict[str, np.ndarray]:
 
     arrays = {}
     for case, settings in CASES.items():
-        model = peft.get_peft_model(base(case), peft.LoraConfig(**settings))
+        model = base(case)
+        if 'modules_to_save' in settings:
+            model.resize_token_embeddings(huggingface.BYTES + NEW)
+        model = peft.get_peft_model(model, peft.LoraConfig(**settings))
         with tempfile.TemporaryDirectory() as folder:
             model.save_pretrained(folder)
             path = pathlib.Path(folder)
@@ -87,13 +100,18 @@ def make() -> dict[str, np.ndarray]:
         peft.set_peft_model_state_dict(model, drawn)
         merged = model.merge_and_unload().eval()
         shapes = {name: list(x.shape) for name, x in names.items()}
-        known = {key: config[key] for key in KEYS}
-        for part, value in (('weights', shapes), ('config', known)):
-            arrays[f'{case}/{part}'] = np.frombuffer(
-                json.dumps(value).encode(), np.uint8
-            )
+        config['target_modules'] = sorted(config['target_modules'])
+        for part, value in (('weights', shapes), ('config', config)):
+            arrays[f'{case}/{part}'] = _as_bytes(value)
         arrays[f'{case}/answer'] = answer(merged, case)
+    usual = peft.LoraConfig().to_dict()
+    names = (field.name for field in dataclasses.fields(peft.LoraConfig))
+    arrays['keys'] = _as_bytes({name: usual.get(name) for name in names})
     return arrays
+
+
+def _as_bytes(value: Any) -> np.ndarray:
+    return np.frombuffer(json.dumps(value).encode(), np.uint8)
 
 
 def load(folders: pathlib.Path) -> float:

@@ -331,8 +331,8 @@ class ParityTest(parameterized.TestCase):
         for case, change, reason in (
             ('bert_classes', lambda x: x.config.rows['label'].settings.update(
                 pooler='gelu'), 'there it has --label.pooler=tanh'),
-            ('qwen3_classes', lambda x: setattr(
-                x.tokenizer, 'pad_id', x.tokenizer.sep_id),
+            ('qwen3_classes', lambda x: vars(x.workdir).update(
+                layout=Layout((), ('[PAD]',)), after=[x.tokenizer.pad_id]),
              'texts end with the token that pads'),
         ):  # fmt: skip
             _, workdir = self.converted(case)

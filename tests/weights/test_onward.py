@@ -9,8 +9,10 @@ from absl.testing import parameterized
 
 import infoword_tf
 from infoword_tf import convert, files
-from infoword_tf.config import Config, EncoderConfig
+from infoword_tf.config import Config, EncoderConfig, Layout
+from infoword_tf.data.examples import format_texts
 from infoword_tf.encoders import ENCODERS
+from infoword_tf.inference.states import end_places
 from infoword_tf.layers import activation
 from infoword_tf.layers.scores import PairScore
 from infoword_tf.weights import (
@@ -73,6 +75,53 @@ class OnwardTest(places.Folder, parameterized.TestCase):
             for path in (workdir, self.folder / 'on')
         ]
         self.assertEqual(*actual)
+
+    def test_classes_of_decoders_read_no_padding(self):
+        """As in transformers they read the last token that is not pad_token_id;
+        a state does not depend on later tokens.
+        """
+        workdir, lengths = self.converted('qwen3_classes'), [5, 3, 1]
+        ids = tf.constant(
+            [[9, 8, 0, 0, 0], [0, 9, 0, 7, 7], [0] * 5], tf.int32
+        )
+        ends = [2, 2, 1]  # of all padding the first token
+        ours = Config.read(workdir)
+        self.assertEqual(ours.layout.padding, '[PAD]')
+        layout = Layout((), ('[PAD]',), padding='[PAD]')
+        ours.replace(layout=layout).write(workdir)
+        convert.write(workdir, self.folder / 'out', 'huggingface')
+        convert.convert(self.folder / 'out', self.folder / 'again')
+        for path in (workdir, self.folder / 'again'):
+            loaded = infoword_tf.load(path)
+            self.assertEqual(loaded.layout, layout)
+            np.testing.assert_allclose(
+                loaded.classes.class_scores(ids, tf.constant(lengths)),
+                loaded.classes.class_scores(ids, tf.constant(ends)),
+                atol=1e-6,
+            )
+        texts = [('a b', 'a[PAD]b[PAD]', ''), None]
+        examples, _ = format_texts(loaded.template, [texts], 9, {})
+        ids, sizes, _ = loaded.format_texts(*texts)
+        places = end_places(loaded.template, ids, sizes)
+        np.testing.assert_array_equal(examples.places, places[:, 0])
+        np.testing.assert_array_equal(sizes - examples.places, [2, 3, 1])
+
+    def test_cls_of_decoders_is_the_first_token(self):
+        """As in sentence-transformers."""
+        source = folders.write(self.folder / 'source', 'qwen3')
+        folders.modules(source, 'Transformer', 'Pooling')
+        folders.pooling(source, pooling_mode='cls')
+        convert.convert(source, self.folder / 'run')
+        loaded = infoword_tf.load(self.folder / 'run')
+        ids, lengths, _ = loaded.format_texts(['a cab', 'dad'])
+        np.testing.assert_allclose(
+            loaded.encode(['a cab', 'dad']),
+            loaded.states(ids, lengths)[:, 0],
+            atol=1e-6,
+        )
+        source = folders.write(self.folder / 'classes', 'qwen3_classes')
+        with refused('classes_of_the_last_state', source):
+            convert.convert(source, self.folder / 'other', pooling='cls')
 
     def test_a_folder_of_others_is_no_workdir(self):
         source = folders.write(self.folder / 'source', 'bert')

@@ -2,6 +2,7 @@
 
 import functools
 import io
+import json
 import pathlib
 import random
 import re
@@ -16,11 +17,13 @@ from sentencepiece import sentencepiece_model_pb2
 from tokenizers import models, normalizers, pre_tokenizers
 
 from infoword_tf import files
+from infoword_tf.text.bytepairs import BytePairs
 from infoword_tf.text.numbers import Numbers
 from infoword_tf.text.wordpiece import WordPieceTokenizer
 from infoword_tf.weights import tokenizer_reader, tokenizer_writer, unigram
 from infoword_tf.weights.kinds import ARCHITECTURES
 from tests import places
+from tests.oracles import frozen
 from tests.refused import refused
 from tests.weights import folders
 
@@ -366,6 +369,27 @@ class SentencePieceTest(places.Folder, parameterized.TestCase):
         self.assertRegex(read.notes[0], f'{why}.*; so it takes ids alone$')
 
 
+class KeysTest(places.Folder, parameterized.TestCase):
+    def test_every_key_of_tokenizer_config(self):
+        """It is followed, named, without effect, or refused."""
+        arrays = frozen.read(frozen.FOLDER / 'tokenizer_keys.npz')
+        known = tokenizer_reader.KEYS
+        self.assertContainsSubset(
+            json.loads(arrays['keys'].tobytes()), [*known]
+        )
+        (self.folder / 'vocab.txt').write_text('\n'.join(folders.vocabulary()))
+        path = self.folder / 'tokenizer_config.json'
+        for key, values in known.items():
+            if isinstance(values, tuple):
+                files.write_json(path, {key: 'other'})
+                with refused('value_not_convertible', f"{key} 'other'"):
+                    tokenizer_reader.read(self.folder, folders.V)
+        files.write_json(path, {'truncation_side': 'left', 'max_len': 9})
+        read = tokenizer_reader.read(self.folder, folders.V)
+        self.assertEqual(read.max_length, 9)
+        self.assertLen([x for x in read.notes if 'truncation_side' in x], 1)
+
+
 class PairsTest(parameterized.TestCase):
     def test_a_longer_table_and_added_pieces(self):
         folder = pathlib.Path(self.create_tempdir().full_path)
@@ -387,6 +411,47 @@ class PairsTest(parameterized.TestCase):
         self.assertLen(read.notes, 1)
         self.assertIn(300, ids(read.tokenizer, ['a   b'])[0])
         self.assertIn(301, ids(read.tokenizer, ['a |MAIL|'])[0])
+
+    @parameterized.parameters(
+        ({'eos_token': '<|im|>', 'pad_token': {'content': '<|end|>'}}, None,
+         ['<|end|>', *['<|im|>'] * 4]),
+        ({'eos_token': '<|im|>'}, '<|end|>', ['<|im|>'] * 5),
+        ({}, '<|end|>', ['<|end|>'] * 5),
+    )  # fmt: skip
+    def test_ends_with_names_of_their_own(self, settings, after, specials):
+        folder = pathlib.Path(self.create_tempdir().full_path)
+        names, merges = folders.byte_pairs()
+        names = [x for x in names if x != '<|endoftext|>']
+        index = {x: i for i, x in enumerate([*names, '<|end|>', '<|im|>'])}
+        template = [{'Sequence': {'id': 'A', 'type_id': 0}}]
+        pair = [*template, {'Sequence': {'id': 'B', 'type_id': 0}}]
+        special = []
+        if after:
+            special = [{'SpecialToken': {'id': after, 'type_id': 0}}]
+        files.write_json(folder / 'tokenizer.json', {
+            'added_tokens': [],
+            'pre_tokenizer': {'type': 'ByteLevel', 'add_prefix_space': False},
+            'post_processor': {
+                'type': 'TemplateProcessing',
+                'single': template + special, 'pair': pair + special,
+                'special_tokens': {after: {'ids': [index.get(after)]}},
+            },
+            'model': {'type': 'BPE', 'merges': merges, 'vocab': index},
+        })  # fmt: skip
+        files.write_json(folder / 'tokenizer_config.json', settings)
+        read = tokenizer_reader.read(folder, len(index))
+        actual = read.tokenizer
+        self.assertEqual(
+            [actual.vocabulary[i] for i in actual.special_ids], specials
+        )
+        # A workdir keeps the names.
+        actual.write(folder / 'kept.json')
+        options = actual.config.options
+        options.pop('added', None)
+        again = BytePairs.read(folder / 'kept.json', **options)
+        self.assertEqual(again.special_ids, actual.special_ids)
+        self.assertIn(specials[1], again.identity)
+        self.assertEqual(ids(again, ['the file']), ids(actual, ['the file']))
 
     def test_merges_that_are_missing_or_of_others(self):
         folder = pathlib.Path(self.create_tempdir().full_path)
